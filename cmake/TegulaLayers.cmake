@@ -1,0 +1,49 @@
+# One static library per folder of tegula/, so that the linker knows the layers too.
+#   tegula_layer(NAME [DEPS folder...] [LIBS library...])
+# compiles every .cpp of the folder; a layer may only depend on layers below it.
+function(tegula_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXTRA" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/isa/")
+  set(target tegula_${name})
+  add_library(${target} STATIC ${sources} ${ARG_EXTRA})
+  add_library(tegula::${name} ALIAS ${target})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tegula_flags>)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PUBLIC tegula_${dep})
+  endforeach()
+  target_link_libraries(${target} PUBLIC Threads::Threads ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY TEGULA_LAYERS ${target})
+endfunction()
+
+# tegula_table(OUT folder NAMESPACE ns TYPE type FUNCTION accessor HEADER header)
+# writes a table of every `constinit const TYPE stem` of the folder, one per .cpp file.
+function(tegula_table out folder)
+  cmake_parse_arguments(ARG "" "NAMESPACE;TYPE;FUNCTION;HEADER" "EXCLUDE" ${ARGN})
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  list(SORT files)
+  set(externs "")
+  set(entries "")
+  foreach(file IN LISTS files)
+    get_filename_component(stem ${file} NAME_WE)
+    if(NOT stem IN_LIST ARG_EXCLUDE)
+      string(APPEND externs "extern const ${ARG_TYPE} ${stem};\n")
+      string(APPEND entries "    &${ARG_NAMESPACE}::${stem},\n")
+    endif()
+  endforeach()
+  file(CONFIGURE OUTPUT ${out} @ONLY CONTENT
+"// Generated from the file names of tegula/${folder}; do not edit.
+#include \"${ARG_HEADER}\"
+
+namespace ${ARG_NAMESPACE} {
+${externs}}
+
+namespace tegula {
+static constexpr const ${ARG_TYPE}* kTable[] = {
+${entries}};
+std::span<const ${ARG_TYPE}* const> ${ARG_FUNCTION}() { return kTable; }
+}  // namespace tegula
+")
+endfunction()

@@ -1,0 +1,39 @@
+# Compiler flags and options shared by every target.
+option(TEGULA_TESTS "Build the tests" ON)
+option(TEGULA_BENCH "Build the benchmarks" OFF)
+option(TEGULA_WERROR "Warnings are errors" ON)
+set(TEGULA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # base_dir and nohashdir let clones of the repository share one cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+endif()
+find_package(Threads REQUIRED)
+
+add_library(tegula_flags INTERFACE)
+# Multiply-add contracts only where code says fma: bits are a contract.
+target_compile_options(tegula_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                       -ffp-contract=off -fno-math-errno)
+if(TEGULA_WERROR)
+  target_compile_options(tegula_flags INTERFACE -Werror)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer")
+if(TEGULA_SANITIZE)
+  target_compile_options(tegula_flags INTERFACE -fsanitize=${TEGULA_SANITIZE})
+  target_link_options(tegula_flags INTERFACE -fsanitize=${TEGULA_SANITIZE})
+  if(TEGULA_SANITIZE MATCHES undefined)
+    target_compile_options(tegula_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()

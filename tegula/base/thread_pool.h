@@ -1,0 +1,52 @@
+// A fixed pool of threads that share out the indices of a loop.
+//
+// Results never depend on the number of threads: a chunk's work is a function of its index alone,
+// and no chunk reads what another writes. Workers wait on a futex after a short spin, so an idle
+// pool costs nothing to other processes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace tegula {
+
+class ThreadPool {
+ public:
+  // n_threads counts the caller; 0 means one per core that this process may use.
+  explicit ThreadPool(int n_threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int n_threads() const { return n_threads_; }
+
+  // Calls fn(i, thread) for every i in [0, n), in any order; thread in [0, n_threads()) says which
+  // thread runs it, for per-thread scratch. Returns when all are done. Not reentrant: a call from
+  // inside fn runs inline on the calling thread. Allocates nothing.
+  template <class F>
+  void parallel_for(int64_t n, F&& fn) {
+    run(n, [](void* f, int64_t i, int t) { (*static_cast<std::remove_reference_t<F>*>(f))(i, t); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
+ private:
+  using Body = void (*)(void* fn, int64_t index, int thread);
+  void run(int64_t n, Body body, void* fn);
+  void work(int thread);
+  void worker(int thread);
+
+  int n_threads_;
+  std::vector<std::thread> threads_;
+  Body body_ = nullptr;
+  void* fn_ = nullptr;
+  int64_t n_ = 0;
+  bool busy_ = false;
+  std::atomic<int64_t> next_{0};
+  std::atomic<uint32_t> epoch_{0};
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace tegula

@@ -1,0 +1,81 @@
+// A kernel: what it supports, in which numeric order it computes, and how to launch it.
+//
+// Descriptors are data and free of CUDA, so that `tegula plan` works for any device anywhere.
+// One kernel per file; the table is generated from the file names (symbol = stem).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tegula/base/attrs.h"
+#include "tegula/base/result.h"
+#include "tegula/base/tensor.h"
+#include "tegula/base/thread_pool.h"
+
+namespace tegula {
+
+namespace tile {
+struct Program;
+}
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAmx };
+
+// What a kernel actually did, counted per executed tile by the kernel itself, never from a plan.
+// `math_flops`: the operations that belong to the result (a masked element is not one);
+// `executed_flops`: those of every tile that ran, masked elements and padding included.
+struct Counters {
+  std::atomic<int64_t> math_flops{0};
+  std::atomic<int64_t> executed_flops{0};
+  void add(int64_t math, int64_t executed) {
+    math_flops.fetch_add(math, std::memory_order_relaxed);
+    executed_flops.fetch_add(executed, std::memory_order_relaxed);
+  }
+};
+
+// The types a kernel is asked about at plan time. Strides are those the plan would pass, with
+// symbolic dims at their bounds.
+struct KernelQuery {
+  const Attrs* attrs = nullptr;
+  std::span<const TensorRef> in;   // data is null
+  std::span<const TensorRef> out;  // data is null
+  int n_threads = 1;
+};
+
+struct KernelCall {
+  const Attrs* attrs = nullptr;
+  std::span<const TensorRef> in;
+  std::span<const TensorRef> out;
+  void* workspace = nullptr;  // workspace_bytes(query) bytes, 64-byte aligned, contents undefined
+  const tile::Program* program = nullptr;  // for op "fused" only
+  ThreadPool* pool = nullptr;
+  Counters* counters = nullptr;  // never null
+};
+
+struct KernelDef {
+  std::string_view name;  // = file stem
+  std::string_view op;    // the OpDef it implements
+  DeviceKind device = DeviceKind::kCpu;
+  Isa min_isa = Isa::kPortable;
+  // The numeric order of the result. Kernels of one op, dtype and order give identical bits.
+  std::string_view order;
+  std::string_view doc;
+  // Higher wins among kernels that support a call; rungs kept for reading have priority < 0 and
+  // are chosen only by name.
+  int priority = 0;
+  bool (*supports)(const KernelQuery&) = nullptr;
+  int64_t (*workspace_bytes)(const KernelQuery&) = nullptr;  // null: none
+  void (*launch)(const KernelCall&) = nullptr;
+};
+
+// Every kernel linked in, ordered by name.
+std::span<const KernelDef* const> all_kernels();
+
+// The widest instruction set of this machine that kernels may use; TEGULA_ISA=portable|avx2|avx512
+// forces a lower one.
+Isa machine_isa();
+std::string_view isa_name(Isa isa);
+
+}  // namespace tegula
