@@ -18,10 +18,12 @@ function(tegula_layer name)
   set_property(GLOBAL APPEND PROPERTY TEGULA_LAYERS ${target})
 endfunction()
 
-# tegula_table(OUT folder NAMESPACE ns TYPE type FUNCTION accessor HEADER header)
-# writes a table of every `constinit const TYPE stem` of the folder, one per .cpp file.
+# tegula_table(OUT folder NAMESPACE ns TYPE type FUNCTION accessor HEADER header [SUFFIX suffix]
+#              [DECLARATIONS header])
+# writes a table of every `constinit const TYPE <stem><suffix>` of the folder, one per .cpp file, and
+# with DECLARATIONS a header that declares them.
 function(tegula_table out folder)
-  cmake_parse_arguments(ARG "" "NAMESPACE;TYPE;FUNCTION;HEADER" "EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAMESPACE;TYPE;FUNCTION;HEADER;SUFFIX;DECLARATIONS" "EXCLUDE" ${ARGN})
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
   list(SORT files)
   set(externs "")
@@ -29,8 +31,8 @@ function(tegula_table out folder)
   foreach(file IN LISTS files)
     get_filename_component(stem ${file} NAME_WE)
     if(NOT stem IN_LIST ARG_EXCLUDE)
-      string(APPEND externs "extern const ${ARG_TYPE} ${stem};\n")
-      string(APPEND entries "    &${ARG_NAMESPACE}::${stem},\n")
+      string(APPEND externs "extern const ${ARG_TYPE} ${stem}${ARG_SUFFIX};\n")
+      string(APPEND entries "    &${ARG_NAMESPACE}::${stem}${ARG_SUFFIX},\n")
     endif()
   endforeach()
   file(CONFIGURE OUTPUT ${out} @ONLY CONTENT
@@ -46,4 +48,15 @@ ${entries}};
 std::span<const ${ARG_TYPE}* const> ${ARG_FUNCTION}() { return kTable; }
 }  // namespace tegula
 ")
+  if(ARG_DECLARATIONS)
+    file(CONFIGURE OUTPUT ${ARG_DECLARATIONS} @ONLY CONTENT
+"// Generated from the file names of tegula/${folder}; do not edit.
+#pragma once
+
+#include \"${ARG_HEADER}\"
+
+namespace ${ARG_NAMESPACE} {
+${externs}}
+")
+  endif()
 endfunction()

@@ -17,14 +17,18 @@ inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16,
 constexpr int size_bits(DType t) {
   switch (t) {
     case DType::kF64:
-    case DType::kI64: return 64;
+    case DType::kI64:
+      return 64;
     case DType::kF32:
-    case DType::kI32: return 32;
+    case DType::kI32:
+      return 32;
     case DType::kBF16:
-    case DType::kF16: return 16;
+    case DType::kF16:
+      return 16;
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return 8;
+    case DType::kBool:
+      return 8;
   }
   return 0;
 }
@@ -34,15 +38,24 @@ constexpr bool is_int(DType t) { return t >= DType::kI64 && t <= DType::kU8; }
 
 constexpr std::string_view dtype_name(DType t) {
   switch (t) {
-    case DType::kF64: return "f64";
-    case DType::kF32: return "f32";
-    case DType::kBF16: return "bf16";
-    case DType::kF16: return "f16";
-    case DType::kI64: return "i64";
-    case DType::kI32: return "i32";
-    case DType::kI8: return "i8";
-    case DType::kU8: return "u8";
-    case DType::kBool: return "bool";
+    case DType::kF64:
+      return "f64";
+    case DType::kF32:
+      return "f32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+    case DType::kI64:
+      return "i64";
+    case DType::kI32:
+      return "i32";
+    case DType::kI8:
+      return "i8";
+    case DType::kU8:
+      return "u8";
+    case DType::kBool:
+      return "bool";
   }
   return "?";
 }
@@ -56,11 +69,16 @@ constexpr std::optional<DType> parse_dtype(std::string_view s) {
 // The spacing of floats just above 1: 2^-52, 2^-23, 2^-7, 2^-10; 0 for integers.
 constexpr double epsilon(DType t) {
   switch (t) {
-    case DType::kF64: return 0x1p-52;
-    case DType::kF32: return 0x1p-23;
-    case DType::kBF16: return 0x1p-7;
-    case DType::kF16: return 0x1p-10;
-    default: return 0;
+    case DType::kF64:
+      return 0x1p-52;
+    case DType::kF32:
+      return 0x1p-23;
+    case DType::kBF16:
+      return 0x1p-7;
+    case DType::kF16:
+      return 0x1p-10;
+    default:
+      return 0;
   }
 }
 

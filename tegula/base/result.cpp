@@ -6,12 +6,18 @@ namespace tegula {
 
 std::string_view code_name(Code code) {
   switch (code) {
-    case Code::kInvalidArgument: return "invalid_argument";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kOutOfMemory: return "out_of_memory";
-    case Code::kIo: return "io";
-    case Code::kDevice: return "device";
-    case Code::kInternal: return "internal";
+    case Code::kInvalidArgument:
+      return "invalid_argument";
+    case Code::kUnsupported:
+      return "unsupported";
+    case Code::kOutOfMemory:
+      return "out_of_memory";
+    case Code::kIo:
+      return "io";
+    case Code::kDevice:
+      return "device";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";
 }

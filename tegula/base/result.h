@@ -55,10 +55,10 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
   template <class U>
-    requires(std::is_convertible_v<U, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Error> &&
-             !std::is_same_v<std::remove_cvref_t<U>, T>)
-  Result(U&& value) : state_(std::in_place_index<0>, std::forward<U>(value)) {}
+  requires(std::is_convertible_v<U, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Error> &&
+           !std::is_same_v<std::remove_cvref_t<U>, T>) Result(U&& value)
+      : state_(std::in_place_index<0>, std::forward<U>(value)) {}
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -109,17 +109,16 @@ using Status = Result<void>;
 }  // namespace tegula
 
 // T x = TEGULA_TRY(expr): the value of expr, or return its error from the enclosing function.
-#define TEGULA_TRY(...)                                                 \
-  ({                                                                    \
-    auto&& tegula_try_result = (__VA_ARGS__);                           \
+#define TEGULA_TRY(...)                                                       \
+  ({                                                                          \
+    auto&& tegula_try_result = (__VA_ARGS__);                                 \
     if (!tegula_try_result.ok()) return std::move(tegula_try_result).error(); \
-    std::move(tegula_try_result).value();                               \
+    std::move(tegula_try_result).value();                                     \
   })
 
 // A broken invariant of ours (never a user's mistake): prints and aborts.
-#define TEGULA_CHECK(cond, ...)                                              \
-  do {                                                                       \
-    if (!(cond)) [[unlikely]]                                                \
-      ::tegula::check_failed(#cond, ::tegula::cat(__VA_ARGS__),              \
-                             std::source_location::current());               \
+#define TEGULA_CHECK(cond, ...)                                                                   \
+  do {                                                                                            \
+    if (!(cond)) [[unlikely]]                                                                     \
+      ::tegula::check_failed(#cond, ::tegula::cat(__VA_ARGS__), std::source_location::current()); \
   } while (0)

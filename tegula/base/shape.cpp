@@ -25,8 +25,8 @@ std::string dim_text(const Dim& d, std::span<const Symbol> symbols) {
 
 Result<Dim> add(Dim a, Dim b) {
   if (!a.is_const() && !b.is_const() && a.symbol != b.symbol)
-    return unsupported(cat("the sum of two symbolic dims ", dim_text(a, {}), " + ",
-                           dim_text(b, {}), " is not representable: keep the dims apart"));
+    return unsupported(cat("the sum of two symbolic dims ", dim_text(a, {}), " + ", dim_text(b, {}),
+                           " is not representable: keep the dims apart"));
   return affine(a.is_const() ? b : a, int64_t{a.scale} + b.scale, a.offset + b.offset);
 }
 

@@ -16,10 +16,8 @@ inline void append(std::string& out, const std::string& s) { out += s; }
 inline void append(std::string& out, char c) { out += c; }
 inline void append(std::string& out, bool b) { out += b ? "true" : "false"; }
 template <class T>
-  requires std::is_integral_v<T>
-void append(std::string& out, T v) {
-  out += std::to_string(v);
-}
+requires std::is_integral_v<T>
+void append(std::string& out, T v) { out += std::to_string(v); }
 inline void append(std::string& out, double v) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.6g", v);

@@ -22,7 +22,8 @@ void pause() {
 }
 
 // Denormals are flushed on every thread that runs kernels, the caller's included, or bits would
-// depend on which thread took a tile. (With N(0,1) tied embeddings, denormals made steps 2.8x slower.)
+// depend on which thread took a tile. (With N(0,1) tied embeddings, denormals made steps 2.8x
+// slower.)
 class FlushDenormals {
  public:
 #if defined(__x86_64__)

@@ -27,7 +27,8 @@ class ThreadPool {
   // inside fn runs inline on the calling thread. Allocates nothing.
   template <class F>
   void parallel_for(int64_t n, F&& fn) {
-    run(n, [](void* f, int64_t i, int t) { (*static_cast<std::remove_reference_t<F>*>(f))(i, t); },
+    run(
+        n, [](void* f, int64_t i, int t) { (*static_cast<std::remove_reference_t<F>*>(f))(i, t); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 

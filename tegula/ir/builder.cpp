@@ -1,0 +1,156 @@
+#include "tegula/ir/builder.h"
+
+#include <algorithm>
+
+namespace tegula {
+
+Builder::Builder(Module& module, std::string name) : module_(module) {
+  function_.name = std::move(name);
+}
+
+Var Builder::param(std::string name, Type type, Role role) {
+  const auto id = static_cast<ValueId>(function_.values.size());
+  function_.values.push_back({type, kNone, static_cast<uint32_t>(function_.params.size())});
+  function_.params.push_back({std::move(name), id, role, -1});
+  return Var(this, id);
+}
+
+bool Builder::is_poison(ValueId v) const {
+  return std::find(poison_.begin(), poison_.end(), v) != poison_.end();
+}
+
+Var Builder::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+  const auto id = static_cast<ValueId>(function_.values.size());
+  function_.values.push_back({Type{DType::kF32, {}}, kNone, kNone});
+  poison_.push_back(id);
+  return Var(this, id);
+}
+
+std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
+                                 std::vector<FuncId> regions, Loc loc) {
+  if (loc_override_) loc = *loc_override_;
+  Node node;
+  node.op = &op;
+  node.attrs = std::move(attrs);
+  node.regions = std::move(regions);
+  node.loc = loc;
+  std::vector<ValueId> ids;
+  std::vector<Type> types;
+  bool poisoned = false;
+  for (const Var& v : inputs) {
+    if (!v.valid() || &v.builder() != this) {
+      fail(invalid_argument(cat(op.name, ": an operand belongs to another builder"), loc));
+      poisoned = true;
+      continue;
+    }
+    poisoned |= error_.has_value() && is_poison(v.id());
+    ids.push_back(v.id());
+    types.push_back(v.type());
+  }
+  std::vector<Type> out;
+  if (!poisoned) {
+    auto inferred = infer({&op, &node.attrs, types, {}, &module_, node.regions});
+    if (inferred.ok()) {
+      out = std::move(*inferred);
+    } else {
+      Error e = std::move(inferred).error();
+      e.where = loc;
+      fail(std::move(e));
+      poisoned = true;
+    }
+  }
+  if (poisoned) {
+    // As many poison results as any op has, so that callers may unpack them.
+    std::vector<Var> poison;
+    for (int i = 0; i < 8; ++i) poison.push_back(fail(internal_error("poison")));
+    return poison;
+  }
+  const ValueId first = append(node, std::move(ids), out);
+  std::vector<Var> vars;
+  for (size_t i = 0; i < out.size(); ++i) vars.emplace_back(this, first + static_cast<ValueId>(i));
+  return vars;
+}
+
+ValueId Builder::append(const Node& node, std::vector<ValueId> inputs,
+                        std::span<const Type> types) {
+  const auto first = static_cast<ValueId>(function_.values.size());
+  const auto id = static_cast<NodeId>(function_.nodes.size());
+  for (uint32_t i = 0; i < types.size(); ++i) function_.values.push_back({types[i], id, i});
+  Node& n = function_.nodes.emplace_back(node);
+  n.inputs = std::move(inputs);
+  n.first_output = first;
+  n.n_outputs = static_cast<uint32_t>(types.size());
+  return first;
+}
+
+void Builder::result(std::string name, Var v) {
+  if (!v.valid() || &v.builder() != this) {
+    fail(invalid_argument(cat("result ", name, " belongs to another builder")));
+    return;
+  }
+  function_.results.push_back({std::move(name), v.id()});
+}
+
+void Builder::donate(std::string_view param, std::string_view result) {
+  const int p = function_.find_param(param);
+  const int r = function_.find_result(result);
+  if (p < 0 || r < 0) {
+    fail(invalid_argument(
+        cat("donate: no ", p < 0 ? "parameter " : "result ", p < 0 ? param : result)));
+    return;
+  }
+  Param& from = function_.params[static_cast<size_t>(p)];
+  const Type& have = type(from.value);
+  const Type& want = type(function_.results[static_cast<size_t>(r)].value);
+  if (!(have == want) && !failed()) {
+    fail(invalid_argument(cat("donate: parameter ", param, " is ", have, ", result ", result,
+                              " is ", want, ": they must have one type")));
+    return;
+  }
+  for (const Param& other : function_.params)
+    if (other.donated_to == r) {
+      fail(invalid_argument(
+          cat("donate: result ", result, " already takes over parameter ", other.name)));
+      return;
+    }
+  from.donated_to = r;
+}
+
+Result<Function> Builder::finish() {
+  if (error_) return *error_;
+  return std::move(function_);
+}
+
+Result<FuncId> Builder::finish_into_module() {
+  Function f = TEGULA_TRY(finish());
+  return module_.add(std::move(f));
+}
+
+Rewriter::Rewriter(Module& module, const Function& from)
+    : from_(from), builder_(module, from.name), map_(from.values.size(), kNone) {
+  for (const Param& p : from.params)
+    bind(p.value, builder_.param(p.name, from.type(p.value), p.role));
+}
+
+void Rewriter::clone(const Node& node) {
+  std::vector<ValueId> inputs;
+  inputs.reserve(node.inputs.size());
+  for (ValueId v : node.inputs) {
+    TEGULA_CHECK(map_[v] != kNone, "clone before its operand: ", v);
+    inputs.push_back(map_[v]);
+  }
+  const std::vector<Type> types = from_.output_types(node);
+  const ValueId first = builder_.append(node, std::move(inputs), types);
+  for (uint32_t i = 0; i < node.n_outputs; ++i) map_[node.output(i)] = first + i;
+}
+
+Result<Function> Rewriter::finish() {
+  for (const Output& r : from_.results) builder_.result(r.name, at(r.value));
+  Function f = TEGULA_TRY(builder_.finish());
+  for (size_t i = 0; i < from_.params.size(); ++i)
+    f.params[i].donated_to = from_.params[i].donated_to;
+  return f;
+}
+
+}  // namespace tegula

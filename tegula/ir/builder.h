@@ -1,0 +1,116 @@
+// Builder: writes a function by calling ops; Var: a handle to one of its values.
+//
+// Model code reads as maths: errors are sticky. The builder keeps the first error with its call
+// site and goes on with poison values (right rank if known, dims 1); finish() returns the error.
+// A subclass may run each op at once instead (eager execution): the same model code serves both.
+#pragma once
+
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tegula/ir/module.h"
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+using Loc = std::source_location;
+
+class Var {
+ public:
+  Var() = default;
+  Var(Builder* b, ValueId id) : builder_(b), id_(id) {}
+  bool valid() const { return builder_ != nullptr; }
+  explicit operator bool() const { return valid(); }
+  Builder& builder() const { return *builder_; }
+  ValueId id() const { return id_; }
+  const Type& type() const;
+  DType dtype() const { return type().dtype; }
+  const Shape& shape() const { return type().shape; }
+  int rank() const { return shape().rank(); }
+  const Dim& dim(int i) const { return shape()[i < 0 ? rank() + i : i]; }
+
+ private:
+  Builder* builder_ = nullptr;
+  ValueId id_ = kNone;
+};
+
+class Builder {
+ public:
+  Builder(Module& module, std::string name);
+  virtual ~Builder() = default;
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  Module& module() { return module_; }
+  Function& function() { return function_; }
+  const Type& type(ValueId v) const { return function_.values[v].type; }
+
+  Var param(std::string name, Type type, Role role = Role::kInput);
+  Var weight(std::string name, Type type) { return param(std::move(name), type, Role::kWeight); }
+
+  // Adds a node and infers its result types.
+  std::vector<Var> emit_n(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
+                          std::vector<FuncId> regions = {}, Loc loc = Loc::current());
+  Var emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> inputs,
+           Loc loc = Loc::current()) {
+    return emit_n(op, std::move(attrs), std::span(inputs.begin(), inputs.size()), {}, loc)[0];
+  }
+  // Adds a copy of a node whose result types are already known (passes use this).
+  virtual ValueId append(const Node& node, std::vector<ValueId> inputs,
+                         std::span<const Type> types);
+
+  void result(std::string name, Var v);
+  // The result takes over parameter's buffer: state is overwritten in place.
+  void donate(std::string_view param, std::string_view result);
+
+  // Records the first error; returns a poison scalar so that tracing goes on.
+  Var fail(Error error);
+  bool failed() const { return error_.has_value(); }
+  const Error& error() const { return *error_; }
+  bool is_poison(ValueId v) const;
+
+  // The function, or the first error. Leaves the builder empty.
+  Result<Function> finish();
+  // Finishes and adds the function to the module.
+  Result<FuncId> finish_into_module();
+
+  // Nodes added inside a `Scope` have this location (gradients carry their forward node's).
+  void set_loc(std::optional<Loc> loc) { loc_override_ = loc; }
+
+ protected:
+  Module& module_;
+  Function function_;
+  std::optional<Error> error_;
+  std::vector<ValueId> poison_;
+  std::optional<Loc> loc_override_;
+};
+
+// Rebuilds a function node by node: what every rewriting pass is made of.
+class Rewriter {
+ public:
+  Rewriter(Module& module, const Function& from);
+  Builder& builder() { return builder_; }
+  const Function& from() const { return from_; }
+  // The new value of an old one.
+  Var at(ValueId old) { return Var(&builder_, map_[old]); }
+  ValueId id(ValueId old) const { return map_[old]; }
+  bool has(ValueId old) const { return map_[old] != kNone; }
+  void bind(ValueId old, Var v) { map_[old] = v.id(); }
+  // Copies the node with mapped inputs and binds its outputs.
+  void clone(const Node& node);
+  // Maps results and donations, and finishes.
+  Result<Function> finish();
+
+ private:
+  const Function& from_;
+  Builder builder_;
+  std::vector<ValueId> map_;
+};
+
+inline const Type& Var::type() const { return builder_->type(id_); }
+
+}  // namespace tegula

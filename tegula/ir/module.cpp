@@ -1,0 +1,55 @@
+#include "tegula/ir/module.h"
+
+namespace tegula {
+
+std::vector<Type> Function::input_types(const Node& n) const {
+  std::vector<Type> types;
+  types.reserve(n.inputs.size());
+  for (ValueId v : n.inputs) types.push_back(type(v));
+  return types;
+}
+
+std::vector<Type> Function::output_types(const Node& n) const {
+  std::vector<Type> types;
+  types.reserve(n.n_outputs);
+  for (uint32_t i = 0; i < n.n_outputs; ++i) types.push_back(type(n.output(i)));
+  return types;
+}
+
+std::vector<uint32_t> Function::use_counts() const {
+  std::vector<uint32_t> uses(values.size(), 0);
+  for (const Node& n : nodes)
+    for (ValueId v : n.inputs) ++uses[v];
+  for (const Output& r : results) ++uses[r.value];
+  return uses;
+}
+
+int Function::find_param(std::string_view wanted) const {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == wanted) return static_cast<int>(i);
+  return -1;
+}
+
+int Function::find_result(std::string_view wanted) const {
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].name == wanted) return static_cast<int>(i);
+  return -1;
+}
+
+Dim Module::add_symbol(std::string name, int64_t bound) {
+  symbols.push_back({std::move(name), bound});
+  return Dim::of(static_cast<int32_t>(symbols.size()) - 1, bound);
+}
+
+FuncId Module::add(Function f) {
+  functions.push_back(std::move(f));
+  return static_cast<FuncId>(functions.size() - 1);
+}
+
+FuncId Module::find(std::string_view name) const {
+  for (size_t i = 0; i < functions.size(); ++i)
+    if (functions[i].name == name) return static_cast<FuncId>(i);
+  return kNone;
+}
+
+}  // namespace tegula

@@ -1,0 +1,89 @@
+// Module, Function, Node, Value: the one IR. SSA; nodes stand in topological order.
+//
+// A module holds functions over shared symbols. Structured control flow (cond, while, scan, call)
+// and fusion refer to other functions of the module as regions. State is a donated parameter: the
+// run overwrites it with the result it is aliased to.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tegula/base/attrs.h"
+#include "tegula/base/shape.h"
+
+namespace tegula {
+
+struct OpDef;
+
+using ValueId = uint32_t;
+using NodeId = uint32_t;
+using FuncId = uint32_t;
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+struct Value {
+  Type type;
+  NodeId node = kNone;  // kNone: a parameter
+  uint32_t index = 0;   // result index of the node, or parameter index
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<ValueId> inputs;
+  ValueId first_output = kNone;  // results have consecutive ids
+  uint32_t n_outputs = 1;
+  std::vector<FuncId> regions;
+  std::source_location loc;
+
+  ValueId output(uint32_t i = 0) const { return first_output + i; }
+};
+
+// What a parameter is to the run. State and weights persist between runs.
+enum class Role : uint8_t { kInput, kWeight, kState };
+
+struct Param {
+  std::string name;
+  ValueId value = kNone;
+  Role role = Role::kInput;
+  int donated_to = -1;  // index of the result that takes over this buffer; -1: not donated
+};
+
+struct Output {
+  std::string name;
+  ValueId value = kNone;
+};
+
+struct Function {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<Param> params;
+  std::vector<Output> results;
+
+  const Type& type(ValueId v) const { return values[v].type; }
+  const Node* producer(ValueId v) const {
+    return values[v].node == kNone ? nullptr : &nodes[values[v].node];
+  }
+  std::vector<Type> input_types(const Node& n) const;
+  std::vector<Type> output_types(const Node& n) const;
+  // How many times each value is read, results included.
+  std::vector<uint32_t> use_counts() const;
+  int find_param(std::string_view name) const;   // -1: none
+  int find_result(std::string_view name) const;  // -1: none
+};
+
+struct Module {
+  std::vector<Symbol> symbols;
+  std::vector<Function> functions;
+
+  Dim add_symbol(std::string name, int64_t bound);
+  FuncId add(Function f);
+  FuncId find(std::string_view name) const;  // kNone: none
+  Function& operator[](FuncId f) { return functions[f]; }
+  const Function& operator[](FuncId f) const { return functions[f]; }
+};
+
+}  // namespace tegula

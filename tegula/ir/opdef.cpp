@@ -1,0 +1,188 @@
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+namespace {
+
+bool kind_matches(AttrKind kind, const AttrValue& v) {
+  switch (kind) {
+    case AttrKind::kBool:
+      return std::holds_alternative<bool>(v);
+    case AttrKind::kInt:
+      return std::holds_alternative<int64_t>(v);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(v);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(v);
+    case AttrKind::kDType:
+      return std::holds_alternative<DType>(v);
+    case AttrKind::kInts:
+      return std::holds_alternative<std::vector<int64_t>>(v);
+    case AttrKind::kDims:
+      return std::holds_alternative<std::vector<Dim>>(v);
+  }
+  return false;
+}
+
+Status check_attrs(const OpCall& call) {
+  const OpDef& op = *call.op;
+  for (const AttrDef& def : op.attrs) {
+    const AttrValue* v = call.attrs->find(def.name);
+    if (!v && def.required)
+      return invalid_argument(cat(op.name, ": attribute ", def.name, " is missing"));
+    if (v && !kind_matches(def.kind, *v))
+      return invalid_argument(cat(op.name, ": attribute ", def.name, " has the wrong type"));
+  }
+  for (const auto& [name, value] : *call.attrs) {
+    bool known = false;
+    for (const AttrDef& def : op.attrs) known |= def.name == name;
+    if (!known) return invalid_argument(cat(op.name, ": unknown attribute ", name));
+  }
+  return {};
+}
+
+struct TypeTokens {
+  std::vector<std::string_view> in, out;
+};
+
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  return s;
+}
+
+TypeTokens tokens(std::string_view spec) {
+  TypeTokens t;
+  const size_t arrow = spec.find("->");
+  auto split = [](std::string_view s, std::vector<std::string_view>& out) {
+    for (size_t begin = 0; begin <= s.size();) {
+      size_t end = s.find(',', begin);
+      if (end == std::string_view::npos) end = s.size();
+      if (auto tok = trim(s.substr(begin, end - begin)); !tok.empty()) out.push_back(tok);
+      begin = end + 1;
+    }
+  };
+  split(spec.substr(0, arrow), t.in);
+  split(spec.substr(arrow + 2), t.out);
+  return t;
+}
+
+Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
+  const OpDef& op = *call.op;
+  if (op.types_fn) return op.types_fn(call);
+  const TypeTokens t = tokens(op.types);
+  DType bound[2] = {};
+  int bound_by[2] = {-1, -1};
+  for (size_t k = 0; k < call.in.size(); ++k) {
+    size_t pos = k;
+    if (pos >= t.in.size() || t.in[pos] == "...") {
+      if (t.in.empty() || t.in.back() != "...")
+        return invalid_argument(
+            cat(op.name, ": takes ", t.in.size(), " operands, got ", call.in.size()));
+      pos = t.in.size() - 2;
+    }
+    const std::string_view want = t.in[pos];
+    const DType have = call.in[k].dtype;
+    bool ok = true;
+    if (want == "T" || want == "F" || want == "U") {
+      const int slot = want == "U" ? 1 : 0;
+      if (want == "F" && !is_float(have)) ok = false;
+      if (bound_by[slot] >= 0 && have != bound[slot])
+        return invalid_argument(cat(op.name, ": operand ", k, " is ", have, ", operand ",
+                                    bound_by[slot], " is ", bound[slot], ": cast one of them"));
+      if (bound_by[slot] < 0) bound[slot] = have, bound_by[slot] = static_cast<int>(k);
+    } else if (want == "i") {
+      ok = have == DType::kI32 || have == DType::kI64;
+    } else if (want == "b") {
+      ok = have == DType::kBool;
+    } else if (want != "*") {
+      ok = parse_dtype(want) == have;
+    }
+    if (!ok)
+      return invalid_argument(cat(op.name, ": operand ", k, " is ", have, ", expected ",
+                                  want == "F"   ? "a float"
+                                  : want == "i" ? "i32 or i64"
+                                  : want == "b" ? "bool"
+                                                : want));
+  }
+  std::vector<DType> out;
+  for (std::string_view want : t.out) {
+    if (want == "T" || want == "F") {
+      out.push_back(bound[0]);
+    } else if (want == "U") {
+      out.push_back(bound[1]);
+    } else if (want == "b") {
+      out.push_back(DType::kBool);
+    } else {
+      const auto d = parse_dtype(want);
+      TEGULA_CHECK(d.has_value(), op.name, ": result type ", want);
+      out.push_back(*d);
+    }
+  }
+  return out;
+}
+
+Result<DimMap> raw_dim_map(const OpCall& call) {
+  if (call.op->dims_fn) return call.op->dims_fn(call);
+  return solve_dims(call.op->name, call.op->dims, call.in);
+}
+
+}  // namespace
+
+Result<std::vector<Type>> infer(const OpCall& call) {
+  auto st = check_attrs(call);
+  if (!st.ok()) return std::move(st).error();
+  const auto dtypes = TEGULA_TRY(infer_dtypes(call));
+  if (call.op->is_elementwise) {  // "..., ... -> ...", without building the map
+    for (size_t k = 1; k < call.in.size(); ++k)
+      if (!(call.in[k].shape == call.in[0].shape))
+        return invalid_argument(cat(call.op->name, ": operand ", k, " is ", call.in[k],
+                                    ", operand 0 is ", call.in[0], ": broadcast one of them"));
+    std::vector<Type> out;
+    for (DType d : dtypes) out.push_back({d, call.in[0].shape});
+    return out;
+  }
+  const DimMap map = TEGULA_TRY(raw_dim_map(call));
+  TEGULA_CHECK(dtypes.size() == map.result_shapes.size(), call.op->name);
+  std::vector<Type> out;
+  for (size_t r = 0; r < dtypes.size(); ++r) out.push_back({dtypes[r], map.result_shapes[r]});
+  if (call.op->check) {
+    OpCall full = call;
+    full.out = out;
+    st = call.op->check(full);
+    if (!st.ok()) return std::move(st).error();
+  }
+  return out;
+}
+
+Result<DimMap> dim_map(const OpCall& call) {
+  DimMap map = TEGULA_TRY(raw_dim_map(call));
+  for (const Split& s : call.op->split) {
+    const int f = map.find(s.factor);
+    if (f < 0) continue;  // belongs to an optional operand
+    auto& row = map.combine[static_cast<size_t>(f)];
+    if (s.combine == Combine::kNever) map.factors[static_cast<size_t>(f)].whole = true;
+    for (size_t r = 0; r < row.size(); ++r)
+      if (s.result < 0 || static_cast<size_t>(s.result) == r) row[r] = s.combine;
+  }
+  return map;
+}
+
+int64_t flops_of(const OpCall& call) { return call.op->flops ? call.op->flops(call) : 0; }
+
+Bytes bytes_of(const OpCall& call) {
+  if (call.op->is_view) return {};
+  if (call.op->bytes) return call.op->bytes(call);
+  Bytes b;
+  for (const Type& t : call.in) b.read += t.bytes();
+  for (const Type& t : call.out) b.written += t.bytes();
+  return b;
+}
+
+const OpDef* find_op(std::string_view name) {
+  for (const OpDef* op : all_ops())
+    if (op->name == name) return op;
+  return nullptr;
+}
+
+}  // namespace tegula

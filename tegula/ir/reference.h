@@ -1,0 +1,219 @@
+// RefArgs: what an op's reference sees, for the f64 oracle, the naive f32 kernel and the counter.
+//
+// A reference is a functor with `template <class S> void operator()(RefArgs<S>&) const` made of
+// plain loops; reference_of<Functor> instantiates it for the three scalars. Loads convert to S,
+// stores round to the tensor's dtype. Only arithmetic on S counts as FLOPs; index arithmetic does
+// not.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tegula/base/half.h"
+#include "tegula/base/tensor.h"
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+// A double that counts every operation done on it (thread-local total). add, sub, mul, div, max,
+// min, neg, abs and each transcendental function count 1, fma 2; comparisons, selections and
+// copies count 0.
+struct Counted {
+  double v = 0;
+  Counted() = default;
+  Counted(double x) : v(x) {}
+  static int64_t& flops() {
+    thread_local int64_t n = 0;
+    return n;
+  }
+  static Counted did(double x, int64_t n = 1) {
+    flops() += n;
+    return Counted(x);
+  }
+  explicit operator double() const { return v; }
+  friend Counted operator+(Counted a, Counted b) { return did(a.v + b.v); }
+  friend Counted operator-(Counted a, Counted b) { return did(a.v - b.v); }
+  friend Counted operator*(Counted a, Counted b) { return did(a.v * b.v); }
+  friend Counted operator/(Counted a, Counted b) { return did(a.v / b.v); }
+  friend Counted operator-(Counted a) { return did(-a.v); }
+  Counted& operator+=(Counted b) { return *this = *this + b; }
+  Counted& operator-=(Counted b) { return *this = *this - b; }
+  Counted& operator*=(Counted b) { return *this = *this * b; }
+  friend bool operator<(Counted a, Counted b) { return a.v < b.v; }
+  friend bool operator>(Counted a, Counted b) { return a.v > b.v; }
+  friend bool operator<=(Counted a, Counted b) { return a.v <= b.v; }
+  friend bool operator>=(Counted a, Counted b) { return a.v >= b.v; }
+  friend bool operator==(Counted a, Counted b) { return a.v == b.v; }
+};
+
+// Scalar functions for references: the same names for double, float and Counted.
+namespace scalar {
+#define TEGULA_SCALAR_UNARY(name)                       \
+  inline double name(double x) { return std::name(x); } \
+  inline float name(float x) { return std::name(x); }   \
+  inline Counted name(Counted x) { return Counted::did(std::name(x.v)); }
+TEGULA_SCALAR_UNARY(exp)
+TEGULA_SCALAR_UNARY(log)
+TEGULA_SCALAR_UNARY(sqrt)
+TEGULA_SCALAR_UNARY(tanh)
+TEGULA_SCALAR_UNARY(erf)
+TEGULA_SCALAR_UNARY(sin)
+TEGULA_SCALAR_UNARY(cos)
+TEGULA_SCALAR_UNARY(floor)
+#undef TEGULA_SCALAR_UNARY
+inline double fma(double a, double b, double c) { return std::fma(a, b, c); }
+inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline Counted fma(Counted a, Counted b, Counted c) {
+  return Counted::did(std::fma(a.v, b.v, c.v), 2);
+}
+// NaN wins, as in the kernels.
+inline double max(double a, double b) { return a > b || a != a ? a : b; }
+inline float max(float a, float b) { return a > b || a != a ? a : b; }
+inline Counted max(Counted a, Counted b) { return Counted::did(max(a.v, b.v)); }
+inline double min(double a, double b) { return a < b || a != a ? a : b; }
+inline float min(float a, float b) { return a < b || a != a ? a : b; }
+inline Counted min(Counted a, Counted b) { return Counted::did(min(a.v, b.v)); }
+inline double pow(double a, double b) { return std::pow(a, b); }
+inline float pow(float a, float b) { return std::pow(a, b); }
+inline Counted pow(Counted a, Counted b) { return Counted::did(std::pow(a.v, b.v)); }
+inline bool is_nan(double a) { return a != a; }
+inline bool is_nan(float a) { return a != a; }
+inline bool is_nan(Counted a) { return a.v != a.v; }
+}  // namespace scalar
+
+// Element access by dtype. Integers pass through double and are exact to ±2^53; load_int and
+// store_int are exact everywhere.
+double load_element(const TensorRef& t, int64_t offset);
+void store_element(const TensorRef& t, int64_t offset, double value);
+int64_t load_int(const TensorRef& t, int64_t offset);
+void store_int(const TensorRef& t, int64_t offset, int64_t value);
+
+using Index = std::array<int64_t, kMaxRank>;
+
+template <class S>
+class RefArgs {
+ public:
+  OpCall call;
+  std::span<const TensorRef> in;
+  std::span<const TensorRef> out;
+  // Runs region r (an op's body) on tensors, with the same scalar; set by whoever runs references.
+  void (*run_region)(RefArgs&, size_t region, std::span<const TensorRef> in,
+                     std::span<const TensorRef> out) = nullptr;
+  // One byte per element of each operand and result, set to 1 when touched; empty: not tracked.
+  std::vector<std::vector<uint8_t>>* touched_in = nullptr;
+  std::vector<std::vector<uint8_t>>* touched_out = nullptr;
+
+  const Attrs& attrs() const { return *call.attrs; }
+  int64_t dim(size_t k, int d) const { return in[k].shape[d]; }
+  int64_t out_dim(size_t k, int d) const { return out[k].shape[d]; }
+
+  template <class... I>
+  S load(size_t k, I... index) const {
+    return S(get(k, offset(in[k], index...), row_major(in[k], index...)));
+  }
+  S load_at(size_t k, const Index& index) const {
+    return S(get(k, offset_at(in[k], index), row_major_at(in[k], index)));
+  }
+  template <class... I>
+  int64_t load_i(size_t k, I... index) const {
+    mark(touched_in, k, row_major(in[k], index...));
+    return load_int(in[k], offset(in[k], index...));
+  }
+  int64_t load_i_at(size_t k, const Index& index) const {
+    mark(touched_in, k, row_major_at(in[k], index));
+    return load_int(in[k], offset_at(in[k], index));
+  }
+  template <class... I>
+  void store(size_t k, S value, I... index) const {
+    mark(touched_out, k, row_major(out[k], index...));
+    store_element(out[k], offset(out[k], index...), static_cast<double>(value));
+  }
+  void store_at(size_t k, S value, const Index& index) const {
+    mark(touched_out, k, row_major_at(out[k], index));
+    store_element(out[k], offset_at(out[k], index), static_cast<double>(value));
+  }
+  void store_i_at(size_t k, int64_t value, const Index& index) const {
+    mark(touched_out, k, row_major_at(out[k], index));
+    store_int(out[k], offset_at(out[k], index), value);
+  }
+
+  static int64_t offset_at(const TensorRef& t, const Index& index) {
+    int64_t o = 0;
+    for (int d = 0; d < t.rank; ++d) o += index[static_cast<size_t>(d)] * t.stride[d];
+    return o;
+  }
+  static int64_t row_major_at(const TensorRef& t, const Index& index) {
+    int64_t o = 0;
+    for (int d = 0; d < t.rank; ++d) o = o * t.shape[d] + index[static_cast<size_t>(d)];
+    return o;
+  }
+
+ private:
+  template <class... I>
+  static Index pack(I... index) {
+    return Index{static_cast<int64_t>(index)...};
+  }
+  template <class... I>
+  static int64_t offset(const TensorRef& t, I... index) {
+    return offset_at(t, pack(index...));
+  }
+  template <class... I>
+  static int64_t row_major(const TensorRef& t, I... index) {
+    return row_major_at(t, pack(index...));
+  }
+  static void mark(std::vector<std::vector<uint8_t>>* touched, size_t k, int64_t at) {
+    if (touched) (*touched)[k][static_cast<size_t>(at)] = 1;
+  }
+  double get(size_t k, int64_t offset, int64_t at) const {
+    mark(touched_in, k, at);
+    return load_element(in[k], offset);
+  }
+};
+
+template <class F>
+constexpr Reference reference_of = {[](RefArgs<double>& a) { F{}(a); },
+                                    [](RefArgs<float>& a) { F{}(a); },
+                                    [](RefArgs<Counted>& a) { F{}(a); }};
+
+// Calls fn(index) for every index of the shape, last dim fastest.
+template <class F>
+void for_each_index(std::span<const int64_t> shape, F&& fn) {
+  Index index{};
+  for (int64_t d : shape)
+    if (d == 0) return;
+  for (;;) {
+    fn(static_cast<const Index&>(index));
+    size_t d = shape.size();
+    while (d-- > 0) {
+      if (++index[d] < shape[d]) break;
+      index[d] = 0;
+      if (d == 0) return;
+    }
+    if (shape.empty()) return;
+  }
+}
+inline std::span<const int64_t> shape_of(const TensorRef& t) {
+  return {t.shape, static_cast<size_t>(t.rank)};
+}
+
+// What a test feeds an operand: values drawn by (seed, index), or given outright.
+struct SampleInput {
+  Type type;
+  double low = -1, high = 1;      // uniform; integers draw from [low, high]
+  std::vector<double> values;     // if not empty: the values, row-major
+  bool is_differentiable = true;  // floats only
+};
+
+// One case of an op: exercises it, its edges, or (expect_error) its bad inputs.
+struct Sample {
+  std::string name;
+  std::vector<SampleInput> in;
+  Attrs attrs;
+  std::string expect_error;  // a part of the message infer() must give; empty: valid
+  bool smooth = true;        // finite differences apply at (almost) every drawn point
+};
+
+}  // namespace tegula

@@ -1,0 +1,19 @@
+// y = |x|
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef abs_op = {
+    .name = "abs",
+    .formula = "y = |x|",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "T -> T",
+    .flops = per_element<2>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * sign(c.in[0])}; },
+    .reference = reference_of<UnaryRef<[](auto x) { return scalar::max(x, -x); }>>,
+    .samples = [] { return unary_samples(0.1, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,75 @@
+// y = x repeated along new or extent-1 dims, aligned at the right (NumPy); a stride-0 view.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const auto& shape = c.attrs->dims("shape");
+  const Shape& x = c.shape(0);
+  const int lead = static_cast<int>(shape.size()) - x.rank();
+  bool valid = lead >= 0 && shape.size() <= kMaxRank;
+  for (int d = 0; valid && d < x.rank(); ++d)
+    valid = x[d] == Dim(1) || x[d] == shape[static_cast<size_t>(d + lead)];
+  if (!valid) return invalid_argument(cat("broadcast: ", x, " does not broadcast to ", shape));
+  DimMap m;
+  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+    const Dim size = shape[static_cast<size_t>(d)];
+    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), size));
+    m.results[0].push_back({0, {{f, 1}}});
+    m.result_shapes[0].push_back(size);
+    if (d >= lead) m.operands[0].push_back(x[d - lead] == size ? DimExpr{0, {{f, 1}}} : DimExpr{});
+  }
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const int lead = a.out[0].rank - a.in[0].rank;
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      Index from{};
+      for (int d = 0; d < a.in[0].rank; ++d)
+        from[static_cast<size_t>(d)] = a.in[0].shape[d] == 1 ? 0 : i[static_cast<size_t>(d + lead)];
+      a.store_at(0, a.load_at(0, from), i);
+    });
+  }
+};
+
+Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  auto shape = a.dims("shape");
+  shape[static_cast<size_t>(factor)] = hi - lo;
+  a.set("shape", shape);
+  return a;
+}
+}  // namespace
+
+constinit const OpDef broadcast_op = {
+    .name = "broadcast",
+    .formula = "y[.., i, ..] = x[.., 0 or i, ..]",
+    .group = "view",
+    .dims_fn = dims,
+    .types = "T -> T",
+    .attrs = {{"shape", AttrKind::kDims, true, "result shape"}},
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {reduce_to(c.grad[0], c.in[0].shape())};
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const std::vector<Dim> shape = {2, 3, 4};
+          return std::vector<Sample>{
+              {"row", {{{DType::kF32, {4}}}}, {{"shape", shape}}},
+              {"column", {{{DType::kF32, {3, 1}}}}, {{"shape", shape}}},
+              {"scalar", {{{DType::kF32, {}}}}, {{"shape", shape}}},
+              {"misfit", {{{DType::kF32, {3}}}}, {{"shape", shape}}, "does not broadcast"}};
+        },
+    .localize = localize,
+    .is_view = true,
+    .is_linear = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,280 @@
+#include "tegula/ops/math.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+
+// The NumPy result shape of two shapes, or an error at `loc`.
+Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
+  Shape out;
+  const int rank = std::max(a.rank(), b.rank());
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - (rank - a.rank());
+    const int ib = i - (rank - b.rank());
+    const Dim da = ia < 0 ? Dim(1) : a[ia];
+    const Dim db = ib < 0 ? Dim(1) : b[ib];
+    if (!(da == db) && !(da == Dim(1)) && !(db == Dim(1)))
+      return invalid_argument(
+          cat("shapes ", a, " and ", b, " do not broadcast: dim ", i, " is ", da, " and ", db));
+    out.push_back(da == Dim(1) ? db : da);
+  }
+  return out;
+}
+
+Var unary(const OpDef& op, Var x, Loc loc) { return x.builder().emit(op, {}, {x}, loc); }
+
+Var binary(const OpDef& op, Var x, Var y, Loc loc) {
+  Builder& b = x.builder();
+  if (!(x.shape() == y.shape()) && !(b.failed() && (b.is_poison(x.id()) || b.is_poison(y.id())))) {
+    auto shape = broadcast_shapes(x.shape(), y.shape());
+    if (!shape.ok()) {
+      Error e = std::move(shape).error();
+      e.message = cat(op.name, ": ", e.message);
+      e.where = loc;
+      return b.fail(std::move(e));
+    }
+    x = broadcast(x, *shape, loc);
+    y = broadcast(y, *shape, loc);
+  }
+  return b.emit(op, {}, {x, y}, loc);
+}
+
+Var binary(const OpDef& op, Var x, double y, Loc loc) {
+  return binary(op, x, fill(x.builder(), y, x.type(), loc), loc);
+}
+
+std::vector<int64_t> normal_dims(Var x, std::vector<int64_t> dims) {
+  for (int64_t& d : dims)
+    if (d < 0) d += x.rank();
+  std::sort(dims.begin(), dims.end());
+  return dims;
+}
+
+Var reduce(const OpDef& op, Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  dims = normal_dims(x, std::move(dims));
+  if (dims.empty()) return x;
+  return x.builder().emit(op, {{"dims", std::move(dims)}, {"keep", keep}}, {x}, loc);
+}
+
+}  // namespace
+
+Var constant(Builder& b, double value, DType dtype, Loc loc) {
+  return b.emit(constant_op, {{"dtype", dtype}, {"value", value}}, {}, loc);
+}
+
+Var constant_ints(Builder& b, std::vector<int64_t> values, DType dtype, Loc loc) {
+  return b.emit(constant_op, {{"dtype", dtype}, {"values", std::move(values)}}, {}, loc);
+}
+
+Var fill(Builder& b, double value, const Type& type, Loc loc) {
+  const Var c = constant(b, value, type.dtype, loc);
+  return type.shape.rank() == 0 ? c : broadcast(c, type.shape, loc);
+}
+
+Var zeros_like(Var x, Loc loc) { return fill(x.builder(), 0, x.type(), loc); }
+
+Var iota(Builder& b, const Shape& shape, int dim, DType dtype, Loc loc) {
+  return b.emit(iota_op,
+                {{"shape", std::vector<Dim>(shape.begin(), shape.end())},
+                 {"dim", int64_t{dim}},
+                 {"dtype", dtype}},
+                {}, loc);
+}
+
+Var reshape(Var x, const Shape& shape, Loc loc) {
+  if (x.shape() == shape) return x;
+  return x.builder().emit(reshape_op, {{"shape", std::vector<Dim>(shape.begin(), shape.end())}},
+                          {x}, loc);
+}
+
+Var permute(Var x, std::vector<int64_t> order, Loc loc) {
+  bool identity = static_cast<int>(order.size()) == x.rank();
+  for (size_t i = 0; i < order.size(); ++i) identity &= order[i] == static_cast<int64_t>(i);
+  if (identity) return x;
+  return x.builder().emit(permute_op, {{"order", std::move(order)}}, {x}, loc);
+}
+
+Var transpose(Var x, int a, int b, Loc loc) {
+  const int rank = x.rank();
+  std::vector<int64_t> order;
+  for (int i = 0; i < rank; ++i) order.push_back(i);
+  a = a < 0 ? a + rank : a, b = b < 0 ? b + rank : b;
+  if (a < 0 || b < 0 || a >= rank || b >= rank)
+    return x.builder().fail(invalid_argument(
+        cat("transpose: dims ", a, " and ", b, " of a rank-", rank, " value"), loc));
+  std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);
+  return permute(x, std::move(order), loc);
+}
+
+Var slice(Var x, int dim, int64_t start, Dim size, int64_t step, Loc loc) {
+  if (dim < 0) dim += x.rank();
+  return x.builder().emit(
+      slice_op,
+      {{"dim", int64_t{dim}}, {"start", start}, {"size", std::vector<Dim>{size}}, {"step", step}},
+      {x}, loc);
+}
+
+Var broadcast(Var x, const Shape& shape, Loc loc) {
+  if (x.shape() == shape) return x;
+  return x.builder().emit(broadcast_op, {{"shape", std::vector<Dim>(shape.begin(), shape.end())}},
+                          {x}, loc);
+}
+
+Var unsqueeze(Var x, int dim, Loc loc) {
+  Shape s = x.shape();
+  s.insert(dim < 0 ? dim + x.rank() + 1 : dim, 1);
+  return reshape(x, s, loc);
+}
+
+Var squeeze(Var x, int dim, Loc loc) {
+  Shape s = x.shape();
+  if (dim < 0) dim += s.rank();
+  if (dim < 0 || dim >= s.rank() || !(s[dim] == Dim(1)))
+    return x.builder().fail(
+        invalid_argument(cat("squeeze: dim ", dim, " of ", x.type(), " is not 1"), loc));
+  s.erase(dim);
+  return reshape(x, s, loc);
+}
+
+#define TEGULA_UNARY(name) \
+  Var name(Var x, Loc loc) { return unary(name##_op, x, loc); }
+TEGULA_UNARY(neg)
+TEGULA_UNARY(abs)
+TEGULA_UNARY(sign)
+TEGULA_UNARY(exp)
+TEGULA_UNARY(log)
+TEGULA_UNARY(sqrt)
+TEGULA_UNARY(rsqrt)
+TEGULA_UNARY(reciprocal)
+TEGULA_UNARY(tanh)
+TEGULA_UNARY(sigmoid)
+TEGULA_UNARY(erf)
+TEGULA_UNARY(sin)
+TEGULA_UNARY(cos)
+TEGULA_UNARY(floor)
+TEGULA_UNARY(relu)
+TEGULA_UNARY(gelu)
+TEGULA_UNARY(silu)
+TEGULA_UNARY(logical_not)
+#undef TEGULA_UNARY
+#define TEGULA_BINARY(name)                                                \
+  Var name(Var x, Var y, Loc loc) { return binary(name##_op, x, y, loc); } \
+  Var name(Var x, double y, Loc loc) { return binary(name##_op, x, y, loc); }
+TEGULA_BINARY(add)
+TEGULA_BINARY(sub)
+TEGULA_BINARY(mul)
+TEGULA_BINARY(div)
+TEGULA_BINARY(max)
+TEGULA_BINARY(min)
+TEGULA_BINARY(pow)
+TEGULA_BINARY(eq)
+TEGULA_BINARY(ne)
+TEGULA_BINARY(lt)
+TEGULA_BINARY(le)
+TEGULA_BINARY(gt)
+TEGULA_BINARY(ge)
+TEGULA_BINARY(logical_and)
+TEGULA_BINARY(logical_or)
+#undef TEGULA_BINARY
+
+Var operator-(double x, Var y) { return sub(fill(y.builder(), x, y.type()), y); }
+Var operator/(double x, Var y) { return div(fill(y.builder(), x, y.type()), y); }
+
+Var select(Var condition, Var if_true, Var if_false, Loc loc) {
+  Builder& b = condition.builder();
+  auto s = broadcast_shapes(if_true.shape(), if_false.shape());
+  if (s.ok()) s = broadcast_shapes(condition.shape(), *s);
+  if (!s.ok()) {
+    Error e = std::move(s).error();
+    e.message = cat("select: ", e.message), e.where = loc;
+    return b.fail(std::move(e));
+  }
+  return b.emit(
+      select_op, {},
+      {broadcast(condition, *s, loc), broadcast(if_true, *s, loc), broadcast(if_false, *s, loc)},
+      loc);
+}
+
+Var fma(Var a, Var b, Var c, Loc loc) { return a.builder().emit(fma_op, {}, {a, b, c}, loc); }
+
+Var cast(Var x, DType dtype, Loc loc) {
+  if (x.dtype() == dtype) return x;
+  return x.builder().emit(cast_op, {{"dtype", dtype}}, {x}, loc);
+}
+
+std::vector<Var> barrier(std::span<const Var> xs, std::span<const Var> after, Loc loc) {
+  std::vector<Var> in(xs.begin(), xs.end());
+  in.insert(in.end(), after.begin(), after.end());
+  if (in.empty()) return {};
+  auto out =
+      in[0].builder().emit_n(barrier_op, {{"n", static_cast<int64_t>(xs.size())}}, in, {}, loc);
+  out.resize(xs.size());
+  return out;
+}
+
+Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  return reduce(reduce_sum_op, x, std::move(dims), keep, loc);
+}
+Var reduce_max(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  return reduce(reduce_max_op, x, std::move(dims), keep, loc);
+}
+Var reduce_min(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  return reduce(reduce_min_op, x, std::move(dims), keep, loc);
+}
+
+Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  dims = normal_dims(x, std::move(dims));
+  double count = 1;
+  bool is_const = true;
+  for (int64_t d : dims) {
+    const Dim& size = x.dim(static_cast<int>(d));
+    is_const &= size.is_const();
+    count *= static_cast<double>(size.bound());
+  }
+  const Var sum = reduce(reduce_sum_op, x, dims, keep, loc);
+  if (is_const) return mul(sum, 1.0 / count, loc);
+  Var n = constant(x.builder(), 1, x.dtype(), loc);
+  for (int64_t d : dims) n = mul(n, extent(x, static_cast<int>(d), x.dtype(), loc), loc);
+  return div(sum, n, loc);
+}
+
+Var reduce_to(Var x, const Shape& shape, Loc loc) {
+  if (x.shape() == shape) return x;
+  std::vector<int64_t> dims;
+  const int lead = x.rank() - shape.rank();
+  for (int i = 0; i < x.rank(); ++i)
+    if (i < lead || (shape[i - lead] == Dim(1) && !(x.dim(i) == Dim(1)))) dims.push_back(i);
+  return reshape(reduce_sum(x, dims, false, loc), shape, loc);
+}
+
+Var extent(Var x, int dim, DType dtype, Loc loc) {
+  if (dim < 0) dim += x.rank();
+  if (x.dim(dim).is_const())
+    return constant(x.builder(), static_cast<double>(x.dim(dim).bound()), dtype, loc);
+  return x.builder().emit(extent_op, {{"size", std::vector<Dim>{x.dim(dim)}}, {"dtype", dtype}}, {},
+                          loc);
+}
+
+Var random_uniform(Var seed, const Shape& shape, int64_t stream, DType dtype, Loc loc) {
+  return seed.builder().emit(random_uniform_op,
+                             {{"shape", std::vector<Dim>(shape.begin(), shape.end())},
+                              {"stream", stream},
+                              {"dtype", dtype}},
+                             {seed}, loc);
+}
+
+Var matmul(Var x, Var w, Loc loc) {
+  static constexpr std::string_view kSpecs[] = {"k, k n -> n", "a k, k n -> a n",
+                                                "a b k, k n -> a b n", "a b c k, k n -> a b c n",
+                                                "a b c d k, k n -> a b c d n"};
+  if (x.rank() < 1 || x.rank() > 5)
+    return x.builder().fail(invalid_argument(cat("matmul: x is ", x.type(), ", rank 1 to 5"), loc));
+  return dot(kSpecs[x.rank() - 1], x, w, loc);
+}
+
+}  // namespace tegula

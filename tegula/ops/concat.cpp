@@ -1,0 +1,88 @@
+// y = the operands laid one after another along `dim`.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const int64_t dim = c.attrs->i("dim");
+  if (c.in.empty() || dim < 0 || dim >= c.shape(0).rank())
+    return invalid_argument(cat("concat: dim ", dim, " of ", c.in.size(), " operands"));
+  DimMap m;
+  Shape y = c.shape(0);
+  for (size_t k = 1; k < c.in.size(); ++k) {
+    const Shape& x = c.shape(k);
+    bool fits = x.rank() == y.rank();
+    for (int d = 0; fits && d < y.rank(); ++d) fits = d == dim || x[d] == y[d];
+    if (!fits)
+      return invalid_argument(cat("concat: operand ", k, " is ", x, ", operand 0 is ", c.shape(0),
+                                  ": only dim ", dim, " may differ"));
+    y[static_cast<int>(dim)] = TEGULA_TRY(add(y[static_cast<int>(dim)], x[static_cast<int>(dim)]));
+  }
+  for (int d = 0; d < y.rank(); ++d) m.add_factor(cat("d", d), y[d]);
+  m.results.emplace_back();
+  for (int d = 0; d < y.rank(); ++d) m.results[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
+  int64_t offset = 0;
+  for (size_t k = 0; k < c.in.size(); ++k) {
+    auto& operand = m.operands.emplace_back();
+    for (int d = 0; d < y.rank(); ++d)
+      operand.push_back({d == dim ? -offset : 0, {{static_cast<uint8_t>(d), 1}}});
+    offset += c.shape(k)[static_cast<int>(dim)].bound();
+  }
+  m.result_shapes.push_back(y);
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const auto dim = static_cast<size_t>(a.attrs().i("dim"));
+    int64_t offset = 0;
+    for (size_t k = 0; k < a.in.size(); ++k) {
+      for_each_index(shape_of(a.in[k]), [&](const Index& i) {
+        Index to = i;
+        to[dim] += offset;
+        a.store_at(0, a.load_at(k, i), to);
+      });
+      offset += a.in[k].shape[dim];
+    }
+  }
+};
+}  // namespace
+
+Var concat(std::span<const Var> xs, int dim, Loc loc) {
+  if (xs.size() == 1) return xs[0];
+  if (dim < 0) dim += xs[0].rank();
+  return xs[0].builder().emit_n(concat_op, {{"dim", int64_t{dim}}}, xs, {}, loc)[0];
+}
+
+constinit const OpDef concat_op = {
+    .name = "concat",
+    .formula = "y[.., offset_k + i, ..] = x_k[.., i, ..]",
+    .group = "movement",
+    .dims_fn = dims,
+    .types = "T, ... -> T",
+    .attrs = {{"dim", AttrKind::kInt, true, "along which dim"}},
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      const auto dim = static_cast<int>(c.attrs().i("dim"));
+      Grads g;
+      int64_t offset = 0;
+      for (const Var& x : c.in) {
+        g.push_back(slice(c.grad[0], dim, offset, x.dim(dim)));
+        offset += x.dim(dim).bound();
+      }
+      return g;
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const SampleInput a = {{DType::kF32, {3, 4}}}, b = {{DType::kF32, {3, 2}}};
+          return std::vector<Sample>{{"columns", {a, b, a}, {{"dim", int64_t{1}}}},
+                                     {"rows", {a, a}, {{"dim", int64_t{0}}}},
+                                     {"misfit", {a, b}, {{"dim", int64_t{0}}}, "only dim 0"}};
+        },
+    .is_linear = true,
+};
+
+}  // namespace tegula

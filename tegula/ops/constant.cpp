@@ -1,0 +1,71 @@
+// A constant: one scalar `value`, or a vector of integer `values`.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  DimMap m;
+  m.results.emplace_back();
+  m.result_shapes.emplace_back();
+  if (const AttrValue* v = c.attrs->find("values")) {
+    const Dim n = static_cast<int64_t>(std::get<std::vector<int64_t>>(*v).size());
+    const auto f = static_cast<uint8_t>(m.add_factor("n", n));
+    m.results[0].push_back({0, {{f, 1}}});
+    m.result_shapes[0].push_back(n);
+  }
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    if (const AttrValue* v = a.attrs().find("values")) {
+      const auto& values = std::get<std::vector<int64_t>>(*v);
+      for (size_t i = 0; i < values.size(); ++i)
+        a.store_i_at(0, values[i], Index{static_cast<int64_t>(i)});
+    } else {
+      a.store(0, S(a.attrs().f("value")));
+    }
+  }
+};
+
+Attrs localize(const OpCall& c, const DimMap&, int, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  const auto& v = a.ints("values");
+  a.set("values", std::vector<int64_t>(v.begin() + lo, v.begin() + hi));
+  return a;
+}
+}  // namespace
+
+constinit const OpDef constant_op = {
+    .name = "constant",
+    .formula = "y = value",
+    .group = "creation",
+    .dims_fn = dims,
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      return std::vector{c.attrs->dtype("dtype")};
+    },
+    .attrs = {{"dtype", AttrKind::kDType, true, "element type"},
+              {"value", AttrKind::kFloat, false, "the scalar"},
+              {"values", AttrKind::kInts, false, "integers of a vector"}},
+    .check = [](const OpCall& c) -> Status {
+      if (c.attrs->has("value") == c.attrs->has("values"))
+        return invalid_argument("constant: give exactly one of value and values");
+      return {};
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {"scalar", {}, {{"dtype", DType::kF32}, {"value", 1.5}}},
+              {"vector",
+               {},
+               {{"dtype", DType::kI64}, {"values", std::vector<int64_t>{3, -1, 4, 7}}}},
+              {"neither", {}, {{"dtype", DType::kF32}}, "exactly one"}};
+        },
+    .localize = localize,
+};
+
+}  // namespace tegula

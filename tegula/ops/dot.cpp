@@ -1,0 +1,288 @@
+// A general contraction in einsum notation: dims "b m k, b k n -> b m n".
+//
+// Order (a contract): every output is one ascending chain acc = fma(a_k, b_k, acc) over the
+// flattened k index (k factors in the first operand's order), starting from 0. With k_shards = S
+// there are S such chains over equal consecutive shards, summed in a binary tree: then 1, 2, 4 or 8
+// ranks that each hold shards give the same bits. Optional: + bias over the n factors, then an
+// activation, each rounded as the separate ops would be.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+std::string_view operand_spec(std::string_view dims, int which) {
+  const size_t comma = dims.find(','), arrow = dims.find("->");
+  auto trim = [](std::string_view s) {
+    while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+    while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+    return s;
+  };
+  if (which == 0) return trim(dims.substr(0, comma));
+  if (which == 1) return trim(dims.substr(comma + 1, arrow - comma - 1));
+  return trim(dims.substr(arrow + 2));
+}
+
+bool has_name(std::string_view spec, std::string_view name) {
+  for (size_t i = 0; i < spec.size();) {
+    size_t j = std::min(spec.find(' ', i), spec.size());
+    if (spec.substr(i, j - i) == name) return true;
+    i = j + 1;
+  }
+  return false;
+}
+
+Result<DimMap> dims(const OpCall& c) {
+  const std::string& spec = c.attrs->str("dims");
+  if (spec.find(',') == std::string::npos || spec.find("->") == std::string::npos)
+    return invalid_argument(cat("dot: dims \"", spec, "\" must be \"a, b -> c\""));
+  std::string full = spec;
+  if (c.attrs->flag("bias")) {  // over the n factors: in the result, from b alone
+    std::string bias;
+    const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
+    for (size_t i = 0; i < r.size();) {
+      size_t j = std::min(r.find(' ', i), r.size());
+      const auto name = r.substr(i, j - i);
+      if (has_name(b, name) && !has_name(a, name)) bias += cat(bias.empty() ? "" : " ", name);
+      i = j + 1;
+    }
+    full = cat(a, ", ", b, ", ", bias, " -> ", r);
+  }
+  if (c.in.size() != (c.attrs->flag("bias") ? 3u : 2u))
+    return invalid_argument(cat("dot: got ", c.in.size(), " operands"));
+  DimMap m = TEGULA_TRY(solve_dims("dot", full, c.in));
+  const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
+  for (const Factor& f : m.factors)
+    if (has_name(a, f.name) + has_name(b, f.name) + has_name(r, f.name) < 2)
+      return invalid_argument(cat("dot: factor ", f.name, " of \"", spec,
+                                  "\" stands in one place only: reduce or broadcast it apart"));
+  // A bias or activation acts on the finished sum: k may not be cut then.
+  if (c.attrs->flag("bias") || c.attrs->get_or<std::string>("activation", "none") != "none")
+    for (size_t f = 0; f < m.factors.size(); ++f)
+      if (!has_name(r, m.factors[f].name)) m.factors[f].whole = true;
+  m.finish();
+  return m;
+}
+
+struct Sizes {
+  int64_t out = 1, k = 1;
+};
+Sizes sizes_of(const OpCall& c) {
+  Sizes s;
+  s.out = c.out[0].shape.numel();
+  const std::string& spec = c.attrs->str("dims");
+  const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
+  int d = 0;
+  for (size_t i = 0; i < a.size(); ++d) {
+    size_t j = std::min(a.find(' ', i), a.size());
+    if (!has_name(r, a.substr(i, j - i))) s.k *= c.in[0].shape[d].bound();
+    i = j + 1;
+  }
+  return s;
+}
+
+int64_t activation_flops(const Attrs& a) {
+  const auto act = a.get_or<std::string>("activation", "none");
+  return act == "gelu" ? 8 : act == "silu" ? 4 : act == "relu" ? 1 : 0;
+}
+
+int64_t flops(const OpCall& c) {
+  const Sizes s = sizes_of(c);
+  const int64_t shards = c.attrs->get_or<int64_t>("k_shards", 1);
+  return s.out *
+         (2 * s.k + (shards - 1) + (c.attrs->flag("bias") ? 1 : 0) + activation_flops(*c.attrs));
+}
+
+Status check(const OpCall& c) {
+  const int64_t shards = c.attrs->get_or<int64_t>("k_shards", 1);
+  if (shards != 1 && shards != 2 && shards != 4 && shards != 8)
+    return invalid_argument(cat("dot: k_shards is ", shards, ", must be 1, 2, 4 or 8"));
+  const int64_t k = sizes_of(c).k;
+  if (k % shards != 0)
+    return invalid_argument(cat("dot: k_shards ", shards, " does not divide k=", k));
+  const auto act = c.attrs->get_or<std::string>("activation", "none");
+  if (act != "none" && act != "relu" && act != "gelu" && act != "silu")
+    return invalid_argument(cat("dot: activation ", act, " is not none, relu, gelu or silu"));
+  return {};
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const std::string& spec = a.attrs().str("dims");
+    const std::string_view names[3] = {operand_spec(spec, 0), operand_spec(spec, 1),
+                                       operand_spec(spec, 2)};
+    // Factor of each dim of a, b and the result; the k factors in a's order come last.
+    std::vector<std::string> factor;
+    std::vector<int64_t> size;
+    std::vector<int> at[3];
+    size_t n_out = 0;
+    for (int which : {2, 0, 1}) {
+      const auto s = names[which];
+      for (size_t i = 0, d = 0; i < s.size(); ++d) {
+        size_t j = std::min(s.find(' ', i), s.size());
+        const std::string name(s.substr(i, j - i));
+        size_t f = 0;
+        while (f < factor.size() && factor[f] != name) ++f;
+        if (f == factor.size()) {
+          factor.push_back(name);
+          size.push_back(which == 2 ? a.out_dim(0, static_cast<int>(d))
+                                    : a.dim(static_cast<size_t>(which), static_cast<int>(d)));
+        }
+        at[which].push_back(static_cast<int>(f));
+        i = j + 1;
+      }
+      if (which == 2) n_out = factor.size();
+    }
+    auto pick = [&](const Index& o, const Index& k, const std::vector<int>& dims) {
+      Index i{};
+      for (size_t d = 0; d < dims.size(); ++d) {
+        const auto f = static_cast<size_t>(dims[d]);
+        i[d] = f < n_out ? o[f] : k[f - n_out];
+      }
+      return i;
+    };
+    const std::span<const int64_t> out_size(size.data(), n_out);
+    const std::span<const int64_t> k_size(size.data() + n_out, size.size() - n_out);
+    int64_t k_total = 1;
+    for (int64_t k : k_size) k_total *= k;
+    const int64_t shards = a.attrs().template get_or<int64_t>("k_shards", 1);
+    const auto act = a.attrs().template get_or<std::string>("activation", "none");
+    for_each_index(out_size, [&](const Index& o) {
+      std::array<S, 8> acc{};
+      int64_t k = 0;
+      for_each_index(k_size, [&](const Index& ki) {
+        S& s = acc[static_cast<size_t>(k * shards / k_total)];
+        s = scalar::fma(a.load_at(0, pick(o, ki, at[0])), a.load_at(1, pick(o, ki, at[1])), s);
+        ++k;
+      });
+      for (int64_t n = shards; n > 1; n /= 2)
+        for (int64_t i = 0; i < n / 2; ++i)
+          acc[static_cast<size_t>(i)] =
+              acc[static_cast<size_t>(2 * i)] + acc[static_cast<size_t>(2 * i + 1)];
+      S y = round_to(a.out[0].dtype, acc[0]);
+      if (a.attrs().flag("bias")) {
+        Index i{};
+        size_t n = 0;
+        for (size_t d = 0; d < at[2].size(); ++d) {
+          const bool in_a = std::find(at[0].begin(), at[0].end(), at[2][d]) != at[0].end();
+          if (!in_a) i[n++] = o[d];
+        }
+        y = round_to(a.out[0].dtype, y + a.load_at(2, i));
+      }
+      if (act == "relu") y = scalar::max(y, S(0.0));
+      if (act == "gelu") {
+        const S inner = y * ((y * y) * S(0.7978845608028654 * 0.044715) + S(0.7978845608028654));
+        y = y * S(0.5) * (S(1.0) + scalar::tanh(inner));
+      }
+      if (act == "silu") y = y / (S(1.0) + scalar::exp(-y));
+      a.store_at(0, y, o);
+    });
+  }
+  template <class S>
+  static S round_to(DType t, S v) {
+    if (t == DType::kBF16)
+      return S(static_cast<float>(bf16(static_cast<float>(static_cast<double>(v)))));
+    if (t == DType::kF16)
+      return S(static_cast<float>(f16(static_cast<float>(static_cast<double>(v)))));
+    return v;
+  }
+};
+
+// With C = A·B: dA has A's dims, from dC and B; dB has B's, from A and dC.
+Grads vjp(Builder&, const VjpCall& c) {
+  TEGULA_CHECK(!c.attrs().flag("bias"), "autodiff runs before bias fusion");
+  const std::string& spec = c.attrs().str("dims");
+  const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
+  return {dot(cat(r, ", ", b, " -> ", a), c.grad[0], c.in[1]),
+          dot(cat(a, ", ", r, " -> ", b), c.in[0], c.grad[0])};
+}
+
+// y = act(dot + bias) in separate ops.
+std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
+  Attrs plain = *c.attrs;
+  plain.erase("bias"), plain.erase("activation");
+  Var y = b.emit(dot_op, plain, {in[0], in[1]});
+  if (c.attrs->flag("bias")) {
+    const std::string& spec = c.attrs->str("dims");
+    const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
+    Shape s;
+    int d = 0;
+    for (size_t i = 0; i < r.size(); ++d) {
+      size_t j = std::min(r.find(' ', i), r.size());
+      s.push_back(has_name(a, r.substr(i, j - i)) ? Dim(1) : y.dim(d));
+      i = j + 1;
+    }
+    y = y + reshape(in[2], s);
+  }
+  const auto act = c.attrs->get_or<std::string>("activation", "none");
+  return {act == "gelu" ? gelu(y) : act == "silu" ? silu(y) : act == "relu" ? relu(y) : y};
+}
+
+std::vector<Sample> samples() {
+  auto f32 = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
+  auto spec = [](const char* dims) { return Attrs{{"dims", std::string(dims)}}; };
+  Attrs sharded = spec("m k, k n -> m n");
+  sharded.set("k_shards", int64_t{4});
+  Attrs fused = spec("b m k, k n -> b m n");
+  fused.set("bias", true), fused.set("activation", std::string("gelu"));
+  return {
+      {"matrix", {f32({4, 6}), f32({6, 5})}, spec("m k, k n -> m n")},
+      {"batched", {f32({2, 4, 6}), f32({2, 6, 5})}, spec("b m k, b k n -> b m n")},
+      {"transposed", {f32({6, 4}), f32({5, 6})}, spec("k m, n k -> n m")},
+      {"heads", {f32({2, 3, 2, 4}), f32({2, 5, 2, 4})}, spec("b s h d, b t h d -> b h s t")},
+      {"two contracted", {f32({2, 3, 4}), f32({2, 3, 5})}, spec("b s m, b s n -> m n")},
+      {"vector", {f32({6}), f32({6, 5})}, spec("k, k n -> n")},
+      {"outer", {f32({4}), f32({5})}, spec("m, n -> m n")},
+      {"inner", {f32({7}), f32({7})}, spec("k, k -> ")},
+      {"sharded", {f32({3, 16}), f32({16, 5})}, sharded},
+      {"bias and gelu", {f32({2, 3, 4}), f32({4, 5}), f32({5})}, fused},
+      {"nothing to sum", {f32({3, 0}), f32({0, 5})}, spec("m k, k n -> m n")},
+      {"k differs", {f32({4, 6}), f32({7, 5})}, spec("m k, k n -> m n"), "has k=7"},
+      {"one place only", {f32({4, 6}), f32({7, 5})}, spec("m k, j n -> m n"), "one place only"}};
+}
+}  // namespace
+
+Var dot(std::string_view dims, Var a, Var b, Loc loc) {
+  Attrs attrs{{"dims", std::string(dims)}};
+  Builder& builder = a.builder();
+  // Exact mode's shards: a function of the shape alone, so that every rank count sums alike.
+  auto map = solve_dims("dot", dims, std::array<Type, 2>{a.type(), b.type()});
+  if (map.ok()) {
+    int64_t k = 1;
+    const auto r = operand_spec(dims, 2);
+    bool is_const = true;
+    for (const Factor& f : map->factors)
+      if (!has_name(r, f.name)) k *= f.size.bound(), is_const &= f.size.is_const();
+    if (is_const && k >= 512 && k % 8 == 0) attrs.set("k_shards", int64_t{8});
+  }
+  return builder.emit(dot_op, std::move(attrs), {a, b}, loc);
+}
+
+constinit const OpDef dot_op = {
+    .name = "dot",
+    .formula = "c = act(sum over k of a b + bias)",
+    .group = "contraction",
+    .dims_fn = dims,
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      for (size_t k = 1; k < c.in.size(); ++k)
+        if (c.in[k].dtype != c.in[0].dtype)
+          return invalid_argument(cat("dot: operand ", k, " is ", c.in[k].dtype, ", operand 0 is ",
+                                      c.in[0].dtype, ": cast one of them"));
+      return std::vector{c.attrs->get_or<DType>("out", c.in[0].dtype)};
+    },
+    .attrs = {{"dims", AttrKind::kString, true, "factors of a, b and the result"},
+              {"k_shards", AttrKind::kInt, false, "chains per output, 1, 2, 4 or 8"},
+              {"bias", AttrKind::kBool, false, "a third operand over the n factors is added"},
+              {"activation", AttrKind::kString, false, "none, relu, gelu or silu"},
+              {"out", AttrKind::kDType, false, "result type, if not the operands'"}},
+    .check = check,
+    .flops = flops,
+    .vjp = vjp,
+    .decompose = decompose,
+    .reference = reference_of<Ref>,
+    .samples = samples,
+    .is_multilinear = true,
+    .precision = Precision::kLow,
+};
+
+}  // namespace tegula

@@ -1,0 +1,57 @@
+// What elementwise ops share: dims, cost, reference loop, samples. One op = one file that names its
+// scalar function and its derivative.
+#pragma once
+
+#include "tegula/ir/reference.h"
+#include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+inline constexpr std::string_view kUnaryDims = "... -> ...";
+inline constexpr std::string_view kBinaryDims = "..., ... -> ...";
+inline constexpr std::string_view kTernaryDims = "..., ..., ... -> ...";
+
+template <int64_t N>
+int64_t per_element(const OpCall& c) {
+  return N * c.out[0].shape.numel();
+}
+
+// Integers go through the integer path, so that i64 arithmetic is exact.
+template <auto Fn>
+struct UnaryRef {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    for_each_index(shape_of(a.out[0]),
+                   [&](const Index& i) { a.store_at(0, S(Fn(a.load_at(0, i))), i); });
+  }
+};
+template <auto Fn>
+struct BinaryRef {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      a.store_at(0, S(Fn(a.load_at(0, i), a.load_at(1, i))), i);
+    });
+  }
+};
+// Compares and logical ops: the functor gives a bool.
+template <auto Fn>
+struct PredicateRef {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      const bool y = Fn(static_cast<double>(a.load_at(0, i)), static_cast<double>(a.load_at(1, i)));
+      a.store_at(0, S(y ? 1.0 : 0.0), i);
+    });
+  }
+};
+
+// Samples over shapes that matter: scalar, odd, empty; values in [low, high].
+std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::kF32);
+std::vector<Sample> binary_samples(double low, double high, DType dtype = DType::kF32);
+
+// Σ over inputs is the builder's job; a rule returns one gradient per operand, invalid = zero.
+using Grads = std::vector<Var>;
+
+}  // namespace tegula

@@ -1,0 +1,41 @@
+// The run-time extent of a symbolic dim, as a scalar.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall&) {
+  DimMap m;
+  m.results.emplace_back();
+  m.result_shapes.emplace_back();
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    a.store_i_at(0, a.attrs().dims("size")[0].bound(), Index{});
+  }
+};
+}  // namespace
+
+constinit const OpDef extent_op = {
+    .name = "extent",
+    .formula = "y = the dim's extent in this run",
+    .group = "creation",
+    .dims_fn = dims,
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      return std::vector{c.attrs->dtype("dtype")};
+    },
+    .attrs = {{"size", AttrKind::kDims, true, "the dim"},
+              {"dtype", AttrKind::kDType, true, "element type"}},
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {"constant", {}, {{"size", std::vector<Dim>{12}}, {"dtype", DType::kF32}}}};
+        },
+};
+
+}  // namespace tegula

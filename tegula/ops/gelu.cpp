@@ -1,0 +1,38 @@
+// y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form, as GPT-2 uses it.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+constexpr double kC = 0.7978845608028654;  // sqrt(2/pi)
+constexpr double kA = 0.044715;
+
+// dy/dx = (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 a x^2), t = tanh(c (x + a x^3)).
+Grads vjp(Builder&, const VjpCall& c) {
+  const Var x = c.in[0];
+  const Var xx = x * x;
+  const Var t = tanh(x * (xx * (kC * kA) + kC));
+  const Var slope = (1.0 - t * t) * (xx * (3 * kC * kA) + kC);
+  return {c.grad[0] * ((t + 1.0) + x * slope) * 0.5};
+}
+}  // namespace
+
+constinit const OpDef gelu_op = {
+    .name = "gelu",
+    .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    .source = "Hendrycks and Gimpel 2016, section 2",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "F -> F",
+    .flops = per_element<8>,
+    .vjp = vjp,
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      const S inner = x * ((x * x) * S(kC * kA) + S(kC));
+      return x * S(0.5) * (S(1.0) + scalar::tanh(inner));
+    }>>,
+    .samples = [] { return unary_samples(-3, 3); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,20 @@
+// y = not x
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef logical_not_op = {
+    .name = "logical_not",
+    .formula = "y = not x",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "b -> b",
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return S(x == S(0.0) ? 1.0 : 0.0);
+    }>>,
+    .samples = [] { return unary_samples(0, 1, DType::kBool); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

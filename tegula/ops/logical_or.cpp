@@ -1,0 +1,17 @@
+// y = a or b
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef logical_or_op = {
+    .name = "logical_or",
+    .formula = "y = a or b",
+    .group = "elementwise",
+    .dims = kBinaryDims,
+    .types = "b, b -> b",
+    .reference = reference_of<PredicateRef<[](double a, double b) { return a != 0 || b != 0; }>>,
+    .samples = [] { return binary_samples(0, 1, DType::kBool); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

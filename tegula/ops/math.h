@@ -1,0 +1,119 @@
+// The vocabulary of model code: maths on Vars. Each function adds one node (or a few views).
+//
+// Elementwise functions broadcast as NumPy does, by stride-0 views. All of them report errors
+// through the builder (see ir/builder.h) and carry the caller's source location.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tegula/ir/builder.h"
+
+namespace tegula {
+
+// Constants. `fill` makes a scalar constant and broadcasts it.
+Var constant(Builder& b, double value, DType dtype, Loc loc = Loc::current());
+Var fill(Builder& b, double value, const Type& type, Loc loc = Loc::current());
+Var constant_ints(Builder& b, std::vector<int64_t> values, DType dtype, Loc loc = Loc::current());
+Var zeros_like(Var x, Loc loc = Loc::current());
+// 0, 1, 2, … along `dim` of a tensor of that shape.
+Var iota(Builder& b, const Shape& shape, int dim, DType dtype, Loc loc = Loc::current());
+// Uniform in [0, 1) at (seed, stream, row-major index); seed: an i64 scalar Var.
+Var random_uniform(Var seed, const Shape& shape, int64_t stream, DType dtype = DType::kF32,
+                   Loc loc = Loc::current());
+// The extent of a dim at run time, as a scalar.
+Var extent(Var x, int dim, DType dtype, Loc loc = Loc::current());
+
+// Views: metadata only, no bytes move.
+Var reshape(Var x, const Shape& shape, Loc loc = Loc::current());
+Var permute(Var x, std::vector<int64_t> order, Loc loc = Loc::current());
+Var transpose(Var x, int a, int b, Loc loc = Loc::current());
+// Elements start, start+step, … of `dim`, `size` of them; step may be negative.
+Var slice(Var x, int dim, int64_t start, Dim size, int64_t step = 1, Loc loc = Loc::current());
+// NumPy broadcasting to `shape` (dims aligned at the right).
+Var broadcast(Var x, const Shape& shape, Loc loc = Loc::current());
+Var unsqueeze(Var x, int dim, Loc loc = Loc::current());
+Var squeeze(Var x, int dim, Loc loc = Loc::current());
+
+// Data movement.
+Var pad(Var x, int dim, int64_t lo, int64_t hi, int64_t interior, double value,
+        Loc loc = Loc::current());
+Var concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
+
+// Elementwise.
+#define TEGULA_UNARY(name) Var name(Var x, Loc loc = Loc::current());
+TEGULA_UNARY(neg)
+TEGULA_UNARY(abs)
+TEGULA_UNARY(sign)
+TEGULA_UNARY(exp)
+TEGULA_UNARY(log)
+TEGULA_UNARY(sqrt)
+TEGULA_UNARY(rsqrt)
+TEGULA_UNARY(reciprocal)
+TEGULA_UNARY(tanh)
+TEGULA_UNARY(sigmoid)
+TEGULA_UNARY(erf)
+TEGULA_UNARY(sin)
+TEGULA_UNARY(cos)
+TEGULA_UNARY(floor)
+TEGULA_UNARY(relu)
+TEGULA_UNARY(gelu)
+TEGULA_UNARY(silu)
+TEGULA_UNARY(logical_not)
+#undef TEGULA_UNARY
+#define TEGULA_BINARY(name)                         \
+  Var name(Var x, Var y, Loc loc = Loc::current()); \
+  Var name(Var x, double y, Loc loc = Loc::current());
+TEGULA_BINARY(add)
+TEGULA_BINARY(sub)
+TEGULA_BINARY(mul)
+TEGULA_BINARY(div)
+TEGULA_BINARY(max)
+TEGULA_BINARY(min)
+TEGULA_BINARY(pow)
+TEGULA_BINARY(eq)
+TEGULA_BINARY(ne)
+TEGULA_BINARY(lt)
+TEGULA_BINARY(le)
+TEGULA_BINARY(gt)
+TEGULA_BINARY(ge)
+TEGULA_BINARY(logical_and)
+TEGULA_BINARY(logical_or)
+#undef TEGULA_BINARY
+Var select(Var condition, Var if_true, Var if_false, Loc loc = Loc::current());
+Var fma(Var a, Var b, Var c, Loc loc = Loc::current());  // a·b + c, rounded once
+Var cast(Var x, DType dtype, Loc loc = Loc::current());  // the value itself if already so
+// x, but hidden from CSE, folding and reordering: it is computed only after `after` is known.
+std::vector<Var> barrier(std::span<const Var> xs, std::span<const Var> after,
+                         Loc loc = Loc::current());
+
+// An operator has no default argument: its source location is the builder's override, or here.
+inline Var operator+(Var x, Var y) { return add(x, y); }
+inline Var operator-(Var x, Var y) { return sub(x, y); }
+inline Var operator*(Var x, Var y) { return mul(x, y); }
+inline Var operator/(Var x, Var y) { return div(x, y); }
+inline Var operator+(Var x, double y) { return add(x, y); }
+inline Var operator-(Var x, double y) { return sub(x, y); }
+inline Var operator*(Var x, double y) { return mul(x, y); }
+inline Var operator/(Var x, double y) { return div(x, y); }
+inline Var operator*(double x, Var y) { return mul(y, x); }
+inline Var operator+(double x, Var y) { return add(y, x); }
+Var operator-(double x, Var y);
+Var operator/(double x, Var y);
+inline Var operator-(Var x) { return neg(x); }
+
+// Reductions over `dims` (negative counts from the end); keep: extent 1 remains.
+Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+Var reduce_max(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+Var reduce_min(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+// Sums x down to `shape`, which broadcasts to x's: the adjoint of broadcast.
+Var reduce_to(Var x, const Shape& shape, Loc loc = Loc::current());
+
+// A general contraction, e.g. dot("b m k, b k n -> b m n", x, w). See ops/dot.cpp.
+Var dot(std::string_view dims, Var a, Var b, Loc loc = Loc::current());
+// x @ w: [... k] · [k n] -> [... n].
+Var matmul(Var x, Var w, Loc loc = Loc::current());
+
+}  // namespace tegula

@@ -1,0 +1,23 @@
+// y = the smaller of a and b; NaN wins; at a tie the gradient goes to a
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef min_op = {
+    .name = "min",
+    .formula = "y = the smaller of a and b; NaN wins; at a tie the gradient goes to a",
+    .group = "elementwise",
+    .dims = kBinaryDims,
+    .types = "T, T -> T",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      const Var wins = le(c.in[0], c.in[1]);
+      const Var zero = zeros_like(c.grad[0]);
+      return {select(wins, c.grad[0], zero), select(wins, zero, c.grad[0])};
+    },
+    .reference = reference_of<BinaryRef<[](auto a, auto b) { return scalar::min(a, b); }>>,
+    .samples = [] { return binary_samples(-2, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,17 @@
+// y = (a != b)
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef ne_op = {
+    .name = "ne",
+    .formula = "y = (a != b)",
+    .group = "elementwise",
+    .dims = kBinaryDims,
+    .types = "T, T -> b",
+    .reference = reference_of<PredicateRef<[](double a, double b) { return a != b; }>>,
+    .samples = [] { return binary_samples(-2, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,19 @@
+// y = -x
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef neg_op = {
+    .name = "neg",
+    .formula = "y = -x",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "T -> T",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-c.grad[0]}; },
+    .reference = reference_of<UnaryRef<[](auto x) { return -x; }>>,
+    .samples = [] { return unary_samples(-2, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,71 @@
+// y[i_order...] = x[i...]: dims in another order; a view.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const auto& order = c.attrs->ints("order");
+  const Shape& x = c.shape(0);
+  std::vector<bool> seen(order.size(), false);
+  bool valid = static_cast<int>(order.size()) == x.rank();
+  for (int64_t d : order) {
+    valid = valid && d >= 0 && d < x.rank() && !seen[static_cast<size_t>(d)];
+    if (valid) seen[static_cast<size_t>(d)] = true;
+  }
+  if (!valid)
+    return invalid_argument(cat("permute: order ", order, " is no permutation of the dims of ", x));
+  DimMap m;
+  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  for (int d = 0; d < x.rank(); ++d) {
+    m.add_factor(cat("d", d), x[d]);
+    m.operands[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
+  }
+  for (int64_t d : order) {
+    m.results[0].push_back({0, {{static_cast<uint8_t>(d), 1}}});
+    m.result_shapes[0].push_back(x[static_cast<int>(d)]);
+  }
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const auto& order = a.attrs().ints("order");
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      Index from{};
+      for (size_t d = 0; d < order.size(); ++d) from[static_cast<size_t>(order[d])] = i[d];
+      a.store_at(0, a.load_at(0, from), i);
+    });
+  }
+};
+}  // namespace
+
+constinit const OpDef permute_op = {
+    .name = "permute",
+    .formula = "y[i_order(0), i_order(1), ...] = x[i_0, i_1, ...]",
+    .group = "view",
+    .dims_fn = dims,
+    .types = "T -> T",
+    .attrs = {{"order", AttrKind::kInts, true, "y's dim d is x's dim order[d]"}},
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      const auto& order = c.attrs().ints("order");
+      std::vector<int64_t> back(order.size());
+      for (size_t d = 0; d < order.size(); ++d)
+        back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+      return {permute(c.grad[0], back)};
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const SampleInput x = {{DType::kF32, {2, 3, 4}}};
+          return std::vector<Sample>{
+              {"rotate", {x}, {{"order", std::vector<int64_t>{2, 0, 1}}}},
+              {"repeated", {x}, {{"order", std::vector<int64_t>{0, 0, 1}}}, "no permutation"}};
+        },
+    .is_view = true,
+    .is_linear = true,
+};
+
+}  // namespace tegula

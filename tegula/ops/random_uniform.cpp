@@ -1,0 +1,85 @@
+// y[i] = Philox(seed, stream, i) in [0, 1): depends on position alone, never on threads or ranks.
+#include "tegula/base/philox.h"
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  DimMap m;
+  m.operands.resize(1);
+  m.results.emplace_back();
+  m.result_shapes.emplace_back();
+  int i = 0;
+  for (const Dim& d : c.attrs->dims("shape")) {
+    const auto f = static_cast<uint8_t>(m.add_factor(cat("d", i++), d));
+    m.results[0].push_back({0, {{f, 1}}});
+    m.result_shapes[0].push_back(d);
+  }
+  m.finish();
+  return m;
+}
+
+// A part of a larger tensor says where it lies in it (`origin`, `whole`), so that its numbers are
+// the whole tensor's.
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const auto seed = static_cast<uint64_t>(a.load_i(0));
+    const auto stream = static_cast<uint64_t>(a.attrs().i("stream"));
+    const AttrValue* origin = a.attrs().find("origin");
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      int64_t linear = 0;
+      for (int d = 0; d < a.out[0].rank; ++d) {
+        const auto k = static_cast<size_t>(d);
+        const int64_t at = i[k] + (origin ? std::get<std::vector<int64_t>>(*origin)[k] : 0);
+        const int64_t size = origin ? a.attrs().ints("whole")[k] : a.out[0].shape[d];
+        linear = linear * size + at;
+      }
+      a.store_at(0, S(philox_uniform(seed, stream, static_cast<uint64_t>(linear))), i);
+    });
+  }
+};
+
+Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  auto shape = a.dims("shape");
+  std::vector<int64_t> origin(shape.size(), 0), whole;
+  for (const Dim& d : shape) whole.push_back(d.bound());
+  if (a.has("origin")) origin = a.ints("origin"), whole = a.ints("whole");
+  origin[static_cast<size_t>(factor)] += lo;
+  shape[static_cast<size_t>(factor)] = hi - lo;
+  a.set("shape", shape), a.set("origin", origin), a.set("whole", whole);
+  return a;
+}
+}  // namespace
+
+constinit const OpDef random_uniform_op = {
+    .name = "random_uniform",
+    .formula = "y[i] = Philox4x32-10(seed, stream, i) in [0, 1)",
+    .source = "Salmon et al. 2011, section 4",
+    .group = "creation",
+    .dims_fn = dims,
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      if (c.in.size() != 1 || c.in[0].dtype != DType::kI64 || c.in[0].shape.rank() != 0)
+        return invalid_argument("random_uniform: seed must be an i64 scalar");
+      return std::vector{c.attrs->dtype("dtype")};
+    },
+    .attrs = {{"shape", AttrKind::kDims, true, "result shape"},
+              {"stream", AttrKind::kInt, true, "which stream of the seed"},
+              {"dtype", AttrKind::kDType, true, "element type"},
+              {"origin", AttrKind::kInts, false, "where this part begins in the whole"},
+              {"whole", AttrKind::kInts, false, "shape of the whole"}},
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          return std::vector<Sample>{{"matrix",
+                                      {{{DType::kI64, {}}, 0, 1000}},
+                                      {{"shape", std::vector<Dim>{4, 6}},
+                                       {"stream", int64_t{3}},
+                                       {"dtype", DType::kF32}}}};
+        },
+    .localize = localize,
+};
+
+}  // namespace tegula

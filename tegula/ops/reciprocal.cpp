@@ -1,0 +1,22 @@
+// y = 1 / x
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef reciprocal_op = {
+    .name = "reciprocal",
+    .formula = "y = 1 / x",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "F -> F",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-(c.grad[0] * c.out[0] * c.out[0])}; },
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return S(1.0) / x;
+    }>>,
+    .samples = [] { return unary_samples(0.3, 3); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

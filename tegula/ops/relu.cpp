@@ -1,0 +1,24 @@
+// y = max(x, 0)
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef relu_op = {
+    .name = "relu",
+    .formula = "y = max(x, 0)",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "T -> T",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {select(gt(c.in[0], 0.0), c.grad[0], zeros_like(c.grad[0]))};
+    },
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return scalar::max(x, S(0.0));
+    }>>,
+    .samples = [] { return unary_samples(0.1, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

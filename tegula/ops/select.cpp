@@ -1,0 +1,43 @@
+// y = condition ? a : b.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      const S x = a.load_at(1, i), y = a.load_at(2, i);
+      a.store_at(0, a.load_i_at(0, i) ? x : y, i);
+    });
+  }
+};
+}  // namespace
+
+constinit const OpDef select_op = {
+    .name = "select",
+    .formula = "y = condition ? a : b",
+    .group = "elementwise",
+    .dims = kTernaryDims,
+    .types = "b, T, T -> T",
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      const Var zero = zeros_like(c.grad[0]);
+      return {Var(), select(c.in[0], c.grad[0], zero), select(c.in[0], zero, c.grad[0])};
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {"plain",
+               {{{DType::kBool, {3, 4}}, 0, 1}, {{DType::kF32, {3, 4}}}, {{DType::kF32, {3, 4}}}},
+               {}},
+              {"condition is a float",
+               {{{DType::kF32, {3}}}, {{DType::kF32, {3}}}, {{DType::kF32, {3}}}},
+               {},
+               "expected bool"}};
+        },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

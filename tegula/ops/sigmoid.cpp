@@ -1,0 +1,24 @@
+// y = 1 / (1 + e^-x)
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef sigmoid_op = {
+    .name = "sigmoid",
+    .formula = "y = 1 / (1 + e^-x)",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "F -> F",
+    .flops = per_element<4>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {c.grad[0] * c.out[0] * (1.0 - c.out[0])};
+    },
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return S(1.0) / (S(1.0) + scalar::exp(-x));
+    }>>,
+    .samples = [] { return unary_samples(-2, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

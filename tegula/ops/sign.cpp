@@ -1,0 +1,21 @@
+// y = 1, 0 or -1: the sign of x
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef sign_op = {
+    .name = "sign",
+    .formula = "y = 1, 0 or -1: the sign of x",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "T -> T",
+    .vjp = [](Builder&, const VjpCall&) -> Grads { return {Var()}; },
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return S(S(0) < x ? 1.0 : x < S(0) ? -1.0 : 0.0);
+    }>>,
+    .samples = [] { return unary_samples(0.1, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

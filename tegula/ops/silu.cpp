@@ -1,0 +1,27 @@
+// y = x / (1 + e^-x)
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+constinit const OpDef silu_op = {
+    .name = "silu",
+    .formula = "y = x / (1 + e^-x)",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "F -> F",
+    .flops = per_element<4>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {[&] {
+        const Var s = sigmoid(c.in[0]);
+        return c.grad[0] * (s + c.out[0] * (1.0 - s));
+      }()};
+    },
+    .reference = reference_of<UnaryRef<[](auto x) {
+      using S = decltype(x);
+      return x / (S(1.0) + scalar::exp(-x));
+    }>>,
+    .samples = [] { return unary_samples(-2, 2); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,101 @@
+// y[i] = x[start + step i] along one dim; a view. A negative step reverses.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const Shape& x = c.shape(0);
+  const int64_t dim = c.attrs->i("dim"), start = c.attrs->i("start"), step = c.attrs->i("step");
+  const auto& sizes = c.attrs->dims("size");
+  if (dim < 0 || dim >= x.rank() || sizes.size() != 1 || step == 0)
+    return invalid_argument(cat("slice: dim ", dim, ", step ", step, " of ", x));
+  const Dim size = sizes[0];
+  const int64_t n = x[static_cast<int>(dim)].bound();
+  const int64_t last = start + step * (size.bound() - 1);
+  if (size.bound() < 0 || (size.bound() > 0 && (start < 0 || start >= n || last < 0 || last >= n)))
+    return invalid_argument(
+        cat("slice: elements ", start, " to ", last, " of dim ", dim, " of ", x));
+  DimMap m;
+  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  for (int d = 0; d < x.rank(); ++d) {
+    const bool cut = d == dim;
+    m.add_factor(cat("d", d), cut ? size : x[d]);
+    const auto f = static_cast<uint8_t>(d);
+    m.operands[0].push_back(cut ? DimExpr{start, {{f, step}}} : DimExpr{0, {{f, 1}}});
+    m.results[0].push_back({0, {{f, 1}}});
+    m.result_shapes[0].push_back(cut ? size : x[d]);
+  }
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const auto dim = static_cast<size_t>(a.attrs().i("dim"));
+    const int64_t start = a.attrs().i("start"), step = a.attrs().i("step");
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      Index from = i;
+      from[dim] = start + step * i[dim];
+      a.store_at(0, a.load_at(0, from), i);
+    });
+  }
+};
+
+Grads vjp(Builder&, const VjpCall& c) {
+  const auto dim = static_cast<int>(c.attrs().i("dim"));
+  int64_t start = c.attrs().i("start"), step = c.attrs().i("step");
+  const Dim size = c.grad[0].dim(dim);
+  Var g = c.grad[0];
+  if (step < 0) {  // reversed, the gradient is that of a forward slice
+    g = slice(g, dim, size.bound() - 1, size, -1);
+    start += step * (size.bound() - 1), step = -step;
+  }
+  const Dim n = c.in[0].dim(dim);
+  const int64_t covered = size.bound() > 0 ? (size.bound() - 1) * step + 1 : 0;
+  return {pad(g, dim, start, n.bound() - start - covered, step - 1, 0.0)};
+}
+
+// A part's operand holds just the elements it reads, in order.
+Attrs localize(const OpCall& c, const DimMap&, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  if (factor == a.i("dim"))
+    a.set("start", int64_t{0}), a.set("step", int64_t{1}), a.set("size", std::vector<Dim>{hi - lo});
+  return a;
+}
+}  // namespace
+
+constinit const OpDef slice_op = {
+    .name = "slice",
+    .formula = "y[.., i, ..] = x[.., start + step i, ..]",
+    .group = "view",
+    .dims_fn = dims,
+    .types = "T -> T",
+    .attrs = {{"dim", AttrKind::kInt, true, "which dim"},
+              {"start", AttrKind::kInt, true, "first element"},
+              {"size", AttrKind::kDims, true, "how many"},
+              {"step", AttrKind::kInt, true, "distance; negative reverses"}},
+    .vjp = vjp,
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const SampleInput x = {{DType::kF32, {3, 9}}};
+          auto at = [](int64_t start, int64_t size, int64_t step) {
+            return Attrs{{"dim", int64_t{1}},
+                         {"start", start},
+                         {"size", std::vector<Dim>{size}},
+                         {"step", step}};
+          };
+          return std::vector<Sample>{{"middle", {x}, at(2, 5, 1)},
+                                     {"every third", {x}, at(1, 3, 3)},
+                                     {"reversed", {x}, at(8, 9, -1)},
+                                     {"nothing", {x}, at(0, 0, 1)},
+                                     {"past the end", {x}, at(5, 5, 1), "elements 5 to 9"}};
+        },
+    .localize = localize,
+    .is_view = true,
+    .is_linear = true,
+};
+
+}  // namespace tegula
