@@ -10,6 +10,7 @@ function(tegula_layer name)
   add_library(tegula::${name} ALIAS ${target})
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tegula_flags>)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(${target} PUBLIC tegula_${dep})

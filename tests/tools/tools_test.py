@@ -1,0 +1,197 @@
+"""The repository's checkers, each against a tree with a planted mistake."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+class ToolTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+
+    def write(self, path, text):
+        file = self.tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def run_tool(self, name, *arguments):
+        done = subprocess.run([sys.executable, ROOT / "tools" / name, *map(str, arguments)],
+                              capture_output=True, text=True)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+
+class CheckLayers(ToolTest):
+    def check(self, path, line):
+        self.write(path, f"#pragma once\n{line}\n")
+        return self.run_tool("check_layers.py", self.tree)
+
+    def test_downward_includes_pass(self):
+        self.write("tegula/ops/a.cpp", '#include <vector>\n#include "tegula/base/shape.h"\n'
+                   '#include "tegula/kernels/kernel.h"\n#include "tegula/tile/program.h"\n')
+        self.write("tegula/kernels/cuda/k.cu", "#include <cuda_runtime.h>\n")
+        self.assertEqual(self.run_tool("check_layers.py", self.tree), (0, ""))
+
+    def test_upward_include_fails_with_its_place(self):
+        code, out = self.check("tegula/base/a.h", '#include "tegula/ir/graph.h"')
+        self.assertEqual(code, 1)
+        self.assertIn("tegula/base/a.h:2: includes tegula/ir/graph.h", out)
+
+    def test_train_and_serve_never_meet(self):
+        self.assertEqual(self.check("tegula/train/a.h", '#include "tegula/serve/b.h"')[0], 1)
+        self.assertEqual(self.check("tegula/serve/a.h", '#  include <tegula/train/b.h>')[0], 1)
+
+    def test_only_the_kernel_descriptor_is_seen_above_kernels(self):
+        code, out = self.check("tegula/ops/a.cpp", '#include "tegula/kernels/cpu/gemm.h"')
+        self.assertEqual(code, 1)
+        self.assertIn("only the descriptor", out)
+
+    def test_cuda_headers_stay_in_their_folders(self):
+        self.assertEqual(self.check("tegula/plan/a.cpp", "#include <cuda.h>")[0], 1)
+
+    def test_shells_are_above(self):
+        self.assertEqual(self.check("tegula/train/a.cpp", '#include "cli/main.h"')[0], 1)
+
+    def test_unknown_folder_fails(self):
+        self.assertEqual(self.check("tegula/utils/a.h", "")[0], 1)
+
+    def test_targets_obey_the_same_rule(self):
+        self.write("tegula/CMakeLists.txt", "tegula_layer(base)\ntegula_layer(ir DEPS base ops)\n"
+                   "tegula_layer(ops DEPS base ir LIBS fmt::fmt)\n")
+        code, out = self.run_tool("check_layers.py", self.tree)
+        self.assertEqual((code, out),
+                         (1, "tegula/CMakeLists.txt: layer ir may not depend on ops\n"))
+
+
+class CheckSizes(ToolTest):
+    def check(self, path, lines):
+        self.write(path, "x\n" * lines)
+        return self.run_tool("check_sizes.py", self.tree)
+
+    def setUp(self):
+        super().setUp()
+        self.write("tegula/ops/README.md", "Ops.\n")
+        self.write("tegula/kernels/README.md", "Kernels.\n")
+
+    def test_limits(self):
+        self.assertEqual(self.check("tegula/ops/a.cpp", 400)[0], 0)
+        self.assertNotIn("warning", self.check("tegula/ops/a.cpp", 400)[1])
+        self.assertIn("warning", self.check("tegula/ops/a.cpp", 401)[1])
+        self.assertEqual(self.check("tegula/ops/a.cpp", 700)[0], 0)
+        self.assertEqual(self.check("tegula/kernels/a.cpp", 900)[0], 0)
+        self.assertEqual(self.check("tegula/ops/a.cpp", 701)[0], 1)
+
+    def test_kernels_have_a_limit_too(self):
+        self.assertEqual(self.check("tegula/kernels/a.cpp", 901)[0], 1)
+
+    def test_budget_of_the_core(self):
+        for i in range(52):
+            self.write(f"tegula/ops/a{i}.cpp", "x\n" * 690)
+        self.assertEqual(self.check("tests/ops/a_test.cpp", 690)[0], 0)
+        self.assertEqual(self.check("tegula/ops/last.cpp", 121)[0], 1)
+
+    def test_folders_have_short_readmes(self):
+        self.assertEqual(self.check("tegula/plan/a.cpp", 1)[0], 1)
+        self.write("tegula/plan/README.md", "x\n" * 31)
+        self.assertEqual(self.check("tegula/plan/a.cpp", 1)[0], 1)
+        self.write("tegula/plan/README.md", "x\n" * 30)
+        self.assertEqual(self.check("tegula/plan/a.cpp", 1)[0], 0)
+
+
+class CheckMap(ToolTest):
+    HEAD = ("| technique | paper | file | command | test | figure | state |\n"
+            "| --- | --- | --- | --- | --- | --- | --- |\n")
+
+    def check(self, rows, *arguments):
+        page = self.write("map.md", self.HEAD + rows)
+        return self.run_tool("check_map.py", "--map", page, *arguments)
+
+    def test_planned_rows_need_nothing(self):
+        self.assertEqual(self.check("| A | – | – | – | – | – | planned |\n"),
+                         (0, "1 techniques: 0 work, 1 are planned\n"))
+
+    def test_working_rows_name_what_exists(self):
+        good = "| A | P | `LICENSE` | `true` | `tests/tools/tools_test.py` | – | works |\n"
+        self.assertEqual(self.check(good)[0], 0)
+        code, out = self.check(good.replace("`LICENSE`", "`tegula/no.cpp`"))
+        self.assertEqual(code, 1)
+        self.assertIn("file tegula/no.cpp does not exist", out)
+        self.assertIn("names no test", self.check(good.replace("`tests/tools/tools_test.py`", "–"))[1])
+        self.assertIn("names no command", self.check(good.replace("`true`", "–"))[1])
+
+    def test_form(self):
+        self.assertIn("neither works nor planned", self.check("| A | – | – | – | – | – | soon |\n")[1])
+        self.assertIn("3 cells, not 7", self.check("| A | – | planned |\n")[1])
+        row = "| A | – | – | – | – | – | planned |\n"
+        self.assertIn("stands in line 3 too", self.check(row + row)[1])
+
+    def test_run_runs_a_quick_form(self):
+        tool = self.write("tegula", f'#!/bin/sh\necho "$@" >> "{self.tree}/log"\n'
+                          'case "$*" in *explode*) echo boom; exit 3;; esac\n')
+        tool.chmod(0o755)
+        row = "| {} | – | `LICENSE` | {} | `LICENSE` | – | works |\n"
+        rows = (row.format("A", "`tegula train --steps 900 --out demo-out/a`") +
+                row.format("B", "`tegula generate --model demo-out/model`, `ctest -R x`"))
+        code, out = self.check(rows, "--run", "--bin", tool)
+        self.assertEqual(code, 0, out)
+        log = (self.tree / "log").read_text().splitlines()
+        self.assertEqual(len(log), 3)
+        self.assertIn("--out", log[0])
+        self.assertRegex(log[1], r"^train --steps 2 --out /\S+/a$")
+        self.assertRegex(log[2], r"^generate --model /\S+/model --max-tokens 4$")
+        code, out = self.check(row.format("C", "`tegula explode`"), "--run", "--bin", tool)
+        self.assertEqual(code, 1)
+        self.assertIn("`tegula explode`: exit 3: boom", out)
+
+
+class BenchTables(ToolTest):
+    RESULT = {"name": "gemm", "machine": "two cores", "commit": "abc1234", "command": "bench/gemm",
+              "date": "2026-01-01",
+              "rows": [{"shape": "2048³", "ms": 12.3456, "runs": 7}, {"shape": "a|b", "share": 0.5}]}
+
+    def run_tables(self, page, *arguments):
+        self.page = self.write("docs/benchmarks.md", page)
+        return self.run_tool("bench_tables.py", "--results", self.tree / "results", "--page",
+                             self.page, *arguments)
+
+    def setUp(self):
+        super().setUp()
+        self.write("results/gemm.json", json.dumps(self.RESULT))
+
+    def test_renders_between_the_markers_and_is_then_fresh(self):
+        page = "# B\n\n<!-- bench: gemm -->\nold\n<!-- end -->\n\nend\n"
+        self.assertEqual(self.run_tables(page, "--check")[0], 1)
+        self.assertEqual(self.page.read_text(encoding="utf-8"), page)
+        self.assertEqual(self.run_tables(page), (0, ""))
+        text = self.page.read_text(encoding="utf-8")
+        self.assertEqual(text, "# B\n\n<!-- bench: gemm -->\n"
+                         "| shape | ms | runs | share |\n| --- | ---: | ---: | ---: |\n"
+                         "| 2048³ | 12.35 | 7 | – |\n| a\\|b | – | – | 0.5 |\n\n"
+                         "*two cores; commit abc1234; 2026-01-01.* `bench/gemm`\n"
+                         "<!-- end -->\n\nend\n")
+        self.assertEqual(self.run_tables(text, "--check"), (0, ""))
+
+    def test_every_result_is_shown_and_every_block_has_one(self):
+        self.assertIn("no block", self.run_tables("# B\n")[1])
+        code, out = self.run_tables("<!-- bench: gemm -->\n<!-- end -->\n"
+                                    "<!-- bench: other -->\n<!-- end -->\n")
+        self.assertEqual(code, 1)
+        self.assertIn("shows other, which", out)
+
+    def test_incomplete_results_fail(self):
+        self.write("results/bad.json", json.dumps({"name": "bad", "rows": []}))
+        code, out = self.run_tables("<!-- bench: gemm -->\n<!-- end -->\n")
+        self.assertEqual(code, 1)
+        self.assertIn("bad.json: lacks machine, commit, command, date", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
