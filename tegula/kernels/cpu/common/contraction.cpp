@@ -1,0 +1,198 @@
+#include "tegula/kernels/cpu/common/contraction.h"
+
+namespace tegula::kernel {
+
+namespace {
+constexpr int kMaxFactors = 4 * kMaxRank;
+
+// Every distinct name, with the dim it has in each operand.
+struct Named {
+  std::string_view name;
+  int64_t extent = -1;
+  int dim[kOperands] = {-1, -1, -1, -1};
+  bool in(Operand o) const { return dim[o] >= 0; }
+};
+
+struct Names {
+  Named list[kMaxFactors];
+  int n = 0;
+  Named& of(std::string_view name) {
+    for (int i = 0; i < n; ++i)
+      if (list[i].name == name) return list[i];
+    list[n].name = name;
+    return list[n++];
+  }
+};
+
+std::string_view next_word(std::string_view& s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  size_t len = 0;
+  while (len < s.size() && s[len] != ' ') ++len;
+  const std::string_view word = s.substr(0, len);
+  s.remove_prefix(len);
+  return word;
+}
+
+Status name_operand(Names& names, std::string_view text, Operand operand, const TensorRef& t) {
+  int dim = 0;
+  for (std::string_view w = next_word(text); !w.empty(); w = next_word(text), ++dim) {
+    if (dim >= t.rank)
+      return invalid_argument(cat("dot: operand ", static_cast<int>(operand), " has rank ", t.rank,
+                                  ", but dims names more factors for it"));
+    Named& f = names.of(w);
+    if (f.in(operand))
+      return invalid_argument(
+          cat("dot: factor ", w, " appears twice in operand ", static_cast<int>(operand)));
+    if (f.extent >= 0 && f.extent != t.shape[dim])
+      return invalid_argument(cat("dot: factor ", w, " has extent ", f.extent, " in one operand, ",
+                                  t.shape[dim], " in operand ", static_cast<int>(operand)));
+    f.extent = t.shape[dim];
+    f.dim[operand] = dim;
+  }
+  if (dim != t.rank)
+    return invalid_argument(cat("dot: operand ", static_cast<int>(operand), " has rank ", t.rank,
+                                ", but dims names ", dim, " factors for it"));
+  return {};
+}
+
+Result<Activation> parse_activation(const Attrs& attrs) {
+  const AttrValue* v = attrs.find("activation");
+  const std::string_view s = v == nullptr ? "none" : std::string_view(std::get<std::string>(*v));
+  if (s == "none") return Activation::kNone;
+  if (s == "relu") return Activation::kRelu;
+  if (s == "gelu") return Activation::kGelu;
+  if (s == "silu") return Activation::kSilu;
+  return invalid_argument(cat("dot: activation ", s, " is not none, relu, gelu or silu"));
+}
+
+Status name_all(Names& names, std::string_view dims, bool has_bias, std::span<const TensorRef> in,
+                const TensorRef& out) {
+  const size_t arrow = dims.find("->");
+  const size_t comma = dims.find(',');
+  if (arrow == std::string_view::npos || comma == std::string_view::npos || comma > arrow)
+    return invalid_argument(cat("dot: dims \"", dims, "\" is not \"a.., b.. -> out..\""));
+  std::string_view second = dims.substr(comma + 1, arrow - comma - 1);
+  std::string_view third;
+  const size_t comma2 = second.find(',');
+  const bool bias_named = comma2 != std::string_view::npos;
+  if (bias_named) third = second.substr(comma2 + 1), second = second.substr(0, comma2);
+  if (bias_named && !has_bias)
+    return invalid_argument("dot: dims has three inputs, but the flag bias is not set");
+
+  TEGULA_TRY(name_operand(names, dims.substr(0, comma), kA, in[0]));
+  TEGULA_TRY(name_operand(names, second, kB, in[1]));
+  TEGULA_TRY(name_operand(names, dims.substr(arrow + 2), kOut, out));
+  if (bias_named) return name_operand(names, third, kBias, in[2]);
+  if (!has_bias) return {};
+  int dim = 0;
+  for (int d = 0; d < out.rank; ++d)
+    for (int i = 0; i < names.n; ++i)
+      if (names.list[i].dim[kOut] == d && !names.list[i].in(kA)) names.list[i].dim[kBias] = dim++;
+  if (dim != in[2].rank)
+    return invalid_argument(
+        cat("dot: the bias has rank ", in[2].rank, ", but there are ", dim, " n factors"));
+  for (int i = 0; i < names.n; ++i) {
+    const Named& f = names.list[i];
+    if (f.in(kBias) && in[2].shape[f.dim[kBias]] != f.extent)
+      return invalid_argument(cat("dot: the bias has extent ", in[2].shape[f.dim[kBias]],
+                                  " for factor ", f.name, " of ", f.extent));
+  }
+  return {};
+}
+
+Status sort_factor(const Named& f, const Factor& factor, Contraction& c) {
+  const bool a = f.in(kA), b = f.in(kB), out = f.in(kOut);
+  if (f.in(kBias) && !out)
+    return invalid_argument(cat("dot: bias factor ", f.name, " is not in the output"));
+  Loops* loops = out ? (a && b ? &c.batch : a ? &c.m : b ? &c.n : nullptr) : &c.k;
+  if (loops == nullptr || (!out && !(a && b)))
+    return invalid_argument(
+        cat("dot: factor ", f.name, " must be in both inputs, or in one and the output"));
+  loops->add(factor);
+  return {};
+}
+}  // namespace
+
+void Loops::add(const Factor& f) {
+  count *= f.extent;
+  if (f.extent == 1) return;
+  if (rank > 0) {
+    Factor& outer = factors[rank - 1];
+    bool mergeable = f.extent > 0 && outer.extent > 0;
+    for (int o = 0; o < kOperands; ++o)
+      mergeable = mergeable && outer.stride[o] == f.stride[o] * f.extent;
+    if (mergeable) {
+      const int64_t extent = outer.extent * f.extent;
+      outer = f;
+      outer.extent = extent;
+      return;
+    }
+  }
+  factors[rank++] = f;
+}
+
+void Loops::offsets(int64_t first, int64_t n, Operand operand, int64_t* out) const {
+  int64_t stride;
+  if (is_linear(operand, &stride)) {
+    for (int64_t j = 0; j < n; ++j) out[j] = (first + j) * stride;
+    return;
+  }
+  const Factor& inner = factors[rank - 1];
+  for (int64_t j = 0; j < n;) {
+    int64_t off = offset(first + j, operand);
+    const int64_t run = inner.extent - (first + j) % inner.extent;
+    for (const int64_t end = j + run < n ? j + run : n; j < end; ++j, off += inner.stride[operand])
+      out[j] = off;
+  }
+}
+
+bool Loops::is_linear(Operand operand, int64_t* stride) const {
+  if (rank > 1) {
+    for (int d = 0; d + 1 < rank; ++d)
+      if (factors[d].stride[operand] != factors[d + 1].stride[operand] * factors[d + 1].extent)
+        return false;
+  }
+  *stride = rank == 0 ? 0 : factors[rank - 1].stride[operand];
+  return true;
+}
+
+Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const TensorRef> in,
+                                      std::span<const TensorRef> out) {
+  Contraction c;
+  c.has_bias = attrs.flag("bias");
+  c.activation = TEGULA_TRY(parse_activation(attrs));
+  c.k_shards = attrs.get_or<int64_t>("k_shards", 1);
+  if (in.size() != (c.has_bias ? 3u : 2u) || out.size() != 1)
+    return invalid_argument(cat("dot: takes 2 inputs (3 with bias) and 1 output, got ", in.size(),
+                                " and ", out.size()));
+  c.in_dtype = in[0].dtype, c.out_dtype = out[0].dtype;
+  Names names;
+  TEGULA_TRY(name_all(names, attrs.str("dims"), c.has_bias, in, out[0]));
+
+  const TensorRef* refs[kOperands] = {&in[0], &in[1], c.has_bias ? &in[2] : nullptr, &out[0]};
+  // k follows the first input's order; batch, m and n follow the output's.
+  for (const Operand lead : {kOut, kA}) {
+    for (int d = 0; d < refs[lead]->rank; ++d) {
+      for (int i = 0; i < names.n; ++i) {
+        const Named& f = names.list[i];
+        if (f.dim[lead] != d || (lead == kA && f.in(kOut))) continue;
+        Factor factor;
+        factor.extent = f.extent;
+        for (int o = 0; o < kOperands; ++o)
+          if (f.dim[o] >= 0) factor.stride[o] = refs[o]->stride[f.dim[o]];
+        TEGULA_TRY(sort_factor(f, factor, c));
+      }
+    }
+  }
+  for (int i = 0; i < names.n; ++i)
+    if (!names.list[i].in(kA) && !names.list[i].in(kOut))
+      return invalid_argument(
+          cat("dot: factor ", names.list[i].name, " is in one input only, and not in the output"));
+  const int64_t s = c.k_shards;
+  if (s < 1 || s > 8 || (s & (s - 1)) != 0 || c.k.count % s != 0)
+    return invalid_argument(
+        cat("dot: k_shards = ", s, " must be 1, 2, 4 or 8 and divide K = ", c.k.count));
+  return c;
+}
+
+}  // namespace tegula::kernel

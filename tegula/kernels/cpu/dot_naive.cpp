@@ -1,0 +1,134 @@
+// The definition of a contraction's order, one output at a time; every other rung must give its
+// bits. Also the fallback: any dtype, any strides.
+#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/isa/vecmath.h"
+
+namespace tegula::kernel {
+
+namespace {
+template <class In>
+using Wide = std::conditional_t<
+    std::is_same_v<In, double>, double,
+    std::conditional_t<std::is_integral_v<In>, uint64_t, float>>;  // unsigned: integers wrap
+
+double chain_step(double a, double b, double acc) { return __builtin_fma(a, b, acc); }
+float chain_step(float a, float b, float acc) { return __builtin_fmaf(a, b, acc); }
+uint64_t chain_step(uint64_t a, uint64_t b, uint64_t acc) { return a * b + acc; }
+
+template <class In>
+Wide<In> widen(In x) {
+  return static_cast<Wide<In>>(x);
+}
+
+double activate(double x, Activation f) { return f == Activation::kRelu && x < 0 ? 0 : x; }
+uint64_t activate(uint64_t x, Activation) { return x; }
+float activate(float x, Activation f) {
+  float lanes[portable::kLanes];
+  const portable::Vf v = portable::set1(x);
+  switch (f) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      portable::store(lanes, portable::relu(v));
+      break;
+    case Activation::kGelu:
+      portable::store(lanes, portable::gelu(v));
+      break;
+    case Activation::kSilu:
+      portable::store(lanes, portable::silu(v));
+      break;
+  }
+  return lanes[0];
+}
+
+template <class In>
+Wide<In> shard_sum(const Contraction& c, const In* a, const In* b, int64_t shard) {
+  Wide<In> acc = 0;
+  for (int64_t k = shard * c.shard_k(); k < (shard + 1) * c.shard_k(); ++k)
+    acc = chain_step(widen(a[c.k.offset(k, kA)]), widen(b[c.k.offset(k, kB)]), acc);
+  return acc;
+}
+
+template <class In, class Out>
+void run(const KernelCall& call, const Contraction& c) {
+  const In* a = call.in[0].as<const In>();
+  const In* b = call.in[1].as<const In>();
+  const Out* bias = c.has_bias ? call.in[2].as<const Out>() : nullptr;
+  Out* out = call.out[0].as<Out>();
+  call.pool->parallel_for(c.batch.count * c.m.count, [&](int64_t row, int) {
+    const int64_t ib = row / c.m.count, im = row % c.m.count;
+    for (int64_t in = 0; in < c.n.count; ++in) {
+      const auto at = [&](Operand o) {
+        return c.batch.offset(ib, o) + c.m.offset(im, o) + c.n.offset(in, o);
+      };
+      Wide<In> s[8];
+      for (int64_t i = 0; i < c.k_shards; ++i) s[i] = shard_sum(c, a + at(kA), b + at(kB), i);
+      for (int64_t w = 1; w < c.k_shards; w *= 2)
+        for (int64_t i = 0; i < c.k_shards; i += 2 * w) s[i] = s[i] + s[i + w];
+      Out y = static_cast<Out>(s[0]);
+      if (c.has_bias)
+        y = static_cast<Out>(static_cast<Wide<In>>(y) + static_cast<Wide<In>>(bias[at(kBias)]));
+      if (c.activation != Activation::kNone)
+        y = static_cast<Out>(activate(static_cast<Wide<In>>(y), c.activation));
+      out[at(kOut)] = y;
+    }
+    const int64_t flops = 2 * c.n.count * c.k.count;
+    call.counters->add(flops, flops);
+  });
+}
+
+using Run = void (*)(const KernelCall&, const Contraction&);
+
+Run runner(DType in, DType out) {
+  switch (in) {
+    case DType::kF64:
+      return out == DType::kF64 ? run<double, double> : nullptr;
+    case DType::kF32:
+      return out == DType::kF32 ? run<float, float> : nullptr;
+    case DType::kBF16:
+      return out == DType::kBF16  ? run<bf16, bf16>
+             : out == DType::kF32 ? run<bf16, float>
+                                  : nullptr;
+    case DType::kF16:
+      return out == DType::kF16 ? run<f16, f16> : out == DType::kF32 ? run<f16, float> : nullptr;
+    case DType::kI64:
+      return out == DType::kI64 ? run<int64_t, int64_t> : nullptr;
+    case DType::kI32:
+      return out == DType::kI32 ? run<int32_t, int32_t> : nullptr;
+    case DType::kI8:
+      return out == DType::kI32 ? run<int8_t, int32_t> : nullptr;
+    case DType::kU8:
+      return out == DType::kI32 ? run<uint8_t, int32_t> : nullptr;
+    case DType::kBool:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+bool supports(const KernelQuery& q) {
+  const auto c = parse_contraction(*q.attrs, q.in, q.out);
+  if (!c.ok() || q.in[1].dtype != c->in_dtype || !runner(c->in_dtype, c->out_dtype)) return false;
+  if (c->has_bias && q.in[2].dtype != c->out_dtype) return false;
+  const bool f64 = c->in_dtype == DType::kF64;
+  return c->activation == Activation::kNone ||
+         (is_float(c->in_dtype) && (!f64 || c->activation == Activation::kRelu));
+}
+
+void launch(const KernelCall& call) {
+  const auto c = parse_contraction(*call.attrs, call.in, call.out);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  runner(c->in_dtype, c->out_dtype)(call, *c);
+}
+}  // namespace
+
+extern constinit const KernelDef dot_naive{
+    .name = "dot_naive",
+    .op = "dot",
+    .order = "fma_chain",
+    .doc = "one output at a time; defines the order, and serves every dtype and stride",
+    .priority = -10,
+    .supports = supports,
+    .launch = launch,
+};
+
+}  // namespace tegula::kernel

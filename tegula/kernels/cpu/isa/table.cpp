@@ -1,0 +1,38 @@
+#include "tegula/kernels/cpu/isa/table.h"
+
+#include "tegula/kernels/cpu/isa/vec.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+#define TEGULA_ISA_KERNEL(name) void name(const KernelCall&);
+#define TEGULA_ISA_ENTRY(name, Args) void name(const Args&);
+#include "tegula/kernels/cpu/isa/entries.inc"
+#undef TEGULA_ISA_KERNEL
+#undef TEGULA_ISA_ENTRY
+
+#if defined(TEGULA_ISA_AVX512)
+#define TEGULA_TABLE_NAME tegula_isa_table_avx512
+static constexpr Isa kIsa = Isa::kAvx512;
+#elif defined(TEGULA_ISA_AVX2)
+#define TEGULA_TABLE_NAME tegula_isa_table_avx2
+static constexpr Isa kIsa = Isa::kAvx2;
+#else
+#define TEGULA_TABLE_NAME tegula_isa_table_portable
+static constexpr Isa kIsa = Isa::kPortable;
+#endif
+
+static constexpr IsaTable kTable = {
+    .isa = kIsa,
+#define TEGULA_ISA_KERNEL(name) .name = name,
+#define TEGULA_ISA_ENTRY(name, Args) .name = name,
+#include "tegula/kernels/cpu/isa/entries.inc"
+#undef TEGULA_ISA_KERNEL
+#undef TEGULA_ISA_ENTRY
+};
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
+
+// The only symbol that leaves the objects of one instruction set.
+extern "C" const tegula::kernel::IsaTable* TEGULA_TABLE_NAME() {
+  return &tegula::kernel::TEGULA_ISA_NS::kTable;
+}

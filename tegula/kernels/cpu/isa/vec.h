@@ -1,0 +1,158 @@
+// A vector of kLanes f32: 16 on AVX-512, 8 on AVX2 and in the portable build.
+//
+// A source in isa/ is compiled once per instruction set, each time in its own namespace
+// tegula::kernel::TEGULA_ISA_NS; other sources that include this header get the portable build.
+// Every operation gives the same bits on every instruction set (NaN payloads excepted):
+//   a + b, a - b, a * b, a / b, sqrt   one IEEE rounding
+//   fma(a, b, c)    a·b + c with one rounding; nothing else is ever contracted
+//   fnma(a, b, c)   c - a·b with one rounding
+//   max(a, b)       a > b ? a : b, so b where either is NaN; min(a, b) is a < b ? a : b
+//   round(a)        to the nearest integer, ties to even
+//   to_int(a)       round(a) as i32; INT_MIN where it does not fit or is NaN
+//   load/store      f32, bf16 and f16 (widened; stores round to nearest even), any alignment
+//   load_n/store_n  the first n lanes only (0 ≤ n ≤ kLanes); lanes not loaded are 0
+//
+// Order "lane16": a reduction over a row keeps 16 partial results; partial j takes elements
+// j, j+16, j+32, … in ascending order, starting from the neutral element; then partial j takes
+// j+8, then j+4, then j+2, then j+1. Row16 does this with one register on AVX-512 and two
+// elsewhere, hence with equal bits. Every reduction along a row uses this order.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "tegula/base/half.h"
+
+// Internal linkage, always inlined: nothing compiled for one instruction set leaks to another.
+#define TEGULA_VEC static inline __attribute__((always_inline, unused))
+
+#if defined(TEGULA_ISA_AVX512)
+#define TEGULA_ISA_NS avx512
+#include "tegula/kernels/cpu/isa/vec_avx512.h"
+#elif defined(TEGULA_ISA_AVX2)
+#define TEGULA_ISA_NS avx2
+#include "tegula/kernels/cpu/isa/vec_avx2.h"
+#else
+#define TEGULA_ISA_NS portable
+#include "tegula/kernels/cpu/isa/vec_portable.h"
+#endif
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+TEGULA_VEC Vf operator-(Vf a) { return as_float(bits(a) ^ set1i(INT32_MIN)); }
+TEGULA_VEC Vf abs(Vf a) { return as_float(bits(a) & set1i(INT32_MAX)); }
+TEGULA_VEC Vf& operator+=(Vf& a, Vf b) { return a = a + b; }
+TEGULA_VEC Vf& operator*=(Vf& a, Vf b) { return a = a * b; }
+TEGULA_VEC Vm is_nan(Vf a) { return ne(a, a); }
+// magnitude of a, sign of s
+TEGULA_VEC Vf copysign(Vf a, Vf s) {
+  return as_float((bits(a) & set1i(INT32_MAX)) | (bits(s) & set1i(INT32_MIN)));
+}
+
+TEGULA_VEC Vf widen_bf16(Vi u16) { return as_float(shl<16>(u16)); }
+TEGULA_VEC Vi narrow_bf16(Vf a) {
+  const Vi u = bits(a);
+  const Vi rounded = shr<16>(u + set1i(0x7fff) + (shr<16>(u) & set1i(1)));
+  return select(is_nan(a), shr<16>(u) | set1i(0x40), rounded);
+}
+
+TEGULA_VEC Vf load(const bf16* p) { return widen_bf16(load_u16(p)); }
+TEGULA_VEC Vf load(const f16* p) { return widen_f16(p); }
+TEGULA_VEC void store(bf16* p, Vf a) { store_u16(p, narrow_bf16(a)); }
+TEGULA_VEC void store(f16* p, Vf a) { narrow_f16(p, a); }
+
+// 16-bit tails go through a full vector on the stack.
+template <class T>
+TEGULA_VEC Vf load_n(const T* p, int n) {
+  T tmp[kLanes] = {};
+  if (n > 0) std::memcpy(tmp, p, static_cast<size_t>(n < kLanes ? n : kLanes) * sizeof(T));
+  return load(tmp);
+}
+template <class T>
+TEGULA_VEC void store_n(T* p, Vf a, int n) {
+  T tmp[kLanes];
+  store(tmp, a);
+  if (n > 0) std::memcpy(p, tmp, static_cast<size_t>(n < kLanes ? n : kLanes) * sizeof(T));
+}
+
+// Sixteen logical lanes; see "lane16" above.
+struct Row16 {
+  static constexpr int kRegs = 16 / kLanes;
+  Vf v[kRegs];
+};
+
+TEGULA_VEC Row16 row16(float x) {
+  Row16 r;
+  for (Vf& v : r.v) v = set1(x);
+  return r;
+}
+
+// op(v, i) for each register; i is the index of its first lane.
+template <class F>
+TEGULA_VEC Row16 map16(F&& f) {
+  Row16 r;
+#pragma GCC unroll 2
+  for (int i = 0; i < Row16::kRegs; ++i) r.v[i] = f(i);
+  return r;
+}
+
+template <class T>
+TEGULA_VEC Row16 load16(const T* p) {
+  return map16([&](int i) { return load(p + i * kLanes); });
+}
+// The first n lanes (n may be past 16); the others hold `fill`.
+template <class T>
+TEGULA_VEC Row16 load16_n(const T* p, int64_t n, float fill = 0) {
+  if (n >= 16) return load16(p);
+  return map16([&](int i) {
+    const int left = static_cast<int>(n) - i * kLanes;
+    if (left <= 0) return set1(fill);
+    return select(first_n(left), load_n(p + i * kLanes, left), set1(fill));
+  });
+}
+template <class T>
+TEGULA_VEC void store16_n(T* p, const Row16& r, int64_t n) {
+  for (int i = 0; i < Row16::kRegs; ++i) {
+    const int64_t left = n - i * kLanes;
+    if (left >= kLanes) {
+      store(p + i * kLanes, r.v[i]);
+    } else if (left > 0) {
+      store_n(p + i * kLanes, r.v[i], static_cast<int>(left));
+    }
+  }
+}
+
+TEGULA_VEC Row16 operator+(const Row16& a, const Row16& b) {
+  return map16([&](int i) { return a.v[i] + b.v[i]; });
+}
+TEGULA_VEC Row16 operator-(const Row16& a, const Row16& b) {
+  return map16([&](int i) { return a.v[i] - b.v[i]; });
+}
+TEGULA_VEC Row16 operator*(const Row16& a, const Row16& b) {
+  return map16([&](int i) { return a.v[i] * b.v[i]; });
+}
+TEGULA_VEC Row16 fma(const Row16& a, const Row16& b, const Row16& c) {
+  return map16([&](int i) { return fma(a.v[i], b.v[i], c.v[i]); });
+}
+TEGULA_VEC Row16 max(const Row16& a, const Row16& b) {
+  return map16([&](int i) { return max(a.v[i], b.v[i]); });
+}
+
+// The tree of "lane16": 8, 4, 2, 1.
+TEGULA_VEC float reduce_add(const Row16& a) {
+  float t[16];
+  for (int i = 0; i < Row16::kRegs; ++i) store(t + i * kLanes, a.v[i]);
+  for (int w = 8; w > 0; w /= 2)
+    for (int j = 0; j < w; ++j) t[j] = t[j] + t[j + w];
+  return t[0];
+}
+TEGULA_VEC float reduce_max(const Row16& a) {
+  float t[16];
+  for (int i = 0; i < Row16::kRegs; ++i) store(t + i * kLanes, a.v[i]);
+  for (int w = 8; w > 0; w /= 2)
+    for (int j = 0; j < w; ++j) t[j] = t[j] > t[j + w] ? t[j] : t[j + w];
+  return t[0];
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

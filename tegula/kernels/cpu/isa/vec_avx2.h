@@ -1,0 +1,123 @@
+// Vf on AVX2 with FMA and F16C; vec.h says what each operation does.
+#pragma once
+
+#include <immintrin.h>
+
+namespace tegula::kernel::avx2 {
+
+inline constexpr int kLanes = 8;
+
+struct Vf {
+  __m256 v;
+};
+struct Vi {
+  __m256i v;
+};
+struct Vm {
+  __m256 v;  // all bits of a lane set: true
+};
+
+TEGULA_VEC Vf set1(float x) { return {_mm256_set1_ps(x)}; }
+TEGULA_VEC Vf zero() { return {_mm256_setzero_ps()}; }
+TEGULA_VEC Vi set1i(int32_t x) { return {_mm256_set1_epi32(x)}; }
+TEGULA_VEC Vi iota() { return {_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)}; }
+
+TEGULA_VEC Vf bitcast_f(__m256i v) { return {_mm256_castsi256_ps(v)}; }
+TEGULA_VEC Vi bits(Vf a) { return {_mm256_castps_si256(a.v)}; }
+TEGULA_VEC Vf as_float(Vi a) { return bitcast_f(a.v); }
+TEGULA_VEC Vm first_n(int n) {
+  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n), iota().v))};
+}
+
+TEGULA_VEC Vf load(const float* p) { return {_mm256_loadu_ps(p)}; }
+TEGULA_VEC void store(float* p, Vf a) { _mm256_storeu_ps(p, a.v); }
+TEGULA_VEC Vf load_n(const float* p, int n) {
+  return {_mm256_maskload_ps(p, _mm256_castps_si256(first_n(n).v))};
+}
+TEGULA_VEC void store_n(float* p, Vf a, int n) {
+  _mm256_maskstore_ps(p, _mm256_castps_si256(first_n(n).v), a.v);
+}
+TEGULA_VEC Vi loadi(const int32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
+TEGULA_VEC void storei(int32_t* p, Vi a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v);
+}
+
+TEGULA_VEC Vf operator+(Vf a, Vf b) { return {_mm256_add_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator-(Vf a, Vf b) { return {_mm256_sub_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator*(Vf a, Vf b) { return {_mm256_mul_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator/(Vf a, Vf b) { return {_mm256_div_ps(a.v, b.v)}; }
+TEGULA_VEC Vf fma(Vf a, Vf b, Vf c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+TEGULA_VEC Vf fnma(Vf a, Vf b, Vf c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
+TEGULA_VEC Vf max(Vf a, Vf b) { return {_mm256_max_ps(a.v, b.v)}; }
+TEGULA_VEC Vf min(Vf a, Vf b) { return {_mm256_min_ps(a.v, b.v)}; }
+TEGULA_VEC Vf sqrt(Vf a) { return {_mm256_sqrt_ps(a.v)}; }
+TEGULA_VEC Vf round(Vf a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+TEGULA_VEC Vf floor(Vf a) { return {_mm256_floor_ps(a.v)}; }
+
+TEGULA_VEC Vm eq(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
+TEGULA_VEC Vm ne(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_NEQ_UQ)}; }
+TEGULA_VEC Vm lt(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
+TEGULA_VEC Vm le(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LE_OQ)}; }
+TEGULA_VEC Vm gt(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ)}; }
+TEGULA_VEC Vm ge(Vf a, Vf b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_GE_OQ)}; }
+TEGULA_VEC Vm eqi(Vi a, Vi b) { return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.v, b.v))}; }
+TEGULA_VEC Vm gti(Vi a, Vi b) { return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(a.v, b.v))}; }
+TEGULA_VEC Vm operator&(Vm a, Vm b) { return {_mm256_and_ps(a.v, b.v)}; }
+TEGULA_VEC Vm operator|(Vm a, Vm b) { return {_mm256_or_ps(a.v, b.v)}; }
+TEGULA_VEC Vm operator~(Vm a) {
+  return {_mm256_xor_ps(a.v, _mm256_castsi256_ps(_mm256_set1_epi32(-1)))};
+}
+TEGULA_VEC bool any(Vm a) { return _mm256_movemask_ps(a.v) != 0; }
+TEGULA_VEC bool all(Vm a) { return _mm256_movemask_ps(a.v) == 0xff; }
+TEGULA_VEC Vf select(Vm m, Vf a, Vf b) { return {_mm256_blendv_ps(b.v, a.v, m.v)}; }
+TEGULA_VEC Vi select(Vm m, Vi a, Vi b) { return bits(select(m, as_float(a), as_float(b))); }
+
+TEGULA_VEC Vi operator+(Vi a, Vi b) { return {_mm256_add_epi32(a.v, b.v)}; }
+TEGULA_VEC Vi operator-(Vi a, Vi b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+TEGULA_VEC Vi operator&(Vi a, Vi b) { return {_mm256_and_si256(a.v, b.v)}; }
+TEGULA_VEC Vi operator|(Vi a, Vi b) { return {_mm256_or_si256(a.v, b.v)}; }
+TEGULA_VEC Vi operator^(Vi a, Vi b) { return {_mm256_xor_si256(a.v, b.v)}; }
+template <int K>
+TEGULA_VEC Vi shl(Vi a) {
+  return {_mm256_slli_epi32(a.v, K)};
+}
+template <int K>
+TEGULA_VEC Vi shr(Vi a) {
+  return {_mm256_srli_epi32(a.v, K)};
+}
+template <int K>
+TEGULA_VEC Vi sar(Vi a) {
+  return {_mm256_srai_epi32(a.v, K)};
+}
+TEGULA_VEC Vi to_int(Vf a) { return {_mm256_cvtps_epi32(a.v)}; }
+TEGULA_VEC Vf to_float(Vi a) { return {_mm256_cvtepi32_ps(a.v)}; }
+TEGULA_VEC Vf gather(const float* base, Vi index) {
+  return {_mm256_i32gather_ps(base, index.v, 4)};
+}
+
+TEGULA_VEC Vi load_u16(const void* p) {
+  return {_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+// The low 16 bits of each lane, which must be the whole lane.
+TEGULA_VEC void store_u16(void* p, Vi a) {
+  const __m256i packed = _mm256_packus_epi32(a.v, a.v);
+  _mm_storeu_si128(static_cast<__m128i*>(p),
+                   _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+TEGULA_VEC Vf widen_f16(const void* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+TEGULA_VEC void narrow_f16(void* p, Vf a) {
+  // The instruction keeps NaN payloads; f16(float) does not.
+  const __m256 quiet = _mm256_or_ps(_mm256_and_ps(a.v, _mm256_set1_ps(-0.0f)),
+                                    _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)));
+  const Vf clean = select(ne(a, a), {quiet}, a);
+  _mm_storeu_si128(static_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(clean.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+}  // namespace tegula::kernel::avx2

@@ -1,0 +1,113 @@
+// Vf on AVX-512 (F, BW, VL, DQ); vec.h says what each operation does.
+#pragma once
+
+#include <immintrin.h>
+
+namespace tegula::kernel::avx512 {
+
+inline constexpr int kLanes = 16;
+
+struct Vf {
+  __m512 v;
+};
+struct Vi {
+  __m512i v;
+};
+struct Vm {
+  __mmask16 v;
+};
+
+TEGULA_VEC Vf set1(float x) { return {_mm512_set1_ps(x)}; }
+TEGULA_VEC Vf zero() { return {_mm512_setzero_ps()}; }
+TEGULA_VEC Vi set1i(int32_t x) { return {_mm512_set1_epi32(x)}; }
+TEGULA_VEC Vi iota() {
+  return {_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+}
+
+TEGULA_VEC Vi bits(Vf a) { return {_mm512_castps_si512(a.v)}; }
+TEGULA_VEC Vf as_float(Vi a) { return {_mm512_castsi512_ps(a.v)}; }
+TEGULA_VEC Vm first_n(int n) {
+  return {static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1)};
+}
+
+TEGULA_VEC Vf load(const float* p) { return {_mm512_loadu_ps(p)}; }
+TEGULA_VEC void store(float* p, Vf a) { _mm512_storeu_ps(p, a.v); }
+TEGULA_VEC Vf load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_n(n).v, p)}; }
+TEGULA_VEC void store_n(float* p, Vf a, int n) { _mm512_mask_storeu_ps(p, first_n(n).v, a.v); }
+TEGULA_VEC Vi loadi(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+TEGULA_VEC void storei(int32_t* p, Vi a) { _mm512_storeu_si512(p, a.v); }
+
+TEGULA_VEC Vf operator+(Vf a, Vf b) { return {_mm512_add_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator-(Vf a, Vf b) { return {_mm512_sub_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator*(Vf a, Vf b) { return {_mm512_mul_ps(a.v, b.v)}; }
+TEGULA_VEC Vf operator/(Vf a, Vf b) { return {_mm512_div_ps(a.v, b.v)}; }
+TEGULA_VEC Vf fma(Vf a, Vf b, Vf c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+TEGULA_VEC Vf fnma(Vf a, Vf b, Vf c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
+TEGULA_VEC Vf max(Vf a, Vf b) { return {_mm512_max_ps(a.v, b.v)}; }
+TEGULA_VEC Vf min(Vf a, Vf b) { return {_mm512_min_ps(a.v, b.v)}; }
+TEGULA_VEC Vf sqrt(Vf a) { return {_mm512_sqrt_ps(a.v)}; }
+TEGULA_VEC Vf round(Vf a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+TEGULA_VEC Vf floor(Vf a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+}
+
+TEGULA_VEC Vm eq(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
+TEGULA_VEC Vm ne(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ)}; }
+TEGULA_VEC Vm lt(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+TEGULA_VEC Vm le(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
+TEGULA_VEC Vm gt(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ)}; }
+TEGULA_VEC Vm ge(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
+TEGULA_VEC Vm eqi(Vi a, Vi b) { return {_mm512_cmpeq_epi32_mask(a.v, b.v)}; }
+TEGULA_VEC Vm gti(Vi a, Vi b) { return {_mm512_cmpgt_epi32_mask(a.v, b.v)}; }
+TEGULA_VEC Vm operator&(Vm a, Vm b) { return {static_cast<__mmask16>(a.v & b.v)}; }
+TEGULA_VEC Vm operator|(Vm a, Vm b) { return {static_cast<__mmask16>(a.v | b.v)}; }
+TEGULA_VEC Vm operator~(Vm a) { return {static_cast<__mmask16>(~a.v)}; }
+TEGULA_VEC bool any(Vm a) { return a.v != 0; }
+TEGULA_VEC bool all(Vm a) { return a.v == 0xffff; }
+TEGULA_VEC Vf select(Vm m, Vf a, Vf b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
+TEGULA_VEC Vi select(Vm m, Vi a, Vi b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
+
+TEGULA_VEC Vi operator+(Vi a, Vi b) { return {_mm512_add_epi32(a.v, b.v)}; }
+TEGULA_VEC Vi operator-(Vi a, Vi b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+TEGULA_VEC Vi operator&(Vi a, Vi b) { return {_mm512_and_si512(a.v, b.v)}; }
+TEGULA_VEC Vi operator|(Vi a, Vi b) { return {_mm512_or_si512(a.v, b.v)}; }
+TEGULA_VEC Vi operator^(Vi a, Vi b) { return {_mm512_xor_si512(a.v, b.v)}; }
+template <int K>
+TEGULA_VEC Vi shl(Vi a) {
+  return {_mm512_slli_epi32(a.v, K)};
+}
+template <int K>
+TEGULA_VEC Vi shr(Vi a) {
+  return {_mm512_srli_epi32(a.v, K)};
+}
+template <int K>
+TEGULA_VEC Vi sar(Vi a) {
+  return {_mm512_srai_epi32(a.v, K)};
+}
+TEGULA_VEC Vi to_int(Vf a) { return {_mm512_cvtps_epi32(a.v)}; }
+TEGULA_VEC Vf to_float(Vi a) { return {_mm512_cvtepi32_ps(a.v)}; }
+TEGULA_VEC Vf gather(const float* base, Vi index) {
+  return {_mm512_i32gather_ps(index.v, base, 4)};
+}
+
+TEGULA_VEC Vi load_u16(const void* p) {
+  return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TEGULA_VEC void store_u16(void* p, Vi a) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+TEGULA_VEC Vf widen_f16(const void* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TEGULA_VEC void narrow_f16(void* p, Vf a) {
+  // The instruction keeps NaN payloads; f16(float) does not.
+  const __m512i sign = _mm512_and_si512(bits(a).v, _mm512_set1_epi32(INT32_MIN));
+  const Vi quiet = {_mm512_or_si512(sign, _mm512_set1_epi32(0x7fc00000))};
+  const Vf clean = select(ne(a, a), as_float(quiet), a);
+  _mm256_storeu_si256(static_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(clean.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+}  // namespace tegula::kernel::avx512

@@ -1,0 +1,182 @@
+// Elementary functions over Vf, written once: every kernel that needs one calls it here, so that
+// fused and separate nodes, and all instruction sets, agree to the bit.
+//
+// Errors, measured against double by tests/kernels/vecmath_test.cpp: exp 1 ulp, log, sin, cos,
+// rsqrt and erf 1.6, tanh 2, sigmoid and silu 2.5, over all finite arguments whose result is
+// normal. NaN in gives NaN out and limits are exact (exp(-inf) = 0, tanh(inf) = 1, ...).
+// Polynomials are weighted minimax fits, rounded to f32 from the lowest term up. gelu is the tanh
+// form, x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), computed as x / (1 + e^-2u), which is
+// equal and does not cancel for negative x. e^-2u inherits three roundings of its argument, so the
+// error grows with |u|: up to 1.5 + 3·|2u| half-ulps.
+#pragma once
+
+#include "tegula/kernels/cpu/isa/vec.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// e^x. Overflows to inf above 88.73, underflows gradually (or to 0 where denormals are flushed).
+TEGULA_VEC Vf exp(Vf x) {
+  // Past these bounds the result is 0 or inf anyway. min and max pass on a NaN in their second.
+  const Vf t = max(set1(-104.0f), min(set1(89.0f), x));
+  const Vf n = round(t * set1(0x1.715476p+0f));  // log2(e)
+  Vf r = fnma(n, set1(0x1.62e43p-1f), t);        // ln 2, in two parts
+  r = fnma(n, set1(-0x1.05c61p-29f), r);
+  Vf q = set1(0x1.6a493p-10f);
+  q = fma(q, r, set1(0x1.12399ep-7f));
+  q = fma(q, r, set1(0x1.5558b4p-5f));
+  q = fma(q, r, set1(0x1.555492p-3f));
+  q = fma(q, r, set1(0x1.fffffcp-2f));
+  const Vf e = fma(r * r, q, r) + set1(1.0f);
+  // 2^n in two factors, because n reaches ±150.
+  const Vi k = to_int(n);
+  const Vi half = sar<1>(k);
+  const Vf s1 = as_float(shl<23>(half + set1i(127)));
+  const Vf s2 = as_float(shl<23>(k - half + set1i(127)));
+  return e * s1 * s2;
+}
+
+// Natural logarithm; log(0) = -inf, log of a negative number is NaN.
+TEGULA_VEC Vf log(Vf x) {
+  const Vm tiny = lt(x, set1(0x1p-126f));
+  const Vf s = select(tiny, x * set1(0x1p23f), x);
+  // s = 2^e·m with m in [√½, √2)
+  const Vi u = bits(s) - set1i(0x3f3504f3);
+  Vf e = to_float(sar<23>(u));
+  e = select(tiny, e - set1(23.0f), e);
+  const Vf m = as_float((u & set1i(0x007fffff)) + set1i(0x3f3504f3));
+  const Vf f = m - set1(1.0f);
+  Vf p = set1(0x1.147262p-4f);
+  p = fma(p, f, set1(-0x1.de0114p-4f));
+  p = fma(p, f, set1(0x1.e6bfecp-4f));
+  p = fma(p, f, set1(-0x1.fc28dap-4f));
+  p = fma(p, f, set1(0x1.233ba4p-3f));
+  p = fma(p, f, set1(-0x1.555c44p-3f));
+  p = fma(p, f, set1(0x1.99a476p-3f));
+  p = fma(p, f, set1(-0x1.000006p-2f));
+  p = fma(p, f, set1(0x1.555548p-2f));
+  const Vf f2 = f * f;
+  Vf y = p * f * f2;
+  y = fma(e, set1(-0x1.05c61p-29f), y);
+  y = fma(f2, set1(-0.5f), y);
+  const Vf r = fma(e, set1(0x1.62e43p-1f), f + y);
+  const Vf inf = set1(__builtin_inff());
+  const Vf special = select(eq(x, zero()), -inf, select(eq(x, inf), inf, set1(__builtin_nanf(""))));
+  return select(gt(x, zero()) & lt(x, inf), r, special);
+}
+
+TEGULA_VEC Vf tanh(Vf x) {
+  const Vf a = abs(x);
+  const Vf t = x * x;
+  Vf p = set1(-0x1.750ce2p-8f);
+  p = fma(p, t, set1(0x1.51f8cep-6f));
+  p = fma(p, t, set1(-0x1.b835a4p-5f));
+  p = fma(p, t, set1(0x1.1106f6p-3f));
+  p = fma(p, t, set1(-0x1.555532p-2f));
+  const Vf small = fma(p * t, a, a);
+  const Vf big = set1(1.0f) - set1(2.0f) / (exp(a + a) + set1(1.0f));
+  return copysign(select(lt(a, set1(0.625f)), small, big), x);
+}
+
+// 1 / (1 + e^-x)
+TEGULA_VEC Vf sigmoid(Vf x) { return set1(1.0f) / (set1(1.0f) + exp(-x)); }
+
+TEGULA_VEC Vf erf(Vf x) {
+  const Vf a = abs(x);
+  const Vf t = x * x;
+  Vf p = set1(0x1.4771fep-14f);
+  p = fma(p, t, set1(-0x1.a3515ep-11f));
+  p = fma(p, t, set1(0x1.53f224p-8f));
+  p = fma(p, t, set1(-0x1.b7f71ap-6f));
+  p = fma(p, t, set1(0x1.ce2ce6p-4f));
+  p = fma(p, t, set1(-0x1.81273ep-2f));
+  p = fma(p, t, set1(0x1.06eba8p-3f));
+  const Vf small = fma(p, a, a);
+  const Vf b = min(set1(4.0f), a);  // erf(4) rounds to 1
+  Vf q = set1(-0x1.896afep-13f);
+  q = fma(q, b, set1(0x1.83faccp-9f));
+  q = fma(q, b, set1(-0x1.66a30ep-6f));
+  q = fma(q, b, set1(0x1.a6c7e2p-4f));
+  q = fma(q, b, set1(0x1.46a98ep-1f));
+  q = fma(q, b, set1(0x1.208e52p+0f));
+  q = fma(q, b, set1(0x1.502332p-12f));  // -log(erfc(b))
+  const Vf big = set1(1.0f) - exp(-q);
+  return copysign(select(lt(a, set1(1.0f)), small, big), x);
+}
+
+// x - n·π/2 for |x| ≤ 2^22: the first product is exact, the second keeps its rounding error.
+struct SinCosArg {
+  Vf r;         // in [-π/4, π/4]
+  Vi quadrant;  // n
+};
+TEGULA_VEC SinCosArg reduce_half_pi(Vf x) {
+  // The quotient in two parts, or far out n would be off by one.
+  const Vf two_over_pi = set1(0x1.45f306p-1f);
+  const Vf y = x * two_over_pi;
+  const Vf y_err = fma(x, set1(0x1.b9391p-26f), fma(x, two_over_pi, -y));
+  const Vf n0 = round(y);
+  const Vf n = n0 + round((y - n0) + y_err);
+  const Vf a = fnma(n, set1(0x1.921fb6p+0f), x);
+  const Vf p2 = set1(0x1.777a5cp-25f);  // π/2 = 0x1.921fb6p+0 - p2 - 0x1.ee59dap-50
+  const Vf p = n * p2;
+  const Vf p_err = fma(n, p2, -p);
+  const Vf s = a + p;
+  const Vf bb = s - a;
+  const Vf s_err = (a - (s - bb)) + (p - bb);
+  return {s + fma(n, set1(0x1.ee59dap-50f), s_err + p_err), to_int(n)};
+}
+// Beyond 2^22 (no position or phase of ours gets there) each lane asks the C library.
+template <class F>
+TEGULA_VEC Vf map_lanes(Vf x, F&& f) {
+  float t[kLanes];
+  store(t, x);
+  for (int i = 0; i < kLanes; ++i) t[i] = f(t[i]);
+  return load(t);
+}
+TEGULA_VEC Vf sin_quadrant(Vf r, Vi quadrant) {
+  const Vf t = r * r;
+  Vf p = set1(0x1.7c3226p-19f);
+  p = fma(p, t, set1(-0x1.a0595ep-13f));
+  p = fma(p, t, set1(0x1.111174p-7f));
+  p = fma(p, t, set1(-0x1.555556p-3f));
+  const Vf s = fma(p * t, r, r);
+  Vf q = set1(-0x1.36147cp-22f);
+  q = fma(q, t, set1(0x1.a071b6p-16f));
+  q = fma(q, t, set1(-0x1.6c175ep-10f));
+  q = fma(q, t, set1(0x1.555556p-5f));
+  const Vf c = fma(t * t, q, fma(t, set1(-0.5f), set1(1.0f)));
+  const Vf v = select(eqi(quadrant & set1i(1), set1i(0)), s, c);
+  return as_float(bits(v) ^ shl<30>(quadrant & set1i(2)));
+}
+TEGULA_VEC Vf sin(Vf x) {
+  const SinCosArg a = reduce_half_pi(x);
+  Vf y = sin_quadrant(a.r, a.quadrant);
+  const Vm far = gt(abs(x), set1(0x1p22f));
+  if (any(far))
+    y = select(far, map_lanes(x, [](float v) { return static_cast<float>(__builtin_sin(v)); }), y);
+  return y;
+}
+TEGULA_VEC Vf cos(Vf x) {
+  const SinCosArg a = reduce_half_pi(x);
+  Vf y = sin_quadrant(a.r, a.quadrant + set1i(1));
+  const Vm far = gt(abs(x), set1(0x1p22f));
+  if (any(far))
+    y = select(far, map_lanes(x, [](float v) { return static_cast<float>(__builtin_cos(v)); }), y);
+  return y;
+}
+
+// 1 / √x, each step rounded once (no approximate instruction: those differ between machines)
+TEGULA_VEC Vf rsqrt(Vf x) { return set1(1.0f) / sqrt(x); }
+
+// max(0, x); NaN stays
+TEGULA_VEC Vf relu(Vf x) { return max(zero(), x); }
+
+// x·sigmoid(x); -inf gives -0 like every very negative x
+TEGULA_VEC Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) / (set1(1.0f) + exp(-x)); }
+
+TEGULA_VEC Vf gelu(Vf x) {
+  constexpr float kTwoC = 1.5957691216057308f;  // 2·√(2/π)
+  const Vf minus_2u = x * fma(x * x, set1(-kTwoC * 0.044715f), set1(-kTwoC));
+  return max(set1(-0x1.fffffep127f), x) / (set1(1.0f) + exp(minus_2u));
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
