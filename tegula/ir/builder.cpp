@@ -35,6 +35,7 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
   node.attrs = std::move(attrs);
   node.regions = std::move(regions);
   node.loc = loc;
+  node.phase = phase_;
   std::vector<ValueId> ids;
   std::vector<Type> types;
   bool poisoned = false;

@@ -78,8 +78,12 @@ class Builder {
   // Finishes and adds the function to the module.
   Result<FuncId> finish_into_module();
 
-  // Nodes added inside a `Scope` have this location (gradients carry their forward node's).
+  // Nodes added from now on have this location (gradients carry their forward node's); none: the
+  // caller's own.
   void set_loc(std::optional<Loc> loc) { loc_override_ = loc; }
+  // Nodes added from now on belong to this phase.
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
 
  protected:
   Module& module_;
@@ -87,6 +91,7 @@ class Builder {
   std::optional<Error> error_;
   std::vector<ValueId> poison_;
   std::optional<Loc> loc_override_;
+  Phase phase_ = Phase::kForward;
 };
 
 // Rebuilds a function node by node: what every rewriting pass is made of.

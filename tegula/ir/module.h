@@ -29,6 +29,9 @@ struct Value {
   uint32_t index = 0;   // result index of the node, or parameter index
 };
 
+// Which part of a training step a node belongs to (rematerialisation and reports read it).
+enum class Phase : uint8_t { kForward, kBackward, kUpdate };
+
 struct Node {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -37,6 +40,7 @@ struct Node {
   uint32_t n_outputs = 1;
   std::vector<FuncId> regions;
   std::source_location loc;
+  Phase phase = Phase::kForward;
 
   ValueId output(uint32_t i = 0) const { return first_output + i; }
 };

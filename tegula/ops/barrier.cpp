@@ -59,6 +59,12 @@ constinit const OpDef barrier_op = {
       for (size_t k = 0; k < c.out.size(); ++k) g[k] = c.grad[k];
       return g;
     },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      std::vector<Var> t;
+      for (size_t k = 0; k < c.in.size(); ++k)
+        t.push_back(c.tangent[k].valid() ? c.tangent[k] : zeros_like(c.in[k]));
+      return b.emit_n(barrier_op, c.attrs(), t);
+    },
     .reference = reference_of<Ref>,
     .samples =
         [] {

@@ -1,0 +1,34 @@
+// y = x, contiguous in row-major order: what a consumer that cannot read strides asks for.
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const bool ints = !is_float(a.out[0].dtype);
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      if (ints) {
+        a.store_i_at(0, a.load_i_at(0, i), i);
+      } else {
+        a.store_at(0, a.load_at(0, i), i);
+      }
+    });
+  }
+};
+}  // namespace
+
+constinit const OpDef copy_op = {
+    .name = "copy",
+    .formula = "y = x, contiguous",
+    .group = "movement",
+    .dims = kUnaryDims,
+    .types = "T -> T",
+    .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0]}; },
+    .reference = reference_of<Ref>,
+    .samples = [] { return unary_samples(-2, 2); },
+    .is_linear = true,
+};
+
+}  // namespace tegula
