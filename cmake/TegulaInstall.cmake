@@ -9,7 +9,7 @@ install(TARGETS ${layers} EXPORT tegula_layers ARCHIVE DESTINATION ${CMAKE_INSTA
 install(EXPORT tegula_layers NAMESPACE tegula:: DESTINATION ${package_dir}
         FILE tegula-layers.cmake)
 # What is below isa/ is compiled once per instruction set and is nobody's interface.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/tegula DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tegula ${PROJECT_BINARY_DIR}/generated/tegula DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN isa EXCLUDE)
 if(TARGET tegula)
   install(TARGETS tegula RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
