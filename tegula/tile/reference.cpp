@@ -1,0 +1,471 @@
+#include "tegula/tile/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tegula/base/half.h"
+#include "tegula/base/philox.h"
+#include "tegula/base/thread_pool.h"
+
+namespace tegula::tile {
+
+namespace {
+
+// A value of any class; `f` holds f32 exactly.
+struct Scalar {
+  double f = 0;
+  int64_t i = 0;
+};
+
+int64_t to_i64(double v) {
+  if (v != v) return 0;
+  if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  if (v <= -0x1p63) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(v);
+}
+
+double saturate(double v, double low, double high) {
+  return v != v ? 0 : std::clamp(std::trunc(v), low, high);
+}
+
+int64_t wrap(uint64_t v) { return static_cast<int64_t>(v); }
+
+struct Rounder {
+  Precision precision;
+  double operator()(DType t, double v) const {
+    switch (t) {
+      case DType::kF32:
+        return precision == Precision::kDouble ? v : static_cast<float>(v);
+      case DType::kBF16:
+        return precision == Precision::kDouble ? v : float(bf16(static_cast<float>(v)));
+      case DType::kF16:
+        return precision == Precision::kDouble ? v : float(f16(static_cast<float>(v)));
+      case DType::kI8:
+        return saturate(v, -128, 127);
+      case DType::kU8:
+        return saturate(v, 0, 255);
+      case DType::kBool:
+        return v != 0 ? 1 : 0;
+      default:
+        return v;
+    }
+  }
+  int64_t operator()(DType t, int64_t v) const {
+    return t == DType::kI32 ? std::clamp<int64_t>(v, INT32_MIN, INT32_MAX) : v;
+  }
+};
+
+template <class T>
+T max_of(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+T min_of(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+// Float arithmetic in T (float: one rounding per step; double: the f64 class, or kDouble).
+template <class T>
+T float_op(Op op, T a, T b, T c) {
+  const double x = a;
+  switch (op) {
+    case Op::kCopy:
+      return a;
+    case Op::kNeg:
+      return -a;
+    case Op::kAbs:
+      return std::fabs(a);
+    case Op::kSign:
+      return a > 0 ? T(1) : a < 0 ? T(-1) : T(0);
+    case Op::kExp:
+      return static_cast<T>(std::exp(x));
+    case Op::kLog:
+      return static_cast<T>(std::log(x));
+    case Op::kSqrt:
+      return std::sqrt(a);
+    case Op::kRsqrt:
+      return T(1) / std::sqrt(a);
+    case Op::kReciprocal:
+      return T(1) / a;
+    case Op::kTanh:
+      return static_cast<T>(std::tanh(x));
+    case Op::kSigmoid:
+      return static_cast<T>(1 / (1 + std::exp(-x)));
+    case Op::kErf:
+      return static_cast<T>(std::erf(x));
+    case Op::kSin:
+      return static_cast<T>(std::sin(x));
+    case Op::kCos:
+      return static_cast<T>(std::cos(x));
+    case Op::kFloor:
+      return std::floor(a);
+    case Op::kRelu:
+      return T(0) > a ? T(0) : a;
+    case Op::kGelu:
+      // x·sigmoid(2u): equal to the tanh form, without its cancellation at negative x.
+      return static_cast<T>(x == -HUGE_VAL ? -0.0
+                                           : x / (1 + std::exp(-2 * 0.7978845608028654 *
+                                                               (x + 0.044715 * x * x * x))));
+    case Op::kSilu:
+      return static_cast<T>(x == -HUGE_VAL ? -0.0 : x / (1 + std::exp(-x)));
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kMax:
+      return max_of(a, b);
+    case Op::kMin:
+      return min_of(a, b);
+    case Op::kPow:
+      return static_cast<T>(std::pow(x, static_cast<double>(b)));
+    case Op::kFma:
+      return std::fma(a, b, c);
+    default:
+      TEGULA_CHECK(false, "float_op: ", op_info(op).name);
+  }
+  return a;
+}
+
+int64_t divide(int64_t a, int64_t b) {
+  constexpr int64_t kLow = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kHigh = std::numeric_limits<int64_t>::max();
+  if (b == 0) return a > 0 ? kHigh : a < 0 ? kLow : 0;
+  if (b == -1) return a == kLow ? kHigh : -a;
+  return a / b;
+}
+
+int64_t int_op(Op op, int64_t a, int64_t b, int64_t c) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  switch (op) {
+    case Op::kCopy:
+    case Op::kFloor:
+      return a;
+    case Op::kNeg:
+      return wrap(-ua);
+    case Op::kAbs:
+      return a < 0 ? wrap(-ua) : a;
+    case Op::kSign:
+      return (a > 0) - (a < 0);
+    case Op::kRelu:
+      return std::max<int64_t>(a, 0);
+    case Op::kAdd:
+      return wrap(ua + ub);
+    case Op::kSub:
+      return wrap(ua - ub);
+    case Op::kMul:
+      return wrap(ua * ub);
+    case Op::kDiv:
+      return divide(a, b);
+    case Op::kMax:
+      return std::max(a, b);
+    case Op::kMin:
+      return std::min(a, b);
+    case Op::kFma:
+      return wrap(ua * ub + static_cast<uint64_t>(c));
+    default:
+      TEGULA_CHECK(false, "int_op: ", op_info(op).name);
+  }
+  return a;
+}
+
+template <class T>
+bool compare(Op op, T a, T b) {
+  switch (op) {
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kGt:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
+Scalar read(const TensorRef& t, int64_t o) {
+  switch (t.dtype) {
+    case DType::kF64:
+      return {t.as<double>()[o], 0};
+    case DType::kF32:
+      return {t.as<float>()[o], 0};
+    case DType::kBF16:
+      return {float(t.as<bf16>()[o]), 0};
+    case DType::kF16:
+      return {float(t.as<f16>()[o]), 0};
+    case DType::kI64:
+      return {0, t.as<int64_t>()[o]};
+    case DType::kI32:
+      return {0, t.as<int32_t>()[o]};
+    case DType::kI8:
+      return {double(t.as<int8_t>()[o]), 0};
+    case DType::kU8:
+    case DType::kBool:
+      return {double(t.as<uint8_t>()[o]), 0};
+  }
+  return {};
+}
+
+// `v` is already rounded to the program's dtype.
+void write(const TensorRef& t, int64_t o, Scalar v) {
+  switch (t.dtype) {
+    case DType::kF64:
+      t.as<double>()[o] = v.f;
+      break;
+    case DType::kF32:
+      t.as<float>()[o] = static_cast<float>(v.f);
+      break;
+    case DType::kBF16:
+      t.as<bf16>()[o] = bf16(static_cast<float>(v.f));
+      break;
+    case DType::kF16:
+      t.as<f16>()[o] = f16(static_cast<float>(v.f));
+      break;
+    case DType::kI64:
+      t.as<int64_t>()[o] = v.i;
+      break;
+    case DType::kI32:
+      t.as<int32_t>()[o] = static_cast<int32_t>(v.i);
+      break;
+    case DType::kI8:
+      t.as<int8_t>()[o] = static_cast<int8_t>(v.f);
+      break;
+    case DType::kU8:
+    case DType::kBool:
+      t.as<uint8_t>()[o] = static_cast<uint8_t>(v.f);
+      break;
+  }
+}
+
+class Machine {
+ public:
+  Machine(const Program& p, const Space& space, std::span<const TensorRef> in,
+          std::span<const TensorRef> out, Precision precision)
+      : p_(p), space_(space), in_(in), out_(out), round_{precision}, extent_(extents_of(p)) {
+    values_.resize(p.code.size());
+  }
+
+  void run() {
+    // The "rows" of an elementwise program are single elements.
+    for (int64_t r = 0; r < space_.n_rows; ++r) row(r);
+  }
+
+ private:
+  void row(int64_t r) {
+    for (size_t v = 0; v < p_.code.size(); ++v) {
+      const Instr& i = p_.code[v];
+      const bool is_full = extent_[v] == Extent::kFull;
+      if (i.op == Op::kStore) {
+        const TensorRef& t = out_[static_cast<size_t>(i.imm)];
+        const int64_t n = is_full ? space_.row_len : 1;
+        for (int64_t c = 0; c < n; ++c) write(t, offset(t, r, c), get(i.src[0], c));
+        continue;
+      }
+      auto& value = values_[v];
+      if (op_info(i.op).kind == Kind::kReduce) {
+        value.assign(1, reduce(i));
+        continue;
+      }
+      value.resize(static_cast<size_t>(is_full ? space_.row_len : 1));
+      for (size_t c = 0; c < value.size(); ++c) value[c] = element(i, r, static_cast<int64_t>(c));
+    }
+  }
+
+  Scalar get(uint16_t v, int64_t c) const {
+    const auto& value = values_[v];
+    return value[extent_[v] == Extent::kFull ? static_cast<size_t>(c) : 0];
+  }
+
+  // Of element (row r, position c); dims of extent 1 (row operands) do not move.
+  int64_t offset(const TensorRef& t, int64_t r, int64_t c) const {
+    int64_t o = 0, linear = r * space_.row_len + c;
+    for (int d = t.rank - 1; d >= 0; --d) {
+      const int64_t i = linear % space_.shape[d];
+      linear /= space_.shape[d];
+      if (t.shape[d] != 1) o += i * t.stride[d];
+    }
+    return o;
+  }
+
+  int64_t iota(int64_t dim, int64_t r, int64_t c) const {
+    int64_t linear = r * space_.row_len + c;
+    for (int d = space_.rank - 1; d > dim; --d) linear /= space_.shape[d];
+    return linear % space_.shape[dim];
+  }
+
+  Scalar generate(const Instr& i, int64_t r, int64_t c) const {
+    const int64_t linear = r * space_.row_len + c;
+    switch (i.op) {
+      case Op::kLoad: {
+        const auto k = static_cast<size_t>(i.imm);
+        const bool one = p_.inputs[k].extent == Extent::kUniform;
+        return read(in_[k], one ? 0 : offset(in_[k], r, c));
+      }
+      case Op::kIota:
+        return {0, round_(i.dtype, iota(i.imm, r, c))};
+      case Op::kIndex:
+        return {0, round_(i.dtype, linear)};
+      case Op::kRandomUniform: {
+        const int64_t at = i.src[1] == kNoValue ? linear : get(i.src[1], c).i;
+        return {philox_uniform(static_cast<uint64_t>(get(i.src[0], c).i),
+                               static_cast<uint64_t>(i.imm), static_cast<uint64_t>(at)),
+                0};
+      }
+      default:
+        return {round_(i.dtype, i.value), round_(i.dtype, i.imm)};
+    }
+  }
+
+  Scalar element(const Instr& i, int64_t r, int64_t c) const {
+    const OpInfo& info = op_info(i.op);
+    if (info.kind == Kind::kMemory || info.kind == Kind::kGenerator) return generate(i, r, c);
+    Scalar s[3];
+    for (int k = 0; k < 3; ++k)
+      if (i.src[k] != kNoValue) s[k] = get(i.src[k], c);
+    const Class from = class_of(p_.code[i.src[0]].dtype), to = class_of(i.dtype);
+    switch (info.kind) {
+      case Kind::kCompare:
+        return {double(from == Class::kI64 ? compare(i.op, s[0].i, s[1].i)
+                                           : compare(i.op, s[0].f, s[1].f)),
+                0};
+      case Kind::kLogical:
+        if (i.op == Op::kLogicalNot) return {double(s[0].f == 0), 0};
+        return {double(i.op == Op::kLogicalAnd ? s[0].f != 0 && s[1].f != 0
+                                               : s[0].f != 0 || s[1].f != 0),
+                0};
+      case Kind::kSelect: {
+        const Scalar v = s[0].f != 0 ? s[1] : s[2];
+        return {round_(i.dtype, v.f), round_(i.dtype, v.i)};
+      }
+      case Kind::kCast:
+        return cast(i.dtype, from, to, s[0]);
+      default:
+        return arithmetic(i, to, s);
+    }
+  }
+
+  Scalar cast(DType dtype, Class from, Class to, Scalar v) const {
+    if (from == Class::kI64) {
+      if (to == Class::kI64) return {0, round_(dtype, v.i)};
+      // One rounding from i64 to f32, not two by way of double.
+      const bool is_single = to == Class::kF32 && round_.precision == Precision::kDtype;
+      return {round_(dtype, is_single ? double(static_cast<float>(v.i)) : double(v.i)), 0};
+    }
+    if (to == Class::kI64) return {0, round_(dtype, to_i64(v.f))};
+    return {round_(dtype, v.f), 0};
+  }
+
+  Scalar arithmetic(const Instr& i, Class cls, const Scalar* s) const {
+    if (cls == Class::kI64) return {0, round_(i.dtype, int_op(i.op, s[0].i, s[1].i, s[2].i))};
+    if (cls == Class::kF64 || round_.precision == Precision::kDouble)
+      return {round_(i.dtype, float_op<double>(i.op, s[0].f, s[1].f, s[2].f)), 0};
+    return {
+        round_(i.dtype, double(float_op(i.op, static_cast<float>(s[0].f),
+                                        static_cast<float>(s[1].f), static_cast<float>(s[2].f)))),
+        0};
+  }
+
+  Scalar reduce(const Instr& i) const {
+    const bool is_sum = i.op == Op::kReduceSum, is_max = i.op == Op::kReduceMax;
+    if (class_of(i.dtype) == Class::kI64) return {0, round_(i.dtype, reduce_int(i))};
+    const double start = is_sum ? 0 : is_max ? -HUGE_VAL : HUGE_VAL;
+    const auto combine = [&](auto a, auto b) {
+      return is_sum ? a + b : is_max ? max_of(a, b) : min_of(a, b);
+    };
+    if (class_of(i.dtype) == Class::kF64 || round_.precision == Precision::kDouble)
+      return {round_(i.dtype, lane16(i.src[0], start, combine)), 0};
+    return {round_(i.dtype, double(lane16(i.src[0], static_cast<float>(start), combine))), 0};
+  }
+  // Order "lane16".
+  template <class T, class F>
+  T lane16(uint16_t src, T start, F&& combine) const {
+    T lane[16];
+    std::fill(lane, lane + 16, start);
+    for (int64_t c = 0; c < space_.row_len; ++c)
+      lane[c % 16] = combine(lane[c % 16], static_cast<T>(get(src, c).f));
+    for (int w = 8; w > 0; w /= 2)
+      for (int j = 0; j < w; ++j) lane[j] = combine(lane[j], lane[j + w]);
+    return lane[0];
+  }
+  int64_t reduce_int(const Instr& i) const {
+    int64_t total = i.op == Op::kReduceSum   ? 0
+                    : i.op == Op::kReduceMax ? std::numeric_limits<int64_t>::min()
+                                             : std::numeric_limits<int64_t>::max();
+    for (int64_t c = 0; c < space_.row_len; ++c) {
+      const int64_t v = get(i.src[0], c).i;
+      total = i.op == Op::kReduceSum   ? int_op(Op::kAdd, total, v, 0)
+              : i.op == Op::kReduceMax ? std::max(total, v)
+                                       : std::min(total, v);
+    }
+    return total;
+  }
+
+  const Program& p_;
+  const Space& space_;
+  const std::span<const TensorRef> in_, out_;
+  const Rounder round_;
+  const std::vector<Extent> extent_;
+  std::vector<std::vector<Scalar>> values_;
+};
+
+}  // namespace
+
+Result<Space> space_of(const Program& p, std::span<const TensorRef> in,
+                       std::span<const TensorRef> out) {
+  if (in.size() != p.inputs.size() || out.size() != p.outputs.size())
+    return invalid_argument(cat("tile program: has ", p.inputs.size(), " inputs and ",
+                                p.outputs.size(), " outputs, got ", in.size(), " and ",
+                                out.size()));
+  const TensorRef* first = nullptr;
+  for (size_t k = 0; k < in.size() && !first; ++k)
+    if (p.inputs[k].extent == Extent::kFull) first = &in[k];
+  for (size_t k = 0; k < out.size() && !first; ++k)
+    if (p.outputs[k].extent == Extent::kFull) first = &out[k];
+  TEGULA_CHECK(first, "a verified program has a full operand");
+  Space space;
+  space.rank = p.rank;
+  if (first->rank != p.rank)
+    return invalid_argument(
+        cat("tile program: is over rank ", p.rank, ", an operand has rank ", first->rank));
+  for (int d = 0; d < p.rank; ++d) {
+    space.shape[d] = first->shape[d];
+    (d < p.rank - p.n_inner ? space.n_rows : space.row_len) *= first->shape[d];
+  }
+  const auto check = [&](const TensorRef& t, Extent extent, const char* name, size_t k) -> Status {
+    if (extent == Extent::kUniform) return {};
+    bool fits = t.rank == p.rank;
+    for (int d = 0; fits && d < p.rank; ++d) {
+      const bool inner = d >= p.rank - p.n_inner;
+      const bool is_one = extent == Extent::kRow && inner && (t.shape[d] == 1 || t.stride[d] == 0);
+      fits = is_one || (t.shape[d] == space.shape[d] && !(extent == Extent::kRow && inner));
+    }
+    if (fits) return {};
+    std::string got, want;
+    for (int d = 0; d < t.rank; ++d) append(got, cat(d ? "," : "", t.shape[d]));
+    for (int d = 0; d < p.rank; ++d) append(want, cat(d ? "," : "", space.shape[d]));
+    return invalid_argument(cat("tile program: ", name, k, " has shape [", got,
+                                "], the iteration space [", want, "]",
+                                extent == Extent::kRow ? ", whose rows it should have" : ""));
+  };
+  for (size_t k = 0; k < in.size(); ++k) TEGULA_TRY(check(in[k], p.inputs[k].extent, "in", k));
+  for (size_t k = 0; k < out.size(); ++k) TEGULA_TRY(check(out[k], p.outputs[k].extent, "out", k));
+  return space;
+}
+
+Status run_reference(const Program& p, std::span<const TensorRef> in,
+                     std::span<const TensorRef> out, Precision precision) {
+  const Space space = TEGULA_TRY(space_of(p, in, out));
+  // Through a pool, because that is what flushes denormals.
+  ThreadPool(1).parallel_for(1, [&](int64_t, int) { Machine(p, space, in, out, precision).run(); });
+  return {};
+}
+
+}  // namespace tegula::tile
