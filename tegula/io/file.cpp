@@ -20,22 +20,36 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 
 std::string_view remedy(int errno_value) {
   switch (errno_value) {
-    case ENOSPC: return "The disk is full: free some space or choose another directory";
-    case EDQUOT: return "The disk quota is used up: free some space or choose another directory";
-    case EFBIG: return "The file may not grow so large here: raise the limit (ulimit -f)";
-    case ENOENT: return "Check the path";
+    case ENOSPC:
+      return "The disk is full: free some space or choose another directory";
+    case EDQUOT:
+      return "The disk quota is used up: free some space or choose another directory";
+    case EFBIG:
+      return "The file may not grow so large here: raise the limit (ulimit -f)";
+    case ENOENT:
+      return "Check the path";
     case EACCES:
-    case EPERM: return "Check the owner and the permissions";
-    case EISDIR: return "Name a file, not a directory";
-    case ENOTDIR: return "A part of the path is not a directory";
-    case EROFS: return "The file system is read-only: choose another directory";
+    case EPERM:
+      return "Check the owner and the permissions";
+    case EISDIR:
+      return "Name a file, not a directory";
+    case ENOTDIR:
+      return "A part of the path is not a directory";
+    case EROFS:
+      return "The file system is read-only: choose another directory";
     case EMFILE:
-    case ENFILE: return "Too many files are open: raise the limit (ulimit -n)";
-    case EIO: return "The device reports a fault: check the disk before trusting its files";
-    case ENAMETOOLONG: return "Choose a shorter name";
-    case ELOOP: return "The symbolic links lead in a circle";
-    case ENOMEM: return "Not enough memory to hold the file";
-    default: return "";
+    case ENFILE:
+      return "Too many files are open: raise the limit (ulimit -n)";
+    case EIO:
+      return "The device reports a fault: check the disk before trusting its files";
+    case ENAMETOOLONG:
+      return "Choose a shorter name";
+    case ELOOP:
+      return "The symbolic links lead in a circle";
+    case ENOMEM:
+      return "Not enough memory to hold the file";
+    default:
+      return "";
   }
 }
 
@@ -123,16 +137,21 @@ Result<std::string> read_file(const std::string& path) {
   return bytes;
 }
 
-Status write_file(const std::string& path, std::string_view bytes) {
-  auto file = TEGULA_TRY(OutputFile::create(path));
+static Status write_shown(const std::string& path, const std::string& shown_path,
+                          std::string_view bytes) {
+  auto file = TEGULA_TRY(OutputFile::create(path, shown_path));
   TEGULA_TRY(file.write(bytes));
   TEGULA_TRY(file.finish());
   return {};
 }
 
+Status write_file(const std::string& path, std::string_view bytes) {
+  return write_shown(path, path, bytes);
+}
+
 Status replace_file(const std::string& path, std::string_view bytes) {
   const std::string temporary = sibling(path);
-  if (Status s = write_file(temporary, bytes); !s.ok()) {
+  if (Status s = write_shown(temporary, path, bytes); !s.ok()) {
     ::unlink(temporary.c_str());
     return s;
   }
@@ -212,10 +231,11 @@ std::string parent_path(std::string_view path) {
   return std::string(path.substr(0, std::max<size_t>(slash, 1)));
 }
 
-Result<OutputFile> OutputFile::create(const std::string& path) {
+Result<OutputFile> OutputFile::create(const std::string& path, const std::string& shown_path) {
+  const std::string& shown = shown_path.empty() ? path : shown_path;
   const int fd = open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (fd < 0) return file_error("create", path, errno);
-  return OutputFile(fd, path);
+  if (fd < 0) return file_error("create", shown, errno);
+  return OutputFile(fd, shown);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

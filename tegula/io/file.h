@@ -45,7 +45,8 @@ std::string parent_path(std::string_view path);  // "." when there is none
 // file stays as far as it got: its owner removes it.
 class OutputFile {
  public:
-  static Result<OutputFile> create(const std::string& path);
+  // Errors name `shown_path` where the file has a temporary name; empty means `path`.
+  static Result<OutputFile> create(const std::string& path, const std::string& shown_path = "");
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
@@ -58,14 +59,13 @@ class OutputFile {
   };
   // Flushes, fsyncs and closes; the size and the SHA-256 of what was written.
   Result<Digest> finish();
-  const std::string& path() const { return path_; }
 
  private:
-  OutputFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  OutputFile(int fd, std::string shown_path) : fd_(fd), path_(std::move(shown_path)) {}
   Status flush();
   int fd_ = -1;
   uint64_t n_bytes_ = 0;
-  std::string path_;
+  std::string path_;  // as errors show it
   std::string buffer_;
   Sha256 hash_;
 };
