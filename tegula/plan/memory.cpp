@@ -1,0 +1,138 @@
+#include "tegula/plan/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tegula {
+
+namespace {
+
+int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Buffers already placed, kept sorted by offset, so that gaps are found in one walk.
+struct Placed {
+  int64_t begin, end;
+  int first, last;
+};
+
+// The smallest gap that fits among those placed with an overlapping lifetime; ties: lowest.
+int64_t best_gap(const std::vector<Placed>& placed, const Lifetime& b, int64_t need) {
+  int64_t top = 0, best = -1, best_size = INT64_MAX;
+  for (const Placed& p : placed) {
+    if (p.last < b.first || b.last < p.first) continue;
+    if (p.begin > top) {
+      const int64_t gap = p.begin - top;
+      if (gap >= need && gap < best_size) best = top, best_size = gap;
+    }
+    top = std::max(top, p.end);
+  }
+  return best >= 0 ? best : top;
+}
+
+Layout place(std::span<const Lifetime> buffers, const std::vector<uint32_t>& order) {
+  Layout layout;
+  layout.offsets.assign(buffers.size(), 0);
+  std::vector<Placed> placed;
+  placed.reserve(buffers.size());
+  for (uint32_t i : order) {
+    const int64_t need = rounded(buffers[i].bytes);
+    if (need == 0) continue;
+    const int64_t at = best_gap(placed, buffers[i], need);
+    layout.offsets[i] = at;
+    layout.bytes = std::max(layout.bytes, at + need);
+    const Placed p{at, at + need, buffers[i].first, buffers[i].last};
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), p,
+                         [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+        p);
+  }
+  return layout;
+}
+
+// Depth-first over placement orders, each buffer at its lowest feasible offset; pruned by the best
+// found. For the few buffers of an inference chain or a small model only.
+struct Search {
+  std::span<const Lifetime> buffers;
+  Layout best;
+  int64_t bound;
+  int64_t visits = 0;
+  std::vector<int64_t> offsets;
+  std::vector<bool> used;
+
+  void go(size_t depth, int64_t top) {
+    if (best.bytes <= bound || ++visits > 20000) return;
+    if (depth == buffers.size()) {
+      if (top < best.bytes) best.bytes = top, best.offsets = offsets;
+      return;
+    }
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (used[i]) continue;
+      int64_t at = 0;
+      bool moved = true;
+      while (moved) {
+        moved = false;
+        for (size_t j = 0; j < buffers.size(); ++j) {
+          if (!used[j] || buffers[j].last < buffers[i].first || buffers[i].last < buffers[j].first)
+            continue;
+          const int64_t end = offsets[j] + rounded(buffers[j].bytes);
+          if (at < end && offsets[j] < at + rounded(buffers[i].bytes)) at = end, moved = true;
+        }
+      }
+      const int64_t end = at + rounded(buffers[i].bytes);
+      if (std::max(top, end) >= best.bytes) continue;
+      used[i] = true, offsets[i] = at;
+      go(depth + 1, std::max(top, end));
+      used[i] = false;
+    }
+  }
+};
+
+}  // namespace
+
+int64_t live_lower_bound(std::span<const Lifetime> buffers) {
+  int last = 0;
+  for (const Lifetime& b : buffers) last = std::max(last, b.last);
+  std::vector<int64_t> delta(static_cast<size_t>(last) + 2, 0);
+  for (const Lifetime& b : buffers) {
+    delta[static_cast<size_t>(b.first)] += rounded(b.bytes);
+    delta[static_cast<size_t>(b.last) + 1] -= rounded(b.bytes);
+  }
+  int64_t live = 0, bound = 0;
+  for (int64_t d : delta) bound = std::max(bound, live += d);
+  return bound;
+}
+
+Layout plan_offsets(std::span<const Lifetime> buffers) {
+  const int64_t bound = live_lower_bound(buffers);
+  std::vector<uint32_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), 0u);
+  auto span = [&](uint32_t i) { return int64_t{buffers[i].last} - buffers[i].first + 1; };
+  Layout best;
+  best.bytes = INT64_MAX;
+  auto attempt = [&](auto&& before) {
+    if (best.bytes <= bound) return;
+    std::stable_sort(order.begin(), order.end(), before);
+    Layout l = place(buffers, order);
+    if (l.bytes < best.bytes) best = std::move(l);
+  };
+  attempt([&](uint32_t a, uint32_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  attempt([&](uint32_t a, uint32_t b) {
+    return buffers[a].bytes * span(a) > buffers[b].bytes * span(b);
+  });
+  attempt([&](uint32_t a, uint32_t b) { return buffers[a].first < buffers[b].first; });
+  attempt([&](uint32_t a, uint32_t b) { return span(a) > span(b); });
+  if (best.bytes > bound && buffers.size() <= 40) {
+    Search s{buffers,
+             best,
+             bound,
+             0,
+             std::vector<int64_t>(buffers.size(), 0),
+             std::vector<bool>(buffers.size(), false)};
+    s.go(0, 0);
+    best = std::move(s.best);
+  }
+  best.lower_bound = bound;
+  return best;
+}
+
+}  // namespace tegula

@@ -1,0 +1,59 @@
+#include "tegula/plan/plan.h"
+
+#include <cstdio>
+
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+int64_t Plan::flops() const {
+  int64_t n = 0;
+  for (const Step& s : steps) n += s.flops;
+  return n;
+}
+
+int64_t Plan::bytes() const {
+  int64_t n = 0;
+  for (const Step& s : steps) n += s.bytes;
+  return n;
+}
+
+int Plan::find_param(std::string_view wanted) const {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == wanted) return static_cast<int>(i);
+  return -1;
+}
+
+int Plan::find_result(std::string_view wanted) const {
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].name == wanted) return static_cast<int>(i);
+  return -1;
+}
+
+std::string Plan::to_string() const {
+  char line[256];
+  std::string out = cat("plan ", name, ": ", steps.size(), " steps, ", slots.size(), " slots\n");
+  std::snprintf(line, sizeof line,
+                "  arena %lld bytes (lower bound %lld), parameters %lld, FLOPs %lld\n",
+                static_cast<long long>(arena_bytes), static_cast<long long>(lower_bound_bytes),
+                static_cast<long long>(param_bytes), static_cast<long long>(flops()));
+  out += line;
+  auto tensor = [&](const PlanTensor& t) {
+    const Slot& s = slots[static_cast<size_t>(t.slot)];
+    std::string at =
+        s.kind == SlotKind::kParam ? params[static_cast<size_t>(s.param)].name : cat("@", s.offset);
+    if (t.byte_offset) append(at, cat("+", t.byte_offset));
+    return cat(at, ":", ::tegula::to_string(t.type, symbols));
+  };
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& s = steps[i];
+    out += cat("  ", i, " ", s.op->name, " [", s.kernel ? s.kernel->name : "reference", "] (");
+    for (size_t k = 0; k < s.in.size(); ++k) out += cat(k ? ", " : "", tensor(s.in[k]));
+    out += ") -> ";
+    for (size_t k = 0; k < s.out.size(); ++k) out += cat(k ? ", " : "", tensor(s.out[k]));
+    out += cat("  flops ", s.flops, " bytes ", s.bytes, "\n");
+  }
+  return out;
+}
+
+}  // namespace tegula

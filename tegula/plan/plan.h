@@ -1,0 +1,105 @@
+// Plan: every decision of a run, made before it. Immutable, printable, reloadable; the interpreter
+// (runtime/session.h) decides nothing.
+//
+// Memory: *slots* are buffers. A parameter slot persists between runs and is owned by the caller;
+// an arena slot has an offset in the one arena. A tensor is a strided view of a slot. Layouts are
+// fixed at the symbols' bounds; a run with smaller extents uses a corner of each box, so that no
+// offset or stride depends on the run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/ir/module.h"
+#include "tegula/kernels/kernel.h"
+
+namespace tegula {
+
+enum class SlotKind : uint8_t { kParam, kArena };
+
+struct Slot {
+  SlotKind kind = SlotKind::kArena;
+  int64_t bytes = 0;
+  int64_t offset = -1;  // in the arena
+  int param = -1;       // parameter index
+  int first_step = 0;   // live from the start of this step …
+  int last_step = 0;    // … to the end of this one
+  std::string name;     // of the value that caused it, for reports
+  Phase phase = Phase::kForward;
+  bool is_workspace = false;
+};
+
+struct PlanTensor {
+  int slot = -1;
+  int64_t byte_offset = 0;
+  Type type;
+  int64_t stride[kMaxRank] = {};
+};
+
+struct Plan;
+
+// One launch. Exactly one of kernel, reference and region runs it.
+struct Step {
+  const OpDef* op = nullptr;
+  const KernelDef* kernel = nullptr;  // null: the op's reference, or a region op
+  Attrs attrs;
+  std::vector<PlanTensor> in, out;
+  int workspace = -1;                            // slot
+  std::shared_ptr<const tile::Program> program;  // op "fused"
+  std::vector<std::shared_ptr<const Plan>>
+      regions;        // control flow; their arenas lie in `workspace`
+  int64_t flops = 0;  // at the bounds; views and copies 0
+  int64_t bytes = 0;  // least bytes: every operand read once, every result written once
+  Phase phase = Phase::kForward;
+  std::source_location loc;
+};
+
+struct Plan {
+  std::string name;
+  std::vector<Symbol> symbols;
+  std::vector<Slot> slots;
+  std::vector<Step> steps;
+  // In the function's order. A result lies in an arena slot or, donated, in a parameter's.
+  struct Port {
+    std::string name;
+    Role role = Role::kInput;
+    int donated_to = -1;
+    PlanTensor tensor;
+  };
+  std::vector<Port> params, results;
+  std::shared_ptr<const Module> module;  // keeps regions alive for references
+
+  int64_t arena_bytes = 0;        // highest end of an arena slot
+  int64_t lower_bound_bytes = 0;  // largest sum of live arena bytes over the steps
+  int64_t param_bytes = 0;
+  double compile_ms = 0;
+
+  int64_t peak_bytes() const { return arena_bytes + param_bytes; }
+  int64_t flops() const;
+  int64_t bytes() const;
+  // Ports by name; -1: none.
+  int find_param(std::string_view wanted) const;
+  int find_result(std::string_view wanted) const;
+  // A table of the steps, buffers and totals, for people.
+  std::string to_string() const;
+};
+
+struct PlanOptions {
+  DeviceKind device = DeviceKind::kCpu;
+  int n_threads = 1;
+  bool reorder = true;  // list scheduling on bytes freed
+  // Kernel by name for an op ("dot" -> "dot_naive"), for tests and rungs.
+  std::vector<std::pair<std::string, std::string>> force_kernel;
+  bool use_kernels = true;  // false: references only (tests)
+};
+
+// Plans a function that has been through the passes.
+Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
+                       const PlanOptions& options);
+
+// The kernel make_plan would use, or null for the op's reference.
+const KernelDef* choose_kernel(const OpDef& op, const KernelQuery& query,
+                               const PlanOptions& options);
+
+}  // namespace tegula

@@ -1,0 +1,66 @@
+#include "tegula/plan/views.h"
+
+namespace tegula {
+
+void set_contiguous(PlanTensor& t) {
+  int64_t stride = 1;
+  for (int d = t.type.shape.rank() - 1; d >= 0; --d) {
+    t.stride[d] = stride;
+    stride *= t.type.shape[d].bound();
+  }
+}
+
+bool is_contiguous(const PlanTensor& t) {
+  int64_t expect = 1;
+  for (int d = t.type.shape.rank() - 1; d >= 0; --d) {
+    const int64_t n = t.type.shape[d].bound();
+    if (n != 1 && t.stride[d] != expect) return false;
+    expect *= n;
+  }
+  return true;
+}
+
+Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& in) {
+  PlanTensor out = in;
+  out.type = call.out[index];
+  const DimMap map = TEGULA_TRY(dim_map(call));
+  const auto& operand = map.operands[index < map.operands.size() ? index : 0];
+  const auto& result = map.results[index];
+  // Only a whole contiguous run can be read under another split (reshape [2,3] -> [3,2]).
+  for (const DimExpr& e : operand)
+    if (e.is_window) {
+      if (!is_contiguous(in))
+        return unsupported("a reshape across dims needs a contiguous operand");
+      set_contiguous(out);
+      return out;
+    }
+  std::vector<int64_t> stride(map.factors.size(), 0);
+  int64_t offset = 0;
+  for (size_t d = 0; d < operand.size(); ++d) {
+    offset += operand[d].offset * in.stride[d];
+    for (const DimTerm& t : operand[d].terms) stride[t.factor] += in.stride[d] * t.coeff.bound();
+  }
+  out.byte_offset += offset * size_bytes(in.type.dtype);
+  for (size_t d = 0; d < result.size(); ++d) {
+    // Parts of extent 1 do not matter; the others must nest: stride(major) =
+    // n(minor)·stride(minor).
+    int64_t s = 0, span = 0;
+    for (size_t t = result[d].terms.size(); t-- > 0;) {
+      const auto f = result[d].terms[t].factor;
+      const int64_t n = map.factors[f].size.bound();
+      if (n == 1) continue;
+      if (span == 0) {
+        s = stride[f];
+        span = s * n;
+        continue;
+      }
+      if (stride[f] != span || !map.factors[f].size.is_const())
+        return unsupported("the merged dims do not nest");
+      span *= n;
+    }
+    out.stride[d] = s;
+  }
+  return out;
+}
+
+}  // namespace tegula

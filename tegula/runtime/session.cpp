@@ -1,0 +1,178 @@
+#include "tegula/runtime/session.h"
+
+#include <chrono>
+
+#include "tegula/ir/reference.h"
+#include "tegula/runtime/regions.h"
+
+namespace tegula {
+
+Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena)
+    : plan_(std::move(plan)),
+      pool_(pool),
+      base_(static_cast<uint8_t*>(arena)),
+      param_data_(plan_->params.size(), nullptr),
+      bound_(plan_->steps.size()) {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    bound_[i].in.resize(plan_->steps[i].in.size());
+    bound_[i].out.resize(plan_->steps[i].out.size());
+  }
+}
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan,
+                                                 ThreadPool* pool) {
+  Region arena = TEGULA_TRY(Region::allocate(plan->arena_bytes));
+  auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
+  s->arena_ = std::move(arena);
+  return s;
+}
+
+Status Session::bind(std::string_view name, void* data) {
+  const int p = plan_->find_param(name);
+  if (p < 0) return invalid_argument(cat("plan ", plan_->name, " has no parameter ", name));
+  bind(p, data);
+  return {};
+}
+
+void Session::bind(int param, void* data) {
+  void*& slot = param_data_[static_cast<size_t>(param)];
+  dirty_ |= slot != data;
+  slot = data;
+}
+
+Status Session::bind_store(Store& store) {
+  for (size_t i = 0; i < plan_->params.size(); ++i) {
+    const auto& p = plan_->params[i];
+    if (p.role == Role::kInput) continue;
+    bind(static_cast<int>(i), TEGULA_TRY(store.get(p.name, p.tensor.type)).data);
+  }
+  return {};
+}
+
+TensorRef Session::locate(const PlanTensor& t) const {
+  const Slot& s = plan_->slots[static_cast<size_t>(t.slot)];
+  auto* start = s.kind == SlotKind::kParam
+                    ? static_cast<uint8_t*>(param_data_[static_cast<size_t>(s.param)])
+                    : base_ + s.offset;
+  TensorRef r;
+  r.data = start + t.byte_offset, r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
+  for (int d = 0; d < r.rank; ++d) {
+    r.shape[d] = t.type.shape[d].at(extents_);
+    r.stride[d] = t.stride[d];
+  }
+  return r;
+}
+
+void Session::rebind() {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Step& step = plan_->steps[i];
+    Bound& b = bound_[i];
+    for (size_t k = 0; k < step.in.size(); ++k) b.in[k] = locate(step.in[k]);
+    for (size_t k = 0; k < step.out.size(); ++k) b.out[k] = locate(step.out[k]);
+    b.workspace = step.workspace < 0
+                      ? nullptr
+                      : base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
+    if (!step.regions.empty() && b.regions.empty()) {
+      auto* at = static_cast<uint8_t*>(b.workspace);
+      for (const auto& region : step.regions) {
+        b.regions.push_back(std::make_unique<Session>(region, pool_, at));
+        at += (region->arena_bytes + 63) / 64 * 64;
+      }
+    }
+  }
+  dirty_ = false;
+}
+
+Status Session::run(std::span<const int64_t> extents) {
+  const size_t n = plan_->symbols.size();
+  if (extents.empty() && n > 0 && extents_.empty()) {
+    for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
+    dirty_ = true;
+  }
+  if (!extents.empty()) {
+    if (extents.size() != n)
+      return invalid_argument(
+          cat("plan ", plan_->name, " has ", n, " symbols, got ", extents.size(), " extents"));
+    for (size_t i = 0; i < n; ++i)
+      if (extents[i] < 0 || extents[i] > plan_->symbols[i].bound)
+        return invalid_argument(cat("extent ", extents[i], " of ", plan_->symbols[i].name,
+                                    " is outside [0, ", plan_->symbols[i].bound, "]"));
+    if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
+      extents_.assign(extents.begin(), extents.end());
+      dirty_ = true;
+    }
+  }
+  for (size_t i = 0; i < param_data_.size(); ++i)
+    if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
+      return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
+                                  " has no memory: bind it"));
+  if (dirty_) rebind();
+  using Clock = std::chrono::steady_clock;
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (!stats_) {
+      launch(i);
+    } else {
+      const int64_t math = counters_.math_flops, executed = counters_.executed_flops;
+      const auto start = Clock::now();
+      launch(i);
+      StepStats& s = (*stats_)[i];
+      s.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      s.math_flops += counters_.math_flops - math;
+      s.executed_flops += counters_.executed_flops - executed;
+    }
+    if (observer) observer(observer_context, *this, i);
+  }
+  return {};
+}
+
+void Session::launch(size_t i) {
+  const Step& step = plan_->steps[i];
+  Bound& b = bound_[i];
+  if (step.kernel) {
+    step.kernel->launch(
+        {&step.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_});
+  } else if (!b.regions.empty()) {
+    run_region_step(step, b.in, b.out, b.regions, pool_);
+    for (auto& r : b.regions) {
+      counters_.add(r->counters().math_flops.exchange(0), r->counters().executed_flops.exchange(0));
+    }
+  } else {
+    run_reference(step, b);
+  }
+}
+
+// The op's own reference as a kernel, at the tensors' precision: slow, always there.
+void Session::run_reference(const Step& step, Bound& b) {
+  std::vector<Type> in, out;
+  auto types = [](const std::vector<TensorRef>& refs, std::vector<Type>& types) {
+    for (const TensorRef& r : refs) types.push_back({r.dtype, Shape(shape_of(r))});
+  };
+  types(b.in, in), types(b.out, out);
+  const OpCall call{step.op, &step.attrs, in, out, plan_->module.get(), {}};
+  bool wide = false;  // f64 and integers go through double
+  for (const Type& t : out) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
+  if (wide) {
+    RefArgs<double> args{call, b.in, b.out};
+    step.op->reference.f64(args);
+  } else {
+    RefArgs<float> args{call, b.in, b.out};
+    step.op->reference.f32(args);
+  }
+  const int64_t flops = flops_of(call);
+  counters_.add(flops, flops);
+}
+
+TensorRef Session::result(std::string_view name) const {
+  const int r = plan_->find_result(name);
+  TEGULA_CHECK(r >= 0, "plan ", plan_->name, " has no result ", name);
+  return result(r);
+}
+TensorRef Session::result(int index) const {
+  return locate(plan_->results[static_cast<size_t>(index)].tensor);
+}
+TensorRef Session::param(int index) const {
+  return locate(plan_->params[static_cast<size_t>(index)].tensor);
+}
+TensorRef Session::step_output(size_t step, size_t index) const { return bound_[step].out[index]; }
+
+}  // namespace tegula

@@ -1,0 +1,84 @@
+// Session: a plan bound to memory; run() is the one interpreter. It decides nothing, and its loop
+// allocates nothing.
+//
+//   auto s = Session::create(plan, pool);
+//   s->bind("tokens", data);           // every parameter, once or per run
+//   s->run();                          // or run(extents) for symbolic dims
+//   s->result("loss").as<float>()[0];
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tegula/plan/plan.h"
+#include "tegula/runtime/memory.h"
+#include "tegula/runtime/store.h"
+
+namespace tegula {
+
+// Filled by run() when asked: what each step took. Reused between runs, so nothing allocates.
+struct StepStats {
+  double seconds = 0;
+  int64_t math_flops = 0;
+  int64_t executed_flops = 0;
+};
+
+class Session {
+ public:
+  // Allocates the arena. Parameters without memory are bound later.
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan,
+                                                 ThreadPool* pool);
+  // A sub-plan's session in memory that someone else owns.
+  Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena);
+
+  const Plan& plan() const { return *plan_; }
+  Status bind(std::string_view param, void* data);
+  void bind(int param, void* data);
+  // Binds every weight and state parameter to the store's tensor of its name (made if absent).
+  Status bind_store(Store& store);
+
+  // extents: one per symbol of the plan (may be empty when there are none). Error: an extent out of
+  // bounds, a parameter without memory.
+  Status run(std::span<const int64_t> extents = {});
+
+  // A result's place: valid until the next run; shape at the extents of the last run.
+  TensorRef result(std::string_view name) const;
+  TensorRef result(int index) const;
+  TensorRef param(int index) const;
+
+  Counters& counters() { return counters_; }
+  Region& arena() { return arena_; }
+  // One entry per step; null turns timing off.
+  void collect(std::vector<StepStats>* stats) { stats_ = stats; }
+
+  // Called after every step when set (debugging, NaN hunts): return false to stop the run.
+  void (*observer)(void* context, const Session&, size_t step) = nullptr;
+  void* observer_context = nullptr;
+  TensorRef step_output(size_t step, size_t index) const;
+
+ private:
+  struct Bound {  // one step, ready to launch
+    std::vector<TensorRef> in, out;
+    void* workspace = nullptr;
+    std::vector<std::unique_ptr<Session>> regions;
+  };
+  TensorRef locate(const PlanTensor& t) const;
+  void rebind();
+  void launch(size_t i);
+  void run_reference(const Step& step, Bound& bound);
+
+  std::shared_ptr<const Plan> plan_;
+  ThreadPool* pool_;
+  Region arena_;
+  uint8_t* base_ = nullptr;
+  std::vector<void*> param_data_;
+  std::vector<int64_t> extents_;
+  std::vector<Bound> bound_;
+  bool dirty_ = true;
+  Counters counters_;
+  std::vector<StepStats>* stats_ = nullptr;
+};
+
+}  // namespace tegula
