@@ -146,6 +146,22 @@ void Rewriter::clone(const Node& node) {
   for (uint32_t i = 0; i < node.n_outputs; ++i) map_[node.output(i)] = first + i;
 }
 
+void Rewriter::take(Node& node) {
+  Function& to = builder_.function();
+  const auto first = static_cast<ValueId>(to.values.size());
+  const auto id = static_cast<NodeId>(to.nodes.size());
+  for (ValueId& v : node.inputs) {
+    TEGULA_CHECK(map_[v] != kNone, "take before its operand: ", v);
+    v = map_[v];
+  }
+  for (uint32_t i = 0; i < node.n_outputs; ++i) {
+    to.values.push_back({from_.type(node.output(i)), id, i});
+    map_[node.output(i)] = first + i;
+  }
+  node.first_output = first;
+  to.nodes.push_back(std::move(node));
+}
+
 Result<Function> Rewriter::finish() {
   for (const Output& r : from_.results) builder_.result(r.name, at(r.value));
   Function f = TEGULA_TRY(builder_.finish());

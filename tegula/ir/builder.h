@@ -107,6 +107,8 @@ class Rewriter {
   void bind(ValueId old, Var v) { map_[old] = v.id(); }
   // Copies the node with mapped inputs and binds its outputs.
   void clone(const Node& node);
+  // The same, but takes the node's attributes: for a function that is not read again.
+  void take(Node& node);
   // Maps results and donations, and finishes.
   Result<Function> finish();
 

@@ -143,6 +143,7 @@ struct OpDef {
   bool is_linear = false;       // jointly linear in all operands: its jvp is the op on tangents
   bool is_multilinear = false;  // linear in each operand apart
   bool is_reduction = false;    // a tile reduction over attr "dims"
+  bool is_commutative = false;  // its two operands may be exchanged without changing a bit
   bool has_effect = false;      // never merged with another of its kind (barrier)
   InlineList<std::array<int8_t, 2>, 4> aliases;  // {operand, result}: result may overwrite operand
   Precision precision = Precision::kFollow;

@@ -12,6 +12,7 @@ constinit const OpDef eq_op = {
     .reference = reference_of<PredicateRef<[](double a, double b) { return a == b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
+    .is_commutative = true,
 };
 
 }  // namespace tegula

@@ -12,6 +12,7 @@ constinit const OpDef logical_or_op = {
     .reference = reference_of<PredicateRef<[](double a, double b) { return a != 0 || b != 0; }>>,
     .samples = [] { return binary_samples(0, 1, DType::kBool); },
     .is_elementwise = true,
+    .is_commutative = true,
 };
 
 }  // namespace tegula

@@ -16,6 +16,7 @@ constinit const OpDef mul_op = {
     .reference = reference_of<BinaryRef<[](auto a, auto b) { return a * b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
+    .is_commutative = true,
 };
 
 }  // namespace tegula
