@@ -1,0 +1,23 @@
+// Hashes of attributes and types: what CSE and the sharing of fused bodies key on.
+#pragma once
+
+#include <cstdint>
+
+#include "tegula/base/attrs.h"
+
+namespace tegula {
+
+inline uint64_t mix(uint64_t h, uint64_t v) {  // [Steele et al. 2014, SplitMix64's finaliser]
+  h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+  return h ^ (h >> 31);
+}
+
+uint64_t hash_of(const Attrs& attrs);
+uint64_t hash_of(const Type& type);
+
+// Equal and indistinguishable: unlike ==, tells 0.0 from -0.0 and holds for NaN.
+bool same_attrs(const Attrs& a, const Attrs& b);
+
+}  // namespace tegula

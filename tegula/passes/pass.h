@@ -1,0 +1,49 @@
+// PassDef: one rewriting of a function. A pass is one file and one line in pipeline.cpp.
+//
+// A pass keeps parameters, results, donations and their names; it may add functions to the module
+// (bodies of fused nodes). Unless its comment says otherwise, it does not change a single bit of
+// any result, except for the sign and payload of a NaN and for inputs that are denormal.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+enum class Remat : uint8_t {
+  kNone,    // keep every activation
+  kSqrt,    // keep the values between every √N blocks, recompute the rest
+  kBudget,  // the least recomputation whose planned peak fits `memory_bytes`
+};
+
+struct PassOptions {
+  // autocast: matrix products in this dtype; kF32 leaves the function as it is.
+  DType compute_dtype = DType::kF32;
+  // Weights do not change from run to run, so work on weights alone is done once.
+  bool is_inference = false;
+
+  // lower: can the device run this op as it is? Null: it can run everything.
+  bool (*has_direct_kernel)(const OpCall&, const void* context) = nullptr;
+  const void* kernel_context = nullptr;
+
+  Remat remat = Remat::kNone;
+  int64_t memory_bytes = 0;  // budget of kBudget
+  // The peak that the memory planner finds for a function. Null: passes/remat estimates it.
+  Result<int64_t> (*planned_peak)(const Module&, const Function&, const void* context) = nullptr;
+  const void* peak_context = nullptr;
+  // What remat trades against bytes: the machine's speed.
+  double flops_per_s = 1e11;
+  double bytes_per_s = 1e10;
+};
+
+struct PassDef {
+  std::string_view name;  // = file stem
+  std::string_view doc;   // one line
+  // Rewrites f, which stands outside the module meanwhile; true: it changed. After an error f is
+  // undefined.
+  Result<bool> (*run)(Module&, Function& f, const PassOptions&);
+};
+
+}  // namespace tegula

@@ -1,0 +1,137 @@
+#include "tegula/passes/pipeline.h"
+
+#include <chrono>
+#include <cstdio>
+
+namespace tegula {
+
+#define TEGULA_PASS(name) extern const PassDef name##_pass;
+TEGULA_PASS(cse)
+TEGULA_PASS(dce)
+#undef TEGULA_PASS
+
+namespace {
+// The one place that holds the order.
+constexpr const PassDef* kPipeline[] = {
+    &dce_pass,
+    &cse_pass,
+};
+
+bool names(std::string_view list, std::string_view name) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == name) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+Status check_names(std::string_view list, bool minus) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    std::string_view name = list.substr(0, end);
+    if (minus && !name.starts_with('-'))
+      return invalid_argument(cat("passes: \"", name, "\" must be \"-\" and the name of a pass"));
+    if (minus) name.remove_prefix(1);
+    if (!find_pass(name) && (minus || name != "all")) {
+      std::string all;
+      for (const PassDef* p : kPipeline)
+        if (!names(all, p->name)) all += cat(all.empty() ? "" : ",", p->name);
+      return invalid_argument(cat("there is no pass \"", name, "\"; passes are ", all));
+    }
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return {};
+}
+
+struct Manager {
+  Module& module;
+  const PipelineOptions& options;
+  std::vector<uint8_t> done;
+  std::vector<PassReport> reports;
+
+  Status run(FuncId id) {
+    if (id < done.size() && done[id]) return {};
+    if (id >= done.size()) done.resize(module.functions.size(), 0);
+    done[id] = 1;
+    for (size_t n = 0; n < module[id].nodes.size(); ++n)
+      for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r) {
+        auto st = run(module[id].nodes[n].regions[r]);
+        if (!st.ok()) return st;
+      }
+    for (const PassDef* pass : kPipeline) {
+      if (names(options.passes, cat("-", pass->name))) continue;
+      auto st = run_one(id, *pass);
+      if (!st.ok()) return st;
+    }
+    return {};
+  }
+
+  Status run_one(FuncId id, const PassDef& pass) {
+    PassReport r{pass.name, module[id].name};
+    r.nodes_before = static_cast<int64_t>(module[id].nodes.size());
+    const auto begin = std::chrono::steady_clock::now();
+    r.changed = TEGULA_TRY(run_pass(module, id, pass, options.pass));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    r.ms = took.count();
+    r.nodes_after = static_cast<int64_t>(module[id].nodes.size());
+    reports.push_back(std::move(r));
+    return {};
+  }
+};
+
+}  // namespace
+
+std::span<const PassDef* const> pipeline() { return kPipeline; }
+
+const PassDef* find_pass(std::string_view name) {
+  for (const PassDef* p : kPipeline)
+    if (p->name == name) return p;
+  return nullptr;
+}
+
+Result<bool> run_pass(Module& module, FuncId id, const PassDef& pass, const PassOptions& options) {
+  Function f = std::move(module[id]);
+  auto changed = pass.run(module, f, options);
+  module[id] = std::move(f);
+  if (!changed.ok()) {
+    Error e = std::move(changed).error();
+    e.message = cat("pass ", pass.name, " of ", module[id].name, ": ", e.message);
+    return e;
+  }
+  return *changed;
+}
+
+Result<std::vector<PassReport>> run_passes(Module& module, FuncId f,
+                                           const PipelineOptions& options) {
+  auto st = check_names(options.passes, true);
+  if (st.ok()) st = check_names(options.dump_after, false);
+  if (!st.ok()) return std::move(st).error();
+  Manager m{module, options, {}, {}};
+  st = m.run(f);
+  if (!st.ok()) return std::move(st).error();
+  return std::move(m.reports);
+}
+
+std::string to_text(std::span<const PassReport> reports) {
+  std::string out = "pass                      ms    nodes\n";
+  double total = 0;
+  char line[160];
+  for (const PassReport& r : reports) {
+    total += r.ms;
+    std::snprintf(line, sizeof line, "%-18s %9.3f %8lld", std::string(r.pass).c_str(), r.ms,
+                  static_cast<long long>(r.nodes_before));
+    out += line;
+    if (!r.changed) {
+      out += "  unchanged";
+    } else {
+      std::snprintf(line, sizeof line, " -> %lld", static_cast<long long>(r.nodes_after));
+      out += line;
+    }
+    out += cat("  ", r.function, "\n");
+  }
+  std::snprintf(line, sizeof line, "%-18s %9.3f\n", "total", total);
+  return out + line;
+}
+
+}  // namespace tegula
