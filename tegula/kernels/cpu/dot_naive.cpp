@@ -72,25 +72,37 @@ void run(const KernelCall& call, const Contraction& c) {
         y = static_cast<Out>(activate(static_cast<Wide<In>>(y), c.activation));
       out[at(kOut)] = y;
     }
-    const int64_t flops = 2 * c.n.count * c.k.count;
+    const int64_t flops = c.n.count * (2 * c.k.count + c.epilogue_flops());
     call.counters->add(flops, flops);
   });
 }
 
 using Run = void (*)(const KernelCall&, const Contraction&);
 
+template <class In>
+Run float_runner(DType out) {
+  switch (out) {
+    case DType::kF32:
+      return run<In, float>;
+    case DType::kBF16:
+      return run<In, bf16>;
+    case DType::kF16:
+      return run<In, f16>;
+    default:
+      return nullptr;
+  }
+}
+
 Run runner(DType in, DType out) {
   switch (in) {
     case DType::kF64:
       return out == DType::kF64 ? run<double, double> : nullptr;
     case DType::kF32:
-      return out == DType::kF32 ? run<float, float> : nullptr;
+      return float_runner<float>(out);
     case DType::kBF16:
-      return out == DType::kBF16  ? run<bf16, bf16>
-             : out == DType::kF32 ? run<bf16, float>
-                                  : nullptr;
+      return float_runner<bf16>(out);
     case DType::kF16:
-      return out == DType::kF16 ? run<f16, f16> : out == DType::kF32 ? run<f16, float> : nullptr;
+      return float_runner<f16>(out);
     case DType::kI64:
       return out == DType::kI64 ? run<int64_t, int64_t> : nullptr;
     case DType::kI32:

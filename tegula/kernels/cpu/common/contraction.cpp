@@ -146,6 +146,23 @@ void Loops::offsets(int64_t first, int64_t n, Operand operand, int64_t* out) con
   }
 }
 
+int64_t Contraction::epilogue_flops() const {
+  const int64_t f = activation == Activation::kGelu   ? 8
+                    : activation == Activation::kSilu ? 4
+                    : activation == Activation::kRelu ? 1
+                                                      : 0;
+  return k_shards - 1 + (has_bias ? 1 : 0) + f;
+}
+
+Contraction Contraction::swapped() const {
+  Contraction c = *this;
+  std::swap(c.m, c.n);
+  for (Loops* l : {&c.batch, &c.m, &c.n, &c.k})
+    for (int d = 0; d < l->rank; ++d) std::swap(l->factors[d].stride[kA], l->factors[d].stride[kB]);
+  c.last_is_m = false;
+  return c;
+}
+
 bool Loops::is_linear(Operand operand, int64_t* stride) const {
   if (rank > 1) {
     for (int d = 0; d + 1 < rank; ++d)
@@ -181,6 +198,7 @@ Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const Tensor
         for (int o = 0; o < kOperands; ++o)
           if (f.dim[o] >= 0) factor.stride[o] = refs[o]->stride[f.dim[o]];
         TEGULA_TRY(sort_factor(f, factor, c));
+        if (lead == kOut) c.last_is_m = f.in(kA) && !f.in(kB);
       }
     }
   }

@@ -59,7 +59,13 @@ struct Contraction {
   Activation activation = Activation::kNone;
   DType in_dtype = DType::kF32;
   DType out_dtype = DType::kF32;
+  // The output's last dim is an m factor: lanes belong over m.
+  bool last_is_m = false;
   int64_t shard_k() const { return k.count / k_shards; }
+  // Operations per output besides the 2·K of the chain, as the op's cost counts them.
+  int64_t epilogue_flops() const;
+  // The same contraction with the inputs exchanged (products commute, so bits stay).
+  Contraction swapped() const;
 };
 
 // Reads the attributes and operands of a call. Allocates nothing unless it fails.

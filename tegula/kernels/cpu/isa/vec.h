@@ -10,6 +10,7 @@
 //   round(a)        to the nearest integer, ties to even
 //   to_int(a)       round(a) as i32; INT_MIN where it does not fit or is NaN
 //   load/store      f32, bf16 and f16 (widened; stores round to nearest even), any alignment
+//   transpose(r)    row j of kLanes vectors becomes column j
 //   load_n/store_n  the first n lanes only (0 ≤ n ≤ kLanes); lanes not loaded are 0
 //
 // Order "lane16": a reduction over a row keeps 16 partial results; partial j takes elements

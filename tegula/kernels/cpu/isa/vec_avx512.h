@@ -110,4 +110,33 @@ TEGULA_VEC void narrow_f16(void* p, Vf a) {
                       _mm512_cvtps_ph(clean.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Row j becomes column j.
+TEGULA_VEC void transpose(Vf (&r)[16]) {
+  __m512 t[16], u[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+  // u[4b + c]: column c of each 128-bit block, of rows 4b .. 4b + 3
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    u[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 lo02 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
+    const __m512 lo13 = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
+    const __m512 hi02 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+    const __m512 hi13 = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+    r[c].v = _mm512_shuffle_f32x4(lo02, hi02, 0x88);
+    r[8 + c].v = _mm512_shuffle_f32x4(lo02, hi02, 0xdd);
+    r[4 + c].v = _mm512_shuffle_f32x4(lo13, hi13, 0x88);
+    r[12 + c].v = _mm512_shuffle_f32x4(lo13, hi13, 0xdd);
+  }
+}
+
 }  // namespace tegula::kernel::avx512

@@ -166,4 +166,12 @@ TEGULA_VEC void narrow_f16(void* p, Vf a) {
   std::memcpy(p, t, sizeof t);
 }
 
+// Row j becomes column j.
+TEGULA_VEC void transpose(Vf (&r)[kLanes]) {
+  float t[kLanes][kLanes];
+  for (int j = 0; j < kLanes; ++j)
+    for (int i = 0; i < kLanes; ++i) t[i][j] = r[j].v[i];
+  for (int i = 0; i < kLanes; ++i) r[i] = load(t[i]);
+}
+
 }  // namespace tegula::kernel::portable

@@ -1,0 +1,274 @@
+// The packed contraction: panels of a and b in f32, register tiles, k in cache-sized blocks.
+#include <algorithm>
+
+#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/isa/dot_epilogue.h"
+#include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/pack.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+constexpr MicroTable kMicro = make_micro_table();
+constexpr int kTileFloats = kTileM * kTileN;
+
+// The panels at hand: batches [batch0, batch0 + batch), rows [m0, m0 + m), columns [n0, n0 + n).
+struct Held {
+  int64_t batch0, batch, m0, m, n0, n;
+};
+
+struct Task {
+  int64_t batch, m0, m, n0, n;  // relative to Held
+};
+
+template <class In, class Out>
+class PackedDot {
+ public:
+  PackedDot(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b)
+      : call_(call),
+        c_(c),
+        kb_(c),
+        workspace_(c),
+        blocks_(c, workspace_, kTileM, kTileN, call.pool->n_threads()),
+        a_(a.as<const In>()),
+        b_(b.as<const In>()),
+        bias_(c.has_bias ? call.in[2].as<const Out>() : nullptr),
+        out_(call.out[0].as<Out>()),
+        a_panels_(static_cast<float*>(call.workspace)),
+        b_panels_(a_panels_ + workspace_.a_floats),
+        scratch_(b_panels_ + workspace_.b_floats) {
+    int64_t k_stride;
+    direct_a_ = std::is_same_v<In, float> && c.m.is_linear(kA, &a_row_) &&
+                c.k.is_linear(kA, &k_stride) && (k_stride == 1 || c.k.count == 1);
+    local_b_ = packs_b_locally(c);
+    int64_t n_stride;
+    plain_out_ = std::is_same_v<Out, float> && !c.has_bias && c.activation == Activation::kNone &&
+                 c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) && n_stride == 1;
+  }
+
+  void run() {
+    Held h{};
+    for (h.batch0 = 0; h.batch0 < c_.batch.count; h.batch0 += blocks_.batch) {
+      h.batch = std::min(blocks_.batch, c_.batch.count - h.batch0);
+      for (h.m0 = 0; h.m0 < c_.m.count; h.m0 += blocks_.m) {
+        h.m = std::min(blocks_.m, c_.m.count - h.m0);
+        for (h.n0 = 0; h.n0 < c_.n.count; h.n0 += blocks_.n) {
+          h.n = std::min(blocks_.n, c_.n.count - h.n0);
+          pack(h);
+          compute(h);
+        }
+      }
+    }
+  }
+
+ private:
+  float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
+    const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, kTileM) * kPanelSlack;
+    return a_panels_ + batch * per_batch + strip * (kTileM * c_.k.count + kPanelSlack);
+  }
+  float* b_panel(const Held& h, int64_t batch, int64_t strip) const {
+    return b_panels_ + (batch * ceil_div(h.n, kTileN) + strip) * kTileN * c_.k.count;
+  }
+
+  void pack(const Held& h) {
+    const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, kTileM);
+    const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kTileN);
+    if (a_strips + b_strips == 0) return;
+    call_.pool->parallel_for(h.batch * (a_strips + b_strips), [&](int64_t i, int) {
+      const int64_t batch = i / (a_strips + b_strips), strip = i % (a_strips + b_strips);
+      if (strip < a_strips) {
+        const int rows = static_cast<int>(std::min<int64_t>(kTileM, h.m - strip * kTileM));
+        pack_panel(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, c_.k, kA,
+                   h.m0 + strip * kTileM, rows, 0, c_.k.count, a_panel(h, batch, strip), rows);
+      } else {
+        pack_b(h, batch, strip - a_strips, 0, c_.k.count, b_panel(h, batch, strip - a_strips));
+      }
+    });
+  }
+
+  void pack_b(const Held& h, int64_t batch, int64_t strip, int64_t k0, int64_t n_k, float* dst) {
+    const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
+    pack_panel(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, c_.k, kB, h.n0 + strip * kTileN,
+               cols, k0, n_k, dst, kTileN);
+  }
+
+  void compute(const Held& h) {
+    const int64_t m_tasks = ceil_div(h.m, blocks_.task_m), n_tasks = ceil_div(h.n, blocks_.task_n);
+    call_.pool->parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
+      Task t;
+      t.batch = i / (m_tasks * n_tasks);
+      t.m0 = i / n_tasks % m_tasks * blocks_.task_m;
+      t.n0 = i % n_tasks * blocks_.task_n;
+      t.m = std::min(blocks_.task_m, h.m - t.m0);
+      t.n = std::min(blocks_.task_n, h.n - t.n0);
+      run_task(h, t, scratch_ + thread * workspace_.thread_floats);
+    });
+  }
+
+  void run_task(const Held& h, const Task& t, float* scratch) {
+    float* strip_b = scratch;
+    float* waiting = scratch + kTileN * std::min(round_up(c_.k.count, 16), kBlockK);
+    int64_t executed = 0;
+    for (int64_t block = 0; block < kb_.count(); ++block) {
+      const int64_t k0 = block_start(block), n_k = block_start(block + 1) - k0;
+      int64_t tile = 0;
+      for (int64_t n = 0; n < t.n; n += kTileN) {
+        const int64_t n_strip = (t.n0 + n) / kTileN;
+        const float* b;
+        if (local_b_) {
+          pack_b(h, t.batch, n_strip, k0, n_k, strip_b);
+          b = strip_b;
+        } else {
+          b = b_panel(h, t.batch, n_strip) + k0 * kTileN;
+        }
+        for (int64_t m = 0; m < t.m; m += kTileM, ++tile) {
+          Tile x{};
+          x.batch = t.batch, x.m0 = t.m0 + m, x.n0 = t.n0 + n;
+          x.rows = static_cast<int>(std::min<int64_t>(kTileM, t.m - m));
+          x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - n));
+          x.b = b;
+          x.waiting = waiting + tile * kb_.slots() * kTileFloats;
+          executed += run_tile(h, x, block, k0);
+        }
+      }
+    }
+    const int64_t more = t.m * t.n * c_.epilogue_flops();
+    call_.counters->add(2 * t.m * t.n * c_.k.count + more, 2 * executed + more);
+  }
+
+  int64_t block_start(int64_t block) const {
+    if (kb_.n_pieces == 1) return block * kb_.block_k();
+    return block / kb_.n_pieces * kb_.shard_k +
+           std::min(block % kb_.n_pieces * kb_.piece_k, kb_.shard_k);
+  }
+
+  struct Tile {
+    int64_t batch, m0, n0;  // relative to Held
+    int rows, cols;
+    const float* b;  // the block's first k
+    float* waiting;
+  };
+
+  // All of one k block for one register tile; returns lanes × k executed.
+  int64_t run_tile(const Held& h, const Tile& x, int64_t block, int64_t k0) {
+    float local[3 * kTileFloats] __attribute__((aligned(64)));
+    const int nv = (x.cols + kLanes - 1) / kLanes;
+    const MicroFn fn = kMicro.fn[x.rows - 1][nv - 1][direct_a_];
+    MicroArgs u;
+    const float* a = a_of(h, x);
+    const int64_t a_k = direct_a_ ? 1 : x.rows;
+    int64_t executed = 0;
+    for (int64_t i = 0; i < kb_.group; ++i) {
+      const int64_t piece = block % kb_.n_pieces, shard = block / kb_.n_pieces * kb_.group + i;
+      const int64_t k = k0 + i * kb_.shard_k;
+      u.a = a + k * a_k, u.a_stride = a_row_;
+      u.b = x.b + (k - k0) * kTileN;
+      u.k = kb_.n_pieces == 1 ? kb_.shard_k
+                              : std::min(kb_.piece_k, kb_.shard_k - piece * kb_.piece_k);
+      u.start = piece > 0 ? x.waiting : nullptr;
+      u.dst_stride = kTileN;
+      u.n_merge = 0;
+      const bool is_final = finish_piece(x, local, shard, piece, u);
+      executed += int64_t{x.rows} * nv * kLanes * u.k;
+      if (!is_final) {
+        fn(u);
+      } else {
+        store_final(h, x, fn, u, nv);
+      }
+    }
+    return executed;
+  }
+
+  const float* a_of(const Held& h, const Tile& x) const {
+    if constexpr (std::is_same_v<In, float>)
+      if (direct_a_) return a_ + c_.batch.offset(h.batch0 + x.batch, kA) + (h.m0 + x.m0) * a_row_;
+    return a_panel(h, x.batch, x.m0 / kTileM);
+  }
+
+  // Says where the chain of this piece goes and what it is merged with; true when it ends the sum.
+  bool finish_piece(const Tile& x, float* local, int64_t shard, int64_t piece, MicroArgs& u) const {
+    if (piece + 1 < kb_.n_pieces) {
+      u.dst = x.waiting;
+      return false;
+    }
+    const int chain_slot = kb_.n_pieces > 1 ? 1 : 0;
+    const auto level = [&](int l) {
+      const int n_local = kb_.local_levels();
+      return l < n_local ? local + l * kTileFloats
+                         : x.waiting + (l - n_local + chain_slot) * kTileFloats;
+    };
+    int l = 0;
+    for (; (shard >> l & 1) != 0; ++l) u.merge[u.n_merge++] = level(l);
+    if (shard + 1 == kb_.n_shards) return true;
+    u.dst = level(l);
+    return false;
+  }
+
+  void store_final(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, int nv) {
+    const int64_t batch = h.batch0 + x.batch, m0 = h.m0 + x.m0, n0 = h.n0 + x.n0;
+    if constexpr (std::is_same_v<Out, float>) {
+      if (plain_out_ && x.cols == nv * kLanes) {
+        u.dst = out_ + c_.batch.offset(batch, kOut) + m0 * out_row_ + n0;
+        u.dst_stride = out_row_;
+        fn(u);
+        return;
+      }
+    }
+    float tile[kTileFloats] __attribute__((aligned(64)));
+    u.dst = tile;
+    fn(u);
+    epilogue<Out>({&c_, tile, kTileN, batch, m0, n0, x.rows, x.cols}, bias_, out_);
+  }
+
+  const KernelCall& call_;
+  const Contraction& c_;
+  const KBlocks kb_;
+  const DotWorkspace workspace_;
+  const DotBlocks blocks_;
+  const In* a_;
+  const In* b_;
+  const Out* bias_;
+  Out* out_;
+  float* a_panels_;
+  float* b_panels_;
+  float* scratch_;
+  int64_t a_row_ = 0, out_row_ = 0;
+  bool direct_a_ = false, local_b_ = false, plain_out_ = false;
+};
+
+template <class In>
+void run_in(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b) {
+  switch (c.out_dtype) {
+    case DType::kF32:
+      return PackedDot<In, float>(call, c, a, b).run();
+    case DType::kBF16:
+      return PackedDot<In, bf16>(call, c, a, b).run();
+    case DType::kF16:
+      return PackedDot<In, f16>(call, c, a, b).run();
+    default:
+      return;
+  }
+}
+}  // namespace
+
+void dot_packed(const KernelCall& call) {
+  const auto parsed = parse_contraction(*call.attrs, call.in, call.out);
+  TEGULA_CHECK(parsed.ok(), parsed.ok() ? "" : parsed.error().message);
+  if (parsed->batch.count * parsed->m.count * parsed->n.count == 0) return;
+  const bool swap = parsed->last_is_m;
+  const Contraction c = swap ? parsed->swapped() : *parsed;
+  const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
+  switch (c.in_dtype) {
+    case DType::kF32:
+      return run_in<float>(call, c, a, b);
+    case DType::kBF16:
+      return run_in<bf16>(call, c, a, b);
+    case DType::kF16:
+      return run_in<f16>(call, c, a, b);
+    default:
+      return;
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

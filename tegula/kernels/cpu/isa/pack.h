@@ -1,0 +1,120 @@
+// Packing: strided operands of any float type into f32 panels [k][width], widened on the way.
+#pragma once
+
+#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/isa/vec.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// dst[k·ld + j] = src[lane[j] + k·k_stride] for k in [0, n_k) and j in [0, width). Where ld is a
+// multiple of kLanes, the rest of the last vector is 0; else up to kLanes floats past the end of
+// the panel are overwritten.
+template <class T>
+struct PanelArgs {
+  const T* src;
+  const int64_t* lane;  // element offsets
+  int width;
+  int64_t k_stride;
+  int64_t n_k;
+  float* dst;
+  int ld;
+};
+
+// Lanes lie side by side.
+template <class T>
+static void pack_adjacent(const PanelArgs<T>& p) {
+  for (int g = 0; g < p.width; g += kLanes) {
+    const T* src = p.src + p.lane[g];
+    float* dst = p.dst + g;
+    const int n = p.width - g;
+    if (n >= kLanes) {
+      for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld) store(dst, load(src));
+    } else {
+      for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld)
+        store(dst, load_n(src, n));
+    }
+  }
+}
+
+// k lies side by side: square blocks are transposed in registers.
+template <class T>
+static void pack_transposed(const PanelArgs<T>& p) {
+  for (int g = 0; g < p.width; g += kLanes) {
+    const int n = p.width - g < kLanes ? p.width - g : kLanes;
+    const T* row[kLanes];
+    for (int j = 0; j < kLanes; ++j) row[j] = p.src + p.lane[g + (j < n ? j : 0)];
+    float* dst = p.dst + g;
+    for (int64_t k = 0; k < p.n_k; k += kLanes) {
+      const int n_k = p.n_k - k < kLanes ? static_cast<int>(p.n_k - k) : kLanes;
+      Vf r[kLanes];
+      if (n_k == kLanes) {
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) r[j] = load(row[j] + k);
+      } else {
+        for (int j = 0; j < kLanes; ++j) r[j] = load_n(row[j] + k, n_k);
+      }
+      for (int j = n; j < kLanes; ++j) r[j] = zero();
+      transpose(r);
+      if (n_k == kLanes) {
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) store(dst + (k + j) * p.ld, r[j]);
+      } else {
+        for (int j = 0; j < n_k; ++j) store(dst + (k + j) * p.ld, r[j]);
+      }
+    }
+  }
+}
+
+template <class T>
+static void pack_scattered(const PanelArgs<T>& p) {
+  for (int64_t k = 0; k < p.n_k; ++k) {
+    for (int j = 0; j < p.width; ++j)
+      p.dst[k * p.ld + j] = static_cast<float>(p.src[p.lane[j] + k * p.k_stride]);
+    if (p.ld % kLanes == 0)
+      for (int j = p.width; j < p.ld; ++j) p.dst[k * p.ld + j] = 0;
+  }
+}
+
+// One lane: a conversion.
+template <class T>
+static void pack_row(const PanelArgs<T>& p) {
+  const T* src = p.src + p.lane[0];
+  int64_t k = 0;
+  for (; k + kLanes <= p.n_k; k += kLanes) store(p.dst + k, load(src + k));
+  for (; k < p.n_k; ++k) p.dst[k] = static_cast<float>(src[k]);
+}
+
+// The panel of lanes [first, first + width) of `lanes` and k in [k0, k0 + n_k) of `ks`.
+template <class T>
+static void pack_panel(const T* src, const Loops& lanes, const Loops& ks, Operand operand,
+                       int64_t first, int width, int64_t k0, int64_t n_k, float* dst, int ld) {
+  if (n_k == 0) return;
+  int64_t lane[32];
+  lanes.offsets(first, width, operand, lane);
+  bool adjacent = true;
+  for (int j = 1; j < width; ++j) adjacent = adjacent && lane[j] == lane[0] + j;
+  // k runs: within one, the stride is that of the innermost factor.
+  int64_t k_stride, run = n_k;
+  const bool linear = ks.is_linear(operand, &k_stride);
+  if (!linear) {
+    const Factor& inner = ks.factors[ks.rank - 1];
+    k_stride = inner.stride[operand];
+    run = inner.extent - k0 % inner.extent;
+  }
+  for (int64_t k = 0; k < n_k; k += run, run = linear ? n_k : ks.factors[ks.rank - 1].extent) {
+    if (run > n_k - k) run = n_k - k;
+    const int64_t k_off = linear ? (k0 + k) * k_stride : ks.offset(k0 + k, operand);
+    const PanelArgs<T> p{src + k_off, lane, width, k_stride, run, dst + k * ld, ld};
+    if (width == 1 && ld == 1 && k_stride == 1) {
+      pack_row(p);
+    } else if (adjacent) {
+      pack_adjacent(p);
+    } else if (k_stride == 1) {
+      pack_transposed(p);
+    } else {
+      pack_scattered(p);
+    }
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

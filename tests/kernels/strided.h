@@ -1,0 +1,170 @@
+// Tensors with awkward strides for kernel tests, and a way to run one kernel.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tegula/base/half.h"
+#include "tegula/kernels/cpu/isa/table.h"
+#include "tegula/kernels/registry.h"
+
+namespace tegula::testing {
+
+using Rng = std::mt19937;
+inline int64_t pick(Rng& rng, int64_t lo, int64_t hi) {
+  return std::uniform_int_distribution<int64_t>(lo, hi)(rng);
+}
+
+inline double get(const TensorRef& t, int64_t offset) {
+  switch (t.dtype) {
+    case DType::kF64:
+      return t.as<double>()[offset];
+    case DType::kF32:
+      return t.as<float>()[offset];
+    case DType::kBF16:
+      return static_cast<float>(t.as<bf16>()[offset]);
+    case DType::kF16:
+      return static_cast<float>(t.as<f16>()[offset]);
+    case DType::kI64:
+      return static_cast<double>(t.as<int64_t>()[offset]);
+    case DType::kI32:
+      return t.as<int32_t>()[offset];
+    case DType::kI8:
+      return t.as<int8_t>()[offset];
+    default:
+      return t.as<uint8_t>()[offset];
+  }
+}
+inline void set(const TensorRef& t, int64_t offset, double v) {
+  switch (t.dtype) {
+    case DType::kF64:
+      t.as<double>()[offset] = v;
+      break;
+    case DType::kF32:
+      t.as<float>()[offset] = static_cast<float>(v);
+      break;
+    case DType::kBF16:
+      t.as<bf16>()[offset] = bf16(static_cast<float>(v));
+      break;
+    case DType::kF16:
+      t.as<f16>()[offset] = f16(static_cast<float>(v));
+      break;
+    case DType::kI64:
+      t.as<int64_t>()[offset] = static_cast<int64_t>(v);
+      break;
+    case DType::kI32:
+      t.as<int32_t>()[offset] = static_cast<int32_t>(v);
+      break;
+    case DType::kI8:
+      t.as<int8_t>()[offset] = static_cast<int8_t>(v);
+      break;
+    default:
+      t.as<uint8_t>()[offset] = static_cast<uint8_t>(v);
+      break;
+  }
+}
+
+// A tensor in exactly as much heap memory as it spans, so that a sanitizer sees an access outside.
+class Tensor {
+ public:
+  // Row-major.
+  Tensor(DType dtype, std::vector<int64_t> shape) {
+    ref_.dtype = dtype, ref_.rank = static_cast<int>(shape.size());
+    std::copy(shape.begin(), shape.end(), ref_.shape);
+    int64_t stride = 1;
+    for (int d = ref_.rank - 1; d >= 0; --d) ref_.stride[d] = stride, stride *= ref_.shape[d];
+    allocate();
+  }
+  // Random dim order, gaps, reversed dims, and (for inputs) broadcast dims.
+  Tensor(DType dtype, std::vector<int64_t> shape, Rng& rng, bool is_input) : Tensor(dtype, shape) {
+    std::vector<int> order(shape.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (pick(rng, 0, 1)) std::shuffle(order.begin(), order.end(), rng);
+    const bool awkward = pick(rng, 0, 2) == 0;
+    int64_t stride = 1;
+    for (auto d = order.rbegin(); d != order.rend(); ++d) {
+      if (awkward && pick(rng, 0, 3) == 0) stride += pick(rng, 0, 2);
+      ref_.stride[*d] = stride;
+      if (awkward && is_input && pick(rng, 0, 4) == 0) {
+        ref_.stride[*d] = 0;
+      } else {
+        stride *= std::max<int64_t>(1, shape[static_cast<size_t>(*d)]);
+      }
+      if (awkward && pick(rng, 0, 4) == 0) ref_.stride[*d] = -ref_.stride[*d];
+    }
+    allocate();
+  }
+
+  const TensorRef& ref() const { return ref_; }
+  int64_t numel() const { return ref_.numel(); }
+  // The element offset of row-major index i.
+  int64_t offset(int64_t i) const {
+    int64_t off = 0;
+    for (int d = ref_.rank - 1; d >= 0; --d)
+      off += i % ref_.shape[d] * ref_.stride[d], i /= ref_.shape[d];
+    return off;
+  }
+  double at(int64_t i) const { return get(ref_, offset(i)); }
+  void put(int64_t i, double v) { set(ref_, offset(i), v); }
+  void fill_random(Rng& rng) {
+    std::normal_distribution<double> normal;
+    for (int64_t i = 0; i < numel(); ++i)
+      put(i, is_float(ref_.dtype) ? normal(rng) : static_cast<double>(pick(rng, -5, 5)));
+  }
+  void fill(double v) {
+    for (int64_t i = 0; i < numel(); ++i) put(i, v);
+  }
+
+ private:
+  void allocate() {
+    int64_t lo = 0, hi = 0;
+    for (int d = 0; d < ref_.rank; ++d) {
+      if (ref_.shape[d] == 0) continue;
+      const int64_t last = (ref_.shape[d] - 1) * ref_.stride[d];
+      (last < 0 ? lo : hi) += last;
+    }
+    const auto size = static_cast<size_t>(size_bytes(ref_.dtype));
+    const size_t bytes = numel() == 0 ? 0 : static_cast<size_t>(hi - lo + 1) * size;
+    memory_.resize(bytes);
+    memory_.shrink_to_fit();
+    ref_.data = memory_.data() + static_cast<size_t>(-lo) * size;
+  }
+  TensorRef ref_;
+  std::vector<std::byte> memory_;
+};
+
+inline ThreadPool& pool(int n_threads) {
+  static ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  return pools[n_threads - 1];
+}
+
+struct RunCounters {
+  int64_t math_flops, executed_flops;
+};
+
+// Runs kernel `def` on the instruction set of `table`, where `entry` names its function there
+// (null: the kernel's own launch), in a workspace of exactly the size it asks for, filled with NaN.
+inline RunCounters run_kernel(const KernelDef& def, const Attrs& attrs,
+                              std::span<const TensorRef> in, std::span<const TensorRef> out,
+                              int n_threads, void (*entry)(const KernelCall&) = nullptr) {
+  const KernelQuery q{.attrs = &attrs, .in = in, .out = out, .n_threads = n_threads};
+  EXPECT_TRUE(def.supports(q)) << def.name;
+  const int64_t bytes = def.workspace_bytes ? def.workspace_bytes(q) : 0;
+  const size_t size = static_cast<size_t>((bytes + 63) / 64 * 64);
+  auto* workspace = static_cast<std::byte*>(size ? std::aligned_alloc(64, size) : nullptr);
+  std::fill(workspace, workspace + size, std::byte{0xff});
+  Counters counters;
+  KernelCall call;
+  call.attrs = &attrs, call.in = in, call.out = out, call.workspace = workspace;
+  call.pool = &pool(n_threads), call.counters = &counters;
+  (entry ? entry : def.launch)(call);
+  std::free(workspace);
+  return {counters.math_flops, counters.executed_flops};
+}
+
+}  // namespace tegula::testing
