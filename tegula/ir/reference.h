@@ -214,6 +214,8 @@ struct Sample {
   Attrs attrs;
   std::string expect_error;  // a part of the message infer() must give; empty: valid
   bool smooth = true;        // finite differences apply at (almost) every drawn point
+  // Adds the functions that the op takes as regions to the module; null: none.
+  std::vector<FuncId> (*regions)(Module&) = nullptr;
 };
 
 }  // namespace tegula
