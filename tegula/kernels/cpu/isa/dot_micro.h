@@ -15,57 +15,75 @@ inline constexpr int kTileM = 4, kTileNv = 1;
 #endif
 inline constexpr int kTileN = kTileNv * kLanes;
 
+// What happens to the chains of one piece of k. Slots are tiles [m][kTileN] of partial sums.
+struct Piece {
+  int64_t k = 0;
+  int start = -1;  // the slot that holds the chain so far; -1: it starts from 0
+  int n_merge = 0;
+  int merge[3] = {};  // slots added to the finished chain, in this order
+  int dst = -1;       // the slot it goes to; -1: it is final
+};
+inline constexpr int kMaxSlots = 4;  // three levels of a tree of 8, one chain cut in pieces
+
 struct MicroArgs {
   const float* a = nullptr;  // packed: [k][m] with m rows; direct: rows a_stride apart
   int64_t a_stride = 0;
   const float* b = nullptr;  // [k][kTileN]
-  int64_t k = 0;
-  const float* start = nullptr;  // [m][kTileN]: the chain so far; null: 0
-  const float* merge[3] = {};    // [m][kTileN]: added to the finished chain, in this order
-  int n_merge = 0;
-  float* dst = nullptr;  // rows dst_stride apart
+  const Piece* pieces = nullptr;
+  int n_pieces = 0;
+  float* slot[kMaxSlots] = {};
+  float* dst = nullptr;  // of the final piece; rows dst_stride apart
   int64_t dst_stride = 0;
 };
 
-// acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc; dst = acc.
+// For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
 template <int kM, int kNv, bool kDirect>
 static void micro_tile(const MicroArgs& u) {
-  Vf acc[kM][kNv];
-  const float* start = u.start;
-#pragma GCC unroll 16
-  for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kNv; ++v)
-      acc[i][v] = start ? load(start + i * kTileN + v * kLanes) : zero();
   const float* a = u.a;
   const float* b = u.b;
   const int64_t stride = u.a_stride;
-#pragma GCC unroll 2
-  for (int64_t k = u.k; k > 0; --k) {
-    Vf bv[kNv];
-#pragma GCC unroll 2
-    for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
+  for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
+    Vf acc[kM][kNv];
+    if (p->start < 0) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kM; ++i) {
-      const Vf x = set1(kDirect ? a[i * stride] : a[i]);
+      for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
+        for (int v = 0; v < kNv; ++v) acc[i][v] = zero();
+    } else {
+      const float* start = u.slot[p->start];
+#pragma GCC unroll 16
+      for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < kNv; ++v) acc[i][v] = load(start + i * kTileN + v * kLanes);
     }
-    a += kDirect ? 1 : kM;
-    b += kTileN;
-  }
-  for (int l = 0; l < u.n_merge; ++l) {
-    const float* m = u.merge[l];
+#pragma GCC unroll 2
+    for (int64_t k = p->k; k > 0; --k) {
+      Vf bv[kNv];
+#pragma GCC unroll 2
+      for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kM; ++i) {
+        const Vf x = set1(kDirect ? a[i * stride] : a[i]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
+      }
+      a += kDirect ? 1 : kM;
+      b += kTileN;
+    }
+    for (int l = 0; l < p->n_merge; ++l) {
+      const float* m = u.slot[p->merge[l]];
+#pragma GCC unroll 16
+      for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < kNv; ++v) acc[i][v] = load(m + i * kTileN + v * kLanes) + acc[i][v];
+    }
+    float* dst = p->dst < 0 ? u.dst : u.slot[p->dst];
+    const int64_t dst_stride = p->dst < 0 ? u.dst_stride : kTileN;
 #pragma GCC unroll 16
     for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) acc[i][v] = load(m + i * kTileN + v * kLanes) + acc[i][v];
+      for (int v = 0; v < kNv; ++v) store(dst + i * dst_stride + v * kLanes, acc[i][v]);
   }
-  float* dst = u.dst;
-#pragma GCC unroll 16
-  for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kNv; ++v) store(dst + i * u.dst_stride + v * kLanes, acc[i][v]);
 }
 
 using MicroFn = void (*)(const MicroArgs&);

@@ -109,27 +109,25 @@ class PackedDot {
   void run_task(const Held& h, const Task& t, float* scratch) {
     float* strip_b = scratch;
     float* waiting = scratch + kTileN * std::min(round_up(c_.k.count, 16), kBlockK);
+    float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
-      const int64_t k0 = block_start(block), n_k = block_start(block + 1) - k0;
+      const BlockPlan plan = plan_block(block);
       int64_t tile = 0;
       for (int64_t n = 0; n < t.n; n += kTileN) {
         const int64_t n_strip = (t.n0 + n) / kTileN;
-        const float* b;
+        const float* b = strip_b;
         if (local_b_) {
-          pack_b(h, t.batch, n_strip, k0, n_k, strip_b);
-          b = strip_b;
+          pack_b(h, t.batch, n_strip, plan.k0, plan.n_k, strip_b);
         } else {
-          b = b_panel(h, t.batch, n_strip) + k0 * kTileN;
+          b = b_panel(h, t.batch, n_strip) + plan.k0 * kTileN;
         }
         for (int64_t m = 0; m < t.m; m += kTileM, ++tile) {
           Tile x{};
           x.batch = t.batch, x.m0 = t.m0 + m, x.n0 = t.n0 + n;
           x.rows = static_cast<int>(std::min<int64_t>(kTileM, t.m - m));
           x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - n));
-          x.b = b;
-          x.waiting = waiting + tile * kb_.slots() * kTileFloats;
-          executed += run_tile(h, x, block, k0);
+          executed += run_tile(h, x, plan, b, waiting + tile * kb_.slots() * kTileFloats, local);
         }
       }
     }
@@ -137,47 +135,67 @@ class PackedDot {
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, 2 * executed + more);
   }
 
+  // One k block: its pieces and where their partial sums go. Slot l is level l of the shard tree;
+  // slot 3 holds a chain that goes on in the next block.
+  struct BlockPlan {
+    int64_t k0, n_k;
+    bool is_last;
+    int n_pieces;
+    Piece pieces[8];
+  };
+
   int64_t block_start(int64_t block) const {
     if (kb_.n_pieces == 1) return block * kb_.block_k();
     return block / kb_.n_pieces * kb_.shard_k +
            std::min(block % kb_.n_pieces * kb_.piece_k, kb_.shard_k);
   }
 
+  BlockPlan plan_block(int64_t block) const {
+    constexpr int kChainSlot = kMaxSlots - 1;
+    BlockPlan b{};
+    b.k0 = block_start(block), b.n_k = block_start(block + 1) - b.k0;
+    b.is_last = block + 1 == kb_.count();
+    const int64_t part = block % kb_.n_pieces;
+    for (int64_t i = 0; i < kb_.group; ++i) {
+      Piece& p = b.pieces[b.n_pieces++];
+      p.k = b.n_k / kb_.group;
+      if (part > 0) p.start = kChainSlot;
+      if (part + 1 < kb_.n_pieces) {
+        p.dst = kChainSlot;
+        continue;
+      }
+      const int64_t shard = block / kb_.n_pieces * kb_.group + i;
+      int level = 0;
+      for (; (shard >> level & 1) != 0; ++level) p.merge[p.n_merge++] = level;
+      p.dst = shard + 1 == kb_.n_shards ? -1 : level;
+    }
+    return b;
+  }
+
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
-    const float* b;  // the block's first k
-    float* waiting;
   };
 
-  // All of one k block for one register tile; returns lanes × k executed.
-  int64_t run_tile(const Held& h, const Tile& x, int64_t block, int64_t k0) {
-    float local[3 * kTileFloats] __attribute__((aligned(64)));
+  // One k block of one register tile; returns lanes × k executed.
+  int64_t run_tile(const Held& h, const Tile& x, const BlockPlan& plan, const float* b,
+                   float* waiting, float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
     const MicroFn fn = kMicro.fn[x.rows - 1][nv - 1][direct_a_];
     MicroArgs u;
-    const float* a = a_of(h, x);
-    const int64_t a_k = direct_a_ ? 1 : x.rows;
-    int64_t executed = 0;
-    for (int64_t i = 0; i < kb_.group; ++i) {
-      const int64_t piece = block % kb_.n_pieces, shard = block / kb_.n_pieces * kb_.group + i;
-      const int64_t k = k0 + i * kb_.shard_k;
-      u.a = a + k * a_k, u.a_stride = a_row_;
-      u.b = x.b + (k - k0) * kTileN;
-      u.k = kb_.n_pieces == 1 ? kb_.shard_k
-                              : std::min(kb_.piece_k, kb_.shard_k - piece * kb_.piece_k);
-      u.start = piece > 0 ? x.waiting : nullptr;
-      u.dst_stride = kTileN;
-      u.n_merge = 0;
-      const bool is_final = finish_piece(x, local, shard, piece, u);
-      executed += int64_t{x.rows} * nv * kLanes * u.k;
-      if (!is_final) {
-        fn(u);
-      } else {
-        store_final(h, x, fn, u, nv);
-      }
+    u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = a_row_;
+    u.b = b;
+    u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
+    const int n_local = kb_.local_levels();
+    for (int l = 0; l < kMaxSlots; ++l)
+      u.slot[l] = l < n_local ? local + l * kTileFloats : waiting + (l - n_local) * kTileFloats;
+    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * kTileFloats;
+    if (plan.is_last) {
+      finish_tile(h, x, fn, u, nv, local + kMaxSlots * kTileFloats);
+    } else {
+      fn(u);
     }
-    return executed;
+    return int64_t{x.rows} * nv * kLanes * plan.n_k;
   }
 
   const float* a_of(const Held& h, const Tile& x) const {
@@ -186,26 +204,8 @@ class PackedDot {
     return a_panel(h, x.batch, x.m0 / kTileM);
   }
 
-  // Says where the chain of this piece goes and what it is merged with; true when it ends the sum.
-  bool finish_piece(const Tile& x, float* local, int64_t shard, int64_t piece, MicroArgs& u) const {
-    if (piece + 1 < kb_.n_pieces) {
-      u.dst = x.waiting;
-      return false;
-    }
-    const int chain_slot = kb_.n_pieces > 1 ? 1 : 0;
-    const auto level = [&](int l) {
-      const int n_local = kb_.local_levels();
-      return l < n_local ? local + l * kTileFloats
-                         : x.waiting + (l - n_local + chain_slot) * kTileFloats;
-    };
-    int l = 0;
-    for (; (shard >> l & 1) != 0; ++l) u.merge[u.n_merge++] = level(l);
-    if (shard + 1 == kb_.n_shards) return true;
-    u.dst = level(l);
-    return false;
-  }
-
-  void store_final(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, int nv) {
+  // The last k block, and what follows the sum.
+  void finish_tile(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, int nv, float* sums) {
     const int64_t batch = h.batch0 + x.batch, m0 = h.m0 + x.m0, n0 = h.n0 + x.n0;
     if constexpr (std::is_same_v<Out, float>) {
       if (plain_out_ && x.cols == nv * kLanes) {
@@ -215,10 +215,9 @@ class PackedDot {
         return;
       }
     }
-    float tile[kTileFloats] __attribute__((aligned(64)));
-    u.dst = tile;
+    u.dst = sums, u.dst_stride = kTileN;
     fn(u);
-    epilogue<Out>({&c_, tile, kTileN, batch, m0, n0, x.rows, x.cols}, bias_, out_);
+    epilogue<Out>({&c_, sums, kTileN, batch, m0, n0, x.rows, x.cols}, bias_, out_);
   }
 
   const KernelCall& call_;
