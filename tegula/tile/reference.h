@@ -7,8 +7,7 @@
 
 #include <span>
 
-#include "tegula/base/tensor.h"
-#include "tegula/tile/program.h"
+#include "tegula/tile/space.h"
 
 namespace tegula::tile {
 
@@ -16,17 +15,8 @@ enum class Precision : uint8_t { kDtype, kDouble };
 
 // Runs a sealed program. Operands as for the kernel "fused" (shapes of the iteration space, or its
 // rows, or one element); an output may have another dtype than declared, f64 for kDouble say.
-// Errors (invalid_argument) name the operand whose shape does not fit.
+// Errors: those of space_of.
 Status run_reference(const Program& p, std::span<const TensorRef> in,
                      std::span<const TensorRef> out, Precision precision = Precision::kDtype);
-
-// The iteration space: the shape that full operands share. Checks every operand against it.
-struct Space {
-  int rank = 0;
-  int64_t shape[kMaxRank] = {};
-  int64_t n_rows = 1, row_len = 1;
-};
-Result<Space> space_of(const Program& p, std::span<const TensorRef> in,
-                       std::span<const TensorRef> out);
 
 }  // namespace tegula::tile

@@ -1,0 +1,184 @@
+// Random programs on random layouts: the kernel gives the reference's bits.
+#include "tests/tile/harness.h"
+
+namespace tegula::tile {
+namespace {
+
+// Instructions whose result the standards fix to the bit (transcendental ones only in f64, where
+// both sides call the C library).
+class RandomProgram {
+ public:
+  RandomProgram(Rng& rng, int rank, int n_inner, int n_ops) : rng_(rng), b_(rank, n_inner) {
+    const int n_in = static_cast<int>(pick(rng, 1, 4));
+    for (int k = 0; k < n_in; ++k) {
+      const DType dtype = kAllDTypes[pick(rng, 0, 8)];
+      const int64_t e = k == 0 ? 2 : pick(rng, n_inner > 0 ? 0 : 1, 3);
+      const Extent extent = e == 0            ? Extent::kRow
+                            : e == 1 && k > 0 ? Extent::kUniform
+                                              : Extent::kFull;
+      pool_.push_back(b_.load(b_.input(dtype, extent)));
+    }
+    for (int k = 0; k < n_ops; ++k) pool_.push_back(next());
+    // Every other value, as it is, goes to an output; at most four.
+    const int n_out = static_cast<int>(pick(rng, 1, 4));
+    for (int k = 0; k < n_out; ++k) {
+      const Reg r =
+          pool_[pool_.size() - 1 -
+                static_cast<size_t>(
+                    pick(rng, 0, std::min<int64_t>(6, static_cast<int64_t>(pool_.size()) - 1)))];
+      b_.store(b_.output(r.dtype, is_row(r) && pick(rng, 0, 1) ? Extent::kRow : Extent::kFull), r);
+    }
+  }
+  Result<Program> finish() { return b_.finish(); }
+
+ private:
+  Reg any() {
+    return pool_[static_cast<size_t>(pick(rng_, 0, static_cast<int64_t>(pool_.size()) - 1))];
+  }
+  // A value of dtype t: one that is there, or a cast, or a constant.
+  Reg of(DType t) {
+    for (int tries = 0; tries < 4; ++tries)
+      if (const Reg r = any(); r.dtype == t) return r;
+    if (pick(rng_, 0, 4) == 0) return b_.constant(static_cast<double>(pick(rng_, -8, 8)) / 4, t);
+    return b_.cast(any(), t);
+  }
+  bool is_row(Reg r) const { return rows_.size() > r.id && rows_[r.id]; }
+  void mark_row(Reg r) {
+    if (rows_.size() <= r.id) rows_.resize(r.id + 1u);
+    rows_[r.id] = true;
+  }
+
+  Reg next() {
+    const Reg a = any();
+    const bool f64 = a.dtype == DType::kF64, is_f = is_float(a.dtype),
+               is_bool = a.dtype == DType::kBool;
+    switch (pick(rng_, 0, 9)) {
+      case 0: {
+        const Op exact[] = {Op::kCopy, Op::kNeg, Op::kAbs, Op::kSign, Op::kRelu, Op::kFloor};
+        const Op floats[] = {Op::kSqrt, Op::kRsqrt, Op::kReciprocal};
+        const Op dear[] = {Op::kExp, Op::kLog, Op::kTanh, Op::kSigmoid, Op::kErf,
+                           Op::kSin, Op::kCos, Op::kGelu, Op::kSilu};
+        if (f64 && pick(rng_, 0, 1)) return b_.unary(dear[pick(rng_, 0, 8)], a);
+        if (is_f && pick(rng_, 0, 2) == 0) return b_.unary(floats[pick(rng_, 0, 2)], a);
+        return b_.unary(exact[pick(rng_, 0, 5)], a);
+      }
+      case 1:
+      case 2:
+      case 3: {
+        const Op ops[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kMax, Op::kMin, Op::kPow};
+        return b_.binary(ops[pick(rng_, 0, is_f ? 6 : 5)], a, of(a.dtype));
+      }
+      case 4: {
+        const Op ops[] = {Op::kEq, Op::kNe, Op::kLt, Op::kLe, Op::kGt, Op::kGe};
+        return b_.binary(ops[pick(rng_, 0, 5)], a, of(a.dtype));
+      }
+      case 5: {
+        if (!is_bool) return b_.select(of(DType::kBool), a, of(a.dtype));
+        if (pick(rng_, 0, 2) == 0) return b_.unary(Op::kLogicalNot, a);
+        return b_.binary(pick(rng_, 0, 1) ? Op::kLogicalAnd : Op::kLogicalOr, a, of(DType::kBool));
+      }
+      case 6:
+        return b_.fma(a, of(a.dtype), of(a.dtype));
+      case 7:
+        return b_.cast(a, kAllDTypes[pick(rng_, 0, 8)]);
+      case 8: {
+        const int64_t kind = pick(rng_, 0, 3);
+        if (kind == 0 && b_.rank() > 0)
+          return b_.iota(static_cast<int>(pick(rng_, 0, b_.rank() - 1)),
+                         kAllDTypes[pick(rng_, 0, 8)]);
+        if (kind == 1) return b_.index(pick(rng_, 0, 1) ? DType::kI64 : DType::kI32);
+        const Reg seed = b_.constant_int(pick(rng_, INT64_MIN, INT64_MAX));
+        if (kind == 2) return b_.random_uniform(seed, pick(rng_, 0, INT64_MAX));
+        return b_.random_uniform(seed, 3, DType::kF32, of(DType::kI64));
+      }
+      default: {
+        if (b_.n_inner() == 0) return of(DType::kF32);
+        const Op ops[] = {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin};
+        const Reg r = b_.reduce(ops[pick(rng_, 0, 2)], a);
+        mark_row(r);
+        return r;
+      }
+    }
+  }
+
+  Rng& rng_;
+  Builder b_;
+  std::vector<Reg> pool_;
+  std::vector<bool> rows_;
+};
+
+std::vector<int64_t> random_shape(Rng& rng, int rank, int n_inner, int64_t max_inner) {
+  const int64_t sizes[] = {1, 2, 3, 5, 16, 17, 33};
+  std::vector<int64_t> shape;
+  for (int d = 0; d < rank; ++d)
+    shape.push_back(pick(rng, 0, 40) == 0 ? 0 : sizes[pick(rng, 0, rank > 2 ? 4 : 6)]);
+  if (rank > 0 && pick(rng, 0, 1)) shape.back() = pick(rng, 1, n_inner ? max_inner : 2500);
+  return shape;
+}
+
+void run_one(uint64_t seed, int64_t max_inner) {
+  Rng rng(seed);
+  const int rank = static_cast<int>(pick(rng, 0, 4));
+  const int n_inner =
+      rank == 0 || pick(rng, 0, 1) ? 0 : static_cast<int>(pick(rng, 1, std::min(rank, 2)));
+  const Result<Program> p =
+      RandomProgram(rng, rank, n_inner, static_cast<int>(pick(rng, 0, 14))).finish();
+  ASSERT_TRUE(p.ok()) << p.error().message;
+  const Result<Program> again = parse(to_text(*p));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  ASSERT_TRUE(*again == *p);
+
+  const std::vector<int64_t> shape = random_shape(rng, rank, n_inner, max_inner);
+  const auto shape_for = [&](Extent e) {
+    std::vector<int64_t> s = shape;
+    if (e == Extent::kRow) std::fill(s.end() - n_inner, s.end(), 1);
+    if (e == Extent::kUniform) s.clear();
+    return s;
+  };
+  std::vector<Tensor> in, out[3];
+  for (const Operand& o : p->inputs) {
+    in.emplace_back(o.dtype, shape_for(o.extent), static_cast<Layout>(pick(rng, 0, 4)));
+    in.back().fill(rng, -2, 2, true);
+  }
+  std::vector<TensorRef> in_refs, out_refs[3];
+  for (const Tensor& t : in) in_refs.push_back(t.ref());
+  for (const Operand& o : p->outputs) {
+    const auto layout = static_cast<Layout>(pick(rng, 0, 3));
+    for (auto& list : out) list.emplace_back(o.dtype, shape_for(o.extent), layout);
+  }
+  for (int k = 0; k < 3; ++k)
+    for (const Tensor& t : out[k]) out_refs[k].push_back(t.ref());
+
+  ASSERT_TRUE(run_reference(*p, in_refs, out_refs[0]).ok());
+  const Counts one = run_kernel(*p, in_refs, out_refs[1], 1);
+  const Counts three = run_kernel(*p, in_refs, out_refs[2], 3);
+  std::string text = to_text(*p);
+  for (int64_t d : shape) append(text, cat(" ", d));
+  for (size_t k = 0; k < out[0].size(); ++k) {
+    ASSERT_TRUE(same_bits(out[1][k], out[0][k])) << "seed " << seed << " out" << k << "\n" << text;
+    ASSERT_TRUE(same_bits(out[2][k], out[0][k]))
+        << "seed " << seed << " 3 threads, out" << k << "\n"
+        << text;
+  }
+  EXPECT_EQ(one.math, flops(*p, shape)) << text;
+  EXPECT_EQ(three.math, one.math);
+  EXPECT_GE(one.executed, one.math);
+}
+
+TEST(TileRandom, SmallShapes) {
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    run_one(seed, 300);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Rows past the tile, and past what is kept between phases.
+TEST(TileRandom, LongRows) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    run_one(1000000 + seed, 40000);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tegula::tile
