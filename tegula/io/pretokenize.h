@@ -1,0 +1,19 @@
+// Cuts text into the words within which byte-pair merges may happen, as GPT-2 does.
+//
+// The rule, as a pattern: 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?O+|S+(?!\S)|S+ with L letters, N
+// numbers, S spaces, O the rest: the first alternative that fits, greedily. So a space goes with
+// the word after it, and the last of several spaces too. A byte that is not UTF-8 is of class O.
+// Written by hand: one pass, no recursion, no regular expressions.
+// Cost: linear; 100 MB/s and more on ASCII.
+// Source: GPT-2's encoder (Radford et al. 2019); tokenizers' ByteLevel pre-tokenizer.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace tegula {
+
+// The length in bytes of the first word of `text`, at least 1; `text` is not empty.
+size_t first_word(std::string_view text);
+
+}  // namespace tegula

@@ -1,0 +1,255 @@
+// The files of a tokenizer, in the form of the `tokenizers` library.
+#include <algorithm>
+#include <unordered_map>
+
+#include "tegula/io/file.h"
+#include "tegula/io/json.h"
+#include "tegula/io/tokenizer.h"
+#include "tegula/io/utf8.h"
+
+namespace tegula {
+namespace {
+
+// JSON strings hold characters, not bytes, so GPT-2 writes each byte as a visible character:
+// itself where Latin-1 shows one, else the next one from U+0100 on.
+struct ByteAlphabet {
+  std::array<char32_t, 256> character{};
+  std::array<int, 0x180> byte{};
+  ByteAlphabet() {
+    byte.fill(-1);
+    char32_t next = 0x100;
+    for (char32_t b = 0; b < 256; ++b) {
+      const bool is_visible = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+      character[b] = is_visible ? b : next++;
+      byte[character[b]] = static_cast<int>(b);
+    }
+  }
+};
+const ByteAlphabet& byte_alphabet() {
+  static const ByteAlphabet alphabet;
+  return alphabet;
+}
+
+std::string to_visible(std::string_view bytes) {
+  std::string out;
+  for (char b : bytes) append_utf8(out, byte_alphabet().character[static_cast<unsigned char>(b)]);
+  return out;
+}
+
+// The bytes that the visible characters stand for; the text itself where one is not of them.
+std::string from_visible(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = first_code_point(text.substr(at));
+    if (c.value >= byte_alphabet().byte.size() || byte_alphabet().byte[c.value] < 0)
+      return std::string(text);
+    out += static_cast<char>(byte_alphabet().byte[c.value]);
+    at += c.n_bytes;
+  }
+  return out;
+}
+
+// chars: a byte that is not UTF-8 is written as the decoder "ByteFallback" reads it.
+std::string char_name(const std::string& token) {
+  if (first_code_point(token).is_valid) return token;
+  char buffer[8];
+  std::snprintf(buffer, sizeof buffer, "<0x%02X>", static_cast<unsigned char>(token[0]));
+  return buffer;
+}
+
+std::string from_char_name(const std::string& name) {
+  unsigned byte = 0;
+  if (name.size() == 6 && std::sscanf(name.c_str(), "<0x%2X>", &byte) == 1)
+    return std::string(1, static_cast<char>(byte));
+  return name;
+}
+
+Json byte_level(bool use_regex) {
+  return Json::object({{"type", "ByteLevel"},
+                       {"add_prefix_space", false},
+                       {"trim_offsets", true},
+                       {"use_regex", use_regex}});
+}
+
+Json typed(const char* type) { return Json::object({{"type", type}}); }
+
+std::string text_of(const Json* value) {
+  const auto* text = value != nullptr ? value->as<std::string>() : nullptr;
+  return text != nullptr ? *text : "";
+}
+
+bool is_true(const Json* value) {
+  const bool* b = value != nullptr ? value->as<bool>() : nullptr;
+  return b != nullptr && *b;
+}
+
+bool is_absent(const Json* value) { return value == nullptr || value->is_null(); }
+
+using Ids = std::unordered_map<std::string, int32_t>;  // by the names in the file
+
+// Names in the order of their ids, which must be 0, 1, 2, …
+Result<std::vector<std::string>> names_by_id(const Json& model, const Json* added, Ids& ids) {
+  const Json* vocab = model.find("vocab");
+  if (vocab == nullptr || vocab->as<Json::Object>() == nullptr)
+    return invalid_argument("model.vocab is missing");
+  const auto put = [&](const std::string& name, const Json* id) -> Status {
+    const auto* value = id != nullptr ? id->as<int64_t>() : nullptr;
+    if (value == nullptr || *value < 0 || *value >= INT32_MAX)
+      return invalid_argument(cat("the id of token '", name, "' is not a small integer"));
+    ids[name] = static_cast<int32_t>(*value);
+    return {};
+  };
+  for (const Json::Member& m : *vocab->as<Json::Object>()) TEGULA_TRY(put(m.key, &m.value));
+  if (const auto* list = added != nullptr ? added->as<Json::Array>() : nullptr)
+    for (const Json& token : *list)
+      TEGULA_TRY(put(text_of(token.find("content")), token.find("id")));
+  std::vector<std::string> names(ids.size());
+  std::vector<bool> is_taken(ids.size());
+  for (const auto& [name, id] : ids) {
+    const auto at = static_cast<size_t>(id);
+    if (at >= names.size() || is_taken[at])
+      return invalid_argument(cat("the ids of its ", ids.size(),
+                                  " tokens are not 0, 1, 2, … (see '", name, "' = ", id, ")"));
+    is_taken[at] = true;
+    names[at] = name;
+  }
+  return names;
+}
+
+// Merges stand as ["a", "b"] or, in older files, as "a b".
+Result<std::vector<BpeMerge>> parse_merges(const Json& model, const Ids& ids) {
+  std::vector<BpeMerge> merges;
+  const Json* list = model.find("merges");
+  if (list == nullptr || list->as<Json::Array>() == nullptr)
+    return invalid_argument("model.merges is missing");
+  for (const Json& entry : *list->as<Json::Array>()) {
+    std::string left, right;
+    if (const auto* pair = entry.as<Json::Array>(); pair != nullptr && pair->size() == 2) {
+      left = text_of(&(*pair)[0]), right = text_of(&(*pair)[1]);
+    } else if (const auto* text = entry.as<std::string>()) {
+      const size_t space = text->find(' ');
+      left = text->substr(0, space);
+      right = space == text->npos ? "" : text->substr(space + 1);
+    }
+    const auto l = ids.find(left), r = ids.find(right), joined = ids.find(left + right);
+    if (left.empty() || right.empty() || l == ids.end() || r == ids.end() || joined == ids.end())
+      return invalid_argument(cat("merge ", merges.size(), " ('", left, "' with '", right,
+                                  "') does not join two tokens of the vocabulary to a third"));
+    merges.push_back({l->second, r->second, joined->second});
+  }
+  return merges;
+}
+
+// Whether the file asks for nothing that load() would do otherwise.
+Status check_form(const Json& json, const Json& model, const Json* words) {
+  if (!is_absent(json.find("normalizer"))) return unsupported("it has a normalizer");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!text_of(model.find(key)).empty()) return unsupported(cat("model.", key, " is set"));
+  if (!is_absent(model.find("dropout"))) return unsupported("model.dropout is set");
+  if (is_true(model.find("byte_fallback")) || is_true(model.find("ignore_merges")))
+    return unsupported("model.byte_fallback or model.ignore_merges is set");
+  if (words == nullptr) return unsupported("it has no pre_tokenizer");
+  if (is_true(words->find("add_prefix_space")))
+    return unsupported("its pre_tokenizer adds a space in front");
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> Tokenizer::files() const {
+  const auto name = [&](const std::string& token) {
+    return kind_ == Kind::kChars ? char_name(token) : to_visible(token);
+  };
+  Json::Object vocab;
+  for (size_t id = 0; id < tokens_.size(); ++id) vocab.push_back({name(tokens_[id]), id});
+  Json model, words, decoder;
+  if (kind_ == Kind::kChars) {
+    // Without an unknown token in the vocabulary an unknown character is an error there too.
+    model =
+        Json::object({{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", "<unk>"}});
+    words = Json::object({{"type", "Split"},
+                          {"pattern", Json::object({{"Regex", "[\\s\\S]"}})},
+                          {"behavior", "Isolated"},
+                          {"invert", false}});
+    decoder = Json::object(
+        {{"type", "Sequence"}, {"decoders", Json::Array{typed("ByteFallback"), typed("Fuse")}}});
+  } else {
+    Json::Array merges;
+    for (const BpeMerge& m : merges_)
+      merges.push_back(Json::Array{name(tokens_[static_cast<size_t>(m.left)]),
+                                   name(tokens_[static_cast<size_t>(m.right)])});
+    model = Json::object({{"type", "BPE"},
+                          {"dropout", nullptr},
+                          {"unk_token", nullptr},
+                          {"continuing_subword_prefix", nullptr},
+                          {"end_of_word_suffix", nullptr},
+                          {"fuse_unk", false},
+                          {"byte_fallback", false},
+                          {"ignore_merges", false},
+                          {"vocab", std::move(vocab)},
+                          {"merges", std::move(merges)}});
+    words = byte_level(kind_ == Kind::kBpe);
+    decoder = byte_level(true);
+  }
+  const Json tokenizer = Json::object({{"version", "1.0"},
+                                       {"truncation", nullptr},
+                                       {"padding", nullptr},
+                                       {"added_tokens", Json::Array()},
+                                       {"normalizer", nullptr},
+                                       {"pre_tokenizer", std::move(words)},
+                                       {"post_processor", nullptr},
+                                       {"decoder", std::move(decoder)},
+                                       {"model", std::move(model)}});
+  const Json config = Json::object(
+      {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}});
+  return {{"tokenizer.json", tokenizer.dump(1) + "\n"},
+          {"tokenizer_config.json", config.dump(2) + "\n"}};
+}
+
+Status Tokenizer::save(const std::string& directory) const {
+  TEGULA_TRY(make_directories(directory));
+  for (const auto& [name, content] : files())
+    TEGULA_TRY(replace_file(join_path(directory, name), content));
+  return {};
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string& path) {
+  const Json json = TEGULA_TRY(Json::parse(json_text, path));
+  const Json* model = json.find("model");
+  if (model == nullptr) return invalid_argument("it has no model");
+  const std::string type = text_of(model->find("type"));
+  const Json* words = json.find("pre_tokenizer");
+  const std::string word_type = words != nullptr ? text_of(words->find("type")) : "";
+  TEGULA_TRY(check_form(json, *model, words));
+  Ids ids;
+  std::vector<std::string> tokens = TEGULA_TRY(names_by_id(*model, json.find("added_tokens"), ids));
+  Tokenizer t;
+  if (type == "WordLevel" && word_type == "Split") {
+    for (std::string& token : tokens) token = from_char_name(token);
+    TEGULA_TRY(t.set_tokens(Kind::kChars, std::move(tokens), {}));
+    return t;
+  }
+  if (type != "BPE" || word_type != "ByteLevel")
+    return unsupported(
+        cat("model ", type, " with pre_tokenizer ", word_type, " is not a form that tegula reads"));
+  for (std::string& token : tokens) token = from_visible(token);
+  std::vector<BpeMerge> merges = TEGULA_TRY(parse_merges(*model, ids));
+  const Json* use_regex = words->find("use_regex");
+  const bool cuts_words = use_regex == nullptr || is_true(use_regex);
+  if (!cuts_words && !merges.empty())
+    return unsupported("it merges across words (use_regex is false)");
+  const Kind kind = cuts_words ? Kind::kBpe : Kind::kBytes;
+  TEGULA_TRY(t.set_tokens(kind, std::move(tokens), std::move(merges)));
+  return t;
+}
+
+Result<Tokenizer> Tokenizer::load(const std::string& directory) {
+  const std::string path = join_path(directory, "tokenizer.json");
+  auto tokenizer = parse(TEGULA_TRY(read_file(path)), path);
+  if (tokenizer.ok()) return tokenizer;
+  Error error = std::move(tokenizer).error();
+  error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
+  return error;
+}
+
+}  // namespace tegula
