@@ -32,9 +32,9 @@ DotWorkspace::DotWorkspace(const Contraction& c) {
     const int64_t n_cols = round_up(n, kMaxTileN);
     b_floats = std::min(batch * n_cols * k, std::max(std::min(n_cols, kBlockN) * k, kPanelFloats));
   }
-  thread_floats = kMaxTileN * std::min(round_up(k, 16), kBlockK) +
-                  blocks.slots() * std::min(m + kMaxTileM - 1, kBlockM) *
-                      std::min(round_up(n, kMaxTileN), kBlockN);
+  thread_floats = local_b_floats(c, kMaxTileN) + blocks.slots() *
+                                                     std::min(m + kMaxTileM - 1, kBlockM) *
+                                                     std::min(round_up(n, kMaxTileN), kBlockN);
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
   thread_floats = round_up(thread_floats, 16);
 }

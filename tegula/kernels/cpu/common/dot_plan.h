@@ -49,6 +49,14 @@ struct DotWorkspace {
 // Rows of b are packed by the task that uses them when all of m is one block.
 inline bool packs_b_locally(const Contraction& c) { return c.m.count <= kBlockM; }
 
+// Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
+inline constexpr int64_t kLocalStrips = 4;
+inline int64_t local_b_floats(const Contraction& c, int tile_n) {
+  if (!packs_b_locally(c)) return 0;
+  const int64_t k = c.k.count < kBlockK ? c.k.count : kBlockK;
+  return kLocalStrips * tile_n * ((k + 15) / 16 * 16);
+}
+
 // The blocks of one launch on tiles of tile_m × tile_n.
 struct DotBlocks {
   int64_t batch = 0, m = 0, n = 0;  // whose panels are held at once

@@ -15,17 +15,11 @@ TEGULA_VEC Vf round_to(Vf x, const f16*) {
   return load(t);
 }
 
-TEGULA_VEC Vf activate(Vf x, Activation f) {
-  switch (f) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return relu(x);
-    case Activation::kGelu:
-      return gelu(x);
-    case Activation::kSilu:
-      return silu(x);
-  }
+template <Activation kF>
+TEGULA_VEC Vf activate(Vf x) {
+  if constexpr (kF == Activation::kRelu) return relu(x);
+  if constexpr (kF == Activation::kGelu) return gelu(x);
+  if constexpr (kF == Activation::kSilu) return silu(x);
   return x;
 }
 
@@ -38,41 +32,71 @@ struct EpilogueArgs {
   int rows, cols;  // cols ≤ 32
 };
 
+// Where one epilogue's columns go.
+struct EpilogueColumns {
+  int64_t out[32], bias[32];
+  bool out_adjacent = true, bias_adjacent = true;
+};
+
+// One row; the activation is a template argument, so that its polynomial is all the loop holds.
+template <Activation kF, class Out>
+static void epilogue_row(const EpilogueArgs& e, const EpilogueColumns& at, const float* acc,
+                         const Out* bias, Out* row) {
+  for (int j = 0; j < e.cols; j += kLanes) {
+    const int n = e.cols - j < kLanes ? e.cols - j : kLanes;
+    Vf y = round_to(n == kLanes ? load(acc + j) : load_n(acc + j, n), row);
+    if (bias != nullptr) {
+      Out t[kLanes] = {};
+      for (int l = 0; l < n && !at.bias_adjacent; ++l) t[l] = bias[at.bias[j + l]];
+      const Vf b = !at.bias_adjacent ? load(t)
+                   : n == kLanes     ? load(bias + at.bias[j])
+                                     : load_n(bias + at.bias[j], n);
+      y = round_to(y + b, row);
+    }
+    y = activate<kF>(y);
+    if (at.out_adjacent && n == kLanes) {
+      store(row + at.out[j], y);
+    } else if (at.out_adjacent) {
+      store_n(row + at.out[j], y, n);
+    } else {
+      Out t[kLanes];
+      store(t, y);
+      for (int l = 0; l < n; ++l) row[at.out[j + l]] = t[l];
+    }
+  }
+}
+
+template <Activation kF, class Out>
+static void epilogue_rows(const EpilogueArgs& e, const EpilogueColumns& at, const Out* bias,
+                          Out* out) {
+  const Contraction& c = *e.c;
+  out += c.batch.offset(e.batch, kOut);
+  if (bias != nullptr) bias += c.batch.offset(e.batch, kBias);
+  for (int i = 0; i < e.rows; ++i)
+    epilogue_row<kF>(e, at, e.acc + i * e.acc_stride,
+                     bias == nullptr ? nullptr : bias + c.m.offset(e.m0 + i, kBias),
+                     out + c.m.offset(e.m0 + i, kOut));
+}
+
+// `bias` is null where there is none.
 template <class Out>
 static void epilogue(const EpilogueArgs& e, const Out* bias, Out* out) {
-  const Contraction& c = *e.c;
-  int64_t out_n[32], bias_n[32];
-  c.n.offsets(e.n0, e.cols, kOut, out_n);
-  if (c.has_bias) c.n.offsets(e.n0, e.cols, kBias, bias_n);
-  bool adjacent = true, bias_adjacent = true;
+  EpilogueColumns at;
+  e.c->n.offsets(e.n0, e.cols, kOut, at.out);
+  if (bias != nullptr) e.c->n.offsets(e.n0, e.cols, kBias, at.bias);
   for (int j = 1; j < e.cols; ++j) {
-    adjacent = adjacent && out_n[j] == out_n[0] + j;
-    bias_adjacent = bias_adjacent && (!c.has_bias || bias_n[j] == bias_n[0] + j);
+    at.out_adjacent = at.out_adjacent && at.out[j] == at.out[0] + j;
+    at.bias_adjacent = at.bias_adjacent && (bias == nullptr || at.bias[j] == at.bias[0] + j);
   }
-  const int64_t out_batch = c.batch.offset(e.batch, kOut);
-  const int64_t bias_batch = c.has_bias ? c.batch.offset(e.batch, kBias) : 0;
-  for (int i = 0; i < e.rows; ++i) {
-    Out* row = out + out_batch + c.m.offset(e.m0 + i, kOut);
-    const Out* bias_row = c.has_bias ? bias + bias_batch + c.m.offset(e.m0 + i, kBias) : nullptr;
-    for (int j = 0; j < e.cols; j += kLanes) {
-      const int n = e.cols - j < kLanes ? e.cols - j : kLanes;
-      Vf y = round_to(load_n(e.acc + i * e.acc_stride + j, n), row);
-      if (c.has_bias) {
-        Out t[kLanes] = {};
-        for (int l = 0; l < n && !bias_adjacent; ++l) t[l] = bias_row[bias_n[j + l]];
-        y = round_to(y + (bias_adjacent ? load_n(bias_row + bias_n[j], n) : load(t)), row);
-      }
-      if (c.activation != Activation::kNone) y = activate(y, c.activation);
-      if (adjacent && n == kLanes) {
-        store(row + out_n[j], y);
-      } else if (adjacent) {
-        store_n(row + out_n[j], y, n);
-      } else {
-        Out t[kLanes];
-        store(t, y);
-        for (int l = 0; l < n; ++l) row[out_n[j + l]] = t[l];
-      }
-    }
+  switch (e.c->activation) {
+    case Activation::kNone:
+      return epilogue_rows<Activation::kNone>(e, at, bias, out);
+    case Activation::kRelu:
+      return epilogue_rows<Activation::kRelu>(e, at, bias, out);
+    case Activation::kGelu:
+      return epilogue_rows<Activation::kGelu>(e, at, bias, out);
+    case Activation::kSilu:
+      return epilogue_rows<Activation::kSilu>(e, at, bias, out);
   }
 }
 

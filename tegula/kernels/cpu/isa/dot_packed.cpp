@@ -71,26 +71,51 @@ class PackedDot {
     return b_panels_ + (batch * ceil_div(h.n, kTileN) + strip) * kTileN * c_.k.count;
   }
 
+  // Panels are packed kPackStrips at a time, kPackK rows of k after another: rows of k are then
+  // read in runs, not one cache line each.
+  static constexpr int64_t kPackStrips = 4, kPackK = 64;
+
   void pack(const Held& h) {
     const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, kTileM);
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kTileN);
-    if (a_strips + b_strips == 0) return;
-    call_.pool->parallel_for(h.batch * (a_strips + b_strips), [&](int64_t i, int) {
-      const int64_t batch = i / (a_strips + b_strips), strip = i % (a_strips + b_strips);
-      if (strip < a_strips) {
-        const int rows = static_cast<int>(std::min<int64_t>(kTileM, h.m - strip * kTileM));
-        pack_panel(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, c_.k, kA,
-                   h.m0 + strip * kTileM, rows, 0, c_.k.count, a_panel(h, batch, strip), rows);
+    const int64_t a_units = ceil_div(a_strips, kPackStrips),
+                  b_units = ceil_div(b_strips, kPackStrips);
+    if (a_units + b_units == 0) return;
+    call_.pool->parallel_for(h.batch * (a_units + b_units), [&](int64_t i, int) {
+      const int64_t batch = i / (a_units + b_units), unit = i % (a_units + b_units);
+      if (unit < a_units) {
+        pack_a(h, batch, unit * kPackStrips, std::min((unit + 1) * kPackStrips, a_strips));
       } else {
-        pack_b(h, batch, strip - a_strips, 0, c_.k.count, b_panel(h, batch, strip - a_strips));
+        const int64_t strip = (unit - a_units) * kPackStrips;
+        pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), 0, c_.k.count,
+               b_panel(h, batch, strip), c_.k.count);
       }
     });
   }
 
-  void pack_b(const Held& h, int64_t batch, int64_t strip, int64_t k0, int64_t n_k, float* dst) {
-    const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
-    pack_panel(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, c_.k, kB, h.n0 + strip * kTileN,
-               cols, k0, n_k, dst, kTileN);
+  void pack_a(const Held& h, int64_t batch, int64_t begin, int64_t end) {
+    const In* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
+    for (int64_t k = 0; k < c_.k.count; k += kPackK) {
+      for (int64_t strip = begin; strip < end; ++strip) {
+        const int rows = static_cast<int>(std::min<int64_t>(kTileM, h.m - strip * kTileM));
+        pack_panel(a, c_.m, c_.k, kA, h.m0 + strip * kTileM, rows, k,
+                   std::min(kPackK, c_.k.count - k), a_panel(h, batch, strip) + k * rows, rows);
+      }
+    }
+  }
+
+  // Strips [begin, end) of b and k in [k0, k0 + n_k), to panels of panel_k rows.
+  void pack_b(const Held& h, int64_t batch, int64_t begin, int64_t end, int64_t k0, int64_t n_k,
+              float* dst, int64_t panel_k) {
+    const In* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
+    for (int64_t k = 0; k < n_k; k += kPackK) {
+      for (int64_t strip = begin; strip < end; ++strip) {
+        const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
+        pack_panel(b, c_.n, c_.k, kB, h.n0 + strip * kTileN, cols, k0 + k,
+                   std::min(kPackK, n_k - k), dst + ((strip - begin) * panel_k + k) * kTileN,
+                   kTileN);
+      }
+    }
   }
 
   void compute(const Held& h) {
@@ -108,19 +133,23 @@ class PackedDot {
 
   void run_task(const Held& h, const Task& t, float* scratch) {
     float* strip_b = scratch;
-    float* waiting = scratch + kTileN * std::min(round_up(c_.k.count, 16), kBlockK);
+    float* waiting = scratch + local_b_floats(c_, kTileN);
     float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const BlockPlan plan = plan_block(block);
       int64_t tile = 0;
       for (int64_t n = 0; n < t.n; n += kTileN) {
-        const int64_t n_strip = (t.n0 + n) / kTileN;
-        const float* b = strip_b;
+        const int64_t strip = (t.n0 + n) / kTileN;
+        const float* b;
         if (local_b_) {
-          pack_b(h, t.batch, n_strip, plan.k0, plan.n_k, strip_b);
+          const int64_t at = n / kTileN % kLocalStrips;
+          if (at == 0)
+            pack_b(h, t.batch, strip, std::min(strip + kLocalStrips, ceil_div(t.n0 + t.n, kTileN)),
+                   plan.k0, plan.n_k, strip_b, plan.n_k);
+          b = strip_b + at * plan.n_k * kTileN;
         } else {
-          b = b_panel(h, t.batch, n_strip) + plan.k0 * kTileN;
+          b = b_panel(h, t.batch, strip) + plan.k0 * kTileN;
         }
         for (int64_t m = 0; m < t.m; m += kTileM, ++tile) {
           Tile x{};

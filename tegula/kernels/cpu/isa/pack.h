@@ -13,26 +13,25 @@ template <class T>
 struct PanelArgs {
   const T* src;
   const int64_t* lane;  // element offsets
-  int width;
+  int width;            // at most 2·kLanes
   int64_t k_stride;
   int64_t n_k;
   float* dst;
   int ld;
 };
 
-// Lanes lie side by side.
-template <class T>
+// Lanes lie side by side. Rows of k are far apart, so each is read whole, and ahead of its use.
+template <class T, int kVectors>
 static void pack_adjacent(const PanelArgs<T>& p) {
-  for (int g = 0; g < p.width; g += kLanes) {
-    const T* src = p.src + p.lane[g];
-    float* dst = p.dst + g;
-    const int n = p.width - g;
-    if (n >= kLanes) {
-      for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld) store(dst, load(src));
-    } else {
-      for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld)
-        store(dst, load_n(src, n));
-    }
+  const T* src = p.src + p.lane[0];
+  float* dst = p.dst;
+  const int tail = p.width - (kVectors - 1) * kLanes;
+  for (int64_t k = 0; k < p.n_k; ++k, src += p.k_stride, dst += p.ld) {
+    __builtin_prefetch(src + 12 * p.k_stride);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors - 1; ++v) store(dst + v * kLanes, load(src + v * kLanes));
+    const T* last = src + (kVectors - 1) * kLanes;
+    store(dst + (kVectors - 1) * kLanes, tail == kLanes ? load(last) : load_n(last, tail));
   }
 }
 
@@ -108,7 +107,7 @@ static void pack_panel(const T* src, const Loops& lanes, const Loops& ks, Operan
     if (width == 1 && ld == 1 && k_stride == 1) {
       pack_row(p);
     } else if (adjacent) {
-      pack_adjacent(p);
+      width <= kLanes ? pack_adjacent<T, 1>(p) : pack_adjacent<T, 2>(p);
     } else if (k_stride == 1) {
       pack_transposed(p);
     } else {
