@@ -2,7 +2,7 @@
 // each rounded as separate nodes would, then stored through any strides.
 #pragma once
 
-#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/isa/vecmath.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -29,12 +29,12 @@ struct EpilogueArgs {
   const float* acc;
   int64_t acc_stride;
   int64_t batch, m0, n0;
-  int rows, cols;  // cols ≤ 32
+  int rows, cols;  // at most kMaxTileM, kMaxTileN
 };
 
 // Where one epilogue's columns go.
 struct EpilogueColumns {
-  int64_t out[32], bias[32];
+  int64_t out[kMaxTileN], bias[kMaxTileN];
   bool out_adjacent = true, bias_adjacent = true;
 };
 
@@ -72,10 +72,12 @@ static void epilogue_rows(const EpilogueArgs& e, const EpilogueColumns& at, cons
   const Contraction& c = *e.c;
   out += c.batch.offset(e.batch, kOut);
   if (bias != nullptr) bias += c.batch.offset(e.batch, kBias);
+  int64_t out_m[kMaxTileM], bias_m[kMaxTileM];
+  c.m.offsets(e.m0, e.rows, kOut, out_m);
+  if (bias != nullptr) c.m.offsets(e.m0, e.rows, kBias, bias_m);
   for (int i = 0; i < e.rows; ++i)
-    epilogue_row<kF>(e, at, e.acc + i * e.acc_stride,
-                     bias == nullptr ? nullptr : bias + c.m.offset(e.m0 + i, kBias),
-                     out + c.m.offset(e.m0 + i, kOut));
+    epilogue_row<kF>(e, at, e.acc + i * e.acc_stride, bias == nullptr ? nullptr : bias + bias_m[i],
+                     out + out_m[i]);
 }
 
 // `bias` is null where there is none.
