@@ -1,0 +1,109 @@
+// y = predicate ? then(x…) : otherwise(x…): only the branch taken runs. Its gradient is the cond
+// of the branches' pullbacks, which compute their branch again. Price: the dearer branch.
+#include <algorithm>
+
+#include "tegula/ops/common/regions.h"
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<std::vector<Type>> results(const OpCall& c) {
+  if (c.regions.size() != 2)
+    return invalid_argument(cat("cond: needs two regions, has ", c.regions.size()));
+  if (c.in.empty() || !(c.in[0] == Type{DType::kBool, {}}))
+    return invalid_argument(cat("cond: the predicate must be bool[], is ",
+                                c.in.empty() ? std::string("missing") : cat(c.in[0])));
+  TEGULA_TRY(check_takes(c, "then", c.region(0), c.in.subspan(1)));
+  TEGULA_TRY(check_takes(c, "else", c.region(1), c.in.subspan(1)));
+  const auto then = result_types(c.region(0)), otherwise = result_types(c.region(1));
+  if (then.size() != otherwise.size())
+    return invalid_argument(
+        cat("cond: then gives ", then.size(), " results, else ", otherwise.size()));
+  for (size_t i = 0; i < then.size(); ++i)
+    if (!(then[i] == otherwise[i]))
+      return invalid_argument(
+          cat("cond: result ", i, " of then is ", then[i], ", of else ", otherwise[i]));
+  return then;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    touch_all(a);
+    a.run_region(a, a.load_i(0) ? 0 : 1, a.in.subspan(1), a.out);
+  }
+};
+
+// The op on regions made from its own.
+template <class Make>
+std::vector<Var> cond_of(Builder& b, const OpCall& c, std::vector<Var> in, Make&& make) {
+  std::vector<FuncId> made;
+  for (FuncId r : c.regions) {
+    Result<FuncId> id = make(r);
+    if (!id.ok()) return b.fail(std::move(id).error()), std::vector<Var>();
+    made.push_back(*id);
+  }
+  return b.emit_n(*c.op, {}, in, std::move(made));
+}
+
+std::vector<FuncId> branches(Module& m) {
+  const Type t = {DType::kF32, {5}};
+  Builder f(m, "double"), g(m, "square");
+  const Var x = f.param("x", t), s = f.param("s", {DType::kF32, {}});
+  f.result("y", x + x);
+  f.result("z", s * 3.0);
+  const Var u = g.param("x", t), v = g.param("s", {DType::kF32, {}});
+  g.result("y", u * u);
+  g.result("z", v + 1.0);
+  const FuncId first = *f.finish_into_module();
+  return {first, *g.finish_into_module()};
+}
+}  // namespace
+
+constinit const OpDef cond_op = {
+    .name = "cond",
+    .formula = "y = predicate ? then(x) : otherwise(x)",
+    .source = "Yu et al. 2018, sections 2 and 5.1",
+    .group = "control",
+    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
+      return whole_map(c, TEGULA_TRY(results(c)));
+    },
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      return dtypes_of(TEGULA_TRY(results(c)));
+    },
+    .flops =
+        [](const OpCall& c) {
+          const auto extents = extents_from(c, c.region(0), 1);
+          return std::max(flops_of(*c.module, c.region(0), extents),
+                          flops_of(*c.module, c.region(1), extents));
+        },
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      auto grads =
+          spread_floats(c.in.subspan(1), cond_of(b, *c.call, join_valid(c.in, c.grad),
+                                                 [&](FuncId r) { return region_pullback(b, r); }));
+      grads.insert(grads.begin(), Var());  // of the predicate
+      return grads;
+    },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return spread_floats(c.out, cond_of(b, *c.call, join_valid(c.in, c.tangent), [&](FuncId r) {
+                             return region_pushforward(b, r, c.tangent.subspan(1));
+                           }));
+    },
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          Sample yes{"then", {{{DType::kBool, {}}}, {{DType::kF32, {5}}}, {{DType::kF32, {}}}}, {}};
+          yes.regions = branches;
+          yes.in[0].values = {1};
+          Sample no = yes, number = yes, misfit = yes;
+          no.name = "else", no.in[0].values = {0};
+          number.name = "a number decides", number.in[0] = {{DType::kF32, {}}};
+          number.expect_error = "predicate must be bool[]";
+          misfit.name = "another type", misfit.in[1].type.shape[0] = 4;
+          misfit.expect_error = "parameter 0 (x)";
+          return std::vector<Sample>{yes, no, number, misfit};
+        },
+};
+
+}  // namespace tegula

@@ -1,0 +1,158 @@
+// A loop over a leading dim: (carry, y_t) = body(carry, x_t, invariants), t ascending, or
+// descending with `reverse`; ys stand at the places of their xs.
+//
+// Operands: carry…, xs… (stacked [length, …]), invariants…. Results: the last carry…, ys stacked…,
+// and for every carry named in `saves` its values before each step, stacked: what reverse mode
+// needs (common/scan.cpp): one checkpoint a step.
+#include "tegula/ops/common/scan.h"
+
+#include "tegula/ops/common/regions.h"
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<std::vector<Type>> results(const OpCall& c) {
+  if (c.regions.size() != 1)
+    return invalid_argument(cat("scan: needs one region, has ", c.regions.size()));
+  const int64_t n_carry = c.attrs->i("n_carry"), n_xs = c.attrs->i("n_xs");
+  if (n_carry < 0 || n_xs < 0 || n_carry + n_xs > static_cast<int64_t>(c.in.size()))
+    return invalid_argument(
+        cat("scan: n_carry ", n_carry, " and n_xs ", n_xs, " of ", c.in.size(), " operands"));
+  const Function& body = c.region(0);
+  if (static_cast<int64_t>(body.results.size()) < n_carry)
+    return invalid_argument(cat("scan: the body gives ", body.results.size(),
+                                " results, fewer than its ", n_carry, " carries"));
+  const auto& lengths = c.attrs->dims("length");
+  if (lengths.size() != 1 || lengths[0].bound() < 0)
+    return invalid_argument("scan: length is not known: say it when there are no xs");
+  const ScanLayout l(c);
+  std::vector<Type> takes;
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    if (l.is_x(i) && (c.shape(i).rank() == 0 || !(c.shape(i)[0] == l.length)))
+      return invalid_argument(
+          cat("scan: x ", i - l.n_carry, " is ", c.in[i], ", its dim 0 must be ", l.length));
+    takes.push_back(l.inner(i, c.in[i]));
+  }
+  TEGULA_TRY(check_takes(c, "the body", body, takes));
+  std::vector<Type> out = result_types(body);
+  for (size_t i = 0; i < l.n_carry; ++i)
+    if (!(out[i] == takes[i]))
+      return invalid_argument(
+          cat("scan: carry ", i, " is ", takes[i], ", the body makes it ", out[i]));
+  for (size_t i = l.n_carry; i < out.size(); ++i) {
+    if (out[i].shape.rank() == kMaxRank)
+      return unsupported(cat("scan: y ", i - l.n_carry, " would have more than 8 dims"));
+    out[i] = stacked_type(l.length, out[i]);
+  }
+  for (int64_t s : l.saves) {
+    if (s < 0 || s >= n_carry)
+      return invalid_argument(cat("scan: saves carry ", s, " of ", n_carry));
+    out.push_back(stacked_type(l.length, takes[static_cast<size_t>(s)]));
+  }
+  return out;
+}
+
+int64_t trips(const OpCall& c, std::span<const int64_t> extents) {
+  const ScanLayout l(c);
+  return l.n_xs > 0 ? c.shape(l.n_carry)[0].bound() : l.length.at(extents);
+}
+
+int64_t flops(const OpCall& c) {
+  const auto extents = extents_from(c, c.region(0), 0);
+  return trips(c, extents) * flops_of(*c.module, c.region(0), extents);
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const ScanLayout l(a.call);
+    touch_all(a);
+    std::vector<HostTensor> next;
+    for (size_t i = 0; i < l.n_carry; ++i) {
+      copy_into(a.out[i], a.in[i]);
+      next.push_back(copy_of(a.out[i]));
+    }
+    const int64_t n = l.n_xs > 0 ? a.dim(l.n_carry, 0) : l.length.bound();
+    for (int64_t step = 0; step < n; ++step) {
+      const int64_t t = a.attrs().flag("reverse") ? n - 1 - step : step;
+      std::vector<TensorRef> in, out;
+      for (size_t i = 0; i < a.in.size(); ++i)
+        in.push_back(i < l.n_carry             ? a.out[i]
+                     : i < l.first_invariant() ? slice_at(a.in[i], t)
+                                               : a.in[i]);
+      for (size_t i = 0; i < l.n_carry; ++i) out.push_back(next[i].ref());
+      for (size_t i = 0; i < l.n_ys; ++i) out.push_back(slice_at(a.out[l.n_carry + i], t));
+      for (size_t i = 0; i < l.saves.size(); ++i)
+        copy_into(slice_at(a.out[l.n_carry + l.n_ys + i], t),
+                  a.out[static_cast<size_t>(l.saves[i])]);
+      a.run_region(a, 0, in, out);
+      for (size_t i = 0; i < l.n_carry; ++i) copy_into(a.out[i], next[i].ref());
+    }
+  }
+};
+
+// A recurrence h = tanh(h w + x), y = h · h; and one whose body sees its own index.
+std::vector<FuncId> recurrence(Module& m) {
+  Builder b(m, "recurrence");
+  const Type h = {DType::kF32, {2, 3}};
+  const Var c = b.param("h", h), x = b.param("x", h), w = b.param("w", {DType::kF32, {3, 3}});
+  const Var next = tanh(matmul(c, w) + x);
+  b.result("h", next), b.result("y", next * next);
+  return {*b.finish_into_module()};
+}
+
+std::vector<FuncId> counting(Module& m) {
+  Builder b(m, "counting");
+  const Var i = b.param("i", {DType::kI64, {}}), s = b.param("s", {DType::kF32, {}});
+  b.result("i", i + 1.0), b.result("s", s * 0.5 + cast(i, DType::kF32)), b.result("y", s);
+  return {*b.finish_into_module()};
+}
+
+std::vector<Sample> samples() {
+  const SampleInput h = {{DType::kF32, {2, 3}}}, x = {{DType::kF32, {4, 2, 3}}},
+                    w = {{DType::kF32, {3, 3}}};
+  auto attrs = [](int64_t n_carry, int64_t n_xs, int64_t length) {
+    return Attrs{{"n_carry", n_carry}, {"n_xs", n_xs}, {"length", std::vector<Dim>{length}}};
+  };
+  Attrs reversed = attrs(1, 1, 4), saving = attrs(1, 1, 4);
+  reversed.set("reverse", true), saving.set("saves", std::vector<int64_t>{0});
+  Sample plain{"recurrence", {h, x, w}, attrs(1, 1, 4)};
+  plain.regions = recurrence;
+  Sample back = plain, saved = plain, none = plain, misfit = plain, fewer = plain;
+  back.name = "reversed", back.attrs = reversed;
+  saved.name = "saves its carry", saved.attrs = saving;
+  none.name = "no steps", none.attrs = attrs(1, 1, 0), none.in[1].type.shape[0] = 0;
+  misfit.name = "x too short", misfit.in[1].type.shape[0] = 3;
+  misfit.expect_error = "its dim 0 must be 4";
+  fewer.name = "no invariant", fewer.in.pop_back(), fewer.expect_error = "takes 3 parameters";
+  Sample count{"no xs", {{{DType::kI64, {}}, 0, 3}, {{DType::kF32, {}}}}, attrs(2, 0, 5)};
+  count.regions = counting;
+  return {plain, back, saved, none, misfit, fewer, count};
+}
+}  // namespace
+
+constinit const OpDef scan_op = {
+    .name = "scan",
+    .formula = "(c, y_t) = body(c, x_t, invariants), t = 0 .. length-1",
+    .source = "Blelloch 1990 (the name); Yu et al. 2018, section 5.1 (its gradient)",
+    .group = "control",
+    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
+      return whole_map(c, TEGULA_TRY(results(c)));
+    },
+    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      return dtypes_of(TEGULA_TRY(results(c)));
+    },
+    .attrs = {{"n_carry", AttrKind::kInt, true, "how many operands are carried"},
+              {"n_xs", AttrKind::kInt, true, "how many are taken step by step"},
+              {"length", AttrKind::kDims, true, "number of steps"},
+              {"reverse", AttrKind::kBool, false, "from the last step to the first"},
+              {"saves", AttrKind::kInts, false, "carries whose values before each step are given"}},
+    .flops = flops,
+    .vjp = scan_vjp,
+    .jvp = scan_jvp,
+    .reference = reference_of<Ref>,
+    .samples = samples,
+};
+
+}  // namespace tegula
