@@ -73,6 +73,11 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
   const TypeTokens t = tokens(op.types);
   DType bound[2] = {};
   int bound_by[2] = {-1, -1};
+  size_t n_required = 0;
+  for (std::string_view want : t.in) n_required += want != "..." && want.back() != '?';
+  if (call.in.size() < n_required)
+    return invalid_argument(
+        cat(op.name, ": takes ", n_required, " operands, got ", call.in.size()));
   for (size_t k = 0; k < call.in.size(); ++k) {
     size_t pos = k;
     if (pos >= t.in.size() || t.in[pos] == "...") {
@@ -81,7 +86,8 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
             cat(op.name, ": takes ", t.in.size(), " operands, got ", call.in.size()));
       pos = t.in.size() - 2;
     }
-    const std::string_view want = t.in[pos];
+    std::string_view want = t.in[pos];
+    if (want.back() == '?') want.remove_suffix(1);
     const DType have = call.in[k].dtype;
     bool ok = true;
     if (want == "T" || want == "F" || want == "U") {
@@ -91,6 +97,8 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
         return invalid_argument(cat(op.name, ": operand ", k, " is ", have, ", operand ",
                                     bound_by[slot], " is ", bound[slot], ": cast one of them"));
       if (bound_by[slot] < 0) bound[slot] = have, bound_by[slot] = static_cast<int>(k);
+    } else if (want == "A") {
+      ok = bound_by[0] >= 0 && have == accumulator(bound[0]);
     } else if (want == "i") {
       ok = have == DType::kI32 || have == DType::kI64;
     } else if (want == "b") {
@@ -101,6 +109,7 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
     if (!ok)
       return invalid_argument(cat(op.name, ": operand ", k, " is ", have, ", expected ",
                                   want == "F"   ? "a float"
+                                  : want == "A" ? dtype_name(accumulator(bound[0]))
                                   : want == "i" ? "i32 or i64"
                                   : want == "b" ? "bool"
                                                 : want));
@@ -109,6 +118,8 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
   for (std::string_view want : t.out) {
     if (want == "T" || want == "F") {
       out.push_back(bound[0]);
+    } else if (want == "A") {
+      out.push_back(accumulator(bound[0]));
     } else if (want == "U") {
       out.push_back(bound[1]);
     } else if (want == "b") {

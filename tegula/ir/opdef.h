@@ -151,8 +151,9 @@ struct OpDef {
 
 // Checks attributes, operands and types and returns the result types; errors name the op.
 // Types language: per operand and result one of a dtype name, "T"/"U" (any, the same throughout),
-// "F" (like T, but a float), "i" (i32 or i64), "b" (bool), "*" (any); operands past the list that
-// ends in "..." repeat the last one; optional operands may be missing from the end.
+// "F" (like T, but a float), "A" (what F's sums are kept in, see accumulator), "i" (i32 or i64),
+// "b" (bool), "*" (any); operands past the list that ends in "..." repeat the last one; one with a
+// "?" after it may be missing, from the end.
 Result<std::vector<Type>> infer(const OpCall& call);
 // The op's DimMap with `split` applied.
 Result<DimMap> dim_map(const OpCall& call);

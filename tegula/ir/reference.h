@@ -216,6 +216,9 @@ struct Sample {
   bool smooth = true;        // finite differences apply at (almost) every drawn point
   // Adds the functions that the op takes as regions to the module; null: none.
   std::vector<FuncId> (*regions)(Module&) = nullptr;
+  // Not empty: this case's cost depends on its values, and flops and bytes price a bound of it, for
+  // this reason. What is counted may then be less, never more.
+  std::string cost_bound;
 };
 
 }  // namespace tegula

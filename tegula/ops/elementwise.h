@@ -54,4 +54,8 @@ std::vector<Sample> binary_samples(double low, double high, DType dtype = DType:
 // Σ over inputs is the builder's job; a rule returns one gradient per operand, invalid = zero.
 using Grads = std::vector<Var>;
 
+// Known to be zero: a broadcast constant 0, as autodiff passes for a further result's absent
+// gradient. A rule then leaves a term out.
+bool is_zero(Var v);
+
 }  // namespace tegula

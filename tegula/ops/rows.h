@@ -1,0 +1,45 @@
+// What ops over the last dim share: they see their operands as rows.
+#pragma once
+
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+// Calls fn(index) for every row of t; index's last entry is the caller's to set. Statistics of a
+// row, shaped like t without its last dim, take the same index.
+template <class F>
+void for_each_row(const TensorRef& t, F&& fn) {
+  for_each_index(shape_of(t).first(static_cast<size_t>(t.rank - 1)), [&](const Index& row) {
+    Index i = row;
+    fn(i);
+  });
+}
+
+// Calls fn(i, j) for j = 0, 1, … with i's entry for t's last dim set to j.
+template <class F>
+void for_each_in_row(const TensorRef& t, Index& i, F&& fn) {
+  const auto last = static_cast<size_t>(t.rank - 1);
+  for (int64_t j = 0; j < t.shape[last]; ++j) {
+    i[last] = j;
+    fn(i, static_cast<size_t>(j));
+  }
+}
+
+inline int64_t row_size(const Type& t) { return t.shape[t.shape.rank() - 1].bound(); }
+inline int64_t row_count(const Type& t) {
+  int64_t n = 1;
+  for (int d = 0; d + 1 < t.shape.rank(); ++d) n *= t.shape[d].bound();
+  return n;
+}
+
+// Every operand read and result written once; but without rows nothing is read, not even what all
+// rows share.
+inline Bytes row_bytes(const OpCall& c) {
+  Bytes b;
+  for (const Type& t : c.out) b.written += t.bytes();
+  if (row_count(c.in[0]) == 0) return b;
+  for (const Type& t : c.in) b.read += t.bytes();
+  return b;
+}
+
+}  // namespace tegula

@@ -1,0 +1,66 @@
+// y = exp(x) / the sum of exp(x), over the last dim. A row of -inf alone gives NaN.
+#include "tegula/ops/rows.h"
+
+namespace tegula {
+
+namespace {
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const TensorRef& x = a.in[0];
+    std::vector<S> e(static_cast<size_t>(x.shape[x.rank - 1]));
+    for_each_row(x, [&](Index& i) {
+      S top = S(-HUGE_VAL), sum = S(0.0);
+      for_each_in_row(x, i, [&](const Index& at, size_t) {
+        top = scalar::max(top, a.load_at(0, at));
+      });
+      for_each_in_row(x, i, [&](const Index& at, size_t j) {
+        e[j] = scalar::exp(a.load_at(0, at) - top);
+        sum += e[j];
+      });
+      for_each_in_row(x, i, [&](const Index& at, size_t j) { a.store_at(0, e[j] / sum, at); });
+    });
+  }
+};
+
+// The Jacobian is symmetric: one rule serves both directions.
+Var slope(Builder& b, Var y, Var d) { return b.emit(softmax_bwd_op, {}, {y, d}); }
+
+std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
+  const Var x = cast(in[0], accumulator(in[0].dtype()));
+  const Var e = exp(x - reduce_max(x, {-1}, true));
+  return {cast(e / reduce_sum(e, {-1}, true), in[0].dtype())};
+}
+}  // namespace
+
+Var softmax(Var x, Loc loc) { return x.builder().emit(softmax_op, {}, {x}, loc); }
+
+constinit const OpDef softmax_op = {
+    .name = "softmax",
+    .formula = "y = exp(x) / the sum of exp(x) over the last dim",
+    .group = "normalisation",
+    .dims = "... d -> ... d",
+    .types = "F -> F",
+    .split = {{"d", Combine::kNever}},
+    .flops = [](const OpCall& c) { return 5 * c.in[0].shape.numel(); },
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads { return {slope(b, c.out[0], c.grad[0])}; },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads { return {slope(b, c.out[0], c.tangent[0])}; },
+    .decompose = decompose,
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const auto f32 = DType::kF32;
+          return std::vector<Sample>{{"rows", {{{f32, {2, 3, 5}}}}, {}},
+                                     {"one row", {{{f32, {7}}, -3, 3}}, {}},
+                                     {"large", {{{f32, {2, 5}}, 800, 804}}, {}},
+                                     {"some are -inf",
+                                      {{{f32, {1, 3}}, 0, 0, {0.5, -HUGE_VAL, 0.25}, false}},
+                                      {}},
+                                     {"no rows", {{{f32, {0, 5}}}}, {}},
+                                     {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
+                                     {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
+        },
+    .precision = Precision::kHigh,
+};
+
+}  // namespace tegula
