@@ -63,7 +63,8 @@ Result<Tokenizer> Tokenizer::train(std::string_view kind, std::string_view text)
     if (text.empty()) return invalid_argument("the text that the tokenizer should learn is empty");
     TEGULA_TRY(t.set_tokens(Kind::kChars, alphabet(text), {}));
   } else if (kind.starts_with("bpe:")) {
-    BpeVocabulary v = train_bpe(text, TEGULA_TRY(bpe_size(kind)));
+    const int64_t size = TEGULA_TRY(bpe_size(kind));
+    BpeVocabulary v = train_bpe(text, size);
     TEGULA_TRY(t.set_tokens(Kind::kBpe, std::move(v.tokens), std::move(v.merges)));
   } else {
     return invalid_argument(cat("unknown tokenizer '", kind, "'; choose bytes, chars or bpe:N"));

@@ -245,7 +245,8 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
 
 Result<Tokenizer> Tokenizer::load(const std::string& directory) {
   const std::string path = join_path(directory, "tokenizer.json");
-  auto tokenizer = parse(TEGULA_TRY(read_file(path)), path);
+  const std::string text = TEGULA_TRY(read_file(path));
+  auto tokenizer = parse(text, path);
   if (tokenizer.ok()) return tokenizer;
   Error error = std::move(tokenizer).error();
   error.message = cat("cannot use the tokenizer '", path, "': ", error.message);

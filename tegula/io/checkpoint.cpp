@@ -1,0 +1,272 @@
+#include "tegula/io/checkpoint.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "tegula/io/manifest.h"
+
+namespace tegula {
+namespace {
+
+constexpr std::string_view kDirectory = "checkpoints";
+constexpr std::string_view kLatest = "latest";
+constexpr std::string_view kLock = ".lock";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr size_t kKept = 2;
+
+std::string checkpoints_of(const std::string& dir) { return join_path(dir, kDirectory); }
+
+// A name of the form step-N or step-N.K, in order of age.
+struct StepName {
+  int64_t step = -1, repeat = 0;
+  std::string name;
+};
+
+StepName parse_step_name(const std::string& name) {
+  StepName s{-1, 0, name};
+  long long step = -1, repeat = 0;
+  int end = 0;
+  if (std::sscanf(name.c_str(), "step-%lld%n", &step, &end) != 1) return s;
+  if (static_cast<size_t>(end) != name.size()) {
+    int more = 0;
+    if (std::sscanf(name.c_str() + end, ".%lld%n", &repeat, &more) != 1 ||
+        static_cast<size_t>(end + more) != name.size())
+      return s;
+  }
+  s.step = step, s.repeat = repeat;
+  return s;
+}
+
+std::string step_name(int64_t step, int64_t repeat) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "step-%06lld", static_cast<long long>(step));
+  return repeat == 0 ? std::string(buffer) : cat(buffer, ".", repeat);
+}
+
+std::string read_link(const std::string& path) {
+  std::string target(4096, '\0');
+  const ssize_t n = ::readlink(path.c_str(), target.data(), target.size());
+  target.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return target;
+}
+
+// The checkpoint that `latest` names, without its directory.
+std::string latest_name(const std::string& dir) {
+  const std::string target = read_link(join_path(dir, kLatest));
+  return target.substr(target.rfind('/') + 1);
+}
+
+bool is_link(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+bool is_there(const std::string& path) {  // a link that leads nowhere counts
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+// Names in DIR/checkpoints: what `latest` names, then `previous`, then by descending step.
+std::vector<std::string> candidates(const std::string& dir, std::string_view previous = "") {
+  std::vector<StepName> found;
+  if (const auto names = list_directory(checkpoints_of(dir)); names.ok())
+    for (const std::string& name : *names)
+      if (StepName s = parse_step_name(name); s.step >= 0) found.push_back(std::move(s));
+  const std::string latest = latest_name(dir);
+  const auto place = [&](const StepName& s) {
+    return s.name == latest ? 0 : s.name == previous ? 1 : 2;
+  };
+  std::sort(found.begin(), found.end(), [&](const StepName& a, const StepName& b) {
+    if (place(a) != place(b)) return place(a) < place(b);
+    return a.step != b.step ? a.step > b.step : a.repeat > b.repeat;
+  });
+  std::vector<std::string> names;
+  for (StepName& s : found) names.push_back(std::move(s.name));
+  return names;
+}
+
+// Removes what writers that died left behind. Only under the lock: nobody else is writing.
+void remove_stale(const std::string& dir) {
+  if (const auto names = list_directory(checkpoints_of(dir)); names.ok())
+    for (const std::string& name : *names)
+      if (name.starts_with(kTemporary)) (void)remove_tree(join_path(checkpoints_of(dir), name));
+  if (const auto names = list_directory(dir); names.ok())
+    for (const std::string& name : *names)
+      if (const std::string path = join_path(dir, name);
+          name.starts_with(kTemporary) && is_link(path))
+        (void)remove_tree(path);
+}
+
+Status check_root_name(const std::string& dir, std::string_view name) {
+  const std::string path = join_path(dir, name);
+  if (!is_there(path) || is_link(path)) return {};
+  return invalid_argument(cat("'", path, "' is there already and is not a checkpoint's; saving ",
+                              "would hide it. Choose another output directory or move it away"));
+}
+
+// A checkpoint loses its name before it loses its files, so that every step-N is complete.
+Status remove_checkpoint(const std::string& dir, const std::string& name) {
+  const std::string path = join_path(checkpoints_of(dir), name);
+  const std::string doomed = join_path(checkpoints_of(dir), cat(kTemporary, "old-", name));
+  if (::rename(path.c_str(), doomed.c_str()) != 0) return file_error("remove", path, errno);
+  return remove_tree(doomed);
+}
+
+bool is_for_resume_only(std::string_view name) {
+  return name == kOptimizerFile || name == kTrainerStateFile || name == kManifestFile;
+}
+
+}  // namespace
+
+Status prepare_checkpoints(const std::string& dir) {
+  TEGULA_TRY(make_directories(checkpoints_of(dir)));
+  for (std::string_view name : {kLatest, kModelFile, kConfigFile})
+    TEGULA_TRY(check_root_name(dir, name));
+  return {};
+}
+
+CheckpointWriter::CheckpointWriter(std::string dir, int64_t step, FileLock lock)
+    : dir_(std::move(dir)), step_(step), lock_(std::move(lock)) {}
+
+CheckpointWriter::CheckpointWriter(CheckpointWriter&& other) noexcept
+    : dir_(std::move(other.dir_)),
+      step_(other.step_),
+      name_(std::move(other.name_)),
+      temporary_(std::exchange(other.temporary_, std::string())),
+      lock_(std::move(other.lock_)),
+      entries_(std::move(other.entries_)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!temporary_.empty()) (void)remove_tree(temporary_);
+}
+
+Result<CheckpointWriter> CheckpointWriter::begin(const std::string& dir, int64_t step) {
+  if (step < 0) return invalid_argument(cat("a checkpoint of step ", step));
+  TEGULA_TRY(prepare_checkpoints(dir));
+  FileLock lock = TEGULA_TRY(FileLock::acquire(join_path(checkpoints_of(dir), kLock)));
+  CheckpointWriter w(dir, step, std::move(lock));
+  if (w.lock_.is_held()) remove_stale(dir);
+  int64_t repeat = 0;
+  do w.name_ = step_name(step, repeat++);
+  while (is_there(join_path(checkpoints_of(dir), w.name_)));
+  const std::string temporary =
+      join_path(checkpoints_of(dir), cat(kTemporary, w.name_, "-", ::getpid()));
+  if (::mkdir(temporary.c_str(), 0755) != 0) return file_error("create", temporary, errno);
+  w.temporary_ = temporary;
+  return w;
+}
+
+Result<OutputFile> CheckpointWriter::create(std::string_view name) {
+  TEGULA_CHECK(!temporary_.empty(), "a file is added after publish()");
+  for (const Entry& e : entries_)
+    if (e.name == name) return invalid_argument(cat("the checkpoint has '", name, "' already"));
+  if (!is_for_resume_only(name)) TEGULA_TRY(check_root_name(dir_, name));
+  return OutputFile::create(join_path(temporary_, name),
+                            join_path(join_path(checkpoints_of(dir_), name_), name));
+}
+
+Status CheckpointWriter::finish(std::string_view name, OutputFile& file) {
+  const OutputFile::Digest digest = TEGULA_TRY(file.finish());
+  entries_.push_back({std::string(name), digest});
+  return {};
+}
+
+Status CheckpointWriter::add_tensors(std::string_view name, std::span<const NamedTensor> tensors,
+                                     const Metadata& metadata) {
+  OutputFile file = TEGULA_TRY(create(name));
+  TEGULA_TRY(write_safetensors(file, tensors, metadata));
+  return finish(name, file);
+}
+
+Status CheckpointWriter::add_file(std::string_view name, std::string_view bytes) {
+  OutputFile file = TEGULA_TRY(create(name));
+  TEGULA_TRY(file.write(bytes));
+  return finish(name, file);
+}
+
+Status CheckpointWriter::link_from_root() {
+  // Before `latest` moves: so the links lead somewhere from the first moment on, or nowhere yet.
+  for (const Entry& e : entries_) {
+    const std::string path = join_path(dir_, e.name), target = join_path(kLatest, e.name);
+    if (is_for_resume_only(e.name) || read_link(path) == target) continue;
+    TEGULA_TRY(replace_link(path, target));
+  }
+  return replace_link(join_path(dir_, kLatest), join_path(kDirectory, name_));
+}
+
+std::string CheckpointWriter::remove_old(std::string_view previous) {
+  size_t n_kept = 0;
+  for (const std::string& name : candidates(dir_, previous)) {
+    const std::string path = join_path(checkpoints_of(dir_), name);
+    // Sizes only: the last two that look whole stay; a damaged one takes no place.
+    if (name == name_ || (n_kept < kKept && check_manifest(path, Check::kSizes).ok())) {
+      ++n_kept;
+      continue;
+    }
+    if (const Status s = remove_checkpoint(dir_, name); !s.ok()) return s.error().message;
+  }
+  return "";
+}
+
+Result<CheckpointWriter::Published> CheckpointWriter::publish() {
+  Published published{join_path(checkpoints_of(dir_), name_), 0, ""};
+  Manifest manifest{step_, {}};
+  for (const Entry& e : entries_) {
+    manifest.files.push_back({e.name, e.digest.n_bytes, e.digest.sha256});
+    published.n_bytes += e.digest.n_bytes;
+  }
+  OutputFile file = TEGULA_TRY(create(kManifestFile));
+  TEGULA_TRY(file.write(format_manifest(manifest)));
+  TEGULA_TRY(file.finish());
+  TEGULA_TRY(sync_directory(temporary_));
+  if (::rename(temporary_.c_str(), published.path.c_str()) != 0)
+    return file_error("publish", published.path, errno);
+  temporary_.clear();
+  TEGULA_TRY(sync_directory(checkpoints_of(dir_)));
+  // Not simply the one of the next lower step: a run may have gone on from an earlier one.
+  const std::string previous = latest_name(dir_);
+  TEGULA_TRY(link_from_root());
+  published.warning = remove_old(previous);
+  return published;
+}
+
+Result<int64_t> verify_checkpoint(const std::string& checkpoint) {
+  return TEGULA_TRY(check_manifest(checkpoint, Check::kHashes)).step;
+}
+
+Result<GoodCheckpoint> latest_good(const std::string& dir) {
+  GoodCheckpoint good;
+  for (const std::string& name : candidates(dir)) {
+    good.path = join_path(checkpoints_of(dir), name);
+    const auto step = verify_checkpoint(good.path);
+    if (step.ok()) {
+      good.step = *step;
+      return good;
+    }
+    good.rejected.push_back(step.error().message);
+  }
+  if (good.rejected.empty())
+    return invalid_argument(cat(
+        "'", dir, "' holds no checkpoint; give the directory that was --out of a training run"));
+  std::string message = cat("none of the checkpoints in '", dir, "' is whole");
+  for (const std::string& line : good.rejected) append(message, cat("; ", line));
+  return io_error(std::move(message));
+}
+
+Result<std::string> resolve_model_directory(const std::string& path) {
+  if (path_exists(checkpoints_of(path))) return TEGULA_TRY(latest_good(path)).path;
+  if (path_exists(join_path(path, kManifestFile))) {
+    TEGULA_TRY(verify_checkpoint(path));
+    return path;
+  }
+  if (path_exists(join_path(path, kConfigFile))) return path;
+  if (!path_exists(path)) return file_error("open", path, ENOENT);
+  return invalid_argument(
+      cat("'", path, "' is no model: it has neither checkpoints/ nor ", kConfigFile));
+}
+
+}  // namespace tegula

@@ -1,0 +1,100 @@
+#include "tegula/io/manifest.h"
+
+#include "tegula/io/file.h"
+#include "tegula/io/json.h"
+
+namespace tegula {
+namespace {
+
+constexpr std::string_view kFormat = "tegula-checkpoint-1";
+constexpr std::string_view kName = "manifest.json";
+constexpr std::string_view kAdvice =
+    "Use another checkpoint, or copy this one again from where it came";
+
+// What the manifest's own hash covers: everything it says, in one fixed form.
+std::string content_hash(const Manifest& m) {
+  std::string text = cat("step ", m.step, "\n");
+  for (const ManifestEntry& f : m.files)
+    append(text, cat(f.sha256, " ", f.n_bytes, " ", f.name, "\n"));
+  return sha256_hex(text);
+}
+
+std::string text_of(const Json* value) {
+  const auto* text = value != nullptr ? value->as<std::string>() : nullptr;
+  return text != nullptr ? *text : "";
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
+         name.find('\0') == name.npos;
+}
+
+Status check_file(const std::string& directory, const ManifestEntry& entry, Check check) {
+  const std::string path = join_path(directory, entry.name);
+  const MappedFile file = TEGULA_TRY(MappedFile::open(path));
+  if (file.bytes().size() != entry.n_bytes)
+    return io_error(cat("'", path, "' is ",
+                        file.bytes().size() < entry.n_bytes ? "truncated" : "altered", ": it has ",
+                        file.bytes().size(), " bytes, its manifest says ", entry.n_bytes,
+                        " (SHA-256 ", entry.sha256, "). ", kAdvice));
+  if (check == Check::kSizes) return {};
+  const std::string actual = sha256_hex(file.bytes());
+  if (actual != entry.sha256)
+    return io_error(cat("'", path, "' was altered: its SHA-256 is ", actual, ", its manifest says ",
+                        entry.sha256, ". ", kAdvice));
+  return {};
+}
+
+}  // namespace
+
+std::string format_manifest(const Manifest& manifest) {
+  Json::Array files;
+  for (const ManifestEntry& f : manifest.files)
+    files.push_back(Json::object({{"name", f.name}, {"n_bytes", f.n_bytes}, {"sha256", f.sha256}}));
+  const Json json = Json::object({{"format", kFormat},
+                                  {"step", manifest.step},
+                                  {"files", std::move(files)},
+                                  {"content_sha256", content_hash(manifest)}});
+  return json.dump(2) + "\n";
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {
+  const auto damaged = [&](std::string_view why) {
+    return io_error(cat("'", path, "' is damaged: ", why, ". ", kAdvice));
+  };
+  const auto parsed = Json::parse(text, path);
+  if (!parsed.ok()) return damaged(parsed.error().message);
+  if (const std::string format = text_of(parsed->find("format")); format != kFormat)
+    return unsupported(cat("'", path, "' has the format '", format, "', not ", kFormat,
+                           "; it was written by another version"));
+  Manifest manifest;
+  const Json* step = parsed->find("step");
+  const Json* files = parsed->find("files");
+  if (step == nullptr || step->as<int64_t>() == nullptr || files == nullptr ||
+      files->as<Json::Array>() == nullptr)
+    return damaged("it has no step or no files");
+  manifest.step = *step->as<int64_t>();
+  for (const Json& f : *files->as<Json::Array>()) {
+    const Json* n_bytes = f.find("n_bytes");
+    ManifestEntry entry{text_of(f.find("name")), 0, text_of(f.find("sha256"))};
+    if (n_bytes == nullptr || n_bytes->as<int64_t>() == nullptr || !is_plain_name(entry.name))
+      return damaged(cat("the entry '", entry.name, "' is not a file of this directory"));
+    entry.n_bytes = static_cast<uint64_t>(*n_bytes->as<int64_t>());
+    manifest.files.push_back(std::move(entry));
+  }
+  const std::string expected = text_of(parsed->find("content_sha256"));
+  const std::string actual = content_hash(manifest);
+  if (expected != actual)
+    return damaged(cat("its content's SHA-256 is ", actual, ", it says ", expected));
+  return manifest;
+}
+
+Result<Manifest> check_manifest(const std::string& directory, Check check) {
+  const std::string path = join_path(directory, kName);
+  const std::string text = TEGULA_TRY(read_file(path));
+  Manifest manifest = TEGULA_TRY(parse_manifest(text, path));
+  for (const ManifestEntry& entry : manifest.files) TEGULA_TRY(check_file(directory, entry, check));
+  return manifest;
+}
+
+}  // namespace tegula
