@@ -1,0 +1,130 @@
+#include "tegula/models/model.h"
+
+#include "tegula/ops/attention.h"
+#include "tegula/ops/linear_cross_entropy.h"
+#include "tegula/ops/math.h"
+
+namespace tegula {
+
+Status ModelConfig::resolve() {
+  auto positive = [](const char* name, int64_t v) -> Status {
+    if (v <= 0) return invalid_argument(cat(name, " is ", v, ", must be positive"));
+    return {};
+  };
+  for (auto [name, v] : {std::pair{"vocab_size", vocab_size}, {"n_layers", n_layers},
+                         {"n_heads", n_heads}, {"d_model", d_model}, {"max_seqlen", max_seqlen}}) {
+    auto st = positive(name, v);
+    if (!st.ok()) return st;
+  }
+  if (n_kv_heads == 0) n_kv_heads = n_heads;
+  const bool attends = type == "gpt2" || type == "llama" || type == "moe";
+  if (attends && head_dim == 0) {
+    if (d_model % n_heads != 0)
+      return invalid_argument(cat("d_model ", d_model, " is not a multiple of n_heads ", n_heads,
+                                  ": change one of them or give head_dim"));
+    head_dim = d_model / n_heads;
+  }
+  if (attends && n_heads % n_kv_heads != 0)
+    return invalid_argument(cat("n_heads ", n_heads, " is not a multiple of n_kv_heads ",
+                                n_kv_heads));
+  if ((type == "llama" || type == "moe") && head_dim % 2 != 0)
+    return invalid_argument(cat("head_dim ", head_dim, " is odd: rotary embedding needs pairs"));
+  if (type == "gpt2" && (n_kv_heads != n_heads || head_dim * n_heads != d_model))
+    return invalid_argument("gpt2 has n_kv_heads = n_heads and head_dim = d_model / n_heads: "
+                            "use --model llama for grouped heads");
+  if (d_ff == 0)
+    d_ff = type == "llama" || type == "moe" ? (d_model * 8 / 3 + 31) / 32 * 32 : 4 * d_model;
+  if (dropout < 0 || dropout >= 1)
+    return invalid_argument(cat("dropout ", dropout, " must lie in [0, 1)"));
+  if (type == "moe" && (n_experts_per_token < 1 || n_experts_per_token > n_experts))
+    return invalid_argument(cat("n_experts_per_token ", n_experts_per_token, " of n_experts ",
+                                n_experts));
+  return {};
+}
+
+Var Context::weight(const std::string& name, const Shape& shape, Init init, double stddev,
+                    bool decays) {
+  for (size_t i = 0; i < specs_.size(); ++i)
+    if (specs_[i].name == name) return vars_[i];
+  specs_.push_back({name, {dtype, shape}, init, stddev, decays});
+  vars_.push_back(b.weight(name, {dtype, shape}));
+  return vars_.back();
+}
+
+Var Context::dropout(Var x) {
+  if (config.dropout == 0 || !seed.valid()) return x;
+  const Var u = random_uniform(seed, x.shape(), next_stream_++);
+  const Var kept = mul(x, 1 / (1 - config.dropout));
+  return select(ge(u, config.dropout), kept, zeros_like(x));
+}
+
+Var Context::attend(Var q, Var k, Var v, int64_t layer) {
+  AttentionOptions o;
+  o.is_causal = true;
+  if (cache) {
+    auto extend = [&](Var& stored, Var fresh) {
+      const Var zero = constant(b, 0, DType::kI64);
+      const Var starts[] = {zero, cache->position, zero, zero};
+      stored = dynamic_update_slice(stored, fresh, starts);
+      return slice(stored, 1, 0, cache->length);
+    };
+    k = extend(cache->k[static_cast<size_t>(layer)], k);
+    v = extend(cache->v[static_cast<size_t>(layer)], v);
+  }
+  if (config.dropout > 0 && seed.valid()) {
+    o.dropout = config.dropout;
+    o.seed = seed;
+    o.stream = next_stream_++;
+  }
+  return attention(q, k, v, o).o;
+}
+
+Var Context::positions(Var tokens) {
+  const Var p = iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
+  return cache ? add(p, cache->position) : p;
+}
+
+Result<const ModelDef*> find_model(std::string_view name) {
+  std::string names;
+  for (const ModelDef* m : all_models()) {
+    if (m->name == name) return m;
+    names += cat(names.empty() ? "" : ", ", m->name);
+  }
+  return invalid_argument(cat("no model ", name, ": one of ", names));
+}
+
+Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
+  const Var h = model.hidden(c, tokens);
+  const Var loss = cross_entropy_loss(h, model.head(c), targets);
+  return model.auxiliary_loss ? add(loss, model.auxiliary_loss(c)) : loss;
+}
+
+Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
+  Var h = model.hidden(c, tokens);
+  const Var n = sub(extent(h, 1, DType::kI64), constant(c.b, 1, DType::kI64));
+  const Var zero = constant(c.b, 0, DType::kI64);
+  const Var starts[] = {zero, n, zero};
+  h = dynamic_slice(h, starts, Shape{h.dim(0), 1, h.dim(2)});
+  h = reshape(h, Shape{h.dim(0), h.dim(2)});
+  return cast(dot("b d, v d -> b v", h, model.head(c)), DType::kF32);
+}
+
+Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {
+  const ModelDef* model = TEGULA_TRY(find_model(config.type));
+  Module module;
+  Builder b(module, "weights");
+  Context c(b, config);
+  const Var tokens = b.param("tokens", {DType::kI32, {1, config.max_seqlen}});
+  model->hidden(c, tokens);
+  model->head(c);
+  if (b.failed()) return b.error();
+  return c.weights();
+}
+
+int64_t parameter_count(const std::vector<WeightSpec>& weights) {
+  int64_t n = 0;
+  for (const WeightSpec& w : weights) n += w.type.shape.numel();
+  return n;
+}
+
+}  // namespace tegula

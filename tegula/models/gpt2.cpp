@@ -1,0 +1,66 @@
+// GPT-2: pre-norm transformer, learned positions, GELU, tied head. [Radford et al. 2019]
+#include "tegula/models/model.h"
+#include "tegula/ops/embedding.h"
+#include "tegula/ops/math.h"
+#include "tegula/ops/norm.h"
+
+namespace tegula {
+
+namespace {
+
+Var linear(Context& c, Var x, const std::string& name, int64_t n_out, double stddev = 0.02) {
+  const Var w = c.weight(name + ".weight", Shape{x.dim(-1), n_out}, Init::kNormal, stddev);
+  Var y = matmul(x, w);
+  if (c.config.has_bias) y = y + c.weight(name + ".bias", Shape{n_out}, Init::kZeros, 0, false);
+  return y;
+}
+
+Var norm(Context& c, Var x, const std::string& name) {
+  const Var w = c.weight(name + ".weight", Shape{x.dim(-1)}, Init::kOnes, 0, false);
+  const Var b = c.config.has_bias
+                    ? c.weight(name + ".bias", Shape{x.dim(-1)}, Init::kZeros, 0, false)
+                    : Var();
+  return layer_norm(x, w, b, c.config.norm_eps);
+}
+
+Var block(Context& c, Var x, int64_t layer) {
+  const ModelConfig& m = c.config;
+  const std::string at = cat("transformer.h.", layer, ".");
+  const double residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(m.n_layers));
+  const Dim batch = x.dim(0), seqlen = x.dim(1);
+  // [b s d] -> q, k, v [b s h d]
+  const Var qkv = linear(c, norm(c, x, at + "ln_1"), at + "attn.c_attn", 3 * m.d_model);
+  auto head = [&](int64_t i) {
+    return reshape(slice(qkv, 2, i * m.d_model, m.d_model),
+                   Shape{batch, seqlen, m.n_heads, m.head_dim});
+  };
+  const Var o = c.attend(head(0), head(1), head(2), layer);
+  const Var merged = reshape(o, Shape{batch, seqlen, m.d_model});
+  x = x + c.dropout(linear(c, merged, at + "attn.c_proj", m.d_model, residual_stddev));
+  const Var h = gelu(linear(c, norm(c, x, at + "ln_2"), at + "mlp.c_fc", m.d_ff));
+  return x + c.dropout(linear(c, h, at + "mlp.c_proj", m.d_model, residual_stddev));
+}
+
+Var wte(Context& c) {
+  return c.weight("transformer.wte.weight", Shape{c.config.vocab_size, c.config.d_model});
+}
+
+Var hidden(Context& c, Var tokens) {
+  const Var wpe = c.weight("transformer.wpe.weight", Shape{c.config.max_seqlen, c.config.d_model});
+  Var x = embedding(wte(c), tokens) + embedding(wpe, c.positions(tokens));
+  x = c.dropout(x);
+  for (int64_t i = 0; i < c.config.n_layers; ++i) x = block(c, x, i);
+  return norm(c, x, "transformer.ln_f");
+}
+
+Var head(Context& c) {
+  if (c.config.tie_embeddings) return wte(c);
+  return c.weight("lm_head.weight", Shape{c.config.vocab_size, c.config.d_model});
+}
+
+}  // namespace
+
+constinit const ModelDef gpt2_model = {"gpt2", "GPT-2: learned positions, layer norm, GELU",
+                                       hidden, head};
+
+}  // namespace tegula

@@ -1,0 +1,28 @@
+// compile: a function of a module -> a plan, through the passes. The one path for every user: train,
+// generate, eager arrays and tests.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tegula/passes/pipeline.h"
+#include "tegula/plan/plan.h"
+
+namespace tegula {
+
+struct CompileOptions {
+  PipelineOptions passes;
+  PlanOptions plan;
+};
+
+struct Compiled {
+  std::shared_ptr<const Plan> plan;
+  double passes_ms = 0;
+  double plan_ms = 0;
+};
+
+// Rewrites the function in place and plans it.
+Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
+                         const CompileOptions& options);
+
+}  // namespace tegula

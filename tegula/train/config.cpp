@@ -1,0 +1,23 @@
+#include "tegula/train/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula {
+
+double learning_rate(const TrainConfig& c, int64_t step) {
+  if (step < c.warmup) return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup + 1);
+  if (step >= c.steps || c.steps <= c.warmup) return c.min_lr;
+  const double t = static_cast<double>(step - c.warmup) / static_cast<double>(c.steps - c.warmup);
+  return c.min_lr + (c.lr - c.min_lr) * 0.5 * (1 + std::cos(M_PI * t));
+}
+
+void apply_depth(TrainConfig& c, int64_t depth) {
+  c.model.n_layers = depth;
+  c.model.d_model = 64 * depth;
+  c.model.n_heads = depth;
+  c.lr = 1e-3 * std::sqrt(256.0 / static_cast<double>(c.model.d_model));
+  c.min_lr = c.lr / 10;
+}
+
+}  // namespace tegula

@@ -1,0 +1,42 @@
+// What `tegula train` is told: flags and TOML keys have these names with dashes.
+#pragma once
+
+#include <string>
+
+#include "tegula/models/model.h"
+#include "tegula/train/optimizer.h"
+
+namespace tegula {
+
+struct TrainConfig {
+  std::string data;
+  std::string out;
+  std::string tokenizer = "chars";  // bytes, chars, bpe:N
+  ModelConfig model;
+  OptimizerConfig optimizer;
+  int64_t batch = 12;
+  int64_t accumulate = 1;
+  int64_t steps = 2000;
+  double lr = 1e-3;
+  double min_lr = 1e-4;
+  int64_t warmup = 100;
+  std::string dtype = "f32";  // f32, bf16 (compute in bf16, f32 master weights)
+  uint64_t seed = 1337;
+  int64_t eval_every = 250;
+  int64_t save_every = 0;  // 0: at the end only
+  bool resume = false;
+  int64_t memory_bytes = 0;  // 0: no limit on activations
+  int threads = 0;           // 0: all cores
+  bool json = false;
+  std::string passes;        // "-fuse,-cse": passes to disable
+};
+
+// Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at the last step.
+// [Loshchilov and Hutter 2017, eq. 5]
+double learning_rate(const TrainConfig& c, int64_t step);
+
+// The one dial: n_layers = depth, d_model = 64·depth, n_heads = depth, as GPT-2's family scales; the
+// learning rate falls with 1/sqrt(d_model). Explicit flags win over it.
+void apply_depth(TrainConfig& c, int64_t depth);
+
+}  // namespace tegula

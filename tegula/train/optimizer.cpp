@@ -1,0 +1,70 @@
+#include "tegula/train/optimizer.h"
+
+#include "tegula/ops/math.h"
+
+namespace tegula {
+
+StepScalars StepScalars::params(Builder& b) {
+  const Type f32{DType::kF32, {}};
+  return {b.param("lr", f32), b.param("c1", f32), b.param("c2", f32)};
+}
+
+namespace {
+
+// Rows first, then their sums: rows run in parallel.
+Var sum_of_squares(Var g) {
+  Var s = g * g;
+  while (s.rank() > 0) s = reduce_sum(s, {s.rank() - 1});
+  return s;
+}
+
+void set_state(Builder& b, const std::string& name, Var v) {
+  b.result(name, v);
+  b.donate(name, name);
+}
+
+Var state(Builder& b, const std::string& name, const Type& type) {
+  return b.param(name, {DType::kF32, type.shape}, Role::kState);
+}
+
+}  // namespace
+
+Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars& scalars,
+                    const std::vector<WeightSpec>& specs, const std::vector<Var>& weights,
+                    std::vector<Var> grads) {
+  b.set_phase(Phase::kUpdate);
+  Var total;
+  for (const Var& g : grads) {
+    const Var s = sum_of_squares(g);
+    total = total.valid() ? total + s : s;
+  }
+  const Var norm = sqrt(total);
+  if (config.clip > 0) {
+    const Var scale = min(div(fill(b, config.clip, norm.type()), norm + 1e-6), 1.0);
+    for (Var& g : grads) g = g * scale;
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string& name = specs[i].name;
+    const Var w = weights[i], g = grads[i];
+    Var direction = g;
+    if (config.name == "adamw") {
+      Var m = state(b, "adam.m." + name, w.type()), v = state(b, "adam.v." + name, w.type());
+      m = m * config.beta1 + g * (1 - config.beta1);
+      v = v * config.beta2 + g * g * (1 - config.beta2);
+      direction = m * scalars.c1 / (sqrt(v * scalars.c2) + config.eps);
+      set_state(b, "adam.m." + name, m);
+      set_state(b, "adam.v." + name, v);
+    } else if (config.name == "momentum") {
+      Var m = state(b, "momentum." + name, w.type());
+      m = m * config.beta1 + g;
+      direction = m;
+      set_state(b, "momentum." + name, m);
+    }
+    if (specs[i].decays && config.weight_decay > 0) direction = direction + w * config.weight_decay;
+    set_state(b, name, w - direction * scalars.lr);
+  }
+  b.set_phase(Phase::kForward);
+  return norm;
+}
+
+}  // namespace tegula

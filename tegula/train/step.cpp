@@ -1,0 +1,85 @@
+#include "tegula/train/step.h"
+
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/math.h"
+
+namespace tegula {
+
+namespace {
+
+struct Batch {
+  Var tokens, targets;
+};
+
+Batch batch_params(Builder& b, const TrainConfig& c) {
+  const Type t{DType::kI32, {c.batch, c.model.max_seqlen}};
+  return {b.param("tokens", t), b.param("targets", t)};
+}
+
+std::vector<Var> weight_vars(Context& c) {
+  std::vector<Var> vars;
+  for (const WeightSpec& w : c.weights()) vars.push_back(c.weight(w.name, w.type.shape));
+  return vars;
+}
+
+}  // namespace
+
+Result<StepFunctions> build_step_functions(const TrainConfig& config) {
+  const ModelDef* model = TEGULA_TRY(find_model(config.model.type));
+  StepFunctions f;
+  f.module = std::make_shared<Module>();
+  Module& module = *f.module;
+  const bool dropout = config.model.dropout > 0;
+
+  auto forward = [&](Builder& b, Context& c, bool training) {
+    const Batch in = batch_params(b, config);
+    if (training && dropout) c.seed = b.param("seed", {DType::kI64, {}});
+    return model_loss(c, *model, in.tokens, in.targets);
+  };
+  {
+    Builder b(module, config.accumulate > 1 ? "micro_step" : "train_step");
+    Context c(b, config.model);
+    const Var loss = forward(b, c, true);
+    const auto weights = weight_vars(c);
+    auto grads = grad(loss, weights);
+    f.weights = c.weights();
+    b.result("loss", loss);
+    if (config.accumulate > 1) {
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const std::string name = "grad." + f.weights[i].name;
+        const Var sum = b.param(name, weights[i].type(), Role::kState);
+        b.result(name, sum + grads[i] * (1.0 / static_cast<double>(config.accumulate)));
+        b.donate(name, name);
+      }
+      f.micro_step = TEGULA_TRY(b.finish_into_module());
+    } else {
+      const StepScalars scalars = StepScalars::params(b);
+      b.result("grad_norm",
+               apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads));
+      f.train_step = TEGULA_TRY(b.finish_into_module());
+    }
+  }
+  if (config.accumulate > 1) {
+    Builder b(module, "update");
+    const StepScalars scalars = StepScalars::params(b);
+    std::vector<Var> weights, sums;
+    for (const WeightSpec& w : f.weights) {
+      weights.push_back(b.weight(w.name, w.type));
+      sums.push_back(b.param("grad." + w.name, w.type, Role::kState));
+    }
+    b.result("grad_norm", apply_optimizer(b, config.optimizer, scalars, f.weights, weights, sums));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const std::string name = "grad." + f.weights[i].name;
+      b.result(name, zeros_like(sums[i]));
+      b.donate(name, name);
+    }
+    f.update = TEGULA_TRY(b.finish_into_module());
+  }
+  Builder b(module, "eval_loss");
+  Context c(b, config.model);
+  b.result("loss", forward(b, c, false));
+  f.eval_loss = TEGULA_TRY(b.finish_into_module());
+  return f;
+}
+
+}  // namespace tegula
