@@ -17,6 +17,7 @@ struct CompileOptions {
 
 struct Compiled {
   std::shared_ptr<const Plan> plan;
+  std::vector<PassReport> reports;
   double passes_ms = 0;
   double plan_ms = 0;
 };

@@ -30,7 +30,7 @@ class Session {
   // Allocates the arena. Parameters without memory are bound later.
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan,
                                                  ThreadPool* pool);
-  // A sub-plan's session in memory that someone else owns.
+  // A session in memory that someone else owns (a sub-plan's; plans that run in turns).
   Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena);
 
   const Plan& plan() const { return *plan_; }

@@ -1,5 +1,7 @@
 #include "tegula/train/optimizer.h"
 
+#include <limits>
+
 #include "tegula/ops/math.h"
 
 namespace tegula {
@@ -39,6 +41,9 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
     total = total.valid() ? total + s : s;
   }
   const Var norm = sqrt(total);
+  // A step whose gradient is not finite changes nothing: its cause can still be found, and the last
+  // good weights are still there to save.
+  const Var is_finite = lt(norm, static_cast<double>(std::numeric_limits<float>::max()));
   if (config.clip > 0) {
     const Var scale = min(div(fill(b, config.clip, norm.type()), norm + 1e-6), 1.0);
     for (Var& g : grads) g = g * scale;
@@ -48,20 +53,20 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
     const Var w = weights[i], g = grads[i];
     Var direction = g;
     if (config.name == "adamw") {
-      Var m = state(b, "adam.m." + name, w.type()), v = state(b, "adam.v." + name, w.type());
-      m = m * config.beta1 + g * (1 - config.beta1);
-      v = v * config.beta2 + g * g * (1 - config.beta2);
+      const Var old_m = state(b, "adam.m." + name, w.type());
+      const Var old_v = state(b, "adam.v." + name, w.type());
+      const Var m = old_m * config.beta1 + g * (1 - config.beta1);
+      const Var v = old_v * config.beta2 + g * g * (1 - config.beta2);
       direction = m * scalars.c1 / (sqrt(v * scalars.c2) + config.eps);
-      set_state(b, "adam.m." + name, m);
-      set_state(b, "adam.v." + name, v);
+      set_state(b, "adam.m." + name, select(is_finite, m, old_m));
+      set_state(b, "adam.v." + name, select(is_finite, v, old_v));
     } else if (config.name == "momentum") {
-      Var m = state(b, "momentum." + name, w.type());
-      m = m * config.beta1 + g;
-      direction = m;
-      set_state(b, "momentum." + name, m);
+      const Var old_m = state(b, "momentum." + name, w.type());
+      direction = old_m * config.beta1 + g;
+      set_state(b, "momentum." + name, select(is_finite, direction, old_m));
     }
     if (specs[i].decays && config.weight_decay > 0) direction = direction + w * config.weight_decay;
-    set_state(b, name, w - direction * scalars.lr);
+    set_state(b, name, select(is_finite, w - direction * scalars.lr, w));
   }
   b.set_phase(Phase::kForward);
   return norm;

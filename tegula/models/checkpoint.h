@@ -1,0 +1,38 @@
+// Models and their checkpoints: config.json and the weights, in Hugging Face form.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tegula/base/tensor.h"
+#include "tegula/models/model.h"
+
+namespace tegula {
+
+// config.json as `transformers` reads it, and back. Errors name the file and the key.
+std::string model_config_json(const ModelConfig& config, const std::string& dtype);
+Result<ModelConfig> load_model_config(const std::string& directory);
+
+// Fills every weight of the model from model.safetensors (converting to f32); `place` gives the
+// tensor to fill. Errors name missing or misshapen tensors.
+template <class F>
+Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place);
+Status read_weights(const std::string& directory,
+                    const std::vector<std::pair<std::string, TensorRef>>& into);
+
+// The tensors of model.safetensors: the weights, and what the family's format wants besides (GPT-2
+// without biases gets zero biases). `zeros` must outlive the use.
+std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
+    const ModelConfig& config, const std::vector<std::pair<std::string, TensorRef>>& weights,
+    std::vector<std::vector<float>>& zeros);
+
+template <class F>
+Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place) {
+  std::vector<std::pair<std::string, TensorRef>> into;
+  for (const WeightSpec& w : TEGULA_TRY(model_weights(config)))
+    into.emplace_back(w.name, TEGULA_TRY(place(w)));
+  return read_weights(directory, into);
+}
+
+}  // namespace tegula

@@ -1,0 +1,54 @@
+// Generator: text from a trained model, with a KV cache.
+//
+// Two plans share the weights and the cache: prefill (any number of new tokens, a bounded symbol)
+// and decode (one). Both append to the donated cache at `position` and attend to all of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/io/tokenizer.h"
+#include "tegula/models/model.h"
+#include "tegula/runtime/session.h"
+#include "tegula/serve/sampler.h"
+
+namespace tegula {
+
+struct GenerateStats {
+  int64_t prompt_tokens = 0, new_tokens = 0;
+  double load_ms = 0, prefill_ms = 0, decode_ms = 0;
+};
+
+class Generator {
+ public:
+  // A directory in Hugging Face form. Error: missing or altered files are named.
+  static Result<std::unique_ptr<Generator>> load(const std::string& directory, int threads);
+
+  // Calls emit(context, piece) for every token's bytes. When the context is full, its second half
+  // is read in again and generation goes on.
+  Status generate(std::string_view prompt, int64_t max_tokens, const SamplerConfig& sampler,
+                  void (*emit)(void* context, std::string_view piece), void* context,
+                  GenerateStats& stats);
+  // Logits after the given tokens (from an empty cache).
+  Result<std::vector<float>> logits(std::span<const int32_t> tokens);
+
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  Status compile_plans();
+  // Appends tokens to the cache; logits_ then holds those of the last one.
+  Status feed(std::span<const int32_t> tokens);
+
+  ModelConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ThreadPool> pool_;
+  Store store_;
+  std::unique_ptr<Session> prefill_, decode_;
+  std::vector<int32_t> tokens_;
+  std::vector<float> logits_;
+  int64_t position_ = 0;
+  double load_ms_ = 0;
+};
+
+}  // namespace tegula

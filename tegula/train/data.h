@@ -1,0 +1,26 @@
+// Batches: which tokens a step sees is a function of (seed, step) alone, so that a resumed run, or a
+// run on other ranks, sees the same.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tegula/base/result.h"
+
+namespace tegula {
+
+struct Dataset {
+  std::vector<int32_t> train, validation;
+};
+
+// The first 90 % of the tokens train, the rest validate. Error: either part is shorter than one
+// sequence and its target.
+Result<Dataset> split_dataset(std::vector<int32_t> tokens, int64_t seqlen);
+
+// Row r of the batch is train[o, o + seqlen) with targets one later; o uniform, drawn by
+// Philox(seed, step·batch + r).
+void fill_batch(std::span<const int32_t> tokens, uint64_t seed, int64_t step, int64_t batch,
+                int64_t seqlen, int32_t* out_tokens, int32_t* out_targets);
+
+}  // namespace tegula

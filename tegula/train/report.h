@@ -1,0 +1,26 @@
+// The report of a training run: one self-contained HTML page (inline SVG, no script).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tegula/train/trainer.h"
+
+namespace tegula {
+
+struct EvalPoint {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+struct TrainHistory {
+  std::vector<StepReport> steps;
+  std::vector<EvalPoint> evals;
+};
+
+// Loss curve, time per op, roofline with every op on it, memory timeline of the plan, predicted
+// beside measured. Written whole and renamed.
+Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
+                    const TrainHistory& history, double peak_flops_per_s);
+
+}  // namespace tegula

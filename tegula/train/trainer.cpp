@@ -1,0 +1,268 @@
+#include "tegula/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "tegula/io/text_data.h"
+#include "tegula/ir/reference.h"
+#include "tegula/models/init.h"
+#include "tegula/train/checkpoint.h"
+
+namespace tegula {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point t) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
+}
+constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
+// The arena is poisoned with one value, then the other, so that no written byte can hide.
+constexpr uint8_t kPoison[] = {0xa5, 0x5a};
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
+  std::unique_ptr<Trainer> t(new Trainer(std::move(config)));
+  for (auto step : {&Trainer::load_data, &Trainer::compile_plans, &Trainer::init_or_resume,
+                    &Trainer::bind_all}) {
+    auto st = (t.get()->*step)();
+    if (!st.ok()) return std::move(st).error();
+  }
+  return t;
+}
+
+Status Trainer::load_data() {
+  const TextData text = TEGULA_TRY(load_text(config_.data));
+  data_summary = text.summary();
+  Tokenizer tokenizer = config_.resume
+                            ? TEGULA_TRY(Tokenizer::load(config_.out))
+                            : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
+  config_.model.vocab_size = tokenizer.vocab_size();
+  auto st = config_.model.resolve();
+  if (!st.ok()) return st;
+  data_ = TEGULA_TRY(split_dataset(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
+  tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  return {};
+}
+
+Status Trainer::compile_plans() {
+  const auto start = Clock::now();
+  functions_ = TEGULA_TRY(build_step_functions(config_));
+  pool_ = std::make_unique<ThreadPool>(config_.threads);
+  CompileOptions options;
+  options.passes.passes = config_.passes;
+  options.plan.n_threads = pool_->n_threads();
+  if (config_.dtype == "bf16") options.passes.pass.compute_dtype = DType::kBF16;
+  CompileOptions step_options = options;
+  if (config_.memory_bytes > 0) {
+    step_options.passes.pass.remat = Remat::kBudget;
+    step_options.passes.pass.memory_bytes = config_.memory_bytes;
+  }
+  const bool one = config_.accumulate == 1;
+  plans_.push_back(TEGULA_TRY(compile(
+      functions_.module, one ? functions_.train_step : functions_.micro_step, step_options)));
+  compile_ms_ = ms_since(start);
+  plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.eval_loss, options)));
+  if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
+  int64_t bytes = 0;
+  for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
+  arena_ = TEGULA_TRY(Region::allocate(bytes));
+  for (const Compiled& c : plans_)
+    sessions_.push_back(std::make_unique<Session>(c.plan, pool_.get(), arena_.data()));
+  return {};
+}
+
+Status Trainer::init_or_resume() {
+  for (auto& s : sessions_) {
+    auto st = s->bind_store(store_);
+    if (!st.ok()) return st;
+  }
+  if (config_.resume) {
+    step_ = TEGULA_TRY(load_training_state(config_, store_));
+    return {};
+  }
+  for (const WeightSpec& w : functions_.weights) init_weight(w, config_.seed, store_.find(w.name));
+  return {};
+}
+
+Status Trainer::bind_all() {
+  const auto n = static_cast<size_t>(config_.batch * config_.model.max_seqlen);
+  tokens_.resize(n), targets_.resize(n);
+  struct Input {
+    const char* name;
+    void* data;
+  };
+  for (auto& s : sessions_)
+    for (const Input& in : {Input{"tokens", tokens_.data()}, {"targets", targets_.data()},
+                            {"lr", &lr_}, {"c1", &c1_}, {"c2", &c2_}, {"seed", &seed_}})
+      if (s->plan().find_param(in.name) >= 0) {
+        auto st = s->bind(in.name, in.data);
+        if (!st.ok()) return st;
+      }
+  return {};
+}
+
+Status Trainer::one_step(StepReport& report) {
+  const auto start = Clock::now();
+  const auto t = static_cast<double>(step_ + 1);
+  report.step = step_ + 1;
+  report.lr = learning_rate(config_, step_);
+  lr_ = static_cast<float>(report.lr);
+  c1_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta1, t)));
+  c2_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta2, t)));
+  report.loss = 0;
+  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
+    const int64_t index = step_ * config_.accumulate + micro;
+    seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
+    fill_batch(data_.train, config_.seed, index, config_.batch, config_.model.max_seqlen,
+               tokens_.data(), targets_.data());
+    auto st = sessions_[kStep]->run();
+    if (!st.ok()) return st;
+    report.loss += sessions_[kStep]->result("loss").as<float>()[0];
+  }
+  report.loss /= static_cast<double>(config_.accumulate);
+  Session& last = config_.accumulate > 1 ? *sessions_[kUpdate] : *sessions_[kStep];
+  if (config_.accumulate > 1) {
+    auto st = last.run();
+    if (!st.ok()) return st;
+  }
+  report.grad_norm = last.result("grad_norm").as<float>()[0];
+  report.step_ms = ms_since(start);
+  report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
+                        static_cast<double>(config_.model.max_seqlen) / report.step_ms * 1e3;
+  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) return not_finite(report);
+  ++step_;
+  return {};
+}
+
+// The step changed no weight (see optimizer.h), so running it again with an observer finds the first
+// op whose result is not finite.
+Error Trainer::not_finite(const StepReport& report) {
+  struct Hunt {
+    std::string found;
+    int64_t at_step;
+  } hunt{"", report.step};
+  Session& s = *sessions_[kStep];
+  s.observer_context = &hunt;
+  s.observer = [](void* context, const Session& session, size_t step) {
+    auto& h = *static_cast<Hunt*>(context);
+    const Step& done = session.plan().steps[step];
+    for (size_t k = 0; h.found.empty() && k < done.out.size(); ++k) {
+      const TensorRef t = session.step_output(step, k);
+      if (!is_float(t.dtype)) continue;
+      for_each_index(shape_of(t), [&](const Index& i) {
+        if (!h.found.empty()) return;
+        const double v = load_element(t, RefArgs<double>::offset_at(t, i));
+        if (std::isnan(v))
+          h.found = cat(done.op->name, " (", done.loc.file_name(), ":", done.loc.line(), ")");
+      });
+    }
+  };
+  (void)s.run();
+  s.observer = nullptr;
+  const std::string op = hunt.found.empty() ? "an infinite value" : cat("op ", hunt.found);
+  return invalid_argument(cat("step ", report.step, ": the loss is ", report.loss,
+                              ", the gradient norm ", report.grad_norm, "; the first NaN came from ",
+                              op, "; the weights of step ", report.step - 1,
+                              " are kept: lower --lr, or set --grad-clip"));
+}
+
+Result<double> Trainer::validation_loss() {
+  const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
+  const auto n = static_cast<int64_t>(data_.validation.size());
+  const int64_t rows = (n - 1) / seqlen;
+  double total = 0;
+  int64_t counted = 0;
+  for (int64_t row = 0; row < rows; row += batch) {
+    const int64_t here = std::min(batch, rows - row);
+    for (int64_t r = 0; r < batch; ++r) {
+      const auto* at = data_.validation.data() + (row + std::min(r, here - 1)) * seqlen;
+      std::copy(at, at + seqlen, tokens_.data() + r * seqlen);
+      if (r < here) {
+        std::copy(at + 1, at + 1 + seqlen, targets_.data() + r * seqlen);
+      } else {  // a short last batch: its other rows count nothing
+        std::fill_n(targets_.data() + r * seqlen, seqlen, -100);
+      }
+    }
+    auto st = sessions_[kEval]->run();
+    if (!st.ok()) return std::move(st).error();
+    total += sessions_[kEval]->result("loss").as<float>()[0] * static_cast<double>(here);
+    counted += here;
+  }
+  return total / static_cast<double>(counted);
+}
+
+Status Trainer::save() { return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, step_); }
+
+Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
+  TrainSummary sum;
+  std::vector<double> times;
+  StepReport report;
+  Session& main = *sessions_[kStep];
+  const int64_t first = step_;
+  stats_.assign(main.plan().steps.size(), {});
+  while (step_ < config_.steps && !stop.load()) {
+    const int64_t done = step_ - first;
+    if (done < 2) arena_.poison(kPoison[done]);
+    const int64_t math = main.counters().math_flops, executed = main.counters().executed_flops;
+    main.collect(done >= 2 ? &stats_ : nullptr);
+    auto st = one_step(report);
+    if (!st.ok()) {
+      auto saved = step_ > first && !config_.out.empty() ? save() : Status{};
+      if (!saved.ok()) return std::move(saved).error();
+      return std::move(st).error();
+    }
+    if (done < 2) arena_touched_ = std::max(arena_touched_, arena_.touched(kPoison[done]));
+    if (done >= 2) ++timed_steps_;
+    sum.flops_per_step_counted = main.counters().math_flops - math;
+    sum.flops_per_step_executed = main.counters().executed_flops - executed;
+    times.push_back(report.step_ms);
+    if (on_step) on_step(context, report);
+    const bool last = step_ == config_.steps;
+    if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last) {
+      const double v = TEGULA_TRY(validation_loss());
+      if (on_eval) on_eval(context, step_, v);
+    }
+    if (config_.save_every > 0 && step_ % config_.save_every == 0 && !last) {
+      auto saved = save();
+      if (!saved.ok()) return std::move(saved).error();
+    }
+  }
+  sum.interrupted = stop.load();
+  sum.val_loss = TEGULA_TRY(validation_loss());
+  if (on_eval) on_eval(context, step_, sum.val_loss);
+  if (!config_.out.empty()) {
+    auto saved = save();
+    if (!saved.ok()) return std::move(saved).error();
+  }
+  const Plan& plan = main.plan();
+  sum.steps = step_;
+  sum.train_loss = report.loss;
+  if (!times.empty()) {
+    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+    sum.step_ms = times[times.size() / 2];
+    sum.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
+                       static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;
+  }
+  sum.params = parameters();
+  sum.flops_per_step_planned = plan.flops() * config_.accumulate;
+  if (config_.accumulate > 1) {
+    sum.flops_per_step_planned += sessions_[kUpdate]->plan().flops();
+    const int64_t n = std::max<int64_t>(step_ - first, 1);
+    sum.flops_per_step_counted += sessions_[kUpdate]->counters().math_flops / n;
+    sum.flops_per_step_executed += sessions_[kUpdate]->counters().executed_flops / n;
+  }
+  sum.bytes_per_step_planned = plan.bytes();
+  int64_t state_planned = 0;
+  for (const auto& p : plan.params)
+    if (p.role != Role::kInput) state_planned += p.tensor.type.bytes();
+  sum.lower_bound_bytes = plan.lower_bound_bytes + state_planned;
+  sum.peak_bytes_planned = plan.arena_bytes + state_planned;
+  int64_t state_measured = 0;
+  for (const auto& [name, entry] : store_) state_measured += entry.region.bytes();
+  sum.peak_bytes_measured = arena_touched_ + state_measured;
+  sum.compile_ms = compile_ms_;
+  return sum;
+}
+
+}  // namespace tegula

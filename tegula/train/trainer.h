@@ -1,0 +1,98 @@
+// Trainer: compiles a step, runs it, evaluates, saves and resumes.
+//
+// Everything it does is a function of (config, data): two runs, or one run stopped and resumed at
+// any save, end with the same bits.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/io/tokenizer.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/session.h"
+#include "tegula/train/config.h"
+#include "tegula/train/data.h"
+#include "tegula/train/step.h"
+
+namespace tegula {
+
+struct StepReport {
+  int64_t step = 0;  // 1-based
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  double step_ms = 0;
+  double tokens_per_s = 0;
+};
+
+struct TrainSummary {
+  int64_t steps = 0;
+  double train_loss = 0, val_loss = 0;
+  double tokens_per_s = 0, step_ms = 0;  // of the median step
+  int64_t params = 0;
+  int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
+  int64_t bytes_per_step_planned = 0;
+  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0, lower_bound_bytes = 0;
+  double compile_ms = 0;
+  bool interrupted = false;
+};
+
+class Trainer {
+ public:
+  static Result<std::unique_ptr<Trainer>> create(TrainConfig config);
+
+  // Trains to the last step, or until `stop` is set (finishes the step and saves first).
+  Result<TrainSummary> run(const std::atomic<bool>& stop);
+
+  // Loss over the whole validation split, every full sequence of it once.
+  Result<double> validation_loss();
+  Status save();
+
+  // Called after each step and each evaluation; may be null.
+  void (*on_step)(void* context, const StepReport&) = nullptr;
+  void (*on_eval)(void* context, int64_t step, double val_loss) = nullptr;
+  void* context = nullptr;
+
+  const TrainConfig& config() const { return config_; }
+  const Plan& plan() const { return *plans_[0].plan; }
+  const std::vector<PassReport>& pass_reports() const { return plans_[0].reports; }
+  const std::vector<WeightSpec>& weights() const { return functions_.weights; }
+  const std::vector<StepStats>& step_stats() const { return stats_; }
+  int64_t timed_steps() const { return timed_steps_; }
+  Store& store() { return store_; }
+  int64_t parameters() const { return parameter_count(functions_.weights); }
+  int64_t next_step() const { return step_; }
+  std::string data_summary;
+
+ private:
+  explicit Trainer(TrainConfig config) : config_(std::move(config)) {}
+  Status load_data();
+  Status compile_plans();
+  Status init_or_resume();
+  Status bind_all();
+  Status one_step(StepReport& report);
+  Error not_finite(const StepReport& report);
+  void measure_peak();
+
+  TrainConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Dataset data_;
+  StepFunctions functions_;
+  std::vector<Compiled> plans_;  // step (or micro step), eval, update
+  std::unique_ptr<ThreadPool> pool_;
+  Store store_;
+  Region arena_;  // shared by the plans, which run in turns
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<int32_t> tokens_, targets_;
+  float lr_ = 0, c1_ = 0, c2_ = 0;
+  int64_t seed_ = 0;
+  int64_t step_ = 0;  // steps done
+  double compile_ms_ = 0;
+  int64_t arena_touched_ = 0;
+  std::vector<StepStats> stats_;
+  int64_t timed_steps_ = 0;
+};
+
+}  // namespace tegula
