@@ -22,14 +22,14 @@ struct Progress {
   TrainHistory history;
   std::unique_ptr<JsonlWriter> metrics;
   bool is_terminal = isatty(STDERR_FILENO) == 1;
-  double peak_flops = 0;
+  MachineSpeed speed;
   double last_print_ms = 0, elapsed_ms = 0;
 };
 
 void print_line(Progress& p, const StepReport& r, bool final) {
-  const double mfu = p.peak_flops > 0 ? static_cast<double>(p.trainer->plan().flops()) *
+  const double mfu = p.speed.flops_per_s > 0 ? static_cast<double>(p.trainer->plan().flops()) *
                                             static_cast<double>(p.config->accumulate) /
-                                            (r.step_ms / 1e3) / p.peak_flops
+                                            (r.step_ms / 1e3) / p.speed.flops_per_s
                                       : 0;
   const double left_s = static_cast<double>(p.config->steps - r.step) * r.step_ms / 1e3;
   std::fprintf(stderr, "%sstep %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  %.1f MiB  ETA %.0f s%s",
@@ -91,7 +91,7 @@ int run(TrainConfig config) {
   Progress p;
   p.config = &t.config();
   p.trainer = &t;
-  p.peak_flops = probe_peak_flops(t.config().threads);
+  p.speed = probe_machine(t.config().threads);
   std::fprintf(stderr, "%s\n%s: %lld parameters, %.3g FLOPs and %.1f MiB a step (planned)\n",
                t.data_summary.c_str(), t.config().model.type.c_str(),
                static_cast<long long>(t.parameters()), static_cast<double>(t.plan().flops()),
@@ -108,7 +108,7 @@ int run(TrainConfig config) {
   if (!summary.ok()) return report(summary.error());
   if (!t.config().out.empty()) {
     const std::string path = t.config().out + "/report.html";
-    auto st = write_report(path, t, *summary, p.history, p.peak_flops);
+    auto st = write_report(path, t, *summary, p.history, p.speed);
     if (!st.ok()) return report(st.error());
     std::fprintf(stderr, "report: %s\n", path.c_str());
   }

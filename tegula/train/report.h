@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/runtime/probe.h"
 #include "tegula/train/trainer.h"
 
 namespace tegula {
@@ -21,6 +22,6 @@ struct TrainHistory {
 // Loss curve, time per op, roofline with every op on it, memory timeline of the plan, predicted
 // beside measured. Written whole and renamed.
 Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
-                    const TrainHistory& history, double peak_flops_per_s);
+                    const TrainHistory& history, const MachineSpeed& speed);
 
 }  // namespace tegula

@@ -1,0 +1,14 @@
+// Probes: what this machine reaches, measured in a few milliseconds. The roofline of reports.
+#pragma once
+
+namespace tegula {
+
+struct MachineSpeed {
+  double flops_per_s = 0;  // f32 fused multiply-adds on registers, all threads
+  double bytes_per_s = 0;  // reading memory well past the caches, all threads
+};
+
+// threads 0: all usable cores. Best of several short bursts.
+MachineSpeed probe_machine(int threads);
+
+}  // namespace tegula

@@ -1,0 +1,36 @@
+// Small pieces of inline SVG for reports: axes and lines, without a script or a library.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tegula {
+
+struct Axis {
+  double low = 0, high = 1;
+  bool is_log = false;
+  std::string label;
+  std::string unit;
+};
+
+struct Series {
+  std::string name, color;
+  std::vector<std::pair<double, double>> points;
+  bool is_line = true;  // else dots
+  bool is_step = false; // horizontal, then vertical
+  std::vector<std::string> titles;  // of dots: shown on hover
+};
+
+// A chart of the given size in pixels, complete with grid, labels and legend. Series with more
+// points than pixels are thinned to the extremes of each pixel column.
+std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& series, int width = 760,
+                  int height = 300);
+// Smallest range that holds all points, with some air.
+void fit(Axis& x, Axis& y, const std::vector<Series>& series);
+// Text with <, > and & escaped.
+std::string escape_html(const std::string& text);
+// "1.23 M" with SI prefixes.
+std::string si(double v);
+
+}  // namespace tegula
