@@ -17,13 +17,13 @@ Result<int64_t> parse_bytes(const std::string& text) {
   return invalid_argument("\"" + text + "\" is no amount of memory: write 512MiB, 2GiB or a number of bytes");
 }
 
-void TrainFlags::add_to(CLI::App& cmd) {
+void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   cmd_ = &cmd;
   TrainConfig& c = config;
   auto positive = [](CLI::Option* o) { return o->check(CLI::PositiveNumber)->capture_default_str(); };
   auto natural = [](CLI::Option* o) { return o->check(CLI::NonNegativeNumber)->capture_default_str(); };
   cmd.set_config("--config", "", "TOML file with these options");
-  cmd.add_option("--data", c.data, "Text file, or a folder of them")->required();
+  cmd.add_option("--data", c.data, "Text file, or a folder of them")->required(needs_data);
   cmd.add_option("--out", c.out, "Directory for the model, metrics and report");
   cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")->capture_default_str();
   cmd.add_option("--model", c.model.type, "Model family")

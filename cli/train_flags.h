@@ -13,7 +13,7 @@ struct TrainFlags {
   int64_t depth = 0;
   std::string memory;  // "512MiB"
 
-  void add_to(CLI::App& cmd);
+  void add_to(CLI::App& cmd, bool needs_data = true);
   // The flags with --depth and --memory applied. Errors name the flag.
   Result<TrainConfig> resolve() const;
 

@@ -26,8 +26,11 @@ __attribute__((target("avx512f"))) int64_t burst_avx512() {
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
   for (int64_t i = 0; i < kRounds; ++i)
     for (auto& a : acc) a = _mm512_fmadd_ps(a, x, y);
-  float total = 0;
-  for (auto& a : acc) total += _mm512_reduce_add_ps(a);
+  float out[16], total = 0;
+  for (auto& a : acc) {
+    _mm512_storeu_ps(out, a);
+    for (float v : out) total += v;
+  }
   sink = total;
   return kRounds * 12 * 16 * 2;
 }
