@@ -1,7 +1,7 @@
 // GPT-2: pre-norm transformer, learned positions, GELU, tied head. [Radford et al. 2019]
 #include <cmath>
 
-#include "tegula/models/model.h"
+#include "tegula/models/table.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/norm.h"

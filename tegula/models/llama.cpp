@@ -1,5 +1,6 @@
 // Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU. [Touvron et al. 2023]
 #include "tegula/models/llama.h"
+#include "tegula/models/table.h"
 
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"

@@ -1,6 +1,6 @@
 // A language model without attention: each token is predicted from a fixed window of the last ones.
 // [Bengio et al. 2003]
-#include "tegula/models/model.h"
+#include "tegula/models/table.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"
 

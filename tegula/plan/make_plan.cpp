@@ -174,17 +174,12 @@ void Planner::find_lifetimes() {
 }
 
 // May everything in slot `from` (written first by step `producer`) live in `to` instead? Only if
-// nobody reads `to` later, and the producer itself only through an operand it may overwrite.
+// nobody touches `to` later, and the producer itself only through an operand it may overwrite.
 bool Planner::may_take_over(int from, int to, int producer, bool alias_at_producer) {
   const Slot& a = plan_.slots[static_cast<size_t>(from)];
   const Slot& b = plan_.slots[static_cast<size_t>(to)];
   if (a.bytes != b.bytes || a.is_workspace || b.is_workspace) return false;
-  for (int i = producer + 1; i < static_cast<int>(plan_.steps.size()); ++i) {
-    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].in)
-      if (t.slot == to) return false;
-    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].out)
-      if (t.slot == to) return false;
-  }
+  if (b.last_step > producer) return false;
   const Step& step = plan_.steps[static_cast<size_t>(producer)];
   const PlanTensor* written = nullptr;
   for (const PlanTensor& t : step.out) {
@@ -205,13 +200,16 @@ void Planner::merge(int from, int to) {
   auto move = [&](PlanTensor& t) {
     if (t.slot == from) t.slot = to;
   };
-  for (Step& s : plan_.steps) {
+  Slot& gone = plan_.slots[static_cast<size_t>(from)];
+  Slot& kept = plan_.slots[static_cast<size_t>(to)];
+  const int end = std::min(gone.last_step + 1, static_cast<int>(plan_.steps.size()));
+  for (int i = gone.first_step; i < end; ++i) {
+    Step& s = plan_.steps[static_cast<size_t>(i)];
     for (PlanTensor& t : s.in) move(t);
     for (PlanTensor& t : s.out) move(t);
   }
-  for (auto& r : plan_.results) move(r.tensor);
-  Slot& gone = plan_.slots[static_cast<size_t>(from)];
-  Slot& kept = plan_.slots[static_cast<size_t>(to)];
+  if (gone.last_step >= static_cast<int>(plan_.steps.size()))
+    for (auto& r : plan_.results) move(r.tensor);
   kept.last_step = std::max(kept.last_step, gone.last_step);
   gone.bytes = 0;
 }
