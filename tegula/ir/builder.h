@@ -27,11 +27,12 @@ class Var {
   explicit operator bool() const { return valid(); }
   Builder& builder() const { return *builder_; }
   ValueId id() const { return id_; }
-  const Type& type() const;
-  DType dtype() const { return type().dtype; }
-  const Shape& shape() const { return type().shape; }
-  int rank() const { return shape().rank(); }
-  const Dim& dim(int i) const { return shape()[i < 0 ? rank() + i : i]; }
+  // By value: the builder's own copy moves when the next node is added.
+  Type type() const;
+  DType dtype() const;
+  Shape shape() const { return type().shape; }
+  int rank() const;
+  Dim dim(int i) const;
 
  private:
   Builder* builder_ = nullptr;
@@ -47,6 +48,7 @@ class Builder {
 
   Module& module() { return module_; }
   Function& function() { return function_; }
+  // Valid until the next node is added.
   const Type& type(ValueId v) const { return function_.values[v].type; }
 
   Var param(std::string name, Type type, Role role = Role::kInput);
@@ -118,6 +120,12 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-inline const Type& Var::type() const { return builder_->type(id_); }
+inline Type Var::type() const { return builder_->type(id_); }
+inline DType Var::dtype() const { return builder_->type(id_).dtype; }
+inline int Var::rank() const { return builder_->type(id_).shape.rank(); }
+inline Dim Var::dim(int i) const {
+  const Shape& s = builder_->type(id_).shape;
+  return s[i < 0 ? s.rank() + i : i];
+}
 
 }  // namespace tegula

@@ -232,7 +232,7 @@ Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
   double count = 1;
   bool is_const = true;
   for (int64_t d : dims) {
-    const Dim& size = x.dim(static_cast<int>(d));
+    const Dim size = x.dim(static_cast<int>(d));
     is_const &= size.is_const();
     count *= static_cast<double>(size.bound());
   }
