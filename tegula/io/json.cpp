@@ -107,11 +107,18 @@ void append_number(std::string& out, double value) {
 void new_line(std::string& out, int indent, int depth) {
   if (indent < 0) return;
   out += '\n';
-  out.append(static_cast<size_t>(indent * depth), ' ');
+  out.append(static_cast<size_t>(indent) * static_cast<size_t>(depth), ' ');
 }
 
 }  // namespace
 
+Json::Json(std::nullptr_t) {}
+Json::Json(bool value) : value_(value) {}
+Json::Json(double value) : value_(value) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(std::string_view value) : value_(std::string(value)) {}
+Json::Json(const char* value) : value_(std::string(value)) {}
+Json::Json(Array value) : value_(std::move(value)) {}
 Json::Json(Object value) : value_(std::move(value)) {}
 
 Json Json::object(std::initializer_list<Member> members) { return Json(Object(members)); }

@@ -27,17 +27,17 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;
 
+  // Defined below Member, without which a compiler may refuse to make the variant.
   Json() = default;  // null
-  Json(std::nullptr_t) {}
-  Json(bool value) : value_(value) {}
+  Json(std::nullptr_t);
+  Json(bool value);
   template <class T>
-  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json(T value)
-      : value_(static_cast<int64_t>(value)) {}
-  Json(double value) : value_(value) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(std::string_view value) : value_(std::string(value)) {}
-  Json(const char* value) : value_(std::string(value)) {}
-  Json(Array value) : value_(std::move(value)) {}
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json(T value);
+  Json(double value);
+  Json(std::string value);
+  Json(std::string_view value);
+  Json(const char* value);
+  Json(Array value);
   Json(Object value);
   static Json object(std::initializer_list<Member> members = {});
 
@@ -77,5 +77,9 @@ struct Json::Member {
   Json value;
   friend bool operator==(const Member& a, const Member& b) = default;
 };
+
+template <class T>
+requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json::Json(T value)
+    : value_(static_cast<int64_t>(value)) {}
 
 }  // namespace tegula
