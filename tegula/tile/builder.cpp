@@ -1,7 +1,7 @@
 #include "tegula/tile/builder.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 namespace tegula::tile {
 
@@ -67,7 +67,8 @@ Reg Builder::constant(double value, DType dtype) {
   if (class_of(dtype) == Class::kI64) return constant_int(static_cast<int64_t>(value), dtype);
   for (size_t v = 0; v < program_.code.size(); ++v) {
     const Instr& i = program_.code[v];
-    if (i.op == Op::kConstant && i.dtype == dtype && std::memcmp(&i.value, &value, 8) == 0)
+    if (i.op == Op::kConstant && i.dtype == dtype &&
+        std::bit_cast<uint64_t>(i.value) == std::bit_cast<uint64_t>(value))
       return {this, static_cast<uint16_t>(v), dtype};
   }
   return emit({Op::kConstant, dtype, {kNoValue, kNoValue, kNoValue}, 0, value});
