@@ -1,0 +1,39 @@
+// Attention: O = softmax(scale·Q Kᵀ + mask) V and the row log-sum-exp, with every mask and feature
+// as an option. One op; its backward is another. [Dao 2023, FlashAttention-2, section 3.1]
+//
+// q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv] -> o [b, sq, hq, dv], lse [b, hq, sq]
+// (f32). Query head h reads key head h / (hq / hk). Query i stands at position i + (sk − sq), key j
+// at j: a causal mask is aligned at the bottom right, so with a KV cache the last query sees every
+// key.
+//   score = cap·tanh(scale·q·k / cap) + bias − slope·|position difference|,  visible pairs only
+// Rows that see no key give o = 0, lse = −inf and zero gradients.
+#pragma once
+
+#include "tegula/ir/builder.h"
+
+namespace tegula {
+
+struct AttentionOptions {
+  double scale = 0;  // 0: 1/sqrt(d)
+  bool is_causal = false;
+  int64_t window_left = -1;   // keys at most so many positions before the query; −1: any
+  int64_t window_right = -1;  // … after it
+  double softcap = 0;         // 0: none
+  Var bias;                   // [b or 1, hq or 1, sq or 1, sk], differentiable
+  Var alibi;                  // slopes [hq], f32
+  // Packed sequences (b = 1): i32 [n + 1] offsets; queries see keys of their own sequence only, and
+  // positions count within it, aligned at the bottom right.
+  Var cu_seqlens_q, cu_seqlens_k;
+  double dropout = 0;  // probability that a weight is dropped
+  Var seed;            // i64 scalar, for dropout
+  int64_t stream = 0;
+};
+
+struct Attention {
+  Var o, lse;
+};
+
+Attention attention(Var q, Var k, Var v, const AttentionOptions& options = {},
+                    Loc loc = Loc::current());
+
+}  // namespace tegula
