@@ -28,7 +28,8 @@ inline constexpr int kMaxSlots = 4;  // three levels of a tree of 8, one chain c
 struct MicroArgs {
   const float* a = nullptr;  // packed: [k][m] with m rows; direct: rows a_stride apart
   int64_t a_stride = 0;
-  const float* b = nullptr;  // [k][kTileN]
+  const float* b = nullptr;       // [k][kTileN]
+  const float* next_a = nullptr;  // as much of the next tile's a, fetched meanwhile
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -41,6 +42,7 @@ template <int kM, int kNv, bool kDirect>
 static void micro_tile(const MicroArgs& u) {
   const float* a = u.a;
   const float* b = u.b;
+  const float* next_a = u.next_a;
   const int64_t stride = u.a_stride;
   for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
     Vf acc[kM][kNv];
@@ -58,6 +60,7 @@ static void micro_tile(const MicroArgs& u) {
     }
 #pragma GCC unroll 2
     for (int64_t k = p->k; k > 0; --k) {
+      if constexpr (!kDirect) __builtin_prefetch(next_a), next_a += kM;
       Vf bv[kNv];
 #pragma GCC unroll 2
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);

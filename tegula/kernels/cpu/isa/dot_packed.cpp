@@ -4,6 +4,7 @@
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/dot_thin.h"
 #include "tegula/kernels/cpu/isa/pack.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -213,6 +214,7 @@ class PackedDot {
     const MicroFn fn = kMicro.fn[x.rows - 1][nv - 1][direct_a_];
     MicroArgs u;
     u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = a_row_;
+    u.next_a = direct_a_ ? nullptr : u.a + kTileM * c_.k.count + kPanelSlack;
     u.b = b;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
     const int n_local = kb_.local_levels();
@@ -287,6 +289,8 @@ void dot_packed(const KernelCall& call) {
   const bool swap = parsed->last_is_m;
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
+  if (dot_is_thin(c, DotWorkspace(c).a_floats))
+    return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {
     case DType::kF32:
       return run_in<float>(call, c, a, b);
