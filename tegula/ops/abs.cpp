@@ -11,6 +11,7 @@ constinit const OpDef abs_op = {
     .types = "T -> T",
     .flops = per_element<2>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * sign(c.in[0])}; },
+    .tile = tile_unary<tile::Op::kAbs>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::max(x, -x); }>>,
     .samples = [] { return unary_samples(0.1, 2); },
     .is_elementwise = true,

@@ -13,6 +13,7 @@ constinit const OpDef add_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0], c.grad[0]};
     },
+    .tile = tile_binary<tile::Op::kAdd>,
     .reference = reference_of<BinaryRef<[](auto a, auto b) { return a + b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,

@@ -33,6 +33,8 @@ constinit const OpDef cast_op = {
       if (!is_float(c.in[0].dtype()) || !is_float(c.out[0].dtype())) return {Var()};
       return {cast(c.grad[0], c.in[0].dtype())};
     },
+    .tile = [](tile::Builder& b, const OpCall& c,
+               std::span<const tile::Reg> in) { return b.cast(in[0], c.out[0].dtype); },
     .reference = reference_of<Ref>,
     .samples =
         [] {

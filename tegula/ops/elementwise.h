@@ -5,6 +5,7 @@
 #include "tegula/ir/reference.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
+#include "tegula/tile/builder.h"
 
 namespace tegula {
 
@@ -46,6 +47,20 @@ struct PredicateRef {
     });
   }
 };
+
+// Lowerings to the tile language.
+template <tile::Op O>
+tile::Reg tile_unary(tile::Builder& b, const OpCall&, std::span<const tile::Reg> in) {
+  return b.unary(O, in[0]);
+}
+template <tile::Op O>
+tile::Reg tile_binary(tile::Builder& b, const OpCall&, std::span<const tile::Reg> in) {
+  return b.binary(O, in[0], in[1]);
+}
+template <tile::Op O>
+tile::Reg tile_reduce(tile::Builder& b, const OpCall&, std::span<const tile::Reg> in) {
+  return b.reduce(O, in[0]);
+}
 
 // Samples over shapes that matter: scalar, odd, empty; values in [low, high].
 std::vector<Sample> unary_samples(double low, double high, DType dtype = DType::kF32);

@@ -9,6 +9,7 @@ constinit const OpDef eq_op = {
     .group = "elementwise",
     .dims = kBinaryDims,
     .types = "T, T -> b",
+    .tile = tile_binary<tile::Op::kEq>,
     .reference = reference_of<PredicateRef<[](double a, double b) { return a == b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,

@@ -13,6 +13,7 @@ constinit const OpDef erf_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * 1.1283791670955126 * exp(-(c.in[0] * c.in[0]))};
     },
+    .tile = tile_unary<tile::Op::kErf>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::erf(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_elementwise = true,

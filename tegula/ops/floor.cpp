@@ -11,6 +11,7 @@ constinit const OpDef floor_op = {
     .types = "F -> F",
     .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall&) -> Grads { return {Var()}; },
+    .tile = tile_unary<tile::Op::kFloor>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::floor(x); }>>,
     .samples = [] { return unary_samples(0.1, 0.9); },
     .is_elementwise = true,

@@ -24,6 +24,8 @@ constinit const OpDef fma_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * c.in[1], c.grad[0] * c.in[0], c.grad[0]};
     },
+    .tile = [](tile::Builder& b, const OpCall&,
+               std::span<const tile::Reg> in) { return b.fma(in[0], in[1], in[2]); },
     .reference = reference_of<Ref>,
     .samples =
         [] {

@@ -26,6 +26,7 @@ constinit const OpDef gelu_op = {
     .types = "F -> F",
     .flops = per_element<8>,
     .vjp = vjp,
+    .tile = tile_unary<tile::Op::kGelu>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       const S inner = x * ((x * x) * S(kC * kA) + S(kC));

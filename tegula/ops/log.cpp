@@ -11,6 +11,7 @@ constinit const OpDef log_op = {
     .types = "F -> F",
     .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] / c.in[0]}; },
+    .tile = tile_unary<tile::Op::kLog>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::log(x); }>>,
     .samples = [] { return unary_samples(0.2, 3); },
     .is_elementwise = true,

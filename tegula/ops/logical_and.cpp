@@ -9,6 +9,7 @@ constinit const OpDef logical_and_op = {
     .group = "elementwise",
     .dims = kBinaryDims,
     .types = "b, b -> b",
+    .tile = tile_binary<tile::Op::kLogicalAnd>,
     .reference = reference_of<PredicateRef<[](double a, double b) { return a != 0 && b != 0; }>>,
     .samples = [] { return binary_samples(0, 1, DType::kBool); },
     .is_elementwise = true,

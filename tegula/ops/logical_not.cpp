@@ -9,6 +9,7 @@ constinit const OpDef logical_not_op = {
     .group = "elementwise",
     .dims = kUnaryDims,
     .types = "b -> b",
+    .tile = tile_unary<tile::Op::kLogicalNot>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(x == S(0.0) ? 1.0 : 0.0);

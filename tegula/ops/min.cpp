@@ -15,6 +15,7 @@ constinit const OpDef min_op = {
       const Var zero = zeros_like(c.grad[0]);
       return {select(wins, c.grad[0], zero), select(wins, zero, c.grad[0])};
     },
+    .tile = tile_binary<tile::Op::kMin>,
     .reference = reference_of<BinaryRef<[](auto a, auto b) { return scalar::min(a, b); }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,

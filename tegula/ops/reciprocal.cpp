@@ -11,6 +11,7 @@ constinit const OpDef reciprocal_op = {
     .types = "F -> F",
     .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-(c.grad[0] * c.out[0] * c.out[0])}; },
+    .tile = tile_unary<tile::Op::kReciprocal>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(1.0) / x;

@@ -18,6 +18,7 @@ constinit const OpDef reduce_min_op = {
       const Var share = reshape(c.grad[0], kept) / reduce_sum(at, c.attrs().ints("dims"), true);
       return {at * share};
     },
+    .tile = tile_reduce<tile::Op::kReduceMin>,
     .reference =
         reference_of<ReduceRef<HUGE_VAL, [](auto acc, auto x) { return scalar::min(acc, x); }>>,
     .samples = reduce_samples,

@@ -14,6 +14,7 @@ constinit const OpDef reduce_sum_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {broadcast(reshape(c.grad[0], kept_shape(c.in[0], c.attrs())), c.in[0].shape())};
     },
+    .tile = tile_reduce<tile::Op::kReduceSum>,
     .reference = reference_of<ReduceRef<0.0, [](auto acc, auto x) { return acc + x; }>>,
     .samples = reduce_samples,
     .is_linear = true,

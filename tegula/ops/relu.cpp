@@ -13,6 +13,7 @@ constinit const OpDef relu_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {select(gt(c.in[0], 0.0), c.grad[0], zeros_like(c.grad[0]))};
     },
+    .tile = tile_unary<tile::Op::kRelu>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return scalar::max(x, S(0.0));

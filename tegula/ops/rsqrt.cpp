@@ -13,6 +13,7 @@ constinit const OpDef rsqrt_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * -0.5 * (c.out[0] * c.out[0] * c.out[0])};
     },
+    .tile = tile_unary<tile::Op::kRsqrt>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(1.0) / scalar::sqrt(x);

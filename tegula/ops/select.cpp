@@ -25,6 +25,8 @@ constinit const OpDef select_op = {
       const Var zero = zeros_like(c.grad[0]);
       return {Var(), select(c.in[0], c.grad[0], zero), select(c.in[0], zero, c.grad[0])};
     },
+    .tile = [](tile::Builder& b, const OpCall&,
+               std::span<const tile::Reg> in) { return b.select(in[0], in[1], in[2]); },
     .reference = reference_of<Ref>,
     .samples =
         [] {

@@ -13,6 +13,7 @@ constinit const OpDef sigmoid_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * c.out[0] * (1.0 - c.out[0])};
     },
+    .tile = tile_unary<tile::Op::kSigmoid>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(1.0) / (S(1.0) + scalar::exp(-x));

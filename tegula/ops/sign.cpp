@@ -10,6 +10,7 @@ constinit const OpDef sign_op = {
     .dims = kUnaryDims,
     .types = "T -> T",
     .vjp = [](Builder&, const VjpCall&) -> Grads { return {Var()}; },
+    .tile = tile_unary<tile::Op::kSign>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(S(0) < x ? 1.0 : x < S(0) ? -1.0 : 0.0);

@@ -16,6 +16,7 @@ constinit const OpDef silu_op = {
         return c.grad[0] * (s + c.out[0] * (1.0 - s));
       }()};
     },
+    .tile = tile_unary<tile::Op::kSilu>,
     .reference = reference_of<UnaryRef<[](auto x) {
       using S = decltype(x);
       return x / (S(1.0) + scalar::exp(-x));

@@ -11,6 +11,7 @@ constinit const OpDef sqrt_op = {
     .types = "F -> F",
     .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0] * 0.5 / c.out[0]}; },
+    .tile = tile_unary<tile::Op::kSqrt>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::sqrt(x); }>>,
     .samples = [] { return unary_samples(0.2, 3); },
     .is_elementwise = true,

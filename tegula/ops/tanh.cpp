@@ -13,6 +13,7 @@ constinit const OpDef tanh_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {c.grad[0] * (1.0 - c.out[0] * c.out[0])};
     },
+    .tile = tile_unary<tile::Op::kTanh>,
     .reference = reference_of<UnaryRef<[](auto x) { return scalar::tanh(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_elementwise = true,
