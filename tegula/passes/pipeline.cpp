@@ -3,11 +3,15 @@
 #include <chrono>
 #include <cstdio>
 
+#include "tegula/ops/table.h"
+
 namespace tegula {
 
 #define TEGULA_PASS(name) extern const PassDef name##_pass;
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
+TEGULA_PASS(fuse)
+TEGULA_PASS(wrap)
 #undef TEGULA_PASS
 
 namespace {
@@ -15,6 +19,8 @@ namespace {
 constexpr const PassDef* kPipeline[] = {
     &dce_pass,
     &cse_pass,
+    &fuse_pass,
+    &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
@@ -55,10 +61,11 @@ struct Manager {
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
     for (size_t n = 0; n < module[id].nodes.size(); ++n)
-      for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r) {
-        auto st = run(module[id].nodes[n].regions[r]);
-        if (!st.ok()) return st;
-      }
+      if (module[id].nodes[n].op != &fused_op)
+        for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r) {
+          auto st = run(module[id].nodes[n].regions[r]);
+          if (!st.ok()) return st;
+        }
     for (const PassDef* pass : kPipeline) {
       if (names(options.passes, cat("-", pass->name))) continue;
       auto st = run_one(id, *pass);

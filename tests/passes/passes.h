@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <vector>
 
+#include "tegula/ir/interpret.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pipeline.h"
@@ -12,38 +14,22 @@
 namespace tegula {
 
 // Runs one pass; the test fails on an error.
-inline bool run(Module& m, FuncId f, std::string_view name, const PassOptions& options = {}) {
-  const PassDef* pass = find_pass(name);
-  if (!pass) {
-    ADD_FAILURE() << "no pass " << name;
-    return false;
-  }
-  auto changed = run_pass(m, f, *pass, options);
-  if (!changed.ok()) ADD_FAILURE() << changed.error().to_string();
-  return changed.ok() && *changed;
-}
+bool run(Module& m, FuncId f, std::string_view name, const PassOptions& options = {});
+FuncId finish(Builder& b);
 
-inline FuncId finish(Builder& b) {
-  auto f = b.finish_into_module();
-  if (!f.ok()) ADD_FAILURE() << f.error().to_string();
-  return f.ok() ? *f : 0;
-}
+int count(const Function& f, const OpDef& op);
+const Node* only(const Function& f, const OpDef& op);
+// Nodes that move or make bytes: all but views.
+int n_working(const Function& f);
 
-inline int count(const Function& f, const OpDef& op) {
-  int n = 0;
-  for (const Node& node : f.nodes) n += node.op == &op;
-  return n;
-}
-
-inline const Node* only(const Function& f, const OpDef& op) {
-  const Node* found = nullptr;
-  for (const Node& node : f.nodes)
-    if (node.op == &op) {
-      if (found) ADD_FAILURE() << "more than one " << op.name;
-      found = &node;
-    }
-  if (!found) ADD_FAILURE() << "no " << op.name;
-  return found;
-}
+// Inputs for f's parameters, drawn by seed: floats in [-2, 2), integers in [0, 4). Symbols are a
+// little smaller than their bounds.
+std::vector<int64_t> some_extents(const Module& m);
+std::vector<HostTensor> random_inputs(const Module& m, const Function& f, uint64_t seed);
+// Both functions give the same bits (any two NaNs are the same) on a few drawn inputs.
+void expect_same_bits(const Module& m, const Function& before, const Function& after);
+// Runs the pass; checks bits, that a second run changes nothing, and that no work is added.
+// Returns whether it changed the function.
+bool run_checked(Module& m, FuncId f, std::string_view name, const PassOptions& options = {});
 
 }  // namespace tegula

@@ -34,7 +34,7 @@ TEST(Pipeline, LeavesOutByName) {
   Module m;
   const FuncId f = duplicate_exp(m);
   PipelineOptions o;
-  o.passes = "-cse";
+  o.passes = "-cse,-fuse,-wrap";
   auto reports = run_passes(m, f, o);
   ASSERT_TRUE(reports.ok()) << reports.error().to_string();
   EXPECT_EQ(count(m[f], exp_op), 2);

@@ -1,0 +1,263 @@
+// Fuses elementwise ops and row reductions, so that a value between two of them never leaves the
+// cache: writes each group that fuse_groups found as one `fused` node.
+#include "tegula/passes/fuse.h"
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "tegula/ir/builder.h"
+#include "tegula/ops/table.h"
+#include "tegula/passes/fuse_groups.h"
+#include "tegula/passes/hash.h"
+
+namespace tegula {
+
+namespace {
+
+uint64_t hash_of_body(const Function& f) {
+  uint64_t h = f.params.size();
+  for (const Param& p : f.params) h = mix(h, hash_of(f.type(p.value)));
+  for (const Node& n : f.nodes) {
+    h = mix(h, std::bit_cast<uintptr_t>(n.op));
+    h = mix(h, hash_of(n.attrs));
+    for (ValueId v : n.inputs) h = mix(h, v);
+  }
+  for (const Output& r : f.results) h = mix(h, r.value);
+  return h;
+}
+
+bool same_body(const Function& a, const Function& b) {
+  if (a.params.size() != b.params.size() || a.nodes.size() != b.nodes.size() ||
+      a.results.size() != b.results.size() || a.values.size() != b.values.size())
+    return false;
+  for (size_t v = 0; v < a.values.size(); ++v)
+    if (!(a.values[v].type == b.values[v].type)) return false;
+  for (size_t n = 0; n < a.nodes.size(); ++n)
+    if (a.nodes[n].op != b.nodes[n].op || a.nodes[n].inputs != b.nodes[n].inputs ||
+        !same_attrs(a.nodes[n].attrs, b.nodes[n].attrs))
+      return false;
+  for (size_t r = 0; r < a.results.size(); ++r)
+    if (a.results[r].value != b.results[r].value) return false;
+  return true;
+}
+
+// One body being written. The same value may stand in it more than once, if it lies in the space in
+// different ways (as a row and as a column, say).
+struct Body {
+  Function fn;
+  std::vector<ValueId> operands;  // values of the outer function, one per parameter
+  struct Known {
+    ValueId outer, inner;
+    DimsIn dims;
+  };
+  std::vector<Known> known;
+
+  ValueId find(ValueId v, const DimsIn& dims) const {
+    for (const Known& k : known)
+      if (k.outer == v && k.dims == dims) return k.inner;
+    return kNone;
+  }
+  ValueId add_param(ValueId v, const Type& type, const DimsIn& dims) {
+    const auto id = static_cast<ValueId>(fn.values.size());
+    fn.values.push_back({type, kNone, static_cast<uint32_t>(fn.params.size())});
+    fn.params.push_back({cat("x", fn.params.size()), id, Role::kInput, -1});
+    operands.push_back(v);
+    known.push_back({v, id, dims});
+    return id;
+  }
+  ValueId add_node(Node node, std::vector<ValueId> inputs, const Type& type) {
+    const auto id = static_cast<ValueId>(fn.values.size());
+    fn.values.push_back({type, static_cast<NodeId>(fn.nodes.size()), 0});
+    node.inputs = std::move(inputs);
+    node.first_output = id;
+    fn.nodes.push_back(std::move(node));
+    return id;
+  }
+};
+
+class Fuser {
+ public:
+  Fuser(Module& module, Function& f, bool merge)
+      : module_(module), f_(f), groups_(f, merge), rw_(module, f), done_(f.nodes.size(), 0) {}
+
+  // Is there anything left that belongs into a body?
+  bool has_work() const {
+    for (NodeId n = 0; n < f_.nodes.size(); ++n)
+      if (groups_.is_member(n) || (groups_.is_free(n) && groups_.role(n) != TileRole::kView))
+        return true;
+    return false;
+  }
+
+  Result<Function> run() {
+    for (NodeId n = 0; n < f_.nodes.size(); ++n) {
+      if (groups_.is_free(n) || (f_.nodes[n].op->is_view && f_.nodes[n].inputs.size() == 1))
+        continue;
+      if (groups_.is_member(n) && groups_.group(groups_.group_of(n)).last != n) continue;
+      emit(n);
+    }
+    for (const Output& r : f_.results) need(r.value);
+    return rw_.finish();
+  }
+
+ private:
+  // Makes sure that a value is there in the new function.
+  void need(ValueId v) {
+    if (rw_.has(v)) return;
+    const NodeId n = f_.values[v].node;
+    if (groups_.is_free(n) && groups_.role(n) != TileRole::kView) {
+      make_free(n);
+    } else {
+      emit(n);
+    }
+  }
+
+  void emit(NodeId n) {
+    if (done_[n]) return;
+    if (groups_.is_member(n)) {
+      emit_group(groups_.group(groups_.group_of(n)));
+      return;
+    }
+    done_[n] = 1;
+    for (ValueId v : f_.nodes[n].inputs) need(v);
+    if (f_.nodes[n].op->is_view) {
+      rw_.clone(f_.nodes[n]);  // a body may want it too
+    } else {
+      rw_.take(f_.nodes[n]);
+    }
+  }
+
+  // The value as the body sees it: a member's, a view's or free one's copy, or a parameter.
+  ValueId read(Body& body, ValueId v, const DimsIn& dims, bool may_be_free) {
+    if (const ValueId id = body.find(v, dims); id != kNone) return id;
+    const Type& type = f_.type(v);
+    const NodeId n = f_.values[v].node;
+    const bool is_view = n != kNone && groups_.role(n) == TileRole::kView;
+    const bool is_free = n != kNone && groups_.is_free(n);
+    if ((is_view && (!is_free || may_be_free)) || (is_free && may_be_free)) {
+      const Node& node = f_.nodes[n];
+      std::vector<ValueId> in;
+      for (ValueId x : node.inputs)
+        in.push_back(read(body, x, is_view ? through_view(f_, node, dims) : dims, true));
+      const ValueId id = body.add_node(node, std::move(in), type);
+      body.known.push_back({v, id, dims});
+      return id;
+    }
+    return body.add_param(v, type, dims);
+  }
+
+  void emit_group(const Group& g) {
+    Body body;
+    Node fused;
+    for (NodeId n : g.members) {
+      done_[n] = 1;
+      Node& node = f_.nodes[n];
+      const bool reduces = groups_.role(n) == TileRole::kReduction;
+      std::vector<ValueId> in;
+      for (ValueId v : node.inputs)
+        in.push_back(read(body, v, natural_dims(f_.type(v).shape), !reduces));
+      const Type& type = f_.type(node.output());
+      fused.phase = std::max(fused.phase, node.phase);
+      fused.loc = node.loc;
+      const ValueId value = body.add_node(std::move(node), std::move(in), type);
+      body.known.push_back({f_.nodes[n].output(), value, natural_dims(type.shape)});
+    }
+    std::vector<ValueId> outputs;
+    for (NodeId n : g.members)
+      if (groups_.is_output(n)) outputs.push_back(f_.nodes[n].output());
+    add_full_operand(body, g, outputs);
+    finish(body, fused, g, outputs);
+  }
+
+  // A kernel takes its space from an operand: a group whose only full values stay inside shows one.
+  void add_full_operand(const Body& body, const Group& g, std::vector<ValueId>& outputs) {
+    const int first_inner = g.inner ? g.space.rank() - g.inner : 0;
+    for (const Body::Known& k : body.known)
+      if (body.fn.values[k.inner].node == kNone)
+        for (int8_t d : k.dims)
+          if (d >= first_inner) return;
+    auto is_full = [&](ValueId v) { return squeezed(f_.type(v).shape).rank() == g.space.rank(); };
+    for (ValueId v : outputs)
+      if (is_full(v)) return;
+    for (NodeId n : g.members)
+      if (is_full(f_.nodes[n].output())) {
+        outputs.push_back(f_.nodes[n].output());
+        return;
+      }
+  }
+
+  void make_free(NodeId n) {
+    Body body;
+    Group g;
+    const ValueId v = f_.nodes[n].output();
+    g.space = squeezed(f_.type(v).shape);
+    read(body, v, natural_dims(f_.type(v).shape), true);
+    Node fused;
+    fused.phase = f_.nodes[n].phase, fused.loc = f_.nodes[n].loc;
+    finish(body, fused, g, {v});
+  }
+
+  void finish(Body& body, Node& fused, const Group& g, const std::vector<ValueId>& outputs) {
+    std::vector<Type> types;
+    for (ValueId v : outputs) {
+      const ValueId inner = body.find(v, natural_dims(f_.type(v).shape));
+      body.fn.results.push_back({cat("y", body.fn.results.size()), inner});
+      types.push_back(f_.type(v));
+    }
+    std::vector<ValueId> in;
+    for (ValueId v : body.operands) {
+      need(v);
+      in.push_back(rw_.id(v));
+    }
+    fused.op = &fused_op;
+    fused.attrs.set("shape", std::vector<Dim>(g.space.begin(), g.space.end()));
+    fused.attrs.set("inner", static_cast<int64_t>(g.inner));
+    fused.regions = {share(std::move(body.fn), g.inner)};
+    const ValueId first = rw_.builder().append(fused, std::move(in), types);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      rw_.bind(outputs[i], Var(&rw_.builder(), first + static_cast<ValueId>(i)));
+  }
+
+  // The module's function for a body: one for all that are alike.
+  FuncId share(Function body, int inner) {
+    const uint64_t h = mix(hash_of_body(body), static_cast<uint64_t>(inner));
+    const auto [begin, end] = bodies_.equal_range(h);
+    for (auto it = begin; it != end; ++it)
+      if (it->second.inner == inner && same_body(module_[it->second.body], body))
+        return it->second.body;
+    body.name = cat(f_.name, ".fused", bodies_.size());
+    const FuncId id = module_.add(std::move(body));
+    bodies_.emplace(h, Shared{id, inner});
+    return id;
+  }
+
+  struct Shared {
+    FuncId body;
+    int inner;
+  };
+  Module& module_;
+  Function& f_;
+  Groups groups_;
+  Rewriter rw_;
+  std::vector<uint8_t> done_;
+  std::unordered_multimap<uint64_t, Shared> bodies_;
+};
+
+}  // namespace
+
+Result<bool> fuse_function(Module& module, Function& f, bool merge) {
+  Fuser fuser(module, f, merge);
+  if (!fuser.has_work()) return false;
+  Function out = TEGULA_TRY(fuser.run());
+  f = std::move(out);
+  return true;
+}
+
+static Result<bool> run(Module& module, Function& f, const PassOptions&) {
+  return fuse_function(module, f, true);
+}
+
+extern const PassDef fuse_pass = {
+    "fuse", "makes groups of elementwise ops and row reductions one node each", run};
+
+}  // namespace tegula

@@ -1,0 +1,346 @@
+#include "tegula/passes/fuse_groups.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+constexpr size_t kMaxMembers = 64;
+constexpr size_t kMaxGroupOperands = 24;
+constexpr int kMaxFreeSize = 16;
+constexpr int kSearchLimit = 400;  // groups visited before a merge is given up
+// Merges across more unfusible nodes than this must free at least the bytes they keep alive.
+constexpr uint32_t kFar = 8;
+
+bool is_plain_view(const Node& n) { return n.op->is_view && n.inputs.size() == 1; }
+}  // namespace
+
+DimsIn natural_dims(const Shape& s) {
+  DimsIn dims;
+  dims.fill(FusedSpace::kOne);
+  int8_t at = 0;
+  for (int d = 0; d < s.rank(); ++d)
+    if (!(s[d] == Dim(1))) dims[static_cast<size_t>(d)] = at++;
+  return dims;
+}
+
+DimsIn through_view(const Function& f, const Node& view, const DimsIn& dims) {
+  const Shape& x = f.type(view.inputs[0]).shape;
+  const Shape& y = f.type(view.output()).shape;
+  DimsIn in;
+  in.fill(FusedSpace::kOne);
+  int e = view.op == &broadcast_op ? y.rank() - x.rank() : 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (view.op == &broadcast_op) {
+      if (!(x[d] == Dim(1))) in[static_cast<size_t>(d)] = dims[static_cast<size_t>(e)];
+      ++e;
+    } else if (!(x[d] == Dim(1))) {
+      while (y[e] == Dim(1)) ++e;
+      in[static_cast<size_t>(d)] = dims[static_cast<size_t>(e++)];
+    }
+  }
+  return in;
+}
+
+Groups::Groups(const Function& f, bool merge)
+    : f_(f),
+      role_(f.nodes.size()),
+      is_fusible_(f.nodes.size(), 0),
+      is_result_(f.nodes.size(), 0),
+      free_size_(f.nodes.size(), 0),
+      stamp_(f.nodes.size(), 0) {
+  for (size_t n = 0; n < f.nodes.size(); ++n) role_[n] = tile_role(f, f.nodes[n]);
+  find_free();
+  find_operands();
+  find_consumers();
+  make_groups();
+  if (merge) merge_all();
+}
+
+uint32_t Groups::find(uint32_t n) const {
+  while (parent_[n] != n) n = parent_[n] = parent_[parent_[n]];
+  return n;
+}
+
+void Groups::find_free() {
+  for (size_t n = 0; n < f_.nodes.size(); ++n) {
+    const Node& node = f_.nodes[n];
+    const bool is_made_of_inputs =
+        role_[n] == TileRole::kView || (role_[n] == TileRole::kElementwise && !node.op->flops);
+    if (role_[n] != TileRole::kSource && !is_made_of_inputs) {
+      is_fusible_[n] = role_[n] != TileRole::kNone;
+      continue;
+    }
+    int size = 1;
+    for (ValueId v : node.inputs) {
+      const NodeId p = f_.values[v].node;
+      size += p == kNone || !free_size_[p] ? 2 * kMaxFreeSize : free_size_[p];
+    }
+    if (size <= kMaxFreeSize) {
+      free_size_[n] = static_cast<uint8_t>(size);
+    } else {
+      is_fusible_[n] = role_[n] == TileRole::kElementwise;
+    }
+  }
+}
+
+void Groups::find_operands() {
+  first_operand_.reserve(f_.nodes.size() + 1);
+  operands_.reserve(2 * f_.nodes.size());
+  for (NodeId n = 0; n < f_.nodes.size(); ++n) {
+    first_operand_.push_back(static_cast<uint32_t>(operands_.size()));
+    if (free_size_[n] || is_plain_view(f_.nodes[n])) continue;
+    for (ValueId v : f_.nodes[n].inputs) {
+      Operand o;
+      DimsIn dims = natural_dims(f_.type(v).shape);
+      bool in_body = is_fusible_[n];
+      NodeId p = f_.values[v].node;
+      for (o.value = v; p != kNone && is_plain_view(f_.nodes[p]); p = f_.values[v].node) {
+        if (in_body && role_[p] == TileRole::kView) {
+          dims = through_view(f_, f_.nodes[p], dims);
+          o.value = f_.nodes[p].inputs[0];
+        } else {
+          in_body = false;
+        }
+        v = f_.nodes[p].inputs[0];
+      }
+      if (p == kNone || !free_size_[p]) {
+        o.root = p;
+        if (in_body && p != kNone && is_fusible_[p]) {
+          o.source = p;
+          o.leads = dims == natural_dims(f_.type(v).shape);
+        }
+      } else if (in_body) {
+        o.value = kNone;
+      }
+      operands_.push_back(o);
+    }
+  }
+  first_operand_.push_back(static_cast<uint32_t>(operands_.size()));
+}
+
+void Groups::find_consumers() {
+  const size_t n_nodes = f_.nodes.size();
+  first_consumer_.assign(n_nodes + 1, 0);
+  for (const Operand& o : operands_)
+    if (o.root != kNone) ++first_consumer_[o.root + 1];
+  std::partial_sum(first_consumer_.begin(), first_consumer_.end(), first_consumer_.begin());
+  consumers_.resize(first_consumer_.back());
+  std::vector<uint32_t> at(first_consumer_.begin(), first_consumer_.end() - 1);
+  for (NodeId n = 0; n < n_nodes; ++n)
+    for (const Operand& o : operands(n))
+      if (o.root != kNone) consumers_[at[o.root]++] = n;
+  for (const Output& r : f_.results) {
+    NodeId p = f_.values[r.value].node;
+    while (p != kNone && is_plain_view(f_.nodes[p])) p = f_.values[f_.nodes[p].inputs[0]].node;
+    if (p != kNone) is_result_[p] = 1;
+  }
+}
+
+void Groups::make_groups() {
+  const size_t n_nodes = f_.nodes.size();
+  parent_.resize(n_nodes);
+  std::iota(parent_.begin(), parent_.end(), 0u);
+  groups_.resize(n_nodes);
+  n_heavy_.resize(n_nodes);
+  value_rank_.resize(n_nodes);
+  space_rank_.resize(n_nodes);
+  uint32_t heavy = 0;
+  for (NodeId n = 0; n < n_nodes; ++n) {
+    n_heavy_[n] = heavy;
+    const Node& node = f_.nodes[n];
+    Group& g = groups_[n];
+    g.members = {n};
+    g.first = g.last = n;
+    if (!is_fusible_[n]) {
+      heavy += !free_size_[n] && !is_plain_view(node);
+      continue;
+    }
+    const bool reduces = role_[n] == TileRole::kReduction;
+    const Shape value = squeezed(f_.type(node.output()).shape);
+    g.space = reduces ? squeezed(f_.type(node.inputs[0]).shape) : value;
+    value_rank_[n] = static_cast<int8_t>(value.rank());
+    space_rank_[n] = static_cast<int8_t>(g.space.rank());
+    g.inner = g.space.rank() - value.rank();
+  }
+}
+
+void Groups::merge_all() {
+  std::vector<Edge> edges;
+  edges.reserve(operands_.size());
+  for (NodeId n = 0; n < f_.nodes.size(); ++n) {
+    if (!is_fusible_[n]) continue;
+    const auto ops = operands(n);
+    for (uint32_t k = 0; k < ops.size(); ++k)
+      if (ops[k].source != kNone && ops[k].leads)
+        edges.push_back({ops[k].source, n, k, f_.type(f_.nodes[ops[k].source].output()).bytes()});
+  }
+  std::stable_sort(edges.begin(), edges.end(),
+                   [](const Edge& a, const Edge& b) { return a.bytes > b.bytes; });
+  for (const Edge& e : edges) try_merge(e);
+  for (uint32_t g = 0; g < groups_.size(); ++g)
+    if (find(g) == g) std::sort(groups_[g].members.begin(), groups_[g].members.end());
+}
+
+namespace {
+bool is_prefix(const Shape& a, const Shape& b) {
+  if (a.rank() > b.rank()) return false;
+  for (int d = 0; d < a.rank(); ++d)
+    if (!(a[d] == b[d])) return false;
+  return true;
+}
+}  // namespace
+
+// The space of both, if a value of `a` may be read by a node of `b` inside one group. A value and a
+// node are full (of their group's rank) or row (of its outer dims).
+bool Groups::combine(const Group& a, const Group& b, const Edge& e, Group& out) const {
+  const int ra = a.space.rank(), rb = b.space.rank();
+  const int p = value_rank_[e.from], c = space_rank_[e.to];
+  if (ra == 0 && rb > 0) {  // scalars, computed once per launch
+    out.space = b.space, out.inner = b.inner;
+    return true;
+  }
+  const bool p_full = p == ra, c_full = c == rb;
+  if (p_full == c_full && p == c) {  // both full or both row, of one space
+    if (!(a.space == b.space) || (a.inner && b.inner && a.inner != b.inner)) return false;
+    if (!p_full && a.inner != b.inner) return false;
+    out.space = a.space, out.inner = std::max(a.inner, b.inner);
+    return true;
+  }
+  if (!p_full && c_full && p < c) {  // a row value spread over rows
+    if (!(a.space == b.space) || (b.inner && a.inner != b.inner)) return false;
+    out.space = a.space, out.inner = a.inner;
+    return true;
+  }
+  if (!p_full && c_full && p == c) {  // b becomes arithmetic on a's rows
+    if (b.inner || !is_prefix(b.space, a.space)) return false;
+    out.space = a.space, out.inner = a.inner;
+    return true;
+  }
+  if (p_full && p <= c) {  // a becomes arithmetic on b's rows
+    const int inner = rb - ra;
+    if (a.inner || !is_prefix(a.space, b.space) || (b.inner && b.inner != inner)) return false;
+    out.space = b.space, out.inner = inner;
+    return true;
+  }
+  return false;
+}
+
+bool Groups::try_merge(const Edge& e) {
+  const uint32_t a = find(e.from), b = find(e.to);
+  if (a == b) return false;
+  Group merged;
+  if (groups_[a].members.size() + groups_[b].members.size() > kMaxMembers ||
+      !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) || !is_small(a, b) ||
+      has_other_path(a, b) || !frees_memory(a, b))
+    return false;
+  // The larger takes the smaller's members.
+  const uint32_t root = groups_[a].members.size() > groups_[b].members.size() ? a : b;
+  const uint32_t gone = root == a ? b : a;
+  parent_[gone] = root;
+  Group& g = groups_[root];
+  g.space = merged.space, g.inner = merged.inner;
+  g.first = std::min(g.first, groups_[gone].first), g.last = std::max(g.last, groups_[gone].last);
+  g.members.insert(g.members.end(), groups_[gone].members.begin(), groups_[gone].members.end());
+  groups_[gone].members = {};
+  return true;
+}
+
+// Everything that flows from a to b must be readable inside the group, and scalars that join a
+// larger space may have no other reader (they have no place among the results there).
+bool Groups::flows_agree(uint32_t a, uint32_t b) const {
+  for (NodeId n : groups_[b].members)
+    for (const Operand& o : operands(n))
+      if (o.root != kNone && find(o.root) == a && (o.source == kNone || !o.leads)) return false;
+  if (groups_[a].space.rank() == 0 && groups_[b].space.rank() > 0) {
+    for (NodeId n : groups_[a].members) {
+      if (is_result_[n]) return false;
+      for (NodeId c : consumers(n))
+        if (find(c) != a && find(c) != b) return false;
+    }
+  }
+  return true;
+}
+
+bool Groups::has_other_path(uint32_t a, uint32_t b) {
+  ++tick_;
+  std::vector<uint32_t> stack;
+  auto visit = [&](uint32_t g, bool from_a) {  // true: reaches b
+    for (NodeId n : groups_[g].members)
+      for (NodeId c : consumers(n)) {
+        const uint32_t to = find(c);
+        if (to == b) {
+          if (!from_a) return true;
+          continue;
+        }
+        if (to == a || stamp_[to] == tick_ || groups_[to].first > groups_[b].last) continue;
+        stamp_[to] = tick_;
+        stack.push_back(to);
+      }
+    return false;
+  };
+  visit(a, true);
+  for (int budget = kSearchLimit; !stack.empty(); --budget) {
+    if (budget == 0) return true;
+    const uint32_t g = stack.back();
+    stack.pop_back();
+    if (visit(g, false)) return true;
+  }
+  return false;
+}
+
+bool Groups::is_small(uint32_t a, uint32_t b) {
+  ++tick_;
+  size_t n_operands = 0;
+  std::vector<ValueId> params;
+  for (uint32_t g : {a, b})
+    for (NodeId n : groups_[g].members) {
+      for (const Operand& o : operands(n)) {
+        if (o.value == kNone) continue;
+        if (o.source != kNone && (find(o.source) == a || find(o.source) == b)) continue;
+        params.push_back(o.value);
+      }
+      bool out = is_result_[n];
+      for (NodeId c : consumers(n)) out |= find(c) != a && find(c) != b;
+      n_operands += out;
+    }
+  std::sort(params.begin(), params.end());
+  params.erase(std::unique(params.begin(), params.end()), params.end());
+  return n_operands + params.size() <= kMaxGroupOperands;
+}
+
+// A group runs when its last operand is there. If that is much later than a's own time, a's
+// operands live longer; that must not cost more than a's values that are no longer kept until then.
+bool Groups::frees_memory(uint32_t a, uint32_t b) {
+  const NodeId end_a = groups_[a].last, end_b = groups_[b].last;
+  if (end_b < end_a || n_heavy_[end_b] - n_heavy_[end_a] <= kFar) return true;
+  int64_t kept = 0, freed = 0;
+  ++tick_;
+  for (NodeId n : groups_[a].members) {
+    for (const Operand& o : operands(n)) {
+      if (o.root == kNone || find(o.root) == a || stamp_[o.root] == tick_) continue;
+      stamp_[o.root] = tick_;
+      if (!is_result_[o.root] && consumers(o.root).back() < end_b)
+        kept += f_.type(f_.nodes[o.root].output()).bytes();
+    }
+    bool vanishes = !is_result_[n], flows = false;
+    for (NodeId c : consumers(n)) {
+      vanishes &= find(c) == a || find(c) == b;
+      flows |= find(c) == b;
+    }
+    if (vanishes && flows) freed += f_.type(f_.nodes[n].output()).bytes();
+  }
+  return kept <= freed;
+}
+
+bool Groups::is_output(NodeId n) const {
+  if (is_result_[n]) return true;
+  for (NodeId c : consumers(n))
+    if (find(c) != find(n)) return true;
+  return false;
+}
+
+}  // namespace tegula

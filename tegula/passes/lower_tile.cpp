@@ -1,0 +1,137 @@
+#include "tegula/passes/lower_tile.h"
+
+#include "tegula/ops/table.h"
+#include "tegula/tile/builder.h"
+
+namespace tegula {
+
+namespace {
+
+bool reduces_a_row(const Function& f, const Node& n) {
+  const Shape& x = f.type(n.inputs[0]).shape;
+  bool reduced[kMaxRank] = {};
+  for (int64_t d : n.attrs.ints("dims")) reduced[d] = true;
+  bool any = false;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x[d] == Dim(1)) continue;
+    if (any && !reduced[d]) return false;
+    any |= reduced[d];
+  }
+  return any;
+}
+
+class Lowering {
+ public:
+  Lowering(const Module& module, const Function& body, FusedSpace space)
+      : module_(module),
+        body_(body),
+        space_(std::move(space)),
+        builder_(space_.rank(), space_.n_inner),
+        regs_(body.values.size()) {}
+
+  Result<TileLowering> run() {
+    TileLowering out;
+    for (const Param& p : body_.params) {
+      const tile::Extent extent = extent_of(p.value, false);
+      const int k = builder_.input(body_.type(p.value).dtype, extent);
+      regs_[p.value] = builder_.load(k);
+      out.in.push_back(view_of(p.value, extent));
+    }
+    for (const Node& n : body_.nodes) TEGULA_TRY(lower(n));
+    for (const Output& r : body_.results) {
+      const tile::Extent extent = extent_of(r.value, true);
+      const bool is_all = space_.rank() == 0;
+      if (extent == tile::Extent::kUniform && !is_all)
+        return internal_error(cat("a fused result is one element of the space ", space_.shape));
+      const int k =
+          builder_.output(body_.type(r.value).dtype, is_all ? tile::Extent::kFull : extent);
+      builder_.store(k, regs_[r.value]);
+      out.out.push_back(view_of(r.value, extent));
+    }
+    out.program = std::make_shared<const tile::Program>(TEGULA_TRY(builder_.finish()));
+    return out;
+  }
+
+ private:
+  // Full if it varies along a row, row if only from row to row. A result that is the one value of
+  // the only row is row, an operand of one element uniform.
+  tile::Extent extent_of(ValueId v, bool is_result) const {
+    int n = 0;
+    bool inner = false;
+    for (int d = 0; d < body_.type(v).shape.rank(); ++d) {
+      const int8_t at = space_.dims[v][static_cast<size_t>(d)];
+      n += at >= 0;
+      inner |= at >= space_.rank() - space_.n_inner;
+    }
+    if (inner || (n > 0 && space_.n_inner == 0)) return tile::Extent::kFull;
+    const bool one_row = is_result && space_.n_inner > 0 && space_.n_inner == space_.rank();
+    return n > 0 || one_row ? tile::Extent::kRow : tile::Extent::kUniform;
+  }
+
+  SpaceView view_of(ValueId v, tile::Extent extent) const {
+    SpaceView view;
+    view.shape = space_.shape;
+    view.dim.fill(-1);
+    for (int d = 0; d < body_.type(v).shape.rank(); ++d)
+      if (const int8_t at = space_.dims[v][static_cast<size_t>(d)]; at >= 0)
+        view.dim[static_cast<size_t>(at)] = static_cast<int8_t>(d);
+    const int kept = extent == tile::Extent::kFull  ? space_.rank()
+                     : extent == tile::Extent::kRow ? space_.rank() - space_.n_inner
+                                                    : 0;
+    for (int d = kept; d < space_.rank(); ++d) view.shape[d] = 1;
+    return view;
+  }
+
+  Status lower(const Node& n) {
+    tile::Reg& out = regs_[n.output()];
+    if (n.op == &constant_op) {
+      out = builder_.constant(n.attrs.f("value"), n.attrs.dtype("dtype"));
+    } else if (n.op == &iota_op) {
+      const int8_t at = space_.dims[n.output()][static_cast<size_t>(n.attrs.i("dim"))];
+      const DType dtype = n.attrs.dtype("dtype");
+      out = at < 0 ? builder_.constant(0, dtype) : builder_.iota(at, dtype);
+    } else if (n.op == &random_uniform_op) {
+      out =
+          builder_.random_uniform(regs_[n.inputs[0]], n.attrs.i("stream"), n.attrs.dtype("dtype"));
+    } else if (n.op->is_view) {
+      out = regs_[n.inputs[0]];
+    } else {
+      std::vector<tile::Reg> in;
+      for (ValueId v : n.inputs) in.push_back(regs_[v]);
+      const auto in_types = body_.input_types(n), out_types = body_.output_types(n);
+      out = n.op->tile(builder_, {n.op, &n.attrs, in_types, out_types, &module_, n.regions}, in);
+    }
+    return {};
+  }
+
+  const Module& module_;
+  const Function& body_;
+  FusedSpace space_;
+  tile::Builder builder_;
+  std::vector<tile::Reg> regs_;
+};
+
+}  // namespace
+
+Result<TileLowering> lower_tile(const Module& module, FuncId body, const Attrs& attrs) {
+  FusedSpace space = TEGULA_TRY(fused_space(module[body], attrs));
+  return Lowering(module, module[body], std::move(space)).run();
+}
+
+TileRole tile_role(const Function& f, const Node& n) {
+  if (n.op->is_elementwise) return n.op->tile ? TileRole::kElementwise : TileRole::kNone;
+  if (n.op->is_reduction)
+    return n.op->tile && reduces_a_row(f, n) ? TileRole::kReduction : TileRole::kNone;
+  if (n.op == &broadcast_op) return TileRole::kView;
+  if (n.op == &reshape_op)
+    return only_ones_differ(f.type(n.inputs[0]).shape, f.type(n.output()).shape) ? TileRole::kView
+                                                                                 : TileRole::kNone;
+  if (n.op == &constant_op) return n.attrs.has("value") ? TileRole::kSource : TileRole::kNone;
+  if (n.op == &iota_op)
+    return n.attrs.get_or<int64_t>("start", 0) == 0 ? TileRole::kSource : TileRole::kNone;
+  if (n.op == &random_uniform_op)
+    return n.attrs.has("origin") ? TileRole::kNone : TileRole::kRandom;
+  return TileRole::kNone;
+}
+
+}  // namespace tegula
