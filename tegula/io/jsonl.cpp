@@ -1,0 +1,70 @@
+#include "tegula/io/jsonl.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tegula/io/file.h"
+
+namespace tegula {
+
+Result<std::vector<Json>> read_jsonl(const std::string& path) {
+  const std::string text = TEGULA_TRY(read_file(path));
+  std::vector<Json> rows;
+  std::string_view rest = text;
+  for (int64_t line = 1; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    auto row = Json::parse(rest.substr(0, end), cat(path, ":", line));
+    if (row.ok())
+      rows.push_back(std::move(*row));
+    else if (end != rest.npos)
+      return std::move(row).error();
+    rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+  }
+  return rows;
+}
+
+Result<JsonlWriter> JsonlWriter::open(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+  if (fd < 0) return file_error("create", path, errno);
+  return JsonlWriter(fd, path);
+}
+
+Result<JsonlWriter> JsonlWriter::create(const std::string& path) { return open(path, O_TRUNC); }
+
+Result<JsonlWriter> JsonlWriter::resume(const std::string& path, std::string_view key,
+                                        double last) {
+  if (!path_exists(path)) return create(path);
+  const std::vector<Json> rows = TEGULA_TRY(read_jsonl(path));
+  std::string kept;
+  for (const Json& row : rows) {
+    const Json* value = row.find(key);
+    if (value == nullptr || value->number(last) <= last) kept += row.dump() + "\n";
+  }
+  TEGULA_TRY(replace_file(path, kept));
+  return open(path, 0);
+}
+
+JsonlWriter::JsonlWriter(JsonlWriter&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+JsonlWriter::~JsonlWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status JsonlWriter::append(const Json& row) {
+  const std::string line = row.dump() + "\n";
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  ssize_t n = 0;
+  do n = ::write(fd_, line.data(), line.size());
+  while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(line.size())) return {};
+  // A full disk may take a part of the line: take it back, so that the file stays readable.
+  const int error = n < 0 ? errno : ENOSPC;
+  if (n > 0 && before >= 0) (void)!::ftruncate(fd_, before);
+  return file_error("write", path_, error);
+}
+
+}  // namespace tegula

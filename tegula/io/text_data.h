@@ -1,0 +1,48 @@
+// Text to train on: a file, or all the text in a directory; then tokens, cut in two.
+//
+// A file is taken as it is. A directory is walked recursively in the byte order of its names and
+// the files are joined, each ended by a newline; so the same tree gives the same text everywhere.
+// In a walk these are left out, and counted: names that begin with a dot (.git), directories
+// named build, symbolic links, files with NUL bytes (binary), empty files, unreadable ones.
+// Errors: kIo for what is missing or unreadable; kInvalidArgument for empty or binary data
+// (saying so for UTF-16), directories without text, and text shorter than one sequence.
+// Cost: one read; memory of the text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tegula/base/result.h"
+
+namespace tegula {
+
+struct SkippedFile {
+  std::string path;
+  std::string reason;
+};
+
+struct TextData {
+  std::string text;
+  int64_t n_files = 0;
+  std::vector<SkippedFile> skipped;
+  // "12 files, 345678 bytes; skipped 3 (binary: 2, hidden: 1)"
+  std::string summary() const;
+};
+
+Result<TextData> load_text(const std::string& path);
+
+// The first 90 % of the tokens train, the rest validate.
+struct TokenData {
+  std::vector<int32_t> tokens;
+  size_t n_train = 0;
+  std::span<const int32_t> train() const { return std::span(tokens).first(n_train); }
+  std::span<const int32_t> validation() const { return std::span(tokens).subspan(n_train); }
+};
+
+// Both parts must hold one sequence and the token after it: seqlen + 1 tokens.
+Result<TokenData> split_tokens(std::vector<int32_t> tokens, int64_t seqlen);
+
+}  // namespace tegula
