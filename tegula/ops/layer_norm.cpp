@@ -84,15 +84,16 @@ std::vector<Sample> samples() {
     return SampleInput{{DType::kF32, s}, low, high};
   };
   const Attrs plain{{"eps", 1e-5}}, bias{{"eps", 1e-5}, {"bias", true}};
-  return {{"rows", {x({4, 6}, -1, 1), d, d}, bias},
-          {"no bias", {x({2, 3, 6}, -1, 1), d}, plain},
-          {"one row", {x({6}, -1, 1), d}, plain},
-          {"far from zero", {x({3, 6}, 1000, 1001), d, d}, bias},
-          {"constant row", {{{DType::kF32, {1, 6}}, 0.5, 0.5}, d, d}, {{"eps", 0.1}, {"bias", true}}},
-          {"no rows", {x({0, 6}, -1, 1), d}, plain},
-          {"bf16", {{{DType::kBF16, {4, 6}}}, {{DType::kBF16, {6}}}}, plain},
-          {"weight misfits", {x({4, 5}, -1, 1), d}, plain, "weight has d=6, x has d=5"},
-          {"bias not announced", {x({4, 6}, -1, 1), d, d}, plain, "got 3 operands"}};
+  return {
+      {"rows", {x({4, 6}, -1, 1), d, d}, bias},
+      {"no bias", {x({2, 3, 6}, -1, 1), d}, plain},
+      {"one row", {x({6}, -1, 1), d}, plain},
+      {"far from zero", {x({3, 6}, 1000, 1001), d, d}, bias},
+      {"constant row", {{{DType::kF32, {1, 6}}, 0.5, 0.5}, d, d}, {{"eps", 0.1}, {"bias", true}}},
+      {"no rows", {x({0, 6}, -1, 1), d}, plain},
+      {"bf16", {{{DType::kBF16, {4, 6}}}, {{DType::kBF16, {6}}}}, plain},
+      {"weight misfits", {x({4, 5}, -1, 1), d}, plain, "weight has d=6, x has d=5"},
+      {"bias not announced", {x({4, 6}, -1, 1), d, d}, plain, "got 3 operands"}};
 }
 }  // namespace
 

@@ -10,12 +10,10 @@ struct Ref {
     const TensorRef& x = a.in[0];
     for_each_row(x, [&](Index& i) {
       S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i, [&](const Index& at, size_t) {
-        top = scalar::max(top, a.load_at(0, at));
-      });
-      for_each_in_row(x, i, [&](const Index& at, size_t) {
-        sum += scalar::exp(a.load_at(0, at) - top);
-      });
+      for_each_in_row(x, i,
+                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
+      for_each_in_row(x, i,
+                      [&](const Index& at, size_t) { sum += scalar::exp(a.load_at(0, at) - top); });
       const S log_sum = scalar::log(sum);
       for_each_in_row(x, i, [&](const Index& at, size_t) {
         a.store_at(0, a.load_at(0, at) - top - log_sum, at);
@@ -52,8 +50,7 @@ constinit const OpDef log_softmax_op = {
     .dims = "... d -> ... d",
     .types = "F -> F",
     .split = {{"d", Combine::kNever}},
-    .flops =
-        [](const OpCall& c) { return 6 * c.in[0].shape.numel() + row_count(c.in[0]); },
+    .flops = [](const OpCall& c) { return 6 * c.in[0].shape.numel() + row_count(c.in[0]); },
     .vjp = vjp,
     .jvp = jvp,
     .decompose = decompose,

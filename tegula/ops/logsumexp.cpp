@@ -17,21 +17,17 @@ struct Ref {
     const TensorRef& x = a.in[0];
     for_each_row(x, [&](Index& i) {
       S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i, [&](const Index& at, size_t) {
-        top = scalar::max(top, a.load_at(0, at));
-      });
+      for_each_in_row(x, i,
+                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
       top = finite(top);
-      for_each_in_row(x, i, [&](const Index& at, size_t) {
-        sum += scalar::exp(a.load_at(0, at) - top);
-      });
+      for_each_in_row(x, i,
+                      [&](const Index& at, size_t) { sum += scalar::exp(a.load_at(0, at) - top); });
       a.store_at(0, top + scalar::log(sum), i);
     });
   }
 };
 
-Var finite(Var top) {
-  return select(eq(top, -HUGE_VAL), zeros_like(top), top);
-}
+Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
 
 // dy/dx = exp(x - y).
 Var weights(Var x, Var y) { return exp(cast(x, y.dtype()) - unsqueeze(finite(y), -1)); }
@@ -52,10 +48,7 @@ constinit const OpDef logsumexp_op = {
     .dims = "... d -> ...",
     .types = "F -> A",
     .split = {{"d", Combine::kLogSumExp}},
-    .flops =
-        [](const OpCall& c) {
-          return 4 * c.in[0].shape.numel() + 2 * c.out[0].shape.numel();
-        },
+    .flops = [](const OpCall& c) { return 4 * c.in[0].shape.numel() + 2 * c.out[0].shape.numel(); },
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const Var dx = weights(c.in[0], c.out[0]) * unsqueeze(c.grad[0], -1);
       return {cast(dx, c.in[0].dtype())};

@@ -111,6 +111,16 @@ Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = L
 // Sums x down to `shape`, which broadcasts to x's: the adjoint of broadcast.
 Var reduce_to(Var x, const Shape& shape, Loc loc = Loc::current());
 
+// The index (i32) of the last dim's largest element; the lowest among equals.
+Var argmax(Var x, Loc loc = Loc::current());
+// Sums of everything up to each element (in reverse: from it) along `dim`.
+Var cumsum(Var x, int dim, bool reverse = false, Loc loc = Loc::current());
+
+// Over the last dim. logsumexp drops it, and is f32 (f64 for f64).
+Var softmax(Var x, Loc loc = Loc::current());
+Var log_softmax(Var x, Loc loc = Loc::current());
+Var logsumexp(Var x, Loc loc = Loc::current());
+
 // A general contraction, e.g. dot("b m k, b k n -> b m n", x, w). See ops/dot.cpp.
 Var dot(std::string_view dims, Var a, Var b, Loc loc = Loc::current());
 // x @ w: [... k] · [k n] -> [... n].

@@ -43,8 +43,7 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 
 std::vector<Sample> samples() {
   auto in = [](Shape x, Shape rows, DType t = DType::kF32) {
-    return std::vector<SampleInput>{
-        {{t, x}}, {{t, {5}}}, {{DType::kF32, rows}, 0.5, 2}, {{t, x}}};
+    return std::vector<SampleInput>{{{t, x}}, {{t, {5}}}, {{DType::kF32, rows}, 0.5, 2}, {{t, x}}};
   };
   return {{"rows", in({2, 3, 5}, {2, 3}), {}},
           {"one row", in({5}, {}), {}},
@@ -62,7 +61,7 @@ constinit const OpDef rms_norm_bwd_op = {
     .dims = "x: ... d, weight: d, rstd: ..., dy: ... d -> ... d, d",
     .types = "F, F, A, F -> F, F",
     .split = {{"d", Combine::kNever}},
-    .flops = [](const OpCall& c) { return row_count(c.in[0]) * (10 * row_size(c.in[0]) + 1); },
+    .flops = [](const OpCall& c) { return row_count(c.in[0]) * (9 * row_size(c.in[0]) + 1); },
     .bytes = row_bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,

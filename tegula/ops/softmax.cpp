@@ -11,9 +11,8 @@ struct Ref {
     std::vector<S> e(static_cast<size_t>(x.shape[x.rank - 1]));
     for_each_row(x, [&](Index& i) {
       S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i, [&](const Index& at, size_t) {
-        top = scalar::max(top, a.load_at(0, at));
-      });
+      for_each_in_row(x, i,
+                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
       for_each_in_row(x, i, [&](const Index& at, size_t j) {
         e[j] = scalar::exp(a.load_at(0, at) - top);
         sum += e[j];
@@ -50,15 +49,14 @@ constinit const OpDef softmax_op = {
     .samples =
         [] {
           const auto f32 = DType::kF32;
-          return std::vector<Sample>{{"rows", {{{f32, {2, 3, 5}}}}, {}},
-                                     {"one row", {{{f32, {7}}, -3, 3}}, {}},
-                                     {"large", {{{f32, {2, 5}}, 800, 804}}, {}},
-                                     {"some are -inf",
-                                      {{{f32, {1, 3}}, 0, 0, {0.5, -HUGE_VAL, 0.25}, false}},
-                                      {}},
-                                     {"no rows", {{{f32, {0, 5}}}}, {}},
-                                     {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
-                                     {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
+          return std::vector<Sample>{
+              {"rows", {{{f32, {2, 3, 5}}}}, {}},
+              {"one row", {{{f32, {7}}, -3, 3}}, {}},
+              {"large", {{{f32, {2, 5}}, 800, 804}}, {}},
+              {"some are -inf", {{{f32, {1, 3}}, 0, 0, {0.5, -HUGE_VAL, 0.25}, false}}, {}},
+              {"no rows", {{{f32, {0, 5}}}}, {}},
+              {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
+              {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
         },
     .precision = Precision::kHigh,
 };
