@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 
 #include "tegula/io/manifest.h"
@@ -27,17 +28,14 @@ struct StepName {
 };
 
 StepName parse_step_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
   StepName s{-1, 0, name};
-  long long step = -1, repeat = 0;
-  int end = 0;
-  if (std::sscanf(name.c_str(), "step-%lld%n", &step, &end) != 1) return s;
-  if (static_cast<size_t>(end) != name.size()) {
-    int more = 0;
-    if (std::sscanf(name.c_str() + end, ".%lld%n", &repeat, &more) != 1 ||
-        static_cast<size_t>(end + more) != name.size())
-      return s;
-  }
-  s.step = step, s.repeat = repeat;
+  if (!name.starts_with(kPrefix)) return s;
+  const char* const end = name.data() + name.size();
+  auto parsed = std::from_chars(name.data() + kPrefix.size(), end, s.step);
+  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '.')
+    parsed = std::from_chars(parsed.ptr + 1, end, s.repeat);
+  if (parsed.ec != std::errc() || parsed.ptr != end) s.step = -1;
   return s;
 }
 

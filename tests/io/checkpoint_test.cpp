@@ -103,9 +103,14 @@ TEST(Checkpoint, DroppedWriterLeavesNoTrace) {
 TEST(Checkpoint, StaleTemporariesAreRemoved) {
   TempDir dir;
   ASSERT_TRUE(make_directories(dir / "checkpoints/.tmp-step-000001-99/x").ok());
+  // Other names are nobody's business, and no candidates.
+  const Names others = {"step-", "step-1x", "step-1.", "notes"};
+  for (const auto& name : others)
+    ASSERT_TRUE(make_directories(join_path(dir / "checkpoints", name)).ok());
   ASSERT_EQ(::symlink("nowhere", (dir / ".tmp-latest-99-0").c_str()), 0);
   ASSERT_TRUE(save(dir.path(), 1, 1).ok());
-  EXPECT_EQ(saved_names(dir.path()), Names{"step-000001"});
+  EXPECT_EQ(saved_names(dir.path()),
+            (Names{"notes", "step-", "step-000001", "step-1.", "step-1x"}));
   EXPECT_FALSE(list_directory(dir.path()).value()[0].starts_with(".tmp"));
 }
 

@@ -190,6 +190,15 @@ TEST(Tokenizer, AnyBytesRoundTrip) {
   }
 }
 
+TEST(Tokenizer, AnyTextOfTheAlphabetRoundTrips) {
+  std::mt19937 random(10);
+  const auto tokenizer = Tokenizer::train("chars", random_text(random, 2000, true)).value();
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::string text = random_text(random, random() % 40, true);
+    ASSERT_EQ(tokenizer.decode(tokenizer.encode(text).value()), text);
+  }
+}
+
 TEST(Tokenizer, CharsAreCodePointsInOrder) {
   const auto t = Tokenizer::train("chars", "héllo\nwörld 中😀").value();
   const std::string alphabet = "\n dhlorwéö中😀";
