@@ -11,7 +11,7 @@
 namespace tegula {
 
 // config.json as `transformers` reads it, and back. Errors name the file and the key.
-std::string model_config_json(const ModelConfig& config, const std::string& dtype);
+std::string model_config_json(const ModelConfig& config, DType dtype);
 Result<ModelConfig> load_model_config(const std::string& directory);
 
 // Fills every weight of the model from model.safetensors (converting to f32); `place` gives the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tegula/io/checkpoint.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
@@ -41,8 +42,9 @@ Result<FuncId> build(Module& module, const ModelConfig& config, const std::strin
 }
 }  // namespace
 
-Result<std::unique_ptr<Generator>> Generator::load(const std::string& directory, int threads) {
+Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int threads) {
   const auto start = Clock::now();
+  const std::string directory = TEGULA_TRY(resolve_model_directory(path));
   std::unique_ptr<Generator> g(new Generator());
   g->config_ = TEGULA_TRY(load_model_config(directory));
   if (g->config_.type == "mlp" || g->config_.type == "lstm")

@@ -6,19 +6,6 @@
 
 namespace tegula {
 
-Result<Dataset> split_dataset(std::vector<int32_t> tokens, int64_t seqlen) {
-  const auto n = static_cast<int64_t>(tokens.size());
-  const int64_t n_train = n * 9 / 10;
-  if (n - n_train < seqlen + 1)
-    return invalid_argument(cat("the data has ", n, " tokens; one sequence of ", seqlen,
-                                " for training and one for validation (a tenth of the data) need ",
-                                10 * (seqlen + 1), ": give more text or a smaller --seqlen"));
-  Dataset d;
-  d.train.assign(tokens.begin(), tokens.begin() + n_train);
-  d.validation.assign(tokens.begin() + n_train, tokens.end());
-  return d;
-}
-
 void fill_batch(std::span<const int32_t> tokens, uint64_t seed, int64_t step, int64_t batch,
                 int64_t seqlen, int32_t* out_tokens, int32_t* out_targets) {
   constexpr uint64_t kStream = 0x64617461;  // "data"

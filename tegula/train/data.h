@@ -4,19 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
-
-#include "tegula/base/result.h"
 
 namespace tegula {
-
-struct Dataset {
-  std::vector<int32_t> train, validation;
-};
-
-// The first 90 % of the tokens train, the rest validate. Error: either part is shorter than one
-// sequence and its target.
-Result<Dataset> split_dataset(std::vector<int32_t> tokens, int64_t seqlen);
 
 // Row r of the batch is train[o, o + seqlen) with targets one later; o uniform, drawn by
 // Philox(seed, step·batch + r).

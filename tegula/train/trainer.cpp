@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "tegula/io/text_data.h"
+#include "tegula/io/checkpoint.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/init.h"
 #include "tegula/train/checkpoint.h"
@@ -34,13 +34,19 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
 Status Trainer::load_data() {
   const TextData text = TEGULA_TRY(load_text(config_.data));
   data_summary = text.summary();
+  if (config_.resume) {
+    resume_from_ = TEGULA_TRY(resume_directory(config_));
+  } else if (!config_.out.empty()) {
+    auto st = prepare_checkpoints(config_.out);
+    if (!st.ok()) return st;
+  }
   Tokenizer tokenizer = config_.resume
-                            ? TEGULA_TRY(Tokenizer::load(config_.out))
+                            ? TEGULA_TRY(Tokenizer::load(resume_from_))
                             : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
   config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
-  data_ = TEGULA_TRY(split_dataset(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
+  data_ = TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   return {};
 }
@@ -78,7 +84,7 @@ Status Trainer::init_or_resume() {
     if (!st.ok()) return st;
   }
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, store_));
+    step_ = TEGULA_TRY(load_training_state(config_, resume_from_, store_));
     return {};
   }
   for (const WeightSpec& w : functions_.weights) init_weight(w, config_.seed, store_.find(w.name));
@@ -114,7 +120,7 @@ Status Trainer::one_step(StepReport& report) {
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     const int64_t index = step_ * config_.accumulate + micro;
     seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
-    fill_batch(data_.train, config_.seed, index, config_.batch, config_.model.max_seqlen,
+    fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
                tokens_.data(), targets_.data());
     auto st = sessions_[kStep]->run();
     if (!st.ok()) return st;
@@ -169,14 +175,14 @@ Error Trainer::not_finite(const StepReport& report) {
 
 Result<double> Trainer::validation_loss() {
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
-  const auto n = static_cast<int64_t>(data_.validation.size());
+  const auto n = static_cast<int64_t>(data_.validation().size());
   const int64_t rows = (n - 1) / seqlen;
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
     const int64_t here = std::min(batch, rows - row);
     for (int64_t r = 0; r < batch; ++r) {
-      const auto* at = data_.validation.data() + (row + std::min(r, here - 1)) * seqlen;
+      const auto* at = data_.validation().data() + (row + std::min(r, here - 1)) * seqlen;
       std::copy(at, at + seqlen, tokens_.data() + r * seqlen);
       if (r < here) {
         std::copy(at + 1, at + 1 + seqlen, targets_.data() + r * seqlen);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/session.h"
@@ -77,8 +78,9 @@ class Trainer {
   void measure_peak();
 
   TrainConfig config_;
+  std::string resume_from_;  // a checkpoint directory
   std::unique_ptr<Tokenizer> tokenizer_;
-  Dataset data_;
+  TokenData data_;
   StepFunctions functions_;
   std::vector<Compiled> plans_;  // step (or micro step), eval, update
   std::unique_ptr<ThreadPool> pool_;

@@ -1,0 +1,104 @@
+#include "tegula/models/checkpoint.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tegula/io/checkpoint.h"
+#include "tegula/io/hf_config.h"
+#include "tegula/io/safetensors.h"
+#include "tegula/ir/reference.h"
+
+namespace tegula {
+
+namespace {
+
+// Our family names and Hugging Face's model types.
+constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+    {"gpt2", "gpt2"}, {"llama", "llama"}, {"moe", "mixtral"}, {"mlp", "tegula-mlp"}, {"lstm", "tegula-lstm"}};
+
+std::string_view activation(std::string_view type) {
+  return type == "gpt2" || type == "mlp" ? "gelu_new" : type == "lstm" ? "tanh" : "silu";
+}
+
+// Row-major copy with conversion to the target's dtype.
+void convert(const TensorRef& from, const TensorRef& to) {
+  const int64_t n = to.numel();
+  if (from.dtype == to.dtype) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(n * size_bytes(to.dtype)));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) store_element(to, i, load_element(from, i));
+}
+
+}  // namespace
+
+std::string model_config_json(const ModelConfig& m, DType dtype) {
+  HfConfig c;
+  for (auto [ours, theirs] : kTypes)
+    if (ours == m.type) c.model_type = theirs;
+  const bool attends = m.type == "gpt2" || m.type == "llama" || m.type == "moe";
+  c.vocab_size = m.vocab_size, c.n_layers = m.n_layers;
+  if (attends) c.n_heads = m.n_heads, c.n_kv_heads = m.n_kv_heads, c.head_dim = m.head_dim;
+  c.d_model = m.d_model, c.d_ff = m.d_ff, c.max_seqlen = m.max_seqlen, c.norm_eps = m.norm_eps;
+  c.rope_theta = m.rope_theta, c.activation = activation(m.type);
+  c.tie_embeddings = m.tie_embeddings, c.bias = m.has_bias, c.dropout = m.dropout, c.dtype = dtype;
+  if (m.type == "moe") c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token;
+  return format_hf_config(c);
+}
+
+Result<ModelConfig> load_model_config(const std::string& directory) {
+  const HfConfig c = TEGULA_TRY(read_hf_config(directory));
+  ModelConfig m;
+  m.type.clear();
+  for (auto [ours, theirs] : kTypes)
+    if (theirs == c.model_type) m.type = ours;
+  if (m.type.empty())
+    return unsupported(cat(directory, "/config.json: model_type ", c.model_type, " is not supported"));
+  m.vocab_size = c.vocab_size, m.n_layers = c.n_layers, m.d_model = c.d_model, m.d_ff = c.d_ff;
+  m.n_heads = std::max<int64_t>(c.n_heads, 1), m.n_kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
+  m.max_seqlen = c.max_seqlen, m.norm_eps = c.norm_eps, m.rope_theta = c.rope_theta;
+  m.tie_embeddings = c.tie_embeddings, m.has_bias = c.bias, m.dropout = c.dropout;
+  if (m.type == "moe") m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token;
+  auto st = m.resolve();
+  if (!st.ok()) return std::move(st).error();
+  return m;
+}
+
+Status read_weights(const std::string& directory,
+                    const std::vector<std::pair<std::string, TensorRef>>& into) {
+  const auto file = TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kModelFile)));
+  for (const auto& [name, to] : into) {
+    const TensorRef* from = file.find(name);
+    // Some exporters leave out the prefix that others write.
+    if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
+    if (!from)
+      return invalid_argument(cat(file.path(), ": tensor ", name, " is missing: is config.json that of "
+                                                                 "another model?"));
+    if (!std::ranges::equal(shape_of(*from), shape_of(to)))
+      return invalid_argument(cat(file.path(), ": tensor ", name, " is ",
+                                  Type{from->dtype, Shape(shape_of(*from))}, ", the model needs ",
+                                  Type{to.dtype, Shape(shape_of(to))}));
+    convert(*from, to);
+  }
+  return {};
+}
+
+std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
+    const ModelConfig& config, const std::vector<std::pair<std::string, TensorRef>>& weights,
+    std::vector<std::vector<float>>& zeros) {
+  auto out = weights;
+  if (config.type != "gpt2" || config.has_bias) return out;
+  // transformers' GPT-2 always has biases.
+  for (const auto& [name, t] : weights) {
+    const bool norm = name.find(".ln_") != std::string::npos;
+    const bool linear = t.rank == 2 && name.find(".h.") != std::string::npos;
+    if (!norm && !linear) continue;
+    zeros.emplace_back(static_cast<size_t>(t.shape[t.rank - 1]), 0.0f);
+    const Type type{DType::kF32, {t.shape[t.rank - 1]}};
+    out.emplace_back(name.substr(0, name.rfind('.')) + ".bias",
+                     contiguous_ref(zeros.back().data(), type));
+  }
+  return out;
+}
+
+}  // namespace tegula
