@@ -72,8 +72,9 @@ Var constant_ints(Builder& b, std::vector<int64_t> values, DType dtype, Loc loc)
 }
 
 Var fill(Builder& b, double value, const Type& type, Loc loc) {
+  const Shape shape = type.shape;  // a copy: `type` may lie in the builder, which grows
   const Var c = constant(b, value, type.dtype, loc);
-  return type.shape.rank() == 0 ? c : broadcast(c, type.shape, loc);
+  return shape.rank() == 0 ? c : broadcast(c, shape, loc);
 }
 
 Var zeros_like(Var x, Loc loc) { return fill(x.builder(), 0, x.type(), loc); }
@@ -243,8 +244,9 @@ Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
   return div(sum, n, loc);
 }
 
-Var reduce_to(Var x, const Shape& shape, Loc loc) {
-  if (x.shape() == shape) return x;
+Var reduce_to(Var x, const Shape& target, Loc loc) {
+  if (x.shape() == target) return x;
+  const Shape shape = target;  // a copy, as in fill
   std::vector<int64_t> dims;
   const int lead = x.rank() - shape.rank();
   for (int i = 0; i < x.rank(); ++i)
