@@ -24,6 +24,9 @@ class Attrs {
   void set(std::string_view name, AttrValue value);
   void erase(std::string_view name);
   const AttrValue* find(std::string_view name) const;
+  AttrValue* find(std::string_view name) {
+    return const_cast<AttrValue*>(std::as_const(*this).find(name));
+  }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   // The value, which must be there with that type (OpDef::attrs is checked before any use).
   template <class T>

@@ -9,8 +9,18 @@
 
 namespace tegula {
 
-void run_region_step(const Step& step, std::span<const TensorRef> in,
-                     std::span<const TensorRef> out,
-                     std::span<const std::unique_ptr<Session>> regions, ThreadPool* pool);
+// A bound step with regions. Their sessions have the memory of the step's workspace.
+struct RegionStep {
+  const Step* step = nullptr;
+  std::span<const TensorRef> in, out;
+  void* workspace = nullptr;
+  std::span<const std::unique_ptr<Session>> regions;
+  std::span<const int64_t> extents;  // of the plan's symbols
+};
+
+// Runs it: parameters and results of the sub-plans are bound to the step's tensors themselves (a
+// row of them in a scan), so the only bytes copied are a carry's initial value and what `saves`
+// asks for. Allocates nothing.
+void run_region_step(const RegionStep& s);
 
 }  // namespace tegula

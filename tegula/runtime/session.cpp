@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tegula/ir/reference.h"
+#include "tegula/plan/regions.h"
 #include "tegula/runtime/regions.h"
 
 namespace tegula {
@@ -12,11 +13,11 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
       pool_(pool),
       base_(static_cast<uint8_t*>(arena)),
       param_data_(plan_->params.size(), nullptr),
-      bound_(plan_->steps.size()) {
-  for (size_t i = 0; i < bound_.size(); ++i) {
-    bound_[i].in.resize(plan_->steps[i].in.size());
-    bound_[i].out.resize(plan_->steps[i].out.size());
-  }
+      bound_(plan_->steps.size()),
+      uses_(plan_->params.size()) {
+  for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
+  for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
+  set_extents();
 }
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan,
@@ -36,8 +37,10 @@ Status Session::bind(std::string_view name, void* data) {
 
 void Session::bind(int param, void* data) {
   void*& slot = param_data_[static_cast<size_t>(param)];
-  dirty_ |= slot != data;
+  if (slot == data) return;
   slot = data;
+  for (const Use& u : uses_[static_cast<size_t>(param)])
+    u.ref->data = static_cast<uint8_t*>(data) + u.byte_offset;
 }
 
 Status Session::bind_store(Store& store) {
@@ -63,32 +66,52 @@ TensorRef Session::locate(const PlanTensor& t) const {
   return r;
 }
 
-void Session::rebind() {
+void Session::bind_step(size_t i) {
+  const Step& step = plan_->steps[i];
+  Bound& b = bound_[i];
+  auto add = [&](const std::vector<PlanTensor>& tensors, std::vector<TensorRef>& refs,
+                 std::vector<Type>& types) {
+    refs.resize(tensors.size()), types.resize(tensors.size());
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      refs[k] = locate(tensors[k]);
+      const Slot& s = plan_->slots[static_cast<size_t>(tensors[k].slot)];
+      if (s.kind == SlotKind::kParam)
+        uses_[static_cast<size_t>(s.param)].push_back({&refs[k], tensors[k].byte_offset});
+    }
+  };
+  add(step.in, b.in, b.in_types), add(step.out, b.out, b.out_types);
+  b.attrs = step.attrs;
+  if (step.workspace >= 0)
+    b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
+  for (const auto& region : step.regions)
+    b.regions.push_back(std::make_unique<Session>(
+        region, pool_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
+}
+
+// Shapes and attributes at the extents; strides and offsets are those of the bounds.
+void Session::set_extents() {
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Step& step = plan_->steps[i];
     Bound& b = bound_[i];
-    for (size_t k = 0; k < step.in.size(); ++k) b.in[k] = locate(step.in[k]);
-    for (size_t k = 0; k < step.out.size(); ++k) b.out[k] = locate(step.out[k]);
-    b.workspace = step.workspace < 0
-                      ? nullptr
-                      : base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
-    if (!step.regions.empty() && b.regions.empty()) {
-      auto* at = static_cast<uint8_t*>(b.workspace);
-      for (const auto& region : step.regions) {
-        b.regions.push_back(std::make_unique<Session>(region, pool_, at));
-        at += (region->arena_bytes + 63) / 64 * 64;
+    auto fix = [&](const std::vector<PlanTensor>& tensors, std::vector<TensorRef>& refs,
+                   std::vector<Type>& types) {
+      for (size_t k = 0; k < tensors.size(); ++k) {
+        const Type& t = tensors[k].type;
+        types[k] = {t.dtype, t.shape.at(extents_)};
+        for (int d = 0; d < refs[k].rank; ++d) refs[k].shape[d] = types[k].shape[d].bound();
       }
-    }
+    };
+    fix(step.in, b.in, b.in_types), fix(step.out, b.out, b.out_types);
+    for (const auto& [name, value] : step.attrs)
+      if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) {
+        auto& fixed = std::get<std::vector<Dim>>(*b.attrs.find(name));
+        for (size_t d = 0; d < dims->size(); ++d) fixed[d] = (*dims)[d].at(extents_);
+      }
   }
-  dirty_ = false;
 }
 
 Status Session::run(std::span<const int64_t> extents) {
   const size_t n = plan_->symbols.size();
-  if (extents.empty() && n > 0 && extents_.empty()) {
-    for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
-    dirty_ = true;
-  }
   if (!extents.empty()) {
     if (extents.size() != n)
       return invalid_argument(
@@ -99,14 +122,13 @@ Status Session::run(std::span<const int64_t> extents) {
                                     " is outside [0, ", plan_->symbols[i].bound, "]"));
     if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
       extents_.assign(extents.begin(), extents.end());
-      dirty_ = true;
+      set_extents();
     }
   }
   for (size_t i = 0; i < param_data_.size(); ++i)
     if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
-  if (dirty_) rebind();
   using Clock = std::chrono::steady_clock;
   for (size_t i = 0; i < bound_.size(); ++i) {
     if (!stats_) {
@@ -130,12 +152,11 @@ void Session::launch(size_t i) {
   Bound& b = bound_[i];
   if (step.kernel) {
     step.kernel->launch(
-        {&step.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_});
+        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_});
   } else if (!b.regions.empty()) {
-    run_region_step(step, b.in, b.out, b.regions, pool_);
-    for (auto& r : b.regions) {
+    run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
+    for (auto& r : b.regions)
       counters_.add(r->counters().math_flops.exchange(0), r->counters().executed_flops.exchange(0));
-    }
   } else {
     run_reference(step, b);
   }
@@ -143,14 +164,9 @@ void Session::launch(size_t i) {
 
 // The op's own reference as a kernel, at the tensors' precision: slow, always there.
 void Session::run_reference(const Step& step, Bound& b) {
-  std::vector<Type> in, out;
-  auto types = [](const std::vector<TensorRef>& refs, std::vector<Type>& types) {
-    for (const TensorRef& r : refs) types.push_back({r.dtype, Shape(shape_of(r))});
-  };
-  types(b.in, in), types(b.out, out);
-  const OpCall call{step.op, &step.attrs, in, out, plan_->module.get(), {}};
+  const OpCall call{step.op, &b.attrs, b.in_types, b.out_types, plan_->module.get(), {}};
   bool wide = false;  // f64 and integers go through double
-  for (const Type& t : out) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
+  for (const Type& t : b.out_types) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
   if (wide) {
     RefArgs<double> args{call, b.in, b.out};
     step.op->reference.f64(args);

@@ -61,11 +61,18 @@ class Session {
  private:
   struct Bound {  // one step, ready to launch
     std::vector<TensorRef> in, out;
+    Attrs attrs;                            // the step's, with dims at the run's extents
+    std::vector<Type> in_types, out_types;  // for references
     void* workspace = nullptr;
     std::vector<std::unique_ptr<Session>> regions;
   };
+  struct Use {  // of a parameter by a bound step
+    TensorRef* ref = nullptr;
+    int64_t byte_offset = 0;
+  };
   TensorRef locate(const PlanTensor& t) const;
-  void rebind();
+  void bind_step(size_t i);
+  void set_extents();
   void launch(size_t i);
   void run_reference(const Step& step, Bound& bound);
 
@@ -76,7 +83,7 @@ class Session {
   std::vector<void*> param_data_;
   std::vector<int64_t> extents_;
   std::vector<Bound> bound_;
-  bool dirty_ = true;
+  std::vector<std::vector<Use>> uses_;  // of each parameter
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
 };

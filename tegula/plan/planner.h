@@ -1,0 +1,69 @@
+// Planner: make_plan's working state, and regions as plans of their own. Internal to plan/.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tegula/plan/plan.h"
+
+namespace tegula {
+
+// How a region's plan meets its step's tensors: whoever runs it binds them, so nothing is copied.
+// The plan has the function's parameters, then one more for every result with memory of its own.
+struct RegionPorts {
+  std::vector<PlanTensor> params;  // type and strides of each parameter
+  std::vector<int> overwrites;     // per result: the parameter whose memory it takes; -1: its own
+};
+
+class Planner {
+ public:
+  // ports: null for a whole plan, whose donations are the function's own.
+  Planner(std::shared_ptr<const Module> module, FuncId id, const PlanOptions& options,
+          const RegionPorts* ports = nullptr)
+      : module_(std::move(module)), f_((*module_)[id]), options_(options), ports_(ports) {}
+
+  Result<Plan> run();
+
+ private:
+  // make_plan.cpp: nodes to steps on virtual slots.
+  void add_params();
+  int new_slot(int64_t bytes, const std::string& name, Phase phase);
+  Status add_node(const Node& n);
+  Status add_view(const Node& n, const OpCall& call);
+  PlanTensor add_copy(const PlanTensor& from, const Node& cause);
+  Step copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause);
+  void choose(Step& step, const Node& n);
+  // regions.cpp
+  Status plan_regions(Step& step, const Node& n);
+
+  // slots.cpp: which slots are one, and where they lie.
+  struct Home {
+    int result = 0;
+    PlanTensor tensor;
+    bool is_read = false;  // it is a parameter of the function: its old contents may be wanted
+  };
+  void find_homes();
+  void find_lifetimes();
+  void rescue_old_values();
+  void settle_results();
+  bool settles_in_place(const PlanTensor& value, const PlanTensor& home);
+  void overwrite_operands();
+  bool may_take_over(int from, int to, int producer, bool alias_at_producer);
+  void merge(int from, int to);
+  void finish_layout();
+
+  std::shared_ptr<const Module> module_;
+  const Function& f_;
+  const PlanOptions& options_;
+  const RegionPorts* ports_;
+  Plan plan_;
+  std::vector<PlanTensor> tensors_;  // per value
+  std::vector<int> producer_;        // per slot: the step that first writes it; -1: parameter
+  std::vector<Home> homes_;          // where results must end up
+};
+
+bool same_view(const PlanTensor& a, const PlanTensor& b);
+
+}  // namespace tegula

@@ -1,0 +1,54 @@
+// The plans of a step's regions. They run one at a time and leave every result in its home, so that
+// their arenas may lie in one place: the step's workspace, behind a line for a loop's condition.
+#include "tegula/plan/regions.h"
+
+#include <algorithm>
+
+#include "tegula/ops/table.h"
+#include "tegula/plan/memory.h"
+#include "tegula/plan/planner.h"
+
+namespace tegula {
+
+namespace {
+
+PlanTensor without_leading_dim(const PlanTensor& t) {
+  PlanTensor s = t;
+  s.type.shape.erase(0);
+  std::copy_n(t.stride + 1, kMaxRank - 1, s.stride);
+  return s;
+}
+
+// The layouts in which region r of the step finds its parameters, and what its results overwrite.
+RegionPorts ports_of(const Step& step, size_t region, size_t n_results) {
+  RegionPorts p;
+  p.overwrites.assign(n_results, -1);
+  const bool is_scan = step.op == &scan_op, is_while = step.op == &while_loop_op;
+  const size_t n_carry = is_scan || is_while ? static_cast<size_t>(step.attrs.i("n_carry")) : 0;
+  const size_t n_xs = is_scan ? static_cast<size_t>(step.attrs.i("n_xs")) : 0;
+  for (size_t i = step.op == &cond_op ? 1 : 0; i < step.in.size(); ++i)
+    p.params.push_back(i < n_carry          ? step.out[i]
+                       : i < n_carry + n_xs ? without_leading_dim(step.in[i])
+                                            : step.in[i]);
+  if (is_scan || (is_while && region == 1))
+    for (size_t i = 0; i < n_carry; ++i) p.overwrites[i] = static_cast<int>(i);
+  return p;
+}
+
+}  // namespace
+
+Status Planner::plan_regions(Step& step, const Node& n) {
+  int64_t bytes = 0;
+  for (size_t r = 0; r < n.regions.size(); ++r) {
+    const RegionPorts ports = ports_of(step, r, (*module_)[n.regions[r]].results.size());
+    Planner planner(module_, n.regions[r], options_, &ports);
+    Plan sub = TEGULA_TRY(planner.run());
+    bytes = std::max(bytes, sub.arena_bytes);
+    step.regions.push_back(std::make_shared<const Plan>(std::move(sub)));
+  }
+  step.workspace = new_slot(kRegionArena + bytes, cat("regions of ", n.op->name), n.phase);
+  plan_.slots.back().is_workspace = true;
+  return {};
+}
+
+}  // namespace tegula

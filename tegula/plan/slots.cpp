@@ -1,0 +1,232 @@
+// Which slots are one slot (donated state, results written over operands that die there), and where
+// the others lie in the arena.
+#include <algorithm>
+
+#include "tegula/ops/table.h"
+#include "tegula/plan/memory.h"
+#include "tegula/plan/planner.h"
+#include "tegula/plan/views.h"
+
+namespace tegula {
+
+bool same_view(const PlanTensor& a, const PlanTensor& b) {
+  if (a.slot != b.slot || a.byte_offset != b.byte_offset || !(a.type == b.type)) return false;
+  for (int d = 0; d < a.type.shape.rank(); ++d)
+    if (a.stride[d] != b.stride[d] && a.type.shape[d].bound() != 1) return false;
+  return true;
+}
+
+// Results that have a place of their own: donated state; in a region every result.
+void Planner::find_homes() {
+  if (!ports_) {
+    for (const auto& p : plan_.params)
+      if (p.donated_to >= 0) homes_.push_back({p.donated_to, p.tensor, true});
+    return;
+  }
+  for (size_t r = 0; r < ports_->overwrites.size(); ++r) {
+    const int over = ports_->overwrites[r];
+    if (over >= 0) {
+      homes_.push_back({static_cast<int>(r), plan_.params[static_cast<size_t>(over)].tensor, true});
+      continue;
+    }
+    PlanTensor t;
+    t.type = plan_.results[r].tensor.type;
+    set_contiguous(t);
+    const std::string name = cat("-> ", plan_.results[r].name);
+    t.slot = new_slot(t.type.bytes(), name, Phase::kForward);
+    plan_.slots.back().kind = SlotKind::kParam;
+    plan_.slots.back().param = static_cast<int>(plan_.params.size());
+    producer_.back() = -1;
+    plan_.params.push_back({name, Role::kInput, static_cast<int>(r), t});
+    homes_.push_back({static_cast<int>(r), t, false});
+  }
+}
+
+void Planner::find_lifetimes() {
+  for (size_t s = 0; s < plan_.slots.size(); ++s) {
+    plan_.slots[s].first_step = std::max(producer_[s], 0);
+    plan_.slots[s].last_step = plan_.slots[s].first_step;
+  }
+  auto touch = [&](int slot, int step) {
+    Slot& s = plan_.slots[static_cast<size_t>(slot)];
+    s.first_step = std::min(s.first_step, step), s.last_step = std::max(s.last_step, step);
+  };
+  for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+    const Step& step = plan_.steps[static_cast<size_t>(i)];
+    for (const PlanTensor& t : step.in) touch(t.slot, i);
+    for (const PlanTensor& t : step.out) touch(t.slot, i);
+    if (step.workspace >= 0) touch(step.workspace, i);
+  }
+  for (const auto& r : plan_.results) touch(r.tensor.slot, static_cast<int>(plan_.steps.size()));
+}
+
+// May everything in slot `from` (written first by step `producer`) live in `to` instead? Only if
+// nobody touches `to` later, and the producer itself only through an operand it may overwrite.
+bool Planner::may_take_over(int from, int to, int producer, bool alias_at_producer) {
+  const Slot& a = plan_.slots[static_cast<size_t>(from)];
+  const Slot& b = plan_.slots[static_cast<size_t>(to)];
+  if (a.bytes != b.bytes || a.is_workspace || b.is_workspace) return false;
+  if (b.last_step > producer) return false;
+  const Step& step = plan_.steps[static_cast<size_t>(producer)];
+  const PlanTensor* written = nullptr;
+  for (const PlanTensor& t : step.out) {
+    if (t.slot == to) return false;
+    if (t.slot == from) written = &t;
+  }
+  for (const PlanTensor& t : step.in) {
+    if (t.slot != to) continue;
+    if (!alias_at_producer || !written) return false;
+    PlanTensor moved = *written;
+    moved.slot = to;
+    if (!same_view(t, moved)) return false;
+  }
+  return true;
+}
+
+void Planner::merge(int from, int to) {
+  auto move = [&](PlanTensor& t) {
+    if (t.slot == from) t.slot = to;
+  };
+  Slot& gone = plan_.slots[static_cast<size_t>(from)];
+  Slot& kept = plan_.slots[static_cast<size_t>(to)];
+  const int end = std::min(gone.last_step + 1, static_cast<int>(plan_.steps.size()));
+  for (int i = gone.first_step; i < end; ++i) {
+    Step& s = plan_.steps[static_cast<size_t>(i)];
+    for (PlanTensor& t : s.in) move(t);
+    for (PlanTensor& t : s.out) move(t);
+  }
+  if (gone.last_step >= static_cast<int>(plan_.steps.size()))
+    for (auto& r : plan_.results) move(r.tensor);
+  kept.last_step = std::max(kept.last_step, gone.last_step);
+  gone.bytes = 0;
+}
+
+// The elementwise kernels read each element before they write it.
+bool overwrites(const Step& s, size_t operand, size_t result) {
+  if (s.op->is_elementwise || s.op == &copy_op) return true;
+  if (s.program && s.op->name == "fused") return s.kernel != nullptr;
+  for (const auto& [in, out] : s.op->aliases)
+    if (static_cast<size_t>(in) == operand && static_cast<size_t>(out) == result) return true;
+  // A loop may start from its carry where it lies.
+  return s.attrs.has("n_carry") && operand == result &&
+         static_cast<int64_t>(operand) < s.attrs.i("n_carry");
+}
+
+// A result that is a parameter's own contents is copied out before the run may overwrite them.
+void Planner::rescue_old_values() {
+  Node at_start;
+  at_start.op = &copy_op;
+  std::vector<Step> body;
+  body.swap(plan_.steps);  // what is added now comes first
+  const size_t n_slots = plan_.slots.size();
+  for (size_t r = 0; r < plan_.results.size(); ++r) {
+    PlanTensor& value = plan_.results[r].tensor;
+    if (plan_.slots[static_cast<size_t>(value.slot)].kind != SlotKind::kParam) continue;
+    const Home* home = nullptr;
+    bool is_overwritten = false;
+    for (const Home& h : homes_) {
+      if (h.result == static_cast<int>(r)) home = &h;
+      is_overwritten |= h.tensor.slot == value.slot;
+    }
+    if (home && same_view(value, home->tensor)) continue;
+    if (home && !home->is_read) {
+      plan_.steps.push_back(copy_step(value, home->tensor, at_start));
+      value = home->tensor;
+    } else if (is_overwritten) {
+      value = add_copy(value, at_start);
+    }
+  }
+  const auto n_first = static_cast<int>(plan_.steps.size());
+  for (size_t s = 0; s < n_slots; ++s)
+    if (producer_[s] >= 0) producer_[s] += n_first;
+  for (Step& s : body) plan_.steps.push_back(std::move(s));
+}
+
+// Can the value's producer write it straight into its home? Then the two slots become one.
+bool Planner::settles_in_place(const PlanTensor& value, const PlanTensor& home) {
+  const Slot& slot = plan_.slots[static_cast<size_t>(value.slot)];
+  if (slot.kind != SlotKind::kArena || value.byte_offset != 0 || !is_contiguous(value))
+    return false;
+  const int producer = producer_[static_cast<size_t>(value.slot)];
+  const Step& step = plan_.steps[static_cast<size_t>(producer)];
+  bool alias = true;
+  for (size_t i = 0; i < step.in.size(); ++i)
+    for (size_t j = 0; j < step.out.size(); ++j)
+      if (step.in[i].slot == home.slot && step.out[j].slot == value.slot)
+        alias = alias && overwrites(step, i, j);
+  if (!may_take_over(value.slot, home.slot, producer, alias)) return false;
+  merge(value.slot, home.slot);
+  return true;
+}
+
+void Planner::settle_results() {
+  std::vector<std::pair<PlanTensor, const Home*>> copies;  // to run after everything else
+  for (const Home& h : homes_) {
+    const PlanTensor value = plan_.results[static_cast<size_t>(h.result)].tensor;
+    if (!same_view(value, h.tensor) && !settles_in_place(value, h.tensor))
+      copies.emplace_back(value, &h);
+  }
+  Node at_end;
+  at_end.op = &copy_op;
+  at_end.phase = Phase::kUpdate;
+  for (const auto& [stale, home] : copies) {
+    // Read again: a slot may have been merged into another since.
+    PlanTensor& value = plan_.results[static_cast<size_t>(home->result)].tensor;
+    plan_.steps.push_back(copy_step(value, home->tensor, at_end));
+    value = home->tensor;
+  }
+}
+
+void Planner::overwrite_operands() {
+  for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+    Step& step = plan_.steps[static_cast<size_t>(i)];
+    for (size_t j = 0; j < step.out.size(); ++j) {
+      const int to_merge = step.out[j].slot;
+      const Slot& out = plan_.slots[static_cast<size_t>(to_merge)];
+      if (out.kind != SlotKind::kArena || out.bytes == 0 ||
+          producer_[static_cast<size_t>(to_merge)] != i)
+        continue;
+      for (size_t k = 0; k < step.in.size(); ++k) {
+        const int into = step.in[k].slot;
+        const Slot& in = plan_.slots[static_cast<size_t>(into)];
+        if (in.kind != SlotKind::kArena || in.last_step != i || in.bytes != out.bytes ||
+            into == to_merge || !overwrites(step, k, j))
+          continue;
+        PlanTensor moved = step.out[j];
+        moved.slot = into;
+        if (!same_view(step.in[k], moved)) continue;
+        bool others_agree = true;
+        for (size_t o = 0; o < step.in.size(); ++o)
+          if (step.in[o].slot == into && !(same_view(step.in[o], moved) && overwrites(step, o, j)))
+            others_agree = false;
+        for (size_t o = 0; o < step.out.size(); ++o)
+          if (o != j && step.out[o].slot == into) others_agree = false;
+        if (!others_agree) continue;
+        // The merged slot keeps its own producer: it lives from there on.
+        const int last = out.last_step;
+        merge(to_merge, into);
+        plan_.slots[static_cast<size_t>(into)].last_step = last;
+        break;
+      }
+    }
+  }
+}
+
+void Planner::finish_layout() {
+  std::vector<Lifetime> lives;
+  std::vector<size_t> which;
+  for (size_t i = 0; i < plan_.slots.size(); ++i) {
+    const Slot& s = plan_.slots[i];
+    if (s.kind != SlotKind::kArena || s.bytes == 0) continue;
+    lives.push_back({s.first_step, s.last_step, s.bytes});
+    which.push_back(i);
+  }
+  const Layout layout = plan_offsets(lives);
+  for (size_t i = 0; i < which.size(); ++i) plan_.slots[which[i]].offset = layout.offsets[i];
+  for (Slot& s : plan_.slots)
+    if (s.kind == SlotKind::kArena && s.bytes == 0) s.offset = 0;
+  plan_.arena_bytes = layout.bytes;
+  plan_.lower_bound_bytes = layout.lower_bound;
+}
+
+}  // namespace tegula

@@ -1,0 +1,76 @@
+#include "tests/runtime/harness.h"
+
+#include <gtest/gtest.h>
+
+#include "tegula/base/philox.h"
+
+namespace tegula::test {
+
+HostTensor random_tensor(const Type& type, uint64_t seed) {
+  HostTensor t(type);
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    const auto at = static_cast<uint64_t>(i);
+    t.put(i, is_float(type.dtype) ? 2 * philox_uniform(seed, 1, at) - 1
+                                  : static_cast<double>(philox_bits(seed, 1, at) % 3));
+  }
+  return t;
+}
+
+std::vector<HostTensor> random_inputs(const Module& m, const Function& f, uint64_t seed,
+                                      std::span<const int64_t> extents) {
+  std::vector<int64_t> bounds(extents.begin(), extents.end());
+  if (bounds.empty())
+    for (const Symbol& s : m.symbols) bounds.push_back(s.bound);
+  std::vector<HostTensor> in;
+  for (const Param& p : f.params) {
+    const Type& t = f.type(p.value);
+    in.push_back(random_tensor({t.dtype, t.shape.at(bounds)}, seed + 100 * in.size()));
+  }
+  return in;
+}
+
+std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTensor> in,
+                                 std::span<const int64_t> extents, int n_threads) {
+  ThreadPool pool(n_threads);
+  auto session = Session::create(std::make_shared<Plan>(plan), &pool);
+  EXPECT_TRUE(session.ok()) << session.error().to_string();
+  Session& s = **session;
+  std::vector<HostTensor> memory;
+  std::vector<HostTensor> out;
+  for (size_t i = 0; i < plan.params.size(); ++i) {
+    Type bound = plan.params[i].tensor.type;
+    for (int d = 0; d < bound.shape.rank(); ++d) bound.shape[d] = bound.shape[d].bound();
+    memory.emplace_back(bound);
+    // Outside the extents the box holds NaN or all ones: nobody may read it.
+    std::fill(memory.back().bytes.begin(), memory.back().bytes.end(), std::byte{0xff});
+    TensorRef box = memory.back().ref();
+    for (int d = 0; d < box.rank; ++d) box.shape[d] = in[i].type.shape[d].bound();
+    copy_into(box, in[i].ref());
+    s.bind(static_cast<int>(i), memory.back().bytes.data());
+  }
+  s.arena().poison(0xff);
+  const auto status = s.run(extents);
+  EXPECT_TRUE(status.ok()) << status.error().to_string();
+  for (size_t r = 0; r < plan.results.size(); ++r)
+    out.push_back(copy_of(s.result(static_cast<int>(r))));
+  return out;
+}
+
+void expect_bits_of_interpreter(const std::shared_ptr<Module>& m, FuncId f, uint64_t seed,
+                                std::span<const int64_t> extents) {
+  const auto in = random_inputs(*m, (*m)[f], seed, extents);
+  auto plan = make_plan(m, f, references());
+  ASSERT_TRUE(plan.ok()) << plan.error().to_string();
+  auto want = interpret(*m, (*m)[f], in, Arithmetic::kNaive, extents);
+  ASSERT_TRUE(want.ok()) << want.error().to_string();
+  const auto have = run_plan(*plan, in, extents);
+  ASSERT_EQ(have.size(), want->size());
+  for (size_t r = 0; r < have.size(); ++r) {
+    EXPECT_EQ(have[r].type, (*want)[r].type);
+    EXPECT_EQ(have[r].bytes, (*want)[r].bytes)
+        << (*m)[f].results[r].name << " of " << (*m)[f].name << "\n"
+        << plan->to_string();
+  }
+}
+
+}  // namespace tegula::test
