@@ -62,7 +62,7 @@ Var head(Context& c) {
 
 }  // namespace
 
-constinit const ModelDef gpt2_model = {"gpt2", "GPT-2: learned positions, layer norm, GELU",
-                                       hidden, head};
+constinit const ModelDef gpt2_model = {"gpt2", "GPT-2: learned positions, layer norm, GELU", hidden,
+                                       head};
 
 }  // namespace tegula

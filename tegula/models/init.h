@@ -1,8 +1,8 @@
 // Initial weights: each a function of (seed, name, index), whatever the order of creation.
 #pragma once
 
-#include "tegula/models/model.h"
 #include "tegula/base/tensor.h"
+#include "tegula/models/model.h"
 
 namespace tegula {
 

@@ -44,6 +44,7 @@ Var hidden(Context& c, Var tokens) {
 
 }  // namespace
 
-constinit const ModelDef mlp_model = {"mlp", "Window of 8 tokens through dense layers", hidden, table};
+constinit const ModelDef mlp_model = {"mlp", "Window of 8 tokens through dense layers", hidden,
+                                      table};
 
 }  // namespace tegula

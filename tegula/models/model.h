@@ -21,7 +21,7 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;  // 0: n_heads
   int64_t head_dim = 0;    // 0: d_model / n_heads
   int64_t d_model = 128;
-  int64_t d_ff = 0;        // 0: 4 d_model (gpt2, mlp), 8/3 d_model rounded up to 32 (llama, moe)
+  int64_t d_ff = 0;  // 0: 4 d_model (gpt2, mlp), 8/3 d_model rounded up to 32 (llama, moe)
   int64_t max_seqlen = 64;
   int64_t n_experts = 8;
   int64_t n_experts_per_token = 2;
@@ -48,9 +48,9 @@ struct WeightSpec {
 
 // Where attention finds keys and values of earlier tokens, when decoding.
 struct KvCache {
-  std::vector<Var> k, v;   // per layer: [batch, max_seqlen, n_kv_heads, head_dim]
-  Var position;            // i64 scalar: tokens already in the cache
-  Dim length;              // symbol: tokens in the cache after this call
+  std::vector<Var> k, v;  // per layer: [batch, max_seqlen, n_kv_heads, head_dim]
+  Var position;           // i64 scalar: tokens already in the cache
+  Dim length;             // symbol: tokens in the cache after this call
 };
 
 class Context {
@@ -58,9 +58,9 @@ class Context {
   Context(Builder& b, const ModelConfig& config) : b(b), config(config) {}
   Builder& b;
   const ModelConfig& config;
-  DType dtype = DType::kF32;     // of the weights
-  Var seed;                      // i64 scalar for dropout; invalid: no dropout
-  KvCache* cache = nullptr;      // invalid: attention over this call's tokens only
+  DType dtype = DType::kF32;  // of the weights
+  Var seed;                   // i64 scalar for dropout; invalid: no dropout
+  KvCache* cache = nullptr;   // invalid: attention over this call's tokens only
 
   // The weight of that name; its spec is recorded on first use.
   Var weight(const std::string& name, const Shape& shape, Init init = Init::kNormal,

@@ -25,8 +25,7 @@ bool has_direct_kernel(const OpCall& call, const void* context) {
 Result<int64_t> planned_peak(const Module& module, const Function& f, const void* context) {
   auto copy = std::make_shared<Module>(module);
   const FuncId id = copy->add(f);
-  const Plan plan =
-      TEGULA_TRY(make_plan(copy, id, *static_cast<const PlanOptions*>(context)));
+  const Plan plan = TEGULA_TRY(make_plan(copy, id, *static_cast<const PlanOptions*>(context)));
   return plan.arena_bytes;
 }
 }  // namespace

@@ -1,5 +1,5 @@
-// compile: a function of a module -> a plan, through the passes. The one path for every user: train,
-// generate, eager arrays and tests.
+// compile: a function of a module -> a plan, through the passes. The one path for every user:
+// train, generate, eager arrays and tests.
 #pragma once
 
 #include <memory>

@@ -38,7 +38,9 @@ Eager::Eager(ThreadPool& pool, CompileOptions options)
     : Eager(std::make_shared<Module>(), pool, std::move(options)) {}
 
 Eager::Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions options)
-    : Builder(*module, "eager"), shared_(std::move(module)), pool_(pool),
+    : Builder(*module, "eager"),
+      shared_(std::move(module)),
+      pool_(pool),
       options_(std::move(options)) {
   options_.plan.n_threads = pool.n_threads();
 }
@@ -91,8 +93,7 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
 Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
                        std::span<const Type> types, ValueId first) {
   Session& s = *TEGULA_TRY(session_for(node, inputs));
-  for (size_t i = 0; i < inputs.size(); ++i)
-    s.bind(static_cast<int>(i), memory_[inputs[i]].data());
+  for (size_t i = 0; i < inputs.size(); ++i) s.bind(static_cast<int>(i), memory_[inputs[i]].data());
   auto st = s.run();
   if (!st.ok()) return st;
   memory_.resize(function_.values.size());

@@ -1,6 +1,6 @@
-// Eager: a Builder that computes each op the moment it is called. The same model code, and autodiff,
-// run on it unchanged; results have the bits of the compiled function, because an op's numeric order
-// does not depend on how it was reached.
+// Eager: a Builder that computes each op the moment it is called. The same model code, and
+// autodiff, run on it unchanged; results have the bits of the compiled function, because an op's
+// numeric order does not depend on how it was reached.
 //
 //   Eager e(pool);
 //   Var x = e.tensor({DType::kF32, {2, 3}}, data);

@@ -95,7 +95,8 @@ MachineSpeed probe_machine(int threads) {
     pool.parallel_for(n, [&](int64_t i, int) {
       const uint64_t* p = memory.data() + i * (kBytesEach / 8);
       uint64_t a = 0, b = 0, c = 0, d = 0;
-      for (int64_t k = 0; k < kBytesEach / 8; k += 4) a += p[k], b += p[k + 1], c += p[k + 2], d += p[k + 3];
+      for (int64_t k = 0; k < kBytesEach / 8; k += 4)
+        a += p[k], b += p[k + 1], c += p[k + 2], d += p[k + 3];
       sink = static_cast<float>(a + b + c + d);
     });
     speed.bytes_per_s =

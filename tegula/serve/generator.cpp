@@ -34,7 +34,8 @@ Result<FuncId> build(Module& module, const ModelConfig& config, const std::strin
   c.cache = &cache;
   b.result("logits", model_last_logits(c, *model, tokens));
   for (size_t i = 0; i < cache.k.size(); ++i)
-    for (auto [key, v] : {std::pair{cat("cache.k.", i), cache.k[i]}, {cat("cache.v.", i), cache.v[i]}}) {
+    for (auto [key, v] :
+         {std::pair{cat("cache.k.", i), cache.k[i]}, {cat("cache.v.", i), cache.v[i]}}) {
       b.result(key, v);
       b.donate(key, key);
     }
@@ -51,9 +52,8 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
     return unsupported(cat("generate: models of type ", g->config_.type,
                            " have no cached decoding: train gpt2, llama or moe"));
   g->tokenizer_ = std::make_unique<Tokenizer>(TEGULA_TRY(Tokenizer::load(directory)));
-  auto st = load_model_weights(directory, g->config_, [&](const WeightSpec& w) {
-    return g->store_.get(w.name, w.type);
-  });
+  auto st = load_model_weights(directory, g->config_,
+                               [&](const WeightSpec& w) { return g->store_.get(w.name, w.type); });
   if (!st.ok()) return std::move(st).error();
   g->pool_ = std::make_unique<ThreadPool>(threads);
   st = g->compile_plans();
@@ -93,8 +93,8 @@ Status Generator::compile_plans() {
 Status Generator::feed(std::span<const int32_t> tokens) {
   const auto n = static_cast<int64_t>(tokens.size());
   if (n == 0 || position_ + n > config_.max_seqlen)
-    return invalid_argument(cat(n, " tokens after ", position_, " do not fit the context of ",
-                                config_.max_seqlen));
+    return invalid_argument(
+        cat(n, " tokens after ", position_, " do not fit the context of ", config_.max_seqlen));
   std::copy(tokens.begin(), tokens.end(), tokens_.begin());
   Session& s = n == 1 ? *decode_ : *prefill_;
   const int64_t length = position_ + n;
@@ -114,9 +114,9 @@ Result<std::vector<float>> Generator::logits(std::span<const int32_t> tokens) {
   return logits_;
 }
 
-Status Generator::generate(std::string_view prompt, int64_t max_tokens, const SamplerConfig& sampler,
-                           void (*emit)(void*, std::string_view), void* context,
-                           GenerateStats& stats) {
+Status Generator::generate(std::string_view prompt, int64_t max_tokens,
+                           const SamplerConfig& sampler, void (*emit)(void*, std::string_view),
+                           void* context, GenerateStats& stats) {
   std::vector<int32_t> all = TEGULA_TRY(tokenizer_->encode(prompt));
   if (all.empty())
     return invalid_argument("the prompt is empty: give at least one character, e.g. --prompt ' '");

@@ -87,11 +87,13 @@ Result<int64_t> load_training_state(const TrainConfig& config, const std::string
     weights.emplace_back(w.name, store.find(w.name));
   auto st = read_weights(directory, weights);
   if (!st.ok()) return std::move(st).error();
-  const auto file = TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kOptimizerFile)));
+  const auto file =
+      TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kOptimizerFile)));
   for (const NamedTensor& t : file.tensors()) {
     const TensorRef to = store.find(t.name);
     if (!to.data || to.numel() != t.tensor.numel() || to.dtype != t.tensor.dtype)
-      return invalid_argument(cat(file.path(), ": tensor ", t.name, " does not belong to this run"));
+      return invalid_argument(
+          cat(file.path(), ": tensor ", t.name, " does not belong to this run"));
     std::memcpy(to.data, t.tensor.data, static_cast<size_t>(to.numel() * size_bytes(to.dtype)));
   }
   return *step->as<int64_t>();

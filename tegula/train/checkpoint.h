@@ -16,8 +16,8 @@ Status save_checkpoint(const TrainConfig& config, const Tokenizer& tokenizer,
 // The directory of the latest good checkpoint to resume from. Error: there is none.
 Result<std::string> resume_directory(const TrainConfig& config);
 
-// Fills the store from it and returns the number of steps done. Errors: the run's model or optimizer
-// differ from the flags', naming the first difference.
+// Fills the store from it and returns the number of steps done. Errors: the run's model or
+// optimizer differ from the flags', naming the first difference.
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
                                     Store& store);
 

@@ -6,7 +6,8 @@
 namespace tegula {
 
 double learning_rate(const TrainConfig& c, int64_t step) {
-  if (step < c.warmup) return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup + 1);
+  if (step < c.warmup)
+    return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup + 1);
   if (step >= c.steps || c.steps <= c.warmup) return c.min_lr;
   const double t = static_cast<double>(step - c.warmup) / static_cast<double>(c.steps - c.warmup);
   return c.min_lr + (c.lr - c.min_lr) * 0.5 * (1 + std::cos(M_PI * t));

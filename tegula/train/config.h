@@ -28,15 +28,15 @@ struct TrainConfig {
   int64_t memory_bytes = 0;  // 0: no limit on activations
   int threads = 0;           // 0: all cores
   bool json = false;
-  std::string passes;        // "-fuse,-cse": passes to disable
+  std::string passes;  // "-fuse,-cse": passes to disable
 };
 
 // Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at the last step.
 // [Loshchilov and Hutter 2017, eq. 5]
 double learning_rate(const TrainConfig& c, int64_t step);
 
-// The one dial: n_layers = depth, d_model = 64·depth, n_heads = depth, as GPT-2's family scales; the
-// learning rate falls with 1/sqrt(d_model). Explicit flags win over it.
+// The one dial: n_layers = depth, d_model = 64·depth, n_heads = depth, as GPT-2's family scales;
+// the learning rate falls with 1/sqrt(d_model). Explicit flags win over it.
 void apply_depth(TrainConfig& c, int64_t depth);
 
 }  // namespace tegula

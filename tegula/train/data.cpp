@@ -12,8 +12,8 @@ void fill_batch(std::span<const int32_t> tokens, uint64_t seed, int64_t step, in
   const auto places = static_cast<uint64_t>(tokens.size()) - static_cast<uint64_t>(seqlen);
   for (int64_t r = 0; r < batch; ++r) {
     const auto i = static_cast<uint64_t>(step * batch + r);
-    const uint64_t bits = (uint64_t{philox_bits(seed, kStream, 2 * i)} << 32) |
-                          philox_bits(seed, kStream, 2 * i + 1);
+    const uint64_t bits =
+        (uint64_t{philox_bits(seed, kStream, 2 * i)} << 32) | philox_bits(seed, kStream, 2 * i + 1);
     const auto* at = tokens.data() + bits % places;
     std::copy(at, at + seqlen, out_tokens + r * seqlen);
     std::copy(at + 1, at + seqlen + 1, out_targets + r * seqlen);

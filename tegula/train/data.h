@@ -1,5 +1,5 @@
-// Batches: which tokens a step sees is a function of (seed, step) alone, so that a resumed run, or a
-// run on other ranks, sees the same.
+// Batches: which tokens a step sees is a function of (seed, step) alone, so that a resumed run, or
+// a run on other ranks, sees the same.
 #pragma once
 
 #include <cstdint>

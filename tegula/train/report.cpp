@@ -73,7 +73,8 @@ std::string op_table(const std::map<std::string, OpTime>& by_op, int64_t timed_s
   double total = 0;
   for (const auto& [name, o] : sorted) total += o.seconds;
   std::string out = "<table>" + row({"op (kernel)", "launches a step", "ms a step", "share",
-                                     "GFLOP/s", "GB/s (least bytes)"}, "th");
+                                     "GFLOP/s", "GB/s (least bytes)"},
+                                    "th");
   const double n = static_cast<double>(std::max<int64_t>(timed_steps, 1));
   for (const auto& [name, o] : sorted) {
     const double s = o.seconds / n;
@@ -101,7 +102,8 @@ std::string roofline(const std::map<std::string, OpTime>& by_op, int64_t timed_s
   }
   Series roof{"roof", "#c3553b", {}};
   const double ridge = speed.flops_per_s / speed.bytes_per_s;
-  roof.points = {{low, low * speed.bytes_per_s}, {ridge, speed.flops_per_s}, {high, speed.flops_per_s}};
+  roof.points = {
+      {low, low * speed.bytes_per_s}, {ridge, speed.flops_per_s}, {high, speed.flops_per_s}};
   Axis x, y;
   x.is_log = y.is_log = true;
   x.label = "arithmetic intensity (FLOP per byte moved at least)", y.label = "FLOP/s";
@@ -119,7 +121,8 @@ std::string memory_chart(const Plan& plan) {
   Series arena{"live bytes", "#3b78c3", {}, true, true}, top{"arena", "#c3553b", {}};
   for (size_t i = 0; i < live.size(); ++i) arena.points.emplace_back(i, live[i]);
   const auto end = static_cast<double>(plan.steps.size());
-  top.points = {{0, static_cast<double>(plan.arena_bytes)}, {end, static_cast<double>(plan.arena_bytes)}};
+  top.points = {{0, static_cast<double>(plan.arena_bytes)},
+                {end, static_cast<double>(plan.arena_bytes)}};
   Axis x, y;
   x.label = "step of the plan", y.label = "bytes";
   fit(x, y, {arena, top});
@@ -133,26 +136,31 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
                     const TrainHistory& history, const MachineSpeed& speed) {
   const TrainConfig& c = t.config();
   const auto by_op = times_by_op(t);
-  std::string page = cat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Tegula: ",
-                         escape_html(c.model.type), "</title>\n", kStyle, "\n<h1>Training ",
-                         escape_html(c.model.type), "</h1>\n<p>", escape_html(t.data_summary), "</p>\n");
-  page += cat("<p>", c.model.n_layers, " layers, width ", c.model.d_model, ", sequences of ",
-              c.model.max_seqlen, ", batch ", c.batch, c.accumulate > 1 ? cat(" × ", c.accumulate) : "",
-              ", ", s.params, " parameters, ", s.steps, " steps. Median step ",
-              fixed(s.step_ms, "%.2f"), " ms, ", fixed(s.tokens_per_s, "%.0f"), " tokens/s, MFU ",
-              fixed(100 * static_cast<double>(s.flops_per_step_planned) / (s.step_ms / 1e3) /
-                        speed.flops_per_s, "%.1f"),
-              " % of ", si(speed.flops_per_s), "FLOP/s probed.</p>\n<h2>Loss</h2>\n",
-              loss_chart(history));
-  page += cat("<p>Training ", fixed(s.train_loss, "%.4f"), ", validation ", fixed(s.val_loss, "%.4f"),
-              " (whole split).</p>\n<h2>Predicted beside measured</h2>\n<table>",
-              row({"", "planned", "measured", ""}, "th"),
-              compare("FLOPs a step", s.flops_per_step_planned, s.flops_per_step_counted),
-              compare("peak bytes", s.peak_bytes_planned, s.peak_bytes_measured), "</table>\n",
-              "<p>FLOPs are counted by the kernels per executed tile; executed, with masked and padded "
-              "elements: ", s.flops_per_step_executed, ". Peak memory is the highest byte written in a "
-              "poisoned arena, plus weights and state; its lower bound for this order of ops is ",
-              s.lower_bound_bytes, " bytes. Compiled in ", fixed(s.compile_ms, "%.1f"), " ms.</p>\n");
+  std::string page =
+      cat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Tegula: ",
+          escape_html(c.model.type), "</title>\n", kStyle, "\n<h1>Training ",
+          escape_html(c.model.type), "</h1>\n<p>", escape_html(t.data_summary), "</p>\n");
+  page += cat(
+      "<p>", c.model.n_layers, " layers, width ", c.model.d_model, ", sequences of ",
+      c.model.max_seqlen, ", batch ", c.batch, c.accumulate > 1 ? cat(" × ", c.accumulate) : "",
+      ", ", s.params, " parameters, ", s.steps, " steps. Median step ", fixed(s.step_ms, "%.2f"),
+      " ms, ", fixed(s.tokens_per_s, "%.0f"), " tokens/s, MFU ",
+      fixed(100 * static_cast<double>(s.flops_per_step_planned) / (s.step_ms / 1e3) /
+                speed.flops_per_s,
+            "%.1f"),
+      " % of ", si(speed.flops_per_s), "FLOP/s probed.</p>\n<h2>Loss</h2>\n", loss_chart(history));
+  page +=
+      cat("<p>Training ", fixed(s.train_loss, "%.4f"), ", validation ", fixed(s.val_loss, "%.4f"),
+          " (whole split).</p>\n<h2>Predicted beside measured</h2>\n<table>",
+          row({"", "planned", "measured", ""}, "th"),
+          compare("FLOPs a step", s.flops_per_step_planned, s.flops_per_step_counted),
+          compare("peak bytes", s.peak_bytes_planned, s.peak_bytes_measured), "</table>\n",
+          "<p>FLOPs are counted by the kernels per executed tile; executed, with masked and padded "
+          "elements: ",
+          s.flops_per_step_executed,
+          ". Peak memory is the highest byte written in a "
+          "poisoned arena, plus weights and state; its lower bound for this order of ops is ",
+          s.lower_bound_bytes, " bytes. Compiled in ", fixed(s.compile_ms, "%.1f"), " ms.</p>\n");
   page += cat("<h2>Time per op</h2>\n", op_table(by_op, t.timed_steps()), "<h2>Roofline</h2>\n",
               roofline(by_op, t.timed_steps(), speed), "<h2>Memory of the plan</h2>\n",
               memory_chart(t.plan()), "</html>\n");

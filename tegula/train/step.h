@@ -15,7 +15,7 @@ namespace tegula {
 
 struct StepFunctions {
   std::shared_ptr<Module> module;
-  FuncId train_step = kNone;               // accumulate == 1
+  FuncId train_step = kNone;                  // accumulate == 1
   FuncId micro_step = kNone, update = kNone;  // accumulate > 1
   FuncId eval_loss = kNone;
   std::vector<WeightSpec> weights;

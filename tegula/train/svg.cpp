@@ -12,7 +12,8 @@ namespace {
 constexpr int kLeft = 70, kRight = 16, kTop = 28, kBottom = 44;
 
 double position(const Axis& a, double v) {
-  if (a.is_log) return (std::log10(v) - std::log10(a.low)) / (std::log10(a.high) - std::log10(a.low));
+  if (a.is_log)
+    return (std::log10(v) - std::log10(a.low)) / (std::log10(a.high) - std::log10(a.low));
   return (v - a.low) / (a.high - a.low);
 }
 
@@ -70,11 +71,16 @@ std::vector<std::pair<double, double>> thinned(const Series& s, const Axis& x, i
 std::string escape_html(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -89,7 +95,9 @@ std::string si(double v) {
 }
 
 void fit(Axis& x, Axis& y, const std::vector<Series>& series) {
-  auto extend = [](double& low, double& high, double v) { low = std::min(low, v), high = std::max(high, v); };
+  auto extend = [](double& low, double& high, double v) {
+    low = std::min(low, v), high = std::max(high, v);
+  };
   x.low = y.low = HUGE_VAL, x.high = y.high = -HUGE_VAL;
   for (const Series& s : series)
     for (auto [px, py] : s.points) {
@@ -116,18 +124,21 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
                         "\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\n");
   for (double t : ticks(x))
     out += cat("<path class=\"grid\" d=\"M", number(px(t)), " ", kTop, "v", h, "\"/><text x=\"",
-               number(px(t)), "\" y=\"", kTop + h + 16, "\" text-anchor=\"middle\">", si(t), "</text>\n");
+               number(px(t)), "\" y=\"", kTop + h + 16, "\" text-anchor=\"middle\">", si(t),
+               "</text>\n");
   for (double t : ticks(y))
-    out += cat("<path class=\"grid\" d=\"M", kLeft, " ", number(py(t)), "h", w, "\"/><text x=\"",
-               kLeft - 6, "\" y=\"", number(py(t) + 4), "\" text-anchor=\"end\">", si(t), "</text>\n");
+    out +=
+        cat("<path class=\"grid\" d=\"M", kLeft, " ", number(py(t)), "h", w, "\"/><text x=\"",
+            kLeft - 6, "\" y=\"", number(py(t) + 4), "\" text-anchor=\"end\">", si(t), "</text>\n");
   out += cat("<text x=\"", kLeft + w / 2, "\" y=\"", height - 6, "\" text-anchor=\"middle\">",
-             escape_html(x.label), "</text><text x=\"", 4, "\" y=\"14\">", escape_html(y.label), "</text>\n");
+             escape_html(x.label), "</text><text x=\"", 4, "\" y=\"14\">", escape_html(y.label),
+             "</text>\n");
   int legend = kLeft + w;
   for (size_t i = series.size(); i-- > 0;) {
     const Series& s = series[i];
     if (s.name.empty()) continue;
-    out += cat("<text x=\"", legend, "\" y=\"14\" text-anchor=\"end\" style=\"fill:", s.color, "\">",
-               escape_html(s.name), "</text>\n");
+    out += cat("<text x=\"", legend, "\" y=\"14\" text-anchor=\"end\" style=\"fill:", s.color,
+               "\">", escape_html(s.name), "</text>\n");
     legend -= 9 * static_cast<int>(s.name.size()) + 12;
   }
   for (const Series& s : series) {

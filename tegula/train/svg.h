@@ -17,8 +17,8 @@ struct Axis {
 struct Series {
   std::string name, color;
   std::vector<std::pair<double, double>> points;
-  bool is_line = true;  // else dots
-  bool is_step = false; // horizontal, then vertical
+  bool is_line = true;              // else dots
+  bool is_step = false;             // horizontal, then vertical
   std::vector<std::string> titles;  // of dots: shown on hover
 };
 

@@ -40,13 +40,13 @@ Status Trainer::load_data() {
     auto st = prepare_checkpoints(config_.out);
     if (!st.ok()) return st;
   }
-  Tokenizer tokenizer = config_.resume
-                            ? TEGULA_TRY(Tokenizer::load(resume_from_))
-                            : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
+  Tokenizer tokenizer = config_.resume ? TEGULA_TRY(Tokenizer::load(resume_from_))
+                                       : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
   config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
-  data_ = TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
+  data_ =
+      TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   return {};
 }
@@ -99,8 +99,12 @@ Status Trainer::bind_all() {
     void* data;
   };
   for (auto& s : sessions_)
-    for (const Input& in : {Input{"tokens", tokens_.data()}, {"targets", targets_.data()},
-                            {"lr", &lr_}, {"c1", &c1_}, {"c2", &c2_}, {"seed", &seed_}})
+    for (const Input& in : {Input{"tokens", tokens_.data()},
+                            {"targets", targets_.data()},
+                            {"lr", &lr_},
+                            {"c1", &c1_},
+                            {"c2", &c2_},
+                            {"seed", &seed_}})
       if (s->plan().find_param(in.name) >= 0) {
         auto st = s->bind(in.name, in.data);
         if (!st.ok()) return st;
@@ -141,8 +145,8 @@ Status Trainer::one_step(StepReport& report) {
   return {};
 }
 
-// The step changed no weight (see optimizer.h), so running it again with an observer finds the first
-// op whose result is not finite.
+// The step changed no weight (see optimizer.h), so running it again with an observer finds the
+// first op whose result is not finite.
 Error Trainer::not_finite(const StepReport& report) {
   struct Hunt {
     std::string found;
@@ -168,9 +172,9 @@ Error Trainer::not_finite(const StepReport& report) {
   s.observer = nullptr;
   const std::string op = hunt.found.empty() ? "an infinite value" : cat("op ", hunt.found);
   return invalid_argument(cat("step ", report.step, ": the loss is ", report.loss,
-                              ", the gradient norm ", report.grad_norm, "; the first NaN came from ",
-                              op, "; the weights of step ", report.step - 1,
-                              " are kept: lower --lr, or set --grad-clip"));
+                              ", the gradient norm ", report.grad_norm,
+                              "; the first NaN came from ", op, "; the weights of step ",
+                              report.step - 1, " are kept: lower --lr, or set --grad-clip"));
 }
 
 Result<double> Trainer::validation_loss() {
@@ -198,7 +202,9 @@ Result<double> Trainer::validation_loss() {
   return total / static_cast<double>(counted);
 }
 
-Status Trainer::save() { return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, step_); }
+Status Trainer::save() {
+  return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, step_);
+}
 
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
@@ -245,7 +251,8 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.steps = step_;
   sum.train_loss = report.loss;
   if (!times.empty()) {
-    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2),
+                     times.end());
     sum.step_ms = times[times.size() / 2];
     sum.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                        static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;

@@ -1,6 +1,7 @@
 #include "tegula/models/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "tegula/io/checkpoint.h"
@@ -13,8 +14,11 @@ namespace tegula {
 namespace {
 
 // Our family names and Hugging Face's model types.
-constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
-    {"gpt2", "gpt2"}, {"llama", "llama"}, {"moe", "mixtral"}, {"mlp", "tegula-mlp"}, {"lstm", "tegula-lstm"}};
+constexpr std::pair<std::string_view, std::string_view> kTypes[] = {{"gpt2", "gpt2"},
+                                                                    {"llama", "llama"},
+                                                                    {"moe", "mixtral"},
+                                                                    {"mlp", "tegula-mlp"},
+                                                                    {"lstm", "tegula-lstm"}};
 
 std::string_view activation(std::string_view type) {
   return type == "gpt2" || type == "mlp" ? "gelu_new" : type == "lstm" ? "tanh" : "silu";
@@ -53,7 +57,8 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
   for (auto [ours, theirs] : kTypes)
     if (theirs == c.model_type) m.type = ours;
   if (m.type.empty())
-    return unsupported(cat(directory, "/config.json: model_type ", c.model_type, " is not supported"));
+    return unsupported(
+        cat(directory, "/config.json: model_type ", c.model_type, " is not supported"));
   m.vocab_size = c.vocab_size, m.n_layers = c.n_layers, m.d_model = c.d_model, m.d_ff = c.d_ff;
   m.n_heads = std::max<int64_t>(c.n_heads, 1), m.n_kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
   m.max_seqlen = c.max_seqlen, m.norm_eps = c.norm_eps, m.rope_theta = c.rope_theta;
@@ -72,8 +77,9 @@ Status read_weights(const std::string& directory,
     // Some exporters leave out the prefix that others write.
     if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
     if (!from)
-      return invalid_argument(cat(file.path(), ": tensor ", name, " is missing: is config.json that of "
-                                                                 "another model?"));
+      return invalid_argument(cat(file.path(), ": tensor ", name,
+                                  " is missing: is config.json that of "
+                                  "another model?"));
     if (!std::ranges::equal(shape_of(*from), shape_of(to)))
       return invalid_argument(cat(file.path(), ": tensor ", name, " is ",
                                   Type{from->dtype, Shape(shape_of(*from))}, ", the model needs ",

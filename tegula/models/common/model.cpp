@@ -1,6 +1,7 @@
 #include "tegula/models/model.h"
 
 #include "tegula/ops/attention.h"
+#include "tegula/ops/dynamic_slice.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/math.h"
 
@@ -11,8 +12,11 @@ Status ModelConfig::resolve() {
     if (v <= 0) return invalid_argument(cat(name, " is ", v, ", must be positive"));
     return {};
   };
-  for (auto [name, v] : {std::pair{"vocab_size", vocab_size}, {"n_layers", n_layers},
-                         {"n_heads", n_heads}, {"d_model", d_model}, {"max_seqlen", max_seqlen}}) {
+  for (auto [name, v] : {std::pair{"vocab_size", vocab_size},
+                         {"n_layers", n_layers},
+                         {"n_heads", n_heads},
+                         {"d_model", d_model},
+                         {"max_seqlen", max_seqlen}}) {
     auto st = positive(name, v);
     if (!st.ok()) return st;
   }
@@ -25,20 +29,21 @@ Status ModelConfig::resolve() {
     head_dim = d_model / n_heads;
   }
   if (attends && n_heads % n_kv_heads != 0)
-    return invalid_argument(cat("n_heads ", n_heads, " is not a multiple of n_kv_heads ",
-                                n_kv_heads));
+    return invalid_argument(
+        cat("n_heads ", n_heads, " is not a multiple of n_kv_heads ", n_kv_heads));
   if ((type == "llama" || type == "moe") && head_dim % 2 != 0)
     return invalid_argument(cat("head_dim ", head_dim, " is odd: rotary embedding needs pairs"));
   if (type == "gpt2" && (n_kv_heads != n_heads || head_dim * n_heads != d_model))
-    return invalid_argument("gpt2 has n_kv_heads = n_heads and head_dim = d_model / n_heads: "
-                            "use --model llama for grouped heads");
+    return invalid_argument(
+        "gpt2 has n_kv_heads = n_heads and head_dim = d_model / n_heads: "
+        "use --model llama for grouped heads");
   if (d_ff == 0)
     d_ff = type == "llama" || type == "moe" ? (d_model * 8 / 3 + 31) / 32 * 32 : 4 * d_model;
   if (dropout < 0 || dropout >= 1)
     return invalid_argument(cat("dropout ", dropout, " must lie in [0, 1)"));
   if (type == "moe" && (n_experts_per_token < 1 || n_experts_per_token > n_experts))
-    return invalid_argument(cat("n_experts_per_token ", n_experts_per_token, " of n_experts ",
-                                n_experts));
+    return invalid_argument(
+        cat("n_experts_per_token ", n_experts_per_token, " of n_experts ", n_experts));
   return {};
 }
 

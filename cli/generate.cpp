@@ -1,0 +1,83 @@
+#include <cstdio>
+#include <iostream>
+
+#include "cli/command.h"
+#include "tegula/io/json.h"
+#include "tegula/serve/generator.h"
+
+namespace tegula::cli {
+
+namespace {
+struct Options {
+  std::string model, prompt;
+  int64_t max_tokens = 200;
+  SamplerConfig sampler{0.8, 0, 1.0, 0};
+  int threads = 0;
+  bool json = false;
+};
+
+struct Stream {
+  bool print;
+  std::string text;
+};
+
+int run(const Options& o) {
+  auto g = Generator::load(o.model, o.threads);
+  if (!g.ok()) return report(g.error());
+  Stream stream{!o.json, {}};
+  GenerateStats stats;
+  if (!o.json) std::fputs(o.prompt.c_str(), stdout);
+  auto st = (*g)->generate(
+      o.prompt, o.max_tokens, o.sampler,
+      [](void* context, std::string_view piece) {
+        auto& s = *static_cast<Stream*>(context);
+        s.text += piece;
+        if (s.print) {
+          std::fwrite(piece.data(), 1, piece.size(), stdout);
+          std::fflush(stdout);
+        }
+      },
+      &stream, stats);
+  if (!st.ok()) return report(st.error());
+  if (o.json) {
+    const double decode_s = stats.decode_ms / 1e3;
+    const Json j =
+        Json::object({{"text", stream.text},
+                      {"prompt_tokens", stats.prompt_tokens},
+                      {"new_tokens", stats.new_tokens},
+                      {"load_ms", stats.load_ms},
+                      {"prefill_ms", stats.prefill_ms},
+                      {"decode_ms", stats.decode_ms},
+                      {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
+    std::printf("%s\n", j.dump().c_str());
+  } else {
+    std::printf("\n");
+  }
+  return 0;
+}
+}  // namespace
+
+void add_generate(CLI::App& app, int& exit_code) {
+  auto* cmd = app.add_subcommand("generate", "Continue a prompt with a trained model");
+  static Options o;
+  cmd->add_option("--model", o.model, "Directory of the model")->required();
+  cmd->add_option("--prompt", o.prompt, "Text to continue")->required();
+  cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  cmd->add_option("--seed", o.sampler.seed, "Random seed")->capture_default_str();
+  cmd->add_option("--threads", o.threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
+  cmd->callback([&exit_code] { exit_code = run(o); });
+}
+
+}  // namespace tegula::cli
