@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "tegula/ops/table.h"
+#include "tegula/passes/lower_tile.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/order.h"
 #include "tegula/plan/plan.h"
@@ -83,6 +84,28 @@ void Planner::choose(Step& step, const Node& n) {
     }
 }
 
+namespace {
+// The tensor as the tile program's iteration space sees it.
+PlanTensor space_view(const PlanTensor& t, const SpaceView& view) {
+  PlanTensor out = t;
+  out.type.shape = view.shape;
+  for (int d = 0; d < view.shape.rank(); ++d) {
+    const int from = view.dim[static_cast<size_t>(d)];
+    out.stride[d] = from < 0 ? 0 : t.stride[from];
+  }
+  return out;
+}
+}  // namespace
+
+Status Planner::plan_fused(Step& step, const Node& n) {
+  const TileLowering lowered = TEGULA_TRY(lower_tile(*module_, n.regions[0], n.attrs));
+  step.program = lowered.program;
+  for (size_t i = 0; i < step.in.size(); ++i) step.in[i] = space_view(step.in[i], lowered.in[i]);
+  for (size_t i = 0; i < step.out.size(); ++i)
+    step.out[i] = space_view(step.out[i], lowered.out[i]);
+  return {};
+}
+
 Status Planner::add_node(const Node& n) {
   const auto in_types = f_.input_types(n), out_types = f_.output_types(n);
   const OpCall call{n.op, &n.attrs, in_types, out_types, module_.get(), n.regions};
@@ -96,7 +119,10 @@ Status Planner::add_node(const Node& n) {
     set_contiguous(t);
     step.out.push_back(t);
   }
-  if (!n.regions.empty()) {
+  if (n.op == &fused_op) {
+    auto st = plan_fused(step, n);
+    if (!st.ok()) return st;
+  } else if (!n.regions.empty()) {
     auto st = plan_regions(step, n);
     if (!st.ok()) return st;
   }
@@ -116,8 +142,10 @@ Status Planner::add_node(const Node& n) {
     }
   }
   for (uint32_t i = 0; i < n.n_outputs; ++i) {
-    step.out[i].slot = new_slot(step.out[i].type.bytes(), std::string(n.op->name), n.phase);
-    tensors_[n.output(i)] = step.out[i];
+    step.out[i].slot = new_slot(out_types[i].bytes(), std::string(n.op->name), n.phase);
+    PlanTensor& t = tensors_[n.output(i)] = step.out[i];
+    t.type = out_types[i];
+    set_contiguous(t);
   }
   if (step.regions.empty()) choose(step, n);
   const Bytes bytes = bytes_of(call);

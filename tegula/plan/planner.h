@@ -36,6 +36,7 @@ class Planner {
   Step copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause);
   void choose(Step& step, const Node& n);
   // regions.cpp
+  Status plan_fused(Step& step, const Node& n);
   Status plan_regions(Step& step, const Node& n);
 
   // slots.cpp: which slots are one, and where they lie.
