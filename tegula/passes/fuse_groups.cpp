@@ -276,7 +276,7 @@ bool Groups::has_other_path(uint32_t a, uint32_t b) {
           if (!from_a) return true;
           continue;
         }
-        if (to == a || stamp_[to] == tick_ || groups_[to].first > groups_[b].last) continue;
+        if (to == a || stamp_[to] == tick_) continue;
         stamp_[to] = tick_;
         stack.push_back(to);
       }

@@ -11,16 +11,14 @@ namespace tegula {
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
 TEGULA_PASS(fuse)
+TEGULA_PASS(lower)
 TEGULA_PASS(wrap)
 #undef TEGULA_PASS
 
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,
-    &cse_pass,
-    &fuse_pass,
-    &wrap_pass,
+    &dce_pass, &lower_pass, &cse_pass, &dce_pass, &fuse_pass, &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
