@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/lower_tile.h"
 #include "tegula/plan/memory.h"
@@ -218,13 +219,7 @@ const KernelDef* choose_kernel(const OpDef& op, const KernelQuery& query,
     if (name == op.name)
       for (const KernelDef* k : all_kernels())
         if (k->name == kernel && k->op == op.name && k->supports(query)) return k;
-  const KernelDef* best = nullptr;
-  for (const KernelDef* k : all_kernels()) {
-    if (k->op != op.name || k->device != options.device || k->min_isa > machine_isa()) continue;
-    if (k->priority < 0 || (best && k->priority <= best->priority)) continue;
-    if (k->supports(query)) best = k;
-  }
-  return best;
+  return best_kernel(op.name, options.device, machine_isa(), query);
 }
 
 }  // namespace tegula

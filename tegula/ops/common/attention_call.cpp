@@ -198,10 +198,11 @@ AttentionGraph attention_graph(Builder& b, const OpCall& c, std::span<const Var>
   } else if (a.has("q_offset")) {
     shift =
         fill(b, static_cast<double>(a.i("q_offset") - a.get_or<int64_t>("k_offset", 0)), i.type());
-  } else {
+  } else if (!(sq == sk)) {
     shift = broadcast(extent(in[1], 1, DType::kI64) - extent(in[0], 1, DType::kI64), Shape{sq});
   }
-  const Var distance = broadcast(reshape(i + shift, Shape{sq, 1}), pairs) - keys;
+  const Var at_q = shift.valid() ? i + shift : i;
+  const Var distance = broadcast(reshape(at_q, Shape{sq, 1}), pairs) - keys;
   auto also = [&](Var condition) { visible = logical_and(visible, condition); };
   if (a.flag("is_causal")) also(ge(distance, 0.0));
   if (a.has("window_left")) also(le(distance, static_cast<double>(a.i("window_left"))));
