@@ -48,8 +48,10 @@ class Scheduler {
       if (is_store(v)) live_[v] = true;
       if (live_[v]) for_src(v, [&](uint16_t s) { live_[s] = true; });
     }
+    n_uses_.assign(p_.code.size(), 0);
     for (size_t v = 0; v < p_.code.size(); ++v) {
       if (!live_[v]) continue;
+      for_src(v, [&](uint16_t s) { ++n_uses_[s]; });
       const int64_t f = flops_of(at(v).op);
       (in_body(v)                   ? schedule_.full_flops
        : extent_[v] == Extent::kRow ? schedule_.row_flops
@@ -127,14 +129,15 @@ class Scheduler {
     MicroOp m;
     m.op = i.op, m.dtype = i.dtype, m.extent = is_reduction(v) ? Extent::kFull : extent_[v];
     m.imm = i.imm, m.value = i.value, m.dst = is_store(v) ? kNoValue : slot_[v];
-    for (int k = 0; k < 3; ++k) {
-      if (i.src[k] == kNoValue) continue;
-      m.src[k] = slot_[i.src[k]], m.src_extent[k] = extent_[i.src[k]];
-    }
+    for (int k = 0; k < 3; ++k)
+      if (i.src[k] != kNoValue) set_source(m, k, i.src[k]);
     m.src_dtype = i.src[0] == kNoValue ? i.dtype : at(i.src[0]).dtype;
     // select's condition is a bool whatever the values are
     if (i.op == Op::kSelect) m.src_dtype = i.dtype;
     return m;
+  }
+  void set_source(MicroOp& m, int k, uint16_t value) const {
+    m.src[k] = slot_[value], m.src_extent[k] = extent_[value];
   }
 
   // Uniform code, and slots for every uniform and row value: they are few and tiny.
@@ -212,13 +215,17 @@ class Scheduler {
     for (size_t v = 0; v < n; ++v)
       if (is_store(v) && is_full(v) && level == last_body_) list(v, level, order);
 
+    find_pairs(order);
     std::vector<int> last(n, kNever);
-    for (size_t k = 0; k < order.size(); ++k)
-      for_src(order[k], [&](uint16_t s) { last[s] = static_cast<int>(k); });
+    std::vector<uint16_t> sources;
+    for (size_t k = 0; k < order.size(); ++k) {
+      list_sources(order[k], sources);
+      for (uint16_t s : sources) last[s] = static_cast<int>(k);
+    }
     Phase& phase = schedule_.phases.back();
     for (size_t k = 0; k < order.size(); ++k) {
-      emit(order[k], level, static_cast<int>(k), last, phase.body);
       phase.body_flops += flops_of(at(order[k]).op);
+      if (!is_first_[order[k]]) emit(order[k], level, static_cast<int>(k), last, phase.body);
     }
     // What crosses keeps its slot; all others start afresh in the next body.
     for (uint16_t& s : slot_)
@@ -235,22 +242,79 @@ class Scheduler {
     return false;
   }
 
+  // Which instructions of a body run as pairs: partner_[v] is the first of the pair that v ends.
+  void find_pairs(const std::vector<uint16_t>& order) {
+    partner_.assign(p_.code.size(), kNoValue);
+    is_first_.assign(p_.code.size(), false);
+    std::vector<bool> here(p_.code.size(), false);
+    for (const uint16_t v : order) {
+      here[v] = true;
+      for (const uint16_t u : at(v).src) {
+        if (u == kNoValue || !here[u] || n_uses_[u] != 1 || is_first_[u] || partner_[u] != kNoValue)
+          continue;
+        if (!makes_pair(u, v)) continue;
+        partner_[v] = u, is_first_[u] = true;
+        break;
+      }
+    }
+  }
+  bool makes_pair(size_t u, size_t v) const {
+    const Instr& first = at(u);
+    const Instr& second = at(v);
+    if (second.dtype != DType::kF32 || !is_full(u)) return false;
+    if (second.op == Op::kSelect)
+      return second.src[0] == u && op_info(first.op).kind == Kind::kCompare &&
+             class_of(at(first.src[0]).dtype) == Class::kF32;
+    if (first.dtype != DType::kF32) return false;
+    if (second.op == Op::kReduceSum) return first.op == Op::kMul;
+    const bool is_linear = first.op == Op::kAdd || first.op == Op::kSub || first.op == Op::kMul;
+    return is_linear && (second.op == Op::kAdd || second.op == Op::kSub || second.op == Op::kMul ||
+                         second.op == Op::kDiv);
+  }
+
+  // The values that v's loop reads: of both instructions where it is a pair.
+  void list_sources(size_t v, std::vector<uint16_t>& out) const {
+    out.clear();
+    const uint16_t first = partner_[v];
+    if (first != kNoValue) for_src(first, [&](uint16_t s) { out.push_back(s); });
+    for_src(v, [&](uint16_t s) {
+      if (s != first) out.push_back(s);
+    });
+  }
+
+  MicroOp pair(size_t v) const {
+    const uint16_t first = partner_[v];
+    MicroOp m = micro(v);
+    const MicroOp head = micro(first);
+    m.op = head.op, m.then = at(v).op, m.src_dtype = head.src_dtype;
+    std::vector<uint16_t> sources;
+    list_sources(v, sources);
+    for (size_t k = 0; k < kMaxSources; ++k) m.src[k] = kNoValue;
+    for (size_t k = 0; k < sources.size(); ++k) set_source(m, static_cast<int>(k), sources[k]);
+    m.then_reversed = at(v).src[1] == first && at(v).op != Op::kSelect;
+    return m;
+  }
+
   void emit(size_t v, int level, int k, const std::vector<int>& last, std::vector<MicroOp>& code) {
-    uint16_t sources[3] = {kNoValue, kNoValue, kNoValue};
-    for (int j = 0; j < 3; ++j)
-      if (at(v).src[j] != kNoValue) sources[j] = slot_[at(v).src[j]];
+    std::vector<uint16_t> sources;
+    list_sources(v, sources);
+    MicroOp m = partner_[v] != kNoValue ? pair(v) : micro(v);
     if (is_store(v)) store(v, code);
     // The result may take the register of a source that ends here: loops read before they write.
-    for (int j = 0; j < 3; ++j) {
-      const uint16_t s = at(v).src[j];
-      const bool again = (j > 0 && s == at(v).src[0]) || (j > 1 && s == at(v).src[1]);
-      if (s != kNoValue && !again && is_full(s) && last[s] == k) give(sources[j]);
+    for (size_t j = 0; j < sources.size(); ++j) {
+      const uint16_t s = sources[j];
+      const bool again = std::find(sources.begin(), sources.begin() + static_cast<int>(j), s) !=
+                         sources.begin() + static_cast<int>(j);
+      if (!again && is_full(s) && last[s] == k) give(slot_[s]);
     }
     if (is_store(v)) return;
     if (is_full(v))
       slot_[v] = crosses(v, level) ? new_slot(Home::kLong, at(v).dtype) : take(at(v).dtype);
-    MicroOp m = micro(v);
-    std::copy(sources, sources + 3, m.src);
+    m.dst = slot_[v];
+    if ((m.op == Op::kAdd || m.op == Op::kMul) && m.src_extent[0] < m.src_extent[1]) {
+      std::swap(m.src[0], m.src[1]);
+      std::swap(m.src_extent[0], m.src_extent[1]);
+    }
     if (is_reduction(v)) m.reduction = static_cast<int16_t>(schedule_.n_reductions++);
     note_memory(v, level, m);
     code.push_back(m);
@@ -293,9 +357,10 @@ class Scheduler {
   const Program& p_;
   const bool keep_;
   const std::vector<Extent> extent_;
-  std::vector<bool> live_, listed_;
+  std::vector<bool> live_, listed_, is_first_;
   std::vector<int> level_;
-  std::vector<uint16_t> slot_;
+  std::vector<uint16_t> slot_, partner_;
+  std::vector<int> n_uses_;
   std::vector<uint16_t> free_[2];
   int last_phase_ = 0, last_body_ = -1;
   Schedule schedule_;

@@ -30,14 +30,23 @@ struct Slot {
   int32_t offset = 0;
 };
 
+inline constexpr int kMaxSources = 4;
+
+// One loop of the interpreter: an instruction, or a pair of which the first serves the second only
+// (the loop spares a store and a load; each still rounds by itself):
+//   x op y, then that with z (add, sub, mul, div; reversed: z with that), all in f32
+//   select(x op y, z, w) with a compare
+//   reduce_sum(x · y)
 struct MicroOp {
   Op op = Op::kCopy;
+  Op then = Op::kCopy;  // kCopy: there is no second
+  bool then_reversed = false;
   DType dtype = DType::kF32;      // to round to
   DType src_dtype = DType::kF32;  // of the first source, or of the value stored
   Extent extent = Extent::kFull;  // what it runs over; for a reduction kFull
   uint16_t dst = kNoValue;        // slots
-  uint16_t src[3] = {kNoValue, kNoValue, kNoValue};
-  Extent src_extent[3] = {};
+  uint16_t src[kMaxSources] = {kNoValue, kNoValue, kNoValue, kNoValue};
+  Extent src_extent[kMaxSources] = {};
   int64_t imm = 0;
   double value = 0;
   int16_t reduction = -1;     // number of a reduction's accumulator

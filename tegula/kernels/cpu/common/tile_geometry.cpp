@@ -12,14 +12,14 @@ using tile::Schedule;
 
 // Strides over the iteration space: 0 where the operand does not move.
 struct Strides {
-  int64_t at[kMaxRank] = {};
+  int64_t at[kMaxRank];
 };
 
-Strides strides_of(const TensorRef& t, Extent extent, int rank) {
-  Strides s;
-  if (extent == Extent::kUniform) return s;
-  for (int d = 0; d < rank; ++d) s.at[d] = t.shape[d] == 1 ? 0 : t.stride[d];
-  return s;
+void set_strides(Strides& s, const TensorRef& t, Extent extent, int rank, int n_inner) {
+  for (int d = 0; d < rank; ++d) {
+    const bool moves = extent == Extent::kFull || (extent == Extent::kRow && d < rank - n_inner);
+    s.at[d] = !moves || t.shape[d] == 1 ? 0 : t.stride[d];
+  }
 }
 
 // Merges dims [begin, end) of the space where every operand steps evenly through two of them.
@@ -110,10 +110,9 @@ void size_rows(TileGeometry& g, const Program& p) {
 
 }  // namespace
 
-Result<TileGeometry> tile_geometry(const Program& p, std::span<const TensorRef> in,
-                                   std::span<const TensorRef> out) {
+Status tile_geometry(const Program& p, std::span<const TensorRef> in,
+                     std::span<const TensorRef> out, TileGeometry& g) {
   TEGULA_CHECK(p.resident && p.streamed, "the program is not sealed");
-  TileGeometry g;
   g.space = TEGULA_TRY(tile::space_of(p, in, out));
   const size_t n_views = in.size() + out.size();
   Strides strides[tile::kMaxOperands];
@@ -123,9 +122,7 @@ Result<TileGeometry> tile_geometry(const Program& p, std::span<const TensorRef> 
     const Extent extent = is_in ? p.inputs[k].extent : p.outputs[k - in.size()].extent;
     g.views[k].data = static_cast<char*>(t.data);
     g.views[k].dtype = t.dtype;
-    strides[k] = strides_of(t, extent, p.rank);
-    for (int d = p.rank - p.n_inner; extent == Extent::kRow && d < p.rank; ++d)
-      strides[k].at[d] = 0;
+    set_strides(strides[k], t, extent, p.rank, p.n_inner);
   }
   const std::span<const Strides> all(strides, n_views);
   const int split = p.rank - p.n_inner;
@@ -148,10 +145,10 @@ Result<TileGeometry> tile_geometry(const Program& p, std::span<const TensorRef> 
   if (g.n_rows == 0 || (g.is_elementwise && g.row_len == 0)) {
     g.schedule = p.resident.get();
     g.n_rows = 0, g.tile_cols = kBlock;
-    return g;
+    return {};
   }
   g.is_elementwise ? size_elementwise(g, p, n_views) : size_rows(g, p);
-  return g;
+  return {};
 }
 
 }  // namespace tegula::kernel

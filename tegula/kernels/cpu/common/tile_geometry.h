@@ -50,7 +50,8 @@ struct TileGeometry {
   int64_t n_tiles() const { return (n_rows + tile_rows - 1) / tile_rows * tiles_per_row_group(); }
 };
 
-Result<TileGeometry> tile_geometry(const tile::Program& p, std::span<const TensorRef> in,
-                                   std::span<const TensorRef> out);
+// Errors: those of space_of.
+Status tile_geometry(const tile::Program& p, std::span<const TensorRef> in,
+                     std::span<const TensorRef> out, TileGeometry& g);
 
 }  // namespace tegula::kernel

@@ -6,37 +6,44 @@
 
 #include <cstdint>
 
-#include "tegula/tile/program.h"
+#include "tegula/tile/schedule.h"
 
 namespace tegula::kernel {
 
-// A source: `vector` reads one element per element, else one value is broadcast; each next row
-// reads `row_step` elements further (0: all rows read the same).
-struct TileSource {
-  const void* data = nullptr;
-  int64_t row_step = 0;
-  bool is_vector = true;
-};
-
 struct TileOp {
-  tile::Op op = tile::Op::kCopy;
-  DType dtype = DType::kF32;      // of the result
-  DType src_dtype = DType::kF32;  // of the first source; of the values for select
   void* dst = nullptr;
-  TileSource src[3];
+  // Element i of row r of source k is src[k][r·row_step[k] + i], or, where bit k of `scalars` is
+  // set, src[k][r·row_step[k]] for all i.
+  const void* src[tile::kMaxSources] = {};
+  int64_t row_step[tile::kMaxSources] = {};
+  unsigned scalars = 0;
   int64_t rows = 1;
   int64_t n = 0;      // of a row; a multiple of 16 but for reductions
   int64_t pitch = 0;  // between rows of dst
+  // The next tile's memory: a line is fetched with every block, so that it is there in time.
+  const char* ahead = nullptr;
+
+  tile::Op op = tile::Op::kCopy;
+  DType dtype = DType::kF32;      // of the result
+  DType src_dtype = DType::kF32;  // of the first source
   // Reductions: dst holds one value per row. A row in several chunks keeps its partial results in
   // `lanes` (16 elements) between the first and the last; then rows = 1.
-  void* lanes = nullptr;
   bool is_first = true, is_last = true;
+  void* lanes = nullptr;
   // Generators: of element (r, i) the row-major index in the iteration space is
   // linear + r·linear_step + i. iota: (index / iota_weight) % iota_extent.
   int64_t linear = 0, linear_step = 0;
   int64_t iota_weight = 1, iota_extent = 1;
   int64_t imm = 0;
   double value = 0;
+};
+using TileFn = void (*)(const TileOp&);
+
+// Finds the loop of an instruction; `fn` receives it.
+struct TileLookup {
+  const tile::MicroOp* micro = nullptr;
+  unsigned scalars = 0;
+  TileFn* fn = nullptr;
 };
 
 // rows × cols elements between a tensor (strides in elements, any) and a register.

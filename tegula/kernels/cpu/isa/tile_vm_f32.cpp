@@ -1,0 +1,325 @@
+// Instructions of the f32 class: f32, bf16, f16, bool, i8, u8.
+#include "tegula/kernels/cpu/isa/tile_vm_map.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+
+using tile::MicroOp;
+using tile::Op;
+
+TEGULA_VEC Vf truth(Vm m) { return select(m, set1(1.0f), zero()); }
+TEGULA_VEC Vm is_true(Vf a) { return ne(a, zero()); }
+
+#define TILE_FN(Name, n, arguments, expression)                          \
+  struct Name {                                                          \
+    static constexpr int kN = n;                                         \
+    TEGULA_VEC_CALL Vf operator() arguments const { return expression; } \
+  };
+TILE_FN(Copy, 1, (Vf a), a)
+TILE_FN(Neg, 1, (Vf a), -a)
+TILE_FN(Abs, 1, (Vf a), abs(a))
+TILE_FN(Sign, 1, (Vf a), truth(gt(a, zero())) - truth(lt(a, zero())))
+TILE_FN(Exp, 1, (Vf a), exp(a))
+TILE_FN(Log, 1, (Vf a), log(a))
+TILE_FN(Sqrt, 1, (Vf a), sqrt(a))
+TILE_FN(Rsqrt, 1, (Vf a), rsqrt(a))
+TILE_FN(Reciprocal, 1, (Vf a), set1(1.0f) / a)
+TILE_FN(Tanh, 1, (Vf a), tanh(a))
+TILE_FN(Sigmoid, 1, (Vf a), sigmoid(a))
+TILE_FN(Erf, 1, (Vf a), erf(a))
+TILE_FN(Sin, 1, (Vf a), sin(a))
+TILE_FN(Cos, 1, (Vf a), cos(a))
+TILE_FN(Floor, 1, (Vf a), floor(a))
+TILE_FN(Relu, 1, (Vf a), relu(a))
+TILE_FN(Gelu, 1, (Vf a), gelu(a))
+TILE_FN(Silu, 1, (Vf a), silu(a))
+TILE_FN(Not, 1, (Vf a), truth(eq(a, zero())))
+TILE_FN(Add, 2, (Vf a, Vf b), a + b)
+TILE_FN(Sub, 2, (Vf a, Vf b), a - b)
+TILE_FN(Mul, 2, (Vf a, Vf b), a* b)
+TILE_FN(Div, 2, (Vf a, Vf b), a / b)
+TILE_FN(Max, 2, (Vf a, Vf b), max_nan(a, b))
+TILE_FN(Min, 2, (Vf a, Vf b), min_nan(a, b))
+TILE_FN(And, 2, (Vf a, Vf b), truth(is_true(a) & is_true(b)))
+TILE_FN(Or, 2, (Vf a, Vf b), truth(is_true(a) | is_true(b)))
+TILE_FN(Select, 3, (Vf m, Vf a, Vf b), select(is_true(m), a, b))
+TILE_FN(Fma, 3, (Vf a, Vf b, Vf c), fma(a, b, c))
+#undef TILE_FN
+
+#define TILE_COMPARE(Name, test)                                                  \
+  struct Name {                                                                   \
+    static constexpr int kN = 2;                                                  \
+    TEGULA_VEC_CALL Vf operator()(Vf a, Vf b) const { return truth(test(a, b)); } \
+  };                                                                              \
+  struct Name##Select {                                                           \
+    static constexpr int kN = 4;                                                  \
+    TEGULA_VEC_CALL Vf operator()(Vf a, Vf b, Vf x, Vf y) const {                 \
+      return select(test(a, b), x, y);                                            \
+    }                                                                             \
+  };
+TILE_COMPARE(Eq, eq)
+TILE_COMPARE(Ne, ne)
+TILE_COMPARE(Lt, lt)
+TILE_COMPARE(Le, le)
+TILE_COMPARE(Gt, gt)
+TILE_COMPARE(Ge, ge)
+#undef TILE_COMPARE
+
+// G after F, each rounded as ever; kReversed: F's result is G's second argument.
+template <class F, class G, bool kReversed>
+struct Then {
+  static constexpr int kN = 3;
+  TEGULA_VEC_CALL Vf operator()(Vf a, Vf b, Vf c) const {
+    return kReversed ? G{}(c, F{}(a, b)) : G{}(F{}(a, b), c);
+  }
+};
+
+TEGULA_VEC Vf saturate(Vf a, float low, float high) {
+  const Vf whole = copysign(floor(abs(a)), a) + zero();  // no -0
+  return select(is_nan(a), zero(), min(max(whole, set1(low)), set1(high)));
+}
+TEGULA_VEC Vf through_f16(Vf a) {
+  f16 t[kLanes];
+  store(t, a);
+  return load(t);
+}
+template <class F>
+struct RoundBf16 : F {
+  template <class... A>
+  TEGULA_VEC_CALL Vf operator()(A... a) const {
+    return widen_bf16(narrow_bf16(F{}(a...)));
+  }
+};
+#define TILE_ROUND(Name, expression)                                 \
+  struct Name {                                                      \
+    static constexpr int kN = 1;                                     \
+    TEGULA_VEC_CALL Vf operator()(Vf a) const { return expression; } \
+  };
+TILE_ROUND(RoundF16, through_f16(a))
+TILE_ROUND(RoundI8, saturate(a, -128, 127))
+TILE_ROUND(RoundU8, saturate(a, 0, 255))
+TILE_ROUND(RoundBool, truth(ne(a, zero())))
+#undef TILE_ROUND
+
+// Any instruction, then a pass that rounds.
+template <TileFn kFn>
+void then_round(const TileOp& o) {
+  kFn(o);
+  round_in_place(o);
+}
+
+template <class F>
+TileFn any(DType dtype) {
+  return dtype == DType::kF32 ? map_any<F> : then_round<map_any<F>>;
+}
+
+// Cheap instructions hold scalars in registers and round to bf16 on the way.
+template <class F>
+TileFn cheap(DType dtype, unsigned scalars) {
+  if (dtype != DType::kF32 && dtype != DType::kBF16) return then_round<map_any<F>>;
+  const bool bf = dtype == DType::kBF16;
+  if constexpr (F::kN == 2) {
+    if (scalars == 1) return bf ? map_f32<RoundBf16<F>, 1> : map_f32<F, 1>;
+    if (scalars == 2) return bf ? map_f32<RoundBf16<F>, 2> : map_f32<F, 2>;
+  }
+  return bf ? map_f32<RoundBf16<F>> : map_f32<F>;
+}
+
+// The first source of a sum or a product is never the scalar one (the scheduler sees to it).
+template <class F, bool kMayBeFirst>
+TileFn by_scalars(unsigned scalars) {
+  if constexpr (kMayBeFirst) {
+    if (scalars == 1) return map_f32<F, 1>;
+    if (scalars == 5) return map_f32<F, 5>;
+  }
+  switch (scalars) {
+    case 0:
+      return map_f32<F, 0>;
+    case 2:
+      return map_f32<F, 2>;
+    case 4:
+      return map_f32<F, 4>;
+    case 6:
+      return map_f32<F, 6>;
+    default:
+      return nullptr;
+  }
+}
+template <class F, bool kFirst = false>
+TileFn pair_of(Op then, bool reversed, unsigned scalars) {
+  switch (then) {
+    case Op::kAdd:
+      return by_scalars<Then<F, Add, false>, kFirst>(scalars);
+    case Op::kMul:
+      return by_scalars<Then<F, Mul, false>, kFirst>(scalars);
+    case Op::kSub:
+      return reversed ? by_scalars<Then<F, Sub, true>, kFirst>(scalars)
+                      : by_scalars<Then<F, Sub, false>, kFirst>(scalars);
+    case Op::kDiv:
+      return reversed ? by_scalars<Then<F, Div, true>, kFirst>(scalars)
+                      : by_scalars<Then<F, Div, false>, kFirst>(scalars);
+    default:
+      return nullptr;
+  }
+}
+
+template <class F>
+TileFn compare_select(unsigned scalars) {
+  switch (scalars) {
+    case 0:
+      return map_f32<F, 0>;
+    case 2:
+      return map_f32<F, 2>;
+    case 4:
+      return map_f32<F, 4>;
+    case 6:
+      return map_f32<F, 6>;
+    case 8:
+      return map_f32<F, 8>;
+    case 10:
+      return map_f32<F, 10>;
+    case 14:
+      return map_f32<F, 14>;
+    default:
+      return map_any<F>;
+  }
+}
+
+TileFn find_pair(const MicroOp& m, unsigned scalars) {
+  switch (m.op) {
+    case Op::kAdd:
+      return pair_of<Add>(m.then, m.then_reversed, scalars);
+    case Op::kSub:
+      return pair_of<Sub, true>(m.then, m.then_reversed, scalars);
+    case Op::kMul:
+      return pair_of<Mul>(m.then, m.then_reversed, scalars);
+    case Op::kEq:
+      return compare_select<EqSelect>(scalars);
+    case Op::kNe:
+      return compare_select<NeSelect>(scalars);
+    case Op::kLt:
+      return compare_select<LtSelect>(scalars);
+    case Op::kLe:
+      return compare_select<LeSelect>(scalars);
+    case Op::kGt:
+      return compare_select<GtSelect>(scalars);
+    case Op::kGe:
+      return compare_select<GeSelect>(scalars);
+    default:
+      return nullptr;
+  }
+}
+
+// Through double, so that the result is correctly rounded (almost always) everywhere.
+void pow_f32(const TileOp& o) {
+  map_2<float, float>(
+      o, [](float a, float b) { return static_cast<float>(__builtin_pow(double{a}, double{b})); });
+  round_in_place(o);
+}
+
+}  // namespace
+
+void round_in_place(const TileOp& o) {
+  TileOp in_place = o;
+  in_place.src[0] = o.dst, in_place.row_step[0] = o.pitch;
+  switch (o.dtype) {
+    case DType::kBF16:
+      return map_f32<RoundBf16<Copy>>(in_place);
+    case DType::kF16:
+      return map_f32<RoundF16>(in_place);
+    case DType::kI8:
+      return map_f32<RoundI8>(in_place);
+    case DType::kU8:
+      return map_f32<RoundU8>(in_place);
+    case DType::kBool:
+      return map_f32<RoundBool>(in_place);
+    default:
+      return;
+  }
+}
+
+TileFn find_f32(const MicroOp& m, unsigned scalars) {
+  const DType t = m.dtype;
+  if (m.then != Op::kCopy) return find_pair(m, scalars);
+  switch (m.op) {
+    case Op::kCopy:
+      return any<Copy>(t);
+    case Op::kNeg:
+      return cheap<Neg>(t, scalars);
+    case Op::kAbs:
+      return cheap<Abs>(t, scalars);
+    case Op::kSign:
+      return any<Sign>(t);
+    case Op::kExp:
+      return any<Exp>(t);
+    case Op::kLog:
+      return any<Log>(t);
+    case Op::kSqrt:
+      return any<Sqrt>(t);
+    case Op::kRsqrt:
+      return any<Rsqrt>(t);
+    case Op::kReciprocal:
+      return any<Reciprocal>(t);
+    case Op::kTanh:
+      return any<Tanh>(t);
+    case Op::kSigmoid:
+      return any<Sigmoid>(t);
+    case Op::kErf:
+      return any<Erf>(t);
+    case Op::kSin:
+      return any<Sin>(t);
+    case Op::kCos:
+      return any<Cos>(t);
+    case Op::kFloor:
+      return any<Floor>(t);
+    case Op::kRelu:
+      return cheap<Relu>(t, scalars);
+    case Op::kGelu:
+      return any<Gelu>(t);
+    case Op::kSilu:
+      return any<Silu>(t);
+    case Op::kAdd:
+      return cheap<Add>(t, scalars);
+    case Op::kSub:
+      return cheap<Sub>(t, scalars);
+    case Op::kMul:
+      return cheap<Mul>(t, scalars);
+    case Op::kDiv:
+      return cheap<Div>(t, scalars);
+    case Op::kMax:
+      return cheap<Max>(t, scalars);
+    case Op::kMin:
+      return cheap<Min>(t, scalars);
+    case Op::kPow:
+      return pow_f32;
+    case Op::kFma:
+      return any<Fma>(t);
+    case Op::kSelect:
+      return any<Select>(t);
+    case Op::kLogicalNot:
+      return map_any<Not>;
+    case Op::kLogicalAnd:
+      return map_any<And>;
+    case Op::kLogicalOr:
+      return map_any<Or>;
+    case Op::kEq:
+      return map_any<Eq>;
+    case Op::kNe:
+      return map_any<Ne>;
+    case Op::kLt:
+      return map_any<Lt>;
+    case Op::kLe:
+      return map_any<Le>;
+    case Op::kGt:
+      return map_any<Gt>;
+    case Op::kGe:
+      return map_any<Ge>;
+    case Op::kCast:
+      return any<Copy>(t);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

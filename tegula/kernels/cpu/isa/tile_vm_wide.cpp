@@ -1,0 +1,226 @@
+// Instructions of f64 and i64, and conversions between the classes: scalar code in blocks.
+#include <limits>
+
+#include "tegula/kernels/cpu/isa/tile_vm_map.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+
+using tile::Class;
+using tile::class_of;
+using tile::Kind;
+using tile::MicroOp;
+using tile::Op;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr int64_t kMinI64 = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMaxI64 = std::numeric_limits<int64_t>::max();
+
+void op_f64(const TileOp& o) {
+  const auto unary = [&](auto f) { map_1<double, double>(o, f); };
+  const auto binary = [&](auto f) { map_2<double, double>(o, f); };
+  switch (o.op) {
+    case Op::kCopy:
+      return unary([](double a) { return a; });
+    case Op::kNeg:
+      return unary([](double a) { return -a; });
+    case Op::kAbs:
+      return unary([](double a) { return __builtin_fabs(a); });
+    case Op::kSign:
+      return unary([](double a) { return double(a > 0) - double(a < 0); });
+    case Op::kExp:
+      return unary([](double a) { return __builtin_exp(a); });
+    case Op::kLog:
+      return unary([](double a) { return __builtin_log(a); });
+    case Op::kSqrt:
+      return unary([](double a) { return __builtin_sqrt(a); });
+    case Op::kRsqrt:
+      return unary([](double a) { return 1 / __builtin_sqrt(a); });
+    case Op::kReciprocal:
+      return unary([](double a) { return 1 / a; });
+    case Op::kTanh:
+      return unary([](double a) { return __builtin_tanh(a); });
+    case Op::kSigmoid:
+      return unary([](double a) { return 1 / (1 + __builtin_exp(-a)); });
+    case Op::kErf:
+      return unary([](double a) { return __builtin_erf(a); });
+    case Op::kSin:
+      return unary([](double a) { return __builtin_sin(a); });
+    case Op::kCos:
+      return unary([](double a) { return __builtin_cos(a); });
+    case Op::kFloor:
+      return unary([](double a) { return __builtin_floor(a); });
+    case Op::kRelu:
+      return unary([](double a) { return 0 > a ? 0 : a; });
+    case Op::kGelu:
+      return unary([](double a) {
+        const double u = -2 * 0.7978845608028654 * (a + 0.044715 * a * a * a);
+        return a == -kInf ? -0.0 : a / (1 + __builtin_exp(u));
+      });
+    case Op::kSilu:
+      return unary([](double a) { return a == -kInf ? -0.0 : a / (1 + __builtin_exp(-a)); });
+    case Op::kAdd:
+      return binary([](double a, double b) { return a + b; });
+    case Op::kSub:
+      return binary([](double a, double b) { return a - b; });
+    case Op::kMul:
+      return binary([](double a, double b) { return a * b; });
+    case Op::kDiv:
+      return binary([](double a, double b) { return a / b; });
+    case Op::kMax:
+      return binary([](double a, double b) { return max_nan(a, b); });
+    case Op::kMin:
+      return binary([](double a, double b) { return min_nan(a, b); });
+    case Op::kPow:
+      return binary([](double a, double b) { return __builtin_pow(a, b); });
+    case Op::kFma:
+      return map_3<double, double, double>(
+          o, [](double a, double b, double c) { return __builtin_fma(a, b, c); });
+    case Op::kSelect:
+      return map_3<double, float, double>(
+          o, [](float m, double a, double b) { return m != 0 ? a : b; });
+    default:
+      return;
+  }
+}
+
+TEGULA_VEC int64_t divide(int64_t a, int64_t b) {
+  if (b == 0) return a > 0 ? kMaxI64 : a < 0 ? kMinI64 : 0;
+  if (b == -1) return a == kMinI64 ? kMaxI64 : -a;
+  return a / b;
+}
+
+void op_i64(const TileOp& o) {
+  using U = uint64_t;
+  const bool is_i32 = o.dtype == DType::kI32;
+  const auto round = [is_i32](U u) {
+    const auto v = static_cast<int64_t>(u);
+    return is_i32 ? clamp_i32(v) : v;
+  };
+  const auto unary = [&](auto f) {
+    map_1<int64_t, int64_t>(o, [=](int64_t a) { return round(static_cast<U>(f(a))); });
+  };
+  const auto binary = [&](auto f) {
+    map_2<int64_t, int64_t>(o,
+                            [=](int64_t a, int64_t b) { return round(static_cast<U>(f(a, b))); });
+  };
+  switch (o.op) {
+    case Op::kCast:
+    case Op::kCopy:
+    case Op::kFloor:
+      return unary([](int64_t a) { return a; });
+    case Op::kNeg:
+      return unary([](int64_t a) { return -U(a); });
+    case Op::kAbs:
+      return unary([](int64_t a) { return a < 0 ? -U(a) : U(a); });
+    case Op::kSign:
+      return unary([](int64_t a) { return (a > 0) - (a < 0); });
+    case Op::kRelu:
+      return unary([](int64_t a) { return a < 0 ? 0 : a; });
+    case Op::kAdd:
+      return binary([](int64_t a, int64_t b) { return U(a) + U(b); });
+    case Op::kSub:
+      return binary([](int64_t a, int64_t b) { return U(a) - U(b); });
+    case Op::kMul:
+      return binary([](int64_t a, int64_t b) { return U(a) * U(b); });
+    case Op::kDiv:
+      return binary([](int64_t a, int64_t b) { return divide(a, b); });
+    case Op::kMax:
+      return binary([](int64_t a, int64_t b) { return a > b ? a : b; });
+    case Op::kMin:
+      return binary([](int64_t a, int64_t b) { return a < b ? a : b; });
+    case Op::kFma:
+      return map_3<int64_t, int64_t, int64_t>(
+          o, [=](int64_t a, int64_t b, int64_t c) { return round(U(a) * U(b) + U(c)); });
+    case Op::kSelect:
+      return map_3<int64_t, float, int64_t>(
+          o, [=](float m, int64_t a, int64_t b) { return round(U(m != 0 ? a : b)); });
+    default:
+      return;
+  }
+}
+
+template <class T>
+void compare(const TileOp& o) {
+  switch (o.op) {
+    case Op::kEq:
+      return map_2<float, T>(o, [](T a, T b) { return float(a == b); });
+    case Op::kNe:
+      return map_2<float, T>(o, [](T a, T b) { return float(a != b); });
+    case Op::kLt:
+      return map_2<float, T>(o, [](T a, T b) { return float(a < b); });
+    case Op::kLe:
+      return map_2<float, T>(o, [](T a, T b) { return float(a <= b); });
+    case Op::kGt:
+      return map_2<float, T>(o, [](T a, T b) { return float(a > b); });
+    default:
+      return map_2<float, T>(o, [](T a, T b) { return float(a >= b); });
+  }
+}
+
+// NaN → 0, beyond the range → its end.
+TEGULA_VEC int64_t to_i64(double v) {
+  if (v != v) return 0;
+  if (v >= 0x1p63) return kMaxI64;
+  if (v <= -0x1p63) return kMinI64;
+  return static_cast<int64_t>(v);
+}
+
+void f64_to_f32(const TileOp& o) {
+  if (o.dtype == DType::kBool)
+    return map_1<float, double>(o, [](double a) { return float(a != 0); });
+  // Truncated before it is rounded to f32, which could round up to the next integer.
+  if (is_int(o.dtype))
+    map_1<float, double>(o, [](double a) { return static_cast<float>(__builtin_trunc(a)); });
+  else
+    map_1<float, double>(o, [](double a) { return static_cast<float>(a); });
+  round_in_place(o);
+}
+void i64_to_f32(const TileOp& o) {
+  map_1<float, int64_t>(o, [](int64_t a) { return static_cast<float>(a); });
+  round_in_place(o);
+}
+void f32_to_f64(const TileOp& o) {
+  map_1<double, float>(o, [](float a) { return double{a}; });
+}
+void i64_to_f64(const TileOp& o) {
+  map_1<double, int64_t>(o, [](int64_t a) { return static_cast<double>(a); });
+}
+template <class T>
+void to_i64(const TileOp& o) {
+  const bool is_i32 = o.dtype == DType::kI32;
+  map_1<int64_t, T>(o,
+                    [=](T a) { return is_i32 ? clamp_i32(to_i64(double{a})) : to_i64(double{a}); });
+}
+void f64_to_f64(const TileOp& o) {
+  map_1<double, double>(o, [](double a) { return a; });
+}
+
+TileFn find_cast(Class from, Class to) {
+  switch (to) {
+    case Class::kF32:
+      return from == Class::kF64 ? f64_to_f32 : i64_to_f32;
+    case Class::kF64:
+      return from == Class::kF32 ? f32_to_f64 : from == Class::kF64 ? f64_to_f64 : i64_to_f64;
+    case Class::kI64:
+      return from == Class::kF32 ? to_i64<float> : from == Class::kF64 ? to_i64<double> : op_i64;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TileFn find_wide(const MicroOp& m) {
+  const Class from = class_of(m.src_dtype), to = class_of(m.dtype);
+  switch (tile::op_info(m.op).kind) {
+    case Kind::kCast:
+      return find_cast(from, to);
+    case Kind::kCompare:
+      return from == Class::kF64 ? compare<double> : compare<int64_t>;
+    default:
+      return to == Class::kF64 ? op_f64 : op_i64;
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
