@@ -22,7 +22,7 @@ struct Vm {
   IntLanes v;  // -1: true, 0: false
 };
 
-TEGULA_VEC Vf set1(float x) { return {FloatLanes{} + x}; }
+TEGULA_VEC Vf set1(float x) { return {FloatLanes{x, x, x, x, x, x, x, x}}; }  // keeps -0
 TEGULA_VEC Vf zero() { return {FloatLanes{}}; }
 TEGULA_VEC Vi set1i(int32_t x) { return {IntLanes{} + x}; }
 TEGULA_VEC Vi iota() { return {IntLanes{0, 1, 2, 3, 4, 5, 6, 7}}; }
