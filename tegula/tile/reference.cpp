@@ -286,12 +286,12 @@ class Machine {
 
   // Of element (row r, position c); dims of extent 1 (row operands) do not move.
   int64_t offset(const TensorRef& t, int64_t r, int64_t c) const {
-    int64_t o = 0, linear = r * space_.row_len + c;
+    int64_t o = 0;
     for (int d = t.rank - 1; d >= 0; --d) {
+      int64_t& rest = d < p_.rank - p_.n_inner ? r : c;
       const int64_t extent = std::max<int64_t>(space_.shape[d], 1);  // a row may have no elements
-      const int64_t i = linear % extent;
-      linear /= extent;
-      if (t.shape[d] != 1) o += i * t.stride[d];
+      if (t.shape[d] != 1) o += rest % extent * t.stride[d];
+      rest /= extent;
     }
     return o;
   }

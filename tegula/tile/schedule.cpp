@@ -10,9 +10,11 @@ constexpr int kNever = -1;
 
 class Scheduler {
  public:
-  Scheduler(const Program& p, bool keep) : p_(p), keep_(keep), extent_(extents_of(p)) {}
+  Scheduler(const Program& p, bool keep)
+      : p_(p), code_(p.code), keep_(keep), extent_(extents_of(p)) {}
 
   Schedule run() {
+    skip_copies();
     find_live();
     find_levels();
     place_shared();
@@ -26,7 +28,7 @@ class Scheduler {
   }
 
  private:
-  const Instr& at(size_t v) const { return p_.code[v]; }
+  const Instr& at(size_t v) const { return code_[v]; }
   bool is_store(size_t v) const { return at(v).op == Op::kStore; }
   bool is_reduction(size_t v) const { return op_info(at(v).op).kind == Kind::kReduce; }
   bool is_full(size_t v) const { return extent_[v] == Extent::kFull; }
@@ -42,14 +44,28 @@ class Scheduler {
       if (s != kNoValue) f(s);
   }
 
+  // A copy, or a cast to f32 within its class, has the bits of its source.
+  void skip_copies() {
+    std::vector<uint16_t> root(code_.size());
+    for (size_t v = 0; v < code_.size(); ++v) {
+      Instr& i = code_[v];
+      for (uint16_t& s : i.src)
+        if (s != kNoValue) s = root[s];
+      const bool is_same = i.src[0] != kNoValue && (i.op == Op::kCopy || i.op == Op::kCast) &&
+                           class_of(code_[i.src[0]].dtype) == class_of(i.dtype) &&
+                           (i.dtype == DType::kF32 || i.dtype == code_[i.src[0]].dtype);
+      root[v] = is_same ? i.src[0] : static_cast<uint16_t>(v);
+    }
+  }
+
   void find_live() {
-    live_.assign(p_.code.size(), false);
-    for (size_t v = p_.code.size(); v-- > 0;) {
+    live_.assign(code_.size(), false);
+    for (size_t v = code_.size(); v-- > 0;) {
       if (is_store(v)) live_[v] = true;
       if (live_[v]) for_src(v, [&](uint16_t s) { live_[s] = true; });
     }
-    n_uses_.assign(p_.code.size(), 0);
-    for (size_t v = 0; v < p_.code.size(); ++v) {
+    n_uses_.assign(code_.size(), 0);
+    for (size_t v = 0; v < code_.size(); ++v) {
       if (!live_[v]) continue;
       for_src(v, [&](uint16_t s) { ++n_uses_[s]; });
       const int64_t f = flops_of(at(v).op);
@@ -62,7 +78,7 @@ class Scheduler {
   // level_[v] is the phase whose body (full) or row code makes v; a reduction's *result* belongs to
   // the row code of the phase after its body.
   void find_levels() {
-    const size_t n = p_.code.size();
+    const size_t n = code_.size();
     level_.assign(n, 0);
     for (size_t v = 0; v < n; ++v) {
       for_src(v, [&](uint16_t s) { level_[v] = std::max(level_[v], level_[s]); });
@@ -81,7 +97,7 @@ class Scheduler {
 
   // Moves a value down to its first use, where its sources are there for nothing or kept anyway.
   void sink() {
-    const size_t n = p_.code.size();
+    const size_t n = code_.size();
     int last = 0;
     for (size_t v = 0; v < n; ++v)
       if (live_[v] && in_body(v) && !is_cheap(v)) last = std::max(last, body_of(v));
@@ -142,8 +158,8 @@ class Scheduler {
 
   // Uniform code, and slots for every uniform and row value: they are few and tiny.
   void place_shared() {
-    slot_.assign(p_.code.size(), kNoValue);
-    for (size_t v = 0; v < p_.code.size(); ++v) {
+    slot_.assign(code_.size(), kNoValue);
+    for (size_t v = 0; v < code_.size(); ++v) {
       if (!live_[v] || is_store(v) || is_full(v)) continue;
       slot_[v] = new_slot(extent_[v] == Extent::kRow ? Home::kRow : Home::kUniform, at(v).dtype);
       if (extent_[v] == Extent::kUniform) schedule_.uniform.push_back(micro(v));
@@ -170,7 +186,7 @@ class Scheduler {
 
   void row_code(int level) {
     Phase& phase = schedule_.phases.back();
-    for (size_t v = 0; v < p_.code.size(); ++v) {
+    for (size_t v = 0; v < code_.size(); ++v) {
       if (!live_[v] || extent_[v] != Extent::kRow || is_reduction(v) || level_[v] != level)
         continue;
       if (is_store(v)) {
@@ -186,10 +202,13 @@ class Scheduler {
   void list(size_t v, int level, std::vector<uint16_t>& order) {
     if (listed_[v]) return;
     listed_[v] = true;
+    list_sources_of(v, level, order);
+    order.push_back(static_cast<uint16_t>(v));
+  }
+  void list_sources_of(size_t v, int level, std::vector<uint16_t>& order) {
     for_src(v, [&](uint16_t s) {
       if (is_full(s) && (!keep_ || is_cheap(s) || level_[s] == level)) list(s, level, order);
     });
-    order.push_back(static_cast<uint16_t>(v));
   }
 
   uint16_t take(DType dtype) {
@@ -205,15 +224,20 @@ class Scheduler {
   }
 
   void body(int level) {
-    const size_t n = p_.code.size();
+    const size_t n = code_.size();
     std::vector<uint16_t> order;
     listed_.assign(n, false);
     for (size_t v = 0; v < n; ++v) {
       if (!live_[v] || !in_body(v) || is_store(v) || is_cheap(v) || body_of(v) != level) continue;
       if (keep_ || is_reduction(v)) list(v, level, order);
     }
-    for (size_t v = 0; v < n; ++v)
-      if (is_store(v) && is_full(v) && level == last_body_) list(v, level, order);
+    if (level == last_body_) {
+      // Every load before any store, which may overwrite what it reads.
+      for (size_t v = 0; v < n; ++v)
+        if (is_store(v) && is_full(v)) list_sources_of(v, level, order);
+      for (size_t v = 0; v < n; ++v)
+        if (is_store(v) && is_full(v)) list(v, level, order);
+    }
 
     find_pairs(order);
     std::vector<int> last(n, kNever);
@@ -234,7 +258,7 @@ class Scheduler {
 
   bool crosses(size_t v, int level) const {
     if (!keep_ || is_cheap(v)) return false;
-    for (size_t u = v + 1; u < p_.code.size(); ++u) {
+    for (size_t u = v + 1; u < code_.size(); ++u) {
       if (!live_[u] || !in_body(u) || body_of(u) <= level) continue;
       for (uint16_t s : at(u).src)
         if (s == v) return true;
@@ -242,21 +266,35 @@ class Scheduler {
     return false;
   }
 
-  // Which instructions of a body run as pairs: partner_[v] is the first of the pair that v ends.
+  // Which instructions of a body run as pairs: partner_[v] is the first of the pair that v ends (or
+  // the first of the two products that it joins; other_[v] is the second).
   void find_pairs(const std::vector<uint16_t>& order) {
-    partner_.assign(p_.code.size(), kNoValue);
-    is_first_.assign(p_.code.size(), false);
-    std::vector<bool> here(p_.code.size(), false);
+    partner_.assign(code_.size(), kNoValue);
+    other_ = partner_;
+    is_first_.assign(code_.size(), false);
+    std::vector<bool> here(code_.size(), false);
+    const auto is_free = [&](uint16_t u) {
+      return u != kNoValue && here[u] && n_uses_[u] == 1 && !is_first_[u] &&
+             partner_[u] == kNoValue;
+    };
     for (const uint16_t v : order) {
       here[v] = true;
+      const uint16_t a = at(v).src[0], b = at(v).src[1];
+      const bool is_sum = at(v).op == Op::kAdd || at(v).op == Op::kSub;
+      if (is_sum && is_free(a) && is_free(b) && is_product(a) && is_product(b) &&
+          at(v).dtype == DType::kF32) {
+        partner_[v] = a, other_[v] = b, is_first_[a] = is_first_[b] = true;
+        continue;
+      }
       for (const uint16_t u : at(v).src) {
-        if (u == kNoValue || !here[u] || n_uses_[u] != 1 || is_first_[u] || partner_[u] != kNoValue)
-          continue;
-        if (!makes_pair(u, v)) continue;
+        if (!is_free(u) || !makes_pair(u, v)) continue;
         partner_[v] = u, is_first_[u] = true;
         break;
       }
     }
+  }
+  bool is_product(size_t u) const {
+    return at(u).op == Op::kMul && at(u).dtype == DType::kF32 && is_full(u);
   }
   bool makes_pair(size_t u, size_t v) const {
     const Instr& first = at(u);
@@ -267,18 +305,21 @@ class Scheduler {
              class_of(at(first.src[0]).dtype) == Class::kF32;
     if (first.dtype != DType::kF32) return false;
     if (second.op == Op::kReduceSum) return first.op == Op::kMul;
+    if (second.op == Op::kExp) return first.op == Op::kSub;
+    if (second.op == Op::kMin) return first.op == Op::kMax;
+    if (second.op == Op::kMax) return first.op == Op::kMin;
     const bool is_linear = first.op == Op::kAdd || first.op == Op::kSub || first.op == Op::kMul;
     return is_linear && (second.op == Op::kAdd || second.op == Op::kSub || second.op == Op::kMul ||
                          second.op == Op::kDiv);
   }
 
-  // The values that v's loop reads: of both instructions where it is a pair.
+  // The values that v's loop reads: of all its instructions.
   void list_sources(size_t v, std::vector<uint16_t>& out) const {
     out.clear();
-    const uint16_t first = partner_[v];
-    if (first != kNoValue) for_src(first, [&](uint16_t s) { out.push_back(s); });
+    for (const uint16_t first : {partner_[v], other_[v]})
+      if (first != kNoValue) for_src(first, [&](uint16_t s) { out.push_back(s); });
     for_src(v, [&](uint16_t s) {
-      if (s != first) out.push_back(s);
+      if (s != partner_[v] && s != other_[v]) out.push_back(s);
     });
   }
 
@@ -292,6 +333,7 @@ class Scheduler {
     for (size_t k = 0; k < kMaxSources; ++k) m.src[k] = kNoValue;
     for (size_t k = 0; k < sources.size(); ++k) set_source(m, static_cast<int>(k), sources[k]);
     m.then_reversed = at(v).src[1] == first && at(v).op != Op::kSelect;
+    m.is_two_products = other_[v] != kNoValue;
     return m;
   }
 
@@ -311,10 +353,13 @@ class Scheduler {
     if (is_full(v))
       slot_[v] = crosses(v, level) ? new_slot(Home::kLong, at(v).dtype) : take(at(v).dtype);
     m.dst = slot_[v];
-    if ((m.op == Op::kAdd || m.op == Op::kMul) && m.src_extent[0] < m.src_extent[1]) {
-      std::swap(m.src[0], m.src[1]);
-      std::swap(m.src_extent[0], m.src_extent[1]);
-    }
+    const auto wider_first = [&m](int a, int b) {
+      if (m.src_extent[a] >= m.src_extent[b]) return;
+      std::swap(m.src[a], m.src[b]);
+      std::swap(m.src_extent[a], m.src_extent[b]);
+    };
+    if (m.op == Op::kAdd || m.op == Op::kMul) wider_first(0, 1);
+    if (m.is_two_products) wider_first(2, 3);
     if (is_reduction(v)) m.reduction = static_cast<int16_t>(schedule_.n_reductions++);
     note_memory(v, level, m);
     code.push_back(m);
@@ -325,7 +370,7 @@ class Scheduler {
   void note_memory(size_t v, int level, MicroOp& m) const {
     m.may_point = m.op == Op::kLoad;
     if (level != last_body_ || !is_full(v)) return;
-    for (size_t u = v + 1; u < p_.code.size(); ++u) {
+    for (size_t u = v + 1; u < code_.size(); ++u) {
       if (!is_store(u) || at(u).src[0] != v || !is_full(u)) continue;
       const DType out = at(u).dtype;
       const bool is_plain = out == DType::kF32 || out == DType::kF64 || out == DType::kI64;
@@ -355,11 +400,12 @@ class Scheduler {
   }
 
   const Program& p_;
+  std::vector<Instr> code_;  // its code, without copies
   const bool keep_;
   const std::vector<Extent> extent_;
   std::vector<bool> live_, listed_, is_first_;
   std::vector<int> level_;
-  std::vector<uint16_t> slot_, partner_;
+  std::vector<uint16_t> slot_, partner_, other_;
   std::vector<int> n_uses_;
   std::vector<uint16_t> free_[2];
   int last_phase_ = 0, last_body_ = -1;

@@ -35,12 +35,13 @@ inline constexpr int kMaxSources = 4;
 // One loop of the interpreter: an instruction, or a pair of which the first serves the second only
 // (the loop spares a store and a load; each still rounds by itself):
 //   x op y, then that with z (add, sub, mul, div; reversed: z with that), all in f32
-//   select(x op y, z, w) with a compare
-//   reduce_sum(x · y)
+//   x·y + z·w, x·y - z·w                    min(max(x, y), z), max(min(x, y), z)
+//   select(x op y, z, w) with a compare     exp(x - y)     reduce_sum(x · y)
 struct MicroOp {
   Op op = Op::kCopy;
-  Op then = Op::kCopy;  // kCopy: there is no second
-  bool then_reversed = false;
+  Op then = Op::kCopy;            // kCopy: there is no second
+  bool then_reversed = false;     // the first's result is the second's second source
+  bool is_two_products = false;   // then(x·y, z·w)
   DType dtype = DType::kF32;      // to round to
   DType src_dtype = DType::kF32;  // of the first source, or of the value stored
   Extent extent = Extent::kFull;  // what it runs over; for a reduction kFull

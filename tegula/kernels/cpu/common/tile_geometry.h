@@ -11,7 +11,7 @@ namespace tegula::kernel {
 inline constexpr int64_t kTileBytes = 24 << 10;
 // Rows kept between phases, in L2; longer rows are computed again.
 inline constexpr int64_t kLongBytes = 128 << 10;
-inline constexpr int64_t kMaxTileElements = 1024;
+inline constexpr int64_t kMaxTileElements = 2048;
 inline constexpr int64_t kMaxTileRows = 64;
 inline constexpr int64_t kBlock = 16;  // registers are whole blocks
 

@@ -34,13 +34,14 @@ TileLayout::TileLayout(const TileGeometry& g) {
   for (const Phase& phase : s.phases) n += phase.row.size() + phase.body.size();
   n_steps = static_cast<int>(n);
   pointers = align(static_cast<int64_t>(s.slots.size() * sizeof(void*)));
+  flags = align(static_cast<int64_t>(s.slots.size()));
   steps = align(static_cast<int64_t>(n * sizeof(TileStep)));
   rows = s.n_row_slots * kRowSlotBytes;
   lanes = s.n_reductions * kLanesBytes;
   tile = align(s.tile_bytes * g.tile_elements);
   longs = align(s.long_bytes * g.long_elements);
   shared = align(s.n_uniform_slots * kUniformBytes);
-  const int64_t sum = kKeptBytes + 2 * pointers + steps + rows + lanes + tile + longs;
+  const int64_t sum = kKeptBytes + 2 * pointers + flags + steps + rows + lanes + tile + longs;
   // Two threads never share a cache line, nor the pair that the prefetcher fetches.
   per_thread = (sum + 2 * kAlign - 1) & -(2 * kAlign);
 }
@@ -83,6 +84,7 @@ TileThread::TileThread(const TileLaunch& l, int thread) : l_(l), g_(l.g) {
   kept_ = reinterpret_cast<Kept*>(own), own += kKeptBytes;
   now_ = reinterpret_cast<char**>(own), own += y.pointers;
   home_ = reinterpret_cast<char**>(own), own += y.pointers;
+  repeats_ = reinterpret_cast<bool*>(own), own += y.flags;
   steps_ = reinterpret_cast<TileStep*>(own), own += y.steps;
   char* rows = own;
   own += y.rows;
@@ -110,6 +112,7 @@ TileThread::TileThread(const TileLaunch& l, int thread) : l_(l), g_(l.g) {
         break;
     }
     now_[k] = home_[k];
+    repeats_[k] = false;
   }
   make_steps();
 }
@@ -164,6 +167,10 @@ void TileThread::shape(TileStep& s, const Box& box) {
   if (m.op == Op::kLoad || m.op == Op::kStore) {
     const TileView& v = m.op == Op::kLoad ? l_.input(m.imm) : l_.output(m.imm);
     s.is_direct = is_full && (m.op == Op::kStore || m.may_point) && is_one_run(v, box);
+    if (m.op == Op::kLoad) {
+      repeats_[m.dst] = is_full && m.may_point && !s.is_direct && is_repeated_row(v, box);
+      s.is_direct |= repeats_[m.dst];
+    }
     return;
   }
   s.early = -1;
@@ -171,7 +178,8 @@ void TileThread::shape(TileStep& s, const Box& box) {
       is_one_run(l_.output(m.early_output), box))
     s.early = m.early_output;
   bool has_row = false;
-  for (int k = 0; k < s.n_src; ++k) has_row |= m.src_extent[k] == Extent::kRow;
+  for (int k = 0; k < s.n_src; ++k)
+    has_row |= m.src_extent[k] == Extent::kRow || repeats_[m.src[k]];
   const bool is_index =
       m.op == Op::kIota || m.op == Op::kIndex || (m.op == Op::kRandomUniform && s.n_src == 1);
   // Row by row where a source has one value per row, for reductions, and for indices unless the
@@ -187,7 +195,10 @@ void TileThread::shape(TileStep& s, const Box& box) {
                                      : kBlock;
   }
   for (int k = 0; k < s.n_src; ++k)
-    o.row_step[k] = m.src_extent[k] == Extent::kFull ? box.pitch : m.src_extent[k] == Extent::kRow;
+    o.row_step[k] = repeats_[m.src[k]]                 ? 0
+                    : m.src_extent[k] == Extent::kFull ? box.pitch
+                                                       : m.src_extent[k] == Extent::kRow;
+  if (m.dst != tile::kNoValue) repeats_[m.dst] = false;
 }
 
 void TileThread::uniform() {
@@ -298,6 +309,14 @@ bool TileThread::is_one_run(const TileView& v, const Box& box) const {
     return false;
   if (box.pitch != box.cols || (box.rows * box.cols) % kBlock != 0) return false;
   return box.rows == 1 || (v.is_dense && box.cols == g_.row_len);
+}
+
+// Is every row of the box the same run of the operand's memory (a weight, a bias)?
+bool TileThread::is_repeated_row(const TileView& v, const Box& box) const {
+  if (!is_plain(v.dtype) || g_.n_inner != 1 || v.inner_stride[0] != 1) return false;
+  for (int d = 0; d < g_.n_outer; ++d)
+    if (v.outer_stride[d] != 0) return false;
+  return box.pitch == box.cols && box.cols % kBlock == 0;
 }
 
 char* TileThread::address(const TileView& v, const Box& box) const {

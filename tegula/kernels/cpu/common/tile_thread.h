@@ -20,7 +20,7 @@ struct TileStep {
 
 // Bytes of the parts of a workspace.
 struct TileLayout {
-  int64_t pointers, steps, rows, lanes, tile, longs;
+  int64_t pointers, flags, steps, rows, lanes, tile, longs;
   int64_t shared, per_thread;
   int n_steps = 0;
 
@@ -90,6 +90,7 @@ class TileThread {
   void generate(TileStep& s, const Box& box);
 
   bool is_one_run(const TileView& v, const Box& box) const;
+  bool is_repeated_row(const TileView& v, const Box& box) const;
   char* address(const TileView& v, const Box& box) const;
   int64_t row_offset(const TileView& v, int64_t row) const;
   int64_t col_offset(const TileView& v, int64_t col) const;
@@ -101,8 +102,9 @@ class TileThread {
   const TileLaunch& l_;
   const TileGeometry& g_;
   Kept* kept_;
-  char** now_;   // where each register is at present
-  char** home_;  // its own memory
+  char** now_;     // where each register is at present
+  char** home_;    // its own memory
+  bool* repeats_;  // is it one row, read for every row of the tile
   TileStep* steps_;
   int n_steps_ = 0;
   char* lanes_;

@@ -121,6 +121,7 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
   const float* p[K][kN];
   int64_t step[K][kN];
   Row16 acc[K];
+  F4 last[K] = {};
   for (int k = 0; k < K; ++k) {
     for (int s = 0; s < kN; ++s) p[k][s] = open<float>(o, s, row + k, block[k][s], &step[k][s]);
     acc[k] = o.is_first ? row16(static_cast<float>(C::kStart))
@@ -151,9 +152,28 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
       std::memcpy(o.lanes, t, sizeof t);
       continue;
     }
-    for (int w = 8; w > 0; w /= 2)
-      for (int j = 0; j < w; ++j) t[j] = C{}(t[j], t[j + w]);
-    static_cast<float*>(o.dst)[row + k] = t[0];
+    F4 f[4];
+    std::memcpy(f, t, sizeof t);
+    last[k] = C{}(C{}(f[0], f[2]), C{}(f[1], f[3]));  // 8 apart, then 4
+  }
+  if (!o.is_last) return;
+  float* d = static_cast<float*>(o.dst) + row;
+  if constexpr (K == 4) {
+    // Transposed, so that a lane is a row.
+    const F4 ab_low = __builtin_shufflevector(last[0], last[1], 0, 4, 1, 5);
+    const F4 cd_low = __builtin_shufflevector(last[2], last[3], 0, 4, 1, 5);
+    const F4 ab_high = __builtin_shufflevector(last[0], last[1], 2, 6, 3, 7);
+    const F4 cd_high = __builtin_shufflevector(last[2], last[3], 2, 6, 3, 7);
+    const F4 low = C{}(ab_low, ab_high), high = C{}(cd_low, cd_high);  // 2 apart
+    const F4 even = __builtin_shufflevector(low, high, 0, 1, 4, 5);
+    const F4 odd = __builtin_shufflevector(low, high, 2, 3, 6, 7);
+    const F4 sum = C{}(even, odd);  // 1 apart
+    std::memcpy(d, &sum, sizeof sum);
+  } else {
+    for (int k = 0; k < K; ++k) {
+      const F4 x = last[k];
+      d[k] = C{}(C{}(x[0], x[2]), C{}(x[1], x[3]));
+    }
   }
 }
 // One value per row, to its dtype.

@@ -84,6 +84,17 @@ TEGULA_VEC Vf through_f16(Vf a) {
   store(t, a);
   return load(t);
 }
+// x·y + z·w and x·y - z·w, each product rounded.
+template <class G>
+struct Products {
+  static constexpr int kN = 4;
+  TEGULA_VEC_CALL Vf operator()(Vf a, Vf b, Vf c, Vf d) const { return G{}(a * b, c * d); }
+};
+struct ExpOfSub {
+  static constexpr int kN = 2;
+  TEGULA_VEC_CALL Vf operator()(Vf a, Vf b) const { return exp(a - b); }
+};
+
 template <class F>
 struct RoundBf16 : F {
   template <class... A>
@@ -186,14 +197,44 @@ TileFn compare_select(unsigned scalars) {
   }
 }
 
+template <class F>
+TileFn products(unsigned scalars) {
+  switch (scalars) {
+    case 0:
+      return map_f32<F, 0>;
+    case 2:
+      return map_f32<F, 2>;
+    case 10:
+      return map_f32<F, 10>;
+    default:
+      return map_any<F>;
+  }
+}
+
+// Scalars at the second and third source only.
+template <class F>
+TileFn clamp(unsigned scalars) {
+  return scalars == 6 ? map_f32<F, 6> : map_any<F>;
+}
+
 TileFn find_pair(const MicroOp& m, unsigned scalars) {
+  if (m.is_two_products)
+    return m.then == Op::kAdd ? products<Products<Add>>(scalars) : products<Products<Sub>>(scalars);
+  const bool reversed = m.then_reversed;
   switch (m.op) {
     case Op::kAdd:
-      return pair_of<Add>(m.then, m.then_reversed, scalars);
+      return pair_of<Add>(m.then, reversed, scalars);
     case Op::kSub:
-      return pair_of<Sub, true>(m.then, m.then_reversed, scalars);
+      if (m.then == Op::kExp) return scalars == 2 ? map_f32<ExpOfSub, 2> : map_any<ExpOfSub>;
+      return pair_of<Sub, true>(m.then, reversed, scalars);
     case Op::kMul:
-      return pair_of<Mul>(m.then, m.then_reversed, scalars);
+      return pair_of<Mul>(m.then, reversed, scalars);
+    case Op::kMax:
+      return reversed ? clamp<Then<Max, Min, true>>(scalars)
+                      : clamp<Then<Max, Min, false>>(scalars);
+    case Op::kMin:
+      return reversed ? clamp<Then<Min, Max, true>>(scalars)
+                      : clamp<Then<Min, Max, false>>(scalars);
     case Op::kEq:
       return compare_select<EqSelect>(scalars);
     case Op::kNe:

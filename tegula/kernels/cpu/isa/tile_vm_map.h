@@ -27,7 +27,8 @@ template <class F, unsigned kScalars = 0>
 void map_f32(const TileOp& o) {
   constexpr int kN = F::kN;
   const char* ahead = o.ahead ? o.ahead : static_cast<const char*>(o.dst);
-  for (int64_t r = 0; r < o.rows; ++r) {
+  const int64_t rows = o.rows, n = o.n;
+  for (int64_t r = 0; r < rows; ++r) {
     const float* p[kN];
     Vf c[kN];
 #pragma GCC unroll 4
@@ -36,13 +37,21 @@ void map_f32(const TileOp& o) {
       if (kScalars >> k & 1) c[k] = set1(*p[k]);
     }
     float* d = static_cast<float*>(o.dst) + r * o.pitch;
-    for (int64_t i = 0; i < o.n; i += 16) {
-      __builtin_prefetch(ahead);
-      ahead += 64;
+    const auto block = [&](int64_t i) __attribute__((always_inline)) {
+      __builtin_prefetch(ahead + i * 4);
 #pragma GCC unroll 2
-      for (int64_t j = i; j < i + 16; j += kLanes)
-        store(d + j, call<F>([&](int k) { return kScalars >> k & 1 ? c[k] : load(p[k] + j); }));
+      for (int j = 0; j < 16; j += kLanes)
+        store(d + i + j, call<F>([&](int k) __attribute__((always_inline)) {
+                return kScalars >> k & 1 ? c[k] : load(p[k] + i + j);
+              }));
+    };
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+      block(i);
+      block(i + 16);
     }
+    if (i < n) block(i);
+    ahead += n * 4;
   }
 }
 
@@ -138,6 +147,11 @@ template <class T>
 TEGULA_VEC T min_nan(T a, T b) {
   return a < b || a != a ? a : b;
 }
+
+// Four lanes, for the end of "lane16"; one vector instruction on every x86-64.
+typedef float F4 __attribute__((vector_size(16)));
+TEGULA_VEC F4 max_nan(F4 a, F4 b) { return (a > b) | (a != a) ? a : b; }
+TEGULA_VEC F4 min_nan(F4 a, F4 b) { return (a < b) | (a != a) ? a : b; }
 
 TEGULA_VEC int64_t clamp_i32(int64_t v) {
   return v < INT32_MIN ? INT32_MIN : v > INT32_MAX ? INT32_MAX : v;
