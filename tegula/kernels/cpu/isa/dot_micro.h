@@ -26,10 +26,11 @@ struct Piece {
 inline constexpr int kMaxSlots = 4;  // three levels of a tree of 8, one chain cut in pieces
 
 struct MicroArgs {
-  const float* a = nullptr;  // packed: [k][m] with m rows; direct: rows a_stride apart
+  // direct: rows a_stride apart, k side by side; else k a_stride apart, rows side by side
+  const float* a = nullptr;
   int64_t a_stride = 0;
   const float* b = nullptr;       // [k][kTileN]
-  const float* next_a = nullptr;  // as much of the next tile's a, fetched meanwhile
+  const float* next_a = nullptr;  // not direct: the next tile's a, fetched meanwhile
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -38,79 +39,40 @@ struct MicroArgs {
 };
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
-template <int kM, int kNv, bool kDirect>
-static void micro_tile(const MicroArgs& u) {
-  const float* a = u.a;
-  const float* b = u.b;
-  const float* next_a = u.next_a;
-  const int64_t stride = u.a_stride;
-  for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
-    Vf acc[kM][kNv];
-    if (p->start < 0) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = zero();
-    } else {
-      const float* start = u.slot[p->start];
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = load(start + i * kTileN + v * kLanes);
-    }
-#pragma GCC unroll 2
-    for (int64_t k = p->k; k > 0; --k) {
-      if constexpr (!kDirect) __builtin_prefetch(next_a), next_a += kM;
-      Vf bv[kNv];
-#pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i) {
-        const Vf x = set1(kDirect ? a[i * stride] : a[i]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
-      }
-      a += kDirect ? 1 : kM;
-      b += kTileN;
-    }
-    for (int l = 0; l < p->n_merge; ++l) {
-      const float* m = u.slot[p->merge[l]];
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = load(m + i * kTileN + v * kLanes) + acc[i][v];
-    }
-    float* dst = p->dst < 0 ? u.dst : u.slot[p->dst];
-    const int64_t dst_stride = p->dst < 0 ? u.dst_stride : kTileN;
-#pragma GCC unroll 16
-    for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) store(dst + i * dst_stride + v * kLanes, acc[i][v]);
-  }
-}
-
 using MicroFn = void (*)(const MicroArgs&);
+// The tile of so many rows and vectors of columns; a is direct or not.
+MicroFn micro_fn(int rows, int vectors, bool is_direct);
 
-// By rows - 1, vectors - 1, direct.
-struct MicroTable {
-  MicroFn fn[kTileM][kTileNv][2];
+// One product of a strip of a by a strip of b, k ascending: dst = sums from 0.
+struct TileArgs {
+  const float* a;
+  int64_t a_stride;
+  bool is_direct;
+  const float* b;
+  int64_t k;
+  int rows, cols;
 };
-
-template <int kM>
-static constexpr void fill_micro(MicroTable& t) {
-  t.fn[kM - 1][0][0] = micro_tile<kM, 1, false>;
-  t.fn[kM - 1][0][1] = micro_tile<kM, 1, true>;
-  if constexpr (kTileNv > 1) {
-    t.fn[kM - 1][kTileNv - 1][0] = micro_tile<kM, kTileNv, false>;
-    t.fn[kM - 1][kTileNv - 1][1] = micro_tile<kM, kTileNv, true>;
-  }
-  if constexpr (kM > 1) fill_micro<kM - 1>(t);
+TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
+  MicroArgs u;
+  u.a = t.a, u.a_stride = t.a_stride, u.next_a = t.a, u.b = t.b;
+  u.pieces = &piece, u.n_pieces = 1;
+  return u;
 }
-
-static constexpr MicroTable make_micro_table() {
-  MicroTable t{};
-  fill_micro<kTileM>(t);
-  return t;
+TEGULA_VEC MicroFn tile_fn(const TileArgs& t) {
+  return micro_fn(t.rows, (t.cols + kLanes - 1) / kLanes, t.is_direct);
+}
+static inline void multiply_tile(const TileArgs& t, float* dst, int64_t dst_stride) {
+  const Piece piece{.k = t.k};
+  MicroArgs u = tile_args(t, piece);
+  u.dst = dst, u.dst_stride = dst_stride;
+  tile_fn(t)(u);
+}
+// The chains of tile acc [rows][kTileN] go on.
+static inline void accumulate_tile(const TileArgs& t, float* acc) {
+  const Piece piece{.k = t.k, .start = 0, .dst = 0};
+  MicroArgs u = tile_args(t, piece);
+  u.slot[0] = acc;
+  tile_fn(t)(u);
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

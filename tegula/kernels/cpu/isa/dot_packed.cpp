@@ -11,7 +11,6 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr MicroTable kMicro = make_micro_table();
 constexpr int kTileFloats = kTileM * kTileN;
 
 // The panels at hand: batches [batch0, batch0 + batch), rows [m0, m0 + m), columns [n0, n0 + n).
@@ -211,9 +210,9 @@ class PackedDot {
   int64_t run_tile(const Held& h, const Tile& x, const BlockPlan& plan, const float* b,
                    float* waiting, float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
-    const MicroFn fn = kMicro.fn[x.rows - 1][nv - 1][direct_a_];
+    const MicroFn fn = micro_fn(x.rows, nv, direct_a_);
     MicroArgs u;
-    u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = a_row_;
+    u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = direct_a_ ? a_row_ : x.rows;
     u.next_a = direct_a_ ? nullptr : u.a + kTileM * c_.k.count + kPanelSlack;
     u.b = b;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;

@@ -140,20 +140,12 @@ TEGULA_VEC Row16 max(const Row16& a, const Row16& b) {
   return map16([&](int i) { return max(a.v[i], b.v[i]); });
 }
 
-// The tree of "lane16": 8, 4, 2, 1.
+// The tree of "lane16".
 TEGULA_VEC float reduce_add(const Row16& a) {
-  float t[16];
-  for (int i = 0; i < Row16::kRegs; ++i) store(t + i * kLanes, a.v[i]);
-  for (int w = 8; w > 0; w /= 2)
-    for (int j = 0; j < w; ++j) t[j] = t[j] + t[j + w];
-  return t[0];
+  return sum_lanes(Row16::kRegs == 1 ? a.v[0] : a.v[0] + a.v[Row16::kRegs - 1]);
 }
 TEGULA_VEC float reduce_max(const Row16& a) {
-  float t[16];
-  for (int i = 0; i < Row16::kRegs; ++i) store(t + i * kLanes, a.v[i]);
-  for (int w = 8; w > 0; w /= 2)
-    for (int j = 0; j < w; ++j) t[j] = t[j] > t[j + w] ? t[j] : t[j + w];
-  return t[0];
+  return max_lanes(Row16::kRegs == 1 ? a.v[0] : max(a.v[0], a.v[Row16::kRegs - 1]));
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

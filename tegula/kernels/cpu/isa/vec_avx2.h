@@ -120,6 +120,18 @@ TEGULA_VEC void narrow_f16(void* p, Vf a) {
                    _mm256_cvtps_ph(clean.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Lane j takes j + 4, then j + 2, then j + 1: the end of the tree of "lane16".
+TEGULA_VEC float sum_lanes(Vf a) {
+  const __m128 s = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 t = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+TEGULA_VEC float max_lanes(Vf a) {
+  const __m128 s = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
+}
+
 // Row j becomes column j.
 TEGULA_VEC void transpose(Vf (&r)[8]) {
   __m256 t[8], u[8];

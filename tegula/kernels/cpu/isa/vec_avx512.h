@@ -110,6 +110,20 @@ TEGULA_VEC void narrow_f16(void* p, Vf a) {
                       _mm512_cvtps_ph(clean.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Lane j takes j + 8, then j + 4, j + 2, j + 1: the tree of "lane16".
+TEGULA_VEC float sum_lanes(Vf a) {
+  const __m256 e = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 s = _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+  const __m128 t = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+TEGULA_VEC float max_lanes(Vf a) {
+  const __m256 e = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 s = _mm_max_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+  const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
+}
+
 // Row j becomes column j.
 TEGULA_VEC void transpose(Vf (&r)[16]) {
   __m512 t[16], u[16];

@@ -166,6 +166,22 @@ TEGULA_VEC void narrow_f16(void* p, Vf a) {
   std::memcpy(p, t, sizeof t);
 }
 
+// Lane j takes j + 4, then j + 2, then j + 1: the end of the tree of "lane16".
+TEGULA_VEC float sum_lanes(Vf a) {
+  float t[kLanes];
+  store(t, a);
+  for (int w = kLanes / 2; w > 0; w /= 2)
+    for (int j = 0; j < w; ++j) t[j] = t[j] + t[j + w];
+  return t[0];
+}
+TEGULA_VEC float max_lanes(Vf a) {
+  float t[kLanes];
+  store(t, a);
+  for (int w = kLanes / 2; w > 0; w /= 2)
+    for (int j = 0; j < w; ++j) t[j] = t[j] > t[j + w] ? t[j] : t[j + w];
+  return t[0];
+}
+
 // Row j becomes column j.
 TEGULA_VEC void transpose(Vf (&r)[kLanes]) {
   float t[kLanes][kLanes];

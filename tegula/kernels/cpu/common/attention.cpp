@@ -1,0 +1,92 @@
+#include "tegula/kernels/cpu/common/attention.h"
+
+#include <algorithm>
+
+#include "tegula/kernels/cpu/common/dot_plan.h"
+
+namespace tegula::kernel {
+
+namespace {
+bool is_f32_like(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
+
+int64_t read_i32(const TensorRef& t, int64_t i) { return t.as<int32_t>()[i * t.stride[0]]; }
+}  // namespace
+
+Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef> in,
+                                      bool is_backward) {
+  AttentionCall c{};
+  size_t next = is_backward ? 6 : 3;
+  const auto take = [&](bool present) {
+    return !present ? nullptr : next < in.size() ? &in[next++] : (++next, nullptr);
+  };
+  c.bias = take(a.flag("bias")), c.alibi = take(a.flag("alibi"));
+  c.cu_q = take(a.flag("varlen")), c.cu_k = take(a.flag("varlen"));
+  c.dropout = a.get_or<double>("dropout", 0);
+  c.seed = take(c.dropout > 0), c.dlse = take(a.flag("dlse"));
+  if (next != in.size())
+    return invalid_argument(cat("attention: ", in.size(), " operands instead of ", next));
+  c.q = &in[0], c.k = &in[1], c.v = &in[2];
+  if (is_backward) c.o = &in[3], c.lse = &in[4], c.d_o = &in[5];
+  for (size_t i = 0; i < (is_backward ? 6u : 3u); ++i)
+    if (i != 4 && (in[i].rank != 4 || in[i].dtype != in[0].dtype || !is_f32_like(in[0].dtype)))
+      return unsupported("attention: q, k and v must be f32, bf16 or f16 of rank 4");
+  if (is_backward && c.lse->dtype != DType::kF32) return unsupported("attention: lse must be f32");
+  c.batch = c.q->shape[0], c.n_q = c.q->shape[1], c.n_heads = c.q->shape[2], c.d = c.q->shape[3];
+  c.n_k = c.k->shape[1], c.n_kv_heads = c.k->shape[2], c.dv = c.v->shape[3];
+  if (c.n_kv_heads == 0 || c.n_heads % c.n_kv_heads != 0)
+    return unsupported(cat("attention: ", c.n_heads, " heads over ", c.n_kv_heads));
+  c.group = c.n_heads / c.n_kv_heads;
+  c.scale = static_cast<float>(a.f("scale"));
+  c.softcap = static_cast<float>(a.get_or<double>("softcap", 0));
+  c.is_causal = a.flag("is_causal");
+  c.left = a.get_or<int64_t>("window_left", -1), c.right = a.get_or<int64_t>("window_right", -1);
+  c.q_offset = a.get_or<int64_t>("q_offset", c.n_k - c.n_q);
+  c.k_offset = a.get_or<int64_t>("k_offset", 0);
+  c.stream = static_cast<uint64_t>(a.get_or<int64_t>("stream", 0));
+  if (a.has("origin")) std::copy_n(a.ints("origin").begin(), 4, c.origin);
+  c.whole[0] = c.n_heads, c.whole[1] = c.n_q, c.whole[2] = c.n_k;
+  if (a.has("whole")) std::copy_n(a.ints("whole").begin(), 3, c.whole);
+  return c;
+}
+
+KeyRange visible_keys(const AttentionCall& c, int64_t i) {
+  KeyRange r;
+  if (c.cu_q == nullptr) {
+    r.hi = c.n_k;
+    r.position = i + c.q_offset - c.k_offset;
+  } else {
+    const int64_t n = c.cu_q->shape[0] - 1;
+    int64_t s = 0;
+    while (s < n && !(read_i32(*c.cu_q, s) <= i && i < read_i32(*c.cu_q, s + 1))) ++s;
+    if (s == n) return r;
+    r.lo = read_i32(*c.cu_k, s), r.hi = read_i32(*c.cu_k, s + 1);
+    const int64_t n_q = read_i32(*c.cu_q, s + 1) - read_i32(*c.cu_q, s);
+    r.position = i - read_i32(*c.cu_q, s) + (r.hi - r.lo) - n_q + r.lo;
+  }
+  if (c.is_causal) r.hi = std::min(r.hi, r.position + 1);
+  if (c.left >= 0) r.lo = std::max(r.lo, r.position - c.left);
+  if (c.right >= 0) r.hi = std::min(r.hi, r.position + c.right + 1);
+  r.lo = std::max<int64_t>(r.lo, 0), r.hi = std::min(r.hi, c.n_k);
+  return r;
+}
+
+AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward) {
+  const int64_t d = round_up(c.d, kMaxTileN), dv = round_up(c.dv, kMaxTileN);
+  const int64_t blocks = ceil_div(c.n_k, kKeyBlock);
+  const int64_t strips = kRowBlock / 4;  // of the narrowest register tile
+  const int64_t q_floats = kRowBlock * c.d + strips * kPanelSlack;
+  if (!is_backward) {
+    const int64_t pair = blocks * key_block_floats(c);
+    panel_floats = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAttentionPanelFloats));
+    thread_floats =
+        q_floats + kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) + 3 * kRowBlock;
+  } else {
+    const int64_t keys = blocks * kKeyBlock;
+    thread_floats = keys * (c.d + c.dv) + keys * (2 * d + dv);              // k, v, k again, dk, dv
+    thread_floats += kRowBlock * (c.d + c.dv) + 2 * strips * kPanelSlack;   // rows as strips
+    thread_floats += kRowBlock * (2 * d + dv) + 2 * kRowBlock * kKeyBlock;  // q, do, dq; p, ds
+  }
+  panel_floats = round_up(panel_floats, 16), thread_floats = round_up(thread_floats + 16 * 12, 16);
+}
+
+}  // namespace tegula::kernel

@@ -1,0 +1,67 @@
+// An `attention` or `attention_bwd` call as plain numbers, shared by the CPU kernels.
+//
+// Order "kb64": keys in blocks of 64 at absolute key indices, ascending. A score is one fma chain
+// over d, times scale, then softcap, bias, alibi as the op says. Per row and block with a visible
+// key: m' = max(m, the block's scores), alpha = exp(m - m'), p = exp(score - m') (0 where hidden),
+// l = l·alpha + the lane16 sum of p, o = o·alpha, then o = fma(p_j, v_j, o), j ascending. Blocks
+// that a row cannot see do not touch it. At the end o·(1/l) + 0 (so that a zero has one sign) and
+// lse = log(l) + m. A row without visible keys gives o = 0, lse = -inf.
+// Order of the backward, "fma_chain": p = exp(score - lse); delta is one fma chain do·o, less
+// dlse; dq, dk, dv are single chains over visible tiles: dq over keys ascending; dk and
+// dv over query heads of the group, then over queries.
+#pragma once
+
+#include "tegula/kernels/cpu/common/contraction.h"
+
+namespace tegula::kernel {
+
+inline constexpr int kKeyBlock = 64;
+inline constexpr int kRowBlock = 84;  // queries at a time; a multiple of every register tile's rows
+
+struct AttentionCall {
+  const TensorRef *q, *k, *v;
+  const TensorRef *o = nullptr, *lse = nullptr, *d_o = nullptr;  // backward
+  const TensorRef *bias = nullptr, *alibi = nullptr, *cu_q = nullptr, *cu_k = nullptr;
+  const TensorRef *seed = nullptr, *dlse = nullptr;
+  int64_t batch, n_q, n_k, n_heads, n_kv_heads, group, d, dv;
+  float scale, softcap;
+  bool is_causal;
+  int64_t left, right;  // -1: any
+  int64_t q_offset, k_offset;
+  double dropout;
+  uint64_t stream;
+  int64_t origin[4] = {};
+  int64_t whole[3];
+
+  bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
+  int64_t score_flops() const {
+    return 1 + (softcap > 0 ? 3 : 0) + (bias != nullptr ? 1 : 0) + (alibi != nullptr ? 2 : 0);
+  }
+};
+
+Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
+                                      bool is_backward);
+
+// The keys [lo, hi) that query i sees; position - j is the distance to key j.
+struct KeyRange {
+  int64_t lo = 0, hi = 0;
+  int64_t position = 0;
+  int64_t count() const { return hi > lo ? hi - lo : 0; }
+};
+KeyRange visible_keys(const AttentionCall& c, int64_t i);
+
+// Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats at most, or one
+// pair's), and scratch per thread. Backward: scratch per thread only.
+inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 20;
+struct AttentionWorkspace {
+  int64_t panel_floats = 0, thread_floats = 0;
+  AttentionWorkspace(const AttentionCall& c, bool is_backward);
+  int64_t bytes(int n_threads) const { return 4 * (panel_floats + thread_floats * n_threads); }
+};
+
+// Panels of one block of 64 keys: transposed keys [d] and values [64], in strips of columns.
+inline int64_t key_block_floats(const AttentionCall& c) {
+  return kKeyBlock * (c.d + (c.dv + 31) / 32 * 32);
+}
+
+}  // namespace tegula::kernel

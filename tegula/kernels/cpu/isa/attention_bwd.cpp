@@ -1,0 +1,293 @@
+// Attention's backward: per (batch, key head), blocks of queries against blocks of 64 keys; weights
+// are computed again from the log-sum-exp. [FlashAttention-2, section 3.1.2]
+#include <algorithm>
+
+#include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+template <class T>
+class FlashBackward {
+ public:
+  FlashBackward(const KernelCall& call, const AttentionCall& c)
+      : call_(call), c_(c), space_(c, true), n_rows_(c.n_q * c.group) {
+    // Rows are (head of the group, query): the order in which dk and dv are summed.
+    Factor head{.extent = c.group}, query{.extent = c.n_q};
+    head.stride[kA] = c.q->stride[2], query.stride[kA] = c.q->stride[1];
+    head.stride[kB] = c.d_o->stride[2], query.stride[kB] = c.d_o->stride[1];
+    rows_.add(head), rows_.add(query);
+    n_keys_ = round_up(c.n_k, kKeyBlock);
+    d_strips_ = ceil_div(c.d, kTileN), v_strips_ = ceil_div(c.dv, kTileN);
+  }
+
+  void run() {
+    call_.pool->parallel_for(c_.batch * c_.n_kv_heads, [&](int64_t pair, int thread) {
+      run_pair(pair, static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
+    });
+  }
+
+ private:
+  struct Pair {
+    int64_t batch, kv_head;
+    float *k_t, *v_t;     // strips of keys: [d][kTileN], [dv][kTileN]
+    float *k, *dk, *dv;   // strips of columns: [key][kTileN]
+    float *q_a, *do_a;    // strips of rows: [d][rows]
+    float *q, *d_o, *dq;  // strips of columns: [row][kTileN], kRowBlock rows
+    float *p, *ds;        // [row][64]
+    int64_t visible = 0, live = 0, executed = 0;
+  };
+
+  struct Block {
+    int64_t r0;
+    int rows;
+    QueryRow row[kRowBlock];
+    float lse[kRowBlock], delta[kRowBlock];
+    int64_t lo, hi;  // keys that any row sees
+  };
+
+  static int rows_of(const Block& x, int64_t r) {
+    return static_cast<int>(std::min<int64_t>(kTileM, x.rows - r));
+  }
+
+  void run_pair(int64_t pair, float* scratch) const {
+    Pair w{};
+    w.batch = pair / c_.n_kv_heads, w.kv_head = pair % c_.n_kv_heads;
+    Scratch space(scratch);
+    w.k_t = space.take(n_keys_ * c_.d), w.v_t = space.take(n_keys_ * c_.dv);
+    w.k = space.take(d_strips_ * kTileN * n_keys_);
+    w.dk = space.take(d_strips_ * kTileN * n_keys_);
+    w.dv = space.take(v_strips_ * kTileN * n_keys_);
+    const int64_t strips = ceil_div(kRowBlock, kTileM);
+    w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
+    w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
+    w.q = space.take(d_strips_ * kTileN * kRowBlock);
+    w.d_o = space.take(v_strips_ * kTileN * kRowBlock);
+    w.dq = space.take(d_strips_ * kTileN * kRowBlock);
+    w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
+    std::fill_n(w.dk, d_strips_ * kTileN * n_keys_, 0.0f);
+    std::fill_n(w.dv, v_strips_ * kTileN * n_keys_, 0.0f);
+    pack_keys(w);
+    for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0);
+    for (int64_t j = 0; j < c_.n_k; ++j) {
+      store_out(w.dk + j * kTileN, n_keys_, c_.d, call_.out[1], w.batch, j, w.kv_head);
+      store_out(w.dv + j * kTileN, n_keys_, c_.dv, call_.out[2], w.batch, j, w.kv_head);
+    }
+    const int64_t scores =
+        c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
+    const int64_t other = w.visible * scores + w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
+    call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
+  }
+
+  static void store_out(const float* acc, int64_t n, int64_t width, const TensorRef& out, int64_t b,
+                        int64_t s, int64_t h) {
+    store_row(acc, n * kTileN, width, 1.0f, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
+  }
+
+  void pack_keys(const Pair& w) const {
+    const T* k = c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head);
+    const T* v = c_.v->as<const T>() + offset4(*c_.v, w.batch, 0, w.kv_head);
+    const Loops k_keys = loop_over(c_.n_k, c_.k->stride[1]), k_d = loop_over(c_.d, c_.k->stride[3]);
+    const Loops v_keys = loop_over(c_.n_k, c_.v->stride[1]),
+                v_d = loop_over(c_.dv, c_.v->stride[3]);
+    for (int64_t j = 0; j < c_.n_k; j += kTileN) {
+      const int n = static_cast<int>(std::min<int64_t>(kTileN, c_.n_k - j));
+      pack_panel(k, k_keys, k_d, kA, j, n, 0, c_.d, w.k_t + j * c_.d, kTileN);
+      pack_panel(v, v_keys, v_d, kA, j, n, 0, c_.dv, w.v_t + j * c_.dv, kTileN);
+    }
+    pack_columns(k, k_d, k_keys, kA, c_.d, 0, c_.n_k, n_keys_, w.k);
+  }
+  // [strip of columns][row][kTileN] of rows [r0, r0 + n), strips n_panel rows apart.
+  static void pack_columns(const T* src, const Loops& columns, const Loops& rows, Operand operand,
+                           int64_t width, int64_t r0, int64_t n, int64_t n_panel, float* dst) {
+    for (int64_t e = 0; e < width; e += kTileN)
+      pack_panel(src, columns, rows, operand, e,
+                 static_cast<int>(std::min<int64_t>(kTileN, width - e)), r0, n, dst + e * n_panel,
+                 kTileN);
+  }
+
+  void run_rows(Pair& w, int64_t r0) const {
+    Block x;
+    load_rows(w, r0, x);
+    std::fill_n(w.dq, d_strips_ * kTileN * kRowBlock, 0.0f);
+    for (int64_t k0 = x.lo / kKeyBlock * kKeyBlock; k0 < x.hi; k0 += kKeyBlock) {
+      int first = x.rows, last = 0;  // rows between the first and the last strip that see a key
+      for (int r = 0; r < x.rows; r += kTileM) {
+        if (!run_strip(w, x, r, k0)) continue;
+        first = std::min(first, r), last = r + rows_of(x, r);
+      }
+      if (first < last) sum_keys(w, x, k0, first, last);
+    }
+    for (int r = 0; r < x.rows; ++r)
+      store_out(w.dq + r * kTileN, kRowBlock, c_.d, call_.out[0], w.batch, x.row[r].query,
+                x.row[r].head);
+  }
+
+  void load_rows(Pair& w, int64_t r0, Block& x) const {
+    x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - r0));
+    x.lo = c_.n_k, x.hi = 0;
+    for (int r = 0; r < x.rows; ++r) {
+      QueryRow& row = x.row[r];
+      row.batch = w.batch, row.query = (r0 + r) % c_.n_q;
+      row.head = w.kv_head * c_.group + (r0 + r) / c_.n_q;
+      row.keys = visible_keys(c_, row.query);
+      x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
+                                     row.query * c_.lse->stride[2]];
+      x.delta[r] = delta_of(row);
+      if (row.keys.count() == 0) continue;
+      x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
+      w.visible += row.keys.count(), ++w.live;
+    }
+    const int64_t h = w.kv_head * c_.group;
+    const T* q = c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h);
+    const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
+    Loops q_d = loop_over(c_.d, c_.q->stride[3]), o_d = loop_over(c_.dv, c_.d_o->stride[3]);
+    for (int r = 0; r < x.rows; r += kTileM) {
+      const int64_t strip = r / kTileM;
+      pack_panel(q, rows_, q_d, kA, r0 + r, rows_of(x, r), 0, c_.d,
+                 w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows_of(x, r));
+      pack_panel(d_o, rows_, o_d, kB, r0 + r, rows_of(x, r), 0, c_.dv,
+                 w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows_of(x, r));
+    }
+    pack_columns(q, q_d, rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
+    pack_columns(d_o, o_d, rows_, kB, c_.dv, r0, x.rows, kRowBlock, w.d_o);
+  }
+
+  float delta_of(const QueryRow& row) const {
+    const T* o = c_.o->as<const T>() + offset4(*c_.o, row.batch, row.query, row.head);
+    const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, row.batch, row.query, row.head);
+    const int64_t so = c_.o->stride[3], sd = c_.d_o->stride[3];
+    // One chain, like do·v: a row with one key then has a gradient of exactly 0.
+    float delta = 0;
+    for (int64_t e = 0; e < c_.dv; ++e)
+      delta = __builtin_fmaf(static_cast<float>(d_o[e * sd]), static_cast<float>(o[e * so]), delta);
+    if (c_.dlse != nullptr) {
+      const TensorRef& t = *c_.dlse;
+      delta -=
+          load_float(t, row.batch * t.stride[0] + row.head * t.stride[1] + row.query * t.stride[2]);
+    }
+    return delta;
+  }
+
+  // Weights and their gradients of one strip of rows in one key block, and the strip's share of dq.
+  // False where it sees no key there; its rows of p and ds are then 0.
+  bool run_strip(Pair& w, Block& x, int r, int64_t k0) const {
+    const int rows = rows_of(x, r);
+    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
+    int64_t lo = kKeyBlock, hi = 0;
+    for (int i = 0; i < rows; ++i) {
+      const KeyRange& k = x.row[r + i].keys;
+      if (k.count() == 0) continue;
+      lo = std::min(lo, std::max<int64_t>(k.lo - k0, 0)), hi = std::max(hi, k.hi - k0);
+    }
+    hi = std::min(hi, n);
+    float* p = w.p + r * kKeyBlock;
+    float* ds = w.ds + r * kKeyBlock;
+    if (lo >= hi) {
+      std::fill_n(p, rows * kKeyBlock, 0.0f), std::fill_n(ds, rows * kKeyBlock, 0.0f);
+      return false;
+    }
+    const int64_t strip = r / kTileM;
+    for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
+      const int cols = static_cast<int>(std::min<int64_t>(kTileN, n - j));
+      multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, false,
+                     w.k_t + (k0 + j) * c_.d, c_.d, rows, cols},
+                    p + j, kKeyBlock);
+      multiply_tile({w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows, false,
+                     w.v_t + (k0 + j) * c_.dv, c_.dv, rows, cols},
+                    ds + j, kKeyBlock);
+      w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
+    }
+    for (int i = 0; i < rows; ++i) weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock);
+    for (int64_t e = 0; e < d_strips_; ++e) {
+      const TileArgs t{ds + lo,
+                       kKeyBlock,
+                       true,
+                       w.k + (e * n_keys_ + k0 + lo) * kTileN,
+                       hi - lo,
+                       rows,
+                       static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
+      accumulate_tile(t, w.dq + (e * kRowBlock + r) * kTileN);
+      w.executed += 2 * t.k * rows * round_up(t.cols, kLanes);
+    }
+    return true;
+  }
+
+  // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds.
+  void weight_row(const Block& x, int r, int64_t k0, float* p, float* ds) const {
+    const QueryRow& row = x.row[r];
+    const int64_t from = row.keys.lo - k0, to = row.keys.hi - k0;
+    const bool live = row.keys.count() > 0;
+    for (int g = 0; g < kKeyBlock / 16; ++g) {
+      if (!live || 16 * g >= to || 16 * g + 16 <= from) {
+        store16_n(p + 16 * g, row16(0), 16), store16_n(ds + 16 * g, row16(0), 16);
+        continue;
+      }
+      Row16 s = load16(p + 16 * g) * row16(c_.scale), slope = row16(1.0f);
+      if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, s, &slope);
+      Row16 dp = load16(ds + 16 * g);
+      Row16 keep = row16(1.0f);
+      if (c_.dropout > 0) keep = dropout_factors(c_, row, k0 + 16 * g), dp = dp * keep;
+      for (int v = 0; v < Row16::kRegs; ++v) {
+        const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
+        const Vf weight = exp(s.v[v] - set1(x.lse[r]));
+        Vf y = weight * (dp.v[v] - set1(x.delta[r]));
+        if (c_.softcap > 0) y = y * slope.v[v];
+        y = y * set1(c_.scale);
+        const Vf kept = c_.dropout > 0 ? weight * keep.v[v] : weight;
+        store(p + 16 * g + v * kLanes, select(visible, kept, zero()));
+        store(ds + 16 * g + v * kLanes, select(visible, y, zero()));
+      }
+    }
+  }
+
+  // dk += dsᵀ q and dv += pᵀ do over rows [first, last) of the block.
+  void sum_keys(Pair& w, const Block& x, int64_t k0, int first, int last) const {
+    const int64_t n = std::min<int64_t>(std::min<int64_t>(kKeyBlock, c_.n_k - k0), x.hi - k0);
+    for (int64_t j = std::max<int64_t>(0, x.lo - k0) / kTileM * kTileM; j < n; j += kTileM) {
+      const int keys = static_cast<int>(std::min<int64_t>(kTileM, n - j));
+      const auto sum = [&](const float* a, const float* b, int64_t strips, int64_t width,
+                           float* acc) {
+        for (int64_t e = 0; e < strips; ++e) {
+          const TileArgs t{a + first * kKeyBlock + j,
+                           kKeyBlock,
+                           false,
+                           b + (e * kRowBlock + first) * kTileN,
+                           last - first,
+                           keys,
+                           static_cast<int>(std::min<int64_t>(kTileN, width - e * kTileN))};
+          accumulate_tile(t, acc + (e * n_keys_ + k0 + j) * kTileN);
+          w.executed += 2 * t.k * keys * round_up(t.cols, kLanes);
+        }
+      };
+      sum(w.ds, w.q, d_strips_, c_.d, w.dk);
+      sum(w.p, w.d_o, v_strips_, c_.dv, w.dv);
+    }
+  }
+
+  const KernelCall& call_;
+  const AttentionCall& c_;
+  const AttentionWorkspace space_;
+  const int64_t n_rows_;
+  Loops rows_;
+  int64_t n_keys_, d_strips_, v_strips_;
+};
+}  // namespace
+
+void attention_bwd(const KernelCall& call) {
+  const auto c = parse_attention(*call.attrs, call.in, true);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  switch (c->q->dtype) {
+    case DType::kF32:
+      return FlashBackward<float>(call, *c).run();
+    case DType::kBF16:
+      return FlashBackward<bf16>(call, *c).run();
+    case DType::kF16:
+      return FlashBackward<f16>(call, *c).run();
+    default:
+      return;
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,0 +1,127 @@
+// What attention's forward and backward share per row: where it lies, its scores, its mask.
+#pragma once
+
+#include "tegula/base/philox.h"
+#include "tegula/kernels/cpu/common/attention.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/pack.h"
+#include "tegula/kernels/cpu/isa/vecmath.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// One query of one head.
+struct QueryRow {
+  int64_t batch = 0, head = 0, query = 0;
+  KeyRange keys;
+};
+
+// Loops over one dim of an operand, for pack_panel; both operand slots hold the stride.
+static inline Loops loop_over(int64_t extent, int64_t stride) {
+  Factor f;
+  f.extent = extent, f.stride[kA] = f.stride[kB] = stride;
+  Loops l;
+  l.add(f);
+  return l;
+}
+
+static inline int64_t offset4(const TensorRef& t, int64_t b, int64_t s, int64_t h) {
+  return b * t.stride[0] + s * t.stride[1] + h * t.stride[2];
+}
+
+// Hands out 64-byte aligned parts of a thread's scratch.
+class Scratch {
+ public:
+  explicit Scratch(float* at) : at_(at) {}
+  float* take(int64_t floats) {
+    float* p = at_;
+    at_ += round_up(floats, 16);
+    return p;
+  }
+
+ private:
+  float* at_;
+};
+
+static inline float load_float(const TensorRef& t, int64_t offset) {
+  switch (t.dtype) {
+    case DType::kBF16:
+      return static_cast<float>(t.as<bf16>()[offset]);
+    case DType::kF16:
+      return static_cast<float>(t.as<f16>()[offset]);
+    default:
+      return t.as<float>()[offset];
+  }
+}
+
+TEGULA_VEC Vm lanes_in(int base, int64_t lo, int64_t hi) {
+  const Vi i = iota() + set1i(base);
+  const auto clamp = [](int64_t x) { return static_cast<int32_t>(x < -1 ? -1 : x > 64 ? 64 : x); };
+  return gti(i, set1i(clamp(lo - 1))) & gti(set1i(clamp(hi)), i);
+}
+
+// softcap, bias and alibi on 16 scores that were scaled already.
+static inline void add_extras(const AttentionCall& c, const QueryRow& row, int64_t key,
+                              int64_t n_keys, Row16& s, Row16* slope) {
+  if (c.softcap > 0) {
+    const Vf cap = set1(c.softcap);
+    for (int r = 0; r < Row16::kRegs; ++r) {
+      const Vf t = tanh(s.v[r] / cap);
+      s.v[r] = cap * t;
+      if (slope != nullptr) slope->v[r] = set1(1.0f) - t * t;
+    }
+  }
+  if (c.bias != nullptr) {
+    const TensorRef& t = *c.bias;
+    float x[16] = {};
+    const int64_t at = (t.shape[0] == 1 ? 0 : row.batch * t.stride[0]) +
+                       (t.shape[1] == 1 ? 0 : row.head * t.stride[1]) +
+                       (t.shape[2] == 1 ? 0 : row.query * t.stride[2]);
+    for (int64_t j = 0; j < 16 && j < n_keys; ++j)
+      x[j] = load_float(t, at + (t.shape[3] == 1 ? 0 : (key + j) * t.stride[3]));
+    s = s + load16(x);
+  }
+  if (c.alibi != nullptr) {
+    const Vf a = set1(load_float(*c.alibi, row.head * c.alibi->stride[0]));
+    for (int r = 0; r < Row16::kRegs; ++r) {
+      const int32_t first = static_cast<int32_t>(row.keys.position - key) - r * kLanes;
+      s.v[r] = s.v[r] - a * abs(to_float(set1i(first) - iota()));
+    }
+  }
+}
+
+// Dropout's factor for keys [key, key + 16): 0 or 1 / (1 - p).
+static inline Row16 dropout_factors(const AttentionCall& c, const QueryRow& row, int64_t key) {
+  const int64_t base =
+      (((row.batch + c.origin[0]) * c.whole[0] + row.head + c.origin[1]) * c.whole[1] + row.query +
+       c.origin[2]) *
+          c.whole[2] +
+      key + c.origin[3];
+  const auto seed = static_cast<uint64_t>(*c.seed->as<int64_t>());
+  const auto keep = static_cast<float>(1 / (1 - c.dropout));
+  float x[16];
+  for (int j = 0; j < 16; ++j)
+    x[j] = philox_uniform(seed, c.stream, static_cast<uint64_t>(base + j)) >= c.dropout ? keep : 0;
+  return load16(x);
+}
+
+// Sums acc [kTileN] strips of a row, times `scale`, to a row of the output.
+template <class T>
+static void store_row(const float* acc, int64_t strip_stride, int64_t n, float scale, T* out,
+                      int64_t stride) {
+  for (int64_t e = 0; e < n; e += kLanes) {
+    const int64_t strip = e / kTileN, at = e % kTileN;
+    // + 0: a zero has one sign, whichever masked products were formed.
+    const Vf y = fma(load(acc + strip * strip_stride + at), set1(scale), zero());
+    const int m = n - e < kLanes ? static_cast<int>(n - e) : kLanes;
+    if (stride == 1) {
+      m == kLanes ? store(out + e, y) : store_n(out + e, y, m);
+    } else {
+      T t[kLanes];
+      store(t, y);
+      for (int l = 0; l < m; ++l) out[(e + l) * stride] = t[l];
+    }
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
