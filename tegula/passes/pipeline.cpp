@@ -8,17 +8,21 @@
 namespace tegula {
 
 #define TEGULA_PASS(name) extern const PassDef name##_pass;
+TEGULA_PASS(algebra)
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
+TEGULA_PASS(fold)
 TEGULA_PASS(fuse)
 TEGULA_PASS(lower)
+TEGULA_PASS(views)
 TEGULA_PASS(wrap)
 #undef TEGULA_PASS
 
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass, &lower_pass, &cse_pass, &dce_pass, &fuse_pass, &wrap_pass,
+    &dce_pass,   &lower_pass, &views_pass, &fold_pass, &algebra_pass, &cse_pass,
+    &views_pass, &cse_pass,   &dce_pass,   &fuse_pass, &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {

@@ -225,7 +225,9 @@ TEST(Fuse, ConstantsForOthersAreMade) {
   b.result("y", concat(parts, 0));
   b.result("c", constant(b, 3, DType::kF32));
   const FuncId f = finish(b);
-  fuse(m, f);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "fuse"));
+  expect_same_bits(m, before, m[f]);
   EXPECT_EQ(n_fused(m[f]), 2);
   EXPECT_EQ(count(m[f], constant_op), 0);
 }

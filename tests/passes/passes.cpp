@@ -44,7 +44,7 @@ const Node* only(const Function& f, const OpDef& op) {
 
 int n_working(const Function& f) {
   int n = 0;
-  for (const Node& node : f.nodes) n += !node.op->is_view;
+  for (const Node& node : f.nodes) n += !node.op->is_view && node.op != &constant_op;
   return n;
 }
 

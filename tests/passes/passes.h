@@ -19,7 +19,7 @@ FuncId finish(Builder& b);
 
 int count(const Function& f, const OpDef& op);
 const Node* only(const Function& f, const OpDef& op);
-// Nodes that move or make bytes: all but views.
+// Nodes that move or compute bytes: neither views nor constants.
 int n_working(const Function& f);
 
 // Inputs for f's parameters, drawn by seed: floats in [-2, 2), integers in [0, 4). Symbols are a
