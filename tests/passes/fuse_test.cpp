@@ -29,12 +29,12 @@ void fuse(Module& m, FuncId f, std::string_view pass = "fuse") {
   }
 }
 
-Var softmax(Var x) {
+Var soft_max(Var x) {
   const Var e = exp(x - broadcast(reduce_max(x, {-1}, true), x.shape()));
   return e / broadcast(reduce_sum(e, {-1}, true), x.shape());
 }
 
-Var layer_norm(Var x, Var gamma, Var beta) {
+Var layer_normal(Var x, Var gamma, Var beta) {
   const Var d = x - reduce_mean(x, {-1}, true);
   return d * rsqrt(reduce_mean(d * d, {-1}, true) + 1e-5) * gamma + beta;
 }
@@ -63,7 +63,7 @@ TEST(Fuse, WrapGivesEachItsOwn) {
 TEST(Fuse, SoftmaxIsOneNode) {
   Module m;
   Builder b(m, "f");
-  b.result("y", softmax(b.param("x", f32({2, 3, 5})) * 0.125));
+  b.result("y", soft_max(b.param("x", f32({2, 3, 5})) * 0.125));
   const FuncId f = finish(b);
   fuse(m, f);
   EXPECT_EQ(m[f].nodes.size(), 1u);
@@ -73,7 +73,7 @@ TEST(Fuse, LayerNormIsOneNodeWithSmallOperands) {
   Module m;
   Builder b(m, "f");
   const Var x = b.param("x", f32({2, 3, 5}));
-  b.result("y", layer_norm(x, b.weight("g", f32({5})), b.weight("b", f32({5}))));
+  b.result("y", layer_normal(x, b.weight("g", f32({5})), b.weight("b", f32({5}))));
   const FuncId f = finish(b);
   fuse(m, f);
   ASSERT_EQ(m[f].nodes.size(), 1u);
@@ -155,7 +155,7 @@ TEST(Fuse, MasksAreMadeWhereTheyAreRead) {
   const Var x = b.param("x", f32({2, 3, 4, 4})), w = b.param("w", f32({4, 4}));
   const Var mask =
       broadcast(ge(iota(b, {4, 4}, 0, DType::kI32), iota(b, {4, 4}, 1, DType::kI32)), x.shape());
-  const Var a = softmax(select(mask, x, fill(b, -1e30, x.type())));
+  const Var a = soft_max(select(mask, x, fill(b, -1e30, x.type())));
   const Var c = matmul(a, w);
   b.result("y", select(mask, c, zeros_like(c)));
   const FuncId f = finish(b);
@@ -246,7 +246,7 @@ TEST(Fuse, LayersShareBodies) {
   Module m;
   Builder b(m, "f");
   Var x = b.param("x", f32({2, 5}));
-  for (int i = 0; i < 4; ++i) x = matmul(softmax(x), b.weight(cat("w", i), f32({5, 5})));
+  for (int i = 0; i < 4; ++i) x = matmul(soft_max(x), b.weight(cat("w", i), f32({5, 5})));
   b.result("y", x);
   const FuncId f = finish(b);
   fuse(m, f);
@@ -286,7 +286,7 @@ TEST(Fuse, SymbolicRows) {
   const Dim n = m.add_symbol("n", 6);
   Builder b(m, "f");
   const Var x = b.param("x", f32({2, n, 5}));
-  b.result("y", softmax(x * 2.0));
+  b.result("y", soft_max(x * 2.0));
   const FuncId f = finish(b);
   fuse(m, f);
   EXPECT_EQ(m[f].nodes.size(), 1u);

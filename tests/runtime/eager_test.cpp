@@ -38,7 +38,7 @@ TEST(Eager, HasTheBitsOfTheCompiledFunction) {
   const auto eager =
       model(e.tensor(tx, x.data()), e.tensor(tw, w.data()), e.tensor(tb, bias.data()));
   ASSERT_FALSE(e.failed()) << e.error().to_string();
-  for (const char* passes : {"", "-fuse", "-fuse,-cse,-algebra,-fold"}) {
+  for (const char* passes : {"", "-fuse", "-views", "-fold","-algebra", "-views,-fuse,-cse,-algebra,-fold", "-views,-fuse,-cse,-algebra,-fold,-dce"}) {
     auto module = std::make_shared<Module>();
     Builder b(*module, "f");
     const auto out = model(b.param("x", tx), b.param("w", tw), b.param("b", tb));
@@ -60,7 +60,7 @@ TEST(Eager, HasTheBitsOfTheCompiledFunction) {
       ASSERT_TRUE(want.ok());
       const TensorRef have = (*session)->result(static_cast<int>(i));
       EXPECT_EQ(0, std::memcmp(want->data, have.data, static_cast<size_t>(want->numel()) * 4))
-          << "result " << i << " with passes \"" << passes << "\"";
+          << want->as<float>()[0] << " " << have.as<float>()[0] << "result " << i << " with passes \"" << passes << "\"";
     }
   }
 }
