@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   add_train(app, exit_code);
   add_generate(app, exit_code);
   add_plan(app, exit_code);
+  add_ops(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

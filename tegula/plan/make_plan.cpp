@@ -174,6 +174,7 @@ void Planner::add_params() {
 
 Result<Plan> Planner::run() {
   plan_.name = f_.name;
+  plan_.n_threads = options_.n_threads;
   plan_.symbols = module_->symbols;
   plan_.module = module_;
   tensors_.resize(f_.values.size());

@@ -73,6 +73,7 @@ struct Plan {
   int64_t arena_bytes = 0;        // highest end of an arena slot
   int64_t lower_bound_bytes = 0;  // largest sum of live arena bytes over the steps
   int64_t param_bytes = 0;
+  int n_threads = 1;  // workspaces are sized for at most so many
   double compile_ms = 0;
 
   int64_t peak_bytes() const { return arena_bytes + param_bytes; }

@@ -22,6 +22,10 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan,
                                                  ThreadPool* pool) {
+  if (pool->n_threads() > plan->n_threads)
+    return invalid_argument(cat("plan ", plan->name, " was made for ", plan->n_threads,
+                                " threads, the pool has ", pool->n_threads(),
+                                ": set PlanOptions::n_threads"));
   Region arena = TEGULA_TRY(Region::allocate(plan->arena_bytes));
   auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
   s->arena_ = std::move(arena);
