@@ -41,7 +41,9 @@ TEST(Eager, HasTheBitsOfTheCompiledFunction) {
   for (const char* passes : {"", "-fuse", "-views", "-views,-fuse,-cse,-algebra,-fold"}) {
     auto module = std::make_shared<Module>();
     Builder b(*module, "f");
-    const auto out = model(b.param("x", tx), b.param("w", tw), b.param("b", tb));
+    // In this order: a call's arguments may be evaluated in any.
+    const Var px = b.param("x", tx), pw = b.param("w", tw), pb = b.param("b", tb);
+    const auto out = model(px, pw, pb);
     for (size_t i = 0; i < out.size(); ++i) b.result(cat("y", i), out[i]);
     CompileOptions options;
     options.plan.n_threads = pool.n_threads();
