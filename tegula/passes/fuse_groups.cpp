@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxGroupOperands = 24;
 constexpr int kMaxFreeSize = 16;
-constexpr int kSearchLimit = 400;  // groups visited before a merge is given up
+constexpr int kSearchLimit = 256;  // groups visited before a merge is given up
 // Merges across more unfusible nodes than this must free at least the bytes they keep alive.
 constexpr uint32_t kFar = 8;
 
@@ -144,6 +144,7 @@ void Groups::make_groups() {
   const size_t n_nodes = f_.nodes.size();
   parent_.resize(n_nodes);
   std::iota(parent_.begin(), parent_.end(), 0u);
+  place_ = order_ = parent_;
   groups_.resize(n_nodes);
   n_heavy_.resize(n_nodes);
   value_rank_.resize(n_nodes);
@@ -235,7 +236,7 @@ bool Groups::try_merge(const Edge& e) {
   Group merged;
   if (groups_[a].members.size() + groups_[b].members.size() > kMaxMembers ||
       !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) || !is_small(a, b) ||
-      has_other_path(a, b) || !frees_memory(a, b))
+      !frees_memory(a, b) || has_other_path(a, b))
     return false;
   // The larger takes the smaller's members.
   const uint32_t root = groups_[a].members.size() > groups_[b].members.size() ? a : b;
@@ -246,7 +247,29 @@ bool Groups::try_merge(const Edge& e) {
   g.first = std::min(g.first, groups_[gone].first), g.last = std::max(g.last, groups_[gone].last);
   g.members.insert(g.members.end(), groups_[gone].members.begin(), groups_[gone].members.end());
   groups_[gone].members = {};
+  reorder(a, b, root);
   return true;
+}
+
+// Between the places of a and b, what the search found to come after a moves behind the merged
+// group, the rest before it.
+void Groups::reorder(uint32_t a, uint32_t b, uint32_t merged) {
+  const uint32_t begin = place_[a], end = place_[b];
+  std::vector<uint32_t> after;
+  uint32_t at = begin;
+  auto put = [&](uint32_t g) { order_[at] = g, place_[g] = at++; };
+  for (uint32_t i = begin + 1; i < end; ++i) {
+    const uint32_t g = order_[i];
+    if (g == kNone) continue;
+    if (stamp_[g] == tick_) {
+      after.push_back(g);
+    } else {
+      put(g);
+    }
+  }
+  put(merged);
+  for (uint32_t g : after) put(g);
+  while (at <= end) order_[at++] = kNone;
 }
 
 // Everything that flows from a to b must be readable inside the group, and scalars that join a
@@ -276,7 +299,7 @@ bool Groups::has_other_path(uint32_t a, uint32_t b) {
           if (!from_a) return true;
           continue;
         }
-        if (to == a || stamp_[to] == tick_) continue;
+        if (to == a || stamp_[to] == tick_ || place_[to] > place_[b]) continue;
         stamp_[to] = tick_;
         stack.push_back(to);
       }

@@ -1,5 +1,6 @@
 // Replaces ops that the device has no kernel for by their decompositions, until nothing is left to
-// replace. What a decomposition computes has its own order: bits may differ from the op's reference.
+// replace. What a decomposition computes has its own order: bits may differ from the op's
+// reference.
 #include "tegula/ir/builder.h"
 #include "tegula/passes/pass.h"
 
@@ -36,8 +37,8 @@ struct Lowering {
       const auto results = n.op->decompose(r.builder(), call, args);
       r.builder().set_loc(std::nullopt);
       for (uint32_t i = 0; i < n.n_outputs; ++i) {
-        TEGULA_CHECK(r.builder().failed() || results[i].type() == out[i], n.op->name,
-                     ": result ", i, " of the decomposition is ", results[i].type(), ", not ", out[i]);
+        TEGULA_CHECK(r.builder().failed() || results[i].type() == out[i], n.op->name, ": result ",
+                     i, " of the decomposition is ", results[i].type(), ", not ", out[i]);
         r.bind(n.output(i), results[i]);
       }
     }
