@@ -1,0 +1,20 @@
+#include "tegula/kernels/cpu/common/rows.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel {
+
+extern constinit const KernelDef layer_norm_bwd_rows{
+    .name = "layer_norm_bwd_rows",
+    .op = "layer_norm_bwd",
+    .order = "lane16",
+    .doc = "rows for dx, then columns for dw and db; threads over rows",
+    .priority = 100,
+    .supports =
+        [](const KernelQuery& q) {
+          return rows_supported(q) && q.in[2].dtype == DType::kF32 && q.in[3].dtype == DType::kF32;
+        },
+    .workspace_bytes = rows_workspace_bytes,
+    .launch = [](const KernelCall& call) { isa_table().layer_norm_bwd(call); },
+};
+
+}  // namespace tegula::kernel
