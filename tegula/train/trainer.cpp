@@ -7,6 +7,7 @@
 #include "tegula/io/checkpoint.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/init.h"
+#include "tegula/plan/memory.h"
 #include "tegula/train/checkpoint.h"
 
 namespace tegula {
@@ -17,7 +18,8 @@ double ms_since(Clock::time_point t) {
   return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
 }
 constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
-// The arena is poisoned with one value, then the other, so that no written byte can hide.
+// Memory is handed out in lines of kAlignment bytes, so the highest byte written counts as its
+// line. The arena is poisoned with one value, then the other, so that no written byte can hide.
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 }  // namespace
 
@@ -224,7 +226,9 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
       if (!saved.ok()) return std::move(saved).error();
       return std::move(st).error();
     }
-    if (done < 2) arena_touched_ = std::max(arena_touched_, arena_.touched(kPoison[done]));
+    if (done < 2)
+      arena_touched_ = std::max(arena_touched_, (arena_.touched(kPoison[done]) + kAlignment - 1) /
+                                                    kAlignment * kAlignment);
     if (done >= 2) ++timed_steps_;
     sum.flops_per_step_counted = main.counters().math_flops - math;
     sum.flops_per_step_executed = main.counters().executed_flops - executed;

@@ -1,0 +1,101 @@
+// A run that stops and resumes ends with the bits of one that never stopped; what the plan
+// predicted is what the run measured.
+#include "tegula/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "tegula/io/file.h"
+
+namespace tegula {
+namespace {
+
+std::string fresh_directory(const std::string& name) {
+  const std::string dir = ::testing::TempDir() + name;
+  (void)remove_tree(dir);
+  EXPECT_TRUE(make_directories(dir).ok());
+  return dir;
+}
+
+TrainConfig small_run(const std::string& dir) {
+  TrainConfig c;
+  c.data = dir + "/text.txt";
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += cat("line ", i * i % 97, " of the text;\n");
+  EXPECT_TRUE(write_file(c.data, text).ok());
+  c.out = dir + "/out";
+  c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 16, c.model.max_seqlen = 12;
+  c.batch = 3, c.steps = 6, c.warmup = 2, c.eval_every = 0, c.threads = 2;
+  return c;
+}
+
+// Stops after `at` steps, as a signal would.
+struct StopAt {
+  std::atomic<bool> stop{false};
+  int64_t at;
+};
+
+TrainSummary run(TrainConfig c, int64_t stop_at = -1) {
+  auto t = Trainer::create(std::move(c));
+  EXPECT_TRUE(t.ok()) << t.error().to_string();
+  StopAt stop{{false}, stop_at};
+  (*t)->context = &stop;
+  (*t)->on_step = [](void* context, const StepReport& r) {
+    auto& s = *static_cast<StopAt*>(context);
+    if (r.step == s.at) s.stop = true;
+  };
+  auto summary = (*t)->run(stop.stop);
+  EXPECT_TRUE(summary.ok()) << summary.error().to_string();
+  return *summary;
+}
+
+void expect_same_file(const std::string& a, const std::string& b) {
+  const auto x = read_file(a), y = read_file(b);
+  ASSERT_TRUE(x.ok() && y.ok());
+  EXPECT_TRUE(*x == *y) << a << " differs from " << b;
+}
+
+TEST(Trainer, ResumesWithTheSameBits) {
+  const std::string whole = fresh_directory("whole"), parts = fresh_directory("parts");
+  for (int64_t accumulate : {1, 2}) {
+    TrainConfig a = small_run(whole), b = small_run(parts);
+    a.accumulate = b.accumulate = accumulate;
+    a.model.dropout = b.model.dropout = 0.1;
+    a.out += cat(accumulate), b.out += cat(accumulate);
+    run(a);
+    EXPECT_TRUE(run(b, 3).interrupted);
+    b.resume = true;
+    EXPECT_EQ(run(b).steps, 6);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      expect_same_file(a.out + "/latest/" + file, b.out + "/latest/" + file);
+  }
+}
+
+TEST(Trainer, MeasuresWhatWasPlanned) {
+  const TrainSummary s = run(small_run(fresh_directory("planned")));
+  EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
+  EXPECT_EQ(s.peak_bytes_planned, s.peak_bytes_measured);
+  EXPECT_LT(s.train_loss, 4);
+}
+
+TEST(Trainer, StopsAtNanAndNamesTheOp) {
+  TrainConfig c = small_run(fresh_directory("nan"));
+  c.lr = 1e30, c.min_lr = 1e30, c.warmup = 0, c.optimizer.clip = 0;
+  auto t = Trainer::create(c);
+  ASSERT_TRUE(t.ok()) << t.error().to_string();
+  const auto result = (*t)->run(std::atomic<bool>{false});
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("the first NaN came from"), std::string::npos)
+      << result.error().message;
+}
+
+TEST(Trainer, RefusesToResumeAnotherRun) {
+  TrainConfig c = small_run(fresh_directory("other"));
+  run(c);
+  c.resume = true, c.steps = 8, c.optimizer.weight_decay = 0.2;
+  auto t = Trainer::create(c);
+  ASSERT_FALSE(t.ok());
+  EXPECT_NE(t.error().message.find("weight_decay"), std::string::npos) << t.error().message;
+}
+
+}  // namespace
+}  // namespace tegula
