@@ -21,7 +21,7 @@ import re
 import sys
 
 FIELDS = ("name", "machine", "commit", "command", "date", "rows")
-BLOCK = re.compile(r"(<!-- bench: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- bench: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def cell(value):

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-KERNEL_DESCRIPTOR = "tegula/kernels/kernel.h"
+KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/registry.h")
 TRAINING_AND_SERVING = {
     "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "runtime", "io", "models"}
 
@@ -29,7 +29,7 @@ ALLOWED = {
     "train": TRAINING_AND_SERVING,
     "serve": TRAINING_AND_SERVING,
 }
-# These see more of kernels/ than the descriptor, because they launch them.
+# These see more of kernels/ than the descriptors, because they launch them.
 LAUNCHES_KERNELS = {"kernels", "runtime"}
 
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nvrtc|nvToolsExt|nccl|mma\.h|cooperative_groups)")
@@ -61,8 +61,8 @@ def problem_of(path, quoted, header):
     if target not in ALLOWED[folder]:
         allowed = ", ".join(sorted(ALLOWED[folder])) or "nothing"
         return f"{folder} may include {allowed}, and {target} is not among them"
-    if target == "kernels" and folder not in LAUNCHES_KERNELS and header != KERNEL_DESCRIPTOR:
-        return f"of kernels/, {folder} may include only the descriptor, {KERNEL_DESCRIPTOR}"
+    if target == "kernels" and folder not in LAUNCHES_KERNELS and header not in KERNEL_DESCRIPTORS:
+        return f"of kernels/, {folder} may include only {' and '.join(KERNEL_DESCRIPTORS)}"
     return None
 
 

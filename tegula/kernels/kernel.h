@@ -39,8 +39,8 @@ struct Counters {
 // symbolic dims at their bounds.
 struct KernelQuery {
   const Attrs* attrs = nullptr;
-  std::span<const TensorRef> in;   // data is null
-  std::span<const TensorRef> out;  // data is null
+  std::span<const TensorRef> in;           // data is null
+  std::span<const TensorRef> out;          // data is null
   const tile::Program* program = nullptr;  // for op "fused" only
   int n_threads = 1;
 };

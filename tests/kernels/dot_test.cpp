@@ -251,7 +251,8 @@ TEST(Dot, EqualsTheScalarChainWithFewRows) {
   Rng rng(3);
   for (int64_t m = 1; m <= 5; ++m) {
     for (const char* b : {"k n", "n k"}) {
-      Case c = matmul(m, 8 * pick(rng, 1, 30), m == 1 ? 1024 : pick(rng, 64, 700), int64_t{1} << pick(rng, 0, 3));
+      Case c = matmul(m, 8 * pick(rng, 1, 30), m == 1 ? 1024 : pick(rng, 64, 700),
+                      int64_t{1} << pick(rng, 0, 3));
       c.names[1] = {std::string(1, b[0]), std::string(1, b[2])};
       c.in = c.out = m % 2 ? DType::kF32 : DType::kBF16;
       c.bias = m == 3, c.activation = m == 2 ? "gelu" : "none";

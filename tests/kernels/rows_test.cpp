@@ -54,13 +54,13 @@ struct OpEntry {
   void (*kernel::IsaTable::*entry)(const KernelCall&);
 };
 const OpEntry kOps[] = {{"layer_norm", &kernel::IsaTable::layer_norm},
-                      {"layer_norm_bwd", &kernel::IsaTable::layer_norm_bwd},
-                      {"rms_norm", &kernel::IsaTable::rms_norm},
-                      {"rms_norm_bwd", &kernel::IsaTable::rms_norm_bwd},
-                      {"softmax", &kernel::IsaTable::softmax},
-                      {"softmax_bwd", &kernel::IsaTable::softmax_bwd},
-                      {"log_softmax", &kernel::IsaTable::log_softmax},
-                      {"logsumexp", &kernel::IsaTable::logsumexp}};
+                        {"layer_norm_bwd", &kernel::IsaTable::layer_norm_bwd},
+                        {"rms_norm", &kernel::IsaTable::rms_norm},
+                        {"rms_norm_bwd", &kernel::IsaTable::rms_norm_bwd},
+                        {"softmax", &kernel::IsaTable::softmax},
+                        {"softmax_bwd", &kernel::IsaTable::softmax_bwd},
+                        {"log_softmax", &kernel::IsaTable::log_softmax},
+                        {"logsumexp", &kernel::IsaTable::logsumexp}};
 
 void check(const OpEntry& setup, DType dtype, Rng& rng) {
   const std::string& op = setup.op;

@@ -13,7 +13,6 @@ namespace {
 
 using tile::Class;
 using tile::class_of;
-using tile::Kind;
 using tile::MicroOp;
 using tile::Op;
 
