@@ -1,0 +1,65 @@
+#include "tegula/kernels/cpu/common/cross_entropy.h"
+
+#include <algorithm>
+
+namespace tegula::kernel {
+
+namespace {
+Loops one_dim(int64_t extent, int64_t stride) {
+  Factor f;
+  f.extent = extent, f.stride[kA] = f.stride[kB] = stride;
+  Loops l;
+  l.add(f);
+  return l;
+}
+
+int64_t chunk_for(int64_t width) {
+  return std::max<int64_t>(kPanelFloats / std::max<int64_t>(width, 1) / kVocabBlock, 1) *
+         kVocabBlock;
+}
+}  // namespace
+
+Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, bool is_backward) {
+  if (in.size() != (is_backward ? 6u : 3u) || in[0].rank < 1 || in[1].rank != 2)
+    return invalid_argument("linear_cross_entropy: operands misfit");
+  CrossEntropyCall c;
+  c.x = &in[0], c.w = &in[1], c.targets = &in[2];
+  const DType t = c.x->dtype;
+  if ((t != DType::kF32 && t != DType::kBF16 && t != DType::kF16) || c.w->dtype != t ||
+      (c.targets->dtype != DType::kI32 && c.targets->dtype != DType::kI64))
+    return unsupported("linear_cross_entropy: x and w must be f32, bf16 or f16");
+  for (size_t i = 3; i < in.size(); ++i)
+    if (in[i].dtype != DType::kF32) return unsupported("linear_cross_entropy: lse must be f32");
+  const int lead = c.x->rank - 1;
+  for (int i = 0; i < lead; ++i) {
+    Factor f;
+    f.extent = c.x->shape[i];
+    f.stride[kA] = c.x->stride[i], f.stride[kB] = c.targets->stride[i];
+    c.tokens.add(f);
+  }
+  c.n_tokens = c.tokens.count, c.d = c.x->shape[lead], c.v = c.w->shape[0];
+  c.x_d = one_dim(c.d, c.x->stride[lead]);
+  c.w_v = one_dim(c.v, c.w->stride[0]), c.w_d = one_dim(c.d, c.w->stride[1]);
+  c.chunk = std::min(round_up(c.v, kVocabBlock), chunk_for(c.d));
+  if (is_backward) c.chunk = std::min(c.chunk, chunk_for(c.n_tokens));
+  return c;
+}
+
+CrossEntropyWorkspace::CrossEntropyWorkspace(const CrossEntropyCall& c, bool is_backward) {
+  const int64_t d = round_up(c.d, kMaxTileN), v = round_up(c.v, kVocabBlock), n = c.n_tokens;
+  const auto at_most = [&](int64_t width) {
+    return std::min(v * width, std::max(kPanelFloats, kVocabBlock * width));
+  };
+  const int64_t strips = kTokenBlock / 4;
+  w_t = at_most(c.d);
+  thread = kTokenBlock * c.d + strips * kPanelSlack + kMaxTileM * kVocabBlock;
+  if (!is_backward) {
+    state = 2 * n;
+  } else {
+    w = at_most(d), x = n * d, dx = n * d, g = at_most(n);
+    thread = std::max(thread, kMaxTileM * n + kPanelSlack + kMaxTileM * kMaxTileN);
+  }
+  for (int64_t* part : {&w_t, &state, &w, &x, &dx, &g, &thread}) *part = round_up(*part + 16, 16);
+}
+
+}  // namespace tegula::kernel

@@ -1,0 +1,49 @@
+// A `linear_cross_entropy(_bwd)` call as plain numbers: tokens (x's leading dims) against v
+// columns.
+//
+// Order "kb64": a logit is one fma chain over d; columns in blocks of 64, ascending; per block
+// m' = max(m, logits), l = l·exp(m - m') + the lane16 sum of exp(logit - m'); lse = log(l) + m.
+// Backward: g = dlse·exp(logit - lse), plus dpicked at the target; dx is one chain over v, dw one
+// chain over tokens.
+#pragma once
+
+#include "tegula/kernels/cpu/common/dot_plan.h"
+
+namespace tegula::kernel {
+
+inline constexpr int kVocabBlock = 64;
+inline constexpr int kTokenBlock = 84;  // a multiple of every register tile's rows
+
+struct CrossEntropyCall {
+  const TensorRef *x, *w, *targets;
+  Loops tokens;  // strides of x (kA) and of the targets (kB)
+  Loops x_d, w_v, w_d;
+  int64_t n_tokens = 0, v = 0, d = 0;
+  int64_t chunk = 0;  // columns whose panels are held at once, a multiple of kVocabBlock
+
+  // -1 outside [0, v).
+  int64_t target(int64_t token) const {
+    const int64_t at = tokens.offset(token, kB);
+    const int64_t t =
+        targets->dtype == DType::kI32 ? targets->as<int32_t>()[at] : targets->as<int64_t>()[at];
+    return t >= 0 && t < v ? t : -1;
+  }
+};
+
+Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, bool is_backward);
+
+// Floats of each part of the workspace; each grows with every extent.
+struct CrossEntropyWorkspace {
+  int64_t w_t = 0;        // the chunk of w, [d] in strips of columns
+  int64_t state = 0;      // forward: m and l of every token
+  int64_t w = 0;          // backward: the chunk's rows, in strips of d
+  int64_t x = 0, dx = 0;  // backward: rows, in strips of d
+  int64_t g = 0;          // backward: [token][chunk]
+  int64_t thread = 0;
+  CrossEntropyWorkspace(const CrossEntropyCall& c, bool is_backward);
+  int64_t bytes(int n_threads) const {
+    return 4 * (w_t + state + w + x + dx + g + thread * n_threads);
+  }
+};
+
+}  // namespace tegula::kernel
