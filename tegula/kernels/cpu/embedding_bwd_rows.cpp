@@ -1,47 +1,82 @@
-// embedding_bwd: the rows of the gradient, added up per id.
+// Rows of a gradient, added to the rows of the table they came from, in the order of positions.
+// Threads share the columns, so that the order never changes.
 #include <algorithm>
-#include <cstring>
 
-#include "tegula/kernels/kernel.h"
+#include "tegula/base/half.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/embedding.h"
 
 namespace tegula::kernel {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  return q.in[0].dtype == DType::kF32 && q.in[0].is_contiguous() && q.in[1].is_contiguous() &&
-         q.out[0].is_contiguous();
-}
+constexpr int64_t kColumns = 64;  // of one task
 
-// Every thread adds its own columns of every token's row, so the order is that of the tokens.
-void launch(const KernelCall& c) {
-  const TensorRef &g = c.in[0], &ids = c.in[1], &out = c.out[0];
-  const int64_t n = ids.numel(), v = out.shape[0], d = out.shape[1];
-  constexpr int64_t kTile = 64;
-  c.pool->parallel_for((d + kTile - 1) / kTile, [&](int64_t task, int) {
-    const int64_t begin = task * kTile, width = std::min(kTile, d - begin);
-    for (int64_t r = 0; r < v; ++r)
-      std::memset(out.as<float>() + r * d + begin, 0, static_cast<size_t>(width) * sizeof(float));
-    int64_t added = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t id = ids.dtype == DType::kI64 ? ids.as<int64_t>()[i] : ids.as<int32_t>()[i];
-      if (id < 0 || id >= v) continue;
-      const float* from = g.as<float>() + i * d + begin;
-      float* to = out.as<float>() + id * d + begin;
-      for (int64_t k = 0; k < width; ++k) to[k] += from[k];
-      ++added;
+bool is_float32_like(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
+
+template <class T>
+void run(const KernelCall& call) {
+  const TensorRef &grad = call.in[0], &table = call.out[0];
+  const Lookup at(call.in[1], grad, table.shape[0]);
+  const int64_t n = table.shape[1], rows = table.shape[0], stride = grad.stride[grad.rank - 1];
+  const int64_t columns = std::min(n, kColumns);
+  auto* scratch = static_cast<float*>(call.workspace);
+  call.pool->parallel_for(ceil_div(n, kColumns), [&](int64_t task, int thread) {
+    const int64_t first = task * kColumns, count = std::min(kColumns, n - first);
+    // Sums in f32, rounded once: in the table itself where that is f32.
+    T* out = table.as<T>() + first * table.stride[1];
+    float* sums = scratch + thread * rows * columns;
+    int64_t row_stride = count, stride_n = 1;
+    if constexpr (std::is_same_v<T, float>)
+      sums = out, row_stride = table.stride[0], stride_n = table.stride[1];
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t j = 0; j < count; ++j) sums[row * row_stride + j * stride_n] = 0;
+    int64_t hits = 0;
+    for (int64_t i = 0; i < at.positions.count; ++i) {
+      const int64_t row = at.row(i);
+      if (row < 0) continue;
+      const T* g = grad.as<const T>() + at.positions.offset(i, kB) + first * stride;
+      float* sum = sums + row * row_stride;
+      for (int64_t j = 0; j < count; ++j) sum[j * stride_n] += static_cast<float>(g[j * stride]);
+      ++hits;
     }
-    c.counters->add(added * width, added * width);
+    if constexpr (!std::is_same_v<T, float>)
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t j = 0; j < count; ++j)
+          out[row * table.stride[0] + j * table.stride[1]] = T(sums[row * count + j]);
+    call.counters->add(hits * count, hits * count);
   });
 }
 }  // namespace
 
-extern constinit const KernelDef embedding_bwd_rows = {
+extern constinit const KernelDef embedding_bwd_rows{
     .name = "embedding_bwd_rows",
     .op = "embedding_bwd",
-    .order = "chain",
-    .doc = "columns over threads; tokens in ascending order",
-    .supports = supports,
-    .launch = launch,
+    .order = "row_chain",
+    .doc = "rows are added in the order of positions; threads over columns",
+    .priority = 100,
+    .supports =
+        [](const KernelQuery& q) {
+          return is_float32_like(q.in[0].dtype) && q.in[0].dtype == q.out[0].dtype &&
+                 ids_supported(q.in[1], q.in[0]) && q.out[0].rank == 2;
+        },
+    .workspace_bytes =
+        [](const KernelQuery& q) {
+          if (q.out[0].dtype == DType::kF32) return int64_t{0};
+          return 4 * q.n_threads * q.out[0].shape[0] * std::min(q.out[0].shape[1], kColumns);
+        },
+    .launch =
+        [](const KernelCall& call) {
+          switch (call.in[0].dtype) {
+            case DType::kF32:
+              return run<float>(call);
+            case DType::kBF16:
+              return run<bf16>(call);
+            case DType::kF16:
+              return run<f16>(call);
+            default:
+              return;
+          }
+        },
 };
 
 }  // namespace tegula::kernel
