@@ -130,6 +130,9 @@ Result<FuncId> Builder::finish_into_module() {
 
 Rewriter::Rewriter(Module& module, const Function& from)
     : from_(from), builder_(module, from.name), map_(from.values.size(), kNone) {
+  builder_.function().values.reserve(from.values.size());
+  builder_.function().nodes.reserve(from.nodes.size());
+  builder_.function().params.reserve(from.params.size());
   for (const Param& p : from.params)
     bind(p.value, builder_.param(p.name, from.type(p.value), p.role));
 }

@@ -51,7 +51,8 @@ Groups::Groups(const Function& f, bool merge)
       is_fusible_(f.nodes.size(), 0),
       is_result_(f.nodes.size(), 0),
       free_size_(f.nodes.size(), 0),
-      stamp_(f.nodes.size(), 0) {
+      stamp_(f.nodes.size(), 0),
+      value_stamp_(f.values.size(), 0) {
   for (size_t n = 0; n < f.nodes.size(); ++n) role_[n] = tile_role(f, f.nodes[n]);
   find_free();
   find_operands();
@@ -155,7 +156,7 @@ void Groups::make_groups() {
     const Node& node = f_.nodes[n];
     Group& g = groups_[n];
     g.members = {n};
-    g.first = g.last = n;
+    g.last = n;
     if (!is_fusible_[n]) {
       heavy += !free_size_[n] && !is_plain_view(node);
       continue;
@@ -166,6 +167,7 @@ void Groups::make_groups() {
     value_rank_[n] = static_cast<int8_t>(value.rank());
     space_rank_[n] = static_cast<int8_t>(g.space.rank());
     g.inner = g.space.rank() - value.rank();
+    g.n_operands = node.inputs.size() + 1;
   }
 }
 
@@ -235,8 +237,8 @@ bool Groups::try_merge(const Edge& e) {
   if (a == b) return false;
   Group merged;
   if (groups_[a].members.size() + groups_[b].members.size() > kMaxMembers ||
-      !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) || !is_small(a, b) ||
-      !frees_memory(a, b) || has_other_path(a, b))
+      !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) ||
+      !is_small(a, b, merged.n_operands) || !frees_memory(a, b) || has_other_path(a, b))
     return false;
   // The larger takes the smaller's members.
   const uint32_t root = groups_[a].members.size() > groups_[b].members.size() ? a : b;
@@ -244,7 +246,8 @@ bool Groups::try_merge(const Edge& e) {
   parent_[gone] = root;
   Group& g = groups_[root];
   g.space = merged.space, g.inner = merged.inner;
-  g.first = std::min(g.first, groups_[gone].first), g.last = std::max(g.last, groups_[gone].last);
+  g.last = std::max(g.last, groups_[gone].last);
+  g.n_operands = merged.n_operands;
   g.members.insert(g.members.end(), groups_[gone].members.begin(), groups_[gone].members.end());
   groups_[gone].members = {};
   reorder(a, b, root);
@@ -315,24 +318,28 @@ bool Groups::has_other_path(uint32_t a, uint32_t b) {
   return false;
 }
 
-bool Groups::is_small(uint32_t a, uint32_t b) {
+bool Groups::is_small(uint32_t a, uint32_t b, size_t& n_operands) {
+  n_operands = groups_[a].n_operands + groups_[b].n_operands;
+  if (n_operands <= kMaxGroupOperands) return true;  // counted exactly only when it matters
   ++tick_;
-  size_t n_operands = 0;
-  std::vector<ValueId> params;
+  n_operands = 0;
   for (uint32_t g : {a, b})
     for (NodeId n : groups_[g].members) {
       for (const Operand& o : operands(n)) {
-        if (o.value == kNone) continue;
-        if (o.source != kNone && (find(o.source) == a || find(o.source) == b)) continue;
-        params.push_back(o.value);
+        if (o.value == kNone || value_stamp_[o.value] == tick_) continue;
+        value_stamp_[o.value] = tick_;
+        const uint32_t from = o.source == kNone ? kNone : find(o.source);
+        n_operands += from != a && from != b;
       }
       bool out = is_result_[n];
-      for (NodeId c : consumers(n)) out |= find(c) != a && find(c) != b;
+      for (NodeId c : consumers(n)) {
+        if (out) break;
+        const uint32_t to = find(c);
+        out = to != a && to != b;
+      }
       n_operands += out;
     }
-  std::sort(params.begin(), params.end());
-  params.erase(std::unique(params.begin(), params.end()), params.end());
-  return n_operands + params.size() <= kMaxGroupOperands;
+  return n_operands <= kMaxGroupOperands;
 }
 
 // A group runs when its last operand is there. If that is much later than a's own time, a's

@@ -31,7 +31,8 @@ struct Group {
   Shape space;  // without dims of extent 1
   int inner = 0;
   std::vector<NodeId> members;  // ascending
-  NodeId first = 0, last = 0;   // the outermost of them
+  NodeId last = 0;              // of them
+  size_t n_operands = 0;        // no fewer than it has, results included
 };
 
 class Groups {
@@ -71,7 +72,7 @@ class Groups {
   bool flows_agree(uint32_t a, uint32_t b) const;
   bool has_other_path(uint32_t a, uint32_t b);
   void reorder(uint32_t a, uint32_t b, uint32_t merged);
-  bool is_small(uint32_t a, uint32_t b);
+  bool is_small(uint32_t a, uint32_t b, size_t& n_operands);
   bool frees_memory(uint32_t a, uint32_t b);
   std::span<const Operand> operands(NodeId n) const {
     return {operands_.data() + first_operand_[n], operands_.data() + first_operand_[n + 1]};
@@ -93,7 +94,7 @@ class Groups {
   std::vector<Group> groups_;  // at the index of the root node
   // A topological order of the groups: place of each, and the group at each place (kNone: none).
   std::vector<uint32_t> place_, order_;
-  std::vector<uint32_t> stamp_;
+  std::vector<uint32_t> stamp_, value_stamp_;
   uint32_t tick_ = 0;
 };
 

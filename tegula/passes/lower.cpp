@@ -2,58 +2,71 @@
 // replace. What a decomposition computes has its own order: bits may differ from the op's
 // reference.
 #include "tegula/ir/builder.h"
+#include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
 
 namespace tegula {
 
 namespace {
 
-struct Lowering {
-  const PassOptions& options;
+bool is_wanted(const OpCall& call, const PassOptions& options) {
+  const OpDef& op = *call.op;
+  if (!op.decompose || op.is_view || &op == &fused_op || !call.regions.empty()) return false;
+  // A plain dot's decomposition is itself.
+  if (&op == &dot_op && !call.attrs->has("bias") && !call.attrs->has("activation")) return false;
+  return !options.has_direct_kernel(call, options.kernel_context);
+}
 
-  bool wanted(const OpCall& call) const {
-    const OpDef& op = *call.op;
-    // A dot's decomposition is a dot again.
-    if (!op.decompose || op.is_multilinear || op.is_view) return false;
-    return !options.has_direct_kernel(call, options.kernel_context);
+// Is there anything to replace among the nodes from `begin` on?
+bool any_wanted(const Module& module, const Function& f, size_t begin, const PassOptions& options) {
+  for (size_t i = begin; i < f.nodes.size(); ++i) {
+    const Node& n = f.nodes[i];
+    if (!n.op->decompose) continue;
+    const auto in = f.input_types(n), out = f.output_types(n);
+    if (is_wanted({n.op, &n.attrs, in, out, &module, n.regions}, options)) return true;
   }
+  return false;
+}
 
-  // One sweep; true: something was replaced.
-  Result<bool> sweep(Module& module, Function& f) const {
-    bool any = false;
-    Rewriter r(module, f);
-    for (const Node& n : f.nodes) {
-      const auto in = f.input_types(n), out = f.output_types(n);
-      const OpCall call{n.op, &n.attrs, in, out, &module, n.regions};
-      if (!wanted(call)) {
-        r.clone(n);
-        continue;
-      }
-      any = true;
-      std::vector<Var> args;
-      for (ValueId v : n.inputs) args.push_back(r.at(v));
-      r.builder().set_loc(n.loc);
-      r.builder().set_phase(n.phase);
-      const auto results = n.op->decompose(r.builder(), call, args);
-      r.builder().set_loc(std::nullopt);
-      for (uint32_t i = 0; i < n.n_outputs; ++i) {
-        TEGULA_CHECK(r.builder().failed() || results[i].type() == out[i], n.op->name, ": result ",
-                     i, " of the decomposition is ", results[i].type(), ", not ", out[i]);
-        r.bind(n.output(i), results[i]);
-      }
+// One sweep; true: what it wrote has more to replace.
+Result<bool> sweep(Module& module, Function& f, const PassOptions& options) {
+  bool again = false;
+  Rewriter r(module, f);
+  Builder& b = r.builder();
+  for (Node& n : f.nodes) {
+    if (!n.op->decompose) {
+      r.take(n);
+      continue;
     }
-    if (!any) return false;
-    f = TEGULA_TRY(r.finish());
-    return true;
+    const auto in = f.input_types(n), out = f.output_types(n);
+    const OpCall call{n.op, &n.attrs, in, out, &module, n.regions};
+    if (!is_wanted(call, options)) {
+      r.take(n);
+      continue;
+    }
+    std::vector<Var> args;
+    for (ValueId v : n.inputs) args.push_back(r.at(v));
+    b.set_loc(n.loc);
+    b.set_phase(n.phase);
+    const size_t begin = b.function().nodes.size();
+    const auto results = n.op->decompose(b, call, args);
+    again |= any_wanted(module, b.function(), begin, options);
+    for (uint32_t i = 0; i < n.n_outputs; ++i) {
+      TEGULA_CHECK(b.failed() || results[i].type() == out[i], n.op->name, ": result ", i,
+                   " of the decomposition is ", results[i].type(), ", not ", out[i]);
+      r.bind(n.output(i), results[i]);
+    }
   }
-};
+  Function lowered = TEGULA_TRY(r.finish());
+  f = std::move(lowered);
+  return again;
+}
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  if (!options.has_direct_kernel) return false;
-  const Lowering lowering{options};
-  bool changed = false;
-  while (TEGULA_TRY(lowering.sweep(module, f))) changed = true;
-  return changed;
+  if (!options.has_direct_kernel || !any_wanted(module, f, 0, options)) return false;
+  while (TEGULA_TRY(sweep(module, f, options)))
+    ;
+  return true;
 }
 
 }  // namespace

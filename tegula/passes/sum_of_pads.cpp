@@ -15,6 +15,8 @@ struct Piece {
   int64_t dim, lo, hi;
 };
 
+bool is_candidate(Peephole& p, Var v) { return p.made_by(v, pad_op) || p.made_by(v, add_op); }
+
 // The leaves of a tree of adds, if all are pads with zeros along one dim; false: not so.
 bool collect(Peephole& p, Var v, std::vector<Piece>& pieces, int depth) {
   if (const Node* n = p.made_by(v, pad_op)) {
@@ -30,6 +32,7 @@ bool collect(Peephole& p, Var v, std::vector<Piece>& pieces, int depth) {
   const Node* n = depth < 64 && pieces.size() < 256 ? p.made_by(v, add_op) : nullptr;
   if (!n) return false;
   const Var a = p.operand(*n, 0), b = p.operand(*n, 1);
+  if (!is_candidate(p, a) || !is_candidate(p, b)) return false;
   return collect(p, a, pieces, depth + 1) && collect(p, b, pieces, depth + 1);
 }
 
@@ -37,6 +40,7 @@ bool collect(Peephole& p, Var v, std::vector<Piece>& pieces, int depth) {
 
 Var sum_of_pads(Peephole& p, const Node& n) {
   std::vector<Piece> pieces;
+  if (!is_candidate(p, p.in(n, 0)) || !is_candidate(p, p.in(n, 1))) return {};
   if (!collect(p, p.in(n, 0), pieces, 0) || !collect(p, p.in(n, 1), pieces, 0)) return {};
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.lo < b.lo; });
