@@ -26,16 +26,27 @@ enum class Layout { kContiguous, kTransposed, kGaps, kReversed, kBroadcast };
 class Tensor {
  public:
   Tensor(DType dtype, std::vector<int64_t> shape, Layout layout = Layout::kContiguous);
+  Tensor(const Tensor& other) : ref_(other.ref_), bytes_(other.bytes_) { follow(other); }
+  Tensor& operator=(const Tensor& other) {
+    ref_ = other.ref_, bytes_ = other.bytes_;
+    follow(other);
+    return *this;
+  }
   const TensorRef& ref() const { return ref_; }
   int64_t numel() const { return ref_.numel(); }
   const std::vector<char>& bytes() const { return bytes_; }
   std::vector<char>& bytes() { return bytes_; }
+  // Has every element its own place?
+  bool is_one_to_one() const;
   // The element at a row-major position.
   void set(int64_t at, double v);
   double get(int64_t at) const;
   void fill(Rng& rng, double low, double high, bool special = false);
 
  private:
+  void follow(const Tensor& other) {
+    ref_.data = bytes_.data() + (static_cast<char*>(other.ref_.data) - other.bytes_.data());
+  }
   int64_t offset(int64_t at) const;
   TensorRef ref_;
   std::vector<char> bytes_;
@@ -49,6 +60,8 @@ struct Counts {
 Counts run_kernel(const Program& p, const std::vector<TensorRef>& in,
                   const std::vector<TensorRef>& out, int n_threads = 1);
 
+// Equal elements, whatever the layouts; any NaN equals any NaN.
+::testing::AssertionResult same_values(const Tensor& got, const Tensor& want);
 // Equal bytes, except that any NaN equals any NaN. On failure names the first difference.
 ::testing::AssertionResult same_bits(const Tensor& got, const Tensor& want);
 

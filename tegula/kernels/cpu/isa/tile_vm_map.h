@@ -38,7 +38,7 @@ void map_f32(const TileOp& o) {
     }
     float* d = static_cast<float*>(o.dst) + r * o.pitch;
     const auto block = [&](int64_t i) __attribute__((always_inline)) {
-      __builtin_prefetch(ahead + i * 4);
+      __builtin_prefetch(ahead + i * 4, 0, 2);
 #pragma GCC unroll 2
       for (int j = 0; j < 16; j += kLanes)
         store(d + i + j, call<F>([&](int k) __attribute__((always_inline)) {
