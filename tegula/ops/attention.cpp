@@ -1,4 +1,5 @@
-// O = softmax(scale·Q Kᵀ + mask) V, and the row log-sum-exp.   [FlashAttention-2, section 3.1]
+// o = softmax(mask(scale Q K^T)) V and lse, with grouped heads, windows, softcap, bias, ALiBi,
+// packed sequences and dropout: see attention.h for the exact meaning.
 #include "tegula/ops/attention.h"
 
 #include "tegula/ops/attention_call.h"
@@ -7,151 +8,217 @@ namespace tegula {
 
 namespace {
 
-// Per row: the scores of its visible keys, their softmax, the weighted sum of values.
+// Row by row: all scores of a query, their maximum, then weights and the weighted sum of values,
+// divided by the sum of weights at the end.
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const AttentionOperands at(a.attrs(), 3);
-    const AttentionMask mask(a, at);
-    const AttentionScore<S> score(a, at);
-    const int64_t batch = a.dim(0, 0), n_q = a.dim(0, 1), heads = a.dim(0, 2), n_k = a.dim(1, 1);
-    const int64_t dv = a.dim(2, 3);
-    std::vector<S> weight;
-    std::vector<int64_t> key;
-    for (int64_t b = 0; b < batch; ++b)
-      for (int64_t h = 0; h < heads; ++h)
-        for (int64_t i = 0; i < n_q; ++i) {
-          weight.clear(), key.clear();
-          S top = S(-HUGE_VAL);
-          for (int64_t j = 0, distance; j < n_k; ++j) {
-            if (!mask.visible(i, j, distance)) continue;
-            weight.push_back(score(b, h, i, j, distance, nullptr));
-            key.push_back(j);
-            top = scalar::max(top, weight.back());
+    const AttentionCall call(a.call, false);
+    const AttentionMask mask = mask_of(a, call);
+    const bool drops = call.operands.seed >= 0;
+    const int64_t seed = drops ? a.load_i(static_cast<size_t>(call.operands.seed)) : 0;
+    std::vector<S> score(static_cast<size_t>(call.sk)), o(static_cast<size_t>(call.dv));
+    for (int64_t b = 0; b < call.b; ++b)
+      for (int64_t h = 0; h < call.hq; ++h) {
+        const Scorer<S> scorer(a, call, b, h);
+        for (int64_t i = 0; i < call.sq; ++i) {
+          const KeyRange r = mask.keys(i);
+          std::fill(o.begin(), o.end(), S(0.0));
+          S lse = S(-HUGE_VAL);
+          if (r.lo < r.hi) {
+            S top = S(-HUGE_VAL), sum = S(0.0);
+            for (int64_t j = r.lo; j < r.hi; ++j) {
+              S& s = score[static_cast<size_t>(j)];
+              s = scorer(i, j, r.aligned);
+              top = scalar::max(top, s);
+            }
+            top = finite(top);
+            for (int64_t j = r.lo; j < r.hi; ++j) {
+              S w = scalar::exp(score[static_cast<size_t>(j)] - top);
+              sum += w;
+              if (drops) w = w * S(call.keep(seed, b, h, i, j));
+              for (size_t e = 0; e < o.size(); ++e)
+                o[e] = scalar::fma(w, a.load(2, b, j, h / call.g, e), o[e]);
+            }
+            lse = top + scalar::log(sum);
+            const S share = S(1.0) / (sum == S(0.0) ? S(1.0) : sum);
+            for (S& x : o) x = x * share;
           }
-          if (key.empty()) {
-            a.store(1, S(-HUGE_VAL), b, h, i);
-            for (int64_t d = 0; d < dv; ++d) a.store(0, S(0.0), b, i, h, d);
-            continue;
-          }
-          S sum = S(0.0);
-          for (S& w : weight) sum += w = scalar::exp(w - top);
-          a.store(1, scalar::log(sum) + top, b, h, i);
-          const S inverse = S(1.0) / sum;
-          if (at.seed >= 0)
-            for (size_t n = 0; n < key.size(); ++n) weight[n] *= score.keep(b, h, i, key[n]);
-          for (int64_t d = 0; d < dv; ++d) {
-            S acc = S(0.0);
-            for (size_t n = 0; n < key.size(); ++n)
-              acc = scalar::fma(weight[n], a.load(2, b, key[n], h / score.g, d), acc);
-            a.store(0, acc * inverse, b, i, h, d);
-          }
+          for (size_t e = 0; e < o.size(); ++e) a.store(0, o[e], b, i, h, e);
+          a.store(1, lse, b, h, i);
         }
+      }
   }
 };
 
 int64_t flops(const OpCall& c) {
-  const int64_t rows = c.shape(0)[0].bound() * c.shape(0)[2].bound();
-  const int64_t d = c.shape(0)[3].bound(), dv = c.shape(2)[3].bound();
-  const int64_t dropout = c.attrs->get_or<double>("dropout", 0) > 0 ? 1 : 0;
-  const int64_t pair = 2 * d + attention_score_flops(*c.attrs) + 1 + 3 + dropout + 2 * dv;
-  return rows * (attention_visible_pairs(c) * pair + attention_live_rows(c) * (3 + dv));
+  const AttentionCall call(c, false);
+  const AttentionWork work = attention_work(call);
+  const int64_t per_pair = score_flops(call) + 4 + (call.operands.seed >= 0 ? 1 : 0) + 2 * call.dv;
+  return call.b * call.hq * (work.pairs * per_pair + work.rows * (3 + call.dv));
 }
 
-bool is_zeros(Var g) {
-  const Builder& b = g.builder();
-  const Node* n = const_cast<Builder&>(b).function().producer(g.id());
-  if (n && n->op == &broadcast_op) n = const_cast<Builder&>(b).function().producer(n->inputs[0]);
-  return n && n->op == &constant_op && n->attrs.has("value") && n->attrs.f("value") == 0;
+Bytes bytes(const OpCall& c) {
+  const AttentionCall call(c, false);
+  return {attention_bytes_read(c, call, attention_work(call)), c.out[0].bytes() + c.out[1].bytes()};
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {
-  Attrs attrs = c.attrs();
   std::vector<Var> in = {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.grad[0]};
-  for (size_t i = 3; i < c.in.size(); ++i) in.push_back(c.in[i]);
-  if (!is_zeros(c.grad[1])) {
-    attrs.set("dlse", true);
-    in.push_back(c.grad[1]);
-  }
-  const auto g = b.emit_n(attention_bwd_op, attrs, in);
-  Grads out(c.in.size());
-  for (size_t i = 0; i < 3; ++i) out[i] = g[i];
-  if (attrs.flag("bias")) out[3] = g[3];
-  return out;
+  Attrs attrs = c.attrs();
+  in.insert(in.end(), c.in.begin() + 3, c.in.end());
+  if (!is_zero(c.grad[1])) in.push_back(c.grad[1]), attrs.set("dlse", true);
+  auto g = b.emit_n(attention_bwd_op, std::move(attrs), in);
+  g.resize(c.attrs().flag("bias") ? 4 : 3);
+  return g;  // the other operands are constants
 }
 
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
-  const AttentionGraph g = attention_graph(b, c, in, 3);
-  const DType wide = g.score.dtype();
-  const Var hidden = fill(b, -HUGE_VAL, {wide, g.shape});
-  const Var masked = select(g.visible, g.score, hidden);
-  const Var top = reduce_max(masked, {-1}, true);
-  const Var safe_top = select(gt(top, -HUGE_VAL), top, zeros_like(top));
-  const Var e = select(g.visible, exp(g.score - safe_top), zeros_like(g.score));
-  const Var sum = reduce_sum(e, {-1}, true);
-  const Var any = gt(sum, 0.0);
-  const Var safe_sum = select(any, sum, fill(b, 1, sum.type()));
-  Var p = e / safe_sum;
-  if (g.keep.valid()) p = p * g.keep;
-  const Var o = dot("b h g s t, b t h e -> b s h g e", p, cast(g.v, wide));
-  const Var lse = select(any, log(safe_sum) + safe_top, fill(b, -HUGE_VAL, sum.type()));
-  return {cast(reshape(o, c.out[0].shape), in[0].dtype()), reshape(lse, c.out[1].shape)};
+  const AttentionCall call(c, false);
+  const Dim batch = in[0].dim(0), sq = in[0].dim(1);
+  const AttentionGraph t = attention_graph(b, call, *c.attrs, in);
+  const Var lse = logsumexp(t.scores);
+  const Var w = t.dropped(t.weights(lse), call.dropout);
+  const Var o =
+      reshape(dot("b k g i j, b j k e -> b i k g e", w, t.v), {batch, sq, call.hq, call.dv});
+  return {cast(o, in[0].dtype()), reshape(lse, {batch, call.hq, sq})};
 }
 
+// One row of samples: sizes, then attributes, then the operands they announce.
+struct Sizes {
+  int64_t b = 1, sq = 3, sk = 4, hq = 2, hk = 1, d = 3, dv = 2;
+};
+Sample sample(std::string name, const Sizes& s, Attrs attrs, std::vector<SampleInput> more = {},
+              DType t = DType::kF32) {
+  Sample out{std::move(name),
+             {{{t, {s.b, s.sq, s.hq, s.d}}, -2, 2},
+              {{t, {s.b, s.sk, s.hk, s.d}}, -2, 2},
+              {{t, {s.b, s.sk, s.hk, s.dv}}}},
+             std::move(attrs)};
+  if (!out.attrs.has("scale")) out.attrs.set("scale", 0.7);
+  for (SampleInput& in : more) out.in.push_back(std::move(in));
+  if (out.attrs.flag("varlen")) out.cost_bound = kPackingDecides;
+  return out;
+}
+SampleInput offsets(std::vector<double> v) {
+  const auto n = static_cast<int64_t>(v.size());
+  return {{DType::kI32, {n}}, 0, 0, std::move(v)};
+}
+
+std::vector<Sample> samples() {
+  const DType f32 = DType::kF32;
+  const Attrs causal{{"is_causal", true}};
+  auto bias = [&](Shape s) { return SampleInput{{f32, s}, -2, 2}; };
+  const SampleInput seed = {{DType::kI64, {}}, 0, 1000};
+  const SampleInput slopes = {{f32, {4}}, 0.1, 0.5, {}, false};
+  Attrs all{{"is_causal", true}, {"window_left", int64_t{3}},
+            {"softcap", 4.0},    {"scale", 0.5},
+            {"bias", true},      {"alibi", true},
+            {"dropout", 0.25},   {"stream", int64_t{7}}};
+  const Sizes grouped{2, 3, 4, 4, 2, 3, 2};
+  std::vector<Sample> s = {
+      sample("grouped heads", grouped, {}),
+      sample("one key head", {1, 2, 3, 3, 1, 4, 4}, {{"scale", 0.25}}),
+      sample("causal", {1, 4, 4, 2, 2, 2, 2}, causal),
+      sample("causal after a cache", {1, 2, 5, 2, 1, 2, 2}, causal),
+      sample("causal, rows that see nothing", {1, 5, 3, 2, 1, 2, 2}, causal),
+      sample("one query", {2, 1, 6, 4, 1, 3, 3}, causal),
+      sample("window", {1, 6, 6, 2, 1, 2, 2},
+             {{"window_left", int64_t{1}}, {"window_right", int64_t{2}}}),
+      sample("causal window", {1, 5, 7, 2, 1, 2, 2},
+             {{"is_causal", true}, {"window_left", int64_t{2}}}),
+      sample("keys that nobody sees", {1, 2, 7, 2, 1, 2, 2},
+             {{"is_causal", true}, {"window_left", int64_t{1}}}),
+      sample("softcap", grouped, {{"softcap", 1.5}}),
+      sample("bias", grouped, {{"bias", true}}, {bias({2, 4, 3, 4})}),
+      sample("bias for all heads", grouped, {{"bias", true}}, {bias({2, 1, 3, 4})}),
+      sample("bias for all queries", grouped, {{"bias", true}, {"is_causal", true}},
+             {bias({1, 4, 1, 4})}),
+      sample("bias that masks", {1, 2, 2, 1, 1, 2, 2}, {{"bias", true}},
+             {{{f32, {1, 1, 2, 2}}, 0, 0, {0, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL}, false}}),
+      sample("ALiBi", {1, 3, 5, 4, 2, 2, 2}, {{"alibi", true}}, {slopes}),
+      sample("packed", {1, 6, 6, 2, 1, 2, 2}, {{"varlen", true}, {"is_causal", true}},
+             {offsets({0, 2, 6}), offsets({0, 2, 6})}),
+      sample("packed, empty sequences, rows left over", {1, 7, 8, 2, 2, 2, 2},
+             {{"varlen", true}, {"is_causal", true}},
+             {offsets({0, 2, 2, 5, 6}), offsets({0, 3, 5, 5, 8})}),
+      sample("packed, window, ALiBi", {1, 5, 7, 4, 2, 2, 2},
+             {{"varlen", true},
+              {"window_left", int64_t{1}},
+              {"window_right", int64_t{1}},
+              {"alibi", true}},
+             {slopes, offsets({0, 3, 5}), offsets({0, 3, 7})}),
+      sample("dropout", {2, 3, 4, 4, 2, 3, 2}, {{"dropout", 0.4}}, {seed}),
+      sample("all at once", {2, 4, 6, 4, 2, 3, 2}, all, {bias({1, 4, 4, 6}), slopes, seed}),
+      sample("no keys", {1, 3, 0, 2, 1, 2, 2}, {}),
+      sample("no queries", {1, 0, 3, 2, 1, 2, 2}, causal),
+      sample("bf16", grouped, causal, {}, DType::kBF16),
+      sample("head sizes differ", {}, {}),
+      sample("heads do not divide", {1, 3, 4, 3, 2, 3, 2}, {}),
+      sample("bias missing", {}, {{"bias", true}}),
+      sample("bias misfits", {}, {{"bias", true}}, {bias({1, 2, 3, 5})}),
+      sample("dropout of 1", {}, {{"dropout", 1.0}}, {seed}),
+      sample("packed batch", grouped, {{"varlen", true}}, {offsets({0, 3}), offsets({0, 4})})};
+  auto find = [&](std::string_view name) -> Sample& {
+    return *std::find_if(s.begin(), s.end(), [&](const Sample& x) { return x.name == name; });
+  };
+  // lse is -inf there.
+  for (const char* name : {"causal, rows that see nothing", "bias that masks", "no keys",
+                           "packed, empty sequences, rows left over"})
+    find(name).smooth = false;
+  find("head sizes differ").in[1].type.shape[3] = 5;
+  find("head sizes differ").expect_error = "k has d=5, q has d=3";
+  find("heads do not divide").expect_error = "q has a dim of 3 that is not a multiple of 2";
+  find("bias missing").expect_error = "takes 4 operands";
+  find("bias misfits").expect_error = "bias has sk=5, k has sk=4";
+  find("dropout of 1").expect_error = "dropout 1 must lie in [0, 1)";
+  find("packed batch").expect_error = "stand in one batch entry, q has 2";
+  return s;
+}
 }  // namespace
 
 Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
-  Builder& b = q.builder();
-  if (q.rank() != 4)
-    return b.failed()
-               ? Attention{b.fail(b.error()), b.fail(b.error())}
-               : Attention{b.fail(invalid_argument(
-                               cat("attention: q is ", q.type(), ", must be [b, sq, hq, d]"), loc)),
-                           b.fail(internal_error("poison"))};
-  const double scale = o.scale > 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.dim(3).bound()));
-  Attrs attrs{{"scale", scale}};
   std::vector<Var> in = {q, k, v};
-  if (o.is_causal) attrs.set("is_causal", true);
-  if (o.window_left >= 0) attrs.set("window_left", o.window_left);
-  if (o.window_right >= 0) attrs.set("window_right", o.window_right);
-  if (o.softcap > 0) attrs.set("softcap", o.softcap);
-  if (o.bias.valid()) attrs.set("bias", true), in.push_back(o.bias);
-  if (o.alibi.valid()) attrs.set("alibi", true), in.push_back(o.alibi);
+  Attrs a;
+  const double d = q.rank() == 4 ? static_cast<double>(q.dim(3).bound()) : 1;  // else an error
+  a.set("scale", o.scale != 0 ? o.scale : 1 / std::sqrt(d));
+  if (o.is_causal) a.set("is_causal", true);
+  if (o.window_left >= 0) a.set("window_left", o.window_left);
+  if (o.window_right >= 0) a.set("window_right", o.window_right);
+  if (o.softcap != 0) a.set("softcap", o.softcap);
+  if (o.bias.valid()) a.set("bias", true), in.push_back(o.bias);
+  if (o.alibi.valid()) a.set("alibi", true), in.push_back(o.alibi);
   if (o.cu_seqlens_q.valid()) {
-    attrs.set("varlen", true);
+    a.set("varlen", true);
     in.push_back(o.cu_seqlens_q);
     in.push_back(o.cu_seqlens_k.valid() ? o.cu_seqlens_k : o.cu_seqlens_q);
   }
-  if (o.dropout > 0) {
-    attrs.set("dropout", o.dropout), attrs.set("stream", o.stream);
-    in.push_back(o.seed);
-  }
-  const auto out = b.emit_n(attention_op, std::move(attrs), in, {}, loc);
+  if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
+  const auto out = q.builder().emit_n(attention_op, std::move(a), in, {}, loc);
   return {out[0], out[1]};
 }
 
 constinit const OpDef attention_op = {
     .name = "attention",
-    .formula = "o = softmax(scale q k^T + mask) v, lse = log sum exp of the scores",
-    .source = "Dao 2023 (FlashAttention-2), section 3.1",
+    .formula = "o = softmax(mask(scale Q K^T)) V, lse = log of the sum of exp(mask(scale Q K^T))",
+    .source = "Vaswani et al. 2017, section 3.2; Dao 2023, section 3.1",
     .group = "attention",
     .dims_fn = [](const OpCall& c) { return attention_dims(c, false); },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      auto st = attention_check(c, 3);
-      if (!st.ok()) return std::move(st).error();
-      return std::vector{c.in[0].dtype, accumulator(c.in[0].dtype)};
-    },
-    .attrs = kAttentionAttrs,
+    .types_fn = [](const OpCall& c) { return attention_types(c, false); },
+    .attrs = attention_attrs(false),
     .split = {{"sk", Combine::kLseWeighted, 0},
               {"sk", Combine::kLogSumExp, 1},
               {"dv", Combine::kEqual, 1},
-              {"d", Combine::kNever}},
+              {"d", Combine::kNever},
+              {"n", Combine::kNever}},
+    .check = [](const OpCall& c) { return check_attention(c, false); },
     .flops = flops,
+    .bytes = bytes,
     .vjp = vjp,
     .decompose = decompose,
     .reference = reference_of<Ref>,
-    .samples = [] { return attention_samples(false); },
-    .localize = attention_localize,
+    .samples = samples,
+    .localize = localize_attention,
     .precision = Precision::kLow,
 };
 

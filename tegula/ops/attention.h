@@ -6,7 +6,8 @@
 // at j: a causal mask is aligned at the bottom right, so with a KV cache the last query sees every
 // key.
 //   score = cap·tanh(scale·q·k / cap) + bias − slope·|position difference|,  visible pairs only
-// Rows that see no key give o = 0, lse = −inf and zero gradients.
+// Rows that see no key give o = 0, lse = −inf and zero gradients. sq and sk may be symbolic.
+// Cost: the FLOPs of visible pairs; packed sequences, whose offsets are data, as if they were one.
 #pragma once
 
 #include "tegula/ir/builder.h"
@@ -20,12 +21,15 @@ struct AttentionOptions {
   int64_t window_right = -1;  // … after it
   double softcap = 0;         // 0: none
   Var bias;                   // [b or 1, hq or 1, sq or 1, sk], differentiable
-  Var alibi;                  // slopes [hq], f32
+  Var alibi;                  // slopes [hq]; constants to autodiff [Press et al. 2022]
   // Packed sequences (b = 1): i32 [n + 1] offsets; queries see keys of their own sequence only, and
-  // positions count within it, aligned at the bottom right.
+  // positions count within it, aligned at the bottom right. Rows past the last offset see nothing.
+  // Without cu_seqlens_k: those of q.
   Var cu_seqlens_q, cu_seqlens_k;
-  double dropout = 0;  // probability that a weight is dropped
-  Var seed;            // i64 scalar, for dropout
+  // A weight is dropped where u < dropout, else scaled by 1/(1 − dropout), with u uniform at
+  // (seed, stream, ((b·hq + h)·sq + i)·sk + j). lse is that of all weights.
+  double dropout = 0;
+  Var seed;  // i64 scalar
   int64_t stream = 0;
 };
 

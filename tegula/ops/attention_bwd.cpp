@@ -1,152 +1,184 @@
-// Gradients of attention, from its output and log-sum-exp: the weights are computed again, row by
-// row.   [FlashAttention-2, section 3.1.2]
-//   p = exp(score − lse), delta = Σ_e do·o, dp = do·v
-//   ds = p (dp − delta + dlse), dq = scale ds k, dk = scale dsᵀ q, dv = pᵀ do, dbias = ds
+// Gradients of attention from its results. With P = exp(S - lse) and D = rowsum(dO O) - dlse:
+//   dV = P^T dO, dP = dO V^T, dS = P (dP - D), dQ = scale dS K, dK = scale dS^T Q, dbias = dS
+// (dropout acts on P in dV and on dP; softcap multiplies dS by 1 - tanh^2 after dbias).
 #include "tegula/ops/attention_call.h"
 
 namespace tegula {
 
 namespace {
+constexpr size_t kO = 3, kLse = 4, kDo = 5;
 
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const AttentionOperands at(a.attrs(), 6);
-    const AttentionMask mask(a, at);
-    const AttentionScore<S> score(a, at);
-    const int64_t batch = a.dim(0, 0), n_q = a.dim(0, 1), heads = a.dim(0, 2), n_k = a.dim(1, 1);
-    const int64_t d = a.dim(0, 3), dv = a.dim(2, 3), n_hk = a.dim(1, 2);
-    std::vector<S> dk(static_cast<size_t>(batch * n_k * n_hk * d), S(0.0));
-    std::vector<S> dvs(static_cast<size_t>(batch * n_k * n_hk * dv), S(0.0));
-    std::vector<S> dbias;
-    if (at.bias >= 0) dbias.assign(static_cast<size_t>(a.out[3].numel()), S(0.0));
-    std::vector<S> dq(static_cast<size_t>(d));
-    for (int64_t b = 0; b < batch; ++b)
-      for (int64_t h = 0; h < heads; ++h)
-        for (int64_t i = 0; i < n_q; ++i) {
-          std::fill(dq.begin(), dq.end(), S(0.0));
-          bool live = false;
-          S delta = S(0.0);
-          for (int64_t j = 0, distance; j < n_k; ++j) {
-            if (!mask.visible(i, j, distance)) continue;
-            if (!live) {
-              for (int64_t e = 0; e < dv; ++e)
-                delta = scalar::fma(a.load(5, b, i, h, e), a.load(3, b, i, h, e), delta);
-              if (at.dlse >= 0) delta -= a.load(static_cast<size_t>(at.dlse), b, h, i);
-              live = true;
-            }
-            const int64_t hk = h / score.g;
-            S slope = S(1.0);
-            const S p = scalar::exp(score(b, h, i, j, distance, &slope) - a.load(4, b, h, i));
-            S dp = S(0.0);
-            for (int64_t e = 0; e < dv; ++e)
-              dp = scalar::fma(a.load(5, b, i, h, e), a.load(2, b, j, hk, e), dp);
-            S kept = p;
-            if (at.seed >= 0) {
-              const S keep = score.keep(b, h, i, j);
-              dp *= keep, kept *= keep;
-            }
-            for (int64_t e = 0; e < dv; ++e) {
-              S& out = dvs[static_cast<size_t>(((b * n_k + j) * n_hk + hk) * dv + e)];
-              out = scalar::fma(kept, a.load(5, b, i, h, e), out);
-            }
-            S ds = p * (dp - delta);
-            if (at.bias >= 0) dbias[static_cast<size_t>(bias_index(a, b, h, i, j))] += ds;
-            if (score.has_cap) ds *= slope;
-            ds *= score.scale;
-            for (int64_t e = 0; e < d; ++e) {
-              auto& q = dq[static_cast<size_t>(e)];
-              q = scalar::fma(ds, a.load(1, b, j, hk, e), q);
-              S& out = dk[static_cast<size_t>(((b * n_k + j) * n_hk + hk) * d + e)];
-              out = scalar::fma(ds, a.load(0, b, i, h, e), out);
-            }
+    const AttentionCall call(a.call, true);
+    const AttentionMask mask = mask_of(a, call);
+    const AttentionOperands& ops = call.operands;
+    const int64_t seed = ops.seed >= 0 ? a.load_i(static_cast<size_t>(ops.seed)) : 0;
+    auto zeros = [](int64_t n) { return std::vector<S>(static_cast<size_t>(n), S(0.0)); };
+    std::vector<S> dbias = zeros(ops.bias >= 0 ? a.out[3].numel() : 0);
+    for (int64_t b = 0; b < call.b; ++b)
+      for (int64_t hk = 0; hk < call.hk; ++hk) {
+        std::vector<S> dk = zeros(call.sk * call.d), dv = zeros(call.sk * call.dv);
+        for (int64_t h = hk * call.g; h < (hk + 1) * call.g; ++h) {
+          const Scorer<S> scorer(a, call, b, h);
+          for (int64_t i = 0; i < call.sq; ++i) {
+            const KeyRange r = mask.keys(i);
+            std::vector<S> dq = zeros(call.d);
+            if (r.lo < r.hi) row(a, call, scorer, r, seed, b, h, i, dq, dk, dv, dbias);
+            for (int64_t e = 0; e < call.d; ++e) a.store(0, dq[static_cast<size_t>(e)], b, i, h, e);
           }
-          for (int64_t e = 0; e < d; ++e) a.store(0, dq[static_cast<size_t>(e)], b, i, h, e);
         }
-    size_t n = 0;
-    for_each_index(shape_of(a.out[1]), [&](const Index& i) { a.store_at(1, dk[n++], i); });
-    n = 0;
-    for_each_index(shape_of(a.out[2]), [&](const Index& i) { a.store_at(2, dvs[n++], i); });
-    n = 0;
-    if (at.bias >= 0)
-      for_each_index(shape_of(a.out[3]), [&](const Index& i) { a.store_at(3, dbias[n++], i); });
+        for (int64_t j = 0; j < call.sk; ++j) {
+          for (int64_t e = 0; e < call.d; ++e)
+            a.store(1, dk[static_cast<size_t>(j * call.d + e)], b, j, hk, e);
+          for (int64_t e = 0; e < call.dv; ++e)
+            a.store(2, dv[static_cast<size_t>(j * call.dv + e)], b, j, hk, e);
+        }
+      }
+    if (ops.bias < 0) return;
+    size_t at = 0;
+    for_each_index(shape_of(a.out[3]), [&](const Index& i) { a.store_at(3, dbias[at++], i); });
   }
+
+  // One query: adds to the gradients of every key it sees.
   template <class S>
-  static int64_t bias_index(const RefArgs<S>& a, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const int64_t* s = a.out[3].shape;
-    return (((s[0] == 1 ? 0 : b) * s[1] + (s[1] == 1 ? 0 : h)) * s[2] + (s[2] == 1 ? 0 : i)) *
-               s[3] +
-           j;
+  static void row(RefArgs<S>& a, const AttentionCall& call, const Scorer<S>& scorer,
+                  const KeyRange& r, int64_t seed, int64_t b, int64_t h, int64_t i,
+                  std::vector<S>& dq, std::vector<S>& dk, std::vector<S>& dv,
+                  std::vector<S>& dbias) {
+    const AttentionOperands& ops = call.operands;
+    const int64_t hk = h / call.g;
+    S level = S(0.0);
+    for (int64_t e = 0; e < call.dv; ++e)
+      level = scalar::fma(a.load(kDo, b, i, h, e), a.load(kO, b, i, h, e), level);
+    if (ops.dlse >= 0) level = level - a.load(static_cast<size_t>(ops.dlse), b, h, i);
+    const S lse = finite(a.load(kLse, b, h, i));
+    for (int64_t j = r.lo; j < r.hi; ++j) {
+      S capped = S(0.0);
+      const S p = scalar::exp(scorer(i, j, r.aligned, &capped) - lse);
+      S dp = S(0.0), kept = p;
+      for (int64_t e = 0; e < call.dv; ++e)
+        dp = scalar::fma(a.load(kDo, b, i, h, e), a.load(2, b, j, hk, e), dp);
+      if (ops.seed >= 0) {
+        const S factor = S(call.keep(seed, b, h, i, j));
+        dp = dp * factor, kept = p * factor;
+      }
+      S ds = p * (dp - level);
+      if (ops.bias >= 0)
+        dbias[static_cast<size_t>(a.row_major_at(a.out[3], scorer.bias_index(i, j)))] += ds;
+      if (call.softcap > 0) ds = ds * (S(1.0) - capped * capped);
+      ds = ds * S(call.scale);
+      for (int64_t e = 0; e < call.d; ++e) {
+        S& to_q = dq[static_cast<size_t>(e)];
+        S& to_k = dk[static_cast<size_t>(j * call.d + e)];
+        to_q = scalar::fma(ds, a.load(1, b, j, hk, e), to_q);
+        to_k = scalar::fma(ds, a.load(0, b, i, h, e), to_k);
+      }
+      for (int64_t e = 0; e < call.dv; ++e) {
+        S& to_v = dv[static_cast<size_t>(j * call.dv + e)];
+        to_v = scalar::fma(kept, a.load(kDo, b, i, h, e), to_v);
+      }
+    }
   }
 };
 
 int64_t flops(const OpCall& c) {
-  const Attrs& a = *c.attrs;
-  const int64_t rows = c.shape(0)[0].bound() * c.shape(0)[2].bound();
-  const int64_t d = c.shape(0)[3].bound(), dv = c.shape(2)[3].bound();
-  const bool cap = a.get_or<double>("softcap", 0) > 0;
-  const int64_t pair = 2 * d + attention_score_flops(a) + (cap ? 2 + 1 : 0) + 2 +
-                       (a.get_or<double>("dropout", 0) > 0 ? 2 : 0) + 4 * dv + 2 +
-                       (a.flag("bias") ? 1 : 0) + 1 + 4 * d;
-  return rows * (attention_visible_pairs(c) * pair +
-                 attention_live_rows(c) * (2 * dv + (a.flag("dlse") ? 1 : 0)));
+  const AttentionCall call(c, true);
+  const AttentionOperands& ops = call.operands;
+  const AttentionWork work = attention_work(call);
+  const int64_t per_pair = score_flops(call) + 5 + 4 * call.d + 4 * call.dv +
+                           (ops.seed >= 0 ? 2 : 0) + (ops.bias >= 0 ? 1 : 0) +
+                           (call.softcap > 0 ? 3 : 0);
+  const int64_t per_row = 2 * call.dv + (ops.dlse >= 0 ? 1 : 0);
+  return call.b * call.hq * (work.pairs * per_pair + work.rows * per_row);
+}
+
+Bytes bytes(const OpCall& c) {
+  const AttentionCall call(c, true);
+  const AttentionWork work = attention_work(call);
+  Bytes b{attention_bytes_read(c, call, work), 0};
+  const int64_t rows = call.b * call.hq * work.rows, sums = size_bytes(c.in[kLse].dtype);
+  b.read +=
+      rows * (2 * call.dv * size_bytes(c.in[kO].dtype) + (call.operands.dlse >= 0 ? 2 : 1) * sums);
+  for (const Type& t : c.out) b.written += t.bytes();
+  return b;
 }
 
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
-  const AttentionOperands at(*c.attrs, 6);
-  const AttentionGraph g = attention_graph(b, c, in, 6);
-  const DType wide = g.score.dtype();
-  const Shape five{g.q.dim(0), g.q.dim(1), g.q.dim(2), g.q.dim(3), in[2].dim(3)};
-  const Var o = cast(reshape(in[3], five), wide), dout = cast(reshape(in[5], five), wide);
-  const Var lse = attention_rows(in[4], g);
-  // A row without keys has lse = −inf: exp(score + inf) must not be formed.
-  const Var safe_lse = select(gt(lse, -HUGE_VAL), lse, zeros_like(lse));
-  const Var p = select(g.visible, exp(g.score - safe_lse), zeros_like(g.score));
-  Var delta = permute(reduce_sum(o * dout, {-1}, true), {0, 2, 3, 1, 4});
-  if (at.dlse >= 0) delta = delta - attention_rows(in[static_cast<size_t>(at.dlse)], g);
-  Var dp = dot("b s h g e, b t h e -> b h g s t", dout, cast(g.v, wide));
-  Var kept = p;
-  if (g.keep.valid()) dp = dp * g.keep, kept = p * g.keep;
-  const Var dv = dot("b h g s t, b s h g e -> b t h e", kept, dout);
-  Var ds = p * (dp - delta);
-  std::vector<Var> out(3);
-  if (at.bias >= 0) {
-    const Var bias = in[static_cast<size_t>(at.bias)];
-    const Var full = reshape(ds, Shape{in[0].dim(0), in[0].dim(2), in[0].dim(1), in[1].dim(1)});
-    out.push_back(cast(reduce_to(full, bias.shape()), bias.dtype()));
+  const AttentionCall call(c, true);
+  const Dim batch = in[0].dim(0), sq = in[0].dim(1);
+  const AttentionGraph t = attention_graph(b, call, *c.attrs, in);
+  auto by_head = [&](Var lse) { return reshape(lse, {batch, call.hk, call.g, sq}); };
+  auto grouped = [&](Var o) {
+    return cast(reshape(o, {batch, sq, call.hk, call.g, call.dv}), t.q.dtype());
+  };
+  const Var d_o = grouped(in[kDo]);
+  Var level = permute(reduce_sum(d_o * grouped(in[kO]), {-1}), {0, 2, 3, 1});
+  if (call.operands.dlse >= 0) level = level - by_head(in[static_cast<size_t>(call.operands.dlse)]);
+  const Var p = t.weights(by_head(in[kLse]));
+  const Var dp = t.dropped(dot("b i k g e, b j k e -> b k g i j", d_o, t.v), call.dropout);
+  Var ds = p * (dp - unsqueeze(level, -1));
+  Var dbias;
+  if (call.operands.bias >= 0) {
+    const Type bias = in[static_cast<size_t>(call.operands.bias)].type();
+    dbias = cast(reshape(reduce_to(ds, t.bias), bias.shape), bias.dtype);
   }
-  if (g.softcap > 0) ds = ds * (1.0 - g.capped * g.capped);
-  ds = ds * g.scale;
-  const Var dq = dot("b h g s t, b t h d -> b s h g d", ds, cast(g.k, wide));
-  const Var dk = dot("b h g s t, b s h g d -> b t h d", ds, cast(g.q, wide));
-  out[0] = cast(reshape(dq, in[0].shape()), in[0].dtype());
-  out[1] = cast(dk, in[1].dtype());
-  out[2] = cast(dv, in[2].dtype());
+  if (t.capped.valid()) ds = ds * (1.0 - t.capped * t.capped);
+  ds = ds * call.scale;
+  const DType type = in[0].dtype();
+  const Var dq = dot("b k g i j, b j k d -> b i k g d", ds, t.k);
+  std::vector<Var> out = {
+      cast(reshape(dq, {batch, sq, call.hq, call.d}), type),
+      cast(dot("b k g i j, b i k g d -> b j k d", ds, t.q), type),
+      cast(dot("b k g i j, b i k g e -> b j k e", t.dropped(p, call.dropout), d_o), type)};
+  if (dbias.valid()) out.push_back(dbias);
   return out;
 }
 
+// attention's own samples with results and cotangents put in: S stays within lse's range.
+std::vector<Sample> samples() {
+  std::vector<Sample> all;
+  for (Sample& s : attention_op.samples()) {
+    if (!s.expect_error.empty()) continue;
+    const Shape q = s.in[0].type.shape, v = s.in[2].type.shape;
+    const DType t = s.in[0].type.dtype;
+    const SampleInput o = {{t, {q[0], q[1], q[2], v[3]}}};
+    const SampleInput lse = {{accumulator(t), {q[0], q[2], q[1]}}, 1, 3};
+    std::vector<SampleInput> between = {o, lse, o};
+    s.in.insert(s.in.begin() + 3, between.begin(), between.end());
+    if (all.size() % 2 == 1) {  // every other one
+      s.attrs.set("dlse", true);
+      s.in.push_back({lse.type});
+    }
+    s.smooth = true;  // lse is an operand here, and finite
+    all.push_back(std::move(s));
+  }
+  Sample wrong = all[0];
+  wrong.name = "lse in bf16";
+  wrong.in[kLse].type.dtype = DType::kBF16;
+  wrong.expect_error = "operand 4 is bf16, expected f32";
+  all.push_back(std::move(wrong));
+  return all;
+}
 }  // namespace
 
 constinit const OpDef attention_bwd_op = {
     .name = "attention_bwd",
-    .formula = "dq, dk, dv (, dbias) from q, k, v, o, lse, do",
-    .source = "Dao 2023 (FlashAttention-2), section 3.1.2",
+    .formula = "dS = P (dO V^T - D), dQ = scale dS K, dK = scale dS^T Q, dV = P^T dO, dbias = dS",
+    .source = "Dao 2023, section 3.1",
     .group = "attention",
     .dims_fn = [](const OpCall& c) { return attention_dims(c, true); },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      auto st = attention_check(c, 6);
-      if (!st.ok()) return std::move(st).error();
-      std::vector<DType> t(3, c.in[0].dtype);
-      if (c.attrs->flag("bias")) t.push_back(c.in[6].dtype);
-      return t;
-    },
-    .attrs = kAttentionAttrs,
-    .split = {{"d", Combine::kNever}, {"dv", Combine::kNever}},
+    .types_fn = [](const OpCall& c) { return attention_types(c, true); },
+    .attrs = attention_attrs(true),
+    .split = {{"d", Combine::kNever}, {"dv", Combine::kNever}, {"n", Combine::kNever}},
+    .check = [](const OpCall& c) { return check_attention(c, true); },
     .flops = flops,
+    .bytes = bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,
-    .samples = [] { return attention_samples(true); },
-    .localize = attention_localize,
+    .samples = samples,
+    .localize = localize_attention,
     .precision = Precision::kLow,
 };
 

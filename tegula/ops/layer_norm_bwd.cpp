@@ -56,6 +56,7 @@ std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
   const Var g = cast(in[1], sums) * dy;
   const Var along = reduce_mean(xhat * g, {-1}, true), level = reduce_mean(g, {-1}, true);
   const Var dx = rstd * (g - (xhat * along + level));
+
   const Shape d = in[1].shape();
   std::vector<Var> out = {cast(dx, type), cast(reduce_to(dy * xhat, d), type)};
   if (c.attrs->flag("bias")) out.push_back(cast(reduce_to(dy, d), type));

@@ -1,114 +1,96 @@
-// lse = log Σ_v exp(x·w_v), picked = x·w_target, without holding the logits of more than a tile.
-#include "tegula/ops/linear_cross_entropy.h"
-
-#include "tegula/ops/elementwise.h"
+// Per token of x: the log-sum-exp of its logits x W^T and the logit of its target, one token's
+// logits at a time.
+#include "tegula/ops/cross_entropy_call.h"
 
 namespace tegula {
 
 namespace {
+Result<DimMap> dims(const OpCall& c) {
+  return cross_entropy_dims(
+      c, cat("x: ... d, w: ", weight_dims(*c.attrs), ", targets: ... -> ..., ..."));
+}
 
-// Tokens are x's leading dims, flattened by for_each_index.
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const int last = a.in[0].rank - 1;
-    const int64_t d = a.dim(0, last), v = a.dim(1, 0);
-    std::vector<S> logits(static_cast<size_t>(v));
-    for_each_index(shape_of(a.in[2]), [&](const Index& token) {
-      S top = S(-HUGE_VAL);
-      for (int64_t j = 0; j < v; ++j) {
-        S acc = S(0.0);
-        for (int64_t k = 0; k < d; ++k) {
-          Index i = token;
-          i[static_cast<size_t>(last)] = k;
-          acc = scalar::fma(a.load_at(0, i), a.load(1, j, k), acc);
-        }
-        logits[static_cast<size_t>(j)] = acc;
-        top = scalar::max(top, acc);
-      }
-      S sum = S(0.0);
+    std::vector<S> logits(static_cast<size_t>(CrossEntropyCall(a.call).v));
+    for_each_row(a.in[0], [&](Index& i) {
+      const int64_t target = logits_of(a, i, logits);
+      S top = S(-HUGE_VAL), sum = S(0.0);
+      for (const S& l : logits) top = scalar::max(top, l);
+      top = finite(top);
       for (const S& l : logits) sum += scalar::exp(l - top);
-      a.store_at(0, scalar::log(sum) + top, token);
-      const int64_t t = a.load_i_at(2, token);
-      a.store_at(1, t >= 0 && t < v ? logits[static_cast<size_t>(t)] : S(0.0), token);
+      a.store_at(0, top + scalar::log(sum), i);
+      a.store_at(1, target < 0 ? S(0.0) : logits[static_cast<size_t>(target)], i);
     });
   }
 };
 
 int64_t flops(const OpCall& c) {
-  const int64_t tokens = c.in[2].shape.numel(), v = c.shape(1)[0].bound(),
-                d = c.shape(1)[1].bound();
-  return tokens * (v * (2 * d + 4) + 2);
+  const CrossEntropyCall call(c);
+  return call.tokens * (call.v * (2 * call.d + 4) + 2);
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {
-  auto g = b.emit_n(linear_cross_entropy_bwd_op, {},
-                    std::vector<Var>{c.in[0], c.in[1], c.in[2], c.out[0], c.grad[0], c.grad[1]});
+  const Var in[] = {c.in[0], c.in[1], c.in[2], c.out[0], c.grad[0], c.grad[1]};
+  const auto g = b.emit_n(linear_cross_entropy_bwd_op, c.attrs(), in);
   return {g[0], g[1], Var()};
 }
 
-std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
-  const Var x = in[0], w = in[1];
-  static constexpr std::string_view kSpecs[] = {"d, v d -> v", "a d, v d -> a v",
-                                                "a b d, v d -> a b v", "a b c d, v d -> a b c v"};
-  const Var logits = cast(dot(kSpecs[x.rank() - 1], x, w), accumulator(x.dtype()));
-  const Var top = reduce_max(logits, {-1}, true);
-  const Var lse = squeeze(log(reduce_sum(exp(logits - top), {-1}, true)) + top, -1);
-  const Var index = iota(x.builder(), logits.shape(), logits.rank() - 1, in[2].dtype());
-  const Var hit = eq(index, broadcast(unsqueeze(in[2], -1), logits.shape()));
-  return {lse, reduce_sum(select(hit, logits, zeros_like(logits)), {-1})};
+std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
+  const CrossEntropyGraph g = cross_entropy_graph(c, in);
+  const Var picked = select(g.picked, g.logits, zeros_like(g.logits));
+  return {logsumexp(g.logits), reduce_sum(picked, {-1})};
 }
 
 std::vector<Sample> samples() {
-  auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
-  SampleInput t{{DType::kI32, {2, 3}}, 0, 6};
-  SampleInput ignored = t;
-  ignored.values = {0, -100, 3, 6, 7, -1};
-  SampleInput one{{DType::kI64, {5}}, 0, 3};
-  return {{"batch", {f({2, 3, 4}), f({7, 4}), t}, {}},
-          {"some ignored", {f({2, 3, 4}), f({7, 4}), ignored}, {}},
-          {"flat", {f({5, 6}), f({4, 6}), one}, {}},
-          {"widths differ", {f({5, 6}), f({4, 7}), one}, {}, "has d=7"}};
+  auto in = [](Shape x, Shape w, std::vector<double> targets, DType t = DType::kF32) {
+    Shape tokens = x;
+    tokens.erase(x.rank() - 1);
+    return std::vector<SampleInput>{
+        {{t, x}}, {{t, w}}, {{DType::kI32, tokens}, 0, 4, std::move(targets)}};
+  };
+  auto wrong = in({2, 3}, {5, 3}, {});
+  wrong[2].type.shape = {3};
+  return {{"batch", in({2, 3, 4}, {5, 4}, {0, 4, 2, 2, 1, 3}), {}},
+          {"transposed", in({3, 4}, {4, 5}, {4, 0, 2}), {{"transposed", true}}},
+          {"ignored, out of range", in({5, 2}, {3, 2}, {-100, 2, 3, -1, 0}), {}},
+          {"ignores 0", in({4, 2}, {3, 2}, {0, 2, 1, 0}), {{"ignore_index", int64_t{0}}}},
+          {"ignores 2", in({4, 2}, {5, 2}, {0, 2, 4, 3}), {{"ignore_index", int64_t{2}}}},
+          {"one token", in({4}, {3, 4}, {2}), {}},
+          {"no tokens", in({0, 4}, {3, 4}, {}), {}},
+          {"bf16", in({3, 4}, {5, 4}, {4, 0, 2}, DType::kBF16), {}},
+          {"w misfits", in({3, 4}, {5, 6}, {4, 0, 2}), {}, "w has d=6, x has d=4"},
+          {"targets misfit", wrong, {}, "targets has ...0=3, x has ...0=2"}};
 }
-
 }  // namespace
 
-LinearCrossEntropy linear_cross_entropy(Var x, Var w, Var targets, Loc loc) {
+LinearCrossEntropy linear_cross_entropy(Var x, Var w, Var targets,
+                                        const CrossEntropyOptions& options, Loc loc) {
+  Attrs a;
+  if (options.is_transposed) a.set("transposed", true);
+  if (options.ignore_index != -100) a.set("ignore_index", options.ignore_index);
   const Var in[] = {x, w, targets};
-  const auto out = x.builder().emit_n(linear_cross_entropy_op, {}, in, {}, loc);
+  const auto out = x.builder().emit_n(linear_cross_entropy_op, std::move(a), in, {}, loc);
   return {out[0], out[1]};
-}
-
-Var cross_entropy_loss(Var x, Var w, Var targets, Loc loc) {
-  const LinearCrossEntropy ce = linear_cross_entropy(x, w, targets, loc);
-  const Var counts = ge(targets, 0.0, loc);
-  const Var loss = select(counts, ce.lse - ce.picked, zeros_like(ce.lse), loc);
-  Var total = loss, n = cast(counts, DType::kF32, loc);
-  while (total.rank() > 0) {
-    total = reduce_sum(total, {total.rank() - 1}, false, loc);
-    n = reduce_sum(n, {n.rank() - 1}, false, loc);
-  }
-  return div(total, max(n, 1.0, loc), loc);
 }
 
 constinit const OpDef linear_cross_entropy_op = {
     .name = "linear_cross_entropy",
-    .formula = "lse = log sum_v exp(x w_v), picked = x w_target",
+    .formula = "lse = log of the sum of exp(x W^T), picked = (x W^T)[target]",
     .source = "Wijmans et al. 2024 (cut cross-entropy), section 4",
     .group = "loss",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      DimMap m = TEGULA_TRY(
-          solve_dims("linear_cross_entropy", "x: ... d, w: v d, targets: ... -> ..., ...", c.in));
-      m.factors[static_cast<size_t>(m.find("v"))].index_operand = 2;
-      return m;
-    },
+    .dims_fn = dims,
     .types = "F, F, i -> A, A",
+    .attrs = kCrossEntropyAttrs,
     .split = {{"v", Combine::kLogSumExp, 0}, {"v", Combine::kSum, 1}, {"d", Combine::kNever}},
     .flops = flops,
+    .bytes = row_bytes,
     .vjp = vjp,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .localize = localize_cross_entropy,
     .precision = Precision::kLow,
 };
 

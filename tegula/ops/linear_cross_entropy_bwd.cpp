@@ -1,105 +1,95 @@
-// dx, dw of linear_cross_entropy: logits are computed again, a tile at a time.
-//   g_v = dlse·exp(x·w_v − lse) + dpicked·[v = target];  dx = Σ_v g_v w_v;  dw_v = Σ_tokens g_v x
-#include "tegula/ops/elementwise.h"
+// Gradients of linear_cross_entropy: with l = x W^T computed again, one token at a time,
+//   dl = dlse exp(l - lse) + dpicked [n = target], dx = dl W, dW = the sum of dl^T x
+// over tokens in ascending order.
+#include "tegula/ops/cross_entropy_call.h"
 
 namespace tegula {
 
 namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const auto w = weight_dims(*c.attrs);
+  return cross_entropy_dims(c, cat("x: ... d, w: ", w, ", targets: ..., lse: ..., dlse: ..., ",
+                                   "dpicked: ... -> ... d, ", w));
+}
 
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const int last = a.in[0].rank - 1;
-    const int64_t d = a.dim(0, last), v = a.dim(1, 0);
-    std::vector<S> g(static_cast<size_t>(v)), dw(static_cast<size_t>(v * d), S(0.0));
-    for_each_index(shape_of(a.in[2]), [&](const Index& token) {
-      auto x = [&](int64_t k) {
-        Index i = token;
-        i[static_cast<size_t>(last)] = k;
-        return a.load_at(0, i);
-      };
-      const S lse = a.load_at(3, token), dlse = a.load_at(4, token), dpicked = a.load_at(5, token);
-      for (int64_t j = 0; j < v; ++j) {
-        S acc = S(0.0);
-        for (int64_t k = 0; k < d; ++k) acc = scalar::fma(x(k), a.load(1, j, k), acc);
-        g[static_cast<size_t>(j)] = dlse * scalar::exp(acc - lse);
+    const CrossEntropyCall call(a.call);
+    const bool transposed = a.attrs().flag("transposed");
+    const auto d = static_cast<size_t>(call.d), v = static_cast<size_t>(call.v);
+    std::vector<S> logits(v), dx(d), dw(v * d, S(0.0));
+    for_each_row(a.in[0], [&](Index& i) {
+      const int64_t target = logits_of(a, i, logits);
+      const S lse = finite(a.load_at(3, i)), dlse = a.load_at(4, i), dpicked = a.load_at(5, i);
+      std::fill(dx.begin(), dx.end(), S(0.0));
+      for (size_t n = 0; n < v; ++n) {
+        const S picked = static_cast<int64_t>(n) == target ? dpicked : S(0.0);
+        const S dl = scalar::fma(dlse, scalar::exp(logits[n] - lse), picked);
+        for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) {
+          dx[e] = scalar::fma(dl, transposed ? a.load(1, e, n) : a.load(1, n, e), dx[e]);
+          dw[n * d + e] = scalar::fma(dl, a.load_at(0, at), dw[n * d + e]);
+        });
       }
-      const int64_t t = a.load_i_at(2, token);
-      S at_target = t >= 0 && t < v ? g[static_cast<size_t>(t)] : S(0.0);
-      at_target += dpicked;  // done for every token, so that the count depends on shapes alone
-      if (t >= 0 && t < v) g[static_cast<size_t>(t)] = at_target;
-      for (int64_t k = 0; k < d; ++k) {
-        S acc = S(0.0);
-        for (int64_t j = 0; j < v; ++j) {
-          const S& gj = g[static_cast<size_t>(j)];
-          acc = scalar::fma(gj, a.load(1, j, k), acc);
-          S& w = dw[static_cast<size_t>(j * d + k)];
-          w = scalar::fma(gj, x(k), w);
-        }
-        Index i = token;
-        i[static_cast<size_t>(last)] = k;
-        a.store_at(0, acc, i);
-      }
+      for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) { a.store_at(0, dx[e], at); });
     });
-    for (int64_t j = 0; j < v; ++j)
-      for (int64_t k = 0; k < d; ++k) a.store(1, dw[static_cast<size_t>(j * d + k)], j, k);
+    for (size_t n = 0; n < v; ++n)
+      for (size_t e = 0; e < d; ++e)
+        transposed ? a.store(1, dw[n * d + e], e, n) : a.store(1, dw[n * d + e], n, e);
   }
 };
 
 int64_t flops(const OpCall& c) {
-  const int64_t tokens = c.in[2].shape.numel(), v = c.shape(1)[0].bound(),
-                d = c.shape(1)[1].bound();
-  return tokens * (v * (6 * d + 3) + 1);
+  const CrossEntropyCall call(c);
+  return call.tokens * call.v * (6 * call.d + 4);
 }
 
-std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
-  const Var x = in[0], w = in[1], targets = in[2];
-  static constexpr std::string_view kLogits[] = {"d, v d -> v", "a d, v d -> a v",
-                                                 "a b d, v d -> a b v", "a b c d, v d -> a b c v"};
-  static constexpr std::string_view kDx[] = {"v, v d -> d", "a v, v d -> a d",
-                                             "a b v, v d -> a b d", "a b c v, v d -> a b c d"};
-  static constexpr std::string_view kDw[] = {"v, d -> v d", "a v, a d -> v d",
-                                             "a b v, a b d -> v d", "a b c v, a b c d -> v d"};
-  const auto r = static_cast<size_t>(x.rank() - 1);
-  const Var logits = cast(dot(kLogits[r], x, w), accumulator(x.dtype()));
-  const Var p = exp(logits - unsqueeze(in[3], -1));
-  const Var index = iota(x.builder(), logits.shape(), logits.rank() - 1, targets.dtype());
-  const Var hit = eq(index, broadcast(unsqueeze(targets, -1), logits.shape()));
-  const Var at_target =
-      select(hit, broadcast(unsqueeze(in[5], -1), logits.shape()), zeros_like(logits));
-  const Var g = cast(p * unsqueeze(in[4], -1) + at_target, x.dtype());
-  return {dot(kDx[r], g, w), dot(kDw[r], g, x)};
+std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
+  const DType type = in[0].dtype();
+  const CrossEntropyGraph g = cross_entropy_graph(c, in);
+  auto per_token = [](Var t) { return unsqueeze(t, -1); };
+  const Var p = exp(g.logits - per_token(finite(in[3])));
+  const Var dl = p * per_token(in[4]) + select(g.picked, per_token(in[5]), zeros_like(g.logits));
+  const std::string lead = leading_dims(g.x), w(weight_dims(*c.attrs));
+  return {cast(dot(cat(lead, "v, ", w, " -> ", lead, "d"), dl, g.w), type),
+          cast(dot(cat(lead, "v, ", lead, "d -> ", w), dl, g.x), type)};
 }
 
+// The forward op's samples with its results and cotangents put in.
 std::vector<Sample> samples() {
-  auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
-  SampleInput t{{DType::kI32, {2, 3}}, 0, 6};
-  SampleInput ignored = t;
-  ignored.values = {0, -100, 3, 6, 7, -1};
-  return {
-      {"batch", {f({2, 3, 4}), f({7, 4}), t, f({2, 3}), f({2, 3}), f({2, 3})}, {}},
-      {"some ignored", {f({2, 3, 4}), f({7, 4}), ignored, f({2, 3}), f({2, 3}), f({2, 3})}, {}}};
+  std::vector<Sample> all;
+  for (Sample& s : linear_cross_entropy_op.samples()) {
+    if (!s.expect_error.empty()) continue;
+    const Type stats = {accumulator(s.in[0].type.dtype), s.in[2].type.shape};
+    s.in.push_back({stats, 1, 3});
+    s.in.push_back({stats});
+    s.in.push_back({stats});
+    all.push_back(std::move(s));
+  }
+  Sample wrong = all[0];
+  wrong.name = "lse in bf16";
+  wrong.in[3].type.dtype = DType::kBF16;
+  wrong.expect_error = "operand 3 is bf16, expected f32";
+  all.push_back(std::move(wrong));
+  return all;
 }
-
 }  // namespace
 
 constinit const OpDef linear_cross_entropy_bwd_op = {
     .name = "linear_cross_entropy_bwd",
-    .formula = "g = dlse exp(x w - lse) + dpicked [target]; dx = g w, dw = g x",
+    .formula = "dx = dl W, dW = dl^T x, dl = dlse exp(x W^T - lse) + dpicked [n = target]",
+    .source = "Wijmans et al. 2024 (cut cross-entropy), section 4",
     .group = "loss",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      DimMap m = TEGULA_TRY(solve_dims(
-          "linear_cross_entropy_bwd",
-          "x: ... d, w: v d, targets: ..., lse: ..., dlse: ..., dpicked: ... -> ... d, v d", c.in));
-      m.factors[static_cast<size_t>(m.find("v"))].index_operand = 2;
-      return m;
-    },
+    .dims_fn = dims,
     .types = "F, F, i, A, A, A -> F, F",
+    .attrs = kCrossEntropyAttrs,
     .split = {{"d", Combine::kNever}},
     .flops = flops,
+    .bytes = row_bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .localize = localize_cross_entropy,
     .precision = Precision::kLow,
 };
 

@@ -5,12 +5,6 @@
 namespace tegula {
 
 namespace {
-// 0 in place of -inf, so that x - top is -inf and not NaN in a row of -inf alone.
-template <class S>
-S finite(S top) {
-  return top == S(-HUGE_VAL) ? S(0.0) : top;
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -27,8 +21,6 @@ struct Ref {
   }
 };
 
-Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
-
 // dy/dx = exp(x - y).
 Var weights(Var x, Var y) { return exp(cast(x, y.dtype()) - unsqueeze(finite(y), -1)); }
 
@@ -38,6 +30,8 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
   return {squeeze(top + log(reduce_sum(exp(x - top), {-1}, true)), -1)};
 }
 }  // namespace
+
+Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
 
 Var logsumexp(Var x, Loc loc) { return x.builder().emit(logsumexp_op, {}, {x}, loc); }
 
@@ -67,8 +61,12 @@ constinit const OpDef logsumexp_op = {
               {"rows", {{{f32, {2, 3, 5}}}}, {}},
               {"one row", {{{f32, {7}}, -3, 3}}, {}},
               {"large", {{{f32, {2, 5}}, 800, 804}}, {}},
-              {"some are -inf", {{{f32, {2, 2}}, 0, 0, {0.5, -inf, -inf, -inf}, false}}, {}},
-              {"no elements", {{{f32, {3, 0}}, -1, 1, {}, false}}, {}},
+              {"some are -inf",
+               {{{f32, {2, 2}}, 0, 0, {0.5, -inf, -inf, -inf}, false}},
+               {},
+               "",
+               false},
+              {"no elements", {{{f32, {3, 0}}, -1, 1, {}, false}}, {}, "", false},
               {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
               {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
         },

@@ -38,7 +38,8 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
   const Var xhat = cast(in[0], sums) * rstd;
   const Var g = cast(in[1], sums) * dy;
   const Var dx = rstd * (g - xhat * reduce_mean(xhat * g, {-1}, true));
-  return {cast(dx, type), cast(reduce_to(dy * xhat, in[1].shape()), type)};
+  const Shape d = in[1].shape();
+  return {cast(dx, type), cast(reduce_to(dy * xhat, d), type)};
 }
 
 std::vector<Sample> samples() {

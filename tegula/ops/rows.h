@@ -25,6 +25,13 @@ void for_each_in_row(const TensorRef& t, Index& i, F&& fn) {
   }
 }
 
+// 0 in place of -inf: then exp(x - top) is 0, not NaN, in a row of -inf alone.
+template <class S>
+S finite(S top) {
+  return top == S(-HUGE_VAL) ? S(0.0) : top;
+}
+Var finite(Var top);
+
 inline int64_t row_size(const Type& t) { return t.shape[t.shape.rank() - 1].bound(); }
 inline int64_t row_count(const Type& t) {
   int64_t n = 1;

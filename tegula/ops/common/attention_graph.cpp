@@ -1,0 +1,117 @@
+#include "tegula/ops/attention_call.h"
+#include "tegula/ops/indexing.h"
+
+namespace tegula {
+
+namespace {
+
+// i64, to broadcast over [sq, sk]: the keys a query sees, and the one it is aligned with. An
+// invalid bound is none.
+struct Positions {
+  Var key, aligned, begin, end;
+};
+
+Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
+                    std::span<const Var> in) {
+  const Dim sq = in[0].dim(1), sk = in[1].dim(1);
+  const DType i64 = DType::kI64;
+  Positions p;
+  p.key = iota(b, {1, sk}, 1, i64);
+  const Var query = iota(b, {sq, 1}, 0, i64);
+  if (call.operands.cu_q < 0) {
+    const Var shift = attrs.has("q_offset")
+                          ? constant(b, static_cast<double>(call.q_offset - call.k_offset), i64)
+                          : sub(extent(in[1], 1, i64), extent(in[0], 1, i64));
+    p.aligned = query + shift;
+    return p;
+  }
+  // Offsets in this part; row i lies in the sequence after the last offset <= i.
+  Var cu[2];
+  for (int side = 0; side < 2; ++side) {
+    const Var at =
+        cast(in[static_cast<size_t>(side ? call.operands.cu_k : call.operands.cu_q)], i64);
+    const auto begin = static_cast<double>(side ? call.k_offset : call.q_offset);
+    const Var size = extent(in[static_cast<size_t>(side)], 1, i64);
+    cu[side] = min(max(at - begin, 0.0), size);
+  }
+  const Var passed = cast(le(unsqueeze(cu[0], 0), query), i64);  // [sq, n + 1]
+  const Var next = reduce_sum(passed, {1});                      // [sq]
+  // Out of range gives 0: rows outside every sequence see keys [0, 0) or [.., 0).
+  p.begin = unsqueeze(gather(cu[1], next - 1.0, 0), 1);
+  p.end = unsqueeze(gather(cu[1], next, 0), 1);
+  p.aligned = p.end - unsqueeze(gather(cu[0], next, 0), 1) + query;
+  return p;
+}
+
+// Which keys each query sees, [sq, sk]; invalid: all.
+Var visible(const AttentionCall& call, const Positions& p) {
+  Var seen;
+  auto require = [&](Var v) { seen = seen.valid() ? logical_and(seen, v) : v; };
+  if (p.begin.valid()) {
+    require(ge(p.key, p.begin));
+    require(lt(p.key, p.end));
+  }
+  if (call.left >= 0) require(ge(p.key, p.aligned - static_cast<double>(call.left)));
+  if (call.right >= 0) require(le(p.key, p.aligned + static_cast<double>(call.right)));
+  return seen;
+}
+
+// Uniform numbers for dropout, [b, hk, g, sq, sk]: a row-major index into [b, hq, sq, sk].
+Var uniform(Var seed, const AttentionCall& call, const Attrs& attrs, const Shape& shape) {
+  const Shape heads = {shape[0], call.hq, shape[3], shape[4]};
+  Attrs a{{"shape", std::vector<Dim>(heads.begin(), heads.end())},
+          {"stream", call.stream},
+          {"dtype", DType::kF32}};
+  if (attrs.has("origin")) {
+    a.set("origin", attrs.ints("origin"));
+    // The batch's own size does not enter an index.
+    a.set("whole", std::vector<int64_t>{0, call.whole[0], call.whole[1], call.whole[2]});
+  }
+  return reshape(seed.builder().emit(random_uniform_op, std::move(a), {seed}), shape);
+}
+
+}  // namespace
+
+AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attrs& attrs,
+                               std::span<const Var> in) {
+  const DType sums = accumulator(in[0].dtype());
+  const Dim batch = in[0].dim(0), sq = in[0].dim(1), sk = in[1].dim(1);
+  AttentionGraph t;
+  t.q = cast(reshape(in[0], {batch, sq, call.hk, call.g, call.d}), sums);
+  t.k = cast(in[1], sums), t.v = cast(in[2], sums);
+  Var s = dot("b i k g d, b j k d -> b k g i j", t.q, t.k) * call.scale;
+  if (call.softcap > 0) {
+    t.capped = tanh(s * (1 / call.softcap));
+    s = t.capped * call.softcap;
+  }
+  if (call.operands.bias >= 0) {
+    const Var bias = in[static_cast<size_t>(call.operands.bias)];
+    const bool per_head = bias.dim(1) == Dim(call.hq);
+    t.bias = {bias.dim(0), per_head ? call.hk : 1, per_head ? call.g : 1, bias.dim(2), sk};
+    s = s + cast(reshape(bias, t.bias), sums);
+  }
+  const Positions p = positions(b, call, attrs, in);
+  if (call.operands.slopes >= 0) {
+    const Var slopes = cast(in[static_cast<size_t>(call.operands.slopes)], sums);
+    const Var distance = abs(cast(p.key - p.aligned, sums));
+    s = s - reshape(slopes, {call.hk, call.g, 1, 1}) * distance;
+  }
+  if (const Var seen = visible(call, p); seen.valid())
+    s = select(seen, s, constant(b, -HUGE_VAL, sums));
+  t.scores = s;
+  if (call.operands.seed >= 0) {
+    const Var seed = in[static_cast<size_t>(call.operands.seed)];
+    const Shape shape = {batch, call.hk, call.g, sq, sk};
+    t.keep = ge(uniform(seed, call, attrs, shape), call.dropout_bound());
+  }
+  return t;
+}
+
+Var AttentionGraph::weights(Var lse) const { return exp(scores - unsqueeze(finite(lse), -1)); }
+
+Var AttentionGraph::dropped(Var w, double dropout) const {
+  if (!keep.valid()) return w;
+  return select(keep, w * (1 / (1 - dropout)), zeros_like(w));
+}
+
+}  // namespace tegula

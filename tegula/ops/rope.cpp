@@ -1,0 +1,166 @@
+// Pairs of each head turned by their position's angle; its own inverse (and gradient) with the
+// angle's sign turned.
+#include "tegula/ops/rope.h"
+
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+constexpr double kTheta = 10000;
+
+Result<DimMap> dims(const OpCall& c) {
+  if (c.in.size() == 1) return solve_dims("rope", "x: b s h d -> b s h d", c.in);
+  const bool per_batch = c.shape(1).rank() == 2;
+  return solve_dims(
+      "rope",
+      per_batch ? "x: b s h d, positions: b s -> b s h d" : "x: b s h d, positions: s -> b s h d",
+      c.in);
+}
+
+// Where pair i of a head lies, and the angle per position.
+struct Pairs {
+  int64_t d;
+  bool is_interleaved;
+  double theta, sign;
+  Pairs(const Attrs& a, int64_t head_dim)
+      : d(head_dim),
+        is_interleaved(a.flag("interleaved")),
+        theta(a.get_or<double>("theta", kTheta)),
+        sign(a.flag("inverse") ? -1 : 1) {}
+  int64_t first(int64_t i) const { return is_interleaved ? 2 * i : i; }
+  int64_t second(int64_t i) const { return is_interleaved ? 2 * i + 1 : i + d / 2; }
+  double rate(int64_t i) const {
+    return std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(d));
+  }
+};
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const Pairs pairs(a.attrs(), a.dim(0, 3));
+    const int64_t start = a.attrs().template get_or<int64_t>("start", 0);
+    auto position = [&](int64_t b, int64_t s) {
+      if (a.in.size() == 1) return start + s;
+      return a.in[1].rank == 2 ? a.load_i(1, b, s) : a.load_i(1, s);
+    };
+    for (int64_t b = 0; b < a.dim(0, 0); ++b)
+      for (int64_t s = 0; s < a.dim(0, 1); ++s) {
+        const auto at = static_cast<double>(position(b, s));
+        for (int64_t h = 0; h < a.dim(0, 2); ++h)
+          for (int64_t i = 0; i < pairs.d / 2; ++i) {
+            const double angle = at * pairs.rate(i);
+            const S cos = S(std::cos(angle)), sin = S(pairs.sign * std::sin(angle));
+            const int64_t p = pairs.first(i), q = pairs.second(i);
+            const S x1 = a.load(0, b, s, h, p), x2 = a.load(0, b, s, h, q);
+            a.store(0, x1 * cos - x2 * sin, b, s, h, p);
+            a.store(0, x1 * sin + x2 * cos, b, s, h, q);
+          }
+      }
+  }
+};
+
+// cos and sin, [1 or b, s, 1, d/2].
+std::pair<Var, Var> turns(Builder& b, const Attrs& a, std::span<const Var> in) {
+  const DType f64 = DType::kF64;
+  const Dim s = in[0].dim(1);
+  const int64_t d = in[0].dim(3).bound();
+  const Pairs pairs(a, d);
+  const Var at = in.size() > 1
+                     ? cast(in[1], f64)
+                     : iota(b, {s}, 0, f64) + static_cast<double>(a.get_or<int64_t>("start", 0));
+  const Var rate =
+      exp(iota(b, {d / 2}, 0, f64) * (-2 * std::log(pairs.theta) / static_cast<double>(d)));
+  const Dim batch = at.rank() == 2 ? at.dim(0) : Dim(1);
+  const Var angle = reshape(at, {batch, s, 1, 1}) * rate;
+  const DType sums = accumulator(in[0].dtype());
+  return {cast(cos(angle), sums), cast(sin(angle) * pairs.sign, sums)};
+}
+
+std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
+  const DType type = in[0].dtype();
+  const bool interleaved = c.attrs->flag("interleaved");
+  const int64_t half = in[0].dim(3).bound() / 2;
+  const Var x = cast(in[0], accumulator(type));
+  const Var x1 = slice(x, 3, 0, half, interleaved ? 2 : 1);
+  const Var x2 = slice(x, 3, interleaved ? (half > 0 ? 1 : 0) : half, half, interleaved ? 2 : 1);
+  const auto [cos, sin] = turns(b, *c.attrs, in);
+  Var y[] = {x1 * cos - x2 * sin, x1 * sin + x2 * cos};
+  if (!interleaved) return {cast(concat(y, 3), type)};
+  for (Var& v : y) v = unsqueeze(v, -1);
+  const Shape shape = in[0].shape();
+  return {cast(reshape(concat(y, 4), shape), type)};
+}
+
+// The rotation of another x: by the same or, `turned`, by the opposite angles.
+Var rotated(Builder& b, const Attrs& attrs, std::span<const Var> in, Var x, bool turned) {
+  Attrs a = attrs;
+  if (turned) a.set("inverse", !attrs.flag("inverse"));
+  std::vector<Var> operands(in.begin(), in.end());
+  operands[0] = x;
+  return b.emit_n(rope_op, std::move(a), operands)[0];
+}
+
+std::vector<Sample> samples() {
+  const SampleInput x = {{DType::kF32, {2, 3, 2, 4}}};
+  const SampleInput per_row = {{DType::kI32, {3}}, 0, 50};
+  const SampleInput per_batch = {{DType::kI64, {2, 3}}, -5, 5};
+  return {{"from 0", {x}, {}},
+          {"positions", {x, per_row}, {{"theta", 500.0}}},
+          {"positions per batch entry", {x, per_batch}, {{"interleaved", true}}},
+          {"inverse, later", {x}, {{"inverse", true}, {"start", int64_t{7}}, {"theta", 100.0}}},
+          {"interleaved inverse", {x, per_row}, {{"inverse", true}, {"interleaved", true}}},
+          {"one pair", {{{DType::kF32, {1, 2, 1, 2}}}}, {{"interleaved", true}}},
+          {"no rows", {{{DType::kF32, {1, 0, 2, 4}}}}, {}},
+          {"bf16", {{{DType::kBF16, {1, 3, 2, 4}}}, per_row}, {}},
+          {"odd", {{{DType::kF32, {1, 3, 2, 5}}}}, {}, "head dim 5 must be even"},
+          {"positions misfit", {x, {{DType::kI32, {4}}}}, {}, "positions has s=4, x has s=3"}};
+}
+}  // namespace
+
+Var rope(Var x, Var positions, double theta, bool is_interleaved, Loc loc) {
+  Attrs a{{"theta", theta}};
+  if (is_interleaved) a.set("interleaved", true);
+  std::vector<Var> in = {x};
+  if (positions.valid()) in.push_back(positions);
+  return x.builder().emit_n(rope_op, std::move(a), in, {}, loc)[0];
+}
+
+constinit const OpDef rope_op = {
+    .name = "rope",
+    .formula = "(y1, y2) = (x1 cos a - x2 sin a, x1 sin a + x2 cos a), a = position theta^(-2 i/d)",
+    .source = "Su et al. 2021, section 3.2.2",
+    .group = "attention",
+    .dims_fn = dims,
+    .types = "F, i? -> F",
+    .attrs = {{"theta", AttrKind::kFloat, false, "base of the angles; 10000 if absent"},
+              {"interleaved", AttrKind::kBool, false, "pairs are neighbours, not halves"},
+              {"inverse", AttrKind::kBool, false, "turns back"},
+              {"start", AttrKind::kInt, false, "position of row 0, if there is no operand"}},
+    .split = {{"d", Combine::kNever}},
+    .check = [](const OpCall& c) -> Status {
+      const Dim d = c.shape(0)[3];
+      if (!d.is_const() || d.bound() % 2 != 0)
+        return invalid_argument(cat("rope: head dim ", d, " must be even"));
+      return {};
+    },
+    .flops = [](const OpCall& c) { return 3 * c.in[0].shape.numel(); },
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      return {rotated(b, c.attrs(), c.in, c.grad[0], true)};
+    },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return {rotated(b, c.attrs(), c.in, c.tangent[0], false)};
+    },
+    .decompose = decompose,
+    .reference = reference_of<Ref>,
+    .samples = samples,
+    .localize =
+        [](const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t) {
+          Attrs a = *c.attrs;
+          if (factor == m.find("s") && c.in.size() == 1)
+            a.set("start", a.get_or<int64_t>("start", 0) + lo);
+          return a;
+        },
+};
+
+}  // namespace tegula
