@@ -123,7 +123,8 @@ struct OpDef {
   Bytes (*bytes)(const OpCall&) = nullptr;
 
   // Derivatives. Neither: the op is not differentiable (its results are constants to autodiff),
-  // unless `decompose` is there, which is differentiated in its place.
+  // unless `decompose` is there, which is differentiated in its place. A rule that gives no Vars at
+  // all passes: this call is differentiated through `decompose`.
   std::vector<Var> (*vjp)(Builder&, const VjpCall&) = nullptr;
   std::vector<Var> (*jvp)(Builder&, const JvpCall&) = nullptr;
   // The op in simpler ops; used by autodiff, and by lowering where a device has no kernel.

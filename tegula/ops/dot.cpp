@@ -188,15 +188,6 @@ struct Ref {
   }
 };
 
-// With C = A·B: dA has A's dims, from dC and B; dB has B's, from A and dC.
-Grads vjp(Builder&, const VjpCall& c) {
-  TEGULA_CHECK(!c.attrs().flag("bias"), "autodiff runs before bias fusion");
-  const std::string& spec = c.attrs().str("dims");
-  const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
-  return {dot(cat(r, ", ", b, " -> ", a), c.grad[0], c.in[1]),
-          dot(cat(a, ", ", r, " -> ", b), c.in[0], c.grad[0])};
-}
-
 // y = act(dot + bias) in separate ops.
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   Attrs plain = *c.attrs;
@@ -216,6 +207,45 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   }
   const auto act = c.attrs->get_or<std::string>("activation", "none");
   return {act == "gelu" ? gelu(y) : act == "silu" ? silu(y) : act == "relu" ? relu(y) : y};
+}
+
+bool is_fused(const Attrs& a) {
+  return a.flag("bias") || a.get_or<std::string>("activation", "none") != "none";
+}
+
+// With C = A·B: dA has A's dims, from dC and B; dB has B's, from A and dC.
+Grads vjp(Builder&, const VjpCall& c) {
+  if (is_fused(c.attrs())) return {};  // through the decomposition
+  const std::string& spec = c.attrs().str("dims");
+  const auto x = operand_spec(spec, 0), y = operand_spec(spec, 1), r = operand_spec(spec, 2);
+  return {dot(cat(r, ", ", y, " -> ", x), c.grad[0], c.in[1]),
+          dot(cat(x, ", ", r, " -> ", y), c.in[0], c.grad[0])};
+}
+
+// dC = dA·B + A·dB, in the order of C's own shards.
+Grads jvp(Builder& b, const JvpCall& c) {
+  if (is_fused(c.attrs())) return {};
+  Var sum;
+  for (size_t k = 0; k < 2; ++k) {
+    if (!c.tangent[k].valid()) continue;
+    const Var other = c.in[1 - k];
+    const Var t = k == 0 ? b.emit(dot_op, c.attrs(), {c.tangent[0], other})
+                         : b.emit(dot_op, c.attrs(), {other, c.tangent[1]});
+    sum = sum.valid() ? sum + t : t;
+  }
+  return {sum};
+}
+
+// A part of k keeps its share of the shards, if it holds whole ones.
+Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  const int64_t shards = a.get_or<int64_t>("k_shards", 1);
+  const Factor& f = m.factors[static_cast<size_t>(factor)];
+  if (shards == 1 || has_name(operand_spec(a.str("dims"), 2), f.name)) return a;
+  const int64_t share = shards * (hi - lo) / f.size.bound();
+  const bool whole = share * f.size.bound() == shards * (hi - lo) && (share & (share - 1)) == 0;
+  a.set("k_shards", whole && share > 0 ? share : int64_t{1});
+  return a;
 }
 
 std::vector<Sample> samples() {
@@ -278,9 +308,11 @@ constinit const OpDef dot_op = {
     .check = check,
     .flops = flops,
     .vjp = vjp,
+    .jvp = jvp,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .localize = localize,
     .is_multilinear = true,
     .precision = Precision::kLow,
 };

@@ -50,6 +50,20 @@ Result<DimMap> reduce_dims(const OpCall& c) {
   return m;
 }
 
+// Derivatives of max and min. Ties share equally, so that the rule is symmetric.
+inline Var extremum_share(const Var& x, const Var& y, const Attrs& a) {
+  const Var at = cast(eq(x, reshape(y, kept_shape(x, a))), x.dtype());
+  return at / reduce_sum(at, a.ints("dims"), true);
+}
+inline Grads extremum_vjp(Builder&, const VjpCall& c) {
+  const Var share = extremum_share(c.in[0], c.out[0], c.attrs());
+  return {share * reshape(c.grad[0], kept_shape(c.in[0], c.attrs()))};
+}
+inline Grads extremum_jvp(Builder&, const JvpCall& c) {
+  const Var share = extremum_share(c.in[0], c.out[0], c.attrs());
+  return {reduce_sum(share * c.tangent[0], c.attrs().ints("dims"), c.attrs().flag("keep"))};
+}
+
 template <double Init, auto Step>
 struct ReduceRef {
   template <class S>

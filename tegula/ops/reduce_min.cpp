@@ -11,13 +11,8 @@ constinit const OpDef reduce_min_op = {
     .types = "T -> T",
     .attrs = kReduceAttrs,
     .flops = [](const OpCall& c) { return c.in[0].shape.numel(); },
-    .vjp = [](Builder&, const VjpCall& c) -> Grads {
-      // Shared equally among ties, so that the rule is symmetric.
-      const Shape kept = kept_shape(c.in[0], c.attrs());
-      const Var at = cast(eq(c.in[0], reshape(c.out[0], kept)), c.in[0].dtype());
-      const Var share = reshape(c.grad[0], kept) / reduce_sum(at, c.attrs().ints("dims"), true);
-      return {at * share};
-    },
+    .vjp = extremum_vjp,
+    .jvp = extremum_jvp,
     .tile = tile_reduce<tile::Op::kReduceMin>,
     .reference =
         reference_of<ReduceRef<HUGE_VAL, [](auto acc, auto x) { return scalar::min(acc, x); }>>,

@@ -40,14 +40,18 @@ Status set_coefficients(DimMap& m, std::vector<DimExpr>& dims) {
   return {};
 }
 
+Error misfit(const Shape& x, const Shape& y) {
+  return invalid_argument(
+      cat("reshape: ", x, " has ", x.numel(), " elements, ", y, " has ", y.numel()));
+}
+
 // A run of dims on either side that only agree as a whole, e.g. [2, 3] -> [3, 2]: one uncut factor.
 // It has no affine form, so no terms: the runs are read whole.
 Status take_run(DimMap& m, Side& a, Side& b) {
   Dim pa = a.left, pb = b.left;
   while (!(pa == pb)) {
     Side& grow = pa.bound() < pb.bound() ? a : b;
-    if (grow.d >= grow.shape.rank())
-      return invalid_argument(cat("reshape: ", a.shape, " and ", b.shape, " differ in size"));
+    if (grow.d >= grow.shape.rank()) return misfit(a.shape, b.shape);
     const Dim next = grow.shape[grow.d++];
     grow.exprs.push_back({0, {}, true});
     Dim& p = &grow == &a ? pa : pb;
@@ -66,13 +70,18 @@ Result<DimMap> dims(const OpCall& c) {
   if (to.size() > kMaxRank) return unsupported("reshape: more than 8 dims");
   const Shape y{std::span<const Dim>(to)};
   DimMap m;
+  if (x.numel() == 0 && y.numel() == 0) {  // nothing to refine: every dim is read whole
+    m.operands.emplace_back(static_cast<size_t>(x.rank()), DimExpr{0, {}, true});
+    m.results.emplace_back(static_cast<size_t>(y.rank()), DimExpr{0, {}, true});
+    m.result_shapes.push_back(y);
+    m.finish();
+    return m;
+  }
   Side a{x}, b{y};
   for (;;) {
     const bool ma = a.more(), mb = b.more();
     if (!ma && !mb) break;
-    if (!ma || !mb)
-      return invalid_argument(
-          cat("reshape: ", x, " has ", x.numel(), " elements, ", y, " has ", y.numel()));
+    if (!ma || !mb) return misfit(x, y);
     if (a.left == b.left) {
       take(m, a, b, a.left, false);
       a.left = b.left = 1;
@@ -144,6 +153,7 @@ constinit const OpDef reshape_op = {
                                      {"disagree", {{{DType::kF32, {4, 2, 3}}}}, to({4, 3, 2})},
                                      {"ones", {{{DType::kF32, {1, 6, 1}}}}, to({6})},
                                      {"to scalar", {{{DType::kF32, {1, 1}}}}, to({})},
+                                     {"empty", {{{DType::kF32, {6, 0}}}}, to({0, 5, 1})},
                                      {"misfit", {{{DType::kF32, {6, 4}}}}, to({5, 5}), "elements"}};
         },
     .localize = localize,

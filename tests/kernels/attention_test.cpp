@@ -277,7 +277,8 @@ void check_case(const Case& c, Rng& rng) {
   Tensor lse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, false);
   check_forward(p, truth, naive, o, lse);
   if (::testing::Test::HasFailure()) return;
-  if (!c.bias) check_backward(p, truth, naive, o, lse, rng);
+  // The backward kernel leaves a bias and a softcap to the reference or the decomposition.
+  if (!c.bias && c.softcap == 0) check_backward(p, truth, naive, o, lse, rng);
 }
 
 TEST(Attention, MatchesItsDefinitionOnRandomCases) {

@@ -84,14 +84,18 @@ void reverse(Sweep& s, NodeId begin, NodeId end) {
     s.b.set_loc(u.node.loc);
     std::vector<Var> grads;
     for (const Var& v : u.out) grads.push_back(s.deriv[v.id()]);
+    bool has_rule = false;
     if (u.node.op->vjp) {
       // A rule may assume gradient 0; further ones are zeros where absent.
       for (size_t i = 0; i < grads.size(); ++i)
         if (!grads[i].valid() && is_float(u.out_types[i].dtype)) grads[i] = zeros_like(u.out[i]);
       const auto in = u.node.op->vjp(s.b, {&u.call, u.in, u.out, grads});
+      has_rule = !in.empty();
       for (size_t k = 0; k < u.in.size() && k < in.size(); ++k)
         if (s.active[u.in[k].id()]) s.accumulate(u.in[k].id(), in[k]);
-    } else if (u.node.op->decompose) {
+    }
+    if (has_rule) continue;
+    if (u.node.op->decompose) {
       NodeId from, to;
       const auto outs = decomposed(s.b, u, from, to);
       s.mark(from, to);
@@ -121,8 +125,13 @@ void forward(Sweep& s, NodeId begin, NodeId end);
 
 std::vector<Var> node_tangents(Sweep& s, const Use& u, const std::vector<Var>& t) {
   const OpDef& op = *u.node.op;
-  if (op.jvp) return op.jvp(s.b, {&u.call, u.in, u.out, t});
-  if (op.is_elementwise && op.vjp) {
+  bool passes = false;
+  if (op.jvp) {
+    auto tangents = op.jvp(s.b, {&u.call, u.in, u.out, t});
+    if (!tangents.empty()) return tangents;
+    passes = true;
+  }
+  if (op.is_elementwise && op.vjp && !passes) {
     // The Jacobian is diagonal, hence symmetric: the reverse rule applies it.
     return {sum_over_tangents(t, [&](size_t i) {
       const Var g[] = {t[i].dtype() == u.out_types[0].dtype ? t[i]
@@ -131,13 +140,13 @@ std::vector<Var> node_tangents(Sweep& s, const Use& u, const std::vector<Var>& t
       return r.valid() ? cast(r, u.out_types[0].dtype) : r;
     })};
   }
-  if (op.is_linear) {
+  if (op.is_linear && !passes) {
     std::vector<Var> in;
     for (size_t i = 0; i < u.in.size(); ++i)
       in.push_back(t[i].valid() ? t[i] : zeros_like(u.in[i]));
     return s.b.emit_n(op, u.node.attrs, in, u.node.regions);
   }
-  if (op.is_multilinear) {
+  if (op.is_multilinear && !passes) {
     return {sum_over_tangents(t, [&](size_t i) {
       auto in = u.in;
       in[i] = t[i];

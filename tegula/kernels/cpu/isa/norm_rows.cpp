@@ -117,7 +117,7 @@ struct Backward {
         });
         dx.written(row, 0, d, out);
       }
-      count(call, (last - first) * (Norm::kCentred ? (bias ? 13 : 12) * d + 2 : 10 * d + 1));
+      count(call, (last - first) * (Norm::kCentred ? (bias ? 13 : 12) * d + 2 : 9 * d + 1));
     });
   }
 

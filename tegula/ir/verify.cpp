@@ -1,0 +1,164 @@
+#include "tegula/ir/verify.h"
+
+#include <set>
+
+namespace tegula {
+
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Module& m, const Function& f) : m_(m), f_(f) {}
+
+  Status run() {
+    TEGULA_TRY(values());
+    for (node_ = 0; node_ < f_.nodes.size(); ++node_) TEGULA_TRY(node(f_.nodes[node_]));
+    node_ = kNone;
+    TEGULA_TRY(results());
+    return state();
+  }
+
+ private:
+  template <class... Args>
+  Error violation(VerifyRule rule, const Args&... what) const {
+    std::string at = cat(kVerifyRules[static_cast<size_t>(rule)], ": function ", f_.name);
+    const Node* n = node_ == kNone ? nullptr : &f_.nodes[node_];
+    if (n) at += cat(", node ", node_, n->op ? cat(" (", n->op->name, ")") : "");
+    return internal_error(cat(at, ": ", what...), n ? n->loc : std::source_location::current());
+  }
+
+  Status dim(const Dim& d, std::string_view of) const {
+    if (d.bound() < 0 || (d.is_const() && d.scale != 0))
+      return violation(VerifyRule::kSymbols, "a dim of ", of, " is ", d.bound());
+    if (d.is_const()) return {};
+    if (d.symbol < 0 || static_cast<size_t>(d.symbol) >= m_.symbols.size())
+      return violation(VerifyRule::kSymbols, "a dim of ", of, " has symbol ", d.symbol,
+                       ", the module has ", m_.symbols.size());
+    const Symbol& s = m_.symbols[static_cast<size_t>(d.symbol)];
+    if (d.symbol_bound != s.bound)
+      return violation(VerifyRule::kSymbols, "a dim of ", of, " bounds ", s.name, " by ",
+                       d.symbol_bound, ", the module by ", s.bound);
+    return {};
+  }
+
+  Status values() const {
+    for (ValueId v = 0; v < f_.values.size(); ++v) {
+      const Value& value = f_.values[v];
+      for (const Dim& d : value.type.shape) TEGULA_TRY(dim(d, cat("value ", v)));
+      if (value.node == kNone) {
+        if (value.index >= f_.params.size() || f_.params[value.index].value != v)
+          return violation(VerifyRule::kValues, "value ", v, " is parameter ", value.index,
+                           ", which it is not");
+      } else if (value.node >= f_.nodes.size() || value.index >= f_.nodes[value.node].n_outputs ||
+                 f_.nodes[value.node].output(value.index) != v) {
+        return violation(VerifyRule::kValues, "value ", v, " is result ", value.index, " of node ",
+                         value.node, ", which it is not");
+      }
+    }
+    for (size_t p = 0; p < f_.params.size(); ++p) {
+      const ValueId v = f_.params[p].value;
+      if (v >= f_.values.size() || f_.values[v].node != kNone || f_.values[v].index != p)
+        return violation(VerifyRule::kValues, "parameter ", p, " (", f_.params[p].name,
+                         ") is value ", v, ", which is not its own");
+    }
+    return {};
+  }
+
+  Status node(const Node& n) const {
+    if (!n.op) return violation(VerifyRule::kTypes, "it has no op");
+    for (uint32_t r = 0; r < n.n_outputs; ++r) {
+      const ValueId v = n.output(r);
+      if (n.first_output == kNone || v >= f_.values.size() || f_.values[v].node != node_ ||
+          f_.values[v].index != r)
+        return violation(VerifyRule::kValues, "result ", r, " is value ", v,
+                         ", which is not its own");
+    }
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const ValueId v = n.inputs[k];
+      if (v >= f_.values.size())
+        return violation(VerifyRule::kDominance, "operand ", k, " is value ", v, " of ",
+                         f_.values.size());
+      if (f_.values[v].node != kNone && f_.values[v].node >= node_)
+        return violation(VerifyRule::kDominance, "operand ", k, " is value ", v,
+                         ", which comes later");
+    }
+    for (FuncId r : n.regions) {
+      std::set<FuncId> above;
+      TEGULA_TRY(region(r, above));
+    }
+    for (const auto& [name, value] : n.attrs)
+      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+        for (const Dim& d : *dims) TEGULA_TRY(dim(d, cat("attribute ", name)));
+    const auto in = f_.input_types(n), have = f_.output_types(n);
+    auto want = infer({n.op, &n.attrs, in, {}, &m_, n.regions});
+    if (!want.ok()) return violation(VerifyRule::kTypes, want.error().message);
+    if (*want != have)
+      return violation(VerifyRule::kTypes, "its results are ", have, ", infer() gives ", *want);
+    return {};
+  }
+
+  Status region(FuncId r, std::set<FuncId>& above) const {
+    if (r >= m_.functions.size())
+      return violation(VerifyRule::kRegions, "region ", r, ", the module has ", m_.functions.size(),
+                       " functions");
+    if (!above.insert(r).second)
+      return violation(VerifyRule::kRegions, "region ", m_[r].name, " holds itself");
+    for (const Node& n : m_[r].nodes)
+      for (FuncId inner : n.regions) TEGULA_TRY(region(inner, above));
+    above.erase(r);
+    return {};
+  }
+
+  Status results() const {
+    for (const Output& r : f_.results)
+      if (r.value >= f_.values.size())
+        return violation(VerifyRule::kResults, "result ", r.name, " is value ", r.value, " of ",
+                         f_.values.size());
+    std::vector<int> taken_by(f_.results.size(), -1);
+    for (size_t p = 0; p < f_.params.size(); ++p) {
+      const Param& from = f_.params[p];
+      if (from.donated_to == -1) continue;
+      if (from.donated_to < 0 || static_cast<size_t>(from.donated_to) >= f_.results.size())
+        return violation(VerifyRule::kDonations, "parameter ", from.name, " is donated to result ",
+                         from.donated_to, " of ", f_.results.size());
+      const auto to = static_cast<size_t>(from.donated_to);
+      const Output& r = f_.results[to];
+      if (!(f_.type(from.value) == f_.type(r.value)))
+        return violation(VerifyRule::kDonations, "parameter ", from.name, " is ",
+                         f_.type(from.value), ", its result ", r.name, " is ", f_.type(r.value));
+      if (taken_by[to] >= 0)
+        return violation(VerifyRule::kDonations, "result ", r.name, " takes over ",
+                         f_.params[static_cast<size_t>(taken_by[to])].name, " and ", from.name);
+      taken_by[to] = static_cast<int>(p);
+    }
+    return {};
+  }
+
+  Status state() const {
+    std::set<std::string_view> names;
+    for (size_t p = 0; p < f_.params.size(); ++p) {
+      const Param& param = f_.params[p];
+      if (param.role == Role::kInput) continue;
+      if (param.name.empty())
+        return violation(VerifyRule::kState, "parameter ", p, " persists and has no name");
+      if (!names.insert(param.name).second)
+        return violation(VerifyRule::kState, "two parameters that persist are named ", param.name);
+    }
+    return {};
+  }
+
+  const Module& m_;
+  const Function& f_;
+  NodeId node_ = kNone;
+};
+
+}  // namespace
+
+Status verify(const Module& module, const Function& f) { return Verifier(module, f).run(); }
+
+Status verify(const Module& module) {
+  for (const Function& f : module.functions) TEGULA_TRY(verify(module, f));
+  return {};
+}
+
+}  // namespace tegula

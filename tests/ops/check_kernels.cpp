@@ -1,0 +1,184 @@
+// Every kernel of the op against the op's reference.
+//
+// Bound: error ≤ 2 × (error of the naive reference of the same precision) + floor, as the largest
+// over a result. The floor is what one rounding in another place costs: a result of magnitude M has
+// spacing eps(dtype)·M, so a kernel that rounds its last operation differently is off by that much
+// where the naive one happened to be exact. Integers have no floor: they must be equal.
+#include <cmath>
+#include <cstring>
+
+#include "tests/kernels/strided.h"
+#include "tests/ops/checks.h"
+
+namespace tegula::testing {
+
+namespace {
+
+double largest_error(const HostTensor& got, const HostTensor& want) {
+  double worst = 0;
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    const double g = got.at(i), w = want.at(i);
+    if (g == w || (g != g && w != w)) continue;
+    const double e = std::fabs(g - w);
+    worst = std::max(worst, e == e ? e : HUGE_VAL);
+  }
+  return worst;
+}
+
+// The case with its floats in another dtype, and its operands in memory of any layout.
+struct Variant {
+  std::string name;
+  std::vector<Type> in, out;
+  std::vector<Tensor> operands;
+  bool is_strided = false;
+
+  std::vector<TensorRef> refs() const {
+    std::vector<TensorRef> r;
+    for (const Tensor& t : operands) r.push_back(t.ref());
+    return r;
+  }
+};
+
+std::vector<int64_t> sizes_of(const Type& t) {
+  std::vector<int64_t> s;
+  for (const Dim& d : t.shape) s.push_back(d.bound());
+  return s;
+}
+
+// Layout 0 is row-major; others are drawn. False: the op does not take this dtype.
+bool make_variant(const Case& c, DType narrow, uint32_t layout, Variant& v) {
+  for (const Type& t : c.in) v.in.push_back({t.dtype == DType::kF32 ? narrow : t.dtype, t.shape});
+  OpCall call = c.call();
+  call.in = v.in, call.out = {};
+  auto out = infer(call);
+  if (!out.ok()) return false;
+  v.out = std::move(*out);
+  v.name = cat(narrow, layout ? cat(", layout ", layout) : "");
+  v.is_strided = layout != 0;
+  Rng rng(layout + 1000 * static_cast<uint32_t>(c.seed));
+  for (size_t k = 0; k < c.in.size(); ++k) {
+    if (layout == 0) {
+      v.operands.emplace_back(v.in[k].dtype, sizes_of(v.in[k]));
+    } else {
+      v.operands.emplace_back(v.in[k].dtype, sizes_of(v.in[k]), rng, is_float(v.in[k].dtype));
+    }
+    for (int64_t i = 0; i < c.values[k].numel(); ++i) v.operands[k].put(i, c.values[k].at(i));
+  }
+  return true;
+}
+
+struct Outputs {
+  std::vector<Tensor> tensors;
+  std::vector<TensorRef> refs;
+  Outputs(const Variant& v, uint32_t layout) {
+    Rng rng(layout + 7);
+    for (const Type& t : v.out) {
+      if (layout == 0) {
+        tensors.emplace_back(t.dtype, sizes_of(t));
+      } else {
+        tensors.emplace_back(t.dtype, sizes_of(t), rng, false);
+      }
+    }
+    for (const Tensor& t : tensors) refs.push_back(t.ref());
+  }
+};
+
+bool same_bits(const TensorRef& a, const TensorRef& b) {
+  const HostTensor x = copy_of(a), y = copy_of(b);
+  return x.bytes == y.bytes;
+}
+
+std::string check_values(const Case& c, const Variant& v, const Outputs& got) {
+  OpCall call = c.call();
+  call.in = v.in, call.out = v.out;
+  auto exact = evaluate(call, v.refs(), Arithmetic::kOracle);
+  auto naive = evaluate(call, v.refs(), Arithmetic::kNaive);
+  if (!exact.ok()) return exact.error().message;
+  if (!naive.ok()) return naive.error().message;
+  for (size_t r = 0; r < v.out.size(); ++r) {
+    const HostTensor y = copy_of(got.refs[r]);
+    const double error = largest_error(y, (*exact)[r]);
+    const double naive_error = largest_error((*naive)[r], (*exact)[r]);
+    const double floor = epsilon(v.out[r].dtype) * max_abs((*exact)[r]);
+    if (!(error <= 2 * naive_error + floor))
+      return cat("result ", r, ": error ", error, ", naive ", naive_error, ", floor ", floor, ": ",
+                 difference(y, (*exact)[r], 0));
+  }
+  return "";
+}
+
+// In place: a result over the operand that it may overwrite gives the same bits.
+std::string check_in_place(const Case& c, const KernelDef& kernel, const Variant& v,
+                           const Outputs& want) {
+  for (size_t k = 0; k < v.in.size(); ++k)
+    for (size_t r = 0; r < v.out.size(); ++r) {
+      bool may = c.op->is_elementwise;
+      for (const auto& alias : c.op->aliases)
+        may |= alias[0] == static_cast<int>(k) && alias[1] == static_cast<int>(r);
+      if (!may || !(v.in[k] == v.out[r])) continue;
+      Variant again;
+      if (!make_variant(c, v.in[k].dtype, 0, again)) continue;
+      Outputs out(again, 0);
+      std::vector<TensorRef> refs = out.refs;
+      refs[r] = again.operands[k].ref();
+      const auto in = again.refs();
+      if (!kernel.supports(KernelQuery{&c.sample.attrs, in, refs})) continue;
+      run_kernel(kernel, c.sample.attrs, in, refs, 1);
+      if (!same_bits(refs[r], want.refs[r]))
+        return cat("result ", r, " in place of operand ", k, " differs from elsewhere");
+    }
+  return "";
+}
+
+std::string check_variant(const Case& c, const KernelDef& kernel, const Variant& v, uint32_t layout,
+                          int& n_checked) {
+  Outputs out(v, layout), other(v, layout);
+  const auto in = v.refs();
+  if (!kernel.supports(KernelQuery{&c.sample.attrs, in, out.refs})) return "";
+  ++n_checked;
+  const RunCounters count = run_kernel(kernel, c.sample.attrs, in, out.refs, 1);
+  if (auto why = check_values(c, v, out); !why.empty()) return why;
+  OpCall call = c.call();
+  call.in = v.in, call.out = v.out;
+  // A case whose cost depends on its values is priced by a bound.
+  const bool is_bound = !c.sample.cost_bound.empty();
+  if (is_bound ? count.math_flops > flops_of(call) : count.math_flops != flops_of(call))
+    return cat("counted ", count.math_flops, " FLOPs, planned ", flops_of(call));
+  run_kernel(kernel, c.sample.attrs, in, other.refs, 3);
+  for (size_t r = 0; r < v.out.size(); ++r)
+    if (!same_bits(out.refs[r], other.refs[r]))
+      return cat("result ", r, " differs between 1 and 3 threads");
+  return layout == 0 ? check_in_place(c, kernel, v, out) : "";
+}
+
+}  // namespace
+
+Verdict check_kernel(const Case& c, const KernelDef& kernel) {
+  int n_checked = 0;
+  for (DType narrow : {DType::kF32, DType::kBF16, DType::kF16})
+    for (uint32_t layout = 0; layout < 4; ++layout) {
+      Variant v;
+      if (!make_variant(c, narrow, layout, v)) continue;
+      const auto why = check_variant(c, kernel, v, layout, n_checked);
+      if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
+    }
+  return n_checked ? pass() : skip("no kernel supports it");
+}
+
+Verdict check_kernels(const Case& c) {
+  if (c.op->name == "fused") return skip("needs a tile program: tests/passes runs it");
+  Verdict all = skip("no kernel");
+  for (const KernelDef* kernel : all_kernels()) {
+    if (kernel->op != c.op->name || kernel->device != DeviceKind::kCpu) continue;
+    if (kernel->min_isa > machine_isa()) {
+      if (all.kind == Verdict::kSkip) all.why = "this machine lacks the instruction set";
+      continue;
+    }
+    const Verdict v = check_kernel(c, *kernel);
+    if (v.kind == Verdict::kFail) return v;
+    if (all.kind == Verdict::kSkip) all = v;
+  }
+  return all;
+}
+
+}  // namespace tegula::testing

@@ -1,0 +1,107 @@
+// The one runner: every sample of every op through every check. A new op is tested by existing.
+//
+// A failure names the op, the sample and the seed. What a check does not apply to is counted, and
+// printed at the end.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "tests/ops/checks.h"
+
+namespace tegula::testing {
+namespace {
+
+struct Entry {
+  const OpDef* op;
+  Sample sample;
+  std::string name;  // op_sample, unique
+};
+
+void PrintTo(const Entry& e, std::ostream* out) { *out << e.name; }
+
+std::vector<Entry> entries() {
+  std::vector<Entry> all;
+  std::set<std::string> names;
+  for (const OpDef* op : all_ops()) {
+    if (!op->samples) continue;
+    for (const Sample& s : op->samples()) {
+      std::string name = cat(op->name, "_", s.name);
+      for (char& ch : name)
+        if (!std::isalnum(static_cast<unsigned char>(ch))) ch = '_';
+      while (!names.insert(name).second) name += "_";
+      all.push_back({op, s, name});
+    }
+  }
+  return all;
+}
+
+// check → what became of it → how often; and which ops passed a check at least once.
+struct Tally {
+  std::map<std::string, std::map<std::string, int>> outcomes;
+  std::map<std::string, std::set<std::string_view>> passed;
+};
+Tally& tally() {
+  static Tally t;
+  return t;
+}
+
+class OpRunner : public ::testing::TestWithParam<Entry> {};
+
+TEST_P(OpRunner, Holds) {
+  const Entry& e = GetParam();
+  for (uint64_t seed : {1, 2}) {
+    const Case c = make_case(*e.op, e.sample, seed);
+    for (const CheckDef& check : kChecks) {
+      if (check.run != check_types && (!e.sample.expect_error.empty() || HasFailure())) continue;
+      const Verdict v = check.run(c);
+      if (v.kind == Verdict::kFail)
+        ADD_FAILURE() << check.name << ": " << c.name() << "\n" << v.why;
+      ++tally().outcomes[check.name][v.kind == Verdict::kPass ? "passed" : v.why];
+      if (v.kind == Verdict::kPass) tally().passed[check.name].insert(e.op->name);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpRunner, ::testing::ValuesIn(entries()),
+                         [](const auto& info) { return info.param.name; });
+
+// Runs last: what was promised by an op's fields was tried at least once.
+class Coverage : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    if (tally().passed["types"].size() < all_ops().size()) return;  // a filtered run
+    for (const OpDef* op : all_ops()) {
+      if (op->samples && (op->vjp || op->decompose) && !op->is_view)
+        EXPECT_TRUE(tally().passed["adjoint"].count(op->name)) << op->name << ": no derivative ran";
+      EXPECT_TRUE(tally().passed["cost"].count(op->name)) << op->name << ": cost never checked";
+      if (op->decompose)
+        EXPECT_TRUE(tally().passed["decompose"].count(op->name)) << op->name << ": never checked";
+    }
+    for (const auto& [check, outcomes] : tally().outcomes) {
+      std::printf("%s:", check.c_str());
+      for (const auto& [what, n] : outcomes) std::printf(" %d %s;", n, what.c_str());
+      std::printf("\n");
+    }
+  }
+};
+[[maybe_unused]] const auto* const kCoverage =
+    ::testing::AddGlobalTestEnvironment(new Coverage);  // owned by GoogleTest
+
+TEST(OpTable, EveryOpHasSamplesAReferenceAndOneWayOfEach) {
+  for (const OpDef* op : all_ops()) {
+    SCOPED_TRACE(std::string(op->name));
+    // A fused node means what its body says: tests/passes tries it.
+    EXPECT_TRUE(op->samples != nullptr || op->name == "fused");
+    EXPECT_TRUE(op->reference.f64 && op->reference.f32 && op->reference.counted);
+    EXPECT_EQ(op->dims.empty(), op->dims_fn != nullptr);
+    EXPECT_EQ(op->types.empty(), op->types_fn != nullptr);
+    EXPECT_FALSE(op->formula.empty());
+    EXPECT_FALSE(op->group.empty());
+    EXPECT_EQ(find_op(op->name), op);
+  }
+}
+
+}  // namespace
+}  // namespace tegula::testing
