@@ -150,8 +150,8 @@ TEGULA_VEC T min_nan(T a, T b) {
 
 // Four lanes, for the end of "lane16"; one vector instruction on every x86-64.
 typedef float F4 __attribute__((vector_size(16)));
-TEGULA_VEC F4 max_nan(F4 a, F4 b) { return (a > b) | (a != a) ? a : b; }
-TEGULA_VEC F4 min_nan(F4 a, F4 b) { return (a < b) | (a != a) ? a : b; }
+TEGULA_VEC F4 max_nan(F4 a, F4 b) { return ((a > b) | (a != a)) ? a : b; }
+TEGULA_VEC F4 min_nan(F4 a, F4 b) { return ((a < b) | (a != a)) ? a : b; }
 
 TEGULA_VEC int64_t clamp_i32(int64_t v) {
   return v < INT32_MIN ? INT32_MIN : v > INT32_MAX ? INT32_MAX : v;
