@@ -28,7 +28,7 @@ Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& i
   const auto& result = map.results[index];
   // Only a whole contiguous run can be read under another split (reshape [2,3] -> [3,2]).
   for (const DimExpr& e : operand)
-    if (e.is_window) {
+    if (e.is_window && call.op->name != "unfold") {  // whose windows are affine
       if (!is_contiguous(in))
         return unsupported("a reshape across dims needs a contiguous operand");
       set_contiguous(out);

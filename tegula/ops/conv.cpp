@@ -1,0 +1,122 @@
+// Convolution (cross-correlation) over 1 to 3 spatial dims. It has no kernel of its own: unfolded
+// windows are a strided view, and a contraction of that view with w is a convolution, whose packing
+// reads x directly (an implicit im2col).
+#include "tegula/ops/common/windows.h"
+
+namespace tegula {
+
+namespace {
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const ConvShapes s = *conv_shapes(a.call, "xw");
+    std::vector<int64_t> inner = {s.c};
+    for (const Window& w : s.windows) inner.push_back(w.kernel);
+    for_each_index(shape_of(a.out[0]), [&](const Index& y) {
+      S acc = S(0.0);
+      for_each_index(inner, [&](const Index& k) {
+        Index x = {y[0], y[1] / s.d * s.c + k[0]}, w = {y[1], k[0]};
+        bool inside = true;
+        for (size_t i = 0; i < s.windows.size(); ++i) {
+          x[i + 2] = s.windows[i].at(y[i + 2], k[i + 1]), w[i + 2] = k[i + 1];
+          inside &= x[i + 2] >= 0 && x[i + 2] < s.size[i].bound();
+        }
+        acc = scalar::fma(inside ? a.load_at(0, x) : S(0.0), a.load_at(1, w), acc);
+      });
+      a.store_at(0, acc, y);
+    });
+  }
+};
+
+std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
+  auto shapes = conv_shapes(c, "xw");
+  if (!shapes.ok()) return {b.fail(std::move(shapes).error())};
+  const ConvShapes& s = *shapes;
+  if (s.groups == 1)
+    return {conv_dot(unfold_windows(in[0], s.windows, s.out), {"nc", "ok"}, in[1], {"dc", "k"},
+                     {"nd", "o"}, s.rank())};
+  if (s.rank() < 3) {
+    const Var x = split_groups(unfold_windows(in[0], s.windows, s.out), 1, s.groups);
+    return {join_groups(conv_dot(x, {"ngc", "ok"}, split_groups(in[1], 0, s.groups), {"gdc", "k"},
+                                 {"ngd", "o"}, s.rank()),
+                        1)};
+  }
+  std::vector<Var> parts;  // a ninth dim would be needed: one group at a time
+  Attrs one = *c.attrs;
+  one.set("groups", int64_t{1});
+  for (int64_t g = 0; g < s.groups; ++g)
+    parts.push_back(
+        b.emit(*c.op, one, {slice(in[0], 1, g * s.c, s.c), slice(in[1], 0, g * s.d, s.d)}));
+  return {concat(parts, 1)};
+}
+
+std::vector<Sample> samples() {
+  auto f = [](Shape s) { return SampleInput{{DType::kF32, std::move(s)}}; };
+  auto by = [](int rank, ConvOptions o) {
+    Attrs a = window_attrs(o, rank);
+    a.set("groups", o.groups);
+    return a;
+  };
+  ConvOptions plain, same, strided, grouped, depthwise, wide;
+  same.lo = same.hi = {1, 1};
+  strided.stride = {2, 3}, strided.lo = {1, 0}, strided.hi = {0, 2}, strided.dilation = {2, 1};
+  grouped.groups = 2, grouped.lo = {1};
+  depthwise.groups = 4;
+  wide.lo = {1, 0, 1}, wide.stride = {1, 2, 1};
+  return {{"1d", {f({2, 3, 7}), f({4, 3, 3})}, by(1, plain)},
+          {"2d, padded to the same size", {f({2, 3, 5, 4}), f({2, 3, 3, 3})}, by(2, same)},
+          {"strided and dilated", {f({1, 2, 7, 8}), f({3, 2, 3, 2})}, by(2, strided)},
+          {"groups", {f({2, 4, 6}), f({6, 2, 3})}, by(1, grouped)},
+          {"depthwise", {f({1, 4, 5, 4}), f({4, 1, 2, 2})}, by(2, depthwise)},
+          {"3d", {f({1, 2, 3, 5, 3}), f({2, 2, 2, 2, 2})}, by(3, wide)},
+          {"3d, groups", {f({1, 4, 3, 3, 2}), f({4, 2, 2, 2, 1})}, by(3, {{}, 2})},
+          {"1 by 1", {f({2, 3, 4, 4}), f({5, 3, 1, 1})}, by(2, plain)},
+          {"channels", {f({2, 4, 7}), f({4, 3, 3})}, by(1, plain), "x is [2,4,7], must be [2,3,7]"},
+          {"groups misfit", {f({2, 4, 6}), f({5, 2, 3})}, by(1, grouped), "do not divide 5"},
+          {"too small", {f({2, 3, 2}), f({4, 3, 3})}, by(1, plain), "does not fit 2"},
+          {"ranks", {f({2, 3, 7}), f({4, 3, 3, 3})}, by(1, plain), "3, 4 or 5 dims"}};
+}
+}  // namespace
+
+Var conv(Var x, Var w, const ConvOptions& options, Loc loc) {
+  Attrs attrs = window_attrs(options, std::max(x.rank() - 2, 1));
+  attrs.set("groups", options.groups);
+  return x.builder().emit(conv_op, std::move(attrs), {x, w}, loc);
+}
+
+constinit const OpDef conv_op = {
+    .name = "conv",
+    .formula = "y[n, d, o] = sum over c, k of x[n, c, stride o + dilation k - lo] w[d, c, k]",
+    .source = "LeCun et al. 1989; implicit im2col: Chetlur et al. 2014, section 3",
+    .group = "contraction",
+    .dims_fn = [](const OpCall& c) { return conv_dims(c, "xw"); },
+    .types = "F, F -> F",
+    .attrs = window_attr_defs(),
+    .flops = [](const OpCall& c) { return conv_flops(c, "xw"); },
+    .bytes =
+        [](const OpCall& c) {
+          const auto s = conv_shapes(c, "xw");
+          int64_t x = size_bytes(c.in[0].dtype) * c.shape(0)[0].bound() * c.shape(0)[1].bound();
+          for (size_t i = 0; s.ok() && i < s->windows.size(); ++i)
+            x *= s->windows[i].touched(s->size[i].bound(), s->out[i].bound());
+          return Bytes{x + c.in[1].bytes(), c.out[0].bytes()};
+        },
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      Attrs to_x = c.attrs(), to_w = c.attrs();
+      const auto x = c.in[0].shape(), w = c.in[1].shape();
+      to_x.set("size", std::vector<Dim>(x.begin() + 2, x.end()));
+      std::vector<int64_t> kernel;
+      for (int i = 2; i < w.rank(); ++i) kernel.push_back(w[i].bound());
+      to_w.set("kernel", kernel);
+      return {b.emit(conv_bwd_data_op, to_x, {c.grad[0], c.in[1]}),
+              b.emit(conv_bwd_filter_op, to_w, {c.in[0], c.grad[0]})};
+    },
+    .decompose = decompose,
+    .reference = reference_of<Ref>,
+    .samples = samples,
+    .localize = conv_localize,
+    .is_multilinear = true,
+    .precision = Precision::kLow,
+};
+
+}  // namespace tegula

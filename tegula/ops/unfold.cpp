@@ -1,0 +1,132 @@
+// y[.., o, k, ..] = x[.., stride o + dilation k, ..]: the windows of a dim as a view, one element
+// of x at many places. With it a convolution is a contraction that moves no bytes first.
+#include "tegula/ops/conv.h"
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+namespace {
+Result<DimMap> dims(const OpCall& c) {
+  const Shape& x = c.shape(0);
+  const int64_t dim = c.attrs->i("dim"), kernel = c.attrs->i("kernel");
+  const int64_t stride = c.attrs->i("stride"), dilation = c.attrs->i("dilation");
+  const auto& sizes = c.attrs->dims("size");
+  if (dim < 0 || dim >= x.rank() || sizes.size() != 1 || kernel < 1 || stride < 1 || dilation < 1)
+    return invalid_argument(cat("unfold: dim ", dim, ", kernel ", kernel, ", stride ", stride,
+                                ", dilation ", dilation, " of ", x));
+  if (x.rank() == kMaxRank) return unsupported("unfold: the result would have more than 8 dims");
+  const int64_t n = x[static_cast<int>(dim)].bound();
+  const int64_t last = stride * (sizes[0].bound() - 1) + dilation * (kernel - 1);
+  if (sizes[0].bound() < 0 || (sizes[0].bound() > 0 && last >= n))
+    return invalid_argument(cat("unfold: the last window ends at ", last, " of dim ", dim, " of ",
+                                x, ": take fewer or pad it"));
+  DimMap m;
+  m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
+  auto plain = [&](std::string name, Dim size) {
+    const auto f = static_cast<uint8_t>(m.add_factor(std::move(name), size));
+    m.results[0].push_back({0, {{f, 1}}});
+    m.result_shapes[0].push_back(size);
+    return f;
+  };
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d != dim) {
+      m.operands[0].push_back({0, {{plain(cat("d", d), x[d]), 1}}});
+      continue;
+    }
+    const uint8_t o = plain("o", sizes[0]), k = plain("k", kernel);
+    m.operands[0].push_back({0, {{o, stride}, {k, dilation}}, true});
+  }
+  m.finish();
+  return m;
+}
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const auto dim = static_cast<size_t>(a.attrs().i("dim"));
+    const int64_t stride = a.attrs().i("stride"), dilation = a.attrs().i("dilation");
+    const bool floats = is_float(a.out[0].dtype);
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      Index from{};
+      for (size_t d = 0; d < static_cast<size_t>(a.in[0].rank); ++d)
+        from[d] = d < dim ? i[d] : d == dim ? stride * i[d] + dilation * i[d + 1] : i[d + 1];
+      if (floats) {
+        a.store_at(0, a.load_at(0, from), i);
+      } else {
+        a.store_i_at(0, a.load_i_at(0, from), i);
+      }
+    });
+  }
+};
+
+// The sum over k of what each window offset gives back: slices, spread out by the stride.
+Grads vjp(Builder&, const VjpCall& c) {
+  const auto dim = static_cast<int>(c.attrs().i("dim"));
+  const int64_t stride = c.attrs().i("stride"), dilation = c.attrs().i("dilation");
+  const int64_t n = c.in[0].dim(dim).bound(), size = c.grad[0].dim(dim).bound();
+  const int64_t covered = size > 0 ? stride * (size - 1) + 1 : 0;
+  Var sum;
+  for (int64_t k = 0; k < c.attrs().i("kernel"); ++k) {
+    const Var part = squeeze(slice(c.grad[0], dim + 1, k, 1), dim + 1);
+    const int64_t lo = size > 0 ? dilation * k : 0;
+    const Var back = pad(part, dim, lo, n - covered - lo, size > 0 ? stride - 1 : 0, 0.0);
+    sum = sum.valid() ? sum + back : back;
+  }
+  return {sum};
+}
+
+Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  const std::string& name = m.factors[static_cast<size_t>(factor)].name;
+  if (name == "o") a.set("size", std::vector<Dim>{hi - lo});
+  if (name == "k") a.set("kernel", hi - lo);
+  return a;
+}
+}  // namespace
+
+Var unfold(Var x, int dim, Dim size, int64_t kernel, int64_t stride, int64_t dilation, Loc loc) {
+  if (dim < 0) dim += x.rank();
+  return x.builder().emit(unfold_op,
+                          {{"dim", int64_t{dim}},
+                           {"size", std::vector<Dim>{size}},
+                           {"kernel", kernel},
+                           {"stride", stride},
+                           {"dilation", dilation}},
+                          {x}, loc);
+}
+
+constinit const OpDef unfold_op = {
+    .name = "unfold",
+    .formula = "y[.., o, k, ..] = x[.., stride o + dilation k, ..]",
+    .group = "view",
+    .dims_fn = dims,
+    .types = "T -> T",
+    .attrs = {{"dim", AttrKind::kInt, true, "which dim"},
+              {"size", AttrKind::kDims, true, "how many windows"},
+              {"kernel", AttrKind::kInt, true, "elements of a window"},
+              {"stride", AttrKind::kInt, true, "between windows"},
+              {"dilation", AttrKind::kInt, true, "between a window's elements"}},
+    .vjp = vjp,
+    .reference = reference_of<Ref>,
+    .samples =
+        [] {
+          const SampleInput x = {{DType::kF32, {2, 9, 3}}};
+          auto by = [](int64_t size, int64_t kernel, int64_t stride, int64_t dilation) {
+            return Attrs{{"dim", int64_t{1}},
+                         {"size", std::vector<Dim>{size}},
+                         {"kernel", kernel},
+                         {"stride", stride},
+                         {"dilation", dilation}};
+          };
+          return std::vector<Sample>{{"overlapping", {x}, by(7, 3, 1, 1)},
+                                     {"strided and dilated", {x}, by(3, 3, 2, 2)},
+                                     {"apart", {x}, by(3, 2, 4, 1), "the last window ends at 9"},
+                                     {"gaps", {x}, by(2, 2, 5, 1)},
+                                     {"no kernel", {x}, by(2, 0, 5, 1), "kernel 0"}};
+        },
+    .localize = localize,
+    .is_view = true,
+    .is_linear = true,
+};
+
+}  // namespace tegula
