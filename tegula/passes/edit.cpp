@@ -47,4 +47,23 @@ void Edit::apply() {
   for (Output& r : f_.results) renumber(r.value);
 }
 
+bool remove_dead_nodes(Function& f) {
+  Edit edit(f);
+  std::vector<uint8_t> live(f.nodes.size(), 0);
+  auto mark = [&](ValueId v) {
+    if (f.values[v].node != kNone) live[f.values[v].node] = 1;
+  };
+  for (const Output& r : f.results) mark(r.value);
+  for (auto n = static_cast<NodeId>(f.nodes.size()); n-- > 0;) {
+    if (live[n]) {
+      for (ValueId v : f.nodes[n].inputs) mark(v);
+    } else {
+      edit.drop(n);
+    }
+  }
+  if (!edit.any()) return false;
+  edit.apply();
+  return true;
+}
+
 }  // namespace tegula

@@ -29,4 +29,7 @@ class Edit {
   size_t n_dropped_ = 0;
 };
 
+// Removes the nodes that no result depends on; true: there were some.
+bool remove_dead_nodes(Function& f);
+
 }  // namespace tegula

@@ -8,6 +8,7 @@
 
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/edit.h"
 #include "tegula/passes/fuse_groups.h"
 #include "tegula/passes/hash.h"
 
@@ -246,6 +247,7 @@ class Fuser {
 }  // namespace
 
 Result<bool> fuse_function(Module& module, Function& f, bool merge) {
+  remove_dead_nodes(f);  // a body has no room for them
   Fuser fuser(module, f, merge);
   if (!fuser.has_work()) return false;
   Function out = TEGULA_TRY(fuser.run());

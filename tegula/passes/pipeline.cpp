@@ -14,6 +14,7 @@ TEGULA_PASS(dce)
 TEGULA_PASS(fold)
 TEGULA_PASS(fuse)
 TEGULA_PASS(lower)
+TEGULA_PASS(remat)
 TEGULA_PASS(views)
 TEGULA_PASS(wrap)
 #undef TEGULA_PASS
@@ -21,8 +22,8 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,   &lower_pass, &cse_pass, &views_pass, &fold_pass, &algebra_pass,
-    &views_pass, &cse_pass,   &dce_pass, &fuse_pass,  &wrap_pass,
+    &dce_pass, &lower_pass, &cse_pass,   &views_pass, &fold_pass, &algebra_pass, &views_pass,
+    &cse_pass, &dce_pass,   &remat_pass, &dce_pass,   &fuse_pass, &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
