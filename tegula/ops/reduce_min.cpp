@@ -14,8 +14,8 @@ constinit const OpDef reduce_min_op = {
     .vjp = extremum_vjp,
     .jvp = extremum_jvp,
     .tile = tile_reduce<tile::Op::kReduceMin>,
-    .reference =
-        reference_of<ReduceRef<HUGE_VAL, [](auto acc, auto x) { return scalar::min(acc, x); }>>,
+    .reference = reference_of<
+        ReduceRef<[] { return HUGE_VAL; }, [](auto acc, auto x) { return scalar::min(acc, x); }>>,
     .samples = reduce_samples,
     .is_reduction = true,
 };

@@ -19,7 +19,10 @@ struct Entry {
   std::string name;  // op_sample, unique
 };
 
-void PrintTo(const Entry& e, std::ostream* out) { *out << e.name; }
+// GoogleTest's name for it.
+void PrintTo(const Entry& e, std::ostream* out) {  // NOLINT(readability-identifier-naming)
+  *out << e.name;
+}
 
 std::vector<Entry> entries() {
   std::vector<Entry> all;
