@@ -37,7 +37,7 @@ struct Ref {
       m = scalar::max(m, scalar::max(x, -x));
     });
     for (size_t c = 0; c < scale.size(); ++c) {
-      scale[c] = S(static_cast<float>(static_cast<double>(scale[c] * S(1.0 / 127))));
+      scale[c] = scale[c] * S(1.0 / 127);
       a.store_at(1, scale[c], {static_cast<int64_t>(c)});
     }
     for_each_index(shape_of(a.in[0]), [&](const Index& i) {
