@@ -51,7 +51,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
 }
 
 std::vector<Sample> samples() {
-  auto f = [](Shape s) { return SampleInput{{DType::kF32, std::move(s)}}; };
+  auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
   auto by = [](int rank, ConvOptions o) {
     Attrs a = window_attrs(o, rank);
     a.set("groups", o.groups);

@@ -73,7 +73,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
 }
 
 std::vector<Sample> samples() {
-  auto f = [](Shape s) { return SampleInput{{DType::kF32, std::move(s)}}; };
+  auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
   auto by = [](std::vector<Dim> size, ConvOptions o) {
     Attrs a = window_attrs(o, static_cast<int>(size.size()));
     a.set("groups", o.groups), a.set("size", size);

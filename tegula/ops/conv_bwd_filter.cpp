@@ -49,7 +49,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
 }
 
 std::vector<Sample> samples() {
-  auto f = [](Shape s) { return SampleInput{{DType::kF32, std::move(s)}}; };
+  auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
   auto by = [](std::vector<int64_t> kernel, ConvOptions o) {
     Attrs a = window_attrs(o, static_cast<int>(kernel.size()));
     a.set("groups", o.groups), a.set("kernel", kernel);

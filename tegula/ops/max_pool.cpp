@@ -113,7 +113,7 @@ constinit const OpDef max_pool_op = {
     .reference = reference_of<Ref>,
     .samples =
         [] {
-          auto f = [](Shape s) { return SampleInput{{DType::kF32, std::move(s)}}; };
+          auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
           auto by = [](std::vector<int64_t> kernel, WindowOptions o) {
             Attrs a = window_attrs(o, static_cast<int>(kernel.size()));
             a.set("kernel", std::move(kernel));

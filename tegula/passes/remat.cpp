@@ -277,7 +277,7 @@ Result<Function> Rematerializer::within_budget() {
     keep_all = std::max(keep_all, kept + c.option.working_bytes);
   }
   int64_t low = 0, high = keep_all, target = keep_all - (all - budget), least = all;
-  for (int64_t i = 0, step = high; step > high / 256; ++i, step /= 2)  // the least the model can do
+  for (int64_t step = high; step > high / 256; step /= 2)  // the least the model can do
     if (!choose_remat(options, chain_.n_segments, low + step)) low += step;
   std::optional<Function> best;
   double best_seconds = HUGE_VAL;

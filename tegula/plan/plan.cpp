@@ -51,7 +51,12 @@ std::string Plan::to_string() const {
     for (size_t k = 0; k < s.in.size(); ++k) out += cat(k ? ", " : "", tensor(s.in[k]));
     out += ") -> ";
     for (size_t k = 0; k < s.out.size(); ++k) out += cat(k ? ", " : "", tensor(s.out[k]));
-    out += cat("  flops ", s.flops, " bytes ", s.bytes, "\n");
+    out += cat("  flops ", s.flops, " bytes ", s.bytes);
+    if (s.workspace >= 0) {
+      const Slot& w = slots[static_cast<size_t>(s.workspace)];
+      out += cat(" workspace @", w.offset, ":", w.bytes);
+    }
+    out += "\n";
   }
   return out;
 }

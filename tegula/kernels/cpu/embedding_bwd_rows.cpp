@@ -5,6 +5,7 @@
 #include "tegula/base/half.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/embedding.h"
+#include "tegula/kernels/cpu/common/workspace.h"
 
 namespace tegula::kernel {
 
@@ -20,6 +21,7 @@ void run(const KernelCall& call) {
   const int64_t n = table.shape[1], rows = table.shape[0], stride = grad.stride[grad.rank - 1];
   const int64_t columns = std::min(n, kColumns);
   auto* scratch = static_cast<float*>(call.workspace);
+  if (!std::is_same_v<T, float>) claim_workspace(call, 4 * call.pool->n_threads() * rows * columns);
   call.pool->parallel_for(ceil_div(n, kColumns), [&](int64_t task, int thread) {
     const int64_t first = task * kColumns, count = std::min(kColumns, n - first);
     // Sums in f32, rounded once: in the table itself where that is f32.

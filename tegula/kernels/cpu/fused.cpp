@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/tile_thread.h"
+#include "tegula/kernels/cpu/common/workspace.h"
 
 namespace tegula::kernel {
 
@@ -32,6 +33,7 @@ void launch(const KernelCall& call) {
   TEGULA_CHECK(status.ok(), status.ok() ? "" : status.error().message);
   if (g.n_rows == 0) return;
   const TileLaunch l(*call.program, g, call.workspace);
+  claim_workspace(call, l.layout.total(call.pool->n_threads()));
   TileThread::reset(l, call.pool->n_threads());
   // In the pool, because that is where denormals are flushed.
   if (!l.schedule.uniform.empty())

@@ -19,11 +19,14 @@ int64_t chunk_for(int64_t width) {
 }
 }  // namespace
 
-Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, bool is_backward) {
+Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, const Attrs& attrs,
+                                             bool is_backward) {
   if (in.size() != (is_backward ? 6u : 3u) || in[0].rank < 1 || in[1].rank != 2)
     return invalid_argument("linear_cross_entropy: operands misfit");
   CrossEntropyCall c;
   c.x = &in[0], c.w = &in[1], c.targets = &in[2];
+  c.is_transposed = attrs.flag("transposed");
+  c.ignore_index = attrs.get_or<int64_t>("ignore_index", -100);
   const DType t = c.x->dtype;
   if ((t != DType::kF32 && t != DType::kBF16 && t != DType::kF16) || c.w->dtype != t ||
       (c.targets->dtype != DType::kI32 && c.targets->dtype != DType::kI64))
@@ -37,9 +40,10 @@ Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, bool
     f.stride[kA] = c.x->stride[i], f.stride[kB] = c.targets->stride[i];
     c.tokens.add(f);
   }
-  c.n_tokens = c.tokens.count, c.d = c.x->shape[lead], c.v = c.w->shape[0];
+  c.n_tokens = c.tokens.count, c.d = c.x->shape[lead], c.v = c.w->shape[c.is_transposed];
   c.x_d = one_dim(c.d, c.x->stride[lead]);
-  c.w_v = one_dim(c.v, c.w->stride[0]), c.w_d = one_dim(c.d, c.w->stride[1]);
+  c.w_v = one_dim(c.v, c.w->stride[c.is_transposed]);
+  c.w_d = one_dim(c.d, c.w->stride[!c.is_transposed]);
   c.chunk = std::min(round_up(c.v, kVocabBlock), chunk_for(c.d));
   if (is_backward) c.chunk = std::min(c.chunk, chunk_for(c.n_tokens));
   return c;

@@ -4,7 +4,7 @@
 // Order "kb64": a logit is one fma chain over d; columns in blocks of 64, ascending; per block
 // m' = max(m, logits), l = l·exp(m - m') + the lane16 sum of exp(logit - m'); lse = log(l) + m.
 // Backward: g = dlse·exp(logit - lse), plus dpicked at the target; dx is one chain over v, dw one
-// chain over tokens.
+// chain over tokens. A block whose logits are all -inf is shifted by 0, as the op's definition is.
 #pragma once
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
@@ -20,17 +20,20 @@ struct CrossEntropyCall {
   Loops x_d, w_v, w_d;
   int64_t n_tokens = 0, v = 0, d = 0;
   int64_t chunk = 0;  // columns whose panels are held at once, a multiple of kVocabBlock
+  int64_t ignore_index = -100;
+  bool is_transposed = false;  // w and dw are [d, v]
 
-  // -1 outside [0, v).
+  // -1: picks nothing.
   int64_t target(int64_t token) const {
     const int64_t at = tokens.offset(token, kB);
     const int64_t t =
         targets->dtype == DType::kI32 ? targets->as<int32_t>()[at] : targets->as<int64_t>()[at];
-    return t >= 0 && t < v ? t : -1;
+    return t >= 0 && t < v && t != ignore_index ? t : -1;
   }
 };
 
-Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, bool is_backward);
+Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, const Attrs& attrs,
+                                             bool is_backward);
 
 // Floats of each part of the workspace; each grows with every extent.
 struct CrossEntropyWorkspace {

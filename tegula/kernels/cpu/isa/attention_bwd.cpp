@@ -2,6 +2,7 @@
 // are computed again from the log-sum-exp. [FlashAttention-2, section 3.1.2]
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -23,6 +24,7 @@ class FlashBackward {
   }
 
   void run() {
+    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
     call_.pool->parallel_for(c_.batch * c_.n_kv_heads, [&](int64_t pair, int thread) {
       run_pair(pair, static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
     });

@@ -2,6 +2,7 @@
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -34,6 +35,7 @@ class Flash {
     const int64_t at_once = local_keys_ || pair_floats == 0
                                 ? pairs
                                 : std::max<int64_t>(1, space_.panel_floats / pair_floats);
+    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
     float* panels = static_cast<float*>(call_.workspace);
     float* scratch = panels + space_.panel_floats;
     for (int64_t first = 0; first < pairs; first += at_once) {

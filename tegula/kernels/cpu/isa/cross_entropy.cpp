@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/pack.h"
 #include "tegula/kernels/cpu/isa/row_io.h"
@@ -19,6 +20,9 @@ float first_lane(Vf v) {
   store(t, v);
   return t[0];
 }
+
+// No shift where there is nothing to shift by.
+float finite(float x) { return x - x == 0 ? x : 0; }
 
 int cut(int64_t most, int64_t left) { return static_cast<int>(std::min(most, left)); }
 
@@ -58,7 +62,9 @@ template <class T>
 void forward(const KernelCall& call, const CrossEntropyCall& c) {
   const CrossEntropyWorkspace space(c, false);
   auto* w_t = static_cast<float*>(call.workspace);
-  float *m = w_t + space.w_t, *l = m + c.n_tokens, *threads = m + space.state;
+  float *threads = w_t + space.w_t, *m = threads + space.thread * call.pool->n_threads();
+  float* l = m + c.n_tokens;
+  claim_workspace(call, space.bytes(call.pool->n_threads()));
   const RowScalars lse(call.out[0]), picked(call.out[1]);
   const Logits<T> logits{call, c, w_t};
   const auto run_block = [&](int64_t t0, int64_t v0, int64_t n, float* scratch) {
@@ -84,9 +90,9 @@ void forward(const KernelCall& call, const CrossEntropyCall& c) {
           const float next = m[t] > block_top ? m[t] : block_top;
           for_16(cols, [&](int64_t e, int64_t k) {
             const Row16 x = load16_n(row + e, k, -kInf);
-            sum = sum + map16([&](int v) { return exp(x.v[v] - set1(next)); });
+            sum = sum + map16([&](int v) { return exp(x.v[v] - set1(finite(next))); });
           });
-          l[t] = l[t] * first_lane(exp(set1(m[t] - next))) + reduce_add(sum);
+          l[t] = l[t] * first_lane(exp(set1(m[t] - finite(next)))) + reduce_add(sum);
           m[t] = next;
         }
       }
@@ -94,7 +100,8 @@ void forward(const KernelCall& call, const CrossEntropyCall& c) {
     int64_t more = tokens * n * 4;
     if (v0 + n == c.v) {
       more += 2 * tokens;
-      for (int64_t t = t0; t < t0 + tokens; ++t) lse[t] = first_lane(log(set1(l[t]))) + m[t];
+      for (int64_t t = t0; t < t0 + tokens; ++t)
+        lse[t] = first_lane(log(set1(l[t]))) + finite(m[t]);
     }
     call.counters->add(tokens * n * 2 * c.d + more, executed + more);
   };
@@ -117,16 +124,16 @@ class Backward {
         w_t_(static_cast<float*>(call.workspace)),
         w_(w_t_ + space_.w_t),
         x_(w_ + space_.w),
-        dx_(x_ + space_.x),
-        g_(dx_ + space_.dx),
+        g_(x_ + space_.x),
         threads_(g_ + space_.g),
+        dx_(threads_ + space_.thread * call.pool->n_threads()),
         logits_{call, c, w_t_} {}
 
   void run() {
     const int64_t d_strips = ceil_div(c_.d, kTileN);
+    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
+    std::fill_n(dx_, space_.dx, 0.0f);
     call_.pool->parallel_for(d_strips, [&](int64_t e, int) {
-      float* at = dx_ + e * c_.n_tokens * kTileN;
-      std::fill_n(at, c_.n_tokens * kTileN, 0.0f);
       pack_panel(c_.x->as<const T>(), c_.x_d, c_.tokens, kA, e * kTileN,
                  cut(kTileN, c_.d - e * kTileN), 0, c_.n_tokens, x_ + e * c_.n_tokens * kTileN,
                  kTileN);
@@ -177,7 +184,7 @@ class Backward {
           logits_.tiles(scratch + r / kTileM * logits_.strip_floats(), rows, 0, n, g, c_.chunk);
       for (int i = 0; i < rows; ++i) {
         const int64_t t = t0 + r + i, target = c_.target(t) - v0;
-        const Vf shift = set1(lse[t]), scale = set1(dlse[t]);
+        const Vf shift = set1(finite(lse[t])), scale = set1(dlse[t]);
         float* row = g + i * c_.chunk;
         // The row is a multiple of 16 long; what lies past n is never read.
         for (int64_t j = 0; j < n; j += kLanes) store(row + j, scale * exp(load(row + j) - shift));
@@ -189,13 +196,18 @@ class Backward {
         executed += 2 * n * rows * round_up(a.cols, kLanes);
       }
     }
-    const int64_t more = count * (3 * n + (v0 == 0 ? 1 : 0));
+    const int64_t more = count * 4 * n;
     call_.counters->add(count * n * 4 * c_.d + more, executed + more);
   }
 
   // dw of a strip of columns: one chain over all tokens.
   void columns(int64_t j, int64_t v0, int64_t n, float* scratch) const {
-    const RowIo dw(call_.out[1]);
+    TensorRef dw_rows = call_.out[1];  // as [v, d]
+    if (c_.is_transposed) {
+      std::swap(dw_rows.shape[0], dw_rows.shape[1]);
+      std::swap(dw_rows.stride[0], dw_rows.stride[1]);
+    }
+    const RowIo dw(dw_rows);
     const int rows = cut(kTileM, n - j);
     float* strip = scratch;
     float* tile = scratch + round_up(kTileM * c_.n_tokens + kPanelSlack, 16);
@@ -220,13 +232,13 @@ class Backward {
   const KernelCall& call_;
   const CrossEntropyCall& c_;
   const CrossEntropyWorkspace space_;
-  float *w_t_, *w_, *x_, *dx_, *g_, *threads_;
+  float *w_t_, *w_, *x_, *g_, *threads_, *dx_;
   Logits<T> logits_;
 };
 }  // namespace
 
 void linear_cross_entropy(const KernelCall& call) {
-  const auto c = parse_cross_entropy(call.in, false);
+  const auto c = parse_cross_entropy(call.in, *call.attrs, false);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   switch (c->x->dtype) {
     case DType::kF32:
@@ -241,7 +253,7 @@ void linear_cross_entropy(const KernelCall& call) {
 }
 
 void linear_cross_entropy_bwd(const KernelCall& call) {
-  const auto c = parse_cross_entropy(call.in, true);
+  const auto c = parse_cross_entropy(call.in, *call.attrs, true);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   switch (c->x->dtype) {
     case DType::kF32:

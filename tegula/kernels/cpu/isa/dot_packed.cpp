@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/dot_thin.h"
@@ -288,6 +289,7 @@ void dot_packed(const KernelCall& call) {
   const bool swap = parsed->last_is_m;
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
+  claim_workspace(call, DotWorkspace(c).bytes(call.pool->n_threads()));
   if (dot_is_thin(c, DotWorkspace(c).a_floats))
     return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tegula/kernels/cpu/common/rows.h"
+#include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/vecmath.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -99,6 +100,7 @@ static void for_row_runs(const KernelCall& call, int64_t rows, int64_t length, F
   constexpr int64_t kRunElements = 8192;
   const int64_t run = kRunElements / (length + 1) + 1, width = round_up(length, 16);
   auto* scratch = static_cast<float*>(call.workspace) + 2 * width;
+  claim_workspace(call, 4 * width * (2 + kRowBuffers * call.pool->n_threads()));
   call.pool->parallel_for(ceil_div(rows, run), [&](int64_t i, int thread) {
     const int64_t last = (i + 1) * run < rows ? (i + 1) * run : rows;
     fn(i * run, last, scratch + thread * kRowBuffers * width);

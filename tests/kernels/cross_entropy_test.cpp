@@ -1,0 +1,118 @@
+// linear_cross_entropy and its gradient against double loops.
+#include <cmath>
+
+#include "tests/kernels/strided.h"
+
+namespace tegula {
+namespace {
+using testing::pick;
+using testing::Rng;
+using testing::Tensor;
+
+struct Truth {
+  std::vector<double> lse, picked, dx, dw;
+};
+
+Truth define(const Tensor& x, const Tensor& w, const Tensor& ids, const Tensor& lse,
+             const Tensor& dlse, const Tensor& dpicked, int64_t n, int64_t v, int64_t d,
+             bool transposed, int64_t ignored) {
+  const auto at = [&](int64_t j, int64_t k) { return transposed ? k * v + j : j * d + k; };
+  Truth t;
+  t.dx.resize(static_cast<size_t>(n * d)), t.dw.resize(static_cast<size_t>(v * d));
+  for (int64_t i = 0; i < n; ++i) {
+    std::vector<double> logits;
+    double top = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < v; ++j) {
+      double acc = 0;
+      for (int64_t k = 0; k < d; ++k) acc += x.at(i * d + k) * w.at(at(j, k));
+      logits.push_back(acc), top = std::max(top, acc);
+    }
+    for (double l : logits) sum += std::exp(l - top);
+    auto id = static_cast<int64_t>(ids.at(i));
+    if (id == ignored) id = -1;
+    t.lse.push_back(std::log(sum) + top);
+    t.picked.push_back(id >= 0 && id < v ? logits[static_cast<size_t>(id)] : 0);
+    for (int64_t j = 0; j < v; ++j) {
+      const double g = dlse.at(i) * std::exp(logits[static_cast<size_t>(j)] - lse.at(i)) +
+                       (id == j ? dpicked.at(i) : 0);
+      for (int64_t k = 0; k < d; ++k) {
+        t.dx[static_cast<size_t>(i * d + k)] += g * w.at(at(j, k));
+        t.dw[static_cast<size_t>(at(j, k))] += g * x.at(i * d + k);
+      }
+    }
+  }
+  return t;
+}
+
+// Rounding of sums of n terms of size about 1, and of the output.
+void expect_near(const Tensor& t, const std::vector<double>& want, int64_t n) {
+  double scale = 1;
+  for (double v : want) scale = std::max(scale, std::fabs(v));
+  const double tolerance =
+      (epsilon(t.ref().dtype) + static_cast<double>(n) * epsilon(DType::kF32)) * scale;
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(t.at(static_cast<int64_t>(i)), want[i], tolerance) << i;
+}
+
+void check(int64_t a, int64_t b, int64_t v, int64_t d, DType dtype, Rng& rng) {
+  const bool transposed = pick(rng, 0, 1) == 1;
+  Attrs attrs;
+  if (transposed) attrs.set("transposed", true);
+  const int64_t ignored = pick(rng, -1, v - 1);
+  if (ignored >= 0) attrs.set("ignore_index", ignored);
+  const std::vector<int64_t> w_shape = transposed ? std::vector{d, v} : std::vector{v, d};
+  SCOPED_TRACE(cat(a, "x", b, " tokens, v=", v, " d=", d, " ", dtype_name(dtype)));
+  const std::vector<int64_t> lead = {a, b};
+  const int64_t n = a * b;
+  Tensor x(dtype, {a, b, d}, rng, true), w(dtype, w_shape, rng, true);
+  Tensor ids(pick(rng, 0, 1) ? DType::kI32 : DType::kI64, lead, rng, true);
+  Tensor lse(DType::kF32, lead, rng, false), picked(DType::kF32, lead, rng, false);
+  Tensor dlse(DType::kF32, lead, rng, true), dpicked(DType::kF32, lead, rng, true);
+  Tensor dx(dtype, {a, b, d}, rng, false), dw(dtype, w_shape, rng, false);
+  for (Tensor* t : {&x, &w, &dlse, &dpicked}) t->fill_random(rng);
+  for (int64_t i = 0; i < n; ++i) ids.put(i, static_cast<double>(pick(rng, -1, v)));
+  for (int64_t i = 0; i < x.numel(); ++i) x.put(i, x.at(i) / std::sqrt(static_cast<double>(d)));
+
+  const TensorRef in[] = {x.ref(), w.ref(), ids.ref()}, out[] = {lse.ref(), picked.ref()};
+  const TensorRef in_bwd[] = {x.ref(), w.ref(), ids.ref(), lse.ref(), dlse.ref(), dpicked.ref()};
+  const TensorRef out_bwd[] = {dx.ref(), dw.ref()};
+  std::vector<double> first;
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    for (int threads : {1, 3}) {
+      if (table == nullptr) continue;
+      const auto f = testing::run_kernel(*find_kernel("linear_cross_entropy_tiled"), attrs, in, out,
+                                         threads, table->linear_cross_entropy);
+      EXPECT_EQ(f.math_flops, n * (v * (2 * d + 4) + 2));
+      const auto g = testing::run_kernel(*find_kernel("linear_cross_entropy_bwd_tiled"), attrs,
+                                         in_bwd, out_bwd, threads, table->linear_cross_entropy_bwd);
+      EXPECT_EQ(g.math_flops, n * v * (6 * d + 4));
+      std::vector<double> all;
+      for (const Tensor* t : {&lse, &picked, &dx, &dw})
+        for (int64_t i = 0; i < t->numel(); ++i) all.push_back(t->at(i));
+      if (first.empty()) first = all;
+      ASSERT_EQ(first, all) << isa_name(isa) << " x" << threads;
+    }
+  }
+  const Truth t = define(x, w, ids, lse, dlse, dpicked, n, v, d, transposed, ignored);
+  expect_near(lse, t.lse, d), expect_near(picked, t.picked, d);
+  expect_near(dx, t.dx, v + d), expect_near(dw, t.dw, n + d);
+}
+
+TEST(LinearCrossEntropy, MatchesItsDefinition) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    Rng rng(seed);
+    const DType dtypes[] = {DType::kF32, DType::kF32, DType::kBF16, DType::kF16};
+    check(pick(rng, 1, 3), pick(rng, 1, 70), pick(rng, 1, 200), pick(rng, 1, 50), dtypes[seed % 4],
+          rng);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(LinearCrossEntropy, ColumnsInSeveralChunks) {
+  Rng rng(5);
+  check(1, 3, 300, 9000, DType::kF32, rng);
+}
+
+}  // namespace
+}  // namespace tegula
