@@ -38,25 +38,35 @@ Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& i
   int64_t offset = 0;
   for (size_t d = 0; d < operand.size(); ++d) {
     offset += operand[d].offset * in.stride[d];
-    for (const DimTerm& t : operand[d].terms) stride[t.factor] += in.stride[d] * t.coeff.bound();
+    for (const DimTerm& t : operand[d].terms) {
+      if (!t.coeff.is_const() && map.factors[t.factor].size.bound() != 1)
+        return unsupported(cat(call.op->name, " of ", call.in[0], " to ", out.type,
+                               ": only the outermost part of a dim may be symbolic"));
+      stride[t.factor] += in.stride[d] * t.coeff.bound();
+    }
   }
   out.byte_offset += offset * size_bytes(in.type.dtype);
   for (size_t d = 0; d < result.size(); ++d) {
     // Parts of extent 1 do not matter; the others must nest: stride(major) =
-    // n(minor)·stride(minor).
+    // n(minor)·stride(minor). Strides are those of the bounds, so only the outermost part may be
+    // symbolic. A broadcast part has stride and span 0.
     int64_t s = 0, span = 0;
+    bool is_first = true, is_const = true;
     for (size_t t = result[d].terms.size(); t-- > 0;) {
       const auto f = result[d].terms[t].factor;
       const int64_t n = map.factors[f].size.bound();
       if (n == 1) continue;
-      if (span == 0) {
+      if (is_first) {
         s = stride[f];
         span = s * n;
+        is_first = false, is_const = map.factors[f].size.is_const();
         continue;
       }
-      if (stride[f] != span || !map.factors[f].size.is_const())
-        return unsupported("the merged dims do not nest");
+      if (stride[f] != span || !is_const)
+        return unsupported(cat(call.op->name, " of ", call.in[0], " to ", out.type,
+                               ": the merged dims do not nest"));
       span *= n;
+      is_const = map.factors[f].size.is_const();
     }
     out.stride[d] = s;
   }
