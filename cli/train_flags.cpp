@@ -44,6 +44,10 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   positive(cmd.add_option("--n-experts", c.model.n_experts, "Experts (moe)"));
   positive(cmd.add_option("--experts-per-token", c.model.n_experts_per_token,
                           "Experts a token sees (moe)"));
+  natural(cmd.add_option("--capacity-factor", c.model.capacity_factor,
+                         "Room of an expert in training, in even loads; 0: for all (moe)"));
+  natural(cmd.add_option("--balance-loss", c.model.balance_loss,
+                         "Coefficient of the experts' balance loss (moe)"));
   cmd.add_flag("--bias", c.model.has_bias, "Biases in linear layers and norms (gpt2)");
   positive(cmd.add_option("--seqlen", c.model.max_seqlen, "Tokens in a sequence"));
   positive(cmd.add_option("--batch", c.batch, "Sequences in a step"));

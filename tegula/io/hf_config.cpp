@@ -46,12 +46,16 @@ const std::vector<Family>& families() {
       {"num_key_value_heads", &HfConfig::n_kv_heads, 0},
       {"head_dim", &HfConfig::head_dim, 0},
       {"max_position_embeddings", &HfConfig::max_seqlen, 2048}};
-  static const std::vector<SizeKey> kPlainSizes = {
+  static const std::vector<SizeKey> kLstmSizes = {
       {"vocab_size", &HfConfig::vocab_size, kRequired},
       {"hidden_size", &HfConfig::d_model, kRequired},
-      {"intermediate_size", &HfConfig::d_ff, 0},
       {"num_hidden_layers", &HfConfig::n_layers, kRequired},
       {"max_position_embeddings", &HfConfig::max_seqlen, kRequired}};
+  static const auto kMlpSizes = [] {
+    std::vector<SizeKey> sizes = kLstmSizes;
+    sizes.push_back({"intermediate_size", &HfConfig::d_ff, 0});
+    return sizes;
+  }();
   static const auto kMixtralSizes = [] {
     std::vector<SizeKey> sizes = kLlamaSizes;
     sizes.back().otherwise = 131072;
@@ -93,7 +97,9 @@ const std::vector<Family>& families() {
       {"mixtral",
        "MixtralForCausalLM",
        kMixtralSizes,
-       {{"rms_norm_eps", &HfConfig::norm_eps, 1e-5}, {"attention_dropout", &HfConfig::dropout, 0}},
+       {{"rms_norm_eps", &HfConfig::norm_eps, 1e-5},
+        {"attention_dropout", &HfConfig::dropout, 0},
+        {"router_aux_loss_coef", &HfConfig::balance_loss, 0.001}},
        "hidden_act",
        "silu",
        false,
@@ -102,7 +108,7 @@ const std::vector<Family>& families() {
        {{"rope_scaling", nullptr}, {"sliding_window", nullptr}}},
       {"tegula-mlp",
        "",
-       kPlainSizes,
+       kMlpSizes,
        {{"norm_eps", &HfConfig::norm_eps, 1e-5}, {"dropout", &HfConfig::dropout, 0}},
        "hidden_act",
        "gelu_new",
@@ -112,7 +118,7 @@ const std::vector<Family>& families() {
        {}},
       {"tegula-lstm",
        "",
-       kPlainSizes,
+       kLstmSizes,
        {{"norm_eps", &HfConfig::norm_eps, 1e-5}, {"dropout", &HfConfig::dropout, 0}},
        "hidden_act",
        "tanh",

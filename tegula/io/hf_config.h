@@ -36,6 +36,7 @@ struct HfConfig {
   double dropout = 0;
   int64_t n_experts = 0;  // mixtral
   int64_t n_experts_per_token = 0;
+  double balance_loss = 0;
   DType dtype = DType::kF32;  // of the weights in the file
   Json::Object extra;
   friend bool operator==(const HfConfig&, const HfConfig&) = default;

@@ -21,8 +21,9 @@ Status load_model_weights(const std::string& directory, const ModelConfig& confi
 Status read_weights(const std::string& directory,
                     const std::vector<std::pair<std::string, TensorRef>>& into);
 
-// The tensors of model.safetensors: the weights, and what the family's format wants besides (GPT-2
-// without biases gets zero biases). `zeros` must outlive the use.
+// The tensors of model.safetensors: the weights (Mixtral's one by one for every expert), and what
+// the family's format wants besides (GPT-2 without biases gets zero biases). `zeros` must outlive
+// the use.
 std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
     const ModelConfig& config, const std::vector<std::pair<std::string, TensorRef>>& weights,
     std::vector<std::vector<float>>& zeros);

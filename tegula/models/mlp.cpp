@@ -1,6 +1,7 @@
 // A language model without attention: each token is predicted from a fixed window of the last ones.
 // [Bengio et al. 2003]
 #include "tegula/models/table.h"
+#include "tegula/ops/dynamic_slice.h"
 #include "tegula/ops/embedding.h"
 #include "tegula/ops/math.h"
 
@@ -14,23 +15,20 @@ Var table(Context& c) {
   return c.weight("embed.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
-// Row t of the result is x[t - back], zeros before the beginning.
-Var delayed(Var x, int64_t back) {
-  const Dim seqlen = x.dim(1);
-  if (!seqlen.is_const())
-    return x.builder().fail(unsupported("mlp: needs a constant sequence length"));
-  if (back == 0) return x;
-  if (back >= seqlen.bound()) return zeros_like(x);
-  return pad(slice(x, 1, 0, seqlen.bound() - back), 1, back, 0, 0, 0.0);
-}
-
 Var hidden(Context& c, Var tokens) {
   const ModelConfig& m = c.config;
   const Var e = embedding(table(c), tokens);
+  // The embeddings with those of the tokens before this call in front: zeros at the beginning.
+  const Var before = c.carried("window", Shape{e.dim(0), kWindow - 1, m.d_model});
+  const Var all[] = {before, e};
+  const Var window = concat(all, 1);
+  const Var zero = constant(c.b, 0, DType::kI64);
+  const Var last[] = {zero, extent(e, 1, DType::kI64), zero};
+  c.carry("window", dynamic_slice(window, last, before.shape()));
   Var x;
   for (int64_t back = 0; back < kWindow; ++back) {
     const Var w = c.weight(cat("window.", back, ".weight"), Shape{m.d_model, m.d_ff});
-    const Var part = matmul(delayed(e, back), w);
+    const Var part = matmul(slice(window, 1, kWindow - 1 - back, e.dim(1)), w);
     x = x.valid() ? x + part : part;
   }
   x = gelu(x + c.weight("window.bias", Shape{m.d_ff}, Init::kZeros, 0, false));

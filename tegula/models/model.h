@@ -1,8 +1,8 @@
 // Models as maths: each file of this folder builds one family's forward pass on any Builder.
 //
 // A model sees a Context: it asks for weights by name (declared on first use, with their initial
-// distribution), and for attention with or without a KV cache. So one text serves training,
-// evaluation, prefill and decoding.
+// distribution), and for attention with or without a KV cache, or for what an earlier call left. So
+// one text serves training, evaluation, prefill and decoding.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,9 @@ struct ModelConfig {
   int64_t max_seqlen = 64;
   int64_t n_experts = 8;
   int64_t n_experts_per_token = 2;
+  // Room of an expert in training, in shares of an even load; 0: for all. Else nothing is dropped.
+  double capacity_factor = 1.25;
+  double balance_loss = 0.01;  // coefficient of the experts' balance loss
   double norm_eps = 1e-5;
   double rope_theta = 10000;
   double dropout = 0;
@@ -46,11 +49,10 @@ struct WeightSpec {
   bool decays = false;  // weight decay applies (matrices, not norms and biases)
 };
 
-// Where attention finds keys and values of earlier tokens, when decoding.
-struct KvCache {
-  std::vector<Var> k, v;  // per layer: [batch, max_seqlen, n_kv_heads, head_dim]
-  Var position;           // i64 scalar: tokens already in the cache
-  Dim length;             // symbol: tokens in the cache after this call
+// A call that goes on where an earlier one stopped: its tokens stand at position, position + 1, …
+struct Decoding {
+  Var position;  // i64 scalar
+  Dim length;    // symbol: tokens known after this call
 };
 
 class Context {
@@ -58,9 +60,11 @@ class Context {
   Context(Builder& b, const ModelConfig& config) : b(b), config(config) {}
   Builder& b;
   const ModelConfig& config;
-  DType dtype = DType::kF32;  // of the weights
-  Var seed;                   // i64 scalar for dropout; invalid: no dropout
-  KvCache* cache = nullptr;   // invalid: attention over this call's tokens only
+  DType dtype = DType::kF32;           // of the weights
+  Var seed;                            // i64 scalar for dropout; invalid: no dropout
+  bool is_training = false;            // experts have bounded room, and losses are added
+  const Decoding* decoding = nullptr;  // null: this call's tokens are all there are
+  std::vector<Var> losses;             // scalars that a model adds to its training loss
 
   // The weight of that name; its spec is recorded on first use.
   Var weight(const std::string& name, const Shape& shape, Init init = Init::kNormal,
@@ -69,12 +73,19 @@ class Context {
 
   // x with a share p of its elements zeroed and the rest scaled by 1/(1-p).
   Var dropout(Var x);
-  // Causal attention with the cache, GQA and dropout as configured. q[b s h d], k, v[b s hk d].
+  // Causal attention with a KV cache (decoding), GQA and dropout as configured. q[b s h d],
+  // k, v[b s hk d].
   Var attend(Var q, Var k, Var v, int64_t layer);
   // Positions 0, 1, … of this call's tokens: i64 [seqlen].
   Var positions(Var tokens);
+  // What `carry` of that name was given by the call before; zeros at the first position.
+  Var carried(const std::string& name, const Shape& shape);
+  void carry(const std::string& name, Var next);
 
  private:
+  Var state(const std::string& name, const Shape& shape);
+  Var extended(const std::string& name, Var fresh);
+
   std::vector<WeightSpec> specs_;
   std::vector<Var> vars_;
   int64_t next_stream_ = 0;
@@ -87,16 +98,16 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // A loss added to the cross-entropy (expert balance); may be null.
-  Var (*auxiliary_loss)(Context&) = nullptr;
 };
 
 std::span<const ModelDef* const> all_models();
 Result<const ModelDef*> find_model(std::string_view name);
 
-// Mean cross-entropy of predicting targets; never holds the logits.
+// Mean cross-entropy of predicting targets, and in training the model's own losses; never holds the
+// logits.
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
-// Logits of the last position, f32 [batch, vocab_size].
+// Logits of every position, f32 [batch, seqlen, vocab_size], and of the last, [batch, vocab_size].
+Var model_logits(Context& c, const ModelDef& model, Var tokens);
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens);
 // Every weight of the model, in the order of use.
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config);

@@ -23,22 +23,9 @@ Result<FuncId> build(Module& module, const ModelConfig& config, const std::strin
   Builder b(module, name);
   Context c(b, config);
   const Var tokens = b.param("tokens", {DType::kI32, {1, n_new}});
-  KvCache cache;
-  cache.position = b.param("position", {DType::kI64, {}});
-  cache.length = length;
-  const Type stored{DType::kF32, {1, config.max_seqlen, config.n_kv_heads, config.head_dim}};
-  for (int64_t i = 0; i < config.n_layers; ++i) {
-    cache.k.push_back(b.param(cat("cache.k.", i), stored, Role::kState));
-    cache.v.push_back(b.param(cat("cache.v.", i), stored, Role::kState));
-  }
-  c.cache = &cache;
+  const Decoding decoding{b.param("position", {DType::kI64, {}}), length};
+  c.decoding = &decoding;
   b.result("logits", model_last_logits(c, *model, tokens));
-  for (size_t i = 0; i < cache.k.size(); ++i)
-    for (auto [key, v] :
-         {std::pair{cat("cache.k.", i), cache.k[i]}, {cat("cache.v.", i), cache.v[i]}}) {
-      b.result(key, v);
-      b.donate(key, key);
-    }
   return b.finish_into_module();
 }
 }  // namespace
@@ -48,9 +35,6 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
   const std::string directory = TEGULA_TRY(resolve_model_directory(path));
   std::unique_ptr<Generator> g(new Generator());
   g->config_ = TEGULA_TRY(load_model_config(directory));
-  if (g->config_.type == "mlp" || g->config_.type == "lstm")
-    return unsupported(cat("generate: models of type ", g->config_.type,
-                           " have no cached decoding: train gpt2, llama or moe"));
   g->tokenizer_ = std::make_unique<Tokenizer>(TEGULA_TRY(Tokenizer::load(directory)));
   auto st = load_model_weights(directory, g->config_,
                                [&](const WeightSpec& w) { return g->store_.get(w.name, w.type); });
@@ -107,13 +91,6 @@ Status Generator::feed(std::span<const int32_t> tokens) {
   return {};
 }
 
-Result<std::vector<float>> Generator::logits(std::span<const int32_t> tokens) {
-  position_ = 0;
-  auto st = feed(tokens);
-  if (!st.ok()) return std::move(st).error();
-  return logits_;
-}
-
 Status Generator::generate(std::string_view prompt, int64_t max_tokens,
                            const SamplerConfig& sampler, void (*emit)(void*, std::string_view),
                            void* context, GenerateStats& stats) {
@@ -123,7 +100,7 @@ Status Generator::generate(std::string_view prompt, int64_t max_tokens,
   stats.load_ms = load_ms_;
   stats.prompt_tokens = static_cast<int64_t>(all.size());
   auto start = Clock::now();
-  position_ = 0;
+  reset();
   // A prompt longer than the context: its end counts.
   const auto room = static_cast<size_t>(config_.max_seqlen);
   const size_t skip = all.size() > room ? all.size() - room : 0;
@@ -137,7 +114,7 @@ Status Generator::generate(std::string_view prompt, int64_t max_tokens,
     ++stats.new_tokens;
     if (i + 1 == max_tokens) break;
     if (position_ == config_.max_seqlen) {
-      position_ = 0;
+      reset();
       const size_t keep = std::max<size_t>(room / 2, 1);
       st = feed(std::span(all).subspan(all.size() - keep));
     } else {

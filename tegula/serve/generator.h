@@ -1,7 +1,8 @@
-// Generator: text from a trained model, with a KV cache.
+// Generator: text from a trained model, token by token.
 //
-// Two plans share the weights and the cache: prefill (any number of new tokens, a bounded symbol)
-// and decode (one). Both append to the donated cache at `position` and attend to all of it.
+// Two plans share the weights and what earlier calls left (a KV cache, a recurrent state): prefill
+// (any number of new tokens, a bounded symbol) and decode (one). Both go on at `position`; keys and
+// values are appended to the donated cache in place.
 #pragma once
 
 #include <memory>
@@ -30,15 +31,15 @@ class Generator {
   Status generate(std::string_view prompt, int64_t max_tokens, const SamplerConfig& sampler,
                   void (*emit)(void* context, std::string_view piece), void* context,
                   GenerateStats& stats);
-  // Logits after the given tokens (from an empty cache).
-  Result<std::vector<float>> logits(std::span<const int32_t> tokens);
+  // By hand: forget everything; go on with these tokens; the logits of the last one.
+  void reset() { position_ = 0; }
+  Status feed(std::span<const int32_t> tokens);
+  std::span<const float> logits() const { return logits_; }
 
   const ModelConfig& config() const { return config_; }
 
  private:
   Status compile_plans();
-  // Appends tokens to the cache; logits_ then holds those of the last one.
-  Status feed(std::span<const int32_t> tokens);
 
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;

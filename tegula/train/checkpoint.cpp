@@ -15,7 +15,7 @@ namespace {
 // What must be the same for a resumed run to be the run that was stopped.
 Json run_json(const TrainConfig& c, int64_t step) {
   const OptimizerConfig& o = c.optimizer;
-  return Json::object({{"step", step},
+  Json run = Json::object({{"step", step},
                        {"seed", std::to_string(c.seed)},
                        {"batch", c.batch},
                        {"accumulate", c.accumulate},
@@ -29,6 +29,11 @@ Json run_json(const TrainConfig& c, int64_t step) {
                        {"min_lr", c.min_lr},
                        {"warmup", c.warmup},
                        {"dtype", c.dtype}});
+  if (c.model.type == "moe") {
+    run.set("capacity_factor", c.model.capacity_factor);
+    run.set("balance_loss", c.model.balance_loss);
+  }
+  return run;
 }
 
 std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRef>>& tensors) {

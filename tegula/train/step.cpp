@@ -33,6 +33,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
 
   auto forward = [&](Builder& b, Context& c, bool training) {
     const Batch in = batch_params(b, config);
+    c.is_training = training;
     if (training && dropout) c.seed = b.param("seed", {DType::kI64, {}});
     return model_loss(c, *model, in.tokens, in.targets);
   };

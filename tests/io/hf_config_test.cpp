@@ -15,8 +15,9 @@ HfConfig sample(const std::string& model_type) {
   const bool has_heads = !model_type.starts_with("tegula");
   if (has_heads) c.n_heads = 8, c.n_kv_heads = 8, c.head_dim = 16;
   if (has_heads && model_type != "gpt2") c.n_kv_heads = 2, c.head_dim = 24, c.rope_theta = 5e5;
-  if (model_type == "mixtral") c.n_experts = 6, c.n_experts_per_token = 3;
+  if (model_type == "mixtral") c.n_experts = 6, c.n_experts_per_token = 3, c.balance_loss = 0.02;
   if (model_type != "mixtral") c.bias = true;
+  if (model_type == "tegula-lstm") c.d_ff = 4 * c.d_model;  // which it has no key for
   return c;
 }
 

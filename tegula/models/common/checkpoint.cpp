@@ -34,6 +34,24 @@ void convert(const TensorRef& from, const TensorRef& to) {
   for (int64_t i = 0; i < n; ++i) store_element(to, i, load_element(from, i));
 }
 
+// The tensors of the file that hold a weight: Mixtral keeps every expert's matrix by itself
+// ("….experts.3.w1.weight"), the model one tensor [n_experts, …] ("….experts.w1.weight").
+std::vector<std::pair<std::string, TensorRef>> parts_of(const std::string& name,
+                                                        const TensorRef& t) {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = name.find(kExperts);
+  if (at == std::string::npos) return {{name, t}};
+  const size_t end = at + kExperts.size();
+  std::vector<std::pair<std::string, TensorRef>> parts;
+  for (int64_t e = 0; e < t.shape[0]; ++e) {
+    TensorRef part =
+        contiguous_ref(static_cast<std::byte*>(t.data) + e * t.stride[0] * size_bytes(t.dtype),
+                       {t.dtype, Shape(std::span(shape_of(t)).subspan(1))});
+    parts.emplace_back(cat(name.substr(0, end), e, ".", name.substr(end)), part);
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string model_config_json(const ModelConfig& m, DType dtype) {
@@ -46,7 +64,9 @@ std::string model_config_json(const ModelConfig& m, DType dtype) {
   c.d_model = m.d_model, c.d_ff = m.d_ff, c.max_seqlen = m.max_seqlen, c.norm_eps = m.norm_eps;
   c.rope_theta = m.rope_theta, c.activation = activation(m.type);
   c.tie_embeddings = m.tie_embeddings, c.bias = m.has_bias, c.dropout = m.dropout, c.dtype = dtype;
-  if (m.type == "moe") c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token;
+  if (m.type == "moe")
+    c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token,
+    c.balance_loss = m.balance_loss;
   return format_hf_config(c);
 }
 
@@ -63,7 +83,9 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
   m.n_heads = std::max<int64_t>(c.n_heads, 1), m.n_kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
   m.max_seqlen = c.max_seqlen, m.norm_eps = c.norm_eps, m.rope_theta = c.rope_theta;
   m.tie_embeddings = c.tie_embeddings, m.has_bias = c.bias, m.dropout = c.dropout;
-  if (m.type == "moe") m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token;
+  if (m.type == "moe")
+    m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token,
+    m.balance_loss = c.balance_loss;
   auto st = m.resolve();
   if (!st.ok()) return std::move(st).error();
   return m;
@@ -72,27 +94,29 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
 Status read_weights(const std::string& directory,
                     const std::vector<std::pair<std::string, TensorRef>>& into) {
   const auto file = TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kModelFile)));
-  for (const auto& [name, to] : into) {
-    const TensorRef* from = file.find(name);
-    // Some exporters leave out the prefix that others write.
-    if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
-    if (!from)
-      return invalid_argument(cat(file.path(), ": tensor ", name,
-                                  " is missing: is config.json that of "
-                                  "another model?"));
-    if (!std::ranges::equal(shape_of(*from), shape_of(to)))
-      return invalid_argument(cat(file.path(), ": tensor ", name, " is ",
-                                  Type{from->dtype, Shape(shape_of(*from))}, ", the model needs ",
-                                  Type{to.dtype, Shape(shape_of(to))}));
-    convert(*from, to);
-  }
+  for (const auto& [whole, weight] : into)
+    for (const auto& [name, to] : parts_of(whole, weight)) {
+      const TensorRef* from = file.find(name);
+      // Some exporters leave out the prefix that others write.
+      if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
+      if (!from)
+        return invalid_argument(cat(file.path(), ": tensor ", name,
+                                    " is missing: is config.json that of another model?"));
+      if (!std::ranges::equal(shape_of(*from), shape_of(to)))
+        return invalid_argument(cat(file.path(), ": tensor ", name, " is ",
+                                    Type{from->dtype, Shape(shape_of(*from))}, ", the model needs ",
+                                    Type{to.dtype, Shape(shape_of(to))}));
+      convert(*from, to);
+    }
   return {};
 }
 
 std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
     const ModelConfig& config, const std::vector<std::pair<std::string, TensorRef>>& weights,
     std::vector<std::vector<float>>& zeros) {
-  auto out = weights;
+  std::vector<std::pair<std::string, TensorRef>> out;
+  for (const auto& [name, t] : weights)
+    for (auto& part : parts_of(name, t)) out.push_back(std::move(part));
   if (config.type != "gpt2" || config.has_bias) return out;
   // transformers' GPT-2 always has biases.
   for (const auto& [name, t] : weights) {

@@ -63,18 +63,37 @@ Var Context::dropout(Var x) {
   return select(ge(u, config.dropout), kept, zeros_like(x));
 }
 
+Var Context::state(const std::string& name, const Shape& shape) {
+  return b.param("cache." + name, {DType::kF32, shape}, Role::kState);
+}
+
+void Context::carry(const std::string& name, Var next) {
+  if (!decoding) return;
+  b.result("cache." + name, next);
+  b.donate("cache." + name, "cache." + name);
+}
+
+Var Context::carried(const std::string& name, const Shape& shape) {
+  const Var none = fill(b, 0, {DType::kF32, shape});
+  return decoding ? select(gt(decoding->position, 0.0), state(name, shape), none) : none;
+}
+
+// All keys (or values) so far: the cache with the fresh ones written behind the old.
+Var Context::extended(const std::string& name, Var fresh) {
+  const Var zero = constant(b, 0, DType::kI64);
+  const Var starts[] = {zero, decoding->position, zero, zero};
+  const Shape room = {fresh.dim(0), config.max_seqlen, fresh.dim(2), fresh.dim(3)};
+  const Var stored = dynamic_update_slice(state(name, room), fresh, starts);
+  carry(name, stored);
+  return slice(stored, 1, 0, decoding->length);
+}
+
 Var Context::attend(Var q, Var k, Var v, int64_t layer) {
   AttentionOptions o;
   o.is_causal = true;
-  if (cache) {
-    auto extend = [&](Var& stored, Var fresh) {
-      const Var zero = constant(b, 0, DType::kI64);
-      const Var starts[] = {zero, cache->position, zero, zero};
-      stored = dynamic_update_slice(stored, fresh, starts);
-      return slice(stored, 1, 0, cache->length);
-    };
-    k = extend(cache->k[static_cast<size_t>(layer)], k);
-    v = extend(cache->v[static_cast<size_t>(layer)], v);
+  if (decoding) {
+    k = extended(cat("k.", layer), k);
+    v = extended(cat("v.", layer), v);
   }
   if (config.dropout > 0 && seed.valid()) {
     o.dropout = config.dropout;
@@ -86,7 +105,7 @@ Var Context::attend(Var q, Var k, Var v, int64_t layer) {
 
 Var Context::positions(Var tokens) {
   const Var p = iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
-  return cache ? add(p, cache->position) : p;
+  return decoding ? add(p, decoding->position) : p;
 }
 
 Result<const ModelDef*> find_model(std::string_view name) {
@@ -100,8 +119,14 @@ Result<const ModelDef*> find_model(std::string_view name) {
 
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
   const Var h = model.hidden(c, tokens);
-  const Var loss = cross_entropy_loss(h, model.head(c), targets);
-  return model.auxiliary_loss ? add(loss, model.auxiliary_loss(c)) : loss;
+  Var loss = cross_entropy_loss(h, model.head(c), targets);
+  if (c.is_training)
+    for (Var more : c.losses) loss = loss + more;
+  return loss;
+}
+
+Var model_logits(Context& c, const ModelDef& model, Var tokens) {
+  return dot("b s d, v d -> b s v", model.hidden(c, tokens), model.head(c));
 }
 
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
@@ -111,7 +136,7 @@ Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
   const Var starts[] = {zero, n, zero};
   h = dynamic_slice(h, starts, Shape{h.dim(0), 1, h.dim(2)});
   h = reshape(h, Shape{h.dim(0), h.dim(2)});
-  return cast(dot("b d, v d -> b v", h, model.head(c)), DType::kF32);
+  return dot("b d, v d -> b v", h, model.head(c));
 }
 
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {
