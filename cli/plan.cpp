@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/train_flags.h"
+#include "tegula/base/thread_pool.h"
 #include "tegula/io/json.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/step.h"
@@ -32,21 +33,14 @@ struct Planned {
   double build_ms = 0, total_ms = 0;
 };
 
-Result<Planned> plan_once(const TrainConfig& c) {
+Result<Planned> plan_once(const TrainConfig& c, int n_threads) {
   Planned p;
   const auto start = Clock::now();
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.build_ms = ms_since(start);
   const FuncId f = c.accumulate > 1 ? p.functions.micro_step : p.functions.train_step;
   p.nodes = (*p.functions.module)[f].nodes.size();
-  CompileOptions options;
-  options.passes.passes = c.passes;
-  if (c.dtype == "bf16") options.passes.pass.compute_dtype = DType::kBF16;
-  if (c.memory_bytes > 0) {
-    options.passes.pass.remat = Remat::kBudget;
-    options.passes.pass.memory_bytes = c.memory_bytes;
-  }
-  p.compiled = TEGULA_TRY(compile(p.functions.module, f, options));
+  p.compiled = TEGULA_TRY(compile(p.functions.module, f, compile_options(c, n_threads)));
   p.total_ms = ms_since(start);
   return p;
 }
@@ -58,9 +52,10 @@ int run(const Options& o) {
   c.model.vocab_size = o.vocab_size;
   auto st = c.model.resolve();
   if (!st.ok()) return report(st.error());
-  Result<Planned> best = plan_once(c);
+  const int n_threads = ThreadPool(c.threads).n_threads();
+  Result<Planned> best = plan_once(c, n_threads);
   for (int i = 1; i < o.repeat && best.ok(); ++i) {
-    auto again = plan_once(c);
+    auto again = plan_once(c, n_threads);
     if (again.ok() && again->total_ms < best->total_ms) best = std::move(again);
   }
   if (!best.ok()) return report(best.error());

@@ -75,7 +75,15 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   natural(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"));
   natural(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"));
   cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
-  cmd.add_option("--memory", memory, "Budget for activations, e.g. 512MiB: recompute to fit it");
+  cmd.add_option("--memory", memory,
+                 "Budget for what a step holds besides weights and optimizer state: activations, "
+                 "gradients, workspaces; e.g. 512MiB");
+  cmd.add_option(
+         "--checkpoint", c.checkpoint,
+         "Activations to recompute: none; all but every sqrt(N)-th block's; auto: what fits "
+         "--memory in the least time")
+      ->check(CLI::IsMember({"none", "sqrt", "auto"}))
+      ->capture_default_str();
   natural(cmd.add_option("--threads", c.threads, "0: all cores"));
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse");
   cmd.add_flag("--json", c.json, "One JSON object on the last line");

@@ -32,6 +32,12 @@ struct Choice {
   std::vector<ValueId> dropped;  // saved values of a lone segment; a run drops everything
 };
 
+struct Candidate {
+  Function function;
+  double seconds;  // of recomputation
+  int64_t peak;    // planned bytes
+};
+
 class Rematerializer {
  public:
   Rematerializer(Module& module, const Function& f, const PassOptions& options)
@@ -66,6 +72,8 @@ class Rematerializer {
   std::vector<Choice> pick(const std::vector<int>& indices) const;
   Result<Function> rewrite(const std::vector<Choice>& chosen);
   Result<int64_t> peak_of(const Function& f) const;
+  Result<std::optional<Candidate>> plan_for(int64_t modelled_budget);
+  Result<std::optional<Candidate>> search(int64_t budget);
   NodeId first_reader(const Recompute& r) const;
   NodeId gate_before(NodeId reader, int end) const;
 
@@ -76,6 +84,10 @@ class Rematerializer {
   Recomputer recomputer_;
   std::vector<uint8_t> keep_;  // results; while asked: what a choice keeps
   std::vector<Choice> choices_;
+  // For kBudget. The model: bytes of the choices; its peak with everything kept, and its least.
+  std::vector<RematOption> modelled_;
+  int64_t all_modelled_ = 0, least_modelled_ = 0;
+  int64_t all_planned_ = 0;
 };
 
 // Keeps the saved values of a segment but for `dropped` (of a run: keeps nothing but its entry).
@@ -260,54 +272,74 @@ Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   return options_.planned_peak(copy, fused, options_.peak_context);
 }
 
-Result<Function> Rematerializer::within_budget() {
-  const int64_t budget = options_.memory_bytes;
-  const int64_t all = TEGULA_TRY(peak_of(f_));
-  if (all <= budget) return f_;
-  list_options();
-  std::vector<RematOption> options;
-  for (const Choice& c : choices_) options.push_back(c.option);
+// Least time within the model's budget; none if nothing fits it.
+Result<std::optional<Candidate>> Rematerializer::plan_for(int64_t modelled_budget) {
+  const auto chosen = choose_remat(modelled_, chain_.n_segments, modelled_budget);
+  if (!chosen) return std::optional<Candidate>();
+  double seconds = 0;
+  for (int k : *chosen) seconds += modelled_[static_cast<size_t>(k)].seconds;
+  Function f = TEGULA_TRY(rewrite(pick(*chosen)));
+  const int64_t peak = TEGULA_TRY(peak_of(f));
+  return std::optional<Candidate>(Candidate{std::move(f), seconds, peak});
+}
 
-  // The model's own peak for keeping everything stands for the planned one; then lower it until the
-  // plan fits, and raise it again while there is room.
-  int64_t kept = 0, keep_all = 0;
-  for (const Choice& c : choices_) {
-    if (c.option.end - c.option.begin > 1 || !c.dropped.empty()) continue;
-    kept += c.option.kept_bytes;
-    keep_all = std::max(keep_all, kept + c.option.working_bytes);
-  }
-  int64_t low = 0, high = keep_all, target = keep_all - (all - budget), least = all;
-  for (int64_t step = high; step > high / 256; step /= 2)  // the least the model can do
-    if (!choose_remat(options, chain_.n_segments, low + step)) low += step;
-  std::optional<Function> best;
-  double best_seconds = HUGE_VAL;
+// The model's own peak for keeping everything stands for the planned one; then the model's budget
+// is lowered until the plan fits, and raised again while there is room.
+Result<std::optional<Candidate>> Rematerializer::search(int64_t budget) {
+  int64_t low = least_modelled_, high = all_modelled_, target = high - (all_planned_ - budget);
+  const int64_t unit = std::max<int64_t>(high / 128, 1);
+  std::optional<Candidate> best;
   for (int i = 0; i < kMaxPlans && low <= high; ++i) {
-    target = std::clamp(target, low + high / 128, high);
-    const auto chosen = choose_remat(options, chain_.n_segments, target);
-    if (!chosen) break;
-    double seconds = 0;
-    for (int k : *chosen) seconds += options[static_cast<size_t>(k)].seconds;
-    if (best && seconds >= best_seconds) break;
-    Function candidate = TEGULA_TRY(rewrite(pick(*chosen)));
-    const int64_t peak = TEGULA_TRY(peak_of(candidate));
-    least = std::min(least, peak);
+    target = std::clamp(target, low + unit, std::max(low + unit, high));
+    auto candidate = TEGULA_TRY(plan_for(target));
+    if (!candidate || (best && candidate->seconds >= best->seconds)) break;
+    const int64_t peak = candidate->peak;
     if (peak <= budget) {
-      best = std::move(candidate), best_seconds = seconds;
+      best = std::move(candidate);
       if (budget - peak <= budget / 64) break;
       low = target;
       target += budget - peak;
     } else {
-      if (target <= low + high / 128) break;
+      if (target <= low + unit) break;
       high = target;
-      target -= std::max(peak - budget, high / 128);
+      target -= std::max(peak - budget, unit);
     }
-    if (best && high - low < high / 128) break;
+    if (best && high - low < unit) break;
     if (target <= low || target >= high) target = low + (high - low) / 2;
   }
-  if (best) return std::move(*best);
+  return best;
+}
+
+Result<Function> Rematerializer::within_budget() {
+  const int64_t budget = options_.memory_bytes;
+  all_planned_ = TEGULA_TRY(peak_of(f_));
+  if (all_planned_ <= budget) return f_;
+  list_options();
+  for (const Choice& c : choices_) modelled_.push_back(c.option);
+  int64_t kept = 0;
+  for (const Choice& c : choices_) {
+    if (c.option.end - c.option.begin > 1 || !c.dropped.empty()) continue;
+    kept += c.option.kept_bytes;
+    all_modelled_ = std::max(all_modelled_, kept + c.option.working_bytes);
+  }
+  for (int64_t step = all_modelled_; step > all_modelled_ / 256; step /= 2)
+    if (!choose_remat(modelled_, chain_.n_segments, least_modelled_ + step))
+      least_modelled_ += step;
+  auto found = TEGULA_TRY(search(budget));
+  if (found) return std::move(found->function);
+
+  // The least that works: the best of tries that do not depend on the budget, so that it does work.
+  std::optional<Candidate> least;
+  for (int64_t k = 1, n = kMaxPlans; k <= n; ++k) {
+    const int64_t up = (all_modelled_ - least_modelled_) * k * k / (4 * n * n);
+    auto next = TEGULA_TRY(plan_for(k == n ? all_modelled_ : least_modelled_ + up));
+    if (next && (!least || next->peak < least->peak)) least = std::move(next);
+  }
+  if (least->peak <= budget) return std::move(least->function);
   return out_of_memory(cat("a budget of ", budget,
-                           " bytes for activations is too small: the least that was reached is ",
-                           least, " bytes; use that, or a smaller batch"));
+                           " bytes for activations, gradients and workspaces is too small: the "
+                           "least that works is ",
+                           least->peak, " bytes; use that, or a smaller batch"));
 }
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {

@@ -25,8 +25,11 @@ struct TrainConfig {
   int64_t eval_every = 250;
   int64_t save_every = 0;  // 0: at the end only
   bool resume = false;
-  int64_t memory_bytes = 0;  // 0: no limit on activations
-  int threads = 0;           // 0: all cores
+  // Budget for what a step holds besides weights and optimizer state: activations, gradients and
+  // workspaces, that is, its arena. 0: none.
+  int64_t memory_bytes = 0;
+  std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
+  int threads = 0;                  // 0: all cores
   bool json = false;
   std::string passes;  // "-fuse,-cse": passes to disable
 };

@@ -83,4 +83,16 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   return f;
 }
 
+CompileOptions compile_options(const TrainConfig& config, int n_threads) {
+  CompileOptions o;
+  o.passes.passes = config.passes;
+  o.plan.n_threads = n_threads;
+  PassOptions& p = o.passes.pass;
+  if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
+  p.memory_bytes = config.memory_bytes;
+  if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
+  if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
+  return o;
+}
+
 }  // namespace tegula

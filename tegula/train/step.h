@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "tegula/runtime/compile.h"
 #include "tegula/train/config.h"
 
 namespace tegula {
@@ -22,5 +23,9 @@ struct StepFunctions {
 };
 
 Result<StepFunctions> build_step_functions(const TrainConfig& config);
+
+// How they are compiled. Only train_step and micro_step have activations to recompute; a budget
+// they do not fit is an error that names the least that works.
+CompileOptions compile_options(const TrainConfig& config, int n_threads);
 
 }  // namespace tegula

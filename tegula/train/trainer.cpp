@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "tegula/io/checkpoint.h"
 #include "tegula/ir/reference.h"
@@ -57,18 +58,10 @@ Status Trainer::compile_plans() {
   const auto start = Clock::now();
   functions_ = TEGULA_TRY(build_step_functions(config_));
   pool_ = std::make_unique<ThreadPool>(config_.threads);
-  CompileOptions options;
-  options.passes.passes = config_.passes;
-  options.plan.n_threads = pool_->n_threads();
-  if (config_.dtype == "bf16") options.passes.pass.compute_dtype = DType::kBF16;
-  CompileOptions step_options = options;
-  if (config_.memory_bytes > 0) {
-    step_options.passes.pass.remat = Remat::kBudget;
-    step_options.passes.pass.memory_bytes = config_.memory_bytes;
-  }
+  const CompileOptions options = compile_options(config_, pool_->n_threads());
   const bool one = config_.accumulate == 1;
-  plans_.push_back(TEGULA_TRY(compile(
-      functions_.module, one ? functions_.train_step : functions_.micro_step, step_options)));
+  plans_.push_back(TEGULA_TRY(
+      compile(functions_.module, one ? functions_.train_step : functions_.micro_step, options)));
   compile_ms_ = ms_since(start);
   plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.eval_loss, options)));
   if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
@@ -271,8 +264,11 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   }
   sum.bytes_per_step_planned = plan.bytes();
   int64_t state_planned = 0;
-  for (const auto& p : plan.params)
-    if (p.role != Role::kInput) state_planned += p.tensor.type.bytes();
+  std::set<std::string> seen;  // the update's moments are not the micro step's
+  for (const auto& session : sessions_)
+    for (const auto& p : session->plan().params)
+      if (p.role != Role::kInput && seen.insert(p.name).second)
+        state_planned += p.tensor.type.bytes();
   sum.lower_bound_bytes = plan.lower_bound_bytes + state_planned;
   sum.peak_bytes_planned = plan.arena_bytes + state_planned;
   int64_t state_measured = 0;

@@ -77,6 +77,53 @@ TEST(Trainer, MeasuresWhatWasPlanned) {
   EXPECT_LT(s.train_loss, 4);
 }
 
+// The number after "the least that works is".
+int64_t least_that_works(const Error& e) {
+  const std::string before = "the least that works is ";
+  const size_t at = e.message.find(before);
+  EXPECT_NE(at, std::string::npos) << e.message;
+  return at == std::string::npos ? 0 : std::stoll(e.message.substr(at + before.size()));
+}
+
+TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
+  TrainConfig c = small_run(fresh_directory("budget"));
+  c.model.n_layers = 12, c.model.dropout = 0.1, c.batch = 16, c.steps = 3;
+  const std::string out = c.out;
+  for (int64_t accumulate : {1, 2}) {
+    c.accumulate = accumulate;
+    c.out = cat(out, accumulate), c.memory_bytes = 0, c.checkpoint = "none";
+    const TrainSummary all = run(c);
+    auto t = Trainer::create(c);
+    ASSERT_TRUE(t.ok());
+    const int64_t arena = (*t)->plan().arena_bytes;
+
+    c.memory_bytes = 1000, c.checkpoint = "auto";
+    auto impossible = Trainer::create(c);
+    ASSERT_FALSE(impossible.ok());
+    EXPECT_EQ(impossible.error().code, Code::kOutOfMemory);
+    const int64_t least = least_that_works(impossible.error());
+    EXPECT_LT(least, arena / 2);
+
+    for (int64_t budget : {arena * 3 / 4, arena / 2, least, int64_t{0}}) {
+      c.out = cat(out, accumulate, "_", budget);
+      c.memory_bytes = budget, c.checkpoint = budget > 0 ? "auto" : "sqrt";
+      const TrainSummary s = run(c);
+      EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
+      EXPECT_GT(s.flops_per_step_planned, all.flops_per_step_planned);
+      EXPECT_EQ(s.peak_bytes_planned, s.peak_bytes_measured);
+      EXPECT_EQ(s.val_loss, all.val_loss);
+      if (budget > 0) EXPECT_LE(s.peak_bytes_planned, all.peak_bytes_planned - arena + budget);
+      // Weights and moments hold what all gradients so far were, to the last bit.
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+        expect_same_file(cat(out, accumulate, "/latest/", file), cat(c.out, "/latest/", file));
+    }
+    c.checkpoint = "none", c.memory_bytes = arena - 1;
+    impossible = Trainer::create(c);
+    ASSERT_FALSE(impossible.ok());
+    EXPECT_NE(impossible.error().message.find(std::to_string(arena)), std::string::npos);
+  }
+}
+
 TEST(Trainer, StopsAtNanAndNamesTheOp) {
   TrainConfig c = small_run(fresh_directory("nan"));
   c.lr = 1e30, c.min_lr = 1e30, c.warmup = 0, c.optimizer.clip = 0;
