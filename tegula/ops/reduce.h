@@ -103,6 +103,7 @@ inline std::vector<Sample> reduce_samples() {
   return {{"last", {x}, over({2}, false)},
           {"first, kept", {x}, over({0}, true)},
           {"two", {x}, over({0, 2}, false)},
+          {"middle", {x}, over({1}, false)},
           {"all", {x}, over({0, 1, 2}, false)},
           {"not ascending", {x}, over({1, 0}, false), "must ascend"}};
 }

@@ -1,4 +1,5 @@
-// reduce_sum over leading dims (bias and norm gradients), order: one ascending chain per output.
+// reduce_sum over dims that others follow (bias and norm gradients), order: one ascending chain per
+// output.
 #include <algorithm>
 #include <cstring>
 
@@ -7,28 +8,34 @@
 namespace tegula::kernel {
 
 namespace {
-// Dims 0 … k−1 are reduced, the rest is dense: a matrix [rows, columns] summed over rows.
+// Neighbouring dims are reduced, all is dense: matrices [rows, columns] summed over rows.
 bool supports(const KernelQuery& q) {
   const TensorRef& x = q.in[0];
   const auto& dims = q.attrs->ints("dims");
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] != static_cast<int64_t>(i)) return false;
-  return x.dtype == DType::kF32 && x.is_contiguous() && q.out[0].is_contiguous() &&
-         static_cast<int>(dims.size()) < x.rank;
+  return x.dtype == DType::kF32 && x.is_contiguous() && q.out[0].is_contiguous() && !dims.empty() &&
+         dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size()) &&
+         dims.back() + 1 < x.rank;
 }
 
 void launch(const KernelCall& c) {
   const TensorRef& x = c.in[0];
-  const int64_t columns = c.out[0].numel(), rows = columns ? x.numel() / columns : 0;
+  const auto& dims = c.attrs->ints("dims");
+  int64_t rows = 1, columns = 1;
+  for (int64_t d : dims) rows *= x.shape[d];
+  for (int64_t d = dims.back() + 1; d < x.rank; ++d) columns *= x.shape[d];
+  if (columns == 0) return;
   constexpr int64_t kTile = 256;
-  c.pool->parallel_for((columns + kTile - 1) / kTile, [&](int64_t task, int) {
-    const int64_t begin = task * kTile, n = std::min(kTile, columns - begin);
+  const int64_t tiles = (columns + kTile - 1) / kTile, matrices = c.out[0].numel() / columns;
+  c.pool->parallel_for(matrices * tiles, [&](int64_t task, int) {
+    const int64_t matrix = task / tiles, begin = task % tiles * kTile;
+    const int64_t n = std::min(kTile, columns - begin);
     float acc[kTile] = {};
     for (int64_t r = 0; r < rows; ++r) {
-      const float* row = x.as<float>() + r * columns + begin;
+      const float* row = x.as<float>() + (matrix * rows + r) * columns + begin;
       for (int64_t i = 0; i < n; ++i) acc[i] += row[i];
     }
-    std::memcpy(c.out[0].as<float>() + begin, acc, static_cast<size_t>(n) * sizeof(float));
+    std::memcpy(c.out[0].as<float>() + matrix * columns + begin, acc,
+                static_cast<size_t>(n) * sizeof(float));
     c.counters->add(rows * n, rows * n);
   });
 }
@@ -38,7 +45,7 @@ extern constinit const KernelDef reduce_sum_columns = {
     .name = "reduce_sum_columns",
     .op = "reduce_sum",
     .order = "chain",
-    .doc = "leading dims: an ascending chain per column, columns over threads",
+    .doc = "an ascending chain per column, columns over threads",
     .supports = supports,
     .launch = launch,
 };

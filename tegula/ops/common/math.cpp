@@ -218,7 +218,15 @@ std::vector<Var> barrier(std::span<const Var> xs, std::span<const Var> after, Lo
   return out;
 }
 
+// One node for each run of neighbouring dims, the last run first: each is a sum of rows or columns.
 Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  dims = normal_dims(x, std::move(dims));
+  for (size_t i = dims.size(); i-- > 1;) {
+    if (dims[i - 1] + 1 == dims[i]) continue;
+    const auto run = dims.begin() + static_cast<std::ptrdiff_t>(i);
+    x = reduce(reduce_sum_op, x, std::vector<int64_t>(run, dims.end()), keep, loc);
+    dims.erase(run, dims.end());
+  }
   return reduce(reduce_sum_op, x, std::move(dims), keep, loc);
 }
 Var reduce_max(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
@@ -237,7 +245,7 @@ Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
     is_const &= size.is_const();
     count *= static_cast<double>(size.bound());
   }
-  const Var sum = reduce(reduce_sum_op, x, dims, keep, loc);
+  const Var sum = reduce_sum(x, dims, keep, loc);
   if (is_const) return mul(sum, 1.0 / count, loc);
   Var n = constant(x.builder(), 1, x.dtype(), loc);
   for (int64_t d : dims) n = mul(n, extent(x, static_cast<int>(d), x.dtype(), loc), loc);
