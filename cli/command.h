@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "tegula/base/result.h"
 
@@ -14,6 +16,13 @@ void add_train(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_ops(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+
+// Options with their defaults shown, whose errors say what is allowed: whole numbers, finite
+// numbers, one of some names.
+inline constexpr int64_t kMany = int64_t{1} << 40;
+CLI::Option* whole(CLI::Option* option, int64_t low, int64_t high = kMany);
+CLI::Option* real(CLI::Option* option, double low, double high = HUGE_VAL);
+CLI::Option* one_of(CLI::Option* option, std::vector<std::string> names);
 
 // Prints "tegula: error: …" on one line; returns the exit code (2 for a user's mistake, else 1).
 int report(const Error& error);

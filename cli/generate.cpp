@@ -60,22 +60,16 @@ int run(const Options& o) {
 void add_generate(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("generate", "Continue a prompt with a trained model");
   static Options o;
-  cmd->add_option("--model", o.model, "Directory of the model")->required();
+  cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  cmd->add_option("--model", o.model, "Directory of the model")->required()->type_name("DIR");
   cmd->add_option("--prompt", o.prompt, "Text to continue")->required();
-  cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  cmd->add_option("--seed", o.sampler.seed, "Random seed")->capture_default_str();
-  cmd->add_option("--threads", o.threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
+  real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
+  whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
+  real(cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
+       0, 1);
+  whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
+  whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
   cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
   cmd->callback([&exit_code] { exit_code = run(o); });
 }

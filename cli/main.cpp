@@ -1,8 +1,8 @@
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 
 #include "cli/command.h"
+#include "cli/config.h"
 
 namespace tegula::cli {
 
@@ -14,6 +14,36 @@ void on_signal(int number) {
   signal_number = number;
   stop.store(true);
   std::signal(number, SIG_DFL);
+}
+
+// What the user typed, in one line, with what to do.
+int explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* cmd = &app;
+  if (!app.get_subcommands().empty()) cmd = app.get_subcommands().front();
+  const std::string help = cat("tegula ", cmd == &app ? "" : cmd->get_name() + " ", "--help");
+  const auto type = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  std::string what = error.what();
+  if (type == CLI::ExitCodes::ExtrasError) {
+    const auto extras = cmd->remaining();
+    std::string flag = extras.empty() ? app.remaining(true).front() : extras.front();
+    for (const std::string& word : extras)
+      if (word.starts_with('-')) {
+        flag = word.substr(0, word.find('='));
+        break;
+      }
+    const std::string near = flag.starts_with('-') ? nearest_flag(*cmd, flag) : "";
+    what = cat(flag.starts_with('-') ? "unknown flag '" : "unexpected '", flag, "'",
+               near.empty() ? "" : cat(", did you mean ", near, "?"));
+  } else if (type == CLI::ExitCodes::RequiredError && cmd == &app) {
+    const auto extras = app.remaining();
+    what = extras.empty()
+               ? "a command is missing: train, generate, plan or ops"
+               : cat("unknown command '", extras.front(), "': choose train, generate, plan or ops");
+  } else if (type == CLI::ExitCodes::ArgumentMismatch) {
+    what = cat(what.substr(0, what.find(':')), " needs a value");
+  }
+  std::fprintf(stderr, "tegula: error: %s; see %s\n", what.c_str(), help.c_str());
+  return 2;
 }
 }  // namespace
 
@@ -33,7 +63,7 @@ int report(const Error& error) {
 
 int main(int argc, char** argv) {
   using namespace tegula::cli;
-  CLI::App app{"Tegula compiles, plans, trains and serves transformers."};
+  CLI::App app{"Tegula compiles, plans, trains and serves transformers.", "tegula"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "tegula " TEGULA_VERSION);
   int exit_code = 0;
@@ -41,12 +71,17 @@ int main(int argc, char** argv) {
   add_generate(app, exit_code);
   add_plan(app, exit_code);
   add_ops(app, exit_code);
+  auto arguments = expand_config(app, {argv + 1, argv + argc});
+  if (!arguments.ok()) return report(arguments.error());
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend()));  // last one first
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    std::fprintf(stderr, "tegula: error: %s; see tegula --help\n", e.what());
-    return 2;
+    return e.get_exit_code() == 0 ? app.exit(e) : explain(app, e);  // 0: --help, --version
+  }
+  // Results on a full disk or a closed pipe are lost: say so.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    std::fprintf(stderr, "tegula: error: cannot write all of the output: is the disk full?\n");
+    return exit_code ? exit_code : 1;
   }
   return exit_code;
 }

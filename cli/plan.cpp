@@ -107,11 +107,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("plan", "What a training step will cost, without running it");
   static Options o;
   o.flags.add_to(*cmd, /*needs_data=*/false);
-  cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest")
-      ->check(CLI::PositiveNumber);
+  whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
+  whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verbose", o.verbose, "Print every step and buffer of the plan");
   cmd->callback([&exit_code] { exit_code = run(o); });

@@ -21,6 +21,7 @@ struct Progress {
   const Trainer* trainer = nullptr;
   TrainHistory history;
   std::unique_ptr<JsonlWriter> metrics;
+  Status metrics_written;  // the first failure: the run goes on without metrics, and says so
   bool is_terminal = isatty(STDERR_FILENO) == 1;
   MachineSpeed speed;
   double last_print_ms = 0, elapsed_ms = 0;
@@ -41,16 +42,46 @@ void print_line(Progress& p, const StepReport& r, bool final) {
       p.is_terminal && !final ? "" : "\n");
 }
 
+void add_metric(Progress& p, const Json& row) {
+  if (!p.metrics) return;
+  p.metrics_written = p.metrics->append(row);
+  if (!p.metrics_written.ok()) p.metrics.reset();
+}
+
+// The rows that a resumed run wrote before it stopped become its history again.
+Status open_metrics(Progress& p, const std::string& path, int64_t step) {
+  const bool resume = p.config->resume;
+  p.metrics = std::make_unique<JsonlWriter>(
+      TEGULA_TRY(resume ? JsonlWriter::resume(path, "step", static_cast<double>(step))
+                        : JsonlWriter::create(path)));
+  if (!resume) return {};
+  for (const Json& row : TEGULA_TRY(read_jsonl(path))) {
+    const auto number = [&](const char* key) {
+      const Json* v = row.find(key);
+      return v ? v->number(NAN) : NAN;
+    };
+    const auto at = static_cast<int64_t>(number("step"));
+    if (row.find("val_loss")) {
+      p.history.evals.push_back({at, number("val_loss")});
+    } else {
+      StepReport r;
+      r.step = at, r.loss = number("loss"), r.grad_norm = number("grad_norm");
+      r.lr = number("lr"), r.step_ms = number("step_ms");
+      p.history.steps.push_back(r);
+    }
+  }
+  return {};
+}
+
 void on_step(void* context, const StepReport& r) {
   auto& p = *static_cast<Progress*>(context);
   p.history.steps.push_back(r);
   p.elapsed_ms += r.step_ms;
-  if (p.metrics)
-    (void)p.metrics->append(Json::object({{"step", r.step},
-                                          {"loss", r.loss},
-                                          {"grad_norm", r.grad_norm},
-                                          {"lr", r.lr},
-                                          {"step_ms", r.step_ms}}));
+  add_metric(p, Json::object({{"step", r.step},
+                              {"loss", r.loss},
+                              {"grad_norm", r.grad_norm},
+                              {"lr", r.lr},
+                              {"step_ms", r.step_ms}}));
   const double every_ms = p.is_terminal ? 200 : 5000;
   if (r.step == 1 || r.step == p.config->steps || p.elapsed_ms - p.last_print_ms >= every_ms) {
     p.last_print_ms = p.elapsed_ms;
@@ -61,7 +92,7 @@ void on_step(void* context, const StepReport& r) {
 void on_eval(void* context, int64_t step, double loss) {
   auto& p = *static_cast<Progress*>(context);
   p.history.evals.push_back({step, loss});
-  if (p.metrics) (void)p.metrics->append(Json::object({{"step", step}, {"val_loss", loss}}));
+  add_metric(p, Json::object({{"step", step}, {"val_loss", loss}}));
   std::fprintf(stderr, "%sstep %lld  validation loss %.4f\n", p.is_terminal ? "\r\033[K" : "",
                static_cast<long long>(step), loss);
 }
@@ -84,11 +115,22 @@ Json summary_json(const TrainSummary& s) {
                        {"interrupted", s.interrupted}});
 }
 
+void print_summary(const TrainSummary& s) {
+  std::fprintf(
+      stderr,
+      "%lld steps, train loss %.4f, validation loss %.4f, %.0f tokens/s\n"
+      "FLOPs a step: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld\n",
+      static_cast<long long>(s.steps), s.train_loss, s.val_loss, s.tokens_per_s,
+      static_cast<long long>(s.flops_per_step_planned),
+      static_cast<long long>(s.flops_per_step_counted),
+      static_cast<long long>(s.peak_bytes_planned), static_cast<long long>(s.peak_bytes_measured));
+}
+
 int run(TrainConfig config) {
-  catch_stop_signals();
   auto trainer = Trainer::create(std::move(config));
   if (!trainer.ok()) return report(trainer.error());
   Trainer& t = **trainer;
+  const std::string& out = t.config().out;
   Progress p;
   p.config = &t.config();
   p.trainer = &t;
@@ -97,36 +139,40 @@ int run(TrainConfig config) {
                t.data_summary.c_str(), t.config().model.type.c_str(),
                static_cast<long long>(t.parameters()), static_cast<double>(t.plan().flops()),
                static_cast<double>(t.plan().peak_bytes()) / (1 << 20));
-  if (!t.config().out.empty()) {
-    const std::string path = t.config().out + "/metrics.jsonl";
-    auto writer = t.config().resume
-                      ? JsonlWriter::resume(path, "step", static_cast<double>(t.next_step()))
-                      : JsonlWriter::create(path);
-    if (!writer.ok()) return report(writer.error());
-    p.metrics = std::make_unique<JsonlWriter>(std::move(*writer));
+  for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  const int64_t first = t.next_step();
+  if (first > 0)
+    std::fprintf(
+        stderr, "resumed after step %lld%s\n", static_cast<long long>(first),
+        first < t.config().steps ? "" : ": nothing is left to do, unless --steps is larger");
+  if (!out.empty() && first < t.config().steps) {
+    const Status opened = open_metrics(p, out + "/metrics.jsonl", first);
+    if (!opened.ok()) return report(opened.error());
   }
   t.context = &p;
   t.on_step = on_step;
   t.on_eval = on_eval;
+  catch_stop_signals();  // before this there is nothing to save
   auto summary = t.run(stop_requested());
-  if (!summary.ok()) return report(summary.error());
-  if (!t.config().out.empty()) {
-    const std::string path = t.config().out + "/report.html";
+  if (!summary.ok()) {
+    if (p.is_terminal) std::fputs("\n", stderr);  // keeps the progress line
+    return report(summary.error());
+  }
+  if (!out.empty() && summary->steps > first) {
+    const std::string path = out + "/report.html";
     auto st = write_report(path, t, *summary, p.history, p.speed);
     if (!st.ok()) return report(st.error());
-    std::fprintf(stderr, "report: %s\n", path.c_str());
+    std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }
-  std::fprintf(
-      stderr,
-      "%lld steps, train loss %.4f, validation loss %.4f, %.0f tokens/s\n"
-      "FLOPs a step: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld\n",
-      static_cast<long long>(summary->steps), summary->train_loss, summary->val_loss,
-      summary->tokens_per_s, static_cast<long long>(summary->flops_per_step_planned),
-      static_cast<long long>(summary->flops_per_step_counted),
-      static_cast<long long>(summary->peak_bytes_planned),
-      static_cast<long long>(summary->peak_bytes_measured));
+  print_summary(*summary);
   if (t.config().json) std::printf("%s\n", summary_json(*summary).dump().c_str());
-  return summary->interrupted ? 128 + stop_signal() : 0;
+  if (!p.metrics_written.ok()) return report(p.metrics_written.error());
+  if (!summary->interrupted) return 0;
+  std::fprintf(stderr, "stopped by a signal after step %lld; %s\n",
+               static_cast<long long>(summary->steps),
+               out.empty() ? "nothing is saved, since no --out was given"
+                           : cat("saved in ", out, ": --resume goes on from there").c_str());
+  return 128 + stop_signal();
 }
 
 }  // namespace

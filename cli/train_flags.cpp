@@ -2,7 +2,73 @@
 
 #include <cstdlib>
 
+#include "cli/command.h"
+
 namespace tegula::cli {
+
+namespace {
+
+void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth) {
+  one_of(cmd.add_option("--model", m.type, "Model family"),
+         {"gpt2", "llama", "moe", "mlp", "lstm"});
+  whole(cmd.add_option("--depth", depth,
+                       "One dial for the size: layers, width, heads and learning rate; 0: off"),
+        0, 256);
+  whole(cmd.add_option("--n-layers", m.n_layers, "Layers"), 1, 4096);
+  whole(cmd.add_option("--n-heads", m.n_heads, "Query heads"), 1, 65536);
+  whole(cmd.add_option("--n-kv-heads", m.n_kv_heads, "Key/value heads; 0: as query heads"), 0,
+        65536);
+  whole(cmd.add_option("--head-dim", m.head_dim, "Size of a head; 0: d-model / n-heads"), 0, 65536);
+  whole(cmd.add_option("--d-model", m.d_model, "Width"), 1, 1 << 24);
+  whole(cmd.add_option("--d-ff", m.d_ff, "Feed-forward width; 0: the family's"), 0, 1 << 26);
+  whole(cmd.add_option("--n-experts", m.n_experts, "Experts (moe)"), 1, 65536);
+  whole(cmd.add_option("--experts-per-token", m.n_experts_per_token, "Experts a token sees (moe)"),
+        1, 65536);
+  real(cmd.add_option("--capacity-factor", m.capacity_factor,
+                      "Room of an expert in training, in even loads; 0: for all (moe)"),
+       0);
+  real(cmd.add_option("--balance-loss", m.balance_loss,
+                      "Coefficient of the experts' balance loss (moe)"),
+       0);
+  cmd.add_flag("--bias", m.has_bias, "Biases in linear layers and norms (gpt2)");
+  real(cmd.add_option("--dropout", m.dropout, "Share of activations set to 0"), 0, 0.99);
+  whole(cmd.add_option("--seqlen", m.max_seqlen, "Tokens in a sequence"), 1, 1 << 28);
+}
+
+void add_optimizer(CLI::App& cmd, TrainConfig& c) {
+  one_of(cmd.add_option("--optimizer", c.optimizer.name, "Update rule"),
+         {"adamw", "momentum", "sgd"});
+  real(cmd.add_option("--lr", c.lr, "Largest learning rate"), 0);
+  real(cmd.add_option("--min-lr", c.min_lr, "Learning rate at the end; default: lr / 10"), 0)
+      ->default_str("");
+  whole(cmd.add_option("--warmup", c.warmup, "Steps of linear warm-up"), 0);
+  real(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "Decay of matrices"), 0);
+  real(cmd.add_option("--beta1", c.optimizer.beta1, "Decay of the mean gradient"), 0, 0.9999);
+  real(cmd.add_option("--beta2", c.optimizer.beta2, "Decay of its square (adamw)"), 0, 0.99999);
+  real(cmd.add_option("--grad-clip", c.optimizer.clip, "Largest gradient norm; 0: no limit"), 0);
+}
+
+// Sizes whose counts of operations and bytes would not fit in 63 bits are refused by name, before
+// anything is multiplied.
+Status check_size(const TrainConfig& c) {
+  const ModelConfig& m = c.model;
+  const auto d = static_cast<double>(m.d_model), layers = static_cast<double>(m.n_layers);
+  const double ff = std::max(static_cast<double>(m.d_ff), 4 * d);
+  const double heads = std::max(
+      d, static_cast<double>(m.n_heads) * static_cast<double>(std::max<int64_t>(m.head_dim, 1)));
+  const double weights = layers * (4 * d * heads + 3 * d * ff) * static_cast<double>(m.n_experts);
+  const double seqlen = static_cast<double>(m.max_seqlen);
+  const double tokens = static_cast<double>(c.batch) * seqlen;
+  const double flops = tokens * (6 * (weights + 1e6 * d) + 12 * seqlen * heads * layers);
+  if (flops < 1e18) return {};
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", flops);
+  return invalid_argument(cat("a step of this size would take about ", text,
+                              " FLOPs, and at most 1e18 are supported: choose a smaller "
+                              "d-model, d-ff, n-layers, seqlen or batch"));
+}
+
+}  // namespace
 
 Result<int64_t> parse_bytes(const std::string& text) {
   char* end = nullptr;
@@ -21,71 +87,40 @@ Result<int64_t> parse_bytes(const std::string& text) {
 void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   cmd_ = &cmd;
   TrainConfig& c = config;
-  auto positive = [](CLI::Option* o) {
-    return o->check(CLI::PositiveNumber)->capture_default_str();
-  };
-  auto natural = [](CLI::Option* o) {
-    return o->check(CLI::NonNegativeNumber)->capture_default_str();
-  };
-  cmd.set_config("--config", "", "TOML file with these options");
-  cmd.add_option("--data", c.data, "Text file, or a folder of them")->required(needs_data);
-  cmd.add_option("--out", c.out, "Directory for the model, metrics and report");
-  cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")->capture_default_str();
-  cmd.add_option("--model", c.model.type, "Model family")
-      ->check(CLI::IsMember({"gpt2", "llama", "moe", "mlp", "lstm"}))
+  // The last one wins: over a config file, or over what a script gave first.
+  cmd.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  cmd.add_option("--config", "TOML file with these options; those on the command line win")
+      ->type_name("FILE");
+  cmd.add_option("--data", c.data, "Text file, or a folder of them")
+      ->required(needs_data)
+      ->type_name("FILE|DIR");
+  cmd.add_option("--out", c.out, "Directory for the model, metrics and report")->type_name("DIR");
+  cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")
+      ->type_name("NAME")
       ->capture_default_str();
-  natural(cmd.add_option("--depth", depth, "One dial for the size: layers, width, heads, lr"));
-  positive(cmd.add_option("--n-layers", c.model.n_layers, "Layers"));
-  positive(cmd.add_option("--n-heads", c.model.n_heads, "Query heads"));
-  natural(cmd.add_option("--n-kv-heads", c.model.n_kv_heads, "Key/value heads; 0: as query heads"));
-  natural(cmd.add_option("--head-dim", c.model.head_dim, "0: d_model / n_heads"));
-  positive(cmd.add_option("--d-model", c.model.d_model, "Width"));
-  natural(cmd.add_option("--d-ff", c.model.d_ff, "Feed-forward width; 0: the family's"));
-  positive(cmd.add_option("--n-experts", c.model.n_experts, "Experts (moe)"));
-  positive(cmd.add_option("--experts-per-token", c.model.n_experts_per_token,
-                          "Experts a token sees (moe)"));
-  natural(cmd.add_option("--capacity-factor", c.model.capacity_factor,
-                         "Room of an expert in training, in even loads; 0: for all (moe)"));
-  natural(cmd.add_option("--balance-loss", c.model.balance_loss,
-                         "Coefficient of the experts' balance loss (moe)"));
-  cmd.add_flag("--bias", c.model.has_bias, "Biases in linear layers and norms (gpt2)");
-  positive(cmd.add_option("--seqlen", c.model.max_seqlen, "Tokens in a sequence"));
-  positive(cmd.add_option("--batch", c.batch, "Sequences in a step"));
-  positive(cmd.add_option("--accumulate", c.accumulate, "Batches whose gradients make one step"));
-  natural(cmd.add_option("--steps", c.steps, "Optimizer steps"));
-  cmd.add_option("--optimizer", c.optimizer.name, "Update rule")
-      ->check(CLI::IsMember({"adamw", "momentum", "sgd"}))
-      ->capture_default_str();
-  positive(cmd.add_option("--lr", c.lr, "Largest learning rate"));
-  natural(cmd.add_option("--min-lr", c.min_lr, "Learning rate at the end"));
-  natural(cmd.add_option("--warmup", c.warmup, "Steps of linear warm-up"));
-  natural(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "On matrices"));
-  cmd.add_option("--beta1", c.optimizer.beta1)
-      ->check(CLI::Range(0.0, 0.9999))
-      ->capture_default_str();
-  cmd.add_option("--beta2", c.optimizer.beta2)
-      ->check(CLI::Range(0.0, 0.99999))
-      ->capture_default_str();
-  natural(cmd.add_option("--grad-clip", c.optimizer.clip, "Largest gradient norm; 0: no limit"));
-  cmd.add_option("--dropout", c.model.dropout)->check(CLI::Range(0.0, 0.99))->capture_default_str();
-  cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  cmd.add_option("--seed", c.seed)->capture_default_str();
-  natural(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"));
-  natural(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"));
+  add_model(cmd, c.model, depth);
+  whole(cmd.add_option("--batch", c.batch, "Sequences in a step"), 1, 1 << 24);
+  whole(cmd.add_option("--accumulate", c.accumulate, "Batches whose gradients make one step"), 1,
+        1 << 20);
+  whole(cmd.add_option("--steps", c.steps, "Optimizer steps"), 0);
+  add_optimizer(cmd, c);
+  one_of(cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights"),
+         {"f32", "bf16"});
+  whole(cmd.add_option("--seed", c.seed, "Seed of weights, batches and dropout"), 0, INT64_MAX);
+  whole(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"),
+        0);
+  whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
   cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
   cmd.add_option("--memory", memory,
                  "Budget for what a step holds besides weights and optimizer state: activations, "
-                 "gradients, workspaces; e.g. 512MiB");
-  cmd.add_option(
-         "--checkpoint", c.checkpoint,
-         "Activations to recompute: none; all but every sqrt(N)-th block's; auto: what fits "
-         "--memory in the least time")
-      ->check(CLI::IsMember({"none", "sqrt", "auto"}))
-      ->capture_default_str();
-  natural(cmd.add_option("--threads", c.threads, "0: all cores"));
-  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse");
+                 "gradients, workspaces; e.g. 512MiB")
+      ->type_name("BYTES");
+  one_of(cmd.add_option("--checkpoint", c.checkpoint,
+                        "Activations to recompute: none; all but every sqrt(N)-th block's; auto: "
+                        "what fits --memory in the least time"),
+         {"none", "sqrt", "auto"});
+  whole(cmd.add_option("--threads", c.threads, "0: all cores"), 0, 4096);
+  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
 }
 
@@ -98,13 +133,18 @@ Result<TrainConfig> TrainFlags::resolve() const {
     if (cmd_->count("--d-model")) c.model.d_model = config.model.d_model;
     if (cmd_->count("--n-heads")) c.model.n_heads = config.model.n_heads;
     if (cmd_->count("--lr")) c.lr = config.lr;
-    if (cmd_->count("--min-lr")) c.min_lr = config.min_lr;
   }
+  if (!cmd_->count("--min-lr")) c.min_lr = c.lr / 10;
   if (!memory.empty()) c.memory_bytes = TEGULA_TRY(parse_bytes(memory));
   if (c.resume && c.out.empty())
     return invalid_argument("--resume needs --out, the directory to go on from");
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
+  TEGULA_TRY(check_size(c));
+  // Shapes that cannot be are found before the data is read and a tokenizer trained.
+  ModelConfig trial = c.model;
+  trial.vocab_size = 256;
+  TEGULA_TRY(trial.resolve());
   return c;
 }
 

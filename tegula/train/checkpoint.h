@@ -11,14 +11,15 @@ namespace tegula {
 // Saves step `step` of the run under config.out (see io/checkpoint.h for the layout and what it
 // survives).
 Status save_checkpoint(const TrainConfig& config, const Tokenizer& tokenizer,
-                       const std::vector<WeightSpec>& weights, const Store& store, int64_t step);
+                       const std::vector<WeightSpec>& weights, const Store& store,
+                       const std::string& data_sha256, int64_t step);
 
-// The directory of the latest good checkpoint to resume from. Error: there is none.
-Result<std::string> resume_directory(const TrainConfig& config);
-
-// Fills the store from it and returns the number of steps done. Errors: the run's model or
-// optimizer differ from the flags', naming the first difference.
+// Fills the store from it and returns the number of steps done. Learning rates, decay, clipping
+// and data may differ, and a line in `notes` says so: the run goes on, but not with the bits of one
+// that never stopped. Errors: a difference that makes it another run (model, optimizer, batch,
+// seed, dtype), naming the first one.
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
-                                    Store& store);
+                                    const std::string& data_sha256, Store& store,
+                                    std::vector<std::string>& notes);
 
 }  // namespace tegula

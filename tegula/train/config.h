@@ -23,7 +23,7 @@ struct TrainConfig {
   std::string dtype = "f32";  // f32, bf16 (compute in bf16, f32 master weights)
   uint64_t seed = 1337;
   int64_t eval_every = 250;
-  int64_t save_every = 0;  // 0: at the end only
+  int64_t save_every = 250;  // 0: at the end only
   bool resume = false;
   // Budget for what a step holds besides weights and optimizer state: activations, gradients and
   // workspaces, that is, its arena. 0: none.

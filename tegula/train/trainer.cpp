@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "tegula/io/checkpoint.h"
+#include "tegula/io/sha256.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
@@ -18,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) {
   return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
 }
+// A NaN may have a sign, which says nothing.
+std::string number(double v) { return std::isnan(v) ? "NaN" : cat(v); }
 constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 // Memory is handed out in lines of kAlignment bytes, so the highest byte written counts as its
 // line. The arena is poisoned with one value, then the other, so that no written byte can hide.
@@ -37,8 +41,12 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
 Status Trainer::load_data() {
   const TextData text = TEGULA_TRY(load_text(config_.data));
   data_summary = text.summary();
+  data_sha256_ = sha256_hex(text.text);
   if (config_.resume) {
-    resume_from_ = TEGULA_TRY(resume_directory(config_));
+    GoodCheckpoint good = TEGULA_TRY(latest_good(config_.out));
+    for (const std::string& damage : good.rejected)
+      notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
+    resume_from_ = std::move(good.path);
   } else if (!config_.out.empty()) {
     auto st = prepare_checkpoints(config_.out);
     if (!st.ok()) return st;
@@ -79,7 +87,7 @@ Status Trainer::init_or_resume() {
     if (!st.ok()) return st;
   }
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, resume_from_, store_));
+    step_ = TEGULA_TRY(load_training_state(config_, resume_from_, data_sha256_, store_, notes));
     return {};
   }
   for (const WeightSpec& w : functions_.weights) init_weight(w, config_.seed, store_.find(w.name));
@@ -107,6 +115,14 @@ Status Trainer::bind_all() {
   return {};
 }
 
+// Which batch, and which random numbers, are a function of (seed, step, micro step) alone.
+void Trainer::fill_inputs(int64_t micro) {
+  const int64_t index = step_ * config_.accumulate + micro;
+  seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
+  fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
+             tokens_.data(), targets_.data());
+}
+
 Status Trainer::one_step(StepReport& report) {
   const auto start = Clock::now();
   const auto t = static_cast<double>(step_ + 1);
@@ -117,10 +133,7 @@ Status Trainer::one_step(StepReport& report) {
   c2_ = static_cast<float>(1 / (1 - std::pow(config_.optimizer.beta2, t)));
   report.loss = 0;
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    const int64_t index = step_ * config_.accumulate + micro;
-    seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
-    fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
-               tokens_.data(), targets_.data());
+    fill_inputs(micro);
     auto st = sessions_[kStep]->run();
     if (!st.ok()) return st;
     report.loss += sessions_[kStep]->result("loss").as<float>()[0];
@@ -141,44 +154,61 @@ Status Trainer::one_step(StepReport& report) {
 }
 
 // The step changed no weight (see optimizer.h), so running it again with an observer finds the
-// first op whose result is not finite.
+// first op whose result is not finite. Infinities alone are told only if there is no NaN: masks
+// are made of them.
 Error Trainer::not_finite(const StepReport& report) {
   struct Hunt {
-    std::string found;
-    int64_t at_step;
-  } hunt{"", report.step};
+    std::string nan, infinite;
+  } hunt;
   Session& s = *sessions_[kStep];
   s.observer_context = &hunt;
   s.observer = [](void* context, const Session& session, size_t step) {
     auto& h = *static_cast<Hunt*>(context);
     const Step& done = session.plan().steps[step];
-    for (size_t k = 0; h.found.empty() && k < done.out.size(); ++k) {
+    for (size_t k = 0; h.nan.empty() && k < done.out.size(); ++k) {
       const TensorRef t = session.step_output(step, k);
       if (!is_float(t.dtype)) continue;
+      bool nan = false, infinite = false;
       for_each_index(shape_of(t), [&](const Index& i) {
-        if (!h.found.empty()) return;
         const double v = load_element(t, RefArgs<double>::offset_at(t, i));
-        if (std::isnan(v))
-          h.found = cat(done.op->name, " (", done.loc.file_name(), ":", done.loc.line(), ")");
+        nan = nan || std::isnan(v), infinite = infinite || std::isinf(v);
       });
+      // From the repository's root on: the compiler may have been run elsewhere.
+      std::string_view file = done.loc.file_name();
+      if (const size_t at = file.rfind("tegula/"); at != file.npos) file.remove_prefix(at);
+      const std::string op = cat(done.op->name, " (", file, ":", done.loc.line(), ")");
+      if (nan) h.nan = op;
+      if (infinite && h.infinite.empty()) h.infinite = op;
     }
   };
-  (void)s.run();
+  // Sums that hold the NaN already would be blamed for it.
+  for (const auto& [name, entry] : store_)
+    if (name.starts_with("grad.")) std::memset(entry.ref.data, 0, entry.region.bytes());
+  for (int64_t micro = 0; micro < config_.accumulate && hunt.nan.empty(); ++micro) {
+    fill_inputs(micro);
+    (void)s.run();
+  }
   s.observer = nullptr;
-  const std::string op = hunt.found.empty() ? "an infinite value" : cat("op ", hunt.found);
-  return invalid_argument(cat("step ", report.step, ": the loss is ", report.loss,
-                              ", the gradient norm ", report.grad_norm,
-                              "; the first NaN came from ", op, "; the weights of step ",
-                              report.step - 1, " are kept: lower --lr, or set --grad-clip"));
+  const std::string cause =
+      !hunt.nan.empty() ? cat("the first NaN came from op ", hunt.nan)
+                        : cat("the first infinite value came from op ",
+                              hunt.infinite.empty() ? "sqrt of the gradient norm" : hunt.infinite);
+  const std::string kept = config_.out.empty() ? "nothing was saved (no --out)"
+                                               : cat("the last good checkpoint in ", config_.out,
+                                                     " is kept, if one was saved");
+  return invalid_argument(cat("step ", report.step, ": the loss is ", number(report.loss),
+                              " and the gradient norm ", number(report.grad_norm), "; ", cause,
+                              "; ", kept, ". Lower --lr, lengthen --warmup or set --grad-clip"));
 }
 
-Result<double> Trainer::validation_loss() {
+Result<double> Trainer::validation_loss(const std::atomic<bool>& stop) {
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
   const auto n = static_cast<int64_t>(data_.validation().size());
   const int64_t rows = (n - 1) / seqlen;
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
+    if (stop.load()) return NAN;
     const int64_t here = std::min(batch, rows - row);
     for (int64_t r = 0; r < batch; ++r) {
       const auto* at = data_.validation().data() + (row + std::min(r, here - 1)) * seqlen;
@@ -197,8 +227,16 @@ Result<double> Trainer::validation_loss() {
   return total / static_cast<double>(counted);
 }
 
+Status Trainer::evaluate(const std::atomic<bool>& stop, TrainSummary& sum) {
+  const double v = TEGULA_TRY(validation_loss(stop));
+  if (stop.load()) return {};
+  sum.val_loss = v;
+  if (on_eval) on_eval(context, step_, v);
+  return {};
+}
+
 Status Trainer::save() {
-  return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, step_);
+  return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, data_sha256_, step_);
 }
 
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
@@ -214,11 +252,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     const int64_t math = main.counters().math_flops, executed = main.counters().executed_flops;
     main.collect(done >= 2 ? &stats_ : nullptr);
     auto st = one_step(report);
-    if (!st.ok()) {
-      auto saved = step_ > first && !config_.out.empty() ? save() : Status{};
-      if (!saved.ok()) return std::move(saved).error();
-      return std::move(st).error();
-    }
+    if (!st.ok()) return std::move(st).error();
     if (done < 2)
       arena_touched_ = std::max(arena_touched_, (arena_.touched(kPoison[done]) + kAlignment - 1) /
                                                     kAlignment * kAlignment);
@@ -228,26 +262,18 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     times.push_back(report.step_ms);
     if (on_step) on_step(context, report);
     const bool last = step_ == config_.steps;
-    if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last) {
-      const double v = TEGULA_TRY(validation_loss());
-      if (on_eval) on_eval(context, step_, v);
-    }
-    if (config_.save_every > 0 && step_ % config_.save_every == 0 && !last) {
-      auto saved = save();
-      if (!saved.ok()) return std::move(saved).error();
-    }
+    // Saved first: an evaluation can be long.
+    if (config_.save_every > 0 && step_ % config_.save_every == 0 && !last) TEGULA_TRY(save());
+    if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last)
+      TEGULA_TRY(evaluate(stop, sum));
   }
+  if (!config_.out.empty() && step_ > first) TEGULA_TRY(save());
+  TEGULA_TRY(evaluate(stop, sum));
   sum.interrupted = stop.load();
-  sum.val_loss = TEGULA_TRY(validation_loss());
-  if (on_eval) on_eval(context, step_, sum.val_loss);
-  if (!config_.out.empty()) {
-    auto saved = save();
-    if (!saved.ok()) return std::move(saved).error();
-  }
   const Plan& plan = main.plan();
   sum.steps = step_;
-  sum.train_loss = report.loss;
   if (!times.empty()) {
+    sum.train_loss = report.loss;
     std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2),
                      times.end());
     sum.step_ms = times[times.size() / 2];

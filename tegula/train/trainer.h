@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,8 @@ struct StepReport {
 
 struct TrainSummary {
   int64_t steps = 0;
-  double train_loss = 0, val_loss = 0;
-  double tokens_per_s = 0, step_ms = 0;  // of the median step
+  double train_loss = NAN, val_loss = NAN;  // of the last step and evaluation; NaN: there was none
+  double tokens_per_s = 0, step_ms = 0;     // of the median step
   int64_t params = 0;
   int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
   int64_t bytes_per_step_planned = 0;
@@ -44,11 +45,14 @@ class Trainer {
  public:
   static Result<std::unique_ptr<Trainer>> create(TrainConfig config);
 
-  // Trains to the last step, or until `stop` is set (finishes the step and saves first).
+  // Trains to the last step, or until `stop` is set (finishes the step, saves, does not evaluate).
+  // A step whose loss or gradient is not finite ends the run with an error that names the first op
+  // at fault; nothing is saved, since the weights before it lead there again: the last good
+  // checkpoint stays.
   Result<TrainSummary> run(const std::atomic<bool>& stop);
 
-  // Loss over the whole validation split, every full sequence of it once.
-  Result<double> validation_loss();
+  // Loss over the whole validation split, every full sequence of it once; NaN when stopped.
+  Result<double> validation_loss(const std::atomic<bool>& stop);
   Status save();
 
   // Called after each step and each evaluation; may be null.
@@ -66,6 +70,9 @@ class Trainer {
   int64_t parameters() const { return parameter_count(functions_.weights); }
   int64_t next_step() const { return step_; }
   std::string data_summary;
+  // What the user should know of a resumed run, a line each: damaged checkpoints that were passed
+  // over, flags or data that differ.
+  std::vector<std::string> notes;
 
  private:
   explicit Trainer(TrainConfig config) : config_(std::move(config)) {}
@@ -74,11 +81,14 @@ class Trainer {
   Status init_or_resume();
   Status bind_all();
   Status one_step(StepReport& report);
+  Status evaluate(const std::atomic<bool>& stop, TrainSummary& sum);
+  void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
   void measure_peak();
 
   TrainConfig config_;
   std::string resume_from_;  // a checkpoint directory
+  std::string data_sha256_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenData data_;
   StepFunctions functions_;

@@ -138,10 +138,22 @@ TEST(Trainer, StopsAtNanAndNamesTheOp) {
 TEST(Trainer, RefusesToResumeAnotherRun) {
   TrainConfig c = small_run(fresh_directory("other"));
   run(c);
-  c.resume = true, c.steps = 8, c.optimizer.weight_decay = 0.2;
+  c.resume = true, c.steps = 8, c.optimizer.name = "sgd";
   auto t = Trainer::create(c);
   ASSERT_FALSE(t.ok());
-  EXPECT_NE(t.error().message.find("weight_decay"), std::string::npos) << t.error().message;
+  EXPECT_NE(t.error().message.find("optimizer \"adamw\""), std::string::npos) << t.error().message;
+}
+
+TEST(Trainer, NotesWhatChangedInAResumedRun) {
+  TrainConfig c = small_run(fresh_directory("notes"));
+  run(c);
+  c.resume = true, c.steps = 8, c.optimizer.weight_decay = 0.2;
+  EXPECT_TRUE(write_file(c.data, cat(*read_file(c.data), "line 1 of the text;\n")).ok());
+  auto t = Trainer::create(c);
+  ASSERT_TRUE(t.ok()) << t.error().to_string();
+  ASSERT_EQ((*t)->notes.size(), 2u);
+  EXPECT_NE((*t)->notes[0].find("weight_decay 0.1, now it is 0.2"), std::string::npos);
+  EXPECT_NE((*t)->notes[1].find("data_sha256"), std::string::npos);
 }
 
 }  // namespace
