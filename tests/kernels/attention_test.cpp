@@ -85,6 +85,13 @@ struct Problem {
     if (c.varlen) in.push_back(cu_q.ref()), in.push_back(cu_k.ref());
     if (c.dropout > 0) in.push_back(seed.ref());
   }
+  int64_t bias_at(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    const TensorRef t = bias.ref();
+    const int64_t* n = t.shape;
+    return (((n[0] == 1 ? 0 : b) * n[1] + (n[1] == 1 ? 0 : h)) * n[2] + (n[2] == 1 ? 0 : i)) *
+               n[3] +
+           j;
+  }
   bool visible(int64_t i, int64_t j, int64_t& distance) const {
     distance = i + c.sk - c.sq - j;
     if (c.varlen) {
@@ -101,7 +108,7 @@ struct Problem {
 
 template <class S>
 struct Result4 {
-  std::vector<S> o, lse, dq, dk, dv;
+  std::vector<S> o, lse, dq, dk, dv, dbias;
   int64_t pairs = 0, live = 0;
 };
 
@@ -113,7 +120,7 @@ Result4<S> define(const Problem& p) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   r.o.resize(size(c.b * c.sq * h * c.dv)), r.lse.resize(size(c.b * h * c.sq));
   r.dq.resize(size(c.b * c.sq * h * c.d)), r.dk.resize(size(c.b * c.sk * c.hk * c.d));
-  r.dv.resize(size(c.b * c.sk * c.hk * c.dv));
+  r.dv.resize(size(c.b * c.sk * c.hk * c.dv)), r.dbias.resize(size(p.bias.numel()));
   for (int64_t b = 0; b < c.b; ++b)
     for (int64_t head = 0; head < h; ++head)
       for (int64_t i = 0; i < c.sq; ++i) {
@@ -133,13 +140,7 @@ Result4<S> define(const Problem& p) {
             const S t = std::tanh(x / static_cast<S>(c.softcap));
             x = static_cast<S>(c.softcap) * t, slope.back() = 1 - t * t;
           }
-          const int64_t* n = p.bias.ref().shape;
-          if (c.bias)
-            x += static_cast<S>(
-                p.bias.at((((n[0] == 1 ? 0 : b) * n[1] + (n[1] == 1 ? 0 : head)) * n[2] +
-                           (n[2] == 1 ? 0 : i)) *
-                              n[3] +
-                          j));
+          if (c.bias) x += static_cast<S>(p.bias.at(p.bias_at(b, head, i, j)));
           if (c.alibi) x -= static_cast<S>(p.alibi.at(head)) * static_cast<S>(std::abs(distance));
           key.push_back(j), s.push_back(x), top = std::max(top, x);
           keep.push_back(c.dropout == 0 ? 1
@@ -173,8 +174,9 @@ Result4<S> define(const Problem& p) {
             dp += g * static_cast<S>(p.v.at(at * c.dv + e));
             r.dv[size(at * c.dv + e)] += w * keep[n] * g;
           }
-          const S ds = w * (dp * keep[n] - delta) * slope[n] *
-                       static_cast<S>(1 / std::sqrt(static_cast<double>(c.d)));
+          const S db = w * (dp * keep[n] - delta);
+          r.dbias[size(p.bias_at(b, head, i, key[n]))] += db;
+          const S ds = db * slope[n] * static_cast<S>(1 / std::sqrt(static_cast<double>(c.d)));
           for (int64_t e = 0; e < c.d; ++e) {
             r.dq[size(row * c.d + e)] += ds * static_cast<S>(p.k.at(at * c.d + e));
             r.dk[size(at * c.d + e)] += ds * static_cast<S>(p.q.at(row * c.d + e));
@@ -243,20 +245,24 @@ void check_backward(const Problem& p, const Result4<double>& truth, const Result
   p.add_options(in);
   Attrs attrs = c.attrs();
   if (c.dlse) attrs.set("dlse", true), in.push_back(p.dlse.ref());
-  const TensorRef out[] = {dq.ref(), dk.ref(), dv.ref()};
+  const TensorRef bias = p.bias.ref();
+  Tensor dbias(c.dtype, std::vector<int64_t>(bias.shape, bias.shape + 4), rng, false);
+  std::vector<TensorRef> out = {dq.ref(), dk.ref(), dv.ref()};
+  if (c.bias) out.push_back(dbias.ref());
   const KernelDef& def = *find_kernel("attention_bwd_flash");
   std::vector<double> first;
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     for (int threads : {1, 3}) {
       if (table == nullptr) continue;
-      for (Tensor* t : {&dq, &dk, &dv}) t->fill(777);
+      for (Tensor* t : {&dq, &dk, &dv, &dbias}) t->fill(777);
       const auto n = testing::run_kernel(def, attrs, in, out, threads, table->attention_bwd);
-      EXPECT_EQ(n.math_flops, truth.pairs * (6 * c.d + 4 * c.dv + 1 + (c.softcap > 0 ? 6 : 0) +
-                                             2 * c.alibi + 5 + (c.dropout > 0 ? 2 : 0)) +
-                                  truth.live * (2 * c.dv + c.dlse));
+      EXPECT_EQ(n.math_flops,
+                truth.pairs * (6 * c.d + 4 * c.dv + 1 + (c.softcap > 0 ? 6 : 0) + 2 * c.bias +
+                               2 * c.alibi + 5 + (c.dropout > 0 ? 2 : 0)) +
+                    truth.live * (2 * c.dv + c.dlse));
       std::vector<double> all;
-      for (const Tensor* t : {&dq, &dk, &dv})
+      for (const Tensor* t : {&dq, &dk, &dv, &dbias})
         for (int64_t i = 0; i < t->numel(); ++i) all.push_back(t->at(i));
       if (first.empty()) first = all;
       ASSERT_EQ(first, all) << isa_name(isa) << " x" << threads;
@@ -266,6 +272,7 @@ void check_backward(const Problem& p, const Result4<double>& truth, const Result
   expect_close(dq, truth.dq, naive.dq, c.dtype, "dq");
   expect_close(dk, truth.dk, naive.dk, c.dtype, "dk");
   expect_close(dv, truth.dv, naive.dv, c.dtype, "dv");
+  if (c.bias) expect_close(dbias, truth.dbias, naive.dbias, c.dtype, "dbias");
 }
 
 void check_case(const Case& c, Rng& rng) {
@@ -277,8 +284,7 @@ void check_case(const Case& c, Rng& rng) {
   Tensor lse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, false);
   check_forward(p, truth, naive, o, lse);
   if (::testing::Test::HasFailure()) return;
-  // The backward kernel leaves a bias and a softcap to the reference or the decomposition.
-  if (!c.bias && c.softcap == 0) check_backward(p, truth, naive, o, lse, rng);
+  check_backward(p, truth, naive, o, lse, rng);
 }
 
 TEST(Attention, MatchesItsDefinitionOnRandomCases) {

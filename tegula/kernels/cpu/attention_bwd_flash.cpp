@@ -5,14 +5,11 @@
 namespace tegula::kernel {
 
 namespace {
-// With a softcap its error passed twice the naive kernel's in one sample: left to the
-// decomposition. The gradient of a bias may sum over batch and heads, which threads share: left to
-// the reference.
 bool supports(const KernelQuery& q) {
   const auto c = parse_attention(*q.attrs, q.in, true);
-  if (!c.ok() || c->softcap > 0 || c->bias != nullptr || q.out.size() != 3) return false;
-  for (const TensorRef& t : q.out)
-    if (t.dtype != q.in[0].dtype) return false;
+  if (!c.ok() || q.out.size() != (c->bias != nullptr ? 4u : 3u)) return false;
+  for (int i = 0; i < 3; ++i)
+    if (q.out[static_cast<size_t>(i)].dtype != q.in[0].dtype) return false;
   return true;
 }
 int64_t workspace_bytes(const KernelQuery& q) {

@@ -1,5 +1,7 @@
 // Attention's backward: per (batch, key head), blocks of queries against blocks of 64 keys; weights
 // are computed again from the log-sum-exp. [FlashAttention-2, section 3.1.2]
+// The gradient of a bias comes in a second sweep, per part of the bias and key block: what that
+// part was broadcast over is summed in one chain, whatever the number of threads.
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/workspace.h"
@@ -28,22 +30,31 @@ class FlashBackward {
     call_.pool->parallel_for(c_.batch * c_.n_kv_heads, [&](int64_t pair, int thread) {
       run_pair(pair, static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
     });
+    if (c_.bias == nullptr) return;
+    const int64_t parts = c_.bias->shape[0] * c_.bias->shape[1], blocks = n_keys_ / kKeyBlock;
+    call_.pool->parallel_for(parts * blocks, [&](int64_t i, int thread) {
+      sum_bias(i / blocks, i % blocks * kKeyBlock,
+               static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
+    });
   }
 
  private:
   struct Pair {
     int64_t batch, kv_head;
-    float *k_t, *v_t;     // strips of keys: [d][kTileN], [dv][kTileN]
-    float *k, *dk, *dv;   // strips of columns: [key][kTileN]
-    float *q_a, *do_a;    // strips of rows: [d][rows]
-    float *q, *d_o, *dq;  // strips of columns: [row][kTileN], kRowBlock rows
-    float *p, *ds;        // [row][64]
+    int64_t first_key = 0;  // of k_t and v_t
+    float *k_t, *v_t;       // strips of keys: [d][kTileN], [dv][kTileN]
+    float *k, *dk, *dv;     // strips of columns: [key][kTileN]
+    float *q_a, *do_a;      // strips of rows: [d][rows]
+    float *q, *d_o, *dq;    // strips of columns: [row][kTileN], kRowBlock rows
+    float *p, *ds;          // [row][64]
+    float* db = nullptr;    // the gradients of biased scores, where they are wanted
     int64_t visible = 0, live = 0, executed = 0;
   };
 
   struct Block {
     int64_t r0;
     int rows;
+    int64_t seen_lo, seen_hi;  // keys of a block that a strip sees
     QueryRow row[kRowBlock];
     float lse[kRowBlock], delta[kRowBlock];
     int64_t lo, hi;  // keys that any row sees
@@ -70,7 +81,10 @@ class FlashBackward {
     w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
     std::fill_n(w.dk, d_strips_ * kTileN * n_keys_, 0.0f);
     std::fill_n(w.dv, v_strips_ * kTileN * n_keys_, 0.0f);
-    pack_keys(w);
+    pack_keys(w, 0, c_.n_k);
+    pack_columns(c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head),
+                 loop_over(c_.d, c_.k->stride[3]), loop_over(c_.n_k, c_.k->stride[1]), kA, c_.d, 0,
+                 c_.n_k, n_keys_, w.k);
     for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0);
     for (int64_t j = 0; j < c_.n_k; ++j) {
       store_out(w.dk + j * kTileN, n_keys_, c_.d, call_.out[1], w.batch, j, w.kv_head);
@@ -78,7 +92,8 @@ class FlashBackward {
     }
     const int64_t scores =
         c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
-    const int64_t other = w.visible * scores + w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
+    const int64_t other = w.visible * (scores + (c_.bias != nullptr ? 1 : 0)) +
+                          w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
     call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
   }
 
@@ -87,18 +102,19 @@ class FlashBackward {
     store_row(acc, n * kTileN, width, 1.0f, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
   }
 
-  void pack_keys(const Pair& w) const {
+  // Keys [first, first + n) transposed.
+  void pack_keys(Pair& w, int64_t first, int64_t n_keys) const {
     const T* k = c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head);
     const T* v = c_.v->as<const T>() + offset4(*c_.v, w.batch, 0, w.kv_head);
     const Loops k_keys = loop_over(c_.n_k, c_.k->stride[1]), k_d = loop_over(c_.d, c_.k->stride[3]);
     const Loops v_keys = loop_over(c_.n_k, c_.v->stride[1]),
                 v_d = loop_over(c_.dv, c_.v->stride[3]);
-    for (int64_t j = 0; j < c_.n_k; j += kTileN) {
-      const int n = static_cast<int>(std::min<int64_t>(kTileN, c_.n_k - j));
-      pack_panel(k, k_keys, k_d, kA, j, n, 0, c_.d, w.k_t + j * c_.d, kTileN);
-      pack_panel(v, v_keys, v_d, kA, j, n, 0, c_.dv, w.v_t + j * c_.dv, kTileN);
+    w.first_key = first;
+    for (int64_t j = 0; j < n_keys; j += kTileN) {
+      const int n = static_cast<int>(std::min<int64_t>(kTileN, n_keys - j));
+      pack_panel(k, k_keys, k_d, kA, first + j, n, 0, c_.d, w.k_t + j * c_.d, kTileN);
+      pack_panel(v, v_keys, v_d, kA, first + j, n, 0, c_.dv, w.v_t + j * c_.dv, kTileN);
     }
-    pack_columns(k, k_d, k_keys, kA, c_.d, 0, c_.n_k, n_keys_, w.k);
   }
   // [strip of columns][row][kTileN] of rows [r0, r0 + n), strips n_panel rows apart.
   static void pack_columns(const T* src, const Loops& columns, const Loops& rows, Operand operand,
@@ -111,7 +127,13 @@ class FlashBackward {
 
   void run_rows(Pair& w, int64_t r0) const {
     Block x;
-    load_rows(w, r0, x);
+    load_rows(w, r0, n_rows_, x);
+    const int64_t h = w.kv_head * c_.group;
+    pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h),
+                 loop_over(c_.d, c_.q->stride[3]), rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
+    pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h),
+                 loop_over(c_.dv, c_.d_o->stride[3]), rows_, kB, c_.dv, r0, x.rows, kRowBlock,
+                 w.d_o);
     std::fill_n(w.dq, d_strips_ * kTileN * kRowBlock, 0.0f);
     for (int64_t k0 = x.lo / kKeyBlock * kKeyBlock; k0 < x.hi; k0 += kKeyBlock) {
       int first = x.rows, last = 0;  // rows between the first and the last strip that see a key
@@ -126,8 +148,8 @@ class FlashBackward {
                 x.row[r].head);
   }
 
-  void load_rows(Pair& w, int64_t r0, Block& x) const {
-    x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - r0));
+  void load_rows(Pair& w, int64_t r0, int64_t end, Block& x) const {
+    x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, end - r0));
     x.lo = c_.n_k, x.hi = 0;
     for (int r = 0; r < x.rows; ++r) {
       QueryRow& row = x.row[r];
@@ -136,6 +158,7 @@ class FlashBackward {
       row.keys = visible_keys(c_, row.query);
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
+      if (x.lse[r] - x.lse[r] != 0) x.lse[r] = 0;  // a row that a bias hides throughout
       x.delta[r] = delta_of(row);
       if (row.keys.count() == 0) continue;
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
@@ -152,8 +175,6 @@ class FlashBackward {
       pack_panel(d_o, rows_, o_d, kB, r0 + r, rows_of(x, r), 0, c_.dv,
                  w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows_of(x, r));
     }
-    pack_columns(q, q_d, rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
-    pack_columns(d_o, o_d, rows_, kB, c_.dv, r0, x.rows, kRowBlock, w.d_o);
   }
 
   float delta_of(const QueryRow& row) const {
@@ -172,9 +193,9 @@ class FlashBackward {
     return delta;
   }
 
-  // Weights and their gradients of one strip of rows in one key block, and the strip's share of dq.
-  // False where it sees no key there; its rows of p and ds are then 0.
-  bool run_strip(Pair& w, Block& x, int r, int64_t k0) const {
+  // Weights and their gradients of one strip of rows in one key block. False where it sees no key
+  // there; its rows of p and ds are then 0.
+  bool weigh_strip(Pair& w, Block& x, int r, int64_t k0) const {
     const int rows = rows_of(x, r);
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     int64_t lo = kKeyBlock, hi = 0;
@@ -194,16 +215,26 @@ class FlashBackward {
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, n - j));
       multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, false,
-                     w.k_t + (k0 + j) * c_.d, c_.d, rows, cols},
+                     w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols},
                     p + j, kKeyBlock);
       multiply_tile({w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows, false,
-                     w.v_t + (k0 + j) * c_.dv, c_.dv, rows, cols},
+                     w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, rows, cols},
                     ds + j, kKeyBlock);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
-    for (int i = 0; i < rows; ++i) weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock);
+    for (int i = 0; i < rows; ++i)
+      weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock,
+                 w.db == nullptr ? nullptr : w.db + (r + i) * kKeyBlock);
+    x.seen_lo = lo, x.seen_hi = hi;
+    return true;
+  }
+  // The same, and the strip's share of dq.
+  bool run_strip(Pair& w, Block& x, int r, int64_t k0) const {
+    if (!weigh_strip(w, x, r, k0)) return false;
+    const int rows = rows_of(x, r);
+    const int64_t lo = x.seen_lo, hi = x.seen_hi;
     for (int64_t e = 0; e < d_strips_; ++e) {
-      const TileArgs t{ds + lo,
+      const TileArgs t{w.ds + r * kKeyBlock + lo,
                        kKeyBlock,
                        true,
                        w.k + (e * n_keys_ + k0 + lo) * kTileN,
@@ -216,14 +247,16 @@ class FlashBackward {
     return true;
   }
 
-  // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds.
-  void weight_row(const Block& x, int r, int64_t k0, float* p, float* ds) const {
+  // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds, and
+  // the gradients of biased scores in db.
+  void weight_row(const Block& x, int r, int64_t k0, float* p, float* ds, float* db) const {
     const QueryRow& row = x.row[r];
     const int64_t from = row.keys.lo - k0, to = row.keys.hi - k0;
     const bool live = row.keys.count() > 0;
     for (int g = 0; g < kKeyBlock / 16; ++g) {
       if (!live || 16 * g >= to || 16 * g + 16 <= from) {
         store16_n(p + 16 * g, row16(0), 16), store16_n(ds + 16 * g, row16(0), 16);
+        if (db != nullptr) store16_n(db + 16 * g, row16(0), 16);
         continue;
       }
       Row16 s = load16(p + 16 * g) * row16(c_.scale), slope = row16(1.0f);
@@ -235,11 +268,56 @@ class FlashBackward {
         const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
         const Vf weight = exp(s.v[v] - set1(x.lse[r]));
         Vf y = weight * (dp.v[v] - set1(x.delta[r]));
+        if (db != nullptr) store(db + 16 * g + v * kLanes, select(visible, y, zero()));
         if (c_.softcap > 0) y = y * slope.v[v];
         y = y * set1(c_.scale);
         const Vf kept = c_.dropout > 0 ? weight * keep.v[v] : weight;
         store(p + 16 * g + v * kLanes, select(visible, kept, zero()));
         store(ds + 16 * g + v * kLanes, select(visible, y, zero()));
+      }
+    }
+  }
+
+  // dbias of one part [batch or all, head or all] for the keys of one block: sums over what the
+  // bias was broadcast over, in the order (batch, head, query).
+  void sum_bias(int64_t part, int64_t k0, float* scratch) const {
+    const TensorRef &bias = *c_.bias, &out = call_.out[3];
+    const int64_t b = part / bias.shape[1], h = part % bias.shape[1];
+    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0), rows = bias.shape[2];
+    Pair w{};
+    Scratch space(scratch);
+    const int64_t strips = ceil_div(kRowBlock, kTileM);
+    w.k_t = space.take(kKeyBlock * c_.d), w.v_t = space.take(kKeyBlock * c_.dv);
+    w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
+    w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
+    w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
+    w.db = space.take(kRowBlock * kKeyBlock);
+    float* sums = space.take(rows * kKeyBlock);
+    std::fill_n(sums, rows * kKeyBlock, 0.0f);
+    const bool all_b = bias.shape[0] == 1, all_h = bias.shape[1] == 1;
+    for (w.batch = all_b ? 0 : b; w.batch < (all_b ? c_.batch : b + 1); ++w.batch)
+      for (int64_t head = all_h ? 0 : h; head < (all_h ? c_.n_heads : h + 1); ++head) {
+        w.kv_head = head / c_.group;
+        pack_keys(w, k0, n);
+        const int64_t begin = head % c_.group * c_.n_q, end = begin + c_.n_q;
+        for (int64_t r0 = begin; r0 < end; r0 += kRowBlock) add_bias(w, r0, end, k0, n, sums);
+      }
+    const int64_t at = (b * out.stride[0]) + h * out.stride[1];
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        store_float(out, at + i * out.stride[2] + (k0 + j) * out.stride[3],
+                    sums[i * kKeyBlock + j]);
+    call_.counters->add(0, w.executed);
+  }
+  void add_bias(Pair& w, int64_t r0, int64_t end, int64_t k0, int64_t n, float* sums) const {
+    Block x;
+    load_rows(w, r0, end, x);
+    if (x.hi <= k0 || x.lo >= k0 + n) return;
+    for (int r = 0; r < x.rows; r += kTileM) {
+      if (!weigh_strip(w, x, r, k0)) continue;
+      for (int i = r; i < r + rows_of(x, r); ++i) {
+        float* sum = sums + (c_.bias->shape[2] == 1 ? 0 : x.row[i].query) * kKeyBlock;
+        for (int64_t j = 0; j < n; ++j) sum[j] += w.db[i * kKeyBlock + j];
       }
     }
   }

@@ -54,6 +54,20 @@ static inline float load_float(const TensorRef& t, int64_t offset) {
   }
 }
 
+static inline void store_float(const TensorRef& t, int64_t offset, float x) {
+  switch (t.dtype) {
+    case DType::kBF16:
+      t.as<bf16>()[offset] = bf16(x);
+      break;
+    case DType::kF16:
+      t.as<f16>()[offset] = f16(x);
+      break;
+    default:
+      t.as<float>()[offset] = x;
+      break;
+  }
+}
+
 TEGULA_VEC Vm lanes_in(int base, int64_t lo, int64_t hi) {
   const Vi i = iota() + set1i(base);
   const auto clamp = [](int64_t x) { return static_cast<int32_t>(x < -1 ? -1 : x > 64 ? 64 : x); };
@@ -66,9 +80,12 @@ static inline void add_extras(const AttentionCall& c, const QueryRow& row, int64
   if (c.softcap > 0) {
     const Vf cap = set1(c.softcap);
     for (int r = 0; r < Row16::kRegs; ++r) {
-      const Vf t = tanh(s.v[r] / cap);
-      s.v[r] = cap * t;
-      if (slope != nullptr) slope->v[r] = set1(1.0f) - t * t;
+      const Vf x = s.v[r] / cap;
+      s.v[r] = cap * tanh(x);
+      if (slope == nullptr) continue;
+      // 1 - tanh^2 without the error that cancels there.
+      const Vf e = exp(set1(-2.0f) * abs(x)), half = set1(1.0f) + e;
+      slope->v[r] = set1(4.0f) * e / (half * half);
     }
   }
   if (c.bias != nullptr) {
