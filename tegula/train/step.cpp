@@ -25,6 +25,9 @@ std::vector<Var> weight_vars(Context& c) {
 }  // namespace
 
 Result<StepFunctions> build_step_functions(const TrainConfig& config) {
+  if (config.dtype != "f32" && config.dtype != "bf16")
+    return unsupported(cat("dtype ", config.dtype,
+                           ": training computes in f32 or bf16; in f16 small gradients vanish"));
   const ModelDef* model = TEGULA_TRY(find_model(config.model.type));
   StepFunctions f;
   f.module = std::make_shared<Module>();

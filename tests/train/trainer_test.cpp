@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tegula/io/file.h"
 
 namespace tegula {
@@ -122,6 +124,36 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
     ASSERT_FALSE(impossible.ok());
     EXPECT_NE(impossible.error().message.find(std::to_string(arena)), std::string::npos);
   }
+}
+
+// Products in bf16: the loss falls as in f32, masters and moments stay f32.
+TEST(Trainer, TrainsInBf16) {
+  TrainConfig c = small_run(fresh_directory("bf16"));
+  c.steps = 60, c.lr = 1e-2;
+  const std::string out = c.out;
+  c.out = out + "f32";
+  const TrainSummary full = run(c);
+  c.out = out + "bf16", c.dtype = "bf16";
+  const TrainSummary low = run(c);
+  const double start =
+      std::log(static_cast<double>(Tokenizer::load(c.out + "/latest")->vocab_size()));
+  const double fell = start - full.val_loss;
+  EXPECT_GT(fell, 1);
+  EXPECT_NE(low.val_loss, full.val_loss);
+  EXPECT_NEAR(low.val_loss, full.val_loss, fell / 20);
+  EXPECT_EQ(low.flops_per_step_planned, low.flops_per_step_counted);
+  EXPECT_EQ(low.peak_bytes_planned, low.peak_bytes_measured);
+  EXPECT_LT(low.peak_bytes_planned, full.peak_bytes_planned);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    const auto a = read_file(out + "f32/latest/" + file), b = read_file(c.out + "/latest/" + file);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(a->size(), b->size());
+    EXPECT_EQ(b->find("BF16"), std::string::npos);
+  }
+  c.dtype = "f16";
+  const auto f16 = Trainer::create(c);
+  ASSERT_FALSE(f16.ok());
+  EXPECT_EQ(f16.error().code, Code::kUnsupported);
 }
 
 TEST(Trainer, StopsAtNanAndNamesTheOp) {

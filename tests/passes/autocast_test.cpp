@@ -1,0 +1,118 @@
+#include <cmath>
+
+#include "tegula/ops/attention.h"
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/norm.h"
+#include "tests/passes/passes.h"
+
+namespace tegula {
+namespace {
+
+Type f32(Shape s) { return {DType::kF32, s}; }
+
+PassOptions bf16_options() {
+  PassOptions o;
+  o.compute_dtype = DType::kBF16;
+  return o;
+}
+
+DType operand(const Function& f, const Node& n, size_t i) { return f.type(n.inputs[i]).dtype; }
+
+// gelu(norm(x) w) v and its gradients, then plain gradient descent.
+FuncId small_step(Module& m) {
+  Builder b(m, "step");
+  const Var x = b.param("x", f32({2, 6, 8}));
+  const Var w = b.weight("w", f32({8, 16})), v = b.weight("v", f32({16, 8}));
+  const Var gain = b.weight("gain", f32({8}));
+  const Var y = matmul(gelu(matmul(layer_norm(x, gain, Var(), 1e-5), w)), v);
+  const Var loss = reduce_mean(softmax(y) * y, {0, 1, 2});
+  const auto g = grad(loss, std::vector{w, v, gain});
+  b.set_phase(Phase::kUpdate);
+  b.result("loss", loss);
+  b.result("w", w - g[0] * 0.1), b.result("v", v - g[1] * 0.1);
+  b.result("gain", gain - g[2] * 0.1);
+  return finish(b);
+}
+
+TEST(Autocast, DotsReadBf16AndAllElseStaysF32) {
+  Module m;
+  const FuncId f = small_step(m);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  EXPECT_EQ(count(m[f], dot_op), count(before, dot_op));
+  int weight_casts = 0, f32_results = 0;
+  for (const Node& n : m[f].nodes) {
+    if (n.op == &dot_op) {
+      EXPECT_EQ(operand(m[f], n, 0), DType::kBF16);
+      EXPECT_EQ(operand(m[f], n, 1), DType::kBF16);
+      f32_results += m[f].type(n.output()).dtype == DType::kF32;
+    } else if (n.op == &cast_op) {
+      weight_casts += !m[f].producer(n.inputs[0]);
+    } else if (!n.op->is_view) {
+      for (size_t i = 0; i < n.inputs.size(); ++i) EXPECT_NE(operand(m[f], n, i), DType::kBF16);
+    }
+  }
+  EXPECT_EQ(weight_casts, 2);  // w and v: once for the forward and the backward part
+  EXPECT_EQ(f32_results, 3);   // gradients of both, and what only the norm's gradient reads
+  for (size_t r = 0; r < before.results.size(); ++r)
+    EXPECT_EQ(m[f].type(m[f].results[r].value), before.type(before.results[r].value));
+  EXPECT_FALSE(run(m, f, "autocast", bf16_options()));
+}
+
+TEST(Autocast, FollowsViewsToWhatIsRoundedAlready) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", f32({2, 6, 8}));
+  const Var w = b.weight("w", f32({8, 24}));
+  const Var qkv = matmul(x, w);
+  auto head = [&](int i) { return reshape(slice(qkv, 2, 8 * i, 8), {2, 6, 2, 4}); };
+  b.result("o", attention(head(0), head(1), head(2), {}).o);
+  const FuncId f = finish(b);
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  EXPECT_EQ(operand(m[f], *only(m[f], attention_op), 2), DType::kBF16);
+  EXPECT_EQ(count(m[f], cast_op), 3);  // x, w, and the result: nothing between
+}
+
+TEST(Autocast, ErrsByRoundingAlone) {
+  Module m;
+  Builder b(m, "f");
+  const int64_t k = 40;
+  const Var x = b.param("x", f32({6, k})), w = b.weight("w", f32({k, 5}));
+  b.result("y", matmul(x, w)), b.result("bound", matmul(abs(x), abs(w)));
+  const FuncId f = finish(b);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  const auto in = random_inputs(m, before, 3);
+  const auto exact = interpret(m, before, in, Arithmetic::kNaive, {}),
+             cast = interpret(m, m[f], in, Arithmetic::kNaive, {});
+  ASSERT_TRUE(exact.ok() && cast.ok());
+  const double u = std::ldexp(1, -9);  // of bf16: two operands and the result round
+  int differ = 0;
+  for (int64_t i = 0; i < (*exact)[0].numel(); ++i) {
+    const double y = (*exact)[0].at(i), got = (*cast)[0].at(i);
+    differ += y != got;
+    EXPECT_LE(std::abs(got - y), 3.1 * u * (*exact)[1].at(i));
+  }
+  EXPECT_GT(differ, 0);
+}
+
+TEST(Autocast, LeavesAlone) {
+  Module m;
+  const FuncId f = small_step(m);
+  EXPECT_FALSE(run(m, f, "autocast"));
+  // What has no kernel in bf16.
+  PassOptions o = bf16_options();
+  o.has_direct_kernel = [](const OpCall& c, const void*) { return c.in[0].dtype == DType::kF32; };
+  EXPECT_FALSE(run(m, f, "autocast", o));
+  // Doubles, and the update.
+  Builder b(m, "g");
+  const Var x = b.param("x", {DType::kF64, {3, 4}}), y = b.param("y", {DType::kF64, {4, 5}});
+  const Var p = b.param("p", f32({3, 4})), q = b.param("q", f32({4, 5}));
+  b.result("z", matmul(x, y));
+  b.set_phase(Phase::kUpdate);
+  b.result("r", matmul(p, q));
+  EXPECT_FALSE(run(m, finish(b), "autocast", bf16_options()));
+}
+
+}  // namespace
+}  // namespace tegula
