@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "tegula/io/file.h"
 
@@ -123,6 +124,26 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
     impossible = Trainer::create(c);
     ASSERT_FALSE(impossible.ok());
     EXPECT_NE(impossible.error().message.find(std::to_string(arena)), std::string::npos);
+  }
+}
+
+// Every pass can be left out by name, and none of them changes a bit.
+TEST(Trainer, TrainsWithTheSameBitsWithoutAnyOnePass) {
+  TrainConfig c = small_run(fresh_directory("without"));
+  c.model.has_bias = true, c.model.dropout = 0.1, c.steps = 2;
+  const std::string out = c.out;
+  const TrainSummary all = run(c);
+  std::set<std::string> names = {"dce,-fuse", "dce,-cse,-views"};
+  for (const PassDef* pass : pipeline()) names.insert(std::string(pass->name));
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    c.passes = "-" + name, c.out = out + "-" + name;
+    const TrainSummary without = run(c);
+    EXPECT_EQ(without.train_loss, all.train_loss);
+    EXPECT_EQ(without.val_loss, all.val_loss);
+    EXPECT_EQ(without.flops_per_step_planned, without.flops_per_step_counted);
+    EXPECT_EQ(without.peak_bytes_planned, without.peak_bytes_measured);
+    expect_same_file(out + "/latest/model.safetensors", c.out + "/latest/model.safetensors");
   }
 }
 
