@@ -14,6 +14,8 @@ namespace tegula::cli {
 // Each adds its subcommand; the callback sets `exit_code`.
 void add_train(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
+void add_encode(CLI::App& app, int& exit_code);
+void add_grad(CLI::App& app, int& exit_code);
 void add_ops(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 

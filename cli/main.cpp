@@ -70,6 +70,8 @@ int main(int argc, char** argv) {
   add_train(app, exit_code);
   add_generate(app, exit_code);
   add_plan(app, exit_code);
+  add_encode(app, exit_code);
+  add_grad(app, exit_code);
   add_ops(app, exit_code);
   auto arguments = expand_config(app, {argv + 1, argv + argc});
   if (!arguments.ok()) return report(arguments.error());

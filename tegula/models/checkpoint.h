@@ -21,6 +21,11 @@ Status load_model_weights(const std::string& directory, const ModelConfig& confi
 Status read_weights(const std::string& directory,
                     const std::vector<std::pair<std::string, TensorRef>>& into);
 
+// The tensors of a checkpoint that a weight (or its gradient) consists of: itself, but Mixtral
+// keeps every expert's matrix alone ("….experts.3.w1.weight") where the model has one tensor
+// [n_experts, …] ("….experts.w1.weight").
+std::vector<std::pair<std::string, TensorRef>> checkpoint_parts(const std::string& name,
+                                                                const TensorRef& t);
 // The tensors of model.safetensors: the weights (Mixtral's one by one for every expert), and what
 // the family's format wants besides (GPT-2 without biases gets zero biases). `zeros` must outlive
 // the use.

@@ -34,24 +34,6 @@ void convert(const TensorRef& from, const TensorRef& to) {
   for (int64_t i = 0; i < n; ++i) store_element(to, i, load_element(from, i));
 }
 
-// The tensors of the file that hold a weight: Mixtral keeps every expert's matrix by itself
-// ("….experts.3.w1.weight"), the model one tensor [n_experts, …] ("….experts.w1.weight").
-std::vector<std::pair<std::string, TensorRef>> parts_of(const std::string& name,
-                                                        const TensorRef& t) {
-  constexpr std::string_view kExperts = ".experts.";
-  const size_t at = name.find(kExperts);
-  if (at == std::string::npos) return {{name, t}};
-  const size_t end = at + kExperts.size();
-  std::vector<std::pair<std::string, TensorRef>> parts;
-  for (int64_t e = 0; e < t.shape[0]; ++e) {
-    TensorRef part =
-        contiguous_ref(static_cast<std::byte*>(t.data) + e * t.stride[0] * size_bytes(t.dtype),
-                       {t.dtype, Shape(std::span(shape_of(t)).subspan(1))});
-    parts.emplace_back(cat(name.substr(0, end), e, ".", name.substr(end)), part);
-  }
-  return parts;
-}
-
 }  // namespace
 
 std::string model_config_json(const ModelConfig& m, DType dtype) {
@@ -91,11 +73,27 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
   return m;
 }
 
+std::vector<std::pair<std::string, TensorRef>> checkpoint_parts(const std::string& name,
+                                                                const TensorRef& t) {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = name.find(kExperts);
+  if (at == std::string::npos) return {{name, t}};
+  const size_t end = at + kExperts.size();
+  std::vector<std::pair<std::string, TensorRef>> parts;
+  for (int64_t e = 0; e < t.shape[0]; ++e) {
+    TensorRef part =
+        contiguous_ref(static_cast<std::byte*>(t.data) + e * t.stride[0] * size_bytes(t.dtype),
+                       {t.dtype, Shape(std::span(shape_of(t)).subspan(1))});
+    parts.emplace_back(cat(name.substr(0, end), e, ".", name.substr(end)), part);
+  }
+  return parts;
+}
+
 Status read_weights(const std::string& directory,
                     const std::vector<std::pair<std::string, TensorRef>>& into) {
   const auto file = TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kModelFile)));
   for (const auto& [whole, weight] : into)
-    for (const auto& [name, to] : parts_of(whole, weight)) {
+    for (const auto& [name, to] : checkpoint_parts(whole, weight)) {
       const TensorRef* from = file.find(name);
       // Some exporters leave out the prefix that others write.
       if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
@@ -116,7 +114,7 @@ std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
     std::vector<std::vector<float>>& zeros) {
   std::vector<std::pair<std::string, TensorRef>> out;
   for (const auto& [name, t] : weights)
-    for (auto& part : parts_of(name, t)) out.push_back(std::move(part));
+    for (auto& part : checkpoint_parts(name, t)) out.push_back(std::move(part));
   if (config.type != "gpt2" || config.has_bias) return out;
   // transformers' GPT-2 always has biases.
   for (const auto& [name, t] : weights) {

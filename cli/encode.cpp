@@ -1,0 +1,43 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "tegula/io/checkpoint.h"
+#include "tegula/io/tokenizer.h"
+
+namespace tegula::cli {
+
+namespace {
+struct Options {
+  std::string model, text;
+  int64_t length = 0;
+};
+
+Status run(const Options& o) {
+  const auto tokenizer = TEGULA_TRY(Tokenizer::load(TEGULA_TRY(resolve_model_directory(o.model))));
+  const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(o.text))));
+  const size_t length = o.length > 0 ? static_cast<size_t>(o.length) : ids.size();
+  std::printf("[");
+  for (size_t at = 0; length > 0 && at + length <= ids.size(); at += length) {
+    std::printf(at == 0 ? "[" : ",\n [");
+    for (size_t i = 0; i < length; ++i) std::printf(i == 0 ? "%d" : ", %d", ids[at + i]);
+    std::printf("]");
+  }
+  std::printf("]\n");
+  return {};
+}
+}  // namespace
+
+void add_encode(CLI::App& app, int& exit_code) {
+  auto* cmd = app.add_subcommand("encode", "A text as token ids: JSON, rows of ids");
+  static Options o;
+  cmd->add_option("--model", o.model, "Directory of a model, for its tokenizer")->required();
+  cmd->add_option("--text", o.text, "Text file")->required();
+  cmd->add_option("--length", o.length, "Ids in a row, leaving out an incomplete last one; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  cmd->callback([&exit_code] {
+    const Status st = run(o);
+    exit_code = st.ok() ? 0 : report(st.error());
+  });
+}
+
+}  // namespace tegula::cli

@@ -1,0 +1,42 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "tegula/train/gradients.h"
+
+namespace tegula::cli {
+
+namespace {
+struct Options {
+  std::string model, tokens, out, dtype = "f32";
+  int threads = 0;
+};
+
+Status run(const Options& o) {
+  const auto rows = TEGULA_TRY(read_token_rows(o.tokens));
+  const DType dtype = o.dtype == "f64" ? DType::kF64 : DType::kF32;
+  const ModelGradients g = TEGULA_TRY(model_gradients(o.model, rows, dtype, o.threads));
+  TEGULA_TRY(write_gradients(o.out, g));
+  std::printf("loss %.9g; logits and %zu gradients are in %s\n", g.loss, g.grads.size(),
+              o.out.c_str());
+  return {};
+}
+}  // namespace
+
+void add_grad(CLI::App& app, int& exit_code) {
+  auto* cmd = app.add_subcommand(
+      "grad", "Loss, logits and gradients of a model on given tokens, to compare ports");
+  static Options o;
+  cmd->add_option("--model", o.model, "Directory of the model")->required();
+  cmd->add_option("--tokens", o.tokens, "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]")->required();
+  cmd->add_option("--out", o.out, "Safetensors file to write")->required();
+  cmd->add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly")
+      ->check(CLI::IsMember({"f32", "f64"}))
+      ->capture_default_str();
+  cmd->add_option("--threads", o.threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  cmd->callback([&exit_code] {
+    const Status st = run(o);
+    exit_code = st.ok() ? 0 : report(st.error());
+  });
+}
+
+}  // namespace tegula::cli

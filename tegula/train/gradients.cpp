@@ -1,0 +1,133 @@
+#include "tegula/train/gradients.h"
+
+#include "tegula/io/checkpoint.h"
+#include "tegula/io/json.h"
+#include "tegula/io/safetensors.h"
+#include "tegula/ir/interpret.h"
+#include "tegula/models/checkpoint.h"
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/linear_cross_entropy.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/session.h"
+
+namespace tegula {
+
+namespace {
+
+struct Problem {
+  std::shared_ptr<Module> module = std::make_shared<Module>();
+  FuncId function = kNone;
+  std::vector<WeightSpec> weights;
+};
+
+// tokens, targets, weights -> loss, logits, gradients in the order of the weights.
+Result<Problem> build(const ModelConfig& config, int64_t batch, int64_t seqlen) {
+  const ModelDef* model = TEGULA_TRY(find_model(config.type));
+  Problem p;
+  Builder b(*p.module, "gradients");
+  Context c(b, config);
+  const Type ids = {DType::kI32, {batch, seqlen}};
+  const Var tokens = b.param("tokens", ids), targets = b.param("targets", ids);
+  const Var h = model->hidden(c, tokens), head = model->head(c);
+  const Var loss = cross_entropy_loss(h, head, targets);
+  b.result("loss", loss);
+  b.result("logits", dot("b s d, v d -> b s v", h, head));
+  p.weights = c.weights();
+  std::vector<Var> vars;
+  for (const WeightSpec& w : p.weights) vars.push_back(c.weight(w.name, w.type.shape));
+  const auto grads = grad(loss, vars);
+  for (size_t i = 0; i < grads.size(); ++i) b.result("grad." + p.weights[i].name, grads[i]);
+  p.function = TEGULA_TRY(b.finish_into_module());
+  return p;
+}
+
+Status check_rows(const std::vector<std::vector<int32_t>>& rows, const ModelConfig& config) {
+  const size_t length = rows.empty() ? 0 : rows[0].size();
+  if (length < 2 || static_cast<int64_t>(length) - 1 > config.max_seqlen)
+    return invalid_argument(cat("rows of ", length, " tokens: give at least 2, and at most ",
+                                config.max_seqlen + 1, ", the model's context and one to predict"));
+  for (const auto& row : rows) {
+    if (row.size() != length)
+      return invalid_argument(
+          cat("rows have ", length, " and ", row.size(), " tokens: they must be equally long"));
+    for (int32_t id : row)
+      if (id < 0 || id >= config.vocab_size)
+        return invalid_argument(
+            cat("token ", id, " is not in the vocabulary of ", config.vocab_size));
+  }
+  return {};
+}
+
+// In the order of the function's parameters: tokens, targets, weights.
+Result<std::vector<HostTensor>> run(const Problem& p, const std::vector<HostTensor>& in,
+                                    DType dtype, int threads) {
+  if (dtype == DType::kF64) return interpret(*p.module, (*p.module)[p.function], in);
+  ThreadPool pool(threads);
+  CompileOptions options;
+  options.plan.n_threads = pool.n_threads();
+  const Compiled compiled = TEGULA_TRY(compile(p.module, p.function, options));
+  const auto session = TEGULA_TRY(Session::create(compiled.plan, &pool));
+  for (size_t i = 0; i < in.size(); ++i) session->bind(static_cast<int>(i), in[i].ref().data);
+  TEGULA_TRY(session->run());
+  std::vector<HostTensor> out;
+  for (size_t i = 0; i < compiled.plan->results.size(); ++i)
+    out.push_back(copy_of(session->result(static_cast<int>(i))));
+  return out;
+}
+
+}  // namespace
+
+Result<ModelGradients> model_gradients(const std::string& path,
+                                       const std::vector<std::vector<int32_t>>& rows, DType dtype,
+                                       int threads) {
+  const std::string directory = TEGULA_TRY(resolve_model_directory(path));
+  const ModelConfig config = TEGULA_TRY(load_model_config(directory));
+  TEGULA_TRY(check_rows(rows, config));
+  const auto batch = static_cast<int64_t>(rows.size());
+  const auto seqlen = static_cast<int64_t>(rows[0].size()) - 1;
+  const Problem p = TEGULA_TRY(build(config, batch, seqlen));
+  std::vector<HostTensor> in(2, HostTensor({DType::kI32, {batch, seqlen}}));
+  int64_t at = 0;
+  for (const auto& row : rows)
+    for (size_t i = 0; i + 1 < row.size(); ++i, ++at)
+      in[0].put(at, row[i]), in[1].put(at, row[i + 1]);
+  std::vector<std::pair<std::string, TensorRef>> into;
+  for (const WeightSpec& w : p.weights) into.emplace_back(w.name, in.emplace_back(w.type).ref());
+  TEGULA_TRY(read_weights(directory, into));
+  std::vector<HostTensor> out = TEGULA_TRY(run(p, in, dtype, threads));
+  ModelGradients g;
+  g.loss = out[0].at(0);
+  g.logits = std::move(out[1]);
+  for (size_t i = 0; i < p.weights.size(); ++i)
+    for (const auto& [name, part] : checkpoint_parts(p.weights[i].name, out[i + 2].ref()))
+      g.grads.emplace_back(name, copy_of(part));
+  return g;
+}
+
+Status write_gradients(const std::string& path, const ModelGradients& g) {
+  const HostTensor loss({DType::kF64, {}}, std::span(&g.loss, 1));
+  std::vector<NamedTensor> tensors = {{"loss", loss.ref()}, {"logits", g.logits.ref()}};
+  for (const auto& [name, grad] : g.grads) tensors.push_back({name, grad.ref()});
+  return write_safetensors(path, tensors);
+}
+
+Result<std::vector<std::vector<int32_t>>> read_token_rows(const std::string& path) {
+  const Json json = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
+  const Error wrong = invalid_argument(cat(path, ": is not rows of ids, [[1, 2, 3], [4, 5, 6]]"));
+  std::vector<std::vector<int32_t>> rows;
+  const auto* list = json.as<Json::Array>();
+  if (!list) return wrong;
+  for (const Json& row : *list) {
+    const auto* ids = row.as<Json::Array>();
+    if (!ids) return wrong;
+    auto& to = rows.emplace_back();
+    for (const Json& id : *ids) {
+      const auto* n = id.as<int64_t>();
+      if (!n || *n < 0 || *n > INT32_MAX) return wrong;
+      to.push_back(static_cast<int32_t>(*n));
+    }
+  }
+  return rows;
+}
+
+}  // namespace tegula

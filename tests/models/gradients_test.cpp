@@ -1,0 +1,76 @@
+#include "tegula/train/gradients.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tegula/io/file.h"
+#include "tegula/io/safetensors.h"
+#include "tegula/ir/reference.h"
+#include "tegula/train/trainer.h"
+
+namespace tegula {
+namespace {
+
+// The directory of a model after no step at all; vocabulary: 256.
+std::string untrained(const std::string& family) {
+  const std::string dir = cat(::testing::TempDir(), "gradients_", family);
+  (void)remove_tree(dir);
+  EXPECT_TRUE(make_directories(dir).ok());
+  TrainConfig c;
+  c.data = dir + "/text.txt", c.out = dir + "/out", c.tokenizer = "bytes";
+  EXPECT_TRUE(write_file(c.data, std::string(500, 'a')).ok());
+  c.model.type = family;
+  c.model.n_layers = 1, c.model.n_heads = 2, c.model.d_model = 8, c.model.max_seqlen = 6;
+  c.model.n_experts = 3;
+  c.batch = 1, c.steps = 0, c.threads = 1;
+  auto t = Trainer::create(c);
+  EXPECT_TRUE(t.ok() && (*t)->run(std::atomic<bool>{false}).ok());
+  return c.out;
+}
+
+TEST(Gradients, HaveTheNamesAndShapesOfTheCheckpoint) {
+  for (const char* family : {"gpt2", "llama", "moe", "lstm", "mlp"}) {
+    const std::string dir = untrained(family);
+    const auto g = model_gradients(dir, {{1, 2, 3, 4}, {255, 0, 9, 9}}, DType::kF32, 1);
+    ASSERT_TRUE(g.ok()) << g.error().to_string();
+    EXPECT_NEAR(g->loss, std::log(256), 0.1) << family;  // it has learned nothing yet
+    EXPECT_EQ(g->logits.type.shape, Shape({2, 3, 256}));
+    const auto file = SafetensorsFile::open(dir + "/latest/model.safetensors");
+    ASSERT_TRUE(file.ok());
+    for (const auto& [name, grad] : g->grads) {
+      const TensorRef* w = file->find(name);
+      ASSERT_NE(w, nullptr) << family << " " << name;
+      EXPECT_TRUE(std::ranges::equal(shape_of(*w), shape_of(grad.ref())));
+    }
+    ASSERT_TRUE(write_gradients(dir + "/grad.safetensors", *g).ok());
+    EXPECT_EQ(SafetensorsFile::open(dir + "/grad.safetensors")->tensors().size(),
+              g->grads.size() + 2);
+  }
+}
+
+TEST(Gradients, RefuseWhatDoesNotFitTheModel) {
+  const std::string dir = untrained("mlp");
+  auto message = [&](const std::vector<std::vector<int32_t>>& rows) {
+    const auto g = model_gradients(dir, rows, DType::kF32, 1);
+    return g.ok() ? "" : g.error().message;
+  };
+  EXPECT_NE(message({}).find("rows of 0 tokens"), std::string::npos);
+  EXPECT_NE(message({{1, 2, 3, 4, 5, 6, 7, 8}}).find("at most 7"), std::string::npos);
+  EXPECT_NE(message({{1, 2}, {1, 2, 3}}).find("equally long"), std::string::npos);
+  EXPECT_NE(message({{1, 256}}).find("token 256"), std::string::npos);
+}
+
+TEST(Gradients, ReadRowsOfIds) {
+  const std::string path = ::testing::TempDir() + "rows.json";
+  ASSERT_TRUE(write_file(path, "[[1, 2], [3, 4]]").ok());
+  EXPECT_EQ(*read_token_rows(path), (std::vector<std::vector<int32_t>>{{1, 2}, {3, 4}}));
+  for (const char* wrong : {"[1, 2]", "{}", "[[1, -2]]", "[[1.5]]", "[[\"a\"]]"}) {
+    ASSERT_TRUE(write_file(path, wrong).ok());
+    EXPECT_FALSE(read_token_rows(path).ok()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tegula

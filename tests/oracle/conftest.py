@@ -1,0 +1,74 @@
+"""Trained models of every family, and the tool, for tests that compare with PyTorch and its kin."""
+
+import json
+import os
+import random
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+FAMILIES = {
+    "gpt2": ["--model", "gpt2", "--bias"],
+    "gpt2-plain": ["--model", "gpt2"],
+    "llama": ["--model", "llama", "--n-kv-heads", "2", "--head-dim", "8"],
+    "llama-bias": ["--model", "llama", "--bias"],
+    "moe": ["--model", "moe", "--n-kv-heads", "2", "--n-experts", "4"],
+    "lstm": ["--model", "lstm"],
+    "mlp": ["--model", "mlp"],
+}
+SEQLEN = 24
+
+
+def tegula(*args):
+    """Runs the tool and returns what it prints."""
+    done = subprocess.run([os.environ["TEGULA_BIN"], *map(str, args)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "text.txt"
+    words = "the quick brown fox jumps over a lazy dog while seven wizards box".split()
+    rng = random.Random(1)
+    path.write_text("\n".join(" ".join(rng.choices(words, k=9)) for _ in range(200)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, text):
+    """name -> the directory of a small model of that family, trained a little."""
+    made = {}
+
+    def train(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name) / "model"
+            tegula("train", "--data", text, "--out", made[name], "--n-layers", 2, "--n-heads", 4,
+                   "--d-model", 32, "--d-ff", 48, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
+                   "--lr", 1e-2, "--warmup", 2, "--eval-every", 0, *FAMILIES[name])
+        return made[name] / "latest"
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def gradients(trained, tmp_path_factory):
+    """(name, dtype) -> rows of ids, and what `tegula grad` says of them."""
+    made = {}
+
+    def run(name, dtype):
+        if (name, dtype) not in made:
+            directory = trained(name)
+            vocab = json.loads((directory / "config.json").read_text())["vocab_size"]
+            rng = random.Random(7)
+            rows = [[rng.randrange(vocab) for _ in range(SEQLEN + 1)] for _ in range(3)]
+            at = tmp_path_factory.mktemp("grad")
+            (at / "ids.json").write_text(json.dumps(rows))
+            tegula("grad", "--model", directory, "--tokens", at / "ids.json", "--dtype", dtype,
+                   "--out", at / "grad.safetensors")
+            made[name, dtype] = np.array(rows), load_file(at / "grad.safetensors")
+        return made[name, dtype]
+
+    return run
