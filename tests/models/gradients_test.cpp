@@ -13,7 +13,7 @@
 namespace tegula {
 namespace {
 
-// The directory of a model after no step at all; vocabulary: 256.
+// The directory of a model after next to no step; vocabulary: 256.
 std::string untrained(const std::string& family) {
   const std::string dir = cat(::testing::TempDir(), "gradients_", family);
   (void)remove_tree(dir);
@@ -24,7 +24,7 @@ std::string untrained(const std::string& family) {
   c.model.type = family;
   c.model.n_layers = 1, c.model.n_heads = 2, c.model.d_model = 8, c.model.max_seqlen = 6;
   c.model.n_experts = 3;
-  c.batch = 1, c.steps = 0, c.threads = 1;
+  c.batch = 1, c.steps = 1, c.lr = c.min_lr = 1e-9, c.threads = 1;
   auto t = Trainer::create(c);
   EXPECT_TRUE(t.ok() && (*t)->run(std::atomic<bool>{false}).ok());
   return c.out;
