@@ -10,11 +10,13 @@ namespace tegula {
 #define TEGULA_PASS(name) extern const PassDef name##_pass;
 TEGULA_PASS(algebra)
 TEGULA_PASS(autocast)
+TEGULA_PASS(bias_activation)
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
 TEGULA_PASS(fold)
 TEGULA_PASS(fuse)
 TEGULA_PASS(lower)
+TEGULA_PASS(qkv_concat)
 TEGULA_PASS(remat)
 TEGULA_PASS(views)
 TEGULA_PASS(wrap)
@@ -23,8 +25,9 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass, &lower_pass,    &cse_pass, &views_pass, &fold_pass, &algebra_pass, &views_pass,
-    &cse_pass, &autocast_pass, &dce_pass, &remat_pass, &dce_pass,  &fuse_pass,    &wrap_pass,
+    &dce_pass,   &lower_pass, &cse_pass,  &views_pass,    &fold_pass,       &algebra_pass,
+    &views_pass, &cse_pass,   &dce_pass,  &autocast_pass, &qkv_concat_pass, &bias_activation_pass,
+    &remat_pass, &dce_pass,   &fuse_pass, &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {

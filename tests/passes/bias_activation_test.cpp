@@ -1,0 +1,73 @@
+#include "tests/passes/passes.h"
+
+namespace tegula {
+namespace {
+
+Type f32(Shape s) { return {DType::kF32, s}; }
+
+struct Layer {
+  Module m;
+  Builder b{m, "f"};
+  Var x = b.param("x", f32({2, 3, 8})), w = b.weight("w", f32({8, 6}));
+  Var bias = b.weight("bias", f32({6}));
+};
+
+TEST(BiasActivation, OneDotForALayer) {
+  for (const char* name : {"none", "gelu", "silu", "relu"}) {
+    Layer l;
+    const Var y = matmul(l.x, l.w) + l.bias;
+    const std::string act = name;
+    l.b.result("y", act == "gelu"   ? gelu(y)
+                    : act == "silu" ? silu(y)
+                    : act == "relu" ? relu(y)
+                                    : y);
+    const FuncId f = finish(l.b);
+    EXPECT_TRUE(run_checked(l.m, f, "bias_activation"));
+    ASSERT_EQ(n_working(l.m[f]), 1) << name;
+    const Node* n = only(l.m[f], dot_op);
+    EXPECT_EQ(n->inputs.size(), 3u);
+    EXPECT_EQ(n->attrs.get_or<std::string>("activation", "none"), act);
+  }
+}
+
+TEST(BiasActivation, WithoutBiasAndWithAWiderOne) {
+  Layer l;
+  l.b.result("y", relu(matmul(l.x, l.w)));
+  const Var row = l.b.param("row", f32({1, 6}));  // as [1, 1, 6] is
+  l.b.result("z", broadcast(row, Shape{2, 3, 6}) + matmul(l.x * 2.0, l.w));
+  const Var two = l.b.param("two", f32({8, 2, 3})), both = l.b.param("both", f32({2, 3}));
+  l.b.result("v", dot("b s k, k g h -> b s g h", l.x, two) + both);
+  const FuncId f = finish(l.b);
+  EXPECT_TRUE(run_checked(l.m, f, "bias_activation"));
+  EXPECT_EQ(count(l.m[f], add_op), 0);
+  EXPECT_EQ(count(l.m[f], relu_op), 0);
+}
+
+TEST(BiasActivation, LeavesAlone) {
+  Layer l;
+  // What others read too, a bias per row, a full tensor, one that n does not index alone.
+  const Var y = matmul(l.x, l.w);
+  l.b.result("y", y), l.b.result("a", y + l.bias), l.b.result("b", gelu(y));
+  const Var column = l.b.param("column", f32({3, 1})), full = l.b.param("full", f32({2, 3, 6}));
+  l.b.result("c", matmul(l.x * 2.0, l.w) + column);
+  l.b.result("d", matmul(l.x * 3.0, l.w) + full);
+  l.b.result("e", dot("b s k, k n -> b n s", l.x * 4.0, l.w) + l.b.param("s", f32({3})));
+  l.b.result("g", tanh(matmul(l.x * 5.0, l.w)));
+  EXPECT_FALSE(run(l.m, finish(l.b), "bias_activation"));
+}
+
+TEST(BiasActivation, AsksForAKernel) {
+  Layer l;
+  l.b.result("y", gelu(matmul(l.x, l.w) + l.bias));
+  const FuncId f = finish(l.b);
+  PassOptions o;
+  o.has_direct_kernel = [](const OpCall& c, const void*) {
+    return c.op != &dot_op || !c.attrs->has("activation");
+  };
+  EXPECT_TRUE(run_checked(l.m, f, "bias_activation", o));
+  EXPECT_EQ(count(l.m[f], gelu_op), 1);
+  EXPECT_EQ(count(l.m[f], add_op), 0);
+}
+
+}  // namespace
+}  // namespace tegula
