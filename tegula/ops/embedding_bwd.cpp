@@ -31,7 +31,6 @@ std::vector<Sample> samples() {
       {"bf16", {{{DType::kBF16, {3, 4}}}, ids({3}, {1, 1, 1})}, rows},
       {"out of range", {{{DType::kF32, {3, 4}}}, ids({3}, {1, -1, 5})}, rows},
       {"misfit", {{{DType::kF32, {3, 4}}}, ids({2}, {1, 2})}, rows, "expected [2,4]"}};
-  s[4].cost_bound = kIdsDecide;
   return s;
 }
 }  // namespace

@@ -4,7 +4,8 @@
 //   scatter_add: its adjoint, x[b.., p.., n, q..] = the sum of y over all i with ids[b.., i..] = n
 //
 // `dim` is where n stands in x; the first `batch` dims b are common to x and ids. An index outside
-// [0, n) reads zeros and writes nothing. Sums go in ascending order of i.
+// [0, n) reads zeros, and what is added there is thrown away: the cost of an op never depends on
+// ids. Sums go in ascending order of i.
 #pragma once
 
 #include "tegula/ops/rows.h"
@@ -70,12 +71,13 @@ struct ScatterAddRef {
   void operator()(RefArgs<S>& a) const {
     const Gathering g(a.attrs(), a.in[1].rank);
     const TensorRef& x = a.out[0];
-    std::vector<S> sum(static_cast<size_t>(x.numel()), S(0.0));
+    std::vector<S> sum(static_cast<size_t>(x.numel()) + 1, S(0.0));  // and what is thrown away
     for_each_index(shape_of(a.in[0]), [&](const Index& y) {
       const int64_t id = a.load_i_at(1, g.ids_index(y));
-      if (id < 0 || id >= x.shape[g.dim]) return;
-      const Index to = g.x_index(y, id, x.rank);
-      sum[static_cast<size_t>(a.row_major_at(x, to))] += a.load_at(0, y);
+      const bool inside = id >= 0 && id < x.shape[g.dim];
+      const auto to = inside ? static_cast<size_t>(a.row_major_at(x, g.x_index(y, id, x.rank)))
+                             : sum.size() - 1;
+      sum[to] += a.load_at(0, y);
     });
     size_t at = 0;
     for_each_index(shape_of(x), [&](const Index& i) { a.store_at(0, sum[at++], i); });

@@ -42,7 +42,6 @@ std::vector<Sample> samples() {
       {"integers", {{{DType::kI32, {3}}, -9, 9}, ids({3}, {1, 0, 1})}, at(0, 0, 2)},
       {"out of range", {rows, ids({4}, {5, 0, -1, 0})}, at(0, 0, 5)},
       {"misfit", {rows, ids({3}, {0, 1, 0})}, at(0, 0, 5), "expected [3,3]"}};
-  s[6].cost_bound = kIdsDecide;
   return s;
 }
 }  // namespace

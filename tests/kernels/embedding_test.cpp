@@ -28,11 +28,9 @@ TEST(Embedding, CopiesRowsAndSumsThemInOrder) {
     const auto counted = testing::run_kernel(*find_kernel("embedding_bwd_rows"), {}, in_bwd,
                                              std::span(&d_table.ref(), 1), threads);
     std::vector<float> sums(static_cast<size_t>(n * d));
-    int64_t hits = 0;
     for (int64_t i = 0; i < a * b; ++i) {
       const auto id = static_cast<int64_t>(ids.at(i));
       const bool inside = id >= 0 && id < n;
-      hits += inside;
       for (int64_t j = 0; j < d; ++j) {
         ASSERT_EQ(y.at(i * d + j), inside ? table.at(id * d + j) : 0);
         if (inside) sums[static_cast<size_t>(id * d + j)] += static_cast<float>(grad.at(i * d + j));
@@ -43,7 +41,7 @@ TEST(Embedding, CopiesRowsAndSumsThemInOrder) {
       want.put(0, sums[static_cast<size_t>(i)]);
       ASSERT_EQ(d_table.at(i), want.at(0)) << i;
     }
-    EXPECT_EQ(counted.math_flops, hits * d);
+    EXPECT_EQ(counted.math_flops, ids.numel() * d);
   }
 }
 

@@ -32,20 +32,18 @@ void run(const KernelCall& call) {
       sums = out, row_stride = table.stride[0], stride_n = table.stride[1];
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t j = 0; j < count; ++j) sums[row * row_stride + j * stride_n] = 0;
-    int64_t hits = 0;
     for (int64_t i = 0; i < at.positions.count; ++i) {
       const int64_t row = at.row(i);
       if (row < 0) continue;
       const T* g = grad.as<const T>() + at.positions.offset(i, kB) + first * stride;
       float* sum = sums + row * row_stride;
       for (int64_t j = 0; j < count; ++j) sum[j * stride_n] += static_cast<float>(g[j * stride]);
-      ++hits;
     }
     if constexpr (!std::is_same_v<T, float>)
       for (int64_t row = 0; row < rows; ++row)
         for (int64_t j = 0; j < count; ++j)
           out[row * table.stride[0] + j * table.stride[1]] = T(sums[row * count + j]);
-    call.counters->add(hits * count, hits * count);
+    call.counters->add(at.positions.count * count, at.positions.count * count);
   });
 }
 }  // namespace
