@@ -4,7 +4,7 @@
 function(tegula_layer name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXTRA" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/isa/")
+  list(FILTER sources EXCLUDE REGEX "/isa/|/kernels/cuda/")
   set(target tegula_${name})
   add_library(${target} STATIC ${sources} ${ARG_EXTRA})
   add_library(tegula::${name} ALIAS ${target})

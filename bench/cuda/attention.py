@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""Checks our attention kernels against float64 and times them beside PyTorch's, interleaved.
+
+  bench/cuda/attention.py --build build/cuda --cubins DIR [--variants FILE] [--json FILE] [--quick]
+
+DIR holds what `bench_cuda_compile DIR` wrote. FLOPs are 4 b hq sq sk d, causal counted half. Each number
+is the median over rounds in which every kernel ran in turn on the same tensors. A variant that hangs ends
+the process with status 3 after its name was added to FILE.hung; run again and it is skipped.
+"""
+
+import argparse
+import ctypes
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+HANG_S = 10
+FIELDS = ("head_dim", "causal", "tile_n", "n_consumers", "n_stages", "ping_pong", "q_registers",
+          "lazy_log2", "section_mb")
+
+# batch, seqlen_q, seqlen_k, query heads, KV heads
+CHECKS = [(1, 128, 128, 1, 1), (2, 1, 1, 2, 1), (1, 1, 3, 2, 2), (1, 239, 1, 2, 1),
+          (1, 799, 3, 1, 1), (1, 3, 513, 4, 1), (2, 113, 203, 4, 2), (1, 108, 256, 2, 2),
+          (1, 1023, 1024, 2, 1), (1, 1024, 1023, 2, 2), (3, 333, 777, 6, 2), (1, 777, 333, 3, 3),
+          (1, 2048, 2048, 8, 1), (5, 640, 640, 16, 16), (1, 4224, 4224, 2, 1)]
+
+
+def spec_name(v):
+    return (f"d{v['head_dim']}_{'causal' if v['causal'] else 'full'}_m{64 * v['n_consumers']}"
+            f"n{v['tile_n']}s{v['n_stages']}{'_pp' if v['ping_pong'] else ''}"
+            f"{'_qr' if v['q_registers'] else ''}_lz{v['lazy_log2']}_sec{v['section_mb']}")
+
+
+def read_variants(path):
+    for line in open(path, encoding="utf-8"):
+        words = line.split("#")[0].split()
+        if words:
+            yield dict(zip(FIELDS, map(int, words)))
+
+
+class Library:
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.tegula_error.restype = ctypes.c_char_p
+        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load):
+            f.restype = ctypes.c_void_p
+
+    def attention(self, cubin, v):
+        spec = (ctypes.c_int * len(FIELDS))(*[v[f] for f in FIELDS])
+        handle = self.lib.tegula_attention_load(cubin.encode(), spec)
+        assert handle, self.lib.tegula_error().decode()
+        return Kernel(self.lib, self.lib.tegula_attention_launch, handle, False)
+
+    def rung(self, cubin, head_dim):
+        handle = self.lib.tegula_rung_load(cubin.encode(), ctypes.c_int(head_dim))
+        assert handle, self.lib.tegula_error().decode()
+        return Kernel(self.lib, self.lib.tegula_rung_launch, handle, head_dim == 0)
+
+
+class Kernel:
+    def __init__(self, lib, call, handle, needs_scores):
+        self.lib, self.call, self.handle = lib, call, ctypes.c_void_p(handle)
+        self.needs_scores = needs_scores
+        self.counter = torch.zeros(1, dtype=torch.int32, device="cuda")
+
+    def bind(self, q, k, v, is_causal, scale):
+        """A function of no arguments that launches, and its outputs; tensors are [b, s, h, d]."""
+        b, sq, hq, d = q.shape
+        sk, hk = k.shape[1], k.shape[2]
+        o = torch.full((b, sq, hq, d), float("nan"), dtype=q.dtype, device="cuda")
+        lse = torch.full((b, hq, sq), float("nan"), device="cuda")
+        extra = torch.empty(b * hq * sq * sk, device="cuda") if self.needs_scores else self.counter
+        pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (q, k, v, o, lse, extra)])
+        sizes = (ctypes.c_int64 * 7)(b, sq, sk, hq, hk, d, int(is_causal))
+        strides = (ctypes.c_int64 * 12)(
+            *[t.stride(i) for t in (q, k, v, o) for i in (0, 1, 2)])
+        keep = (q, k, v, o, lse, extra)
+
+        def launch(_keep=keep):
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            rc = self.call(self.handle, pointers, sizes, strides, ctypes.c_float(scale), stream)
+            assert rc == 0, self.lib.tegula_error().decode()
+        return launch, o, lse
+
+
+def finish(name, hung_file):
+    """Waits for the GPU; a kernel that does not end ends the process."""
+    done = torch.cuda.Event()
+    done.record()
+    start = time.time()
+    while not done.query():
+        if time.time() - start > HANG_S:
+            print(f"HANG {name}", flush=True)
+            with open(hung_file, "a", encoding="utf-8") as f:
+                f.write(name + "\n")
+            os._exit(3)
+        time.sleep(1e-4)
+
+
+def reference(q, k, v, is_causal, scale, dtype):
+    """o and lse in `dtype`; for bfloat16 with f32 scores and bf16 weights, as a naive kernel would."""
+    compute = torch.float64 if dtype == torch.float64 else torch.float32
+    sq, sk, g = q.shape[1], k.shape[1], q.shape[2] // k.shape[2]
+    q, k, v = (t.to(compute).transpose(1, 2) for t in (q, k, v))
+    k, v = k.repeat_interleave(g, 1), v.repeat_interleave(g, 1)
+    s = q @ k.transpose(2, 3) * scale
+    if is_causal:
+        hidden = torch.ones(sq, sk, dtype=torch.bool, device="cuda").tril(sk - sq).logical_not()
+        s.masked_fill_(hidden, float("-inf"))
+    lse = torch.logsumexp(s, -1)
+    w = torch.exp(s - torch.where(lse.isinf(), torch.zeros_like(lse), lse)[..., None])
+    if dtype == torch.bfloat16:
+        w = w.bfloat16().float()
+    return (w @ v).transpose(1, 2), lse
+
+
+def inputs(b, sq, sk, hq, hk, d, seed, spread=1.0, packed=False):
+    g = torch.Generator(device="cuda").manual_seed(seed)
+    def draw(s, h):
+        return torch.randn(b, s, h, d, generator=g, device="cuda") * spread
+    if packed:  # q, k and v side by side in one tensor
+        all_heads = torch.cat([draw(sq, hq), draw(sq, hk), draw(sq, hk)], 2).bfloat16()
+        return all_heads.split([hq, hk, hk], 2)
+    return [t.bfloat16() for t in (draw(sq, hq), draw(sk, hk), draw(sk, hk))]
+
+
+def check(name, kernel, d, is_causal, hung_file, cases):
+    """The worst error over the bound, and what failed."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    worst, failures = 0.0, []
+    for i, (b, sq, sk, hq, hk) in enumerate(cases):
+        for spread in (1.0, 6.0) if i % 4 == 0 else (1.0,):
+            q, k, v = inputs(b, sq, sk, hq, hk, d, 100 + i, spread, packed=sq == sk)
+            scale = d ** -0.5
+            launch, o, lse = kernel.bind(q, k, v, is_causal, scale)
+            launch()
+            finish(name, hung_file)
+            first = o.clone()
+            for _ in range(3):
+                launch()
+            finish(name, hung_file)
+            ref, ref_lse = reference(q, k, v, is_causal, scale, torch.float64)
+            naive, naive_lse = reference(q, k, v, is_causal, scale, torch.bfloat16)
+            err = (o.double() - ref).abs().max().item()
+            bound = 2 * (naive.bfloat16().double() - ref).abs().max().item() + 1e-6
+            seen = ~ref_lse.isinf()
+            lse_same = bool((lse.isinf() == ref_lse.isinf()).all())
+            lse_err = (lse.double() - ref_lse)[seen].abs().max().item() if seen.any() else 0.0
+            lse_bound = 2 ** -20 * (1 + ref_lse[seen].abs().max().item()) if seen.any() else 0.0
+            lse_bound += 2 * (naive_lse.double() - ref_lse)[seen].abs().max().item() if seen.any() else 0.0
+            ok = err <= bound and lse_same and lse_err <= lse_bound and torch.equal(first, o)
+            if kernel.counter.item() != 0:
+                ok = False
+            worst = max(worst, err / bound) if err == err else float("inf")
+            if not ok:
+                failures.append(f"{(b, sq, sk, hq, hk)} x{spread}: err {err:.2e} bound {bound:.2e} "
+                                f"lse {lse_err:.2e} bound {lse_bound:.2e} {lse_same} "
+                                f"repeat {torch.equal(first, o)} counter {kernel.counter.item()}")
+                kernel.counter.zero_()
+    return worst, failures
+
+
+def peer(backend, q, k, v, is_causal):
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    def launch():
+        with sdpa_kernel(backend):
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    return launch
+
+
+def time_ms(launch, warm_s=0.15, timed_s=0.1):
+    """Mean over timed_s, after warm_s of the same work: the card runs at its power limit, and what ran
+    just before decides its clock for a tenth of a second."""
+    begin, warm, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    launch()
+    begin.record()
+    launch()
+    warm.record()
+    warm.synchronize()
+    one = max(1e-3, begin.elapsed_time(warm) / 1e3)
+    for _ in range(int(warm_s / one) + 1):
+        launch()
+    n = int(timed_s / one) + 2
+    begin.record()
+    for _ in range(n):
+        launch()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / n
+
+
+def result_row(what, head_dim, is_causal, seqlen, kernel, tflops, lowest=None, highest=None):
+    return {"what": what, "head_dim": head_dim, "mask": "causal" if is_causal else "full",
+            "seqlen": seqlen, "kernel": kernel, "tflops": tflops, "lowest": lowest,
+            "highest": highest}
+
+
+def machine_state():
+    query = "name,driver_version,clocks.sm,power.draw,temperature.gpu"
+    return subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=False).stdout.strip()
+
+
+def sustained(launch, seconds=0.8):
+    """TFLOP-free: mean ms over a longer stretch, with the clock and power read in its middle."""
+    launch()
+    torch.cuda.synchronize()
+    one = time_ms(launch, 0, 0.02)
+    n = max(10, int(seconds * 1000 / one))
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for i in range(n):
+        launch()
+    end.record()
+    time.sleep(seconds * 0.5)
+    state = machine_state()
+    end.synchronize()
+    return begin.elapsed_time(end) / n, state
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build/cuda")
+    parser.add_argument("--cubins", required=True)
+    parser.add_argument("--variants", default="bench/cuda/variants.txt")
+    parser.add_argument("--json", default="attention.json")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="fewer checks")
+    parser.add_argument("--no-timing", action="store_true", help="checks only")
+    parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
+    parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
+                        "64:0:16384,64:1:16384,64:1:1024", help="head_dim:causal:seqlen,...")
+    args = parser.parse_args()
+    torch.cuda.init()
+    torch.zeros(1, device="cuda")
+    hung_file = args.json + ".hung"
+    hung = set(open(hung_file, encoding="utf-8").read().split()) if os.path.exists(hung_file) else set()
+    lib = Library(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
+    print(machine_state(), flush=True)
+    variants = {spec_name(v): v for v in read_variants(args.variants)}
+    kernels, rows, checks = {}, [], []
+    cases = CHECKS[::3] if args.quick else CHECKS
+    for name, v in variants.items():
+        cubin = f"{args.cubins}/{name}.cubin"
+        if name in hung or not os.path.exists(cubin):
+            print(f"skipped {name}")
+            continue
+        kernel = lib.attention(cubin, v)
+        worst, failures = check(name, kernel, v["head_dim"], v["causal"], hung_file, cases)
+        print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
+        for f in failures[:4]:
+            print("     ", f)
+        checks.append({"kernel": name, "cases": len(cases), "error_over_bound": worst,
+                       "failures": failures})
+        if not failures:
+            kernels[name] = kernel
+    rungs = {}
+    for d in (64, 128):
+        for name, kernel in ((f"naive_d{d}", lib.rung(f"{args.cubins}/naive.cubin", 0)),
+                             (f"tiled_d{d}", lib.rung(f"{args.cubins}/tiled_d{d}.cubin", d))):
+            for is_causal in (False, True):
+                worst, failures = check(name, kernel, d, is_causal, hung_file, cases[:-2])
+                print(f"{'ok  ' if not failures else 'FAIL'} {name:12} error/bound {worst:.2f}",
+                      flush=True)
+                for f in failures[:4]:
+                    print("     ", f)
+                checks.append({"kernel": name, "causal": is_causal, "error_over_bound": worst,
+                               "failures": failures})
+            rungs[name] = kernel
+
+    if args.no_timing:
+        return
+    a = torch.randn(8192, 8192, device="cuda").bfloat16()
+    gemm = 2 * 8192 ** 3 / time_ms(lambda: a @ a) / 1e9
+    print(f"cuBLASLt 8192^3 bf16: {gemm:.0f} TFLOP/s", flush=True)
+    rows.append({"what": "matmul", "seqlen": 8192, "kernel": "cublaslt", "tflops": gemm})
+    del a
+    for case in args.cases.split(","):
+        d, is_causal, n = map(int, case.split(":"))
+        b, h = 16384 // n, 2048 // d
+        q, k, v = inputs(b, n, n, h, h, d, 7)
+        flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
+        runs = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION, q, k, v, bool(is_causal)),
+                "flash": peer(SDPBackend.FLASH_ATTENTION, q, k, v, bool(is_causal))}
+        for name, kernel in kernels.items():
+            if variants[name]["head_dim"] == d and variants[name]["causal"] == is_causal:
+                runs[name] = kernel.bind(q, k, v, bool(is_causal), d ** -0.5)[0]
+        ms = {name: [] for name in runs}
+        for _ in range(args.rounds):
+            for name in random.sample(sorted(runs), len(runs)):
+                ms[name].append(time_ms(runs[name]))
+        best = max(runs, key=lambda name: -statistics.median(ms[name]) if name[0] == "d" else -1e9)
+        for name, times in ms.items():
+            mid = statistics.median(times)
+            tflops = [flops / ms / 1e9 for ms in (mid, max(times), min(times))]
+            rows.append(result_row("forward", d, is_causal, n, name, *tflops))
+            print(f"d{d} {'causal' if is_causal else 'full':6} N{n:6} {name:40} {tflops[0]:6.0f} "
+                  f"({tflops[1]:.0f}..{tflops[2]:.0f}) TFLOP/s", flush=True)
+        if n == 16384:
+            for name in ("cudnn", best):
+                mean, state = sustained(runs[name])
+                print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
+        del runs, q, k, v
+        torch.cuda.empty_cache()
+    if args.rungs:
+        for d, is_causal in itertools.product((128,), (0, 1)):
+            b, h, n = 1, 16, 4096
+            q, k, v = inputs(b, n, n, h, h, d, 7)
+            flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
+            for name in (f"naive_d{d}", f"tiled_d{d}"):
+                ms = time_ms(rungs[name].bind(q, k, v, bool(is_causal), d ** -0.5)[0])
+                rows.append(result_row("forward", d, is_causal, n, name, flops / ms / 1e9))
+                print(f"rung {name} {'causal' if is_causal else 'full'} N{n}: "
+                      f"{flops / ms / 1e9:.2f} TFLOP/s", flush=True)
+    out = {"name": "attention_cuda", "machine": machine_state().split(",")[0] + ", driver "
+           + machine_state().split(",")[1].strip() + ", torch " + torch.__version__,
+           "commit": args.commit, "command": "bench/cuda/attention.py " + " ".join(sys.argv[1:]),
+           "date": time.strftime("%Y-%m-%d"), "rows": rows, "checks": checks}
+    with open(args.json, "w", encoding="utf-8") as f:
+        json.dump(out, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

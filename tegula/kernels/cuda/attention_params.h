@@ -1,0 +1,36 @@
+// What a launch of an attention kernel passes by value: read by host and device code alike, so
+// plain types only.
+#pragma once
+
+namespace tegula::cuda {
+
+// The Hopper kernel; its tensors come as tensor maps. `counter` is 0 before and after a launch, and
+// no two launches that may run at once share it.
+struct AttentionParams {
+  float* lse;  // [b, hq, sq]
+  unsigned int* counter;
+  int seqlen_q, seqlen_k, n_heads_q;
+  int group;                // query heads of one KV head
+  int n_tiles_m;            // tiles of query rows per head
+  int n_heads_total;        // batch · n_heads_q
+  int heads_per_section;    // heads worked on at once, so that their K and V stay in the L2 cache
+  int n_tiles;              // n_tiles_m · n_heads_total
+  float scale, scale_log2;  // scale_log2 = scale · log2(e)
+};
+
+// A bf16 tensor [b, s, h, d] with stride 1 over d; strides in elements.
+struct AttentionTensor {
+  unsigned short* data;
+  long long batch, row, head;
+};
+
+// The rungs below.
+struct AttentionRungParams {
+  AttentionTensor q, k, v, o;
+  float* lse;     // [b, hq, sq]
+  float* scores;  // [b, hq, sq, sk], attention_naive only
+  int seqlen_q, seqlen_k, n_heads_q, group, head_dim, is_causal;
+  float scale;
+};
+
+}  // namespace tegula::cuda

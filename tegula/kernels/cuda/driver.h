@@ -1,0 +1,67 @@
+// The few calls of the CUDA driver that kernels need, found in libcuda.so.1 at run time: building
+// needs no toolkit, and a machine without a driver gets an error instead of a program that won't
+// start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tegula/base/result.h"
+
+namespace tegula::cuda {
+
+// The driver's own types, as its ABI has them.
+using DriverStatus = int;           // CUresult; 0 is success
+using ModuleHandle = void*;         // CUmodule
+using FunctionHandle = void*;       // CUfunction
+using StreamHandle = void*;         // CUstream
+struct alignas(64) HostTensorMap {  // CUtensorMap
+  uint64_t words[16];
+};
+
+struct Driver {
+  DriverStatus (*init)(unsigned);
+  DriverStatus (*error_string)(DriverStatus, const char**);
+  DriverStatus (*current_device)(int*);
+  DriverStatus (*device_attribute)(int*, int, int);
+  DriverStatus (*module_load)(ModuleHandle*, const void*);
+  DriverStatus (*module_unload)(ModuleHandle);
+  DriverStatus (*module_function)(FunctionHandle*, ModuleHandle, const char*);
+  DriverStatus (*function_set)(FunctionHandle, int, int);
+  DriverStatus (*launch)(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, StreamHandle, void**, void**);
+  DriverStatus (*tensor_map)(HostTensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
+                             const uint32_t*, const uint32_t*, int, int, int, int);
+
+  // Loads the library once; device error if there is none, or if it is too old for a call above.
+  static Result<const Driver*> get();
+  // What a call said: ok, or a device error that names `what`.
+  Status check(DriverStatus status, const char* what) const;
+};
+
+// A cubin in the current context of the calling thread.
+class Module {
+ public:
+  static Result<Module> load(const std::string& cubin);
+  Module(Module&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Module& operator=(Module&&) = delete;
+  ~Module();
+  // An extern "C" kernel of it, allowed `smem_bytes` of dynamic shared memory.
+  Result<FunctionHandle> function(const char* name, int smem_bytes) const;
+
+ private:
+  explicit Module(ModuleHandle handle) : handle_(handle) {}
+  ModuleHandle handle_;
+};
+
+// Multiprocessors of the current device; an error unless it is of compute capability 9.
+Result<int> hopper_multiprocessors();
+
+// A bf16 tensor of 4 dims (fastest first; `strides` of the other three, in elements), read or
+// written in boxes of 64 × `rows` with the 128-byte swizzle. Strides must be multiples of 8
+// elements, `data` aligned to 16 bytes: otherwise invalid_argument.
+Result<HostTensorMap> tensor_map_bf16(void* data, const int64_t (&dims)[4],
+                                      const int64_t (&strides)[3], int rows);
+
+}  // namespace tegula::cuda

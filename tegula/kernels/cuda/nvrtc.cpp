@@ -1,0 +1,111 @@
+#include "tegula/kernels/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+
+namespace tegula::cuda {
+
+namespace {
+
+using Program = void*;  // nvrtcProgram
+
+struct Nvrtc {
+  int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);
+  int (*destroy)(Program*);
+  int (*compile)(Program, int, const char* const*);
+  int (*log_size)(Program, size_t*);
+  int (*log)(Program, char*);
+  int (*cubin_size)(Program, size_t*);
+  int (*cubin)(Program, char*);
+};
+
+template <class F>
+bool find(void* library, const char* name, F& call) {
+  call = reinterpret_cast<F>(dlsym(library, name));
+  return call != nullptr;
+}
+
+Result<Nvrtc> open_nvrtc() {
+  const char* own = std::getenv("TEGULA_NVRTC");
+  void* library = nullptr;
+  for (const char* name : {own, "libnvrtc.so.13", "libnvrtc.so.12"})
+    if (name != nullptr && library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return unsupported(
+        "no libnvrtc.so.13 or .12: install CUDA's run-time compiler, or set "
+        "TEGULA_NVRTC to its path");
+  Nvrtc n;
+  if (find(library, "nvrtcCreateProgram", n.create) &&
+      find(library, "nvrtcDestroyProgram", n.destroy) &&
+      find(library, "nvrtcCompileProgram", n.compile) &&
+      find(library, "nvrtcGetProgramLogSize", n.log_size) &&
+      find(library, "nvrtcGetProgramLog", n.log) &&
+      find(library, "nvrtcGetCUBINSize", n.cubin_size) && find(library, "nvrtcGetCUBIN", n.cubin))
+    return n;
+  return unsupported(cat("libnvrtc lacks a call: ", dlerror()));
+}
+
+// The number before `word` in the log, 0 if it is not there; the last of several.
+int number_before(const std::string& log, std::string_view word) {
+  const size_t at = log.rfind(word);
+  if (at == std::string::npos) return 0;
+  size_t begin = at;
+  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(log[begin - 1])) != 0)) --begin;
+  return std::atoi(log.c_str() + begin);
+}
+
+}  // namespace
+
+Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,
+                                std::string_view arch) {
+  static const Result<Nvrtc> nvrtc = open_nvrtc();
+  if (!nvrtc.ok()) return nvrtc.error();
+  const Nvrtc& n = *nvrtc;
+  const std::string path = cat("tegula/kernels/cuda/", source);
+  std::string text;
+  std::vector<std::string> headers, names;
+  for (const KernelSource& s : kernel_sources()) {
+    if (s.path == path) text = s.text;
+    names.emplace_back(s.path), headers.emplace_back(s.text);
+  }
+  if (text.empty()) return invalid_argument(cat("there is no device source ", path));
+  std::vector<const char*> header_texts, header_names, options;
+  for (size_t i = 0; i < names.size(); ++i)
+    header_names.push_back(names[i].c_str()), header_texts.push_back(headers[i].c_str());
+
+  std::vector<std::string> flags = {cat("--gpu-architecture=", arch), "--std=c++17", "--fmad=false",
+                                    "--ptxas-options=-v"};
+  for (const std::string& d : defines) flags.push_back("-D" + d);
+  for (const std::string& f : flags) options.push_back(f.c_str());
+
+  const auto begin = std::chrono::steady_clock::now();
+  Program program = nullptr;
+  if (n.create(&program, text.c_str(), path.c_str(), static_cast<int>(names.size()),
+               header_texts.data(), header_names.data()) != 0)
+    return internal_error("nvrtcCreateProgram failed");
+  const int status = n.compile(program, static_cast<int>(options.size()), options.data());
+  Compiled out;
+  size_t size = 0;
+  if (n.log_size(program, &size) == 0 && size > 1) {
+    out.log.resize(size);
+    n.log(program, out.log.data());
+    out.log.resize(size - 1);
+  }
+  if (status == 0 && n.cubin_size(program, &size) == 0) {
+    out.cubin.resize(size);
+    n.cubin(program, out.cubin.data());
+  }
+  n.destroy(&program);
+  if (status != 0) return internal_error(cat(path, " did not compile:\n", out.log));
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  out.registers = number_before(out.log, " registers");
+  out.spill_bytes =
+      number_before(out.log, " bytes spill stores") + number_before(out.log, " bytes spill loads");
+  out.is_serialized = out.log.find("instructions are serialized") != std::string::npos;
+  return out;
+}
+
+}  // namespace tegula::cuda

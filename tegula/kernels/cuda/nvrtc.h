@@ -1,0 +1,34 @@
+// Compiles our device sources, which are part of this library, for exactly the variant asked.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tegula/base/result.h"
+
+namespace tegula::cuda {
+
+// A device source or header: its path in the repository, and its text.
+struct KernelSource {
+  std::string_view path, text;
+};
+std::span<const KernelSource> kernel_sources();  // generated from the folder
+
+struct Compiled {
+  std::string cubin;
+  std::string log;             // warnings, and the assembler's resource report
+  int registers = 0;           // at entry; setmaxnreg changes it
+  int spill_bytes = 0;         // stores and loads
+  bool is_serialized = false;  // the assembler had to wait for each wgmma
+  double seconds = 0;
+};
+
+// `source` is a file name of this folder ("attention_sm90.cu"); `defines` are NAME=VALUE. Needs
+// libnvrtc.so.13 or .12 (TEGULA_NVRTC names another), and no GPU. Errors: unsupported without the
+// library, invalid_argument for an unknown source, internal with the compiler's log.
+Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,
+                                std::string_view arch = "sm_90a");
+
+}  // namespace tegula::cuda

@@ -1,0 +1,52 @@
+// Named barriers, register hand-over, the asynchronous proxy, ldmatrix and stmatrix.
+#pragma once
+
+#include "tegula/kernels/cuda/ptx/types.cuh"
+
+namespace tegula::cuda {
+
+// Barrier `id` (1..15; 0 is __syncthreads) of `n_threads` threads, those that only arrive included.
+__device__ inline void named_sync(u32 id, u32 n_threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+__device__ inline void named_arrive(u32 id, u32 n_threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+// Registers per thread of this warpgroup, a multiple of 8: all four warps must call it.
+template <int kRegisters>
+__device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// Shared memory written by ordinary stores is seen by the copy engine and the tensor cores only
+// after this, in each writing thread, and then a barrier.
+__device__ inline void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Four 8×8 matrices of 16-bit elements: lanes 8i..8i+7 give the row addresses of matrix i, of which
+// lane l holds row l/4, columns 2(l%4) and +1 in r[i].
+__device__ inline void stmatrix(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+
+// The reverse: the fragment of four 8×8 matrices at the row addresses that the lanes give.
+__device__ inline void ldmatrix(u32 address, u32* r) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
+// register.
+__device__ inline u32 uniform(u32 value) { return __shfl_sync(0xffffffff, value, 0); }
+
+}  // namespace tegula::cuda

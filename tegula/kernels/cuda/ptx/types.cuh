@@ -1,0 +1,39 @@
+// Words shared by device code. Kernels are compiled without any host header, so that a variant
+// takes a second or two; these names stand for what <cstdint> would give.
+#pragma once
+
+namespace tegula::cuda {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+// What the driver's cuTensorMapEncodeTiled fills in: opaque, and passed as a __grid_constant__.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+// The 32-bit address of something in shared memory, as the asynchronous instructions want it.
+__device__ inline u32 smem_address(const void* p) {
+  return static_cast<u32>(__cvta_generic_to_shared(p));
+}
+
+// Two floats as two bf16, `low` in the low half: the order of neighbouring columns.
+__device__ inline u32 pack_bf16(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+__device__ inline float bf16_to_float(u16 bits) { return __uint_as_float(u32(bits) << 16); }
+
+// 2^x by the special function unit: 2 ulp; -inf gives 0, denormal results are flushed.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+constexpr float kNegativeInfinity = __builtin_bit_cast(float, 0xFF800000u);
+
+}  // namespace tegula::cuda
