@@ -17,6 +17,7 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 36_000
 CORE = ("tegula", "cli", "python")
+PLUG_IN = "tegula/kernels/cuda"  # loaded only where there is a driver: listed, but not of the core
 OTHERS = ("tests", "bench", "examples", "tools", "cmake", "script")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc", ".py", ".cmake", ".sh", ""}
 
@@ -40,6 +41,8 @@ def source_files(root):
 
 def folder_of(name):
     parts = name.split("/")
+    if name.startswith(PLUG_IN + "/"):
+        return PLUG_IN
     return "/".join(parts[:2]) if parts[0] == "tegula" and len(parts) > 2 else parts[0]
 
 
@@ -65,7 +68,7 @@ def main():
         elif len(readme.read_text(encoding="utf-8").splitlines()) > README_LINES:
             failures.append(f"{folder}/README.md is longer than {README_LINES} lines")
 
-    core = sum(n for folder, n in lines.items() if folder.split("/")[0] in CORE)
+    core = sum(n for folder, n in lines.items() if folder.split("/")[0] in CORE and folder != PLUG_IN)
     for folder in sorted(lines):
         print(f"{lines[folder]:7,} lines {count[folder]:4} files  {folder}")
     print(f"{core:7,} lines of core, of a budget of {CORE_BUDGET_LINES:,}")
