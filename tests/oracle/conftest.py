@@ -39,7 +39,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, text):
-    """name -> the directory of a small model of that family, trained a little."""
+    """name -> --out of a small model of that family, trained a little."""
     made = {}
 
     def train(name):
@@ -48,7 +48,7 @@ def trained(tmp_path_factory, text):
             tegula("train", "--data", text, "--out", made[name], "--n-layers", 2, "--n-heads", 4,
                    "--d-model", 32, "--d-ff", 48, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
                    "--lr", 1e-2, "--warmup", 2, "--eval-every", 0, *FAMILIES[name])
-        return made[name] / "latest"
+        return made[name]
 
     return train
 

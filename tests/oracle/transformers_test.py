@@ -1,12 +1,16 @@
 """A checkpoint directory is loaded by `transformers` as it is, and means the same there."""
 
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES, tegula
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors.numpy import load_file
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig,
+                          MixtralConfig)
 
 CLASSES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "moe": "MixtralForCausalLM"}
 KNOWN = [name for name in FAMILIES if name.split("-")[0] in CLASSES]
@@ -56,6 +60,50 @@ def test_what_transformers_saves_we_load(name, trained, gradients, tmp_path):
     printed = tegula("grad", "--model", tmp_path, "--tokens", tmp_path / "ids.json", "--out",
                      tmp_path / "grad.safetensors")
     assert printed.startswith(f"loss {float(ours['loss']):.9g};")
+
+
+SMALL = dict(vocab_size=99, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
+             initializer_range=0.2)
+FOREIGN = {
+    "gpt2": GPT2Config(vocab_size=99, n_positions=32, n_embd=32, n_layer=2, n_head=4, n_inner=40,
+                       initializer_range=0.2),
+    "llama, nothing tied": LlamaConfig(**SMALL, head_dim=12, rope_theta=5e5, rms_norm_eps=1e-3),
+    "llama, tied, biased": LlamaConfig(**SMALL, tie_word_embeddings=True, attention_bias=True,
+                                       mlp_bias=True),
+    "mixtral": MixtralConfig(**SMALL, num_local_experts=6, num_experts_per_tok=3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", FOREIGN)
+def test_models_made_there_mean_the_same_here(name, dtype, tmp_path):
+    torch.manual_seed(1)
+    made = AutoModelForCausalLM.from_config(FOREIGN[name])
+    with torch.no_grad():  # norms of 1 and biases of 0 would hide a mistake
+        for p in made.parameters():
+            p += 0.1 * torch.randn_like(p)
+    made.to(dtype).save_pretrained(tmp_path)
+    rows = torch.randint(99, (2, 21))
+    (tmp_path / "ids.json").write_text(json.dumps(rows.tolist()))
+    tegula("grad", "--model", tmp_path, "--tokens", tmp_path / "ids.json", "--out",
+           tmp_path / "grad.safetensors")
+    with torch.no_grad():  # bf16 is how the file keeps the weights, not how they are computed with
+        theirs = load(tmp_path)(rows[:, :-1]).logits.numpy()
+    ours = load_file(tmp_path / "grad.safetensors")["logits"]
+    assert np.abs(theirs).max() > 1
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+
+
+def test_what_we_do_not_compute_is_refused(tmp_path):
+    for wrong in (GPT2Config(activation_function="relu"), LlamaConfig(**SMALL, hidden_act="gelu"),
+                  LlamaConfig(**SMALL, rope_parameters={"rope_type": "linear", "factor": 2.0,
+                                                        "rope_theta": 1e4})):
+        wrong.save_pretrained(tmp_path)
+        (tmp_path / "model.safetensors").touch()
+        done = subprocess.run([os.environ["TEGULA_BIN"], "generate", "--model", tmp_path,
+                               "--prompt", "a"], capture_output=True, text=True)
+        assert done.returncode == 2 and "config.json" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name", ["lstm", "mlp"])

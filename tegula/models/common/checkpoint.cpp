@@ -61,6 +61,11 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
   if (m.type.empty())
     return unsupported(
         cat(directory, "/config.json: model_type ", c.model_type, " is not supported"));
+  // "gelu_pytorch_tanh" is another name of "gelu_new".
+  const std::string_view computed = activation(m.type);
+  if (c.activation != computed && !(computed == "gelu_new" && c.activation == "gelu_pytorch_tanh"))
+    return unsupported(cat(directory, "/config.json: a ", c.model_type, " with the activation ",
+                           c.activation, "; tegula computes ", computed));
   m.vocab_size = c.vocab_size, m.n_layers = c.n_layers, m.d_model = c.d_model, m.d_ff = c.d_ff;
   m.n_heads = std::max<int64_t>(c.n_heads, 1), m.n_kv_heads = c.n_kv_heads, m.head_dim = c.head_dim;
   m.max_seqlen = c.max_seqlen, m.norm_eps = c.norm_eps, m.rope_theta = c.rope_theta;
