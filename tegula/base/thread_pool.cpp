@@ -15,6 +15,10 @@ thread_local int pool_thread = 0;
 // Long enough to bridge the gap between two steps of a plan, short enough to starve nobody.
 constexpr int kSpins = 2000;
 
+// A loop's word: workers inside it, and whether more may enter. The caller never waits for a worker
+// that has not woken up: on a busy machine that may take longer than the loop.
+constexpr uint32_t kOpen = 1u << 31;
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -66,12 +70,13 @@ void ThreadPool::run(int64_t n, Body body, void* fn) {
   busy_ = true;
   body_ = body, fn_ = fn, n_ = n;
   next_.store(0, std::memory_order_relaxed);
-  pending_.store(static_cast<uint32_t>(n_threads_ - 1), std::memory_order_relaxed);
+  pending_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   in_pool = true;
   work(0);
   in_pool = false;
+  pending_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int spin = 0;; ++spin) {
     const uint32_t left = pending_.load(std::memory_order_acquire);
     if (left == 0) break;
@@ -104,6 +109,11 @@ void ThreadPool::worker(int thread) {
     }
     seen = now;
     if (stop_.load(std::memory_order_acquire)) return;
+    uint32_t inside = pending_.load(std::memory_order_acquire);
+    while ((inside & kOpen) != 0 &&
+           !pending_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) {
+    }
+    if ((inside & kOpen) == 0) continue;
     work(thread);
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
   }
