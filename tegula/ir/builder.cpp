@@ -38,6 +38,7 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
   node.phase = phase_;
   std::vector<ValueId> ids;
   std::vector<Type> types;
+  ids.reserve(inputs.size()), types.reserve(inputs.size());
   bool poisoned = false;
   for (const Var& v : inputs) {
     if (!v.valid() || &v.builder() != this) {
@@ -69,6 +70,7 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
   }
   const ValueId first = append(node, std::move(ids), out);
   std::vector<Var> vars;
+  vars.reserve(out.size());
   for (size_t i = 0; i < out.size(); ++i) vars.emplace_back(this, first + static_cast<ValueId>(i));
   return vars;
 }

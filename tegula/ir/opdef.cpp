@@ -42,7 +42,7 @@ Status check_attrs(const OpCall& call) {
 }
 
 struct TypeTokens {
-  std::vector<std::string_view> in, out;
+  InlineList<std::string_view, 16> in, out;
 };
 
 std::string_view trim(std::string_view s) {
@@ -54,11 +54,11 @@ std::string_view trim(std::string_view s) {
 TypeTokens tokens(std::string_view spec) {
   TypeTokens t;
   const size_t arrow = spec.find("->");
-  auto split = [](std::string_view s, std::vector<std::string_view>& out) {
+  auto split = [](std::string_view s, InlineList<std::string_view, 16>& out) {
     for (size_t begin = 0; begin <= s.size();) {
       size_t end = s.find(',', begin);
       if (end == std::string_view::npos) end = s.size();
-      if (auto tok = trim(s.substr(begin, end - begin)); !tok.empty()) out.push_back(tok);
+      if (auto tok = trim(s.substr(begin, end - begin)); !tok.empty()) out.items[out.count++] = tok;
       begin = end + 1;
     }
   };
@@ -80,13 +80,13 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
         cat(op.name, ": takes ", n_required, " operands, got ", call.in.size()));
   for (size_t k = 0; k < call.in.size(); ++k) {
     size_t pos = k;
-    if (pos >= t.in.size() || t.in[pos] == "...") {
-      if (t.in.empty() || t.in.back() != "...")
+    if (pos >= t.in.size() || t.in.items[pos] == "...") {
+      if (t.in.size() == 0 || t.in.items[t.in.size() - 1] != "...")
         return invalid_argument(
             cat(op.name, ": takes ", t.in.size(), " operands, got ", call.in.size()));
       pos = t.in.size() - 2;
     }
-    std::string_view want = t.in[pos];
+    std::string_view want = t.in.items[pos];
     if (want.back() == '?') want.remove_suffix(1);
     const DType have = call.in[k].dtype;
     bool ok = true;

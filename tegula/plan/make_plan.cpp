@@ -99,7 +99,11 @@ PlanTensor space_view(const PlanTensor& t, const SpaceView& view) {
 }  // namespace
 
 Status Planner::plan_fused(Step& step, const Node& n) {
-  const TileLowering lowered = TEGULA_TRY(lower_tile(*module_, n.regions[0], n.attrs));
+  auto& [attrs, lowered] = lowered_[n.regions[0]];
+  if (!lowered.program || !(attrs == n.attrs)) {
+    lowered = TEGULA_TRY(lower_tile(*module_, n.regions[0], n.attrs));
+    attrs = n.attrs;
+  }
   step.program = lowered.program;
   for (size_t i = 0; i < step.in.size(); ++i) step.in[i] = space_view(step.in[i], lowered.in[i]);
   for (size_t i = 0; i < step.out.size(); ++i)

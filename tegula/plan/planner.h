@@ -1,11 +1,13 @@
 // Planner: make_plan's working state, and regions as plans of their own. Internal to plan/.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/passes/lower_tile.h"
 #include "tegula/plan/plan.h"
 
 namespace tegula {
@@ -63,6 +65,8 @@ class Planner {
   std::vector<PlanTensor> tensors_;  // per value
   std::vector<int> producer_;        // per slot: the step that first writes it; -1: parameter
   std::vector<Home> homes_;          // where results must end up
+  // Layers share bodies: lowered once, with the attributes they were lowered for.
+  std::map<FuncId, std::pair<Attrs, TileLowering>> lowered_;
 };
 
 bool same_view(const PlanTensor& a, const PlanTensor& b);

@@ -17,14 +17,15 @@ inline constexpr int64_t kBlock = 16;  // registers are whole blocks
 
 constexpr int64_t round_to_block(int64_t n) { return (n + kBlock - 1) & -kBlock; }
 
-// One operand over the merged dims. Row operands have inner strides 0, uniform ones all.
+// One operand over the merged dims. Row operands have inner strides 0, uniform ones all. Without
+// initial values: there is room for many operands, and clearing it costs more than small launches.
 struct TileView {
-  char* data = nullptr;
-  DType dtype = DType::kF32;
-  int64_t outer_stride[kMaxRank] = {};
-  int64_t inner_stride[kMaxRank] = {};
-  bool is_dense = false;      // element (row, col) lies at row·row_len + col
-  int64_t low = 0, high = 0;  // bytes from data that it may touch
+  char* data;
+  DType dtype;
+  int64_t outer_stride[kMaxRank];  // of the geometry's n_outer dims …
+  int64_t inner_stride[kMaxRank];  // … and n_inner
+  bool is_dense;                   // element (row, col) lies at row·row_len + col
+  int64_t low, high;               // bytes from data that it may touch
 };
 
 // Rows are counted along the outer dims, columns along the inner dims; both in row-major order.
