@@ -3,7 +3,8 @@
 
 A file of more than 400 lines is warned about, one of more than 700 (900 in kernels/) fails; so
 does a folder of tegula/ whose README.md is missing or longer than 30 lines, and a core (tegula/,
-cli/, python/) of more than 36,000 lines.
+cli/, python/) of more than 36,000 lines of code. Blank lines and lines of comment alone count for a
+file's length but not for the budget: what a header must say should not be saved at.
 """
 
 import collections
@@ -17,9 +18,14 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 36_000
 CORE = ("tegula", "cli", "python")
-PLUG_IN = "tegula/kernels/cuda"  # loaded only where there is a driver: listed, but not of the core
+PLUG_IN = "tegula/kernels/cuda"  # listed on its own
 OTHERS = ("tests", "bench", "examples", "tools", "cmake", "script")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc", ".py", ".cmake", ".sh", ""}
+
+
+def is_code(line):
+    line = line.strip()
+    return bool(line) and not line.startswith(("//", "# "))
 
 
 def source_files(root):
@@ -36,7 +42,8 @@ def source_files(root):
         top = name.split("/")[0]
         is_source = path.suffix in SUFFIXES or path.name == "CMakeLists.txt"
         if top in CORE + OTHERS and is_source and path.is_file() and not path.is_symlink():
-            yield name, len(path.read_bytes().splitlines())
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            yield name, len(lines), sum(1 for line in lines if is_code(line))
 
 
 def folder_of(name):
@@ -49,11 +56,13 @@ def folder_of(name):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     lines = collections.Counter()
+    code = collections.Counter()
     count = collections.Counter()
     failures = []
-    for name, n in source_files(root):
+    for name, n, n_code in source_files(root):
         folder = folder_of(name)
         lines[folder] += n
+        code[folder] += n_code
         count[folder] += 1
         hard = KERNEL_HARD_LINES if name.startswith("tegula/kernels/") else HARD_LINES
         if n > hard:
@@ -68,12 +77,12 @@ def main():
         elif len(readme.read_text(encoding="utf-8").splitlines()) > README_LINES:
             failures.append(f"{folder}/README.md is longer than {README_LINES} lines")
 
-    core = sum(n for folder, n in lines.items() if folder.split("/")[0] in CORE and folder != PLUG_IN)
+    core = sum(n for folder, n in code.items() if folder.split("/")[0] in CORE)
     for folder in sorted(lines):
-        print(f"{lines[folder]:7,} lines {count[folder]:4} files  {folder}")
-    print(f"{core:7,} lines of core, of a budget of {CORE_BUDGET_LINES:,}")
+        print(f"{lines[folder]:7,} lines {code[folder]:7,} of code {count[folder]:4} files  {folder}")
+    print(f"{core:7,} lines of code in the core, of a budget of {CORE_BUDGET_LINES:,}")
     if core > CORE_BUDGET_LINES:
-        failures.append(f"the core has {core:,} lines, more than {CORE_BUDGET_LINES:,}")
+        failures.append(f"the core has {core:,} lines of code, more than {CORE_BUDGET_LINES:,}")
     for failure in failures:
         print(failure)
     return 1 if failures else 0
