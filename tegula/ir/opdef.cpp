@@ -1,5 +1,9 @@
 #include "tegula/ir/opdef.h"
 
+#include <algorithm>
+
+#include "tegula/ir/hash.h"
+
 namespace tegula {
 
 namespace {
@@ -138,9 +142,7 @@ Result<DimMap> raw_dim_map(const OpCall& call) {
   return solve_dims(call.op->name, call.op->dims, call.in);
 }
 
-}  // namespace
-
-Result<std::vector<Type>> infer(const OpCall& call) {
+Result<std::vector<Type>> infer_anew(const OpCall& call) {
   auto st = check_attrs(call);
   if (!st.ok()) return std::move(st).error();
   const auto dtypes = TEGULA_TRY(infer_dtypes(call));
@@ -163,6 +165,36 @@ Result<std::vector<Type>> infer(const OpCall& call) {
     st = call.op->check(full);
     if (!st.ok()) return std::move(st).error();
   }
+  return out;
+}
+
+bool is_const(std::span<const Type> types) {
+  for (const Type& t : types)
+    for (const Dim& d : t.shape)
+      if (!d.is_const()) return false;
+  return true;
+}
+
+struct KnownCall {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Type> in, out;
+};
+
+}  // namespace
+
+// Layers repeat the same few calls, so the last ones are remembered. Not those with symbols, whose
+// bounds equality does not see.
+Result<std::vector<Type>> infer(const OpCall& call) {
+  if (call.op->is_elementwise || !call.regions.empty()) return infer_anew(call);
+  uint64_t hash = mix(reinterpret_cast<uintptr_t>(call.op), hash_of(*call.attrs));
+  for (const Type& t : call.in) hash = mix(hash, hash_of(t));
+  thread_local std::array<KnownCall, 512> known;
+  KnownCall& k = known[hash % known.size()];
+  if (k.op == call.op && std::ranges::equal(k.in, call.in) && k.attrs == *call.attrs) return k.out;
+  auto out = TEGULA_TRY(infer_anew(call));
+  if (is_const(call.in) && is_const(out))
+    k = {call.op, *call.attrs, {call.in.begin(), call.in.end()}, out};
   return out;
 }
 

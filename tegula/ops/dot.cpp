@@ -63,21 +63,26 @@ Result<DimMap> dims(const OpCall& c) {
   return m;
 }
 
+// The product of a's dims that the result has not; symbolic if one of them is.
+Dim contracted(std::string_view spec, const Shape& shape) {
+  const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
+  Dim k = 1;
+  int d = 0;
+  for (size_t i = 0; i < a.size() && d < shape.rank(); ++d) {
+    size_t j = std::min(a.find(' ', i), a.size());
+    if (!has_name(r, a.substr(i, j - i)))
+      k = k.is_const() && shape[d].is_const() ? Dim(k.bound() * shape[d].bound())
+                                              : Dim::of(0, k.bound() * shape[d].bound());
+    i = j + 1;
+  }
+  return k;
+}
+
 struct Sizes {
   int64_t out = 1, k = 1;
 };
 Sizes sizes_of(const OpCall& c) {
-  Sizes s;
-  s.out = c.out[0].shape.numel();
-  const std::string& spec = c.attrs->str("dims");
-  const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
-  int d = 0;
-  for (size_t i = 0; i < a.size(); ++d) {
-    size_t j = std::min(a.find(' ', i), a.size());
-    if (!has_name(r, a.substr(i, j - i))) s.k *= c.in[0].shape[d].bound();
-    i = j + 1;
-  }
-  return s;
+  return {c.out[0].shape.numel(), contracted(c.attrs->str("dims"), c.in[0].shape).bound()};
 }
 
 int64_t activation_flops(const Attrs& a) {
@@ -276,14 +281,9 @@ Var dot(std::string_view dims, Var a, Var b, Loc loc) {
   Attrs attrs{{"dims", std::string(dims)}};
   Builder& builder = a.builder();
   // Exact mode's shards: a function of the shape alone, so that every rank count sums alike.
-  auto map = solve_dims("dot", dims, std::array<Type, 2>{a.type(), b.type()});
-  if (map.ok()) {
-    int64_t k = 1;
-    const auto r = operand_spec(dims, 2);
-    bool is_const = true;
-    for (const Factor& f : map->factors)
-      if (!has_name(r, f.name)) k *= f.size.bound(), is_const &= f.size.is_const();
-    if (is_const && k >= 512 && k % 8 == 0) attrs.set("k_shards", int64_t{8});
+  if (dims.find(',') != dims.npos && dims.find("->") != dims.npos) {
+    const Dim k = contracted(dims, a.shape());
+    if (k.is_const() && k.bound() >= 512 && k.bound() % 8 == 0) attrs.set("k_shards", int64_t{8});
   }
   return builder.emit(dot_op, std::move(attrs), {a, b}, loc);
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "tegula/ir/hash.h"
 #include "tegula/passes/edit.h"
-#include "tegula/passes/hash.h"
 #include "tegula/passes/pass.h"
 
 namespace tegula {

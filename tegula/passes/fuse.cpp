@@ -7,10 +7,10 @@
 #include <unordered_map>
 
 #include "tegula/ir/builder.h"
+#include "tegula/ir/hash.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/fuse_groups.h"
-#include "tegula/passes/hash.h"
 
 namespace tegula {
 

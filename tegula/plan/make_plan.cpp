@@ -134,7 +134,8 @@ Status Planner::add_node(const Node& n) {
   if (step.regions.empty()) {
     const auto in = query_refs(step.in), out = query_refs(step.out);
     const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
-    if (options_.use_kernels && !choose_kernel(*n.op, query, options_)) {
+    const bool is_dense = std::all_of(step.in.begin(), step.in.end(), is_contiguous);
+    if (options_.use_kernels && !is_dense && !choose_kernel(*n.op, query, options_)) {
       // Perhaps a kernel wants contiguous operands.
       auto dense = step.in;
       for (PlanTensor& t : dense) set_contiguous(t);

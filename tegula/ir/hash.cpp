@@ -1,4 +1,4 @@
-#include "tegula/passes/hash.h"
+#include "tegula/ir/hash.h"
 
 #include <bit>
 
