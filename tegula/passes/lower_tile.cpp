@@ -27,7 +27,8 @@ class Lowering {
         body_(body),
         space_(std::move(space)),
         builder_(space_.rank(), space_.n_inner),
-        regs_(body.values.size()) {}
+        regs_(body.values.size()),
+        extent_(body.values.size(), tile::Extent::kUniform) {}
 
   Result<TileLowering> run() {
     TileLowering out;
@@ -35,6 +36,7 @@ class Lowering {
       const tile::Extent extent = extent_of(p.value, false);
       const int k = builder_.input(body_.type(p.value).dtype, extent);
       regs_[p.value] = builder_.load(k);
+      extent_[p.value] = extent;
       out.in.push_back(view_of(p.value, extent));
     }
     for (const Node& n : body_.nodes) TEGULA_TRY(lower(n));
@@ -84,20 +86,35 @@ class Lowering {
 
   Status lower(const Node& n) {
     tile::Reg& out = regs_[n.output()];
+    tile::Extent& extent = extent_[n.output()];
+    for (ValueId v : n.inputs) extent = std::max(extent, extent_[v]);
     if (n.op == &constant_op) {
       out = builder_.constant(n.attrs.f("value"), n.attrs.dtype("dtype"));
     } else if (n.op == &iota_op) {
       const int8_t at = space_.dims[n.output()][static_cast<size_t>(n.attrs.i("dim"))];
       const DType dtype = n.attrs.dtype("dtype");
       out = at < 0 ? builder_.constant(0, dtype) : builder_.iota(at, dtype);
+      const bool is_row = space_.n_inner > 0 && at < space_.rank() - space_.n_inner;
+      extent = at < 0 ? tile::Extent::kUniform : is_row ? tile::Extent::kRow : tile::Extent::kFull;
     } else if (n.op == &random_uniform_op) {
-      out =
-          builder_.random_uniform(regs_[n.inputs[0]], n.attrs.i("stream"), n.attrs.dtype("dtype"));
+      extent = extent_of(n.output(), false);
+      std::optional<tile::Reg> index;  // of the value's own elements
+      if (extent == tile::Extent::kRow) index = builder_.index(DType::kI64, extent);
+      if (extent == tile::Extent::kUniform) index = builder_.constant_int(0);
+      out = builder_.random_uniform(regs_[n.inputs[0]], n.attrs.i("stream"), n.attrs.dtype("dtype"),
+                                    index);
     } else if (n.op->is_view) {
       out = regs_[n.inputs[0]];
     } else {
       std::vector<tile::Reg> in;
       for (ValueId v : n.inputs) in.push_back(regs_[v]);
+      if (n.op->is_reduction) {
+        extent = tile::Extent::kRow;
+      } else if (const tile::Extent whole = extent_of(n.output(), false); extent < whole) {
+        // Every element is a value of its own to the graph, and to its FLOPs, though all operands
+        // repeat some.
+        in[0] = builder_.widen(in[0], extent = whole);
+      }
       const auto in_types = body_.input_types(n), out_types = body_.output_types(n);
       out = n.op->tile(builder_, {n.op, &n.attrs, in_types, out_types, &module_, n.regions}, in);
     }
@@ -109,6 +126,7 @@ class Lowering {
   FusedSpace space_;
   tile::Builder builder_;
   std::vector<tile::Reg> regs_;
+  std::vector<tile::Extent> extent_;  // at which each is computed
 };
 
 }  // namespace

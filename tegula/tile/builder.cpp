@@ -84,6 +84,11 @@ Reg Builder::constant_int(int64_t value, DType dtype) {
   return emit({Op::kConstant, dtype, {kNoValue, kNoValue, kNoValue}, value});
 }
 
+Reg Builder::widen(Reg x, Extent to) {
+  if (!check(x, "widen: the value")) return {};
+  return emit({Op::kCopy, x.dtype, {x.id, kNoValue, kNoValue}, static_cast<int64_t>(to)});
+}
+
 Reg Builder::iota(int dim, DType dtype) {
   const bool is_int = class_of(dtype) == Class::kI64;
   const Reg r =
@@ -91,9 +96,11 @@ Reg Builder::iota(int dim, DType dtype) {
   return is_int ? r : cast(r, dtype);
 }
 
-Reg Builder::index(DType dtype) {
+Reg Builder::index(DType dtype, Extent of) {
   const bool is_int = class_of(dtype) == Class::kI64;
-  const Reg r = emit({Op::kIndex, is_int ? dtype : DType::kI64});
+  const int64_t imm = of == Extent::kRow ? static_cast<int64_t>(of) : 0;
+  const Reg r =
+      emit({Op::kIndex, is_int ? dtype : DType::kI64, {kNoValue, kNoValue, kNoValue}, imm});
   return is_int ? r : cast(r, dtype);
 }
 

@@ -44,9 +44,10 @@ class Builder {
 
   Reg constant(double value, DType dtype);
   Reg constant_int(int64_t value, DType dtype = DType::kI64);
-  // The element's index along a dim of the iteration space, and its row-major linear index.
+  // The element's index along a dim of the iteration space, and its row-major linear index (with
+  // Extent::kRow: its row's).
   Reg iota(int dim, DType dtype = DType::kI64);
-  Reg index(DType dtype = DType::kI64);
+  Reg index(DType dtype = DType::kI64, Extent of = Extent::kFull);
   // philox_uniform(seed, stream, index); seed: a uniform i64. Without `index`: b.index().
   Reg random_uniform(Reg seed, int64_t stream, DType dtype = DType::kF32,
                      std::optional<Reg> index = std::nullopt);
@@ -56,6 +57,7 @@ class Builder {
   Reg select(Reg condition, Reg if_true, Reg if_false);
   Reg fma(Reg a, Reg b, Reg c, std::optional<DType> dtype = std::nullopt);
   Reg cast(Reg x, DType dtype);  // x itself if already so
+  Reg widen(Reg x, Extent to);   // x, from there on computed with at that extent at least
   Reg reduce(Op op, Reg x, std::optional<DType> dtype = std::nullopt);
 
   int rank() const { return program_.rank; }

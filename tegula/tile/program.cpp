@@ -7,6 +7,21 @@
 
 namespace tegula::tile {
 
+namespace {
+Extent generated(const Program& p, const Instr& i, const std::vector<Extent>& extent) {
+  switch (i.op) {
+    case Op::kConstant:
+      return Extent::kUniform;
+    case Op::kIota:
+      return p.n_inner > 0 && i.imm < p.rank - p.n_inner ? Extent::kRow : Extent::kFull;
+    case Op::kIndex:
+      return i.imm == static_cast<int64_t>(Extent::kRow) ? Extent::kRow : Extent::kFull;
+    default:  // random
+      return i.src[1] == kNoValue ? Extent::kFull : extent[i.src[1]];
+  }
+}
+}  // namespace
+
 std::vector<Extent> extents_of(const Program& p) {
   std::vector<Extent> extent(p.code.size(), Extent::kUniform);
   for (size_t v = 0; v < p.code.size(); ++v) {
@@ -17,7 +32,7 @@ std::vector<Extent> extents_of(const Program& p) {
         extent[v] = i.op == Op::kLoad ? p.inputs[k].extent : p.outputs[k].extent;
         break;
       case Kind::kGenerator:
-        if (i.op != Op::kConstant) extent[v] = Extent::kFull;
+        extent[v] = generated(p, i, extent);
         break;
       case Kind::kReduce:
         extent[v] = Extent::kRow;
@@ -25,6 +40,7 @@ std::vector<Extent> extents_of(const Program& p) {
       default:
         for (uint16_t s : i.src)
           if (s != kNoValue) extent[v] = std::max(extent[v], extent[s]);
+        if (i.op == Op::kCopy) extent[v] = std::max(extent[v], static_cast<Extent>(i.imm));
     }
   }
   return extent;
@@ -182,6 +198,10 @@ class Verifier {
       if (extent[i.src[0]] > extent[v]) return "a row output cannot hold a value per element";
     } else if (i.op == Op::kLoad && has_stored_) {
       return "a load after a store: the store may have overwritten it";
+    } else if ((i.op == Op::kCopy || i.op == Op::kIndex) &&
+               (i.imm < 0 || i.imm > static_cast<int64_t>(Extent::kFull) ||
+                (i.imm == static_cast<int64_t>(Extent::kRow) && p_.n_inner == 0))) {
+      return cat("extent ", i.imm, " is not one of the program's");
     } else if (i.op == Op::kRandomUniform && extent[i.src[0]] != Extent::kUniform) {
       return "the seed is uniform";
     } else if (op_info(i.op).kind == Kind::kReduce && p_.n_inner == 0) {

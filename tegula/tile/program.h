@@ -3,10 +3,13 @@
 // The iteration space is an n-d shape given at launch; its last `n_inner` dims form a *row*. A
 // program without reductions (n_inner = 0) is elementwise: its space may be cut anywhere.
 // Instruction i defines value i (SSA), computed for every element of the space:
-//   full     one value per element: loads of full operands, iota, index, random
-//   row      one value per row: reductions, loads of row operands, arithmetic on those
+//   full     one value per element: loads of full operands, iota of an inner dim, index, random
+//            (row-major index of the element, unless an index is given)
+//   row      one value per row: reductions, loads of row operands, iota of an outer dim of a
+//            program with rows, index of the row, arithmetic on those
 //   uniform  one value per launch: constants, scalar operands, arithmetic on those
-// An instruction is as wide as its widest source; narrower sources are broadcast.
+// An instruction is as wide as its widest source; narrower sources are broadcast. A copy may say
+// that it is wider: then what follows is computed, and counted, at that extent.
 //
 // Numerics. A value is computed in the class of its dtype and then rounded to the dtype:
 //   f32 class  f32, bf16, f16 (nearest even), bool (≠ 0), i8 and u8 (truncate, saturate, NaN → 0)
@@ -179,7 +182,7 @@ struct Instr {
   Op op = Op::kCopy;
   DType dtype = DType::kF32;  // of the value; of the operand for store
   uint16_t src[3] = {kNoValue, kNoValue, kNoValue};
-  int64_t imm = 0;   // operand, dim, stream, or the value of an integer constant
+  int64_t imm = 0;  // operand, dim, stream, an integer constant's value, a copy's or index's Extent
   double value = 0;  // of a float constant
 };
 

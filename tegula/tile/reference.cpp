@@ -297,9 +297,10 @@ class Machine {
   }
 
   int64_t iota(int64_t dim, int64_t r, int64_t c) const {
-    int64_t linear = r * space_.row_len + c;
-    for (int d = space_.rank - 1; d > dim; --d) linear /= space_.shape[d];
-    return linear % space_.shape[dim];
+    const auto extent = [&](int64_t d) { return std::max<int64_t>(space_.shape[d], 1); };
+    int64_t linear = r * std::max<int64_t>(space_.row_len, 1) + c;  // a row may have no elements
+    for (int d = space_.rank - 1; d > dim; --d) linear /= extent(d);
+    return linear % extent(dim);
   }
 
   Scalar generate(const Instr& i, int64_t r, int64_t c) const {
@@ -313,7 +314,7 @@ class Machine {
       case Op::kIota:
         return {0, round_(i.dtype, iota(i.imm, r, c))};
       case Op::kIndex:
-        return {0, round_(i.dtype, linear)};
+        return {0, round_(i.dtype, i.imm ? r : linear)};
       case Op::kRandomUniform: {
         const int64_t at = i.src[1] == kNoValue ? linear : get(i.src[1], c).i;
         return {philox_uniform(static_cast<uint64_t>(get(i.src[0], c).i),

@@ -51,7 +51,8 @@ class Scheduler {
       Instr& i = code_[v];
       for (uint16_t& s : i.src)
         if (s != kNoValue) s = root[s];
-      const bool is_same = i.src[0] != kNoValue && (i.op == Op::kCopy || i.op == Op::kCast) &&
+      const bool is_same = i.src[0] != kNoValue &&
+                           ((i.op == Op::kCopy && i.imm == 0) || i.op == Op::kCast) &&
                            class_of(code_[i.src[0]].dtype) == class_of(i.dtype) &&
                            (i.dtype == DType::kF32 || i.dtype == code_[i.src[0]].dtype);
       root[v] = is_same ? i.src[0] : static_cast<uint16_t>(v);

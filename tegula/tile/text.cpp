@@ -145,6 +145,11 @@ class Parser {
       case Op::kRandomUniform:
         ok = numbered(word, "stream=", i.imm);
         break;
+      case Op::kCopy:
+      case Op::kIndex:
+        if (word != "row" && word != "full") return "";
+        i.imm = static_cast<int64_t>(word == "row" ? Extent::kRow : Extent::kFull);
+        break;
       case Op::kConstant: {
         if (class_of(i.dtype) == Class::kI64) {
           ok = numbered(word, "", i.imm);
@@ -182,6 +187,8 @@ std::string to_text(const Program& p) {
       if (i.op == Op::kLoad) append(out, cat(" in", i.imm));
       if (i.op == Op::kIota) append(out, cat(" dim=", i.imm));
       if (i.op == Op::kRandomUniform) append(out, cat(" stream=", i.imm));
+      if ((i.op == Op::kCopy || i.op == Op::kIndex) && i.imm)
+        append(out, i.imm == static_cast<int64_t>(Extent::kRow) ? " row" : " full");
       if (i.op == Op::kConstant)
         append(out, class_of(i.dtype) == Class::kI64 ? cat(" ", i.imm) : cat(" ", number(i.value)));
     }

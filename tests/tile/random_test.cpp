@@ -80,13 +80,17 @@ class RandomProgram {
       case 6:
         return b_.fma(a, of(a.dtype), of(a.dtype));
       case 7:
+        if (pick(rng_, 0, 3) == 0)
+          return b_.widen(a, b_.n_inner() && pick(rng_, 0, 1) ? Extent::kRow : Extent::kFull);
         return b_.cast(a, kAllDTypes[pick(rng_, 0, 8)]);
       case 8: {
         const int64_t kind = pick(rng_, 0, 3);
         if (kind == 0 && b_.rank() > 0)
           return b_.iota(static_cast<int>(pick(rng_, 0, b_.rank() - 1)),
                          kAllDTypes[pick(rng_, 0, 8)]);
-        if (kind == 1) return b_.index(pick(rng_, 0, 1) ? DType::kI64 : DType::kI32);
+        if (kind == 1)
+          return b_.index(pick(rng_, 0, 1) ? DType::kI64 : DType::kI32,
+                          b_.n_inner() && pick(rng_, 0, 1) ? Extent::kRow : Extent::kFull);
         const Reg seed = b_.constant_int(pick(rng_, INT64_MIN, INT64_MAX));
         if (kind == 2) return b_.random_uniform(seed, pick(rng_, 0, INT64_MAX));
         return b_.random_uniform(seed, 3, DType::kF32, of(DType::kI64));

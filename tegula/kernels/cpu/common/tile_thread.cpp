@@ -143,7 +143,8 @@ void TileThread::add_steps(std::span<const MicroOp> code) {
     if (m.reduction >= 0) o.lanes = lanes_ + m.reduction * kLanesBytes;
     if (m.op == Op::kIota) {
       o.iota_extent = std::max<int64_t>(g_.space.shape[m.imm], 1);
-      for (int64_t d = m.imm + 1; d < g_.space.rank; ++d)
+      const int64_t inner = m.extent == Extent::kRow ? l_.program.n_inner : 0;  // counted in rows
+      for (int64_t d = m.imm + 1; d < g_.space.rank - inner; ++d)
         o.iota_weight *= std::max<int64_t>(g_.space.shape[d], 1);
     }
     s.fetches = tile::class_of(m.dtype) == tile::Class::kF32 && m.extent == Extent::kFull &&
@@ -447,7 +448,8 @@ void TileThread::compute(TileStep& s, const Box& box) {
 }
 
 void TileThread::generate(TileStep& s, const Box& box) {
-  s.op.linear = box.row * g_.row_len + box.col;
+  const bool is_row = s.micro->extent == Extent::kRow;
+  s.op.linear = is_row ? box.row : box.row * g_.row_len + box.col;
   s.op.linear_step = g_.row_len;
   compute(s, box);
 }
