@@ -7,6 +7,7 @@
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/json.h"
+#include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/step.h"
 
@@ -17,7 +18,7 @@ namespace {
 struct Options {
   TrainFlags flags;
   int64_t vocab_size = 50257;
-  bool verbose = false, timings = false;
+  bool verbose = false, timings = false, verify = false;
   int repeat = 1;
 };
 
@@ -61,6 +62,8 @@ int run(const Options& o) {
   if (!best.ok()) return report(best.error());
   const Planned& p = *best;
   const Plan& plan = *p.compiled.plan;
+  if (o.verify)
+    if (auto valid = verify_plan(plan); !valid.ok()) return report(valid.error());
   int64_t state = 0;
   for (const auto& port : plan.params)
     if (port.role != Role::kInput) state += port.tensor.type.bytes();
@@ -110,6 +113,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
   whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
+  cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print every step and buffer of the plan");
   cmd->callback([&exit_code] { exit_code = run(o); });
 }

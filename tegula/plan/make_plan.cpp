@@ -11,6 +11,7 @@
 #include "tegula/plan/order.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/planner.h"
+#include "tegula/plan/verify.h"
 #include "tegula/plan/views.h"
 
 namespace tegula {
@@ -45,6 +46,7 @@ Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node
   step.op = &copy_op;
   step.phase = cause.phase, step.loc = cause.loc;
   step.in = {from}, step.out = {to};
+  step.out[0].value = step.out[0].holds = from.value;
   Node node;
   node.op = &copy_op;
   choose(step, node);
@@ -58,7 +60,7 @@ PlanTensor Planner::add_copy(const PlanTensor& from, const Node& cause) {
   set_contiguous(to);
   to.slot = new_slot(to.type.bytes(), cat("copy for ", cause.op->name), cause.phase);
   plan_.steps.push_back(copy_step(from, to, cause));
-  return to;
+  return plan_.steps.back().out[0];
 }
 
 Status Planner::add_view(const Node& n, const OpCall& call) {
@@ -69,6 +71,7 @@ Status Planner::add_view(const Node& n, const OpCall& call) {
       view = view_of(call, i, add_copy(tensors_[from], n));
       if (!view.ok()) return std::move(view).error();
     }
+    view->value = n.output(i);
     tensors_[n.output(i)] = *view;
   }
   return {};
@@ -121,6 +124,7 @@ Status Planner::add_node(const Node& n) {
   for (uint32_t i = 0; i < n.n_outputs; ++i) {
     PlanTensor t;
     t.type = out_types[i];
+    t.value = t.holds = n.output(i);
     set_contiguous(t);
     step.out.push_back(t);
   }
@@ -165,6 +169,7 @@ void Planner::add_params() {
     const Param& p = f_.params[i];
     PlanTensor t;
     t.type = f_.type(p.value);
+    t.value = t.holds = p.value;
     set_contiguous(t);
     if (ports_) std::copy_n(ports_->params[i].stride, kMaxRank, t.stride);
     t.slot = new_slot(t.type.bytes(), p.name, Phase::kForward);
@@ -213,6 +218,8 @@ Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
   const auto start = std::chrono::steady_clock::now();
   Planner planner(std::move(module), function, options);
   Plan plan = TEGULA_TRY(planner.run());
+  if (options.verify)
+    if (auto st = verify_plan(plan); !st.ok()) return std::move(st).error();
   plan.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;

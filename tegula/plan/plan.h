@@ -35,6 +35,9 @@ struct PlanTensor {
   int64_t byte_offset = 0;
   Type type;
   int64_t stride[kMaxRank] = {};
+  // Of the planned function: the value that this is, and the one whose bytes these are (itself, or
+  // what it is a view of). What verify_plan follows through memory.
+  ValueId value = kNone, holds = kNone;
 };
 
 struct Plan;
@@ -68,7 +71,8 @@ struct Plan {
     PlanTensor tensor;
   };
   std::vector<Port> params, results;
-  std::shared_ptr<const Module> module;  // keeps regions alive for references
+  std::shared_ptr<const Module> module;  // that was planned; null: the plan was loaded
+  FuncId function = kNone;               // of the module
 
   int64_t arena_bytes = 0;        // highest end of an arena slot
   int64_t lower_bound_bytes = 0;  // largest sum of live arena bytes over the steps
@@ -93,6 +97,11 @@ struct PlanOptions {
   // Kernel by name for an op ("dot" -> "dot_naive"), for tests and rungs.
   std::vector<std::pair<std::string, std::string>> force_kernel;
   bool use_kernels = true;  // false: references only (tests)
+#ifdef NDEBUG
+  bool verify = false;  // check the finished plan, see plan/verify.h
+#else
+  bool verify = true;
+#endif
 };
 
 // Plans a function that has been through the passes.

@@ -24,7 +24,9 @@ class Planner {
   // ports: null for a whole plan, whose donations are the function's own.
   Planner(std::shared_ptr<const Module> module, FuncId id, const PlanOptions& options,
           const RegionPorts* ports = nullptr)
-      : module_(std::move(module)), f_((*module_)[id]), options_(options), ports_(ports) {}
+      : module_(std::move(module)), f_((*module_)[id]), options_(options), ports_(ports) {
+    plan_.function = id;
+  }
 
   Result<Plan> run();
 

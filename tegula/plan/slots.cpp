@@ -131,7 +131,7 @@ void Planner::rescue_old_values() {
     if (home && same_view(value, home->tensor)) continue;
     if (home && !home->is_read) {
       plan_.steps.push_back(copy_step(value, home->tensor, at_start));
-      value = home->tensor;
+      value = plan_.steps.back().out[0];
     } else if (is_overwritten) {
       value = add_copy(value, at_start);
     }
@@ -173,7 +173,7 @@ void Planner::settle_results() {
     // Read again: a slot may have been merged into another since.
     PlanTensor& value = plan_.results[static_cast<size_t>(home->result)].tensor;
     plan_.steps.push_back(copy_step(value, home->tensor, at_end));
-    value = home->tensor;
+    value = plan_.steps.back().out[0];
   }
 }
 

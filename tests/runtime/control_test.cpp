@@ -6,7 +6,7 @@
 
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
-#include "tests/runtime/harness.h"
+#include "tests/common/run_plan.h"
 
 namespace tegula {
 namespace {

@@ -1,12 +1,28 @@
-#include "tests/runtime/harness.h"
+// Runs a function of a module through plan and session, on tensors of the host.
+#pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
 #include "tegula/base/philox.h"
+#include "tegula/ir/interpret.h"
+#include "tegula/plan/verify.h"
+#include "tegula/runtime/session.h"
 
 namespace tegula::test {
 
-HostTensor random_tensor(const Type& type, uint64_t seed) {
+// References only, so that results have the bits of the naive interpreter.
+inline PlanOptions references() {
+  PlanOptions o;
+  o.use_kernels = false;
+  return o;
+}
+
+// Values in [-1, 1); integers in [0, 3).
+inline HostTensor random_tensor(const Type& type, uint64_t seed) {
   HostTensor t(type);
   for (int64_t i = 0; i < t.numel(); ++i) {
     const auto at = static_cast<uint64_t>(i);
@@ -16,8 +32,8 @@ HostTensor random_tensor(const Type& type, uint64_t seed) {
   return t;
 }
 
-std::vector<HostTensor> random_inputs(const Module& m, const Function& f, uint64_t seed,
-                                      std::span<const int64_t> extents) {
+inline std::vector<HostTensor> random_inputs(const Module& m, const Function& f, uint64_t seed,
+                                             std::span<const int64_t> extents = {}) {
   std::vector<int64_t> bounds(extents.begin(), extents.end());
   if (bounds.empty())
     for (const Symbol& s : m.symbols) bounds.push_back(s.bound);
@@ -29,8 +45,12 @@ std::vector<HostTensor> random_inputs(const Module& m, const Function& f, uint64
   return in;
 }
 
-std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTensor> in,
-                                 std::span<const int64_t> extents, int n_threads) {
+// One run of a plan: inputs are laid into parameters of the bounds' strides (donated ones are
+// copies), results copied out at the extents.
+inline std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTensor> in,
+                                        std::span<const int64_t> extents = {}, int n_threads = 1) {
+  const auto valid = verify_plan(plan);
+  EXPECT_TRUE(valid.ok()) << valid.error().to_string() << "\n" << plan.to_string();
   ThreadPool pool(n_threads);
   auto session = Session::create(std::make_shared<Plan>(plan), &pool);
   EXPECT_TRUE(session.ok()) << session.error().to_string();
@@ -56,8 +76,9 @@ std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTensor> i
   return out;
 }
 
-void expect_bits_of_interpreter(const std::shared_ptr<Module>& m, FuncId f, uint64_t seed,
-                                std::span<const int64_t> extents) {
+// Plans and runs with references, and expects the bits of the naive interpreter.
+inline void expect_bits_of_interpreter(const std::shared_ptr<Module>& m, FuncId f,
+                                       uint64_t seed = 1, std::span<const int64_t> extents = {}) {
   const auto in = random_inputs(*m, (*m)[f], seed, extents);
   auto plan = make_plan(m, f, references());
   ASSERT_TRUE(plan.ok()) << plan.error().to_string();

@@ -1,0 +1,385 @@
+// The rules of verify_plan that look at one step: its launch, its regions, its tensors' strides.
+#include <algorithm>
+#include <array>
+
+#include "tegula/ir/interpret.h"
+#include "tegula/ops/table.h"
+#include "tegula/plan/regions.h"
+#include "tegula/plan/verify_parts.h"
+#include "tegula/tile/program.h"
+
+namespace tegula::verify {
+
+Error broken(const Plan& plan, std::string_view rule, const std::string& what) {
+  return internal_error(cat("plan ", plan.name, " breaks ", rule, ": ", what));
+}
+
+std::string step_name(const Plan& plan, size_t i) {
+  return cat("step ", i, " (", plan.steps[i].op->name, ")");
+}
+
+std::optional<Bytes> reach(const PlanTensor& t) {
+  constexpr int64_t kHuge = int64_t{1} << 48;
+  __int128 low = t.byte_offset, high = t.byte_offset + size_bytes(t.type.dtype);
+  bool is_empty = false;
+  for (int d = 0; d < t.type.shape.rank(); ++d) {
+    const int64_t n = t.type.shape[d].bound();
+    if (n < 0 || n > kHuge || t.stride[d] > kHuge || t.stride[d] < -kHuge) return std::nullopt;
+    is_empty |= n == 0;
+    const __int128 span = static_cast<__int128>(n - 1) * t.stride[d] * size_bytes(t.type.dtype);
+    (span < 0 ? low : high) += span;
+  }
+  if (is_empty) return Bytes{};
+  if (low < INT64_MIN / 2 || high > INT64_MAX / 2) return std::nullopt;
+  return Bytes{static_cast<int64_t>(low), static_cast<int64_t>(high)};
+}
+
+namespace {
+
+std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
+                               std::span<const int64_t> extents) {
+  std::vector<TensorRef> refs;
+  for (const PlanTensor& t : tensors) {
+    TensorRef r;
+    r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
+    for (int d = 0; d < r.rank; ++d)
+      r.shape[d] = t.type.shape[d].at(extents), r.stride[d] = t.stride[d];
+    refs.push_back(r);
+  }
+  return refs;
+}
+
+std::vector<Type> types_of(const std::vector<PlanTensor>& tensors) {
+  std::vector<Type> types;
+  for (const PlanTensor& t : tensors) types.push_back(t.type);
+  return types;
+}
+
+// The bounds, and some smaller extents of all symbols.
+std::vector<std::vector<int64_t>> some_extents(const Plan& plan) {
+  std::vector<std::vector<int64_t>> all(plan.symbols.empty() ? 1 : 5);
+  for (const Symbol& s : plan.symbols) {
+    const int64_t tries[] = {s.bound, s.bound - 1, s.bound / 2, 1, 0};
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i].push_back(std::clamp<int64_t>(tries[i], 0, s.bound));
+  }
+  return all;
+}
+
+bool has_regions(const OpDef* op) {
+  return op == &scan_op || op == &while_loop_op || op == &cond_op || op == &call_op;
+}
+
+}  // namespace
+
+Status check_launch(const Plan& plan, size_t i) {
+  const Step& s = plan.steps[i];
+  auto error = [&](const std::string& what) {
+    return broken(plan, "M7 kernels", cat(step_name(plan, i), ": ", what));
+  };
+  if (has_regions(s.op)) return s.kernel ? error("a kernel for control flow") : Status{};
+  if (!s.regions.empty()) return error("has regions, but is no control flow");
+  if (s.op == &fused_op) {
+    if (!s.program || !s.program->resident) return error("has no tile program");
+  } else {
+    const auto in = types_of(s.in), out = types_of(s.out);
+    auto want = infer({s.op, &s.attrs, in, {}, plan.module.get(), {}});
+    if (!want.ok()) return error(want.error().message);
+    if (*want != out) return error("its results have other types than its operands give");
+  }
+  if (!s.kernel) {
+    if (s.op == &fused_op || !s.op->reference.f32) return error("has neither kernel nor reference");
+    return {};
+  }
+  if (s.kernel->op != s.op->name || s.kernel->min_isa > machine_isa())
+    return error(cat("kernel ", s.kernel->name, " is one of ", s.kernel->op, " for ",
+                     isa_name(s.kernel->min_isa), ", this machine has ", isa_name(machine_isa())));
+  const int64_t have = s.workspace < 0 ? 0 : plan.slots[static_cast<size_t>(s.workspace)].bytes;
+  for (const auto& extents : some_extents(plan)) {
+    const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
+    const Attrs attrs = attrs_at(s.attrs, extents);
+    const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads};
+    if (!s.kernel->supports(q))
+      return error(cat("kernel ", s.kernel->name, " does not support it at extents ", extents));
+    const int64_t need = s.kernel->workspace_bytes ? s.kernel->workspace_bytes(q) : 0;
+    if (need > have)
+      return error(cat("kernel ", s.kernel->name, " needs a workspace of ", need,
+                       " bytes at extents ", extents, ", it has ", have));
+  }
+  return {};
+}
+
+namespace {
+
+PlanTensor row_of(PlanTensor t) {
+  t.type.shape.erase(0);
+  std::copy_n(t.stride + 1, kMaxRank - 1, t.stride);
+  return t;
+}
+
+bool is_shown_as(const PlanTensor& a, const PlanTensor& b) {
+  if (!(a.type == b.type)) return false;
+  for (int d = 0; d < a.type.shape.rank(); ++d)
+    if (a.stride[d] != b.stride[d] && a.type.shape[d].bound() > 1) return false;
+  return true;
+}
+
+// What the interpreter binds to the parameters of one region, and where its results go.
+struct Binding {
+  std::vector<PlanTensor> params;
+  std::vector<size_t> homes;  // per result: a parameter
+};
+
+void take_homes(Binding& b, size_t n) {
+  for (size_t r = 0; r < n; ++r) b.homes.push_back(b.params.size() - n + r);
+}
+
+// Null: the step's operands, results and attributes do not fit each other.
+std::optional<std::vector<Binding>> bindings(const Step& s) {
+  auto attr = [&](const char* name, size_t most) -> std::optional<size_t> {
+    const AttrValue* v = s.attrs.find(name);
+    const int64_t* n = v ? std::get_if<int64_t>(v) : nullptr;
+    if (!n || *n < 0 || static_cast<size_t>(*n) > most) return std::nullopt;
+    return static_cast<size_t>(*n);
+  };
+  std::vector<Binding> all(s.regions.size());
+  if (s.op == &call_op || s.op == &cond_op) {
+    const size_t first = s.op == &cond_op ? 1 : 0;
+    if (all.size() != 1 + first || s.in.size() < first) return std::nullopt;
+    if (first && !(s.in[0].type == Type{DType::kBool, {}})) return std::nullopt;
+    for (Binding& b : all) {
+      b.params.assign(s.in.begin() + static_cast<int64_t>(first), s.in.end());
+      b.params.insert(b.params.end(), s.out.begin(), s.out.end());
+      take_homes(b, s.out.size());
+    }
+    return all;
+  }
+  const auto carries = attr("n_carry", std::min(s.in.size(), s.out.size()));
+  if (!carries) return std::nullopt;
+  const size_t n_carry = *carries;
+  for (size_t i = 0; i < n_carry; ++i)
+    if (!(s.in[i].type == s.out[i].type)) return std::nullopt;
+  Binding body;
+  body.params.assign(s.out.begin(), s.out.begin() + static_cast<int64_t>(n_carry));
+  for (size_t i = 0; i < n_carry; ++i) body.homes.push_back(i);
+  const auto invariants = [&](size_t from) {
+    body.params.insert(body.params.end(), s.in.begin() + static_cast<int64_t>(from), s.in.end());
+  };
+  if (s.op == &while_loop_op) {
+    if (all.size() != 2 || s.out.size() != n_carry || !attr("max_trips", INT64_MAX))
+      return std::nullopt;
+    invariants(n_carry);
+    Binding condition = body;
+    PlanTensor go;
+    go.type.dtype = DType::kBool;
+    condition.params.push_back(go);
+    condition.homes = {condition.params.size() - 1};
+    return std::vector<Binding>{condition, body};
+  }
+  const auto n_xs = attr("n_xs", s.in.size() - n_carry);
+  const AttrValue *length = s.attrs.find("length"), *saves = s.attrs.find("saves");
+  const auto* lengths = length ? std::get_if<std::vector<Dim>>(length) : nullptr;
+  if (all.size() != 1 || !n_xs || !lengths || lengths->size() != 1) return std::nullopt;
+  std::vector<int64_t> saved;
+  if (saves) {
+    if (!std::holds_alternative<std::vector<int64_t>>(*saves)) return std::nullopt;
+    saved = std::get<std::vector<int64_t>>(*saves);
+  }
+  if (saved.size() > s.out.size() - n_carry) return std::nullopt;
+  const auto stacked = [&](const PlanTensor& t) {
+    return t.type.shape.rank() > 0 && t.type.shape[0] == (*lengths)[0];
+  };
+  for (size_t i = n_carry; i < n_carry + *n_xs; ++i) {
+    if (!stacked(s.in[i])) return std::nullopt;
+    body.params.push_back(row_of(s.in[i]));
+  }
+  invariants(n_carry + *n_xs);
+  const size_t n_results = s.out.size() - saved.size();
+  for (size_t i = n_carry; i < s.out.size(); ++i) {
+    if (!stacked(s.out[i])) return std::nullopt;
+    if (i < n_results) {
+      body.homes.push_back(body.params.size());
+      body.params.push_back(row_of(s.out[i]));
+      continue;
+    }
+    const int64_t from = saved[i - n_results];
+    if (from < 0 || static_cast<size_t>(from) >= n_carry ||
+        !(row_of(s.out[i]).type == s.out[static_cast<size_t>(from)].type))
+      return std::nullopt;
+  }
+  return std::vector<Binding>{body};
+}
+
+}  // namespace
+
+Status check_regions(const Plan& plan, size_t i) {
+  const Step& s = plan.steps[i];
+  if (!has_regions(s.op)) return {};
+  auto error = [&](const std::string& what) {
+    return broken(plan, "M10 regions", cat(step_name(plan, i), ": ", what));
+  };
+  const auto bound = bindings(s);
+  if (!bound) return error("its attributes, operands and results do not fit each other");
+  for (size_t r = 0; r < s.regions.size(); ++r) {
+    const Plan& sub = *s.regions[r];
+    const Binding& b = (*bound)[r];
+    if (sub.params.size() != b.params.size() || sub.results.size() != b.homes.size())
+      return error(cat("region ", sub.name, " takes ", sub.params.size(), " tensors and gives ",
+                       sub.results.size(), ", not ", b.params.size(), " and ", b.homes.size()));
+    bool same_symbols = sub.symbols.size() == plan.symbols.size();
+    for (size_t k = 0; same_symbols && k < sub.symbols.size(); ++k)
+      same_symbols = sub.symbols[k].bound == plan.symbols[k].bound;
+    if (!same_symbols || sub.n_threads != plan.n_threads)
+      return error(cat("region ", sub.name, " has other symbols or threads than its plan"));
+    TEGULA_TRY(check_plan(sub, true));
+    for (size_t p = 0; p < b.params.size(); ++p)
+      if (!is_shown_as(sub.params[p].tensor, b.params[p]))
+        return error(cat("parameter ", sub.params[p].name, " of region ", sub.name, " is ",
+                         sub.params[p].tensor.type, ", bound to ", b.params[p].type,
+                         ", or their strides differ"));
+    for (size_t k = 0; k < b.homes.size(); ++k) {
+      const PlanTensor &have = sub.results[k].tensor, &home = sub.params[b.homes[k]].tensor;
+      if (have.slot != home.slot || have.byte_offset != 0 || !is_shown_as(have, home))
+        return error(cat("result ", sub.results[k].name, " of region ", sub.name,
+                         " does not lie in parameter ", sub.params[b.homes[k]].name));
+    }
+    const int64_t have = s.workspace < 0 ? 0 : plan.slots[static_cast<size_t>(s.workspace)].bytes;
+    if (have < kRegionArena + sub.arena_bytes)
+      return error(cat("its workspace has ", have, " bytes, region ", sub.name, " needs ",
+                       kRegionArena + sub.arena_bytes));
+  }
+  return {};
+}
+
+namespace {
+
+using Index = std::array<int64_t, kMaxRank>;
+
+int64_t linear(const Index& index, const Shape& shape) {
+  int64_t n = 0;
+  for (int d = 0; d < shape.rank(); ++d) n = n * shape[d].bound() + index[static_cast<size_t>(d)];
+  return n;
+}
+
+Index unlinear(int64_t n, const Shape& shape) {
+  Index index{};
+  for (int d = shape.rank(); d-- > 0;) {
+    const int64_t size = shape[d].bound();
+    index[static_cast<size_t>(d)] = n % size, n /= size;
+  }
+  return index;
+}
+
+// The element of the operand that a view's result shows at an index, by the op's definition.
+Index seen_through(const DimMap& map, size_t result, const Shape& to, const Shape& from,
+                   bool is_reshape, const Index& index) {
+  if (is_reshape) return unlinear(linear(index, to), from);
+  std::vector<int64_t> factor(map.factors.size(), 0);
+  for (size_t d = 0; d < map.results[result].size(); ++d) {
+    int64_t rest = index[d];
+    for (const DimTerm& t : map.results[result][d].terms)
+      factor[t.factor] = rest / t.coeff.bound(), rest %= t.coeff.bound();
+  }
+  Index out{};
+  const auto& operand = map.operands[result < map.operands.size() ? result : 0];
+  for (size_t d = 0; d < operand.size(); ++d) {
+    out[d] = operand[d].offset;
+    for (const DimTerm& t : operand[d].terms) out[d] += t.coeff.bound() * factor[t.factor];
+  }
+  return out;
+}
+
+// A chain of views from a value to the one whose bytes it shows.
+struct Link {
+  DimMap map;
+  size_t result = 0;
+  Shape to, from;
+  bool is_reshape = false;
+};
+
+Result<std::vector<Link>> chain(const Module& module, const Function& f, ValueId v, ValueId holds) {
+  std::vector<Link> links;
+  while (v != holds) {
+    const Node* n = v < f.values.size() ? f.producer(v) : nullptr;
+    if (!n || !n->op->is_view) return internal_error(cat("value ", v, " is no view"));
+    const auto in = f.input_types(*n), out = f.output_types(*n);
+    Link link;
+    link.result = v - n->first_output;
+    link.is_reshape = n->op == &reshape_op;
+    if (!link.is_reshape)
+      link.map = TEGULA_TRY(dim_map({n->op, &n->attrs, in, out, &module, n->regions}));
+    v = n->inputs[n->inputs.size() > 1 ? link.result : 0];
+    link.to = f.type(n->output(static_cast<uint32_t>(link.result))).shape,
+    link.from = f.type(v).shape;
+    links.push_back(std::move(link));
+  }
+  return links;
+}
+
+// What differs of a layout when dims are permuted, or have one index, or one element for all.
+std::vector<std::pair<int64_t, int64_t>> moving_dims(const Shape& shape, const int64_t* stride) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int d = 0; d < shape.rank(); ++d)
+    if (shape[d].bound() > 1 && stride[d] != 0) dims.emplace_back(stride[d], shape[d].bound());
+  std::sort(dims.begin(), dims.end());
+  return dims;
+}
+
+}  // namespace
+
+Status check_strides(const Plan& plan, const PlanTensor& t, int64_t t_at, const PlanTensor& layout,
+                     int64_t layout_at, const std::string& who) {
+  if (!plan.module) return {};
+  const Function& f = (*plan.module)[plan.function];
+  const Type &seen = f.type(t.value), &whole = f.type(t.holds);
+  if (seen.shape.numel() == 0) return {};
+  auto error = [&](const std::string& what) {
+    return broken(plan, "M9 strides", cat(who, ", value ", t.value, ": ", what));
+  };
+  // A fused step shows a tensor in its own iteration space.
+  int64_t held[kMaxRank];
+  std::copy_n(layout.stride, kMaxRank, held);
+  if (!(layout.type == whole)) {
+    int64_t next = 1;
+    for (int d = whole.shape.rank(); d-- > 0; next *= whole.shape[d].bound()) held[d] = next;
+    if (moving_dims(layout.type.shape, layout.stride) != moving_dims(whole.shape, held))
+      return error(cat("value ", t.holds, " was not written as a whole"));
+  }
+  auto links = chain(*plan.module, f, t.value, t.holds);
+  if (!links.ok()) return error(links.error().message);
+  auto element = [&](Index index) {
+    for (const Link& l : *links)
+      index = seen_through(l.map, l.result, l.to, l.from, l.is_reshape, index);
+    int64_t at = 0;
+    for (int d = 0; d < whole.shape.rank(); ++d) at += index[static_cast<size_t>(d)] * held[d];
+    return at;
+  };
+  const int rank = seen.shape.rank();
+  const int64_t first = element({});
+  int64_t want[kMaxRank] = {}, last = first;
+  Index corner{};
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<size_t>(d);
+    if (seen.shape[d].bound() == 1) continue;
+    Index unit{};
+    unit[at] = 1;
+    want[d] = element(unit) - first;
+    corner[at] = seen.shape[d].bound() - 1;
+    last += corner[at] * want[d];
+  }
+  if (element(corner) != last) return error("no strides show it there: it should be a copy");
+  const int64_t size = size_bytes(whole.dtype);
+  if (t_at + t.byte_offset != layout_at + layout.byte_offset + first * size)
+    return error(cat("begins at byte ", t_at + t.byte_offset, ", should at ",
+                     layout_at + layout.byte_offset + first * size));
+  bool agrees = moving_dims(t.type.shape, t.stride) == moving_dims(seen.shape, want);
+  if (t.type == seen)
+    for (int d = 0; d < rank; ++d) agrees &= seen.shape[d].bound() == 1 || t.stride[d] == want[d];
+  if (!agrees)
+    return error(cat("has strides ", std::vector<int64_t>(t.stride, t.stride + t.type.shape.rank()),
+                     " of ", t.type, ", should have ", std::vector<int64_t>(want, want + rank),
+                     " of ", seen));
+  return {};
+}
+
+}  // namespace tegula::verify
