@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tegula/ir/interpret.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/lower_tile.h"
@@ -18,16 +19,16 @@ namespace tegula {
 
 namespace {
 
-TensorRef query_ref(const PlanTensor& t) {
-  TensorRef r;
-  r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
-  for (int d = 0; d < r.rank; ++d) r.shape[d] = t.type.shape[d].bound(), r.stride[d] = t.stride[d];
-  return r;
-}
-
-std::vector<TensorRef> query_refs(const std::vector<PlanTensor>& ts) {
+// As a kernel sees them at given extents: strides stay those of the bounds.
+std::vector<TensorRef> query_refs(const std::vector<PlanTensor>& ts,
+                                  std::span<const int64_t> extents) {
   std::vector<TensorRef> refs;
-  for (const PlanTensor& t : ts) refs.push_back(query_ref(t));
+  for (const PlanTensor& t : ts) {
+    TensorRef& r = refs.emplace_back();
+    r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
+    for (int d = 0; d < r.rank; ++d)
+      r.shape[d] = t.type.shape[d].at(extents), r.stride[d] = t.stride[d];
+  }
   return refs;
 }
 
@@ -77,10 +78,38 @@ Status Planner::add_view(const Node& n, const OpCall& call) {
   return {};
 }
 
-void Planner::choose(Step& step, const Node& n) {
-  const auto in = query_refs(step.in), out = query_refs(step.out);
+// The best kernel that supports the step at the bounds, and at smaller extents too: what is dense
+// at a bound may have gaps below it.
+const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
+                                     const Node& n) const {
+  std::vector<int64_t> bounds, less;
+  for (const Symbol& s : module_->symbols)
+    bounds.push_back(s.bound), less.push_back(std::max<int64_t>(s.bound - 1, 0));
+  const auto in = query_refs(operands, bounds), out = query_refs(step.out, bounds);
   const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
-  step.kernel = choose_kernel(*n.op, query, options_);
+  const KernelDef* best = choose_kernel(*n.op, query, options_);
+  if (!best || bounds.empty()) return best;
+  const Attrs attrs = attrs_at(n.attrs, less);
+  const auto less_in = query_refs(operands, less), less_out = query_refs(step.out, less);
+  const KernelQuery smaller{&attrs, less_in, less_out, step.program.get(), options_.n_threads};
+  auto supports = [](const KernelDef& k, const KernelQuery& q) {
+    return !k.supports || k.supports(q);
+  };
+  if (supports(*best, smaller)) return best;
+  best = nullptr;
+  for (const KernelDef* k : all_kernels())
+    if (k->op == n.op->name && k->device == options_.device && k->min_isa <= machine_isa() &&
+        (!best || k->priority > best->priority) && supports(*k, query) && supports(*k, smaller))
+      best = k;
+  return best;
+}
+
+void Planner::choose(Step& step, const Node& n) {
+  std::vector<int64_t> bounds;
+  for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
+  const auto in = query_refs(step.in, bounds), out = query_refs(step.out, bounds);
+  const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
+  step.kernel = kernel_for(step, step.in, n);
   if (step.kernel && step.kernel->workspace_bytes)
     if (const int64_t bytes = step.kernel->workspace_bytes(query); bytes > 0) {
       step.workspace = new_slot(bytes, cat("workspace of ", step.kernel->name), n.phase);
@@ -136,17 +165,12 @@ Status Planner::add_node(const Node& n) {
     if (!st.ok()) return st;
   }
   if (step.regions.empty()) {
-    const auto in = query_refs(step.in), out = query_refs(step.out);
-    const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
     const bool is_dense = std::all_of(step.in.begin(), step.in.end(), is_contiguous);
-    if (options_.use_kernels && !is_dense && !choose_kernel(*n.op, query, options_)) {
+    if (options_.use_kernels && !is_dense && !kernel_for(step, step.in, n)) {
       // Perhaps a kernel wants contiguous operands.
       auto dense = step.in;
       for (PlanTensor& t : dense) set_contiguous(t);
-      const auto dense_in = query_refs(dense);
-      const KernelQuery dense_query{&n.attrs, dense_in, out, step.program.get(),
-                                    options_.n_threads};
-      if (choose_kernel(*n.op, dense_query, options_))
+      if (kernel_for(step, dense, n))
         for (PlanTensor& t : step.in)
           if (!is_contiguous(t)) t = add_copy(t, n);
     }

@@ -39,6 +39,8 @@ class Planner {
   PlanTensor add_copy(const PlanTensor& from, const Node& cause);
   Step copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause);
   void choose(Step& step, const Node& n);
+  const KernelDef* kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
+                              const Node& n) const;
   // regions.cpp
   Status plan_fused(Step& step, const Node& n);
   Status plan_regions(Step& step, const Node& n);

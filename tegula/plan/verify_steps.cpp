@@ -99,7 +99,7 @@ Status check_launch(const Plan& plan, size_t i) {
     const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
     const Attrs attrs = attrs_at(s.attrs, extents);
     const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads};
-    if (!s.kernel->supports(q))
+    if (s.kernel->supports && !s.kernel->supports(q))
       return error(cat("kernel ", s.kernel->name, " does not support it at extents ", extents));
     const int64_t need = s.kernel->workspace_bytes ? s.kernel->workspace_bytes(q) : 0;
     if (need > have)

@@ -5,7 +5,7 @@
 
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
-#include "tests/runtime/harness.h"
+#include "tests/common/run_plan.h"
 
 namespace tegula {
 namespace {

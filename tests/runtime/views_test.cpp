@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/ops/math.h"
-#include "tests/runtime/harness.h"
+#include "tests/common/run_plan.h"
 
 namespace tegula::test {
 namespace {
