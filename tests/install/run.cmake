@@ -1,4 +1,4 @@
-# Installs BUILD_DIR into a fresh prefix below WORK_DIR, then builds and runs examples/hello, which
+# Installs BUILD_DIR into a fresh prefix below WORK_DIR, then builds and runs examples/xor, which
 # knows of Tegula only what find_package(tegula) tells.
 #   cmake -DSOURCE_DIR=… -DBUILD_DIR=… -DWORK_DIR=… -DCXX_FLAGS=… -DGENERATOR=… -P run.cmake
 function(run)
@@ -13,11 +13,11 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/hello -B ${WORK_DIR}/build -G ${GENERATOR}
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/xor -B ${WORK_DIR}/build -G ${GENERATOR}
     -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
     -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
-run(${WORK_DIR}/build/hello)
+run(${WORK_DIR}/build/xor)
 message("${output}")
 file(GLOB_RECURSE leaked ${WORK_DIR}/prefix/include/*/isa/*)
 if(leaked)
