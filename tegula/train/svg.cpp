@@ -66,7 +66,48 @@ std::vector<std::pair<double, double>> thinned(const Series& s, const Axis& x, i
   return out;
 }
 
+// Dots in the order of height, so that labels that would meet give way downwards or upwards.
+class Labels {
+ public:
+  // A label right of (x, y), or left where the right is too near the end.
+  std::string place(double x, double y, double end, const std::string& text) {
+    const double w = 6.2 * static_cast<double>(text.size());
+    const bool is_left = x + 8 + w > end;
+    Box box{is_left ? x - 8 - w : x + 8, 0, is_left ? x - 8 : x + 8 + w, 0};
+    for (int i = 0; i < 16; ++i) {
+      box.top = y - 5 + (i % 2 ? 1 : -1) * 6.0 * ((i + 1) / 2), box.bottom = box.top + 11;
+      if (std::none_of(used_.begin(), used_.end(), [&](const Box& b) {
+            return box.left < b.right && b.left < box.right && box.top < b.bottom &&
+                   b.top < box.bottom;
+          }))
+        break;
+    }
+    used_.push_back(box);
+    const double edge = is_left ? box.right : box.left;
+    std::string line;  // from a label that had to go far to its dot
+    if (std::fabs(box.top + 5 - y) > 9)
+      line = cat("<path class=\"grid\" d=\"M", number(x), " ", number(y), "L", number(edge), " ",
+                 number(box.top + 6), "\"/>");
+    return line + cat("<text x=\"", number(edge), "\" y=\"", number(box.bottom - 2),
+                      "\" text-anchor=\"", is_left ? "end" : "start", "\">", escape_html(text),
+                      "</text>\n");
+  }
+  void avoid(double x, double y) { used_.push_back({x - 4, y - 4, x + 4, y + 4}); }
+
+ private:
+  struct Box {
+    double left, top, right, bottom;
+  };
+  std::vector<Box> used_;
+};
+
 }  // namespace
+
+std::string grouped(int64_t v) {
+  std::string out = std::to_string(v);
+  for (size_t at = out.size(); at > 3 && out[at - 4] != '-';) out.insert(at -= 3, "\u202f");
+  return out;
+}
 
 std::string escape_html(const std::string& text) {
   std::string out;
@@ -115,13 +156,21 @@ void fit(Axis& x, Axis& y, const std::vector<Series>& series) {
   }
 }
 
-std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& series, int width,
-                  int height) {
+std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& series,
+                  const std::vector<Band>& bands, int width, int height) {
   const int w = width - kLeft - kRight, h = height - kTop - kBottom;
   auto px = [&](double v) { return kLeft + position(x, v) * w; };
   auto py = [&](double v) { return kTop + (1 - position(y, v)) * h; };
   std::string out = cat("<svg viewBox=\"0 0 ", width, " ", height,
                         "\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\n");
+  for (size_t i = 0; i < bands.size(); ++i) {
+    const double left = px(bands[i].low), right = px(bands[i].high);
+    if (right <= left) continue;
+    out += cat("<rect class=\"band", i % 2, "\" x=\"", number(left), "\" y=\"", kTop, "\" width=\"",
+               number(right - left), "\" height=\"", h, "\"/><text x=\"",
+               number((left + right) / 2), "\" y=\"", kTop - 3, "\" text-anchor=\"middle\">",
+               escape_html(bands[i].name), "</text>\n");
+  }
   for (double t : ticks(x))
     out += cat("<path class=\"grid\" d=\"M", number(px(t)), " ", kTop, "v", h, "\"/><text x=\"",
                number(px(t)), "\" y=\"", kTop + h + 16, "\" text-anchor=\"middle\">", si(t),
@@ -151,12 +200,17 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
         last = py(vy);
         d += cat(d.empty() ? "M" : "L", number(px(vx)), " ", number(last));
       }
-      out += cat("<path class=\"line\" style=\"stroke:", s.color, "\" d=\"", d, "\"/>\n");
+      out += cat("<path class=\"line", s.is_faint ? " faint" : "", "\" style=\"stroke:", s.color,
+                 "\" d=\"", d, "\"/>\n");
     } else {
       for (size_t i = 0; i < s.points.size(); ++i)
         out += cat("<circle r=\"4\" cx=\"", number(px(s.points[i].first)), "\" cy=\"",
                    number(py(s.points[i].second)), "\" style=\"fill:", s.color, "\"><title>",
                    i < s.titles.size() ? escape_html(s.titles[i]) : "", "</title></circle>\n");
+      Labels labels;
+      for (auto [vx, vy] : s.points) labels.avoid(px(vx), py(vy));
+      for (size_t i = 0; i < s.labels.size(); ++i)
+        out += labels.place(px(s.points[i].first), py(s.points[i].second), kLeft + w, s.labels[i]);
     }
   }
   return out + "</svg>\n";

@@ -19,18 +19,28 @@ struct Series {
   std::vector<std::pair<double, double>> points;
   bool is_line = true;              // else dots
   bool is_step = false;             // horizontal, then vertical
+  bool is_faint = false;            // behind the others
   std::vector<std::string> titles;  // of dots: shown on hover
+  std::vector<std::string> labels;  // of dots: beside them, moved up or down where they would meet
+};
+
+// A part of the x axis that has a name, drawn behind the series.
+struct Band {
+  double low = 0, high = 0;
+  std::string name;
 };
 
 // A chart of the given size in pixels, complete with grid, labels and legend. Series with more
 // points than pixels are thinned to the extremes of each pixel column.
-std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& series, int width = 760,
-                  int height = 300);
+std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& series,
+                  const std::vector<Band>& bands = {}, int width = 760, int height = 300);
 // Smallest range that holds all points, with some air.
 void fit(Axis& x, Axis& y, const std::vector<Series>& series);
 // Text with <, > and & escaped.
 std::string escape_html(const std::string& text);
 // "1.23 M" with SI prefixes.
 std::string si(double v);
+// "1 234 567", its groups held together by narrow spaces.
+std::string grouped(int64_t v);
 
 }  // namespace tegula

@@ -8,12 +8,15 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 TEGULA = os.environ.get("TEGULA_BIN", "build/release/tegula")
 KILLS = int(os.environ.get("TEGULA_KILLS", "6"))
@@ -404,6 +407,40 @@ class Signals(CliTest):
         process.send_signal(signal.SIGINT)
         self.assertIn("nothing is saved", process.stderr.read())
         self.assertEqual(process.wait(SECONDS), 130)
+
+
+class Report(CliTest):
+    def test_the_report_is_one_page_that_needs_nothing_else(self):
+        flags = ("--out", self.out, "--eval-every", 2)
+        self.expect_ok(self.train(*flags))
+        self.expect_ok(self.train(*flags, "--resume", "--steps", 8))
+        page = (self.out / "report.html").read_text()
+        self.assertNotIn("<script", page)
+        self.assertNotRegex(page.replace("http://www.w3.org/2000/svg", ""), r"https?:|src=|href=")
+        self.assertIn("prefers-color-scheme:dark", page)
+        for title in ("Loss", "Predicted beside measured", "Time per op", "Roofline",
+                      "Memory of the plan"):
+            self.assertIn(f"<h2>{title}</h2>", page)
+        self.assertEqual(page.count(">equal<"), 2)
+        charts = [xml.etree.ElementTree.fromstring(c)
+                  for c in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+        self.assertEqual(len(charts), 3)
+        # The whole run is drawn, also what went before the resume: evaluations at 2, 4, 6 and 8.
+        titles = ["".join(t.itertext()) for t in charts[0].iter() if t.tag.endswith("title")]
+        self.assertEqual([t.split(":")[0] for t in titles], [f"step {n}" for n in (2, 4, 6, 8)])
+        # Every op of the table stands in the roofline.
+        ops = set(re.findall(r"<tr><td>(\w+)<small>", page))
+        drawn = {"".join(t.itertext()).split(" (")[0] for t in charts[1].iter()}
+        self.assertGreater(len(ops), 5)
+        self.assertLessEqual(ops, drawn)
+
+    def test_the_picture_of_the_readme(self):
+        self.expect_ok(self.train("--out", self.out))
+        picture = self.dir / "run.svg"
+        subprocess.run([sys.executable, "tools/run_picture.py", self.out / "report.html", picture],
+                       check=True)
+        text = "".join(xml.etree.ElementTree.parse(picture).getroot().itertext())
+        self.assertRegex(text, r"parameters · FLOPs a step: planned ([^,]+), measured \1 · peak")
 
 
 class Kill9(CliTest):
