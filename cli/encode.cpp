@@ -32,8 +32,9 @@ void add_encode(CLI::App& app, int& exit_code) {
   static Options o;
   cmd->add_option("--model", o.model, "Directory of a model, for its tokenizer")->required();
   cmd->add_option("--text", o.text, "Text file")->required();
-  cmd->add_option("--length", o.length, "Ids in a row, leaving out an incomplete last one; 0: all")
-      ->check(CLI::NonNegativeNumber);
+  whole(cmd->add_option("--length", o.length,
+                        "Ids in a row, leaving out an incomplete last one; 0: all"),
+        0);
   cmd->callback([&exit_code] {
     const Status st = run(o);
     exit_code = st.ok() ? 0 : report(st.error());

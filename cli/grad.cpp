@@ -29,10 +29,9 @@ void add_grad(CLI::App& app, int& exit_code) {
   cmd->add_option("--model", o.model, "Directory of the model")->required();
   cmd->add_option("--tokens", o.tokens, "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]")->required();
   cmd->add_option("--out", o.out, "Safetensors file to write")->required();
-  cmd->add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly")
-      ->check(CLI::IsMember({"f32", "f64"}))
-      ->capture_default_str();
-  cmd->add_option("--threads", o.threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  one_of(cmd->add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly"),
+         {"f32", "f64"});
+  whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
   cmd->callback([&exit_code] {
     const Status st = run(o);
     exit_code = st.ok() ? 0 : report(st.error());

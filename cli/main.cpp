@@ -35,10 +35,13 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
     what = cat(flag.starts_with('-') ? "unknown flag '" : "unexpected '", flag, "'",
                near.empty() ? "" : cat(", did you mean ", near, "?"));
   } else if (type == CLI::ExitCodes::RequiredError && cmd == &app) {
+    std::string commands;
+    for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands += (commands.empty() ? "" : ", ") + c->get_name();
     const auto extras = app.remaining();
-    what = extras.empty()
-               ? "a command is missing: train, generate, plan or ops"
-               : cat("unknown command '", extras.front(), "': choose train, generate, plan or ops");
+    what =
+        cat(extras.empty() ? "a command is missing" : cat("unknown command '", extras.front(), "'"),
+            ": choose one of ", commands);
   } else if (type == CLI::ExitCodes::ArgumentMismatch) {
     what = cat(what.substr(0, what.find(':')), " needs a value");
   }

@@ -267,7 +267,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last)
       TEGULA_TRY(evaluate(stop, sum));
   }
-  if (!config_.out.empty() && step_ > first) TEGULA_TRY(save());
+  if (!config_.out.empty() && (step_ > first || !config_.resume)) TEGULA_TRY(save());
   TEGULA_TRY(evaluate(stop, sum));
   sum.interrupted = stop.load();
   const Plan& plan = main.plan();

@@ -62,7 +62,6 @@ class Trainer {
 
   const TrainConfig& config() const { return config_; }
   const Plan& plan() const { return *plans_[0].plan; }
-  const std::vector<PassReport>& pass_reports() const { return plans_[0].reports; }
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
@@ -84,7 +83,6 @@ class Trainer {
   Status evaluate(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
-  void measure_peak();
 
   TrainConfig config_;
   std::string resume_from_;  // a checkpoint directory

@@ -83,7 +83,7 @@ class CliTest(unittest.TestCase):
 class Flags(CliTest):
     def test_what_is_no_command(self):
         self.expect_error(self.run_tool(), INVALID, "a command is missing", "tegula --help")
-        self.expect_error(self.run_tool("trian"), INVALID, "'trian'", "choose train")
+        self.expect_error(self.run_tool("trian"), INVALID, "'trian'", "choose one of train")
 
     def test_unknown_flags_name_the_nearest(self):
         self.expect_error(self.train("--lerning-rate", 3), INVALID, "unknown flag '--lerning-rate'",
@@ -319,6 +319,11 @@ class Checkpoints(CliTest):
         self.assertIn("nothing is left to do", done.stderr)
         self.assertEqual(before, {p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()})
 
+    def test_no_steps_save_the_model_as_it_begins(self):
+        self.expect_ok(self.train("--out", self.out, "--steps", 0))
+        done = self.run_tool("generate", "--model", self.out, "--prompt", "l", "--max-tokens", 2)
+        self.expect_ok(done)
+
     def test_out_that_cannot_be(self):
         self.expect_error(self.train("--out", self.text), FAILED, "Not a directory")
         self.write("other/model.safetensors", "precious")
@@ -418,6 +423,7 @@ class Report(CliTest):
         self.assertNotIn("<script", page)
         self.assertNotRegex(page.replace("http://www.w3.org/2000/svg", ""), r"https?:|src=|href=")
         self.assertIn("prefers-color-scheme:dark", page)
+        self.assertRegex(page, r"MFU [0-9.]+ %")
         for title in ("Loss", "Predicted beside measured", "Time per op", "Roofline",
                       "Memory of the plan"):
             self.assertIn(f"<h2>{title}</h2>", page)

@@ -9,6 +9,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/session.h"
+#include "tegula/train/config.h"
 
 namespace tegula {
 namespace {
