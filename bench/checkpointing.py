@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ def main():
     parser.add_argument("--tegula", default="build/release/tegula")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--machine", default="unnamed machine")
     parser.add_argument("--results", default="bench/results/checkpointing.json")
     a = parser.parse_args()
     model = MODEL + ["--threads", str(a.threads)]
@@ -79,9 +79,9 @@ def main():
         print(rows[-1], file=sys.stderr)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     result = {
-        "command": "bench/checkpointing.py --data TEXT",
-        "model": " ".join(MODEL),
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": a.threads},
+        "name": "checkpointing",
+        "command": f"bench/checkpointing.py --data TEXT --threads {a.threads}",
+        "machine": a.machine,
         "date": datetime.date.today().isoformat(),
         "commit": commit,
         "rows": rows,

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""What compiling costs and what passes bring.
+
+    bench/passes.py --data TEXT [--tegula build/release/tegula] [--threads 2] [--rounds 5]
+
+compile_time: building, differentiating, rewriting and planning a training step of GPT-2's size (fastest of 30).
+passes: step time with every pass and without some; runs take turns, and a figure is the fastest step of all rounds,
+which others on the machine disturb least. Writes bench/results/compile_time.json and passes.json.
+"""
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import tempfile
+
+BIG = "--seqlen 1024 --batch 8 --n-layers 12 --n-heads 12 --d-model 768"
+COMPILED = {"gpt2": "", "gpt2, biases": "--bias", "llama": "--model llama", "gpt2, bf16": "--dtype bf16",
+            "gpt2, 3 GiB": "--memory 3GiB"}
+SMALL = "--n-layers 4 --n-heads 4 --d-model 128 --seqlen 64 --batch 12 --steps 40 --warmup 1 --eval-every 0"
+STEPS = [("gpt2, biases", "--bias", ("", "bias_activation", "fuse", "cse,views,algebra")),
+         ("llama", "--model llama", ("", "qkv_concat", "fuse")), ("gpt2, bf16", "--dtype bf16", ("",))]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--tegula", default="build/release/tegula")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--machine", default="unnamed machine")
+    parser.add_argument("--results", default="bench/results")
+    a = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+
+    def last_json(*command):
+        return json.loads(subprocess.run([a.tegula, *command, "--json"], check=True, capture_output=True,
+                                         text=True).stdout.splitlines()[-1])
+
+    def write(name, command, rows):
+        result = {"name": name, "machine": a.machine, "commit": commit, "command": command,
+                  "date": datetime.date.today().isoformat(), "rows": rows}
+        with open(f"{a.results}/{name}.json", "w", encoding="utf-8") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+
+    rows = []
+    for name, flags in COMPILED.items():
+        p = last_json("plan", *BIG.split(), *flags.split(), "--repeat", "5" if "memory" in flags else "30")
+        rows.append({"model": name, "nodes": p["nodes_built"], "launches": p["steps"],
+                     **{k: round(p[k], 2) for k in ("build_ms", "passes_ms", "plan_ms", "total_ms")},
+                     "arena_bytes": p["arena_bytes"], "lower_bound_bytes": p["arena_lower_bound_bytes"]})
+    write("compile_time", f"build/release/tegula plan {BIG} --repeat 30 --json", rows)
+
+    with open(a.data, encoding="utf-8") as f:
+        text = f.read(40000)
+    fastest, losses = {}, {}
+    with tempfile.TemporaryDirectory() as tmp:
+        for r in range(a.rounds):
+            for model, flags, variants in STEPS:
+                for without in variants:
+                    out = os.path.join(tmp, "run")
+                    with open(out + ".txt", "w", encoding="utf-8") as f:
+                        f.write(text)
+                    passes = ",".join("-" + p for p in without.split(",") if p)
+                    s = last_json("train", "--data", out + ".txt", "--out", f"{out}{r}{model}{without}".replace(" ", ""),
+                                  *SMALL.split(), *flags.split(), "--threads", str(a.threads), f"--passes={passes}")
+                    with open(f"{out}{r}{model}{without}".replace(" ", "") + "/metrics.jsonl", encoding="utf-8") as f:
+                        steps = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
+                    key = model, without
+                    fastest[key] = min(fastest.get(key, steps[-1]), *steps[1:])
+                    losses[key] = s["val_loss"]
+    write("passes", "bench/passes.py --data TEXT", [
+        {"model": model, "without": without or None, "step_ms": round(ms, 2),
+         "time_ratio": round(ms / fastest[model, ""], 3), "val_loss": losses[model, without],
+         "same_loss": losses[model, without] == losses[model, ""]} for (model, without), ms in fastest.items()])
+
+
+if __name__ == "__main__":
+    main()
