@@ -56,16 +56,17 @@ def main():
         text = f.read(40000)
     fastest, losses = {}, {}
     with tempfile.TemporaryDirectory() as tmp:
+        data = os.path.join(tmp, "text.txt")
+        with open(data, "w", encoding="utf-8") as f:
+            f.write(text)
         for r in range(a.rounds):
             for model, flags, variants in STEPS:
                 for without in variants:
-                    out = os.path.join(tmp, "run")
-                    with open(out + ".txt", "w", encoding="utf-8") as f:
-                        f.write(text)
-                    passes = ",".join("-" + p for p in without.split(",") if p)
-                    s = last_json("train", "--data", out + ".txt", "--out", f"{out}{r}{model}{without}".replace(" ", ""),
-                                  *SMALL.split(), *flags.split(), "--threads", str(a.threads), f"--passes={passes}")
-                    with open(f"{out}{r}{model}{without}".replace(" ", "") + "/metrics.jsonl", encoding="utf-8") as f:
+                    out = os.path.join(tmp, f"{r}-{model}-{without}".replace(" ", ""))
+                    leave_out = ["--passes=" + ",".join("-" + p for p in without.split(","))] if without else []
+                    s = last_json("train", "--data", data, "--out", out, *SMALL.split(), *flags.split(),
+                                  "--threads", str(a.threads), *leave_out)
+                    with open(out + "/metrics.jsonl", encoding="utf-8") as f:
                         steps = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
                     key = model, without
                     fastest[key] = min(fastest.get(key, steps[-1]), *steps[1:])
