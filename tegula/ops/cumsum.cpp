@@ -21,9 +21,11 @@ struct Ref {
     const auto dim = static_cast<size_t>(a.attrs().i("dim"));
     const bool reverse = a.attrs().flag("reverse");
     const int64_t n = a.in[0].shape[dim];
-    std::vector<int64_t> lines(shape_of(a.in[0]).begin(), shape_of(a.in[0]).end());
+    const auto shape = shape_of(a.in[0]);
+    Index lines{};
+    std::copy(shape.begin(), shape.end(), lines.begin());
     lines[dim] = 1;
-    for_each_index(lines, [&](const Index& line) {
+    for_each_index(std::span<const int64_t>(lines).first(shape.size()), [&](const Index& line) {
       S sum = S(0.0);
       for (int64_t j = 0; j < n; ++j) {
         Index i = line;
