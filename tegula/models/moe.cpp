@@ -23,8 +23,8 @@ int64_t capacity(const Context& c, int64_t tokens) {
   return std::min(tokens, static_cast<int64_t>(std::ceil(m.capacity_factor * even)));
 }
 
-// e · the sum over experts of (share of choices) · (mean probability): 1 at an even load, its
-// least. [Fedus et al. 2022, eq. 4]
+// e · the sum over experts of (share of choices) · (mean probability): 1 at an even load.
+// [Fedus et al. 2022, eq. 4]
 Var balance(Var probabilities, Var experts) {
   const Dim e = probabilities.dim(1);
   const Var share = reduce_mean(one_hot(experts, e), {0, 1});
