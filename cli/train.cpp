@@ -1,3 +1,4 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,21 +26,42 @@ struct Progress {
   bool is_terminal = isatty(STDERR_FILENO) == 1;
   MachineSpeed speed;
   double last_print_ms = 0, elapsed_ms = 0;
+  int64_t first_step = 0;  // done before this run
 };
+
+std::string duration(double s) {
+  char text[32];
+  if (s < 120)
+    std::snprintf(text, sizeof text, "%.0f s", s);
+  else if (s < 7200)
+    std::snprintf(text, sizeof text, "%.0f min", s / 60);
+  else
+    std::snprintf(text, sizeof text, "%.1f h", s / 3600);
+  return text;
+}
 
 void print_line(Progress& p, const StepReport& r, bool final) {
   const double mfu = p.speed.flops_per_s > 0 ? static_cast<double>(p.trainer->plan().flops()) *
                                                    static_cast<double>(p.config->accumulate) /
                                                    (r.step_ms / 1e3) / p.speed.flops_per_s
                                              : 0;
-  const double left_s = static_cast<double>(p.config->steps - r.step) * r.step_ms / 1e3;
-  std::fprintf(
-      stderr,
-      "%sstep %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  %.1f MiB  ETA %.0f s%s",
-      p.is_terminal ? "\r\033[K" : "", static_cast<long long>(r.step),
-      static_cast<long long>(p.config->steps), r.loss, r.tokens_per_s, r.step_ms, 100 * mfu,
-      static_cast<double>(p.trainer->plan().peak_bytes()) / (1 << 20), left_s,
-      p.is_terminal && !final ? "" : "\n");
+  const double mean_ms = p.elapsed_ms / static_cast<double>(r.step - p.first_step);
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  %.1f MiB  ETA %s",
+                static_cast<long long>(r.step), static_cast<long long>(p.config->steps), r.loss,
+                r.tokens_per_s, r.step_ms, 100 * mfu,
+                static_cast<double>(p.trainer->plan().peak_bytes()) / (1 << 20),
+                duration(static_cast<double>(p.config->steps - r.step) * mean_ms / 1e3).c_str());
+  if (!p.is_terminal) {
+    std::fprintf(stderr, "%s\n", line);
+    return;
+  }
+  // A line that wraps could not be overwritten.
+  winsize size{};
+  const int columns =
+      ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+  std::fprintf(stderr, "\r\033[K%.*s%s", columns - 1, line, final ? "\n" : "");
 }
 
 void add_metric(Progress& p, const Json& row) {
@@ -140,7 +162,7 @@ int run(TrainConfig config) {
                static_cast<long long>(t.parameters()), static_cast<double>(t.plan().flops()),
                static_cast<double>(t.plan().peak_bytes()) / (1 << 20));
   for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  const int64_t first = t.next_step();
+  const int64_t first = p.first_step = t.next_step();
   if (first > 0)
     std::fprintf(
         stderr, "resumed after step %lld%s\n", static_cast<long long>(first),

@@ -44,7 +44,7 @@ std::vector<double> ticks(const Axis& a) {
 
 // At most two points a pixel column: its lowest and highest.
 std::vector<std::pair<double, double>> thinned(const Series& s, const Axis& x, int width) {
-  if (s.points.size() <= static_cast<size_t>(4 * width)) return s.points;
+  if (s.points.size() <= size_t{4} * static_cast<size_t>(width)) return s.points;
   std::vector<std::pair<double, double>> out;
   int column = -1;
   size_t low = 0, high = 0;
@@ -75,7 +75,7 @@ class Labels {
     const bool is_left = x + 8 + w > end;
     Box box{is_left ? x - 8 - w : x + 8, 0, is_left ? x - 8 : x + 8 + w, 0};
     for (int i = 0; i < 16; ++i) {
-      box.top = y - 5 + (i % 2 ? 1 : -1) * 6.0 * ((i + 1) / 2), box.bottom = box.top + 11;
+      box.top = y - 5 + (i % 2 ? 1 : -1) * 6 * ((i + 1) / 2), box.bottom = box.top + 11;
       if (std::none_of(used_.begin(), used_.end(), [&](const Box& b) {
             return box.left < b.right && b.left < box.right && box.top < b.bottom &&
                    b.top < box.bottom;

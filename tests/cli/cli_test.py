@@ -4,16 +4,20 @@ Runs the tool in $TEGULA_BIN on tiny models. $TEGULA_KILLS says how many times K
 """
 
 import errno
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import xml.etree.ElementTree
@@ -412,6 +416,29 @@ class Signals(CliTest):
         process.send_signal(signal.SIGINT)
         self.assertIn("nothing is saved", process.stderr.read())
         self.assertEqual(process.wait(SECONDS), 130)
+
+
+class Terminal(CliTest):
+    def test_the_progress_line_is_rewritten_and_never_wraps(self):
+        main, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        process = subprocess.Popen([TEGULA, "train", "--data", self.text, *SMALL, "--steps", "3000",
+                                    "--out", self.out], stdout=subprocess.PIPE, stderr=terminal)
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(main, 4096)
+            except OSError:  # the other end is closed
+                break
+        os.close(main)
+        self.assertEqual(process.communicate(timeout=SECONDS)[0], b"")
+        self.assertEqual(process.returncode, 0)
+        steps = [piece for line in shown.decode().split("\n") for piece in line.split("\r\033[K")
+                 if piece.startswith("step ") and "validation" not in piece]
+        self.assertGreaterEqual(len(steps), 2)
+        for piece in steps:
+            self.assertLess(len(piece.rstrip("\r")), 60)
 
 
 class Report(CliTest):
