@@ -12,6 +12,7 @@
 namespace tegula::cli {
 
 // Each adds its subcommand; the callback sets `exit_code`.
+void add_bench(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_encode(CLI::App& app, int& exit_code);

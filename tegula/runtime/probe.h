@@ -1,6 +1,8 @@
 // Probes: what this machine reaches, measured in a few milliseconds. The roofline of reports.
 #pragma once
 
+#include "tegula/base/thread_pool.h"
+
 namespace tegula {
 
 struct MachineSpeed {
@@ -10,5 +12,8 @@ struct MachineSpeed {
 
 // threads 0: all usable cores. Best of several short bursts.
 MachineSpeed probe_machine(int threads);
+
+// One burst of f32 multiply-adds on every thread of the pool: FLOPs per second.
+double probe_flops(ThreadPool& pool);
 
 }  // namespace tegula

@@ -1,0 +1,235 @@
+// tegula bench: one kernel or one training step, timed beside the machine's own limit.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "cli/command.h"
+#include "cli/train_flags.h"
+#include "tegula/io/json.h"
+#include "tegula/ops/attention.h"
+#include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/measure.h"
+#include "tegula/train/step.h"
+
+namespace tegula::cli {
+
+namespace {
+
+struct Options {
+  std::string shape, dtype = "f32", pass = "fwd", device = "cpu";
+  int64_t kv_heads = 0, seqlen_k = 0, window = -1;
+  bool is_causal = false, is_cold = false, json = false;
+  int threads = 0, repeats = 9;
+  TrainFlags train;
+};
+
+// What is timed: a function, the operations people count for it, and how to name it.
+struct Work {
+  std::shared_ptr<Module> module = std::make_shared<Module>();
+  FuncId function = kNone;
+  double flops = 0;   // by the usual formula: products only, a causal mask halves
+  double tokens = 0;  // of a step; 0: not a step
+  int64_t integers_below = 1;
+  std::string what;
+};
+
+Result<std::vector<int64_t>> numbers(const std::string& text, size_t n, const char* names) {
+  std::vector<int64_t> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    char* stop = nullptr;
+    const std::string part = text.substr(at, end - at);
+    const long long v = std::strtoll(part.c_str(), &stop, 10);
+    if (part.empty() || *stop != '\0' || v < 1)
+      return invalid_argument(
+          cat("--shape: '", text, "' must be ", names, ", whole numbers from 1"));
+    out.push_back(v);
+    at = end + 1;
+  }
+  if (out.size() != n)
+    return invalid_argument(
+        cat("--shape: '", text, "' has ", out.size(), " numbers, must be ", names));
+  return out;
+}
+
+Result<DType> dtype_of(const Options& o) {
+  const auto t = parse_dtype(o.dtype);
+  if (!t || (*t != DType::kF32 && *t != DType::kBF16 && *t != DType::kF16))
+    return invalid_argument(cat("--dtype: must be f32, bf16 or f16, not '", o.dtype, "'"));
+  return *t;
+}
+
+Result<Work> attention_work(const Options& o, bool decode) {
+  const auto s = TEGULA_TRY(numbers(o.shape, 4, decode ? "B,H,KEYS,D" : "B,H,N,D"));
+  const DType t = TEGULA_TRY(dtype_of(o));
+  const int64_t b = s[0], h = s[1], d = s[3], n = decode ? 1 : s[2];
+  const int64_t keys = decode ? s[2] : o.seqlen_k > 0 ? o.seqlen_k : n;
+  const int64_t kv = o.kv_heads > 0 ? o.kv_heads : h;
+  Work w;
+  Builder build(*w.module, "attention");
+  const Type query{t, {b, n, h, d}}, key{t, {b, keys, kv, d}};
+  const Var q = build.param("q", query), k = build.param("k", key), v = build.param("v", key);
+  AttentionOptions options;
+  options.is_causal = o.is_causal && !decode;
+  options.window_left = o.window;
+  const bool fwd = o.pass != "bwd", bwd = o.pass != "fwd" && !decode;
+  const Attention a = attention(q, k, v, options);
+  if (fwd) build.result("o", a.o), build.result("lse", a.lse);
+  if (bwd && !build.failed()) {
+    const Attrs attrs = build.function().nodes.back().attrs;
+    const Var d_o = build.param("do", query);
+    const Var out = fwd ? a.o : build.param("o", query);
+    const Var lse = fwd ? a.lse : build.param("lse", {DType::kF32, {b, h, n}});
+    const Var in[] = {q, k, v, out, lse, d_o};
+    const auto g = build.emit_n(attention_bwd_op, attrs, in);
+    build.result("dq", g[0]), build.result("dk", g[1]), build.result("dv", g[2]);
+  }
+  w.function = TEGULA_TRY(build.finish_into_module());
+  const double pairs =
+      static_cast<double>(b * h * n) * static_cast<double>(keys) * (options.is_causal ? 0.5 : 1);
+  w.flops = 4 * pairs * static_cast<double>(d) * ((fwd ? 1 : 0) + (bwd ? 2.5 : 0));
+  w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal " : " ",
+               o.dtype, decode ? "" : " ", decode ? "" : o.pass);
+  return w;
+}
+
+Result<Work> gemm_work(const Options& o) {
+  const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
+  const DType t = TEGULA_TRY(dtype_of(o));
+  Work w;
+  Builder b(*w.module, "gemm");
+  const Var x = b.param("a", {t, {s[0], s[2]}}), y = b.param("b", {t, {s[2], s[1]}});
+  b.result("c", matmul(x, y));
+  w.function = TEGULA_TRY(b.finish_into_module());
+  w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
+  w.what = cat("gemm ", o.shape, " ", o.dtype);
+  return w;
+}
+
+Result<Work> train_work(const Options& o, CompileOptions& compile) {
+  TrainConfig c = TEGULA_TRY(o.train.resolve());
+  if (c.model.vocab_size == 0) c.model.vocab_size = 50257;
+  auto st = c.model.resolve();
+  if (!st.ok()) return std::move(st).error();
+  auto f = TEGULA_TRY(build_step_functions(c));
+  compile = compile_options(c, compile.plan.n_threads);
+  Work w;
+  w.module = f.module;
+  w.function = c.accumulate > 1 ? f.micro_step : f.train_step;
+  w.tokens = static_cast<double>(c.batch * c.model.max_seqlen);
+  w.integers_below = c.model.vocab_size;
+  w.what = cat("a step of ", c.model.type, ", ", parameter_count(f.weights), " parameters");
+  return w;
+}
+
+std::string kernels_of(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const Step& s : plan.steps) {
+    const std::string name(s.kernel ? s.kernel->name : s.op->name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "" : ",") + n;
+  return all;
+}
+
+Status run(const Options& o, std::string_view kind) {
+  if (o.device != "cpu")
+    return unsupported(cat("--device ", o.device, ": this build measures the cpu"));
+  const bool is_train = kind == "train";  // with flags of its own
+  ThreadPool pool(is_train ? o.train.config.threads : o.threads);
+  CompileOptions compile_with;
+  compile_with.plan.n_threads = pool.n_threads();
+  Work w = TEGULA_TRY(kind == "gemm"     ? gemm_work(o)
+                      : kind == "train"  ? train_work(o, compile_with)
+                      : kind == "decode" ? attention_work(o, true)
+                                         : attention_work(o, false));
+  const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
+  MeasureOptions how;
+  how.repeats = o.repeats;
+  how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
+  Measurement m = TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below));
+  const Measured t = TEGULA_TRY(m.run());
+  if (w.flops == 0) w.flops = static_cast<double>(t.math_flops);
+  const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
+  const double share = gflops * 1e9 / t.peak_flops_per_s;
+  const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
+  if (!(is_train ? o.train.config.json : o.json)) {
+    std::printf("%s, %d threads, %s\n", w.what.c_str(), pool.n_threads(),
+                std::string(isa_name(machine_isa())).c_str());
+    std::printf(
+        "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of the %.4g measured beside it, %.4g GB/s\n",
+        t.ms_median, t.ms_min, gflops, 100 * share, t.peak_flops_per_s / 1e9, gbytes);
+    if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
+    return {};
+  }
+  Json j = Json::object({{"what", w.what},
+                         {"threads", pool.n_threads()},
+                         {"isa", isa_name(machine_isa())},
+                         {"ms_median", t.ms_median},
+                         {"ms_min", t.ms_min},
+                         {"gflops", gflops},
+                         {"gbytes_per_s", gbytes},
+                         {"peak_gflops", t.peak_flops_per_s / 1e9},
+                         {"share_of_peak", share},
+                         {"flops", w.flops},
+                         {"flops_counted", t.math_flops},
+                         {"flops_executed", t.executed_flops},
+                         {"tokens_per_s", w.tokens / seconds},
+                         {"kernel", kernels_of(*compiled.plan)}});
+  std::printf("%s\n", j.dump().c_str());
+  return {};
+}
+
+void add_common(CLI::App& cmd, Options& o) {
+  whole(cmd.add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
+  one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
+  cmd.add_flag("--json", o.json, "One JSON object on the last line");
+}
+
+void add_shape(CLI::App& cmd, Options& o, const char* names) {
+  cmd.add_option("--shape", o.shape, names)->required();
+  one_of(cmd.add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit_code) {
+  auto* bench =
+      app.add_subcommand("bench", "Times one kernel or one step beside the machine's limit");
+  bench->require_subcommand(1);
+  static Options o;
+  const auto add = [&](const char* name, const char* doc) {
+    auto* cmd = bench->add_subcommand(name, doc);
+    cmd->callback([&exit_code, name] {
+      const Status st = run(o, name);
+      exit_code = st.ok() ? 0 : report(st.error());
+    });
+    return cmd;
+  };
+  auto* attention = add("attention", "softmax(Q K^T) V and its gradients");
+  add_shape(*attention, o, "B,H,N,D: batch, query heads, queries, width of a head");
+  whole(attention->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
+  whole(attention->add_option("--seqlen-k", o.seqlen_k, "Keys; 0: as queries"), 0);
+  whole(attention->add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
+        -1);
+  attention->add_flag("--causal", o.is_causal, "Queries see no later key");
+  one_of(attention->add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
+  add_common(*attention, o);
+  auto* decode = add("decode", "One query a sequence against a cache of keys");
+  add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head");
+  whole(decode->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
+  decode->add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
+  add_common(*decode, o);
+  auto* gemm = add("gemm", "A matrix product");
+  add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
+  add_common(*gemm, o);
+  auto* train = add("train", "A training step, on tokens made up");
+  o.train.add_to(*train, /*needs_data=*/false);
+  whole(train->add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
+}
+
+}  // namespace tegula::cli

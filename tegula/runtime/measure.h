@@ -1,0 +1,42 @@
+// Times a plan, with what the machine can do measured in between, so that noise of the machine is
+// seen by both. The one way to measure: `tegula bench` and the tables in docs/ come from here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tegula/runtime/session.h"
+
+namespace tegula {
+
+struct MeasureOptions {
+  int repeats = 9;        // timed samples; the median counts
+  double sample_ms = 10;  // a sample repeats the plan until it lasts so long
+  // Sets of inputs, visited in turn: more than the caches hold, so that each run reads memory.
+  int64_t cold_bytes = 0;  // 0: warm; else the least the sets hold together
+};
+
+struct Measured {
+  double ms_median = 0, ms_min = 0;
+  int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
+  double peak_flops_per_s = 0;  // f32 multiply-adds, median of bursts between samples
+};
+
+// Runs the plan on inputs it fills itself: floats uniform in [-1, 1), integers in [0, high).
+class Measurement {
+ public:
+  static Result<Measurement> create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
+                                    const MeasureOptions& options, int64_t integers_below = 1);
+  Result<Measured> run();
+  Session& session() { return *session_; }
+
+ private:
+  Status bind(size_t set);
+  std::unique_ptr<Session> session_;
+  ThreadPool* pool_ = nullptr;
+  MeasureOptions options_;
+  std::vector<std::vector<Region>> sets_;  // one Region per parameter
+};
+
+}  // namespace tegula

@@ -1,0 +1,59 @@
+"""`tegula bench`: its JSON has what tables are made of, and bad flags get one clear line."""
+
+import json
+import os
+import subprocess
+import unittest
+
+TEGULA = os.environ.get("TEGULA_BIN", "build/release/tegula")
+KEYS = {"ms_median", "ms_min", "gflops", "gbytes_per_s", "share_of_peak", "kernel"}
+
+
+def bench(*arguments):
+    return subprocess.run([TEGULA, "bench", *arguments], capture_output=True, text=True, timeout=120)
+
+
+class BenchTest(unittest.TestCase):
+    def measure(self, *arguments):
+        done = bench(*arguments, "--repeats", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row = json.loads(done.stdout.strip().splitlines()[-1])
+        self.assertLessEqual(KEYS, row.keys())
+        self.assertGreater(row["ms_median"], 0)
+        return row
+
+    def test_gemm_counts_two_operations_a_product(self):
+        row = self.measure("gemm", "--shape", "32,48,64")
+        self.assertEqual(row["flops"], 2 * 32 * 48 * 64)
+        self.assertEqual(row["flops_counted"], row["flops"])
+        self.assertEqual(row["kernel"], "dot_packed")
+
+    def test_attention_in_every_pass(self):
+        one = 4 * 2 * 4 * 40 * 40 * 16 / 2
+        for name, factor in (("fwd", 1), ("bwd", 2.5), ("fwdbwd", 3.5)):
+            row = self.measure("attention", "--shape", "2,4,40,16", "--causal", "--kv-heads", "2",
+                               "--pass", name)
+            self.assertEqual(row["flops"], one * factor, name)
+            self.assertEqual("attention_bwd_flash" in row["kernel"], name != "fwd")
+
+    def test_decode_and_train(self):
+        self.assertIn("attention", self.measure("decode", "--shape", "1,4,64,16", "--dtype",
+                                                "bf16", "--kv-heads", "2")["kernel"])
+        row = self.measure("train", "--n-layers", "1", "--n-heads", "2", "--d-model", "16",
+                           "--seqlen", "12", "--batch", "2")
+        self.assertGreater(row["tokens_per_s"], 0)
+
+    def test_bad_flags(self):
+        for arguments, words in ((("gemm", "--shape", "3,4"), "has 2 numbers, must be M,N,K"),
+                                 (("gemm", "--shape", "3,x,4"), "whole numbers from 1"),
+                                 (("gemm", "--shape", "3,3,4", "--dtype", "i8"), "one of f32"),
+                                 (("attention", "--shape", "1,3,4,5", "--kv-heads", "2"), "multiple of 2"),
+                                 (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):
+            done = bench(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
