@@ -63,18 +63,19 @@ struct Manager {
   std::vector<uint8_t> done;
   std::vector<PassReport> reports;
 
-  Status run(FuncId id) {
+  Status run(FuncId id, bool is_region = false) {
     if (id < done.size() && done[id]) return {};
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
     for (size_t n = 0; n < module[id].nodes.size(); ++n)
       if (module[id].nodes[n].op != &fused_op)
         for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r) {
-          auto st = run(module[id].nodes[n].regions[r]);
+          auto st = run(module[id].nodes[n].regions[r], true);
           if (!st.ok()) return st;
         }
     for (const PassDef* pass : kPipeline) {
       if (names(options.passes, cat("-", pass->name))) continue;
+      if (is_region && pass == &remat_pass) continue;  // the budget is the whole function's
       auto st = run_one(id, *pass);
       if (!st.ok()) return st;
     }

@@ -145,6 +145,7 @@ class Finder {
   void find_saved() {
     c_.saved.resize(static_cast<size_t>(c_.n_segments));
     c_.entry_is_saved.assign(static_cast<size_t>(c_.n_segments), 0);
+    c_.read_views.resize(f_.values.size());
     std::vector<uint8_t> seen(f_.values.size(), 0);
     for (const Output& r : f_.results) seen[c_.root[r.value]] = 1;  // kept anyway
     for (size_t s = 1; s < c_.entry.size(); ++s) seen[c_.entry[s]] = 2;
@@ -154,6 +155,7 @@ class Finder {
         const ValueId r = c_.root[v];
         const NodeId p = maker(r);
         if (p == kNone || c_.is_backward[p]) continue;
+        if (v != r && !c_.is_backward[maker(v)]) c_.read_views[r].push_back(v);
         if (seen[r] == 2)
           for (size_t s = 1; s < c_.entry.size(); ++s) c_.entry_is_saved[s] |= c_.entry[s] == r;
         if (seen[r] || c_.segment[p] < 0) continue;
@@ -259,6 +261,15 @@ Recompute Recomputer::plan(int begin, int end, const std::vector<uint8_t>& keep)
     stack.pop_back();
     for (ValueId v : f_.nodes[n].inputs) want(v);
   }
+  // Whoever reads a view of such a value reads a view of the new one.
+  for (size_t i = 0, n_made = r.nodes.size(); i < n_made; ++i)
+    for (uint32_t k = 0; k < f_.nodes[r.nodes[i]].n_outputs; ++k)
+      for (ValueId v : chain_.read_views[f_.nodes[r.nodes[i]].output(k)])
+        for (NodeId n = f_.values[v].node; node_seen_[n] != tick_;
+             n = f_.values[f_.nodes[n].inputs[0]].node) {
+          node_seen_[n] = tick_;
+          r.nodes.push_back(n);
+        }
   std::sort(r.nodes.begin(), r.nodes.end());
   for (NodeId n : r.nodes) r.seconds += chain_.seconds[n];
   return r;

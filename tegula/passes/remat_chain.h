@@ -28,6 +28,8 @@ struct RematChain {
   std::vector<uint8_t> is_backward;  // per node: not of the forward part
   std::vector<int> late;             // per backward node: the last segment it depends on
   std::vector<ValueId> root;         // per value: what it is a view of
+  // Per value: the views of it from the forward part that the backward part reads.
+  std::vector<std::vector<ValueId>> read_views;
 };
 
 // At most max_segments: neighbours are joined beyond that.

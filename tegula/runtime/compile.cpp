@@ -49,9 +49,10 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
   out.plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, options.plan)));
   out.plan_ms = ms_since(start);
   if (const int64_t budget = passes.pass.memory_bytes; budget > 0 && out.plan->arena_bytes > budget)
-    return out_of_memory(cat((*module)[function].name, " needs ", out.plan->arena_bytes,
-                             " bytes besides weights and state, the budget is ", budget,
-                             ": raise it, or let more be recomputed"));
+    return out_of_memory(cat((*module)[function].name, ": a budget of ", budget,
+                             " bytes for activations, gradients and workspaces is too small: the "
+                             "least that works as it is compiled is ",
+                             out.plan->arena_bytes, " bytes; use that, or let more be recomputed"));
   return out;
 }
 

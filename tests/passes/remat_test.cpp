@@ -172,6 +172,32 @@ TEST(Remat, BudgetsAreMetWithTheCheapestFirst) {
   }
 }
 
+// The backward part reads a view made in the forward part: the view, too, is of the new value.
+TEST(Remat, WhatIsReadThroughAViewGoesToo) {
+  Module m;
+  Builder b(m, "step");
+  Var x = b.param("x", f32({64, 8}));
+  std::vector<Var> weights;
+  for (int i = 0; i < 10; ++i) {
+    weights.push_back(b.weight(cat("w", i), f32({8, 64})));
+    const Var wide = reshape(transpose(matmul(x, weights.back()), 0, 1), {8, 8, 64});
+    x = transpose(reduce_sum(wide * wide, {0}), 0, 1);
+  }
+  const Var loss = reduce_mean(x * x, {0, 1});
+  const auto grads = grad(loss, weights);
+  for (size_t i = 0; i < grads.size(); ++i) b.result(cat("g", i), grads[i]);
+  const FuncId f = finish(b);
+  for (const char* pass : {"views", "fold", "algebra", "cse", "dce"}) run(m, f, pass);
+  const Function before = m[f];
+  PassOptions o;
+  o.remat = Remat::kBudget;
+  o.memory_bytes = peak(before) / 2;
+  EXPECT_TRUE(run(m, f, "remat", o));
+  expect_same_bits(m, before, m[f]);
+  run(m, f, "dce");
+  EXPECT_LT(10 * peak(m[f]), 6 * peak(before));
+}
+
 TEST(Remat, ThePlannerIsAsked) {
   Module m;
   const FuncId f = residual_net(m, 8);

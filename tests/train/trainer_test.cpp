@@ -127,6 +127,24 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
   }
 }
 
+// The budget is that of the whole step, not of the bodies of its loops.
+TEST(Trainer, RecomputesAroundLoops) {
+  TrainConfig c = small_run(fresh_directory("loops"));
+  c.model.type = "lstm", c.model.n_layers = 5, c.batch = 16, c.steps = 2;
+  const std::string out = c.out;
+  run(c);
+  c.memory_bytes = 1000;
+  const auto impossible = Trainer::create(c);
+  ASSERT_FALSE(impossible.ok());
+  EXPECT_NE(impossible.error().message.find("train_step:"), std::string::npos)
+      << impossible.error().message;
+  c.memory_bytes = least_that_works(impossible.error()), c.out = out + "-budget";
+  const TrainSummary s = run(c);
+  EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
+  EXPECT_EQ(s.peak_bytes_planned, s.peak_bytes_measured);
+  expect_same_file(out + "/latest/model.safetensors", c.out + "/latest/model.safetensors");
+}
+
 // Every pass can be left out by name, and none of them changes a bit, but for `lower`, which puts a
 // sum in its own order in an op's place.
 TEST(Trainer, TrainsWithTheSameBitsWithoutAnyOnePass) {
