@@ -50,14 +50,21 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_error.restype = ctypes.c_char_p
-        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load):
+        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load,
+                  self.lib.tegula_attention_bwd_load):
             f.restype = ctypes.c_void_p
+        self.lib.tegula_attention_bwd_workspace_bytes.restype = ctypes.c_int64
 
     def attention(self, cubin, v):
         spec = (ctypes.c_int * len(FIELDS))(*[v[f] for f in FIELDS])
         handle = self.lib.tegula_attention_load(cubin.encode(), spec)
         assert handle, self.lib.tegula_error().decode()
         return Kernel(self.lib, self.lib.tegula_attention_launch, handle, False)
+
+    def backward(self, cubin, head_dim, is_causal):
+        handle = self.lib.tegula_attention_bwd_load(cubin.encode(), head_dim, is_causal)
+        assert handle, self.lib.tegula_error().decode()
+        return Backward(self.lib, handle)
 
     def rung(self, cubin, head_dim):
         handle = self.lib.tegula_rung_load(cubin.encode(), ctypes.c_int(head_dim))
@@ -89,6 +96,31 @@ class Kernel:
             rc = self.call(self.handle, pointers, sizes, strides, ctypes.c_float(scale), stream)
             assert rc == 0, self.lib.tegula_error().decode()
         return launch, o, lse
+
+
+class Backward:
+    def __init__(self, lib, handle):
+        self.lib, self.handle = lib, ctypes.c_void_p(handle)
+
+    def bind(self, q, k, v, o, lse, do, is_causal, scale):
+        """A function of no arguments that launches, and dq, dk, dv."""
+        b, sq, hq, d = q.shape
+        sk, hk = k.shape[1], k.shape[2]
+        grads = [torch.full(t.shape, float("nan"), dtype=t.dtype, device="cuda") for t in (q, k, v)]
+        sizes = (ctypes.c_int64 * 7)(b, sq, sk, hq, hk, d, int(is_causal))
+        n = self.lib.tegula_attention_bwd_workspace_bytes(sizes)
+        workspace = torch.full((n // 4,), float("nan"), device="cuda")
+        tensors = (q, k, v, o, do, *grads)
+        pointers = (ctypes.c_void_p * 10)(*[t.data_ptr() for t in (*tensors, lse, workspace)])
+        strides = (ctypes.c_int64 * 24)(*[t.stride(i) for t in tensors for i in (0, 1, 2)])
+        keep = (*tensors, lse, workspace)
+
+        def launch(_keep=keep):
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            rc = self.lib.tegula_attention_bwd_launch(self.handle, pointers, sizes, strides,
+                                                      ctypes.c_float(scale), stream)
+            assert rc == 0, self.lib.tegula_error().decode()
+        return launch, grads
 
 
 def finish(name, hung_file):
@@ -168,6 +200,67 @@ def check(name, kernel, d, is_causal, hung_file, cases):
     return worst, failures
 
 
+def reference_grads(q, k, v, do, is_causal, scale, dtype):
+    """dq, dk, dv in `dtype`; for bfloat16 with f32 sums, and P and dS rounded to bf16."""
+    compute = torch.float64 if dtype == torch.float64 else torch.float32
+    low = (lambda t: t.bfloat16().float()) if dtype == torch.bfloat16 else (lambda t: t)
+    o, lse = reference(q, k, v, is_causal, scale, dtype)
+    b, sq, hq, d = q.shape
+    sk, hk = k.shape[1], k.shape[2]
+    o = o.bfloat16().to(compute) if dtype == torch.bfloat16 else o
+    delta = (o * do.to(compute)).sum(-1).transpose(1, 2)[..., None]
+    q, k, v, do = (t.to(compute).transpose(1, 2) for t in (q, k, v, do))
+    k, v = k.repeat_interleave(hq // hk, 1), v.repeat_interleave(hq // hk, 1)
+    s = q @ k.transpose(2, 3) * scale
+    if is_causal:
+        hidden = torch.ones(sq, sk, dtype=torch.bool, device="cuda").tril(sk - sq).logical_not()
+        s.masked_fill_(hidden, float("-inf"))
+    p = torch.exp(s - torch.where(lse.isinf(), torch.zeros_like(lse), lse)[..., None])
+    ds = p * (do @ v.transpose(2, 3) - delta)
+    dq = (low(ds) @ k * scale).transpose(1, 2)
+    dk = (low(ds).transpose(2, 3) @ q * scale).view(b, hk, hq // hk, sk, d).sum(2).transpose(1, 2)
+    dv = (low(p).transpose(2, 3) @ do).view(b, hk, hq // hk, sk, d).sum(2).transpose(1, 2)
+    return dq, dk, dv
+
+
+def check_backward(name, kernel, d, is_causal, hung_file, cases):
+    torch.backends.cuda.matmul.allow_tf32 = False
+    worst, failures = 0.0, []
+    for i, (b, sq, sk, hq, hk) in enumerate(cases):
+        q, k, v = inputs(b, sq, sk, hq, hk, d, 300 + i, packed=sq == sk)
+        do = inputs(b, sq, 1, hq, 1, d, 400 + i)[0]
+        scale = d ** -0.5
+        o, lse = reference(q, k, v, is_causal, scale, torch.float64)
+        launch, grads = kernel.bind(q, k, v, o.bfloat16().contiguous(), lse.float().contiguous(), do,
+                                    is_causal, scale)
+        launch()
+        finish(name, hung_file)
+        first = [g.clone() for g in grads]
+        launch()
+        finish(name, hung_file)
+        repeats = all(torch.equal(a, b) for a, b in zip(first[1:], grads[1:]))
+        exact = reference_grads(q, k, v, do, is_causal, scale, torch.float64)
+        naive = reference_grads(q, k, v, do, is_causal, scale, torch.bfloat16)
+        # A gradient that is exactly zero is left with the rounding of terms as large as the others'.
+        floor = 2 ** -20 * max(e.abs().max().item() for e in exact)
+        for what, g, e, n in zip(("dq", "dk", "dv"), grads, exact, naive):
+            err = (g.double() - e).abs().max().item()
+            bound = 2 * (n.bfloat16().double() - e).abs().max().item() + floor
+            worst = max(worst, err / bound) if err == err else float("inf")
+            if not err <= bound or not repeats:
+                failures.append(f"{(b, sq, sk, hq, hk)} {what}: err {err:.2e} bound {bound:.2e} "
+                                f"of {e.abs().max().item():.2e} repeat {repeats}")
+    return worst, failures
+
+
+def peer_backward(backend, q, k, v, do, is_causal):
+    q, k, v = (t.transpose(1, 2).detach().requires_grad_() for t in (q, k, v))
+    with sdpa_kernel(backend):
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    do = do.transpose(1, 2)
+    return lambda: torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
+
+
 def peer(backend, q, k, v, is_causal):
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     def launch():
@@ -195,6 +288,22 @@ def time_ms(launch, warm_s=0.15, timed_s=0.1):
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) / n
+
+
+def interleaved(runs, rounds):
+    ms = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name in random.sample(sorted(runs), len(runs)):
+            ms[name].append(time_ms(runs[name]))
+    return ms
+
+
+def report(rows, what, d, is_causal, n, flops, times):
+    for name, ms in times.items():
+        tflops = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
+        rows.append(result_row(what, d, is_causal, n, name, *tflops))
+        print(f"{what} d{d} {'causal' if is_causal else 'full':6} N{n:6} {name:40} {tflops[0]:6.0f} "
+              f"({tflops[1]:.0f}..{tflops[2]:.0f}) TFLOP/s", flush=True)
 
 
 def result_row(what, head_dim, is_causal, seqlen, kernel, tflops, lowest=None, highest=None):
@@ -277,6 +386,19 @@ def main():
                                "failures": failures})
             rungs[name] = kernel
 
+    for is_causal in (0, 1):
+        name = f"bwd_d128_{'causal' if is_causal else 'full'}"
+        if name in hung or not os.path.exists(f"{args.cubins}/{name}.cubin"):
+            print(f"skipped {name}")
+            continue
+        kernel = lib.backward(f"{args.cubins}/{name}.cubin", 128, is_causal)
+        worst, failures = check_backward(name, kernel, 128, bool(is_causal), hung_file, cases)
+        print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
+        for f in failures[:8]:
+            print("     ", f)
+        checks.append({"kernel": name, "cases": len(cases), "error_over_bound": worst,
+                       "failures": failures})
+        kernels[name] = kernel
     if args.no_timing:
         return
     a = torch.randn(8192, 8192, device="cuda").bfloat16()
@@ -292,23 +414,25 @@ def main():
         runs = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION, q, k, v, bool(is_causal)),
                 "flash": peer(SDPBackend.FLASH_ATTENTION, q, k, v, bool(is_causal))}
         for name, kernel in kernels.items():
-            if variants[name]["head_dim"] == d and variants[name]["causal"] == is_causal:
+            if name in variants and variants[name]["head_dim"] == d and variants[name]["causal"] == is_causal:
                 runs[name] = kernel.bind(q, k, v, bool(is_causal), d ** -0.5)[0]
-        ms = {name: [] for name in runs}
-        for _ in range(args.rounds):
-            for name in random.sample(sorted(runs), len(runs)):
-                ms[name].append(time_ms(runs[name]))
-        best = max(runs, key=lambda name: -statistics.median(ms[name]) if name[0] == "d" else -1e9)
-        for name, times in ms.items():
-            mid = statistics.median(times)
-            tflops = [flops / ms / 1e9 for ms in (mid, max(times), min(times))]
-            rows.append(result_row("forward", d, is_causal, n, name, *tflops))
-            print(f"d{d} {'causal' if is_causal else 'full':6} N{n:6} {name:40} {tflops[0]:6.0f} "
-                  f"({tflops[1]:.0f}..{tflops[2]:.0f}) TFLOP/s", flush=True)
+        times = interleaved(runs, args.rounds)
+        report(rows, "forward", d, is_causal, n, flops, times)
+        best = min((name for name in runs if name in kernels), default="cudnn",
+                   key=lambda name: statistics.median(times[name]))
         if n == 16384:
             for name in ("cudnn", best):
                 mean, state = sustained(runs[name])
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
+        name = f"bwd_d{d}_{'causal' if is_causal else 'full'}"
+        if name in kernels:
+            do = inputs(b, n, 1, h, 1, d, 8)[0]
+            _, o, lse = forward = kernels[best].bind(q, k, v, bool(is_causal), d ** -0.5)
+            forward[0]()
+            runs = {"cudnn": peer_backward(SDPBackend.CUDNN_ATTENTION, q, k, v, do, bool(is_causal)),
+                    "flash": peer_backward(SDPBackend.FLASH_ATTENTION, q, k, v, do, bool(is_causal)),
+                    name: kernels[name].bind(q, k, v, o, lse, do, bool(is_causal), d ** -0.5)[0]}
+            report(rows, "backward", d, is_causal, n, 2.5 * flops, interleaved(runs, args.rounds))
         del runs, q, k, v
         torch.cuda.empty_cache()
     if args.rungs:

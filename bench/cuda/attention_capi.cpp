@@ -5,7 +5,7 @@
 #include <iterator>
 #include <memory>
 
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_params.h"
 
 namespace {
@@ -36,6 +36,13 @@ struct Rung {
 Result<std::unique_ptr<AttentionKernel>> load_sm90(const char* path, const AttentionVariant& v) {
   const std::string cubin = TEGULA_TRY(read(path));
   return std::make_unique<AttentionKernel>(TEGULA_TRY(AttentionKernel::load(v, cubin)));
+}
+
+Result<std::unique_ptr<AttentionBwdKernel>> load_bwd(const char* path, int head_dim,
+                                                     bool is_causal) {
+  const std::string cubin = TEGULA_TRY(read(path));
+  return std::make_unique<AttentionBwdKernel>(
+      TEGULA_TRY(AttentionBwdKernel::load(head_dim, is_causal, cubin)));
 }
 
 constexpr int kTiledRows = 32;
@@ -108,6 +115,34 @@ int tegula_attention_launch(const void* kernel, void* const* pointers, const int
   c.scale = scale;
   c.stream = stream;
   return report(static_cast<const AttentionKernel*>(kernel)->launch(c));
+}
+
+void* tegula_attention_bwd_load(const char* cubin, int head_dim, int is_causal) {
+  auto k = load_bwd(cubin, head_dim, is_causal != 0);
+  if (k.ok()) return std::move(k).value().release();
+  last_error = k.error().to_string();
+  return nullptr;
+}
+
+int64_t tegula_attention_bwd_workspace_bytes(const int64_t* sizes) {
+  return attention_bwd_workspace_bytes(
+      {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0});
+}
+
+// pointers: q, k, v, o, do, dq, dk, dv, lse, workspace. strides: batch, row, head of the first
+// eight.
+int tegula_attention_bwd_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
+                                const int64_t* strides, float scale, void* stream) {
+  AttentionBwdCall c;
+  c.shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0};
+  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o, &c.d_o, &c.dq, &c.dk, &c.dv};
+  for (int i = 0; i < 8; ++i)
+    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
+  c.lse = static_cast<float*>(pointers[8]);
+  c.workspace = pointers[9];
+  c.scale = scale;
+  c.stream = stream;
+  return report(static_cast<const AttentionBwdKernel*>(kernel)->launch(c));
 }
 
 // head_dim 0: attention_naive, which takes any.

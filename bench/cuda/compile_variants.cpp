@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_bwd.h"
 
 namespace tegula::cuda {
 namespace {
@@ -48,6 +48,9 @@ int run(int argc, char** argv) {
   for (const int d : {64, 128})
     good &=
         compile_to(folder, cat("tiled_d", d), "attention_tiled.cu", {cat("TEGULA_HEAD_DIM=", d)});
+  for (const bool is_causal : {false, true})
+    good &= compile_to(folder, cat("bwd_d128_", is_causal ? "causal" : "full"),
+                       "attention_bwd_sm90.cu", attention_bwd_defines(128, is_causal));
   std::string line;
   while (std::getline(list, line)) {
     std::istringstream words(line.substr(0, line.find('#')));

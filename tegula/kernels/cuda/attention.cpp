@@ -14,24 +14,6 @@ constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-Status check_call(const AttentionVariant& v, const AttentionCall& call) {
-  const AttentionShape& s = call.shape;
-  if (s.head_dim != v.head_dim || s.is_causal != v.is_causal)
-    return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim));
-  if (std::min({s.batch, s.seqlen_q, s.seqlen_k, s.n_heads_q, s.n_heads_kv}) < 1)
-    return unsupported(cat("attention of an empty tensor: batch ", s.batch, ", seqlen_q ",
-                           s.seqlen_q, ", seqlen_k ", s.seqlen_k));
-  if (s.n_heads_q % s.n_heads_kv != 0)
-    return invalid_argument(
-        cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
-  if (!(call.scale > 0))
-    return unsupported(cat("attention: scale ", double(call.scale), " is not positive"));
-  const int64_t n_tiles = ceil_div(s.seqlen_q, v.tile_m()) * s.batch * s.n_heads_q;
-  if (std::max({s.seqlen_q, s.seqlen_k, n_tiles}) > INT_MAX / 2)
-    return unsupported("attention: sequences or tiles past 2^30");
-  return {};
-}
-
 Result<HostTensorMap> map_of(const AttentionOperand& t, const AttentionShape& s, int64_t rows,
                              int64_t heads, int box_rows) {
   return tensor_map_bf16(t.data, {s.head_dim, rows, heads, s.batch}, {t.row, t.head, t.batch},
@@ -61,6 +43,20 @@ std::vector<std::string> AttentionVariant::defines() const {
           cat("TEGULA_PING_PONG=", int{ping_pong}),
           cat("TEGULA_Q_REGISTERS=", int{q_registers}),
           cat("TEGULA_LAZY_LOG2=", lazy_log2, ".f")};
+}
+
+Status check_attention(const AttentionShape& s, float scale) {
+  if (std::min({s.batch, s.seqlen_q, s.seqlen_k, s.n_heads_q, s.n_heads_kv}) < 1)
+    return unsupported(cat("attention of an empty tensor: batch ", s.batch, ", seqlen_q ",
+                           s.seqlen_q, ", seqlen_k ", s.seqlen_k));
+  if (s.n_heads_q % s.n_heads_kv != 0)
+    return invalid_argument(
+        cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
+  if (!(scale > 0)) return unsupported(cat("attention: scale ", double(scale), " is not positive"));
+  if (std::max({s.seqlen_q, s.seqlen_k, ceil_div(s.seqlen_q, 64) * s.batch * s.n_heads_q}) >
+      INT_MAX / 2)
+    return unsupported("attention: sequences or tiles past 2^30");
+  return {};
 }
 
 Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
@@ -94,7 +90,9 @@ Result<AttentionKernel> AttentionKernel::load(const AttentionVariant& variant,
 Status AttentionKernel::launch(const AttentionCall& call) const {
   const AttentionVariant& v = variant_;
   const AttentionShape& s = call.shape;
-  TEGULA_TRY(check_call(v, call));
+  if (s.head_dim != v.head_dim || s.is_causal != v.is_causal)
+    return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim));
+  TEGULA_TRY(check_attention(s, call.scale));
   HostTensorMap q = TEGULA_TRY(map_of(call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m()));
   HostTensorMap k = TEGULA_TRY(map_of(call.k, s, s.seqlen_k, s.n_heads_kv, v.tile_n));
   HostTensorMap w = TEGULA_TRY(map_of(call.v, s, s.seqlen_k, s.n_heads_kv, v.tile_n));

@@ -56,6 +56,9 @@ struct AttentionCall {
   StreamHandle stream = nullptr;
 };
 
+// Whether the kernels can serve a shape: invalid_argument or unsupported, with the reason.
+Status check_attention(const AttentionShape& shape, float scale);
+
 // The fastest variant measured for a shape (bench/results/attention_cuda.json); unsupported when
 // head_dim is neither 64 nor 128.
 Result<AttentionVariant> choose_attention(const AttentionShape& shape);

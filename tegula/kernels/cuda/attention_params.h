@@ -18,10 +18,32 @@ struct AttentionParams {
   float scale, scale_log2;  // scale_log2 = scale · log2(e)
 };
 
+// The Hopper backward. Rows of the workspace are padded to multiples of 64 per head.
+struct AttentionBwdParams {
+  float* dq_sum;  // [b, hq, sq / 64, 64 · d]: tiles in the order of wgmma's fragments
+  float* lse2;    // [b, hq, sq]: lse · log2(e); +inf where a row has no keys or is padding
+  float* delta;   // [b, hq, sq]: Σ_d o · do
+  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group;
+  int n_tiles_m;          // tiles of 64 query rows per head
+  int n_tiles_n;          // tiles of keys per KV head
+  int heads_total;        // batch · n_heads_kv
+  int heads_per_section;  // KV heads worked on at once
+  float scale, scale_log2;
+};
+
 // A bf16 tensor [b, s, h, d] with stride 1 over d; strides in elements.
 struct AttentionTensor {
   unsigned short* data;
   long long batch, row, head;
+};
+
+// What runs before and after the Hopper backward.
+struct AttentionBwdEdgeParams {
+  AttentionTensor o, d_o, dq;
+  const float* lse;  // [b, hq, sq]
+  float *dq_sum, *lse2, *delta;
+  int seqlen_q, n_heads_q;
+  float scale;
 };
 
 // The rungs below.

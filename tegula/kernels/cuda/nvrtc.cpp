@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
@@ -48,13 +49,15 @@ Result<Nvrtc> open_nvrtc() {
   return unsupported(cat("libnvrtc lacks a call: ", dlerror()));
 }
 
-// The number before `word` in the log, 0 if it is not there; the last of several.
-int number_before(const std::string& log, std::string_view word) {
-  const size_t at = log.rfind(word);
-  if (at == std::string::npos) return 0;
-  size_t begin = at;
-  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(log[begin - 1])) != 0)) --begin;
-  return std::atoi(log.c_str() + begin);
+// The largest number that stands before `word` in the log, which reports each kernel of a source.
+int largest_before(const std::string& log, std::string_view word) {
+  int largest = 0;
+  for (size_t at = log.find(word); at != std::string::npos; at = log.find(word, at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && (std::isdigit(static_cast<unsigned char>(log[begin - 1])) != 0)) --begin;
+    largest = std::max(largest, std::atoi(log.c_str() + begin));
+  }
+  return largest;
 }
 
 }  // namespace
@@ -101,9 +104,9 @@ Result<Compiled> compile_kernel(std::string_view source, std::span<const std::st
   n.destroy(&program);
   if (status != 0) return internal_error(cat(path, " did not compile:\n", out.log));
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  out.registers = number_before(out.log, " registers");
-  out.spill_bytes =
-      number_before(out.log, " bytes spill stores") + number_before(out.log, " bytes spill loads");
+  out.registers = largest_before(out.log, " registers");
+  out.spill_bytes = largest_before(out.log, " bytes spill stores") +
+                    largest_before(out.log, " bytes spill loads");
   out.is_serialized = out.log.find("instructions are serialized") != std::string::npos;
   return out;
 }

@@ -3,7 +3,7 @@
 // bench/cuda/attention.py.
 #include <gtest/gtest.h>
 
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_bwd.h"
 
 namespace tegula::cuda {
 namespace {
@@ -45,6 +45,36 @@ TEST(CudaAttention, ChosenVariantsCompileWithoutLoss) {
       EXPECT_GT(c->registers, 0) << v->name();
       EXPECT_FALSE(c->cubin.empty());
     }
+}
+
+TEST(CudaAttention, BackwardCompilesWithoutLoss) {
+  for (const bool is_causal : {false, true}) {
+    const Result<Compiled> c =
+        compile_kernel("attention_bwd_sm90.cu", attention_bwd_defines(128, is_causal));
+    if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
+    ASSERT_TRUE(c.ok()) << c.error().message;
+    EXPECT_EQ(c->spill_bytes, 0);
+    EXPECT_FALSE(c->is_serialized) << c->log;
+  }
+}
+
+TEST(CudaAttention, BackwardWorkspaceIsLinearInTheSequence) {
+  const int64_t once = attention_bwd_workspace_bytes(shape(128, true, 4096));
+  EXPECT_EQ(once, 4096 * 4 * (128 + 2) * 4);
+  EXPECT_EQ(attention_bwd_workspace_bytes(shape(128, true, 8192)), 2 * once);
+  EXPECT_EQ(attention_bwd_workspace_bytes(shape(128, true, 4095)), once);  // padded to whole tiles
+}
+
+TEST(CudaAttention, RefusesShapes) {
+  AttentionShape s = shape(128, true, 128);
+  EXPECT_TRUE(check_attention(s, 0.1F).ok());
+  EXPECT_FALSE(check_attention(s, 0.F).ok());
+  s.n_heads_kv = 3;
+  const Status heads = check_attention(s, 0.1F);
+  ASSERT_FALSE(heads.ok());
+  EXPECT_EQ(heads.error().code, Code::kInvalidArgument);
+  s = shape(128, true, 0);
+  EXPECT_FALSE(check_attention(s, 0.1F).ok());
 }
 
 TEST(CudaAttention, RefusesWhatItCannotDo) {

@@ -44,6 +44,23 @@ __device__ inline void tma_store(const TensorMap* map, const void* src, int colu
       : "memory");
 }
 
+// `bytes` (a multiple of 16) in a row, without a tensor map.
+__device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier* full) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(smem_address(dst)),
+      "l"(src), "r"(bytes), "r"(smem_address(full))
+      : "memory");
+}
+
+// Adds f32s in a row to global memory; of the same group as the stores.
+__device__ inline void bulk_add(float* dst, const float* src, u32 bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
+      "r"(smem_address(src)), "r"(bytes)
+      : "memory");
+}
+
 __device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

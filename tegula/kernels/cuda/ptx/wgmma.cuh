@@ -45,7 +45,8 @@ __device__ inline void fence_registers(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// Wgmma<N>::ss: A and B from shared memory, both K-major. accumulate = false overwrites D.
+// Wgmma<N>::ss: A and B from shared memory, both K-major, or both MN-major. accumulate = false
+// overwrites D.
 // Wgmma<N>::rs: A from registers, B from shared memory, MN-major or K-major.
 template <int kN>
 struct Wgmma;
@@ -80,12 +81,19 @@ struct Wgmma;
 #define TEGULA_WGMMA(N, NAMES, ACC, P0, P1, P2, P3, P4, P5)                                         \
   template <>                                                                                       \
   struct Wgmma<N> {                                                                                 \
-    static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                   \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", " \
-                   P1 ", p, 1, 1, 0, 0;\n}"                                                         \
-                   : ACC : "l"(a), "l"(b), "r"(int(accumulate)));                                   \
-    }                                                                                               \
+    template <bool kMnMajor = false>                                                               \
+    static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                  \
+      if constexpr (kMnMajor)                                                                      \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                               \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "\
+                     P1 ", p, 1, 1, 1, 1;\n}"                                                      \
+                     : ACC : "l"(a), "l"(b), "r"(int(accumulate)));                                \
+      else                                                                                         \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                               \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "\
+                     P1 ", p, 1, 1, 0, 0;\n}"                                                      \
+                     : ACC : "l"(a), "l"(b), "r"(int(accumulate)));                                \
+    }                                                                                              \
     template <bool kMnMajor>                                                                       \
     static __device__ void rs(float (&d)[N / 2], const u32* a, u64 b, bool accumulate) {           \
       if constexpr (kMnMajor)                                                                      \
