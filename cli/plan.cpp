@@ -6,7 +6,9 @@
 #include "cli/command.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/io/file.h"
 #include "tegula/io/json.h"
+#include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/step.h"
@@ -20,6 +22,7 @@ struct Options {
   int64_t vocab_size = 50257;
   bool verbose = false, timings = false, verify = false;
   int repeat = 1;
+  std::string save, load;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -46,7 +49,17 @@ Result<Planned> plan_once(const TrainConfig& c, int n_threads) {
   return p;
 }
 
+int show(const std::string& path) {
+  auto text = read_file(path);
+  if (!text.ok()) return report(text.error());
+  auto plan = plan_from_json(*text, path);
+  if (!plan.ok()) return report(plan.error());
+  std::fputs(plan->to_string().c_str(), stdout);
+  return 0;
+}
+
 int run(const Options& o) {
+  if (!o.load.empty()) return show(o.load);
   auto resolved = o.flags.resolve();
   if (!resolved.ok()) return report(resolved.error());
   TrainConfig c = std::move(*resolved);
@@ -64,6 +77,9 @@ int run(const Options& o) {
   const Plan& plan = *p.compiled.plan;
   if (o.verify)
     if (auto valid = verify_plan(plan); !valid.ok()) return report(valid.error());
+  if (!o.save.empty())
+    if (auto saved = replace_file(o.save, plan_to_json(plan)); !saved.ok())
+      return report(saved.error());
   int64_t state = 0;
   for (const auto& port : plan.params)
     if (port.role != Role::kInput) state += port.tensor.type.bytes();
@@ -112,6 +128,9 @@ void add_plan(CLI::App& app, int& exit_code) {
   o.flags.add_to(*cmd, /*needs_data=*/false);
   whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
   whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
+  auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
+  cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
+      ->excludes(save);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print every step and buffer of the plan");

@@ -24,8 +24,8 @@ ALLOWED = {
     "models": {"base", "ir", "ops", "io"},
     "cost": {"base", "ir", "tile", "kernels", "ops"},
     "passes": {"base", "ir", "tile", "kernels", "ops", "cost"},
-    "plan": {"base", "ir", "tile", "kernels", "ops", "cost", "passes"},
-    "runtime": {"base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan"},
+    "plan": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes"},
+    "runtime": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan"},
     "train": TRAINING_AND_SERVING,
     "serve": TRAINING_AND_SERVING,
 }
