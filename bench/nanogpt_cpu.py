@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--skip-loss", action="store_true")
     parser.add_argument("--out", default="bench/results/nanogpt_cpu.json")
+    parser.add_argument("--commit", default="")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
@@ -129,7 +130,7 @@ def main():
         full = tegula_run(args, 2000)
         row.update({k: full[k] for k in ("val_loss", "train_loss", "params", "flops_per_step_planned",
                                          "flops_per_step_counted", "peak_bytes_planned", "peak_bytes_measured")})
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     result = {"name": "nanoGPT's CPU setting", "machine": machine(), "threads": args.threads, "torch": torch.__version__,
               "commit": commit, "command": "bench/nanogpt_cpu.py --data TEXT", "date": str(datetime.date.today()),
               "rows": [row]}

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Tegula's CPU kernels beside PyTorch's, interleaved in one run.
+
+    bench/compare_torch.py [--threads 2] [--rounds 3] [--only attention] [--tegula build/release/tegula]
+
+Per row both sides take turns; a side's time is the median over rounds of its median. FLOPs are those
+of the mathematics (a causal mask halves them), the same for both; `share` is of the multiply-add rate
+measured beside Tegula's samples. Needs torch. Writes bench/results/compare_torch.json.
+"""
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+# (name, what, arguments of `tegula bench`)
+ROWS = [
+    ("attention fwd, full, d 64", "attention", "1,8,1024,64", "f32", "fwd", False, 0),
+    ("attention fwd, full, d 128", "attention", "1,8,1024,128", "f32", "fwd", False, 0),
+    ("attention fwd, causal, N 1024, d 64", "attention", "1,8,1024,64", "f32", "fwd", True, 0),
+    ("attention fwd, causal, N 4096, d 64", "attention", "1,4,4096,64", "f32", "fwd", True, 0),
+    ("attention fwd, causal, N 2048, d 128", "attention", "1,4,2048,128", "f32", "fwd", True, 0),
+    ("attention fwd+bwd, full, d 64", "attention", "1,8,1024,64", "f32", "fwdbwd", False, 0),
+    ("attention fwd+bwd, full, d 128", "attention", "1,8,1024,128", "f32", "fwdbwd", False, 0),
+    ("attention fwd+bwd, causal, N 1024, d 64", "attention", "1,8,1024,64", "f32", "fwdbwd", True, 0),
+    ("attention fwd+bwd, causal, N 4096, d 64", "attention", "1,4,4096,64", "f32", "fwdbwd", True, 0),
+    ("attention fwd+bwd, causal, N 2048, d 128", "attention", "1,4,2048,128", "f32", "fwdbwd", True, 0),
+    ("attention fwd, causal, N 1024, d 64, bf16", "attention", "1,8,1024,64", "bf16", "fwd", True, 0),
+    ("attention fwd+bwd, causal, N 1024, d 64, bf16", "attention", "1,8,1024,64", "bf16", "fwdbwd",
+     True, 0),
+    ("decode, 8192 keys, 32 and 8 heads, d 128", "decode", "1,32,8192,128", "f32", "fwd", False, 8),
+    ("decode, the same, bf16", "decode", "1,32,8192,128", "bf16", "fwd", False, 8),
+    ("gemm 2048^3", "gemm", "2048,2048,2048", "f32", "fwd", False, 0),
+    ("gemm 1024x768x3072", "gemm", "1024,768,3072", "f32", "fwd", False, 0),
+    ("gemm 2048^3, bf16", "gemm", "2048,2048,2048", "bf16", "fwd", False, 0),
+    ("gemm 1024x768x3072, bf16", "gemm", "1024,768,3072", "bf16", "fwd", False, 0),
+]
+
+
+def torch_work(row):
+    _, what, shape, dtype, mode, causal, kv_heads = row
+    size = [int(n) for n in shape.split(",")]
+    t = DTYPES[dtype]
+    if what == "gemm":
+        m, n, k = size
+        a, b = torch.rand(m, k).sub(0.5).to(t), torch.rand(k, n).sub(0.5).to(t)
+        return lambda: a @ b
+    b, h, n, d = size
+    queries, kv = (1, kv_heads or h) if what == "decode" else (n, kv_heads or h)
+    # Heads lie within a token, as a model's projections leave them.
+    q = torch.rand(b, queries, h, d).sub(0.5).to(t).transpose(1, 2)
+    k, v = (torch.rand(b, n, kv, d).sub(0.5).to(t).transpose(1, 2) for _ in range(2))
+    if mode == "fwd":
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != h)
+    for x in (q, k, v):
+        x.requires_grad_(True)
+    grad = torch.rand(b, h, queries, d).to(t)
+
+    def both():
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != h)
+        torch.autograd.grad(out, (q, k, v), grad)
+    return both
+
+
+def torch_ms(work, seconds):
+    work()
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < 7 or time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def tegula(args, row):
+    _, what, shape, dtype, mode, causal, kv_heads = row
+    command = [args.tegula, "bench", what, "--shape", shape, "--dtype", dtype, "--threads",
+               str(args.threads), "--json"]
+    if what == "attention":
+        command += ["--pass", mode] + (["--causal"] if causal else [])
+    if kv_heads:
+        command += ["--kv-heads", str(kv_heads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measure(args, row):
+    work = torch_work(row)
+    theirs, ours = [], []
+    for _ in range(args.rounds):
+        theirs.append(torch_ms(work, args.seconds))
+        ours.append(tegula(args, row))
+    torch_median = statistics.median(theirs)
+    ms = statistics.median(r["ms_median"] for r in ours)
+    peak = statistics.median(r["peak_gflops"] for r in ours)
+    flops = ours[0]["flops"]
+    return {"work": row[0], "torch_ms": round(torch_median, 3), "tegula_ms": round(ms, 3),
+            "ratio": round(torch_median / ms, 3),
+            "torch_share": round(flops / torch_median / 1e6 / peak, 3),
+            "tegula_share": round(flops / ms / 1e6 / peak, 3), "peak_gflops": round(peak, 1)}
+
+
+def machine():
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                  if line.startswith("model name")), platform.machine())
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of PyTorch's samples in a round")
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--tegula", default="build/release/tegula")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--out", default="bench/results/compare_torch.json")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    rows = []
+    for row in ROWS:
+        if args.only in row[0]:
+            rows.append(measure(args, row))
+            print(json.dumps(rows[-1]), flush=True)
+    commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
+                                           text=True).stdout.strip()
+    result = {"name": "CPU kernels beside PyTorch", "machine": machine(), "threads": args.threads,
+              "torch": torch.__version__, "commit": commit,
+              "command": f"bench/compare_torch.py --threads {args.threads}",
+              "date": str(datetime.date.today()), "rows": rows}
+    with open(args.out, "w", encoding="utf-8") as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
