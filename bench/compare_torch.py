@@ -133,7 +133,7 @@ def main():
             print(json.dumps(rows[-1]), flush=True)
     commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
                                            text=True).stdout.strip()
-    result = {"name": "CPU kernels beside PyTorch", "machine": machine(), "threads": args.threads,
+    result = {"name": "compare_torch", "machine": machine(), "threads": args.threads,
               "torch": torch.__version__, "commit": commit,
               "command": f"bench/compare_torch.py --threads {args.threads}",
               "date": str(datetime.date.today()), "rows": rows}

@@ -131,7 +131,7 @@ def main():
         row.update({k: full[k] for k in ("val_loss", "train_loss", "params", "flops_per_step_planned",
                                          "flops_per_step_counted", "peak_bytes_planned", "peak_bytes_measured")})
     commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    result = {"name": "nanoGPT's CPU setting", "machine": machine(), "threads": args.threads, "torch": torch.__version__,
+    result = {"name": "nanogpt_cpu", "machine": machine(), "threads": args.threads, "torch": torch.__version__,
               "commit": commit, "command": "bench/nanogpt_cpu.py --data TEXT", "date": str(datetime.date.today()),
               "rows": [row]}
     with open(args.out, "w", encoding="utf-8") as f:
