@@ -3,6 +3,7 @@
 #include "tegula/ops/fused.h"
 
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/common/regions.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -169,13 +170,7 @@ Result<DimMap> dims(const OpCall& c) {
 }
 
 int64_t flops(const OpCall& c) {
-  const Function& body = c.region(0);
-  int64_t total = 0;
-  for (const Node& n : body.nodes) {
-    const auto in = body.input_types(n), out = body.output_types(n);
-    total += flops_of({n.op, &n.attrs, in, out, c.module, n.regions});
-  }
-  return total;
+  return flops_of(*c.module, c.region(0), extents_from(c, c.region(0), 0));
 }
 
 struct Ref {

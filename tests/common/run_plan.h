@@ -48,7 +48,8 @@ inline std::vector<HostTensor> random_inputs(const Module& m, const Function& f,
 // One run of a plan: inputs are laid into parameters of the bounds' strides (donated ones are
 // copies), results copied out at the extents.
 inline std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTensor> in,
-                                        std::span<const int64_t> extents = {}, int n_threads = 1) {
+                                        std::span<const int64_t> extents = {}, int n_threads = 1,
+                                        int64_t* flops = nullptr) {
   const auto valid = verify_plan(plan);
   EXPECT_TRUE(valid.ok()) << valid.error().to_string() << "\n" << plan.to_string();
   ThreadPool pool(n_threads);
@@ -71,6 +72,7 @@ inline std::vector<HostTensor> run_plan(const Plan& plan, std::span<const HostTe
   s.arena().poison(0xff);
   const auto status = s.run(extents);
   EXPECT_TRUE(status.ok()) << status.error().to_string();
+  if (flops) *flops = s.counters().math_flops;
   for (size_t r = 0; r < plan.results.size(); ++r)
     out.push_back(copy_of(s.result(static_cast<int>(r))));
   return out;

@@ -70,16 +70,18 @@ DimMap whole_map(const OpCall& call, std::span<const Type> results) {
 std::vector<int64_t> extents_from(const OpCall& call, const Function& region, size_t first) {
   std::vector<int64_t> extents;
   for (const Symbol& s : call.module->symbols) extents.push_back(s.bound);
-  for (size_t i = 0; i < region.params.size() && first + i < call.in.size(); ++i) {
-    const Shape& inner = region.type(region.params[i].value).shape;
-    const Shape& outer = call.in[first + i].shape;
-    const int skip = outer.rank() - inner.rank();  // a stacked operand has one more dim in front
-    for (int d = 0; d < inner.rank(); ++d) {
+  auto imply = [&](const Shape& inner, const Shape& outer) {
+    const int skip = outer.rank() - inner.rank();  // a stacked tensor has one more dim in front
+    for (int d = 0; d < inner.rank() && skip >= 0; ++d) {
       const Dim have = outer[d + skip], want = inner[d];
       if (!want.is_const() && have.is_const())
         extents[static_cast<size_t>(want.symbol)] = (have.offset - want.offset) / want.scale;
     }
-  }
+  };
+  for (size_t i = 0; i < region.params.size() && first + i < call.in.size(); ++i)
+    imply(region.type(region.params[i].value).shape, call.in[first + i].shape);
+  for (size_t i = 0; i < region.results.size() && i < call.out.size(); ++i)
+    imply(region.type(region.results[i].value).shape, call.out[i].shape);
   return extents;
 }
 
@@ -89,7 +91,8 @@ int64_t flops_of(const Module& module, const Function& f, std::span<const int64_
   for (const Node& n : f.nodes) {
     in = f.input_types(n), out = f.output_types(n);
     for (auto* types : {&in, &out})
-      for (Type& t : *types) t.shape = t.shape.at(extents);
+      for (Type& t : *types)
+        if (!extents.empty()) t.shape = t.shape.at(extents);
     total += flops_of({n.op, &n.attrs, in, out, &module, n.regions});
   }
   return total;

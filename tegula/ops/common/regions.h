@@ -24,7 +24,8 @@ Type stacked_type(Dim length, const Type& slice);
 DimMap whole_map(const OpCall& call, std::span<const Type> results);
 
 // Bounded symbols at the extents that the operands' constant shapes imply, from the parameters of
-// the region they are passed to (parameter i takes operand `first + i`); else the bounds.
+// the region they are passed to (parameter i takes operand `first + i`), and results from its own;
+// else the bounds.
 std::vector<int64_t> extents_from(const OpCall& call, const Function& region, size_t first);
 // Σ flops of a function's nodes at those extents.
 int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents);

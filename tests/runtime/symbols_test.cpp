@@ -1,0 +1,158 @@
+// Bounded symbols end to end: one plan, made at the bounds, runs at any extents with the bits and
+// FLOPs of a plan made for just that size.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tegula/models/model.h"
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/common/regions.h"
+#include "tegula/ops/math.h"
+#include "tegula/runtime/compile.h"
+#include "tests/common/random_graph.h"
+#include "tests/common/run_plan.h"
+
+namespace tegula {
+namespace {
+
+struct Built {
+  std::shared_ptr<Module> module;
+  FuncId function = kNone;
+  std::shared_ptr<const Plan> plan;
+};
+
+// Loss and gradients of a model on tokens [batch, seqlen].
+Built build(const std::string& family, Dim batch, Dim seqlen, std::shared_ptr<Module> module,
+            bool with_gradients, const char* passes) {
+  ModelConfig config;
+  config.type = family;
+  config.vocab_size = 11, config.n_layers = 1, config.n_heads = 2, config.d_model = 8;
+  config.max_seqlen = 6;
+  EXPECT_TRUE(config.resolve().ok());
+  Builder b(*module, "step");
+  Context c(b, config);
+  const Type t = {DType::kI32, {batch, seqlen}};
+  const Var tokens = b.param("tokens", t), targets = b.param("targets", t);
+  const Var loss = model_loss(c, **find_model(family), tokens, targets);
+  b.result("loss", loss);
+  if (with_gradients) {
+    std::vector<Var> weights;
+    for (const WeightSpec& w : c.weights()) weights.push_back(c.weight(w.name, w.type.shape));
+    const auto grads = grad(loss, weights);
+    for (size_t i = 0; i < grads.size(); ++i) b.result(cat("grad.", i), grads[i]);
+  }
+  Built out{module};
+  auto f = b.finish_into_module();
+  EXPECT_TRUE(f.ok()) << f.error().to_string();
+  if (!f.ok()) return out;
+  out.function = *f;
+  CompileOptions o;
+  o.plan.verify = true, o.passes.passes = passes;
+  auto compiled = compile(module, *f, o);
+  EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
+  if (compiled.ok()) out.plan = compiled->plan;
+  return out;
+}
+
+struct Ran {
+  std::vector<HostTensor> results;
+  int64_t flops = 0;
+};
+
+Ran run(const Plan& plan, std::span<const HostTensor> in, std::span<const int64_t> extents) {
+  Ran r;
+  r.results = test::run_plan(plan, in, extents, 1, &r.flops);
+  return r;
+}
+
+class Symbols : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Symbols, OnePlanForEveryBatchAndLength) {
+  for (const char* passes : {"", "-fuse"}) {
+    auto m = std::make_shared<Module>();
+    const Dim batch = m->add_symbol("batch", 4), seqlen = m->add_symbol("seqlen", 6);
+    const Built any = build(GetParam(), batch, seqlen, m, true, passes);
+    ASSERT_TRUE(any.plan);
+    for (const auto& [b, s] : {std::pair{4, 6}, {1, 1}, {4, 1}, {1, 6}, {3, 5}, {2, 4}}) {
+      SCOPED_TRACE(cat("batch ", b, ", seqlen ", s, ", passes \"", passes, "\""));
+      const int64_t extents[] = {b, s};
+      const Built one = build(GetParam(), b, s, std::make_shared<Module>(), true, passes);
+      ASSERT_TRUE(one.plan);
+      const auto in = test::random_inputs(*m, (*m)[any.function], 3, extents);
+      const Ran have = run(*any.plan, in, extents), want = run(*one.plan, in, {});
+      ASSERT_EQ(have.results.size(), want.results.size());
+      for (size_t r = 0; r < want.results.size(); ++r)
+        EXPECT_EQ(have.results[r].bytes, want.results[r].bytes) << any.plan->results[r].name;
+      EXPECT_EQ(have.flops, flops_of(*m, (*m)[any.function], extents));
+      EXPECT_EQ(want.flops, one.plan->flops());
+      if (b > 1 && s > 1) EXPECT_EQ(have.flops, want.flops);  // sizes of 1 are simplified away
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Symbols, ::testing::Values("mlp", "gpt2", "llama", "lstm"),
+                         [](const auto& p) { return std::string(p.param); });
+
+// Random graphs with a symbolic leading dim, fused, at every extent.
+TEST(Symbols, RandomGraphsAtEveryExtent) {
+  int n_symbolic = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    auto m = std::make_shared<Module>();
+    auto f = testing::RandomGraph(*m, seed).build();
+    ASSERT_TRUE(f.ok());
+    if (m->symbols.empty()) continue;
+    ++n_symbolic;
+    const Function before = (*m)[*f];
+    CompileOptions o;
+    o.plan.verify = true;
+    auto compiled = compile(m, *f, o);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    for (int64_t n = 0; n <= m->symbols[0].bound; ++n) {
+      // The same function with the symbol's size written in.
+      const std::span extents(&n, 1);
+      auto fixed = std::make_shared<Module>();
+      fixed->functions = {before};
+      for (Value& v : fixed->functions[0].values) v.type.shape = v.type.shape.at(extents);
+      for (Node& node : fixed->functions[0].nodes) node.attrs = attrs_at(node.attrs, extents);
+      auto constant = compile(fixed, 0, o);
+      ASSERT_TRUE(constant.ok()) << constant.error().to_string();
+      const auto in = testing::random_inputs(before, seed, extents);
+      const Ran have = run(*compiled->plan, in, extents), want = run(*constant->plan, in, {});
+      for (size_t r = 0; r < want.results.size(); ++r)
+        for (int64_t i = 0; i < want.results[r].numel(); ++i) {
+          const double x = have.results[r].at(i), y = want.results[r].at(i);
+          ASSERT_TRUE(x == y || (std::isnan(x) && std::isnan(y)))
+              << "seed " << seed << " at " << n << ", result " << r << ": " << x << ", " << y;
+        }
+      if (n > 0)  // without rows not even what is done once is done
+        EXPECT_EQ(have.flops, flops_of(*m, (*m)[*f], extents)) << "seed " << seed << " at " << n;
+    }
+  }
+  EXPECT_GT(n_symbolic, 20);
+}
+
+TEST(Symbols, ExtentsOutOfBoundsAreNamed) {
+  auto m = std::make_shared<Module>();
+  const Dim batch = m->add_symbol("batch", 4), seqlen = m->add_symbol("seqlen", 6);
+  Builder b(*m, "f");
+  b.result("y", sin(b.param("x", {DType::kF32, {batch, seqlen}})));
+  const Plan plan = *make_plan(m, *b.finish_into_module(), {.verify = true});
+  ThreadPool pool(1);
+  auto s = std::move(*Session::create(std::make_shared<Plan>(plan), &pool));
+  std::vector<float> x(24);
+  ASSERT_TRUE(s->bind("x", x.data()).ok());
+  auto message = [&](std::vector<int64_t> extents) {
+    const auto st = s->run(extents);
+    return st.ok() ? std::string() : st.error().message;
+  };
+  EXPECT_EQ(message({4, 6}), "");
+  EXPECT_EQ(message({0, 6}), "");
+  EXPECT_EQ(message({4, 7}), "extent 7 of seqlen is outside [0, 6]");
+  EXPECT_EQ(message({5, 6}), "extent 5 of batch is outside [0, 4]");
+  EXPECT_EQ(message({-1, 6}), "extent -1 of batch is outside [0, 4]");
+  EXPECT_EQ(message({4}), "plan f has 2 symbols, got 1 extents");
+  EXPECT_EQ(message({3, 2}), "");  // still usable
+}
+
+}  // namespace
+}  // namespace tegula
