@@ -84,11 +84,18 @@ static void epilogue_rows(const EpilogueArgs& e, const EpilogueColumns& at, cons
 template <class Out>
 static void epilogue(const EpilogueArgs& e, const Out* bias, Out* out) {
   EpilogueColumns at;
-  e.c->n.offsets(e.n0, e.cols, kOut, at.out);
-  if (bias != nullptr) e.c->n.offsets(e.n0, e.cols, kBias, at.bias);
-  for (int j = 1; j < e.cols; ++j) {
-    at.out_adjacent = at.out_adjacent && at.out[j] == at.out[0] + j;
-    at.bias_adjacent = at.bias_adjacent && (bias == nullptr || at.bias[j] == at.bias[0] + j);
+  int64_t out_n = 0, bias_n = 0;
+  const bool is_dense = e.c->n.is_linear(kOut, &out_n) && out_n == 1 &&
+                        (bias == nullptr || (e.c->n.is_linear(kBias, &bias_n) && bias_n == 1));
+  if (is_dense) {
+    for (int j = 0; j < e.cols; j += kLanes) at.out[j] = at.bias[j] = e.n0 + j;
+  } else {
+    e.c->n.offsets(e.n0, e.cols, kOut, at.out);
+    if (bias != nullptr) e.c->n.offsets(e.n0, e.cols, kBias, at.bias);
+    for (int j = 1; j < e.cols; ++j) {
+      at.out_adjacent = at.out_adjacent && at.out[j] == at.out[0] + j;
+      at.bias_adjacent = at.bias_adjacent && (bias == nullptr || at.bias[j] == at.bias[0] + j);
+    }
   }
   switch (e.c->activation) {
     case Activation::kNone:

@@ -43,9 +43,12 @@ class PackedDot {
     direct_a_ = std::is_same_v<In, float> && c.m.is_linear(kA, &a_row_) &&
                 c.k.is_linear(kA, &k_stride) && (k_stride == 1 || c.k.count == 1);
     local_b_ = packs_b_locally(c);
-    int64_t n_stride;
-    plain_out_ = std::is_same_v<Out, float> && !c.has_bias && c.activation == Activation::kNone &&
-                 c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) && n_stride == 1;
+    int64_t n_stride, bias_n, bias_m;
+    plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
+                 c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
+                 n_stride == 1 &&
+                 (!c.has_bias || (c.n.is_linear(kBias, &bias_n) && bias_n == 1 &&
+                                  c.m.is_linear(kBias, &bias_m) && bias_m == 0));
   }
 
   void run() {
@@ -243,6 +246,12 @@ class PackedDot {
         u.dst = out_ + c_.batch.offset(batch, kOut) + m0 * out_row_ + n0;
         u.dst_stride = out_row_;
         fn(u);
+        if (bias_ == nullptr) return;
+        const float* bias = bias_ + c_.batch.offset(batch, kBias) + n0;
+        for (int i = 0; i < x.rows; ++i) {
+          float* y = u.dst + i * out_row_;
+          for (int j = 0; j < x.cols; j += kLanes) store(y + j, load(y + j) + load(bias + j));
+        }
         return;
       }
     }
