@@ -5,7 +5,8 @@
 // that activations and their gradients take half the memory; sums over the batch (gradients of
 // weights) and scores on their way to a softmax stay f32. Norms, elementwise arithmetic, losses and
 // the update read casts back to f32, which `fuse` makes free. Weights and state stay f32 and are
-// cast once, for the forward and the backward part alike. [Micikevicius et al. 2018, 3.1]
+// cast once, for the forward and the backward part alike. Bodies of loops stay f32: they would cast
+// their weights in every round. [Micikevicius et al. 2018, 3.1]
 //
 // This pass changes bits: results are those of the rounded operands.
 #include <unordered_map>

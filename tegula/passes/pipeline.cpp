@@ -75,7 +75,8 @@ struct Manager {
         }
     for (const PassDef* pass : kPipeline) {
       if (names(options.passes, cat("-", pass->name))) continue;
-      if (is_region && pass == &remat_pass) continue;  // the budget is the whole function's
+      // The budget is the whole function's; and a loop's body would cast its weights every round.
+      if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
       auto st = run_one(id, *pass);
       if (!st.ok()) return st;
     }

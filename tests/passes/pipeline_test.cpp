@@ -1,3 +1,4 @@
+#include "tegula/ops/control.h"
 #include "tests/passes/passes.h"
 
 namespace tegula {
@@ -39,6 +40,26 @@ TEST(Pipeline, LeavesOutByName) {
   ASSERT_TRUE(reports.ok()) << reports.error().to_string();
   EXPECT_EQ(count(m[f], exp_op), 2);
   for (const PassReport& r : *reports) EXPECT_NE(r.pass, "cse");
+}
+
+TEST(Pipeline, LeavesBodiesOfLoopsInF32AndWhole) {
+  Module m;
+  Builder b(m, "f");
+  const Var h = b.param("h", {DType::kF32, {2, 4}}), xs = b.param("xs", {DType::kF32, {5, 2, 4}});
+  const Var w = b.weight("w", {DType::kF32, {4, 4}});
+  const auto out =
+      scan(b, {h}, {matmul(xs, w)}, {w}, [](Builder&, Vars c, Vars x, Vars i) -> StepResult {
+        return {{tanh(matmul(c[0], i[0]) + x[0])}, {}};
+      });
+  b.result("y", out.carry[0]);
+  const FuncId f = finish(b);
+  PipelineOptions o;
+  o.pass.compute_dtype = DType::kBF16;
+  auto reports = run_passes(m, f, o);
+  ASSERT_TRUE(reports.ok()) << reports.error().to_string();
+  for (const PassReport& r : *reports)
+    if (r.pass == "autocast" || r.pass == "remat") EXPECT_EQ(r.function, "f");
+  EXPECT_EQ(m[f].type(only(m[f], dot_op)->inputs[0]).dtype, DType::kBF16);
 }
 
 TEST(Pipeline, NamesAnUnknownPass) {
