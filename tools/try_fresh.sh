@@ -28,7 +28,7 @@ for file in /etc/resolv.conf /etc/hosts; do
 done
 find /etc/apt/apt.conf.d -type f -name '*prox*' -exec cp {} "$folder/etc/apt/apt.conf.d/" \;
 
-trap 'umount "$folder/dev" "$folder/proc"' EXIT
+trap 'umount -l "$folder/dev" "$folder/proc"' EXIT
 mount --bind /proc "$folder/proc"
 mount --bind /dev "$folder/dev"
 
