@@ -106,6 +106,9 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   add_optimizer(cmd, c);
   one_of(cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights"),
          {"f32", "bf16"});
+  one_of(cmd.add_option("--mode", c.mode,
+                        "exact: the bits of any number of ranks; fast: long sums in one chain"),
+         {"exact", "fast"});
   whole(cmd.add_option("--seed", c.seed, "Seed of weights, batches and dropout"), 0, INT64_MAX);
   whole(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"),
         0);

@@ -18,7 +18,15 @@ enum class Remat : uint8_t {
   kBudget,  // the least recomputation whose planned peak fits `memory_bytes`
 };
 
+// What bits are promised across ranks and batch companions. Both modes give equal bits for any number
+// of threads, and from run to run.
+enum class Mode : uint8_t {
+  kExact,  // equal ones: long contractions have 8 fixed shards, summed in a tree
+  kFast,   // none: a contraction is one chain
+};
+
 struct PassOptions {
+  Mode mode = Mode::kExact;
   // autocast: matrix products in this dtype; kF32 leaves the function as it is.
   DType compute_dtype = DType::kF32;
   // Weights do not change from run to run, so work on weights alone is done once.

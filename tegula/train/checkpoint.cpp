@@ -30,6 +30,7 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"min_lr", c.min_lr},
                            {"warmup", c.warmup},
                            {"dtype", c.dtype},
+                           {"mode", c.mode},
                            {"data_sha256", data_sha256}});
   if (c.model.type == "moe") {
     run.set("capacity_factor", c.model.capacity_factor);

@@ -21,6 +21,7 @@ struct TrainConfig {
   double min_lr = 1e-4;
   int64_t warmup = 100;
   std::string dtype = "f32";  // f32, bf16 (compute in bf16, f32 master weights)
+  std::string mode = "exact";  // exact, fast: passes/pass.h
   uint64_t seed = 1337;
   int64_t eval_every = 250;
   int64_t save_every = 250;  // 0: at the end only

@@ -92,6 +92,7 @@ CompileOptions compile_options(const TrainConfig& config, int n_threads) {
   o.plan.n_threads = n_threads;
   PassOptions& p = o.passes.pass;
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
+  if (config.mode == "fast") p.mode = Mode::kFast;
   p.memory_bytes = config.memory_bytes;
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
