@@ -18,24 +18,42 @@ std::string_view activation_of(const OpDef& op) {
   return &op == &gelu_op ? "gelu" : &op == &silu_op ? "silu" : &op == &relu_op ? "relu" : "";
 }
 
+bool is_broadcast(const Function& f, ValueId v) {
+  const Node* n = f.producer(v);
+  return n && n->op == &broadcast_op;
+}
+
+// Is there a dot that is added to a broadcast or activated?
+bool has_candidates(const Function& f) {
+  auto is_dot = [&](ValueId v) { return f.producer(v) && f.producer(v)->op == &dot_op; };
+  for (const Node& n : f.nodes)
+    if (n.op == &add_op) {
+      for (size_t k = 0; k < 2; ++k)
+        if (is_dot(n.inputs[k]) && is_broadcast(f, n.inputs[1 - k])) return true;
+    } else if (!activation_of(*n.op).empty() && is_dot(n.inputs[0])) {
+      return true;
+    }
+  return false;
+}
+
 class Finisher {
  public:
-  Finisher(Module& module, const Function& f, const PassOptions& options)
+  Finisher(Module& module, Function& f, const PassOptions& options)
       : module_(module), f_(f), options_(options), rw_(module, f), uses_(f.use_counts()) {}
 
-  Result<bool> run(Function& out) {
+  Result<bool> run() {
     bool changed = false;
-    for (const Node& n : f_.nodes) {
-      const Var y = n.op == &add_op                ? with_bias(n)
-                    : activation_of(*n.op).empty() ? Var()
-                                                   : with_activation(n);
+    for (Node& n : f_.nodes) {
+      Var y;
+      if (n.op == &add_op) y = with_bias(n);
+      if (!activation_of(*n.op).empty()) y = with_activation(n);
       changed |= y.valid();
-      y.valid() ? rw_.bind(n.output(), y) : rw_.clone(n);
+      y.valid() ? rw_.bind(n.output(), y) : rw_.take(n);
     }
-    if (!changed) return false;
-    out = TEGULA_TRY(rw_.finish());
-    remove_dead_nodes(out);
-    return true;
+    Function out = TEGULA_TRY(rw_.finish());
+    f_ = std::move(out);
+    if (changed) remove_dead_nodes(f_);
+    return changed;
   }
 
  private:
@@ -63,17 +81,17 @@ class Finisher {
     return rw_.builder().emit_n(dot_op, std::move(attrs), vars)[0];
   }
 
-  // The old value that is broadcast over all dims but the last n of v, or kNone.
-  ValueId row_of(ValueId v, int n) const {
-    const Shape& shape = f_.type(v).shape;
-    const Node* p = f_.producer(v);
-    if (!p || p->op != &broadcast_op) return kNone;
-    const Shape& s = f_.type(p->inputs[0]).shape;
+  // What is broadcast over all dims but the last n of the old value; invalid if it is not.
+  Var row_of(ValueId v, int n) {
+    const Function& g = rw_.builder().function();
+    if (!is_broadcast(g, rw_.id(v))) return {};
+    const Var row(&rw_.builder(), g.producer(rw_.id(v))->inputs[0]);
+    const Shape s = row.shape(), &shape = f_.type(v).shape;
     for (int d = 0; d < s.rank(); ++d) {
       const bool in_row = d >= s.rank() - n;
-      if (!(s[d] == (in_row ? shape[shape.rank() - s.rank() + d] : Dim(1)))) return kNone;
+      if (!(s[d] == (in_row ? shape[shape.rank() - s.rank() + d] : Dim(1)))) return {};
     }
-    return s.rank() >= n ? p->inputs[0] : kNone;
+    return s.rank() >= n ? row : Var();
   }
 
   Var with_bias(const Node& add) {
@@ -81,16 +99,14 @@ class Finisher {
       const Node* dot = only_dot(add.inputs[k]);
       if (!dot || !is_plain_dot(*dot)) continue;
       const int n = DotDims(dot->attrs.str("dims")).trailing_n();
-      const ValueId row = n > 0 ? row_of(add.inputs[1 - k], n) : kNone;
-      if (row == kNone) continue;
+      Var bias = n > 0 ? row_of(add.inputs[1 - k], n) : Var();
+      if (!bias.valid()) continue;
       Attrs attrs = dot->attrs;
       attrs.set("bias", true);
       std::vector<ValueId> in = dot->inputs;
-      Var bias = rw_.at(row);
       if (bias.rank() > n) {
-        const Shape& s = f_.type(row).shape;
         Shape last;
-        for (int d = s.rank() - n; d < s.rank(); ++d) last.push_back(s[d]);
+        for (int d = bias.rank() - n; d < bias.rank(); ++d) last.push_back(bias.dim(d));
         bias = reshape(bias, last);
       }
       in.push_back(bias.id());
@@ -108,20 +124,15 @@ class Finisher {
   }
 
   const Module& module_;
-  const Function& f_;
+  Function& f_;
   const PassOptions& options_;
   Rewriter rw_;
   std::vector<uint32_t> uses_;
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  bool any = false;
-  for (const Node& n : f.nodes) any |= n.op == &dot_op;
-  if (!any) return false;
-  Function out;
-  if (!TEGULA_TRY(Finisher(module, f, options).run(out))) return false;
-  f = std::move(out);
-  return true;
+  if (!has_candidates(f)) return false;
+  return Finisher(module, f, options).run();
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Group {
 
 class Merger {
  public:
-  Merger(Module& module, const Function& f) : f_(f), rw_(module, f), done_(f.nodes.size(), 0) {
+  Merger(Module& module, Function& f) : f_(f), rw_(module, f), done_(f.nodes.size(), 0) {
     find_groups();
   }
 
@@ -35,7 +35,7 @@ class Merger {
       if (const auto it = groups_.find(n); it != groups_.end()) {
         merge(it->second);
       } else if (!done_[n]) {
-        rw_.clone(f_.nodes[n]);
+        rw_.take(f_.nodes[n]);
       }
     }
     Function out = TEGULA_TRY(rw_.finish());
@@ -105,7 +105,7 @@ class Merger {
     if (rw_.has(v)) return;
     const NodeId n = f_.values[v].node;
     for (ValueId x : f_.nodes[n].inputs) need(x);
-    rw_.clone(f_.nodes[n]);
+    rw_.take(f_.nodes[n]);
     done_[n] = 1;
   }
 
@@ -131,7 +131,7 @@ class Merger {
     }
   }
 
-  const Function& f_;
+  Function& f_;
   Rewriter rw_;
   std::vector<uint8_t> done_;
   std::map<NodeId, Group> groups_;  // by their first dot
