@@ -175,9 +175,13 @@ class Config(CliTest):
                        ("--optimizer", "momentum"), ("--lr", "0.02"), ("--min-lr", "0.005"),
                        ("--warmup", 3), ("--weight-decay", 5), ("--beta1", 0.5), ("--beta2", 0.5),
                        ("--grad-clip", "0.01"), ("--dropout", 0.2), ("--seed", 2),
-                       ("--tokenizer", "bytes"), ("--model", "gpt2"),
+                       ("--dtype", "bf16"), ("--tokenizer", "bytes"), ("--model", "gpt2"),
                        ("--model", "moe"), ("--model", "mlp"), ("--model", "lstm")):
             self.assertNotEqual(base, outcome(*llama, *change), change)
+        deep = ("--n-layers", 9, "--seqlen", 48, "--d-model", 8)
+        kept, recomputed = result(*deep), result(*deep, "--checkpoint", "sqrt")
+        self.assertEqual(kept["train_loss"], recomputed["train_loss"])
+        self.assertLess(recomputed["peak_bytes_planned"], kept["peak_bytes_planned"])
 
     def test_json_has_every_key(self):
         done = self.expect_ok(self.train("--json"))

@@ -75,6 +75,13 @@ class Checkpoints(CliTest):
         done = self.run_tool("generate", "--model", self.out, "--prompt", "l", "--max-tokens", 2)
         self.expect_ok(done)
 
+    def test_another_run_is_not_overwritten(self):
+        self.expect_ok(self.train("--out", self.out))
+        before = self.weights(), (self.out / "metrics.jsonl").read_bytes()
+        self.expect_error(self.train("--out", self.out, "--steps", 2), INVALID,
+                          "holds a run, saved at step 4", "--resume goes on")
+        self.assertEqual(before, (self.weights(), (self.out / "metrics.jsonl").read_bytes()))
+
     def test_out_that_cannot_be(self):
         self.expect_error(self.train("--out", self.text), FAILED, "Not a directory")
         self.write("other/model.safetensors", "precious")
