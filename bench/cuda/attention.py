@@ -10,6 +10,7 @@ the process with status 3 after its name was added to FILE.hung; run again and i
 
 import argparse
 import ctypes
+import glob
 import itertools
 import json
 import os
@@ -25,6 +26,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 HANG_S = 10
 FIELDS = ("head_dim", "causal", "tile_n", "n_consumers", "n_stages", "ping_pong", "q_registers",
           "lazy_log2", "section_mb")
+
+PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 
 # batch, seqlen_q, seqlen_k, query heads, KV heads
 CHECKS = [(1, 128, 128, 1, 1), (2, 1, 1, 2, 1), (1, 1, 3, 2, 2), (1, 239, 1, 2, 1),
@@ -290,6 +293,13 @@ def time_ms(launch, warm_s=0.15, timed_s=0.1):
     return begin.elapsed_time(end) / n
 
 
+def profile(runs):
+    """Each once, for a profiler that counts launches."""
+    for launch in runs.values():
+        launch()
+        torch.cuda.synchronize()
+
+
 def interleaved(runs, rounds):
     ms = {name: [] for name in runs}
     for _ in range(rounds):
@@ -345,6 +355,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="fewer checks")
     parser.add_argument("--no-timing", action="store_true", help="checks only")
+    parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
+    parser.add_argument("--time-failed", action="store_true", help="time even what fails its check")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
                         "64:0:16384,64:1:16384,64:1:1024", help="head_dim:causal:seqlen,...")
@@ -357,7 +369,7 @@ def main():
     print(machine_state(), flush=True)
     variants = {spec_name(v): v for v in read_variants(args.variants)}
     kernels, rows, checks = {}, [], []
-    cases = CHECKS[::3] if args.quick else CHECKS
+    cases = [] if args.profile else CHECKS[::3] if args.quick else CHECKS
     for name, v in variants.items():
         cubin = f"{args.cubins}/{name}.cubin"
         if name in hung or not os.path.exists(cubin):
@@ -386,23 +398,26 @@ def main():
                                "failures": failures})
             rungs[name] = kernel
 
-    for is_causal in (0, 1):
-        name = f"bwd_d128_{'causal' if is_causal else 'full'}"
-        if name in hung or not os.path.exists(f"{args.cubins}/{name}.cubin"):
+    backward = {}
+    for path in sorted(glob.glob(f"{args.cubins}/bwd_*.cubin")):
+        name = os.path.basename(path)[:-len(".cubin")]
+        if name in hung:
             print(f"skipped {name}")
             continue
-        kernel = lib.backward(f"{args.cubins}/{name}.cubin", 128, is_causal)
-        worst, failures = check_backward(name, kernel, 128, bool(is_causal), hung_file, cases)
+        d, is_causal = int(name.split("_")[1][1:]), int(name.split("_")[2] == "causal")
+        kernel = lib.backward(path, d, is_causal)
+        worst, failures = check_backward(name, kernel, d, bool(is_causal), hung_file, cases)
         print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
         for f in failures[:8]:
             print("     ", f)
         checks.append({"kernel": name, "cases": len(cases), "error_over_bound": worst,
                        "failures": failures})
-        kernels[name] = kernel
+        if not failures or args.time_failed:
+            backward[name] = (kernel, d, is_causal)
     if args.no_timing:
         return
     a = torch.randn(8192, 8192, device="cuda").bfloat16()
-    gemm = 2 * 8192 ** 3 / time_ms(lambda: a @ a) / 1e9
+    gemm = 2 * 8192 ** 3 / time_ms(lambda: a @ a, 0.15 if not args.profile else 0) / 1e9
     print(f"cuBLASLt 8192^3 bf16: {gemm:.0f} TFLOP/s", flush=True)
     rows.append({"what": "matmul", "seqlen": 8192, "kernel": "cublaslt", "tflops": gemm})
     del a
@@ -411,28 +426,36 @@ def main():
         b, h = 16384 // n, 2048 // d
         q, k, v = inputs(b, n, n, h, h, d, 7)
         flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
-        runs = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION, q, k, v, bool(is_causal)),
-                "flash": peer(SDPBackend.FLASH_ATTENTION, q, k, v, bool(is_causal))}
+        runs = {name: peer(backend, q, k, v, bool(is_causal)) for name, backend in PEERS.items()}
         for name, kernel in kernels.items():
-            if name in variants and variants[name]["head_dim"] == d and variants[name]["causal"] == is_causal:
+            if (variants[name]["head_dim"], variants[name]["causal"]) == (d, is_causal):
                 runs[name] = kernel.bind(q, k, v, bool(is_causal), d ** -0.5)[0]
-        times = interleaved(runs, args.rounds)
-        report(rows, "forward", d, is_causal, n, flops, times)
-        best = min((name for name in runs if name in kernels), default="cudnn",
-                   key=lambda name: statistics.median(times[name]))
-        if n == 16384:
+        best = next(name for name in runs if name in kernels)
+        if args.profile:
+            profile(runs)
+        else:
+            times = interleaved(runs, args.rounds)
+            report(rows, "forward", d, is_causal, n, flops, times)
+            best = min((name for name in runs if name in kernels),
+                       key=lambda name: statistics.median(times[name]))
+        if n == 16384 and not args.profile:
             for name in ("cudnn", best):
                 mean, state = sustained(runs[name])
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
-        name = f"bwd_d{d}_{'causal' if is_causal else 'full'}"
-        if name in kernels:
+        ours = {name: k3[0] for name, k3 in backward.items() if k3[1:] == (d, is_causal)}
+        if ours:
             do = inputs(b, n, 1, h, 1, d, 8)[0]
-            _, o, lse = forward = kernels[best].bind(q, k, v, bool(is_causal), d ** -0.5)
-            forward[0]()
-            runs = {"cudnn": peer_backward(SDPBackend.CUDNN_ATTENTION, q, k, v, do, bool(is_causal)),
-                    "flash": peer_backward(SDPBackend.FLASH_ATTENTION, q, k, v, do, bool(is_causal)),
-                    name: kernels[name].bind(q, k, v, o, lse, do, bool(is_causal), d ** -0.5)[0]}
-            report(rows, "backward", d, is_causal, n, 2.5 * flops, interleaved(runs, args.rounds))
+            forward, o, lse = kernels[best].bind(q, k, v, bool(is_causal), d ** -0.5)
+            forward()
+            runs = {name: kernel.bind(q, k, v, o, lse, do, bool(is_causal), d ** -0.5)[0]
+                    for name, kernel in ours.items()}
+            for name, backend in PEERS.items():
+                runs[name] = peer_backward(backend, q, k, v, do, bool(is_causal))
+            if args.profile:
+                profile(runs)
+            else:
+                report(rows, "backward", d, is_causal, n, 2.5 * flops,
+                       interleaved(runs, args.rounds))
         del runs, q, k, v
         torch.cuda.empty_cache()
     if args.rungs:
@@ -441,7 +464,11 @@ def main():
             q, k, v = inputs(b, n, n, h, h, d, 7)
             flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
             for name in (f"naive_d{d}", f"tiled_d{d}"):
-                ms = time_ms(rungs[name].bind(q, k, v, bool(is_causal), d ** -0.5)[0])
+                launch = rungs[name].bind(q, k, v, bool(is_causal), d ** -0.5)[0]
+                if args.profile:
+                    profile({name: launch})
+                    continue
+                ms = time_ms(launch)
                 rows.append(result_row("forward", d, is_causal, n, name, flops / ms / 1e9))
                 print(f"rung {name} {'causal' if is_causal else 'full'} N{n}: "
                       f"{flops / ms / 1e9:.2f} TFLOP/s", flush=True)

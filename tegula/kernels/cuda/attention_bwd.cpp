@@ -9,8 +9,8 @@ namespace tegula::cuda {
 namespace {
 
 constexpr int kTileM = 64, kTileN = 128;
-// K and V, two stages of Q and dO, two of dS, one of dQ; two stages of lse and delta, barriers.
-constexpr int kSmem_bytes = 6 * 32768 + 1024 + 256 + 1024;
+// K and V, two stages of Q and dO, two of dS; two stages of lse and delta, barriers, alignment.
+constexpr int kSmem_bytes = 5 * 32768 + 1024 + 256 + 1024;
 // Q, dO and the sum of dQ of the heads worked on at once should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
 

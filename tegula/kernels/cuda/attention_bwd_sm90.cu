@@ -39,14 +39,13 @@ constexpr int kStages = 2;
 constexpr int kKvBytes = kTileN * kD * 2;
 constexpr int kQBytes = kTileM * kD * 2;
 constexpr int kDsBytes = kTileN * kTileM * 2;
-constexpr int kDqFloats = kTileM * kD;  // a tile of dQ, half of it from each warpgroup
+constexpr int kDqFloats = kTileM * kD;  // a tile of dQ, half of its columns from each warpgroup
 constexpr float kLog2e = 1.44269504f;
 
 struct Shared {
   char *k, *v;          // [kBoxes][kTileN][64]
   char *q, *d_o;        // [kStages][kBoxes][kTileM][64]
   char* ds;             // [2][kTileN][kTileM]: dSᵀ
-  float* dq;            // [2 warpgroups][kDqFloats / 2]
   float *lse2, *delta;  // [kStages][kTileM]
   Barrier* kv_full;
   Barrier *q_full, *q_free;    // [kStages]
@@ -59,7 +58,6 @@ struct Shared {
     q = p, p += kStages * kQBytes;
     d_o = p, p += kStages * kQBytes;
     ds = p, p += 2 * kDsBytes;
-    dq = reinterpret_cast<float*>(p), p += kDqFloats * 4;
     lse2 = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     delta = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     kv_full = reinterpret_cast<Barrier*>(p);
@@ -263,45 +261,36 @@ struct Consumer {
     fence_async_proxy();
     named_sync(1, 256);
 
-    issue_sum(dk, ds, q);
-    wgmma_wait<1>();  // dV: the registers of its weights are needed
-    fence_registers(dv);
-    release(s.do_free + slot);
     float dq[kScores];  // [kTileM][64]
     issue_dq(dq, ds_tile);
+    issue_sum(dk, ds, q);
+    wgmma_wait<2>();  // dV: the registers of its weights are needed
+    fence_registers(dv);
+    release(s.do_free + slot);
     // After the last step this recomputes an old tile, which costs less than a branch here.
     ring.advance();
     if (i + 1 < t.n_steps) barrier_wait(s.q_full + ring.slot, ring.parity);
     float next[kScores];
     issue_transposed(next, s.k, s.q + ring.slot * kQBytes);
-    wgmma_wait<1>();  // dK and dQ
-    fence_registers(dk);
+    wgmma_wait<2>();  // dQ
     fence_registers(dq);
-    release(s.q_free + slot);
     add_dq(dq, t, at);
     wgmma_wait<0>();
     fence_registers(next);
+    fence_registers(dk);
+    release(s.q_free + slot);
 #pragma unroll
     for (int j = 0; j < kScores; ++j) sc[j] = next[j];
   }
 
-  // Hands this warpgroup's half of a tile of dQ to the copy engine, which adds it to global memory.
+  // Adds this warpgroup's half of a tile of dQ to global memory: 512 bytes in a row from a warp.
   __device__ void add_dq(const float (&dq)[kScores], const Tile& t, const Step& at) {
-    float* mine = s.dq + wg * (kDqFloats / 2);
-    if (is_leader()) tma_store_wait_read();
-    named_sync(2 + wg, 128);
-    float4* to = reinterpret_cast<float4*>(mine) + warp * 32 + lane;
+    const long long head_of_all = t.batch * p.n_heads_q + at.head;
+    const long long dq_tile = head_of_all * p.n_tiles_m + at.m;
+    float* to = p.dq_sum + dq_tile * kDqFloats + wg * (kDqFloats / 2) + 4 * (warp * 32 + lane);
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j)
-      to[j * 128] = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-    fence_async_proxy();
-    named_sync(2 + wg, 128);
-    if (is_leader()) {
-      const long long head_of_all = t.batch * p.n_heads_q + at.head;
-      const long long tile = head_of_all * p.n_tiles_m + at.m;
-      bulk_add(p.dq_sum + tile * kDqFloats + wg * (kDqFloats / 2), mine, kDqFloats / 2 * 4);
-      tma_store_commit();
-    }
+      global_add(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
   }
 
   // A sum over this warpgroup's keys to global memory, by way of shared memory that is free by now.
@@ -423,23 +412,30 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdEdgeParams p) 
 }
 
 // Grid (n_tiles_m, b · hq) of 256 threads, 128 for each half of the columns: dQ out of the order of
-// the fragments.
+// the fragments, by way of shared memory so that whole lines are written.
 extern "C" __global__ void attention_bwd_after(const AttentionBwdEdgeParams p) {
+  constexpr int kPitch = kD + 8;  // 16-bit elements; rows start four banks apart
+  __shared__ __align__(16) u16 tile[kTileM * kPitch];
   const int half = threadIdx.x / 128, thread = threadIdx.x % 128;
   const int batch = blockIdx.y / p.n_heads_q, head = blockIdx.y % p.n_heads_q;
-  const long long tile = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
+  const long long index = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
   const float4* from =
-      reinterpret_cast<const float4*>(p.dq_sum + tile * kDqFloats + half * (kDqFloats / 2)) +
+      reinterpret_cast<const float4*>(p.dq_sum + index * kDqFloats + half * (kDqFloats / 2)) +
       thread;
-  const int row = blockIdx.x * kTileM + thread / 32 * 16 + thread % 32 / 4;
-  u16* to = p.dq.data + batch * p.dq.batch + row * p.dq.row + head * p.dq.head + half * 64 +
-            2 * (thread % 4);
+  u16* place = tile + (thread / 32 * 16 + thread % 32 / 4) * kPitch + half * 64 + 2 * (thread % 4);
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const float4 x = from[j * 128];
+    *reinterpret_cast<u32*>(place + 8 * j) = pack_bf16(x.x * p.scale, x.y * p.scale);
+    *reinterpret_cast<u32*>(place + 8 * kPitch + 8 * j) = pack_bf16(x.z * p.scale, x.w * p.scale);
+  }
+  __syncthreads();
+  constexpr int kChunks = kD / 8;  // of 16 bytes
+  for (int i = threadIdx.x; i < kTileM * kChunks; i += 256) {
+    const int r = i / kChunks, chunk = i % kChunks, row = blockIdx.x * kTileM + r;
     if (row < p.seqlen_q)
-      *reinterpret_cast<u32*>(to + 8 * j) = pack_bf16(x.x * p.scale, x.y * p.scale);
-    if (row + 8 < p.seqlen_q)
-      *reinterpret_cast<u32*>(to + 8 * p.dq.row + 8 * j) = pack_bf16(x.z * p.scale, x.w * p.scale);
+      *reinterpret_cast<uint4*>(p.dq.data + batch * p.dq.batch + row * p.dq.row + head * p.dq.head +
+                                8 * chunk) =
+          *reinterpret_cast<const uint4*>(tile + r * kPitch + 8 * chunk);
   }
 }

@@ -53,14 +53,6 @@ __device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier*
       : "memory");
 }
 
-// Adds f32s in a row to global memory; of the same group as the stores.
-__device__ inline void bulk_add(float* dst, const float* src, u32 bytes) {
-  asm volatile(
-      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
-      "r"(smem_address(src)), "r"(bytes)
-      : "memory");
-}
-
 __device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

@@ -34,6 +34,13 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+// Adds four floats in a row, aligned to 16 bytes, to global memory; in no particular order.
+__device__ inline void global_add(float* to, float a, float b, float c, float d) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+}
+
 constexpr float kNegativeInfinity = __builtin_bit_cast(float, 0xFF800000u);
 
 }  // namespace tegula::cuda
