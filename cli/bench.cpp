@@ -22,6 +22,7 @@ struct Options {
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
   bool is_causal = false, is_cold = false, json = false;
   int threads = 0, repeats = 9;
+  int64_t vocab_size = 50257;
   TrainFlags train;
 };
 
@@ -110,7 +111,7 @@ Result<Work> gemm_work(const Options& o) {
 
 Result<Work> train_work(const Options& o, CompileOptions& compile) {
   TrainConfig c = TEGULA_TRY(o.train.resolve());
-  if (c.model.vocab_size == 0) c.model.vocab_size = 50257;
+  c.model.vocab_size = o.vocab_size;
   auto st = c.model.resolve();
   if (!st.ok()) return std::move(st).error();
   auto f = TEGULA_TRY(build_step_functions(c));
@@ -229,6 +230,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_common(*gemm, o);
   auto* train = add("train", "A training step, on tokens made up");
   o.train.add_to(*train, /*needs_data=*/false);
+  whole(train->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
   whole(train->add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
 }
 

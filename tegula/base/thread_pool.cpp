@@ -50,6 +50,7 @@ int usable_cores() {
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads > 0 ? n_threads : usable_cores()) {
   if (n_threads_ < 1) n_threads_ = 1;
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(n_threads_));
   for (int t = 1; t < n_threads_; ++t) threads_.emplace_back([this, t] { worker(t); });
 }
 
@@ -68,8 +69,11 @@ void ThreadPool::run(int64_t n, Body body, void* fn) {
     return;
   }
   busy_ = true;
-  body_ = body, fn_ = fn, n_ = n;
-  next_.store(0, std::memory_order_relaxed);
+  body_ = body, fn_ = fn;
+  for (int t = 0; t < n_threads_; ++t) {
+    shares_[static_cast<size_t>(t)].next.store(n * t / n_threads_, std::memory_order_relaxed);
+    shares_[static_cast<size_t>(t)].end = n * (t + 1) / n_threads_;
+  }
   pending_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
@@ -90,7 +94,12 @@ void ThreadPool::run(int64_t n, Body body, void* fn) {
 }
 
 void ThreadPool::work(int thread) {
-  for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < n_;) body_(fn_, i, thread);
+  for (int k = 0; k < n_threads_; ++k) {
+    Share& s = shares_[static_cast<size_t>((thread + k) % n_threads_)];
+    if (s.next.load(std::memory_order_relaxed) >= s.end) continue;
+    for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;)
+      body_(fn_, i, thread);
+  }
 }
 
 void ThreadPool::worker(int thread) {

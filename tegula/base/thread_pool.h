@@ -1,12 +1,15 @@
 // A fixed pool of threads that share out the indices of a loop.
 //
 // Results never depend on the number of threads: a chunk's work is a function of its index alone,
-// and no chunk reads what another writes. Workers wait on a futex after a short spin, so an idle
-// pool costs nothing to other processes.
+// and no chunk reads what another writes. Each thread begins with a run of neighbouring indices of
+// its own, the same part of every loop, so that what one loop wrote is still in the cache of the
+// core that needs it in the next; then it helps the others. Workers wait on a futex after a short
+// spin, so an idle pool costs nothing to other processes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -38,13 +41,17 @@ class ThreadPool {
   void work(int thread);
   void worker(int thread);
 
+  struct alignas(64) Share {  // a thread's own indices
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
   int n_threads_;
+  std::unique_ptr<Share[]> shares_;
   std::vector<std::thread> threads_;
   Body body_ = nullptr;
   void* fn_ = nullptr;
-  int64_t n_ = 0;
   bool busy_ = false;
-  std::atomic<int64_t> next_{0};
   std::atomic<uint32_t> epoch_{0};
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> stop_{false};

@@ -84,10 +84,11 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
     const int64_t keys = blocks * kKeyBlock;
     thread_floats = keys * (c.d + c.dv) + keys * (2 * d + dv);              // k, v, k again, dk, dv
     thread_floats += kRowBlock * (c.d + c.dv) + 2 * strips * kPanelSlack;   // rows as strips
+    thread_floats += 2 * c.dv * 16;                                         // rows of o and do
     thread_floats += kRowBlock * (2 * d + dv) + 2 * kRowBlock * kKeyBlock;  // q, do, dq; p, ds
     if (c.bias != nullptr) thread_floats += (kRowBlock + c.bias->shape[2]) * kKeyBlock;  // db, sums
   }
-  panel_floats = round_up(panel_floats, 16), thread_floats = round_up(thread_floats + 16 * 12, 16);
+  panel_floats = round_up(panel_floats, 16), thread_floats = round_up(thread_floats + 16 * 16, 16);
 }
 
 }  // namespace tegula::kernel

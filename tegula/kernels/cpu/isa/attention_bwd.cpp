@@ -45,6 +45,7 @@ class FlashBackward {
     float *k_t, *v_t;       // strips of keys: [d][kTileN], [dv][kTileN]
     float *k, *dk, *dv;     // strips of columns: [key][kTileN]
     float *q_a, *do_a;      // strips of rows: [d][rows]
+    float *o_t, *do_t;      // some rows: [dv][kLanes]
     float *q, *d_o, *dq;    // strips of columns: [row][kTileN], kRowBlock rows
     float *p, *ds;          // [row][64]
     float* db = nullptr;    // the gradients of biased scores, where they are wanted
@@ -75,6 +76,7 @@ class FlashBackward {
     const int64_t strips = ceil_div(kRowBlock, kTileM);
     w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
     w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
+    w.o_t = space.take(c_.dv * kLanes), w.do_t = space.take(c_.dv * kLanes);
     w.q = space.take(d_strips_ * kTileN * kRowBlock);
     w.d_o = space.take(v_strips_ * kTileN * kRowBlock);
     w.dq = space.take(d_strips_ * kTileN * kRowBlock);
@@ -159,11 +161,11 @@ class FlashBackward {
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
       if (x.lse[r] - x.lse[r] != 0) x.lse[r] = 0;  // a row that a bias hides throughout
-      x.delta[r] = delta_of(row);
       if (row.keys.count() == 0) continue;
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
       w.visible += row.keys.count(), ++w.live;
     }
+    for (int r = 0; r < x.rows; r += kLanes) deltas(w, x, r);
     const int64_t h = w.kv_head * c_.group;
     const T* q = c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h);
     const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
@@ -177,20 +179,34 @@ class FlashBackward {
     }
   }
 
-  float delta_of(const QueryRow& row) const {
-    const T* o = c_.o->as<const T>() + offset4(*c_.o, row.batch, row.query, row.head);
-    const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, row.batch, row.query, row.head);
-    const int64_t so = c_.o->stride[3], sd = c_.d_o->stride[3];
-    // One chain, like do·v: a row with one key then has a gradient of exactly 0.
-    float delta = 0;
+  // Deltas of up to kLanes rows from r, a lane each. One chain, like do·v: a row with one key then
+  // has a gradient of exactly 0.
+  void deltas(const Pair& w, Block& x, int r) const {
+    const int n = static_cast<int>(std::min<int64_t>(kLanes, x.rows - r));
+    const int64_t h = w.kv_head * c_.group;
+    const T* o = c_.o->as<const T>() + offset4(*c_.o, w.batch, 0, h);
+    const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
+    Factor head{.extent = c_.group}, query{.extent = c_.n_q};
+    head.stride[kA] = c_.o->stride[2], query.stride[kA] = c_.o->stride[1];
+    Loops o_rows;
+    o_rows.add(head), o_rows.add(query);
+    pack_panel(o, o_rows, loop_over(c_.dv, c_.o->stride[3]), kA, x.r0 + r, n, 0, c_.dv, w.o_t,
+               kLanes);
+    pack_panel(d_o, rows_, loop_over(c_.dv, c_.d_o->stride[3]), kB, x.r0 + r, n, 0, c_.dv, w.do_t,
+               kLanes);
+    Vf delta = zero();
     for (int64_t e = 0; e < c_.dv; ++e)
-      delta = __builtin_fmaf(static_cast<float>(d_o[e * sd]), static_cast<float>(o[e * so]), delta);
-    if (c_.dlse != nullptr) {
+      delta = fma(load(w.do_t + e * kLanes), load(w.o_t + e * kLanes), delta);
+    float out[kLanes];
+    store(out, delta);
+    for (int i = 0; i < n; ++i) {
+      x.delta[r + i] = out[i];
+      if (c_.dlse == nullptr) continue;
       const TensorRef& t = *c_.dlse;
-      delta -=
+      const QueryRow& row = x.row[r + i];
+      x.delta[r + i] -=
           load_float(t, row.batch * t.stride[0] + row.head * t.stride[1] + row.query * t.stride[2]);
     }
-    return delta;
   }
 
   // Weights and their gradients of one strip of rows in one key block. False where it sees no key
@@ -290,6 +306,7 @@ class FlashBackward {
     w.k_t = space.take(kKeyBlock * c_.d), w.v_t = space.take(kKeyBlock * c_.dv);
     w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
     w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
+    w.o_t = space.take(c_.dv * kLanes), w.do_t = space.take(c_.dv * kLanes);
     w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
     w.db = space.take(kRowBlock * kKeyBlock);
     float* sums = space.take(rows * kKeyBlock);

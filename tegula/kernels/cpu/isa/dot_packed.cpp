@@ -82,18 +82,24 @@ class PackedDot {
   void pack(const Held& h) {
     const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, kTileM);
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kTileN);
-    const int64_t a_units = ceil_div(a_strips, kPackStrips),
-                  b_units = ceil_div(b_strips, kPackStrips);
-    if (a_units + b_units == 0) return;
-    call_.pool->parallel_for(h.batch * (a_units + b_units), [&](int64_t i, int) {
-      const int64_t batch = i / (a_units + b_units), unit = i % (a_units + b_units);
+    // Tasks fine enough that all threads take part. Rows of a go into panels that spill over their
+    // end, so that a strip of a is one task's; b is cut along k as well.
+    const int64_t least = 4 * call_.pool->n_threads();
+    const int64_t a_group = std::clamp<int64_t>(a_strips * h.batch / least, 1, kPackStrips);
+    const int64_t a_units = ceil_div(a_strips, a_group);
+    const int64_t k_units = ceil_div(c_.k.count, kPackK);
+    const int64_t units = a_units + ceil_div(b_strips, kPackStrips) * k_units;
+    if (units == 0) return;
+    call_.pool->parallel_for(h.batch * units, [&](int64_t i, int) {
+      const int64_t batch = i / units, unit = i % units;
       if (unit < a_units) {
-        pack_a(h, batch, unit * kPackStrips, std::min((unit + 1) * kPackStrips, a_strips));
-      } else {
-        const int64_t strip = (unit - a_units) * kPackStrips;
-        pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), 0, c_.k.count,
-               b_panel(h, batch, strip), c_.k.count);
+        pack_a(h, batch, unit * a_group, std::min((unit + 1) * a_group, a_strips));
+        return;
       }
+      const int64_t strip = (unit - a_units) / k_units * kPackStrips;
+      const int64_t k = (unit - a_units) % k_units * kPackK;
+      pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), k,
+             std::min(kPackK, c_.k.count - k), b_panel(h, batch, strip) + k * kTileN, c_.k.count);
     });
   }
 
