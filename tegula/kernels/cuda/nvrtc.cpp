@@ -14,6 +14,7 @@ namespace {
 using Program = void*;  // nvrtcProgram
 
 struct Nvrtc {
+  int (*version)(int*, int*);
   int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);
   int (*destroy)(Program*);
   int (*compile)(Program, int, const char* const*);
@@ -39,7 +40,7 @@ Result<Nvrtc> open_nvrtc() {
         "no libnvrtc.so.13 or .12: install CUDA's run-time compiler, or set "
         "TEGULA_NVRTC to its path");
   Nvrtc n;
-  if (find(library, "nvrtcCreateProgram", n.create) &&
+  if (find(library, "nvrtcVersion", n.version) && find(library, "nvrtcCreateProgram", n.create) &&
       find(library, "nvrtcDestroyProgram", n.destroy) &&
       find(library, "nvrtcCompileProgram", n.compile) &&
       find(library, "nvrtcGetProgramLogSize", n.log_size) &&
@@ -47,6 +48,11 @@ Result<Nvrtc> open_nvrtc() {
       find(library, "nvrtcGetCUBINSize", n.cubin_size) && find(library, "nvrtcGetCUBIN", n.cubin))
     return n;
   return unsupported(cat("libnvrtc lacks a call: ", dlerror()));
+}
+
+const Result<Nvrtc>& nvrtc() {
+  static const Result<Nvrtc> library = open_nvrtc();
+  return library;
 }
 
 // The largest number that stands before `word` in the log, which reports each kernel of a source.
@@ -62,11 +68,17 @@ int largest_before(const std::string& log, std::string_view word) {
 
 }  // namespace
 
+Result<std::string> nvrtc_version() {
+  if (!nvrtc().ok()) return nvrtc().error();
+  int major = 0, minor = 0;
+  if (nvrtc()->version(&major, &minor) != 0) return internal_error("nvrtcVersion failed");
+  return cat(major, ".", minor);
+}
+
 Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,
                                 std::string_view arch) {
-  static const Result<Nvrtc> nvrtc = open_nvrtc();
-  if (!nvrtc.ok()) return nvrtc.error();
-  const Nvrtc& n = *nvrtc;
+  if (!nvrtc().ok()) return nvrtc().error();
+  const Nvrtc& n = *nvrtc();
   const std::string path = cat("tegula/kernels/cuda/", source);
   std::string text;
   std::vector<std::string> headers, names;

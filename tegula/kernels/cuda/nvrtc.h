@@ -25,6 +25,9 @@ struct Compiled {
   double seconds = 0;
 };
 
+// "13.0"; unsupported without the library.
+Result<std::string> nvrtc_version();
+
 // `source` is a file name of this folder ("attention_sm90.cu"); `defines` are NAME=VALUE. Needs
 // libnvrtc.so.13 or .12 (TEGULA_NVRTC names another), and no GPU. Errors: unsupported without the
 // library, invalid_argument for an unknown source, internal with the compiler's log.

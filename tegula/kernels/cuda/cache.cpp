@@ -1,0 +1,173 @@
+#include "tegula/kernels/cuda/cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace tegula::cuda {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMagic = "tegula-cubin-1";
+constexpr uint64_t kSeeds[2] = {0xcbf29ce484222325, 0x9ae16a3b2f90404f};
+
+// FNV-1a; a second seed makes a second 64 bits.
+uint64_t hash(std::string_view text, uint64_t h) {
+  for (const unsigned char c : text) h = (h ^ c) * 0x100000001b3;
+  return h;
+}
+
+std::string hex(uint64_t x) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(x));
+  return text;
+}
+
+std::string key_of(std::string_view source, std::span<const std::string> defines,
+                   std::string_view arch, std::string_view version) {
+  std::string key;
+  for (uint64_t h : kSeeds) {
+    const auto add = [&](std::string_view text) { h = hash(text, hash(cat(text.size(), ':'), h)); };
+    for (const KernelSource& s : kernel_sources()) add(s.path), add(s.text);
+    add(source), add(arch), add(version);
+    for (const std::string& d : defines) add(d);
+    key += hex(h);
+  }
+  return key;
+}
+
+// A file that only one process at a time holds; gone when the process is.
+class Lock {
+ public:
+  explicit Lock(const std::string& path)
+      : fd_(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+    if (fd_ >= 0)
+      while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+      }
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  bool is_held() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+enum class Found { kYes, kNo, kBroken };
+
+// An entry: a line "magic registers spills serialized size checksum", and the cubin.
+Found read_entry(const std::string& path, Compiled& out) {
+  std::ifstream f(path, std::ios::binary);
+  if (!f) return Found::kNo;
+  std::string magic, checksum;
+  size_t size = 0;
+  f >> magic >> out.registers >> out.spill_bytes >> out.is_serialized >> size >> checksum;
+  f.get();
+  if (!f || magic != kMagic) return Found::kBroken;
+  out.cubin.assign(std::istreambuf_iterator<char>(f), {});
+  const bool is_whole = out.cubin.size() == size && hex(hash(out.cubin, kSeeds[0])) == checksum;
+  return is_whole ? Found::kYes : Found::kBroken;
+}
+
+// What went wrong, or nothing. Only the holder of the lock calls it, so a draft that a killed
+// process left is written over.
+std::string write_entry(const std::string& path, const Compiled& c) {
+  const std::string draft = path + ".draft";
+  std::ofstream f(draft, std::ios::binary);
+  f << kMagic << ' ' << c.registers << ' ' << c.spill_bytes << ' ' << c.is_serialized << ' '
+    << c.cubin.size() << ' ' << hex(hash(c.cubin, kSeeds[0])) << '\n'
+    << c.cubin;
+  f.close();
+  std::error_code error;
+  if (f) fs::rename(draft, path, error);
+  if (f && !error) return {};
+  const std::string why = error ? error.message() : std::strerror(errno);
+  fs::remove(draft, error);
+  return cat("the kernel cache could not keep ", path, ": ", why);
+}
+
+// Removes the entries used longest ago until the rest fits.
+void shrink(const KernelCache& cache) {
+  struct Entry {
+    fs::file_time_type used;
+    fs::path path;
+    int64_t bytes;
+  };
+  std::vector<Entry> entries;
+  int64_t total = 0;
+  std::error_code error;
+  for (const auto& e : fs::directory_iterator(cache.folder, error)) {
+    if (e.path().extension() != ".cubin") continue;
+    const auto bytes = static_cast<int64_t>(e.file_size(error));
+    if (!error) entries.push_back({e.last_write_time(error), e.path(), bytes}), total += bytes;
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& e : entries) {
+    if (total <= cache.limit_bytes) break;
+    fs::remove(e.path, error);
+    total -= e.bytes;
+  }
+}
+
+}  // namespace
+
+KernelCache KernelCache::standard() {
+  KernelCache cache;
+  if (const char* own = std::getenv("TEGULA_KERNEL_CACHE"))
+    cache.folder = own;
+  else if (const char* xdg = std::getenv("XDG_CACHE_HOME"))
+    cache.folder = cat(xdg, "/tegula/kernels");
+  else if (const char* home = std::getenv("HOME"))
+    cache.folder = cat(home, "/.cache/tegula/kernels");
+  return cache;
+}
+
+Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view source,
+                                    std::span<const std::string> defines, std::string_view arch) {
+  CachedKernel out;
+  std::error_code error;
+  if (!cache.folder.empty()) fs::create_directories(cache.folder, error);
+  if (cache.folder.empty() || error) {
+    out.note = cache.folder.empty()
+                   ? "there is no folder for the kernel cache: set HOME or TEGULA_KERNEL_CACHE"
+                   : cat("no kernel cache in ", cache.folder, ": ", error.message());
+    out.kernel = TEGULA_TRY(compile_kernel(source, defines, arch));
+    return out;
+  }
+  const std::string version = TEGULA_TRY(nvrtc_version());
+  const std::string key = key_of(source, defines, arch, version);
+  const std::string path = cat(cache.folder, "/", key, ".cubin");
+  // One of 16 locks, which stay: a lock that is removed can be held by two processes at once.
+  const Lock lock(cat(cache.folder, "/lock-", key[0]));
+  if (!lock.is_held()) out.note = cat("the kernel cache ", cache.folder, " cannot be locked");
+  const Found found = read_entry(path, out.kernel);
+  if (found == Found::kYes) {
+    fs::last_write_time(path, fs::file_time_type::clock::now(), error);
+    out.was_found = true;
+    return out;
+  }
+  out.kernel = TEGULA_TRY(compile_kernel(source, defines, arch));
+  if (found == Found::kBroken) out.note = cat("the kernel cache's ", path, " was damaged: rebuilt");
+  if (!lock.is_held()) return out;
+  if (const std::string why = write_entry(path, out.kernel); !why.empty()) out.note = why;
+  shrink(cache);
+  return out;
+}
+
+}  // namespace tegula::cuda
