@@ -114,13 +114,10 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
         0);
   whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
   cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
-  cmd.add_option("--memory", memory,
-                 "Budget for what a step holds besides weights and optimizer state: activations, "
-                 "gradients, workspaces; e.g. 512MiB")
+  cmd.add_option("--memory", memory, "Budget for activations, gradients and workspaces: 512MiB")
       ->type_name("BYTES");
   one_of(cmd.add_option("--checkpoint", c.checkpoint,
-                        "Activations to recompute: none; all but every sqrt(N)-th block's; auto: "
-                        "what fits --memory in the least time"),
+                        "Recompute: nothing; all but every sqrt(N)-th block; what --memory needs"),
          {"none", "sqrt", "auto"});
   whole(cmd.add_option("--threads", c.threads, "0: all cores"), 0, 4096);
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");

@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kRounds = 100000;
 volatile float sink;
 
-// Twelve independent chains cover the latency of two FMA units; returns FLOPs done. Unrolled, or the
-// accumulators would live in memory and the peak would come out at a third.
+// Twelve independent chains cover the latency of two FMA units; returns FLOPs done. Unrolled, or
+// the accumulators would live in memory and the peak would come out at a third.
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) int64_t burst_avx512() {
   __m512 acc[12];

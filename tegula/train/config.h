@@ -20,7 +20,7 @@ struct TrainConfig {
   double lr = 1e-3;
   double min_lr = 1e-4;
   int64_t warmup = 100;
-  std::string dtype = "f32";  // f32, bf16 (compute in bf16, f32 master weights)
+  std::string dtype = "f32";   // f32, bf16 (compute in bf16, f32 master weights)
   std::string mode = "exact";  // exact, fast: passes/pass.h
   uint64_t seed = 1337;
   int64_t eval_every = 250;

@@ -116,6 +116,13 @@ class Checkpoints(CliTest):
         self.assertEqual([], [n for n in os.listdir(self.out / "checkpoints") if "tmp" in n])
         self.expect_ok(self.train("--out", self.out, "--resume", "--steps", 6))
 
+    def test_metrics_that_cannot_be_written_cost_no_training(self):
+        self.out.mkdir()
+        (self.out / "metrics.jsonl").symlink_to("/dev/full")
+        done = self.train("--out", self.out)
+        self.expect_error(done, FAILED, "metrics.jsonl", "disk is full", lines_before=True)
+        self.assertEqual(json.loads(self.weights()["trainer_state.json"])["step"], 4)
+
     def test_full_file_system(self):
         small = self.dir / "small"
         small.mkdir()
