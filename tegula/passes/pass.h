@@ -18,8 +18,8 @@ enum class Remat : uint8_t {
   kBudget,  // the least recomputation whose planned peak fits `memory_bytes`
 };
 
-// What bits are promised across ranks and batch companions. Both modes give equal bits for any number
-// of threads, and from run to run.
+// What bits are promised across ranks and batch companions. Both modes give equal bits for any
+// number of threads, and from run to run.
 enum class Mode : uint8_t {
   kExact,  // equal ones: long contractions have 8 fixed shards, summed in a tree
   kFast,   // none: a contraction is one chain
