@@ -31,10 +31,12 @@ namespace {
 #else
 // In the executable, these come before the C library's.
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
+// NOLINTEND(readability-identifier-naming)
 
 void* malloc(size_t n) {
   note(n);
