@@ -75,7 +75,8 @@ class Labels {
     const bool is_left = x + 8 + w > end;
     Box box{is_left ? x - 8 - w : x + 8, 0, is_left ? x - 8 : x + 8 + w, 0};
     for (int i = 0; i < 16; ++i) {
-      box.top = y - 5 + (i % 2 ? 1 : -1) * 6 * ((i + 1) / 2), box.bottom = box.top + 11;
+      const int lines = (i + 1) / 2;  // 0, 1 down, 1 up, 2 down, …
+      box.top = y - 5 + (i % 2 ? 6 : -6) * lines, box.bottom = box.top + 11;
       if (std::none_of(used_.begin(), used_.end(), [&](const Box& b) {
             return box.left < b.right && b.left < box.right && box.top < b.bottom &&
                    b.top < box.bottom;
