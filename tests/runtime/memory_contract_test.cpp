@@ -3,8 +3,10 @@
 // counted by the kernels = counted by the references. And the checks see planted lies.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tegula/ops/math.h"
 #include "tegula/plan/memory.h"
@@ -54,10 +56,20 @@ struct Measured {
 
 int64_t to_line(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
+// A thread may come up late, and takes memory as it does: each must have run something before.
+void start_all(ThreadPool& pool) {
+  std::atomic<int> arrived{0};
+  pool.parallel_for(pool.n_threads(), [&](int64_t, int) {
+    ++arrived;
+    while (arrived < pool.n_threads()) std::this_thread::yield();
+  });
+}
+
 // Runs it with everything in sight: parameters in regions of their own, an arena with room above.
 Measured measure(const Job& job) {
   const Plan& plan = *job.plan;
   ThreadPool pool(2);
+  start_all(pool);
   Region arena = std::move(*Region::allocate(plan.arena_bytes + (1 << 16)));
   Session s(job.plan, &pool, arena.data());
   const auto in = test::random_inputs(*job.module, (*job.module)[job.function], 1);
