@@ -290,7 +290,8 @@ class Parser {
     while (is("result")) {
       TEGULA_TRY(advance());
       std::string name = TEGULA_TRY(string("the result's name, quoted"));
-      f_.results.push_back({std::move(name), TEGULA_TRY(value())});
+      const ValueId result = TEGULA_TRY(value());
+      f_.results.push_back({std::move(name), result});
     }
     TEGULA_TRY(expect("}"));
     for (const auto& [where, to] : donations)
