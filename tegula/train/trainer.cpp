@@ -236,6 +236,7 @@ Status Trainer::evaluate(const std::atomic<bool>& stop, TrainSummary& sum) {
 }
 
 Status Trainer::save() {
+  if (config_.out.empty()) return {};
   return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, data_sha256_, step_);
 }
 
@@ -267,7 +268,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last)
       TEGULA_TRY(evaluate(stop, sum));
   }
-  if (!config_.out.empty() && (step_ > first || !config_.resume)) TEGULA_TRY(save());
+  if (step_ > first || !config_.resume) TEGULA_TRY(save());
   TEGULA_TRY(evaluate(stop, sum));
   sum.interrupted = stop.load();
   const Plan& plan = main.plan();

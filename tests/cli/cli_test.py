@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from case import CliTest, FAILED, INVALID, TEGULA
+from case import CliTest, FAILED, INVALID, SECONDS, SMALL, TEGULA
 
 
 class Flags(CliTest):
@@ -193,6 +193,15 @@ class Config(CliTest):
             self.assertGreater(result[key], 0, key)
         self.assertEqual(result["flops_per_step_planned"], result["flops_per_step_counted"])
         self.assertEqual(result["peak_bytes_planned"], result["peak_bytes_measured"])
+
+    def test_without_out_nothing_is_written(self):
+        empty = self.dir / "empty"
+        empty.mkdir()
+        done = subprocess.run([os.path.abspath(TEGULA), "train", "--data", self.text, *SMALL,
+                               "--save-every", "1"], cwd=empty, capture_output=True, text=True,
+                              timeout=SECONDS)
+        self.expect_ok(done)
+        self.assertEqual(list(empty.iterdir()), [])
 
     def test_eval_every_and_save_every(self):
         self.expect_ok(self.train("--out", self.out, "--eval-every", 2, "--save-every", 3))
