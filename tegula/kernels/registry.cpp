@@ -8,14 +8,21 @@ const KernelDef* find_kernel(std::string_view name) {
   return nullptr;
 }
 
+bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries) {
+  if (kernel.supports == nullptr) return true;
+  for (const KernelQuery& q : queries)
+    if (!kernel.supports(q)) return false;
+  return true;
+}
+
 const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
-                             const KernelQuery& query, std::string_view order) {
+                             std::span<const KernelQuery> queries, std::string_view order) {
   const KernelDef* best = nullptr;
   for (const KernelDef* k : all_kernels()) {
     if (k->op != op || k->device != device || k->min_isa > isa) continue;
     if (!order.empty() && k->order != order) continue;
     if (best != nullptr && k->priority <= best->priority) continue;
-    if (k->supports == nullptr || k->supports(query)) best = k;
+    if (supports_all(*k, queries)) best = k;
   }
   return best;
 }

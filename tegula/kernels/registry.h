@@ -8,10 +8,13 @@ namespace tegula {
 // The kernel of that name, or null.
 const KernelDef* find_kernel(std::string_view name);
 
-// The kernel of highest priority that implements `op` on `device`, runs on `isa` and supports the
-// query; only of numeric order `order` unless that is empty. Kernels of negative priority are never
-// chosen, unless nothing else supports the call. Null when none does.
+// Does the kernel support the call at all the extents that are asked about?
+bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
+
+// The kernel of highest priority that implements `op` on `device`, runs on `isa` and supports all
+// the queries; only of numeric order `order` unless that is empty. Kernels of negative priority are
+// never chosen, unless nothing else supports the call. Null when none does.
 const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
-                             const KernelQuery& query, std::string_view order = {});
+                             std::span<const KernelQuery> queries, std::string_view order = {});
 
 }  // namespace tegula

@@ -87,21 +87,12 @@ const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTen
     bounds.push_back(s.bound), less.push_back(std::max<int64_t>(s.bound - 1, 0));
   const auto in = query_refs(operands, bounds), out = query_refs(step.out, bounds);
   const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
-  const KernelDef* best = choose_kernel(*n.op, query, options_);
-  if (!best || bounds.empty()) return best;
+  if (bounds.empty()) return choose_kernel(*n.op, {&query, 1}, options_);
   const Attrs attrs = attrs_at(n.attrs, less);
   const auto less_in = query_refs(operands, less), less_out = query_refs(step.out, less);
-  const KernelQuery smaller{&attrs, less_in, less_out, step.program.get(), options_.n_threads};
-  auto supports = [](const KernelDef& k, const KernelQuery& q) {
-    return !k.supports || k.supports(q);
-  };
-  if (supports(*best, smaller)) return best;
-  best = nullptr;
-  for (const KernelDef* k : all_kernels())
-    if (k->op == n.op->name && k->device == options_.device && k->min_isa <= machine_isa() &&
-        (!best || k->priority > best->priority) && supports(*k, query) && supports(*k, smaller))
-      best = k;
-  return best;
+  const KernelQuery queries[] = {
+      query, {&attrs, less_in, less_out, step.program.get(), options_.n_threads}};
+  return choose_kernel(*n.op, queries, options_);
 }
 
 void Planner::choose(Step& step, const Node& n) {
@@ -249,14 +240,14 @@ Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
   return plan;
 }
 
-const KernelDef* choose_kernel(const OpDef& op, const KernelQuery& query,
+const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> queries,
                                const PlanOptions& options) {
   if (!options.use_kernels) return nullptr;
   for (const auto& [name, kernel] : options.force_kernel)
     if (name == op.name)
       for (const KernelDef* k : all_kernels())
-        if (k->name == kernel && k->op == op.name && k->supports(query)) return k;
-  return best_kernel(op.name, options.device, machine_isa(), query);
+        if (k->name == kernel && k->op == op.name && supports_all(*k, queries)) return k;
+  return best_kernel(op.name, options.device, machine_isa(), queries);
 }
 
 }  // namespace tegula

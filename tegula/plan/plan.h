@@ -109,7 +109,7 @@ Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
                        const PlanOptions& options);
 
 // The kernel make_plan would use, or null for the op's reference.
-const KernelDef* choose_kernel(const OpDef& op, const KernelQuery& query,
+const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> queries,
                                const PlanOptions& options);
 
 }  // namespace tegula

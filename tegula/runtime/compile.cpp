@@ -19,7 +19,8 @@ bool has_direct_kernel(const OpCall& call, const void* context) {
     return r;
   };
   const auto in = refs(call.in), out = refs(call.out);
-  return choose_kernel(*call.op, {call.attrs, in, out, nullptr, options.n_threads}, options);
+  const KernelQuery query{call.attrs, in, out, nullptr, options.n_threads};
+  return choose_kernel(*call.op, {&query, 1}, options);
 }
 
 Result<int64_t> planned_peak(const Module& module, const Function& f, const void* context) {
