@@ -41,8 +41,8 @@ class Planner {
   void choose(Step& step, const Node& n);
   const KernelDef* kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
                               const Node& n) const;
-  // regions.cpp
   Status plan_fused(Step& step, const Node& n);
+  // regions.cpp
   Status plan_regions(Step& step, const Node& n);
 
   // slots.cpp: which slots are one, and where they lie.

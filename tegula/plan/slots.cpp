@@ -104,7 +104,7 @@ void Planner::merge(int from, int to) {
 // The elementwise kernels read each element before they write it.
 bool overwrites(const Step& s, size_t operand, size_t result) {
   if (s.op->is_elementwise || s.op == &copy_op) return true;
-  if (s.program && s.op->name == "fused") return s.kernel != nullptr;
+  if (s.program) return s.kernel != nullptr;
   for (const auto& [in, out] : s.op->aliases)
     if (static_cast<size_t>(in) == operand && static_cast<size_t>(out) == result) return true;
   // A loop may start from its carry where it lies.

@@ -2,12 +2,12 @@
 // it knows only what the interpreter does with a plan. A violation is an error that begins with the
 // plan and the rule: "plan step breaks M4 values: step 7 (add): operand 1 is value 12, …".
 //
-//   M1 slots       an arena slot lies in the arena, aligned; a parameter's is that parameter's
-//   alone M2 tensors     every tensor lies in its slot; elements that are written have places of
-//   their own M3 overlap     slots alive at one step share no byte; their lifetimes are those of
-//   their uses M4 values      whoever reads a value finds its bytes: written before, overwritten by
-//   nobody M5 donations   a parameter keeps its contents, unless the result it is donated to lies
-//   there M6 aliasing    a step writes over an operand only if its op allows it, element by element
+//   M1 slots       an arena slot lies in the arena, aligned; a parameter's is its own
+//   M2 tensors     a tensor lies in its slot; what is written has a place for each element
+//   M3 overlap     slots alive at one step share no byte; lifetimes are those of the uses
+//   M4 values      whoever reads a value finds its bytes: written before, overwritten by nobody
+//   M5 donations   a parameter keeps its contents, unless the result it is donated to lies there
+//   M6 aliasing    a step writes over an operand only if its op allows it, element by element
 //   M7 kernels     the kernel supports the call and its workspace suffices, at every extent tried
 //   M8 totals      arena = highest end; lower bound = largest live sum; parameters' bytes
 //   M9 strides     a tensor shows the elements of its value (while the plan has its module)

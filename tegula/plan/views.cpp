@@ -27,8 +27,8 @@ Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& i
   const auto& operand = map.operands[index < map.operands.size() ? index : 0];
   const auto& result = map.results[index];
   // Only a whole contiguous run can be read under another split (reshape [2,3] -> [3,2]).
-  for (const DimExpr& e : operand)
-    if (e.is_window && call.op->name != "unfold") {  // whose windows are affine
+  for (const DimExpr& e : result)
+    if (e.is_window) {  // no affine form
       if (!is_contiguous(in))
         return unsupported("a reshape across dims needs a contiguous operand");
       set_contiguous(out);
