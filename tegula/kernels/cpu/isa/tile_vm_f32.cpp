@@ -137,39 +137,36 @@ TileFn cheap(DType dtype, unsigned scalars) {
   return bf ? map_f32<RoundBf16<F>> : map_f32<F>;
 }
 
+// The variant that holds just these sources as scalars; `other` where none is compiled.
+template <class F, unsigned... kScalars>
+TileFn by_scalars(unsigned scalars, TileFn other) {
+  TileFn found = other;
+  static_cast<void>(((scalars == kScalars && (found = map_f32<F, kScalars>, true)) || ...));
+  return found;
+}
+
 // The first source of a sum or a product is never the scalar one (the scheduler sees to it).
 template <class F, bool kMayBeFirst>
-TileFn by_scalars(unsigned scalars) {
+TileFn pair_by_scalars(unsigned scalars) {
   if constexpr (kMayBeFirst) {
-    if (scalars == 1) return map_f32<F, 1>;
-    if (scalars == 5) return map_f32<F, 5>;
-  }
-  switch (scalars) {
-    case 0:
-      return map_f32<F, 0>;
-    case 2:
-      return map_f32<F, 2>;
-    case 4:
-      return map_f32<F, 4>;
-    case 6:
-      return map_f32<F, 6>;
-    default:
-      return nullptr;
+    return by_scalars<F, 0, 1, 2, 4, 5, 6>(scalars, nullptr);
+  } else {
+    return by_scalars<F, 0, 2, 4, 6>(scalars, nullptr);
   }
 }
 template <class F, bool kFirst = false>
 TileFn pair_of(Op then, bool reversed, unsigned scalars) {
   switch (then) {
     case Op::kAdd:
-      return by_scalars<Then<F, Add, false>, kFirst>(scalars);
+      return pair_by_scalars<Then<F, Add, false>, kFirst>(scalars);
     case Op::kMul:
-      return by_scalars<Then<F, Mul, false>, kFirst>(scalars);
+      return pair_by_scalars<Then<F, Mul, false>, kFirst>(scalars);
     case Op::kSub:
-      return reversed ? by_scalars<Then<F, Sub, true>, kFirst>(scalars)
-                      : by_scalars<Then<F, Sub, false>, kFirst>(scalars);
+      return reversed ? pair_by_scalars<Then<F, Sub, true>, kFirst>(scalars)
+                      : pair_by_scalars<Then<F, Sub, false>, kFirst>(scalars);
     case Op::kDiv:
-      return reversed ? by_scalars<Then<F, Div, true>, kFirst>(scalars)
-                      : by_scalars<Then<F, Div, false>, kFirst>(scalars);
+      return reversed ? pair_by_scalars<Then<F, Div, true>, kFirst>(scalars)
+                      : pair_by_scalars<Then<F, Div, false>, kFirst>(scalars);
     default:
       return nullptr;
   }
@@ -177,44 +174,16 @@ TileFn pair_of(Op then, bool reversed, unsigned scalars) {
 
 template <class F>
 TileFn compare_select(unsigned scalars) {
-  switch (scalars) {
-    case 0:
-      return map_f32<F, 0>;
-    case 2:
-      return map_f32<F, 2>;
-    case 4:
-      return map_f32<F, 4>;
-    case 6:
-      return map_f32<F, 6>;
-    case 8:
-      return map_f32<F, 8>;
-    case 10:
-      return map_f32<F, 10>;
-    case 14:
-      return map_f32<F, 14>;
-    default:
-      return map_any<F>;
-  }
+  return by_scalars<F, 0, 2, 4, 6, 8, 10, 14>(scalars, map_any<F>);
 }
-
 template <class F>
 TileFn products(unsigned scalars) {
-  switch (scalars) {
-    case 0:
-      return map_f32<F, 0>;
-    case 2:
-      return map_f32<F, 2>;
-    case 10:
-      return map_f32<F, 10>;
-    default:
-      return map_any<F>;
-  }
+  return by_scalars<F, 0, 2, 10>(scalars, map_any<F>);
 }
-
 // Scalars at the second and third source only.
 template <class F>
 TileFn clamp(unsigned scalars) {
-  return scalars == 6 ? map_f32<F, 6> : map_any<F>;
+  return by_scalars<F, 6>(scalars, map_any<F>);
 }
 
 TileFn find_pair(const MicroOp& m, unsigned scalars) {
@@ -225,7 +194,7 @@ TileFn find_pair(const MicroOp& m, unsigned scalars) {
     case Op::kAdd:
       return pair_of<Add>(m.then, reversed, scalars);
     case Op::kSub:
-      if (m.then == Op::kExp) return scalars == 2 ? map_f32<ExpOfSub, 2> : map_any<ExpOfSub>;
+      if (m.then == Op::kExp) return by_scalars<ExpOfSub, 2>(scalars, map_any<ExpOfSub>);
       return pair_of<Sub, true>(m.then, reversed, scalars);
     case Op::kMul:
       return pair_of<Mul>(m.then, reversed, scalars);
