@@ -41,13 +41,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
                                  {"ngd", "o"}, s.rank()),
                         1)};
   }
-  std::vector<Var> parts;  // a ninth dim would be needed: one group at a time
-  Attrs one = *c.attrs;
-  one.set("groups", int64_t{1});
-  for (int64_t g = 0; g < s.groups; ++g)
-    parts.push_back(
-        b.emit(*c.op, one, {slice(in[0], 1, g * s.c, s.c), slice(in[1], 0, g * s.d, s.d)}));
-  return {concat(parts, 1)};
+  return conv_by_group(b, c, in, {1, s.c}, {0, s.d}, 1);
 }
 
 std::vector<Sample> samples() {
@@ -93,23 +87,11 @@ constinit const OpDef conv_op = {
     .types = "F, F -> F",
     .attrs = window_attr_defs(),
     .flops = [](const OpCall& c) { return conv_flops(c, "xw"); },
-    .bytes =
-        [](const OpCall& c) {
-          const auto s = conv_shapes(c, "xw");
-          int64_t x = size_bytes(c.in[0].dtype) * c.shape(0)[0].bound() * c.shape(0)[1].bound();
-          for (size_t i = 0; s.ok() && i < s->windows.size(); ++i)
-            x *= s->windows[i].touched(s->size[i].bound(), s->out[i].bound());
-          return Bytes{x + c.in[1].bytes(), c.out[0].bytes()};
-        },
+    .bytes = [](const OpCall& c) { return conv_bytes(c, "xw"); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      Attrs to_x = c.attrs(), to_w = c.attrs();
-      const auto x = c.in[0].shape(), w = c.in[1].shape();
-      to_x.set("size", std::vector<Dim>(x.begin() + 2, x.end()));
-      std::vector<int64_t> kernel;
-      for (int i = 2; i < w.rank(); ++i) kernel.push_back(w[i].bound());
-      to_w.set("kernel", kernel);
-      return {b.emit(conv_bwd_data_op, to_x, {c.grad[0], c.in[1]}),
-              b.emit(conv_bwd_filter_op, to_w, {c.in[0], c.grad[0]})};
+      const Var x = c.in[0], w = c.in[1];
+      return {b.emit(conv_bwd_data_op, conv_attrs(c.attrs(), 'x', x.shape()), {c.grad[0], w}),
+              b.emit(conv_bwd_filter_op, conv_attrs(c.attrs(), 'w', w.shape()), {x, c.grad[0]})};
     },
     .decompose = decompose,
     .reference = reference_of<Ref>,

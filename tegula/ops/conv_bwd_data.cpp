@@ -38,15 +38,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   auto shapes = conv_shapes(c, "yw");
   if (!shapes.ok()) return {b.fail(std::move(shapes).error())};
   const ConvShapes& s = *shapes;
-  if (s.groups > 1 && s.rank() == 3) {
-    std::vector<Var> parts;
-    Attrs one = *c.attrs;
-    one.set("groups", int64_t{1});
-    for (int64_t g = 0; g < s.groups; ++g)
-      parts.push_back(
-          b.emit(*c.op, one, {slice(in[0], 1, g * s.d, s.d), slice(in[1], 0, g * s.d, s.d)}));
-    return {concat(parts, 1)};
-  }
+  if (s.groups > 1 && s.rank() == 3) return conv_by_group(b, c, in, {1, s.d}, {0, s.d}, 1);
   Var y = in[0], w = in[1];
   std::vector<Window> windows;
   for (int i = 0; i < s.rank(); ++i) {
@@ -101,22 +93,11 @@ constinit const OpDef conv_bwd_data_op = {
     .types = "F, F -> F",
     .attrs = window_attr_defs(AttrDef{"size", AttrKind::kDims, true, "spatial dims of x"}),
     .flops = [](const OpCall& c) { return conv_flops(c, "yw"); },
-    .bytes =
-        [](const OpCall& c) {
-          const auto s = conv_shapes(c, "yw");
-          int64_t y = size_bytes(c.in[0].dtype) * c.shape(0)[0].bound() * c.shape(0)[1].bound();
-          for (size_t i = 0; s.ok() && i < s->windows.size(); ++i)
-            y *= s->windows[i].touching(s->size[i].bound(), s->out[i].bound());
-          return Bytes{y + c.in[1].bytes(), c.out[0].bytes()};
-        },
+    .bytes = [](const OpCall& c) { return conv_bytes(c, "yw"); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      Attrs forward = c.attrs(), to_w = c.attrs();
-      forward.erase("size"), to_w.erase("size");
-      std::vector<int64_t> kernel;
-      for (int i = 2; i < c.in[1].rank(); ++i) kernel.push_back(c.in[1].dim(i).bound());
-      to_w.set("kernel", kernel);
-      return {b.emit(conv_op, forward, {c.grad[0], c.in[1]}),
-              b.emit(conv_bwd_filter_op, to_w, {c.grad[0], c.in[0]})};
+      const Var y = c.in[0], w = c.in[1];
+      return {b.emit(conv_op, conv_attrs(c.attrs(), 'y', {}), {c.grad[0], w}),
+              b.emit(conv_bwd_filter_op, conv_attrs(c.attrs(), 'w', w.shape()), {c.grad[0], y})};
     },
     .decompose = decompose,
     .reference = reference_of<Ref>,

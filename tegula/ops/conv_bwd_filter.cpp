@@ -39,13 +39,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
         conv_dot(split_groups(unfold_windows(in[0], s.windows, s.out), 1, s.groups), {"ngc", "ok"},
                  split_groups(in[1], 1, s.groups), {"ngd", "o"}, {"gdc", "k"}, s.rank()),
         0)};
-  std::vector<Var> parts;
-  Attrs one = *c.attrs;
-  one.set("groups", int64_t{1});
-  for (int64_t g = 0; g < s.groups; ++g)
-    parts.push_back(
-        b.emit(*c.op, one, {slice(in[0], 1, g * s.c, s.c), slice(in[1], 1, g * s.d, s.d)}));
-  return {concat(parts, 0)};
+  return conv_by_group(b, c, in, {1, s.c}, {1, s.d}, 0);
 }
 
 std::vector<Sample> samples() {
@@ -74,21 +68,11 @@ constinit const OpDef conv_bwd_filter_op = {
     .types = "F, F -> F",
     .attrs = window_attr_defs(AttrDef{"kernel", AttrKind::kInts, true, "spatial dims of w"}),
     .flops = [](const OpCall& c) { return conv_flops(c, "xy"); },
-    .bytes =
-        [](const OpCall& c) {
-          const auto s = conv_shapes(c, "xy");
-          int64_t x = size_bytes(c.in[0].dtype) * c.shape(0)[0].bound() * c.shape(0)[1].bound();
-          for (size_t i = 0; s.ok() && i < s->windows.size(); ++i)
-            x *= s->windows[i].touched(s->size[i].bound(), s->out[i].bound());
-          return Bytes{x + c.in[1].bytes(), c.out[0].bytes()};
-        },
+    .bytes = [](const OpCall& c) { return conv_bytes(c, "xy"); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      Attrs to_x = c.attrs(), forward = c.attrs();
-      to_x.erase("kernel"), forward.erase("kernel");
-      const auto x = c.in[0].shape();
-      to_x.set("size", std::vector<Dim>(x.begin() + 2, x.end()));
-      return {b.emit(conv_bwd_data_op, to_x, {c.in[1], c.grad[0]}),
-              b.emit(conv_op, forward, {c.in[0], c.grad[0]})};
+      const Var x = c.in[0], y = c.in[1];
+      return {b.emit(conv_bwd_data_op, conv_attrs(c.attrs(), 'x', x.shape()), {y, c.grad[0]}),
+              b.emit(conv_op, conv_attrs(c.attrs(), 'y', {}), {x, c.grad[0]})};
     },
     .decompose = decompose,
     .reference = reference_of<Ref>,

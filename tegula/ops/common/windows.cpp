@@ -206,6 +206,40 @@ int64_t conv_flops(const OpCall& c, std::string_view roles) {
   return 2 * outs * windows;
 }
 
+Bytes conv_bytes(const OpCall& c, std::string_view roles) {
+  const auto s = conv_shapes(c, roles);
+  int64_t read = size_bytes(c.in[0].dtype) * c.shape(0)[0].bound() * c.shape(0)[1].bound();
+  for (size_t i = 0; s.ok() && i < s->windows.size(); ++i) {
+    const int64_t size = s->size[i].bound(), out = s->out[i].bound();
+    read *= roles[0] == 'x' ? s->windows[i].touched(size, out) : s->windows[i].touching(size, out);
+  }
+  return {read + c.in[1].bytes(), c.out[0].bytes()};
+}
+
+Attrs conv_attrs(const Attrs& from, char result, const Shape& shape) {
+  Attrs a = from;
+  a.erase("size"), a.erase("kernel");
+  if (result == 'x') a.set("size", std::vector<Dim>(shape.begin() + 2, shape.end()));
+  if (result != 'w') return a;
+  std::vector<int64_t> kernel;
+  for (int i = 2; i < shape.rank(); ++i) kernel.push_back(shape[i].bound());
+  a.set("kernel", std::move(kernel));
+  return a;
+}
+
+std::vector<Var> conv_by_group(Builder& b, const OpCall& c, std::span<const Var> in, GroupCut first,
+                               GroupCut second, int result_dim) {
+  Attrs one = *c.attrs;
+  one.set("groups", int64_t{1});
+  std::vector<Var> parts;
+  for (int64_t g = 0; g < c.attrs->i("groups"); ++g) {
+    const Var x = slice(in[0], first.dim, g * first.size, first.size);
+    parts.push_back(
+        b.emit(*c.op, one, {x, slice(in[1], second.dim, g * second.size, second.size)}));
+  }
+  return {concat(parts, result_dim)};
+}
+
 Var unfold_windows(Var x, std::span<const Window> windows, std::span<const Dim> out) {
   for (size_t i = 0; i < windows.size(); ++i)
     x = pad(x, static_cast<int>(i) + 2, windows[i].lo, windows[i].hi, 0, 0.0);

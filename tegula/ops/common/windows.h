@@ -47,6 +47,17 @@ Result<DimMap> conv_dims(const OpCall& c, std::string_view roles);
 // The attributes of a part: paddings and sizes of a cut window, groups.
 Attrs conv_localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi);
 int64_t conv_flops(const OpCall& c, std::string_view roles);
+Bytes conv_bytes(const OpCall& c, std::string_view roles);
+// The attributes of a sibling whose result is x ("size" from its shape), w ("kernel") or y.
+Attrs conv_attrs(const Attrs& from, char result, const Shape& shape);
+// The op of one group after another, where splitting the group dim would take a ninth dim. Each
+// operand is cut at its dim into parts of that size; results are joined at `result_dim`.
+struct GroupCut {
+  int dim = 0;
+  int64_t size = 0;
+};
+std::vector<Var> conv_by_group(Builder& b, const OpCall& c, std::span<const Var> in, GroupCut first,
+                               GroupCut second, int result_dim);
 
 // Every spatial dim (from dim 2 on) of x padded and unfolded: [n, c, o0, k0, o1, k1, …].
 Var unfold_windows(Var x, std::span<const Window> windows, std::span<const Dim> out);
