@@ -8,12 +8,12 @@ is the fastest step of all rounds, which others on the machine disturb least; th
 weights after the last step are compared byte by byte. Writes bench/results/checkpointing.json.
 """
 import argparse
-import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
+
+import record
 
 MODEL = ("--model gpt2 --n-layers 24 --n-heads 4 --d-model 128 --seqlen 256 --batch 4 --steps 4 --warmup 1 "
          "--eval-every 0").split()
@@ -22,25 +22,21 @@ MODEL = ("--model gpt2 --n-layers 24 --n-heads 4 --d-model 128 --seqlen 256 --ba
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--threads", type=int, default=2)
+    record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--machine", default="unnamed machine")
-    parser.add_argument("--results", default="bench/results/checkpointing.json")
     a = parser.parse_args()
     model = MODEL + ["--threads", str(a.threads)]
     plan = [a.tegula, "plan", *model, "--json"]
 
     def planned(*flags):
-        return json.loads(subprocess.run([*plan, *flags], check=True, capture_output=True, text=True).stdout)
+        return record.last_json(*plan, *flags)
 
     def train(flags, out):
-        run = subprocess.run([a.tegula, "train", "--data", out + ".txt", "--out", out, *model, *flags, "--json"],
-                             check=True, capture_output=True, text=True)
+        summary = record.last_json(a.tegula, "train", "--data", out + ".txt", "--out", out, *model, *flags, "--json")
         with open(out + "/metrics.jsonl", encoding="utf-8") as f:
             steps = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
         with open(out + "/latest/model.safetensors", "rb") as f:
-            return json.loads(run.stdout.splitlines()[-1]), min(steps[1:]), f.read()
+            return summary, min(steps[1:]), f.read()
 
     with open(a.data, encoding="utf-8") as f:
         text = f.read(40000)  # little to validate on: steps are timed
@@ -77,18 +73,7 @@ def main():
             "weights_equal": equal[name],
         })
         print(rows[-1], file=sys.stderr)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    result = {
-        "name": "checkpointing",
-        "command": f"bench/checkpointing.py --data TEXT --threads {a.threads}",
-        "machine": a.machine,
-        "date": datetime.date.today().isoformat(),
-        "commit": commit,
-        "rows": rows,
-    }
-    with open(a.results, "w", encoding="utf-8") as f:
-        json.dump(result, f, indent=1)
-        f.write("\n")
+    record.write(a, "checkpointing", f"bench/checkpointing.py --data TEXT --threads {a.threads}", rows)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,12 @@ of the mathematics (a causal mask halves them), the same for both; `share` is of
 measured beside Tegula's samples. Needs torch. Writes bench/results/compare_torch.json.
 """
 import argparse
-import datetime
 import json
-import platform
 import statistics
-import subprocess
 import sys
 import time
 
+import record
 import torch
 import torch.nn.functional as F
 
@@ -84,13 +82,12 @@ def torch_ms(work, seconds):
 def tegula(args, row):
     _, what, shape, dtype, mode, causal, kv_heads = row
     command = [args.tegula, "bench", what, "--shape", shape, "--dtype", dtype, "--threads",
-               str(args.threads), "--json"]
+               args.threads, "--json"]
     if what == "attention":
         command += ["--pass", mode] + (["--causal"] if causal else [])
     if kv_heads:
-        command += ["--kv-heads", str(kv_heads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        command += ["--kv-heads", kv_heads]
+    return record.last_json(*command)
 
 
 def measure(args, row):
@@ -109,21 +106,12 @@ def measure(args, row):
             "tegula_share": round(flops / ms / 1e6 / peak, 3), "peak_gflops": round(peak, 1)}
 
 
-def machine():
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                  if line.startswith("model name")), platform.machine())
-    return model
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2)
+    record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of PyTorch's samples in a round")
     parser.add_argument("--only", default="", help="rows whose name holds this")
-    parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--out", default="bench/results/compare_torch.json")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rows = []
@@ -131,15 +119,8 @@ def main():
         if args.only in row[0]:
             rows.append(measure(args, row))
             print(json.dumps(rows[-1]), flush=True)
-    commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
-                                           text=True).stdout.strip()
-    result = {"name": "compare_torch", "machine": machine(), "threads": args.threads,
-              "torch": torch.__version__, "commit": commit,
-              "command": f"bench/compare_torch.py --threads {args.threads}",
-              "date": str(datetime.date.today()), "rows": rows}
-    with open(args.out, "w", encoding="utf-8") as f:
-        json.dump(result, f, indent=1)
-        f.write("\n")
+    record.write(args, "compare_torch", f"bench/compare_torch.py --threads {args.threads}", rows,
+                 threads=args.threads, torch=torch.__version__)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ architecture, initialisation and optimizer, eager, with fused AdamW and its own 
 Needs torch (the venv of script/oracle has it). Writes bench/results/nanogpt_cpu.json.
 """
 import argparse
-import datetime
 import json
 import math
-import platform
 import statistics
-import subprocess
 import sys
 import time
 
+import record
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -88,26 +86,13 @@ def flags(args, steps):
             "--dropout", "0", "--eval-every", "0", "--threads", str(args.threads), "--json"]
 
 
-def tegula_run(args, steps):
-    done = subprocess.run(flags(args, steps), capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def machine():
-    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "?")
-    return f"{model}, {platform.machine()}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--threads", type=int, default=2)
+    record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--skip-loss", action="store_true")
-    parser.add_argument("--out", default="bench/results/nanogpt_cpu.json")
-    parser.add_argument("--commit", default="")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
@@ -123,20 +108,15 @@ def main():
     ours, theirs = [], []
     for _ in range(args.rounds):
         theirs.append(torch_round(state, args.steps))
-        ours.append(tegula_run(args, args.steps)["step_ms"])
+        ours.append(record.last_json(*flags(args, args.steps))["step_ms"])
     row = {"torch_step_ms": round(statistics.median(theirs), 3), "tegula_step_ms": round(statistics.median(ours), 3)}
     row["ratio"] = round(row["torch_step_ms"] / row["tegula_step_ms"], 3)
     if not args.skip_loss:
-        full = tegula_run(args, 2000)
+        full = record.last_json(*flags(args, 2000))
         row.update({k: full[k] for k in ("val_loss", "train_loss", "params", "flops_per_step_planned",
                                          "flops_per_step_counted", "peak_bytes_planned", "peak_bytes_measured")})
-    commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    result = {"name": "nanogpt_cpu", "machine": machine(), "threads": args.threads, "torch": torch.__version__,
-              "commit": commit, "command": "bench/nanogpt_cpu.py --data TEXT", "date": str(datetime.date.today()),
-              "rows": [row]}
-    with open(args.out, "w", encoding="utf-8") as f:
-        json.dump(result, f, indent=1)
-        f.write("\n")
+    record.write(args, "nanogpt_cpu", "bench/nanogpt_cpu.py --data TEXT", [row],
+                 threads=args.threads, torch=torch.__version__)
     print(json.dumps(row))
 
 

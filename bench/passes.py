@@ -9,11 +9,11 @@ passes: step time with every pass and without some; runs take turns, and a figur
 which others on the machine disturb least. Writes bench/results/compile_time.json and passes.json.
 """
 import argparse
-import datetime
 import json
 import os
-import subprocess
 import tempfile
+
+import record
 
 BIG = "--seqlen 1024 --batch 8 --n-layers 12 --n-heads 12 --d-model 768"
 COMPILED = {"gpt2": "", "gpt2, biases": "--bias", "llama": "--model llama", "gpt2, bf16": "--dtype bf16",
@@ -26,25 +26,13 @@ STEPS = [("gpt2, biases", "--bias", ("", "bias_activation", "fuse", "cse,views,a
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--threads", type=int, default=2)
+    record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=5, help="of step times; 0: none")
     parser.add_argument("--plans", type=int, default=30)
-    parser.add_argument("--machine", default="unnamed machine")
-    parser.add_argument("--results", default="bench/results")
     a = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
 
     def last_json(*command):
-        return json.loads(subprocess.run([a.tegula, *command, "--json"], check=True, capture_output=True,
-                                         text=True).stdout.splitlines()[-1])
-
-    def write(name, command, rows):
-        result = {"name": name, "machine": a.machine, "commit": commit, "command": command,
-                  "date": datetime.date.today().isoformat(), "rows": rows}
-        with open(f"{a.results}/{name}.json", "w", encoding="utf-8") as f:
-            json.dump(result, f, indent=1)
-            f.write("\n")
+        return record.last_json(a.tegula, *command, "--json")
 
     rows = []
     for name, flags in COMPILED.items():
@@ -54,7 +42,7 @@ def main():
         rows.append({"model": name, "nodes": p["nodes_built"], "launches": p["steps"],
                      **{k: round(v, 2) for k, v in parts.items()}, "sum_ms": round(sum(parts.values()), 2),
                      "arena_bytes": p["arena_bytes"], "lower_bound_bytes": p["arena_lower_bound_bytes"]})
-    write("compile_time", f"bench/passes.py --data TEXT: build/release/tegula plan {BIG}", rows)
+    record.write(a, "compile_time", f"bench/passes.py --data TEXT: build/release/tegula plan {BIG}", rows)
     if a.rounds == 0:
         return
 
@@ -71,13 +59,13 @@ def main():
                     out = os.path.join(tmp, f"{r}-{model}-{without}".replace(" ", ""))
                     leave_out = ["--passes=" + ",".join("-" + p for p in without.split(","))] if without else []
                     s = last_json("train", "--data", data, "--out", out, *SMALL.split(), *flags.split(),
-                                  "--threads", str(a.threads), *leave_out)
+                                  "--threads", a.threads, *leave_out)
                     with open(out + "/metrics.jsonl", encoding="utf-8") as f:
                         steps = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
                     key = model, without
                     fastest[key] = min(fastest.get(key, steps[-1]), *steps[1:])
                     losses[key] = s["val_loss"]
-    write("passes", "bench/passes.py --data TEXT", [
+    record.write(a, "passes", "bench/passes.py --data TEXT", [
         {"model": model, "without": without or None, "step_ms": round(ms, 2),
          "time_ratio": round(ms / fastest[model, ""], 3), "val_loss": losses[model, without],
          "same_loss": losses[model, without] == losses[model, ""]} for (model, without), ms in fastest.items()])

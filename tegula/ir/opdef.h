@@ -109,7 +109,7 @@ struct OpDef {
   std::string_view source;   // paper, section; empty for the obvious
   std::string_view group;    // heading in docs/ops.md
 
-  // Exactly one of dims / dims_fn, and of types / types_fn.
+  // Exactly one of dims / dims_fn. With types_fn, `types` only says who shares operand 0's dtype.
   std::string_view dims;  // short form, see solve_dims
   Result<DimMap> (*dims_fn)(const OpCall&) = nullptr;
   std::string_view types;  // e.g. "T, i -> T, f32", see infer()

@@ -24,7 +24,7 @@ enum class DeviceKind : uint8_t { kCpu, kCuda };
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAmx };
 
 // What a kernel actually did, counted per executed tile by the kernel itself, never from a plan.
-// `math_flops`: the operations that belong to the result (a masked element is not one);
+// `math_flops`: the operations of the result: no masked element, but rows that ids leave out;
 // `executed_flops`: those of every tile that ran, masked elements and padding included.
 struct Counters {
   std::atomic<int64_t> math_flops{0};

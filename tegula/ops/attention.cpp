@@ -204,6 +204,7 @@ constinit const OpDef attention_op = {
     .source = "Vaswani et al. 2017, section 3.2; Dao 2023, section 3.1",
     .group = "attention",
     .dims_fn = [](const OpCall& c) { return attention_dims(c, false); },
+    .types = "F, F, F",
     .types_fn = [](const OpCall& c) { return attention_types(c, false); },
     .attrs = attention_attrs(false),
     .split = {{"sk", Combine::kLseWeighted, 0},

@@ -169,6 +169,7 @@ constinit const OpDef attention_bwd_op = {
     .source = "Dao 2023, section 3.1",
     .group = "attention",
     .dims_fn = [](const OpCall& c) { return attention_dims(c, true); },
+    .types = "F, F, F, F, f32, F",
     .types_fn = [](const OpCall& c) { return attention_types(c, true); },
     .attrs = attention_attrs(true),
     .split = {{"d", Combine::kNever}, {"dv", Combine::kNever}, {"n", Combine::kNever}},

@@ -23,12 +23,14 @@ namespace {
 
 // Is operand i one of those that share operand 0's dtype?
 bool is_low_operand(const OpDef& op, size_t i) {
-  if (&op == &attention_op) return i < 3;
-  if (&op == &attention_bwd_op) return i < 4 || i == 5;  // not the log-sum-exp
+  if (op.types.empty()) return true;
   std::string_view types = op.types.substr(0, op.types.find("->"));
-  for (; i > 0 && types.find(',') != types.npos; --i) types.remove_prefix(types.find(',') + 1);
+  for (; i > 0; --i) {
+    if (types.find(',') == types.npos) return false;
+    types.remove_prefix(types.find(',') + 1);
+  }
   const size_t at = types.find_first_not_of(' ');
-  return op.types.empty() || (at != types.npos && (types[at] == 'F' || types[at] == 'T'));
+  return at != types.npos && (types[at] == 'F' || types[at] == 'T');
 }
 
 class Autocast {
