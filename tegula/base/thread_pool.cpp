@@ -2,9 +2,7 @@
 
 #include <sched.h>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "tegula/base/denormals.h"
 
 namespace tegula {
 
@@ -24,22 +22,6 @@ void pause() {
   _mm_pause();
 #endif
 }
-
-// Denormals are flushed on every thread that runs kernels, the caller's included, or bits would
-// depend on which thread took a tile. (With N(0,1) tied embeddings, denormals made steps 2.8x
-// slower.)
-class FlushDenormals {
- public:
-#if defined(__x86_64__)
-  FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(saved_); }
-  FlushDenormals(const FlushDenormals&) = delete;
-  FlushDenormals& operator=(const FlushDenormals&) = delete;
-
- private:
-  unsigned saved_;
-#endif
-};
 
 int usable_cores() {
   cpu_set_t set;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "tegula/base/denormals.h"
 #include "tegula/ir/reference.h"
 #include "tegula/plan/regions.h"
 #include "tegula/runtime/regions.h"
@@ -29,7 +30,14 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> pla
   Region arena = TEGULA_TRY(Region::allocate(plan->arena_bytes));
   auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
   s->arena_ = std::move(arena);
+  if (memory_nodes() > 1) s->touch_arena();
   return s;
+}
+
+void Session::touch_arena() {
+  for (const Slot& slot : plan_->slots)
+    if (slot.kind == SlotKind::kArena && slot.bytes > 0)
+      first_touch(base_ + slot.offset, slot.bytes, *pool_);
 }
 
 Status Session::bind(std::string_view name, void* data) {
@@ -51,7 +59,9 @@ Status Session::bind_store(Store& store) {
   for (size_t i = 0; i < plan_->params.size(); ++i) {
     const auto& p = plan_->params[i];
     if (p.role == Role::kInput) continue;
-    bind(static_cast<int>(i), TEGULA_TRY(store.get(p.name, p.tensor.type)).data);
+    const TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
+    if (memory_nodes() > 1) first_touch(tensor.data, p.tensor.type.bytes(), *pool_);
+    bind(static_cast<int>(i), tensor.data);
   }
   return {};
 }
@@ -155,6 +165,7 @@ void Session::launch(size_t i) {
   const Step& step = plan_->steps[i];
   Bound& b = bound_[i];
   if (step.kernel) {
+    const FlushDenormals flush;  // also what a kernel does outside its loops
     step.kernel->launch(
         {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_});
   } else if (!b.regions.empty()) {

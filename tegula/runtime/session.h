@@ -43,6 +43,10 @@ class Session {
   // bounds, a parameter without memory.
   Status run(std::span<const int64_t> extents = {});
 
+  // Touches every page of the arena as the steps will: each buffer's parts by the threads whose
+  // parts of a loop they are. Done by create() where memory has several nodes.
+  void touch_arena();
+
   // A result's place: valid until the next run; shape at the extents of the last run.
   TensorRef result(std::string_view name) const;
   TensorRef result(int index) const;

@@ -78,6 +78,7 @@ Status Trainer::compile_plans() {
   arena_ = TEGULA_TRY(Region::allocate(bytes));
   for (const Compiled& c : plans_)
     sessions_.push_back(std::make_unique<Session>(c.plan, pool_.get(), arena_.data()));
+  if (memory_nodes() > 1) sessions_[kStep]->touch_arena();
   return {};
 }
 
@@ -249,7 +250,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   stats_.assign(main.plan().steps.size(), {});
   while (step_ < config_.steps && !stop.load()) {
     const int64_t done = step_ - first;
-    if (done < 2) arena_.poison(kPoison[done]);
+    if (done < 2) arena_.poison(kPoison[done], pool_.get());
     const int64_t math = main.counters().math_flops, executed = main.counters().executed_flops;
     main.collect(done >= 2 ? &stats_ : nullptr);
     auto st = one_step(report);
