@@ -15,6 +15,7 @@ namespace tegula::cli {
 void add_bench(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
 void add_encode(CLI::App& app, int& exit_code);
 void add_grad(CLI::App& app, int& exit_code);
 void add_ops(CLI::App& app, int& exit_code);

@@ -74,8 +74,9 @@ struct KernelDef {
 // Every kernel linked in, ordered by name.
 std::span<const KernelDef* const> all_kernels();
 
-// The widest instruction set of this machine that kernels may use; TEGULA_ISA=portable|avx2|avx512
-// forces a lower one.
+// The instruction set that kernels use: the widest of this machine, unless a probe of a few
+// milliseconds finds a narrower one faster (once a process). TEGULA_ISA=portable|avx2|avx512 forces
+// one. The choice changes no bit.
 Isa machine_isa();
 std::string_view isa_name(Isa isa);
 

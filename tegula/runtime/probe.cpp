@@ -5,76 +5,15 @@
 #include <chrono>
 #include <vector>
 
-#include "tegula/kernels/kernel.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "tegula/kernels/cpu/isa/fma_burst.h"
+#include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int64_t kRounds = 100000;
 volatile float sink;
-
-// Twelve independent chains cover the latency of two FMA units; returns FLOPs done. Unrolled, or
-// the accumulators would live in memory and the peak would come out at a third.
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) int64_t burst_avx512() {
-  __m512 acc[12];
-  for (auto& a : acc) a = _mm512_set1_ps(1.0f);
-  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& a : acc) a = _mm512_fmadd_ps(a, x, y);
-  }
-  float out[16], total = 0;
-  for (auto& a : acc) {
-    _mm512_storeu_ps(out, a);
-    for (float v : out) total += v;
-  }
-  sink = total;
-  return kRounds * 12 * 16 * 2;
-}
-
-__attribute__((target("avx2,fma"))) int64_t burst_avx2() {
-  __m256 acc[12];
-  for (auto& a : acc) a = _mm256_set1_ps(1.0f);
-  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& a : acc) a = _mm256_fmadd_ps(a, x, y);
-  }
-  float out[8], total = 0;
-  for (auto& a : acc) {
-    _mm256_storeu_ps(out, a);
-    for (float v : out) total += v;
-  }
-  sink = total;
-  return kRounds * 12 * 8 * 2;
-}
-#endif
-
-int64_t burst_portable() {
-  float acc[16];
-  std::fill(acc, acc + 16, 1.0f);
-  for (int64_t i = 0; i < kRounds; ++i)
-    for (float& a : acc) a = a * 0.999f + 0.001f;
-  float total = 0;
-  for (float a : acc) total += a;
-  sink = total;
-  return kRounds * 16 * 2;
-}
-
-int64_t burst() {
-#if defined(__x86_64__)
-  if (machine_isa() >= Isa::kAvx512) return burst_avx512();
-  if (machine_isa() >= Isa::kAvx2) return burst_avx2();
-#endif
-  return burst_portable();
-}
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
@@ -85,7 +24,11 @@ double seconds_since(Clock::time_point t) {
 double probe_flops(ThreadPool& pool) {
   std::atomic<int64_t> flops{0};
   const auto start = Clock::now();
-  pool.parallel_for(pool.n_threads(), [&](int64_t, int) { flops += burst(); });
+  pool.parallel_for(pool.n_threads(), [&](int64_t, int) {
+    int64_t n = 0;
+    kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 5000 : 100000, &n});
+    flops += n;
+  });
   return static_cast<double>(flops) / seconds_since(start);
 }
 

@@ -43,6 +43,19 @@ class BenchTest(unittest.TestCase):
                            "--seqlen", "12", "--batch", "2")
         self.assertGreater(row["tokens_per_s"], 0)
 
+    def test_doctor_says_what_kernels_use(self):
+        def doctor(**more):
+            done = subprocess.run([TEGULA, "doctor", "--json"], capture_output=True, text=True,
+                                  timeout=60, env=dict(os.environ, **more))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+        row = doctor()
+        self.assertIn(row["isa"], [x["isa"] for x in row["isa_levels"] if x["present"]])
+        for key in ("fma_gflops", "read_gbytes_per_s", "cores", "memory_nodes"):
+            self.assertGreater(row[key], 0, key)
+        forced = doctor(TEGULA_ISA="portable")
+        self.assertEqual((forced["isa"], forced["isa_is_forced"]), ("portable", True))
+
     def test_bad_flags(self):
         for arguments, words in ((("gemm", "--shape", "3,4"), "has 2 numbers, must be M,N,K"),
                                  (("gemm", "--shape", "3,x,4"), "whole numbers from 1"),

@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #endif
 
+#include "tegula/kernels/cpu/common/isa_rate.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 extern "C" {
@@ -39,7 +40,7 @@ Isa widest_isa() {
 Isa choose_isa() {
   const Isa widest = widest_isa();
   const char* forced = std::getenv("TEGULA_ISA");
-  if (forced == nullptr) return widest;
+  if (forced == nullptr) return kernel::fastest_isa(widest);
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512})
     if (isa_name(isa) == forced && isa <= widest) return isa;
   std::fprintf(stderr,

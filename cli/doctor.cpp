@@ -1,0 +1,106 @@
+// tegula doctor: what this machine is, what it can do, and what Tegula makes of it.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/command.h"
+#include "tegula/io/file.h"
+#include "tegula/io/json.h"
+#include "tegula/kernels/cpu/common/isa_rate.h"
+#include "tegula/runtime/memory.h"
+#include "tegula/runtime/probe.h"
+
+namespace tegula::cli {
+
+namespace {
+// The value after the first "key : value" of a file of the system's; "" where there is none.
+std::string system_value(const char* path, std::string_view key) {
+  const auto text = read_file(path);
+  const size_t at = text.ok() ? text->find(key) : std::string::npos;
+  if (at == std::string::npos) return "";
+  const size_t colon = text->find(':', at), end = text->find('\n', at);
+  return colon < end ? text->substr(colon + 2, end - colon - 2) : "";
+}
+
+// The word in brackets: "always [madvise] never".
+std::string huge_pages() {
+  const auto text = read_file("/sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t at = text.ok() ? text->find('[') : std::string::npos;
+  return at == std::string::npos ? "unknown" : text->substr(at + 1, text->find(']') - at - 1);
+}
+
+// `number` of these in `unit`.
+std::string in_units(const Json& j, const char* number, double unit, const char* name) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.4g %s", j.find(number)->number(0) / unit, name);
+  return text;
+}
+
+Json examine(int threads) {
+  Json::Array levels;
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const double rate = kernel::isa_flops_per_s(isa);
+    levels.push_back(Json::object(
+        {{"isa", isa_name(isa)}, {"present", rate > 0}, {"gflops_per_thread", rate / 1e9}}));
+  }
+  const MachineSpeed speed = probe_machine(threads);
+  return Json::object({{"processor", system_value("/proc/cpuinfo", "model name")},
+                       {"cores", ThreadPool(0).n_threads()},
+                       {"memory_nodes", memory_nodes()},
+                       {"memory_bytes", int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE)},
+                       {"l1_bytes", int64_t{sysconf(_SC_LEVEL1_DCACHE_SIZE)}},
+                       {"l2_bytes", int64_t{sysconf(_SC_LEVEL2_CACHE_SIZE)}},
+                       {"l3_bytes", int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}},
+                       {"huge_pages", huge_pages()},
+                       {"isa_levels", levels},
+                       {"isa", isa_name(machine_isa())},
+                       {"isa_is_forced", std::getenv("TEGULA_ISA") != nullptr},
+                       {"threads", ThreadPool(threads).n_threads()},
+                       {"fma_gflops", speed.flops_per_s / 1e9},
+                       {"read_gbytes_per_s", speed.bytes_per_s / 1e9}});
+}
+
+void print(const Json& j) {
+  const auto text = [&](const char* key) { return *j.find(key)->as<std::string>(); };
+  const auto line = [](const char* name, const std::string& value) {
+    std::printf("%-18s %s\n", name, value.c_str());
+  };
+  line("processor", text("processor"));
+  line("cores", in_units(j, "cores", 1, "usable"));
+  line("memory",
+       in_units(j, "memory_bytes", 1 << 30, "GiB in ") + in_units(j, "memory_nodes", 1, "nodes"));
+  line("caches", in_units(j, "l1_bytes", 1024, "KiB, ") + in_units(j, "l2_bytes", 1024, "KiB, ") +
+                     in_units(j, "l3_bytes", 1 << 20, "MiB"));
+  line("huge pages", text("huge_pages") + " (Tegula asks for them from 2 MiB on)");
+  for (const Json& level : *j.find("isa_levels")->as<Json::Array>())
+    line(*level.find("isa")->as<std::string>() == "portable" ? "instruction sets" : "",
+         *level.find("isa")->as<std::string>() + ": " +
+             (*level.find("present")->as<bool>()
+                  ? in_units(level, "gflops_per_thread", 1, "GFLOP/s a thread")
+                  : "absent"));
+  line("kernels use", text("isa") + (*j.find("isa_is_forced")->as<bool>() ? ", forced" : ""));
+  line("f32 multiply-adds",
+       in_units(j, "fma_gflops", 1, "GFLOP/s, ") + in_units(j, "threads", 1, "threads"));
+  line("memory is read at", in_units(j, "read_gbytes_per_s", 1, "GB/s"));
+}
+}  // namespace
+
+void add_doctor(CLI::App& app, int& exit_code) {
+  auto* cmd = app.add_subcommand("doctor", "What this machine can do, and what Tegula makes of it");
+  static bool json = false;
+  static int threads = 0;
+  whole(cmd->add_option("--threads", threads, "0: all cores"), 0, 4096);
+  cmd->add_flag("--json", json, "One JSON object");
+  cmd->callback([&exit_code] {
+    const Json j = examine(threads);
+    if (json) {
+      std::printf("%s\n", j.dump().c_str());
+    } else {
+      print(j);
+    }
+    exit_code = 0;
+  });
+}
+
+}  // namespace tegula::cli
