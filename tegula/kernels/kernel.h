@@ -35,6 +35,16 @@ struct Counters {
   }
 };
 
+// A choice of sizes within one kernel, fixed in the plan: value i belongs to knob i of its
+// TuningSpace (kernels/tuning.h), and 0 leaves that knob to the kernel's own rule. Never a matter
+// of bits: every tuning keeps the kernel's numeric order.
+struct Tuning {
+  static constexpr int kKnobs = 8;
+  int32_t knob[kKnobs] = {};
+  friend bool operator==(const Tuning&, const Tuning&) = default;
+};
+struct TuningSpace;
+
 // The types a kernel is asked about at plan time. Strides are those the plan would pass, with
 // symbolic dims at their bounds.
 struct KernelQuery {
@@ -43,6 +53,7 @@ struct KernelQuery {
   std::span<const TensorRef> out;          // data is null
   const tile::Program* program = nullptr;  // for op "fused" only
   int n_threads = 1;
+  Tuning tuning = {};
 };
 
 struct KernelCall {
@@ -53,6 +64,7 @@ struct KernelCall {
   const tile::Program* program = nullptr;  // for op "fused" only
   ThreadPool* pool = nullptr;
   Counters* counters = nullptr;  // never null
+  Tuning tuning = {};            // the query's
 };
 
 struct KernelDef {
@@ -69,6 +81,7 @@ struct KernelDef {
   bool (*supports)(const KernelQuery&) = nullptr;
   int64_t (*workspace_bytes)(const KernelQuery&) = nullptr;  // null: none
   void (*launch)(const KernelCall&) = nullptr;
+  const TuningSpace* tuning = nullptr;  // null: nothing to choose
 };
 
 // Every kernel linked in, ordered by name.

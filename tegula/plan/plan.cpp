@@ -47,7 +47,10 @@ std::string Plan::to_string() const {
   };
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
-    out += cat("  ", i, " ", s.op->name, " [", s.kernel ? s.kernel->name : "reference", "] (");
+    out += cat("  ", i, " ", s.op->name, " [", s.kernel ? s.kernel->name : "reference");
+    if (!(s.tuning == Tuning{}))
+      for (const int32_t v : s.tuning.knob) out += cat(" ", v);
+    out += "] (";
     for (size_t k = 0; k < s.in.size(); ++k) out += cat(k ? ", " : "", tensor(s.in[k]));
     out += ") -> ";
     for (size_t k = 0; k < s.out.size(); ++k) out += cat(k ? ", " : "", tensor(s.out[k]));

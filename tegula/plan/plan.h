@@ -46,6 +46,7 @@ struct Plan;
 struct Step {
   const OpDef* op = nullptr;
   const KernelDef* kernel = nullptr;  // null: the op's reference, or a region op
+  Tuning tuning;                      // of the kernel
   Attrs attrs;
   std::vector<PlanTensor> in, out;
   int workspace = -1;                            // slot

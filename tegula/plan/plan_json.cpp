@@ -98,6 +98,11 @@ class Writer {
     Json attrs = Json::object(), out = Json::object({{"op", s.op->name}});
     for (const auto& [name, value] : s.attrs) attrs.set(name, attr(value));
     if (s.kernel) out.set("kernel", s.kernel->name);
+    if (!(s.tuning == Tuning{})) {
+      Json::Array knobs;
+      for (const int32_t v : s.tuning.knob) knobs.push_back(v);
+      out.set("tuning", std::move(knobs));
+    }
     if (s.attrs.size() > 0) out.set("attrs", std::move(attrs));
     out.set("in", tensors(s.in)), out.set("out", tensors(s.out));
     if (s.workspace >= 0) out.set("workspace", s.workspace);
@@ -287,6 +292,11 @@ class Reader {
       const std::string name = string(k, "a kernel");
       s.kernel = find_kernel(name);
       if (!s.kernel) fail(cat("this build has no kernel ", name, ": make the plan again"));
+    }
+    if (const Json* tuning = j.find("tuning")) {
+      const auto& at = row(*tuning, Tuning::kKnobs, "a tuning");
+      for (size_t i = 0; i < Tuning::kKnobs; ++i)
+        s.tuning.knob[i] = small(&at[i], 0, kMostIndex, "a tuning's knob");
     }
     if (const Json* attrs = j.find("attrs")) {
       const auto* object = attrs->as<Json::Object>();

@@ -94,11 +94,13 @@ Status check_launch(const Plan& plan, size_t i) {
   if (s.kernel->op != s.op->name || s.kernel->min_isa > machine_isa())
     return error(cat("kernel ", s.kernel->name, " is one of ", s.kernel->op, " for ",
                      isa_name(s.kernel->min_isa), ", this machine has ", isa_name(machine_isa())));
+  if (!s.kernel->tuning && !(s.tuning == Tuning{}))
+    return error(cat("a tuning for kernel ", s.kernel->name, ", which has nothing to tune"));
   const int64_t have = s.workspace < 0 ? 0 : plan.slots[static_cast<size_t>(s.workspace)].bytes;
   for (const auto& extents : some_extents(plan)) {
     const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
     const Attrs attrs = attrs_at(s.attrs, extents);
-    const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads};
+    const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads, s.tuning};
     if (s.kernel->supports && !s.kernel->supports(q))
       return error(cat("kernel ", s.kernel->name, " does not support it at extents ", extents));
     const int64_t need = s.kernel->workspace_bytes ? s.kernel->workspace_bytes(q) : 0;

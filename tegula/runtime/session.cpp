@@ -167,7 +167,7 @@ void Session::launch(size_t i) {
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     step.kernel->launch(
-        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_});
+        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_, step.tuning});
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
     for (auto& r : b.regions)

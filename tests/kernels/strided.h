@@ -151,8 +151,10 @@ struct RunCounters {
 // (null: the kernel's own launch), in a workspace of exactly the size it asks for, filled with NaN.
 inline RunCounters run_kernel(const KernelDef& def, const Attrs& attrs,
                               std::span<const TensorRef> in, std::span<const TensorRef> out,
-                              int n_threads, void (*entry)(const KernelCall&) = nullptr) {
-  const KernelQuery q{.attrs = &attrs, .in = in, .out = out, .n_threads = n_threads};
+                              int n_threads, void (*entry)(const KernelCall&) = nullptr,
+                              const Tuning& tuning = {}) {
+  const KernelQuery q{
+      .attrs = &attrs, .in = in, .out = out, .n_threads = n_threads, .tuning = tuning};
   EXPECT_TRUE(def.supports(q)) << def.name;
   const int64_t bytes = def.workspace_bytes ? def.workspace_bytes(q) : 0;
   const size_t size = static_cast<size_t>((bytes + 63) / 64 * 64);
@@ -161,7 +163,7 @@ inline RunCounters run_kernel(const KernelDef& def, const Attrs& attrs,
   Counters counters;
   KernelCall call;
   call.attrs = &attrs, call.in = in, call.out = out, call.workspace = workspace;
-  call.pool = &pool(n_threads), call.counters = &counters;
+  call.pool = &pool(n_threads), call.counters = &counters, call.tuning = tuning;
   (entry ? entry : def.launch)(call);
   std::free(workspace);
   return {counters.math_flops, counters.executed_flops};

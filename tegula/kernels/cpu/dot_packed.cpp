@@ -4,6 +4,7 @@
 // of b stays in L1 and a block of a in L2 (Goto and van de Geijn 2008, section 4). k stays whole
 // and ascending in every chain, so that tiles, threads and instruction set never change a bit.
 #include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/dot_tuning.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel {
@@ -13,14 +14,15 @@ bool is_f32_like(DType t) { return t == DType::kF32 || t == DType::kBF16 || t ==
 
 bool supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
-  return c.ok() && is_f32_like(c->in_dtype) && is_f32_like(c->out_dtype) &&
-         q.in[1].dtype == c->in_dtype && (!c->has_bias || q.in[2].dtype == c->out_dtype);
+  return c.ok() && DotTiles::is_valid(q.tuning) && is_f32_like(c->in_dtype) &&
+         is_f32_like(c->out_dtype) && q.in[1].dtype == c->in_dtype &&
+         (!c->has_bias || q.in[2].dtype == c->out_dtype);
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok()) return 0;
-  return DotWorkspace(c->last_is_m ? c->swapped() : *c).bytes(q.n_threads);
+  return DotWorkspace(c->last_is_m ? c->swapped() : *c, DotTiles(q.tuning)).bytes(q.n_threads);
 }
 }  // namespace
 
@@ -33,6 +35,7 @@ extern constinit const KernelDef dot_packed{
     .supports = supports,
     .workspace_bytes = workspace_bytes,
     .launch = [](const KernelCall& call) { isa_table().dot_packed(call); },
+    .tuning = &kDotTuning,
 };
 
 }  // namespace tegula::kernel

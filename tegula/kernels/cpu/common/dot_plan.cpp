@@ -14,57 +14,99 @@ int64_t a_panel_floats(int64_t m, int64_t k, int tile_m) {
 }
 }  // namespace
 
-KBlocks::KBlocks(const Contraction& c) : shard_k(c.shard_k()), n_shards(c.k_shards) {
-  n_pieces = std::max<int64_t>(1, ceil_div(shard_k, kBlockK));
+DotTiles::DotTiles(const Tuning& t) {
+  const auto set = [&](DotKnob knob, auto* size) {
+    if (t.knob[knob] > 0) *size = t.knob[knob];
+  };
+  set(kDotTaskM, &task_m), set(kDotTaskN, &task_n), set(kDotBlockK, &block_k);
+  set(kDotTileM, &tile_m), set(kDotPanels, &panel_floats);
+  a_inside = t.knob[kDotOrder] != 2, deals_rows = t.knob[kDotDeal] != 2;
+  packs_a = t.knob[kDotPackA] == 2;
+  is_fixed = t.knob[kDotTaskM] > 0 || t.knob[kDotTaskN] > 0 || tile_m > 0;
+}
+
+bool DotTiles::is_valid(const Tuning& t) {
+  constexpr int kMost[kDotKnobs] = {1 << 16, 1 << 16, 1 << 16, kMaxTileM, 2, 2, 2, 1 << 28};
+  for (int i = 0; i < kDotKnobs; ++i)
+    if (t.knob[i] < 0 || t.knob[i] > kMost[i]) return false;
+  return t.knob[kDotTileM] == 0 || t.knob[kDotTileM] >= kMinTileM;
+}
+
+KBlocks::KBlocks(const Contraction& c, int64_t most_k)
+    : shard_k(c.shard_k()), n_shards(c.k_shards) {
+  n_pieces = std::max<int64_t>(1, ceil_div(shard_k, most_k));
   piece_k = ceil_div(shard_k, n_pieces);
   if (n_pieces == 1)
-    while (group < n_shards && 2 * group * shard_k <= kBlockK) group *= 2;
+    while (group < n_shards && 2 * group * shard_k <= most_k) group *= 2;
 }
 
-DotWorkspace::DotWorkspace(const Contraction& c) {
+DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   const int64_t k = std::max<int64_t>(1, c.k.count), m = c.m.count, n = c.n.count,
                 batch = c.batch.count;
-  const KBlocks blocks(c);
-  // Smallest tile: 4 rows, hence the most panels and the most slack.
-  const int64_t a_least = a_panel_floats(std::min(m, kBlockM), k, 4);
-  a_floats = std::min(batch * a_panel_floats(m, k, 4), std::max(a_least, kPanelFloats));
-  if (!packs_b_locally(c)) {
-    const int64_t n_cols = round_up(n, kMaxTileN);
-    b_floats = std::min(batch * n_cols * k, std::max(std::min(n_cols, kBlockN) * k, kPanelFloats));
-  }
-  thread_floats = local_b_floats(c, kMaxTileN) + blocks.slots() *
-                                                     std::min(m + kMaxTileM - 1, kBlockM) *
-                                                     std::min(round_up(n, kMaxTileN), kBlockN);
+  const int64_t task_m = std::min(m + kMaxTileM - 1, tiles.most_task_m());
+  const int64_t n_cols = round_up(n, kMaxTileN), task_n = std::min(n_cols, tiles.most_task_n());
+  // Smallest register tile: hence the most panels and the most slack.
+  const int64_t a_least = a_panel_floats(std::min(m, task_m), k, kMinTileM);
+  a_floats =
+      std::min(batch * a_panel_floats(m, k, kMinTileM), std::max(a_least, tiles.panel_floats));
+  if (!packs_b_locally(c, tiles))
+    b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
+  strip_floats =
+      std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.block_k), 16);
+  waiting_floats = KBlocks(c, tiles.block_k).slots() * task_m * task_n;
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
-  thread_floats = round_up(thread_floats, 16);
+  waiting_floats = round_up(waiting_floats, 16);
 }
 
-DotBlocks::DotBlocks(const Contraction& c, const DotWorkspace& w, int tile_m, int tile_n,
+bool can_read_a(const Contraction& c, int64_t* row) {
+  int64_t k_stride;
+  return c.in_dtype == DType::kF32 && c.m.is_linear(kA, row) && c.k.is_linear(kA, &k_stride) &&
+         (k_stride == 1 || c.k.count == 1);
+}
+
+bool is_thin(const Contraction& c, const DotTiles& tiles) {
+  int64_t n, k;
+  return c.m.count <= kThinRows && c.n.count >= kThinColumns && c.n.is_linear(kB, &n) &&
+         c.k.is_linear(kB, &k) && (n == 1 || k == 1) &&
+         c.batch.count * c.m.count * c.k.count <= DotWorkspace(c, tiles).a_floats;
+}
+
+DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile,
                      int n_threads) {
+  const DotWorkspace w(c, tiles);
   const int64_t k = std::max<int64_t>(1, c.k.count);
-  const int64_t a_need = a_panel_floats(c.m.count, k, tile_m);
-  const int64_t b_need = packs_b_locally(c) ? 0 : round_up(c.n.count, tile_n) * k;
-  batch = std::min(c.batch.count, w.a_floats / a_need);
+  const bool is_local = packs_b_locally(c, tiles);
+  int64_t row;
+  const bool has_a = tiles.packs_a || !can_read_a(c, &row);
+  const int64_t a_need = has_a ? a_panel_floats(c.m.count, k, tile.m) : 0;
+  const int64_t b_need = is_local ? 0 : round_up(c.n.count, tile.n) * k;
+  batch = c.batch.count;
+  if (a_need > 0) batch = std::min(batch, w.a_floats / a_need);
   if (b_need > 0) batch = std::min(batch, w.b_floats / b_need);
   m = c.m.count, n = c.n.count;
   if (batch == 0) {
     batch = 1;
-    m = std::min(m, w.a_floats / (tile_m * k + kPanelSlack) * tile_m);
-    if (b_need > 0) n = std::min(n, w.b_floats / (tile_n * k) * tile_n);
+    if (a_need > w.a_floats) m = w.a_floats / (tile.m * k + kPanelSlack) * tile.m;
+    if (b_need > w.b_floats) n = w.b_floats / (tile.n * k) * tile.n;
   }
-  const auto even = [](int64_t extent, int64_t most, int64_t tile) {
-    return round_up(ceil_div(extent, ceil_div(extent, most)), tile);
+  if (tiles.is_fixed) {
+    task_m = round_up(std::min(m, tiles.task_m), tile.m);
+    task_n = round_up(std::min(n, tiles.task_n), tile.n);
+    return;
+  }
+  const auto even = [](int64_t extent, int64_t most, int64_t multiple) {
+    return round_up(ceil_div(extent, ceil_div(extent, most)), multiple);
   };
-  task_m = even(m, kBlockM, tile_m);
-  task_n = even(n, kBlockN, tile_n);
+  task_m = even(m, tiles.task_m, tile.m);
+  task_n = even(n, tiles.task_n, tile.n);
   const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
   while (tasks() < kTasksPerThread * n_threads && task_m * task_n * k > kMinTaskFlops) {
-    if (task_n >= task_m && task_n > tile_n) {
-      task_n = round_up(task_n / 2, tile_n);
-    } else if (!packs_b_locally(c) && task_m > tile_m) {
-      task_m = round_up(task_m / 2, tile_m);
-    } else if (task_n > tile_n) {
-      task_n = round_up(task_n / 2, tile_n);
+    if (task_n >= task_m && task_n > tile.n) {
+      task_n = round_up(task_n / 2, tile.n);
+    } else if (!is_local && task_m > tile.m) {
+      task_m = round_up(task_m / 2, tile.m);
+    } else if (task_n > tile.n) {
+      task_n = round_up(task_n / 2, tile.n);
     } else {
       break;
     }

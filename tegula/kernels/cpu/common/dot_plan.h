@@ -2,17 +2,61 @@
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {
 
-// The workspace must not depend on the instruction set (plans travel), so these bound all of them.
-inline constexpr int kMaxTileM = 14;     // rows of a register tile
-inline constexpr int kMaxTileN = 32;     // its columns
-inline constexpr int64_t kBlockK = 384;  // a strip of b (tile_n × kBlockK) stays in L1
-inline constexpr int64_t kBlockM = 168;  // a block of a (kBlockM × kBlockK) stays in L2
-inline constexpr int64_t kBlockN = 384;
-inline constexpr int64_t kPanelFloats = int64_t{1} << 20;  // panels of one operand held at once
+// Chains that fit the registers of an instruction set: rows × columns.
+struct RegisterTile {
+  int m, n;
+};
+constexpr RegisterTile register_tile(Isa isa) {
+  if (isa >= Isa::kAvx512) return {14, 32};
+  if (isa == Isa::kAvx2) return {6, 16};
+  return {4, 8};
+}
+
+// The workspace of the rule must not depend on the instruction set, so these bound all of them.
+inline constexpr int kMaxTileM = 14;
+inline constexpr int kMaxTileN = 32;
+inline constexpr int kMinTileM = 4;
 inline constexpr int64_t kPanelSlack = 16;                 // floats after each panel of a
+inline constexpr int64_t kPanelFloats = int64_t{1} << 20;  // panels of one operand held at once
+
+// The knobs of dot_packed, in the order of a Tuning; 0: by rule.
+enum DotKnob {
+  kDotTaskM,   // rows and …
+  kDotTaskN,   // … columns of the outputs that one task computes
+  kDotBlockK,  // k that stays in cache
+  kDotTileM,   // rows of a register tile
+  kDotOrder,   // 1: strips of b stay in L1 while a streams; 2: strips of a while b streams
+  kDotDeal,    // 1: tasks along rows of the output are neighbours; 2: along columns
+  kDotPackA,   // 1: a is read where it lies, if it can be; 2: it is packed
+  kDotPanels,  // floats of one operand's panels that are held at once
+  kDotKnobs
+};
+
+// The sizes that a tuning gives, or the rule's.
+struct DotTiles {
+  int64_t task_m = 168;  // a block of a (task_m × block_k) stays in L2
+  int64_t task_n = 384;
+  int64_t block_k = 384;  // a strip of b (tile_n × block_k) stays in L1
+  int tile_m = 0;         // 0: the instruction set's
+  bool a_inside = true;   // strips of a are the inner loop
+  bool deals_rows = true;
+  bool packs_a = false;  // even where it could be read as it lies
+  int64_t panel_floats = kPanelFloats;
+  // Tasks are as large as that; by rule they are cut until every thread has some.
+  bool is_fixed = false;
+
+  DotTiles() = default;
+  explicit DotTiles(const Tuning& t);
+  // Within what the kernel can do: a plan from a file may ask for anything.
+  static bool is_valid(const Tuning& t);
+  // Rows that the tasks of one held block may have, whatever the register tile.
+  int64_t most_task_m() const { return task_m + (is_fixed ? kMaxTileM - 1 : 0); }
+  int64_t most_task_n() const { return task_n + (is_fixed ? kMaxTileN - 1 : 0); }
+};
 
 // The cut of k into blocks that stay in cache: pieces of one shard, or groups of whole shards.
 struct KBlocks {
@@ -22,7 +66,7 @@ struct KBlocks {
   int64_t piece_k = 0;   // the last piece of a shard may be shorter
   int64_t group = 1;     // shards per block, a power of two; 1 where n_pieces > 1
 
-  explicit KBlocks(const Contraction& c);
+  KBlocks(const Contraction& c, int64_t most_k);
   int64_t count() const { return n_shards * n_pieces / group; }
   int64_t block_k() const { return n_pieces > 1 ? piece_k : group * shard_k; }
   // Partial sums that wait in the shard tree: the lowest levels within a block, the others between
@@ -34,34 +78,42 @@ struct KBlocks {
   static int log2(int64_t n) { return n <= 1 ? 0 : 1 + log2(n / 2); }
 };
 
-// Workspace: panels of a, panels of b, and per thread a strip of b and the tiles that wait between
-// k blocks. It grows with every extent, because a run may be smaller than its plan.
+// Workspace: panels of a, then per thread the tiles that wait between k blocks, then panels of b or
+// per thread some strips of it. It grows with every extent, because a run may be smaller than its
+// plan, and then pack b in the other way: hence room for either.
 struct DotWorkspace {
   int64_t a_floats = 0;
-  int64_t b_floats = 0;
-  int64_t thread_floats = 0;
-  explicit DotWorkspace(const Contraction& c);
+  int64_t waiting_floats = 0;  // per thread
+  int64_t b_floats = 0;        // of panels
+  int64_t strip_floats = 0;    // per thread
+  DotWorkspace(const Contraction& c, const DotTiles& tiles);
   int64_t bytes(int n_threads) const {
-    return 4 * (a_floats + b_floats + thread_floats * n_threads);
+    const int64_t strips = strip_floats * n_threads;
+    return 4 * (a_floats + waiting_floats * n_threads + (b_floats > strips ? b_floats : strips));
   }
 };
 
-// Rows of b are packed by the task that uses them when all of m is one block.
-inline bool packs_b_locally(const Contraction& c) { return c.m.count <= kBlockM; }
+// Rows of b are packed by the task that uses them when all of m is one task's.
+inline bool packs_b_locally(const Contraction& c, const DotTiles& tiles) {
+  return c.m.count <= tiles.task_m;
+}
+// Whether a can be read where it lies: f32 rows, k side by side. `row`: elements between rows.
+bool can_read_a(const Contraction& c, int64_t* row);
+
+// A contraction with few rows reads b once and does little else: isa/dot_thin.cpp, without packing.
+// At most kThinRows rows, b contiguous along n or k, and room for rows of a.
+inline constexpr int kThinRows = 4;
+inline constexpr int kThinColumns = 64;  // of a task, at least
+bool is_thin(const Contraction& c, const DotTiles& tiles);
 
 // Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
 inline constexpr int64_t kLocalStrips = 4;
-inline int64_t local_b_floats(const Contraction& c, int tile_n) {
-  if (!packs_b_locally(c)) return 0;
-  const int64_t k = c.k.count < kBlockK ? c.k.count : kBlockK;
-  return kLocalStrips * tile_n * ((k + 15) / 16 * 16);
-}
 
-// The blocks of one launch on tiles of tile_m × tile_n.
+// The blocks of one launch on register tiles of tile_m × tile_n.
 struct DotBlocks {
   int64_t batch = 0, m = 0, n = 0;  // whose panels are held at once
   int64_t task_m = 0, task_n = 0;   // one task: task_m × task_n outputs
-  DotBlocks(const Contraction& c, const DotWorkspace& w, int tile_m, int tile_n, int n_threads);
+  DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
 };
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -1,4 +1,5 @@
-// The packed contraction: panels of a and b in f32, register tiles, k in cache-sized blocks.
+// The packed contraction: panels of a and b in f32, register tiles, k in cache-sized blocks; the
+// sizes are common/dot_plan.h's.
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
@@ -13,6 +14,18 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 constexpr int kTileFloats = kTileM * kTileN;
+#if defined(TEGULA_ISA_AVX512)
+constexpr RegisterTile kTile = register_tile(Isa::kAvx512);
+#elif defined(TEGULA_ISA_AVX2)
+constexpr RegisterTile kTile = register_tile(Isa::kAvx2);
+#else
+constexpr RegisterTile kTile = register_tile(Isa::kPortable);
+#endif
+static_assert(kTile.m == kTileM && kTile.n == kTileN);
+
+int tile_rows(const DotTiles& tiles) {
+  return tiles.tile_m > 0 ? std::min(tiles.tile_m, kTileM) : kTileM;
+}
 
 // The panels at hand: batches [batch0, batch0 + batch), rows [m0, m0 + m), columns [n0, n0 + n).
 struct Held {
@@ -29,20 +42,20 @@ class PackedDot {
   PackedDot(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b)
       : call_(call),
         c_(c),
-        kb_(c),
-        workspace_(c),
-        blocks_(c, workspace_, kTileM, kTileN, call.pool->n_threads()),
+        tiles_(call.tuning),
+        tile_m_(tile_rows(tiles_)),
+        kb_(c, tiles_.block_k),
+        workspace_(c, tiles_),
+        blocks_(c, tiles_, {tile_m_, kTileN}, call.pool->n_threads()),
         a_(a.as<const In>()),
         b_(b.as<const In>()),
         bias_(c.has_bias ? call.in[2].as<const Out>() : nullptr),
         out_(call.out[0].as<Out>()),
         a_panels_(static_cast<float*>(call.workspace)),
-        b_panels_(a_panels_ + workspace_.a_floats),
-        scratch_(b_panels_ + workspace_.b_floats) {
-    int64_t k_stride;
-    direct_a_ = std::is_same_v<In, float> && c.m.is_linear(kA, &a_row_) &&
-                c.k.is_linear(kA, &k_stride) && (k_stride == 1 || c.k.count == 1);
-    local_b_ = packs_b_locally(c);
+        waiting_(a_panels_ + workspace_.a_floats),
+        b_panels_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
+    direct_a_ = can_read_a(c, &a_row_) && !tiles_.packs_a;
+    local_b_ = packs_b_locally(c, tiles_);
     int64_t n_stride, bias_n, bias_m;
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
                  c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
@@ -68,8 +81,8 @@ class PackedDot {
 
  private:
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
-    const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, kTileM) * kPanelSlack;
-    return a_panels_ + batch * per_batch + strip * (kTileM * c_.k.count + kPanelSlack);
+    const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kPanelSlack;
+    return a_panels_ + batch * per_batch + strip * (tile_m_ * c_.k.count + kPanelSlack);
   }
   float* b_panel(const Held& h, int64_t batch, int64_t strip) const {
     return b_panels_ + (batch * ceil_div(h.n, kTileN) + strip) * kTileN * c_.k.count;
@@ -80,7 +93,7 @@ class PackedDot {
   static constexpr int64_t kPackStrips = 4, kPackK = 64;
 
   void pack(const Held& h) {
-    const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, kTileM);
+    const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, tile_m_);
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kTileN);
     // Tasks fine enough that all threads take part. Rows of a go into panels that spill over their
     // end, so that a strip of a is one task's; b is cut along k as well.
@@ -107,8 +120,8 @@ class PackedDot {
     const In* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
     for (int64_t k = 0; k < c_.k.count; k += kPackK) {
       for (int64_t strip = begin; strip < end; ++strip) {
-        const int rows = static_cast<int>(std::min<int64_t>(kTileM, h.m - strip * kTileM));
-        pack_panel(a, c_.m, c_.k, kA, h.m0 + strip * kTileM, rows, k,
+        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, h.m - strip * tile_m_));
+        pack_panel(a, c_.m, c_.k, kA, h.m0 + strip * tile_m_, rows, k,
                    std::min(kPackK, c_.k.count - k), a_panel(h, batch, strip) + k * rows, rows);
       }
     }
@@ -133,41 +146,48 @@ class PackedDot {
     call_.pool->parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
       Task t;
       t.batch = i / (m_tasks * n_tasks);
-      t.m0 = i / n_tasks % m_tasks * blocks_.task_m;
-      t.n0 = i % n_tasks * blocks_.task_n;
+      const int64_t at = i % (m_tasks * n_tasks);
+      t.m0 = (tiles_.deals_rows ? at / n_tasks : at % m_tasks) * blocks_.task_m;
+      t.n0 = (tiles_.deals_rows ? at % n_tasks : at / m_tasks) * blocks_.task_n;
       t.m = std::min(blocks_.task_m, h.m - t.m0);
       t.n = std::min(blocks_.task_n, h.n - t.n0);
-      run_task(h, t, scratch_ + thread * workspace_.thread_floats);
+      run_task(h, t, waiting_ + thread * workspace_.waiting_floats,
+               b_panels_ + thread * workspace_.strip_floats);
     });
   }
 
-  void run_task(const Held& h, const Task& t, float* scratch) {
-    float* strip_b = scratch;
-    float* waiting = scratch + local_b_floats(c_, kTileN);
+  void run_task(const Held& h, const Task& t, float* waiting, float* strips) {
     float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
+    const int64_t tile_floats = kb_.slots() * tile_m_ * kTileN;
+    const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const BlockPlan plan = plan_block(block);
-      int64_t tile = 0;
-      for (int64_t n = 0; n < t.n; n += kTileN) {
-        const int64_t strip = (t.n0 + n) / kTileN;
-        const float* b;
-        if (local_b_) {
-          const int64_t at = n / kTileN % kLocalStrips;
+      const auto tile = [&](int64_t i, int64_t j, const float* b) {
+        Tile x{};
+        x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
+        x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
+        x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - j * kTileN));
+        executed += run_tile(h, x, plan, b, waiting + (j * m_strips + i) * tile_floats, local);
+      };
+      if (local_b_) {
+        for (int64_t j = 0; j < n_strips; ++j) {
+          const int64_t at = j % kLocalStrips, first = t.n0 / kTileN;
           if (at == 0)
-            pack_b(h, t.batch, strip, std::min(strip + kLocalStrips, ceil_div(t.n0 + t.n, kTileN)),
-                   plan.k0, plan.n_k, strip_b, plan.n_k);
-          b = strip_b + at * plan.n_k * kTileN;
-        } else {
-          b = b_panel(h, t.batch, strip) + plan.k0 * kTileN;
+            pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips), plan.k0,
+                   plan.n_k, strips, plan.n_k);
+          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, strips + at * plan.n_k * kTileN);
         }
-        for (int64_t m = 0; m < t.m; m += kTileM, ++tile) {
-          Tile x{};
-          x.batch = t.batch, x.m0 = t.m0 + m, x.n0 = t.n0 + n;
-          x.rows = static_cast<int>(std::min<int64_t>(kTileM, t.m - m));
-          x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - n));
-          executed += run_tile(h, x, plan, b, waiting + tile * kb_.slots() * kTileFloats, local);
-        }
+        continue;
+      }
+      const float* b = b_panel(h, t.batch, t.n0 / kTileN) + plan.k0 * kTileN;
+      const int64_t next = kTileN * c_.k.count;
+      if (tiles_.a_inside) {
+        for (int64_t j = 0; j < n_strips; ++j)
+          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, b + j * next);
+      } else {
+        for (int64_t i = 0; i < m_strips; ++i)
+          for (int64_t j = 0; j < n_strips; ++j) tile(i, j, b + j * next);
       }
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
@@ -223,13 +243,14 @@ class PackedDot {
     const MicroFn fn = micro_fn(x.rows, nv, direct_a_);
     MicroArgs u;
     u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = direct_a_ ? a_row_ : x.rows;
-    u.next_a = direct_a_ ? nullptr : u.a + kTileM * c_.k.count + kPanelSlack;
+    u.next_a = direct_a_ ? nullptr : u.a + tile_m_ * c_.k.count + kPanelSlack;
     u.b = b;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
     const int n_local = kb_.local_levels();
     for (int l = 0; l < kMaxSlots; ++l)
-      u.slot[l] = l < n_local ? local + l * kTileFloats : waiting + (l - n_local) * kTileFloats;
-    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * kTileFloats;
+      u.slot[l] =
+          l < n_local ? local + l * kTileFloats : waiting + (l - n_local) * tile_m_ * kTileN;
+    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * tile_m_ * kTileN;
     if (plan.is_last) {
       finish_tile(h, x, fn, u, nv, local + kMaxSlots * kTileFloats);
     } else {
@@ -241,7 +262,7 @@ class PackedDot {
   const float* a_of(const Held& h, const Tile& x) const {
     if constexpr (std::is_same_v<In, float>)
       if (direct_a_) return a_ + c_.batch.offset(h.batch0 + x.batch, kA) + (h.m0 + x.m0) * a_row_;
-    return a_panel(h, x.batch, x.m0 / kTileM);
+    return a_panel(h, x.batch, x.m0 / tile_m_);
   }
 
   // The last k block, and what follows the sum.
@@ -268,6 +289,8 @@ class PackedDot {
 
   const KernelCall& call_;
   const Contraction& c_;
+  const DotTiles tiles_;
+  const int tile_m_;
   const KBlocks kb_;
   const DotWorkspace workspace_;
   const DotBlocks blocks_;
@@ -276,8 +299,8 @@ class PackedDot {
   const Out* bias_;
   Out* out_;
   float* a_panels_;
-  float* b_panels_;
-  float* scratch_;
+  float* waiting_;   // per thread
+  float* b_panels_;  // or, local, some strips per thread
   int64_t a_row_ = 0, out_row_ = 0;
   bool direct_a_ = false, local_b_ = false, plain_out_ = false;
 };
@@ -304,8 +327,9 @@ void dot_packed(const KernelCall& call) {
   const bool swap = parsed->last_is_m;
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
-  claim_workspace(call, DotWorkspace(c).bytes(call.pool->n_threads()));
-  if (dot_is_thin(c, DotWorkspace(c).a_floats))
+  const DotTiles tiles(call.tuning);
+  claim_workspace(call, DotWorkspace(c, tiles).bytes(call.pool->n_threads()));
+  if (is_thin(c, tiles))
     return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {
     case DType::kF32:

@@ -9,16 +9,12 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 constexpr int kColumns = 512;  // of a task, at most; its sums stay in L1
-constexpr int kMinColumns = 64;
 constexpr int kTileColumns = kMaxTileN;
 
 struct Strides {
   int64_t n = 0, k = 0;
 };
 
-bool strides_of(const Contraction& c, Strides* s) {
-  return c.n.is_linear(kB, &s->n) && c.k.is_linear(kB, &s->k) && (s->n == 1 || s->k == 1);
-}
 
 // sums[m][kColumns] of columns [0, cols) over k in [0, n_k); a rows are a_stride apart.
 template <class In, int kM>
@@ -129,9 +125,10 @@ void thin_rows(const KernelCall& call, const Contraction& c, const Strides& s, c
                const TensorRef& b) {
   const Out* bias = c.has_bias ? call.in[2].as<const Out>() : nullptr;
   Out* out = call.out[0].as<Out>();
-  const int64_t per_task = ceil_div(c.n.count, int64_t{4} * call.pool->n_threads());
+  const int told = call.tuning.knob[kDotTaskN];
+  const int64_t per_task = told > 0 ? told : ceil_div(c.n.count, 4 * call.pool->n_threads());
   const int64_t columns =
-      std::clamp<int64_t>(round_up(per_task, kMinColumns), kMinColumns, kColumns);
+      std::clamp<int64_t>(round_up(per_task, kThinColumns), kThinColumns, kColumns);
   const int64_t blocks = ceil_div(c.n.count, columns);
   call.pool->parallel_for(c.batch.count * blocks, [&](int64_t i, int) {
     const int64_t batch = i / blocks, n0 = i % blocks * columns;
@@ -166,7 +163,7 @@ void thin_in(const KernelCall& call, const Contraction& c, const TensorRef& a, c
     pack_panel(src, c.m, c.k, kA, i % c.m.count, 1, 0, c.k.count, a_rows + i * c.k.count, 1);
   }
   Strides s;
-  strides_of(c, &s);
+  c.n.is_linear(kB, &s.n), c.k.is_linear(kB, &s.k);
   switch (c.out_dtype) {
     case DType::kF32:
       return thin_rows<In, float>(call, c, s, a_rows, b);
@@ -179,12 +176,6 @@ void thin_in(const KernelCall& call, const Contraction& c, const TensorRef& a, c
   }
 }
 }  // namespace
-
-bool dot_is_thin(const Contraction& c, int64_t a_floats) {
-  Strides s;
-  return c.m.count <= kThinRows && c.n.count >= kMinColumns && strides_of(c, &s) &&
-         c.batch.count * c.m.count * c.k.count <= a_floats;
-}
 
 void dot_thin(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b,
               float* a_rows) {

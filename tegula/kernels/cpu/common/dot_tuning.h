@@ -1,0 +1,10 @@
+// What a tuner may choose in dot_packed, and what it is expected to cost: sizes of dot_plan.h.
+#pragma once
+
+#include "tegula/kernels/tuning.h"
+
+namespace tegula::kernel {
+
+extern const TuningSpace kDotTuning;
+
+}  // namespace tegula::kernel
