@@ -18,7 +18,7 @@ namespace tegula::cli {
 namespace {
 
 struct Options {
-  std::string shape, dtype = "f32", pass = "fwd", device = "cpu";
+  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", with;
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
   bool is_causal = false, is_cold = false, json = false;
   int threads = 0, repeats = 9;
@@ -62,6 +62,42 @@ Result<DType> dtype_of(const Options& o) {
   return *t;
 }
 
+// The features of --with and the operands that they need, for queries [b, h, n].
+struct Features {
+  AttentionOptions options;
+  bool is_strided = false;  // heads before tokens in memory
+};
+Result<Features> features_of(const Options& o, Builder& b, const std::vector<int64_t>& s,
+                             int64_t keys) {
+  Features f;
+  for (size_t at = 0; at < o.with.size();) {
+    const size_t end = std::min(o.with.find(',', at), o.with.size());
+    const std::string name = o.with.substr(at, end - at);
+    at = end + 1;
+    if (name == "softcap") {
+      f.options.softcap = 30;
+    } else if (name == "alibi") {
+      f.options.alibi = b.param("alibi", {DType::kF32, {s[1]}});
+    } else if (name == "bias") {
+      f.options.bias = b.param("bias", {DType::kF32, {s[0], s[1], s[2], keys}});
+    } else if (name == "bias-of-keys") {
+      f.options.bias = b.param("bias", {DType::kF32, {s[0], 1, 1, keys}});
+    } else if (name == "dropout") {
+      f.options.dropout = 0.1, f.options.seed = b.param("seed", {DType::kI64, {}});
+    } else if (name == "varlen") {  // two sequences of one row of the batch
+      if (s[0] != 1) return invalid_argument("--with varlen: packed sequences need B = 1");
+      f.options.cu_seqlens_q = constant_ints(b, {0, s[2] / 2, s[2]}, DType::kI32);
+      f.options.cu_seqlens_k = constant_ints(b, {0, keys / 2, keys}, DType::kI32);
+    } else if (name == "strided") {
+      f.is_strided = true;
+    } else {
+      return invalid_argument(cat("--with: '", name, "' is none of softcap, alibi, bias, ",
+                                  "bias-of-keys, dropout, varlen, strided"));
+    }
+  }
+  return f;
+}
+
 Result<Work> attention_work(const Options& o, bool decode) {
   const auto s = TEGULA_TRY(numbers(o.shape, 4, decode ? "B,H,KEYS,D" : "B,H,N,D"));
   const DType t = TEGULA_TRY(dtype_of(o));
@@ -70,21 +106,29 @@ Result<Work> attention_work(const Options& o, bool decode) {
   const int64_t kv = o.kv_heads > 0 ? o.kv_heads : h;
   Work w;
   Builder build(*w.module, "attention");
-  const Type query{t, {b, n, h, d}}, key{t, {b, keys, kv, d}};
-  const Var q = build.param("q", query), k = build.param("k", key), v = build.param("v", key);
-  AttentionOptions options;
+  Features features = TEGULA_TRY(features_of(o, build, {b, h, n}, keys));
+  AttentionOptions& options = features.options;
+  const auto operand = [&](const char* name, int64_t rows, int64_t heads) {
+    if (!features.is_strided) return build.param(name, {t, {b, rows, heads, d}});
+    return transpose(build.param(name, {t, {b, heads, rows, d}}), 1, 2);
+  };
+  const Var q = operand("q", n, h), k = operand("k", keys, kv), v = operand("v", keys, kv);
   options.is_causal = o.is_causal && !decode;
   options.window_left = o.window;
   const bool fwd = o.pass != "bwd", bwd = o.pass != "fwd" && !decode;
   const Attention a = attention(q, k, v, options);
   if (fwd) build.result("o", a.o), build.result("lse", a.lse);
   if (bwd && !build.failed()) {
-    const Attrs attrs = build.function().nodes.back().attrs;
-    const Var d_o = build.param("do", query);
-    const Var out = fwd ? a.o : build.param("o", query);
+    Attrs attrs = build.function().nodes.back().attrs;
+    const Var d_o = operand("do", n, h);
+    const Var out = fwd ? a.o : operand("o", n, h);
     const Var lse = fwd ? a.lse : build.param("lse", {DType::kF32, {b, h, n}});
-    const Var in[] = {q, k, v, out, lse, d_o};
-    const auto g = build.emit_n(attention_bwd_op, attrs, in);
+    std::vector<Var> in = {q, k, v, out, lse, d_o};
+    for (const Var& x :
+         {options.bias, options.alibi, options.cu_seqlens_q, options.cu_seqlens_k, options.seed})
+      if (x.valid()) in.push_back(x);
+    const auto g = build.emit_n(attention_bwd_op, std::move(attrs), in);
+    if (options.bias.valid()) build.result("dbias", g[3]);
     build.result("dq", g[0]), build.result("dk", g[1]), build.result("dv", g[2]);
   }
   w.function = TEGULA_TRY(build.finish_into_module());
@@ -92,7 +136,7 @@ Result<Work> attention_work(const Options& o, bool decode) {
       static_cast<double>(b * h * n) * static_cast<double>(keys) * (options.is_causal ? 0.5 : 1);
   w.flops = 4 * pairs * static_cast<double>(d) * ((fwd ? 1 : 0) + (bwd ? 2.5 : 0));
   w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal " : " ",
-               o.dtype, decode ? "" : " ", decode ? "" : o.pass);
+               o.with, o.with.empty() ? "" : " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
   return w;
 }
 
@@ -218,6 +262,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   whole(attention->add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
         -1);
   attention->add_flag("--causal", o.is_causal, "Queries see no later key");
+  attention->add_option("--with", o.with,
+                        "Of softcap, alibi, bias, bias-of-keys, dropout, varlen, strided: a,b,…");
   one_of(attention->add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
   add_common(*attention, o);
   auto* decode = add("decode", "One query a sequence against a cache of keys");
@@ -227,6 +273,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_common(*decode, o);
   auto* gemm = add("gemm", "A matrix product");
   add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
+  gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
   add_common(*gemm, o);
   auto* train = add("train", "A training step, on tokens made up");
   o.train.add_to(*train, /*needs_data=*/false);

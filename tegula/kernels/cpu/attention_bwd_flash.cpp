@@ -1,4 +1,5 @@
-// Attention's gradients without the matrix of scores; threads over (batch, key head).
+// Attention's gradients without the matrix of scores; threads over (batch, key head), and over blocks
+// of queries and keys where heads are few.
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -22,7 +23,7 @@ extern constinit const KernelDef attention_bwd_flash{
     .name = "attention_bwd_flash",
     .op = "attention_bwd",
     .order = "fma_chain",
-    .doc = "weights computed again per tile; threads over heads",
+    .doc = "weights computed again per tile; threads over heads, what is left over in waves of tiles",
     .priority = 100,
     .supports = supports,
     .workspace_bytes = workspace_bytes,

@@ -55,10 +55,13 @@ KeyRange visible_keys(const AttentionCall& c, int64_t i) {
     r.hi = c.n_k;
     r.position = i + c.q_offset - c.k_offset;
   } else {
-    const int64_t n = c.cu_q->shape[0] - 1;
-    int64_t s = 0;
-    while (s < n && !(read_i32(*c.cu_q, s) <= i && i < read_i32(*c.cu_q, s + 1))) ++s;
-    if (s == n) return r;
+    // The last sequence that begins at or before i: empty ones begin there too, but earlier.
+    int64_t s = -1, end = c.cu_q->shape[0];
+    while (end - s > 1) {
+      const int64_t mid = s + (end - s) / 2;
+      (read_i32(*c.cu_q, mid) <= i ? s : end) = mid;
+    }
+    if (s < 0 || s + 1 == c.cu_q->shape[0]) return r;
     r.lo = read_i32(*c.cu_k, s), r.hi = read_i32(*c.cu_k, s + 1);
     const int64_t n_q = read_i32(*c.cu_q, s + 1) - read_i32(*c.cu_q, s);
     r.position = i - read_i32(*c.cu_q, s) + (r.hi - r.lo) - n_q + r.lo;
@@ -82,11 +85,15 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
         q_floats + kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) + 3 * kRowBlock;
   } else {
     const int64_t keys = blocks * kKeyBlock;
-    thread_floats = keys * (c.d + c.dv) + keys * (2 * d + dv);              // k, v, k again, dk, dv
-    thread_floats += kRowBlock * (c.d + c.dv) + 2 * strips * kPanelSlack;   // rows as strips
-    thread_floats += 2 * c.dv * 16;                                         // rows of o and do
-    thread_floats += kRowBlock * (2 * d + dv) + 2 * kRowBlock * kKeyBlock;  // q, do, dq; p, ds
-    if (c.bias != nullptr) thread_floats += (kRowBlock + c.bias->shape[2]) * kKeyBlock;  // db, sums
+    const int64_t row_blocks = ceil_div(c.n_q * c.group, kRowBlock);
+    pair_floats = keys * (c.d + c.dv) + keys * (2 * d + dv);              // k, v, k again, dk, dv
+    pair_floats += row_blocks * kRowBlock * d;                            // dq
+    thread_floats = kRowBlock * (c.d + c.dv) + 2 * strips * kPanelSlack;  // rows as strips
+    thread_floats += 2 * c.dv * 16;                                       // rows of o and do
+    thread_floats += kRowBlock * (d + dv) + 2 * kRowBlock * kKeyBlock;    // q, do; p, ds
+    if (c.bias != nullptr) thread_floats += kRowBlock * kKeyBlock;        // db
+    if (c.bias != nullptr && !c.owns_bias()) thread_floats += c.bias->shape[2] * kBiasKeys;
+    pair_floats = round_up(pair_floats + 16 * 16, 16);
   }
   panel_floats = round_up(panel_floats, 16), thread_floats = round_up(thread_floats + 16 * 16, 16);
 }

@@ -34,6 +34,11 @@ struct AttentionCall {
   int64_t whole[3];
 
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
+  // Whether every query has a bias of its own, hence no part of its gradient is a sum.
+  bool owns_bias() const {
+    return bias != nullptr && bias->shape[0] == batch && bias->shape[1] == n_heads &&
+           bias->shape[2] == n_q;
+  }
   int64_t score_flops() const {
     return 1 + (softcap > 0 ? 3 : 0) + (bias != nullptr ? 1 : 0) + (alibi != nullptr ? 2 : 0);
   }
@@ -51,12 +56,16 @@ struct KeyRange {
 KeyRange visible_keys(const AttentionCall& c, int64_t i);
 
 // Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats at most, or one
-// pair's), and scratch per thread. Backward: scratch per thread only.
+// pair's), and scratch per thread. Backward: for each thread its scratch, and room for one pair:
+// panels of keys, gradients of keys and queries.
 inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 20;
+inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {
-  int64_t panel_floats = 0, thread_floats = 0;
+  int64_t panel_floats = 0, pair_floats = 0, thread_floats = 0;
   AttentionWorkspace(const AttentionCall& c, bool is_backward);
-  int64_t bytes(int n_threads) const { return 4 * (panel_floats + thread_floats * n_threads); }
+  int64_t bytes(int n_threads) const {
+    return 4 * (panel_floats + (pair_floats + thread_floats) * n_threads);
+  }
 };
 
 // Panels of one block of 64 keys: transposed keys [d] and values [64], in strips of columns.

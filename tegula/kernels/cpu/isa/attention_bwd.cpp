@@ -1,7 +1,7 @@
 // Attention's backward: per (batch, key head), blocks of queries against blocks of 64 keys; weights
 // are computed again from the log-sum-exp. [FlashAttention-2, section 3.1.2]
-// The gradient of a bias comes in a second sweep, per part of the bias and key block: what that
-// part was broadcast over is summed in one chain, whatever the number of threads.
+// The gradient of a bias that was broadcast comes in a second sweep, per part of the bias and some
+// keys: what that part was broadcast over is summed in one chain, whatever the number of threads.
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/workspace.h"
@@ -26,15 +26,16 @@ class FlashBackward {
   }
 
   void run() {
+    const int64_t pairs = c_.batch * c_.n_kv_heads, threads = call_.pool->n_threads();
     claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
-    call_.pool->parallel_for(c_.batch * c_.n_kv_heads, [&](int64_t pair, int thread) {
-      run_pair(pair, static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
-    });
-    if (c_.bias == nullptr) return;
-    const int64_t parts = c_.bias->shape[0] * c_.bias->shape[1], blocks = n_keys_ / kKeyBlock;
+    const int64_t alone = threads == 1 ? pairs : pairs / threads * threads;
+    call_.pool->parallel_for(alone, [&](int64_t pair, int thread) { run_pair(pair, thread); });
+    if (alone < pairs) run_waves(alone, pairs - alone);
+    if (c_.bias == nullptr || c_.owns_bias()) return;
+    const int64_t parts = c_.bias->shape[0] * c_.bias->shape[1];
+    const int64_t blocks = ceil_div(n_keys_, kBiasKeys);
     call_.pool->parallel_for(parts * blocks, [&](int64_t i, int thread) {
-      sum_bias(i / blocks, i % blocks * kKeyBlock,
-               static_cast<float*>(call_.workspace) + thread * space_.thread_floats);
+      sum_bias(i / blocks, i % blocks * kBiasKeys, thread);
     });
   }
 
@@ -46,9 +47,11 @@ class FlashBackward {
     float *k, *dk, *dv;     // strips of columns: [key][kTileN]
     float *q_a, *do_a;      // strips of rows: [d][rows]
     float *o_t, *do_t;      // some rows: [dv][kLanes]
-    float *q, *d_o, *dq;    // strips of columns: [row][kTileN], kRowBlock rows
+    float *q, *d_o;         // strips of columns: [row][kTileN], kRowBlock rows
+    float* dq;              // the same, of the pair
     float *p, *ds;          // [row][64]
     float* db = nullptr;    // the gradients of biased scores, where they are wanted
+    float* more;            // what is left of the thread's scratch
     int64_t visible = 0, live = 0, executed = 0;
   };
 
@@ -65,38 +68,118 @@ class FlashBackward {
     return static_cast<int>(std::min<int64_t>(kTileM, x.rows - r));
   }
 
-  void run_pair(int64_t pair, float* scratch) const {
+  // The memory of pair `pair`, in place `i`, and of a thread.
+  Pair pair_at(int64_t pair, int64_t i) const {
     Pair w{};
     w.batch = pair / c_.n_kv_heads, w.kv_head = pair % c_.n_kv_heads;
-    Scratch space(scratch);
+    Scratch space(static_cast<float*>(call_.workspace) + i * space_.pair_floats);
     w.k_t = space.take(n_keys_ * c_.d), w.v_t = space.take(n_keys_ * c_.dv);
     w.k = space.take(d_strips_ * kTileN * n_keys_);
     w.dk = space.take(d_strips_ * kTileN * n_keys_);
     w.dv = space.take(v_strips_ * kTileN * n_keys_);
+    w.dq = space.take(0);
+    return w;
+  }
+  void take_scratch(Pair& w, int thread) const {
+    Scratch space(static_cast<float*>(call_.workspace) +
+                  space_.pair_floats * call_.pool->n_threads() + space_.thread_floats * thread);
     const int64_t strips = ceil_div(kRowBlock, kTileM);
     w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
     w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
     w.o_t = space.take(c_.dv * kLanes), w.do_t = space.take(c_.dv * kLanes);
     w.q = space.take(d_strips_ * kTileN * kRowBlock);
     w.d_o = space.take(v_strips_ * kTileN * kRowBlock);
-    w.dq = space.take(d_strips_ * kTileN * kRowBlock);
     w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
-    std::fill_n(w.dk, d_strips_ * kTileN * n_keys_, 0.0f);
-    std::fill_n(w.dv, v_strips_ * kTileN * n_keys_, 0.0f);
-    pack_keys(w, 0, c_.n_k);
-    pack_columns(c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head),
-                 loop_over(c_.d, c_.k->stride[3]), loop_over(c_.n_k, c_.k->stride[1]), kA, c_.d, 0,
-                 c_.n_k, n_keys_, w.k);
-    for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0);
-    for (int64_t j = 0; j < c_.n_k; ++j) {
-      store_out(w.dk + j * kTileN, n_keys_, c_.d, call_.out[1], w.batch, j, w.kv_head);
-      store_out(w.dv + j * kTileN, n_keys_, c_.dv, call_.out[2], w.batch, j, w.kv_head);
+    w.more = space.take(0);
+    if (c_.owns_bias()) w.db = w.more;
+  }
+  int64_t dq_floats() const { return d_strips_ * kTileN * kRowBlock; }
+
+  // A pair to a thread.
+  void run_pair(int64_t pair, int thread) const {
+    Pair w = pair_at(pair, thread);
+    take_scratch(w, thread);
+    prepare_keys(w, 0, c_.n_k);
+    for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0, 0, n_keys_);
+    store_keys(w, 0, c_.n_k);
+    count(w);
+  }
+
+  // Some pairs to all threads: a pair's blocks of rows and columns of keys form a grid, and what
+  // lies on one of its diagonals is independent. Chains still go over ascending rows and keys.
+  void run_waves(int64_t first, int64_t pairs) const {
+    ThreadPool& pool = *call_.pool;
+    const int64_t blocks = n_keys_ / kKeyBlock, row_blocks = ceil_div(n_rows_, kRowBlock);
+    const int64_t wide = wave_blocks(pairs, row_blocks, blocks, pool.n_threads()) * kKeyBlock;
+    const int64_t columns = std::max<int64_t>(1, ceil_div(n_keys_, wide));
+    pool.parallel_for(pairs * blocks, [&](int64_t i, int) {
+      const int64_t k0 = i % blocks * kKeyBlock;
+      prepare_keys(pair_at(first + i / blocks, i / blocks), k0,
+                   std::min<int64_t>(kKeyBlock, c_.n_k - k0));
+    });
+    for (int64_t wave = 0; wave < row_blocks + columns - 1; ++wave) {
+      const int64_t lo = std::max<int64_t>(0, wave - columns + 1),
+                    n = std::min(wave, row_blocks - 1) - lo + 1;
+      pool.parallel_for(pairs * n, [&](int64_t i, int thread) {
+        const int64_t row_block = lo + i % n, k0 = (wave - row_block) * wide;
+        Pair w = pair_at(first + i / n, i / n);
+        take_scratch(w, thread);
+        w.dq += row_block * dq_floats();
+        run_rows(w, row_block * kRowBlock, k0, std::min(k0 + wide, n_keys_));
+        count(w);
+      });
     }
+    pool.parallel_for(pairs * blocks, [&](int64_t i, int) {
+      const int64_t k0 = i % blocks * kKeyBlock;
+      store_keys(pair_at(first + i / blocks, i / blocks), k0,
+                 std::min<int64_t>(kKeyBlock, c_.n_k - k0));
+    });
+  }
+
+  // Key blocks of a column that make the waves shortest: many columns keep threads busy, wide ones
+  // load their rows less often (which costs as much as some keys).
+  static int64_t wave_blocks(int64_t pairs, int64_t row_blocks, int64_t blocks, int64_t threads) {
+    constexpr double kRowCost = 0.4;
+    int64_t best = std::max<int64_t>(1, blocks);
+    double least = __builtin_inf();
+    for (int64_t columns = 1; columns <= std::min<int64_t>(blocks, 64); ++columns) {
+      const int64_t wide = ceil_div(blocks, columns);
+      double cost = 0;
+      for (int64_t wave = 0; wave < row_blocks + columns - 1; ++wave) {
+        const int64_t n =
+            std::min({wave + 1, row_blocks, columns, row_blocks + columns - 1 - wave});
+        cost += static_cast<double>(ceil_div(pairs * n, threads)) *
+                (static_cast<double>(wide) + kRowCost);
+      }
+      if (cost < least) best = wide, least = cost;
+    }
+    return best;
+  }
+
+  void count(const Pair& w) const {
     const int64_t scores =
         c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
     const int64_t other = w.visible * (scores + (c_.bias != nullptr ? 1 : 0)) +
                           w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
     call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
+  }
+
+  // Panels of keys [first, first + n) of the pair, and their gradients at 0.
+  void prepare_keys(const Pair& w, int64_t first, int64_t n) const {
+    pack_keys(w, first, n);
+    pack_columns(c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head),
+                 loop_over(c_.d, c_.k->stride[3]), loop_over(c_.n_k, c_.k->stride[1]), kA, c_.d,
+                 first, n, n_keys_, w.k + first * kTileN);
+    for (int64_t e = 0; e < d_strips_; ++e)
+      std::fill_n(w.dk + (e * n_keys_ + first) * kTileN, n * kTileN, 0.0f);
+    for (int64_t e = 0; e < v_strips_; ++e)
+      std::fill_n(w.dv + (e * n_keys_ + first) * kTileN, n * kTileN, 0.0f);
+  }
+  void store_keys(const Pair& w, int64_t first, int64_t n) const {
+    for (int64_t j = first; j < first + n; ++j) {
+      store_out(w.dk + j * kTileN, n_keys_, c_.d, call_.out[1], w.batch, j, w.kv_head);
+      store_out(w.dv + j * kTileN, n_keys_, c_.dv, call_.out[2], w.batch, j, w.kv_head);
+    }
   }
 
   static void store_out(const float* acc, int64_t n, int64_t width, const TensorRef& out, int64_t b,
@@ -105,17 +188,17 @@ class FlashBackward {
   }
 
   // Keys [first, first + n) transposed.
-  void pack_keys(Pair& w, int64_t first, int64_t n_keys) const {
+  void pack_keys(const Pair& w, int64_t first, int64_t n_keys) const {
     const T* k = c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head);
     const T* v = c_.v->as<const T>() + offset4(*c_.v, w.batch, 0, w.kv_head);
     const Loops k_keys = loop_over(c_.n_k, c_.k->stride[1]), k_d = loop_over(c_.d, c_.k->stride[3]);
     const Loops v_keys = loop_over(c_.n_k, c_.v->stride[1]),
                 v_d = loop_over(c_.dv, c_.v->stride[3]);
-    w.first_key = first;
     for (int64_t j = 0; j < n_keys; j += kTileN) {
       const int n = static_cast<int>(std::min<int64_t>(kTileN, n_keys - j));
-      pack_panel(k, k_keys, k_d, kA, first + j, n, 0, c_.d, w.k_t + j * c_.d, kTileN);
-      pack_panel(v, v_keys, v_d, kA, first + j, n, 0, c_.dv, w.v_t + j * c_.dv, kTileN);
+      const int64_t at = first - w.first_key + j;
+      pack_panel(k, k_keys, k_d, kA, first + j, n, 0, c_.d, w.k_t + at * c_.d, kTileN);
+      pack_panel(v, v_keys, v_d, kA, first + j, n, 0, c_.dv, w.v_t + at * c_.dv, kTileN);
     }
   }
   // [strip of columns][row][kTileN] of rows [r0, r0 + n), strips n_panel rows apart.
@@ -127,30 +210,61 @@ class FlashBackward {
                  kTileN);
   }
 
-  void run_rows(Pair& w, int64_t r0) const {
+  // A block of rows against keys [from, to), whole blocks of them.
+  void run_rows(Pair& w, int64_t r0, int64_t from, int64_t to) const {
     Block x;
-    load_rows(w, r0, n_rows_, x);
-    const int64_t h = w.kv_head * c_.group;
-    pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h),
-                 loop_over(c_.d, c_.q->stride[3]), rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
-    pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h),
-                 loop_over(c_.dv, c_.d_o->stride[3]), rows_, kB, c_.dv, r0, x.rows, kRowBlock,
-                 w.d_o);
-    std::fill_n(w.dq, d_strips_ * kTileN * kRowBlock, 0.0f);
-    for (int64_t k0 = x.lo / kKeyBlock * kKeyBlock; k0 < x.hi; k0 += kKeyBlock) {
+    find_rows(w, r0, n_rows_, x);
+    if (from > 0) w.visible = w.live = 0;  // counted with the first keys
+    if (from == 0) std::fill_n(w.dq, dq_floats(), 0.0f);
+    const int64_t lo = std::max(from, x.lo / kKeyBlock * kKeyBlock), hi = std::min(to, x.hi);
+    if (w.db != nullptr) clear_bias(x, from, std::min(lo, to));
+    if (lo < hi) {
+      load_rows(w, x);
+      const int64_t h = w.kv_head * c_.group;
+      pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h),
+                   loop_over(c_.d, c_.q->stride[3]), rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
+      pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h),
+                   loop_over(c_.dv, c_.d_o->stride[3]), rows_, kB, c_.dv, r0, x.rows, kRowBlock,
+                   w.d_o);
+    }
+    for (int64_t k0 = lo; k0 < hi; k0 += kKeyBlock) {
       int first = x.rows, last = 0;  // rows between the first and the last strip that see a key
       for (int r = 0; r < x.rows; r += kTileM) {
-        if (!run_strip(w, x, r, k0)) continue;
+        const bool sees = run_strip(w, x, r, k0);
+        if (w.db != nullptr) store_bias(w, x, r, k0, sees);
+        if (!sees) continue;
         first = std::min(first, r), last = r + rows_of(x, r);
       }
       if (first < last) sum_keys(w, x, k0, first, last);
     }
+    if (w.db != nullptr) clear_bias(x, std::max(lo, round_up(hi, kKeyBlock)), to);
+    if (to < n_keys_) return;
     for (int r = 0; r < x.rows; ++r)
       store_out(w.dq + r * kTileN, kRowBlock, c_.d, call_.out[0], w.batch, x.row[r].query,
                 x.row[r].head);
   }
 
-  void load_rows(Pair& w, int64_t r0, int64_t end, Block& x) const {
+  // A bias of every (batch, head, query) its own: its gradient is what the strip found.
+  void store_bias(const Pair& w, const Block& x, int r, int64_t k0, bool sees) const {
+    for (int i = r; i < r + rows_of(x, r); ++i)
+      store_bias_row(x.row[i], k0, sees ? w.db + i * kKeyBlock : nullptr);
+  }
+  void clear_bias(const Block& x, int64_t from, int64_t to) const {
+    for (int64_t k0 = from; k0 < to; k0 += kKeyBlock)
+      for (int i = 0; i < x.rows; ++i) store_bias_row(x.row[i], k0, nullptr);
+  }
+  void store_bias_row(const QueryRow& row, int64_t k0, const float* db) const {
+    const TensorRef& out = call_.out[3];
+    const int64_t at = row.batch * out.stride[0] + row.head * out.stride[1] +
+                       row.query * out.stride[2] + k0 * out.stride[3];
+    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
+    for (int64_t g = 0; g < n; g += 16)
+      store_floats16(out, at + g * out.stride[3], out.stride[3],
+                     db == nullptr ? row16(0) : load16(db + g) + row16(0), n - g);
+  }
+
+  // Which rows these are, and what they see.
+  void find_rows(Pair& w, int64_t r0, int64_t end, Block& x) const {
     x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, end - r0));
     x.lo = c_.n_k, x.hi = 0;
     for (int r = 0; r < x.rows; ++r) {
@@ -165,6 +279,9 @@ class FlashBackward {
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
       w.visible += row.keys.count(), ++w.live;
     }
+  }
+
+  void load_rows(Pair& w, Block& x) const {
     for (int r = 0; r < x.rows; r += kLanes) deltas(w, x, r);
     const int64_t h = w.kv_head * c_.group;
     const T* q = c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h);
@@ -172,9 +289,9 @@ class FlashBackward {
     Loops q_d = loop_over(c_.d, c_.q->stride[3]), o_d = loop_over(c_.dv, c_.d_o->stride[3]);
     for (int r = 0; r < x.rows; r += kTileM) {
       const int64_t strip = r / kTileM;
-      pack_panel(q, rows_, q_d, kA, r0 + r, rows_of(x, r), 0, c_.d,
+      pack_panel(q, rows_, q_d, kA, x.r0 + r, rows_of(x, r), 0, c_.d,
                  w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows_of(x, r));
-      pack_panel(d_o, rows_, o_d, kB, r0 + r, rows_of(x, r), 0, c_.dv,
+      pack_panel(d_o, rows_, o_d, kB, x.r0 + r, rows_of(x, r), 0, c_.dv,
                  w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows_of(x, r));
     }
   }
@@ -269,6 +386,12 @@ class FlashBackward {
     const QueryRow& row = x.row[r];
     const int64_t from = row.keys.lo - k0, to = row.keys.hi - k0;
     const bool live = row.keys.count() > 0;
+    float factor[kKeyBlock];
+    if (c_.dropout > 0 && live && from < kKeyBlock && to > 0) {
+      const int64_t g0 = std::max<int64_t>(from, 0) / 16 * 16,
+                    g1 = round_up(std::min<int64_t>(to, kKeyBlock), 16);
+      dropout_factors(c_, row, k0 + g0, static_cast<int>(g1 - g0), factor + g0);
+    }
     for (int g = 0; g < kKeyBlock / 16; ++g) {
       if (!live || 16 * g >= to || 16 * g + 16 <= from) {
         store16_n(p + 16 * g, row16(0), 16), store16_n(ds + 16 * g, row16(0), 16);
@@ -279,7 +402,7 @@ class FlashBackward {
       if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, s, &slope);
       Row16 dp = load16(ds + 16 * g);
       Row16 keep = row16(1.0f);
-      if (c_.dropout > 0) keep = dropout_factors(c_, row, k0 + 16 * g), dp = dp * keep;
+      if (c_.dropout > 0) keep = load16(factor + 16 * g), dp = dp * keep;
       for (int v = 0; v < Row16::kRegs; ++v) {
         const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
         const Vf weight = exp(s.v[v] - set1(x.lse[r]));
@@ -294,23 +417,19 @@ class FlashBackward {
     }
   }
 
-  // dbias of one part [batch or all, head or all] for the keys of one block: sums over what the
-  // bias was broadcast over, in the order (batch, head, query).
-  void sum_bias(int64_t part, int64_t k0, float* scratch) const {
+  // dbias of one part [batch or all, head or all] for keys from k0: sums over what the bias was
+  // broadcast over, in the order (batch, head, query).
+  void sum_bias(int64_t part, int64_t k0, int thread) const {
     const TensorRef &bias = *c_.bias, &out = call_.out[3];
     const int64_t b = part / bias.shape[1], h = part % bias.shape[1];
-    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0), rows = bias.shape[2];
-    Pair w{};
-    Scratch space(scratch);
-    const int64_t strips = ceil_div(kRowBlock, kTileM);
-    w.k_t = space.take(kKeyBlock * c_.d), w.v_t = space.take(kKeyBlock * c_.dv);
-    w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
-    w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
-    w.o_t = space.take(c_.dv * kLanes), w.do_t = space.take(c_.dv * kLanes);
-    w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
+    const int64_t n = std::min(kBiasKeys, c_.n_k - k0), rows = bias.shape[2];
+    Pair w = pair_at(0, thread);
+    take_scratch(w, thread);
+    Scratch space(w.more);
     w.db = space.take(kRowBlock * kKeyBlock);
-    float* sums = space.take(rows * kKeyBlock);
-    std::fill_n(sums, rows * kKeyBlock, 0.0f);
+    float* sums = space.take(rows * kBiasKeys);
+    std::fill_n(sums, rows * kBiasKeys, 0.0f);
+    w.first_key = k0;
     const bool all_b = bias.shape[0] == 1, all_h = bias.shape[1] == 1;
     for (w.batch = all_b ? 0 : b; w.batch < (all_b ? c_.batch : b + 1); ++w.batch)
       for (int64_t head = all_h ? 0 : h; head < (all_h ? c_.n_heads : h + 1); ++head) {
@@ -319,24 +438,28 @@ class FlashBackward {
         const int64_t begin = head % c_.group * c_.n_q, end = begin + c_.n_q;
         for (int64_t r0 = begin; r0 < end; r0 += kRowBlock) add_bias(w, r0, end, k0, n, sums);
       }
-    const int64_t at = (b * out.stride[0]) + h * out.stride[1];
+    const int64_t at = b * out.stride[0] + h * out.stride[1] + k0 * out.stride[3];
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < n; ++j)
-        store_float(out, at + i * out.stride[2] + (k0 + j) * out.stride[3],
-                    sums[i * kKeyBlock + j]);
+      for (int64_t j = 0; j < n; j += 16)
+        store_floats16(out, at + i * out.stride[2] + j * out.stride[3], out.stride[3],
+                       load16(sums + i * kBiasKeys + j), n - j);
     call_.counters->add(0, w.executed);
   }
-  void add_bias(Pair& w, int64_t r0, int64_t end, int64_t k0, int64_t n, float* sums) const {
+  void add_bias(Pair& w, int64_t r0, int64_t end, int64_t first, int64_t n, float* sums) const {
     Block x;
-    load_rows(w, r0, end, x);
-    if (x.hi <= k0 || x.lo >= k0 + n) return;
-    for (int r = 0; r < x.rows; r += kTileM) {
-      if (!weigh_strip(w, x, r, k0)) continue;
-      for (int i = r; i < r + rows_of(x, r); ++i) {
-        float* sum = sums + (c_.bias->shape[2] == 1 ? 0 : x.row[i].query) * kKeyBlock;
-        for (int64_t j = 0; j < n; ++j) sum[j] += w.db[i * kKeyBlock + j];
+    find_rows(w, r0, end, x);
+    if (x.hi <= first || x.lo >= first + n) return;
+    load_rows(w, x);
+    for (int64_t k0 = first; k0 < first + n; k0 += kKeyBlock)
+      for (int r = 0; r < x.rows; r += kTileM) {
+        if (!weigh_strip(w, x, r, k0)) continue;
+        for (int i = r; i < r + rows_of(x, r); ++i) {
+          float* sum =
+              sums + (c_.bias->shape[2] == 1 ? 0 : x.row[i].query) * kBiasKeys + k0 - first;
+          for (int j = 0; j < kKeyBlock; j += kLanes)
+            store(sum + j, load(sum + j) + load(w.db + i * kKeyBlock + j));
+        }
       }
-    }
   }
 
   // dk += dsᵀ q and dv += pᵀ do over rows [first, last) of the block.

@@ -195,11 +195,13 @@ class Flash {
     const float m = x.m[r] > block_top ? x.m[r] : block_top;
     const float shift = m == -kInf ? 0 : m;
     Row16 sum = row16(0);
+    float factor[kKeyBlock];
+    if (c_.dropout > 0) dropout_factors(c_, row, k0 + 16 * g0, 16 * (g1 - g0), factor + 16 * g0);
     for (int g = g0; g < g1; ++g) {
       Row16 p = load16(s + 16 * g);
       for (Vf& v : p.v) v = exp(v - set1(shift));
       sum = sum + p;
-      if (c_.dropout > 0) p = p * dropout_factors(c_, row, k0 + 16 * g);
+      if (c_.dropout > 0) p = p * load16(factor + 16 * g);
       store16_n(s + 16 * g, p, 16);
     }
     if (m != x.m[r]) {

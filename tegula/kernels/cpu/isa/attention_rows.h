@@ -1,11 +1,11 @@
 // What attention's forward and backward share per row: where it lies, its scores, its mask.
 #pragma once
 
-#include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/pack.h"
+#include "tegula/kernels/cpu/isa/tile_vm_random.h"
 #include "tegula/kernels/cpu/isa/vecmath.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -54,17 +54,40 @@ static inline float load_float(const TensorRef& t, int64_t offset) {
   }
 }
 
-static inline void store_float(const TensorRef& t, int64_t offset, float x) {
+// n (at most 16 count) neighbours, `stride` apart, as f32; those that are not there are 0.
+template <class T>
+static Row16 load_apart(const T* p, int64_t stride, int64_t n) {
+  if (stride == 1) return load16_n(p, n);
+  float x[16] = {};
+  for (int64_t j = 0; j < 16 && j < n; ++j) x[j] = static_cast<float>(p[j * stride]);
+  return load16(x);
+}
+static inline Row16 load_floats16(const TensorRef& t, int64_t offset, int64_t stride, int64_t n) {
   switch (t.dtype) {
     case DType::kBF16:
-      t.as<bf16>()[offset] = bf16(x);
-      break;
+      return load_apart(t.as<const bf16>() + offset, stride, n);
     case DType::kF16:
-      t.as<f16>()[offset] = f16(x);
-      break;
+      return load_apart(t.as<const f16>() + offset, stride, n);
     default:
-      t.as<float>()[offset] = x;
-      break;
+      return load_apart(t.as<const float>() + offset, stride, n);
+  }
+}
+template <class T>
+static void store_apart(T* p, int64_t stride, const Row16& x, int64_t n) {
+  if (stride == 1) return store16_n(p, x, n);
+  T t[16];
+  store16_n(t, x, 16);
+  for (int64_t j = 0; j < 16 && j < n; ++j) p[j * stride] = t[j];
+}
+static inline void store_floats16(const TensorRef& t, int64_t offset, int64_t stride,
+                                  const Row16& x, int64_t n) {
+  switch (t.dtype) {
+    case DType::kBF16:
+      return store_apart(t.as<bf16>() + offset, stride, x, n);
+    case DType::kF16:
+      return store_apart(t.as<f16>() + offset, stride, x, n);
+    default:
+      return store_apart(t.as<float>() + offset, stride, x, n);
   }
 }
 
@@ -90,13 +113,11 @@ static inline void add_extras(const AttentionCall& c, const QueryRow& row, int64
   }
   if (c.bias != nullptr) {
     const TensorRef& t = *c.bias;
-    float x[16] = {};
     const int64_t at = (t.shape[0] == 1 ? 0 : row.batch * t.stride[0]) +
                        (t.shape[1] == 1 ? 0 : row.head * t.stride[1]) +
                        (t.shape[2] == 1 ? 0 : row.query * t.stride[2]);
-    for (int64_t j = 0; j < 16 && j < n_keys; ++j)
-      x[j] = load_float(t, at + (t.shape[3] == 1 ? 0 : (key + j) * t.stride[3]));
-    s = s + load16(x);
+    const int64_t stride = t.shape[3] == 1 ? 0 : t.stride[3];
+    s = s + load_floats16(t, at + key * stride, stride, n_keys);
   }
   if (c.alibi != nullptr) {
     const Vf a = set1(load_float(*c.alibi, row.head * c.alibi->stride[0]));
@@ -107,19 +128,22 @@ static inline void add_extras(const AttentionCall& c, const QueryRow& row, int64
   }
 }
 
-// Dropout's factor for keys [key, key + 16): 0 or 1 / (1 - p).
-static inline Row16 dropout_factors(const AttentionCall& c, const QueryRow& row, int64_t key) {
+// Dropout's factors for keys [key, key + n), n a multiple of 16: 0 or 1 / (1 - p).
+static inline void dropout_factors(const AttentionCall& c, const QueryRow& row, int64_t key, int n,
+                                   float* factor) {
   const int64_t base =
       (((row.batch + c.origin[0]) * c.whole[0] + row.head + c.origin[1]) * c.whole[1] + row.query +
        c.origin[2]) *
           c.whole[2] +
       key + c.origin[3];
-  const auto seed = static_cast<uint64_t>(*c.seed->as<int64_t>());
-  const auto keep = static_cast<float>(1 / (1 - c.dropout));
-  float x[16];
-  for (int j = 0; j < 16; ++j)
-    x[j] = philox_uniform(seed, c.stream, static_cast<uint64_t>(base + j)) >= c.dropout ? keep : 0;
-  return load16(x);
+  philox_run(static_cast<uint64_t>(*c.seed->as<int64_t>()), c.stream, static_cast<uint64_t>(base),
+             factor, n);
+  // The least f32 that is not below p: the same answer as comparing in f64.
+  auto least = static_cast<float>(c.dropout);
+  if (least < c.dropout) least = __builtin_nextafterf(least, 2.0f);
+  const Vf keep = set1(static_cast<float>(1 / (1 - c.dropout)));
+  for (int j = 0; j < n; j += kLanes)
+    store(factor + j, select(lt(load(factor + j), set1(least)), zero(), keep));
 }
 
 // Sums acc [kTileN] strips of a row, times `scale`, to a row of the output.
