@@ -119,6 +119,10 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
   one_of(cmd.add_option("--checkpoint", c.checkpoint,
                         "Recompute: nothing; all but every sqrt(N)-th block; what --memory needs"),
          {"none", "sqrt", "auto"});
+  cmd.add_option("--blockwise", c.blockwise,
+                 "Feed-forward layers over blocks of at most so many tokens: off, auto or a number")
+      ->type_name("off|auto|N")
+      ->capture_default_str();
   whole(cmd.add_option("--threads", c.threads, "0: all cores"), 0, 4096);
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
@@ -136,6 +140,12 @@ Result<TrainConfig> TrainFlags::resolve() const {
   }
   if (!cmd_->count("--min-lr")) c.min_lr = c.lr / 10;
   if (!memory.empty()) c.memory_bytes = TEGULA_TRY(parse_bytes(memory));
+  if (c.blockwise != "off" && c.blockwise != "auto") {
+    char* end = nullptr;
+    if (std::strtoll(c.blockwise.c_str(), &end, 10) < 1 || *end != 0)
+      return invalid_argument(cat("--blockwise ", c.blockwise,
+                                  ": write off, auto or the most tokens of a block, at least 1"));
+  }
   if (c.resume && c.out.empty())
     return invalid_argument("--resume needs --out, the directory to go on from");
   if (c.min_lr > c.lr)

@@ -4,7 +4,9 @@
 // flattened k index (k factors in the first operand's order), starting from 0. With k_shards = S
 // there are S such chains over equal consecutive shards, summed in a binary tree: then 1, 2, 4 or 8
 // ranks that each hold shards give the same bits. Optional: + bias over the n factors, then an
-// activation, each rounded as the separate ops would be.
+// activation, each rounded as the separate ops would be. With `accumulate` every chain starts from
+// the element of a third operand instead of 0, so that a sum may go on from call to call: a chain
+// in pieces has the bits of the whole one.
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -31,6 +33,11 @@ bool has_name(std::string_view spec, std::string_view name) {
   return false;
 }
 
+bool is_fused(const Attrs& a) {
+  return a.flag("bias") || a.flag("accumulate") ||
+         a.get_or<std::string>("activation", "none") != "none";
+}
+
 Result<DimMap> dims(const OpCall& c) {
   const std::string& spec = c.attrs->str("dims");
   if (spec.find(',') == std::string::npos || spec.find("->") == std::string::npos)
@@ -47,7 +54,11 @@ Result<DimMap> dims(const OpCall& c) {
     }
     full = cat(a, ", ", b, ", ", bias, " -> ", r);
   }
-  if (c.in.size() != (c.attrs->flag("bias") ? 3u : 2u))
+  const bool accumulates = c.attrs->flag("accumulate");
+  if (accumulates)
+    full = cat(operand_spec(spec, 0), ", ", operand_spec(spec, 1), ", ", operand_spec(spec, 2),
+               " -> ", operand_spec(spec, 2));
+  if (c.in.size() != (c.attrs->flag("bias") || accumulates ? 3u : 2u))
     return invalid_argument(cat("dot: got ", c.in.size(), " operands"));
   DimMap m = TEGULA_TRY(solve_dims("dot", full, c.in));
   const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
@@ -55,8 +66,8 @@ Result<DimMap> dims(const OpCall& c) {
     if (has_name(a, f.name) + has_name(b, f.name) + has_name(r, f.name) < 2)
       return invalid_argument(cat("dot: factor ", f.name, " of \"", spec,
                                   "\" stands in one place only: reduce or broadcast it apart"));
-  // A bias or activation acts on the finished sum: k may not be cut then.
-  if (c.attrs->flag("bias") || c.attrs->get_or<std::string>("activation", "none") != "none")
+  // A bias or activation acts on the finished sum, a start is added once: k may not be cut then.
+  if (is_fused(*c.attrs))
     for (size_t f = 0; f < m.factors.size(); ++f)
       if (!has_name(r, m.factors[f].name)) m.factors[f].whole = true;
   m.finish();
@@ -107,6 +118,8 @@ Status check(const OpCall& c) {
   const auto act = c.attrs->get_or<std::string>("activation", "none");
   if (act != "none" && act != "relu" && act != "gelu" && act != "silu")
     return invalid_argument(cat("dot: activation ", act, " is not none, relu, gelu or silu"));
+  if (c.attrs->flag("accumulate") && (shards != 1 || c.attrs->flag("bias") || act != "none"))
+    return invalid_argument("dot: accumulate goes with one chain, no bias and no activation");
   return {};
 }
 
@@ -154,6 +167,7 @@ struct Ref {
     const auto act = a.attrs().template get_or<std::string>("activation", "none");
     for_each_index(out_size, [&](const Index& o) {
       std::array<S, 8> acc{};
+      if (a.attrs().flag("accumulate")) acc[0] = a.load_at(2, o);
       int64_t k = 0;
       for_each_index(k_size, [&](const Index& ki) {
         S& s = acc[static_cast<size_t>(k * shards / k_total)];
@@ -196,8 +210,9 @@ struct Ref {
 // y = act(dot + bias) in separate ops.
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   Attrs plain = *c.attrs;
-  plain.erase("bias"), plain.erase("activation");
+  plain.erase("bias"), plain.erase("activation"), plain.erase("accumulate");
   Var y = b.emit(dot_op, plain, {in[0], in[1]});
+  if (c.attrs->flag("accumulate")) return {in[2] + y};
   if (c.attrs->flag("bias")) {
     const std::string& spec = c.attrs->str("dims");
     const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
@@ -212,10 +227,6 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   }
   const auto act = c.attrs->get_or<std::string>("activation", "none");
   return {act == "gelu" ? gelu(y) : act == "silu" ? silu(y) : act == "relu" ? relu(y) : y};
-}
-
-bool is_fused(const Attrs& a) {
-  return a.flag("bias") || a.get_or<std::string>("activation", "none") != "none";
 }
 
 // With C = A·B: dA has A's dims, from dC and B; dB has B's, from A and dC.
@@ -260,6 +271,10 @@ std::vector<Sample> samples() {
   sharded.set("k_shards", int64_t{4});
   Attrs fused = spec("b m k, k n -> b m n");
   fused.set("bias", true), fused.set("activation", std::string("gelu"));
+  Attrs going_on = spec("b k m, b k n -> m n"), from_start = spec("k m, k n -> n m");
+  Attrs both = spec("m k, k n -> m n");
+  for (Attrs* a : {&going_on, &from_start, &both}) a->set("accumulate", true);
+  both.set("k_shards", int64_t{2});
   return {
       {"matrix", {f32({4, 6}), f32({6, 5})}, spec("m k, k n -> m n")},
       {"batched", {f32({2, 4, 6}), f32({2, 6, 5})}, spec("b m k, b k n -> b m n")},
@@ -271,6 +286,9 @@ std::vector<Sample> samples() {
       {"inner", {f32({7}), f32({7})}, spec("k, k -> ")},
       {"sharded", {f32({3, 16}), f32({16, 5})}, sharded},
       {"bias and gelu", {f32({2, 3, 4}), f32({4, 5}), f32({5})}, fused},
+      {"goes on", {f32({3, 5, 4}), f32({3, 5, 6}), f32({4, 6})}, going_on},
+      {"goes on over nothing", {f32({0, 4}), f32({0, 3}), f32({3, 4})}, from_start},
+      {"goes on in shards", {f32({4, 6}), f32({6, 5}), f32({4, 5})}, both, "one chain"},
       {"nothing to sum", {f32({3, 0}), f32({0, 5})}, spec("m k, k n -> m n")},
       {"k differs", {f32({4, 6}), f32({7, 5})}, spec("m k, k n -> m n"), "has k=7"},
       {"one place only", {f32({4, 6}), f32({7, 5})}, spec("m k, j n -> m n"), "one place only"}};
@@ -294,16 +312,22 @@ constinit const OpDef dot_op = {
     .group = "contraction",
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      for (size_t k = 1; k < c.in.size(); ++k)
+      const size_t n_alike = c.attrs->flag("accumulate") ? 2 : c.in.size();
+      for (size_t k = 1; k < std::min(n_alike, c.in.size()); ++k)
         if (c.in[k].dtype != c.in[0].dtype)
           return invalid_argument(cat("dot: operand ", k, " is ", c.in[k].dtype, ", operand 0 is ",
                                       c.in[0].dtype, ": cast one of them"));
-      return std::vector{c.attrs->get_or<DType>("out", c.in[0].dtype)};
+      const DType out = c.attrs->get_or<DType>("out", c.in[0].dtype);
+      if (n_alike == 2 && c.in.size() > 2 && (c.in[2].dtype != out || out != accumulator(out)))
+        return invalid_argument(cat("dot: goes on from ", c.in[2].dtype, ", its result is ", out,
+                                    ": both must be ", accumulator(out)));
+      return std::vector{out};
     },
     .attrs = {{"dims", AttrKind::kString, true, "factors of a, b and the result"},
               {"k_shards", AttrKind::kInt, false, "chains per output, 1, 2, 4 or 8"},
               {"bias", AttrKind::kBool, false, "a third operand over the n factors is added"},
               {"activation", AttrKind::kString, false, "none, relu, gelu or silu"},
+              {"accumulate", AttrKind::kBool, false, "a third operand that the sums start from"},
               {"out", AttrKind::kDType, false, "result type, if not the operands'"}},
     .check = check,
     .flops = flops,
@@ -314,6 +338,7 @@ constinit const OpDef dot_op = {
     .samples = samples,
     .localize = localize,
     .is_multilinear = true,
+    .aliases = {{2, 0}},
     .precision = Precision::kLow,
 };
 

@@ -41,6 +41,9 @@ struct PassOptions {
   // The peak that the memory planner finds for a function. Null: passes/remat estimates it.
   Result<int64_t> (*planned_peak)(const Module&, const Function&, const void* context) = nullptr;
   const void* peak_context = nullptr;
+  // blockwise: rows of a block of a feed-forward layer, at most; 0: layers stay whole.
+  static constexpr int64_t kAutoBlock = -1;
+  int64_t block_rows = 0;
   // What remat trades against bytes: the machine's speed.
   double flops_per_s = 1e11;
   double bytes_per_s = 1e10;

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "tegula/ir/text.h"
+#include "tegula/ir/verify.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
@@ -11,6 +13,7 @@ namespace tegula {
 TEGULA_PASS(algebra)
 TEGULA_PASS(autocast)
 TEGULA_PASS(bias_activation)
+TEGULA_PASS(blockwise)
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
 TEGULA_PASS(fold)
@@ -38,6 +41,7 @@ constexpr const PassDef* kPipeline[] = {
     &autocast_pass,
     &one_chain_pass,
     &qkv_concat_pass,
+    &blockwise_pass,
     &bias_activation_pass,
     &remat_pass,
     &dce_pass,
@@ -82,19 +86,23 @@ struct Manager {
     if (id < done.size() && done[id]) return {};
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
-    for (size_t n = 0; n < module[id].nodes.size(); ++n)
-      if (module[id].nodes[n].op != &fused_op)
-        for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r) {
-          auto st = run(module[id].nodes[n].regions[r], true);
-          if (!st.ok()) return st;
-        }
+    TEGULA_TRY(run_regions(id));
     for (const PassDef* pass : kPipeline) {
       if (names(options.passes, cat("-", pass->name))) continue;
       // The budget is the whole function's; and a loop's body would cast its weights every round.
       if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
-      auto st = run_one(id, *pass);
-      if (!st.ok()) return st;
+      TEGULA_TRY(run_one(id, *pass));
+      if (reports.back().changed && pass == &blockwise_pass) TEGULA_TRY(run_regions(id));
     }
+    return {};
+  }
+
+  // The functions that its nodes hold, but for bodies of fused nodes.
+  Status run_regions(FuncId id) {
+    for (size_t n = 0; n < module[id].nodes.size(); ++n)
+      if (module[id].nodes[n].op != &fused_op)
+        for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r)
+          TEGULA_TRY(run(module[id].nodes[n].regions[r], true));
     return {};
   }
 
@@ -106,6 +114,13 @@ struct Manager {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     r.ms = took.count();
     r.nodes_after = static_cast<int64_t>(module[id].nodes.size());
+    if (options.verify && r.changed)
+      if (auto st = verify(module, module[id]); !st.ok()) return st;
+    if (names(options.dump_after, pass.name) || names(options.dump_after, "all")) {
+      const std::string text = to_text(module, module[id]);
+      options.dump ? options.dump(pass.name, text)
+                   : static_cast<void>(std::fprintf(stderr, "%s\n", text.c_str()));
+    }
     reports.push_back(std::move(r));
     return {};
   }

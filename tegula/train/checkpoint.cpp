@@ -31,6 +31,7 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"warmup", c.warmup},
                            {"dtype", c.dtype},
                            {"mode", c.mode},
+                           {"blockwise", c.blockwise != "off"},
                            {"data_sha256", data_sha256}});
   if (c.model.type == "moe") {
     run.set("capacity_factor", c.model.capacity_factor);

@@ -30,6 +30,8 @@ struct TrainConfig {
   // workspaces, that is, its arena. 0: none.
   int64_t memory_bytes = 0;
   std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
+  // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
+  std::string blockwise = "off";
   int threads = 0;                  // 0: all cores
   bool json = false;
   std::string passes;  // "-fuse,-cse": passes to disable

@@ -1,5 +1,7 @@
 #include "tegula/train/step.h"
 
+#include <cstdlib>
+
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 
@@ -94,6 +96,9 @@ CompileOptions compile_options(const TrainConfig& config, int n_threads) {
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
   if (config.mode == "fast") p.mode = Mode::kFast;
   p.memory_bytes = config.memory_bytes;
+  if (config.blockwise == "auto") p.block_rows = PassOptions::kAutoBlock;
+  if (config.blockwise != "auto" && config.blockwise != "off")
+    p.block_rows = std::strtoll(config.blockwise.c_str(), nullptr, 10);
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
   return o;

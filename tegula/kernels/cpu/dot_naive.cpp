@@ -42,8 +42,7 @@ float activate(float x, Activation f) {
 }
 
 template <class In>
-Wide<In> shard_sum(const Contraction& c, const In* a, const In* b, int64_t shard) {
-  Wide<In> acc = 0;
+Wide<In> shard_sum(const Contraction& c, const In* a, const In* b, int64_t shard, Wide<In> acc) {
   for (int64_t k = shard * c.shard_k(); k < (shard + 1) * c.shard_k(); ++k)
     acc = chain_step(widen(a[c.k.offset(k, kA)]), widen(b[c.k.offset(k, kB)]), acc);
   return acc;
@@ -53,7 +52,7 @@ template <class In, class Out>
 void run(const KernelCall& call, const Contraction& c) {
   const In* a = call.in[0].as<const In>();
   const In* b = call.in[1].as<const In>();
-  const Out* bias = c.has_bias ? call.in[2].as<const Out>() : nullptr;
+  const Out* third = c.has_bias || c.accumulates ? call.in[2].as<const Out>() : nullptr;
   Out* out = call.out[0].as<Out>();
   call.pool->parallel_for(c.batch.count * c.m.count, [&](int64_t row, int) {
     const int64_t ib = row / c.m.count, im = row % c.m.count;
@@ -62,12 +61,14 @@ void run(const KernelCall& call, const Contraction& c) {
         return c.batch.offset(ib, o) + c.m.offset(im, o) + c.n.offset(in, o);
       };
       Wide<In> s[8];
-      for (int64_t i = 0; i < c.k_shards; ++i) s[i] = shard_sum(c, a + at(kA), b + at(kB), i);
+      for (int64_t i = 0; i < c.k_shards; ++i)
+        s[i] = shard_sum(c, a + at(kA), b + at(kB), i,
+                         c.accumulates ? static_cast<Wide<In>>(third[at(kBias)]) : Wide<In>{});
       for (int64_t w = 1; w < c.k_shards; w *= 2)
         for (int64_t i = 0; i < c.k_shards; i += 2 * w) s[i] = s[i] + s[i + w];
       Out y = static_cast<Out>(s[0]);
       if (c.has_bias)
-        y = static_cast<Out>(static_cast<Wide<In>>(y) + static_cast<Wide<In>>(bias[at(kBias)]));
+        y = static_cast<Out>(static_cast<Wide<In>>(y) + static_cast<Wide<In>>(third[at(kBias)]));
       if (c.activation != Activation::kNone)
         y = static_cast<Out>(activate(static_cast<Wide<In>>(y), c.activation));
       out[at(kOut)] = y;
@@ -121,6 +122,7 @@ bool supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok() || q.in[1].dtype != c->in_dtype || !runner(c->in_dtype, c->out_dtype)) return false;
   if (c->has_bias && q.in[2].dtype != c->out_dtype) return false;
+  if (c->accumulates && q.in[2].dtype != c->out_dtype) return false;
   const bool f64 = c->in_dtype == DType::kF64;
   return c->activation == Activation::kNone ||
          (is_float(c->in_dtype) && (!f64 || c->activation == Activation::kRelu));

@@ -16,7 +16,8 @@ bool supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   return c.ok() && DotTiles::is_valid(q.tuning) && is_f32_like(c->in_dtype) &&
          is_f32_like(c->out_dtype) && q.in[1].dtype == c->in_dtype &&
-         (!c->has_bias || q.in[2].dtype == c->out_dtype);
+         (!c->has_bias || q.in[2].dtype == c->out_dtype) &&
+         (!c->accumulates || (c->out_dtype == DType::kF32 && q.in[2].dtype == DType::kF32));
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {

@@ -65,8 +65,9 @@ Result<Activation> parse_activation(const Attrs& attrs) {
   return invalid_argument(cat("dot: activation ", s, " is not none, relu, gelu or silu"));
 }
 
-Status name_all(Names& names, std::string_view dims, bool has_bias, std::span<const TensorRef> in,
-                const TensorRef& out) {
+Status name_all(Names& names, std::string_view dims, const Contraction& c,
+                std::span<const TensorRef> in, const TensorRef& out) {
+  const bool has_bias = c.has_bias;
   const size_t arrow = dims.find("->");
   const size_t comma = dims.find(',');
   if (arrow == std::string_view::npos || comma == std::string_view::npos || comma > arrow)
@@ -82,6 +83,7 @@ Status name_all(Names& names, std::string_view dims, bool has_bias, std::span<co
   TEGULA_TRY(name_operand(names, dims.substr(0, comma), kA, in[0]));
   TEGULA_TRY(name_operand(names, second, kB, in[1]));
   TEGULA_TRY(name_operand(names, dims.substr(arrow + 2), kOut, out));
+  if (c.accumulates) return name_operand(names, dims.substr(arrow + 2), kBias, in[2]);
   if (bias_named) return name_operand(names, third, kBias, in[2]);
   if (!has_bias) return {};
   int dim = 0;
@@ -177,16 +179,18 @@ Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const Tensor
                                       std::span<const TensorRef> out) {
   Contraction c;
   c.has_bias = attrs.flag("bias");
+  c.accumulates = attrs.flag("accumulate");
+  const bool has_third = c.has_bias || c.accumulates;
   c.activation = TEGULA_TRY(parse_activation(attrs));
   c.k_shards = attrs.get_or<int64_t>("k_shards", 1);
-  if (in.size() != (c.has_bias ? 3u : 2u) || out.size() != 1)
+  if (in.size() != (has_third ? 3u : 2u) || out.size() != 1)
     return invalid_argument(cat("dot: takes 2 inputs (3 with bias) and 1 output, got ", in.size(),
                                 " and ", out.size()));
   c.in_dtype = in[0].dtype, c.out_dtype = out[0].dtype;
   Names names;
-  TEGULA_TRY(name_all(names, attrs.str("dims"), c.has_bias, in, out[0]));
+  TEGULA_TRY(name_all(names, attrs.str("dims"), c, in, out[0]));
 
-  const TensorRef* refs[kOperands] = {&in[0], &in[1], c.has_bias ? &in[2] : nullptr, &out[0]};
+  const TensorRef* refs[kOperands] = {&in[0], &in[1], has_third ? &in[2] : nullptr, &out[0]};
   // k follows the first input's order; batch, m and n follow the output's.
   for (const Operand lead : {kOut, kA}) {
     for (int d = 0; d < refs[lead]->rank; ++d) {
@@ -207,6 +211,8 @@ Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const Tensor
       return invalid_argument(
           cat("dot: factor ", names.list[i].name, " is in one input only, and not in the output"));
   const int64_t s = c.k_shards;
+  if (c.accumulates && s != 1)
+    return invalid_argument(cat("dot: accumulate is for one chain, k_shards is ", s));
   if (s < 1 || s > 8 || (s & (s - 1)) != 0 || c.k.count % s != 0)
     return invalid_argument(
         cat("dot: k_shards = ", s, " must be 1, 2, 4 or 8 and divide K = ", c.k.count));

@@ -7,6 +7,8 @@
 // order). A factor in both inputs and the output is batch, in the first input and the output m, in
 // the second and the output n, in both inputs only k. Any order, any strides.
 // `k_shards` (default 1), `bias` (default false), `activation` (none, relu, gelu, silu).
+// With `accumulate` the third operand has the output's factors and every chain starts from it; it
+// may be the output itself.
 //
 // Order "fma_chain": with K = the flattened k index (k factors in the first input's order,
 // row-major) cut in k_shards equal consecutive shards, each shard is one chain from 0 of
@@ -56,6 +58,7 @@ struct Contraction {
   Loops batch, m, n, k;
   int64_t k_shards = 1;
   bool has_bias = false;
+  bool accumulates = false;  // kBias are the sums so far
   Activation activation = Activation::kNone;
   DType in_dtype = DType::kF32;
   DType out_dtype = DType::kF32;

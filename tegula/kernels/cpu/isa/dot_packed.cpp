@@ -50,6 +50,7 @@ class PackedDot {
         a_(a.as<const In>()),
         b_(b.as<const In>()),
         bias_(c.has_bias ? call.in[2].as<const Out>() : nullptr),
+        start_(c.accumulates ? call.in[2].as<const float>() : nullptr),
         out_(call.out[0].as<Out>()),
         a_panels_(static_cast<float*>(call.workspace)),
         waiting_(a_panels_ + workspace_.a_floats),
@@ -60,7 +61,7 @@ class PackedDot {
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
                  c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
                  n_stride == 1 &&
-                 (!c.has_bias || (c.n.is_linear(kBias, &bias_n) && bias_n == 1 &&
+                 (!c.has_bias || (call.in[2].data != out_ && c.n.is_linear(kBias, &bias_n) && bias_n == 1 &&
                                   c.m.is_linear(kBias, &bias_m) && bias_m == 0));
   }
 
@@ -218,7 +219,7 @@ class PackedDot {
     for (int64_t i = 0; i < kb_.group; ++i) {
       Piece& p = b.pieces[b.n_pieces++];
       p.k = b.n_k / kb_.group;
-      if (part > 0) p.start = kChainSlot;
+      if (part > 0 || start_ != nullptr) p.start = kChainSlot;
       if (part + 1 < kb_.n_pieces) {
         p.dst = kChainSlot;
         continue;
@@ -250,13 +251,30 @@ class PackedDot {
     for (int l = 0; l < kMaxSlots; ++l)
       u.slot[l] =
           l < n_local ? local + l * kTileFloats : waiting + (l - n_local) * tile_m_ * kTileN;
-    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * tile_m_ * kTileN;
+    if (kb_.n_pieces > 1) {
+      u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * tile_m_ * kTileN;
+    } else if (start_ != nullptr) {
+      u.slot[kMaxSlots - 1] = local;
+    }
+    if (start_ != nullptr && plan.k0 == 0) load_start(h, x, u.slot[kMaxSlots - 1]);
     if (plan.is_last) {
       finish_tile(h, x, fn, u, nv, local + kMaxSlots * kTileFloats);
     } else {
       fn(u);
     }
     return int64_t{x.rows} * nv * kLanes * plan.n_k;
+  }
+
+  // The sums that this tile's chains go on from.
+  void load_start(const Held& h, const Tile& x, float* tile) const {
+    const float* start = start_ + c_.batch.offset(h.batch0 + x.batch, kBias);
+    int64_t m[kTileM], n[kTileN];
+    c_.m.offsets(h.m0 + x.m0, x.rows, kBias, m);
+    c_.n.offsets(h.n0 + x.n0, x.cols, kBias, n);
+    for (int i = 0; i < x.rows; ++i) {
+      for (int j = 0; j < x.cols; ++j) tile[i * kTileN + j] = start[m[i] + n[j]];
+      std::fill(tile + i * kTileN + x.cols, tile + (i + 1) * kTileN, 0.0F);
+    }
   }
 
   const float* a_of(const Held& h, const Tile& x) const {
@@ -297,6 +315,7 @@ class PackedDot {
   const In* a_;
   const In* b_;
   const Out* bias_;
+  const float* start_;
   Out* out_;
   float* a_panels_;
   float* waiting_;   // per thread
