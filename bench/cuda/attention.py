@@ -12,19 +12,16 @@ import argparse
 import ctypes
 import glob
 import itertools
-import json
 import os
-import random
 import statistics
-import subprocess
-import sys
-import time
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-HANG_S = 10
-FIELDS = ("head_dim", "causal", "tile_n", "n_consumers", "n_stages", "ping_pong", "q_registers",
+from harness import (finish, interleaved, machine_state, profile, read_variants, sustained, time_ms,
+                     write_result)
+
+FIELDS = ("head_dim", "causal", "tile_n", "consumers", "stages", "ping_pong", "q_registers",
           "lazy_log2", "section_mb")
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
@@ -34,19 +31,6 @@ CHECKS = [(1, 128, 128, 1, 1), (2, 1, 1, 2, 1), (1, 1, 3, 2, 2), (1, 239, 1, 2, 
           (1, 799, 3, 1, 1), (1, 3, 513, 4, 1), (2, 113, 203, 4, 2), (1, 108, 256, 2, 2),
           (1, 1023, 1024, 2, 1), (1, 1024, 1023, 2, 2), (3, 333, 777, 6, 2), (1, 777, 333, 3, 3),
           (1, 2048, 2048, 8, 1), (5, 640, 640, 16, 16), (1, 4224, 4224, 2, 1)]
-
-
-def spec_name(v):
-    return (f"d{v['head_dim']}_{'causal' if v['causal'] else 'full'}_m{64 * v['n_consumers']}"
-            f"n{v['tile_n']}s{v['n_stages']}{'_pp' if v['ping_pong'] else ''}"
-            f"{'_qr' if v['q_registers'] else ''}_lz{v['lazy_log2']}_sec{v['section_mb']}")
-
-
-def read_variants(path):
-    for line in open(path, encoding="utf-8"):
-        words = line.split("#")[0].split()
-        if words:
-            yield dict(zip(FIELDS, map(int, words)))
 
 
 class Library:
@@ -124,20 +108,6 @@ class Backward:
                                                       ctypes.c_float(scale), stream)
             assert rc == 0, self.lib.tegula_error().decode()
         return launch, grads
-
-
-def finish(name, hung_file):
-    """Waits for the GPU; a kernel that does not end ends the process."""
-    done = torch.cuda.Event()
-    done.record()
-    start = time.time()
-    while not done.query():
-        if time.time() - start > HANG_S:
-            print(f"HANG {name}", flush=True)
-            with open(hung_file, "a", encoding="utf-8") as f:
-                f.write(name + "\n")
-            os._exit(3)
-        time.sleep(1e-4)
 
 
 def reference(q, k, v, is_causal, scale, dtype):
@@ -272,42 +242,6 @@ def peer(backend, q, k, v, is_causal):
     return launch
 
 
-def time_ms(launch, warm_s=0.15, timed_s=0.1):
-    """Mean over timed_s, after warm_s of the same work: the card runs at its power limit, and what ran
-    just before decides its clock for a tenth of a second."""
-    begin, warm, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-    launch()
-    begin.record()
-    launch()
-    warm.record()
-    warm.synchronize()
-    one = max(1e-3, begin.elapsed_time(warm) / 1e3)
-    for _ in range(int(warm_s / one) + 1):
-        launch()
-    n = int(timed_s / one) + 2
-    begin.record()
-    for _ in range(n):
-        launch()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / n
-
-
-def profile(runs):
-    """Each once, for a profiler that counts launches."""
-    for launch in runs.values():
-        launch()
-        torch.cuda.synchronize()
-
-
-def interleaved(runs, rounds):
-    ms = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name in random.sample(sorted(runs), len(runs)):
-            ms[name].append(time_ms(runs[name]))
-    return ms
-
-
 def report(rows, what, d, is_causal, n, flops, times):
     for name, ms in times.items():
         tflops = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
@@ -320,29 +254,6 @@ def result_row(what, head_dim, is_causal, seqlen, kernel, tflops, lowest=None, h
     return {"what": what, "head_dim": head_dim, "mask": "causal" if is_causal else "full",
             "seqlen": seqlen, "kernel": kernel, "tflops": tflops, "lowest": lowest,
             "highest": highest}
-
-
-def machine_state():
-    query = "name,driver_version,clocks.sm,power.draw,temperature.gpu"
-    return subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],
-                          capture_output=True, text=True, check=False).stdout.strip()
-
-
-def sustained(launch, seconds=0.8):
-    """TFLOP-free: mean ms over a longer stretch, with the clock and power read in its middle."""
-    launch()
-    torch.cuda.synchronize()
-    one = time_ms(launch, 0, 0.02)
-    n = max(10, int(seconds * 1000 / one))
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for i in range(n):
-        launch()
-    end.record()
-    time.sleep(seconds * 0.5)
-    state = machine_state()
-    end.synchronize()
-    return begin.elapsed_time(end) / n, state
 
 
 def main():
@@ -367,7 +278,8 @@ def main():
     hung = set(open(hung_file, encoding="utf-8").read().split()) if os.path.exists(hung_file) else set()
     lib = Library(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
     print(machine_state(), flush=True)
-    variants = {spec_name(v): v for v in read_variants(args.variants)}
+    variants = {name: v for name, source, v in read_variants(args.variants)
+                if source == "attention_sm90.cu"}
     kernels, rows, checks = {}, [], []
     cases = [] if args.profile else CHECKS[::3] if args.quick else CHECKS
     for name, v in variants.items():
@@ -472,12 +384,8 @@ def main():
                 rows.append(result_row("forward", d, is_causal, n, name, flops / ms / 1e9))
                 print(f"rung {name} {'causal' if is_causal else 'full'} N{n}: "
                       f"{flops / ms / 1e9:.2f} TFLOP/s", flush=True)
-    out = {"name": "attention_cuda", "machine": machine_state().split(",")[0] + ", driver "
-           + machine_state().split(",")[1].strip() + ", torch " + torch.__version__,
-           "commit": args.commit, "command": "bench/cuda/attention.py " + " ".join(sys.argv[1:]),
-           "date": time.strftime("%Y-%m-%d"), "rows": rows, "checks": checks}
-    with open(args.json, "w", encoding="utf-8") as f:
-        json.dump(out, f, indent=1)
+    write_result(args.json, "attention_cuda", "bench/cuda/attention.py", args.commit, rows,
+                 checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-// bench_cuda_compile OUT [VARIANTS]: compiles variants of the attention kernels by NVRTC into
+// bench_cuda_compile OUT [VARIANTS]: compiles variants of the kernels by NVRTC into
 // OUT/<name>.cubin and prints registers, spills and seconds of each. Fails on a spill or on
-// serialized products. VARIANTS (default bench/cuda/variants.txt) has a line per variant: head_dim
-// causal tile_n n_consumers n_stages ping_pong q_registers lazy_log2 section_mb; # begins a
-// comment.
+// serialized products. VARIANTS (default bench/cuda/variants.txt) has a line per variant: its name,
+// its source, and its defines without their TEGULA_; # begins a comment.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
-#include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/nvrtc.h"
 
 namespace tegula::cuda {
 namespace {
@@ -19,7 +18,7 @@ bool write(const std::string& path, const std::string& bytes) {
 }
 
 // Whether the kernel compiled without loss.
-bool compile_to(const std::string& folder, const std::string& name, const char* source,
+bool compile_to(const std::string& folder, const std::string& name, const std::string& source,
                 const std::vector<std::string>& defines) {
   const Result<Compiled> c = compile_kernel(source, defines);
   if (!c.ok()) {
@@ -44,23 +43,14 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "bench_cuda_compile: no list of variants; run in the repository's root\n");
     return 2;
   }
-  bool good = compile_to(folder, "naive", "attention_naive.cu", {});
-  for (const int d : {64, 128})
-    good &=
-        compile_to(folder, cat("tiled_d", d), "attention_tiled.cu", {cat("TEGULA_HEAD_DIM=", d)});
-  for (const bool is_causal : {false, true})
-    good &= compile_to(folder, cat("bwd_d128_", is_causal ? "causal" : "full"),
-                       "attention_bwd_sm90.cu", attention_bwd_defines(128, is_causal));
-  std::string line;
-  while (std::getline(list, line)) {
+  bool good = true;
+  for (std::string line; std::getline(list, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
-    AttentionVariant v;
-    if (!(words >> v.head_dim >> v.is_causal >> v.tile_n >> v.n_consumers >> v.n_stages >>
-          v.ping_pong >> v.q_registers >> v.lazy_log2 >> v.section_mb))
-      continue;
-    std::vector<std::string> defines = v.defines();
-    for (std::string more; words >> more;) defines.push_back(more);
-    good &= compile_to(folder, v.name(), "attention_sm90.cu", defines);
+    std::string name, source;
+    if (!(words >> name >> source)) continue;
+    std::vector<std::string> defines;
+    for (std::string define; words >> define;) defines.push_back("TEGULA_" + define);
+    good &= compile_to(folder, name, source, defines);
   }
   return good ? 0 : 1;
 }

@@ -42,7 +42,7 @@ std::vector<std::string> AttentionVariant::defines() const {
           cat("TEGULA_STAGES=", n_stages),
           cat("TEGULA_PING_PONG=", int{ping_pong}),
           cat("TEGULA_Q_REGISTERS=", int{q_registers}),
-          cat("TEGULA_LAZY_LOG2=", lazy_log2, ".f")};
+          cat("TEGULA_LAZY_LOG2=", lazy_log2)};
 }
 
 Status check_attention(const AttentionShape& s, float scale) {

@@ -45,6 +45,14 @@ __device__ inline void ldmatrix(u32 address, u32* r) {
                : "memory");
 }
 
+// The same, each matrix transposed: lane l holds column l/4, rows 2(l%4) and +1.
+__device__ inline void ldmatrix_transposed(u32 address, u32* r) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.
 __device__ inline u32 uniform(u32 value) { return __shfl_sync(0xffffffff, value, 0); }

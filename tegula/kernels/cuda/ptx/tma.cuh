@@ -19,6 +19,7 @@ __device__ inline u32 swizzled(u32 row, u32 chunk) {
 }
 
 // What the L2 should do with the lines read: encoded policies, as createpolicy would make them.
+constexpr u64 kEvictNormal = 0x1000000000000000;
 constexpr u64 kEvictFirst = 0x12F0000000000000;
 constexpr u64 kEvictLast = 0x14F0000000000000;
 
@@ -57,10 +58,11 @@ __device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until the committed stores of this thread no longer read shared memory (they may still be on
-// their way to global memory).
+// Until the committed stores of this thread, but for the last kPending commits, no longer read
+// shared memory (they may still be on their way to global memory).
+template <int kPending = 0>
 __device__ inline void tma_store_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace tegula::cuda

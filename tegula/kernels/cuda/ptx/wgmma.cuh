@@ -45,8 +45,8 @@ __device__ inline void fence_registers(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// Wgmma<N>::ss: A and B from shared memory, both K-major, or both MN-major. accumulate = false
-// overwrites D.
+// Wgmma<N>::ss: A and B from shared memory, each K-major or MN-major. accumulate = false overwrites
+// D.
 // Wgmma<N>::rs: A from registers, B from shared memory, MN-major or K-major.
 template <int kN>
 struct Wgmma;
@@ -76,23 +76,26 @@ struct Wgmma;
 #define TEGULA_NAMES_21 "%84, %85, %86, %87"
 #define TEGULA_NAMES_22 "%88, %89, %90, %91"
 #define TEGULA_NAMES_23 "%92, %93, %94, %95"
+#define TEGULA_NAMES_24 "%96, %97, %98, %99"
+#define TEGULA_NAMES_25 "%100, %101, %102, %103"
+#define TEGULA_NAMES_26 "%104, %105, %106, %107"
+#define TEGULA_NAMES_27 "%108, %109, %110, %111"
+#define TEGULA_NAMES_28 "%112, %113, %114, %115"
+#define TEGULA_NAMES_29 "%116, %117, %118, %119"
+#define TEGULA_NAMES_30 "%120, %121, %122, %123"
+#define TEGULA_NAMES_31 "%124, %125, %126, %127"
 #define TEGULA_ACC_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define TEGULA_LIST(...) __VA_ARGS__
 #define TEGULA_WGMMA(N, NAMES, ACC, P0, P1, P2, P3, P4, P5)                                         \
   template <>                                                                                       \
   struct Wgmma<N> {                                                                                 \
-    template <bool kMnMajor = false>                                                               \
+    template <bool kAMnMajor = false, bool kBMnMajor = kAMnMajor>                                  \
     static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                  \
-      if constexpr (kMnMajor)                                                                      \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                               \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "\
-                     P1 ", p, 1, 1, 1, 1;\n}"                                                      \
-                     : ACC : "l"(a), "l"(b), "r"(int(accumulate)));                                \
-      else                                                                                         \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                               \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "\
-                     P1 ", p, 1, 1, 0, 0;\n}"                                                      \
-                     : ACC : "l"(a), "l"(b), "r"(int(accumulate)));                                \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "  \
+                   P1 ", p, 1, 1, " P3 ", " P4 ";\n}"                                              \
+                   : ACC : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAMnMajor)),              \
+                     "n"(int(kBMnMajor)));                                                         \
     }                                                                                              \
     template <bool kMnMajor>                                                                       \
     static __device__ void rs(float (&d)[N / 2], const u32* a, u64 b, bool accumulate) {           \
@@ -204,6 +207,23 @@ TEGULA_WGMMA(192,
     TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76),
     TEGULA_ACC_4(80), TEGULA_ACC_4(84), TEGULA_ACC_4(88), TEGULA_ACC_4(92)),
     "%96", "%97", "%98", "%99", "%100", "%101")
+TEGULA_WGMMA(256,
+    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
+    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
+    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
+    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
+    TEGULA_NAMES_16 ", " TEGULA_NAMES_17 ", " TEGULA_NAMES_18 ", " TEGULA_NAMES_19 ", "
+    TEGULA_NAMES_20 ", " TEGULA_NAMES_21 ", " TEGULA_NAMES_22 ", " TEGULA_NAMES_23 ", "
+    TEGULA_NAMES_24 ", " TEGULA_NAMES_25 ", " TEGULA_NAMES_26 ", " TEGULA_NAMES_27 ", "
+    TEGULA_NAMES_28 ", " TEGULA_NAMES_29 ", " TEGULA_NAMES_30 ", " TEGULA_NAMES_31,
+    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
+    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
+    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
+    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76),
+    TEGULA_ACC_4(80), TEGULA_ACC_4(84), TEGULA_ACC_4(88), TEGULA_ACC_4(92), TEGULA_ACC_4(96),
+    TEGULA_ACC_4(100), TEGULA_ACC_4(104), TEGULA_ACC_4(108), TEGULA_ACC_4(112), TEGULA_ACC_4(116),
+    TEGULA_ACC_4(120), TEGULA_ACC_4(124)),
+    "%128", "%129", "%130", "%131", "%132", "%133")
 #undef TEGULA_NAMES_0
 #undef TEGULA_NAMES_1
 #undef TEGULA_NAMES_2
@@ -228,6 +248,14 @@ TEGULA_WGMMA(192,
 #undef TEGULA_NAMES_21
 #undef TEGULA_NAMES_22
 #undef TEGULA_NAMES_23
+#undef TEGULA_NAMES_24
+#undef TEGULA_NAMES_25
+#undef TEGULA_NAMES_26
+#undef TEGULA_NAMES_27
+#undef TEGULA_NAMES_28
+#undef TEGULA_NAMES_29
+#undef TEGULA_NAMES_30
+#undef TEGULA_NAMES_31
 #undef TEGULA_ACC_4
 #undef TEGULA_LIST
 #undef TEGULA_WGMMA

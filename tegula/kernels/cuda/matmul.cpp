@@ -1,0 +1,146 @@
+#include "tegula/kernels/cuda/matmul.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "tegula/kernels/cuda/matmul_params.h"
+
+namespace tegula::cuda {
+
+namespace {
+
+constexpr int kTileM = 128, kTileK = 64, kRow_bytes = 128;
+constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers);
+constexpr int kOut_bytes = kConsumers * 2 * 64 * kRow_bytes;  // boxes of 64 × 64 on their way
+constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Status check_operand(const char* name, const MatmulOperand& t, int64_t columns) {
+  if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0)
+    return invalid_argument(cat("matmul: ", name, " is not aligned to 16 bytes: copy it"));
+  if (t.stride % 8 != 0 || t.stride < columns)
+    return invalid_argument(cat("matmul: the rows of ", name, " are ", t.stride,
+                                " elements apart, which must be a multiple of 8 and at least ",
+                                columns, ": copy it into padded rows"));
+  return {};
+}
+
+// Rows of `columns` elements in boxes of 64 × `box_rows`.
+Result<HostTensorMap> map_of(const MatmulOperand& t, int64_t columns, int64_t rows, int box_rows) {
+  const int64_t whole = t.stride * rows;
+  return tensor_map_bf16(t.data, {columns, rows, 1, 1}, {t.stride, whole, whole}, box_rows);
+}
+
+// Of an operand of `extent` rows or columns of C, of which a tile has `tile`, by k.
+Result<HostTensorMap> map_of(const MatmulOperand& t, bool mn_major, int64_t extent, int64_t k,
+                             int tile) {
+  return mn_major ? map_of(t, extent, k, kTileK) : map_of(t, k, extent, tile);
+}
+
+TileOrder tile_order(int64_t m, int64_t n, int tile_m, int tile_n, int group) {
+  return {static_cast<int>(ceil_div(m, tile_m)), static_cast<int>(ceil_div(n, tile_n)), group};
+}
+
+}  // namespace
+
+Status check_matmul(const MatmulCall& call) {
+  const MatmulShape& s = call.shape;
+  if (std::min({s.m, s.n, s.k}) < 1)
+    return invalid_argument(cat("matmul of an empty tensor: m ", s.m, ", n ", s.n, ", k ", s.k));
+  if (std::max({s.m, s.n, s.k, ceil_div(s.m, 128) * ceil_div(s.n, 64)}) > INT_MAX / 2)
+    return unsupported(
+        cat("matmul: extents or tiles past 2^30: m ", s.m, ", n ", s.n, ", k ", s.k));
+  TEGULA_TRY(check_operand("a", call.a, s.a_mn_major ? s.m : s.k));
+  TEGULA_TRY(check_operand("b", call.b, s.b_mn_major ? s.n : s.k));
+  return check_operand("c", call.c, s.n);
+}
+
+int MatmulVariant::smem_bytes() const {
+  return n_stages * (kTileM + tile_n) * kRow_bytes + kOut_bytes + kBarrier_bytes + kAlign_bytes;
+}
+
+std::string MatmulVariant::name() const {
+  return cat(a_mn_major ? "am_" : "ak_", b_mn_major ? "bn" : "bk", "_n", tile_n, "s", n_stages,
+             "_g", group);
+}
+
+std::vector<std::string> MatmulVariant::defines() const {
+  return {cat("TEGULA_TILE_N=", tile_n), cat("TEGULA_STAGES=", n_stages),
+          cat("TEGULA_A_MN_MAJOR=", int{a_mn_major}), cat("TEGULA_B_MN_MAJOR=", int{b_mn_major})};
+}
+
+MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
+  MatmulVariant v;
+  v.a_mn_major = shape.a_mn_major;
+  v.b_mn_major = shape.b_mn_major;
+  const auto rounds = [&](int64_t tile_n) {
+    return ceil_div(ceil_div(shape.m, kTileM) * ceil_div(shape.n, tile_n), n_multiprocessors);
+  };
+  // A tile half as wide takes a little more than half the time.
+  if (rounds(128) * 11 < rounds(256) * 20) v.tile_n = 128, v.n_stages = 6;
+  return v;
+}
+
+Result<MatmulKernel> MatmulKernel::load(const MatmulVariant& variant, const std::string& cubin) {
+  const int n_multiprocessors = TEGULA_TRY(hopper_multiprocessors());
+  Module module = TEGULA_TRY(Module::load(cubin));
+  FunctionHandle f = TEGULA_TRY(module.function("matmul_sm90", variant.smem_bytes()));
+  return MatmulKernel(variant, std::move(module), f, n_multiprocessors);
+}
+
+Status MatmulKernel::launch(const MatmulCall& call) const {
+  const MatmulVariant& v = variant_;
+  const MatmulShape& s = call.shape;
+  if (s.a_mn_major != v.a_mn_major || s.b_mn_major != v.b_mn_major)
+    return internal_error(cat("matmul variant ", v.name(), " got operands of another layout"));
+  TEGULA_TRY(check_matmul(call));
+  HostTensorMap a = TEGULA_TRY(map_of(call.a, v.a_mn_major, s.m, s.k, kTileM));
+  HostTensorMap b = TEGULA_TRY(map_of(call.b, v.b_mn_major, s.n, s.k, v.tile_n));
+  HostTensorMap c = TEGULA_TRY(map_of(call.c, s.n, s.m, 64));
+
+  MatmulSm90Params p{};
+  p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
+  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n);
+  p.n_steps = static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK), v.tile_n / 64));
+  p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
+
+  const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n, n_multiprocessors_);
+  void* arguments[] = {&a, &b, &c, &p};
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->check(
+      d->launch(function_, static_cast<unsigned>(n_blocks), 1, 1, static_cast<unsigned>(kThreads),
+                1, 1, static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
+      "launching matmul_sm90");
+}
+
+std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major) {
+  return {cat("TEGULA_B_MN_MAJOR=", int{b_mn_major})};
+}
+
+Result<MatmulMmaKernel> MatmulMmaKernel::load(bool b_mn_major, const std::string& cubin) {
+  Module module = TEGULA_TRY(Module::load(cubin));
+  FunctionHandle f = TEGULA_TRY(module.function("matmul_mma", kSmem_bytes));
+  return MatmulMmaKernel(b_mn_major, std::move(module), f);
+}
+
+Status MatmulMmaKernel::launch(const MatmulCall& call) const {
+  const MatmulShape& s = call.shape;
+  if (s.a_mn_major || s.b_mn_major != b_mn_major_)
+    return unsupported("matmul_mma takes a as it is, and b in the layout it was compiled for");
+  TEGULA_TRY(check_matmul(call));
+  MatmulMmaParams p{};
+  p.a = static_cast<const unsigned short*>(call.a.data), p.lda = call.a.stride;
+  p.b = static_cast<const unsigned short*>(call.b.data), p.ldb = call.b.stride;
+  p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
+  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
+  p.order = tile_order(s.m, s.n, 128, 256, 16);
+  void* arguments[] = {&p};
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->check(
+      d->launch(function_, static_cast<unsigned>(p.order.tiles_m * p.order.tiles_n), 1, 1, 256, 1,
+                1, static_cast<unsigned>(kSmem_bytes), call.stream, arguments, nullptr),
+      "launching matmul_mma");
+}
+
+}  // namespace tegula::cuda

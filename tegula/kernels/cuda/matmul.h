@@ -1,0 +1,90 @@
+// Matrix products on the tensor cores from the host: which variant of a kernel a call gets, and its
+// launch.
+//
+//   c[m, n] = a[m, k] b[k, n]
+// bf16; c with stride 1 over n; a with stride 1 over k, or over m (a_mn_major: it lies transposed);
+// b with stride 1 over n (b_mn_major) or over k; the other stride a multiple of 8 elements, data
+// aligned to 16 bytes. Numerics: f32 sums over ascending k, rounded to bf16 once; the same bits in
+// every run of a variant.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/cuda/driver.h"
+
+namespace tegula::cuda {
+
+struct MatmulShape {
+  int64_t m = 1, n = 1, k = 1;
+  bool a_mn_major = false, b_mn_major = true;
+};
+
+struct MatmulOperand {
+  void* data = nullptr;
+  int64_t stride = 0;  // elements between rows as they lie in memory
+};
+
+struct MatmulCall {
+  MatmulShape shape;
+  MatmulOperand a, b, c;
+  StreamHandle stream = nullptr;
+};
+
+// invalid_argument for what is empty, misaligned or strided as above forbids; unsupported for
+// extents past 2^30.
+Status check_matmul(const MatmulCall& call);
+
+// What is compiled into matmul_sm90.cu, which says what each does.
+struct MatmulVariant {
+  int tile_n = 256;
+  int n_stages = 4;
+  bool a_mn_major = false, b_mn_major = true;
+  int group = 16;  // rows of tiles that are worked on together: so many columns of B stay in L2
+
+  int smem_bytes() const;
+  // "ak_bn_n256s4_g16": a is K-major, b N-major.
+  std::string name() const;
+  std::vector<std::string> defines() const;
+};
+
+// The fastest variant measured for a shape (bench/results/matmul_cuda.json): tiles of 128 × 256, or
+// of 128 × 128 where those leave fewer multiprocessors idle.
+MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors = 132);
+
+// matmul_sm90, compiled, in the current context.
+class MatmulKernel {
+ public:
+  static Result<MatmulKernel> load(const MatmulVariant& variant, const std::string& cubin);
+  Status launch(const MatmulCall& call) const;
+
+ private:
+  MatmulKernel(const MatmulVariant& variant, Module module, FunctionHandle function,
+               int n_multiprocessors)
+      : variant_(variant),
+        module_(std::move(module)),
+        function_(function),
+        n_multiprocessors_(n_multiprocessors) {}
+  MatmulVariant variant_;
+  Module module_;
+  FunctionHandle function_;
+  int n_multiprocessors_;
+};
+
+// matmul_mma, compiled, in the current context: the rung below, for sm_80 and newer.
+class MatmulMmaKernel {
+ public:
+  static constexpr int kSmem_bytes = 4 * (128 + 256) * 128;
+  static std::vector<std::string> defines(bool b_mn_major);
+  static Result<MatmulMmaKernel> load(bool b_mn_major, const std::string& cubin);
+  Status launch(const MatmulCall& call) const;
+
+ private:
+  MatmulMmaKernel(bool b_mn_major, Module module, FunctionHandle function)
+      : b_mn_major_(b_mn_major), module_(std::move(module)), function_(function) {}
+  bool b_mn_major_;
+  Module module_;
+  FunctionHandle function_;
+};
+
+}  // namespace tegula::cuda
