@@ -3,7 +3,8 @@
 
 A file of more than 400 lines is warned about, one of more than 700 (900 in kernels/) fails; so
 does a folder of tegula/ whose README.md is missing or longer than 30 lines, and a core (tegula/,
-cli/, python/) of more than 36,000 lines of code. Blank lines and lines of comment alone count for a
+cli/, python/) of more than 36,000 lines of code. kernels/ is listed but not counted: its ladders are
+kept rung by rung to be read, and a kernel more makes nothing else harder to understand. Blank lines and lines of comment alone count for a
 file's length but not for the budget: what a header must say should not be saved at.
 """
 
@@ -18,7 +19,7 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 36_000
 CORE = ("tegula", "cli", "python")
-PLUG_IN = "tegula/kernels/cuda"  # listed on its own
+KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own
 OTHERS = ("tests", "bench", "examples", "tools", "cmake", "script")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc", ".py", ".cmake", ".sh", ""}
 
@@ -48,8 +49,9 @@ def source_files(root):
 
 def folder_of(name):
     parts = name.split("/")
-    if name.startswith(PLUG_IN + "/"):
-        return PLUG_IN
+    for folder in KERNELS:
+        if name.startswith(folder + "/"):
+            return folder
     return "/".join(parts[:2]) if parts[0] == "tegula" and len(parts) > 2 else parts[0]
 
 
@@ -77,10 +79,11 @@ def main():
         elif len(readme.read_text(encoding="utf-8").splitlines()) > README_LINES:
             failures.append(f"{folder}/README.md is longer than {README_LINES} lines")
 
-    core = sum(n for folder, n in code.items() if folder.split("/")[0] in CORE)
+    core = sum(n for folder, n in code.items()
+               if folder.split("/")[0] in CORE and folder not in KERNELS)
     for folder in sorted(lines):
         print(f"{lines[folder]:7,} lines {code[folder]:7,} of code {count[folder]:4} files  {folder}")
-    print(f"{core:7,} lines of code in the core, of a budget of {CORE_BUDGET_LINES:,}")
+    print(f"{core:7,} lines of code in the core without kernels, of {CORE_BUDGET_LINES:,}")
     if core > CORE_BUDGET_LINES:
         failures.append(f"the core has {core:,} lines of code, more than {CORE_BUDGET_LINES:,}")
     for failure in failures:

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_params.h"
 
 namespace {
@@ -43,6 +44,16 @@ Result<std::unique_ptr<AttentionBwdKernel>> load_bwd(const char* path, int head_
   const std::string cubin = TEGULA_TRY(read(path));
   return std::make_unique<AttentionBwdKernel>(
       TEGULA_TRY(AttentionBwdKernel::load(head_dim, is_causal, cubin)));
+}
+
+Result<std::unique_ptr<DecodeKernel>> load_decode(const char* path, const DecodeVariant& v) {
+  const std::string cubin = TEGULA_TRY(read(path));
+  return std::make_unique<DecodeKernel>(TEGULA_TRY(DecodeKernel::load(v, cubin)));
+}
+
+DecodeShape decode_shape(const int64_t* sizes) {
+  return {sizes[0], sizes[1],      sizes[2], sizes[3], sizes[4],
+          sizes[5], sizes[6] != 0, sizes[7], sizes[8]};
 }
 
 constexpr int kTiledRows = 32;
@@ -143,6 +154,46 @@ int tegula_attention_bwd_launch(const void* kernel, void* const* pointers, const
   c.scale = scale;
   c.stream = stream;
   return report(static_cast<const AttentionBwdKernel*>(kernel)->launch(c));
+}
+
+// spec: head_dim, rows, is_paged, warps, blocks.
+void* tegula_decode_load(const char* cubin, const int* spec) {
+  auto k = load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4]});
+  if (k.ok()) return std::move(k).value().release();
+  last_error = k.error().to_string();
+  return nullptr;
+}
+
+// sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal, window_left,
+// page_size (0: dense).
+int64_t tegula_decode_workspace_bytes(const int64_t* sizes, int64_t keys_per_split) {
+  return decode_workspace_bytes(decode_shape(sizes), keys_per_split);
+}
+int64_t tegula_decode_split(const int64_t* sizes) {
+  const auto n = hopper_multiprocessors();
+  return decode_split(decode_shape(sizes), n.ok() ? *n : 1);
+}
+
+// pointers: q, k, v, o, lse, seqlens_k, pages, workspace, counters. strides: batch (or page), row,
+// head of q, k, v, o.
+int tegula_decode_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
+                         const int64_t* strides, int64_t keys_per_split, int64_t pages_per_sequence,
+                         float scale, void* stream) {
+  DecodeCall c;
+  c.shape = decode_shape(sizes);
+  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o};
+  for (int i = 0; i < 4; ++i)
+    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
+  c.lse = static_cast<float*>(pointers[4]);
+  c.seqlens_k = static_cast<const int*>(pointers[5]);
+  c.pages = static_cast<const int*>(pointers[6]);
+  c.workspace = pointers[7];
+  c.counters = static_cast<unsigned*>(pointers[8]);
+  c.keys_per_split = keys_per_split;
+  c.pages_per_sequence = pages_per_sequence;
+  c.scale = scale;
+  c.stream = stream;
+  return report(static_cast<const DecodeKernel*>(kernel)->launch(c));
 }
 
 // head_dim 0: attention_naive, which takes any.

@@ -1,5 +1,5 @@
-// Attention's gradients without the matrix of scores; threads over (batch, key head), and over blocks
-// of queries and keys where heads are few.
+// Attention's gradients without the matrix of scores; threads over (batch, key head), and over
+// blocks of queries and keys where heads are few.
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -23,7 +23,8 @@ extern constinit const KernelDef attention_bwd_flash{
     .name = "attention_bwd_flash",
     .op = "attention_bwd",
     .order = "fma_chain",
-    .doc = "weights computed again per tile; threads over heads, what is left over in waves of tiles",
+    .doc =
+        "weights computed again per tile; threads over heads, what is left over in waves of tiles",
     .priority = 100,
     .supports = supports,
     .workspace_bytes = workspace_bytes,

@@ -46,6 +46,24 @@ struct AttentionBwdEdgeParams {
   float scale;
 };
 
+// Few queries, many keys. K and V are [b, s, hk, d], or pages [page, row in it, hk, d]: then
+// `batch` of their strides is that of a page.
+struct AttentionDecodeParams {
+  AttentionTensor q, k, v, o;
+  float* lse;              // [b, hq, sq], or null
+  void* partial;           // of every split: accumulators, then maxima and sums of weights
+  unsigned int* counters;  // [b, hk]: 0 before and after
+  const int* seqlens_k;    // [b], or null: all seqlen_k
+  const int* pages;        // [b, pages_per_sequence]
+  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group;
+  int keys_per_split, n_splits;
+  int n_items;                                   // batch · n_splits · n_heads_kv
+  int pages_per_sequence, page_size, page_log2;  // page_log2 < 0: not a power of two
+  int window_left;                               // < 0: none
+  int is_causal;
+  float scale_log2;  // scale · log2(e)
+};
+
 // The rungs below.
 struct AttentionRungParams {
   AttentionTensor q, k, v, o;

@@ -8,7 +8,7 @@ namespace {
 
 // Values of the driver's enumerations.
 constexpr int kMultiprocessorCount = 16, kCapabilityMajor = 75;
-constexpr int kMaxDynamicSharedBytes = 8;
+constexpr int kMaxDynamicSharedBytes = 8, kProgrammaticSerialization = 6;
 constexpr int kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3, kFillZero = 0;
 
 template <class F>
@@ -23,16 +23,16 @@ Result<Driver> open_driver() {
     return Error{Code::kDevice,
                  cat("no CUDA driver: ", dlerror(), "; run on the CPU, or install one")};
   Driver d;
-  const bool complete = find(library, "cuInit", d.init) &&
-                        find(library, "cuGetErrorString", d.error_string) &&
-                        find(library, "cuCtxGetDevice", d.current_device) &&
-                        find(library, "cuDeviceGetAttribute", d.device_attribute) &&
-                        find(library, "cuModuleLoadData", d.module_load) &&
-                        find(library, "cuModuleUnload", d.module_unload) &&
-                        find(library, "cuModuleGetFunction", d.module_function) &&
-                        find(library, "cuFuncSetAttribute", d.function_set) &&
-                        find(library, "cuLaunchKernel", d.launch) &&
-                        find(library, "cuTensorMapEncodeTiled", d.tensor_map);
+  const bool complete =
+      find(library, "cuInit", d.init) && find(library, "cuGetErrorString", d.error_string) &&
+      find(library, "cuCtxGetDevice", d.current_device) &&
+      find(library, "cuDeviceGetAttribute", d.device_attribute) &&
+      find(library, "cuModuleLoadData", d.module_load) &&
+      find(library, "cuModuleUnload", d.module_unload) &&
+      find(library, "cuModuleGetFunction", d.module_function) &&
+      find(library, "cuFuncSetAttribute", d.function_set) &&
+      find(library, "cuLaunchKernel", d.launch) && find(library, "cuLaunchKernelEx", d.launch_ex) &&
+      find(library, "cuTensorMapEncodeTiled", d.tensor_map);
   if (!complete)
     return Error{Code::kDevice, cat("the CUDA driver is too old: ", dlerror(),
                                     "; tensor maps need version 12.0 or newer")};
@@ -46,6 +46,20 @@ Result<const Driver*> Driver::get() {
   static const Result<Driver> driver = open_driver();
   if (!driver.ok()) return driver.error();
   return &driver.value();
+}
+
+Status Driver::launch_early(FunctionHandle f, const int64_t (&blocks)[3], int threads,
+                            int smem_bytes, StreamHandle stream, void** arguments,
+                            const char* what) const {
+  const LaunchAttribute early{kProgrammaticSerialization, {1}};
+  const LaunchConfig config{{static_cast<unsigned>(blocks[0]), static_cast<unsigned>(blocks[1]),
+                             static_cast<unsigned>(blocks[2])},
+                            {static_cast<unsigned>(threads), 1, 1},
+                            static_cast<unsigned>(smem_bytes),
+                            stream,
+                            &early,
+                            1};
+  return check(launch_ex(&config, f, arguments, nullptr), what);
 }
 
 Status Driver::check(DriverStatus status, const char* what) const {

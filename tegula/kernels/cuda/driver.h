@@ -20,6 +20,18 @@ struct alignas(64) HostTensorMap {  // CUtensorMap
   uint64_t words[16];
 };
 
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  alignas(8) int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], smem_bytes;
+  StreamHandle stream;
+  const LaunchAttribute* attributes;
+  unsigned n_attributes;
+};
+
 struct Driver {
   DriverStatus (*init)(unsigned);
   DriverStatus (*error_string)(DriverStatus, const char**);
@@ -31,11 +43,16 @@ struct Driver {
   DriverStatus (*function_set)(FunctionHandle, int, int);
   DriverStatus (*launch)(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned, StreamHandle, void**, void**);
+  DriverStatus (*launch_ex)(const LaunchConfig*, FunctionHandle, void**, void**);
   DriverStatus (*tensor_map)(HostTensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
                              const uint32_t*, const uint32_t*, int, int, int, int);
 
   // Loads the library once; device error if there is none, or if it is too old for a call above.
   static Result<const Driver*> get();
+  // Launches; the kernel begins with wait_for_grid_before() (ptx/sync.cuh), so
+  // its blocks may be set up while the kernel before it still runs.
+  Status launch_early(FunctionHandle f, const int64_t (&blocks)[3], int threads, int smem_bytes,
+                      StreamHandle stream, void** arguments, const char* what) const;
   // What a call said: ok, or a device error that names `what`.
   Status check(DriverStatus status, const char* what) const;
 };

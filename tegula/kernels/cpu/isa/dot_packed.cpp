@@ -61,8 +61,8 @@ class PackedDot {
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
                  c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
                  n_stride == 1 &&
-                 (!c.has_bias || (call.in[2].data != out_ && c.n.is_linear(kBias, &bias_n) && bias_n == 1 &&
-                                  c.m.is_linear(kBias, &bias_m) && bias_m == 0));
+                 (!c.has_bias || (call.in[2].data != out_ && c.n.is_linear(kBias, &bias_n) &&
+                                  bias_n == 1 && c.m.is_linear(kBias, &bias_m) && bias_m == 0));
   }
 
   void run() {
@@ -348,8 +348,7 @@ void dot_packed(const KernelCall& call) {
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
   const DotTiles tiles(call.tuning);
   claim_workspace(call, DotWorkspace(c, tiles).bytes(call.pool->n_threads()));
-  if (is_thin(c, tiles))
-    return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
+  if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {
     case DType::kF32:
       return run_in<float>(call, c, a, b);

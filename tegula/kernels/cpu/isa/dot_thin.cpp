@@ -15,7 +15,6 @@ struct Strides {
   int64_t n = 0, k = 0;
 };
 
-
 // sums[m][kColumns] of columns [0, cols) over k in [0, n_k); a rows are a_stride apart.
 template <class In, int kM>
 struct Thin {

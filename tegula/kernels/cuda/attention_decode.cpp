@@ -1,0 +1,136 @@
+#include "tegula/kernels/cuda/attention_decode.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tegula/kernels/cuda/attention_params.h"
+
+namespace tegula::cuda {
+
+namespace {
+
+constexpr int64_t kStepKeys = 16;  // as in attention_decode.cu
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t splits_of(const DecodeShape& s, int64_t keys_per_split) {
+  return std::max<int64_t>(1, ceil_div(s.seqlen_k, keys_per_split));
+}
+
+Status check_operand(const AttentionOperand& t, const char* name) {
+  if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0 || t.batch % 8 != 0 || t.row % 8 != 0 ||
+      t.head % 8 != 0)
+    return invalid_argument(cat("attention_decode: ", name, " has strides ", t.batch, ", ", t.row,
+                                ", ", t.head,
+                                " elements; they must be multiples of 8 and the data aligned to 16 "
+                                "bytes: copy it to a contiguous tensor"));
+  return {};
+}
+
+AttentionTensor tensor_of(const AttentionOperand& t) {
+  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
+}
+
+}  // namespace
+
+// The parts of the warps: output, maximum and sum of weights of each row; and a flag.
+int DecodeVariant::smem_bytes() const { return n_warps * rows * (head_dim + 2) * 4 + 16; }
+
+std::string DecodeVariant::name() const {
+  return cat("decode_d", head_dim, "_r", rows, is_paged ? "_paged" : "");
+}
+
+std::vector<std::string> DecodeVariant::defines() const {
+  return {cat("TEGULA_HEAD_DIM=", head_dim), cat("TEGULA_ROWS=", rows),
+          cat("TEGULA_WARPS=", n_warps), cat("TEGULA_BLOCKS=", n_blocks),
+          cat("TEGULA_PAGED=", int{is_paged})};
+}
+
+Result<DecodeVariant> choose_decode(const DecodeShape& s) {
+  if (std::min({s.batch, s.seqlen_q, s.n_heads_q, s.n_heads_kv}) < 1 || s.seqlen_k < 0 ||
+      s.page_size < 0)
+    return invalid_argument(cat("attention_decode: batch ", s.batch, ", seqlen_q ", s.seqlen_q,
+                                ", heads ", s.n_heads_q, " and ", s.n_heads_kv,
+                                " must be positive, seqlen_k ", s.seqlen_k, " and page size ",
+                                s.page_size, " not negative"));
+  if (s.n_heads_q % s.n_heads_kv != 0)
+    return invalid_argument(cat("attention_decode: ", s.n_heads_kv, " KV heads do not divide ",
+                                s.n_heads_q, " query heads"));
+  if (s.head_dim != 64 && s.head_dim != 128)
+    return unsupported(cat("attention_decode has head_dim 64 and 128, not ", s.head_dim,
+                           ": pad to ", s.head_dim <= 64 ? 64 : 128));
+  if (s.batch > 65535 || s.n_heads_kv > 65535)
+    return unsupported("attention_decode: batch and KV heads are at most 65535: cut the batch");
+  const int64_t rows = s.seqlen_q * s.n_heads_q / s.n_heads_kv;
+  if (rows > 16)
+    return unsupported(
+        cat("attention_decode takes 16 rows (queries times heads of a KV head), not ", rows,
+            ": use attention_sm90"));
+  DecodeVariant v;
+  v.head_dim = static_cast<int>(s.head_dim);
+  v.rows = rows <= 8 ? 8 : 16;
+  v.is_paged = s.page_size > 0;
+  return v;
+}
+
+int64_t decode_split(const DecodeShape& s, int n_multiprocessors) {
+  const int64_t heads = s.batch * s.n_heads_kv, step = kStepKeys * DecodeVariant().n_warps;
+  const int64_t splits =
+      std::clamp<int64_t>(n_multiprocessors / heads, 1, std::max<int64_t>(1, s.seqlen_k / step));
+  return std::max(step, ceil_div(ceil_div(s.seqlen_k, splits), step) * step);
+}
+
+int64_t decode_workspace_bytes(const DecodeShape& s, int64_t keys_per_split) {
+  const int64_t tiles = ceil_div(s.seqlen_q * s.n_heads_q / s.n_heads_kv, 8);
+  return splits_of(s, keys_per_split) * s.batch * s.n_heads_kv * tiles * 8 * (s.head_dim + 2) * 4;
+}
+
+Result<DecodeKernel> DecodeKernel::load(const DecodeVariant& variant, const std::string& cubin) {
+  Module module = TEGULA_TRY(Module::load(cubin));
+  const FunctionHandle function =
+      TEGULA_TRY(module.function("attention_decode", variant.smem_bytes()));
+  return DecodeKernel(variant, std::move(module), function);
+}
+
+Status DecodeKernel::launch(const DecodeCall& call) const {
+  const DecodeShape& s = call.shape;
+  const DecodeVariant v = TEGULA_TRY(choose_decode(s));
+  if (v.head_dim != variant_.head_dim || v.rows > variant_.rows || v.is_paged != variant_.is_paged)
+    return internal_error(cat(variant_.name(), " got a shape for ", v.name()));
+  TEGULA_TRY(check_operand(call.q, "q"));
+  TEGULA_TRY(check_operand(call.k, "k"));
+  TEGULA_TRY(check_operand(call.v, "v"));
+  TEGULA_TRY(check_operand(call.o, "o"));
+  if (call.keys_per_split < 1 || call.keys_per_split % kStepKeys != 0)
+    return invalid_argument(cat("attention_decode: ", call.keys_per_split,
+                                " keys per split are not a positive multiple of ", kStepKeys));
+  if (v.is_paged && call.pages_per_sequence * s.page_size < s.seqlen_k)
+    return invalid_argument(cat("attention_decode: ", call.pages_per_sequence, " pages of ",
+                                s.page_size, " hold fewer than ", s.seqlen_k, " keys"));
+
+  AttentionDecodeParams p{};
+  p.q = tensor_of(call.q), p.k = tensor_of(call.k);
+  p.v = tensor_of(call.v), p.o = tensor_of(call.o);
+  p.lse = call.lse;
+  p.partial = call.workspace;
+  p.counters = call.counters;
+  p.seqlens_k = call.seqlens_k, p.pages = call.pages;
+  p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
+  p.n_heads_q = static_cast<int>(s.n_heads_q), p.n_heads_kv = static_cast<int>(s.n_heads_kv);
+  p.group = p.n_heads_q / p.n_heads_kv;
+  p.keys_per_split = static_cast<int>(call.keys_per_split);
+  p.n_splits = static_cast<int>(splits_of(s, call.keys_per_split));
+  p.pages_per_sequence = static_cast<int>(call.pages_per_sequence);
+  p.page_size = static_cast<int>(s.page_size);
+  const auto page = static_cast<uint64_t>(s.page_size);
+  p.page_log2 = std::has_single_bit(page) ? std::countr_zero(page) : -1;
+  p.window_left = static_cast<int>(s.window_left), p.is_causal = int{s.is_causal};
+  p.scale_log2 = call.scale * 1.44269504F;
+  void* arguments[] = {&p};
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->launch_early(function_, {p.n_splits, s.n_heads_kv, s.batch}, 32 * variant_.n_warps,
+                         variant_.smem_bytes(), call.stream, arguments,
+                         "launching attention_decode");
+}
+
+}  // namespace tegula::cuda

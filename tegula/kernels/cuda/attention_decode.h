@@ -1,0 +1,75 @@
+// Decoding on Hopper and before (sm_80 on): attention of a few queries over many keys, from dense
+// or paged K and V.
+//
+//   o = softmax(scale q kᵀ + mask) v,  lse = ln Σ exp(scale q kᵀ + mask)
+// q and o [b, sq, hq, d]; k and v [b, sk, hk, d], or pages [n_pages, page_size, hk, d] with a table
+// [b, pages_per_sequence]: bf16, stride 1 over d, other strides multiples of 8 elements, aligned to
+// 16 bytes; lse [b, hq, sq] f32, or null. hk divides hq, and sq · hq / hk <= 16. A sequence's
+// length may be its own (seqlens_k). Causal: query i sees the keys j <= i + sk - sq; a window: j >=
+// i + sk - sq - window_left. What no query sees is never read. Rows without keys give o = 0 and lse
+// = -inf. Numerics: f32 scores and sums, weights rounded to bf16.
+//
+// Bits: a sequence's result depends on its own length and keys_per_split only, never on the batch
+// beside it nor on the machine.
+// Flash-Decoding (Dao et al. 2023); pages: Kwon et al. 2023, section 4.
+#pragma once
+
+#include "tegula/kernels/cuda/attention.h"
+
+namespace tegula::cuda {
+
+struct DecodeVariant {
+  int head_dim = 128;  // 64 | 128
+  int rows = 8;        // 8 | 16: at least sq · hq / hk
+  bool is_paged = false;
+  int n_warps = 8;
+  int n_blocks = 1;  // of a multiprocessor
+
+  int smem_bytes() const;
+  std::string name() const;  // "decode_d128_r8_paged"
+  std::vector<std::string> defines() const;
+};
+
+struct DecodeShape {
+  int64_t batch = 1, seqlen_q = 1, seqlen_k = 1, n_heads_q = 1, n_heads_kv = 1, head_dim = 128;
+  bool is_causal = false;
+  int64_t window_left = -1;
+  int64_t page_size = 0;  // 0: dense
+};
+
+struct DecodeCall {
+  DecodeShape shape;  // seqlen_k: the longest
+  AttentionOperand q, k, v, o;
+  float* lse = nullptr;
+  const int* seqlens_k = nullptr;
+  const int* pages = nullptr;
+  int64_t pages_per_sequence = 0;
+  int64_t keys_per_split = 512;
+  void* workspace = nullptr;     // decode_workspace_bytes, aligned to 256, contents undefined
+  unsigned* counters = nullptr;  // batch · n_heads_kv, 0 before the first launch
+  float scale = 1;
+  StreamHandle stream = nullptr;
+};
+
+// Keys of a split so that the blocks fill the device once. For bits that do not depend on the
+// batch, take a number of your own, say 512.
+int64_t decode_split(const DecodeShape& shape, int n_multiprocessors);
+int64_t decode_workspace_bytes(const DecodeShape& shape, int64_t keys_per_split);
+
+// The variant for a shape; unsupported with the nearest that works, or invalid_argument.
+Result<DecodeVariant> choose_decode(const DecodeShape& shape);
+
+class DecodeKernel {
+ public:
+  static Result<DecodeKernel> load(const DecodeVariant& variant, const std::string& cubin);
+  Status launch(const DecodeCall& call) const;
+
+ private:
+  DecodeKernel(const DecodeVariant& variant, Module module, FunctionHandle function)
+      : variant_(variant), module_(std::move(module)), function_(function) {}
+  DecodeVariant variant_;
+  Module module_;
+  FunctionHandle function_;
+};
+
+}  // namespace tegula::cuda

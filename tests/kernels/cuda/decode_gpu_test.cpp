@@ -1,0 +1,61 @@
+// What the host says of decoding on the GPU, and that every variant compiles without a spill. What
+// the kernel computes is checked on a device by bench/cuda/decode.py.
+#include <gtest/gtest.h>
+
+#include "tegula/kernels/cuda/attention_decode.h"
+#include "tegula/kernels/cuda/nvrtc.h"
+
+namespace tegula::cuda {
+namespace {
+
+DecodeShape shape(int64_t batch, int64_t keys, int64_t heads_q = 32, int64_t heads_kv = 8) {
+  return {.batch = batch, .seqlen_k = keys, .n_heads_q = heads_q, .n_heads_kv = heads_kv};
+}
+
+TEST(CudaDecode, RowsChooseTheTile) {
+  EXPECT_EQ(choose_decode(shape(1, 100))->rows, 8);
+  EXPECT_EQ(choose_decode(shape(1, 100, 16, 1))->rows, 16);
+  DecodeShape s = shape(1, 100);
+  s.seqlen_q = 3;  // three queries of four heads
+  s.page_size = 16;
+  EXPECT_EQ(choose_decode(s)->name(), "decode_d128_r16_paged");
+}
+
+TEST(CudaDecode, RefusesAndNamesWhatWorks) {
+  const auto rows = choose_decode(shape(1, 100, 32, 1));
+  ASSERT_FALSE(rows.ok());
+  EXPECT_NE(rows.error().message.find("not 32: use attention_sm90"), std::string::npos);
+  DecodeShape s = shape(1, 100);
+  s.head_dim = 96;
+  EXPECT_NE(choose_decode(s).error().message.find("pad to 128"), std::string::npos);
+  EXPECT_EQ(choose_decode(shape(1, 100, 30, 8)).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(choose_decode(shape(0, 100)).error().code, Code::kInvalidArgument);
+}
+
+TEST(CudaDecode, SplitsFillTheDeviceOnce) {
+  for (const int64_t batch : {1, 3, 16, 64})
+    for (const int64_t keys : {0, 1, 127, 128, 8192, 131072}) {
+      const int64_t split = decode_split(shape(batch, keys), 132);
+      EXPECT_EQ(split % 128, 0);
+      const int64_t blocks = (keys + split - 1) / split * batch * 8;
+      EXPECT_LE(blocks, std::max<int64_t>(132, batch * 8)) << batch << " " << keys;
+    }
+  EXPECT_EQ(decode_split(shape(1, 8192), 132), 512);
+  EXPECT_EQ(decode_workspace_bytes(shape(1, 8192), 512), 16 * 8 * 8 * 130 * 4);
+}
+
+TEST(CudaDecode, VariantsCompileWithoutSpills) {
+  for (const int d : {64, 128})
+    for (const int rows : {8, 16})
+      for (const bool is_paged : {false, true}) {
+        const DecodeVariant v{d, rows, is_paged};
+        EXPECT_LE(v.smem_bytes(), 227 * 1024);
+        const Result<Compiled> c = compile_kernel("attention_decode.cu", v.defines());
+        if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
+        ASSERT_TRUE(c.ok()) << c.error().message;
+        EXPECT_EQ(c->spill_bytes, 0) << v.name();
+      }
+}
+
+}  // namespace
+}  // namespace tegula::cuda
