@@ -52,212 +52,69 @@ template <int kN>
 struct Wgmma;
 
 // clang-format off
-#define TEGULA_NAMES_0 "%0, %1, %2, %3"
-#define TEGULA_NAMES_1 "%4, %5, %6, %7"
-#define TEGULA_NAMES_2 "%8, %9, %10, %11"
-#define TEGULA_NAMES_3 "%12, %13, %14, %15"
-#define TEGULA_NAMES_4 "%16, %17, %18, %19"
-#define TEGULA_NAMES_5 "%20, %21, %22, %23"
-#define TEGULA_NAMES_6 "%24, %25, %26, %27"
-#define TEGULA_NAMES_7 "%28, %29, %30, %31"
-#define TEGULA_NAMES_8 "%32, %33, %34, %35"
-#define TEGULA_NAMES_9 "%36, %37, %38, %39"
-#define TEGULA_NAMES_10 "%40, %41, %42, %43"
-#define TEGULA_NAMES_11 "%44, %45, %46, %47"
-#define TEGULA_NAMES_12 "%48, %49, %50, %51"
-#define TEGULA_NAMES_13 "%52, %53, %54, %55"
-#define TEGULA_NAMES_14 "%56, %57, %58, %59"
-#define TEGULA_NAMES_15 "%60, %61, %62, %63"
-#define TEGULA_NAMES_16 "%64, %65, %66, %67"
-#define TEGULA_NAMES_17 "%68, %69, %70, %71"
-#define TEGULA_NAMES_18 "%72, %73, %74, %75"
-#define TEGULA_NAMES_19 "%76, %77, %78, %79"
-#define TEGULA_NAMES_20 "%80, %81, %82, %83"
-#define TEGULA_NAMES_21 "%84, %85, %86, %87"
-#define TEGULA_NAMES_22 "%88, %89, %90, %91"
-#define TEGULA_NAMES_23 "%92, %93, %94, %95"
-#define TEGULA_NAMES_24 "%96, %97, %98, %99"
-#define TEGULA_NAMES_25 "%100, %101, %102, %103"
-#define TEGULA_NAMES_26 "%104, %105, %106, %107"
-#define TEGULA_NAMES_27 "%108, %109, %110, %111"
-#define TEGULA_NAMES_28 "%112, %113, %114, %115"
-#define TEGULA_NAMES_29 "%116, %117, %118, %119"
-#define TEGULA_NAMES_30 "%120, %121, %122, %123"
-#define TEGULA_NAMES_31 "%124, %125, %126, %127"
-#define TEGULA_ACC_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define TEGULA_LIST(...) __VA_ARGS__
-#define TEGULA_WGMMA(N, NAMES, ACC, P0, P1, P2, P3, P4, P5)                                         \
-  template <>                                                                                       \
-  struct Wgmma<N> {                                                                                 \
+// The registers of D as the instruction names them, and as the compiler is told of them: each width
+// those of the one before and some more.
+#define TEGULA_NAMES_64 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TEGULA_NAMES_80 TEGULA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define TEGULA_NAMES_88 TEGULA_NAMES_80 ", %40, %41, %42, %43"
+#define TEGULA_NAMES_96 TEGULA_NAMES_88 ", %44, %45, %46, %47"
+#define TEGULA_NAMES_112 TEGULA_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define TEGULA_NAMES_128 TEGULA_NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define TEGULA_NAMES_144 TEGULA_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define TEGULA_NAMES_160 TEGULA_NAMES_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define TEGULA_NAMES_176 TEGULA_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define TEGULA_NAMES_192 TEGULA_NAMES_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define TEGULA_NAMES_256 TEGULA_NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, " \
+  "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, " \
+  "%120, %121, %122, %123, %124, %125, %126, %127"
+#define TEGULA_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define TEGULA_16(i) TEGULA_4(i), TEGULA_4(i + 4), TEGULA_4(i + 8), TEGULA_4(i + 12)
+#define TEGULA_SUMS_64 TEGULA_16(0), TEGULA_16(16)
+#define TEGULA_SUMS_80 TEGULA_SUMS_64, TEGULA_4(32), TEGULA_4(36)
+#define TEGULA_SUMS_88 TEGULA_SUMS_80, TEGULA_4(40)
+#define TEGULA_SUMS_96 TEGULA_SUMS_88, TEGULA_4(44)
+#define TEGULA_SUMS_112 TEGULA_SUMS_96, TEGULA_4(48), TEGULA_4(52)
+#define TEGULA_SUMS_128 TEGULA_SUMS_112, TEGULA_4(56), TEGULA_4(60)
+#define TEGULA_SUMS_144 TEGULA_SUMS_128, TEGULA_4(64), TEGULA_4(68)
+#define TEGULA_SUMS_160 TEGULA_SUMS_144, TEGULA_4(72), TEGULA_4(76)
+#define TEGULA_SUMS_176 TEGULA_SUMS_160, TEGULA_4(80), TEGULA_4(84)
+#define TEGULA_SUMS_192 TEGULA_SUMS_176, TEGULA_4(88), TEGULA_4(92)
+#define TEGULA_SUMS_256 TEGULA_SUMS_192, TEGULA_16(96), TEGULA_16(112)
+#define TEGULA_WGMMA(N, P0, P1, P2, P3, P4, P5, P6)                                                \
+  template <>                                                                                      \
+  struct Wgmma<N> {                                                                                \
     template <bool kAMnMajor = false, bool kBMnMajor = kAMnMajor>                                  \
     static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, " P0 ", "  \
-                   P1 ", p, 1, 1, " P3 ", " P4 ";\n}"                                              \
-                   : ACC : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAMnMajor)),              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {"                    \
+                   TEGULA_NAMES_##N "}, " P0 ", " P1 ", p, 1, 1, " P3 ", " P4 ";\n}"               \
+                   : TEGULA_SUMS_##N                                                               \
+                   : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAMnMajor)),                    \
                      "n"(int(kBMnMajor)));                                                         \
     }                                                                                              \
     template <bool kMnMajor>                                                                       \
     static __device__ void rs(float (&d)[N / 2], const u32* a, u64 b, bool accumulate) {           \
-      if constexpr (kMnMajor)                                                                      \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"                               \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, {" P0  \
-                     ", " P1 ", " P2 ", " P3 "}, " P4 ", p, 1, 1, 1;\n}"                           \
-                     : ACC : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)));\
-      else                                                                                         \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"                               \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES "}, {" P0  \
-                     ", " P1 ", " P2 ", " P3 "}, " P4 ", p, 1, 1, 0;\n}"                           \
-                     : ACC : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)));\
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {"                    \
+                   TEGULA_NAMES_##N "}, {" P0 ", " P1 ", " P2 ", " P3 "}, " P4                     \
+                   ", p, 1, 1, " P6 ";\n}"                                                         \
+                   : TEGULA_SUMS_##N                                                               \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)),     \
+                     "n"(int(kMnMajor)));                                                          \
     }                                                                                              \
   };
-TEGULA_WGMMA(64,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28)),
-    "%32", "%33", "%34", "%35", "%36", "%37")
-TEGULA_WGMMA(80,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36)),
-    "%40", "%41", "%42", "%43", "%44", "%45")
-TEGULA_WGMMA(88,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40)),
-    "%44", "%45", "%46", "%47", "%48", "%49")
-TEGULA_WGMMA(96,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44)),
-    "%48", "%49", "%50", "%51", "%52", "%53")
-TEGULA_WGMMA(112,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52)),
-    "%56", "%57", "%58", "%59", "%60", "%61")
-TEGULA_WGMMA(128,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60)),
-    "%64", "%65", "%66", "%67", "%68", "%69")
-TEGULA_WGMMA(144,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
-    TEGULA_NAMES_16 ", " TEGULA_NAMES_17,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68)),
-    "%72", "%73", "%74", "%75", "%76", "%77")
-TEGULA_WGMMA(160,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
-    TEGULA_NAMES_16 ", " TEGULA_NAMES_17 ", " TEGULA_NAMES_18 ", " TEGULA_NAMES_19,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76)),
-    "%80", "%81", "%82", "%83", "%84", "%85")
-TEGULA_WGMMA(176,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
-    TEGULA_NAMES_16 ", " TEGULA_NAMES_17 ", " TEGULA_NAMES_18 ", " TEGULA_NAMES_19 ", "
-    TEGULA_NAMES_20 ", " TEGULA_NAMES_21,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76),
-    TEGULA_ACC_4(80), TEGULA_ACC_4(84)),
-    "%88", "%89", "%90", "%91", "%92", "%93")
-TEGULA_WGMMA(192,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
-    TEGULA_NAMES_16 ", " TEGULA_NAMES_17 ", " TEGULA_NAMES_18 ", " TEGULA_NAMES_19 ", "
-    TEGULA_NAMES_20 ", " TEGULA_NAMES_21 ", " TEGULA_NAMES_22 ", " TEGULA_NAMES_23,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76),
-    TEGULA_ACC_4(80), TEGULA_ACC_4(84), TEGULA_ACC_4(88), TEGULA_ACC_4(92)),
-    "%96", "%97", "%98", "%99", "%100", "%101")
-TEGULA_WGMMA(256,
-    TEGULA_NAMES_0 ", " TEGULA_NAMES_1 ", " TEGULA_NAMES_2 ", " TEGULA_NAMES_3 ", "
-    TEGULA_NAMES_4 ", " TEGULA_NAMES_5 ", " TEGULA_NAMES_6 ", " TEGULA_NAMES_7 ", "
-    TEGULA_NAMES_8 ", " TEGULA_NAMES_9 ", " TEGULA_NAMES_10 ", " TEGULA_NAMES_11 ", "
-    TEGULA_NAMES_12 ", " TEGULA_NAMES_13 ", " TEGULA_NAMES_14 ", " TEGULA_NAMES_15 ", "
-    TEGULA_NAMES_16 ", " TEGULA_NAMES_17 ", " TEGULA_NAMES_18 ", " TEGULA_NAMES_19 ", "
-    TEGULA_NAMES_20 ", " TEGULA_NAMES_21 ", " TEGULA_NAMES_22 ", " TEGULA_NAMES_23 ", "
-    TEGULA_NAMES_24 ", " TEGULA_NAMES_25 ", " TEGULA_NAMES_26 ", " TEGULA_NAMES_27 ", "
-    TEGULA_NAMES_28 ", " TEGULA_NAMES_29 ", " TEGULA_NAMES_30 ", " TEGULA_NAMES_31,
-    TEGULA_LIST(TEGULA_ACC_4(0), TEGULA_ACC_4(4), TEGULA_ACC_4(8), TEGULA_ACC_4(12), TEGULA_ACC_4(16),
-    TEGULA_ACC_4(20), TEGULA_ACC_4(24), TEGULA_ACC_4(28), TEGULA_ACC_4(32), TEGULA_ACC_4(36),
-    TEGULA_ACC_4(40), TEGULA_ACC_4(44), TEGULA_ACC_4(48), TEGULA_ACC_4(52), TEGULA_ACC_4(56),
-    TEGULA_ACC_4(60), TEGULA_ACC_4(64), TEGULA_ACC_4(68), TEGULA_ACC_4(72), TEGULA_ACC_4(76),
-    TEGULA_ACC_4(80), TEGULA_ACC_4(84), TEGULA_ACC_4(88), TEGULA_ACC_4(92), TEGULA_ACC_4(96),
-    TEGULA_ACC_4(100), TEGULA_ACC_4(104), TEGULA_ACC_4(108), TEGULA_ACC_4(112), TEGULA_ACC_4(116),
-    TEGULA_ACC_4(120), TEGULA_ACC_4(124)),
-    "%128", "%129", "%130", "%131", "%132", "%133")
-#undef TEGULA_NAMES_0
-#undef TEGULA_NAMES_1
-#undef TEGULA_NAMES_2
-#undef TEGULA_NAMES_3
-#undef TEGULA_NAMES_4
-#undef TEGULA_NAMES_5
-#undef TEGULA_NAMES_6
-#undef TEGULA_NAMES_7
-#undef TEGULA_NAMES_8
-#undef TEGULA_NAMES_9
-#undef TEGULA_NAMES_10
-#undef TEGULA_NAMES_11
-#undef TEGULA_NAMES_12
-#undef TEGULA_NAMES_13
-#undef TEGULA_NAMES_14
-#undef TEGULA_NAMES_15
-#undef TEGULA_NAMES_16
-#undef TEGULA_NAMES_17
-#undef TEGULA_NAMES_18
-#undef TEGULA_NAMES_19
-#undef TEGULA_NAMES_20
-#undef TEGULA_NAMES_21
-#undef TEGULA_NAMES_22
-#undef TEGULA_NAMES_23
-#undef TEGULA_NAMES_24
-#undef TEGULA_NAMES_25
-#undef TEGULA_NAMES_26
-#undef TEGULA_NAMES_27
-#undef TEGULA_NAMES_28
-#undef TEGULA_NAMES_29
-#undef TEGULA_NAMES_30
-#undef TEGULA_NAMES_31
-#undef TEGULA_ACC_4
-#undef TEGULA_LIST
+TEGULA_WGMMA(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+TEGULA_WGMMA(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+TEGULA_WGMMA(88, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
+TEGULA_WGMMA(96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+TEGULA_WGMMA(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+TEGULA_WGMMA(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+TEGULA_WGMMA(144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+TEGULA_WGMMA(160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+TEGULA_WGMMA(176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+TEGULA_WGMMA(192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+TEGULA_WGMMA(256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef TEGULA_WGMMA
 // clang-format on
 
