@@ -6,81 +6,56 @@
 #include <fstream>
 #include <sstream>
 
-<<<<<<< HEAD
 #include "tegula/kernels/cuda/nvrtc.h"
-    =======
-#include "tegula/kernels/cuda/attention_bwd.h"
-#include "tegula/kernels/cuda/attention_decode.h"
-    >>>>>>> 03ba620 (cuda: decoding attention, dense and paged, at cuDNN's rate; sizes: kernels are listed, not counted)
 
-    namespace tegula::cuda {
-  namespace {
+namespace tegula::cuda {
+namespace {
 
-  bool write(const std::string& path, const std::string& bytes) {
-    std::ofstream f(path, std::ios::binary);
-    f << bytes;
-    return f.good();
+bool write(const std::string& path, const std::string& bytes) {
+  std::ofstream f(path, std::ios::binary);
+  f << bytes;
+  return f.good();
+}
+
+// Whether the kernel compiled without loss.
+bool compile_to(const std::string& folder, const std::string& name, const std::string& source,
+                const std::vector<std::string>& defines) {
+  const Result<Compiled> c = compile_kernel(source, defines);
+  if (!c.ok()) {
+    std::fprintf(stderr, "%s\n", c.error().to_string().c_str());
+    return false;
   }
+  const bool good = c->spill_bytes == 0 && !c->is_serialized;
+  std::printf("%-36s %4d registers %5d bytes spilled %6.2f s%s\n", name.c_str(), c->registers,
+              c->spill_bytes, c->seconds, c->is_serialized ? "  products serialized" : "");
+  std::fflush(stdout);
+  return write(folder + "/" + name + ".cubin", c->cubin) && good;
+}
 
-  // Whether the kernel compiled without loss.
-  bool compile_to(const std::string& folder, const std::string& name, const std::string& source,
-                  const std::vector<std::string>& defines) {
-    const Result<Compiled> c = compile_kernel(source, defines);
-    if (!c.ok()) {
-      std::fprintf(stderr, "%s\n", c.error().to_string().c_str());
-      return false;
-    }
-    const bool good = c->spill_bytes == 0 && !c->is_serialized;
-    std::printf("%-36s %4d registers %5d bytes spilled %6.2f s%s\n", name.c_str(), c->registers,
-                c->spill_bytes, c->seconds, c->is_serialized ? "  products serialized" : "");
-    std::fflush(stdout);
-    return write(folder + "/" + name + ".cubin", c->cubin) && good;
+int run(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: bench_cuda_compile OUT [VARIANTS]\n");
+    return 2;
   }
-
-  int run(int argc, char** argv) {
-    if (argc < 2) {
-      std::fprintf(stderr, "usage: bench_cuda_compile OUT [VARIANTS]\n");
-      return 2;
-    }
-    const std::string folder = argv[1];
-    std::ifstream list(argc > 2 ? argv[2] : "bench/cuda/variants.txt");
-    if (!list) {
-      std::fprintf(stderr,
-                   "bench_cuda_compile: no list of variants; run in the repository's root\n");
-      return 2;
-    }
-<<<<<<< HEAD
-    bool good = true;
-    for (std::string line; std::getline(list, line);) {
-=======
-    bool good = compile_to(folder, "naive", "attention_naive.cu", {});
-    for (const int d : {64, 128})
-      good &=
-          compile_to(folder, cat("tiled_d", d), "attention_tiled.cu", {cat("TEGULA_HEAD_DIM=", d)});
-    for (const bool is_causal : {false, true})
-      good &= compile_to(folder, cat("bwd_d128_", is_causal ? "causal" : "full"),
-                         "attention_bwd_sm90.cu", attention_bwd_defines(128, is_causal));
-    for (const int d : {64, 128})
-      for (const int rows : {8, 16})
-        for (const bool is_paged : {false, true}) {
-          const DecodeVariant v{d, rows, is_paged};
-          good &= compile_to(folder, v.name(), "attention_decode.cu", v.defines());
-        }
-    std::string line;
-    while (std::getline(list, line)) {
->>>>>>> 03ba620 (cuda: decoding attention, dense and paged, at cuDNN's rate; sizes: kernels are listed, not counted)
-      std::istringstream words(line.substr(0, line.find('#')));
-      std::string name, source;
-      if (!(words >> name >> source)) continue;
-      std::vector<std::string> defines;
-      for (std::string define; words >> define;) defines.push_back("TEGULA_" + define);
-      good &= compile_to(folder, name, source, defines);
-    }
-    return good ? 0 : 1;
+  const std::string folder = argv[1];
+  std::ifstream list(argc > 2 ? argv[2] : "bench/cuda/variants.txt");
+  if (!list) {
+    std::fprintf(stderr, "bench_cuda_compile: no list of variants; run in the repository's root\n");
+    return 2;
   }
+  bool good = true;
+  for (std::string line; std::getline(list, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, source;
+    if (!(words >> name >> source)) continue;
+    std::vector<std::string> defines;
+    for (std::string define; words >> define;) defines.push_back("TEGULA_" + define);
+    good &= compile_to(folder, name, source, defines);
+  }
+  return good ? 0 : 1;
+}
 
-  }  // namespace
+}  // namespace
 }  // namespace tegula::cuda
 
-int main(int argc, char** argv) {
-  return tegula::cuda::run(argc, argv); }
+int main(int argc, char** argv) { return tegula::cuda::run(argc, argv); }

@@ -45,7 +45,6 @@ __device__ inline void ldmatrix(u32 address, u32* r) {
                : "memory");
 }
 
-<<<<<<< HEAD
 // The same, each matrix transposed: lane l holds column l/4, rows 2(l%4) and +1.
 __device__ inline void ldmatrix_transposed(u32 address, u32* r) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -53,13 +52,12 @@ __device__ inline void ldmatrix_transposed(u32 address, u32* r) {
                : "r"(address)
                : "memory");
 }
-=======
+
 // Programmatic dependent launch: until the grid before in the stream is done and its writes are
 // seen; and from now on the next grid's blocks may be started where there is room. No effect in a
 // launch without the attribute.
 __device__ inline void wait_for_grid_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ inline void start_grid_after() { asm volatile("griddepcontrol.launch_dependents;"); }
->>>>>>> 03ba620 (cuda: decoding attention, dense and paged, at cuDNN's rate; sizes: kernels are listed, not counted)
 
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.
