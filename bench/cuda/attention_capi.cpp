@@ -1,10 +1,6 @@
 // The attention kernels as C calls, for bench/cuda/attention.py, which times them beside PyTorch's
-// on the tensors and the stream of one process. A call returns 0, or 1 and then tegula_error() says
-// why.
-#include <fstream>
-#include <iterator>
-#include <memory>
-
+// on the tensors and the stream of one process.
+#include "bench/cuda/capi.h"
 #include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_params.h"
@@ -14,41 +10,22 @@ namespace {
 using namespace tegula;
 using namespace tegula::cuda;
 
-std::string last_error;
-
-int report(const Status& s) {
-  if (s.ok()) return 0;
-  last_error = s.error().to_string();
-  return 1;
-}
-
-Result<std::string> read(const char* path) {
-  std::ifstream f(path, std::ios::binary);
-  if (!f) return io_error(cat("cannot read ", path));
-  return std::string(std::istreambuf_iterator<char>(f), {});
-}
-
 struct Rung {
   Module module;
   FunctionHandle functions[3];
   bool is_naive;
 };
 
-Result<std::unique_ptr<AttentionKernel>> load_sm90(const char* path, const AttentionVariant& v) {
-  const std::string cubin = TEGULA_TRY(read(path));
-  return std::make_unique<AttentionKernel>(TEGULA_TRY(AttentionKernel::load(v, cubin)));
+Result<AttentionKernel> load_sm90(const char* path, const AttentionVariant& v) {
+  return AttentionKernel::load(v, TEGULA_TRY(read_cubin(path)));
 }
 
-Result<std::unique_ptr<AttentionBwdKernel>> load_bwd(const char* path, int head_dim,
-                                                     bool is_causal) {
-  const std::string cubin = TEGULA_TRY(read(path));
-  return std::make_unique<AttentionBwdKernel>(
-      TEGULA_TRY(AttentionBwdKernel::load(head_dim, is_causal, cubin)));
+Result<AttentionBwdKernel> load_bwd(const char* path, int head_dim, bool is_causal) {
+  return AttentionBwdKernel::load(head_dim, is_causal, TEGULA_TRY(read_cubin(path)));
 }
 
-Result<std::unique_ptr<DecodeKernel>> load_decode(const char* path, const DecodeVariant& v) {
-  const std::string cubin = TEGULA_TRY(read(path));
-  return std::make_unique<DecodeKernel>(TEGULA_TRY(DecodeKernel::load(v, cubin)));
+Result<DecodeKernel> load_decode(const char* path, const DecodeVariant& v) {
+  return DecodeKernel::load(v, TEGULA_TRY(read_cubin(path)));
 }
 
 DecodeShape decode_shape(const int64_t* sizes) {
@@ -61,16 +38,15 @@ int tiled_smem_bytes(int head_dim) {
   return (2 * kTiledRows * (head_dim + 1) + kTiledRows * (kTiledRows + 1)) * 4;
 }
 
-Result<std::unique_ptr<Rung>> load_rung(const char* path, int head_dim) {
-  const std::string cubin = TEGULA_TRY(read(path));
-  Module module = TEGULA_TRY(Module::load(cubin));
-  auto r = std::make_unique<Rung>(Rung{std::move(module), {}, head_dim == 0});
-  if (r->is_naive) {
-    r->functions[0] = TEGULA_TRY(r->module.function("attention_naive_scores", 0));
-    r->functions[1] = TEGULA_TRY(r->module.function("attention_naive_softmax", 0));
-    r->functions[2] = TEGULA_TRY(r->module.function("attention_naive_output", 0));
+Result<Rung> load_rung(const char* path, int head_dim) {
+  Module module = TEGULA_TRY(Module::load(TEGULA_TRY(read_cubin(path))));
+  Rung r{std::move(module), {}, head_dim == 0};
+  if (r.is_naive) {
+    r.functions[0] = TEGULA_TRY(r.module.function("attention_naive_scores", 0));
+    r.functions[1] = TEGULA_TRY(r.module.function("attention_naive_softmax", 0));
+    r.functions[2] = TEGULA_TRY(r.module.function("attention_naive_output", 0));
   } else {
-    r->functions[0] = TEGULA_TRY(r->module.function("attention_tiled", tiled_smem_bytes(head_dim)));
+    r.functions[0] = TEGULA_TRY(r.module.function("attention_tiled", tiled_smem_bytes(head_dim)));
   }
   return r;
 }
@@ -106,10 +82,7 @@ void* tegula_attention_load(const char* cubin, const int* spec) {
   v.head_dim = spec[0], v.is_causal = spec[1] != 0, v.tile_n = spec[2], v.n_consumers = spec[3];
   v.n_stages = spec[4], v.ping_pong = spec[5] != 0, v.q_registers = spec[6] != 0;
   v.lazy_log2 = spec[7], v.section_mb = spec[8];
-  auto k = load_sm90(cubin, v);
-  if (k.ok()) return std::move(k).value().release();
-  last_error = k.error().to_string();
-  return nullptr;
+  return release(load_sm90(cubin, v));
 }
 
 // pointers: q, k, v, o, lse, counter. sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv,
@@ -129,10 +102,7 @@ int tegula_attention_launch(const void* kernel, void* const* pointers, const int
 }
 
 void* tegula_attention_bwd_load(const char* cubin, int head_dim, int is_causal) {
-  auto k = load_bwd(cubin, head_dim, is_causal != 0);
-  if (k.ok()) return std::move(k).value().release();
-  last_error = k.error().to_string();
-  return nullptr;
+  return release(load_bwd(cubin, head_dim, is_causal != 0));
 }
 
 int64_t tegula_attention_bwd_workspace_bytes(const int64_t* sizes) {
@@ -158,10 +128,7 @@ int tegula_attention_bwd_launch(const void* kernel, void* const* pointers, const
 
 // spec: head_dim, rows, is_paged, warps, blocks.
 void* tegula_decode_load(const char* cubin, const int* spec) {
-  auto k = load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4]});
-  if (k.ok()) return std::move(k).value().release();
-  last_error = k.error().to_string();
-  return nullptr;
+  return release(load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4]}));
 }
 
 // sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal, window_left,
@@ -198,10 +165,7 @@ int tegula_decode_launch(const void* kernel, void* const* pointers, const int64_
 
 // head_dim 0: attention_naive, which takes any.
 void* tegula_rung_load(const char* cubin, int head_dim) {
-  auto r = load_rung(cubin, head_dim);
-  if (r.ok()) return std::move(r).value().release();
-  last_error = r.error().to_string();
-  return nullptr;
+  return release(load_rung(cubin, head_dim));
 }
 
 // As tegula_attention_launch; pointers[5] is the room for scores.
