@@ -9,8 +9,12 @@ namespace tegula::cuda {
 namespace {
 
 constexpr int kTileM = 64, kTileN = 128;
-// K and V, two stages of Q and dO, two of dS; two stages of lse and delta, barriers, alignment.
-constexpr int kSmem_bytes = 5 * 32768 + 1024 + 256 + 1024;
+// K and V, stages of Q and dO with lse and delta, two of dS; barriers, alignment.
+int smem_bytes(int head_dim) {
+  const int stages = head_dim == 64 ? 4 : 2;
+  return 4 * kTileN * head_dim + 4 * kTileN * kTileM +
+         stages * (4 * kTileM * head_dim + 8 * kTileM) + 256 + 1024;
+}
 // Q, dO and the sum of dQ of the heads worked on at once should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
 
@@ -56,11 +60,12 @@ std::vector<std::string> attention_bwd_defines(int head_dim, bool is_causal) {
 Result<AttentionBwdKernel> AttentionBwdKernel::load(int head_dim, bool is_causal,
                                                     const std::string& cubin) {
   TEGULA_TRY(hopper_multiprocessors());
-  if (head_dim != 128)
-    return unsupported(cat("attention_bwd_sm90 has head_dim 128, not ", head_dim, ": pad to 128"));
+  if (head_dim != 64 && head_dim != 128)
+    return unsupported(cat("attention_bwd_sm90 has head_dim 64 and 128, not ", head_dim,
+                           ": pad to ", head_dim < 64 ? 64 : 128));
   AttentionBwdKernel k(head_dim, is_causal, TEGULA_TRY(Module::load(cubin)));
   k.before_ = TEGULA_TRY(k.module_.function("attention_bwd_before", 0));
-  k.main_ = TEGULA_TRY(k.module_.function("attention_bwd_sm90", kSmem_bytes));
+  k.main_ = TEGULA_TRY(k.module_.function("attention_bwd_sm90", smem_bytes(head_dim)));
   k.after_ = TEGULA_TRY(k.module_.function("attention_bwd_after", 0));
   return k;
 }
@@ -104,7 +109,7 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
 
   TEGULA_TRY(launch_grid(before_, n_tiles_m, heads, 256, 0, call.stream, edge));
-  TEGULA_TRY(launch_grid(main_, int64_t{p.n_tiles_n} * p.heads_total, 1, 384, kSmem_bytes,
+  TEGULA_TRY(launch_grid(main_, int64_t{p.n_tiles_n} * p.heads_total, 1, 384, smem_bytes(head_dim_),
                          call.stream, q, k, v, d_o, dk, dv, p));
   return launch_grid(after_, n_tiles_m, heads, 256, 0, call.stream, edge);
 }

@@ -1,7 +1,7 @@
 // Gradients of attention on Hopper from the host.
 //
 //   given o, lse and do of attention.h:  dq, dk, dv, like q, k, v
-// Operands, masks and rounding as in attention.h, head_dim 128. P and dS are rounded to bf16. dk
+// Operands, masks and rounding as in attention.h. P and dS are rounded to bf16. dk
 // and dv have the same bits in every run; dq is summed over key tiles in an order that is not
 // fixed. Rows without keys give gradients of 0.
 #pragma once

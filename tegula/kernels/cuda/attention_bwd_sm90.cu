@@ -17,7 +17,7 @@
 // attention_bwd_after (dQ to bf16).
 // Sources: FlashAttention-2 (Dao 2023), Alg. 2; FlashAttention-3 (Shah et al. 2024), App. B.
 //
-// Variant, by -D: TEGULA_HEAD_DIM 128, TEGULA_CAUSAL 0 | 1.
+// Variant, by -D: TEGULA_HEAD_DIM 64 | 128, TEGULA_CAUSAL 0 | 1.
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -28,18 +28,20 @@ namespace tegula::cuda {
 
 constexpr int kD = TEGULA_HEAD_DIM;
 constexpr bool kIsCausal = TEGULA_CAUSAL;
-static_assert(kD == 128);
+static_assert(kD == 64 || kD == 128);
 
 constexpr int kTileM = 64;   // queries of a tile
 constexpr int kTileN = 128;  // keys of a block
 constexpr int kRows = 64;    // keys of a warpgroup
 constexpr int kBoxes = kD / kBoxColumns;
 constexpr int kThreads = 384;
-constexpr int kStages = 2;
+constexpr int kStages = kD == 64 ? 4 : 2;
 constexpr int kKvBytes = kTileN * kD * 2;
 constexpr int kQBytes = kTileM * kD * 2;
 constexpr int kDsBytes = kTileN * kTileM * 2;
-constexpr int kDqFloats = kTileM * kD;  // a tile of dQ, half of its columns from each warpgroup
+constexpr int kDqFloats = kTileM * kD;
+// A tile of dQ: half of its columns from each warpgroup, or all of it from each in turn.
+constexpr bool kTakesTurns = kBoxes == 1;
 constexpr float kLog2e = 1.44269504f;
 
 struct Shared {
@@ -189,10 +191,11 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // dq[kTileM][64 columns of this warpgroup] = dS[kTileM][kTileN] · K[kTileN][64 columns]
+  // dq[kTileM][64 columns] = dS[kTileM][kTileN] · K[kTileN][64 columns]
   __device__ void issue_dq(float (&dq)[kScores], const char* ds) {
     const SmemOperand a(smem_address(ds), 16, 8 * kRowBytes);
-    const SmemOperand b(smem_address(s.k) + wg * (kTileN * kRowBytes), 16, 8 * kRowBytes);
+    const SmemOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * (kTileN * kRowBytes)), 16,
+                        8 * kRowBytes);
     fence_registers(dq);
     wgmma_fence();
 #pragma unroll
@@ -225,7 +228,9 @@ struct Consumer {
 
   // Step i, a tile of queries whose Sᵀ is in `sc`; leaves that of the next tile there. No product
   // is outstanding at either end: the assembler cannot follow one around a loop.
-  template <bool kMasked>
+  // With turns, the other warpgroup only tells that its dS is there and goes on; it cannot come
+  // back to this buffer before its own turn, where it waits for this one.
+  template <bool kMasked, bool kMakesDq>
   __device__ void step(const Tile& t, const Step& at, int i, Ring<kStages>& ring) {
     const u32 slot = ring.slot, parity = ring.parity;
     const char* q = s.q + slot * kQBytes;
@@ -259,12 +264,15 @@ struct Consumer {
                ds[4 * j + 2], ds[4 * j + 3]);
     }
     fence_async_proxy();
-    named_sync(1, 256);
+    if (kMakesDq)
+      named_sync(kTakesTurns ? 1 + (i & 1) : 1, 256);
+    else
+      named_arrive(1 + (i & 1), 256);
 
     float dq[kScores];  // [kTileM][64]
-    issue_dq(dq, ds_tile);
+    if (kMakesDq) issue_dq(dq, ds_tile);
     issue_sum(dk, ds, q);
-    wgmma_wait<2>();  // dV: the registers of its weights are needed
+    wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
     release(s.do_free + slot);
     // After the last step this recomputes an old tile, which costs less than a branch here.
@@ -272,9 +280,11 @@ struct Consumer {
     if (i + 1 < t.n_steps) barrier_wait(s.q_full + ring.slot, ring.parity);
     float next[kScores];
     issue_transposed(next, s.k, s.q + ring.slot * kQBytes);
-    wgmma_wait<2>();  // dQ
-    fence_registers(dq);
-    add_dq(dq, t, at);
+    if (kMakesDq) {
+      wgmma_wait<2>();  // dQ
+      fence_registers(dq);
+      add_dq(dq, t, at);
+    }
     wgmma_wait<0>();
     fence_registers(next);
     fence_registers(dk);
@@ -283,11 +293,20 @@ struct Consumer {
     for (int j = 0; j < kScores; ++j) sc[j] = next[j];
   }
 
-  // Adds this warpgroup's half of a tile of dQ to global memory: 512 bytes in a row from a warp.
+  template <bool kMasked>
+  __device__ void any_step(const Tile& t, const Step& at, int i, Ring<kStages>& ring) {
+    if (!kTakesTurns || (i & 1) == int(wg))
+      step<kMasked, true>(t, at, i, ring);
+    else
+      step<kMasked, false>(t, at, i, ring);
+  }
+
+  // Adds 64 columns of a tile of dQ to global memory: 512 bytes in a row from a warp.
   __device__ void add_dq(const float (&dq)[kScores], const Tile& t, const Step& at) {
     const long long head_of_all = t.batch * p.n_heads_q + at.head;
     const long long dq_tile = head_of_all * p.n_tiles_m + at.m;
-    float* to = p.dq_sum + dq_tile * kDqFloats + wg * (kDqFloats / 2) + 4 * (warp * 32 + lane);
+    float* to = p.dq_sum + dq_tile * kDqFloats + 4 * (warp * 32 + lane) +
+                (kTakesTurns ? 0 : wg * (kDqFloats / 2));
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j)
       global_add(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
@@ -306,7 +325,7 @@ struct Consumer {
                pack_bf16(x[4] * factor, x[5] * factor), pack_bf16(x[6] * factor, x[7] * factor));
     }
     fence_async_proxy();
-    named_sync(2 + wg, 128);
+    named_sync(4 + wg, 128);
     if (is_leader()) {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box)
@@ -335,11 +354,11 @@ struct Consumer {
       whole = min(whole, p.n_tiles_m);
       int i = 0;
       for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head) {
-        for (int m = t.first_m; m < whole; ++m) step<true>(t, {head, m}, i++, ring);
-        for (int m = whole; m < p.n_tiles_m; ++m) step<false>(t, {head, m}, i++, ring);
+        for (int m = t.first_m; m < whole; ++m) any_step<true>(t, {head, m}, i++, ring);
+        for (int m = whole; m < p.n_tiles_m; ++m) any_step<false>(t, {head, m}, i++, ring);
       }
     }
-    named_sync(1, 256);  // both warpgroups have read all of K
+    named_sync(3, 256);  // both warpgroups have read all of K
     write(dv, 1.f, s.v, dv_map, t);
     write(dk, p.scale, s.k, dk_map, t);
     if (is_leader()) tma_store_wait_read();
@@ -398,10 +417,13 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdEdgeParams p) 
     float sum = 0, lse2 = -kNegativeInfinity;
     if (row < p.seqlen_q) {
       const long long at = 4 * lane;
-      const uint2 o = *reinterpret_cast<const uint2*>(p.o.data + batch * p.o.batch + row * p.o.row +
-                                                      head * p.o.head + at);
-      const uint2 g = *reinterpret_cast<const uint2*>(p.d_o.data + batch * p.d_o.batch +
-                                                      row * p.d_o.row + head * p.d_o.head + at);
+      uint2 o{}, g{};
+      if (at < kD) {
+        o = *reinterpret_cast<const uint2*>(p.o.data + batch * p.o.batch + row * p.o.row +
+                                            head * p.o.head + at);
+        g = *reinterpret_cast<const uint2*>(p.d_o.data + batch * p.d_o.batch + row * p.d_o.row +
+                                            head * p.d_o.head + at);
+      }
       sum = dot_bf16(o.x, g.x) + dot_bf16(o.y, g.y);
       const float lse = p.lse[static_cast<long long>(blockIdx.y) * p.seqlen_q + row];
       if (lse != kNegativeInfinity) lse2 = lse * kLog2e;
@@ -411,23 +433,24 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdEdgeParams p) 
   }
 }
 
-// Grid (n_tiles_m, b · hq) of 256 threads, 128 for each half of the columns: dQ out of the order of
-// the fragments, by way of shared memory so that whole lines are written.
+// Grid (n_tiles_m, b · hq) of 256 threads, 128 for each 64 columns: dQ out of the order of the
+// fragments, by way of shared memory so that whole lines are written.
 extern "C" __global__ void attention_bwd_after(const AttentionBwdEdgeParams p) {
   constexpr int kPitch = kD + 8;  // 16-bit elements; rows start four banks apart
   __shared__ __align__(16) u16 tile[kTileM * kPitch];
-  const int half = threadIdx.x / 128, thread = threadIdx.x % 128;
+  const int box = threadIdx.x / 128, thread = threadIdx.x % 128;
   const int batch = blockIdx.y / p.n_heads_q, head = blockIdx.y % p.n_heads_q;
   const long long index = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-  const float4* from =
-      reinterpret_cast<const float4*>(p.dq_sum + index * kDqFloats + half * (kDqFloats / 2)) +
-      thread;
-  u16* place = tile + (thread / 32 * 16 + thread % 32 / 4) * kPitch + half * 64 + 2 * (thread % 4);
+  if (box < kBoxes) {
+    const float4* from =
+        reinterpret_cast<const float4*>(p.dq_sum + index * kDqFloats + box * kTileM * 64) + thread;
+    u16* place = tile + (thread / 32 * 16 + thread % 32 / 4) * kPitch + box * 64 + 2 * (thread % 4);
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const float4 x = from[j * 128];
-    *reinterpret_cast<u32*>(place + 8 * j) = pack_bf16(x.x * p.scale, x.y * p.scale);
-    *reinterpret_cast<u32*>(place + 8 * kPitch + 8 * j) = pack_bf16(x.z * p.scale, x.w * p.scale);
+    for (int j = 0; j < 8; ++j) {
+      const float4 x = from[j * 128];
+      *reinterpret_cast<u32*>(place + 8 * j) = pack_bf16(x.x * p.scale, x.y * p.scale);
+      *reinterpret_cast<u32*>(place + 8 * kPitch + 8 * j) = pack_bf16(x.z * p.scale, x.w * p.scale);
+    }
   }
   __syncthreads();
   constexpr int kChunks = kD / 8;  // of 16 bytes

@@ -48,14 +48,15 @@ TEST(CudaAttention, ChosenVariantsCompileWithoutLoss) {
 }
 
 TEST(CudaAttention, BackwardCompilesWithoutLoss) {
-  for (const bool is_causal : {false, true}) {
-    const Result<Compiled> c =
-        compile_kernel("attention_bwd_sm90.cu", attention_bwd_defines(128, is_causal));
-    if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-    ASSERT_TRUE(c.ok()) << c.error().message;
-    EXPECT_EQ(c->spill_bytes, 0);
-    EXPECT_FALSE(c->is_serialized) << c->log;
-  }
+  for (const int head_dim : {64, 128})
+    for (const bool is_causal : {false, true}) {
+      const Result<Compiled> c =
+          compile_kernel("attention_bwd_sm90.cu", attention_bwd_defines(head_dim, is_causal));
+      if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
+      ASSERT_TRUE(c.ok()) << c.error().message;
+      EXPECT_EQ(c->spill_bytes, 0) << head_dim;
+      EXPECT_FALSE(c->is_serialized) << c->log;
+    }
 }
 
 TEST(CudaAttention, BackwardWorkspaceIsLinearInTheSequence) {
