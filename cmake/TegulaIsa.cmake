@@ -12,17 +12,26 @@ set(TEGULA_ISA_AVX512_FLAGS ${TEGULA_ISA_AVX2_FLAGS} -mavx512f -mavx512bw -mavx5
     # GCC 12's own header reads a deliberately undefined vector (GCC bug 105593).
     -Wno-uninitialized -Wno-maybe-uninitialized)
 
+# AMX's kernels use AVX-512 for all else; machines with AMX have bf16 conversions there, too.
+set(TEGULA_ISA_AMX_FLAGS ${TEGULA_ISA_AVX512_FLAGS} -DTEGULA_ISA_AVX512 -mavx512bf16 -mamx-tile
+    -mamx-bf16)
+set(TEGULA_ISA_AMX_SOURCES "/(table|[a-z_]*_amx)\\.cpp$")  # the others are AVX-512's
+
 set(TEGULA_ISAS portable)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND TEGULA_ISAS avx2 avx512)
+  list(APPEND TEGULA_ISAS avx2 avx512 amx)
 endif()
 
 # tegula_isa_objects(OUT folder): OUT lists one relocatable object per instruction set.
 function(tegula_isa_objects out folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  file(GLOB all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
   set(objects "")
   foreach(isa IN LISTS TEGULA_ISAS)
     string(TOUPPER ${isa} upper)
+    set(sources ${all})
+    if(TEGULA_ISA_${upper}_SOURCES)
+      list(FILTER sources INCLUDE REGEX ${TEGULA_ISA_${upper}_SOURCES})
+    endif()
     set(target tegula_isa_${isa})
     add_library(${target} OBJECT ${sources})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})

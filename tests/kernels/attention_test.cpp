@@ -204,22 +204,34 @@ void expect_close(const Tensor& got, const V& truth, const W& naive, DType dtype
   EXPECT_LE(worst, 2 * allowed + 2 * epsilon(dtype) * std::max(largest, 1.0)) << what;
 }
 
+using Entry = void (*kernel::IsaTable::*)(const KernelCall&);
+struct Kernels {
+  const char *forward, *backward;
+  Entry forward_entry, backward_entry;
+};
+const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTable::attention_fwd,
+                        &kernel::IsaTable::attention_bwd};
+const Kernels kAmx = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
+                      &kernel::IsaTable::attention_bwd_amx};
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+
 // Bits after the portable single thread equal bits on every other set and count.
-void check_forward(const Problem& p, const Result4<double>& truth, const Result4<float>& naive,
-                   Tensor& o, Tensor& lse) {
+void check_forward(const Kernels& kernels, const Problem& p, const Result4<double>& truth,
+                   const Result4<float>& naive, Tensor& o, Tensor& lse) {
   const Case& c = p.c;
   std::vector<TensorRef> in = {p.q.ref(), p.k.ref(), p.v.ref()};
   p.add_options(in);
   const TensorRef out[] = {o.ref(), lse.ref()};
-  const KernelDef& def = *find_kernel("attention_flash");
+  const KernelDef& def = *find_kernel(kernels.forward);
   const Attrs attrs = c.attrs();
   std::vector<double> first;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : kIsas) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     for (int threads : {1, 3}) {
       if (table == nullptr) continue;
       o.fill(777), lse.fill(777);
-      const auto n = testing::run_kernel(def, attrs, in, out, threads, table->attention_fwd);
+      const auto n =
+          testing::run_kernel(def, attrs, in, out, threads, table->*kernels.forward_entry);
       EXPECT_EQ(n.math_flops, truth.pairs * (2 * c.d + 1 + (c.softcap > 0 ? 3 : 0) + c.bias +
                                              2 * c.alibi + 4 + (c.dropout > 0) + 2 * c.dv) +
                                   truth.live * (3 + c.dv));
@@ -235,8 +247,8 @@ void check_forward(const Problem& p, const Result4<double>& truth, const Result4
   expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse");
 }
 
-void check_backward(const Problem& p, const Result4<double>& truth, const Result4<float>& naive,
-                    const Tensor& o, const Tensor& lse, Rng& rng) {
+void check_backward(const Kernels& kernels, const Problem& p, const Result4<double>& truth,
+                    const Result4<float>& naive, const Tensor& o, const Tensor& lse, Rng& rng) {
   const Case& c = p.c;
   Tensor dq(c.dtype, {c.b, c.sq, c.hk * c.g, c.d}, rng, false);
   Tensor dk(c.dtype, {c.b, c.sk, c.hk, c.d}, rng, false);
@@ -249,14 +261,15 @@ void check_backward(const Problem& p, const Result4<double>& truth, const Result
   Tensor dbias(c.dtype, std::vector<int64_t>(bias.shape, bias.shape + 4), rng, false);
   std::vector<TensorRef> out = {dq.ref(), dk.ref(), dv.ref()};
   if (c.bias) out.push_back(dbias.ref());
-  const KernelDef& def = *find_kernel("attention_bwd_flash");
+  const KernelDef& def = *find_kernel(kernels.backward);
   std::vector<double> first;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : kIsas) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     for (int threads : {1, 3}) {
       if (table == nullptr) continue;
       for (Tensor* t : {&dq, &dk, &dv, &dbias}) t->fill(777);
-      const auto n = testing::run_kernel(def, attrs, in, out, threads, table->attention_bwd);
+      const auto n =
+          testing::run_kernel(def, attrs, in, out, threads, table->*kernels.backward_entry);
       EXPECT_EQ(n.math_flops,
                 truth.pairs * (6 * c.d + 4 * c.dv + 1 + (c.softcap > 0 ? 6 : 0) + 2 * c.bias +
                                2 * c.alibi + 5 + (c.dropout > 0 ? 2 : 0)) +
@@ -275,16 +288,16 @@ void check_backward(const Problem& p, const Result4<double>& truth, const Result
   if (c.bias) expect_close(dbias, truth.dbias, naive.dbias, c.dtype, "dbias");
 }
 
-void check_case(const Case& c, Rng& rng) {
+void check_case(const Case& c, Rng& rng, const Kernels& kernels = kFlash) {
   SCOPED_TRACE(c.name());
   const Problem p(c, rng);
   const auto truth = define<double>(p);
   const auto naive = define<float>(p);
   Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}, rng, false);
   Tensor lse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, false);
-  check_forward(p, truth, naive, o, lse);
+  check_forward(kernels, p, truth, naive, o, lse);
   if (::testing::Test::HasFailure()) return;
-  check_backward(p, truth, naive, o, lse, rng);
+  check_backward(kernels, p, truth, naive, o, lse, rng);
 }
 
 TEST(Attention, MatchesItsDefinitionOnRandomCases) {
@@ -307,6 +320,61 @@ TEST(Attention, MatchesItsDefinitionAtBlockEdges) {
     check_case(c, rng);
     if (HasFailure()) return;
   }
+}
+
+TEST(Attention, InTilesMatchesItsDefinitionOnRandomCases) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    Case c;
+    c.dtype = DType::kBF16;
+    c.b = pick(rng, 1, 2), c.hk = pick(rng, 1, 2), c.g = pick(rng, 1, 3);
+    c.sq = pick(rng, 16, 170), c.sk = pick(rng, 0, 3) == 0 ? c.sq : pick(rng, 1, 330);
+    c.d = pick(rng, 1, 70), c.dv = pick(rng, 0, 1) ? c.d : pick(rng, 1, 70);
+    c.causal = pick(rng, 0, 1), c.dlse = seed % 3 == 0;
+    if (pick(rng, 0, 3) == 0) c.left = pick(rng, 0, 90);
+    if (pick(rng, 0, 3) == 0) c.right = pick(rng, 0, 90);
+    if (pick(rng, 0, 4) == 0) c.varlen = true, c.b = 1;
+    check_case(c, rng, kAmx);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Attention, InTilesMatchesItsDefinitionAtBlockEdges) {
+  Rng rng(4);
+  Case c;
+  c.dtype = DType::kBF16, c.causal = true;
+  for (int64_t n : {16, 32, 33, 128, 129, 256, 257, 520}) {
+    c.sq = c.sk = n, c.d = c.dv = n % 2 ? 33 : 16;
+    check_case(c, rng, kAmx);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Attention, InTilesLeavesTheRestToOthers) {
+  Rng rng(5);
+  Case c;
+  const auto supports = [&](const char* name) {
+    const Problem p(c, rng);
+    std::vector<TensorRef> in = {p.q.ref(), p.k.ref(), p.v.ref()};
+    p.add_options(in);
+    const Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv});
+    const Tensor lse(DType::kF32, {c.b, c.hk * c.g, c.sq});
+    const TensorRef out[] = {o.ref(), lse.ref()};
+    const Attrs attrs = c.attrs();
+    return find_kernel(name)->supports({.attrs = &attrs, .in = in, .out = out});
+  };
+  c.sq = 16;
+  EXPECT_FALSE(supports("attention_amx"));
+  c.dtype = DType::kBF16;
+  EXPECT_TRUE(supports("attention_amx"));
+  c.sq = 8;  // decoding is bound by memory
+  EXPECT_FALSE(supports("attention_amx"));
+  c.g = 2;
+  EXPECT_TRUE(supports("attention_amx"));
+  c.softcap = 5;
+  EXPECT_FALSE(supports("attention_amx"));
+  EXPECT_TRUE(supports("attention_flash"));
 }
 
 TEST(Attention, RowsWithoutKeysGiveZeros) {

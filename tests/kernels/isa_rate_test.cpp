@@ -15,6 +15,7 @@ TEST(IsaRate, TheWidestWinsUnlessANarrowerOneIsClearlyFaster) {
   EXPECT_EQ(fastest_isa(Isa::kAvx512, wide_is_fast), Isa::kAvx512);
   EXPECT_EQ(fastest_isa(Isa::kAvx512, equal), Isa::kAvx512);
   EXPECT_EQ(fastest_isa(Isa::kAvx512, wide_is_slow), Isa::kAvx2);
+  EXPECT_EQ(fastest_isa(Isa::kAmx, wide_is_slow), Isa::kAmx);  // has tiles
   EXPECT_EQ(fastest_isa(Isa::kAvx2, wide_is_slow), Isa::kAvx2);
   EXPECT_EQ(fastest_isa(Isa::kPortable, wide_is_slow), Isa::kPortable);
 }

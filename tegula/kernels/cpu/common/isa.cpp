@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "tegula/kernels/cpu/common/isa_rate.h"
@@ -12,6 +14,7 @@ const tegula::kernel::IsaTable* tegula_isa_table_portable();
 #if defined(__x86_64__)
 const tegula::kernel::IsaTable* tegula_isa_table_avx2();
 const tegula::kernel::IsaTable* tegula_isa_table_avx512();
+const tegula::kernel::IsaTable* tegula_isa_table_amx();
 #endif
 }
 
@@ -24,14 +27,33 @@ bool has_f16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+// The processor has tiles of bf16 and conversions to it, the system saves tiles, and it grants this
+// process the room for them (once, for all of its threads).
+bool has_amx() {
+  constexpr unsigned kAvx512Bf16 = 1u << 5, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kOsxsave = 1u << 27, kTileState = 3u << 17;
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kOsxsave) == 0) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmxTile) == 0 || (d & kAmxBf16) == 0)
+    return false;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & kAvx512Bf16) == 0) return false;
+  unsigned xcr0, high;
+  asm("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
+  if ((xcr0 & kTileState) != kTileState) return false;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 #endif
 
 Isa widest_isa() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    return Isa::kAvx512;
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+    static const bool amx = has_amx();
+    return amx ? Isa::kAmx : Isa::kAvx512;
+  }
   if (avx2) return Isa::kAvx2;
 #endif
   return Isa::kPortable;
@@ -41,7 +63,7 @@ Isa choose_isa() {
   const Isa widest = widest_isa();
   const char* forced = std::getenv("TEGULA_ISA");
   if (forced == nullptr) return kernel::fastest_isa(widest);
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512})
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
     if (isa_name(isa) == forced && isa <= widest) return isa;
   std::fprintf(stderr,
                "TEGULA_ISA=%s is not an instruction set of this machine (portable up to %.*s): "
@@ -73,6 +95,27 @@ Isa machine_isa() {
 
 namespace kernel {
 
+#if defined(__x86_64__)
+namespace {
+// AVX-512's functions, and those that AMX has of its own.
+const IsaTable* amx_table() {
+  static const IsaTable table = [] {
+    IsaTable t = *tegula_isa_table_avx512();
+    const IsaTable& amx = *tegula_isa_table_amx();
+    t.isa = amx.isa;
+#define TEGULA_ISA_KERNEL(name)
+#define TEGULA_ISA_ENTRY(name, Args)
+#define TEGULA_ISA_TILES(name) t.name = amx.name;
+#include "tegula/kernels/cpu/isa/entries.inc"
+#undef TEGULA_ISA_KERNEL
+#undef TEGULA_ISA_ENTRY
+    return t;
+  }();
+  return &table;
+}
+}  // namespace
+#endif
+
 const IsaTable* isa_table_of(Isa isa) {
   if (isa > widest_isa()) return nullptr;
   switch (isa) {
@@ -83,6 +126,8 @@ const IsaTable* isa_table_of(Isa isa) {
       return tegula_isa_table_avx2();
     case Isa::kAvx512:
       return tegula_isa_table_avx512();
+    case Isa::kAmx:
+      return amx_table();
 #endif
     default:
       return nullptr;

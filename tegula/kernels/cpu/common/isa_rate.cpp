@@ -27,7 +27,8 @@ double isa_flops_per_s(Isa isa) {
 
 Isa fastest_isa(Isa widest, double (*rate)(Isa)) {
   Isa choice = widest;
-  if (widest <= Isa::kAvx2) return choice;
+  // AMX's vector functions are AVX-512's, and its tiles are beyond all vectors.
+  if (widest <= Isa::kAvx2 || widest == Isa::kAmx) return choice;
   double best = rate(widest);
   for (int i = static_cast<int>(widest) - 1; i >= static_cast<int>(Isa::kAvx2); --i) {
     const Isa narrower = static_cast<Isa>(i);

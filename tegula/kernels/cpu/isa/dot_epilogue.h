@@ -23,13 +23,15 @@ TEGULA_VEC Vf activate(Vf x) {
   return x;
 }
 
+inline constexpr int kEpilogueRows = 32;
+
 // Rows × columns sums at `acc`, acc_stride floats apart, for outputs m0.. and n0.. of one batch.
 struct EpilogueArgs {
   const Contraction* c;
   const float* acc;
   int64_t acc_stride;
   int64_t batch, m0, n0;
-  int rows, cols;  // at most kMaxTileM, kMaxTileN
+  int rows, cols;  // at most kEpilogueRows, kMaxTileN
 };
 
 // Where one epilogue's columns go.
@@ -44,7 +46,8 @@ static void epilogue_row(const EpilogueArgs& e, const EpilogueColumns& at, const
                          const Out* bias, Out* row) {
   for (int j = 0; j < e.cols; j += kLanes) {
     const int n = e.cols - j < kLanes ? e.cols - j : kLanes;
-    Vf y = round_to(n == kLanes ? load(acc + j) : load_n(acc + j, n), row);
+    Vf y = n == kLanes ? load(acc + j) : load_n(acc + j, n);
+    if (kF != Activation::kNone || bias != nullptr) y = round_to(y, row);  // else stored as it is
     if (bias != nullptr) {
       Out t[kLanes] = {};
       for (int l = 0; l < n && !at.bias_adjacent; ++l) t[l] = bias[at.bias[j + l]];
@@ -72,7 +75,7 @@ static void epilogue_rows(const EpilogueArgs& e, const EpilogueColumns& at, cons
   const Contraction& c = *e.c;
   out += c.batch.offset(e.batch, kOut);
   if (bias != nullptr) bias += c.batch.offset(e.batch, kBias);
-  int64_t out_m[kMaxTileM], bias_m[kMaxTileM];
+  int64_t out_m[kEpilogueRows], bias_m[kEpilogueRows];
   c.m.offsets(e.m0, e.rows, kOut, out_m);
   if (bias != nullptr) c.m.offsets(e.m0, e.rows, kBias, bias_m);
   for (int i = 0; i < e.rows; ++i)

@@ -10,7 +10,10 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 #undef TEGULA_ISA_KERNEL
 #undef TEGULA_ISA_ENTRY
 
-#if defined(TEGULA_ISA_AVX512)
+#if defined(TEGULA_ISA_AMX)
+#define TEGULA_TABLE_NAME tegula_isa_table_amx
+static constexpr Isa kIsa = Isa::kAmx;
+#elif defined(TEGULA_ISA_AVX512)
 #define TEGULA_TABLE_NAME tegula_isa_table_avx512
 static constexpr Isa kIsa = Isa::kAvx512;
 #elif defined(TEGULA_ISA_AVX2)
@@ -23,8 +26,14 @@ static constexpr Isa kIsa = Isa::kPortable;
 
 static constexpr IsaTable kTable = {
     .isa = kIsa,
+#if defined(TEGULA_ISA_AMX)  // the others are filled in from AVX-512's table
+#define TEGULA_ISA_KERNEL(name) .name = nullptr,
+#define TEGULA_ISA_ENTRY(name, Args) .name = nullptr,
+#define TEGULA_ISA_TILES(name) .name = name,
+#else
 #define TEGULA_ISA_KERNEL(name) .name = name,
 #define TEGULA_ISA_ENTRY(name, Args) .name = name,
+#endif
 #include "tegula/kernels/cpu/isa/entries.inc"
 #undef TEGULA_ISA_KERNEL
 #undef TEGULA_ISA_ENTRY

@@ -53,6 +53,9 @@ TEGULA_VEC Vf copysign(Vf a, Vf s) {
 
 TEGULA_VEC Vf widen_bf16(Vi u16) { return as_float(shl<16>(u16)); }
 TEGULA_VEC Vi narrow_bf16(Vf a) {
+#if defined(__AVX512BF16__)  // the same but for denormals, which sums of tiles are not
+  return {_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a.v)))};
+#endif
   const Vi u = bits(a);
   const Vi rounded = shr<16>(u + set1i(0x7fff) + (shr<16>(u) & set1i(1)));
   return select(is_nan(a), shr<16>(u) | set1i(0x40), rounded);

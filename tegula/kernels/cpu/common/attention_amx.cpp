@@ -1,0 +1,29 @@
+#include "tegula/kernels/cpu/common/attention_amx.h"
+
+#include <algorithm>
+
+namespace tegula::kernel {
+
+bool amx_attends(const AttentionCall& c) {
+  constexpr int64_t kLeastRows = 16;
+  return c.q->dtype == DType::kBF16 && !c.has_extras() && c.dropout == 0 && c.scale > 0 &&
+         c.n_q * c.group >= kLeastRows;
+}
+
+AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_backward) {
+  const int64_t d = amx_tiles(c.d), dv = amx_tiles(c.dv), keys = amx_tiles(c.n_k);
+  constexpr int64_t kRows = kAmxRowBlock / 32, kKeys = kAmxKeyBlock / 32;
+  constexpr int64_t kBf16 = 2048, kF32 = 4096;  // a block of 32 × 32
+  if (!is_backward) {
+    const int64_t pair = keys * amx_key_bytes(c);
+    panel_bytes = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAmxAttentionPanelBytes));
+    thread_bytes = kRows * (d * kBf16 + dv * kF32) + kAmxKeyChunk / 32 * (kF32 + kBf16) +
+                   std::min<int64_t>(keys, kAmxKeyChunk / 32) * amx_key_bytes(c);
+  } else {
+    thread_bytes = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
+    thread_bytes += kRows * ((2 * d + 3 * dv) * kBf16 + d * kF32);        // q, do, o; dq
+    thread_bytes += kRows * kKeys * 3 * kBf16 + 2 * kF32;                 // p, ds; scores
+  }
+}
+
+}  // namespace tegula::kernel

@@ -1,0 +1,42 @@
+// Attention of bf16 operands in AMX's tiles: what its forward and backward share.
+//
+// Order "amx_kb256", forward: keys in chunks of 256 at absolute key indices, ascending. A score is
+// a sum in the order "amx_pairs" (isa/amx.h) over d. In units of log2: t = score·(scale·log2 e),
+// per row and chunk with a visible key m' = max(m, the chunk's t), alpha = 2^(m - m'), p = 2^(t -
+// m') (0 where hidden), l = l·alpha + the lane16 sum of p, o = o·alpha, then o += bf16(p)·v in
+// tiles of 32 keys. At the end o·(1/l) + 0 and lse = m·ln 2 + log(l). Backward, "amx_pairs": p =
+// 2^(t - lse·log2 e), delta a sum of do·o in that order, less dlse, ds = p·(do·v - delta); dv, dk
+// and dq are sums of bf16(p)·do, bf16(ds)·q and bf16(ds)·k over tiles of 32, the last two times
+// scale: dv and dk over query heads of the group, then over queries; dq over keys.
+#pragma once
+
+#include "tegula/kernels/cpu/common/attention.h"
+
+namespace tegula::kernel {
+
+inline constexpr int kAmxKeyChunk = 256;
+inline constexpr int kAmxRowBlock = 128;  // queries of a forward task, or of a backward block
+inline constexpr int kAmxKeyBlock = 128;  // keys of a backward block
+
+// Tiles of 32 that `n` numbers fill.
+constexpr int64_t amx_tiles(int64_t n) { return (n + 31) / 32; }
+
+// Whether the forward or backward can be done in tiles: no change of the scores but the mask, and
+// rows enough to fill a tile.
+bool amx_attends(const AttentionCall& c);
+
+// Packed keys of the forward: per 32 keys, transposed keys and values as tiles of b.
+inline int64_t amx_key_bytes(const AttentionCall& c) {
+  return (amx_tiles(c.d) + amx_tiles(c.dv)) * 2048;
+}
+
+// Forward: panels shared by the threads (kAmxAttentionPanelBytes at most, or one pair's), and
+// scratch per thread. Backward: scratch per thread only. In bytes.
+inline constexpr int64_t kAmxAttentionPanelBytes = int64_t{8} << 20;
+struct AmxAttentionWorkspace {
+  int64_t panel_bytes = 0, thread_bytes = 0;
+  AmxAttentionWorkspace(const AttentionCall& c, bool is_backward);
+  int64_t bytes(int n_threads) const { return panel_bytes + thread_bytes * n_threads; }
+};
+
+}  // namespace tegula::kernel

@@ -1,0 +1,74 @@
+#include "tegula/kernels/cpu/common/dot_amx_plan.h"
+
+#include <algorithm>
+
+#include "tegula/kernels/cpu/common/dot_plan.h"
+
+namespace tegula::kernel {
+
+namespace {
+// Below this a task costs less than handing it out is worth.
+constexpr int64_t kMinTaskFlops = 1 << 23;
+constexpr int64_t kTasksPerThread = 4;
+}  // namespace
+
+AmxKBlocks::AmxKBlocks(const Contraction& c) : n_shards(c.k_shards) {
+  shard_tiles = ceil_div(c.shard_k(), 32);
+  n_pieces = std::max<int64_t>(1, ceil_div(shard_tiles, kAmxBlockTiles));
+  piece_tiles = ceil_div(shard_tiles, n_pieces);
+  if (n_pieces == 1)
+    while (group < n_shards && 2 * group * shard_tiles <= kAmxBlockTiles) group *= 2;
+}
+
+int64_t AmxKBlocks::start(int64_t block) const {
+  if (n_pieces == 1) return block * group * shard_tiles;
+  return block / n_pieces * shard_tiles + std::min(block % n_pieces * piece_tiles, shard_tiles);
+}
+
+AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
+  const AmxKBlocks blocks(c);
+  const int64_t strip = std::max<int64_t>(1, blocks.tiles()) * kAmxStripBytes;
+  const auto panels = [&](int64_t extent, int64_t block) {
+    const int64_t least = ceil_div(std::min(extent, block), kAmxStrip) * strip;
+    const int64_t all = c.batch.count * ceil_div(extent, kAmxStrip) * strip;
+    return std::min(all, std::max(least, kAmxPanelBytes));
+  };
+  a_bytes = panels(c.m.count, kAmxBlockM);
+  if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
+  thread_bytes = std::min(blocks.tiles(), kAmxBlockTiles) * kAmxStripBytes;
+  thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
+                  round_up(std::min(c.n.count, kAmxBlockN), kAmxStrip);
+}
+
+AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads) {
+  const int64_t tiles = std::max<int64_t>(1, AmxKBlocks(c).tiles());
+  const int64_t strip = tiles * kAmxStripBytes;
+  const bool local_b = amx_packs_b_locally(c);
+  const int64_t a_need = ceil_div(c.m.count, kAmxStrip) * strip;
+  const int64_t b_need = ceil_div(c.n.count, kAmxStrip) * strip;
+  batch = std::min(c.batch.count, w.a_bytes / a_need);
+  if (!local_b) batch = std::min(batch, w.b_bytes / b_need);
+  m = c.m.count, n = c.n.count;
+  if (batch == 0) {
+    batch = 1;
+    m = std::min(m, w.a_bytes / strip * kAmxStrip);
+    if (!local_b) n = std::min(n, w.b_bytes / strip * kAmxStrip);
+  }
+  const auto even = [](int64_t extent, int64_t most) {
+    return round_up(ceil_div(extent, ceil_div(extent, most)), kAmxStrip);
+  };
+  task_m = even(m, kAmxBlockM);
+  task_n = even(n, kAmxBlockN);
+  const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
+  while (tasks() < kTasksPerThread * n_threads && 64 * task_m * task_n * tiles > kMinTaskFlops) {
+    if (task_n > kAmxStrip && (local_b || task_n >= task_m)) {
+      task_n = round_up(task_n / 2, kAmxStrip);
+    } else if (!local_b && task_m > kAmxStrip) {
+      task_m = round_up(task_m / 2, kAmxStrip);
+    } else {
+      break;
+    }
+  }
+}
+
+}  // namespace tegula::kernel

@@ -1,0 +1,54 @@
+// How dot_amx cuts a contraction into blocks: sizes only, never bits.
+#pragma once
+
+#include "tegula/kernels/cpu/common/contraction.h"
+
+namespace tegula::kernel {
+
+inline constexpr int64_t kAmxStrip = 32;         // rows or columns of two tiles
+inline constexpr int64_t kAmxStripBytes = 2048;  // of a strip, per 32 k
+inline constexpr int64_t kAmxBlockTiles = 64;    // 32 k each: strips of a block stay in L2
+inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 with a strip of b
+inline constexpr int64_t kAmxBlockN = 512;
+inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
+
+// k in tiles of 32, each shard padded to whole tiles; cut into blocks: pieces of one shard, or
+// groups of whole shards.
+struct AmxKBlocks {
+  int64_t n_shards = 1;
+  int64_t shard_tiles = 0;
+  int64_t n_pieces = 1;     // per shard
+  int64_t piece_tiles = 0;  // the last piece of a shard may be shorter
+  int64_t group = 1;        // shards per block, a power of two; 1 where n_pieces > 1
+
+  explicit AmxKBlocks(const Contraction& c);
+  int64_t tiles() const { return n_shards * shard_tiles; }
+  int64_t count() const { return n_shards * n_pieces / group; }
+  int64_t start(int64_t block) const;  // its first tile
+  int local_levels() const { return log2(group); }
+  // Partial sums of one tile of outputs that wait between blocks.
+  int slots() const {
+    return count() == 1 ? 0 : log2(n_shards) - log2(group) + (n_pieces > 1 ? 1 : 0);
+  }
+  static int log2(int64_t n) { return n <= 1 ? 0 : 1 + log2(n / 2); }
+};
+
+// Workspace: panels of a, panels of b, and per thread a strip of b and sums that wait. It grows
+// with every extent, because a run may be smaller than its plan.
+struct AmxDotWorkspace {
+  int64_t a_bytes = 0, b_bytes = 0, thread_bytes = 0;
+  explicit AmxDotWorkspace(const Contraction& c);
+  int64_t bytes(int n_threads) const { return a_bytes + b_bytes + thread_bytes * n_threads; }
+};
+
+// A strip of b is packed by the task that uses it when all of m is one block.
+inline bool amx_packs_b_locally(const Contraction& c) { return c.m.count <= kAmxBlockM; }
+
+// The blocks of one launch.
+struct AmxDotBlocks {
+  int64_t batch = 0, m = 0, n = 0;  // whose panels are held at once
+  int64_t task_m = 0, task_n = 0;   // one task: task_m × task_n outputs
+  AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads);
+};
+
+}  // namespace tegula::kernel

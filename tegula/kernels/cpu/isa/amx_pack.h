@@ -1,0 +1,120 @@
+// Packing of bf16 operands into AMX's tiles. A tile of a is [16 lanes][32 k]; a tile of b is
+// [16 pairs of k][16 lanes][2]. As dwords (pairs of neighbouring k) each is the other transposed.
+#pragma once
+
+#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/isa/amx.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+enum class TileForm : uint8_t { kA, kB };
+
+using Dwords = int32_t[kTile][kTile];
+
+// 16 × 16 dwords, rows anywhere; dst must not overlap them.
+TEGULA_VEC void transpose_dwords(const void* const (&row)[kTile], Dwords& dst) {
+  for (int i = 0; i < kTile; i += kLanes)
+    for (int j = 0; j < kTile; j += kLanes) {
+      Vf r[kLanes];
+#pragma GCC unroll 16
+      for (int l = 0; l < kLanes; ++l)
+        r[l] = as_float(loadi(static_cast<const int32_t*>(row[i + l]) + j));
+      transpose(r);
+#pragma GCC unroll 16
+      for (int l = 0; l < kLanes; ++l) storei(&dst[j + l][i], bits(r[l]));
+    }
+}
+TEGULA_VEC void transpose_dwords(const Dwords& src, Dwords& dst) {
+  const void* row[kTile];
+  for (int i = 0; i < kTile; ++i) row[i] = src[i];
+  transpose_dwords(row, dst);
+}
+
+// dst[j] = (even[j], odd[j]), 16 of them.
+TEGULA_VEC void interleave(const void* even, const void* odd, int32_t* dst) {
+  for (int j = 0; j < kTile; j += kLanes) {
+    const auto* e = static_cast<const bf16*>(even) + j;
+    const auto* o = static_cast<const bf16*>(odd) + j;
+    storei(dst + j, load_u16(e) | shl<16>(load_u16(o)));
+  }
+}
+
+// Where the elements of a tile lie: element (lane, k) at src[lane[l] + k_off[k]]; what is past
+// n_lanes or n_k is 0 in the tile.
+struct TileSource {
+  const bf16* src;
+  const int64_t* lane;
+  const int64_t* k_off;
+  int n_lanes, n_k;
+  bool lanes_adjacent, k_adjacent;
+};
+
+static void gather_tile(const TileSource& s, Dwords& by_lane) {
+  std::memset(by_lane, 0, kTileBytes);
+  for (int l = 0; l < s.n_lanes; ++l)
+    for (int k = 0; k < s.n_k; ++k)
+      reinterpret_cast<bf16*>(by_lane[l])[k] = s.src[s.lane[l] + s.k_off[k]];
+}
+
+// dst: 64-byte aligned.
+static void pack_tile(const TileSource& s, TileForm form, Dwords& dst) {
+  alignas(64) Dwords buffer;
+  if (s.k_adjacent) {
+    const void* row[kTile];
+    const bool whole = s.n_k == kTilePairs;
+    if (!whole) std::memset(buffer, 0, sizeof buffer);
+    alignas(64) static constexpr int32_t kZeros[kTile] = {};
+    for (int l = 0; l < kTile; ++l) {
+      row[l] = whole ? static_cast<const void*>(s.src + s.lane[l < s.n_lanes ? l : 0] + s.k_off[0])
+                     : buffer[l];
+      if (l >= s.n_lanes) {
+        row[l] = kZeros;
+      } else if (!whole) {
+        std::memcpy(buffer[l], s.src + s.lane[l] + s.k_off[0],
+                    static_cast<size_t>(s.n_k) * sizeof(bf16));
+      }
+    }
+    if (form == TileForm::kB) return transpose_dwords(row, dst);
+    for (int l = 0; l < kTile; ++l)
+      for (int j = 0; j < kTile; j += kLanes)
+        storei(dst[l] + j, loadi(static_cast<const int32_t*>(row[l]) + j));
+    return;
+  }
+  if (s.lanes_adjacent && s.n_lanes == kTile) {
+    Dwords& pairs = form == TileForm::kB ? dst : buffer;
+    alignas(64) static constexpr bf16 kZeros[kTile] = {};
+    const bf16* at = s.src + s.lane[0];
+    for (int p = 0; p < kTile; ++p)
+      interleave(2 * p < s.n_k ? at + s.k_off[2 * p] : kZeros,
+                 2 * p + 1 < s.n_k ? at + s.k_off[2 * p + 1] : kZeros, pairs[p]);
+    if (form == TileForm::kA) transpose_dwords(buffer, dst);
+    return;
+  }
+  if (form == TileForm::kA) return gather_tile(s, dst);
+  gather_tile(s, buffer);
+  transpose_dwords(buffer, dst);
+}
+
+// Tiles of up to 32 lanes [lane0, lane0 + n_lanes) and k in [k0, k0 + n_k): for each 32 k two tiles
+// of 16 lanes (the second only where there are more than 16), k_bytes from one 32 k to the next.
+static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Operand operand,
+                       int64_t lane0, int n_lanes, int64_t k0, int64_t n_k, TileForm form,
+                       char* dst, int64_t k_bytes = 2 * kTileBytes) {
+  int64_t lane[kStrip], k_off[kTilePairs];
+  lanes.offsets(lane0, n_lanes, operand, lane);
+  bool lanes_adjacent = true;
+  for (int l = 1; l < n_lanes; ++l) lanes_adjacent = lanes_adjacent && lane[l] == lane[0] + l;
+  for (int64_t k = 0; k < n_k; k += kTilePairs, dst += k_bytes) {
+    const int n = static_cast<int>(n_k - k < kTilePairs ? n_k - k : kTilePairs);
+    ks.offsets(k0 + k, n, operand, k_off);
+    bool k_adjacent = true;
+    for (int i = 1; i < n; ++i) k_adjacent = k_adjacent && k_off[i] == k_off[0] + i;
+    for (int l = 0; l < n_lanes; l += kTile) {
+      const int left = n_lanes - l < kTile ? n_lanes - l : kTile;
+      pack_tile({src, lane + l, k_off, left, n, lanes_adjacent, k_adjacent}, form,
+                *reinterpret_cast<Dwords*>(dst + l / kTile * kTileBytes));
+    }
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,0 +1,281 @@
+// Attention's forward in AMX's tiles. [FlashAttention-2, section 3.1; order "amx_kb256" of
+// common/attention_amx.h]
+#include <algorithm>
+
+#include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/attention_amx_rows.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+constexpr float kInf = __builtin_inff();
+constexpr int kStrips = kAmxRowBlock / kStrip;
+constexpr int kChunkTiles = kAmxKeyChunk / kStrip;
+
+class AmxForward {
+ public:
+  AmxForward(const KernelCall& call, const AttentionCall& c)
+      : call_(call), c_(c), space_(c, false), o_(call.out[0]), lse_(call.out[1]) {
+    q_rows_ = row_loops(c, *c.q, false);
+    n_rows_ = c.n_q * c.group;
+    d_tiles_ = amx_tiles(c.d), v_strips_ = amx_tiles(c.dv), key_tiles_ = amx_tiles(c.n_k);
+    log2_scale_ = c.scale * kLog2E;
+  }
+
+  void run() {
+    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
+    const int64_t pairs = c_.batch * c_.n_kv_heads;
+    int64_t rows = kAmxRowBlock;
+    while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < 4 * call_.pool->n_threads())
+      rows /= 2;
+    const int64_t blocks = ceil_div(n_rows_, rows);
+    local_keys_ = blocks == 1;  // nobody else reads these keys: pack them when they are needed
+    const int64_t pair_bytes = key_tiles_ * amx_key_bytes(c_);
+    const int64_t at_once = local_keys_ || pair_bytes == 0
+                                ? pairs
+                                : std::max<int64_t>(1, space_.panel_bytes / pair_bytes);
+    char* panels = static_cast<char*>(call_.workspace);
+    char* scratch = panels + space_.panel_bytes;
+    for (int64_t first = 0; first < pairs; first += at_once) {
+      const int64_t n = std::min(at_once, pairs - first);
+      if (!local_keys_)
+        call_.pool->parallel_for(n * key_tiles_, [&](int64_t i, int) {
+          pack_keys(first + i / key_tiles_, i % key_tiles_, panels + i * amx_key_bytes(c_));
+        });
+      call_.pool->parallel_for(n * blocks, [&](int64_t i, int thread) {
+        // Causal: the last rows have most to do and go first.
+        run_block(first + i / blocks, (blocks - 1 - i % blocks) * rows, rows,
+                  panels + i / blocks * pair_bytes, scratch + thread * space_.thread_bytes);
+      });
+    }
+  }
+
+ private:
+  // 32 keys: as tiles of b with k = d, then the values with k = the keys.
+  void pack_keys(int64_t pair, int64_t tile, char* dst) const {
+    const int64_t b = pair / c_.n_kv_heads, h = pair % c_.n_kv_heads, k0 = tile * kStrip;
+    const int64_t n = std::min<int64_t>(kStrip, c_.n_k - k0);
+    pack_block(c_.k->as<const bf16>() + offset4(*c_.k, b, 0, h), loop_over(c_.n_k, c_.k->stride[1]),
+               loop_over(c_.d, c_.k->stride[3]), k0, n, 0, c_.d, TileForm::kB, dst);
+    const bf16* v = c_.v->as<const bf16>() + offset4(*c_.v, b, 0, h);
+    for (int64_t e = 0; e < v_strips_; ++e)
+      pack_block(v, loop_over(c_.dv, c_.v->stride[3]), loop_over(c_.n_k, c_.v->stride[1]),
+                 e * kStrip, std::min<int64_t>(kStrip, c_.dv - e * kStrip), k0, n, TileForm::kB,
+                 dst + (d_tiles_ + e) * kBf16Block);
+  }
+
+  // 32 queries: r is a row of the (query, head of the group) pairs.
+  struct Strip {
+    int rows = 0;
+    const char* q = nullptr;
+    float* o = nullptr;  // [strip of values][32][32]
+    int64_t lo = 0, hi = 0;
+    QueryRow row[kStrip];
+    alignas(64) float m[kStrip], l[kStrip];
+  };
+  struct Scratch {
+    float* s;  // [key / 16][32 rows][16]
+    char* p;   // [key / 32][two tiles of 16 rows × 32 keys]
+    char* keys;
+  };
+
+  void run_block(int64_t pair, int64_t r0, int64_t n, const char* panels, char* scratch) const {
+    Tiles tiles;
+    ByteScratch space(scratch);
+    Strip strips[kStrips];
+    Scratch w;
+    w.s = space.f32_blocks(kChunkTiles), w.p = space.bf16_blocks(kChunkTiles);
+    char* q = space.bf16_blocks(kStrips * d_tiles_);
+    float* o = space.f32_blocks(kStrips * v_strips_);
+    w.keys = space.bf16_blocks(0);
+    int64_t lo = c_.n_k, hi = 0, executed = 0, visible = 0, live = 0;
+    const int n_strips = static_cast<int>(ceil_div(std::min(n, n_rows_ - r0), kStrip));
+    for (int i = 0; i < n_strips; ++i) {
+      Strip& x = strips[i];
+      load_strip(pair, r0 + i * kStrip, q + i * d_tiles_ * kBf16Block, x, visible, live);
+      x.o = o + i * v_strips_ * kF32Block;
+      std::fill_n(x.o, v_strips_ * kF32Block, 0.0f);
+      lo = std::min(lo, x.lo), hi = std::max(hi, x.hi);
+    }
+    for (int64_t c0 = lo / kAmxKeyChunk * kAmxKeyChunk; c0 < hi; c0 += kAmxKeyChunk) {
+      const char* keys = panels + c0 / kStrip * amx_key_bytes(c_);
+      if (local_keys_) {
+        for (int64_t t = std::max(c0, lo) / kStrip; t * kStrip < std::min(c0 + kAmxKeyChunk, hi);
+             ++t)
+          pack_keys(pair, t, w.keys + (t - c0 / kStrip) * amx_key_bytes(c_));
+        keys = w.keys;
+      }
+      for (int i = 0; i < n_strips; ++i) executed += run_chunk(tiles, strips[i], c0, keys, w);
+    }
+    for (int i = 0; i < n_strips; ++i) finish(strips[i]);
+    const int64_t score = c_.score_flops() + 4;
+    const int64_t other = visible * score + live * (3 + c_.dv);
+    call_.counters->add(other + visible * 2 * (c_.d + c_.dv), other + executed);
+  }
+
+  void load_strip(int64_t pair, int64_t r0, char* q, Strip& x, int64_t& visible,
+                  int64_t& live) const {
+    const int64_t batch = pair / c_.n_kv_heads, head0 = pair % c_.n_kv_heads * c_.group;
+    x.rows = static_cast<int>(std::min<int64_t>(kStrip, n_rows_ - r0));
+    x.q = q;
+    x.lo = c_.n_k, x.hi = 0;
+    for (int i = 0; i < kStrip; ++i) {
+      x.m[i] = -kInf, x.l[i] = 0;
+      if (i >= x.rows) continue;
+      QueryRow& row = x.row[i];
+      row.batch = batch, row.query = (r0 + i) / c_.group;
+      row.head = head0 + (r0 + i) % c_.group;
+      row.keys = visible_keys(c_, row.query);
+      if (row.keys.count() == 0) continue;
+      x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
+      visible += row.keys.count(), ++live;
+    }
+    pack_block(c_.q->as<const bf16>() + offset4(*c_.q, batch, 0, head0), q_rows_,
+               loop_over(c_.d, c_.q->stride[3]), r0, x.rows, 0, c_.d, TileForm::kA, q);
+  }
+
+  // One strip against one chunk of keys; returns what its tiles executed.
+  int64_t run_chunk(Tiles& t, Strip& x, int64_t c0, const char* keys, const Scratch& w) const {
+    const int64_t lo = std::max(x.lo, c0), hi = std::min(x.hi, c0 + kAmxKeyChunk);
+    if (lo >= hi) return 0;
+    const int64_t first = (lo - c0) / kStrip, last = ceil_div(hi - c0, kStrip);
+    TileOperands u;
+    for (int64_t j = first; j < last; ++j) {
+      u.a = x.q, u.b = keys + j * amx_key_bytes(c_);
+      clear_sums<2, 2>(t);
+      add_products<2, 2>(t, u, d_tiles_);
+      float* s = w.s + j * kF32Block;
+      t.store<0>(s, 64), t.store<2>(s + kTile * 16, 64);
+      t.store<1>(s + kF32Block / 2, 64), t.store<3>(s + kF32Block / 2 + kTile * 16, 64);
+    }
+    weigh(x, c0, first, last, w);
+    u.a = w.p + first * kBf16Block;
+    u.b_k = amx_key_bytes(c_);
+    for (int64_t e = 0; e < v_strips_; ++e) {
+      u.b = keys + first * amx_key_bytes(c_) + (d_tiles_ + e) * kBf16Block;
+      load_sums<2, 2>(t, x.o + e * kF32Block, kStrip);
+      add_products<2, 2>(t, u, last - first);
+      store_sums<2, 2>(t, x.o + e * kF32Block, kStrip);
+    }
+    return 2 * kStrip * kStrip * (last - first) * (d_tiles_ + v_strips_) * kStrip;
+  }
+
+  TEGULA_VEC Row16 masked(const Row16& y, int64_t key, int64_t from, int64_t to, float hidden) {
+    return map16([&](int i) {
+      const Vi at = iota() + set1i(static_cast<int32_t>(key) + i * (16 / Row16::kRegs));
+      const Vm seen =
+          gti(at, set1i(static_cast<int32_t>(from) - 1)) & gti(set1i(static_cast<int32_t>(to)), at);
+      return select(seen, y.v[i], set1(hidden));
+    });
+  }
+
+  // Scores of the key tiles [first, last) become weights; m, l and o follow.
+  void weigh(Strip& x, int64_t c0, int64_t first, int64_t last, const Scratch& w) const {
+    alignas(64) float alpha[kStrip];
+    for (int r = 0; r < x.rows; ++r) {
+      const KeyRange& k = x.row[r].keys;
+      const int64_t from = std::max<int64_t>(k.lo - c0, 0);
+      const int64_t to = std::min<int64_t>(k.hi - c0, kAmxKeyChunk);
+      alpha[r] = x.m[r];
+      if (from >= to) continue;
+      const float* s = w.s + r * 16;
+      Row16 top = row16(-kInf);
+      const int64_t whole0 = ceil_div(from, 16), whole1 = to / 16;
+      for (int64_t g = whole0; g < whole1; ++g) top = max(top, load16(s + g * kF32Block / 2));
+      if (from % 16 != 0)
+        top = max(top,
+                  masked(load16(s + from / 16 * kF32Block / 2), from / 16 * 16, from, to, -kInf));
+      if (to % 16 != 0 && (to / 16 != from / 16 || from % 16 == 0))
+        top = max(top, masked(load16(s + to / 16 * kF32Block / 2), to / 16 * 16, from, to, -kInf));
+      const float m = reduce_max(top) * log2_scale_;
+      if (m > x.m[r]) x.m[r] = m;
+    }
+    for (int r = x.rows; r < kStrip; ++r) alpha[r] = -kInf;
+    rescale(x, alpha);
+    for (int r = 0; r < kStrip; ++r) weigh_row(x, r, c0, first, last, w);
+  }
+
+  // In: the tops before this chunk.
+  void rescale(Strip& x, float (&alpha)[kStrip]) const {
+    for (int r = 0; r < kStrip; r += kLanes) {
+      const Vf m = load(x.m + r), old = load(alpha + r);
+      const Vf a = select(lt(old, m), exp2_weight(old - m), set1(1.0f));
+      store(x.l + r, load(x.l + r) * a);
+      store(alpha + r, a);
+    }
+    for (int r = 0; r < x.rows; ++r) {
+      if (alpha[r] == 1) continue;
+      for (int64_t e = 0; e < v_strips_; ++e) {
+        float* o = x.o + e * kF32Block + r * kStrip;
+        for (int v = 0; v < kStrip; v += kLanes) store(o + v, load(o + v) * set1(alpha[r]));
+      }
+    }
+  }
+
+  void weigh_row(Strip& x, int r, int64_t c0, int64_t first, int64_t last, const Scratch& w) const {
+    char* p = w.p + r / kTile * kTileBytes + r % kTile * 64;
+    int64_t from = 0, to = 0;
+    if (r < x.rows) {
+      from = std::max<int64_t>(x.row[r].keys.lo - c0, 0);
+      to = std::min<int64_t>(x.row[r].keys.hi - c0, kAmxKeyChunk);
+    }
+    const Row16 scale = row16(log2_scale_);
+    const Row16 minus_m = row16(x.m[r] == -kInf ? 0.0f : -x.m[r]);
+    const float* s = w.s + r * 16;
+    Row16 sum = row16(0);
+    for (int64_t j = first; j < last; ++j) {
+      if (kStrip * j >= to || kStrip * j + kStrip <= from) {
+        store_bf16(p + j * kBf16Block, row16(0), row16(0));
+        continue;
+      }
+      const float* at = s + j * kF32Block;
+      Row16 lo = exp2_weight(fma(load16(at), scale, minus_m));
+      Row16 hi = exp2_weight(fma(load16(at + kF32Block / 2), scale, minus_m));
+      if (kStrip * j < from || kStrip * j + kStrip > to) {
+        lo = masked(lo, kStrip * j, from, to, 0);
+        hi = masked(hi, kStrip * j + 16, from, to, 0);
+      }
+      sum = sum + lo;
+      sum = sum + hi;
+      store_bf16(p + j * kBf16Block, lo, hi);
+    }
+    if (from < to) x.l[r] = x.l[r] + reduce_add(sum);
+  }
+
+  void finish(Strip& x) const {
+    alignas(64) float lse[kStrip];
+    for (int r = 0; r < kStrip; r += kLanes)
+      store(lse + r, fma(load(x.m + r), set1(kLn2), log(load(x.l + r))));
+    for (int r = 0; r < x.rows; ++r) {
+      const QueryRow& row = x.row[r];
+      const bool live = x.l[r] > 0;
+      lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
+                       row.query * lse_.stride[2]] = live ? lse[r] : -kInf;
+      bf16* out = o_.as<bf16>() + offset4(o_, row.batch, row.query, row.head);
+      for (int64_t e = 0; e < v_strips_; ++e)
+        store_result(x.o + e * kF32Block + r * kStrip,
+                     std::min<int64_t>(kStrip, c_.dv - e * kStrip), live ? 1 / x.l[r] : 0.0f,
+                     out + e * kStrip * o_.stride[3], o_.stride[3]);
+    }
+  }
+
+  const KernelCall& call_;
+  const AttentionCall& c_;
+  const AmxAttentionWorkspace space_;
+  const TensorRef& o_;
+  const TensorRef& lse_;
+  Loops q_rows_;
+  int64_t n_rows_ = 0, d_tiles_ = 0, v_strips_ = 0, key_tiles_ = 0;
+  float log2_scale_ = 0;
+  bool local_keys_ = false;
+};
+}  // namespace
+
+void attention_fwd_amx(const KernelCall& call) {
+  const auto c = parse_attention(*call.attrs, call.in, false);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  AmxForward(call, *c).run();
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

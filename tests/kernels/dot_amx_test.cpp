@@ -1,0 +1,211 @@
+// The contraction in AMX's tiles against the order "amx_pairs" written down once more: equal bits
+// for random dims, strides, shards, epilogues and threads, in emulated tiles and in real ones; and
+// its error against double.
+#include <bit>
+#include <cmath>
+
+#include "tegula/kernels/cpu/isa/unary.h"
+#include "tests/kernels/strided.h"
+
+namespace tegula {
+namespace {
+using testing::pick;
+using testing::Rng;
+using testing::Tensor;
+
+// out[b, m, n]; each operand's dims may stand in any order.
+struct Case {
+  int64_t b = 1, m = 1, n = 1, k = 1, shards = 1;
+  const char *a_dims = "b m k", *b_dims = "b k n", *out_dims = "b m n";
+  bool bias = false;
+  const char* activation = "none";
+  DType out = DType::kBF16;
+
+  int64_t extent(char name) const {
+    return name == 'b' ? b : name == 'm' ? m : name == 'n' ? n : k;
+  }
+  std::vector<int64_t> shape(const char* dims) const {
+    std::vector<int64_t> s;
+    for (; *dims; ++dims)
+      if (*dims != ' ') s.push_back(extent(*dims));
+    return s;
+  }
+  std::string dims() const { return cat(a_dims, ", ", b_dims, " -> ", out_dims); }
+  Attrs attrs() const {
+    Attrs a{{"dims", dims()}};
+    if (shards != 1) a.set("k_shards", shards);
+    if (bias) a.set("bias", true);
+    if (std::string(activation) != "none") a.set("activation", std::string(activation));
+    if (out != DType::kBF16) a.set("out", out);
+    return a;
+  }
+  std::string name() const {
+    return cat(dims(), " b", b, " m", m, " n", n, " k", k, " shards ", shards,
+               bias ? " bias " : " ", activation, " ", dtype_name(out));
+  }
+  // Where element (b, m, n, k) lies in an operand, row-major.
+  int64_t at(const char* dims, int64_t ib, int64_t im, int64_t in, int64_t ik) const {
+    int64_t i = 0;
+    for (; *dims; ++dims)
+      if (*dims != ' ')
+        i = i * extent(*dims) + (*dims == 'b' ? ib : *dims == 'm' ? im : *dims == 'n' ? in : ik);
+    return i;
+  }
+};
+
+float narrow(DType t, float x) { return t == DType::kBF16 ? static_cast<float>(bf16(x)) : x; }
+
+struct Sums {
+  float order;  // by "amx_pairs"
+  float naive;  // one f32 chain
+  double exact;
+};
+
+Sums sums_of(const Case& c, const Tensor& a, const Tensor& b, int64_t ib, int64_t im, int64_t in) {
+  Sums s{};
+  const auto x = [&](int64_t k) { return static_cast<float>(a.at(c.at(c.a_dims, ib, im, in, k))); };
+  const auto y = [&](int64_t k) { return static_cast<float>(b.at(c.at(c.b_dims, ib, im, in, k))); };
+  for (int64_t k = 0; k < c.k; ++k) {
+    s.naive = std::fma(x(k), y(k), s.naive);
+    s.exact += static_cast<double>(x(k)) * y(k);
+  }
+  std::vector<float> shards;
+  for (int64_t shard = 0; shard < c.shards; ++shard) {
+    float sum = 0;
+    for (int64_t k0 = 0; k0 < c.k / c.shards; k0 += 32) {
+      float chain[2] = {};
+      for (int64_t k = k0; k < std::min(k0 + 32, c.k / c.shards); ++k) {
+        const int64_t at = shard * (c.k / c.shards) + k;
+        chain[k % 2] = std::fma(x(at), y(at), chain[k % 2]);
+      }
+      sum += chain[0] + chain[1];
+    }
+    shards.push_back(sum);
+  }
+  for (; shards.size() > 1; shards.resize(shards.size() / 2))
+    for (size_t i = 0; 2 * i < shards.size(); ++i) shards[i] = shards[2 * i] + shards[2 * i + 1];
+  s.order = shards[0];
+  return s;
+}
+
+float finish(const Case& c, float sum, float bias) {
+  float y = narrow(c.out, sum);
+  if (c.bias) y = narrow(c.out, y + bias);
+  const std::string f = c.activation;
+  if (f == "none") return y;
+  if (f == "relu") return y < 0 ? 0 : y;
+  float z;
+  kernel::isa_table().unary({f == "gelu" ? kernel::Unary::kGelu : kernel::Unary::kSilu, &y, &z, 1});
+  return narrow(c.out, z);
+}
+
+void check_case(const Case& c, Rng& rng) {
+  SCOPED_TRACE(c.name());
+  Tensor a(DType::kBF16, c.shape(c.a_dims), rng, true),
+      b(DType::kBF16, c.shape(c.b_dims), rng, true);
+  Tensor out(c.out, c.shape(c.out_dims), rng, false), bias(c.out, {c.n}, rng, true);
+  a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
+  std::vector<TensorRef> in = {a.ref(), b.ref()};
+  if (c.bias) in.push_back(bias.ref());
+  std::vector<float> want(static_cast<size_t>(out.numel()));
+  double error = 0, naive_error = 0;
+  for (int64_t ib = 0; ib < c.b; ++ib)
+    for (int64_t im = 0; im < c.m; ++im)
+      for (int64_t n = 0; n < c.n; ++n) {
+        const Sums s = sums_of(c, a, b, ib, im, n);
+        want[static_cast<size_t>(c.at(c.out_dims, ib, im, n, 0))] =
+            finish(c, s.order, static_cast<float>(c.bias ? bias.at(n) : 0));
+        error = std::max(error, std::fabs(s.order - s.exact));
+        naive_error = std::max(naive_error, std::fabs(s.naive - s.exact));
+      }
+  // Of few numbers one sum may be exact by luck.
+  if (out.numel() > 200) EXPECT_LE(error, 2 * naive_error);
+  const Attrs attrs = c.attrs();
+  const KernelDef& def = *find_kernel("dot_amx");
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    if (table == nullptr) continue;
+    for (int threads : {1, 3}) {
+      out.fill(777);
+      const auto counted =
+          testing::run_kernel(def, attrs, in, std::span(&out.ref(), 1), threads, table->dot_amx);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto got = static_cast<float>(out.at(static_cast<int64_t>(i)));
+        ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want[i]))
+            << isa_name(isa) << " x" << threads << " at " << i << ": " << got << ", not "
+            << want[i];
+      }
+      const std::string f = c.activation;
+      const int64_t per_output = 2 * c.k + c.shards - 1 + c.bias +
+                                 (f == "gelu"   ? 8
+                                  : f == "silu" ? 4
+                                  : f == "relu" ? 1
+                                                : 0);
+      EXPECT_EQ(counted.math_flops, c.b * c.m * c.n * per_output);
+      EXPECT_GE(counted.executed_flops, counted.math_flops);
+    }
+  }
+}
+
+TEST(DotAmx, EqualsItsOrderOnRandomCases) {
+  const char* as[] = {"b m k", "m b k", "b k m", "k m b"};
+  const char* bs[] = {"b k n", "b n k", "n b k", "k b n"};
+  const char* outs[] = {"b m n", "b m n", "m b n", "b n m"};
+  const char* activations[] = {"none", "none", "relu", "gelu", "silu"};
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    Case c;
+    c.b = pick(rng, 1, 3), c.m = pick(rng, 5, 70), c.n = pick(rng, 5, 70);
+    c.shards = int64_t{1} << pick(rng, 0, 3);
+    c.k = c.shards * pick(rng, 0, 2 * 96 / c.shards);
+    c.a_dims = as[pick(rng, 0, 3)], c.b_dims = bs[pick(rng, 0, 3)],
+    c.out_dims = outs[pick(rng, 0, 3)];
+    c.bias = pick(rng, 0, 2) == 0;
+    c.activation = activations[pick(rng, 0, 4)];
+    c.out = pick(rng, 0, 1) ? DType::kBF16 : DType::kF32;
+    check_case(c, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
+  Rng rng(1);
+  const auto matmul = [](int64_t m, int64_t k, int64_t n, int64_t shards = 1) {
+    Case c;
+    c.m = m, c.k = k, c.n = n, c.shards = shards;
+    return c;
+  };
+  // Past a task's rows and columns and a block of k; shards in groups, alone, and in pieces.
+  for (const Case& c :
+       {matmul(16, 32, 16), matmul(33, 64, 47), matmul(290, 40, 30), matmul(20, 64, 550),
+        matmul(17, 4128, 18), matmul(40, 768, 33, 8), matmul(260, 3072, 20, 8),
+        matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2), matmul(7, 0, 5), matmul(7, 0, 5, 8)}) {
+    check_case(c, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(DotAmx, LeavesTheRestToOthers) {
+  const auto supports = [](const Case& c, DType in) {
+    Tensor a(in, c.shape(c.a_dims)), b(in, c.shape(c.b_dims)), out(c.out, c.shape(c.out_dims));
+    const TensorRef refs[] = {a.ref(), b.ref()};
+    const Attrs attrs = c.attrs();
+    return find_kernel("dot_amx")->supports(
+        {.attrs = &attrs, .in = refs, .out = std::span(&out.ref(), 1)});
+  };
+  Case c;
+  c.m = 5, c.n = 8, c.k = 40;
+  EXPECT_TRUE(supports(c, DType::kBF16));
+  EXPECT_FALSE(supports(c, DType::kF32));
+  EXPECT_FALSE(supports(c, DType::kF16));
+  c.m = 4;  // read at the speed of memory
+  EXPECT_FALSE(supports(c, DType::kBF16));
+  c.out_dims = "b n m";
+  EXPECT_TRUE(supports(c, DType::kBF16));
+  c.k = 44, c.shards = 8;
+  EXPECT_FALSE(supports(c, DType::kBF16));
+}
+
+}  // namespace
+}  // namespace tegula
