@@ -17,8 +17,10 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/xor -B ${WORK_DIR}/build -G ${GEN
     -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
     -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
-run(${WORK_DIR}/build/xor)
-message("${output}")
+foreach(example xor xor_compiled)
+  run(${WORK_DIR}/build/${example})
+  message("${output}")
+endforeach()
 file(GLOB_RECURSE leaked ${WORK_DIR}/prefix/include/*/isa/*)
 if(leaked)
   message(FATAL_ERROR "internals were installed: ${leaked}")
