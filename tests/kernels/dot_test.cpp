@@ -18,7 +18,7 @@ struct Case {
   std::vector<std::string> names[3];  // a, b, out
   std::map<std::string, int64_t> extent;
   int64_t k_shards = 1;
-  bool bias = false;
+  bool bias = false, accumulates = false;
   std::string activation = "none";
   DType in = DType::kF32, out = DType::kF32;
 
@@ -28,6 +28,7 @@ struct Case {
     return s;
   }
   std::vector<std::string> bias_names() const {
+    if (accumulates) return names[2];
     std::vector<std::string> r;
     for (const auto& n : names[2])
       if (std::find(names[0].begin(), names[0].end(), n) == names[0].end()) r.push_back(n);
@@ -37,6 +38,7 @@ struct Case {
     Attrs a{{"dims", dims}};
     if (k_shards != 1) a.set("k_shards", k_shards);
     if (bias) a.set("bias", true);
+    if (accumulates) a.set("accumulate", true);
     if (activation != "none") a.set("activation", activation);
     if (out != in) a.set("out", out);
     return a;
@@ -92,6 +94,8 @@ Case random_case(Rng& rng) {
   const DType floats[] = {DType::kF32, DType::kF32, DType::kBF16, DType::kF16};
   c.in = floats[pick(rng, 0, 3)];
   c.out = pick(rng, 0, 2) ? c.in : floats[pick(rng, 0, 3)];
+  c.accumulates = c.k_shards == 1 && pick(rng, 0, 1) == 0;
+  if (c.accumulates) c.bias = false, c.activation = "none", c.out = DType::kF32;
   write_dims(c);
   return c;
 }
@@ -140,7 +144,7 @@ std::vector<double> oracle(const Case& c, const Tensor& a, const Tensor& b, cons
     unflatten(c.names[2], i, at);
     std::vector<double> s;
     for (int64_t shard = 0; shard < c.k_shards; ++shard) {
-      double acc = 0;
+      double acc = c.accumulates ? bias.at(flat(c.names[2], at)) : 0;
       for (int64_t k = shard * n_k / c.k_shards; k < (shard + 1) * n_k / c.k_shards; ++k) {
         unflatten(k_names, k, at);
         const double x = a.at(flat(c.names[0], at)), y = b.at(flat(c.names[1], at));
@@ -196,7 +200,7 @@ void check_case(const Case& c, Rng& rng) {
   Tensor bias(c.out, bias_shape, rng, true);
   a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
   std::vector<TensorRef> in = {a.ref(), b.ref()};
-  if (c.bias) in.push_back(bias.ref());
+  if (c.bias || c.accumulates) in.push_back(bias.ref());
   const std::vector<double> want = oracle(c, a, b, bias);
   const Attrs attrs = c.attrs();
   const std::string what = c.dims + " " + std::string(dtype_name(c.in)) + "->" +
@@ -250,17 +254,42 @@ TEST(Dot, EqualsTheScalarChainAcrossEveryBlockEdge) {
 
 TEST(Dot, EqualsTheScalarChainWithFewRows) {
   Rng rng(3);
-  for (int64_t m = 1; m <= 5; ++m) {
+  for (int64_t m = 1; m <= 17; ++m) {
     for (const char* b : {"k n", "n k"}) {
       Case c = matmul(m, 8 * pick(rng, 1, 30), m == 1 ? 1024 : pick(rng, 64, 700),
                       int64_t{1} << pick(rng, 0, 3));
       c.names[1] = {std::string(1, b[0]), std::string(1, b[2])};
       c.in = c.out = m % 2 ? DType::kF32 : DType::kBF16;
-      c.bias = m == 3, c.activation = m == 2 ? "gelu" : "none";
+      c.bias = m % 5 == 3, c.activation = m % 7 == 2 ? "gelu" : "none";
+      c.accumulates = m % 4 == 1 && c.in == DType::kF32;
+      if (c.accumulates) c.bias = false, c.activation = "none", c.k_shards = 1;
       write_dims(c);
       check_case(c, rng);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// A chain in pieces is the whole one; the sums may lie where the result goes.
+TEST(Dot, GoesOnInPlace) {
+  Rng rng(4);
+  for (const int64_t m : {3, 40}) {
+    Tensor a(DType::kF32, {m, 500}), b(DType::kF32, {500, 70}), whole(DType::kF32, {m, 70});
+    Tensor sum(DType::kF32, {m, 70});
+    a.fill_random(rng), b.fill_random(rng), sum.fill(0);
+    Attrs attrs{{"dims", std::string("m k, k n -> m n")}};
+    const KernelDef& packed = *find_kernel("dot_packed");
+    const TensorRef all[] = {a.ref(), b.ref()};
+    testing::run_kernel(packed, attrs, all, std::span(&whole.ref(), 1), 2);
+    attrs.set("accumulate", true);
+    for (const auto& [k, n] : {std::pair{0, 130}, {130, 0}, {130, 370}}) {
+      TensorRef x = a.ref(), y = b.ref();
+      x.data = x.as<float>() + k, x.shape[1] = n;
+      y.data = y.as<float>() + k * 70, y.shape[0] = n;
+      const TensorRef in[] = {x, y, sum.ref()};
+      testing::run_kernel(packed, attrs, in, std::span(&sum.ref(), 1), 2);
+    }
+    for (int64_t i = 0; i < m * 70; ++i) ASSERT_EQ(sum.at(i), whole.at(i)) << m << " at " << i;
   }
 }
 

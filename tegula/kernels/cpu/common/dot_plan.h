@@ -101,8 +101,10 @@ inline bool packs_b_locally(const Contraction& c, const DotTiles& tiles) {
 bool can_read_a(const Contraction& c, int64_t* row);
 
 // A contraction with few rows reads b once and does little else: isa/dot_thin.cpp, without packing.
-// At most kThinRows rows, b contiguous along n or k, and room for rows of a.
-inline constexpr int kThinRows = 4;
+// At most kThinRows rows (of which k runs along b's memory: kThinDotRows), b contiguous along n or
+// k, and room for rows of a.
+inline constexpr int kThinRows = 16;
+inline constexpr int kThinDotRows = 4;
 inline constexpr int kThinColumns = 64;  // of a task, at least
 bool is_thin(const Contraction& c, const DotTiles& tiles);
 

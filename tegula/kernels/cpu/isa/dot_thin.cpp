@@ -1,6 +1,7 @@
 #include "tegula/kernels/cpu/isa/dot_thin.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/pack.h"
@@ -8,148 +9,271 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr int kColumns = 512;  // of a task, at most; its sums stay in L1
+constexpr int kColumns = 512;      // of a task, at most
+constexpr int kManyColumns = 256;  // with many rows: sums and the rows of b at hand stay in L1
+constexpr int kManyRows = 8;
 constexpr int kTileColumns = kMaxTileN;
+constexpr int kRun = 8;    // rows of b at a time, where n is contiguous
+constexpr int kGroup = 6;  // rows of a at a time
 
 struct Strides {
   int64_t n = 0, k = 0;
 };
 
-// sums[m][kColumns] of columns [0, cols) over k in [0, n_k); a rows are a_stride apart.
-template <class In, int kM>
-struct Thin {
-  const float* a;
-  int64_t a_stride;
-  const In* b;
+// The two bf16 of each lane.
+TEGULA_VEC Vf low_bf16(Vf pair) { return as_float(shl<16>(bits(pair))); }
+TEGULA_VEC Vf high_bf16(Vf pair) { return as_float(bits(pair) & set1i(-65536)); }
+
+// The columns [n0, n0 + cols) of one batch.
+struct Task {
+  const Contraction& c;
   Strides s;
-  int64_t n_k;
+  const float* a;  // rows of k.count
+  int64_t batch, n0;
   int cols;
-  float* sums;
+  int ld;       // between rows of sums, a multiple of 2 kLanes
+  float* sums;  // [m][ld]
+  int rows() const { return static_cast<int>(c.m.count); }
+};
 
-  // n is contiguous: some rows of b at a time over all columns, so that memory is read in long runs
-  // and a sum is loaded and stored once per kRun products.
-  static constexpr int kRun = kM == 1 ? 8 : kM == 2 ? 4 : 2;
-
-  template <int kN>
-  void rows_step(int64_t k) const {
-    float x[kM][kN];
-    for (int i = 0; i < kM; ++i)
-      for (int r = 0; r < kN; ++r) x[i][r] = a[i * a_stride + k + r];
-    const In* row = b + k * s.k;
-    for (int j = 0; j < cols; j += kLanes) {
-      const int n = std::min(cols - j, kLanes);
-      Vf acc[kM];
-      for (int i = 0; i < kM; ++i) acc[i] = load(sums + i * kColumns + j);
+// 2 kLanes columns of kN rows of b, times kG rows of a, of which x holds the kN columns at hand.
+template <class In, int kG, int kN, bool kWhole>
+TEGULA_VEC void add_block(const In* p, int64_t b_row, const float* x, int n, float* sums, int ld) {
+  Vf acc[kG][2];
+#pragma GCC unroll 6
+  for (int i = 0; i < kG; ++i)
+    acc[i][0] = load(sums + i * ld), acc[i][1] = load(sums + i * ld + kLanes);
 #pragma GCC unroll 8
-      for (int r = 0; r < kN; ++r) {
-        const In* p = row + r * s.k + j;
-        __builtin_prefetch(p + kRun * s.k);
-        const Vf y = n == kLanes ? load(p) : load_n(p, n);
-#pragma GCC unroll 4
-        for (int i = 0; i < kM; ++i) acc[i] = fma(set1(x[i][r]), y, acc[i]);
-      }
-      for (int i = 0; i < kM; ++i) store(sums + i * kColumns + j, acc[i]);
-    }
-  }
-  void rows() const {
-    for (int i = 0; i < kM; ++i) std::fill_n(sums + i * kColumns, round_up(cols, kLanes), 0.0f);
-    int64_t k = 0;
-    for (; k + kRun <= n_k; k += kRun) rows_step<kRun>(k);
-    for (; k < n_k; ++k) rows_step<1>(k);
-  }
-
-  // k is contiguous: kLanes columns by kLanes of k are transposed in registers.
-  static constexpr int kGroups = kM == 1 ? 4 : 2;
-
-  void columns() const {
-    for (int j = 0; j < cols; j += kGroups * kLanes) {
-      Vf acc[kGroups][kM];
-      for (auto& g : acc)
-        for (Vf& v : g) v = zero();
-      int64_t k = 0;
-      for (; k + kLanes <= n_k; k += kLanes)
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) step(j + g * kLanes, k, kLanes, acc[g]);
-      if (k < n_k)
-        for (int g = 0; g < kGroups; ++g)
-          step(j + g * kLanes, k, static_cast<int>(n_k - k), acc[g]);
-      for (int g = 0; g < kGroups; ++g)
-        for (int i = 0; i < kM; ++i) store(sums + i * kColumns + j + g * kLanes, acc[g][i]);
-    }
-  }
-  void step(int j, int64_t k, int n, Vf (&acc)[kM]) const {
-    Vf r[kLanes];
-    const In* p = b + std::min(j, cols - 1) * s.n + k;
-    const int64_t stride = j + kLanes <= cols ? s.n : 0;
-    if (n == kLanes && j + kLanes <= cols) {
-#pragma GCC unroll 16
-      for (int l = 0; l < kLanes; ++l) {
-        r[l] = load(p + l * stride);
-        __builtin_prefetch(p + l * stride + 512 / sizeof(In));
-      }
+  for (int r = 0; r < kN; ++r, p += b_row) {
+    __builtin_prefetch(p + kRun * b_row);
+    Vf y[2];
+    if constexpr (kWhole) {
+      y[0] = load(p), y[1] = load(p + kLanes);
     } else {
-      for (int l = 0; l < kLanes; ++l) r[l] = load_n(b + std::min(j + l, cols - 1) * s.n + k, n);
+      y[0] = load_n(p, std::min(n, kLanes));
+      y[1] = n > kLanes ? load_n(p + kLanes, n - kLanes) : zero();
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < kG; ++i) {
+      const Vf a = set1(x[r * kG + i]);
+      acc[i][0] = fma(a, y[0], acc[i][0]), acc[i][1] = fma(a, y[1], acc[i][1]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kG; ++i)
+    store(sums + i * ld, acc[i][0]), store(sums + i * ld + kLanes, acc[i][1]);
+}
+
+// n is contiguous: a few rows of b over all columns, so that memory is read in long runs, and a sum
+// is loaded and stored once per kN products. Rows of a beyond a group find b in L1.
+template <class In, int kG, int kN>
+void add_run(const Task& t, const float* a, const In* b, float* sums) {
+  float x[kN * kG];
+  for (int i = 0; i < kG; ++i)
+    for (int r = 0; r < kN; ++r) x[r * kG + i] = a[i * t.c.k.count + r];
+  const int64_t b_row = t.s.k;
+  const int cols = t.cols, ld = t.ld;
+  const float* at = x;
+  int j = 0;
+  for (; j + 2 * kLanes <= cols; j += 2 * kLanes) {
+    // Else all of x is broadcast before the loop, into more registers than there are.
+    asm("" : "+r"(at));
+    add_block<In, kG, kN, true>(b + j, b_row, at, 2 * kLanes, sums + j, ld);
+  }
+  if (j < cols) add_block<In, kG, kN, false>(b + j, b_row, at, cols - j, sums + j, ld);
+}
+
+template <class In, int kN>
+void add_rows(const Task& t, const float* a, const In* b) {
+  const int groups = static_cast<int>(ceil_div(t.rows(), kGroup));
+  for (int g = 0, i = 0; g < groups; ++g) {
+    const int n = (t.rows() - i + groups - g - 1) / (groups - g);
+    const float* a_at = a + i * t.c.k.count;
+    float* sums = t.sums + i * t.ld;
+    if (n == 1) add_run<In, 1, kN>(t, a_at, b, sums);
+    if (n == 2) add_run<In, 2, kN>(t, a_at, b, sums);
+    if (n == 3) add_run<In, 3, kN>(t, a_at, b, sums);
+    if (n == 4) add_run<In, 4, kN>(t, a_at, b, sums);
+    if (n == 5) add_run<In, 5, kN>(t, a_at, b, sums);
+    if (n == 6) add_run<In, 6, kN>(t, a_at, b, sums);
+    i += n;
+  }
+}
+
+template <class In>
+void thin_rows(const Task& t, const In* b) {
+  const int64_t floats = t.rows() * t.ld, shard_k = t.c.shard_k();
+  float* waiting = t.sums + floats;  // a level of the shard tree after another
+  for (int64_t shard = 0; shard < t.c.k_shards; ++shard) {
+    if (!t.c.accumulates) std::fill_n(t.sums, floats, 0.0F);
+    const float* a = t.a + shard * shard_k;
+    const In* b_at = b + t.n0 + shard * shard_k * t.s.k;
+    int64_t k = 0;
+    for (; k + kRun <= shard_k; k += kRun) add_rows<In, kRun>(t, a + k, b_at + k * t.s.k);
+    for (; k < shard_k; ++k) add_rows<In, 1>(t, a + k, b_at + k * t.s.k);
+    int level = 0;
+    for (; (shard >> level & 1) != 0; ++level)
+      for (int64_t i = 0; i < floats; i += kLanes)
+        store(t.sums + i, load(waiting + level * floats + i) + load(t.sums + i));
+    if (shard + 1 < t.c.k_shards) std::copy(t.sums, t.sums + floats, waiting + level * floats);
+  }
+}
+
+// k is contiguous: kLanes columns by kLanes of k are transposed in registers; a few columns over
+// all of k, shards within, so that memory is read along k.
+template <class In, int kM>
+struct ThinColumns {
+  static constexpr int kGroups = kM <= 2 ? 2 : 1;
+  static constexpr int kStep = kGroups * kLanes;
+  // Two of k at a time in each lane, taken apart after the transposition.
+  static constexpr bool kIsPaired = std::is_same_v<In, bf16>;
+  static constexpr int kWide = kIsPaired ? 2 * kLanes : kLanes;
+  static constexpr int64_t kAhead = 768 / sizeof(In);
+  static constexpr int64_t kLine = 64 / sizeof(In);
+  const Task& t;
+  const In* b;
+
+  void run() const {
+    const int64_t shard_k = t.c.shard_k();
+    for (int j = 0; j < t.cols; j += kStep) {
+      Vf waiting[3][kGroups][kM], acc[kGroups][kM];
+      for (int64_t shard = 0; shard < t.c.k_shards; ++shard) {
+        for (int g = 0; g < kGroups; ++g)
+          for (int i = 0; i < kM; ++i)
+            acc[g][i] = t.c.accumulates ? load(t.sums + i * t.ld + j + g * kLanes) : zero();
+        int64_t k = shard * shard_k;
+        const int64_t end = k + shard_k;
+        if (j + kStep <= t.cols)
+          for (; k + kWide <= end; k += kWide)
+            for (int g = 0; g < kGroups; ++g) step(j + g * kLanes, k, acc[g]);
+        for (; k < end; k += kLanes)
+          for (int g = 0; g < kGroups; ++g)
+            edge(j + g * kLanes, k, static_cast<int>(std::min<int64_t>(kLanes, end - k)), acc[g]);
+        int level = 0;
+        for (; (shard >> level & 1) != 0; ++level)
+          for (int g = 0; g < kGroups; ++g)
+            for (int i = 0; i < kM; ++i) acc[g][i] = waiting[level][g][i] + acc[g][i];
+        if (shard + 1 < t.c.k_shards)
+          for (int g = 0; g < kGroups; ++g)
+            for (int i = 0; i < kM; ++i) waiting[level][g][i] = acc[g][i];
+      }
+      for (int g = 0; g < kGroups; ++g)
+        for (int i = 0; i < kM; ++i) store(t.sums + i * t.ld + j + g * kLanes, acc[g][i]);
+    }
+  }
+
+  // kLanes columns at j, kWide of k.
+  void step(int j, int64_t k, Vf (&acc)[kM]) const {
+    const int64_t row = t.s.n, n_k = t.c.k.count;
+    const In* p = b + (t.n0 + j) * row + k;
+    if (k % kLine < kWide) {  // once a line; past the end: the next columns' beginning
+      const In* ahead = p + kAhead + (k + kAhead < n_k ? 0 : kStep * row - n_k);
+#pragma GCC unroll 16
+      for (int l = 0; l < kLanes; ++l) __builtin_prefetch(ahead + l * row);
+    }
+    Vf r[kLanes];
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) {
+      if constexpr (kIsPaired) {
+        std::memcpy(&r[l], p + l * row, sizeof(Vf));
+      } else {
+        r[l] = load(p + l * row);
+      }
     }
     transpose(r);
+    const float* a = t.a + k;
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) {
+      if constexpr (kIsPaired) {
+        const Vf even = low_bf16(r[l]), odd = high_bf16(r[l]);
+#pragma GCC unroll 4
+        for (int i = 0; i < kM; ++i)
+          acc[i] =
+              fma(set1(a[i * n_k + 2 * l + 1]), odd, fma(set1(a[i * n_k + 2 * l]), even, acc[i]));
+      } else {
+#pragma GCC unroll 4
+        for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a[i * n_k + l]), r[l], acc[i]);
+      }
+    }
+  }
+
+  // The same at the edges: n of k, columns that may end.
+  void edge(int j, int64_t k, int n, Vf (&acc)[kM]) const {
+    Vf r[kLanes];
+    for (int l = 0; l < kLanes; ++l)
+      r[l] = load_n(b + (t.n0 + std::min(j + l, t.cols - 1)) * t.s.n + k, n);
+    transpose(r);
     for (int l = 0; l < n; ++l)
-      for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a[i * a_stride + k + l]), r[l], acc[i]);
+      for (int i = 0; i < kM; ++i) acc[i] = fma(set1(t.a[i * t.c.k.count + k + l]), r[l], acc[i]);
   }
 };
 
-template <class In, class Out, int kM>
-void thin_task(const Contraction& c, const Strides& s, const float* a, const In* b, const Out* bias,
-               Out* out, int64_t batch, int64_t n0, int cols) {
-  constexpr int kFloats = kM * kColumns;
-  float waiting[4][kFloats] __attribute__((aligned(64)));  // levels of the shard tree; the chain
-  float* sums = waiting[3];
-  for (int64_t shard = 0; shard < c.k_shards; ++shard) {
-    const int64_t k0 = shard * c.shard_k();
-    const Thin<In, kM> t{a + k0, c.k.count, b + n0 * s.n + k0 * s.k, s, c.shard_k(), cols, sums};
-    s.n == 1 ? t.rows() : t.columns();
-    int level = 0;
-    for (; (shard >> level & 1) != 0; ++level)
-      for (int i = 0; i < kM; ++i)
-        for (int j = 0; j < cols; j += kLanes)
-          store(sums + i * kColumns + j,
-                load(waiting[level] + i * kColumns + j) + load(sums + i * kColumns + j));
-    if (shard + 1 < c.k_shards) std::copy(sums, sums + kFloats, waiting[level]);
+template <class In>
+void thin_columns(const Task& t, const In* b) {
+  switch (t.rows()) {
+    case 1:
+      return ThinColumns<In, 1>{t, b}.run();
+    case 2:
+      return ThinColumns<In, 2>{t, b}.run();
+    case 3:
+      return ThinColumns<In, 3>{t, b}.run();
+    default:
+      return ThinColumns<In, 4>{t, b}.run();
   }
-  for (int j = 0; j < cols; j += kTileColumns)
-    epilogue<Out>({&c, sums + j, kColumns, batch, 0, n0 + j, kM, std::min(cols - j, kTileColumns)},
-                  bias, out);
 }
 
-template <class In, class Out>
-void thin_rows(const KernelCall& call, const Contraction& c, const Strides& s, const float* a,
-               const TensorRef& b) {
-  const Out* bias = c.has_bias ? call.in[2].as<const Out>() : nullptr;
-  Out* out = call.out[0].as<Out>();
+// The sums to go on from.
+void load_start(const Task& t, const float* start) {
+  start += t.c.batch.offset(t.batch, kBias);
+  int64_t m[kThinRows], n[kColumns];
+  t.c.m.offsets(0, t.rows(), kBias, m);
+  t.c.n.offsets(t.n0, t.cols, kBias, n);
+  for (int i = 0; i < t.rows(); ++i) {
+    float* sums = t.sums + i * t.ld;
+    for (int j = 0; j < t.cols; ++j) sums[j] = start[m[i] + n[j]];
+    std::fill(sums + t.cols, sums + t.ld, 0.0F);
+  }
+}
+
+template <class Out>
+void finish(const Task& t, const TensorRef* bias, const TensorRef& out) {
+  for (int i = 0; i < t.rows(); i += kMaxTileM)
+    for (int j = 0; j < t.cols; j += kTileColumns)
+      epilogue<Out>({&t.c, t.sums + i * t.ld + j, t.ld, t.batch, i, t.n0 + j,
+                     std::min(t.rows() - i, kMaxTileM), std::min(t.cols - j, kTileColumns)},
+                    bias == nullptr ? nullptr : bias->as<const Out>(), out.as<Out>());
+}
+
+template <class In>
+void thin_tasks(const KernelCall& call, const Contraction& c, const Strides& s, const float* a,
+                const TensorRef& b) {
   const int told = call.tuning.knob[kDotTaskN];
   const int64_t per_task = told > 0 ? told : ceil_div(c.n.count, 4 * call.pool->n_threads());
-  const int64_t columns =
-      std::clamp<int64_t>(round_up(per_task, kThinColumns), kThinColumns, kColumns);
+  const int64_t most = c.m.count > kManyRows ? kManyColumns : kColumns;
+  const int64_t columns = std::clamp<int64_t>(round_up(per_task, kThinColumns), kThinColumns, most);
   const int64_t blocks = ceil_div(c.n.count, columns);
   call.pool->parallel_for(c.batch.count * blocks, [&](int64_t i, int) {
+    // Sums, and levels of the shard tree.
+    alignas(64) float sums[4 * kManyRows * kColumns];
+    static_assert(kThinRows * kManyColumns <= kManyRows * kColumns);
     const int64_t batch = i / blocks, n0 = i % blocks * columns;
     const int cols = static_cast<int>(std::min(columns, c.n.count - n0));
+    const Task t{c,
+                 s,
+                 a + batch * c.m.count * c.k.count,
+                 batch,
+                 n0,
+                 cols,
+                 static_cast<int>(round_up(cols, 2 * kLanes)),
+                 sums};
+    if (c.accumulates) load_start(t, call.in[2].as<const float>());
     const In* b_at = b.as<const In>() + c.batch.offset(batch, kB);
-    const float* a_at = a + batch * c.m.count * c.k.count;
-    switch (c.m.count) {
-      case 1:
-        thin_task<In, Out, 1>(c, s, a_at, b_at, bias, out, batch, n0, cols);
-        break;
-      case 2:
-        thin_task<In, Out, 2>(c, s, a_at, b_at, bias, out, batch, n0, cols);
-        break;
-      case 3:
-        thin_task<In, Out, 3>(c, s, a_at, b_at, bias, out, batch, n0, cols);
-        break;
-      default:
-        thin_task<In, Out, 4>(c, s, a_at, b_at, bias, out, batch, n0, cols);
-        break;
-    }
-    const int64_t outputs = c.m.count * cols;
-    const int64_t flops = outputs * (2 * c.k.count + c.epilogue_flops());
+    s.n == 1 ? thin_rows(t, b_at) : thin_columns(t, b_at);
+    const TensorRef* bias = c.has_bias ? &call.in[2] : nullptr;
+    if (c.out_dtype == DType::kF32) finish<float>(t, bias, call.out[0]);
+    if (c.out_dtype == DType::kBF16) finish<bf16>(t, bias, call.out[0]);
+    if (c.out_dtype == DType::kF16) finish<f16>(t, bias, call.out[0]);
+    const int64_t flops = c.m.count * cols * (2 * c.k.count + c.epilogue_flops());
     call.counters->add(flops, flops);
   });
 }
@@ -163,16 +287,7 @@ void thin_in(const KernelCall& call, const Contraction& c, const TensorRef& a, c
   }
   Strides s;
   c.n.is_linear(kB, &s.n), c.k.is_linear(kB, &s.k);
-  switch (c.out_dtype) {
-    case DType::kF32:
-      return thin_rows<In, float>(call, c, s, a_rows, b);
-    case DType::kBF16:
-      return thin_rows<In, bf16>(call, c, s, a_rows, b);
-    case DType::kF16:
-      return thin_rows<In, f16>(call, c, s, a_rows, b);
-    default:
-      return;
-  }
+  thin_tasks<In>(call, c, s, a_rows, b);
 }
 }  // namespace
 

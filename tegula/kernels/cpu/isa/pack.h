@@ -35,7 +35,7 @@ static void pack_adjacent(const PanelArgs<T>& p) {
   }
 }
 
-// k lies side by side: square blocks are transposed in registers.
+// k lies side by side: square blocks are transposed in registers, lines fetched some ahead.
 template <class T>
 static void pack_transposed(const PanelArgs<T>& p) {
   for (int g = 0; g < p.width; g += kLanes) {
@@ -43,7 +43,12 @@ static void pack_transposed(const PanelArgs<T>& p) {
     const T* row[kLanes];
     for (int j = 0; j < kLanes; ++j) row[j] = p.src + p.lane[g + (j < n ? j : 0)];
     float* dst = p.dst + g;
+    constexpr int64_t kLine = 64 / sizeof(T), kAhead = 512 / sizeof(T);
     for (int64_t k = 0; k < p.n_k; k += kLanes) {
+      if (k % kLine < kLanes) {
+#pragma GCC unroll 16
+        for (int j = 0; j < kLanes; ++j) __builtin_prefetch(row[j] + k + kAhead);
+      }
       const int n_k = p.n_k - k < kLanes ? static_cast<int>(p.n_k - k) : kLanes;
       Vf r[kLanes];
       if (n_k == kLanes) {
