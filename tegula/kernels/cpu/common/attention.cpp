@@ -81,8 +81,12 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
   if (!is_backward) {
     const int64_t pair = blocks * key_block_floats(c);
     panel_floats = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAttentionPanelFloats));
-    thread_floats =
-        q_floats + kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) + 3 * kRowBlock;
+    const int64_t rows = c.n_q * c.group;
+    row_blocks_ = c.batch * c.n_kv_heads * ceil_div(rows, kRowBlock);
+    spans_ = ceil_div(c.n_k, kKeySpan);
+    row_floats_ = round_up(std::min<int64_t>(rows, kRowBlock) * (dv + 2), 16);
+    thread_floats = q_floats + kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) +
+                    kRowBlock * (dv + 2);
   } else {
     const int64_t keys = blocks * kKeyBlock;
     const int64_t row_blocks = ceil_div(c.n_q * c.group, kRowBlock);

@@ -1,21 +1,27 @@
 // An `attention` or `attention_bwd` call as plain numbers, shared by the CPU kernels.
 //
-// Order "kb64": keys in blocks of 64 at absolute key indices, ascending. A score is one fma chain
+// Order "kb64": keys in spans of 512 and blocks of 64 at absolute key indices, ascending; each span
+// begins with m = -inf, l = 0, o = 0. A score is one fma chain
 // over d, times scale, then softcap, bias, alibi as the op says. Per row and block with a visible
 // key: m' = max(m, the block's scores), alpha = exp(m - m'), p = exp(score - m') (0 where hidden),
 // l = l·alpha + the lane16 sum of p, o = o·alpha, then o = fma(p_j, v_j, o), j ascending. Blocks
-// that a row cannot see do not touch it. At the end o·(1/l) + 0 (so that a zero has one sign) and
-// lse = log(l) + m. A row without visible keys gives o = 0, lse = -inf.
+// that a row cannot see do not touch it. Spans are folded together, ascending, from the same
+// beginnings: M' = max(M, m), O = fma(o, exp(m - M'), O·exp(M - M')), L alike, so that threads may
+// take a span each. At the end O·(1/L) + 0 (so that a zero has one sign) and
+// lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf.
 // Order of the backward, "fma_chain": p = exp(score - lse); delta is one fma chain do·o, less
 // dlse; dq, dk, dv are single chains over visible tiles: dq over keys ascending; dk and
 // dv over query heads of the group, then over queries.
 #pragma once
+
+#include <algorithm>
 
 #include "tegula/kernels/cpu/common/contraction.h"
 
 namespace tegula::kernel {
 
 inline constexpr int kKeyBlock = 64;
+inline constexpr int kKeySpan = 512;
 inline constexpr int kRowBlock = 84;  // queries at a time; a multiple of every register tile's rows
 
 struct AttentionCall {
@@ -56,16 +62,29 @@ struct KeyRange {
 KeyRange visible_keys(const AttentionCall& c, int64_t i);
 
 // Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats at most, or one
-// pair's), and scratch per thread. Backward: for each thread its scratch, and room for one pair:
-// panels of keys, gradients of keys and queries.
+// pair's), spans to be folded where these are shared out, and scratch per thread. Backward: for
+// each thread its scratch, and room for one pair: panels of keys, gradients of keys and queries.
 inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 20;
 inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {
   int64_t panel_floats = 0, pair_floats = 0, thread_floats = 0;
   AttentionWorkspace(const AttentionCall& c, bool is_backward);
   int64_t bytes(int n_threads) const {
-    return 4 * (panel_floats + (pair_floats + thread_floats) * n_threads);
+    return 4 * (panel_floats + part_floats(n_threads) + (pair_floats + thread_floats) * n_threads);
   }
+  // Whether spans are tasks of their own: so many blocks of rows would leave threads idle.
+  bool splits(int64_t row_blocks, int n_threads) const {
+    return n_threads > 1 && spans_ > 1 && row_blocks < 2 * n_threads;
+  }
+  int64_t row_floats() const { return row_floats_; }  // of one block of rows and one span
+  int64_t part_floats(int n_threads) const {
+    return n_threads > 1 && spans_ > 1
+               ? std::min<int64_t>(row_blocks_, 2 * n_threads) * spans_ * row_floats_
+               : 0;
+  }
+
+ private:
+  int64_t row_blocks_ = 0, spans_ = 0, row_floats_ = 0;
 };
 
 // Panels of one block of 64 keys: transposed keys [d] and values [64], in strips of columns.

@@ -4,6 +4,7 @@
 
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/attention_thin.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -26,28 +27,53 @@ class Flash {
     d_of_v_ = loop_over(c.dv, c.v->stride[3]);
     n_rows_ = c.n_q * c.group;
     n_blocks_ = ceil_div(c.n_k, kKeyBlock);
+    o_width_ = round_up(c.dv, kMaxTileN);
   }
 
   void run() {
+    ThreadPool& pool = *call_.pool;
     const int64_t pairs = c_.batch * c_.n_kv_heads, row_blocks = ceil_div(n_rows_, kRowBlock);
     local_keys_ = row_blocks == 1;  // nobody else reads these keys: pack them when they are needed
+    is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
     const int64_t at_once = local_keys_ || pair_floats == 0
                                 ? pairs
                                 : std::max<int64_t>(1, space_.panel_floats / pair_floats);
-    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
+    claim_workspace(call_, space_.bytes(pool.n_threads()));
     float* panels = static_cast<float*>(call_.workspace);
-    float* scratch = panels + space_.panel_floats;
+    float* parts = panels + space_.panel_floats;
+    scratch_ = parts + space_.part_floats(pool.n_threads());
+    const bool split = space_.splits(pairs * row_blocks, pool.n_threads());
+    const int64_t spans = ceil_div(c_.n_k, kKeySpan), cuts = split ? spans : 1;
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
       if (!local_keys_)
-        call_.pool->parallel_for(n * n_blocks_, [&](int64_t i, int) {
+        pool.parallel_for(n * n_blocks_, [&](int64_t i, int) {
           pack_keys(first + i / n_blocks_, i % n_blocks_, panels + i * key_block_floats(c_));
         });
-      call_.pool->parallel_for(n * row_blocks, [&](int64_t i, int thread) {
+      const auto task = [&](int64_t i) {
         // Causal: the last rows have most to do and go first.
-        run_block(first + i / row_blocks, (row_blocks - 1 - i % row_blocks) * kRowBlock,
-                  panels + i / row_blocks * pair_floats, scratch + thread * space_.thread_floats);
+        return Task{first + i / row_blocks, (row_blocks - 1 - i % row_blocks) * kRowBlock,
+                    panels + i / row_blocks * pair_floats};
+      };
+      const auto part = [&](int64_t i, int64_t span) {
+        return parts + ((first * row_blocks + i) * spans + span) * space_.row_floats();
+      };
+      pool.parallel_for(n * row_blocks * cuts, [&](int64_t i, int thread) {
+        if (!split) return run_all(task(i), thread);
+        run_block(task(i / cuts), i % cuts, i % cuts + 1, thread, part(i / cuts, i % cuts));
+      });
+      if (!split) continue;
+      pool.parallel_for(n * row_blocks, [&](int64_t i, int thread) {
+        const Task t = task(i);
+        const int rows = rows_of(t);
+        Totals sum = totals_at(part(i, 0), rows);
+        for (int64_t span = 1; span < spans; ++span) {
+          const Totals more = totals_at(part(i, span), rows);
+          for (int r = 0; r < rows; ++r)
+            fold(sum, r, more.m[r], more.l[r], more.o + r * o_width_, kLanes);
+        }
+        if (!finish(t, sum)) run_carefully(t, thread);
       });
     }
   }
@@ -71,15 +97,30 @@ class Flash {
   const float* values(const float* block) const { return block + kKeyBlock * c_.d; }
   float* values(float* block) const { return block + kKeyBlock * c_.d; }
 
-  // A block of queries: r is a row of the (query, head of the group) pairs.
-  struct Block {
+  // A block of queries, from row r0 of the (query, head of the group) pairs, and their packed keys.
+  struct Task {
     int64_t pair, r0;
+    const float* panels;
+  };
+  int rows_of(const Task& t) const {
+    return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
+  }
+  struct Block {
+    int64_t pair;
     int rows;
+    bool careful;
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
-    float m[kRowBlock], l[kRowBlock];
+    float m[kRowBlock], l[kRowBlock];  // of the span
     int64_t executed = 0;
   };
+  // Spans folded together, a row each: sums of weighted values, the largest score, sums of weights.
+  struct Totals {
+    float *o, *m, *l;
+  };
+  Totals totals_at(float* at, int rows) const {
+    return {at, at + rows * o_width_, at + rows * (o_width_ + 1)};
+  }
 
   int64_t n_strips_v() const { return ceil_div(c_.dv, kTileN); }
   float* o_tile(const Block& x, int64_t strip, int64_t e_strip) const {
@@ -91,58 +132,155 @@ class Flash {
   const float* q_strip(const Block& x, int64_t strip) const {
     return x.q + strip * (kTileM * c_.d + kPanelSlack);
   }
+  QueryRow row_at(const Task& t, int i) const {
+    QueryRow row;
+    row.batch = t.pair / c_.n_kv_heads;
+    row.query = (t.r0 + i) / c_.group;
+    row.head = t.pair % c_.n_kv_heads * c_.group + (t.r0 + i) % c_.group;
+    row.keys = visible_keys(c_, row.query);
+    return row;
+  }
 
-  void run_block(int64_t pair, int64_t r0, const float* panels, float* scratch) const {
+  void run_all(const Task& t, int thread) const {
+    if (!finish(t, run_block(t, 0, ceil_div(c_.n_k, kKeySpan), thread))) run_carefully(t, thread);
+  }
+  // A row came out as NaN. Perhaps because a hidden value is one, and 0·NaN is: again, touching
+  // nothing that is hidden.
+  void run_carefully(const Task& t, int thread) const {
+    finish(t, run_block(t, 0, ceil_div(c_.n_k, kKeySpan), thread, nullptr, true), true);
+  }
+
+  // Spans [first, last) of keys; the totals go to `part`, or where nullptr, to the thread's
+  // scratch.
+  Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
+                   bool careful = false) const {
     Block x;
-    x.pair = pair, x.r0 = r0;
-    x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - r0));
-    Scratch space(scratch);
+    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful;
+    Scratch space(scratch_ + thread * space_.thread_floats);
     const int64_t strips = ceil_div(x.rows, kTileM);
+    const int64_t o_floats = strips * kTileM * n_strips_v() * kTileN;
     x.q = space.take(x.rows * c_.d + strips * kPanelSlack);
     x.s = space.take(kTileM * kKeyBlock);
-    x.o = space.take(strips * kTileM * n_strips_v() * kTileN);
+    x.o = space.take(o_floats);
     x.keys = local_keys_ ? space.take(key_block_floats(c_)) : nullptr;
-    std::fill_n(x.o, strips * kTileM * n_strips_v() * kTileN, 0.0f);
-    int64_t lo = c_.n_k, hi = 0, visible = 0, live = 0;
+    Totals sum = totals_at(part != nullptr ? part : space.take(0), x.rows);
+    std::fill_n(sum.o, x.rows * o_width_, 0.0f);
+    std::fill_n(sum.m, x.rows, -kInf), std::fill_n(sum.l, x.rows, 0.0f);
+    const int64_t from = first * kKeySpan, to = std::min(last * kKeySpan, c_.n_k);
+    int64_t lo = to, hi = from, visible = 0;
     for (int i = 0; i < x.rows; ++i) {
-      QueryRow& row = x.row[i];
-      row.batch = pair / c_.n_kv_heads;
-      row.query = (r0 + i) / c_.group;
-      row.head = pair % c_.n_kv_heads * c_.group + (r0 + i) % c_.group;
-      row.keys = visible_keys(c_, row.query);
-      x.m[i] = -kInf, x.l[i] = 0;
-      if (row.keys.count() == 0) continue;
-      lo = std::min(lo, row.keys.lo), hi = std::max(hi, row.keys.hi);
-      visible += row.keys.count(), ++live;
+      const KeyRange keys = (x.row[i] = row_at(t, i)).keys;
+      if (std::max(keys.lo, from) >= std::min(keys.hi, to)) continue;
+      lo = std::min(lo, std::max(keys.lo, from)), hi = std::max(hi, std::min(keys.hi, to));
+      visible += std::min(keys.hi, to) - std::max(keys.lo, from);
     }
+    if (lo >= hi) return sum;
     const T* q =
-        c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, pair % c_.n_kv_heads * c_.group);
+        c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, t.pair % c_.n_kv_heads * c_.group);
     for (int64_t s = 0; s < strips; ++s)
-      pack_panel(q, rows_, d_of_q_, kA, r0 + s * kTileM, strip_rows(x, s), 0, c_.d,
+      pack_panel(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), 0, c_.d,
                  x.q + s * (kTileM * c_.d + kPanelSlack), strip_rows(x, s));
-    for (int64_t block = lo / kKeyBlock; block * kKeyBlock < hi; ++block) {
-      const float* keys = panels + block * key_block_floats(c_);
-      if (local_keys_) pack_keys(pair, block, x.keys), keys = x.keys;
-      for (int64_t s = 0; s < strips; ++s) run_strip(x, s, block * kKeyBlock, keys);
+    for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
+      std::fill_n(x.o, o_floats, 0.0f);
+      std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.l, x.rows, 0.0f);
+      const int64_t end = std::min(hi, (span + 1) * kKeySpan);
+      for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
+           k0 += kKeyBlock)
+        run_keys(x, t, k0);
+      for (int i = 0; i < x.rows; ++i)
+        fold(sum, i, x.m[i], x.l[i], o_tile(x, i / kTileM, 0) + i % kTileM * kTileN,
+             kTileM * kTileN);
     }
-    for (int i = 0; i < x.rows; ++i) finish_row(x, i);
-    const int64_t per_pair = 2 * c_.d + c_.score_flops() + 4 + (c_.dropout > 0 ? 1 : 0) + 2 * c_.dv;
-    const int64_t math = visible * per_pair + live * (3 + c_.dv);
-    const int64_t other = visible * (per_pair - 2 * c_.d - 2 * c_.dv) + live * (3 + c_.dv);
-    call_.counters->add(math, x.executed + other);
+    const int64_t per_pair = c_.score_flops() + 4 + (c_.dropout > 0 ? 1 : 0);
+    const int64_t math = visible * (per_pair + 2 * c_.d + 2 * c_.dv);
+    call_.counters->add(careful ? 0 : math, x.executed + visible * per_pair);
+    return sum;
+  }
+
+  // Row i of `sum` takes a span's m, l and o, whose strips [kTileN] are `strip_stride` apart (or,
+  // kLanes: a row of totals).
+  void fold(Totals& sum, int i, float m, float l, const float* o, int64_t strip_stride) const {
+    const float top = sum.m[i] > m ? sum.m[i] : m, shift = top == -kInf ? 0 : top;
+    float scale[2][kLanes];
+    store(scale[0], exp(set1(sum.m[i] - shift)));
+    store(scale[1], exp(set1(m - shift)));
+    const Vf before = set1(scale[0][0]), now = set1(scale[1][0]);
+    float* to = sum.o + i * o_width_;
+    const bool is_row = strip_stride == kLanes;
+    for (int64_t e = 0; e < c_.dv; e += kLanes) {
+      const float* at = is_row ? o + e : o + e / kTileN * strip_stride + e % kTileN;
+      store(to + e, fma(load(at), now, load(to + e) * before));
+    }
+    sum.l[i] = __builtin_fmaf(l, scale[1][0], sum.l[i] * scale[0][0]);
+    sum.m[i] = top;
+  }
+
+  // All rows against one key block.
+  void run_keys(Block& x, const Task& t, int64_t k0) const {
+    if (is_thin_) return run_thin(x, k0);
+    const float* keys = t.panels + k0 / kKeyBlock * key_block_floats(c_);
+    if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
+    for (int64_t s = 0; s * kTileM < x.rows; ++s) run_strip(x, s, k0, keys);
+  }
+
+  // Keys [lo, hi) of the block that some row of a strip sees.
+  struct Seen {
+    int64_t lo, hi;
+  };
+  Seen seen_by(const Block& x, int64_t strip, int64_t k0) const {
+    int64_t lo = k0 + kKeyBlock, hi = k0;
+    for (int i = 0; i < strip_rows(x, strip); ++i) {
+      const KeyRange& keys = x.row[strip * kTileM + i].keys;
+      if (keys.count() == 0) continue;
+      lo = std::min(lo, std::max(keys.lo, k0)), hi = std::max(hi, keys.hi);
+    }
+    return {lo - k0, std::min<int64_t>(hi - k0, kKeyBlock)};
+  }
+
+  // A few rows: keys and values from where they lie.
+  void run_thin(Block& x, int64_t k0) const {
+    const auto [lo, hi] = seen_by(x, 0, k0);
+    if (lo >= hi) return;
+    const int64_t b = x.row[0].batch, h = x.pair % c_.n_kv_heads;
+    const auto rows_at = [&](const TensorRef& t, int64_t k) {
+      const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k);
+      return ThinRows<T>{t.as<const T>() + offset4(t, b, k, h), t.stride[1], n};
+    };
+    const ThinRows<T> keys = rows_at(*c_.k, k0), values = rows_at(*c_.v, k0);
+    ThinRows<T> next{keys.at, 0, 0};  // nothing
+    if (k0 + 2 * kKeyBlock <= c_.n_k) next = rows_at(*c_.k, k0 + kKeyBlock);
+    const int64_t lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
+    by_rows(x.rows, [&](auto n, int i) {
+      thin_scores<T, n()>(keys, values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
+                          kKeyBlock);
+    });
+    for (int i = 0; i < x.rows; ++i) softmax_row(x, 0, i, k0, lo, hi);
+    for (int64_t e = 0; e < c_.dv; e += kTileN) {
+      const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e));
+      float* acc = o_tile(x, 0, e / kTileN);
+      by_rows(x.rows, [&](auto n, int i) {
+        if (!x.careful)
+          return thin_values<T, n()>(values, next, e, cols, x.s + i * kKeyBlock, kKeyBlock, lo, hi,
+                                     acc + i * kTileN);
+        for (int r = i; r < i + n(); ++r) {
+          const Seen own = row_sees(x, r, k0, lo, hi);
+          thin_values<T, 1>(values, next, e, cols, x.s + r * kKeyBlock, kKeyBlock, own.lo, own.hi,
+                            acc + r * kTileN);
+        }
+      });
+    }
+    x.executed += x.rows * (2 * c_.d * (hi16 - lo16) + 2 * n_strips_v() * kTileN * (hi - lo));
+  }
+  // Of keys [lo, hi) of the block, those that row r sees; none: from == to.
+  Seen row_sees(const Block& x, int64_t r, int64_t k0, int64_t lo, int64_t hi) const {
+    const int64_t from = std::max(x.row[r].keys.lo - k0, lo);
+    return {from, std::max(from, std::min(x.row[r].keys.hi - k0, hi))};
   }
 
   // One strip of rows against one key block.
   void run_strip(Block& x, int64_t strip, int64_t k0, const float* keys) const {
     const int rows = strip_rows(x, strip);
-    const int64_t r = strip * kTileM;
-    int64_t lo = k0 + kKeyBlock, hi = k0;
-    for (int i = 0; i < rows; ++i) {
-      const KeyRange& keys_of = x.row[r + i].keys;
-      if (keys_of.count() == 0) continue;
-      lo = std::min(lo, std::max(keys_of.lo, k0)), hi = std::max(hi, keys_of.hi);
-    }
-    lo -= k0, hi = std::min<int64_t>(hi - k0, kKeyBlock);
+    const auto [lo, hi] = seen_by(x, strip, k0);
     if (lo >= hi) return;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
@@ -157,16 +295,20 @@ class Flash {
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
     }
     for (int i = 0; i < rows; ++i) softmax_row(x, strip, i, k0, lo, hi);
-    for (int64_t e = 0; e < n_strips_v(); ++e) {
-      const TileArgs t{x.s + lo,
-                       kKeyBlock,
-                       true,
-                       values(keys) + (e * kKeyBlock + lo) * kTileN,
-                       hi - lo,
-                       rows,
-                       static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN))};
-      accumulate_tile(t, o_tile(x, strip, e));
-      x.executed += 2 * t.k * rows * round_up(t.cols, kLanes);
+    // All rows over the same keys, or (carefully) each over its own.
+    for (int i = 0; i < rows; i += x.careful ? 1 : rows) {
+      const Seen at = x.careful ? row_sees(x, strip * kTileM + i, k0, lo, hi) : Seen{lo, hi};
+      for (int64_t e = 0; e < n_strips_v(); ++e) {
+        const TileArgs t{x.s + i * kKeyBlock + at.lo,
+                         kKeyBlock,
+                         true,
+                         values(keys) + (e * kKeyBlock + at.lo) * kTileN,
+                         at.hi - at.lo,
+                         x.careful ? 1 : rows,
+                         static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN))};
+        accumulate_tile(t, o_tile(x, strip, e) + i * kTileN);
+        x.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
+      }
     }
   }
 
@@ -175,7 +317,7 @@ class Flash {
     const int64_t r = strip * kTileM + i;
     const QueryRow& row = x.row[r];
     float* s = x.s + i * kKeyBlock;
-    const int64_t from = std::max(row.keys.lo - k0, lo), to = std::min(row.keys.hi - k0, hi);
+    const auto [from, to] = row_sees(x, r, k0, lo, hi);
     const int g0 = static_cast<int>(lo / 16), g1 = static_cast<int>(ceil_div(hi, 16));
     if (from >= to) {
       for (int g = g0; g < g1; ++g) store16_n(s + 16 * g, row16(0), 16);
@@ -217,16 +359,27 @@ class Flash {
     x.l[r] = x.l[r] + reduce_add(sum);
   }
 
-  void finish_row(const Block& x, int i) const {
-    const QueryRow& row = x.row[i];
-    const bool live = x.l[i] > 0;
-    float t[kLanes];
-    store(t, log(set1(x.l[i])));
-    lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
-                     row.query * lse_.stride[2]] = live ? t[0] + x.m[i] : -kInf;
-    const float* acc = o_tile(x, i / kTileM, 0) + i % kTileM * kTileN;
-    store_row(acc, kTileM * kTileN, c_.dv, live ? 1 / x.l[i] : 0.0f,
-              o_.as<T>() + offset4(o_, row.batch, row.query, row.head), o_.stride[3]);
+  // Divides and stores; false (and perhaps nothing stored) where a row is NaN that may not be.
+  bool finish(const Task& t, const Totals& sum, bool careful = false) const {
+    int64_t live = 0;
+    for (int i = 0; i < rows_of(t); ++i) {
+      const QueryRow row = row_at(t, i);
+      const float* o = sum.o + i * o_width_;
+      Vm bad = is_nan(zero());
+      for (int64_t e = 0; e < c_.dv; e += kLanes) bad = bad | is_nan(load(o + e));
+      if (any(bad) && !careful) return false;
+      live += row.keys.count() > 0;
+      const bool has_weight = !(sum.l[i] <= 0);  // NaN has
+      float log_sum[kLanes];
+      store(log_sum, log(set1(sum.l[i])));
+      lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
+                       row.query * lse_.stride[2]] = has_weight ? log_sum[0] + sum.m[i] : -kInf;
+      store_row(o, kTileN, c_.dv, has_weight ? 1 / sum.l[i] : 0.0f,
+                o_.as<T>() + offset4(o_, row.batch, row.query, row.head), o_.stride[3]);
+    }
+    const int64_t flops = live * (3 + c_.dv);
+    call_.counters->add(flops, flops);
+    return true;
   }
 
   const KernelCall& call_;
@@ -235,8 +388,9 @@ class Flash {
   const TensorRef& o_;
   const TensorRef& lse_;
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
-  int64_t n_rows_ = 0, n_blocks_ = 0;
-  bool local_keys_ = false;
+  int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
+  bool local_keys_ = false, is_thin_ = false;
+  float* scratch_ = nullptr;
 };
 }  // namespace
 

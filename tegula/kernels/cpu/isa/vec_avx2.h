@@ -154,4 +154,19 @@ TEGULA_VEC void transpose(Vf (&r)[8]) {
   }
 }
 
+// r[e] = column e of kLanes rows, `stride` apart, e < kSquare: a transpose that needs few
+// registers.
+inline constexpr int kSquare = 4;
+TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
+  __m256 t[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    t[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + i * stride)),
+                                _mm_loadu_ps(p + (i + 4) * stride), 1);
+  const __m256 a = _mm256_unpacklo_ps(t[0], t[1]), b = _mm256_unpackhi_ps(t[0], t[1]);
+  const __m256 c = _mm256_unpacklo_ps(t[2], t[3]), d = _mm256_unpackhi_ps(t[2], t[3]);
+  r[0].v = _mm256_shuffle_ps(a, c, 0x44), r[1].v = _mm256_shuffle_ps(a, c, 0xee);
+  r[2].v = _mm256_shuffle_ps(b, d, 0x44), r[3].v = _mm256_shuffle_ps(b, d, 0xee);
+}
+
 }  // namespace tegula::kernel::avx2

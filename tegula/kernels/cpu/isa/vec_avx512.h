@@ -153,4 +153,12 @@ TEGULA_VEC void transpose(Vf (&r)[16]) {
   }
 }
 
+// r[e] = column e of kLanes rows, `stride` apart, e < kSquare.
+inline constexpr int kSquare = kLanes;
+TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kSquare; ++i) r[i] = load(p + i * stride);
+  transpose(r);
+}
+
 }  // namespace tegula::kernel::avx512

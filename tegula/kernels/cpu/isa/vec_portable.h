@@ -190,4 +190,12 @@ TEGULA_VEC void transpose(Vf (&r)[kLanes]) {
   for (int i = 0; i < kLanes; ++i) r[i] = load(t[i]);
 }
 
+// r[e] = column e of kLanes rows, `stride` apart, e < kSquare.
+inline constexpr int kSquare = kLanes;
+TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kSquare; ++i) r[i] = load(p + i * stride);
+  transpose(r);
+}
+
 }  // namespace tegula::kernel::portable

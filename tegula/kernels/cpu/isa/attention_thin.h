@@ -1,0 +1,181 @@
+// Attention of a few rows of queries (decoding): keys and values are used where they lie, once for
+// all rows of a group, at the speed of memory. The chains are those of the packed tiles.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tegula/kernels/cpu/isa/dot_micro.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+inline constexpr int kThinQueries = kTileM < 8 ? kTileM : 8;  // rows at most
+
+// Some keys or values, `stride` apart, each contiguous.
+template <class T>
+struct ThinRows {
+  const T* at;
+  int64_t stride;
+  int64_t n;  // rows past it are not read
+};
+
+// Each loop fetches what the next one reads, a line at a time between its own products: memory then
+// never waits for arithmetic. Rows are too far apart for the processor to guess. Where nothing
+// comes next, `next` repeats one row (stride 0).
+
+// Scores of kR queries and kG·kLanes keys: acc = fma(q_e, k_e, acc), e ascending. q is [d][q_rows].
+// Squares of keys by elements are transposed in registers; every loop over accumulators is
+// unrolled, or they would live in memory.
+template <class T, int kR, int kG>
+struct ThinScores {
+  const T* keys;
+  int64_t stride;
+  int64_t d;
+  const float* q;
+  int q_rows;
+  using Acc = Vf[kG][kR];
+
+  __attribute__((always_inline)) void add(Acc& acc, int g, int64_t e, Vf k) const {
+#pragma GCC unroll 4
+    for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[e * q_rows + i]), k, acc[g][i]);
+  }
+  // Elements from e on, of all keys.
+  __attribute__((always_inline)) void add_square(Acc& acc, int64_t e) const {
+#pragma GCC unroll 2
+    for (int g = 0; g < kG; ++g) {
+      Vf r[kSquare];
+      load_transposed(keys + g * kLanes * stride + e, stride, r);
+#pragma GCC unroll 16
+      for (int l = 0; l < kSquare; ++l) add(acc, g, e + l, r[l]);
+    }
+  }
+  // The same of bf16, two elements in a lane: half the shuffles.
+  __attribute__((always_inline)) void add_pairs(Acc& acc, int64_t e) const {
+#pragma GCC unroll 2
+    for (int g = 0; g < kG; ++g) {
+      Vf r[kSquare];
+      load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / 2,
+                      r);
+#pragma GCC unroll 16
+      for (int l = 0; l < kSquare; ++l) {
+        add(acc, g, e + 2 * l, as_float(shl<16>(bits(r[l]))));
+        add(acc, g, e + 2 * l + 1, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
+      }
+    }
+  }
+  // What is left, and what has no square: an element at a time.
+  __attribute__((always_inline)) void add_one(Acc& acc, int64_t e) const {
+#pragma GCC unroll 2
+    for (int g = 0; g < kG; ++g) {
+      float k[kLanes];
+      for (int l = 0; l < kLanes; ++l)
+        k[l] = static_cast<float>(keys[(g * kLanes + l) * stride + e]);
+      add(acc, g, e, load(k));
+    }
+  }
+  __attribute__((always_inline)) void fetch(const ThinRows<T>& next, int64_t e) const {
+    if (e % static_cast<int64_t>(64 / sizeof(T)) != 0) return;
+    for (int l = 0; l < kG * kLanes; ++l) __builtin_prefetch(next.at + l * next.stride + e);
+  }
+
+  void run(const ThinRows<T>& next, float* s, int64_t s_stride) const {
+    Acc acc;
+#pragma GCC unroll 2
+    for (auto& group : acc)
+#pragma GCC unroll 4
+      for (Vf& v : group) v = zero();
+    int64_t e = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      for (; e + kSquare <= d; e += kSquare) fetch(next, e), add_square(acc, e);
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      if (stride % 2 == 0)
+        for (; e + 2 * kSquare <= d; e += 2 * kSquare) fetch(next, e), add_pairs(acc, e);
+    }
+    for (; e < d; ++e) fetch(next, e), add_one(acc, e);
+#pragma GCC unroll 2
+    for (int g = 0; g < kG; ++g)
+#pragma GCC unroll 4
+      for (int i = 0; i < kR; ++i) store(s + i * s_stride + g * kLanes, acc[g][i]);
+  }
+};
+
+// s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any.
+template <class T, int kR>
+static void thin_scores(const ThinRows<T>& keys, const ThinRows<T>& next, int64_t d, const float* q,
+                        int q_rows, int64_t lo, int64_t hi, float* s, int64_t s_stride) {
+  const auto from = [](const ThinRows<T>& r, int64_t j) {
+    return ThinRows<T>{r.at + j * r.stride, r.stride, r.n - j};
+  };
+  int64_t j = lo;
+  for (; j + 2 * kLanes <= std::min(hi, keys.n); j += 2 * kLanes)
+    ThinScores<T, kR, 2>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(from(next, j),
+                                                                                   s + j, s_stride);
+  for (; j + kLanes <= std::min(hi, keys.n); j += kLanes)
+    ThinScores<T, kR, 1>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(from(next, j),
+                                                                                   s + j, s_stride);
+  for (; j < std::min(hi, keys.n); ++j)
+    for (int i = 0; i < kR; ++i) {
+      float sum = 0;
+      for (int64_t e = 0; e < d; ++e)
+        sum = __builtin_fmaf(q[e * q_rows + i], static_cast<float>(keys.at[j * keys.stride + e]),
+                             sum);
+      s[i * s_stride + j] = sum;
+    }
+}
+
+// acc[i] [kTileN] of kR rows: acc = fma(p_j, v_j, acc), j ascending in [lo, hi), for the `cols`
+// elements of the values from e on.
+template <class T, int kR, bool kWhole>
+static void thin_columns(const ThinRows<T>& values, const ThinRows<T>& next, int64_t e, int cols,
+                         const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
+  Vf a[kR][kTileNv];
+#pragma GCC unroll 4
+  for (int i = 0; i < kR; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) a[i][v] = load(acc + i * kTileN + v * kLanes);
+  const T* row = values.at + lo * values.stride + e;
+  const T* next_row = next.at + lo * next.stride + e;
+  for (int64_t j = lo; j < hi; ++j, row += values.stride, next_row += next.stride) {
+    __builtin_prefetch(next_row);
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) {
+      const int n = cols - v * kLanes;
+      const Vf y = kWhole || n >= kLanes ? load(row + v * kLanes)
+                   : n > 0               ? load_n(row + v * kLanes, n)
+                                         : zero();
+#pragma GCC unroll 4
+      for (int i = 0; i < kR; ++i) a[i][v] = fma(set1(p[i * p_stride + j]), y, a[i][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kR; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) store(acc + i * kTileN + v * kLanes, a[i][v]);
+}
+template <class T, int kR>
+static void thin_values(const ThinRows<T>& values, const ThinRows<T>& next, int64_t e, int cols,
+                        const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
+  cols == kTileN ? thin_columns<T, kR, true>(values, next, e, cols, p, p_stride, lo, hi, acc)
+                 : thin_columns<T, kR, false>(values, next, e, cols, p, p_stride, lo, hi, acc);
+}
+
+// fn<kR>(first) for rows four at a time.
+template <class F>
+static void by_rows(int rows, F fn) {
+  for (int i = 0; i < rows; i += 4) switch (rows - i) {
+      case 1:
+        fn(std::integral_constant<int, 1>(), i);
+        break;
+      case 2:
+        fn(std::integral_constant<int, 2>(), i);
+        break;
+      case 3:
+        fn(std::integral_constant<int, 3>(), i);
+        break;
+      default:
+        fn(std::integral_constant<int, 4>(), i);
+        break;
+    }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
