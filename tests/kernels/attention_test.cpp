@@ -2,41 +2,18 @@
 // instruction sets; FLOPs counted exactly.
 #include <cmath>
 
-#include "tegula/base/philox.h"
-#include "tests/kernels/strided.h"
+#include "tests/kernels/attention_problem.h"
 
 namespace tegula {
 namespace {
+using testing::Case;
+using testing::define;
+using testing::expect_close;
 using testing::pick;
+using testing::Problem;
+using testing::Result4;
 using testing::Rng;
 using testing::Tensor;
-
-struct Case {
-  int64_t b = 1, sq = 5, sk = 5, hk = 1, g = 1, d = 8, dv = 8;
-  bool causal = false;
-  int64_t left = -1, right = -1;
-  double softcap = 0, dropout = 0;
-  bool bias = false, alibi = false, varlen = false, dlse = false;
-  DType dtype = DType::kF32;
-  std::string name() const {
-    return cat("b", b, " sq", sq, " sk", sk, " hk", hk, " g", g, " d", d, " dv", dv,
-               causal ? " causal" : "", " window ", left, ",", right, " cap ", softcap, " drop ",
-               dropout, bias ? " bias" : "", alibi ? " alibi" : "", varlen ? " varlen" : "", " ",
-               dtype_name(dtype));
-  }
-  Attrs attrs() const {
-    Attrs a{{"scale", 1 / std::sqrt(static_cast<double>(d))}};
-    if (causal) a.set("is_causal", true);
-    if (left >= 0) a.set("window_left", left);
-    if (right >= 0) a.set("window_right", right);
-    if (softcap > 0) a.set("softcap", softcap);
-    if (bias) a.set("bias", true);
-    if (alibi) a.set("alibi", true);
-    if (varlen) a.set("varlen", true);
-    if (dropout > 0) a.set("dropout", dropout), a.set("stream", int64_t{3});
-    return a;
-  }
-};
 
 Case random_case(Rng& rng) {
   Case c;
@@ -53,167 +30,6 @@ Case random_case(Rng& rng) {
   if (pick(rng, 0, 4) == 0) c.varlen = true, c.b = 1;
   return c;
 }
-
-// Inputs, and the definition in precision S.
-struct Problem {
-  Case c;
-  Tensor q, k, v, d_o, dlse, bias, alibi, cu_q, cu_k, seed;
-  Problem(const Case& c_, Rng& rng)
-      : c(c_),
-        q(c.dtype, {c.b, c.sq, c.hk * c.g, c.d}, rng, true),
-        k(c.dtype, {c.b, c.sk, c.hk, c.d}, rng, true),
-        v(c.dtype, {c.b, c.sk, c.hk, c.dv}, rng, true),
-        d_o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}, rng, true),
-        dlse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, true),
-        bias(c.dtype,
-             {pick(rng, 0, 1) ? c.b : 1, pick(rng, 0, 1) ? c.hk * c.g : 1,
-              pick(rng, 0, 1) ? c.sq : 1, c.sk},
-             rng, true),
-        alibi(DType::kF32, {c.hk * c.g}),
-        cu_q(DType::kI32, {3}),
-        cu_k(DType::kI32, {3}),
-        seed(DType::kI64, {}) {
-    for (Tensor* t : {&q, &k, &v, &d_o, &dlse, &bias, &alibi}) t->fill_random(rng);
-    cu_q.put(0, 0), cu_k.put(0, 0);
-    cu_q.put(1, static_cast<double>(pick(rng, 0, c.sq))), cu_q.put(2, static_cast<double>(c.sq));
-    cu_k.put(1, static_cast<double>(pick(rng, 0, c.sk))), cu_k.put(2, static_cast<double>(c.sk));
-    seed.put(0, 77);
-  }
-  void add_options(std::vector<TensorRef>& in) const {
-    if (c.bias) in.push_back(bias.ref());
-    if (c.alibi) in.push_back(alibi.ref());
-    if (c.varlen) in.push_back(cu_q.ref()), in.push_back(cu_k.ref());
-    if (c.dropout > 0) in.push_back(seed.ref());
-  }
-  int64_t bias_at(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const TensorRef t = bias.ref();
-    const int64_t* n = t.shape;
-    return (((n[0] == 1 ? 0 : b) * n[1] + (n[1] == 1 ? 0 : h)) * n[2] + (n[2] == 1 ? 0 : i)) *
-               n[3] +
-           j;
-  }
-  bool visible(int64_t i, int64_t j, int64_t& distance) const {
-    distance = i + c.sk - c.sq - j;
-    if (c.varlen) {
-      const auto at = [](const Tensor& t, int64_t s) { return static_cast<int64_t>(t.at(s)); };
-      const int64_t s = i < at(cu_q, 1) ? 0 : 1;
-      if (j < at(cu_k, s) || j >= at(cu_k, s + 1)) return false;
-      const int64_t n_q = at(cu_q, s + 1) - at(cu_q, s), n_k = at(cu_k, s + 1) - at(cu_k, s);
-      distance = (i - at(cu_q, s) + n_k - n_q) - (j - at(cu_k, s));
-    }
-    return !(c.causal && distance < 0) && !(c.left >= 0 && distance > c.left) &&
-           !(c.right >= 0 && -distance > c.right);
-  }
-};
-
-template <class S>
-struct Result4 {
-  std::vector<S> o, lse, dq, dk, dv, dbias;
-  int64_t pairs = 0, live = 0;
-};
-
-template <class S>
-Result4<S> define(const Problem& p) {
-  const Case& c = p.c;
-  const int64_t h = c.hk * c.g;
-  Result4<S> r;
-  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
-  r.o.resize(size(c.b * c.sq * h * c.dv)), r.lse.resize(size(c.b * h * c.sq));
-  r.dq.resize(size(c.b * c.sq * h * c.d)), r.dk.resize(size(c.b * c.sk * c.hk * c.d));
-  r.dv.resize(size(c.b * c.sk * c.hk * c.dv)), r.dbias.resize(size(p.bias.numel()));
-  for (int64_t b = 0; b < c.b; ++b)
-    for (int64_t head = 0; head < h; ++head)
-      for (int64_t i = 0; i < c.sq; ++i) {
-        const int64_t hk = head / c.g, row = (b * c.sq + i) * h + head;
-        std::vector<int64_t> key;
-        std::vector<S> s, slope, keep;
-        S top = -INFINITY, sum = 0;
-        for (int64_t j = 0, distance; j < c.sk; ++j) {
-          if (!p.visible(i, j, distance)) continue;
-          S x = 0;
-          for (int64_t e = 0; e < c.d; ++e)
-            x += static_cast<S>(p.q.at(row * c.d + e)) *
-                 static_cast<S>(p.k.at(((b * c.sk + j) * c.hk + hk) * c.d + e));
-          x *= static_cast<S>(1 / std::sqrt(static_cast<double>(c.d)));
-          slope.push_back(1);
-          if (c.softcap > 0) {
-            const S t = std::tanh(x / static_cast<S>(c.softcap));
-            x = static_cast<S>(c.softcap) * t, slope.back() = 1 - t * t;
-          }
-          if (c.bias) x += static_cast<S>(p.bias.at(p.bias_at(b, head, i, j)));
-          if (c.alibi) x -= static_cast<S>(p.alibi.at(head)) * static_cast<S>(std::abs(distance));
-          key.push_back(j), s.push_back(x), top = std::max(top, x);
-          keep.push_back(c.dropout == 0 ? 1
-                         : philox_uniform(77, 3,
-                                          static_cast<uint64_t>(((b * h + head) * c.sq + i) * c.sk +
-                                                                j)) >= c.dropout
-                             ? static_cast<S>(1 / (1 - c.dropout))
-                             : 0);
-        }
-        const size_t lse_at = size((b * h + head) * c.sq + i);
-        r.lse[lse_at] = -INFINITY;
-        if (key.empty()) continue;
-        r.pairs += static_cast<int64_t>(key.size()), ++r.live;
-        for (S x : s) sum += std::exp(x - top);
-        r.lse[lse_at] = std::log(sum) + top;
-        S delta = c.dlse ? -static_cast<S>(p.dlse.at((b * h + head) * c.sq + i)) : 0;
-        for (int64_t e = 0; e < c.dv; ++e) {
-          S acc = 0;
-          for (size_t n = 0; n < key.size(); ++n)
-            acc += std::exp(s[n] - r.lse[lse_at]) * keep[n] *
-                   static_cast<S>(p.v.at(((b * c.sk + key[n]) * c.hk + hk) * c.dv + e));
-          r.o[size(row * c.dv + e)] = acc;
-          delta += acc * static_cast<S>(p.d_o.at(row * c.dv + e));
-        }
-        for (size_t n = 0; n < key.size(); ++n) {
-          const int64_t at = (b * c.sk + key[n]) * c.hk + hk;
-          const S w = std::exp(s[n] - r.lse[lse_at]);
-          S dp = 0;
-          for (int64_t e = 0; e < c.dv; ++e) {
-            const S g = static_cast<S>(p.d_o.at(row * c.dv + e));
-            dp += g * static_cast<S>(p.v.at(at * c.dv + e));
-            r.dv[size(at * c.dv + e)] += w * keep[n] * g;
-          }
-          const S db = w * (dp * keep[n] - delta);
-          r.dbias[size(p.bias_at(b, head, i, key[n]))] += db;
-          const S ds = db * slope[n] * static_cast<S>(1 / std::sqrt(static_cast<double>(c.d)));
-          for (int64_t e = 0; e < c.d; ++e) {
-            r.dq[size(row * c.d + e)] += ds * static_cast<S>(p.k.at(at * c.d + e));
-            r.dk[size(at * c.d + e)] += ds * static_cast<S>(p.q.at(row * c.d + e));
-          }
-        }
-      }
-  return r;
-}
-
-// Error at most twice the naive f32 loops', plus roundings of the stored inputs and outputs.
-template <class V, class W>
-void expect_close(const Tensor& got, const V& truth, const W& naive, DType dtype,
-                  const std::string& what) {
-  double worst = 0, allowed = 0, largest = 0;
-  for (size_t i = 0; i < truth.size(); ++i) {
-    if (std::isinf(truth[i])) {
-      ASSERT_EQ(got.at(static_cast<int64_t>(i)), truth[i]) << what;
-      continue;
-    }
-    const double e = std::fabs(got.at(static_cast<int64_t>(i)) - truth[i]);
-    ASSERT_FALSE(std::isnan(e)) << what << " at " << i;
-    worst = std::max(worst, e), largest = std::max(largest, std::fabs(truth[i]));
-    allowed = std::max(allowed, std::fabs(static_cast<double>(naive[i]) - truth[i]));
-  }
-  EXPECT_LE(worst, 2 * allowed + 2 * epsilon(dtype) * std::max(largest, 1.0)) << what;
-}
-
-using Entry = void (*kernel::IsaTable::*)(const KernelCall&);
-struct Kernels {
-  const char *forward, *backward;
-  Entry forward_entry, backward_entry;
-};
-const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTable::attention_fwd,
-                        &kernel::IsaTable::attention_bwd};
-const Kernels kAmx = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
-                      &kernel::IsaTable::attention_bwd_amx};
-constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 // Bits after the portable single thread equal bits on every other set and count.
 void check_forward(const Kernels& kernels, const Problem& p, const Result4<double>& truth,
@@ -390,6 +206,29 @@ TEST(Attention, RowsWithoutKeysGiveZeros) {
     for (int64_t e = 0; e < c.dv; ++e) EXPECT_EQ(o.at(i * c.dv + e), 0);
   }
   EXPECT_TRUE(std::isfinite(lse.at(67)));
+}
+
+// 0 times a NaN is one: rows that do not see the key must not be touched by it, nor may keys by the
+// gradients of rows that do not see them.
+TEST(Attention, AHiddenNanStaysHidden) {
+  Rng rng(3);
+  Case c;
+  c.sq = c.sk = 20, c.causal = true;
+  Problem p(c, rng);
+  for (int64_t e = 0; e < c.dv; ++e) p.v.put(12 * c.dv + e, NAN);
+  p.settle();
+  Tensor o(c.dtype, {1, 20, 1, 8}), lse(DType::kF32, {1, 1, 20});
+  Tensor dq(c.dtype, {1, 20, 1, 8}), dk(c.dtype, {1, 20, 1, 8}), dv(c.dtype, {1, 20, 1, 8});
+  const TensorRef in[] = {p.q.ref(), p.k.ref(), p.v.ref(), o.ref(), lse.ref(), p.d_o.ref()};
+  const TensorRef out[] = {o.ref(), lse.ref()}, grads[] = {dq.ref(), dk.ref(), dv.ref()};
+  testing::run_kernel(*find_kernel("attention_flash"), c.attrs(), {in, 3}, out, 2);
+  testing::run_kernel(*find_kernel("attention_bwd_flash"), c.attrs(), in, grads, 2);
+  for (int64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(std::isnan(o.at(i * 8)), i >= 12) << i;
+    EXPECT_EQ(std::isnan(dq.at(i * 8)), i >= 12) << i;
+    EXPECT_FALSE(std::isnan(lse.at(i))) << i;
+    EXPECT_FALSE(std::isnan(dv.at(i * 8))) << i;  // weights are finite
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -139,8 +140,8 @@ class Tensor {
 };
 
 inline ThreadPool& pool(int n_threads) {
-  static ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
-  return pools[n_threads - 1];
+  static std::map<int, ThreadPool> pools;
+  return pools.try_emplace(n_threads, n_threads).first->second;
 }
 
 struct RunCounters {

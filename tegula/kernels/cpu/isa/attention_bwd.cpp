@@ -14,8 +14,8 @@ namespace {
 template <class T>
 class FlashBackward {
  public:
-  FlashBackward(const KernelCall& call, const AttentionCall& c)
-      : call_(call), c_(c), space_(c, true), n_rows_(c.n_q * c.group) {
+  FlashBackward(const KernelCall& call, const AttentionCall& c, bool careful = false)
+      : call_(call), c_(c), space_(c, true), n_rows_(c.n_q * c.group), careful_(careful) {
     // Rows are (head of the group, query): the order in which dk and dv are summed.
     Factor head{.extent = c.group}, query{.extent = c.n_q};
     head.stride[kA] = c.q->stride[2], query.stride[kA] = c.q->stride[1];
@@ -25,7 +25,15 @@ class FlashBackward {
     d_strips_ = ceil_div(c.d, kTileN), v_strips_ = ceil_div(c.dv, kTileN);
   }
 
+  // A gradient came out as NaN. Perhaps because a hidden value is one, and 0·NaN is: then all
+  // again, touching nothing that is hidden.
   void run() {
+    sum_all();
+    if (saw_nan_) FlashBackward(call_, c_, true).sum_all();
+  }
+
+ private:
+  void sum_all() {
     const int64_t pairs = c_.batch * c_.n_kv_heads, threads = call_.pool->n_threads();
     claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
     const int64_t alone = threads == 1 ? pairs : pairs / threads * threads;
@@ -39,7 +47,6 @@ class FlashBackward {
     });
   }
 
- private:
   struct Pair {
     int64_t batch, kv_head;
     int64_t first_key = 0;  // of k_t and v_t
@@ -157,6 +164,7 @@ class FlashBackward {
   }
 
   void count(const Pair& w) const {
+    if (careful_) return;  // the operations are not the result's
     const int64_t scores =
         c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
     const int64_t other = w.visible * (scores + (c_.bias != nullptr ? 1 : 0)) +
@@ -182,8 +190,12 @@ class FlashBackward {
     }
   }
 
-  static void store_out(const float* acc, int64_t n, int64_t width, const TensorRef& out, int64_t b,
-                        int64_t s, int64_t h) {
+  void store_out(const float* acc, int64_t n, int64_t width, const TensorRef& out, int64_t b,
+                 int64_t s, int64_t h) const {
+    Vm bad = is_nan(zero());
+    for (int64_t e = 0; e < width; e += kTileN)
+      for (int v = 0; v < kTileN; v += kLanes) bad = bad | is_nan(load(acc + e * n + v));
+    if (any(bad)) saw_nan_.store(true, std::memory_order_relaxed);
     store_row(acc, n * kTileN, width, 1.0f, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
   }
 
@@ -274,7 +286,7 @@ class FlashBackward {
       row.keys = visible_keys(c_, row.query);
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
-      if (x.lse[r] - x.lse[r] != 0) x.lse[r] = 0;  // a row that a bias hides throughout
+      if (x.lse[r] == -__builtin_inff()) x.lse[r] = 0;  // a row that a bias hides throughout
       if (row.keys.count() == 0) continue;
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
       w.visible += row.keys.count(), ++w.live;
@@ -365,19 +377,31 @@ class FlashBackward {
   bool run_strip(Pair& w, Block& x, int r, int64_t k0) const {
     if (!weigh_strip(w, x, r, k0)) return false;
     const int rows = rows_of(x, r);
-    const int64_t lo = x.seen_lo, hi = x.seen_hi;
-    for (int64_t e = 0; e < d_strips_; ++e) {
-      const TileArgs t{w.ds + r * kKeyBlock + lo,
-                       kKeyBlock,
-                       true,
-                       w.k + (e * n_keys_ + k0 + lo) * kTileN,
-                       hi - lo,
-                       rows,
-                       static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
-      accumulate_tile(t, w.dq + (e * kRowBlock + r) * kTileN);
-      w.executed += 2 * t.k * rows * round_up(t.cols, kLanes);
+    // All rows over the same keys, or (carefully) each over its own.
+    for (int i = 0; i < rows; i += careful_ ? 1 : rows) {
+      const auto [lo, hi] = careful_ ? sees(x, r + i, k0) : Seen{x.seen_lo, x.seen_hi};
+      for (int64_t e = 0; e < d_strips_; ++e) {
+        const TileArgs t{w.ds + (r + i) * kKeyBlock + lo,
+                         kKeyBlock,
+                         true,
+                         w.k + (e * n_keys_ + k0 + lo) * kTileN,
+                         hi - lo,
+                         careful_ ? 1 : rows,
+                         static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
+        accumulate_tile(t, w.dq + (e * kRowBlock + r + i) * kTileN);
+        w.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
+      }
     }
     return true;
+  }
+  // Keys [lo, hi) of a block that one row sees.
+  struct Seen {
+    int64_t lo, hi;
+  };
+  Seen sees(const Block& x, int r, int64_t k0) const {
+    const KeyRange& keys = x.row[r].keys;
+    const int64_t lo = std::clamp<int64_t>(keys.lo - k0, 0, kKeyBlock);
+    return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
   }
 
   // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds, and
@@ -464,9 +488,20 @@ class FlashBackward {
 
   // dk += dsᵀ q and dv += pᵀ do over rows [first, last) of the block.
   void sum_keys(Pair& w, const Block& x, int64_t k0, int first, int last) const {
+    if (careful_) {
+      for (int r = first; r < last; ++r) {
+        const auto [lo, hi] = sees(x, r, k0);
+        sum_keys_from(w, k0, r, r + 1, lo, hi);
+      }
+      return;
+    }
     const int64_t n = std::min<int64_t>(std::min<int64_t>(kKeyBlock, c_.n_k - k0), x.hi - k0);
-    for (int64_t j = std::max<int64_t>(0, x.lo - k0) / kTileM * kTileM; j < n; j += kTileM) {
-      const int keys = static_cast<int>(std::min<int64_t>(kTileM, n - j));
+    const int64_t from = std::max<int64_t>(0, x.lo - k0) / kTileM * kTileM;
+    sum_keys_from(w, k0, first, last, from, n);
+  }
+  void sum_keys_from(Pair& w, int64_t k0, int first, int last, int64_t from, int64_t to) const {
+    for (int64_t j = from; j < to; j += kTileM) {
+      const int keys = static_cast<int>(std::min<int64_t>(kTileM, to - j));
       const auto sum = [&](const float* a, const float* b, int64_t strips, int64_t width,
                            float* acc) {
         for (int64_t e = 0; e < strips; ++e) {
@@ -492,6 +527,8 @@ class FlashBackward {
   const int64_t n_rows_;
   Loops rows_;
   int64_t n_keys_, d_strips_, v_strips_;
+  bool careful_;
+  mutable std::atomic<bool> saw_nan_{false};
 };
 }  // namespace
 
