@@ -31,6 +31,17 @@ Case random_case(Rng& rng) {
   return c;
 }
 
+using Entry = void (*kernel::IsaTable::*)(const KernelCall&);
+struct Kernels {
+  const char *forward, *backward;
+  Entry forward_entry, backward_entry;
+};
+const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTable::attention_fwd,
+                        &kernel::IsaTable::attention_bwd};
+const Kernels kAmx = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
+                      &kernel::IsaTable::attention_bwd_amx};
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+
 // Bits after the portable single thread equal bits on every other set and count.
 void check_forward(const Kernels& kernels, const Problem& p, const Result4<double>& truth,
                    const Result4<float>& naive, Tensor& o, Tensor& lse) {
