@@ -11,6 +11,7 @@
 // Bits: results per token are those of the whole. Gradients of the region's weights are one chain
 // over all tokens: whatever the size of a block, and as without this pass in mode fast; in mode
 // exact they leave out the shards of long sums, so their last bits differ.
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -27,10 +28,11 @@ namespace tegula {
 
 namespace {
 
-constexpr int64_t kLeastRows = 16;       // a block below this is not worth its loop
-constexpr int64_t kAutoRows = 512;       // auto: rows of a block …
-constexpr int64_t kAutoBlocks = 4;       // … but at least so many blocks …
-constexpr int64_t kAutoBytes = 1 << 20;  // … of activations no smaller than this in all
+constexpr int64_t kLeastRows = 16;  // a block below this is not worth its loop
+// auto: a quarter of the rows, within limits: a block packs the weights anew (measured: 1.6 ns an
+// element, 7 % of a step in blocks of 256 rows, 2 % of 1024), and above that little more is saved.
+constexpr int64_t kAutoBlocks = 4, kAutoLeast = 512, kAutoMost = 1024;
+constexpr int64_t kAutoBytes = 1 << 20;  // activations in all below which it does not pay
 
 // Extents of one block: trailing row dims whole, one cut, those before it 1. Empty: none fits.
 Shape block_shape(const Shape& rows, int64_t most) {
@@ -51,7 +53,8 @@ Shape block_shape(const Shape& rows, int64_t most) {
 
 int64_t rows_wanted(const RowRegion& r, int64_t option) {
   if (option != PassOptions::kAutoBlock) return option;
-  return r.wide_bytes < kAutoBytes ? 0 : std::min(kAutoRows, r.n_rows() / kAutoBlocks);
+  if (r.wide_bytes < kAutoBytes) return 0;
+  return std::clamp(r.n_rows() / kAutoBlocks, kAutoLeast, kAutoMost);
 }
 
 // The scan over the blocks of one part of a region.

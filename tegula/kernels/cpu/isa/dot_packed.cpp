@@ -268,11 +268,16 @@ class PackedDot {
   // The sums that this tile's chains go on from.
   void load_start(const Held& h, const Tile& x, float* tile) const {
     const float* start = start_ + c_.batch.offset(h.batch0 + x.batch, kBias);
-    int64_t m[kTileM], n[kTileN];
+    int64_t m[kTileM], n[kTileN], n_stride;
+    const bool is_dense = c_.n.is_linear(kBias, &n_stride) && n_stride == 1;
     c_.m.offsets(h.m0 + x.m0, x.rows, kBias, m);
     c_.n.offsets(h.n0 + x.n0, x.cols, kBias, n);
     for (int i = 0; i < x.rows; ++i) {
-      for (int j = 0; j < x.cols; ++j) tile[i * kTileN + j] = start[m[i] + n[j]];
+      if (is_dense) {
+        std::copy_n(start + m[i] + n[0], x.cols, tile + i * kTileN);
+      } else {
+        for (int j = 0; j < x.cols; ++j) tile[i * kTileN + j] = start[m[i] + n[j]];
+      }
       std::fill(tile + i * kTileN + x.cols, tile + (i + 1) * kTileN, 0.0F);
     }
   }

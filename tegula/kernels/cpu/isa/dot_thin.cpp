@@ -123,11 +123,12 @@ void thin_rows(const Task& t, const In* b) {
 // all of k, shards within, so that memory is read along k.
 template <class In, int kM>
 struct ThinColumns {
-  static constexpr int kGroups = kM <= 2 ? 2 : 1;
-  static constexpr int kStep = kGroups * kLanes;
   // Two of k at a time in each lane, taken apart after the transposition.
   static constexpr bool kIsPaired = std::is_same_v<In, bf16>;
   static constexpr int kWide = kIsPaired ? 2 * kLanes : kLanes;
+  // As many chains as hide the latency of a multiply-add, as few streams as memory likes.
+  static constexpr int kGroups = kM == 1 && kIsPaired ? 4 : kM <= 2 ? 2 : 1;
+  static constexpr int kStep = kGroups * kLanes;
   static constexpr int64_t kAhead = 768 / sizeof(In);
   static constexpr int64_t kLine = 64 / sizeof(In);
   const Task& t;
