@@ -1,4 +1,4 @@
-// Attention of bf16 operands by AMX: blocks of 128 queries meet chunks of 256 keys, 32 by 32 scores
+// Attention of bf16 operands by AMX: blocks of 128 queries meet chunks of 512 keys, 32 by 32 scores
 // in registers; softmax runs online over whole chunks, and tiles that no query of 32 sees are
 // skipped. What the scores have besides a mask (softcap, bias, alibi, dropout) is
 // attention_flash's.
@@ -24,7 +24,7 @@ extern constinit const KernelDef attention_amx{
     .name = "attention_amx",
     .op = "attention",
     .min_isa = Isa::kAmx,
-    .order = "amx_kb256",
+    .order = "amx_kb512",
     .doc = "bf16 in AMX tiles, online softmax over chunks of keys; threads over heads and queries",
     .priority = 200,
     .supports = supports,

@@ -17,8 +17,7 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
   if (!is_backward) {
     const int64_t pair = keys * amx_key_bytes(c);
     panel_bytes = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAmxAttentionPanelBytes));
-    thread_bytes = kRows * (d * kBf16 + dv * kF32) + kAmxKeyChunk / 32 * (kF32 + kBf16) +
-                   std::min<int64_t>(keys, kAmxKeyChunk / 32) * amx_key_bytes(c);
+    thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16);
   } else {
     thread_bytes = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
     thread_bytes += kRows * ((2 * d + 3 * dv) * kBf16 + d * kF32);        // q, do, o; dq

@@ -1,6 +1,6 @@
 // Attention of bf16 operands in AMX's tiles: what its forward and backward share.
 //
-// Order "amx_kb256", forward: keys in chunks of 256 at absolute key indices, ascending. A score is
+// Order "amx_kb512", forward: keys in chunks of 512 at absolute key indices, ascending. A score is
 // a sum in the order "amx_pairs" (isa/amx.h) over d. In units of log2: t = score·(scale·log2 e),
 // per row and chunk with a visible key m' = max(m, the chunk's t), alpha = 2^(m - m'), p = 2^(t -
 // m') (0 where hidden), l = l·alpha + the lane16 sum of p, o = o·alpha, then o += bf16(p)·v in
@@ -14,7 +14,7 @@
 
 namespace tegula::kernel {
 
-inline constexpr int kAmxKeyChunk = 256;
+inline constexpr int kAmxKeyChunk = 512;
 inline constexpr int kAmxRowBlock = 128;  // queries of a forward task, or of a backward block
 inline constexpr int kAmxKeyBlock = 128;  // keys of a backward block
 

@@ -1,4 +1,4 @@
-// Attention's forward in AMX's tiles. [FlashAttention-2, section 3.1; order "amx_kb256" of
+// Attention's forward in AMX's tiles. [FlashAttention-2, section 3.1; order "amx_kb512" of
 // common/attention_amx.h]
 #include <algorithm>
 
@@ -30,19 +30,16 @@ class AmxForward {
     while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < 4 * call_.pool->n_threads())
       rows /= 2;
     const int64_t blocks = ceil_div(n_rows_, rows);
-    local_keys_ = blocks == 1;  // nobody else reads these keys: pack them when they are needed
     const int64_t pair_bytes = key_tiles_ * amx_key_bytes(c_);
-    const int64_t at_once = local_keys_ || pair_bytes == 0
-                                ? pairs
-                                : std::max<int64_t>(1, space_.panel_bytes / pair_bytes);
+    const int64_t at_once =
+        pair_bytes == 0 ? pairs : std::max<int64_t>(1, space_.panel_bytes / pair_bytes);
     char* panels = static_cast<char*>(call_.workspace);
     char* scratch = panels + space_.panel_bytes;
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
-      if (!local_keys_)
-        call_.pool->parallel_for(n * key_tiles_, [&](int64_t i, int) {
-          pack_keys(first + i / key_tiles_, i % key_tiles_, panels + i * amx_key_bytes(c_));
-        });
+      call_.pool->parallel_for(n * key_tiles_, [&](int64_t i, int) {
+        pack_keys(first + i / key_tiles_, i % key_tiles_, panels + i * amx_key_bytes(c_));
+      });
       call_.pool->parallel_for(n * blocks, [&](int64_t i, int thread) {
         // Causal: the last rows have most to do and go first.
         run_block(first + i / blocks, (blocks - 1 - i % blocks) * rows, rows,
@@ -74,22 +71,83 @@ class AmxForward {
     QueryRow row[kStrip];
     alignas(64) float m[kStrip], l[kStrip];
   };
-  struct Scratch {
-    float* s;  // [key / 16][32 rows][16]
+  // Scores of one strip and chunk while those of the one before are weights already.
+  struct Buffer {
+    float* s;  // [key / 32][32 rows][32 keys]
     char* p;   // [key / 32][two tiles of 16 rows × 32 keys]
-    char* keys;
   };
+
+  // A strip against a chunk: key tiles [first, last) of it.
+  struct Item {
+    int strip = -1;
+    int64_t c0 = 0, first = 0, last = 0;
+  };
+  static bool next_item(const Strip* strips, int n_strips, int64_t hi, Item& x) {
+    for (;;) {
+      if (++x.strip == n_strips) x.strip = 0, x.c0 += kAmxKeyChunk;
+      if (x.c0 >= hi) return false;
+      const Strip& strip = strips[x.strip];
+      const int64_t lo = std::max(strip.lo, x.c0), end = std::min(strip.hi, x.c0 + kAmxKeyChunk);
+      if (lo >= end) continue;
+      x.first = (lo - x.c0) / kStrip, x.last = ceil_div(end - x.c0, kStrip);
+      return true;
+    }
+  }
+
+  // Products to be done a step at a time: n sums of 32 × 32, each over n_k tiles.
+  struct TileJob {
+    TileOperands x;
+    int64_t b_next_sum = 0;
+    float* sums = nullptr;
+    int64_t n = 0, n_k = 0;
+    bool goes_on = false;  // from what is in sums
+    int64_t k = 0;
+
+    int64_t steps() const { return n * n_k - k; }
+    TEGULA_TILE void step(Tiles& t) {
+      if (n == 0) return;
+      if (k == 0) goes_on ? load_sums<2, 2>(t, sums, kStrip) : clear_sums<2, 2>(t);
+      TileOperands u = x;
+      u.a += k * x.a_k, u.b += k * x.b_k;
+      add_products<2, 2>(t, u, 1);
+      if (++k < n_k) return;
+      store_sums<2, 2>(t, sums, kStrip);
+      k = 0, --n, x.b += b_next_sum, sums += kF32Block;
+    }
+    void finish(Tiles& t) {
+      while (n > 0) step(t);
+    }
+  };
+  TileJob score_job(const Strip& x, const Item& i, const char* panels, const Buffer& w) const {
+    TileJob j;
+    j.x.a = x.q;
+    j.x.b = panels + (i.c0 / kStrip + i.first) * amx_key_bytes(c_);
+    j.b_next_sum = amx_key_bytes(c_);
+    j.sums = w.s + i.first * kF32Block;
+    j.n = i.last - i.first, j.n_k = d_tiles_;
+    return j;
+  }
+  TileJob value_job(const Strip& x, const Item& i, const char* panels, const Buffer& w) const {
+    TileJob j;
+    j.x.a = w.p + i.first * kBf16Block;
+    j.x.b = panels + (i.c0 / kStrip + i.first) * amx_key_bytes(c_) + d_tiles_ * kBf16Block;
+    j.x.b_k = amx_key_bytes(c_);
+    j.b_next_sum = kBf16Block;
+    j.sums = x.o;
+    j.n = v_strips_, j.n_k = i.last - i.first;
+    j.goes_on = true;
+    return j;
+  }
 
   void run_block(int64_t pair, int64_t r0, int64_t n, const char* panels, char* scratch) const {
     Tiles tiles;
     ByteScratch space(scratch);
     Strip strips[kStrips];
-    Scratch w;
-    w.s = space.f32_blocks(kChunkTiles), w.p = space.bf16_blocks(kChunkTiles);
+    Buffer w[2];
+    for (Buffer& b : w) b.s = space.f32_blocks(kChunkTiles), b.p = space.bf16_blocks(kChunkTiles);
     char* q = space.bf16_blocks(kStrips * d_tiles_);
     float* o = space.f32_blocks(kStrips * v_strips_);
-    w.keys = space.bf16_blocks(0);
-    int64_t lo = c_.n_k, hi = 0, executed = 0, visible = 0, live = 0;
+    int64_t lo = c_.n_k, hi = 0, visible = 0, live = 0;
     const int n_strips = static_cast<int>(ceil_div(std::min(n, n_rows_ - r0), kStrip));
     for (int i = 0; i < n_strips; ++i) {
       Strip& x = strips[i];
@@ -98,20 +156,46 @@ class AmxForward {
       std::fill_n(x.o, v_strips_ * kF32Block, 0.0f);
       lo = std::min(lo, x.lo), hi = std::max(hi, x.hi);
     }
-    for (int64_t c0 = lo / kAmxKeyChunk * kAmxKeyChunk; c0 < hi; c0 += kAmxKeyChunk) {
-      const char* keys = panels + c0 / kStrip * amx_key_bytes(c_);
-      if (local_keys_) {
-        for (int64_t t = std::max(c0, lo) / kStrip; t * kStrip < std::min(c0 + kAmxKeyChunk, hi);
-             ++t)
-          pack_keys(pair, t, w.keys + (t - c0 / kStrip) * amx_key_bytes(c_));
-        keys = w.keys;
-      }
-      for (int i = 0; i < n_strips; ++i) executed += run_chunk(tiles, strips[i], c0, keys, w);
-    }
+    const int64_t executed = run_items(tiles, strips, n_strips, lo, hi, panels, w);
     for (int i = 0; i < n_strips; ++i) finish(strips[i]);
     const int64_t score = c_.score_flops() + 4;
     const int64_t other = visible * score + live * (3 + c_.dv);
     call_.counters->add(other + visible * 2 * (c_.d + c_.dv), other + executed);
+  }
+
+  // While the scores of an item become weights, row by row, the tile unit sums the values of the
+  // item before and forms the scores of the next. Returns what the tiles executed.
+  int64_t run_items(Tiles& t, Strip* strips, int n_strips, int64_t lo, int64_t hi,
+                    const char* panels, const Buffer (&w)[2]) const {
+    int64_t executed = 0;
+    Item item;
+    item.c0 = lo / kAmxKeyChunk * kAmxKeyChunk;
+    if (!next_item(strips, n_strips, hi, item)) return 0;
+    score_job(strips[item.strip], item, panels, w[0]).finish(t);
+    TileJob values;
+    int last_strip = -1;
+    for (int at = 0;; at ^= 1) {
+      Strip& x = strips[item.strip];
+      Item next = item;
+      const bool more = next_item(strips, n_strips, hi, next);
+      TileJob scores;
+      if (more) scores = score_job(strips[next.strip], next, panels, w[at ^ 1]);
+      if (last_strip == item.strip) values.finish(t);  // rescaled below
+      raise_tops(x, item, w[at]);
+      const int64_t share = ceil_div(values.steps() + scores.steps(), kStrip);
+      for (int r = 0; r < kStrip; ++r) {
+        weigh_row(x, r, item, w[at]);
+        for (int64_t i = 0; i < share; ++i) values.n > 0 ? values.step(t) : scores.step(t);
+      }
+      values.finish(t), scores.finish(t);
+      values = value_job(x, item, panels, w[at]);
+      last_strip = item.strip;
+      executed += 2 * kStrip * kStrip * kStrip * (item.last - item.first) * (d_tiles_ + v_strips_);
+      if (!more) break;
+      item = next;
+    }
+    values.finish(t);
+    return executed;
   }
 
   void load_strip(int64_t pair, int64_t r0, char* q, Strip& x, int64_t& visible,
@@ -135,32 +219,6 @@ class AmxForward {
                loop_over(c_.d, c_.q->stride[3]), r0, x.rows, 0, c_.d, TileForm::kA, q);
   }
 
-  // One strip against one chunk of keys; returns what its tiles executed.
-  int64_t run_chunk(Tiles& t, Strip& x, int64_t c0, const char* keys, const Scratch& w) const {
-    const int64_t lo = std::max(x.lo, c0), hi = std::min(x.hi, c0 + kAmxKeyChunk);
-    if (lo >= hi) return 0;
-    const int64_t first = (lo - c0) / kStrip, last = ceil_div(hi - c0, kStrip);
-    TileOperands u;
-    for (int64_t j = first; j < last; ++j) {
-      u.a = x.q, u.b = keys + j * amx_key_bytes(c_);
-      clear_sums<2, 2>(t);
-      add_products<2, 2>(t, u, d_tiles_);
-      float* s = w.s + j * kF32Block;
-      t.store<0>(s, 64), t.store<2>(s + kTile * 16, 64);
-      t.store<1>(s + kF32Block / 2, 64), t.store<3>(s + kF32Block / 2 + kTile * 16, 64);
-    }
-    weigh(x, c0, first, last, w);
-    u.a = w.p + first * kBf16Block;
-    u.b_k = amx_key_bytes(c_);
-    for (int64_t e = 0; e < v_strips_; ++e) {
-      u.b = keys + first * amx_key_bytes(c_) + (d_tiles_ + e) * kBf16Block;
-      load_sums<2, 2>(t, x.o + e * kF32Block, kStrip);
-      add_products<2, 2>(t, u, last - first);
-      store_sums<2, 2>(t, x.o + e * kF32Block, kStrip);
-    }
-    return 2 * kStrip * kStrip * (last - first) * (d_tiles_ + v_strips_) * kStrip;
-  }
-
   TEGULA_VEC Row16 masked(const Row16& y, int64_t key, int64_t from, int64_t to, float hidden) {
     return map16([&](int i) {
       const Vi at = iota() + set1i(static_cast<int32_t>(key) + i * (16 / Row16::kRegs));
@@ -170,30 +228,30 @@ class AmxForward {
     });
   }
 
-  // Scores of the key tiles [first, last) become weights; m, l and o follow.
-  void weigh(Strip& x, int64_t c0, int64_t first, int64_t last, const Scratch& w) const {
+  // Where a row's scores of 16 keys lie.
+  static const float* scores_of(const Buffer& w, int r, int64_t g) {
+    return w.s + g / 2 * kF32Block + r * kStrip + g % 2 * 16;
+  }
+
+  // Each row's top with this chunk; l and o follow.
+  void raise_tops(Strip& x, const Item& item, const Buffer& w) const {
     alignas(64) float alpha[kStrip];
+    std::copy_n(x.m, kStrip, alpha);
     for (int r = 0; r < x.rows; ++r) {
       const KeyRange& k = x.row[r].keys;
-      const int64_t from = std::max<int64_t>(k.lo - c0, 0);
-      const int64_t to = std::min<int64_t>(k.hi - c0, kAmxKeyChunk);
-      alpha[r] = x.m[r];
+      const int64_t from = std::max<int64_t>(k.lo - item.c0, 0);
+      const int64_t to = std::min<int64_t>(k.hi - item.c0, kAmxKeyChunk);
       if (from >= to) continue;
-      const float* s = w.s + r * 16;
       Row16 top = row16(-kInf);
-      const int64_t whole0 = ceil_div(from, 16), whole1 = to / 16;
-      for (int64_t g = whole0; g < whole1; ++g) top = max(top, load16(s + g * kF32Block / 2));
-      if (from % 16 != 0)
-        top = max(top,
-                  masked(load16(s + from / 16 * kF32Block / 2), from / 16 * 16, from, to, -kInf));
-      if (to % 16 != 0 && (to / 16 != from / 16 || from % 16 == 0))
-        top = max(top, masked(load16(s + to / 16 * kF32Block / 2), to / 16 * 16, from, to, -kInf));
+      for (int64_t g = ceil_div(from, 16); g < to / 16; ++g)
+        top = max(top, load16(scores_of(w, r, g)));
+      for (const int64_t g : {from / 16, to / 16})
+        if (16 * g < from || (16 * g + 16 > to && 16 * g < to))
+          top = max(top, masked(load16(scores_of(w, r, g)), 16 * g, from, to, -kInf));
       const float m = reduce_max(top) * log2_scale_;
       if (m > x.m[r]) x.m[r] = m;
     }
-    for (int r = x.rows; r < kStrip; ++r) alpha[r] = -kInf;
     rescale(x, alpha);
-    for (int r = 0; r < kStrip; ++r) weigh_row(x, r, c0, first, last, w);
   }
 
   // In: the tops before this chunk.
@@ -213,25 +271,24 @@ class AmxForward {
     }
   }
 
-  void weigh_row(Strip& x, int r, int64_t c0, int64_t first, int64_t last, const Scratch& w) const {
+  void weigh_row(Strip& x, int r, const Item& item, const Buffer& w) const {
     char* p = w.p + r / kTile * kTileBytes + r % kTile * 64;
     int64_t from = 0, to = 0;
     if (r < x.rows) {
-      from = std::max<int64_t>(x.row[r].keys.lo - c0, 0);
-      to = std::min<int64_t>(x.row[r].keys.hi - c0, kAmxKeyChunk);
+      from = std::max<int64_t>(x.row[r].keys.lo - item.c0, 0);
+      to = std::min<int64_t>(x.row[r].keys.hi - item.c0, kAmxKeyChunk);
     }
     const Row16 scale = row16(log2_scale_);
     const Row16 minus_m = row16(x.m[r] == -kInf ? 0.0f : -x.m[r]);
-    const float* s = w.s + r * 16;
     Row16 sum = row16(0);
-    for (int64_t j = first; j < last; ++j) {
+    for (int64_t j = item.first; j < item.last; ++j) {
       if (kStrip * j >= to || kStrip * j + kStrip <= from) {
         store_bf16(p + j * kBf16Block, row16(0), row16(0));
         continue;
       }
-      const float* at = s + j * kF32Block;
+      const float* at = scores_of(w, r, 2 * j);
       Row16 lo = exp2_weight(fma(load16(at), scale, minus_m));
-      Row16 hi = exp2_weight(fma(load16(at + kF32Block / 2), scale, minus_m));
+      Row16 hi = exp2_weight(fma(load16(at + 16), scale, minus_m));
       if (kStrip * j < from || kStrip * j + kStrip > to) {
         lo = masked(lo, kStrip * j, from, to, 0);
         hi = masked(hi, kStrip * j + 16, from, to, 0);
@@ -268,7 +325,6 @@ class AmxForward {
   Loops q_rows_;
   int64_t n_rows_ = 0, d_tiles_ = 0, v_strips_ = 0, key_tiles_ = 0;
   float log2_scale_ = 0;
-  bool local_keys_ = false;
 };
 }  // namespace
 
