@@ -9,9 +9,7 @@ namespace tegula::kernel {
 namespace {
 // Below this a task costs less than handing it out is worth.
 constexpr int64_t kMinTaskFlops = 1 << 23;
-constexpr int64_t kTasksPerThread = 2;
-// Packing a task's rows costs as much as so many columns of it.
-constexpr int64_t kFewColumns = 512;
+constexpr int64_t kTasksPerThread = 4;
 }  // namespace
 
 AmxKBlocks::AmxKBlocks(const Contraction& c) : n_shards(c.k_shards) {
@@ -30,18 +28,16 @@ int64_t AmxKBlocks::start(int64_t block) const {
 AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
   const AmxKBlocks blocks(c);
   const int64_t strip = std::max<int64_t>(1, blocks.tiles()) * kAmxStripBytes;
-  const auto panels = [&](int64_t extent) {
-    const int64_t least = ceil_div(std::min(extent, kAmxBlockM), kAmxStrip) * strip;
+  const auto panels = [&](int64_t extent, int64_t block) {
+    const int64_t least = ceil_div(std::min(extent, block), kAmxStrip) * strip;
     const int64_t all = c.batch.count * ceil_div(extent, kAmxStrip) * strip;
     return std::min(all, std::max(least, kAmxPanelBytes));
   };
-  a_bytes = panels(c.m.count);
-  if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count);
-  const int64_t rows = ceil_div(std::min(c.m.count, kAmxBlockM), kAmxStrip);
-  local_bytes =
-      std::max(rows, kAmxLocalStrips) * std::min(blocks.tiles(), kAmxBlockTiles) * kAmxStripBytes;
-  thread_bytes = local_bytes + blocks.slots() * 4 * kAmxStrip * rows *
-                                   round_up(std::min(c.n.count, kAmxWaitingN), kAmxStrip);
+  a_bytes = panels(c.m.count, kAmxBlockM);
+  if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
+  thread_bytes = std::min(blocks.tiles(), kAmxBlockTiles) * kAmxStripBytes;
+  thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
+                  round_up(std::min(c.n.count, kAmxBlockN), kAmxStrip);
 }
 
 AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads) {
@@ -62,10 +58,10 @@ AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n
     return round_up(ceil_div(extent, ceil_div(extent, most)), kAmxStrip);
   };
   task_m = even(m, kAmxBlockM);
-  task_n = even(n, AmxKBlocks(c).slots() > 0 ? kAmxWaitingN : kAmxBlockN);
+  task_n = even(n, kAmxBlockN);
   const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
   while (tasks() < kTasksPerThread * n_threads && 64 * task_m * task_n * tiles > kMinTaskFlops) {
-    if (task_n > kAmxStrip && (local_b || task_n > kFewColumns || task_n >= 2 * task_m)) {
+    if (task_n > kAmxStrip && (local_b || task_n >= task_m)) {
       task_n = round_up(task_n / 2, kAmxStrip);
     } else if (!local_b && task_m > kAmxStrip) {
       task_m = round_up(task_m / 2, kAmxStrip);

@@ -8,10 +8,8 @@ namespace tegula::kernel {
 inline constexpr int64_t kAmxStrip = 32;         // rows or columns of two tiles
 inline constexpr int64_t kAmxStripBytes = 2048;  // of a strip, per 32 k
 inline constexpr int64_t kAmxBlockTiles = 64;    // 32 k each: strips of a block stay in L2
-inline constexpr int64_t kAmxBlockM = 256;   // rows of a task; they stay in L2 with a strip of b
-inline constexpr int64_t kAmxBlockN = 4096;  // and its columns; where sums wait between blocks:
-inline constexpr int64_t kAmxWaitingN = 512;
-inline constexpr int64_t kAmxLocalStrips = 4;                // of b, where a task packs its own
+inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 with a strip of b
+inline constexpr int64_t kAmxBlockN = 512;
 inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
 
 // k in tiles of 32, each shard padded to whole tiles; cut into blocks: pieces of one shard, or
@@ -35,12 +33,10 @@ struct AmxKBlocks {
   static int log2(int64_t n) { return n <= 1 ? 0 : 1 + log2(n / 2); }
 };
 
-// Workspace: panels of a, panels of b, and per thread what a task packs for itself (its block of a,
-// or some strips of b) and sums that wait. It grows with every extent, because a run may be smaller
-// than its plan.
+// Workspace: panels of a, panels of b, and per thread a strip of b and sums that wait. It grows
+// with every extent, because a run may be smaller than its plan.
 struct AmxDotWorkspace {
   int64_t a_bytes = 0, b_bytes = 0, thread_bytes = 0;
-  int64_t local_bytes = 0;  // of a thread's, what it packs
   explicit AmxDotWorkspace(const Contraction& c);
   int64_t bytes(int n_threads) const { return a_bytes + b_bytes + thread_bytes * n_threads; }
 };

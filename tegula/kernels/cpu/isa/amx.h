@@ -48,6 +48,11 @@ class Tiles {
   TEGULA_TILE void load(const void* p, int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kT) : "memory");
   }
+  // The same for what the first cache is too small to keep.
+  template <int kT>
+  TEGULA_TILE void load_stream(const void* p, int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kT) : "memory");
+  }
   template <int kT>
   TEGULA_TILE void store(void* p, int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(kT) : "memory");
@@ -70,6 +75,10 @@ class Tiles {
   void load(const void* p, int64_t stride) {
     for (int i = 0; i < kTile; ++i)
       std::memcpy(tile_[kT][i], static_cast<const char*>(p) + i * stride, 64);
+  }
+  template <int kT>
+  void load_stream(const void* p, int64_t stride) {
+    load<kT>(p, stride);
   }
   template <int kT>
   void store(void* p, int64_t stride) {
@@ -134,17 +143,25 @@ TEGULA_VEC void store_sums(Tiles& t, float* p, int64_t stride) {
   if constexpr (kM > 1) t.store<2>(p + kTile * stride, 4 * stride);
   if constexpr (kM > 1 && kN > 1) t.store<3>(p + kTile * stride + kTile, 4 * stride);
 }
+template <int kT, bool kStream>
+TEGULA_VEC void load_a(Tiles& t, const char* p, int64_t stride) {
+  if constexpr (kStream) {
+    t.load_stream<kT>(p, stride);
+  } else {
+    t.load<kT>(p, stride);
+  }
+}
 // sums += a·b over n_k tiles of k, ascending; meanwhile() runs once for each, beside the products.
-template <int kM, int kN, class F>
+template <int kM, int kN, bool kStreamA, class F>
 TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k, F&& meanwhile) {
   const char *a = x.a, *b = x.b;
   for (int64_t k = 0; k < n_k; ++k, a += x.a_k, b += x.b_k) {
     t.load<6>(b, 64);
-    t.load<4>(a, x.a_stride);
+    load_a<4, kStreamA>(t, a, x.a_stride);
     t.dot<0, 4, 6>();
     if constexpr (kN > 1) t.load<7>(b + x.b_next, 64);
     if constexpr (kN > 1) t.dot<1, 4, 7>();
-    if constexpr (kM > 1) t.load<5>(a + x.a_next, x.a_stride);
+    if constexpr (kM > 1) load_a<5, kStreamA>(t, a + x.a_next, x.a_stride);
     if constexpr (kM > 1) t.dot<2, 5, 6>();
     if constexpr (kM > 1 && kN > 1) t.dot<3, 5, 7>();
     meanwhile();
@@ -152,7 +169,7 @@ TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k, F&& m
 }
 template <int kM, int kN>
 TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k) {
-  add_products<kM, kN>(t, x, n_k, [] {});
+  add_products<kM, kN, false>(t, x, n_k, [] {});
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

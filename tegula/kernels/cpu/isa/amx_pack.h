@@ -95,6 +95,16 @@ static void pack_tile(const TileSource& s, TileForm form, Dwords& dst) {
   transpose_dwords(buffer, dst);
 }
 
+// Rows of lanes or of k lie far apart: each is fetched two tiles ahead.
+static inline void fetch_tile(const bf16* src, const int64_t* lane, int n_lanes, bool k_adjacent,
+                              const Loops& ks, Operand operand, int64_t k, int n_k) {
+  int64_t k_off[kTilePairs];
+  ks.offsets(k, k_adjacent ? 1 : n_k, operand, k_off);
+  const int rows = k_adjacent ? n_lanes : n_k;
+  for (int i = 0; i < rows; ++i)
+    __builtin_prefetch(src + (k_adjacent ? lane[i] + k_off[0] : lane[0] + k_off[i]));
+}
+
 // Tiles of up to 32 lanes [lane0, lane0 + n_lanes) and k in [k0, k0 + n_k): for each 32 k two tiles
 // of 16 lanes (the second only where there are more than 16), k_bytes from one 32 k to the next.
 static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Operand operand,
@@ -109,6 +119,9 @@ static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Ope
     ks.offsets(k0 + k, n, operand, k_off);
     bool k_adjacent = true;
     for (int i = 1; i < n; ++i) k_adjacent = k_adjacent && k_off[i] == k_off[0] + i;
+    constexpr int64_t kAhead = 2 * kTilePairs;
+    if ((k_adjacent || lanes_adjacent) && k + kAhead + kTilePairs <= n_k)
+      fetch_tile(src, lane, n_lanes, k_adjacent, ks, operand, k0 + k + kAhead, kTilePairs);
     for (int l = 0; l < n_lanes; l += kTile) {
       const int left = n_lanes - l < kTile ? n_lanes - l : kTile;
       pack_tile({src, lane + l, k_off, left, n, lanes_adjacent, k_adjacent}, form,

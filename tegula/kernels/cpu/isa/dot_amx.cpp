@@ -74,7 +74,7 @@ void micro(Tiles& t, const AmxMicroArgs& u) {
     } else {
       load_sums<kM, kN>(t, u.slot[p.start], kStrip);
     }
-    add_products<kM, kN>(t, x, p.tiles, [&] {
+    add_products<kM, kN, true>(t, x, p.tiles, [&] {
       for (int line = 0; line < u.next_lines; ++line) __builtin_prefetch(next + 64 * line, 0, 2);
       next += 64 * u.next_lines;
     });
@@ -123,9 +123,12 @@ class AmxDot {
         a_panels_(static_cast<char*>(call.workspace)),
         b_panels_(a_panels_ + workspace_.a_bytes),
         scratch_(b_panels_ + workspace_.b_bytes) {
+    int64_t k_stride = 0;
+    direct_a_ = c.m.is_linear(kA, &a_row_) && c.k.is_linear(kA, &k_stride) && k_stride == 1 &&
+                c.shard_k() % kTilePairs == 0;
     local_b_ = amx_packs_b_locally(c);
-    // Packing a once more for each task beside it costs less than a second trip through memory.
-    local_a_ = !local_b_ && ceil_div(blocks_.n, blocks_.task_n) <= 2;
+    if (!c.m.is_linear(kOut, &out_row_) || !c.n.is_linear(kOut, &k_stride) || k_stride != 1)
+      out_row_ = 0;
   }
 
   void run() {
@@ -150,56 +153,49 @@ class AmxDot {
   char* b_panel(const AmxHeld& h, int64_t batch, int64_t strip) const {
     return b_panels_ + (batch * ceil_div(h.n, kStrip) + strip) * strip_bytes_;
   }
+  bool is_direct(int64_t rows) const { return direct_a_ && rows % kTile == 0; }
 
-  // A task packs some strips of one operand side by side (rows of k are then read in runs) for some
-  // tiles of k, so that all threads take part.
-  static constexpr int64_t kPackTiles = 16, kPackStrips = kAmxLocalStrips;
+  // A task packs strips of one operand for some tiles of k, so that all threads take part.
+  static constexpr int64_t kPackTiles = 16;
 
   void pack(const AmxHeld& h) {
-    const bool packs_a = !local_a_ && h.n0 == 0;
-    const int64_t a_units = packs_a ? ceil_div(h.m, kPackStrips * kStrip) : 0;
-    const int64_t b_units = local_b_ ? 0 : ceil_div(h.n, kPackStrips * kStrip);
+    // Only the last strip of a direct operand may need packing.
+    const bool a_is_direct = is_direct(h.m);
+    const int64_t all_a = ceil_div(h.m, kStrip), first_a = direct_a_ ? all_a - 1 : 0;
+    const int64_t a_strips = h.n0 > 0 || a_is_direct ? 0 : all_a - first_a;
+    const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kStrip);
     const int64_t k_units = ceil_div(kb_.tiles(), kPackTiles);
-    const int64_t units = (a_units + b_units) * k_units;
+    const int64_t units = (a_strips + b_strips) * k_units;
     if (units == 0) return;
     call_.pool->parallel_for(h.batch * units, [&](int64_t i, int) {
       const int64_t batch = i / units, unit = i % units;
-      const int64_t tile = unit % k_units * kPackTiles, group = unit / k_units;
+      const int64_t tile = unit % k_units * kPackTiles, strip = unit / k_units;
       const int64_t tiles = std::min(kPackTiles, kb_.tiles() - tile);
-      const int64_t strip = (group < a_units ? group : group - a_units) * kPackStrips;
-      char* panel = group < a_units ? a_panel(h, batch, strip) : b_panel(h, batch, strip);
-      panel += tile * kAmxStripBytes;
-      if (group < a_units) {
-        pack_a(h, batch, strip * kStrip, kPackStrips, tile, tiles, panel, strip_bytes_);
+      if (strip < a_strips) {
+        char* dst = a_panel(h, batch, first_a + strip) + tile * kAmxStripBytes;
+        pack_strip(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, kA, TileForm::kA,
+                   h.m0 + (first_a + strip) * kStrip, h.m0 + h.m, tile, tiles, dst);
       } else {
-        pack_b(h, batch, strip * kStrip, kPackStrips, tile, tiles, panel, strip_bytes_);
+        char* dst = b_panel(h, batch, strip - a_strips) + tile * kAmxStripBytes;
+        pack_b(h, batch, (strip - a_strips) * kStrip, tile, tiles, dst);
       }
     });
   }
-  // Up to `strips` strips from row m or column n, each `pitch` bytes after the one before.
-  void pack_a(const AmxHeld& h, int64_t batch, int64_t m, int64_t strips, int64_t tile,
-              int64_t tiles, char* dst, int64_t pitch) const {
-    pack_strips(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, kA, TileForm::kA, h.m0 + m,
-                std::min(h.m, m + strips * kStrip) - m, tile, tiles, dst, pitch);
-  }
-  void pack_b(const AmxHeld& h, int64_t batch, int64_t n, int64_t strips, int64_t tile,
-              int64_t tiles, char* dst, int64_t pitch) const {
-    pack_strips(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, kB, TileForm::kB, h.n0 + n,
-                std::min(h.n, n + strips * kStrip) - n, tile, tiles, dst, pitch);
+  void pack_b(const AmxHeld& h, int64_t batch, int64_t n, int64_t tile, int64_t tiles, char* dst) {
+    pack_strip(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, kB, TileForm::kB, h.n0 + n,
+               h.n0 + h.n, tile, tiles, dst);
   }
 
-  // Tiles [tile, tile + tiles) of lanes [lane, lane + n); within a shard, some at a time.
-  void pack_strips(const bf16* src, const Loops& lanes, Operand operand, TileForm form,
-                   int64_t lane, int64_t n, int64_t tile, int64_t tiles, char* dst,
-                   int64_t pitch) const {
-    constexpr int64_t kRun = 4;  // tiles: rows of lanes are read in runs, too
+  // Tiles [tile, tile + tiles) of the strip of lanes from `lane` (before `end`); a shard at a time.
+  void pack_strip(const bf16* src, const Loops& lanes, Operand operand, TileForm form, int64_t lane,
+                  int64_t end, int64_t tile, int64_t tiles, char* dst) const {
+    const int n = static_cast<int>(std::min<int64_t>(kStrip, end - lane));
     while (tiles > 0) {
       const int64_t shard = tile / kb_.shard_tiles, at = tile % kb_.shard_tiles;
-      const int64_t run = std::min({kRun, tiles, kb_.shard_tiles - at}), k = at * kTilePairs;
-      for (int64_t l = 0; l < n; l += kStrip)
-        pack_tiles(src, lanes, c_.k, operand, lane + l,
-                   static_cast<int>(std::min<int64_t>(kStrip, n - l)), shard * c_.shard_k() + k,
-                   std::min(run * kTilePairs, c_.shard_k() - k), form, dst + l / kStrip * pitch);
+      const int64_t run = std::min(tiles, kb_.shard_tiles - at);
+      const int64_t k = at * kTilePairs;
+      pack_tiles(src, lanes, c_.k, operand, lane, n, shard * c_.shard_k() + k,
+                 std::min(run * kTilePairs, c_.shard_k() - k), form, dst);
       tile += run, tiles -= run, dst += run * kAmxStripBytes;
     }
   }
@@ -219,39 +215,34 @@ class AmxDot {
 
   void run_task(const AmxHeld& h, const AmxTask& t, char* scratch) {
     Tiles tiles;
-    auto* waiting = reinterpret_cast<float*>(scratch + workspace_.local_bytes);
+    auto* waiting =
+        reinterpret_cast<float*>(scratch + std::min(kb_.tiles(), kAmxBlockTiles) * kAmxStripBytes);
     alignas(64) float local[(kSlots + 1) * kSums];
+    const int n_local = kb_.local_levels();
     int64_t executed = 0;
     for (int64_t k = 0; k < kb_.count(); ++k) {
       const AmxBlock block = plan_block(kb_, k);
-      const int64_t pitch = block.tiles * kAmxStripBytes;  // of local strips
-      if (local_a_)
-        pack_a(h, t.batch, t.m0, ceil_div(t.m, kStrip), block.tile0, block.tiles, scratch, pitch);
       float* wait = waiting;
       for (int64_t n = 0; n < t.n; n += kStrip) {
-        const int64_t cols = std::min<int64_t>(kStrip, t.n - n);
         AmxMicroArgs u;
         u.block = &block;
         u.sums = local + kSlots * kSums;
+        u.x.b = b_panel(h, t.batch, (t.n0 + n) / kStrip) + block.tile0 * kAmxStripBytes;
         if (local_b_) {
-          const int64_t at = n / kStrip % kPackStrips;
-          if (at == 0)
-            pack_b(h, t.batch, t.n0 + n, std::min(kPackStrips, ceil_div(t.n - n, kStrip)),
-                   block.tile0, block.tiles, scratch, pitch);
-          u.x.b = scratch + at * pitch;
-        } else {
-          u.x.b = b_panel(h, t.batch, (t.n0 + n) / kStrip) + block.tile0 * kAmxStripBytes;
-          const bool more = n + kStrip < t.n;
-          const int64_t lines = kAmxStripBytes / 64, m_strips = ceil_div(t.m, kStrip);
-          u.next_lines = more ? static_cast<int>(ceil_div(lines, m_strips)) : 0;
+          pack_b(h, t.batch, t.n0 + n, block.tile0, block.tiles, scratch);
+          u.x.b = scratch;
+        } else if (n + kStrip < t.n) {
           u.next = u.x.b + strip_bytes_;
+          u.next_lines = static_cast<int>(ceil_div(kAmxStripBytes / 64, ceil_div(t.m, kStrip)));
         }
+        const int64_t cols = std::min<int64_t>(kStrip, t.n - n);
         for (int64_t m = 0; m < t.m; m += kStrip, wait += kb_.slots() * kSums) {
           const int64_t rows = std::min<int64_t>(kStrip, t.m - m);
-          u.x.a = local_a_
-                      ? scratch + m / kStrip * pitch
-                      : a_panel(h, t.batch, (t.m0 + m) / kStrip) + block.tile0 * kAmxStripBytes;
-          point_at_slots(u, local, wait);
+          point_at_a(h, t, m, rows, block, u.x);
+          for (int l = 0; l < kSlots; ++l)
+            u.slot[l] = l < n_local ? local + l * kSums : wait + (l - n_local) * kSums;
+          if (kb_.n_pieces > 1) u.slot[kSlots - 1] = wait + (kb_.slots() - 1) * kSums;
+          if (block.is_last) fetch_out(h, t, m, rows, n);
           kMicro[rows > kTile][cols > kTile](tiles, u);
           u.next += u.next_lines * 64 * block.tiles;
           executed += 2 * round_up(rows, kTile) * round_up(cols, kTile) * block.tiles * kTilePairs;
@@ -266,11 +257,27 @@ class AmxDot {
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, executed + more);
   }
 
-  void point_at_slots(AmxMicroArgs& u, float* local, float* wait) const {
-    const int n_local = kb_.local_levels();
-    for (int l = 0; l < kSlots; ++l)
-      u.slot[l] = l < n_local ? local + l * kSums : wait + (l - n_local) * kSums;
-    if (kb_.n_pieces > 1) u.slot[kSlots - 1] = wait + (kb_.slots() - 1) * kSums;
+  // A result's lines come while its products are formed: the epilogue's stores wait for them.
+  void fetch_out(const AmxHeld& h, const AmxTask& t, int64_t m, int64_t rows, int64_t n) const {
+    if (out_row_ == 0) return;
+    const Out* out = out_ + c_.batch.offset(h.batch0 + t.batch, kOut) +
+                     (h.m0 + t.m0 + m) * out_row_ + h.n0 + t.n0 + n;
+    for (int64_t i = 0; i < rows; ++i)
+      for (size_t line = 0; line < sizeof(Out) * kStrip; line += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(out + i * out_row_) + line, 1);
+  }
+
+  void point_at_a(const AmxHeld& h, const AmxTask& t, int64_t m, int64_t rows,
+                  const AmxBlock& block, TileOperands& x) const {
+    if (is_direct(rows)) {
+      x.a = reinterpret_cast<const char*>(a_ + c_.batch.offset(h.batch0 + t.batch, kA) +
+                                          (h.m0 + t.m0 + m) * a_row_) +
+            block.tile0 * 64;
+      x.a_stride = a_row_ * 2, x.a_next = a_row_ * 2 * kTile, x.a_k = 64;
+    } else {
+      x.a = a_panel(h, t.batch, (t.m0 + m) / kStrip) + block.tile0 * kAmxStripBytes;
+      x.a_stride = 64, x.a_next = kTileBytes, x.a_k = 2 * kTileBytes;
+    }
   }
 
   const KernelCall& call_;
@@ -286,7 +293,9 @@ class AmxDot {
   char* a_panels_;
   char* b_panels_;
   char* scratch_;
-  bool local_a_ = false, local_b_ = false;
+  int64_t a_row_ = 0;
+  int64_t out_row_ = 0;  // between rows of a result with adjacent columns; 0: it is not so
+  bool direct_a_ = false, local_b_ = false;
 };
 }  // namespace
 
