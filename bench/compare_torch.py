@@ -34,12 +34,16 @@ ROWS = [
     ("attention fwd, causal, N 1024, d 64, bf16", "attention", "1,8,1024,64", "bf16", "fwd", True, 0),
     ("attention fwd+bwd, causal, N 1024, d 64, bf16", "attention", "1,8,1024,64", "bf16", "fwdbwd",
      True, 0),
+    ("attention fwd, causal, N 2048, d 128, bf16", "attention", "1,4,2048,128", "bf16", "fwd", True, 0),
+    ("attention fwd+bwd, causal, N 2048, d 128, bf16", "attention", "1,4,2048,128", "bf16", "fwdbwd",
+     True, 0),
     ("decode, 8192 keys, 32 and 8 heads, d 128", "decode", "1,32,8192,128", "f32", "fwd", False, 8),
     ("decode, the same, bf16", "decode", "1,32,8192,128", "bf16", "fwd", False, 8),
     ("gemm 2048^3", "gemm", "2048,2048,2048", "f32", "fwd", False, 0),
     ("gemm 1024x768x3072", "gemm", "1024,768,3072", "f32", "fwd", False, 0),
     ("gemm 2048^3, bf16", "gemm", "2048,2048,2048", "bf16", "fwd", False, 0),
     ("gemm 1024x768x3072, bf16", "gemm", "1024,768,3072", "bf16", "fwd", False, 0),
+    ("gemm 1024x3072x768, bf16", "gemm", "1024,3072,768", "bf16", "fwd", False, 0),
 ]
 
 
@@ -112,6 +116,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of PyTorch's samples in a round")
     parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--name", default="compare_torch", help="of the result")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rows = []
@@ -119,7 +124,8 @@ def main():
         if args.only in row[0]:
             rows.append(measure(args, row))
             print(json.dumps(rows[-1]), flush=True)
-    record.write(args, "compare_torch", f"bench/compare_torch.py --threads {args.threads}", rows,
+    only = f" --only {args.only} --name {args.name}" if args.only else ""
+    record.write(args, args.name, f"bench/compare_torch.py --threads {args.threads}{only}", rows,
                  threads=args.threads, torch=torch.__version__)
 
 

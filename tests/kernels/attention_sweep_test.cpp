@@ -124,7 +124,17 @@ void run_same_bits(const char* kernel, const Attrs& attrs, std::span<const Tenso
   ASSERT_EQ(first, values(tensors)) << kernel << " portable";
 }
 
-void check(const Case& c, Rng& rng) {
+struct Kernels {
+  const char *forward, *backward;
+  void (*kernel::IsaTable::*forward_entry)(const KernelCall&);
+  void (*kernel::IsaTable::*backward_entry)(const KernelCall&);
+};
+const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTable::attention_fwd,
+                        &kernel::IsaTable::attention_bwd};
+const Kernels kTiles = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
+                        &kernel::IsaTable::attention_bwd_amx};
+
+void check(const Kernels& kernels, const Case& c, Rng& rng) {
   Problem p(c, rng);
   disturb(p, rng);
   const auto truth = define<double>(p);
@@ -137,8 +147,7 @@ void check(const Case& c, Rng& rng) {
   p.add_options(in);
   Attrs attrs = c.attrs();
   const TensorRef results[] = {o.ref(), lse.ref()};
-  run_same_bits("attention_flash", attrs, in, results, {&o, &lse}, portable,
-                &kernel::IsaTable::attention_fwd);
+  run_same_bits(kernels.forward, attrs, in, results, {&o, &lse}, portable, kernels.forward_entry);
   if (::testing::Test::HasFailure()) return;
   expect_close(o, truth.o, naive.o, c.dtype, "o", sharpness);
   expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse", sharpness);
@@ -153,8 +162,8 @@ void check(const Case& c, Rng& rng) {
   if (c.dlse) attrs.set("dlse", true), in.push_back(p.dlse.ref());
   std::vector<TensorRef> out = {dq.ref(), dk.ref(), dv.ref()};
   if (c.bias) out.push_back(dbias.ref());
-  run_same_bits("attention_bwd_flash", attrs, in, out, {&dq, &dk, &dv, &dbias}, portable,
-                &kernel::IsaTable::attention_bwd);
+  run_same_bits(kernels.backward, attrs, in, out, {&dq, &dk, &dv, &dbias}, portable,
+                kernels.backward_entry);
   if (::testing::Test::HasFailure()) return;
   expect_close(dq, truth.dq, naive.dq, c.dtype, "dq", sharpness);
   expect_close(dk, truth.dk, naive.dk, c.dtype, "dk", sharpness);
@@ -169,7 +178,22 @@ TEST(AttentionSweep, ErrorAtMostTwiceTheNaiveAndEqualBits) {
     Rng rng(static_cast<unsigned>(i));
     const Case c = random_case(rng);
     SCOPED_TRACE(cat("case ", i, ": ", c.name()));
-    check(c, rng);
+    check(kFlash, c, rng);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(AttentionSweep, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
+  const int64_t first = from_environment("TEGULA_SWEEP_FROM", 0);
+  const int64_t n = from_environment("TEGULA_SWEEP", 60);
+  for (int64_t i = first; i < first + n; ++i) {
+    Rng rng(static_cast<unsigned>(i));
+    Case c = random_case(rng);
+    c.dtype = DType::kBF16;
+    c.softcap = c.dropout = 0, c.bias = c.alibi = false;
+    if (c.sq * c.g < 16) c.sq = 16;
+    SCOPED_TRACE(cat("case ", i, ": ", c.name()));
+    check(kTiles, c, rng);
     if (HasFailure()) return;
   }
 }

@@ -177,10 +177,10 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
     return c;
   };
   // Past a task's rows and columns and a block of k; shards in groups, alone, and in pieces.
-  for (const Case& c :
-       {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30), matmul(20, 64, 550),
-        matmul(17, 4128, 18), matmul(40, 768, 33, 8), matmul(260, 3072, 20, 8),
-        matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2), matmul(17, 0, 20), matmul(18, 0, 17, 8)}) {
+  for (const Case& c : {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30),
+                        matmul(20, 64, 550), matmul(17, 4128, 18), matmul(40, 768, 33, 8),
+                        matmul(260, 3072, 20, 8), matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2),
+                        matmul(17, 0, 20), matmul(18, 0, 17, 8)}) {
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }

@@ -25,9 +25,10 @@ constexpr int64_t amx_tiles(int64_t n) { return (n + 31) / 32; }
 // rows enough to fill a tile.
 bool amx_attends(const AttentionCall& c);
 
-// Packed keys of the forward: per 32 keys, transposed keys and values as tiles of b.
+// Packed keys of the forward: per 32 keys, transposed keys and values as tiles of b; then a word
+// whose bits say which values are not finite (these are packed as 0).
 inline int64_t amx_key_bytes(const AttentionCall& c) {
-  return (amx_tiles(c.d) + amx_tiles(c.dv)) * 2048;
+  return (amx_tiles(c.d) + amx_tiles(c.dv)) * 2048 + 64;
 }
 
 // Forward: panels shared by the threads (kAmxAttentionPanelBytes at most, or one pair's), and

@@ -59,6 +59,26 @@ static inline void pack_block(const bf16* src, const Loops& lanes, const Loops& 
   pack_tiles(src, lanes, ks, kA, lane0, static_cast<int>(n), k0, n_k, form, dst, k_bytes);
 }
 
+// A weight of 0 times NaN is NaN, so what nobody sees must not be there: sets what is not finite in
+// a packed block to 0. Returns in which k it was (bit k), if the block is a b.
+static inline uint32_t clear_non_finite(char* block) {
+  const Vi exponents = set1i(0x7f807f80), even = set1i(0x7f80), odd = set1i(0x7f800000);
+  uint32_t found = 0;
+  auto* row = reinterpret_cast<int32_t*>(block);
+  for (int p = 0; p < 2 * kTile; ++p, row += kTile)
+    for (int j = 0; j < kTile; j += kLanes) {
+      const Vi x = loadi(row + j), e = x & exponents;
+      const Vm in_even = eqi(e & even, even), in_odd = eqi(e & odd, odd);
+      if (!any(in_even | in_odd)) continue;
+      const Vi y = select(in_even, x & set1i(INT32_MIN >> 15), x);
+      storei(row + j, select(in_odd, y & set1i(0xffff), y));
+      found |= (any(in_even) ? 1u : 0u) << (2 * (p % kTile));
+      found |= (any(in_odd) ? 2u : 0u) << (2 * (p % kTile));
+    }
+  return found;
+}
+inline constexpr uint16_t kNaN16 = 0x7fc0;
+
 // acc[0 .. n) times `scale` to a row of the output.
 static inline void store_result(const float* acc, int64_t n, float scale, bf16* out,
                                 int64_t stride) {

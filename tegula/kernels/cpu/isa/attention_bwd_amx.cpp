@@ -3,6 +3,7 @@
 // tiles of a for dv and dk as they are stored, and the log-sum-exp is a vector. [FlashAttention-2,
 // section 3.1.2; order of common/attention_amx.h]
 #include <algorithm>
+#include <cmath>
 
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"
@@ -56,6 +57,7 @@ class AmxBackward {
     alignas(64) float minus_lse[kStrip], delta[kStrip];  // the first in units of log2
     int64_t query[kStrip], head[kStrip];
     int rows = 0;
+    uint32_t not_finite = 0;  // rows whose do is not
   };
 
   void run_pair(int64_t pair, char* scratch) const {
@@ -111,6 +113,7 @@ class AmxBackward {
                  w.v_a + t * v_tiles_ * kBf16Block);
     }
     pack_columns(k, k_d, k_keys, c_.d, 0, c_.n_k, TileForm::kA, w.kt_a, key_tiles_);
+    for (int64_t i = 0; i < d_tiles_ * key_tiles_; ++i) clear_non_finite(w.kt_a + i * kBf16Block);
   }
   // Lanes over `width` columns, k over rows [r0, r0 + n): [32 columns][n_tiles of k].
   static void pack_columns(const bf16* src, const Loops& columns, const Loops& rows, int64_t width,
@@ -156,10 +159,21 @@ class AmxBackward {
     pack_columns(d_o, do_d, do_rows_, c_.dv, r0, n, TileForm::kB, w.do_rb, kStrips);
   }
 
+  // Of q and do of one strip, as the gradients read them; rows whose do was not finite.
+  uint32_t clear_rows(const Pair& w, int index) const {
+    uint32_t found = 0;
+    for (int64_t e = 0; e < d_tiles_; ++e)
+      clear_non_finite(w.q_rb + (e * kStrips + index) * kBf16Block);
+    for (int64_t e = 0; e < v_tiles_; ++e)
+      found |= clear_non_finite(w.do_rb + (e * kStrips + index) * kBf16Block);
+    return found;
+  }
+
   void load_strip(Tiles& tiles, Pair& w, int64_t r0, int index, Strip& x) const {
     x.rows = static_cast<int>(std::min<int64_t>(kStrip, n_rows_ - r0));
     x.lo = c_.n_k, x.hi = 0, x.whole_lo = 0, x.whole_hi = c_.n_k;
     deltas(tiles, w, index, x);
+    x.not_finite = clear_rows(w, index);
     for (int r = 0; r < kStrip; ++r) {
       x.first[r] = x.end[r] = 0, x.minus_lse[r] = 0;
       if (r >= x.rows) {
@@ -177,7 +191,7 @@ class AmxBackward {
         continue;
       }
       const float lse = c_.lse->as<float>()[at(*c_.lse)];
-      if (lse - lse == 0) x.minus_lse[r] = -lse * kLog2E;
+      if (!std::isinf(lse)) x.minus_lse[r] = -lse * kLog2E;
       x.first[r] = static_cast<int32_t>(keys.lo), x.end[r] = static_cast<int32_t>(keys.hi);
       x.lo = std::min(x.lo, keys.lo), x.hi = std::max(x.hi, keys.hi);
       x.whole_lo = std::max(x.whole_lo, keys.lo), x.whole_hi = std::min(x.whole_hi, keys.hi);
@@ -258,6 +272,11 @@ class AmxBackward {
     } else {
       weigh_block<true>(w, x, key, p, ds, ds_b);
     }
+    // dv of what such a row sees is NaN.
+    for (int r = 0; x.not_finite != 0 && r < kStrip; ++r)
+      for (int k = 0; (x.not_finite >> r & 1) != 0 && k < kStrip; ++k)
+        if (x.first[r] <= key + k && key + k < x.end[r])
+          std::memcpy(p + k * 64 + r * 2, &kNaN16, 2);
   }
 
   template <bool kMasked>

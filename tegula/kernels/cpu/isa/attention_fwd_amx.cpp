@@ -56,10 +56,15 @@ class AmxForward {
     pack_block(c_.k->as<const bf16>() + offset4(*c_.k, b, 0, h), loop_over(c_.n_k, c_.k->stride[1]),
                loop_over(c_.d, c_.k->stride[3]), k0, n, 0, c_.d, TileForm::kB, dst);
     const bf16* v = c_.v->as<const bf16>() + offset4(*c_.v, b, 0, h);
-    for (int64_t e = 0; e < v_strips_; ++e)
+    uint32_t not_finite = 0;
+    for (int64_t e = 0; e < v_strips_; ++e) {
+      char* block = dst + (d_tiles_ + e) * kBf16Block;
       pack_block(v, loop_over(c_.dv, c_.v->stride[3]), loop_over(c_.n_k, c_.v->stride[1]),
                  e * kStrip, std::min<int64_t>(kStrip, c_.dv - e * kStrip), k0, n, TileForm::kB,
-                 dst + (d_tiles_ + e) * kBf16Block);
+                 block);
+      not_finite |= clear_non_finite(block);
+    }
+    std::memcpy(dst + amx_key_bytes(c_) - 64, &not_finite, sizeof not_finite);
   }
 
   // 32 queries: r is a row of the (query, head of the group) pairs.
@@ -184,7 +189,7 @@ class AmxForward {
       raise_tops(x, item, w[at]);
       const int64_t share = ceil_div(values.steps() + scores.steps(), kStrip);
       for (int r = 0; r < kStrip; ++r) {
-        weigh_row(x, r, item, w[at]);
+        weigh_row(x, r, item, panels, w[at]);
         for (int64_t i = 0; i < share; ++i) values.n > 0 ? values.step(t) : scores.step(t);
       }
       values.finish(t), scores.finish(t);
@@ -271,7 +276,7 @@ class AmxForward {
     }
   }
 
-  void weigh_row(Strip& x, int r, const Item& item, const Buffer& w) const {
+  void weigh_row(Strip& x, int r, const Item& item, const char* panels, const Buffer& w) const {
     char* p = w.p + r / kTile * kTileBytes + r % kTile * 64;
     int64_t from = 0, to = 0;
     if (r < x.rows) {
@@ -296,6 +301,11 @@ class AmxForward {
       sum = sum + lo;
       sum = sum + hi;
       store_bf16(p + j * kBf16Block, lo, hi);
+      uint32_t not_finite;
+      std::memcpy(&not_finite, panels + (item.c0 / kStrip + j + 1) * amx_key_bytes(c_) - 64, 4);
+      for (int64_t key = kStrip * j; not_finite != 0; ++key, not_finite >>= 1)
+        if ((not_finite & 1) != 0 && key >= from && key < to)
+          std::memcpy(p + j * kBf16Block + key % kStrip * 2, &kNaN16, 2);
     }
     if (from < to) x.l[r] = x.l[r] + reduce_add(sum);
   }
@@ -306,7 +316,7 @@ class AmxForward {
       store(lse + r, fma(load(x.m + r), set1(kLn2), log(load(x.l + r))));
     for (int r = 0; r < x.rows; ++r) {
       const QueryRow& row = x.row[r];
-      const bool live = x.l[r] > 0;
+      const bool live = x.l[r] != 0;  // NaN is alive
       lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
                        row.query * lse_.stride[2]] = live ? lse[r] : -kInf;
       bf16* out = o_.as<bf16>() + offset4(o_, row.batch, row.query, row.head);

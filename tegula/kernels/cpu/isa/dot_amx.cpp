@@ -74,12 +74,16 @@ void micro(Tiles& t, const AmxMicroArgs& u) {
     } else {
       load_sums<kM, kN>(t, u.slot[p.start], kStrip);
     }
+    // What is stored next comes meanwhile: stores wait for their lines in turn.
+    float* dst = p.dst < 0 ? u.sums : u.slot[p.dst];
+    const char* line = reinterpret_cast<const char*>(dst);
+    constexpr int64_t kLines = kM * kTile * kStrip * 4 / 64;
+    const int64_t lines = ceil_div(kLines, std::max<int64_t>(1, p.tiles));
     add_products<kM, kN, true>(t, x, p.tiles, [&] {
-      for (int line = 0; line < u.next_lines; ++line) __builtin_prefetch(next + 64 * line, 0, 2);
-      next += 64 * u.next_lines;
+      for (int i = 0; i < u.next_lines; ++i, next += 64) __builtin_prefetch(next, 0, 2);
+      for (int64_t i = 0; i < lines; ++i, line += 64) __builtin_prefetch(line, 1);
     });
     x.a += p.tiles * x.a_k, x.b += p.tiles * x.b_k;
-    float* dst = p.dst < 0 ? u.sums : u.slot[p.dst];
     store_sums<kM, kN>(t, dst, kStrip);
     if (p.n_merge == 0) continue;
     const float* m0 = u.slot[p.merge[0]];
