@@ -18,9 +18,10 @@ namespace tegula::cli {
 namespace {
 
 struct Options {
-  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", with;
+  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
+                     with;
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
-  bool is_causal = false, is_cold = false, json = false;
+  bool is_causal = false, is_cold = false, is_reads = false, json = false;
   int threads = 0, repeats = 9;
   int64_t vocab_size = 50257;
   TrainFlags train;
@@ -183,6 +184,11 @@ std::string kernels_of(const Plan& plan) {
 Status run(const Options& o, std::string_view kind) {
   if (o.device != "cpu")
     return unsupported(cat("--device ", o.device, ": this build measures the cpu"));
+  if (o.is_reads) {
+    const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
+    if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");
+    return print_reads(s[0], o.json);
+  }
   const bool is_train = kind == "train";  // with flags of its own
   ThreadPool pool(is_train ? o.train.config.threads : o.threads);
   CompileOptions compile_with;
@@ -191,7 +197,15 @@ Status run(const Options& o, std::string_view kind) {
                       : kind == "train"  ? train_work(o, compile_with)
                       : kind == "decode" ? attention_work(o, true)
                                          : attention_work(o, false));
+  if (!is_train) compile_with.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
+  if (!o.kernel.empty()) compile_with.plan.force_kernel = {{"dot", o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
+  for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == o.kernel; };
+  if (!o.kernel.empty() &&
+      std::none_of(compiled.plan->steps.begin(), compiled.plan->steps.end(), is_asked))
+    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this product; without the ",
+                           "flag it is ", kernels_of(*compiled.plan)));
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
@@ -232,6 +246,7 @@ void add_common(CLI::App& cmd, Options& o) {
   whole(cmd.add_option("--threads", o.threads, "0: all cores"), 0, 4096);
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
+  add_tuning(cmd, o.tune, o.tune_cache);
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
 }
 
@@ -274,6 +289,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto* gemm = add("gemm", "A matrix product");
   add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
+  gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
+  gemm->add_option("--kernel", o.kernel, "A rung by name: dot_naive, dot_cache_tiled, ...")
+      ->type_name("NAME");
   add_common(*gemm, o);
   auto* train = add("train", "A training step, on tokens made up");
   o.train.add_to(*train, /*needs_data=*/false);

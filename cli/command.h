@@ -19,6 +19,7 @@ void add_doctor(CLI::App& app, int& exit_code);
 void add_encode(CLI::App& app, int& exit_code);
 void add_grad(CLI::App& app, int& exit_code);
 void add_ops(CLI::App& app, int& exit_code);
+void add_tune(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 
 // Options with their defaults shown, whose errors say what is allowed: whole numbers, finite
@@ -27,6 +28,12 @@ inline constexpr int64_t kMany = int64_t{1} << 40;
 CLI::Option* whole(CLI::Option* option, int64_t low, int64_t high = kMany);
 CLI::Option* real(CLI::Option* option, double low, double high = HUGE_VAL);
 CLI::Option* one_of(CLI::Option* option, std::vector<std::string> names);
+
+// --tune off|quick|full and --tune-cache DIR.
+void add_tuning(CLI::App& cmd, std::string& mode, std::string& directory);
+
+// What each rung of the matmul ladder reads for n × n matrices.
+Status print_reads(int64_t n, bool as_json);
 
 // Prints "tegula: error: …" on one line; returns the exit code (2 for a user's mistake, else 1).
 int report(const Error& error);

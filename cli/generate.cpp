@@ -9,7 +9,7 @@ namespace tegula::cli {
 
 namespace {
 struct Options {
-  std::string model, prompt;
+  std::string model, prompt, tune = "off", tune_cache;
   int64_t max_tokens = 200;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
@@ -22,8 +22,11 @@ struct Stream {
 };
 
 int run(const Options& o) {
-  auto g = Generator::load(o.model, o.threads);
+  const auto mode = parse_tune_mode(o.tune);
+  if (!mode.ok()) return report(mode.error());
+  auto g = Generator::load(o.model, o.threads, {*mode, o.tune_cache});
   if (!g.ok()) return report(g.error());
+  for (const std::string& note : (*g)->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   Stream stream{!o.json, {}};
   GenerateStats stats;
   if (!o.json) std::fputs(o.prompt.c_str(), stdout);
@@ -70,6 +73,7 @@ void add_generate(CLI::App& app, int& exit_code) {
        0, 1);
   whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
   whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  add_tuning(*cmd, o.tune, o.tune_cache);
   cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
   cmd->callback([&exit_code] { exit_code = run(o); });
 }

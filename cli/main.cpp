@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   add_grad(app, exit_code);
   add_bench(app, exit_code);
   add_ops(app, exit_code);
+  add_tune(app, exit_code);
   add_doctor(app, exit_code);
   auto arguments = expand_config(app, {argv + 1, argv + argc});
   if (!arguments.ok()) return report(arguments.error());

@@ -44,4 +44,12 @@ CLI::Option* one_of(CLI::Option* option, std::vector<std::string> names) {
   return option->check(CLI::Validator(check, "", ""))->type_name(list)->capture_default_str();
 }
 
+void add_tuning(CLI::App& cmd, std::string& mode, std::string& directory) {
+  one_of(cmd.add_option("--tune", mode,
+                        "Time kernels' sizes on this machine and keep them: never other bits"),
+         {"off", "quick", "full"});
+  cmd.add_option("--tune-cache", directory, "Directory of tunings; default: the user's cache")
+      ->type_name("DIR");
+}
+
 }  // namespace tegula::cli

@@ -124,6 +124,7 @@ void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
       ->type_name("off|auto|N")
       ->capture_default_str();
   whole(cmd.add_option("--threads", c.threads, "0: all cores"), 0, 4096);
+  add_tuning(cmd, c.tune, c.tune_cache);
   cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
 }

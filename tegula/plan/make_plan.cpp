@@ -12,6 +12,7 @@
 #include "tegula/plan/order.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/planner.h"
+#include "tegula/plan/tuning_table.h"
 #include "tegula/plan/verify.h"
 #include "tegula/plan/views.h"
 
@@ -99,8 +100,14 @@ void Planner::choose(Step& step, const Node& n) {
   std::vector<int64_t> bounds;
   for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
   const auto in = query_refs(step.in, bounds), out = query_refs(step.out, bounds);
-  const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
+  KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
   step.kernel = kernel_for(step, step.in, n);
+  if (options_.tunings && step.kernel && step.kernel->tuning)
+    if (const TunedCall* known = options_.tunings->find(tuning_key(*step.kernel, query))) {
+      query.tuning = known->tuning;
+      if (step.kernel->supports(query)) step.tuning = known->tuning;
+      query.tuning = step.tuning;
+    }
   if (step.kernel && step.kernel->workspace_bytes)
     if (const int64_t bytes = step.kernel->workspace_bytes(query); bytes > 0) {
       step.workspace = new_slot(bytes, cat("workspace of ", step.kernel->name), n.phase);

@@ -91,13 +91,16 @@ struct Plan {
   std::string to_string() const;
 };
 
+class TuningTable;
+
 struct PlanOptions {
   DeviceKind device = DeviceKind::kCpu;
   int n_threads = 1;
   bool reorder = true;  // list scheduling on bytes freed
   // Kernel by name for an op ("dot" -> "dot_naive"), for tests and rungs.
   std::vector<std::pair<std::string, std::string>> force_kernel;
-  bool use_kernels = true;  // false: references only (tests)
+  bool use_kernels = true;               // false: references only (tests)
+  const TuningTable* tunings = nullptr;  // null: every kernel by its own rule
 #ifdef NDEBUG
   bool verify = false;  // check the finished plan, see plan/verify.h
 #else

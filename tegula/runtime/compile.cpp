@@ -31,24 +31,61 @@ Result<int64_t> planned_peak(const Module& module, const Function& f, const void
 }
 }  // namespace
 
+namespace {
+
+// Times what the table lacks and plans anew with what was found. Tunings change workspaces: a plan
+// that would no longer keep to the budget is not taken.
+Status tune(const std::shared_ptr<Module>& module, FuncId function, const CompileOptions& options,
+            const PlanOptions& plan_options, TuningTable& table, Compiled& out) {
+  const auto start = Clock::now();
+  ThreadPool pool(plan_options.n_threads);
+  const int n = TEGULA_TRY(tune_plan(*out.plan, &pool, options.tune.mode, table));
+  if (n > 0) {
+    if (const Status st = table.save(); !st.ok())
+      out.notes.push_back(cat("tunings are not kept: ", st.error().message));
+    auto plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, plan_options)));
+    const int64_t budget = options.passes.pass.memory_bytes;
+    if (budget == 0 || plan->arena_bytes <= budget || plan->arena_bytes <= out.plan->arena_bytes)
+      out.plan = std::move(plan);
+    else
+      out.notes.push_back("tuned kernels need more memory than the budget: not used");
+  }
+  out.tune_ms = ms_since(start);
+  if (n > 0)
+    out.notes.push_back(cat("timed the sizes of ", n, " kernel calls for ",
+                            static_cast<int64_t>(out.tune_ms), " ms; kept in ",
+                            table.path().empty() ? "memory" : table.path()));
+  return {};
+}
+
+}  // namespace
+
 Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
                          const CompileOptions& options) {
   Compiled out;
   PipelineOptions passes = options.passes;
+  PlanOptions plan = options.plan;
+  TuningTable table;
+  if (options.tune.mode != TuneMode::kOff) {
+    table = TuningTable(tuning_directory(options.tune), machine_name());
+    if (!table.warning().empty()) out.notes.push_back(table.warning());
+    plan.tunings = &table;
+  }
   if (!passes.pass.has_direct_kernel) {
     passes.pass.has_direct_kernel = has_direct_kernel;
-    passes.pass.kernel_context = &options.plan;
+    passes.pass.kernel_context = &plan;
   }
   if (!passes.pass.planned_peak) {
     passes.pass.planned_peak = planned_peak;
-    passes.pass.peak_context = &options.plan;
+    passes.pass.peak_context = &plan;
   }
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
   out.passes_ms = ms_since(start);
   start = Clock::now();
-  out.plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, options.plan)));
+  out.plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, plan)));
   out.plan_ms = ms_since(start);
+  if (plan.tunings) TEGULA_TRY(tune(module, function, options, plan, table, out));
   if (const int64_t budget = passes.pass.memory_bytes; budget > 0 && out.plan->arena_bytes > budget)
     return out_of_memory(cat((*module)[function].name, ": a budget of ", budget,
                              " bytes for activations, gradients and workspaces is too small: the "

@@ -7,12 +7,14 @@
 
 #include "tegula/passes/pipeline.h"
 #include "tegula/plan/plan.h"
+#include "tegula/runtime/tuner.h"
 
 namespace tegula {
 
 struct CompileOptions {
   PipelineOptions passes;
   PlanOptions plan;
+  TuneOptions tune;
 };
 
 struct Compiled {
@@ -20,6 +22,8 @@ struct Compiled {
   std::vector<PassReport> reports;
   double passes_ms = 0;
   double plan_ms = 0;
+  double tune_ms = 0;
+  std::vector<std::string> notes;  // of the tuner, for people
 };
 
 // Rewrites the function in place and plans it.

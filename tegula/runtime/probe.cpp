@@ -1,11 +1,15 @@
 #include "tegula/runtime/probe.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <vector>
 
+#include "tegula/io/file.h"
 #include "tegula/kernels/cpu/isa/fma_burst.h"
+#include "tegula/kernels/cpu/isa/read_burst.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula {
@@ -30,6 +34,55 @@ double probe_flops(ThreadPool& pool) {
     flops += n;
   });
   return static_cast<double>(flops) / seconds_since(start);
+}
+
+CacheSizes cache_sizes() {
+  CacheSizes sizes;
+  const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+  for (int level = 0; level < CacheSizes::kLevels; ++level)
+    if (const int64_t bytes = sysconf(names[level]); bytes > 0) sizes.bytes[level] = bytes;
+  // Cores share the last one. A machine of many sockets has several; then this is an underestimate.
+  sizes.bytes[2] = std::max(sizes.bytes[1], sizes.bytes[2] / ThreadPool(0).n_threads());
+  return sizes;
+}
+
+std::string machine_name() {
+  std::string model = "unknown processor";
+  if (const auto text = read_file("/proc/cpuinfo"); text.ok())
+    if (const size_t at = text->find("model name"); at != std::string::npos)
+      if (const size_t colon = text->find(": ", at), end = text->find('\n', at); colon < end)
+        model = text->substr(colon + 2, end - colon - 2);
+  const CacheSizes caches = cache_sizes();
+  return cat(model, ", ", isa_name(machine_isa()), ", ", ThreadPool(0).n_threads(),
+             " cores, caches ", caches.bytes[0], " ", caches.bytes[1], " ", caches.bytes[2]);
+}
+
+CoreSpeed probe_core(ThreadPool& pool) {
+  CoreSpeed speed;
+  speed.caches = cache_sizes();
+  const int n = pool.n_threads();
+  for (int trial = 0; trial < 5; ++trial)
+    speed.flops_per_s = std::max(speed.flops_per_s, probe_flops(pool) / n);
+  constexpr int64_t kMemoryBytes = 32 << 20, kReadBytes = 4 << 20;
+  const std::vector<float> memory(static_cast<size_t>(kMemoryBytes / 4 * n), 1.0f);
+  for (int level = 0; level <= CacheSizes::kLevels; ++level) {
+    const bool is_memory = level == CacheSizes::kLevels;
+    const int64_t bytes =
+        is_memory ? kMemoryBytes : std::min(kMemoryBytes, speed.caches.bytes[level] / 2);
+    const int64_t passes = std::max<int64_t>(1, kReadBytes / bytes);
+    for (int trial = 0; trial < 4; ++trial) {  // the first one fills the cache
+      const auto start = Clock::now();
+      pool.parallel_for(n, [&](int64_t i, int) {
+        float sum = 0;
+        for (int64_t pass = 0; pass < passes; ++pass)
+          kernel::isa_table().read_burst({memory.data() + i * (kMemoryBytes / 4), bytes / 4, &sum});
+        sink = sum;
+      });
+      speed.bytes_per_s[level] = std::max(
+          speed.bytes_per_s[level], static_cast<double>(bytes * passes) / seconds_since(start));
+    }
+  }
+  return speed;
 }
 
 MachineSpeed probe_machine(int threads) {

@@ -1,7 +1,10 @@
 // Probes: what this machine reaches, measured in a few milliseconds. The roofline of reports.
 #pragma once
 
+#include <string>
+
 #include "tegula/base/thread_pool.h"
+#include "tegula/kernels/tuning.h"
 
 namespace tegula {
 
@@ -12,6 +15,20 @@ struct MachineSpeed {
 
 // threads 0: all usable cores. Best of several short bursts.
 MachineSpeed probe_machine(int threads);
+
+// One thread, while all threads of the pool do the same.
+struct CoreSpeed {
+  CacheSizes caches;
+  double flops_per_s = 0;
+  double bytes_per_s[CacheSizes::kLevels + 1] = {};  // reading each cache, and memory
+};
+// Best of several passes over half of each cache: about 30 ms.
+CoreSpeed probe_core(ThreadPool& pool);
+
+// From the system; a level that it does not know keeps CacheSizes' default.
+CacheSizes cache_sizes();
+// What timings depend on besides the call: processor, caches, instruction set, cores.
+std::string machine_name();
 
 // One burst of f32 multiply-adds on every thread of the pool: FLOPs per second.
 double probe_flops(ThreadPool& pool);

@@ -30,7 +30,8 @@ Result<FuncId> build(Module& module, const ModelConfig& config, const std::strin
 }
 }  // namespace
 
-Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int threads) {
+Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int threads,
+                                                   const TuneOptions& tune) {
   const auto start = Clock::now();
   const std::string directory = TEGULA_TRY(resolve_model_directory(path));
   std::unique_ptr<Generator> g(new Generator());
@@ -40,14 +41,15 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
                                [&](const WeightSpec& w) { return g->store_.get(w.name, w.type); });
   if (!st.ok()) return std::move(st).error();
   g->pool_ = std::make_unique<ThreadPool>(threads);
-  st = g->compile_plans();
+  st = g->compile_plans(tune);
   if (!st.ok()) return std::move(st).error();
   g->load_ms_ = ms_since(start);
   return g;
 }
 
-Status Generator::compile_plans() {
+Status Generator::compile_plans(const TuneOptions& tune) {
   CompileOptions options;
+  options.tune = tune;
   options.plan.n_threads = pool_->n_threads();
   options.passes.pass.is_inference = true;
   auto make = [&](const char* name, bool one) -> Result<std::unique_ptr<Session>> {
@@ -56,6 +58,7 @@ Status Generator::compile_plans() {
     const Dim length = module->add_symbol("length", config_.max_seqlen);
     const FuncId f = TEGULA_TRY(build(*module, config_, name, n, length));
     const Compiled c = TEGULA_TRY(compile(module, f, options));
+    notes.insert(notes.end(), c.notes.begin(), c.notes.end());
     auto s = TEGULA_TRY(Session::create(c.plan, pool_.get()));
     auto st = s->bind_store(store_);
     if (!st.ok()) return std::move(st).error();

@@ -12,6 +12,7 @@
 #include "tegula/io/tokenizer.h"
 #include "tegula/models/model.h"
 #include "tegula/runtime/session.h"
+#include "tegula/runtime/tuner.h"
 #include "tegula/serve/sampler.h"
 
 namespace tegula {
@@ -24,7 +25,8 @@ struct GenerateStats {
 class Generator {
  public:
   // A directory in Hugging Face form. Error: missing or altered files are named.
-  static Result<std::unique_ptr<Generator>> load(const std::string& directory, int threads);
+  static Result<std::unique_ptr<Generator>> load(const std::string& directory, int threads,
+                                                 const TuneOptions& tune = {});
 
   // Calls emit(context, piece) for every token's bytes. When the context is full, its second half
   // is read in again and generation goes on.
@@ -37,9 +39,10 @@ class Generator {
   std::span<const float> logits() const { return logits_; }
 
   const ModelConfig& config() const { return config_; }
+  std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
-  Status compile_plans();
+  Status compile_plans(const TuneOptions& tune);
 
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;

@@ -32,7 +32,9 @@ struct TrainConfig {
   std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
   // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
   std::string blockwise = "off";
-  int threads = 0;  // 0: all cores
+  int threads = 0;           // 0: all cores
+  std::string tune = "off";  // off, quick, full: runtime/tuner.h
+  std::string tune_cache;    // directory of tunings; "": the user's cache
   bool json = false;
   std::string passes;  // "-fuse,-cse": passes to disable
 };

@@ -99,6 +99,8 @@ CompileOptions compile_options(const TrainConfig& config, int n_threads) {
   if (config.blockwise == "auto") p.block_rows = PassOptions::kAutoBlock;
   if (config.blockwise != "auto" && config.blockwise != "off")
     p.block_rows = std::strtoll(config.blockwise.c_str(), nullptr, 10);
+  if (config.tune != "off")
+    o.tune = {config.tune == "full" ? TuneMode::kFull : TuneMode::kQuick, config.tune_cache};
   if (config.checkpoint == "sqrt") p.remat = Remat::kSqrt;
   if (config.checkpoint == "auto" && config.memory_bytes > 0) p.remat = Remat::kBudget;
   return o;

@@ -73,6 +73,8 @@ Status Trainer::compile_plans() {
   compile_ms_ = ms_since(start);
   plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.eval_loss, options)));
   if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
+  for (const Compiled& plan : plans_)
+    notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
   int64_t bytes = 0;
   for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
   arena_ = TEGULA_TRY(Region::allocate(bytes));

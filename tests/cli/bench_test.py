@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 TEGULA = os.environ.get("TEGULA_BIN", "build/release/tegula")
@@ -56,11 +57,48 @@ class BenchTest(unittest.TestCase):
         forced = doctor(TEGULA_ISA="portable")
         self.assertEqual((forced["isa"], forced["isa_is_forced"]), ("portable", True))
 
+    def test_rungs_of_the_ladder_by_name_and_their_reads(self):
+        for rung in ("dot_naive", "dot_cache_tiled", "dot_register_tiled"):
+            row = self.measure("gemm", "--shape", "8,24,16", "--kernel", rung)
+            self.assertEqual(row["kernel"], rung)
+            self.assertEqual(row["flops_counted"], row["flops"])
+        done = bench("gemm", "--shape", "96,96,96", "--reads", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rung in json.loads(done.stdout)["rungs"]:
+            self.assertTrue(rung["is_equal"])
+            self.assertEqual(rung["l1_counted"], rung["l1_reads"], rung["kernel"])
+            self.assertEqual(rung["memory_counted"], rung["memory_reads"], rung["kernel"])
+
+    def test_tune_keeps_what_it_found_and_survives_damage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def tune():
+                done = subprocess.run([TEGULA, "tune", "gemm", "--shape", "64,96,128", "--tune", "quick",
+                                       "--tune-cache", folder, "--threads", "1", "--json"],
+                                      capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                return json.loads(done.stdout), done.stderr
+
+            first, said = tune()
+            self.assertEqual((first["timed"], said), (1, ""))
+            self.assertEqual(tune()[0]["timed"], 0)
+            row = self.measure("gemm", "--shape", "64,96,128", "--threads", "1", "--tune", "quick",
+                               "--tune-cache", folder)
+            self.assertEqual(row["kernel"], "dot_packed")
+            with open(first["table"], "w", encoding="utf-8") as file:
+                file.write("{")
+            again, said = tune()
+            self.assertEqual(again["timed"], 1)
+            self.assertEqual(len(said.splitlines()), 1)
+            self.assertEqual(tune(), (tune()[0], ""))
+
     def test_bad_flags(self):
         for arguments, words in ((("gemm", "--shape", "3,4"), "has 2 numbers, must be M,N,K"),
                                  (("gemm", "--shape", "3,x,4"), "whole numbers from 1"),
                                  (("gemm", "--shape", "3,3,4", "--dtype", "i8"), "one of f32"),
                                  (("attention", "--shape", "1,3,4,5", "--kv-heads", "2"), "multiple of 2"),
+                                 (("gemm", "--shape", "3,3,3", "--kernel", "dot"), "not a kernel"),
+                                 (("gemm", "--shape", "90,90,90", "--reads"), "multiple of 96"),
+                                 (("gemm", "--shape", "3,3,3", "--tune", "yes"), "off|quick|full"),
                                  (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):
             done = bench(*arguments)
             self.assertEqual(done.returncode, 2, arguments)

@@ -1,25 +1,11 @@
 // The definition of a contraction's order, one output at a time; every other rung must give its
 // bits. Also the fallback: any dtype, any strides.
-#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/dot_chain.h"
 #include "tegula/kernels/cpu/isa/vecmath.h"
 
 namespace tegula::kernel {
 
 namespace {
-template <class In>
-using Wide = std::conditional_t<
-    std::is_same_v<In, double>, double,
-    std::conditional_t<std::is_integral_v<In>, uint64_t, float>>;  // unsigned: integers wrap
-
-double chain_step(double a, double b, double acc) { return __builtin_fma(a, b, acc); }
-float chain_step(float a, float b, float acc) { return __builtin_fmaf(a, b, acc); }
-uint64_t chain_step(uint64_t a, uint64_t b, uint64_t acc) { return a * b + acc; }
-
-template <class In>
-Wide<In> widen(In x) {
-  return static_cast<Wide<In>>(x);
-}
-
 double activate(double x, Activation f) { return f == Activation::kRelu && x < 0 ? 0 : x; }
 uint64_t activate(uint64_t x, Activation) { return x; }
 float activate(float x, Activation f) {
@@ -39,13 +25,6 @@ float activate(float x, Activation f) {
       break;
   }
   return lanes[0];
-}
-
-template <class In>
-Wide<In> shard_sum(const Contraction& c, const In* a, const In* b, int64_t shard, Wide<In> acc) {
-  for (int64_t k = shard * c.shard_k(); k < (shard + 1) * c.shard_k(); ++k)
-    acc = chain_step(widen(a[c.k.offset(k, kA)]), widen(b[c.k.offset(k, kB)]), acc);
-  return acc;
 }
 
 template <class In, class Out>

@@ -31,7 +31,7 @@ static void micro_tile(const MicroArgs& u) {
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
-        const Vf x = set1(kDirect ? a[i * stride] : a[i]);
+        const Vf x = broadcast(a + (kDirect ? i * stride : i));
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
       }

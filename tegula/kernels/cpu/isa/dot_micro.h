@@ -8,7 +8,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 // Accumulators fill the registers but for kTileNv of b and one of a.
 #if defined(TEGULA_ISA_AVX512)
 inline constexpr int kTileM = 14, kTileNv = 2;
-#elif defined(TEGULA_ISA_AVX2)
+#elif defined(TEGULA_ISA_AVX2) || defined(TEGULA_ISA_COUNTED)
 inline constexpr int kTileM = 6, kTileNv = 2;
 #else
 inline constexpr int kTileM = 4, kTileNv = 1;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kTileFloats = kTileM * kTileN;
 #if defined(TEGULA_ISA_AVX512)
 constexpr RegisterTile kTile = register_tile(Isa::kAvx512);
-#elif defined(TEGULA_ISA_AVX2)
+#elif defined(TEGULA_ISA_AVX2) || defined(TEGULA_ISA_COUNTED)
 constexpr RegisterTile kTile = register_tile(Isa::kAvx2);
 #else
 constexpr RegisterTile kTile = register_tile(Isa::kPortable);

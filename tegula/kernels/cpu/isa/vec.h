@@ -34,6 +34,9 @@
 #elif defined(TEGULA_ISA_AVX2)
 #define TEGULA_ISA_NS avx2
 #include "tegula/kernels/cpu/isa/vec_avx2.h"
+#elif defined(TEGULA_ISA_COUNTED)
+#define TEGULA_ISA_NS counted
+#include "tegula/kernels/cpu/isa/vec_counted.h"
 #else
 #define TEGULA_ISA_NS portable
 #include "tegula/kernels/cpu/isa/vec_portable.h"
@@ -41,6 +44,10 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
+#if !defined(TEGULA_ISA_COUNTED)
+// One f32 of memory to all lanes. (The counted build counts it as one read.)
+TEGULA_VEC Vf broadcast(const float* p) { return set1(*p); }
+#endif
 TEGULA_VEC Vf operator-(Vf a) { return as_float(bits(a) ^ set1i(INT32_MIN)); }
 TEGULA_VEC Vf abs(Vf a) { return as_float(bits(a) & set1i(INT32_MAX)); }
 TEGULA_VEC Vf& operator+=(Vf& a, Vf b) { return a = a + b; }

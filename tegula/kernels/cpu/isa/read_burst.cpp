@@ -1,0 +1,18 @@
+#include "tegula/kernels/cpu/isa/read_burst.h"
+
+#include "tegula/kernels/cpu/isa/vec.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// Eight chains, so that additions keep up with loads.
+void read_burst(const ReadBurst& b) {
+  Vf acc[8];
+  for (Vf& a : acc) a = zero();
+  for (int64_t i = 0; i + 8 * kLanes <= b.n; i += 8 * kLanes) {
+#pragma GCC unroll 8
+    for (int c = 0; c < 8; ++c) acc[c] = acc[c] + load(b.data + i + c * kLanes);
+  }
+  for (const Vf& a : acc) *b.sum += sum_lanes(a);
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,0 +1,138 @@
+#include "tegula/plan/tuning_table.h"
+
+#include "tegula/io/file.h"
+#include "tegula/io/json.h"
+#include "tegula/io/sha256.h"
+
+namespace tegula {
+
+namespace {
+
+constexpr std::string_view kFormat = "tegula.tunings";
+constexpr int64_t kVersion = 1;
+
+std::string to_text(const AttrValue& value) {
+  std::string out;
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+  if (const auto* i = std::get_if<int64_t>(&value)) return cat(*i);
+  if (const auto* f = std::get_if<double>(&value)) return cat(*f);
+  if (const auto* s = std::get_if<std::string>(&value)) return cat("'", *s, "'");
+  if (const auto* t = std::get_if<DType>(&value)) return cat(*t);
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+    for (const int64_t i : *ints) out += cat(out.empty() ? "" : ",", i);
+    return out;
+  }
+  for (const Dim& d : std::get<std::vector<Dim>>(value))
+    out += cat(out.empty() ? "" : ",", d.bound());
+  return out;
+}
+
+std::string to_text(const TensorRef& t) {
+  std::string out = cat(t.dtype, "[");
+  for (int d = 0; d < t.rank; ++d) out += cat(d ? " " : "", t.shape[d], ":", t.stride[d]);
+  return out + "]";
+}
+
+Json to_json(const std::string& key, const TunedCall& c) {
+  // Set one by one: initialiser lists of Json trip a warning of GCC 12.
+  Json::Array knobs;
+  for (const int32_t v : c.tuning.knob) knobs.emplace_back(v);
+  Json out = Json::object();
+  out.set("key", key), out.set("tuning", std::move(knobs)), out.set("is_full", c.is_full);
+  out.set("trials", c.trials), out.set("points", c.points);
+  out.set("ms", c.ms), out.set("default_ms", c.default_ms);
+  return out;
+}
+
+// False where the entry is not one.
+bool from_json(const Json& j, std::string& key, TunedCall& c) {
+  const Json *name = j.find("key"), *knobs = j.find("tuning"), *is_full = j.find("is_full");
+  const auto* list = knobs ? knobs->as<Json::Array>() : nullptr;
+  if (!name || !name->as<std::string>() || !list || list->size() != Tuning::kKnobs || !is_full)
+    return false;
+  key = *name->as<std::string>();
+  for (size_t i = 0; i < Tuning::kKnobs; ++i) {
+    const auto* v = (*list)[i].as<int64_t>();
+    if (!v || *v < 0 || *v > INT32_MAX) return false;
+    c.tuning.knob[i] = static_cast<int32_t>(*v);
+  }
+  const auto number = [&](const char* field) {
+    const Json* v = j.find(field);
+    return v ? v->number(0) : 0;
+  };
+  c.is_full = *is_full == Json(true);
+  c.trials = static_cast<int>(number("trials")), c.points = static_cast<int>(number("points"));
+  c.ms = number("ms"), c.default_ms = number("default_ms");
+  return true;
+}
+
+}  // namespace
+
+std::string tuning_key(const KernelDef& kernel, const KernelQuery& query) {
+  std::string key = cat(kernel.name, " x", query.n_threads);
+  for (const auto& [name, value] : *query.attrs) key += cat(" ", name, "=", to_text(value));
+  for (const TensorRef& t : query.in) key += cat(" ", to_text(t));
+  key += " ->";
+  for (const TensorRef& t : query.out) key += cat(" ", to_text(t));
+  return key;
+}
+
+TuningTable::TuningTable(const std::string& directory, std::string machine)
+    : machine_(std::move(machine)) {
+  if (directory.empty()) return;
+  path_ = join_path(directory, cat("tunings-", sha256_hex(machine_).substr(0, 16), ".json"));
+  if (!path_exists(path_)) return;
+  if (const Status st = read(calls_); !st.ok()) warning_ = st.error().message;
+}
+
+Status TuningTable::read(std::map<std::string, TunedCall>& calls) const {
+  const std::string text = TEGULA_TRY(read_file(path_));
+  const Json file = TEGULA_TRY(Json::parse(text, path_));
+  const auto is = [&](std::string_view key, const Json& value) {
+    const Json* have = file.find(key);
+    return have && *have == value;
+  };
+  const auto refuse = [&](std::string_view why) {
+    return invalid_argument(cat(path_, ": ", why, "; it is ignored and will be replaced"));
+  };
+  const Json* body = file.find("calls");
+  const auto* list = body ? body->as<Json::Array>() : nullptr;
+  if (!is("format", Json(kFormat)) || !list) return refuse("this is no table of tunings");
+  if (!is("version", Json(kVersion))) return refuse("it has another version than this build's");
+  if (!is("machine", Json(machine_))) return refuse("it is of another machine");
+  if (!is("sha256", Json(sha256_hex(body->dump())))) return refuse("its text was altered");
+  std::map<std::string, TunedCall> found;
+  for (const Json& j : *list) {
+    std::string key;
+    TunedCall call;
+    if (!from_json(j, key, call)) return refuse("an entry is malformed");
+    found[key] = call;
+  }
+  calls = std::move(found);
+  return {};
+}
+
+const TunedCall* TuningTable::find(const std::string& key) const {
+  const auto it = calls_.find(key);
+  return it == calls_.end() ? nullptr : &it->second;
+}
+
+void TuningTable::put(const std::string& key, const TunedCall& call) { calls_[key] = call; }
+
+Status TuningTable::save() {
+  if (path_.empty()) return {};
+  std::map<std::string, TunedCall> others;
+  // Ours win; a file that cannot be read is replaced.
+  if (path_exists(path_) && read(others).ok()) calls_.merge(others);
+  Json::Array list;
+  for (const auto& [key, call] : calls_) list.emplace_back(to_json(key, call));
+  Json body(std::move(list));
+  const std::string hash = sha256_hex(body.dump());
+  Json file = Json::object();
+  file.set("format", kFormat), file.set("version", kVersion), file.set("machine", machine_);
+  file.set("sha256", hash), file.set("calls", std::move(body));
+  TEGULA_TRY(make_directories(parent_path(path_)));
+  return replace_file(path_, file.dump(1) + "\n");
+}
+
+}  // namespace tegula
