@@ -88,8 +88,8 @@ struct KernelDef {
 std::span<const KernelDef* const> all_kernels();
 
 // The instruction set that kernels use: the widest of this machine, unless a probe of a few
-// milliseconds finds a narrower one faster (once a process). TEGULA_ISA=portable|avx2|avx512 forces
-// one. The choice changes no bit.
+// milliseconds finds a narrower one faster (once a process). TEGULA_ISA=portable|avx2|avx512|amx
+// forces one. The choice changes no bit, but for bf16 in AMX's tiles, which have their own orders.
 Isa machine_isa();
 std::string_view isa_name(Isa isa);
 
