@@ -19,7 +19,6 @@ using testing::define;
 using testing::expect_close;
 using testing::pick;
 using testing::Problem;
-using testing::Result4;
 using testing::Rng;
 using testing::Tensor;
 
