@@ -197,7 +197,10 @@ Status run(const Options& o, std::string_view kind) {
                       : kind == "train"  ? train_work(o, compile_with)
                       : kind == "decode" ? attention_work(o, true)
                                          : attention_work(o, false));
-  if (!is_train) compile_with.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
+  if (!is_train) {
+    compile_with.tune.mode = TEGULA_TRY(parse_tune_mode(o.tune));
+    compile_with.tune.directory = o.tune_cache;
+  }
   if (!o.kernel.empty()) compile_with.plan.force_kernel = {{"dot", o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
   for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());

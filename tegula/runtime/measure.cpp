@@ -1,7 +1,6 @@
 #include "tegula/runtime/measure.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "tegula/base/half.h"
 #include "tegula/base/philox.h"
@@ -10,12 +9,6 @@
 namespace tegula {
 
 namespace {
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point t) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
-}
-
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
   return v[v.size() / 2];
@@ -99,12 +92,12 @@ Result<Measured> Measurement::run() {
   std::vector<double> samples, peaks;
   int runs = 1;
   for (int sample = -1; sample < options_.repeats; ++sample) {
-    const auto start = Clock::now();
+    const double start = kernel_seconds(*pool_);
     for (int i = 0; i < runs; ++i) {
       auto st = once();
       if (!st.ok()) return std::move(st).error();
     }
-    const double ms = ms_since(start);
+    const double ms = 1e3 * (kernel_seconds(*pool_) - start);
     if (sample < 0) {  // the first one says how many runs make a sample
       runs = static_cast<int>(std::clamp(options_.sample_ms / std::max(ms, 1e-4), 1.0, 1e5));
       continue;

@@ -18,7 +18,7 @@ struct MeasureOptions {
 };
 
 struct Measured {
-  double ms_median = 0, ms_min = 0;
+  double ms_median = 0, ms_min = 0;            // kernel_seconds of runtime/probe.h
   int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
   double peak_flops_per_s = 0;  // f32 multiply-adds, median of bursts between samples
 };

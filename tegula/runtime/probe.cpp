@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <vector>
 
 #include "tegula/io/file.h"
@@ -25,15 +26,21 @@ double seconds_since(Clock::time_point t) {
 
 }  // namespace
 
+double kernel_seconds(const ThreadPool& pool) {
+  timespec t{};
+  clock_gettime(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 double probe_flops(ThreadPool& pool) {
   std::atomic<int64_t> flops{0};
-  const auto start = Clock::now();
+  const double start = kernel_seconds(pool);
   pool.parallel_for(pool.n_threads(), [&](int64_t, int) {
     int64_t n = 0;
     kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 5000 : 100000, &n});
     flops += n;
   });
-  return static_cast<double>(flops) / seconds_since(start);
+  return static_cast<double>(flops) / (kernel_seconds(pool) - start);
 }
 
 CacheSizes cache_sizes() {
@@ -71,15 +78,16 @@ CoreSpeed probe_core(ThreadPool& pool) {
         is_memory ? kMemoryBytes : std::min(kMemoryBytes, speed.caches.bytes[level] / 2);
     const int64_t passes = std::max<int64_t>(1, kReadBytes / bytes);
     for (int trial = 0; trial < 4; ++trial) {  // the first one fills the cache
-      const auto start = Clock::now();
+      const double start = kernel_seconds(pool);
       pool.parallel_for(n, [&](int64_t i, int) {
         float sum = 0;
         for (int64_t pass = 0; pass < passes; ++pass)
           kernel::isa_table().read_burst({memory.data() + i * (kMemoryBytes / 4), bytes / 4, &sum});
         sink = sum;
       });
-      speed.bytes_per_s[level] = std::max(
-          speed.bytes_per_s[level], static_cast<double>(bytes * passes) / seconds_since(start));
+      speed.bytes_per_s[level] =
+          std::max(speed.bytes_per_s[level],
+                   static_cast<double>(bytes * passes) / (kernel_seconds(pool) - start));
     }
   }
   return speed;

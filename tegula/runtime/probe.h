@@ -30,6 +30,10 @@ CacheSizes cache_sizes();
 // What timings depend on besides the call: processor, caches, instruction set, cores.
 std::string machine_name();
 
+// The clock for timing kernels: of one thread its own CPU time, so that what others take on a
+// shared machine does not count; of several the wall's.
+double kernel_seconds(const ThreadPool& pool);
+
 // One burst of f32 multiply-adds on every thread of the pool: FLOPs per second.
 double probe_flops(ThreadPool& pool);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <optional>
 
@@ -17,12 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-// What others on the machine take does not count: where one thread works, its own time is enough.
-double seconds_of(const ThreadPool& pool) {
-  timespec t{};
-  clock_gettime(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
@@ -112,9 +105,9 @@ double CallTuner::sample(size_t point) {
   Counters counters;
   KernelCall call{query_.attrs, in_, out_, workspace_.data(), query_.program, pool_, &counters};
   call.tuning = points_[point];
-  const double start = seconds_of(*pool_);
+  const double start = kernel_seconds(*pool_);
   for (int i = 0; i < runs_; ++i) kernel_->launch(call);
-  return (seconds_of(*pool_) - start) / runs_;
+  return (kernel_seconds(*pool_) - start) / runs_;
 }
 
 // Every round times the rule and all points still in the race; slow drifts of the machine meet both
