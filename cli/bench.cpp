@@ -7,6 +7,7 @@
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/ops/attention.h"
+#include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/runtime/compile.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct Options {
   std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
-                     with;
+                     with, weights = "as the operands";
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
   bool is_causal = false, is_cold = false, is_reads = false, json = false;
   int threads = 0, repeats = 9;
@@ -146,8 +147,17 @@ Result<Work> gemm_work(const Options& o) {
   const DType t = TEGULA_TRY(dtype_of(o));
   Work w;
   Builder b(*w.module, "gemm");
-  const Var x = b.param("a", {t, {s[0], s[2]}}), y = b.param("b", {t, {s[2], s[1]}});
-  b.result("c", matmul(x, y));
+  if (o.weights == "as the operands") {
+    const Var x = b.param("a", {t, {s[0], s[2]}}), y = b.param("b", {t, {s[2], s[1]}});
+    b.result("c", matmul(x, y));
+  } else {  // groups of 128
+    const bool four = o.weights == "int4";
+    const int64_t groups = std::max<int64_t>(1, s[2] / 128);
+    const Var x = b.param("a", {DType::kF32, {s[0], s[2]}});
+    const Var q = b.param("b", {four ? DType::kU8 : DType::kI8, {four ? s[2] / 2 : s[2], s[1]}});
+    b.result("c",
+             dot_quantised(x, q, b.param("scale", {DType::kF32, {groups, s[1]}}), four ? 4 : 8));
+  }
   w.function = TEGULA_TRY(b.finish_into_module());
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
   w.what = cat("gemm ", o.shape, " ", o.dtype);
@@ -291,6 +301,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_common(*decode, o);
   auto* gemm = add("gemm", "A matrix product");
   add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
+  one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 rows"),
+         {"as the operands", "int8", "int4"});
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
   gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
   gemm->add_option("--kernel", o.kernel, "A rung by name: dot_naive, dot_cache_tiled, ...")

@@ -21,6 +21,7 @@ TEGULA_PASS(fuse)
 TEGULA_PASS(lower)
 TEGULA_PASS(one_chain)
 TEGULA_PASS(qkv_concat)
+TEGULA_PASS(quantised_dot)
 TEGULA_PASS(remat)
 TEGULA_PASS(views)
 TEGULA_PASS(wrap)
@@ -29,15 +30,10 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,       &lower_pass,
-    &cse_pass,       &views_pass,
-    &fold_pass,      &algebra_pass,
-    &views_pass,     &cse_pass,
-    &dce_pass,       &autocast_pass,
-    &one_chain_pass, &qkv_concat_pass,
-    &blockwise_pass, &bias_activation_pass,
-    &remat_pass,     &dce_pass,
-    &fuse_pass,      &wrap_pass,
+    &dce_pass,      &quantised_dot_pass, &lower_pass,      &cse_pass,       &views_pass,
+    &fold_pass,     &algebra_pass,       &views_pass,      &cse_pass,       &dce_pass,
+    &autocast_pass, &one_chain_pass,     &qkv_concat_pass, &blockwise_pass, &bias_activation_pass,
+    &remat_pass,    &dce_pass,           &fuse_pass,       &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {

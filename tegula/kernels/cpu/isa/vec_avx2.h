@@ -169,4 +169,12 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   r[2].v = _mm256_shuffle_ps(b, d, 0x44), r[3].v = _mm256_shuffle_ps(b, d, 0xee);
 }
 
+// kLanes neighbouring bytes as integers.
+TEGULA_VEC Vi load_u8(const void* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))};
+}
+TEGULA_VEC Vi load_i8(const void* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))};
+}
+
 }  // namespace tegula::kernel::avx2

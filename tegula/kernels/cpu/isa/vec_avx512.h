@@ -161,4 +161,12 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   transpose(r);
 }
 
+// kLanes neighbouring bytes as integers.
+TEGULA_VEC Vi load_u8(const void* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+TEGULA_VEC Vi load_i8(const void* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+
 }  // namespace tegula::kernel::avx512

@@ -198,4 +198,16 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   transpose(r);
 }
 
+// kLanes neighbouring bytes as integers.
+TEGULA_VEC Vi load_u8(const void* p) {
+  Vi a;
+  for (int i = 0; i < kLanes; ++i) a.v[i] = static_cast<const uint8_t*>(p)[i];
+  return a;
+}
+TEGULA_VEC Vi load_i8(const void* p) {
+  Vi a;
+  for (int i = 0; i < kLanes; ++i) a.v[i] = static_cast<const int8_t*>(p)[i];
+  return a;
+}
+
 }  // namespace tegula::kernel::portable
