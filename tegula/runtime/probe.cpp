@@ -19,7 +19,7 @@ namespace tegula {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-volatile float sink;
+std::atomic<float> sink;  // threads write it only so that what they read is not left out
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();

@@ -1,17 +1,19 @@
 // An `attention` or `attention_bwd` call as plain numbers, shared by the CPU kernels.
 //
 // Order "kb64": keys in spans of 512 and blocks of 64 at absolute key indices, ascending; each span
-// begins with m = -inf, l = 0, o = 0. A score is one fma chain
-// over d, times scale, then softcap, bias, alibi as the op says. Per row and block with a visible
-// key: m' = max(m, the block's scores), alpha = exp(m - m'), p = exp(score - m') (0 where hidden),
-// l = l·alpha + the lane16 sum of p, o = o·alpha, then o = fma(p_j, v_j, o), j ascending. Blocks
-// that a row cannot see do not touch it. Spans are folded together, ascending, from the same
-// beginnings: M' = max(M, m), O = fma(o, exp(m - M'), O·exp(M - M')), L alike, so that threads may
-// take a span each. At the end O·(1/L) + 0 (so that a zero has one sign) and
-// lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf.
-// Order of the backward, "fma_chain": p = exp(score - lse); delta is one fma chain do·o, less
-// dlse; dq, dk, dv are single chains over visible tiles: dq over keys ascending; dk and
-// dv over query heads of the group, then over queries.
+// begins with m = -inf, l = 0, o = 0. A score is one fma chain over d, times scale, then softcap,
+// bias, alibi as the op says. Per row and block with a visible key: m' = max(m, the block's
+// scores), alpha = e^(m - m'), p = e^(score - m') (0 where hidden), l_i = l_i·alpha + p_i +
+// p_(i+16) + ..., o = o·alpha, then o = fma(p_j, v_j, o), j ascending. Here e^x is 2^(x·log2(e)),
+// where scores are plain that of the products' difference times scale·log2(e). Blocks that a row
+// cannot see do not touch it; a span's l is the lane16 sum of l_i. Spans are folded together,
+// ascending, from the same beginnings: M' = max(M, m), O = fma(o, exp(m - M'), O·exp(M - M')), L
+// alike, so that threads may take a span each. At the end O·(1/L) + 0 (so that a zero has one sign)
+// and lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf.
+//
+// Order of the backward, "fma_chain": p = 2^((score - lse)·log2(e)); delta is one fma chain do·o,
+// less dlse; dq, dk, dv are single chains over visible tiles: dq over keys ascending; dk and dv
+// over query heads of the group, then over queries.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +41,10 @@ struct AttentionCall {
   int64_t origin[4] = {};
   int64_t whole[3];
 
+  // Scores are products times a positive scale: their order is the products' own.
+  bool has_plain_scores() const { return !has_extras() && scale > 0; }
+  // What the kernels' scores are multiples of until they are weighed.
+  float unit() const { return has_plain_scores() ? scale : 1.0f; }
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
   // Whether every query has a bias of its own, hence no part of its gradient is a sum.
   bool owns_bias() const {

@@ -12,7 +12,8 @@ double isa_flops_per_s(Isa isa);
 
 // The set that machine_isa() is to be, of those up to `widest`: the widest, but a narrower one that
 // `rate` says to be faster by more than kIsaMargin, lest noise decide. What is narrower than AVX2
-// is not asked: nothing beats it; nor is AMX, for its tiles. Up to AVX-512 sets differ in speed only.
+// is not asked: nothing beats it; nor is AMX, for its tiles. Up to AVX-512 sets differ in speed
+// only.
 inline constexpr double kIsaMargin = 1.15;
 Isa fastest_isa(Isa widest, double (*rate)(Isa) = isa_flops_per_s);
 

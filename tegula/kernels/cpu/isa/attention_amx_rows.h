@@ -10,10 +10,10 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 inline constexpr int64_t kBf16Block = 2 * kTileBytes;  // 32 × 32 bf16: two tiles
 inline constexpr int kF32Block = kStrip * kStrip;      // 32 × 32 f32, in floats
 
-inline constexpr float kLog2E = 0x1.715476p+0f, kLn2 = 0x1.62e43p-1f;
+inline constexpr float kLn2 = 0x1.62e43p-1f;
 
 // 2^x within 3·2^-24 of it, at least 2^-126; for x below 2^22. Weights are rounded to bf16 next.
-TEGULA_VEC Vf exp2_weight(Vf x) {
+TEGULA_VEC Vf exp2_weight_bf16(Vf x) {
   const Vf shift = set1(0x1.8p23f);  // the sum's low bits are x rounded to an integer
   x = max(set1(-126.0f), x);
   const Vf t = x + shift;
@@ -26,8 +26,8 @@ TEGULA_VEC Vf exp2_weight(Vf x) {
   q = fma(q, r, set1(1.0f));
   return as_float(bits(q) + shl<23>(bits(t)));
 }
-TEGULA_VEC Row16 exp2_weight(const Row16& x) {
-  return map16([&](int i) { return exp2_weight(x.v[i]); });
+TEGULA_VEC Row16 exp2_weight_bf16(const Row16& x) {
+  return map16([&](int i) { return exp2_weight_bf16(x.v[i]); });
 }
 
 // 32 numbers to bf16.

@@ -410,6 +410,7 @@ class FlashBackward {
     const QueryRow& row = x.row[r];
     const int64_t from = row.keys.lo - k0, to = row.keys.hi - k0;
     const bool live = row.keys.count() > 0;
+    const Vf lse = set1(x.lse[r]);
     float factor[kKeyBlock];
     if (c_.dropout > 0 && live && from < kKeyBlock && to > 0) {
       const int64_t g0 = std::max<int64_t>(from, 0) / 16 * 16,
@@ -427,16 +428,20 @@ class FlashBackward {
       Row16 dp = load16(ds + 16 * g);
       Row16 keep = row16(1.0f);
       if (c_.dropout > 0) keep = load16(factor + 16 * g), dp = dp * keep;
+      const bool is_whole = 16 * g >= from && 16 * g + 16 <= to;
       for (int v = 0; v < Row16::kRegs; ++v) {
-        const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
-        const Vf weight = exp(s.v[v] - set1(x.lse[r]));
-        Vf y = weight * (dp.v[v] - set1(x.delta[r]));
-        if (db != nullptr) store(db + 16 * g + v * kLanes, select(visible, y, zero()));
-        if (c_.softcap > 0) y = y * slope.v[v];
-        y = y * set1(c_.scale);
-        const Vf kept = c_.dropout > 0 ? weight * keep.v[v] : weight;
-        store(p + 16 * g + v * kLanes, select(visible, kept, zero()));
-        store(ds + 16 * g + v * kLanes, select(visible, y, zero()));
+        Vf weight = exp2_weight((s.v[v] - lse) * set1(kLog2E));
+        Vf of_bias = weight * (dp.v[v] - set1(x.delta[r]));
+        Vf y = (c_.softcap > 0 ? of_bias * slope.v[v] : of_bias) * set1(c_.scale);
+        if (c_.dropout > 0) weight = weight * keep.v[v];
+        if (!is_whole) {  // at the end: hidden scores may be NaN
+          const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
+          weight = select(visible, weight, zero()), y = select(visible, y, zero());
+          of_bias = select(visible, of_bias, zero());
+        }
+        store(p + 16 * g + v * kLanes, weight);
+        store(ds + 16 * g + v * kLanes, y);
+        if (db != nullptr) store(db + 16 * g + v * kLanes, of_bias);
       }
     }
   }

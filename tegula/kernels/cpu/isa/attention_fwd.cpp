@@ -111,7 +111,9 @@ class Flash {
     bool careful;
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
-    float m[kRowBlock], l[kRowBlock];  // of the span
+    // Of the span: the largest score in units of unit(), and sums of weights by lane.
+    float m[kRowBlock];
+    alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
   };
   // Spans folded together, a row each: sums of weighted values, the largest score, sums of weights.
@@ -182,14 +184,14 @@ class Flash {
                  x.q + s * (kTileM * c_.d + kPanelSlack), strip_rows(x, s));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
-      std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.l, x.rows, 0.0f);
+      std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.l[0], x.rows * 16, 0.0f);
       const int64_t end = std::min(hi, (span + 1) * kKeySpan);
       for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
            k0 += kKeyBlock)
         run_keys(x, t, k0);
       for (int i = 0; i < x.rows; ++i)
-        fold(sum, i, x.m[i], x.l[i], o_tile(x, i / kTileM, 0) + i % kTileM * kTileN,
-             kTileM * kTileN);
+        fold(sum, i, x.m[i] * c_.unit(), reduce_add(load16(x.l[i])),
+             o_tile(x, i / kTileM, 0) + i % kTileM * kTileN, kTileM * kTileN);
     }
     const int64_t per_pair = c_.score_flops() + 4 + (c_.dropout > 0 ? 1 : 0);
     const int64_t math = visible * (per_pair + 2 * c_.d + 2 * c_.dv);
@@ -323,40 +325,51 @@ class Flash {
       for (int g = g0; g < g1; ++g) store16_n(s + 16 * g, row16(0), 16);
       return;
     }
+    const bool is_plain = c_.has_plain_scores();
     Row16 top = row16(-kInf);
     for (int g = g0; g < g1; ++g) {
-      Row16 y = load16(s + 16 * g) * row16(c_.scale);
-      if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, y, nullptr);
-      if (16 * g < from || 16 * g + 16 > to)
+      const bool is_whole = 16 * g >= from && 16 * g + 16 <= to;
+      Row16 y = load16(s + 16 * g);
+      if (!is_plain) {
+        y = y * row16(c_.scale);
+        if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, y, nullptr);
+      }
+      if (!is_whole)
         for (int v = 0; v < Row16::kRegs; ++v)
           y.v[v] = select(lanes_in(16 * g + v * kLanes, from, to), y.v[v], set1(-kInf));
       top = max(top, y);
-      store16_n(s + 16 * g, y, 16);
+      if (!is_plain || !is_whole) store16_n(s + 16 * g, y, 16);
     }
-    const float block_top = reduce_max(top);
-    const float m = x.m[r] > block_top ? x.m[r] : block_top;
-    const float shift = m == -kInf ? 0 : m;
-    Row16 sum = row16(0);
+    const float unit = c_.unit(), old = x.m[r];
+    Row16 l = load16(x.l[r]);
+    if (exceeds(top, old)) {  // seldom, after the first blocks
+      const float m = reduce_max(top);
+      const Vf alpha = exp2_weight(set1((old - m) * (unit * kLog2E)));
+      for (Vf& v : l.v) v = v * alpha;
+      for (int64_t e = 0; e < n_strips_v(); ++e) {
+        float* o = o_tile(x, strip, e) + i * kTileN;
+        for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
+      }
+      x.m[r] = m;
+    }
+    // The largest score weighs 1 exactly.
+    const Vf shift = set1(x.m[r] == -kInf ? 0 : x.m[r]), log2 = set1(unit * kLog2E);
     float factor[kKeyBlock];
     if (c_.dropout > 0) dropout_factors(c_, row, k0 + 16 * g0, 16 * (g1 - g0), factor + 16 * g0);
     for (int g = g0; g < g1; ++g) {
       Row16 p = load16(s + 16 * g);
-      for (Vf& v : p.v) v = exp(v - set1(shift));
-      sum = sum + p;
+      for (Vf& v : p.v) v = exp2_weight((v - shift) * log2);
+      l = l + p;
       if (c_.dropout > 0) p = p * load16(factor + 16 * g);
       store16_n(s + 16 * g, p, 16);
     }
-    if (m != x.m[r]) {
-      float alpha[kLanes];
-      store(alpha, exp(set1(x.m[r] - shift)));
-      x.l[r] *= alpha[0];
-      for (int64_t e = 0; e < n_strips_v(); ++e) {
-        float* o = o_tile(x, strip, e) + i * kTileN;
-        for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * set1(alpha[0]));
-      }
-      x.m[r] = m;
-    }
-    x.l[r] = x.l[r] + reduce_add(sum);
+    store16_n(x.l[r], l, 16);
+  }
+
+  static bool exceeds(const Row16& x, float bound) {
+    Vf top = x.v[0];
+    for (int v = 1; v < Row16::kRegs; ++v) top = max(top, x.v[v]);
+    return any(gt(top, set1(bound)));
   }
 
   // Divides and stores; false (and perhaps nothing stored) where a row is NaN that may not be.

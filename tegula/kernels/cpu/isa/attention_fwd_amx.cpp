@@ -263,7 +263,7 @@ class AmxForward {
   void rescale(Strip& x, float (&alpha)[kStrip]) const {
     for (int r = 0; r < kStrip; r += kLanes) {
       const Vf m = load(x.m + r), old = load(alpha + r);
-      const Vf a = select(lt(old, m), exp2_weight(old - m), set1(1.0f));
+      const Vf a = select(lt(old, m), exp2_weight_bf16(old - m), set1(1.0f));
       store(x.l + r, load(x.l + r) * a);
       store(alpha + r, a);
     }
@@ -292,8 +292,8 @@ class AmxForward {
         continue;
       }
       const float* at = scores_of(w, r, 2 * j);
-      Row16 lo = exp2_weight(fma(load16(at), scale, minus_m));
-      Row16 hi = exp2_weight(fma(load16(at + 16), scale, minus_m));
+      Row16 lo = exp2_weight_bf16(fma(load16(at), scale, minus_m));
+      Row16 hi = exp2_weight_bf16(fma(load16(at + 16), scale, minus_m));
       if (kStrip * j < from || kStrip * j + kStrip > to) {
         lo = masked(lo, kStrip * j, from, to, 0);
         hi = masked(hi, kStrip * j + 16, from, to, 0);

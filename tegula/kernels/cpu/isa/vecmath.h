@@ -35,6 +35,22 @@ TEGULA_VEC Vf exp(Vf x) {
   return e * s1 * s2;
 }
 
+inline constexpr float kLog2E = 0x1.715476p+0f;
+
+// 2^x for weights of a softmax, x <= 0 or just above: 0.7 ulp; 0 below -126, so for -inf.
+TEGULA_VEC Vf exp2_weight(Vf x) {
+  // Adding it rounds x to an integer, which then stands in the low bits.
+  const Vf magic = set1(0x1.8p23f), t = x + magic, f = x - (t - magic);
+  Vf q = set1(0x1.41fbbcp-13f);  // minimax in the relative error on [-1/2, 1/2]
+  q = fma(q, f, set1(0x1.5f3e52p-10f));
+  q = fma(q, f, set1(0x1.3b2d4cp-7f));
+  q = fma(q, f, set1(0x1.c6aee8p-5f));
+  q = fma(q, f, set1(0x1.ebfbdcp-3f));
+  q = fma(q, f, set1(0x1.62e43p-1f));
+  q = fma(q, f, set1(1.0f));
+  return select(lt(x, set1(-126.0f)), zero(), as_float(bits(q) + shl<23>(bits(t))));
+}
+
 // Natural logarithm; log(0) = -inf, log of a negative number is NaN.
 TEGULA_VEC Vf log(Vf x) {
   const Vm tiny = lt(x, set1(0x1p-126f));
