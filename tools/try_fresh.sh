@@ -28,9 +28,10 @@ for file in /etc/resolv.conf /etc/hosts; do
 done
 find /etc/apt/apt.conf.d -type f -name '*prox*' -exec cp {} "$folder/etc/apt/apt.conf.d/" \;
 
-trap 'umount -l "$folder/dev" "$folder/proc"' EXIT
+trap 'umount -l "$folder/dev/pts" "$folder/dev" "$folder/proc"' EXIT
 mount --bind /proc "$folder/proc"
 mount --bind /dev "$folder/dev"
+mount --bind /dev/pts "$folder/dev/pts"  # the tests open a terminal
 
 echo "try_fresh: ${command[*]} in $folder"
 start=$SECONDS status=0
