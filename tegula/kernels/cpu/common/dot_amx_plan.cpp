@@ -12,22 +12,9 @@ constexpr int64_t kMinTaskFlops = 1 << 23;
 constexpr int64_t kTasksPerThread = 4;
 }  // namespace
 
-AmxKBlocks::AmxKBlocks(const Contraction& c) : n_shards(c.k_shards) {
-  shard_tiles = ceil_div(c.shard_k(), 32);
-  n_pieces = std::max<int64_t>(1, ceil_div(shard_tiles, kAmxBlockTiles));
-  piece_tiles = ceil_div(shard_tiles, n_pieces);
-  if (n_pieces == 1)
-    while (group < n_shards && 2 * group * shard_tiles <= kAmxBlockTiles) group *= 2;
-}
-
-int64_t AmxKBlocks::start(int64_t block) const {
-  if (n_pieces == 1) return block * group * shard_tiles;
-  return block / n_pieces * shard_tiles + std::min(block % n_pieces * piece_tiles, shard_tiles);
-}
-
 AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
-  const AmxKBlocks blocks(c);
-  const int64_t strip = std::max<int64_t>(1, blocks.tiles()) * kAmxStripBytes;
+  const KBlocks blocks = amx_cut(c);
+  const int64_t strip = std::max<int64_t>(1, blocks.total()) * kAmxStripBytes;
   const auto panels = [&](int64_t extent, int64_t block) {
     const int64_t least = ceil_div(std::min(extent, block), kAmxStrip) * strip;
     const int64_t all = c.batch.count * ceil_div(extent, kAmxStrip) * strip;
@@ -35,13 +22,13 @@ AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
   };
   a_bytes = panels(c.m.count, kAmxBlockM);
   if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
-  thread_bytes = std::min(blocks.tiles(), kAmxBlockTiles) * kAmxStripBytes;
+  thread_bytes = std::min(blocks.total(), kAmxBlockTiles) * kAmxStripBytes;
   thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
                   round_up(std::min(c.n.count, kAmxBlockN), kAmxStrip);
 }
 
 AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads) {
-  const int64_t tiles = std::max<int64_t>(1, AmxKBlocks(c).tiles());
+  const int64_t tiles = std::max<int64_t>(1, amx_cut(c).total());
   const int64_t strip = tiles * kAmxStripBytes;
   const bool local_b = amx_packs_b_locally(c);
   const int64_t a_need = ceil_div(c.m.count, kAmxStrip) * strip;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/k_blocks.h"
 
 namespace tegula::kernel {
 
@@ -12,26 +13,10 @@ inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 w
 inline constexpr int64_t kAmxBlockN = 512;
 inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
 
-// k in tiles of 32, each shard padded to whole tiles; cut into blocks: pieces of one shard, or
-// groups of whole shards.
-struct AmxKBlocks {
-  int64_t n_shards = 1;
-  int64_t shard_tiles = 0;
-  int64_t n_pieces = 1;     // per shard
-  int64_t piece_tiles = 0;  // the last piece of a shard may be shorter
-  int64_t group = 1;        // shards per block, a power of two; 1 where n_pieces > 1
-
-  explicit AmxKBlocks(const Contraction& c);
-  int64_t tiles() const { return n_shards * shard_tiles; }
-  int64_t count() const { return n_shards * n_pieces / group; }
-  int64_t start(int64_t block) const;  // its first tile
-  int local_levels() const { return log2(group); }
-  // Partial sums of one tile of outputs that wait between blocks.
-  int slots() const {
-    return count() == 1 ? 0 : log2(n_shards) - log2(group) + (n_pieces > 1 ? 1 : 0);
-  }
-  static int log2(int64_t n) { return n <= 1 ? 0 : 1 + log2(n / 2); }
-};
+// k in tiles of 32, each shard padded to whole tiles.
+inline KBlocks amx_cut(const Contraction& c) {
+  return {c.k_shards, (c.shard_k() + 31) / 32, kAmxBlockTiles};
+}
 
 // Workspace: panels of a, panels of b, and per thread a strip of b and sums that wait. It grows
 // with every extent, because a run may be smaller than its plan.

@@ -32,14 +32,6 @@ bool DotTiles::is_valid(const Tuning& t) {
   return t.knob[kDotTileM] == 0 || t.knob[kDotTileM] >= kMinTileM;
 }
 
-KBlocks::KBlocks(const Contraction& c, int64_t most_k)
-    : shard_k(c.shard_k()), n_shards(c.k_shards) {
-  n_pieces = std::max<int64_t>(1, ceil_div(shard_k, most_k));
-  piece_k = ceil_div(shard_k, n_pieces);
-  if (n_pieces == 1)
-    while (group < n_shards && 2 * group * shard_k <= most_k) group *= 2;
-}
-
 DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   const int64_t k = std::max<int64_t>(1, c.k.count), m = c.m.count, n = c.n.count,
                 batch = c.batch.count;
@@ -53,7 +45,7 @@ DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
     b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
   strip_floats =
       std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.block_k), 16);
-  waiting_floats = KBlocks(c, tiles.block_k).slots() * task_m * task_n;
+  waiting_floats = tiles.cut(c).slots() * task_m * task_n;
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
   waiting_floats = round_up(waiting_floats, 16);
 }

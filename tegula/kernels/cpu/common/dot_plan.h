@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/k_blocks.h"
 #include "tegula/kernels/kernel.h"
 
 namespace tegula::kernel {
@@ -53,29 +54,10 @@ struct DotTiles {
   explicit DotTiles(const Tuning& t);
   // Within what the kernel can do: a plan from a file may ask for anything.
   static bool is_valid(const Tuning& t);
+  KBlocks cut(const Contraction& c) const { return {c.k_shards, c.shard_k(), block_k}; }
   // Rows that the tasks of one held block may have, whatever the register tile.
   int64_t most_task_m() const { return task_m + (is_fixed ? kMaxTileM - 1 : 0); }
   int64_t most_task_n() const { return task_n + (is_fixed ? kMaxTileN - 1 : 0); }
-};
-
-// The cut of k into blocks that stay in cache: pieces of one shard, or groups of whole shards.
-struct KBlocks {
-  int64_t shard_k = 0;
-  int64_t n_shards = 1;
-  int64_t n_pieces = 1;  // per shard
-  int64_t piece_k = 0;   // the last piece of a shard may be shorter
-  int64_t group = 1;     // shards per block, a power of two; 1 where n_pieces > 1
-
-  KBlocks(const Contraction& c, int64_t most_k);
-  int64_t count() const { return n_shards * n_pieces / group; }
-  int64_t block_k() const { return n_pieces > 1 ? piece_k : group * shard_k; }
-  // Partial sums that wait in the shard tree: the lowest levels within a block, the others between
-  // blocks (with one more for a chain cut into pieces), as so many tiles.
-  int local_levels() const { return log2(group); }
-  int slots() const {
-    return count() == 1 ? 0 : log2(n_shards) - log2(group) + (n_pieces > 1 ? 1 : 0);
-  }
-  static int log2(int64_t n) { return n <= 1 ? 0 : 1 + log2(n / 2); }
 };
 
 // Workspace: panels of a, then per thread the tiles that wait between k blocks, then panels of b or

@@ -29,7 +29,7 @@ struct Cut {
   Cut(const Contraction& c, const Tuning& t, int n_threads)
       : tiles(t),
         tile(tile_of(tiles)),
-        k(c, tiles.block_k),
+        k(tiles.cut(c)),
         blocks(c, tiles, tile, n_threads),
         is_local(packs_b_locally(c, tiles)),
         m_tasks(ceil_div(blocks.m, blocks.task_m)),
@@ -138,7 +138,7 @@ TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   const double helds = d(ceil_div(c.batch.count, x.blocks.batch)) *
                        d(ceil_div(c.m.count, x.blocks.m)) * d(ceil_div(c.n.count, x.blocks.n));
   const double tasks = helds * d(ceil_div(x.blocks.batch * x.m_tasks * x.n_tasks, q.n_threads));
-  const double task_m = std::min(d(x.blocks.task_m), m), block_k = std::min(d(x.k.block_k()), k);
+  const double task_m = std::min(d(x.blocks.task_m), m), block_k = std::min(d(x.k.at(0).n_k), k);
   const double columns = d(x.n_strips * x.tile.n), strips = d(x.m_strips * x.n_strips);
   const double vectors = x.tile.n > 8 ? 2 : 1, vector_bytes = 4 * x.tile.n / vectors;
 

@@ -1,6 +1,7 @@
 // The register tile of dot_packed: kTileM × kTileN chains, a strip of a by a strip of b.
 #pragma once
 
+#include "tegula/kernels/cpu/common/k_blocks.h"
 #include "tegula/kernels/cpu/isa/vec.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -15,16 +16,7 @@ inline constexpr int kTileM = 4, kTileNv = 1;
 #endif
 inline constexpr int kTileN = kTileNv * kLanes;
 
-// What happens to the chains of one piece of k. Slots are tiles [m][kTileN] of partial sums.
-struct Piece {
-  int64_t k = 0;
-  int start = -1;  // the slot that holds the chain so far; -1: it starts from 0
-  int n_merge = 0;
-  int merge[3] = {};  // slots added to the finished chain, in this order
-  int dst = -1;       // the slot it goes to; -1: it is final
-};
-inline constexpr int kMaxSlots = 4;  // three levels of a tree of 8, one chain cut in pieces
-
+// Slots are tiles [m][kTileN].
 struct MicroArgs {
   // direct: rows a_stride apart, k side by side; else k a_stride apart, rows side by side
   const float* a = nullptr;

@@ -5,6 +5,7 @@
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
+#include "tegula/kernels/cpu/isa/dot_loops.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/dot_thin.h"
 #include "tegula/kernels/cpu/isa/pack.h"
@@ -27,15 +28,6 @@ int tile_rows(const DotTiles& tiles) {
   return tiles.tile_m > 0 ? std::min(tiles.tile_m, kTileM) : kTileM;
 }
 
-// The panels at hand: batches [batch0, batch0 + batch), rows [m0, m0 + m), columns [n0, n0 + n).
-struct Held {
-  int64_t batch0, batch, m0, m, n0, n;
-};
-
-struct Task {
-  int64_t batch, m0, m, n0, n;  // relative to Held
-};
-
 template <class In, class Out>
 class PackedDot {
  public:
@@ -44,7 +36,7 @@ class PackedDot {
         c_(c),
         tiles_(call.tuning),
         tile_m_(tile_rows(tiles_)),
-        kb_(c, tiles_.block_k),
+        kb_(tiles_.cut(c)),
         workspace_(c, tiles_),
         blocks_(c, tiles_, {tile_m_, kTileN}, call.pool->n_threads()),
         a_(a.as<const In>()),
@@ -66,18 +58,13 @@ class PackedDot {
   }
 
   void run() {
-    Held h{};
-    for (h.batch0 = 0; h.batch0 < c_.batch.count; h.batch0 += blocks_.batch) {
-      h.batch = std::min(blocks_.batch, c_.batch.count - h.batch0);
-      for (h.m0 = 0; h.m0 < c_.m.count; h.m0 += blocks_.m) {
-        h.m = std::min(blocks_.m, c_.m.count - h.m0);
-        for (h.n0 = 0; h.n0 < c_.n.count; h.n0 += blocks_.n) {
-          h.n = std::min(blocks_.n, c_.n.count - h.n0);
-          pack(h);
-          compute(h);
-        }
-      }
-    }
+    for_each_held(c_, blocks_, [&](const Held& h) {
+      pack(h);
+      for_each_task(*call_.pool, h, blocks_, tiles_.deals_rows, [&](const Task& t, int thread) {
+        run_task(h, t, waiting_ + thread * workspace_.waiting_floats,
+                 b_panels_ + thread * workspace_.strip_floats);
+      });
+    });
   }
 
  private:
@@ -142,28 +129,13 @@ class PackedDot {
     }
   }
 
-  void compute(const Held& h) {
-    const int64_t m_tasks = ceil_div(h.m, blocks_.task_m), n_tasks = ceil_div(h.n, blocks_.task_n);
-    call_.pool->parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
-      Task t;
-      t.batch = i / (m_tasks * n_tasks);
-      const int64_t at = i % (m_tasks * n_tasks);
-      t.m0 = (tiles_.deals_rows ? at / n_tasks : at % m_tasks) * blocks_.task_m;
-      t.n0 = (tiles_.deals_rows ? at % n_tasks : at / m_tasks) * blocks_.task_n;
-      t.m = std::min(blocks_.task_m, h.m - t.m0);
-      t.n = std::min(blocks_.task_n, h.n - t.n0);
-      run_task(h, t, waiting_ + thread * workspace_.waiting_floats,
-               b_panels_ + thread * workspace_.strip_floats);
-    });
-  }
-
   void run_task(const Held& h, const Task& t, float* waiting, float* strips) {
     float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = kb_.slots() * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
-      const BlockPlan plan = plan_block(block);
+      const KBlock plan = kb_.at(block, start_ != nullptr);
       const auto tile = [&](int64_t i, int64_t j, const float* b) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
@@ -195,51 +167,14 @@ class PackedDot {
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, 2 * executed + more);
   }
 
-  // One k block: its pieces and where their partial sums go. Slot l is level l of the shard tree;
-  // slot 3 holds a chain that goes on in the next block.
-  struct BlockPlan {
-    int64_t k0, n_k;
-    bool is_last;
-    int n_pieces;
-    Piece pieces[8];
-  };
-
-  int64_t block_start(int64_t block) const {
-    if (kb_.n_pieces == 1) return block * kb_.block_k();
-    return block / kb_.n_pieces * kb_.shard_k +
-           std::min(block % kb_.n_pieces * kb_.piece_k, kb_.shard_k);
-  }
-
-  BlockPlan plan_block(int64_t block) const {
-    constexpr int kChainSlot = kMaxSlots - 1;
-    BlockPlan b{};
-    b.k0 = block_start(block), b.n_k = block_start(block + 1) - b.k0;
-    b.is_last = block + 1 == kb_.count();
-    const int64_t part = block % kb_.n_pieces;
-    for (int64_t i = 0; i < kb_.group; ++i) {
-      Piece& p = b.pieces[b.n_pieces++];
-      p.k = b.n_k / kb_.group;
-      if (part > 0 || start_ != nullptr) p.start = kChainSlot;
-      if (part + 1 < kb_.n_pieces) {
-        p.dst = kChainSlot;
-        continue;
-      }
-      const int64_t shard = block / kb_.n_pieces * kb_.group + i;
-      int level = 0;
-      for (; (shard >> level & 1) != 0; ++level) p.merge[p.n_merge++] = level;
-      p.dst = shard + 1 == kb_.n_shards ? -1 : level;
-    }
-    return b;
-  }
-
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
   };
 
   // One k block of one register tile; returns lanes × k executed.
-  int64_t run_tile(const Held& h, const Tile& x, const BlockPlan& plan, const float* b,
-                   float* waiting, float* local) {
+  int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* b, float* waiting,
+                   float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
     const MicroFn fn = micro_fn(x.rows, nv, direct_a_);
     MicroArgs u;

@@ -1,0 +1,52 @@
+// The outer loops of a contraction on panels: what is packed at once, and its tasks.
+#pragma once
+
+#include <algorithm>
+
+#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/kernel.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// The panels at hand: batches [batch0, batch0 + batch), rows [m0, m0 + m), columns [n0, n0 + n).
+struct Held {
+  int64_t batch0, batch, m0, m, n0, n;
+};
+struct Task {
+  int64_t batch, m0, m, n0, n;  // relative to Held
+};
+
+template <class Blocks, class F>
+static void for_each_held(const Contraction& c, const Blocks& blocks, F f) {
+  Held h{};
+  for (h.batch0 = 0; h.batch0 < c.batch.count; h.batch0 += blocks.batch) {
+    h.batch = std::min(blocks.batch, c.batch.count - h.batch0);
+    for (h.m0 = 0; h.m0 < c.m.count; h.m0 += blocks.m) {
+      h.m = std::min(blocks.m, c.m.count - h.m0);
+      for (h.n0 = 0; h.n0 < c.n.count; h.n0 += blocks.n) {
+        h.n = std::min(blocks.n, c.n.count - h.n0);
+        f(h);
+      }
+    }
+  }
+}
+
+// Calls f(task, thread) on the pool; neighbours lie along rows of the output, or along columns.
+template <class Blocks, class F>
+static void for_each_task(ThreadPool& pool, const Held& h, const Blocks& blocks, bool along_rows,
+                          F f) {
+  const int64_t m_tasks = ceil_div(h.m, blocks.task_m), n_tasks = ceil_div(h.n, blocks.task_n);
+  pool.parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
+    Task t;
+    t.batch = i / (m_tasks * n_tasks);
+    const int64_t at = i % (m_tasks * n_tasks);
+    t.m0 = (along_rows ? at / n_tasks : at % m_tasks) * blocks.task_m;
+    t.n0 = (along_rows ? at % n_tasks : at / m_tasks) * blocks.task_n;
+    t.m = std::min(blocks.task_m, h.m - t.m0);
+    t.n = std::min(blocks.task_n, h.n - t.n0);
+    f(t, thread);
+  });
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
