@@ -14,15 +14,6 @@
 namespace tegula::cli {
 
 namespace {
-// The value after the first "key : value" of a file of the system's; "" where there is none.
-std::string system_value(const char* path, std::string_view key) {
-  const auto text = read_file(path);
-  const size_t at = text.ok() ? text->find(key) : std::string::npos;
-  if (at == std::string::npos) return "";
-  const size_t colon = text->find(':', at), end = text->find('\n', at);
-  return colon < end ? text->substr(colon + 2, end - colon - 2) : "";
-}
-
 // The word in brackets: "always [madvise] never".
 std::string huge_pages() {
   const auto text = read_file("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -45,7 +36,7 @@ Json examine(int threads) {
         {{"isa", isa_name(isa)}, {"present", rate > 0}, {"gflops_per_thread", rate / 1e9}}));
   }
   const MachineSpeed speed = probe_machine(threads);
-  return Json::object({{"processor", system_value("/proc/cpuinfo", "model name")},
+  return Json::object({{"processor", processor_name()},
                        {"cores", ThreadPool(0).n_threads()},
                        {"memory_nodes", memory_nodes()},
                        {"memory_bytes", int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE)},

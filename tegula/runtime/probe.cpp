@@ -54,14 +54,17 @@ CacheSizes cache_sizes() {
   return sizes;
 }
 
-std::string machine_name() {
-  std::string model = "unknown processor";
+std::string processor_name() {
   if (const auto text = read_file("/proc/cpuinfo"); text.ok())
     if (const size_t at = text->find("model name"); at != std::string::npos)
       if (const size_t colon = text->find(": ", at), end = text->find('\n', at); colon < end)
-        model = text->substr(colon + 2, end - colon - 2);
+        return text->substr(colon + 2, end - colon - 2);
+  return "unknown processor";
+}
+
+std::string machine_name() {
   const CacheSizes caches = cache_sizes();
-  return cat(model, ", ", isa_name(machine_isa()), ", ", ThreadPool(0).n_threads(),
+  return cat(processor_name(), ", ", isa_name(machine_isa()), ", ", ThreadPool(0).n_threads(),
              " cores, caches ", caches.bytes[0], " ", caches.bytes[1], " ", caches.bytes[2]);
 }
 

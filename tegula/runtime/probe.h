@@ -27,6 +27,8 @@ CoreSpeed probe_core(ThreadPool& pool);
 
 // From the system; a level that it does not know keeps CacheSizes' default.
 CacheSizes cache_sizes();
+// "unknown processor" where the system does not tell.
+std::string processor_name();
 // What timings depend on besides the call: processor, caches, instruction set, cores.
 std::string machine_name();
 
