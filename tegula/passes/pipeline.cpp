@@ -73,23 +73,25 @@ struct Manager {
     if (id < done.size() && done[id]) return {};
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
-    TEGULA_TRY(run_regions(id));
+    TEGULA_TRY(run_regions(id, 0));
     for (const PassDef* pass : kPipeline) {
       if (names(options.passes, cat("-", pass->name))) continue;
       // The budget is the whole function's; and a loop's body would cast its weights every round.
       if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
+      const size_t known = module.functions.size();
       TEGULA_TRY(run_one(id, *pass));
-      if (reports.back().changed && pass == &blockwise_pass) TEGULA_TRY(run_regions(id));
+      if (module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
     }
     return {};
   }
 
-  // The functions that its nodes hold, but for bodies of fused nodes.
-  Status run_regions(FuncId id) {
+  // The functions from `first` on that its nodes hold, but for bodies of fused nodes.
+  Status run_regions(FuncId id, size_t first) {
     for (size_t n = 0; n < module[id].nodes.size(); ++n)
       if (module[id].nodes[n].op != &fused_op)
         for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r)
-          TEGULA_TRY(run(module[id].nodes[n].regions[r], true));
+          if (const FuncId region = module[id].nodes[n].regions[r]; region >= first)
+            TEGULA_TRY(run(region, true));
     return {};
   }
 
