@@ -22,7 +22,7 @@ struct Options {
   std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
                      with, weights = "as the operands";
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
-  bool is_causal = false, is_cold = false, is_reads = false, json = false;
+  bool is_causal = false, is_cold = false, is_along_k = false, is_reads = false, json = false;
   int threads = 0, repeats = 9;
   int64_t vocab_size = 50257;
   TrainFlags train;
@@ -148,7 +148,9 @@ Result<Work> gemm_work(const Options& o) {
   Work w;
   Builder b(*w.module, "gemm");
   if (o.weights == "as the operands") {
-    const Var x = b.param("a", {t, {s[0], s[2]}}), y = b.param("b", {t, {s[2], s[1]}});
+    const Var x = b.param("a", {t, {s[0], s[2]}});
+    const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
+                               : b.param("b", {t, {s[2], s[1]}});
     b.result("c", matmul(x, y));
   } else {  // groups of 128
     const bool four = o.weights == "int4";
@@ -303,6 +305,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
   one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 rows"),
          {"as the operands", "int8", "int4"});
+  gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
   gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
   gemm->add_option("--kernel", o.kernel, "A rung by name: dot_naive, dot_cache_tiled, ...")

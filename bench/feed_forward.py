@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Feed-forward layers in blocks of tokens, and products of few rows.
+
+    bench/feed_forward.py [--threads 1] [--rounds 5] [--tegula build/release/tegula]
+
+blockwise: a training step of one layer and a head of 1,000 words, whole and in blocks, in turn; the time is the fastest
+step of all rounds, the arena is the plan's. few_rows: f32 and bf16 weights that lie as [K, N] or (along k) as [N, K],
+cold; the share is of the rate at which `tegula doctor` reads memory in the same round. Writes bench/results/blockwise.json
+and few_rows.json.
+"""
+
+import argparse
+import statistics
+import sys
+
+import record
+
+LAYER = "--n-layers 1 --vocab-size 1000 --batch 1 --bias".split()
+MODELS = [("gpt2, d 768", "--n-heads 12 --d-model 768", 4096, ("off", "auto")),
+          ("gpt2, d 768", "--n-heads 12 --d-model 768", 2048, ("off", "auto", "1024", "256")),
+          ("llama, d 512", "--model llama --n-heads 8 --d-model 512", 2048, ("off", "auto"))]
+SIZES = [("3072,768", (1, 2, 4, 8, 16)), ("4096,4096", (1, 4))]
+
+
+def blockwise(a):
+    rows = []
+    for name, flags, tokens, blocks in MODELS:
+        model = [*flags.split(), *LAYER, "--seqlen", tokens]
+        fastest = {}
+        for _ in range(a.rounds):
+            for block in blocks:
+                run = record.last_json(a.tegula, "bench", "train", *model, "--blockwise", block, "--threads", a.threads,
+                                       "--repeats", 1, "--json")
+                fastest[block] = min(fastest.get(block, run["ms_min"]), run["ms_min"])
+        for block in blocks:
+            plan = record.last_json(a.tegula, "plan", *model, "--blockwise", block, "--json")
+            rows.append({"model": name, "tokens": tokens, "blockwise": block, "arena_bytes": plan["arena_bytes"],
+                         "step_ms": round(fastest[block], 1), "time_ratio": round(fastest[block] / fastest["off"], 3)})
+            print(rows[-1], file=sys.stderr)
+    record.write(a, "blockwise", f"bench/feed_forward.py --threads {a.threads}", rows, threads=a.threads)
+
+
+def few_rows(a):
+    rows = []
+    for size, counts in SIZES:
+        n, k = map(int, size.split(","))
+        for along_k in (False, True):
+            for m in counts[:3] if along_k else counts:
+                row = {"m": m, "n": n, "k": k, "weights": "[N, K]" if along_k else "[K, N]"}
+                for dtype, bytes_each in (("f32", 4), ("bf16", 2)):
+                    shares = []
+                    for _ in range(a.rounds):
+                        read = record.last_json(a.tegula, "doctor", "--threads", a.threads, "--json")
+                        run = record.last_json(a.tegula, "bench", "gemm", "--shape", f"{m},{n},{k}", "--cold", "--dtype",
+                                               dtype, "--threads", a.threads, *(["--along-k"] if along_k else []), "--json")
+                        rate = n * k * bytes_each / run["ms_median"] / 1e6
+                        shares.append(rate / read["read_gbytes_per_s"])
+                    row[dtype] = round(statistics.median(shares), 2)
+                rows.append(row)
+                print(row, file=sys.stderr)
+    record.write(a, "few_rows", f"bench/feed_forward.py --threads {a.threads}", rows, threads=a.threads)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    record.add_flags(parser)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    blockwise(args)
+    few_rows(args)
+
+
+if __name__ == "__main__":
+    main()
