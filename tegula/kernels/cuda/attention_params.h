@@ -4,6 +4,30 @@
 
 namespace tegula::cuda {
 
+// A tensor [b, s, h, d] of 16-bit elements with stride 1 over d; strides in elements.
+struct AttentionTensor {
+  unsigned short* data;
+  long long batch, row, head;
+};
+
+// What masks and score functions read (attention_score.cuh); what is not compiled in is not read.
+struct AttentionFeatureParams {
+  // Packed sequences: n_sequences + 1 rising offsets into the rows of q and of k; batch is 1.
+  const int *cu_seqlens_q, *cu_seqlens_k;
+  // [b, sq] and [b, sk], rising along a row: a query sees the keys of the same number.
+  const int *documents_q, *documents_k;
+  const float* slopes;  // [hq]: ALiBi
+  const float* sinks;   // [hq]: a score that joins each row's sum and has no value
+  const void* bias;     // strides in elements, 0 where it is the same for all; 1 over keys
+  long long bias_batch, bias_head, bias_row;
+  const long long* seed;  // of dropout, one number
+  unsigned long long stream;
+  int n_sequences;
+  int window_left, window_right;  // keys before and after the aligned one; < 0: all
+  float softcap, softcap_inverse;
+  float dropout, keep_factor;  // keep_factor = 1 / (1 - dropout)
+};
+
 // The Hopper kernel; its tensors come as tensor maps. `counter` is 0 before and after a launch, and
 // no two launches that may run at once share it.
 struct AttentionParams {
@@ -16,6 +40,9 @@ struct AttentionParams {
   int heads_per_section;    // heads worked on at once, so that their K and V stay in the L2 cache
   int n_tiles;              // n_tiles_m · n_heads_total
   float scale, scale_log2;  // scale_log2 = scale · log2(e)
+  int head_dim;             // of the tensors, at most the kernel's
+  AttentionFeatureParams f;
+  AttentionTensor q, k, v, o;  // what the tensor maps describe
 };
 
 // The Hopper backward. Rows of the workspace are padded to multiples of 64 per head.
@@ -29,12 +56,7 @@ struct AttentionBwdParams {
   int heads_total;        // batch · n_heads_kv
   int heads_per_section;  // KV heads worked on at once
   float scale, scale_log2;
-};
-
-// A bf16 tensor [b, s, h, d] with stride 1 over d; strides in elements.
-struct AttentionTensor {
-  unsigned short* data;
-  long long batch, row, head;
+  AttentionFeatureParams f;
 };
 
 // What runs before and after the Hopper backward.

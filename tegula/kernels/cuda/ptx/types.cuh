@@ -2,6 +2,11 @@
 // takes a second or two; these names stand for what <cstdint> would give.
 #pragma once
 
+// Whether the 16-bit elements of a variant are f16, not bf16.
+#ifndef TEGULA_F16
+#define TEGULA_F16 0
+#endif
+
 namespace tegula::cuda {
 
 using u16 = unsigned short;
@@ -26,6 +31,37 @@ __device__ inline u32 pack_bf16(float low, float high) {
 }
 
 __device__ inline float bf16_to_float(u16 bits) { return __uint_as_float(u32(bits) << 16); }
+
+// The same for the elements of this variant.
+__device__ inline u32 pack_element(float low, float high) {
+#if TEGULA_F16
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+#else
+  return pack_bf16(low, high);
+#endif
+}
+
+__device__ inline float element_to_float(u16 bits) {
+#if TEGULA_F16
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+#else
+  return bf16_to_float(bits);
+#endif
+}
+
+// zero + 0 · x of two elements: still 0 (of either sign) if both are finite, else NaN.
+__device__ inline u32 times_zero_plus(u32 x, u32 zero) {
+#if TEGULA_F16
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(zero) : "r"(x), "r"(0));
+#else
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(zero) : "r"(x), "r"(0));
+#endif
+  return zero;
+}
 
 // 2^x by the special function unit: 2 ulp; -inf gives 0, denormal results are flushed.
 __device__ inline float exp2_approx(float x) {

@@ -1,4 +1,5 @@
-// wgmma: D[64 x N] (+)= A[64 x 16] B[16 x N] by the four warps of a warpgroup, bf16 in, f32 out.
+// wgmma: D[64 x N] (+)= A[64 x 16] B[16 x N] by the four warps of a warpgroup, bf16 (or f16, by
+// TEGULA_F16) in, f32 out.
 //
 // Fragments, for lane l of warp w (0..3) of the warpgroup:
 //   d[4i + 2r + c]  row 16w + l/4 + 8r, column 8i + 2(l%4) + c       (i < N/8, r < 2, c < 2)
@@ -81,13 +82,18 @@ struct Wgmma;
 #define TEGULA_SUMS_176 TEGULA_SUMS_160, TEGULA_4(80), TEGULA_4(84)
 #define TEGULA_SUMS_192 TEGULA_SUMS_176, TEGULA_4(88), TEGULA_4(92)
 #define TEGULA_SUMS_256 TEGULA_SUMS_192, TEGULA_16(96), TEGULA_16(112)
+#if TEGULA_F16
+#define TEGULA_OPERANDS "f16.f16"
+#else
+#define TEGULA_OPERANDS "bf16.bf16"
+#endif
 #define TEGULA_WGMMA(N, P0, P1, P2, P3, P4, P5, P6)                                                \
   template <>                                                                                      \
   struct Wgmma<N> {                                                                                \
     template <bool kAMnMajor = false, bool kBMnMajor = kAMnMajor>                                  \
     static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {"                    \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEGULA_OPERANDS " {"          \
                    TEGULA_NAMES_##N "}, " P0 ", " P1 ", p, 1, 1, " P3 ", " P4 ";\n}"               \
                    : TEGULA_SUMS_##N                                                               \
                    : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAMnMajor)),                    \
@@ -96,7 +102,7 @@ struct Wgmma;
     template <bool kMnMajor>                                                                       \
     static __device__ void rs(float (&d)[N / 2], const u32* a, u64 b, bool accumulate) {           \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {"                    \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEGULA_OPERANDS " {"          \
                    TEGULA_NAMES_##N "}, {" P0 ", " P1 ", " P2 ", " P3 "}, " P4                     \
                    ", p, 1, 1, " P6 ";\n}"                                                         \
                    : TEGULA_SUMS_##N                                                               \
