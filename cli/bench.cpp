@@ -3,15 +3,18 @@
 #include <cstdio>
 #include <numeric>
 
+#include "cli/by_op.h"
 #include "cli/command.h"
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
+#include "tegula/models/init.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"
+#include "tegula/serve/generator.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -22,10 +25,11 @@ struct Options {
   std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
                      with, weights = "as the operands";
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
-  bool is_causal = false, is_cold = false, is_along_k = false, is_reads = false, json = false;
+  bool is_causal = false, is_cold = false, is_along_k = false, is_reads = false, json = false,
+       by_op = false;
   int threads = 0, repeats = 9;
   int64_t vocab_size = 50257;
-  TrainFlags train;
+  TrainFlags train, generate;
 };
 
 // What is timed: a function, the operations people count for it, and how to name it.
@@ -35,6 +39,7 @@ struct Work {
   double flops = 0;   // by the usual formula: products only, a causal mask halves
   double tokens = 0;  // of a step; 0: not a step
   int64_t integers_below = 1;
+  std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
   std::string what;
 };
 
@@ -178,8 +183,43 @@ Result<Work> train_work(const Options& o, CompileOptions& compile) {
   w.function = c.accumulate > 1 ? f.micro_step : f.train_step;
   w.tokens = static_cast<double>(c.batch * c.model.max_seqlen);
   w.integers_below = c.model.vocab_size;
+  w.weights = f.weights;
   w.what = cat("a step of ", c.model.type, ", ", parameter_count(f.weights), " parameters");
   return w;
+}
+
+// One token of a model at the end of its context.
+Result<Work> generate_work(const Options& o, CompileOptions& compile) {
+  TrainConfig c = TEGULA_TRY(o.generate.resolve());
+  c.model.vocab_size = o.vocab_size;
+  TEGULA_TRY(c.model.resolve());
+  Work w;
+  const DType t = c.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  w.function =
+      TEGULA_TRY(build_decoding(*w.module, c.model, "decode", Dim(1), Dim(c.model.max_seqlen), t));
+  compile.passes.pass.is_inference = true;
+  w.tokens = 1;
+  w.integers_below = c.model.vocab_size;
+  w.what =
+      cat("a token of ", c.model.type, " after ", c.model.max_seqlen - 1, " others, ", c.dtype);
+  return w;
+}
+
+// Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
+// slower ways of its own); and decoding at the end of its cache.
+void set_values(const Work& w, Measurement& m) {
+  for (const WeightSpec& spec : w.weights)
+    for (const TensorRef& t : m.values(spec.name)) init_weight(spec, 1, t);
+  const auto fill = [&](const std::string& param, float value) {
+    for (const TensorRef& t : m.values(param)) std::fill_n(t.as<float>(), t.numel(), value);
+  };
+  for (const WeightSpec& spec : w.weights)
+    fill("adam.m." + spec.name, 0), fill("adam.v." + spec.name, 0),
+        fill("momentum." + spec.name, 0);
+  if (!w.weights.empty()) fill("lr", 1e-4F), fill("c1", 1), fill("c2", 1);
+  const int cache = m.session().plan().find_param("cache.k.0");
+  for (const TensorRef& t : m.values("position"))
+    if (cache >= 0) *t.as<int64_t>() = m.session().param(cache).shape[1] - 1;
 }
 
 std::string kernels_of(const Plan& plan) {
@@ -201,15 +241,18 @@ Status run(const Options& o, std::string_view kind) {
     if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");
     return print_reads(s[0], o.json);
   }
-  const bool is_train = kind == "train";  // with flags of its own
-  ThreadPool pool(is_train ? o.train.config.threads : o.threads);
+  const TrainFlags* model = kind == "train"      ? &o.train
+                            : kind == "generate" ? &o.generate
+                                                 : nullptr;  // with flags of its own
+  ThreadPool pool(model ? model->config.threads : o.threads);
   CompileOptions compile_with;
   compile_with.plan.n_threads = pool.n_threads();
-  Work w = TEGULA_TRY(kind == "gemm"     ? gemm_work(o)
-                      : kind == "train"  ? train_work(o, compile_with)
-                      : kind == "decode" ? attention_work(o, true)
-                                         : attention_work(o, false));
-  if (!is_train) {
+  Work w = TEGULA_TRY(kind == "gemm"       ? gemm_work(o)
+                      : kind == "train"    ? train_work(o, compile_with)
+                      : kind == "generate" ? generate_work(o, compile_with)
+                      : kind == "decode"   ? attention_work(o, true)
+                                           : attention_work(o, false));
+  if (!model) {
     compile_with.tune.mode = TEGULA_TRY(parse_tune_mode(o.tune));
     compile_with.tune.directory = o.tune_cache;
   }
@@ -225,18 +268,23 @@ Status run(const Options& o, std::string_view kind) {
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
   Measurement m = TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below));
+  set_values(w, m);
   const Measured t = TEGULA_TRY(m.run());
   if (w.flops == 0) w.flops = static_cast<double>(t.math_flops);
   const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
   const double share = gflops * 1e9 / t.peak_flops_per_s;
   const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
-  if (!(is_train ? o.train.config.json : o.json)) {
+  if (!(model ? model->config.json : o.json)) {
     std::printf("%s, %d threads, %s\n", w.what.c_str(), pool.n_threads(),
                 std::string(isa_name(machine_isa())).c_str());
     std::printf(
         "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of the %.4g measured beside it, %.4g GB/s\n",
         t.ms_median, t.ms_min, gflops, 100 * share, t.peak_flops_per_s / 1e9, gbytes);
     if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
+    if (t.read_bytes_per_s > 0)
+      std::printf("%.1f %% of the %.4g GB/s that plain reads reach beside it\n",
+                  1e11 * gbytes / t.read_bytes_per_s, t.read_bytes_per_s / 1e9);
+    if (o.by_op) print_by_op(TEGULA_TRY(times_by_op(m)));
     return {};
   }
   Json j = Json::object({{"what", w.what},
@@ -253,6 +301,13 @@ Status run(const Options& o, std::string_view kind) {
                          {"flops_executed", t.executed_flops},
                          {"tokens_per_s", w.tokens / seconds},
                          {"kernel", kernels_of(*compiled.plan)}});
+  if (t.read_bytes_per_s > 0) {
+    j.set("read_gbytes_per_s", t.read_bytes_per_s / 1e9);
+    j.set("share_of_reads", 1e9 * gbytes / t.read_bytes_per_s);
+  }
+  if (const int loss = compiled.plan->find_result("loss"); loss >= 0)
+    j.set("loss", static_cast<double>(*m.session().result(loss).as<float>()));
+  if (o.by_op) j.set("ops", TEGULA_TRY(times_by_op(m)));
   std::printf("%s\n", j.dump().c_str());
   return {};
 }
@@ -311,10 +366,16 @@ void add_bench(CLI::App& app, int& exit_code) {
   gemm->add_option("--kernel", o.kernel, "A rung by name: dot_naive, dot_cache_tiled, ...")
       ->type_name("NAME");
   add_common(*gemm, o);
-  auto* train = add("train", "A training step, on tokens made up");
-  o.train.add_to(*train, /*needs_data=*/false);
-  whole(train->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
-  whole(train->add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
+  const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags) {
+    flags.add_to(cmd, /*needs_data=*/false);
+    whole(cmd.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
+    whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
+    cmd.add_flag("--by-op", o.by_op, "What each kernel takes of it, too");
+  };
+  add_model_flags(*add("train", "A training step, on tokens made up"), o.train);
+  auto* generate = add("generate", "One token at the end of a context of --seqlen");
+  add_model_flags(*generate, o.generate);
+  generate->add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
 }
 
 }  // namespace tegula::cli

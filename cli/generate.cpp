@@ -9,7 +9,7 @@ namespace tegula::cli {
 
 namespace {
 struct Options {
-  std::string model, prompt, tune = "off", tune_cache;
+  std::string model, prompt, dtype = "f32", tune = "off", tune_cache;
   int64_t max_tokens = 200;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
@@ -24,7 +24,8 @@ struct Stream {
 int run(const Options& o) {
   const auto mode = parse_tune_mode(o.tune);
   if (!mode.ok()) return report(mode.error());
-  auto g = Generator::load(o.model, o.threads, {*mode, o.tune_cache});
+  auto g = Generator::load(o.model, o.threads, {*mode, o.tune_cache},
+                           parse_dtype(o.dtype).value_or(DType::kF32));
   if (!g.ok()) return report(g.error());
   for (const std::string& note : (*g)->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   Stream stream{!o.json, {}};
@@ -71,6 +72,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
   real(cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
        0, 1);
+  one_of(cmd->add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
+         {"f32", "bf16", "f16"});
   whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
   whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
   add_tuning(*cmd, o.tune, o.tune_cache);

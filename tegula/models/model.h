@@ -60,7 +60,7 @@ class Context {
   Context(Builder& b, const ModelConfig& config) : b(b), config(config) {}
   Builder& b;
   const ModelConfig& config;
-  DType dtype = DType::kF32;           // of the weights
+  DType dtype = DType::kF32;           // of weights, activations and caches
   Var seed;                            // i64 scalar for dropout; invalid: no dropout
   bool is_training = false;            // experts have bounded room, and losses are added
   const Decoding* decoding = nullptr;  // null: this call's tokens are all there are

@@ -295,8 +295,11 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-Var dot(std::string_view dims, Var a, Var b, Loc loc) {
+Var dot(std::string_view dims, Var a, Var b, Loc loc) { return dot(dims, a, b, a.dtype(), loc); }
+
+Var dot(std::string_view dims, Var a, Var b, DType out, Loc loc) {
   Attrs attrs{{"dims", std::string(dims)}};
+  if (out != a.dtype()) attrs.set("out", out);
   Builder& builder = a.builder();
   // Exact mode's shards: a function of the shape alone, so that every rank count sums alike.
   if (dims.find(',') != dims.npos && dims.find("->") != dims.npos) {

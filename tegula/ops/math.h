@@ -123,6 +123,7 @@ Var logsumexp(Var x, Loc loc = Loc::current());
 
 // A general contraction, e.g. dot("b m k, b k n -> b m n", x, w). See ops/dot.cpp.
 Var dot(std::string_view dims, Var a, Var b, Loc loc = Loc::current());
+Var dot(std::string_view dims, Var a, Var b, DType out, Loc loc = Loc::current());
 // x @ w: [... k] · [k n] -> [... n].
 Var matmul(Var x, Var w, Loc loc = Loc::current());
 

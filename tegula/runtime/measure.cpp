@@ -1,14 +1,20 @@
 #include "tegula/runtime/measure.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "tegula/base/half.h"
 #include "tegula/base/philox.h"
+#include "tegula/kernels/cpu/isa/read_burst.h"
+#include "tegula/kernels/cpu/isa/table.h"
 #include "tegula/runtime/probe.h"
 
 namespace tegula {
 
 namespace {
+std::atomic<float> sink;  // so that what is read is not left out
+
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
   return v[v.size() / 2];
@@ -39,10 +45,20 @@ void fill(const Type& type, void* data, uint64_t stream, int64_t below) {
     case DType::kI64:
       for (int64_t i = 0; i < n; ++i) static_cast<int64_t*>(data)[i] = i % below;
       return;
-    default:
+    case DType::kI8:
+    case DType::kU8:
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<uint8_t*>(data)[i] =
+            static_cast<uint8_t>(philox_bits(1, stream, static_cast<uint64_t>(i)));
+      return;
+    case DType::kBool:
+      std::memset(data, 1, static_cast<size_t>(n));
       return;
   }
 }
+
+constexpr size_t kMostSets = 512;        // of tiny inputs: a process may map only so many regions
+constexpr int64_t kFarBytes = 16 << 20;  // of one thread in one probe
 }  // namespace
 
 Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
@@ -56,12 +72,20 @@ Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Thread
     for (size_t p = 0; p < plan->params.size(); ++p) {
       const Type& type = plan->params[p].tensor.type;
       Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
-      fill(type, region.data(), p, integers_below);
+      if (m.sets_.empty()) {
+        fill(type, region.data(), p, integers_below);
+      } else {
+        std::memcpy(region.data(), m.sets_[0][p].data(), static_cast<size_t>(type.bytes()));
+      }
       bytes += type.bytes();
       set.push_back(std::move(region));
     }
     m.sets_.push_back(std::move(set));
-  } while (bytes < options.cold_bytes && bytes > 0);
+  } while (bytes < options.cold_bytes && bytes > 0 && m.sets_.size() < kMostSets);
+  if (options.cold_bytes > 0) {
+    m.far_ = TEGULA_TRY(Region::allocate(options.cold_bytes / kFarBytes * kFarBytes));
+    m.far_.poison(1, pool);
+  }
   return m;
 }
 
@@ -71,30 +95,66 @@ Status Measurement::bind(size_t set) {
   return {};
 }
 
+Status Measurement::run_once() {
+  if (sets_.size() > 1 || next_set_ == 0) TEGULA_TRY(bind(next_set_ % sets_.size()));
+  ++next_set_;
+  return session_->run();
+}
+
+// Every thread reads a part of its own that no probe has read for long.
+double Measurement::probe_reads() {
+  const int n = pool_->n_threads();
+  const int64_t parts = far_.bytes() / kFarBytes;
+  const double start = kernel_seconds(*pool_);
+  pool_->parallel_for(n, [&](int64_t i, int) {
+    float sum = 0;
+    const int64_t part = (far_at_ + i) % parts;
+    kernel::isa_table().read_burst(
+        {reinterpret_cast<const float*>(static_cast<const uint8_t*>(far_.data()) +
+                                        part * kFarBytes),
+         kFarBytes / 4, &sum});
+    sink = sum;
+  });
+  far_at_ += n;
+  return static_cast<double>(kFarBytes) * n / (kernel_seconds(*pool_) - start);
+}
+
+std::vector<TensorRef> Measurement::values(std::string_view param) const {
+  std::vector<TensorRef> out;
+  const int p = session_->plan().find_param(param);
+  if (p < 0) return out;
+  const auto at = static_cast<size_t>(p);
+  for (const auto& set : sets_)
+    out.push_back(contiguous_ref(set[at].data(), session_->plan().params[at].tensor.type));
+  return out;
+}
+
+Result<std::vector<StepStats>> Measurement::time_steps(int times) {
+  std::vector<StepStats> stats(session_->plan().steps.size());
+  session_->collect(&stats);
+  Status st;
+  for (int i = 0; i < times && st.ok(); ++i) st = run_once();
+  session_->collect(nullptr);
+  if (!st.ok()) return std::move(st).error();
+  for (StepStats& s : stats) s.seconds /= times, s.math_flops /= times, s.executed_flops /= times;
+  return stats;
+}
+
 Result<Measured> Measurement::run() {
   Measured out;
-  size_t set = 0;
-  const auto once = [&]() -> Status {
-    if (sets_.size() > 1 || set == 0) {
-      auto st = bind(set % sets_.size());
-      if (!st.ok()) return st;
-    }
-    ++set;
-    return session_->run();
-  };
   for (int i = 0; i < 2; ++i) {  // warm up, and count
     session_->counters().math_flops = 0, session_->counters().executed_flops = 0;
-    auto st = once();
+    auto st = run_once();
     if (!st.ok()) return std::move(st).error();
   }
   out.math_flops = session_->counters().math_flops;
   out.executed_flops = session_->counters().executed_flops;
-  std::vector<double> samples, peaks;
+  std::vector<double> samples, peaks, reads;
   int runs = 1;
   for (int sample = -1; sample < options_.repeats; ++sample) {
     const double start = kernel_seconds(*pool_);
     for (int i = 0; i < runs; ++i) {
-      auto st = once();
+      auto st = run_once();
       if (!st.ok()) return std::move(st).error();
     }
     const double ms = 1e3 * (kernel_seconds(*pool_) - start);
@@ -104,10 +164,12 @@ Result<Measured> Measurement::run() {
     }
     samples.push_back(ms / runs);
     peaks.push_back(probe_flops(*pool_));
+    if (far_.bytes() > 0) reads.push_back(probe_reads());
   }
   out.ms_median = median(samples);
   out.ms_min = *std::min_element(samples.begin(), samples.end());
   out.peak_flops_per_s = median(peaks);
+  if (!reads.empty()) out.read_bytes_per_s = median(reads);
   return out;
 }
 

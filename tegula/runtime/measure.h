@@ -21,6 +21,7 @@ struct Measured {
   double ms_median = 0, ms_min = 0;            // kernel_seconds of runtime/probe.h
   int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
   double peak_flops_per_s = 0;  // f32 multiply-adds, median of bursts between samples
+  double read_bytes_per_s = 0;  // cold only: plain reads of memory, the same way
 };
 
 // Runs the plan on inputs it fills itself: floats uniform in [-1, 1), integers in [0, high).
@@ -29,14 +30,23 @@ class Measurement {
   static Result<Measurement> create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
                                     const MeasureOptions& options, int64_t integers_below = 1);
   Result<Measured> run();
+  // One more run, `times` times, with what each step of the plan took on average.
+  Result<std::vector<StepStats>> time_steps(int times);
+  // The parameter's value in each set; none: there is no such parameter.
+  std::vector<TensorRef> values(std::string_view param) const;
   Session& session() { return *session_; }
 
  private:
   Status bind(size_t set);
+  Status run_once();
+  double probe_reads();
   std::unique_ptr<Session> session_;
   ThreadPool* pool_ = nullptr;
   MeasureOptions options_;
   std::vector<std::vector<Region>> sets_;  // one Region per parameter
+  size_t next_set_ = 0;
+  Region far_;  // cold only: read by the probe, a part after the other
+  int64_t far_at_ = 0;
 };
 
 }  // namespace tegula

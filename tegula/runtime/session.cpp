@@ -1,10 +1,10 @@
 #include "tegula/runtime/session.h"
 
-#include <chrono>
 
 #include "tegula/base/denormals.h"
 #include "tegula/ir/reference.h"
 #include "tegula/plan/regions.h"
+#include "tegula/runtime/probe.h"
 #include "tegula/runtime/regions.h"
 
 namespace tegula {
@@ -143,16 +143,15 @@ Status Session::run(std::span<const int64_t> extents) {
     if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
-  using Clock = std::chrono::steady_clock;
   for (size_t i = 0; i < bound_.size(); ++i) {
     if (!stats_) {
       launch(i);
     } else {
       const int64_t math = counters_.math_flops, executed = counters_.executed_flops;
-      const auto start = Clock::now();
+      const double start = kernel_seconds(*pool_);
       launch(i);
       StepStats& s = (*stats_)[i];
-      s.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      s.seconds += kernel_seconds(*pool_) - start;
       s.math_flops += counters_.math_flops - math;
       s.executed_flops += counters_.executed_flops - executed;
     }

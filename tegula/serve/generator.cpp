@@ -15,30 +15,32 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) {
   return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
 }
+}  // namespace
 
-// new tokens [1, n_new] after `position` cached ones -> logits of the last.
-Result<FuncId> build(Module& module, const ModelConfig& config, const std::string& name, Dim n_new,
-                     Dim length) {
+Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
+                              Dim n_new, Dim length, DType dtype) {
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
   Builder b(module, name);
   Context c(b, config);
+  c.dtype = dtype;
   const Var tokens = b.param("tokens", {DType::kI32, {1, n_new}});
   const Decoding decoding{b.param("position", {DType::kI64, {}}), length};
   c.decoding = &decoding;
   b.result("logits", model_last_logits(c, *model, tokens));
   return b.finish_into_module();
 }
-}  // namespace
 
 Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int threads,
-                                                   const TuneOptions& tune) {
+                                                   const TuneOptions& tune, DType dtype) {
   const auto start = Clock::now();
   const std::string directory = TEGULA_TRY(resolve_model_directory(path));
   std::unique_ptr<Generator> g(new Generator());
   g->config_ = TEGULA_TRY(load_model_config(directory));
+  g->dtype_ = dtype;
   g->tokenizer_ = std::make_unique<Tokenizer>(TEGULA_TRY(Tokenizer::load(directory)));
-  auto st = load_model_weights(directory, g->config_,
-                               [&](const WeightSpec& w) { return g->store_.get(w.name, w.type); });
+  auto st = load_model_weights(directory, g->config_, [&](const WeightSpec& w) {
+    return g->store_.get(w.name, {dtype, w.type.shape});
+  });
   if (!st.ok()) return std::move(st).error();
   g->pool_ = std::make_unique<ThreadPool>(threads);
   st = g->compile_plans(tune);
@@ -56,7 +58,7 @@ Status Generator::compile_plans(const TuneOptions& tune) {
     auto module = std::make_shared<Module>();
     const Dim n = one ? Dim(1) : module->add_symbol("n_new", config_.max_seqlen);
     const Dim length = module->add_symbol("length", config_.max_seqlen);
-    const FuncId f = TEGULA_TRY(build(*module, config_, name, n, length));
+    const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, n, length, dtype_));
     const Compiled c = TEGULA_TRY(compile(module, f, options));
     notes.insert(notes.end(), c.notes.begin(), c.notes.end());
     auto s = TEGULA_TRY(Session::create(c.plan, pool_.get()));

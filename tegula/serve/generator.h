@@ -22,11 +22,18 @@ struct GenerateStats {
   double load_ms = 0, prefill_ms = 0, decode_ms = 0;
 };
 
+// Adds the function that decodes: new tokens [1, n_new] after `position` cached ones, `length`
+// known then -> logits of the last. Weights, activations and caches are `dtype`.
+Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
+                              Dim n_new, Dim length, DType dtype = DType::kF32);
+
 class Generator {
  public:
-  // A directory in Hugging Face form. Error: missing or altered files are named.
+  // A directory in Hugging Face form; weights are rounded to `dtype`. Error: missing or altered
+  // files are named.
   static Result<std::unique_ptr<Generator>> load(const std::string& directory, int threads,
-                                                 const TuneOptions& tune = {});
+                                                 const TuneOptions& tune = {},
+                                                 DType dtype = DType::kF32);
 
   // Calls emit(context, piece) for every token's bytes. When the context is full, its second half
   // is read in again and generation goes on.
@@ -45,6 +52,7 @@ class Generator {
   Status compile_plans(const TuneOptions& tune);
 
   ModelConfig config_;
+  DType dtype_ = DType::kF32;  // of the weights, whatever the file has
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ThreadPool> pool_;
   Store store_;

@@ -44,6 +44,25 @@ class BenchTest(unittest.TestCase):
                            "--seqlen", "12", "--batch", "2")
         self.assertGreater(row["tokens_per_s"], 0)
 
+    def test_a_token_cold_and_what_each_kernel_takes(self):
+        row = self.measure("generate", "--n-layers", "1", "--n-heads", "2", "--d-model", "16",
+                           "--seqlen", "12", "--vocab-size", "50", "--dtype", "bf16", "--cold",
+                           "--by-op")
+        self.assertGreater(row["tokens_per_s"], 0)
+        self.assertGreater(row["share_of_reads"], 0)
+        self.assertGreater(row["read_gbytes_per_s"], 0)
+        self.assertIn("attention", [op["op"] for op in row["ops"]])
+        self.assertEqual(row["ops"], sorted(row["ops"], key=lambda op: -op["ms"]))
+        self.assertEqual({op["phase"] for op in row["ops"]}, {"forward"})
+
+    # Weights that are not finite have slower ways of their own: then AdamW's update was fed nonsense.
+    def test_training_steps_stay_finite(self):
+        row = self.measure("train", "--n-layers", "1", "--n-heads", "2", "--d-model", "16",
+                           "--seqlen", "12", "--batch", "2", "--vocab-size", "50", "--by-op")
+        self.assertEqual({op["phase"] for op in row["ops"]}, {"forward", "backward", "update"})
+        self.assertGreater(row["loss"], 0)
+        self.assertLess(row["loss"], 5)
+
     def test_doctor_says_what_kernels_use(self):
         def doctor(**more):
             done = subprocess.run([TEGULA, "doctor", "--json"], capture_output=True, text=True,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tegula/base/half.h"
 #include "tegula/io/file.h"
 #include "tegula/train/trainer.h"
 
@@ -35,9 +36,10 @@ struct Written {
   Status status;
 };
 
-Written generate(const std::string& prompt, int64_t n, const SamplerConfig& sampler) {
+Written generate(const std::string& prompt, int64_t n, const SamplerConfig& sampler,
+                 DType dtype = DType::kF32) {
   Written w;
-  auto g = Generator::load(trained(), 1);
+  auto g = Generator::load(trained(), 1, {}, dtype);
   EXPECT_TRUE(g.ok()) << g.error().to_string();
   w.status = (*g)->generate(
       prompt, n, sampler,
@@ -57,6 +59,18 @@ TEST(Generator, GoesOnPastItsContext) {
   EXPECT_EQ(w.text, "bcab");
   EXPECT_EQ(w.stats.prompt_tokens, 22);
   EXPECT_EQ(generate("b", 0, greedy).text, "");
+}
+
+// Half the weights' bytes, the same text; logits stay f32, so that none are equal by rounding.
+TEST(Generator, HalfPrecisionKnowsTheTextToo) {
+  for (DType t : {DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(generate("ab", 20, {.temperature = 0}, t).text, "cabcabcabcabcabcabca");
+    auto g = Generator::load(trained(), 1, {}, t);
+    ASSERT_TRUE(g.ok() && (*g)->feed(std::vector<int32_t>{0, 1}).ok());
+    int rounded = 0;
+    for (float l : (*g)->logits()) rounded += static_cast<float>(bf16(l)) == l;
+    EXPECT_LT(rounded, static_cast<int>((*g)->logits().size()));
+  }
 }
 
 TEST(Generator, SeedDecidesTheText) {

@@ -64,7 +64,7 @@ Var Context::dropout(Var x) {
 }
 
 Var Context::state(const std::string& name, const Shape& shape) {
-  return b.param("cache." + name, {DType::kF32, shape}, Role::kState);
+  return b.param("cache." + name, {dtype, shape}, Role::kState);
 }
 
 void Context::carry(const std::string& name, Var next) {
@@ -74,7 +74,7 @@ void Context::carry(const std::string& name, Var next) {
 }
 
 Var Context::carried(const std::string& name, const Shape& shape) {
-  const Var none = fill(b, 0, {DType::kF32, shape});
+  const Var none = fill(b, 0, {dtype, shape});
   return decoding ? select(gt(decoding->position, 0.0), state(name, shape), none) : none;
 }
 
@@ -126,7 +126,7 @@ Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
 }
 
 Var model_logits(Context& c, const ModelDef& model, Var tokens) {
-  return dot("b s d, v d -> b s v", model.hidden(c, tokens), model.head(c));
+  return dot("b s d, v d -> b s v", model.hidden(c, tokens), model.head(c), DType::kF32);
 }
 
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
@@ -136,7 +136,7 @@ Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
   const Var starts[] = {zero, n, zero};
   h = dynamic_slice(h, starts, Shape{h.dim(0), 1, h.dim(2)});
   h = reshape(h, Shape{h.dim(0), h.dim(2)});
-  return dot("b d, v d -> b v", h, model.head(c));
+  return dot("b d, v d -> b v", h, model.head(c), DType::kF32);
 }
 
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {

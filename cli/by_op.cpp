@@ -1,0 +1,74 @@
+#include "cli/by_op.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <tuple>
+
+#include "tegula/base/str.h"
+#include "tegula/ir/opdef.h"
+
+namespace tegula::cli {
+
+namespace {
+constexpr int kRuns = 2;
+
+struct Time {
+  double seconds = 0;
+  int64_t launches = 0, flops = 0, bytes = 0;
+};
+
+std::string shapes_of(const Step& s) {
+  std::string out;
+  const auto add = [&](const PlanTensor& t) { out += cat(out.empty() ? "" : " ", t.type); };
+  for (size_t i = 0; i < s.in.size() && i < 3; ++i) add(s.in[i]);
+  out += " ->";
+  if (!s.out.empty()) add(s.out[0]);
+  return out;
+}
+}  // namespace
+
+Result<Json> times_by_op(Measurement& m) {
+  constexpr const char* kPhases[] = {"forward", "backward", "update"};
+  const std::vector<StepStats> stats = TEGULA_TRY(m.time_steps(kRuns));
+  const auto& steps = m.session().plan().steps;
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, Time> times;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& s = steps[i];
+    Time& t = times[{kPhases[static_cast<size_t>(s.phase)], std::string(s.op->name),
+                     std::string(s.kernel ? s.kernel->name : "reference"), shapes_of(s)}];
+    t.seconds += stats[i].seconds, t.flops += stats[i].math_flops, t.bytes += s.bytes;
+    ++t.launches;
+  }
+  std::vector<std::pair<double, Json>> rows;
+  for (const auto& [key, t] : times) {
+    const auto& [phase, op, kernel, shapes] = key;
+    rows.emplace_back(
+        t.seconds,
+        Json::object({{"phase", phase},
+                      {"op", op},
+                      {"kernel", kernel},
+                      {"shapes", shapes},
+                      {"launches", t.launches},
+                      {"ms", 1e3 * t.seconds},
+                      {"gflops", static_cast<double>(t.flops) / t.seconds / 1e9},
+                      {"gbytes_per_s", static_cast<double>(t.bytes) / t.seconds / 1e9}}));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  Json::Array all;
+  for (auto& [seconds, row] : rows) all.push_back(std::move(row));
+  return Json(std::move(all));
+}
+
+void print_by_op(const Json& ops) {
+  std::printf("      ms launches  GFLOP/s     GB/s  phase    kernel and shapes\n");
+  for (const Json& o : *ops.as<Json::Array>())
+    std::printf(
+        "%8.3f %8lld %8.1f %8.1f  %-8s %s %s\n", o.find("ms")->number(0),
+        static_cast<long long>(*o.find("launches")->as<int64_t>()), o.find("gflops")->number(0),
+        o.find("gbytes_per_s")->number(0), o.find("phase")->as<std::string>()->c_str(),
+        o.find("kernel")->as<std::string>()->c_str(), o.find("shapes")->as<std::string>()->c_str());
+}
+
+}  // namespace tegula::cli
