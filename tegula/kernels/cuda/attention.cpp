@@ -3,27 +3,39 @@
 #include <algorithm>
 #include <climits>
 
-#include "tegula/kernels/cuda/attention_params.h"
-
 namespace tegula::cuda {
 
 namespace {
 
 constexpr int kSmemLimit_bytes = 227 * 1024;
+constexpr int kHeadDims[] = {64, 96, 128, 192, 256};
 constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The copy engine looks only at the size of elements: f16 are moved as bf16.
 Result<HostTensorMap> map_of(const AttentionOperand& t, const AttentionShape& s, int64_t rows,
                              int64_t heads, int box_rows) {
   return tensor_map_bf16(t.data, {s.head_dim, rows, heads, s.batch}, {t.row, t.head, t.batch},
                          box_rows);
 }
 
+AttentionTensor tensor_of(const AttentionOperand& t) {
+  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
+}
+
+// Bytes from the first to past the last element.
+int64_t span_bytes(const AttentionOperand& t, int64_t rows, int64_t heads,
+                   const AttentionShape& s) {
+  if (rows == 0) return 0;
+  return 2 * ((s.batch - 1) * t.batch + (rows - 1) * t.row + (heads - 1) * t.head + s.head_dim);
+}
+
 }  // namespace
 
 int AttentionVariant::smem_bytes() const {
-  const int q = tile_m() * head_dim * 2, kv = 2 * n_stages * tile_n * head_dim * 2;
+  const int columns = (head_dim + 63) / 64 * 64;  // boxes are 64 wide
+  const int q = tile_m() * columns * 2, kv = 2 * n_stages * tile_n * columns * 2;
   const int with_o = 2 * q + kv + kBarrier_bytes + kAlign_bytes;
   return with_o <= kSmemLimit_bytes ? with_o : with_o - q;
 }
@@ -31,50 +43,93 @@ int AttentionVariant::smem_bytes() const {
 std::string AttentionVariant::name() const {
   return cat("d", head_dim, is_causal ? "_causal" : "_full", "_m", tile_m(), "n", tile_n, "s",
              n_stages, ping_pong ? "_pp" : "", q_registers ? "_qr" : "", "_lz", lazy_log2, "_sec",
-             section_mb);
+             section_mb, is_f16 ? "_f16" : "", features.name());
 }
 
 std::vector<std::string> AttentionVariant::defines() const {
-  return {cat("TEGULA_HEAD_DIM=", head_dim),
-          cat("TEGULA_CAUSAL=", int{is_causal}),
-          cat("TEGULA_TILE_N=", tile_n),
-          cat("TEGULA_CONSUMERS=", n_consumers),
-          cat("TEGULA_STAGES=", n_stages),
-          cat("TEGULA_PING_PONG=", int{ping_pong}),
-          cat("TEGULA_Q_REGISTERS=", int{q_registers}),
-          cat("TEGULA_LAZY_LOG2=", lazy_log2)};
+  std::vector<std::string> d = {cat("TEGULA_HEAD_DIM=", head_dim),
+                                cat("TEGULA_CAUSAL=", int{is_causal}),
+                                cat("TEGULA_TILE_N=", tile_n),
+                                cat("TEGULA_CONSUMERS=", n_consumers),
+                                cat("TEGULA_STAGES=", n_stages),
+                                cat("TEGULA_PING_PONG=", int{ping_pong}),
+                                cat("TEGULA_Q_REGISTERS=", int{q_registers}),
+                                cat("TEGULA_LAZY_LOG2=", lazy_log2)};
+  if (is_f16) d.emplace_back("TEGULA_F16=1");
+  for (std::string& f : features.defines()) d.push_back(std::move(f));
+  return d;
+}
+
+int padded_head_dim(int64_t head_dim) {
+  for (const int d : kHeadDims)
+    if (head_dim >= 1 && head_dim <= d) return d;
+  return 0;
 }
 
 Status check_attention(const AttentionShape& s, float scale) {
-  if (std::min({s.batch, s.seqlen_q, s.seqlen_k, s.n_heads_q, s.n_heads_kv}) < 1)
-    return unsupported(cat("attention of an empty tensor: batch ", s.batch, ", seqlen_q ",
-                           s.seqlen_q, ", seqlen_k ", s.seqlen_k));
+  if (std::min({s.batch, s.seqlen_q, s.seqlen_k}) < 0 || std::min(s.n_heads_q, s.n_heads_kv) < 1)
+    return invalid_argument(cat("attention: batch ", s.batch, ", seqlen_q ", s.seqlen_q,
+                                ", seqlen_k ", s.seqlen_k, ", ", s.n_heads_q, " query and ",
+                                s.n_heads_kv, " KV heads: sizes are not negative, heads positive"));
+  if (padded_head_dim(s.head_dim) == 0)
+    return unsupported(cat("attention_sm90: head_dim ", s.head_dim, " is not in [1, 256]: ",
+                           s.head_dim > 256 ? "use attention_naive" : "the nearest is 1"));
   if (s.n_heads_q % s.n_heads_kv != 0)
     return invalid_argument(
         cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
-  if (!(scale > 0)) return unsupported(cat("attention: scale ", double(scale), " is not positive"));
+  if (!(scale > 0))
+    return unsupported(cat("attention: scale ", double(scale), " is not positive: negate q"));
   if (std::max({s.seqlen_q, s.seqlen_k, ceil_div(s.seqlen_q, 64) * s.batch * s.n_heads_q}) >
       INT_MAX / 2)
-    return unsupported("attention: sequences or tiles past 2^30");
-  return {};
+    return unsupported(cat("attention: sequences of ", s.seqlen_q, " and ", s.seqlen_k, " in ",
+                           s.batch, " x ", s.n_heads_q,
+                           " heads: at most 2^30 rows, and 2^30 tiles of 64 rows"));
+  return s.features.check();
+}
+
+Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_heads,
+                   const AttentionOperand& in, int64_t in_rows, int64_t in_heads,
+                   const AttentionShape& s, const char* what) {
+  const int64_t out_bytes = span_bytes(out, out_rows, out_heads, s);
+  const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s);
+  const auto a = reinterpret_cast<intptr_t>(out.data), b = reinterpret_cast<intptr_t>(in.data);
+  if (a + out_bytes <= b || b + in_bytes <= a) return {};
+  // Heads side by side in the rows of one buffer?
+  if (out.row == in.row && out.row > 0 && out.batch % out.row == 0 && in.batch % out.row == 0) {
+    const int64_t row = 2 * out.row, from = ((b - a) % row + row) % row;
+    const int64_t out_width = 2 * ((out_heads - 1) * out.head + s.head_dim);
+    const int64_t in_width = 2 * ((in_heads - 1) * in.head + s.head_dim);
+    if (from >= out_width && from + in_width <= row) return {};
+  }
+  return invalid_argument(cat("attention: ", what, " overlap (", out_bytes, " bytes written, ",
+                              in_bytes, " read, ", b - a,
+                              " apart): give the result its own memory"));
 }
 
 Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
+  TEGULA_TRY(check_attention(shape, 1));
   AttentionVariant v;
   v.is_causal = shape.is_causal;
-  if (shape.head_dim != 64 && shape.head_dim != 128)
-    return unsupported(cat("attention_sm90 has head_dim 64 and 128, not ", shape.head_dim,
-                           ": use attention_tiled, or pad to 128"));
-  v.head_dim = static_cast<int>(shape.head_dim);
+  v.is_f16 = shape.is_f16;
+  v.features = shape.features;
+  v.head_dim = padded_head_dim(shape.head_dim);
+  if (v.features.is_heavy()) {  // registers for more than the products
+    v.tile_n = v.head_dim == 256 ? 64 : v.head_dim == 192 ? 80 : 96;
+    return v;
+  }
   const bool is_short = shape.seqlen_k <= 2048;
-  if (v.head_dim == 128 && !v.is_causal) {
-    v.n_consumers = 3, v.tile_n = 80;
-  } else if (v.head_dim == 128) {
-    v.q_registers = true;
-  } else if (v.is_causal && is_short) {
+  if (v.head_dim == 256) {
+    v.tile_n = 80;
+  } else if (v.head_dim == 192) {
+    v.tile_n = 112;
+  } else if (v.head_dim == 64 && v.is_causal && is_short) {
     v.n_stages = 3, v.q_registers = true, v.section_mb = 12;
-  } else {
+  } else if (v.head_dim == 64) {
     v.n_consumers = 3;
+  } else if (v.is_causal || v.features.has_window) {
+    v.q_registers = true;
+  } else {
+    v.n_consumers = 3, v.tile_n = v.head_dim == 96 ? 96 : 80;
   }
   return v;
 }
@@ -90,12 +145,25 @@ Result<AttentionKernel> AttentionKernel::load(const AttentionVariant& variant,
 Status AttentionKernel::launch(const AttentionCall& call) const {
   const AttentionVariant& v = variant_;
   const AttentionShape& s = call.shape;
-  if (s.head_dim != v.head_dim || s.is_causal != v.is_causal)
-    return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim));
+  if (padded_head_dim(s.head_dim) != v.head_dim || s.is_causal != v.is_causal ||
+      s.is_f16 != v.is_f16 || s.features.name() != v.features.name())
+    return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim,
+                              s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention(s, call.scale));
+  TEGULA_TRY(check_features(s.features, call.given, s.batch));
+  if (s.batch == 0 || s.seqlen_q == 0) return {};
+  TEGULA_TRY(
+      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s, "o and q"));
+  TEGULA_TRY(
+      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.k, s.seqlen_k, s.n_heads_kv, s, "o and k"));
+  TEGULA_TRY(
+      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.v, s.seqlen_k, s.n_heads_kv, s, "o and v"));
+  // Without keys K and V are not read, but maps need some tensor.
+  const bool has_keys = s.seqlen_k > 0;
+  const int64_t keys = has_keys ? s.seqlen_k : s.seqlen_q;
   HostTensorMap q = TEGULA_TRY(map_of(call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m()));
-  HostTensorMap k = TEGULA_TRY(map_of(call.k, s, s.seqlen_k, s.n_heads_kv, v.tile_n));
-  HostTensorMap w = TEGULA_TRY(map_of(call.v, s, s.seqlen_k, s.n_heads_kv, v.tile_n));
+  HostTensorMap k = TEGULA_TRY(map_of(has_keys ? call.k : call.q, s, keys, s.n_heads_kv, v.tile_n));
+  HostTensorMap w = TEGULA_TRY(map_of(has_keys ? call.v : call.q, s, keys, s.n_heads_kv, v.tile_n));
   HostTensorMap o = TEGULA_TRY(map_of(call.o, s, s.seqlen_q, s.n_heads_q, 64));
 
   AttentionParams p{};
@@ -105,17 +173,25 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   p.seqlen_k = static_cast<int>(s.seqlen_k);
   p.n_heads_q = static_cast<int>(s.n_heads_q);
   p.group = static_cast<int>(s.n_heads_q / s.n_heads_kv);
-  p.n_tiles_m = static_cast<int>(ceil_div(s.seqlen_q, v.tile_m()));
+  // Packed: attention_score.cuh, part_of_tile.
+  p.n_tiles_m =
+      static_cast<int>(s.features.is_packed ? s.seqlen_q / v.tile_m() + call.given.n_sequences + 2
+                                            : ceil_div(s.seqlen_q, v.tile_m()));
   p.n_heads_total = static_cast<int>(s.batch * s.n_heads_q);
   p.n_tiles = p.n_tiles_m * p.n_heads_total;
   // Without a mask all tiles cost the same, and one head after the other reads K and V once.
   const int64_t head_bytes = std::max<int64_t>(1, 4 * s.seqlen_k * s.head_dim / p.group);
-  p.heads_per_section = v.is_causal
+  const bool is_whole = !v.is_causal && v.features.name().empty();
+  p.heads_per_section = !is_whole
                             ? static_cast<int>(std::clamp<int64_t>(
                                   (int64_t{v.section_mb} << 20) / head_bytes, 1, p.n_heads_total))
                             : 1;
   p.scale = call.scale;
   p.scale_log2 = call.scale * 1.44269504F;
+  p.head_dim = static_cast<int>(s.head_dim);
+  p.f = call.given;
+  p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
+  p.o = tensor_of(call.o);
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
   void* arguments[] = {&q, &k, &w, &o, &p};

@@ -1,15 +1,18 @@
 // Attention on Hopper from the host: which variant of the kernel a call gets, and its launch.
 //
-//   o = softmax(scale q kᵀ + mask) v,  lse = ln Σ exp(scale q kᵀ + mask)
-// q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: bf16, stride 1 over d, other strides
-// multiples of 8 elements, aligned to 16 bytes; lse [b, hq, sq] f32. hk divides hq. Causal: query i
-// sees the keys j <= i + sk - sq. Rows without keys give o = 0 and lse = -inf. Numerics: f32 scores
-// and sums, weights rounded to bf16; the same bits in every run.
+//   o = softmax(score(scale q kᵀ)) v,  lse = ln Σ exp(score(scale q kᵀ))
+// q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: bf16 or f16, d <= 256, stride 1 over d, other
+// strides multiples of 8 elements, aligned to 16 bytes; lse [b, hq, sq] f32. hk divides hq. Causal:
+// query i sees the keys j <= i + sk - sq; other masks and scores: attention_features.h. Rows
+// without keys give o = 0 and lse = -inf; sequences may be empty. What a row does not see does not
+// reach it, not even NaN. Numerics: f32 scores and sums, weights rounded to 16 bits; the same bits
+// in every run.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "tegula/kernels/cuda/attention_features.h"
 #include "tegula/kernels/cuda/driver.h"
 #include "tegula/kernels/cuda/nvrtc.h"
 
@@ -17,8 +20,10 @@ namespace tegula::cuda {
 
 // What is compiled in; attention_sm90.cu says what each does.
 struct AttentionVariant {
-  int head_dim = 128;
+  int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;
+  bool is_f16 = false;
+  AttentionFeatures features;
   int tile_n = 128;
   int n_consumers = 2;
   int n_stages = 2;
@@ -38,6 +43,8 @@ struct AttentionVariant {
 struct AttentionShape {
   int64_t batch = 1, seqlen_q = 1, seqlen_k = 1, n_heads_q = 1, n_heads_kv = 1, head_dim = 128;
   bool is_causal = false;
+  bool is_f16 = false;  // else bf16
+  AttentionFeatures features;
 };
 
 // Strides in elements over batch, row and head.
@@ -51,16 +58,25 @@ struct AttentionCall {
   AttentionOperand q, k, v, o;
   float* lse = nullptr;
   float scale = 1;
+  AttentionFeatureParams given{};  // what the features read
   unsigned* counter =
       nullptr;  // 0 before the first launch; launches that may overlap need their own
   StreamHandle stream = nullptr;
 };
 
-// Whether the kernels can serve a shape: invalid_argument or unsupported, with the reason.
+// Whether the kernels can serve a shape: invalid_argument or unsupported, with the reason and the
+// nearest that they can.
 Status check_attention(const AttentionShape& shape, float scale);
 
-// The fastest variant measured for a shape (bench/results/attention_cuda.json); unsupported when
-// head_dim is neither 64 nor 128.
+// The head_dim that tensors of `head_dim` are padded to; 0 if there is none.
+int padded_head_dim(int64_t head_dim);
+
+// Whether writing `out` (of `heads` heads and `rows` rows) leaves `in` as it is; `what` names both.
+Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_heads,
+                   const AttentionOperand& in, int64_t in_rows, int64_t in_heads,
+                   const AttentionShape& shape, const char* what);
+
+// The fastest variant measured for a shape (bench/results/attention_cuda.json).
 Result<AttentionVariant> choose_attention(const AttentionShape& shape);
 
 // A compiled variant in the current context.

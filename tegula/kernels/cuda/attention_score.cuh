@@ -218,40 +218,35 @@ struct AttentionScore {
     return x.value;
   }
 
-  // Whether dropout keeps the weight of pair (i, j), and of (i, j + 1); factor f.keep_factor.
+  // Whether dropout keeps the weight of pair (i, j); keeps2: of (i, j) in bit 0 and (i, j + 1) in
+  // bit 1. What is kept is to be multiplied with f.keep_factor.
   __device__ bool keeps(int i, int j) const {
     const u64 at = pair(i, j);
     return kept(word(philox(u64(*f.seed), f.stream, at >> 2), u32(at) & 3));
   }
-  __device__ void keeps2(int i, int j, bool& first, bool& second) const {
-    const u64 at = pair(i, j);
+  __device__ u32 keeps2(int i, int j) const {
+    const u64 at = pair(i, j), seed = u64(*f.seed);
     const u32 within = u32(at) & 3;
-    const uint4 r = philox(u64(*f.seed), f.stream, at >> 2);
-    first = kept(word(r, within));
-    second =
-        kept(within == 3 ? philox(u64(*f.seed), f.stream, (at >> 2) + 1).x : word(r, within + 1));
+    const uint4 r = philox(seed, f.stream, at >> 2);
+    const u32 next = within == 3 ? philox(seed, f.stream, (at >> 2) + 1).x : word(r, within + 1);
+    return (kept(word(r, within)) ? 1 : 0) | (kept(next) ? 2 : 0);
   }
 
  private:
   // r becomes those of its entries of a rising list that are `id`.
   __device__ static void narrow(Range& r, const int* list, int id) {
-    int lo = r.lo, hi = r.hi;
-    while (lo < hi) {
-      const int middle = (lo + hi) >> 1;
+    r.lo = first_not_below(list, r, id);
+    if (id < 0x7FFFFFFF) r.hi = first_not_below(list, r, id + 1);
+  }
+  __device__ static int first_not_below(const int* list, Range r, int id) {
+    while (r.lo < r.hi) {
+      const int middle = (r.lo + r.hi) >> 1;
       if (list[middle] < id)
-        lo = middle + 1;
+        r.lo = middle + 1;
       else
-        hi = middle;
+        r.hi = middle;
     }
-    r.lo = lo, hi = r.hi;
-    while (lo < hi) {
-      const int middle = (lo + hi) >> 1;
-      if (list[middle] <= id)
-        lo = middle + 1;
-      else
-        hi = middle;
-    }
-    r.hi = lo;
+    return r.lo;
   }
 
   // T: float, or Dual for the derivative by scale · raw.

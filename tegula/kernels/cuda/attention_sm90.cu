@@ -1,12 +1,12 @@
-// O = softmax(scale · Q Kᵀ + mask) V for bf16 on Hopper: the top rung of the attention ladder.
+// O = softmax(score(Q Kᵀ)) V for bf16 or f16 on Hopper: the top rung of the attention ladder.
 // docs/kernels/attention_sm90.md says what bounds it and what each part gave.
 //
 //   q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: bf16, any strides the copy engine takes
 //   lse [b, hq, sq]: f32, ln Σ exp(scale · q k); -inf for a row without keys, whose O is 0
 //
-// Query i sees key j if j <= i + sk - sq (causal), or every key. f32 scores and sums; weights
-// rounded to bf16 before their product with V. The same bits in every run: nothing is added
-// atomically, and a row meets its keys from first to last in tiles of kTileN.
+// attention_score.cuh says which keys a query sees and what a score is. f32 scores and sums;
+// weights rounded to 16 bits before their product with V. The same bits in every run: nothing is
+// added atomically, and a row meets its keys from first to last in tiles of kTileN.
 //
 // A block has one warpgroup that only asks the copy engine for tiles, and kConsumers warpgroups
 // that own 64 query rows each and keep their scores, weights and output in registers. Blocks stay
@@ -16,15 +16,18 @@
 // FlashAttention-4 (2025).
 //
 // Variant, by -D:
-//   TEGULA_HEAD_DIM 64 | 128
-//   TEGULA_CAUSAL 0 | 1
+//   TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; of tensors with fewer columns the rest reads as 0
+//   TEGULA_F16 0 | 1
+//   masks and score functions: attention_score.cuh
 //   TEGULA_TILE_N            keys per tile, a multiple of 16
 //   TEGULA_CONSUMERS 2 | 3
 //   TEGULA_STAGES            K tiles, and V tiles, in shared memory
 //   TEGULA_PING_PONG 0 | 1   consumers take turns at the tensor cores
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
+#include "tegula/kernels/cuda/attention_exact.cuh"
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/attention_score.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/tma.cuh"
@@ -33,7 +36,6 @@
 namespace tegula::cuda {
 
 constexpr int kD = TEGULA_HEAD_DIM;
-constexpr bool kIsCausal = TEGULA_CAUSAL;
 constexpr int kTileN = TEGULA_TILE_N;
 constexpr int kConsumers = TEGULA_CONSUMERS;
 constexpr int kStages = TEGULA_STAGES;
@@ -43,18 +45,27 @@ constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
 
 constexpr int kRows = 64;                   // query rows of a warpgroup
 constexpr int kTileM = kRows * kConsumers;  // query rows of a block
-constexpr int kBoxes = kD / kBoxColumns;
+constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 constexpr int kThreads = 128 * (1 + kConsumers);
-constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
-constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
-constexpr int kQBytes = kTileM * kD * 2;
-constexpr int kKvBytes = kTileN * kD * 2;
+// Not for producers that search offsets or documents.
+constexpr bool kAllRegisters = kD == 256 && !kHasDocuments && !kIsPacked;
+constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
+constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kAllRegisters ? 240 : 232;
+constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
+constexpr int kKvBytes = kBoxes * kTileN * kRowBytes;
 constexpr int kSmemLimit = 227 * 1024 - 1024;  // less what aligning to 1024 may take
 constexpr int kBarrierBytes = 512;
 // O leaves through a place of its own if there is room, else through Q's.
 constexpr bool kOwnO = 2 * kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
 static_assert(kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
 static_assert(kTileN % 16 == 0 && kStages >= 2);
+// Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
+constexpr bool kHasRanges = kHasStart || kIsPacked;
+// Every score needs work, not those at a mask's edge only.
+// (Documents: to find the tiles without an edge takes registers that d256 does not have.)
+constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD == 256);
+// A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
+constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
 struct Shared {
   char* q;  // [kBoxes][kTileM][64]
@@ -87,6 +98,8 @@ struct Shared {
 struct Tile {
   int row, head, batch;
   int n_blocks;  // K tiles that some row sees
+  int key = 0;   // the first key of the first of them
+  Sequence s;
 
   __device__ Tile(const AttentionParams& p, int index) {
     const int section_tiles = p.heads_per_section * p.n_tiles_m;
@@ -99,9 +112,29 @@ struct Tile {
     batch = head_of_all / p.n_heads_q;
     head = head_of_all - batch * p.n_heads_q;
     row = (p.n_tiles_m - 1 - m) * kTileM;
+    s = {0, p.seqlen_q, 0, p.seqlen_k};
+    if constexpr (kIsPacked) {
+      const int part =
+          part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
+      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
+      if (sees_nothing(p.f, part)) s.k_end = s.k_begin;
+    }
+    if constexpr (kHasRanges) {
+      n_blocks = 0;
+      if (row < s.q_end) {
+        const AttentionScore score = scores(p);
+        key = score.keys(row).lo;
+        const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
+        n_blocks = (end - key + kTileN - 1) / kTileN;
+      }
+      return;
+    }
     int keys = p.seqlen_k;
     if (kIsCausal) keys = min(keys, min(row + kTileM, p.seqlen_q) + p.seqlen_k - p.seqlen_q);
     n_blocks = max(0, (keys + kTileN - 1) / kTileN);
+  }
+  __device__ AttentionScore scores(const AttentionParams& p) const {
+    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale);
   }
 };
 
@@ -115,16 +148,16 @@ struct Producer {
   Ring<kStages> k_ring, v_ring;
   Ring<2> next_ring;
 
-  // K or V tile `block` into the next slot of its ring, once that is free.
+  // Rows [row, row + kTileN) of K or V into the next slot of its ring, once that is free.
   __device__ void load_kv(Barrier* full, Barrier* free, Ring<kStages>& ring, char* slots,
-                          const TensorMap* map, int block, int head, int batch) {
+                          const TensorMap* map, int row, int head, int batch) {
     const u32 slot = ring.slot;
     barrier_wait(free + slot, ring.parity ^ 1);
     barrier_arrive_expect(full + slot, kKvBytes);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
       tma_load(slots + slot * kKvBytes + box * (kTileN * kRowBytes), map, full + slot, kEvictLast,
-               box * kBoxColumns, block * kTileN, head, batch);
+               box * kBoxColumns, row, head, batch);
     ring.advance();
   }
 
@@ -157,8 +190,9 @@ struct Producer {
       load_q(t);
       // K runs one tile ahead of V, as the consumers do.
       for (int i = 0; i <= t.n_blocks; ++i) {
-        if (i < t.n_blocks) load_kv(s.k_full, s.k_free, k_ring, s.k, k_map, i, kv_head, t.batch);
-        if (i > 0) load_kv(s.v_full, s.v_free, v_ring, s.v, v_map, i - 1, kv_head, t.batch);
+        const int row = t.key + i * kTileN;
+        if (i < t.n_blocks) load_kv(s.k_full, s.k_free, k_ring, s.k, k_map, row, kv_head, t.batch);
+        if (i > 0) load_kv(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
       }
       index = next;
     }
@@ -186,6 +220,8 @@ struct Consumer {
   u32 weights[kScores / 2];           // bf16 [64 rows][kTileN], the A operand of the product with V
   float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
   float grow[2];         // what O is to be multiplied with
+  Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
+  u32 leaking;                     // bit r: row r is to be repaired
   bool rescale;
 
   // This warp no longer reads what the barrier guards.
@@ -231,18 +267,31 @@ struct Consumer {
     wgmma_commit();
   }
 
-  __device__ void mask(float (&scores)[kScores], int row, int block) const {
-    const int column = block * kTileN + 2 * int(lane % 4);
+  // Raw products to scores, of this thread's two rows; -inf where a row does not see the key.
+  __device__ void score(float (&scores)[kScores], const Tile& t, int row, int block) const {
+    const int column = t.key + block * kTileN + 2 * int(lane % 4);
+    const AttentionScore of = t.scores(p);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      int end = p.seqlen_k;
+      const int i = min(row + 8 * r, t.s.q_end - 1);
+      int begin = 0, end = p.seqlen_k;
       if (kIsCausal) end = min(end, row + 8 * r + 1 + p.seqlen_k - p.seqlen_q);
-      end -= column;
+      if constexpr (kHasRanges) begin = seen[r].lo, end = seen[r].hi;
+      begin -= column, end -= column;
 #pragma unroll
-      for (int i = 0; i < kTileN / 8; ++i)
+      for (int n = 0; n < kTileN / 8; ++n)
 #pragma unroll
-        for (int c = 0; c < 2; ++c)
-          if (8 * i + c >= end) scores[4 * i + 2 * r + c] = kNegativeInfinity;
+        for (int c = 0; c < 2; ++c) {
+          const int at = 8 * n + c;
+          float& x = scores[4 * n + 2 * r + c];
+          bool sees = at < end;
+          if constexpr (kHasStart) sees = sees && at >= begin;
+          if constexpr (kHasUserMask) sees = sees && of.user_sees(i, column + at);
+          if constexpr (kModifies) {
+            if (sees) x = of(x, i, column + at);
+          }
+          if (!sees) x = kNegativeInfinity;
+        }
     }
   }
 
@@ -260,27 +309,28 @@ struct Consumer {
       m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
       block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
     }
-    const float slack = kLazyLog2 / p.scale_log2;
+    const float factor = AttentionScore::factor_log2(p.scale_log2);
+    const float slack = kLazyLog2 / factor;
     rescale =
         __any_sync(0xffffffff, block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
     if (rescale) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float next = fmaxf(top[r], block_top[r]);
-        grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * p.scale_log2);
+        grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
         top[r] = next;
         sum[r] *= grow[r];
       }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float shift = top[r] == kNegativeInfinity ? 0.f : -top[r] * p.scale_log2;
+      const float shift = top[r] == kNegativeInfinity ? 0.f : -top[r] * factor;
 #pragma unroll
       for (int i = 0; i < kTileN / 8; ++i)
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float& x = scores[4 * i + 2 * r + c];
-          x = exp2_approx(__fmaf_rn(x, p.scale_log2, shift));
+          x = exp2_approx(__fmaf_rn(x, factor, shift));
         }
       float add[2] = {scores[2 * r], scores[2 * r + 1]};
 #pragma unroll
@@ -291,9 +341,33 @@ struct Consumer {
     }
   }
 
-  __device__ void pack(const float (&scores)[kScores]) {
+  // Weights that dropout leaves out become 0. The random numbers come in a loop of their own, which
+  // is kept short: unrolled it would take most of the kernel's code.
+  __device__ void drop(float (&scores)[kScores], const Tile& t, int row, int block) const {
+    const int column = t.key + block * kTileN + 2 * int(lane % 4);
+    const AttentionScore of = t.scores(p);
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) weights[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
+    for (int first = 0; first < kTileN / 8; first += 8) {
+      const int end = min(first + 8, kTileN / 8);
+      u32 dropped = 0;
+#pragma unroll 1
+      for (int n = first; n < end; ++n)
+#pragma unroll 1
+        for (int r = 0; r < 2; ++r) {
+          const u32 kept = of.keeps2(row + 8 * r, column + 8 * n);
+          dropped |= (kept ^ 3) << (4 * (n - first) + 2 * r);
+        }
+#pragma unroll
+      for (int e = 4 * first; e < 4 * end; ++e)
+        if (dropped >> (e - 4 * first) & 1) scores[e] = 0.f;
+    }
+  }
+
+  __device__ void pack(float (&scores)[kScores], const Tile& t, int row, int block) {
+    if constexpr (kHasDropout) drop(scores, t, row, block);
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i)
+      weights[i] = pack_element(scores[2 * i], scores[2 * i + 1]);
   }
 
   __device__ void rescale_output() {
@@ -305,7 +379,7 @@ struct Consumer {
 
   // K tile `block` while the product with the V of tile block + 1 is outstanding.
   template <bool kMasked>
-  __device__ void step(int row, int block) {
+  __device__ void step(const Tile& t, int row, int block) {
     float scores[kScores];  // [64][kTileN]
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     take_turn();
@@ -317,17 +391,17 @@ struct Consumer {
     fence_registers(scores);
     release(s.k_free + k_ring.slot);
     k_ring.advance();
-    if constexpr (kMasked) mask(scores, row, block);
+    if constexpr (kMasked) score(scores, t, row, block);
     softmax(scores);
     wgmma_wait<0>();
     fence_registers(o);
     release(s.v_free + v_ring.slot);
     v_ring.advance();
-    pack(scores);
+    pack(scores, t, row, block);
     rescale_output();
   }
 
-  __device__ void first_step(int row, int block, bool masked) {
+  __device__ void first_step(const Tile& t, int row, bool masked) {
     float scores[kScores];
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     issue_scores(scores);
@@ -335,9 +409,9 @@ struct Consumer {
     fence_registers(scores);
     release(s.k_free + k_ring.slot);
     k_ring.advance();
-    if (masked) mask(scores, row, block);
+    if (masked) score(scores, t, row, 0);
     softmax(scores);
-    pack(scores);
+    pack(scores, t, row, 0);
   }
 
   __device__ void last_step() {
@@ -365,51 +439,137 @@ struct Consumer {
   }
 
   __device__ void attend(const Tile& t, int row) {
-    // K tiles below this one are seen whole by every row of the warpgroup.
-    int whole = p.seqlen_k / kTileN;
-    if (kIsCausal) {
-      const int first_row = t.row + int(wg) * kRows;
-      whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
+    // K tiles [begin, whole) are seen whole by every row of the warpgroup.
+    const int first_row = t.row + int(wg) * kRows;
+    int begin = 0, whole = p.seqlen_k / kTileN;
+    if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
+    if constexpr (kHasRanges) {
+      const AttentionScore of = t.scores(p);
+      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
+      if constexpr (!kAlwaysMasks) {
+        const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
+        begin = (lo - t.key + kTileN - 1) / kTileN;
+        whole = (of.keys(min(first_row, t.s.q_end - 1)).hi - t.key) / kTileN;
+      }
     }
-    first_step(row, 0, whole == 0);
+    if (kAlwaysMasks) whole = 0;
+    first_step(t, row, begin > 0 || whole == 0);
     int block = 1;
-    for (; block < whole; ++block) step<false>(row, block);
-    for (; block < t.n_blocks; ++block) step<true>(row, block);
+    if constexpr (kHasStart)
+      for (; block < min(begin, t.n_blocks); ++block) step<true>(t, row, block);
+    if constexpr (!kAlwaysMasks)
+      for (; block < whole; ++block) step<false>(t, row, block);
+    for (; block < t.n_blocks; ++block) step<true>(t, row, block);
     if (kOwnO && !kQInRegisters) release(s.q_free);
     last_step();
   }
 
-  // O / Σ to global memory through shared memory, and the log-sum-exp.
-  __device__ void write(const Tile& t, int row) {
-    float share[2];
+  // Sums of weights to shares, and the log-sum-exp to global memory; leaves it in `top`.
+  __device__ void finish_sums(const Tile& t, int row) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
-      share[r] = sum[r] == 0.f ? 0.f : 1.f / sum[r];
-      if (lane % 4 == 0 && row + 8 * r < p.seqlen_q) {
+      float lse = top[r] * AttentionScore::factor(p.scale) + __logf(sum[r]);
+      if constexpr (kHasSinks) {
+        const float sink = p.f.sinks[t.head];
+        if (sink > kNegativeInfinity)
+          sum[r] += exp2_approx(sink * kLog2e - top[r] * AttentionScore::factor_log2(p.scale_log2));
+        lse = sum[r] == -kNegativeInfinity
+                  ? sink
+                  : top[r] * AttentionScore::factor(p.scale) + __logf(sum[r]);
+      }
+      if (sum[r] == 0.f) lse = kNegativeInfinity;
+      sum[r] = sum[r] == 0.f ? 0.f : 1.f / sum[r];
+      if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
+      top[r] = lse;
+      if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
         const int head_of_all = t.batch * p.n_heads_q + t.head;
-        p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] =
-            sum[r] == 0.f ? kNegativeInfinity : top[r] * p.scale + __logf(sum[r]);
+        p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] = lse;
       }
     }
+  }
+
+  // Two neighbouring columns of O, given as columns [8 i, 8 i + 8) and a row of this thread.
+  __device__ u32 result(int i, int r) const {
+    return pack_element(o[4 * i + 2 * r] * sum[r], o[4 * i + 2 * r + 1] * sum[r]);
+  }
+
+  // Whether some result of this thread's row is not finite.
+  __device__ bool leaks(int r) const {
+    u32 zero = 0;
+#pragma unroll
+    for (int i = 0; i < kD / 8; ++i) zero = times_zero_plus(result(i, r), zero);
+    return (zero & 0x7FFF7FFF) != 0;
+  }
+
+  // Rows of this warp that came out not finite, once more, without the keys that they don't see.
+  __device__ void repair(const Tile& t, int row, bool direct) {
+    const AttentionScore of = t.scores(p);
+#pragma unroll 1
+    for (int n = 0; n < 16; ++n) {
+      const int r = n / 8, i = row - int(lane / 4) + n;
+      const float lse = __shfl_sync(0xffffffff, r == 0 ? top[0] : top[1], 4 * (n % 8));
+      const bool bad = r == 0 ? leaking & 1 : leaking & 2;
+      if (!__any_sync(0xffffffff, bad && int(lane / 4) == n % 8) || i >= t.s.q_end) continue;
+      u16* to = p.o.data + t.batch * p.o.batch + i * p.o.row + t.head * p.o.head;
+      char* place = s.o + wg * (kRows * kRowBytes);
+      attend_exactly<kD>(p, of, i, lse, [&](int column, float x) {
+        const u16 bits = u16(pack_element(x, 0.f));
+        if (direct && column < p.head_dim) to[column] = bits;
+        const u32 chunk = column / 8;
+        if (!direct)
+          *reinterpret_cast<u16*>(place + (chunk / 8) * (kTileM * kRowBytes) +
+                                  swizzled(16 * warp + n, chunk % 8) + 2 * (column % 8)) = bits;
+      });
+    }
+  }
+
+  // O / Σ of rows, some of which are another sequence's, straight to global memory.
+  __device__ void write_inside(const Tile& t, int row) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row + 8 * r >= t.s.q_end) continue;
+      u16* to = p.o.data + t.batch * p.o.batch + (row + 8 * r) * p.o.row + t.head * p.o.head;
+#pragma unroll
+      for (int i = 0; i < kD / 8; ++i) {
+        const int column = 8 * i + 2 * int(lane % 4);
+        const u32 x = result(i, r);
+        if (column + 1 < p.head_dim)
+          *reinterpret_cast<u32*>(to + column) = x;
+        else if (column < p.head_dim)
+          to[column] = u16(x);
+      }
+    }
+  }
+
+  // O / Σ to global memory through shared memory, and the log-sum-exp.
+  __device__ void write(const Tile& t, int row) {
+    const int first_row = t.row + int(wg) * kRows;
+    const bool direct = kIsPacked && first_row + kRows > t.s.q_end;
+    finish_sums(t, row);
     const bool leader = warp == 0 && lane == 0;
     const u32 barrier = 1 + kConsumers + wg;
     if (kOwnO && leader) tma_store_wait_read();  // the tile before this one has left
     named_sync(barrier, 128);
+    if (direct) {
+      write_inside(t, row);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kD / 16; ++i) {
-      const u32 at = smem_address(s.o) + fragment(i);
-      const float* x = o + 8 * i;
-      stmatrix(at, pack_bf16(x[0] * share[0], x[1] * share[0]),
-               pack_bf16(x[2] * share[1], x[3] * share[1]),
-               pack_bf16(x[4] * share[0], x[5] * share[0]),
-               pack_bf16(x[6] * share[1], x[7] * share[1]));
+      for (int i = 0; i < kD / 16; ++i)
+        stmatrix(smem_address(s.o) + fragment(i), result(2 * i, 0), result(2 * i, 1),
+                 result(2 * i + 1, 0), result(2 * i + 1, 1));
+    }
+    if constexpr (kMayLeak) {
+      leaking = (leaks(0) ? 1 : 0) | (leaks(1) ? 2 : 0);
+      if (__any_sync(0xffffffff, leaking != 0)) {
+        __syncwarp();
+        repair(t, row, direct);
+      }
     }
     fence_async_proxy();
     named_sync(barrier, 128);
-    if (leader) {
-      const int first_row = t.row + int(wg) * kRows;
+    if (leader && !direct) {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box)
         tma_store(o_map, s.o + wg * (kRows * kRowBytes) + box * (kTileM * kRowBytes),

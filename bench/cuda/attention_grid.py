@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Random cases of every feature of the attention kernels, on the device, against float64.
+
+  bench/cuda/attention_grid.py --cubins DIR [--build build/cuda] [--compile] [--cases N] [--json FILE]
+
+--compile only compiles the variants into DIR, which needs no GPU. The error may be twice that of a naive
+kernel in the same precision, plus half an ulp of the largest result. Rows that the reference has as NaN
+must be NaN, and no other. Each case is launched twice and must give the same bits.
+"""
+
+import argparse
+import ctypes
+import itertools
+import json
+import random
+import sys
+
+HEAD_DIMS = (64, 96, 128, 192, 256)
+FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks")
+
+
+class Spec(ctypes.Structure):  # FeatureSpec of attention_grid_capi.cpp
+    _fields_ = ([("f16", ctypes.c_int)] + [(f, ctypes.c_int) for f in FIELDS]
+                + [("bias", ctypes.c_int), ("score_fn", ctypes.c_char_p), ("mask_fn", ctypes.c_char_p)])
+
+
+class Params(ctypes.Structure):  # AttentionFeatureParams
+    _fields_ = [(f, ctypes.c_void_p) for f in ("cu_q", "cu_k", "documents_q", "documents_k", "slopes",
+                                               "sinks", "bias")]
+    _fields_ += [(f, ctypes.c_longlong) for f in ("bias_batch", "bias_head", "bias_row")]
+    _fields_ += [("seed", ctypes.c_void_p), ("stream", ctypes.c_ulonglong)]
+    _fields_ += [(f, ctypes.c_int) for f in ("n_sequences", "left", "right")]
+    _fields_ += [(f, ctypes.c_float) for f in ("softcap", "softcap_inverse", "dropout", "keep_factor")]
+
+
+def variants():
+    """(head_dim, causal, f16, features, score_fn, mask_fn): all that are plain, each feature alone under
+    every head_dim, pairs and more at random."""
+    from_reference = __import__("attention_reference")
+    names = [*FIELDS, "bias32", "bias16"]
+    out = [(d, c, t, (), "", "") for d in HEAD_DIMS for c in (0, 1) for t in (0, 1)]
+    rng = random.Random(7)
+    for n, name in enumerate(names):
+        for m, d in enumerate(HEAD_DIMS):
+            if m % 2 == n % 2 or name in ("window", "packed"):
+                out.append((d, rng.randrange(2), rng.randrange(2), (name,), "", ""))
+    for n, score in enumerate(from_reference.SCORES):
+        out.append((HEAD_DIMS[n], n % 2, rng.randrange(2), (), score, ""))
+    for n, mask in enumerate(from_reference.MASKS):
+        out.append((HEAD_DIMS[n], 0, rng.randrange(2), (), "", mask))
+    pairs = [p for p in itertools.combinations(names, 2)
+             if p not in (("bias32", "bias16"), ("packed", "documents"))]
+    for n, pair in enumerate(rng.sample(pairs, 12)):
+        out.append((HEAD_DIMS[n % 5], rng.randrange(2), rng.randrange(2), pair, "", ""))
+    for n, most in enumerate((("window", "packed"), ("window", "documents"))):
+        out.append((HEAD_DIMS[2 + 2 * n], 1, n, (*most, "softcap", "alibi", "dropout", "sinks", "bias32"),
+                    "score*0.5f", "(i+j)%7!=3"))
+    return list(dict.fromkeys(out))
+
+
+def spec_of(v):
+    d, causal, f16, names, score_fn, mask_fn = v
+    spec = Spec(f16=f16, bias=1 if "bias32" in names else 2 if "bias16" in names else 0,
+                score_fn=score_fn.encode(), mask_fn=mask_fn.encode())
+    for f in FIELDS:
+        setattr(spec, f, int(f in names))
+    sizes = (ctypes.c_int64 * 7)(1, 4096, 4096, 1, 1, d, causal)
+    return spec, sizes
+
+
+class Grid:
+    def __init__(self, build, cubins):
+        self.lib = ctypes.CDLL(f"{build}/bench/cuda/libbench_cuda_attention.so")
+        self.lib.tegula_error.restype = ctypes.c_char_p
+        self.lib.tegula_grid_open.restype = ctypes.c_void_p
+        self.cubins = cubins.encode()
+
+    def fail(self):
+        return self.lib.tegula_error().decode()
+
+    def compile(self, v):
+        spec, sizes = spec_of(v)
+        if self.lib.tegula_grid_compile(sizes, ctypes.byref(spec), self.cubins) != 0:
+            print(self.fail(), flush=True)
+            return 1
+        return 0
+
+    def open(self, v):
+        spec, sizes = spec_of(v)
+        handle = self.lib.tegula_grid_open(sizes, ctypes.byref(spec), self.cubins)
+        if not handle:
+            sys.exit(self.fail())
+        return ctypes.c_void_p(handle)
+
+    def launch(self, handle, v, case):
+        """o and lse."""
+        import torch
+        from harness import finish
+        spec, _ = spec_of(v)
+        o = case.lay_out(torch.full((case.b, case.sq, case.hq, case.d), float("nan"), device="cuda"))
+        lse = torch.full((case.b, case.hq, case.sq), float("nan"), device="cuda")
+        counter = torch.zeros(1, dtype=torch.int32, device="cuda")
+        keep, params = given(case)
+        pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (case.q, case.k, case.v, o, lse, counter)])
+        sizes = (ctypes.c_int64 * 7)(case.b, case.sq, case.sk, case.hq, case.hk, case.d, case.causal)
+        strides = (ctypes.c_int64 * 12)(*[t.stride(i) for t in (case.q, case.k, case.v, o)
+                                          for i in (0, 1, 2)])
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        rc = self.lib.tegula_grid_launch(handle, pointers, sizes, strides, ctypes.c_float(case.scale),
+                                         ctypes.byref(spec), ctypes.byref(params), stream)
+        if rc != 0:
+            raise RuntimeError(self.fail())
+        finish(str(v), "attention_grid.hung")
+        del keep
+        if counter.item() != 0:
+            raise RuntimeError(f"the counter is {counter.item()} after a launch")
+        return o, lse
+
+
+def given(case):
+    """What a case's features read, and the tensors that hold it."""
+    import torch
+    p, keep = Params(n_sequences=0, left=-1, right=-1), []
+    def hold(x):
+        keep.append(x)
+        return x.data_ptr()
+    if case.packed:
+        p.cu_q, p.cu_k = (hold(torch.tensor(c, dtype=torch.int32, device="cuda")) for c in case.packed)
+        p.n_sequences = len(case.packed[0]) - 1
+    if case.documents:
+        p.documents_q, p.documents_k = hold(case.documents_q), hold(case.documents_k)
+    if case.window:
+        p.left, p.right = case.window
+    if case.softcap:
+        p.softcap, p.softcap_inverse = case.softcap, 1 / case.softcap
+    if case.slopes is not None:
+        p.slopes = hold(case.slopes)
+    if case.sinks is not None:
+        p.sinks = hold(case.sinks)
+    if case.bias is not None:
+        p.bias = hold(case.bias)
+        p.bias_batch, p.bias_head, p.bias_row = (
+            0 if case.bias.shape[n] == 1 else case.bias.stride(n) for n in range(3))
+    if case.dropout:
+        p.seed = hold(torch.tensor([case.seed], dtype=torch.int64, device="cuda"))
+        p.stream, p.dropout, p.keep_factor = case.stream, case.dropout, 1 / (1 - case.dropout)
+    return keep, p
+
+
+def compare(got, exact, naive, half_ulp):
+    """The error over its bound (inf where NaN, infinities or their absence differ)."""
+    import torch
+    got, naive = got.double(), naive.double()
+    finite = torch.isfinite(exact)
+    same = torch.equal(torch.isnan(got), torch.isnan(exact)) and bool(
+        (got == exact)[torch.isinf(exact)].all())
+    if not same:
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    err = (got - exact)[finite].abs().max().item()
+    of_naive = (naive - exact)[finite].abs().max().item()
+    bound = 2 * of_naive + half_ulp * exact[finite].abs().max().item() + 1e-7
+    return err / bound
+
+
+def check(grid, handle, v, case):
+    """Worst error over bound of o and lse, and whether the bits repeat."""
+    import torch
+    o, lse = grid.launch(handle, v, case)
+    again, lse_again = grid.launch(handle, v, case)
+    repeats = (torch.equal(o.view(torch.int16), again.view(torch.int16))
+               and torch.equal(lse.view(torch.int32), lse_again.view(torch.int32)))
+    exact, exact_lse = case.reference(torch.float64)
+    naive, naive_lse = case.reference(case.dtype)
+    half_ulp = 2.0 ** (-12 if case.f16 else -9)
+    return (compare(o, exact, naive.to(case.dtype), half_ulp),
+            compare(lse, exact_lse, naive_lse, 2.0 ** -20), repeats)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build/cuda")
+    parser.add_argument("--cubins", required=True)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--cases", type=int, default=12, help="of each variant")
+    parser.add_argument("--only", default="", help="variants whose text has this")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
+    parser.add_argument("--json", default="")
+    args = parser.parse_args()
+    sys.path.insert(0, __file__.rpartition("/")[0] or ".")
+    grid = Grid(args.build, args.cubins)
+    todo = [v for v in variants() if args.only in str(v)]
+    if args.compile:
+        sys.exit(sum(grid.compile(v) for v in todo))
+    import time
+    import attention_reference
+    start, n, failures, worst, rows = time.time(), 0, 0, 0.0, []
+    for index, v in enumerate(todo):
+        handle, of_variant, failed = grid.open(v), 0.0, []
+        for k in range(args.cases):
+            if time.time() - start > args.seconds:
+                break
+            seed = 1000 * index + k
+            d, causal, f16, names, score_fn, mask_fn = v
+            case = attention_reference.draw_case(seed, causal, f16, d, names, score_fn, mask_fn)
+            of_o, of_lse, repeats = check(grid, handle, v, case)
+            n += 1
+            of_variant = max(of_variant, of_o, of_lse)
+            if of_o > 1 or of_lse > 1 or not repeats:
+                failed.append(f"seed {seed} b{case.b} sq{case.sq} sk{case.sk} h{case.hq}/{case.hk} d{case.d} "
+                              f"{case.layout} window {case.window} packed {case.packed} "
+                              f"documents {case.documents}: o {of_o:.2f} lse {of_lse:.2f} repeats {repeats}")
+        failures, worst = failures + len(failed), max(worst, of_variant)
+        rows.append({"variant": str(v), "error_over_bound": of_variant, "failures": failed})
+        if failed:
+            print(f"FAIL {v}: {len(failed)}", flush=True)
+            for f in failed[:3]:
+                print("    ", f, flush=True)
+    print(f"{n} cases of {len(todo)} variants in {time.time() - start:.0f} s: {failures} failed, "
+          f"worst error/bound {worst:.2f}", flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump({"cases": n, "failed": failures, "variants": rows}, f, indent=1)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+// One row of O by one warp, key by key, reading visible keys only: for rows that came out not
+// finite. A masked weight is 0, but 0 · NaN is NaN in a product of tiles, so values that a row must
+// not see could reach it; rows are checked when they are done, which costs next to nothing, and
+// this is for those that fail. Rows that are truly not finite come out so again.
+#pragma once
+
+#include "tegula/kernels/cuda/attention_score.cuh"
+
+namespace tegula::cuda {
+
+__device__ inline float warp_sum(float x) {
+  for (int m = 16; m > 0; m /= 2) x += __shfl_xor_sync(0xffffffff, x, m);
+  return x;
+}
+
+__device__ inline const u16* row_of(const AttentionTensor& t, int batch, int row, int head) {
+  return t.data + batch * t.batch + row * t.row + head * t.head;
+}
+
+// Query i of the head that `score` is of, given its lse; put(column, value) takes the results.
+template <int kD, class Put>
+__device__ inline void attend_exactly(const AttentionParams& p, const AttentionScore& score, int i,
+                                      float lse, Put put) {
+  constexpr int kPart = kD / 32;
+  const int lane = int(threadIdx.x % 32), kv_head = score.head / p.group;
+  const u16* q = row_of(p.q, score.batch, i, score.head);
+  float sum[kPart] = {};
+  const Range seen = score.keys(i);
+#pragma unroll 1
+  for (int j = seen.lo; j < seen.hi; ++j) {
+    if (!score.user_sees(i, j)) continue;
+    const u16* k = row_of(p.k, score.batch, j, kv_head);
+    const u16* v = row_of(p.v, score.batch, j, kv_head);
+    float raw = 0.f;
+#pragma unroll 1
+    for (int e = lane; e < p.head_dim; e += 32)
+      raw = __fmaf_rn(element_to_float(q[e]), element_to_float(k[e]), raw);
+    const float x = score(warp_sum(raw), i, j) * AttentionScore::factor(p.scale);
+    float weight = exp2_approx((x - lse) * kLog2e);
+    if constexpr (kHasDropout) weight = score.keeps(i, j) ? weight * p.f.keep_factor : 0.f;
+#pragma unroll
+    for (int e = 0; e < kPart; ++e) {
+      const int column = lane + 32 * e;
+      if (column < p.head_dim) sum[e] = __fmaf_rn(weight, element_to_float(v[column]), sum[e]);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < kPart; ++e) put(lane + 32 * e, sum[e]);
+}
+
+}  // namespace tegula::cuda
