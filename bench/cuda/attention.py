@@ -18,6 +18,7 @@ import statistics
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from attention_grid import Grid, Params, spec_of
 from harness import (finish, interleaved, machine_state, profile, read_variants, sustained, time_ms,
                      write_result)
 
@@ -242,6 +243,45 @@ def peer(backend, q, k, v, is_causal):
     return launch
 
 
+def allowed(runs):
+    """Those that run: a peer may not have a shape."""
+    out = {}
+    for name, launch in runs.items():
+        try:
+            launch()
+            torch.cuda.synchronize()
+            out[name] = launch
+        except RuntimeError as e:
+            print(f"   {name}: {str(e).splitlines()[0]}")
+    return out
+
+
+def window_runs(grid, q, k, v, left):
+    """Query i sees the keys [i - left, i]: ours, and PyTorch's flash attention."""
+    b, n, h, d = q.shape
+    variant = (d, 1, 0, ("window",), "", "")
+    handle, (spec, _) = grid.open(variant), spec_of(variant)
+    o, lse = torch.empty_like(q), torch.empty(b, h, n, device="cuda")
+    counter = torch.zeros(1, dtype=torch.int32, device="cuda")
+    params = Params(left=left, right=-1)
+    pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (q, k, v, o, lse, counter)])
+    sizes = (ctypes.c_int64 * 7)(b, n, n, h, h, d, 1)
+    strides = (ctypes.c_int64 * 12)(*[t.stride(i) for t in (q, k, v, o) for i in (0, 1, 2)])
+    keep = (o, lse, counter)
+
+    def ours(_keep=keep):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        rc = grid.lib.tegula_grid_launch(handle, pointers, sizes, strides, ctypes.c_float(d ** -0.5),
+                                         ctypes.byref(spec), ctypes.byref(params), stream)
+        assert rc == 0, grid.fail()
+
+    def flash():
+        torch.ops.aten._flash_attention_forward(q, k, v, None, None, n, n, 0.0, True, False,
+                                                scale=d ** -0.5, window_size_left=left,
+                                                window_size_right=0)
+    return {f"d{d}_causal_window{left}": ours, "flash": flash}
+
+
 def report(rows, what, d, is_causal, n, flops, times):
     for name, ms in times.items():
         tflops = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
@@ -270,7 +310,11 @@ def main():
     parser.add_argument("--time-failed", action="store_true", help="time even what fails its check")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
-                        "64:0:16384,64:1:16384,64:1:1024", help="head_dim:causal:seqlen,...")
+                        "64:0:16384,64:1:16384,64:1:1024,256:0:16384,256:1:16384,"
+                        "192:0:16384,192:1:16384,96:0:16384,96:1:16384",
+                        help="head_dim:causal:seqlen,...")
+    parser.add_argument("--windows", default="128:1024:16384,64:1024:16384,256:1024:16384",
+                        help="head_dim:keys before a query's own:seqlen,...")
     args = parser.parse_args()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -279,7 +323,7 @@ def main():
     lib = Library(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
     print(machine_state(), flush=True)
     variants = {name: v for name, source, v in read_variants(args.variants)
-                if source == "attention_sm90.cu"}
+                if source == "attention_sm90.cu" and "window" not in v}
     kernels, rows, checks = {}, [], []
     cases = [] if args.profile else CHECKS[::3] if args.quick else CHECKS
     for name, v in variants.items():
@@ -297,7 +341,7 @@ def main():
         if not failures:
             kernels[name] = kernel
     rungs = {}
-    for d in (64, 128):
+    for d in (64, 128) if args.rungs else ():
         for name, kernel in ((f"naive_d{d}", lib.rung(f"{args.cubins}/naive.cubin", 0)),
                              (f"tiled_d{d}", lib.rung(f"{args.cubins}/tiled_d{d}.cubin", d))):
             for is_causal in (False, True):
@@ -335,13 +379,14 @@ def main():
     del a
     for case in args.cases.split(","):
         d, is_causal, n = map(int, case.split(":"))
-        b, h = 16384 // n, 2048 // d
+        b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)
         flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
         runs = {name: peer(backend, q, k, v, bool(is_causal)) for name, backend in PEERS.items()}
         for name, kernel in kernels.items():
             if (variants[name]["head_dim"], variants[name]["causal"]) == (d, is_causal):
                 runs[name] = kernel.bind(q, k, v, bool(is_causal), d ** -0.5)[0]
+        runs = allowed(runs)
         best = next(name for name in runs if name in kernels)
         if args.profile:
             profile(runs)
@@ -362,7 +407,10 @@ def main():
             runs = {name: kernel.bind(q, k, v, o, lse, do, bool(is_causal), d ** -0.5)[0]
                     for name, kernel in ours.items()}
             for name, backend in PEERS.items():
-                runs[name] = peer_backward(backend, q, k, v, do, bool(is_causal))
+                try:
+                    runs[name] = peer_backward(backend, q, k, v, do, bool(is_causal))
+                except RuntimeError as e:
+                    print(f"   {name}: {str(e).splitlines()[0]}")
             if args.profile:
                 profile(runs)
             else:
@@ -370,6 +418,14 @@ def main():
                        interleaved(runs, args.rounds))
         del runs, q, k, v
         torch.cuda.empty_cache()
+    for case in args.windows.split(",") if not args.profile else ():
+        d, left, n = map(int, case.split(":"))
+        b, h = 16384 // n, max(1, 2048 // d)
+        q, k, v = inputs(b, n, n, h, h, d, 7)
+        pairs = sum(min(i, left) + 1 for i in range(n))
+        report(rows, f"forward window {left}", d, 1, n, 4 * b * h * pairs * d,
+               interleaved(allowed(window_runs(Grid(args.build, args.cubins), q, k, v, left)),
+                           args.rounds))
     if args.rungs:
         for d, is_causal in itertools.product((128,), (0, 1)):
             b, h, n = 1, 16, 4096
