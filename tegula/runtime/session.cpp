@@ -1,6 +1,5 @@
 #include "tegula/runtime/session.h"
 
-
 #include "tegula/base/denormals.h"
 #include "tegula/ir/reference.h"
 #include "tegula/plan/regions.h"

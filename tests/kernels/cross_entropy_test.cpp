@@ -1,4 +1,6 @@
 // linear_cross_entropy and its gradient against double loops.
+#include "tegula/kernels/cpu/common/cross_entropy.h"
+
 #include <cmath>
 
 #include "tests/kernels/strided.h"
@@ -44,7 +46,8 @@ Truth define(const Tensor& x, const Tensor& w, const Tensor& ids, const Tensor& 
   return t;
 }
 
-// Rounding of sums of n terms of size about 1, and of the output.
+// Rounding of sums of n terms of size about 1, and of the output (in tiles of terms, too, which
+// add up as errors at random do).
 void expect_near(const Tensor& t, const std::vector<double>& want, int64_t n) {
   double scale = 1;
   for (double v : want) scale = std::max(scale, std::fabs(v));
@@ -54,7 +57,21 @@ void expect_near(const Tensor& t, const std::vector<double>& want, int64_t n) {
     ASSERT_NEAR(t.at(static_cast<int64_t>(i)), want[i], tolerance) << i;
 }
 
-void check(int64_t a, int64_t b, int64_t v, int64_t d, DType dtype, Rng& rng) {
+struct Kernels {
+  const char *fwd, *bwd;
+  void (*kernel::IsaTable::*run_fwd)(const KernelCall&);
+  void (*kernel::IsaTable::*run_bwd)(const KernelCall&);
+};
+const Kernels kVectors = {"linear_cross_entropy_tiled", "linear_cross_entropy_bwd_tiled",
+                          &kernel::IsaTable::linear_cross_entropy,
+                          &kernel::IsaTable::linear_cross_entropy_bwd};
+// In AMX's tiles, emulated where there are none.
+const Kernels kTiles = {"linear_cross_entropy_amx", "linear_cross_entropy_bwd_amx",
+                        &kernel::IsaTable::cross_entropy_amx,
+                        &kernel::IsaTable::cross_entropy_bwd_amx};
+
+void check(int64_t a, int64_t b, int64_t v, int64_t d, DType dtype, Rng& rng,
+           const Kernels& kernels = kVectors) {
   const bool transposed = pick(rng, 0, 1) == 1;
   Attrs attrs;
   if (transposed) attrs.set("transposed", true);
@@ -77,15 +94,15 @@ void check(int64_t a, int64_t b, int64_t v, int64_t d, DType dtype, Rng& rng) {
   const TensorRef in_bwd[] = {x.ref(), w.ref(), ids.ref(), lse.ref(), dlse.ref(), dpicked.ref()};
   const TensorRef out_bwd[] = {dx.ref(), dw.ref()};
   std::vector<double> first;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     for (int threads : {1, 3}) {
       if (table == nullptr) continue;
-      const auto f = testing::run_kernel(*find_kernel("linear_cross_entropy_tiled"), attrs, in, out,
-                                         threads, table->linear_cross_entropy);
+      const auto f = testing::run_kernel(*find_kernel(kernels.fwd), attrs, in, out, threads,
+                                         table->*kernels.run_fwd);
       EXPECT_EQ(f.math_flops, n * (v * (2 * d + 4) + 2));
-      const auto g = testing::run_kernel(*find_kernel("linear_cross_entropy_bwd_tiled"), attrs,
-                                         in_bwd, out_bwd, threads, table->linear_cross_entropy_bwd);
+      const auto g = testing::run_kernel(*find_kernel(kernels.bwd), attrs, in_bwd, out_bwd, threads,
+                                         table->*kernels.run_bwd);
       EXPECT_EQ(g.math_flops, n * v * (6 * d + 4));
       std::vector<double> all;
       for (const Tensor* t : {&lse, &picked, &dx, &dw})
@@ -106,6 +123,39 @@ TEST(LinearCrossEntropy, MatchesItsDefinition) {
     check(pick(rng, 1, 3), pick(rng, 1, 70), pick(rng, 1, 200), pick(rng, 1, 50), dtypes[seed % 4],
           rng);
     if (HasFailure()) return;
+  }
+}
+
+TEST(LinearCrossEntropy, InTiles) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    check(pick(rng, 1, 3), pick(rng, 17, 90), pick(rng, 1, 200), pick(rng, 1, 80), DType::kBF16,
+          rng, kTiles);
+    if (HasFailure()) return;
+  }
+}
+
+// Columns and tokens beyond a chunk, and beyond a task.
+TEST(LinearCrossEntropy, InTilesOfSeveralChunks) {
+  Rng rng(5);
+  check(2, 35, 1300, 40, DType::kBF16, rng, kTiles);
+  check(1, 17, 2049, 33, DType::kBF16, rng, kTiles);
+}
+
+// What a run of fewer tokens lays out fits in what its plan has.
+TEST(LinearCrossEntropy, RoomForFewerTokens) {
+  for (int64_t most : {40, 1000, 5000, 40000, 100000}) {
+    const auto call_of = [](int64_t n) {
+      kernel::CrossEntropyCall c;
+      c.n_tokens = n, c.d = 96, c.v = 3000;
+      return c;
+    };
+    const int64_t room = kernel::AmxCrossEntropyWorkspace(call_of(most), true).bytes();
+    for (int64_t n = 1; n < most; n += n / 7 + 1) {
+      const kernel::AmxCrossEntropyWorkspace space(call_of(n), true);
+      EXPECT_LE(space.bytes(), room) << n;
+      EXPECT_LE((n + 31) / 32 * 32 * kernel::amx_vocab_chunk(n) * 2, space.g) << n;
+    }
   }
 }
 

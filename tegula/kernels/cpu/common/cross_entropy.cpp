@@ -66,4 +66,29 @@ CrossEntropyWorkspace::CrossEntropyWorkspace(const CrossEntropyCall& c, bool is_
   for (int64_t* part : {&w_t, &state, &w, &x, &dx, &g, &thread}) *part = round_up(*part + 16, 16);
 }
 
+namespace {
+constexpr int64_t kMostColumns = 1024, kGradElements = int64_t{1} << 21;
+constexpr int64_t kStrip = 32;
+}  // namespace
+
+int64_t amx_vocab_chunk(int64_t n_tokens) {
+  const int64_t rows = std::max(round_up(n_tokens, kStrip), kStrip);
+  return std::clamp<int64_t>(kGradElements / rows / kVocabBlock * kVocabBlock, kVocabBlock,
+                             kMostColumns);
+}
+
+AmxCrossEntropyWorkspace::AmxCrossEntropyWorkspace(const CrossEntropyCall& c, bool is_backward)
+    : is_backward(is_backward) {
+  const int64_t rows = round_up(c.n_tokens, kStrip), d = round_up(c.d, kStrip);
+  const int64_t columns = std::min(round_up(c.v, kVocabBlock), kMostColumns);
+  x_a = 2 * rows * d, w_b = 2 * columns * d;
+  if (!is_backward) {
+    state = round_up(8 * c.n_tokens, 64);
+  } else {
+    // At most as many elements as any run of fewer tokens may need.
+    g = 2 * std::min(rows * columns, std::max(kGradElements, kVocabBlock * rows));
+    dx = 4 * rows * d;
+  }
+}
+
 }  // namespace tegula::kernel

@@ -49,4 +49,21 @@ struct CrossEntropyWorkspace {
   }
 };
 
+// The same of bf16 in AMX's tiles. Order "amx_kb64": that of "kb64" with logits, dx and dw as sums
+// in the order "amx_pairs" (isa/amx.h) over d, v and tokens, and g rounded to bf16 for the last
+// two. Columns of a chunk, a multiple of kVocabBlock (no matter of bits); n_tokens 0: forward.
+int64_t amx_vocab_chunk(int64_t n_tokens);
+
+// Bytes of each part.
+struct AmxCrossEntropyWorkspace {
+  int64_t x_a = 0;    // tokens as tiles of a; backward: and as b
+  int64_t w_b = 0;    // a chunk of columns; backward: and of rows
+  int64_t state = 0;  // forward: m and l of every token
+  int64_t g = 0;      // backward: [token][chunk], and transposed
+  int64_t dx = 0;     // backward: sums
+  bool is_backward;
+  AmxCrossEntropyWorkspace(const CrossEntropyCall& c, bool is_backward);
+  int64_t bytes() const { return (x_a + w_b + g) * (is_backward ? 2 : 1) + state + dx; }
+};
+
 }  // namespace tegula::kernel

@@ -2,13 +2,10 @@
 #pragma once
 
 #include "tegula/kernels/cpu/common/attention_amx.h"
-#include "tegula/kernels/cpu/isa/amx_pack.h"
+#include "tegula/kernels/cpu/isa/amx_blocks.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
-
-inline constexpr int64_t kBf16Block = 2 * kTileBytes;  // 32 × 32 bf16: two tiles
-inline constexpr int kF32Block = kStrip * kStrip;      // 32 × 32 f32, in floats
 
 inline constexpr float kLn2 = 0x1.62e43p-1f;
 
@@ -30,16 +27,6 @@ TEGULA_VEC Row16 exp2_weight_bf16(const Row16& x) {
   return map16([&](int i) { return exp2_weight_bf16(x.v[i]); });
 }
 
-// 32 numbers to bf16.
-TEGULA_VEC void store_bf16(void* dst, const Row16& lo, const Row16& hi) {
-#if defined(__AVX512BF16__)
-  _mm512_storeu_si512(dst, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(hi.v[0].v, lo.v[0].v)));
-#else
-  auto* p = static_cast<bf16*>(dst);
-  store16_n(p, lo, 16), store16_n(p + 16, hi, 16);
-#endif
-}
-
 // The rows that go together: (query, head of the group) of one batch and key head, in either order.
 static inline Loops row_loops(const AttentionCall& c, const TensorRef& t, bool heads_first) {
   Factor query{.extent = c.n_q}, head{.extent = c.group};
@@ -47,16 +34,6 @@ static inline Loops row_loops(const AttentionCall& c, const TensorRef& t, bool h
   Loops l;
   heads_first ? (l.add(head), l.add(query)) : (l.add(query), l.add(head));
   return l;
-}
-
-// Tiles of lanes [lane0, lane0 + n) of one operand, zeros to 32.
-static inline void pack_block(const bf16* src, const Loops& lanes, const Loops& ks, int64_t lane0,
-                              int64_t n, int64_t k0, int64_t n_k, TileForm form, char* dst,
-                              int64_t k_bytes = kBf16Block) {
-  if (n <= kTile)
-    for (int64_t k = 0; k < n_k; k += kTilePairs)
-      std::memset(dst + k / kTilePairs * k_bytes + kTileBytes, 0, kTileBytes);
-  pack_tiles(src, lanes, ks, kA, lane0, static_cast<int>(n), k0, n_k, form, dst, k_bytes);
 }
 
 // A weight of 0 times NaN is NaN, so what nobody sees must not be there: sets what is not finite in
@@ -95,20 +72,5 @@ static inline void store_result(const float* acc, int64_t n, float scale, bf16* 
     }
   }
 }
-
-class ByteScratch {
- public:
-  explicit ByteScratch(char* at) : at_(at) {}
-  char* bf16_blocks(int64_t n) { return take(n * kBf16Block); }
-  float* f32_blocks(int64_t n) { return reinterpret_cast<float*>(take(n * 4 * kF32Block)); }
-
- private:
-  char* take(int64_t bytes) {
-    char* p = at_;
-    at_ += bytes;
-    return p;
-  }
-  char* at_;
-};
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,31 +1,16 @@
 // Cross-entropy from the last hidden state: logits exist one register tile at a time (forward) or
 // one chunk of columns at a time (backward). [Wijmans et al. 2024, section 4]
-#include "tegula/kernels/cpu/common/cross_entropy.h"
-
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/cross_entropy_rows.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/pack.h"
-#include "tegula/kernels/cpu/isa/row_io.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr float kInf = __builtin_inff();
-
-float first_lane(Vf v) {
-  float t[kLanes];
-  store(t, v);
-  return t[0];
-}
-
-// No shift where there is nothing to shift by.
-float finite(float x) { return x - x == 0 ? x : 0; }
-
-int cut(int64_t most, int64_t left) { return static_cast<int>(std::min(most, left)); }
-
 // What both directions do: panels of w's columns, strips of tokens, tiles of logits.
 template <class T>
 struct Logits {
@@ -84,24 +69,14 @@ void forward(const KernelCall& call, const CrossEntropyCall& c) {
           const int64_t t = t0 + r + i, at = c.target(t) - v0 - j;
           const float* row = s + i * kVocabBlock;
           if (c.target(t) >= 0 && at >= 0 && at < cols) picked[t] = row[at];
-          Row16 top = row16(-kInf), sum = row16(0);
-          for_16(cols, [&](int64_t e, int64_t k) { top = max(top, load16_n(row + e, k, -kInf)); });
-          const float block_top = reduce_max(top);
-          const float next = m[t] > block_top ? m[t] : block_top;
-          for_16(cols, [&](int64_t e, int64_t k) {
-            const Row16 x = load16_n(row + e, k, -kInf);
-            sum = sum + map16([&](int v) { return exp(x.v[v] - set1(finite(next))); });
-          });
-          l[t] = l[t] * first_lane(exp(set1(m[t] - finite(next)))) + reduce_add(sum);
-          m[t] = next;
+          add_logits(row, cols, m[t], l[t]);
         }
       }
     }
     int64_t more = tokens * n * 4;
     if (v0 + n == c.v) {
       more += 2 * tokens;
-      for (int64_t t = t0; t < t0 + tokens; ++t)
-        lse[t] = first_lane(log(set1(l[t]))) + finite(m[t]);
+      for (int64_t t = t0; t < t0 + tokens; ++t) lse[t] = log_sum(m[t], l[t]);
     }
     call.counters->add(tokens * n * 2 * c.d + more, executed + more);
   };
