@@ -1,11 +1,12 @@
 // tegula bench: one kernel or one training step, timed beside the machine's own limit.
+#include "cli/bench.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 
 #include "cli/by_op.h"
 #include "cli/command.h"
-#include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
 #include "tegula/ops/attention.h"
@@ -19,29 +20,21 @@
 
 namespace tegula::cli {
 
+std::string kernels_of(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const Step& s : plan.steps) {
+    const std::string name(s.kernel ? s.kernel->name : s.op->name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "" : ",") + n;
+  return all;
+}
+
 namespace {
 
-struct Options {
-  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
-                     with, weights = "as the operands";
-  int64_t kv_heads = 0, seqlen_k = 0, window = -1;
-  bool is_causal = false, is_cold = false, is_along_k = false, is_reads = false, json = false,
-       by_op = false;
-  int threads = 0, repeats = 9;
-  int64_t vocab_size = 50257;
-  TrainFlags train, generate;
-};
-
-// What is timed: a function, the operations people count for it, and how to name it.
-struct Work {
-  std::shared_ptr<Module> module = std::make_shared<Module>();
-  FuncId function = kNone;
-  double flops = 0;   // by the usual formula: products only, a causal mask halves
-  double tokens = 0;  // of a step; 0: not a step
-  int64_t integers_below = 1;
-  std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
-  std::string what;
-};
+using Options = BenchOptions;
+using Work = BenchWork;
 
 Result<std::vector<int64_t>> numbers(const std::string& text, size_t n, const char* names) {
   std::vector<int64_t> out;
@@ -142,6 +135,7 @@ Result<Work> attention_work(const Options& o, bool decode) {
   const double pairs =
       static_cast<double>(b * h * n) * static_cast<double>(keys) * (options.is_causal ? 0.5 : 1);
   w.flops = 4 * pairs * static_cast<double>(d) * ((fwd ? 1 : 0) + (bwd ? 2.5 : 0));
+  w.op = bwd && !fwd ? "attention_bwd" : "attention";
   w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal " : " ",
                o.with, o.with.empty() ? "" : " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
   return w;
@@ -167,6 +161,7 @@ Result<Work> gemm_work(const Options& o) {
   }
   w.function = TEGULA_TRY(b.finish_into_module());
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
+  w.op = "dot";
   w.what = cat("gemm ", o.shape, " ", o.dtype);
   return w;
 }
@@ -222,20 +217,7 @@ void set_values(const Work& w, Measurement& m) {
     if (cache >= 0) *t.as<int64_t>() = m.session().param(cache).shape[1] - 1;
 }
 
-std::string kernels_of(const Plan& plan) {
-  std::vector<std::string> names;
-  for (const Step& s : plan.steps) {
-    const std::string name(s.kernel ? s.kernel->name : s.op->name);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  std::string all;
-  for (const std::string& n : names) all += (all.empty() ? "" : ",") + n;
-  return all;
-}
-
 Status run(const Options& o, std::string_view kind) {
-  if (o.device != "cpu")
-    return unsupported(cat("--device ", o.device, ": this build measures the cpu"));
   if (o.is_reads) {
     const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
     if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");
@@ -252,17 +234,18 @@ Status run(const Options& o, std::string_view kind) {
                       : kind == "generate" ? generate_work(o, compile_with)
                       : kind == "decode"   ? attention_work(o, true)
                                            : attention_work(o, false));
+  if (o.device == "cuda") return bench_on_cuda(w, o);
   if (!model) {
     compile_with.tune.mode = TEGULA_TRY(parse_tune_mode(o.tune));
     compile_with.tune.directory = o.tune_cache;
   }
-  if (!o.kernel.empty()) compile_with.plan.force_kernel = {{"dot", o.kernel}};
+  if (!o.kernel.empty()) compile_with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
   for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == o.kernel; };
   if (!o.kernel.empty() &&
       std::none_of(compiled.plan->steps.begin(), compiled.plan->steps.end(), is_asked))
-    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this product; without the ",
+    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this call; without the ",
                            "flag it is ", kernels_of(*compiled.plan)));
   MeasureOptions how;
   how.repeats = o.repeats;
@@ -320,6 +303,11 @@ void add_common(CLI::App& cmd, Options& o) {
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
 }
 
+void add_kernel(CLI::App& cmd, Options& o) {
+  cmd.add_option("--kernel", o.kernel, "A rung by name: dot_naive, attention_tiled, ...")
+      ->type_name("NAME");
+}
+
 void add_shape(CLI::App& cmd, Options& o, const char* names) {
   cmd.add_option("--shape", o.shape, names)->required();
   one_of(cmd.add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
@@ -346,6 +334,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   whole(attention->add_option("--seqlen-k", o.seqlen_k, "Keys; 0: as queries"), 0);
   whole(attention->add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
         -1);
+  add_kernel(*attention, o);
   attention->add_flag("--causal", o.is_causal, "Queries see no later key");
   attention->add_option("--with", o.with,
                         "Of softcap, alibi, bias, bias-of-keys, dropout, varlen, strided: a,b,…");
@@ -353,6 +342,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_common(*attention, o);
   auto* decode = add("decode", "One query a sequence against a cache of keys");
   add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head");
+  add_kernel(*decode, o);
   whole(decode->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
   decode->add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
   add_common(*decode, o);
@@ -363,8 +353,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
   gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
-  gemm->add_option("--kernel", o.kernel, "A rung by name: dot_naive, dot_cache_tiled, ...")
-      ->type_name("NAME");
+  add_kernel(*gemm, o);
   add_common(*gemm, o);
   const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags) {
     flags.add_to(cmd, /*needs_data=*/false);

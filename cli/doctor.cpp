@@ -8,6 +8,7 @@
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
+#include "tegula/kernels/device.h"
 #include "tegula/runtime/memory.h"
 #include "tegula/runtime/probe.h"
 
@@ -26,6 +27,14 @@ std::string in_units(const Json& j, const char* number, double unit, const char*
   char text[64];
   std::snprintf(text, sizeof text, "%.4g %s", j.find(number)->number(0) / unit, name);
   return text;
+}
+
+// What the CUDA path needs, each thing with what was found, or what is missing.
+Json examine_cuda() {
+  Json::Array facts;
+  for (const DeviceFact& f : examine_device())
+    facts.push_back(Json::object({{"what", f.what}, {"is_well", f.is_well}, {"text", f.text}}));
+  return facts;
 }
 
 Json examine(int threads) {
@@ -49,7 +58,8 @@ Json examine(int threads) {
                        {"isa_is_forced", std::getenv("TEGULA_ISA") != nullptr},
                        {"threads", ThreadPool(threads).n_threads()},
                        {"fma_gflops", speed.flops_per_s / 1e9},
-                       {"read_gbytes_per_s", speed.bytes_per_s / 1e9}});
+                       {"read_gbytes_per_s", speed.bytes_per_s / 1e9},
+                       {"cuda", examine_cuda()}});
 }
 
 void print(const Json& j) {
@@ -74,6 +84,9 @@ void print(const Json& j) {
   line("f32 multiply-adds",
        in_units(j, "fma_gflops", 1, "GFLOP/s, ") + in_units(j, "threads", 1, "threads"));
   line("memory is read at", in_units(j, "read_gbytes_per_s", 1, "GB/s"));
+  for (const Json& fact : *j.find("cuda")->as<Json::Array>())
+    line(("CUDA " + *fact.find("what")->as<std::string>()).c_str(),
+         *fact.find("text")->as<std::string>());
 }
 }  // namespace
 

@@ -1,6 +1,21 @@
 #include "tegula/kernels/registry.h"
 
+#include <vector>
+
 namespace tegula {
+
+namespace {
+std::vector<const KernelDef*>& table() {
+  static std::vector<const KernelDef*> kernels(linked_kernels().begin(), linked_kernels().end());
+  return kernels;
+}
+}  // namespace
+
+std::span<const KernelDef* const> all_kernels() { return table(); }
+
+void add_kernels(std::span<const KernelDef* const> kernels) {
+  table().insert(table().end(), kernels.begin(), kernels.end());
+}
 
 const KernelDef* find_kernel(std::string_view name) {
   for (const KernelDef* k : all_kernels())

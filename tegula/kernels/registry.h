@@ -8,6 +8,12 @@ namespace tegula {
 // The kernel of that name, or null.
 const KernelDef* find_kernel(std::string_view name);
 
+// Those linked in: the generated table.
+std::span<const KernelDef* const> linked_kernels();
+
+// Adds a plug-in's kernels to all_kernels(). Before anything is planned: spans of before are void.
+void add_kernels(std::span<const KernelDef* const> kernels);
+
 // Does the kernel support the call at all the extents that are asked about?
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
 

@@ -26,8 +26,9 @@ void fill_floats(void* data, int64_t n, uint64_t stream) {
     static_cast<T*>(data)[i] =
         T(static_cast<float>(philox_uniform(1, stream, static_cast<uint64_t>(i)) * 2 - 1));
 }
+}  // namespace
 
-void fill(const Type& type, void* data, uint64_t stream, int64_t below) {
+void fill_parameter(const Type& type, void* data, uint64_t stream, int64_t below) {
   const int64_t n = type.shape.numel();
   switch (type.dtype) {
     case DType::kF64:
@@ -57,6 +58,7 @@ void fill(const Type& type, void* data, uint64_t stream, int64_t below) {
   }
 }
 
+namespace {
 constexpr size_t kMostSets = 512;        // of tiny inputs: a process may map only so many regions
 constexpr int64_t kFarBytes = 16 << 20;  // of one thread in one probe
 }  // namespace
@@ -73,7 +75,7 @@ Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Thread
       const Type& type = plan->params[p].tensor.type;
       Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
       if (m.sets_.empty()) {
-        fill(type, region.data(), p, integers_below);
+        fill_parameter(type, region.data(), p, integers_below);
       } else {
         std::memcpy(region.data(), m.sets_[0][p].data(), static_cast<size_t>(type.bytes()));
       }

@@ -20,11 +20,15 @@ struct MeasureOptions {
 struct Measured {
   double ms_median = 0, ms_min = 0;            // kernel_seconds of runtime/probe.h
   int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
+  double first_ms = 0;          // on a device: the first run, with what it compiles or loads
   double peak_flops_per_s = 0;  // f32 multiply-adds, median of bursts between samples
   double read_bytes_per_s = 0;  // cold only: plain reads of memory, the same way
 };
 
-// Runs the plan on inputs it fills itself: floats uniform in [-1, 1), integers in [0, high).
+// Values for a parameter, by its number: floats uniform in [-1, 1), integers in [0, below).
+void fill_parameter(const Type& type, void* data, uint64_t param, int64_t below);
+
+// Runs the plan on inputs it fills itself: fill_parameter.
 class Measurement {
  public:
   static Result<Measurement> create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
@@ -48,5 +52,13 @@ class Measurement {
   Region far_;  // cold only: read by the probe, a part after the other
   int64_t far_at_ = 0;
 };
+
+class Device;
+
+// The same for a plan of a device's kernels, by the device's own clock; nothing is counted there,
+// and the peak is 0. Samples begin when the device has done the same work for a tenth of a second:
+// what ran before decides its clocks for that long. Errors: a step that has no kernel there.
+Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
+                                   const MeasureOptions& options);
 
 }  // namespace tegula

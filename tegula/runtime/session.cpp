@@ -2,6 +2,7 @@
 
 #include "tegula/base/denormals.h"
 #include "tegula/ir/reference.h"
+#include "tegula/kernels/device.h"
 #include "tegula/plan/regions.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/runtime/regions.h"
@@ -164,8 +165,10 @@ void Session::launch(size_t i) {
   Bound& b = bound_[i];
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
-    step.kernel->launch(
-        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_, step.tuning});
+    const DeviceCall call{
+        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_, step.tuning},
+        queue_};
+    step.kernel->launch(call);
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
     for (auto& r : b.regions)

@@ -18,6 +18,8 @@
 
 namespace tegula {
 
+struct DeviceQueue;  // kernels/device.h
+
 // Filled by run() when asked: what each step took. Reused between runs, so nothing allocates.
 struct StepStats {
   double seconds = 0;
@@ -42,6 +44,10 @@ class Session {
   // extents: one per symbol of the plan (may be empty when there are none). Error: an extent out of
   // bounds, a parameter without memory.
   Status run(std::span<const int64_t> extents = {});
+
+  // Launches go into a device's queue: the plan is for that device, and arena and parameters lie on
+  // it. The queue's status says what went wrong.
+  void launch_into(DeviceQueue* queue) { queue_ = queue; }
 
   // Touches every page of the arena as the steps will: each buffer's parts by the threads whose
   // parts of a loop they are. Done by create() where memory has several nodes.
@@ -90,6 +96,7 @@ class Session {
   std::vector<std::vector<Use>> uses_;  // of each parameter
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
+  DeviceQueue* queue_ = nullptr;  // null: the CPU
 };
 
 }  // namespace tegula

@@ -101,7 +101,22 @@ class Tensor {
     allocate();
   }
 
+  // Row-major, the last dim's rows at multiples of `unit` elements.
+  static Tensor padded(DType dtype, std::vector<int64_t> shape, int64_t unit) {
+    Tensor t(dtype, shape);
+    int64_t stride = 1;
+    for (int d = t.ref_.rank - 1; d >= 0; --d) {
+      t.ref_.stride[d] = stride;
+      stride *= std::max<int64_t>(1, t.ref_.shape[d]);
+      if (d == t.ref_.rank - 1) stride = (stride + unit - 1) / unit * unit;
+    }
+    t.allocate();
+    return t;
+  }
+
   const TensorRef& ref() const { return ref_; }
+  std::span<std::byte> memory() { return memory_; }
+  std::span<const std::byte> memory() const { return memory_; }
   int64_t numel() const { return ref_.numel(); }
   // The element offset of row-major index i.
   int64_t offset(int64_t i) const {

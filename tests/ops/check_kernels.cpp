@@ -8,6 +8,7 @@
 // of the operands, each relative to the result's magnitude.
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 #include "tests/kernels/strided.h"
 #include "tests/ops/checks.h"
@@ -25,6 +26,17 @@ double largest_error(const HostTensor& got, const HostTensor& want) {
     worst = std::max(worst, e == e ? e : HUGE_VAL);
   }
   return worst;
+}
+
+// Row-major, but rows of 16-bit floats begin at multiples of 16 bytes, as a device's plan lays
+// them.
+constexpr uint32_t kPaddedLayout = 4;
+Tensor make_tensor(const Type& type, std::vector<int64_t> sizes, uint32_t layout, Rng& rng,
+                   bool is_input) {
+  if (layout == 0) return Tensor(type.dtype, std::move(sizes));
+  if (layout != kPaddedLayout) return Tensor(type.dtype, std::move(sizes), rng, is_input);
+  if (size_bits(type.dtype) != 16 || sizes.size() < 2) return Tensor(type.dtype, std::move(sizes));
+  return Tensor::padded(type.dtype, std::move(sizes), 8);
 }
 
 // The case with its floats in another dtype, and its operands in memory of any layout.
@@ -61,11 +73,8 @@ bool make_variant(const Case& c, DType narrow, uint32_t layout, Variant& v) {
   v.is_strided = layout != 0;
   Rng rng(layout + 1000 * static_cast<uint32_t>(c.seed));
   for (size_t k = 0; k < c.in.size(); ++k) {
-    if (layout == 0) {
-      v.operands.emplace_back(v.in[k].dtype, sizes_of(v.in[k]));
-    } else {
-      v.operands.emplace_back(v.in[k].dtype, sizes_of(v.in[k]), rng, is_float(v.in[k].dtype));
-    }
+    v.operands.push_back(
+        make_tensor(v.in[k], sizes_of(v.in[k]), layout, rng, is_float(v.in[k].dtype)));
     for (int64_t i = 0; i < c.values[k].numel(); ++i) v.operands[k].put(i, c.values[k].at(i));
   }
   return true;
@@ -76,13 +85,7 @@ struct Outputs {
   std::vector<TensorRef> refs;
   Outputs(const Variant& v, uint32_t layout) {
     Rng rng(layout + 7);
-    for (const Type& t : v.out) {
-      if (layout == 0) {
-        tensors.emplace_back(t.dtype, sizes_of(t));
-      } else {
-        tensors.emplace_back(t.dtype, sizes_of(t), rng, false);
-      }
-    }
+    for (const Type& t : v.out) tensors.push_back(make_tensor(t, sizes_of(t), layout, rng, false));
     for (const Tensor& t : tensors) refs.push_back(t.ref());
   }
 };
@@ -175,7 +178,112 @@ std::string check_variant(const Case& c, const KernelDef& kernel, const Variant&
   return layout == 0 ? check_in_place(c, kernel, v, out) : "";
 }
 
+// A tensor's bytes in a device's memory, between borders of a pattern.
+class OnDevice {
+ public:
+  OnDevice(Device& device, const Tensor& host) : device_(device), host_(host) {
+    const std::span<const std::byte> bytes = host.memory();
+    image_.assign(bytes.size() + 2 * kBorder_bytes, std::byte{0xa5});
+    std::copy(bytes.begin(), bytes.end(), image_.begin() + kBorder_bytes);
+    base_ = static_cast<std::byte*>(device.allocate(size()).value());
+    device.copy(base_, image_.data(), size()).value();
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { device_.release(base_); }
+  TensorRef ref() const {
+    TensorRef r = host_.ref();
+    r.data = base_ + kBorder_bytes + (r.as<std::byte>() - host_.memory().data());
+    return r;
+  }
+  // Back to the host; false: the borders are not what they were.
+  bool fetch() {
+    std::vector<std::byte> back(image_.size());
+    device_.copy(back.data(), base_, size()).value();
+    const std::span<std::byte> bytes = const_cast<Tensor&>(host_).memory();
+    const auto inside = back.begin() + kBorder_bytes;
+    std::copy(inside, inside + static_cast<ptrdiff_t>(bytes.size()), bytes.begin());
+    return std::equal(back.begin(), inside, image_.begin()) &&
+           std::equal(back.end() - kBorder_bytes, back.end(), image_.end() - kBorder_bytes);
+  }
+
+ private:
+  static constexpr ptrdiff_t kBorder_bytes = 1024;
+  int64_t size() const { return static_cast<int64_t>(image_.size()); }
+  Device& device_;
+  const Tensor& host_;
+  std::vector<std::byte> image_;
+  std::byte* base_ = nullptr;
+};
+
+// Launches into `out`, whose memory begins as NaN.
+std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant& v, Outputs& out,
+                          Device& device) {
+  std::vector<std::unique_ptr<OnDevice>> in_memory, out_memory;
+  std::vector<TensorRef> in, results;
+  for (const Tensor& t : v.operands) {
+    in_memory.push_back(std::make_unique<OnDevice>(device, t));
+    in.push_back(in_memory.back()->ref());
+  }
+  for (Tensor& t : out.tensors) {
+    std::fill(t.memory().begin(), t.memory().end(), std::byte{0xff});
+    out_memory.push_back(std::make_unique<OnDevice>(device, t));
+    results.push_back(out_memory.back()->ref());
+  }
+  const KernelQuery query{.attrs = &c.sample.attrs, .in = in, .out = results};
+  if (!kernel.supports(query)) return "supported without data, but not with it";
+  const int64_t bytes = kernel.workspace_bytes ? kernel.workspace_bytes(query) : 0;
+  void* workspace = device.allocate(bytes).value();
+  device.fill(workspace, 0xff, bytes).value();
+  Counters counters;
+  DeviceQueue queue{device.stream(), {}};
+  DeviceCall call;
+  call.attrs = &c.sample.attrs, call.in = in, call.out = results, call.workspace = workspace;
+  call.counters = &counters, call.queue = &queue;
+  kernel.launch(call);
+  if (!queue.status.ok()) return queue.status.error().message;
+  if (const Status done = device.wait(); !done.ok()) return done.error().message;
+  device.release(workspace);
+  for (const auto& t : in_memory)
+    if (!t->fetch()) return "an operand's border was written";
+  for (const auto& t : out_memory)
+    if (!t->fetch()) return "written past the end of a result";
+  return "";
+}
+
+std::string check_variant_on_device(const Case& c, const KernelDef& kernel, const Variant& v,
+                                    uint32_t layout, Device& device, bool repeats_bits,
+                                    int& n_checked) {
+  Outputs out(v, layout);
+  const std::vector<TensorRef> in = v.refs();
+  if (!kernel.supports(KernelQuery{&c.sample.attrs, in, out.refs})) return "";
+  ++n_checked;
+  if (auto why = run_on_device(c, kernel, v, out, device); !why.empty()) return why;
+  if (auto why = check_values(c, v, out); !why.empty()) return why;
+  if (!repeats_bits) return "";
+  Outputs again(v, layout);
+  if (auto why = run_on_device(c, kernel, v, again, device); !why.empty()) return why;
+  for (size_t r = 0; r < v.out.size(); ++r)
+    if (!same_bits(out.refs[r], again.refs[r]))
+      return cat("result ", r, " has other bits in the next run");
+  return "";
+}
+
 }  // namespace
+
+Verdict check_kernel_on_device(const Case& c, const KernelDef& kernel, Device& device,
+                               bool repeats_bits, int& n_checked) {
+  const int before = n_checked;
+  for (DType narrow : {DType::kF32, DType::kBF16, DType::kF16})
+    for (uint32_t layout = 0; layout <= kPaddedLayout; ++layout) {
+      Variant v;
+      if (!make_variant(c, narrow, layout, v)) continue;
+      const auto why =
+          check_variant_on_device(c, kernel, v, layout, device, repeats_bits, n_checked);
+      if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
+    }
+  return n_checked > before ? pass() : skip("the kernel does not support it");
+}
 
 Verdict check_kernel(const Case& c, const KernelDef& kernel) {
   int n_checked = 0;

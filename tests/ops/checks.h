@@ -1,7 +1,7 @@
 // The checks of the one runner. Each takes a case whose sample is valid (check_types: any).
 #pragma once
 
-#include "tegula/kernels/kernel.h"
+#include "tegula/kernels/device.h"
 #include "tests/ops/case.h"
 
 namespace tegula::testing {
@@ -24,6 +24,11 @@ Verdict check_decompose(const Case& c);
 // FLOPs as planned; also on narrow floats and strided operands.
 Verdict check_kernels(const Case& c);
 Verdict check_kernel(const Case& c, const KernelDef& kernel);
+// The same for a kernel of a device, with operands in its memory between poisoned borders: error
+// against f64, nothing written past the results, and the same bits again where `repeats_bits`.
+// n_checked grows by the calls that it serves.
+Verdict check_kernel_on_device(const Case& c, const KernelDef& kernel, Device& device,
+                               bool repeats_bits, int& n_checked);
 
 struct CheckDef {
   const char* name;

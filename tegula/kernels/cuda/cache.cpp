@@ -20,6 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNoFolder =
+    "there is no folder for the kernel cache: set HOME or TEGULA_KERNEL_CACHE";
+constexpr const char* kAnotherFolder =
+    "; kernels are compiled anew in each process: free room there, or set TEGULA_KERNEL_CACHE to a "
+    "folder that can be written";
 constexpr const char* kMagic = "tegula-cubin-1";
 constexpr uint64_t kSeeds[2] = {0xcbf29ce484222325, 0x9ae16a3b2f90404f};
 
@@ -33,19 +38,6 @@ std::string hex(uint64_t x) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(x));
   return text;
-}
-
-std::string key_of(std::string_view source, std::span<const std::string> defines,
-                   std::string_view arch, std::string_view version) {
-  std::string key;
-  for (uint64_t h : kSeeds) {
-    const auto add = [&](std::string_view text) { h = hash(text, hash(cat(text.size(), ':'), h)); };
-    for (const KernelSource& s : kernel_sources()) add(s.path), add(s.text);
-    add(source), add(arch), add(version);
-    for (const std::string& d : defines) add(d);
-    key += hex(h);
-  }
-  return key;
 }
 
 // A file that only one process at a time holds; gone when the process is.
@@ -84,21 +76,37 @@ Found read_entry(const std::string& path, Compiled& out) {
   return is_whole ? Found::kYes : Found::kBroken;
 }
 
+// All of it, or false with errno set: streams would lose why a disk is full.
+bool write_whole(const std::string& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return false;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) break;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  const int why = errno;
+  const bool is_closed = ::close(fd) == 0;
+  if (!bytes.empty()) errno = why;
+  return bytes.empty() && is_closed;
+}
+
 // What went wrong, or nothing. Only the holder of the lock calls it, so a draft that a killed
 // process left is written over.
 std::string write_entry(const std::string& path, const Compiled& c) {
   const std::string draft = path + ".draft";
-  std::ofstream f(draft, std::ios::binary);
-  f << kMagic << ' ' << c.registers << ' ' << c.spill_bytes << ' ' << c.is_serialized << ' '
-    << c.cubin.size() << ' ' << hex(hash(c.cubin, kSeeds[0])) << '\n'
-    << c.cubin;
-  f.close();
+  const std::string head =
+      cat(kMagic, " ", c.registers, " ", c.spill_bytes, " ", int{c.is_serialized}, " ",
+          c.cubin.size(), " ", hex(hash(c.cubin, kSeeds[0])), "\n");
+  const bool is_written = write_whole(draft, head + c.cubin);
+  std::string why = std::strerror(errno);
   std::error_code error;
-  if (f) fs::rename(draft, path, error);
-  if (f && !error) return {};
-  const std::string why = error ? error.message() : std::strerror(errno);
+  if (is_written) fs::rename(draft, path, error);
+  if (is_written && !error) return {};
+  if (error) why = error.message();
   fs::remove(draft, error);
-  return cat("the kernel cache could not keep ", path, ": ", why);
+  return cat("the kernel cache could not keep ", path, ": ", why, kAnotherFolder);
 }
 
 // Removes the entries used longest ago until the rest fits.
@@ -138,24 +146,52 @@ KernelCache KernelCache::standard() {
   return cache;
 }
 
+std::string kernel_key(std::string_view source, std::span<const std::string> defines,
+                       std::string_view arch, std::string_view version) {
+  std::string key;
+  for (uint64_t h : kSeeds) {
+    const auto add = [&](std::string_view text) { h = hash(text, hash(cat(text.size(), ':'), h)); };
+    for (const KernelSource& s : kernel_sources()) add(s.path), add(s.text);
+    add(source), add(arch), add(version);
+    for (const std::string& d : defines) add(d);
+    key += hex(h);
+  }
+  return key;
+}
+
+std::string KernelCache::why_unusable() const {
+  if (folder.empty()) return kNoFolder;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return cat("no kernel cache in ", folder, ": ", error.message(), kAnotherFolder);
+  const std::string probe = cat(folder, "/probe-", ::getpid());
+  const bool is_written = write_whole(probe, "probe");
+  const std::string why = std::strerror(errno);
+  fs::remove(probe, error);
+  if (is_written) return "";
+  return cat("the kernel cache ", folder, " cannot be written: ", why, kAnotherFolder);
+}
+
 Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view source,
                                     std::span<const std::string> defines, std::string_view arch) {
   CachedKernel out;
   std::error_code error;
   if (!cache.folder.empty()) fs::create_directories(cache.folder, error);
   if (cache.folder.empty() || error) {
-    out.note = cache.folder.empty()
-                   ? "there is no folder for the kernel cache: set HOME or TEGULA_KERNEL_CACHE"
-                   : cat("no kernel cache in ", cache.folder, ": ", error.message());
+    out.note = cache.folder.empty() ? kNoFolder
+                                    : cat("no kernel cache in ", cache.folder, ": ",
+                                          error.message(), kAnotherFolder);
     out.kernel = TEGULA_TRY(compile_kernel(source, defines, arch));
     return out;
   }
   const std::string version = TEGULA_TRY(nvrtc_version());
-  const std::string key = key_of(source, defines, arch, version);
+  const std::string key = kernel_key(source, defines, arch, version);
   const std::string path = cat(cache.folder, "/", key, ".cubin");
   // One of 16 locks, which stay: a lock that is removed can be held by two processes at once.
   const Lock lock(cat(cache.folder, "/lock-", key[0]));
-  if (!lock.is_held()) out.note = cat("the kernel cache ", cache.folder, " cannot be locked");
+  if (!lock.is_held())
+    out.note = cat("the kernel cache ", cache.folder, " cannot be locked: ", std::strerror(errno),
+                   kAnotherFolder);
   const Found found = read_entry(path, out.kernel);
   if (found == Found::kYes) {
     fs::last_write_time(path, fs::file_time_type::clock::now(), error);

@@ -17,7 +17,15 @@ struct KernelCache {
   // $TEGULA_KERNEL_CACHE, else $XDG_CACHE_HOME/tegula/kernels, else ~/.cache/tegula/kernels; an
   // empty folder (nothing is kept) without any of them.
   static KernelCache standard();
+  // Makes the folder and tries to write there: empty, or what is wrong and what to do.
+  std::string why_unusable() const;
 };
+
+// The name of a variant: a hash of all device sources and of what is given. Of a variant that is
+// built in, whatever compiled it, the version is kAheadVersion.
+inline constexpr std::string_view kAheadVersion = "ahead";
+std::string kernel_key(std::string_view source, std::span<const std::string> defines,
+                       std::string_view arch, std::string_view version);
 
 struct CachedKernel {
   Compiled kernel;  // without a log if it was found

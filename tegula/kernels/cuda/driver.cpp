@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 namespace tegula::cuda {
 
 namespace {
 
 // Values of the driver's enumerations.
-constexpr int kMultiprocessorCount = 16, kCapabilityMajor = 75;
+constexpr DriverStatus kNoDevice = 100;
 constexpr int kMaxDynamicSharedBytes = 8, kProgrammaticSerialization = 6;
 constexpr int kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3, kFillZero = 0;
 
@@ -17,26 +19,57 @@ bool find(void* library, const char* name, F& call) {
   return call != nullptr;
 }
 
+constexpr const char* kHowToUpdate = "install NVIDIA's driver 525 or newer, or run on the CPU";
+
+bool find_calls(void* library, Driver& d) {
+  return find(library, "cuDeviceGetCount", d.device_count) &&
+         find(library, "cuDeviceGet", d.device) &&
+         find(library, "cuDeviceGetName", d.device_name) &&
+         find(library, "cuDeviceTotalMem_v2", d.device_memory) &&
+         find(library, "cuDeviceGetAttribute", d.device_attribute) &&
+         find(library, "cuDevicePrimaryCtxRetain", d.primary_context) &&
+         find(library, "cuCtxSetCurrent", d.set_context) &&
+         find(library, "cuCtxGetDevice", d.current_device) &&
+         find(library, "cuMemAlloc_v2", d.allocate) && find(library, "cuMemFree_v2", d.release) &&
+         find(library, "cuMemcpy", d.copy) && find(library, "cuMemsetD8_v2", d.fill) &&
+         find(library, "cuStreamCreate", d.stream_create) &&
+         find(library, "cuStreamSynchronize", d.stream_wait) &&
+         find(library, "cuEventCreate", d.event_create) &&
+         find(library, "cuEventRecord", d.event_record) &&
+         find(library, "cuEventSynchronize", d.event_wait) &&
+         find(library, "cuEventElapsedTime", d.event_ms) &&
+         find(library, "cuModuleLoadData", d.module_load) &&
+         find(library, "cuModuleUnload", d.module_unload) &&
+         find(library, "cuModuleGetFunction", d.module_function) &&
+         find(library, "cuFuncSetAttribute", d.function_set) &&
+         find(library, "cuLaunchKernel", d.launch) &&
+         find(library, "cuLaunchKernelEx", d.launch_ex) &&
+         find(library, "cuTensorMapEncodeTiled", d.tensor_map);
+}
+
+Error device_error(std::string message) { return Error{Code::kDevice, std::move(message)}; }
+
 Result<Driver> open_driver() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const char* own = std::getenv("TEGULA_CUDA_DRIVER");
+  void* library = dlopen(own != nullptr ? own : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return Error{Code::kDevice,
-                 cat("no CUDA driver: ", dlerror(), "; run on the CPU, or install one")};
+    return device_error(cat("no CUDA driver: ", dlerror(), "; ", kHowToUpdate));
   Driver d;
-  const bool complete =
-      find(library, "cuInit", d.init) && find(library, "cuGetErrorString", d.error_string) &&
-      find(library, "cuCtxGetDevice", d.current_device) &&
-      find(library, "cuDeviceGetAttribute", d.device_attribute) &&
-      find(library, "cuModuleLoadData", d.module_load) &&
-      find(library, "cuModuleUnload", d.module_unload) &&
-      find(library, "cuModuleGetFunction", d.module_function) &&
-      find(library, "cuFuncSetAttribute", d.function_set) &&
-      find(library, "cuLaunchKernel", d.launch) && find(library, "cuLaunchKernelEx", d.launch_ex) &&
-      find(library, "cuTensorMapEncodeTiled", d.tensor_map);
-  if (!complete)
-    return Error{Code::kDevice, cat("the CUDA driver is too old: ", dlerror(),
-                                    "; tensor maps need version 12.0 or newer")};
-  TEGULA_TRY(d.check(d.init(0), "cuInit"));
+  if (!find(library, "cuDriverGetVersion", d.version) || !find(library, "cuInit", d.init) ||
+      !find(library, "cuGetErrorString", d.error_string))
+    return device_error(cat("this is no CUDA driver: ", dlerror(), "; ", kHowToUpdate));
+  int version = 0, devices = 0;
+  TEGULA_TRY(d.check(d.version(&version), "cuDriverGetVersion"));
+  if (version < kOldestDriver)
+    return device_error(cat("the CUDA driver is too old: it serves CUDA ", version / 1000, ".",
+                            version % 1000 / 10, ", tensor maps need 12.0; ", kHowToUpdate));
+  if (!find_calls(library, d))
+    return device_error(cat("the CUDA driver lacks a call: ", dlerror(), "; ", kHowToUpdate));
+  const DriverStatus status = d.init(0);
+  if (status != kNoDevice) TEGULA_TRY(d.check(status, "cuInit"));
+  if (status == 0) TEGULA_TRY(d.check(d.device_count(&devices), "cuDeviceGetCount"));
+  if (devices == 0)
+    return device_error("the CUDA driver finds no device: see nvidia-smi and CUDA_VISIBLE_DEVICES");
   return d;
 }
 
@@ -51,6 +84,7 @@ Result<const Driver*> Driver::get() {
 Status Driver::launch_early(FunctionHandle f, const int64_t (&blocks)[3], int threads,
                             int smem_bytes, StreamHandle stream, void** arguments,
                             const char* what) const {
+  const bool has_early = TEGULA_TRY(current_capability()) >= 90;
   const LaunchAttribute early{kProgrammaticSerialization, {1}};
   const LaunchConfig config{{static_cast<unsigned>(blocks[0]), static_cast<unsigned>(blocks[1]),
                              static_cast<unsigned>(blocks[2])},
@@ -58,7 +92,7 @@ Status Driver::launch_early(FunctionHandle f, const int64_t (&blocks)[3], int th
                             static_cast<unsigned>(smem_bytes),
                             stream,
                             &early,
-                            1};
+                            has_early ? 1U : 0U};
   return check(launch_ex(&config, f, arguments, nullptr), what);
 }
 
@@ -73,7 +107,15 @@ Status Driver::check(DriverStatus status, const char* what) const {
 Result<Module> Module::load(const std::string& cubin) {
   const Driver* d = TEGULA_TRY(Driver::get());
   ModuleHandle handle = nullptr;
-  TEGULA_TRY(d->check(d->module_load(&handle, cubin.data()), "loading a kernel"));
+  if (const Status s = d->check(d->module_load(&handle, cubin.data()), "loading a kernel");
+      !s.ok()) {
+    int version = 0;
+    d->version(&version);
+    return device_error(cat(s.error().message, ": the driver serves CUDA ", version / 1000, ".",
+                            version % 1000 / 10,
+                            "; a kernel of a newer compiler needs a newer one: "
+                            "update the driver, or set TEGULA_NVRTC to an older compiler"));
+  }
   return Module(handle);
 }
 
@@ -89,16 +131,36 @@ Result<FunctionHandle> Module::function(const char* name, int smem_bytes) const 
   return f;
 }
 
-Result<int> hopper_multiprocessors() {
+Result<int> device_attribute(DeviceAttribute which, int device) {
   const Driver* d = TEGULA_TRY(Driver::get());
-  int device = 0, major = 0, count = 0;
+  int value = 0;
+  TEGULA_TRY(d->check(d->device_attribute(&value, static_cast<int>(which), device),
+                      "cuDeviceGetAttribute"));
+  return value;
+}
+
+namespace {
+Result<int> current_device() {
+  const Driver* d = TEGULA_TRY(Driver::get());
+  int device = 0;
   TEGULA_TRY(d->check(d->current_device(&device), "cuCtxGetDevice"));
-  TEGULA_TRY(d->check(d->device_attribute(&major, kCapabilityMajor, device), "device capability"));
-  if (major != 9)
-    return unsupported(cat("this kernel needs compute capability 9.0, the device has ", major,
-                           ".x; use attention_tiled"));
-  TEGULA_TRY(d->check(d->device_attribute(&count, kMultiprocessorCount, device), "device size"));
-  return count;
+  return device;
+}
+}  // namespace
+
+Result<int> current_capability() {
+  const int device = TEGULA_TRY(current_device());
+  const int major = TEGULA_TRY(device_attribute(DeviceAttribute::kCapabilityMajor, device));
+  const int minor = TEGULA_TRY(device_attribute(DeviceAttribute::kCapabilityMinor, device));
+  return 10 * major + minor;
+}
+
+Result<int> hopper_multiprocessors() {
+  const int capability = TEGULA_TRY(current_capability());
+  if (capability != 90)
+    return unsupported(cat("this kernel needs compute capability 9.0, the device has ",
+                           capability / 10, ".", capability % 10, "; use attention_tiled"));
+  return device_attribute(DeviceAttribute::kMultiprocessors, TEGULA_TRY(current_device()));
 }
 
 Result<HostTensorMap> tensor_map_bf16(void* data, const int64_t (&dims)[4],

@@ -32,11 +32,30 @@ struct LaunchConfig {
   unsigned n_attributes;
 };
 
+inline constexpr int kOldestDriver = 12000;  // tensor maps
+
 struct Driver {
   DriverStatus (*init)(unsigned);
+  DriverStatus (*version)(int*);  // 12040 is 12.4
   DriverStatus (*error_string)(DriverStatus, const char**);
-  DriverStatus (*current_device)(int*);
+  DriverStatus (*device_count)(int*);
+  DriverStatus (*device)(int*, int);
+  DriverStatus (*device_name)(char*, int, int);
+  DriverStatus (*device_memory)(size_t*, int);
   DriverStatus (*device_attribute)(int*, int, int);
+  DriverStatus (*primary_context)(void**, int);
+  DriverStatus (*set_context)(void*);
+  DriverStatus (*current_device)(int*);
+  DriverStatus (*allocate)(void**, size_t);
+  DriverStatus (*release)(void*);
+  DriverStatus (*copy)(void*, const void*, size_t);
+  DriverStatus (*fill)(void*, unsigned char, size_t);
+  DriverStatus (*stream_create)(StreamHandle*, unsigned);
+  DriverStatus (*stream_wait)(StreamHandle);
+  DriverStatus (*event_create)(void**, unsigned);
+  DriverStatus (*event_record)(void*, StreamHandle);
+  DriverStatus (*event_wait)(void*);
+  DriverStatus (*event_ms)(float*, void*, void*);
   DriverStatus (*module_load)(ModuleHandle*, const void*);
   DriverStatus (*module_unload)(ModuleHandle);
   DriverStatus (*module_function)(FunctionHandle*, ModuleHandle, const char*);
@@ -47,7 +66,8 @@ struct Driver {
   DriverStatus (*tensor_map)(HostTensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
                              const uint32_t*, const uint32_t*, int, int, int, int);
 
-  // Loads the library once; device error if there is none, or if it is too old for a call above.
+  // Loads the library once: libcuda.so.1, or $TEGULA_CUDA_DRIVER. Device error if there is none, if
+  // it is older than kOldestDriver, or if it finds no device.
   static Result<const Driver*> get();
   // Launches; the kernel begins with wait_for_grid_before() (ptx/sync.cuh), so
   // its blocks may be set up while the kernel before it still runs.
@@ -71,6 +91,21 @@ class Module {
   explicit Module(ModuleHandle handle) : handle_(handle) {}
   ModuleHandle handle_;
 };
+
+// A number that the driver has of a device, by its enumeration.
+enum class DeviceAttribute : int {
+  kClockKhz = 13,
+  kMultiprocessors = 16,
+  kMemoryClockKhz = 36,
+  kMemoryBusBits = 37,
+  kL2Bytes = 38,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+};
+Result<int> device_attribute(DeviceAttribute which, int device);
+
+// Of the current device: 90 is 9.0.
+Result<int> current_capability();
 
 // Multiprocessors of the current device; an error unless it is of compute capability 9.
 Result<int> hopper_multiprocessors();

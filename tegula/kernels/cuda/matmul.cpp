@@ -119,9 +119,10 @@ std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major) {
 }
 
 Result<MatmulMmaKernel> MatmulMmaKernel::load(bool b_mn_major, const std::string& cubin) {
+  const int smem = smem_bytes(TEGULA_TRY(current_capability()));
   Module module = TEGULA_TRY(Module::load(cubin));
-  FunctionHandle f = TEGULA_TRY(module.function("matmul_mma", kSmem_bytes));
-  return MatmulMmaKernel(b_mn_major, std::move(module), f);
+  FunctionHandle f = TEGULA_TRY(module.function("matmul_mma", smem));
+  return MatmulMmaKernel(b_mn_major, smem, std::move(module), f);
 }
 
 Status MatmulMmaKernel::launch(const MatmulCall& call) const {
@@ -139,7 +140,7 @@ Status MatmulMmaKernel::launch(const MatmulCall& call) const {
   const Driver* d = TEGULA_TRY(Driver::get());
   return d->check(
       d->launch(function_, static_cast<unsigned>(p.order.tiles_m * p.order.tiles_n), 1, 1, 256, 1,
-                1, static_cast<unsigned>(kSmem_bytes), call.stream, arguments, nullptr),
+                1, static_cast<unsigned>(smem_bytes_), call.stream, arguments, nullptr),
       "launching matmul_mma");
 }
 

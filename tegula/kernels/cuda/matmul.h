@@ -74,15 +74,25 @@ class MatmulKernel {
 // matmul_mma, compiled, in the current context: the rung below, for sm_80 and newer.
 class MatmulMmaKernel {
  public:
-  static constexpr int kSmem_bytes = 4 * (128 + 256) * 128;
+  // Of a device of that compute capability, as in matmul_mma.cu.
+  static constexpr int n_stages(int capability) {
+    return capability == 80 || capability == 87 ? 3 : capability < 90 || capability >= 120 ? 2 : 4;
+  }
+  static constexpr int smem_bytes(int capability) {
+    return n_stages(capability) * (128 + 256) * 128;
+  }
   static std::vector<std::string> defines(bool b_mn_major);
   static Result<MatmulMmaKernel> load(bool b_mn_major, const std::string& cubin);
   Status launch(const MatmulCall& call) const;
 
  private:
-  MatmulMmaKernel(bool b_mn_major, Module module, FunctionHandle function)
-      : b_mn_major_(b_mn_major), module_(std::move(module)), function_(function) {}
+  MatmulMmaKernel(bool b_mn_major, int smem_bytes, Module module, FunctionHandle function)
+      : b_mn_major_(b_mn_major),
+        smem_bytes_(smem_bytes),
+        module_(std::move(module)),
+        function_(function) {}
   bool b_mn_major_;
+  int smem_bytes_;
   Module module_;
   FunctionHandle function_;
 };

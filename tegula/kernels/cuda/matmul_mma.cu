@@ -4,7 +4,7 @@
 //   stride 1 in the last dim, other strides multiples of 8, aligned to 16 bytes
 //
 // A block makes 128 × 256 outputs, its 8 warps 64 × 64 each. Slabs of 64 k pass through a ring of
-// four stages: every thread copies its 16-byte pieces (cp.async) three slabs ahead, and ldmatrix
+// up to four stages: every thread copies its 16-byte pieces (cp.async) slabs ahead, and ldmatrix
 // brings fragments into registers. Rows in shared memory are 128 bytes, their pieces swizzled, so
 // that neither meets a bank conflict. Global reads: 2 m n k (1/256 + 1/128) / 2 elements; shared:
 // 2 m n k / 64.
@@ -17,7 +17,15 @@
 namespace tegula::cuda {
 
 constexpr bool kBMnMajor = TEGULA_B_MN_MAJOR;
-constexpr int kTileM = 128, kTileN = 256, kTileK = 64, kStages = 4;
+constexpr int kTileM = 128, kTileN = 256, kTileK = 64;
+// As many as shared memory holds: 227 KiB, 163 or 99. MatmulMmaKernel::n_stages knows them too.
+#if __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+constexpr int kStages = 3;
+#elif __CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200
+constexpr int kStages = 2;
+#else
+constexpr int kStages = 4;
+#endif
 constexpr int kThreads = 256;
 constexpr int kWarpTile = 64;
 constexpr int kABytes = kTileM * kRowBytes, kBBytes = kTileN * kRowBytes;

@@ -30,15 +30,35 @@ bool find(void* library, const char* name, F& call) {
   return call != nullptr;
 }
 
+constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+// The machine's, else the one that script/bootstrap --cuda left in build/nvrtc: in a folder nvrtc
+// beside the file that this code is part of, or above it.
+void* find_nvrtc() {
+  if (const char* own = std::getenv("TEGULA_NVRTC")) return dlopen(own, RTLD_NOW | RTLD_LOCAL);
+  for (const char* name : kNames)
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&find_nvrtc), &self) == 0) return nullptr;
+  std::string folder = self.dli_fname;
+  for (int up = 0; up < 4; ++up) {
+    const size_t slash = folder.rfind('/');
+    if (slash == folder.npos) break;
+    folder.resize(slash);
+    for (const char* name : kNames)
+      if (void* library = dlopen(cat(folder, "/nvrtc/", name).c_str(), RTLD_NOW | RTLD_LOCAL))
+        return library;
+  }
+  return nullptr;
+}
+
 Result<Nvrtc> open_nvrtc() {
-  const char* own = std::getenv("TEGULA_NVRTC");
-  void* library = nullptr;
-  for (const char* name : {own, "libnvrtc.so.13", "libnvrtc.so.12"})
-    if (name != nullptr && library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  void* library = find_nvrtc();
   if (library == nullptr)
     return unsupported(
-        "no libnvrtc.so.13 or .12: install CUDA's run-time compiler, or set "
-        "TEGULA_NVRTC to its path");
+        cat("no run-time compiler: ", dlerror(),
+            "; run script/bootstrap --cuda, or install CUDA's NVRTC 12 or 13, or set "
+            "TEGULA_NVRTC to its path"));
   Nvrtc n;
   if (find(library, "nvrtcVersion", n.version) && find(library, "nvrtcCreateProgram", n.create) &&
       find(library, "nvrtcDestroyProgram", n.destroy) &&
@@ -119,6 +139,7 @@ Result<Compiled> compile_kernel(std::string_view source, std::span<const std::st
   out.registers = largest_before(out.log, " registers");
   out.spill_bytes = largest_before(out.log, " bytes spill stores") +
                     largest_before(out.log, " bytes spill loads");
+  out.smem_bytes = largest_before(out.log, " bytes smem");
   out.is_serialized = out.log.find("instructions are serialized") != std::string::npos;
   return out;
 }

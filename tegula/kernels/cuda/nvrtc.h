@@ -21,6 +21,7 @@ struct Compiled {
   std::string log;             // warnings, and the assembler's resource report
   int registers = 0;           // at entry; setmaxnreg changes it
   int spill_bytes = 0;         // stores and loads
+  int smem_bytes = 0;          // that the source declares
   bool is_serialized = false;  // the assembler had to wait for each wgmma
   double seconds = 0;
 };

@@ -1,9 +1,13 @@
 // The kernel cache: found again, rebuilt when damaged, bounded, shared by processes, and never a
 // reason to fail. Needs NVRTC, and no GPU.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -103,6 +107,59 @@ TEST_F(CudaCache, AFolderThatCannotBeUsedIsNoReasonToFail) {
     EXPECT_NE(k.note, "") << folder;
   }
   fs::remove(file);
+}
+
+// A file may grow to so many bytes in this process: what a full disk does, without one.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_), std::signal(SIGXFSZ, handler_); }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_F(CudaCache, AFullDiskIsNoReasonToFail) {
+  CachedKernel k;
+  {
+    const FullDisk full(1000);
+    k = compile();
+  }
+  EXPECT_FALSE(k.kernel.cubin.empty());
+  EXPECT_NE(k.note.find("could not keep"), std::string::npos) << k.note;
+  EXPECT_NE(k.note.find("File too large"), std::string::npos) << k.note;
+  EXPECT_NE(k.note.find("TEGULA_KERNEL_CACHE"), std::string::npos) << k.note;
+  EXPECT_TRUE(entries().empty());
+  for (const auto& e : fs::directory_iterator(cache_.folder))
+    EXPECT_NE(e.path().extension(), ".draft") << e.path();
+  EXPECT_EQ(compile().note, "");  // there is room again
+  EXPECT_TRUE(compile().was_found);
+}
+
+TEST_F(CudaCache, SaysWhatIsWrongWithItsFolder) {
+  EXPECT_EQ(cache_.why_unusable(), "");
+  cache_.folder = "/proc/nowhere";
+  EXPECT_NE(cache_.why_unusable().find("/proc/nowhere"), std::string::npos);
+  cache_.folder = "";
+  EXPECT_NE(cache_.why_unusable().find("TEGULA_KERNEL_CACHE"), std::string::npos);
+}
+
+TEST_F(CudaCache, FindsWithinMilliseconds) {
+  compile();
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr int kTimes = 20;
+  for (int i = 0; i < kTimes; ++i) EXPECT_TRUE(compile().was_found);
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("a cached variant is found in %.2f ms\n", ms / kTimes);
+  EXPECT_LT(ms / kTimes, 20);
 }
 
 TEST_F(CudaCache, TwoProcessesCompileOnce) {

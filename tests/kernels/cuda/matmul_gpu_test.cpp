@@ -60,7 +60,9 @@ TEST_F(CudaMatmul, RungsCompileWithoutLoss) {
     for (const char* arch : {"sm_80", "sm_90a"})
       expect_no_loss("matmul_mma.cu", MatmulMmaKernel::defines(b_mn_major), arch);
   expect_no_loss("divergence.cu", {});
-  EXPECT_LE(MatmulMmaKernel::kSmem_bytes, kSmemLimit_bytes);
+  EXPECT_LE(MatmulMmaKernel::smem_bytes(90), kSmemLimit_bytes);
+  EXPECT_LE(MatmulMmaKernel::smem_bytes(80), 163 * 1024);
+  EXPECT_LE(MatmulMmaKernel::smem_bytes(89), 99 * 1024);
 }
 
 TEST_F(CudaMatmul, TooManyStagesDoNotCompile) {

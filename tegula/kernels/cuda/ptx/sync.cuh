@@ -55,9 +55,17 @@ __device__ inline void ldmatrix_transposed(u32 address, u32* r) {
 
 // Programmatic dependent launch: until the grid before in the stream is done and its writes are
 // seen; and from now on the next grid's blocks may be started where there is room. No effect in a
-// launch without the attribute.
-__device__ inline void wait_for_grid_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ inline void start_grid_after() { asm volatile("griddepcontrol.launch_dependents;"); }
+// launch without the attribute, nor before Hopper, where there is none.
+__device__ inline void wait_for_grid_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void start_grid_after() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Where kernels stand under the roofline of their machine: measured by `tegula bench`, drawn as SVG.
+
+  bench/roofline.py measure --device cpu|cuda --json FILE [--bin build/release/tegula] [--machine TEXT]
+                            [--commit C] [--threads T] [--only WORD]
+  bench/roofline.py draw FILE.json OUT.svg
+
+A point is at (operations / least bytes, operations / s): every operand read once and every result written once, the
+operations that people count (products; a causal mask halves). Roofs: on the CPU what `tegula doctor` measures (f32
+multiply-adds, memory reads), on a GPU the highest clocks times the widest units. Rungs of a ladder read more than the
+least bytes, and stand below for that; kernels whose data a cache holds may stand above the memory's roof.
+"""
+
+import argparse
+import datetime
+import html
+import json
+import math
+import subprocess
+import sys
+
+BF16 = ["--dtype", "bf16"]
+# family, label, arguments of `tegula bench`
+CUDA = [
+    *[("f32 products, 4096³", name, ["gemm", "--shape", "4096,4096,4096", "--kernel", "matmul_" + name])
+      for name in ("v1", "v1_5", "v2", "v3", "v3_coalesced", "v3_conflict_free", "v3_double_buffered")],
+    *[("bf16 products, 8192³", name, ["gemm", "--shape", "8192,8192,8192", *BF16, "--kernel", name])
+      for name in ("matmul_mma", "matmul_sm90")],
+    ("attention rungs, N 2048 d 128", "naive",
+     ["attention", "--shape", "1,16,2048,128", *BF16, "--kernel", "attention_naive"]),
+    ("attention rungs, N 2048 d 128", "tiled",
+     ["attention", "--shape", "1,16,2048,128", *BF16, "--kernel", "attention_tiled"]),
+    *[("attention forward", f"d{d}{' causal' if causal else ''} N{n}",
+       ["attention", "--shape", f"{16384 // n},{2048 // d},{n},{d}", *BF16, *(["--causal"] if causal else [])])
+      for d, causal, n in ((128, 0, 16384), (128, 1, 16384), (128, 1, 1024), (64, 0, 16384), (64, 1, 1024),
+                           (256, 1, 16384))],
+    *[("attention backward", f"d{d}{' causal' if causal else ''} N{n}",
+       ["attention", "--shape", f"{16384 // n},{2048 // d},{n},{d}", *BF16, "--pass", "bwd",
+        *(["--causal"] if causal else [])])
+      for d, causal, n in ((128, 0, 16384), (128, 1, 16384), (128, 1, 1024), (64, 0, 16384), (256, 1, 16384))],
+    *[("decoding, cold", f"B{b} N{n}", ["decode", "--shape", f"{b},32,{n},128", "--kv-heads", "8", *BF16, "--cold"])
+      for b, n in ((1, 8192), (1, 131072), (16, 8192), (64, 4096))],
+]
+CPU = [
+    *[("f32 products, 512³", name, ["gemm", "--shape", "512,512,512", "--kernel", name])
+      for name in ("dot_naive", "dot_cache_tiled", "dot_register_tiled", "dot_packed")],
+    ("products", "2048³", ["gemm", "--shape", "2048,2048,2048"]),
+    ("products", "1024×768×3072", ["gemm", "--shape", "1024,768,3072"]),
+    ("products", "2048³ bf16", ["gemm", "--shape", "2048,2048,2048", *BF16]),
+    *[("one row, cold", name, ["gemm", "--shape", "1,4096,4096", "--cold", *more])
+      for name, more in (("f32", []), ("bf16", BF16), ("int8 weights", ["--weights", "int8"]),
+                         ("int4 weights", ["--weights", "int4"]))],
+    *[("attention forward", f"d{d}{' causal' if causal else ''} N{n}",
+       ["attention", "--shape", f"1,8,{n},{d}", *(["--causal"] if causal else [])])
+      for d, causal, n in ((64, 0, 1024), (64, 1, 1024), (64, 1, 4096), (128, 0, 1024), (128, 1, 2048))],
+    *[("attention forward + backward", f"d{d}{' causal' if causal else ''} N{n}",
+       ["attention", "--shape", f"1,8,{n},{d}", "--pass", "fwdbwd", *(["--causal"] if causal else [])])
+      for d, causal, n in ((64, 0, 1024), (64, 1, 1024), (128, 0, 1024), (128, 1, 2048))],
+    *[("decoding, cold", t, ["decode", "--shape", "1,32,8192,128", "--kv-heads", "8", "--cold", "--dtype", t])
+      for t in ("f32", "bf16")],
+]
+
+
+def tool(binary, *arguments):
+    done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measure(args):
+    more = ["--device", args.device, "--json", "--repeats", str(args.repeats)]
+    if args.device == "cpu":
+        more += ["--threads", str(args.threads)]
+    rows, roofs, machine = [], [], args.machine
+    for family, label, bench in CUDA if args.device == "cuda" else CPU:
+        if args.only not in " ".join(bench):
+            continue
+        try:
+            j = tool(args.bin, "bench", *bench, *more)
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
+            print(f"{family} {label}: {e}", flush=True)
+            continue
+        rows.append({"family": family, "label": label, "kernel": j["kernel"], "gflops": j["gflops"],
+                     "gbytes_per_s": j["gbytes_per_s"], "flops_per_byte": j["gflops"] / j["gbytes_per_s"],
+                     "ms": j["ms_median"]})
+        if args.device == "cuda":
+            machine = machine or j["device"]
+            roof = {"roof": "bf16 tensor cores" if "bf16" in bench else "f32 multiply-adds",
+                    "gflops": j["peak_gflops"], "gbytes_per_s": j["peak_gbytes_per_s"]}
+            roofs += [roof] if roof not in roofs else []
+        print(f"{family:32} {label:24} {j['gflops']:10.1f} GFLOP/s {rows[-1]['flops_per_byte']:9.2f} FLOP/B", flush=True)
+    if args.device == "cpu":
+        j = tool(args.bin, "doctor", "--json", "--threads", str(args.threads))
+        machine = machine or f"{j['processor']}, {j['threads']} threads"
+        roofs = [{"roof": "f32 multiply-adds", "gflops": j["fma_gflops"], "gbytes_per_s": j["read_gbytes_per_s"]}]
+    with open(args.json, "w", encoding="utf-8") as f:
+        json.dump({"name": f"roofline_{args.device}", "machine": machine, "commit": args.commit,
+                   "command": f"bench/roofline.py measure --device {args.device} --json {args.json}",
+                   "date": datetime.date.today().isoformat(), "roofs": roofs, "rows": rows}, f, indent=1)
+        f.write("\n")
+
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 940, 560, 70, 250, 40, 52
+COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#bf3989", "#0a7ea4", "#57606a")
+
+
+class Plot:
+    def __init__(self, rows, roofs):
+        xs = [r["flops_per_byte"] for r in rows]
+        ys = [r["gflops"] for r in rows] + [r["gflops"] for r in roofs]
+        self.x = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)) + 0.05)
+        self.y = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)) + 0.02)
+
+    def at(self, x, y):
+        across = (math.log10(x) - self.x[0]) / (self.x[1] - self.x[0])
+        up = (math.log10(y) - self.y[0]) / (self.y[1] - self.y[0])
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+
+def amount(log10):
+    for unit, power in (("P", 6), ("T", 3), ("G", 0), ("M", -3)):
+        if log10 >= power:
+            return f"{10 ** (log10 - power):g} {unit}FLOP/s"
+    return f"{10 ** log10:g} GFLOP/s"
+
+
+def axes(plot):
+    for e in range(plot.x[0], plot.x[1] + 1):
+        x, y = plot.at(10 ** e, 10 ** plot.y[0])
+        yield f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{10 ** e:g}</text>'
+    for e in range(plot.y[0], plot.y[1] + 1):
+        x, y = plot.at(10 ** plot.x[0], 10 ** e)
+        yield f'<line class="grid" x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
+        yield f'<text x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{amount(e)[:-6]}</text>'
+    yield (f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">operations per byte of '
+           'operands and results</text>')
+    yield f'<text x="{LEFT}" y="{TOP - 10}" text-anchor="middle">FLOP/s</text>'
+
+
+def roof_lines(plot, roofs):
+    low, high = 10 ** plot.x[0], 10 ** plot.x[1]
+    for roof in roofs:
+        corner = roof["gflops"] / roof["gbytes_per_s"]
+        begin = max(low, 10 ** plot.y[0] / roof["gbytes_per_s"])
+        points = [(begin, begin * roof["gbytes_per_s"]), (corner, roof["gflops"]), (high, roof["gflops"])]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (plot.at(*p) for p in points))
+        yield f'<polyline class="roof" points="{path}"/>'
+        x, y = plot.at(high, roof["gflops"])
+        yield (f'<text class="roof-name" x="{x - 4:.1f}" y="{y - 5:.1f}" text-anchor="end">{html.escape(roof["roof"])} '
+               f'{tidy(roof["gflops"])}</text>')
+    yield f'<text class="roof-name" x="{LEFT + 8}" y="{TOP + 14}">memory {roofs[0]["gbytes_per_s"]:,.4g} GB/s</text>'
+
+
+def tidy(gflops):
+    return f"{gflops / 1e3:,.4g} TFLOP/s" if gflops >= 1e3 else f"{gflops:,.4g} GFLOP/s"
+
+
+def dots(plot, rows, families):
+    taken = []
+    for row in sorted(rows, key=lambda r: -r["gflops"]):
+        color = COLORS[families.index(row["family"]) % len(COLORS)]
+        x, y = plot.at(row["flops_per_byte"], row["gflops"])
+        title = f'{row["family"]}, {row["label"]} ({row["kernel"]}): {tidy(row["gflops"])}'
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"><title>{html.escape(title)}</title></circle>'
+        width, place = 5.6 * len(row["label"]), y + 4
+        while any(abs(place - py) < 11 and x + 8 < px + pw and px < x + 8 + width for px, py, pw in taken):
+            place += 4
+        taken.append((x + 8, place, width))
+        yield f'<text class="label" x="{x + 8:.1f}" y="{place:.1f}" fill="{color}">{html.escape(row["label"])}</text>'
+
+
+def draw(args):
+    with open(args.json, encoding="utf-8") as f:
+        result = json.load(f)
+    rows, roofs = result["rows"], result["roofs"]
+    plot, families = Plot(rows, roofs), list(dict.fromkeys(r["family"] for r in rows))
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+             "<style>text{font:12px sans-serif;fill:#24292f}.grid{stroke:#d0d7de;stroke-width:.7}"
+             ".roof{fill:none;stroke:#24292f;stroke-width:1.6}.roof-name{font-style:italic}.label{font-size:10px;"
+             "fill:inherit}</style>",
+             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+             f'<text x="{LEFT}" y="18" font-weight="bold">{html.escape(result["machine"])}</text>']
+    parts += [*axes(plot), *roof_lines(plot, roofs), *dots(plot, rows, families)]
+    for i, family in enumerate(families):
+        y = TOP + 20 + 20 * i
+        parts.append(f'<circle cx="{WIDTH - RIGHT + 22}" cy="{y - 4}" r="4" fill="{COLORS[i % len(COLORS)]}"/>')
+        parts.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y}">{html.escape(family)}</text>')
+    parts.append("</svg>")
+    with open(args.svg, "w", encoding="utf-8") as f:
+        f.write("\n".join(parts) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    m = commands.add_parser("measure")
+    m.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    m.add_argument("--json", required=True)
+    m.add_argument("--bin", default="build/release/tegula")
+    m.add_argument("--machine", default="")
+    m.add_argument("--commit", default="")
+    m.add_argument("--threads", type=int, default=0)
+    m.add_argument("--repeats", type=int, default=7)
+    m.add_argument("--only", default="", help="benchmarks whose arguments have this word")
+    m.set_defaults(run=measure)
+    d = commands.add_parser("draw")
+    d.add_argument("json")
+    d.add_argument("svg")
+    d.set_defaults(run=draw)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

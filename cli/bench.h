@@ -1,0 +1,43 @@
+// What the measuring of `tegula bench` is told, whatever the device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/train_flags.h"
+#include "tegula/models/model.h"
+#include "tegula/plan/plan.h"
+
+namespace tegula::cli {
+
+struct BenchOptions {
+  std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
+                     with, weights = "as the operands";
+  int64_t kv_heads = 0, seqlen_k = 0, window = -1;
+  bool is_causal = false, is_cold = false, is_along_k = false, is_reads = false, json = false,
+       by_op = false;
+  int threads = 0, repeats = 9;
+  int64_t vocab_size = 50257;
+  TrainFlags train, generate;
+};
+
+// What is timed: a function, the operations people count for it, and how to name it.
+struct BenchWork {
+  std::shared_ptr<Module> module = std::make_shared<Module>();
+  FuncId function = kNone;
+  std::string op;     // that --kernel is for
+  double flops = 0;   // by the usual formula: products only, a causal mask halves
+  double tokens = 0;  // of a step; 0: not a step
+  int64_t integers_below = 1;
+  std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
+  std::string what;
+};
+
+// Names of a plan's kernels, each once, by commas.
+std::string kernels_of(const Plan& plan);
+
+// Plans the function for the GPU, times it and prints what `tegula bench` prints.
+Status bench_on_cuda(const BenchWork& work, const BenchOptions& options);
+
+}  // namespace tegula::cli

@@ -1,0 +1,64 @@
+// tegula bench --device cuda: the same functions, planned with the plug-in's kernels and timed by
+// the device's clock.
+#include <cstdio>
+
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "tegula/io/json.h"
+#include "tegula/kernels/device.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/measure.h"
+
+namespace tegula::cli {
+
+Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
+  Device* device = TEGULA_TRY(open_device());
+  CompileOptions with;
+  with.plan.device = DeviceKind::kCuda;
+  with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
+  // An op without a kernel stays what it is, so that it is the one that is named.
+  with.passes.pass.has_direct_kernel = [](const OpCall&, const void*) { return true; };
+  if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
+  const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
+  const std::string kernels = kernels_of(*compiled.plan);
+  if (!o.kernel.empty() && kernels.find(o.kernel) == kernels.npos)
+    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this call; without the flag ",
+                           "it is ", kernels));
+  MeasureOptions how;
+  how.repeats = o.repeats;
+  how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
+  const Measured t = TEGULA_TRY(measure_on_device(compiled.plan, *device, how));
+
+  const DeviceInfo& info = device->info();
+  const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
+  const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
+  const double peak = (o.dtype == "f32" ? info.f32_flops_per_s : info.tensor_flops_per_s) / 1e9;
+  const double peak_gbytes = info.bytes_per_s / 1e9;
+  if (!o.json) {
+    std::printf("%s, %s\n", w.what.c_str(), info.name.c_str());
+    std::printf(
+        "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of its %.4g, %.4g GB/s, %.1f %% of "
+        "its %.4g\n",
+        t.ms_median, t.ms_min, gflops, 100 * gflops / peak, peak, gbytes,
+        100 * gbytes / peak_gbytes, peak_gbytes);
+    return {};
+  }
+  const Json j = Json::object({{"what", w.what},
+                               {"device", info.name},
+                               {"ms_median", t.ms_median},
+                               {"ms_min", t.ms_min},
+                               {"gflops", gflops},
+                               {"gbytes_per_s", gbytes},
+                               {"peak_gflops", peak},
+                               {"share_of_peak", gflops / peak},
+                               {"peak_gbytes_per_s", peak_gbytes},
+                               {"share_of_bandwidth", gbytes / peak_gbytes},
+                               {"first_ms", t.first_ms},
+                               {"is_cold", o.is_cold},
+                               {"flops", w.flops},
+                               {"kernel", kernels}});
+  std::printf("%s\n", j.dump().c_str());
+  return {};
+}
+
+}  // namespace tegula::cli

@@ -1,0 +1,39 @@
+// An attention call's operands as the CUDA kernels take them; parsed as for the CPU's.
+#pragma once
+
+#include "tegula/kernels/cpu/common/attention.h"
+#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/plugin/launch.h"
+
+namespace tegula::cuda {
+
+// [b, s, h, d] with stride 1 over d. A dim of extent 1 or 0 may have any stride: it gets a whole
+// one.
+inline AttentionOperand operand_of(const TensorRef& t) {
+  const auto stride = [&](int d) {
+    return t.shape[d] <= 1 ? (t.shape[3] + 7) / 8 * 8 : t.stride[d];
+  };
+  return {t.data, stride(0), stride(1), stride(2)};
+}
+
+// Whether a kernel that copies 16 bytes at a time can read it. At plan time data is null: aligned.
+inline bool is_copyable(const TensorRef& t) {
+  const AttentionOperand o = operand_of(t);
+  const auto good = [](int64_t stride) { return stride > 0 && stride % 8 == 0; };
+  return (t.stride[3] == 1 || t.shape[3] == 1) && good(o.batch) && good(o.row) && good(o.head) &&
+         reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
+}
+
+// Of bf16 or f16, with the features that the call has.
+AttentionShape shape_of(const kernel::AttentionCall& c);
+
+// What the call's features read.
+AttentionFeatureParams given_of(const kernel::AttentionCall& c);
+
+// Whether the Hopper kernels can read the call: what the op says, but no part of a larger call.
+bool is_whole(const kernel::AttentionCall& c);
+
+// No more than bf16, a causal mask aligned at the bottom right, and heads in groups.
+bool is_plain(const kernel::AttentionCall& c);
+
+}  // namespace tegula::cuda

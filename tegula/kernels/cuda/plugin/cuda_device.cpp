@@ -1,0 +1,134 @@
+#include "tegula/kernels/cuda/plugin/cuda_device.h"
+
+#include <memory>
+
+namespace tegula::cuda {
+
+namespace {
+
+// A stream of this kind and the driver's copies wait for each other.
+constexpr unsigned kInOrderWithCopies = 0, kWithTiming = 0;
+
+class CudaDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<CudaDevice>> create();
+  const DeviceInfo& info() const override { return info_; }
+  Result<void*> allocate(int64_t bytes) override {
+    void* data = nullptr;
+    const DriverStatus s = driver_->allocate(&data, static_cast<size_t>(bytes > 0 ? bytes : 1));
+    if (s == kOutOfMemory)
+      return out_of_memory(cat(info_.name, " has no ", bytes, " bytes left of ", info_.memory_bytes,
+                               ": take a smaller shape or batch"));
+    TEGULA_TRY(driver_->check(s, "cuMemAlloc"));
+    return data;
+  }
+  void release(void* data) override {
+    if (data != nullptr) driver_->release(data);
+  }
+  Status copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes == 0) return {};
+    return driver_->check(driver_->copy(to, from, static_cast<size_t>(bytes)), "cuMemcpy");
+  }
+  Status fill(void* to, uint8_t value, int64_t bytes) override {
+    if (bytes == 0) return {};
+    TEGULA_TRY(driver_->check(driver_->fill(to, value, static_cast<size_t>(bytes)), "cuMemsetD8"));
+    return driver_->check(driver_->stream_wait(nullptr), "cuMemsetD8");
+  }
+  void* stream() override { return stream_; }
+  Status wait() override { return driver_->check(driver_->stream_wait(stream_), "a kernel"); }
+  Status mark(int which) override {
+    return driver_->check(driver_->event_record(events_[which], stream_), "cuEventRecord");
+  }
+  Result<double> ms_between_marks() override {
+    float ms = 0;
+    TEGULA_TRY(driver_->check(driver_->event_wait(events_[1]), "a kernel"));
+    TEGULA_TRY(
+        driver_->check(driver_->event_ms(&ms, events_[0], events_[1]), "cuEventElapsedTime"));
+    return static_cast<double>(ms);
+  }
+
+ private:
+  static constexpr DriverStatus kOutOfMemory = 2;
+  const Driver* driver_ = nullptr;
+  DeviceInfo info_;
+  StreamHandle stream_ = nullptr;
+  void* events_[2] = {};
+};
+
+Result<DeviceInfo> info_of(const Driver& d, int device) {
+  const auto number = [device](DeviceAttribute which) { return device_attribute(which, device); };
+  DeviceInfo info;
+  char name[256] = {};
+  size_t bytes = 0;
+  TEGULA_TRY(d.check(d.device_name(name, sizeof name, device), "cuDeviceGetName"));
+  TEGULA_TRY(d.check(d.device_memory(&bytes, device), "cuDeviceTotalMem"));
+  info.name = name, info.memory_bytes = static_cast<int64_t>(bytes);
+  info.capability = 10 * TEGULA_TRY(number(DeviceAttribute::kCapabilityMajor)) +
+                    TEGULA_TRY(number(DeviceAttribute::kCapabilityMinor));
+  info.multiprocessors = TEGULA_TRY(number(DeviceAttribute::kMultiprocessors));
+  info.l2_bytes = TEGULA_TRY(number(DeviceAttribute::kL2Bytes));
+  const double clock = 1e3 * TEGULA_TRY(number(DeviceAttribute::kClockKhz));
+  // Operations of a multiprocessor in a clock: tensor cores on dense bf16, and 128 or 64 f32 lanes.
+  const int tensor = info.capability >= 90 ? 4096 : info.capability == 80 ? 2048 : 1024;
+  info.tensor_flops_per_s = clock * info.multiprocessors * tensor;
+  info.f32_flops_per_s = clock * info.multiprocessors * (info.capability == 80 ? 128 : 256);
+  info.bytes_per_s = 2e3 * TEGULA_TRY(number(DeviceAttribute::kMemoryClockKhz)) / 8 *
+                     TEGULA_TRY(number(DeviceAttribute::kMemoryBusBits));
+  return info;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::create() {
+  auto out = std::make_unique<CudaDevice>();
+  const Driver* d = out->driver_ = TEGULA_TRY(Driver::get());
+  int device = 0;
+  TEGULA_TRY(d->check(d->device(&device, 0), "cuDeviceGet"));
+  out->info_ = TEGULA_TRY(info_of(*d, device));
+  if (const int c = out->info_.capability; c < kOldestCapability)
+    return Error{Code::kDevice,
+                 cat("the device is too old: ", out->info_.name, " has compute capability ", c / 10,
+                     ".", c % 10, ", the kernels need 8.0 or newer; run on the CPU")};
+  void* context = nullptr;
+  TEGULA_TRY(d->check(d->primary_context(&context, device), "cuDevicePrimaryCtxRetain"));
+  TEGULA_TRY(d->check(d->set_context(context), "cuCtxSetCurrent"));
+  TEGULA_TRY(d->check(d->stream_create(&out->stream_, kInOrderWithCopies), "cuStreamCreate"));
+  for (void*& event : out->events_)
+    TEGULA_TRY(d->check(d->event_create(&event, kWithTiming), "cuEventCreate"));
+  return out;
+}
+
+const Result<std::unique_ptr<CudaDevice>>& the_device() {
+  // Never destroyed: the driver goes before statics do.
+  static const auto* device = new Result<std::unique_ptr<CudaDevice>>(CudaDevice::create());
+  return *device;
+}
+bool is_open = false;
+
+}  // namespace
+
+Result<Device*> open_cuda_device() {
+  if (!the_device().ok()) return the_device().error();
+  is_open = true;
+  return static_cast<Device*>(the_device()->get());
+}
+
+int device_capability() { return is_open ? the_device().value()->info().capability : 90; }
+
+std::string arch_of(int capability) { return cat("sm_", capability, capability >= 90 ? "a" : ""); }
+
+Result<void*> zeroed_memory(int64_t bytes) {
+  static void* memory = nullptr;
+  static int64_t size = 0;
+  if (size < bytes) {
+    Device* device = TEGULA_TRY(open_cuda_device());
+    TEGULA_TRY(device->wait());
+    device->release(memory);
+    memory = nullptr, size = 0;
+    const int64_t wanted = bytes < (1 << 16) ? 1 << 16 : bytes;
+    memory = TEGULA_TRY(device->allocate(wanted));
+    TEGULA_TRY(device->fill(memory, 0, wanted));
+    size = wanted;
+  }
+  return memory;
+}
+
+}  // namespace tegula::cuda

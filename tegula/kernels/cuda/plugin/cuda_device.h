@@ -1,0 +1,24 @@
+// The GPU as a Device: its primary context, one stream, two events.
+#pragma once
+
+#include "tegula/kernels/cuda/driver.h"
+#include "tegula/kernels/device.h"
+
+namespace tegula::cuda {
+
+inline constexpr int kOldestCapability = 80;
+
+// Number 0 of the devices that the driver shows. Errors: no driver, no device, one too old.
+Result<Device*> open_cuda_device();
+
+// Of the open device, or 90 before there is one: plans may be made without.
+int device_capability();
+
+// "sm_90a": what kernels are compiled for.
+std::string arch_of(int capability);
+
+// Device memory of zeros that stays, for counters which a kernel leaves at zero again; launches of
+// one stream share it.
+Result<void*> zeroed_memory(int64_t bytes);
+
+}  // namespace tegula::cuda

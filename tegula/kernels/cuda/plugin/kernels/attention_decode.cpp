@@ -1,0 +1,73 @@
+// Few queries over many keys: the keys are split over the blocks, the last block of a head
+// combines.
+#include "tegula/kernels/cuda/attention_decode.h"
+
+#include "tegula/kernels/cuda/plugin/attention_call.h"
+
+namespace tegula::cuda {
+
+namespace {
+DecodeShape decode_shape(const kernel::AttentionCall& c) {
+  return {.batch = c.batch,
+          .seqlen_q = c.n_q,
+          .seqlen_k = c.n_k,
+          .n_heads_q = c.n_heads,
+          .n_heads_kv = c.n_kv_heads,
+          .head_dim = c.d,
+          .is_causal = c.is_causal,
+          .window_left = c.left};
+}
+
+// Splits that fill the machine: of this device, or of an H200 where none is open.
+int64_t split_of(const DecodeShape& shape) {
+  const auto n = hopper_multiprocessors();
+  return decode_split(shape, n.ok() ? *n : 132);
+}
+
+bool supports(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  if (!c.ok() || device_capability() < 80 || !is_plain(*c) || c->right >= 0) return false;
+  for (const TensorRef* t : {&q.in[0], &q.in[1], &q.in[2], &q.out[0]})
+    if (t->dtype != DType::kBF16 || !is_copyable(*t)) return false;
+  return q.out[1].is_contiguous() && choose_decode(decode_shape(*c)).ok();
+}
+
+int64_t workspace_bytes(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  // At the finest split that any device asks for: of 128 keys.
+  return c.ok() ? decode_workspace_bytes(decode_shape(*c), 128) : 0;
+}
+
+Status launch(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  DecodeCall a;
+  a.shape = decode_shape(c), a.scale = c.scale;
+  const DecodeVariant v = TEGULA_TRY(choose_decode(a.shape));
+  const DecodeKernel* k = TEGULA_TRY(
+      loaded<DecodeKernel>(v.name(), "attention_decode.cu", v.defines(),
+                           [&](const std::string& cubin) { return DecodeKernel::load(v, cubin); }));
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.keys_per_split = split_of(a.shape);
+  a.workspace = call.workspace;
+  const int64_t n_counters = c.batch * c.n_kv_heads;
+  a.counters = static_cast<unsigned*>(
+      TEGULA_TRY(zeroed_memory(n_counters * static_cast<int64_t>(sizeof(unsigned)))));
+  a.stream = call.queue->stream;
+  return k->launch(a);
+}
+}  // namespace
+
+extern constinit const KernelDef attention_decode{
+    .name = "attention_decode",
+    .op = "attention",
+    .device = DeviceKind::kCuda,
+    .order = "split_keys",
+    .doc = "few queries: keys split over blocks, combined by log-sum-exp in the same pass",
+    .priority = 200,
+    .supports = supports,
+    .workspace_bytes = workspace_bytes,
+    .launch = launch_into_queue<launch>,
+};
+
+}  // namespace tegula::cuda

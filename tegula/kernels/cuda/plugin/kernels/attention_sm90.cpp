@@ -1,0 +1,44 @@
+// Attention on Hopper: tensor copies, wgmma, one warp group that loads and two or three that
+// compute.
+#include "tegula/kernels/cuda/plugin/attention_call.h"
+
+namespace tegula::cuda {
+
+namespace {
+bool supports(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
+  for (const TensorRef* t : {&q.in[0], &q.in[1], &q.in[2], &q.out[0]})
+    if (t->dtype != c->q->dtype || !is_copyable(*t)) return false;
+  return q.out[1].is_contiguous() && check_attention(shape_of(*c), c->scale).ok() &&
+         choose_attention(shape_of(*c)).ok();
+}
+
+Status launch(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  const AttentionVariant v = TEGULA_TRY(choose_attention(shape_of(c)));
+  const AttentionKernel* k = TEGULA_TRY(loaded<AttentionKernel>(
+      v.name(), "attention_sm90.cu", v.defines(),
+      [&](const std::string& cubin) { return AttentionKernel::load(v, cubin); }));
+  AttentionCall a;
+  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.counter = static_cast<unsigned*>(TEGULA_TRY(zeroed_memory(sizeof(unsigned))));
+  a.stream = call.queue->stream;
+  return k->launch(a);
+}
+}  // namespace
+
+extern constinit const KernelDef attention_sm90{
+    .name = "attention_sm90",
+    .op = "attention",
+    .device = DeviceKind::kCuda,
+    .order = "sm90_online",
+    .doc = "wgmma and tensor copies, warp groups that load and compute",
+    .priority = 100,
+    .supports = supports,
+    .launch = launch_into_queue<launch>,
+};
+
+}  // namespace tegula::cuda

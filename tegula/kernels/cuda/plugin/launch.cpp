@@ -1,0 +1,23 @@
+#include "tegula/kernels/cuda/plugin/launch.h"
+
+#include <cstdio>
+#include <set>
+
+#include "tegula/kernels/cuda/cache.h"
+#include "tegula/kernels/cuda/plugin/ahead.h"
+
+namespace tegula::cuda {
+
+Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& defines) {
+  TEGULA_TRY(open_cuda_device());
+  const std::string arch = arch_of(device_capability());
+  if (const auto built_in = ahead_cubin(source, defines, arch); !built_in.empty())
+    return std::string(built_in);
+  CachedKernel kernel = TEGULA_TRY(compile_cached(KernelCache::standard(), source, defines, arch));
+  static auto& told = *new std::set<std::string>();
+  if (!kernel.note.empty() && told.insert(kernel.note).second)
+    std::fprintf(stderr, "note: %s\n", kernel.note.c_str());
+  return std::move(kernel.kernel.cubin);
+}
+
+}  // namespace tegula::cuda

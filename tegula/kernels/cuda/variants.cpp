@@ -1,0 +1,208 @@
+#include "tegula/kernels/cuda/variants.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/attention_decode.h"
+#include "tegula/kernels/cuda/attention_rungs.h"
+#include "tegula/kernels/cuda/matmul.h"
+#include "tegula/kernels/cuda/matmul_rungs.h"
+
+namespace tegula::cuda {
+
+namespace {
+
+constexpr const char* kHopper = "sm_90a";
+constexpr const char* kAmpere = "sm_80";
+
+class List {
+ public:
+  void add(KernelVariant v) {
+    if (seen_.insert(cat(v.arch, " ", v.source, " ", v.defines)).second)
+      all_.push_back(std::move(v));
+  }
+  std::vector<KernelVariant> take() { return std::move(all_); }
+
+ private:
+  std::set<std::string> seen_;
+  std::vector<KernelVariant> all_;
+};
+
+void add_attention(List& list, const AttentionShape& shape) {
+  const auto v = choose_attention(shape);
+  if (v.ok())
+    list.add({cat("attention_sm90 ", v->name()), "attention_sm90.cu", v->defines(), kHopper,
+              v->threads(), v->smem_bytes()});
+}
+
+// A call of attention by the values of its options, in the order of kAttentionOptions.
+constexpr int64_t kHeadDims[] = {64, 96, 128, 192, 256};
+const std::vector<int> kAttentionOptions = {std::size(kHeadDims), 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3};
+AttentionShape attention_shape(const std::vector<int>& row) {
+  AttentionShape s{.seqlen_q = 4096, .seqlen_k = 4096};
+  AttentionFeatures& f = s.features;
+  size_t i = 0;
+  s.head_dim = kHeadDims[row[i++]], s.is_causal = row[i++], s.is_f16 = row[i++];
+  f.has_window = row[i++], f.is_packed = row[i++], f.has_documents = row[i++];
+  f.has_softcap = row[i++], f.has_alibi = row[i++], f.has_dropout = row[i++];
+  f.has_sinks = row[i++], f.bias = static_cast<BiasType>(row[i++]);
+  if (row[i] == 1) f.score_fn = "score*0.5f";
+  if (row[i] == 2) f.mask_fn = "(i+j)%7!=3";
+  return s;
+}
+bool is_attention_shape(const std::vector<int>& row) {
+  return check_attention(attention_shape(row), 1).ok();
+}
+
+// Each feature alone beside the pairs: what users meet first.
+void add_attention_features(List& list) {
+  for (const auto& row : pairwise(kAttentionOptions, is_attention_shape))
+    add_attention(list, attention_shape(row));
+  for (size_t option = 1; option < kAttentionOptions.size(); ++option)
+    for (int value = 1; value < kAttentionOptions[option]; ++value) {
+      std::vector<int> row(kAttentionOptions.size(), 0);
+      row[0] = 2, row[option] = value;
+      add_attention(list, attention_shape(row));
+    }
+  for (const int64_t d : kHeadDims)
+    for (const bool is_causal : {false, true})
+      add_attention(list,
+                    {.seqlen_q = 4096, .seqlen_k = 4096, .head_dim = d, .is_causal = is_causal});
+}
+
+void add_bwd(List& list, int head_dim, bool is_causal) {
+  list.add({cat("attention_bwd_sm90 d", head_dim, is_causal ? "_causal" : "_full"),
+            "attention_bwd_sm90.cu", attention_bwd_defines(head_dim, is_causal), kHopper, 384});
+}
+
+void add_decode(List& list, const DecodeShape& shape, const char* arch) {
+  const auto v = choose_decode(shape);
+  if (v.ok())
+    list.add({cat("attention_", v->name()), "attention_decode.cu", v->defines(), arch,
+              32 * v->n_warps, v->smem_bytes()});
+}
+
+void add_matmul(List& list, const MatmulShape& shape) {
+  const MatmulVariant v = choose_matmul(shape);
+  list.add(
+      {cat("matmul_sm90 ", v.name()), "matmul_sm90.cu", v.defines(), kHopper, 384, v.smem_bytes()});
+}
+
+void add_common(List& list) {
+  for (const int64_t d : {64, 128})
+    for (const bool is_causal : {false, true}) {
+      for (const int64_t n : {1024, 16384})
+        add_attention(list, {.seqlen_q = n, .seqlen_k = n, .head_dim = d, .is_causal = is_causal});
+      add_bwd(list, static_cast<int>(d), is_causal);
+    }
+  for (const bool a_mn_major : {false, true})
+    for (const bool b_mn_major : {false, true})
+      for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
+}
+
+void add_decode_variants(List& list, const char* arch) {
+  for (const int64_t d : {64, 128})
+    for (const int64_t group : {4, 16})
+      for (const int64_t page_size : {0, 16})
+        add_decode(list,
+                   {.seqlen_k = 1024,
+                    .n_heads_q = group,
+                    .n_heads_kv = 1,
+                    .head_dim = d,
+                    .page_size = page_size},
+                   arch);
+}
+
+void add_rungs(List& list, const char* arch) {
+  for (const int d : {0, 64, 128})
+    list.add({d == 0 ? std::string("attention_naive") : cat("attention_tiled d", d),
+              std::string(AttentionRung::source(d == 0)), AttentionRung::defines(d), arch,
+              d == 0 ? 256 : 128});
+  for (const MatmulRung& r : matmul_rungs())
+    list.add({cat("matmul_", r.name), std::string(r.source), r.defines, arch});
+  for (const bool b_mn_major : {false, true})
+    list.add({cat("matmul_mma ", b_mn_major ? "bn" : "bk"), "matmul_mma.cu",
+              MatmulMmaKernel::defines(b_mn_major), arch, 256,
+              MatmulMmaKernel::smem_bytes(arch == kAmpere ? 80 : 90)});
+  list.add({"divergence", "divergence.cu", {}, arch});
+}
+
+// Pairs of values that no row has yet.
+class Pairs {
+ public:
+  explicit Pairs(const std::vector<int>& n_values) {
+    for (const int n : n_values) first_.push_back(n_all_), n_all_ += static_cast<size_t>(n);
+    is_missing_.assign(n_all_ * n_all_, true);
+  }
+  int gain(const std::vector<int>& row) const {
+    int count = 0;
+    each(row, [&](size_t pair) { count += is_missing_[pair]; });
+    return count;
+  }
+  void cover(const std::vector<int>& row) {
+    each(row, [&](size_t pair) { is_missing_[pair] = false; });
+  }
+
+ private:
+  template <class F>
+  void each(const std::vector<int>& row, F f) const {
+    for (size_t i = 0; i < row.size(); ++i)
+      for (size_t j = i + 1; j < row.size(); ++j)
+        f((first_[i] + static_cast<size_t>(row[i])) * n_all_ + first_[j] +
+          static_cast<size_t>(row[j]));
+  }
+  std::vector<size_t> first_;  // number of an option's first value among all options' values
+  size_t n_all_ = 0;
+  std::vector<char> is_missing_;
+};
+
+}  // namespace
+
+int smem_limit_bytes(std::string_view arch) { return (arch == kAmpere ? 163 : 227) * 1024; }
+
+std::vector<std::vector<int>> pairwise(const std::vector<int>& n_values,
+                                       bool (*is_allowed)(const std::vector<int>&)) {
+  std::vector<std::vector<int>> all = {{}};
+  for (const int n : n_values) {
+    std::vector<std::vector<int>> longer;
+    for (const auto& row : all)
+      for (int v = 0; v < n; ++v) longer.push_back(row), longer.back().push_back(v);
+    all = std::move(longer);
+  }
+  if (is_allowed != nullptr)
+    all.erase(std::remove_if(all.begin(), all.end(), [&](const auto& r) { return !is_allowed(r); }),
+              all.end());
+  Pairs pairs(n_values);
+  std::vector<std::vector<int>> rows;
+  while (true) {
+    const std::vector<int>* best = nullptr;
+    int most = 0;
+    for (const auto& row : all)
+      if (const int gain = pairs.gain(row); gain > most) most = gain, best = &row;
+    if (best == nullptr) return rows;
+    pairs.cover(*best);
+    rows.push_back(*best);
+  }
+}
+
+std::vector<KernelVariant> covering_variants() {
+  List list;
+  add_common(list);
+  add_attention_features(list);
+  for (const char* arch : {kHopper, kAmpere}) {
+    add_decode_variants(list, arch);
+    add_rungs(list, arch);
+  }
+  return list.take();
+}
+
+std::vector<KernelVariant> ahead_variants() {
+  List list;
+  add_common(list);
+  add_decode_variants(list, kHopper);
+  return list.take();
+}
+
+}  // namespace tegula::cuda

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <chrono>
+
+#include "tegula/ir/opdef.h"
+#include "tegula/kernels/device.h"
+#include "tegula/runtime/measure.h"
+
+namespace tegula {
+
+namespace {
+
+constexpr double kWarmUp_ms = 150;
+
+// Memory of a device that goes with its owner.
+class DeviceMemory {
+ public:
+  static Result<DeviceMemory> allocate(Device& device, int64_t bytes) {
+    return DeviceMemory(&device, TEGULA_TRY(device.allocate(bytes)));
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceMemory& operator=(DeviceMemory&&) = delete;
+  ~DeviceMemory() { device_->release(data_); }
+  void* data() const { return data_; }
+
+ private:
+  DeviceMemory(Device* device, void* data) : device_(device), data_(data) {}
+  Device* device_;
+  void* data_;
+};
+
+Status check_kernels(const Plan& plan) {
+  for (const Step& s : plan.steps) {
+    if (s.kernel != nullptr && s.kernel->device == DeviceKind::kCuda) continue;
+    std::string others;
+    for (const KernelDef* k : all_kernels())
+      if (k->op == s.op->name && k->device == DeviceKind::kCuda && k->priority >= 0)
+        others += cat(others.empty() ? "" : ", ", k->name, " (", k->doc, ")");
+    return unsupported(cat("op ", s.op->name,
+                           " has no CUDA kernel for these operands and options: "
+                           "use --device cpu",
+                           others.empty() ? "" : "; there is ", others));
+  }
+  return {};
+}
+
+using Set = std::vector<DeviceMemory>;  // one per parameter
+
+// The first set is filled; others are copies of it: only where they lie matters.
+Result<std::vector<Set>> fill_sets(const Plan& plan, Device& device, int64_t cold_bytes) {
+  std::vector<Set> sets;
+  int64_t bytes = 0;
+  do {
+    Set set;
+    for (size_t p = 0; p < plan.params.size(); ++p) {
+      const Type& type = plan.params[p].tensor.type;
+      set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
+      if (sets.empty()) {
+        Region host = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
+        fill_parameter(type, host.data(), p, 1);
+        TEGULA_TRY(device.copy(set[p].data(), host.data(), type.bytes()));
+      } else {
+        TEGULA_TRY(device.copy(set[p].data(), sets[0][p].data(), type.bytes()));
+      }
+      bytes += type.bytes();
+    }
+    sets.push_back(std::move(set));
+  } while (bytes < cold_bytes && bytes > 0);
+  return sets;
+}
+
+}  // namespace
+
+Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
+                                   const MeasureOptions& options) {
+  TEGULA_TRY(check_kernels(*plan));
+  const DeviceMemory arena = TEGULA_TRY(DeviceMemory::allocate(device, plan->arena_bytes));
+  const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, device, options.cold_bytes));
+  ThreadPool pool(1);
+  Session session(plan, &pool, arena.data());
+  DeviceQueue queue{device.stream(), {}};
+  session.launch_into(&queue);
+  size_t next = 0;
+  const auto run = [&](int n) -> Result<double> {
+    TEGULA_TRY(device.mark(0));
+    for (int i = 0; i < n; ++i) {
+      const Set& set = sets[next++ % sets.size()];
+      for (size_t p = 0; p < set.size(); ++p) session.bind(static_cast<int>(p), set[p].data());
+      TEGULA_TRY(session.run());
+    }
+    TEGULA_TRY(device.mark(1));
+    TEGULA_TRY(Status(queue.status));
+    return device.ms_between_marks();
+  };
+  Measured out;
+  const auto begin = std::chrono::steady_clock::now();
+  TEGULA_TRY(run(1));
+  out.first_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const double one_ms = std::max(1e-4, TEGULA_TRY(run(3)) / 3);
+  const auto runs_of = [&](double ms) {
+    return static_cast<int>(std::clamp(ms / one_ms, 1., 1e5));
+  };
+  TEGULA_TRY(run(runs_of(kWarmUp_ms)));
+  std::vector<double> samples;
+  const int n = runs_of(options.sample_ms);
+  for (int i = 0; i < options.repeats; ++i) samples.push_back(TEGULA_TRY(run(n)) / n);
+  std::sort(samples.begin(), samples.end());
+  out.ms_median = samples[samples.size() / 2], out.ms_min = samples[0];
+  return out;
+}
+
+}  // namespace tegula

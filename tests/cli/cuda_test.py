@@ -1,0 +1,153 @@
+"""The CUDA plug-in without a GPU: what is missing is said and named, the CPU goes on, and with a driver made for
+tests (tests/kernels/cuda/fake_driver.c) calls are planned, compiled and launched to their end."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TEGULA = os.environ.get("TEGULA_BIN", "build/cuda/tegula")
+FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
+NO_DRIVER = "/nowhere/libcuda.so.1"
+GEMM = ("gemm", "--shape", "256,256,256", "--dtype", "bf16", "--repeats", "1")
+
+
+class CudaTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = pathlib.Path(folder.name)
+
+    def tool(self, *arguments, **environment):
+        env = {"TEGULA_CUDA_DRIVER": FAKE, "TEGULA_KERNEL_CACHE": str(self.dir / "cache"), **environment}
+        return subprocess.run([TEGULA, *arguments], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, **env})
+
+    def bench(self, *arguments, **environment):
+        return self.tool("bench", *arguments, "--device", "cuda", **environment)
+
+    def measure(self, *arguments, **environment):
+        done = self.bench(*arguments, "--json", **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def refused(self, done, *words):
+        self.assertIn(done.returncode, (1, 2), done.stdout)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def facts(self, **environment):
+        done = self.tool("doctor", "--json", "--threads", "1", **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {fact["what"]: fact for fact in json.loads(done.stdout)["cuda"]}
+
+    def has_compiler(self):
+        return self.facts()["compiler"]["is_well"]
+
+    def test_json_is_the_cpus(self):
+        cpu = self.tool("bench", *GEMM, "--device", "cpu", "--json")
+        row = json.loads(cpu.stdout.strip().splitlines()[-1])
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        ours = self.measure(*GEMM)
+        for key in ("ms_median", "ms_min", "gflops", "gbytes_per_s", "share_of_peak", "kernel", "flops", "what"):
+            self.assertIn(key, row)
+            self.assertIn(key, ours)
+        self.assertEqual(ours["kernel"], "matmul_sm90")
+        self.assertEqual(ours["flops"], row["flops"])
+        self.assertEqual(ours["device"], "Fake GPU")
+
+    def test_kernels_by_call_and_by_name(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        attention = ("attention", "--shape", "1,4,256,64", "--dtype", "bf16", "--repeats", "1")
+        self.assertEqual(self.measure(*attention, "--causal")["kernel"], "attention_sm90")
+        self.assertEqual(self.measure(*attention, "--pass", "fwdbwd")["kernel"], "attention_sm90,attention_bwd_sm90")
+        self.assertEqual(self.measure(*attention, "--kernel", "attention_tiled")["kernel"], "attention_tiled")
+        self.assertEqual(self.measure("decode", "--shape", "2,8,256,128", "--kv-heads", "2", "--dtype", "bf16",
+                                      "--cold", "--repeats", "1")["kernel"], "attention_decode")
+        self.assertEqual(self.measure("gemm", "--shape", "64,64,64", "--repeats", "1", "--kernel", "matmul_v1")
+                         ["kernel"], "matmul_v1")
+        self.refused(self.bench(*attention, "--kernel", "matmul_v1"), "not a kernel of this call", "attention_sm90")
+
+    def test_what_has_no_kernel_is_named(self):
+        self.refused(self.bench("gemm", "--shape", "32,128,128", "--weights", "int8"), "op dot_quantised", "--device cpu")
+        self.refused(self.bench("gemm", "--shape", "64,64,64", "--dtype", "f16"), "op dot", "matmul_sm90")
+
+    def test_no_driver(self):
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=NO_DRIVER), "no CUDA driver", "run on the CPU")
+        fact = self.facts(TEGULA_CUDA_DRIVER=NO_DRIVER)["driver"]
+        self.assertFalse(fact["is_well"])
+        self.assertIn("no CUDA driver", fact["text"])
+        self.assertEqual(self.tool("bench", *GEMM, TEGULA_CUDA_DRIVER=NO_DRIVER).returncode, 0)
+
+    def test_what_is_no_driver(self):
+        libc = "libc.so.6"
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=libc), "no CUDA driver", "cuDriverGetVersion")
+
+    def test_driver_too_old(self):
+        self.refused(self.bench(*GEMM, FAKE_CUDA_VERSION="11080"), "too old", "11.8", "12.0", "525")
+        self.assertIn("too old", self.facts(FAKE_CUDA_VERSION="11080")["driver"]["text"])
+
+    def test_driver_older_than_the_compiler(self):
+        facts = self.facts(FAKE_CUDA_VERSION="12000")
+        if "NVRTC 13" not in facts["compiler"]["text"]:
+            self.skipTest("NVRTC is not newer than the driver")
+        self.assertFalse(facts["compiler"]["is_well"])
+        self.assertIn("newer than the driver", facts["compiler"]["text"])
+        self.refused(self.bench(*GEMM, FAKE_CUDA_VERSION="12000", FAKE_CUDA_LOAD="200"),
+                     "loading a kernel failed", "12.0", "update the driver")
+
+    def test_no_device(self):
+        self.refused(self.bench(*GEMM, FAKE_CUDA_DEVICES="0"), "finds no device", "nvidia-smi")
+        self.assertIn("finds no device", self.facts(FAKE_CUDA_DEVICES="0")["driver"]["text"])
+
+    def test_device_too_old(self):
+        self.refused(self.bench(*GEMM, FAKE_CUDA_CAPABILITY="75"), "too old", "7.5", "8.0")
+        self.assertIn("too old", self.facts(FAKE_CUDA_CAPABILITY="75")["device"]["text"])
+
+    def test_an_older_device_gets_what_it_can_run(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        self.assertEqual(self.measure(*GEMM, FAKE_CUDA_CAPABILITY="80")["kernel"], "matmul_mma")
+        self.refused(self.bench("attention", "--shape", "1,4,256,64", "--dtype", "bf16", "--kernel", "attention_sm90",
+                                FAKE_CUDA_CAPABILITY="80"), "not a kernel of this call")
+
+    def test_no_compiler(self):
+        facts = self.facts(TEGULA_NVRTC="/nowhere/libnvrtc.so")
+        self.assertIn("script/bootstrap --cuda", facts["compiler"]["text"])
+        f32 = ("gemm", "--shape", "64,64,64", "--repeats", "1")
+        self.refused(self.bench(*f32, TEGULA_NVRTC="/nowhere/libnvrtc.so"), "no run-time compiler",
+                     "script/bootstrap --cuda")
+        if facts["built-in kernels"]["is_well"]:  # common cases need none
+            self.measure(*GEMM, TEGULA_NVRTC="/nowhere/libnvrtc.so")
+
+    def test_no_plugin(self):
+        nowhere = str(self.dir / "nothing.so")
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_PLUGIN=nowhere), "does not load", "script/build --cuda")
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_PLUGIN=FAKE), "not a plug-in of Tegula")
+        fact = self.facts(TEGULA_CUDA_PLUGIN=nowhere)["plug-in"]
+        self.assertFalse(fact["is_well"])
+
+    def test_a_cache_that_cannot_be_used(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        f32 = ("gemm", "--shape", "64,64,64", "--repeats", "1", "--kernel", "matmul_v1")
+        for folder in ("/proc/nowhere", "/dev/full"):
+            done = self.bench(*f32, TEGULA_KERNEL_CACHE=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("note: ", done.stderr)
+            self.assertIn("TEGULA_KERNEL_CACHE", done.stderr)
+            self.assertFalse(self.facts(TEGULA_KERNEL_CACHE=folder)["kernel cache"]["is_well"])
+
+    def test_too_large_for_the_device(self):
+        self.refused(self.bench("gemm", "--shape", "32768,32768,64", "--dtype", "bf16"), "no 2147483648 bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,62 @@
+// Every kernel of the CUDA plug-in on a GPU, through its KernelDef: the samples of its op, and the
+// same with heads of 64 and 128, against the f64 reference. Skipped where no GPU can be used.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+
+#include "tegula/kernels/registry.h"
+#include "tegula/ops/table.h"
+#include "tests/ops/checks.h"
+
+namespace tegula::testing {
+namespace {
+
+// Of attention and its backward: q, k, v (and o, do) with heads of `d`, scores kept in range.
+Sample widened(const Sample& s, int64_t d, bool is_backward) {
+  Sample wide = s;
+  wide.name = cat(s.name, ", heads of ", d);
+  for (size_t i = 0; i < (is_backward ? 6U : 3U); ++i)
+    if (i != 4) wide.in[i].type.shape[3] = d;
+  wide.attrs.set("scale", s.attrs.f("scale") / 8);
+  return wide;
+}
+
+std::vector<Sample> samples_of(const OpDef& op) {
+  std::vector<Sample> all;
+  const bool is_backward = op.name == "attention_bwd";
+  for (const Sample& s : op.samples()) {
+    if (!s.expect_error.empty()) continue;
+    all.push_back(s);
+    if (is_backward || op.name == "attention")
+      for (const int64_t d : {64, 128}) all.push_back(widened(s, d, is_backward));
+  }
+  return all;
+}
+
+TEST(DeviceKernels, SamplesOfTheirOps) {
+  const auto opened = open_device();
+  if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+  Device& device = **opened;
+  std::printf("%s\n", device.info().name.c_str());
+  std::map<std::string_view, int> checked;
+  for (const KernelDef* kernel : all_kernels()) {
+    if (kernel->device != DeviceKind::kCuda) continue;
+    const OpDef* op = find_op(kernel->op);
+    ASSERT_NE(op, nullptr) << kernel->name;
+    int& n = checked[kernel->name];
+    const bool repeats_bits = kernel->order.find("added") == std::string_view::npos;
+    for (const Sample& s : samples_of(*op))
+      for (const uint64_t seed : {1, 2}) {
+        const Case c = make_case(*op, s, seed);
+        const Verdict v = check_kernel_on_device(c, *kernel, device, repeats_bits, n);
+        if (v.kind == Verdict::kFail) ADD_FAILURE() << c.name() << "\n" << v.why;
+      }
+    EXPECT_GT(n, 0) << kernel->name << " serves none of the samples";
+  }
+  for (const auto& [name, n] : checked)
+    std::printf("%-28s %d calls\n", std::string(name).c_str(), n);
+}
+
+}  // namespace
+}  // namespace tegula::testing
