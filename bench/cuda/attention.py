@@ -308,6 +308,8 @@ def main():
     parser.add_argument("--no-timing", action="store_true", help="checks only")
     parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
     parser.add_argument("--time-failed", action="store_true", help="time even what fails its check")
+    parser.add_argument("--forward", action="store_true", help="without the backward")
+    parser.add_argument("--name", default="attention_cuda", help="of the result")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
                         "64:0:16384,64:1:16384,64:1:1024,256:0:16384,256:1:16384,"
@@ -355,7 +357,7 @@ def main():
             rungs[name] = kernel
 
     backward = {}
-    for path in sorted(glob.glob(f"{args.cubins}/bwd_*.cubin")):
+    for path in sorted(glob.glob(f"{args.cubins}/bwd_*.cubin")) if not args.forward else ():
         name = os.path.basename(path)[:-len(".cubin")]
         if name in hung:
             print(f"skipped {name}")
@@ -440,7 +442,7 @@ def main():
                 rows.append(result_row("forward", d, is_causal, n, name, flops / ms / 1e9))
                 print(f"rung {name} {'causal' if is_causal else 'full'} N{n}: "
                       f"{flops / ms / 1e9:.2f} TFLOP/s", flush=True)
-    write_result(args.json, "attention_cuda", "bench/cuda/attention.py", args.commit, rows,
+    write_result(args.json, args.name, "bench/cuda/attention.py", args.commit, rows,
                  checks=checks)
 
 

@@ -147,6 +147,34 @@ def given(case):
     return keep, p
 
 
+def refusals(grid):
+    """Calls that must be refused, each by a message that says what is wrong; those that were not."""
+    import torch
+    from attention_reference import Case
+    v = (64, 0, 0, (), "", "")
+    handle, wrong = grid.open(v), []
+    def call(case, says):
+        try:
+            grid.launch(handle, v, case)
+            wrong.append(f"not refused: {says}")
+        except RuntimeError as e:
+            if says not in str(e):
+                wrong.append(f"{e} does not say {says}")
+    case = Case(2, 9, 9, 2, 2, 64)
+    room = torch.zeros(1 << 16, dtype=case.dtype, device="cuda")
+    case.k = room[4:].as_strided((2, 9, 2, 64), (9 * 128, 128, 64, 1))
+    call(case, "k lies 8 bytes past a multiple of 16")
+    case.k = room.as_strided((2, 9, 2, 64), (9 * 130, 130, 65, 1))
+    call(case, "k has strides of 130 (row), 65 (head)")
+    case = Case(2, 9, 9, 2, 2, 64)
+    case.lay_out = lambda x: case.v
+    call(case, "o and v overlap")
+    case = Case(1, 9, 9, 2, 2, 64)
+    case.scale = 0.0
+    call(case, "scale 0 is not positive")
+    return wrong
+
+
 def compare(got, exact, naive, half_ulp):
     """The error over its bound (inf where NaN, infinities or their absence differ)."""
     import torch
@@ -220,6 +248,18 @@ def main():
             print(f"FAIL {v}: {len(failed)}", flush=True)
             for f in failed[:3]:
                 print("    ", f, flush=True)
+    for d, causal, f16 in ((64, 0, 0), (128, 1, 0), (256, 1, 1)) if not args.only else ():
+        v = (d, causal, f16, (), "", "")
+        case = attention_reference.Case(3, 100, 150, 4, 2, d, causal, f16, layout="far")
+        of_o, of_lse, repeats = check(grid, grid.open(v), v, case)
+        n, worst = n + 1, max(worst, of_o, of_lse)
+        if of_o > 1 or of_lse > 1 or not repeats:
+            failures += 1
+            print(f"FAIL {v}, elements past 2^31: o {of_o:.2f} lse {of_lse:.2f} repeats {repeats}")
+    wrong = refusals(grid) if not args.only else []
+    failures += len(wrong)
+    for w in wrong:
+        print("FAIL", w)
     print(f"{n} cases of {len(todo)} variants in {time.time() - start:.0f} s: {failures} failed, "
           f"worst error/bound {worst:.2f}", flush=True)
     if args.json:

@@ -39,6 +39,8 @@ def expression(text, **names):
 class Case:
     """Shape, features and tensors of one call. Features: see FIELDS; tensors are [b, s, h, d]."""
 
+    far, far_used = None, 0
+
     def __init__(self, b, sq, sk, hq, hk, d, causal=0, f16=0, spread=1.0, seed=0, layout="bshd",
                  device="cuda", poison=False, **features):
         self.b, self.sq, self.sk, self.hq, self.hk, self.d = b, sq, sk, hq, hk, d
@@ -65,7 +67,7 @@ class Case:
             j = rng.choice([0, sk - 1, rng.randrange(sk)])
             if rng.random() < 0.5:
                 self.k[:, j] = float("nan")
-            self.v[:, j] = rng.choice([float("nan"), float("inf")])
+            self.v[:, j] = float("nan")
         self.slopes = draw(hq).abs().float() * 0.3 if alibi else None
         self.sinks = draw(hq).float() if sinks else None
         self.bias_type, self.bias = 0, None
@@ -88,6 +90,12 @@ class Case:
             y = torch.zeros(b, h, s, wide, dtype=self.dtype, device=x.device).transpose(1, 2)
         elif self.layout == "wide":  # rows and heads with room between them
             y = torch.zeros(b, s, 2 * h, wide + 8, dtype=self.dtype, device=x.device)[:, :, :h]
+        elif self.layout == "far":  # batch entries more than 2^30 elements apart
+            apart = (1 << 30) + 1024
+            if Case.far is None or Case.far.dtype != self.dtype:
+                Case.far = torch.zeros(2 * apart + (1 << 24), dtype=self.dtype, device=x.device)
+            y = Case.far.as_strided((b, s, h, wide), (apart, h * wide, wide, 1), self.far_used)
+            self.far_used += s * h * wide
         else:
             y = torch.zeros(b, s, h, wide, dtype=self.dtype, device=x.device)
         y = y[..., :d]
@@ -186,7 +194,7 @@ class Case:
 LENGTHS = (1, 2, 3, 15, 17, 64, 65, 100, 113, 127, 128, 129, 192, 203, 239, 256, 333)
 SCORES = ("score+0.5f*tanh(score)", "score*(1.0f+0.01f*(i-j))", "exp(-score*score)",
           "abs(score)-0.25f*(h+1)", "score/(1.0f+abs(score))*4.0f")
-MASKS = ("(i*7+j*3+h)%5!=0", "(i/16)>=(j/16)", "(i+j+b)%2==0", "j<sk-3", "i*j<1")
+MASKS = ("(i*7+j*3+h)%5!=0", "i-i%16>=j-j%16", "(i+j+b)%2==0", "j<sk-3", "i*j<1")
 
 
 def offsets(rng, size, n):

@@ -13,11 +13,26 @@ constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The copy engine looks only at the size of elements: f16 are moved as bf16.
-Result<HostTensorMap> map_of(const AttentionOperand& t, const AttentionShape& s, int64_t rows,
-                             int64_t heads, int box_rows) {
-  return tensor_map_bf16(t.data, {s.head_dim, rows, heads, s.batch}, {t.row, t.head, t.batch},
-                         box_rows);
+// The copy engine looks only at the size of elements: f16 are moved as bf16. A stride over one
+// entry is never used, whatever it is.
+Result<HostTensorMap> map_of(const char* what, const AttentionOperand& t, const AttentionShape& s,
+                             int64_t rows, int64_t heads, int box_rows) {
+  const int64_t any = ceil_div(s.head_dim, 8) * 8;
+  const int64_t strides[] = {rows == 1 ? any : t.row, heads == 1 ? any : t.head,
+                             s.batch == 1 ? any : t.batch};
+  const auto past = reinterpret_cast<uintptr_t>(t.data) % 16;
+  if (past != 0)
+    return invalid_argument(cat("attention: ", what, " lies ", past,
+                                " bytes past a multiple of 16, where the copy engine cannot read "
+                                "or write: copy it"));
+  for (const int64_t stride : strides)
+    if (stride <= 0 || stride % 8 != 0)
+      return invalid_argument(cat("attention: ", what, " has strides of ", strides[0], " (row), ",
+                                  strides[1], " (head) and ", strides[2],
+                                  " (batch) elements; the copy engine takes positive multiples of "
+                                  "8: pad head_dim ",
+                                  s.head_dim, " to ", any, ", or copy it"));
+  return tensor_map_bf16(t.data, {s.head_dim, rows, heads, s.batch}, strides, box_rows);
 }
 
 AttentionTensor tensor_of(const AttentionOperand& t) {
@@ -118,18 +133,23 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
     return v;
   }
   const bool is_short = shape.seqlen_k <= 2048;
+  const AttentionFeatures& f = v.features;
+  const bool has_ranges = f.is_packed || f.has_documents;  // registers for each row's keys
+  const bool is_even = !v.is_causal && !f.has_window && !has_ranges;  // most tiles need no mask
   if (v.head_dim == 256) {
-    v.tile_n = 80;
+    v.tile_n = 80, v.section_mb = 32;
   } else if (v.head_dim == 192) {
     v.tile_n = 112;
-  } else if (v.head_dim == 64 && v.is_causal && is_short) {
+  } else if (v.head_dim == 128 && is_even) {
+    v.n_consumers = 3, v.tile_n = 80;
+  } else if (v.head_dim == 128) {
+    v.q_registers = !has_ranges;
+  } else if (v.head_dim == 96 && !has_ranges) {
+    v.n_consumers = 3, v.tile_n = is_even ? 112 : 96;
+  } else if (v.head_dim == 64 && v.is_causal && is_short && !has_ranges) {
     v.n_stages = 3, v.q_registers = true, v.section_mb = 12;
   } else if (v.head_dim == 64) {
     v.n_consumers = 3;
-  } else if (v.is_causal || v.features.has_window) {
-    v.q_registers = true;
-  } else {
-    v.n_consumers = 3, v.tile_n = v.head_dim == 96 ? 96 : 80;
   }
   return v;
 }
@@ -161,10 +181,12 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   // Without keys K and V are not read, but maps need some tensor.
   const bool has_keys = s.seqlen_k > 0;
   const int64_t keys = has_keys ? s.seqlen_k : s.seqlen_q;
-  HostTensorMap q = TEGULA_TRY(map_of(call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m()));
-  HostTensorMap k = TEGULA_TRY(map_of(has_keys ? call.k : call.q, s, keys, s.n_heads_kv, v.tile_n));
-  HostTensorMap w = TEGULA_TRY(map_of(has_keys ? call.v : call.q, s, keys, s.n_heads_kv, v.tile_n));
-  HostTensorMap o = TEGULA_TRY(map_of(call.o, s, s.seqlen_q, s.n_heads_q, 64));
+  HostTensorMap q = TEGULA_TRY(map_of("q", call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m()));
+  HostTensorMap k =
+      TEGULA_TRY(map_of("k", has_keys ? call.k : call.q, s, keys, s.n_heads_kv, v.tile_n));
+  HostTensorMap w =
+      TEGULA_TRY(map_of("v", has_keys ? call.v : call.q, s, keys, s.n_heads_kv, v.tile_n));
+  HostTensorMap o = TEGULA_TRY(map_of("o", call.o, s, s.seqlen_q, s.n_heads_q, 64));
 
   AttentionParams p{};
   p.lse = call.lse;

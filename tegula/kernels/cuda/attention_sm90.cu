@@ -26,180 +26,10 @@
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
 #include "tegula/kernels/cuda/attention_exact.cuh"
-#include "tegula/kernels/cuda/attention_params.h"
-#include "tegula/kernels/cuda/attention_score.cuh"
-#include "tegula/kernels/cuda/ptx/mbarrier.cuh"
-#include "tegula/kernels/cuda/ptx/sync.cuh"
-#include "tegula/kernels/cuda/ptx/tma.cuh"
+#include "tegula/kernels/cuda/attention_sm90.cuh"
 #include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
 namespace tegula::cuda {
-
-constexpr int kD = TEGULA_HEAD_DIM;
-constexpr int kTileN = TEGULA_TILE_N;
-constexpr int kConsumers = TEGULA_CONSUMERS;
-constexpr int kStages = TEGULA_STAGES;
-constexpr bool kPingPong = TEGULA_PING_PONG;
-constexpr bool kQInRegisters = TEGULA_Q_REGISTERS;
-constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
-
-constexpr int kRows = 64;                   // query rows of a warpgroup
-constexpr int kTileM = kRows * kConsumers;  // query rows of a block
-constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
-constexpr int kThreads = 128 * (1 + kConsumers);
-// Not for producers that search offsets or documents.
-constexpr bool kAllRegisters = kD == 256 && !kHasDocuments && !kIsPacked;
-constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
-constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kAllRegisters ? 240 : 232;
-constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
-constexpr int kKvBytes = kBoxes * kTileN * kRowBytes;
-constexpr int kSmemLimit = 227 * 1024 - 1024;  // less what aligning to 1024 may take
-constexpr int kBarrierBytes = 512;
-// O leaves through a place of its own if there is room, else through Q's.
-constexpr bool kOwnO = 2 * kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
-static_assert(kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
-static_assert(kTileN % 16 == 0 && kStages >= 2);
-// Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
-constexpr bool kHasRanges = kHasStart || kIsPacked;
-// Every score needs work, not those at a mask's edge only.
-// (Documents: to find the tiles without an edge takes registers that d256 does not have.)
-constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD == 256);
-// A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
-constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
-
-struct Shared {
-  char* q;  // [kBoxes][kTileM][64]
-  char* k;  // [kStages][kBoxes][kTileN][64]
-  char* v;  // [kStages][kBoxes][kTileN][64]
-  char* o;  // [kBoxes][kTileM][64]
-  Barrier *q_full, *q_free;
-  Barrier *k_full, *k_free;        // [kStages]
-  Barrier *v_full, *v_free;        // [kStages]
-  Barrier *next_full, *next_free;  // [2]
-  u32* next;                       // [2] tile numbers
-
-  __device__ explicit Shared(char* base) {
-    const u32 skip = (1024 - (smem_address(base) & 1023)) & 1023;
-    char* p = base + skip;
-    q = p, p += kQBytes;
-    k = p, p += kStages * kKvBytes;
-    v = p, p += kStages * kKvBytes;
-    o = kOwnO ? p : q;
-    if (kOwnO) p += kQBytes;
-    q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
-    k_full = q_free + 1, k_free = k_full + kStages;
-    v_full = k_free + kStages, v_free = v_full + kStages;
-    next_full = v_free + kStages, next_free = next_full + 2;
-    next = reinterpret_cast<u32*>(next_free + 2);
-  }
-};
-
-// A tile of work: rows [row, row + kTileM) of one head.
-struct Tile {
-  int row, head, batch;
-  int n_blocks;  // K tiles that some row sees
-  int key = 0;   // the first key of the first of them
-  Sequence s;
-
-  __device__ Tile(const AttentionParams& p, int index) {
-    const int section_tiles = p.heads_per_section * p.n_tiles_m;
-    const int section = index / section_tiles;
-    const int within = index - section * section_tiles;
-    const int first_head = section * p.heads_per_section;
-    const int heads = min(p.heads_per_section, p.n_heads_total - first_head);
-    const int m = within / heads;
-    const int head_of_all = first_head + within - m * heads;
-    batch = head_of_all / p.n_heads_q;
-    head = head_of_all - batch * p.n_heads_q;
-    row = (p.n_tiles_m - 1 - m) * kTileM;
-    s = {0, p.seqlen_q, 0, p.seqlen_k};
-    if constexpr (kIsPacked) {
-      const int part =
-          part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
-      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
-      if (sees_nothing(p.f, part)) s.k_end = s.k_begin;
-    }
-    if constexpr (kHasRanges) {
-      n_blocks = 0;
-      if (row < s.q_end) {
-        const AttentionScore score = scores(p);
-        key = score.keys(row).lo;
-        const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
-        n_blocks = (end - key + kTileN - 1) / kTileN;
-      }
-      return;
-    }
-    int keys = p.seqlen_k;
-    if (kIsCausal) keys = min(keys, min(row + kTileM, p.seqlen_q) + p.seqlen_k - p.seqlen_q);
-    n_blocks = max(0, (keys + kTileN - 1) / kTileN);
-  }
-  __device__ AttentionScore scores(const AttentionParams& p) const {
-    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale);
-  }
-};
-
-// ---- Producer ----------------------------------------------------------------------------------
-
-struct Producer {
-  const AttentionParams& p;
-  const Shared& s;
-  const TensorMap *q_map, *k_map, *v_map;
-  Ring<1> q_ring;
-  Ring<kStages> k_ring, v_ring;
-  Ring<2> next_ring;
-
-  // Rows [row, row + kTileN) of K or V into the next slot of its ring, once that is free.
-  __device__ void load_kv(Barrier* full, Barrier* free, Ring<kStages>& ring, char* slots,
-                          const TensorMap* map, int row, int head, int batch) {
-    const u32 slot = ring.slot;
-    barrier_wait(free + slot, ring.parity ^ 1);
-    barrier_arrive_expect(full + slot, kKvBytes);
-#pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
-      tma_load(slots + slot * kKvBytes + box * (kTileN * kRowBytes), map, full + slot, kEvictLast,
-               box * kBoxColumns, row, head, batch);
-    ring.advance();
-  }
-
-  __device__ void load_q(const Tile& t) {
-    barrier_wait(s.q_free, q_ring.parity ^ 1);
-    barrier_arrive_expect(s.q_full, kQBytes);
-#pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
-      tma_load(s.q + box * (kTileM * kRowBytes), q_map, s.q_full, kEvictFirst, box * kBoxColumns,
-               t.row, t.head, t.batch);
-    q_ring.advance();
-  }
-
-  // Draws the next tile and tells the consumers.
-  __device__ int draw_next() {
-    const u32 drawn = gridDim.x + atomicAdd(p.counter, 1);
-    if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
-    barrier_wait(s.next_free + next_ring.slot, next_ring.parity ^ 1);
-    s.next[next_ring.slot] = drawn;
-    barrier_arrive(s.next_full + next_ring.slot);
-    next_ring.advance();
-    return int(drawn);
-  }
-
-  __device__ void run() {
-    for (int index = blockIdx.x; index < p.n_tiles;) {
-      const int next = draw_next();
-      const Tile t(p, index);
-      const int kv_head = t.head / p.group;
-      load_q(t);
-      // K runs one tile ahead of V, as the consumers do.
-      for (int i = 0; i <= t.n_blocks; ++i) {
-        const int row = t.key + i * kTileN;
-        if (i < t.n_blocks) load_kv(s.k_full, s.k_free, k_ring, s.k, k_map, row, kv_head, t.batch);
-        if (i > 0) load_kv(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
-      }
-      index = next;
-    }
-  }
-};
-
-// ---- Consumer ----------------------------------------------------------------------------------
 
 struct Consumer {
   static constexpr int kScores = kTileN / 2;  // scores of a thread: 2 rows × kTileN / 4
@@ -221,6 +51,7 @@ struct Consumer {
   float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
   float grow[2];         // what O is to be multiplied with
   Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
+  int begin, whole;                // find_edges
   u32 leaking;                     // bit r: row r is to be repaired
   bool rescale;
 
@@ -401,17 +232,66 @@ struct Consumer {
     rescale_output();
   }
 
-  __device__ void first_step(const Tile& t, int row, bool masked) {
+  __device__ void first_step(const Tile& t, int row) {
     float scores[kScores];
+    find_edges(t);
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     issue_scores(scores);
     wgmma_wait<0>();
     fence_registers(scores);
     release(s.k_free + k_ring.slot);
     k_ring.advance();
-    if (masked) score(scores, t, row, 0);
+    if (begin > 0 || whole == 0) score(scores, t, row, 0);
     softmax(scores);
     pack(scores, t, row, 0);
+  }
+
+  // The first scores of the next tile while the last product of this one runs, and this one's end:
+  // without it the tensor cores would wait for the exponentials at each tile's beginning.
+  __device__ void step_across(const Tile& t, const Tile& next) {
+    const int row = row_of_tile(next);
+    float scores[kScores], top_before[2], sum_before[2];
+    barrier_wait(s.q_full, q_ring.parity);
+    q_ring.advance();
+    load_q();
+    find_edges(next);
+    barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
+    take_turn();
+    issue_scores(scores);
+    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
+    issue_output();
+    pass_turn();
+    wgmma_wait<1>();
+    fence_registers(scores);
+    release(s.k_free + k_ring.slot);
+    k_ring.advance();
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top_before[r] = top[r], sum_before[r] = sum[r];
+      top[r] = kNegativeInfinity, sum[r] = 0.f;
+    }
+    if (begin > 0 || whole == 0) score(scores, next, row, 0);
+    softmax(scores);
+    wgmma_wait<0>();
+    fence_registers(o);
+    release(s.v_free + v_ring.slot);
+    v_ring.advance();
+    pack(scores, next, row, 0);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
+    write(t, row_of_tile(t));
+#pragma unroll
+    for (int r = 0; r < 2; ++r) top[r] = top_before[r], sum[r] = sum_before[r];
+    clear_output();
+  }
+
+  __device__ static void swap(float& a, float& b) {
+    const float c = a;
+    a = b, b = c;
+  }
+  __device__ void clear_output() {
+#pragma unroll
+    for (int i = 0; i < kOut; ++i) o[i] = 0.f;
   }
 
   __device__ void last_step() {
@@ -438,13 +318,19 @@ struct Consumer {
     }
   }
 
-  __device__ void attend(const Tile& t, int row) {
-    // K tiles [begin, whole) are seen whole by every row of the warpgroup.
+  // This thread's first row of a tile.
+  __device__ int row_of_tile(const Tile& t) const {
+    return t.row + int(wg) * kRows + int(warp) * 16 + int(lane / 4);
+  }
+
+  // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup.
+  __device__ void find_edges(const Tile& t) {
     const int first_row = t.row + int(wg) * kRows;
-    int begin = 0, whole = p.seqlen_k / kTileN;
+    begin = 0, whole = p.seqlen_k / kTileN;
     if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
     if constexpr (kHasRanges) {
       const AttentionScore of = t.scores(p);
+      const int row = row_of_tile(t);
       for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
       if constexpr (!kAlwaysMasks) {
         const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
@@ -453,7 +339,10 @@ struct Consumer {
       }
     }
     if (kAlwaysMasks) whole = 0;
-    first_step(t, row, begin > 0 || whole == 0);
+  }
+
+  // All but the first scores of a tile, and all but the last product with V.
+  __device__ void middle_steps(const Tile& t, int row) {
     int block = 1;
     if constexpr (kHasStart)
       for (; block < min(begin, t.n_blocks); ++block) step<true>(t, row, block);
@@ -461,7 +350,6 @@ struct Consumer {
       for (; block < whole; ++block) step<false>(t, row, block);
     for (; block < t.n_blocks; ++block) step<true>(t, row, block);
     if (kOwnO && !kQInRegisters) release(s.q_free);
-    last_step();
   }
 
   // Sums of weights to shares, and the log-sum-exp to global memory; leaves it in `top`.
@@ -470,17 +358,18 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
-      float lse = top[r] * AttentionScore::factor(p.scale) + __logf(sum[r]);
+      const float reference = top[r] * AttentionScore::factor(p.scale);
+      float lse = reference + __logf(sum[r]), share = 1.f / sum[r];
       if constexpr (kHasSinks) {
-        const float sink = p.f.sinks[t.head];
-        if (sink > kNegativeInfinity)
-          sum[r] += exp2_approx(sink * kLog2e - top[r] * AttentionScore::factor_log2(p.scale_log2));
-        lse = sum[r] == -kNegativeInfinity
-                  ? sink
-                  : top[r] * AttentionScore::factor(p.scale) + __logf(sum[r]);
+        const float sink = p.f.sinks[t.head], m = fmaxf(reference, sink);
+        const float keys = exp2_approx((reference - m) * kLog2e);
+        const float total = __fmaf_rn(sum[r], keys, exp2_approx((sink - m) * kLog2e));
+        lse = sum[r] == 0.f ? sink : m + __logf(total);
+        share = keys / total;
+      } else if (sum[r] == 0.f) {
+        lse = kNegativeInfinity;
       }
-      if (sum[r] == 0.f) lse = kNegativeInfinity;
-      sum[r] = sum[r] == 0.f ? 0.f : 1.f / sum[r];
+      sum[r] = sum[r] == 0.f ? 0.f : share;
       if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
       top[r] = lse;
       if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
@@ -580,28 +469,64 @@ struct Consumer {
     if (!kOwnO) named_sync(barrier, 128), release(s.q_free);
   }
 
+  __device__ void begin_tile(const Tile& t) {
+    clear_output();
+    top[0] = top[1] = kNegativeInfinity;
+    sum[0] = sum[1] = 0.f;
+    barrier_wait(s.q_full, q_ring.parity);
+    q_ring.advance();
+    load_q();
+    if (t.n_blocks > 0)
+      first_step(t, row_of_tile(t));
+    else if (kOwnO && !kQInRegisters)
+      release(s.q_free);
+  }
+
+  __device__ void end_tile(const Tile& t) {
+    if (t.n_blocks > 0) last_step();
+    write(t, row_of_tile(t));
+  }
+
+  // The next tile's number.
+  __device__ int draw() {
+    barrier_wait(s.next_full + next_ring.slot, next_ring.parity);
+    const int index = int(uniform(s.next[next_ring.slot]));
+    release(s.next_free + next_ring.slot);
+    next_ring.advance();
+    return index;
+  }
+
+  __device__ void run_chained() {
+    if (int(blockIdx.x) >= p.n_tiles) return;
+    Tile t(p, blockIdx.x);
+    begin_tile(t);
+    while (true) {
+      if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
+      const int index = draw();
+      if (index >= p.n_tiles) break;
+      const Tile next(p, index);
+      if (t.n_blocks > 0 && next.n_blocks > 0) {
+        step_across(t, next);
+      } else {
+        end_tile(t);
+        begin_tile(next);
+      }
+      t = next;
+    }
+    end_tile(t);
+  }
+
   __device__ void run() {
     if (kPingPong && wg == kConsumers - 1) named_arrive(1, 256);  // the first turn is warpgroup 0's
-    for (int index = blockIdx.x; index < p.n_tiles;) {
-      const Tile t(p, index);
-      const int row = t.row + int(wg) * kRows + int(warp) * 16 + int(lane / 4);
-#pragma unroll
-      for (int i = 0; i < kOut; ++i) o[i] = 0.f;
-      top[0] = top[1] = kNegativeInfinity;
-      sum[0] = sum[1] = 0.f;
-      barrier_wait(s.q_full, q_ring.parity);
-      q_ring.advance();
-      load_q();
-      if (t.n_blocks > 0)
-        attend(t, row);
-      else if (kOwnO && !kQInRegisters)
-        release(s.q_free);
-      write(t, row);
-      barrier_wait(s.next_full + next_ring.slot, next_ring.parity);
-      index = int(uniform(s.next[next_ring.slot]));
-      release(s.next_free + next_ring.slot);
-      next_ring.advance();
-    }
+    if constexpr (kChains)
+      run_chained();
+    else
+      for (int index = blockIdx.x; index < p.n_tiles; index = draw()) {
+        const Tile t(p, index);
+        begin_tile(t);
+        if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
+        end_tile(t);
+      }
     if (warp == 0 && lane == 0) tma_store_wait_read();
   }
 };
