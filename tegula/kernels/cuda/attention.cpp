@@ -109,13 +109,19 @@ Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_he
   const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s);
   const auto a = reinterpret_cast<intptr_t>(out.data), b = reinterpret_cast<intptr_t>(in.data);
   if (a + out_bytes <= b || b + in_bytes <= a) return {};
-  // Heads side by side in the rows of one buffer?
-  if (out.row == in.row && out.row > 0 && out.batch % out.row == 0 && in.batch % out.row == 0) {
-    const int64_t row = 2 * out.row, from = ((b - a) % row + row) % row;
-    const int64_t out_width = 2 * ((out_heads - 1) * out.head + s.head_dim);
-    const int64_t in_width = 2 * ((in_heads - 1) * in.head + s.head_dim);
-    if (from >= out_width && from + in_width <= row) return {};
-  }
+  // Side by side in the rows, or in the batch entries, of one buffer?
+  auto interleave = [&](int64_t period, int64_t out_width, int64_t in_width) {
+    const int64_t from = ((b - a) % (2 * period) + 2 * period) % (2 * period);
+    return from >= 2 * out_width && from + 2 * in_width <= 2 * period;
+  };
+  const int64_t out_row = (out_heads - 1) * out.head + s.head_dim;
+  const int64_t in_row = (in_heads - 1) * in.head + s.head_dim;
+  if (out.row == in.row && out.row > 0 && out.batch % out.row == 0 && in.batch % out.row == 0 &&
+      interleave(out.row, out_row, in_row))
+    return {};
+  if (out.batch == in.batch && out.batch > 0 &&
+      interleave(out.batch, (out_rows - 1) * out.row + out_row, (in_rows - 1) * in.row + in_row))
+    return {};
   return invalid_argument(cat("attention: ", what, " overlap (", out_bytes, " bytes written, ",
                               in_bytes, " read, ", b - a,
                               " apart): give the result its own memory"));

@@ -490,10 +490,10 @@ struct Consumer {
   // The next tile's number.
   __device__ int draw() {
     barrier_wait(s.next_full + next_ring.slot, next_ring.parity);
-    const int index = int(uniform(s.next[next_ring.slot]));
+    const u32 index = lane == 0 ? s.next[next_ring.slot] : 0;
     release(s.next_free + next_ring.slot);
     next_ring.advance();
-    return index;
+    return int(uniform(index));
   }
 
   __device__ void run_chained() {

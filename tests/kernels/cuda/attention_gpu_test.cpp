@@ -147,6 +147,13 @@ TEST(CudaAttention, RefusesResultsThatOverlap) {
   EXPECT_TRUE(apart(at(0, 384), at(256, 384)));    // heads side by side in a row
   EXPECT_FALSE(apart(at(0, 384), at(248, 384)));
   EXPECT_TRUE(apart(at(128, 384), at(0, 384)));  // the result's heads last
+  AttentionShape two = s;
+  two.batch = 2;
+  AttentionOperand o = at(0, 256), k = at(2048, 128);
+  o.batch = k.batch = 4000;  // batch entries side by side
+  EXPECT_TRUE(check_apart(o, 8, 4, k, 8, 2, two, "o and k").ok());
+  o.batch = k.batch = 3000;
+  EXPECT_FALSE(check_apart(o, 8, 4, k, 8, 2, two, "o and k").ok());
 }
 
 TEST(CudaAttention, RefusesWhatItCannotDo) {
