@@ -100,7 +100,7 @@ struct DotBlocks {
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
 };
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 }  // namespace tegula::kernel

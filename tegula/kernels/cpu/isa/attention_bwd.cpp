@@ -344,8 +344,10 @@ class FlashBackward {
     const int rows = rows_of(x, r);
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     int64_t lo = kKeyBlock, hi = 0;
+    bool is_whole = true;  // every row sees all 64 keys
     for (int i = 0; i < rows; ++i) {
       const KeyRange& k = x.row[r + i].keys;
+      is_whole = is_whole && k.lo <= k0 && k.hi >= k0 + kKeyBlock;
       if (k.count() == 0) continue;
       lo = std::min(lo, std::max<int64_t>(k.lo - k0, 0)), hi = std::max(hi, k.hi - k0);
     }
@@ -359,17 +361,21 @@ class FlashBackward {
     const int64_t strip = r / kTileM;
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, n - j));
-      multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, false,
+      multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, Lies::kPanel,
                      w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols},
                     p + j, kKeyBlock);
-      multiply_tile({w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows, false,
+      multiply_tile({w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows, Lies::kPanel,
                      w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, rows, cols},
                     ds + j, kKeyBlock);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
-    for (int i = 0; i < rows; ++i)
-      weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock,
-                 w.db == nullptr ? nullptr : w.db + (r + i) * kKeyBlock);
+    if (is_whole && !c_.has_extras() && c_.dropout <= 0) {
+      weigh_whole(x, r, rows, p, ds);
+    } else {
+      for (int i = 0; i < rows; ++i)
+        weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock,
+                   w.db == nullptr ? nullptr : w.db + (r + i) * kKeyBlock);
+    }
     x.seen_lo = lo, x.seen_hi = hi;
     return true;
   }
@@ -383,7 +389,7 @@ class FlashBackward {
       for (int64_t e = 0; e < d_strips_; ++e) {
         const TileArgs t{w.ds + (r + i) * kKeyBlock + lo,
                          kKeyBlock,
-                         true,
+                         Lies::kBlockRows,
                          w.k + (e * n_keys_ + k0 + lo) * kTileN,
                          hi - lo,
                          careful_ ? 1 : rows,
@@ -402,6 +408,20 @@ class FlashBackward {
     const KeyRange& keys = x.row[r].keys;
     const int64_t lo = std::clamp<int64_t>(keys.lo - k0, 0, kKeyBlock);
     return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
+  }
+
+  // weight_row of rows that see all keys, without bias, cap or dropout.
+  void weigh_whole(const Block& x, int r, int rows, float* p, float* ds) const {
+    const Vf scale = set1(c_.scale), log2 = set1(kLog2E);
+    for (int i = r; i < r + rows; ++i) {
+      const Vf lse = set1(x.lse[i]), delta = set1(x.delta[i]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kKeyBlock; j += kLanes, p += kLanes, ds += kLanes) {
+        const Vf weight = exp2_weight((load(p) * scale - lse) * log2);
+        const Vf y = weight * (load(ds) - delta) * scale;
+        store(p, weight), store(ds, y);
+      }
+    }
   }
 
   // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds, and
@@ -512,7 +532,7 @@ class FlashBackward {
         for (int64_t e = 0; e < strips; ++e) {
           const TileArgs t{a + first * kKeyBlock + j,
                            kKeyBlock,
-                           false,
+                           Lies::kPanel,
                            b + (e * kRowBlock + first) * kTileN,
                            last - first,
                            keys,

@@ -11,6 +11,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 constexpr float kInf = __builtin_inff();
+constexpr float kSlackLog2 = 8;
 
 template <class T>
 class Flash {
@@ -28,6 +29,7 @@ class Flash {
     n_rows_ = c.n_q * c.group;
     n_blocks_ = ceil_div(c.n_k, kKeyBlock);
     o_width_ = round_up(c.dv, kMaxTileN);
+    log2_ = c.unit() * kLog2E, slack_ = kSlackLog2 / log2_;
   }
 
   void run() {
@@ -105,18 +107,23 @@ class Flash {
   int rows_of(const Task& t) const {
     return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
   }
+  // Keys [lo, hi) that some row of a strip sees, and [all_lo, all_hi) that every one does.
+  struct Strip {
+    int64_t lo = INT64_MAX, hi = 0, all_lo = 0, all_hi = INT64_MAX;
+  };
   struct Block {
     int64_t pair;
     int rows;
     bool careful;
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
-    // Of the span: the largest score in units of unit(), and sums of weights by lane.
+    Strip strip[ceil_div(kRowBlock, kTileM)];
+    // Of the span: m in units of unit(), and sums of weights by lane.
     float m[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
   };
-  // Spans folded together, a row each: sums of weighted values, the largest score, sums of weights.
+  // Spans folded together, a row each: sums of weighted values, m, sums of weights.
   struct Totals {
     float *o, *m, *l;
   };
@@ -131,7 +138,7 @@ class Flash {
   static int strip_rows(const Block& x, int64_t strip) {
     return static_cast<int>(std::min<int64_t>(kTileM, x.rows - strip * kTileM));
   }
-  const float* q_strip(const Block& x, int64_t strip) const {
+  float* q_strip(const Block& x, int64_t strip) const {
     return x.q + strip * (kTileM * c_.d + kPanelSlack);
   }
   QueryRow row_at(const Task& t, int i) const {
@@ -177,11 +184,12 @@ class Flash {
       visible += std::min(keys.hi, to) - std::max(keys.lo, from);
     }
     if (lo >= hi) return sum;
+    for (int64_t s = 0; s < strips; ++s) x.strip[s] = strip_of(x, s);
     const T* q =
         c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, t.pair % c_.n_kv_heads * c_.group);
     for (int64_t s = 0; s < strips; ++s)
-      pack_panel(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), 0, c_.d,
-                 x.q + s * (kTileM * c_.d + kPanelSlack), strip_rows(x, s));
+      pack_panel(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), 0, c_.d, q_strip(x, s),
+                 strip_rows(x, s));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.l[0], x.rows * 16, 0.0f);
@@ -225,23 +233,30 @@ class Flash {
     for (int64_t s = 0; s * kTileM < x.rows; ++s) run_strip(x, s, k0, keys);
   }
 
-  // Keys [lo, hi) of the block that some row of a strip sees.
+  // Keys [lo, hi) of the block that some row of a strip sees, and whether every row sees all 64.
   struct Seen {
     int64_t lo, hi;
+    bool is_whole = false;
   };
   Seen seen_by(const Block& x, int64_t strip, int64_t k0) const {
-    int64_t lo = k0 + kKeyBlock, hi = k0;
+    const Strip& rows = x.strip[strip];
+    return {std::max(rows.lo - k0, int64_t{0}), std::min<int64_t>(rows.hi - k0, kKeyBlock),
+            rows.all_lo <= k0 && rows.all_hi >= k0 + kKeyBlock};
+  }
+  Strip strip_of(const Block& x, int64_t strip) const {
+    Strip s;
     for (int i = 0; i < strip_rows(x, strip); ++i) {
       const KeyRange& keys = x.row[strip * kTileM + i].keys;
-      if (keys.count() == 0) continue;
-      lo = std::min(lo, std::max(keys.lo, k0)), hi = std::max(hi, keys.hi);
+      s.all_lo = std::max(s.all_lo, keys.lo), s.all_hi = std::min(s.all_hi, keys.hi);
+      if (keys.count() > 0) s.lo = std::min(s.lo, keys.lo), s.hi = std::max(s.hi, keys.hi);
     }
-    return {lo - k0, std::min<int64_t>(hi - k0, kKeyBlock)};
+    return s;
   }
 
   // A few rows: keys and values from where they lie.
   void run_thin(Block& x, int64_t k0) const {
-    const auto [lo, hi] = seen_by(x, 0, k0);
+    const Seen seen = seen_by(x, 0, k0);
+    const int64_t lo = seen.lo, hi = seen.hi;
     if (lo >= hi) return;
     const int64_t b = x.row[0].batch, h = x.pair % c_.n_kv_heads;
     const auto rows_at = [&](const TensorRef& t, int64_t k) {
@@ -256,7 +271,7 @@ class Flash {
       thin_scores<T, n()>(keys, values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
                           kKeyBlock);
     });
-    for (int i = 0; i < x.rows; ++i) softmax_row(x, 0, i, k0, lo, hi);
+    softmax_rows(x, 0, k0, seen);
     for (int64_t e = 0; e < c_.dv; e += kTileN) {
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e));
       float* acc = o_tile(x, 0, e / kTileN);
@@ -282,13 +297,14 @@ class Flash {
   // One strip of rows against one key block.
   void run_strip(Block& x, int64_t strip, int64_t k0, const float* keys) const {
     const int rows = strip_rows(x, strip);
-    const auto [lo, hi] = seen_by(x, strip, k0);
+    const Seen seen = seen_by(x, strip, k0);
+    const int64_t lo = seen.lo, hi = seen.hi;
     if (lo >= hi) return;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const TileArgs t{q_strip(x, strip),
                        rows,
-                       false,
+                       Lies::kPanel,
                        keys + j * c_.d,
                        c_.d,
                        rows,
@@ -296,14 +312,14 @@ class Flash {
       multiply_tile(t, x.s + j, kKeyBlock);
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
     }
-    for (int i = 0; i < rows; ++i) softmax_row(x, strip, i, k0, lo, hi);
+    softmax_rows(x, strip, k0, seen);
     // All rows over the same keys, or (carefully) each over its own.
     for (int i = 0; i < rows; i += x.careful ? 1 : rows) {
       const Seen at = x.careful ? row_sees(x, strip * kTileM + i, k0, lo, hi) : Seen{lo, hi};
       for (int64_t e = 0; e < n_strips_v(); ++e) {
         const TileArgs t{x.s + i * kKeyBlock + at.lo,
                          kKeyBlock,
-                         true,
+                         Lies::kBlockRows,
                          values(keys) + (e * kKeyBlock + at.lo) * kTileN,
                          at.hi - at.lo,
                          x.careful ? 1 : rows,
@@ -315,11 +331,49 @@ class Flash {
   }
 
   // Scores become weights in place, for keys [lo, hi) of the block; m, l and o follow.
+  void softmax_rows(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
+    const int rows = strip_rows(x, strip);
+    if (seen.is_whole && c_.has_plain_scores() && c_.dropout <= 0) return softmax_whole(x, strip);
+    for (int i = 0; i < rows; ++i) softmax_row(x, strip, i, k0, seen.lo, seen.hi);
+  }
+
+  static float shift_of(float m) { return m == -kInf ? 0 : m; }
+  static Row16 weights(const Row16& y, Vf shift, Vf log2) {
+    return map16([&](int v) { return exp2_weight((y.v[v] - shift) * log2); });
+  }
+
+  // softmax_row of a strip where all 64 keys are seen and scores are plain.
+  void softmax_whole(Block& x, int64_t strip) const {
+    constexpr int kGroups = kKeyBlock / 16;
+    const int rows = strip_rows(x, strip);
+    const Vf log2 = set1(log2_);
+    float* s = x.s;
+    for (int i = 0; i < rows; ++i, s += kKeyBlock) {
+      const int64_t r = strip * kTileM + i;
+      Row16 y[kGroups];
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) y[g] = load16(s + 16 * g);
+      const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
+      if (exceeds(top, x.m[r] + slack_)) [[unlikely]]
+        raise(x, strip, i, top);
+      const Vf shift = set1(shift_of(x.m[r]));
+      Row16 l = load16(x.l[r]);
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        const Row16 p = weights(y[g], shift, log2);
+        l = l + p;
+        store16_n(s + 16 * g, p, 16);
+      }
+      store16_n(x.l[r], l, 16);
+    }
+  }
+
   void softmax_row(Block& x, int64_t strip, int i, int64_t k0, int64_t lo, int64_t hi) const {
     const int64_t r = strip * kTileM + i;
     const QueryRow& row = x.row[r];
     float* s = x.s + i * kKeyBlock;
-    const auto [from, to] = row_sees(x, r, k0, lo, hi);
+    const Seen own = row_sees(x, r, k0, lo, hi);
+    const int64_t from = own.lo, to = own.hi;
     const int g0 = static_cast<int>(lo / 16), g1 = static_cast<int>(ceil_div(hi, 16));
     if (from >= to) {
       for (int g = g0; g < g1; ++g) store16_n(s + 16 * g, row16(0), 16);
@@ -340,25 +394,13 @@ class Flash {
       top = max(top, y);
       if (!is_plain || !is_whole) store16_n(s + 16 * g, y, 16);
     }
-    const float unit = c_.unit(), old = x.m[r];
+    if (exceeds(top, x.m[r] + slack_)) raise(x, strip, i, top);
+    const Vf shift = set1(shift_of(x.m[r])), log2 = set1(log2_);
     Row16 l = load16(x.l[r]);
-    if (exceeds(top, old)) {  // seldom, after the first blocks
-      const float m = reduce_max(top);
-      const Vf alpha = exp2_weight(set1((old - m) * (unit * kLog2E)));
-      for (Vf& v : l.v) v = v * alpha;
-      for (int64_t e = 0; e < n_strips_v(); ++e) {
-        float* o = o_tile(x, strip, e) + i * kTileN;
-        for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
-      }
-      x.m[r] = m;
-    }
-    // The largest score weighs 1 exactly.
-    const Vf shift = set1(x.m[r] == -kInf ? 0 : x.m[r]), log2 = set1(unit * kLog2E);
     float factor[kKeyBlock];
     if (c_.dropout > 0) dropout_factors(c_, row, k0 + 16 * g0, 16 * (g1 - g0), factor + 16 * g0);
     for (int g = g0; g < g1; ++g) {
-      Row16 p = load16(s + 16 * g);
-      for (Vf& v : p.v) v = exp2_weight((v - shift) * log2);
+      Row16 p = weights(load16(s + 16 * g), shift, log2);
       l = l + p;
       if (c_.dropout > 0) p = p * load16(factor + 16 * g);
       store16_n(s + 16 * g, p, 16);
@@ -370,6 +412,19 @@ class Flash {
     Vf top = x.v[0];
     for (int v = 1; v < Row16::kRegs; ++v) top = max(top, x.v[v]);
     return any(gt(top, set1(bound)));
+  }
+
+  // Row i's scores grew far beyond m, or are the span's first: m moves, and l and o with it.
+  __attribute__((noinline)) void raise(Block& x, int64_t strip, int i, const Row16& top) const {
+    const int64_t r = strip * kTileM + i;
+    const float old = x.m[r], m = x.m[r] = reduce_max(top);
+    if (old == -kInf) return;  // l and o are 0
+    const Vf alpha = exp2_weight(set1((old - m) * log2_));
+    for (int lane = 0; lane < 16; lane += kLanes) store(x.l[r] + lane, load(x.l[r] + lane) * alpha);
+    for (int64_t e = 0; e < n_strips_v(); ++e) {
+      float* o = o_tile(x, strip, e) + i * kTileN;
+      for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
+    }
   }
 
   // Divides and stores; false (and perhaps nothing stored) where a row is NaN that may not be.
@@ -400,6 +455,7 @@ class Flash {
   const AttentionWorkspace space_;
   const TensorRef& o_;
   const TensorRef& lse_;
+  float log2_, slack_;  // exponents of 2 in a product; kSlackLog2 in products
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
   int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
   bool local_keys_ = false, is_thin_ = false;

@@ -35,7 +35,8 @@ struct Logits {
                 int64_t stride) const {
     int64_t executed = 0;
     for (int64_t e = 0; e < cols; e += kTileN) {
-      const TileArgs t{strip, rows, false, w_t + (j + e) * c.d, c.d, rows, cut(kTileN, cols - e)};
+      const TileArgs t{strip, rows, Lies::kPanel,         w_t + (j + e) * c.d,
+                       c.d,   rows, cut(kTileN, cols - e)};
       multiply_tile(t, dst + e, stride);
       executed += 2 * c.d * rows * round_up(t.cols, kLanes);
     }
@@ -166,7 +167,7 @@ class Backward {
         if (c_.target(t) >= 0 && target >= 0 && target < n) row[target] = row[target] + dpicked[t];
       }
       for (int64_t e = 0; e < c_.d; e += kTileN) {
-        const TileArgs a{g, c_.chunk, true, w_ + e * n, n, rows, cut(kTileN, c_.d - e)};
+        const TileArgs a{g, c_.chunk, Lies::kRows, w_ + e * n, n, rows, cut(kTileN, c_.d - e)};
         accumulate_tile(a, dx_ + (e / kTileN * c_.n_tokens + t0 + r) * kTileN);
         executed += 2 * n * rows * round_up(a.cols, kLanes);
       }
@@ -191,8 +192,8 @@ class Backward {
     int64_t executed = 0;
     for (int64_t e = 0; e < c_.d; e += kTileN) {
       const int cols = cut(kTileN, c_.d - e);
-      multiply_tile({strip, rows, false, x_ + e * c_.n_tokens, c_.n_tokens, rows, cols}, tile,
-                    kTileN);
+      multiply_tile({strip, rows, Lies::kPanel, x_ + e * c_.n_tokens, c_.n_tokens, rows, cols},
+                    tile, kTileN);
       executed += 2 * c_.n_tokens * rows * round_up(cols, kLanes);
       for (int i = 0; i < rows; ++i) {
         float t[kTileN];

@@ -3,12 +3,13 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
-template <int kM, int kNv, bool kDirect>
+template <int kM, int kNv, Lies kLie>
 static void micro_tile(const MicroArgs& u) {
   const float* a = u.a;
   const float* b = u.b;
   const float* next_a = u.next_a;
-  const int64_t stride = u.a_stride;
+  constexpr bool kIsPanel = kLie == Lies::kPanel;
+  const int64_t stride = kLie == Lies::kBlockRows ? kBlockRow : u.a_stride;
   for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
     Vf acc[kM][kNv];
     if (p->start < 0) {
@@ -25,17 +26,17 @@ static void micro_tile(const MicroArgs& u) {
     }
 #pragma GCC unroll 2
     for (int64_t k = p->k; k > 0; --k) {
-      if constexpr (!kDirect) __builtin_prefetch(next_a), next_a += kM;
+      if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
       Vf bv[kNv];
 #pragma GCC unroll 2
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
-        const Vf x = broadcast(a + (kDirect ? i * stride : i));
+        const Vf x = broadcast(a + (kIsPanel ? i : i * stride));
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
       }
-      a += kDirect ? 1 : stride;
+      a += kIsPanel ? stride : 1;
       b += kTileN;
     }
     for (int l = 0; l < p->n_merge; ++l) {
@@ -54,19 +55,21 @@ static void micro_tile(const MicroArgs& u) {
   }
 }
 
-// By rows - 1, vectors - 1, direct.
+// By rows - 1, vectors - 1, how a lies.
 struct MicroTable {
-  MicroFn fn[kTileM][kTileNv][2];
+  MicroFn fn[kTileM][kTileNv][kLies];
 };
 
+template <int kM, int kNv>
+static constexpr void fill_lies(MicroFn (&fn)[kLies]) {
+  fn[static_cast<int>(Lies::kPanel)] = micro_tile<kM, kNv, Lies::kPanel>;
+  fn[static_cast<int>(Lies::kRows)] = micro_tile<kM, kNv, Lies::kRows>;
+  fn[static_cast<int>(Lies::kBlockRows)] = micro_tile<kM, kNv, Lies::kBlockRows>;
+}
 template <int kM>
 static constexpr void fill_micro(MicroTable& t) {
-  t.fn[kM - 1][0][0] = micro_tile<kM, 1, false>;
-  t.fn[kM - 1][0][1] = micro_tile<kM, 1, true>;
-  if constexpr (kTileNv > 1) {
-    t.fn[kM - 1][kTileNv - 1][0] = micro_tile<kM, kTileNv, false>;
-    t.fn[kM - 1][kTileNv - 1][1] = micro_tile<kM, kTileNv, true>;
-  }
+  fill_lies<kM, 1>(t.fn[kM - 1][0]);
+  if constexpr (kTileNv > 1) fill_lies<kM, kTileNv>(t.fn[kM - 1][kTileNv - 1]);
   if constexpr (kM > 1) fill_micro<kM - 1>(t);
 }
 
@@ -77,8 +80,8 @@ static constexpr MicroTable make_micro_table() {
 }
 static constexpr MicroTable kMicro = make_micro_table();
 
-MicroFn micro_fn(int rows, int vectors, bool is_direct) {
-  return kMicro.fn[rows - 1][vectors - 1][is_direct];
+MicroFn micro_fn(int rows, int vectors, Lies a) {
+  return kMicro.fn[rows - 1][vectors - 1][static_cast<int>(a)];
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

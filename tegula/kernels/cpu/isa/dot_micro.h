@@ -16,13 +16,22 @@ inline constexpr int kTileM = 4, kTileNv = 1;
 #endif
 inline constexpr int kTileN = kTileNv * kLanes;
 
+// How a lies. Rows a fixed way apart need no registers for their addresses; kRows has too few for
+// 14 of them and takes 15 % longer than a panel (AVX-512, k = 64).
+enum class Lies {
+  kPanel,      // rows side by side, k a_stride apart
+  kRows,       // k side by side, rows a_stride apart
+  kBlockRows,  // the same, rows kBlockRow floats apart
+};
+inline constexpr int kLies = 3;
+inline constexpr int64_t kBlockRow = 64;
+
 // Slots are tiles [m][kTileN].
 struct MicroArgs {
-  // direct: rows a_stride apart, k side by side; else k a_stride apart, rows side by side
   const float* a = nullptr;
   int64_t a_stride = 0;
   const float* b = nullptr;       // [k][kTileN]
-  const float* next_a = nullptr;  // not direct: the next tile's a, fetched meanwhile
+  const float* next_a = nullptr;  // of a panel: the next tile's, fetched meanwhile
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -32,14 +41,14 @@ struct MicroArgs {
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
 using MicroFn = void (*)(const MicroArgs&);
-// The tile of so many rows and vectors of columns; a is direct or not.
-MicroFn micro_fn(int rows, int vectors, bool is_direct);
+// The tile of so many rows and vectors of columns.
+MicroFn micro_fn(int rows, int vectors, Lies a);
 
 // One product of a strip of a by a strip of b, k ascending: dst = sums from 0.
 struct TileArgs {
   const float* a;
   int64_t a_stride;
-  bool is_direct;
+  Lies lies;
   const float* b;
   int64_t k;
   int rows, cols;
@@ -51,7 +60,7 @@ TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
   return u;
 }
 TEGULA_VEC MicroFn tile_fn(const TileArgs& t) {
-  return micro_fn(t.rows, (t.cols + kLanes - 1) / kLanes, t.is_direct);
+  return micro_fn(t.rows, (t.cols + kLanes - 1) / kLanes, t.lies);
 }
 static inline void multiply_tile(const TileArgs& t, float* dst, int64_t dst_stride) {
   const Piece piece{.k = t.k};

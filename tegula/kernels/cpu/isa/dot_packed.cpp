@@ -176,7 +176,7 @@ class PackedDot {
   int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* b, float* waiting,
                    float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
-    const MicroFn fn = micro_fn(x.rows, nv, direct_a_);
+    const MicroFn fn = micro_fn(x.rows, nv, direct_a_ ? Lies::kRows : Lies::kPanel);
     MicroArgs u;
     u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = direct_a_ ? a_row_ : x.rows;
     u.next_a = direct_a_ ? nullptr : u.a + tile_m_ * c_.k.count + kPanelSlack;
