@@ -369,8 +369,8 @@ class FlashBackward {
                     ds + j, kKeyBlock);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
-    if (is_whole && !c_.has_extras() && c_.dropout <= 0) {
-      weigh_whole(x, r, rows, p, ds);
+    if (!c_.has_extras() && c_.dropout <= 0) {
+      weigh_plain(x, r, rows, k0, is_whole, p, ds);
     } else {
       for (int i = 0; i < rows; ++i)
         weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock,
@@ -410,15 +410,23 @@ class FlashBackward {
     return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
   }
 
-  // weight_row of rows that see all keys, without bias, cap or dropout.
-  void weigh_whole(const Block& x, int r, int rows, float* p, float* ds) const {
+  // weight_row of rows without bias, cap or dropout. Products that are not there are stale.
+  void weigh_plain(const Block& x, int r, int rows, int64_t k0, bool is_whole, float* p,
+                   float* ds) const {
     const Vf scale = set1(c_.scale), log2 = set1(kLog2E);
     for (int i = r; i < r + rows; ++i) {
       const Vf lse = set1(x.lse[i]), delta = set1(x.delta[i]);
+      const Seen own = is_whole ? Seen{0, kKeyBlock} : sees(x, i, k0);
+      const Vi from = set1i(static_cast<int32_t>(own.lo)), to = set1i(static_cast<int32_t>(own.hi));
 #pragma GCC unroll 4
       for (int j = 0; j < kKeyBlock; j += kLanes, p += kLanes, ds += kLanes) {
-        const Vf weight = exp2_weight((load(p) * scale - lse) * log2);
-        const Vf y = weight * (load(ds) - delta) * scale;
+        Vf weight = exp2_weight((load(p) * scale - lse) * log2);
+        Vf y = weight * (load(ds) - delta) * scale;
+        if (!is_whole) {
+          const Vi key = iota() + set1i(j);
+          const Vm hidden = gti(from, key) | ~gti(to, key);
+          weight = select(hidden, zero(), weight), y = select(hidden, zero(), y);
+        }
         store(p, weight), store(ds, y);
       }
     }

@@ -12,6 +12,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr float kInf = __builtin_inff();
 constexpr float kSlackLog2 = 8;
+constexpr int64_t kTasksPerThread = 8;
 
 template <class T>
 class Flash {
@@ -38,9 +39,11 @@ class Flash {
     local_keys_ = row_blocks == 1;  // nobody else reads these keys: pack them when they are needed
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
+    // Pairs whose panels are held at once: enough for all threads, and few, to stay in cache.
+    const int64_t enough = ceil_div(kTasksPerThread * pool.n_threads(), row_blocks);
     const int64_t at_once = local_keys_ || pair_floats == 0
                                 ? pairs
-                                : std::max<int64_t>(1, space_.panel_floats / pair_floats);
+                                : std::clamp<int64_t>(space_.panel_floats / pair_floats, 1, enough);
     claim_workspace(call_, space_.bytes(pool.n_threads()));
     float* panels = static_cast<float*>(call_.workspace);
     float* parts = panels + space_.panel_floats;
@@ -141,13 +144,14 @@ class Flash {
   float* q_strip(const Block& x, int64_t strip) const {
     return x.q + strip * (kTileM * c_.d + kPanelSlack);
   }
-  QueryRow row_at(const Task& t, int i) const {
-    QueryRow row;
-    row.batch = t.pair / c_.n_kv_heads;
-    row.query = (t.r0 + i) / c_.group;
-    row.head = t.pair % c_.n_kv_heads * c_.group + (t.r0 + i) % c_.group;
-    row.keys = visible_keys(c_, row.query);
-    return row;
+  void find_rows(const Task& t, QueryRow (&row)[kRowBlock]) const {
+    const int64_t batch = t.pair / c_.n_kv_heads, first = t.pair % c_.n_kv_heads * c_.group;
+    int64_t query = t.r0 / c_.group, head = t.r0 % c_.group;
+    for (int i = 0; i < rows_of(t); ++i) {
+      row[i] = {batch, first + head, query,
+                i > 0 && head > 0 ? row[i - 1].keys : visible_keys(c_, query)};
+      if (++head == c_.group) head = 0, ++query;
+    }
   }
 
   void run_all(const Task& t, int thread) const {
@@ -177,8 +181,9 @@ class Flash {
     std::fill_n(sum.m, x.rows, -kInf), std::fill_n(sum.l, x.rows, 0.0f);
     const int64_t from = first * kKeySpan, to = std::min(last * kKeySpan, c_.n_k);
     int64_t lo = to, hi = from, visible = 0;
+    find_rows(t, x.row);
     for (int i = 0; i < x.rows; ++i) {
-      const KeyRange keys = (x.row[i] = row_at(t, i)).keys;
+      const KeyRange& keys = x.row[i].keys;
       if (std::max(keys.lo, from) >= std::min(keys.hi, to)) continue;
       lo = std::min(lo, std::max(keys.lo, from)), hi = std::max(hi, std::min(keys.hi, to));
       visible += std::min(keys.hi, to) - std::max(keys.lo, from);
@@ -333,7 +338,7 @@ class Flash {
   // Scores become weights in place, for keys [lo, hi) of the block; m, l and o follow.
   void softmax_rows(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
     const int rows = strip_rows(x, strip);
-    if (seen.is_whole && c_.has_plain_scores() && c_.dropout <= 0) return softmax_whole(x, strip);
+    if (c_.has_plain_scores() && c_.dropout <= 0) return softmax_plain(x, strip, k0, seen);
     for (int i = 0; i < rows; ++i) softmax_row(x, strip, i, k0, seen.lo, seen.hi);
   }
 
@@ -342,8 +347,9 @@ class Flash {
     return map16([&](int v) { return exp2_weight((y.v[v] - shift) * log2); });
   }
 
-  // softmax_row of a strip where all 64 keys are seen and scores are plain.
-  void softmax_whole(Block& x, int64_t strip) const {
+  // softmax_row of a strip where scores are plain, all 64 keys at once; those that are not there
+  // (stale scores) weigh nothing.
+  void softmax_plain(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
     constexpr int kGroups = kKeyBlock / 16;
     const int rows = strip_rows(x, strip);
     const Vf log2 = set1(log2_);
@@ -353,6 +359,7 @@ class Flash {
       Row16 y[kGroups];
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) y[g] = load16(s + 16 * g);
+      if (!seen.is_whole) hide(y, row_sees(x, r, k0, seen.lo, seen.hi));
       const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
       if (exceeds(top, x.m[r] + slack_)) [[unlikely]]
         raise(x, strip, i, top);
@@ -366,6 +373,16 @@ class Flash {
       }
       store16_n(x.l[r], l, 16);
     }
+  }
+
+  static void hide(Row16 (&y)[kKeyBlock / 16], const Seen& own) {
+    const Vi from = set1i(static_cast<int32_t>(own.lo)), to = set1i(static_cast<int32_t>(own.hi));
+    Vi key = iota();
+    for (Row16& group : y)
+      for (Vf& v : group.v) {
+        v = select(gti(from, key) | ~gti(to, key), set1(-kInf), v);
+        key = key + set1i(kLanes);
+      }
   }
 
   void softmax_row(Block& x, int64_t strip, int i, int64_t k0, int64_t lo, int64_t hi) const {
@@ -429,21 +446,23 @@ class Flash {
 
   // Divides and stores; false (and perhaps nothing stored) where a row is NaN that may not be.
   bool finish(const Task& t, const Totals& sum, bool careful = false) const {
+    const int rows = rows_of(t);
+    QueryRow row[kRowBlock];
+    find_rows(t, row);
+    float log_sum[round_up(kRowBlock, kLanes)];
+    for (int i = 0; i < rows; i += kLanes) store(log_sum + i, log(load_n(sum.l + i, rows - i)));
     int64_t live = 0;
-    for (int i = 0; i < rows_of(t); ++i) {
-      const QueryRow row = row_at(t, i);
+    for (int i = 0; i < rows; ++i) {
       const float* o = sum.o + i * o_width_;
       Vm bad = is_nan(zero());
       for (int64_t e = 0; e < c_.dv; e += kLanes) bad = bad | is_nan(load(o + e));
       if (any(bad) && !careful) return false;
-      live += row.keys.count() > 0;
+      live += row[i].keys.count() > 0;
       const bool has_weight = !(sum.l[i] <= 0);  // NaN has
-      float log_sum[kLanes];
-      store(log_sum, log(set1(sum.l[i])));
-      lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
-                       row.query * lse_.stride[2]] = has_weight ? log_sum[0] + sum.m[i] : -kInf;
+      lse_.as<float>()[row[i].batch * lse_.stride[0] + row[i].head * lse_.stride[1] +
+                       row[i].query * lse_.stride[2]] = has_weight ? log_sum[i] + sum.m[i] : -kInf;
       store_row(o, kTileN, c_.dv, has_weight ? 1 / sum.l[i] : 0.0f,
-                o_.as<T>() + offset4(o_, row.batch, row.query, row.head), o_.stride[3]);
+                o_.as<T>() + offset4(o_, row[i].batch, row[i].query, row[i].head), o_.stride[3]);
     }
     const int64_t flops = live * (3 + c_.dv);
     call_.counters->add(flops, flops);
