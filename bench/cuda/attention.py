@@ -10,7 +10,6 @@ the process with status 3 after its name was added to FILE.hung; run again and i
 
 import argparse
 import ctypes
-import glob
 import itertools
 import os
 import statistics
@@ -38,21 +37,14 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_error.restype = ctypes.c_char_p
-        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load,
-                  self.lib.tegula_attention_bwd_load):
+        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load):
             f.restype = ctypes.c_void_p
-        self.lib.tegula_attention_bwd_workspace_bytes.restype = ctypes.c_int64
 
     def attention(self, cubin, v):
         spec = (ctypes.c_int * len(FIELDS))(*[v[f] for f in FIELDS])
         handle = self.lib.tegula_attention_load(cubin.encode(), spec)
         assert handle, self.lib.tegula_error().decode()
         return Kernel(self.lib, self.lib.tegula_attention_launch, handle, False)
-
-    def backward(self, cubin, head_dim, is_causal):
-        handle = self.lib.tegula_attention_bwd_load(cubin.encode(), head_dim, is_causal)
-        assert handle, self.lib.tegula_error().decode()
-        return Backward(self.lib, handle)
 
     def rung(self, cubin, head_dim):
         handle = self.lib.tegula_rung_load(cubin.encode(), ctypes.c_int(head_dim))
@@ -84,31 +76,6 @@ class Kernel:
             rc = self.call(self.handle, pointers, sizes, strides, ctypes.c_float(scale), stream)
             assert rc == 0, self.lib.tegula_error().decode()
         return launch, o, lse
-
-
-class Backward:
-    def __init__(self, lib, handle):
-        self.lib, self.handle = lib, ctypes.c_void_p(handle)
-
-    def bind(self, q, k, v, o, lse, do, is_causal, scale):
-        """A function of no arguments that launches, and dq, dk, dv."""
-        b, sq, hq, d = q.shape
-        sk, hk = k.shape[1], k.shape[2]
-        grads = [torch.full(t.shape, float("nan"), dtype=t.dtype, device="cuda") for t in (q, k, v)]
-        sizes = (ctypes.c_int64 * 7)(b, sq, sk, hq, hk, d, int(is_causal))
-        n = self.lib.tegula_attention_bwd_workspace_bytes(sizes)
-        workspace = torch.full((n // 4,), float("nan"), device="cuda")
-        tensors = (q, k, v, o, do, *grads)
-        pointers = (ctypes.c_void_p * 10)(*[t.data_ptr() for t in (*tensors, lse, workspace)])
-        strides = (ctypes.c_int64 * 24)(*[t.stride(i) for t in tensors for i in (0, 1, 2)])
-        keep = (*tensors, lse, workspace)
-
-        def launch(_keep=keep):
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            rc = self.lib.tegula_attention_bwd_launch(self.handle, pointers, sizes, strides,
-                                                      ctypes.c_float(scale), stream)
-            assert rc == 0, self.lib.tegula_error().decode()
-        return launch, grads
 
 
 def reference(q, k, v, is_causal, scale, dtype):
@@ -172,67 +139,6 @@ def check(name, kernel, d, is_causal, hung_file, cases):
                                 f"repeat {torch.equal(first, o)} counter {kernel.counter.item()}")
                 kernel.counter.zero_()
     return worst, failures
-
-
-def reference_grads(q, k, v, do, is_causal, scale, dtype):
-    """dq, dk, dv in `dtype`; for bfloat16 with f32 sums, and P and dS rounded to bf16."""
-    compute = torch.float64 if dtype == torch.float64 else torch.float32
-    low = (lambda t: t.bfloat16().float()) if dtype == torch.bfloat16 else (lambda t: t)
-    o, lse = reference(q, k, v, is_causal, scale, dtype)
-    b, sq, hq, d = q.shape
-    sk, hk = k.shape[1], k.shape[2]
-    o = o.bfloat16().to(compute) if dtype == torch.bfloat16 else o
-    delta = (o * do.to(compute)).sum(-1).transpose(1, 2)[..., None]
-    q, k, v, do = (t.to(compute).transpose(1, 2) for t in (q, k, v, do))
-    k, v = k.repeat_interleave(hq // hk, 1), v.repeat_interleave(hq // hk, 1)
-    s = q @ k.transpose(2, 3) * scale
-    if is_causal:
-        hidden = torch.ones(sq, sk, dtype=torch.bool, device="cuda").tril(sk - sq).logical_not()
-        s.masked_fill_(hidden, float("-inf"))
-    p = torch.exp(s - torch.where(lse.isinf(), torch.zeros_like(lse), lse)[..., None])
-    ds = p * (do @ v.transpose(2, 3) - delta)
-    dq = (low(ds) @ k * scale).transpose(1, 2)
-    dk = (low(ds).transpose(2, 3) @ q * scale).view(b, hk, hq // hk, sk, d).sum(2).transpose(1, 2)
-    dv = (low(p).transpose(2, 3) @ do).view(b, hk, hq // hk, sk, d).sum(2).transpose(1, 2)
-    return dq, dk, dv
-
-
-def check_backward(name, kernel, d, is_causal, hung_file, cases):
-    torch.backends.cuda.matmul.allow_tf32 = False
-    worst, failures = 0.0, []
-    for i, (b, sq, sk, hq, hk) in enumerate(cases):
-        q, k, v = inputs(b, sq, sk, hq, hk, d, 300 + i, packed=sq == sk)
-        do = inputs(b, sq, 1, hq, 1, d, 400 + i)[0]
-        scale = d ** -0.5
-        o, lse = reference(q, k, v, is_causal, scale, torch.float64)
-        launch, grads = kernel.bind(q, k, v, o.bfloat16().contiguous(), lse.float().contiguous(), do,
-                                    is_causal, scale)
-        launch()
-        finish(name, hung_file)
-        first = [g.clone() for g in grads]
-        launch()
-        finish(name, hung_file)
-        repeats = all(torch.equal(a, b) for a, b in zip(first[1:], grads[1:]))
-        exact = reference_grads(q, k, v, do, is_causal, scale, torch.float64)
-        naive = reference_grads(q, k, v, do, is_causal, scale, torch.bfloat16)
-        # A gradient that is exactly zero is left with the rounding of terms as large as the others'.
-        floor = 2 ** -20 * max(e.abs().max().item() for e in exact)
-        for what, g, e, n in zip(("dq", "dk", "dv"), grads, exact, naive):
-            err = (g.double() - e).abs().max().item()
-            bound = 2 * (n.bfloat16().double() - e).abs().max().item() + floor
-            worst = max(worst, err / bound) if err == err else float("inf")
-            if not err <= bound or not repeats:
-                failures.append(f"{(b, sq, sk, hq, hk)} {what}: err {err:.2e} bound {bound:.2e} "
-                                f"of {e.abs().max().item():.2e} repeat {repeats}")
-    return worst, failures
-
-
-def peer_backward(backend, q, k, v, do, is_causal):
-    q, k, v = (t.transpose(1, 2).detach().requires_grad_() for t in (q, k, v))
-    with sdpa_kernel(backend):
-        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
-    do = do.transpose(1, 2)
-    return lambda: torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
 
 
 def peer(backend, q, k, v, is_causal):
@@ -307,8 +213,6 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer checks")
     parser.add_argument("--no-timing", action="store_true", help="checks only")
     parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
-    parser.add_argument("--time-failed", action="store_true", help="time even what fails its check")
-    parser.add_argument("--forward", action="store_true", help="without the backward")
     parser.add_argument("--name", default="attention_cuda", help="of the result")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
@@ -356,22 +260,6 @@ def main():
                                "failures": failures})
             rungs[name] = kernel
 
-    backward = {}
-    for path in sorted(glob.glob(f"{args.cubins}/bwd_*.cubin")) if not args.forward else ():
-        name = os.path.basename(path)[:-len(".cubin")]
-        if name in hung:
-            print(f"skipped {name}")
-            continue
-        d, is_causal = int(name.split("_")[1][1:]), int(name.split("_")[2] == "causal")
-        kernel = lib.backward(path, d, is_causal)
-        worst, failures = check_backward(name, kernel, d, bool(is_causal), hung_file, cases)
-        print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
-        for f in failures[:8]:
-            print("     ", f)
-        checks.append({"kernel": name, "cases": len(cases), "error_over_bound": worst,
-                       "failures": failures})
-        if not failures or args.time_failed:
-            backward[name] = (kernel, d, is_causal)
     if args.no_timing:
         return
     a = torch.randn(8192, 8192, device="cuda").bfloat16()
@@ -401,23 +289,6 @@ def main():
             for name in ("cudnn", best):
                 mean, state = sustained(runs[name])
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
-        ours = {name: k3[0] for name, k3 in backward.items() if k3[1:] == (d, is_causal)}
-        if ours:
-            do = inputs(b, n, 1, h, 1, d, 8)[0]
-            forward, o, lse = kernels[best].bind(q, k, v, bool(is_causal), d ** -0.5)
-            forward()
-            runs = {name: kernel.bind(q, k, v, o, lse, do, bool(is_causal), d ** -0.5)[0]
-                    for name, kernel in ours.items()}
-            for name, backend in PEERS.items():
-                try:
-                    runs[name] = peer_backward(backend, q, k, v, do, bool(is_causal))
-                except RuntimeError as e:
-                    print(f"   {name}: {str(e).splitlines()[0]}")
-            if args.profile:
-                profile(runs)
-            else:
-                report(rows, "backward", d, is_causal, n, 2.5 * flops,
-                       interleaved(runs, args.rounds))
         del runs, q, k, v
         torch.cuda.empty_cache()
     for case in args.windows.split(",") if not args.profile else ():

@@ -1,7 +1,7 @@
 // The attention kernels as C calls, for bench/cuda/attention.py, which times them beside PyTorch's
 // on the tensors and the stream of one process.
 #include "bench/cuda/capi.h"
-#include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/attention.h"
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_params.h"
 
@@ -18,10 +18,6 @@ struct Rung {
 
 Result<AttentionKernel> load_sm90(const char* path, const AttentionVariant& v) {
   return AttentionKernel::load(v, TEGULA_TRY(read_cubin(path)));
-}
-
-Result<AttentionBwdKernel> load_bwd(const char* path, int head_dim, bool is_causal) {
-  return AttentionBwdKernel::load(head_dim, is_causal, TEGULA_TRY(read_cubin(path)));
 }
 
 Result<DecodeKernel> load_decode(const char* path, const DecodeVariant& v) {
@@ -99,31 +95,6 @@ int tegula_attention_launch(const void* kernel, void* const* pointers, const int
   c.scale = scale;
   c.stream = stream;
   return report(static_cast<const AttentionKernel*>(kernel)->launch(c));
-}
-
-void* tegula_attention_bwd_load(const char* cubin, int head_dim, int is_causal) {
-  return release(load_bwd(cubin, head_dim, is_causal != 0));
-}
-
-int64_t tegula_attention_bwd_workspace_bytes(const int64_t* sizes) {
-  return attention_bwd_workspace_bytes(
-      {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0});
-}
-
-// pointers: q, k, v, o, do, dq, dk, dv, lse, workspace. strides: batch, row, head of the first
-// eight.
-int tegula_attention_bwd_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
-                                const int64_t* strides, float scale, void* stream) {
-  AttentionBwdCall c;
-  c.shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0};
-  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o, &c.d_o, &c.dq, &c.dk, &c.dv};
-  for (int i = 0; i < 8; ++i)
-    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
-  c.lse = static_cast<float*>(pointers[8]);
-  c.workspace = pointers[9];
-  c.scale = scale;
-  c.stream = stream;
-  return report(static_cast<const AttentionBwdKernel*>(kernel)->launch(c));
 }
 
 // spec: head_dim, rows, is_paged, warps, blocks.

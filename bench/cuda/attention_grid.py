@@ -175,7 +175,7 @@ def refusals(grid):
     return wrong
 
 
-def compare(got, exact, naive, half_ulp):
+def compare(got, exact, naive, half_ulp, floor=1e-7):
     """The error over its bound (inf where NaN, infinities or their absence differ)."""
     import torch
     got, naive = got.double(), naive.double()
@@ -188,7 +188,7 @@ def compare(got, exact, naive, half_ulp):
         return 0.0
     err = (got - exact)[finite].abs().max().item()
     of_naive = (naive - exact)[finite].abs().max().item()
-    bound = 2 * of_naive + half_ulp * exact[finite].abs().max().item() + 1e-7
+    bound = 2 * of_naive + half_ulp * exact[finite].abs().max().item() + floor
     return err / bound
 
 

@@ -138,14 +138,9 @@ class Case:
             sees = sees & (self.documents_q[:, :, None] == self.documents_k[:, None, :])
         return at, j, i_in, j_in, sizes, sees
 
-    def reference(self, dtype, q=None, k=None, v=None, bias=None, sinks=None):
-        """o [b, sq, hq, d] and lse [b, hq, sq]; torch.float64, or this case's dtype for f32 scores and
-        weights rounded to 16 bits. What a query does not see does not reach it."""
-        low = dtype != torch.float64
-        compute = torch.float32 if low else torch.float64
-        q, k, v = (t.to(compute).transpose(1, 2) for t in
-                   (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v))
-        k, v = (t.repeat_interleave(self.hq // self.hk, 1) for t in (k, v))
+    def scores(self, raw, bias=None):
+        """Scores of scale · q·k (differentiable by it), -inf where not seen, and what is seen."""
+        compute = raw.dtype
         at, j, i_in, j_in, (n_q, n_k), sees = self.positions()
         sees = sees[:, None].expand(self.b, self.hq, self.sq, self.sk)
         names = {"b": torch.arange(self.b, device=self.device)[:, None, None, None],
@@ -153,7 +148,7 @@ class Case:
                  "i": i_in, "j": j_in, "sq": n_q, "sk": n_k}
         if self.mask_fn:
             sees = sees & expression(self.mask_fn, **names)
-        s = (q @ k.transpose(2, 3)) * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
+        s = raw
         if self.softcap:
             s = torch.tanh(s / self.softcap) * self.softcap
         if self.score_fn:
@@ -164,6 +159,29 @@ class Case:
         if self.slopes is not None:
             s = s - self.slopes.to(compute)[None, :, None, None] * (at - j).abs().to(compute)
         s = torch.where(sees, s, torch.full_like(s, float("-inf")))
+        return s, sees
+
+    def dropped(self, w):
+        """Weights after dropout."""
+        if not self.dropout:
+            return w
+        heads = torch.arange(self.b * self.hq, device=self.device).view(self.b, self.hq, 1, 1)
+        index = ((heads * self.sq + torch.arange(self.sq, device=self.device)[:, None]) * self.sk
+                 + torch.arange(self.sk, device=self.device))
+        u = philox_uniform(self.seed, self.stream, index)
+        bound = torch.tensor(self.dropout, dtype=torch.float32).item()
+        return w * (u >= bound).to(w.dtype) / (1 - self.dropout)
+
+    def reference(self, dtype, q=None, k=None, v=None, bias=None, sinks=None):
+        """o [b, sq, hq, d] and lse [b, hq, sq]; torch.float64, or this case's dtype for f32 scores and
+        weights rounded to 16 bits. What a query does not see does not reach it."""
+        low = dtype != torch.float64
+        compute = torch.float32 if low else torch.float64
+        q, k, v = (t.to(compute).transpose(1, 2) for t in
+                   (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v))
+        k, v = (t.repeat_interleave(self.hq // self.hk, 1) for t in (k, v))
+        raw = (q @ k.transpose(2, 3)) * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
+        s, sees = self.scores(raw, bias)
         sums = s
         sinks = self.sinks if sinks is None else sinks
         if sinks is not None:
@@ -174,13 +192,7 @@ class Case:
         else:
             lse = torch.logsumexp(sums, -1)
         w = torch.exp(s - torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)[..., None])
-        if self.dropout:
-            heads = torch.arange(self.b * self.hq, device=self.device).view(self.b, self.hq, 1, 1)
-            index = ((heads * self.sq + torch.arange(self.sq, device=self.device)[:, None]) * self.sk
-                     + torch.arange(self.sk, device=self.device))
-            u = philox_uniform(self.seed, self.stream, index)
-            bound = torch.tensor(self.dropout, dtype=torch.float32).item()
-            w = w * (u >= bound).to(compute) / (1 - self.dropout)
+        w = self.dropped(w)
         if low:
             w = w.to(self.dtype).float()
         bad = ~torch.isfinite(v)

@@ -2,33 +2,63 @@
 
 #include <algorithm>
 
-#include "tegula/kernels/cuda/attention_params.h"
-
 namespace tegula::cuda {
 
 namespace {
 
-constexpr int kTileM = 64, kTileN = 128;
-// K and V, stages of Q and dO with lse and delta, two of dS; barriers, alignment.
-int smem_bytes(int head_dim) {
-  const int stages = head_dim == 64 ? 4 : 2;
-  return 4 * kTileN * head_dim + 4 * kTileN * kTileM +
-         stages * (4 * kTileM * head_dim + 8 * kTileM) + 256 + 1024;
-}
-// Q, dO and the sum of dQ of the heads worked on at once should stay in the L2 cache.
+constexpr int kTile = 64;   // rows of a tile that passes by
+constexpr int kKeys = 128;  // of a block of attention_bwd_sm90; attention_bwd_kv owns kTile
+constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
+constexpr int kRepair_blocks = 264;
+constexpr int64_t kHead_floats = 64;  // of the workspace: one counter, alone in its line
+// What passes by, of the heads worked on at once, should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_to(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-int64_t padded_rows(const AttentionShape& s) {
-  return s.batch * s.n_heads_q * ceil_div(s.seqlen_q, kTileM) * kTileM;
+// Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
+int tile_bytes(int head_dim) { return static_cast<int>(ceil_to(head_dim, 64)) * kTile * 2; }
+
+// attention_bwd_sm90: K and V, stages of Q and dO with lse and delta, two of dS.
+int narrow_smem_bytes(int head_dim) {
+  const int stages = head_dim == 64 ? 4 : 2;
+  return 4 * tile_bytes(head_dim) + 6 * kKeys * kTile +
+         stages * (2 * tile_bytes(head_dim) + 8 * kTile) + kBarrier_bytes + kAlign_bytes;
+}
+// attention_bwd_kv: K and V, stages of Q and dO with lse and delta, the weights.
+int kv_smem_bytes(int head_dim) {
+  const int stages = head_dim == 256 ? 2 : 3;
+  return 2 * tile_bytes(head_dim) + stages * (2 * tile_bytes(head_dim) + 8 * kTile) +
+         4 * kTile * kTile + 512 + kBarrier_bytes + kAlign_bytes;
+}
+int first_smem_bytes(const AttentionBwdVariant& v) {
+  return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim);
 }
 
-Result<HostTensorMap> map_of(const AttentionOperand& t, const AttentionShape& s, bool is_query,
+// attention_bwd_q: warpgroups of 64 queries.
+int q_consumers(const AttentionBwdVariant& v) { return v.is_wide() ? 2 : 3; }
+// Q and dO, stages of K and V.
+int q_smem_bytes(const AttentionBwdVariant& v) {
+  const int stages = v.head_dim == 256 ? 3 : v.head_dim == 192 ? 5 : 7;
+  return (2 * q_consumers(v) + stages) * tile_bytes(v.head_dim) + kBarrier_bytes + kAlign_bytes;
+}
+
+// Of rows in units of `rows`: attention_score.cuh, part_of_tile.
+int64_t n_units(const AttentionShape& s, int64_t size, int64_t rows, int64_t n_sequences) {
+  return s.features.is_packed ? size / rows + n_sequences + 2 : ceil_div(size, rows);
+}
+int64_t workspace_rows(const AttentionShape& s, int64_t n_sequences) {
+  return s.batch * s.n_heads_q * n_units(s, s.seqlen_q, kTile, n_sequences) * kTile;
+}
+
+// Without rows a tensor is not read, but maps need some.
+Result<HostTensorMap> map_of(const AttentionBwdCall& call, const AttentionOperand& t, bool is_query,
                              int box_rows) {
-  return tensor_map_bf16(t.data,
-                         {s.head_dim, is_query ? s.seqlen_q : s.seqlen_k,
-                          is_query ? s.n_heads_q : s.n_heads_kv, s.batch},
+  const AttentionShape& s = call.shape;
+  const int64_t rows = is_query ? s.seqlen_q : s.seqlen_k;
+  if (rows == 0) return tensor_map_bf16(call.workspace, {8, 1, 1, 1}, {8, 8, 8}, box_rows);
+  return tensor_map_bf16(t.data, {s.head_dim, rows, is_query ? s.n_heads_q : s.n_heads_kv, s.batch},
                          {t.row, t.head, t.batch}, box_rows);
 }
 
@@ -38,80 +68,197 @@ AttentionTensor tensor_of(const AttentionOperand& t) {
 
 // A grid of one or two dims; the arguments are passed by address.
 template <class... Args>
-Status launch_grid(FunctionHandle f, int64_t x, int64_t y, unsigned threads, int smem_bytes,
+Status launch_grid(FunctionHandle f, int64_t x, int64_t y, int threads, int smem_bytes,
                    StreamHandle stream, Args&... args) {
+  if (x == 0 || y == 0) return {};
   void* arguments[] = {&args...};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(d->launch(f, static_cast<unsigned>(x), static_cast<unsigned>(y), 1, threads, 1, 1,
-                            static_cast<unsigned>(smem_bytes), stream, arguments, nullptr),
-                  "launching attention_bwd_sm90");
+  return d->check(d->launch(f, static_cast<unsigned>(x), static_cast<unsigned>(y), 1,
+                            static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(smem_bytes),
+                            stream, arguments, nullptr),
+                  "launching the backward of attention");
+}
+
+// The gradient of a bias has no gaps, and strides of 0 where the bias has.
+void set_d_bias(const AttentionBwdCall& call, AttentionBwdParams& p) {
+  if (call.shape.features.bias == BiasType::kNone || call.d_bias == nullptr) return;
+  const AttentionShape& s = call.shape;
+  const AttentionFeatureParams& f = call.given;
+  int64_t size = s.seqlen_k;
+  auto stride = [&](int64_t given, int64_t extent) -> int64_t {
+    if (given == 0 || extent == 1) return 0;
+    const int64_t here = size;
+    size *= extent;
+    return here;
+  };
+  p.d_bias = call.d_bias;
+  p.d_bias_row = stride(f.bias_row, s.seqlen_q);
+  p.d_bias_head = stride(f.bias_head, s.n_heads_q);
+  p.d_bias_batch = stride(f.bias_batch, s.batch);
+  p.d_bias_sums = static_cast<int>(size < s.batch * s.n_heads_q * s.seqlen_q * s.seqlen_k);
+}
+
+AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVariant& v) {
+  const AttentionShape& s = call.shape;
+  const int64_t n = call.given.n_sequences, rows = workspace_rows(s, n);
+  auto* workspace = static_cast<float*>(call.workspace);
+  AttentionBwdParams p{};
+  p.leaked = reinterpret_cast<unsigned*>(workspace);
+  p.lse2 = workspace + kHead_floats, p.delta = p.lse2 + rows, p.sink_parts = p.delta + rows;
+  p.dq_sum = v.splits() ? nullptr : p.sink_parts + ceil_to(rows / kTile, kHead_floats);
+  p.lse = call.lse, p.d_lse = call.d_lse, p.d_sinks = call.d_sinks;
+  set_d_bias(call, p);
+  p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
+  p.n_heads_q = static_cast<int>(s.n_heads_q), p.n_heads_kv = static_cast<int>(s.n_heads_kv);
+  p.group = p.n_heads_q / p.n_heads_kv;
+  p.head_dim = static_cast<int>(s.head_dim), p.batch = static_cast<int>(s.batch);
+  p.n_tiles_m = static_cast<int>(n_units(s, s.seqlen_q, kTile, n));
+  p.n_units_k = static_cast<int>(n_units(s, s.seqlen_k, v.is_wide() ? kTile : kKeys, n));
+  p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, kTile * q_consumers(v), n));
+  p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
+  p.f = call.given;
+  p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
+  p.o = tensor_of(call.o), p.d_o = tensor_of(call.d_o);
+  p.dq = tensor_of(call.dq), p.dk = tensor_of(call.dk), p.dv = tensor_of(call.dv);
+  return p;
+}
+
+// Without a mask all tiles cost the same, and one head after the other reads what passes by once.
+int heads_per_section(const AttentionBwdVariant& v, const AttentionShape& s, int64_t head_bytes) {
+  const int64_t heads = v.may_leak() ? s.batch * s.n_heads_kv : 1;
+  return static_cast<int>(
+      std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, heads));
 }
 
 }  // namespace
 
-int64_t attention_bwd_workspace_bytes(const AttentionShape& s) {
-  return padded_rows(s) * (s.head_dim + 2) * 4;
+bool AttentionBwdVariant::may_leak() const {
+  return is_causal || features.has_window || features.has_documents || features.is_packed ||
+         !features.mask_fn.empty() || features.bias != BiasType::kNone;
 }
 
-std::vector<std::string> attention_bwd_defines(int head_dim, bool is_causal) {
-  return {cat("TEGULA_HEAD_DIM=", head_dim), cat("TEGULA_CAUSAL=", int{is_causal})};
+const char* AttentionBwdVariant::source() const {
+  return is_wide() ? "attention_bwd_wide_sm90.cu" : "attention_bwd_sm90.cu";
 }
 
-Result<AttentionBwdKernel> AttentionBwdKernel::load(int head_dim, bool is_causal,
+std::string AttentionBwdVariant::name() const {
+  return cat("bwd_d", head_dim, is_causal ? "_causal" : "_full",
+             splits() && !is_wide() ? "_ordered" : "", is_f16 ? "_f16" : "", features.name());
+}
+
+std::vector<std::string> AttentionBwdVariant::defines() const {
+  std::vector<std::string> d = {cat("TEGULA_HEAD_DIM=", head_dim),
+                                cat("TEGULA_CAUSAL=", int{is_causal})};
+  if (splits()) d.emplace_back("TEGULA_ORDERED=1");
+  if (is_f16) d.emplace_back("TEGULA_F16=1");
+  for (std::string& f : features.defines()) d.push_back(std::move(f));
+  return d;
+}
+
+int AttentionBwdVariant::smem_bytes() const {
+  return std::max(first_smem_bytes(*this), splits() ? q_smem_bytes(*this) : 0);
+}
+
+Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool is_ordered) {
+  TEGULA_TRY(check_attention(s, 1));
+  AttentionBwdVariant v;
+  v.head_dim = padded_head_dim(s.head_dim);
+  v.is_causal = s.is_causal, v.is_ordered = is_ordered, v.is_f16 = s.is_f16;
+  v.features = s.features;
+  return v;
+}
+
+int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const AttentionShape& s,
+                                      int64_t n_sequences) {
+  const int64_t rows = workspace_rows(s, n_sequences);
+  return 4 * (kHead_floats + rows * (2 + (v.splits() ? 0 : v.head_dim)) +
+              ceil_to(rows / kTile, kHead_floats));
+}
+
+Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
                                                     const std::string& cubin) {
   TEGULA_TRY(hopper_multiprocessors());
-  if (head_dim != 64 && head_dim != 128)
-    return unsupported(cat("attention_bwd_sm90 has head_dim 64 and 128, not ", head_dim,
-                           ": pad to ", head_dim < 64 ? 64 : 128));
-  AttentionBwdKernel k(head_dim, is_causal, TEGULA_TRY(Module::load(cubin)));
+  AttentionBwdKernel k(v, TEGULA_TRY(Module::load(cubin)));
   k.before_ = TEGULA_TRY(k.module_.function("attention_bwd_before", 0));
-  k.main_ = TEGULA_TRY(k.module_.function("attention_bwd_sm90", smem_bytes(head_dim)));
-  k.after_ = TEGULA_TRY(k.module_.function("attention_bwd_after", 0));
+  k.first_ = TEGULA_TRY(k.module_.function(v.is_wide() ? "attention_bwd_kv" : "attention_bwd_sm90",
+                                           first_smem_bytes(v)));
+  k.second_ = TEGULA_TRY(k.module_.function(v.splits() ? "attention_bwd_q" : "attention_bwd_after",
+                                            v.splits() ? q_smem_bytes(v) : 0));
+  k.repair_ = TEGULA_TRY(k.module_.function("attention_bwd_repair", 0));
+  if (v.features.has_sinks) k.sinks_ = TEGULA_TRY(k.module_.function("attention_bwd_sinks", 0));
   return k;
 }
 
-Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
+Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
   const AttentionShape& s = call.shape;
-  if (s.head_dim != head_dim_ || s.is_causal != is_causal_)
-    return internal_error(cat("attention_bwd of head_dim ", head_dim_, " got ", s.head_dim));
+  if (padded_head_dim(s.head_dim) != variant_.head_dim || s.is_causal != variant_.is_causal ||
+      s.is_f16 != variant_.is_f16 || s.features.name() != variant_.features.name())
+    return internal_error(cat("variant ", variant_.name(), " got a call of head_dim ", s.head_dim,
+                              s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention(s, call.scale));
-  HostTensorMap q = TEGULA_TRY(map_of(call.q, s, true, kTileM));
-  HostTensorMap d_o = TEGULA_TRY(map_of(call.d_o, s, true, kTileM));
-  HostTensorMap k = TEGULA_TRY(map_of(call.k, s, false, kTileN));
-  HostTensorMap v = TEGULA_TRY(map_of(call.v, s, false, kTileN));
-  HostTensorMap dk = TEGULA_TRY(map_of(call.dk, s, false, 64));
-  HostTensorMap dv = TEGULA_TRY(map_of(call.dv, s, false, 64));
+  TEGULA_TRY(check_features(s.features, call.given, s.batch));
+  if (s.features.has_sinks && call.d_sinks == nullptr)
+    return invalid_argument("attention backward: sinks need a place for their gradient");
+  if (reinterpret_cast<uintptr_t>(call.workspace) % 256 != 0 || call.workspace == nullptr)
+    return invalid_argument("attention backward: the workspace must be aligned to 256 bytes");
+  struct Operand {
+    const AttentionOperand* t;
+    bool is_query;
+    const char* name;
+  };
+  const Operand in[] = {{&call.q, true, "q"},
+                        {&call.k, false, "k"},
+                        {&call.v, false, "v"},
+                        {&call.o, true, "o"},
+                        {&call.d_o, true, "do"}};
+  const Operand out[] = {{&call.dq, true, "dq"}, {&call.dk, false, "dk"}, {&call.dv, false, "dv"}};
+  auto rows = [&](const Operand& o) { return o.is_query ? s.seqlen_q : s.seqlen_k; };
+  auto heads = [&](const Operand& o) { return o.is_query ? s.n_heads_q : s.n_heads_kv; };
+  for (const Operand& o : out)
+    for (const Operand& i : in)
+      TEGULA_TRY(check_apart(*o.t, rows(o), heads(o), *i.t, rows(i), heads(i), s,
+                             cat(o.name, " and ", i.name).c_str()));
+  return {};
+}
 
-  const int64_t n_tiles_m = ceil_div(s.seqlen_q, kTileM), heads = s.batch * s.n_heads_q;
-  auto* workspace = static_cast<float*>(call.workspace);
-  const int64_t rows = padded_rows(s);
-  AttentionBwdEdgeParams edge{};
-  edge.o = tensor_of(call.o), edge.d_o = tensor_of(call.d_o), edge.dq = tensor_of(call.dq);
-  edge.lse = call.lse;
-  edge.dq_sum = workspace;
-  edge.lse2 = workspace + rows * s.head_dim;
-  edge.delta = edge.lse2 + rows;
-  edge.seqlen_q = static_cast<int>(s.seqlen_q);
-  edge.n_heads_q = static_cast<int>(s.n_heads_q);
-  edge.scale = call.scale;
+Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
+  TEGULA_TRY(check(call));
+  const AttentionShape& s = call.shape;
+  const AttentionBwdVariant& variant = variant_;
+  if (s.batch == 0) return {};
+  const int64_t q_heads = s.batch * s.n_heads_q, kv_heads = s.batch * s.n_heads_kv;
+  AttentionBwdParams p = params(call, variant);
+  TEGULA_TRY(launch_grid(before_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
+  if (variant.features.has_sinks)
+    TEGULA_TRY(launch_grid(sinks_, s.n_heads_q, 1, 32, 0, call.stream, p));
 
-  AttentionBwdParams p{};
-  p.dq_sum = edge.dq_sum, p.lse2 = edge.lse2, p.delta = edge.delta;
-  p.seqlen_q = edge.seqlen_q, p.seqlen_k = static_cast<int>(s.seqlen_k);
-  p.n_heads_q = edge.n_heads_q, p.n_heads_kv = static_cast<int>(s.n_heads_kv);
-  p.group = p.n_heads_q / p.n_heads_kv;
-  p.n_tiles_m = static_cast<int>(n_tiles_m);
-  p.n_tiles_n = static_cast<int>(ceil_div(s.seqlen_k, kTileN));
-  p.heads_total = static_cast<int>(s.batch * s.n_heads_kv);
-  const int64_t head_bytes = std::max<int64_t>(1, 8 * s.seqlen_q * s.head_dim * p.group);
-  p.heads_per_section = static_cast<int>(
-      std::clamp<int64_t>(kSection_bytes / head_bytes, 1, s.is_causal ? p.heads_total : 1));
-  p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
-
-  TEGULA_TRY(launch_grid(before_, n_tiles_m, heads, 256, 0, call.stream, edge));
-  TEGULA_TRY(launch_grid(main_, int64_t{p.n_tiles_n} * p.heads_total, 1, 384, smem_bytes(head_dim_),
+  const int key_rows = variant.is_wide() ? kTile : kKeys;
+  HostTensorMap q = TEGULA_TRY(map_of(call, call.q, true, kTile));
+  HostTensorMap d_o = TEGULA_TRY(map_of(call, call.d_o, true, kTile));
+  HostTensorMap k = TEGULA_TRY(map_of(call, call.k, false, key_rows));
+  HostTensorMap v = TEGULA_TRY(map_of(call, call.v, false, key_rows));
+  HostTensorMap dk = TEGULA_TRY(map_of(call, call.dk, false, kTile));
+  HostTensorMap dv = TEGULA_TRY(map_of(call, call.dv, false, kTile));
+  p.heads_per_section =
+      heads_per_section(variant, s, (variant.splits() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
+  TEGULA_TRY(launch_grid(first_, p.n_units_k * kv_heads, 1, 384, first_smem_bytes(variant),
                          call.stream, q, k, v, d_o, dk, dv, p));
-  return launch_grid(after_, n_tiles_m, heads, 256, 0, call.stream, edge);
+  if (variant.splits()) {
+    const int consumers = q_consumers(variant);
+    HostTensorMap q_own = TEGULA_TRY(map_of(call, call.q, true, consumers * kTile));
+    HostTensorMap do_own = TEGULA_TRY(map_of(call, call.d_o, true, consumers * kTile));
+    HostTensorMap dq = TEGULA_TRY(map_of(call, call.dq, true, kTile));
+    k = TEGULA_TRY(map_of(call, call.k, false, kTile));
+    v = TEGULA_TRY(map_of(call, call.v, false, kTile));
+    p.heads_per_section = heads_per_section(variant, s, 4 * s.seqlen_k * s.head_dim);
+    TEGULA_TRY(launch_grid(second_, p.n_units_q * q_heads, 1, 128 * (1 + consumers),
+                           q_smem_bytes(variant), call.stream, q_own, k, v, do_own, dq, p));
+  } else {
+    TEGULA_TRY(launch_grid(second_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
+  }
+  if (variant.may_leak() && s.seqlen_q > 0)
+    TEGULA_TRY(launch_grid(repair_, kRepair_blocks, 1, 256, 0, call.stream, p));
+  return {};
 }
 
 }  // namespace tegula::cuda

@@ -1,41 +1,81 @@
 // Gradients of attention on Hopper from the host.
 //
-//   given o, lse and do of attention.h:  dq, dk, dv, like q, k, v
-// Operands, masks and rounding as in attention.h. P and dS are rounded to bf16. dk
-// and dv have the same bits in every run; dq is summed over key tiles in an order that is not
-// fixed. Rows without keys give gradients of 0.
+//   given o, lse and do of attention.h:  dq, dk, dv, like q, k, v; of a bias and of sinks if there
+//   are any, in f32
+// Operands, masks, scores and rounding as in attention.h; P and dS are rounded to 16 bits. dk, dv
+// and the gradient of sinks have the same bits in every run; dq too if the variant is ordered or
+// its head_dim is above 128, else it is summed over key tiles in an order that is not fixed; the
+// gradient of a bias too where that has the size of the scores. Rows without keys give gradients of
+// 0, and NaN in what a row does not see does not reach it. Any head_dim up to 256: columns past it
+// are read as zeros, by the copy engine.
 #pragma once
 
 #include "tegula/kernels/cuda/attention.h"
 
 namespace tegula::cuda {
 
+// What is compiled in.
+struct AttentionBwdVariant {
+  int head_dim = 128;  // 64, 96, 128, 192 or 256
+  bool is_causal = false;
+  bool is_ordered = false;  // dq has the same bits in every run, for some time more
+  bool is_f16 = false;
+  AttentionFeatures features;
+
+  // Two kernels with more registers to spare (attention_bwd_wide_sm90.cu).
+  bool is_wide() const { return head_dim > 128 || features.is_heavy(); }
+  // dq in a kernel of its own, without sums in memory.
+  bool splits() const { return is_ordered || is_wide(); }
+  // What a row does not see may reach it, and then it is made again.
+  bool may_leak() const;
+  const char* source() const;
+  // "bwd_d128_causal"
+  std::string name() const;
+  std::vector<std::string> defines() const;
+  // Of the largest of its kernels.
+  int smem_bytes() const;
+};
+
 struct AttentionBwdCall {
   AttentionShape shape;
   AttentionOperand q, k, v, o, d_o, dq, dk, dv;
   const float* lse = nullptr;
+  const float* d_lse = nullptr;  // [b, hq, sq], or null
   float scale = 1;
+  AttentionFeatureParams given{};  // what the features read
+  // With a bias: its gradient, f32 [b|1, hq|1, sq|1, sk] in a row, zeroed by the caller; or null.
+  // What the bias has only once (a stride of 0 in `given`) is summed.
+  float* d_bias = nullptr;
+  float* d_sinks = nullptr;   // with sinks: [hq]
   void* workspace = nullptr;  // attention_bwd_workspace_bytes, aligned to 256, contents undefined
   StreamHandle stream = nullptr;
 };
 
-int64_t attention_bwd_workspace_bytes(const AttentionShape& shape);
+// The variant that serves a shape, or why there is none.
+Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& shape,
+                                                 bool is_ordered = false);
 
-std::vector<std::string> attention_bwd_defines(int head_dim, bool is_causal);
+// n_sequences: of packed sequences.
+int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& variant,
+                                      const AttentionShape& shape, int64_t n_sequences = 0);
 
-// The three kernels of a variant in the current context.
+// The kernels of a variant in the current context.
 class AttentionBwdKernel {
  public:
-  static Result<AttentionBwdKernel> load(int head_dim, bool is_causal, const std::string& cubin);
+  static Result<AttentionBwdKernel> load(const AttentionBwdVariant& variant,
+                                         const std::string& cubin);
   Status launch(const AttentionBwdCall& call) const;
 
  private:
-  AttentionBwdKernel(int head_dim, bool is_causal, Module module)
-      : head_dim_(head_dim), is_causal_(is_causal), module_(std::move(module)) {}
-  int head_dim_;
-  bool is_causal_;
+  AttentionBwdKernel(const AttentionBwdVariant& variant, Module module)
+      : variant_(variant), module_(std::move(module)) {}
+  Status check(const AttentionBwdCall& call) const;
+  AttentionBwdVariant variant_;
   Module module_;
-  FunctionHandle before_ = nullptr, main_ = nullptr, after_ = nullptr;
+  // attention_bwd_before; attention_bwd_sm90 and _after, or attention_bwd_kv (or _sm90) and _q;
+  // attention_bwd_repair; attention_bwd_sinks.
+  FunctionHandle before_ = nullptr, first_ = nullptr, second_ = nullptr, repair_ = nullptr,
+                 sinks_ = nullptr;
 };
 
 }  // namespace tegula::cuda

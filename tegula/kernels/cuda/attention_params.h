@@ -45,27 +45,29 @@ struct AttentionParams {
   AttentionTensor q, k, v, o;  // what the tensor maps describe
 };
 
-// The Hopper backward. Rows of the workspace are padded to multiples of 64 per head.
+// The Hopper backward. The workspace has tiles of 64 query rows, `n_tiles_m` per head: with packed
+// sequences they are cut as part_of_tile<64> says.
 struct AttentionBwdParams {
-  float* dq_sum;  // [b, hq, sq / 64, 64 · d]: tiles in the order of wgmma's fragments
-  float* lse2;    // [b, hq, sq]: lse · log2(e); +inf where a row has no keys or is padding
-  float* delta;   // [b, hq, sq]: Σ_d o · do
-  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group;
-  int n_tiles_m;          // tiles of 64 query rows per head
-  int n_tiles_n;          // tiles of keys per KV head
-  int heads_total;        // batch · n_heads_kv
+  float* dq_sum;         // [b, hq, n_tiles_m, 64 · d] in the order of wgmma's fragments, or null
+  float* lse2;           // [b, hq, n_tiles_m, 64]: lse · log2(e); +inf: no keys, or padding
+  float* delta;          // [b, hq, n_tiles_m, 64]: Σ_d o · do, less the gradient of lse
+  float* sink_parts;     // [b, hq, n_tiles_m]: of d_sinks
+  unsigned int* leaked;  // some result is not finite
+  const float* lse;      // [b, hq, sq]
+  const float* d_lse;    // the same, or null
+  float* d_bias;         // f32, laid out as d_bias_* say; summed where a stride is 0
+  float* d_sinks;        // [hq]
+  long long d_bias_batch, d_bias_head, d_bias_row;
+  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group, head_dim;
+  int batch;
+  int n_tiles_m;
+  int n_units_k;          // of 128 keys, per KV head
+  int n_units_q;          // of 256 queries, per query head
   int heads_per_section;  // KV heads worked on at once
+  int d_bias_sums;        // d_bias is smaller than the scores
   float scale, scale_log2;
   AttentionFeatureParams f;
-};
-
-// What runs before and after the Hopper backward.
-struct AttentionBwdEdgeParams {
-  AttentionTensor o, d_o, dq;
-  const float* lse;  // [b, hq, sq]
-  float *dq_sum, *lse2, *delta;
-  int seqlen_q, n_heads_q;
-  float scale;
+  AttentionTensor q, k, v, o, d_o, dq, dk, dv;
 };
 
 // Few queries, many keys. K and V are [b, s, hk, d], or pages [page, row in it, hk, d]: then

@@ -72,9 +72,25 @@ void add_attention_features(List& list) {
                     {.seqlen_q = 4096, .seqlen_k = 4096, .head_dim = d, .is_causal = is_causal});
 }
 
-void add_bwd(List& list, int head_dim, bool is_causal) {
-  list.add({cat("attention_bwd_sm90 d", head_dim, is_causal ? "_causal" : "_full"),
-            "attention_bwd_sm90.cu", attention_bwd_defines(head_dim, is_causal), kHopper, 384});
+void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
+  const auto v = choose_attention_bwd(shape, is_ordered);
+  if (v.ok())
+    list.add(
+        {cat("attention_", v->name()), v->source(), v->defines(), kHopper, 384, v->smem_bytes()});
+}
+
+// Each head_dim in either mode, and each feature once.
+void add_attention_bwd(List& list) {
+  for (const int64_t d : kHeadDims)
+    for (const bool is_causal : {false, true}) {
+      add_bwd(list, {.head_dim = d, .is_causal = is_causal});
+      add_bwd(list, {.head_dim = d, .is_causal = is_causal}, true);
+    }
+  for (size_t option = 1; option < kAttentionOptions.size(); ++option) {
+    std::vector<int> row(kAttentionOptions.size(), 0);
+    row[0] = static_cast<int>(option % std::size(kHeadDims)), row[option] = 1;
+    add_bwd(list, attention_shape(row));
+  }
 }
 
 void add_decode(List& list, const DecodeShape& shape, const char* arch) {
@@ -95,7 +111,7 @@ void add_common(List& list) {
     for (const bool is_causal : {false, true}) {
       for (const int64_t n : {1024, 16384})
         add_attention(list, {.seqlen_q = n, .seqlen_k = n, .head_dim = d, .is_causal = is_causal});
-      add_bwd(list, static_cast<int>(d), is_causal);
+      add_bwd(list, {.head_dim = d, .is_causal = is_causal});
     }
   for (const bool a_mn_major : {false, true})
     for (const bool b_mn_major : {false, true})
@@ -191,6 +207,7 @@ std::vector<KernelVariant> covering_variants() {
   List list;
   add_common(list);
   add_attention_features(list);
+  add_attention_bwd(list);
   for (const char* arch : {kHopper, kAmpere}) {
     add_decode_variants(list, arch);
     add_rungs(list, arch);

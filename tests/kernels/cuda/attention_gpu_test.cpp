@@ -3,7 +3,7 @@
 // bench/cuda/attention_grid.py (features, at random) and bench/cuda/attention.py.
 #include <gtest/gtest.h>
 
-#include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/attention.h"
 
 namespace tegula::cuda {
 namespace {
@@ -62,25 +62,6 @@ TEST(CudaAttention, FeaturesCompileWithoutLoss) {
     s.features = features, s.is_f16 = d == 64;
     expect_no_loss(s);
   }
-}
-
-TEST(CudaAttention, BackwardCompilesWithoutLoss) {
-  for (const int head_dim : {64, 128})
-    for (const bool is_causal : {false, true}) {
-      const Result<Compiled> c =
-          compile_kernel("attention_bwd_sm90.cu", attention_bwd_defines(head_dim, is_causal));
-      if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-      ASSERT_TRUE(c.ok()) << c.error().message;
-      EXPECT_EQ(c->spill_bytes, 0) << head_dim;
-      EXPECT_FALSE(c->is_serialized) << c->log;
-    }
-}
-
-TEST(CudaAttention, BackwardWorkspaceIsLinearInTheSequence) {
-  const int64_t once = attention_bwd_workspace_bytes(shape(128, true, 4096));
-  EXPECT_EQ(once, 4096 * 4 * (128 + 2) * 4);
-  EXPECT_EQ(attention_bwd_workspace_bytes(shape(128, true, 8192)), 2 * once);
-  EXPECT_EQ(attention_bwd_workspace_bytes(shape(128, true, 4095)), once);  // padded to whole tiles
 }
 
 TEST(CudaAttention, RefusesShapes) {

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""The attention backward: random cases of every feature against float64, and times beside PyTorch's.
+
+  bench/cuda/attention_bwd.py --cubins DIR [--build build/cuda] [--compile] [--cases N] [--json FILE]
+                              [--timings d:causal:N,...] [--repeats N]
+
+--compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
+of a naive kernel in the same precision, plus half an ulp of its largest value and 2^-20 of the largest of
+all gradients (what is exactly 0 is left with the rounding of terms as large). What the reference has as NaN
+must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; timed as attention.py does.
+"""
+
+import argparse
+import ctypes
+import json
+import random
+import sys
+import time
+
+from attention_grid import Params, Spec, compare, given, spec_of, variants
+
+TIMINGS = ("256:0:16384,256:1:16384,192:0:16384,192:1:16384,128:0:16384,128:1:16384,128:1:4096,"
+           "128:1:1024,96:0:16384,96:1:16384,64:0:16384,64:1:16384,64:1:4096,64:1:1024")
+
+
+class Backward:
+    """A variant (see attention_grid.variants), compiled into `cubins` if it is not there."""
+    lib = None
+
+    def __init__(self, build, cubins, variant, ordered=0):
+        if Backward.lib is None:
+            Backward.lib = ctypes.CDLL(f"{build}/bench/cuda/libbench_cuda_attention.so")
+            self.lib.tegula_error.restype = ctypes.c_char_p
+            self.lib.tegula_bwd_open.restype = ctypes.c_void_p
+            self.lib.tegula_bwd_workspace_bytes.restype = ctypes.c_int64
+        self.spec, self.sizes = spec_of(variant)
+        self.ordered, self.cubins = ordered, cubins.encode()
+        heavy = {"softcap", "alibi", "dropout", "bias32", "bias16"} & set(variant[3]) or any(variant[4:])
+        self.is_ordered = ordered or variant[0] > 128 or heavy
+        self.handle = None
+
+    def fail(self):
+        return self.lib.tegula_error().decode()
+
+    def compile(self):
+        """Whether it does without loss."""
+        rc = self.lib.tegula_bwd_compile(self.sizes, ctypes.byref(self.spec), self.ordered,
+                                         self.cubins)
+        if rc != 0:
+            print(self.fail(), flush=True)
+        return rc == 0
+
+    def open(self):
+        handle = self.lib.tegula_bwd_open(self.sizes, ctypes.byref(self.spec), self.ordered,
+                                          self.cubins)
+        assert handle, self.fail()
+        self.handle = ctypes.c_void_p(handle)
+        return self
+
+    def bind(self, case, o, lse, d_lse=None):
+        """A function of no arguments that launches, and the gradients by name."""
+        import torch
+        def like(x):
+            y = torch.full_like(x, float("nan")) if x.is_contiguous() else case.lay_out(
+                torch.full(x.shape, float("nan"), device="cuda"))
+            return y
+        grads = {"dq": like(case.q), "dk": like(case.k), "dv": like(case.v)}
+        if case.bias is not None:
+            grads["dbias"] = torch.zeros(case.bias.shape, device="cuda")
+        if case.sinks is not None:
+            grads["dsinks"] = torch.full_like(case.sinks, float("nan"))
+        keep, params = given(case)
+        sizes = (ctypes.c_int64 * 7)(case.b, case.sq, case.sk, case.hq, case.hk, case.d, case.causal)
+        n = self.lib.tegula_bwd_workspace_bytes(self.handle, sizes, ctypes.byref(self.spec),
+                                                ctypes.c_int64(params.n_sequences))
+        # Only what the kernels fill may be read: the rest is NaN.
+        workspace = torch.full((n // 4,), float("nan"), device="cuda")
+        tensors = (case.q, case.k, case.v, o, case.do, grads["dq"], grads["dk"], grads["dv"])
+        more = (lse, d_lse, grads.get("dbias"), grads.get("dsinks"), workspace)
+        pointers = (ctypes.c_void_p * 13)(*[None if t is None else t.data_ptr() for t in tensors + more])
+        strides = (ctypes.c_int64 * 24)(*[t.stride(i) for t in tensors for i in (0, 1, 2)])
+
+        def launch(_keep=(tensors, more, keep)):
+            if "dbias" in grads:
+                grads["dbias"].zero_()
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            rc = self.lib.tegula_bwd_launch(self.handle, pointers, sizes, strides,
+                                            ctypes.c_float(case.scale), ctypes.byref(self.spec),
+                                            ctypes.byref(params), stream)
+            if rc != 0:
+                raise RuntimeError(self.fail())
+        return launch, grads
+
+
+def unleaked(a, b, sees):
+    """a @ b, where row j of b reaches row i only if sees[i, j]; a is 0 where it does not."""
+    import torch
+    bad = torch.isnan(b)
+    if not bad.any():
+        return a @ b
+    reached = sees.to(b.dtype) @ bad.to(b.dtype) > 0
+    return (a @ torch.where(bad, torch.zeros_like(b), b)).masked_fill(reached, float("nan"))
+
+
+def gradients(case, o, lse, d_lse, dtype):
+    """dq, dk, dv and those of bias and sinks, of o and lse as they are given; torch.float64, or the case's
+    dtype for f32 sums, and P and dS rounded to 16 bits."""
+    import torch
+    low = dtype != torch.float64
+    compute = torch.float32 if low else torch.float64
+    g, hk = case.hq // case.hk, case.hk
+    q, k, v, do, o = (t.to(compute).transpose(1, 2) for t in (case.q, case.k, case.v, case.do, o))
+    k, v = (t.repeat_interleave(g, 1) for t in (k, v))
+    lse = lse.to(compute)
+    raw = (q @ k.transpose(2, 3)) * torch.tensor(case.scale, dtype=torch.float32).to(compute).item()
+    raw.requires_grad_()
+    s, sees = case.scores(raw)
+    slope = torch.autograd.grad(s.sum(), raw)[0] if s.numel() else s
+    s = s.detach()
+    none = lse == float("-inf")
+    p = torch.exp(s - torch.where(none, torch.zeros_like(lse), lse)[..., None])
+    p = torch.where(sees & ~none[..., None], p, torch.zeros_like(p))
+    delta = (o * do).sum(-1)
+    if d_lse is not None:
+        delta = delta - d_lse.to(compute)
+    ds = p * (case.dropped(do @ v.transpose(2, 3)) - delta[..., None])
+    sees = sees & ~none[..., None]
+    ds = torch.where(sees, ds, torch.zeros_like(ds))
+    out = {}
+    if case.bias is not None:
+        dims = [n for n in range(3) if case.bias.shape[n] == 1]
+        out["dbias"] = ds.sum(dims, keepdim=True) if dims else ds
+    if case.sinks is not None:
+        with_sink = torch.exp(case.sinks.to(compute)[:, None] - lse) * delta
+        out["dsinks"] = -torch.where(none, torch.zeros_like(lse), with_sink).sum((0, 2))
+    ds = torch.where(sees, ds * slope, torch.zeros_like(ds))
+    def rounded(x):
+        return x.to(case.dtype).to(compute) if low else x
+    def of_keys(x):
+        return x.view(case.b, hk, g, case.sk, case.d).sum(2).transpose(1, 2)
+    seen_by = sees.transpose(2, 3)
+    out["dq"] = (unleaked(rounded(ds), k, sees) * case.scale).transpose(1, 2)
+    out["dk"] = of_keys(unleaked(rounded(ds).transpose(2, 3), q, seen_by) * case.scale)
+    out["dv"] = of_keys(unleaked(rounded(case.dropped(p)).transpose(2, 3), do, seen_by))
+    return out
+
+
+def poison(case, rng):
+    """NaN instead of infinities, and in a query too."""
+    import torch
+    for t in (case.k, case.v):
+        if t.numel():
+            t[torch.isinf(t)] = float("nan")
+    if torch.isnan(case.v).any() and case.sq > 1 and rng.random() < 0.7:
+        rng.choice([case.q, case.do])[:, rng.randrange(case.sq)] = float("nan")
+
+
+def check(kernel, case, rng):
+    """The worst error over its bound of each gradient, and whether bits repeat that should."""
+    import torch
+    from harness import finish
+    poison(case, rng)
+    o, lse = case.reference(torch.float64)
+    d_lse = torch.randn(lse.shape, device="cuda") if rng.random() < 0.3 else None
+    low_o, lse32 = case.lay_out(o), lse.float().contiguous()
+    launch, grads = kernel.bind(case, low_o, lse32, d_lse)
+    launch()
+    finish("attention_bwd", "attention_bwd.hung")
+    first = {name: g.clone() for name, g in grads.items()}
+    launch()
+    finish("attention_bwd", "attention_bwd.hung")
+    sums = case.bias is not None and 1 in case.bias.shape[:3] and case.b * case.hq * case.sq > 1
+    fixed = {"dk", "dv", "dsinks"} | ({"dq"} if kernel.is_ordered else set()) | (
+        set() if sums else {"dbias"})
+    repeats = all(torch.equal(g.nan_to_num(7.0), first[name].nan_to_num(7.0))
+                  for name, g in grads.items() if name in fixed)
+    exact = gradients(case, o, lse, d_lse, torch.float64)
+    naive = gradients(case, low_o, lse32, d_lse, case.dtype)
+    largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
+                   if torch.isfinite(e).any()), default=0.0)
+    half_ulp, worst = 2.0 ** (-12 if case.f16 else -9), {}
+    for name, e in exact.items():
+        got, low = grads[name], naive[name]
+        if name[1] in "qkv":
+            low = low.to(case.dtype)
+        if e.numel() == 0:
+            continue
+        worst[name] = compare(got, e, low, half_ulp, 2.0 ** -20 * largest + 1e-7)
+    return worst, repeats
+
+
+def all_variants():
+    """Those of the grid as they come, and the ordered mode for a third of the narrow ones."""
+    for v in variants():
+        if v[0] == 256 and len(v[3]) > 4:
+            v = (192, *v[1:])  # all at once spills in the widest
+        yield v, 0
+        heavy = set(v[3]) - {"window", "packed", "documents", "sinks"} or v[4] or v[5]
+        if v[0] <= 128 and not heavy:
+            yield v, 1
+
+
+def run_checks(args, rows):
+    from attention_reference import draw_case
+    start, n, failures, worst = time.time(), 0, 0, 0.0
+    todo = [(i, v, o) for i, (v, o) in enumerate(all_variants()) if args.only in str(v)]
+    for index, v, ordered in todo:
+        if time.time() - start > args.seconds:
+            break
+        of_variant, failed = 0.0, []
+        try:
+            kernel = Backward(args.build, args.cubins, v, ordered).open()
+        except AssertionError as e:
+            print(f"no variant {v}: {e}", flush=True)
+            failures += 1
+            continue
+        for k in range(args.cases):
+            rng = random.Random(7000 * index + k)
+            d, causal, f16, names, score_fn, mask_fn = v
+            case = draw_case(7000 * index + k, causal, f16, d, names, score_fn, mask_fn)
+            errors, repeats = check(kernel, case, rng)
+            n += 1
+            of_variant = max([of_variant, *errors.values()])
+            if max(errors.values(), default=0) > 1 or not repeats:
+                failed.append(f"seed {7000 * index + k} b{case.b} sq{case.sq} sk{case.sk} h{case.hq}/{case.hk} "
+                              f"d{case.d} {case.layout} window {case.window} packed {case.packed} "
+                              f"documents {case.documents}: repeats {repeats} "
+                              + " ".join(f"{a} {e:.2f}" for a, e in errors.items()))
+        failures, worst = failures + len(failed), max(worst, of_variant)
+        rows.append({"variant": str(v), "ordered": ordered, "error_over_bound": of_variant,
+                     "failures": failed})
+        if failed:
+            print(f"FAIL {v} ordered {ordered}: {len(failed)} of {args.cases}", flush=True)
+            for f in failed[:2]:
+                print("     ", f[:300], flush=True)
+    print(f"{n} cases of {len(rows)} variants in {time.time() - start:.0f} s: {failures} failed, "
+          f"worst error/bound {worst:.2f}", flush=True)
+    return failures
+
+
+def timed_case(d, causal, n, **features):
+    from attention_reference import Case
+    b, h = 16384 // n, max(1, 2048 // d)
+    return Case(b, n, n, h, h, d, causal, **features)
+
+
+def forward(case):
+    """o [b, s, h, d] and lse [b, h, s] by PyTorch's flash kernel, for timings."""
+    import torch
+    o, lse = torch.ops.aten._scaled_dot_product_flash_attention(
+        *(t.transpose(1, 2) for t in (case.q, case.k, case.v)), 0.0, bool(case.causal))[:2]
+    return o.transpose(1, 2), lse
+
+
+def peer(backend, case):
+    import torch
+    from torch.nn.attention import sdpa_kernel
+    q, k, v = (t.transpose(1, 2).detach().requires_grad_() for t in (case.q, case.k, case.v))
+    with sdpa_kernel(backend):
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=bool(case.causal))
+    do = case.do.transpose(1, 2)
+    return lambda: torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
+
+
+def run_repeats(args):
+    """Bitwise repeats of what is ordered, at a size that fills the device."""
+    import torch
+    failures = 0
+    for d, ordered in ((64, 1), (96, 1), (128, 1), (192, 0), (256, 0)):
+        kernel = Backward(args.build, args.cubins, (d, 1, 0, (), "", ""), ordered).open()
+        case = timed_case(d, 1, 2048, seed=d)
+        o, lse = forward(case)
+        launch, grads = kernel.bind(case, o, lse)
+        launch()
+        first = {name: g.clone() for name, g in grads.items()}
+        same = 0
+        for _ in range(args.repeats):
+            launch()
+            same += all(torch.equal(g, first[name]) for name, g in grads.items())
+        print(f"d{d} ordered: {same} of {args.repeats} repeats have the same bits", flush=True)
+        failures += same != args.repeats
+    return failures
+
+
+def run_timings(args, rows):
+    import statistics
+    import torch
+    from attention import PEERS
+    from harness import interleaved
+    for spec in args.timings.split(","):
+        d, causal, n = map(int, spec.split(":"))
+        case = timed_case(d, causal, n, seed=7)
+        o, lse = forward(case)
+        runs = {}
+        for name, backend in PEERS.items():
+            run = peer(backend, case)
+            try:
+                run()
+                runs[name] = run
+            except RuntimeError as e:
+                print(f"{name} d{d}: {str(e).splitlines()[0]}")
+        for ordered in (0, 1) if d <= 128 else (0,):
+            kernel = Backward(args.build, args.cubins, (d, causal, 0, (), "", ""), ordered).open()
+            runs["ours_ordered" if ordered else "ours"] = kernel.bind(case, o, lse)[0]
+        flops = 10 * case.b * case.hq * n * n * d / (2 if causal else 1)
+        for name, ms in interleaved(runs, args.rounds).items():
+            rates = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
+            rows.append({"what": "backward", "head_dim": d, "mask": "causal" if causal else "full",
+                         "seqlen": n, "kernel": name, "tflops": rates[0], "lowest": rates[1],
+                         "highest": rates[2]})
+            print(f"backward d{d} {'causal' if causal else 'full':6} N{n:6} {name:16} {rates[0]:5.0f} "
+                  f"({rates[1]:.0f}..{rates[2]:.0f}) TFLOP/s", flush=True)
+        del runs, case, o, lse
+        torch.cuda.empty_cache()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build/cuda")
+    parser.add_argument("--cubins", required=True)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--parts", type=int, default=1, help="compile every so-manieth variant ...")
+    parser.add_argument("--part", type=int, default=0, help="... from this one on")
+    parser.add_argument("--cases", type=int, default=8, help="of each variant")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
+    parser.add_argument("--only", default="", help="variants whose text has this")
+    parser.add_argument("--repeats", type=int, default=0)
+    parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,... or all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", default="")
+    parser.add_argument("--commit", default="")
+    args = parser.parse_args()
+    if args.compile:
+        todo = [(v, o) for v, o in all_variants() if args.only in str(v)][args.part::args.parts]
+        sys.exit(sum(not Backward(args.build, args.cubins, v, o).compile() for v, o in todo))
+    args.timings = TIMINGS if args.timings == "all" else args.timings
+    import torch
+    torch.zeros(1, device="cuda")  # a context
+    rows, checks = [], []
+    failures = run_checks(args, checks) if args.cases else 0
+    failures += run_repeats(args) if args.repeats else 0
+    if args.timings:
+        run_timings(args, rows)
+    if args.json:
+        from harness import write_result
+        write_result(args.json, "attention_bwd_cuda", "bench/cuda/attention_bwd.py", args.commit, rows,
+                     checks=checks)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+// The backward of attention as C calls, for bench/cuda/attention_bwd.py: a variant is chosen for a
+// shape as a program would have it chosen, compiled into a folder if it is not there, and called.
+#include "bench/cuda/attention_spec.h"
+#include "tegula/kernels/cuda/attention_bwd.h"
+
+namespace {
+
+using namespace tegula;
+using namespace tegula::cuda;
+
+struct Opened {
+  AttentionBwdVariant variant;
+  AttentionBwdKernel kernel;
+};
+
+Result<std::string> path_of(const AttentionBwdVariant& v, const char* folder) {
+  return cubin_of(v, v.source(), folder);
+}
+
+Result<Opened> open(const AttentionShape& shape, bool is_ordered, const char* folder) {
+  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape, is_ordered));
+  const std::string path = TEGULA_TRY(path_of(v, folder));
+  const std::string cubin = TEGULA_TRY(read_cubin(path.c_str()));
+  return Opened{v, TEGULA_TRY(AttentionBwdKernel::load(v, cubin))};
+}
+
+Status compile(const AttentionShape& shape, bool is_ordered, const char* folder) {
+  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape, is_ordered));
+  TEGULA_TRY(path_of(v, folder));
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+int tegula_bwd_compile(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
+                       const char* folder) {
+  return report(compile(shape_of(sizes, *f), is_ordered != 0, folder));
+}
+
+void* tegula_bwd_open(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
+                      const char* folder) {
+  return release(open(shape_of(sizes, *f), is_ordered != 0, folder));
+}
+
+int64_t tegula_bwd_workspace_bytes(const Opened* o, const int64_t* sizes, const FeatureSpec* f,
+                                   int64_t n_sequences) {
+  return attention_bwd_workspace_bytes(o->variant, shape_of(sizes, *f), n_sequences);
+}
+
+// pointers: q, k, v, o, do, dq, dk, dv, lse, d_lse, d_bias, d_sinks, workspace (those that are not
+// needed null). strides: batch, row, head of the first eight.
+int tegula_bwd_launch(const Opened* o, void* const* pointers, const int64_t* sizes,
+                      const int64_t* strides, float scale, const FeatureSpec* f,
+                      const AttentionFeatureParams* given, void* stream) {
+  AttentionBwdCall c;
+  c.shape = shape_of(sizes, *f);
+  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o, &c.d_o, &c.dq, &c.dk, &c.dv};
+  for (int i = 0; i < 8; ++i)
+    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
+  c.lse = static_cast<const float*>(pointers[8]);
+  c.d_lse = static_cast<const float*>(pointers[9]);
+  c.d_bias = static_cast<float*>(pointers[10]);
+  c.d_sinks = static_cast<float*>(pointers[11]);
+  c.workspace = pointers[12];
+  c.scale = scale;
+  c.given = *given;
+  c.stream = stream;
+  return report(o->kernel.launch(c));
+}
+
+}  // extern "C"

@@ -1,0 +1,298 @@
+// dQ of the attention backward in a kernel of its own: the same bits in every run, and no sums in
+// memory, for two products of scores more. Used for head_dim above 128, and where an order is asked
+// for.
+//
+//   P = exp(scale · Q Kᵀ - lse),  dS = P ∘ (dO Vᵀ - delta),  dQ = scale · dS K
+// A block owns 128 queries, 64 to a warpgroup, which keeps its rows of dQ in registers while tiles
+// of 64 keys pass by; dS is the register operand of the product with K. In a step a warpgroup
+// issues the scores of the next tile, then the sum of the present one, and makes weights while that
+// runs; dO Vᵀ follows, for which the other warpgroup's work fills the tensor cores.
+#pragma once
+
+#include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+
+namespace tegula::cuda {
+
+namespace q {
+
+constexpr int kConsumers = kD > 128 || kIsHeavy ? 2 : 3;
+constexpr int kTileM = kConsumers * kTile;
+constexpr int kThreads = 128 * (1 + kConsumers);
+constexpr int kKStages = kD == 256 ? 2 : kD == 192 ? 3 : 4;
+constexpr int kVStages = kKStages - 1;
+constexpr int kBlockBox = kTileM * kRowBytes;
+
+struct Shared {
+  char *q, *d_o;  // [kBoxes][kTileM][64]
+  Passing<kKStages> k;
+  Passing<kVStages> v;
+  Barrier* q_full;
+
+  __device__ explicit Shared(char* base) {
+    char* at = base + ((1024 - (smem_address(base) & 1023)) & 1023);
+    q = at, at += kConsumers * kTileBytes;
+    d_o = at, at += kConsumers * kTileBytes;
+    k.tiles = at, at += kKStages * kTileBytes;
+    v.tiles = at, at += kVStages * kTileBytes;
+    q_full = reinterpret_cast<Barrier*>(at);
+    k.full = q_full + 1, k.free = k.full + kKStages;
+    v.full = k.free + kKStages, v.free = v.full + kVStages;
+  }
+};
+
+// kTileM queries of a head, and the tiles of 64 keys from `key` on that some of them see.
+struct QueryUnit {
+  int row, head, batch;
+  int part = 0;  // of packed sequences
+  Sequence s;
+  int key, n_blocks;
+
+  __device__ QueryUnit(const AttentionBwdParams& p, int index) {
+    const Place at(index, p.n_units_q, p.n_heads_q, p.batch * p.n_heads_q,
+                   p.heads_per_section * p.group);
+    head = at.head, batch = at.batch;
+    // With a causal mask the last rows see the most keys and go first.
+    const int unit = kIsCausal ? p.n_units_q - 1 - at.unit : at.unit;
+    row = unit * kTileM;
+    s = whole_sequence(p);
+    bool sees = true;
+    if constexpr (kIsPacked) {
+      part = part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, unit, row);
+      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
+      sees = !sees_nothing(p.f, part);
+    }
+    key = n_blocks = 0;
+    if (!sees || row >= s.q_end) return;
+    const AttentionScore score = scores_of(p, s, batch, head);
+    const Range first = score.keys(row), last = score.keys(min(row + kTileM, s.q_end) - 1);
+    key = first.lo;
+    n_blocks = max(0, last.hi - key + kTile - 1) / kTile;
+  }
+};
+
+struct Producer {
+  const AttentionBwdParams& p;
+  const Shared& s;
+  const TensorMap *q_map, *k_map, *v_map, *do_map;
+
+  __device__ void run() {
+    const QueryUnit t(p, blockIdx.x);
+    const int row = t.row;
+    Ring<kKStages> k_ring;
+    Ring<kVStages> v_ring;
+    barrier_arrive_expect(s.q_full, 2 * kConsumers * kTileBytes);
+    load_block(s.q, kConsumers, q_map, s.q_full, row, t.head, t.batch);
+    load_block(s.d_o, kConsumers, do_map, s.q_full, row, t.head, t.batch);
+    const int head = t.head / p.group;
+    for (int n = 0; n < t.n_blocks; ++n) {
+      s.k.load(k_ring, 0, k_map, t.key + n * kTile, head, t.batch);
+      s.v.load(v_ring, 0, v_map, t.key + n * kTile, head, t.batch);
+      k_ring.advance(), v_ring.advance();
+    }
+  }
+};
+
+struct Consumer {
+  const AttentionBwdParams& p;
+  const Shared& s;
+  u32 wg;
+  float dq[kOut];
+  float lse2[2], delta[2];  // of this thread's rows
+  Range seen[2];
+  u32 kept;
+  // Weights before the slope of the score, as f16: what dS of a bias is made of.
+  u32 plain[kBias != 0 && kHasSlope ? kScores / 2 : 1];
+
+  __device__ u32 lane() const { return threadIdx.x % 32; }
+  __device__ u32 warp() const { return threadIdx.x / 32 % 4; }
+
+  // Scores of keys [key, key + kTile) to what dP - delta is multiplied with.
+  template <bool kMasked>
+  __device__ void weigh(float (&x)[kScores], const AttentionScore& score, int row, int key) {
+    const float factor = AttentionScore::factor_log2(p.scale_log2);
+    const int column = key + 2 * int(lane() % 4);
+    if constexpr (kHasDropout) {
+      kept = 0;
+#pragma unroll 1
+      for (int e = 0; e < kScores; ++e)
+        kept |= u32(score.keeps(row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
+    }
+#pragma unroll
+    for (int e = 0; e < kScores; ++e) {
+      const int r = e / 2 % 2, i = row + 8 * r, j = column + e / 4 * 8 + e % 2;
+      bool sees = true;
+      if constexpr (kMasked) {
+        sees = j >= seen[r].lo && j < seen[r].hi;
+        if constexpr (kHasUserMask) sees = sees && score.user_sees(i, j);
+      }
+      float slope = 1.f;
+      if constexpr (kModifies) {
+        if (sees) {
+          if constexpr (kHasSlope)
+            x[e] = score(x[e], i, j, slope);
+          else
+            x[e] = score(x[e], i, j);
+        }
+      }
+      float w = exp2_approx(__fmaf_rn(x[e], factor, -lse2[r]));
+      if constexpr (kMasked) w = sees ? w : 0.f;
+      if constexpr (kBias != 0 && kHasSlope) {
+        if (e % 2 == 1)
+          plain[e / 2] = pack_f16(__uint_as_float(plain[e / 2]), w);
+        else
+          plain[e / 2] = __float_as_uint(w);
+      }
+      x[e] = kHasSlope ? w * slope : w;
+      if constexpr (kIsHeavy) asm volatile("" ::: "memory");
+    }
+  }
+
+  __device__ void weigh(float (&x)[kScores], const QueryUnit& t, const Range& whole, int n) {
+    const int key = t.key + n * kTile;
+    const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
+    const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
+    if (key >= whole.lo && key + kTile <= whole.hi)
+      weigh<false>(x, score, row, key);
+    else
+      weigh<true>(x, score, row, key);
+  }
+
+  // Weights to dS.
+  __device__ void differ(float (&x)[kScores], const QueryUnit& t, const char* do_rows, int n,
+                         Ring<kVStages>& ring) {
+    float dp[kScores];
+    barrier_wait(s.v.full + ring.slot, ring.parity);
+    issue_scores<kBlockBox>(dp, do_rows, s.v.tile(ring.slot));
+    wgmma_wait<0>();
+    fence_registers(dp);
+    s.v.release(ring.slot);
+    ring.advance();
+    if constexpr (kBias != 0) add_bias_gradient(x, dp, t, n);
+#pragma unroll
+    for (int e = 0; e < kScores; ++e)
+      x[e] = d_score(x[e], dp[e], delta[e / 2 % 2], kept, e, p.f.keep_factor);
+  }
+
+  __device__ void add_bias_gradient(const float (&x)[kScores], const float (&dp)[kScores],
+                                    const QueryUnit& t, int n) {
+    const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
+    const int column = t.key + n * kTile + 2 * int(lane() % 4);
+    if (p.d_bias == nullptr) return;
+    float* to = p.d_bias + t.batch * p.d_bias_batch + t.head * p.d_bias_head;
+#pragma unroll
+    for (int e = 0; e < kScores; ++e) {
+      const int r = e / 2 % 2, j = column + e / 4 * 8 + e % 2;
+      float w = x[e];
+      if constexpr (kHasSlope) {
+        const float2 both = unpack_f16(plain[e / 2]);
+        w = e % 2 == 0 ? both.x : both.y;
+      }
+      if (w == 0.f || j >= seen[r].hi || j < seen[r].lo) continue;
+      float* at = to + (row + 8 * r) * p.d_bias_row + j;
+      const float d = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
+      if (p.d_bias_sums)
+        atomicAdd(at, d);
+      else
+        *at = d;
+    }
+  }
+
+  __device__ void run(const TensorMap* map) {
+    const QueryUnit t(p, blockIdx.x);
+    const int first_row = t.row + int(wg) * kTile;
+    const char* q_rows = s.q + wg * kBoxBytes;
+    const char* do_rows = s.d_o + wg * kBoxBytes;
+    kept = ~0u;
+#pragma unroll
+    for (int i = 0; i < kOut; ++i) dq[i] = 0.f;
+    Range whole = {0, 0};  // the keys that all rows of this warpgroup see
+    {
+      const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
+      const long long head_of_all = t.batch * p.n_heads_q + t.head;
+      const int last = t.s.q_end - 1;
+      if (!kHasUserMask && first_row <= last)
+        whole = {score.keys(min(first_row + kTile - 1, last)).lo, score.keys(first_row).hi};
+      // Tiles of the workspace, like those here, begin with the sequence.
+      const long long tile = head_of_all * p.n_tiles_m + slot_of(t, first_row);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int within = int(warp() * 16 + lane() / 4) + 8 * r, row = first_row + within;
+        const bool valid = row <= last;
+        seen[r] = valid ? score.keys(row) : Range{0, 0};
+        lse2[r] = valid ? p.lse2[tile * kTile + within] : -kNegativeInfinity;
+        delta[r] = valid ? p.delta[tile * kTile + within] : 0.f;
+      }
+    }
+    barrier_wait(s.q_full, 0);
+    if (t.n_blocks > 0) {
+      Ring<kKStages> k_ring, k_next;
+      Ring<kVStages> v_ring;
+      u32 packed[kScores / 2];
+      float sc[kScores];
+      barrier_wait(s.k.full, 0);
+      issue_scores<kBlockBox>(sc, q_rows, s.k.tile(0));
+      wgmma_wait<0>();
+      fence_registers(sc);
+      weigh(sc, t, whole, 0);
+      differ(sc, t, do_rows, 0, v_ring);
+      pack(packed, sc);
+      for (int n = 1; n <= t.n_blocks; ++n) {
+        k_next.advance();
+        const bool more = n < t.n_blocks;
+        // After the last tile this computes with an old one, which costs less than a branch.
+        if (more) barrier_wait(s.k.full + k_next.slot, k_next.parity);
+        issue_scores<kBlockBox>(sc, q_rows, s.k.tile(k_next.slot));
+        issue_sum(dq, packed, s.k.tile(k_ring.slot));
+        wgmma_wait<kIsHeavy ? 0 : 1>();
+        fence_registers(sc);
+        if (more) weigh(sc, t, whole, n);
+        wgmma_wait<0>();
+        fence_registers(dq);
+        s.k.release(k_ring.slot);
+        k_ring.advance();
+        if (more) differ(sc, t, do_rows, n, v_ring);
+        pack(packed, sc);
+      }
+    }
+    write_rows<kBlockBox>(p, dq, p.scale, s.q + wg * kBoxBytes, map, p.dq, 1 + wg, first_row,
+                          t.s.q_end, t.head, t.batch);
+  }
+
+ private:
+  // The tile of the workspace whose first row this is.
+  __device__ int slot_of(const QueryUnit& t, int first_row) const {
+    if constexpr (!kIsPacked) return first_row / kTile;
+    return t.s.q_begin / kTile + t.part + (first_row - t.s.q_begin) / kTile;
+  }
+};
+
+}  // namespace q
+
+// Grid n_units_q · b · hq of kThreads threads.
+extern "C" __global__ void __launch_bounds__(q::kThreads, 1)
+    attention_bwd_q(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+                    const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap d_o,
+                    const __grid_constant__ TensorMap dq, const AttentionBwdParams p) {
+  extern __shared__ char smem[];
+  const q::Shared s(smem);
+  const u32 warp = uniform(threadIdx.x / 32);
+  if (threadIdx.x == 0) {
+    barrier_init(s.q_full, 1);
+    s.k.init(4 * q::kConsumers), s.v.init(4 * q::kConsumers);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (warp < 4) {
+    give_registers<q::kConsumers == 2 ? 24 : 32>();
+    if (threadIdx.x == 0) {
+      q::Producer producer{p, s, &q, &k, &v, &d_o};
+      producer.run();
+    }
+  } else {
+    take_registers<q::kConsumers == 2 ? 240 : 160>();
+    q::Consumer consumer{p, s, warp / 4 - 1};
+    consumer.run(&dq);
+  }
+}
+
+}  // namespace tegula::cuda

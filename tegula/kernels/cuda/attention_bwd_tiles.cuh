@@ -1,0 +1,333 @@
+// What the kernels of the attention backward share: tiles of 64 rows that pass by a block, products
+// of them, and the way of a sum to global memory.
+//
+// Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256, masks and scores: attention_score.cuh.
+// Tensors may have fewer columns: the others are read as zeros and not written.
+#pragma once
+
+#include "tegula/kernels/cuda/attention_bwd_exact.cuh"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
+#include "tegula/kernels/cuda/ptx/tma.cuh"
+#include "tegula/kernels/cuda/ptx/wgmma.cuh"
+
+#ifndef TEGULA_ORDERED
+#define TEGULA_ORDERED 0
+#endif
+
+namespace tegula::cuda {
+
+constexpr int kD = TEGULA_HEAD_DIM;
+static_assert(kD == 64 || kD == 96 || kD == 128 || kD == 192 || kD == 256);
+
+constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
+constexpr int kBoxBytes = kTile * kRowBytes;
+constexpr int kTileBytes = kBoxes * kBoxBytes;  // 64 rows
+constexpr int kThreads = 384;
+constexpr int kScores = kTile / 2;  // of a thread
+constexpr int kOut = kD / 2;
+
+// Two floats as two f16 and back.
+__device__ inline u32 pack_f16(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+__device__ inline float2 unpack_f16(u32 packed) {
+  float2 x;
+  asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.f32.f16 %0, l;\ncvt.f32.f16 %1, h;\n}"
+      : "=f"(x.x), "=f"(x.y)
+      : "r"(packed));
+  return x;
+}
+
+// One arrival of a warp that is done reading. TEGULA_CHECKED: of each lane, because racecheck knows
+// nothing of what __syncwarp orders (docs/kernels/attention_bwd_sm90.md).
+#if TEGULA_CHECKED
+constexpr u32 kArrivals = 32;
+#else
+constexpr u32 kArrivals = 1;
+#endif
+__device__ inline void release_barrier(Barrier* b) {
+  __syncwarp();
+  if (kArrivals == 32 || threadIdx.x % 32 == 0) barrier_arrive(b);
+}
+
+// ---- Tiles that pass by
+// --------------------------------------------------------------------------
+
+// A ring of 64-row tiles.
+template <int kStages>
+struct Passing {
+  char* tiles;           // [kStages][kBoxes][64][64]
+  Barrier *full, *free;  // [kStages]
+
+  __device__ char* tile(u32 slot) const { return tiles + slot * kTileBytes; }
+
+  __device__ void init(u32 n_warps) const {
+    for (int i = 0; i < kStages; ++i)
+      barrier_init(full + i, 1), barrier_init(free + i, n_warps * kArrivals);
+  }
+
+  // By one thread, once the slot is free; its `full` expects `more` bytes besides.
+  __device__ void load(const Ring<kStages>& ring, u32 more, const TensorMap* map, int row, int head,
+                       int batch) const {
+    barrier_wait(free + ring.slot, ring.parity ^ 1);
+    barrier_arrive_expect(full + ring.slot, kTileBytes + more);
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box)
+      tma_load(tile(ring.slot) + box * kBoxBytes, map, full + ring.slot, kEvictLast,
+               box * kBoxColumns, row, head, batch);
+  }
+
+  // This warp no longer reads the slot.
+  __device__ void release(u32 slot) const { release_barrier(free + slot); }
+};
+
+// `n_tiles` of 64 rows, which stay: box after box.
+__device__ inline void load_block(char* to, int n_tiles, const TensorMap* map, Barrier* full,
+                                  int row, int head, int batch) {
+  for (int box = 0; box < kBoxes; ++box)
+    tma_load(to + box * n_tiles * kBoxBytes, map, full, kEvictFirst, box * kBoxColumns, row, head,
+             batch);
+}
+
+// ---- Products
+// ------------------------------------------------------------------------------------
+
+// An address that the compiler takes for new each time: it would otherwise keep the descriptors of
+// all of a tile's products in registers that are needed for sums, and spill them.
+__device__ inline u32 fresh_address(const char* at) {
+  u32 address = smem_address(at);
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
+// out[64][64] = rows[64][kD] · tile[64][kD]ᵀ; boxes of `rows` are kRowsBox bytes apart.
+template <int kRowsBox>
+__device__ inline void issue_scores(float (&out)[kScores], const char* rows, const char* tile) {
+  const SmemOperand a(fresh_address(rows), 16, 8 * kRowBytes);
+  const SmemOperand b(fresh_address(tile), 16, 8 * kRowBytes);
+  fence_registers(out);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kD / 16; ++i) {
+    const u32 box = i / 4, within = (i % 4) * 32;
+    Wgmma<64>::ss(out, a.at(box * kRowsBox + within), b.at(box * kBoxBytes + within), i > 0);
+  }
+  wgmma_commit();
+}
+
+// sum[64][kD] += weights[64][64] · tile[64][kD]
+__device__ inline void issue_sum(float (&sum)[kOut], const u32 (&weights)[kScores / 2],
+                                 const char* tile) {
+  const SmemOperand b(smem_address(tile), kBoxBytes, 8 * kRowBytes);
+  fence_registers(sum);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kTile / 16; ++i)
+    Wgmma<kD>::template rs<true>(sum, weights + 4 * i, b.at(i * 16 * kRowBytes), true);
+  wgmma_commit();
+}
+
+__device__ inline void pack(u32 (&to)[kScores / 2], const float (&x)[kScores]) {
+#pragma unroll
+  for (int j = 0; j < kScores / 2; ++j) to[j] = pack_element(x[2 * j], x[2 * j + 1]);
+}
+
+// sum[64][kD] · factor to rows [row, end) of `to`, by way of 64 rows of shared memory that nothing
+// reads any more, with boxes kRowsBox bytes apart. Rows past `end` belong to others if sequences
+// are packed, else the copy engine leaves them out. `barrier` is the warpgroup's own.
+template <int kRowsBox>
+__device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum)[kOut],
+                                  float factor, char* place, const TensorMap* map,
+                                  const AttentionTensor& to, u32 barrier, int row, int end,
+                                  int head, int batch) {
+  const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  u32 zero = 0;
+#pragma unroll
+  for (int i = 0; i < kD / 16; ++i) {
+    const u32 r = 16 * warp + (lane & 15), chunk = 2 * i + (lane >> 4);
+    u32 packed[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      packed[j] = pack_element(sum[8 * i + 2 * j] * factor, sum[8 * i + 2 * j + 1] * factor);
+      if constexpr (kMayLeak) zero = times_zero_plus(packed[j], zero);
+    }
+    stmatrix(smem_address(place) + (chunk / 8) * kRowsBox + swizzled(r, chunk % 8), packed[0],
+             packed[1], packed[2], packed[3]);
+  }
+  if constexpr (kMayLeak) {
+    if ((zero & 0x7FFF7FFF) != 0) *p.leaked = 1;
+  }
+  if constexpr (kIsPacked) {
+    named_sync(barrier, 128);
+    for (int i = int(threadIdx.x % 128); i < kTile * kD / 8; i += 128) {
+      const int r = i / (kD / 8), chunk = i % (kD / 8), column = 8 * chunk;
+      if (row + r >= end || column >= p.head_dim) continue;
+      const u16* from = reinterpret_cast<const u16*>(place + (chunk / 8) * kRowsBox +
+                                                     swizzled(u32(r), u32(chunk % 8)));
+      u16* at = to.data + batch * to.batch + (row + r) * to.row + head * to.head + column;
+      if (column + 8 <= p.head_dim)
+        *reinterpret_cast<uint4*>(at) = *reinterpret_cast<const uint4*>(from);
+      else
+        for (int c = 0; column + c < p.head_dim; ++c) at[c] = from[c];
+    }
+    return;
+  }
+  fence_async_proxy();
+  named_sync(barrier, 128);
+  if (warp == 0 && lane == 0) {
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box)
+      tma_store(map, place + box * kRowsBox, box * kBoxColumns, row, head, batch);
+    tma_store_commit();
+    tma_store_wait_read();
+  }
+}
+
+// ---- Which rows a block owns, and which pass by
+// --------------------------------------------------
+
+// Unit `unit` of one head of one batch entry, for block `index`. Heads of a section
+// are worked on at once, so that what passes by stays in L2.
+struct Place {
+  int unit, head, batch;
+  __device__ Place(int index, int n_units, int n_heads, int heads_total, int heads_per_section) {
+    const int section_units = heads_per_section * n_units;
+    const int section = index / section_units;
+    const int within = index - section * section_units;
+    const int first_head = section * heads_per_section;
+    const int heads = min(heads_per_section, heads_total - first_head);
+    unit = within / heads;
+    const int head_of_all = first_head + within - unit * heads;
+    batch = head_of_all / n_heads;
+    head = head_of_all - batch * n_heads;
+  }
+};
+
+__device__ inline Sequence whole_sequence(const AttentionBwdParams& p) {
+  return {0, p.seqlen_q, 0, p.seqlen_k};
+}
+
+__device__ inline AttentionScore scores_of(const AttentionBwdParams& p, const Sequence& s,
+                                           int batch, int head) {
+  return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale);
+}
+
+// kKeys keys of a KV head, and the tiles of 64 queries (counted from the sequence's first) of which
+// some query sees one of them.
+template <int kKeys>
+struct KeyUnit {
+  int key, head, batch;
+  Sequence s;
+  int slot;  // of the sequence's first tile, in arrays of the workspace
+  int first_m, end_m;
+
+  __device__ KeyUnit(const AttentionBwdParams& p, int index) {
+    const Place at(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv, p.heads_per_section);
+    key = at.unit * kKeys, head = at.head, batch = at.batch;
+    s = whole_sequence(p);
+    slot = 0;
+    bool sees = key < s.k_end;
+    if constexpr (kIsPacked) {
+      const int part =
+          part_of_tile<kKeys>(p.f.cu_seqlens_k, p.f.n_sequences, p.seqlen_k, at.unit, key);
+      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
+      slot = s.q_begin / kTile + part;
+      sees = key < s.k_end && !sees_nothing(p.f, part);
+    }
+    first_m = end_m = 0;
+    if (!sees) return;
+    const AttentionScore score = scores_of(p, s, batch, head * p.group);
+    const int lo = score.queries(key).lo, hi = score.queries(min(key + kKeys, s.k_end) - 1).hi;
+    first_m = (lo - s.q_begin) / kTile;
+    if (hi > lo) end_m = (hi - s.q_begin + kTile - 1) / kTile;
+    end_m = max(end_m, first_m);
+  }
+  __device__ int n_steps(const AttentionBwdParams& p) const { return (end_m - first_m) * p.group; }
+  // The queries that see all of the 64 keys from `first` on.
+  __device__ Range seen_by(const AttentionBwdParams& p, int first) const {
+    if (kHasUserMask || first + kTile > s.k_end) return {0, 0};
+    const AttentionScore score = scores_of(p, s, batch, head * p.group);
+    return {score.queries(first + kTile - 1).lo, score.queries(first).hi};
+  }
+};
+
+// ---- Weights, transposed: 64 keys × 64 queries
+// ---------------------------------------------------
+
+// The derivative of a score by scale · q · k is not 1.
+constexpr bool kHasSlope = kHasSoftcap || kHasUserScore;
+
+// Weights take so many registers that nothing else should be going on.
+constexpr bool kIsHeavy = kModifies || kHasDropout || kHasUserMask;
+
+// The queries that see each of a thread's two keys, `key` and key + 8.
+struct SeenKeys {
+  Range r[2];
+  __device__ SeenKeys(const AttentionScore& score, int key) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      r[i] = key + 8 * i < score.s.k_end ? score.queries(key + 8 * i) : Range{0, 0};
+  }
+};
+
+// Sᵀ in x to Pᵀ, in 16 bits and after dropout, in `packed`, and to what dP - delta is multiplied
+// with in x; bits of `kept` say which weights dropout keeps. The thread's elements are keys `key`
+// and key + 8, queries row + 8 i and row + 8 i + 1; lse2 is at the first.
+template <bool kMasked>
+__device__ inline void weigh_transposed(float (&x)[kScores], u32 (&packed)[kScores / 2], u32& kept,
+                                        const AttentionScore& score, const SeenKeys& seen,
+                                        const float* lse2, int row, int key, float scale_log2) {
+  const float factor = AttentionScore::factor_log2(scale_log2);
+  kept = ~0u;
+  if constexpr (kHasDropout) {
+    kept = 0;
+#pragma unroll 1
+    for (int e = 0; e < kScores; ++e)
+      kept |= u32(score.keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
+  }
+#pragma unroll
+  for (int i = 0; i < kTile / 8; ++i) {
+    const float2 l = *reinterpret_cast<const float2*>(lse2 + 8 * i);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float weight[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int e = 4 * i + 2 * r + c, q = row + 8 * i + c, k = key + 8 * r;
+        bool sees = true;
+        if constexpr (kMasked) {
+          sees = q >= seen.r[r].lo && q < seen.r[r].hi;
+          if constexpr (kHasUserMask) sees = sees && score.user_sees(q, k);
+        }
+        float slope = 1.f;
+        if constexpr (kModifies) {
+          if (sees) {
+            if constexpr (kHasSlope)
+              x[e] = score(x[e], q, k, slope);
+            else
+              x[e] = score(x[e], q, k);
+          }
+        }
+        float w = exp2_approx(__fmaf_rn(x[e], factor, c == 0 ? -l.x : -l.y));
+        if constexpr (kMasked) w = sees ? w : 0.f;
+        x[e] = kHasSlope ? w * slope : w;
+        weight[c] = w;
+        if constexpr (kHasDropout) weight[c] = kept >> e & 1 ? w * score.f.keep_factor : 0.f;
+      }
+      packed[2 * i + r] = pack_element(weight[0], weight[1]);
+    }
+    // Keeps the compiler from reading all of a bias first.
+    if constexpr (kIsHeavy) asm volatile("" ::: "memory");
+  }
+}
+
+// dSᵀ of an element, given dPᵀ.
+__device__ inline float d_score(float weight, float dp, float delta, u32 kept, int e,
+                                float keep_factor) {
+  if constexpr (kHasDropout) dp = kept >> e & 1 ? dp * keep_factor : 0.f;
+  return weight * (dp - delta);
+}
+
+}  // namespace tegula::cuda
