@@ -131,20 +131,29 @@ def attention_makers(lib, q, k, v, is_causal, pass_):
     return makers
 
 
+def add_row(rows, work, shape, unit, rates, differs=None):
+    """rates: name → (median, lowest, highest). One row a case, printed as it comes."""
+    best = max((r[0] for name, r in rates.items() if name != "tegula"), default=None)
+    row = {"work": work, "shape": shape, "unit": unit}
+    row.update({name: round(rates[name][0], 3) for name in sorted(rates, key=lambda n: (n != "tegula", n))})
+    if "tegula" in rates:
+        row["lowest"], row["highest"] = (round(r, 3) for r in rates["tegula"][1:])
+        if best:
+            row["over_best_peer"] = round(rates["tegula"][0] / best, 3)
+        if differs is not None:
+            row["difference"] = differs
+    rows.append(row)
+    print("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else str(value) for key, value in row.items()),
+          flush=True)
+
+
 def rated(rows, work, shape, flops, runs, rounds):
-    """A row per kernel, with its rate over the best peer's."""
     times = interleaved({name: run[0] for name, run in runs.items()}, rounds)
-    rate = {name: [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))] for name, ms in times.items()}
-    best = max((r[0] for name, r in rate.items() if name != "tegula"), default=None)
+    rates = {name: tuple(flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms)))
+             for name, ms in times.items()}
     peer = next((name for name in runs if name != "tegula"), None)
-    for name, (median, low, high) in sorted(rate.items(), key=lambda item: -item[1][0]):
-        row = {"work": work, "shape": shape, "kernel": name, "tflops": median, "lowest": low, "highest": high}
-        if name == "tegula" and best:
-            row["over_best_peer"], row["difference"] = median / best, difference(runs[name][1], runs[peer][1])
-        rows.append(row)
-        extra = f"  {row['over_best_peer']:.3f} of the best peer, differs {row['difference']:.1e}" if (
-            "difference" in row) else ""
-        print(f"{work} {shape} {name:8} {median:7.1f} ({low:.1f}..{high:.1f}) TFLOP/s{extra}", flush=True)
+    differs = difference(runs["tegula"][1], runs[peer][1]) if peer and "tegula" in runs else None
+    add_row(rows, work, shape, "TFLOP/s", rates, differs)
 
 
 def time_attention(lib, rows, rounds):
@@ -221,15 +230,10 @@ def time_decode(lib, rows, rounds, heads=32, kv_heads=8, d=128):
             for key in random.sample(sorted(graphs), len(graphs)):
                 times[key].append(graph_us(*graphs[key][:2]))
         for cache in ("warm", "cold"):
-            rate = {name: kv_bytes / statistics.median(us) / 1e6 for (name, c), us in times.items() if c == cache}
-            best = max((r for name, r in rate.items() if name != "tegula"), default=None)
-            for name, r in sorted(rate.items(), key=lambda item: -item[1]):
-                row = {"work": "decode", "shape": f"B{b} N{n} {cache}", "kernel": name, "tb_per_s": r}
-                if name == "tegula" and best:
-                    row["over_best_peer"] = r / best
-                rows.append(row)
-                print(f"decode B{b} N{n} {cache} {name:8} {r:.3f} TB/s"
-                      + (f"  {r / best:.3f} of the best peer" if "over_best_peer" in row else ""), flush=True)
+            rates = {name: tuple(kv_bytes / t / 1e6 for t in (statistics.median(us), max(us), min(us)))
+                     for (name, c), us in times.items() if c == cache}
+            if rates:
+                add_row(rows, f"decode, {cache}", f"B{b} N{n}", "TB/s", rates)
         del sets, graphs
         torch.cuda.empty_cache()
 

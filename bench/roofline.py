@@ -6,9 +6,10 @@
   bench/roofline.py draw FILE.json OUT.svg
 
 A point is at (operations / least bytes, operations / s): every operand read once and every result written once, the
-operations that people count (products; a causal mask halves). Roofs: on the CPU what `tegula doctor` measures (f32
-multiply-adds, memory reads), on a GPU the highest clocks times the widest units. Rungs of a ladder read more than the
-least bytes, and stand below for that; kernels whose data a cache holds may stand above the memory's roof.
+operations that people count (products; a causal mask halves). Roofs: on the CPU the most f32 multiply-adds and plain
+reads of memory that `tegula bench` measured beside the kernels, on a GPU the highest clocks times the widest units.
+Rungs of a ladder read more than the least bytes, and stand below for that; kernels whose data a cache holds may stand
+above the memory's roof.
 """
 
 import argparse
@@ -61,6 +62,11 @@ CPU = [
 ]
 
 
+# CPU: every kernel of a training step, each where it takes longest.
+STEPS = [["train", "--model", model, "--n-layers", "2", "--n-heads", "6", "--d-model", "384", "--seqlen", "256",
+          "--batch", "4", "--vocab-size", "8192", "--by-op"] for model in ("gpt2", "llama")]
+
+
 def tool(binary, *arguments):
     done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
@@ -68,11 +74,38 @@ def tool(binary, *arguments):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+def row_of(family, label, j, ms):
+    numbers = {"gflops": j["gflops"], "gbytes_per_s": j["gbytes_per_s"],
+               "flops_per_byte": j["gflops"] / j["gbytes_per_s"], "ms": ms}
+    return {"family": family, "label": label, "kernel": j["kernel"],
+            **{name: float(f"{x:.4g}") for name, x in numbers.items()}}
+
+
+def step_rows(args):
+    """Kernels of training steps that compute anything; those that only move bytes have no place on a roofline."""
+    longest = {}
+    for step in STEPS:
+        for op in tool(args.bin, "bench", *step, "--json", "--repeats", "3", "--threads", str(args.threads))["ops"]:
+            key = op["kernel"] if op["kernel"] != "fused" else f'fused, {op["phase"]}'
+            if op["gflops"] > 0 and (key not in longest or op["ms"] > longest[key]["ms"]):
+                longest[key] = op
+    return [row_of("in a training step, longest call", key, op, op["ms"] / op["launches"])
+            for key, op in sorted(longest.items(), key=lambda item: -item[1]["ms"])]
+
+
+def write(args, machine, roofs, rows):
+    with open(args.json, "w", encoding="utf-8") as f:
+        json.dump({"name": f"roofline_{args.device}", "machine": machine, "commit": args.commit,
+                   "command": f"bench/roofline.py measure --device {args.device} --json {args.json}",
+                   "date": datetime.date.today().isoformat(), "roofs": roofs, "rows": rows}, f, indent=1)
+        f.write("\n")
+
+
 def measure(args):
     more = ["--device", args.device, "--json", "--repeats", str(args.repeats)]
     if args.device == "cpu":
         more += ["--threads", str(args.threads)]
-    rows, roofs, machine = [], [], args.machine
+    rows, roofs, machine = [], {}, args.machine
     for family, label, bench in CUDA if args.device == "cuda" else CPU:
         if args.only not in " ".join(bench):
             continue
@@ -81,32 +114,28 @@ def measure(args):
         except (RuntimeError, subprocess.TimeoutExpired) as e:
             print(f"{family} {label}: {e}", flush=True)
             continue
-        rows.append({"family": family, "label": label, "kernel": j["kernel"], "gflops": j["gflops"],
-                     "gbytes_per_s": j["gbytes_per_s"], "flops_per_byte": j["gflops"] / j["gbytes_per_s"],
-                     "ms": j["ms_median"]})
-        if args.device == "cuda":
-            machine = machine or j["device"]
-            roof = {"roof": "bf16 tensor cores" if "bf16" in bench else "f32 multiply-adds",
-                    "gflops": j["peak_gflops"], "gbytes_per_s": j["peak_gbytes_per_s"]}
-            roofs += [roof] if roof not in roofs else []
+        rows.append(row_of(family, label, j, j["ms_median"]))
+        name = "bf16 tensor cores" if args.device == "cuda" and "bf16" in bench else "f32 multiply-adds"
+        roof = roofs.setdefault(name, {"roof": name, "gflops": 0, "gbytes_per_s": 0})
+        roof["gflops"] = max(roof["gflops"], j["peak_gflops"])
+        machine = machine or j.get("device", "")
+        for each in roofs.values():
+            each["gbytes_per_s"] = max(each["gbytes_per_s"], j.get("peak_gbytes_per_s", j.get("read_gbytes_per_s", 0)))
         print(f"{family:32} {label:24} {j['gflops']:10.1f} GFLOP/s {rows[-1]['flops_per_byte']:9.2f} FLOP/B", flush=True)
-    if args.device == "cpu":
-        j = tool(args.bin, "doctor", "--json", "--threads", str(args.threads))
-        machine = machine or f"{j['processor']}, {j['threads']} threads"
-        roofs = [{"roof": "f32 multiply-adds", "gflops": j["fma_gflops"], "gbytes_per_s": j["read_gbytes_per_s"]}]
-    with open(args.json, "w", encoding="utf-8") as f:
-        json.dump({"name": f"roofline_{args.device}", "machine": machine, "commit": args.commit,
-                   "command": f"bench/roofline.py measure --device {args.device} --json {args.json}",
-                   "date": datetime.date.today().isoformat(), "roofs": roofs, "rows": rows}, f, indent=1)
-        f.write("\n")
+        write(args, machine, list(roofs.values()), rows)  # what is there survives an end on the way
+    if args.device == "cpu" and args.only in "train":
+        rows += step_rows(args)
+    write(args, machine, list(roofs.values()), rows)
 
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 940, 560, 70, 250, 40, 52
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1080, 62, 400, 44, 52
 COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#bf3989", "#0a7ea4", "#57606a")
 
 
 class Plot:
     def __init__(self, rows, roofs):
+        families = len({r["family"] for r in rows})
+        self.height = max(560, TOP + 24 + 13 * len(rows) + 19 * families)
         xs = [r["flops_per_byte"] for r in rows]
         ys = [r["gflops"] for r in rows] + [r["gflops"] for r in roofs]
         self.x = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)) + 0.05)
@@ -115,7 +144,7 @@ class Plot:
     def at(self, x, y):
         across = (math.log10(x) - self.x[0]) / (self.x[1] - self.x[0])
         up = (math.log10(y) - self.y[0]) / (self.y[1] - self.y[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), self.height - BOTTOM - up * (self.height - TOP - BOTTOM)
 
 
 def amount(log10):
@@ -134,9 +163,9 @@ def axes(plot):
         x, y = plot.at(10 ** plot.x[0], 10 ** e)
         yield f'<line class="grid" x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
         yield f'<text x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{amount(e)[:-6]}</text>'
-    yield (f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">operations per byte of '
+    yield (f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{plot.height - 14}" text-anchor="middle">operations per byte of '
            'operands and results</text>')
-    yield f'<text x="{LEFT}" y="{TOP - 10}" text-anchor="middle">FLOP/s</text>'
+    yield f'<text x="{LEFT}" y="{TOP - 8}" text-anchor="middle">FLOP/s</text>'
 
 
 def roof_lines(plot, roofs):
@@ -157,18 +186,36 @@ def tidy(gflops):
     return f"{gflops / 1e3:,.4g} TFLOP/s" if gflops >= 1e3 else f"{gflops:,.4g} GFLOP/s"
 
 
+def free_place(x, y, taken):
+    """Near (x, y), and away from the dots and numbers that are there."""
+    for radius in (11, 17, 24, 32):
+        for turn in range(12):
+            px = x + radius * math.cos(turn * math.pi / 6)
+            py = y - radius * math.sin(turn * math.pi / 6)
+            if all(abs(px - tx) > 11 or abs(py - ty) > 9 for tx, ty in taken):
+                return px, py
+    return x, y - 11
+
+
 def dots(plot, rows, families):
-    taken = []
-    for row in sorted(rows, key=lambda r: -r["gflops"]):
+    """Numbered dots, and beside the plot what each number is."""
+    places = [plot.at(r["flops_per_byte"], r["gflops"]) for r in rows]
+    taken, left, line = list(places), WIDTH - RIGHT + 24, TOP
+    for i, (row, (x, y)) in enumerate(zip(rows, places), 1):
         color = COLORS[families.index(row["family"]) % len(COLORS)]
-        x, y = plot.at(row["flops_per_byte"], row["gflops"])
+        px, py = free_place(x, y, taken)
+        taken.append((px, py))
         title = f'{row["family"]}, {row["label"]} ({row["kernel"]}): {tidy(row["gflops"])}'
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"><title>{html.escape(title)}</title></circle>'
-        width, place = 5.6 * len(row["label"]), y + 4
-        while any(abs(place - py) < 11 and x + 8 < px + pw and px < x + 8 + width for px, py, pw in taken):
-            place += 4
-        taken.append((x + 8, place, width))
-        yield f'<text class="label" x="{x + 8:.1f}" y="{place:.1f}" fill="{color}">{html.escape(row["label"])}</text>'
+        yield (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"><title>{html.escape(title)}</title></circle>'
+               f'<text class="number" x="{px:.1f}" y="{py + 3:.1f}" text-anchor="middle" fill="{color}">{i}</text>')
+        if i == 1 or rows[i - 2]["family"] != row["family"]:
+            line += 19
+            yield f'<text x="{left}" y="{line}" style="fill:{color};font-weight:bold">{html.escape(row["family"])}</text>'
+        line += 13
+        yield (f'<text class="entry" x="{left + 18}" y="{line}" text-anchor="end">{i}</text>'
+               f'<text class="entry" x="{left + 24}" y="{line}">{html.escape(row["label"])}</text>'
+               f'<text class="entry" x="{WIDTH - 12}" y="{line}" text-anchor="end">{tidy(row["gflops"])}, '
+               f'{row["gbytes_per_s"]:,.3g} GB/s</text>')
 
 
 def draw(args):
@@ -176,17 +223,13 @@ def draw(args):
         result = json.load(f)
     rows, roofs = result["rows"], result["roofs"]
     plot, families = Plot(rows, roofs), list(dict.fromkeys(r["family"] for r in rows))
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
-             "<style>text{font:12px sans-serif;fill:#24292f}.grid{stroke:#d0d7de;stroke-width:.7}"
-             ".roof{fill:none;stroke:#24292f;stroke-width:1.6}.roof-name{font-style:italic}.label{font-size:10px;"
-             "fill:inherit}</style>",
-             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {plot.height}" width="{WIDTH}" height="{plot.height}">',
+             "<style>text{font:12px sans-serif}.grid{stroke:#d0d7de;stroke-width:.7}"
+             ".roof{fill:none;stroke:#24292f;stroke-width:1.6}.roof-name{font-style:italic}.number{font-size:9px}"
+             ".entry{font-size:10.5px}</style>",
+             f'<rect width="{WIDTH}" height="{plot.height}" fill="#fff"/>',
              f'<text x="{LEFT}" y="18" font-weight="bold">{html.escape(result["machine"])}</text>']
     parts += [*axes(plot), *roof_lines(plot, roofs), *dots(plot, rows, families)]
-    for i, family in enumerate(families):
-        y = TOP + 20 + 20 * i
-        parts.append(f'<circle cx="{WIDTH - RIGHT + 22}" cy="{y - 4}" r="4" fill="{COLORS[i % len(COLORS)]}"/>')
-        parts.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y}">{html.escape(family)}</text>')
     parts.append("</svg>")
     with open(args.svg, "w", encoding="utf-8") as f:
         f.write("\n".join(parts) + "\n")

@@ -14,6 +14,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tegula ${PROJECT_BINARY_DIR}/generated/t
 if(TARGET tegula)
   install(TARGETS tegula RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET tegula_cuda)
+  install(TARGETS tegula_cuda LIBRARY DESTINATION lib)  # where the tool looks: ../lib
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # A user of the package must find each package that a layer links, by the name before its "::".

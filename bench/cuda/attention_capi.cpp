@@ -3,18 +3,12 @@
 #include "bench/cuda/capi.h"
 #include "tegula/kernels/cuda/attention.h"
 #include "tegula/kernels/cuda/attention_decode.h"
-#include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/attention_rungs.h"
 
 namespace {
 
 using namespace tegula;
 using namespace tegula::cuda;
-
-struct Rung {
-  Module module;
-  FunctionHandle functions[3];
-  bool is_naive;
-};
 
 Result<AttentionKernel> load_sm90(const char* path, const AttentionVariant& v) {
   return AttentionKernel::load(v, TEGULA_TRY(read_cubin(path)));
@@ -29,41 +23,22 @@ DecodeShape decode_shape(const int64_t* sizes) {
           sizes[5], sizes[6] != 0, sizes[7], sizes[8]};
 }
 
-constexpr int kTiledRows = 32;
-int tiled_smem_bytes(int head_dim) {
-  return (2 * kTiledRows * (head_dim + 1) + kTiledRows * (kTiledRows + 1)) * 4;
+Result<AttentionRung> load_rung(const char* path, int head_dim) {
+  return AttentionRung::load(head_dim, TEGULA_TRY(read_cubin(path)));
 }
 
-Result<Rung> load_rung(const char* path, int head_dim) {
-  Module module = TEGULA_TRY(Module::load(TEGULA_TRY(read_cubin(path))));
-  Rung r{std::move(module), {}, head_dim == 0};
-  if (r.is_naive) {
-    r.functions[0] = TEGULA_TRY(r.module.function("attention_naive_scores", 0));
-    r.functions[1] = TEGULA_TRY(r.module.function("attention_naive_softmax", 0));
-    r.functions[2] = TEGULA_TRY(r.module.function("attention_naive_output", 0));
-  } else {
-    r.functions[0] = TEGULA_TRY(r.module.function("attention_tiled", tiled_smem_bytes(head_dim)));
-  }
-  return r;
-}
-
-Status launch_rung(const Rung& r, AttentionRungParams p, unsigned heads, void* stream) {
-  const Driver* d = TEGULA_TRY(Driver::get());
-  void* arguments[] = {&p};
-  const auto sq = static_cast<unsigned>(p.seqlen_q), sk = static_cast<unsigned>(p.seqlen_k);
-  const auto head_dim = static_cast<unsigned>(p.head_dim);
-  auto launch = [&](int which, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                    int smem) {
-    return d->check(d->launch(r.functions[which], gx, gy, gz, bx, by, 1,
-                              static_cast<unsigned>(smem), stream, arguments, nullptr),
-                    "launching a rung");
-  };
-  if (!r.is_naive)
-    return launch(0, (sq + kTiledRows - 1) / kTiledRows, heads, 1, 128, 1,
-                  tiled_smem_bytes(p.head_dim));
-  TEGULA_TRY(launch(0, (sk + 15) / 16, (sq + 15) / 16, heads, 16, 16, 0));
-  TEGULA_TRY(launch(1, (sq + 3) / 4, heads, 1, 32, 4, 0));
-  return launch(2, sq, heads, 1, head_dim, 1, 0);
+// pointers: q, k, v, o, lse. strides: batch, row, head of the first four.
+AttentionCall attention_call(void* const* pointers, const int64_t* sizes, const int64_t* strides,
+                             float scale, void* stream) {
+  AttentionCall c;
+  c.shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0};
+  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o};
+  for (int i = 0; i < 4; ++i)
+    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
+  c.lse = static_cast<float*>(pointers[4]);
+  c.scale = scale;
+  c.stream = stream;
+  return c;
 }
 
 }  // namespace
@@ -85,15 +60,8 @@ void* tegula_attention_load(const char* cubin, const int* spec) {
 // head_dim, is_causal. strides: batch, row, head of q, k, v, o.
 int tegula_attention_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
                             const int64_t* strides, float scale, void* stream) {
-  AttentionCall c;
-  c.shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6] != 0};
-  AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o};
-  for (int i = 0; i < 4; ++i)
-    *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
-  c.lse = static_cast<float*>(pointers[4]);
+  AttentionCall c = attention_call(pointers, sizes, strides, scale, stream);
   c.counter = static_cast<unsigned*>(pointers[5]);
-  c.scale = scale;
-  c.stream = stream;
   return report(static_cast<const AttentionKernel*>(kernel)->launch(c));
 }
 
@@ -142,20 +110,8 @@ void* tegula_rung_load(const char* cubin, int head_dim) {
 // As tegula_attention_launch; pointers[5] is the room for scores.
 int tegula_rung_launch(const void* rung, void* const* pointers, const int64_t* sizes,
                        const int64_t* strides, float scale, void* stream) {
-  AttentionRungParams p{};
-  AttentionTensor* tensors[] = {&p.q, &p.k, &p.v, &p.o};
-  for (int i = 0; i < 4; ++i)
-    *tensors[i] = {static_cast<unsigned short*>(pointers[i]), strides[3 * i], strides[3 * i + 1],
-                   strides[3 * i + 2]};
-  p.lse = static_cast<float*>(pointers[4]);
-  p.scores = static_cast<float*>(pointers[5]);
-  p.seqlen_q = static_cast<int>(sizes[1]), p.seqlen_k = static_cast<int>(sizes[2]);
-  p.n_heads_q = static_cast<int>(sizes[3]);
-  p.group = static_cast<int>(sizes[3] / sizes[4]);
-  p.head_dim = static_cast<int>(sizes[5]), p.is_causal = static_cast<int>(sizes[6]);
-  p.scale = scale;
-  return report(launch_rung(*static_cast<const Rung*>(rung), p,
-                            static_cast<unsigned>(sizes[0] * sizes[3]), stream));
+  return report(static_cast<const AttentionRung*>(rung)->launch(
+      attention_call(pointers, sizes, strides, scale, stream), static_cast<float*>(pointers[5])));
 }
 
 }  // extern "C"

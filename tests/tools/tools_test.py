@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -191,6 +192,40 @@ class BenchTables(ToolTest):
         code, out = self.run_tables("<!-- bench: gemm, f32 -->\n<!-- end -->\n")
         self.assertEqual(code, 1)
         self.assertIn("bad.json: lacks machine, commit, command, date", out)
+
+
+class Roofline(ToolTest):
+    """bench/roofline.py draw: every row a dot, under the roofs at its place."""
+
+    def draw(self, rows):
+        result = {"name": "roofline_x", "machine": "Two <chips>", "rows": rows,
+                  "roofs": [{"roof": "adds", "gflops": 100.0, "gbytes_per_s": 10.0}]}
+        source = self.write("r.json", json.dumps(result))
+        done = subprocess.run([sys.executable, ROOT / "bench/roofline.py", "draw", source, self.tree / "r.svg"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.stderr, "")
+        return ElementTree.parse(self.tree / "r.svg").getroot()
+
+    def row(self, label, gflops, flops_per_byte):
+        return {"family": "f", "label": label, "kernel": "k", "gflops": gflops, "flops_per_byte": flops_per_byte,
+                "gbytes_per_s": gflops / flops_per_byte}
+
+    def test_dots_lie_on_the_roof_they_reach(self):
+        svg = self.draw([self.row("at the memory's roof", 20.0, 2.0), self.row("at the peak", 100.0, 1000.0),
+                         self.row("below both", 1.0, 1000.0)])
+        space = "{http://www.w3.org/2000/svg}"
+        dots = [(float(c.get("cx")), float(c.get("cy"))) for c in svg.iter(space + "circle")]
+        self.assertEqual(len(dots), 3)
+        (x0, y0), (x1, y1), (x2, y2) = (tuple(map(float, p.split(","))) for p in
+                                        next(svg.iter(space + "polyline")).get("points").split())
+        self.assertAlmostEqual((dots[0][1] - y0) / (dots[0][0] - x0), (y1 - y0) / (x1 - x0), places=2)
+        self.assertAlmostEqual(dots[1][1], y2, places=1)
+        self.assertGreater(dots[2][1], y2)  # y grows downwards
+
+    def test_names_are_escaped(self):
+        texts = [t.text for t in self.draw([self.row("a < b", 1.0, 1.0)]).iter("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("Two <chips>", texts)
+        self.assertIn("a < b", texts)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ int AttentionVariant::smem_bytes() const {
 std::string AttentionVariant::name() const {
   return cat("d", head_dim, is_causal ? "_causal" : "_full", "_m", tile_m(), "n", tile_n, "s",
              n_stages, ping_pong ? "_pp" : "", q_registers ? "_qr" : "", "_lz", lazy_log2, "_sec",
-             section_mb, is_f16 ? "_f16" : "", features.name());
+             section_mb, is_f16 ? "_f16" : "", is_odd ? "_odd" : "", features.name());
 }
 
 std::vector<std::string> AttentionVariant::defines() const {
@@ -71,6 +71,7 @@ std::vector<std::string> AttentionVariant::defines() const {
                                 cat("TEGULA_Q_REGISTERS=", int{q_registers}),
                                 cat("TEGULA_LAZY_LOG2=", lazy_log2)};
   if (is_f16) d.emplace_back("TEGULA_F16=1");
+  if (is_odd) d.emplace_back("TEGULA_ODD=1");
   for (std::string& f : features.defines()) d.push_back(std::move(f));
   return d;
 }
@@ -132,6 +133,7 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   AttentionVariant v;
   v.is_causal = shape.is_causal;
   v.is_f16 = shape.is_f16;
+  v.is_odd = shape.head_dim % 8 != 0;
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
   if (v.features.is_heavy()) {  // registers for more than the products
@@ -172,7 +174,8 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   const AttentionVariant& v = variant_;
   const AttentionShape& s = call.shape;
   if (padded_head_dim(s.head_dim) != v.head_dim || s.is_causal != v.is_causal ||
-      s.is_f16 != v.is_f16 || s.features.name() != v.features.name())
+      s.is_f16 != v.is_f16 || (s.head_dim % 8 != 0) != v.is_odd ||
+      s.features.name() != v.features.name())
     return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim,
                               s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention(s, call.scale));

@@ -23,6 +23,7 @@ struct AttentionVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;
   bool is_f16 = false;
+  bool is_odd = false;  // tensors' head_dim is no multiple of 8
   AttentionFeatures features;
   int tile_n = 128;
   int n_consumers = 2;

@@ -17,7 +17,7 @@
 //
 // Variant, by -D:
 //   TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; of tensors with fewer columns the rest reads as 0
-//   TEGULA_F16 0 | 1
+//   TEGULA_F16 0 | 1;  TEGULA_ODD 0 | 1: the tensors' head_dim is no multiple of 8
 //   masks and score functions: attention_score.cuh
 //   TEGULA_TILE_N            keys per tile, a multiple of 16
 //   TEGULA_CONSUMERS 2 | 3
@@ -435,7 +435,7 @@ struct Consumer {
   // O / Σ to global memory through shared memory, and the log-sum-exp.
   __device__ void write(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
-    const bool direct = kIsPacked && first_row + kRows > t.s.q_end;
+    const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
     finish_sums(t, row);
     const bool leader = warp == 0 && lane == 0;
     const u32 barrier = 1 + kConsumers + wg;

@@ -18,6 +18,13 @@ constexpr bool kPingPong = TEGULA_PING_PONG;
 constexpr bool kQInRegisters = TEGULA_Q_REGISTERS;
 constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
 
+#ifndef TEGULA_ODD
+#define TEGULA_ODD 0
+#endif
+// The tensors' head_dim is no multiple of 8: the copy engine would write what lies behind a row of
+// O, up to the next 16 bytes.
+constexpr bool kIsOdd = TEGULA_ODD;
+
 constexpr int kRows = 64;                   // query rows of a warpgroup
 constexpr int kTileM = kRows * kConsumers;  // query rows of a block
 constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;

@@ -32,6 +32,7 @@ bool find_calls(void* library, Driver& d) {
          find(library, "cuCtxGetDevice", d.current_device) &&
          find(library, "cuMemAlloc_v2", d.allocate) && find(library, "cuMemFree_v2", d.release) &&
          find(library, "cuMemcpy", d.copy) && find(library, "cuMemsetD8_v2", d.fill) &&
+         find(library, "cuMemsetD8Async", d.fill_later) &&
          find(library, "cuStreamCreate", d.stream_create) &&
          find(library, "cuStreamSynchronize", d.stream_wait) &&
          find(library, "cuEventCreate", d.event_create) &&

@@ -50,6 +50,7 @@ struct Driver {
   DriverStatus (*release)(void*);
   DriverStatus (*copy)(void*, const void*, size_t);
   DriverStatus (*fill)(void*, unsigned char, size_t);
+  DriverStatus (*fill_later)(void*, unsigned char, size_t, StreamHandle);  // in the stream's order
   DriverStatus (*stream_create)(StreamHandle*, unsigned);
   DriverStatus (*stream_wait)(StreamHandle);
   DriverStatus (*event_create)(void**, unsigned);

@@ -23,7 +23,7 @@ struct Compiled {
   int spill_bytes = 0;         // stores and loads
   int smem_bytes = 0;          // that the source declares
   bool is_serialized = false;  // the assembler had to wait for each wgmma
-  double seconds = 0;
+  double seconds = 0;          // of the calling thread's processor
 };
 
 // "13.0"; unsupported without the library.

@@ -39,12 +39,15 @@ void add_attention(List& list, const AttentionShape& shape) {
 
 // A call of attention by the values of its options, in the order of kAttentionOptions.
 constexpr int64_t kHeadDims[] = {64, 96, 128, 192, 256};
-const std::vector<int> kAttentionOptions = {std::size(kHeadDims), 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3};
+const std::vector<int> kAttentionOptions = {
+    std::size(kHeadDims), 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3};
 AttentionShape attention_shape(const std::vector<int>& row) {
   AttentionShape s{.seqlen_q = 4096, .seqlen_k = 4096};
   AttentionFeatures& f = s.features;
   size_t i = 0;
-  s.head_dim = kHeadDims[row[i++]], s.is_causal = row[i++], s.is_f16 = row[i++];
+  s.head_dim = kHeadDims[row[i++]];
+  s.head_dim -= row[i++];  // an odd one
+  s.is_causal = row[i++], s.is_f16 = row[i++];
   f.has_window = row[i++], f.is_packed = row[i++], f.has_documents = row[i++];
   f.has_softcap = row[i++], f.has_alibi = row[i++], f.has_dropout = row[i++];
   f.has_sinks = row[i++], f.bias = static_cast<BiasType>(row[i++]);

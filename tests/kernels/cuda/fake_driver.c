@@ -1,5 +1,6 @@
 /* A CUDA driver without a GPU, for tests: $TEGULA_CUDA_DRIVER names its library. Device memory is
-   the host's, launches do nothing, an event later takes a millisecond more. What it says of itself
+   the host's, launches do nothing but must be ones that a device could start, an event later takes a
+   millisecond more. What it says of itself
    comes from the environment: FAKE_CUDA_VERSION (13000), FAKE_CUDA_DEVICES (1),
    FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_LOAD (the status of loading a module, 0). */
 #include <stddef.h>
@@ -88,6 +89,11 @@ int cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
   memset(to, value, bytes);
   return 0;
 }
+int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
+  (void)stream;
+  memset(to, value, bytes);
+  return 0;
+}
 int cuStreamCreate(void** stream, unsigned flags) {
   (void)flags;
   *stream = (void*)2;
@@ -130,18 +136,19 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return 0;
 }
 int cuFuncSetAttribute(void* function, int which, int value) {
-  (void)function, (void)which, (void)value;
-  return 0;
+  (void)function;
+  return which == 8 && value >= 0 && value <= 227 * 1024 ? 0 : 1; /* dynamic shared memory */
 }
 int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned smem, void* stream, void** arguments, void** extra) {
-  (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
-  (void)smem, (void)stream, (void)arguments, (void)extra;
-  return 0;
+  const int fits = gx > 0 && gy > 0 && gz > 0 && gy < 65536 && gz < 65536 && bx > 0 && by > 0 &&
+                   bz > 0 && bx * by * bz <= 1024 && smem <= 227 * 1024;
+  (void)f, (void)stream, (void)extra;
+  return fits && arguments != NULL ? 0 : 1;
 }
-int cuLaunchKernelEx(const void* config, void* f, void** arguments, void** extra) {
-  (void)config, (void)f, (void)arguments, (void)extra;
-  return 0;
+int cuLaunchKernelEx(const unsigned* config, void* f, void** arguments, void** extra) {
+  return cuLaunchKernel(f, config[0], config[1], config[2], config[3], config[4], config[5], config[6],
+                        NULL, arguments, extra);
 }
 int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data, const uint64_t* dims,
                            const uint64_t* strides, const uint32_t* box, const uint32_t* every,

@@ -1,5 +1,6 @@
-// tegula_cuda_compile --check: compiles the covering set of variants and prints what each takes;
-//   fails on a spill, on serialized products, or where a block exceeds a multiprocessor.
+// tegula_cuda_compile --check [WORD]: compiles the covering set of variants, or those with WORD in
+//   their names, and prints what each takes; fails on a spill, on serialized products, or where a
+//   block exceeds a multiprocessor.
 // tegula_cuda_compile --pack FILE: what is built into the plug-in. An empty file without NVRTC.
 // Needs NVRTC, and no GPU.
 #include <atomic>
@@ -21,12 +22,16 @@ constexpr int kSkipped = 77;  // what ctest takes for "skipped"
 
 using Results = std::vector<std::optional<Result<Compiled>>>;
 
-Results compile_all(const std::vector<KernelVariant>& variants) {
+// With a cache, as kernels of a program: a build that changes no device source compiles nothing.
+Results compile_all(const std::vector<KernelVariant>& variants, const KernelCache* cache) {
   Results results(variants.size());
   std::atomic<size_t> next = 0;
+  const auto compile = [cache](const KernelVariant& v) -> Result<Compiled> {
+    if (cache == nullptr) return compile_kernel(v.source, v.defines, v.arch);
+    return TEGULA_TRY(compile_cached(*cache, v.source, v.defines, v.arch)).kernel;
+  };
   const auto work = [&] {
-    for (size_t i = next++; i < variants.size(); i = next++)
-      results[i] = compile_kernel(variants[i].source, variants[i].defines, variants[i].arch);
+    for (size_t i = next++; i < variants.size(); i = next++) results[i] = compile(variants[i]);
   };
   std::vector<std::thread> threads;
   for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(work);
@@ -50,7 +55,7 @@ std::string fault_of(const KernelVariant& v, const Compiled& c) {
 
 int check(const std::vector<KernelVariant>& variants) {
   const auto begin = std::chrono::steady_clock::now();
-  const Results results = compile_all(variants);
+  const Results results = compile_all(variants, nullptr);
   int n_faults = 0;
   double slowest = 0;
   std::printf("%-56s %-7s %9s %7s %7s %7s %6s\n", "variant", "arch", "registers", "threads",
@@ -83,7 +88,8 @@ int pack(const char* path) {
   std::string head, body;
   if (version.ok()) {
     const auto variants = ahead_variants();
-    const Results results = compile_all(variants);
+    const KernelCache cache{.folder = cat(path, ".cache")};
+    const Results results = compile_all(variants, &cache);
     for (size_t i = 0; i < variants.size(); ++i) {
       const KernelVariant& v = variants[i];
       if (!(*results[i]).ok()) {
@@ -108,15 +114,20 @@ int pack(const char* path) {
 int run(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "--pack" && argc == 3) return pack(argv[2]);
-  if (mode != "--check" || argc != 2) {
-    std::fprintf(stderr, "usage: tegula_cuda_compile --check | --pack FILE\n");
+  if (mode != "--check" || argc > 3) {
+    std::fprintf(stderr, "usage: tegula_cuda_compile --check [WORD] | --pack FILE\n");
     return 2;
   }
   if (const auto version = nvrtc_version(); !version.ok()) {
     std::printf("skipped: %s\n", version.error().message.c_str());
     return kSkipped;
   }
-  return check(covering_variants());
+  auto variants = covering_variants();
+  if (argc == 3)
+    std::erase_if(variants, [&](const KernelVariant& v) {
+      return v.name.find(argv[2]) == std::string::npos;
+    });
+  return check(variants);
 }
 
 }  // namespace

@@ -8,8 +8,9 @@ namespace {
 bool supports(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, true);
   if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  // The gradient of a bias comes in f32 and is summed: the op wants the bias's type, once.
-  if (c->bias != nullptr) return false;
+  // The gradient of a bias comes in f32.
+  if (c->bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
+    return false;
   for (const TensorRef* t :
        {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]})
     if (t->dtype != c->q->dtype || !is_copyable(*t)) return false;
@@ -40,6 +41,13 @@ Status launch(const DeviceCall& call) {
   a.o = operand_of(call.in[3]), a.lse = call.in[4].as<float>(), a.d_o = operand_of(call.in[5]);
   if (c.dlse != nullptr) a.d_lse = c.dlse->as<float>();
   a.dq = operand_of(call.out[0]), a.dk = operand_of(call.out[1]), a.dv = operand_of(call.out[2]);
+  if (c.bias != nullptr) {  // summed
+    const Driver* d = TEGULA_TRY(Driver::get());
+    a.d_bias = call.out[3].as<float>();
+    TEGULA_TRY(d->check(d->fill_later(a.d_bias, 0, 4 * static_cast<size_t>(call.out[3].numel()),
+                                      call.queue->stream),
+                        "cuMemsetD8Async"));
+  }
   a.workspace = call.workspace, a.stream = call.queue->stream;
   return k->launch(a);
 }
