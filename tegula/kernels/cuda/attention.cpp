@@ -137,7 +137,7 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
   if (v.features.is_heavy()) {  // registers for more than the products
-    v.tile_n = v.head_dim == 256 ? 64 : v.head_dim == 192 ? 80 : 96;
+    v.tile_n = v.head_dim >= 192 ? 64 : 96;
     return v;
   }
   const bool is_short = shape.seqlen_k <= 2048;
@@ -145,18 +145,20 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   const bool has_ranges = f.is_packed || f.has_documents;  // registers for each row's keys
   const bool is_even = !v.is_causal && !f.has_window && !has_ranges;  // most tiles need no mask
   if (v.head_dim == 256) {
-    v.tile_n = 80, v.section_mb = 32;
+    v.tile_n = 80, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 192) {
-    v.tile_n = 112;
+    v.tile_n = 112, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 128 && is_even) {
     v.n_consumers = 3, v.tile_n = 80;
   } else if (v.head_dim == 128) {
     v.q_registers = !has_ranges;
+  } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
+    v.q_registers = true;
   } else if (v.head_dim == 96 && !has_ranges) {
-    v.n_consumers = 3, v.tile_n = is_even ? 112 : 96;
+    v.n_consumers = 3, v.tile_n = is_even ? 112 : 96, v.section_mb = is_short ? 16 : 64;
   } else if (v.head_dim == 64 && v.is_causal && is_short && !has_ranges) {
     v.n_stages = 3, v.q_registers = true, v.section_mb = 12;
-  } else if (v.head_dim == 64) {
+  } else if (v.head_dim == 64 && !has_ranges) {
     v.n_consumers = 3;
   }
   return v;

@@ -234,7 +234,7 @@ struct Consumer {
 
   __device__ void first_step(const Tile& t, int row) {
     float scores[kScores];
-    find_edges(t);
+    find_edges(t, row);
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     issue_scores(scores);
     wgmma_wait<0>();
@@ -254,7 +254,7 @@ struct Consumer {
     barrier_wait(s.q_full, q_ring.parity);
     q_ring.advance();
     load_q();
-    find_edges(next);
+    find_edges(next, row);
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     take_turn();
     issue_scores(scores);
@@ -324,13 +324,12 @@ struct Consumer {
   }
 
   // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup.
-  __device__ void find_edges(const Tile& t) {
+  __device__ void find_edges(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
     begin = 0, whole = p.seqlen_k / kTileN;
     if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
     if constexpr (kHasRanges) {
       const AttentionScore of = t.scores(p);
-      const int row = row_of_tile(t);
       for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
       if constexpr (!kAlwaysMasks) {
         const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
@@ -469,7 +468,7 @@ struct Consumer {
     if (!kOwnO) named_sync(barrier, 128), release(s.q_free);
   }
 
-  __device__ void begin_tile(const Tile& t) {
+  __device__ void begin_tile(const Tile& t, int row) {
     clear_output();
     top[0] = top[1] = kNegativeInfinity;
     sum[0] = sum[1] = 0.f;
@@ -477,14 +476,14 @@ struct Consumer {
     q_ring.advance();
     load_q();
     if (t.n_blocks > 0)
-      first_step(t, row_of_tile(t));
+      first_step(t, row);
     else if (kOwnO && !kQInRegisters)
       release(s.q_free);
   }
 
-  __device__ void end_tile(const Tile& t) {
+  __device__ void end_tile(const Tile& t, int row) {
     if (t.n_blocks > 0) last_step();
-    write(t, row_of_tile(t));
+    write(t, row);
   }
 
   // The next tile's number.
@@ -499,7 +498,7 @@ struct Consumer {
   __device__ void run_chained() {
     if (int(blockIdx.x) >= p.n_tiles) return;
     Tile t(p, blockIdx.x);
-    begin_tile(t);
+    begin_tile(t, row_of_tile(t));
     while (true) {
       if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
       const int index = draw();
@@ -508,12 +507,12 @@ struct Consumer {
       if (t.n_blocks > 0 && next.n_blocks > 0) {
         step_across(t, next);
       } else {
-        end_tile(t);
-        begin_tile(next);
+        end_tile(t, row_of_tile(t));
+        begin_tile(next, row_of_tile(next));
       }
       t = next;
     }
-    end_tile(t);
+    end_tile(t, row_of_tile(t));
   }
 
   __device__ void run() {
@@ -523,9 +522,10 @@ struct Consumer {
     else
       for (int index = blockIdx.x; index < p.n_tiles; index = draw()) {
         const Tile t(p, index);
-        begin_tile(t);
-        if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
-        end_tile(t);
+        const int row = row_of_tile(t);
+        begin_tile(t, row);
+        if (t.n_blocks > 0) middle_steps(t, row);
+        end_tile(t, row);
       }
     if (warp == 0 && lane == 0) tma_store_wait_read();
   }

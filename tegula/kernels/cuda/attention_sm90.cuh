@@ -29,8 +29,8 @@ constexpr int kRows = 64;                   // query rows of a warpgroup
 constexpr int kTileM = kRows * kConsumers;  // query rows of a block
 constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 constexpr int kThreads = 128 * (1 + kConsumers);
-// Not for producers that search offsets or documents.
-constexpr bool kAllRegisters = kD == 256 && !kHasDocuments && !kIsPacked;
+// Not for producers that find a tile's keys.
+constexpr bool kAllRegisters = kD == 256 && !kHasStart && !kIsPacked;
 constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
 constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kAllRegisters ? 240 : 232;
 constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
@@ -41,10 +41,8 @@ constexpr int kBarrierBytes = 512;
 constexpr bool kOwnO = 2 * kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
 static_assert(kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
 static_assert(kTileN % 16 == 0 && kStages >= 2);
-#ifndef TEGULA_CHAINS
-#define TEGULA_CHAINS 1
-#endif
-constexpr bool kChains = TEGULA_CHAINS && kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments;
+// A tile's last step computes the next tile's first scores. (The others have no registers for it.)
+constexpr bool kChains = kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
 // Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
 constexpr bool kHasRanges = kHasStart || kIsPacked;
 // Every score needs work, not those at a mask's edge only.
