@@ -50,9 +50,9 @@ struct Consumer {
   u32 weights[kScores / 2];           // bf16 [64 rows][kTileN], the A operand of the product with V
   float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
   float grow[2];         // what O is to be multiplied with
-  Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
-  int begin, whole;                // find_edges
-  u32 leaking;                     // bit r: row r is to be repaired
+  Range seen[kHasStart ? 2 : 1];  // keys of this thread's two rows
+  int begin, whole;               // find_edges
+  u32 leaking;                    // bit r: row r is to be repaired
   bool rescale;
 
   // This warp no longer reads what the barrier guards.
@@ -107,7 +107,10 @@ struct Consumer {
       const int i = min(row + 8 * r, t.s.q_end - 1);
       int begin = 0, end = p.seqlen_k;
       if (kIsCausal) end = min(end, row + 8 * r + 1 + p.seqlen_k - p.seqlen_q);
-      if constexpr (kHasRanges) begin = seen[r].lo, end = seen[r].hi;
+      if constexpr (kHasStart)
+        begin = seen[r].lo, end = seen[r].hi;
+      else if constexpr (kIsPacked)
+        end = of.keys(i).hi;
       begin -= column, end -= column;
 #pragma unroll
       for (int n = 0; n < kTileN / 8; ++n)
@@ -330,7 +333,8 @@ struct Consumer {
     if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
     if constexpr (kHasRanges) {
       const AttentionScore of = t.scores(p);
-      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
+      if constexpr (kHasStart)
+        for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
       if constexpr (!kAlwaysMasks) {
         const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
         begin = (lo - t.key + kTileN - 1) / kTileN;
@@ -435,6 +439,9 @@ struct Consumer {
   __device__ void write(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
     const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
+    // Addresses that depend on the lane are computed here for each tile: kept from the first on,
+    // they would take registers from the products.
+    if constexpr (kIsPacked && kAlwaysMasks) asm volatile("" : "+r"(lane));
     finish_sums(t, row);
     const bool leader = warp == 0 && lane == 0;
     const u32 barrier = 1 + kConsumers + wg;
