@@ -52,6 +52,8 @@ def variants():
              if p not in (("bias32", "bias16"), ("packed", "documents"))]
     for n, pair in enumerate(rng.sample(pairs, 12)):
         out.append((HEAD_DIMS[n % 5], rng.randrange(2), rng.randrange(2), pair, "", ""))
+    out += [(59, 0, 0, (), "", ""), (111, 1, 1, (), "", ""), (250, 1, 0, (), "", ""), (67, 1, 0, ("window",), "", ""),
+            (187, 0, 1, ("packed", "softcap"), "", "")]
     for n, most in enumerate((("window", "packed"), ("window", "documents"))):
         out.append((HEAD_DIMS[2 + 2 * n], 1, n, (*most, "softcap", "alibi", "dropout", "sinks", "bias32"),
                     "score*0.5f", "(i+j)%7!=3"))
@@ -112,6 +114,8 @@ class Grid:
         if rc != 0:
             raise RuntimeError(self.fail())
         finish(str(v), "attention_grid.hung")
+        if case.behind.any():
+            raise RuntimeError("elements behind the rows of o were written")
         del keep
         if counter.item() != 0:
             raise RuntimeError(f"the counter is {counter.item()} after a launch")
