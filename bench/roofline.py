@@ -3,7 +3,10 @@
 
   bench/roofline.py measure --device cpu|cuda --json FILE [--bin build/release/tegula] [--machine TEXT]
                             [--commit C] [--threads T] [--only WORD]
-  bench/roofline.py draw FILE.json OUT.svg
+  bench/roofline.py draw FILE.json... OUT.svg
+
+`draw` also takes what compare_cuda.py and the scripts of bench/cuda wrote: Tegula's own kernels of matmul_cuda,
+attention_cuda and compare_cuda.
 
 A point is at (operations / least bytes, operations / s): every operand read once and every result written once, the
 operations that people count (products; a causal mask halves). Roofs: on the CPU the most f32 multiply-adds and plain
@@ -121,11 +124,68 @@ def measure(args):
         machine = machine or j.get("device", "")
         for each in roofs.values():
             each["gbytes_per_s"] = max(each["gbytes_per_s"], j.get("peak_gbytes_per_s", j.get("read_gbytes_per_s", 0)))
-        print(f"{family:32} {label:24} {j['gflops']:10.1f} GFLOP/s {rows[-1]['flops_per_byte']:9.2f} FLOP/B", flush=True)
+        print(f"{family:32} {label:24} {j['gflops']:10.1f} GFLOP/s {rows[-1]['flops_per_byte']:9.2f} FLOP/B",
+              flush=True)
         write(args, machine, list(roofs.values()), rows)  # what is there survives an end on the way
     if args.device == "cpu" and args.only in "train":
         rows += step_rows(args)
     write(args, machine, list(roofs.values()), rows)
+
+
+# What `tegula bench --device cuda --json` says of a device whose results carry no roofs of their own.
+DEVICES = {"NVIDIA H200": [{"roof": "bf16 tensor cores", "gflops": 1.0705e6, "gbytes_per_s": 4814.3},
+                           {"roof": "f32 multiply-adds", "gflops": 6.691e4, "gbytes_per_s": 4814.3}]}
+PEER_KERNELS = ("cudnn", "flash", "cublas", "cublaslt")
+
+
+def point(family, label, kernel, gflops, flops, least_bytes):
+    return {"family": family, "label": label, "kernel": kernel, "gflops": gflops, "flops_per_byte": flops / least_bytes,
+            "gbytes_per_s": gflops * least_bytes / flops}
+
+
+def product_point(family, label, kernel, tflops, m, n, k, size):
+    return point(family, label, kernel, tflops * 1e3, 2 * m * n * k, size * (m * n + n * k + m * k))
+
+
+def attention_point(family, label, kernel, tflops, d, is_causal, n, is_backward):
+    """16,384 tokens of 2048 in all. Forward: q, k, v and o; backward: those, do, and three gradients; lse."""
+    batch, heads = 16384 // n, 2048 // d
+    flops = 4 * batch * heads * n * n * d * (0.5 if is_causal else 1) * (2.5 if is_backward else 1)
+    least = (8 if is_backward else 4) * 16384 * heads * d * 2 + 4 * 16384 * heads
+    return point(family, label, kernel, tflops * 1e3, flops, least)
+
+
+def points_of(result):
+    """Dots of a raw result, whoever wrote it."""
+    for row in result["rows"]:
+        kernel = row.get("kernel", "")
+        if "flops_per_byte" in row:
+            yield row
+        elif "m" in row and kernel not in PEER_KERNELS:
+            sizes = (row["m"], row["n"], row["k"])
+            is_f32 = row["type"] == "f32"
+            if is_f32 or (kernel.startswith("mma") and row["m"] == row["n"]):
+                yield product_point(f"{row['type']} products, rungs", f"{kernel}, {sizes[0]}³", kernel, row["tflops"],
+                                    *sizes, 4 if is_f32 else 2)
+        elif kernel.startswith(("naive", "tiled")):
+            yield attention_point("attention, rungs", f"{kernel} {row['mask']} N{row['seqlen']}", kernel, row["tflops"],
+                                  row["head_dim"], row["mask"] == "causal", row["seqlen"], False)
+        elif "tegula" in row:
+            yield compared_point(row)
+
+
+def compared_point(row):
+    """Of compare_cuda.py's rows."""
+    work, shape, rate = row["work"], row["shape"], row["tegula"]
+    if work == "gemm":
+        m, n, k = map(int, shape.split(",")[0].split("x"))
+        return product_point("bf16 products, wgmma", shape, "matmul_sm90", rate, m, n, k, 2)
+    if work.startswith("decode"):  # a key is one multiplication and one addition of K and of V for 4 query heads
+        return point("decoding", f"{shape} {work[8:]}", "attention_decode", rate * 4e3, 4, 1)
+    d, mask, n = shape.split()
+    is_backward = work.endswith("bwd")
+    return attention_point("attention backward, sm_90a" if is_backward else "attention forward, sm_90a", shape, work,
+                           rate, int(d[1:]), mask == "causal", int(n[1:]), is_backward)
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1080, 62, 400, 44, 52
@@ -182,6 +242,10 @@ def roof_lines(plot, roofs):
     yield f'<text class="roof-name" x="{LEFT + 8}" y="{TOP + 14}">memory {roofs[0]["gbytes_per_s"]:,.4g} GB/s</text>'
 
 
+def plain(x):
+    return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+
+
 def tidy(gflops):
     return f"{gflops / 1e3:,.4g} TFLOP/s" if gflops >= 1e3 else f"{gflops:,.4g} GFLOP/s"
 
@@ -210,28 +274,37 @@ def dots(plot, rows, families):
                f'<text class="number" x="{px:.1f}" y="{py + 3:.1f}" text-anchor="middle" fill="{color}">{i}</text>')
         if i == 1 or rows[i - 2]["family"] != row["family"]:
             line += 19
-            yield f'<text x="{left}" y="{line}" style="fill:{color};font-weight:bold">{html.escape(row["family"])}</text>'
+            yield (f'<text x="{left}" y="{line}" style="fill:{color};font-weight:bold">'
+                   f'{html.escape(row["family"])}</text>')
         line += 13
         yield (f'<text class="entry" x="{left + 18}" y="{line}" text-anchor="end">{i}</text>'
                f'<text class="entry" x="{left + 24}" y="{line}">{html.escape(row["label"])}</text>'
                f'<text class="entry" x="{WIDTH - 12}" y="{line}" text-anchor="end">{tidy(row["gflops"])}, '
-               f'{row["gbytes_per_s"]:,.3g} GB/s</text>')
+               f'{plain(row["gbytes_per_s"])} GB/s</text>')
 
 
 def draw(args):
-    with open(args.json, encoding="utf-8") as f:
-        result = json.load(f)
-    rows, roofs = result["rows"], result["roofs"]
+    *sources, svg = args.files
+    results = []
+    for source in sources:
+        with open(source, encoding="utf-8") as f:
+            results.append(json.load(f))
+    machine = results[0]["machine"]
+    roofs = results[0].get("roofs") or next(r for name, r in DEVICES.items() if machine.startswith(name))
+    rows = [p for result in results for p in points_of(result)]
+    order = list(dict.fromkeys(r["family"] for r in rows))
+    rows.sort(key=lambda r: order.index(r["family"]))
     plot, families = Plot(rows, roofs), list(dict.fromkeys(r["family"] for r in rows))
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {plot.height}" width="{WIDTH}" height="{plot.height}">',
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {plot.height}" width="{WIDTH}" '
+             f'height="{plot.height}">',
              "<style>text{font:12px sans-serif}.grid{stroke:#d0d7de;stroke-width:.7}"
              ".roof{fill:none;stroke:#24292f;stroke-width:1.6}.roof-name{font-style:italic}.number{font-size:9px}"
              ".entry{font-size:10.5px}</style>",
              f'<rect width="{WIDTH}" height="{plot.height}" fill="#fff"/>',
-             f'<text x="{LEFT}" y="18" font-weight="bold">{html.escape(result["machine"])}</text>']
+             f'<text x="{LEFT}" y="18" font-weight="bold">{html.escape(machine)}</text>']
     parts += [*axes(plot), *roof_lines(plot, roofs), *dots(plot, rows, families)]
     parts.append("</svg>")
-    with open(args.svg, "w", encoding="utf-8") as f:
+    with open(svg, "w", encoding="utf-8") as f:
         f.write("\n".join(parts) + "\n")
 
 
@@ -249,8 +322,7 @@ def main():
     m.add_argument("--only", default="", help="benchmarks whose arguments have this word")
     m.set_defaults(run=measure)
     d = commands.add_parser("draw")
-    d.add_argument("json")
-    d.add_argument("svg")
+    d.add_argument("files", nargs="+", help="raw results, and last the picture")
     d.set_defaults(run=draw)
     args = parser.parse_args()
     args.run(args)
