@@ -75,8 +75,8 @@ class Flash {
         Totals sum = totals_at(part(i, 0), rows);
         for (int64_t span = 1; span < spans; ++span) {
           const Totals more = totals_at(part(i, span), rows);
-          for (int r = 0; r < rows; ++r)
-            fold(sum, r, more.m[r], more.l[r], more.o + r * o_width_, kLanes);
+          fold(
+              sum, rows, more.m, more.l, [&](int r) { return more.o + r * o_width_; }, kTileN);
         }
         if (!finish(t, sum)) run_carefully(t, thread);
       });
@@ -202,9 +202,10 @@ class Flash {
       for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
            k0 += kKeyBlock)
         run_keys(x, t, k0);
-      for (int i = 0; i < x.rows; ++i)
-        fold(sum, i, x.m[i] * c_.unit(), reduce_add(load16(x.l[i])),
-             o_tile(x, i / kTileM, 0) + i % kTileM * kTileN, kTileM * kTileN);
+      float l[kRowBlock];
+      for (int i = 0; i < x.rows; ++i) x.m[i] *= c_.unit(), l[i] = reduce_add(load16(x.l[i]));
+      const auto o = [&](int i) { return o_tile(x, i / kTileM, 0) + i % kTileM * kTileN; };
+      fold(sum, x.rows, x.m, l, o, kTileM * kTileN);
     }
     const int64_t per_pair = c_.score_flops() + 4 + (c_.dropout > 0 ? 1 : 0);
     const int64_t math = visible * (per_pair + 2 * c_.d + 2 * c_.dv);
@@ -212,22 +213,29 @@ class Flash {
     return sum;
   }
 
-  // Row i of `sum` takes a span's m, l and o, whose strips [kTileN] are `strip_stride` apart (or,
-  // kLanes: a row of totals).
-  void fold(Totals& sum, int i, float m, float l, const float* o, int64_t strip_stride) const {
-    const float top = sum.m[i] > m ? sum.m[i] : m, shift = top == -kInf ? 0 : top;
-    float scale[2][kLanes];
-    store(scale[0], exp(set1(sum.m[i] - shift)));
-    store(scale[1], exp(set1(m - shift)));
-    const Vf before = set1(scale[0][0]), now = set1(scale[1][0]);
-    float* to = sum.o + i * o_width_;
-    const bool is_row = strip_stride == kLanes;
-    for (int64_t e = 0; e < c_.dv; e += kLanes) {
-      const float* at = is_row ? o + e : o + e / kTileN * strip_stride + e % kTileN;
-      store(to + e, fma(load(at), now, load(to + e) * before));
+  // The rows of `sum` take a span's m, l and o; row i's o lies at o_of(i), its strips of kTileN
+  // `strip_stride` apart.
+  template <class F>
+  void fold(Totals& sum, int rows, const float* m, const float* l, const F& o_of,
+            int64_t strip_stride) const {
+    float scale[2][round_up(kRowBlock, kLanes)];
+    for (int i = 0; i < rows; i += kLanes) {
+      const int n = rows - i;
+      const Vf old = load_n(sum.m + i, n), now = load_n(m + i, n);
+      const Vf top = select(gt(old, now), old, now);
+      const Vf shift = select(eq(top, set1(-kInf)), zero(), top);
+      const Vf a = exp(old - shift), b = exp(now - shift);
+      store(scale[0] + i, a), store(scale[1] + i, b), store_n(sum.m + i, top, n);
+      store_n(sum.l + i, fma(load_n(l + i, n), b, load_n(sum.l + i, n) * a), n);
     }
-    sum.l[i] = __builtin_fmaf(l, scale[1][0], sum.l[i] * scale[0][0]);
-    sum.m[i] = top;
+    for (int i = 0; i < rows; ++i) {
+      const Vf before = set1(scale[0][i]), now = set1(scale[1][i]);
+      const float* o = o_of(i);
+      float* to = sum.o + i * o_width_;
+      for (int64_t e = 0; e < c_.dv; e += kTileN, o += strip_stride)
+        for (int v = 0; v < kTileN; v += kLanes)
+          store(to + e + v, fma(load(o + v), now, load(to + e + v) * before));
+    }
   }
 
   // All rows against one key block.
