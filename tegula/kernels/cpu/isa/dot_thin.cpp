@@ -13,8 +13,9 @@ constexpr int kColumns = 512;      // of a task, at most
 constexpr int kManyColumns = 256;  // with many rows: sums and the rows of b at hand stay in L1
 constexpr int kManyRows = 8;
 constexpr int kTileColumns = kMaxTileN;
-constexpr int kRun = 8;    // rows of b at a time, where n is contiguous
-constexpr int kGroup = 6;  // rows of a at a time
+constexpr int64_t kShardSums = 8192;  // of a task over a shard of k: they stay in L1
+constexpr int kRun = 8;               // rows of b at a time, where n is contiguous
+constexpr int kGroup = 6;             // rows of a at a time
 
 struct Strides {
   int64_t n = 0, k = 0;
@@ -100,17 +101,24 @@ void add_rows(const Task& t, const float* a, const In* b) {
   }
 }
 
+// The sums of one shard, from where they stand.
+template <class In>
+void add_shard(const Task& t, const In* b, int64_t shard) {
+  const int64_t shard_k = t.c.shard_k();
+  const float* a = t.a + shard * shard_k;
+  const In* b_at = b + t.n0 + shard * shard_k * t.s.k;
+  int64_t k = 0;
+  for (; k + kRun <= shard_k; k += kRun) add_rows<In, kRun>(t, a + k, b_at + k * t.s.k);
+  for (; k < shard_k; ++k) add_rows<In, 1>(t, a + k, b_at + k * t.s.k);
+}
+
 template <class In>
 void thin_rows(const Task& t, const In* b) {
-  const int64_t floats = t.rows() * t.ld, shard_k = t.c.shard_k();
+  const int64_t floats = t.rows() * t.ld;
   float* waiting = t.sums + floats;  // a level of the shard tree after another
   for (int64_t shard = 0; shard < t.c.k_shards; ++shard) {
     if (!t.c.accumulates) std::fill_n(t.sums, floats, 0.0F);
-    const float* a = t.a + shard * shard_k;
-    const In* b_at = b + t.n0 + shard * shard_k * t.s.k;
-    int64_t k = 0;
-    for (; k + kRun <= shard_k; k += kRun) add_rows<In, kRun>(t, a + k, b_at + k * t.s.k);
-    for (; k < shard_k; ++k) add_rows<In, 1>(t, a + k, b_at + k * t.s.k);
+    add_shard(t, b, shard);
     int level = 0;
     for (; (shard >> level & 1) != 0; ++level)
       for (int64_t i = 0; i < floats; i += kLanes)
@@ -245,6 +253,12 @@ void finish(const Task& t, const TensorRef* bias, const TensorRef& out) {
                     bias == nullptr ? nullptr : bias->as<const Out>(), out.as<Out>());
 }
 
+void finish_as(const Task& t, const TensorRef* bias, const TensorRef& out) {
+  if (t.c.out_dtype == DType::kF32) finish<float>(t, bias, out);
+  if (t.c.out_dtype == DType::kBF16) finish<bf16>(t, bias, out);
+  if (t.c.out_dtype == DType::kF16) finish<f16>(t, bias, out);
+}
+
 template <class In>
 void thin_tasks(const KernelCall& call, const Contraction& c, const Strides& s, const float* a,
                 const TensorRef& b) {
@@ -271,36 +285,75 @@ void thin_tasks(const KernelCall& call, const Contraction& c, const Strides& s, 
     const In* b_at = b.as<const In>() + c.batch.offset(batch, kB);
     s.n == 1 ? thin_rows(t, b_at) : thin_columns(t, b_at);
     const TensorRef* bias = c.has_bias ? &call.in[2] : nullptr;
-    if (c.out_dtype == DType::kF32) finish<float>(t, bias, call.out[0]);
-    if (c.out_dtype == DType::kBF16) finish<bf16>(t, bias, call.out[0]);
-    if (c.out_dtype == DType::kF16) finish<f16>(t, bias, call.out[0]);
+    finish_as(t, bias, call.out[0]);
     const int64_t flops = c.m.count * cols * (2 * c.k.count + c.epilogue_flops());
+    call.counters->add(flops, flops);
+  });
+}
+
+// A task is a shard of k over all columns, or some thousands of them: one run of memory, which the
+// processor fetches ahead by itself. `sums`: [shard][row][n].
+template <class In>
+void shard_tasks(const KernelCall& call, const Contraction& c, const Strides& s, const float* a,
+                 const TensorRef& b, float* sums) {
+  const int64_t ld = thin_shard_row(c.n.count), rows = c.m.count, shard_floats = rows * ld;
+  const int64_t parts = std::max(ceil_div(call.pool->n_threads(), c.k_shards),
+                                 ceil_div(rows * c.n.count, kShardSums));
+  const int64_t columns = round_up(ceil_div(c.n.count, parts), kMaxTileN);
+  const int64_t blocks = ceil_div(c.n.count, columns);
+  const auto task = [&](int64_t n0, int64_t n, float* at) {
+    return Task{c, s, a, 0, n0, static_cast<int>(n), static_cast<int>(ld), at + n0};
+  };
+  call.pool->parallel_for(c.k_shards * blocks, [&](int64_t i, int) {
+    const int64_t shard = i / blocks, n0 = i % blocks * columns;
+    const Task t = task(n0, std::min(columns, c.n.count - n0), sums + shard * shard_floats);
+    for (int64_t r = 0; r < rows; ++r)
+      std::fill_n(t.sums + r * ld, std::min(columns, ld - n0), 0.0F);
+    add_shard(t, b.as<const In>(), shard);
+  });
+  const TensorRef* bias = c.has_bias ? &call.in[2] : nullptr;
+  call.pool->parallel_for(ceil_div(c.n.count, kColumns), [&](int64_t i, int) {
+    const int64_t n0 = i * kColumns, n = std::min<int64_t>(kColumns, c.n.count - n0);
+    // The tree of shards: neighbours first.
+    for (int64_t step = 1; step < c.k_shards; step *= 2)
+      for (int64_t shard = 0; shard + step < c.k_shards; shard += 2 * step)
+        for (int64_t r = 0; r < rows; ++r) {
+          float* to = sums + shard * shard_floats + r * ld + n0;
+          const float* from = to + step * shard_floats;
+          for (int64_t j = 0; j < n; j += kLanes) store(to + j, load(to + j) + load(from + j));
+        }
+    const Task t = task(n0, n, sums);
+    finish_as(t, bias, call.out[0]);
+    const int64_t flops = rows * n * (2 * c.k.count + c.epilogue_flops());
     call.counters->add(flops, flops);
   });
 }
 
 template <class In>
 void thin_in(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b,
-             float* a_rows) {
+             float* a_rows, float* sums) {
   for (int64_t i = 0; i < c.batch.count * c.m.count; ++i) {
     const In* src = a.as<const In>() + c.batch.offset(i / c.m.count, kA);
     pack_panel(src, c.m, c.k, kA, i % c.m.count, 1, 0, c.k.count, a_rows + i * c.k.count, 1);
   }
   Strides s;
   c.n.is_linear(kB, &s.n), c.k.is_linear(kB, &s.k);
+  if (s.n == 1 && c.k_shards > 1 && c.batch.count == 1)
+    return shard_tasks<In>(call, c, s, a_rows, b, sums);
   thin_tasks<In>(call, c, s, a_rows, b);
 }
 }  // namespace
 
 void dot_thin(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b,
-              float* a_rows) {
+              float* workspace) {
+  float *a_rows = workspace, *sums = workspace + DotWorkspace(c, DotTiles(call.tuning)).a_floats;
   switch (c.in_dtype) {
     case DType::kF32:
-      return thin_in<float>(call, c, a, b, a_rows);
+      return thin_in<float>(call, c, a, b, a_rows, sums);
     case DType::kBF16:
-      return thin_in<bf16>(call, c, a, b, a_rows);
+      return thin_in<bf16>(call, c, a, b, a_rows, sums);
     case DType::kF16:
-      return thin_in<f16>(call, c, a, b, a_rows);
+      return thin_in<f16>(call, c, a, b, a_rows, sums);
     default:
       return;
   }
