@@ -4,9 +4,8 @@
     bench/feed_forward.py [--threads 1] [--rounds 5] [--tegula build/release/tegula]
 
 blockwise: a training step of one layer and a head of 1,000 words, whole and in blocks, in turn; the time is the fastest
-step of all rounds, the arena is the plan's. few_rows: f32 and bf16 weights that lie as [K, N] or (along k) as [N, K],
-cold; the share is of the rate at which `tegula doctor` reads memory in the same round. Writes bench/results/blockwise.json
-and few_rows.json.
+step of all rounds, the arena is the plan's. few_rows: weights that lie as [K, N] or (along k) as [N, K], cold; the share is
+of the rate of plain reads between the samples. Writes bench/results/blockwise.json and few_rows.json.
 """
 
 import argparse
@@ -47,15 +46,14 @@ def few_rows(a):
         for along_k in (False, True):
             for m in counts[:3] if along_k else counts:
                 row = {"m": m, "n": n, "k": k, "weights": "[N, K]" if along_k else "[K, N]"}
-                for dtype, bytes_each in (("f32", 4), ("bf16", 2)):
-                    shares = []
-                    for _ in range(a.rounds):
-                        read = record.last_json(a.tegula, "doctor", "--threads", a.threads, "--json")
-                        run = record.last_json(a.tegula, "bench", "gemm", "--shape", f"{m},{n},{k}", "--cold", "--dtype",
-                                               dtype, "--threads", a.threads, *(["--along-k"] if along_k else []), "--json")
-                        rate = n * k * bytes_each / run["ms_median"] / 1e6
-                        shares.append(rate / read["read_gbytes_per_s"])
-                    row[dtype] = round(statistics.median(shares), 2)
+                kinds = [("f32", ["--dtype", "f32"]), ("bf16", ["--dtype", "bf16"]), ("f16", ["--dtype", "f16"])]
+                kinds = [(name, flags + ["--along-k"]) for name, flags in kinds] if along_k else kinds + [
+                    ("int8", ["--weights", "int8"]), ("int4", ["--weights", "int4"])]
+                for name, flags in kinds:
+                    shares = [record.last_json(a.tegula, "bench", "gemm", "--shape", f"{m},{n},{k}", "--cold", *flags,
+                                               "--threads", a.threads, "--json")["share_of_reads"]
+                              for _ in range(a.rounds)]
+                    row[name] = round(statistics.median(shares), 2)
                 rows.append(row)
                 print(row, file=sys.stderr)
     record.write(a, "few_rows", f"bench/feed_forward.py --threads {a.threads}", rows, threads=a.threads)
@@ -65,9 +63,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="blockwise or few_rows")
     args = parser.parse_args()
-    blockwise(args)
-    few_rows(args)
+    if args.only != "few_rows":
+        blockwise(args)
+    if args.only != "blockwise":
+        few_rows(args)
 
 
 if __name__ == "__main__":

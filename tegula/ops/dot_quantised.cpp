@@ -94,6 +94,9 @@ std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
 Var dot_quantised(Var x, Var q, Var scale, int bits, Loc loc) {
   Attrs a;
   if (bits != 8) a.set("bits", int64_t{bits});
+  // As dot's: a function of the shape alone.
+  const Dim k = x.dim(-1);
+  if (k.is_const() && k.bound() >= 512 && k.bound() % 16 == 0) a.set("k_shards", int64_t{8});
   return x.builder().emit(dot_quantised_op, std::move(a), {x, q, scale}, loc);
 }
 

@@ -17,7 +17,7 @@ using testing::Tensor;
 struct Case {
   int64_t b = 1, m = 1, n = 1, k = 1, shards = 1;
   const char *a_dims = "b m k", *b_dims = "b k n", *out_dims = "b m n";
-  bool bias = false;
+  bool bias = false, goes_on = false;
   const char* activation = "none";
   DType out = DType::kBF16;
 
@@ -35,13 +35,17 @@ struct Case {
     Attrs a{{"dims", dims()}};
     if (shards != 1) a.set("k_shards", shards);
     if (bias) a.set("bias", true);
+    if (goes_on) a.set("accumulate", true);
     if (std::string(activation) != "none") a.set("activation", std::string(activation));
     if (out != DType::kBF16) a.set("out", out);
     return a;
   }
   std::string name() const {
     return cat(dims(), " b", b, " m", m, " n", n, " k", k, " shards ", shards,
-               bias ? " bias " : " ", activation, " ", dtype_name(out));
+               bias      ? " bias "
+               : goes_on ? " goes on "
+                         : " ",
+               activation, " ", dtype_name(out));
   }
   // Where element (b, m, n, k) lies in an operand, row-major.
   int64_t at(const char* dims, int64_t ib, int64_t im, int64_t in, int64_t ik) const {
@@ -61,8 +65,9 @@ struct Sums {
   double exact;
 };
 
-Sums sums_of(const Case& c, const Tensor& a, const Tensor& b, int64_t ib, int64_t im, int64_t in) {
-  Sums s{};
+Sums sums_of(const Case& c, const Tensor& a, const Tensor& b, float start, int64_t ib, int64_t im,
+             int64_t in) {
+  Sums s{0, start, start};
   const auto x = [&](int64_t k) { return static_cast<float>(a.at(c.at(c.a_dims, ib, im, in, k))); };
   const auto y = [&](int64_t k) { return static_cast<float>(b.at(c.at(c.b_dims, ib, im, in, k))); };
   for (int64_t k = 0; k < c.k; ++k) {
@@ -71,7 +76,7 @@ Sums sums_of(const Case& c, const Tensor& a, const Tensor& b, int64_t ib, int64_
   }
   std::vector<float> shards;
   for (int64_t shard = 0; shard < c.shards; ++shard) {
-    float sum = 0;
+    float sum = start;
     for (int64_t k0 = 0; k0 < c.k / c.shards; k0 += 32) {
       float chain[2] = {};
       for (int64_t k = k0; k < std::min(k0 + 32, c.k / c.shards); ++k) {
@@ -104,16 +109,20 @@ void check_case(const Case& c, Rng& rng) {
   Tensor a(DType::kBF16, c.shape(c.a_dims), rng, true),
       b(DType::kBF16, c.shape(c.b_dims), rng, true);
   Tensor out(c.out, c.shape(c.out_dims), rng, false), bias(c.out, {c.n}, rng, true);
-  a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
+  Tensor start(DType::kF32, c.shape(c.out_dims), rng, true);
+  a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng), start.fill_random(rng);
   std::vector<TensorRef> in = {a.ref(), b.ref()};
   if (c.bias) in.push_back(bias.ref());
+  if (c.goes_on) in.push_back(start.ref());
   std::vector<float> want(static_cast<size_t>(out.numel()));
   double error = 0, naive_error = 0;
   for (int64_t ib = 0; ib < c.b; ++ib)
     for (int64_t im = 0; im < c.m; ++im)
       for (int64_t n = 0; n < c.n; ++n) {
-        const Sums s = sums_of(c, a, b, ib, im, n);
-        want[static_cast<size_t>(c.at(c.out_dims, ib, im, n, 0))] =
+        const int64_t at = c.at(c.out_dims, ib, im, n, 0);
+        const Sums s =
+            sums_of(c, a, b, c.goes_on ? static_cast<float>(start.at(at)) : 0, ib, im, n);
+        want[static_cast<size_t>(at)] =
             finish(c, s.order, static_cast<float>(c.bias ? bias.at(n) : 0));
         error = std::max(error, std::fabs(s.order - s.exact));
         naive_error = std::max(naive_error, std::fabs(s.naive - s.exact));
@@ -164,6 +173,7 @@ TEST(DotAmx, EqualsItsOrderOnRandomCases) {
     c.bias = pick(rng, 0, 2) == 0;
     c.activation = activations[pick(rng, 0, 4)];
     c.out = pick(rng, 0, 1) ? DType::kBF16 : DType::kF32;
+    if (c.shards == 1 && !c.bias && c.out == DType::kF32) c.goes_on = pick(rng, 0, 1) == 1;
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }
@@ -181,6 +191,11 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
                         matmul(20, 64, 550), matmul(17, 4128, 18), matmul(40, 768, 33, 8),
                         matmul(260, 3072, 20, 8), matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2),
                         matmul(17, 0, 20), matmul(18, 0, 17, 8)}) {
+    check_case(c, rng);
+    if (HasFatalFailure()) return;
+  }
+  for (Case c : {matmul(33, 64, 47), matmul(17, 4128, 18), matmul(20, 0, 550)}) {
+    c.out = DType::kF32, c.goes_on = true;
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }

@@ -13,8 +13,7 @@ constexpr int64_t kLeastRows = 17;
 
 bool supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
-  return c.ok() && !c->accumulates && q.in[0].dtype == DType::kBF16 &&
-         q.in[1].dtype == DType::kBF16 &&
+  return c.ok() && q.in[0].dtype == DType::kBF16 && q.in[1].dtype == DType::kBF16 &&
          (c->out_dtype == DType::kBF16 || c->out_dtype == DType::kF32) &&
          (!c->has_bias || q.in[2].dtype == c->out_dtype) &&
          (c->last_is_m ? c->n : c->m).count >= kLeastRows;

@@ -1,5 +1,6 @@
 // Weights of 8 or 4 bits are read once, in long runs, and widened in registers: for few rows of x
 // the time is that of reading them.
+#include "tegula/kernels/cpu/common/quantised.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel {
@@ -18,9 +19,10 @@ extern constinit const KernelDef dot_quantised_rows{
     .name = "dot_quantised_rows",
     .op = "dot_quantised",
     .order = "fma_chain",
-    .doc = "weights widened in registers, threads over columns",
+    .doc = "weights widened in registers, threads over shards of k and columns",
     .priority = 100,
     .supports = supports,
+    .workspace_bytes = [](const KernelQuery& q) { return quantised_bytes(*q.attrs, q.in); },
     .launch = [](const KernelCall& call) { isa_table().dot_quantised(call); },
 };
 

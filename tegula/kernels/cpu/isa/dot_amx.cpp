@@ -18,10 +18,32 @@ struct AmxMicroArgs {
   TileOperands x;
   const KBlock* block;
   float* slot[kMaxSlots];
-  float* sums;  // of the final piece
+  float* sums;                   // of the final piece
+  const float* first = nullptr;  // the sums to go on from, at the block's beginning
   // Of the next strip of b, the part to be fetched into L2 meanwhile, so many lines per tile of k.
   const char* next = nullptr;
   int next_lines = 0;
+};
+
+// sums = merge_i + sums, a few rows at a time: beside the next piece's products, which leave vector
+// units idle.
+template <int kM, int kN>
+struct Merge {
+  float* sums = nullptr;
+  const float* with[3] = {};
+  int n = 0;
+  int row = kM * kTile;  // the next; all are done
+
+  TEGULA_TILE void step(int rows) {
+    for (const int end = std::min(row + rows, kM * kTile); row < end; ++row)
+#pragma GCC unroll 2
+      for (int j = row * kStrip; j < row * kStrip + kN * kTile; j += kLanes) {
+        Vf y = load(with[0] + j) + load(sums + j);
+        if (n > 1) y = load(with[1] + j) + y;
+        if (n > 2) y = load(with[2] + j) + y;
+        store(sums + j, y);
+      }
+  }
 };
 
 // For each piece: sums = start or 0; sums += products; sums = merge_i + sums.
@@ -29,37 +51,32 @@ template <int kM, int kN>
 void micro(Tiles& t, const AmxMicroArgs& u) {
   TileOperands x = u.x;
   const char* next = u.next;
+  Merge<kM, kN> merge;
   for (int i = 0; i < u.block->n_pieces; ++i) {
     const Piece& p = u.block->pieces[i];
-    if (p.start < 0) {
-      clear_sums<kM, kN>(t);
+    if (p.start >= 0 || (i == 0 && u.first != nullptr)) {
+      load_sums<kM, kN>(t, p.start >= 0 ? u.slot[p.start] : u.first, kStrip);
     } else {
-      load_sums<kM, kN>(t, u.slot[p.start], kStrip);
+      clear_sums<kM, kN>(t);
     }
     // What is stored next comes meanwhile: stores wait for their lines in turn.
     float* dst = p.dst < 0 ? u.sums : u.slot[p.dst];
     const char* line = reinterpret_cast<const char*>(dst);
     constexpr int64_t kLines = kM * kTile * kStrip * 4 / 64;
-    const int64_t lines = ceil_div(kLines, std::max<int64_t>(1, p.k));
+    const int64_t steps = std::max<int64_t>(1, p.k), lines = ceil_div(kLines, steps);
+    const int rows = static_cast<int>(ceil_div(kM * kTile, steps));
     add_products<kM, kN, true>(t, x, p.k, [&] {
       for (int i = 0; i < u.next_lines; ++i, next += 64) __builtin_prefetch(next, 0, 2);
       for (int64_t i = 0; i < lines; ++i, line += 64) __builtin_prefetch(line, 1);
+      merge.step(rows);
     });
     x.a += p.k * x.a_k, x.b += p.k * x.b_k;
+    merge.step(kM * kTile);  // where there were no products
     store_sums<kM, kN>(t, dst, kStrip);
-    if (p.n_merge == 0) continue;
-    const float* m0 = u.slot[p.merge[0]];
-    const float* m1 = u.slot[p.merge[1]];
-    const float* m2 = u.slot[p.merge[2]];
-    for (int row = 0; row < kM * kTile; ++row)
-#pragma GCC unroll 4
-      for (int j = row * kStrip; j < row * kStrip + kN * kTile; j += kLanes) {
-        Vf y = load(m0 + j) + load(dst + j);
-        if (p.n_merge > 1) y = load(m1 + j) + y;
-        if (p.n_merge > 2) y = load(m2 + j) + y;
-        store(dst + j, y);
-      }
+    if (p.n_merge > 0)
+      merge = {dst, {u.slot[p.merge[0]], u.slot[p.merge[1]], u.slot[p.merge[2]]}, p.n_merge, 0};
   }
+  merge.step(kM * kTile);
 }
 using AmxMicro = void (*)(Tiles&, const AmxMicroArgs&);
 constexpr AmxMicro kMicro[2][2] = {{micro<1, 1>, micro<1, 2>}, {micro<2, 1>, micro<2, 2>}};
@@ -76,6 +93,7 @@ class AmxDot {
         strip_bytes_(kb_.total() * kAmxStripBytes),
         a_(a.as<const bf16>()),
         b_(b.as<const bf16>()),
+        start_(c.accumulates ? call.in[2].as<const float>() : nullptr),
         bias_(c.has_bias ? call.in[2].as<const Out>() : nullptr),
         out_(call.out[0].as<Out>()),
         a_panels_(static_cast<char*>(call.workspace)),
@@ -157,6 +175,7 @@ class AmxDot {
     auto* waiting =
         reinterpret_cast<float*>(scratch + std::min(kb_.total(), kAmxBlockTiles) * kAmxStripBytes);
     alignas(64) float local[(kMaxSlots + 1) * kSums];
+    alignas(64) float start[kSums];
     const int n_local = kb_.local_levels();
     int64_t executed = 0;
     for (int64_t k = 0; k < kb_.count(); ++k) {
@@ -182,6 +201,11 @@ class AmxDot {
             u.slot[l] = l < n_local ? local + l * kSums : wait + (l - n_local) * kSums;
           if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = wait + (kb_.slots() - 1) * kSums;
           if (block.is_last) fetch_out(h, t, m, rows, n);
+          u.first = nullptr;
+          if (start_ != nullptr && k == 0)
+            load_start(h.batch0 + t.batch, h.m0 + t.m0 + m, static_cast<int>(rows), h.n0 + t.n0 + n,
+                       static_cast<int>(cols), start),
+                u.first = start;
           kMicro[rows > kTile][cols > kTile](tiles, u);
           u.next += u.next_lines * 64 * block.n_k;
           executed += 2 * round_up(rows, kTile) * round_up(cols, kTile) * block.n_k * kTilePairs;
@@ -194,6 +218,16 @@ class AmxDot {
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, executed + more);
+  }
+
+  // The sums to go on from, zeros to 32 × 32.
+  void load_start(int64_t batch, int64_t m0, int rows, int64_t n0, int cols, float* dst) const {
+    int64_t m[kStrip], n[kStrip];
+    c_.m.offsets(m0, rows, kBias, m), c_.n.offsets(n0, cols, kBias, n);
+    const float* at = start_ + c_.batch.offset(batch, kBias);
+    std::fill_n(dst, kSums, 0.0F);
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < cols; ++j) dst[i * kStrip + j] = at[m[i] + n[j]];
   }
 
   // A result's lines come while its products are formed: the epilogue's stores wait for them.
@@ -227,6 +261,7 @@ class AmxDot {
   const int64_t strip_bytes_;
   const bf16* a_;
   const bf16* b_;
+  const float* start_;
   const Out* bias_;
   Out* out_;
   char* a_panels_;

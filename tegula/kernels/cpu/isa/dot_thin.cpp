@@ -46,7 +46,7 @@ TEGULA_VEC void add_block(const In* p, int64_t b_row, const float* x, int n, flo
     acc[i][0] = load(sums + i * ld), acc[i][1] = load(sums + i * ld + kLanes);
 #pragma GCC unroll 8
   for (int r = 0; r < kN; ++r, p += b_row) {
-    __builtin_prefetch(p + kRun * b_row);
+    __builtin_prefetch(p + 512 / sizeof(In));
     Vf y[2];
     if constexpr (kWhole) {
       y[0] = load(p), y[1] = load(p + kLanes);
@@ -135,9 +135,8 @@ struct ThinColumns {
   static constexpr bool kIsPaired = std::is_same_v<In, bf16>;
   static constexpr int kWide = kIsPaired ? 2 * kLanes : kLanes;
   // As many chains as hide the latency of a multiply-add, as few streams as memory likes.
-  static constexpr int kGroups = kM == 1 && kIsPaired ? 4 : kM <= 2 ? 2 : 1;
+  static constexpr int kGroups = kM <= 2 ? 2 : 1;
   static constexpr int kStep = kGroups * kLanes;
-  static constexpr int64_t kAhead = 768 / sizeof(In);
   static constexpr int64_t kLine = 64 / sizeof(In);
   const Task& t;
   const In* b;
@@ -154,7 +153,7 @@ struct ThinColumns {
         const int64_t end = k + shard_k;
         if (j + kStep <= t.cols)
           for (; k + kWide <= end; k += kWide)
-            for (int g = 0; g < kGroups; ++g) step(j + g * kLanes, k, acc[g]);
+            for (int g = 0; g < kGroups; ++g) step(j, g, k, acc[g]);
         for (; k < end; k += kLanes)
           for (int g = 0; g < kGroups; ++g)
             edge(j + g * kLanes, k, static_cast<int>(std::min<int64_t>(kLanes, end - k)), acc[g]);
@@ -171,14 +170,15 @@ struct ThinColumns {
     }
   }
 
-  // kLanes columns at j, kWide of k.
-  void step(int j, int64_t k, Vf (&acc)[kM]) const {
+  // The g-th kLanes columns from j on, kWide of k. Meanwhile the next kStep columns come into L2, a
+  // line after another in the order of memory, so that the processor goes on fetching by itself.
+  void step(int j, int g, int64_t k, Vf (&acc)[kM]) const {
     const int64_t row = t.s.n, n_k = t.c.k.count;
-    const In* p = b + (t.n0 + j) * row + k;
-    if (k % kLine < kWide) {  // once a line; past the end: the next columns' beginning
-      const In* ahead = p + kAhead + (k + kAhead < n_k ? 0 : kStep * row - n_k);
+    const In* p = b + (t.n0 + j + g * kLanes) * row + k;
+    if (k % kLine < kWide) {  // once a line
+      const In* next = b + (t.n0 + j + kStep) * row + (k / kLine * kGroups + g) * kLanes * kLine;
 #pragma GCC unroll 16
-      for (int l = 0; l < kLanes; ++l) __builtin_prefetch(ahead + l * row);
+      for (int l = 0; l < kLanes; ++l) __builtin_prefetch(next + l * kLine, 0, 2);
     }
     Vf r[kLanes];
 #pragma GCC unroll 16
