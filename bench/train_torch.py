@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps and greedy decoding, Tegula beside PyTorch, interleaved in one run.
 
-    bench/train_torch.py [--threads 2] [--rounds 2] [--only NAME] [--tegula build/release/tegula]
+    bench/train_torch.py [--threads 2] [--rounds 2] [--only NAME] [--by-op] [--tegula build/release/tegula]
 
 PyTorch's side is GPT-2 without biases, eager, its own attention, gradient clipping, fused AdamW, on tokens
 made up; bf16 is autocast. A side's time is the median over rounds of its median step. Decoding: one token at the end
@@ -24,9 +24,9 @@ SETTINGS = [
     # name, layers, heads, width, seqlen, batch, vocabulary, dtype
     ("nanoGPT's CPU setting", 4, 4, 128, 64, 12, 65, "f32"),
     ("char GPT, 6 layers, d 384", 6, 6, 384, 256, 12, 65, "f32"),
-    ("GPT-2 124M, f32", 12, 12, 768, 1024, 1, 50257, "f32"),
     ("GPT-2 124M, bf16", 12, 12, 768, 1024, 1, 50257, "bf16"),
     ("GPT-2 124M, decode", 12, 12, 768, 1024, 1, 50257, "decode"),
+    ("GPT-2 124M, f32", 12, 12, 768, 1024, 1, 50257, "f32"),
 ]
 
 
@@ -159,18 +159,20 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
-    rows, ops = [], {}
-    for setting in SETTINGS:
-        if args.only in setting[0]:
-            row, by_op = measure(args, setting)
-            rows.append(row)
-            if by_op:
-                ops[setting[0]] = by_op
-            print(json.dumps(row), flush=True)
     flags = "".join(f" --{k} {v}" for k, v in (("only", args.only), ("mode", args.mode), ("name", args.name))
                     if v != parser.get_default(k))
-    record.write(args, args.name, f"bench/train_torch.py --threads {args.threads} --rounds {args.rounds}{flags}", rows,
-                 threads=args.threads, torch=torch.__version__, **({"ops": ops} if ops else {}))
+    command = f"bench/train_torch.py --threads {args.threads} --rounds {args.rounds} --repeats {args.repeats}{flags}"
+    rows, ops = [], {}
+    for setting in SETTINGS:
+        if args.only not in setting[0]:
+            continue
+        row, by_op = measure(args, setting)
+        rows.append(row)
+        if by_op:
+            ops[setting[0]] = by_op
+        print(json.dumps(row), flush=True)
+        record.write(args, args.name, command, rows, threads=args.threads, torch=torch.__version__,
+                     **({"ops": ops} if ops else {}))
 
 
 if __name__ == "__main__":

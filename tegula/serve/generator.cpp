@@ -37,6 +37,10 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
   std::unique_ptr<Generator> g(new Generator());
   g->config_ = TEGULA_TRY(load_model_config(directory));
   g->dtype_ = dtype;
+  if (dtype != DType::kF32 && g->config_.type == "moe")
+    return unsupported(
+        cat("a mixture of experts generates in f32 alone, its gates' arithmetic is f32: ",
+            "leave out --dtype ", dtype));
   g->tokenizer_ = std::make_unique<Tokenizer>(TEGULA_TRY(Tokenizer::load(directory)));
   auto st = load_model_weights(directory, g->config_, [&](const WeightSpec& w) {
     return g->store_.get(w.name, {dtype, w.type.shape});

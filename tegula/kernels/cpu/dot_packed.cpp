@@ -3,7 +3,7 @@
 // 6 × 16 (AVX2) or 14 × 32 (AVX-512) accumulators needs one load per 8 to 14 multiply-adds, a strip
 // of b stays in L1 and a block of a in L2 (Goto and van de Geijn 2008, section 4). k stays whole
 // and ascending in every chain, so that tiles, threads and instruction set never change a bit.
-#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/common/dot_tuning.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -23,7 +23,7 @@ bool supports(const KernelQuery& q) {
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok()) return 0;
-  return DotWorkspace(c->last_is_m ? c->swapped() : *c, DotTiles(q.tuning)).bytes(q.n_threads);
+  return packed_bytes(c->last_is_m ? c->swapped() : *c, DotTiles(q.tuning), q.n_threads);
 }
 }  // namespace
 

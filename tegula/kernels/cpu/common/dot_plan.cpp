@@ -46,8 +46,6 @@ DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   strip_floats =
       std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.block_k), 16);
   waiting_floats = tiles.cut(c).slots() * task_m * task_n;
-  if (c.k_shards > 1 && batch == 1 && n >= kThinColumns)
-    shard_floats = c.k_shards * std::min<int64_t>(m, kThinRows) * thin_shard_row(n);
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
   waiting_floats = round_up(waiting_floats, 16);
 }

@@ -68,12 +68,10 @@ struct DotWorkspace {
   int64_t waiting_floats = 0;  // per thread
   int64_t b_floats = 0;        // of panels
   int64_t strip_floats = 0;    // per thread
-  int64_t shard_floats = 0;    // instead of all but a, where a few rows share out k's shards
   DotWorkspace(const Contraction& c, const DotTiles& tiles);
   int64_t bytes(int n_threads) const {
     const int64_t strips = strip_floats * n_threads;
-    const int64_t rest = waiting_floats * n_threads + (b_floats > strips ? b_floats : strips);
-    return 4 * (a_floats + (rest > shard_floats ? rest : shard_floats));
+    return 4 * (a_floats + waiting_floats * n_threads + (b_floats > strips ? b_floats : strips));
   }
 };
 
@@ -91,9 +89,6 @@ inline constexpr int kThinRows = 16;
 inline constexpr int kThinDotRows = 4;
 inline constexpr int kThinColumns = 64;  // of a task, at least
 bool is_thin(const Contraction& c, const DotTiles& tiles);
-// Where n is contiguous, a shard of k is one run of memory: threads share out shards, not columns.
-// Between rows of a shard's sums:
-constexpr int64_t thin_shard_row(int64_t n) { return (n + kMaxTileN - 1) / kMaxTileN * kMaxTileN; }
 
 // Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
 inline constexpr int64_t kLocalStrips = 4;

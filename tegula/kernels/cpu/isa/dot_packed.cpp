@@ -2,7 +2,7 @@
 // sizes are common/dot_plan.h's.
 #include <algorithm>
 
-#include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_loops.h"
@@ -287,7 +287,7 @@ void dot_packed(const KernelCall& call) {
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
   const DotTiles tiles(call.tuning);
-  claim_workspace(call, DotWorkspace(c, tiles).bytes(call.pool->n_threads()));
+  claim_workspace(call, packed_bytes(c, tiles, call.pool->n_threads()));
   if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {
     case DType::kF32:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/pack.h"
 
