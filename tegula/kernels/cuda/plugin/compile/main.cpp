@@ -23,15 +23,23 @@ constexpr int kSkipped = 77;  // what ctest takes for "skipped"
 using Results = std::vector<std::optional<Result<Compiled>>>;
 
 // With a cache, as kernels of a program: a build that changes no device source compiles nothing.
-Results compile_all(const std::vector<KernelVariant>& variants, const KernelCache* cache) {
+// `done` is called for each as it comes, by one thread at a time.
+template <class Done>
+Results compile_all(const std::vector<KernelVariant>& variants, const KernelCache* cache,
+                    Done done) {
   Results results(variants.size());
   std::atomic<size_t> next = 0;
+  std::mutex one;
   const auto compile = [cache](const KernelVariant& v) -> Result<Compiled> {
     if (cache == nullptr) return compile_kernel(v.source, v.defines, v.arch);
     return TEGULA_TRY(compile_cached(*cache, v.source, v.defines, v.arch)).kernel;
   };
   const auto work = [&] {
-    for (size_t i = next++; i < variants.size(); i = next++) results[i] = compile(variants[i]);
+    for (size_t i = next++; i < variants.size(); i = next++) {
+      results[i] = compile(variants[i]);
+      const std::lock_guard lock(one);
+      done(variants[i], *results[i]);
+    }
   };
   std::vector<std::thread> threads;
   for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(work);
@@ -55,30 +63,27 @@ std::string fault_of(const KernelVariant& v, const Compiled& c) {
 
 int check(const std::vector<KernelVariant>& variants) {
   const auto begin = std::chrono::steady_clock::now();
-  const Results results = compile_all(variants, nullptr);
   int n_faults = 0;
-  double slowest = 0;
+  double slowest = 0, sum = 0;
   std::printf("%-56s %-7s %9s %7s %7s %7s %6s\n", "variant", "arch", "registers", "threads",
               "shared", "spilled", "s");
-  for (size_t i = 0; i < variants.size(); ++i) {
-    const KernelVariant& v = variants[i];
-    const Result<Compiled>& c = *results[i];
-    if (!c.ok()) {
-      std::printf("%-56s %-7s %s\n", v.name.c_str(), v.arch.c_str(), c.error().message.c_str());
-      ++n_faults;
-      continue;
-    }
-    const std::string fault = fault_of(v, *c);
+  const auto report = [&](const KernelVariant& v, const Result<Compiled>& c) {
+    const std::string fault = c.ok() ? fault_of(v, *c) : c.error().message;
     n_faults += !fault.empty();
-    slowest = std::max(slowest, c->seconds);
-    std::printf("%-56s %-7s %9d %7d %7d %7d %6.2f%s\n", v.name.c_str(), v.arch.c_str(),
-                c->registers, v.threads, v.smem_bytes + c->smem_bytes, c->spill_bytes, c->seconds,
-                fault.c_str());
-  }
+    std::printf("%-56s %-7s ", v.name.c_str(), v.arch.c_str());
+    if (c.ok()) {
+      slowest = std::max(slowest, c->seconds), sum += c->seconds;
+      std::printf("%9d %7d %7d %7d %6.2f", c->registers, v.threads, v.smem_bytes + c->smem_bytes,
+                  c->spill_bytes, c->seconds);
+    }
+    std::printf("%s\n", fault.c_str());
+    std::fflush(stdout);
+  };
+  compile_all(variants, nullptr, report);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%zu variants in %.1f s, the slowest %.2f s, %d faults\n", variants.size(), seconds,
-              slowest, n_faults);
+  std::printf("%zu variants in %.1f s (%.1f s of processors), the slowest %.2f s, %d faults\n",
+              variants.size(), seconds, sum, slowest, n_faults);
   return n_faults == 0 ? 0 : 1;
 }
 
@@ -89,7 +94,7 @@ int pack(const char* path) {
   if (version.ok()) {
     const auto variants = ahead_variants();
     const KernelCache cache{.folder = cat(path, ".cache")};
-    const Results results = compile_all(variants, &cache);
+    const Results results = compile_all(variants, &cache, [](const auto&...) {});
     for (size_t i = 0; i < variants.size(); ++i) {
       const KernelVariant& v = variants[i];
       if (!(*results[i]).ok()) {
