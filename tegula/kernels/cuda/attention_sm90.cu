@@ -439,9 +439,6 @@ struct Consumer {
   __device__ void write(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
     const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
-    // Addresses that depend on the lane are computed here for each tile: kept from the first on,
-    // they would take registers from the products.
-    if constexpr (kIsPacked && kAlwaysMasks) asm volatile("" : "+r"(lane));
     finish_sums(t, row);
     const bool leader = warp == 0 && lane == 0;
     const u32 barrier = 1 + kConsumers + wg;
