@@ -137,7 +137,7 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
   if (v.features.is_heavy()) {  // registers for more than the products
-    v.tile_n = v.head_dim < 192 ? 96 : v.head_dim == 256 && v.features.is_packed ? 32 : 64;
+    v.tile_n = v.head_dim >= 192 ? 64 : 96;
     return v;
   }
   const bool is_short = shape.seqlen_k <= 2048;

@@ -50,9 +50,9 @@ struct Consumer {
   u32 weights[kScores / 2];           // bf16 [64 rows][kTileN], the A operand of the product with V
   float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
   float grow[2];         // what O is to be multiplied with
-  Range seen[kHasStart ? 2 : 1];  // keys of this thread's two rows
-  int begin, whole;               // find_edges
-  u32 leaking;                    // bit r: row r is to be repaired
+  Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
+  int begin, whole;                // find_edges
+  u32 leaking;                     // bit r: row r is to be repaired
   bool rescale;
 
   // This warp no longer reads what the barrier guards.
@@ -107,10 +107,7 @@ struct Consumer {
       const int i = min(row + 8 * r, t.s.q_end - 1);
       int begin = 0, end = p.seqlen_k;
       if (kIsCausal) end = min(end, row + 8 * r + 1 + p.seqlen_k - p.seqlen_q);
-      if constexpr (kHasStart)
-        begin = seen[r].lo, end = seen[r].hi;
-      else if constexpr (kIsPacked)
-        end = of.keys(i).hi;
+      if constexpr (kHasRanges) begin = seen[r].lo, end = seen[r].hi;
       begin -= column, end -= column;
 #pragma unroll
       for (int n = 0; n < kTileN / 8; ++n)
@@ -333,8 +330,7 @@ struct Consumer {
     if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
     if constexpr (kHasRanges) {
       const AttentionScore of = t.scores(p);
-      if constexpr (kHasStart)
-        for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
+      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
       if constexpr (!kAlwaysMasks) {
         const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
         begin = (lo - t.key + kTileN - 1) / kTileN;
