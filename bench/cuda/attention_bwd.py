@@ -292,7 +292,7 @@ def run_timings(args, rows):
         case = timed_case(d, causal, n, seed=7)
         o, lse = forward(case)
         runs = {}
-        for name, backend in PEERS.items():
+        for name, backend in PEERS.items() if not args.ours else ():
             run = peer(backend, case)
             try:
                 run()
@@ -326,6 +326,7 @@ def main():
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--repeats", type=int, default=0)
     parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,... or all")
+    parser.add_argument("--ours", action="store_true", help="time no peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")

@@ -37,6 +37,7 @@ using Unit = KeyUnit<kTileN>;
 constexpr int kKvBytes = kTileN * kBoxes * kRowBytes;
 constexpr int kQBytes = kTileBytes;
 constexpr int kDsBytes = kTileN * kTileM * 2;
+constexpr int kDsTiles = 3;
 constexpr int kDqFloats = kTileM * kD;
 // A tile of dQ: half of its columns from each warpgroup, or all of it from each in turn.
 constexpr bool kTakesTurns = kD < 128;
@@ -45,11 +46,12 @@ constexpr int kDqColumns = kTakesTurns ? kD : 64;  // of a warpgroup
 struct Shared {
   char *k, *v;          // [kBoxes][kTileN][64]
   char *q, *d_o;        // [kStages][kBoxes][kTileM][64]
-  char* ds;             // [2][kTileN][kTileM]: dSᵀ
+  char* ds;             // [kDsTiles][kTileN][kTileM]: dSᵀ
   float *lse2, *delta;  // [kStages][kTileM]
   Barrier* kv_full;
   Barrier *q_full, *q_free;    // [kStages]
   Barrier *do_full, *do_free;  // [kStages]
+  Barrier* ds_full;            // [kDsTiles]
 
   __device__ explicit Shared(char* base) {
     char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
@@ -57,12 +59,13 @@ struct Shared {
     v = p, p += kKvBytes;
     q = p, p += kStages * kQBytes;
     d_o = p, p += kStages * kQBytes;
-    ds = p, p += 2 * kDsBytes;
+    ds = p, p += kDsTiles * kDsBytes;
     lse2 = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     delta = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     kv_full = reinterpret_cast<Barrier*>(p);
     q_full = kv_full + 1, q_free = q_full + kStages;
     do_full = q_free + kStages, do_free = do_full + kStages;
+    ds_full = do_free + kStages;
   }
 };
 
@@ -177,12 +180,12 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // Step i, a tile of queries whose Sᵀ is in `sc`; leaves that of the next tile there. No product
-  // is outstanding at either end: the assembler cannot follow one around a loop.
-  // With turns, the other warpgroup only tells that its dS is there and goes on; it cannot come
-  // back to this buffer before its own turn, where it waits for this one.
+  // Step i, a tile of queries whose Sᵀ is in `sc`; leaves that of the next tile there, and makes dQ
+  // of the step before, so that neither warpgroup waits for the other's dS. No product is
+  // outstanding at either end: the assembler cannot follow one around a loop.
   template <bool kMasked, bool kMakesDq>
-  __device__ void step(const Unit& t, const Step& at, int i, int n_steps, Ring<kStages>& ring) {
+  __device__ void step(const Unit& t, const Step& at, float* dq_before,
+                       const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
     const u32 slot = ring.slot, parity = ring.parity;
     const char* q = s.q + slot * kQBytes;
     const char* d_o = s.d_o + slot * kQBytes;
@@ -202,7 +205,6 @@ struct Consumer {
 
     u32 ds[kScores / 2];  // dSᵀ in 16 bits
     const float* delta = s.delta + slot * kTileM;
-    char* ds_tile = s.ds + (i & 1) * kDsBytes;
 #pragma unroll
     for (int j = 0; j < kTileM / 8; ++j) {
       const float2 d = *reinterpret_cast<const float2*>(delta + 8 * j + 2 * (lane % 4));
@@ -214,6 +216,9 @@ struct Consumer {
       }
     }
     if (!kOrdered) {
+      // The other warpgroup has also made dQ of three steps ago, whose place is taken now.
+      wait_before(ds_ring);
+      char* ds_tile = s.ds + ds_ring.slot * kDsBytes;
 #pragma unroll
       for (int j = 0; j < kTileM / 16; ++j) {
         const u32 row = wg * kRows + 16 * warp + (lane & 15), chunk = 2 * j + (lane >> 4);
@@ -221,14 +226,11 @@ struct Consumer {
                  ds[4 * j + 2], ds[4 * j + 3]);
       }
       fence_async_proxy();
-      if (kMakesDq)
-        named_sync(kTakesTurns ? 1 + (i & 1) : 1, 256);
-      else
-        named_arrive(1 + (i & 1), 256);
+      release_barrier(s.ds_full + ds_ring.slot);
     }
 
     float dq[kDq];  // [kTileM][kDqColumns]
-    if (kMakesDq) issue_dq(dq, ds_tile);
+    if (kMakesDq) issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
     issue_sum(dk, ds, q);
     wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
@@ -241,7 +243,7 @@ struct Consumer {
     if (kMakesDq) {
       wgmma_wait<2>();  // dQ
       fence_registers(dq);
-      add_dq(dq, t, at);
+      add_dq(dq, dq_before);
     }
     wgmma_wait<0>();
     fence_registers(next);
@@ -251,20 +253,48 @@ struct Consumer {
     for (int j = 0; j < kScores; ++j) sc[j] = next[j];
   }
 
+  __device__ static u32 before(const Ring<kDsTiles>& r) {
+    return r.slot == 0 ? kDsTiles - 1 : r.slot - 1;
+  }
+  __device__ void wait_before(const Ring<kDsTiles>& r) {
+    barrier_wait(s.ds_full + before(r), r.slot == 0 ? r.parity ^ 1 : r.parity);
+  }
+  __device__ bool makes_dq(int i) const {
+    return !kOrdered && (!kTakesTurns || (i & 1) == int(wg));
+  }
+
   template <bool kMasked>
-  __device__ void any_step(const Unit& t, const Step& at, int i, int n_steps, Ring<kStages>& ring) {
-    if (!kOrdered && (!kTakesTurns || (i & 1) == int(wg)))
-      step<kMasked, true>(t, at, i, n_steps, ring);
+  __device__ void any_step(const Unit& t, const Step& at, float* dq_before,
+                           const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
+    if constexpr (!kOrdered && !kTakesTurns)
+      step<kMasked, true>(t, at, dq_before, ds_ring, i, n_steps, ring);
+    else if (makes_dq(i - 1))
+      step<kMasked, true>(t, at, dq_before, ds_ring, i, n_steps, ring);
     else
-      step<kMasked, false>(t, at, i, n_steps, ring);
+      step<kMasked, false>(t, at, dq_before, ds_ring, i, n_steps, ring);
+  }
+
+  // dQ of step i - 1, the last.
+  __device__ void last_dq(float* dq_before, const Ring<kDsTiles>& ds_ring, int i) {
+    if (!makes_dq(i - 1)) return;
+    float dq[kDq];
+    wait_before(ds_ring);
+    issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
+    wgmma_wait<0>();
+    fence_registers(dq);
+    add_dq(dq, dq_before);
+  }
+
+  // Where this thread's part of a tile of dQ begins.
+  __device__ float* place_of_dq(const Unit& t, const Step& at) const {
+    const long long head_of_all = t.batch * p.n_heads_q + at.head;
+    const long long dq_tile = head_of_all * p.n_tiles_m + t.slot + at.m;
+    return p.dq_sum + dq_tile * kDqFloats + 4 * (warp * 32 + lane) +
+           (kTakesTurns ? 0 : wg * (kDqFloats / 2));
   }
 
   // Adds columns of a tile of dQ to global memory: 512 bytes in a row from a warp.
-  __device__ void add_dq(const float (&dq)[kDq], const Unit& t, const Step& at) {
-    const long long head_of_all = t.batch * p.n_heads_q + at.head;
-    const long long dq_tile = head_of_all * p.n_tiles_m + t.slot + at.m;
-    float* to = p.dq_sum + dq_tile * kDqFloats + 4 * (warp * 32 + lane) +
-                (kTakesTurns ? 0 : wg * (kDqFloats / 2));
+  __device__ void add_dq(const float (&dq)[kDq], float* to) {
 #pragma unroll
     for (int j = 0; j < kDq / 4; ++j)
       global_add(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
@@ -287,12 +317,27 @@ struct Consumer {
       const int begin = (max(seen[0].lo, seen[1].lo) - t.s.q_begin + kTileM - 1) / kTileM;
       const int end = (min(seen[0].hi, seen[1].hi) - t.s.q_begin) / kTileM;
       int i = 0;
+      float* dq_before = place_of_dq(t, {t.head * p.group, t.first_m});
+      Ring<kDsTiles> ds_ring;
+      if (!kOrdered) {  // nothing yet
+        uint4* rows = reinterpret_cast<uint4*>(s.ds + wg * (kDsBytes / 2));
+        for (int n = warp * 32 + lane; n < kDsBytes / 32; n += 128)
+          rows[n] = make_uint4(0, 0, 0, 0);
+        fence_async_proxy();
+        release_barrier(s.ds_full);
+        ds_ring.advance();
+      }
       for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-        for (int m = t.first_m; m < t.end_m; ++m, ++i)
+        for (int m = t.first_m; m < t.end_m; ++m, ++i) {
+          const Step at{head, m};
           if (m >= begin && m < end)
-            any_step<false>(t, {head, m}, i, n_steps, ring);
+            any_step<false>(t, at, dq_before, ds_ring, i, n_steps, ring);
           else
-            any_step<true>(t, {head, m}, i, n_steps, ring);
+            any_step<true>(t, at, dq_before, ds_ring, i, n_steps, ring);
+          dq_before = place_of_dq(t, at);
+          ds_ring.advance();
+        }
+      last_dq(dq_before, ds_ring, i);
     }
     named_sync(3, 256);  // both warpgroups have read all of K
     write_rows<kTileN * kRowBytes>(p, dv, 1.f, s.v + wg * (kRows * kRowBytes), dv_map, p.dv, 4 + wg,
@@ -321,6 +366,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(s.q_full + i, 1), barrier_init(s.q_free + i, 8 * kArrivals);
       barrier_init(s.do_full + i, 1), barrier_init(s.do_free + i, 8 * kArrivals);
     }
+    for (int i = 0; i < kDsTiles; ++i) barrier_init(s.ds_full + i, 8 * kArrivals);
     barrier_init_fence();
   }
   __syncthreads();

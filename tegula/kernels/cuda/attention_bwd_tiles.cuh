@@ -136,7 +136,8 @@ __device__ inline void pack(u32 (&to)[kScores / 2], const float (&x)[kScores]) {
 
 // sum[64][kD] · factor to rows [row, end) of `to`, by way of 64 rows of shared memory that nothing
 // reads any more, with boxes kRowsBox bytes apart. Rows past `end` belong to others if sequences
-// are packed, else the copy engine leaves them out. `barrier` is the warpgroup's own.
+// are packed, else the copy engine leaves them out; but it writes 16 bytes at a time, too many for
+// a head_dim that is no multiple of 8. `barrier` is the warpgroup's own.
 template <int kRowsBox>
 __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum)[kOut],
                                   float factor, char* place, const TensorMap* map,
@@ -159,7 +160,7 @@ __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum
   if constexpr (kMayLeak) {
     if ((zero & 0x7FFF7FFF) != 0) *p.leaked = 1;
   }
-  if constexpr (kIsPacked) {
+  if (kIsPacked || p.head_dim % 8 != 0) {
     named_sync(barrier, 128);
     for (int i = int(threadIdx.x % 128); i < kTile * kD / 8; i += 128) {
       const int r = i / (kD / 8), chunk = i % (kD / 8), column = 8 * chunk;
