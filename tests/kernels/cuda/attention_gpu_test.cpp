@@ -56,7 +56,7 @@ TEST(CudaAttention, FeaturesCompileWithoutLoss) {
   most.bias = BiasType::kF32;
   most.score_fn = "score+0.5f*tanh(score)", most.mask_fn = "(i/16)>=(j/16)";
   const std::pair<AttentionFeatures, int64_t> cases[] = {
-      {window, 64}, {packed, 128}, {documents, 256}, {most, 192}};
+      {window, 64}, {packed, 192}, {documents, 256}, {most, 128}};
   for (const auto& [features, d] : cases) {
     AttentionShape s = shape(d, d == 128, 4096);
     s.features = features, s.is_f16 = d == 64;
