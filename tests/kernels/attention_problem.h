@@ -118,8 +118,13 @@ struct Result4 {
   double sharpness = 0;  // the largest magnitude on the way to a score
 };
 
+// The definition's loops. `in_tiles`: as tiles of bf16 compute it, whose operands, weights and
+// gradients of scores among them, are bf16.
 template <class S>
-Result4<S> define(const Problem& p) {
+Result4<S> define(const Problem& p, bool in_tiles = false) {
+  const auto operand = [in_tiles](S x) {
+    return in_tiles ? static_cast<S>(static_cast<float>(bf16(static_cast<float>(x)))) : x;
+  };
   const Case& c = p.c;
   const int64_t h = c.hk * c.g;
   Result4<S> r;
@@ -171,7 +176,7 @@ Result4<S> define(const Problem& p) {
         for (int64_t e = 0; e < c.dv; ++e) {
           S acc = 0;
           for (size_t n = 0; n < key.size(); ++n)
-            acc += std::exp(s[n] - r.lse[lse_at]) * keep[n] *
+            acc += operand(std::exp(s[n] - r.lse[lse_at]) * keep[n]) *
                    static_cast<S>(p.v_at[size(((b * c.sk + key[n]) * c.hk + hk) * c.dv + e)]);
           r.o[size(row * c.dv + e)] = acc;
           // Who computes in low precision reads o as it was stored.
@@ -188,11 +193,12 @@ Result4<S> define(const Problem& p) {
           for (int64_t e = 0; e < c.dv; ++e) {
             const S g = static_cast<S>(p.do_at[size(row * c.dv + e)]);
             dp += g * static_cast<S>(p.v_at[size(at * c.dv + e)]);
-            r.dv[size(at * c.dv + e)] += w * keep[n] * g;
+            r.dv[size(at * c.dv + e)] += operand(w * keep[n]) * g;
           }
           const S db = w * (dp * keep[n] - delta);
           r.dbias[size(p.bias_at(b, head, i, key[n]))] += db;
-          const S ds = db * slope[n] * static_cast<S>(1 / std::sqrt(static_cast<double>(c.d)));
+          const S ds =
+              operand(db * slope[n] * static_cast<S>(1 / std::sqrt(static_cast<double>(c.d))));
           for (int64_t e = 0; e < c.d; ++e) {
             r.dq[size(row * c.d + e)] += ds * static_cast<S>(p.k_at[size(at * c.d + e)]);
             r.dk[size(at * c.d + e)] += ds * static_cast<S>(p.q_at[size(row * c.d + e)]);
@@ -200,6 +206,21 @@ Result4<S> define(const Problem& p) {
         }
       }
   return r;
+}
+
+// Of two naive results, element by element, the one farther from the truth.
+inline void take_farther(const std::vector<double>& truth, const std::vector<float>& other,
+                         std::vector<float>& naive) {
+  for (size_t i = 0; i < truth.size(); ++i)
+    if (std::fabs(double{other[i]} - truth[i]) > std::fabs(double{naive[i]} - truth[i]))
+      naive[i] = other[i];
+}
+inline void take_farther(const Result4<double>& truth, const Result4<float>& other,
+                         Result4<float>& naive) {
+  take_farther(truth.o, other.o, naive.o), take_farther(truth.lse, other.lse, naive.lse);
+  take_farther(truth.dq, other.dq, naive.dq), take_farther(truth.dk, other.dk, naive.dk);
+  take_farther(truth.dv, other.dv, naive.dv);
+  take_farther(truth.dbias, other.dbias, naive.dbias);
 }
 
 // Error at most twice the naive f32 loops', plus roundings of the stored inputs and outputs, plus
