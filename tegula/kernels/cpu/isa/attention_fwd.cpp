@@ -40,7 +40,8 @@ class Flash {
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
     // Pairs whose panels are held at once: enough for all threads, and few, to stay in cache.
-    const int64_t enough = ceil_div(kTasksPerThread * pool.n_threads(), row_blocks);
+    const int64_t enough =
+        ceil_div(kTasksPerThread * pool.n_threads(), std::max<int64_t>(1, row_blocks));
     const int64_t at_once = local_keys_ || pair_floats == 0
                                 ? pairs
                                 : std::clamp<int64_t>(space_.panel_floats / pair_floats, 1, enough);
