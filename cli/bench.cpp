@@ -31,6 +31,13 @@ std::string kernels_of(const Plan& plan) {
   return all;
 }
 
+Status check_kernel(const Plan& plan, const std::string& kernel) {
+  const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == kernel; };
+  if (kernel.empty() || std::any_of(plan.steps.begin(), plan.steps.end(), is_asked)) return {};
+  return unsupported(cat("--kernel ", kernel,
+                         ": not a kernel of this call; without the flag it is ", kernels_of(plan)));
+}
+
 namespace {
 
 using Options = BenchOptions;
@@ -146,12 +153,14 @@ Result<Work> gemm_work(const Options& o) {
   const DType t = TEGULA_TRY(dtype_of(o));
   Work w;
   Builder b(*w.module, "gemm");
+  w.op = "dot";
   if (o.weights == "as the operands") {
     const Var x = b.param("a", {t, {s[0], s[2]}});
     const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
                                : b.param("b", {t, {s[2], s[1]}});
     b.result("c", matmul(x, y));
   } else {  // groups of 128
+    w.op = "dot_quantised";
     const bool four = o.weights == "int4";
     const int64_t groups = std::max<int64_t>(1, s[2] / 128);
     const Var x = b.param("a", {DType::kF32, {s[0], s[2]}});
@@ -161,7 +170,6 @@ Result<Work> gemm_work(const Options& o) {
   }
   w.function = TEGULA_TRY(b.finish_into_module());
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
-  w.op = "dot";
   w.what = cat("gemm ", o.shape, " ", o.dtype);
   return w;
 }
@@ -218,6 +226,8 @@ void set_values(const Work& w, Measurement& m) {
 }
 
 Status run(const Options& o, std::string_view kind) {
+  if (o.device == "cuda" && (o.is_reads || o.tune != "off"))
+    return unsupported("--reads and --tune are the CPU's: leave them out with --device cuda");
   if (o.is_reads) {
     const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
     if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");
@@ -242,11 +252,7 @@ Status run(const Options& o, std::string_view kind) {
   if (!o.kernel.empty()) compile_with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
   for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == o.kernel; };
-  if (!o.kernel.empty() &&
-      std::none_of(compiled.plan->steps.begin(), compiled.plan->steps.end(), is_asked))
-    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this call; without the ",
-                           "flag it is ", kernels_of(*compiled.plan)));
+  TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;

@@ -36,6 +36,8 @@ struct BenchWork {
 
 // Names of a plan's kernels, each once, by commas.
 std::string kernels_of(const Plan& plan);
+// Unsupported unless a step is of that kernel; an empty name is any.
+Status check_kernel(const Plan& plan, const std::string& kernel);
 
 // Plans the function for the GPU, times it and prints what `tegula bench` prints.
 Status bench_on_cuda(const BenchWork& work, const BenchOptions& options);

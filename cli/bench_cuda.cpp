@@ -20,10 +20,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   with.passes.pass.has_direct_kernel = [](const OpCall&, const void*) { return true; };
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
-  const std::string kernels = kernels_of(*compiled.plan);
-  if (!o.kernel.empty() && kernels.find(o.kernel) == kernels.npos)
-    return unsupported(cat("--kernel ", o.kernel, ": not a kernel of this call; without the flag ",
-                           "it is ", kernels));
+  TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
@@ -56,7 +53,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
                                {"first_ms", t.first_ms},
                                {"is_cold", o.is_cold},
                                {"flops", w.flops},
-                               {"kernel", kernels}});
+                               {"kernel", kernels_of(*compiled.plan)}});
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

@@ -253,7 +253,9 @@ const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> que
   for (const auto& [name, kernel] : options.force_kernel)
     if (name == op.name)
       for (const KernelDef* k : all_kernels())
-        if (k->name == kernel && k->op == op.name && supports_all(*k, queries)) return k;
+        if (k->name == kernel && k->op == op.name && k->device == options.device &&
+            supports_all(*k, queries))
+          return k;
   return best_kernel(op.name, options.device, machine_isa(), queries);
 }
 

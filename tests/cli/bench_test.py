@@ -116,6 +116,7 @@ class BenchTest(unittest.TestCase):
                                  (("gemm", "--shape", "3,3,4", "--dtype", "i8"), "one of f32"),
                                  (("attention", "--shape", "1,3,4,5", "--kv-heads", "2"), "multiple of 2"),
                                  (("gemm", "--shape", "3,3,3", "--kernel", "dot"), "not a kernel"),
+                                 (("gemm", "--shape", "2,64,64", "--weights", "int8", "--kernel", "dot_packed"), "dot_quantised_rows"),
                                  (("gemm", "--shape", "90,90,90", "--reads"), "multiple of 96"),
                                  (("gemm", "--shape", "3,3,3", "--tune", "yes"), "off|quick|full"),
                                  (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):

@@ -74,6 +74,15 @@ class CudaTest(unittest.TestCase):
         self.assertEqual(self.measure("gemm", "--shape", "64,64,64", "--repeats", "1", "--kernel", "matmul_v1")
                          ["kernel"], "matmul_v1")
         self.refused(self.bench(*attention, "--kernel", "matmul_v1"), "not a kernel of this call", "attention_sm90")
+        # A name that another kernel's begins with; a kernel of the CPU.
+        for name in ("matmul_v3", "dot_packed"):
+            self.refused(self.bench(*GEMM, "--kernel", name), "not a kernel of this call", "matmul_sm90")
+        f32 = ("gemm", "--shape", "64,64,64", "--repeats", "1")
+        self.refused(self.bench(*f32, "--kernel", "matmul_v3_double"), "not a kernel of this call")
+
+    def test_flags_of_the_cpu(self):
+        for flag in (("--reads",), ("--tune", "quick")):
+            self.refused(self.bench("gemm", "--shape", "96,96,96", *flag), "leave them out with --device cuda")
 
     def test_what_has_no_kernel_is_named(self):
         self.refused(self.bench("gemm", "--shape", "32,128,128", "--weights", "int8"), "op dot_quantised", "--device cpu")
