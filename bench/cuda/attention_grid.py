@@ -11,7 +11,6 @@ must be NaN, and no other. Each case is launched twice and must give the same bi
 import argparse
 import ctypes
 import itertools
-import json
 import random
 import sys
 
@@ -216,16 +215,19 @@ def main():
     parser.add_argument("--build", default="build/cuda")
     parser.add_argument("--cubins", default="build/cubins")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--parts", type=int, default=1, help="compile every so-manieth variant ...")
+    parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=12, help="of each variant")
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--json", default="")
+    parser.add_argument("--commit", default="")
     args = parser.parse_args()
     sys.path.insert(0, __file__.rpartition("/")[0] or ".")
     grid = Grid(args.build, args.cubins)
     todo = [v for v in variants() if args.only in str(v)]
     if args.compile:
-        sys.exit(sum(grid.compile(v) for v in todo))
+        sys.exit(sum(grid.compile(v) for v in todo[args.part::args.parts]))
     import time
     import torch
     import attention_reference
@@ -268,8 +270,9 @@ def main():
     print(f"{n} cases of {len(todo)} variants in {time.time() - start:.0f} s: {failures} failed, "
           f"worst error/bound {worst:.2f}", flush=True)
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as f:
-            json.dump({"cases": n, "failed": failures, "variants": rows}, f, indent=1)
+        from harness import write_result
+        write_result(args.json, "attention_grid_cuda", "bench/cuda/attention_grid.py", args.commit, rows,
+                     cases=n, failed=failures)
     sys.exit(1 if failures else 0)
 
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "tegula/kernels/registry.h"
@@ -34,29 +35,45 @@ std::vector<Sample> samples_of(const OpDef& op) {
   return all;
 }
 
-TEST(DeviceKernels, SamplesOfTheirOps) {
+// In parts, so that processes can share them (GTEST_TOTAL_SHARDS): most of the time is compiling.
+constexpr int kParts = 16;
+class DeviceKernels : public ::testing::TestWithParam<int> {
+ protected:
+  static std::map<std::string_view, int> n_checked;
+  static void TearDownTestSuite() {
+    const bool is_all =
+        std::getenv("GTEST_TOTAL_SHARDS") == nullptr && GTEST_FLAG_GET(filter) == "*";
+    for (const auto& [name, n] : n_checked) {
+      std::printf("%-28s %d calls\n", std::string(name).c_str(), n);
+      if (is_all) EXPECT_GT(n, 0) << name << " serves none of the samples";
+    }
+  }
+};
+std::map<std::string_view, int> DeviceKernels::n_checked;
+
+TEST_P(DeviceKernels, SamplesOfTheirOps) {
   const auto opened = open_device();
   if (!opened.ok()) GTEST_SKIP() << opened.error().message;
   Device& device = **opened;
   std::printf("%s\n", device.info().name.c_str());
-  std::map<std::string_view, int> checked;
+  int index = 0;
   for (const KernelDef* kernel : all_kernels()) {
     if (kernel->device != DeviceKind::kCuda) continue;
     const OpDef* op = find_op(kernel->op);
     ASSERT_NE(op, nullptr) << kernel->name;
-    int& n = checked[kernel->name];
+    int& n = n_checked[kernel->name];
     const bool repeats_bits = kernel->order.find("added") == std::string_view::npos;
-    for (const Sample& s : samples_of(*op))
+    for (const Sample& s : samples_of(*op)) {
+      if (index++ % kParts != GetParam()) continue;
       for (const uint64_t seed : {1, 2}) {
         const Case c = make_case(*op, s, seed);
         const Verdict v = check_kernel_on_device(c, *kernel, device, repeats_bits, n);
         if (v.kind == Verdict::kFail) ADD_FAILURE() << c.name() << "\n" << v.why;
       }
-    EXPECT_GT(n, 0) << kernel->name << " serves none of the samples";
+    }
   }
-  for (const auto& [name, n] : checked)
-    std::printf("%-28s %d calls\n", std::string(name).c_str(), n);
 }
+INSTANTIATE_TEST_SUITE_P(Parts, DeviceKernels, ::testing::Range(0, kParts));
 
 }  // namespace
 }  // namespace tegula::testing
