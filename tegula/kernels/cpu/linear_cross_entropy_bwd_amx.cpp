@@ -4,12 +4,9 @@
 namespace tegula::kernel {
 
 namespace {
-// Fewer tokens do not fill a tile.
-constexpr int64_t kLeastTokens = 17;
-
 bool supports(const KernelQuery& q) {
   const auto c = parse_cross_entropy(q.in, *q.attrs, true);
-  return c.ok() && c->n_tokens >= kLeastTokens && c->x->dtype == DType::kBF16 &&
+  return c.ok() && c->n_tokens >= kAmxLeastTokens && c->x->dtype == DType::kBF16 &&
          q.out[0].dtype == DType::kBF16 && q.out[1].dtype == DType::kBF16;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
