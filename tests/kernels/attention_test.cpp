@@ -219,6 +219,25 @@ TEST(Attention, RowsWithoutKeysGiveZeros) {
   EXPECT_TRUE(std::isfinite(lse.at(67)));
 }
 
+// A scale so small that its reciprocal is infinite: all keys weigh alike.
+TEST(Attention, ATinyScaleMakesAMean) {
+  Rng rng(4);
+  Case c;
+  c.sq = 5, c.sk = 70;
+  const Problem p(c, rng);
+  Tensor o(c.dtype, {1, c.sq, 1, c.dv}), lse(DType::kF32, {1, 1, c.sq});
+  const TensorRef in[] = {p.q.ref(), p.k.ref(), p.v.ref()}, out[] = {o.ref(), lse.ref()};
+  Attrs attrs = c.attrs();
+  attrs.set("scale", 1e-40);
+  testing::run_kernel(*find_kernel("attention_flash"), attrs, in, out, 2);
+  for (int64_t e = 0; e < c.dv; ++e) {
+    double mean = 0;
+    for (int64_t j = 0; j < c.sk; ++j) mean += p.v.at(j * c.dv + e) / static_cast<double>(c.sk);
+    EXPECT_NEAR(o.at(e), mean, 1e-6);
+  }
+  EXPECT_NEAR(lse.at(0), std::log(70.0), 1e-6);
+}
+
 // 0 times a NaN is one: rows that do not see the key must not be touched by it, nor may keys by the
 // gradients of rows that do not see them.
 TEST(Attention, AHiddenNanStaysHidden) {

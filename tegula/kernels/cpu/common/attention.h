@@ -43,8 +43,9 @@ struct AttentionCall {
   int64_t origin[4] = {};
   int64_t whole[3];
 
-  // Scores are products times a positive scale: their order is the products' own.
-  bool has_plain_scores() const { return !has_extras() && scale > 0; }
+  // Scores are products times a positive scale: their order is the products' own. (The bound: a
+  // reciprocal of the scale is formed.)
+  bool has_plain_scores() const { return !has_extras() && scale > 0x1p-100f; }
   // What the kernels' scores are multiples of until they are weighed.
   float unit() const { return has_plain_scores() ? scale : 1.0f; }
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
