@@ -65,8 +65,8 @@ class FlashBackward {
   struct Block {
     int64_t r0;
     int rows;
-    int64_t seen_lo, seen_hi;  // keys of a block that a strip sees
     QueryRow row[kRowBlock];
+    StripKeys strip[kStripsOfRows];
     float lse[kRowBlock], delta[kRowBlock];
     int64_t lo, hi;  // keys that any row sees
   };
@@ -291,6 +291,8 @@ class FlashBackward {
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
       w.visible += row.keys.count(), ++w.live;
     }
+    for (int r = 0; r < x.rows; r += kTileM)
+      x.strip[r / kTileM] = strip_keys(x.row + r, rows_of(x, r));
   }
 
   void load_rows(Pair& w, Block& x) const {
@@ -343,15 +345,8 @@ class FlashBackward {
   bool weigh_strip(Pair& w, Block& x, int r, int64_t k0) const {
     const int rows = rows_of(x, r);
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
-    int64_t lo = kKeyBlock, hi = 0;
-    bool is_whole = true;  // every row sees all 64 keys
-    for (int i = 0; i < rows; ++i) {
-      const KeyRange& k = x.row[r + i].keys;
-      is_whole = is_whole && k.lo <= k0 && k.hi >= k0 + kKeyBlock;
-      if (k.count() == 0) continue;
-      lo = std::min(lo, std::max<int64_t>(k.lo - k0, 0)), hi = std::max(hi, k.hi - k0);
-    }
-    hi = std::min(hi, n);
+    const Seen seen = x.strip[r / kTileM].in_block(k0);
+    const int64_t lo = seen.lo, hi = seen.hi;
     float* p = w.p + r * kKeyBlock;
     float* ds = w.ds + r * kKeyBlock;
     if (lo >= hi) {
@@ -369,14 +364,10 @@ class FlashBackward {
                     ds + j, kKeyBlock);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
-    if (!c_.has_extras() && c_.dropout <= 0) {
-      weigh_plain(x, r, rows, k0, is_whole, p, ds);
-    } else {
-      for (int i = 0; i < rows; ++i)
-        weight_row(x, r + i, k0, p + i * kKeyBlock, ds + i * kKeyBlock,
-                   w.db == nullptr ? nullptr : w.db + (r + i) * kKeyBlock);
-    }
-    x.seen_lo = lo, x.seen_hi = hi;
+    float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
+    const bool is_plain = !c_.has_extras() && c_.dropout <= 0;
+    is_plain ? weigh_rows<true>(x, r, rows, k0, seen, p, ds, db)
+             : weigh_rows<false>(x, r, rows, k0, seen, p, ds, db);
     return true;
   }
   // The same, and the strip's share of dq.
@@ -385,13 +376,14 @@ class FlashBackward {
     const int rows = rows_of(x, r);
     // All rows over the same keys, or (carefully) each over its own.
     for (int i = 0; i < rows; i += careful_ ? 1 : rows) {
-      const auto [lo, hi] = careful_ ? sees(x, r + i, k0) : Seen{x.seen_lo, x.seen_hi};
+      const Seen at =
+          careful_ ? seen_in_block(x.row[r + i].keys, k0) : x.strip[r / kTileM].in_block(k0);
       for (int64_t e = 0; e < d_strips_; ++e) {
-        const TileArgs t{w.ds + (r + i) * kKeyBlock + lo,
+        const TileArgs t{w.ds + (r + i) * kKeyBlock + at.lo,
                          kKeyBlock,
                          Lies::kBlockRows,
-                         w.k + (e * n_keys_ + k0 + lo) * kTileN,
-                         hi - lo,
+                         w.k + (e * n_keys_ + k0 + at.lo) * kTileN,
+                         at.hi - at.lo,
                          careful_ ? 1 : rows,
                          static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
         accumulate_tile(t, w.dq + (e * kRowBlock + r + i) * kTileN);
@@ -400,77 +392,41 @@ class FlashBackward {
     }
     return true;
   }
-  // Keys [lo, hi) of a block that one row sees.
-  struct Seen {
-    int64_t lo, hi;
-  };
-  Seen sees(const Block& x, int r, int64_t k0) const {
-    const KeyRange& keys = x.row[r].keys;
-    const int64_t lo = std::clamp<int64_t>(keys.lo - k0, 0, kKeyBlock);
-    return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
-  }
-
-  // weight_row of rows without bias, cap or dropout. Products that are not there are stale.
-  void weigh_plain(const Block& x, int r, int rows, int64_t k0, bool is_whole, float* p,
-                   float* ds) const {
+  // In: products q·k in p, do·v in ds (stale where there are none). Out: dropped-out weights in p,
+  // scaled gradients in ds, and the gradients of biased scores in db, 0 for keys that are not seen.
+  // kPlain: no bias, cap or dropout, hence no db.
+  template <bool kPlain>
+  void weigh_rows(const Block& x, int r, int rows, int64_t k0, const Seen& seen, float* p,
+                  float* ds, float* db) const {
     const Vf scale = set1(c_.scale), log2 = set1(kLog2E);
     for (int i = r; i < r + rows; ++i) {
+      const QueryRow& row = x.row[i];
       const Vf lse = set1(x.lse[i]), delta = set1(x.delta[i]);
-      const Seen own = is_whole ? Seen{0, kKeyBlock} : sees(x, i, k0);
-      const Vi from = set1i(static_cast<int32_t>(own.lo)), to = set1i(static_cast<int32_t>(own.hi));
+      const Seen own = seen_in_block(row.keys, k0);
+      float factor[kKeyBlock];
+      if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
 #pragma GCC unroll 4
-      for (int j = 0; j < kKeyBlock; j += kLanes, p += kLanes, ds += kLanes) {
-        Vf weight = exp2_weight((load(p) * scale - lse) * log2);
-        Vf y = weight * (load(ds) - delta) * scale;
-        if (!is_whole) {
-          const Vi key = iota() + set1i(j);
-          const Vm hidden = gti(from, key) | ~gti(to, key);
-          weight = select(hidden, zero(), weight), y = select(hidden, zero(), y);
+      for (int g = 0; g < kKeyBlock; g += 16, p += 16, ds += 16) {
+        Row16 s = load16(p) * row16(c_.scale), slope, keep;
+        if (!kPlain && c_.has_extras()) add_extras(c_, row, k0 + g, c_.n_k - k0 - g, s, &slope);
+        if (!kPlain && c_.dropout > 0) keep = load16(factor + g);
+#pragma GCC unroll 2
+        for (int v = 0; v < Row16::kRegs; ++v) {
+          Vf weight = exp2_weight((s.v[v] - lse) * log2), dp = load(ds + v * kLanes);
+          if (!kPlain && c_.dropout > 0) dp = dp * keep.v[v];
+          Vf of_bias = weight * (dp - delta);
+          Vf y = (!kPlain && c_.softcap > 0 ? of_bias * slope.v[v] : of_bias) * scale;
+          if (!kPlain && c_.dropout > 0) weight = weight * keep.v[v];
+          if (!seen.is_whole) {  // at the end: hidden scores may be NaN
+            const Vm visible = lanes_in(g + v * kLanes, own.lo, own.hi);
+            weight = select(visible, weight, zero()), y = select(visible, y, zero());
+            of_bias = select(visible, of_bias, zero());
+          }
+          store(p + v * kLanes, weight), store(ds + v * kLanes, y);
+          if (!kPlain && db != nullptr) store(db + g + v * kLanes, of_bias);
         }
-        store(p, weight), store(ds, y);
       }
-    }
-  }
-
-  // In: products q·k in p, do·v in ds. Out: dropped-out weights in p, scaled gradients in ds, and
-  // the gradients of biased scores in db.
-  void weight_row(const Block& x, int r, int64_t k0, float* p, float* ds, float* db) const {
-    const QueryRow& row = x.row[r];
-    const int64_t from = row.keys.lo - k0, to = row.keys.hi - k0;
-    const bool live = row.keys.count() > 0;
-    const Vf lse = set1(x.lse[r]);
-    float factor[kKeyBlock];
-    if (c_.dropout > 0 && live && from < kKeyBlock && to > 0) {
-      const int64_t g0 = std::max<int64_t>(from, 0) / 16 * 16,
-                    g1 = round_up(std::min<int64_t>(to, kKeyBlock), 16);
-      dropout_factors(c_, row, k0 + g0, static_cast<int>(g1 - g0), factor + g0);
-    }
-    for (int g = 0; g < kKeyBlock / 16; ++g) {
-      if (!live || 16 * g >= to || 16 * g + 16 <= from) {
-        store16_n(p + 16 * g, row16(0), 16), store16_n(ds + 16 * g, row16(0), 16);
-        if (db != nullptr) store16_n(db + 16 * g, row16(0), 16);
-        continue;
-      }
-      Row16 s = load16(p + 16 * g) * row16(c_.scale), slope = row16(1.0f);
-      if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, s, &slope);
-      Row16 dp = load16(ds + 16 * g);
-      Row16 keep = row16(1.0f);
-      if (c_.dropout > 0) keep = load16(factor + 16 * g), dp = dp * keep;
-      const bool is_whole = 16 * g >= from && 16 * g + 16 <= to;
-      for (int v = 0; v < Row16::kRegs; ++v) {
-        Vf weight = exp2_weight((s.v[v] - lse) * set1(kLog2E));
-        Vf of_bias = weight * (dp.v[v] - set1(x.delta[r]));
-        Vf y = (c_.softcap > 0 ? of_bias * slope.v[v] : of_bias) * set1(c_.scale);
-        if (c_.dropout > 0) weight = weight * keep.v[v];
-        if (!is_whole) {  // at the end: hidden scores may be NaN
-          const Vm visible = lanes_in(16 * g + v * kLanes, from, to);
-          weight = select(visible, weight, zero()), y = select(visible, y, zero());
-          of_bias = select(visible, of_bias, zero());
-        }
-        store(p + 16 * g + v * kLanes, weight);
-        store(ds + 16 * g + v * kLanes, y);
-        if (db != nullptr) store(db + 16 * g + v * kLanes, of_bias);
-      }
+      if (!kPlain && db != nullptr) db += kKeyBlock;
     }
   }
 
@@ -523,8 +479,8 @@ class FlashBackward {
   void sum_keys(Pair& w, const Block& x, int64_t k0, int first, int last) const {
     if (careful_) {
       for (int r = first; r < last; ++r) {
-        const auto [lo, hi] = sees(x, r, k0);
-        sum_keys_from(w, k0, r, r + 1, lo, hi);
+        const Seen own = seen_in_block(x.row[r].keys, k0);
+        sum_keys_from(w, k0, r, r + 1, own.lo, own.hi);
       }
       return;
     }

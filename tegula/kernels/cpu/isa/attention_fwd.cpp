@@ -111,17 +111,13 @@ class Flash {
   int rows_of(const Task& t) const {
     return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
   }
-  // Keys [lo, hi) that some row of a strip sees, and [all_lo, all_hi) that every one does.
-  struct Strip {
-    int64_t lo = INT64_MAX, hi = 0, all_lo = 0, all_hi = INT64_MAX;
-  };
   struct Block {
     int64_t pair;
     int rows;
     bool careful;
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
-    Strip strip[ceil_div(kRowBlock, kTileM)];
+    StripKeys strip[kStripsOfRows];
     // Of the span: m in units of unit(), and sums of weights by lane.
     float m[kRowBlock];
     alignas(64) float l[kRowBlock][16];
@@ -190,7 +186,8 @@ class Flash {
       visible += std::min(keys.hi, to) - std::max(keys.lo, from);
     }
     if (lo >= hi) return sum;
-    for (int64_t s = 0; s < strips; ++s) x.strip[s] = strip_of(x, s);
+    for (int64_t s = 0; s < strips; ++s)
+      x.strip[s] = strip_keys(x.row + s * kTileM, strip_rows(x, s));
     const T* q =
         c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, t.pair % c_.n_kv_heads * c_.group);
     for (int64_t s = 0; s < strips; ++s)
@@ -247,29 +244,9 @@ class Flash {
     for (int64_t s = 0; s * kTileM < x.rows; ++s) run_strip(x, s, k0, keys);
   }
 
-  // Keys [lo, hi) of the block that some row of a strip sees, and whether every row sees all 64.
-  struct Seen {
-    int64_t lo, hi;
-    bool is_whole = false;
-  };
-  Seen seen_by(const Block& x, int64_t strip, int64_t k0) const {
-    const Strip& rows = x.strip[strip];
-    return {std::max(rows.lo - k0, int64_t{0}), std::min<int64_t>(rows.hi - k0, kKeyBlock),
-            rows.all_lo <= k0 && rows.all_hi >= k0 + kKeyBlock};
-  }
-  Strip strip_of(const Block& x, int64_t strip) const {
-    Strip s;
-    for (int i = 0; i < strip_rows(x, strip); ++i) {
-      const KeyRange& keys = x.row[strip * kTileM + i].keys;
-      s.all_lo = std::max(s.all_lo, keys.lo), s.all_hi = std::min(s.all_hi, keys.hi);
-      if (keys.count() > 0) s.lo = std::min(s.lo, keys.lo), s.hi = std::max(s.hi, keys.hi);
-    }
-    return s;
-  }
-
   // A few rows: keys and values from where they lie.
   void run_thin(Block& x, int64_t k0) const {
-    const Seen seen = seen_by(x, 0, k0);
+    const Seen seen = x.strip[0].in_block(k0);
     const int64_t lo = seen.lo, hi = seen.hi;
     if (lo >= hi) return;
     const int64_t b = x.row[0].batch, h = x.pair % c_.n_kv_heads;
@@ -285,7 +262,7 @@ class Flash {
       thin_scores<T, n()>(keys, values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
                           kKeyBlock);
     });
-    softmax_rows(x, 0, k0, seen);
+    softmax_strip(x, 0, k0, seen);
     for (int64_t e = 0; e < c_.dv; e += kTileN) {
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e));
       float* acc = o_tile(x, 0, e / kTileN);
@@ -294,7 +271,7 @@ class Flash {
           return thin_values<T, n()>(values, next, e, cols, x.s + i * kKeyBlock, kKeyBlock, lo, hi,
                                      acc + i * kTileN);
         for (int r = i; r < i + n(); ++r) {
-          const Seen own = row_sees(x, r, k0, lo, hi);
+          const Seen own = seen_in_block(x.row[r].keys, k0);
           thin_values<T, 1>(values, next, e, cols, x.s + r * kKeyBlock, kKeyBlock, own.lo, own.hi,
                             acc + r * kTileN);
         }
@@ -302,16 +279,10 @@ class Flash {
     }
     x.executed += x.rows * (2 * c_.d * (hi16 - lo16) + 2 * n_strips_v() * kTileN * (hi - lo));
   }
-  // Of keys [lo, hi) of the block, those that row r sees; none: from == to.
-  Seen row_sees(const Block& x, int64_t r, int64_t k0, int64_t lo, int64_t hi) const {
-    const int64_t from = std::max(x.row[r].keys.lo - k0, lo);
-    return {from, std::max(from, std::min(x.row[r].keys.hi - k0, hi))};
-  }
-
   // One strip of rows against one key block.
   void run_strip(Block& x, int64_t strip, int64_t k0, const float* keys) const {
     const int rows = strip_rows(x, strip);
-    const Seen seen = seen_by(x, strip, k0);
+    const Seen seen = x.strip[strip].in_block(k0);
     const int64_t lo = seen.lo, hi = seen.hi;
     if (lo >= hi) return;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
@@ -326,10 +297,10 @@ class Flash {
       multiply_tile(t, x.s + j, kKeyBlock);
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
     }
-    softmax_rows(x, strip, k0, seen);
+    softmax_strip(x, strip, k0, seen);
     // All rows over the same keys, or (carefully) each over its own.
     for (int i = 0; i < rows; i += x.careful ? 1 : rows) {
-      const Seen at = x.careful ? row_sees(x, strip * kTileM + i, k0, lo, hi) : Seen{lo, hi};
+      const Seen at = x.careful ? seen_in_block(x.row[strip * kTileM + i].keys, k0) : seen;
       for (int64_t e = 0; e < n_strips_v(); ++e) {
         const TileArgs t{x.s + i * kKeyBlock + at.lo,
                          kKeyBlock,
@@ -344,94 +315,55 @@ class Flash {
     }
   }
 
-  // Scores become weights in place, for keys [lo, hi) of the block; m, l and o follow.
-  void softmax_rows(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
-    const int rows = strip_rows(x, strip);
-    if (c_.has_plain_scores() && c_.dropout <= 0) return softmax_plain(x, strip, k0, seen);
-    for (int i = 0; i < rows; ++i) softmax_row(x, strip, i, k0, seen.lo, seen.hi);
+  // Scores become weights in place, all 64 keys at once: those that are not seen, or not there
+  // (stale scores), weigh nothing. m, l and o follow.
+  void softmax_strip(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
+    const bool is_plain = c_.has_plain_scores() && c_.dropout <= 0;
+    is_plain ? softmax<true>(x, strip, k0, seen) : softmax<false>(x, strip, k0, seen);
   }
-
-  static float shift_of(float m) { return m == -kInf ? 0 : m; }
-  static Row16 weights(const Row16& y, Vf shift, Vf log2) {
-    return map16([&](int v) { return exp2_weight((y.v[v] - shift) * log2); });
-  }
-
-  // softmax_row of a strip where scores are plain, all 64 keys at once; those that are not there
-  // (stale scores) weigh nothing.
-  void softmax_plain(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
+  template <bool kPlain>
+  void softmax(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
     constexpr int kGroups = kKeyBlock / 16;
     const int rows = strip_rows(x, strip);
     const Vf log2 = set1(log2_);
     float* s = x.s;
     for (int i = 0; i < rows; ++i, s += kKeyBlock) {
       const int64_t r = strip * kTileM + i;
+      const QueryRow& row = x.row[r];
       Row16 y[kGroups];
 #pragma GCC unroll 4
-      for (int g = 0; g < kGroups; ++g) y[g] = load16(s + 16 * g);
-      if (!seen.is_whole) hide(y, row_sees(x, r, k0, seen.lo, seen.hi));
+      for (int g = 0; g < kGroups; ++g) {
+        y[g] = load16(s + 16 * g);
+        if constexpr (!kPlain) make_score(row, k0 + 16 * g, y[g]);
+      }
+      if (!seen.is_whole) hide(y, seen_in_block(row.keys, k0));
       const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
       if (exceeds(top, x.m[r] + slack_)) [[unlikely]]
         raise(x, strip, i, top);
-      const Vf shift = set1(shift_of(x.m[r]));
+      const Vf shift = set1(x.m[r] == -kInf ? 0 : x.m[r]);
       Row16 l = load16(x.l[r]);
+      float factor[kKeyBlock];
+      if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
-        const Row16 p = weights(y[g], shift, log2);
+        Row16 p = map16([&](int v) { return exp2_weight((y[g].v[v] - shift) * log2); });
         l = l + p;
+        if (!kPlain && c_.dropout > 0) p = p * load16(factor + 16 * g);
         store16_n(s + 16 * g, p, 16);
       }
       store16_n(x.l[r], l, 16);
     }
   }
-
-  static void hide(Row16 (&y)[kKeyBlock / 16], const Seen& own) {
-    const Vi from = set1i(static_cast<int32_t>(own.lo)), to = set1i(static_cast<int32_t>(own.hi));
-    Vi key = iota();
-    for (Row16& group : y)
-      for (Vf& v : group.v) {
-        v = select(gti(from, key) | ~gti(to, key), set1(-kInf), v);
-        key = key + set1i(kLanes);
-      }
+  // From products of 16 keys, unless those will do.
+  void make_score(const QueryRow& row, int64_t key, Row16& y) const {
+    if (c_.has_plain_scores()) return;
+    y = y * row16(c_.scale);
+    if (c_.has_extras()) add_extras(c_, row, key, c_.n_k - key, y, nullptr);
   }
-
-  void softmax_row(Block& x, int64_t strip, int i, int64_t k0, int64_t lo, int64_t hi) const {
-    const int64_t r = strip * kTileM + i;
-    const QueryRow& row = x.row[r];
-    float* s = x.s + i * kKeyBlock;
-    const Seen own = row_sees(x, r, k0, lo, hi);
-    const int64_t from = own.lo, to = own.hi;
-    const int g0 = static_cast<int>(lo / 16), g1 = static_cast<int>(ceil_div(hi, 16));
-    if (from >= to) {
-      for (int g = g0; g < g1; ++g) store16_n(s + 16 * g, row16(0), 16);
-      return;
-    }
-    const bool is_plain = c_.has_plain_scores();
-    Row16 top = row16(-kInf);
-    for (int g = g0; g < g1; ++g) {
-      const bool is_whole = 16 * g >= from && 16 * g + 16 <= to;
-      Row16 y = load16(s + 16 * g);
-      if (!is_plain) {
-        y = y * row16(c_.scale);
-        if (c_.has_extras()) add_extras(c_, row, k0 + 16 * g, c_.n_k - k0 - 16 * g, y, nullptr);
-      }
-      if (!is_whole)
-        for (int v = 0; v < Row16::kRegs; ++v)
-          y.v[v] = select(lanes_in(16 * g + v * kLanes, from, to), y.v[v], set1(-kInf));
-      top = max(top, y);
-      if (!is_plain || !is_whole) store16_n(s + 16 * g, y, 16);
-    }
-    if (exceeds(top, x.m[r] + slack_)) raise(x, strip, i, top);
-    const Vf shift = set1(shift_of(x.m[r])), log2 = set1(log2_);
-    Row16 l = load16(x.l[r]);
-    float factor[kKeyBlock];
-    if (c_.dropout > 0) dropout_factors(c_, row, k0 + 16 * g0, 16 * (g1 - g0), factor + 16 * g0);
-    for (int g = g0; g < g1; ++g) {
-      Row16 p = weights(load16(s + 16 * g), shift, log2);
-      l = l + p;
-      if (c_.dropout > 0) p = p * load16(factor + 16 * g);
-      store16_n(s + 16 * g, p, 16);
-    }
-    store16_n(x.l[r], l, 16);
+  static void hide(Row16 (&y)[kKeyBlock / 16], const Seen& own) {
+    for (int g = 0; g < kKeyBlock / 16; ++g)
+      for (int v = 0; v < Row16::kRegs; ++v)
+        y[g].v[v] = select(lanes_in(16 * g + v * kLanes, own.lo, own.hi), y[g].v[v], set1(-kInf));
   }
 
   static bool exceeds(const Row16& x, float bound) {

@@ -16,6 +16,39 @@ struct QueryRow {
   KeyRange keys;
 };
 
+static_assert(kBlockRow == kKeyBlock);  // weights and their gradients are Lies::kBlockRows
+
+// Keys [lo, hi) of a block of 64 that are seen.
+struct Seen {
+  int64_t lo, hi;
+  bool is_whole = false;  // of a strip: every row sees all 64
+};
+static inline Seen seen_in_block(const KeyRange& keys, int64_t k0) {
+  const int64_t lo = std::clamp<int64_t>(keys.lo - k0, 0, kKeyBlock);
+  return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
+}
+
+// Keys [lo, hi) that some row of a strip sees, and [all_lo, all_hi) that every one does.
+struct StripKeys {
+  int64_t lo = INT64_MAX, hi = 0, all_lo = 0, all_hi = INT64_MAX;
+
+  // May be empty: lo >= hi.
+  Seen in_block(int64_t k0) const {
+    return {std::max(lo - k0, int64_t{0}), std::min<int64_t>(hi - k0, kKeyBlock),
+            all_lo <= k0 && all_hi >= k0 + kKeyBlock};
+  }
+};
+static inline StripKeys strip_keys(const QueryRow* row, int rows) {
+  StripKeys s;
+  for (int i = 0; i < rows; ++i) {
+    const KeyRange& keys = row[i].keys;
+    s.all_lo = std::max(s.all_lo, keys.lo), s.all_hi = std::min(s.all_hi, keys.hi);
+    if (keys.count() > 0) s.lo = std::min(s.lo, keys.lo), s.hi = std::max(s.hi, keys.hi);
+  }
+  return s;
+}
+inline constexpr int64_t kStripsOfRows = ceil_div(kRowBlock, kTileM);
+
 // Loops over one dim of an operand, for pack_panel; both operand slots hold the stride.
 static inline Loops loop_over(int64_t extent, int64_t stride) {
   Factor f;
