@@ -76,12 +76,11 @@ struct ExactBwd {
       if (column < p.head_dim) sum[e] = __fmaf_rn(factor, element_to_float(row[column]), sum[e]);
     }
   }
-  __device__ void put(const float (&sum)[kParts], float factor, const u16* row) const {
+  __device__ void put(const float (&sum)[kParts], float factor, u16* row) const {
 #pragma unroll
     for (int e = 0; e < kParts; ++e) {
       const int column = int(threadIdx.x % 32) + 32 * e;
-      if (column < p.head_dim)
-        const_cast<u16*>(row)[column] = u16(pack_element(sum[e] * factor, 0.f));
+      if (column < p.head_dim) row[column] = u16(pack_element(sum[e] * factor, 0.f));
     }
   }
   __device__ bool is_finite(const u16* row) const {
@@ -92,7 +91,7 @@ struct ExactBwd {
   }
 
   __device__ void query(int i, int head) const {
-    const u16* to = row_of(p.dq, batch, i, head);
+    u16* to = row_of(p.dq, batch, i, head);
     if (is_finite(to)) return;
     const AttentionScore score = scores(sequence(true, i), head);
     const float l = lse(i, head), d = l == kNegativeInfinity ? 0.f : delta(i, head);
@@ -108,7 +107,7 @@ struct ExactBwd {
   }
 
   __device__ void key(int j, int kv_head) const {
-    const u16 *to_k = row_of(p.dk, batch, j, kv_head), *to_v = row_of(p.dv, batch, j, kv_head);
+    u16 *to_k = row_of(p.dk, batch, j, kv_head), *to_v = row_of(p.dv, batch, j, kv_head);
     if (is_finite(to_k) && is_finite(to_v)) return;
     const Sequence s = sequence(false, j);
     float dk[kParts] = {}, dv[kParts] = {};
@@ -130,17 +129,16 @@ struct ExactBwd {
   }
 };
 
-#if !TEGULA_NO_REPAIR
 // Any grid of 256 threads; a warp takes a row.
 extern "C" __global__ void attention_bwd_repair(const AttentionBwdParams p) {
   if (*p.leaked == 0) return;
-  const long long queries = (long long)(p.batch) * p.n_heads_q * p.seqlen_q;
-  const long long keys = (long long)(p.batch) * p.n_heads_kv * p.seqlen_k;
+  const long long queries = static_cast<long long>(p.batch) * p.n_heads_q * p.seqlen_q;
+  const long long keys = static_cast<long long>(p.batch) * p.n_heads_kv * p.seqlen_k;
   const long long step = gridDim.x * 8;
   for (long long n = blockIdx.x * 8 + threadIdx.x / 32; n < queries + keys; n += step) {
     const bool of_query = n < queries;
-    const int size = of_query ? p.seqlen_q : p.seqlen_k,
-              heads = of_query ? p.n_heads_q : p.n_heads_kv;
+    const int size = of_query ? p.seqlen_q : p.seqlen_k;
+    const int heads = of_query ? p.n_heads_q : p.n_heads_kv;
     const long long at = of_query ? n : n - queries;
     const int row = int(at % size), head = int(at / size % heads);
     const ExactBwd exact{p, int(at / size / heads)};
@@ -150,6 +148,5 @@ extern "C" __global__ void attention_bwd_repair(const AttentionBwdParams p) {
       exact.key(row, head);
   }
 }
-#endif
 
 }  // namespace tegula::cuda

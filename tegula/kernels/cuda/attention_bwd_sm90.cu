@@ -20,6 +20,9 @@
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128; TEGULA_ORDERED 0 | 1; TEGULA_F16 0 | 1;
 // attention_score.cuh.
 #include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+#ifndef TEGULA_ORDERED
+#define TEGULA_ORDERED 0
+#endif
 #if TEGULA_ORDERED
 #include "tegula/kernels/cuda/attention_bwd_q.cuh"
 #endif
@@ -29,13 +32,12 @@ namespace tegula::cuda {
 static_assert(kD <= 128);
 constexpr bool kOrdered = TEGULA_ORDERED;  // attention_bwd_q makes dQ
 
-constexpr int kTileM = 64;   // queries of a tile
-constexpr int kTileN = 128;  // keys of a block
-constexpr int kRows = 64;    // keys of a warpgroup
+constexpr int kTileM = kTile;  // queries of a tile
+constexpr int kTileN = 128;    // keys of a block
+constexpr int kRows = 64;      // keys of a warpgroup
 constexpr int kStages = kD == 64 ? 4 : 2;
 using Unit = KeyUnit<kTileN>;
 constexpr int kKvBytes = kTileN * kBoxes * kRowBytes;
-constexpr int kQBytes = kTileBytes;
 constexpr int kDsBytes = kTileN * kTileM * 2;
 constexpr int kDsTiles = 3;
 constexpr int kDqFloats = kTileM * kD;
@@ -44,28 +46,26 @@ constexpr bool kTakesTurns = kD < 128;
 constexpr int kDqColumns = kTakesTurns ? kD : 64;  // of a warpgroup
 
 struct Shared {
-  char *k, *v;          // [kBoxes][kTileN][64]
-  char *q, *d_o;        // [kStages][kBoxes][kTileM][64]
+  char *k, *v;  // [kBoxes][kTileN][64]
+  Passing<kStages> q, d_o;
   char* ds;             // [kDsTiles][kTileN][kTileM]: dSᵀ
   float *lse2, *delta;  // [kStages][kTileM]
   Barrier* kv_full;
-  Barrier *q_full, *q_free;    // [kStages]
-  Barrier *do_full, *do_free;  // [kStages]
-  Barrier* ds_full;            // [kDsTiles]
+  Barrier* ds_full;  // [kDsTiles]
 
   __device__ explicit Shared(char* base) {
     char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
     k = p, p += kKvBytes;
     v = p, p += kKvBytes;
-    q = p, p += kStages * kQBytes;
-    d_o = p, p += kStages * kQBytes;
+    q.tiles = p, p += kStages * kTileBytes;
+    d_o.tiles = p, p += kStages * kTileBytes;
     ds = p, p += kDsTiles * kDsBytes;
     lse2 = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     delta = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     kv_full = reinterpret_cast<Barrier*>(p);
-    q_full = kv_full + 1, q_free = q_full + kStages;
-    do_full = q_free + kStages, do_free = do_full + kStages;
-    ds_full = do_free + kStages;
+    q.full = kv_full + 1, q.free = q.full + kStages;
+    d_o.full = q.free + kStages, d_o.free = d_o.full + kStages;
+    ds_full = d_o.free + kStages;
   }
 };
 
@@ -91,33 +91,15 @@ struct Producer {
     }
   }
 
-  // A tile of Q and its lse, or of dO and its delta.
-  __device__ void load_rows(char* tiles, float* numbers, Barrier* full, Barrier* free,
-                            Ring<kStages>& ring, const TensorMap* map, const float* from,
-                            const Unit& t, const Step& step) {
-    const u32 slot = ring.slot;
-    barrier_wait(free + slot, ring.parity ^ 1);
-    barrier_arrive_expect(full + slot, kQBytes + kTileM * 4);
-#pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
-      tma_load(tiles + slot * kQBytes + box * (kTileM * kRowBytes), map, full + slot, kEvictLast,
-               box * kBoxColumns, t.s.q_begin + step.m * kTileM, step.head, t.batch);
-    const long long head_of_all = t.batch * p.n_heads_q + step.head;
-    bulk_load(numbers + slot * kTileM,
-              from + (head_of_all * p.n_tiles_m + t.slot + step.m) * kTileM, kTileM * 4,
-              full + slot);
-    ring.advance();
-  }
-
   __device__ void run() {
     const Unit t(p, blockIdx.x);
-    Ring<kStages> q_ring, do_ring;
+    Ring<kStages> ring;
     load_kv(t);
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
       for (int m = t.first_m; m < t.end_m; ++m) {
-        const Step step{head, m};
-        load_rows(s.q, s.lse2, s.q_full, s.q_free, q_ring, q_map, p.lse2, t, step);
-        load_rows(s.d_o, s.delta, s.do_full, s.do_free, do_ring, do_map, p.delta, t, step);
+        load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
+        load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
+        ring.advance();
       }
   }
 };
@@ -125,8 +107,6 @@ struct Producer {
 // ---- Consumer ----------------------------------------------------------------------------------
 
 struct Consumer {
-  static constexpr int kScores = kTileM / 2;  // of a thread: 2 keys × kTileM / 4 queries
-  static constexpr int kOut = kD / 2;
   static constexpr int kDq = kDqColumns / 2;
 
   const AttentionBwdParams& p;
@@ -154,18 +134,6 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // sum[64 keys][kD] += weights[64 keys][kTileM] · tile[kTileM][kD]
-  __device__ void issue_sum(float (&sum)[kOut], const u32 (&weights)[kScores / 2],
-                            const char* tile) {
-    const SmemOperand b(smem_address(tile), kTileM * kRowBytes, 8 * kRowBytes);
-    fence_registers(sum);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kTileM / 16; ++i)
-      Wgmma<kD>::rs<true>(sum, weights + 4 * i, b.at(i * 16 * kRowBytes), true);
-    wgmma_commit();
-  }
-
   // dq[kTileM][kDqColumns] = dS[kTileM][kTileN] · K[kTileN][kDqColumns]
   __device__ void issue_dq(float (&dq)[kDq], const char* ds) {
     const SmemOperand a(smem_address(ds), 16, 8 * kRowBytes);
@@ -187,10 +155,9 @@ struct Consumer {
   __device__ void step(const Unit& t, const Step& at, float* dq_before,
                        const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
     const u32 slot = ring.slot, parity = ring.parity;
-    const char* q = s.q + slot * kQBytes;
-    const char* d_o = s.d_o + slot * kQBytes;
+    const char *q = s.q.tile(slot), *d_o = s.d_o.tile(slot);
     float dp[kScores];  // dPᵀ [64 keys][kTileM]
-    barrier_wait(s.do_full + slot, parity);
+    barrier_wait(s.d_o.full + slot, parity);
     issue_transposed(dp, s.v, d_o);
     {
       const int row = t.s.q_begin + at.m * kTileM + 2 * int(lane % 4);
@@ -234,12 +201,12 @@ struct Consumer {
     issue_sum(dk, ds, q);
     wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
-    release_barrier(s.do_free + slot);
+    s.d_o.release(slot);
     // After the last step this recomputes an old tile, which costs less than a branch here.
     ring.advance();
-    if (i + 1 < n_steps) barrier_wait(s.q_full + ring.slot, ring.parity);
+    if (i + 1 < n_steps) barrier_wait(s.q.full + ring.slot, ring.parity);
     float next[kScores];
-    issue_transposed(next, s.k, s.q + ring.slot * kQBytes);
+    issue_transposed(next, s.k, s.q.tile(ring.slot));
     if (kMakesDq) {
       wgmma_wait<2>();  // dQ
       fence_registers(dq);
@@ -248,7 +215,7 @@ struct Consumer {
     wgmma_wait<0>();
     fence_registers(next);
     fence_registers(dk);
-    release_barrier(s.q_free + slot);
+    s.q.release(slot);
 #pragma unroll
     for (int j = 0; j < kScores; ++j) sc[j] = next[j];
   }
@@ -308,8 +275,8 @@ struct Consumer {
     for (int i = 0; i < kOut; ++i) dk[i] = dv[i] = 0.f;
     barrier_wait(s.kv_full, 0);
     if (n_steps > 0) {
-      barrier_wait(s.q_full, 0);
-      issue_transposed(sc, s.k, s.q);
+      barrier_wait(s.q.full, 0);
+      issue_transposed(sc, s.k, s.q.tile(0));
       wgmma_wait<0>();
       fence_registers(sc);
       // Query tiles [begin, end) see all keys of the block.
@@ -362,10 +329,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const u32 warp = uniform(threadIdx.x / 32);
   if (threadIdx.x == 0) {
     barrier_init(s.kv_full, 1);
-    for (int i = 0; i < kStages; ++i) {
-      barrier_init(s.q_full + i, 1), barrier_init(s.q_free + i, 8 * kArrivals);
-      barrier_init(s.do_full + i, 1), barrier_init(s.do_free + i, 8 * kArrivals);
-    }
+    s.q.init(8), s.d_o.init(8);
     for (int i = 0; i < kDsTiles; ++i) barrier_init(s.ds_full + i, 8 * kArrivals);
     barrier_init_fence();
   }

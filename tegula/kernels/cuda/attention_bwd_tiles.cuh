@@ -10,10 +10,6 @@
 #include "tegula/kernels/cuda/ptx/tma.cuh"
 #include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
-#ifndef TEGULA_ORDERED
-#define TEGULA_ORDERED 0
-#endif
-
 namespace tegula::cuda {
 
 constexpr int kD = TEGULA_HEAD_DIM;
@@ -52,8 +48,7 @@ __device__ inline void release_barrier(Barrier* b) {
   if (kArrivals == 32 || threadIdx.x % 32 == 0) barrier_arrive(b);
 }
 
-// ---- Tiles that pass by
-// --------------------------------------------------------------------------
+// ---- Tiles that pass by -------------------------------------------------------------------------
 
 // A ring of 64-row tiles.
 template <int kStages>
@@ -91,8 +86,7 @@ __device__ inline void load_block(char* to, int n_tiles, const TensorMap* map, B
              batch);
 }
 
-// ---- Products
-// ------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
 // An address that the compiler takes for new each time: it would otherwise keep the descriptors of
 // all of a tile's products in registers that are needed for sums, and spill them.
@@ -186,8 +180,7 @@ __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum
   }
 }
 
-// ---- Which rows a block owns, and which pass by
-// --------------------------------------------------
+// ---- Which rows a block owns, and which pass by -------------------------------------------------
 
 // Unit `unit` of one head of one batch entry, for block `index`. Heads of a section
 // are worked on at once, so that what passes by stays in L2.
@@ -254,8 +247,18 @@ struct KeyUnit {
   }
 };
 
-// ---- Weights, transposed: 64 keys × 64 queries
-// ---------------------------------------------------
+// Query tile m of the unit's sequence and its lse, or of dO and its delta, into the ring's slot.
+template <int kStages, int kKeys>
+__device__ inline void load_rows(const AttentionBwdParams& p, const Passing<kStages>& to,
+                                 float* numbers, const Ring<kStages>& ring, const TensorMap* map,
+                                 const float* from, const KeyUnit<kKeys>& t, int m, int head) {
+  to.load(ring, kTile * 4, map, t.s.q_begin + m * kTile, head, t.batch);
+  const long long head_of_all = t.batch * p.n_heads_q + head;
+  bulk_load(numbers + ring.slot * kTile, from + (head_of_all * p.n_tiles_m + t.slot + m) * kTile,
+            kTile * 4, to.full + ring.slot);
+}
+
+// ---- Weights, transposed: 64 keys × 64 queries --------------------------------------------------
 
 // The derivative of a score by scale · q · k is not 1.
 constexpr bool kHasSlope = kHasSoftcap || kHasUserScore;

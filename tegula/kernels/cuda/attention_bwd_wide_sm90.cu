@@ -57,16 +57,6 @@ struct Producer {
   const Shared& s;
   const TensorMap *q_map, *k_map, *v_map, *do_map;
 
-  // A tile of Q and its lse, or of dO and its delta.
-  __device__ void load_rows(const Passing<kStages>& to, float* numbers, const Ring<kStages>& ring,
-                            const TensorMap* map, const float* from, const Unit& t, int m,
-                            int head) {
-    to.load(ring, kTile * 4, map, t.s.q_begin + m * kTile, head, t.batch);
-    const long long head_of_all = t.batch * p.n_heads_q + head;
-    bulk_load(numbers + ring.slot * kTile, from + (head_of_all * p.n_tiles_m + t.slot + m) * kTile,
-              kTile * 4, to.full + ring.slot);
-  }
-
   __device__ void run() {
     const Unit t(p, blockIdx.x);
     const int key = t.key;
@@ -76,8 +66,8 @@ struct Producer {
     load_block(s.v, 1, v_map, s.kv_full, key, t.head, t.batch);
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
       for (int m = t.first_m; m < t.end_m; ++m) {
-        load_rows(s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
-        load_rows(s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
+        load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
+        load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
         ring.advance();
       }
   }

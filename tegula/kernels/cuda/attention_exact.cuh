@@ -13,7 +13,7 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-__device__ inline const u16* row_of(const AttentionTensor& t, int batch, int row, int head) {
+__device__ inline u16* row_of(const AttentionTensor& t, int batch, int row, int head) {
   return t.data + batch * t.batch + row * t.row + head * t.head;
 }
 

@@ -165,8 +165,8 @@ struct AttentionScore {
   __device__ Range keys(int i) const {
     Range r{s.k_begin, s.k_end};
     if constexpr (kHasDocuments)
-      narrow(r, f.documents_k + (long long)(batch)*seqlen_k,
-             f.documents_q[(long long)(batch)*seqlen_q + i]);
+      narrow(r, f.documents_k + static_cast<long long>(batch) * seqlen_k,
+             f.documents_q[static_cast<long long>(batch) * seqlen_q + i]);
     if constexpr (kHasWindow) {
       if (f.window_left >= 0) r.lo = max(r.lo, aligned(i) - f.window_left);
       if (!kIsCausal && f.window_right >= 0) r.hi = min(r.hi, aligned(i) + f.window_right + 1);
@@ -180,8 +180,8 @@ struct AttentionScore {
   __device__ Range queries(int j) const {
     Range r{s.q_begin, s.q_end};
     if constexpr (kHasDocuments)
-      narrow(r, f.documents_q + (long long)(batch)*seqlen_q,
-             f.documents_k[(long long)(batch)*seqlen_k + j]);
+      narrow(r, f.documents_q + static_cast<long long>(batch) * seqlen_q,
+             f.documents_k[static_cast<long long>(batch) * seqlen_k + j]);
     const int i = s.q_end - (s.k_end - j);  // the query that stands at j
     if constexpr (kHasWindow) {
       if (f.window_left >= 0) r.hi = min(r.hi, i + f.window_left + 1);

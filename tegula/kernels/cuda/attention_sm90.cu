@@ -98,6 +98,28 @@ struct Consumer {
     wgmma_commit();
   }
 
+  // The scores of the next K tile and, behind them, the product with the present V tile; returns
+  // when the scores are there.
+  __device__ void issue_both(float (&scores)[kScores]) {
+    barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
+    take_turn();
+    issue_scores(scores);
+    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
+    issue_output();
+    pass_turn();
+    wgmma_wait<1>();
+    fence_registers(scores);
+    release(s.k_free + k_ring.slot);
+    k_ring.advance();
+  }
+
+  __device__ void finish_output() {
+    wgmma_wait<0>();
+    fence_registers(o);
+    release(s.v_free + v_ring.slot);
+    v_ring.advance();
+  }
+
   // Raw products to scores, of this thread's two rows; -inf where a row does not see the key.
   __device__ void score(float (&scores)[kScores], const Tile& t, int row, int block) const {
     const int column = t.key + block * kTileN + 2 * int(lane % 4);
@@ -212,22 +234,10 @@ struct Consumer {
   template <bool kMasked>
   __device__ void step(const Tile& t, int row, int block) {
     float scores[kScores];  // [64][kTileN]
-    barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
-    take_turn();
-    issue_scores(scores);
-    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output();
-    pass_turn();
-    wgmma_wait<1>();
-    fence_registers(scores);
-    release(s.k_free + k_ring.slot);
-    k_ring.advance();
+    issue_both(scores);
     if constexpr (kMasked) score(scores, t, row, block);
     softmax(scores);
-    wgmma_wait<0>();
-    fence_registers(o);
-    release(s.v_free + v_ring.slot);
-    v_ring.advance();
+    finish_output();
     pack(scores, t, row, block);
     rescale_output();
   }
@@ -255,16 +265,7 @@ struct Consumer {
     q_ring.advance();
     load_q();
     find_edges(next, row);
-    barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
-    take_turn();
-    issue_scores(scores);
-    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output();
-    pass_turn();
-    wgmma_wait<1>();
-    fence_registers(scores);
-    release(s.k_free + k_ring.slot);
-    k_ring.advance();
+    issue_both(scores);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top_before[r] = top[r], sum_before[r] = sum[r];
@@ -272,10 +273,7 @@ struct Consumer {
     }
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
     softmax(scores);
-    wgmma_wait<0>();
-    fence_registers(o);
-    release(s.v_free + v_ring.slot);
-    v_ring.advance();
+    finish_output();
     pack(scores, next, row, 0);
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
@@ -297,10 +295,7 @@ struct Consumer {
   __device__ void last_step() {
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
     issue_output();
-    wgmma_wait<0>();
-    fence_registers(o);
-    release(s.v_free + v_ring.slot);
-    v_ring.advance();
+    finish_output();
   }
 
   // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
