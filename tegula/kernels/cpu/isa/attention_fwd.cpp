@@ -10,8 +10,6 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr float kInf = __builtin_inff();
-constexpr float kSlackLog2 = 8;
 constexpr int64_t kTasksPerThread = 8;
 
 template <class T>
@@ -255,11 +253,12 @@ class Flash {
       return ThinRows<T>{t.as<const T>() + offset4(t, b, k, h), t.stride[1], n};
     };
     const ThinRows<T> keys = rows_at(*c_.k, k0), values = rows_at(*c_.v, k0);
-    ThinRows<T> next{keys.at, 0, 0};  // nothing
-    if (k0 + 2 * kKeyBlock <= c_.n_k) next = rows_at(*c_.k, k0 + kKeyBlock);
+    const NextRows<T> of_values{values};
+    NextRows<T> next{{keys.at, 0, 0}};  // nothing
+    if (k0 + 2 * kKeyBlock <= c_.n_k) next.rows = rows_at(*c_.k, k0 + kKeyBlock);
     const int64_t lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     by_rows(x.rows, [&](auto n, int i) {
-      thin_scores<T, n()>(keys, values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
+      thin_scores<T, n()>(keys, of_values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
                           kKeyBlock);
     });
     softmax_strip(x, 0, k0, seen);
@@ -360,18 +359,6 @@ class Flash {
     y = y * row16(c_.scale);
     if (c_.has_extras()) add_extras(c_, row, key, c_.n_k - key, y, nullptr);
   }
-  static void hide(Row16 (&y)[kKeyBlock / 16], const Seen& own) {
-    for (int g = 0; g < kKeyBlock / 16; ++g)
-      for (int v = 0; v < Row16::kRegs; ++v)
-        y[g].v[v] = select(lanes_in(16 * g + v * kLanes, own.lo, own.hi), y[g].v[v], set1(-kInf));
-  }
-
-  static bool exceeds(const Row16& x, float bound) {
-    Vf top = x.v[0];
-    for (int v = 1; v < Row16::kRegs; ++v) top = max(top, x.v[v]);
-    return any(gt(top, set1(bound)));
-  }
-
   // Row i's scores grew far beyond m, or are the span's first: m moves, and l and o with it.
   __attribute__((noinline)) void raise(Block& x, int64_t strip, int i, const Row16& top) const {
     const int64_t r = strip * kTileM + i;

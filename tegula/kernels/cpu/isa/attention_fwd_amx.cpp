@@ -9,7 +9,6 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr float kInf = __builtin_inff();
 constexpr int kStrips = kAmxRowBlock / kStrip;
 constexpr int kChunkTiles = kAmxKeyChunk / kStrip;
 

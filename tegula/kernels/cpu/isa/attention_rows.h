@@ -130,6 +130,22 @@ TEGULA_VEC Vm lanes_in(int base, int64_t lo, int64_t hi) {
   return gti(i, set1i(clamp(lo - 1))) & gti(set1i(clamp(hi)), i);
 }
 
+// Of the forward's softmax: a row's scores of a block of keys, and when its maximum moves.
+inline constexpr float kInf = __builtin_inff();
+inline constexpr float kSlackLog2 = 8;
+using BlockScores = Row16[kKeyBlock / 16];
+
+static inline void hide(BlockScores& y, const Seen& own) {
+  for (int g = 0; g < kKeyBlock / 16; ++g)
+    for (int v = 0; v < Row16::kRegs; ++v)
+      y[g].v[v] = select(lanes_in(16 * g + v * kLanes, own.lo, own.hi), y[g].v[v], set1(-kInf));
+}
+TEGULA_VEC bool exceeds(const Row16& x, float bound) {
+  Vf top = x.v[0];
+  for (int v = 1; v < Row16::kRegs; ++v) top = max(top, x.v[v]);
+  return any(gt(top, set1(bound)));
+}
+
 // softcap, bias and alibi on 16 scores that were scaled already.
 static inline void add_extras(const AttentionCall& c, const QueryRow& row, int64_t key,
                               int64_t n_keys, Row16& s, Row16* slope) {

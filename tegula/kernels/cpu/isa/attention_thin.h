@@ -19,15 +19,32 @@ struct ThinRows {
   int64_t n;  // rows past it are not read
 };
 
-// Each loop fetches what the next one reads, a line at a time between its own products: memory then
-// never waits for arithmetic. Rows are too far apart for the processor to guess. Where nothing
-// comes next, `next` repeats one row (stride 0).
+// Each loop fetches what later ones read, a line at a time between its own products: memory then
+// never waits for arithmetic. Rows are too far apart for the processor to guess. `ahead` says which
+// lines: its cursor().of_keys<n>(j, e) for n keys from j on, .of_values<n>(j, e) for n lines of key
+// j.
+
+// The same part of the rows that come next; where none do, `rows` repeats one (stride 0).
+template <class T>
+struct NextRows {
+  ThinRows<T> rows;
+  const NextRows& cursor() const { return *this; }
+  template <int n>
+  __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
+    for (int l = 0; l < n; ++l) __builtin_prefetch(rows.at + (j + l) * rows.stride + e);
+  }
+  template <int n>
+  __attribute__((always_inline)) void of_values(int64_t j, int64_t e) const {
+    __builtin_prefetch(rows.at + j * rows.stride + e);
+  }
+};
 
 // Scores of kR queries and kG·kLanes keys: acc = fma(q_e, k_e, acc), e ascending. q is [d][q_rows].
 // Squares of keys by elements are transposed in registers; every loop over accumulators is
 // unrolled, or they would live in memory.
 template <class T, int kR, int kG>
 struct ThinScores {
+  static constexpr int64_t kLine = 64 / sizeof(T);
   const T* keys;
   int64_t stride;
   int64_t d;
@@ -39,25 +56,18 @@ struct ThinScores {
 #pragma GCC unroll 4
     for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[e * q_rows + i]), k, acc[g][i]);
   }
-  // Elements from e on, of all keys.
-  __attribute__((always_inline)) void add_square(Acc& acc, int64_t e) const {
-#pragma GCC unroll 2
-    for (int g = 0; g < kG; ++g) {
-      Vf r[kSquare];
-      load_transposed(keys + g * kLanes * stride + e, stride, r);
+  // kStep elements of the keys of one group, from e on; of bf16 two in a lane: half the shuffles.
+  static constexpr int64_t kStep = kSquare * static_cast<int64_t>(sizeof(float) / sizeof(T));
+  __attribute__((always_inline)) void add_square(Acc& acc, int g, int64_t e) const {
+    constexpr auto kPart = static_cast<int64_t>(sizeof(float) / sizeof(T));
+    Vf r[kSquare];
+    load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / kPart,
+                    r);
 #pragma GCC unroll 16
-      for (int l = 0; l < kSquare; ++l) add(acc, g, e + l, r[l]);
-    }
-  }
-  // The same of bf16, two elements in a lane: half the shuffles.
-  __attribute__((always_inline)) void add_pairs(Acc& acc, int64_t e) const {
-#pragma GCC unroll 2
-    for (int g = 0; g < kG; ++g) {
-      Vf r[kSquare];
-      load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / 2,
-                      r);
-#pragma GCC unroll 16
-      for (int l = 0; l < kSquare; ++l) {
+    for (int l = 0; l < kSquare; ++l) {
+      if constexpr (std::is_same_v<T, float>) {
+        add(acc, g, e + l, r[l]);
+      } else {
         add(acc, g, e + 2 * l, as_float(shl<16>(bits(r[l]))));
         add(acc, g, e + 2 * l + 1, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
       }
@@ -73,25 +83,37 @@ struct ThinScores {
       add(acc, g, e, load(k));
     }
   }
-  __attribute__((always_inline)) void fetch(const ThinRows<T>& next, int64_t e) const {
-    if (e % static_cast<int64_t>(64 / sizeof(T)) != 0) return;
-    for (int l = 0; l < kG * kLanes; ++l) __builtin_prefetch(next.at + l * next.stride + e);
-  }
 
-  void run(const ThinRows<T>& next, float* s, int64_t s_stride) const {
+  // Key 0 is the block's j.
+  template <class Ahead>
+  void run(Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
+    auto&& next = ahead.cursor();
+    const auto fetch = [&](int64_t e) {
+      if (e % kLine == 0) next.template of_keys<kG * kLanes>(j, e);
+    };
     Acc acc;
 #pragma GCC unroll 2
     for (auto& group : acc)
 #pragma GCC unroll 4
       for (Vf& v : group) v = zero();
     int64_t e = 0;
-    if constexpr (std::is_same_v<T, float>) {
-      for (; e + kSquare <= d; e += kSquare) fetch(next, e), add_square(acc, e);
-    } else if constexpr (std::is_same_v<T, bf16>) {
-      if (stride % 2 == 0)
-        for (; e + 2 * kSquare <= d; e += 2 * kSquare) fetch(next, e), add_pairs(acc, e);
+    if (std::is_same_v<T, float> || (std::is_same_v<T, bf16> && stride % 2 == 0)) {
+      // Whole lines of a group: keys far apart may share so few places in L1 that those of the
+      // next group drive them out.
+      for (; e + kLine <= d; e += kLine) {
+        fetch(e);
+#pragma GCC unroll 2
+        for (int g = 0; g < kG; ++g)
+#pragma GCC unroll 4
+          for (int64_t at = 0; at < kLine; at += kStep) add_square(acc, g, e + at);
+      }
+      for (; e + kStep <= d; e += kStep) {
+        fetch(e);
+#pragma GCC unroll 2
+        for (int g = 0; g < kG; ++g) add_square(acc, g, e);
+      }
     }
-    for (; e < d; ++e) fetch(next, e), add_one(acc, e);
+    for (; e < d; ++e) fetch(e), add_one(acc, e);
 #pragma GCC unroll 2
     for (int g = 0; g < kG; ++g)
 #pragma GCC unroll 4
@@ -100,19 +122,16 @@ struct ThinScores {
 };
 
 // s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any.
-template <class T, int kR>
-static void thin_scores(const ThinRows<T>& keys, const ThinRows<T>& next, int64_t d, const float* q,
+template <class T, int kR, class Ahead>
+static void thin_scores(const ThinRows<T>& keys, Ahead& ahead, int64_t d, const float* q,
                         int q_rows, int64_t lo, int64_t hi, float* s, int64_t s_stride) {
-  const auto from = [](const ThinRows<T>& r, int64_t j) {
-    return ThinRows<T>{r.at + j * r.stride, r.stride, r.n - j};
-  };
   int64_t j = lo;
   for (; j + 2 * kLanes <= std::min(hi, keys.n); j += 2 * kLanes)
-    ThinScores<T, kR, 2>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(from(next, j),
-                                                                                   s + j, s_stride);
+    ThinScores<T, kR, 2>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(ahead, j, s + j,
+                                                                                   s_stride);
   for (; j + kLanes <= std::min(hi, keys.n); j += kLanes)
-    ThinScores<T, kR, 1>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(from(next, j),
-                                                                                   s + j, s_stride);
+    ThinScores<T, kR, 1>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(ahead, j, s + j,
+                                                                                   s_stride);
   for (; j < std::min(hi, keys.n); ++j)
     for (int i = 0; i < kR; ++i) {
       float sum = 0;
@@ -125,8 +144,8 @@ static void thin_scores(const ThinRows<T>& keys, const ThinRows<T>& next, int64_
 
 // acc[i] [kTileN] of kR rows: acc = fma(p_j, v_j, acc), j ascending in [lo, hi), for the `cols`
 // elements of the values from e on.
-template <class T, int kR, bool kWhole>
-static void thin_columns(const ThinRows<T>& values, const ThinRows<T>& next, int64_t e, int cols,
+template <class T, int kR, bool kWhole, class Ahead>
+static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
                          const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
   Vf a[kR][kTileNv];
 #pragma GCC unroll 4
@@ -134,9 +153,11 @@ static void thin_columns(const ThinRows<T>& values, const ThinRows<T>& next, int
 #pragma GCC unroll 2
     for (int v = 0; v < kTileNv; ++v) a[i][v] = load(acc + i * kTileN + v * kLanes);
   const T* row = values.at + lo * values.stride + e;
-  const T* next_row = next.at + lo * next.stride + e;
-  for (int64_t j = lo; j < hi; ++j, row += values.stride, next_row += next.stride) {
-    __builtin_prefetch(next_row);
+  constexpr int64_t kLine = 64 / sizeof(T), kLines = ceil_div(kTileN, kLine);
+  const bool begins_line = e % kLine == 0;
+  auto&& next = ahead.cursor();
+  for (int64_t j = lo; j < hi; ++j, row += values.stride) {
+    if (begins_line) next.template of_values<kLines>(j, e);
 #pragma GCC unroll 2
     for (int v = 0; v < kTileNv; ++v) {
       const int n = cols - v * kLanes;
@@ -152,11 +173,11 @@ static void thin_columns(const ThinRows<T>& values, const ThinRows<T>& next, int
 #pragma GCC unroll 2
     for (int v = 0; v < kTileNv; ++v) store(acc + i * kTileN + v * kLanes, a[i][v]);
 }
-template <class T, int kR>
-static void thin_values(const ThinRows<T>& values, const ThinRows<T>& next, int64_t e, int cols,
+template <class T, int kR, class Ahead>
+static void thin_values(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
                         const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
-  cols == kTileN ? thin_columns<T, kR, true>(values, next, e, cols, p, p_stride, lo, hi, acc)
-                 : thin_columns<T, kR, false>(values, next, e, cols, p, p_stride, lo, hi, acc);
+  cols == kTileN ? thin_columns<T, kR, true>(values, ahead, e, cols, p, p_stride, lo, hi, acc)
+                 : thin_columns<T, kR, false>(values, ahead, e, cols, p, p_stride, lo, hi, acc);
 }
 
 // fn<kR>(first) for rows four at a time.

@@ -1,0 +1,39 @@
+// What attention_decode takes of memory, and of calls.
+#pragma once
+
+#include "tegula/kernels/cpu/common/attention.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
+
+namespace tegula::kernel {
+
+inline constexpr int kMaxDecodeGroup = 8;  // query heads of a key head
+inline constexpr int kMaxDecodeWidth = 256;
+
+// One query, scores as they come, and the heads of a key or value side by side.
+inline bool is_decode(const AttentionCall& c) {
+  const auto lies_by_key = [&](const TensorRef& t, int64_t width) {
+    return t.stride[3] == 1 && (c.n_kv_heads == 1 || t.stride[2] == width);
+  };
+  return c.n_q == 1 && c.group <= kMaxDecodeGroup && c.dv <= kMaxDecodeWidth &&
+         c.has_plain_scores() && c.dropout == 0 && c.cu_q == nullptr && lies_by_key(*c.k, c.d) &&
+         lies_by_key(*c.v, c.dv);
+}
+
+// Floats of the spans' sums, a row each, and of a thread's scratch.
+struct DecodeWorkspace {
+  int64_t part_floats = 0, thread_floats = 0;
+  explicit DecodeWorkspace(const AttentionCall& c) : dv_(round_up(c.dv, kMaxTileN)) {
+    part_floats =
+        round_up(c.batch * c.n_heads * (ceil_div(c.n_k, kKeySpan) + 1) * row_floats(), 16);
+    // Of each head: scores, query, sums, m and lanes of l.
+    thread_floats = c.n_heads * (kKeyBlock + c.d + dv_ + 1 + 16) + c.n_kv_heads * kPanelSlack;
+    thread_floats = round_up(thread_floats + 5 * 16, 16);
+  }
+  int64_t row_floats() const { return dv_ + 16; }
+  int64_t bytes(int n_threads) const { return 4 * (part_floats + thread_floats * n_threads); }
+
+ private:
+  int64_t dv_;
+};
+
+}  // namespace tegula::kernel

@@ -1,0 +1,311 @@
+// Attention of one query a sequence, at the speed of memory. A task takes a span of keys for all
+// heads (or some neighbours): a block's keys, then its values, are one run of memory, fetched in
+// its own order while the block before is worked on, whatever the order of that work. Spans are
+// folded together at the end. [order "kb64" of common/attention.h; Flash-Decoding, Dao et al. 2023]
+#include "tegula/kernels/cpu/common/attention_decode.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/attention_thin.h"
+#include "tegula/kernels/cpu/isa/table.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+namespace {
+// Memory to be fetched.
+struct Run {
+  const char *at = nullptr, *end = nullptr;
+};
+
+// Fetches lines into L2: keys [from, to) as blocks use them, a block's keys before its values. A
+// key's row is the heads of a task, side by side. What comes last is fetched again and again: let
+// it be in L1.
+class Stream {
+ public:
+  struct Rows {
+    const char* at;  // of key 0
+    int64_t stride, bytes;
+  };
+  Stream() = default;
+  explicit Stream(const Run& last) : run_(last), last_(last) {}
+  Stream(const Rows& keys, const Rows& values, int64_t from, int64_t to, const Run& last)
+      : last_(last), side_{keys, values}, block_(from), key_(from), to_(to) {
+    run_ = current();
+  }
+
+  // The next lines, by a loop that keeps its place in registers.
+  struct Cursor {
+    Stream& stream;
+    Run run;
+    explicit Cursor(Stream& s) : stream(s), run(s.run_) {}
+    ~Cursor() { stream.run_ = run; }
+    Cursor(const Cursor&) = delete;
+    Cursor& operator=(const Cursor&) = delete;
+
+    template <int n>
+    __attribute__((always_inline)) void lines() {
+      if (run.at >= run.end) run = stream.next();
+#pragma GCC unroll 4
+      for (int i = 0; i < n; ++i) __builtin_prefetch(run.at + 64 * i, 0, 2);
+      run.at += 64 * n;
+    }
+    template <int n>
+    __attribute__((always_inline)) void of_keys(int64_t, int64_t) {
+      lines<n>();
+    }
+    template <int n>
+    __attribute__((always_inline)) void of_values(int64_t, int64_t) {
+      lines<n>();
+    }
+  };
+  Cursor cursor() { return Cursor(*this); }
+
+ private:
+  int64_t block_end() const { return std::min(round_up(block_ + 1, kKeyBlock), to_); }
+
+  __attribute__((noinline, cold)) Run next() {
+    if (key_ >= to_) return last_;
+    const Rows& rows = side_[is_values_];
+    if (rows.stride != rows.bytes && key_ + 1 < block_end()) {
+      ++key_;
+    } else if (is_values_) {
+      block_ = key_ = block_end(), is_values_ = false;
+    } else {
+      key_ = block_, is_values_ = true;
+    }
+    return key_ < to_ ? current() : last_;
+  }
+  // Rows that adjoin are one run.
+  Run current() const {
+    const Rows& rows = side_[is_values_];
+    const char* at = rows.at + key_ * rows.stride;
+    return {at, at + (rows.stride == rows.bytes ? (block_end() - key_) * rows.bytes : rows.bytes)};
+  }
+
+  Run run_ = {}, last_ = {};
+  Rows side_[2] = {};
+  int64_t block_ = 0, key_ = 0, to_ = 0;  // of the block its first key in [from, to)
+  bool is_values_ = false;
+};
+
+template <class T>
+class Decode {
+ public:
+  Decode(const KernelCall& call, const AttentionCall& c)
+      : call_(call), c_(c), space_(c), group_(static_cast<int>(c.group)) {
+    keys_ = visible_keys(c, 0);
+    first_span_ = keys_.lo / kKeySpan;
+    spans_ = keys_.count() == 0 ? 0 : ceil_div(keys_.hi, kKeySpan) - first_span_;
+    strips_ = ceil_div(c.dv, kTileN);
+    log2_ = c.unit() * kLog2E, slack_ = kSlackLog2 / log2_;
+    parts_ = static_cast<float*>(call.workspace);
+    scratch_ = parts_ + space_.part_floats;
+  }
+
+  void run() const {
+    ThreadPool& pool = *call_.pool;
+    claim_workspace(call_, space_.bytes(pool.n_threads()));
+    // Heads are shared out, too, where there are fewer spans than threads.
+    const int64_t spans = std::max<int64_t>(c_.batch * spans_, 1);
+    const int64_t heads =
+        ceil_div(c_.n_kv_heads, std::min(c_.n_kv_heads, ceil_div(pool.n_threads(), spans)));
+    const int64_t cuts = ceil_div(c_.n_kv_heads, heads);
+    pool.parallel_for(c_.batch * spans_ * cuts, [&](int64_t i, int thread) {
+      const int64_t h0 = i % cuts * heads;
+      run_span(i / cuts / spans_, i / cuts % spans_, h0, std::min(heads, c_.n_kv_heads - h0),
+               scratch_ + thread * space_.thread_floats);
+    });
+    pool.parallel_for(c_.batch * c_.n_heads,
+                      [&](int64_t i, int) { finish(i / c_.n_heads, i % c_.n_heads); });
+  }
+
+ private:
+  // Of one head and span: sums of weighted values [dv], the largest score, the sum of weights.
+  float* part(int64_t batch, int64_t head, int64_t span) const {
+    return parts_ + ((batch * c_.n_heads + head) * spans_ + span) * space_.row_floats();
+  }
+
+  // What a task keeps of one key head: its queries [d][group], their scores or weights
+  // [group][64], sums of values in strips [group][kTileN], m [group] and l [group][16].
+  struct Head {
+    ThinRows<T> keys, values;  // of a block
+    float *q, *s, *o, *m, *l;
+  };
+  struct Task {
+    int64_t batch, h0, heads;
+    float *q, *s, *o, *m, *l;
+    Stream stream, nothing;
+  };
+  int64_t q_floats() const { return c_.d * group_ + kPanelSlack; }
+  int64_t o_floats() const { return strips_ * group_ * kTileN; }
+  Head head_of(const Task& t, int64_t h, int64_t k0) const {
+    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
+    const auto rows = [&](const TensorRef& x) {
+      return ThinRows<T>{x.as<const T>() + offset4(x, t.batch, k0, t.h0 + h), x.stride[1], n};
+    };
+    return {
+        rows(*c_.k),          rows(*c_.v),      t.q + h * q_floats(), t.s + h * group_ * kKeyBlock,
+        t.o + h * o_floats(), t.m + h * group_, t.l + h * group_ * 16};
+  }
+  Stream::Rows rows_of(const TensorRef& x, const Task& t, int64_t width) const {
+    const auto* at = reinterpret_cast<const char*>(x.as<const T>() + offset4(x, t.batch, 0, t.h0));
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+    return {at, x.stride[1] * kBytes, t.heads * width * kBytes};
+  }
+
+  void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
+    Scratch space(scratch);
+    Task t{.batch = batch, .h0 = h0, .heads = heads};
+    const int64_t rows = heads * group_;
+    t.s = space.take(rows * kKeyBlock), t.q = space.take(heads * q_floats());
+    t.o = space.take(heads * o_floats()), t.m = space.take(rows), t.l = space.take(rows * 16);
+    const Loops of_group = loop_over(group_, c_.q->stride[2]),
+                of_d = loop_over(c_.d, c_.q->stride[3]);
+    for (int64_t h = 0; h < heads; ++h)
+      pack_panel(c_.q->as<const T>() + offset4(*c_.q, batch, 0, (h0 + h) * group_), of_group, of_d,
+                 kA, 0, group_, 0, c_.d, t.q + h * q_floats(), group_);
+    std::fill_n(t.o, heads * o_floats(), 0.0f);
+    std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
+    const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
+    const int64_t to = std::min(keys_.hi, (first_span_ + span + 1) * kKeySpan);
+    // Past the span: most likely the next one is this thread's, too.
+    const auto* hot = reinterpret_cast<const char*>(t.s);
+    const Run last{hot, hot + group_ * kKeyBlock * sizeof(float)};
+    t.nothing = Stream(last);
+    t.stream = Stream(rows_of(*c_.k, t, c_.d), rows_of(*c_.v, t, c_.dv), from, keys_.hi, last);
+    const int64_t ahead = kChunk * heads * c_.d * static_cast<int64_t>(sizeof(T));
+    for (int64_t i = 0; i < ahead; i += 4 * 64) t.stream.cursor().template lines<4>();
+    int64_t executed = 0;
+    for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
+      executed += run_block(t, k0, seen_in_block({from, to}, k0));
+    for (int64_t i = 0; i < rows; ++i) {
+      float* at = part(batch, h0 * group_ + i, span);
+      const float* o = t.o + i / group_ * o_floats() + i % group_ * kTileN;
+      for (int64_t e = 0; e < strips_; ++e)
+        std::copy_n(o + e * group_ * kTileN, kTileN, at + e * kTileN);
+      at[strips_ * kTileN] = t.m[i] * c_.unit();
+      at[strips_ * kTileN + 1] = reduce_add(load16(t.l + i * 16));
+    }
+    const int64_t visible = (to - from) * rows, per_pair = c_.score_flops() + 4;
+    call_.counters->add(visible * (per_pair + 2 * c_.d + 2 * c_.dv), executed + visible * per_pair);
+  }
+
+  // One block of keys for all heads, a few keys of each in turn; returns operations executed.
+  int64_t run_block(Task& t, int64_t k0, const Seen& seen) const {
+    const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
+    for (int64_t j = lo16; j < hi16; j += kChunk)
+      for (int64_t h = 0; h < t.heads; ++h) {
+        const Head x = head_of(t, h, k0);
+        by_rows(group_, [&](auto n, int i) {
+          thin_scores<T, n()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d, x.q + i, group_, j,
+                              std::min(j + kChunk, hi16), x.s + i * kKeyBlock, kKeyBlock);
+        });
+      }
+    for (int64_t h = 0; h < t.heads; ++h)
+      for (int i = 0; i < group_; ++i) {
+        t.stream.cursor().template lines<4>();
+        weigh(head_of(t, h, k0), i, seen);
+      }
+    for (int64_t j = lo; j < hi; j += kChunk)
+      for (int64_t h = 0; h < t.heads; ++h) {
+        const Head x = head_of(t, h, k0);
+        for (int64_t e = 0; e < strips_; ++e)
+          by_rows(group_, [&](auto n, int i) {
+            thin_values<T, n()>(x.values, i == 0 ? t.stream : t.nothing, e * kTileN,
+                                static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN)),
+                                x.s + i * kKeyBlock, kKeyBlock, j, std::min(j + kChunk, hi),
+                                x.o + (e * group_ + i) * kTileN);
+          });
+      }
+    return t.heads * group_ * (2 * c_.d * (hi16 - lo16) + 2 * strips_ * kTileN * (hi - lo));
+  }
+
+  // Scores become weights in place; m, l and o of row i follow.
+  void weigh(const Head& x, int i, const Seen& seen) const {
+    float *s = x.s + i * kKeyBlock, *m = x.m + i, *l_at = x.l + i * 16;
+    BlockScores y;
+#pragma GCC unroll 4
+    for (int g = 0; g < kKeyBlock / 16; ++g) y[g] = load16(s + 16 * g);
+    if (seen.hi - seen.lo < kKeyBlock) hide(y, seen);
+    const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
+    Row16 l = load16(l_at);
+    if (exceeds(top, *m + slack_)) {
+      const float old = std::exchange(*m, reduce_max(top));
+      const Vf alpha = exp2_weight(set1((old - *m) * log2_));
+      for (Vf& v : l.v) v = v * alpha;
+      for (int64_t e = 0; e < strips_; ++e) {
+        float* o = x.o + (e * group_ + i) * kTileN;
+        for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
+      }
+    }
+    const Vf shift = set1(*m == -kInf ? 0 : *m), log2 = set1(log2_);
+#pragma GCC unroll 4
+    for (int g = 0; g < kKeyBlock / 16; ++g) {
+      const Row16 p = map16([&](int v) { return exp2_weight((y[g].v[v] - shift) * log2); });
+      l = l + p;
+      store16_n(s + 16 * g, p, 16);
+    }
+    store16_n(l_at, l, 16);
+  }
+
+  // Folds the spans of one head together, divides and stores.
+  void finish(int64_t batch, int64_t head) const {
+    const int64_t width = strips_ * kTileN;
+    float sum[kMaxDecodeWidth + kTileN] __attribute__((aligned(64)));
+    float top = -kInf, total = 0;
+    std::fill_n(sum, width, 0.0f);
+    for (int64_t span = 0; span < spans_; ++span) {
+      const float* at = part(batch, head, span);
+      const float m = at[width], next = top > m ? top : m, shift = next == -kInf ? 0 : next;
+      float scale[2][kLanes];
+      store(scale[0], exp(set1(top - shift))), store(scale[1], exp(set1(m - shift)));
+      const Vf before = set1(scale[0][0]), now = set1(scale[1][0]);
+      for (int64_t e = 0; e < width; e += kLanes)
+        store(sum + e, fma(load(at + e), now, load(sum + e) * before));
+      total = __builtin_fmaf(at[width + 1], scale[1][0], total * scale[0][0]);
+      top = next;
+    }
+    const TensorRef &o = call_.out[0], &lse = call_.out[1];
+    const bool has_weight = !(total <= 0);  // NaN has
+    float log_sum[kLanes];
+    store(log_sum, log(set1(total)));
+    lse.as<float>()[batch * lse.stride[0] + head * lse.stride[1]] =
+        has_weight ? log_sum[0] + top : -kInf;
+    store_row(sum, kTileN, c_.dv, has_weight ? 1 / total : 0.0f,
+              o.as<T>() + offset4(o, batch, 0, head), o.stride[3]);
+    const int64_t flops = spans_ > 0 ? 3 + c_.dv : 0;
+    call_.counters->add(flops, flops);
+  }
+
+  static constexpr int64_t kChunk = 2 * kLanes < 16 ? 16 : 2 * kLanes;  // keys of a head in turn
+
+  const KernelCall& call_;
+  const AttentionCall& c_;
+  const DecodeWorkspace space_;
+  const int group_;
+  KeyRange keys_;
+  float log2_, slack_;  // exponents of 2 in a product; kSlackLog2 in products
+  int64_t first_span_ = 0, spans_ = 0, strips_ = 0;
+  float *parts_ = nullptr, *scratch_ = nullptr;
+};
+}  // namespace
+
+void attention_decode(const KernelCall& call) {
+  const auto c = parse_attention(*call.attrs, call.in, false);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  switch (c->q->dtype) {
+    case DType::kF32:
+      return Decode<float>(call, *c).run();
+    case DType::kBF16:
+      return Decode<bf16>(call, *c).run();
+    case DType::kF16:
+      return Decode<f16>(call, *c).run();
+    default:
+      return;
+  }
+}
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS

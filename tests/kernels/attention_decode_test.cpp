@@ -1,0 +1,118 @@
+// attention_decode against attention_flash: the same bits, any keys, heads, windows and threads,
+// NaN where nobody looks; and what it leaves to others.
+#include "tegula/kernels/cpu/isa/table.h"
+#include "tests/kernels/attention_problem.h"
+
+namespace tegula {
+namespace {
+using testing::Case;
+using testing::pick;
+using testing::Problem;
+using testing::Rng;
+using testing::Tensor;
+
+std::vector<double> values(const Tensor& t) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < t.numel(); ++i) out.push_back(t.at(i));
+  return out;
+}
+
+// Values of `from` [b, s, h, d] where another h or none lies beside every key's.
+struct Cache {
+  Tensor all;
+  TensorRef ref;
+  Cache(const Tensor& from, int64_t beside)
+      : all(from.ref().dtype, {from.ref().shape[0], from.ref().shape[1],
+                               from.ref().shape[2] + beside, from.ref().shape[3]}),
+        ref(all.ref()) {
+    ref.shape[2] -= beside;
+    const int64_t row = ref.shape[2] * ref.shape[3], wide = row + beside * ref.shape[3];
+    for (int64_t i = 0; i < all.numel(); ++i) all.put(i, NAN);
+    for (int64_t i = 0; i < from.numel(); ++i) all.put(i / row * wide + i % row, from.at(i));
+  }
+};
+
+void check(const Case& c, Rng& rng) {
+  SCOPED_TRACE(c.name());
+  Problem p(c, rng);
+  const int64_t h = c.hk * c.g;
+  Cache k(p.k, pick(rng, 0, 1)), v(p.v, pick(rng, 0, 1));
+  if (c.left >= 0)
+    for (Tensor* t : {&k.all, &v.all}) {
+      const int64_t wide = t->ref().shape[2] * t->ref().shape[3];
+      for (int64_t i = 0; i < t->numel(); ++i)
+        if (i / wide % c.sk + c.left + 1 < c.sk) t->put(i, NAN);
+    }
+  Tensor o(c.dtype, {c.b, 1, h, c.dv}, rng, false), lse(DType::kF32, {c.b, h, 1}, rng, false);
+  const TensorRef in[] = {p.q.ref(), k.ref, v.ref}, out[] = {o.ref(), lse.ref()};
+  const Attrs attrs = c.attrs();
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    if (table == nullptr) continue;
+    const auto flash = testing::run_kernel(*find_kernel("attention_flash"), attrs, in, out, 1,
+                                           table->attention_fwd);
+    const auto want_o = values(o), want_lse = values(lse);
+    for (int threads : {1, 2, 3, 7}) {
+      for (int64_t i = 0; i < o.numel(); ++i) o.put(i, NAN);
+      const auto have = testing::run_kernel(*find_kernel("attention_decode"), attrs, in, out,
+                                            threads, table->attention_decode);
+      ASSERT_EQ(values(o), want_o) << isa_name(isa) << " x" << threads;
+      ASSERT_EQ(values(lse), want_lse) << isa_name(isa) << " x" << threads;
+      EXPECT_EQ(have.math_flops, flash.math_flops);
+    }
+  }
+}
+
+TEST(AttentionDecode, HasTheBitsOfFlash) {
+  const DType dtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    Rng rng(seed);
+    Case c;
+    c.b = pick(rng, 1, 3), c.sq = 1, c.hk = pick(rng, 1, 4), c.g = pick(rng, 1, 8);
+    c.sk = pick(rng, 0, 3) ? pick(rng, 1, 200) : pick(rng, 400, 1700);
+    c.d = pick(rng, 1, 80), c.dv = pick(rng, 1, 80), c.dtype = dtypes[seed % 3];
+    c.causal = pick(rng, 0, 1) == 1;
+    if (pick(rng, 0, 2) == 0) c.left = pick(rng, 0, c.sk);
+    check(c, rng);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(AttentionDecode, WideHeadsAndManyKeys) {
+  for (int64_t d : {128, 256}) {
+    Rng rng(static_cast<unsigned>(d));
+    Case c;
+    c.sq = 1, c.hk = 2, c.g = 4, c.sk = 2500, c.d = c.dv = d;
+    check(c, rng);
+  }
+}
+
+TEST(AttentionDecode, LeavesTheRestToOthers) {
+  const auto supports = [](auto change) {
+    Rng rng(1);
+    Case c;
+    c.sq = 1, c.hk = 2, c.g = 2, c.sk = 40;
+    change(c);
+    const Problem p(c, rng);
+    const Tensor k(c.dtype, {c.b, c.sk, c.hk, c.d}), v(c.dtype, {c.b, c.sk, c.hk, c.dv});
+    std::vector<TensorRef> in = {p.q.ref(), k.ref(), v.ref()};
+    p.add_options(in);
+    const Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}),
+        lse(DType::kF32, {c.b, c.hk * c.g, c.sq});
+    const TensorRef out[] = {o.ref(), lse.ref()};
+    const Attrs attrs = c.attrs();
+    const KernelQuery q{.attrs = &attrs, .in = in, .out = out};
+    return find_kernel("attention_decode")->supports(q);
+  };
+  EXPECT_TRUE(supports([](Case&) {}));
+  EXPECT_TRUE(supports([](Case& c) { c.left = 9, c.causal = true; }));
+  EXPECT_FALSE(supports([](Case& c) { c.sq = 2; }));
+  EXPECT_FALSE(supports([](Case& c) { c.g = 9; }));
+  EXPECT_FALSE(supports([](Case& c) { c.softcap = 10; }));
+  EXPECT_FALSE(supports([](Case& c) { c.alibi = true; }));
+  EXPECT_FALSE(supports([](Case& c) { c.dropout = 0.1; }));
+  EXPECT_FALSE(supports([](Case& c) { c.dv = 300; }));
+}
+
+}  // namespace
+}  // namespace tegula
