@@ -17,7 +17,7 @@ import statistics
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attention_grid import Grid, Params, spec_of
+from attention_grid import Grid, Params
 from harness import (finish, interleaved, machine_state, profile, read_variants, sustained, time_ms,
                      write_result)
 
@@ -162,24 +162,37 @@ def allowed(runs):
     return out
 
 
+def outputs(q):
+    """o, lse and a counter for a launch."""
+    b, n, h, _ = q.shape
+    return (torch.empty_like(q), torch.empty(b, h, n, device="cuda"),
+            torch.zeros(1, dtype=torch.int32, device="cuda"))
+
+
+def f8_runs(grid, q, k, v, is_causal):
+    """The same of e4m3, with a factor for each head, and of bf16."""
+    d, runs = q.shape[3], {}
+    low, factors = zip(*[quantised(x) for x in (q, k, v)])
+    for name, features, tensors in (("e4m3", ("f8",), low), ("bf16", (), (q, k, v))):
+        variant = (d, is_causal, 0, features, "", "")
+        runs[name] = grid.bind(grid.open(variant), variant, Params(left=-1, right=-1),
+                               (*tensors, *outputs(q)), is_causal, d ** -0.5,
+                               factors if features else (None,) * 3)
+    return runs
+
+
+def quantised(x):
+    """x [b, s, h, d] as e4m3, and what it is to be multiplied with [b, h]."""
+    factor = x.float().abs().amax((1, 3)) / 448
+    return (x.float() / factor[:, None, :, None]).to(torch.float8_e4m3fn), factor
+
+
 def window_runs(grid, q, k, v, left):
     """Query i sees the keys [i - left, i]: ours, and PyTorch's flash attention."""
     b, n, h, d = q.shape
     variant = (d, 1, 0, ("window",), "", "")
-    handle, (spec, _) = grid.open(variant), spec_of(variant)
-    o, lse = torch.empty_like(q), torch.empty(b, h, n, device="cuda")
-    counter = torch.zeros(1, dtype=torch.int32, device="cuda")
-    params = Params(left=left, right=-1)
-    pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (q, k, v, o, lse, counter)])
-    sizes = (ctypes.c_int64 * 7)(b, n, n, h, h, d, 1)
-    strides = (ctypes.c_int64 * 12)(*[t.stride(i) for t in (q, k, v, o) for i in (0, 1, 2)])
-    keep = (o, lse, counter)
-
-    def ours(_keep=keep):
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        rc = grid.lib.tegula_grid_launch(handle, pointers, sizes, strides, ctypes.c_float(d ** -0.5),
-                                         ctypes.byref(spec), ctypes.byref(params), stream)
-        assert rc == 0, grid.fail()
+    ours = grid.bind(grid.open(variant), variant, Params(left=left, right=-1),
+                     (q, k, v, *outputs(q)), True, d ** -0.5)
 
     def flash():
         torch.ops.aten._flash_attention_forward(q, k, v, None, None, n, n, 0.0, True, False,
@@ -221,6 +234,8 @@ def main():
                         help="head_dim:causal:seqlen,...")
     parser.add_argument("--windows", default="128:1024:16384,64:1024:16384,256:1024:16384",
                         help="head_dim:keys before a query's own:seqlen,...")
+    parser.add_argument("--f8", default="128:0:16384,128:1:16384,128:1:4096,64:0:16384,64:1:16384",
+                        help="of e4m3 beside bf16; head_dim:causal:seqlen,...")
     args = parser.parse_args()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -229,7 +244,7 @@ def main():
     lib = Library(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
     print(machine_state(), flush=True)
     variants = {name: v for name, source, v in read_variants(args.variants)
-                if source == "attention_sm90.cu" and "window" not in v}
+                if source == "attention_sm90.cu" and not {"window", "f8"} & set(v)}
     kernels, rows, checks = {}, [], []
     cases = [] if args.profile else CHECKS[::3] if args.quick else CHECKS
     for name, v in variants.items():
@@ -267,7 +282,7 @@ def main():
     print(f"cuBLASLt 8192^3 bf16: {gemm:.0f} TFLOP/s", flush=True)
     rows.append({"what": "matmul", "seqlen": 8192, "kernel": "cublaslt", "tflops": gemm})
     del a
-    for case in args.cases.split(","):
+    for case in args.cases.split(",") if args.cases else ():
         d, is_causal, n = map(int, case.split(":"))
         b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)
@@ -291,7 +306,15 @@ def main():
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
         del runs, q, k, v
         torch.cuda.empty_cache()
-    for case in args.windows.split(",") if not args.profile else ():
+    for case in args.f8.split(",") if args.f8 and not args.profile else ():
+        d, is_causal, n = map(int, case.split(":"))
+        b, h = 16384 // n, max(1, 2048 // d)
+        q, k, v = inputs(b, n, n, h, h, d, 7)
+        report(rows, "forward e4m3", d, is_causal, n, 4 * b * h * n * n * d / (2 if is_causal else 1),
+               interleaved(f8_runs(Grid(args.build, args.cubins), q, k, v, is_causal), args.rounds))
+        del q, k, v
+        torch.cuda.empty_cache()
+    for case in args.windows.split(",") if args.windows and not args.profile else ():
         d, left, n = map(int, case.split(":"))
         b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)

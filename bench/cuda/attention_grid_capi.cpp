@@ -33,7 +33,12 @@ void* tegula_grid_open(const int64_t* sizes, const FeatureSpec* f, const char* f
   return release(open(shape_of(sizes, *f), folder));
 }
 
-// pointers: q, k, v, o, lse, counter. strides: batch, row, head of q, k, v, o.
+int64_t tegula_grid_workspace_bytes(const int64_t* sizes, const FeatureSpec* f) {
+  return attention_workspace_bytes(shape_of(sizes, *f));
+}
+
+// pointers: q, k, v, o, lse, counter, workspace; of e4m3 the factors of q, k and v. strides: batch,
+// row, head of q, k, v, o; then batch and head of the factors.
 int tegula_grid_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
                        const int64_t* strides, float scale, const FeatureSpec* f,
                        const AttentionFeatureParams* given, void* stream) {
@@ -44,6 +49,11 @@ int tegula_grid_launch(const void* kernel, void* const* pointers, const int64_t*
     *operands[i] = {pointers[i], strides[3 * i], strides[3 * i + 1], strides[3 * i + 2]};
   c.lse = static_cast<float*>(pointers[4]);
   c.counter = static_cast<unsigned*>(pointers[5]);
+  c.workspace = pointers[6];
+  AttentionDescale* factors[] = {&c.q_descale, &c.k_descale, &c.v_descale};
+  for (int i = 0; i < 3; ++i)
+    *factors[i] = {static_cast<const float*>(pointers[7 + i]), strides[12 + 2 * i],
+                   strides[13 + 2 * i]};
   c.scale = scale;
   c.given = *given;
   c.stream = stream;

@@ -55,6 +55,7 @@ class Case:
         self.score_fn = features.pop("score_fn", "")
         self.mask_fn = features.pop("mask_fn", "")
         alibi, sinks = features.pop("alibi", False), features.pop("sinks", False)
+        f8 = features.pop("f8", None)  # whether q, k and v have one factor each, for all heads
         bias = features.pop("bias", None)  # (dtype 1 or 2, which of b, h, sq are broadcast)
         assert not features, features
         g = torch.Generator().manual_seed(seed)
@@ -68,6 +69,11 @@ class Case:
             if rng.random() < 0.5:
                 self.k[:, j] = float("nan")
             self.v[:, j] = float("nan")
+        self.factors = (None, None, None)  # of q, k, v in e4m3
+        if f8 is not None:
+            tensors, self.factors = zip(*[self.quantised(x, bool(one)) for x, one in
+                                          zip((self.q, self.k, self.v), f8)])
+            self.q, self.k, self.v = tensors
         self.slopes = draw(hq).abs().float() * 0.3 if alibi else None
         self.sinks = draw(hq).float() if sinks else None
         self.bias_type, self.bias = 0, None
@@ -82,14 +88,31 @@ class Case:
             self.documents_q = numbers(sq)
             self.documents_k = self.documents_q if sq == sk else numbers(sk)
 
-    def lay_out(self, x):
+    def quantised(self, x, is_one):
+        """x as e4m3, and its factors [b or 1, hk or 1], which take the largest value to 448."""
+        parts = x.float().reshape(self.b, x.shape[1], self.hk, -1)
+        top = torch.nan_to_num(parts, 0.0).abs().amax((0, 1, 2, 3) if is_one else (1, 3), keepdim=True)
+        factor = torch.where(top > 0, top / 448, torch.ones_like(top))
+        return self.lay_out((parts / factor).reshape(x.shape), torch.float8_e4m3fn), factor[:, 0, :, 0].contiguous()
+
+    def values(self, t, which):
+        """What q, k or v stands for; [b, h, s, d]."""
+        t, factor = t.transpose(1, 2), self.factors[which]
+        if factor is None:
+            return t
+        factor = factor.to(t.dtype).expand(self.b, self.hk).repeat_interleave(t.shape[1] // self.hk, 1)
+        return t * factor[:, :, None, None]
+
+    def lay_out(self, x, dtype=None):
         """The same values with other strides, which the copy engine still takes."""
         b, s, h, d = x.shape
-        wide = -(-d // 8) * 8
+        dtype = dtype or self.dtype
+        step = 16 // dtype.itemsize
+        wide = -(-d // step) * step
         if self.layout == "bhsd":
-            y = torch.zeros(b, h, s, wide, dtype=self.dtype, device=x.device).transpose(1, 2)
+            y = torch.zeros(b, h, s, wide, dtype=dtype, device=x.device).transpose(1, 2)
         elif self.layout == "wide":  # rows and heads with room between them
-            y = torch.zeros(b, s, 2 * h, wide + 8, dtype=self.dtype, device=x.device)[:, :, :h]
+            y = torch.zeros(b, s, 2 * h, wide + step, dtype=dtype, device=x.device)[:, :, :h]
         elif self.layout == "far":  # batch entries more than 2^30 elements apart
             apart = (1 << 30) + 1024
             if Case.far is None or Case.far.dtype != self.dtype:
@@ -97,7 +120,7 @@ class Case:
             y = Case.far.as_strided((b, s, h, wide), (apart, h * wide, wide, 1), self.far_used)
             self.far_used += s * h * wide
         else:
-            y = torch.zeros(b, s, h, wide, dtype=self.dtype, device=x.device)
+            y = torch.zeros(b, s, h, wide, dtype=dtype, device=x.device)
         self.behind = y[..., d:]  # what a kernel must not write
         y = y[..., :d]
         y.copy_(x)
@@ -178,8 +201,8 @@ class Case:
         weights rounded to 16 bits. What a query does not see does not reach it."""
         low = dtype != torch.float64
         compute = torch.float32 if low else torch.float64
-        q, k, v = (t.to(compute).transpose(1, 2) for t in
-                   (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v))
+        q, k, v = (self.values(t.to(compute), n) for n, t in enumerate(
+            (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v)))
         k, v = (t.repeat_interleave(self.hq // self.hk, 1) for t in (k, v))
         raw = (q @ k.transpose(2, 3)) * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
         s, sees = self.scores(raw, bias)
@@ -192,9 +215,13 @@ class Case:
             lse = torch.full(sums.shape[:-1], float("-inf"), dtype=compute, device=self.device)
         else:
             lse = torch.logsumexp(sums, -1)
-        w = torch.exp(s - torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)[..., None])
+        from_lse = torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)[..., None]
+        w = torch.exp(s - from_lse)
+        if low and self.factors[0] is not None and self.sk > 0:  # to e4m3, the largest of a row to 256
+            top = s.nan_to_num(float("-inf")).amax(-1, keepdim=True).clamp(min=-1e30)
+            w = (torch.exp(s - top) * 256).to(torch.float8_e4m3fn).float() / 256 * torch.exp(top - from_lse)
         w = self.dropped(w)
-        if low:
+        if low and self.factors[0] is None:
             w = w.to(self.dtype).float()
         bad = ~torch.isfinite(v)
         o = w @ torch.where(bad, torch.zeros_like(v), v)
@@ -232,6 +259,8 @@ def draw_features(rng, names, b, sq, sk):
             n = rng.choice([0, 1, 1, 2, 3, 5, 9])
             cu_q = offsets(rng, sq, n)
             f[name] = (cu_q, cu_q if sq == sk and rng.random() < 0.5 else offsets(rng, sk, n))
+        elif name == "f8":
+            f[name] = [rng.random() < 0.3 for _ in range(3)]
         elif name == "documents":
             f[name] = rng.choice([1, 2, 3, 7])
         elif name == "softcap":
@@ -251,7 +280,10 @@ def draw_case(seed, causal, f16, padded, names, score_fn="", mask_fn="", device=
     hk, group = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 3, 4, 7, 8, 16])
     # Head sizes that are no multiple of 8 have kernels of their own: there it is the size itself.
     lowest = {64: 8, 96: 72, 128: 104, 192: 136, 256: 200}.get(padded, padded)
-    d = padded if rng.random() < 0.5 else rng.randrange(lowest, padded + 1, 8)
+    step = 8
+    if "f8" in names:
+        lowest, step = {64: 16, 128: 80}[padded], 16
+    d = padded if rng.random() < 0.5 else rng.randrange(lowest, padded + 1, step)
     b = 1 if "packed" in names else rng.choice([1, 1, 2, 3])
     sq = rng.choice(LENGTHS)
     sk = sq if rng.random() < 0.4 else rng.choice(LENGTHS)

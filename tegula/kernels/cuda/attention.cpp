@@ -13,11 +13,10 @@ constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The copy engine looks only at the size of elements: f16 are moved as bf16. A stride over one
-// entry is never used, whatever it is.
+// A stride over one entry is never used, whatever it is.
 Result<HostTensorMap> map_of(const char* what, const AttentionOperand& t, const AttentionShape& s,
-                             int64_t rows, int64_t heads, int box_rows) {
-  const int64_t any = ceil_div(s.head_dim, 8) * 8;
+                             int64_t rows, int64_t heads, int box_rows, int element_bytes = 2) {
+  const int64_t step = 16 / element_bytes, any = ceil_div(s.head_dim, step) * step;
   const int64_t strides[] = {rows == 1 ? any : t.row, heads == 1 ? any : t.head,
                              s.batch == 1 ? any : t.batch};
   const auto past = reinterpret_cast<uintptr_t>(t.data) % 16;
@@ -26,13 +25,13 @@ Result<HostTensorMap> map_of(const char* what, const AttentionOperand& t, const 
                                 " bytes past a multiple of 16, where the copy engine cannot read "
                                 "or write: copy it"));
   for (const int64_t stride : strides)
-    if (stride <= 0 || stride % 8 != 0)
+    if (stride <= 0 || stride % step != 0)
       return invalid_argument(cat("attention: ", what, " has strides of ", strides[0], " (row), ",
                                   strides[1], " (head) and ", strides[2],
-                                  " (batch) elements; the copy engine takes positive multiples of "
-                                  "8: pad head_dim ",
-                                  s.head_dim, " to ", any, ", or copy it"));
-  return tensor_map_bf16(t.data, {s.head_dim, rows, heads, s.batch}, strides, box_rows);
+                                  " (batch) elements; the copy engine takes positive multiples of ",
+                                  step, ": pad head_dim ", s.head_dim, " to ", any,
+                                  ", or copy it"));
+  return tensor_map(t.data, element_bytes, {s.head_dim, rows, heads, s.batch}, strides, box_rows);
 }
 
 AttentionTensor tensor_of(const AttentionOperand& t) {
@@ -40,25 +39,30 @@ AttentionTensor tensor_of(const AttentionOperand& t) {
 }
 
 // Bytes from the first to past the last element.
-int64_t span_bytes(const AttentionOperand& t, int64_t rows, int64_t heads,
-                   const AttentionShape& s) {
+int64_t span_bytes(const AttentionOperand& t, int64_t rows, int64_t heads, const AttentionShape& s,
+                   int element_bytes) {
   if (rows == 0) return 0;
-  return 2 * ((s.batch - 1) * t.batch + (rows - 1) * t.row + (heads - 1) * t.head + s.head_dim);
+  return element_bytes *
+         ((s.batch - 1) * t.batch + (rows - 1) * t.row + (heads - 1) * t.head + s.head_dim);
 }
 
 }  // namespace
 
 int AttentionVariant::smem_bytes() const {
-  const int columns = (head_dim + 63) / 64 * 64;  // boxes are 64 wide
-  const int q = tile_m() * columns * 2, kv = 2 * n_stages * tile_n * columns * 2;
-  const int with_o = 2 * q + kv + kBarrier_bytes + kAlign_bytes;
-  return with_o <= kSmemLimit_bytes ? with_o : with_o - q;
+  const auto row_bytes = [&](int element_bytes) {  // boxes are 128 bytes wide
+    return (head_dim * element_bytes + 127) / 128 * 128;
+  };
+  const int in = row_bytes(is_f8 ? 1 : 2), v = is_f8 ? 128 * head_dim : tile_n * in;
+  const int o = tile_m() * row_bytes(2);
+  const int rest = tile_m() * in + n_stages * (tile_n * in + v) + kBarrier_bytes + kAlign_bytes;
+  return rest + o <= kSmemLimit_bytes ? rest + o : rest;
 }
 
 std::string AttentionVariant::name() const {
   return cat("d", head_dim, is_causal ? "_causal" : "_full", "_m", tile_m(), "n", tile_n, "s",
              n_stages, ping_pong ? "_pp" : "", q_registers ? "_qr" : "", "_lz", lazy_log2, "_sec",
-             section_mb, is_f16 ? "_f16" : "", is_odd ? "_odd" : "", features.name());
+             section_mb, is_f8 ? "_f8" : "", is_f16 ? "_f16" : "", is_odd ? "_odd" : "",
+             features.name());
 }
 
 std::vector<std::string> AttentionVariant::defines() const {
@@ -70,6 +74,7 @@ std::vector<std::string> AttentionVariant::defines() const {
                                 cat("TEGULA_PING_PONG=", int{ping_pong}),
                                 cat("TEGULA_Q_REGISTERS=", int{q_registers}),
                                 cat("TEGULA_LAZY_LOG2=", lazy_log2)};
+  if (is_f8) d.emplace_back("TEGULA_F8=1");
   if (is_f16) d.emplace_back("TEGULA_F16=1");
   if (is_odd) d.emplace_back("TEGULA_ODD=1");
   for (std::string& f : features.defines()) d.push_back(std::move(f));
@@ -90,6 +95,11 @@ Status check_attention(const AttentionShape& s, float scale) {
   if (padded_head_dim(s.head_dim) == 0)
     return unsupported(cat("attention_sm90: head_dim ", s.head_dim, " is not in [1, 256]: ",
                            s.head_dim > 256 ? "use attention_naive" : "the nearest is 1"));
+  if (s.is_f8 && (s.head_dim % 16 != 0 || s.head_dim > 128))
+    return unsupported(cat("attention_sm90: head_dim ", s.head_dim,
+                           " of e4m3 is no multiple of 16 up to 128: ",
+                           s.head_dim > 128 ? std::string("use bf16")
+                                            : cat("pad it to ", ceil_div(s.head_dim, 16) * 16)));
   if (s.n_heads_q % s.n_heads_kv != 0)
     return invalid_argument(
         cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
@@ -106,8 +116,8 @@ Status check_attention(const AttentionShape& s, float scale) {
 Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_heads,
                    const AttentionOperand& in, int64_t in_rows, int64_t in_heads,
                    const AttentionShape& s, const char* what) {
-  const int64_t out_bytes = span_bytes(out, out_rows, out_heads, s);
-  const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s);
+  const int64_t out_bytes = span_bytes(out, out_rows, out_heads, s, 2);
+  const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s, s.is_f8 ? 1 : 2);
   const auto a = reinterpret_cast<intptr_t>(out.data), b = reinterpret_cast<intptr_t>(in.data);
   if (a + out_bytes <= b || b + in_bytes <= a) return {};
   // Side by side in the rows, or in the batch entries, of one buffer?
@@ -117,10 +127,10 @@ Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_he
   };
   const int64_t out_row = (out_heads - 1) * out.head + s.head_dim;
   const int64_t in_row = (in_heads - 1) * in.head + s.head_dim;
-  if (out.row == in.row && out.row > 0 && out.batch % out.row == 0 && in.batch % out.row == 0 &&
-      interleave(out.row, out_row, in_row))
+  if (!s.is_f8 && out.row == in.row && out.row > 0 && out.batch % out.row == 0 &&
+      in.batch % out.row == 0 && interleave(out.row, out_row, in_row))
     return {};
-  if (out.batch == in.batch && out.batch > 0 &&
+  if (!s.is_f8 && out.batch == in.batch && out.batch > 0 &&
       interleave(out.batch, (out_rows - 1) * out.row + out_row, (in_rows - 1) * in.row + in_row))
     return {};
   return invalid_argument(cat("attention: ", what, " overlap (", out_bytes, " bytes written, ",
@@ -133,9 +143,15 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   AttentionVariant v;
   v.is_causal = shape.is_causal;
   v.is_f16 = shape.is_f16;
+  v.is_f8 = shape.is_f8;
   v.is_odd = shape.head_dim % 8 != 0;
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
+  if (v.is_f8) {  // every maximum counts: weights of e4m3 have no room above it
+    v.head_dim = v.head_dim == 64 ? 64 : 128, v.lazy_log2 = 0, v.n_stages = 3;
+    v.tile_n = v.features.is_heavy() ? 96 : 128;
+    return v;
+  }
   if (v.features.is_heavy()) {  // registers for more than the products
     v.tile_n = v.head_dim >= 192 ? 64 : 96;
     return v;
@@ -169,15 +185,39 @@ Result<AttentionKernel> AttentionKernel::load(const AttentionVariant& variant,
   const int n_multiprocessors = TEGULA_TRY(hopper_multiprocessors());
   Module module = TEGULA_TRY(Module::load(cubin));
   FunctionHandle f = TEGULA_TRY(module.function("attention_sm90", variant.smem_bytes()));
-  return AttentionKernel(variant, std::move(module), f, n_multiprocessors);
+  FunctionHandle transpose = nullptr;
+  if (variant.is_f8) transpose = TEGULA_TRY(module.function("attention_f8_transpose", 0));
+  return AttentionKernel(variant, std::move(module), f, transpose, n_multiprocessors);
+}
+
+// Where Vᵀ of e4m3 stands in the workspace: [b, hk, d, keys rounded up to 16].
+static int64_t padded_keys(const AttentionShape& s) { return ceil_div(s.seqlen_k, 16) * 16; }
+
+int64_t attention_workspace_bytes(const AttentionShape& s) {
+  return s.is_f8 ? s.batch * s.n_heads_kv * s.head_dim * std::max<int64_t>(padded_keys(s), 16) : 0;
+}
+
+Status AttentionKernel::transpose_v(const AttentionCall& call) const {
+  const AttentionShape& s = call.shape;
+  AttentionTensor v = tensor_of(call.v);
+  int keys = static_cast<int>(s.seqlen_k), d = static_cast<int>(s.head_dim);
+  int heads = static_cast<int>(s.n_heads_kv);
+  void* to = call.workspace;
+  void* arguments[] = {&v, &to, &keys, &d, &heads};
+  const int64_t threads = ceil_div(s.seqlen_k, 32) * (s.head_dim / 4);
+  const Driver* driver = TEGULA_TRY(Driver::get());
+  return driver->check(driver->launch(transpose_, static_cast<unsigned>(ceil_div(threads, 256)),
+                                      static_cast<unsigned>(heads), static_cast<unsigned>(s.batch),
+                                      256, 1, 1, 0, call.stream, arguments, nullptr),
+                       "launching attention_f8_transpose");
 }
 
 Status AttentionKernel::launch(const AttentionCall& call) const {
   const AttentionVariant& v = variant_;
   const AttentionShape& s = call.shape;
-  if (padded_head_dim(s.head_dim) != v.head_dim || s.is_causal != v.is_causal ||
-      s.is_f16 != v.is_f16 || (s.head_dim % 8 != 0) != v.is_odd ||
-      s.features.name() != v.features.name())
+  if (s.head_dim > v.head_dim || (!v.is_f8 && padded_head_dim(s.head_dim) != v.head_dim) ||
+      s.is_causal != v.is_causal || s.is_f16 != v.is_f16 || s.is_f8 != v.is_f8 ||
+      (s.head_dim % 8 != 0) != v.is_odd || s.features.name() != v.features.name())
     return internal_error(cat("variant ", v.name(), " got a call of head_dim ", s.head_dim,
                               s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention(s, call.scale));
@@ -192,11 +232,19 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   // Without keys K and V are not read, but maps need some tensor.
   const bool has_keys = s.seqlen_k > 0;
   const int64_t keys = has_keys ? s.seqlen_k : s.seqlen_q;
-  HostTensorMap q = TEGULA_TRY(map_of("q", call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m()));
+  const int bytes = v.is_f8 ? 1 : 2;
+  HostTensorMap q = TEGULA_TRY(map_of("q", call.q, s, s.seqlen_q, s.n_heads_q, v.tile_m(), bytes));
   HostTensorMap k =
-      TEGULA_TRY(map_of("k", has_keys ? call.k : call.q, s, keys, s.n_heads_kv, v.tile_n));
+      TEGULA_TRY(map_of("k", has_keys ? call.k : call.q, s, keys, s.n_heads_kv, v.tile_n, bytes));
   HostTensorMap w =
-      TEGULA_TRY(map_of("v", has_keys ? call.v : call.q, s, keys, s.n_heads_kv, v.tile_n));
+      TEGULA_TRY(map_of("v", has_keys ? call.v : call.q, s, keys, s.n_heads_kv, v.tile_n, bytes));
+  if (v.is_f8 && has_keys) {
+    if (call.workspace == nullptr) return internal_error("attention of e4m3 without workspace");
+    const int64_t n = padded_keys(s), head = n * s.head_dim;
+    TEGULA_TRY(transpose_v(call));
+    w = TEGULA_TRY(tensor_map(call.workspace, 1, {n, s.head_dim, s.n_heads_kv, s.batch},
+                              {n, head, head * s.n_heads_kv}, v.head_dim));
+  }
   HostTensorMap o = TEGULA_TRY(map_of("o", call.o, s, s.seqlen_q, s.n_heads_q, 64));
 
   AttentionParams p{};
@@ -213,7 +261,7 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   p.n_heads_total = static_cast<int>(s.batch * s.n_heads_q);
   p.n_tiles = p.n_tiles_m * p.n_heads_total;
   // Without a mask all tiles cost the same, and one head after the other reads K and V once.
-  const int64_t head_bytes = std::max<int64_t>(1, 4 * s.seqlen_k * s.head_dim / p.group);
+  const int64_t head_bytes = std::max<int64_t>(1, 2 * bytes * s.seqlen_k * s.head_dim / p.group);
   const bool is_whole = !v.is_causal && v.features.name().empty();
   p.heads_per_section = !is_whole
                             ? static_cast<int>(std::clamp<int64_t>(
@@ -223,6 +271,7 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   p.scale_log2 = call.scale * 1.44269504F;
   p.head_dim = static_cast<int>(s.head_dim);
   p.f = call.given;
+  p.q_descale = call.q_descale, p.k_descale = call.k_descale, p.v_descale = call.v_descale;
   p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
   p.o = tensor_of(call.o);
 

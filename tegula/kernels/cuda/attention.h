@@ -7,6 +7,11 @@
 // without keys give o = 0 and lse = -inf; sequences may be empty. What a row does not see does not
 // reach it, not even NaN. Numerics: f32 scores and sums, weights rounded to 16 bits; the same bits
 // in every run.
+//
+// Of e4m3: q, k and v stand for their elements times a factor for each batch entry and KV head
+// (AttentionDescale), o is bf16 or f16; d is 64 or 128, or a multiple of 16 below; strides of q, k
+// and v are multiples of 16 elements. V goes through a workspace of its own size. Weights are
+// rounded to e4m3, relative to their row's largest so far; each tile's product is summed in f32.
 #pragma once
 
 #include <string>
@@ -23,6 +28,7 @@ struct AttentionVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
   bool is_causal = false;
   bool is_f16 = false;
+  bool is_f8 = false;   // q, k and v are e4m3; is_f16 is of o
   bool is_odd = false;  // tensors' head_dim is no multiple of 8
   AttentionFeatures features;
   int tile_n = 128;
@@ -46,6 +52,7 @@ struct AttentionShape {
   bool is_causal = false;
   bool is_f16 = false;  // else bf16
   AttentionFeatures features;
+  bool is_f8 = false;  // q, k and v are e4m3
 };
 
 // Strides in elements over batch, row and head.
@@ -60,6 +67,8 @@ struct AttentionCall {
   float* lse = nullptr;
   float scale = 1;
   AttentionFeatureParams given{};  // what the features read
+  AttentionDescale q_descale{}, k_descale{}, v_descale{};
+  void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes
   unsigned* counter =
       nullptr;  // 0 before the first launch; launches that may overlap need their own
   StreamHandle stream = nullptr;
@@ -68,6 +77,8 @@ struct AttentionCall {
 // Whether the kernels can serve a shape: invalid_argument or unsupported, with the reason and the
 // nearest that they can.
 Status check_attention(const AttentionShape& shape, float scale);
+
+int64_t attention_workspace_bytes(const AttentionShape& shape);
 
 // The head_dim that tensors of `head_dim` are padded to; 0 if there is none.
 int padded_head_dim(int64_t head_dim);
@@ -88,14 +99,16 @@ class AttentionKernel {
 
  private:
   AttentionKernel(const AttentionVariant& variant, Module module, FunctionHandle function,
-                  int n_multiprocessors)
+                  FunctionHandle transpose, int n_multiprocessors)
       : variant_(variant),
         module_(std::move(module)),
         function_(function),
+        transpose_(transpose),
         n_multiprocessors_(n_multiprocessors) {}
+  Status transpose_v(const AttentionCall& call) const;
   AttentionVariant variant_;
   Module module_;
-  FunctionHandle function_;
+  FunctionHandle function_, transpose_;  // transpose_ of e4m3 only
   int n_multiprocessors_;
 };
 

@@ -13,29 +13,40 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-__device__ inline u16* row_of(const AttentionTensor& t, int batch, int row, int head) {
-  return t.data + batch * t.batch + row * t.row + head * t.head;
+template <class Element = u16>
+__device__ inline Element* row_of(const AttentionTensor& t, int batch, int row, int head) {
+  return reinterpret_cast<Element*>(t.data) + batch * t.batch + row * t.row + head * t.head;
 }
+
+template <bool kFirst, class A, class B>
+struct Either {
+  using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using Type = B;
+};
 
 // Query i of the head that `score` is of, given its lse; put(column, value) takes the results.
 template <int kD, class Put>
 __device__ inline void attend_exactly(const AttentionParams& p, const AttentionScore& score, int i,
                                       float lse, Put put) {
   constexpr int kPart = kD / 32;
+  using Element = typename Either<kIsF8, u8, u16>::Type;
   const int lane = int(threadIdx.x % 32), kv_head = score.head / p.group;
-  const u16* q = row_of(p.q, score.batch, i, score.head);
+  const Element* q = row_of<Element>(p.q, score.batch, i, score.head);
   float sum[kPart] = {};
   const Range seen = score.keys(i);
 #pragma unroll 1
   for (int j = seen.lo; j < seen.hi; ++j) {
     if (!score.user_sees(i, j)) continue;
-    const u16* k = row_of(p.k, score.batch, j, kv_head);
-    const u16* v = row_of(p.v, score.batch, j, kv_head);
+    const Element* k = row_of<Element>(p.k, score.batch, j, kv_head);
+    const Element* v = row_of<Element>(p.v, score.batch, j, kv_head);
     float raw = 0.f;
 #pragma unroll 1
     for (int e = lane; e < p.head_dim; e += 32)
       raw = __fmaf_rn(element_to_float(q[e]), element_to_float(k[e]), raw);
-    const float x = score(warp_sum(raw), i, j) * AttentionScore::factor(p.scale);
+    const float x = score(warp_sum(raw), i, j) * AttentionScore::factor(score.scale);
     float weight = exp2_approx((x - lse) * kLog2e);
     if constexpr (kHasDropout) weight = score.keeps(i, j) ? weight * p.f.keep_factor : 0.f;
 #pragma unroll

@@ -4,7 +4,7 @@
 
 namespace tegula::cuda {
 
-// A tensor [b, s, h, d] of 16-bit elements with stride 1 over d; strides in elements.
+// A tensor [b, s, h, d] with stride 1 over d, of 16-bit elements or of e4m3; strides in elements.
 struct AttentionTensor {
   unsigned short* data;
   long long batch, row, head;
@@ -28,6 +28,13 @@ struct AttentionFeatureParams {
   float dropout, keep_factor;  // keep_factor = 1 / (1 - dropout)
 };
 
+// Of e4m3: what the elements are multiplied with, for each batch entry and KV head; strides may be
+// 0, and null means 1.
+struct AttentionDescale {
+  const float* data;
+  long long batch, head;
+};
+
 // The Hopper kernel; its tensors come as tensor maps. `counter` is 0 before and after a launch, and
 // no two launches that may run at once share it.
 struct AttentionParams {
@@ -43,6 +50,7 @@ struct AttentionParams {
   int head_dim;             // of the tensors, at most the kernel's
   AttentionFeatureParams f;
   AttentionTensor q, k, v, o;  // what the tensor maps describe
+  AttentionDescale q_descale, k_descale, v_descale;
 };
 
 // The Hopper backward. The workspace has tiles of 64 query rows, `n_tiles_m` per head: with packed

@@ -58,7 +58,8 @@ constexpr bool kHasDropout = TEGULA_DROPOUT;
 constexpr int kBias = TEGULA_BIAS;
 constexpr bool kHasSinks = TEGULA_SINKS;
 // Keys before a row's first may be hidden, so that its first tiles need a mask as its last do.
-constexpr bool kHasStart = kHasWindow || kHasDocuments;
+// (Tiles of e4m3 begin at multiples of 16 keys, sequences anywhere.)
+constexpr bool kHasStart = kHasWindow || kHasDocuments || (kIsF8 && kIsPacked);
 // A score is more than scale · q·k.
 constexpr bool kModifies = kHasSoftcap || kHasAlibi || kBias != 0 || kHasUserScore;
 

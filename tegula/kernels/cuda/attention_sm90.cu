@@ -2,6 +2,7 @@
 // docs/kernels/attention_sm90.md says what bounds it and what each part gave.
 //
 //   q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: bf16, any strides the copy engine takes
+//   (of e4m3: o bf16; v comes as attention_f8_transpose leaves it)
 //   lse [b, hq, sq]: f32, ln Σ exp(scale · q k); -inf for a row without keys, whose O is 0
 //
 // attention_score.cuh says which keys a query sees and what a score is. f32 scores and sums;
@@ -17,6 +18,7 @@
 //
 // Variant, by -D:
 //   TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; of tensors with fewer columns the rest reads as 0
+//   TEGULA_F8 0 | 1: q, k and v are e4m3, d is a multiple of 16
 //   TEGULA_F16 0 | 1;  TEGULA_ODD 0 | 1: the tensors' head_dim is no multiple of 8
 //   masks and score functions: attention_score.cuh
 //   TEGULA_TILE_N            keys per tile, a multiple of 16
@@ -26,6 +28,7 @@
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
 #include "tegula/kernels/cuda/attention_exact.cuh"
+#include "tegula/kernels/cuda/attention_f8_transpose.cuh"
 #include "tegula/kernels/cuda/attention_sm90.cuh"
 #include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
@@ -34,6 +37,9 @@ namespace tegula::cuda {
 struct Consumer {
   static constexpr int kScores = kTileN / 2;  // scores of a thread: 2 rows × kTileN / 4
   static constexpr int kOut = kD / 2;
+  // Weights are 1 / kWeightUnit times what they stand for.
+  static constexpr float kShiftLog2 = kIsF8 ? 8.f : 0.f;
+  static constexpr float kWeightUnit = kIsF8 ? 0x1p-8f : 1.f;
 
   const AttentionParams& p;
   const Shared& s;
@@ -45,9 +51,10 @@ struct Consumer {
   Ring<kStages> k_ring, v_ring;
   Ring<2> next_ring;
 
-  u32 q[kQInRegisters ? kD / 4 : 1];  // bf16 [64][kD]
-  float o[kOut];                      // [64 rows][kD]
-  u32 weights[kScores / 2];           // bf16 [64 rows][kTileN], the A operand of the product with V
+  u32 q[kQInRegisters ? kOut / kElementsOf4Bytes : 1];  // [64][kD]
+  float o[kOut];                                        // [64 rows][kD]
+  u32 weights[kScores / kElementsOf4Bytes];  // [64 rows][kTileN], the A operand of the product
+                                             // with V
   float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
   float grow[2];         // what O is to be multiplied with
   Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
@@ -70,12 +77,12 @@ struct Consumer {
 
   // scores[64][kTileN] = Q[64][kD] · K[kTileN][kD]ᵀ
   __device__ void issue_scores(float (&scores)[kScores]) {
-    const SmemOperand b(smem_address(s.k) + k_ring.slot * kKvBytes, 16, 8 * kRowBytes);
+    const SmemOperand b(smem_address(s.k) + k_ring.slot * kKBytes, 16, 8 * kRowBytes);
     fence_registers(scores);
     wgmma_fence();
     const SmemOperand a(smem_address(s.q) + wg * (kRows * kRowBytes), 16, 8 * kRowBytes);
 #pragma unroll
-    for (int i = 0; i < kD / 16; ++i) {
+    for (int i = 0; i < kD / kDepth; ++i) {
       const u32 box = i / 4, within = (i % 4) * 32;
       const u64 keys = b.at(box * (kTileN * kRowBytes) + within);
       if constexpr (kQInRegisters)
@@ -86,26 +93,30 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // o[64][kD] += weights[64][kTileN] · V[kTileN][kD]
-  __device__ void issue_output() {
-    const SmemOperand b(smem_address(s.v) + v_ring.slot * kKvBytes, kTileN * kRowBytes,
+  // o[64][kD] += weights[64][kTileN] · V[kTileN][kD]. The tensor cores sum products of e4m3 with
+  // some 14 bits: then each tile's product is a sum of its own (`part`), which finish_output()
+  // adds.
+  __device__ void issue_output(float (&part)[kOut]) {
+    const SmemOperand b(smem_address(s.v) + v_ring.slot * kVBytes, kIsF8 ? 16 : kTileN * kRowBytes,
                         8 * kRowBytes);
-    fence_registers(o);
+    float(&to)[kOut] = kIsF8 ? part : o;
+    fence_registers(to);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kTileN / 16; ++i)
-      Wgmma<kD>::template rs<true>(o, weights + 4 * i, b.at(i * 16 * kRowBytes), true);
+    for (int i = 0; i < kTileN / kDepth; ++i)
+      Wgmma<kD>::template rs<!kIsF8>(to, weights + 4 * i, b.at(i * (kIsF8 ? 32 : 16 * kRowBytes)),
+                                     !kIsF8 || i > 0);
     wgmma_commit();
   }
 
   // The scores of the next K tile and, behind them, the product with the present V tile; returns
   // when the scores are there.
-  __device__ void issue_both(float (&scores)[kScores]) {
+  __device__ void issue_both(float (&scores)[kScores], float (&part)[kOut]) {
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     take_turn();
     issue_scores(scores);
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output();
+    issue_output(part);
     pass_turn();
     wgmma_wait<1>();
     fence_registers(scores);
@@ -113,9 +124,13 @@ struct Consumer {
     k_ring.advance();
   }
 
-  __device__ void finish_output() {
+  // `by`: what the sums before it are to be multiplied with, of e4m3.
+  __device__ void finish_output(float (&part)[kOut], const float (&by)[2]) {
     wgmma_wait<0>();
-    fence_registers(o);
+    fence_registers(kIsF8 ? part : o);
+    if constexpr (kIsF8)
+#pragma unroll
+      for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
     release(s.v_free + v_ring.slot);
     v_ring.advance();
   }
@@ -151,7 +166,10 @@ struct Consumer {
   // Scores become weights relative to `top`, which moves only when some row of the warp grew by
   // more than 2^kLazyLog2: until then weights above 1 are as exact as those below, and O need not
   // be touched.
-  __device__ void softmax(float (&scores)[kScores]) {
+  //
+  // Weights of e4m3 go up to 2^kShiftLog2, which leaves the small ones more of its range; there
+  // every maximum counts, since O is multiplied anyway.
+  __device__ void softmax(float (&scores)[kScores], const Tile& t) {
     float block_top[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -162,10 +180,10 @@ struct Consumer {
       m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
       block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
     }
-    const float factor = AttentionScore::factor_log2(p.scale_log2);
+    const float factor = AttentionScore::factor_log2(kIsF8 ? t.scale(p) * kLog2e : p.scale_log2);
     const float slack = kLazyLog2 / factor;
-    rescale =
-        __any_sync(0xffffffff, block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
+    rescale = kIsF8 || __any_sync(0xffffffff,
+                                  block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
     if (rescale) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -177,7 +195,8 @@ struct Consumer {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float shift = top[r] == kNegativeInfinity ? 0.f : -top[r] * factor;
+      const float shift =
+          top[r] == kNegativeInfinity ? 0.f : __fmaf_rn(-top[r], factor, kShiftLog2);
 #pragma unroll
       for (int i = 0; i < kTileN / 8; ++i)
 #pragma unroll
@@ -219,12 +238,14 @@ struct Consumer {
   __device__ void pack(float (&scores)[kScores], const Tile& t, int row, int block) {
     if constexpr (kHasDropout) drop(scores, t, row, block);
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i)
-      weights[i] = pack_element(scores[2 * i], scores[2 * i + 1]);
+    for (int i = 0; i < kScores / kElementsOf4Bytes; ++i) {
+      const float* x = scores + (kIsF8 ? i / 2 * 8 + i % 2 * 2 : 2 * i);
+      weights[i] = kIsF8 ? pack_e4m3(x[0], x[1], x[4], x[5]) : pack_element(x[0], x[1]);
+    }
   }
 
   __device__ void rescale_output() {
-    if (rescale) {
+    if (!kIsF8 && rescale) {
 #pragma unroll
       for (int i = 0; i < kOut; ++i) o[i] *= grow[(i / 2) % 2];
     }
@@ -234,10 +255,12 @@ struct Consumer {
   template <bool kMasked>
   __device__ void step(const Tile& t, int row, int block) {
     float scores[kScores];  // [64][kTileN]
-    issue_both(scores);
+    float part[kOut];
+    const float by[2] = {grow[0], grow[1]};
+    issue_both(scores, part);
     if constexpr (kMasked) score(scores, t, row, block);
-    softmax(scores);
-    finish_output();
+    softmax(scores, t);
+    finish_output(part, by);
     pack(scores, t, row, block);
     rescale_output();
   }
@@ -252,7 +275,7 @@ struct Consumer {
     release(s.k_free + k_ring.slot);
     k_ring.advance();
     if (begin > 0 || whole == 0) score(scores, t, row, 0);
-    softmax(scores);
+    softmax(scores, t);
     pack(scores, t, row, 0);
   }
 
@@ -260,20 +283,21 @@ struct Consumer {
   // without it the tensor cores would wait for the exponentials at each tile's beginning.
   __device__ void step_across(const Tile& t, const Tile& next) {
     const int row = row_of_tile(next);
-    float scores[kScores], top_before[2], sum_before[2];
+    float scores[kScores], part[kOut], top_before[2], sum_before[2];
+    const float by[2] = {grow[0], grow[1]};
     barrier_wait(s.q_full, q_ring.parity);
     q_ring.advance();
     load_q();
     find_edges(next, row);
-    issue_both(scores);
+    issue_both(scores, part);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top_before[r] = top[r], sum_before[r] = sum[r];
       top[r] = kNegativeInfinity, sum[r] = 0.f;
     }
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
-    softmax(scores);
-    finish_output();
+    softmax(scores, next);
+    finish_output(part, by);
     pack(scores, next, row, 0);
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
@@ -293,9 +317,12 @@ struct Consumer {
   }
 
   __device__ void last_step() {
+    float part[kOut];
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output();
-    finish_output();
+    float part[kOut];
+    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
+    issue_output(part);
+    finish_output(part, grow);
   }
 
   // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
@@ -308,7 +335,7 @@ struct Consumer {
   __device__ void load_q() {
     if constexpr (kQInRegisters) {
 #pragma unroll
-      for (int i = 0; i < kD / 16; ++i) ldmatrix(smem_address(s.q) + fragment(i), q + 4 * i);
+      for (int i = 0; i < kD / kDepth; ++i) ldmatrix(smem_address(s.q) + fragment(i), q + 4 * i);
       if (kOwnO) release(s.q_free);
     }
   }
@@ -352,7 +379,8 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
-      const float reference = top[r] * AttentionScore::factor(p.scale);
+      if constexpr (kIsF8) sum[r] *= kWeightUnit;
+      const float reference = top[r] * AttentionScore::factor(t.scale(p));
       float lse = reference + __logf(sum[r]), share = 1.f / sum[r];
       if constexpr (kHasSinks) {
         const float sink = p.f.sinks[t.head], m = fmaxf(reference, sink);
@@ -365,6 +393,7 @@ struct Consumer {
       }
       sum[r] = sum[r] == 0.f ? 0.f : share;
       if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
+      if constexpr (kIsF8) sum[r] *= kWeightUnit * t.v_scale;
       top[r] = lse;
       if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
         const int head_of_all = t.batch * p.n_heads_q + t.head;
@@ -398,7 +427,7 @@ struct Consumer {
       u16* to = p.o.data + t.batch * p.o.batch + i * p.o.row + t.head * p.o.head;
       char* place = s.o + wg * (kRows * kRowBytes);
       attend_exactly<kD>(p, of, i, lse, [&](int column, float x) {
-        const u16 bits = u16(pack_element(x, 0.f));
+        const u16 bits = u16(pack_element(kIsF8 ? x * t.v_scale : x, 0.f));
         if (direct && column < p.head_dim) to[column] = bits;
         const u32 chunk = column / 8;
         if (!direct)
@@ -454,7 +483,7 @@ struct Consumer {
     named_sync(barrier, 128);
     if (leader && !direct) {
 #pragma unroll
-      for (int box = 0; box < kBoxes; ++box)
+      for (int box = 0; box < kOutBoxes; ++box)
         tma_store(o_map, s.o + wg * (kRows * kRowBytes) + box * (kTileM * kRowBytes),
                   box * kBoxColumns, first_row, t.head, t.batch);
       tma_store_commit();

@@ -27,20 +27,28 @@ constexpr bool kIsOdd = TEGULA_ODD;
 
 constexpr int kRows = 64;                   // query rows of a warpgroup
 constexpr int kTileM = kRows * kConsumers;  // query rows of a block
-constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
+constexpr int kElementsOf4Bytes = kIsF8 ? 4 : 2;
+constexpr int kDepth = 8 * kElementsOf4Bytes;       // what an instruction of the tensor cores sums
+constexpr int kInColumns = 32 * kElementsOf4Bytes;  // of a box of Q or K, 128 bytes
+constexpr int kBoxes = (kD + kInColumns - 1) / kInColumns;
+constexpr int kOutBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 constexpr int kThreads = 128 * (1 + kConsumers);
 // Not for producers that find a tile's keys.
-constexpr bool kAllRegisters = kD == 256 && !kHasStart && !kIsPacked;
+constexpr bool kAllRegisters = (kD == 256 || kIsF8) && !kHasStart && !kIsPacked;
 constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
 constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kAllRegisters ? 240 : 232;
 constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
-constexpr int kKvBytes = kBoxes * kTileN * kRowBytes;
+constexpr int kOBytes = kOutBoxes * kTileM * kRowBytes;
+constexpr int kKBytes = kBoxes * kTileN * kRowBytes;
+constexpr int kVBytes = kIsF8 ? kD * kRowBytes : kKBytes;  // of e4m3: Vᵀ, 128 keys wide
+constexpr int kKvBytes = kKBytes + kVBytes;
 constexpr int kSmemLimit = 227 * 1024 - 1024;  // less what aligning to 1024 may take
 constexpr int kBarrierBytes = 512;
 // O leaves through a place of its own if there is room, else through Q's.
-constexpr bool kOwnO = 2 * kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
-static_assert(kQBytes + 2 * kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
-static_assert(kTileN % 16 == 0 && kStages >= 2);
+constexpr bool kOwnO = kQBytes + kOBytes + kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
+static_assert(kQBytes + kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
+static_assert(kTileN % kDepth == 0 && kStages >= 2);
+static_assert(!kIsF8 || (kOwnO && kTileN <= kInColumns));
 // A tile's last step computes the next tile's first scores. (The others have no registers for it.)
 constexpr bool kChains = kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
 // Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
@@ -52,10 +60,10 @@ constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD 
 constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
 struct Shared {
-  char* q;  // [kBoxes][kTileM][64]
-  char* k;  // [kStages][kBoxes][kTileN][64]
-  char* v;  // [kStages][kBoxes][kTileN][64]
-  char* o;  // [kBoxes][kTileM][64]
+  char* q;  // [kBoxes][kTileM][kInColumns]
+  char* k;  // [kStages][kBoxes][kTileN][kInColumns]
+  char* v;  // the same; of e4m3 [kStages][kD][128 keys]
+  char* o;  // [kOutBoxes][kTileM][64]
   Barrier *q_full, *q_free;
   Barrier *k_full, *k_free;        // [kStages]
   Barrier *v_full, *v_free;        // [kStages]
@@ -66,10 +74,10 @@ struct Shared {
     const u32 skip = (1024 - (smem_address(base) & 1023)) & 1023;
     char* p = base + skip;
     q = p, p += kQBytes;
-    k = p, p += kStages * kKvBytes;
-    v = p, p += kStages * kKvBytes;
+    k = p, p += kStages * kKBytes;
+    v = p, p += kStages * kVBytes;
     o = kOwnO ? p : q;
-    if (kOwnO) p += kQBytes;
+    if (kOwnO) p += kOBytes;
     q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
     k_full = q_free + 1, k_free = k_full + kStages;
     v_full = k_free + kStages, v_free = v_full + kStages;
@@ -84,6 +92,7 @@ struct Tile {
   int n_blocks;  // K tiles that some row sees
   int key = 0;   // the first key of the first of them
   Sequence s;
+  float qk_scale, v_scale;  // of e4m3: of a raw product of q and k, of a raw sum of values
 
   __device__ Tile(const AttentionParams& p, int index) {
     const int section_tiles = p.heads_per_section * p.n_tiles_m;
@@ -97,6 +106,10 @@ struct Tile {
     head = head_of_all - batch * p.n_heads_q;
     row = (p.n_tiles_m - 1 - m) * kTileM;
     s = {0, p.seqlen_q, 0, p.seqlen_k};
+    if constexpr (kIsF8) {
+      qk_scale = p.scale * descale(p, p.q_descale) * descale(p, p.k_descale);
+      v_scale = descale(p, p.v_descale);
+    }
     if constexpr (kIsPacked) {
       const int part =
           part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
@@ -108,6 +121,7 @@ struct Tile {
       if (row < s.q_end) {
         const AttentionScore score = scores(p);
         key = score.keys(row).lo;
+        if (kIsF8) key -= key % 16;  // in Vᵀ the order of keys within 16 is its own
         const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
         n_blocks = (end - key + kTileN - 1) / kTileN;
       }
@@ -118,7 +132,12 @@ struct Tile {
     n_blocks = max(0, (keys + kTileN - 1) / kTileN);
   }
   __device__ AttentionScore scores(const AttentionParams& p) const {
-    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale);
+    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, scale(p));
+  }
+  // Of a raw product of q and k.
+  __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
+  __device__ float descale(const AttentionParams& p, const AttentionDescale& of) const {
+    return of.data == nullptr ? 1.f : of.data[batch * of.batch + head / p.group * of.head];
   }
 };
 
@@ -133,15 +152,22 @@ struct Producer {
   Ring<2> next_ring;
 
   // Rows [row, row + kTileN) of K or V into the next slot of its ring, once that is free.
-  __device__ void load_kv(Barrier* full, Barrier* free, Ring<kStages>& ring, char* slots,
-                          const TensorMap* map, int row, int head, int batch) {
+  template <bool kIsV>
+  __device__ void load(Barrier* full, Barrier* free, Ring<kStages>& ring, char* slots,
+                       const TensorMap* map, int row, int head, int batch) {
+    constexpr int kBytes = kIsV ? kVBytes : kKBytes;
     const u32 slot = ring.slot;
+    char* to = slots + slot * kBytes;
     barrier_wait(free + slot, ring.parity ^ 1);
-    barrier_arrive_expect(full + slot, kKvBytes);
+    barrier_arrive_expect(full + slot, kBytes);
+    if constexpr (kIsF8 && kIsV) {
+      tma_load(to, map, full + slot, kEvictLast, row, 0, head, batch);
+    } else {
 #pragma unroll
-    for (int box = 0; box < kBoxes; ++box)
-      tma_load(slots + slot * kKvBytes + box * (kTileN * kRowBytes), map, full + slot, kEvictLast,
-               box * kBoxColumns, row, head, batch);
+      for (int box = 0; box < kBoxes; ++box)
+        tma_load(to + box * (kTileN * kRowBytes), map, full + slot, kEvictLast, box * kInColumns,
+                 row, head, batch);
+    }
     ring.advance();
   }
 
@@ -150,7 +176,7 @@ struct Producer {
     barrier_arrive_expect(s.q_full, kQBytes);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
-      tma_load(s.q + box * (kTileM * kRowBytes), q_map, s.q_full, kEvictFirst, box * kBoxColumns,
+      tma_load(s.q + box * (kTileM * kRowBytes), q_map, s.q_full, kEvictFirst, box * kInColumns,
                t.row, t.head, t.batch);
     q_ring.advance();
   }
@@ -175,8 +201,10 @@ struct Producer {
       // K runs one tile ahead of V, as the consumers do.
       for (int i = 0; i <= t.n_blocks; ++i) {
         const int row = t.key + i * kTileN;
-        if (i < t.n_blocks) load_kv(s.k_full, s.k_free, k_ring, s.k, k_map, row, kv_head, t.batch);
-        if (i > 0) load_kv(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
+        if (i < t.n_blocks)
+          load<false>(s.k_full, s.k_free, k_ring, s.k, k_map, row, kv_head, t.batch);
+        if (i > 0)
+          load<true>(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
       }
       index = next;
     }

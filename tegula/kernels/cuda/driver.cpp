@@ -11,7 +11,8 @@ namespace {
 // Values of the driver's enumerations.
 constexpr DriverStatus kNoDevice = 100;
 constexpr int kMaxDynamicSharedBytes = 8, kProgrammaticSerialization = 6;
-constexpr int kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3, kFillZero = 0;
+constexpr int kU8 = 0, kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
+              kFillZero = 0;
 
 template <class F>
 bool find(void* library, const char* name, F& call) {
@@ -164,25 +165,28 @@ Result<int> hopper_multiprocessors() {
   return device_attribute(DeviceAttribute::kMultiprocessors, TEGULA_TRY(current_device()));
 }
 
-Result<HostTensorMap> tensor_map_bf16(void* data, const int64_t (&dims)[4],
-                                      const int64_t (&strides)[3], int rows) {
+Result<HostTensorMap> tensor_map(void* data, int element_bytes, const int64_t (&dims)[4],
+                                 const int64_t (&strides)[3], int rows) {
   const Driver* d = TEGULA_TRY(Driver::get());
   if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
     return invalid_argument("a tensor of the Hopper kernel must be aligned to 16 bytes");
   uint64_t sizes[4], steps_bytes[3];
   for (int i = 0; i < 4; ++i) sizes[i] = static_cast<uint64_t>(dims[i]);
   for (int i = 0; i < 3; ++i) {
-    if (strides[i] % 8 != 0 || strides[i] <= 0)
+    if (strides[i] * element_bytes % 16 != 0 || strides[i] <= 0)
       return invalid_argument(cat("stride ", strides[i], " of dim ", i + 1,
-                                  " is not a positive multiple of 8 elements: copy the tensor"));
-    steps_bytes[i] = static_cast<uint64_t>(strides[i]) * 2;
+                                  " is not a positive multiple of ", 16 / element_bytes,
+                                  " elements: copy the tensor"));
+    steps_bytes[i] = static_cast<uint64_t>(strides[i] * element_bytes);
   }
-  const uint32_t box[4] = {64, static_cast<uint32_t>(rows), 1, 1};
+  const uint32_t box[4] = {128U / static_cast<uint32_t>(element_bytes), static_cast<uint32_t>(rows),
+                           1, 1};
   const uint32_t every[4] = {1, 1, 1, 1};
   HostTensorMap map;
-  TEGULA_TRY(d->check(d->tensor_map(&map, kBf16, 4, data, sizes, steps_bytes, box, every,
-                                    kNoInterleave, kSwizzle128, kPromote256, kFillZero),
-                      "cuTensorMapEncodeTiled"));
+  TEGULA_TRY(
+      d->check(d->tensor_map(&map, element_bytes == 1 ? kU8 : kBf16, 4, data, sizes, steps_bytes,
+                             box, every, kNoInterleave, kSwizzle128, kPromote256, kFillZero),
+               "cuTensorMapEncodeTiled"));
   return map;
 }
 

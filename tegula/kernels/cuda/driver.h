@@ -111,10 +111,15 @@ Result<int> current_capability();
 // Multiprocessors of the current device; an error unless it is of compute capability 9.
 Result<int> hopper_multiprocessors();
 
-// A bf16 tensor of 4 dims (fastest first; `strides` of the other three, in elements), read or
-// written in boxes of 64 × `rows` with the 128-byte swizzle. Strides must be multiples of 8
-// elements, `data` aligned to 16 bytes: otherwise invalid_argument.
-Result<HostTensorMap> tensor_map_bf16(void* data, const int64_t (&dims)[4],
-                                      const int64_t (&strides)[3], int rows);
+// A tensor of 4 dims (fastest first; `strides` of the other three, in elements), read or written in
+// boxes of 128 bytes × `rows` with the 128-byte swizzle. Elements of 2 bytes are bf16 to the copy
+// engine, of 1 byte whole numbers; it looks only at their size. Strides must be multiples of 16
+// bytes, `data` aligned to 16 bytes: otherwise invalid_argument.
+Result<HostTensorMap> tensor_map(void* data, int element_bytes, const int64_t (&dims)[4],
+                                 const int64_t (&strides)[3], int rows);
+inline Result<HostTensorMap> tensor_map_bf16(void* data, const int64_t (&dims)[4],
+                                             const int64_t (&strides)[3], int rows) {
+  return tensor_map(data, 2, dims, strides, rows);
+}
 
 }  // namespace tegula::cuda

@@ -6,9 +6,16 @@
 #ifndef TEGULA_F16
 #define TEGULA_F16 0
 #endif
+// Whether what the tensor cores multiply is e4m3 (then TEGULA_F16 says what the results are).
+#ifndef TEGULA_F8
+#define TEGULA_F8 0
+#endif
 
 namespace tegula::cuda {
 
+constexpr bool kIsF8 = TEGULA_F8;
+
+using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
@@ -51,6 +58,29 @@ __device__ inline float element_to_float(u16 bits) {
 #else
   return bf16_to_float(bits);
 #endif
+}
+
+// Four floats as e4m3, the first in the lowest byte; past 448 they saturate.
+__device__ inline u32 pack_e4m3(float a, float b, float c, float d) {
+  u32 packed;
+  asm("{\n.reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n}"
+      : "=r"(packed)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return packed;
+}
+
+__device__ inline float element_to_float(u8 bits) {  // of e4m3
+  float x;
+  asm("{\n.reg .b32 both;\n.reg .b16 low, high;\n"
+      "cvt.rn.f16x2.e4m3x2 both, %1;\n"
+      "mov.b32 {low, high}, both;\n"
+      "cvt.f32.f16 %0, low;\n}"
+      : "=f"(x)
+      : "h"(u16(bits)));
+  return x;
 }
 
 // zero + 0 · x of two elements: still 0 (of either sign) if both are finite, else NaN.

@@ -1,5 +1,7 @@
 // wgmma: D[64 x N] (+)= A[64 x 16] B[16 x N] by the four warps of a warpgroup, bf16 (or f16, by
-// TEGULA_F16) in, f32 out.
+// TEGULA_F16) in, f32 out. By TEGULA_F8: A[64 x 32] B[32 x N] of e4m3, K-major only; "two
+// neighbouring" elements below are four then, so that the bytes of A and of operands in memory lie
+// alike.
 //
 // Fragments, for lane l of warp w (0..3) of the warpgroup:
 //   d[4i + 2r + c]  row 16w + l/4 + 8r, column 8i + 2(l%4) + c       (i < N/8, r < 2, c < 2)
@@ -82,10 +84,15 @@ struct Wgmma;
 #define TEGULA_SUMS_176 TEGULA_SUMS_160, TEGULA_4(80), TEGULA_4(84)
 #define TEGULA_SUMS_192 TEGULA_SUMS_176, TEGULA_4(88), TEGULA_4(92)
 #define TEGULA_SUMS_256 TEGULA_SUMS_192, TEGULA_16(96), TEGULA_16(112)
-#if TEGULA_F16
-#define TEGULA_OPERANDS "f16.f16"
+#if TEGULA_F8
+#define TEGULA_OPERANDS "k32.f32.e4m3.e4m3"
+#define TEGULA_MAJOR(...)
+#elif TEGULA_F16
+#define TEGULA_OPERANDS "k16.f32.f16.f16"
+#define TEGULA_MAJOR(...) __VA_ARGS__
 #else
-#define TEGULA_OPERANDS "bf16.bf16"
+#define TEGULA_OPERANDS "k16.f32.bf16.bf16"
+#define TEGULA_MAJOR(...) __VA_ARGS__
 #endif
 #define TEGULA_WGMMA(N, P0, P1, P2, P3, P4, P5, P6)                                                \
   template <>                                                                                      \
@@ -93,8 +100,9 @@ struct Wgmma;
     template <bool kAMnMajor = false, bool kBMnMajor = kAMnMajor>                                  \
     static __device__ void ss(float (&d)[N / 2], u64 a, u64 b, bool accumulate) {                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEGULA_OPERANDS " {"          \
-                   TEGULA_NAMES_##N "}, " P0 ", " P1 ", p, 1, 1, " P3 ", " P4 ";\n}"               \
+                   "wgmma.mma_async.sync.aligned.m64n" #N TEGULA_OPERANDS " {"                     \
+                   TEGULA_NAMES_##N "}, " P0 ", " P1 ", p, 1, 1"                                   \
+                   TEGULA_MAJOR(", " P3 ", " P4) ";\n}"                                            \
                    : TEGULA_SUMS_##N                                                               \
                    : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(kAMnMajor)),                    \
                      "n"(int(kBMnMajor)));                                                         \
@@ -102,9 +110,9 @@ struct Wgmma;
     template <bool kMnMajor>                                                                       \
     static __device__ void rs(float (&d)[N / 2], const u32* a, u64 b, bool accumulate) {           \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TEGULA_OPERANDS " {"          \
+                   "wgmma.mma_async.sync.aligned.m64n" #N TEGULA_OPERANDS " {"                     \
                    TEGULA_NAMES_##N "}, {" P0 ", " P1 ", " P2 ", " P3 "}, " P4                     \
-                   ", p, 1, 1, " P6 ";\n}"                                                         \
+                   ", p, 1, 1" TEGULA_MAJOR(", " P6) ";\n}"                                        \
                    : TEGULA_SUMS_##N                                                               \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)),     \
                      "n"(int(kMnMajor)));                                                          \
