@@ -24,6 +24,8 @@ from harness import (finish, interleaved, machine_state, profile, read_variants,
 FIELDS = ("head_dim", "causal", "tile_n", "consumers", "stages", "ping_pong", "q_registers",
           "lazy_log2", "section_mb")
 
+F8_NUMBERS = ("tile_n", "consumers", "stages", "ping_pong", "q_registers", "section_mb")
+
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 
 # batch, seqlen_q, seqlen_k, query heads, KV heads
@@ -169,15 +171,16 @@ def outputs(q):
             torch.zeros(1, dtype=torch.int32, device="cuda"))
 
 
-def f8_runs(grid, q, k, v, is_causal):
-    """The same of e4m3, with a factor for each head, and of bf16."""
-    d, runs = q.shape[3], {}
-    low, factors = zip(*[quantised(x) for x in (q, k, v)])
-    for name, features, tensors in (("e4m3", ("f8",), low), ("bf16", (), (q, k, v))):
-        variant = (d, is_causal, 0, features, "", "")
-        runs[name] = grid.bind(grid.open(variant), variant, Params(left=-1, right=-1),
-                               (*tensors, *outputs(q)), is_causal, d ** -0.5,
-                               factors if features else (None,) * 3)
+def f8_runs(grid, variants, q, k, v, is_causal):
+    """The chosen kernel of bf16, and those of e4m3 with a factor for each head, as variants.txt has them."""
+    d, params = q.shape[3], Params(left=-1, right=-1)
+    plain, low = (d, is_causal, 0, (), "", ""), (d, is_causal, 0, ("f8",), "", "")
+    runs = {"bf16": grid.bind(grid.open(plain), plain, params, (q, k, v, *outputs(q)), is_causal, d ** -0.5)}
+    tensors, factors = zip(*[quantised(x) for x in (q, k, v)])
+    for name, n in variants.items():
+        if (n["head_dim"], n["causal"]) == (d, is_causal):
+            handle = grid.load(low, f"{grid.cubins.decode()}/{name}.cubin", [n[f] for f in F8_NUMBERS])
+            runs[name] = grid.bind(handle, low, params, (*tensors, *outputs(q)), is_causal, d ** -0.5, factors)
     return runs
 
 
@@ -227,6 +230,7 @@ def main():
     parser.add_argument("--no-timing", action="store_true", help="checks only")
     parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
     parser.add_argument("--name", default="attention_cuda", help="of the result")
+    parser.add_argument("--no-sustained", action="store_true", help="no longer stretches with clock and power")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
                         "64:0:16384,64:1:16384,64:1:1024,256:0:16384,256:1:16384,"
@@ -243,6 +247,7 @@ def main():
     hung = set(open(hung_file, encoding="utf-8").read().split()) if os.path.exists(hung_file) else set()
     lib = Library(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
     print(machine_state(), flush=True)
+    f8 = {name: v for name, _, v in read_variants(args.variants) if "f8" in v}
     variants = {name: v for name, source, v in read_variants(args.variants)
                 if source == "attention_sm90.cu" and not {"window", "f8"} & set(v)}
     kernels, rows, checks = {}, [], []
@@ -300,7 +305,7 @@ def main():
             report(rows, "forward", d, is_causal, n, flops, times)
             best = min((name for name in runs if name in kernels),
                        key=lambda name: statistics.median(times[name]))
-        if n == 16384 and not args.profile:
+        if n == 16384 and not args.profile and not args.no_sustained:
             for name in ("cudnn", best):
                 mean, state = sustained(runs[name])
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
@@ -311,7 +316,7 @@ def main():
         b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)
         report(rows, "forward e4m3", d, is_causal, n, 4 * b * h * n * n * d / (2 if is_causal else 1),
-               interleaved(f8_runs(Grid(args.build, args.cubins), q, k, v, is_causal), args.rounds))
+               interleaved(f8_runs(Grid(args.build, args.cubins), f8, q, k, v, is_causal), args.rounds))
         del q, k, v
         torch.cuda.empty_cache()
     for case in args.windows.split(",") if args.windows and not args.profile else ():

@@ -5,8 +5,9 @@
                               [--timings d:causal:N,...] [--repeats N]
 
 --compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
-of a naive kernel in the same precision, plus half an ulp of its largest value and 2^-20 of the largest of
-all gradients (what is exactly 0 is left with the rounding of terms as large). What the reference has as NaN
+of a naive kernel in the same precision, plus half an ulp of its largest value, 2^-20 of the largest of
+all gradients and, for dq and dk, one rounding of dP - delta: where a row sees one key the difference is
+0, and what is left is as large as the rounding of its terms. What the reference has as NaN
 must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; timed as attention.py does.
 """
 
@@ -179,14 +180,29 @@ def check(kernel, case, rng):
     largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
                    if torch.isfinite(e).any()), default=0.0)
     half_ulp, worst = 2.0 ** (-12 if case.f16 else -9), {}
+    rounding = rounding_of_ds(case)
     for name, e in exact.items():
         got, low = grads[name], naive[name]
+        floor = 2.0 ** -20 * largest + 1e-7 + rounding.get(name, 0.0)
         if name[1] in "qkv":
             low = low.to(case.dtype)
         if e.numel() == 0:
             continue
-        worst[name] = compare(got, e, low, half_ulp, 2.0 ** -20 * largest + 1e-7)
+        worst[name] = compare(got, e, low, half_ulp, floor)
     return worst, repeats
+
+
+def rounding_of_ds(case):
+    """What rounding dP - delta to f32 once, at the size of its terms, makes of dq and of dk."""
+    import torch
+    g, low = case.hq // case.hk, torch.float32
+    do, v = (t.to(low).transpose(1, 2).abs().nan_to_num(0) for t in (case.do, case.v))
+    if case.sq * case.sk == 0:
+        return {}
+    terms = (do @ v.repeat_interleave(g, 1).transpose(2, 3)).max().item()
+    def of(t):
+        return 2.0 ** -23 * terms * case.scale * t.to(low).abs().nan_to_num(0).max().item()
+    return {"dq": of(case.k), "dk": of(case.q)}
 
 
 def all_variants():

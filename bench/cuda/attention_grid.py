@@ -81,7 +81,7 @@ class Grid:
     def __init__(self, build, cubins):
         self.lib = ctypes.CDLL(f"{build}/bench/cuda/libbench_cuda_attention.so")
         self.lib.tegula_error.restype = ctypes.c_char_p
-        self.lib.tegula_grid_open.restype = ctypes.c_void_p
+        self.lib.tegula_grid_open.restype = self.lib.tegula_grid_load.restype = ctypes.c_void_p
         self.lib.tegula_grid_workspace_bytes.restype = ctypes.c_int64
         self.cubins = cubins.encode()
 
@@ -98,6 +98,15 @@ class Grid:
     def open(self, v):
         spec, sizes = spec_of(v)
         handle = self.lib.tegula_grid_open(sizes, ctypes.byref(spec), self.cubins)
+        if not handle:
+            sys.exit(self.fail())
+        return ctypes.c_void_p(handle)
+
+    def load(self, v, cubin, numbers):
+        """The same of a line of variants.txt: tile_n, consumers, stages, ping_pong, q_registers, section_mb."""
+        spec, sizes = spec_of(v)
+        handle = self.lib.tegula_grid_load(sizes, ctypes.byref(spec), cubin.encode(),
+                                           (ctypes.c_int * 6)(*numbers))
         if not handle:
             sys.exit(self.fail())
         return ctypes.c_void_p(handle)

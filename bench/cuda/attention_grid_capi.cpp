@@ -21,6 +21,13 @@ Status compile(const AttentionShape& shape, const char* folder) {
   return {};
 }
 
+Result<AttentionKernel> load(const AttentionShape& shape, const char* cubin, const int* spec) {
+  AttentionVariant v = TEGULA_TRY(choose_attention(shape));
+  v.tile_n = spec[0], v.n_consumers = spec[1], v.n_stages = spec[2], v.ping_pong = spec[3] != 0;
+  v.q_registers = spec[4] != 0, v.section_mb = spec[5];
+  return AttentionKernel::load(v, TEGULA_TRY(read_cubin(cubin)));
+}
+
 }  // namespace
 
 extern "C" {
@@ -31,6 +38,12 @@ int tegula_grid_compile(const int64_t* sizes, const FeatureSpec* f, const char* 
 
 void* tegula_grid_open(const int64_t* sizes, const FeatureSpec* f, const char* folder) {
   return release(open(shape_of(sizes, *f), folder));
+}
+
+// What bench_cuda_compile wrote for a line of variants.txt; spec: its numbers.
+void* tegula_grid_load(const int64_t* sizes, const FeatureSpec* f, const char* cubin,
+                       const int* spec) {
+  return release(load(shape_of(sizes, *f), cubin, spec));
 }
 
 int64_t tegula_grid_workspace_bytes(const int64_t* sizes, const FeatureSpec* f) {

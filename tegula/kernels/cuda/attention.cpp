@@ -149,7 +149,7 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.head_dim = padded_head_dim(shape.head_dim);
   if (v.is_f8) {  // every maximum counts: weights of e4m3 have no room above it
     v.head_dim = v.head_dim == 64 ? 64 : 128, v.lazy_log2 = 0, v.n_stages = 3;
-    v.tile_n = v.features.is_heavy() ? 96 : 128;
+    v.tile_n = !v.features.is_heavy() ? 128 : v.head_dim == 64 ? 96 : 64;
     return v;
   }
   if (v.features.is_heavy()) {  // registers for more than the products

@@ -128,11 +128,11 @@ struct Consumer {
   __device__ void finish_output(float (&part)[kOut], const float (&by)[2]) {
     wgmma_wait<0>();
     fence_registers(kIsF8 ? part : o);
+    release(s.v_free + v_ring.slot);
+    v_ring.advance();
     if constexpr (kIsF8)
 #pragma unroll
       for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
-    release(s.v_free + v_ring.slot);
-    v_ring.advance();
   }
 
   // Raw products to scores, of this thread's two rows; -inf where a row does not see the key.
@@ -317,8 +317,6 @@ struct Consumer {
   }
 
   __device__ void last_step() {
-    float part[kOut];
-    barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
     float part[kOut];
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
     issue_output(part);

@@ -75,6 +75,21 @@ void add_attention_features(List& list) {
                     {.seqlen_q = 4096, .seqlen_k = 4096, .head_dim = d, .is_causal = is_causal});
 }
 
+// Of e4m3: each head_dim and mask, and each feature once.
+void add_attention_f8(List& list) {
+  const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
+    s.head_dim = head_dim, s.is_causal = is_causal, s.is_f8 = true;
+    add_attention(list, s);
+  };
+  for (const int64_t d : {64, 128})
+    for (const bool is_causal : {false, true}) add({}, d, is_causal);
+  for (size_t option = 4; option < 12; ++option) {
+    std::vector<int> row(kAttentionOptions.size(), 0);
+    row[option] = 1;
+    add(attention_shape(row), option % 2 == 0 ? 64 : 128, option % 4 < 2);
+  }
+}
+
 void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
   const auto v = choose_attention_bwd(shape, is_ordered);
   if (v.ok())
@@ -210,6 +225,7 @@ std::vector<KernelVariant> covering_variants() {
   List list;
   add_common(list);
   add_attention_features(list);
+  add_attention_f8(list);
   add_attention_bwd(list);
   for (const char* arch : {kHopper, kAmpere}) {
     add_decode_variants(list, arch);

@@ -64,6 +64,29 @@ TEST(CudaAttention, FeaturesCompileWithoutLoss) {
   }
 }
 
+TEST(CudaAttention, VariantsOfE4m3CompileWithoutLoss) {
+  for (const int64_t d : {64, 128})
+    for (const bool is_causal : {false, true}) {
+      AttentionShape s = shape(d, is_causal, 4096);
+      s.is_f8 = true, s.is_f16 = is_causal;
+      expect_no_loss(s);
+      EXPECT_EQ(attention_workspace_bytes(s), 2 * d * 4096);  // Vᵀ of two KV heads
+    }
+  EXPECT_EQ(attention_workspace_bytes(shape(128, false, 4096)), 0);
+}
+
+TEST(CudaAttention, RefusesHeadSizesOfE4m3) {
+  const auto why = [](int64_t d) {
+    AttentionShape s = shape(d, false, 128);
+    s.is_f8 = true;
+    const Status status = check_attention(s, 1);
+    return status.ok() ? std::string() : status.error().message;
+  };
+  EXPECT_EQ(why(128) + why(64) + why(16), "");
+  EXPECT_NE(why(72).find("pad it to 80"), std::string::npos) << why(72);
+  EXPECT_NE(why(192).find("use bf16"), std::string::npos) << why(192);
+}
+
 TEST(CudaAttention, RefusesShapes) {
   AttentionShape s = shape(128, true, 128);
   EXPECT_TRUE(check_attention(s, 0.1F).ok());
