@@ -25,6 +25,7 @@ struct Run {
 // it be in L1.
 class Stream {
  public:
+  static constexpr bool kSplits = true;
   struct Rows {
     const char* at;  // of key 0
     int64_t stride, bytes;
@@ -268,6 +269,12 @@ class Decode {
       total = __builtin_fmaf(at[width + 1], scale[1][0], total * scale[0][0]);
       top = next;
     }
+    if constexpr (kSplitsColumns<T, Stream>)
+      for (int64_t e = 0; e + kTileN <= c_.dv; e += kTileN) {
+        float halves[kTileN];
+        std::copy_n(sum + e, kTileN, halves);
+        for (int i = 0; i < kTileN; ++i) sum[e + i] = halves[i / 2 + i % 2 * kLanes];
+      }
     const TensorRef &o = call_.out[0], &lse = call_.out[1];
     const bool has_weight = !(total <= 0);  // NaN has
     float log_sum[kLanes];

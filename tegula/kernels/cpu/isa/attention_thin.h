@@ -27,6 +27,7 @@ struct ThinRows {
 // The same part of the rows that come next; where none do, `rows` repeats one (stride 0).
 template <class T>
 struct NextRows {
+  static constexpr bool kSplits = false;
   ThinRows<T> rows;
   const NextRows& cursor() const { return *this; }
   template <int n>
@@ -59,6 +60,7 @@ struct ThinScores {
   // kStep elements of the keys of one group, from e on; of bf16 two in a lane: half the shuffles.
   static constexpr int64_t kStep = kSquare * static_cast<int64_t>(sizeof(float) / sizeof(T));
   __attribute__((always_inline)) void add_square(Acc& acc, int g, int64_t e) const {
+    asm volatile("" ::: "memory");  // or q's elements are kept for the next group, in memory
     constexpr auto kPart = static_cast<int64_t>(sizeof(float) / sizeof(T));
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / kPart,
@@ -142,6 +144,12 @@ static void thin_scores(const ThinRows<T>& keys, Ahead& ahead, int64_t d, const 
     }
 }
 
+// Whether sums of whole strips keep the elements 0, 2, ... before 1, 3, ...: bf16 is widened by
+// halves of 32 bits, without a shuffle.
+template <class T, class Ahead>
+inline constexpr bool kSplitsColumns =
+    Ahead::kSplits&& std::is_same_v<T, bf16>&& kTileN == 2 * kLanes;
+
 // acc[i] [kTileN] of kR rows: acc = fma(p_j, v_j, acc), j ascending in [lo, hi), for the `cols`
 // elements of the values from e on.
 template <class T, int kR, bool kWhole, class Ahead>
@@ -158,12 +166,20 @@ static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int
   auto&& next = ahead.cursor();
   for (int64_t j = lo; j < hi; ++j, row += values.stride) {
     if (begins_line) next.template of_values<kLines>(j, e);
+    Vi pairs;
+    if constexpr (kWhole && kSplitsColumns<T, Ahead>)
+      pairs = bits(load(reinterpret_cast<const float*>(row)));
 #pragma GCC unroll 2
     for (int v = 0; v < kTileNv; ++v) {
-      const int n = cols - v * kLanes;
-      const Vf y = kWhole || n >= kLanes ? load(row + v * kLanes)
-                   : n > 0               ? load_n(row + v * kLanes, n)
-                                         : zero();
+      Vf y;
+      if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
+        y = as_float(v == 0 ? shl<16>(pairs) : pairs & set1i(static_cast<int32_t>(0xffff0000u)));
+      } else {
+        const int n = cols - v * kLanes;
+        y = kWhole || n >= kLanes ? load(row + v * kLanes)
+            : n > 0               ? load_n(row + v * kLanes, n)
+                                  : zero();
+      }
 #pragma GCC unroll 4
       for (int i = 0; i < kR; ++i) a[i][v] = fma(set1(p[i * p_stride + j]), y, a[i][v]);
     }
