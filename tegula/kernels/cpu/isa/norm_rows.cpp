@@ -1,5 +1,7 @@
 // layer_norm, rms_norm and their gradients. Sums along rows in order "lane16"; sums over rows are
 // one ascending chain per column.
+#include <algorithm>
+
 #include "tegula/kernels/cpu/isa/row_io.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -121,33 +123,34 @@ struct Backward {
     });
   }
 
-  // Threads share the columns, 32 at a time, so that every sum is one chain over the rows.
+  // Threads share the columns, so that every sum is one chain over the rows: a wide run of them
+  // each, since memory is read in runs of a row.
   void columns() const {
-    constexpr int64_t kColumns = 32;
+    constexpr int64_t kMostColumns = 512;
     const RowIo dw(call.out[1]), db(call.out[bias ? 2 : 1]);
-    const int64_t d = x.length();
-    call.pool->parallel_for(ceil_div(d, kColumns), [&](int64_t block, int) {
-      const int64_t from = block * kColumns, n = d - from < kColumns ? d - from : kColumns;
-      float bx[kColumns], bg[kColumns];
-      Row16 w0 = row16(0), w1 = row16(0), b0 = row16(0), b1 = row16(0);
+    const int64_t d = x.length(), share = ceil_div(d, call.pool->n_threads());
+    const int64_t width = std::min(round_up(share, 16), kMostColumns);
+    call.pool->parallel_for(ceil_div(d, width), [&](int64_t block, int) {
+      const int64_t from = block * width, n = std::min(d - from, width);
+      alignas(64) float bx[kMostColumns], bg[kMostColumns], w[kMostColumns] = {},
+                                                            b[kMostColumns] = {};
       for (int64_t row = 0; row < x.count(); ++row) {
         const float* px = x.read(row, from, n, bx);
         const float* pg = dy.read(row, from, n, bg);
         const float m = Norm::kCentred ? mean[row] : 0, r = rstd[row];
-        const Row16 g0 = load16_n(pg, n);
-        w0 = fma(g0, normalised(px, n, m, r), w0), b0 = b0 + g0;
-        if (n <= 16) continue;
-        const Row16 g1 = load16_n(pg + 16, n - 16);
-        w1 = fma(g1, normalised(px + 16, n - 16, m, r), w1), b1 = b1 + g1;
+        for_16(n, [&](int64_t j, int64_t left) {
+          const Row16 g = load16_n(pg + j, left);
+          store16_n(w + j, fma(g, normalised(px + j, left, m, r), load16(w + j)), 16);
+          if (bias) store16_n(b + j, load16(b + j) + g, 16);
+        });
       }
-      const auto put = [&](const RowIo& out, const Row16& lo, const Row16& hi) {
+      const auto put = [&](const RowIo& out, const float* sums) {
         float* p = out.target(0, from, bx);
-        store16_n(p, lo, n);
-        if (n > 16) store16_n(p + 16, hi, n - 16);
+        std::copy_n(sums, n, p);
         out.written(0, from, n, p);
       };
-      put(dw, w0, w1);
-      if (bias) put(db, b0, b1);
+      put(dw, w);
+      if (bias) put(db, b);
     });
   }
 };
