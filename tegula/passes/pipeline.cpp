@@ -24,16 +24,17 @@ TEGULA_PASS(qkv_concat)
 TEGULA_PASS(quantised_dot)
 TEGULA_PASS(remat)
 TEGULA_PASS(views)
+TEGULA_PASS(widen_again)
 TEGULA_PASS(wrap)
 #undef TEGULA_PASS
 
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,      &quantised_dot_pass, &lower_pass,      &cse_pass,       &views_pass,
-    &fold_pass,     &algebra_pass,       &views_pass,      &cse_pass,       &dce_pass,
-    &autocast_pass, &one_chain_pass,     &qkv_concat_pass, &blockwise_pass, &bias_activation_pass,
-    &remat_pass,    &dce_pass,           &fuse_pass,       &wrap_pass,
+    &dce_pass,      &quantised_dot_pass, &lower_pass,       &cse_pass,       &views_pass,
+    &fold_pass,     &algebra_pass,       &views_pass,       &cse_pass,       &dce_pass,
+    &autocast_pass, &one_chain_pass,     &qkv_concat_pass,  &blockwise_pass, &bias_activation_pass,
+    &remat_pass,    &dce_pass,           &widen_again_pass, &fuse_pass,      &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
