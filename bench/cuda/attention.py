@@ -26,6 +26,10 @@ FIELDS = ("head_dim", "causal", "tile_n", "consumers", "stages", "ping_pong", "q
 
 F8_NUMBERS = ("tile_n", "consumers", "stages", "ping_pong", "q_registers", "section_mb")
 
+F32_FIELDS = ("head_dim", "causal", "tile_n", "consumers", "slots", "lazy_log2", "section_mb")
+F32_SOURCE = "attention_f32_sm90.cu"
+
+F32_PEERS = {"efficient": SDPBackend.EFFICIENT_ATTENTION}
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 
 # batch, seqlen_q, seqlen_k, query heads, KV heads
@@ -39,7 +43,8 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_error.restype = ctypes.c_char_p
-        for f in (self.lib.tegula_attention_load, self.lib.tegula_rung_load):
+        for f in (self.lib.tegula_attention_load, self.lib.tegula_attention_f32_load,
+                  self.lib.tegula_rung_load):
             f.restype = ctypes.c_void_p
 
     def attention(self, cubin, v):
@@ -48,6 +53,12 @@ class Library:
         assert handle, self.lib.tegula_error().decode()
         return Kernel(self.lib, self.lib.tegula_attention_launch, handle, False)
 
+    def attention_f32(self, cubin, v):
+        spec = (ctypes.c_int * len(F32_FIELDS))(*[v[f] for f in F32_FIELDS])
+        handle = self.lib.tegula_attention_f32_load(cubin.encode(), spec)
+        assert handle, self.lib.tegula_error().decode()
+        return Kernel(self.lib, self.lib.tegula_attention_f32_launch, handle, False, torch.float32)
+
     def rung(self, cubin, head_dim):
         handle = self.lib.tegula_rung_load(cubin.encode(), ctypes.c_int(head_dim))
         assert handle, self.lib.tegula_error().decode()
@@ -55,9 +66,9 @@ class Library:
 
 
 class Kernel:
-    def __init__(self, lib, call, handle, needs_scores):
+    def __init__(self, lib, call, handle, needs_scores, dtype=torch.bfloat16):
         self.lib, self.call, self.handle = lib, call, ctypes.c_void_p(handle)
-        self.needs_scores = needs_scores
+        self.needs_scores, self.dtype = needs_scores, dtype
         self.counter = torch.zeros(1, dtype=torch.int32, device="cuda")
 
     def bind(self, q, k, v, is_causal, scale):
@@ -67,11 +78,15 @@ class Kernel:
         o = torch.full((b, sq, hq, d), float("nan"), dtype=q.dtype, device="cuda")
         lse = torch.full((b, hq, sq), float("nan"), device="cuda")
         extra = torch.empty(b * hq * sq * sk, device="cuda") if self.needs_scores else self.counter
-        pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (q, k, v, o, lse, extra)])
+        room = 0  # of the parts
+        if self.dtype == torch.float32:
+            room = 256 + 6 * b * (sq * hq + 2 * sk * hk) * (64 if d <= 64 else 128)
+        workspace = torch.empty(room, dtype=torch.uint8, device="cuda")
+        pointers = (ctypes.c_void_p * 7)(*[t.data_ptr() for t in (q, k, v, o, lse, extra, workspace)])
         sizes = (ctypes.c_int64 * 7)(b, sq, sk, hq, hk, d, int(is_causal))
         strides = (ctypes.c_int64 * 12)(
             *[t.stride(i) for t in (q, k, v, o) for i in (0, 1, 2)])
-        keep = (q, k, v, o, lse, extra)
+        keep = (q, k, v, o, lse, extra, workspace)
 
         def launch(_keep=keep):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -97,14 +112,14 @@ def reference(q, k, v, is_causal, scale, dtype):
     return (w @ v).transpose(1, 2), lse
 
 
-def inputs(b, sq, sk, hq, hk, d, seed, spread=1.0, packed=False):
+def inputs(b, sq, sk, hq, hk, d, seed, spread=1.0, packed=False, dtype=torch.bfloat16):
     g = torch.Generator(device="cuda").manual_seed(seed)
     def draw(s, h):
         return torch.randn(b, s, h, d, generator=g, device="cuda") * spread
     if packed:  # q, k and v side by side in one tensor
-        all_heads = torch.cat([draw(sq, hq), draw(sq, hk), draw(sq, hk)], 2).bfloat16()
+        all_heads = torch.cat([draw(sq, hq), draw(sq, hk), draw(sq, hk)], 2).to(dtype)
         return all_heads.split([hq, hk, hk], 2)
-    return [t.bfloat16() for t in (draw(sq, hq), draw(sk, hk), draw(sk, hk))]
+    return [t.to(dtype) for t in (draw(sq, hq), draw(sk, hk), draw(sk, hk))]
 
 
 def check(name, kernel, d, is_causal, hung_file, cases):
@@ -113,7 +128,8 @@ def check(name, kernel, d, is_causal, hung_file, cases):
     worst, failures = 0.0, []
     for i, (b, sq, sk, hq, hk) in enumerate(cases):
         for spread in (1.0, 6.0) if i % 4 == 0 else (1.0,):
-            q, k, v = inputs(b, sq, sk, hq, hk, d, 100 + i, spread, packed=sq == sk)
+            dtype = kernel.dtype
+            q, k, v = inputs(b, sq, sk, hq, hk, d, 100 + i, spread, sq == sk, dtype)
             scale = d ** -0.5
             launch, o, lse = kernel.bind(q, k, v, is_causal, scale)
             launch()
@@ -123,9 +139,11 @@ def check(name, kernel, d, is_causal, hung_file, cases):
                 launch()
             finish(name, hung_file)
             ref, ref_lse = reference(q, k, v, is_causal, scale, torch.float64)
-            naive, naive_lse = reference(q, k, v, is_causal, scale, torch.bfloat16)
+            naive, naive_lse = reference(q, k, v, is_causal, scale, dtype)
             err = (o.double() - ref).abs().max().item()
-            bound = 2 * (naive.bfloat16().double() - ref).abs().max().item() + 1e-6
+            bound = 2 * (naive.to(dtype).double() - ref).abs().max().item() + 1e-6
+            if dtype == torch.float32:  # half an ulp
+                bound += 2 ** -25 * ref.abs().max().item() - 9e-7
             seen = ~ref_lse.isinf()
             lse_same = bool((lse.isinf() == ref_lse.isinf()).all())
             lse_err = (lse.double() - ref_lse)[seen].abs().max().item() if seen.any() else 0.0
@@ -231,6 +249,7 @@ def main():
     parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
     parser.add_argument("--name", default="attention_cuda", help="of the result")
     parser.add_argument("--no-sustained", action="store_true", help="no longer stretches with clock and power")
+    parser.add_argument("--f32", action="store_true", help="the kernels of f32 instead")
     parser.add_argument("--rungs", action="store_true", help="time the lower rungs too")
     parser.add_argument("--cases", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,"
                         "64:0:16384,64:1:16384,64:1:1024,256:0:16384,256:1:16384,"
@@ -249,7 +268,8 @@ def main():
     print(machine_state(), flush=True)
     f8 = {name: v for name, _, v in read_variants(args.variants) if "f8" in v}
     variants = {name: v for name, source, v in read_variants(args.variants)
-                if source == "attention_sm90.cu" and not {"window", "f8"} & set(v)}
+                if source == (F32_SOURCE if args.f32 else "attention_sm90.cu")
+                and not {"window", "f8"} & set(v)}
     kernels, rows, checks = {}, [], []
     cases = [] if args.profile else CHECKS[::3] if args.quick else CHECKS
     for name, v in variants.items():
@@ -257,7 +277,7 @@ def main():
         if name in hung or not os.path.exists(cubin):
             print(f"skipped {name}")
             continue
-        kernel = lib.attention(cubin, v)
+        kernel = lib.attention_f32(cubin, v) if args.f32 else lib.attention(cubin, v)
         worst, failures = check(name, kernel, v["head_dim"], v["causal"], hung_file, cases)
         print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
         for f in failures[:4]:
@@ -290,9 +310,10 @@ def main():
     for case in args.cases.split(",") if args.cases else ():
         d, is_causal, n = map(int, case.split(":"))
         b, h = 16384 // n, max(1, 2048 // d)
-        q, k, v = inputs(b, n, n, h, h, d, 7)
+        dtype, peers = (torch.float32, F32_PEERS) if args.f32 else (torch.bfloat16, PEERS)
+        q, k, v = inputs(b, n, n, h, h, d, 7, dtype=dtype)
         flops = 4 * b * h * n * n * d / (2 if is_causal else 1)
-        runs = {name: peer(backend, q, k, v, bool(is_causal)) for name, backend in PEERS.items()}
+        runs = {name: peer(backend, q, k, v, bool(is_causal)) for name, backend in peers.items()}
         for name, kernel in kernels.items():
             if (variants[name]["head_dim"], variants[name]["causal"]) == (d, is_causal):
                 runs[name] = kernel.bind(q, k, v, bool(is_causal), d ** -0.5)[0]
@@ -302,16 +323,16 @@ def main():
             profile(runs)
         else:
             times = interleaved(runs, args.rounds)
-            report(rows, "forward", d, is_causal, n, flops, times)
+            report(rows, "forward f32" if args.f32 else "forward", d, is_causal, n, flops, times)
             best = min((name for name in runs if name in kernels),
                        key=lambda name: statistics.median(times[name]))
         if n == 16384 and not args.profile and not args.no_sustained:
-            for name in ("cudnn", best):
+            for name in (next(iter(peers)), best):
                 mean, state = sustained(runs[name])
                 print(f"   sustained {name:40} {flops / mean / 1e9:6.0f} TFLOP/s  {state}", flush=True)
         del runs, q, k, v
         torch.cuda.empty_cache()
-    for case in args.f8.split(",") if args.f8 and not args.profile else ():
+    for case in args.f8.split(",") if args.f8 and not args.profile and not args.f32 else ():
         d, is_causal, n = map(int, case.split(":"))
         b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)
@@ -319,7 +340,7 @@ def main():
                interleaved(f8_runs(Grid(args.build, args.cubins), f8, q, k, v, is_causal), args.rounds))
         del q, k, v
         torch.cuda.empty_cache()
-    for case in args.windows.split(",") if args.windows and not args.profile else ():
+    for case in args.windows.split(",") if args.windows and not args.profile and not args.f32 else ():
         d, left, n = map(int, case.split(":"))
         b, h = 16384 // n, max(1, 2048 // d)
         q, k, v = inputs(b, n, n, h, h, d, 7)

@@ -37,7 +37,7 @@ class Backward:
         self.spec, self.sizes = spec_of(variant)
         self.ordered, self.cubins = ordered, cubins.encode()
         heavy = {"softcap", "alibi", "dropout", "bias32", "bias16"} & set(variant[3]) or any(variant[4:])
-        self.is_ordered = ordered or variant[0] > 128 or heavy
+        self.is_ordered = variant[2] != 2 and (ordered or variant[0] > 128 or heavy)
         self.handle = None
 
     def fail(self):
@@ -179,7 +179,7 @@ def check(kernel, case, rng):
     naive = gradients(case, low_o, lse32, d_lse, case.dtype)
     largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
                    if torch.isfinite(e).any()), default=0.0)
-    half_ulp, worst = 2.0 ** (-12 if case.f16 else -9), {}
+    worst = {}
     rounding = rounding_of_ds(case)
     for name, e in exact.items():
         got, low = grads[name], naive[name]
@@ -188,7 +188,7 @@ def check(kernel, case, rng):
             low = low.to(case.dtype)
         if e.numel() == 0:
             continue
-        worst[name] = compare(got, e, low, half_ulp, floor)
+        worst[name] = compare(got, e, low, case.half_ulp, floor)
     return worst, repeats
 
 
@@ -210,11 +210,13 @@ def all_variants():
     for v in variants():
         if "f8" in v[3]:
             continue
+        if v[2] == 2 and {"bias32", "bias16"} & set(v[3]) and "softcap" in v[3]:
+            v = (*v[:3], tuple(f for f in v[3] if f != "softcap"), *v[4:])  # not both in f32
         if v[0] == 256 and len(v[3]) > 4:
             v = (192, *v[1:])  # all at once spills in the widest
         yield v, 0
         heavy = set(v[3]) - {"window", "packed", "documents", "sinks"} or v[4] or v[5]
-        if v[0] <= 128 and not heavy:
+        if v[0] <= 128 and not heavy and v[2] != 2:
             yield v, 1
 
 
@@ -234,8 +236,8 @@ def run_checks(args, rows):
             continue
         for k in range(args.cases):
             rng = random.Random(7000 * index + k)
-            d, causal, f16, names, score_fn, mask_fn = v
-            case = draw_case(7000 * index + k, causal, f16, d, names, score_fn, mask_fn)
+            d, causal, kind, names, score_fn, mask_fn = v
+            case = draw_case(7000 * index + k, causal, kind, d, names, score_fn, mask_fn)
             errors, repeats = check(kernel, case, rng)
             n += 1
             of_variant = max([of_variant, *errors.values()])
@@ -256,17 +258,21 @@ def run_checks(args, rows):
     return failures
 
 
-def timed_case(d, causal, n, **features):
+def timed_case(d, causal, n, kind=0, **features):
     from attention_reference import Case
     b, h = 16384 // n, max(1, 2048 // d)
-    return Case(b, n, n, h, h, d, causal, **features)
+    return Case(b, n, n, h, h, d, causal, kind, **features)
 
 
 def forward(case):
-    """o [b, s, h, d] and lse [b, h, s] by PyTorch's flash kernel, for timings."""
+    """o [b, s, h, d] and lse [b, h, s] by PyTorch's kernel, for timings."""
     import torch
-    o, lse = torch.ops.aten._scaled_dot_product_flash_attention(
-        *(t.transpose(1, 2) for t in (case.q, case.k, case.v)), 0.0, bool(case.causal))[:2]
+    tensors = [t.transpose(1, 2) for t in (case.q, case.k, case.v)]
+    if case.kind == 2:
+        o, lse = torch.ops.aten._scaled_dot_product_efficient_attention(
+            *tensors, None, True, 0.0, bool(case.causal))[:2]
+        return o.transpose(1, 2), lse[..., :case.sq].contiguous()
+    o, lse = torch.ops.aten._scaled_dot_product_flash_attention(*tensors, 0.0, bool(case.causal))[:2]
     return o.transpose(1, 2), lse
 
 
@@ -303,30 +309,31 @@ def run_repeats(args):
 def run_timings(args, rows):
     import statistics
     import torch
-    from attention import PEERS
+    from attention import F32_PEERS, PEERS
     from harness import interleaved
     for spec in args.timings.split(","):
-        d, causal, n = map(int, spec.split(":"))
-        case = timed_case(d, causal, n, seed=7)
+        d, causal, n, kind = (*map(int, spec.split(":")), 0)[:4]
+        case = timed_case(d, causal, n, kind, seed=7)
         o, lse = forward(case)
         runs = {}
-        for name, backend in PEERS.items() if not args.ours else ():
+        for name, backend in (F32_PEERS if kind == 2 else PEERS).items() if not args.ours else ():
             run = peer(backend, case)
             try:
                 run()
                 runs[name] = run
             except RuntimeError as e:
                 print(f"{name} d{d}: {str(e).splitlines()[0]}")
-        for ordered in (0, 1) if d <= 128 else (0,):
-            kernel = Backward(args.build, args.cubins, (d, causal, 0, (), "", ""), ordered).open()
+        for ordered in (0, 1) if d <= 128 and kind != 2 else (0,):
+            kernel = Backward(args.build, args.cubins, (d, causal, kind, (), "", ""), ordered).open()
             runs["ours_ordered" if ordered else "ours"] = kernel.bind(case, o, lse)[0]
         flops = 10 * case.b * case.hq * n * n * d / (2 if causal else 1)
         for name, ms in interleaved(runs, args.rounds).items():
             rates = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
-            rows.append({"what": "backward", "head_dim": d, "mask": "causal" if causal else "full",
+            what = "backward f32" if kind == 2 else "backward"
+            rows.append({"what": what, "head_dim": d, "mask": "causal" if causal else "full",
                          "seqlen": n, "kernel": name, "tflops": rates[0], "lowest": rates[1],
                          "highest": rates[2]})
-            print(f"backward d{d} {'causal' if causal else 'full':6} N{n:6} {name:16} {rates[0]:5.0f} "
+            print(f"{what} d{d} {'causal' if causal else 'full':6} N{n:6} {name:16} {rates[0]:5.0f} "
                   f"({rates[1]:.0f}..{rates[2]:.0f}) TFLOP/s", flush=True)
         del runs, case, o, lse
         torch.cuda.empty_cache()
@@ -343,7 +350,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--repeats", type=int, default=0)
-    parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,... or all")
+    parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,..., of f32 with :2 after it, or all")
     parser.add_argument("--ours", action="store_true", help="time no peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", default="")

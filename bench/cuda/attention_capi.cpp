@@ -3,6 +3,7 @@
 #include "bench/cuda/capi.h"
 #include "tegula/kernels/cuda/attention.h"
 #include "tegula/kernels/cuda/attention_decode.h"
+#include "tegula/kernels/cuda/attention_f32.h"
 #include "tegula/kernels/cuda/attention_rungs.h"
 
 namespace {
@@ -12,6 +13,10 @@ using namespace tegula::cuda;
 
 Result<AttentionKernel> load_sm90(const char* path, const AttentionVariant& v) {
   return AttentionKernel::load(v, TEGULA_TRY(read_cubin(path)));
+}
+
+Result<AttentionF32Kernel> load_f32(const char* path, const AttentionF32Variant& v) {
+  return AttentionF32Kernel::load(v, TEGULA_TRY(read_cubin(path)));
 }
 
 Result<DecodeKernel> load_decode(const char* path, const DecodeVariant& v) {
@@ -63,6 +68,21 @@ int tegula_attention_launch(const void* kernel, void* const* pointers, const int
   AttentionCall c = attention_call(pointers, sizes, strides, scale, stream);
   c.counter = static_cast<unsigned*>(pointers[5]);
   return report(static_cast<const AttentionKernel*>(kernel)->launch(c));
+}
+
+// spec: head_dim, causal, tile_n, consumers, slots, lazy_log2, section_mb.
+void* tegula_attention_f32_load(const char* cubin, const int* spec) {
+  return release(
+      load_f32(cubin, {spec[0], spec[1] != 0, {}, spec[2], spec[3], spec[4], spec[5], spec[6]}));
+}
+// As tegula_attention_launch; pointers[6] is the workspace, of 6 bytes an element and 256.
+int tegula_attention_f32_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
+                                const int64_t* strides, float scale, void* stream) {
+  AttentionCall c = attention_call(pointers, sizes, strides, scale, stream);
+  c.shape.is_f32 = true;
+  c.counter = static_cast<unsigned*>(pointers[5]);
+  c.workspace = pointers[6];
+  return report(static_cast<const AttentionF32Kernel*>(kernel)->launch(c));
 }
 
 // spec: head_dim, rows, is_paged, warps, blocks.

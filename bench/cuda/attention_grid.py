@@ -20,7 +20,7 @@ FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks
 
 
 class Spec(ctypes.Structure):  # FeatureSpec of attention_grid_capi.cpp
-    _fields_ = ([("f16", ctypes.c_int)] + [(f, ctypes.c_int) for f in FIELDS]
+    _fields_ = ([("type", ctypes.c_int)] + [(f, ctypes.c_int) for f in FIELDS]
                 + [("bias", ctypes.c_int), ("score_fn", ctypes.c_char_p), ("mask_fn", ctypes.c_char_p)])
 
 
@@ -34,8 +34,8 @@ class Params(ctypes.Structure):  # AttentionFeatureParams
 
 
 def variants():
-    """(head_dim, causal, f16, features, score_fn, mask_fn): all that are plain, each feature alone under
-    every head_dim, pairs and more at random."""
+    """(head_dim, causal, type, features, score_fn, mask_fn), type 0: bf16, 1: f16, 2: f32: all that are
+    plain, each feature alone under every head_dim, pairs and more at random."""
     from_reference = __import__("attention_reference")
     names = [*FIELDS[:-1], "bias32", "bias16"]
     out = [(d, c, t, (), "", "") for d in HEAD_DIMS for c in (0, 1) for t in (0, 1)]
@@ -63,16 +63,22 @@ def variants():
         out.append((64 + n % 2 * 64, n // 2 % 2, 0, ("f8", name), "", ""))
     out += [(128, 0, 0, ("f8",), from_reference.SCORES[0], ""), (64, 0, 0, ("f8",), "", from_reference.MASKS[0]),
             (128, 1, 0, ("f8", "window", "packed"), "", "")]
+    # f32 has kernels of its own, up to head_dim 128.
+    out += [(d, c, 2, (), "", "") for d in (64, 128, 59, 3, 111) for c in (0, 1)]
+    out += [((64, 128)[n % 2], n // 2 % 2, 2, (name,), "", "") for n, name in enumerate(names)]
+    out += [(64, 0, 2, (), from_reference.SCORES[0], ""), (128, 0, 2, (), "", from_reference.MASKS[0]),
+            (128, 1, 2, ("packed", "window"), "", ""), (64, 1, 2, ("documents", "sinks"), "", ""),
+            (64, 1, 2, ("window", "packed", "softcap", "alibi", "dropout", "sinks", "bias32"), "", "")]
     return list(dict.fromkeys(out))
 
 
 def spec_of(v):
-    d, causal, f16, names, score_fn, mask_fn = v
-    spec = Spec(f16=f16, bias=1 if "bias32" in names else 2 if "bias16" in names else 0,
+    d, causal, kind, names, score_fn, mask_fn = v
+    spec = Spec(type=kind, bias=1 if "bias32" in names else 2 if "bias16" in names else 0,
                 score_fn=score_fn.encode(), mask_fn=mask_fn.encode())
     for f in FIELDS:
         setattr(spec, f, int(f in names))
-    n = 1024 if f16 else 4096  # short sequences have variants of their own
+    n = 1024 if kind == 1 else 4096  # short sequences have variants of their own
     sizes = (ctypes.c_int64 * 7)(1, n, n, 1, 1, d, causal)
     return spec, sizes
 
@@ -230,18 +236,22 @@ def compare(got, exact, naive, half_ulp, floor=1e-7):
     return err / bound
 
 
+def bits(x):
+    import torch
+    return x.view(torch.int32 if x.dtype == torch.float32 else torch.int16)
+
+
 def check(grid, handle, v, case):
     """Worst error over bound of o and lse, and whether the bits repeat."""
     import torch
     o, lse = grid.launch(handle, v, case)
     again, lse_again = grid.launch(handle, v, case)
-    repeats = (torch.equal(o.view(torch.int16), again.view(torch.int16))
-               and torch.equal(lse.view(torch.int32), lse_again.view(torch.int32)))
+    repeats = torch.equal(bits(o), bits(again)) and torch.equal(bits(lse), bits(lse_again))
     exact, exact_lse = case.reference(torch.float64)
     naive, naive_lse = case.reference(case.dtype)
-    half_ulp = 2.0 ** (-12 if case.f16 else -9)
-    return (compare(o, exact, naive.to(case.dtype), half_ulp),
-            compare(lse, exact_lse, naive_lse, 2.0 ** (-12 if case.factors[0] is not None else -20)), repeats)
+    of_lse = -12 if case.factors[0] is not None else -24 if case.kind == 2 else -20
+    return (compare(o, exact, naive.to(case.dtype), case.half_ulp),
+            compare(lse, exact_lse, naive_lse, 2.0 ** of_lse), repeats)
 
 
 def main():
@@ -269,13 +279,15 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     start, n, failures, worst, rows = time.time(), 0, 0, 0.0, []
     for index, v in enumerate(todo):
+        if time.time() - start > args.seconds:
+            break
         handle, of_variant, failed = grid.open(v), 0.0, []
         for k in range(args.cases):
             if time.time() - start > args.seconds:
                 break
             seed = 1000 * index + k
-            d, causal, f16, names, score_fn, mask_fn = v
-            case = attention_reference.draw_case(seed, causal, f16, d, names, score_fn, mask_fn)
+            d, causal, kind, names, score_fn, mask_fn = v
+            case = attention_reference.draw_case(seed, causal, kind, d, names, score_fn, mask_fn)
             of_o, of_lse, repeats = check(grid, handle, v, case)
             n += 1
             of_variant = max(of_variant, of_o, of_lse)
@@ -289,9 +301,9 @@ def main():
             print(f"FAIL {v}: {len(failed)}", flush=True)
             for f in failed[:3]:
                 print("    ", f, flush=True)
-    for d, causal, f16 in ((64, 0, 0), (128, 1, 0), (256, 1, 1)) if not args.only else ():
-        v = (d, causal, f16, (), "", "")
-        case = attention_reference.Case(3, 100, 150, 4, 2, d, causal, f16, layout="far")
+    for d, causal, kind in ((64, 0, 0), (128, 1, 0), (256, 1, 1)) if not args.only else ():
+        v = (d, causal, kind, (), "", "")
+        case = attention_reference.Case(3, 100, 150, 4, 2, d, causal, kind, layout="far")
         of_o, of_lse, repeats = check(grid, grid.open(v), v, case)
         n, worst = n + 1, max(worst, of_o, of_lse)
         if of_o > 1 or of_lse > 1 or not repeats:

@@ -1,31 +1,59 @@
 // Attention with masks and score functions as C calls, for bench/cuda/attention_grid.py: a variant
 // is chosen for a shape as a program would have it chosen, compiled into a folder, and called.
+#include <optional>
+
 #include "bench/cuda/attention_spec.h"
 #include "bench/cuda/capi.h"
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_f32.h"
 
 namespace {
 
 using namespace tegula;
 using namespace tegula::cuda;
 
-Result<AttentionKernel> open(const AttentionShape& shape, const char* folder) {
-  const AttentionVariant v = TEGULA_TRY(choose_attention(shape));
-  const std::string path = TEGULA_TRY(cubin_of(v, "attention_sm90.cu", folder));
-  return AttentionKernel::load(v, TEGULA_TRY(read_cubin(path.c_str())));
+struct Opened {
+  std::optional<AttentionKernel> kernel;
+  std::optional<AttentionF32Kernel> f32;
+};
+
+// The variant's cubin, compiled if need be.
+Result<std::string> path_of(const AttentionShape& shape, const char* folder) {
+  if (shape.is_f32)
+    return cubin_of(TEGULA_TRY(choose_attention_f32(shape)), "attention_f32_sm90.cu", folder);
+  return cubin_of(TEGULA_TRY(choose_attention(shape)), "attention_sm90.cu", folder);
+}
+
+Result<Opened> open(const AttentionShape& shape, const char* folder) {
+  const std::string path = TEGULA_TRY(path_of(shape, folder));
+  const std::string cubin = TEGULA_TRY(read_cubin(path.c_str()));
+  Opened o;
+  if (shape.is_f32) {
+    const AttentionF32Variant v = TEGULA_TRY(choose_attention_f32(shape));
+    o.f32.emplace(TEGULA_TRY(AttentionF32Kernel::load(v, cubin)));
+  } else {
+    const AttentionVariant v = TEGULA_TRY(choose_attention(shape));
+    o.kernel.emplace(TEGULA_TRY(AttentionKernel::load(v, cubin)));
+  }
+  return o;
 }
 
 Status compile(const AttentionShape& shape, const char* folder) {
-  const AttentionVariant v = TEGULA_TRY(choose_attention(shape));
-  TEGULA_TRY(cubin_of(v, "attention_sm90.cu", folder));
+  TEGULA_TRY(path_of(shape, folder));
   return {};
 }
 
-Result<AttentionKernel> load(const AttentionShape& shape, const char* cubin, const int* spec) {
+Result<Opened> load(const AttentionShape& shape, const char* cubin, const int* spec) {
   AttentionVariant v = TEGULA_TRY(choose_attention(shape));
   v.tile_n = spec[0], v.n_consumers = spec[1], v.n_stages = spec[2], v.ping_pong = spec[3] != 0;
   v.q_registers = spec[4] != 0, v.section_mb = spec[5];
-  return AttentionKernel::load(v, TEGULA_TRY(read_cubin(cubin)));
+  Opened o;
+  o.kernel.emplace(TEGULA_TRY(AttentionKernel::load(v, TEGULA_TRY(read_cubin(cubin)))));
+  return o;
+}
+
+Result<int64_t> workspace_bytes(const AttentionShape& shape) {
+  if (!shape.is_f32) return attention_workspace_bytes(shape);
+  return attention_f32_workspace_bytes(TEGULA_TRY(choose_attention_f32(shape)), shape);
 }
 
 }  // namespace
@@ -47,12 +75,13 @@ void* tegula_grid_load(const int64_t* sizes, const FeatureSpec* f, const char* c
 }
 
 int64_t tegula_grid_workspace_bytes(const int64_t* sizes, const FeatureSpec* f) {
-  return attention_workspace_bytes(shape_of(sizes, *f));
+  const auto bytes = workspace_bytes(shape_of(sizes, *f));
+  return bytes.ok() ? *bytes : 0;  // a launch says what is wrong
 }
 
 // pointers: q, k, v, o, lse, counter, workspace; of e4m3 the factors of q, k and v. strides: batch,
 // row, head of q, k, v, o; then batch and head of the factors.
-int tegula_grid_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
+int tegula_grid_launch(const Opened* opened, void* const* pointers, const int64_t* sizes,
                        const int64_t* strides, float scale, const FeatureSpec* f,
                        const AttentionFeatureParams* given, void* stream) {
   AttentionCall c;
@@ -70,7 +99,7 @@ int tegula_grid_launch(const void* kernel, void* const* pointers, const int64_t*
   c.scale = scale;
   c.given = *given;
   c.stream = stream;
-  return report(static_cast<const AttentionKernel*>(kernel)->launch(c));
+  return report(opened->f32 ? opened->f32->launch(c) : opened->kernel->launch(c));
 }
 
 }  // extern "C"

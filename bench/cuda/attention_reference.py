@@ -41,11 +41,12 @@ class Case:
 
     far, far_used = None, 0
 
-    def __init__(self, b, sq, sk, hq, hk, d, causal=0, f16=0, spread=1.0, seed=0, layout="bshd",
+    def __init__(self, b, sq, sk, hq, hk, d, causal=0, kind=0, spread=1.0, seed=0, layout="bshd",
                  device="cuda", poison=False, **features):
         self.b, self.sq, self.sk, self.hq, self.hk, self.d = b, sq, sk, hq, hk, d
-        self.causal, self.f16, self.layout, self.device = causal, f16, layout, device
-        self.dtype = torch.float16 if f16 else torch.bfloat16
+        self.causal, self.kind, self.layout, self.device = causal, kind, layout, device
+        self.dtype = (torch.bfloat16, torch.float16, torch.float32)[kind]
+        self.half_ulp = 2.0 ** (-9, -12, -25)[kind]
         self.scale = d ** -0.5
         self.window = features.pop("window", None)        # (left, right)
         self.packed = features.pop("packed", None)        # (offsets of q, offsets of k)
@@ -198,7 +199,7 @@ class Case:
 
     def reference(self, dtype, q=None, k=None, v=None, bias=None, sinks=None):
         """o [b, sq, hq, d] and lse [b, hq, sq]; torch.float64, or this case's dtype for f32 scores and
-        weights rounded to 16 bits. What a query does not see does not reach it."""
+        weights rounded to that. What a query does not see does not reach it."""
         low = dtype != torch.float64
         compute = torch.float32 if low else torch.float64
         q, k, v = (self.values(t.to(compute), n) for n, t in enumerate(
@@ -274,7 +275,7 @@ def draw_features(rng, names, b, sq, sk):
     return f
 
 
-def draw_case(seed, causal, f16, padded, names, score_fn="", mask_fn="", device="cuda"):
+def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device="cuda"):
     """A random case of a variant; the same for the same arguments."""
     rng = random.Random(seed)
     hk, group = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 3, 4, 7, 8, 16])

@@ -11,8 +11,9 @@ namespace tegula::cuda {
 
 // Mirrored by attention_grid.py.
 struct FeatureSpec {
-  int is_f16, has_window, is_packed, has_documents, has_softcap, has_alibi, has_dropout, has_sinks,
-      is_f8, bias;
+  int type;  // of results: 0: bf16, 1: f16, 2: f32
+  int has_window, is_packed, has_documents, has_softcap, has_alibi, has_dropout, has_sinks, is_f8,
+      bias;
   const char *score_fn, *mask_fn;
 };
 
@@ -28,8 +29,8 @@ inline AttentionFeatures features_of(const FeatureSpec& f) {
 
 // sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal.
 inline AttentionShape shape_of(const int64_t* sizes, const FeatureSpec& f) {
-  return {sizes[0], sizes[1],      sizes[2],      sizes[3],       sizes[4],
-          sizes[5], sizes[6] != 0, f.is_f16 != 0, features_of(f), f.is_f8 != 0};
+  return {sizes[0],      sizes[1],    sizes[2],       sizes[3],     sizes[4],   sizes[5],
+          sizes[6] != 0, f.type == 1, features_of(f), f.is_f8 != 0, f.type == 2};
 }
 
 // The path of the variant's cubin, which is compiled if it is not there yet.

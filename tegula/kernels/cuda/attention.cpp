@@ -116,14 +116,15 @@ Status check_attention(const AttentionShape& s, float scale) {
 Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_heads,
                    const AttentionOperand& in, int64_t in_rows, int64_t in_heads,
                    const AttentionShape& s, const char* what) {
-  const int64_t out_bytes = span_bytes(out, out_rows, out_heads, s, 2);
-  const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s, s.is_f8 ? 1 : 2);
+  const int element = s.is_f32 ? 4 : 2;
+  const int64_t out_bytes = span_bytes(out, out_rows, out_heads, s, element);
+  const int64_t in_bytes = span_bytes(in, in_rows, in_heads, s, s.is_f8 ? 1 : element);
   const auto a = reinterpret_cast<intptr_t>(out.data), b = reinterpret_cast<intptr_t>(in.data);
   if (a + out_bytes <= b || b + in_bytes <= a) return {};
   // Side by side in the rows, or in the batch entries, of one buffer?
   auto interleave = [&](int64_t period, int64_t out_width, int64_t in_width) {
-    const int64_t from = ((b - a) % (2 * period) + 2 * period) % (2 * period);
-    return from >= 2 * out_width && from + 2 * in_width <= 2 * period;
+    const int64_t bytes = element * period, from = ((b - a) % bytes + bytes) % bytes;
+    return from >= element * out_width && from + element * in_width <= bytes;
   };
   const int64_t out_row = (out_heads - 1) * out.head + s.head_dim;
   const int64_t in_row = (in_heads - 1) * in.head + s.head_dim;

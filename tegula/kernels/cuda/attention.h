@@ -52,7 +52,8 @@ struct AttentionShape {
   bool is_causal = false;
   bool is_f16 = false;  // else bf16
   AttentionFeatures features;
-  bool is_f8 = false;  // q, k and v are e4m3
+  bool is_f8 = false;   // q, k and v are e4m3
+  bool is_f32 = false;  // attention_f32.h
 };
 
 // Strides in elements over batch, row and head.
@@ -68,7 +69,7 @@ struct AttentionCall {
   float scale = 1;
   AttentionFeatureParams given{};  // what the features read
   AttentionDescale q_descale{}, k_descale{}, v_descale{};
-  void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes
+  void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes (f32: 256)
   unsigned* counter =
       nullptr;  // 0 before the first launch; launches that may overlap need their own
   StreamHandle stream = nullptr;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/kernels/cuda/attention_f32.h"
+
 namespace tegula::cuda {
 
 namespace {
@@ -32,8 +34,21 @@ int kv_smem_bytes(int head_dim) {
   return 2 * tile_bytes(head_dim) + stages * (2 * tile_bytes(head_dim) + 8 * kTile) +
          4 * kTile * kTile + 512 + kBarrier_bytes + kAlign_bytes;
 }
+// attention_f32_bwd_sm90: parts of K and V, slots of Q or dO with lse or delta, parts of dS.
+int f32_keys(int head_dim) { return head_dim == 64 ? kKeys : kTile; }
+int f32_smem_bytes(int head_dim) {
+  const int slots = head_dim == 64 ? 3 : 2;
+  return 3 * (2 * f32_keys(head_dim) / kTile + slots) * tile_bytes(head_dim) + 4 * kTile * slots +
+         3 * 2 * kTile * f32_keys(head_dim) + kBarrier_bytes + kAlign_bytes;
+}
 int first_smem_bytes(const AttentionBwdVariant& v) {
+  if (v.is_f32) return f32_smem_bytes(v.head_dim);
   return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim);
+}
+
+// Of a block that sums dK and dV.
+int unit_keys(const AttentionBwdVariant& v) {
+  return v.is_f32 ? f32_keys(v.head_dim) : v.is_wide() ? kTile : kKeys;
 }
 
 // attention_bwd_q: warpgroups of 64 queries.
@@ -113,7 +128,7 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   p.group = p.n_heads_q / p.n_heads_kv;
   p.head_dim = static_cast<int>(s.head_dim), p.batch = static_cast<int>(s.batch);
   p.n_tiles_m = static_cast<int>(n_units(s, s.seqlen_q, kTile, n));
-  p.n_units_k = static_cast<int>(n_units(s, s.seqlen_k, v.is_wide() ? kTile : kKeys, n));
+  p.n_units_k = static_cast<int>(n_units(s, s.seqlen_k, unit_keys(v), n));
   p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, kTile * q_consumers(v), n));
   p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
   p.f = call.given;
@@ -133,17 +148,22 @@ int heads_per_section(const AttentionBwdVariant& v, const AttentionShape& s, int
 }  // namespace
 
 bool AttentionBwdVariant::may_leak() const {
-  return is_causal || features.has_window || features.has_documents || features.is_packed ||
-         !features.mask_fn.empty() || features.bias != BiasType::kNone;
+  return is_f32 || is_causal || features.has_window || features.has_documents ||
+         features.is_packed || !features.mask_fn.empty() || features.bias != BiasType::kNone;
 }
 
 const char* AttentionBwdVariant::source() const {
+  if (is_f32) return "attention_f32_bwd_sm90.cu";
   return is_wide() ? "attention_bwd_wide_sm90.cu" : "attention_bwd_sm90.cu";
 }
 
 std::string AttentionBwdVariant::name() const {
   return cat("bwd_d", head_dim, is_causal ? "_causal" : "_full",
-             splits() && !is_wide() ? "_ordered" : "", is_f16 ? "_f16" : "", features.name());
+             splits() && !is_wide() ? "_ordered" : "",
+             is_f32   ? "_f32"
+             : is_f16 ? "_f16"
+                      : "",
+             features.name());
 }
 
 std::vector<std::string> AttentionBwdVariant::defines() const {
@@ -165,14 +185,30 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   v.head_dim = padded_head_dim(s.head_dim);
   v.is_causal = s.is_causal, v.is_ordered = is_ordered, v.is_f16 = s.is_f16;
   v.features = s.features;
+  if (!s.is_f32) return v;
+  TEGULA_TRY(check_attention_f32(s, 1));
+  if (is_ordered)
+    return unsupported(
+        "attention_f32_bwd_sm90: dq in a fixed order; in f32 there is only the other, or use bf16");
+  if (v.features.bias != BiasType::kNone &&
+      (v.features.has_softcap || !v.features.score_fn.empty()))
+    return unsupported(
+        "attention_f32_bwd_sm90: the gradient of a bias with a softcap or score function; without "
+        "either, or in bf16");
+  v.is_f32 = true, v.head_dim = s.head_dim <= 64 ? 64 : 128;
+  if (v.features.bias == BiasType::kElement) v.features.bias = BiasType::kF32;
   return v;
 }
 
 int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const AttentionShape& s,
                                       int64_t n_sequences) {
   const int64_t rows = workspace_rows(s, n_sequences);
-  return 4 * (kHead_floats + rows * (2 + (v.splits() ? 0 : v.head_dim)) +
-              ceil_to(rows / kTile, kHead_floats));
+  const int64_t parts = v.is_f32
+                            ? 2 * split_bytes(s.batch * s.n_heads_q, s.seqlen_q, v.head_dim) +
+                                  2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, v.head_dim)
+                            : 0;
+  return parts + 4 * (kHead_floats + rows * (2 + (v.splits() ? 0 : v.head_dim)) +
+                      ceil_to(rows / kTile, kHead_floats));
 }
 
 Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
@@ -180,10 +216,15 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
   TEGULA_TRY(hopper_multiprocessors());
   AttentionBwdKernel k(v, TEGULA_TRY(Module::load(cubin)));
   k.before_ = TEGULA_TRY(k.module_.function("attention_bwd_before", 0));
-  k.first_ = TEGULA_TRY(k.module_.function(v.is_wide() ? "attention_bwd_kv" : "attention_bwd_sm90",
+  k.first_ = TEGULA_TRY(k.module_.function(v.is_f32      ? "attention_f32_bwd_sm90"
+                                           : v.is_wide() ? "attention_bwd_kv"
+                                                         : "attention_bwd_sm90",
                                            first_smem_bytes(v)));
-  k.second_ = TEGULA_TRY(k.module_.function(v.splits() ? "attention_bwd_q" : "attention_bwd_after",
+  k.second_ = TEGULA_TRY(k.module_.function(v.is_f32     ? "attention_f32_bwd_after"
+                                            : v.splits() ? "attention_bwd_q"
+                                                         : "attention_bwd_after",
                                             v.splits() ? q_smem_bytes(v) : 0));
+  if (v.is_f32) k.split_ = TEGULA_TRY(k.module_.function("attention_split", 0));
   k.repair_ = TEGULA_TRY(k.module_.function("attention_bwd_repair", 0));
   if (v.features.has_sinks) k.sinks_ = TEGULA_TRY(k.module_.function("attention_bwd_sinks", 0));
   return k;
@@ -191,8 +232,11 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
 
 Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
   const AttentionShape& s = call.shape;
-  if (padded_head_dim(s.head_dim) != variant_.head_dim || s.is_causal != variant_.is_causal ||
-      s.is_f16 != variant_.is_f16 || s.features.name() != variant_.features.name())
+  const AttentionBwdVariant wanted = TEGULA_TRY(choose_attention_bwd(s, variant_.is_ordered));
+  const std::string features = wanted.features.name();
+  if (wanted.head_dim != variant_.head_dim || s.is_causal != variant_.is_causal ||
+      s.is_f16 != variant_.is_f16 || s.is_f32 != variant_.is_f32 ||
+      features != variant_.features.name())
     return internal_error(cat("variant ", variant_.name(), " got a call of head_dim ", s.head_dim,
                               s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention(s, call.scale));
@@ -221,6 +265,34 @@ Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
   return {};
 }
 
+// The products of parts, from their making to dQ in its place.
+Status AttentionBwdKernel::launch_f32(const AttentionBwdCall& call, AttentionBwdParams p) const {
+  const AttentionShape& s = call.shape;
+  const int d = variant_.head_dim, keys = unit_keys(variant_);
+  SplitParams split{};
+  char* at = static_cast<char*>(call.workspace) +
+             attention_bwd_workspace_bytes(variant_, s, call.given.n_sequences) -
+             2 * split_bytes(s.batch * s.n_heads_q, s.seqlen_q, d) -
+             2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, d);
+  add_split(split, 0, call.q, s.seqlen_q, s.n_heads_q, s.batch, d, at);
+  add_split(split, 1, call.d_o, s.seqlen_q, s.n_heads_q, s.batch, d, at);
+  add_split(split, 2, call.k, s.seqlen_k, s.n_heads_kv, s.batch, d, at);
+  add_split(split, 3, call.v, s.seqlen_k, s.n_heads_kv, s.batch, d, at);
+  TEGULA_TRY(launch_split(split_, split, 4, s, d, nullptr, call.stream));
+  // Without rows a tensor is not read, but maps need some.
+  const int of_q = s.seqlen_q > 0 ? 0 : 2, of_k = s.seqlen_k > 0 ? 2 : 0;
+  if (s.seqlen_q > 0 || s.seqlen_k > 0) {
+    HostTensorMap q = TEGULA_TRY(map_of_parts(split.t[of_q], s.batch, d, kTile));
+    HostTensorMap d_o = TEGULA_TRY(map_of_parts(split.t[of_q + 1], s.batch, d, kTile));
+    HostTensorMap k = TEGULA_TRY(map_of_parts(split.t[of_k], s.batch, d, keys));
+    HostTensorMap v = TEGULA_TRY(map_of_parts(split.t[of_k + 1], s.batch, d, keys));
+    p.heads_per_section = heads_per_section(variant_, s, 2 * split_bytes(p.group, s.seqlen_q, d));
+    TEGULA_TRY(launch_grid(first_, p.n_units_k * s.batch * s.n_heads_kv, 1, 384,
+                           first_smem_bytes(variant_), call.stream, q, k, v, d_o, p));
+  }
+  return launch_grid(second_, p.n_tiles_m, s.batch * s.n_heads_q, 256, 0, call.stream, p);
+}
+
 Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   TEGULA_TRY(check(call));
   const AttentionShape& s = call.shape;
@@ -232,7 +304,11 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   if (variant.features.has_sinks)
     TEGULA_TRY(launch_grid(sinks_, s.n_heads_q, 1, 32, 0, call.stream, p));
 
-  const int key_rows = variant.is_wide() ? kTile : kKeys;
+  if (variant.is_f32) {
+    TEGULA_TRY(launch_f32(call, p));
+    return launch_grid(repair_, kRepair_blocks, 1, 256, 0, call.stream, p);
+  }
+  const int key_rows = unit_keys(variant);
   HostTensorMap q = TEGULA_TRY(map_of(call, call.q, true, kTile));
   HostTensorMap d_o = TEGULA_TRY(map_of(call, call.d_o, true, kTile));
   HostTensorMap k = TEGULA_TRY(map_of(call, call.k, false, key_rows));

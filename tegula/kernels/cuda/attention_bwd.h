@@ -7,7 +7,8 @@
 // its head_dim is above 128, else it is summed over key tiles in an order that is not fixed; the
 // gradient of a bias too where that has the size of the scores. Rows without keys give gradients of
 // 0, and NaN in what a row does not see does not reach it. Any head_dim up to 256: columns past it
-// are read as zeros, by the copy engine.
+// are read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says, dq summed in no
+// fixed order.
 #pragma once
 
 #include "tegula/kernels/cuda/attention.h"
@@ -21,9 +22,10 @@ struct AttentionBwdVariant {
   bool is_ordered = false;  // dq has the same bits in every run, for some time more
   bool is_f16 = false;
   AttentionFeatures features;
+  bool is_f32 = false;  // attention_f32_bwd_sm90.cu
 
   // Two kernels with more registers to spare (attention_bwd_wide_sm90.cu).
-  bool is_wide() const { return head_dim > 128 || features.is_heavy(); }
+  bool is_wide() const { return !is_f32 && (head_dim > 128 || features.is_heavy()); }
   // dq in a kernel of its own, without sums in memory.
   bool splits() const { return is_ordered || is_wide(); }
   // What a row does not see may reach it, and then it is made again.
@@ -70,12 +72,13 @@ class AttentionBwdKernel {
   AttentionBwdKernel(const AttentionBwdVariant& variant, Module module)
       : variant_(variant), module_(std::move(module)) {}
   Status check(const AttentionBwdCall& call) const;
+  Status launch_f32(const AttentionBwdCall& call, AttentionBwdParams p) const;
   AttentionBwdVariant variant_;
   Module module_;
   // attention_bwd_before; attention_bwd_sm90 and _after, or attention_bwd_kv (or _sm90) and _q;
-  // attention_bwd_repair; attention_bwd_sinks.
+  // attention_bwd_repair; attention_bwd_sinks; attention_split.
   FunctionHandle before_ = nullptr, first_ = nullptr, second_ = nullptr, repair_ = nullptr,
-                 sinks_ = nullptr;
+                 sinks_ = nullptr, split_ = nullptr;
 };
 
 }  // namespace tegula::cuda

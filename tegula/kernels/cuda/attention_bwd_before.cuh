@@ -19,6 +19,14 @@ __device__ inline Range rows_of_slot(const AttentionBwdParams& p, int slot) {
   return r;
 }
 
+#if TEGULA_F32
+// Σ a · b over the columns that this lane takes of `n`.
+__device__ inline float lane_dot(const float* a, const float* b, int n) {
+  float sum = 0;
+  for (int c = int(threadIdx.x % 32); c < n; c += 32) sum = __fmaf_rn(a[c], b[c], sum);
+  return sum;
+}
+#else
 // Two elements of each.
 __device__ inline float dot2(u32 a, u32 b) {
   return __fmaf_rn(element_to_float(u16(a)), element_to_float(u16(b)),
@@ -40,6 +48,7 @@ __device__ inline float lane_dot(const u16* a, const u16* b, int n) {
   }
   return sum;
 }
+#endif
 
 // Grid (n_tiles_m, b · hq) of 256 threads: a warp takes 8 rows of the tile, one after the other.
 extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
@@ -62,7 +71,7 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
       const long long at = static_cast<long long>(blockIdx.y) * p.seqlen_q + row;
       const float lse = p.lse[at];
       if (lse != kNegativeInfinity) {
-        lse2 = lse * kLog2e;
+        lse2 = kIsF32 ? lse : lse * kLog2e;
         delta = warp_sum(
             lane_dot(row_of(p.o, batch, row, head), row_of(p.d_o, batch, row, head), p.head_dim));
         if (p.d_lse != nullptr) delta -= p.d_lse[at];

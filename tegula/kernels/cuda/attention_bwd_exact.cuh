@@ -10,8 +10,9 @@
 namespace tegula::cuda {
 
 // Whether a tile may hold values that some of its rows do not see.
+// (In f32 the parts of an infinite number are NaN.)
 constexpr bool kMayLeak =
-    kIsCausal || kHasWindow || kHasDocuments || kIsPacked || kHasUserMask || kBias != 0;
+    kIsCausal || kHasWindow || kHasDocuments || kIsPacked || kHasUserMask || kBias != 0 || kIsF32;
 
 // The derivatives of one pair.
 struct Pair {
@@ -24,23 +25,12 @@ struct ExactBwd {
   const AttentionBwdParams& p;
   int batch;
 
-  __device__ float dot(const u16* a, const u16* b) const {
+  __device__ float dot(const Element* a, const Element* b) const {
     return warp_sum(lane_dot(a, b, p.head_dim));
   }
 
   __device__ Sequence sequence(bool of_query, int row) const {
-    Sequence s{0, p.seqlen_q, 0, p.seqlen_k};
-    if constexpr (kIsPacked) {
-      const int* offsets = of_query ? p.f.cu_seqlens_q : p.f.cu_seqlens_k;
-      int part = 0;
-      while (part <= p.f.n_sequences &&
-             part_begin(offsets, p.f.n_sequences, of_query ? p.seqlen_q : p.seqlen_k, part + 1) <=
-                 row)
-        ++part;
-      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
-      if (sees_nothing(p.f, part)) s.q_end = s.q_begin, s.k_end = s.k_begin;
-    }
-    return s;
+    return sequence_of_row(p.f, of_query, row, p.seqlen_q, p.seqlen_k);
   }
 
   __device__ AttentionScore scores(const Sequence& s, int head) const {
@@ -69,21 +59,21 @@ struct ExactBwd {
     return {weight * kept, weight * slope * (kept * dp - delta)};
   }
 
-  __device__ void add(float (&sum)[kParts], float factor, const u16* row) const {
+  __device__ void add(float (&sum)[kParts], float factor, const Element* row) const {
 #pragma unroll
     for (int e = 0; e < kParts; ++e) {
       const int column = int(threadIdx.x % 32) + 32 * e;
       if (column < p.head_dim) sum[e] = __fmaf_rn(factor, element_to_float(row[column]), sum[e]);
     }
   }
-  __device__ void put(const float (&sum)[kParts], float factor, u16* row) const {
+  __device__ void put(const float (&sum)[kParts], float factor, Element* row) const {
 #pragma unroll
     for (int e = 0; e < kParts; ++e) {
       const int column = int(threadIdx.x % 32) + 32 * e;
-      if (column < p.head_dim) row[column] = u16(pack_element(sum[e] * factor, 0.f));
+      if (column < p.head_dim) row[column] = round_to_element(sum[e] * factor);
     }
   }
-  __device__ bool is_finite(const u16* row) const {
+  __device__ bool is_finite(const Element* row) const {
     bool bad = false;
     for (int c = int(threadIdx.x % 32); c < p.head_dim; c += 32)
       bad |= !(fabsf(element_to_float(row[c])) < -kNegativeInfinity);
@@ -91,7 +81,7 @@ struct ExactBwd {
   }
 
   __device__ void query(int i, int head) const {
-    u16* to = row_of(p.dq, batch, i, head);
+    Element* to = row_of(p.dq, batch, i, head);
     if (is_finite(to)) return;
     const AttentionScore score = scores(sequence(true, i), head);
     const float l = lse(i, head), d = l == kNegativeInfinity ? 0.f : delta(i, head);
@@ -107,7 +97,7 @@ struct ExactBwd {
   }
 
   __device__ void key(int j, int kv_head) const {
-    u16 *to_k = row_of(p.dk, batch, j, kv_head), *to_v = row_of(p.dv, batch, j, kv_head);
+    Element *to_k = row_of(p.dk, batch, j, kv_head), *to_v = row_of(p.dv, batch, j, kv_head);
     if (is_finite(to_k) && is_finite(to_v)) return;
     const Sequence s = sequence(false, j);
     float dk[kParts] = {}, dv[kParts] = {};

@@ -163,7 +163,7 @@ struct Consumer {
       const int row = t.s.q_begin + at.m * kTileM + 2 * int(lane % 4);
       const int key = t.key + int(wg * kRows + warp * 16 + lane / 4);
       const AttentionScore score = scores_of(p, t.s, t.batch, at.head);
-      weigh_transposed<kMasked>(sc, packed, kept, score, SeenKeys(score, key),
+      weigh_transposed<kMasked>(sc, PackInto{packed}, kept, score, SeenKeys(score, key),
                                 s.lse2 + slot * kTileM + 2 * (lane % 4), row, key, p.scale_log2);
     }
     issue_sum(dv, packed, d_o);

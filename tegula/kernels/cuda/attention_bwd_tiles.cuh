@@ -276,14 +276,15 @@ struct SeenKeys {
   }
 };
 
-// Sᵀ in x to Pᵀ, in 16 bits and after dropout, in `packed`, and to what dP - delta is multiplied
-// with in x; bits of `kept` say which weights dropout keeps. The thread's elements are keys `key`
-// and key + 8, queries row + 8 i and row + 8 i + 1; lse2 is at the first.
-template <bool kMasked>
-__device__ inline void weigh_transposed(float (&x)[kScores], u32 (&packed)[kScores / 2], u32& kept,
+// Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -
+// delta is multiplied with in x; bits of `kept` say which weights dropout keeps. The thread's
+// elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1; lse2 is at the first.
+template <bool kMasked, class Put>
+__device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
                                         const AttentionScore& score, const SeenKeys& seen,
                                         const float* lse2, int row, int key, float scale_log2) {
-  const float factor = AttentionScore::factor_log2(scale_log2);
+  const float factor =
+      kIsF32 ? AttentionScore::factor(score.scale) : AttentionScore::factor_log2(scale_log2);
   kept = ~0u;
   if constexpr (kHasDropout) {
     kept = 0;
@@ -314,18 +315,25 @@ __device__ inline void weigh_transposed(float (&x)[kScores], u32 (&packed)[kScor
               x[e] = score(x[e], q, k);
           }
         }
-        float w = exp2_approx(__fmaf_rn(x[e], factor, c == 0 ? -l.x : -l.y));
+        const float above = __fmaf_rn(x[e], factor, c == 0 ? -l.x : -l.y);
+        float w = exp2_approx(kIsF32 ? above * kLog2e : above);
         if constexpr (kMasked) w = sees ? w : 0.f;
         x[e] = kHasSlope ? w * slope : w;
         weight[c] = w;
         if constexpr (kHasDropout) weight[c] = kept >> e & 1 ? w * score.f.keep_factor : 0.f;
       }
-      packed[2 * i + r] = pack_element(weight[0], weight[1]);
+      put(2 * i + r, weight[0], weight[1]);
     }
     // Keeps the compiler from reading all of a bias first.
     if constexpr (kIsHeavy) asm volatile("" ::: "memory");
   }
 }
+
+// What weigh_transposed puts for products of 16 bits.
+struct PackInto {
+  u32* to;
+  __device__ void operator()(int i, float a, float b) const { to[i] = pack_element(a, b); }
+};
 
 // dSᵀ of an element, given dPᵀ.
 __device__ inline float d_score(float weight, float dp, float delta, u32 kept, int e,

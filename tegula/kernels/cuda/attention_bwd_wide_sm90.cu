@@ -90,9 +90,11 @@ struct Weigher {
     const AttentionScore score = scores_of(p, t.s, t.batch, head);
     const SeenKeys seen(score, own_key);
     if (first_row >= whole.lo && first_row + kTile <= whole.hi)
-      weigh_transposed<false>(sc, packed, kept, score, seen, lse2, row, own_key, p.scale_log2);
+      weigh_transposed<false>(sc, PackInto{packed}, kept, score, seen, lse2, row, own_key,
+                              p.scale_log2);
     else
-      weigh_transposed<true>(sc, packed, kept, score, seen, lse2, row, own_key, p.scale_log2);
+      weigh_transposed<true>(sc, PackInto{packed}, kept, score, seen, lse2, row, own_key,
+                             p.scale_log2);
   }
 
   // To the other warpgroup, whose threads hold the same elements.

@@ -13,35 +13,41 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-template <class Element = u16>
-__device__ inline Element* row_of(const AttentionTensor& t, int batch, int row, int head) {
-  return reinterpret_cast<Element*>(t.data) + batch * t.batch + row * t.row + head * t.head;
+template <class T = Element>
+__device__ inline T* row_of(const AttentionTensor& t, int batch, int row, int head) {
+  return reinterpret_cast<T*>(t.data) + batch * t.batch + row * t.row + head * t.head;
 }
 
-template <bool kFirst, class A, class B>
-struct Either {
-  using Type = A;
-};
-template <class A, class B>
-struct Either<false, A, B> {
-  using Type = B;
-};
+// Of a row of packed queries or keys.
+__device__ inline Sequence sequence_of_row(const AttentionFeatureParams& f, bool of_query, int row,
+                                           int seqlen_q, int seqlen_k) {
+  Sequence s{0, seqlen_q, 0, seqlen_k};
+  if constexpr (kIsPacked) {
+    const int* offsets = of_query ? f.cu_seqlens_q : f.cu_seqlens_k;
+    int part = 0;
+    while (part <= f.n_sequences &&
+           part_begin(offsets, f.n_sequences, of_query ? seqlen_q : seqlen_k, part + 1) <= row)
+      ++part;
+    s = sequence_of_part(f, part, seqlen_q, seqlen_k);
+    if (sees_nothing(f, part)) s.q_end = s.q_begin, s.k_end = s.k_begin;
+  }
+  return s;
+}
 
 // Query i of the head that `score` is of, given its lse; put(column, value) takes the results.
 template <int kD, class Put>
 __device__ inline void attend_exactly(const AttentionParams& p, const AttentionScore& score, int i,
                                       float lse, Put put) {
   constexpr int kPart = kD / 32;
-  using Element = typename Either<kIsF8, u8, u16>::Type;
   const int lane = int(threadIdx.x % 32), kv_head = score.head / p.group;
-  const Element* q = row_of<Element>(p.q, score.batch, i, score.head);
+  const InElement* q = row_of<InElement>(p.q, score.batch, i, score.head);
   float sum[kPart] = {};
   const Range seen = score.keys(i);
 #pragma unroll 1
   for (int j = seen.lo; j < seen.hi; ++j) {
     if (!score.user_sees(i, j)) continue;
-    const Element* k = row_of<Element>(p.k, score.batch, j, kv_head);
-    const Element* v = row_of<Element>(p.v, score.batch, j, kv_head);
+    const InElement* k = row_of<InElement>(p.k, score.batch, j, kv_head);
+    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
     float raw = 0.f;
 #pragma unroll 1
     for (int e = lane; e < p.head_dim; e += 32)

@@ -4,7 +4,7 @@
 
 namespace tegula::cuda {
 
-// A tensor [b, s, h, d] with stride 1 over d, of 16-bit elements or of e4m3; strides in elements.
+// A tensor [b, s, h, d] with stride 1 over d, of 16-bit elements, e4m3 or f32; strides in elements.
 struct AttentionTensor {
   unsigned short* data;
   long long batch, row, head;
@@ -51,13 +51,28 @@ struct AttentionParams {
   AttentionFeatureParams f;
   AttentionTensor q, k, v, o;  // what the tensor maps describe
   AttentionDescale q_descale, k_descale, v_descale;
+  unsigned int* leaked;  // f32: some result is not finite
+};
+
+// attention_split.cuh: f32 tensors, and where their parts go.
+struct SplitTensor {
+  const float* data;
+  long long batch, row, head;
+  unsigned short* parts;  // [3][b · h][s][TEGULA_HEAD_DIM]
+  int rows, heads;
+};
+struct SplitParams {
+  SplitTensor t[4];
+  int batch, head_dim, is_aligned;  // is_aligned: four columns of a row can be read at once
+  unsigned int* leaked;             // becomes 0
 };
 
 // The Hopper backward. The workspace has tiles of 64 query rows, `n_tiles_m` per head: with packed
 // sequences they are cut as part_of_tile<64> says.
 struct AttentionBwdParams {
-  float* dq_sum;         // [b, hq, n_tiles_m, 64 · d] in the order of wgmma's fragments, or null
-  float* lse2;           // [b, hq, n_tiles_m, 64]: lse · log2(e); +inf: no keys, or padding
+  float* dq_sum;  // [b, hq, n_tiles_m, 64 · d] in the order of wgmma's fragments, or null
+  // [b, hq, n_tiles_m, 64]: lse · log2(e) (f32: lse); +inf: no keys, or padding
+  float* lse2;
   float* delta;          // [b, hq, n_tiles_m, 64]: Σ_d o · do, less the gradient of lse
   float* sink_parts;     // [b, hq, n_tiles_m]: of d_sinks
   unsigned int* leaked;  // some result is not finite

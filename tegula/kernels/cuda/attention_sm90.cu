@@ -34,19 +34,11 @@
 
 namespace tegula::cuda {
 
-struct Consumer {
-  static constexpr int kScores = kTileN / 2;  // scores of a thread: 2 rows × kTileN / 4
+struct Consumer : RowsOfWarpgroup {
   static constexpr int kOut = kD / 2;
-  // Weights are 1 / kWeightUnit times what they stand for.
-  static constexpr float kShiftLog2 = kIsF8 ? 8.f : 0.f;
-  static constexpr float kWeightUnit = kIsF8 ? 0x1p-8f : 1.f;
 
-  const AttentionParams& p;
   const Shared& s;
   const TensorMap* o_map;
-  u32 wg;    // 0..kConsumers-1
-  u32 lane;  // 0..31
-  u32 warp;  // 0..3
   Ring<1> q_ring;
   Ring<kStages> k_ring, v_ring;
   Ring<2> next_ring;
@@ -55,18 +47,7 @@ struct Consumer {
   float o[kOut];                                        // [64 rows][kD]
   u32 weights[kScores / kElementsOf4Bytes];  // [64 rows][kTileN], the A operand of the product
                                              // with V
-  float top[2], sum[2];  // of this thread's two rows: reference maximum (unscaled), Σ of weights
-  float grow[2];         // what O is to be multiplied with
-  Range seen[kHasRanges ? 2 : 1];  // keys of this thread's two rows
-  int begin, whole;                // find_edges
-  u32 leaking;                     // bit r: row r is to be repaired
-  bool rescale;
-
-  // This warp no longer reads what the barrier guards.
-  __device__ void release(Barrier* b) {
-    __syncwarp();
-    if (lane == 0) barrier_arrive(b);
-  }
+  u32 leaking;                               // bit r: row r is to be repaired
 
   __device__ void take_turn() {
     if constexpr (kPingPong) named_sync(1 + wg, 256);
@@ -133,106 +114,6 @@ struct Consumer {
     if constexpr (kIsF8)
 #pragma unroll
       for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
-  }
-
-  // Raw products to scores, of this thread's two rows; -inf where a row does not see the key.
-  __device__ void score(float (&scores)[kScores], const Tile& t, int row, int block) const {
-    const int column = t.key + block * kTileN + 2 * int(lane % 4);
-    const AttentionScore of = t.scores(p);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int i = min(row + 8 * r, t.s.q_end - 1);
-      int begin = 0, end = p.seqlen_k;
-      if (kIsCausal) end = min(end, row + 8 * r + 1 + p.seqlen_k - p.seqlen_q);
-      if constexpr (kHasRanges) begin = seen[r].lo, end = seen[r].hi;
-      begin -= column, end -= column;
-#pragma unroll
-      for (int n = 0; n < kTileN / 8; ++n)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const int at = 8 * n + c;
-          float& x = scores[4 * n + 2 * r + c];
-          bool sees = at < end;
-          if constexpr (kHasStart) sees = sees && at >= begin;
-          if constexpr (kHasUserMask) sees = sees && of.user_sees(i, column + at);
-          if constexpr (kModifies) {
-            if (sees) x = of(x, i, column + at);
-          }
-          if (!sees) x = kNegativeInfinity;
-        }
-    }
-  }
-
-  // Scores become weights relative to `top`, which moves only when some row of the warp grew by
-  // more than 2^kLazyLog2: until then weights above 1 are as exact as those below, and O need not
-  // be touched.
-  //
-  // Weights of e4m3 go up to 2^kShiftLog2, which leaves the small ones more of its range; there
-  // every maximum counts, since O is multiplied anyway.
-  __device__ void softmax(float (&scores)[kScores], const Tile& t) {
-    float block_top[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float m = fmaxf(scores[2 * r], scores[2 * r + 1]);
-#pragma unroll
-      for (int i = 1; i < kTileN / 8; ++i)
-        m = fmaxf(m, fmaxf(scores[4 * i + 2 * r], scores[4 * i + 2 * r + 1]));
-      m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
-      block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
-    }
-    const float factor = AttentionScore::factor_log2(kIsF8 ? t.scale(p) * kLog2e : p.scale_log2);
-    const float slack = kLazyLog2 / factor;
-    rescale = kIsF8 || __any_sync(0xffffffff,
-                                  block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
-    if (rescale) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float next = fmaxf(top[r], block_top[r]);
-        grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
-        top[r] = next;
-        sum[r] *= grow[r];
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float shift =
-          top[r] == kNegativeInfinity ? 0.f : __fmaf_rn(-top[r], factor, kShiftLog2);
-#pragma unroll
-      for (int i = 0; i < kTileN / 8; ++i)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& x = scores[4 * i + 2 * r + c];
-          x = exp2_approx(__fmaf_rn(x, factor, shift));
-        }
-      float add[2] = {scores[2 * r], scores[2 * r + 1]};
-#pragma unroll
-      for (int i = 1; i < kTileN / 8; ++i)
-#pragma unroll
-        for (int c = 0; c < 2; ++c) add[c] += scores[4 * i + 2 * r + c];
-      sum[r] += add[0] + add[1];
-    }
-  }
-
-  // Weights that dropout leaves out become 0. The random numbers come in a loop of their own, which
-  // is kept short: unrolled it would take most of the kernel's code.
-  __device__ void drop(float (&scores)[kScores], const Tile& t, int row, int block) const {
-    const int column = t.key + block * kTileN + 2 * int(lane % 4);
-    const AttentionScore of = t.scores(p);
-#pragma unroll
-    for (int first = 0; first < kTileN / 8; first += 8) {
-      const int end = min(first + 8, kTileN / 8);
-      u32 dropped = 0;
-#pragma unroll 1
-      for (int n = first; n < end; ++n)
-#pragma unroll 1
-        for (int r = 0; r < 2; ++r) {
-          const u32 kept = of.keeps2(row + 8 * r, column + 8 * n);
-          dropped |= (kept ^ 3) << (4 * (n - first) + 2 * r);
-        }
-#pragma unroll
-      for (int e = 4 * first; e < 4 * end; ++e)
-        if (dropped >> (e - 4 * first) & 1) scores[e] = 0.f;
-    }
   }
 
   __device__ void pack(float (&scores)[kScores], const Tile& t, int row, int block) {
@@ -338,28 +219,6 @@ struct Consumer {
     }
   }
 
-  // This thread's first row of a tile.
-  __device__ int row_of_tile(const Tile& t) const {
-    return t.row + int(wg) * kRows + int(warp) * 16 + int(lane / 4);
-  }
-
-  // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup.
-  __device__ void find_edges(const Tile& t, int row) {
-    const int first_row = t.row + int(wg) * kRows;
-    begin = 0, whole = p.seqlen_k / kTileN;
-    if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
-    if constexpr (kHasRanges) {
-      const AttentionScore of = t.scores(p);
-      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
-      if constexpr (!kAlwaysMasks) {
-        const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
-        begin = (lo - t.key + kTileN - 1) / kTileN;
-        whole = (of.keys(min(first_row, t.s.q_end - 1)).hi - t.key) / kTileN;
-      }
-    }
-    if (kAlwaysMasks) whole = 0;
-  }
-
   // All but the first scores of a tile, and all but the last product with V.
   __device__ void middle_steps(const Tile& t, int row) {
     int block = 1;
@@ -369,35 +228,6 @@ struct Consumer {
       for (; block < whole; ++block) step<false>(t, row, block);
     for (; block < t.n_blocks; ++block) step<true>(t, row, block);
     if (kOwnO && !kQInRegisters) release(s.q_free);
-  }
-
-  // Sums of weights to shares, and the log-sum-exp to global memory; leaves it in `top`.
-  __device__ void finish_sums(const Tile& t, int row) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
-      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
-      if constexpr (kIsF8) sum[r] *= kWeightUnit;
-      const float reference = top[r] * AttentionScore::factor(t.scale(p));
-      float lse = reference + __logf(sum[r]), share = 1.f / sum[r];
-      if constexpr (kHasSinks) {
-        const float sink = p.f.sinks[t.head], m = fmaxf(reference, sink);
-        const float keys = exp2_approx((reference - m) * kLog2e);
-        const float total = __fmaf_rn(sum[r], keys, exp2_approx((sink - m) * kLog2e));
-        lse = sum[r] == 0.f ? sink : m + __logf(total);
-        share = keys / total;
-      } else if (sum[r] == 0.f) {
-        lse = kNegativeInfinity;
-      }
-      sum[r] = sum[r] == 0.f ? 0.f : share;
-      if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
-      if constexpr (kIsF8) sum[r] *= kWeightUnit * t.v_scale;
-      top[r] = lse;
-      if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
-        const int head_of_all = t.batch * p.n_heads_q + t.head;
-        p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] = lse;
-      }
-    }
   }
 
   // Two neighbouring columns of O, given as columns [8 i, 8 i + 8) and a row of this thread.
@@ -587,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<kConsumerRegisters>();
-    Consumer consumer{p, s, &o, warp / 4 - 1, threadIdx.x % 32, warp % 4};
+    Consumer consumer{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}, s, &o};
     consumer.run();
   }
 }

@@ -1,22 +1,17 @@
-// The Hopper attention forward's variant, shared memory, tiles of work, and the warp that loads
-// them; attention_sm90.cu says how it works.
+// The Hopper attention forward's variant, shared memory, and the warp that loads tiles;
+// attention_sm90.cu says how it works.
 #pragma once
 
-#include "tegula/kernels/cuda/attention_params.h"
-#include "tegula/kernels/cuda/attention_score.cuh"
+#include "tegula/kernels/cuda/attention_rows.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/tma.cuh"
 
 namespace tegula::cuda {
 
-constexpr int kD = TEGULA_HEAD_DIM;
-constexpr int kTileN = TEGULA_TILE_N;
-constexpr int kConsumers = TEGULA_CONSUMERS;
 constexpr int kStages = TEGULA_STAGES;
 constexpr bool kPingPong = TEGULA_PING_PONG;
 constexpr bool kQInRegisters = TEGULA_Q_REGISTERS;
-constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
 
 #ifndef TEGULA_ODD
 #define TEGULA_ODD 0
@@ -25,14 +20,11 @@ constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
 // O, up to the next 16 bytes.
 constexpr bool kIsOdd = TEGULA_ODD;
 
-constexpr int kRows = 64;                   // query rows of a warpgroup
-constexpr int kTileM = kRows * kConsumers;  // query rows of a block
 constexpr int kElementsOf4Bytes = kIsF8 ? 4 : 2;
 constexpr int kDepth = 8 * kElementsOf4Bytes;       // what an instruction of the tensor cores sums
 constexpr int kInColumns = 32 * kElementsOf4Bytes;  // of a box of Q or K, 128 bytes
 constexpr int kBoxes = (kD + kInColumns - 1) / kInColumns;
 constexpr int kOutBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
-constexpr int kThreads = 128 * (1 + kConsumers);
 // Not for producers that find a tile's keys.
 constexpr bool kAllRegisters = (kD == 256 || kIsF8) && !kHasStart && !kIsPacked;
 constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
@@ -51,11 +43,6 @@ static_assert(kTileN % kDepth == 0 && kStages >= 2);
 static_assert(!kIsF8 || (kOwnO && kTileN <= kInColumns));
 // A tile's last step computes the next tile's first scores. (The others have no registers for it.)
 constexpr bool kChains = kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
-// Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
-constexpr bool kHasRanges = kHasStart || kIsPacked;
-// Every score needs work, not those at a mask's edge only.
-// (Documents: to find the tiles without an edge takes registers that d256 does not have.)
-constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD == 256);
 // A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
 constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
@@ -83,61 +70,6 @@ struct Shared {
     v_full = k_free + kStages, v_free = v_full + kStages;
     next_full = v_free + kStages, next_free = next_full + 2;
     next = reinterpret_cast<u32*>(next_free + 2);
-  }
-};
-
-// A tile of work: rows [row, row + kTileM) of one head.
-struct Tile {
-  int row, head, batch;
-  int n_blocks;  // K tiles that some row sees
-  int key = 0;   // the first key of the first of them
-  Sequence s;
-  float qk_scale, v_scale;  // of e4m3: of a raw product of q and k, of a raw sum of values
-
-  __device__ Tile(const AttentionParams& p, int index) {
-    const int section_tiles = p.heads_per_section * p.n_tiles_m;
-    const int section = index / section_tiles;
-    const int within = index - section * section_tiles;
-    const int first_head = section * p.heads_per_section;
-    const int heads = min(p.heads_per_section, p.n_heads_total - first_head);
-    const int m = within / heads;
-    const int head_of_all = first_head + within - m * heads;
-    batch = head_of_all / p.n_heads_q;
-    head = head_of_all - batch * p.n_heads_q;
-    row = (p.n_tiles_m - 1 - m) * kTileM;
-    s = {0, p.seqlen_q, 0, p.seqlen_k};
-    if constexpr (kIsF8) {
-      qk_scale = p.scale * descale(p, p.q_descale) * descale(p, p.k_descale);
-      v_scale = descale(p, p.v_descale);
-    }
-    if constexpr (kIsPacked) {
-      const int part =
-          part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
-      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
-      if (sees_nothing(p.f, part)) s.k_end = s.k_begin;
-    }
-    if constexpr (kHasRanges) {
-      n_blocks = 0;
-      if (row < s.q_end) {
-        const AttentionScore score = scores(p);
-        key = score.keys(row).lo;
-        if (kIsF8) key -= key % 16;  // in Vᵀ the order of keys within 16 is its own
-        const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
-        n_blocks = (end - key + kTileN - 1) / kTileN;
-      }
-      return;
-    }
-    int keys = p.seqlen_k;
-    if (kIsCausal) keys = min(keys, min(row + kTileM, p.seqlen_q) + p.seqlen_k - p.seqlen_q);
-    n_blocks = max(0, (keys + kTileN - 1) / kTileN);
-  }
-  __device__ AttentionScore scores(const AttentionParams& p) const {
-    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, scale(p));
-  }
-  // Of a raw product of q and k.
-  __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
-  __device__ float descale(const AttentionParams& p, const AttentionDescale& of) const {
-    return of.data == nullptr ? 1.f : of.data[batch * of.batch + head / p.group * of.head];
   }
 };
 

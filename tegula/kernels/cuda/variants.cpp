@@ -6,6 +6,7 @@
 
 #include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_decode.h"
+#include "tegula/kernels/cuda/attention_f32.h"
 #include "tegula/kernels/cuda/attention_rungs.h"
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
@@ -108,6 +109,23 @@ void add_attention_bwd(List& list) {
     std::vector<int> row(kAttentionOptions.size(), 0);
     row[0] = static_cast<int>(option % std::size(kHeadDims)), row[option] = 1;
     add_bwd(list, attention_shape(row));
+  }
+}
+
+// f32: either head_dim and mask, and each feature once, forward and backward.
+void add_attention_f32(List& list) {
+  const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
+    s.head_dim = head_dim, s.is_causal = is_causal, s.is_f32 = true;
+    add_bwd(list, s);
+    if (const auto v = choose_attention_f32(s); v.ok())
+      list.add({cat("attention_", v->name()), "attention_f32_sm90.cu", v->defines(), kHopper,
+                v->threads(), v->smem_bytes()});
+  };
+  add({}, 64, true), add({}, 128, false);
+  for (size_t option = 4; option < kAttentionOptions.size(); ++option) {
+    std::vector<int> row(kAttentionOptions.size(), 0);
+    row[option] = 1;
+    add(attention_shape(row), option % 2 == 0 ? 64 : 128, option % 4 < 2);
   }
 }
 
@@ -227,6 +245,7 @@ std::vector<KernelVariant> covering_variants() {
   add_attention_features(list);
   add_attention_f8(list);
   add_attention_bwd(list);
+  add_attention_f32(list);
   for (const char* arch : {kHopper, kAmpere}) {
     add_decode_variants(list, arch);
     add_rungs(list, arch);

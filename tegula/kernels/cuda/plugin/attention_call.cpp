@@ -4,7 +4,7 @@ namespace tegula::cuda {
 
 AttentionShape shape_of(const kernel::AttentionCall& c) {
   AttentionShape s{c.batch, c.n_q, c.n_k, c.n_heads, c.n_kv_heads, c.d, c.is_causal};
-  s.is_f16 = c.q->dtype == DType::kF16;
+  s.is_f16 = c.q->dtype == DType::kF16, s.is_f32 = is_f32(c);
   AttentionFeatures& f = s.features;
   f.has_window = c.left >= 0 || c.right >= 0;
   f.is_packed = c.cu_q != nullptr;
@@ -44,7 +44,8 @@ bool is_packed_row(const TensorRef* t) { return t == nullptr || t->is_contiguous
 
 bool is_whole(const kernel::AttentionCall& c) {
   const DType t = c.q->dtype;
-  if ((t != DType::kBF16 && t != DType::kF16) || c.d != c.dv || c.k_offset != 0 || !(c.scale > 0))
+  if ((t != DType::kBF16 && t != DType::kF16 && t != DType::kF32) || c.d != c.dv ||
+      c.k_offset != 0 || !(c.scale > 0))
     return false;
   if (c.q_offset != c.n_k - c.n_q || (c.cu_q != nullptr && c.batch != 1)) return false;
   if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi)) return false;
@@ -57,6 +58,16 @@ bool is_whole(const kernel::AttentionCall& c) {
   for (const int64_t o : c.origin)
     if (o != 0) return false;
   return c.whole[0] == c.n_heads && c.whole[1] == c.n_q && c.whole[2] == c.n_k;
+}
+
+bool is_readable(const kernel::AttentionCall& c, bool of_f32,
+                 std::initializer_list<const TensorRef*> tensors) {
+  if (is_f32(c) != of_f32) return false;
+  for (const TensorRef* t : tensors) {
+    const bool is_good = of_f32 ? t->stride[3] == 1 || t->shape[3] == 1 : is_copyable(*t);
+    if (t->dtype != c.q->dtype || !is_good) return false;
+  }
+  return true;
 }
 
 bool is_plain(const kernel::AttentionCall& c) {

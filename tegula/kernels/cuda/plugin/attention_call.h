@@ -1,6 +1,8 @@
 // An attention call's operands as the CUDA kernels take them; parsed as for the CPU's.
 #pragma once
 
+#include <initializer_list>
+
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cuda/attention.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
@@ -24,14 +26,20 @@ inline bool is_copyable(const TensorRef& t) {
          reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
-// Of bf16 or f16, with the features that the call has.
+// Of bf16, f16 or f32, with the features that the call has.
 AttentionShape shape_of(const kernel::AttentionCall& c);
 
 // What the call's features read.
 AttentionFeatureParams given_of(const kernel::AttentionCall& c);
 
-// Whether the Hopper kernels can read the call: what the op says, but no part of a larger call.
+// Whether the Hopper kernels can read the call: what the op says, but no part of a larger call. Of
+// f32 tensors there are kernels of their own.
 bool is_whole(const kernel::AttentionCall& c);
+inline bool is_f32(const kernel::AttentionCall& c) { return c.q->dtype == DType::kF32; }
+
+// Whether the Hopper kernel of f32 tensors, or that of others, can read all of `tensors`.
+bool is_readable(const kernel::AttentionCall& c, bool of_f32,
+                 std::initializer_list<const TensorRef*> tensors);
 
 // No more than bf16, a causal mask aligned at the bottom right, and heads in groups.
 bool is_plain(const kernel::AttentionCall& c);

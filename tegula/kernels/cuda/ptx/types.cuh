@@ -10,10 +10,15 @@
 #ifndef TEGULA_F8
 #define TEGULA_F8 0
 #endif
+// Whether the tensors are f32, of which the tensor cores get parts in bf16.
+#ifndef TEGULA_F32
+#define TEGULA_F32 0
+#endif
 
 namespace tegula::cuda {
 
 constexpr bool kIsF8 = TEGULA_F8;
+constexpr bool kIsF32 = TEGULA_F32;
 
 using u8 = unsigned char;
 using u16 = unsigned short;
@@ -82,6 +87,21 @@ __device__ inline float element_to_float(u8 bits) {  // of e4m3
       : "h"(u16(bits)));
   return x;
 }
+
+// What lies in the tensors: of results, and of what is read.
+#if TEGULA_F32
+using Element = float;
+__device__ inline float element_to_float(float x) { return x; }
+__device__ inline float round_to_element(float x) { return x; }
+#else
+using Element = u16;
+__device__ inline u16 round_to_element(float x) { return u16(pack_element(x, 0.f)); }
+#endif
+#if TEGULA_F8
+using InElement = u8;
+#else
+using InElement = Element;
+#endif
 
 // zero + 0 · x of two elements: still 0 (of either sign) if both are finite, else NaN.
 __device__ inline u32 times_zero_plus(u32 x, u32 zero) {

@@ -1,57 +1,7 @@
 // Gradients of attention on Hopper.
-#include "tegula/kernels/cuda/attention_bwd.h"
-#include "tegula/kernels/cuda/plugin/attention_call.h"
+#include "tegula/kernels/cuda/plugin/attention_bwd_call.h"
 
 namespace tegula::cuda {
-
-namespace {
-bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, true);
-  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  // The gradient of a bias comes in f32.
-  if (c->bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
-    return false;
-  for (const TensorRef* t :
-       {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]})
-    if (t->dtype != c->q->dtype || !is_copyable(*t)) return false;
-  return q.in[4].is_contiguous() && (c->dlse == nullptr || c->dlse->is_contiguous()) &&
-         check_attention(shape_of(*c), c->scale).ok();
-}
-
-int64_t n_sequences(const kernel::AttentionCall& c) {
-  return c.cu_q == nullptr ? 0 : c.cu_q->shape[0] - 1;
-}
-
-int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, true);
-  if (!c.ok()) return 0;
-  const auto v = choose_attention_bwd(shape_of(*c));
-  return v.ok() ? attention_bwd_workspace_bytes(*v, shape_of(*c), n_sequences(*c)) : 0;
-}
-
-Status launch(const DeviceCall& call) {
-  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, true));
-  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape_of(c)));
-  const AttentionBwdKernel* k = TEGULA_TRY(loaded<AttentionBwdKernel>(
-      v.name(), v.source(), v.defines(),
-      [&](const std::string& cubin) { return AttentionBwdKernel::load(v, cubin); }));
-  AttentionBwdCall a;
-  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
-  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
-  a.o = operand_of(call.in[3]), a.lse = call.in[4].as<float>(), a.d_o = operand_of(call.in[5]);
-  if (c.dlse != nullptr) a.d_lse = c.dlse->as<float>();
-  a.dq = operand_of(call.out[0]), a.dk = operand_of(call.out[1]), a.dv = operand_of(call.out[2]);
-  if (c.bias != nullptr) {  // summed
-    const Driver* d = TEGULA_TRY(Driver::get());
-    a.d_bias = call.out[3].as<float>();
-    TEGULA_TRY(d->check(d->fill_later(a.d_bias, 0, 4 * static_cast<size_t>(call.out[3].numel()),
-                                      call.queue->stream),
-                        "cuMemsetD8Async"));
-  }
-  a.workspace = call.workspace, a.stream = call.queue->stream;
-  return k->launch(a);
-}
-}  // namespace
 
 extern constinit const KernelDef attention_bwd_sm90{
     .name = "attention_bwd_sm90",
@@ -60,9 +10,9 @@ extern constinit const KernelDef attention_bwd_sm90{
     .order = "sm90_added",
     .doc = "wgmma and tensor copies; up to head_dim 128 dq is summed over key tiles as they come",
     .priority = 100,
-    .supports = supports,
-    .workspace_bytes = workspace_bytes,
-    .launch = launch_into_queue<launch>,
+    .supports = [](const KernelQuery& q) { return bwd_supports(q, false); },
+    .workspace_bytes = bwd_workspace_bytes,
+    .launch = launch_into_queue<launch_bwd>,
 };
 
 }  // namespace tegula::cuda

@@ -8,9 +8,8 @@ namespace {
 bool supports(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, false);
   if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  for (const TensorRef* t : {&q.in[0], &q.in[1], &q.in[2], &q.out[0]})
-    if (t->dtype != c->q->dtype || !is_copyable(*t)) return false;
-  return q.out[1].is_contiguous() && check_attention(shape_of(*c), c->scale).ok() &&
+  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2], &q.out[0]}) &&
+         q.out[1].is_contiguous() && check_attention(shape_of(*c), c->scale).ok() &&
          choose_attention(shape_of(*c)).ok();
 }
 

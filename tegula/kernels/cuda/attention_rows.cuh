@@ -1,0 +1,267 @@
+// What the attention forwards on Hopper share: tiles of work, and a warpgroup's 64 rows of scores
+// on their way to weights.
+//
+// Variant, by -D: TEGULA_HEAD_DIM, TEGULA_TILE_N, TEGULA_CONSUMERS, TEGULA_LAZY_LOG2 as in
+// attention_sm90.cu; TEGULA_F32; masks and score functions: attention_score.cuh.
+#pragma once
+
+#include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/attention_score.cuh"
+#include "tegula/kernels/cuda/ptx/mbarrier.cuh"
+
+namespace tegula::cuda {
+
+constexpr int kD = TEGULA_HEAD_DIM;
+constexpr int kTileN = TEGULA_TILE_N;
+constexpr int kConsumers = TEGULA_CONSUMERS;
+constexpr float kLazyLog2 = TEGULA_LAZY_LOG2;
+
+constexpr int kRows = 64;                   // query rows of a warpgroup
+constexpr int kTileM = kRows * kConsumers;  // query rows of a block
+constexpr int kThreads = 128 * (1 + kConsumers);
+// Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
+constexpr bool kHasRanges = kHasStart || kIsPacked;
+// Every score needs work, not those at a mask's edge only.
+// (Documents: to find the tiles without an edge takes registers that d256 does not have.)
+constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD == 256);
+
+// A tile of work: rows [row, row + kTileM) of one head.
+struct Tile {
+  int row, head, batch;
+  int n_blocks;  // K tiles that some row sees
+  int key = 0;   // the first key of the first of them
+  Sequence s;
+  float qk_scale, v_scale;  // of e4m3: of a raw product of q and k, of a raw sum of values
+
+  __device__ Tile(const AttentionParams& p, int index) {
+    const int section_tiles = p.heads_per_section * p.n_tiles_m;
+    const int section = index / section_tiles;
+    const int within = index - section * section_tiles;
+    const int first_head = section * p.heads_per_section;
+    const int heads = min(p.heads_per_section, p.n_heads_total - first_head);
+    const int m = within / heads;
+    const int head_of_all = first_head + within - m * heads;
+    batch = head_of_all / p.n_heads_q;
+    head = head_of_all - batch * p.n_heads_q;
+    row = (p.n_tiles_m - 1 - m) * kTileM;
+    s = {0, p.seqlen_q, 0, p.seqlen_k};
+    if constexpr (kIsF8) {
+      qk_scale = p.scale * descale(p, p.q_descale) * descale(p, p.k_descale);
+      v_scale = descale(p, p.v_descale);
+    }
+    if constexpr (kIsPacked) {
+      const int part =
+          part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
+      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
+      if (sees_nothing(p.f, part)) s.k_end = s.k_begin;
+    }
+    if constexpr (kHasRanges) {
+      n_blocks = 0;
+      if (row < s.q_end) {
+        const AttentionScore score = scores(p);
+        key = score.keys(row).lo;
+        if (kIsF8) key -= key % 16;  // in Vᵀ the order of keys within 16 is its own
+        const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
+        n_blocks = (end - key + kTileN - 1) / kTileN;
+      }
+      return;
+    }
+    int keys = p.seqlen_k;
+    if (kIsCausal) keys = min(keys, min(row + kTileM, p.seqlen_q) + p.seqlen_k - p.seqlen_q);
+    n_blocks = max(0, (keys + kTileN - 1) / kTileN);
+  }
+  __device__ AttentionScore scores(const AttentionParams& p) const {
+    return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, scale(p));
+  }
+  // Of a raw product of q and k.
+  __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
+  __device__ float descale(const AttentionParams& p, const AttentionDescale& of) const {
+    return of.data == nullptr ? 1.f : of.data[batch * of.batch + head / p.group * of.head];
+  }
+};
+
+// Two rows of a thread, of the 64 of its warpgroup.
+struct RowsOfWarpgroup {
+  static constexpr int kScores = kTileN / 2;  // scores of a thread: 2 rows × kTileN / 4
+  // Weights are 1 / kWeightUnit times what they stand for.
+  static constexpr float kShiftLog2 = kIsF8 ? 8.f : 0.f;
+  static constexpr float kWeightUnit = kIsF8 ? 0x1p-8f : 1.f;
+
+  const AttentionParams& p;
+  u32 wg;    // 0..kConsumers-1
+  u32 lane;  // 0..31
+  u32 warp;  // 0..3
+
+  float top[2], sum[2];            // reference maximum (unscaled), Σ of weights
+  float grow[2];                   // what O is to be multiplied with
+  Range seen[kHasRanges ? 2 : 1];  // keys of the rows
+  int begin, whole;                // find_edges
+  bool rescale;
+
+  // This warp no longer reads what the barrier guards.
+  __device__ void release(Barrier* b) {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(b);
+  }
+
+  // Raw products to scores, of this thread's two rows; -inf where a row does not see the key.
+  __device__ void score(float (&scores)[kScores], const Tile& t, int row, int block) const {
+    const int column = t.key + block * kTileN + 2 * int(lane % 4);
+    const AttentionScore of = t.scores(p);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int i = min(row + 8 * r, t.s.q_end - 1);
+      int begin = 0, end = p.seqlen_k;
+      if (kIsCausal) end = min(end, row + 8 * r + 1 + p.seqlen_k - p.seqlen_q);
+      if constexpr (kHasRanges) begin = seen[r].lo, end = seen[r].hi;
+      begin -= column, end -= column;
+#pragma unroll
+      for (int n = 0; n < kTileN / 8; ++n)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const int at = 8 * n + c;
+          float& x = scores[4 * n + 2 * r + c];
+          bool sees = at < end;
+          if constexpr (kHasStart) sees = sees && at >= begin;
+          if constexpr (kHasUserMask) sees = sees && of.user_sees(i, column + at);
+          if constexpr (kModifies) {
+            if (sees) x = of(x, i, column + at);
+          }
+          if (!sees) x = kNegativeInfinity;
+        }
+    }
+  }
+
+  // Scores become weights relative to `top`, which moves only when some row of the warp grew by
+  // more than 2^kLazyLog2: until then weights above 1 are as exact as those below, and O need not
+  // be touched.
+  //
+  // Weights of e4m3 go up to 2^kShiftLog2, which leaves the small ones more of its range; there
+  // every maximum counts, since O is multiplied anyway.
+  __device__ void softmax(float (&scores)[kScores], const Tile& t) {
+    float block_top[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float m = fmaxf(scores[2 * r], scores[2 * r + 1]);
+#pragma unroll
+      for (int i = 1; i < kTileN / 8; ++i)
+        m = fmaxf(m, fmaxf(scores[4 * i + 2 * r], scores[4 * i + 2 * r + 1]));
+      m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
+      block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
+    }
+    const float factor = AttentionScore::factor_log2(kIsF8 ? t.scale(p) * kLog2e : p.scale_log2);
+    // In f32 finite under a tiny scale too: -inf + inf would be no number to compare with.
+    const float slack = kIsF32 ? fminf(kLazyLog2 / factor, 1e38f) : kLazyLog2 / factor;
+    rescale = kIsF8 || __any_sync(0xffffffff,
+                                  block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
+    if (rescale) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float next = fmaxf(top[r], block_top[r]);
+        grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
+        top[r] = next;
+        sum[r] *= grow[r];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float reference = top[r] == kNegativeInfinity ? 0.f : top[r];
+      const float shift =
+          top[r] == kNegativeInfinity ? 0.f : __fmaf_rn(-top[r], factor, kShiftLog2);
+#pragma unroll
+      for (int i = 0; i < kTileN / 8; ++i)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& x = scores[4 * i + 2 * r + c];
+          // In f32 the rounding of `shift`, another after each rescaling, would be what is seen.
+          if constexpr (kIsF32)
+            x = exp2_approx((x - reference) * factor);
+          else
+            x = exp2_approx(__fmaf_rn(x, factor, shift));
+        }
+      float add[2] = {scores[2 * r], scores[2 * r + 1]};
+#pragma unroll
+      for (int i = 1; i < kTileN / 8; ++i)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) add[c] += scores[4 * i + 2 * r + c];
+      sum[r] += add[0] + add[1];
+    }
+  }
+
+  // Weights that dropout leaves out become 0. The random numbers come in a loop of their own, which
+  // is kept short: unrolled it would take most of the kernel's code.
+  __device__ void drop(float (&scores)[kScores], const Tile& t, int row, int block) const {
+    const int column = t.key + block * kTileN + 2 * int(lane % 4);
+    const AttentionScore of = t.scores(p);
+#pragma unroll
+    for (int first = 0; first < kTileN / 8; first += 8) {
+      const int end = min(first + 8, kTileN / 8);
+      u32 dropped = 0;
+#pragma unroll 1
+      for (int n = first; n < end; ++n)
+#pragma unroll 1
+        for (int r = 0; r < 2; ++r) {
+          const u32 kept = of.keeps2(row + 8 * r, column + 8 * n);
+          dropped |= (kept ^ 3) << (4 * (n - first) + 2 * r);
+        }
+#pragma unroll
+      for (int e = 4 * first; e < 4 * end; ++e)
+        if (dropped >> (e - 4 * first) & 1) scores[e] = 0.f;
+    }
+  }
+
+  // This thread's first row of a tile.
+  __device__ int row_of_tile(const Tile& t) const {
+    return t.row + int(wg) * kRows + int(warp) * 16 + int(lane / 4);
+  }
+
+  // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup.
+  __device__ void find_edges(const Tile& t, int row) {
+    const int first_row = t.row + int(wg) * kRows;
+    begin = 0, whole = p.seqlen_k / kTileN;
+    if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
+    if constexpr (kHasRanges) {
+      const AttentionScore of = t.scores(p);
+      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
+      if constexpr (!kAlwaysMasks) {
+        const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
+        begin = (lo - t.key + kTileN - 1) / kTileN;
+        whole = (of.keys(min(first_row, t.s.q_end - 1)).hi - t.key) / kTileN;
+      }
+    }
+    if (kAlwaysMasks) whole = 0;
+  }
+
+  __device__ static float ln(float x) { return kIsF32 ? logf(x) : __logf(x); }
+
+  // Sums of weights to shares, and the log-sum-exp to global memory; leaves it in `top`.
+  __device__ void finish_sums(const Tile& t, int row) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
+      if constexpr (kIsF8) sum[r] *= kWeightUnit;
+      const float reference = top[r] * AttentionScore::factor(t.scale(p));
+      float lse = reference + ln(sum[r]), share = 1.f / sum[r];
+      if constexpr (kHasSinks) {
+        const float sink = p.f.sinks[t.head], m = fmaxf(reference, sink);
+        const float keys = exp2_approx((reference - m) * kLog2e);
+        const float total = __fmaf_rn(sum[r], keys, exp2_approx((sink - m) * kLog2e));
+        lse = sum[r] == 0.f ? sink : m + ln(total);
+        share = keys / total;
+      } else if (sum[r] == 0.f) {
+        lse = kNegativeInfinity;
+      }
+      sum[r] = sum[r] == 0.f ? 0.f : share;
+      if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
+      if constexpr (kIsF8) sum[r] *= kWeightUnit * t.v_scale;
+      top[r] = lse;
+      if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
+        const int head_of_all = t.batch * p.n_heads_q + t.head;
+        p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] = lse;
+      }
+    }
+  }
+};
+
+}  // namespace tegula::cuda

@@ -1,0 +1,56 @@
+// A call of the attention backward to the Hopper kernels, those of f32 and those of 16 bits.
+#pragma once
+
+#include "tegula/kernels/cuda/attention_bwd.h"
+#include "tegula/kernels/cuda/plugin/attention_call.h"
+
+namespace tegula::cuda {
+
+inline bool bwd_supports(const KernelQuery& q, bool of_f32) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, true);
+  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
+  // The gradient of a bias comes in f32.
+  if (c->bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
+    return false;
+  return is_readable(
+             *c, of_f32,
+             {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}) &&
+         q.in[4].is_contiguous() && (c->dlse == nullptr || c->dlse->is_contiguous()) &&
+         check_attention(shape_of(*c), c->scale).ok() && choose_attention_bwd(shape_of(*c)).ok();
+}
+
+inline int64_t n_sequences(const kernel::AttentionCall& c) {
+  return c.cu_q == nullptr ? 0 : c.cu_q->shape[0] - 1;
+}
+
+inline int64_t bwd_workspace_bytes(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, true);
+  if (!c.ok()) return 0;
+  const auto v = choose_attention_bwd(shape_of(*c));
+  return v.ok() ? attention_bwd_workspace_bytes(*v, shape_of(*c), n_sequences(*c)) : 0;
+}
+
+inline Status launch_bwd(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, true));
+  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape_of(c)));
+  const AttentionBwdKernel* k = TEGULA_TRY(loaded<AttentionBwdKernel>(
+      v.name(), v.source(), v.defines(),
+      [&](const std::string& cubin) { return AttentionBwdKernel::load(v, cubin); }));
+  AttentionBwdCall a;
+  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.in[3]), a.lse = call.in[4].as<float>(), a.d_o = operand_of(call.in[5]);
+  if (c.dlse != nullptr) a.d_lse = c.dlse->as<float>();
+  a.dq = operand_of(call.out[0]), a.dk = operand_of(call.out[1]), a.dv = operand_of(call.out[2]);
+  if (c.bias != nullptr) {  // summed
+    const Driver* d = TEGULA_TRY(Driver::get());
+    a.d_bias = call.out[3].as<float>();
+    TEGULA_TRY(d->check(d->fill_later(a.d_bias, 0, 4 * static_cast<size_t>(call.out[3].numel()),
+                                      call.queue->stream),
+                        "cuMemsetD8Async"));
+  }
+  a.workspace = call.workspace, a.stream = call.queue->stream;
+  return k->launch(a);
+}
+
+}  // namespace tegula::cuda

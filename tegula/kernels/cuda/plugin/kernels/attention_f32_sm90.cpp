@@ -1,0 +1,50 @@
+// Attention of f32 tensors on Hopper: factors in three parts, wgmma of bf16.
+#include "tegula/kernels/cuda/attention_f32.h"
+#include "tegula/kernels/cuda/plugin/attention_call.h"
+
+namespace tegula::cuda {
+
+namespace {
+bool supports(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
+  return is_readable(*c, true, {&q.in[0], &q.in[1], &q.in[2], &q.out[0]}) &&
+         q.out[1].is_contiguous() && check_attention_f32(shape_of(*c), c->scale).ok();
+}
+
+int64_t workspace_bytes(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  if (!c.ok()) return 0;
+  const auto v = choose_attention_f32(shape_of(*c));
+  return v.ok() ? attention_f32_workspace_bytes(*v, shape_of(*c)) : 0;
+}
+
+Status launch(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  const AttentionF32Variant v = TEGULA_TRY(choose_attention_f32(shape_of(c)));
+  const AttentionF32Kernel* k = TEGULA_TRY(loaded<AttentionF32Kernel>(
+      v.name(), "attention_f32_sm90.cu", v.defines(),
+      [&](const std::string& cubin) { return AttentionF32Kernel::load(v, cubin); }));
+  AttentionCall a;
+  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.counter = static_cast<unsigned*>(TEGULA_TRY(zeroed_memory(sizeof(unsigned))));
+  a.workspace = call.workspace, a.stream = call.queue->stream;
+  return k->launch(a);
+}
+}  // namespace
+
+extern constinit const KernelDef attention_f32_sm90{
+    .name = "attention_f32_sm90",
+    .op = "attention",
+    .device = DeviceKind::kCuda,
+    .order = "sm90_f32_online",
+    .doc = "f32 as three bf16 parts, six products by wgmma, tiles summed in f32",
+    .priority = 100,
+    .supports = supports,
+    .workspace_bytes = workspace_bytes,
+    .launch = launch_into_queue<launch>,
+};
+
+}  // namespace tegula::cuda
