@@ -11,8 +11,25 @@ namespace tegula::kernel {
 
 namespace {
 constexpr int64_t kColumns = 64;  // of one task
+constexpr int64_t kClearedFloats = 1 << 16;
 
 bool is_float32_like(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
+
+// In the order of memory: a table is large, and few of its rows are asked for.
+void clear(const KernelCall& call, const TensorRef& table) {
+  const int64_t rows = table.shape[0], n = table.shape[1];
+  const int64_t run = std::max<int64_t>(1, kClearedFloats / std::max<int64_t>(1, n));
+  call.pool->parallel_for(ceil_div(rows, run), [&](int64_t i, int) {
+    for (int64_t row = i * run; row < std::min(rows, (i + 1) * run); ++row) {
+      float* out = table.as<float>() + row * table.stride[0];
+      if (table.stride[1] == 1) {
+        std::fill_n(out, n, 0.0F);
+      } else {
+        for (int64_t j = 0; j < n; ++j) out[j * table.stride[1]] = 0;
+      }
+    }
+  });
+}
 
 template <class T>
 void run(const KernelCall& call) {
@@ -22,16 +39,18 @@ void run(const KernelCall& call) {
   const int64_t columns = std::min(n, kColumns);
   auto* scratch = static_cast<float*>(call.workspace);
   if (!std::is_same_v<T, float>) claim_workspace(call, 4 * call.pool->n_threads() * rows * columns);
+  if constexpr (std::is_same_v<T, float>) clear(call, table);
   call.pool->parallel_for(ceil_div(n, kColumns), [&](int64_t task, int thread) {
     const int64_t first = task * kColumns, count = std::min(kColumns, n - first);
     // Sums in f32, rounded once: in the table itself where that is f32.
     T* out = table.as<T>() + first * table.stride[1];
     float* sums = scratch + thread * rows * columns;
     int64_t row_stride = count, stride_n = 1;
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<T, float>) {
       sums = out, row_stride = table.stride[0], stride_n = table.stride[1];
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t j = 0; j < count; ++j) sums[row * row_stride + j * stride_n] = 0;
+    } else {
+      std::fill_n(sums, rows * count, 0.0F);
+    }
     for (int64_t i = 0; i < at.positions.count; ++i) {
       const int64_t row = at.row(i);
       if (row < 0) continue;
