@@ -25,9 +25,9 @@ struct DecodeWorkspace {
   explicit DecodeWorkspace(const AttentionCall& c) : dv_(round_up(c.dv, kMaxTileN)) {
     part_floats =
         round_up(c.batch * c.n_heads * (ceil_div(c.n_k, kKeySpan) + 1) * row_floats(), 16);
-    // Of each head: scores, query, sums, m and lanes of l.
+    // Whose queries it holds; of each head: query, scores, sums, m and lanes of l.
     thread_floats = c.n_heads * (kKeyBlock + c.d + dv_ + 1 + 16) + c.n_kv_heads * kPanelSlack;
-    thread_floats = round_up(thread_floats + 5 * 16, 16);
+    thread_floats = round_up(thread_floats + 6 * 16, 16);
   }
   int64_t row_floats() const { return dv_ + 16; }
   int64_t bytes(int n_threads) const { return 4 * (part_floats + thread_floats * n_threads); }

@@ -109,6 +109,7 @@ class Decode {
   void run() const {
     ThreadPool& pool = *call_.pool;
     claim_workspace(call_, space_.bytes(pool.n_threads()));
+    for (int thread = 0; thread < pool.n_threads(); ++thread) held(scratch_of(thread)) = -1;
     // Heads are shared out, too, where there are fewer spans than threads.
     const int64_t spans = std::max<int64_t>(c_.batch * spans_, 1);
     const int64_t heads =
@@ -117,13 +118,17 @@ class Decode {
     pool.parallel_for(c_.batch * spans_ * cuts, [&](int64_t i, int thread) {
       const int64_t h0 = i % cuts * heads;
       run_span(i / cuts / spans_, i / cuts % spans_, h0, std::min(heads, c_.n_kv_heads - h0),
-               scratch_ + thread * space_.thread_floats);
+               scratch_of(thread));
     });
     pool.parallel_for(c_.batch * c_.n_heads,
                       [&](int64_t i, int) { finish(i / c_.n_heads, i % c_.n_heads); });
   }
 
  private:
+  float* scratch_of(int thread) const { return scratch_ + thread * space_.thread_floats; }
+  // Whose queries a thread's scratch holds: the first head of the batch, or -1.
+  static int64_t& held(float* scratch) { return *reinterpret_cast<int64_t*>(scratch); }
+
   // Of one head and span: sums of weighted values [dv], the largest score, the sum of weights.
   float* part(int64_t batch, int64_t head, int64_t span) const {
     return parts_ + ((batch * c_.n_heads + head) * spans_ + span) * space_.row_floats();
@@ -158,16 +163,13 @@ class Decode {
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
-    Scratch space(scratch);
+    Scratch space(scratch + 16);
     Task t{.batch = batch, .h0 = h0, .heads = heads};
     const int64_t rows = heads * group_;
-    t.s = space.take(rows * kKeyBlock), t.q = space.take(heads * q_floats());
+    t.q = space.take(heads * q_floats()), t.s = space.take(rows * kKeyBlock);
     t.o = space.take(heads * o_floats()), t.m = space.take(rows), t.l = space.take(rows * 16);
-    const Loops of_group = loop_over(group_, c_.q->stride[2]),
-                of_d = loop_over(c_.d, c_.q->stride[3]);
-    for (int64_t h = 0; h < heads; ++h)
-      pack_panel(c_.q->as<const T>() + offset4(*c_.q, batch, 0, (h0 + h) * group_), of_group, of_d,
-                 kA, 0, group_, 0, c_.d, t.q + h * q_floats(), group_);
+    if (const int64_t head = batch * c_.n_kv_heads + h0; std::exchange(held(scratch), head) != head)
+      pack_queries(t);
     std::fill_n(t.o, heads * o_floats(), 0.0f);
     std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
     const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
@@ -192,6 +194,14 @@ class Decode {
     }
     const int64_t visible = (to - from) * rows, per_pair = c_.score_flops() + 4;
     call_.counters->add(visible * (per_pair + 2 * c_.d + 2 * c_.dv), executed + visible * per_pair);
+  }
+
+  void pack_queries(const Task& t) const {
+    const Loops of_group = loop_over(group_, c_.q->stride[2]),
+                of_d = loop_over(c_.d, c_.q->stride[3]);
+    for (int64_t h = 0; h < t.heads; ++h)
+      pack_panel(c_.q->as<const T>() + offset4(*c_.q, t.batch, 0, (t.h0 + h) * group_), of_group,
+                 of_d, kA, 0, group_, 0, c_.d, t.q + h * q_floats(), group_);
   }
 
   // One block of keys for all heads, a few keys of each in turn; returns operations executed.
