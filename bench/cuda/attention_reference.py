@@ -104,6 +104,28 @@ class Case:
         factor = factor.to(t.dtype).expand(self.b, self.hk).repeat_interleave(t.shape[1] // self.hk, 1)
         return t * factor[:, :, None, None]
 
+    def e4m3_products(self):
+        """q kᵀ as the tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to 13 bits
+        below the largest of them."""
+        q, k = (t.float().transpose(1, 2) for t in (self.q, self.k))
+        k = k.repeat_interleave(self.hq // self.hk, 1)
+        total = torch.zeros(self.b, self.hq, self.sq, self.sk, device=self.device)
+        for first in range(0, self.d, 32):
+            terms = range(first, min(first + 32, self.d))
+            def product(e):
+                return q[..., e, None] * k[..., None, :, e]
+            top = total.abs()
+            for e in terms:
+                top = torch.maximum(top, product(e).abs())
+            unit = torch.exp2(torch.floor(torch.log2(top.nan_to_num(1.0).clamp(min=1e-30))) - 13)
+            total = (total / unit).trunc() * unit
+            for e in terms:
+                total = total + (product(e) / unit).trunc() * unit
+        for f in self.factors[:2]:
+            f = f.expand(self.b, self.hk).repeat_interleave(self.hq // self.hk, 1)
+            total = total * f[:, :, None, None]
+        return total
+
     def lay_out(self, x, dtype=None):
         """The same values with other strides, which the copy engine still takes."""
         b, s, h, d = x.shape
@@ -205,7 +227,10 @@ class Case:
         q, k, v = (self.values(t.to(compute), n) for n, t in enumerate(
             (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v)))
         k, v = (t.repeat_interleave(self.hq // self.hk, 1) for t in (k, v))
-        raw = (q @ k.transpose(2, 3)) * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
+        raw = q @ k.transpose(2, 3)
+        if low and self.factors[0] is not None:
+            raw = self.e4m3_products()
+        raw = raw * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
         s, sees = self.scores(raw, bias)
         sums = s
         sinks = self.sinks if sinks is None else sinks
