@@ -7,13 +7,13 @@
 
 namespace tegula {
 
-enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kI8, kU8, kBool };
+enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kI8, kU8, kBool, kF8E4M3 };
 
-inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16,
-                                       DType::kF16, DType::kI64, DType::kI32,
-                                       DType::kI8,  DType::kU8,  DType::kBool};
+inline constexpr DType kAllDTypes[] = {DType::kF64,  DType::kF32,   DType::kBF16, DType::kF16,
+                                       DType::kI64,  DType::kI32,   DType::kI8,   DType::kU8,
+                                       DType::kBool, DType::kF8E4M3};
 
-// Bits, not bytes, so that int4 and fp8 have room later.
+// Bits, not bytes, so that int4 has room later.
 constexpr int size_bits(DType t) {
   switch (t) {
     case DType::kF64:
@@ -28,12 +28,13 @@ constexpr int size_bits(DType t) {
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:
+    case DType::kF8E4M3:
       return 8;
   }
   return 0;
 }
 constexpr int size_bytes(DType t) { return size_bits(t) / 8; }
-constexpr bool is_float(DType t) { return t <= DType::kF16; }
+constexpr bool is_float(DType t) { return t <= DType::kF16 || t == DType::kF8E4M3; }
 constexpr bool is_int(DType t) { return t >= DType::kI64 && t <= DType::kU8; }
 
 constexpr std::string_view dtype_name(DType t) {
@@ -56,6 +57,8 @@ constexpr std::string_view dtype_name(DType t) {
       return "u8";
     case DType::kBool:
       return "bool";
+    case DType::kF8E4M3:
+      return "f8e4m3";
   }
   return "?";
 }
@@ -69,7 +72,7 @@ constexpr std::optional<DType> parse_dtype(std::string_view s) {
 // What sums over a float type are kept in: f64 for f64, f32 for any other.
 constexpr DType accumulator(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
-// The spacing of floats just above 1: 2^-52, 2^-23, 2^-7, 2^-10; 0 for integers.
+// The spacing of floats just above 1: 2^-52, 2^-23, 2^-7, 2^-10, 2^-3; 0 for integers.
 constexpr double epsilon(DType t) {
   switch (t) {
     case DType::kF64:
@@ -80,6 +83,8 @@ constexpr double epsilon(DType t) {
       return 0x1p-7;
     case DType::kF16:
       return 0x1p-10;
+    case DType::kF8E4M3:
+      return 0x1p-3;
     default:
       return 0;
   }

@@ -1,4 +1,6 @@
-// bf16 and f16 storage types with round-to-nearest-even conversions from f32 (NaN stays NaN).
+// bf16, f16 and f8e4m3 storage types with round-to-nearest-even conversions from f32 (NaN stays
+// NaN). f8e4m3 [Micikevicius et al. 2022, §3.1] has no infinities: 448 is the largest, and what is
+// larger becomes 448.
 #pragma once
 
 #include <bit>
@@ -51,6 +53,37 @@ struct f16 {
       return sign ? -v : v;
     }
     return std::bit_cast<float>(sign | ((e + 112) << 23) | (m << 13));
+  }
+};
+
+struct f8e4m3 {
+  uint8_t bits = 0;
+  f8e4m3() = default;
+  explicit f8e4m3(float f) {
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    const uint32_t sign = (u >> 24) & 0x80u;
+    const uint32_t a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) {
+      bits = static_cast<uint8_t>(sign | 0x7fu);
+    } else if (a >= 0x43e00000u) {  // 448
+      bits = static_cast<uint8_t>(sign | 0x7eu);
+    } else if (a < 0x3c800000u) {  // subnormal: add 2^14 so that the FPU rounds at 2^-9
+      const float magic = std::bit_cast<float>(a) + 0x1p14f;
+      bits = static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(magic) - 0x46800000u));
+    } else {
+      const uint32_t r = a + 0x7ffffu + ((a >> 20) & 1) - 0x3c000000u;
+      bits = static_cast<uint8_t>(sign | (r >> 20));
+    }
+  }
+  explicit operator float() const {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;
+    const uint32_t e = (bits >> 3) & 0xf, m = bits & 7;
+    if ((bits & 0x7f) == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+    if (e == 0) {
+      const float v = static_cast<float>(m) * 0x1p-9f;
+      return sign ? -v : v;
+    }
+    return std::bit_cast<float>(sign | ((e + 120) << 23) | (m << 20));
   }
 };
 

@@ -12,9 +12,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
 
 constexpr std::pair<DType, std::string_view> kNames[] = {
-    {DType::kF64, "F64"}, {DType::kF32, "F32"}, {DType::kBF16, "BF16"},
-    {DType::kF16, "F16"}, {DType::kI64, "I64"}, {DType::kI32, "I32"},
-    {DType::kI8, "I8"},   {DType::kU8, "U8"},   {DType::kBool, "BOOL"}};
+    {DType::kF64, "F64"},       {DType::kF32, "F32"}, {DType::kBF16, "BF16"},
+    {DType::kF16, "F16"},       {DType::kI64, "I64"}, {DType::kI32, "I32"},
+    {DType::kI8, "I8"},         {DType::kU8, "U8"},   {DType::kBool, "BOOL"},
+    {DType::kF8E4M3, "F8_E4M3"}};
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 std::string_view format_name(DType dtype) {

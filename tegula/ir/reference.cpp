@@ -12,6 +12,8 @@ double load_element(const TensorRef& t, int64_t o) {
       return static_cast<float>(t.as<bf16>()[o]);
     case DType::kF16:
       return static_cast<float>(t.as<f16>()[o]);
+    case DType::kF8E4M3:
+      return static_cast<float>(t.as<f8e4m3>()[o]);
     default:
       return static_cast<double>(load_int(t, o));
   }
@@ -30,6 +32,9 @@ void store_element(const TensorRef& t, int64_t o, double value) {
       break;
     case DType::kF16:
       t.as<f16>()[o] = f16(static_cast<float>(value));
+      break;
+    case DType::kF8E4M3:
+      t.as<f8e4m3>()[o] = f8e4m3(static_cast<float>(value));
       break;
     case DType::kBool:
       t.as<uint8_t>()[o] = value != 0;

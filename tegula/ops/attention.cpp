@@ -2,6 +2,7 @@
 // packed sequences and dropout: see attention.h for the exact meaning.
 #include "tegula/ops/attention.h"
 
+#include "tegula/base/half.h"
 #include "tegula/ops/attention_call.h"
 
 namespace tegula {
@@ -11,6 +12,12 @@ namespace {
 // Row by row: all scores of a query, their maximum, then weights and the weighted sum of values,
 // divided by the sum of weights at the end.
 struct Ref {
+  // A naive kernel of e4m3 rounds weights to it, the largest possible to 256.
+  template <class S>
+  static S rounded(S w) {
+    if constexpr (std::is_same_v<S, float>) return static_cast<float>(f8e4m3(w * 256)) / 256;
+    return w;
+  }
   template <class S>
   void operator()(RefArgs<S>& a) const {
     const AttentionCall call(a.call, false);
@@ -36,12 +43,14 @@ struct Ref {
             for (int64_t j = r.lo; j < r.hi; ++j) {
               S w = scalar::exp(score[static_cast<size_t>(j)] - top);
               sum += w;
+              if (call.is_e4m3) w = rounded(w);
               if (drops) w = w * S(call.keep(seed, b, h, i, j));
               for (size_t e = 0; e < o.size(); ++e)
                 o[e] = scalar::fma(w, a.load(2, b, j, h / call.g, e), o[e]);
             }
             lse = top + scalar::log(sum);
-            const S share = S(1.0) / (sum == S(0.0) ? S(1.0) : sum);
+            S share = S(1.0) / (sum == S(0.0) ? S(1.0) : sum);
+            if (call.operands.descale >= 0) share = share * scorer.descale(2);
             for (S& x : o) x = x * share;
           }
           for (size_t e = 0; e < o.size(); ++e) a.store(0, o[e], b, i, h, e);
@@ -55,7 +64,9 @@ int64_t flops(const OpCall& c) {
   const AttentionCall call(c, false);
   const AttentionWork work = attention_work(call);
   const int64_t per_pair = score_flops(call) + 4 + (call.operands.seed >= 0 ? 1 : 0) + 2 * call.dv;
-  return call.b * call.hq * (work.pairs * per_pair + work.rows * (3 + call.dv));
+  const bool descales = call.operands.descale >= 0;
+  const int64_t per_row = 3 + call.dv + (descales ? 1 : 0);
+  return call.b * call.hq * (work.pairs * per_pair + work.rows * per_row + (descales ? 2 : 0));
 }
 
 Bytes bytes(const OpCall& c) {
@@ -64,6 +75,7 @@ Bytes bytes(const OpCall& c) {
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {
+  if (c.in[0].dtype() == DType::kF8E4M3) return {};  // by decompose
   std::vector<Var> in = {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.grad[0]};
   Attrs attrs = c.attrs();
   in.insert(in.end(), c.in.begin() + 3, c.in.end());
@@ -81,7 +93,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   const Var w = t.dropped(t.weights(lse), call.dropout);
   const Var o =
       reshape(dot("b k g i j, b j k e -> b i k g e", w, t.v), {batch, sq, call.hq, call.dv});
-  return {cast(o, in[0].dtype()), reshape(lse, {batch, call.hq, sq})};
+  return {cast(o, call.is_e4m3 ? DType::kBF16 : in[0].dtype()), reshape(lse, {batch, call.hq, sq})};
 }
 
 // One row of samples: sizes, then attributes, then the operands they announce.
@@ -110,6 +122,9 @@ std::vector<Sample> samples() {
   const Attrs causal{{"is_causal", true}};
   auto bias = [&](Shape s) { return SampleInput{{f32, s}, -2, 2}; };
   const SampleInput seed = {{DType::kI64, {}}, 0, 1000};
+  auto factors = [&](int64_t b, int64_t hk) {
+    return SampleInput{{f32, {b, hk}}, 0.5, 2, {}, false};
+  };
   const SampleInput slopes = {{f32, {4}}, 0.1, 0.5, {}, false};
   Attrs all{{"is_causal", true}, {"window_left", int64_t{3}},
             {"softcap", 4.0},    {"scale", 0.5},
@@ -153,6 +168,11 @@ std::vector<Sample> samples() {
       sample("no keys", {1, 3, 0, 2, 1, 2, 2}, {}),
       sample("no queries", {1, 0, 3, 2, 1, 2, 2}, causal),
       sample("bf16", grouped, causal, {}, DType::kBF16),
+      sample("e4m3", grouped, causal, {}, DType::kF8E4M3),
+      sample("e4m3 with factors", {2, 5, 6, 4, 2, 3, 3}, {{"descale", true}, {"scale", 0.5}},
+             {factors(2, 2), factors(1, 2), factors(1, 1)}, DType::kF8E4M3),
+      sample("factors of f32", grouped, {{"descale", true}},
+             {factors(2, 2), factors(2, 2), factors(2, 2)}),
       sample("head sizes differ", {}, {}),
       sample("heads do not divide", {1, 3, 4, 3, 2, 3, 2}, {}),
       sample("bias missing", {}, {{"bias", true}}),
@@ -172,6 +192,7 @@ std::vector<Sample> samples() {
   find("bias missing").expect_error = "takes 4 operands";
   find("bias misfits").expect_error = "bias has sk=5, k has sk=4";
   find("dropout of 1").expect_error = "dropout 1 must lie in [0, 1)";
+  find("factors of f32").expect_error = "descale is for f8e4m3, q is f32";
   find("packed batch").expect_error = "stand in one batch entry, q has 2";
   return s;
 }
@@ -194,6 +215,10 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
     in.push_back(o.cu_seqlens_k.valid() ? o.cu_seqlens_k : o.cu_seqlens_q);
   }
   if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
+  if (o.descale_q.valid()) {
+    a.set("descale", true);
+    in.insert(in.end(), {o.descale_q, o.descale_k, o.descale_v});
+  }
   const auto out = q.builder().emit_n(attention_op, std::move(a), in, {}, loc);
   return {out[0], out[1]};
 }

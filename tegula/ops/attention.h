@@ -31,6 +31,9 @@ struct AttentionOptions {
   double dropout = 0;
   Var seed;  // i64 scalar
   int64_t stream = 0;
+  // Of q, k and v in e4m3, all or none: f32 [b or 1, hk or 1], what their elements are to be
+  // multiplied with. o is bf16 then.
+  Var descale_q, descale_k, descale_v;
 };
 
 struct Attention {

@@ -140,7 +140,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
 std::vector<Sample> samples() {
   std::vector<Sample> all;
   for (Sample& s : attention_op.samples()) {
-    if (!s.expect_error.empty()) continue;
+    if (!s.expect_error.empty() || s.in[0].type.dtype == DType::kF8E4M3) continue;
     const Shape q = s.in[0].type.shape, v = s.in[2].type.shape;
     const DType t = s.in[0].type.dtype;
     const SampleInput o = {{t, {q[0], q[1], q[2], v[3]}}};

@@ -22,6 +22,9 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
       {"k_offset", AttrKind::kInt, false, "position of key 0"},
       {"origin", AttrKind::kInts, false, "where this part begins, for dropout: b, hq, sq, sk"},
       {"whole", AttrKind::kInts, false, "sizes of the whole, for dropout: hq, sq, sk"}};
+  if (!is_bwd)
+    a.items[a.count++] = {"descale", AttrKind::kBool, false,
+                          "operands descale_q, descale_k, descale_v [b|1, hk|1] of e4m3"};
   if (is_bwd)
     a.items[a.count++] = {"dlse", AttrKind::kBool, false, "operand dlse: lse has a gradient"};
   return a;
@@ -30,6 +33,7 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
 // Which operand is what; -1: absent. q, k, v are 0, 1, 2; attention_bwd's o, lse, do 3, 4, 5.
 struct AttentionOperands {
   int bias = -1, slopes = -1, cu_q = -1, cu_k = -1, seed = -1, dlse = -1;
+  int descale = -1;  // of q; those of k and v follow
   int count = 0;
   AttentionOperands(const Attrs& a, bool is_bwd);
 };
@@ -46,6 +50,7 @@ struct AttentionCall {
   AttentionOperands operands;
 
   AttentionCall(const OpCall& c, bool is_bwd);
+  bool is_e4m3 = false;  // q, k and v
   // Dropout's factor of a weight: 0 or 1/(1 - dropout).
   double keep(int64_t seed, int64_t b, int64_t h, int64_t i, int64_t j) const;
   // What is compared with a uniform number: rounded as f32 nodes would.
@@ -103,7 +108,8 @@ template <class S>
 class Scorer {
  public:
   Scorer(const RefArgs<S>& a, const AttentionCall& call, int64_t b, int64_t h)
-      : a_(a), call_(call), b_(b), h_(h), hk_(h / call.g) {
+      : a_(a), call_(call), b_(b), h_(h), hk_(h / call.g), scale_(call.scale) {
+    if (call.operands.descale >= 0) scale_ = scale_ * descale(0) * descale(1);
     if (call.operands.slopes >= 0) slope_ = a.load(static_cast<size_t>(call.operands.slopes), h);
   }
   // The score; *capped becomes tanh(S / softcap).
@@ -111,7 +117,7 @@ class Scorer {
     S s = S(0.0);
     for (int64_t e = 0; e < call_.d; ++e)
       s = scalar::fma(a_.load(0, b_, i, h_, e), a_.load(1, b_, j, hk_, e), s);
-    s = s * S(call_.scale);
+    s = s * scale_;
     if (call_.softcap > 0) {
       const S t = scalar::tanh(s * S(1 / call_.softcap));
       if (capped) *capped = t;
@@ -123,6 +129,11 @@ class Scorer {
       s = s - slope_ * S(static_cast<double>(aligned < j ? j - aligned : aligned - j));
     return s;
   }
+  // What q (0), k (1) or v (2) is to be multiplied with.
+  S descale(size_t which) const {
+    const size_t k = static_cast<size_t>(call_.operands.descale) + which;
+    return a_.load(k, a_.dim(k, 0) == 1 ? 0 : b_, a_.dim(k, 1) == 1 ? 0 : hk_);
+  }
   Index bias_index(int64_t i, int64_t j) const {
     const TensorRef& t = a_.in[static_cast<size_t>(call_.operands.bias)];
     return {t.shape[0] == 1 ? 0 : b_, t.shape[1] == 1 ? 0 : h_, t.shape[2] == 1 ? 0 : i, j};
@@ -132,7 +143,7 @@ class Scorer {
   const RefArgs<S>& a_;
   const AttentionCall& call_;
   int64_t b_, h_, hk_;
-  S slope_ = S(0.0);
+  S scale_, slope_ = S(0.0);
 };
 
 // The same in nodes, for decompositions, in the accumulator's type.

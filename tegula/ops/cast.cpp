@@ -1,4 +1,5 @@
-// y = x in another dtype: floats round to nearest even, float to integer truncates and saturates.
+// y = x in another dtype: floats round to nearest even, float to integer truncates and saturates,
+// as does what e4m3 cannot hold.
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {

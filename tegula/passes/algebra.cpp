@@ -102,11 +102,13 @@ bool holds(DType to, DType from) {
     case DType::kBool:
       return true;
     case DType::kU8:
-      return to != DType::kI8 && to != DType::kBool;
+      return to != DType::kI8 && to != DType::kBool && to != DType::kF8E4M3;
     case DType::kI8:
-      return to != DType::kU8 && to != DType::kBool;
+      return to != DType::kU8 && to != DType::kBool && to != DType::kF8E4M3;
     case DType::kI32:
       return to == DType::kI64 || to == DType::kF64;
+    case DType::kF8E4M3:
+      return is_float(to);
     case DType::kBF16:
     case DType::kF16:
       return to == DType::kF32 || to == DType::kF64;

@@ -39,6 +39,8 @@ void fill_parameter(const Type& type, void* data, uint64_t stream, int64_t below
       return fill_floats<bf16>(data, n, stream);
     case DType::kF16:
       return fill_floats<f16>(data, n, stream);
+    case DType::kF8E4M3:
+      return fill_floats<f8e4m3>(data, n, stream);
     case DType::kI32:
       for (int64_t i = 0; i < n; ++i)
         static_cast<int32_t*>(data)[i] = static_cast<int32_t>(i % below);

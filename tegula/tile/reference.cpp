@@ -41,6 +41,8 @@ struct Rounder {
         return precision == Precision::kDouble ? v : float(bf16(static_cast<float>(v)));
       case DType::kF16:
         return precision == Precision::kDouble ? v : float(f16(static_cast<float>(v)));
+      case DType::kF8E4M3:
+        return precision == Precision::kDouble ? v : float(f8e4m3(static_cast<float>(v)));
       case DType::kI8:
         return saturate(v, -128, 127);
       case DType::kU8:
@@ -201,6 +203,8 @@ Scalar read(const TensorRef& t, int64_t o) {
       return {float(t.as<bf16>()[o]), 0};
     case DType::kF16:
       return {float(t.as<f16>()[o]), 0};
+    case DType::kF8E4M3:
+      return {float(t.as<f8e4m3>()[o]), 0};
     case DType::kI64:
       return {0, t.as<int64_t>()[o]};
     case DType::kI32:
@@ -228,6 +232,9 @@ void write(const TensorRef& t, int64_t o, Scalar v) {
       break;
     case DType::kF16:
       t.as<f16>()[o] = f16(static_cast<float>(v.f));
+      break;
+    case DType::kF8E4M3:
+      t.as<f8e4m3>()[o] = f8e4m3(static_cast<float>(v.f));
       break;
     case DType::kI64:
       t.as<int64_t>()[o] = v.i;

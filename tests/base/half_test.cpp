@@ -90,5 +90,56 @@ TYPED_TEST(HalfTest, SpecialsStaySpecial) {
   EXPECT_TRUE(std::isnan(static_cast<float>(nan)));
 }
 
+// By its definition: as IEEE 754's with 4 and 3 bits, but the highest exponent is one of values,
+// and only its last pattern is NaN.
+double value_of_e4m3(uint32_t bits) {
+  if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  const double sign = bits >> 7 ? -1 : 1;
+  const int e = static_cast<int>(bits >> 3) & 15, m = static_cast<int>(bits) & 7;
+  return sign * (e == 0 ? std::ldexp(m, -9) : std::ldexp(8 + m, e - 10));
+}
+
+f8e4m3 e4m3_of(uint32_t bits) {
+  f8e4m3 x;
+  x.bits = static_cast<uint8_t>(bits);
+  return x;
+}
+
+TEST(E4m3, EveryPatternWidensToItsValueAndBack) {
+  for (uint32_t bits = 0; bits < 0x100; ++bits) {
+    const double want = value_of_e4m3(bits);
+    const float got = static_cast<float>(e4m3_of(bits));
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(got)) << bits;
+    } else {
+      EXPECT_EQ(static_cast<double>(got), want) << bits;
+    }
+    EXPECT_EQ(std::signbit(got), bits >> 7 == 1) << bits;
+    EXPECT_EQ(f8e4m3(got).bits, bits);
+  }
+}
+
+TEST(E4m3, RoundsToNearestEvenAroundEveryMidpoint) {
+  for (uint32_t lo = 0; lo < 0x7e; ++lo) {
+    const auto middle = static_cast<float>((value_of_e4m3(lo) + value_of_e4m3(lo + 1)) / 2);
+    for (const uint32_t sign : {0U, 0x80U}) {
+      const float s = sign == 0 ? 1.0f : -1.0f;
+      EXPECT_EQ(f8e4m3(s * middle).bits, (lo + lo % 2) | sign);
+      EXPECT_EQ(f8e4m3(s * std::nextafter(middle, 0.0f)).bits, lo | sign);
+      EXPECT_EQ(f8e4m3(s * std::nextafter(middle, INFINITY)).bits, (lo + 1) | sign);
+    }
+  }
+}
+
+TEST(E4m3, SaturatesAndKeepsNaN) {
+  for (const float x : {448.5f, 464.0f, 1e30f, INFINITY}) {
+    EXPECT_EQ(f8e4m3(x).bits, 0x7e) << x;
+    EXPECT_EQ(f8e4m3(-x).bits, 0xfe) << x;
+  }
+  EXPECT_EQ(f8e4m3(0x1p-149f).bits, 0);
+  EXPECT_EQ(f8e4m3(-0.0f).bits, 0x80);
+  EXPECT_TRUE(std::isnan(static_cast<float>(f8e4m3(std::bit_cast<float>(0x7f800001u)))));
+}
+
 }  // namespace
 }  // namespace tegula

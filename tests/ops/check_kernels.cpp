@@ -28,15 +28,17 @@ double largest_error(const HostTensor& got, const HostTensor& want) {
   return worst;
 }
 
-// Row-major, but rows of 16-bit floats begin at multiples of 16 bytes, as a device's plan lays
+// Row-major, but rows of narrow floats begin at multiples of 16 bytes, as a device's plan lays
 // them.
 constexpr uint32_t kPaddedLayout = 4;
 Tensor make_tensor(const Type& type, std::vector<int64_t> sizes, uint32_t layout, Rng& rng,
                    bool is_input) {
   if (layout == 0) return Tensor(type.dtype, std::move(sizes));
   if (layout != kPaddedLayout) return Tensor(type.dtype, std::move(sizes), rng, is_input);
-  if (size_bits(type.dtype) != 16 || sizes.size() < 2) return Tensor(type.dtype, std::move(sizes));
-  return Tensor::padded(type.dtype, std::move(sizes), 8);
+  const int64_t unit = 16 / size_bytes(type.dtype);
+  if (!is_float(type.dtype) || unit < 8 || sizes.size() < 2)
+    return Tensor(type.dtype, std::move(sizes));
+  return Tensor::padded(type.dtype, std::move(sizes), unit);
 }
 
 // The case with its floats in another dtype, and its operands in memory of any layout.

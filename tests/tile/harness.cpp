@@ -64,6 +64,9 @@ void Tensor::set(int64_t at, double v) {
     case DType::kF16:
       ref_.as<f16>()[o] = f16(static_cast<float>(v));
       break;
+    case DType::kF8E4M3:
+      ref_.as<f8e4m3>()[o] = f8e4m3(static_cast<float>(v));
+      break;
     case DType::kI64:
       ref_.as<int64_t>()[o] = static_cast<int64_t>(v);
       break;
@@ -93,6 +96,8 @@ double Tensor::get(int64_t at) const {
       return static_cast<float>(ref_.as<bf16>()[o]);
     case DType::kF16:
       return static_cast<float>(ref_.as<f16>()[o]);
+    case DType::kF8E4M3:
+      return static_cast<float>(ref_.as<f8e4m3>()[o]);
     case DType::kI64:
       return static_cast<double>(ref_.as<int64_t>()[o]);
     case DType::kI32:

@@ -11,7 +11,7 @@ class RandomProgram {
   RandomProgram(Rng& rng, int rank, int n_inner, int n_ops) : rng_(rng), b_(rank, n_inner) {
     const int n_in = static_cast<int>(pick(rng, 1, 4));
     for (int k = 0; k < n_in; ++k) {
-      const DType dtype = kAllDTypes[pick(rng, 0, 8)];
+      const DType dtype = kAllDTypes[pick(rng, 0, 9)];
       const int64_t e = k == 0 ? 2 : pick(rng, n_inner > 0 ? 0 : 1, 3);
       const Extent extent = e == 0            ? Extent::kRow
                             : e == 1 && k > 0 ? Extent::kUniform
@@ -82,12 +82,12 @@ class RandomProgram {
       case 7:
         if (pick(rng_, 0, 3) == 0)
           return b_.widen(a, b_.n_inner() && pick(rng_, 0, 1) ? Extent::kRow : Extent::kFull);
-        return b_.cast(a, kAllDTypes[pick(rng_, 0, 8)]);
+        return b_.cast(a, kAllDTypes[pick(rng_, 0, 9)]);
       case 8: {
         const int64_t kind = pick(rng_, 0, 3);
         if (kind == 0 && b_.rank() > 0)
           return b_.iota(static_cast<int>(pick(rng_, 0, b_.rank() - 1)),
-                         kAllDTypes[pick(rng_, 0, 8)]);
+                         kAllDTypes[pick(rng_, 0, 9)]);
         if (kind == 1)
           return b_.index(pick(rng_, 0, 1) ? DType::kI64 : DType::kI32,
                           b_.n_inner() && pick(rng_, 0, 1) ? Extent::kRow : Extent::kFull);

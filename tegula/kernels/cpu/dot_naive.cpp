@@ -92,6 +92,7 @@ Run runner(DType in, DType out) {
     case DType::kU8:
       return out == DType::kI32 ? run<uint8_t, int32_t> : nullptr;
     case DType::kBool:
+    case DType::kF8E4M3:
       return nullptr;
   }
   return nullptr;

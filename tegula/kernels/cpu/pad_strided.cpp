@@ -24,6 +24,9 @@ uint64_t bits_of(double v, DType t) {
     case DType::kF16:
       put(f16(static_cast<float>(v)));
       break;
+    case DType::kF8E4M3:
+      put(f8e4m3(static_cast<float>(v)));
+      break;
     case DType::kI64:
       put(static_cast<int64_t>(v));
       break;

@@ -13,6 +13,8 @@ AttentionOperands::AttentionOperands(const Attrs& a, bool is_bwd) {
   cu_k = next(a.flag("varlen"));
   seed = next(a.get_or<double>("dropout", 0) > 0);
   dlse = next(is_bwd && a.flag("dlse"));
+  descale = next(!is_bwd && a.flag("descale"));
+  if (descale >= 0) count += 2;
 }
 
 AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, is_bwd) {
@@ -21,6 +23,7 @@ AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, 
   b = size(0, 0), sq = size(0, 1), hq = size(0, 2), d = size(0, 3);
   sk = size(1, 1), hk = size(1, 2), dv = size(2, 3);
   g = hk > 0 ? hq / hk : 0;
+  is_e4m3 = c.in[0].dtype == DType::kF8E4M3;
   scale = a.f("scale");
   softcap = a.get_or<double>("softcap", 0);
   dropout = a.get_or<double>("dropout", 0);
@@ -106,6 +109,8 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
   }
   for (int k : {o.slopes, o.cu_q, o.cu_k, o.seed})
     if (k >= 0) read += c.in[static_cast<size_t>(k)].bytes();
+  for (int k = 0; o.descale >= 0 && k < 3; ++k)
+    read += c.in[static_cast<size_t>(o.descale + k)].bytes();
   return read;
 }
 
@@ -127,6 +132,16 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   if (o.cu_q >= 0) spec += ", cu_seqlens_q: n, cu_seqlens_k: n";
   if (o.seed >= 0) spec += ", seed:";
   if (o.dlse >= 0) spec += ", dlse: b (hk g) sq";
+  for (int k = 0; o.descale >= 0 && k < 3; ++k) {
+    const Shape& s = c.shape(static_cast<size_t>(o.descale + k));
+    if (s.rank() != 2)
+      return invalid_argument(cat(c.op->name, ": descale is ", s, ", must be [b|1, hk|1]"));
+    const auto is_one = [&](int at, const Dim& whole) {
+      return s[at] == Dim(1) && whole != Dim(1);
+    };
+    spec += cat(", descale_", "qkv"[k], is_one(0, c.shape(0)[0]) ? ": 1 " : ": b ",
+                is_one(1, c.shape(1)[2]) ? "1" : "hk");
+  }
   spec += is_bwd ? " -> b sq (hk g) d, b sk hk d, b sk hk dv" : " -> b sq (hk g) dv, b (hk g) sq";
   if (is_bwd && o.bias >= 0) spec += ", " + bias;
   DimMap m = TEGULA_TRY(solve_dims(c.op->name, spec, c.in));
@@ -148,6 +163,12 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
     return invalid_argument(
         cat(c.op->name, ": takes ", o.count, " operands with these attributes, got ", c.in.size()));
   const DType t = c.in[0].dtype, sums = accumulator(t);
+  const bool is_e4m3 = t == DType::kF8E4M3;
+  if (is_e4m3 && is_bwd)
+    return invalid_argument(
+        cat(c.op->name, ": q is ", t, ", which is served forward only: cast q, k and v to bf16"));
+  if (o.descale >= 0 && !is_e4m3)
+    return invalid_argument(cat(c.op->name, ": descale is for f8e4m3, q is ", t));
   for (int k = 0; k < o.count; ++k) {
     const DType have = c.in[static_cast<size_t>(k)].dtype;
     bool ok = is_float(have);
@@ -156,6 +177,8 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
       ok = have == DType::kI32, want = "i32";
     } else if (k == o.seed) {
       ok = have == DType::kI64, want = "i64";
+    } else if (o.descale >= 0 && k >= o.descale) {
+      ok = have == DType::kF32, want = "f32";
     } else if (k == o.dlse || (is_bwd && k == 4)) {
       ok = have == sums, want = dtype_name(sums);
     } else if (k > 0 && k < (is_bwd ? 6 : 3)) {
@@ -164,7 +187,7 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
     if (!ok)
       return invalid_argument(cat(c.op->name, ": operand ", k, " is ", have, ", expected ", want));
   }
-  if (!is_bwd) return std::vector<DType>{t, sums};
+  if (!is_bwd) return std::vector<DType>{is_e4m3 ? DType::kBF16 : t, sums};
   std::vector<DType> out = {t, t, t};
   if (o.bias >= 0) out.push_back(c.in[static_cast<size_t>(o.bias)].dtype);
   return out;

@@ -80,6 +80,15 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
   t.q = cast(reshape(in[0], {batch, sq, call.hk, call.g, call.d}), sums);
   t.k = cast(in[1], sums), t.v = cast(in[2], sums);
   Var s = dot("b i k g d, b j k d -> b k g i j", t.q, t.k) * call.scale;
+  if (call.operands.descale >= 0) {
+    const auto factor = [&](int which, bool of_values) {
+      const Var f = in[static_cast<size_t>(call.operands.descale + which)];
+      return of_values ? reshape(f, {f.dim(0), 1, f.dim(1), 1})
+                       : reshape(f, {f.dim(0), f.dim(1), 1, 1, 1});
+    };
+    s = s * factor(0, false) * factor(1, false);
+    t.v = t.v * factor(2, true);
+  }
   if (call.softcap > 0) {
     t.capped = tanh(s * (1 / call.softcap));
     s = t.capped * call.softcap;

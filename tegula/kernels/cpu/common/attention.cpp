@@ -13,7 +13,7 @@ int64_t read_i32(const TensorRef& t, int64_t i) { return t.as<int32_t>()[i * t.s
 }  // namespace
 
 Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef> in,
-                                      bool is_backward) {
+                                      bool is_backward, bool takes_e4m3) {
   AttentionCall c{};
   size_t next = is_backward ? 6 : 3;
   const auto take = [&](bool present) {
@@ -23,12 +23,19 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.cu_q = take(a.flag("varlen")), c.cu_k = take(a.flag("varlen"));
   c.dropout = a.get_or<double>("dropout", 0);
   c.seed = take(c.dropout > 0), c.dlse = take(a.flag("dlse"));
+  for (const TensorRef*& factor : c.descale) factor = take(a.flag("descale"));
   if (next != in.size())
     return invalid_argument(cat("attention: ", in.size(), " operands instead of ", next));
   c.q = &in[0], c.k = &in[1], c.v = &in[2];
   if (is_backward) c.o = &in[3], c.lse = &in[4], c.d_o = &in[5];
+  const bool is_e4m3 = in[0].dtype == DType::kF8E4M3;
+  if (is_e4m3 && !takes_e4m3)
+    return unsupported(
+        "attention: q is f8e4m3, which attention_sm90 takes (forward, head_dim a multiple of 16 up "
+        "to 128): cast q, k and v to bf16");
   for (size_t i = 0; i < (is_backward ? 6u : 3u); ++i)
-    if (i != 4 && (in[i].rank != 4 || in[i].dtype != in[0].dtype || !is_f32_like(in[0].dtype)))
+    if (i != 4 &&
+        (in[i].rank != 4 || in[i].dtype != in[0].dtype || !(is_e4m3 || is_f32_like(in[0].dtype))))
       return unsupported("attention: q, k and v must be f32, bf16 or f16 of rank 4");
   if (is_backward && c.lse->dtype != DType::kF32) return unsupported("attention: lse must be f32");
   c.batch = c.q->shape[0], c.n_q = c.q->shape[1], c.n_heads = c.q->shape[2], c.d = c.q->shape[3];

@@ -33,6 +33,7 @@ struct AttentionCall {
   const TensorRef *o = nullptr, *lse = nullptr, *d_o = nullptr;  // backward
   const TensorRef *bias = nullptr, *alibi = nullptr, *cu_q = nullptr, *cu_k = nullptr;
   const TensorRef *seed = nullptr, *dlse = nullptr;
+  const TensorRef* descale[3] = {};  // of q, k and v in e4m3
   int64_t batch, n_q, n_k, n_heads, n_kv_heads, group, d, dv;
   float scale, softcap;
   bool is_causal;
@@ -60,7 +61,7 @@ struct AttentionCall {
 };
 
 Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
-                                      bool is_backward);
+                                      bool is_backward, bool takes_e4m3 = false);
 
 // The keys [lo, hi) that query i sees; position - j is the distance to key j.
 struct KeyRange {

@@ -98,6 +98,8 @@ void tile_load(const TileCopy& c) {
       return load_box<bf16, float>(c);
     case DType::kF16:
       return load_box<f16, float>(c);
+    case DType::kF8E4M3:
+      return load_box<f8e4m3, float>(c);
     case DType::kI64:
       return load_box<int64_t, int64_t>(c);
     case DType::kI32:
@@ -120,6 +122,8 @@ void tile_store(const TileCopy& c) {
       return store_box<bf16, float>(c);
     case DType::kF16:
       return store_box<f16, float>(c);
+    case DType::kF8E4M3:
+      return store_box<f8e4m3, float>(c);
     case DType::kI64:
       return store_box<int64_t, int64_t>(c);
     case DType::kI32:

@@ -84,6 +84,12 @@ TEGULA_VEC Vf through_f16(Vf a) {
   store(t, a);
   return load(t);
 }
+TEGULA_VEC Vf through_e4m3(Vf a) {
+  float t[kLanes];
+  store(t, a);
+  for (float& x : t) x = static_cast<float>(f8e4m3(x));
+  return load(t);
+}
 // x·y + z·w and x·y - z·w, each product rounded.
 template <class G>
 struct Products {
@@ -108,6 +114,7 @@ struct RoundBf16 : F {
     TEGULA_VEC_CALL Vf operator()(Vf a) const { return expression; } \
   };
 TILE_ROUND(RoundF16, through_f16(a))
+TILE_ROUND(RoundE4m3, through_e4m3(a))
 TILE_ROUND(RoundI8, saturate(a, -128, 127))
 TILE_ROUND(RoundU8, saturate(a, 0, 255))
 TILE_ROUND(RoundBool, truth(ne(a, zero())))
@@ -238,6 +245,8 @@ void round_in_place(const TileOp& o) {
       return map_f32<RoundBf16<Copy>>(in_place);
     case DType::kF16:
       return map_f32<RoundF16>(in_place);
+    case DType::kF8E4M3:
+      return map_f32<RoundE4m3>(in_place);
     case DType::kI8:
       return map_f32<RoundI8>(in_place);
     case DType::kU8:

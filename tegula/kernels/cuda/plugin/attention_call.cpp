@@ -5,6 +5,7 @@ namespace tegula::cuda {
 AttentionShape shape_of(const kernel::AttentionCall& c) {
   AttentionShape s{c.batch, c.n_q, c.n_k, c.n_heads, c.n_kv_heads, c.d, c.is_causal};
   s.is_f16 = c.q->dtype == DType::kF16, s.is_f32 = is_f32(c);
+  s.is_f8 = c.q->dtype == DType::kF8E4M3;
   AttentionFeatures& f = s.features;
   f.has_window = c.left >= 0 || c.right >= 0;
   f.is_packed = c.cu_q != nullptr;
@@ -14,6 +15,12 @@ AttentionShape shape_of(const kernel::AttentionCall& c) {
   if (c.bias != nullptr)
     f.bias = c.bias->dtype == DType::kF32 ? BiasType::kF32 : BiasType::kElement;
   return s;
+}
+
+AttentionDescale descale_of(const kernel::AttentionCall& c, int which) {
+  const TensorRef* t = c.descale[which];
+  if (t == nullptr) return {};
+  return {t->as<float>(), t->shape[0] == 1 ? 0 : t->stride[0], t->shape[1] == 1 ? 0 : t->stride[1]};
 }
 
 AttentionFeatureParams given_of(const kernel::AttentionCall& c) {
@@ -44,21 +51,24 @@ bool is_packed_row(const TensorRef* t) { return t == nullptr || t->is_contiguous
 
 bool is_whole(const kernel::AttentionCall& c) {
   const DType t = c.q->dtype;
-  if ((t != DType::kBF16 && t != DType::kF16 && t != DType::kF32) || c.d != c.dv ||
-      c.k_offset != 0 || !(c.scale > 0))
-    return false;
+  const bool is_known =
+      t == DType::kBF16 || t == DType::kF16 || t == DType::kF32 || t == DType::kF8E4M3;
+  if (!is_known || c.d != c.dv || c.k_offset != 0 || !(c.scale > 0)) return false;
   if (c.q_offset != c.n_k - c.n_q || (c.cu_q != nullptr && c.batch != 1)) return false;
   if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi)) return false;
   if (c.alibi != nullptr && c.alibi->dtype != DType::kF32) return false;
   if (c.bias != nullptr) {
     const TensorRef& b = *c.bias;
-    if ((b.dtype != DType::kF32 && b.dtype != t) || (b.stride[3] != 1 && b.shape[3] > 1))
+    if ((b.dtype != DType::kF32 && b.dtype != result_type(t)) ||
+        (b.stride[3] != 1 && b.shape[3] > 1))
       return false;
   }
   for (const int64_t o : c.origin)
     if (o != 0) return false;
   return c.whole[0] == c.n_heads && c.whole[1] == c.n_q && c.whole[2] == c.n_k;
 }
+
+DType result_type(DType t) { return t == DType::kF8E4M3 ? DType::kBF16 : t; }
 
 bool is_readable(const kernel::AttentionCall& c, bool of_f32,
                  std::initializer_list<const TensorRef*> tensors) {

@@ -13,7 +13,8 @@ namespace tegula::cuda {
 // one.
 inline AttentionOperand operand_of(const TensorRef& t) {
   const auto stride = [&](int d) {
-    return t.shape[d] <= 1 ? (t.shape[3] + 7) / 8 * 8 : t.stride[d];
+    const int64_t step = 16 / size_bytes(t.dtype);
+    return t.shape[d] <= 1 ? (t.shape[3] + step - 1) / step * step : t.stride[d];
   };
   return {t.data, stride(0), stride(1), stride(2)};
 }
@@ -21,13 +22,21 @@ inline AttentionOperand operand_of(const TensorRef& t) {
 // Whether a kernel that copies 16 bytes at a time can read it. At plan time data is null: aligned.
 inline bool is_copyable(const TensorRef& t) {
   const AttentionOperand o = operand_of(t);
-  const auto good = [](int64_t stride) { return stride > 0 && stride % 8 == 0; };
+  const auto good = [&](int64_t stride) {
+    return stride > 0 && stride * size_bytes(t.dtype) % 16 == 0;
+  };
   return (t.stride[3] == 1 || t.shape[3] == 1) && good(o.batch) && good(o.row) && good(o.head) &&
          reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
-// Of bf16, f16 or f32, with the features that the call has.
+// Of bf16, f16, f32 or e4m3, with the features that the call has.
 AttentionShape shape_of(const kernel::AttentionCall& c);
+
+// Of o, for q, k and v of a type.
+DType result_type(DType t);
+
+// The factors of q (0), k (1) or v (2) in e4m3.
+AttentionDescale descale_of(const kernel::AttentionCall& c, int which);
 
 // What the call's features read.
 AttentionFeatureParams given_of(const kernel::AttentionCall& c);

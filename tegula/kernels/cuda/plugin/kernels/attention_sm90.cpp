@@ -6,15 +6,20 @@ namespace tegula::cuda {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false, true);
   if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2], &q.out[0]}) &&
-         q.out[1].is_contiguous() && check_attention(shape_of(*c), c->scale).ok() &&
-         choose_attention(shape_of(*c)).ok();
+  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
+         q.out[0].dtype == result_type(c->q->dtype) && q.out[1].is_contiguous() &&
+         check_attention(shape_of(*c), c->scale).ok() && choose_attention(shape_of(*c)).ok();
+}
+
+int64_t workspace_bytes(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false, true);
+  return c.ok() ? attention_workspace_bytes(shape_of(*c)) : 0;
 }
 
 Status launch(const DeviceCall& call) {
-  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, true));
   const AttentionVariant v = TEGULA_TRY(choose_attention(shape_of(c)));
   const AttentionKernel* k = TEGULA_TRY(loaded<AttentionKernel>(
       v.name(), "attention_sm90.cu", v.defines(),
@@ -24,7 +29,8 @@ Status launch(const DeviceCall& call) {
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
   a.counter = static_cast<unsigned*>(TEGULA_TRY(zeroed_memory(sizeof(unsigned))));
-  a.stream = call.queue->stream;
+  a.q_descale = descale_of(c, 0), a.k_descale = descale_of(c, 1), a.v_descale = descale_of(c, 2);
+  a.workspace = call.workspace, a.stream = call.queue->stream;
   return k->launch(a);
 }
 }  // namespace
@@ -37,6 +43,7 @@ extern constinit const KernelDef attention_sm90{
     .doc = "wgmma and tensor copies, warp groups that load and compute",
     .priority = 100,
     .supports = supports,
+    .workspace_bytes = workspace_bytes,
     .launch = launch_into_queue<launch>,
 };
 
