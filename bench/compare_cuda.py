@@ -217,7 +217,7 @@ def time_decode(lib, rows, rounds, heads=32, kv_heads=8, d=128):
         def peer(backend, k, v):
             return (lambda: sdpa(q, k, v, False, backend, True)), [sdpa(q, k, v, False, backend, True)]
         makers = {"tegula": ours, **{name: lambda k, v, be=be: peer(be, k, v) for name, be in PEERS.items()}}
-        firsts = allowed({name: lambda make=make: make(*sets[0]) for name, make in makers.items()})
+        firsts = allowed({name: lambda make=make, sets=sets: make(*sets[0]) for name, make in makers.items()})
         graphs = {}
         for name in firsts:
             bound = [makers[name](*s)[0] for s in sets]

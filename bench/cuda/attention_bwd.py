@@ -13,12 +13,11 @@ must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; t
 
 import argparse
 import ctypes
-import json
 import random
 import sys
 import time
 
-from attention_grid import Params, Spec, compare, given, spec_of, variants
+from attention_grid import compare, given, spec_of, variants
 
 TIMINGS = ("256:0:16384,256:1:16384,192:0:16384,192:1:16384,128:0:16384,128:1:16384,128:1:4096,"
            "128:1:1024,96:0:16384,96:1:16384,64:0:16384,64:1:16384,64:1:4096,64:1:1024")

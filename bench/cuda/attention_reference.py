@@ -316,6 +316,6 @@ def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device
     f = draw_features(rng, names, b, sq, sk)
     can_hide = causal or mask_fn or {"window", "packed", "documents"} & set(names)
     # A score function of what no query may see is its own affair.
-    return Case(b, sq, sk, hk * group, hk, d, causal, f16, rng.choice([1.0, 1.0, 1.0, 6.0]), seed,
+    return Case(b, sq, sk, hk * group, hk, d, causal, kind, rng.choice([1.0, 1.0, 1.0, 6.0]), seed,
                 rng.choice(["bshd", "bhsd", "wide"]), device,
                 poison=bool(can_hide) and rng.random() < 0.3, score_fn=score_fn, mask_fn=mask_fn, **f)

@@ -203,7 +203,7 @@ def main():
         a, b = draw(m, k, dtype, layout[1] == "m", g), draw(k, n, dtype, layout[4] == "k", g)
         runs = {kernel.name: kernel.bind(a, b)[0] for kernel in members}
         out = torch.empty(m, n, dtype=dtype, device="cuda")
-        runs["cublas"] = lambda: torch.matmul(a, b, out=out)
+        runs["cublas"] = lambda a=a, b=b, out=out: torch.matmul(a, b, out=out)
         if args.profile:
             print("profiled:", (m, n, k), layout, *runs, flush=True)
             profile(runs)
