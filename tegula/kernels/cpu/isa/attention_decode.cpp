@@ -179,7 +179,7 @@ class Decode {
     const Run last{hot, hot + group_ * kKeyBlock * sizeof(float)};
     t.nothing = Stream(last);
     t.stream = Stream(rows_of(*c_.k, t, c_.d), rows_of(*c_.v, t, c_.dv), from, keys_.hi, last);
-    const int64_t ahead = kChunk * heads * c_.d * static_cast<int64_t>(sizeof(T));
+    const int64_t ahead = kAheadBytes + kChunk * heads * c_.d * static_cast<int64_t>(sizeof(T));
     for (int64_t i = 0; i < ahead; i += 4 * 64) t.stream.cursor().template lines<4>();
     int64_t executed = 0;
     for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
@@ -297,7 +297,8 @@ class Decode {
     call_.counters->add(flops, flops);
   }
 
-  static constexpr int64_t kChunk = 2 * kLanes < 16 ? 16 : 2 * kLanes;  // keys of a head in turn
+  static constexpr int64_t kChunk = 16;          // keys of a head in turn: few pages at a time
+  static constexpr int64_t kAheadBytes = 32768;  // of memory, besides the chunk at hand
 
   const KernelCall& call_;
   const AttentionCall& c_;
