@@ -354,6 +354,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")
+    parser.add_argument("--name", default="attention_bwd_cuda", help="of the result")
     args = parser.parse_args()
     if args.compile:
         todo = [(v, o) for v, o in all_variants() if args.only in str(v)][args.part::args.parts]
@@ -368,7 +369,7 @@ def main():
         run_timings(args, rows)
     if args.json:
         from harness import write_result
-        write_result(args.json, "attention_bwd_cuda", "bench/cuda/attention_bwd.py", args.commit, rows,
+        write_result(args.json, args.name, "bench/cuda/attention_bwd.py", args.commit, rows,
                      checks=checks)
     sys.exit(1 if failures else 0)
 

@@ -171,6 +171,11 @@ struct Consumer : RowsOfWarpgroup {
     wgmma_commit();
   }
 
+  __device__ void free_slot() {
+    release(s.free + ring.slot);
+    ring.advance();
+  }
+
   __device__ void split(float (&scores)[kScores], const Tile& t, int row, int block) {
     if constexpr (kHasDropout) drop(scores, t, row, block);
 #pragma unroll
@@ -181,16 +186,17 @@ struct Consumer : RowsOfWarpgroup {
     }
   }
 
+  // K tile `block` of the `own` that a row of this warpgroup sees.
   template <bool kMasked>
-  __device__ void step(const Tile& t, int row, int block) {
+  __device__ void step(const Tile& t, int row, int block, int own) {
     {
       float scores[kScores];  // [64][kTileN]
       barrier_wait(s.full + ring.slot, ring.parity);
       issue_scores(scores);
       wgmma_wait<0>();
       fence_registers(scores);
-      release(s.free + ring.slot);
-      ring.advance();
+      free_slot();
+      if (block + 1 == own) release(s.q_free);  // the next Q comes during what is left to do
       if constexpr (kMasked) score(scores, t, row, block);
       softmax(scores, t);
       split(scores, t, row, block);
@@ -204,8 +210,7 @@ struct Consumer : RowsOfWarpgroup {
     }
     wgmma_wait<0>();
     fence_registers(out);
-    release(s.free + ring.slot);
-    ring.advance();
+    free_slot();
 #pragma unroll
     for (int i = 0; i < kOut; ++i) o[i] += out[i];
   }
@@ -226,6 +231,16 @@ struct Consumer : RowsOfWarpgroup {
     if (!is_finite) *p.leaked = 1;
   }
 
+  // How many of the tile's blocks some row of this warpgroup sees.
+  __device__ int own_blocks(const Tile& t) const {
+    const int end = min(t.row + int(wg + 1) * kRows, t.s.q_end);
+    if (end <= t.row + int(wg) * kRows) return 0;
+    if (!kIsCausal && !kHasRanges) return t.n_blocks;
+    const int keys = kHasRanges ? t.scores(p).keys(end - 1).hi - t.key
+                                : min(end + p.seqlen_k - p.seqlen_q, p.seqlen_k);
+    return min(t.n_blocks, max(0, keys + kTileN - 1) / kTileN);
+  }
+
   __device__ void attend(const Tile& t) {
     const int row = row_of_tile(t);
 #pragma unroll
@@ -235,13 +250,16 @@ struct Consumer : RowsOfWarpgroup {
     find_edges(t, row);
     barrier_wait(s.q_full, q_ring.parity);
     q_ring.advance();
+    const int own = own_blocks(t);
+    if (own == 0) release(s.q_free);
     int block = 0;
     if constexpr (kHasStart)
-      for (; block < min(begin, t.n_blocks); ++block) step<true>(t, row, block);
+      for (; block < min(begin, own); ++block) step<true>(t, row, block, own);
     if constexpr (!kAlwaysMasks)
-      for (; block < min(whole, t.n_blocks); ++block) step<false>(t, row, block);
-    for (; block < t.n_blocks; ++block) step<true>(t, row, block);
-    release(s.q_free);
+      for (; block < min(whole, own); ++block) step<false>(t, row, block, own);
+    for (; block < own; ++block) step<true>(t, row, block, own);
+    for (; block < t.n_blocks; ++block)  // others' tiles of K and V
+      for (int i = 0; i < 2; ++i) barrier_wait(s.full + ring.slot, ring.parity), free_slot();
     write(t, row);
   }
 
