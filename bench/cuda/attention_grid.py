@@ -219,7 +219,25 @@ def refusals(grid):
     return wrong
 
 
-def compare(got, exact, naive, half_ulp, floor=1e-7):
+def bits_of_products(grid):
+    """How far below a product of two powers of two the tensor cores keep another, in a sum of e4m3: one query
+    and one key, whose lse is their score."""
+    import torch
+    from attention_reference import Case
+    v = (64, 0, 0, ("f8",), "", "")
+    case = Case(1, 1, 1, 16, 16, 64, f8=[True] * 3)
+    case.factors, case.scale = [torch.ones(1, 1, device="cuda")] * 3, 1.0
+    q, k = (torch.zeros(1, 1, 16, 64, device="cuda") for _ in range(2))
+    q[..., 0] = k[..., 0] = 16.0
+    q[..., 1] = 1.0
+    k[..., 1] = 256.0 * 2.0 ** -torch.arange(2, 18, device="cuda").float()
+    case.q, case.k = (case.lay_out(x, torch.float8_e4m3fn) for x in (q, k))
+    _, lse = grid.launch(grid.open(v), v, case)
+    kept = (lse[0, :, 0] > 256.0).tolist()
+    return 2 + kept.index(False) - 1
+
+
+def compare(got, exact, naive, half_ulp, floor=1e-7, of_draws=0.0):
     """The error over its bound (inf where NaN, infinities or their absence differ)."""
     import torch
     got, naive = got.double(), naive.double()
@@ -231,7 +249,7 @@ def compare(got, exact, naive, half_ulp, floor=1e-7):
     if not finite.any():
         return 0.0
     err = (got - exact)[finite].abs().max().item()
-    of_naive = (naive - exact)[finite].abs().max().item()
+    of_naive = max((naive - exact)[finite].abs().max().item(), of_draws)
     bound = 2 * of_naive + half_ulp * exact[finite].abs().max().item() + floor
     return err / bound
 
@@ -241,16 +259,34 @@ def bits(x):
     return x.view(torch.int32 if x.dtype == torch.float32 else torch.int16)
 
 
-def check(grid, handle, v, case):
-    """Worst error over bound of o and lse, and whether the bits repeat."""
+def naive_errors(case):
+    """Of o and lse; 0 where there is none."""
+    import torch
+    out = []
+    for exact, naive in zip(case.reference(torch.float64), case.reference(case.dtype)):
+        naive = naive.to(case.dtype) if not out else naive
+        e = (naive.double() - exact).abs()
+        e = e[torch.isfinite(e)]
+        out.append(e.max().item() if e.numel() else 0.0)
+    return out
+
+
+def check(grid, handle, v, case, redraw=None):
+    """Worst error over bound of o and lse, and whether the bits repeat. Of e4m3, where the naive kernel may
+    be exact by luck: its error is the worst of eight draws of the operands (`redraw`)."""
     import torch
     o, lse = grid.launch(handle, v, case)
     again, lse_again = grid.launch(handle, v, case)
     repeats = torch.equal(bits(o), bits(again)) and torch.equal(bits(lse), bits(lse_again))
     exact, exact_lse = case.reference(torch.float64)
     naive, naive_lse = case.reference(case.dtype)
-    return (compare(o, exact, naive.to(case.dtype), case.half_ulp),
-            compare(lse, exact_lse, naive_lse, 2.0 ** (-24 if case.kind == 2 else -20)), repeats)
+    def worst(draws):
+        return (compare(o, exact, naive.to(case.dtype), case.half_ulp, of_draws=draws[0]),
+                compare(lse, exact_lse, naive_lse, 2.0 ** (-24 if case.kind == 2 else -20), of_draws=draws[1]))
+    of_o, of_lse = worst((0.0, 0.0))
+    if max(of_o, of_lse) > 1 and redraw and case.factors[0] is not None:
+        of_o, of_lse = worst([max(e) for e in zip(*(naive_errors(redraw(n)) for n in range(8)))])
+    return of_o, of_lse, repeats
 
 
 def main():
@@ -276,6 +312,9 @@ def main():
     import attention_reference
     torch.zeros(1, device="cuda")  # makes the context
     torch.backends.cuda.matmul.allow_tf32 = False
+    if any("f8" in v[3] for v in todo):
+        attention_reference.Case.kept_bits = bits_of_products(grid)
+        print(f"products of e4m3: {attention_reference.Case.kept_bits} bits", flush=True)
     start, n, failures, worst, rows = time.time(), 0, 0, 0.0, []
     for index, v in enumerate(todo):
         if time.time() - start > args.seconds:
@@ -287,7 +326,8 @@ def main():
             seed = 1000 * index + k
             d, causal, kind, names, score_fn, mask_fn = v
             case = attention_reference.draw_case(seed, causal, kind, d, names, score_fn, mask_fn)
-            of_o, of_lse, repeats = check(grid, handle, v, case)
+            of_o, of_lse, repeats = check(grid, handle, v, case, lambda n, seed=seed: attention_reference.draw_case(
+                seed, causal, kind, d, names, score_fn, mask_fn, operands=1 + n))
             n += 1
             of_variant = max(of_variant, of_o, of_lse)
             if of_o > 1 or of_lse > 1 or not repeats:

@@ -104,23 +104,26 @@ class Case:
         factor = factor.to(t.dtype).expand(self.b, self.hk).repeat_interleave(t.shape[1] // self.hk, 1)
         return t * factor[:, :, None, None]
 
+    kept_bits = 13  # of a product of e4m3, below the power of two of its factors; attention_grid.py measures it
+
     def e4m3_products(self):
-        """q kᵀ as the tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to 13 bits
-        below the largest of them."""
+        """q kᵀ as the tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to kept_bits
+        below the largest power of two among them."""
         q, k = (t.float().transpose(1, 2) for t in (self.q, self.k))
         k = k.repeat_interleave(self.hq // self.hk, 1)
+        def power(x):
+            return torch.floor(torch.log2(x.abs().nan_to_num(1.0).clamp(min=1e-30)))
+        power_q, power_k = power(q), power(k)
         total = torch.zeros(self.b, self.hq, self.sq, self.sk, device=self.device)
         for first in range(0, self.d, 32):
             terms = range(first, min(first + 32, self.d))
-            def product(e):
-                return q[..., e, None] * k[..., None, :, e]
-            top = total.abs()
+            top = power(total)
             for e in terms:
-                top = torch.maximum(top, product(e).abs())
-            unit = torch.exp2(torch.floor(torch.log2(top.nan_to_num(1.0).clamp(min=1e-30))) - 13)
+                top = torch.maximum(top, power_q[..., e, None] + power_k[..., None, :, e])
+            unit = torch.exp2(top - self.kept_bits)
             total = (total / unit).trunc() * unit
             for e in terms:
-                total = total + (product(e) / unit).trunc() * unit
+                total = total + (q[..., e, None] * k[..., None, :, e] / unit).trunc() * unit
         for f in self.factors[:2]:
             f = f.expand(self.b, self.hk).repeat_interleave(self.hq // self.hk, 1)
             total = total * f[:, :, None, None]
@@ -300,8 +303,8 @@ def draw_features(rng, names, b, sq, sk):
     return f
 
 
-def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device="cuda"):
-    """A random case of a variant; the same for the same arguments."""
+def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device="cuda", operands=None):
+    """A random case of a variant; the same for the same arguments. operands: a seed of their own."""
     rng = random.Random(seed)
     hk, group = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 3, 4, 7, 8, 16])
     # Head sizes that are no multiple of 8 have kernels of their own: there it is the size itself.
@@ -316,6 +319,7 @@ def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device
     f = draw_features(rng, names, b, sq, sk)
     can_hide = causal or mask_fn or {"window", "packed", "documents"} & set(names)
     # A score function of what no query may see is its own affair.
-    return Case(b, sq, sk, hk * group, hk, d, causal, kind, rng.choice([1.0, 1.0, 1.0, 6.0]), seed,
+    return Case(b, sq, sk, hk * group, hk, d, causal, kind, rng.choice([1.0, 1.0, 1.0, 6.0]),
+                seed if operands is None else operands,
                 rng.choice(["bshd", "bhsd", "wide"]), device,
                 poison=bool(can_hide) and rng.random() < 0.3, score_fn=score_fn, mask_fn=mask_fn, **f)

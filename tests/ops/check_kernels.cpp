@@ -47,7 +47,7 @@ struct Variant {
   DType narrow = DType::kF32;  // instead of f32
   std::vector<Type> in, out;
   std::vector<Tensor> operands;
-  bool is_strided = false;
+  bool is_strided = false, mixed = false;
 
   std::vector<TensorRef> refs() const {
     std::vector<TensorRef> r;
@@ -62,16 +62,31 @@ std::vector<int64_t> sizes_of(const Type& t) {
   return s;
 }
 
-// Layout 0 is row-major; others are drawn. False: the op does not take this dtype.
-bool make_variant(const Case& c, DType narrow, uint32_t layout, Variant& v) {
-  for (const Type& t : c.in) v.in.push_back({t.dtype == DType::kF32 ? narrow : t.dtype, t.shape});
+// Whether OpDef::types lets operand k share operand 0's dtype.
+bool is_alike(const OpDef& op, size_t k) {
+  std::string_view rest = op.types.substr(0, op.types.find("->"));
+  for (; k > 0 && !rest.empty(); --k) rest.remove_prefix(std::min(rest.find(',') + 1, rest.size()));
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  return !rest.empty() && (rest[0] == 'F' || rest[0] == 'T');
+}
+
+// Layout 0 is row-major; others are drawn. `mixed`: only operands that are alike get the dtype.
+// False: the op does not take it, or all are alike.
+bool make_variant(const Case& c, DType narrow, uint32_t layout, Variant& v, bool mixed = false) {
+  bool is_mixed = false;
+  for (size_t k = 0; k < c.in.size(); ++k) {
+    const bool is_f32 = c.in[k].dtype == DType::kF32, stays = mixed && !is_alike(*c.op, k);
+    v.in.push_back({is_f32 && !stays ? narrow : c.in[k].dtype, c.in[k].shape});
+    is_mixed |= is_f32 && stays;
+  }
+  if (mixed && (!is_mixed || narrow == DType::kF32)) return false;
   OpCall call = c.call();
   call.in = v.in, call.out = {};
   auto out = infer(call);
   if (!out.ok()) return false;
   v.out = std::move(*out);
-  v.narrow = narrow;
-  v.name = cat(narrow, layout ? cat(", layout ", layout) : "");
+  v.narrow = narrow, v.mixed = mixed;
+  v.name = cat(narrow, mixed ? " and f32" : "", layout ? cat(", layout ", layout) : "");
   v.is_strided = layout != 0;
   Rng rng(layout + 1000 * static_cast<uint32_t>(c.seed));
   for (size_t k = 0; k < c.in.size(); ++k) {
@@ -107,12 +122,13 @@ double naive_error_of(const Case& c, const Variant& v, size_t r) {
   const double magnitude = max_abs((*exact)[r]);
   return magnitude > 0 ? largest_error((*naive)[r], (*exact)[r]) / magnitude : 0;
 }
-double naive_error_of_draws(const Case& c, DType narrow, size_t r) {
+double naive_error_of_draws(const Case& c, const Variant& like, size_t r) {
   double worst = 0;
   for (uint64_t draw = 1; draw <= 8; ++draw) {
     const Case other = make_case(*c.op, c.sample, c.seed + 100 * draw);
     Variant v;
-    if (make_variant(other, narrow, 0, v)) worst = std::max(worst, naive_error_of(other, v, r));
+    if (make_variant(other, like.narrow, 0, v, like.mixed))
+      worst = std::max(worst, naive_error_of(other, v, r));
   }
   return worst;
 }
@@ -128,7 +144,7 @@ std::string check_values(const Case& c, const Variant& v, const Outputs& got) {
     const double floor = epsilon(v.out[r].dtype) * magnitude;
     double naive_error = naive_error_of(c, v, r) * magnitude;
     if (!(error <= 2 * naive_error + floor) && is_float(v.out[r].dtype))
-      naive_error = std::max(naive_error, naive_error_of_draws(c, v.narrow, r) * magnitude);
+      naive_error = std::max(naive_error, naive_error_of_draws(c, v, r) * magnitude);
     if (!(error <= 2 * naive_error + floor))
       return cat("result ", r, ": error ", error, ", naive ", naive_error, ", floor ", floor, ": ",
                  difference(y, (*exact)[r], 0));
@@ -277,25 +293,27 @@ Verdict check_kernel_on_device(const Case& c, const KernelDef& kernel, Device& d
                                bool repeats_bits, int& n_checked) {
   const int before = n_checked;
   for (DType narrow : {DType::kF32, DType::kBF16, DType::kF16})
-    for (uint32_t layout = 0; layout <= kPaddedLayout; ++layout) {
-      Variant v;
-      if (!make_variant(c, narrow, layout, v)) continue;
-      const auto why =
-          check_variant_on_device(c, kernel, v, layout, device, repeats_bits, n_checked);
-      if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
-    }
+    for (const bool mixed : {false, true})
+      for (uint32_t layout = 0; layout <= kPaddedLayout; ++layout) {
+        Variant v;
+        if (!make_variant(c, narrow, layout, v, mixed)) continue;
+        const auto why =
+            check_variant_on_device(c, kernel, v, layout, device, repeats_bits, n_checked);
+        if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
+      }
   return n_checked > before ? pass() : skip("the kernel does not support it");
 }
 
 Verdict check_kernel(const Case& c, const KernelDef& kernel) {
   int n_checked = 0;
   for (DType narrow : {DType::kF32, DType::kBF16, DType::kF16})
-    for (uint32_t layout = 0; layout < 4; ++layout) {
-      Variant v;
-      if (!make_variant(c, narrow, layout, v)) continue;
-      const auto why = check_variant(c, kernel, v, layout, n_checked);
-      if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
-    }
+    for (const bool mixed : {false, true})
+      for (uint32_t layout = 0; layout < 4; ++layout) {
+        Variant v;
+        if (!make_variant(c, narrow, layout, v, mixed)) continue;
+        const auto why = check_variant(c, kernel, v, layout, n_checked);
+        if (!why.empty()) return fail(cat(kernel.name, " (", v.name, "): ", why));
+      }
   return n_checked ? pass() : skip("no kernel supports it");
 }
 

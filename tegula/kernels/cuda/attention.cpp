@@ -149,8 +149,11 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
   if (v.is_f8) {  // every maximum counts: weights of e4m3 have no room above it
-    v.head_dim = v.head_dim == 64 ? 64 : 128, v.lazy_log2 = 0, v.n_stages = 3;
-    v.tile_n = !v.features.is_heavy() ? 128 : v.head_dim == 64 ? 96 : 64;
+    const bool is_narrow = v.head_dim == 64, is_heavy = v.features.is_heavy();
+    const bool is_light = !is_heavy && !v.features.is_packed && !v.features.has_documents;
+    v.head_dim = is_narrow ? 64 : 128, v.lazy_log2 = 0, v.ping_pong = is_narrow;
+    v.n_stages = is_narrow ? 3 : 4, v.n_consumers = is_narrow && is_light ? 3 : 2;
+    v.tile_n = is_narrow ? (is_light || is_heavy ? 96 : 128) : is_heavy ? 64 : 128;
     return v;
   }
   if (v.features.is_heavy()) {  // registers for more than the products

@@ -34,7 +34,8 @@ __device__ inline Sequence sequence_of_row(const AttentionFeatureParams& f, bool
   return s;
 }
 
-// Query i of the head that `score` is of, given its lse; put(column, value) takes the results.
+// Query i of the head that `score` is of, given its lse; put(column, value) takes the results. Of
+// e4m3 the lse is summed again: the tensor cores' scores have some 14 bits, those here 24.
 template <int kD, class Put>
 __device__ inline void attend_exactly(const AttentionParams& p, const AttentionScore& score, int i,
                                       float lse, Put put) {
@@ -43,16 +44,28 @@ __device__ inline void attend_exactly(const AttentionParams& p, const AttentionS
   const InElement* q = row_of<InElement>(p.q, score.batch, i, score.head);
   float sum[kPart] = {};
   const Range seen = score.keys(i);
-#pragma unroll 1
-  for (int j = seen.lo; j < seen.hi; ++j) {
-    if (!score.user_sees(i, j)) continue;
+  const auto score_of = [&](int j) {
     const InElement* k = row_of<InElement>(p.k, score.batch, j, kv_head);
-    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
     float raw = 0.f;
 #pragma unroll 1
     for (int e = lane; e < p.head_dim; e += 32)
       raw = __fmaf_rn(element_to_float(q[e]), element_to_float(k[e]), raw);
-    const float x = score(warp_sum(raw), i, j) * AttentionScore::factor(score.scale);
+    return score(warp_sum(raw), i, j) * AttentionScore::factor(score.scale);
+  };
+  if constexpr (kIsF8) {
+    lse = kHasSinks ? p.f.sinks[score.head] : kNegativeInfinity;
+#pragma unroll 1
+    for (int j = seen.lo; j < seen.hi; ++j) {
+      if (!score.user_sees(i, j)) continue;
+      const float x = score_of(j), top = fmaxf(lse, x), low = fminf(lse, x);
+      lse = top == kNegativeInfinity ? top : top + __logf(1.f + exp2_approx((low - top) * kLog2e));
+    }
+  }
+#pragma unroll 1
+  for (int j = seen.lo; j < seen.hi; ++j) {
+    if (!score.user_sees(i, j)) continue;
+    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
+    const float x = score_of(j);
     float weight = exp2_approx((x - lse) * kLog2e);
     if constexpr (kHasDropout) weight = score.keeps(i, j) ? weight * p.f.keep_factor : 0.f;
 #pragma unroll

@@ -27,9 +27,6 @@
 //   TEGULA_PING_PONG 0 | 1   consumers take turns at the tensor cores
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
-#ifndef TEGULA_HOLD
-#define TEGULA_HOLD 1
-#endif
 #include "tegula/kernels/cuda/attention_exact.cuh"
 #include "tegula/kernels/cuda/attention_f8_transpose.cuh"
 #include "tegula/kernels/cuda/attention_sm90.cuh"
@@ -48,6 +45,8 @@ struct Consumer : RowsOfWarpgroup {
 
   u32 q[kQInRegisters ? kOut / kElementsOf4Bytes : 1];  // [64][kD]
   float o[kOut];                                        // [64 rows][kD]
+  float part[kOut];  // of e4m3: the last product with V, which gather() adds to o
+  float by[2];       // what o is to be multiplied with then
   u32 weights[kScores / kElementsOf4Bytes];  // [64 rows][kTileN], the A operand of the product
                                              // with V
   u32 leaking;                               // bit r: row r is to be repaired
@@ -78,9 +77,8 @@ struct Consumer : RowsOfWarpgroup {
   }
 
   // o[64][kD] += weights[64][kTileN] · V[kTileN][kD]. The tensor cores sum products of e4m3 with
-  // some 14 bits: then each tile's product is a sum of its own (`part`), which finish_output()
-  // adds.
-  __device__ void issue_output(float (&part)[kOut]) {
+  // some 14 bits: there each tile's product is a sum of its own.
+  __device__ void issue_output() {
     const SmemOperand b(smem_address(s.v) + v_ring.slot * kVBytes, kIsF8 ? 16 : kTileN * kRowBytes,
                         8 * kRowBytes);
     float(&to)[kOut] = kIsF8 ? part : o;
@@ -93,14 +91,23 @@ struct Consumer : RowsOfWarpgroup {
     wgmma_commit();
   }
 
+  __device__ void gather() {
+    if constexpr (kIsF8) {
+#pragma unroll
+      for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
+      by[0] = grow[0], by[1] = grow[1];
+    }
+  }
+
   // The scores of the next K tile and, behind them, the product with the present V tile; returns
   // when the scores are there.
-  __device__ void issue_both(float (&scores)[kScores], float (&part)[kOut]) {
+  __device__ void issue_both(float (&scores)[kScores]) {
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     take_turn();
     issue_scores(scores);
+    gather();
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output(part);
+    issue_output();
     pass_turn();
     wgmma_wait<1>();
     fence_registers(scores);
@@ -109,22 +116,17 @@ struct Consumer : RowsOfWarpgroup {
   }
 
   // The assembler would wait for the product before the exponentials that are to run beside it: a
-  // branch that is never taken keeps them in front.
+  // branch that is never taken keeps them in front. (Of bf16 that is slower: warpgroups take
+  // turns.)
   __device__ void hold() const {
-#if TEGULA_HOLD
-    if (sum[0] + sum[1] < 0.f) asm volatile("nanosleep.u32 20;");
-#endif
+    if (kIsF8 && sum[0] + sum[1] < 0.f) asm volatile("nanosleep.u32 20;");
   }
 
-  // `by`: what the sums before it are to be multiplied with, of e4m3.
-  __device__ void finish_output(float (&part)[kOut], const float (&by)[2]) {
+  __device__ void finish_output() {
     wgmma_wait<0>();
     fence_registers(kIsF8 ? part : o);
     release(s.v_free + v_ring.slot);
     v_ring.advance();
-    if constexpr (kIsF8)
-#pragma unroll
-      for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
   }
 
   __device__ void pack(float (&scores)[kScores], const Tile& t, int row, int block) {
@@ -147,13 +149,11 @@ struct Consumer : RowsOfWarpgroup {
   template <bool kMasked>
   __device__ void step(const Tile& t, int row, int block) {
     float scores[kScores];  // [64][kTileN]
-    float part[kOut];
-    const float by[2] = {grow[0], grow[1]};
-    issue_both(scores, part);
+    issue_both(scores);
     if constexpr (kMasked) score(scores, t, row, block);
     softmax(scores, t);
     hold();
-    finish_output(part, by);
+    finish_output();
     pack(scores, t, row, block);
     rescale_output();
   }
@@ -176,13 +176,12 @@ struct Consumer : RowsOfWarpgroup {
   // without it the tensor cores would wait for the exponentials at each tile's beginning.
   __device__ void step_across(const Tile& t, const Tile& next) {
     const int row = row_of_tile(next);
-    float scores[kScores], part[kOut], top_before[2], sum_before[2];
-    const float by[2] = {grow[0], grow[1]};
+    float scores[kScores], top_before[2], sum_before[2];
     barrier_wait(s.q_full, q_ring.parity);
     q_ring.advance();
     load_q();
     find_edges(next, row);
-    issue_both(scores, part);
+    issue_both(scores);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top_before[r] = top[r], sum_before[r] = sum[r];
@@ -190,8 +189,7 @@ struct Consumer : RowsOfWarpgroup {
     }
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
     softmax(scores, next);
-    hold();
-    finish_output(part, by);
+    finish_output();
     pack(scores, next, row, 0);
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
@@ -207,14 +205,16 @@ struct Consumer : RowsOfWarpgroup {
   }
   __device__ void clear_output() {
 #pragma unroll
-    for (int i = 0; i < kOut; ++i) o[i] = 0.f;
+    for (int i = 0; i < kOut; ++i) o[i] = part[i] = 0.f;
+    by[0] = by[1] = 1.f;
   }
 
   __device__ void last_step() {
-    float part[kOut];
+    gather();
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
-    issue_output(part);
-    finish_output(part, grow);
+    issue_output();
+    finish_output();
+    gather();
   }
 
   // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
