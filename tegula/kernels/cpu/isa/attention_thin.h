@@ -58,10 +58,9 @@ struct ThinScores {
     for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[e * q_rows + i]), k, acc[g][i]);
   }
   // kStep elements of the keys of one group, from e on; of bf16 two in a lane: half the shuffles.
-  static constexpr int64_t kStep = kSquare * static_cast<int64_t>(sizeof(float) / sizeof(T));
+  static constexpr int64_t kPart = 4 / static_cast<int64_t>(sizeof(T)), kStep = kSquare * kPart;
   __attribute__((always_inline)) void add_square(Acc& acc, int g, int64_t e) const {
     asm volatile("" ::: "memory");  // or q's elements are kept for the next group, in memory
-    constexpr auto kPart = static_cast<int64_t>(sizeof(float) / sizeof(T));
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / kPart,
                     r);
