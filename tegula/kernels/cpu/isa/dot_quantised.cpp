@@ -12,9 +12,24 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr int64_t kSums = 8192;  // of a task, at most: they stay in L1
+// The two weights in the low bytes of lanes.
+#if defined(TEGULA_ISA_AVX512)
+TEGULA_VEC Vf lookup_i4(Vi i) {
+  const __m512 t = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  return {_mm512_permutexvar_ps(i.v, t)};
+}
+TEGULA_VEC Vf low_i4(Vi two) { return lookup_i4(two); }
+TEGULA_VEC Vf high_i4(Vi two) { return lookup_i4(shr<4>(two)); }
+#else
+TEGULA_VEC Vf low_i4(Vi two) { return to_float((two & set1i(15)) - set1i(8)); }
+TEGULA_VEC Vf high_i4(Vi two) { return to_float(shr<4>(two) - set1i(8)); }
+#endif
+
+constexpr int64_t kSums = 8192;    // of a task, at most: they stay in L1
+constexpr int64_t kFolded = 1024;  // columns of a task that adds shards
 constexpr int kRows = kQuantisedRows;
-constexpr int kRun = 8;  // rows of q at a time
+constexpr int kRun = 8;             // rows of q at a time
+constexpr int64_t kFetched = 4096;  // bytes ahead of their use, of all of them
 
 // Sums of kM rows of x and `cols` columns from q on, rows sum_row apart.
 template <bool kPacked, int kM>
@@ -28,57 +43,84 @@ struct QuantisedRun {
   float* sums;
   int64_t sum_row;
 
-  // The weights of kN neighbouring k, all of one group, times x.
+  // Columns at a time: chains enough to hide the latency of a multiply-add, and for one row of x on
+  // AVX-512 a cache line of q.
+  static constexpr int kVectors = kM == 1 ? 4 : kM == 2 ? 2 : 1;
+  static constexpr int kColumns = kVectors * kLanes;
+
+  // The weights of kN neighbouring k, all of one group, times x. `more`: the next k follow.
   template <int kN>
-  void add(int64_t k) const {
+  void add(int64_t k, bool more) const {
     float a[kM * kN];
     for (int i = 0; i < kM; ++i)
       for (int r = 0; r < kN; ++r) a[i * kN + r] = x[i * x_row + k + r];
     constexpr int kBytes = kPacked ? kN / 2 : kN;
+    constexpr int64_t kAhead = kFetched / kBytes;
     const uint8_t* p = q + (kPacked ? k / 2 : k) * q_row;
     const float* at = a;
     int64_t j = 0;
-    for (; j + kLanes <= cols; j += kLanes) {
-      if (j % 64 == 0)
-        for (int r = 0; r < kBytes; ++r) __builtin_prefetch(p + r * q_row + j + 512);
+    for (; j + kColumns <= cols; j += kColumns) {
+      // Rows of the next k are other pages, which the processor does not foresee.
+      if (j % 64 == 0) {
+        const int64_t over = j + kAhead - cols;
+        const uint8_t* line = over < 0 || !more ? p + j + kAhead : p + kBytes * q_row + over;
+#pragma GCC unroll 8
+        for (int r = 0; r < kBytes; ++r) __builtin_prefetch(line + r * q_row);
+      }
       asm("" : "+r"(at));  // else all of a is broadcast before the loop, into the stack
-      add_lanes<kN>(p + j, q_row, at, load(scale + j), sums + j, sum_row);
+      Vf w[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) w[v] = load(scale + j + v * kLanes);
+      add_lanes<kN, kVectors>(p + j, q_row, at, w, sums + j, sum_row);
     }
-    if (j == cols) return;
-    uint8_t rest[kBytes * kLanes] = {};
-    for (int r = 0; r < kBytes; ++r)
-      std::memcpy(rest + r * kLanes, p + r * q_row + j, static_cast<size_t>(cols - j));
-    const int n = static_cast<int>(cols - j);
-    float edge[kM * kLanes];
-    for (int i = 0; i < kM; ++i) store(edge + i * kLanes, load_n(sums + i * sum_row + j, n));
-    add_lanes<kN>(rest, kLanes, a, load_n(scale + j, n), edge, kLanes);
-    for (int i = 0; i < kM; ++i) store_n(sums + i * sum_row + j, load(edge + i * kLanes), n);
+    for (; j < cols; j += kLanes) {
+      const int n = static_cast<int>(std::min<int64_t>(cols - j, kLanes));
+      uint8_t rest[kBytes * kLanes] = {};
+      for (int r = 0; r < kBytes; ++r)
+        std::memcpy(rest + r * kLanes, p + r * q_row + j, static_cast<size_t>(n));
+      float edge[kM * kLanes];
+      for (int i = 0; i < kM; ++i) store(edge + i * kLanes, load_n(sums + i * sum_row + j, n));
+      const Vf w[1] = {load_n(scale + j, n)};
+      add_lanes<kN, 1>(rest, kLanes, a, w, edge, kLanes);
+      for (int i = 0; i < kM; ++i) store_n(sums + i * sum_row + j, load(edge + i * kLanes), n);
+    }
   }
 
-  template <int kN>
+  template <int kN, int kV>
   static __attribute__((always_inline)) void add_lanes(const uint8_t* p, int64_t row,
-                                                       const float* a, Vf scale, float* sum,
-                                                       int64_t sum_row) {
-    Vf acc[kM];
+                                                       const float* a, const Vf (&scale)[kV],
+                                                       float* sum, int64_t sum_row) {
+    Vf acc[kM][kV];
 #pragma GCC unroll 4
-    for (int i = 0; i < kM; ++i) acc[i] = load(sum + i * sum_row);
-    const auto take = [&](Vi q, int r) __attribute__((always_inline)) {
-      const Vf w = to_float(q) * scale;
+    for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 4
-      for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a[i * kN + r]), w, acc[i]);
+      for (int v = 0; v < kV; ++v) acc[i][v] = load(sum + i * sum_row + v * kLanes);
+    const auto take = [&](Vf q, int r, int v) __attribute__((always_inline)) {
+      const Vf w = q * scale[v];
+#pragma GCC unroll 4
+      for (int i = 0; i < kM; ++i) acc[i][v] = fma(set1(a[i * kN + r]), w, acc[i][v]);
     };
 #pragma GCC unroll 8
     for (int r = 0; r < kN; r += kPacked ? 2 : 1, p += row) {
       if constexpr (kPacked) {
-        const Vi two = load_u8(p);
-        take((two & set1i(15)) - set1i(8), r);
-        take(shr<4>(two) - set1i(8), r + 1);
+        Vf high[kV];
+#pragma GCC unroll 4
+        for (int v = 0; v < kV; ++v) {
+          const Vi two = load_u8(p + v * kLanes);
+          take(low_i4(two), r, v);
+          high[v] = high_i4(two);
+        }
+#pragma GCC unroll 4
+        for (int v = 0; v < kV; ++v) take(high[v], r + 1, v);
       } else {
-        take(load_i8(p), r);
+#pragma GCC unroll 4
+        for (int v = 0; v < kV; ++v) take(to_float(load_i8(p + v * kLanes)), r, v);
       }
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < kM; ++i) store(sum + i * sum_row, acc[i]);
+    for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < kV; ++v) store(sum + i * sum_row + v * kLanes, acc[i][v]);
   }
 };
 
@@ -127,8 +169,8 @@ class Quantised {
       sum_shard<kM>(m, shard, n0, std::min(columns, n_ - n0), sums, shard == 0 ? y.stride[0] : n_);
     });
     if (shards_ > 1)
-      call_.pool->parallel_for(ceil_div(n_, kSums), [&](int64_t i, int) {
-        for (int64_t j = i * kSums; j < std::min((i + 1) * kSums, n_); j += kLanes)
+      call_.pool->parallel_for(ceil_div(n_, kFolded), [&](int64_t i, int) {
+        for (int64_t j = i * kFolded; j < std::min((i + 1) * kFolded, n_); j += kLanes)
           for (int r = 0; r < kM; ++r)
             fold(more + r * n_ + j, kM * n_, cut(n_ - j), out + r * y.stride[0] + j);
       });
@@ -154,8 +196,9 @@ class Quantised {
                                         sums,
                                         sum_row};
       const int64_t last = std::min(end, (k / group_ + 1) * group_);
-      for (; k + kRun <= last; k += kRun) t.template add<kRun>(k);
-      for (; k < last; k += kStep) t.template add<kStep>(k);
+      for (; k + kRun <= last; k += kRun)
+        t.template add<kRun>(k, k + 2 * kRun <= last || last < end);
+      for (; k < last; k += kStep) t.template add<kStep>(k, false);
     }
   }
 
