@@ -10,6 +10,7 @@
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
 #include "tegula/ops/attention.h"
+#include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -150,23 +151,25 @@ Result<Work> attention_work(const Options& o, bool decode) {
 
 Result<Work> gemm_work(const Options& o) {
   const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
-  const DType t = TEGULA_TRY(dtype_of(o));
+  const bool is_int8 = o.dtype == "int8";
+  const DType t = is_int8 ? DType::kI8 : TEGULA_TRY(dtype_of(o));
   Work w;
   Builder b(*w.module, "gemm");
   w.op = "dot";
-  if (o.weights == "as the operands") {
+  if (o.weights == "as the operands" && !is_int8) {
     const Var x = b.param("a", {t, {s[0], s[2]}});
     const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
                                : b.param("b", {t, {s[2], s[1]}});
     b.result("c", matmul(x, y));
-  } else {  // groups of 128
-    w.op = "dot_quantised";
+  } else {  // a scale for 128 of k, or (as the operands) for a whole column
     const bool four = o.weights == "int4";
-    const int64_t groups = std::max<int64_t>(1, s[2] / 128);
-    const Var x = b.param("a", {DType::kF32, {s[0], s[2]}});
+    const int64_t groups = o.weights == "as the operands" ? 1 : std::max<int64_t>(1, s[2] / 128);
+    const Var x = b.param("a", {is_int8 ? t : DType::kF32, {s[0], s[2]}});
     const Var q = b.param("b", {four ? DType::kU8 : DType::kI8, {four ? s[2] / 2 : s[2], s[1]}});
-    b.result("c",
-             dot_quantised(x, q, b.param("scale", {DType::kF32, {groups, s[1]}}), four ? 4 : 8));
+    const Var scale = b.param("scale", {DType::kF32, {groups, s[1]}});
+    w.op = is_int8 ? "dot_i8" : "dot_quantised";
+    b.result("c", is_int8 ? dot_i8(x, b.param("sx", {DType::kF32, {s[0]}}), q, scale, four ? 4 : 8)
+                          : dot_quantised(x, q, scale, four ? 4 : 8));
   }
   w.function = TEGULA_TRY(b.finish_into_module());
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
@@ -314,9 +317,9 @@ void add_kernel(CLI::App& cmd, Options& o) {
       ->type_name("NAME");
 }
 
-void add_shape(CLI::App& cmd, Options& o, const char* names) {
+CLI::Option* add_shape(CLI::App& cmd, Options& o, const char* names) {
   cmd.add_option("--shape", o.shape, names)->required();
-  one_of(cmd.add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
+  return cmd.add_option("--dtype", o.dtype, "Of the operands");
 }
 
 }  // namespace
@@ -335,7 +338,8 @@ void add_bench(CLI::App& app, int& exit_code) {
     return cmd;
   };
   auto* attention = add("attention", "softmax(Q K^T) V and its gradients");
-  add_shape(*attention, o, "B,H,N,D: batch, query heads, queries, width of a head");
+  one_of(add_shape(*attention, o, "B,H,N,D: batch, query heads, queries, width of a head"),
+         {"f32", "bf16", "f16"});
   whole(attention->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
   whole(attention->add_option("--seqlen-k", o.seqlen_k, "Keys; 0: as queries"), 0);
   whole(attention->add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
@@ -347,14 +351,15 @@ void add_bench(CLI::App& app, int& exit_code) {
   one_of(attention->add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
   add_common(*attention, o);
   auto* decode = add("decode", "One query a sequence against a cache of keys");
-  add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head");
+  one_of(add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head"),
+         {"f32", "bf16", "f16"});
   add_kernel(*decode, o);
   whole(decode->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
   decode->add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
   add_common(*decode, o);
   auto* gemm = add("gemm", "A matrix product");
-  add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]");
-  one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 rows"),
+  one_of(add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]"), {"f32", "bf16", "f16", "int8"});
+  one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 or int8 rows"),
          {"as the operands", "int8", "int4"});
   gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");

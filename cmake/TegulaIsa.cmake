@@ -15,7 +15,7 @@ set(TEGULA_ISA_AVX512_FLAGS ${TEGULA_ISA_AVX2_FLAGS} -mavx512f -mavx512bw -mavx5
 # AMX's kernels use AVX-512 for all else; machines with AMX have bf16 conversions there, too.
 set(TEGULA_ISA_AMX_FLAGS ${TEGULA_ISA_AVX512_FLAGS} -DTEGULA_ISA_AVX512 -mavx512bf16 -mamx-tile
     -mamx-bf16 -mprfchw)
-set(TEGULA_ISA_AMX_SOURCES "/(table|[a-z_]*_amx)\\.cpp$")  # the others are AVX-512's
+set(TEGULA_ISA_AMX_SOURCES "/(table|[a-z0-9_]*_amx)\\.cpp$")  # the others are AVX-512's
 
 set(TEGULA_ISAS portable)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

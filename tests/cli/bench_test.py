@@ -29,6 +29,13 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(row["flops_counted"], row["flops"])
         self.assertEqual(row["kernel"], "dot_packed")
 
+    def test_int8_rows_by_weights_of_each_kind(self):
+        for weights, groups in (("as the operands", 1), ("int8", 2), ("int4", 2)):
+            row = self.measure("gemm", "--shape", "3,48,256", "--dtype", "int8", "--weights", weights)
+            self.assertEqual(row["kernel"], "dot_i8_rows")
+            self.assertEqual(row["flops"], 2 * 3 * 48 * 256)
+            self.assertEqual(row["flops_counted"], 3 * 48 * (2 * 256 + 2 * groups + 1))
+
     def test_attention_in_every_pass(self):
         one = 4 * 2 * 4 * 40 * 40 * 16 / 2
         for name, factor in (("fwd", 1), ("bwd", 2.5), ("fwdbwd", 3.5)):

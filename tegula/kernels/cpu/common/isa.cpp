@@ -6,6 +6,7 @@
 #include <unistd.h>
 #endif
 
+#include "tegula/kernels/cpu/common/dot_i8_plan.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -28,15 +29,16 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-// The processor has tiles of bf16 and conversions to it, the system saves tiles, and it grants this
-// process the room for them (once, for all of its threads).
+// The processor has tiles of bf16 and of bytes and conversions to bf16, the system saves tiles, and
+// it grants this process the room for them (once, for all of its threads).
 bool has_amx() {
-  constexpr unsigned kAvx512Bf16 = 1u << 5, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kAvx512Bf16 = 1u << 5, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24,
+                     kAmxInt8 = 1u << 25;
   constexpr unsigned kOsxsave = 1u << 27, kTileState = 3u << 17;
   unsigned a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kOsxsave) == 0) return false;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmxTile) == 0 || (d & kAmxBf16) == 0)
-    return false;
+  constexpr unsigned kAll = kAmxBf16 | kAmxTile | kAmxInt8;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAll) != kAll) return false;
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & kAvx512Bf16) == 0) return false;
   unsigned xcr0, high;
   asm("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
@@ -132,6 +134,15 @@ const IsaTable* isa_table_of(Isa isa) {
     default:
       return nullptr;
   }
+}
+
+bool machine_has_vnni() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512vnni");
+  return has;
+#else
+  return false;
+#endif
 }
 
 const IsaTable& isa_table() {

@@ -1,4 +1,7 @@
-// The eight tile registers of AMX: 16 rows of 64 bytes each, and the one product we use.
+// The eight tile registers of AMX: 16 rows of 64 bytes each, and the two products we use.
+//
+//   dot_bytes<C, A, B>: C[m][n] += Σ_p Σ_i A[m][4p+i]·B[p][n][i], 16 × 16 i32 sums (modulo 2^32) of
+//   signed bytes A [16 rows][64 k] by unsigned ones B [16 quads of k][16 columns][4] (TDPBSUD).
 //
 //   dot<C, A, B>: C[m][n] += Σ_p A[m][2p]·B[p][2n] + A[m][2p+1]·B[p][2n+1], 16 × 16 f32 sums of
 //   bf16 products; A is [16 rows][32 k], B is [16 pairs of k][16 columns][2].
@@ -61,6 +64,10 @@ class Tiles {
   TEGULA_TILE void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
   }
+  template <int kC, int kA, int kB>
+  TEGULA_TILE void dot_bytes() {
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  }
 };
 
 #else
@@ -88,6 +95,18 @@ class Tiles {
   template <int kC, int kA, int kB>
   void dot() {
     dot_tiles(tile_[kC], tile_[kA], tile_[kB]);
+  }
+  template <int kC, int kA, int kB>
+  void dot_bytes() {
+    const auto* a = reinterpret_cast<const int8_t*>(tile_[kA]);
+    const auto* b = reinterpret_cast<const uint8_t*>(tile_[kB]);
+    for (int m = 0; m < kTile; ++m)
+      for (int n = 0; n < kTile; ++n) {
+        uint32_t sum = 0;
+        for (int k = 0; k < 64; ++k)
+          sum += static_cast<uint32_t>(a[m * 64 + k] * b[k / 4 * 64 + n * 4 + k % 4]);
+        tile_[kC][m][n] = static_cast<int32_t>(static_cast<uint32_t>(tile_[kC][m][n]) + sum);
+      }
   }
 
  private:
