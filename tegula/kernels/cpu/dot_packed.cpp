@@ -23,7 +23,8 @@ bool supports(const KernelQuery& q) {
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok()) return 0;
-  return packed_bytes(c->last_is_m ? c->swapped() : *c, DotTiles(q.tuning), q.n_threads);
+  const Contraction rows = c->last_is_m ? c->swapped() : *c;
+  return packed_bytes(rows, DotTiles(q.tuning, rows), q.n_threads);
 }
 }  // namespace
 

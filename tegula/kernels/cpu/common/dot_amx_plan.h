@@ -31,8 +31,9 @@ inline bool amx_packs_b_locally(const Contraction& c) { return c.m.count <= kAmx
 
 // The blocks of one launch.
 struct AmxDotBlocks {
-  int64_t batch = 0, m = 0, n = 0;  // whose panels are held at once
-  int64_t task_m = 0, task_n = 0;   // one task: task_m × task_n outputs
+  int64_t batch = 0, m = 0, n = 0;                   // whose panels are held at once
+  int64_t task_m = 0, task_n = 0;                    // one task: task_m × task_n outputs, at most
+  int64_t strip_m = kAmxStrip, strip_n = kAmxStrip;  // what they are multiples of
   AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads);
 };
 

@@ -14,10 +14,12 @@ int64_t a_panel_floats(int64_t m, int64_t k, int tile_m) {
 }
 }  // namespace
 
-DotTiles::DotTiles(const Tuning& t) {
+DotTiles::DotTiles(const Tuning& t, const Contraction& c) {
   const auto set = [&](DotKnob knob, auto* size) {
     if (t.knob[knob] > 0) *size = t.knob[knob];
   };
+  set(kDotTaskM, &local_m), set(kDotTaskN, &local_n), set(kDotBlockK, &local_k);
+  if (!is_local(c)) task_m = kShared[0], task_n = kShared[1], block_k = kShared[2];
   set(kDotTaskM, &task_m), set(kDotTaskN, &task_n), set(kDotBlockK, &block_k);
   set(kDotTileM, &tile_m), set(kDotPanels, &panel_floats);
   a_inside = t.knob[kDotOrder] != 2, deals_rows = t.knob[kDotDeal] != 2;
@@ -35,17 +37,21 @@ bool DotTiles::is_valid(const Tuning& t) {
 DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   const int64_t k = std::max<int64_t>(1, c.k.count), m = c.m.count, n = c.n.count,
                 batch = c.batch.count;
-  const int64_t task_m = std::min(m + kMaxTileM - 1, tiles.most_task_m());
-  const int64_t n_cols = round_up(n, kMaxTileN), task_n = std::min(n_cols, tiles.most_task_n());
+  const int64_t n_cols = round_up(n, kMaxTileN);
+  const auto rows = [&](int64_t task) { return std::min(m + kMaxTileM - 1, tiles.most_m(task)); };
+  const auto cols = [&](int64_t task) { return std::min(n_cols, tiles.most_n(task)); };
+  const int64_t task_m = rows(tiles.task_m), task_n = cols(tiles.task_n);
   // Smallest register tile: hence the most panels and the most slack.
   const int64_t a_least = a_panel_floats(std::min(m, task_m), k, kMinTileM);
   a_floats =
       std::min(batch * a_panel_floats(m, k, kMinTileM), std::max(a_least, tiles.panel_floats));
-  if (!packs_b_locally(c, tiles))
+  if (!tiles.is_local(c))
     b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
   strip_floats =
-      std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.block_k), 16);
-  waiting_floats = tiles.cut(c).slots() * task_m * task_n;
+      std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.local_k), 16);
+  waiting_floats =
+      std::max(tiles.cut(c).slots() * task_m * task_n,
+               tiles.cut_locally(c).slots() * rows(tiles.local_m) * cols(tiles.local_n));
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
   waiting_floats = round_up(waiting_floats, 16);
 }
@@ -67,7 +73,7 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
                      int n_threads) {
   const DotWorkspace w(c, tiles);
   const int64_t k = std::max<int64_t>(1, c.k.count);
-  const bool is_local = packs_b_locally(c, tiles);
+  const bool is_local = tiles.is_local(c);
   int64_t row;
   const bool has_a = tiles.packs_a || !can_read_a(c, &row);
   const int64_t a_need = has_a ? a_panel_floats(c.m.count, k, tile.m) : 0;
@@ -75,7 +81,7 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
   batch = c.batch.count;
   if (a_need > 0) batch = std::min(batch, w.a_floats / a_need);
   if (b_need > 0) batch = std::min(batch, w.b_floats / b_need);
-  m = c.m.count, n = c.n.count;
+  m = c.m.count, n = c.n.count, strip_m = tile.m, strip_n = tile.n;
   if (batch == 0) {
     batch = 1;
     if (a_need > w.a_floats) m = w.a_floats / (tile.m * k + kPanelSlack) * tile.m;
@@ -103,6 +109,11 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
       break;
     }
   }
+  // As many tasks for every thread, where rows allow it.
+  const int64_t strips = ceil_div(m, tile.m), others = batch * ceil_div(n, task_n);
+  int64_t rows = ceil_div(m, task_m);
+  while (rows < strips && rows * others % n_threads != 0) ++rows;
+  if (rows * others % n_threads == 0) task_m = ceil_div(strips, rows) * tile.m;
 }
 
 }  // namespace tegula::kernel

@@ -39,25 +39,32 @@ enum DotKnob {
 
 // The sizes that a tuning gives, or the rule's.
 struct DotTiles {
-  int64_t task_m = 168;  // a block of a (task_m × block_k) stays in L2
-  int64_t task_n = 384;
-  int64_t block_k = 384;  // a strip of b (tile_n × block_k) stays in L1
-  int tile_m = 0;         // 0: the instruction set's
-  bool a_inside = true;   // strips of a are the inner loop
+  // Where all rows are one task's, tasks pack strips of b for themselves; these stay in L1 (tile_n
+  // × block_k), and a block of a (task_m × block_k) in L2.
+  static constexpr int64_t kLocal[] = {168, 384, 384};
+  // Else b lies in panels. Sums that wait between blocks of k cost more than strips of b that come
+  // from L2, where one stays with a block of a: hence few blocks.
+  static constexpr int64_t kShared[] = {84, 1024, 2048};
+  int64_t task_m = kLocal[0], task_n = kLocal[1], block_k = kLocal[2];
+  // The sizes that a run with fewer rows may have.
+  int64_t local_m = kLocal[0], local_n = kLocal[1], local_k = kLocal[2];
+  int tile_m = 0;        // 0: the instruction set's
+  bool a_inside = true;  // strips of a are the inner loop
   bool deals_rows = true;
   bool packs_a = false;  // even where it could be read as it lies
   int64_t panel_floats = kPanelFloats;
   // Tasks are as large as that; by rule they are cut until every thread has some.
   bool is_fixed = false;
 
-  DotTiles() = default;
-  explicit DotTiles(const Tuning& t);
+  DotTiles(const Tuning& t, const Contraction& c);
   // Within what the kernel can do: a plan from a file may ask for anything.
   static bool is_valid(const Tuning& t);
+  bool is_local(const Contraction& c) const { return c.m.count <= local_m; }
   KBlocks cut(const Contraction& c) const { return {c.k_shards, c.shard_k(), block_k}; }
-  // Rows that the tasks of one held block may have, whatever the register tile.
-  int64_t most_task_m() const { return task_m + (is_fixed ? kMaxTileM - 1 : 0); }
-  int64_t most_task_n() const { return task_n + (is_fixed ? kMaxTileN - 1 : 0); }
+  KBlocks cut_locally(const Contraction& c) const { return {c.k_shards, c.shard_k(), local_k}; }
+  // Rows and columns that a task of one held block may have, whatever the register tile.
+  int64_t most_m(int64_t task) const { return task + (is_fixed ? kMaxTileM - 1 : 0); }
+  int64_t most_n(int64_t task) const { return task + (is_fixed ? kMaxTileN - 1 : 0); }
 };
 
 // Workspace: panels of a, then per thread the tiles that wait between k blocks, then panels of b or
@@ -75,10 +82,6 @@ struct DotWorkspace {
   }
 };
 
-// Rows of b are packed by the task that uses them when all of m is one task's.
-inline bool packs_b_locally(const Contraction& c, const DotTiles& tiles) {
-  return c.m.count <= tiles.task_m;
-}
 // Whether a can be read where it lies: f32 rows, k side by side. `row`: elements between rows.
 bool can_read_a(const Contraction& c, int64_t* row);
 
@@ -95,8 +98,9 @@ inline constexpr int64_t kLocalStrips = 4;
 
 // The blocks of one launch on register tiles of tile_m × tile_n.
 struct DotBlocks {
-  int64_t batch = 0, m = 0, n = 0;  // whose panels are held at once
-  int64_t task_m = 0, task_n = 0;   // one task: task_m × task_n outputs
+  int64_t batch = 0, m = 0, n = 0;   // whose panels are held at once
+  int64_t task_m = 0, task_n = 0;    // one task: task_m × task_n outputs, at most
+  int64_t strip_m = 0, strip_n = 0;  // what they are multiples of
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
 };
 

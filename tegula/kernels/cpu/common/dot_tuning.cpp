@@ -27,11 +27,11 @@ struct Cut {
   int64_t m_tasks, n_tasks, m_strips, n_strips;
 
   Cut(const Contraction& c, const Tuning& t, int n_threads)
-      : tiles(t),
+      : tiles(t, c),
         tile(tile_of(tiles)),
         k(tiles.cut(c)),
         blocks(c, tiles, tile, n_threads),
-        is_local(packs_b_locally(c, tiles)),
+        is_local(tiles.is_local(c)),
         m_tasks(ceil_div(blocks.m, blocks.task_m)),
         n_tasks(ceil_div(blocks.n, blocks.task_n)),
         m_strips(ceil_div(blocks.task_m, tile.m)),
@@ -75,7 +75,7 @@ std::vector<Tuning> thin_points() {
 std::vector<Tuning> points(const KernelQuery& q) {
   const Contraction c = contraction_of(q);
   if (c.m.count * c.n.count * c.batch.count * c.k.count == 0) return {Tuning{}};
-  if (is_thin(c, {})) return thin_points();
+  if (is_thin(c, DotTiles({}, c))) return thin_points();
   // Register tiles: all registers; as many rows as leave no ragged last tile; fewer.
   const RegisterTile full = register_tile(machine_isa());
   const auto even = static_cast<int>(ceil_div(c.m.count, ceil_div(c.m.count, full.m)));
@@ -98,7 +98,7 @@ std::vector<Tuning> points(const KernelQuery& q) {
       {kDotTileM, {full.m, std::max(even, kMinTileM), std::max(full.m * 2 / 3, kMinTileM)}},
       {kDotTaskM, {72, 168, 336}},
       {kDotTaskN, {96, 192, 384, 768}},
-      {kDotBlockK, {192, 384, 768}},
+      {kDotBlockK, {384, 768, 2048}},
       {kDotOrder, {1, 2}},
       {kDotDeal, {1, 2}},
       {kDotPackA, can_read_a(c, &row) ? std::vector{1, 2} : std::vector{0}},
@@ -131,7 +131,7 @@ TuningCost thin_cost(const Contraction& c, const KernelQuery& q) {
 
 TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   const Contraction c = contraction_of(q);
-  if (is_thin(c, DotTiles(q.tuning))) return thin_cost(c, q);
+  if (is_thin(c, DotTiles(q.tuning, c))) return thin_cost(c, q);
   const Cut x(c, q.tuning, q.n_threads);
   const auto d = [](int64_t v) { return static_cast<double>(v); };
   const double m = d(c.m.count), n = d(c.n.count), k = d(c.k.count), batch = d(c.batch.count);

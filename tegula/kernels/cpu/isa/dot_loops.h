@@ -32,6 +32,14 @@ static void for_each_held(const Contraction& c, const Blocks& blocks, F f) {
   }
 }
 
+// Part i of n of `extent`, cut at multiples of a strip into parts that differ by one strip at most.
+static inline void cut_evenly(int64_t extent, int64_t strip, int64_t i, int64_t n, int64_t* begin,
+                              int64_t* count) {
+  const int64_t strips = ceil_div(extent, strip);
+  *begin = i * strips / n * strip;
+  *count = std::min((i + 1) * strips / n * strip, extent) - *begin;
+}
+
 // Calls f(task, thread) on the pool; neighbours lie along rows of the output, or along columns.
 template <class Blocks, class F>
 static void for_each_task(ThreadPool& pool, const Held& h, const Blocks& blocks, bool along_rows,
@@ -41,10 +49,10 @@ static void for_each_task(ThreadPool& pool, const Held& h, const Blocks& blocks,
     Task t;
     t.batch = i / (m_tasks * n_tasks);
     const int64_t at = i % (m_tasks * n_tasks);
-    t.m0 = (along_rows ? at / n_tasks : at % m_tasks) * blocks.task_m;
-    t.n0 = (along_rows ? at % n_tasks : at / m_tasks) * blocks.task_n;
-    t.m = std::min(blocks.task_m, h.m - t.m0);
-    t.n = std::min(blocks.task_n, h.n - t.n0);
+    const int64_t m_at = along_rows ? at / n_tasks : at % m_tasks;
+    const int64_t n_at = along_rows ? at % n_tasks : at / m_tasks;
+    cut_evenly(h.m, blocks.strip_m, m_at, m_tasks, &t.m0, &t.m);
+    cut_evenly(h.n, blocks.strip_n, n_at, n_tasks, &t.n0, &t.n);
     f(t, thread);
   });
 }

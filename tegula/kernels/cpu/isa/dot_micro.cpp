@@ -8,7 +8,16 @@ static void micro_tile(const MicroArgs& u) {
   const float* a = u.a;
   const float* b = u.b;
   const float* next_a = u.next_a;
-  constexpr bool kIsPanel = kLie == Lies::kPanel;
+  const char* next_b = u.next_b;
+  constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
+  constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
+  // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
+  constexpr bool kByThrees = kLie == Lies::kRows;
+  const float *a3 = a + 3 * u.a_stride, *a6 = a3 + 3 * u.a_stride, *a9 = a6 + 3 * u.a_stride,
+              *a12 = a9 + 3 * u.a_stride;
+  const auto row = [&](int i) __attribute__((always_inline)) {
+    return i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
+  };
   const int64_t stride = kLie == Lies::kBlockRows ? kBlockRow : u.a_stride;
   for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
     Vf acc[kM][kNv];
@@ -27,16 +36,22 @@ static void micro_tile(const MicroArgs& u) {
 #pragma GCC unroll 2
     for (int64_t k = p->k; k > 0; --k) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
+      if constexpr (kIsFar) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
       Vf bv[kNv];
 #pragma GCC unroll 2
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
-        const Vf x = broadcast(a + (kIsPanel ? i : i * stride));
+        const Vf x =
+            broadcast(kByThrees ? row(i) + i % 3 * stride : a + (kIsPanel ? i : i * stride));
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
       }
       a += kIsPanel ? stride : 1;
+      if constexpr (kByThrees) {
+        ++a3, ++a6, ++a9, ++a12;
+        asm("" : "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));  // else an offset for each row
+      }
       b += kTileN;
     }
     for (int l = 0; l < p->n_merge; ++l) {
@@ -65,6 +80,7 @@ static constexpr void fill_lies(MicroFn (&fn)[kLies]) {
   fn[static_cast<int>(Lies::kPanel)] = micro_tile<kM, kNv, Lies::kPanel>;
   fn[static_cast<int>(Lies::kRows)] = micro_tile<kM, kNv, Lies::kRows>;
   fn[static_cast<int>(Lies::kBlockRows)] = micro_tile<kM, kNv, Lies::kBlockRows>;
+  fn[static_cast<int>(Lies::kFarPanel)] = micro_tile<kM, kNv, Lies::kFarPanel>;
 }
 template <int kM>
 static constexpr void fill_micro(MicroTable& t) {

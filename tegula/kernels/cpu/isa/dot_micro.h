@@ -22,8 +22,9 @@ enum class Lies {
   kPanel,      // rows side by side, k a_stride apart
   kRows,       // k side by side, rows a_stride apart
   kBlockRows,  // the same, rows kBlockRow floats apart
+  kFarPanel,   // as kPanel, but b's next strip is far, too, and fetched meanwhile
 };
-inline constexpr int kLies = 3;
+inline constexpr int kLies = 4;
 inline constexpr int64_t kBlockRow = 64;
 
 // Slots are tiles [m][kTileN].
@@ -32,6 +33,9 @@ struct MicroArgs {
   int64_t a_stride = 0;
   const float* b = nullptr;       // [k][kTileN]
   const float* next_a = nullptr;  // of a panel: the next tile's, fetched meanwhile
+  // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k.
+  const char* next_b = nullptr;
+  int64_t next_b_step = 0;
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -56,6 +60,7 @@ struct TileArgs {
 TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
   MicroArgs u;
   u.a = t.a, u.a_stride = t.a_stride, u.next_a = t.a, u.b = t.b;
+  u.next_b = reinterpret_cast<const char*>(t.b);
   u.pieces = &piece, u.n_pieces = 1;
   return u;
 }

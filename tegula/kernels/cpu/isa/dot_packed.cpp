@@ -34,7 +34,7 @@ class PackedDot {
   PackedDot(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b)
       : call_(call),
         c_(c),
-        tiles_(call.tuning),
+        tiles_(call.tuning, c),
         tile_m_(tile_rows(tiles_)),
         kb_(tiles_.cut(c)),
         workspace_(c, tiles_),
@@ -48,7 +48,7 @@ class PackedDot {
         waiting_(a_panels_ + workspace_.a_floats),
         b_panels_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
     direct_a_ = can_read_a(c, &a_row_) && !tiles_.packs_a;
-    local_b_ = packs_b_locally(c, tiles_);
+    local_b_ = tiles_.is_local(c);
     int64_t n_stride, bias_n, bias_m;
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
                  c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
@@ -141,6 +141,11 @@ class PackedDot {
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
         x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
         x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - j * kTileN));
+        // The strip after this one, a part for each tile that this one meets.
+        const bool is_far = !local_b_ && tiles_.a_inside && j + 1 < n_strips;
+        x.next_b_step = is_far ? ceil_div(kTileN * 4, m_strips) : 0;
+        x.next_b = reinterpret_cast<const char*>(b + (is_far ? kTileN * c_.k.count : 0)) +
+                   i * plan.n_k * x.next_b_step;
         executed += run_tile(h, x, plan, b, waiting + (j * m_strips + i) * tile_floats, local);
       };
       if (local_b_) {
@@ -170,17 +175,19 @@ class PackedDot {
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
+    const char* next_b;
+    int64_t next_b_step;
   };
 
   // One k block of one register tile; returns lanes × k executed.
   int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* b, float* waiting,
                    float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
-    const MicroFn fn = micro_fn(x.rows, nv, direct_a_ ? Lies::kRows : Lies::kPanel);
+    const MicroFn fn = micro_fn(x.rows, nv, direct_a_ ? Lies::kRows : Lies::kFarPanel);
     MicroArgs u;
     u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = direct_a_ ? a_row_ : x.rows;
     u.next_a = direct_a_ ? nullptr : u.a + tile_m_ * c_.k.count + kPanelSlack;
-    u.b = b;
+    u.b = b, u.next_b = x.next_b, u.next_b_step = x.next_b_step;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
     const int n_local = kb_.local_levels();
     for (int l = 0; l < kMaxSlots; ++l)
@@ -286,7 +293,7 @@ void dot_packed(const KernelCall& call) {
   const bool swap = parsed->last_is_m;
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
-  const DotTiles tiles(call.tuning);
+  const DotTiles tiles(call.tuning, c);
   claim_workspace(call, packed_bytes(c, tiles, call.pool->n_threads()));
   if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {

@@ -347,7 +347,7 @@ void thin_in(const KernelCall& call, const Contraction& c, const TensorRef& a, c
 
 void dot_thin(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b,
               float* workspace) {
-  float *a_rows = workspace, *sums = workspace + DotWorkspace(c, DotTiles(call.tuning)).a_floats;
+  float *a_rows = workspace, *sums = workspace + DotWorkspace(c, DotTiles(call.tuning, c)).a_floats;
   switch (c.in_dtype) {
     case DType::kF32:
       return thin_in<float>(call, c, a, b, a_rows, sums);
