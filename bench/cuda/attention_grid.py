@@ -356,8 +356,10 @@ def main():
           f"worst error/bound {worst:.2f}", flush=True)
     if args.json:
         from harness import write_result
-        write_result(args.json, "attention_grid_cuda", "bench/cuda/attention_grid.py", args.commit, rows,
-                     cases=n, failed=failures)
+        summary = {"what": "forward " + args.only, "variants": len(todo), "cases": n, "failed": failures,
+                   "worst_error_over_bound": worst}
+        write_result(args.json, "attention_grid_cuda", "bench/cuda/attention_grid.py", args.commit, [summary],
+                     checks=rows)
     sys.exit(1 if failures else 0)
 
 
