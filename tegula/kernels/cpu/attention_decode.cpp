@@ -1,6 +1,7 @@
 // One query against a cache of keys: memory is read once, in the order in which it lies, for all
 // heads of a span of keys; threads over spans. Bits are those of attention_flash.
 #include "tegula/kernels/cpu/common/attention_decode.h"
+
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel {

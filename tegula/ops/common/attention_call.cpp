@@ -109,8 +109,8 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
   }
   for (int k : {o.slopes, o.cu_q, o.cu_k, o.seed})
     if (k >= 0) read += c.in[static_cast<size_t>(k)].bytes();
-  for (int k = 0; o.descale >= 0 && k < 3; ++k)
-    read += c.in[static_cast<size_t>(o.descale + k)].bytes();
+  for (size_t k = 0; o.descale >= 0 && k < 3; ++k)
+    read += c.in[static_cast<size_t>(o.descale) + k].bytes();
   return read;
 }
 
@@ -132,8 +132,8 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   if (o.cu_q >= 0) spec += ", cu_seqlens_q: n, cu_seqlens_k: n";
   if (o.seed >= 0) spec += ", seed:";
   if (o.dlse >= 0) spec += ", dlse: b (hk g) sq";
-  for (int k = 0; o.descale >= 0 && k < 3; ++k) {
-    const Shape& s = c.shape(static_cast<size_t>(o.descale + k));
+  for (size_t k = 0; o.descale >= 0 && k < 3; ++k) {
+    const Shape& s = c.shape(static_cast<size_t>(o.descale) + k);
     if (s.rank() != 2)
       return invalid_argument(cat(c.op->name, ": descale is ", s, ", must be [b|1, hk|1]"));
     const auto is_one = [&](int at, const Dim& whole) {

@@ -81,8 +81,8 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
   t.k = cast(in[1], sums), t.v = cast(in[2], sums);
   Var s = dot("b i k g d, b j k d -> b k g i j", t.q, t.k) * call.scale;
   if (call.operands.descale >= 0) {
-    const auto factor = [&](int which, bool of_values) {
-      const Var f = in[static_cast<size_t>(call.operands.descale + which)];
+    const auto factor = [&](size_t which, bool of_values) {
+      const Var f = in[static_cast<size_t>(call.operands.descale) + which];
       return of_values ? reshape(f, {f.dim(0), 1, f.dim(1), 1})
                        : reshape(f, {f.dim(0), f.dim(1), 1, 1, 1});
     };
