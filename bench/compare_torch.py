@@ -17,7 +17,7 @@ import record
 import torch
 import torch.nn.functional as F
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "int8": torch.int8}
 
 # (name, what, arguments of `tegula bench`)
 ROWS = [
@@ -44,6 +44,9 @@ ROWS = [
     ("gemm 2048^3, bf16", "gemm", "2048,2048,2048", "bf16", "fwd", False, 0),
     ("gemm 1024x768x3072, bf16", "gemm", "1024,768,3072", "bf16", "fwd", False, 0),
     ("gemm 1024x3072x768, bf16", "gemm", "1024,3072,768", "bf16", "fwd", False, 0),
+    ("gemm 2048^3, int8", "gemm", "2048,2048,2048", "int8", "fwd", False, 0),
+    ("gemm 1024x768x3072, int8", "gemm", "1024,768,3072", "int8", "fwd", False, 0),
+    ("gemm 1024x3072x768, int8", "gemm", "1024,3072,768", "int8", "fwd", False, 0),
 ]
 
 
@@ -53,6 +56,9 @@ def torch_work(row):
     t = DTYPES[dtype]
     if what == "gemm":
         m, n, k = size
+        if dtype == "int8":  # without scales: PyTorch has no more
+            a, b = (torch.randint(-128, 128, at, dtype=t) for at in ((m, k), (k, n)))
+            return lambda: torch._int_mm(a, b)
         a, b = torch.rand(m, k).sub(0.5).to(t), torch.rand(k, n).sub(0.5).to(t)
         return lambda: a @ b
     b, h, n, d = size
