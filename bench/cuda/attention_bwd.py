@@ -178,17 +178,34 @@ def check(kernel, case, rng):
     naive = gradients(case, low_o, lse32, d_lse, case.dtype)
     largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
                    if torch.isfinite(e).any()), default=0.0)
-    worst = {}
     rounding = rounding_of_ds(case)
-    for name, e in exact.items():
-        got, low = grads[name], naive[name]
-        floor = 2.0 ** -20 * largest + 1e-7 + rounding.get(name, 0.0)
-        if name[1] in "qkv":
-            low = low.to(case.dtype)
-        if e.numel() == 0:
-            continue
-        worst[name] = compare(got, e, low, case.half_ulp, floor)
+    def bounded(draws):
+        worst = {}
+        for name, e in exact.items():
+            got, low = grads[name], naive[name]
+            floor = 2.0 ** -20 * largest + 1e-7 + rounding.get(name, 0.0)
+            if name[1] in "qkv":
+                low = low.to(case.dtype)
+            if e.numel() > 0:
+                worst[name] = compare(got, e, low, case.half_ulp, floor, draws.get(name, 0.0))
+        return worst
+    worst = bounded({})
+    if case.kind == 2 and max(worst.values(), default=0) > 1:  # the naive kernel may be exact by luck
+        draws = [naive_errors(*case.reordered(n), o, lse, low_o, lse32, d_lse) for n in range(8)]
+        worst = bounded({name: max(d[name] for d in draws) for name in exact})
     return worst, repeats
+
+
+def naive_errors(case, order, o, lse, low_o, lse32, d_lse):
+    """Of each gradient of a case whose columns are in another order; 0 where there is none."""
+    import torch
+    out = {}
+    naive = gradients(case, low_o[..., order], lse32, d_lse, case.dtype)
+    for name, e in gradients(case, o[..., order], lse, d_lse, torch.float64).items():
+        e = (naive[name].double() - e).abs()
+        e = e[torch.isfinite(e)]
+        out[name] = e.max().item() if e.numel() else 0.0
+    return out
 
 
 def rounding_of_ds(case):

@@ -3,6 +3,7 @@
 Differentiable (float64), so that gradients can be held against autograd's. Cases are drawn from a seed.
 """
 
+import copy
 import random
 import re
 
@@ -128,6 +129,14 @@ class Case:
             f = f.expand(self.b, self.hk).repeat_interleave(self.hq // self.hk, 1)
             total = total * f[:, :, None, None]
         return total
+
+    def reordered(self, seed):
+        """The same case with the columns of q, k, v and do in another order, in which sums are rounded
+        otherwise; and that order."""
+        order = torch.randperm(self.d, generator=torch.Generator().manual_seed(seed)).to(self.device)
+        other = copy.copy(self)
+        other.q, other.k, other.v, other.do = (t[..., order] for t in (self.q, self.k, self.v, self.do))
+        return other, order
 
     def lay_out(self, x, dtype=None):
         """The same values with other strides, which the copy engine still takes."""

@@ -205,7 +205,9 @@ struct Consumer {
 #pragma unroll
     for (int e = 0; e < kScores; ++e) {
       const int r = e / 2 % 2, i = row + e / 4 * 8 + e % 2;
-      if (weight[e] == 0.f || i < seen.r[r].lo || i >= seen.r[r].hi) continue;
+      // A weight of 0 counts: what it is multiplied with may be NaN.
+      if (i < seen.r[r].lo || i >= seen.r[r].hi) continue;
+      if (kHasUserMask && weight[e] == 0.f) continue;
       float* at = to + i * p.d_bias_row + key + 8 * r;
       const float d = d_score(weight[e], dp[e], delta[e / 4 * 8 + e % 2], kept, e, p.f.keep_factor);
       if (p.d_bias_sums)
