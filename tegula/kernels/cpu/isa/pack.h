@@ -35,8 +35,7 @@ static void pack_adjacent(const PanelArgs<T>& p) {
   }
 }
 
-// k lies side by side: square blocks are transposed in registers, lines fetched ahead: along k, or
-// where that is short, from the lanes that the next panel will most likely have.
+// k lies side by side: square blocks are transposed in registers, lines fetched ahead along k.
 template <class T>
 static void pack_transposed(const PanelArgs<T>& p) {
   for (int g = 0; g < p.width; g += kLanes) {
@@ -45,12 +44,10 @@ static void pack_transposed(const PanelArgs<T>& p) {
     for (int j = 0; j < kLanes; ++j) row[j] = p.src + p.lane[g + (j < n ? j : 0)];
     float* dst = p.dst + g;
     constexpr int64_t kLine = 64 / sizeof(T), kAhead = 512 / sizeof(T);
-    const int64_t ahead =
-        p.n_k > kAhead || p.width < 2 ? kAhead : p.lane[p.width - 1] + p.lane[1] - 2 * p.lane[0];
     for (int64_t k = 0; k < p.n_k; k += kLanes) {
       if (k % kLine < kLanes) {
 #pragma GCC unroll 16
-        for (int j = 0; j < kLanes; ++j) __builtin_prefetch(row[j] + k + ahead);
+        for (int j = 0; j < kLanes; ++j) __builtin_prefetch(row[j] + k + kAhead);
       }
       const int n_k = p.n_k - k < kLanes ? static_cast<int>(p.n_k - k) : kLanes;
       Vf r[kLanes];
