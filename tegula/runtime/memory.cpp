@@ -8,14 +8,14 @@
 #include <cstring>
 #include <utility>
 
+#include "tegula/base/round.h"
+
 namespace tegula {
 
 namespace {
 std::atomic<int64_t> live{0};
 std::atomic<int64_t> peak{0};
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
-
-int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Pages that begin on a huge one, if they fill one: a block of the kernel's own choice begins
 // anywhere, and a weight of 2 MiB would get none.

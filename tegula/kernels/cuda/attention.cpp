@@ -10,8 +10,7 @@ namespace {
 constexpr int kSmemLimit_bytes = 227 * 1024;
 constexpr int kHeadDims[] = {64, 96, 128, 192, 256};
 constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr float kLeastScale = 1e-30F;  // a reciprocal of the scale is formed
 
 // A stride over one entry is never used, whatever it is.
 Result<HostTensorMap> map_of(const char* what, const AttentionOperand& t, const AttentionShape& s,
@@ -32,10 +31,6 @@ Result<HostTensorMap> map_of(const char* what, const AttentionOperand& t, const 
                                   step, ": pad head_dim ", s.head_dim, " to ", any,
                                   ", or copy it"));
   return tensor_map(t.data, element_bytes, {s.head_dim, rows, heads, s.batch}, strides, box_rows);
-}
-
-AttentionTensor tensor_of(const AttentionOperand& t) {
-  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
 }
 
 // Bytes from the first to past the last element.
@@ -105,6 +100,9 @@ Status check_attention(const AttentionShape& s, float scale) {
         cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
   if (!(scale > 0))
     return unsupported(cat("attention: scale ", double(scale), " is not positive: negate q"));
+  if (!s.is_f32 && scale < kLeastScale)
+    return unsupported(cat("attention_sm90: scale ", double(scale), " is below ",
+                           double(kLeastScale), ": use attention_naive, or multiply q"));
   if (std::max({s.seqlen_q, s.seqlen_k, ceil_div(s.seqlen_q, 64) * s.batch * s.n_heads_q}) >
       INT_MAX / 2)
     return unsupported(cat("attention: sequences of ", s.seqlen_q, " and ", s.seqlen_k, " in ",
@@ -137,6 +135,43 @@ Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_he
   return invalid_argument(cat("attention: ", what, " overlap (", out_bytes, " bytes written, ",
                               in_bytes, " read, ", b - a,
                               " apart): give the result its own memory"));
+}
+
+Status check_o_apart(const AttentionCall& call) {
+  const AttentionShape& s = call.shape;
+  TEGULA_TRY(
+      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s, "o and q"));
+  TEGULA_TRY(
+      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.k, s.seqlen_k, s.n_heads_kv, s, "o and k"));
+  return check_apart(call.o, s.seqlen_q, s.n_heads_q, call.v, s.seqlen_k, s.n_heads_kv, s,
+                     "o and v");
+}
+
+AttentionParams attention_params(const AttentionCall& call, int tile_m, int section_mb,
+                                 int64_t kv_bytes) {
+  const AttentionShape& s = call.shape;
+  AttentionParams p{};
+  p.lse = call.lse, p.counter = call.counter;
+  p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
+  p.n_heads_q = static_cast<int>(s.n_heads_q);
+  p.group = static_cast<int>(s.n_heads_q / s.n_heads_kv);
+  // Packed: attention_score.cuh, part_of_tile.
+  p.n_tiles_m =
+      static_cast<int>(s.features.is_packed ? s.seqlen_q / tile_m + call.given.n_sequences + 2
+                                            : ceil_div(s.seqlen_q, tile_m));
+  p.n_heads_total = static_cast<int>(s.batch * s.n_heads_q);
+  p.n_tiles = p.n_tiles_m * p.n_heads_total;
+  // Without a mask all tiles cost the same, and one head after the other reads K and V once.
+  const bool is_whole = !s.is_causal && s.features.name().empty();
+  const int64_t heads = (int64_t{section_mb} << 20) / std::max<int64_t>(1, kv_bytes / p.group);
+  p.heads_per_section =
+      is_whole ? 1 : static_cast<int>(std::clamp<int64_t>(heads, 1, p.n_heads_total));
+  p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
+  p.head_dim = static_cast<int>(s.head_dim);
+  p.f = call.given;
+  p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
+  p.o = tensor_of(call.o);
+  return p;
 }
 
 Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
@@ -227,12 +262,7 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   TEGULA_TRY(check_attention(s, call.scale));
   TEGULA_TRY(check_features(s.features, call.given, s.batch));
   if (s.batch == 0 || s.seqlen_q == 0) return {};
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s, "o and q"));
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.k, s.seqlen_k, s.n_heads_kv, s, "o and k"));
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.v, s.seqlen_k, s.n_heads_kv, s, "o and v"));
+  TEGULA_TRY(check_o_apart(call));
   // Without keys K and V are not read, but maps need some tensor.
   const bool has_keys = s.seqlen_k > 0;
   const int64_t keys = has_keys ? s.seqlen_k : s.seqlen_q;
@@ -251,33 +281,9 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   }
   HostTensorMap o = TEGULA_TRY(map_of("o", call.o, s, s.seqlen_q, s.n_heads_q, 64));
 
-  AttentionParams p{};
-  p.lse = call.lse;
-  p.counter = call.counter;
-  p.seqlen_q = static_cast<int>(s.seqlen_q);
-  p.seqlen_k = static_cast<int>(s.seqlen_k);
-  p.n_heads_q = static_cast<int>(s.n_heads_q);
-  p.group = static_cast<int>(s.n_heads_q / s.n_heads_kv);
-  // Packed: attention_score.cuh, part_of_tile.
-  p.n_tiles_m =
-      static_cast<int>(s.features.is_packed ? s.seqlen_q / v.tile_m() + call.given.n_sequences + 2
-                                            : ceil_div(s.seqlen_q, v.tile_m()));
-  p.n_heads_total = static_cast<int>(s.batch * s.n_heads_q);
-  p.n_tiles = p.n_tiles_m * p.n_heads_total;
-  // Without a mask all tiles cost the same, and one head after the other reads K and V once.
-  const int64_t head_bytes = std::max<int64_t>(1, 2 * bytes * s.seqlen_k * s.head_dim / p.group);
-  const bool is_whole = !v.is_causal && v.features.name().empty();
-  p.heads_per_section = !is_whole
-                            ? static_cast<int>(std::clamp<int64_t>(
-                                  (int64_t{v.section_mb} << 20) / head_bytes, 1, p.n_heads_total))
-                            : 1;
-  p.scale = call.scale;
-  p.scale_log2 = call.scale * 1.44269504F;
-  p.head_dim = static_cast<int>(s.head_dim);
-  p.f = call.given;
+  AttentionParams p =
+      attention_params(call, v.tile_m(), v.section_mb, 2 * bytes * s.seqlen_k * s.head_dim);
   p.q_descale = call.q_descale, p.k_descale = call.k_descale, p.v_descale = call.v_descale;
-  p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
-  p.o = tensor_of(call.o);
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
   void* arguments[] = {&q, &k, &w, &o, &p};

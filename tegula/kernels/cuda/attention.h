@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/base/round.h"
 #include "tegula/kernels/cuda/attention_features.h"
 #include "tegula/kernels/cuda/driver.h"
 #include "tegula/kernels/cuda/nvrtc.h"
@@ -61,6 +62,9 @@ struct AttentionOperand {
   void* data = nullptr;
   int64_t batch = 0, row = 0, head = 0;
 };
+inline AttentionTensor tensor_of(const AttentionOperand& t) {
+  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
+}
 
 struct AttentionCall {
   AttentionShape shape;
@@ -88,6 +92,14 @@ int padded_head_dim(int64_t head_dim);
 Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_heads,
                    const AttentionOperand& in, int64_t in_rows, int64_t in_heads,
                    const AttentionShape& shape, const char* what);
+
+// The same of o, with q, k and v.
+Status check_o_apart(const AttentionCall& call);
+
+// What the kernels of 16 bits and of f32 are told of a call: tiles of tile_m queries, of
+// `section_mb` MB of keys and values at once, `kv_bytes` of one head.
+AttentionParams attention_params(const AttentionCall& call, int tile_m, int section_mb,
+                                 int64_t kv_bytes);
 
 // The fastest variant measured for a shape (bench/results/attention_cuda.json).
 Result<AttentionVariant> choose_attention(const AttentionShape& shape);

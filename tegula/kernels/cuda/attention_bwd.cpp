@@ -16,7 +16,6 @@ constexpr int64_t kHead_floats = 64;  // of the workspace: one counter, alone in
 // What passes by, of the heads worked on at once, should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t ceil_to(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
@@ -75,10 +74,6 @@ Result<HostTensorMap> map_of(const AttentionBwdCall& call, const AttentionOperan
   if (rows == 0) return tensor_map_bf16(call.workspace, {8, 1, 1, 1}, {8, 8, 8}, box_rows);
   return tensor_map_bf16(t.data, {s.head_dim, rows, is_query ? s.n_heads_q : s.n_heads_kv, s.batch},
                          {t.row, t.head, t.batch}, box_rows);
-}
-
-AttentionTensor tensor_of(const AttentionOperand& t) {
-  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
 }
 
 // A grid of one or two dims; the arguments are passed by address.

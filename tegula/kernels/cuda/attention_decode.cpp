@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t kStepKeys = 16;  // as in attention_decode.cu
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t splits_of(const DecodeShape& s, int64_t keys_per_split) {
   return std::max<int64_t>(1, ceil_div(s.seqlen_k, keys_per_split));
 }
@@ -25,10 +23,6 @@ Status check_operand(const AttentionOperand& t, const char* name) {
                                 " elements; they must be multiples of 8 and the data aligned to 16 "
                                 "bytes: copy it to a contiguous tensor"));
   return {};
-}
-
-AttentionTensor tensor_of(const AttentionOperand& t) {
-  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
 }
 
 }  // namespace

@@ -11,12 +11,6 @@ constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 constexpr int64_t kHead_bytes = 256;  // of the workspace: one number, alone in its line
 constexpr int kRepair_blocks = 264;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-AttentionTensor tensor_of(const AttentionOperand& t) {
-  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
-}
-
 // Four columns of any row at once?
 bool is_aligned(const SplitTensor& t) {
   return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.batch % 4 == 0 && t.row % 4 == 0 &&
@@ -137,15 +131,11 @@ Status AttentionF32Kernel::launch(const AttentionCall& call) const {
   if (call.workspace == nullptr || reinterpret_cast<uintptr_t>(call.workspace) % 256 != 0)
     return invalid_argument("attention of f32: the workspace must be aligned to 256 bytes");
   if (s.batch == 0 || s.seqlen_q == 0) return {};
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s, "o and q"));
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.k, s.seqlen_k, s.n_heads_kv, s, "o and k"));
-  TEGULA_TRY(
-      check_apart(call.o, s.seqlen_q, s.n_heads_q, call.v, s.seqlen_k, s.n_heads_kv, s, "o and v"));
+  TEGULA_TRY(check_o_apart(call));
 
-  AttentionParams p{};
-  p.lse = call.lse, p.counter = call.counter, p.leaked = static_cast<unsigned*>(call.workspace);
+  AttentionParams p =
+      attention_params(call, v.tile_m(), v.section_mb, 2 * split_bytes(1, s.seqlen_k, v.head_dim));
+  p.leaked = static_cast<unsigned*>(call.workspace);
   SplitParams split{};
   char* at = static_cast<char*>(call.workspace) + kHead_bytes;
   add_split(split, 0, call.q, s.seqlen_q, s.n_heads_q, s.batch, v.head_dim, at);
@@ -159,29 +149,6 @@ Status AttentionF32Kernel::launch(const AttentionCall& call) const {
       TEGULA_TRY(map_of_parts(split.t[has_keys ? 1 : 0], s.batch, v.head_dim, v.tile_n));
   HostTensorMap w =
       TEGULA_TRY(map_of_parts(split.t[has_keys ? 2 : 0], s.batch, v.head_dim, v.tile_n));
-
-  p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
-  p.n_heads_q = static_cast<int>(s.n_heads_q);
-  p.group = static_cast<int>(s.n_heads_q / s.n_heads_kv);
-  // Packed: attention_score.cuh, part_of_tile.
-  p.n_tiles_m =
-      static_cast<int>(s.features.is_packed ? s.seqlen_q / v.tile_m() + call.given.n_sequences + 2
-                                            : ceil_div(s.seqlen_q, v.tile_m()));
-  p.n_heads_total = static_cast<int>(s.batch * s.n_heads_q);
-  p.n_tiles = p.n_tiles_m * p.n_heads_total;
-  // Without a mask all tiles cost the same, and one head after the other reads K and V once.
-  const int64_t head_bytes =
-      std::max<int64_t>(1, 2 * split_bytes(1, s.seqlen_k, v.head_dim) / p.group);
-  const bool is_whole = !v.is_causal && v.features.name().empty();
-  p.heads_per_section = is_whole
-                            ? 1
-                            : static_cast<int>(std::clamp<int64_t>(
-                                  (int64_t{v.section_mb} << 20) / head_bytes, 1, p.n_heads_total));
-  p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
-  p.head_dim = static_cast<int>(s.head_dim);
-  p.f = call.given;
-  p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
-  p.o = tensor_of(call.o);
 
   const Driver* d = TEGULA_TRY(Driver::get());
   void* arguments[] = {&q, &k, &w, &p};

@@ -12,14 +12,8 @@ namespace {
 constexpr int64_t kTile = 32;  // query rows and keys of a tile, as in attention_tiled.cu
 constexpr int64_t kMaxGrid = 65535;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int tiled_smem_bytes(int head_dim) {
   return static_cast<int>(2 * kTile * (head_dim + 1) + kTile * (kTile + 1)) * 4;
-}
-
-AttentionTensor tensor_of(const AttentionOperand& t) {
-  return {static_cast<unsigned short*>(t.data), t.batch, t.row, t.head};
 }
 
 }  // namespace

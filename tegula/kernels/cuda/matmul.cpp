@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "tegula/base/round.h"
 #include "tegula/kernels/cuda/matmul_params.h"
 
 namespace tegula::cuda {
@@ -13,8 +14,6 @@ constexpr int kTileM = 128, kTileK = 64, kRow_bytes = 128;
 constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers);
 constexpr int kOut_bytes = kConsumers * 2 * 64 * kRow_bytes;  // boxes of 64 × 64 on their way
 constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Status check_operand(const char* name, const MatmulOperand& t, int64_t columns) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "tegula/base/round.h"
 #include "tegula/kernels/cuda/matmul_params.h"
 
 namespace tegula::cuda {
@@ -11,8 +12,6 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr int kL = 128;  // outputs along each side of a block, from v1_5 on
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 MatmulRung v3(std::string_view name, int coalesced, int conflict_free, int double_buffered) {
   return {name,

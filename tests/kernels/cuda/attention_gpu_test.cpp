@@ -87,6 +87,16 @@ TEST(CudaAttention, RefusesHeadSizesOfE4m3) {
   EXPECT_NE(why(192).find("use bf16"), std::string::npos) << why(192);
 }
 
+TEST(CudaAttention, RefusesScalesWhoseReciprocalIsInfinite) {
+  AttentionShape s = shape(128, false, 128);
+  EXPECT_TRUE(check_attention(s, 1e-30F).ok());
+  const Status tiny = check_attention(s, 1e-39F);
+  ASSERT_FALSE(tiny.ok());
+  EXPECT_NE(tiny.error().message.find("is below"), std::string::npos) << tiny.error().message;
+  s.is_f32 = true;  // guarded in the kernel
+  EXPECT_TRUE(check_attention(s, 1e-39F).ok());
+}
+
 TEST(CudaAttention, RefusesShapes) {
   AttentionShape s = shape(128, true, 128);
   EXPECT_TRUE(check_attention(s, 0.1F).ok());

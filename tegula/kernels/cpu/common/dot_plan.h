@@ -1,6 +1,7 @@
 // How dot_packed cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
+#include "tegula/base/round.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"
 #include "tegula/kernels/kernel.h"
@@ -103,8 +104,5 @@ struct DotBlocks {
   int64_t strip_m = 0, strip_n = 0;  // what they are multiples of
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
 };
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 }  // namespace tegula::kernel

@@ -1,5 +1,6 @@
 #include "tegula/kernels/cuda/plugin/dot_call.h"
 
+#include "tegula/base/round.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
 
 namespace tegula::cuda {
@@ -7,8 +8,6 @@ namespace tegula::cuda {
 namespace {
 
 using kernel::Operand;
-
-int64_t round_up(int64_t a, int64_t to) { return (a + to - 1) / to * to; }
 
 // The stride of a loop as one index; `none` where it has a single step, and any stride will do.
 Result<int64_t> stride_of(const kernel::Loops& loops, Operand operand, int64_t none) {
