@@ -1,43 +1,20 @@
 // y = sx (x q) scale: rows of 8 bits by weights of 8 or 4 bits, integer sums.
 #include "tegula/ops/dot_i8.h"
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/quantised_weights.h"
 
 namespace tegula {
 
 namespace {
 constexpr int64_t kMostGroup = 131071;  // · 128 · 128 fits 31 bits
 
-struct Sizes {
-  int64_t m, n, k, groups;
-  bool packed;  // two in a byte
+struct Sizes : QuantisedWeights {
+  explicit Sizes(const OpCall& c) : QuantisedWeights(c, 2) {}
 };
-Sizes sizes_of(const OpCall& c) {
-  return {c.in[0].shape[0].bound(), c.in[2].shape[1].bound(), c.in[0].shape[1].bound(),
-          c.in[3].shape[0].bound(), c.attrs->get_or<int64_t>("bits", 8) == 4};
-}
-
-Result<DimMap> dims(const OpCall& c) {
-  const int64_t bits = c.attrs->get_or<int64_t>("bits", 8);
-  if (c.in.size() != 4 || (bits != 8 && bits != 4))
-    return invalid_argument(
-        cat("dot_i8: ", c.in.size(), " operands instead of 4, or bits ", bits, ", not 8 or 4"));
-  DimMap m = TEGULA_TRY(solve_dims(
-      "dot_i8",
-      bits == 8 ? "m (g e), m, (g e) n, g n -> m n" : "m (g e half), m, (g e) n, g n -> m n",
-      c.in));
-  for (Factor& f : m.factors)
-    if (f.name != "m" && f.name != "n") f.whole = true;
-  m.finish();
-  return m;
-}
 
 Status check(const OpCall& c) {
-  const Sizes s = sizes_of(c);
-  const int64_t rows = c.in[2].shape[0].bound();
-  if (rows * (s.packed ? 2 : 1) != s.k)
-    return invalid_argument(
-        cat("dot_i8: q has ", rows, " rows of ", s.packed ? 4 : 8, " bits for k=", s.k));
+  const Sizes s(c);
+  TEGULA_TRY(s.check(c));
   if (s.groups > 0 && s.k / s.groups > kMostGroup)
     return invalid_argument(cat("dot_i8: groups of ", s.k / s.groups, " of k, at most ", kMostGroup,
                                 ": give more scales"));
@@ -47,7 +24,7 @@ Status check(const OpCall& c) {
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const Sizes z = sizes_of(a.call);
+    const Sizes z(a.call);
     constexpr int64_t kExact = 1024;  // products of so many k have an exact sum in any S
     const int64_t e = z.groups == 0 ? 0 : z.k / z.groups;
     for (int64_t m = 0; m < z.m; ++m)
@@ -57,11 +34,8 @@ struct Ref {
           int64_t sum = 0;
           for (int64_t k0 = g * e; k0 < (g + 1) * e; k0 += kExact) {
             S part = S(0.0);
-            for (int64_t k = k0; k < std::min(k0 + kExact, (g + 1) * e); ++k) {
-              const int64_t byte = a.load_i(2, z.packed ? k / 2 : k, n);
-              const int64_t q = z.packed ? (byte >> (k % 2 * 4) & 15) - 8 : byte;
-              part = scalar::fma(a.load(0, m, k), S(static_cast<double>(q)), part);
-            }
+            for (int64_t k = k0; k < std::min(k0 + kExact, (g + 1) * e); ++k)
+              part = scalar::fma(a.load(0, m, k), z.load(a, k, n), part);
             sum += static_cast<int64_t>(static_cast<double>(part));
           }
           y = scalar::fma(S(static_cast<double>(sum)), a.load(3, g, n), y);
@@ -83,20 +57,13 @@ constinit const OpDef dot_i8_op = {
     .formula = "y[m, n] = sx[m] sum over g of scale[g, n] (sum over k in g of x[m, k] q[k, n])",
     .source = "Jacob et al. 2018, section 2.2; Yao et al. 2022, section 4.1",
     .group = "quantisation",
-    .dims_fn = dims,
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      const DType want = c.attrs->get_or<int64_t>("bits", 8) == 4 ? DType::kU8 : DType::kI8;
-      if (c.in[0].dtype != DType::kI8 || c.in[1].dtype != DType::kF32 || c.in[2].dtype != want ||
-          c.in[3].dtype != DType::kF32)
-        return invalid_argument(cat("dot_i8: operands are ", c.in[0], ", ", c.in[1], ", ", c.in[2],
-                                    ", ", c.in[3], ", must be i8, f32, ", want, ", f32"));
-      return std::vector<DType>{DType::kF32};
-    },
+    .dims_fn = [](const OpCall& c) { return quantised_dims(c, ", m"); },
+    .types_fn = [](const OpCall& c) { return quantised_types(c, DType::kI8); },
     .attrs = {{"bits", AttrKind::kInt, false, "of a weight: 8 (default), or 4, two in a byte"}},
     .check = check,
     .flops =
         [](const OpCall& c) {
-          const Sizes s = sizes_of(c);
+          const Sizes s(c);
           return s.m * s.n * (2 * s.k + 2 * s.groups + 1);
         },
     .reference = reference_of<Ref>,

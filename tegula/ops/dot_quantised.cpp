@@ -1,44 +1,20 @@
 // y = x (q scale): weights of 8 or 4 bits, a scale for each column of a group of rows.
 #include "tegula/ops/dot_quantised.h"
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/quantised_weights.h"
 
 namespace tegula {
 
 namespace {
-struct Sizes {
-  int64_t m, n, k, groups, shards;
-  bool packed;  // two in a byte
+struct Sizes : QuantisedWeights {
+  int64_t shards;
+  explicit Sizes(const OpCall& c)
+      : QuantisedWeights(c, 1), shards(c.attrs->get_or<int64_t>("k_shards", 1)) {}
 };
-Sizes sizes_of(const OpCall& c) {
-  return {c.in[0].shape[0].bound(),
-          c.in[1].shape[1].bound(),
-          c.in[0].shape[1].bound(),
-          c.in[2].shape[0].bound(),
-          c.attrs->get_or<int64_t>("k_shards", 1),
-          c.attrs->get_or<int64_t>("bits", 8) == 4};
-}
-
-Result<DimMap> dims(const OpCall& c) {
-  const int64_t bits = c.attrs->get_or<int64_t>("bits", 8);
-  if (c.in.size() != 3 || (bits != 8 && bits != 4))
-    return invalid_argument(cat("dot_quantised: ", c.in.size(), " operands instead of 3, or bits ",
-                                bits, ", not 8 or 4"));
-  DimMap m = TEGULA_TRY(solve_dims(
-      "dot_quantised",
-      bits == 8 ? "m (g e), (g e) n, g n -> m n" : "m (g e half), (g e) n, g n -> m n", c.in));
-  for (Factor& f : m.factors)
-    if (f.name != "m" && f.name != "n") f.whole = true;
-  m.finish();
-  return m;
-}
 
 Status check(const OpCall& c) {
-  const Sizes s = sizes_of(c);
-  const int64_t rows = c.in[1].shape[0].bound();
-  if (rows * (s.packed ? 2 : 1) != s.k)
-    return invalid_argument(
-        cat("dot_quantised: q has ", rows, " rows of ", s.packed ? 4 : 8, " bits for k=", s.k));
+  const Sizes s(c);
+  TEGULA_TRY(s.check(c));
   if (s.shards != 1 && s.shards != 2 && s.shards != 4 && s.shards != 8)
     return invalid_argument(cat("dot_quantised: k_shards is ", s.shards, ", must be 1, 2, 4 or 8"));
   if (s.k % s.shards != 0 || (s.packed && s.k / s.shards % 2 != 0))
@@ -50,15 +26,13 @@ Status check(const OpCall& c) {
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const Sizes z = sizes_of(a.call);
+    const Sizes z(a.call);
     const int64_t e = z.groups == 0 ? 1 : z.k / z.groups;
     std::vector<S> sum(static_cast<size_t>(z.m * z.shards));
     for (int64_t n = 0; n < z.n; ++n) {
       std::fill(sum.begin(), sum.end(), S(0.0));
       for (int64_t k = 0; k < z.k; ++k) {
-        const int64_t byte = a.load_i(1, z.packed ? k / 2 : k, n);
-        const int64_t q = z.packed ? (byte >> (k % 2 * 4) & 15) - 8 : byte;
-        const S w = S(static_cast<double>(q)) * a.load(2, k / e, n);
+        const S w = z.load(a, k, n) * a.load(2, k / e, n);
         const int64_t shard = k / (z.k / z.shards);
         for (int64_t m = 0; m < z.m; ++m) {
           S& to = sum[static_cast<size_t>(m * z.shards + shard)];
@@ -76,7 +50,7 @@ struct Ref {
 };
 
 std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
-  const Sizes s = sizes_of(c);
+  const Sizes s(c);
   Var q = cast(in[1], DType::kF32);
   if (s.packed) {
     const Var high = floor(q * (1.0 / 16)), low = q - high * 16.0;
@@ -105,20 +79,14 @@ constinit const OpDef dot_quantised_op = {
     .formula = "y[m, n] = sum over k of x[m, k] (q[k, n] scale[k / e, n])",
     .source = "Jacob et al. 2018, section 2.1; groups: Frantar et al. 2023, section 4",
     .group = "quantisation",
-    .dims_fn = dims,
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      const DType want = c.attrs->get_or<int64_t>("bits", 8) == 4 ? DType::kU8 : DType::kI8;
-      if (c.in[0].dtype != DType::kF32 || c.in[1].dtype != want || c.in[2].dtype != DType::kF32)
-        return invalid_argument(cat("dot_quantised: operands are ", c.in[0], ", ", c.in[1], ", ",
-                                    c.in[2], ", must be f32, ", want, ", f32"));
-      return std::vector<DType>{DType::kF32};
-    },
+    .dims_fn = [](const OpCall& c) { return quantised_dims(c); },
+    .types_fn = [](const OpCall& c) { return quantised_types(c, DType::kF32); },
     .attrs = {{"bits", AttrKind::kInt, false, "of a weight: 8 (default), or 4, two in a byte"},
               {"k_shards", AttrKind::kInt, false, "as dot's"}},
     .check = check,
     .flops =
         [](const OpCall& c) {
-          const Sizes s = sizes_of(c);
+          const Sizes s(c);
           return s.n * s.k + s.m * s.n * (2 * s.k + s.shards - 1);
         },
     .decompose = decompose,
