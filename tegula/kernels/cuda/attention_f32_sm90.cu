@@ -45,9 +45,8 @@ struct Shared {
   char* q;   // [kParts][kBoxes][kTileM][64]
   char* kv;  // [kSlots][kParts][kBoxes][kTileN][64]
   Barrier *q_full, *q_free;
-  Barrier *full, *free;            // [kSlots]
-  Barrier *next_full, *next_free;  // [2]
-  u32* next;                       // [2] tile numbers
+  Barrier *full, *free;  // [kSlots]
+  TileQueue next;
 
   __device__ explicit Shared(char* base) {
     char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
@@ -55,8 +54,8 @@ struct Shared {
     kv = p, p += kSlots * kKvBytes;
     q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
     full = q_free + 1, free = full + kSlots;
-    next_full = free + kSlots, next_free = next_full + 2;
-    next = reinterpret_cast<u32*>(next_free + 2);
+    next.full = free + kSlots, next.free = next.full + 2;
+    next.index = reinterpret_cast<u32*>(next.free + 2);
   }
 };
 
@@ -97,21 +96,10 @@ struct Producer {
     q_ring.advance();
   }
 
-  // Draws the next tile and tells the consumers.
-  __device__ int draw_next() {
-    const u32 drawn = gridDim.x + atomicAdd(p.counter, 1);
-    if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
-    barrier_wait(s.next_free + next_ring.slot, next_ring.parity ^ 1);
-    s.next[next_ring.slot] = drawn;
-    barrier_arrive(s.next_full + next_ring.slot);
-    next_ring.advance();
-    return int(drawn);
-  }
-
   __device__ void run() {
     const int n_heads_kv = p.n_heads_q / p.group;
     for (int index = blockIdx.x; index < p.n_tiles;) {
-      const int next = draw_next();
+      const int next = s.next.draw(next_ring, p);
       const Tile t(p, index);
       const int kv_head = t.batch * n_heads_kv + t.head / p.group;
       load_q(t);
@@ -263,17 +251,9 @@ struct Consumer : RowsOfWarpgroup {
     write(t, row);
   }
 
-  // The next tile's number.
-  __device__ int draw() {
-    barrier_wait(s.next_full + next_ring.slot, next_ring.parity);
-    const u32 index = lane == 0 ? s.next[next_ring.slot] : 0;
-    release(s.next_free + next_ring.slot);
-    next_ring.advance();
-    return int(uniform(index));
-  }
-
   __device__ void run() {
-    for (int index = blockIdx.x; index < p.n_tiles; index = draw()) attend(Tile(p, index));
+    for (int index = blockIdx.x; index < p.n_tiles; index = s.next.take(next_ring, lane))
+      attend(Tile(p, index));
   }
 };
 
@@ -334,8 +314,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     constexpr u32 kWarps = 4 * kConsumers;
     barrier_init(s.q_full, 1), barrier_init(s.q_free, kWarps);
     for (int i = 0; i < kSlots; ++i) barrier_init(s.full + i, 1), barrier_init(s.free + i, kWarps);
-    for (int i = 0; i < 2; ++i)
-      barrier_init(s.next_full + i, 1), barrier_init(s.next_free + i, kWarps);
+    s.next.init(kWarps);
     barrier_init_fence();
   }
   __syncthreads();

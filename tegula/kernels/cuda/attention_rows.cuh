@@ -1,5 +1,5 @@
-// What the attention forwards on Hopper share: tiles of work, and a warpgroup's 64 rows of scores
-// on their way to weights.
+// What the attention forwards on Hopper share: tiles of work and how blocks draw them, and a
+// warpgroup's 64 rows of scores on their way to weights.
 //
 // Variant, by -D: TEGULA_HEAD_DIM, TEGULA_TILE_N, TEGULA_CONSUMERS, TEGULA_LAZY_LOG2 as in
 // attention_sm90.cu; TEGULA_F32; masks and score functions: attention_score.cuh.
@@ -8,6 +8,7 @@
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/attention_score.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
 
 namespace tegula::cuda {
 
@@ -77,6 +78,36 @@ struct Tile {
   __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
   __device__ float descale(const AttentionParams& p, const AttentionDescale& of) const {
     return of.data == nullptr ? 1.f : of.data[batch * of.batch + head / p.group * of.head];
+  }
+};
+
+// Tile numbers in shared memory: the producer draws them from the launch's counter, one tile ahead
+// of the consumers.
+struct TileQueue {
+  Barrier *full, *free;  // [2]
+  u32* index;            // [2]
+
+  __device__ void init(u32 n_warps) const {
+    for (int i = 0; i < 2; ++i) barrier_init(full + i, 1), barrier_init(free + i, n_warps);
+  }
+  // By the producer.
+  __device__ int draw(Ring<2>& ring, const AttentionParams& p) const {
+    const u32 drawn = gridDim.x + atomicAdd(p.counter, 1);
+    if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
+    barrier_wait(free + ring.slot, ring.parity ^ 1);
+    index[ring.slot] = drawn;
+    barrier_arrive(full + ring.slot);
+    ring.advance();
+    return int(drawn);
+  }
+  // By each warp of the consumers.
+  __device__ int take(Ring<2>& ring, u32 lane) const {
+    barrier_wait(full + ring.slot, ring.parity);
+    const u32 taken = lane == 0 ? index[ring.slot] : 0;
+    __syncwarp();
+    if (lane == 0) barrier_arrive(free + ring.slot);
+    ring.advance();
+    return int(uniform(taken));
   }
 };
 

@@ -351,22 +351,13 @@ struct Consumer : RowsOfWarpgroup {
     write(t, row);
   }
 
-  // The next tile's number.
-  __device__ int draw() {
-    barrier_wait(s.next_full + next_ring.slot, next_ring.parity);
-    const u32 index = lane == 0 ? s.next[next_ring.slot] : 0;
-    release(s.next_free + next_ring.slot);
-    next_ring.advance();
-    return int(uniform(index));
-  }
-
   __device__ void run_chained() {
     if (int(blockIdx.x) >= p.n_tiles) return;
     Tile t(p, blockIdx.x);
     begin_tile(t, row_of_tile(t));
     while (true) {
       if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
-      const int index = draw();
+      const int index = s.next.take(next_ring, lane);
       if (index >= p.n_tiles) break;
       const Tile next(p, index);
       if (t.n_blocks > 0 && next.n_blocks > 0) {
@@ -385,7 +376,7 @@ struct Consumer : RowsOfWarpgroup {
     if constexpr (kChains)
       run_chained();
     else
-      for (int index = blockIdx.x; index < p.n_tiles; index = draw()) {
+      for (int index = blockIdx.x; index < p.n_tiles; index = s.next.take(next_ring, lane)) {
         const Tile t(p, index);
         const int row = row_of_tile(t);
         begin_tile(t, row);
@@ -416,8 +407,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(s.k_full + i, 1), barrier_init(s.k_free + i, kWarps);
       barrier_init(s.v_full + i, 1), barrier_init(s.v_free + i, kWarps);
     }
-    for (int i = 0; i < 2; ++i)
-      barrier_init(s.next_full + i, 1), barrier_init(s.next_free + i, kWarps);
+    s.next.init(kWarps);
     barrier_init_fence();
   }
   __syncthreads();

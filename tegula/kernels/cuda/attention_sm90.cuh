@@ -53,10 +53,9 @@ struct Shared {
   char* v;  // the same; of e4m3 [kStages][kD][128 keys]
   char* o;  // [kOutBoxes][kTileM][64]
   Barrier *q_full, *q_free;
-  Barrier *k_full, *k_free;        // [kStages]
-  Barrier *v_full, *v_free;        // [kStages]
-  Barrier *next_full, *next_free;  // [2]
-  u32* next;                       // [2] tile numbers
+  Barrier *k_full, *k_free;  // [kStages]
+  Barrier *v_full, *v_free;  // [kStages]
+  TileQueue next;
 
   __device__ explicit Shared(char* base) {
     const u32 skip = (1024 - (smem_address(base) & 1023)) & 1023;
@@ -69,8 +68,8 @@ struct Shared {
     q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
     k_full = q_free + 1, k_free = k_full + kStages;
     v_full = k_free + kStages, v_free = v_full + kStages;
-    next_full = v_free + kStages, next_free = next_full + 2;
-    next = reinterpret_cast<u32*>(next_free + 2);
+    next.full = v_free + kStages, next.free = next.full + 2;
+    next.index = reinterpret_cast<u32*>(next.free + 2);
   }
 };
 
@@ -114,20 +113,9 @@ struct Producer {
     q_ring.advance();
   }
 
-  // Draws the next tile and tells the consumers.
-  __device__ int draw_next() {
-    const u32 drawn = gridDim.x + atomicAdd(p.counter, 1);
-    if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
-    barrier_wait(s.next_free + next_ring.slot, next_ring.parity ^ 1);
-    s.next[next_ring.slot] = drawn;
-    barrier_arrive(s.next_full + next_ring.slot);
-    next_ring.advance();
-    return int(drawn);
-  }
-
   __device__ void run() {
     for (int index = blockIdx.x; index < p.n_tiles;) {
-      const int next = draw_next();
+      const int next = s.next.draw(next_ring, p);
       const Tile t(p, index);
       const int kv_head = t.head / p.group;
       load_q(t);
