@@ -1,6 +1,7 @@
 // A shape and its features as the scripts of this folder give them, and cubins compiled on demand.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "bench/cuda/capi.h"
@@ -33,12 +34,15 @@ inline AttentionShape shape_of(const int64_t* sizes, const FeatureSpec& f) {
           sizes[6] != 0, f.type == 1, features_of(f), f.is_f8 != 0, f.type == 2};
 }
 
-// The path of the variant's cubin, which is compiled if it is not there yet.
+// The path of the variant's cubin, which is compiled if it is not there yet. TEGULA_CHECKED in the
+// environment: as racecheck wants it (docs/kernels/attention_bwd_sm90.md).
 template <class Variant>
 Result<std::string> cubin_of(const Variant& v, const char* source, const char* folder) {
   std::string path = cat(folder, "/", v.name(), ".cubin");
   if (std::filesystem::exists(path)) return path;
-  const Compiled c = TEGULA_TRY(compile_kernel(source, v.defines()));
+  std::vector<std::string> defines = v.defines();
+  if (std::getenv("TEGULA_CHECKED") != nullptr) defines.emplace_back("TEGULA_CHECKED=1");
+  const Compiled c = TEGULA_TRY(compile_kernel(source, defines));
   std::printf("%-60s %4d registers %5d bytes spilled %6.2f s\n", v.name().c_str(), c.registers,
               c.spill_bytes, c.seconds);
   std::fflush(stdout);

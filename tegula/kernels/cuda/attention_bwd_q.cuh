@@ -100,15 +100,16 @@ struct Consumer {
   float lse2[2], delta[2];  // of this thread's rows
   Range seen[2];
   u32 kept;
-  // Weights before the slope of the score, as f16: what dS of a bias is made of.
-  u32 plain[kBias != 0 && kHasSlope ? kScores / 2 : 1];
 
   __device__ u32 lane() const { return threadIdx.x % 32; }
   __device__ u32 warp() const { return threadIdx.x / 32 % 4; }
 
-  // Scores of keys [key, key + kTile) to what dP - delta is multiplied with.
+  // Scores of keys [key, key + kTile) to what dP - delta is multiplied with; with a bias to dS,
+  // given dP: its gradient is made of weights before the slope of the score, which nothing else
+  // needs.
   template <bool kMasked>
-  __device__ void weigh(float (&x)[kScores], const AttentionScore& score, int row, int key) {
+  __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores],
+                        const AttentionScore& score, int row, int key) {
     const float factor = AttentionScore::factor_log2(p.scale_log2);
     const int column = key + 2 * int(lane() % 4);
     if constexpr (kHasDropout) {
@@ -136,65 +137,61 @@ struct Consumer {
       }
       float w = exp2_approx(__fmaf_rn(x[e], factor, -lse2[r]));
       if constexpr (kMasked) w = sees ? w : 0.f;
-      if constexpr (kBias != 0 && kHasSlope) {
-        if (e % 2 == 1)
-          plain[e / 2] = pack_f16(__uint_as_float(plain[e / 2]), w);
-        else
-          plain[e / 2] = __float_as_uint(w);
+      if constexpr (kBias != 0) {
+        const bool has_weight = w != 0.f && j >= seen[r].lo && j < seen[r].hi;
+        w = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
+        if (has_weight) add_bias_gradient(score, i, j, w);
       }
       x[e] = kHasSlope ? w * slope : w;
       if constexpr (kIsHeavy) asm volatile("" ::: "memory");
     }
   }
 
-  __device__ void weigh(float (&x)[kScores], const QueryUnit& t, const Range& whole, int n) {
+  __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores], const QueryUnit& t,
+                        const Range& whole, int n) {
     const int key = t.key + n * kTile;
     const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
     const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
     if (key >= whole.lo && key + kTile <= whole.hi)
-      weigh<false>(x, score, row, key);
+      weigh<false>(x, dp, score, row, key);
     else
-      weigh<true>(x, score, row, key);
+      weigh<true>(x, dp, score, row, key);
   }
 
-  // Weights to dS.
-  __device__ void differ(float (&x)[kScores], const QueryUnit& t, const char* do_rows, int n,
-                         Ring<kVStages>& ring) {
-    float dp[kScores];
+  __device__ void make_dp(float (&dp)[kScores], const char* do_rows, Ring<kVStages>& ring) {
     barrier_wait(s.v.full + ring.slot, ring.parity);
     issue_scores<kBlockBox>(dp, do_rows, s.v.tile(ring.slot));
     wgmma_wait<0>();
     fence_registers(dp);
     s.v.release(ring.slot);
     ring.advance();
-    if constexpr (kBias != 0) add_bias_gradient(x, dp, t, n);
+  }
+
+  // Scores to dS where a bias has a gradient; elsewhere to weights, which differ() then turns to
+  // dS.
+  __device__ void weigh_or_differ(float (&x)[kScores], const QueryUnit& t, const Range& whole,
+                                  const char* do_rows, int n, Ring<kVStages>& ring) {
+    float dp[kScores];
+    if constexpr (kBias != 0) make_dp(dp, do_rows, ring);
+    weigh(x, dp, t, whole, n);
+  }
+  __device__ void differ(float (&x)[kScores], const char* do_rows, Ring<kVStages>& ring) {
+    if constexpr (kBias != 0) return;
+    float dp[kScores];
+    make_dp(dp, do_rows, ring);
 #pragma unroll
     for (int e = 0; e < kScores; ++e)
       x[e] = d_score(x[e], dp[e], delta[e / 2 % 2], kept, e, p.f.keep_factor);
   }
 
-  __device__ void add_bias_gradient(const float (&x)[kScores], const float (&dp)[kScores],
-                                    const QueryUnit& t, int n) {
-    const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
-    const int column = t.key + n * kTile + 2 * int(lane() % 4);
+  __device__ void add_bias_gradient(const AttentionScore& score, int i, int j, float d) const {
     if (p.d_bias == nullptr) return;
-    float* to = p.d_bias + t.batch * p.d_bias_batch + t.head * p.d_bias_head;
-#pragma unroll
-    for (int e = 0; e < kScores; ++e) {
-      const int r = e / 2 % 2, j = column + e / 4 * 8 + e % 2;
-      float w = x[e];
-      if constexpr (kHasSlope) {
-        const float2 both = unpack_f16(plain[e / 2]);
-        w = e % 2 == 0 ? both.x : both.y;
-      }
-      if (w == 0.f || j >= seen[r].hi || j < seen[r].lo) continue;
-      float* at = to + (row + 8 * r) * p.d_bias_row + j;
-      const float d = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
-      if (p.d_bias_sums)
-        atomicAdd(at, d);
-      else
-        *at = d;
-    }
+    float* at =
+        p.d_bias + score.batch * p.d_bias_batch + score.head * p.d_bias_head + i * p.d_bias_row + j;
+    if (p.d_bias_sums)
+      atomicAdd(at, d);
+    else
+      *at = d;
   }
 
   __device__ void run(const TensorMap* map) {
@@ -233,8 +230,8 @@ struct Consumer {
       issue_scores<kBlockBox>(sc, q_rows, s.k.tile(0));
       wgmma_wait<0>();
       fence_registers(sc);
-      weigh(sc, t, whole, 0);
-      differ(sc, t, do_rows, 0, v_ring);
+      weigh_or_differ(sc, t, whole, do_rows, 0, v_ring);
+      differ(sc, do_rows, v_ring);
       pack(packed, sc);
       for (int n = 1; n <= t.n_blocks; ++n) {
         k_next.advance();
@@ -245,12 +242,12 @@ struct Consumer {
         issue_sum(dq, packed, s.k.tile(k_ring.slot));
         wgmma_wait<kIsHeavy ? 0 : 1>();
         fence_registers(sc);
-        if (more) weigh(sc, t, whole, n);
+        if (more) weigh_or_differ(sc, t, whole, do_rows, n, v_ring);
         wgmma_wait<0>();
         fence_registers(dq);
         s.k.release(k_ring.slot);
         k_ring.advance();
-        if (more) differ(sc, t, do_rows, n, v_ring);
+        if (more) differ(sc, do_rows, v_ring);
         pack(packed, sc);
       }
     }

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""compute-sanitizer's tools over a script of this folder.
+
+  bench/cuda/sanitize.py [--tools memcheck,initcheck,synccheck,racecheck] [--parts N] [--jobs N] [--seconds S]
+                         [--json FILE] -- bench/cuda/attention_bwd.py --cubins DIR --cases 1 [--only TEXT]
+
+Each tool runs the command in N parts (--part I --parts N are appended), several at a time. A part fails on
+a finding, on a nonzero exit, and when it does not end within S seconds. Memory is allocated tensor by
+tensor, and what scripts would fill with NaN before a launch (TEGULA_UNINITIALIZED) stays as it is, so that
+memcheck sees each tensor's end and initcheck what nothing wrote.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+TOOLS = "memcheck,initcheck,synccheck,racecheck"
+SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
+SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+
+
+def run(tool, part, args):
+    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", sys.executable, *args.command]
+    if args.parts > 1:
+        command += ["--part", str(part), "--parts", str(args.parts)]
+    env = dict(os.environ, PYTORCH_NO_CUDA_MEMORY_CACHING="1", TEGULA_UNINITIALIZED="1")
+    log, start, ended = f"{args.logs}/{tool}_{part}.log", time.time(), True
+    with open(log, "w", encoding="utf-8") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+        try:
+            process.wait(args.seconds)
+        except subprocess.TimeoutExpired:
+            ended = False
+            os.killpg(process.pid, 15)
+            process.wait()
+    with open(log, encoding="utf-8", errors="replace") as f:
+        text = f.read()
+    found = [int(a or b) for a, b in SUMMARY.findall(text)]
+    cases = re.findall(r"^(\d+) cases", text, re.M)
+    return {"tool": tool, "part": f"{part} of {args.parts}", "cases": int(cases[-1]) if cases else None,
+            "findings": sum(found) if found else None, "exit": process.returncode if ended else "out of time",
+            "seconds": round(time.time() - start, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tools", default=TOOLS)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seconds", type=float, default=600, help="of a part")
+    parser.add_argument("--logs", default=".", help="folder for what the tools print")
+    parser.add_argument("--json", default="")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--name", default="sanitize", help="of the result")
+    parser.add_argument("command", nargs="+")
+    args = parser.parse_args()
+    todo = [(tool, part) for tool in args.tools.split(",") for part in range(args.parts)]
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for row in pool.map(lambda t: run(*t, args), todo):
+            rows.append(row)
+            print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    if args.json:
+        from harness import write_result
+        write_result(args.json, args.name, "bench/cuda/sanitize.py", args.commit, rows)
+    sys.exit(any(r["exit"] != 0 or r["findings"] != 0 for r in rows))
+
+
+if __name__ == "__main__":
+    main()
