@@ -157,7 +157,8 @@ Result<Work> gemm_work(const Options& o) {
   Builder b(*w.module, "gemm");
   w.op = "dot";
   if (o.weights == "as the operands" && !is_int8) {
-    const Var x = b.param("a", {t, {s[0], s[2]}});
+    const Var x = o.is_along_m ? transpose(b.param("a", {t, {s[2], s[0]}}), 0, 1)
+                               : b.param("a", {t, {s[0], s[2]}});
     const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
                                : b.param("b", {t, {s[2], s[1]}});
     b.result("c", matmul(x, y));
@@ -362,6 +363,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 or int8 rows"),
          {"as the operands", "int8", "int4"});
   gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
+  gemm->add_flag("--along-m", o.is_along_m, "[M, K] lies in memory as [K, M]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
   gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
   add_kernel(*gemm, o);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tegula/kernels/cpu/common/dot_plan.h"
-
 namespace tegula::kernel {
 
 namespace {
@@ -41,11 +39,8 @@ AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n
     m = std::min(m, w.a_bytes / strip * kAmxStrip);
     if (!local_b) n = std::min(n, w.b_bytes / strip * kAmxStrip);
   }
-  const auto even = [](int64_t extent, int64_t most) {
-    return round_up(ceil_div(extent, ceil_div(extent, most)), kAmxStrip);
-  };
-  task_m = even(m, kAmxBlockM);
-  task_n = even(n, kAmxBlockN);
+  task_m = even_part(m, kAmxBlockM, kAmxStrip);
+  task_n = even_part(n, kAmxBlockN, kAmxStrip);
   const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
   while (tasks() < kTasksPerThread * n_threads && 64 * task_m * task_n * tiles > kMinTaskFlops) {
     if (task_n > kAmxStrip && (local_b || task_n >= task_m)) {

@@ -1,7 +1,7 @@
 // How dot_amx cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
-#include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"
 
 namespace tegula::kernel {
@@ -34,6 +34,7 @@ struct AmxDotBlocks {
   int64_t batch = 0, m = 0, n = 0;                   // whose panels are held at once
   int64_t task_m = 0, task_n = 0;                    // one task: task_m × task_n outputs, at most
   int64_t strip_m = kAmxStrip, strip_n = kAmxStrip;  // what they are multiples of
+  int64_t m_tasks(int64_t rows) const { return ceil_div(rows, task_m); }
   AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads);
 };
 

@@ -42,17 +42,20 @@ DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   const auto cols = [&](int64_t task) { return std::min(n_cols, tiles.most_n(task)); };
   const int64_t task_m = rows(tiles.task_m), task_n = cols(tiles.task_n);
   // Smallest register tile: hence the most panels and the most slack.
-  const int64_t a_least = a_panel_floats(std::min(m, task_m), k, kMinTileM);
-  a_floats =
-      std::min(batch * a_panel_floats(m, k, kMinTileM), std::max(a_least, tiles.panel_floats));
-  if (!tiles.is_local(c))
+  const int64_t few = std::min(m, std::max<int64_t>(tiles.local_m, kThinRows));
+  const int64_t a_least = a_panel_floats(few, k, kMinTileM);
+  a_floats = std::min(batch * a_least, std::max(a_least, tiles.panel_floats));
+  if (!tiles.is_local(c)) {
+    block_floats = a_panel_floats(task_m, std::min(k, tiles.block_k), kMinTileM);
     b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
+  }
   strip_floats =
       std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.local_k), 16);
   waiting_floats =
       std::max(tiles.cut(c).slots() * task_m * task_n,
                tiles.cut_locally(c).slots() * rows(tiles.local_m) * cols(tiles.local_n));
   a_floats = round_up(a_floats, 16), b_floats = round_up(b_floats, 16);
+  block_floats = round_up(block_floats, 16);
   waiting_floats = round_up(waiting_floats, 16);
 }
 
@@ -75,28 +78,21 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
   const int64_t k = std::max<int64_t>(1, c.k.count);
   const bool is_local = tiles.is_local(c);
   int64_t row;
-  const bool has_a = tiles.packs_a || !can_read_a(c, &row);
+  const bool has_a = is_local && (tiles.packs_a || !can_read_a(c, &row));
   const int64_t a_need = has_a ? a_panel_floats(c.m.count, k, tile.m) : 0;
   const int64_t b_need = is_local ? 0 : round_up(c.n.count, tile.n) * k;
   batch = c.batch.count;
   if (a_need > 0) batch = std::min(batch, w.a_floats / a_need);
   if (b_need > 0) batch = std::min(batch, w.b_floats / b_need);
   m = c.m.count, n = c.n.count, strip_m = tile.m, strip_n = tile.n;
-  if (batch == 0) {
-    batch = 1;
-    if (a_need > w.a_floats) m = w.a_floats / (tile.m * k + kPanelSlack) * tile.m;
-    if (b_need > w.b_floats) n = w.b_floats / (tile.n * k) * tile.n;
-  }
+  if (batch == 0) batch = 1, n = even_part(n, w.b_floats / (tile.n * k) * tile.n, tile.n);
   if (tiles.is_fixed) {
     task_m = round_up(std::min(m, tiles.task_m), tile.m);
     task_n = round_up(std::min(n, tiles.task_n), tile.n);
     return;
   }
-  const auto even = [](int64_t extent, int64_t most, int64_t multiple) {
-    return round_up(ceil_div(extent, ceil_div(extent, most)), multiple);
-  };
-  task_m = even(m, tiles.task_m, tile.m);
-  task_n = even(n, tiles.task_n, tile.n);
+  task_m = even_part(m, tiles.task_m, tile.m);
+  task_n = even_part(n, tiles.task_n, tile.n);
   const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
   while (tasks() < kTasksPerThread * n_threads && task_m * task_n * k > kMinTaskFlops) {
     if (task_n >= task_m && task_n > tile.n) {
@@ -113,7 +109,7 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
   const int64_t strips = ceil_div(m, tile.m), others = batch * ceil_div(n, task_n);
   int64_t rows = ceil_div(m, task_m);
   while (rows < strips && rows * others % n_threads != 0) ++rows;
-  if (rows * others % n_threads == 0) task_m = ceil_div(strips, rows) * tile.m;
+  if (rows * others % n_threads == 0) parts_m = rows, task_m = ceil_div(strips, rows) * tile.m;
 }
 
 }  // namespace tegula::kernel

@@ -8,6 +8,13 @@
 
 namespace tegula::kernel {
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+// The largest of the fewest equal parts of `extent` that are at most `most`, in a multiple.
+constexpr int64_t even_part(int64_t extent, int64_t most, int64_t multiple) {
+  return round_up(ceil_div(extent, ceil_div(extent, most)), multiple);
+}
+
 // Chains that fit the registers of an instruction set: rows × columns.
 struct RegisterTile {
   int m, n;
@@ -34,7 +41,7 @@ enum DotKnob {
   kDotOrder,   // 1: strips of b stay in L1 while a streams; 2: strips of a while b streams
   kDotDeal,    // 1: tasks along rows of the output are neighbours; 2: along columns
   kDotPackA,   // 1: a is read where it lies, if it can be; 2: it is packed
-  kDotPanels,  // floats of one operand's panels that are held at once
+  kDotPanels,  // floats of b's panels that are held at once
   kDotKnobs
 };
 
@@ -68,18 +75,20 @@ struct DotTiles {
   int64_t most_n(int64_t task) const { return task + (is_fixed ? kMaxTileN - 1 : 0); }
 };
 
-// Workspace: panels of a, then per thread the tiles that wait between k blocks, then panels of b or
-// per thread some strips of it. It grows with every extent, because a run may be smaller than its
-// plan, and then pack b in the other way: hence room for either.
+// Workspace: panels of a where tasks pack b, then per thread the tiles that wait between k blocks,
+// then, as tasks pack a or b, per thread a block of a and behind them all panels of b, or per
+// thread some strips of b. It grows with every extent, because a run may be smaller than its plan,
+// and then pack in the other way: hence room for either.
 struct DotWorkspace {
   int64_t a_floats = 0;
   int64_t waiting_floats = 0;  // per thread
+  int64_t block_floats = 0;    // of a, per thread
   int64_t b_floats = 0;        // of panels
   int64_t strip_floats = 0;    // per thread
   DotWorkspace(const Contraction& c, const DotTiles& tiles);
   int64_t bytes(int n_threads) const {
-    const int64_t strips = strip_floats * n_threads;
-    return 4 * (a_floats + waiting_floats * n_threads + (b_floats > strips ? b_floats : strips));
+    const int64_t shared = block_floats * n_threads + b_floats, local = strip_floats * n_threads;
+    return 4 * (a_floats + waiting_floats * n_threads + (shared > local ? shared : local));
   }
 };
 
@@ -101,8 +110,10 @@ inline constexpr int64_t kLocalStrips = 4;
 struct DotBlocks {
   int64_t batch = 0, m = 0, n = 0;   // whose panels are held at once
   int64_t task_m = 0, task_n = 0;    // one task: task_m × task_n outputs, at most
+  int64_t parts_m = 1;               // of the rows, at least: as many tasks for every thread
   int64_t strip_m = 0, strip_n = 0;  // what they are multiples of
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
+  int64_t m_tasks(int64_t rows) const { return std::max(parts_m, ceil_div(rows, task_m)); }
 };
 
 }  // namespace tegula::kernel

@@ -32,7 +32,7 @@ struct Cut {
         k(tiles.cut(c)),
         blocks(c, tiles, tile, n_threads),
         is_local(tiles.is_local(c)),
-        m_tasks(ceil_div(blocks.m, blocks.task_m)),
+        m_tasks(blocks.m_tasks(blocks.m)),
         n_tasks(ceil_div(blocks.n, blocks.task_n)),
         m_strips(ceil_div(blocks.task_m, tile.m)),
         n_strips(ceil_div(blocks.task_n, tile.n)) {}
@@ -161,7 +161,8 @@ TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   // Packing reads and writes.
   int64_t row;
   const bool packs_a = x.tiles.packs_a || !can_read_a(c, &row);
-  const double a_floats = packs_a ? batch * m * k : 0;
+  // Where b lies in panels, each task packs its rows.
+  const double a_floats = packs_a ? batch * m * k * (x.is_local ? 1 : d(x.n_tasks)) : 0;
   const double b_floats = batch * n * k * d(ceil_div(c.m.count, x.blocks.m));
   cost.bytes[CacheSizes::kLevels] += 8 * (a_floats + b_floats) / q.n_threads;
   return cost;

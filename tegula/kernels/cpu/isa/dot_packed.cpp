@@ -46,9 +46,10 @@ class PackedDot {
         out_(call.out[0].as<Out>()),
         a_panels_(static_cast<float*>(call.workspace)),
         waiting_(a_panels_ + workspace_.a_floats),
-        b_panels_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
+        blocks_of_a_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
     direct_a_ = can_read_a(c, &a_row_) && !tiles_.packs_a;
     local_b_ = tiles_.is_local(c);
+    b_panels_ = blocks_of_a_ + (local_b_ ? 0 : workspace_.block_floats * call.pool->n_threads());
     int64_t n_stride, bias_n, bias_m;
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
                  c.m.is_linear(kOut, &out_row_) && c.n.is_linear(kOut, &n_stride) &&
@@ -62,15 +63,17 @@ class PackedDot {
       pack(h);
       for_each_task(*call_.pool, h, blocks_, tiles_.deals_rows, [&](const Task& t, int thread) {
         run_task(h, t, waiting_ + thread * workspace_.waiting_floats,
-                 b_panels_ + thread * workspace_.strip_floats);
+                 local_b_ ? b_panels_ + thread * workspace_.strip_floats
+                          : blocks_of_a_ + thread * workspace_.block_floats);
       });
     });
   }
 
  private:
+  int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kPanelSlack; }
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
     const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kPanelSlack;
-    return a_panels_ + batch * per_batch + strip * (tile_m_ * c_.k.count + kPanelSlack);
+    return a_panels_ + batch * per_batch + strip * a_panel_floats(c_.k.count);
   }
   float* b_panel(const Held& h, int64_t batch, int64_t strip) const {
     return b_panels_ + (batch * ceil_div(h.n, kTileN) + strip) * kTileN * c_.k.count;
@@ -81,7 +84,9 @@ class PackedDot {
   static constexpr int64_t kPackStrips = 4, kPackK = 64;
 
   void pack(const Held& h) {
-    const int64_t a_strips = direct_a_ || h.n0 > 0 ? 0 : ceil_div(h.m, tile_m_);
+    // One operand: tasks pack their part of the other, so that it goes from memory into a first
+    // cache and is read there.
+    const int64_t a_strips = direct_a_ || !local_b_ ? 0 : ceil_div(h.m, tile_m_);
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kTileN);
     // Tasks fine enough that all threads take part. Rows of a go into panels that spill over their
     // end, so that a strip of a is one task's; b is cut along k as well.
@@ -94,7 +99,9 @@ class PackedDot {
     call_.pool->parallel_for(h.batch * units, [&](int64_t i, int) {
       const int64_t batch = i / units, unit = i % units;
       if (unit < a_units) {
-        pack_a(h, batch, unit * a_group, std::min((unit + 1) * a_group, a_strips));
+        const int64_t m0 = unit * a_group * tile_m_;
+        pack_a(h, batch, m0, std::min(a_group * tile_m_, h.m - m0), 0, c_.k.count,
+               a_panel(h, batch, unit * a_group));
         return;
       }
       const int64_t strip = (unit - a_units) / k_units * kPackStrips;
@@ -104,13 +111,15 @@ class PackedDot {
     });
   }
 
-  void pack_a(const Held& h, int64_t batch, int64_t begin, int64_t end) {
+  // Rows [m0, m0 + m) of a and k in [k0, k0 + n_k), to panels of n_k.
+  void pack_a(const Held& h, int64_t batch, int64_t m0, int64_t m, int64_t k0, int64_t n_k,
+              float* dst) {
     const In* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
-    for (int64_t k = 0; k < c_.k.count; k += kPackK) {
-      for (int64_t strip = begin; strip < end; ++strip) {
-        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, h.m - strip * tile_m_));
-        pack_panel(a, c_.m, c_.k, kA, h.m0 + strip * tile_m_, rows, k,
-                   std::min(kPackK, c_.k.count - k), a_panel(h, batch, strip) + k * rows, rows);
+    for (int64_t k = 0; k < n_k; k += kPackK) {
+      for (int64_t i = 0; i < m; i += tile_m_) {
+        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
+        pack_panel(a, c_.m, c_.k, kA, h.m0 + m0 + i, rows, k0 + k, std::min(kPackK, n_k - k),
+                   dst + i / tile_m_ * a_panel_floats(n_k) + k * rows, rows);
       }
     }
   }
@@ -129,13 +138,15 @@ class PackedDot {
     }
   }
 
-  void run_task(const Held& h, const Task& t, float* waiting, float* strips) {
+  // `packed`: room for strips of b, or for a block of a.
+  void run_task(const Held& h, const Task& t, float* waiting, float* packed) {
     float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = kb_.slots() * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
+      const ABlock a = a_block(h, t, plan, packed);
       const auto tile = [&](int64_t i, int64_t j, const float* b) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
@@ -146,15 +157,16 @@ class PackedDot {
         x.next_b_step = is_far ? ceil_div(kTileN * 4, m_strips) : 0;
         x.next_b = reinterpret_cast<const char*>(b + (is_far ? kTileN * c_.k.count : 0)) +
                    i * plan.n_k * x.next_b_step;
-        executed += run_tile(h, x, plan, b, waiting + (j * m_strips + i) * tile_floats, local);
+        executed += run_tile(h, x, plan, a.at + i * a.next + a.k0 * x.rows, b,
+                             waiting + (j * m_strips + i) * tile_floats, local);
       };
       if (local_b_) {
         for (int64_t j = 0; j < n_strips; ++j) {
           const int64_t at = j % kLocalStrips, first = t.n0 / kTileN;
           if (at == 0)
             pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips), plan.k0,
-                   plan.n_k, strips, plan.n_k);
-          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, strips + at * plan.n_k * kTileN);
+                   plan.n_k, packed, plan.n_k);
+          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, packed + at * plan.n_k * kTileN);
         }
         continue;
       }
@@ -179,14 +191,29 @@ class PackedDot {
     int64_t next_b_step;
   };
 
+  // A task's strips of a in a block of k: the first, the floats to the next, steps of k before.
+  struct ABlock {
+    const float* at;
+    int64_t next, k0;
+  };
+  ABlock a_block(const Held& h, const Task& t, const KBlock& plan, float* packed) {
+    if constexpr (std::is_same_v<In, float>)
+      if (direct_a_)
+        return {a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_ + plan.k0,
+                tile_m_ * a_row_, 0};
+    if (local_b_) return {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
+    pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+    return {packed, a_panel_floats(plan.n_k), 0};
+  }
+
   // One k block of one register tile; returns lanes × k executed.
-  int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* b, float* waiting,
-                   float* local) {
+  int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* a, const float* b,
+                   float* waiting, float* local) {
     const int nv = (x.cols + kLanes - 1) / kLanes;
     const MicroFn fn = micro_fn(x.rows, nv, direct_a_ ? Lies::kRows : Lies::kFarPanel);
     MicroArgs u;
-    u.a = a_of(h, x) + plan.k0 * (direct_a_ ? 1 : x.rows), u.a_stride = direct_a_ ? a_row_ : x.rows;
-    u.next_a = direct_a_ ? nullptr : u.a + tile_m_ * c_.k.count + kPanelSlack;
+    u.a = a, u.a_stride = direct_a_ ? a_row_ : x.rows;
+    u.next_a = direct_a_ ? nullptr : a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
     u.b = b, u.next_b = x.next_b, u.next_b_step = x.next_b_step;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
     const int n_local = kb_.local_levels();
@@ -224,12 +251,6 @@ class PackedDot {
     }
   }
 
-  const float* a_of(const Held& h, const Tile& x) const {
-    if constexpr (std::is_same_v<In, float>)
-      if (direct_a_) return a_ + c_.batch.offset(h.batch0 + x.batch, kA) + (h.m0 + x.m0) * a_row_;
-    return a_panel(h, x.batch, x.m0 / tile_m_);
-  }
-
   // The last k block, and what follows the sum.
   void finish_tile(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, int nv, float* sums) {
     const int64_t batch = h.batch0 + x.batch, m0 = h.m0 + x.m0, n0 = h.n0 + x.n0;
@@ -264,9 +285,10 @@ class PackedDot {
   const Out* bias_;
   const float* start_;
   Out* out_;
-  float* a_panels_;
-  float* waiting_;   // per thread
-  float* b_panels_;  // or, local, some strips per thread
+  float* a_panels_;     // where tasks pack b
+  float* waiting_;      // per thread
+  float* blocks_of_a_;  // per thread, where tasks pack a
+  float* b_panels_;     // or, local, some strips per thread
   int64_t a_row_ = 0, out_row_ = 0;
   bool direct_a_ = false, local_b_ = false, plain_out_ = false;
 };
