@@ -29,7 +29,10 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   const DeviceInfo& info = device->info();
   const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
   const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
-  const double peak = (o.dtype == "f32" ? info.f32_flops_per_s : info.tensor_flops_per_s) / 1e9;
+  const double peak = (o.dtype == "f32"      ? info.f32_flops_per_s
+                       : o.dtype == "f8e4m3" ? 2 * info.tensor_flops_per_s
+                                             : info.tensor_flops_per_s) /
+                      1e9;
   const double peak_gbytes = info.bytes_per_s / 1e9;
   if (!o.json) {
     std::printf("%s, %s\n", w.what.c_str(), info.name.c_str());

@@ -44,6 +44,10 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(row["flops"], one * factor, name)
             self.assertEqual("attention_bwd_flash" in row["kernel"], name != "fwd")
 
+    def test_attention_of_e4m3(self):
+        row = self.measure("attention", "--shape", "1,2,24,16", "--dtype", "f8e4m3")
+        self.assertEqual(row["flops"], 4 * 2 * 24 * 24 * 16)
+
     def test_decode_and_train(self):
         self.assertIn("attention", self.measure("decode", "--shape", "1,4,64,16", "--dtype",
                                                 "bf16", "--kv-heads", "2")["kernel"])
@@ -122,6 +126,8 @@ class BenchTest(unittest.TestCase):
                                  (("gemm", "--shape", "3,x,4"), "whole numbers from 1"),
                                  (("gemm", "--shape", "3,3,4", "--dtype", "i8"), "one of f32"),
                                  (("attention", "--shape", "1,3,4,5", "--kv-heads", "2"), "multiple of 2"),
+                                 (("attention", "--shape", "1,2,24,16", "--dtype", "f8e4m3", "--pass", "bwd"),
+                                  "forward only"),
                                  (("gemm", "--shape", "3,3,3", "--kernel", "dot"), "not a kernel"),
                                  (("gemm", "--shape", "2,64,64", "--weights", "int8", "--kernel", "dot_packed"), "dot_quantised_rows"),
                                  (("gemm", "--shape", "90,90,90", "--reads"), "multiple of 96"),
