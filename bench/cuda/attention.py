@@ -80,7 +80,7 @@ class Kernel:
         extra = torch.empty(b * hq * sq * sk, device="cuda") if self.needs_scores else self.counter
         room = 0  # of the parts
         if self.dtype == torch.float32:
-            room = 256 + 6 * b * (sq * hq + 2 * sk * hk) * (64 if d <= 64 else 128)
+            room = 256 + 6 * b * (sq * hq + 2 * sk * hk) * (64 if d <= 64 else 128 if d <= 128 else 256)
         workspace = torch.empty(room, dtype=torch.uint8, device="cuda")
         pointers = (ctypes.c_void_p * 7)(*[t.data_ptr() for t in (q, k, v, o, lse, extra, workspace)])
         sizes = (ctypes.c_int64 * 7)(b, sq, sk, hq, hk, d, int(is_causal))

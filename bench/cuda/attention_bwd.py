@@ -158,7 +158,7 @@ def poison(case, rng):
         rng.choice([case.q, case.do])[:, rng.randrange(case.sq)] = float("nan")
 
 
-def check(kernel, case, rng):
+def check(kernel, case, rng, redraw):
     """The worst error over its bound of each gradient, and whether bits repeat that should."""
     import torch
     from harness import finish
@@ -195,17 +195,17 @@ def check(kernel, case, rng):
         return worst
     worst = bounded({})
     if case.kind == 2 and max(worst.values(), default=0) > 1:  # the naive kernel may be exact by luck
-        draws = [naive_errors(*case.reordered(n), o, lse, low_o, lse32, d_lse) for n in range(8)]
+        draws = [naive_errors(redraw(n), d_lse) for n in range(8)]
         worst = bounded({name: max(d[name] for d in draws) for name in exact})
     return worst, repeats
 
 
-def naive_errors(case, order, o, lse, low_o, lse32, d_lse):
-    """Of each gradient of a case whose columns are in another order; 0 where there is none."""
+def naive_errors(case, d_lse):
+    """Of each gradient; 0 where there is none."""
     import torch
-    out = {}
-    naive = gradients(case, low_o[..., order], lse32, d_lse, case.dtype)
-    for name, e in gradients(case, o[..., order], lse, d_lse, torch.float64).items():
+    o, lse = case.reference(torch.float64)
+    naive, out = gradients(case, o.to(case.dtype), lse.float(), d_lse, case.dtype), {}
+    for name, e in gradients(case, o, lse, d_lse, torch.float64).items():
         e = (naive[name].double() - e).abs()
         e = e[torch.isfinite(e)]
         out[name] = e.max().item() if e.numel() else 0.0
@@ -228,7 +228,7 @@ def rounding_of_ds(case):
 def all_variants():
     """Those of the grid as they come, and the ordered mode for a third of the narrow ones."""
     for v in variants():
-        if "f8" in v[3]:
+        if "f8" in v[3] or (v[2] == 2 and v[0] > 128):
             continue
         if v[2] == 2 and {"bias32", "bias16"} & set(v[3]) and "softcap" in v[3]:
             v = (*v[:3], tuple(f for f in v[3] if f != "softcap"), *v[4:])  # not both in f32
@@ -258,8 +258,10 @@ def run_checks(args, rows):
         for k in range(args.cases):
             rng = random.Random(7000 * index + k)
             d, causal, kind, names, score_fn, mask_fn = v
-            case = draw_case(7000 * index + k, causal, kind, d, names, score_fn, mask_fn)
-            errors, repeats = check(kernel, case, rng)
+            def drawn(operands=None, seed=7000 * index + k):
+                return draw_case(seed, causal, kind, d, names, score_fn, mask_fn, operands=operands)
+            case = drawn()
+            errors, repeats = check(kernel, case, rng, lambda n: drawn(1 + n))
             n += 1
             of_variant = max([of_variant, *errors.values()])
             if max(errors.values(), default=0) > 1 or not repeats:

@@ -3,7 +3,6 @@
 Differentiable (float64), so that gradients can be held against autograd's. Cases are drawn from a seed.
 """
 
-import copy
 import random
 import re
 
@@ -105,11 +104,13 @@ class Case:
         factor = factor.to(t.dtype).expand(self.b, self.hk).repeat_interleave(t.shape[1] // self.hk, 1)
         return t * factor[:, :, None, None]
 
-    kept_bits = 13  # of a product of e4m3, below the power of two of its factors; attention_grid.py measures it
+    # Of e4m3, below a power of two: of products beside the largest of them, and of a sum. attention_grid.py
+    # measures both.
+    kept_bits, sum_bits = 13, 13
 
     def e4m3_products(self):
         """q kᵀ as the tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to kept_bits
-        below the largest power of two among them."""
+        below the largest power of two among them, and what comes out to sum_bits below its own."""
         q, k = (t.float().transpose(1, 2) for t in (self.q, self.k))
         k = k.repeat_interleave(self.hq // self.hk, 1)
         def power(x):
@@ -125,18 +126,12 @@ class Case:
             total = (total / unit).trunc() * unit
             for e in terms:
                 total = total + (q[..., e, None] * k[..., None, :, e] / unit).trunc() * unit
+            unit = torch.exp2(power(total) - self.sum_bits)
+            total = (total / unit).trunc() * unit
         for f in self.factors[:2]:
             f = f.expand(self.b, self.hk).repeat_interleave(self.hq // self.hk, 1)
             total = total * f[:, :, None, None]
         return total
-
-    def reordered(self, seed):
-        """The same case with the columns of q, k, v and do in another order, in which sums are rounded
-        otherwise; and that order."""
-        order = torch.randperm(self.d, generator=torch.Generator().manual_seed(seed)).to(self.device)
-        other = copy.copy(self)
-        other.q, other.k, other.v, other.do = (t[..., order] for t in (self.q, self.k, self.v, self.do))
-        return other, order
 
     def lay_out(self, x, dtype=None):
         """The same values with other strides, which the copy engine still takes."""

@@ -182,6 +182,9 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   v.features = s.features;
   if (!s.is_f32) return v;
   TEGULA_TRY(check_attention_f32(s, 1));
+  if (s.head_dim > 128)
+    return unsupported(cat("attention_f32_bwd_sm90: head_dim ", s.head_dim,
+                           " in f32; the nearest is 128, or bf16, which goes up to 256"));
   if (is_ordered)
     return unsupported(
         "attention_f32_bwd_sm90: dq in a fixed order; in f32 there is only the other, or use bf16");

@@ -34,48 +34,40 @@ __device__ inline Sequence sequence_of_row(const AttentionFeatureParams& f, bool
   return s;
 }
 
-// Query i of the head that `score` is of, given its lse; put(column, value) takes the results. Of
-// e4m3 the lse is summed again: the tensor cores' scores have some 14 bits, those here 24.
+// Query i of the head that `score` is of, given about its lse; put(column, value) takes the
+// results. Weights are shares of their own sum: relative to the lse alone, its rounding would be in
+// all of them (and of e4m3 the tensor cores' lse has some 14 bits).
 template <int kD, class Put>
 __device__ inline void attend_exactly(const AttentionParams& p, const AttentionScore& score, int i,
                                       float lse, Put put) {
   constexpr int kPart = kD / 32;
   const int lane = int(threadIdx.x % 32), kv_head = score.head / p.group;
   const InElement* q = row_of<InElement>(p.q, score.batch, i, score.head);
-  float sum[kPart] = {};
+  const float factor = AttentionScore::factor(score.scale);
+  float out[kPart] = {}, sum = 0.f;
+  if constexpr (kHasSinks) sum = exp2_approx((p.f.sinks[score.head] - lse) * kLog2e);
   const Range seen = score.keys(i);
-  const auto score_of = [&](int j) {
+#pragma unroll 1
+  for (int j = seen.lo; j < seen.hi; ++j) {
+    if (!score.user_sees(i, j)) continue;
     const InElement* k = row_of<InElement>(p.k, score.batch, j, kv_head);
+    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
     float raw = 0.f;
 #pragma unroll 1
     for (int e = lane; e < p.head_dim; e += 32)
       raw = __fmaf_rn(element_to_float(q[e]), element_to_float(k[e]), raw);
-    return score(warp_sum(raw), i, j) * AttentionScore::factor(score.scale);
-  };
-  if constexpr (kIsF8) {
-    lse = kHasSinks ? p.f.sinks[score.head] : kNegativeInfinity;
-#pragma unroll 1
-    for (int j = seen.lo; j < seen.hi; ++j) {
-      if (!score.user_sees(i, j)) continue;
-      const float x = score_of(j), top = fmaxf(lse, x), low = fminf(lse, x);
-      lse = top == kNegativeInfinity ? top : top + __logf(1.f + exp2_approx((low - top) * kLog2e));
-    }
-  }
-#pragma unroll 1
-  for (int j = seen.lo; j < seen.hi; ++j) {
-    if (!score.user_sees(i, j)) continue;
-    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
-    const float x = score_of(j);
-    float weight = exp2_approx((x - lse) * kLog2e);
+    float weight = exp2_approx((score(warp_sum(raw), i, j) * factor - lse) * kLog2e);
+    sum += weight;
     if constexpr (kHasDropout) weight = score.keeps(i, j) ? weight * p.f.keep_factor : 0.f;
 #pragma unroll
     for (int e = 0; e < kPart; ++e) {
       const int column = lane + 32 * e;
-      if (column < p.head_dim) sum[e] = __fmaf_rn(weight, element_to_float(v[column]), sum[e]);
+      if (column < p.head_dim) out[e] = __fmaf_rn(weight, element_to_float(v[column]), out[e]);
     }
   }
+  const float share = sum == 0.f ? 0.f : 1.f / sum;
 #pragma unroll
-  for (int e = 0; e < kPart; ++e) put(lane + 32 * e, sum[e]);
+  for (int e = 0; e < kPart; ++e) put(lane + 32 * e, out[e] * share);
 }
 
 }  // namespace tegula::cuda

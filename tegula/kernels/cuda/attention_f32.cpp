@@ -77,9 +77,6 @@ std::vector<std::string> AttentionF32Variant::defines() const {
 
 Status check_attention_f32(const AttentionShape& s, float scale) {
   TEGULA_TRY(check_attention(s, scale));
-  if (s.head_dim > 128)
-    return unsupported(cat("attention_f32_sm90: head_dim ", s.head_dim,
-                           " in f32; the nearest is 128, or bf16, which goes up to 256"));
   if (s.batch * s.n_heads_q > 65535)
     return unsupported(cat("attention_f32_sm90: ", s.batch, " x ", s.n_heads_q,
                            " heads; at most 65,535: cut the batch"));
@@ -89,12 +86,14 @@ Status check_attention_f32(const AttentionShape& s, float scale) {
 Result<AttentionF32Variant> choose_attention_f32(const AttentionShape& s) {
   TEGULA_TRY(check_attention_f32(s, 1));
   AttentionF32Variant v;
-  v.head_dim = s.head_dim <= 64 ? 64 : 128;
+  v.head_dim = s.head_dim <= 64 ? 64 : s.head_dim <= 128 ? 128 : 256;
   v.is_causal = s.is_causal;
   v.features = s.features;
   // The tensors' own type is f32.
   if (v.features.bias == BiasType::kElement) v.features.bias = BiasType::kF32;
-  if (v.head_dim == 128)
+  if (v.head_dim == 256)
+    v.tile_n = 32, v.n_slots = 2, v.n_consumers = 1;
+  else if (v.head_dim == 128)
     v.tile_n = 64, v.n_slots = 2;
   else if (v.features.is_heavy())  // registers for more than the products
     v.tile_n = 64, v.n_slots = 6;

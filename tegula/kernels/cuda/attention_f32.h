@@ -1,10 +1,10 @@
 // Attention of f32 tensors on Hopper from the host, by bf16 tensor cores.
 //
 //   o = softmax(score(scale q kᵀ)) v,  lse = ln Σ exp(score(scale q kᵀ))
-// Operands as in attention.h, but f32, with any strides over batch, row and head, and d <= 128.
+// Operands as in attention.h, but f32, with any strides over batch, row and head.
 // Numerics: factors in three parts of 8 bits, a product as six, f32 sums: the error is that of f32
 // arithmetic. The same bits in every run. Workspace: 6 bytes an element of q, k and v, padded to a
-// head_dim of 64 or 128.
+// head_dim of 64, 128 or 256. The backward goes to 128.
 #pragma once
 
 #include "tegula/kernels/cuda/attention.h"
@@ -13,7 +13,7 @@ namespace tegula::cuda {
 
 // What is compiled in; attention_f32_sm90.cu says what each does.
 struct AttentionF32Variant {
-  int head_dim = 64;  // or 128
+  int head_dim = 64;  // 128 or 256
   bool is_causal = false;
   AttentionFeatures features;
   int tile_n = 112;

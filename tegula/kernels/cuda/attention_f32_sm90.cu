@@ -1,7 +1,7 @@
 // O = softmax(score(Q Kᵀ)) V for f32 on Hopper, by bf16 tensor cores.
 // docs/kernels/attention_f32_sm90.md says what bounds it and what was measured.
 //
-//   q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: f32, any strides but 1 over d; d <= 128
+//   q [b, sq, hq, d], k and v [b, sk, hk, d], o like q: f32, any strides but 1 over d; d <= 256
 //   lse [b, hq, sq]: f32, ln Σ exp(scale · q k); -inf for a row without keys, whose O is 0
 //
 // attention_score.cuh says which keys a query sees and what a score is. Factors are split in three
@@ -12,15 +12,16 @@
 //
 // A block has a warp that only asks the copy engine for tiles, and kConsumers warpgroups that own
 // 64 query rows each: while one makes weights, the others keep the tensor cores busy. K and V take
-// turns in one ring of slots.
+// turns in one ring of slots. (Of 256 columns there is shared memory for one consumer, and O's
+// columns are made 64 at a time.)
 //
 // Three kernels: attention_split, attention_f32_sm90, attention_f32_repair.
 //
 // Variant, by -D:
-//   TEGULA_HEAD_DIM 64 | 128; of tensors with fewer columns the rest is 0
+//   TEGULA_HEAD_DIM 64 | 128 | 256; of tensors with fewer columns the rest is 0
 //   masks and score functions: attention_score.cuh
 //   TEGULA_TILE_N     keys per tile, a multiple of 16
-//   TEGULA_CONSUMERS  2 | 3
+//   TEGULA_CONSUMERS  1 | 2 | 3
 //   TEGULA_SLOTS      tiles of K or V in shared memory
 //   TEGULA_LAZY_LOG2  as in attention_sm90.cu
 #define TEGULA_F32 1
@@ -35,6 +36,7 @@ namespace tegula::cuda {
 
 constexpr int kSlots = TEGULA_SLOTS;
 constexpr int kBoxes = kD / kBoxColumns;
+constexpr int kPieceColumns = kD > 128 ? 64 : kD;  // of O, made at a time: for its registers
 constexpr int kQPartBytes = kBoxes * kTileM * kRowBytes;
 constexpr int kKvPartBytes = kBoxes * kTileN * kRowBytes;
 constexpr int kQBytes = kParts * kQPartBytes;
@@ -115,7 +117,7 @@ struct Producer {
 // ---- Consumer ----------------------------------------------------------------------------------
 
 struct Consumer : RowsOfWarpgroup {
-  static constexpr int kOut = kD / 2;
+  static constexpr int kOut = kD / 2, kPieceOut = kPieceColumns / 2;
 
   const Shared& s;
   Ring<1> q_ring;
@@ -143,19 +145,20 @@ struct Consumer : RowsOfWarpgroup {
     wgmma_commit();
   }
 
-  // out[64][kD] = weights[64][kTileN] · V[kTileN][kD]
-  __device__ void issue_output(float (&out)[kOut]) {
-    const SmemOperand b(smem_address(s.kv) + ring.slot * kKvBytes, kTileN * kRowBytes,
-                        8 * kRowBytes);
+  // out[64][kPieceColumns] = weights[64][kTileN] · V[kTileN][columns of the piece]
+  __device__ void issue_output(float (&out)[kPieceOut], int piece) {
+    const u32 box = piece * (kPieceColumns / kBoxColumns);
+    const SmemOperand b(smem_address(s.kv) + ring.slot * kKvBytes + box * (kTileN * kRowBytes),
+                        kTileN * kRowBytes, 8 * kRowBytes);
     fence_registers(out);
     wgmma_fence();
 #pragma unroll
     for (int n = 0; n < kProducts; ++n)
 #pragma unroll
       for (int i = 0; i < kTileN / 16; ++i)
-        Wgmma<kD>::template rs<true>(out, weights[part_of_a(n)] + 4 * i,
-                                     b.at(part_of_b(n) * kKvPartBytes + i * 16 * kRowBytes),
-                                     n + i > 0);
+        Wgmma<kPieceColumns>::template rs<true>(
+            out, weights[part_of_a(n)] + 4 * i,
+            b.at(part_of_b(n) * kKvPartBytes + i * 16 * kRowBytes), n + i > 0);
     wgmma_commit();
   }
 
@@ -189,18 +192,21 @@ struct Consumer : RowsOfWarpgroup {
       softmax(scores, t);
       split(scores, t, row, block);
     }
-    float out[kOut];
     barrier_wait(s.full + ring.slot, ring.parity);
-    issue_output(out);
-    if (rescale) {
 #pragma unroll
-      for (int i = 0; i < kOut; ++i) o[i] *= grow[(i / 2) % 2];
+    for (int piece = 0; piece < kD / kPieceColumns; ++piece) {
+      float out[kPieceOut];
+      issue_output(out, piece);
+      if (piece == 0 && rescale) {
+#pragma unroll
+        for (int i = 0; i < kOut; ++i) o[i] *= grow[(i / 2) % 2];
+      }
+      wgmma_wait<0>();
+      fence_registers(out);
+      if (piece == kD / kPieceColumns - 1) free_slot();
+#pragma unroll
+      for (int i = 0; i < kPieceOut; ++i) o[piece * kPieceOut + i] += out[i];
     }
-    wgmma_wait<0>();
-    fence_registers(out);
-    free_slot();
-#pragma unroll
-    for (int i = 0; i < kOut; ++i) o[i] += out[i];
   }
 
   // O / Σ and the log-sum-exp: whole sectors, two columns a thread.
@@ -319,13 +325,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (warp < 4) {
-    give_registers<kConsumers == 3 ? 32 : 40>();
+    if constexpr (kConsumers > 1) give_registers<kConsumers == 3 ? 32 : 40>();
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v};
       producer.run();
     }
   } else {
-    take_registers<kConsumers == 3 ? 160 : 232>();
+    if constexpr (kConsumers > 1) take_registers<kConsumers == 3 ? 160 : 232>();
     Consumer consumer{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}, s};
     consumer.run();
   }

@@ -23,8 +23,9 @@ constexpr int kThreads = 128 * (1 + kConsumers);
 // Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
 constexpr bool kHasRanges = kHasStart || kIsPacked;
 // Every score needs work, not those at a mask's edge only.
-// (Documents: to find the tiles without an edge takes registers that d256 does not have.)
-constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kHasDocuments && kD == 256);
+// (Documents: to find the tiles without an edge takes registers that d256 does not have; in f32 it
+// has none for two copies of a step.)
+constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kD == 256 && (kHasDocuments || kIsF32));
 
 // A tile of work: rows [row, row + kTileM) of one head.
 struct Tile {

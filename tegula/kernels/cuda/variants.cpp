@@ -121,7 +121,7 @@ void add_attention_f32(List& list) {
       list.add({cat("attention_", v->name()), "attention_f32_sm90.cu", v->defines(), kHopper,
                 v->threads(), v->smem_bytes()});
   };
-  add({}, 64, true), add({}, 128, false);
+  add({}, 64, true), add({}, 128, false), add({}, 256, true);
   for (size_t option = 4; option < kAttentionOptions.size(); ++option) {
     std::vector<int> row(kAttentionOptions.size(), 0);
     row[option] = 1;

@@ -38,6 +38,7 @@ void expect_no_loss(const AttentionShape& s) {
 
 TEST(CudaAttentionF32, VariantsCompileWithoutLoss) {
   for (const int64_t d : {64, 128}) expect_no_loss(shape(d, d == 64));
+  expect_no_loss(choose_attention_f32(shape(256)), "attention_f32_sm90.cu");
   AttentionShape most = shape(64);
   AttentionFeatures& f = most.features;
   f.has_window = f.is_packed = f.has_alibi = f.has_dropout = f.has_sinks = true;
@@ -45,14 +46,14 @@ TEST(CudaAttentionF32, VariantsCompileWithoutLoss) {
   expect_no_loss(most);
 }
 
-TEST(CudaAttentionF32, HeadDimsAreRoundedUpTo128) {
-  for (int64_t d = 1; d <= 128; ++d) {
-    const int padded = d <= 64 ? 64 : 128;
+TEST(CudaAttentionF32, HeadDimsAreRoundedUp) {
+  for (int64_t d = 1; d <= 256; ++d) {
+    const int padded = d <= 64 ? 64 : d <= 128 ? 128 : 256;
     EXPECT_EQ(choose_attention_f32(shape(d))->head_dim, padded);
-    EXPECT_EQ(choose_attention_bwd(shape(d))->head_dim, padded);
+    if (d <= 128) EXPECT_EQ(choose_attention_bwd(shape(d))->head_dim, padded);
   }
   const auto why = [](const auto& v) { return v.ok() ? std::string() : v.error().message; };
-  EXPECT_NE(why(choose_attention_f32(shape(129))).find("the nearest is 128"), std::string::npos);
+  EXPECT_NE(why(choose_attention_f32(shape(257))).find("is not in [1, 256]"), std::string::npos);
   EXPECT_NE(why(choose_attention_bwd(shape(129))).find("the nearest is 128"), std::string::npos);
 }
 

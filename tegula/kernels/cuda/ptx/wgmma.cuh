@@ -57,8 +57,9 @@ struct Wgmma;
 // clang-format off
 // The registers of D as the instruction names them, and as the compiler is told of them: each width
 // those of the one before and some more.
-#define TEGULA_NAMES_64 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TEGULA_NAMES_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define TEGULA_NAMES_64 TEGULA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
+  "%26, %27, %28, %29, %30, %31"
 #define TEGULA_NAMES_80 TEGULA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define TEGULA_NAMES_88 TEGULA_NAMES_80 ", %40, %41, %42, %43"
 #define TEGULA_NAMES_96 TEGULA_NAMES_88 ", %44, %45, %46, %47"
@@ -73,7 +74,8 @@ struct Wgmma;
   "%120, %121, %122, %123, %124, %125, %126, %127"
 #define TEGULA_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define TEGULA_16(i) TEGULA_4(i), TEGULA_4(i + 4), TEGULA_4(i + 8), TEGULA_4(i + 12)
-#define TEGULA_SUMS_64 TEGULA_16(0), TEGULA_16(16)
+#define TEGULA_SUMS_32 TEGULA_16(0)
+#define TEGULA_SUMS_64 TEGULA_SUMS_32, TEGULA_16(16)
 #define TEGULA_SUMS_80 TEGULA_SUMS_64, TEGULA_4(32), TEGULA_4(36)
 #define TEGULA_SUMS_88 TEGULA_SUMS_80, TEGULA_4(40)
 #define TEGULA_SUMS_96 TEGULA_SUMS_88, TEGULA_4(44)
@@ -118,6 +120,7 @@ struct Wgmma;
                      "n"(int(kMnMajor)));                                                          \
     }                                                                                              \
   };
+TEGULA_WGMMA(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 TEGULA_WGMMA(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 TEGULA_WGMMA(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
 TEGULA_WGMMA(88, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
