@@ -34,14 +34,39 @@ double kernel_seconds(const ThreadPool& pool) {
 }
 
 double probe_flops(ThreadPool& pool) {
-  std::atomic<int64_t> flops{0};
-  const double start = kernel_seconds(pool);
-  pool.parallel_for(pool.n_threads(), [&](int64_t, int) {
-    int64_t n = 0;
-    kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 5000 : 100000, &n});
-    flops += n;
+  // Long enough to be timed, short enough to find a moment in which nobody else runs.
+  constexpr int kBursts = 8;
+  constexpr double kPatience = 1e-3;
+  const int n = pool.n_threads();
+  std::atomic<int> arrived[kBursts] = {};
+  struct Span {
+    double begin[kBursts], end[kBursts];
+    int64_t flops = 0;
+  };
+  std::vector<Span> spans(static_cast<size_t>(n));
+  pool.parallel_for(n, [&](int64_t i, int) {
+    Span& span = spans[static_cast<size_t>(i)];
+    for (int b = 0; b < kBursts; ++b) {
+      // All together: a thread that slept takes as long to wake as a burst lasts.
+      ++arrived[b];
+      for (const double begin = kernel_seconds(pool);
+           arrived[b] < n && kernel_seconds(pool) - begin < kPatience;) {
+      }
+      span.flops = 0, span.begin[b] = kernel_seconds(pool);
+      kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 1000 : 30000, &span.flops});
+      span.end[b] = kernel_seconds(pool);
+    }
   });
-  return static_cast<double>(flops) / (kernel_seconds(pool) - start);
+  double best = 0;
+  for (int b = 0; b < kBursts; ++b) {
+    double begin = spans[0].begin[b], end = spans[0].end[b], flops = 0;
+    for (const Span& s : spans) {
+      begin = std::min(begin, s.begin[b]), end = std::max(end, s.end[b]);
+      flops += static_cast<double>(s.flops);
+    }
+    best = std::max(best, flops / (end - begin));
+  }
+  return best;
 }
 
 CacheSizes cache_sizes() {

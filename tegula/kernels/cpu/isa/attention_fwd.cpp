@@ -1,10 +1,12 @@
 // Attention's forward: query blocks against packed key blocks, online softmax.
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
 #include <algorithm>
+#include <utility>
 
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/attention_thin.h"
+#include "tegula/kernels/cpu/isa/attention_whole.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -29,6 +31,7 @@ class Flash {
     n_blocks_ = ceil_div(c.n_k, kKeyBlock);
     o_width_ = round_up(c.dv, kMaxTileN);
     log2_ = c.unit() * kLog2E, slack_ = kSlackLog2 / log2_;
+    is_plain_ = c.has_plain_scores() && c.dropout <= 0;
   }
 
   void run() {
@@ -116,8 +119,8 @@ class Flash {
     float *q, *s, *o, *keys;
     QueryRow row[kRowBlock];
     StripKeys strip[kStripsOfRows];
-    // Of the span: m in units of unit(), and sums of weights by lane.
-    float m[kRowBlock];
+    // Of the span: m in units of unit() (`shift`: 0 where it is -inf), sums of weights by lane.
+    float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
   };
@@ -193,7 +196,8 @@ class Flash {
                  strip_rows(x, s));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
-      std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.l[0], x.rows * 16, 0.0f);
+      std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
+      std::fill_n(x.l[0], x.rows * 16, 0.0f);
       const int64_t end = std::min(hi, (span + 1) * kKeySpan);
       for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
            k0 += kKeyBlock)
@@ -239,7 +243,40 @@ class Flash {
     if (is_thin_) return run_thin(x, k0);
     const float* keys = t.panels + k0 / kKeyBlock * key_block_floats(c_);
     if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
-    for (int64_t s = 0; s * kTileM < x.rows; ++s) run_strip(x, s, k0, keys);
+    for (int64_t s = 0; s * kTileM < x.rows; ++s)
+      is_plain_&& x.strip[s].in_block(k0).is_whole&& strip_rows(x, s) == kTileM
+          ? run_whole(x, s, keys)
+          : run_strip(x, s, k0, keys);
+  }
+
+  // One whole strip against 64 keys that all its rows see.
+  void run_whole(Block& x, int64_t strip, const float* keys) const {
+    const int64_t r = strip * kTileM;
+    const float* q = q_strip(x, strip);
+    alignas(64) float top[kTileM * kLanes];
+    score_tile<true>(q, keys, c_.d, x.s, top);
+    for (int64_t j = kTileN; j < kKeyBlock; j += kTileN)
+      score_tile<false>(q, keys + j * c_.d, c_.d, x.s + j, top);
+    Vm grows = is_nan(zero());
+    for (int i = 0; i < kTileM; ++i)
+      grows = grows | gt(load(top + i * kLanes), set1(x.m[r + i] + slack_));
+    if (any(grows)) [[unlikely]] {
+      for (int i = 0; i < kTileM; ++i)
+        if (const float m = max_lanes(load(top + i * kLanes)); m > x.m[r + i] + slack_)
+          raise(x, strip, i, m);
+    }
+    weigh_whole(x.s, x.shift + r, x.l + r, log2_);
+    for (int64_t e = 0; e < n_strips_v(); ++e) {
+      const float* v = values(keys) + e * kKeyBlock * kTileN;
+      if (const int64_t cols = c_.dv - e * kTileN; cols >= kTileN) {
+        add_values(x.s, v, o_tile(x, strip, e));
+      } else {
+        accumulate_tile(
+            {x.s, kKeyBlock, Lies::kBlockRows, v, kKeyBlock, kTileM, static_cast<int>(cols)},
+            o_tile(x, strip, e));
+      }
+    }
+    x.executed += 2 * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
   }
 
   // A few rows: keys and values from where they lie.
@@ -317,8 +354,7 @@ class Flash {
   // Scores become weights in place, all 64 keys at once: those that are not seen, or not there
   // (stale scores), weigh nothing. m, l and o follow.
   void softmax_strip(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
-    const bool is_plain = c_.has_plain_scores() && c_.dropout <= 0;
-    is_plain ? softmax<true>(x, strip, k0, seen) : softmax<false>(x, strip, k0, seen);
+    is_plain_ ? softmax<true>(x, strip, k0, seen) : softmax<false>(x, strip, k0, seen);
   }
   template <bool kPlain>
   void softmax(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
@@ -338,8 +374,8 @@ class Flash {
       if (!seen.is_whole) hide(y, seen_in_block(row.keys, k0));
       const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
       if (exceeds(top, x.m[r] + slack_)) [[unlikely]]
-        raise(x, strip, i, top);
-      const Vf shift = set1(x.m[r] == -kInf ? 0 : x.m[r]);
+        raise(x, strip, i, reduce_max(top));
+      const Vf shift = set1(x.shift[r]);
       Row16 l = load16(x.l[r]);
       float factor[kKeyBlock];
       if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
@@ -360,9 +396,10 @@ class Flash {
     if (c_.has_extras()) add_extras(c_, row, key, c_.n_k - key, y, nullptr);
   }
   // Row i's scores grew far beyond m, or are the span's first: m moves, and l and o with it.
-  __attribute__((noinline)) void raise(Block& x, int64_t strip, int i, const Row16& top) const {
+  __attribute__((noinline)) void raise(Block& x, int64_t strip, int i, float m) const {
     const int64_t r = strip * kTileM + i;
-    const float old = x.m[r], m = x.m[r] = reduce_max(top);
+    const float old = std::exchange(x.m[r], m);
+    x.shift[r] = m;
     if (old == -kInf) return;  // l and o are 0
     const Vf alpha = exp2_weight(set1((old - m) * log2_));
     for (int lane = 0; lane < 16; lane += kLanes) store(x.l[r] + lane, load(x.l[r] + lane) * alpha);
@@ -405,7 +442,7 @@ class Flash {
   float log2_, slack_;  // exponents of 2 in a product; kSlackLog2 in products
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
   int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
-  bool local_keys_ = false, is_thin_ = false;
+  bool local_keys_ = false, is_thin_ = false, is_plain_ = false;
   float* scratch_ = nullptr;
 };
 }  // namespace
