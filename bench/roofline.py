@@ -34,6 +34,8 @@ CUDA = [
      ["attention", "--shape", "1,16,2048,128", *BF16, "--kernel", "attention_naive"]),
     ("attention rungs, N 2048 d 128", "tiled",
      ["attention", "--shape", "1,16,2048,128", *BF16, "--kernel", "attention_tiled"]),
+    ("attention rungs, N 2048 d 128", "mma",
+     ["attention", "--shape", "1,16,2048,128", *BF16, "--kernel", "attention_mma"]),
     *[("attention forward", f"d{d}{' causal' if causal else ''} N{n}",
        ["attention", "--shape", f"{16384 // n},{2048 // d},{n},{d}", *BF16, *(["--causal"] if causal else [])])
       for d, causal, n in ((128, 0, 16384), (128, 1, 16384), (128, 1, 1024), (64, 0, 16384), (64, 1, 1024),

@@ -222,6 +222,18 @@ def window_runs(grid, q, k, v, left):
     return {f"d{d}_causal_window{left}": ours, "flash": flash}
 
 
+def mma_runs(grid, variants, q, k, v, is_causal):
+    """The rung by mma.sync as variants.txt has it, and PyTorch's flash attention, which uses mma.sync too."""
+    d, runs = q.shape[3], {"flash": peer(SDPBackend.FLASH_ATTENTION, q, k, v, bool(is_causal))}
+    rung = (d, is_causal, 0, ("mma",), "", "")
+    for name, n in variants.items():
+        if (n["head_dim"], n["causal"]) == (d, is_causal):
+            handle = grid.load(rung, f"{grid.cubins.decode()}/{name}.cubin", (n["tile_n"], n["groups"]))
+            runs[name] = grid.bind(handle, rung, Params(left=-1, right=-1), (q, k, v, *outputs(q)), is_causal,
+                                   d ** -0.5)
+    return runs
+
+
 def report(rows, what, d, is_causal, n, flops, times):
     for name, ms in times.items():
         tflops = [flops / t / 1e9 for t in (statistics.median(ms), max(ms), min(ms))]
@@ -260,6 +272,7 @@ def main():
                         help="head_dim:keys before a query's own:seqlen,...")
     parser.add_argument("--f8", default="128:0:16384,128:1:16384,128:1:4096,64:0:16384,64:1:16384",
                         help="of e4m3 beside bf16; head_dim:causal:seqlen,...")
+    parser.add_argument("--mma", default="", help="the rung by mma.sync; head_dim:causal:seqlen,...")
     args = parser.parse_args()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -340,6 +353,15 @@ def main():
         q, k, v = inputs(b, n, n, h, h, d, 7)
         report(rows, "forward e4m3", d, is_causal, n, 4 * b * h * n * n * d / (2 if is_causal else 1),
                interleaved(f8_runs(Grid(args.build, args.cubins), f8, q, k, v, is_causal), args.rounds))
+        del q, k, v
+        torch.cuda.empty_cache()
+    mma = {name: v for name, source, v in read_variants(args.variants) if source == "attention_mma.cu"}
+    for case in args.mma.split(",") if args.mma else ():
+        d, is_causal, n = map(int, case.split(":"))
+        b, h = 16384 // n, max(1, 2048 // d)
+        q, k, v = inputs(b, n, n, h, h, d, 7)
+        report(rows, "forward mma.sync", d, is_causal, n, 4 * b * h * n * n * d / (2 if is_causal else 1),
+               interleaved(allowed(mma_runs(Grid(args.build, args.cubins), mma, q, k, v, is_causal)), args.rounds))
         del q, k, v
         torch.cuda.empty_cache()
     for case in args.windows.split(",") if args.windows and not args.profile and not args.f32 else ():

@@ -17,7 +17,7 @@ import random
 import sys
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
-FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks", "f8")
+FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks", "f8", "mma")
 
 
 class Spec(ctypes.Structure):  # FeatureSpec of attention_grid_capi.cpp
@@ -38,7 +38,7 @@ def variants():
     """(head_dim, causal, type, features, score_fn, mask_fn), type 0: bf16, 1: f16, 2: f32: all that are
     plain, each feature alone under every head_dim, pairs and more at random."""
     from_reference = __import__("attention_reference")
-    names = [*FIELDS[:-1], "bias32", "bias16"]
+    names = [*FIELDS[:-2], "bias32", "bias16"]
     out = [(d, c, t, (), "", "") for d in HEAD_DIMS for c in (0, 1) for t in (0, 1)]
     rng = random.Random(7)
     for n, name in enumerate(names):
@@ -64,6 +64,11 @@ def variants():
         out.append((64 + n % 2 * 64, n // 2 % 2, 0, ("f8", name), "", ""))
     out += [(128, 0, 0, ("f8",), from_reference.SCORES[0], ""), (64, 0, 0, ("f8",), "", from_reference.MASKS[0]),
             (128, 1, 0, ("f8", "window", "packed"), "", "")]
+    # The rung by mma.sync.
+    out += [(d, c, n % 2, ("mma",), "", "") for n, d in enumerate((*HEAD_DIMS, 59, 111, 3)) for c in (0, 1)]
+    out += [(HEAD_DIMS[n % 5], n // 2 % 2, 0, ("mma", name), "", "") for n, name in enumerate(names)]
+    out += [(128, 0, 1, ("mma",), from_reference.SCORES[0], ""), (64, 1, 0, ("mma",), "", from_reference.MASKS[0]),
+            (128, 1, 0, ("mma", "window", "packed"), "", ""), (256, 1, 1, ("mma", "documents", "sinks"), "", "")]
     # f32 has kernels of its own; its backward goes up to head_dim 128.
     out += [(d, c, 2, (), "", "") for d in (64, 128, 59, 3, 111) for c in (0, 1)]
     out += [((64, 128)[n % 2], n // 2 % 2, 2, (name,), "", "") for n, name in enumerate(names)]
@@ -113,10 +118,11 @@ class Grid:
         return ctypes.c_void_p(handle)
 
     def load(self, v, cubin, numbers):
-        """The same of a line of variants.txt: tile_n, consumers, stages, ping_pong, q_registers, section_mb."""
+        """The same of a line of variants.txt: tile_n, consumers, stages, ping_pong, q_registers, section_mb;
+        by mma.sync tile_n, groups."""
         spec, sizes = spec_of(v)
         handle = self.lib.tegula_grid_load(sizes, ctypes.byref(spec), cubin.encode(),
-                                           (ctypes.c_int * 6)(*numbers))
+                                           (ctypes.c_int * len(numbers))(*numbers))
         if not handle:
             sys.exit(self.fail())
         return ctypes.c_void_p(handle)

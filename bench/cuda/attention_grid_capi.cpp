@@ -5,6 +5,7 @@
 #include "bench/cuda/attention_spec.h"
 #include "bench/cuda/capi.h"
 #include "tegula/kernels/cuda/attention_f32.h"
+#include "tegula/kernels/cuda/attention_mma.h"
 
 namespace {
 
@@ -14,20 +15,25 @@ using namespace tegula::cuda;
 struct Opened {
   std::optional<AttentionKernel> kernel;
   std::optional<AttentionF32Kernel> f32;
+  std::optional<AttentionMmaKernel> mma;
 };
 
 // The variant's cubin, compiled if need be.
-Result<std::string> path_of(const AttentionShape& shape, const char* folder) {
+Result<std::string> path_of(const AttentionShape& shape, bool is_mma, const char* folder) {
+  if (is_mma) return cubin_of(TEGULA_TRY(choose_attention_mma(shape)), "attention_mma.cu", folder);
   if (shape.is_f32)
     return cubin_of(TEGULA_TRY(choose_attention_f32(shape)), "attention_f32_sm90.cu", folder);
   return cubin_of(TEGULA_TRY(choose_attention(shape)), "attention_sm90.cu", folder);
 }
 
-Result<Opened> open(const AttentionShape& shape, const char* folder) {
-  const std::string path = TEGULA_TRY(path_of(shape, folder));
+Result<Opened> open(const AttentionShape& shape, bool is_mma, const char* folder) {
+  const std::string path = TEGULA_TRY(path_of(shape, is_mma, folder));
   const std::string cubin = TEGULA_TRY(read_cubin(path.c_str()));
   Opened o;
-  if (shape.is_f32) {
+  if (is_mma) {
+    const AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape));
+    o.mma.emplace(TEGULA_TRY(AttentionMmaKernel::load(v, cubin)));
+  } else if (shape.is_f32) {
     const AttentionF32Variant v = TEGULA_TRY(choose_attention_f32(shape));
     o.f32.emplace(TEGULA_TRY(AttentionF32Kernel::load(v, cubin)));
   } else {
@@ -37,16 +43,22 @@ Result<Opened> open(const AttentionShape& shape, const char* folder) {
   return o;
 }
 
-Status compile(const AttentionShape& shape, const char* folder) {
-  TEGULA_TRY(path_of(shape, folder));
+Status compile(const AttentionShape& shape, bool is_mma, const char* folder) {
+  TEGULA_TRY(path_of(shape, is_mma, folder));
   return {};
 }
 
-Result<Opened> load(const AttentionShape& shape, const char* cubin, const int* spec) {
+Result<Opened> load(const AttentionShape& shape, bool is_mma, const char* cubin, const int* spec) {
+  Opened o;
+  if (is_mma) {
+    AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape));
+    v.tile_n = spec[0], v.n_groups = spec[1];
+    o.mma.emplace(TEGULA_TRY(AttentionMmaKernel::load(v, TEGULA_TRY(read_cubin(cubin)))));
+    return o;
+  }
   AttentionVariant v = TEGULA_TRY(choose_attention(shape));
   v.tile_n = spec[0], v.n_consumers = spec[1], v.n_stages = spec[2], v.ping_pong = spec[3] != 0;
   v.q_registers = spec[4] != 0, v.section_mb = spec[5];
-  Opened o;
   o.kernel.emplace(TEGULA_TRY(AttentionKernel::load(v, TEGULA_TRY(read_cubin(cubin)))));
   return o;
 }
@@ -61,17 +73,17 @@ Result<int64_t> workspace_bytes(const AttentionShape& shape) {
 extern "C" {
 
 int tegula_grid_compile(const int64_t* sizes, const FeatureSpec* f, const char* folder) {
-  return report(compile(shape_of(sizes, *f), folder));
+  return report(compile(shape_of(sizes, *f), f->is_mma != 0, folder));
 }
 
 void* tegula_grid_open(const int64_t* sizes, const FeatureSpec* f, const char* folder) {
-  return release(open(shape_of(sizes, *f), folder));
+  return release(open(shape_of(sizes, *f), f->is_mma != 0, folder));
 }
 
 // What bench_cuda_compile wrote for a line of variants.txt; spec: its numbers.
 void* tegula_grid_load(const int64_t* sizes, const FeatureSpec* f, const char* cubin,
                        const int* spec) {
-  return release(load(shape_of(sizes, *f), cubin, spec));
+  return release(load(shape_of(sizes, *f), f->is_mma != 0, cubin, spec));
 }
 
 int64_t tegula_grid_workspace_bytes(const int64_t* sizes, const FeatureSpec* f) {
@@ -99,7 +111,9 @@ int tegula_grid_launch(const Opened* opened, void* const* pointers, const int64_
   c.scale = scale;
   c.given = *given;
   c.stream = stream;
-  return report(opened->f32 ? opened->f32->launch(c) : opened->kernel->launch(c));
+  return report(opened->mma   ? opened->mma->launch(c)
+                : opened->f32 ? opened->f32->launch(c)
+                              : opened->kernel->launch(c));
 }
 
 }  // extern "C"

@@ -14,7 +14,7 @@ namespace tegula::cuda {
 struct FeatureSpec {
   int type;  // of results: 0: bf16, 1: f16, 2: f32
   int has_window, is_packed, has_documents, has_softcap, has_alibi, has_dropout, has_sinks, is_f8,
-      bias;
+      is_mma, bias;
   const char *score_fn, *mask_fn;
 };
 

@@ -5,6 +5,7 @@
 // attention_sm90.cu; TEGULA_F32; masks and score functions: attention_score.cuh.
 #pragma once
 
+#include "tegula/kernels/cuda/attention_exact.cuh"
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/attention_score.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
@@ -26,6 +27,8 @@ constexpr bool kHasRanges = kHasStart || kIsPacked;
 // (Documents: to find the tiles without an edge takes registers that d256 does not have; in f32 it
 // has none for two copies of a step.)
 constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kD == 256 && (kHasDocuments || kIsF32));
+// A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
+constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
 // A tile of work: rows [row, row + kTileM) of one head.
 struct Tile {
@@ -291,6 +294,72 @@ struct RowsOfWarpgroup {
       if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
         const int head_of_all = t.batch * p.n_heads_q + t.head;
         p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] = lse;
+      }
+    }
+  }
+};
+
+// The same with their sums of values, and the results of 16 bits that come of them.
+struct RowsOfOutput : RowsOfWarpgroup {
+  static constexpr int kOut = kD / 2;
+
+  float o[kOut];  // [64 rows][kD]
+
+  // Two neighbouring columns of O, given as columns [8 i, 8 i + 8) and a row of this thread.
+  __device__ u32 result(int i, int r) const {
+    return pack_element(o[4 * i + 2 * r] * sum[r], o[4 * i + 2 * r + 1] * sum[r]);
+  }
+
+  // Whether some result of this thread's row is not finite.
+  __device__ bool leaks(int r) const {
+    u32 zero = 0;
+#pragma unroll
+    for (int i = 0; i < kD / 8; ++i) zero = times_zero_plus(result(i, r), zero);
+    return (zero & 0x7FFF7FFF) != 0;
+  }
+
+  __device__ u16* row_in_memory(const Tile& t, int i) const {
+    return p.o.data + t.batch * p.o.batch + i * p.o.row + t.head * p.o.head;
+  }
+  __device__ void put(const Tile& t, int i, int column, u16 bits) const {
+    if (column < p.head_dim) row_in_memory(t, i)[column] = bits;
+  }
+
+  // Rows of this warp that came out not finite, once more, without the keys that they don't see:
+  // put_row(row of the warp, row of the tensor, column, bits).
+  template <class Put>
+  __device__ void repair(const Tile& t, int row, Put put_row) const {
+    const u32 leaking = (leaks(0) ? 1 : 0) | (leaks(1) ? 2 : 0);
+    if (!__any_sync(0xffffffff, leaking != 0)) return;
+    __syncwarp();
+    const AttentionScore of = t.scores(p);
+#pragma unroll 1
+    for (int n = 0; n < 16; ++n) {
+      const int r = n / 8, i = row - int(lane / 4) + n;
+      const float lse = __shfl_sync(0xffffffff, r == 0 ? top[0] : top[1], 4 * (n % 8));
+      const bool bad = r == 0 ? leaking & 1 : leaking & 2;
+      if (!__any_sync(0xffffffff, bad && int(lane / 4) == n % 8) || i >= t.s.q_end) continue;
+      const float by = kIsF8 ? t.v_scale : 1.f;
+      attend_exactly<kD>(p, of, i, lse, [=](int column, float x) {
+        put_row(n, i, column, u16(pack_element(x * by, 0.f)));
+      });
+    }
+  }
+
+  // O / Σ straight to global memory, without the rows that are another sequence's.
+  __device__ void write_rows(const Tile& t, int row) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row + 8 * r >= t.s.q_end) continue;
+      u16* to = row_in_memory(t, row + 8 * r);
+#pragma unroll
+      for (int i = 0; i < kD / 8; ++i) {
+        const int column = 8 * i + 2 * int(lane % 4);
+        const u32 x = result(i, r);
+        if (column + 1 < p.head_dim)
+          *reinterpret_cast<u32*>(to + column) = x;
+        else if (column < p.head_dim)
+          to[column] = u16(x);
       }
     }
   }

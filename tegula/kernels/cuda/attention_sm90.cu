@@ -27,16 +27,13 @@
 //   TEGULA_PING_PONG 0 | 1   consumers take turns at the tensor cores
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
-#include "tegula/kernels/cuda/attention_exact.cuh"
 #include "tegula/kernels/cuda/attention_f8_transpose.cuh"
 #include "tegula/kernels/cuda/attention_sm90.cuh"
 #include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
 namespace tegula::cuda {
 
-struct Consumer : RowsOfWarpgroup {
-  static constexpr int kOut = kD / 2;
-
+struct Consumer : RowsOfOutput {
   const Shared& s;
   const TensorMap* o_map;
   Ring<1> q_ring;
@@ -44,12 +41,10 @@ struct Consumer : RowsOfWarpgroup {
   Ring<2> next_ring;
 
   u32 q[kQInRegisters ? kOut / kElementsOf4Bytes : 1];  // [64][kD]
-  float o[kOut];                                        // [64 rows][kD]
   float part[kOut];  // of e4m3: the last product with V, which gather() adds to o
   float by[2];       // what o is to be multiplied with then
   u32 weights[kScores / kElementsOf4Bytes];  // [64 rows][kTileN], the A operand of the product
                                              // with V
-  u32 leaking;                               // bit r: row r is to be repaired
 
   __device__ void take_turn() {
     if constexpr (kPingPong) named_sync(1 + wg, 256);
@@ -243,59 +238,6 @@ struct Consumer : RowsOfWarpgroup {
     if (kOwnO && !kQInRegisters) release(s.q_free);
   }
 
-  // Two neighbouring columns of O, given as columns [8 i, 8 i + 8) and a row of this thread.
-  __device__ u32 result(int i, int r) const {
-    return pack_element(o[4 * i + 2 * r] * sum[r], o[4 * i + 2 * r + 1] * sum[r]);
-  }
-
-  // Whether some result of this thread's row is not finite.
-  __device__ bool leaks(int r) const {
-    u32 zero = 0;
-#pragma unroll
-    for (int i = 0; i < kD / 8; ++i) zero = times_zero_plus(result(i, r), zero);
-    return (zero & 0x7FFF7FFF) != 0;
-  }
-
-  // Rows of this warp that came out not finite, once more, without the keys that they don't see.
-  __device__ void repair(const Tile& t, int row, bool direct) {
-    const AttentionScore of = t.scores(p);
-#pragma unroll 1
-    for (int n = 0; n < 16; ++n) {
-      const int r = n / 8, i = row - int(lane / 4) + n;
-      const float lse = __shfl_sync(0xffffffff, r == 0 ? top[0] : top[1], 4 * (n % 8));
-      const bool bad = r == 0 ? leaking & 1 : leaking & 2;
-      if (!__any_sync(0xffffffff, bad && int(lane / 4) == n % 8) || i >= t.s.q_end) continue;
-      u16* to = p.o.data + t.batch * p.o.batch + i * p.o.row + t.head * p.o.head;
-      char* place = s.o + wg * (kRows * kRowBytes);
-      attend_exactly<kD>(p, of, i, lse, [&](int column, float x) {
-        const u16 bits = u16(pack_element(kIsF8 ? x * t.v_scale : x, 0.f));
-        if (direct && column < p.head_dim) to[column] = bits;
-        const u32 chunk = column / 8;
-        if (!direct)
-          *reinterpret_cast<u16*>(place + (chunk / 8) * (kTileM * kRowBytes) +
-                                  swizzled(16 * warp + n, chunk % 8) + 2 * (column % 8)) = bits;
-      });
-    }
-  }
-
-  // O / Σ of rows, some of which are another sequence's, straight to global memory.
-  __device__ void write_inside(const Tile& t, int row) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (row + 8 * r >= t.s.q_end) continue;
-      u16* to = p.o.data + t.batch * p.o.batch + (row + 8 * r) * p.o.row + t.head * p.o.head;
-#pragma unroll
-      for (int i = 0; i < kD / 8; ++i) {
-        const int column = 8 * i + 2 * int(lane % 4);
-        const u32 x = result(i, r);
-        if (column + 1 < p.head_dim)
-          *reinterpret_cast<u32*>(to + column) = x;
-        else if (column < p.head_dim)
-          to[column] = u16(x);
-      }
-    }
-  }
-
   // O / Σ to global memory through shared memory, and the log-sum-exp.
   __device__ void write(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
@@ -306,7 +248,7 @@ struct Consumer : RowsOfWarpgroup {
     if (kOwnO && leader) tma_store_wait_read();  // the tile before this one has left
     named_sync(barrier, 128);
     if (direct) {
-      write_inside(t, row);
+      write_rows(t, row);
     } else {
 #pragma unroll
       for (int i = 0; i < kD / 16; ++i)
@@ -314,11 +256,13 @@ struct Consumer : RowsOfWarpgroup {
                  result(2 * i + 1, 0), result(2 * i + 1, 1));
     }
     if constexpr (kMayLeak) {
-      leaking = (leaks(0) ? 1 : 0) | (leaks(1) ? 2 : 0);
-      if (__any_sync(0xffffffff, leaking != 0)) {
-        __syncwarp();
-        repair(t, row, direct);
-      }
+      char* place = s.o + wg * (kRows * kRowBytes);
+      repair(t, row, [&](int n, int i, int column, u16 bits) {
+        if (direct) return put(t, i, column, bits);
+        const u32 chunk = column / 8;
+        *reinterpret_cast<u16*>(place + (chunk / 8) * (kTileM * kRowBytes) +
+                                swizzled(16 * warp + n, chunk % 8) + 2 * (column % 8)) = bits;
+      });
     }
     fence_async_proxy();
     named_sync(barrier, 128);
@@ -420,7 +364,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<kConsumerRegisters>();
-    Consumer consumer{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}, s, &o};
+    Consumer consumer{{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}}, s, &o};
     consumer.run();
   }
 }

@@ -44,8 +44,6 @@ static_assert(!kIsF8 || (kOwnO && kTileN <= kInColumns));
 // A tile's last step computes the next tile's first scores. (The others have no registers for it.)
 constexpr bool kChains =
     !kIsF8 && !kIsOdd && kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
-// A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
-constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
 struct Shared {
   char* q;  // [kBoxes][kTileM][kInColumns]

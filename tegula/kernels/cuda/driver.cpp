@@ -161,7 +161,7 @@ Result<int> hopper_multiprocessors() {
   const int capability = TEGULA_TRY(current_capability());
   if (capability != 90)
     return unsupported(cat("this kernel needs compute capability 9.0, the device has ",
-                           capability / 10, ".", capability % 10, "; use attention_tiled"));
+                           capability / 10, ".", capability % 10, "; use attention_mma"));
   return device_attribute(DeviceAttribute::kMultiprocessors, TEGULA_TRY(current_device()));
 }
 

@@ -7,6 +7,7 @@
 #include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_f32.h"
+#include "tegula/kernels/cuda/attention_mma.h"
 #include "tegula/kernels/cuda/attention_rungs.h"
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
@@ -76,6 +77,19 @@ void add_attention_features(List& list) {
                     {.seqlen_q = 4096, .seqlen_k = 4096, .head_dim = d, .is_causal = is_causal});
 }
 
+// Masks, then scores, two at a time: windows of packs, a softcap of documents, ALiBi with dropout,
+// sinks with a bias, an expression. (`of` is called with a number from 0 on.)
+template <class F>
+void each_two_features(F of) {
+  for (int n = 0; n < 5; ++n) {
+    std::vector<int> row(kAttentionOptions.size(), 0);
+    const auto first = static_cast<size_t>(4 + 2 * n);
+    row[first] = 1;
+    if (first + 1 < row.size()) row[first + 1] = 1;
+    of(attention_shape(row), n);
+  }
+}
+
 // Of e4m3: each head_dim and mask, and each feature once.
 void add_attention_f8(List& list) {
   const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
@@ -84,11 +98,22 @@ void add_attention_f8(List& list) {
   };
   for (const int64_t d : {64, 128})
     for (const bool is_causal : {false, true}) add({}, d, is_causal);
-  for (size_t option = 4; option < 12; ++option) {
-    std::vector<int> row(kAttentionOptions.size(), 0);
-    row[option] = 1;
-    add(attention_shape(row), option % 2 == 0 ? 64 : 128, option % 4 < 2);
-  }
+  each_two_features([&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0); });
+}
+
+// By mma.sync: each head_dim, and each feature once.
+void add_attention_mma(List& list) {
+  const auto add = [&](const AttentionShape& s) {
+    const auto v = choose_attention_mma(s);
+    if (v.ok())
+      list.add({cat("attention_", v->name()), "attention_mma.cu", v->defines(), kAmpere,
+                v->threads(), v->smem_bytes()});
+  };
+  for (const int64_t d : kHeadDims) add({.head_dim = d, .is_causal = d % 128 == 0});
+  each_two_features([&](AttentionShape s, int n) {
+    s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
+    add(s);
+  });
 }
 
 void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
@@ -122,11 +147,7 @@ void add_attention_f32(List& list) {
                 v->threads(), v->smem_bytes()});
   };
   add({}, 64, true), add({}, 128, false), add({}, 256, true);
-  for (size_t option = 4; option < kAttentionOptions.size(); ++option) {
-    std::vector<int> row(kAttentionOptions.size(), 0);
-    row[option] = 1;
-    add(attention_shape(row), option % 2 == 0 ? 64 : 128, option % 4 < 2);
-  }
+  each_two_features([&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0); });
 }
 
 void add_decode(List& list, const DecodeShape& shape, const char* arch) {
@@ -246,6 +267,7 @@ std::vector<KernelVariant> covering_variants() {
   add_attention_f8(list);
   add_attention_bwd(list);
   add_attention_f32(list);
+  add_attention_mma(list);
   for (const char* arch : {kHopper, kAmpere}) {
     add_decode_variants(list, arch);
     add_rungs(list, arch);

@@ -1,4 +1,5 @@
-// mma.sync: D[16 x 8] += A[16 x 16] B[16 x 8] by one warp, bf16 in, f32 out, synchronous.
+// mma.sync: D[16 x 8] += A[16 x 16] B[16 x 8] by one warp, bf16 (of a variant of f16: f16) in, f32
+// out, synchronous.
 //
 // Fragments, for lane l, g = l/4, t = l%4; two neighbouring k (or columns of D) to a register:
 //   a[0] row g, k 2t     a[1] row g + 8, k 2t     a[2] row g, k 2t + 8     a[3] row g + 8, k 2t + 8
@@ -11,8 +12,13 @@
 namespace tegula::cuda {
 
 __device__ inline void mma_m16n8k16(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
+#if TEGULA_F16
+#define TEGULA_MMA_TYPES "f16.f16"
+#else
+#define TEGULA_MMA_TYPES "bf16.bf16"
+#endif
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." TEGULA_MMA_TYPES
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }

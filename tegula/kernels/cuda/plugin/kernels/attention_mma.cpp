@@ -1,0 +1,43 @@
+// Attention by mma.sync: what GPUs before and beside Hopper get, and the third rung.
+#include "tegula/kernels/cuda/attention_mma.h"
+
+#include "tegula/kernels/cuda/plugin/attention_call.h"
+
+namespace tegula::cuda {
+
+namespace {
+bool supports(const KernelQuery& q) {
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  if (!c.ok() || device_capability() < 80 || !is_whole(*c)) return false;
+  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
+         q.out[0].dtype == c->q->dtype && q.out[1].is_contiguous() &&
+         check_attention_mma(shape_of(*c), c->scale).ok();
+}
+
+Status launch(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  const AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape_of(c)));
+  const AttentionMmaKernel* k = TEGULA_TRY(loaded<AttentionMmaKernel>(
+      v.name(), "attention_mma.cu", v.defines(),
+      [&](const std::string& cubin) { return AttentionMmaKernel::load(v, cubin); }));
+  AttentionCall a;
+  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.stream = call.queue->stream;
+  return k->launch(a);
+}
+}  // namespace
+
+extern constinit const KernelDef attention_mma{
+    .name = "attention_mma",
+    .op = "attention",
+    .device = DeviceKind::kCuda,
+    .order = "mma_online",
+    .doc = "rung 3: mma.sync, scores and weights in registers, copies one tile ahead",
+    .priority = 50,
+    .supports = supports,
+    .launch = launch_into_queue<launch>,
+};
+
+}  // namespace tegula::cuda

@@ -1,0 +1,48 @@
+// The host side of attention by mma.sync: variants fit an sm_80 multiprocessor and compile without
+// loss, and what cannot be served is refused. What the kernel computes is checked on a GPU by
+// bench/cuda/attention_grid.py (variants of feature "mma") and by the ops' samples.
+#include <gtest/gtest.h>
+
+#include "tegula/kernels/cuda/attention_mma.h"
+
+namespace tegula::cuda {
+namespace {
+
+void expect_no_loss(const AttentionShape& s) {
+  const Result<AttentionMmaVariant> v = choose_attention_mma(s);
+  ASSERT_TRUE(v.ok()) << v.error().message;
+  EXPECT_LE(v->smem_bytes(), 163 * 1024) << v->name();
+  const Result<Compiled> c = compile_kernel("attention_mma.cu", v->defines(), "sm_80");
+  if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_EQ(c->spill_bytes, 0) << v->name();
+}
+
+TEST(CudaAttentionMma, ChosenVariantsCompileWithoutLoss) {
+  for (const int64_t d : {64, 96, 128, 192, 256})
+    for (const bool is_causal : {false, true})
+      expect_no_loss({.head_dim = d, .is_causal = is_causal});
+}
+
+TEST(CudaAttentionMma, FeaturesCompileWithoutLoss) {
+  AttentionFeatures window, packed, documents, most;
+  window.has_window = true, packed.is_packed = true, documents.has_documents = true;
+  most = packed;
+  most.has_window = most.has_softcap = most.has_alibi = most.has_dropout = most.has_sinks = true;
+  most.bias = BiasType::kF32;
+  for (const int64_t d : {64, 96, 128, 192, 256})
+    for (const AttentionFeatures& f : {window, packed, documents, most})
+      expect_no_loss({.head_dim = d, .is_causal = true, .features = f});
+}
+
+TEST(CudaAttentionMma, RefusesAndNamesWhatWorks) {
+  EXPECT_NE(choose_attention_mma({.is_f32 = true}).error().message.find("f32; use bf16 or f16"),
+            std::string::npos);
+  EXPECT_NE(choose_attention_mma({.is_f8 = true}).error().message.find("e4m3; use bf16 or f16"),
+            std::string::npos);
+  EXPECT_NE(choose_attention_mma({.head_dim = 257}).error().message.find("use attention_naive"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tegula::cuda
