@@ -7,13 +7,14 @@ namespace {
 constexpr double kC = 0.7978845608028654;  // sqrt(2/pi)
 constexpr double kA = 0.044715;
 
-// dy/dx = (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 a x^2), t = tanh(c (x + a x^3)).
+// dy/dx = s + x s (1 - s) 2 c (1 + 3 a x^2), s = sigmoid(2 c (x + a x^3)): one exponential, and no
+// cancellation where s is small.
 Grads vjp(Builder&, const VjpCall& c) {
   const Var x = c.in[0];
   const Var xx = x * x;
-  const Var t = tanh(x * (xx * (kC * kA) + kC));
-  const Var slope = (1.0 - t * t) * (xx * (3 * kC * kA) + kC);
-  return {c.grad[0] * ((t + 1.0) + x * slope) * 0.5};
+  const Var s = sigmoid(x * (xx * (2 * kC * kA) + 2 * kC));
+  const Var slope = x * (s * (1.0 - s)) * (xx * (6 * kC * kA) + 2 * kC);
+  return {c.grad[0] * (s + slope)};
 }
 }  // namespace
 
