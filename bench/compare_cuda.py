@@ -7,8 +7,9 @@
 Both sides work on the same tensors and stream. A figure is the median over rounds in which every kernel ran in a
 random order, each in the steady state (bench/cuda/harness.py); decoding is timed as graphs of launches, warm and cold
 (over 256 MiB of keys and values or more in turn). TFLOP/s: a causal mask counts half, the backward 2.5 forwards.
-`difference` is that of our results from the first peer's, as norms. Kernels are the plug-in's own choice, by its C
-calls; `tegula bench --device cuda` times the same without PyTorch.
+`difference` is that of our results from the first peer's, as norms; `at least` and `aim` are what the kernels were
+written for. Kernels are the plug-in's own choice, by its C calls; `tegula bench --device cuda` times the same without
+PyTorch.
 """
 
 import argparse
@@ -25,6 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cud
 from harness import interleaved, machine_state, write_result  # noqa: E402
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+F32_PEERS = {"efficient": SDPBackend.EFFICIENT_ATTENTION}
 DTYPES = {torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}  # tegula::DType
 TOKENS, HIDDEN = 16384, 2048
 COLD_BYTES = 256 << 20
@@ -35,9 +37,24 @@ ATTENTION = [(128, 0, 16384, "fwd"), (128, 1, 16384, "fwd"), (128, 1, 1024, "fwd
              (128, 0, 16384, "bwd"), (128, 1, 16384, "bwd"), (128, 1, 1024, "bwd"), (128, 1, 4096, "bwd"),
              (64, 0, 16384, "fwd"), (64, 1, 16384, "fwd"),
              (64, 0, 16384, "bwd"), (64, 1, 16384, "bwd"), (64, 1, 1024, "bwd"),
-             (256, 1, 16384, "fwd"), (256, 0, 16384, "bwd"), (256, 1, 16384, "bwd")]
+             (256, 1, 16384, "fwd"), (256, 0, 16384, "bwd"), (256, 1, 16384, "bwd"),
+             (64, 1, 4096, "fwd f32"), (64, 1, 4096, "bwd f32")]
 GEMM = [(8192, 8192, 8192), (4096, 4096, 4096), (16384, 2048, 8192)]
 DECODE = [(1, 8192), (1, 131072), (16, 8192), (64, 4096)]  # 32 query and 8 KV heads of 128
+# At least and aim, by work and shape; a matrix product's are shares of its peer's.
+WANTED = {
+    "attention fwd": {"d128 full N16384": (590, 720), "d128 causal N16384": (560, 690), "d128 causal N1024": (360, 450),
+                      "d128 causal N4096": (500, 620), "d64 full N16384": (440, 520), "d64 causal N16384": (415, 500),
+                      "d256 causal N16384": (560, 730)},
+    "attention bwd": {"d128 full N16384": (470, 630), "d128 causal N16384": (480, 600), "d128 causal N1024": (240, 320),
+                      "d128 causal N4096": (400, 500), "d64 full N16384": (380, 490), "d64 causal N16384": (370, 470),
+                      "d64 causal N1024": (200, 260), "d256 full N16384": (380, 500), "d256 causal N16384": (390, 500)},
+    "attention fwd f32": {"d64 causal N4096": (60, 100)},
+    "attention bwd f32": {"d64 causal N4096": (60, 100)},
+    "gemm": {"8192x8192x8192, b [k n]": (0.85, 0.97), "8192x8192x8192, b [n k]": (0.85, 0.97)},
+    "decode, warm": {"B1 N8192": (2.4, 3.0)},
+    "decode, cold": {"B1 N131072": (4.0, 4.4), "B16 N8192": (4.2, 4.5), "B64 N4096": (4.2, 4.5)},
+}
 
 
 class Tensor(ctypes.Structure):  # TegulaTensor of capi.cpp
@@ -109,9 +126,10 @@ def attention_makers(lib, q, k, v, is_causal, pass_):
     """name → () → (launch, results): ours and the peers'."""
     b, n, h, d = q.shape
     attrs = f"scale=f{d ** -0.5!r}" + (";is_causal=b1" if is_causal else "")
-    o, lse, do = torch.empty_like(q), torch.empty(b, h, n, device="cuda"), normal(b, n, h, d)
+    o, lse, do = torch.empty_like(q), torch.empty(b, h, n, device="cuda"), normal(b, n, h, d, dtype=q.dtype)
     forward, _ = lib.call("attention", attrs, [q, k, v], [o, lse])
     forward()
+    peers = F32_PEERS if q.dtype == torch.float32 else PEERS
 
     def ours():
         if pass_ == "fwd":
@@ -127,7 +145,7 @@ def attention_makers(lib, q, k, v, is_causal, pass_):
         launch = lambda: torch.autograd.grad(out, leaves, do, retain_graph=True)  # noqa: E731
         return launch, launch()
     makers = {"tegula": ours}
-    makers.update({name: lambda backend=backend: peer(backend) for name, backend in PEERS.items()})
+    makers.update({name: lambda backend=backend: peer(backend) for name, backend in peers.items()})
     return makers
 
 
@@ -142,6 +160,7 @@ def add_row(rows, work, shape, unit, rates, differs=None):
             row["over_best_peer"] = round(rates["tegula"][0] / best, 3)
         if differs is not None:
             row["difference"] = differs
+        row["at least"], row["aim"] = WANTED.get(work, {}).get(shape, (None, None))
     rows.append(row)
     print("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else str(value) for key, value in row.items()),
           flush=True)
@@ -159,14 +178,14 @@ def rated(rows, work, shape, flops, runs, rounds):
 def time_attention(lib, rows, rounds):
     for d, is_causal, n, pass_ in ATTENTION:
         b, h = TOKENS // n, HIDDEN // d
-        q, k, v = (normal(b, n, h, d) for _ in range(3))
+        q, k, v = (normal(b, n, h, d, dtype=torch.float32 if "f32" in pass_ else torch.bfloat16) for _ in range(3))
         shape = f"d{d} {'causal' if is_causal else 'full'} N{n}"
         try:
-            makers = attention_makers(lib, q, k, v, bool(is_causal), pass_)
+            makers = attention_makers(lib, q, k, v, bool(is_causal), pass_[:3])
         except RuntimeError as e:
             print(f"   attention {pass_} {shape}: {e}", flush=True)
             continue
-        flops = 4 * b * h * n * n * d * (0.5 if is_causal else 1) * (2.5 if pass_ == "bwd" else 1)
+        flops = 4 * b * h * n * n * d * (0.5 if is_causal else 1) * (2.5 if pass_[:3] == "bwd" else 1)
         rated(rows, f"attention {pass_}", shape, flops, allowed(makers), rounds)
         torch.cuda.empty_cache()
 

@@ -122,7 +122,7 @@ def inputs(b, sq, sk, hq, hk, d, seed, spread=1.0, packed=False, dtype=torch.bfl
     return [t.to(dtype) for t in (draw(sq, hq), draw(sk, hk), draw(sk, hk))]
 
 
-def check(name, kernel, d, is_causal, hung_file, cases):
+def check(name, kernel, d, is_causal, hung_file, cases, launch_only=False):
     """The worst error over the bound, and what failed."""
     torch.backends.cuda.matmul.allow_tf32 = False
     worst, failures = 0.0, []
@@ -134,6 +134,8 @@ def check(name, kernel, d, is_causal, hung_file, cases):
             launch, o, lse = kernel.bind(q, k, v, is_causal, scale)
             launch()
             finish(name, hung_file)
+            if launch_only:
+                continue
             first = o.clone()
             for _ in range(3):
                 launch()
@@ -257,6 +259,7 @@ def main():
     parser.add_argument("--commit", default="")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="fewer checks")
+    parser.add_argument("--launch-only", action="store_true", help="check and time nothing, for sanitizers")
     parser.add_argument("--no-timing", action="store_true", help="checks only")
     parser.add_argument("--profile", action="store_true", help="launch each once, for ncu")
     parser.add_argument("--name", default="attention_cuda", help="of the result")
@@ -292,7 +295,7 @@ def main():
             print(f"skipped {name}")
             continue
         kernel = lib.attention_f32(cubin, v) if args.f32 else lib.attention(cubin, v)
-        worst, failures = check(name, kernel, v["head_dim"], v["causal"], hung_file, cases)
+        worst, failures = check(name, kernel, v["head_dim"], v["causal"], hung_file, cases, args.launch_only)
         print(f"{'ok  ' if not failures else 'FAIL'} {name:40} error/bound {worst:.2f}", flush=True)
         for f in failures[:4]:
             print("     ", f)
@@ -305,7 +308,7 @@ def main():
         for name, kernel in ((f"naive_d{d}", lib.rung(f"{args.cubins}/naive.cubin", 0)),
                              (f"tiled_d{d}", lib.rung(f"{args.cubins}/tiled_d{d}.cubin", d))):
             for is_causal in (False, True):
-                worst, failures = check(name, kernel, d, is_causal, hung_file, cases[:-2])
+                worst, failures = check(name, kernel, d, is_causal, hung_file, cases[:-2], args.launch_only)
                 print(f"{'ok  ' if not failures else 'FAIL'} {name:12} error/bound {worst:.2f}",
                       flush=True)
                 for f in failures[:4]:
@@ -314,7 +317,7 @@ def main():
                                "failures": failures})
             rungs[name] = kernel
 
-    if args.no_timing:
+    if args.no_timing or args.launch_only:
         return
     a = torch.randn(8192, 8192, device="cuda").bfloat16()
     gemm = 2 * 8192 ** 3 / time_ms(lambda a=a: a @ a, 0.15 if not args.profile else 0) / 1e9

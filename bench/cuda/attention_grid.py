@@ -312,6 +312,7 @@ def main():
     parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=12, help="of each variant")
     parser.add_argument("--only", default="", help="variants whose text has this")
+    parser.add_argument("--launch-only", action="store_true", help="check nothing, for sanitizers")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")
@@ -326,7 +327,7 @@ def main():
     import attention_reference
     torch.zeros(1, device="cuda")  # makes the context
     torch.backends.cuda.matmul.allow_tf32 = False
-    if any("f8" in v[3] for v in todo):
+    if any("f8" in v[3] for v in todo) and not args.launch_only:
         attention_reference.Case.kept_bits, attention_reference.Case.sum_bits = bits_of_products(grid)
         print(f"bits of products of e4m3, and of their sums: {attention_reference.Case.kept_bits}, "
               f"{attention_reference.Case.sum_bits}", flush=True)
@@ -341,9 +342,12 @@ def main():
             seed = 1000 * index + k
             d, causal, kind, names, score_fn, mask_fn = v
             case = attention_reference.draw_case(seed, causal, kind, d, names, score_fn, mask_fn)
+            n += 1
+            if args.launch_only:
+                grid.launch(handle, v, case)
+                continue
             of_o, of_lse, repeats = check(grid, handle, v, case, lambda n, seed=seed: attention_reference.draw_case(
                 seed, causal, kind, d, names, score_fn, mask_fn, operands=1 + n))
-            n += 1
             of_variant = max(of_variant, of_o, of_lse)
             if of_o > 1 or of_lse > 1 or not repeats:
                 failed.append(f"seed {seed} b{case.b} sq{case.sq} sk{case.sk} h{case.hq}/{case.hk} d{case.d} "
@@ -355,7 +359,7 @@ def main():
             print(f"FAIL {v}: {len(failed)}", flush=True)
             for f in failed[:3]:
                 print("    ", f, flush=True)
-    alone = not args.only and args.part == 0
+    alone = not args.only and args.part == 0 and not args.launch_only
     for d, causal, kind in ((64, 0, 0), (128, 1, 0), (256, 1, 1)) if alone else ():
         v = (d, causal, kind, (), "", "")
         case = attention_reference.Case(3, 100, 150, 4, 2, d, causal, kind, layout="far")

@@ -243,12 +243,12 @@ Status AttentionKernel::transpose_v(const AttentionCall& call) const {
   int heads = static_cast<int>(s.n_heads_kv);
   void* to = call.workspace;
   void* arguments[] = {&v, &to, &keys, &d, &heads};
-  const int64_t threads = ceil_div(s.seqlen_k, 32) * (s.head_dim / 4);
   const Driver* driver = TEGULA_TRY(Driver::get());
-  return driver->check(driver->launch(transpose_, static_cast<unsigned>(ceil_div(threads, 256)),
-                                      static_cast<unsigned>(heads), static_cast<unsigned>(s.batch),
-                                      256, 1, 1, 0, call.stream, arguments, nullptr),
-                       "launching attention_f8_transpose");
+  return driver->check(
+      driver->launch(transpose_, static_cast<unsigned>(ceil_div(s.seqlen_k, 128)),
+                     static_cast<unsigned>(heads), static_cast<unsigned>(s.batch),
+                     static_cast<unsigned>(2 * d), 1, 1, 0, call.stream, arguments, nullptr),
+      "launching attention_f8_transpose");
 }
 
 Status AttentionKernel::launch(const AttentionCall& call) const {
@@ -287,11 +287,15 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
   void* arguments[] = {&q, &k, &w, &o, &p};
+  const char* what = "launching attention_sm90";
   const Driver* d = TEGULA_TRY(Driver::get());
+  if (v.is_f8 && has_keys)
+    return d->launch_early(function_, {n_blocks, 1, 1}, v.threads(), v.smem_bytes(), call.stream,
+                           arguments, what);
   return d->check(d->launch(function_, static_cast<unsigned>(n_blocks), 1, 1,
                             static_cast<unsigned>(v.threads()), 1, 1,
                             static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
-                  "launching attention_sm90");
+                  what);
 }
 
 }  // namespace tegula::cuda

@@ -122,9 +122,11 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.scale_log2 = call.scale * 1.44269504F;
   void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->launch_early(function_, {p.n_splits, s.n_heads_kv, s.batch}, 32 * variant_.n_warps,
-                         variant_.smem_bytes(), call.stream, arguments,
-                         "launching attention_decode");
+  return d->check(
+      d->launch(function_, static_cast<unsigned>(p.n_splits), static_cast<unsigned>(s.n_heads_kv),
+                static_cast<unsigned>(s.batch), static_cast<unsigned>(32 * variant_.n_warps), 1, 1,
+                static_cast<unsigned>(variant_.smem_bytes()), call.stream, arguments, nullptr),
+      "launching attention_decode");
 }
 
 }  // namespace tegula::cuda

@@ -157,16 +157,32 @@ struct Part {
     top[0] = top[1] = kNegativeInfinity, weight[0] = weight[1] = 0;
     o[0] = o[1] = o[2] = o[3] = 0;
   }
-  // top, weight of row 2t, then of row 2t + 1.
-  __device__ void add(const float4& sums, const float4& x) {
-    const float other[2] = {sums.x, sums.z}, other_weight[2] = {sums.y, sums.w};
-    const float y[4] = {x.x, x.y, x.z, x.w};
+  // The parts [0, n), kAtOnce under way at a time; get(s, sums, o) reads one.
+  template <int kAtOnce, class Get>
+  __device__ void merge(int n, Get get) {
+    for (int first = 0; first < n; first += kAtOnce) {
+      float4 sums[kAtOnce], x[kAtOnce];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const float next = fmaxf(top[c], other[c]);
-      const float mine = exp2_approx(top[c] - safe(next)), its = exp2_approx(other[c] - safe(next));
-      top[c] = next, weight[c] = weight[c] * mine + other_weight[c] * its;
-      o[c] = o[c] * mine + y[c] * its, o[2 + c] = o[2 + c] * mine + y[2 + c] * its;
+      for (int s = 0; s < kAtOnce; ++s) {
+        sums[s] = make_float4(kNegativeInfinity, 0, kNegativeInfinity, 0);
+        x[s] = make_float4(0, 0, 0, 0);
+        if (first + s < n) get(first + s, sums[s], x[s]);
+      }
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float next = top[c];
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s) next = fmaxf(next, c == 0 ? sums[s].x : sums[s].z);
+        const float mine = exp2_approx(top[c] - safe(next));
+        top[c] = next, weight[c] *= mine, o[c] *= mine, o[2 + c] *= mine;
+#pragma unroll
+        for (int s = 0; s < kAtOnce; ++s) {
+          const float its = exp2_approx((c == 0 ? sums[s].x : sums[s].z) - safe(next));
+          weight[c] = __fmaf_rn(c == 0 ? sums[s].y : sums[s].w, its, weight[c]);
+          o[c] = __fmaf_rn(c == 0 ? x[s].x : x[s].y, its, o[c]);
+          o[2 + c] = __fmaf_rn(c == 0 ? x[s].z : x[s].w, its, o[2 + c]);
+        }
+      }
     }
   }
   __device__ float4 sums() const { return make_float4(top[0], weight[0], top[1], weight[1]); }
@@ -216,7 +232,9 @@ __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, S
     if (8 * i + 2 * t >= rows) continue;
     Part part;
     part.clear();
-    for (int w = 0; w < kWarps; ++w) part.add(shared.sums[w][i][t], shared.o[w][piece][lane]);
+    part.merge<kWarps>(kWarps, [&](int w, float4& sums, float4& x) {
+      sums = shared.sums[w][i][t], x = shared.o[w][piece][lane];
+    });
     if (it.n_active == 1) {
       write(p, it, piece, lane, part);
       continue;
@@ -241,9 +259,9 @@ __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, S
     if (8 * i + 2 * t >= rows) continue;
     Part part;
     part.clear();
-#pragma unroll 16
-    for (int s = 0; s < it.n_active; ++s)
-      part.add(__ldcg(sums + (s * kTiles + i) * 4 + t), __ldcg(o + s * kPieces * 32 + at));
+    part.merge<16>(it.n_active, [&](int s, float4& of, float4& x) {
+      of = __ldcg(sums + (s * kTiles + i) * 4 + t), x = __ldcg(o + s * kPieces * 32 + at);
+    });
     write(p, it, piece, lane, part);
   }
 }
@@ -259,8 +277,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
   Shared& shared = *reinterpret_cast<Shared*>(smem);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int rows = p.group * p.seqlen_q;
-  wait_for_grid_before();
-  start_grid_after();
   const Item it(p);
   if (it.split >= it.n_active) return;
 

@@ -36,7 +36,8 @@ namespace tegula::cuda {
 
 constexpr int kSlots = TEGULA_SLOTS;
 constexpr int kBoxes = kD / kBoxColumns;
-constexpr int kPieceColumns = kD > 128 ? 64 : kD;  // of O, made at a time: for its registers
+constexpr int kChainColumns = kD > 128 ? 128 : kD;  // summed in the tensor cores
+constexpr int kPieceColumns = kD > 128 ? 64 : kD;   // of O, made at a time: for its registers
 constexpr int kQPartBytes = kBoxes * kTileM * kRowBytes;
 constexpr int kKvPartBytes = kBoxes * kTileN * kRowBytes;
 constexpr int kQBytes = kParts * kQPartBytes;
@@ -127,8 +128,8 @@ struct Consumer : RowsOfWarpgroup {
   float o[kOut];                     // [64 rows][kD]
   u32 weights[kParts][kScores / 2];  // parts of [64 rows][kTileN], operands of the product with V
 
-  // scores[64][kTileN] = Q[64][kD] · K[kTileN][kD]ᵀ
-  __device__ void issue_scores(float (&scores)[kScores]) {
+  // scores[64][kTileN] = Q[64][columns of the chain] · K[kTileN][the same]ᵀ
+  __device__ void issue_scores(float (&scores)[kScores], int chain) {
     const SmemOperand a(smem_address(s.q) + wg * (kRows * kRowBytes), 16, 8 * kRowBytes);
     const SmemOperand b(smem_address(s.kv) + ring.slot * kKvBytes, 16, 8 * kRowBytes);
     fence_registers(scores);
@@ -136,8 +137,8 @@ struct Consumer : RowsOfWarpgroup {
 #pragma unroll
     for (int n = 0; n < kProducts; ++n)
 #pragma unroll
-      for (int i = 0; i < kD / 16; ++i) {
-        const u32 box = i / 4, within = (i % 4) * 32;
+      for (int i = 0; i < kChainColumns / 16; ++i) {
+        const u32 box = chain * (kChainColumns / kBoxColumns) + i / 4, within = (i % 4) * 32;
         Wgmma<kTileN>::ss(
             scores, a.at(part_of_a(n) * kQPartBytes + box * (kTileM * kRowBytes) + within),
             b.at(part_of_b(n) * kKvPartBytes + box * (kTileN * kRowBytes) + within), n + i > 0);
@@ -183,7 +184,15 @@ struct Consumer : RowsOfWarpgroup {
     {
       float scores[kScores];  // [64][kTileN]
       barrier_wait(s.full + ring.slot, ring.parity);
-      issue_scores(scores);
+      issue_scores(scores, 0);
+      if constexpr (kD > kChainColumns) {
+        float more[kScores];
+        issue_scores(more, 1);
+        wgmma_wait<0>();
+        fence_registers(scores), fence_registers(more);
+#pragma unroll
+        for (int i = 0; i < kScores; ++i) scores[i] += more[i];
+      }
       wgmma_wait<0>();
       fence_registers(scores);
       free_slot();

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "tegula/kernels/cuda/attention_params.h"
-#include "tegula/kernels/cuda/ptx/types.cuh"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
 
 #if TEGULA_F8
 namespace tegula::cuda {
@@ -37,32 +37,38 @@ __device__ inline void transpose_16x4(const u32 (&keys)[16], uint4 (&columns)[4]
 
 }  // namespace tegula::cuda
 
-// Blocks (x, KV head, batch) of 256 threads; a thread takes 32 keys of 4 columns, so that it writes
-// whole sectors.
+// Grid (⌈keys / 128⌉, KV heads, batch) of 2 · head_dim threads: a thread turns 16 keys of 4
+// columns, and whole lines of 128 keys of a column leave through shared memory. The kernel after
+// this one may start (it waits before it reads Vᵀ).
 extern "C" __global__ void __launch_bounds__(256)
     attention_f8_transpose(const tegula::cuda::AttentionTensor v, tegula::cuda::u8* vt,
                            int seqlen_k, int head_dim, int n_heads) {
   using namespace tegula::cuda;
+  constexpr int kPieces = 8;             // of 16 keys
+  __shared__ uint4 tile[128 * kPieces];  // [column][piece, swizzled]
+  start_grid_after();
   const int padded = (seqlen_k + 15) / 16 * 16, quads = head_dim / 4;
-  const int item = int(blockIdx.x * blockDim.x + threadIdx.x);
-  const int column = item % quads * 4, head = int(blockIdx.y), batch = int(blockIdx.z);
-  const u8* from = reinterpret_cast<const u8*>(v.data) + batch * v.batch + head * v.head + column;
-  u8* to = vt + ((long long)(batch)*n_heads + head) * head_dim * padded;
-  u32 keys[2][16];
+  const int quad = int(threadIdx.x) % quads, piece = int(threadIdx.x) / quads;
+  const int first = int(blockIdx.x) * 16 * kPieces, head = int(blockIdx.y), batch = int(blockIdx.z);
+  const u8* from = reinterpret_cast<const u8*>(v.data) + batch * v.batch + head * v.head + 4 * quad;
+  u32 keys[16];
 #pragma unroll
-  for (int n = 0; n < 32; ++n) {
-    const int key = item / quads * 32 + n;
-    keys[n / 16][n % 16] = key < seqlen_k ? *reinterpret_cast<const u32*>(from + key * v.row) : 0;
+  for (int n = 0; n < 16; ++n) {
+    const int key = first + 16 * piece + n;
+    keys[n] = key < seqlen_k ? *reinterpret_cast<const u32*>(from + key * v.row) : 0;
   }
+  uint4 columns[4];
+  transpose_16x4(keys, columns);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int first = item / quads * 32 + 16 * half;
-    if (first >= padded) return;
-    uint4 columns[4];
-    transpose_16x4(keys[half], columns);
-#pragma unroll
-    for (int c = 0; c < 4; ++c)
-      *reinterpret_cast<uint4*>(to + (long long)(column + c) * padded + first) = columns[c];
+  for (int c = 0; c < 4; ++c)
+    tile[(4 * quad + c) * kPieces + (piece ^ quad % kPieces)] = columns[c];
+  __syncthreads();
+  u8* to = vt + ((long long)(batch)*n_heads + head) * head_dim * padded;
+  for (int at = int(threadIdx.x); at < head_dim * kPieces; at += int(blockDim.x)) {
+    const int column = at / kPieces, of = at % kPieces, key = first + 16 * of;
+    if (key < padded)
+      *reinterpret_cast<uint4*>(to + (long long)(column)*padded + key) =
+          tile[column * kPieces + (of ^ column / 4 % kPieces)];
   }
 }
 #endif

@@ -112,6 +112,7 @@ struct Producer {
   }
 
   __device__ void run() {
+    if constexpr (kIsF8) wait_for_grid_before();  // which writes Vᵀ
     for (int index = blockIdx.x; index < p.n_tiles;) {
       const int next = s.next.draw(next_ring, p);
       const Tile t(p, index);
