@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/workspace.h"
-#include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/attention_whole.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -354,6 +354,16 @@ class FlashBackward {
       return false;
     }
     const int64_t strip = r / kTileM;
+    const bool is_plain = !c_.has_extras() && c_.dropout <= 0;
+    if (is_plain && seen.is_whole && rows == kTileM) {
+      multiply_whole(w.q_a + strip * (kTileM * c_.d + kPanelSlack),
+                     w.k_t + (k0 - w.first_key) * c_.d, c_.d, p);
+      multiply_whole(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
+                     w.v_t + (k0 - w.first_key) * c_.dv, c_.dv, ds);
+      weigh_gradients_whole(p, ds, x.lse + r, x.delta + r, c_.scale);
+      w.executed += 2 * (c_.d + c_.dv) * kTileM * kKeyBlock;
+      return true;
+    }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, n - j));
       multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, Lies::kPanel,
@@ -365,7 +375,6 @@ class FlashBackward {
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
     float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
-    const bool is_plain = !c_.has_extras() && c_.dropout <= 0;
     is_plain ? weigh_rows<true>(x, r, rows, k0, seen, p, ds, db)
              : weigh_rows<false>(x, r, rows, k0, seen, p, ds, db);
     return true;
@@ -386,7 +395,8 @@ class FlashBackward {
                          at.hi - at.lo,
                          careful_ ? 1 : rows,
                          static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
-        accumulate_tile(t, w.dq + (e * kRowBlock + r + i) * kTileN);
+        float* dq = w.dq + (e * kRowBlock + r + i) * kTileN;
+        t.k == kKeyBlock&& is_whole_tile(t) ? add_values(t.a, t.b, dq) : accumulate_tile(t, dq);
         w.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
       }
     }
@@ -501,7 +511,8 @@ class FlashBackward {
                            last - first,
                            keys,
                            static_cast<int>(std::min<int64_t>(kTileN, width - e * kTileN))};
-          accumulate_tile(t, acc + (e * n_keys_ + k0 + j) * kTileN);
+          float* sums = acc + (e * n_keys_ + k0 + j) * kTileN;
+          is_whole_tile(t) ? add_queries(t.a, t.b, t.k, sums) : accumulate_tile(t, sums);
           w.executed += 2 * t.k * keys * round_up(t.cols, kLanes);
         }
       };

@@ -252,11 +252,8 @@ class Flash {
   // One whole strip against 64 keys that all its rows see.
   void run_whole(Block& x, int64_t strip, const float* keys) const {
     const int64_t r = strip * kTileM;
-    const float* q = q_strip(x, strip);
     alignas(64) float top[kTileM * kLanes];
-    score_tile<true>(q, keys, c_.d, x.s, top);
-    for (int64_t j = kTileN; j < kKeyBlock; j += kTileN)
-      score_tile<false>(q, keys + j * c_.d, c_.d, x.s + j, top);
+    score_whole(q_strip(x, strip), keys, c_.d, x.s, top);
     Vm grows = is_nan(zero());
     for (int i = 0; i < kTileM; ++i)
       grows = grows | gt(load(top + i * kLanes), set1(x.m[r + i] + slack_));

@@ -1,11 +1,14 @@
-// Attention's forward where a whole strip of rows sees all 64 keys of a block and scores are plain.
-// The chains are those of the other tiles; nothing is asked per tile, and scores' maxima are taken
-// while they are in registers.
+// What attention's forward and backward do where a whole strip of rows sees all 64 keys of a block
+// and scores are plain. The chains are those of the other tiles; nothing is asked per tile, and
+// exponentials go four at a time, or a chain would wait for itself.
 #pragma once
 
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
+
+// Functions of their own: inlined, accumulators would live in memory.
+#define TEGULA_APART __attribute__((noinline, unused)) static
 
 using WholeTile = Vf[kTileM][kTileNv];
 
@@ -29,42 +32,60 @@ TEGULA_VEC void add_products(WholeTile& acc, const float* a, const float* b, int
   }
 }
 
-// s[i][0, kTileN) of queries q [d][kTileM] and keys k [d][kTileN]; top[i] = max(top[i], they) by
-// lane, or with kIsFirst just they.
-template <bool kIsFirst>
-static void score_tile(const float* q, const float* k, int64_t d, float* s, float* top) {
-  WholeTile acc;
+TEGULA_VEC void add_strips(WholeTile& acc, const float* a, const float* b, int64_t k) {
 #pragma GCC unroll 16
   for (auto& row : acc)
 #pragma GCC unroll 2
     for (Vf& x : row) x = zero();
-  add_products<1, kTileM, 1>(acc, q, k, d);
+  add_products<1, kTileM, 1>(acc, a, b, k);
+}
+TEGULA_VEC void store_tile(const WholeTile& acc, float* dst, int64_t stride) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kTileM; ++i) {
-    Vf most = acc[i][0];
+  for (int i = 0; i < kTileM; ++i)
 #pragma GCC unroll 2
-    for (int v = 1; v < kTileNv; ++v) most = max(most, acc[i][v]);
-    store(top + i * kLanes, kIsFirst ? most : max(load(top + i * kLanes), most));
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) store(s + i * kKeyBlock + v * kLanes, acc[i][v]);
+    for (int v = 0; v < kTileNv; ++v) store(dst + i * stride + v * kLanes, acc[i][v]);
+}
+
+// dst[i][0, 64) of a strip of rows [k][kTileM] and a block's keys or values [k][kTileN].
+TEGULA_APART void multiply_whole(const float* a, const float* b, int64_t k, float* dst) {
+  for (int64_t j = 0; j < kKeyBlock; j += kTileN) {
+    WholeTile acc;
+    add_strips(acc, a, b + j * k, k);
+    store_tile(acc, dst + j, kKeyBlock);
   }
 }
 
-// Scores [kTileM][64] become weights, p = 2^((s - shift)·log2), and l += p by lane. Four vectors at
-// a time, or a chain would wait for itself.
-static void weigh_whole(float* s, const float* shift, float (*l)[16], float log2) {
-  constexpr int kAtOnce = 4;
+// The same, and top[i] [kLanes]: by lane the largest of row i.
+TEGULA_APART void score_whole(const float* q, const float* keys, int64_t d, float* s, float* top) {
+  for (int64_t j = 0; j < kKeyBlock; j += kTileN) {
+    WholeTile acc;
+    add_strips(acc, q, keys + j * d, d);
+    store_tile(acc, s + j, kKeyBlock);
+#pragma GCC unroll 16
+    for (int i = 0; i < kTileM; ++i) {
+      Vf most = acc[i][0];
+#pragma GCC unroll 2
+      for (int v = 1; v < kTileNv; ++v) most = max(most, acc[i][v]);
+      store(top + i * kLanes, j == 0 ? most : max(load(top + i * kLanes), most));
+    }
+  }
+}
+
+inline constexpr int kWeighedAtOnce = 4;
+
+// Scores [kTileM][64] become weights, p = 2^((s - shift)·log2), and l += p by lane.
+TEGULA_APART void weigh_whole(float* s, const float* shift, float (*l)[16], float log2) {
   for (int i = 0; i < kTileM; ++i, s += kKeyBlock) {
     Row16 sum = load16(l[i]);
     const Vf m = broadcast(shift + i);
 #pragma GCC unroll 2
-    for (int g = 0; g < kKeyBlock; g += kAtOnce * kLanes) {
-      Vf p[kAtOnce];
+    for (int g = 0; g < kKeyBlock; g += kWeighedAtOnce * kLanes) {
+      Vf p[kWeighedAtOnce];
 #pragma GCC unroll 4
-      for (int v = 0; v < kAtOnce; ++v) p[v] = (load(s + g + v * kLanes) - m) * set1(log2);
+      for (int v = 0; v < kWeighedAtOnce; ++v) p[v] = (load(s + g + v * kLanes) - m) * set1(log2);
       exp2_weights(p);
 #pragma GCC unroll 4
-      for (int v = 0; v < kAtOnce; ++v) {
+      for (int v = 0; v < kWeighedAtOnce; ++v) {
         store(s + g + v * kLanes, p[v]);
         sum.v[v % Row16::kRegs] = sum.v[v % Row16::kRegs] + p[v];
       }
@@ -73,18 +94,48 @@ static void weigh_whole(float* s, const float* shift, float (*l)[16], float log2
   }
 }
 
-// o [kTileM][kTileN] goes on by weights p [kTileM][64] times values [64][kTileN].
-static void add_values(const float* p, const float* values, float* o) {
-  WholeTile acc;
+// The backward's: products q·k in p become weights 2^((p·scale - lse)·log2(e)), products do·v in ds
+// gradients of scores, weight·(ds - delta)·scale.
+TEGULA_APART void weigh_gradients_whole(float* p, float* ds, const float* lse, const float* delta,
+                                        float scale) {
+  for (int i = 0; i < kTileM; ++i) {
+    const Vf row_lse = broadcast(lse + i), row_delta = broadcast(delta + i);
+    for (int g = 0; g < kKeyBlock; g += kWeighedAtOnce * kLanes) {
+      Vf weight[kWeighedAtOnce];
+#pragma GCC unroll 4
+      for (int v = 0; v < kWeighedAtOnce; ++v)
+        weight[v] = (load(p + v * kLanes) * set1(scale) - row_lse) * set1(kLog2E);
+      exp2_weights(weight);
+#pragma GCC unroll 4
+      for (int v = 0; v < kWeighedAtOnce; ++v) {
+        store(p + v * kLanes, weight[v]);
+        store(ds + v * kLanes, weight[v] * (load(ds + v * kLanes) - row_delta) * set1(scale));
+      }
+      p += kWeighedAtOnce * kLanes, ds += kWeighedAtOnce * kLanes;
+    }
+  }
+}
+
+static inline bool is_whole_tile(const TileArgs& t) { return t.rows == kTileM && t.cols == kTileN; }
+
+// acc [kTileM][kTileN] goes on by n products; see add_products.
+template <int64_t kRow, int64_t kStep, int kUnroll>
+TEGULA_APART void add_whole(const float* a, const float* b, int64_t n, float* acc) {
+  WholeTile sums;
 #pragma GCC unroll 16
   for (int i = 0; i < kTileM; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) acc[i][v] = load(o + i * kTileN + v * kLanes);
-  add_products<kKeyBlock, 1, 4>(acc, p, values, kKeyBlock);
-#pragma GCC unroll 16
-  for (int i = 0; i < kTileM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) store(o + i * kTileN + v * kLanes, acc[i][v]);
+    for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
+  add_products<kRow, kStep, kUnroll>(sums, a, b, n);
+  store_tile(sums, acc, kTileN);
+}
+// By rows [kTileM][64] times 64 rows of values.
+static inline void add_values(const float* p, const float* values, float* acc) {
+  add_whole<kKeyBlock, 1, 4>(p, values, kKeyBlock, acc);
+}
+// By kTileM columns of n rows of 64, times n rows of queries.
+static inline void add_queries(const float* p, const float* queries, int64_t n, float* acc) {
+  add_whole<1, kKeyBlock, 1>(p, queries, n, acc);
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
