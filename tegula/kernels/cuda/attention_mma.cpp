@@ -58,7 +58,7 @@ Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s) {
   const AttentionFeatures& f = v.features;
   const bool has_ranges = f.has_window || f.is_packed || f.has_documents;
   if (v.head_dim > 128 || (v.head_dim == 128 && has_ranges) || f.is_heavy()) v.n_groups = 1;
-  if (v.head_dim == 64 && v.n_groups == 2 && !has_ranges) v.tile_n = 96;
+  if ((v.head_dim == 64 || v.head_dim > 128) && !has_ranges && !f.is_heavy()) v.tile_n = 96;
   return v;
 }
 

@@ -28,6 +28,8 @@ constexpr int kBlockThreads = 128 * kConsumers / kGroups;
 constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
 constexpr int kKBytes = kBoxes * kTileN * kRowBytes;
+// Steps of d at once: of all, addresses take the registers that d128 needs for its two groups.
+constexpr int kUnrolled = kD == 128 && kGroups == 2 ? 2 : 16;
 static_assert(kConsumers == 2 && kTileN % 16 == 0);
 
 struct AttentionMma {
@@ -74,7 +76,7 @@ struct AttentionMma {
     for (int g = 0; g < kGroups; ++g)
 #pragma unroll
       for (int i = 0; i < kScores; ++i) scores[g][i] = 0.f;
-#pragma unroll 2  // all at once, addresses take the registers that d128 needs
+#pragma unroll kUnrolled
     for (u32 d = 0; d < kD / 16; ++d) {
       const u32 box = d / 4, chunk = d % 4 * 2;
       u32 a[kGroups][4];

@@ -104,16 +104,20 @@ Result<std::string> nvrtc_version() {
 
 Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,
                                 std::string_view arch) {
+  const std::string path = cat("tegula/kernels/cuda/", source);
+  for (const KernelSource& s : kernel_sources())
+    if (s.path == path) return compile_text(path, std::string(s.text), defines, arch);
+  if (!nvrtc().ok()) return nvrtc().error();
+  return invalid_argument(cat("there is no device source ", path));
+}
+
+Result<Compiled> compile_text(const std::string& path, const std::string& text,
+                              std::span<const std::string> defines, std::string_view arch) {
   if (!nvrtc().ok()) return nvrtc().error();
   const Nvrtc& n = *nvrtc();
-  const std::string path = cat("tegula/kernels/cuda/", source);
-  std::string text;
   std::vector<std::string> headers, names;
-  for (const KernelSource& s : kernel_sources()) {
-    if (s.path == path) text = s.text;
+  for (const KernelSource& s : kernel_sources())
     names.emplace_back(s.path), headers.emplace_back(s.text);
-  }
-  if (text.empty()) return invalid_argument(cat("there is no device source ", path));
   std::vector<const char*> header_texts, header_names, options;
   for (size_t i = 0; i < names.size(); ++i)
     header_names.push_back(names[i].c_str()), header_texts.push_back(headers[i].c_str());

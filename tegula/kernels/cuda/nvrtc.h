@@ -35,4 +35,8 @@ Result<std::string> nvrtc_version();
 Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,
                                 std::string_view arch = "sm_90a");
 
+// The same of a text, which may include this folder's headers; `path` is for messages.
+Result<Compiled> compile_text(const std::string& path, const std::string& text,
+                              std::span<const std::string> defines, std::string_view arch);
+
 }  // namespace tegula::cuda

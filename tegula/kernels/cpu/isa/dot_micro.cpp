@@ -13,8 +13,12 @@ static void micro_tile(const MicroArgs& u) {
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
   constexpr bool kByThrees = kLie == Lies::kRows;
-  const float *a3 = a + 3 * u.a_stride, *a6 = a3 + 3 * u.a_stride, *a9 = a6 + 3 * u.a_stride,
-              *a12 = a9 + 3 * u.a_stride;
+  // As numbers: of an operand without elements, which may be null, no row lies in an array.
+  const auto rows_on = [&](int64_t n) {
+    return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
+                                          static_cast<uintptr_t>(n * u.a_stride) * sizeof(float));
+  };
+  const float *a3 = rows_on(3), *a6 = rows_on(6), *a9 = rows_on(9), *a12 = rows_on(12);
   const auto row = [&](int i) __attribute__((always_inline)) {
     return i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
   };
