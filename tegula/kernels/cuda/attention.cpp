@@ -183,19 +183,21 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.is_odd = shape.head_dim % 8 != 0;
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
+  const bool is_short = shape.seqlen_k <= 2048;
   if (v.is_f8) {  // every maximum counts: weights of e4m3 have no room above it
     const bool is_narrow = v.head_dim == 64, is_heavy = v.features.is_heavy();
     const bool is_light = !is_heavy && !v.features.is_packed && !v.features.has_documents;
     v.head_dim = is_narrow ? 64 : 128, v.lazy_log2 = 0, v.ping_pong = is_narrow;
     v.n_stages = is_narrow ? 3 : 4, v.n_consumers = is_narrow && is_light ? 3 : 2;
     v.tile_n = is_narrow ? (is_light || is_heavy ? 96 : 128) : is_heavy ? 64 : 128;
+    if (is_narrow && v.is_causal && is_short && v.features.name().empty())
+      v.n_consumers = 2, v.tile_n = 128, v.ping_pong = false, v.q_registers = true;
     return v;
   }
   if (v.features.is_heavy()) {  // registers for more than the products
     v.tile_n = v.head_dim >= 192 ? 64 : 96;
     return v;
   }
-  const bool is_short = shape.seqlen_k <= 2048;
   const AttentionFeatures& f = v.features;
   const bool has_ranges = f.is_packed || f.has_documents;  // registers for each row's keys
   const bool is_even = !v.is_causal && !f.has_window && !has_ranges;  // most tiles need no mask

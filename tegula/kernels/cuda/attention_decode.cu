@@ -39,11 +39,11 @@ struct alignas(16) Piece {
 };
 
 // Read once, so not kept in L1. Volatile: it stays ahead of the products it was put ahead of.
-__device__ inline Piece load_piece(const u16* from) {
+__device__ inline Piece load_piece(const u16* from, u64 policy) {
   Piece p;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
-               : "l"(from));
+               : "l"(from), "l"(policy));
   return p;
 }
 
@@ -79,11 +79,13 @@ struct Item {
 struct Cursor {
   const u16 *k, *v;  // of the KV head, and of the sequence unless paged
   const int* pages;
+  u64 policy;
   int key, first, last;  // keys outside [first, last] are never read
   int k_page[2], v_page[4];
 
   __device__ Cursor(const AttentionDecodeParams& p, const Item& it, int warp) {
     k = p.k.data + it.head_kv * p.k.head, v = p.v.data + it.head_kv * p.v.head;
+    policy = p.keeps_kv ? kEvictLast : kEvictNormal;
     key = it.begin + warp * kStep, first = it.first_seen, last = it.keys - 1;
     if constexpr (kPaged)
       pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
@@ -116,7 +118,7 @@ __device__ inline void load_k(Step& s, const Cursor& at, const AttentionDecodePa
   for (int i = 0; i < 2; ++i) {
     const u16* row = at.row(at.k, p.k, p, at.key + k_key(i), at.k_page[i]) + threadIdx.x % 4 * 8;
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) s.k[i][c] = load_piece(row + 32 * c);
+    for (int c = 0; c < kChunks; ++c) s.k[i][c] = load_piece(row + 32 * c, at.policy);
   }
 }
 
@@ -126,7 +128,7 @@ __device__ inline void load_v(Step& s, const Cursor& at, const AttentionDecodePa
     const u16* row =
         at.row(at.v, p.v, p, at.key + v_key(i), at.v_page[i]) + threadIdx.x % 32 / 4 * 8;
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h) s.v[i][h] = load_piece(row + 64 * h);
+    for (int h = 0; h < kHalves; ++h) s.v[i][h] = load_piece(row + 64 * h, at.policy);
   }
 }
 

@@ -185,6 +185,7 @@ struct Consumer : RowsOfOutput {
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
     softmax(scores, next);
     finish_output();
+    gather();
     pack(scores, next, row, 0);
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);

@@ -43,7 +43,7 @@ static_assert(kTileN % kDepth == 0 && kStages >= 2);
 static_assert(!kIsF8 || (kOwnO && kTileN <= kInColumns));
 // A tile's last step computes the next tile's first scores. (The others have no registers for it.)
 constexpr bool kChains =
-    !kIsF8 && !kIsOdd && kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
+    !kIsOdd && kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
 
 struct Shared {
   char* q;  // [kBoxes][kTileM][kInColumns]

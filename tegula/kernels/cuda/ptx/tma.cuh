@@ -18,11 +18,6 @@ __device__ inline u32 swizzled(u32 row, u32 chunk) {
   return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// What the L2 should do with the lines read: encoded policies, as createpolicy would make them.
-constexpr u64 kEvictNormal = 0x1000000000000000;
-constexpr u64 kEvictFirst = 0x12F0000000000000;
-constexpr u64 kEvictLast = 0x14F0000000000000;
-
 __device__ inline void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

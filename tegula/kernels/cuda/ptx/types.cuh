@@ -25,6 +25,11 @@ using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
+// What the L2 should do with the lines read: encoded policies, as createpolicy would make them.
+constexpr u64 kEvictNormal = 0x1000000000000000;
+constexpr u64 kEvictFirst = 0x12F0000000000000;
+constexpr u64 kEvictLast = 0x14F0000000000000;
+
 // What the driver's cuTensorMapEncodeTiled fills in: opaque, and passed as a __grid_constant__.
 struct alignas(64) TensorMap {
   u64 words[16];
