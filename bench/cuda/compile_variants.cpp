@@ -28,6 +28,7 @@ bool compile_to(const std::string& folder, const std::string& name, const std::s
   const bool good = c->spill_bytes == 0 && !c->is_serialized;
   std::printf("%-36s %4d registers %5d bytes spilled %6.2f s%s\n", name.c_str(), c->registers,
               c->spill_bytes, c->seconds, c->is_serialized ? "  products serialized" : "");
+  if (c->is_serialized) std::printf("%s\n", c->log.c_str());
   std::fflush(stdout);
   return write(folder + "/" + name + ".cubin", c->cubin) && good;
 }

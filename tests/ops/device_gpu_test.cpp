@@ -41,8 +41,9 @@ class DeviceKernels : public ::testing::TestWithParam<int> {
  protected:
   static std::map<std::string_view, int> n_checked;
   static void TearDownTestSuite() {
-    const bool is_all =
-        std::getenv("GTEST_TOTAL_SHARDS") == nullptr && GTEST_FLAG_GET(filter) == "*";
+    const bool is_all = std::getenv("GTEST_TOTAL_SHARDS") == nullptr &&
+                        std::getenv("TEGULA_TEST_KERNEL") == nullptr &&
+                        GTEST_FLAG_GET(filter) == "*";
     for (const auto& [name, n] : n_checked) {
       std::printf("%-28s %d calls\n", std::string(name).c_str(), n);
       if (is_all) EXPECT_GT(n, 0) << name << " serves none of the samples";
@@ -57,8 +58,10 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
   Device& device = **opened;
   std::printf("%s\n", device.info().name.c_str());
   int index = 0;
+  const char* only = std::getenv("TEGULA_TEST_KERNEL");  // kernels whose name has this
   for (const KernelDef* kernel : all_kernels()) {
     if (kernel->device != DeviceKind::kCuda) continue;
+    if (only != nullptr && kernel->name.find(only) == std::string_view::npos) continue;
     const OpDef* op = find_op(kernel->op);
     ASSERT_NE(op, nullptr) << kernel->name;
     int& n = n_checked[kernel->name];

@@ -15,16 +15,18 @@ constexpr int kRepair_blocks = 264;
 constexpr int64_t kHead_floats = 64;  // of the workspace: one counter, alone in its line
 // What passes by, of the heads worked on at once, should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
+// Added to in order, units of a head wait for each other, and those of other heads do not.
+constexpr int64_t kOrdered_rows = 65536, kOrdered_heads = 16;  // of a section: queries, at most
 
 int64_t ceil_to(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
 int tile_bytes(int head_dim) { return static_cast<int>(ceil_to(head_dim, 64)) * kTile * 2; }
 
-// attention_bwd_sm90: K and V, stages of Q and dO with lse and delta, two of dS.
-int narrow_smem_bytes(int head_dim) {
+// attention_bwd_sm90: K and V, stages of Q and dO with lse and delta, three of dS, a sum of dQ.
+int narrow_smem_bytes(int head_dim, bool in_order) {
   const int stages = head_dim == 64 ? 4 : 2;
-  return 4 * tile_bytes(head_dim) + 6 * kKeys * kTile +
+  return 4 * tile_bytes(head_dim) + 6 * kKeys * kTile + (in_order ? 4 * kTile * head_dim : 0) +
          stages * (2 * tile_bytes(head_dim) + 8 * kTile) + kBarrier_bytes + kAlign_bytes;
 }
 // attention_bwd_kv: K and V, stages of Q and dO with lse and delta, the weights.
@@ -42,7 +44,7 @@ int f32_smem_bytes(int head_dim) {
 }
 int first_smem_bytes(const AttentionBwdVariant& v) {
   if (v.is_f32) return f32_smem_bytes(v.head_dim);
-  return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim);
+  return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim, v.adds_in_order());
 }
 
 // Of a block that sums dK and dV.
@@ -50,12 +52,11 @@ int unit_keys(const AttentionBwdVariant& v) {
   return v.is_f32 ? f32_keys(v.head_dim) : v.is_wide() ? kTile : kKeys;
 }
 
-// attention_bwd_q: warpgroups of 64 queries.
-int q_consumers(const AttentionBwdVariant& v) { return v.is_wide() ? 2 : 3; }
+constexpr int kQ_consumers = 2;  // of attention_bwd_q: warpgroups of 64 queries
 // Q and dO, stages of K and V.
 int q_smem_bytes(const AttentionBwdVariant& v) {
   const int stages = v.head_dim == 256 ? 3 : v.head_dim == 192 ? 5 : 7;
-  return (2 * q_consumers(v) + stages) * tile_bytes(v.head_dim) + kBarrier_bytes + kAlign_bytes;
+  return (2 * kQ_consumers + stages) * tile_bytes(v.head_dim) + kBarrier_bytes + kAlign_bytes;
 }
 
 // Of rows in units of `rows`: attention_score.cuh, part_of_tile.
@@ -113,9 +114,11 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   const int64_t n = call.given.n_sequences, rows = workspace_rows(s, n);
   auto* workspace = static_cast<float*>(call.workspace);
   AttentionBwdParams p{};
-  p.leaked = reinterpret_cast<unsigned*>(workspace);
+  const int64_t tiles = ceil_to(rows / kTile, kHead_floats);
+  p.leaked = reinterpret_cast<unsigned*>(workspace), p.ticket = p.leaked + 1;
   p.lse2 = workspace + kHead_floats, p.delta = p.lse2 + rows, p.sink_parts = p.delta + rows;
-  p.dq_sum = v.splits() ? nullptr : p.sink_parts + ceil_to(rows / kTile, kHead_floats);
+  if (v.adds_in_order()) p.order = reinterpret_cast<unsigned*>(p.sink_parts + tiles);
+  if (!v.is_wide()) p.dq_sum = p.sink_parts + (v.adds_in_order() ? 2 : 1) * tiles;
   p.lse = call.lse, p.d_lse = call.d_lse, p.d_sinks = call.d_sinks;
   set_d_bias(call, p);
   p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
@@ -124,7 +127,7 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   p.head_dim = static_cast<int>(s.head_dim), p.batch = static_cast<int>(s.batch);
   p.n_tiles_m = static_cast<int>(n_units(s, s.seqlen_q, kTile, n));
   p.n_units_k = static_cast<int>(n_units(s, s.seqlen_k, unit_keys(v), n));
-  p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, kTile * q_consumers(v), n));
+  p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, kTile * kQ_consumers, n));
   p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
   p.f = call.given;
   p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
@@ -135,9 +138,12 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
 
 // Without a mask all tiles cost the same, and one head after the other reads what passes by once.
 int heads_per_section(const AttentionBwdVariant& v, const AttentionShape& s, int64_t head_bytes) {
-  const int64_t heads = v.may_leak() ? s.batch * s.n_heads_kv : 1;
-  return static_cast<int>(
-      std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, heads));
+  const int64_t all = s.batch * s.n_heads_kv, most = v.may_leak() ? all : 1;
+  const int64_t heads =
+      std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, most);
+  const int64_t in_order =
+      std::min({kOrdered_rows / std::max<int64_t>(1, s.seqlen_q), kOrdered_heads, all});
+  return static_cast<int>(v.adds_in_order() ? std::max(heads, in_order) : heads);
 }
 
 }  // namespace
@@ -153,8 +159,7 @@ const char* AttentionBwdVariant::source() const {
 }
 
 std::string AttentionBwdVariant::name() const {
-  return cat("bwd_d", head_dim, is_causal ? "_causal" : "_full",
-             splits() && !is_wide() ? "_ordered" : "",
+  return cat("bwd_d", head_dim, is_causal ? "_causal" : "_full", adds_in_order() ? "_ordered" : "",
              is_f32   ? "_f32"
              : is_f16 ? "_f16"
                       : "",
@@ -164,14 +169,14 @@ std::string AttentionBwdVariant::name() const {
 std::vector<std::string> AttentionBwdVariant::defines() const {
   std::vector<std::string> d = {cat("TEGULA_HEAD_DIM=", head_dim),
                                 cat("TEGULA_CAUSAL=", int{is_causal})};
-  if (splits()) d.emplace_back("TEGULA_ORDERED=1");
+  if (adds_in_order()) d.emplace_back("TEGULA_ORDERED=1");
   if (is_f16) d.emplace_back("TEGULA_F16=1");
   for (std::string& f : features.defines()) d.push_back(std::move(f));
   return d;
 }
 
 int AttentionBwdVariant::smem_bytes() const {
-  return std::max(first_smem_bytes(*this), splits() ? q_smem_bytes(*this) : 0);
+  return std::max(first_smem_bytes(*this), is_wide() ? q_smem_bytes(*this) : 0);
 }
 
 Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool is_ordered) {
@@ -205,8 +210,8 @@ int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const Attent
                             ? 2 * split_bytes(s.batch * s.n_heads_q, s.seqlen_q, v.head_dim) +
                                   2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, v.head_dim)
                             : 0;
-  return parts + 4 * (kHead_floats + rows * (2 + (v.splits() ? 0 : v.head_dim)) +
-                      ceil_to(rows / kTile, kHead_floats));
+  return parts + 4 * (kHead_floats + rows * (2 + (v.is_wide() ? 0 : v.head_dim)) +
+                      (v.adds_in_order() ? 2 : 1) * ceil_to(rows / kTile, kHead_floats));
 }
 
 Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
@@ -218,10 +223,11 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
                                            : v.is_wide() ? "attention_bwd_kv"
                                                          : "attention_bwd_sm90",
                                            first_smem_bytes(v)));
-  k.second_ = TEGULA_TRY(k.module_.function(v.is_f32     ? "attention_f32_bwd_after"
-                                            : v.splits() ? "attention_bwd_q"
-                                                         : "attention_bwd_after",
-                                            v.splits() ? q_smem_bytes(v) : 0));
+  if (!v.adds_in_order())
+    k.second_ = TEGULA_TRY(k.module_.function(v.is_f32      ? "attention_f32_bwd_after"
+                                              : v.is_wide() ? "attention_bwd_q"
+                                                            : "attention_bwd_after",
+                                              v.is_wide() ? q_smem_bytes(v) : 0));
   if (v.is_f32) k.split_ = TEGULA_TRY(k.module_.function("attention_split", 0));
   k.repair_ = TEGULA_TRY(k.module_.function("attention_bwd_repair", 0));
   if (v.features.has_sinks) k.sinks_ = TEGULA_TRY(k.module_.function("attention_bwd_sinks", 0));
@@ -313,23 +319,29 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   HostTensorMap v = TEGULA_TRY(map_of(call, call.v, false, key_rows));
   HostTensorMap dk = TEGULA_TRY(map_of(call, call.dk, false, kTile));
   HostTensorMap dv = TEGULA_TRY(map_of(call, call.dv, false, kTile));
-  p.heads_per_section =
-      heads_per_section(variant, s, (variant.splits() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
-  TEGULA_TRY(launch_grid(first_, p.n_units_k * kv_heads, 1, 384, first_smem_bytes(variant),
-                         call.stream, q, k, v, d_o, dk, dv, p));
-  if (variant.splits()) {
-    const int consumers = q_consumers(variant);
-    HostTensorMap q_own = TEGULA_TRY(map_of(call, call.q, true, consumers * kTile));
-    HostTensorMap do_own = TEGULA_TRY(map_of(call, call.d_o, true, consumers * kTile));
+  if (variant.is_wide()) {
+    HostTensorMap q_own = TEGULA_TRY(map_of(call, call.q, true, kQ_consumers * kTile));
+    HostTensorMap do_own = TEGULA_TRY(map_of(call, call.d_o, true, kQ_consumers * kTile));
     HostTensorMap dq = TEGULA_TRY(map_of(call, call.dq, true, kTile));
-    k = TEGULA_TRY(map_of(call, call.k, false, kTile));
-    v = TEGULA_TRY(map_of(call, call.v, false, kTile));
     p.heads_per_section = heads_per_section(variant, s, 4 * s.seqlen_k * s.head_dim);
-    TEGULA_TRY(launch_grid(second_, p.n_units_q * q_heads, 1, 128 * (1 + consumers),
+    TEGULA_TRY(launch_grid(second_, p.n_units_q * q_heads, 1, 128 * (1 + kQ_consumers),
                            q_smem_bytes(variant), call.stream, q_own, k, v, do_own, dq, p));
-  } else {
-    TEGULA_TRY(launch_grid(second_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
+    p.is_second = static_cast<int>(p.n_units_q > 0);
   }
+  p.heads_per_section = heads_per_section(
+      variant, s, (variant.is_wide() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
+  const int64_t blocks = p.n_units_k * kv_heads;
+  if (p.is_second != 0 && blocks > 0) {  // fills what the kernel before leaves idle
+    void* arguments[] = {&q, &k, &v, &d_o, &dk, &dv, &p};
+    const Driver* d = TEGULA_TRY(Driver::get());
+    TEGULA_TRY(d->launch_early(first_, {blocks, 1, 1}, 384, first_smem_bytes(variant), call.stream,
+                               arguments, "launching the backward of attention"));
+  } else {
+    TEGULA_TRY(launch_grid(first_, blocks, 1, 384, first_smem_bytes(variant), call.stream, q, k, v,
+                           d_o, dk, dv, p));
+  }
+  if (!variant.is_wide() && !variant.adds_in_order())
+    TEGULA_TRY(launch_grid(second_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
   if (variant.may_leak() && s.seqlen_q > 0)
     TEGULA_TRY(launch_grid(repair_, kRepair_blocks, 1, 256, 0, call.stream, p));
   return {};

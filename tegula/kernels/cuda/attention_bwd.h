@@ -26,8 +26,8 @@ struct AttentionBwdVariant {
 
   // Two kernels with more registers to spare (attention_bwd_wide_sm90.cu).
   bool is_wide() const { return !is_f32 && (head_dim > 128 || features.is_heavy()); }
-  // dq in a kernel of its own, without sums in memory.
-  bool splits() const { return is_ordered || is_wide(); }
+  // dq summed over the keys in their order (else in none); wide kernels need no sums in memory.
+  bool adds_in_order() const { return is_ordered && !is_f32 && !is_wide(); }
   // What a row does not see may reach it, and then it is made again.
   bool may_leak() const;
   const char* source() const;
@@ -75,7 +75,7 @@ class AttentionBwdKernel {
   Status launch_f32(const AttentionBwdCall& call, AttentionBwdParams p) const;
   AttentionBwdVariant variant_;
   Module module_;
-  // attention_bwd_before; attention_bwd_sm90 and _after, or attention_bwd_kv (or _sm90) and _q;
+  // attention_bwd_before; attention_bwd_sm90 and _after (not in order), or attention_bwd_kv and _q;
   // attention_bwd_repair; attention_bwd_sinks; attention_split.
   FunctionHandle before_ = nullptr, first_ = nullptr, second_ = nullptr, repair_ = nullptr,
                  sinks_ = nullptr, split_ = nullptr;

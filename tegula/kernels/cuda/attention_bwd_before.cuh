@@ -19,6 +19,13 @@ __device__ inline Range rows_of_slot(const AttentionBwdParams& p, int slot) {
   return r;
 }
 
+__device__ inline bool sees_keys(const AttentionBwdParams& p, int batch, int head, int row) {
+  const Sequence s = sequence_of_row(p.f, true, row, p.seqlen_q, p.seqlen_k);
+  const Range keys =
+      AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, p.scale).keys(row);
+  return keys.hi > keys.lo;
+}
+
 #if TEGULA_F32
 // Σ a · b over the columns that this lane takes of `n`.
 __device__ inline float lane_dot(const float* a, const float* b, int n) {
@@ -56,8 +63,10 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int batch = blockIdx.y / p.n_heads_q, head = blockIdx.y % p.n_heads_q;
   const long long tile = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-  if (tile == 0 && threadIdx.x == 0) *p.leaked = 0;
-  if (p.dq_sum != nullptr) {
+  if (tile == 0 && threadIdx.x == 0) *p.leaked = 0, *p.ticket = 0;
+  if (p.order != nullptr) {
+    if (threadIdx.x == 0) p.order[tile] = 0;
+  } else if (p.dq_sum != nullptr) {
     constexpr int kQuads = kTile * TEGULA_HEAD_DIM / 4;
     float4* zero = reinterpret_cast<float4*>(p.dq_sum) + tile * kQuads;
     for (int i = threadIdx.x; i < kQuads; i += 256) zero[i] = make_float4(0, 0, 0, 0);
@@ -70,6 +79,10 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
     if (row < rows.hi) {
       const long long at = static_cast<long long>(blockIdx.y) * p.seqlen_q + row;
       const float lse = p.lse[at];
+      if (p.order != nullptr && !sees_keys(p, batch, head, row)) {  // nobody adds to it
+        Element* dq = row_of(p.dq, batch, row, head);
+        for (int c = lane; c < p.head_dim; c += 32) dq[c] = round_to_element(0.f);
+      }
       if (lse != kNegativeInfinity) {
         lse2 = kIsF32 ? lse : lse * kLog2e;
         delta = warp_sum(

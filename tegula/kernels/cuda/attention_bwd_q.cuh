@@ -1,6 +1,5 @@
 // dQ of the attention backward in a kernel of its own: the same bits in every run, and no sums in
-// memory, for two products of scores more. Used for head_dim above 128, and where an order is asked
-// for.
+// memory, for two products of scores more. Beside attention_bwd_kv (attention_bwd_wide_sm90.cu).
 //
 //   P = exp(scale · Q Kᵀ - lse),  dS = P ∘ (dO Vᵀ - delta),  dQ = scale · dS K
 // A block owns 128 queries, 64 to a warpgroup, which keeps its rows of dQ in registers while tiles
@@ -15,12 +14,14 @@ namespace tegula::cuda {
 
 namespace q {
 
-constexpr int kConsumers = kD > 128 || kIsHeavy ? 2 : 3;
+constexpr int kConsumers = 2;
 constexpr int kTileM = kConsumers * kTile;
 constexpr int kThreads = 128 * (1 + kConsumers);
 constexpr int kKStages = kD == 256 ? 2 : kD == 192 ? 3 : 4;
 constexpr int kVStages = kKStages - 1;
 constexpr int kBlockBox = kTileM * kRowBytes;
+// Columns of Q in registers, in steps of 16: as many as there is room for.
+constexpr int kKeptSteps = kIsHeavy ? 0 : kD == 256 ? 4 : 12;
 
 struct Shared {
   char *q, *d_o;  // [kBoxes][kTileM][64]
@@ -100,6 +101,7 @@ struct Consumer {
   float lse2[2], delta[2];  // of this thread's rows
   Range seen[2];
   u32 kept;
+  KeptRows<kKeptSteps> kept_q;
 
   __device__ u32 lane() const { return threadIdx.x % 32; }
   __device__ u32 warp() const { return threadIdx.x / 32 % 4; }
@@ -227,7 +229,8 @@ struct Consumer {
       u32 packed[kScores / 2];
       float sc[kScores];
       barrier_wait(s.k.full, 0);
-      issue_scores<kBlockBox>(sc, q_rows, s.k.tile(0));
+      kept_q.template read<kBlockBox>(q_rows);
+      issue_scores<kBlockBox>(sc, q_rows, s.k.tile(0), kept_q);
       wgmma_wait<0>();
       fence_registers(sc);
       weigh_or_differ(sc, t, whole, do_rows, 0, v_ring);
@@ -238,7 +241,7 @@ struct Consumer {
         const bool more = n < t.n_blocks;
         // After the last tile this computes with an old one, which costs less than a branch.
         if (more) barrier_wait(s.k.full + k_next.slot, k_next.parity);
-        issue_scores<kBlockBox>(sc, q_rows, s.k.tile(k_next.slot));
+        issue_scores<kBlockBox>(sc, q_rows, s.k.tile(k_next.slot), kept_q);
         issue_sum(dq, packed, s.k.tile(k_ring.slot));
         wgmma_wait<kIsHeavy ? 0 : 1>();
         fence_registers(sc);
@@ -278,15 +281,17 @@ extern "C" __global__ void __launch_bounds__(q::kThreads, 1)
     s.k.init(4 * q::kConsumers), s.v.init(4 * q::kConsumers);
     barrier_init_fence();
   }
+  begin_side_by_side(p);
   __syncthreads();
   if (warp < 4) {
-    give_registers<q::kConsumers == 2 ? 24 : 32>();
+    give_registers<24>();
     if (threadIdx.x == 0) {
       q::Producer producer{p, s, &q, &k, &v, &d_o};
       producer.run();
+      end_side_by_side(p);
     }
   } else {
-    take_registers<q::kConsumers == 2 ? 240 : 160>();
+    take_registers<240>();
     q::Consumer consumer{p, s, warp / 4 - 1};
     consumer.run(&dq);
   }

@@ -4,7 +4,8 @@
 //   dK = scale · dSᵀ Q,  dQ = scale · dS K
 // Shapes as in attention_sm90.cu; grouped query heads are summed into their KV head inside a block.
 // f32 scores and sums; P and dS rounded to bf16 before their products. dK and dV have the same bits
-// in every run; dQ is summed over key tiles by f32 additions in L2, whose order is not fixed.
+// in every run; dQ is summed over key tiles by f32 additions in L2, in no fixed order or, for the
+// same bits in every run, in that of the keys (attention_bwd_order.cuh).
 //
 // A block owns 128 keys of one KV head; K and V stay in shared memory, and two warpgroups of 64
 // keys each keep their rows of dK and dV in registers while tiles of 64 queries pass by. Scores are
@@ -14,30 +15,28 @@
 // and the next tile's scores while dQ is handed over.
 //
 // Three kernels: attention_bwd_before (delta, padded lse, zeroes for dQ), attention_bwd_sm90,
-// attention_bwd_after (dQ to bf16).
+// attention_bwd_after (dQ to bf16); in order, there is no need of zeroes nor of the last.
 // Sources: FlashAttention-2 (Dao 2023), Alg. 2; FlashAttention-3 (Shah et al. 2024), App. B.
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128; TEGULA_ORDERED 0 | 1; TEGULA_F16 0 | 1;
 // attention_score.cuh.
-#include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+#include "tegula/kernels/cuda/attention_bwd_order.cuh"
 #ifndef TEGULA_ORDERED
 #define TEGULA_ORDERED 0
-#endif
-#if TEGULA_ORDERED
-#include "tegula/kernels/cuda/attention_bwd_q.cuh"
 #endif
 
 namespace tegula::cuda {
 
 static_assert(kD <= 128);
-constexpr bool kOrdered = TEGULA_ORDERED;  // attention_bwd_q makes dQ
+constexpr bool kOrdered = TEGULA_ORDERED;
 
 constexpr int kTileM = kTile;  // queries of a tile
 constexpr int kTileN = 128;    // keys of a block
 constexpr int kRows = 64;      // keys of a warpgroup
 constexpr int kStages = kD == 64 ? 4 : 2;
 using Unit = KeyUnit<kTileN>;
-constexpr int kKvBytes = kTileN * kBoxes * kRowBytes;
+constexpr int kKvBox = kTileN * kRowBytes;
+constexpr int kKvBytes = kBoxes * kKvBox;
 constexpr int kDsBytes = kTileN * kTileM * 2;
 constexpr int kDsTiles = 3;
 constexpr int kDqFloats = kTileM * kD;
@@ -52,6 +51,8 @@ struct Shared {
   float *lse2, *delta;  // [kStages][kTileM]
   Barrier* kv_full;
   Barrier* ds_full;  // [kDsTiles]
+  DqTurns<kDsTiles> turns;
+  u32* ticket;
 
   __device__ explicit Shared(char* base) {
     char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
@@ -60,19 +61,29 @@ struct Shared {
     q.tiles = p, p += kStages * kTileBytes;
     d_o.tiles = p, p += kStages * kTileBytes;
     ds = p, p += kDsTiles * kDsBytes;
+    turns.sum = reinterpret_cast<float*>(p), p += kOrdered ? kDqFloats * 4 : 0;
     lse2 = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     delta = reinterpret_cast<float*>(p), p += kStages * kTileM * 4;
     kv_full = reinterpret_cast<Barrier*>(p);
     q.full = kv_full + 1, q.free = q.full + kStages;
     d_o.full = q.free + kStages, d_o.free = d_o.full + kStages;
     ds_full = d_o.free + kStages;
+    turns.turn = ds_full + kDsTiles, turns.added = turns.turn + kDsTiles;
+    turns.told = turns.added + kDsTiles;
+    turns.sum_full = turns.told + kDsTiles;
+    turns.what = reinterpret_cast<u32*>(turns.sum_full + 1);
+    ticket = turns.what + kDsTiles;
   }
 };
 
-// A query head and a tile of its rows.
+// A query head and a tile of its rows. In order they go down, so that units that begin together
+// find the tiles of the units before them made (with a window: at once).
 struct Step {
   int head, m;
 };
+constexpr int kNext = kOrdered ? -1 : 1;
+__device__ inline int first_tile(const Unit& t) { return kOrdered ? t.end_m - 1 : t.first_m; }
+__device__ inline int past_tile(const Unit& t) { return kOrdered ? t.first_m - 1 : t.end_m; }
 
 // ---- Producer ----------------------------------------------------------------------------------
 
@@ -85,18 +96,17 @@ struct Producer {
     barrier_arrive_expect(s.kv_full, 2 * kKvBytes);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
-      const int at = box * (kTileN * kRowBytes), column = box * kBoxColumns;
+      const int at = box * kKvBox, column = box * kBoxColumns;
       tma_load(s.k + at, k_map, s.kv_full, kEvictFirst, column, t.key, t.head, t.batch);
       tma_load(s.v + at, v_map, s.kv_full, kEvictFirst, column, t.key, t.head, t.batch);
     }
   }
 
-  __device__ void run() {
-    const Unit t(p, blockIdx.x);
+  __device__ void run(const Unit& t) {
     Ring<kStages> ring;
     load_kv(t);
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-      for (int m = t.first_m; m < t.end_m; ++m) {
+      for (int m = first_tile(t); m != past_tile(t); m += kNext) {
         load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
         load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
         ring.advance();
@@ -108,6 +118,11 @@ struct Producer {
 
 struct Consumer {
   static constexpr int kDq = kDqColumns / 2;
+  // Where there are registers: K and V as operands, and lse and delta before they are needed.
+  static constexpr int kKeptSteps = kD == 64 ? kD / 16 : 0;
+  static constexpr int kAhead = kD == 64 ? kTile / 8 : 0;
+  // As late as possible is better, but here the assembler would serialize the products.
+  static constexpr bool kWaitsEarly = kOrdered && kD == 64 && kIsPacked;
 
   const AttentionBwdParams& p;
   const Shared& s;
@@ -118,27 +133,19 @@ struct Consumer {
   float sc[kScores];         // Sᵀ, then Pᵀ [64 keys][kTileM]
   u32 packed[kScores / 2];   // Pᵀ in 16 bits
   u32 kept;
+  KeptRows<kKeptSteps> kept_k, kept_v;
+  float2 lse2_ahead[kAhead + 1];
 
-  // out[64 keys][kTileM] = rows[64 of the block's keys][kD] · tile[kTileM][kD]ᵀ
-  __device__ void issue_transposed(float (&out)[kScores], const char* rows, const char* tile) {
-    const SmemOperand a(smem_address(rows) + wg * (kRows * kRowBytes), 16, 8 * kRowBytes);
-    const SmemOperand b(smem_address(tile), 16, 8 * kRowBytes);
-    fence_registers(out);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < kD / 16; ++i) {
-      const u32 box = i / 4, within = (i % 4) * 32;
-      Wgmma<kTileM>::ss(out, a.at(box * (kTileN * kRowBytes) + within),
-                        b.at(box * (kTileM * kRowBytes) + within), i > 0);
-    }
-    wgmma_commit();
+  // This warpgroup's of K or V.
+  __device__ const char* rows_of(const char* block) const {
+    return block + wg * (kRows * kRowBytes);
   }
 
   // dq[kTileM][kDqColumns] = dS[kTileM][kTileN] · K[kTileN][kDqColumns]
   __device__ void issue_dq(float (&dq)[kDq], const char* ds) {
     const SmemOperand a(smem_address(ds), 16, 8 * kRowBytes);
-    const SmemOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * (kTileN * kRowBytes)),
-                        kTileN * kRowBytes, 8 * kRowBytes);
+    const SmemOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * kKvBox), kTileN * kRowBytes,
+                        8 * kRowBytes);
     fence_registers(dq);
     wgmma_fence();
 #pragma unroll
@@ -152,29 +159,34 @@ struct Consumer {
   // of the step before, so that neither warpgroup waits for the other's dS. No product is
   // outstanding at either end: the assembler cannot follow one around a loop.
   template <bool kMasked, bool kMakesDq>
-  __device__ void step(const Unit& t, const Step& at, float* dq_before,
+  __device__ void step(const Unit& t, const Step& at, const Step& before_at,
                        const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
     const u32 slot = ring.slot, parity = ring.parity;
     const char *q = s.q.tile(slot), *d_o = s.d_o.tile(slot);
     float dp[kScores];  // dPᵀ [64 keys][kTileM]
     barrier_wait(s.d_o.full + slot, parity);
-    issue_transposed(dp, s.v, d_o);
+    issue_scores<kKvBox>(dp, rows_of(s.v), d_o, kept_v);
     {
       const int row = t.s.q_begin + at.m * kTileM + 2 * int(lane % 4);
       const int key = t.key + int(wg * kRows + warp * 16 + lane / 4);
       const AttentionScore score = scores_of(p, t.s, t.batch, at.head);
-      weigh_transposed<kMasked>(sc, PackInto{packed}, kept, score, SeenKeys(score, key),
-                                s.lse2 + slot * kTileM + 2 * (lane % 4), row, key, p.scale_log2);
+      const EightFrom rest{s.lse2 + slot * kTileM + 2 * (lane % 4)};
+      const auto lse2 = [&](int i) { return i < kAhead ? lse2_ahead[i] : rest(i); };
+      weigh_transposed<kMasked>(sc, PackInto{packed}, kept, score, SeenKeys(score, key), lse2, row,
+                                key, p.scale_log2);
     }
     issue_sum(dv, packed, d_o);
+    const EightFrom delta{s.delta + slot * kTileM + 2 * (lane % 4)};
+    float2 delta_ahead[kAhead + 1];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) delta_ahead[j] = delta(j);
     wgmma_wait<1>();  // dPᵀ
     fence_registers(dp);
 
     u32 ds[kScores / 2];  // dSᵀ in 16 bits
-    const float* delta = s.delta + slot * kTileM;
 #pragma unroll
     for (int j = 0; j < kTileM / 8; ++j) {
-      const float2 d = *reinterpret_cast<const float2*>(delta + 8 * j + 2 * (lane % 4));
+      const float2 d = j < kAhead ? delta_ahead[j] : delta(j);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int e = 4 * j + 2 * r;
@@ -182,23 +194,22 @@ struct Consumer {
                                  d_score(sc[e + 1], dp[e + 1], d.y, kept, e + 1, p.f.keep_factor));
       }
     }
-    if (!kOrdered) {
-      // The other warpgroup has also made dQ of three steps ago, whose place is taken now.
-      wait_before(ds_ring);
-      char* ds_tile = s.ds + ds_ring.slot * kDsBytes;
+    // The other warpgroup has also made dQ of three steps ago, whose place is taken now.
+    wait_before(ds_ring, s.ds_full);
+    char* ds_tile = s.ds + ds_ring.slot * kDsBytes;
 #pragma unroll
-      for (int j = 0; j < kTileM / 16; ++j) {
-        const u32 row = wg * kRows + 16 * warp + (lane & 15), chunk = 2 * j + (lane >> 4);
-        stmatrix(smem_address(ds_tile) + swizzled(row, chunk), ds[4 * j], ds[4 * j + 1],
-                 ds[4 * j + 2], ds[4 * j + 3]);
-      }
-      fence_async_proxy();
-      release_barrier(s.ds_full + ds_ring.slot);
+    for (int j = 0; j < kTileM / 16; ++j) {
+      const u32 row = wg * kRows + 16 * warp + (lane & 15), chunk = 2 * j + (lane >> 4);
+      stmatrix(smem_address(ds_tile) + swizzled(row, chunk), ds[4 * j], ds[4 * j + 1],
+               ds[4 * j + 2], ds[4 * j + 3]);
     }
 
     float dq[kDq];  // [kTileM][kDqColumns]
+    if (kMakesDq && kWaitsEarly) wait_before(ds_ring, s.turns.turn);
     if (kMakesDq) issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
     issue_sum(dk, ds, q);
+    fence_async_proxy();
+    release_barrier(s.ds_full + ds_ring.slot);
     wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
     s.d_o.release(slot);
@@ -206,11 +217,13 @@ struct Consumer {
     ring.advance();
     if (i + 1 < n_steps) barrier_wait(s.q.full + ring.slot, ring.parity);
     float next[kScores];
-    issue_transposed(next, s.k, s.q.tile(ring.slot));
+    issue_scores<kKvBox>(next, rows_of(s.k), s.q.tile(ring.slot), kept_k);
+    read_ahead(ring.slot);
     if (kMakesDq) {
       wgmma_wait<2>();  // dQ
       fence_registers(dq);
-      add_dq(dq, dq_before);
+      if (kOrdered && !kWaitsEarly) wait_before(ds_ring, s.turns.turn);
+      hand_over_dq(dq, t, before_at, ds_ring);
     }
     wgmma_wait<0>();
     fence_registers(next);
@@ -223,60 +236,106 @@ struct Consumer {
   __device__ static u32 before(const Ring<kDsTiles>& r) {
     return r.slot == 0 ? kDsTiles - 1 : r.slot - 1;
   }
-  __device__ void wait_before(const Ring<kDsTiles>& r) {
-    barrier_wait(s.ds_full + before(r), r.slot == 0 ? r.parity ^ 1 : r.parity);
+  __device__ static void wait_before(const Ring<kDsTiles>& r, Barrier* barriers) {
+    barrier_wait(barriers + before(r), r.slot == 0 ? r.parity ^ 1 : r.parity);
   }
-  __device__ bool makes_dq(int i) const {
-    return !kOrdered && (!kTakesTurns || (i & 1) == int(wg));
+  // Of the next tile, before the products that it has to wait for are done.
+  __device__ void read_ahead(u32 slot) {
+    const EightFrom lse2{s.lse2 + slot * kTileM + 2 * (lane % 4)};
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) lse2_ahead[j] = lse2(j);
   }
+  __device__ bool makes_dq(int i) const { return !kTakesTurns || (i & 1) == int(wg); }
 
   template <bool kMasked>
-  __device__ void any_step(const Unit& t, const Step& at, float* dq_before,
+  __device__ void any_step(const Unit& t, const Step& at, const Step& before_at,
                            const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
-    if constexpr (!kOrdered && !kTakesTurns)
-      step<kMasked, true>(t, at, dq_before, ds_ring, i, n_steps, ring);
-    else if (makes_dq(i - 1))
-      step<kMasked, true>(t, at, dq_before, ds_ring, i, n_steps, ring);
+    if (makes_dq(i - 1))
+      step<kMasked, true>(t, at, before_at, ds_ring, i, n_steps, ring);
     else
-      step<kMasked, false>(t, at, dq_before, ds_ring, i, n_steps, ring);
+      step<kMasked, false>(t, at, before_at, ds_ring, i, n_steps, ring);
   }
 
   // dQ of step i - 1, the last.
-  __device__ void last_dq(float* dq_before, const Ring<kDsTiles>& ds_ring, int i) {
+  __device__ void last_dq(const Unit& t, const Step& before_at, const Ring<kDsTiles>& ds_ring,
+                          int i) {
     if (!makes_dq(i - 1)) return;
     float dq[kDq];
-    wait_before(ds_ring);
+    wait_before(ds_ring, s.ds_full);
+    if (kOrdered) wait_before(ds_ring, s.turns.turn);
     issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
     wgmma_wait<0>();
     fence_registers(dq);
-    add_dq(dq, dq_before);
+    hand_over_dq(dq, t, before_at, ds_ring);
   }
 
   // Where this thread's part of a tile of dQ begins.
   __device__ float* place_of_dq(const Unit& t, const Step& at) const {
-    const long long head_of_all = t.batch * p.n_heads_q + at.head;
-    const long long dq_tile = head_of_all * p.n_tiles_m + t.slot + at.m;
-    return p.dq_sum + dq_tile * kDqFloats + 4 * (warp * 32 + lane) +
+    return p.dq_sum + t.dq_tile(p, at.head, at.m) * kDqFloats + 4 * (warp * 32 + lane) +
            (kTakesTurns ? 0 : wg * (kDqFloats / 2));
   }
 
   // Adds columns of a tile of dQ to global memory: 512 bytes in a row from a warp.
-  __device__ void add_dq(const float (&dq)[kDq], float* to) {
+  __device__ void hand_over_dq(const float (&dq)[kDq], const Unit& t, const Step& at,
+                               const Ring<kDsTiles>& ds_ring) {
+    const u32 what = kOrdered ? uniform(s.turns.what[before(ds_ring)]) : kAddsDq;
+    if (what & kEndsDq) {
+      end_dq(dq, t, at, (what & kBeginsDq) != 0);
+    } else {
+      float* to = place_of_dq(t, at);
 #pragma unroll
-    for (int j = 0; j < kDq / 4; ++j)
-      global_add(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      for (int j = 0; j < kDq / 4; ++j) {
+        if (kOrdered)
+          add_or_set(to + j * 512, dq + 4 * j, what == kAddsDq, what == kBeginsDq);
+        else
+          global_add(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+      }
+    }
+    if (kOrdered) release_barrier(s.turns.added + before(ds_ring));
   }
 
-  __device__ void run() {
-    const Unit t(p, blockIdx.x);
+  // The sum with what is left to add, to dQ itself.
+  __device__ void end_dq(const float (&dq)[kDq], const Unit& t, const Step& at, bool is_all) {
+    u32 thread = threadIdx.x % 128;
+    int m = at.m;
+    // Nothing of this is to wait in registers for the last tiles.
+    asm volatile("" : "+r"(thread), "+r"(m));
+    const float* sum = s.turns.sum + 4 * thread + (kTakesTurns ? 0 : wg * (kDqFloats / 2));
+    const int row = t.s.q_begin + m * kTileM + int(thread / 32 * 16 + thread % 32 / 4);
+    const int first = 2 * int(thread % 4) + (kTakesTurns ? 0 : int(wg) * kDqColumns);
+    u16* to = row_of<u16>(p.dq, t.batch, row, at.head) + first;
+    u32 zero = 0;
+#pragma unroll
+    for (int j = 0; j < kDq / 4; ++j) {
+      float4 x = *reinterpret_cast<const float4*>(sum + j * 512);
+      if (is_all) x = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const u32 packed = pack_element((dq[4 * j + 2 * r] + (r ? x.z : x.x)) * p.scale,
+                                        (dq[4 * j + 2 * r + 1] + (r ? x.w : x.y)) * p.scale);
+        if constexpr (kMayLeak) zero = times_zero_plus(packed, zero);
+        const int column = first + 8 * j;
+        const bool is_row = row + 8 * r < t.s.q_end;
+        store_if(to + 8 * r * p.dq.row + 8 * j, packed, is_row && column + 1 < p.head_dim,
+                 is_row && column + 1 == p.head_dim);
+      }
+    }
+    if constexpr (kMayLeak) {
+      if ((zero & 0x7FFF7FFF) != 0) *p.leaked = 1;
+    }
+  }
+
+  __device__ void run(const Unit& t) {
     const int n_steps = t.n_steps(p), key = t.key + int(wg) * kRows;
     Ring<kStages> ring;
 #pragma unroll
     for (int i = 0; i < kOut; ++i) dk[i] = dv[i] = 0.f;
     barrier_wait(s.kv_full, 0);
     if (n_steps > 0) {
+      kept_k.read<kKvBox>(rows_of(s.k)), kept_v.read<kKvBox>(rows_of(s.v));
       barrier_wait(s.q.full, 0);
-      issue_transposed(sc, s.k, s.q.tile(0));
+      issue_scores<kKvBox>(sc, rows_of(s.k), s.q.tile(0), kept_k);
+      read_ahead(0);
       wgmma_wait<0>();
       fence_registers(sc);
       // Query tiles [begin, end) see all keys of the block.
@@ -284,9 +343,9 @@ struct Consumer {
       const int begin = (max(seen[0].lo, seen[1].lo) - t.s.q_begin + kTileM - 1) / kTileM;
       const int end = (min(seen[0].hi, seen[1].hi) - t.s.q_begin) / kTileM;
       int i = 0;
-      float* dq_before = place_of_dq(t, {t.head * p.group, t.first_m});
+      Step before_at{t.head * p.group, t.first_m};
       Ring<kDsTiles> ds_ring;
-      if (!kOrdered) {  // nothing yet
+      {  // nothing yet
         uint4* rows = reinterpret_cast<uint4*>(s.ds + wg * (kDsBytes / 2));
         for (int n = warp * 32 + lane; n < kDsBytes / 32; n += 128)
           rows[n] = make_uint4(0, 0, 0, 0);
@@ -295,22 +354,22 @@ struct Consumer {
         ds_ring.advance();
       }
       for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-        for (int m = t.first_m; m < t.end_m; ++m, ++i) {
+        for (int m = first_tile(t); m != past_tile(t); m += kNext, ++i) {
           const Step at{head, m};
           if (m >= begin && m < end)
-            any_step<false>(t, at, dq_before, ds_ring, i, n_steps, ring);
+            any_step<false>(t, at, before_at, ds_ring, i, n_steps, ring);
           else
-            any_step<true>(t, at, dq_before, ds_ring, i, n_steps, ring);
-          dq_before = place_of_dq(t, at);
+            any_step<true>(t, at, before_at, ds_ring, i, n_steps, ring);
+          before_at = at;
           ds_ring.advance();
         }
-      last_dq(dq_before, ds_ring, i);
+      last_dq(t, before_at, ds_ring, i);
     }
     named_sync(3, 256);  // both warpgroups have read all of K
-    write_rows<kTileN * kRowBytes>(p, dv, 1.f, s.v + wg * (kRows * kRowBytes), dv_map, p.dv, 4 + wg,
-                                   key, t.s.k_end, t.head, t.batch);
-    write_rows<kTileN * kRowBytes>(p, dk, p.scale, s.k + wg * (kRows * kRowBytes), dk_map, p.dk,
-                                   4 + wg, key, t.s.k_end, t.head, t.batch);
+    write_rows<kKvBox>(p, dv, 1.f, s.v + wg * (kRows * kRowBytes), dv_map, p.dv, 4 + wg, key,
+                       t.s.k_end, t.head, t.batch);
+    write_rows<kKvBox>(p, dk, p.scale, s.k + wg * (kRows * kRowBytes), dk_map, p.dk, 4 + wg, key,
+                       t.s.k_end, t.head, t.batch);
   }
 };
 
@@ -331,19 +390,26 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     barrier_init(s.kv_full, 1);
     s.q.init(8), s.d_o.init(8);
     for (int i = 0; i < kDsTiles; ++i) barrier_init(s.ds_full + i, 8 * kArrivals);
+    if (kOrdered) s.turns.init(kTakesTurns ? 4 : 8);
     barrier_init_fence();
   }
+  if (kOrdered && threadIdx.x == 0) *s.ticket = atomicAdd(p.ticket, 1);
   __syncthreads();
+  const Unit t(p, kOrdered ? uniform(*s.ticket) : blockIdx.x);
   if (warp < 4) {
     give_registers<24>();
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v, &d_o};
-      producer.run();
+      producer.run(t);
+    } else if (kOrdered && threadIdx.x == 32) {
+      ask_for_turns(p, s.turns, t);
+    } else if (kOrdered && threadIdx.x == 64) {
+      if (t.n_steps(p) > 0) tell_turns(p, s.turns, t);
     }
   } else {
     take_registers<240>();
     Consumer consumer{p, s, &dk, &dv, warp / 4 - 1, threadIdx.x % 32, warp % 4};
-    consumer.run();
+    consumer.run(t);
   }
 }
 

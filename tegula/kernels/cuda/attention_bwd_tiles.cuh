@@ -48,6 +48,15 @@ __device__ inline void release_barrier(Barrier* b) {
   if (kArrivals == 32 || threadIdx.x % 32 == 0) barrier_arrive(b);
 }
 
+// Of two kernels that need nothing of each other the second fills the multiprocessors that the
+// first leaves idle at its end. It ends after the first, so that what comes next may trust in both.
+__device__ inline void begin_side_by_side(const AttentionBwdParams& p) {
+  if (!p.is_second) wait_for_grid_before(), start_grid_after();
+}
+__device__ inline void end_side_by_side(const AttentionBwdParams& p) {
+  if (p.is_second) wait_for_grid_before();
+}
+
 // ---- Tiles that pass by -------------------------------------------------------------------------
 
 // A ring of 64-row tiles.
@@ -96,9 +105,28 @@ __device__ inline u32 fresh_address(const char* at) {
   return address;
 }
 
-// out[64][64] = rows[64][kD] · tile[64][kD]ᵀ; boxes of `rows` are kRowsBox bytes apart.
-template <int kRowsBox>
-__device__ inline void issue_scores(float (&out)[kScores], const char* rows, const char* tile) {
+// The first kSteps · 16 columns of a warpgroup's 64 rows, as operands in registers: what is read
+// from shared memory for each product of scores is a bound as near as the tensor cores' own.
+template <int kSteps>
+struct KeptRows {
+  u32 a[kSteps == 0 ? 1 : 4 * kSteps];
+  // `rows` are the warpgroup's; boxes are kRowsBox bytes apart.
+  template <int kRowsBox>
+  __device__ void read(const char* rows) {
+    const u32 lane = threadIdx.x % 32, row = 16 * (threadIdx.x / 32 % 4) + (lane & 15);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      const u32 chunk = 2 * i + (lane >> 4);
+      ldmatrix(smem_address(rows) + chunk / 8 * kRowsBox + swizzled(row, chunk % 8), a + 4 * i);
+    }
+  }
+};
+
+// out[64][64] = rows[64][kD] · tile[64][kD]ᵀ; boxes of `rows` are kRowsBox bytes apart, and some of
+// its columns may be in registers.
+template <int kRowsBox, int kSteps = 0>
+__device__ inline void issue_scores(float (&out)[kScores], const char* rows, const char* tile,
+                                    const KeptRows<kSteps>& kept = {}) {
   const SmemOperand a(fresh_address(rows), 16, 8 * kRowBytes);
   const SmemOperand b(fresh_address(tile), 16, 8 * kRowBytes);
   fence_registers(out);
@@ -106,7 +134,10 @@ __device__ inline void issue_scores(float (&out)[kScores], const char* rows, con
 #pragma unroll
   for (int i = 0; i < kD / 16; ++i) {
     const u32 box = i / 4, within = (i % 4) * 32;
-    Wgmma<64>::ss(out, a.at(box * kRowsBox + within), b.at(box * kBoxBytes + within), i > 0);
+    if (i < kSteps)
+      Wgmma<64>::template rs<false>(out, kept.a + 4 * i, b.at(box * kBoxBytes + within), i > 0);
+    else
+      Wgmma<64>::ss(out, a.at(box * kRowsBox + within), b.at(box * kBoxBytes + within), i > 0);
   }
   wgmma_commit();
 }
@@ -186,6 +217,7 @@ __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum
 // are worked on at once, so that what passes by stays in L2.
 struct Place {
   int unit, head, batch;
+  __device__ Place(int unit, int head, int batch) : unit(unit), head(head), batch(batch) {}
   __device__ Place(int index, int n_units, int n_heads, int heads_total, int heads_per_section) {
     const int section_units = heads_per_section * n_units;
     const int section = index / section_units;
@@ -212,14 +244,16 @@ __device__ inline AttentionScore scores_of(const AttentionBwdParams& p, const Se
 // some query sees one of them.
 template <int kKeys>
 struct KeyUnit {
-  int key, head, batch;
+  int unit, key, head, batch;
   Sequence s;
   int slot;  // of the sequence's first tile, in arrays of the workspace
   int first_m, end_m;
 
-  __device__ KeyUnit(const AttentionBwdParams& p, int index) {
-    const Place at(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv, p.heads_per_section);
-    key = at.unit * kKeys, head = at.head, batch = at.batch;
+  __device__ KeyUnit(const AttentionBwdParams& p, int index)
+      : KeyUnit(p, Place(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv,
+                         p.heads_per_section)) {}
+  __device__ KeyUnit(const AttentionBwdParams& p, const Place& at)
+      : unit(at.unit), key(at.unit * kKeys), head(at.head), batch(at.batch) {
     s = whole_sequence(p);
     slot = 0;
     bool sees = key < s.k_end;
@@ -239,6 +273,10 @@ struct KeyUnit {
     end_m = max(end_m, first_m);
   }
   __device__ int n_steps(const AttentionBwdParams& p) const { return (end_m - first_m) * p.group; }
+  // Query tile m of a head, in arrays of the workspace.
+  __device__ long long dq_tile(const AttentionBwdParams& p, int head_q, int m) const {
+    return static_cast<long long>(batch * p.n_heads_q + head_q) * p.n_tiles_m + slot + m;
+  }
   // The queries that see all of the 64 keys from `first` on.
   __device__ Range seen_by(const AttentionBwdParams& p, int first) const {
     if (kHasUserMask || first + kTile > s.k_end) return {0, 0};
@@ -253,9 +291,8 @@ __device__ inline void load_rows(const AttentionBwdParams& p, const Passing<kSta
                                  float* numbers, const Ring<kStages>& ring, const TensorMap* map,
                                  const float* from, const KeyUnit<kKeys>& t, int m, int head) {
   to.load(ring, kTile * 4, map, t.s.q_begin + m * kTile, head, t.batch);
-  const long long head_of_all = t.batch * p.n_heads_q + head;
-  bulk_load(numbers + ring.slot * kTile, from + (head_of_all * p.n_tiles_m + t.slot + m) * kTile,
-            kTile * 4, to.full + ring.slot);
+  bulk_load(numbers + ring.slot * kTile, from + t.dq_tile(p, head, m) * kTile, kTile * 4,
+            to.full + ring.slot);
 }
 
 // ---- Weights, transposed: 64 keys × 64 queries --------------------------------------------------
@@ -278,11 +315,11 @@ struct SeenKeys {
 
 // Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -
 // delta is multiplied with in x; bits of `kept` say which weights dropout keeps. The thread's
-// elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1; lse2 is at the first.
-template <bool kMasked, class Put>
+// elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1, whose lse is lse2(i).
+template <bool kMasked, class Put, class Lse>
 __device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
-                                        const AttentionScore& score, const SeenKeys& seen,
-                                        const float* lse2, int row, int key, float scale_log2) {
+                                        const AttentionScore& score, const SeenKeys& seen, Lse lse2,
+                                        int row, int key, float scale_log2) {
   const float factor =
       kIsF32 ? AttentionScore::factor(score.scale) : AttentionScore::factor_log2(scale_log2);
   kept = ~0u;
@@ -294,7 +331,7 @@ __device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
   }
 #pragma unroll
   for (int i = 0; i < kTile / 8; ++i) {
-    const float2 l = *reinterpret_cast<const float2*>(lse2 + 8 * i);
+    const float2 l = lse2(i);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float weight[2];
@@ -328,6 +365,12 @@ __device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
     if constexpr (kIsHeavy) asm volatile("" ::: "memory");
   }
 }
+
+// Of eight queries this thread's two, in shared memory.
+struct EightFrom {
+  const float* at;
+  __device__ float2 operator()(int i) const { return *reinterpret_cast<const float2*>(at + 8 * i); }
+};
 
 // What weigh_transposed puts for products of 16 bits.
 struct PackInto {

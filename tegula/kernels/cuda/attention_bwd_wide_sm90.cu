@@ -23,6 +23,8 @@ namespace tegula::cuda {
 namespace kv {
 
 constexpr int kStages = kD == 256 ? 2 : 3;
+// Columns of K and of V in registers, in steps of 16: as many as there is room for.
+constexpr int kKeptSteps = kIsHeavy ? 0 : kD == 256 ? 8 : 12;
 using Unit = KeyUnit<kTile>;
 // A weight is at most 1, unless a user's score has any slope.
 constexpr bool kHandsOverF32 = kHasUserScore;
@@ -86,7 +88,7 @@ struct Weigher {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int own_key = key + int(warp * 16 + lane / 4);
     const int first_row = t.s.q_begin + m * kTile, row = first_row + 2 * int(lane % 4);
-    const float* lse2 = s.lse2 + slot * kTile + 2 * (lane % 4);
+    const EightFrom lse2{s.lse2 + slot * kTile + 2 * (lane % 4)};
     const AttentionScore score = scores_of(p, t.s, t.batch, head);
     const SeenKeys seen(score, own_key);
     if (first_row >= whole.lo && first_row + kTile <= whole.hi)
@@ -126,11 +128,13 @@ struct Weigher {
     for (int i = 0; i < kOut; ++i) dv[i] = 0.f;
     barrier_wait(s.kv_full, 0);
     if (n_steps > 0) {
+      KeptRows<kKeptSteps> k;
+      k.read<kBoxBytes>(s.k);
       const Range whole = t.seen_by(p, key);
       u32 packed[kScores / 2], kept;
       int head = t.head * p.group, m = t.first_m;
       barrier_wait(s.q.full, 0);
-      issue_scores<kBoxBytes>(sc, s.k, s.q.tile(0));
+      issue_scores<kBoxBytes>(sc, s.k, s.q.tile(0), k);
       wgmma_wait<0>();
       fence_registers(sc);
       for (int i = 0; i < n_steps; ++i) {
@@ -143,7 +147,7 @@ struct Weigher {
         next.advance();
         // After the last tile this computes with an old one, which costs less than a branch.
         if (i + 1 < n_steps) barrier_wait(s.q.full + next.slot, next.parity);
-        issue_scores<kBoxBytes>(sc, s.k, s.q.tile(next.slot));
+        issue_scores<kBoxBytes>(sc, s.k, s.q.tile(next.slot), k);
         wgmma_wait<1>();
         fence_registers(dv);
         s.d_o.release(ring.slot);
@@ -201,9 +205,11 @@ struct Differ {
     for (int i = 0; i < kOut; ++i) dk[i] = 0.f;
     barrier_wait(s.kv_full, 0);
     if (n_steps > 0) {
+      KeptRows<kKeptSteps> v;
+      v.read<kBoxBytes>(s.v);
       u32 packed[kScores / 2];
       barrier_wait(s.d_o.full, 0);
-      issue_scores<kBoxBytes>(dp, s.v, s.d_o.tile(0));
+      issue_scores<kBoxBytes>(dp, s.v, s.d_o.tile(0), v);
       wgmma_wait<0>();
       fence_registers(dp);
       for (int i = 0; i < n_steps; ++i) {
@@ -214,7 +220,7 @@ struct Differ {
         issue_sum(dk, packed, s.q.tile(ring.slot));
         next.advance();
         if (i + 1 < n_steps) barrier_wait(s.d_o.full + next.slot, next.parity);
-        issue_scores<kBoxBytes>(dp, s.v, s.d_o.tile(next.slot));
+        issue_scores<kBoxBytes>(dp, s.v, s.d_o.tile(next.slot), v);
         wgmma_wait<1>();
         fence_registers(dk);
         s.q.release(ring.slot);
@@ -249,12 +255,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     s.q.init(8), s.d_o.init(8);
     barrier_init_fence();
   }
+  begin_side_by_side(p);
   __syncthreads();
   if (warp < 4) {
     give_registers<kD == 256 ? 24 : 40>();
     if (threadIdx.x == 0) {
       kv::Producer producer{p, s, &q, &k, &v, &d_o};
       producer.run();
+      end_side_by_side(p);
     }
   } else if (warp < 8) {
     take_registers<kD == 256 ? 240 : 232>();

@@ -249,9 +249,9 @@ struct Consumer {
       for (int part = 0; part < kParts; ++part) parts[part][i] = take_part(a, b);
     };
     if (whole)
-      weigh_transposed<false>(sc, put, kept, score, seen, lse, row, key, p.scale_log2);
+      weigh_transposed<false>(sc, put, kept, score, seen, EightFrom{lse}, row, key, p.scale_log2);
     else
-      weigh_transposed<true>(sc, put, kept, score, seen, lse, row, key, p.scale_log2);
+      weigh_transposed<true>(sc, put, kept, score, seen, EightFrom{lse}, row, key, p.scale_log2);
 
     float sum[kSums], dp[kScores];
     barrier_wait(s.full + do_at.slot, do_at.parity);

@@ -76,6 +76,8 @@ struct AttentionBwdParams {
   float* delta;          // [b, hq, n_tiles_m, 64]: Σ_d o · do, less the gradient of lse
   float* sink_parts;     // [b, hq, n_tiles_m]: of d_sinks
   unsigned int* leaked;  // some result is not finite
+  unsigned int* order;   // [b, hq, n_tiles_m]: units that have added to dq_sum; null: in no order
+  unsigned int* ticket;  // blocks that have started
   const float* lse;      // [b, hq, sq]
   const float* d_lse;    // the same, or null
   float* d_bias;         // f32, laid out as d_bias_* say; summed where a stride is 0
@@ -85,9 +87,10 @@ struct AttentionBwdParams {
   int batch;
   int n_tiles_m;
   int n_units_k;          // of 128 keys, per KV head
-  int n_units_q;          // of 256 queries, per query head
+  int n_units_q;          // of 128 queries, per query head
   int heads_per_section;  // KV heads worked on at once
   int d_bias_sums;        // d_bias is smaller than the scores
+  int is_second;          // of two kernels that may run at once
   float scale, scale_log2;
   AttentionFeatureParams f;
   AttentionTensor q, k, v, o, d_o, dq, dk, dv;

@@ -75,7 +75,7 @@ TEST(CudaAttentionBwd, HeavyScoresTakeTheKernelsWithRoomForThem) {
   AttentionShape s = shape(64, true, 128);
   s.features.bias = BiasType::kF32;
   const AttentionBwdVariant v = *choose_attention_bwd(s);
-  EXPECT_TRUE(v.splits());
+  EXPECT_TRUE(v.is_wide());
   EXPECT_STREQ(v.source(), "attention_bwd_wide_sm90.cu");
   EXPECT_EQ(v.name(), "bwd_d64_causal_bias32");
 }
