@@ -7,6 +7,7 @@
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "tegula/io/file.h"
@@ -25,48 +26,39 @@ double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
 }
 
-}  // namespace
-
-double kernel_seconds(const ThreadPool& pool) {
+double clock_seconds(clockid_t clock) {
   timespec t{};
-  clock_gettime(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+}  // namespace
+
+double kernel_seconds(const ThreadPool& pool) {
+  return clock_seconds(pool.n_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
+}
+
 double probe_flops(ThreadPool& pool) {
-  // Long enough to be timed, short enough to find a moment in which nobody else runs.
   constexpr int kBursts = 8;
   constexpr double kPatience = 1e-3;
   const int n = pool.n_threads();
-  std::atomic<int> arrived[kBursts] = {};
-  struct Span {
-    double begin[kBursts], end[kBursts];
-    int64_t flops = 0;
-  };
-  std::vector<Span> spans(static_cast<size_t>(n));
+  std::atomic<int> arrived{0};
+  std::vector<double> best(static_cast<size_t>(n));
   pool.parallel_for(n, [&](int64_t i, int) {
-    Span& span = spans[static_cast<size_t>(i)];
-    for (int b = 0; b < kBursts; ++b) {
-      // All together: a thread that slept takes as long to wake as a burst lasts.
-      ++arrived[b];
-      for (const double begin = kernel_seconds(pool);
-           arrived[b] < n && kernel_seconds(pool) - begin < kPatience;) {
-      }
-      span.flops = 0, span.begin[b] = kernel_seconds(pool);
-      kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 1000 : 30000, &span.flops});
-      span.end[b] = kernel_seconds(pool);
+    // All together, as in a kernel: a thread that slept takes as long to wake as a burst lasts.
+    ++arrived;
+    for (const auto begin = Clock::now(); arrived < n && seconds_since(begin) < kPatience;) {
+    }
+    for (int burst = 0; burst < kBursts; ++burst) {
+      int64_t flops = 0;
+      const double begin = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+      kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 1000 : 30000, &flops});
+      const double seconds = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - begin;
+      double& rate = best[static_cast<size_t>(i)];
+      rate = std::max(rate, static_cast<double>(flops) / seconds);
     }
   });
-  double best = 0;
-  for (int b = 0; b < kBursts; ++b) {
-    double begin = spans[0].begin[b], end = spans[0].end[b], flops = 0;
-    for (const Span& s : spans) {
-      begin = std::min(begin, s.begin[b]), end = std::max(end, s.end[b]);
-      flops += static_cast<double>(s.flops);
-    }
-    best = std::max(best, flops / (end - begin));
-  }
-  return best;
+  return std::accumulate(best.begin(), best.end(), 0.0);
 }
 
 CacheSizes cache_sizes() {

@@ -36,7 +36,8 @@ std::string machine_name();
 // shared machine does not count; of several the wall's.
 double kernel_seconds(const ThreadPool& pool);
 
-// One burst of f32 multiply-adds on every thread of the pool: FLOPs per second.
+// f32 multiply-adds per second, times two, of all threads of the pool at once: of each the best of
+// some bursts of 0.1 ms by its own CPU time, so that others' work does not lower it.
 double probe_flops(ThreadPool& pool);
 
 }  // namespace tegula
