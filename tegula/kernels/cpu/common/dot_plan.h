@@ -8,8 +8,6 @@
 
 namespace tegula::kernel {
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 // The largest of the fewest equal parts of `extent` that are at most `most`, in a multiple.
 constexpr int64_t even_part(int64_t extent, int64_t most, int64_t multiple) {
   return round_up(ceil_div(extent, ceil_div(extent, most)), multiple);
