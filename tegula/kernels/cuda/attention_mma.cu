@@ -28,8 +28,9 @@ constexpr int kBlockThreads = 128 * kConsumers / kGroups;
 constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
 constexpr int kKBytes = kBoxes * kTileN * kRowBytes;
-// Steps of d at once: of all, addresses take the registers that d128 needs for its two groups.
-constexpr int kUnrolled = kD == 128 && kGroups == 2 ? 2 : 16;
+// Steps of d at once: of all, addresses take the registers that d128 needs for its two groups, and
+// what works on every score for that.
+constexpr int kUnrolled = (kD == 128 && kGroups == 2) || kAlwaysMasks ? 2 : 16;
 static_assert(kConsumers == 2 && kTileN % 16 == 0);
 
 struct AttentionMma {
