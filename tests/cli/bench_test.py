@@ -134,7 +134,8 @@ class BenchTest(unittest.TestCase):
                                  (("gemm", "--shape", "3,3,3", "--tune", "yes"), "off|quick|full"),
                                  (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):
             done = bench(*arguments)
-            self.assertEqual(done.returncode, 2, arguments)
+            # 1: the plug-in is here, but no driver.
+            self.assertIn(done.returncode, (1, 2) if "cuda" in arguments else (2,), arguments)
             self.assertIn(words, done.stderr)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 

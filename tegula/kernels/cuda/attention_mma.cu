@@ -14,8 +14,8 @@
 // Source: FlashAttention-2 (Dao 2023), §3.1 and §3.3.
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; TEGULA_F16 0 | 1; TEGULA_TILE_N;
-// TEGULA_GROUPS 1 | 2; TEGULA_LAZY_LOG2; TEGULA_CONSUMERS=2, halves of 64 rows; masks and score functions:
-// attention_score.cuh.
+// TEGULA_GROUPS 1 | 2; TEGULA_LAZY_LOG2; TEGULA_CONSUMERS=2, halves of 64 rows; masks and score
+// functions: attention_score.cuh.
 #include "tegula/kernels/cuda/attention_rows.cuh"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
