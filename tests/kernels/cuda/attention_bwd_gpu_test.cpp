@@ -36,9 +36,12 @@ TEST(CudaAttentionBwd, VariantsCompileWithoutLoss) {
   most.features.bias = BiasType::kF32;
   AttentionBwdVariant user = variant(64, false, false);
   user.features.score_fn = "score+0.5f*tanh(score)", user.features.mask_fn = "(i+j)%2==0";
+  AttentionBwdVariant packed = variant(64, true, true);
+  packed.features.is_packed = true;
   for (const AttentionBwdVariant& v :
        {variant(64, true, false), variant(96, true, true), variant(128, false, false),
-        variant(192, false, false), variant(256, true, false), most, user}) {
+        variant(128, false, true), packed, variant(192, false, false), variant(256, true, false),
+        most, user}) {
     const Result<Compiled> c = compile_kernel(v.source(), v.defines());
     if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
     ASSERT_TRUE(c.ok()) << c.error().message;
@@ -55,7 +58,8 @@ TEST(CudaAttentionBwd, WorkspaceIsLinearInTheSequence) {
   EXPECT_EQ(bytes(128, 4096, false), (4096 * 4 * (128 + 2) + 4 * 64 + 64) * 4);
   EXPECT_EQ(bytes(128, 4095, false), bytes(128, 4096, false));  // padded to whole tiles
   EXPECT_EQ(bytes(128, 8192, true) - 256, 2 * (bytes(128, 4096, true) - 256));
-  EXPECT_EQ(bytes(256, 4096, false), bytes(256, 4096, true));  // ordered anyway
+  EXPECT_EQ(bytes(128, 4096, true), bytes(128, 4096, false) + 4 * 64 * 4);  // a counter a tile
+  EXPECT_EQ(bytes(256, 4096, false), bytes(256, 4096, true));               // ordered anyway
   EXPECT_EQ(bytes(256, 4096, false), (4096 * 4 * 2 + 4 * 64 + 64) * 4);
 }
 
