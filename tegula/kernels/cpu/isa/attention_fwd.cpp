@@ -16,6 +16,8 @@ constexpr int64_t kTasksPerThread = 8;
 
 template <class T>
 class Flash {
+  static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+
  public:
   Flash(const KernelCall& call, const AttentionCall& c)
       : call_(call), c_(c), space_(c, false), o_(call.out[0]), lse_(call.out[1]) {
@@ -91,10 +93,13 @@ class Flash {
     const int64_t b = pair / c_.n_kv_heads, h = pair % c_.n_kv_heads, k0 = block * kKeyBlock;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     const T* k = c_.k->as<const T>() + offset4(*c_.k, b, 0, h);
-    for (int64_t j = 0; j < n; j += kTileN)
+    for (int64_t j = 0; j < n; j += kTileN) {
+      for (int64_t i = k0 + j + kTileN; i < std::min(c_.n_k, k0 + j + 2 * kTileN); ++i)
+        for (int64_t e = 0; e < c_.d; e += kLine) __builtin_prefetch(k + i * c_.k->stride[1] + e);
       pack_panel(k, keys_of_k_, d_of_k_, kB, k0 + j,
                  static_cast<int>(std::min<int64_t>(kTileN, n - j)), 0, c_.d, dst + j * c_.d,
                  kTileN);
+    }
     const T* v = c_.v->as<const T>() + offset4(*c_.v, b, 0, h);
     for (int64_t e = 0; e < c_.dv; e += kTileN)
       pack_panel(v, d_of_v_, keys_of_v_, kB, e,
@@ -200,8 +205,10 @@ class Flash {
       std::fill_n(x.l[0], x.rows * 16, 0.0f);
       const int64_t end = std::min(hi, (span + 1) * kKeySpan);
       for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
-           k0 += kKeyBlock)
+           k0 += kKeyBlock) {
+        fetch_rows(x, t, k0 - lo, hi - lo);
         run_keys(x, t, k0);
+      }
       float l[kRowBlock];
       for (int i = 0; i < x.rows; ++i) x.m[i] *= c_.unit(), l[i] = reduce_add(load16(x.l[i]));
       const auto o = [&](int i) { return o_tile(x, i / kTileM, 0) + i % kTileM * kTileN; };
@@ -235,6 +242,21 @@ class Flash {
       for (int64_t e = 0; e < c_.dv; e += kTileN, o += strip_stride)
         for (int v = 0; v < kTileN; v += kLanes)
           store(to + e + v, fma(load(o + v), now, load(to + e + v) * before));
+    }
+  }
+
+  // Fetches the lines that finish() will write and, of one head per key head, those that the next
+  // task (the rows before, most likely this thread's) will read: a part of them with each of the
+  // key blocks, `from` of n keys on.
+  void fetch_rows(const Block& x, const Task& t, int64_t from, int64_t n) const {
+    const int64_t last = std::min<int64_t>(x.rows, ceil_div((from + kKeyBlock) * x.rows, n));
+    for (int64_t i = std::max<int64_t>(0, ceil_div(from * x.rows, n)); i < last; ++i) {
+      const QueryRow& row = x.row[i];
+      const T* o = o_.as<T>() + offset4(o_, row.batch, row.query, row.head);
+      for (int64_t e = 0; e < c_.dv; e += kLine) __builtin_prefetch(o + e, 1);
+      if (t.r0 < kRowBlock || c_.group != 1) continue;
+      const T* q = c_.q->as<const T>() + offset4(*c_.q, row.batch, row.query - kRowBlock, row.head);
+      for (int64_t e = 0; e < c_.d; e += kLine) __builtin_prefetch(q + e);
     }
   }
 
