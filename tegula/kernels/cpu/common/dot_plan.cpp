@@ -14,6 +14,12 @@ int64_t a_panel_floats(int64_t m, int64_t k, int tile_m) {
 }
 }  // namespace
 
+int64_t even_parts(int64_t strips, int64_t least, int64_t others, int n_threads) {
+  for (int64_t parts = least; parts <= strips; ++parts)
+    if (parts * others % n_threads == 0) return parts;
+  return least;
+}
+
 DotTiles::DotTiles(const Tuning& t, const Contraction& c) {
   const auto set = [&](DotKnob knob, auto* size) {
     if (t.knob[knob] > 0) *size = t.knob[knob];
@@ -105,11 +111,16 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
       break;
     }
   }
-  // As many tasks for every thread, where rows allow it.
-  const int64_t strips = ceil_div(m, tile.m), others = batch * ceil_div(n, task_n);
-  int64_t rows = ceil_div(m, task_m);
-  while (rows < strips && rows * others % n_threads != 0) ++rows;
-  if (rows * others % n_threads == 0) parts_m = rows, task_m = ceil_div(strips, rows) * tile.m;
+  const int64_t m_strips = ceil_div(m, tile.m), n_strips = ceil_div(n, tile.n);
+  parts_m = ceil_div(m, task_m), parts_n = ceil_div(n, task_n);
+  if (is_local) {
+    parts_n = even_parts(n_strips, parts_n, batch * parts_m, n_threads);
+    task_n = ceil_div(n_strips, parts_n) * tile.n;
+  } else {
+    parts_m = even_parts(m_strips, parts_m, batch * parts_n, n_threads);
+    task_m = ceil_div(m_strips, parts_m) * tile.m;
+    parts_n = 1;  // the last columns held may be fewer
+  }
 }
 
 }  // namespace tegula::kernel

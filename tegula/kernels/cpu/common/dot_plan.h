@@ -13,6 +13,10 @@ constexpr int64_t even_part(int64_t extent, int64_t most, int64_t multiple) {
   return round_up(ceil_div(extent, ceil_div(extent, most)), multiple);
 }
 
+// Parts of `strips`, at least so many, that `others` times make as many tasks for every thread,
+// where there are strips enough.
+int64_t even_parts(int64_t strips, int64_t least, int64_t others, int n_threads);
+
 // Chains that fit the registers of an instruction set: rows × columns.
 struct RegisterTile {
   int m, n;
@@ -108,10 +112,11 @@ inline constexpr int64_t kLocalStrips = 4;
 struct DotBlocks {
   int64_t batch = 0, m = 0, n = 0;   // whose panels are held at once
   int64_t task_m = 0, task_n = 0;    // one task: task_m × task_n outputs, at most
-  int64_t parts_m = 1;               // of the rows, at least: as many tasks for every thread
+  int64_t parts_m = 1, parts_n = 1;  // of the rows and columns, at least
   int64_t strip_m = 0, strip_n = 0;  // what they are multiples of
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
   int64_t m_tasks(int64_t rows) const { return std::max(parts_m, ceil_div(rows, task_m)); }
+  int64_t n_tasks(int64_t cols) const { return std::max(parts_n, ceil_div(cols, task_n)); }
 };
 
 }  // namespace tegula::kernel

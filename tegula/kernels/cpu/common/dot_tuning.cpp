@@ -33,7 +33,7 @@ struct Cut {
         blocks(c, tiles, tile, n_threads),
         is_local(tiles.is_local(c)),
         m_tasks(blocks.m_tasks(blocks.m)),
-        n_tasks(ceil_div(blocks.n, blocks.task_n)),
+        n_tasks(blocks.n_tasks(blocks.n)),
         m_strips(ceil_div(blocks.task_m, tile.m)),
         n_strips(ceil_div(blocks.task_n, tile.n)) {}
 

@@ -44,7 +44,7 @@ static inline void cut_evenly(int64_t extent, int64_t strip, int64_t i, int64_t 
 template <class Blocks, class F>
 static void for_each_task(ThreadPool& pool, const Held& h, const Blocks& blocks, bool along_rows,
                           F f) {
-  const int64_t m_tasks = blocks.m_tasks(h.m), n_tasks = ceil_div(h.n, blocks.task_n);
+  const int64_t m_tasks = blocks.m_tasks(h.m), n_tasks = blocks.n_tasks(h.n);
   pool.parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
     Task t;
     t.batch = i / (m_tasks * n_tasks);

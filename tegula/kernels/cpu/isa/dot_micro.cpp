@@ -9,6 +9,7 @@ static void micro_tile(const MicroArgs& u) {
   const float* b = u.b;
   const float* next_a = u.next_a;
   const char* next_b = u.next_b;
+  [[maybe_unused]] const char* far_a = u.far_a;
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
@@ -41,6 +42,8 @@ static void micro_tile(const MicroArgs& u) {
     for (int64_t k = p->k; k > 0; --k) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
       if constexpr (kIsFar) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
+      if constexpr (kByThrees && kFetchesRows)
+        __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
       Vf bv[kNv];
 #pragma GCC unroll 2
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);

@@ -15,6 +15,7 @@ inline constexpr int kTileM = 6, kTileNv = 2;
 inline constexpr int kTileM = 4, kTileNv = 1;
 #endif
 inline constexpr int kTileN = kTileNv * kLanes;
+inline constexpr bool kFetchesRows = kTileM == 14;  // where L2 holds two blocks of a
 
 // How a lies. Rows a fixed way apart need no registers for their addresses; kRows has too few for
 // 14 of them and takes 15 % longer than a panel (AVX-512, k = 64).
@@ -36,6 +37,9 @@ struct MicroArgs {
   // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k.
   const char* next_b = nullptr;
   int64_t next_b_step = 0;
+  // kRows, kFetchesRows: of the rows that follow the task's, likewise.
+  const char* far_a = nullptr;
+  int64_t far_a_step = 0;
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -61,6 +65,7 @@ TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
   MicroArgs u;
   u.a = t.a, u.a_stride = t.a_stride, u.next_a = t.a, u.b = t.b;
   u.next_b = reinterpret_cast<const char*>(t.b);
+  u.far_a = reinterpret_cast<const char*>(t.a);
   u.pieces = &piece, u.n_pieces = 1;
   return u;
 }

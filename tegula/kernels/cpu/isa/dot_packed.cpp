@@ -157,6 +157,7 @@ class PackedDot {
         x.next_b_step = is_far ? ceil_div(kTileN * 4, m_strips) : 0;
         x.next_b = reinterpret_cast<const char*>(b + (is_far ? kTileN * c_.k.count : 0)) +
                    i * plan.n_k * x.next_b_step;
+        x.far_a = a.far + (i * n_strips + j) * a.far_step * plan.n_k, x.far_a_step = a.far_step;
         executed += run_tile(h, x, plan, a.at + i * a.next + a.k0 * x.rows, b,
                              waiting + (j * m_strips + i) * tile_floats, local);
       };
@@ -187,20 +188,32 @@ class PackedDot {
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
-    const char* next_b;
-    int64_t next_b_step;
+    const char *next_b, *far_a;
+    int64_t next_b_step, far_a_step;
   };
 
   // A task's strips of a in a block of k: the first, the floats to the next, steps of k before.
   struct ABlock {
     const float* at;
     int64_t next, k0;
+    // Where rows lie without gaps: those after the task's, fetched meanwhile, so many bytes a tile
+    // and step of k.
+    const char* far = nullptr;
+    int64_t far_step = 0;
   };
   ABlock a_block(const Held& h, const Task& t, const KBlock& plan, float* packed) {
     if constexpr (std::is_same_v<In, float>)
-      if (direct_a_)
-        return {a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_ + plan.k0,
-                tile_m_ * a_row_, 0};
+      if (direct_a_) {
+        const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
+        ABlock block{a + plan.k0, tile_m_ * a_row_, 0};
+        block.far = reinterpret_cast<const char*>(block.at);
+        if (!kFetchesRows || a_row_ != c_.k.count || kb_.count() > 1) return block;
+        block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
+        const int64_t bytes = 4 * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
+        const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k;
+        block.far_step = ceil_div(bytes, steps);
+        return block;
+      }
     if (local_b_) return {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
     pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
     return {packed, a_panel_floats(plan.n_k), 0};
@@ -215,6 +228,7 @@ class PackedDot {
     u.a = a, u.a_stride = direct_a_ ? a_row_ : x.rows;
     u.next_a = direct_a_ ? nullptr : a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
     u.b = b, u.next_b = x.next_b, u.next_b_step = x.next_b_step;
+    u.far_a = x.far_a, u.far_a_step = x.far_a_step;
     u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
     const int n_local = kb_.local_levels();
     for (int l = 0; l < kMaxSlots; ++l)
