@@ -187,10 +187,11 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
     return c;
   };
   // Past a task's rows and columns and a block of k; shards in groups, alone, and in pieces.
-  for (const Case& c : {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30),
-                        matmul(20, 64, 550), matmul(17, 4128, 18), matmul(40, 768, 33, 8),
-                        matmul(260, 3072, 20, 8), matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2),
-                        matmul(17, 0, 20), matmul(18, 0, 17, 8)}) {
+  for (const Case& c :
+       {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30), matmul(20, 64, 550),
+        matmul(17, 4128, 18), matmul(40, 768, 33, 8), matmul(260, 3072, 20, 8),
+        matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2), matmul(17, 0, 20), matmul(18, 0, 17, 8),
+        matmul(270, 96, 610), matmul(260, 256, 590, 8)}) {
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }
@@ -198,6 +199,26 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
     c.out = DType::kF32, c.goes_on = true;
     check_case(c, rng);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST(DotAmx, WorkspaceGrowsWithEveryExtent) {
+  Rng rng(3);
+  const Attrs attrs{{"dims", std::string("m k, k n -> m n")}};
+  const auto bytes = [&](int64_t m, int64_t n, int64_t k, int threads) {
+    const TensorRef in[] = {contiguous_ref(nullptr, {DType::kBF16, {m, k}}),
+                            contiguous_ref(nullptr, {DType::kBF16, {k, n}})};
+    const TensorRef out = contiguous_ref(nullptr, {DType::kBF16, {m, n}});
+    return find_kernel("dot_amx")->workspace_bytes(
+        {.attrs = &attrs, .in = in, .out = std::span(&out, 1), .n_threads = threads});
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t m = pick(rng, 1, 2000), n = pick(rng, 1, 900), k = pick(rng, 1, 5000);
+    const int threads = static_cast<int>(pick(rng, 1, 16));
+    const int64_t whole = bytes(m, n, k, threads);
+    ASSERT_LE(bytes(pick(rng, 1, m), n, k, threads), whole) << m << " " << n << " " << k;
+    ASSERT_LE(bytes(m, pick(rng, 1, n), k, threads), whole) << m << " " << n << " " << k;
+    ASSERT_LE(bytes(m, n, pick(rng, 1, k), threads), whole) << m << " " << n << " " << k;
   }
 }
 

@@ -8,7 +8,7 @@ namespace tegula::kernel {
 
 inline constexpr int64_t kAmxStrip = 32;         // rows or columns of two tiles
 inline constexpr int64_t kAmxStripBytes = 2048;  // of a strip, per 32 k
-inline constexpr int64_t kAmxBlockTiles = 64;    // 32 k each: strips of a block stay in L2
+inline constexpr int64_t kAmxBlockTiles = 96;    // 32 k each: a task's rows of a block stay in L2
 inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 with a strip of b
 inline constexpr int64_t kAmxBlockN = 512;
 inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
@@ -35,6 +35,7 @@ struct AmxDotBlocks {
   int64_t task_m = 0, task_n = 0;                    // one task: task_m × task_n outputs, at most
   int64_t strip_m = kAmxStrip, strip_n = kAmxStrip;  // what they are multiples of
   int64_t m_tasks(int64_t rows) const { return ceil_div(rows, task_m); }
+  int64_t n_tasks(int64_t cols) const { return ceil_div(cols, task_n); }
   AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads);
 };
 
