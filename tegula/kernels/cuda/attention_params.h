@@ -111,7 +111,7 @@ struct AttentionDecodeParams {
   int pages_per_sequence, page_size, page_log2;  // page_log2 < 0: not a power of two
   int window_left;                               // < 0: none
   int is_causal;
-  int keeps_kv;  // K and V are to stay in the L2 cache
+  int keeps_kv;      // K and V are to stay in the L2 cache
   float scale_log2;  // scale · log2(e)
 };
 
