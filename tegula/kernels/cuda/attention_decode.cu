@@ -92,10 +92,14 @@ struct Cursor {
     else
       k += it.batch * p.k.batch, v += it.batch * p.v.batch;
   }
+  // Steps begin at multiples of 16: of pages as large, one holds a step.
+  __device__ static bool is_one_page(const AttentionDecodeParams& p) { return p.page_log2 >= 4; }
   // The pages of the keys at `key`: asked for a step before the keys.
   __device__ void load_pages(const AttentionDecodeParams& p) {
     if constexpr (kPaged) {
-      for (int i = 0; i < 2; ++i) k_page[i] = page(p, key + k_key(i));
+      k_page[0] = page(p, key + k_key(0));
+      if (is_one_page(p)) return;
+      k_page[1] = page(p, key + k_key(1));
       for (int i = 0; i < 4; ++i) v_page[i] = page(p, key + v_key(i));
     }
   }
@@ -104,29 +108,36 @@ struct Cursor {
     const int c = clamped(at);
     return __ldg(pages + (p.page_log2 >= 0 ? c >> p.page_log2 : c / p.page_size));
   }
-  __device__ const u16* row(const u16* from, const AttentionTensor& t,
+  // Where key 0 would lie if all keys followed those of the step's page.
+  __device__ const u16* base(const u16* from, const AttentionTensor& t,
+                             const AttentionDecodeParams& p) const {
+    if (!kPaged || !is_one_page(p)) return from;
+    return from + k_page[0] * t.batch - (clamped(key) & -p.page_size) * t.row;
+  }
+  __device__ const u16* row(const u16* base, const AttentionTensor& t,
                             const AttentionDecodeParams& p, int at, int page) const {
     const int c = clamped(at);
-    if constexpr (!kPaged) return from + c * t.row;
+    if (!kPaged || is_one_page(p)) return base + c * t.row;
     const int inside = p.page_log2 >= 0 ? c & (p.page_size - 1) : c % p.page_size;
-    return from + page * t.batch + inside * t.row;
+    return base + page * t.batch + inside * t.row;
   }
 };
 
 __device__ inline void load_k(Step& s, const Cursor& at, const AttentionDecodeParams& p) {
+  const u16* k = at.base(at.k, p.k, p);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const u16* row = at.row(at.k, p.k, p, at.key + k_key(i), at.k_page[i]) + threadIdx.x % 4 * 8;
+    const u16* row = at.row(k, p.k, p, at.key + k_key(i), at.k_page[i]) + threadIdx.x % 4 * 8;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) s.k[i][c] = load_piece(row + 32 * c, at.policy);
   }
 }
 
 __device__ inline void load_v(Step& s, const Cursor& at, const AttentionDecodeParams& p) {
+  const u16* v = at.base(at.v, p.v, p);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const u16* row =
-        at.row(at.v, p.v, p, at.key + v_key(i), at.v_page[i]) + threadIdx.x % 32 / 4 * 8;
+    const u16* row = at.row(v, p.v, p, at.key + v_key(i), at.v_page[i]) + threadIdx.x % 32 / 4 * 8;
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) s.v[i][h] = load_piece(row + 64 * h, at.policy);
   }

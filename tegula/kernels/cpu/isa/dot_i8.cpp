@@ -78,7 +78,7 @@ class Thin {
     for (int64_t m = 0; m < c_.p.m; ++m)
       std::fill_n(sums + m * row, round_up(cols, kQuadColumns), q == 0 ? c_.start(m, g) : 0);
     for (; q < end; q += kRunQuads) {
-      const uint8_t* rows[4 * kRunQuads];
+      const uint8_t* rows[kStep * kRunQuads];
       c_.rows_of(g, q, kRunQuads, rows);
       for (const uint8_t*& r : rows) r += n0;
       const char* x = c_.x_row(0, g) + q * Call::Dot::kBytes;
