@@ -2,7 +2,7 @@
 """The attention backward: random cases of every feature against float64, and times beside PyTorch's.
 
   bench/cuda/attention_bwd.py --cubins DIR [--build build/cuda] [--compile] [--cases N] [--json FILE]
-                              [--timings d:causal:N,...] [--repeats N]
+                              [--timings d:causal:N,...] [--repeats N] [--shapes N]
 
 --compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
 of a naive kernel in the same precision, plus half an ulp (those of a bias and of sinks are f32) of its largest value, 2^-20 of the largest of
@@ -13,6 +13,7 @@ must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; t
 
 import argparse
 import ctypes
+import itertools
 import os
 import random
 import sys
@@ -329,6 +330,35 @@ def run_repeats(args):
     return failures
 
 
+def run_shapes(args):
+    """The ordered mode over shapes of few blocks and many, few keys and many: it ends, repeats its bits, and agrees
+    with the other mode."""
+    import torch
+    from attention_reference import Case
+    shapes = ((1, 16384, 16384, 1, 1), (1, 65536, 65536, 1, 1), (1, 16384, 16384, 2, 1), (1, 8192, 8192, 3, 3),
+              (2, 4096, 4096, 8, 2), (1, 16384, 4096, 4, 4), (1, 100, 20000, 2, 2), (1, 20000, 100, 2, 2),
+              (3, 1000, 1000, 5, 5), (16, 300, 300, 16, 1), (64, 64, 64, 32, 8))
+    failures = 0
+    for d, causal in itertools.product((64, 96, 128), (0, 1)):
+        kernels = [Backward(args.build, args.cubins, (d, causal, 0, (), "", ""), o).open() for o in (0, 1)]
+        for b, sq, sk, hq, hk in shapes:
+            case = Case(b, sq, sk, hq, hk, d, causal, 0)
+            o, lse = torch.randn_like(case.q), torch.full((b, hq, sq), 3.0, device="cuda")
+            (plain, want), (ordered, got) = (k.bind(case, o, lse) for k in kernels)
+            plain(), ordered()
+            first = {name: g.clone() for name, g in got.items()}
+            wrong = [name for name, w in want.items()
+                     if (w - got[name]).abs().max() > 0.02 * w.abs().max() or got[name].isnan().any()]
+            for _ in range(args.shapes):
+                ordered()
+                wrong += [f"{name} again" for name, g in got.items() if not torch.equal(g, first[name])]
+            failures += bool(wrong)
+            if wrong:
+                print(f"FAIL d{d} causal {causal} b{b} sq{sq} sk{sk} h{hq}/{hk}: {wrong[:4]}", flush=True)
+        print(f"d{d} {'causal' if causal else 'full'}: {len(shapes)} shapes, {failures} failed so far", flush=True)
+    return failures
+
+
 def run_timings(args, rows):
     import statistics
     import torch
@@ -373,6 +403,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--repeats", type=int, default=0)
+    parser.add_argument("--shapes", type=int, default=0, help="the ordered mode so often over shapes of all kinds")
     parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,..., of f32 with :2 after it, or all")
     parser.add_argument("--ours", action="store_true", help="time no peers")
     parser.add_argument("--rounds", type=int, default=3)
@@ -389,6 +420,7 @@ def main():
     rows, checks = [], []
     failures = run_checks(args, checks) if args.cases else 0
     failures += run_repeats(args) if args.repeats else 0
+    failures += run_shapes(args) if args.shapes else 0
     if args.timings:
         run_timings(args, rows)
     if args.json:
