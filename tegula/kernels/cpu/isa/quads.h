@@ -11,19 +11,15 @@ inline constexpr int kQuadColumns = 4 * kLanes;  // of four vectors of quads
 
 #if defined(TEGULA_ISA_AVX512)
 TEGULA_VEC Vi madd16(Vi a, Vi b) { return {_mm512_madd_epi16(a.v, b.v)}; }
+// Of each 16 bytes the lower, or the upper, half of either, in turn.
+TEGULA_VEC Vi low8(Vi a, Vi b) { return {_mm512_unpacklo_epi8(a.v, b.v)}; }
+TEGULA_VEC Vi high8(Vi a, Vi b) { return {_mm512_unpackhi_epi8(a.v, b.v)}; }
+TEGULA_VEC Vi low16(Vi a, Vi b) { return {_mm512_unpacklo_epi16(a.v, b.v)}; }
+TEGULA_VEC Vi high16(Vi a, Vi b) { return {_mm512_unpackhi_epi16(a.v, b.v)}; }
 // VPDPBUSD as text, because this source is compiled for processors that lack it, too.
 TEGULA_VEC Vi dot_bytes(Vi sum, Vi u8, Vi s8) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.v) : "v"(u8.v), "v"(s8.v));
   return sum;
-}
-// Four rows of bytes to quads. Blocks of four columns come out in the order of unpermute.
-TEGULA_VEC void interleave(const Vi (&row)[4], Vi (&b)[4]) {
-  const __m512i l01 = _mm512_unpacklo_epi8(row[0].v, row[1].v),
-                h01 = _mm512_unpackhi_epi8(row[0].v, row[1].v),
-                l23 = _mm512_unpacklo_epi8(row[2].v, row[3].v),
-                h23 = _mm512_unpackhi_epi8(row[2].v, row[3].v);
-  b[0].v = _mm512_unpacklo_epi16(l01, l23), b[1].v = _mm512_unpackhi_epi16(l01, l23);
-  b[2].v = _mm512_unpacklo_epi16(h01, h23), b[3].v = _mm512_unpackhi_epi16(h01, h23);
 }
 // Sums of interleaved columns, to their order in memory.
 TEGULA_VEC void unpermute(Vi (&s)[4]) {
@@ -36,14 +32,10 @@ TEGULA_VEC void unpermute(Vi (&s)[4]) {
 }
 #elif defined(TEGULA_ISA_AVX2)
 TEGULA_VEC Vi madd16(Vi a, Vi b) { return {_mm256_madd_epi16(a.v, b.v)}; }
-TEGULA_VEC void interleave(const Vi (&row)[4], Vi (&b)[4]) {
-  const __m256i l01 = _mm256_unpacklo_epi8(row[0].v, row[1].v),
-                h01 = _mm256_unpackhi_epi8(row[0].v, row[1].v),
-                l23 = _mm256_unpacklo_epi8(row[2].v, row[3].v),
-                h23 = _mm256_unpackhi_epi8(row[2].v, row[3].v);
-  b[0].v = _mm256_unpacklo_epi16(l01, l23), b[1].v = _mm256_unpackhi_epi16(l01, l23);
-  b[2].v = _mm256_unpacklo_epi16(h01, h23), b[3].v = _mm256_unpackhi_epi16(h01, h23);
-}
+TEGULA_VEC Vi low8(Vi a, Vi b) { return {_mm256_unpacklo_epi8(a.v, b.v)}; }
+TEGULA_VEC Vi high8(Vi a, Vi b) { return {_mm256_unpackhi_epi8(a.v, b.v)}; }
+TEGULA_VEC Vi low16(Vi a, Vi b) { return {_mm256_unpacklo_epi16(a.v, b.v)}; }
+TEGULA_VEC Vi high16(Vi a, Vi b) { return {_mm256_unpackhi_epi16(a.v, b.v)}; }
 TEGULA_VEC void unpermute(Vi (&s)[4]) {
   const Vi t[4] = {s[0], s[1], s[2], s[3]};
   s[0].v = _mm256_permute2x128_si256(t[0].v, t[1].v, 0x20);
@@ -72,6 +64,16 @@ TEGULA_VEC void interleave(const Vi (&row)[4], Vi (&b)[4]) {
   std::memcpy(b, to, sizeof to);
 }
 TEGULA_VEC void unpermute(Vi (&)[4]) {}
+#endif
+
+#if defined(TEGULA_ISA_AVX512) || defined(TEGULA_ISA_AVX2)
+// Four rows of bytes to quads. Blocks of four columns come out in the order of unpermute.
+TEGULA_VEC void interleave(const Vi (&row)[4], Vi (&b)[4]) {
+  const Vi l01 = low8(row[0], row[1]), h01 = high8(row[0], row[1]);
+  const Vi l23 = low8(row[2], row[3]), h23 = high8(row[2], row[3]);
+  b[0] = low16(l01, l23), b[1] = high16(l01, l23);
+  b[2] = low16(h01, h23), b[3] = high16(h01, h23);
+}
 #endif
 
 // kQuadColumns bytes at p.
