@@ -41,6 +41,9 @@ AttentionDescale descale_of(const kernel::AttentionCall& c, int which);
 // What the call's features read.
 AttentionFeatureParams given_of(const kernel::AttentionCall& c);
 
+// A forward call, but for what only some kernels read: the counter, and factors of e4m3.
+AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call);
+
 // Whether the Hopper kernels can read the call: what the op says, but no part of a larger call. Of
 // f32 tensors there are kernels of their own.
 bool is_whole(const kernel::AttentionCall& c);

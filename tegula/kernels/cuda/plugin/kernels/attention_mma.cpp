@@ -20,12 +20,7 @@ Status launch(const DeviceCall& call) {
   const AttentionMmaKernel* k = TEGULA_TRY(loaded<AttentionMmaKernel>(
       v.name(), "attention_mma.cu", v.defines(),
       [&](const std::string& cubin) { return AttentionMmaKernel::load(v, cubin); }));
-  AttentionCall a;
-  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
-  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
-  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
-  a.stream = call.queue->stream;
-  return k->launch(a);
+  return k->launch(call_of(c, call));
 }
 }  // namespace
 

@@ -24,13 +24,9 @@ Status launch(const DeviceCall& call) {
   const AttentionKernel* k = TEGULA_TRY(loaded<AttentionKernel>(
       v.name(), "attention_sm90.cu", v.defines(),
       [&](const std::string& cubin) { return AttentionKernel::load(v, cubin); }));
-  AttentionCall a;
-  a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
-  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
-  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  AttentionCall a = call_of(c, call);
   a.counter = static_cast<unsigned*>(TEGULA_TRY(zeroed_memory(sizeof(unsigned))));
   a.q_descale = descale_of(c, 0), a.k_descale = descale_of(c, 1), a.v_descale = descale_of(c, 2);
-  a.workspace = call.workspace, a.stream = call.queue->stream;
   return k->launch(a);
 }
 }  // namespace
