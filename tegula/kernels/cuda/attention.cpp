@@ -88,10 +88,10 @@ Status check_attention(const AttentionShape& s, float scale) {
                                 ", seqlen_k ", s.seqlen_k, ", ", s.n_heads_q, " query and ",
                                 s.n_heads_kv, " KV heads: sizes are not negative, heads positive"));
   if (padded_head_dim(s.head_dim) == 0)
-    return unsupported(cat("attention_sm90: head_dim ", s.head_dim, " is not in [1, 256]: ",
+    return unsupported(cat("attention: head_dim ", s.head_dim, " is not in [1, 256]: ",
                            s.head_dim > 256 ? "use attention_naive" : "the nearest is 1"));
   if (s.is_f8 && (s.head_dim % 16 != 0 || s.head_dim > 128))
-    return unsupported(cat("attention_sm90: head_dim ", s.head_dim,
+    return unsupported(cat("attention: head_dim ", s.head_dim,
                            " of e4m3 is no multiple of 16 up to 128: ",
                            s.head_dim > 128 ? std::string("use bf16")
                                             : cat("pad it to ", ceil_div(s.head_dim, 16) * 16)));
@@ -101,8 +101,8 @@ Status check_attention(const AttentionShape& s, float scale) {
   if (!(scale > 0))
     return unsupported(cat("attention: scale ", double(scale), " is not positive: negate q"));
   if (!s.is_f32 && scale < kLeastScale)
-    return unsupported(cat("attention_sm90: scale ", double(scale), " is below ",
-                           double(kLeastScale), ": use attention_naive, or multiply q"));
+    return unsupported(cat("attention: scale ", double(scale), " is below ", double(kLeastScale),
+                           ": use attention_naive, or multiply q"));
   if (std::max({s.seqlen_q, s.seqlen_k, ceil_div(s.seqlen_q, 64) * s.batch * s.n_heads_q}) >
       INT_MAX / 2)
     return unsupported(cat("attention: sequences of ", s.seqlen_q, " and ", s.seqlen_k, " in ",

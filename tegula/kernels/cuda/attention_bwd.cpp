@@ -18,10 +18,8 @@ constexpr int64_t kSection_bytes = 16 << 20;
 // Added to in order, units of a head wait for each other, and those of other heads do not.
 constexpr int64_t kOrdered_rows = 65536, kOrdered_heads = 16;  // of a section: queries, at most
 
-int64_t ceil_to(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
-int tile_bytes(int head_dim) { return static_cast<int>(ceil_to(head_dim, 64)) * kTile * 2; }
+int tile_bytes(int head_dim) { return static_cast<int>(round_up(head_dim, 64)) * kTile * 2; }
 
 // attention_bwd_sm90: K and V, stages of Q and dO with lse and delta, three of dS, a sum of dQ.
 int narrow_smem_bytes(int head_dim, bool in_order) {
@@ -114,7 +112,7 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   const int64_t n = call.given.n_sequences, rows = workspace_rows(s, n);
   auto* workspace = static_cast<float*>(call.workspace);
   AttentionBwdParams p{};
-  const int64_t tiles = ceil_to(rows / kTile, kHead_floats);
+  const int64_t tiles = round_up(rows / kTile, kHead_floats);
   p.leaked = reinterpret_cast<unsigned*>(workspace), p.ticket = p.leaked + 1;
   p.lse2 = workspace + kHead_floats, p.delta = p.lse2 + rows, p.sink_parts = p.delta + rows;
   if (v.adds_in_order()) p.order = reinterpret_cast<unsigned*>(p.sink_parts + tiles);
@@ -211,7 +209,7 @@ int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const Attent
                                   2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, v.head_dim)
                             : 0;
   return parts + 4 * (kHead_floats + rows * (2 + (v.is_wide() ? 0 : v.head_dim)) +
-                      (v.adds_in_order() ? 2 : 1) * ceil_to(rows / kTile, kHead_floats));
+                      (v.adds_in_order() ? 2 : 1) * round_up(rows / kTile, kHead_floats));
 }
 
 Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
