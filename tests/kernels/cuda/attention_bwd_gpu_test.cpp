@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/cuda/attention_bwd.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
@@ -41,13 +42,8 @@ TEST(CudaAttentionBwd, VariantsCompileWithoutLoss) {
   for (const AttentionBwdVariant& v :
        {variant(64, true, false), variant(96, true, true), variant(128, false, false),
         variant(128, false, true), packed, variant(192, false, false), variant(256, true, false),
-        most, user}) {
-    const Result<Compiled> c = compile_kernel(v.source(), v.defines());
-    if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-    ASSERT_TRUE(c.ok()) << c.error().message;
-    EXPECT_EQ(c->spill_bytes, 0) << v.name();
-    EXPECT_FALSE(c->is_serialized) << c->log;
-  }
+        most, user})
+    testing::expect_no_loss(Result<AttentionBwdVariant>(v), v.source());
 }
 
 TEST(CudaAttentionBwd, WorkspaceIsLinearInTheSequence) {

@@ -5,6 +5,7 @@
 
 #include "tegula/kernels/cuda/attention_bwd.h"
 #include "tegula/kernels/cuda/attention_f32.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
@@ -20,17 +21,7 @@ AttentionShape shape(int64_t head_dim, bool is_causal = true, int64_t seqlen = 4
           .is_f32 = true};
 }
 
-template <class Variant>
-void expect_no_loss(const Result<Variant>& v, const char* source) {
-  ASSERT_TRUE(v.ok()) << v.error().message;
-  EXPECT_LE(v->smem_bytes(), 227 * 1024) << v->name();
-  const Result<Compiled> c = compile_kernel(source, v->defines());
-  if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-  ASSERT_TRUE(c.ok()) << c.error().message;
-  EXPECT_EQ(c->spill_bytes, 0) << v->name();
-  EXPECT_FALSE(c->is_serialized) << v->name();
-}
-
+using testing::expect_no_loss;
 void expect_no_loss(const AttentionShape& s) {
   expect_no_loss(choose_attention_f32(s), "attention_f32_sm90.cu");
   expect_no_loss(choose_attention_bwd(s), "attention_f32_bwd_sm90.cu");

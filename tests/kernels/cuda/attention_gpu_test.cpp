@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/cuda/attention.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
@@ -31,16 +32,7 @@ TEST(CudaAttention, ChosenVariantsFitTheMultiprocessor) {
 }
 
 void expect_no_loss(const AttentionShape& s) {
-  const Result<AttentionVariant> v = choose_attention(s);
-  ASSERT_TRUE(v.ok()) << v.error().message;
-  EXPECT_LE(v->smem_bytes(), 227 * 1024) << v->name();
-  const Result<Compiled> c = compile_kernel("attention_sm90.cu", v->defines());
-  if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-  ASSERT_TRUE(c.ok()) << c.error().message;
-  EXPECT_EQ(c->spill_bytes, 0) << v->name();
-  EXPECT_FALSE(c->is_serialized) << v->name();
-  EXPECT_GT(c->registers, 0) << v->name();
-  EXPECT_FALSE(c->cubin.empty());
+  testing::expect_no_loss(choose_attention(s), "attention_sm90.cu");
 }
 
 TEST(CudaAttention, ChosenVariantsCompileWithoutLoss) {

@@ -4,18 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/cuda/attention_mma.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
 
 void expect_no_loss(const AttentionShape& s) {
-  const Result<AttentionMmaVariant> v = choose_attention_mma(s);
-  ASSERT_TRUE(v.ok()) << v.error().message;
-  EXPECT_LE(v->smem_bytes(), 163 * 1024) << v->name();
-  const Result<Compiled> c = compile_kernel("attention_mma.cu", v->defines(), "sm_80");
-  if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-  ASSERT_TRUE(c.ok()) << c.error().message;
-  EXPECT_EQ(c->spill_bytes, 0) << v->name();
+  testing::expect_no_loss(choose_attention_mma(s), "attention_mma.cu", "sm_80");
 }
 
 TEST(CudaAttentionMma, ChosenVariantsCompileWithoutLoss) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/cuda/attention_decode.h"
-#include "tegula/kernels/cuda/nvrtc.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
@@ -48,12 +48,8 @@ TEST(CudaDecode, VariantsCompileWithoutSpills) {
   for (const int d : {64, 128})
     for (const int rows : {8, 16})
       for (const bool is_paged : {false, true}) {
-        const DecodeVariant v{d, rows, is_paged};
-        EXPECT_LE(v.smem_bytes(), 227 * 1024);
-        const Result<Compiled> c = compile_kernel("attention_decode.cu", v.defines());
-        if (!c.ok() && c.error().code == Code::kUnsupported) GTEST_SKIP() << c.error().message;
-        ASSERT_TRUE(c.ok()) << c.error().message;
-        EXPECT_EQ(c->spill_bytes, 0) << v.name();
+        const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged};
+        testing::expect_no_loss(v, "attention_decode.cu");
       }
 }
 

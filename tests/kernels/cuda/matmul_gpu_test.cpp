@@ -6,6 +6,7 @@
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
 #include "tegula/kernels/cuda/nvrtc.h"
+#include "tests/kernels/cuda/no_loss.h"
 
 namespace tegula::cuda {
 namespace {
@@ -25,19 +26,13 @@ std::vector<MatmulShape> shapes() {
   return all;
 }
 
+using testing::expect_no_loss;
+
 class CudaMatmul : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const auto version = nvrtc_version(); !version.ok())
       GTEST_SKIP() << version.error().message;
-  }
-  static void expect_no_loss(std::string_view source, const std::vector<std::string>& defines,
-                             std::string_view arch = "sm_90a") {
-    const Result<Compiled> c = compile_kernel(source, defines, arch);
-    ASSERT_TRUE(c.ok()) << c.error().message;
-    EXPECT_EQ(c->spill_bytes, 0) << source;
-    EXPECT_FALSE(c->is_serialized) << c->log;
-    EXPECT_FALSE(c->cubin.empty());
   }
 };
 
