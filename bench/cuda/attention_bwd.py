@@ -5,10 +5,10 @@
                               [--timings d:causal:N,...] [--repeats N] [--shapes N]
 
 --compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
-of a naive kernel in the same precision, plus half an ulp (those of a bias and of sinks are f32) of its largest value, 2^-20 of the largest of
-all gradients and, for dq and dk, one rounding of dP - delta: where a row sees one key the difference is
-0, and what is left is as large as the rounding of its terms. What the reference has as NaN
-must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; timed as attention.py does.
+of a naive kernel in the same precision, plus half an ulp of its largest value (those of a bias and of sinks
+are f32), 2^-20 of the largest of all gradients and, for dq and dk, one rounding of dP - delta: where a row
+sees one key the difference is 0, and what is left is as large as the rounding of its terms. What the
+reference has as NaN must be NaN, and nothing else. FLOPs are 10 b hq sq sk d, causal counted half; timed as attention.py does.
 """
 
 import argparse

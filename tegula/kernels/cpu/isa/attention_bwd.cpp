@@ -396,7 +396,10 @@ class FlashBackward {
                          careful_ ? 1 : rows,
                          static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
         float* dq = w.dq + (e * kRowBlock + r + i) * kTileN;
-        t.k == kKeyBlock&& is_whole_tile(t) ? add_values(t.a, t.b, dq) : accumulate_tile(t, dq);
+        if (t.k == kKeyBlock && is_whole_tile(t))
+          add_values(t.a, t.b, dq);
+        else
+          accumulate_tile(t, dq);
         w.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
       }
     }

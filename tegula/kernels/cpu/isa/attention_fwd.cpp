@@ -265,10 +265,12 @@ class Flash {
     if (is_thin_) return run_thin(x, k0);
     const float* keys = t.panels + k0 / kKeyBlock * key_block_floats(c_);
     if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
-    for (int64_t s = 0; s * kTileM < x.rows; ++s)
-      is_plain_&& x.strip[s].in_block(k0).is_whole&& strip_rows(x, s) == kTileM
-          ? run_whole(x, s, keys)
-          : run_strip(x, s, k0, keys);
+    for (int64_t s = 0; s * kTileM < x.rows; ++s) {
+      if (is_plain_ && x.strip[s].in_block(k0).is_whole && strip_rows(x, s) == kTileM)
+        run_whole(x, s, keys);
+      else
+        run_strip(x, s, k0, keys);
+    }
   }
 
   // One whole strip against 64 keys that all its rows see.
