@@ -9,6 +9,7 @@ measured beside Tegula's samples. Needs torch. Writes bench/results/compare_torc
 """
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -123,16 +124,16 @@ def main():
     record.add_flags(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of PyTorch's samples in a round")
-    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--only", default="", help="rows whose name matches, anywhere")
     parser.add_argument("--name", default="compare_torch", help="of the result")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rows = []
     for row in ROWS:
-        if args.only in row[0]:
+        if re.search(args.only, row[0]):
             rows.append(measure(args, row))
             print(json.dumps(rows[-1]), flush=True)
-    only = f" --only {args.only} --name {args.name}" if args.only else ""
+    only = f" --only '{args.only}' --name {args.name}" if args.only else ""
     record.write(args, args.name, f"bench/compare_torch.py --threads {args.threads}{only}", rows,
                  threads=args.threads, torch=torch.__version__)
 
