@@ -38,7 +38,7 @@ static void micro_tile(const MicroArgs& u) {
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) acc[i][v] = load(start + i * kTileN + v * kLanes);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int64_t k = p->k; k > 0; --k) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
       if constexpr (kIsFar) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
@@ -56,8 +56,13 @@ static void micro_tile(const MicroArgs& u) {
       }
       a += kIsPanel ? stride : 1;
       if constexpr (kByThrees) {
-        ++a3, ++a6, ++a9, ++a12;
-        asm("" : "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));  // else an offset for each row
+        // Barriers: else an offset for each row.
+        ++a3;
+        asm("" : "+r"(a3));
+        if constexpr (kM > 6) {
+          ++a6, ++a9, ++a12;
+          asm("" : "+r"(a6), "+r"(a9), "+r"(a12));
+        }
       }
       b += kTileN;
     }

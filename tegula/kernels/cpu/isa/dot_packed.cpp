@@ -37,6 +37,8 @@ class PackedDot {
         tiles_(call.tuning, c),
         tile_m_(tile_rows(tiles_)),
         kb_(tiles_.cut(c)),
+        n_local_(kb_.local_levels()),
+        n_slots_(kb_.slots()),
         workspace_(c, tiles_),
         blocks_(c, tiles_, {tile_m_, kTileN}, call.pool->n_threads()),
         a_(a.as<const In>()),
@@ -141,12 +143,15 @@ class PackedDot {
   // `packed`: room for strips of b, or for a block of a.
   void run_task(const Held& h, const Task& t, float* waiting, float* packed) {
     float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
-    const int64_t tile_floats = kb_.slots() * tile_m_ * kTileN;
+    const int64_t tile_floats = int64_t{n_slots_} * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
+    const int64_t next_b_step = ceil_div(kTileN * 4, m_strips), b_strip = kTileN * c_.k.count;
+    float* const out = plain_out_ ? plain_out(h, t) : nullptr;
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
       const ABlock a = a_block(h, t, plan, packed);
+      const MicroArgs shared = block_args(plan, local);
       const auto tile = [&](int64_t i, int64_t j, const float* b) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
@@ -154,12 +159,16 @@ class PackedDot {
         x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - j * kTileN));
         // The strip after this one, a part for each tile that this one meets.
         const bool is_far = !local_b_ && tiles_.a_inside && j + 1 < n_strips;
-        x.next_b_step = is_far ? ceil_div(kTileN * 4, m_strips) : 0;
-        x.next_b = reinterpret_cast<const char*>(b + (is_far ? kTileN * c_.k.count : 0)) +
-                   i * plan.n_k * x.next_b_step;
-        x.far_a = a.far + (i * n_strips + j) * a.far_step * plan.n_k, x.far_a_step = a.far_step;
-        executed += run_tile(h, x, plan, a.at + i * a.next + a.k0 * x.rows, b,
-                             waiting + (j * m_strips + i) * tile_floats, local);
+        MicroArgs u = shared;
+        u.a = a.at + i * a.next + a.k0 * x.rows, u.b = b;
+        u.next_b_step = is_far ? next_b_step : 0;
+        u.next_b = reinterpret_cast<const char*>(b + (is_far ? b_strip : 0)) +
+                   i * plan.n_k * u.next_b_step;
+        u.far_a = a.far + (i * n_strips + j) * a.far_step * plan.n_k, u.far_a_step = a.far_step;
+        if (plain_out_ && plan.is_last)
+          u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
+        run_tile(h, x, plan, u, waiting + (j * m_strips + i) * tile_floats, local);
+        executed += x.rows * x.vectors() * kLanes * plan.n_k;
       };
       if (local_b_) {
         for (int64_t j = 0; j < n_strips; ++j) {
@@ -172,13 +181,12 @@ class PackedDot {
         continue;
       }
       const float* b = b_panel(h, t.batch, t.n0 / kTileN) + plan.k0 * kTileN;
-      const int64_t next = kTileN * c_.k.count;
       if (tiles_.a_inside) {
         for (int64_t j = 0; j < n_strips; ++j)
-          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, b + j * next);
+          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, b + j * b_strip);
       } else {
         for (int64_t i = 0; i < m_strips; ++i)
-          for (int64_t j = 0; j < n_strips; ++j) tile(i, j, b + j * next);
+          for (int64_t j = 0; j < n_strips; ++j) tile(i, j, b + j * b_strip);
       }
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
@@ -188,9 +196,24 @@ class PackedDot {
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
-    const char *next_b, *far_a;
-    int64_t next_b_step, far_a_step;
+    int vectors() const { return (cols + kLanes - 1) / kLanes; }
   };
+
+  // Of the first output of a task.
+  float* plain_out(const Held& h, const Task& t) const {
+    return reinterpret_cast<float*>(out_) + c_.batch.offset(h.batch0 + t.batch, kOut) +
+           (h.m0 + t.m0) * out_row_ + h.n0 + t.n0;
+  }
+
+  // What the tiles of a block of k share.
+  MicroArgs block_args(const KBlock& plan, float* local) const {
+    MicroArgs u;
+    u.a_stride = a_row_;
+    u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
+    for (int l = 0; l < n_local_; ++l) u.slot[l] = local + l * kTileFloats;
+    if (kb_.n_pieces == 1 && start_ != nullptr) u.slot[kMaxSlots - 1] = local;
+    return u;
+  }
 
   // A task's strips of a in a block of k: the first, the floats to the next, steps of k before.
   struct ABlock {
@@ -219,33 +242,22 @@ class PackedDot {
     return {packed, a_panel_floats(plan.n_k), 0};
   }
 
-  // One k block of one register tile; returns lanes × k executed.
-  int64_t run_tile(const Held& h, const Tile& x, const KBlock& plan, const float* a, const float* b,
-                   float* waiting, float* local) {
-    const int nv = (x.cols + kLanes - 1) / kLanes;
-    const MicroFn fn = micro_fn(x.rows, nv, direct_a_ ? Lies::kRows : Lies::kFarPanel);
-    MicroArgs u;
-    u.a = a, u.a_stride = direct_a_ ? a_row_ : x.rows;
-    u.next_a = direct_a_ ? nullptr : a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
-    u.b = b, u.next_b = x.next_b, u.next_b_step = x.next_b_step;
-    u.far_a = x.far_a, u.far_a_step = x.far_a_step;
-    u.pieces = plan.pieces, u.n_pieces = plan.n_pieces;
-    const int n_local = kb_.local_levels();
-    for (int l = 0; l < kMaxSlots; ++l)
-      u.slot[l] =
-          l < n_local ? local + l * kTileFloats : waiting + (l - n_local) * tile_m_ * kTileN;
-    if (kb_.n_pieces > 1) {
-      u.slot[kMaxSlots - 1] = waiting + (kb_.slots() - 1) * tile_m_ * kTileN;
-    } else if (start_ != nullptr) {
-      u.slot[kMaxSlots - 1] = local;
+  // One k block of one register tile.
+  void run_tile(const Held& h, const Tile& x, const KBlock& plan, MicroArgs& u, float* waiting,
+                float* local) {
+    const MicroFn fn = micro_fn(x.rows, x.vectors(), direct_a_ ? Lies::kRows : Lies::kFarPanel);
+    if (!direct_a_) {
+      u.a_stride = x.rows;
+      u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
     }
+    for (int l = 0; l < n_slots_; ++l) u.slot[n_local_ + l] = waiting + l * tile_m_ * kTileN;
+    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (n_slots_ - 1) * tile_m_ * kTileN;
     if (start_ != nullptr && plan.k0 == 0) load_start(h, x, u.slot[kMaxSlots - 1]);
     if (plan.is_last) {
-      finish_tile(h, x, fn, u, nv, local + kMaxSlots * kTileFloats);
+      finish_tile(h, x, fn, u, local + kMaxSlots * kTileFloats);
     } else {
       fn(u);
     }
-    return int64_t{x.rows} * nv * kLanes * plan.n_k;
   }
 
   // The sums that this tile's chains go on from.
@@ -266,12 +278,13 @@ class PackedDot {
   }
 
   // The last k block, and what follows the sum.
-  void finish_tile(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, int nv, float* sums) {
+  void finish_tile(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, float* sums) {
     const int64_t batch = h.batch0 + x.batch, m0 = h.m0 + x.m0, n0 = h.n0 + x.n0;
     if constexpr (std::is_same_v<Out, float>) {
-      if (plain_out_ && x.cols == nv * kLanes) {
-        u.dst = out_ + c_.batch.offset(batch, kOut) + m0 * out_row_ + n0;
-        u.dst_stride = out_row_;
+      if (plain_out_ && x.cols % kLanes == 0) {
+        // Lines of the result come meanwhile: else stores wait for them.
+        for (int i = 0; i < x.rows; ++i)
+          for (int j = 0; j < x.cols; j += 16) __builtin_prefetch(u.dst + i * out_row_ + j, 1);
         fn(u);
         if (bias_ == nullptr) return;
         const float* bias = bias_ + c_.batch.offset(batch, kBias) + n0;
@@ -292,6 +305,7 @@ class PackedDot {
   const DotTiles tiles_;
   const int tile_m_;
   const KBlocks kb_;
+  const int n_local_, n_slots_;  // levels of the shard tree within a block, sums between blocks
   const DotWorkspace workspace_;
   const DotBlocks blocks_;
   const In* a_;
