@@ -60,7 +60,8 @@ struct I8Workspace {
       if (parts.count == 0)
         thread_bytes = 4 * p.m * std::min(kI8SomeColumns, round_up(p.n, kI8Strip));
     } else {
-      const int64_t strip = kI8Strip * p.groups * round_up(p.e, kI8Pad);
+      // Of 16 bits where there is no VPDPBUSD.
+      const int64_t strip = 2 * kI8Strip * p.groups * round_up(p.e, kI8Pad);
       panel_bytes = std::max(strip, std::min(ceil_div(p.n, kI8Strip) * strip, kI8PanelBytes));
     }
   }
@@ -70,7 +71,7 @@ struct I8Workspace {
 bool supports_i8(const KernelQuery& q);
 int64_t i8_bytes(const KernelQuery& q);
 
-// Whether AVX-512's kernels may use VPDPBUSD.
+// Whether AVX-512's kernels may use VPDPBUSD. TEGULA_VNNI=off forbids it: no bit changes.
 bool machine_has_vnni();
 
 }  // namespace tegula::kernel

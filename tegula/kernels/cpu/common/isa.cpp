@@ -138,7 +138,10 @@ const IsaTable* isa_table_of(Isa isa) {
 
 bool machine_has_vnni() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512vnni");
+  static const bool has = [] {
+    const char* asked = std::getenv("TEGULA_VNNI");
+    return __builtin_cpu_supports("avx512vnni") && !(asked && std::string_view(asked) == "off");
+  }();
   return has;
 #else
   return false;

@@ -55,25 +55,27 @@ class I8Call {
                (g * group + std::min(q * step + i, group - 1)) * t.stride[0];
   }
 
-  // y = fma(sum, scale, y), y from 0 in the first group; times sx in the last. Columns are
-  // interleaved; cols of them are stored.
-  __attribute__((always_inline)) void finish(Vi (&s)[4], int64_t m, int64_t g, int64_t n0,
-                                             int64_t cols) const {
+  // y = fma(sum, scale, y) for n columns from n0 on, y from 0 in the first group; times sx in the
+  // last.
+  __attribute__((always_inline)) void finish_lanes(Vi s, int64_t m, int64_t g, int64_t n0,
+                                                   int n) const {
     const TensorRef &y = call.out[0], &scale = call.in[3], &sx = call.in[1];
     float* to = y.as<float>() + m * y.stride[0] + n0;
     const float* by = scale.as<const float>() + g * scale.stride[0] + n0;
-    const Vf last = set1(sx.as<const float>()[m * sx.stride[0]]);
+    const bool whole = n == kLanes;
+    Vf sum = g == 0 ? zero() : whole ? load(to) : load_n(to, n);
+    sum = fma(to_float(s), whole ? load(by) : load_n(by, n), sum);
+    if (g + 1 == p.groups) sum = sum * set1(sx.as<const float>()[m * sx.stride[0]]);
+    whole ? store(to, sum) : store_n(to, sum, n);
+  }
+  // Of kQuadColumns interleaved columns, as many as there are.
+  __attribute__((always_inline)) void finish(Vi (&s)[4], int64_t m, int64_t g, int64_t n0,
+                                             int64_t cols) const {
     unpermute(s);
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      const int64_t j = v * kLanes;
-      const int n = static_cast<int>(std::clamp<int64_t>(cols - j, 0, kLanes));
-      const bool whole = n == kLanes;
-      Vf sum = g == 0 ? zero() : whole ? load(to + j) : load_n(to + j, n);
-      sum = fma(to_float(s[v]), whole ? load(by + j) : load_n(by + j, n), sum);
-      if (g + 1 == p.groups) sum = sum * last;
-      whole ? store(to + j, sum) : store_n(to + j, sum, n);
-    }
+    for (int v = 0; v < 4; ++v)
+      finish_lanes(s[v], m, g, n0 + v * kLanes,
+                   static_cast<int>(std::clamp<int64_t>(cols - v * kLanes, 0, kLanes)));
   }
 
   int64_t strip_bytes() const { return p.groups * held * 4 * kQuadColumns; }
