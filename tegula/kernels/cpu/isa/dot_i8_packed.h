@@ -15,7 +15,10 @@ struct I8MicroArgs {
   int64_t steps;
   const char* next_b;  // of the next strip, the part to be fetched into L2, so many bytes a step
   int64_t next_b_step;
-  int32_t* sums;  // [rows][kTileN]: from what is there
+  const int32_t* start;  // where the sums of a row begin, start_row apart; of bytes only
+  int64_t start_row;
+  const float* scale;  // of kTileN columns
+  float* y;            // [rows][kTileN]
 };
 
 template <bool kVnni>
@@ -26,7 +29,7 @@ TEGULA_VEC Vi add_step(Vi sum, Vi b, Vi x) {
   return sum + madd16(b, x);
 }
 
-// Rows by threes from one register, as in dot_micro.cpp.
+// y = fma(sums, scale, y). Rows by threes from one register, as in dot_micro.cpp.
 template <bool kVnni, int kM>
 static void i8_micro(const I8MicroArgs& u) {
   const char *b = u.b, *next_b = u.next_b, *x = u.x;
@@ -39,7 +42,7 @@ static void i8_micro(const I8MicroArgs& u) {
 #pragma GCC unroll 16
   for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) acc[i][v] = loadi(u.sums + i * kTileN + v * kLanes);
+    for (int v = 0; v < kTileNv; ++v) acc[i][v] = set1i(kVnni ? u.start[i * u.start_row] : 0);
 #pragma GCC unroll 4
   for (int64_t step = u.steps; step > 0; --step) {
     __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
@@ -63,7 +66,10 @@ static void i8_micro(const I8MicroArgs& u) {
 #pragma GCC unroll 16
   for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) storei(u.sums + i * kTileN + v * kLanes, acc[i][v]);
+    for (int v = 0; v < kTileNv; ++v) {
+      float* y = u.y + i * kTileN + v * kLanes;
+      store(y, fma(to_float(acc[i][v]), load(u.scale + v * kLanes), load(y)));
+    }
 }
 using I8Micro = void (*)(const I8MicroArgs&);
 
@@ -136,9 +142,11 @@ class I8Packed {
   }
 
   void task(int64_t first, int64_t begin, int64_t strips, int64_t m0, int64_t rows) const {
-    alignas(64) int32_t sums[kTileM * kTileN];
+    alignas(64) float y[kTileM * kTileN];
+    alignas(64) float edge[kTileN] = {};
+    const TensorRef &out = c_.call.out[0], &scale = c_.call.in[3], &sx = c_.call.in[1];
     const int64_t tiles = ceil_div(rows, kTileM), group_bytes = steps_ * kStepBytes;
-    I8MicroArgs u{.x_row = c_.w.row_bytes, .steps = steps_, .sums = sums};
+    I8MicroArgs u{.x_row = c_.w.row_bytes, .steps = steps_, .start_row = p_.groups, .y = y};
     for (int64_t s = begin; s < begin + strips; ++s) {
       const bool has_next = s + 1 < begin + strips;
       u.next_b_step = has_next ? ceil_div(kStepBytes, tiles) : 0;
@@ -148,17 +156,25 @@ class I8Packed {
       for (int64_t m = m0; m < m0 + rows; m += kTileM) {
         const int count = static_cast<int>(std::min<int64_t>(kTileM, m0 + rows - m));
         const I8Micro fn = i8_micro_of<kVnni>(count);
+        float* to = out.as<float>() + m * out.stride[0] + n0;
+        // Lines of the result come meanwhile: else stores wait for them.
+        for (int i = 0; i < count; ++i)
+          for (int j = 0; j < cols; j += 16) __builtin_prefetch(to + i * out.stride[0] + j, 1);
+        std::fill_n(y, count * kTileN, 0.0F);
         for (int64_t g = 0; g < p_.groups; ++g) {
-          for (int i = 0; i < count; ++i)
-            for (int v = 0; v < kTileNv; ++v)
-              storei(sums + i * kTileN + v * kLanes, set1i(kVnni ? c_.start(m + i, g) : 0));
-          u.x = c_.x_row(m, g), u.b = panel(s) + g * group_bytes;
+          u.x = c_.x_row(m, g), u.b = panel(s) + g * group_bytes, u.start = c_.starts(m, g);
+          u.scale = scale.as<const float>() + g * scale.stride[0] + n0;
+          if (cols < kTileN)
+            u.scale = static_cast<float*>(
+                std::memcpy(edge, u.scale, static_cast<size_t>(cols) * sizeof(float)));
           fn(u);
           u.next_b += u.next_b_step * steps_;
-          for (int i = 0; i < count; ++i)
-            for (int v = 0; v < kTileNv; ++v)
-              c_.finish_lanes(loadi(sums + i * kTileN + v * kLanes), m + i, g, n0 + v * kLanes,
-                              std::clamp(cols - v * kLanes, 0, kLanes));
+        }
+        for (int i = 0; i < count; ++i) {
+          const Vf by = set1(sx.as<const float>()[(m + i) * sx.stride[0]]);
+          for (int v = 0; v * kLanes < cols; ++v)
+            store_n(to + i * out.stride[0] + v * kLanes, load(y + i * kTileN + v * kLanes) * by,
+                    std::min(cols - v * kLanes, kLanes));
         }
       }
     }

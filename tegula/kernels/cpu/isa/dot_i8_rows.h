@@ -32,7 +32,8 @@ class I8Call {
     return x + (m / 32 * p.groups + g) * held * 4 * 32 + m % 32 * 64;
   }
   // Minus the offset of weights times the sum of row m of x over group g.
-  int32_t start(int64_t m, int64_t g) const { return sums_[m * p.groups + g]; }
+  int32_t start(int64_t m, int64_t g) const { return *starts(m, g); }
+  const int32_t* starts(int64_t m, int64_t g) const { return sums_ + m * p.groups + g; }
 
   void pack_x() const {
     call.pool->parallel_for(p.m, [&](int64_t m, int) {
@@ -55,27 +56,25 @@ class I8Call {
                (g * group + std::min(q * step + i, group - 1)) * t.stride[0];
   }
 
-  // y = fma(sum, scale, y) for n columns from n0 on, y from 0 in the first group; times sx in the
-  // last.
-  __attribute__((always_inline)) void finish_lanes(Vi s, int64_t m, int64_t g, int64_t n0,
-                                                   int n) const {
+  // y = fma(sum, scale, y), y from 0 in the first group; times sx in the last. Columns are
+  // interleaved; cols of them are stored.
+  __attribute__((always_inline)) void finish(Vi (&s)[4], int64_t m, int64_t g, int64_t n0,
+                                             int64_t cols) const {
     const TensorRef &y = call.out[0], &scale = call.in[3], &sx = call.in[1];
     float* to = y.as<float>() + m * y.stride[0] + n0;
     const float* by = scale.as<const float>() + g * scale.stride[0] + n0;
-    const bool whole = n == kLanes;
-    Vf sum = g == 0 ? zero() : whole ? load(to) : load_n(to, n);
-    sum = fma(to_float(s), whole ? load(by) : load_n(by, n), sum);
-    if (g + 1 == p.groups) sum = sum * set1(sx.as<const float>()[m * sx.stride[0]]);
-    whole ? store(to, sum) : store_n(to, sum, n);
-  }
-  // Of kQuadColumns interleaved columns, as many as there are.
-  __attribute__((always_inline)) void finish(Vi (&s)[4], int64_t m, int64_t g, int64_t n0,
-                                             int64_t cols) const {
+    const Vf last = set1(sx.as<const float>()[m * sx.stride[0]]);
     unpermute(s);
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v)
-      finish_lanes(s[v], m, g, n0 + v * kLanes,
-                   static_cast<int>(std::clamp<int64_t>(cols - v * kLanes, 0, kLanes)));
+    for (int v = 0; v < 4; ++v) {
+      const int64_t j = v * kLanes;
+      const int n = static_cast<int>(std::clamp<int64_t>(cols - j, 0, kLanes));
+      const bool whole = n == kLanes;
+      Vf sum = g == 0 ? zero() : whole ? load(to + j) : load_n(to + j, n);
+      sum = fma(to_float(s[v]), whole ? load(by + j) : load_n(by + j, n), sum);
+      if (g + 1 == p.groups) sum = sum * last;
+      whole ? store(to + j, sum) : store_n(to + j, sum, n);
+    }
   }
 
   int64_t strip_bytes() const { return p.groups * held * 4 * kQuadColumns; }
