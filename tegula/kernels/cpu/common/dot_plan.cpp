@@ -1,5 +1,7 @@
 #include "tegula/kernels/cpu/common/dot_plan.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace tegula::kernel {
@@ -20,12 +22,21 @@ int64_t even_parts(int64_t strips, int64_t least, int64_t others, int n_threads)
   return least;
 }
 
-DotTiles::DotTiles(const Tuning& t, const Contraction& c) {
+bool has_small_l2() {
+  static const bool is_small = [] {
+    const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return bytes > 0 && bytes < int64_t{1} << 20;
+  }();
+  return is_small;
+}
+
+DotTiles::DotTiles(const Tuning& t, const Contraction& c, bool is_small_l2) {
   const auto set = [&](DotKnob knob, auto* size) {
     if (t.knob[knob] > 0) *size = t.knob[knob];
   };
   set(kDotTaskM, &local_m), set(kDotTaskN, &local_n), set(kDotBlockK, &local_k);
-  if (!is_local(c)) task_m = kShared[0], task_n = kShared[1], block_k = kShared[2];
+  const auto& shared = is_small_l2 ? kSharedSmall : kShared;
+  if (!is_local(c)) task_m = shared[0], task_n = shared[1], block_k = shared[2];
   set(kDotTaskM, &task_m), set(kDotTaskN, &task_n), set(kDotBlockK, &block_k);
   set(kDotTileM, &tile_m), set(kDotPanels, &panel_floats);
   a_inside = t.knob[kDotOrder] != 2, deals_rows = t.knob[kDotDeal] != 2;

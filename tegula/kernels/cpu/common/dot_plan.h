@@ -47,6 +47,9 @@ enum DotKnob {
   kDotKnobs
 };
 
+// Whether a core of this machine has less than 1 MiB of second cache.
+bool has_small_l2();
+
 // The sizes that a tuning gives, or the rule's.
 struct DotTiles {
   // Where all rows are one task's, tasks pack strips of b for themselves; these stay in L1 (tile_n
@@ -55,6 +58,7 @@ struct DotTiles {
   // Else b lies in panels. Sums that wait between blocks of k cost more than strips of b that come
   // from L2, where one stays with a block of a: hence few blocks.
   static constexpr int64_t kShared[] = {84, 1024, 2048};
+  static constexpr int64_t kSharedSmall[] = {36, 1024, 1024};  // where L2 is small
   int64_t task_m = kLocal[0], task_n = kLocal[1], block_k = kLocal[2];
   // The sizes that a run with fewer rows may have.
   int64_t local_m = kLocal[0], local_n = kLocal[1], local_k = kLocal[2];
@@ -66,7 +70,7 @@ struct DotTiles {
   // Tasks are as large as that; by rule they are cut until every thread has some.
   bool is_fixed = false;
 
-  DotTiles(const Tuning& t, const Contraction& c);
+  DotTiles(const Tuning& t, const Contraction& c, bool is_small_l2 = has_small_l2());
   // Within what the kernel can do: a plan from a file may ask for anything.
   static bool is_valid(const Tuning& t);
   bool is_local(const Contraction& c) const { return c.m.count <= local_m; }

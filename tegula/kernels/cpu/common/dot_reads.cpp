@@ -101,7 +101,7 @@ Reads count_reads(std::string_view kernel, int64_t m, int64_t n, int64_t k, int6
   ReadCounter::current() = &unused;
   naive(*c, a.data(), b.data(), want.data());
   ReadCounter::current() = &counter;
-  const int64_t bytes = DotWorkspace(*c, DotTiles(tuning, *c)).bytes(1);
+  const int64_t bytes = packed_bytes(*c, tuning, 1);
   const std::unique_ptr<void, void (*)(void*)> workspace(
       std::aligned_alloc(64, static_cast<size_t>(round_up(bytes, 64))), std::free);
   ThreadPool pool(1);

@@ -344,7 +344,7 @@ void dot_packed(const KernelCall& call) {
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
   const DotTiles tiles(call.tuning, c);
-  claim_workspace(call, packed_bytes(c, tiles, call.pool->n_threads()));
+  claim_workspace(call, packed_bytes(c, call.tuning, call.pool->n_threads()));
   if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
   switch (c.in_dtype) {
     case DType::kF32:
