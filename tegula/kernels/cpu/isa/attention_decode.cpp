@@ -179,7 +179,8 @@ class Decode {
     const Run last{hot, hot + group_ * kKeyBlock * sizeof(float)};
     t.nothing = Stream(last);
     t.stream = Stream(rows_of(*c_.k, t, c_.d), rows_of(*c_.v, t, c_.dv), from, keys_.hi, last);
-    const int64_t ahead = kAheadBytes + kChunk * heads * c_.d * static_cast<int64_t>(sizeof(T));
+    const int64_t ahead =
+        kAheadBytes + std::max(kKeys, kValues) * heads * c_.d * static_cast<int64_t>(sizeof(T));
     for (int64_t i = 0; i < ahead; i += 4 * 64) t.stream.cursor().template lines<4>();
     int64_t executed = 0;
     for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
@@ -200,19 +201,26 @@ class Decode {
     const Loops of_group = loop_over(group_, c_.q->stride[2]),
                 of_d = loop_over(c_.d, c_.q->stride[3]);
     for (int64_t h = 0; h < t.heads; ++h)
-      pack_panel(c_.q->as<const T>() + offset4(*c_.q, t.batch, 0, (t.h0 + h) * group_), of_group,
-                 of_d, kA, 0, group_, 0, c_.d, t.q + h * q_floats(), group_);
+      by_rows(group_, [&](auto n, int i) {
+        pack_panel(c_.q->as<const T>() + offset4(*c_.q, t.batch, 0, (t.h0 + h) * group_), of_group,
+                   of_d, kA, i, n(), 0, c_.d, t.q + h * q_floats() + i * c_.d, n());
+      });
   }
 
   // One block of keys for all heads, a few keys of each in turn; returns operations executed.
   int64_t run_block(Task& t, int64_t k0, const Seen& seen) const {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
-    for (int64_t j = lo16; j < hi16; j += kChunk)
-      for (int64_t h = 0; h < t.heads; ++h) {
+    const NextHead next{q_floats(), group_ * kKeyBlock};
+    for (int64_t j = lo16; j < hi16; j += kKeys)
+      for (int64_t h = 0; h < t.heads; h += 2) {
         const Head x = head_of(t, h, k0);
         by_rows(group_, [&](auto n, int i) {
-          thin_scores<T, n()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d, x.q + i, group_, j,
-                              std::min(j + kChunk, hi16), x.s + i * kKeyBlock, kKeyBlock);
+          const auto scores = [&](auto is_pair) {
+            thin_scores<T, n(), is_pair()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d,
+                                           x.q + i * c_.d, j, std::min(j + kKeys, hi16),
+                                           x.s + i * kKeyBlock, kKeyBlock, next);
+          };
+          h + 2 <= t.heads ? scores(std::true_type()) : scores(std::false_type());
         });
       }
     for (int64_t h = 0; h < t.heads; ++h)
@@ -220,14 +228,14 @@ class Decode {
         t.stream.cursor().template lines<4>();
         weigh(head_of(t, h, k0), i, seen);
       }
-    for (int64_t j = lo; j < hi; j += kChunk)
+    for (int64_t j = lo; j < hi; j += kValues)
       for (int64_t h = 0; h < t.heads; ++h) {
         const Head x = head_of(t, h, k0);
         for (int64_t e = 0; e < strips_; ++e)
           by_rows(group_, [&](auto n, int i) {
             thin_values<T, n()>(x.values, i == 0 ? t.stream : t.nothing, e * kTileN,
                                 static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN)),
-                                x.s + i * kKeyBlock, kKeyBlock, j, std::min(j + kChunk, hi),
+                                x.s + i * kKeyBlock, j, std::min(j + kValues, hi),
                                 x.o + (e * group_ + i) * kTileN);
           });
       }
@@ -297,8 +305,9 @@ class Decode {
     call_.counters->add(flops, flops);
   }
 
-  static constexpr int64_t kChunk = 16;          // keys of a head in turn: few pages at a time
-  static constexpr int64_t kAheadBytes = 32768;  // of memory, besides the chunk at hand
+  // Keys of two heads in turn; values of one, whose sums stop and go on with each.
+  static constexpr int64_t kKeys = 16, kValues = sizeof(T) == 4 ? 32 : 16;
+  static constexpr int64_t kAheadBytes = 4096;  // of memory, besides the chunk at hand
 
   const KernelCall& call_;
   const AttentionCall& c_;

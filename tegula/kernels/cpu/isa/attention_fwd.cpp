@@ -196,9 +196,14 @@ class Flash {
       x.strip[s] = strip_keys(x.row + s * kTileM, strip_rows(x, s));
     const T* q =
         c_.q->as<const T>() + offset4(*c_.q, x.row[0].batch, 0, t.pair % c_.n_kv_heads * c_.group);
-    for (int64_t s = 0; s < strips; ++s)
-      pack_panel(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), 0, c_.d, q_strip(x, s),
-                 strip_rows(x, s));
+    const auto pack_rows = [&](int64_t first_row, int n, float* to) {
+      pack_panel(q, rows_, d_of_q_, kA, t.r0 + first_row, n, 0, c_.d, to, n);
+    };
+    if (is_thin_) {
+      by_rows(x.rows, [&](auto n, int i) { pack_rows(i, n(), x.q + i * c_.d); });
+    } else {
+      for (int64_t s = 0; s < strips; ++s) pack_rows(s * kTileM, strip_rows(x, s), q_strip(x, s));
+    }
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
@@ -316,7 +321,7 @@ class Flash {
     if (k0 + 2 * kKeyBlock <= c_.n_k) next.rows = rows_at(*c_.k, k0 + kKeyBlock);
     const int64_t lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     by_rows(x.rows, [&](auto n, int i) {
-      thin_scores<T, n()>(keys, of_values, c_.d, x.q + i, x.rows, lo16, hi16, x.s + i * kKeyBlock,
+      thin_scores<T, n()>(keys, of_values, c_.d, x.q + i * c_.d, lo16, hi16, x.s + i * kKeyBlock,
                           kKeyBlock);
     });
     softmax_strip(x, 0, k0, seen);
@@ -325,11 +330,11 @@ class Flash {
       float* acc = o_tile(x, 0, e / kTileN);
       by_rows(x.rows, [&](auto n, int i) {
         if (!x.careful)
-          return thin_values<T, n()>(values, next, e, cols, x.s + i * kKeyBlock, kKeyBlock, lo, hi,
+          return thin_values<T, n()>(values, next, e, cols, x.s + i * kKeyBlock, lo, hi,
                                      acc + i * kTileN);
         for (int r = i; r < i + n(); ++r) {
           const Seen own = seen_in_block(x.row[r].keys, k0);
-          thin_values<T, 1>(values, next, e, cols, x.s + r * kKeyBlock, kKeyBlock, own.lo, own.hi,
+          thin_values<T, 1>(values, next, e, cols, x.s + r * kKeyBlock, own.lo, own.hi,
                             acc + r * kTileN);
         }
       });

@@ -40,37 +40,51 @@ struct NextRows {
   }
 };
 
-// Scores of kR queries and kG·kLanes keys: acc = fma(q_e, k_e, acc), e ascending. q is [d][q_rows].
-// Squares of keys by elements are transposed in registers; every loop over accumulators is
-// unrolled, or they would live in memory.
-template <class T, int kR, int kG>
+// Vectors of keys multiplied side by side: kLanes keys alone, with the next kLanes, or with the
+// same keys of the next head.
+enum class ThinPair { kNone, kKeys, kHeads };
+// Floats from a head's queries and scores to the next one's.
+struct NextHead {
+  int64_t q = 0, s = 0;
+};
+
+// Scores of kR queries: acc = fma(q_e, k_e, acc), e ascending. q is [d][kR]. Squares of keys by
+// elements are transposed in registers; every loop over accumulators is unrolled, or they would
+// live in memory.
+template <class T, int kR, ThinPair kPair>
 struct ThinScores {
+  static constexpr int kG = kPair == ThinPair::kNone ? 1 : 2;
+  static constexpr bool kTwoHeads = kPair == ThinPair::kHeads;
   static constexpr int64_t kLine = 64 / sizeof(T);
+  // Elements in a lane, and of a square; of bf16 two in a lane: half the shuffles.
+  static constexpr int64_t kPart = 4 / static_cast<int64_t>(sizeof(T)), kStep = kSquare * kPart;
   const T* keys;
   int64_t stride;
   int64_t d;
   const float* q;
-  int q_rows;
+  NextHead head;
   using Acc = Vf[kG][kR];
 
-  __attribute__((always_inline)) void add(Acc& acc, int g, int64_t e, Vf k) const {
+  const T* keys_of(int g) const { return keys + g * (kTwoHeads ? d : kLanes * stride); }
+  const float* q_of(int g) const { return q + (kTwoHeads ? g * head.q : 0); }
+
+  static inline __attribute__((always_inline)) void add(Acc& acc, int g, const float* q, Vf k) {
 #pragma GCC unroll 4
-    for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[e * q_rows + i]), k, acc[g][i]);
+    for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[i]), k, acc[g][i]);
   }
-  // kStep elements of the keys of one group, from e on; of bf16 two in a lane: half the shuffles.
-  static constexpr int64_t kPart = 4 / static_cast<int64_t>(sizeof(T)), kStep = kSquare * kPart;
-  __attribute__((always_inline)) void add_square(Acc& acc, int g, int64_t e) const {
-    asm volatile("" ::: "memory");  // or q's elements are kept for the next group, in memory
+  // kStep elements of the keys of one vector.
+  __attribute__((always_inline)) void add_square(Acc& acc, int g, const T* k,
+                                                 const float* q_at) const {
+    asm("" : "+r"(q_at));  // or q's elements are kept for the next vector, in memory
     Vf r[kSquare];
-    load_transposed(reinterpret_cast<const float*>(keys + g * kLanes * stride + e), stride / kPart,
-                    r);
+    load_transposed(reinterpret_cast<const float*>(k), stride / kPart, r);
 #pragma GCC unroll 16
-    for (int l = 0; l < kSquare; ++l) {
-      if constexpr (std::is_same_v<T, float>) {
-        add(acc, g, e + l, r[l]);
+    for (int l = 0; l < kSquare; ++l, q_at += kPart * kR) {
+      if constexpr (kPart == 1) {
+        add(acc, g, q_at, r[l]);
       } else {
-        add(acc, g, e + 2 * l, as_float(shl<16>(bits(r[l]))));
-        add(acc, g, e + 2 * l + 1, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
+        add(acc, g, q_at, as_float(shl<16>(bits(r[l]))));
+        add(acc, g, q_at + kR, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
       }
     }
   }
@@ -79,9 +93,8 @@ struct ThinScores {
 #pragma GCC unroll 2
     for (int g = 0; g < kG; ++g) {
       float k[kLanes];
-      for (int l = 0; l < kLanes; ++l)
-        k[l] = static_cast<float>(keys[(g * kLanes + l) * stride + e]);
-      add(acc, g, e, load(k));
+      for (int l = 0; l < kLanes; ++l) k[l] = static_cast<float>(keys_of(g)[l * stride + e]);
+      add(acc, g, q_of(g) + e * kR, load(k));
     }
   }
 
@@ -89,9 +102,6 @@ struct ThinScores {
   template <class Ahead>
   void run(Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
     auto&& next = ahead.cursor();
-    const auto fetch = [&](int64_t e) {
-      if (e % kLine == 0) next.template of_keys<kG * kLanes>(j, e);
-    };
     Acc acc;
 #pragma GCC unroll 2
     for (auto& group : acc)
@@ -99,48 +109,67 @@ struct ThinScores {
       for (Vf& v : group) v = zero();
     int64_t e = 0;
     if (std::is_same_v<T, float> || (std::is_same_v<T, bf16> && stride % 2 == 0)) {
-      // Whole lines of a group: keys far apart may share so few places in L1 that those of the
-      // next group drive them out.
-      for (; e + kLine <= d; e += kLine) {
-        fetch(e);
-#pragma GCC unroll 2
-        for (int g = 0; g < kG; ++g)
-#pragma GCC unroll 4
-          for (int64_t at = 0; at < kLine; at += kStep) add_square(acc, g, e + at);
+      // Two heads take turns square by square: chains enough to hide the latency of a multiply-add.
+      // Two vectors of one head's keys take turns line by line: rows a multiple of 4 KiB apart
+      // share so few places in L1 that those of one would drive the other's out.
+      constexpr int kPerLine = kLine / kStep;
+      const T *k0 = keys, *k1 = keys_of(kG - 1);
+      const float *q0 = q, *q1 = q_of(kG - 1);
+      for (; e + kLine <= d;
+           e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR, q1 += kLine * kR) {
+        next.template of_keys<kG * kLanes>(j, e);
+#pragma GCC unroll 8
+        for (int x = 0; x < kG * kPerLine; ++x) {
+          const int g = kTwoHeads ? x % kG : x / kPerLine;
+          const int64_t at = (kTwoHeads ? x / kG : x % kPerLine) * kStep;
+          add_square(acc, g, (g == 0 ? k0 : k1) + at, (g == 0 ? q0 : q1) + at * kR);
+        }
       }
-      for (; e + kStep <= d; e += kStep) {
-        fetch(e);
+      if (e + kStep <= d) next.template of_keys<kG * kLanes>(j, e);
+      for (; e + kStep <= d; e += kStep)
 #pragma GCC unroll 2
-        for (int g = 0; g < kG; ++g) add_square(acc, g, e);
-      }
+        for (int g = 0; g < kG; ++g) add_square(acc, g, keys_of(g) + e, q_of(g) + e * kR);
     }
-    for (; e < d; ++e) fetch(e), add_one(acc, e);
+    for (; e < d; ++e) {
+      if (e % kLine == 0) next.template of_keys<kG * kLanes>(j, e);
+      add_one(acc, e);
+    }
 #pragma GCC unroll 2
     for (int g = 0; g < kG; ++g)
 #pragma GCC unroll 4
-      for (int i = 0; i < kR; ++i) store(s + i * s_stride + g * kLanes, acc[g][i]);
+      for (int i = 0; i < kR; ++i)
+        store(s + i * s_stride + g * (kTwoHeads ? head.s : kLanes), acc[g][i]);
   }
 };
 
-// s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any.
-template <class T, int kR, class Ahead>
+// s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any. With
+// two heads the same of the next one.
+template <class T, int kR, bool kTwoHeads = false, class Ahead>
 static void thin_scores(const ThinRows<T>& keys, Ahead& ahead, int64_t d, const float* q,
-                        int q_rows, int64_t lo, int64_t hi, float* s, int64_t s_stride) {
+                        int64_t lo, int64_t hi, float* s, int64_t s_stride,
+                        const NextHead& head = {}) {
   int64_t j = lo;
-  for (; j + 2 * kLanes <= std::min(hi, keys.n); j += 2 * kLanes)
-    ThinScores<T, kR, 2>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(ahead, j, s + j,
-                                                                                   s_stride);
-  for (; j + kLanes <= std::min(hi, keys.n); j += kLanes)
-    ThinScores<T, kR, 1>{keys.at + j * keys.stride, keys.stride, d, q, q_rows}.run(ahead, j, s + j,
-                                                                                   s_stride);
+  const auto some = [&]<ThinPair kPair>(std::integral_constant<ThinPair, kPair>) {
+    using Scores = ThinScores<T, kR, kPair>;
+    constexpr int kStep = kPair == ThinPair::kKeys ? 2 * kLanes : kLanes;
+    for (; j + kStep <= std::min(hi, keys.n); j += kStep)
+      Scores{keys.at + j * keys.stride, keys.stride, d, q, head}.run(ahead, j, s + j, s_stride);
+  };
+  if constexpr (kTwoHeads) {
+    some(std::integral_constant<ThinPair, ThinPair::kHeads>());
+  } else {
+    some(std::integral_constant<ThinPair, ThinPair::kKeys>());
+    some(std::integral_constant<ThinPair, ThinPair::kNone>());
+  }
   for (; j < std::min(hi, keys.n); ++j)
-    for (int i = 0; i < kR; ++i) {
-      float sum = 0;
-      for (int64_t e = 0; e < d; ++e)
-        sum = __builtin_fmaf(q[e * q_rows + i], static_cast<float>(keys.at[j * keys.stride + e]),
-                             sum);
-      s[i * s_stride + j] = sum;
-    }
+    for (int h = 0; h <= static_cast<int>(kTwoHeads); ++h)
+      for (int i = 0; i < kR; ++i) {
+        float sum = 0;
+        for (int64_t e = 0; e < d; ++e)
+          sum = __builtin_fmaf(q[h * head.q + e * kR + i],
+                               static_cast<float>(keys.at[j * keys.stride + h * d + e]), sum);
+        s[h * head.s + i * s_stride + j] = sum;
+      }
 }
 
 // Whether sums of whole strips keep the elements 0, 2, ... before 1, 3, ...: bf16 is widened by
@@ -153,7 +182,7 @@ inline constexpr bool kSplitsColumns =
 // elements of the values from e on.
 template <class T, int kR, bool kWhole, class Ahead>
 static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
-                         const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
+                         const float* p, int64_t lo, int64_t hi, float* acc) {
   Vf a[kR][kTileNv];
 #pragma GCC unroll 4
   for (int i = 0; i < kR; ++i)
@@ -165,22 +194,25 @@ static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int
   auto&& next = ahead.cursor();
   for (int64_t j = lo; j < hi; ++j, row += values.stride) {
     if (begins_line) next.template of_values<kLines>(j, e);
-    Vi pairs;
-    if constexpr (kWhole && kSplitsColumns<T, Ahead>)
-      pairs = bits(load(reinterpret_cast<const float*>(row)));
+    Vf y[kTileNv];
+    if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
+      const Vi pairs = bits(load(reinterpret_cast<const float*>(row)));
+      y[0] = as_float(shl<16>(pairs));
+      y[kTileNv - 1] = as_float(pairs & set1i(static_cast<int32_t>(0xffff0000u)));
+    } else {
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) {
-      Vf y;
-      if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
-        y = as_float(v == 0 ? shl<16>(pairs) : pairs & set1i(static_cast<int32_t>(0xffff0000u)));
-      } else {
+      for (int v = 0; v < kTileNv; ++v) {
         const int n = cols - v * kLanes;
-        y = kWhole || n >= kLanes ? load(row + v * kLanes)
-            : n > 0               ? load_n(row + v * kLanes, n)
-                                  : zero();
+        y[v] = kWhole || n >= kLanes ? load(row + v * kLanes)
+               : n > 0               ? load_n(row + v * kLanes, n)
+                                     : zero();
       }
+    }
 #pragma GCC unroll 4
-      for (int i = 0; i < kR; ++i) a[i][v] = fma(set1(p[i * p_stride + j]), y, a[i][v]);
+    for (int i = 0; i < kR; ++i) {
+      const Vf x = set1(p[i * kKeyBlock + j]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileNv; ++v) a[i][v] = fma(x, y[v], a[i][v]);
     }
   }
 #pragma GCC unroll 4
@@ -190,9 +222,9 @@ static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int
 }
 template <class T, int kR, class Ahead>
 static void thin_values(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
-                        const float* p, int64_t p_stride, int64_t lo, int64_t hi, float* acc) {
-  cols == kTileN ? thin_columns<T, kR, true>(values, ahead, e, cols, p, p_stride, lo, hi, acc)
-                 : thin_columns<T, kR, false>(values, ahead, e, cols, p, p_stride, lo, hi, acc);
+                        const float* p, int64_t lo, int64_t hi, float* acc) {
+  cols == kTileN ? thin_columns<T, kR, true>(values, ahead, e, cols, p, lo, hi, acc)
+                 : thin_columns<T, kR, false>(values, ahead, e, cols, p, lo, hi, acc);
 }
 
 // fn<kR>(first) for rows four at a time.
