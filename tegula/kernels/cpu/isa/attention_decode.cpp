@@ -215,12 +215,13 @@ class Decode {
       for (int64_t h = 0; h < t.heads; h += 2) {
         const Head x = head_of(t, h, k0);
         by_rows(group_, [&](auto n, int i) {
-          const auto scores = [&](auto is_pair) {
-            thin_scores<T, n(), is_pair()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d,
-                                           x.q + i * c_.d, j, std::min(j + kKeys, hi16),
-                                           x.s + i * kKeyBlock, kKeyBlock, next);
+          const auto scores = [&](auto heads) {
+            thin_scores<T, n(), heads()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d,
+                                         x.q + i * c_.d, j, std::min(j + kKeys, hi16),
+                                         x.s + i * kKeyBlock, kKeyBlock, next);
           };
-          h + 2 <= t.heads ? scores(std::true_type()) : scores(std::false_type());
+          h + 2 <= t.heads ? scores(std::integral_constant<int, 2>())
+                           : scores(std::integral_constant<int, 1>());
         });
       }
     for (int64_t h = 0; h < t.heads; ++h)

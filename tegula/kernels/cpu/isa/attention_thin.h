@@ -40,21 +40,16 @@ struct NextRows {
   }
 };
 
-// Vectors of keys multiplied side by side: kLanes keys alone, with the next kLanes, or with the
-// same keys of the next head.
-enum class ThinPair { kNone, kKeys, kHeads };
 // Floats from a head's queries and scores to the next one's.
 struct NextHead {
   int64_t q = 0, s = 0;
 };
 
-// Scores of kR queries: acc = fma(q_e, k_e, acc), e ascending. q is [d][kR]. Squares of keys by
-// elements are transposed in registers; every loop over accumulators is unrolled, or they would
-// live in memory.
-template <class T, int kR, ThinPair kPair>
+// Scores of kR queries and kLanes keys of one head, or of two neighbouring ones: acc = fma(q_e,
+// k_e, acc), e ascending. q is [d][kR]. Squares of keys by elements are transposed in registers;
+// every loop over accumulators is unrolled, or they would live in memory.
+template <class T, int kR, int kHeads>
 struct ThinScores {
-  static constexpr int kG = kPair == ThinPair::kNone ? 1 : 2;
-  static constexpr bool kTwoHeads = kPair == ThinPair::kHeads;
   static constexpr int64_t kLine = 64 / sizeof(T);
   // Elements in a lane, and of a square; of bf16 two in a lane: half the shuffles.
   static constexpr int64_t kPart = 4 / static_cast<int64_t>(sizeof(T)), kStep = kSquare * kPart;
@@ -63,38 +58,38 @@ struct ThinScores {
   int64_t d;
   const float* q;
   NextHead head;
-  using Acc = Vf[kG][kR];
+  using Acc = Vf[kHeads][kR];
 
-  const T* keys_of(int g) const { return keys + g * (kTwoHeads ? d : kLanes * stride); }
-  const float* q_of(int g) const { return q + (kTwoHeads ? g * head.q : 0); }
+  const T* keys_of(int h) const { return keys + h * d; }
+  const float* q_of(int h) const { return q + h * head.q; }
 
-  static inline __attribute__((always_inline)) void add(Acc& acc, int g, const float* q, Vf k) {
+  static inline __attribute__((always_inline)) void add(Acc& acc, int h, const float* q, Vf k) {
 #pragma GCC unroll 4
-    for (int i = 0; i < kR; ++i) acc[g][i] = fma(set1(q[i]), k, acc[g][i]);
+    for (int i = 0; i < kR; ++i) acc[h][i] = fma(set1(q[i]), k, acc[h][i]);
   }
-  // kStep elements of the keys of one vector.
-  __attribute__((always_inline)) void add_square(Acc& acc, int g, const T* k,
+  // kStep elements of the keys of one head.
+  __attribute__((always_inline)) void add_square(Acc& acc, int h, const T* k,
                                                  const float* q_at) const {
-    asm("" : "+r"(q_at));  // or q's elements are kept for the next vector, in memory
+    asm("" : "+r"(q_at));  // or q's elements are kept for the other head, in memory
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(k), stride / kPart, r);
 #pragma GCC unroll 16
     for (int l = 0; l < kSquare; ++l, q_at += kPart * kR) {
       if constexpr (kPart == 1) {
-        add(acc, g, q_at, r[l]);
+        add(acc, h, q_at, r[l]);
       } else {
-        add(acc, g, q_at, as_float(shl<16>(bits(r[l]))));
-        add(acc, g, q_at + kR, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
+        add(acc, h, q_at, as_float(shl<16>(bits(r[l]))));
+        add(acc, h, q_at + kR, as_float(bits(r[l]) & set1i(static_cast<int32_t>(0xffff0000u))));
       }
     }
   }
   // What is left, and what has no square: an element at a time.
   __attribute__((always_inline)) void add_one(Acc& acc, int64_t e) const {
 #pragma GCC unroll 2
-    for (int g = 0; g < kG; ++g) {
+    for (int h = 0; h < kHeads; ++h) {
       float k[kLanes];
-      for (int l = 0; l < kLanes; ++l) k[l] = static_cast<float>(keys_of(g)[l * stride + e]);
-      add(acc, g, q_of(g) + e * kR, load(k));
+      for (int l = 0; l < kLanes; ++l) k[l] = static_cast<float>(keys_of(h)[l * stride + e]);
+      add(acc, h, q_of(h) + e * kR, load(k));
     }
   }
 
@@ -104,65 +99,53 @@ struct ThinScores {
     auto&& next = ahead.cursor();
     Acc acc;
 #pragma GCC unroll 2
-    for (auto& group : acc)
+    for (auto& of_head : acc)
 #pragma GCC unroll 4
-      for (Vf& v : group) v = zero();
+      for (Vf& v : of_head) v = zero();
     int64_t e = 0;
     if (std::is_same_v<T, float> || (std::is_same_v<T, bf16> && stride % 2 == 0)) {
-      // Two heads take turns square by square: chains enough to hide the latency of a multiply-add.
-      // Two vectors of one head's keys take turns line by line: rows a multiple of 4 KiB apart
-      // share so few places in L1 that those of one would drive the other's out.
-      constexpr int kPerLine = kLine / kStep;
-      const T *k0 = keys, *k1 = keys_of(kG - 1);
-      const float *q0 = q, *q1 = q_of(kG - 1);
+      // Two heads take turns: chains enough to hide the latency of a multiply-add, and few rows at
+      // a time, since those a multiple of 4 KiB apart share so few places in L1 that others drive
+      // them out.
+      const T *k0 = keys, *k1 = keys_of(kHeads - 1);
+      const float *q0 = q, *q1 = q_of(kHeads - 1);
       for (; e + kLine <= d;
            e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR, q1 += kLine * kR) {
-        next.template of_keys<kG * kLanes>(j, e);
-#pragma GCC unroll 8
-        for (int x = 0; x < kG * kPerLine; ++x) {
-          const int g = kTwoHeads ? x % kG : x / kPerLine;
-          const int64_t at = (kTwoHeads ? x / kG : x % kPerLine) * kStep;
-          add_square(acc, g, (g == 0 ? k0 : k1) + at, (g == 0 ? q0 : q1) + at * kR);
+        next.template of_keys<kHeads * kLanes>(j, e);
+#pragma GCC unroll 4
+        for (int64_t at = 0; at < kLine; at += kStep) {
+          add_square(acc, 0, k0 + at, q0 + at * kR);
+          if constexpr (kHeads == 2) add_square(acc, 1, k1 + at, q1 + at * kR);
         }
       }
-      if (e + kStep <= d) next.template of_keys<kG * kLanes>(j, e);
+      if (e + kStep <= d) next.template of_keys<kHeads * kLanes>(j, e);
       for (; e + kStep <= d; e += kStep)
 #pragma GCC unroll 2
-        for (int g = 0; g < kG; ++g) add_square(acc, g, keys_of(g) + e, q_of(g) + e * kR);
+        for (int h = 0; h < kHeads; ++h) add_square(acc, h, keys_of(h) + e, q_of(h) + e * kR);
     }
     for (; e < d; ++e) {
-      if (e % kLine == 0) next.template of_keys<kG * kLanes>(j, e);
+      if (e % kLine == 0) next.template of_keys<kHeads * kLanes>(j, e);
       add_one(acc, e);
     }
 #pragma GCC unroll 2
-    for (int g = 0; g < kG; ++g)
+    for (int h = 0; h < kHeads; ++h)
 #pragma GCC unroll 4
-      for (int i = 0; i < kR; ++i)
-        store(s + i * s_stride + g * (kTwoHeads ? head.s : kLanes), acc[g][i]);
+      for (int i = 0; i < kR; ++i) store(s + i * s_stride + h * head.s, acc[h][i]);
   }
 };
 
 // s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any. With
 // two heads the same of the next one.
-template <class T, int kR, bool kTwoHeads = false, class Ahead>
+template <class T, int kR, int kHeads = 1, class Ahead>
 static void thin_scores(const ThinRows<T>& keys, Ahead& ahead, int64_t d, const float* q,
                         int64_t lo, int64_t hi, float* s, int64_t s_stride,
                         const NextHead& head = {}) {
   int64_t j = lo;
-  const auto some = [&]<ThinPair kPair>(std::integral_constant<ThinPair, kPair>) {
-    using Scores = ThinScores<T, kR, kPair>;
-    constexpr int kStep = kPair == ThinPair::kKeys ? 2 * kLanes : kLanes;
-    for (; j + kStep <= std::min(hi, keys.n); j += kStep)
-      Scores{keys.at + j * keys.stride, keys.stride, d, q, head}.run(ahead, j, s + j, s_stride);
-  };
-  if constexpr (kTwoHeads) {
-    some(std::integral_constant<ThinPair, ThinPair::kHeads>());
-  } else {
-    some(std::integral_constant<ThinPair, ThinPair::kKeys>());
-    some(std::integral_constant<ThinPair, ThinPair::kNone>());
-  }
+  for (; j + kLanes <= std::min(hi, keys.n); j += kLanes)
+    ThinScores<T, kR, kHeads>{keys.at + j * keys.stride, keys.stride, d, q, head}.run(
+        ahead, j, s + j, s_stride);
   for (; j < std::min(hi, keys.n); ++j)
-    for (int h = 0; h <= static_cast<int>(kTwoHeads); ++h)
+    for (int h = 0; h < kHeads; ++h)
       for (int i = 0; i < kR; ++i) {
         float sum = 0;
         for (int64_t e = 0; e < d; ++e)
