@@ -42,6 +42,7 @@ ROWS = [
     ("decode, the same, bf16", "decode", "1,32,8192,128", "bf16", "fwd", False, 8),
     ("gemm 2048^3", "gemm", "2048,2048,2048", "f32", "fwd", False, 0),
     ("gemm 1024x768x3072", "gemm", "1024,768,3072", "f32", "fwd", False, 0),
+    ("gemm 1024x3072x768", "gemm", "1024,3072,768", "f32", "fwd", False, 0),
     ("gemm 2048^3, bf16", "gemm", "2048,2048,2048", "bf16", "fwd", False, 0),
     ("gemm 1024x768x3072, bf16", "gemm", "1024,768,3072", "bf16", "fwd", False, 0),
     ("gemm 1024x3072x768, bf16", "gemm", "1024,3072,768", "bf16", "fwd", False, 0),
