@@ -85,9 +85,9 @@ int tegula_attention_f32_launch(const void* kernel, void* const* pointers, const
   return report(static_cast<const AttentionF32Kernel*>(kernel)->launch(c));
 }
 
-// spec: head_dim, rows, is_paged, warps, blocks.
+// spec: head_dim, rows, is_paged, warps, blocks, slots.
 void* tegula_decode_load(const char* cubin, const int* spec) {
-  return release(load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4]}));
+  return release(load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4], spec[5]}));
 }
 
 // sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal, window_left,

@@ -29,10 +29,10 @@ def ints(kind, values):
 class Decode:
     """A compiled variant."""
 
-    def __init__(self, lib, cubins, head_dim, rows, is_paged, warps, blocks):
+    def __init__(self, lib, cubins, head_dim, rows, is_paged, warps, blocks, slots):
         self.lib = lib
         self.name = f"decode_d{head_dim}_r{rows}{'_paged' if is_paged else ''}"
-        self.spec = ints(ctypes.c_int, [head_dim, rows, is_paged, warps, blocks])
+        self.spec = ints(ctypes.c_int, [head_dim, rows, is_paged, warps, blocks, slots])
         handle = lib.tegula_decode_load(f"{cubins}/{self.name}.cubin".encode(), self.spec)
         assert handle, lib.tegula_error().decode()
         self.handle = ctypes.c_void_p(handle)
@@ -203,17 +203,19 @@ def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
     rows = 8 if hq // hk <= 8 else 16
     makers = {}
 
-    def ours(paged, **kw):
+    def ours(paged, in_order=False, **kw):
         def make(k, v):
             args = dict(kw)
             if paged:
                 n = sk // paged
-                args["pages"] = torch.randperm(b * n, device="cuda").int().view(b, n)
+                order = torch.arange(b * n, device="cuda") if in_order else torch.randperm(b * n, device="cuda")
+                args["pages"] = order.int().view(b, n)
                 k, v = k.view(b * n, paged, hk, d), v.view(b * n, paged, hk, d)
             return kernels[d, rows, paged > 0].bind(q, k, v, scale, with_lse=False, **args)[0]
         return make
     makers["tegula"] = ours(0)
     makers["tegula, pages of 16"] = ours(16)
+    makers["tegula, pages of 16 in order"] = ours(16, in_order=True)
     makers["tegula, splits of 512"] = ours(0, split=512)
     for split in splits:
         makers[f"tegula, split {split}"] = ours(0, split=split)
@@ -258,6 +260,7 @@ def main():
     parser.add_argument("--splits", default="", help="also time these keys per split")
     parser.add_argument("--warps", type=int, default=8, help="what DIR was compiled with")
     parser.add_argument("--blocks", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--launch-only", action="store_true", help="check and time nothing, for sanitizers")
     parser.add_argument("--no-timing", action="store_true", help="checks only")
     parser.add_argument("--json", default="")
@@ -269,7 +272,7 @@ def main():
     lib.tegula_error.restype = ctypes.c_char_p
     lib.tegula_decode_load.restype = ctypes.c_void_p
     lib.tegula_decode_workspace_bytes.restype = lib.tegula_decode_split.restype = ctypes.c_int64
-    kernels = {(d, r, p): Decode(lib, args.cubins, d, r, p, args.warps, args.blocks)
+    kernels = {(d, r, p): Decode(lib, args.cubins, d, r, p, args.warps, args.blocks, args.slots)
                for d in (64, 128) for r in (8, 16) for p in (False, True)}
     rng = random.Random(1)
     worst, failed = 0.0, 0

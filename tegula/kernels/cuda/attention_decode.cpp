@@ -9,10 +9,13 @@ namespace tegula::cuda {
 
 namespace {
 
-constexpr int64_t kStepKeys = 16;  // as in attention_decode.cu
+constexpr int kStepKeys = 16;  // as in attention_decode.cu
 // K and V of such sizes stay in L2 from launch to launch only if told to, which costs 1 to 5 %
 // where they were not there. Smaller ones stay anyway, larger ones cannot (24 and 48 MiB measured).
 constexpr int64_t kLeastKept_bytes = 28 << 20, kMostKept_bytes = 40 << 20;
+// Reading as much takes so short that it counts to set up blocks before the kernel before has ended
+// and to have more under way from the start. (Longer, dense reads are 0.5 % faster with less.)
+constexpr int64_t kShort_bytes = 64 << 20;
 
 int64_t splits_of(const DecodeShape& s, int64_t keys_per_split) {
   return std::max<int64_t>(1, ceil_div(s.seqlen_k, keys_per_split));
@@ -30,8 +33,11 @@ Status check_operand(const AttentionOperand& t, const char* name) {
 
 }  // namespace
 
-// The parts of the warps: output, maximum and sum of weights of each row; and a flag.
-int DecodeVariant::smem_bytes() const { return n_warps * rows * (head_dim + 2) * 4 + 16; }
+// The steps under way of all warps, or their parts in the same place; and a flag.
+int DecodeVariant::smem_bytes() const {
+  const int ring = n_slots * 2 * kStepKeys * head_dim * 2;
+  return n_warps * std::max(ring, static_cast<int>(round_up(rows * (head_dim + 2) * 4, 1024))) + 16;
+}
 
 std::string DecodeVariant::name() const {
   return cat("decode_d", head_dim, "_r", rows, is_paged ? "_paged" : "");
@@ -39,11 +45,11 @@ std::string DecodeVariant::name() const {
 
 std::vector<std::string> DecodeVariant::defines() const {
   return {cat("TEGULA_HEAD_DIM=", head_dim), cat("TEGULA_ROWS=", rows),
-          cat("TEGULA_WARPS=", n_warps), cat("TEGULA_BLOCKS=", n_blocks),
-          cat("TEGULA_PAGED=", int{is_paged})};
+          cat("TEGULA_WARPS=", n_warps),     cat("TEGULA_BLOCKS=", n_blocks),
+          cat("TEGULA_SLOTS=", n_slots),     cat("TEGULA_PAGED=", int{is_paged})};
 }
 
-Result<DecodeVariant> choose_decode(const DecodeShape& s) {
+Result<DecodeVariant> choose_decode(const DecodeShape& s, int capability) {
   if (std::min({s.batch, s.seqlen_q, s.n_heads_q, s.n_heads_kv}) < 1 || s.seqlen_k < 0 ||
       s.page_size < 0)
     return invalid_argument(cat("attention_decode: batch ", s.batch, ", seqlen_q ", s.seqlen_q,
@@ -67,6 +73,8 @@ Result<DecodeVariant> choose_decode(const DecodeShape& s) {
   v.head_dim = static_cast<int>(s.head_dim);
   v.rows = rows <= 8 ? 8 : 16;
   v.is_paged = s.page_size > 0;
+  // 8.6, 8.9 and 12.x have 99 KB of shared memory.
+  if (capability == 86 || capability == 89 || capability >= 120) v.n_slots = 1;
   return v;
 }
 
@@ -115,6 +123,7 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
   p.n_heads_q = static_cast<int>(s.n_heads_q), p.n_heads_kv = static_cast<int>(s.n_heads_kv);
   p.group = p.n_heads_q / p.n_heads_kv;
+  p.group_inverse = 65536U / static_cast<unsigned>(p.group) + 1;
   p.keys_per_split = static_cast<int>(call.keys_per_split);
   p.n_splits = static_cast<int>(splits_of(s, call.keys_per_split));
   p.pages_per_sequence = static_cast<int>(call.pages_per_sequence);
@@ -123,15 +132,22 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.page_log2 = std::has_single_bit(page) ? std::countr_zero(page) : -1;
   p.window_left = static_cast<int>(s.window_left), p.is_causal = int{s.is_causal};
   const int64_t kv_bytes = 2 * 2 * s.batch * s.seqlen_k * s.n_heads_kv * s.head_dim;
+  const bool is_short = kv_bytes <= kShort_bytes;
+  p.n_slots = is_short || v.is_paged ? variant_.n_slots : 1;
   p.keeps_kv = int{kv_bytes >= kLeastKept_bytes && kv_bytes <= kMostKept_bytes};
   p.scale_log2 = call.scale * 1.44269504F;
   void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
+  const int threads = 32 * variant_.n_warps, smem = variant_.smem_bytes();
+  const char* what = "launching attention_decode";
+  if (is_short)
+    return d->launch_early(function_, {p.n_splits, s.n_heads_kv, s.batch}, threads, smem,
+                           call.stream, arguments, what);
   return d->check(
       d->launch(function_, static_cast<unsigned>(p.n_splits), static_cast<unsigned>(s.n_heads_kv),
-                static_cast<unsigned>(s.batch), static_cast<unsigned>(32 * variant_.n_warps), 1, 1,
-                static_cast<unsigned>(variant_.smem_bytes()), call.stream, arguments, nullptr),
-      "launching attention_decode");
+                static_cast<unsigned>(s.batch), static_cast<unsigned>(threads), 1, 1,
+                static_cast<unsigned>(smem), call.stream, arguments, nullptr),
+      what);
 }
 
 }  // namespace tegula::cuda

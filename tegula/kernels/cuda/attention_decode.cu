@@ -5,18 +5,15 @@
 // kRows), so K and V pass once for all of them. Keys are cut into splits; a block takes one, its
 // warps take steps of 16 keys in turn. Scores are computed transposed, Sᵀ = K Qᵀ and Oᵀ = Vᵀ Pᵀ, so
 // that the 16 rows of mma.sync are keys or columns of V and nothing is padded but the query rows.
-// K and V go from global memory straight into the registers of the fragments:
-//   K (A of Sᵀ): lane (g, t) reads 16 bytes of keys g and g + 8; the order of d inside a product is
-//     free, as long as Q has the same.
-//   V (A of Oᵀ): lane (g, t) reads 16 bytes, columns 8g.., of keys 2t, 2t + 1, 2t + 8, 2t + 9; the
-//     pairs of keys that the fragment wants are made by byte permutes.
-// A warp has its next step's K and V under way while it works on this one. The last block of a head
-// combines its splits by their log-sum-exp, in order, so the bits depend on where splits are cut
-// alone, and that is at multiples of keys_per_split. Flash-Decoding (Dao et al. 2023).
+// A warp copies (cp.async) its next kSlots steps into shared memory of its own, which no other warp
+// reads: it waits for its copies alone. The last block of a head combines its splits by their
+// log-sum-exp, in order, so the bits depend on where splits are cut alone, and that is at multiples
+// of keys_per_split. Flash-Decoding (Dao et al. 2023).
 //
-// Variant, by -D: TEGULA_HEAD_DIM 64 | 128, TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_BLOCKS a
-// multiprocessor, TEGULA_PAGED 0 | 1.
+// Variant, by -D: TEGULA_HEAD_DIM 64 | 128, TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_SLOTS,
+// TEGULA_BLOCKS a multiprocessor, TEGULA_PAGED 0 | 1.
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
@@ -30,122 +27,132 @@ constexpr bool kPaged = TEGULA_PAGED;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kStep = 16;  // keys a warp takes at once
 constexpr int kStride = kStep * kWarps;
-constexpr int kChunks = kD / 32;  // 16-byte pieces of a key's row in a lane
-constexpr int kHalves = kD / 64;  // the same of a value's row
 constexpr int kTiles = kRows / 8;
+constexpr int kSlots = TEGULA_SLOTS;  // steps of a warp under way
+constexpr int kRowBytes = 2 * kD;
+constexpr int kStepBytes = kStep * kRowBytes;        // of K, and of V
+constexpr int kChunks = kRowBytes / 16;              // of a row
+constexpr int kRowsAtOnce = 32 / kChunks;            // that a warp copies with one instruction
+constexpr int kRingBytes = kSlots * 2 * kStepBytes;  // of a warp
 
-struct alignas(16) Piece {
-  u32 word[4];
-};
-
-// Read once, so not kept in L1. Volatile: it stays ahead of the products it was put ahead of.
-__device__ inline Piece load_piece(const u16* from, u64 policy) {
-  Piece p;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-               : "=r"(p.word[0]), "=r"(p.word[1]), "=r"(p.word[2]), "=r"(p.word[3])
-               : "l"(from), "l"(policy));
-  return p;
+// Where 16-byte chunk `chunk` of a row lies in its step: eight rows' chunks fall on all banks.
+__device__ inline u32 place(u32 row, u32 chunk) {
+  return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
 }
-
-// What a warp reads of one step.
-struct Step {
-  Piece k[2][kChunks];  // keys g, g + 8
-  Piece v[4][kHalves];  // keys 2t, 2t + 1, 2t + 8, 2t + 9
-};
-
-__device__ inline int v_key(int i) { return 2 * (threadIdx.x % 4) + (i & 1) + 8 * (i / 2); }
-__device__ inline int k_key(int i) { return threadIdx.x % 32 / 4 + 8 * i; }
 
 // A split of one sequence and KV head: what a block works on.
 struct Item {
   int batch, head_kv;
-  int keys;             // of the sequence
-  int split, n_active;  // among the splits that some query sees
-  int begin, end;       // keys of this split
-  int first_seen;       // keys before it are hidden from every query
+  int keys;                // of the sequence
+  int split, first_split;  // the latter: among whose keys the first is that some query sees
+  int begin, end;          // keys of this split
+  int first_seen;          // keys before it are hidden from every query
 
   __device__ explicit Item(const AttentionDecodeParams& p) {
     split = blockIdx.x, head_kv = blockIdx.y, batch = blockIdx.z;
     keys = p.seqlens_k ? p.seqlens_k[batch] : p.seqlen_k;
-    first_seen = p.window_left < 0 ? 0 : max(0, keys - p.seqlen_q - p.window_left);
-    const int first_split = first_seen / p.keys_per_split;
-    n_active = max(1, (keys + p.keys_per_split - 1) / p.keys_per_split - first_split);
+    first_seen = first_split = 0;
+    if (p.window_left >= 0) {
+      first_seen = max(0, keys - p.seqlen_q - p.window_left);
+      first_split = first_seen / p.keys_per_split;
+    }
     begin = (first_split + split) * p.keys_per_split;
     end = min(keys, begin + p.keys_per_split);
   }
+  // The first split is there even without keys.
+  __device__ bool is_active() const { return split == 0 || begin < keys; }
+  __device__ int n_active(const AttentionDecodeParams& p) const {
+    return max(1, (keys + p.keys_per_split - 1) / p.keys_per_split - first_split);
+  }
 };
 
-// Where a warp reads next: its steps of 16 keys.
-struct Cursor {
+// Which query a row of the tile is; its head is head_kv * group + row % group.
+__device__ inline int query_of(const AttentionDecodeParams& p, int row) {
+  return int(u32(row) * p.group_inverse >> 16);
+}
+__device__ inline u16* row_of(const AttentionDecodeParams& p, const AttentionTensor& t,
+                              const Item& it, int row) {
+  const int query = query_of(p, row), head = it.head_kv * p.group + row - query * p.group;
+  return t.data + it.batch * t.batch + query * t.row + head * t.head;
+}
+
+// A warp's way through its steps: step n is the 16 keys from first_key + n * kStride on.
+struct Reader {
+  const AttentionDecodeParams& p;
   const u16 *k, *v;  // of the KV head, and of the sequence unless paged
   const int* pages;
   u64 policy;
-  int key, first, last;  // keys outside [first, last] are never read
-  int k_page[2], v_page[4];
+  int first_key, n_steps, first, last;  // keys outside [first, last] are never read
+  // Of pages of 16 keys or more, one holds a step (steps begin at multiples of 16): lane l looks up
+  // that of the l-th of 32 steps. Of others: that of key l % 16 of a step.
+  struct Place {
+    int page, key;  // the key within the page
+  };
+  Place now{}, ahead{};
 
-  __device__ Cursor(const AttentionDecodeParams& p, const Item& it, int warp) {
+  __device__ Reader(const AttentionDecodeParams& p, const Item& it, int warp) : p(p) {
+    first_key = it.begin + warp * kStep, first = it.first_seen, last = it.keys - 1;
+    n_steps = max(0, (it.end - first_key + kStride - 1) / kStride);
+    pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
+    if (kPaged && n_steps > 0) now = look_up(0);
     k = p.k.data + it.head_kv * p.k.head, v = p.v.data + it.head_kv * p.v.head;
+    if (!kPaged) k += it.batch * p.k.batch, v += it.batch * p.v.batch;
     policy = p.keeps_kv ? kEvictLast : kEvictNormal;
-    key = it.begin + warp * kStep, first = it.first_seen, last = it.keys - 1;
-    if constexpr (kPaged)
-      pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
+  }
+  __device__ bool has_one_page() const { return p.page_log2 >= 4; }
+  __device__ Place look_up(int step) const {
+    const int lane = threadIdx.x % 32;
+    const int of_lane = has_one_page() ? (step + lane) * kStride : step * kStride + lane % kStep;
+    const int key = max(first, min(first_key + of_lane, last));
+    const int at = p.page_log2 >= 0 ? key >> p.page_log2 : key / p.page_size;
+    return {__ldg(pages + at), key - at * p.page_size};
+  }
+  // Before K of step n is copied, and after V is: pages are looked up long before they are needed.
+  __device__ void begin_step(int n) {
+    if (kPaged && n > 0 && (!has_one_page() || n % 32 == 0)) now = ahead;
+  }
+  __device__ void end_step(int n) {
+    if (kPaged && (!has_one_page() || n % 32 == 0)) ahead = look_up(n + (has_one_page() ? 32 : 1));
+  }
+  // Copies K or V of step n.
+  __device__ void copy(const u16* from, const AttentionTensor& t, u32 to, int n) const {
+    const int lane = threadIdx.x % 32, row = lane / kChunks, chunk = lane % kChunks;
+    const int key = first_key + n * kStride;
+    const bool is_scattered = kPaged && !has_one_page();
+    from += 8 * chunk;
+    if (is_scattered)
+      from += now.page * t.batch + now.key * t.row - 8 * chunk;
+    else if constexpr (kPaged)
+      from += __shfl_sync(0xffffffff, now.page, n % 32) * t.batch +
+              (key - (key & -p.page_size) + row) * t.row;
     else
-      k += it.batch * p.k.batch, v += it.batch * p.v.batch;
-  }
-  // Steps begin at multiples of 16: of pages as large, one holds a step.
-  __device__ static bool is_one_page(const AttentionDecodeParams& p) { return p.page_log2 >= 4; }
-  // The pages of the keys at `key`: asked for a step before the keys.
-  __device__ void load_pages(const AttentionDecodeParams& p) {
-    if constexpr (kPaged) {
-      k_page[0] = page(p, key + k_key(0));
-      if (is_one_page(p)) return;
-      k_page[1] = page(p, key + k_key(1));
-      for (int i = 0; i < 4; ++i) v_page[i] = page(p, key + v_key(i));
+      from += (key + row) * t.row;
+    if (!is_scattered && key >= first && key + kStep - 1 <= last) {
+#pragma unroll
+      for (int r = 0; r < kStep; r += kRowsAtOnce, from += kRowsAtOnce * t.row)
+        cp_async(to + place(row + r, chunk), from, 16, policy);
+      return;
     }
-  }
-  __device__ int clamped(int at) const { return max(first, min(at, last)); }
-  __device__ int page(const AttentionDecodeParams& p, int at) const {
-    const int c = clamped(at);
-    return __ldg(pages + (p.page_log2 >= 0 ? c >> p.page_log2 : c / p.page_size));
-  }
-  // Where key 0 would lie if all keys followed those of the step's page.
-  __device__ const u16* base(const u16* from, const AttentionTensor& t,
-                             const AttentionDecodeParams& p) const {
-    if (!kPaged || !is_one_page(p)) return from;
-    return from + k_page[0] * t.batch - (clamped(key) & -p.page_size) * t.row;
-  }
-  __device__ const u16* row(const u16* base, const AttentionTensor& t,
-                            const AttentionDecodeParams& p, int at, int page) const {
-    const int c = clamped(at);
-    if (!kPaged || is_one_page(p)) return base + c * t.row;
-    const int inside = p.page_log2 >= 0 ? c & (p.page_size - 1) : c % p.page_size;
-    return base + page * t.batch + inside * t.row;
+#pragma unroll 1
+    for (int r = row; r < kStep; r += kRowsAtOnce) {
+      const u16* row_from = from;
+      if (is_scattered) {
+        const auto bits = reinterpret_cast<u64>(from);
+        row_from = reinterpret_cast<const u16*>(__shfl_sync(0xffffffff, bits, r)) + 8 * chunk;
+      }
+      cp_async(to + place(r, chunk), row_from, key + r >= first && key + r <= last ? 16 : 0,
+               policy);
+      from += is_scattered ? 0 : kRowsAtOnce * t.row;
+    }
   }
 };
 
-__device__ inline void load_k(Step& s, const Cursor& at, const AttentionDecodeParams& p) {
-  const u16* k = at.base(at.k, p.k, p);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const u16* row = at.row(k, p.k, p, at.key + k_key(i), at.k_page[i]) + threadIdx.x % 4 * 8;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) s.k[i][c] = load_piece(row + 32 * c, at.policy);
-  }
-}
-
-__device__ inline void load_v(Step& s, const Cursor& at, const AttentionDecodeParams& p) {
-  const u16* v = at.base(at.v, p.v, p);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const u16* row = at.row(v, p.v, p, at.key + v_key(i), at.v_page[i]) + threadIdx.x % 32 / 4 * 8;
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) s.v[i][h] = load_piece(row + 64 * h, at.policy);
-  }
-}
-
-// Two values of V, of neighbouring keys: column 2j or 2j + 1 of a piece.
-__device__ inline u32 pair(const Piece& a, const Piece& b, int j, bool is_odd) {
-  return __byte_perm(a.word[j], b.word[j], is_odd ? 0x7632 : 0x5410);
+// Until the oldest copy, of K or V, of `n_slots` steps has landed.
+__device__ inline void wait_for_oldest(int n_slots) {
+  if (n_slots == 1)
+    cp_async_wait<1>();
+  else
+    cp_async_wait<2 * kSlots - 1>();
 }
 
 // The maximum or sum over the lanes that hold the other keys of this lane's query rows.
@@ -161,7 +168,7 @@ __device__ inline float sum(float a, float b) { return a + b; }
 __device__ inline float safe(float top) { return top == kNegativeInfinity ? 0.f : top; }
 
 // A part of the result, over some keys, of query rows 8i + 2t + c: maximum, sum of weights, and of
-// Oᵀ column 64h + 8g + 2j + e in o[2e + c]. An accumulator's four floats stay together everywhere.
+// Oᵀ column 16m + 8e + g in o[2e + c]. An accumulator's four floats stay together everywhere.
 struct Part {
   float top[2], weight[2];
   float o[4];
@@ -201,39 +208,47 @@ struct Part {
   __device__ float4 sums() const { return make_float4(top[0], weight[0], top[1], weight[1]); }
 };
 
-constexpr int kPieces = kTiles * kHalves * 4;  // accumulators [i][h][j] of a warp
+constexpr int kBlocks = kD / 16;           // of 16 columns
+constexpr int kPieces = kTiles * kBlocks;  // accumulators [i][m] of a warp
 
-// The parts of the warps.
+// A warp's part, in place of its ring.
+struct WarpPart {
+  float4 o[kPieces][32];
+  float4 sums[kTiles][4];
+};
+constexpr int kPartBytes = (int(sizeof(WarpPart)) + 1023) / 1024 * 1024;
 struct Shared {
-  float4 o[kWarps][kPieces][32];
-  float4 sums[kWarps][kTiles][4];
+  char ring[kWarps][kRingBytes < kPartBytes ? kPartBytes : kRingBytes];
   bool is_last;
+
+  __device__ WarpPart& part(int warp) { return *reinterpret_cast<WarpPart*>(ring[warp]); }
 };
 
-// Rows 8i + 2t + c, columns 64h + 8g + 2j + e of the result.
+// Rows 8i + 2t + c, columns 16m + 8e + g of the result.
 __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int piece, int lane,
                              const Part& x) {
-  const int i = piece / (4 * kHalves), h = piece / 4 % kHalves, j = piece % 4;
+  const int i = piece / kBlocks, m = piece % kBlocks;
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int row = 8 * i + 2 * t + c;
     if (row >= p.group * p.seqlen_q) continue;
     const float share = x.weight[c] == 0.f ? 0.f : 1.f / x.weight[c];
-    const int query = row / p.group, head = it.head_kv * p.group + row % p.group;
-    u16* to = p.o.data + it.batch * p.o.batch + query * p.o.row + head * p.o.head;
-    *reinterpret_cast<u32*>(to + 64 * h + 8 * g + 2 * j) =
-        pack_bf16(x.o[c] * share, x.o[2 + c] * share);
-    if (h == 0 && j == 0 && g == 0 && p.lse)
+    u16* to = row_of(p, p.o, it, row);
+    to[16 * m + g] = round_to_element(x.o[c] * share);
+    to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
+    if (m == 0 && g == 0 && p.lse) {
+      const int query = query_of(p, row), head = it.head_kv * p.group + row - query * p.group;
       p.lse[(static_cast<long long>(it.batch) * p.n_heads_q + head) * p.seqlen_q + query] =
           x.weight[c] == 0.f ? kNegativeInfinity
                              : (x.top[c] + __log2f(x.weight[c])) * 0.6931471805599453f;
+    }
   }
 }
 
 // The warps' parts in order; then, by the last block of a head to come here, its splits in order.
 __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, Shared& shared) {
-  const int rows = p.group * p.seqlen_q;
+  const int rows = p.group * p.seqlen_q, n_active = it.n_active(p);
   const long long head = static_cast<long long>(it.batch) * p.n_heads_kv + it.head_kv;
   const long long n_heads = gridDim.y * gridDim.z;
   // [head][split][piece][lane], then [head][split][i][t].
@@ -241,38 +256,38 @@ __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, S
   float4* sums = static_cast<float4*>(p.partial) + n_heads * p.n_splits * kPieces * 32 +
                  head * p.n_splits * kTiles * 4;
   for (int at = threadIdx.x; at < kPieces * 32; at += kThreads) {
-    const int piece = at / 32, lane = at % 32, i = piece / (4 * kHalves), t = lane % 4;
+    const int piece = at / 32, lane = at % 32, i = piece / kBlocks, t = lane % 4;
     if (8 * i + 2 * t >= rows) continue;
     Part part;
     part.clear();
     part.merge<kWarps>(kWarps, [&](int w, float4& sums, float4& x) {
-      sums = shared.sums[w][i][t], x = shared.o[w][piece][lane];
+      sums = shared.part(w).sums[i][t], x = shared.part(w).o[piece][lane];
     });
-    if (it.n_active == 1) {
+    if (n_active == 1) {
       write(p, it, piece, lane, part);
       continue;
     }
     __stcg(o + it.split * kPieces * 32 + at,
            make_float4(part.o[0], part.o[1], part.o[2], part.o[3]));
-    if (piece % (4 * kHalves) == 0 && lane < 4)
+    if (piece % kBlocks == 0 && lane < 4)
       __stcg(sums + (it.split * kTiles + i) * 4 + t, part.sums());
   }
-  if (it.n_active == 1) return;
+  if (n_active == 1) return;
 
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0)
-    shared.is_last = atomicAdd(&p.counters[head], 1u) == static_cast<u32>(it.n_active - 1);
+    shared.is_last = atomicAdd(&p.counters[head], 1u) == static_cast<u32>(n_active - 1);
   __syncthreads();
   if (!shared.is_last) return;
   __threadfence();
   if (threadIdx.x == 0) p.counters[head] = 0;
   for (int at = threadIdx.x; at < kPieces * 32; at += kThreads) {
-    const int piece = at / 32, lane = at % 32, i = piece / (4 * kHalves), t = lane % 4;
+    const int piece = at / 32, lane = at % 32, i = piece / kBlocks, t = lane % 4;
     if (8 * i + 2 * t >= rows) continue;
     Part part;
     part.clear();
-    part.merge<16>(it.n_active, [&](int s, float4& of, float4& x) {
+    part.merge<16>(n_active, [&](int s, float4& of, float4& x) {
       of = __ldcg(sums + (s * kTiles + i) * 4 + t), x = __ldcg(o + s * kPieces * 32 + at);
     });
     write(p, it, piece, lane, part);
@@ -286,37 +301,19 @@ using namespace tegula::cuda;
 // Grid (splits, n_heads_kv, batch).
 extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
     attention_decode(const __grid_constant__ AttentionDecodeParams p) {
-  extern __shared__ float4 smem[];
+  extern __shared__ __align__(1024) char smem[];
   Shared& shared = *reinterpret_cast<Shared*>(smem);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int rows = p.group * p.seqlen_q;
+  start_grid_after();
+  wait_for_grid_before();  // which may write the newest keys
   const Item it(p);
-  if (it.split >= it.n_active) return;
+  if (!it.is_active()) return;
 
-  Cursor next(p, it, warp);
-  Step step;
-  if (next.key < it.end) {
-    next.load_pages(p);
-    load_k(step, next, p);
-    load_v(step, next, p);
-    next.key += kStride;
-    next.load_pages(p);
-  }
-  // Qᵀ is the B of Sᵀ: lane (g, t) holds row g of each tile.
-  Piece q[kTiles][kChunks];
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i)
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const int row = 8 * i + g;
-      q[i][c] = Piece{};
-      if (row < rows)
-        q[i][c] = *reinterpret_cast<const Piece*>(
-            p.q.data + it.batch * p.q.batch + row / p.group * p.q.row +
-            (it.head_kv * p.group + row % p.group) * p.q.head + 32 * c + 8 * t);
-    }
+  Reader reader(p, it, warp);
+  u32 q[kTiles][kD / 8];  // Qᵀ is the B of Sᵀ: lane (g, t) holds row g of each tile
   float top[kTiles][2], weight[kTiles][2];  // of rows 2t + c; `weight` over this lane's keys
-  float o[kTiles][kHalves][4][4] = {};
+  float o[kTiles][kBlocks][4] = {};
 #pragma unroll
   for (int i = 0; i < kTiles; ++i)
     top[i][0] = top[i][1] = kNegativeInfinity, weight[i][0] = weight[i][1] = 0;
@@ -324,79 +321,108 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
   const int seen_by_all = p.is_causal ? min(it.end, shift + 1) : it.end;
   const int hidden_before = p.window_left < 0 ? 0 : max(0, it.keys - 1 - p.window_left);
 
-  for (int key = it.begin + warp * kStep; key < it.end; key += kStride) {
+  // What this lane gives to ldmatrix: a row of K by halves of 8 columns, of V by blocks of 8 keys.
+  const u32 k_place = place(lane % 16, lane / 16);
+  const u32 v_place = place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const u32 ring = smem_address(shared.ring[warp]);
+  const int n_slots = p.n_slots;
+  int slot = 0;
+
+  // Step n is copied into the place of step n - n_slots as soon as that has been used.
+#pragma unroll 1
+  for (int n = 0; n < reader.n_steps + n_slots; ++n) {
+    const u32 k_at = ring + slot * 2 * kStepBytes, v_at = k_at + kStepBytes;
+    const bool is_due = n >= n_slots, is_more = n < reader.n_steps;
+    const int key = reader.first_key + (n - n_slots) * kStride;
     float s[kTiles][4] = {};
+    if (is_due) {
+      wait_for_oldest(n_slots);
+      __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i)
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c)
-#pragma unroll
-        for (int w = 0; w < 4; w += 2)
-          mma_m16n8k16(s[i], step.k[0][c].word[w], step.k[1][c].word[w], step.k[0][c].word[w + 1],
-                       step.k[1][c].word[w + 1], q[i][c].word[w], q[i][c].word[w + 1]);
-    const bool is_more = next.key < it.end;
-    if (is_more) load_k(step, next, p);
-    u32 weights[kTiles][2];  // B of Oᵀ: keys 2t.. and 2t + 8.., query row g
-    const bool is_whole = key >= hidden_before && key + kStep <= seen_by_all;
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      float grow[2];
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        float &a = s[i][c], &b = s[i][2 + c];  // keys g, g + 8
-        a *= p.scale_log2, b *= p.scale_log2;
-        if (!is_whole) {
-          const int query = (8 * i + 2 * t + c) / p.group;
-          const int low = p.window_left < 0 ? 0 : shift + query - p.window_left;
-          const int high = p.is_causal ? min(it.end, shift + query + 1) : it.end;
-          if (key + g < low || key + g >= high) a = kNegativeInfinity;
-          if (key + g + 8 < low || key + g + 8 >= high) b = kNegativeInfinity;
-        }
-        const float next_top = fmaxf(top[i][c], over_keys(fmaxf(a, b), largest));
-        grow[c] = exp2_approx(top[i][c] - safe(next_top));
-        top[i][c] = next_top;
-        a = exp2_approx(a - safe(next_top)), b = exp2_approx(b - safe(next_top));
-        weight[i][c] = __fmaf_rn(weight[i][c], grow[c], a + b);
-      }
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h)
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) o[i][h][j][e] *= grow[e % 2];
-      weights[i][0] = transpose_8x8(pack_bf16(s[i][0], s[i][1]));
-      weights[i][1] = transpose_8x8(pack_bf16(s[i][2], s[i][3]));
-    }
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const u32 a0 = pair(step.v[0][h], step.v[1][h], j, false);
-        const u32 a1 = pair(step.v[0][h], step.v[1][h], j, true);
-        const u32 a2 = pair(step.v[2][h], step.v[3][h], j, false);
-        const u32 a3 = pair(step.v[2][h], step.v[3][h], j, true);
+      for (int c = 0; c < kD / 16; ++c) {
+        u32 a[4];
+        ldmatrix((k_at + k_place) ^ (c << 5), a);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i)
-          mma_m16n8k16(o[i][h][j], a0, a1, a2, a3, weights[i][0], weights[i][1]);
+          mma_m16n8k16(s[i], a[0], a[1], a[2], a[3], q[i][2 * c], q[i][2 * c + 1]);
       }
-    if (is_more) {
-      load_v(step, next, p);
-      next.key += kStride;
-      next.load_pages(p);
+      __syncwarp();
     }
+    if (is_more) {
+      reader.begin_step(n);
+      reader.copy(reader.k, p.k, k_at, n);
+    }
+    cp_async_commit();
+    if (is_due) {
+      u32 weights[kTiles][2];  // B of Oᵀ: keys 2t.. and 2t + 8.., query row g
+      const bool is_whole = key >= hidden_before && key + kStep <= seen_by_all;
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        float grow[2];
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float &a = s[i][c], &b = s[i][2 + c];  // keys g, g + 8
+          a *= p.scale_log2, b *= p.scale_log2;
+          if (!is_whole) {
+            const int query = query_of(p, 8 * i + 2 * t + c);
+            const int low = p.window_left < 0 ? 0 : shift + query - p.window_left;
+            const int high = p.is_causal ? min(it.end, shift + query + 1) : it.end;
+            if (key + g < low || key + g >= high) a = kNegativeInfinity;
+            if (key + g + 8 < low || key + g + 8 >= high) b = kNegativeInfinity;
+          }
+          const float next_top = fmaxf(top[i][c], over_keys(fmaxf(a, b), largest));
+          grow[c] = exp2_approx(top[i][c] - safe(next_top));
+          top[i][c] = next_top;
+          a = exp2_approx(a - safe(next_top)), b = exp2_approx(b - safe(next_top));
+          weight[i][c] = __fmaf_rn(weight[i][c], grow[c], a + b);
+        }
+#pragma unroll
+        for (int m = 0; m < kBlocks; ++m)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) o[i][m][e] *= grow[e % 2];
+        weights[i][0] = transpose_8x8(pack_bf16(s[i][0], s[i][1]));
+        weights[i][1] = transpose_8x8(pack_bf16(s[i][2], s[i][3]));
+      }
+      wait_for_oldest(n_slots);
+      __syncwarp();
+#pragma unroll
+      for (int m = 0; m < kBlocks; ++m) {
+        u32 a[4];
+        ldmatrix_transposed((v_at + v_place) ^ (m << 5), a);
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i)
+          mma_m16n8k16(o[i][m], a[0], a[1], a[2], a[3], weights[i][0], weights[i][1]);
+      }
+      __syncwarp();
+    }
+    if (is_more) {
+      reader.copy(reader.v, p.v, v_at, n);
+      reader.end_step(n);
+    }
+    cp_async_commit();
+    if (n == 0) {  // behind the first copies, before the others
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        const u16* from = row_of(p, p.q, it, 8 * i + g) + 2 * t;
+#pragma unroll
+        for (int c = 0; c < kD / 8; ++c)
+          q[i][c] = 8 * i + g < rows ? *reinterpret_cast<const u32*>(from + 8 * c) : 0;
+      }
+    }
+    if (++slot == n_slots) slot = 0;
   }
 
+  cp_async_wait<0>();
+  __syncwarp();
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
     const float w0 = over_keys(weight[i][0], sum), w1 = over_keys(weight[i][1], sum);
-    if (g == 0) shared.sums[warp][i][t] = make_float4(top[i][0], w0, top[i][1], w1);
+    if (g == 0) shared.part(warp).sums[i][t] = make_float4(top[i][0], w0, top[i][1], w1);
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float(&x)[4] = o[i][h][j];
-        shared.o[warp][(i * kHalves + h) * 4 + j][lane] = make_float4(x[0], x[1], x[2], x[3]);
-      }
+    for (int m = 0; m < kBlocks; ++m) {
+      const float(&x)[4] = o[i][m];
+      shared.part(warp).o[i * kBlocks + m][lane] = make_float4(x[0], x[1], x[2], x[3]);
+    }
   }
   __syncthreads();
   combine(p, it, shared);

@@ -24,6 +24,7 @@ struct DecodeVariant {
   bool is_paged = false;
   int n_warps = 8;
   int n_blocks = 1;  // of a multiprocessor
+  int n_slots = 2;   // steps of 16 keys that a warp has under way
 
   int smem_bytes() const;
   std::string name() const;  // "decode_d128_r8_paged"
@@ -56,8 +57,9 @@ struct DecodeCall {
 int64_t decode_split(const DecodeShape& shape, int n_multiprocessors);
 int64_t decode_workspace_bytes(const DecodeShape& shape, int64_t keys_per_split);
 
-// The variant for a shape; unsupported with the nearest that works, or invalid_argument.
-Result<DecodeVariant> choose_decode(const DecodeShape& shape);
+// The variant for a shape on a device; unsupported with the nearest that works, or
+// invalid_argument.
+Result<DecodeVariant> choose_decode(const DecodeShape& shape, int capability = 90);
 
 class DecodeKernel {
  public:

@@ -106,8 +106,9 @@ struct AttentionDecodeParams {
   const int* seqlens_k;    // [b], or null: all seqlen_k
   const int* pages;        // [b, pages_per_sequence]
   int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group;
+  unsigned group_inverse;  // row / group is row · group_inverse / 2¹⁶, for the few rows there are
   int keys_per_split, n_splits;
-  int n_items;                                   // batch · n_splits · n_heads_kv
+  int n_slots;                                   // steps that a warp has under way: 1 or all
   int pages_per_sequence, page_size, page_log2;  // page_log2 < 0: not a power of two
   int window_left;                               // < 0: none
   int is_causal;

@@ -21,6 +21,14 @@ TEST(CudaDecode, RowsChooseTheTile) {
   EXPECT_EQ(choose_decode(s)->name(), "decode_d128_r16_paged");
 }
 
+TEST(CudaDecode, SharedMemoryFitsTheDevice) {
+  for (const int64_t heads_q : {8, 128})
+    for (const auto& [capability, limit_kb] : {std::pair{80, 163}, {86, 99}, {89, 99}, {90, 227}}) {
+      const auto v = choose_decode(shape(1, 100, heads_q, 8), capability);
+      EXPECT_LE(v->smem_bytes(), limit_kb * 1024) << v->name() << " on " << capability;
+    }
+}
+
 TEST(CudaDecode, RefusesAndNamesWhatWorks) {
   const auto rows = choose_decode(shape(1, 100, 32, 1));
   ASSERT_FALSE(rows.ok());
@@ -47,10 +55,11 @@ TEST(CudaDecode, SplitsFillTheDeviceOnce) {
 TEST(CudaDecode, VariantsCompileWithoutSpills) {
   for (const int d : {64, 128})
     for (const int rows : {8, 16})
-      for (const bool is_paged : {false, true}) {
-        const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged};
-        testing::expect_no_loss(v, "attention_decode.cu");
-      }
+      for (const bool is_paged : {false, true})
+        for (const int n_slots : {1, 2}) {
+          const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged, 8, 1, n_slots};
+          testing::expect_no_loss(v, "attention_decode.cu");
+        }
 }
 
 }  // namespace

@@ -12,6 +12,13 @@ __device__ inline void cp_async(u32 to, const void* from, u32 bytes) {
                : "memory");
 }
 
+// The same, told what the L2 should do with the line.
+__device__ inline void cp_async(u32 to, const void* from, u32 bytes, u64 policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
+               "l"(from), "r"(bytes), "l"(policy)
+               : "memory");
+}
+
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Until all but the last kPending groups of this thread have landed.

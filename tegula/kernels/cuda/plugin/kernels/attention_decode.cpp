@@ -42,7 +42,7 @@ Status launch(const DeviceCall& call) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
   DecodeCall a;
   a.shape = decode_shape(c), a.scale = c.scale;
-  const DecodeVariant v = TEGULA_TRY(choose_decode(a.shape));
+  const DecodeVariant v = TEGULA_TRY(choose_decode(a.shape, device_capability()));
   const DecodeKernel* k = TEGULA_TRY(
       loaded<DecodeKernel>(v.name(), "attention_decode.cu", v.defines(),
                            [&](const std::string& cubin) { return DecodeKernel::load(v, cubin); }));
