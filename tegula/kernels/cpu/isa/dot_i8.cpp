@@ -1,5 +1,5 @@
 // y = sx (x q) scale in integers, in vectors. Few rows: weights are read in long runs and used out
-// of registers, sums wait in cache. Many: isa/dot_i8_packed.h.
+// of registers, sums wait in cache. Many: quads in panels by VPDPBUSD, or isa/dot_i8_packed.h.
 #include "tegula/kernels/cpu/isa/dot_i8_packed.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -150,11 +150,68 @@ class Thin {
   const Call& c_;
 };
 
+#if defined(TEGULA_ISA_AVX512)
+// Many rows by VPDPBUSD: weights in panels of quads, sums in registers.
+class I8Quads {
+ public:
+  using Call = I8Call<true, false>;
+  explicit I8Quads(const Call& c) : c_(c) {}
+
+  void run() const {
+    c_.for_each_block(kBlockM, [&](const uint8_t* panel, int64_t strip, int64_t strips, int64_t m0,
+                                   int64_t rows) {
+      for (int64_t s = 0; s < strips; ++s, panel += c_.strip_bytes()) {
+        const int64_t n0 = (strip + s) * kQuadColumns, end = m0 + rows;
+        int64_t m = m0;
+        for (; m + kRows <= end; m += kRows) tile<kRows>(panel, m, n0);
+        for (; m < end; ++m) tile<1>(panel, m, n0);
+      }
+    });
+  }
+
+ private:
+  static constexpr int kRows = 5;          // whose sums fit the registers
+  static constexpr int64_t kBlockM = 160;  // rows of a task
+
+  template <int kM>
+  void tile(const uint8_t* panel, int64_t m, int64_t n0) const {
+    const int64_t cols = std::min<int64_t>(kQuadColumns, c_.p.n - n0);
+    for (int64_t g = 0; g < c_.p.groups; ++g, panel += c_.held * 4 * kQuadColumns) {
+      Vi acc[kM][4];
+#pragma GCC unroll 8
+      for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) acc[i][v] = set1i(c_.start(m + i, g));
+      const char* x = c_.x_row(m, g);
+      const uint8_t* from = panel;
+      for (int64_t q = 0; q < c_.quads; q += 16, from += 64 * kQuadColumns) {
+        const int64_t n = std::min<int64_t>(16, c_.quads - q);
+        for (int64_t i = 0; i < n; ++i, x += Call::Dot::kBytes) {
+          Vi b[4];
+#pragma GCC unroll 4
+          for (int v = 0; v < 4; ++v) b[v] = load_bytes(from + Call::panel_at(0, v) + i * 64);
+          Call::Dot::template add<kM>(acc, b, x, c_.w.row_bytes);
+        }
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kM; ++i) c_.finish(acc[i], m + i, g, n0, cols);
+    }
+  }
+
+  const Call& c_;
+};
+#endif
+
 template <bool kVnni>
 void run(const KernelCall& call) {
   const I8Call<kVnni, false> c(call);
-  if (!c.p.is_thin()) return I8Packed<kVnni>(c).run();
+  if constexpr (!kVnni)
+    if (!c.p.is_thin()) return I8Packed(c).run();
   c.pack_x();
+#if defined(TEGULA_ISA_AVX512)
+  if constexpr (kVnni)
+    if (!c.p.is_thin()) return I8Quads(c).run();
+#endif
   c.p.is_four ? Thin<kVnni, true>(c).run() : Thin<kVnni, false>(c).run();
 }
 }  // namespace

@@ -32,8 +32,7 @@ class I8Call {
     return x + (m / 32 * p.groups + g) * held * 4 * 32 + m % 32 * 64;
   }
   // Minus the offset of weights times the sum of row m of x over group g.
-  int32_t start(int64_t m, int64_t g) const { return *starts(m, g); }
-  const int32_t* starts(int64_t m, int64_t g) const { return sums_ + m * p.groups + g; }
+  int32_t start(int64_t m, int64_t g) const { return sums_[m * p.groups + g]; }
 
   void pack_x() const {
     call.pool->parallel_for(p.m, [&](int64_t m, int) {
