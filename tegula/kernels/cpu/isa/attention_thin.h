@@ -163,9 +163,11 @@ inline constexpr bool kSplitsColumns =
 
 // acc[i] [kTileN] of kR rows: acc = fma(p_j, v_j, acc), j ascending in [lo, hi), for the `cols`
 // elements of the values from e on.
+// Never inlined, or its callers' registers are spilt within the loop.
 template <class T, int kR, bool kWhole, class Ahead>
-static void thin_columns(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
-                         const float* p, int64_t lo, int64_t hi, float* acc) {
+__attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, Ahead& ahead,
+                                                   int64_t e, int cols, const float* p, int64_t lo,
+                                                   int64_t hi, float* acc) {
   Vf a[kR][kTileNv];
 #pragma GCC unroll 4
   for (int i = 0; i < kR; ++i)
