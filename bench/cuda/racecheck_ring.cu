@@ -1,16 +1,21 @@
-// What compute-sanitizer's racecheck makes of a ring of shared memory that the copy engine fills.
+// What compute-sanitizer's racecheck makes of two ways in which our kernels share memory.
 //
 //   nvcc -std=c++17 -I. -gencode arch=compute_90a,code=sm_90a -o ring bench/cuda/racecheck_ring.cu
-//   for arrivals in all elected; do compute-sanitizer --tool racecheck ./ring $arrivals; done
+//   for way in all elected sync arrive; do compute-sanitizer --tool racecheck ./ring $way; done
 //
-// Readers wait for a slot's `full`, read it, and arrive at its `free`, for which the next load
-// waits. `all`: every reading thread arrives: no hazard. `elected`: __syncwarp, then one lane of
-// each warp arrives for all, as our kernels do: hazards are reported between the other lanes' reads
-// and the next load, though __syncwarp orders memory accesses among the lanes. Both give the same
-// sums.
+// A ring that the copy engine fills: readers wait for a slot's `full`, read it, and arrive at its
+// `free`, for which the next load waits. `all`: every reading thread arrives: no hazard. `elected`:
+// __syncwarp, then one lane of each warp arrives for all, as our kernels do: hazards are reported
+// between the other lanes' reads and the next load, though __syncwarp orders memory accesses among
+// the lanes. Both give the same sums.
+//
+// A buffer that one warpgroup writes and another reads, with a named barrier for `full` and one for
+// `free`. `sync`: both sides wait at both. `arrive`: who writes only arrives at `full`, who has
+// read only at `free`, as PTX describes producers and consumers and as attention_bwd_kv does.
 #include <cstdio>
 #include <cstring>
 
+#include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/tma.cuh"
 
 using namespace tegula::cuda;
@@ -48,14 +53,44 @@ __global__ void ring(const float* in, float* out) {
   out[threadIdx.x] = sum;
 }
 
+template <bool kArrives>
+__global__ void hand_over(const float* in, float* out) {
+  enum : u32 { kFull = 1, kFree = 2 };
+  __shared__ float data[kReaders];
+  const auto tell = [](u32 barrier) {
+    if (kArrives)
+      named_arrive(barrier, 2 * kReaders);
+    else
+      named_sync(barrier, 2 * kReaders);
+  };
+  const int thread = threadIdx.x % kReaders;
+  float sum = 0;
+  for (int i = 0; i < kSteps; ++i)
+    if (threadIdx.x >= kReaders) {
+      if (i > 0) named_sync(kFree, 2 * kReaders);
+      data[thread] = in[i * kFloats + thread % kFloats] * float(thread % kFloats + 31);
+      tell(kFull);
+    } else {
+      named_sync(kFull, 2 * kReaders);
+      for (int j = 0; j < kFloats; ++j) sum += data[(thread + j) % kReaders];
+      if (i + 1 < kSteps) tell(kFree);
+    }
+  if (threadIdx.x < kReaders) out[thread] = sum;
+}
+
 int main(int argc, char** argv) {
   float host[kFloats * kSteps], sums[kReaders], *in, *out, expected = 0;
   for (int i = 0; i < kFloats * kSteps; ++i) host[i] = float(i % 7);
   for (int i = 0; i < kFloats * kSteps; ++i) expected += host[i] * float(i % kFloats + 31);
   cudaMalloc(&in, sizeof host), cudaMalloc(&out, sizeof sums);
   cudaMemcpy(in, host, sizeof host, cudaMemcpyHostToDevice);
-  if (argc > 1 && std::strcmp(argv[1], "elected") == 0)
+  const char* way = argc > 1 ? argv[1] : "all";
+  if (std::strcmp(way, "elected") == 0)
     ring<false><<<1, kReaders + 32>>>(in, out);
+  else if (std::strcmp(way, "sync") == 0)
+    hand_over<false><<<1, 2 * kReaders>>>(in, out);
+  else if (std::strcmp(way, "arrive") == 0)
+    hand_over<true><<<1, 2 * kReaders>>>(in, out);
   else
     ring<true><<<1, kReaders + 32>>>(in, out);
   cudaMemcpy(sums, out, sizeof sums, cudaMemcpyDeviceToHost);

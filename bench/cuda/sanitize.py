@@ -2,12 +2,14 @@
 """compute-sanitizer's tools over a script of this folder.
 
   bench/cuda/sanitize.py [--tools memcheck,initcheck,synccheck,racecheck] [--parts N] [--jobs N] [--seconds S]
-                         [--json FILE] -- bench/cuda/attention_bwd.py --cubins DIR --cases 1 [--only TEXT]
+                         [--kernels TEXT] [--json FILE]
+                         -- bench/cuda/attention_bwd.py --cubins DIR --cases 1 [--only TEXT]
 
 Each tool runs the command in N parts (--part I --parts N are appended), several at a time. A part fails on
 a finding, on a nonzero exit, and when it does not end within S seconds. Memory is allocated tensor by
 tensor, and what scripts would fill with NaN before a launch (TEGULA_UNINITIALIZED) stays as it is, so that
-memcheck sees each tensor's end and initcheck what nothing wrote.
+memcheck sees each tensor's end and initcheck what nothing wrote. --kernels: only kernels with TEXT in their
+name, so that PyTorch's own do not take the time.
 """
 
 import argparse
@@ -25,7 +27,8 @@ SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sa
 
 
 def run(tool, part, args):
-    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", sys.executable, *args.command]
+    only = ["--kernel-name", f"kns={args.kernels}"] if args.kernels else []
+    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", *only, sys.executable, *args.command]
     if args.parts > 1:
         command += ["--part", str(part), "--parts", str(args.parts)]
     env = dict(os.environ, PYTORCH_NO_CUDA_MEMORY_CACHING="1", TEGULA_UNINITIALIZED="1")
@@ -53,6 +56,7 @@ def main():
     parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=600, help="of a part")
+    parser.add_argument("--kernels", default="")
     parser.add_argument("--logs", default=".", help="folder for what the tools print")
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")

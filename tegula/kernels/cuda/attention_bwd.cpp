@@ -11,12 +11,16 @@ namespace {
 constexpr int kTile = 64;   // rows of a tile that passes by
 constexpr int kKeys = 128;  // of a block of attention_bwd_sm90; attention_bwd_kv owns kTile
 constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
+constexpr int kNarrow_barrier_bytes = 512;  // with what the ordered mode says of tiles
 constexpr int kRepair_blocks = 264;
 constexpr int64_t kHead_floats = 64;  // of the workspace: one counter, alone in its line
 // What passes by, of the heads worked on at once, should stay in the L2 cache.
 constexpr int64_t kSection_bytes = 16 << 20;
-// Added to in order, units of a head wait for each other, and those of other heads do not.
-constexpr int64_t kOrdered_rows = 65536, kOrdered_heads = 16;  // of a section: queries, at most
+// Where units differ in length, so many are begun longest first at the end.
+constexpr int64_t kEnd_units = 512, kOrdered_end_units = 256;
+// Added to in order, units of a head wait for each other (without a mask, and at the end), and
+// those of other heads do not.
+constexpr int64_t kOrdered_rows = 32768, kOrdered_heads = 16;  // of a section: queries, at most
 
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
 int tile_bytes(int head_dim) { return static_cast<int>(round_up(head_dim, 64)) * kTile * 2; }
@@ -25,7 +29,7 @@ int tile_bytes(int head_dim) { return static_cast<int>(round_up(head_dim, 64)) *
 int narrow_smem_bytes(int head_dim, bool in_order) {
   const int stages = head_dim == 64 ? 4 : 2;
   return 4 * tile_bytes(head_dim) + 6 * kKeys * kTile + (in_order ? 4 * kTile * head_dim : 0) +
-         stages * (2 * tile_bytes(head_dim) + 8 * kTile) + kBarrier_bytes + kAlign_bytes;
+         stages * (2 * tile_bytes(head_dim) + 8 * kTile) + kNarrow_barrier_bytes;
 }
 // attention_bwd_kv: K and V, stages of Q and dO with lse and delta, the weights.
 int kv_smem_bytes(int head_dim) {
@@ -135,13 +139,20 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
 }
 
 // Without a mask all tiles cost the same, and one head after the other reads what passes by once.
-int heads_per_section(const AttentionBwdVariant& v, const AttentionShape& s, int64_t head_bytes) {
+void set_sections(AttentionBwdParams& p, const AttentionBwdVariant& v, const AttentionShape& s,
+                  int64_t head_bytes) {
   const int64_t all = s.batch * s.n_heads_kv, most = v.may_leak() ? all : 1;
-  const int64_t heads =
-      std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, most);
-  const int64_t in_order =
-      std::min({kOrdered_rows / std::max<int64_t>(1, s.seqlen_q), kOrdered_heads, all});
-  return static_cast<int>(v.adds_in_order() ? std::max(heads, in_order) : heads);
+  int64_t heads = std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, most);
+  int64_t at_end = heads;
+  if (v.may_leak()) {
+    const int64_t units = v.adds_in_order() ? kOrdered_end_units : kEnd_units;
+    at_end = std::clamp<int64_t>(units / std::max(1, p.n_units_k), heads, all);
+  } else if (v.adds_in_order()) {
+    const int64_t in_order = kOrdered_rows / std::max<int64_t>(1, s.seqlen_q);
+    at_end = heads = std::max(heads, std::min({in_order, kOrdered_heads, all}));
+  }
+  p.heads_per_section = static_cast<int>(heads);
+  p.heads_at_end = static_cast<int>(all - (all - at_end) / heads * heads);
 }
 
 }  // namespace
@@ -288,7 +299,7 @@ Status AttentionBwdKernel::launch_f32(const AttentionBwdCall& call, AttentionBwd
     HostTensorMap d_o = TEGULA_TRY(map_of_parts(split.t[of_q + 1], s.batch, d, kTile));
     HostTensorMap k = TEGULA_TRY(map_of_parts(split.t[of_k], s.batch, d, keys));
     HostTensorMap v = TEGULA_TRY(map_of_parts(split.t[of_k + 1], s.batch, d, keys));
-    p.heads_per_section = heads_per_section(variant_, s, 2 * split_bytes(p.group, s.seqlen_q, d));
+    set_sections(p, variant_, s, 2 * split_bytes(p.group, s.seqlen_q, d));
     TEGULA_TRY(launch_grid(first_, p.n_units_k * s.batch * s.n_heads_kv, 1, 384,
                            first_smem_bytes(variant_), call.stream, q, k, v, d_o, p));
   }
@@ -321,13 +332,12 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
     HostTensorMap q_own = TEGULA_TRY(map_of(call, call.q, true, kQ_consumers * kTile));
     HostTensorMap do_own = TEGULA_TRY(map_of(call, call.d_o, true, kQ_consumers * kTile));
     HostTensorMap dq = TEGULA_TRY(map_of(call, call.dq, true, kTile));
-    p.heads_per_section = heads_per_section(variant, s, 4 * s.seqlen_k * s.head_dim);
+    set_sections(p, variant, s, 4 * s.seqlen_k * s.head_dim);
     TEGULA_TRY(launch_grid(second_, p.n_units_q * q_heads, 1, 128 * (1 + kQ_consumers),
                            q_smem_bytes(variant), call.stream, q_own, k, v, do_own, dq, p));
     p.is_second = static_cast<int>(p.n_units_q > 0);
   }
-  p.heads_per_section = heads_per_section(
-      variant, s, (variant.is_wide() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
+  set_sections(p, variant, s, (variant.is_wide() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
   const int64_t blocks = p.n_units_k * kv_heads;
   if (p.is_second != 0 && blocks > 0) {  // fills what the kernel before leaves idle
     void* arguments[] = {&q, &k, &v, &d_o, &dk, &dv, &p};

@@ -5,12 +5,15 @@
 // writes the result instead; so the sums need no zeroes before, and no kernel after. Both ends of
 // the range of tiles that a unit touches rise with the unit: the units of a tile are a run of
 // units, and a unit knows from its two neighbours which tiles it is the first or the last for.
+// Under a causal mask units go through their tiles from the first up, and the last unit starts:
+// then each is a unit's width ahead of the next, and hardly any ever waits. The longest units
+// would be last, though; so in the last section of heads the order is the other way round.
 // `order` counts for each tile the units up to the one that added last. Two threads of the
 // producer's warpgroup mind it: one asks for each tile's turn ahead of the step that makes it, the
 // other tells the next unit when the additions are done, so that the warps that multiply wait for
 // a barrier in shared memory, if at all.
 //
-// A unit waits for units of lower index only, and blocks take their index from a counter when they
+// A unit waits for units before it only, and blocks take their index from a counter when they
 // start: so whatever a block waits for has started before it.
 #pragma once
 
@@ -50,13 +53,17 @@ __device__ inline void store_if(u16* to, u32 packed, bool both, bool first) {
 
 // What to do with this unit's part of a tile of dQ.
 enum : u32 { kAddsDq = 0, kBeginsDq = 1, kEndsDq = 2, kHasNoDq = 4 };
+struct DqTurn {
+  u32 what;
+  int head, m;
+};
 
-// For each tile of dQ on its way: `turn` when what[] may be done, `added` when it has been, `told`
+// For each tile of dQ on its way: `turn` when at[] may be done, `added` when it has been, `told`
 // when the next unit knows.
 template <int kPlaces>
 struct DqTurns {
   Barrier *turn, *added, *told;  // [kPlaces]
-  u32* what;                     // [kPlaces]
+  DqTurn* at;                    // [kPlaces]
   float* sum;                    // of the tile that ends: what the units before have added
   Barrier* sum_full;
 
@@ -68,26 +75,45 @@ struct DqTurns {
   }
 };
 
-// Of a unit's tiles [first_m, end_m): the unit before also adds to those below `before_end`, and
-// the unit after to those from `after_first` on.
-struct DqNeighbours {
-  int before = -1, before_end = -1, after_first = 0x7FFFFFFF;
-
+// A unit's tiles as they pass by, and units one after the other: up or down.
+struct DqPass {
+  int first, past, next;
   template <int kKeys>
-  __device__ DqNeighbours(const AttentionBwdParams& p, const KeyUnit<kKeys>& t) {
-    for (int u = t.unit - 1; u >= 0 && before < 0; --u) {
-      const KeyUnit<kKeys> other(p, Place(u, t.head, t.batch));
-      if (other.slot != t.slot) break;  // another sequence
-      if (other.end_m > other.first_m) before = u, before_end = other.end_m;
-    }
-    for (int u = t.unit + 1; u < p.n_units_k; ++u) {
+  __device__ DqPass(const KeyUnit<kKeys>& t, bool rises)
+      : first(rises ? t.first_m : t.end_m - 1),
+        past(rises ? t.end_m : t.first_m - 1),
+        next(rises ? 1 : -1) {}
+};
+
+// Of a unit's steps through its tiles, the first `n_begun` begin a tile and those from `ends_from`
+// on end one; at the others the unit `before` has added before.
+struct DqNeighbours {
+  int before = -1, n_begun, ends_from;
+
+  // The next unit on a side that has tiles of the same sequence; its number, or -1.
+  template <int kKeys>
+  __device__ static int beside(const AttentionBwdParams& p, const KeyUnit<kKeys>& t, int way,
+                               int& first, int& end) {
+    for (int u = t.unit + way; u >= 0 && u < p.n_units_k; u += way) {
       const KeyUnit<kKeys> other(p, Place(u, t.head, t.batch));
       if (other.slot != t.slot) break;
-      if (other.end_m > other.first_m) {
-        after_first = other.first_m;
-        break;
-      }
+      first = other.first_m, end = other.end_m;
+      if (end > first) return u;
     }
+    first = 0x7FFFFFFF, end = 0;
+    return -1;
+  }
+
+  template <int kKeys>
+  __device__ DqNeighbours(const AttentionBwdParams& p, const KeyUnit<kKeys>& t, bool rises) {
+    int first, end, unused;
+    const int below = beside(p, t, -1, unused, end), above = beside(p, t, 1, first, unused);
+    const int only_below = max(0, min(first, t.end_m) - t.first_m);  // tiles not of the one above
+    const int only_above = max(0, t.end_m - max(end, t.first_m));
+    const int n = t.end_m - t.first_m;
+    before = rises ? above : below;
+    n_begun = rises ? only_below : only_above;
+    ends_from = n - (rises ? only_above : only_below);
   }
 };
 
@@ -95,20 +121,21 @@ struct DqNeighbours {
 // later; and brings the sum of a tile that ends.
 template <int kPlaces, int kKeys>
 __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<kPlaces>& turns,
-                                     const KeyUnit<kKeys>& t) {
-  const DqNeighbours near(p, t);
+                                     const KeyUnit<kKeys>& t, const DqPass& tiles) {
+  const DqNeighbours near(p, t, tiles.next > 0);
   Ring<kPlaces> ring;
-  const auto pass = [&](u32 what) {
+  const auto pass = [&](const DqTurn& turn) {
     barrier_wait(turns.told + ring.slot, ring.parity ^ 1);
-    turns.what[ring.slot] = what;
+    turns.at[ring.slot] = turn;
     barrier_arrive(turns.turn + ring.slot);
     ring.advance();
   };
-  pass(kHasNoDq);
+  pass({kHasNoDq, 0, 0});
   u32 n_sums = 0;
   for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-    for (int m = t.end_m - 1; m >= t.first_m; --m) {
-      const bool begins = m >= near.before_end, ends = m < near.after_first;
+    for (int i = 0; i < t.end_m - t.first_m; ++i) {
+      const bool begins = i < near.n_begun, ends = i >= near.ends_from;
+      const int m = tiles.first + i * tiles.next;
       const long long tile = t.dq_tile(p, head, m);
       if (!begins) {
         while (load_acquire(p.order + tile) != u32(near.before) + 1) {
@@ -124,25 +151,25 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
           barrier_wait(turns.sum_full, n_sums++ & 1);
         }
       }
-      pass((begins ? kBeginsDq : 0) | (ends ? kEndsDq : 0));
+      pass({(begins ? kBeginsDq : 0) | (ends ? kEndsDq : 0), head, m});
     }
 }
 
 // By one thread: tells the next unit.
 template <int kPlaces, int kKeys>
 __device__ inline void tell_turns(const AttentionBwdParams& p, const DqTurns<kPlaces>& turns,
-                                  const KeyUnit<kKeys>& t) {
+                                  const KeyUnit<kKeys>& t, const DqPass& tiles) {
   Ring<kPlaces> ring;
   const auto pass = [&](int head, int m) {
     barrier_wait(turns.added + ring.slot, ring.parity);
-    if ((turns.what[ring.slot] & (kEndsDq | kHasNoDq)) == 0)
+    if ((turns.at[ring.slot].what & (kEndsDq | kHasNoDq)) == 0)
       store_release(p.order + t.dq_tile(p, head, m), u32(t.unit) + 1);
     barrier_arrive(turns.told + ring.slot);
     ring.advance();
   };
   pass(0, 0);
   for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-    for (int m = t.end_m - 1; m >= t.first_m; --m) pass(head, m);
+    for (int m = tiles.first; m != tiles.past; m += tiles.next) pass(head, m);
 }
 
 }  // namespace tegula::cuda

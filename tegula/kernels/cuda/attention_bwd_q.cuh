@@ -50,7 +50,7 @@ struct QueryUnit {
 
   __device__ QueryUnit(const AttentionBwdParams& p, int index) {
     const Place at(index, p.n_units_q, p.n_heads_q, p.batch * p.n_heads_q,
-                   p.heads_per_section * p.group);
+                   p.heads_per_section * p.group, p.heads_at_end * p.group);
     head = at.head, batch = at.batch;
     // With a causal mask the last rows see the most keys and go first.
     const int unit = kIsCausal ? p.n_units_q - 1 - at.unit : at.unit;

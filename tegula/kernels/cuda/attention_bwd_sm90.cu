@@ -35,6 +35,15 @@ constexpr int kTileN = 128;    // keys of a block
 constexpr int kRows = 64;      // keys of a warpgroup
 constexpr int kStages = kD == 64 ? 4 : 2;
 using Unit = KeyUnit<kTileN>;
+struct UnitPlace : Place {
+  bool rises;  // attention_bwd_order.cuh
+  __device__ UnitPlace(const AttentionBwdParams& p, int index)
+      : Place(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv, p.heads_per_section,
+              p.heads_at_end),
+        rises(!kOrdered || !is_at_end) {
+    if (kOrdered && rises) unit = p.n_units_k - 1 - unit;
+  }
+};
 constexpr int kKvBox = kTileN * kRowBytes;
 constexpr int kKvBytes = kBoxes * kKvBox;
 constexpr int kDsBytes = kTileN * kTileM * 2;
@@ -55,7 +64,7 @@ struct Shared {
   u32* ticket;
 
   __device__ explicit Shared(char* base) {
-    char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
+    char* p = base;
     k = p, p += kKvBytes;
     v = p, p += kKvBytes;
     q.tiles = p, p += kStages * kTileBytes;
@@ -71,19 +80,15 @@ struct Shared {
     turns.turn = ds_full + kDsTiles, turns.added = turns.turn + kDsTiles;
     turns.told = turns.added + kDsTiles;
     turns.sum_full = turns.told + kDsTiles;
-    turns.what = reinterpret_cast<u32*>(turns.sum_full + 1);
-    ticket = turns.what + kDsTiles;
+    ticket = reinterpret_cast<u32*>(turns.sum_full + 1);
+    turns.at = reinterpret_cast<DqTurn*>(ticket + 1);
   }
 };
 
-// A query head and a tile of its rows. In order they go down, so that units that begin together
-// find the tiles of the units before them made (with a window: at once).
+// A query head and a tile of its rows.
 struct Step {
   int head, m;
 };
-constexpr int kNext = kOrdered ? -1 : 1;
-__device__ inline int first_tile(const Unit& t) { return kOrdered ? t.end_m - 1 : t.first_m; }
-__device__ inline int past_tile(const Unit& t) { return kOrdered ? t.first_m - 1 : t.end_m; }
 
 // ---- Producer ----------------------------------------------------------------------------------
 
@@ -102,11 +107,11 @@ struct Producer {
     }
   }
 
-  __device__ void run(const Unit& t) {
+  __device__ void run(const Unit& t, const DqPass& tiles) {
     Ring<kStages> ring;
     load_kv(t);
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-      for (int m = first_tile(t); m != past_tile(t); m += kNext) {
+      for (int m = tiles.first; m != tiles.past; m += tiles.next) {
         load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
         load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
         ring.advance();
@@ -128,6 +133,7 @@ struct Consumer {
   const Shared& s;
   const TensorMap *dk_map, *dv_map;
   u32 wg, lane, warp;
+  float* dq_place;  // of this thread in the first tile of dQ
 
   float dk[kOut], dv[kOut];  // [64 keys][kD]
   float sc[kScores];         // Sᵀ, then Pᵀ [64 keys][kTileM]
@@ -143,8 +149,8 @@ struct Consumer {
 
   // dq[kTileM][kDqColumns] = dS[kTileM][kTileN] · K[kTileN][kDqColumns]
   __device__ void issue_dq(float (&dq)[kDq], const char* ds) {
-    const SmemOperand a(smem_address(ds), 16, 8 * kRowBytes);
-    const SmemOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * kKvBox), kTileN * kRowBytes,
+    const TileOperand a(smem_address(ds), 16, 8 * kRowBytes);
+    const TileOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * kKvBox), kTileN * kRowBytes,
                         8 * kRowBytes);
     fence_registers(dq);
     wgmma_fence();
@@ -159,7 +165,7 @@ struct Consumer {
   // of the step before, so that neither warpgroup waits for the other's dS. No product is
   // outstanding at either end: the assembler cannot follow one around a loop.
   template <bool kMasked, bool kMakesDq>
-  __device__ void step(const Unit& t, const Step& at, const Step& before_at,
+  __device__ void step(const Unit& t, const Step& at, int tile_before,
                        const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
     const u32 slot = ring.slot, parity = ring.parity;
     const char *q = s.q.tile(slot), *d_o = s.d_o.tile(slot);
@@ -213,18 +219,19 @@ struct Consumer {
     wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
     s.d_o.release(slot);
+    // Before the next scores, so that the additions have read their registers when dPᵀ wants them.
+    if (kMakesDq) {
+      wgmma_wait<1>();  // dQ
+      fence_registers(dq);
+      if (kOrdered && !kWaitsEarly) wait_before(ds_ring, s.turns.turn);
+      hand_over_dq(dq, t, tile_before, ds_ring);
+    }
     // After the last step this recomputes an old tile, which costs less than a branch here.
     ring.advance();
     if (i + 1 < n_steps) barrier_wait(s.q.full + ring.slot, ring.parity);
     float next[kScores];
     issue_scores<kKvBox>(next, rows_of(s.k), s.q.tile(ring.slot), kept_k);
     read_ahead(ring.slot);
-    if (kMakesDq) {
-      wgmma_wait<2>();  // dQ
-      fence_registers(dq);
-      if (kOrdered && !kWaitsEarly) wait_before(ds_ring, s.turns.turn);
-      hand_over_dq(dq, t, before_at, ds_ring);
-    }
     wgmma_wait<0>();
     fence_registers(next);
     fence_registers(dk);
@@ -248,17 +255,16 @@ struct Consumer {
   __device__ bool makes_dq(int i) const { return !kTakesTurns || (i & 1) == int(wg); }
 
   template <bool kMasked>
-  __device__ void any_step(const Unit& t, const Step& at, const Step& before_at,
+  __device__ void any_step(const Unit& t, const Step& at, int tile_before,
                            const Ring<kDsTiles>& ds_ring, int i, int n_steps, Ring<kStages>& ring) {
     if (makes_dq(i - 1))
-      step<kMasked, true>(t, at, before_at, ds_ring, i, n_steps, ring);
+      step<kMasked, true>(t, at, tile_before, ds_ring, i, n_steps, ring);
     else
-      step<kMasked, false>(t, at, before_at, ds_ring, i, n_steps, ring);
+      step<kMasked, false>(t, at, tile_before, ds_ring, i, n_steps, ring);
   }
 
   // dQ of step i - 1, the last.
-  __device__ void last_dq(const Unit& t, const Step& before_at, const Ring<kDsTiles>& ds_ring,
-                          int i) {
+  __device__ void last_dq(const Unit& t, int tile_before, const Ring<kDsTiles>& ds_ring, int i) {
     if (!makes_dq(i - 1)) return;
     float dq[kDq];
     wait_before(ds_ring, s.ds_full);
@@ -266,23 +272,17 @@ struct Consumer {
     issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
     wgmma_wait<0>();
     fence_registers(dq);
-    hand_over_dq(dq, t, before_at, ds_ring);
-  }
-
-  // Where this thread's part of a tile of dQ begins.
-  __device__ float* place_of_dq(const Unit& t, const Step& at) const {
-    return p.dq_sum + t.dq_tile(p, at.head, at.m) * kDqFloats + 4 * (warp * 32 + lane) +
-           (kTakesTurns ? 0 : wg * (kDqFloats / 2));
+    hand_over_dq(dq, t, tile_before, ds_ring);
   }
 
   // Adds columns of a tile of dQ to global memory: 512 bytes in a row from a warp.
-  __device__ void hand_over_dq(const float (&dq)[kDq], const Unit& t, const Step& at,
+  __device__ void hand_over_dq(const float (&dq)[kDq], const Unit& t, int tile,
                                const Ring<kDsTiles>& ds_ring) {
-    const u32 what = kOrdered ? uniform(s.turns.what[before(ds_ring)]) : kAddsDq;
+    const u32 what = kOrdered ? uniform(s.turns.at[before(ds_ring)].what) : kAddsDq;
     if (what & kEndsDq) {
-      end_dq(dq, t, at, (what & kBeginsDq) != 0);
+      end_dq(dq, t, s.turns.at[before(ds_ring)]);
     } else {
-      float* to = place_of_dq(t, at);
+      float* to = dq_place + static_cast<long long>(tile) * kDqFloats;
 #pragma unroll
       for (int j = 0; j < kDq / 4; ++j) {
         if (kOrdered)
@@ -295,11 +295,11 @@ struct Consumer {
   }
 
   // The sum with what is left to add, to dQ itself.
-  __device__ void end_dq(const float (&dq)[kDq], const Unit& t, const Step& at, bool is_all) {
+  __device__ void end_dq(const float (&dq)[kDq], const Unit& t, const DqTurn& at) {
     u32 thread = threadIdx.x % 128;
-    int m = at.m;
-    // Nothing of this is to wait in registers for the last tiles.
-    asm volatile("" : "+r"(thread), "+r"(m));
+    const int m = at.m;
+    const bool is_all = (at.what & kBeginsDq) != 0;
+    asm volatile("" : "+r"(thread));  // not to wait in registers for the last tiles
     const float* sum = s.turns.sum + 4 * thread + (kTakesTurns ? 0 : wg * (kDqFloats / 2));
     const int row = t.s.q_begin + m * kTileM + int(thread / 32 * 16 + thread % 32 / 4);
     const int first = 2 * int(thread % 4) + (kTakesTurns ? 0 : int(wg) * kDqColumns);
@@ -325,9 +325,10 @@ struct Consumer {
     }
   }
 
-  __device__ void run(const Unit& t) {
+  __device__ void run(const Unit& t, const DqPass& tiles) {
     const int n_steps = t.n_steps(p), key = t.key + int(wg) * kRows;
     Ring<kStages> ring;
+    dq_place = p.dq_sum + 4 * (warp * 32 + lane) + (kTakesTurns ? 0 : wg * (kDqFloats / 2));
 #pragma unroll
     for (int i = 0; i < kOut; ++i) dk[i] = dv[i] = 0.f;
     barrier_wait(s.kv_full, 0);
@@ -343,7 +344,7 @@ struct Consumer {
       const int begin = (max(seen[0].lo, seen[1].lo) - t.s.q_begin + kTileM - 1) / kTileM;
       const int end = (min(seen[0].hi, seen[1].hi) - t.s.q_begin) / kTileM;
       int i = 0;
-      Step before_at{t.head * p.group, t.first_m};
+      int tile_before = 0;
       Ring<kDsTiles> ds_ring;
       {  // nothing yet
         uint4* rows = reinterpret_cast<uint4*>(s.ds + wg * (kDsBytes / 2));
@@ -353,17 +354,20 @@ struct Consumer {
         release_barrier(s.ds_full);
         ds_ring.advance();
       }
-      for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-        for (int m = first_tile(t); m != past_tile(t); m += kNext, ++i) {
+      for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head) {
+        const int first_tile = static_cast<int>(t.dq_tile(p, head, 0));
+        if (i == 0) tile_before = first_tile + tiles.first;  // adds zeros
+        for (int m = tiles.first; m != tiles.past; m += tiles.next, ++i) {
           const Step at{head, m};
           if (m >= begin && m < end)
-            any_step<false>(t, at, before_at, ds_ring, i, n_steps, ring);
+            any_step<false>(t, at, tile_before, ds_ring, i, n_steps, ring);
           else
-            any_step<true>(t, at, before_at, ds_ring, i, n_steps, ring);
-          before_at = at;
+            any_step<true>(t, at, tile_before, ds_ring, i, n_steps, ring);
+          tile_before = first_tile + m;
           ds_ring.advance();
         }
-      last_dq(t, before_at, ds_ring, i);
+      }
+      last_dq(t, tile_before, ds_ring, i);
     }
     named_sync(3, 256);  // both warpgroups have read all of K
     write_rows<kKvBox>(p, dv, 1.f, s.v + wg * (kRows * kRowBytes), dv_map, p.dv, 4 + wg, key,
@@ -383,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                        const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap d_o,
                        const __grid_constant__ TensorMap dk, const __grid_constant__ TensorMap dv,
                        const AttentionBwdParams p) {
-  extern __shared__ char smem[];
+  extern __shared__ __align__(1024) char smem[];
   const Shared s(smem);
   const u32 warp = uniform(threadIdx.x / 32);
   if (threadIdx.x == 0) {
@@ -395,21 +399,23 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   if (kOrdered && threadIdx.x == 0) *s.ticket = atomicAdd(p.ticket, 1);
   __syncthreads();
-  const Unit t(p, kOrdered ? uniform(*s.ticket) : blockIdx.x);
+  const UnitPlace at(p, kOrdered ? uniform(*s.ticket) : blockIdx.x);
+  const Unit t(p, at);
+  const DqPass tiles(t, at.rises);
   if (warp < 4) {
     give_registers<24>();
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v, &d_o};
-      producer.run(t);
+      producer.run(t, tiles);
     } else if (kOrdered && threadIdx.x == 32) {
-      ask_for_turns(p, s.turns, t);
+      ask_for_turns(p, s.turns, t, tiles);
     } else if (kOrdered && threadIdx.x == 64) {
-      if (t.n_steps(p) > 0) tell_turns(p, s.turns, t);
+      if (t.n_steps(p) > 0) tell_turns(p, s.turns, t, tiles);
     }
   } else {
     take_registers<240>();
     Consumer consumer{p, s, &dk, &dv, warp / 4 - 1, threadIdx.x % 32, warp % 4};
-    consumer.run(t);
+    consumer.run(t, tiles);
   }
 }
 

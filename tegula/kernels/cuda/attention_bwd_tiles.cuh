@@ -37,7 +37,8 @@ __device__ inline float2 unpack_f16(u32 packed) {
 }
 
 // One arrival of a warp that is done reading. TEGULA_CHECKED: of each lane, because racecheck knows
-// nothing of what __syncwarp orders (docs/kernels/attention_bwd_sm90.md).
+// nothing of what __syncwarp orders, nor of who only arrives at a named barrier
+// (docs/kernels/attention_bwd_sm90.md).
 #if TEGULA_CHECKED
 constexpr u32 kArrivals = 32;
 #else
@@ -46,6 +47,12 @@ constexpr u32 kArrivals = 1;
 __device__ inline void release_barrier(Barrier* b) {
   __syncwarp();
   if (kArrivals == 32 || threadIdx.x % 32 == 0) barrier_arrive(b);
+}
+__device__ inline void tell_named(u32 id, u32 n_threads) {
+  if (kArrivals == 32)
+    named_sync(id, n_threads);
+  else
+    named_arrive(id, n_threads);
 }
 
 // Of two kernels that need nothing of each other the second fills the multiprocessors that the
@@ -97,6 +104,17 @@ __device__ inline void load_block(char* to, int n_tiles, const TensorMap* map, B
 
 // ---- Products -----------------------------------------------------------------------------------
 
+// SmemOperand, with 32-bit additions: of 64 bits the compiler makes two additions and a carry, one
+// after the other, between a product and the next.
+struct TileOperand {
+  u32 low, high;
+  __device__ TileOperand(u32 address, u32 leading_bytes, u32 stride_bytes)
+      : low(address >> 4 | (leading_bytes >> 4) << 16), high(stride_bytes >> 4 | 1u << 30) {}
+  __device__ u64 at(u32 offset_bytes) const {
+    return u64(high) << 32 | (low + (offset_bytes >> 4));
+  }
+};
+
 // An address that the compiler takes for new each time: it would otherwise keep the descriptors of
 // all of a tile's products in registers that are needed for sums, and spill them.
 __device__ inline u32 fresh_address(const char* at) {
@@ -127,8 +145,8 @@ struct KeptRows {
 template <int kRowsBox, int kSteps = 0>
 __device__ inline void issue_scores(float (&out)[kScores], const char* rows, const char* tile,
                                     const KeptRows<kSteps>& kept = {}) {
-  const SmemOperand a(fresh_address(rows), 16, 8 * kRowBytes);
-  const SmemOperand b(fresh_address(tile), 16, 8 * kRowBytes);
+  const TileOperand a(fresh_address(rows), 16, 8 * kRowBytes);
+  const TileOperand b(fresh_address(tile), 16, 8 * kRowBytes);
   fence_registers(out);
   wgmma_fence();
 #pragma unroll
@@ -145,7 +163,7 @@ __device__ inline void issue_scores(float (&out)[kScores], const char* rows, con
 // sum[64][kD] += weights[64][64] · tile[64][kD]
 __device__ inline void issue_sum(float (&sum)[kOut], const u32 (&weights)[kScores / 2],
                                  const char* tile) {
-  const SmemOperand b(smem_address(tile), kBoxBytes, 8 * kRowBytes);
+  const TileOperand b(smem_address(tile), kBoxBytes, 8 * kRowBytes);
   fence_registers(sum);
   wgmma_fence();
 #pragma unroll
@@ -214,16 +232,20 @@ __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum
 // ---- Which rows a block owns, and which pass by -------------------------------------------------
 
 // Unit `unit` of one head of one batch entry, for block `index`. Heads of a section
-// are worked on at once, so that what passes by stays in L2.
+// are worked on at once, so that what passes by stays in L2; the last section may have more, so
+// that the longest units are not left for the end.
 struct Place {
   int unit, head, batch;
+  bool is_at_end = true;  // in the last section
   __device__ Place(int unit, int head, int batch) : unit(unit), head(head), batch(batch) {}
-  __device__ Place(int index, int n_units, int n_heads, int heads_total, int heads_per_section) {
-    const int section_units = heads_per_section * n_units;
-    const int section = index / section_units;
-    const int within = index - section * section_units;
-    const int first_head = section * heads_per_section;
-    const int heads = min(heads_per_section, heads_total - first_head);
+  __device__ Place(int index, int n_units, int n_heads, int heads_total, int heads_per_section,
+                   int heads_at_end) {
+    const int before_end = heads_total - heads_at_end;
+    is_at_end = index >= before_end * n_units;
+    const int heads = is_at_end ? heads_at_end : heads_per_section;
+    const int first_head =
+        is_at_end ? before_end : index / (heads_per_section * n_units) * heads_per_section;
+    const int within = index - first_head * n_units;
     unit = within / heads;
     const int head_of_all = first_head + within - unit * heads;
     batch = head_of_all / n_heads;
@@ -251,7 +273,7 @@ struct KeyUnit {
 
   __device__ KeyUnit(const AttentionBwdParams& p, int index)
       : KeyUnit(p, Place(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv,
-                         p.heads_per_section)) {}
+                         p.heads_per_section, p.heads_at_end)) {}
   __device__ KeyUnit(const AttentionBwdParams& p, const Place& at)
       : unit(at.unit), key(at.unit * kKeys), head(at.head), batch(at.batch) {
     s = whole_sequence(p);

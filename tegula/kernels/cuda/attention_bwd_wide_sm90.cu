@@ -117,7 +117,7 @@ struct Weigher {
       }
     }
     if constexpr (kHasDropout) s.kept[thread] = kept;
-    named_arrive(kWeightsFull, 256);
+    tell_named(kWeightsFull, 256);
   }
 
   __device__ void run(const TensorMap* map) {
@@ -178,7 +178,7 @@ struct Differ {
 #pragma unroll
     for (int j = 0; j < kQuads; ++j) w[j] = s.weights[j * 128 + thread];
     if constexpr (kHasDropout) kept = s.kept[thread];
-    if (!last) named_arrive(kWeightsFree, 256);
+    if (!last) tell_named(kWeightsFree, 256);
     const float* delta = s.delta + slot * kTile + 2 * (thread % 4);
 #pragma unroll
     for (int i = 0; i < kTile / 8; ++i) {

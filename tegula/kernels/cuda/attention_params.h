@@ -94,6 +94,7 @@ struct AttentionBwdParams {
   float scale, scale_log2;
   AttentionFeatureParams f;
   AttentionTensor q, k, v, o, d_o, dq, dk, dv;
+  int heads_at_end;  // heads_per_section, of the last section; the others are whole
 };
 
 // Few queries, many keys. K and V are [b, s, hk, d], or pages [page, row in it, hk, d]: then
