@@ -12,7 +12,7 @@
 // computed transposed, Sᵀ = K Qᵀ, so that Pᵀ and dSᵀ are the register operands of the products that
 // sum dV and dK; only dS goes through shared memory, for dQ. Each step keeps the tensor cores fed
 // while a warpgroup computes: dO Vᵀ runs during the exponentials, Pᵀ dO while dS is made, and dSᵀ Q
-// and the next tile's scores while dQ is handed over.
+// while dQ is handed over.
 //
 // Three kernels: attention_bwd_before (delta, padded lse, zeroes for dQ), attention_bwd_sm90,
 // attention_bwd_after (dQ to bf16); in order, there is no need of zeroes nor of the last.
