@@ -6,7 +6,7 @@
   bench/roofline.py draw FILE.json... OUT.svg
 
 `draw` also takes what compare_cuda.py and the scripts of bench/cuda wrote: Tegula's own kernels of matmul_cuda,
-attention_cuda and compare_cuda.
+attention_cuda, attention_mma_cuda, attention_bwd_mma_cuda and compare_cuda.
 
 A point is at (operations / least bytes, operations / s): every operand read once and every result written once, the
 operations that people count (products; a causal mask halves). Roofs: on the CPU the most f32 multiply-adds and plain
@@ -169,9 +169,12 @@ def points_of(result):
             if is_f32 or (kernel.startswith("mma") and row["m"] == row["n"]):
                 yield product_point(f"{row['type']} products, rungs", f"{kernel}, {sizes[0]}³", kernel, row["tflops"],
                                     *sizes, 4 if is_f32 else 2)
-        elif kernel.startswith(("naive", "tiled")):
-            yield attention_point("attention, rungs", f"{kernel} {row['mask']} N{row['seqlen']}", kernel, row["tflops"],
-                                  row["head_dim"], row["mask"] == "causal", row["seqlen"], False)
+        elif kernel.startswith(("naive", "tiled", "mma")):
+            is_backward = row["what"].startswith("backward")
+            name = f"mma{' ordered' if 'ordered' in kernel else ''} d{row['head_dim']}" if "mma" in kernel else kernel
+            yield attention_point("attention backward, mma.sync" if is_backward else "attention, rungs",
+                                  f"{name} {row['mask']} N{row['seqlen']}", kernel, row["tflops"], row["head_dim"],
+                                  row["mask"] == "causal", row["seqlen"], is_backward)
         elif "tegula" in row:
             yield compared_point(row)
 

@@ -346,6 +346,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   attention->add_option("--with", o.with,
                         "Of softcap, alibi, bias, bias-of-keys, dropout, varlen, strided: a,b,…");
   one_of(attention->add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
+  attention->add_flag("--deterministic", o.is_deterministic,
+                      "Only kernels with the same bits in every run (--device cuda)");
   add_common(*attention, o);
   auto* decode = add("decode", "One query a sequence against a cache of keys");
   one_of(add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head"),

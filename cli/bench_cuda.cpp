@@ -1,15 +1,44 @@
 // tegula bench --device cuda: the same functions, planned with the plug-in's kernels and timed by
 // the device's clock.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/device.h"
+#include "tegula/kernels/registry.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"
 
 namespace tegula::cli {
+
+namespace {
+
+// For each op with a CUDA kernel whose bits vary from run to run: those that repeat theirs, best
+// first.
+std::vector<std::pair<std::string, std::string>> repeating_kernels() {
+  std::vector<const KernelDef*> all;
+  for (const KernelDef* k : all_kernels())
+    if (k->device == DeviceKind::kCuda && repeats_bits(*k) && k->priority >= 0) all.push_back(k);
+  std::stable_sort(all.begin(), all.end(), [](const KernelDef* a, const KernelDef* b) {
+    return a->priority > b->priority;
+  });
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const KernelDef* k : all) names.emplace_back(k->op, k->name);
+  return names;
+}
+
+Status check_repeats(const Plan& plan) {
+  for (const Step& s : plan.steps)
+    if (s.kernel != nullptr && !repeats_bits(*s.kernel))
+      return unsupported(cat("--deterministic: of these operands and options op ", s.op->name,
+                             " has only ", s.kernel->name, " (", s.kernel->doc,
+                             "): leave the flag out, or use --device cpu"));
+  return {};
+}
+
+}  // namespace
 
 Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   Device* device = TEGULA_TRY(open_device());
@@ -18,9 +47,11 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
   // An op without a kernel stays what it is, so that it is the one that is named.
   with.passes.pass.has_direct_kernel = [](const OpCall&, const void*) { return true; };
+  if (o.is_deterministic) with.plan.force_kernel = repeating_kernels();
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
   TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
+  if (o.is_deterministic) TEGULA_TRY(check_repeats(*compiled.plan));
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;

@@ -13,20 +13,29 @@ struct Opened {
   AttentionBwdKernel kernel;
 };
 
+// tiles: of mma.sync, or null: mma_groups, mma_queries, mma_adds_dq.
+Result<AttentionBwdVariant> choose(const AttentionShape& shape, bool is_mma, bool is_ordered,
+                                   const int* tiles) {
+  if (!is_mma) return choose_attention_bwd(shape, is_ordered);
+  AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd_mma(shape, is_ordered));
+  if (tiles == nullptr) return v;
+  v.mma_groups = tiles[0], v.mma_queries = tiles[1], v.mma_adds_dq = tiles[2] != 0;
+  return v;
+}
+
 Result<std::string> path_of(const AttentionBwdVariant& v, const char* folder) {
   return cubin_of(v, v.source(), folder);
 }
 
-Result<Opened> open(const AttentionShape& shape, bool is_ordered, const char* folder) {
-  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape, is_ordered));
+Result<Opened> open(const Result<AttentionBwdVariant>& chosen, const char* folder) {
+  const AttentionBwdVariant v = TEGULA_TRY(chosen);
   const std::string path = TEGULA_TRY(path_of(v, folder));
   const std::string cubin = TEGULA_TRY(read_cubin(path.c_str()));
   return Opened{v, TEGULA_TRY(AttentionBwdKernel::load(v, cubin))};
 }
 
-Status compile(const AttentionShape& shape, bool is_ordered, const char* folder) {
-  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape, is_ordered));
-  TEGULA_TRY(path_of(v, folder));
+Status compile(const Result<AttentionBwdVariant>& chosen, const char* folder) {
+  TEGULA_TRY(path_of(TEGULA_TRY(chosen), folder));
   return {};
 }
 
@@ -35,13 +44,14 @@ Status compile(const AttentionShape& shape, bool is_ordered, const char* folder)
 extern "C" {
 
 int tegula_bwd_compile(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
-                       const char* folder) {
-  return report(compile(shape_of(sizes, *f), is_ordered != 0, folder));
+                       const char* folder, const int* tiles) {
+  return report(
+      compile(choose(shape_of(sizes, *f), f->is_mma != 0, is_ordered != 0, tiles), folder));
 }
 
 void* tegula_bwd_open(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
-                      const char* folder) {
-  return release(open(shape_of(sizes, *f), is_ordered != 0, folder));
+                      const char* folder, const int* tiles) {
+  return release(open(choose(shape_of(sizes, *f), f->is_mma != 0, is_ordered != 0, tiles), folder));
 }
 
 int64_t tegula_bwd_workspace_bytes(const Opened* o, const int64_t* sizes, const FeatureSpec* f,

@@ -68,6 +68,13 @@ class CudaTest(unittest.TestCase):
         attention = ("attention", "--shape", "1,4,256,64", "--dtype", "bf16", "--repeats", "1")
         self.assertEqual(self.measure(*attention, "--causal")["kernel"], "attention_sm90")
         self.assertEqual(self.measure(*attention, "--pass", "fwdbwd")["kernel"], "attention_sm90,attention_bwd_sm90")
+        backward = (*attention, "--pass", "bwd")
+        self.assertEqual(self.measure(*backward, "--deterministic")["kernel"], "attention_bwd_ordered_sm90")
+        for kernel in ("attention_bwd_mma", "attention_bwd_ordered_mma"):
+            self.assertEqual(self.measure(*backward, "--kernel", kernel)["kernel"], kernel)
+        f32 = ("attention", "--shape", "1,4,256,64", "--dtype", "f32", "--repeats", "1", "--pass", "bwd")
+        self.assertEqual(self.measure(*f32)["kernel"], "attention_f32_bwd_sm90")
+        self.refused(self.bench(*f32, "--deterministic"), "--deterministic", "has only attention_f32_bwd_sm90")
         self.assertEqual(self.measure(*attention, "--kernel", "attention_tiled")["kernel"], "attention_tiled")
         self.assertEqual(self.measure("decode", "--shape", "2,8,256,128", "--kv-heads", "2", "--dtype", "bf16",
                                       "--cold", "--repeats", "1")["kernel"], "attention_decode")

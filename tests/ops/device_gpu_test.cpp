@@ -65,12 +65,11 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
     const OpDef* op = find_op(kernel->op);
     ASSERT_NE(op, nullptr) << kernel->name;
     int& n = n_checked[kernel->name];
-    const bool repeats_bits = kernel->order.find("added") == std::string_view::npos;
     for (const Sample& s : samples_of(*op)) {
       if (index++ % kParts != GetParam()) continue;
       for (const uint64_t seed : {1, 2}) {
         const Case c = make_case(*op, s, seed);
-        const Verdict v = check_kernel_on_device(c, *kernel, device, repeats_bits, n);
+        const Verdict v = check_kernel_on_device(c, *kernel, device, repeats_bits(*kernel), n);
         if (v.kind == Verdict::kFail) ADD_FAILURE() << c.name() << "\n" << v.why;
       }
     }

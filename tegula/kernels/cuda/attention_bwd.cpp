@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cuda/attention_f32.h"
+#include "tegula/kernels/cuda/attention_mma.h"
 
 namespace tegula::cuda {
 
@@ -44,21 +45,47 @@ int f32_smem_bytes(int head_dim) {
   return 3 * (2 * f32_keys(head_dim) / kTile + slots) * tile_bytes(head_dim) + 4 * kTile * slots +
          3 * 2 * kTile * f32_keys(head_dim) + kBarrier_bytes + kAlign_bytes;
 }
+// attention_bwd_mma_kv: K and V, two of Q and dO with lse and delta, weights and what dropout
+// keeps.
+constexpr int kMma_pairs = 4;
+int mma_keys(const AttentionBwdVariant& v) { return kMma_pairs * 16 * v.mma_groups; }
+int mma_kv_smem_bytes(const AttentionBwdVariant& v) {
+  const int row = tile_bytes(v.head_dim) / kTile, keys = mma_keys(v);
+  const int boxes =
+      ceil_div(v.features.score_fn.empty() ? v.mma_queries : 2 * v.mma_queries, kTile);
+  return 2 * row * (keys + 2 * v.mma_queries) + (v.mma_adds_dq ? 2 : 1) * boxes * 128 * keys +
+         16 * v.mma_queries + (v.features.has_dropout ? 4 * 32 * kMma_pairs * v.mma_groups : 0);
+}
+// attention_bwd_mma_q: Q and dO, two of K and V.
+constexpr int kMma_keys_of_tile = 32;
+constexpr int kMma_q_warps = 4;
+int mma_unit_queries(const AttentionBwdVariant& v) { return kMma_q_warps * 16 * v.mma_groups; }
+int mma_q_smem_bytes(const AttentionBwdVariant& v) {
+  return 2 * tile_bytes(v.head_dim) / kTile * (mma_unit_queries(v) + 2 * kMma_keys_of_tile);
+}
 int first_smem_bytes(const AttentionBwdVariant& v) {
+  if (v.is_mma) return mma_kv_smem_bytes(v);
   if (v.is_f32) return f32_smem_bytes(v.head_dim);
   return v.is_wide() ? kv_smem_bytes(v.head_dim) : narrow_smem_bytes(v.head_dim, v.adds_in_order());
 }
 
 // Of a block that sums dK and dV.
 int unit_keys(const AttentionBwdVariant& v) {
+  if (v.is_mma) return mma_keys(v);
   return v.is_f32 ? f32_keys(v.head_dim) : v.is_wide() ? kTile : kKeys;
 }
 
 constexpr int kQ_consumers = 2;  // of attention_bwd_q: warpgroups of 64 queries
 // Q and dO, stages of K and V.
 int q_smem_bytes(const AttentionBwdVariant& v) {
+  if (v.is_mma) return mma_q_smem_bytes(v);
   const int stages = v.head_dim == 256 ? 3 : v.head_dim == 192 ? 5 : 7;
   return (2 * kQ_consumers + stages) * tile_bytes(v.head_dim) + kBarrier_bytes + kAlign_bytes;
+}
+
+// Of a block that sums dQ.
+int unit_queries(const AttentionBwdVariant& v) {
+  return v.is_mma ? mma_unit_queries(v) : kTile * kQ_consumers;
 }
 
 // Of rows in units of `rows`: attention_score.cuh, part_of_tile.
@@ -120,7 +147,7 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   p.leaked = reinterpret_cast<unsigned*>(workspace), p.ticket = p.leaked + 1;
   p.lse2 = workspace + kHead_floats, p.delta = p.lse2 + rows, p.sink_parts = p.delta + rows;
   if (v.adds_in_order()) p.order = reinterpret_cast<unsigned*>(p.sink_parts + tiles);
-  if (!v.is_wide()) p.dq_sum = p.sink_parts + (v.adds_in_order() ? 2 : 1) * tiles;
+  if (!v.has_dq_kernel()) p.dq_sum = p.sink_parts + (v.adds_in_order() ? 2 : 1) * tiles;
   p.lse = call.lse, p.d_lse = call.d_lse, p.d_sinks = call.d_sinks;
   set_d_bias(call, p);
   p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
@@ -129,7 +156,7 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   p.head_dim = static_cast<int>(s.head_dim), p.batch = static_cast<int>(s.batch);
   p.n_tiles_m = static_cast<int>(n_units(s, s.seqlen_q, kTile, n));
   p.n_units_k = static_cast<int>(n_units(s, s.seqlen_k, unit_keys(v), n));
-  p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, kTile * kQ_consumers, n));
+  p.n_units_q = static_cast<int>(n_units(s, s.seqlen_q, unit_queries(v), n));
   p.scale = call.scale, p.scale_log2 = call.scale * 1.44269504F;
   p.f = call.given;
   p.q = tensor_of(call.q), p.k = tensor_of(call.k), p.v = tensor_of(call.v);
@@ -163,16 +190,20 @@ bool AttentionBwdVariant::may_leak() const {
 }
 
 const char* AttentionBwdVariant::source() const {
+  if (is_mma) return "attention_bwd_mma.cu";
   if (is_f32) return "attention_f32_bwd_sm90.cu";
   return is_wide() ? "attention_bwd_wide_sm90.cu" : "attention_bwd_sm90.cu";
 }
 
 std::string AttentionBwdVariant::name() const {
-  return cat("bwd_d", head_dim, is_causal ? "_causal" : "_full", adds_in_order() ? "_ordered" : "",
-             is_f32   ? "_f32"
-             : is_f16 ? "_f16"
-                      : "",
-             features.name());
+  return cat(
+      is_mma ? "bwd_mma_d" : "bwd_d", head_dim, is_causal ? "_causal" : "_full",
+      adds_in_order() ? "_ordered" : "",
+      is_f32   ? "_f32"
+      : is_f16 ? "_f16"
+               : "",
+      is_mma ? cat("_g", mma_groups, "m", mma_queries, mma_adds_dq ? "_adds" : "") : std::string(),
+      features.name());
 }
 
 std::vector<std::string> AttentionBwdVariant::defines() const {
@@ -180,12 +211,17 @@ std::vector<std::string> AttentionBwdVariant::defines() const {
                                 cat("TEGULA_CAUSAL=", int{is_causal})};
   if (adds_in_order()) d.emplace_back("TEGULA_ORDERED=1");
   if (is_f16) d.emplace_back("TEGULA_F16=1");
+  if (is_mma) {
+    d.push_back(cat("TEGULA_GROUPS=", mma_groups));
+    d.push_back(cat("TEGULA_QUERIES=", mma_queries));
+    d.push_back(cat("TEGULA_ADDS_DQ=", int{mma_adds_dq}));
+  }
   for (std::string& f : features.defines()) d.push_back(std::move(f));
   return d;
 }
 
 int AttentionBwdVariant::smem_bytes() const {
-  return std::max(first_smem_bytes(*this), is_wide() ? q_smem_bytes(*this) : 0);
+  return std::max(first_smem_bytes(*this), has_dq_kernel() ? q_smem_bytes(*this) : 0);
 }
 
 Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool is_ordered) {
@@ -212,6 +248,24 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   return v;
 }
 
+Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& s, bool is_ordered) {
+  TEGULA_TRY(check_attention_mma(s, 1));
+  AttentionBwdVariant v;
+  v.is_mma = true;
+  v.head_dim = padded_head_dim(s.head_dim);
+  v.is_causal = s.is_causal, v.is_f16 = s.is_f16;
+  v.features = s.features;
+  // Registers for sums, or for every score's work, or for each row's keys.
+  const AttentionFeatures& f = v.features;
+  if (v.head_dim > 128 || f.has_window || f.is_packed || f.has_documents || f.is_heavy())
+    v.mma_groups = 1;
+  if (v.head_dim == 64 && v.mma_groups == 2) v.mma_queries = 128;
+  if (v.head_dim == 256) v.mma_queries = 32;
+  v.is_ordered = is_ordered;
+  v.mma_adds_dq = !is_ordered && v.head_dim <= 128 && !f.is_heavy();
+  return v;
+}
+
 int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const AttentionShape& s,
                                       int64_t n_sequences) {
   const int64_t rows = workspace_rows(s, n_sequences);
@@ -219,24 +273,27 @@ int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const Attent
                             ? 2 * split_bytes(s.batch * s.n_heads_q, s.seqlen_q, v.head_dim) +
                                   2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, v.head_dim)
                             : 0;
-  return parts + 4 * (kHead_floats + rows * (2 + (v.is_wide() ? 0 : v.head_dim)) +
+  return parts + 4 * (kHead_floats + rows * (2 + (v.has_dq_kernel() ? 0 : v.head_dim)) +
                       (v.adds_in_order() ? 2 : 1) * round_up(rows / kTile, kHead_floats));
 }
 
 Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
                                                     const std::string& cubin) {
-  TEGULA_TRY(hopper_multiprocessors());
+  if (!v.is_mma) TEGULA_TRY(hopper_multiprocessors());
   AttentionBwdKernel k(v, TEGULA_TRY(Module::load(cubin)));
   k.before_ = TEGULA_TRY(k.module_.function("attention_bwd_before", 0));
-  k.first_ = TEGULA_TRY(k.module_.function(v.is_f32      ? "attention_f32_bwd_sm90"
+  k.first_ = TEGULA_TRY(k.module_.function(v.is_mma      ? "attention_bwd_mma_kv"
+                                           : v.is_f32    ? "attention_f32_bwd_sm90"
                                            : v.is_wide() ? "attention_bwd_kv"
                                                          : "attention_bwd_sm90",
                                            first_smem_bytes(v)));
   if (!v.adds_in_order())
-    k.second_ = TEGULA_TRY(k.module_.function(v.is_f32      ? "attention_f32_bwd_after"
-                                              : v.is_wide() ? "attention_bwd_q"
-                                                            : "attention_bwd_after",
-                                              v.is_wide() ? q_smem_bytes(v) : 0));
+    k.second_ = TEGULA_TRY(k.module_.function(
+        v.is_mma      ? v.mma_adds_dq ? "attention_bwd_mma_after" : "attention_bwd_mma_q"
+        : v.is_f32    ? "attention_f32_bwd_after"
+        : v.is_wide() ? "attention_bwd_q"
+                      : "attention_bwd_after",
+        v.has_dq_kernel() ? q_smem_bytes(v) : 0));
   if (v.is_f32) k.split_ = TEGULA_TRY(k.module_.function("attention_split", 0));
   k.repair_ = TEGULA_TRY(k.module_.function("attention_bwd_repair", 0));
   if (v.features.has_sinks) k.sinks_ = TEGULA_TRY(k.module_.function("attention_bwd_sinks", 0));
@@ -245,7 +302,9 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
 
 Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
   const AttentionShape& s = call.shape;
-  const AttentionBwdVariant wanted = TEGULA_TRY(choose_attention_bwd(s, variant_.is_ordered));
+  const AttentionBwdVariant wanted =
+      TEGULA_TRY(variant_.is_mma ? choose_attention_bwd_mma(s, variant_.is_ordered)
+                                 : choose_attention_bwd(s, variant_.is_ordered));
   const std::string features = wanted.features.name();
   if (wanted.head_dim != variant_.head_dim || s.is_causal != variant_.is_causal ||
       s.is_f16 != variant_.is_f16 || s.is_f32 != variant_.is_f32 ||
@@ -275,6 +334,10 @@ Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
     for (const Operand& i : in)
       TEGULA_TRY(check_apart(*o.t, rows(o), heads(o), *i.t, rows(i), heads(i), s,
                              cat(o.name, " and ", i.name).c_str()));
+  if (variant_.is_mma) {
+    for (const Operand& t : in) TEGULA_TRY(check_copyable(t.name, *t.t));
+    for (const Operand& t : out) TEGULA_TRY(check_copyable(t.name, *t.t));
+  }
   return {};
 }
 
@@ -306,6 +369,20 @@ Status AttentionBwdKernel::launch_f32(const AttentionBwdCall& call, AttentionBwd
   return launch_grid(second_, p.n_tiles_m, s.batch * s.n_heads_q, 256, 0, call.stream, p);
 }
 
+// dK and dV, then dQ.
+Status AttentionBwdKernel::launch_mma(const AttentionBwdCall& call, AttentionBwdParams p) const {
+  const AttentionShape& s = call.shape;
+  const AttentionBwdVariant& v = variant_;
+  const int64_t q_heads = s.batch * s.n_heads_q, passing = v.mma_adds_dq ? 8 : 4;
+  set_sections(p, v, s, passing * s.seqlen_q * s.head_dim * p.group);
+  TEGULA_TRY(launch_grid(first_, p.n_units_k * s.batch * s.n_heads_kv, 1, 64 * kMma_pairs,
+                         first_smem_bytes(v), call.stream, p));
+  if (v.mma_adds_dq) return launch_grid(second_, p.n_tiles_m, q_heads, 256, 0, call.stream, p);
+  set_sections(p, v, s, 4 * s.seqlen_k * s.head_dim);
+  return launch_grid(second_, p.n_units_q * q_heads, 1, 32 * kMma_q_warps, q_smem_bytes(v),
+                     call.stream, p);
+}
+
 Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   TEGULA_TRY(check(call));
   const AttentionShape& s = call.shape;
@@ -314,12 +391,23 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   const int64_t q_heads = s.batch * s.n_heads_q, kv_heads = s.batch * s.n_heads_kv;
   AttentionBwdParams p = params(call, variant);
   TEGULA_TRY(launch_grid(before_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
+  if (p.n_tiles_m == 0) {  // no block has zeroed the tickets
+    const Driver* d = TEGULA_TRY(Driver::get());
+    TEGULA_TRY(
+        d->check(d->fill_later(p.leaked, 0, 4 * kHead_floats, call.stream), "cuMemsetD8Async"));
+  }
   if (variant.features.has_sinks)
     TEGULA_TRY(launch_grid(sinks_, s.n_heads_q, 1, 32, 0, call.stream, p));
 
   if (variant.is_f32) {
     TEGULA_TRY(launch_f32(call, p));
     return launch_grid(repair_, kRepair_blocks, 1, 256, 0, call.stream, p);
+  }
+  if (variant.is_mma) {
+    TEGULA_TRY(launch_mma(call, p));
+    return variant.may_leak() && s.seqlen_q > 0
+               ? launch_grid(repair_, kRepair_blocks, 1, 256, 0, call.stream, p)
+               : Status{};
   }
   const int key_rows = unit_keys(variant);
   HostTensorMap q = TEGULA_TRY(map_of(call, call.q, true, kTile));

@@ -1,14 +1,14 @@
-// Gradients of attention on Hopper from the host.
+// Gradients of attention from the host: on Hopper, and by mma.sync for GPUs without wgmma.
 //
 //   given o, lse and do of attention.h:  dq, dk, dv, like q, k, v; of a bias and of sinks if there
 //   are any, in f32
 // Operands, masks, scores and rounding as in attention.h; P and dS are rounded to 16 bits. dk, dv
-// and the gradient of sinks have the same bits in every run; dq too if the variant is ordered or
-// its head_dim is above 128, else it is summed over key tiles in an order that is not fixed; the
-// gradient of a bias too where that has the size of the scores. Rows without keys give gradients of
-// 0, and NaN in what a row does not see does not reach it. Any head_dim up to 256: columns past it
-// are read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says, dq summed in no
-// fixed order.
+// and the gradient of sinks have the same bits in every run; dq too if the variant is ordered, by
+// mma.sync or its head_dim above 128, else it is summed over key tiles in an order that is not
+// fixed; the gradient of a bias too where that has the size of the scores. Rows without keys give
+// gradients of 0, and NaN in what a row does not see does not reach it. Any head_dim up to 256:
+// columns past it are read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says,
+// dq summed in no fixed order.
 #pragma once
 
 #include "tegula/kernels/cuda/attention.h"
@@ -22,12 +22,18 @@ struct AttentionBwdVariant {
   bool is_ordered = false;  // dq has the same bits in every run, for some time more
   bool is_f16 = false;
   AttentionFeatures features;
-  bool is_f32 = false;  // attention_f32_bwd_sm90.cu
+  bool is_f32 = false;       // attention_f32_bwd_sm90.cu
+  bool is_mma = false;       // attention_bwd_mma.cu, and what it has:
+  int mma_groups = 2;        // of 16 rows of a warp
+  int mma_queries = 64;      // of a tile
+  bool mma_adds_dq = false;  // in no order; else dq has a kernel of its own
 
   // Two kernels with more registers to spare (attention_bwd_wide_sm90.cu).
-  bool is_wide() const { return !is_f32 && (head_dim > 128 || features.is_heavy()); }
-  // dq summed over the keys in their order (else in none); wide kernels need no sums in memory.
-  bool adds_in_order() const { return is_ordered && !is_f32 && !is_wide(); }
+  bool is_wide() const { return !is_f32 && !is_mma && (head_dim > 128 || features.is_heavy()); }
+  // dq has a kernel of its own; else it is summed in memory.
+  bool has_dq_kernel() const { return is_mma ? !mma_adds_dq : is_wide(); }
+  // dq summed over the keys in their order (else in none).
+  bool adds_in_order() const { return is_ordered && !is_f32 && !is_mma && !is_wide(); }
   // What a row does not see may reach it, and then it is made again.
   bool may_leak() const;
   const char* source() const;
@@ -57,6 +63,10 @@ struct AttentionBwdCall {
 Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& shape,
                                                  bool is_ordered = false);
 
+// The same by mma.sync: of bf16 and f16; strides as of attention_mma.h.
+Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& shape,
+                                                     bool is_ordered = false);
+
 // n_sequences: of packed sequences.
 int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& variant,
                                       const AttentionShape& shape, int64_t n_sequences = 0);
@@ -73,9 +83,11 @@ class AttentionBwdKernel {
       : variant_(variant), module_(std::move(module)) {}
   Status check(const AttentionBwdCall& call) const;
   Status launch_f32(const AttentionBwdCall& call, AttentionBwdParams p) const;
+  Status launch_mma(const AttentionBwdCall& call, AttentionBwdParams p) const;
   AttentionBwdVariant variant_;
   Module module_;
-  // attention_bwd_before; attention_bwd_sm90 and _after (not in order), or attention_bwd_kv and _q;
+  // attention_bwd_before; attention_bwd_sm90 and _after (not in order), or attention_bwd_kv and _q
+  // (attention_bwd_mma_kv and _q);
   // attention_bwd_repair; attention_bwd_sinks; attention_split.
   FunctionHandle before_ = nullptr, first_ = nullptr, second_ = nullptr, repair_ = nullptr,
                  sinks_ = nullptr, split_ = nullptr;

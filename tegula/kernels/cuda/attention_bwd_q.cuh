@@ -41,35 +41,7 @@ struct Shared {
   }
 };
 
-// kTileM queries of a head, and the tiles of 64 keys from `key` on that some of them see.
-struct QueryUnit {
-  int row, head, batch;
-  int part = 0;  // of packed sequences
-  Sequence s;
-  int key, n_blocks;
-
-  __device__ QueryUnit(const AttentionBwdParams& p, int index) {
-    const Place at(index, p.n_units_q, p.n_heads_q, p.batch * p.n_heads_q,
-                   p.heads_per_section * p.group, p.heads_at_end * p.group);
-    head = at.head, batch = at.batch;
-    // With a causal mask the last rows see the most keys and go first.
-    const int unit = kIsCausal ? p.n_units_q - 1 - at.unit : at.unit;
-    row = unit * kTileM;
-    s = whole_sequence(p);
-    bool sees = true;
-    if constexpr (kIsPacked) {
-      part = part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, unit, row);
-      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
-      sees = !sees_nothing(p.f, part);
-    }
-    key = n_blocks = 0;
-    if (!sees || row >= s.q_end) return;
-    const AttentionScore score = scores_of(p, s, batch, head);
-    const Range first = score.keys(row), last = score.keys(min(row + kTileM, s.q_end) - 1);
-    key = first.lo;
-    n_blocks = max(0, last.hi - key + kTile - 1) / kTile;
-  }
-};
+using Unit = QueryUnit<kTileM, kTile>;
 
 struct Producer {
   const AttentionBwdParams& p;
@@ -77,7 +49,7 @@ struct Producer {
   const TensorMap *q_map, *k_map, *v_map, *do_map;
 
   __device__ void run() {
-    const QueryUnit t(p, blockIdx.x);
+    const Unit t(p, blockIdx.x);
     const int row = t.row;
     Ring<kKStages> k_ring;
     Ring<kVStages> v_ring;
@@ -149,7 +121,7 @@ struct Consumer {
     }
   }
 
-  __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores], const QueryUnit& t,
+  __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores], const Unit& t,
                         const Range& whole, int n) {
     const int key = t.key + n * kTile;
     const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
@@ -171,7 +143,7 @@ struct Consumer {
 
   // Scores to dS where a bias has a gradient; elsewhere to weights, which differ() then turns to
   // dS.
-  __device__ void weigh_or_differ(float (&x)[kScores], const QueryUnit& t, const Range& whole,
+  __device__ void weigh_or_differ(float (&x)[kScores], const Unit& t, const Range& whole,
                                   const char* do_rows, int n, Ring<kVStages>& ring) {
     float dp[kScores];
     if constexpr (kBias != 0) make_dp(dp, do_rows, ring);
@@ -197,7 +169,7 @@ struct Consumer {
   }
 
   __device__ void run(const TensorMap* map) {
-    const QueryUnit t(p, blockIdx.x);
+    const Unit t(p, blockIdx.x);
     const int first_row = t.row + int(wg) * kTile;
     const char* q_rows = s.q + wg * kBoxBytes;
     const char* do_rows = s.d_o + wg * kBoxBytes;
@@ -212,7 +184,7 @@ struct Consumer {
       if (!kHasUserMask && first_row <= last)
         whole = {score.keys(min(first_row + kTile - 1, last)).lo, score.keys(first_row).hi};
       // Tiles of the workspace, like those here, begin with the sequence.
-      const long long tile = head_of_all * p.n_tiles_m + slot_of(t, first_row);
+      const long long tile = head_of_all * p.n_tiles_m + t.slot(first_row);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int within = int(warp() * 16 + lane() / 4) + 8 * r, row = first_row + within;
@@ -256,13 +228,6 @@ struct Consumer {
     }
     write_rows<kBlockBox>(p, dq, p.scale, s.q + wg * kBoxBytes, map, p.dq, 1 + wg, first_row,
                           t.s.q_end, t.head, t.batch);
-  }
-
- private:
-  // The tile of the workspace whose first row this is.
-  __device__ int slot_of(const QueryUnit& t, int first_row) const {
-    if constexpr (!kIsPacked) return first_row / kTile;
-    return t.s.q_begin / kTile + t.part + (first_row - t.s.q_begin) / kTile;
   }
 };
 

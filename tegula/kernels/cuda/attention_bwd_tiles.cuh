@@ -307,6 +307,43 @@ struct KeyUnit {
   }
 };
 
+// kRows queries of a head, and the tiles of kKeys keys from `key` on that some of them see.
+template <int kRows, int kKeys>
+struct QueryUnit {
+  int row, head, batch;
+  int part = 0;  // of packed sequences
+  Sequence s;
+  int key, n_blocks;
+
+  __device__ QueryUnit(const AttentionBwdParams& p, int index) {
+    const Place at(index, p.n_units_q, p.n_heads_q, p.batch * p.n_heads_q,
+                   p.heads_per_section * p.group, p.heads_at_end * p.group);
+    head = at.head, batch = at.batch;
+    // With a causal mask the last rows see the most keys and go first.
+    const int unit = kIsCausal ? p.n_units_q - 1 - at.unit : at.unit;
+    row = unit * kRows;
+    s = whole_sequence(p);
+    bool sees = true;
+    if constexpr (kIsPacked) {
+      part = part_of_tile<kRows>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, unit, row);
+      s = sequence_of_part(p.f, part, p.seqlen_q, p.seqlen_k);
+      sees = !sees_nothing(p.f, part);
+    }
+    key = n_blocks = 0;
+    if (!sees || row >= s.q_end) return;
+    const AttentionScore score = scores_of(p, s, batch, head);
+    const Range first = score.keys(row), last = score.keys(min(row + kRows, s.q_end) - 1);
+    key = first.lo;
+    n_blocks = max(0, last.hi - key + kKeys - 1) / kKeys;
+  }
+  // The tile of the workspace that row `first` of the sequence, a multiple of 64 from its begin, is
+  // in.
+  __device__ int slot(int first) const {
+    if constexpr (!kIsPacked) return first / kTile;
+    return s.q_begin / kTile + part + (first - s.q_begin) / kTile;
+  }
+};
+
 // Query tile m of the unit's sequence and its lse, or of dO and its delta, into the ring's slot.
 template <int kStages, int kKeys>
 __device__ inline void load_rows(const AttentionBwdParams& p, const Passing<kStages>& to,
@@ -338,8 +375,8 @@ struct SeenKeys {
 // Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -
 // delta is multiplied with in x; bits of `kept` say which weights dropout keeps. The thread's
 // elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1, whose lse is lse2(i).
-template <bool kMasked, class Put, class Lse>
-__device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
+template <bool kMasked, int kElements, class Put, class Lse>
+__device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32& kept,
                                         const AttentionScore& score, const SeenKeys& seen, Lse lse2,
                                         int row, int key, float scale_log2) {
   const float factor =
@@ -348,11 +385,11 @@ __device__ inline void weigh_transposed(float (&x)[kScores], Put put, u32& kept,
   if constexpr (kHasDropout) {
     kept = 0;
 #pragma unroll 1
-    for (int e = 0; e < kScores; ++e)
+    for (int e = 0; e < kElements; ++e)
       kept |= u32(score.keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
   }
 #pragma unroll
-  for (int i = 0; i < kTile / 8; ++i) {
+  for (int i = 0; i < kElements / 4; ++i) {
     const float2 l = lse2(i);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -8,17 +8,6 @@ namespace {
 
 constexpr int kTileM = 128, kSection_mb = 16;
 
-Status check_copyable(const char* what, const AttentionOperand& t) {
-  if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0)
-    return invalid_argument(cat("attention_mma: ", what, " is not aligned to 16 bytes: copy it"));
-  for (const int64_t stride : {t.batch, t.row, t.head})
-    if (stride % 8 != 0)
-      return invalid_argument(cat("attention_mma: ", what, " has strides of ", t.batch,
-                                  " (batch), ", t.row, " (row), ", t.head,
-                                  " (head); each must be a multiple of 8 elements"));
-  return {};
-}
-
 }  // namespace
 
 int AttentionMmaVariant::smem_bytes() const {
@@ -46,6 +35,17 @@ Status check_attention_mma(const AttentionShape& s, float scale) {
   if (s.is_f8 || s.is_f32)
     return unsupported(cat("attention_mma: ", s.is_f8 ? "e4m3" : "f32", "; use bf16 or f16"));
   return check_attention(s, scale);
+}
+
+Status check_copyable(const char* what, const AttentionOperand& t) {
+  if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0)
+    return invalid_argument(cat("attention_mma: ", what, " is not aligned to 16 bytes: copy it"));
+  for (const int64_t stride : {t.batch, t.row, t.head})
+    if (stride % 8 != 0)
+      return invalid_argument(cat("attention_mma: ", what, " has strides of ", t.batch,
+                                  " (batch), ", t.row, " (row), ", t.head,
+                                  " (head); each must be a multiple of 8 elements"));
+  return {};
 }
 
 Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s) {

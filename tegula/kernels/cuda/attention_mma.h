@@ -27,6 +27,9 @@ struct AttentionMmaVariant {
 // As check_attention, and that q, k and v have 16 bits.
 Status check_attention_mma(const AttentionShape& shape, float scale);
 
+// Whether 16 bytes at a time can be copied from it.
+Status check_copyable(const char* what, const AttentionOperand& t);
+
 Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& shape);
 
 // A compiled variant in the current context.

@@ -101,7 +101,7 @@ void add_attention_f8(List& list) {
   each_two_features([&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0); });
 }
 
-// By mma.sync: each head_dim, and each feature once.
+// By mma.sync: narrow, wide and between; and each feature once, over all head_dims.
 void add_attention_mma(List& list) {
   const auto add = [&](const AttentionShape& s) {
     const auto v = choose_attention_mma(s);
@@ -109,32 +109,41 @@ void add_attention_mma(List& list) {
       list.add({cat("attention_", v->name()), "attention_mma.cu", v->defines(), kAmpere,
                 v->threads(), v->smem_bytes()});
   };
-  for (const int64_t d : kHeadDims) add({.head_dim = d, .is_causal = d % 128 == 0});
+  for (const int64_t d : {64, 128, 256}) add({.head_dim = d, .is_causal = d > 64});
   each_two_features([&](AttentionShape s, int n) {
     s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
     add(s);
   });
 }
 
-void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
-  const auto v = choose_attention_bwd(shape, is_ordered);
+void add_bwd(List& list, const Result<AttentionBwdVariant>& v) {
   if (v.ok())
-    list.add(
-        {cat("attention_", v->name()), v->source(), v->defines(), kHopper, 384, v->smem_bytes()});
+    list.add({cat("attention_", v->name()), v->source(), v->defines(),
+              v->is_mma ? kAmpere : kHopper, v->is_mma ? 256 : 384, v->smem_bytes()});
+}
+void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
+  add_bwd(list, choose_attention_bwd(shape, is_ordered));
 }
 
-// Each head_dim in either mode, and each feature once.
+// Each head_dim, in either mode, and each feature once; by mma.sync as the forward.
 void add_attention_bwd(List& list) {
   for (const int64_t d : kHeadDims)
     for (const bool is_causal : {false, true}) {
       add_bwd(list, {.head_dim = d, .is_causal = is_causal});
-      add_bwd(list, {.head_dim = d, .is_causal = is_causal}, true);
+      if (is_causal || d == 128) add_bwd(list, {.head_dim = d, .is_causal = is_causal}, true);
     }
   for (size_t option = 1; option < kAttentionOptions.size(); ++option) {
     std::vector<int> row(kAttentionOptions.size(), 0);
     row[0] = static_cast<int>(option % std::size(kHeadDims)), row[option] = 1;
     add_bwd(list, attention_shape(row));
   }
+  for (const int64_t d : {64, 128, 256})
+    add_bwd(list, choose_attention_bwd_mma({.head_dim = d, .is_causal = d > 64}));
+  add_bwd(list, choose_attention_bwd_mma({.head_dim = 128}, true));
+  each_two_features([&](AttentionShape s, int n) {
+    s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
+    add_bwd(list, choose_attention_bwd_mma(s));
+  });
 }
 
 // f32: either head_dim and mask, and each feature once, forward and backward.
@@ -175,10 +184,12 @@ void add_common(List& list) {
       for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
 }
 
+// For sm_80 every pair of values.
 void add_decode_variants(List& list, const char* arch) {
   for (const int64_t d : {64, 128})
     for (const int64_t group : {4, 16})
-      for (const int64_t page_size : {0, 16})
+      for (const int64_t page_size : {0, 16}) {
+        if (arch == kAmpere && ((d > 64) ^ (group > 4) ^ (page_size > 0))) continue;
         add_decode(list,
                    {.seqlen_k = 1024,
                     .n_heads_q = group,
@@ -186,6 +197,7 @@ void add_decode_variants(List& list, const char* arch) {
                     .head_dim = d,
                     .page_size = page_size},
                    arch);
+      }
 }
 
 void add_rungs(List& list, const char* arch) {

@@ -1,4 +1,5 @@
-// A call of the attention backward to the Hopper kernels, those of f32 and those of 16 bits.
+// A call of the attention backward to the Hopper kernels, those of f32 and those of 16 bits, and to
+// those by mma.sync.
 #pragma once
 
 #include "tegula/kernels/cuda/attention_bwd.h"
@@ -6,33 +7,40 @@
 
 namespace tegula::cuda {
 
-inline bool bwd_supports(const KernelQuery& q, bool of_f32) {
+using ChooseBwd = Result<AttentionBwdVariant> (*)(const AttentionShape&, bool is_ordered);
+
+template <ChooseBwd kChoose, bool kIsOrdered>
+bool bwd_supports(const KernelQuery& q, bool of_f32) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, true);
-  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
+  if (!c.ok() || !is_whole(*c)) return false;
   // The gradient of a bias comes in f32.
   if (c->bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
     return false;
+  // What a bias has once for many scores is summed by atomics.
+  if (kIsOrdered && c->bias != nullptr && !c->owns_bias()) return false;
   return is_readable(
              *c, of_f32,
              {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}) &&
          q.in[4].is_contiguous() && (c->dlse == nullptr || c->dlse->is_contiguous()) &&
-         check_attention(shape_of(*c), c->scale).ok() && choose_attention_bwd(shape_of(*c)).ok();
+         check_attention(shape_of(*c), c->scale).ok() && kChoose(shape_of(*c), kIsOrdered).ok();
 }
 
 inline int64_t n_sequences(const kernel::AttentionCall& c) {
   return c.cu_q == nullptr ? 0 : c.cu_q->shape[0] - 1;
 }
 
-inline int64_t bwd_workspace_bytes(const KernelQuery& q) {
+template <ChooseBwd kChoose, bool kIsOrdered>
+int64_t bwd_workspace_bytes(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, true);
   if (!c.ok()) return 0;
-  const auto v = choose_attention_bwd(shape_of(*c));
+  const auto v = kChoose(shape_of(*c), kIsOrdered);
   return v.ok() ? attention_bwd_workspace_bytes(*v, shape_of(*c), n_sequences(*c)) : 0;
 }
 
-inline Status launch_bwd(const DeviceCall& call) {
+template <ChooseBwd kChoose, bool kIsOrdered>
+Status launch_bwd(const DeviceCall& call) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, true));
-  const AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd(shape_of(c)));
+  const AttentionBwdVariant v = TEGULA_TRY(kChoose(shape_of(c), kIsOrdered));
   const AttentionBwdKernel* k = TEGULA_TRY(loaded<AttentionBwdKernel>(
       v.name(), v.source(), v.defines(),
       [&](const std::string& cubin) { return AttentionBwdKernel::load(v, cubin); }));

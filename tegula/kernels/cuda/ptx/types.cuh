@@ -127,9 +127,13 @@ __device__ inline float exp2_approx(float x) {
 
 // Adds four floats in a row, aligned to 16 bytes, to global memory; in no particular order.
 __device__ inline void global_add(float* to, float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),
                "f"(d)
                : "memory");
+#else
+  atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
+#endif
 }
 
 constexpr float kNegativeInfinity = __builtin_bit_cast(float, 0xFF800000u);

@@ -10,9 +10,12 @@ extern constinit const KernelDef attention_bwd_sm90{
     .order = "sm90_added",
     .doc = "wgmma and tensor copies; up to head_dim 128 dq is summed over key tiles as they come",
     .priority = 100,
-    .supports = [](const KernelQuery& q) { return bwd_supports(q, false); },
-    .workspace_bytes = bwd_workspace_bytes,
-    .launch = launch_into_queue<launch_bwd>,
+    .supports =
+        [](const KernelQuery& q) {
+          return device_capability() == 90 && bwd_supports<choose_attention_bwd, false>(q, false);
+        },
+    .workspace_bytes = bwd_workspace_bytes<choose_attention_bwd, false>,
+    .launch = launch_into_queue<launch_bwd<choose_attention_bwd, false>>,
 };
 
 }  // namespace tegula::cuda
