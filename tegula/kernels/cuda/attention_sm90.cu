@@ -296,15 +296,27 @@ struct Consumer : RowsOfOutput {
     write(t, row);
   }
 
+  // The next tile's number, and its factors.
+  __device__ int take_next(Factors& of) {
+    const int index = s.next.take(next_ring, lane);
+    if (kIsF8 && index < p.n_tiles) of = Tile(p, index).factors(p);
+    return index;
+  }
+
   __device__ void run_chained() {
     if (int(blockIdx.x) >= p.n_tiles) return;
     Tile t(p, blockIdx.x);
+    if constexpr (kIsF8) t.take(p, t.factors(p));
     begin_tile(t, row_of_tile(t));
     while (true) {
+      Factors of;
+      int index;
+      if constexpr (kIsF8) index = take_next(of);
       if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
-      const int index = s.next.take(next_ring, lane);
+      if constexpr (!kIsF8) index = take_next(of);
       if (index >= p.n_tiles) break;
-      const Tile next(p, index);
+      Tile next(p, index);
+      if constexpr (kIsF8) next.take(p, of);
       if (t.n_blocks > 0 && next.n_blocks > 0) {
         step_across(t, next);
       } else {
@@ -316,18 +328,27 @@ struct Consumer : RowsOfOutput {
     end_tile(t, row_of_tile(t));
   }
 
+  __device__ void run_in_turn() {
+    int index = blockIdx.x;
+    Factors of;
+    if (kIsF8 && index < p.n_tiles) of = Tile(p, index).factors(p);
+    while (index < p.n_tiles) {
+      Tile t(p, index);
+      if constexpr (kIsF8) t.take(p, of), index = take_next(of);
+      const int row = row_of_tile(t);
+      begin_tile(t, row);
+      if (t.n_blocks > 0) middle_steps(t, row);
+      end_tile(t, row);
+      if constexpr (!kIsF8) index = take_next(of);
+    }
+  }
+
   __device__ void run() {
     if (kPingPong && wg == kConsumers - 1) named_arrive(1, 256);  // the first turn is warpgroup 0's
     if constexpr (kChains)
       run_chained();
     else
-      for (int index = blockIdx.x; index < p.n_tiles; index = s.next.take(next_ring, lane)) {
-        const Tile t(p, index);
-        const int row = row_of_tile(t);
-        begin_tile(t, row);
-        if (t.n_blocks > 0) middle_steps(t, row);
-        end_tile(t, row);
-      }
+      run_in_turn();
     if (warp == 0 && lane == 0) tma_store_wait_read();
   }
 };
