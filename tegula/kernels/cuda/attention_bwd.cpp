@@ -22,6 +22,7 @@ constexpr int64_t kEnd_units = 512, kOrdered_end_units = 256;
 // Added to in order, units of a head wait for each other (without a mask, and at the end), and
 // those of other heads do not.
 constexpr int64_t kOrdered_rows = 32768, kOrdered_heads = 16;  // of a section: queries, at most
+constexpr int64_t kOrdered_rows_128 = 65536;                   // with head_dim 128
 
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
 int tile_bytes(int head_dim) { return static_cast<int>(round_up(head_dim, 64)) * kTile * 2; }
@@ -175,7 +176,8 @@ void set_sections(AttentionBwdParams& p, const AttentionBwdVariant& v, const Att
     const int64_t units = v.adds_in_order() ? kOrdered_end_units : kEnd_units;
     at_end = std::clamp<int64_t>(units / std::max(1, p.n_units_k), heads, all);
   } else if (v.adds_in_order()) {
-    const int64_t in_order = kOrdered_rows / std::max<int64_t>(1, s.seqlen_q);
+    const int64_t rows = v.head_dim == 128 ? kOrdered_rows_128 : kOrdered_rows;
+    const int64_t in_order = rows / std::max<int64_t>(1, s.seqlen_q);
     at_end = heads = std::max(heads, std::min({in_order, kOrdered_heads, all}));
   }
   p.heads_per_section = static_cast<int>(heads);
