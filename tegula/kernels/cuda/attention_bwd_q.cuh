@@ -181,8 +181,9 @@ struct Consumer {
       const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
       const long long head_of_all = t.batch * p.n_heads_q + t.head;
       const int last = t.s.q_end - 1;
-      if (!kHasUserMask && first_row <= last)
-        whole = {score.keys(min(first_row + kTile - 1, last)).lo, score.keys(first_row).hi};
+      // None of a tile that ends behind the sequence: a bias has no rows there to be read.
+      if (!kHasUserMask && first_row + kTile - 1 <= last)
+        whole = {score.keys(first_row + kTile - 1).lo, score.keys(first_row).hi};
       // Tiles of the workspace, like those here, begin with the sequence.
       const long long tile = head_of_all * p.n_tiles_m + t.slot(first_row);
 #pragma unroll
