@@ -129,22 +129,9 @@ struct Warp {
                                     pair * kOwn * kRowBytes)[quad % kQuadsOfBox * 32 + lane];
   }
 
-  // From one warp of a pair to the other. TEGULA_CHECKED: by a barrier of all, because racecheck
-  // loses track of the others where some threads only arrive.
-  __device__ void give_weights() const {
-#if TEGULA_CHECKED
-    __syncthreads();
-#else
-    named_arrive(1 + pair, 64);
-#endif
-  }
-  __device__ void await_weights() const {
-#if TEGULA_CHECKED
-    __syncthreads();
-#else
-    named_sync(1 + pair, 64);
-#endif
-  }
+  // From one warp of a pair to the other.
+  __device__ void give_weights() const { tell_named(1 + pair, 64); }
+  __device__ void await_weights() const { named_sync(1 + pair, 64); }
 
   // Scores to weights: for dV packed, for the other warp as they are.
   __device__ void weigh(float (&x)[kGroups][kX], u32 (&packed)[kGroups][kX / 2], int step,

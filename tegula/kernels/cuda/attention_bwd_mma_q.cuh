@@ -84,16 +84,6 @@ struct Warp {
                                           rows, p.head_dim);
   }
 
-  __device__ void add_bias_gradient(const AttentionScore& score, int i, int j, float d) const {
-    if (p.d_bias == nullptr) return;
-    float* at =
-        p.d_bias + score.batch * p.d_bias_batch + score.head * p.d_bias_head + i * p.d_bias_row + j;
-    if (p.d_bias_sums)
-      atomicAdd(at, d);
-    else
-      *at = d;
-  }
-
   // Scores of keys [key, key + kKeysOfTile) and dP to dS.
   template <bool kMasked>
   __device__ void differ(float (&x)[kX], const float (&dp)[kX], int g, const AttentionScore& score,
@@ -121,20 +111,12 @@ struct Warp {
             sees = j >= seen.lo && j < seen.hi;
             if constexpr (kHasUserMask) sees = sees && score.user_sees(i, j);
           }
-          float slope = 1.f;
-          if constexpr (kModifies) {
-            if (sees) {
-              if constexpr (kHasSlope)
-                x[e] = score(x[e], i, j, slope);
-              else
-                x[e] = score(x[e], i, j);
-            }
-          }
+          const float slope = to_score(x[e], score, i, j, sees);
           float w = exp2_approx(__fmaf_rn(x[e], factor, -lse2[g][r]));
           if constexpr (kMasked) w = sees ? w : 0.f;
           const float d = d_score(w, dp[e], delta[g][r], kept, e, p.f.keep_factor);
           if constexpr (kBias != 0) {
-            if (w != 0.f && sees) add_bias_gradient(score, i, j, d);
+            if (w != 0.f && sees) add_bias_gradient(p, score, i, j, d);
           }
           x[e] = kHasSlope ? d * slope : d;
         }

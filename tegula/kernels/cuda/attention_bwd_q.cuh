@@ -100,21 +100,13 @@ struct Consumer {
         sees = j >= seen[r].lo && j < seen[r].hi;
         if constexpr (kHasUserMask) sees = sees && score.user_sees(i, j);
       }
-      float slope = 1.f;
-      if constexpr (kModifies) {
-        if (sees) {
-          if constexpr (kHasSlope)
-            x[e] = score(x[e], i, j, slope);
-          else
-            x[e] = score(x[e], i, j);
-        }
-      }
+      const float slope = to_score(x[e], score, i, j, sees);
       float w = exp2_approx(__fmaf_rn(x[e], factor, -lse2[r]));
       if constexpr (kMasked) w = sees ? w : 0.f;
       if constexpr (kBias != 0) {
         const bool has_weight = w != 0.f && j >= seen[r].lo && j < seen[r].hi;
         w = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
-        if (has_weight) add_bias_gradient(score, i, j, w);
+        if (has_weight) add_bias_gradient(p, score, i, j, w);
       }
       x[e] = kHasSlope ? w * slope : w;
       if constexpr (kIsHeavy) asm volatile("" ::: "memory");
@@ -156,16 +148,6 @@ struct Consumer {
 #pragma unroll
     for (int e = 0; e < kScores; ++e)
       x[e] = d_score(x[e], dp[e], delta[e / 2 % 2], kept, e, p.f.keep_factor);
-  }
-
-  __device__ void add_bias_gradient(const AttentionScore& score, int i, int j, float d) const {
-    if (p.d_bias == nullptr) return;
-    float* at =
-        p.d_bias + score.batch * p.d_bias_batch + score.head * p.d_bias_head + i * p.d_bias_row + j;
-    if (p.d_bias_sums)
-      atomicAdd(at, d);
-    else
-      *at = d;
   }
 
   __device__ void run(const TensorMap* map) {

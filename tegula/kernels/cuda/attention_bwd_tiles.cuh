@@ -372,6 +372,20 @@ struct SeenKeys {
   }
 };
 
+// A raw product to the score of query i and key j, if these see each other; returns its slope.
+__device__ inline float to_score(float& x, const AttentionScore& score, int i, int j, bool sees) {
+  float slope = 1.f;
+  if constexpr (kModifies) {
+    if (sees) {
+      if constexpr (kHasSlope)
+        x = score(x, i, j, slope);
+      else
+        x = score(x, i, j);
+    }
+  }
+  return slope;
+}
+
 // Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -
 // delta is multiplied with in x; bits of `kept` say which weights dropout keeps. The thread's
 // elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1, whose lse is lse2(i).
@@ -402,15 +416,7 @@ __device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32& kep
           sees = q >= seen.r[r].lo && q < seen.r[r].hi;
           if constexpr (kHasUserMask) sees = sees && score.user_sees(q, k);
         }
-        float slope = 1.f;
-        if constexpr (kModifies) {
-          if (sees) {
-            if constexpr (kHasSlope)
-              x[e] = score(x[e], q, k, slope);
-            else
-              x[e] = score(x[e], q, k);
-          }
-        }
+        const float slope = to_score(x[e], score, q, k, sees);
         const float above = __fmaf_rn(x[e], factor, c == 0 ? -l.x : -l.y);
         float w = exp2_approx(kIsF32 ? above * kLog2e : above);
         if constexpr (kMasked) w = sees ? w : 0.f;
@@ -442,6 +448,18 @@ __device__ inline float d_score(float weight, float dp, float delta, u32 kept, i
                                 float keep_factor) {
   if constexpr (kHasDropout) dp = kept >> e & 1 ? dp * keep_factor : 0.f;
   return weight * (dp - delta);
+}
+
+// dS of query i and key j, before the slope of their score, to the gradient of a bias.
+__device__ inline void add_bias_gradient(const AttentionBwdParams& p, const AttentionScore& score,
+                                         int i, int j, float ds) {
+  if (p.d_bias == nullptr) return;
+  float* at =
+      p.d_bias + score.batch * p.d_bias_batch + score.head * p.d_bias_head + i * p.d_bias_row + j;
+  if (p.d_bias_sums)
+    atomicAdd(at, ds);
+  else
+    *at = ds;
 }
 
 }  // namespace tegula::cuda
