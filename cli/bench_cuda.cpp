@@ -20,7 +20,7 @@ namespace {
 std::vector<std::pair<std::string, std::string>> repeating_kernels() {
   std::vector<const KernelDef*> all;
   for (const KernelDef* k : all_kernels())
-    if (k->device == DeviceKind::kCuda && repeats_bits(*k) && k->priority >= 0) all.push_back(k);
+    if (k->device == DeviceKind::kCuda && k->repeats_bits && k->priority >= 0) all.push_back(k);
   std::stable_sort(all.begin(), all.end(), [](const KernelDef* a, const KernelDef* b) {
     return a->priority > b->priority;
   });
@@ -31,7 +31,7 @@ std::vector<std::pair<std::string, std::string>> repeating_kernels() {
 
 Status check_repeats(const Plan& plan) {
   for (const Step& s : plan.steps)
-    if (s.kernel != nullptr && !repeats_bits(*s.kernel))
+    if (s.kernel != nullptr && !s.kernel->repeats_bits)
       return unsupported(cat("--deterministic: of these operands and options op ", s.op->name,
                              " has only ", s.kernel->name, " (", s.kernel->doc,
                              "): leave the flag out, or use --device cpu"));

@@ -74,6 +74,7 @@ struct KernelDef {
   Isa min_isa = Isa::kPortable;
   // The numeric order of the result. Kernels of one op, dtype and order give identical bits.
   std::string_view order;
+  bool repeats_bits = true;  // in every run; else some sum is of parts as they come
   std::string_view doc;
   // Higher wins among kernels that support a call; rungs kept for reading have priority < 0 and
   // are chosen only by name.

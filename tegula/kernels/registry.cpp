@@ -23,12 +23,6 @@ const KernelDef* find_kernel(std::string_view name) {
   return nullptr;
 }
 
-bool repeats_bits(const KernelDef& kernel) {
-  constexpr std::string_view kEnd = "_added";
-  return kernel.order.size() < kEnd.size() ||
-         kernel.order.substr(kernel.order.size() - kEnd.size()) != kEnd;
-}
-
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries) {
   if (kernel.supports == nullptr) return true;
   for (const KernelQuery& q : queries)

@@ -14,10 +14,6 @@ std::span<const KernelDef* const> linked_kernels();
 // Adds a plug-in's kernels to all_kernels(). Before anything is planned: spans of before are void.
 void add_kernels(std::span<const KernelDef* const> kernels);
 
-// Whether a call gives the same bits in every run. By name of the order: "..._added" is a sum in
-// memory, of parts as they come.
-bool repeats_bits(const KernelDef& kernel);
-
 // Does the kernel support the call at all the extents that are asked about?
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
 

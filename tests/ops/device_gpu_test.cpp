@@ -69,7 +69,7 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
       if (index++ % kParts != GetParam()) continue;
       for (const uint64_t seed : {1, 2}) {
         const Case c = make_case(*op, s, seed);
-        const Verdict v = check_kernel_on_device(c, *kernel, device, repeats_bits(*kernel), n);
+        const Verdict v = check_kernel_on_device(c, *kernel, device, kernel->repeats_bits, n);
         if (v.kind == Verdict::kFail) ADD_FAILURE() << c.name() << "\n" << v.why;
       }
     }

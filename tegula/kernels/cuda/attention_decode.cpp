@@ -73,8 +73,7 @@ Result<DecodeVariant> choose_decode(const DecodeShape& s, int capability) {
   v.head_dim = static_cast<int>(s.head_dim);
   v.rows = rows <= 8 ? 8 : 16;
   v.is_paged = s.page_size > 0;
-  // 8.6, 8.9 and 12.x have 99 KB of shared memory.
-  if (capability == 86 || capability == 89 || capability >= 120) v.n_slots = 1;
+  if (v.smem_bytes() > max_smem_bytes(capability)) v.n_slots = 1;
   return v;
 }
 

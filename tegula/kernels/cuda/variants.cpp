@@ -245,7 +245,7 @@ class Pairs {
 
 }  // namespace
 
-int smem_limit_bytes(std::string_view arch) { return (arch == kAmpere ? 163 : 227) * 1024; }
+int smem_limit_bytes(std::string_view arch) { return max_smem_bytes(arch == kAmpere ? 80 : 90); }
 
 std::vector<std::vector<int>> pairwise(const std::vector<int>& n_values,
                                        bool (*is_allowed)(const std::vector<int>&)) {

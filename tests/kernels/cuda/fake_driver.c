@@ -135,14 +135,18 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = (void*)5;
   return 0;
 }
+static int most_smem(void) {
+  const int capability = number("FAKE_CUDA_CAPABILITY", 90);
+  return (capability == 90 ? 227 : capability == 80 ? 163 : 99) * 1024;
+}
 int cuFuncSetAttribute(void* function, int which, int value) {
   (void)function;
-  return which == 8 && value >= 0 && value <= 227 * 1024 ? 0 : 1; /* dynamic shared memory */
+  return which == 8 && value >= 0 && value <= most_smem() ? 0 : 1; /* dynamic shared memory */
 }
 int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned smem, void* stream, void** arguments, void** extra) {
   const int fits = gx > 0 && gy > 0 && gz > 0 && gy < 65536 && gz < 65536 && bx > 0 && by > 0 &&
-                   bz > 0 && bx * by * bz <= 1024 && smem <= 227 * 1024;
+                   bz > 0 && bx * by * bz <= 1024 && (int)smem <= most_smem();
   (void)f, (void)stream, (void)extra;
   return fits && arguments != NULL ? 0 : 1;
 }

@@ -9,8 +9,10 @@ namespace tegula::cuda {
 
 using ChooseBwd = Result<AttentionBwdVariant> (*)(const AttentionShape&, bool is_ordered);
 
-template <ChooseBwd kChoose, bool kIsOrdered>
-bool bwd_supports(const KernelQuery& q, bool of_f32) {
+template <ChooseBwd kChoose, bool kIsOrdered, bool kOfF32>
+bool bwd_supports(const KernelQuery& q) {
+  const int capability = device_capability();
+  if (kChoose == choose_attention_bwd_mma ? capability < 80 : capability != 90) return false;
   const auto c = kernel::parse_attention(*q.attrs, q.in, true);
   if (!c.ok() || !is_whole(*c)) return false;
   // The gradient of a bias comes in f32.
@@ -18,11 +20,14 @@ bool bwd_supports(const KernelQuery& q, bool of_f32) {
     return false;
   // What a bias has once for many scores is summed by atomics.
   if (kIsOrdered && c->bias != nullptr && !c->owns_bias()) return false;
-  return is_readable(
-             *c, of_f32,
-             {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}) &&
-         q.in[4].is_contiguous() && (c->dlse == nullptr || c->dlse->is_contiguous()) &&
-         check_attention(shape_of(*c), c->scale).ok() && kChoose(shape_of(*c), kIsOrdered).ok();
+  if (!is_readable(
+          *c, kOfF32,
+          {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}) ||
+      !q.in[4].is_contiguous() || (c->dlse != nullptr && !c->dlse->is_contiguous()) ||
+      !check_attention(shape_of(*c), c->scale).ok())
+    return false;
+  const auto v = kChoose(shape_of(*c), kIsOrdered);
+  return v.ok() && v->smem_bytes() <= max_smem_bytes(capability);
 }
 
 inline int64_t n_sequences(const kernel::AttentionCall& c) {
@@ -59,6 +64,18 @@ Status launch_bwd(const DeviceCall& call) {
   }
   a.workspace = call.workspace, a.stream = call.queue->stream;
   return k->launch(a);
+}
+
+// `def` with what follows from the variants that are chosen.
+template <ChooseBwd kChoose, bool kIsOrdered, bool kOfF32 = false>
+constexpr KernelDef bwd_kernel(KernelDef def) {
+  def.op = "attention_bwd";
+  def.device = DeviceKind::kCuda;
+  def.repeats_bits = kIsOrdered;
+  def.supports = bwd_supports<kChoose, kIsOrdered, kOfF32>;
+  def.workspace_bytes = bwd_workspace_bytes<kChoose, kIsOrdered>;
+  def.launch = launch_into_queue<launch_bwd<kChoose, kIsOrdered>>;
+  return def;
 }
 
 }  // namespace tegula::cuda

@@ -3,19 +3,12 @@
 
 namespace tegula::cuda {
 
-extern constinit const KernelDef attention_bwd_ordered_sm90{
-    .name = "attention_bwd_ordered_sm90",
-    .op = "attention_bwd",
-    .device = DeviceKind::kCuda,
-    .order = "sm90_in_order",
-    .doc = "wgmma and tensor copies; up to head_dim 128 dq is summed over key tiles in their order",
-    .priority = 90,
-    .supports =
-        [](const KernelQuery& q) {
-          return device_capability() == 90 && bwd_supports<choose_attention_bwd, true>(q, false);
-        },
-    .workspace_bytes = bwd_workspace_bytes<choose_attention_bwd, true>,
-    .launch = launch_into_queue<launch_bwd<choose_attention_bwd, true>>,
-};
+extern constinit const KernelDef attention_bwd_ordered_sm90 = bwd_kernel<choose_attention_bwd,
+                                                                         true>(
+    {.name = "attention_bwd_ordered_sm90",
+     .order = "sm90_in_order",
+     .doc =
+         "wgmma and tensor copies; up to head_dim 128 dq is summed over key tiles in their order",
+     .priority = 90});
 
 }  // namespace tegula::cuda

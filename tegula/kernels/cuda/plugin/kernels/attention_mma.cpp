@@ -9,9 +9,12 @@ namespace {
 bool supports(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, false);
   if (!c.ok() || device_capability() < 80 || !is_whole(*c)) return false;
-  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
-         q.out[0].dtype == c->q->dtype && q.out[1].is_contiguous() &&
-         check_attention_mma(shape_of(*c), c->scale).ok();
+  if (!is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) || !is_copyable(q.out[0]) ||
+      q.out[0].dtype != c->q->dtype || !q.out[1].is_contiguous() ||
+      !check_attention_mma(shape_of(*c), c->scale).ok())
+    return false;
+  const auto v = choose_attention_mma(shape_of(*c));
+  return v.ok() && v->smem_bytes() <= max_smem_bytes(device_capability());
 }
 
 Status launch(const DeviceCall& call) {
