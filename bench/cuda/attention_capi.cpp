@@ -25,7 +25,7 @@ Result<DecodeKernel> load_decode(const char* path, const DecodeVariant& v) {
 
 DecodeShape decode_shape(const int64_t* sizes) {
   return {sizes[0], sizes[1],      sizes[2], sizes[3], sizes[4],
-          sizes[5], sizes[6] != 0, sizes[7], sizes[8]};
+          sizes[5], sizes[6] != 0, sizes[7], sizes[8], sizes[9] != 0};
 }
 
 Result<AttentionRung> load_rung(const char* path, int head_dim) {
@@ -85,16 +85,18 @@ int tegula_attention_f32_launch(const void* kernel, void* const* pointers, const
   return report(static_cast<const AttentionF32Kernel*>(kernel)->launch(c));
 }
 
-// spec: head_dim, rows, is_paged, warps, blocks, slots.
+// spec: head_dim, rows, is_paged, is_f16, warps, blocks, slots.
 void* tegula_decode_load(const char* cubin, const int* spec) {
-  return release(load_decode(cubin, {spec[0], spec[1], spec[2] != 0, spec[3], spec[4], spec[5]}));
+  return release(load_decode(
+      cubin, {spec[0], spec[1], spec[2] != 0, spec[3] != 0, spec[4], spec[5], spec[6]}));
 }
 
 // sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal, window_left,
-// page_size (0: dense).
+// page_size (0: dense), is_f16.
 int64_t tegula_decode_workspace_bytes(const int64_t* sizes, int64_t keys_per_split) {
   return decode_workspace_bytes(decode_shape(sizes), keys_per_split);
 }
+int64_t tegula_decode_blocks(const int64_t* sizes) { return decode_blocks(decode_shape(sizes)); }
 int64_t tegula_decode_split(const int64_t* sizes) {
   const auto n = hopper_multiprocessors();
   return decode_split(decode_shape(sizes), n.ok() ? *n : 1);

@@ -29,10 +29,11 @@ def ints(kind, values):
 class Decode:
     """A compiled variant."""
 
-    def __init__(self, lib, cubins, head_dim, rows, is_paged, warps, blocks, slots):
-        self.lib = lib
-        self.name = f"decode_d{head_dim}_r{rows}{'_paged' if is_paged else ''}"
-        self.spec = ints(ctypes.c_int, [head_dim, rows, is_paged, warps, blocks, slots])
+    def __init__(self, lib, cubins, head_dim, rows, is_paged, is_f16, warps, blocks, slots):
+        self.lib, self.is_f16 = lib, is_f16
+        self.name = f"decode_d{head_dim}_r{rows}{'_paged' if is_paged else ''}{'_f16' if is_f16 else ''}"
+        self.spec = ints(ctypes.c_int, [head_dim, rows, is_paged, is_f16, warps, blocks,
+                                        1 if head_dim == 256 else slots])
         handle = lib.tegula_decode_load(f"{cubins}/{self.name}.cubin".encode(), self.spec)
         assert handle, lib.tegula_error().decode()
         self.handle = ctypes.c_void_p(handle)
@@ -46,11 +47,11 @@ class Decode:
             sk = max(lengths)
         o = torch.full((b, sq, hq, d), float("nan"), dtype=q.dtype, device="cuda")
         lse = torch.full((b, hq, sq), float("nan"), device="cuda")
-        sizes = ints(ctypes.c_int64, [b, sq, sk, hq, hk, d, is_causal, window, page_size])
+        sizes = ints(ctypes.c_int64, [b, sq, sk, hq, hk, d, is_causal, window, page_size, self.is_f16])
         keys = ctypes.c_int64(split or self.lib.tegula_decode_split(sizes))
         n_bytes = self.lib.tegula_decode_workspace_bytes(sizes, keys)
         workspace = torch.full((n_bytes // 4,), float("nan"), device="cuda")
-        counters = torch.zeros(b * hk, dtype=torch.int32, device="cuda")
+        counters = torch.zeros(self.lib.tegula_decode_blocks(sizes), dtype=torch.int32, device="cuda")
         lens = torch.tensor(lengths, dtype=torch.int32, device="cuda") if lengths is not None else None
         def at(t):
             return t.data_ptr() if t is not None else None
@@ -69,7 +70,7 @@ class Decode:
 
 
 def reference(q, k, v, scale, is_causal, window, dtype):
-    """o [sq, hq, d] and lse [hq, sq] of one sequence; for bfloat16 as a naive kernel of that precision."""
+    """o [sq, hq, d] and lse [hq, sq] of one sequence; for 16 bits as a naive kernel of that precision."""
     compute = torch.float64 if dtype == torch.float64 else torch.float32
     sq, sk = q.shape[0], k.shape[0]
     group = q.shape[1] // k.shape[1]
@@ -86,19 +87,19 @@ def reference(q, k, v, scale, is_causal, window, dtype):
     s = s.masked_fill(hidden, float("-inf"))
     lse = torch.logsumexp(s, -1)
     w = torch.exp(s - torch.where(lse.isinf(), torch.zeros_like(lse), lse)[..., None])
-    if dtype == torch.bfloat16:
-        w = w.bfloat16().float()
+    if dtype != torch.float64:
+        w = w.to(dtype).float()
     return (w @ v).transpose(0, 1), lse
 
 
 def random_case(rng):
-    head_dim, is_paged = rng.choice((64, 128)), rng.random() < 0.5
-    group = rng.choice((1, 1, 2, 3, 4, 5, 7, 8, 12, 16))
-    sq = rng.randint(1, max(1, 16 // group)) if rng.random() < 0.4 else 1
+    head_dim, is_paged = rng.choice((64, 64, 128, 128, 256, rng.randrange(8, 257, 8))), rng.random() < 0.5
+    group = rng.choice((1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 16, 25, 71, 128))
+    sq = rng.randint(1, max(1, 40 // group)) if rng.random() < 0.4 else 1
     b, hk = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 2, 3))
     longest = rng.choice((1, 3, 16, 17, 100, 511, 512, 513, 1000, 2049, 5000))
     lengths = [rng.choice((longest, longest, rng.randint(0, longest))) for _ in range(b)]
-    return {"head_dim": head_dim, "page_size": rng.choice((1, 7, 8, 16, 16, 48, 64, 256)) if is_paged else 0,
+    return {"head_dim": head_dim, "is_f16": rng.random() < 0.4, "page_size": rng.choice((1, 7, 8, 16, 16, 48, 64, 256)) if is_paged else 0,
             "group": group, "sq": sq, "b": b, "hk": hk, "lengths": lengths, "is_causal": rng.random() < 0.5,
             "window": rng.choice((-1, -1, 0, 5, 300)), "spread": rng.choice((1, 1, 6)),
             "split": rng.choice((0, 64, 512, 512, 1024))}
@@ -107,8 +108,9 @@ def random_case(rng):
 def check_one(kernels, case, seed, launch_only=False):
     """Error over bound, and what is wrong."""
     g = torch.Generator(device="cuda").manual_seed(seed)
+    dtype = torch.float16 if case["is_f16"] else torch.bfloat16
     def draw(*shape):
-        return (torch.randn(*shape, generator=g, device="cuda") * case["spread"]).bfloat16()
+        return (torch.randn(*shape, generator=g, device="cuda") * case["spread"]).to(dtype)
     b, hk, d, sq = case["b"], case["hk"], case["head_dim"], case["sq"]
     hq, longest, size = hk * case["group"], max(case["lengths"]), case["page_size"]
     q, k, v = draw(b, sq, hq, d), draw(b, longest, hk, d), draw(b, longest, hk, d)
@@ -117,8 +119,9 @@ def check_one(kernels, case, seed, launch_only=False):
         k[i, n:], v[i, n:] = float("nan"), float("nan")
         k[i, :min(first[i], n)], v[i, :min(first[i], n)] = float("nan"), float("nan")
     scale = d ** -0.5
-    rows = 8 if sq * case["group"] <= 8 else 16
-    kernel = kernels[d, rows, size > 0]
+    tile = 64 if d <= 64 else 128 if d <= 128 else 256
+    rows = 8 if sq * case["group"] <= 8 or tile == 256 else 16
+    kernel = kernels[tile, rows, size > 0, case["is_f16"]]
     args = {"is_causal": case["is_causal"], "window": case["window"], "lengths": case["lengths"],
             "split": case["split"]}
     if size:
@@ -147,9 +150,9 @@ def check_one(kernels, case, seed, launch_only=False):
         seq = (q[i], k[i, :n], v[i, :n])
         seq = (seq[0], seq[1].nan_to_num(0), seq[2].nan_to_num(0))
         ref, ref_lse = reference(*seq, scale, case["is_causal"], case["window"], torch.float64)
-        naive, naive_lse = reference(*seq, scale, case["is_causal"], case["window"], torch.bfloat16)
+        naive, naive_lse = reference(*seq, scale, case["is_causal"], case["window"], dtype)
         err = (o[i].double() - ref).abs().max().item()
-        bound = 2 * (naive.bfloat16().double() - ref).abs().max().item() + 1e-6
+        bound = 2 * (naive.to(dtype).double() - ref).abs().max().item() + 1e-6
         seen = ~ref_lse.isinf()
         if not (lse[i].isinf() == ref_lse.isinf()).all():
             wrong.append(f"lse of sequence {i}")
@@ -211,7 +214,7 @@ def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
                 order = torch.arange(b * n, device="cuda") if in_order else torch.randperm(b * n, device="cuda")
                 args["pages"] = order.int().view(b, n)
                 k, v = k.view(b * n, paged, hk, d), v.view(b * n, paged, hk, d)
-            return kernels[d, rows, paged > 0].bind(q, k, v, scale, with_lse=False, **args)[0]
+            return kernels[d, rows, paged > 0, False].bind(q, k, v, scale, with_lse=False, **args)[0]
         return make
     makers["tegula"] = ours(0)
     makers["tegula, pages of 16"] = ours(16)
@@ -271,9 +274,11 @@ def main():
     lib = ctypes.CDLL(f"{args.build}/bench/cuda/libbench_cuda_attention.so")
     lib.tegula_error.restype = ctypes.c_char_p
     lib.tegula_decode_load.restype = ctypes.c_void_p
-    lib.tegula_decode_workspace_bytes.restype = lib.tegula_decode_split.restype = ctypes.c_int64
-    kernels = {(d, r, p): Decode(lib, args.cubins, d, r, p, args.warps, args.blocks, args.slots)
-               for d in (64, 128) for r in (8, 16) for p in (False, True)}
+    for size in (lib.tegula_decode_workspace_bytes, lib.tegula_decode_split, lib.tegula_decode_blocks):
+        size.restype = ctypes.c_int64
+    kernels = {(d, r, p, h): Decode(lib, args.cubins, d, r, p, h, args.warps, args.blocks, args.slots)
+               for d in (64, 128, 256) for r in (8, 16)[:1 if d == 256 else 2] for p in (False, True)
+               for h in (False, True)}
     rng = random.Random(1)
     worst, failed = 0.0, 0
     for seed in range(args.cases):

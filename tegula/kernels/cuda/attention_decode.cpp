@@ -10,6 +10,7 @@ namespace tegula::cuda {
 namespace {
 
 constexpr int kStepKeys = 16;  // as in attention_decode.cu
+constexpr int64_t kMostRows = 128;
 // K and V of such sizes stay in L2 from launch to launch only if told to, which costs 1 to 5 %
 // where they were not there. Smaller ones stay anyway, larger ones cannot (24 and 48 MiB measured).
 constexpr int64_t kLeastKept_bytes = 28 << 20, kMostKept_bytes = 40 << 20;
@@ -20,6 +21,13 @@ constexpr int64_t kShort_bytes = 64 << 20;
 int64_t splits_of(const DecodeShape& s, int64_t keys_per_split) {
   return std::max<int64_t>(1, ceil_div(s.seqlen_k, keys_per_split));
 }
+
+int64_t rows_of(const DecodeShape& s) { return s.seqlen_q * s.n_heads_q / s.n_heads_kv; }
+int tile_head_dim(const DecodeShape& s) {
+  return s.head_dim <= 64 ? 64 : s.head_dim <= 128 ? 128 : 256;
+}
+// Registers hold the output of 16 rows of 128, or of 8 of 256.
+int tile_rows(const DecodeShape& s) { return rows_of(s) <= 8 || s.head_dim > 128 ? 8 : 16; }
 
 Status check_operand(const AttentionOperand& t, const char* name) {
   if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0 || t.batch % 8 != 0 || t.row % 8 != 0 ||
@@ -40,13 +48,14 @@ int DecodeVariant::smem_bytes() const {
 }
 
 std::string DecodeVariant::name() const {
-  return cat("decode_d", head_dim, "_r", rows, is_paged ? "_paged" : "");
+  return cat("decode_d", head_dim, "_r", rows, is_paged ? "_paged" : "", is_f16 ? "_f16" : "");
 }
 
 std::vector<std::string> DecodeVariant::defines() const {
   return {cat("TEGULA_HEAD_DIM=", head_dim), cat("TEGULA_ROWS=", rows),
           cat("TEGULA_WARPS=", n_warps),     cat("TEGULA_BLOCKS=", n_blocks),
-          cat("TEGULA_SLOTS=", n_slots),     cat("TEGULA_PAGED=", int{is_paged})};
+          cat("TEGULA_SLOTS=", n_slots),     cat("TEGULA_PAGED=", int{is_paged}),
+          cat("TEGULA_F16=", int{is_f16})};
 }
 
 Result<DecodeVariant> choose_decode(const DecodeShape& s, int capability) {
@@ -59,34 +68,40 @@ Result<DecodeVariant> choose_decode(const DecodeShape& s, int capability) {
   if (s.n_heads_q % s.n_heads_kv != 0)
     return invalid_argument(cat("attention_decode: ", s.n_heads_kv, " KV heads do not divide ",
                                 s.n_heads_q, " query heads"));
-  if (s.head_dim != 64 && s.head_dim != 128)
-    return unsupported(cat("attention_decode has head_dim 64 and 128, not ", s.head_dim,
-                           ": pad to ", s.head_dim <= 64 ? 64 : 128));
-  if (s.batch > 65535 || s.n_heads_kv > 65535)
-    return unsupported("attention_decode: batch and KV heads are at most 65535: cut the batch");
-  const int64_t rows = s.seqlen_q * s.n_heads_q / s.n_heads_kv;
-  if (rows > 16)
-    return unsupported(
-        cat("attention_decode takes 16 rows (queries times heads of a KV head), not ", rows,
-            ": use attention_sm90"));
+  if (s.head_dim < 1 || s.head_dim > 256 || s.head_dim % 8 != 0)
+    return unsupported(cat("attention_decode takes multiples of 8 up to 256 for head_dim, not ",
+                           s.head_dim, s.head_dim <= 256 ? ": pad it" : ": use a CPU kernel"));
+  if (s.batch > 65535 || s.n_heads_kv > 65535 / kMostRows)
+    return unsupported(cat("attention_decode takes ", 65535, " sequences and ", 65535 / kMostRows,
+                           " KV heads at most: cut the batch"));
+  if (rows_of(s) > kMostRows)
+    return unsupported(cat("attention_decode takes ", kMostRows,
+                           " rows (queries times heads of a KV head), not ", rows_of(s),
+                           ": use attention_sm90"));
   DecodeVariant v;
-  v.head_dim = static_cast<int>(s.head_dim);
-  v.rows = rows <= 8 ? 8 : 16;
+  v.head_dim = tile_head_dim(s);
+  v.rows = tile_rows(s);
   v.is_paged = s.page_size > 0;
+  v.is_f16 = s.is_f16;
   if (v.smem_bytes() > max_smem_bytes(capability)) v.n_slots = 1;
+  if (v.smem_bytes() > max_smem_bytes(capability)) v.n_warps = 4;
   return v;
 }
 
 int64_t decode_split(const DecodeShape& s, int n_multiprocessors) {
-  const int64_t heads = s.batch * s.n_heads_kv, step = kStepKeys * DecodeVariant().n_warps;
-  const int64_t splits =
-      std::clamp<int64_t>(n_multiprocessors / heads, 1, std::max<int64_t>(1, s.seqlen_k / step));
+  const int64_t step = kStepKeys * DecodeVariant().n_warps;
+  const int64_t splits = std::clamp<int64_t>(n_multiprocessors / decode_blocks(s), 1,
+                                             std::max<int64_t>(1, s.seqlen_k / step));
   return std::max(step, ceil_div(ceil_div(s.seqlen_k, splits), step) * step);
 }
 
 int64_t decode_workspace_bytes(const DecodeShape& s, int64_t keys_per_split) {
-  const int64_t tiles = ceil_div(s.seqlen_q * s.n_heads_q / s.n_heads_kv, 8);
-  return splits_of(s, keys_per_split) * s.batch * s.n_heads_kv * tiles * 8 * (s.head_dim + 2) * 4;
+  return splits_of(s, keys_per_split) * decode_blocks(s) * tile_rows(s) * (tile_head_dim(s) + 2) *
+         4;
+}
+
+int64_t decode_blocks(const DecodeShape& s) {
+  return s.batch * s.n_heads_kv * ceil_div(rows_of(s), tile_rows(s));
 }
 
 Result<DecodeKernel> DecodeKernel::load(const DecodeVariant& variant, const std::string& cubin) {
@@ -99,7 +114,8 @@ Result<DecodeKernel> DecodeKernel::load(const DecodeVariant& variant, const std:
 Status DecodeKernel::launch(const DecodeCall& call) const {
   const DecodeShape& s = call.shape;
   const DecodeVariant v = TEGULA_TRY(choose_decode(s));
-  if (v.head_dim != variant_.head_dim || v.rows > variant_.rows || v.is_paged != variant_.is_paged)
+  if (v.head_dim != variant_.head_dim || v.rows != variant_.rows ||
+      v.is_paged != variant_.is_paged || v.is_f16 != variant_.is_f16)
     return internal_error(cat(variant_.name(), " got a shape for ", v.name()));
   TEGULA_TRY(check_operand(call.q, "q"));
   TEGULA_TRY(check_operand(call.k, "k"));
@@ -121,7 +137,8 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.seqlens_k = call.seqlens_k, p.pages = call.pages;
   p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
   p.n_heads_q = static_cast<int>(s.n_heads_q), p.n_heads_kv = static_cast<int>(s.n_heads_kv);
-  p.group = p.n_heads_q / p.n_heads_kv;
+  p.group = p.n_heads_q / p.n_heads_kv, p.head_dim = static_cast<int>(s.head_dim);
+  p.n_tiles = static_cast<int>(decode_blocks(s) / (s.batch * s.n_heads_kv));
   p.group_inverse = 65536U / static_cast<unsigned>(p.group) + 1;
   p.keys_per_split = static_cast<int>(call.keys_per_split);
   p.n_splits = static_cast<int>(splits_of(s, call.keys_per_split));
@@ -138,12 +155,13 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
   const int threads = 32 * variant_.n_warps, smem = variant_.smem_bytes();
+  const int64_t heads = s.n_heads_kv * p.n_tiles;
   const char* what = "launching attention_decode";
   if (is_short)
-    return d->launch_early(function_, {p.n_splits, s.n_heads_kv, s.batch}, threads, smem,
-                           call.stream, arguments, what);
+    return d->launch_early(function_, {p.n_splits, heads, s.batch}, threads, smem, call.stream,
+                           arguments, what);
   return d->check(
-      d->launch(function_, static_cast<unsigned>(p.n_splits), static_cast<unsigned>(s.n_heads_kv),
+      d->launch(function_, static_cast<unsigned>(p.n_splits), static_cast<unsigned>(heads),
                 static_cast<unsigned>(s.batch), static_cast<unsigned>(threads), 1, 1,
                 static_cast<unsigned>(smem), call.stream, arguments, nullptr),
       what);

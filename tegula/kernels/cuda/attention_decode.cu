@@ -1,17 +1,19 @@
 // O = softmax(scale · Q Kᵀ + mask) V for few queries and many keys, bounded by reading K and V
 // once.
 //
-// The query heads of one KV head, times the queries, are the rows of one small tile (at most
-// kRows), so K and V pass once for all of them. Keys are cut into splits; a block takes one, its
-// warps take steps of 16 keys in turn. Scores are computed transposed, Sᵀ = K Qᵀ and Oᵀ = Vᵀ Pᵀ, so
-// that the 16 rows of mma.sync are keys or columns of V and nothing is padded but the query rows.
-// A warp copies (cp.async) its next kSlots steps into shared memory of its own, which no other warp
-// reads: it waits for its copies alone. The last block of a head combines its splits by their
-// log-sum-exp, in order, so the bits depend on where splits are cut alone, and that is at multiples
-// of keys_per_split. Flash-Decoding (Dao et al. 2023).
+// The query heads of one KV head, times the queries, are the rows of one small tile (or a few, of
+// kRows, each a block of its own, which then find K and V in L2), so K and V pass once for all of
+// them. Keys are cut into splits; a block takes one, its warps take steps of 16 keys in turn.
+// Scores are computed transposed, Sᵀ = K Qᵀ and Oᵀ = Vᵀ Pᵀ, so that the 16 rows of mma.sync are
+// keys or columns of V and nothing is padded but the query rows. A warp copies (cp.async) its next
+// kSlots steps into shared memory of its own, which no other warp reads: it waits for its copies
+// alone. The last block of a head combines its splits by their log-sum-exp, in order, so the bits
+// depend on where splits are cut alone, and that is at multiples of keys_per_split. Flash-Decoding
+// (Dao et al. 2023).
 //
-// Variant, by -D: TEGULA_HEAD_DIM 64 | 128, TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_SLOTS,
-// TEGULA_BLOCKS a multiprocessor, TEGULA_PAGED 0 | 1.
+// Variant, by -D: TEGULA_HEAD_DIM 64 | 128 | 256 (at least head_dim: other columns are zeroes that
+// nobody reads), TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_SLOTS, TEGULA_BLOCKS a multiprocessor,
+// TEGULA_PAGED 0 | 1, TEGULA_F16.
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
@@ -43,6 +45,7 @@ __device__ inline u32 place(u32 row, u32 chunk) {
 // A split of one sequence and KV head: what a block works on.
 struct Item {
   int batch, head_kv;
+  int first_row;           // of the tile
   int keys;                // of the sequence
   int split, first_split;  // the latter: among whose keys the first is that some query sees
   int begin, end;          // keys of this split
@@ -50,6 +53,11 @@ struct Item {
 
   __device__ explicit Item(const AttentionDecodeParams& p) {
     split = blockIdx.x, head_kv = blockIdx.y, batch = blockIdx.z;
+    first_row = 0;
+    if (p.n_tiles > 1) {
+      head_kv /= p.n_tiles;
+      first_row = (blockIdx.y - head_kv * p.n_tiles) * kRows;
+    }
     keys = p.seqlens_k ? p.seqlens_k[batch] : p.seqlen_k;
     first_seen = first_split = 0;
     if (p.window_left >= 0) {
@@ -66,7 +74,7 @@ struct Item {
   }
 };
 
-// Which query a row of the tile is; its head is head_kv * group + row % group.
+// Which query a row is; its head is head_kv * group + row % group.
 __device__ inline int query_of(const AttentionDecodeParams& p, int row) {
   return int(u32(row) * p.group_inverse >> 16);
 }
@@ -90,7 +98,10 @@ struct Reader {
   };
   Place now{}, ahead{};
 
+  int chunk_bytes;  // that this lane copies of a row: 16, or none behind head_dim
+
   __device__ Reader(const AttentionDecodeParams& p, const Item& it, int warp) : p(p) {
+    chunk_bytes = 8 * (threadIdx.x % kChunks) < p.head_dim ? 16 : 0;
     first_key = it.begin + warp * kStep, first = it.first_seen, last = it.keys - 1;
     n_steps = max(0, (it.end - first_key + kStride - 1) / kStride);
     pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
@@ -130,7 +141,7 @@ struct Reader {
     if (!is_scattered && key >= first && key + kStep - 1 <= last) {
 #pragma unroll
       for (int r = 0; r < kStep; r += kRowsAtOnce, from += kRowsAtOnce * t.row)
-        cp_async(to + place(row + r, chunk), from, 16, policy);
+        cp_async(to + place(row + r, chunk), from, chunk_bytes, policy);
       return;
     }
 #pragma unroll 1
@@ -140,8 +151,8 @@ struct Reader {
         const auto bits = reinterpret_cast<u64>(from);
         row_from = reinterpret_cast<const u16*>(__shfl_sync(0xffffffff, bits, r)) + 8 * chunk;
       }
-      cp_async(to + place(r, chunk), row_from, key + r >= first && key + r <= last ? 16 : 0,
-               policy);
+      cp_async(to + place(r, chunk), row_from,
+               key + r >= first && key + r <= last ? chunk_bytes : 0, policy);
       from += is_scattered ? 0 : kRowsAtOnce * t.row;
     }
   }
@@ -231,12 +242,12 @@ __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
-    const int row = 8 * i + 2 * t + c;
+    const int row = it.first_row + 8 * i + 2 * t + c;
     if (row >= p.group * p.seqlen_q) continue;
     const float share = x.weight[c] == 0.f ? 0.f : 1.f / x.weight[c];
     u16* to = row_of(p, p.o, it, row);
-    to[16 * m + g] = round_to_element(x.o[c] * share);
-    to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
+    if (16 * m + g < p.head_dim) to[16 * m + g] = round_to_element(x.o[c] * share);
+    if (16 * m + 8 + g < p.head_dim) to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
     if (m == 0 && g == 0 && p.lse) {
       const int query = query_of(p, row), head = it.head_kv * p.group + row - query * p.group;
       p.lse[(static_cast<long long>(it.batch) * p.n_heads_q + head) * p.seqlen_q + query] =
@@ -248,10 +259,10 @@ __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int
 
 // The warps' parts in order; then, by the last block of a head to come here, its splits in order.
 __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, Shared& shared) {
-  const int rows = p.group * p.seqlen_q, n_active = it.n_active(p);
-  const long long head = static_cast<long long>(it.batch) * p.n_heads_kv + it.head_kv;
+  const int rows = p.group * p.seqlen_q - it.first_row, n_active = it.n_active(p);
+  const long long head = static_cast<long long>(blockIdx.z) * gridDim.y + blockIdx.y;
   const long long n_heads = gridDim.y * gridDim.z;
-  // [head][split][piece][lane], then [head][split][i][t].
+  // A head here is a tile of a KV head: [head][split][piece][lane], then [head][split][i][t].
   float4* o = static_cast<float4*>(p.partial) + head * p.n_splits * kPieces * 32;
   float4* sums = static_cast<float4*>(p.partial) + n_heads * p.n_splits * kPieces * 32 +
                  head * p.n_splits * kTiles * 4;
@@ -298,13 +309,12 @@ __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, S
 
 using namespace tegula::cuda;
 
-// Grid (splits, n_heads_kv, batch).
+// Grid (splits, n_heads_kv * n_tiles, batch).
 extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
     attention_decode(const __grid_constant__ AttentionDecodeParams p) {
   extern __shared__ __align__(1024) char smem[];
   Shared& shared = *reinterpret_cast<Shared*>(smem);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int rows = p.group * p.seqlen_q;
   start_grid_after();
   wait_for_grid_before();  // which may write the newest keys
   const Item it(p);
@@ -364,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
           float &a = s[i][c], &b = s[i][2 + c];  // keys g, g + 8
           a *= p.scale_log2, b *= p.scale_log2;
           if (!is_whole) {
-            const int query = query_of(p, 8 * i + 2 * t + c);
+            const int query = query_of(p, it.first_row + 8 * i + 2 * t + c);
             const int low = p.window_left < 0 ? 0 : shift + query - p.window_left;
             const int high = p.is_causal ? min(it.end, shift + query + 1) : it.end;
             if (key + g < low || key + g >= high) a = kNegativeInfinity;
@@ -380,8 +390,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
         for (int m = 0; m < kBlocks; ++m)
 #pragma unroll
           for (int e = 0; e < 4; ++e) o[i][m][e] *= grow[e % 2];
-        weights[i][0] = transpose_8x8(pack_bf16(s[i][0], s[i][1]));
-        weights[i][1] = transpose_8x8(pack_bf16(s[i][2], s[i][3]));
+        weights[i][0] = transpose_8x8(pack_element(s[i][0], s[i][1]));
+        weights[i][1] = transpose_8x8(pack_element(s[i][2], s[i][3]));
       }
       wait_for_oldest(n_slots);
       __syncwarp();
@@ -403,10 +413,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
     if (n == 0) {  // behind the first copies, before the others
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
-        const u16* from = row_of(p, p.q, it, 8 * i + g) + 2 * t;
+        const int row = it.first_row + 8 * i + g;
+        const u16* from = row_of(p, p.q, it, row) + 2 * t;
+        const int columns = row < p.group * p.seqlen_q ? p.head_dim : 0;
 #pragma unroll
         for (int c = 0; c < kD / 8; ++c)
-          q[i][c] = 8 * i + g < rows ? *reinterpret_cast<const u32*>(from + 8 * c) : 0;
+          q[i][c] = 8 * c < columns ? *reinterpret_cast<const u32*>(from + 8 * c) : 0;
       }
     }
     if (++slot == n_slots) slot = 0;

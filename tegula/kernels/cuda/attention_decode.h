@@ -3,11 +3,12 @@
 //
 //   o = softmax(scale q kᵀ + mask) v,  lse = ln Σ exp(scale q kᵀ + mask)
 // q and o [b, sq, hq, d]; k and v [b, sk, hk, d], or pages [n_pages, page_size, hk, d] with a table
-// [b, pages_per_sequence]: bf16, stride 1 over d, other strides multiples of 8 elements, aligned to
-// 16 bytes; lse [b, hq, sq] f32, or null. hk divides hq, and sq · hq / hk <= 16. A sequence's
-// length may be its own (seqlens_k). Causal: query i sees the keys j <= i + sk - sq; a window: j >=
-// i + sk - sq - window_left. What no query sees is never read. Rows without keys give o = 0 and lse
-// = -inf. Numerics: f32 scores and sums, weights rounded to bf16.
+// [b, pages_per_sequence]: bf16 or f16, d a multiple of 8 up to 256, stride 1 over d, other strides
+// multiples of 8 elements, aligned to 16 bytes; lse [b, hq, sq] f32, or null. hk divides hq, and
+// sq · hq / hk <= 128. A sequence's length may be its own (seqlens_k). Causal: query i sees the
+// keys j <= i + sk - sq; a window: j >= i + sk - sq - window_left. What no query sees is never
+// read. Rows without keys give o = 0 and lse = -inf. Numerics: f32 scores and sums, weights rounded
+// to bf16 or f16.
 //
 // Bits: a sequence's result depends on its own length and keys_per_split only, never on the batch
 // beside it nor on the machine.
@@ -19,15 +20,16 @@
 namespace tegula::cuda {
 
 struct DecodeVariant {
-  int head_dim = 128;  // 64 | 128
-  int rows = 8;        // 8 | 16: at least sq · hq / hk
+  int head_dim = 128;  // 64 | 128 | 256: of the tile
+  int rows = 8;        // 8 | 16 of the sq · hq / hk are a tile
   bool is_paged = false;
+  bool is_f16 = false;
   int n_warps = 8;
   int n_blocks = 1;  // of a multiprocessor
   int n_slots = 2;   // steps of 16 keys that a warp has under way
 
   int smem_bytes() const;
-  std::string name() const;  // "decode_d128_r8_paged"
+  std::string name() const;  // "decode_d128_r8_paged_f16"
   std::vector<std::string> defines() const;
 };
 
@@ -36,6 +38,7 @@ struct DecodeShape {
   bool is_causal = false;
   int64_t window_left = -1;
   int64_t page_size = 0;  // 0: dense
+  bool is_f16 = false;
 };
 
 struct DecodeCall {
@@ -47,7 +50,7 @@ struct DecodeCall {
   int64_t pages_per_sequence = 0;
   int64_t keys_per_split = 512;
   void* workspace = nullptr;     // decode_workspace_bytes, aligned to 256, contents undefined
-  unsigned* counters = nullptr;  // batch · n_heads_kv, 0 before the first launch
+  unsigned* counters = nullptr;  // decode_blocks, 0 before the first launch
   float scale = 1;
   StreamHandle stream = nullptr;
 };
@@ -55,6 +58,7 @@ struct DecodeCall {
 // Keys of a split so that the blocks fill the device once. For bits that do not depend on the
 // batch, take a number of your own, say 512.
 int64_t decode_split(const DecodeShape& shape, int n_multiprocessors);
+int64_t decode_blocks(const DecodeShape& shape);  // of a split: one a sequence, KV head and tile
 int64_t decode_workspace_bytes(const DecodeShape& shape, int64_t keys_per_split);
 
 // The variant for a shape on a device; unsupported with the nearest that works, or

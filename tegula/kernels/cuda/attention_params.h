@@ -103,10 +103,11 @@ struct AttentionDecodeParams {
   AttentionTensor q, k, v, o;
   float* lse;              // [b, hq, sq], or null
   void* partial;           // of every split: accumulators, then maxima and sums of weights
-  unsigned int* counters;  // [b, hk]: 0 before and after
+  unsigned int* counters;  // [b, hk, n_tiles]: 0 before and after
   const int* seqlens_k;    // [b], or null: all seqlen_k
   const int* pages;        // [b, pages_per_sequence]
-  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group;
+  int seqlen_q, seqlen_k, n_heads_q, n_heads_kv, group, head_dim;
+  int n_tiles;             // that the rows of a KV head, its heads times queries, make
   unsigned group_inverse;  // row / group is row · group_inverse / 2¹⁶, for the few rows there are
   int keys_per_split, n_splits;
   int n_slots;                                   // steps that a warp has under way: 1 or all

@@ -184,20 +184,25 @@ void add_common(List& list) {
       for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
 }
 
-// For sm_80 every pair of values.
-void add_decode_variants(List& list, const char* arch) {
+DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false) {
+  return {.n_heads_q = group,
+          .n_heads_kv = 1,
+          .head_dim = head_dim,
+          .page_size = page_size,
+          .is_f16 = is_f16};
+}
+void add_common_decode(List& list) {
   for (const int64_t d : {64, 128})
     for (const int64_t group : {4, 16})
-      for (const int64_t page_size : {0, 16}) {
-        if (arch == kAmpere && ((d > 64) ^ (group > 4) ^ (page_size > 0))) continue;
-        add_decode(list,
-                   {.seqlen_k = 1024,
-                    .n_heads_q = group,
-                    .n_heads_kv = 1,
-                    .head_dim = d,
-                    .page_size = page_size},
-                   arch);
-      }
+      for (const int64_t page_size : {0, 16})
+        add_decode(list, decode_shape(d, group, page_size), kHopper);
+}
+void add_decode_variants(List& list) {
+  add_common_decode(list);
+  add_decode(list, decode_shape(256, 4, 16, true), kHopper);
+  for (const DecodeShape& s : {decode_shape(64, 4, 0, true), decode_shape(128, 16, 0),
+                               decode_shape(128, 4, 16), decode_shape(256, 4, 0)})
+    add_decode(list, s, kAmpere);
 }
 
 void add_rungs(List& list, const char* arch) {
@@ -280,17 +285,15 @@ std::vector<KernelVariant> covering_variants() {
   add_attention_bwd(list);
   add_attention_f32(list);
   add_attention_mma(list);
-  for (const char* arch : {kHopper, kAmpere}) {
-    add_decode_variants(list, arch);
-    add_rungs(list, arch);
-  }
+  add_decode_variants(list);
+  for (const char* arch : {kHopper, kAmpere}) add_rungs(list, arch);
   return list.take();
 }
 
 std::vector<KernelVariant> ahead_variants() {
   List list;
   add_common(list);
-  add_decode_variants(list, kHopper);
+  add_common_decode(list);
   return list.take();
 }
 

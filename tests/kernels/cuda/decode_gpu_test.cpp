@@ -19,23 +19,39 @@ TEST(CudaDecode, RowsChooseTheTile) {
   s.seqlen_q = 3;  // three queries of four heads
   s.page_size = 16;
   EXPECT_EQ(choose_decode(s)->name(), "decode_d128_r16_paged");
+  s.is_f16 = true;
+  EXPECT_EQ(choose_decode(s)->name(), "decode_d128_r16_paged_f16");
+}
+
+TEST(CudaDecode, ManyHeadsOfOneKvHeadMakeTiles) {
+  const DecodeShape s = shape(3, 100, 71, 1);
+  EXPECT_EQ(choose_decode(s)->rows, 16);
+  EXPECT_EQ(decode_blocks(s), 3 * 5);
+  DecodeShape wide = shape(1, 100, 71, 1);
+  wide.head_dim = 192;
+  EXPECT_EQ(choose_decode(wide)->name(), "decode_d256_r8");
+  EXPECT_EQ(decode_blocks(wide), 9);
 }
 
 TEST(CudaDecode, SharedMemoryFitsTheDevice) {
-  for (const int64_t heads_q : {8, 128})
-    for (const auto& [capability, limit_kb] : {std::pair{80, 163}, {86, 99}, {89, 99}, {90, 227}}) {
-      const auto v = choose_decode(shape(1, 100, heads_q, 8), capability);
-      EXPECT_LE(v->smem_bytes(), limit_kb * 1024) << v->name() << " on " << capability;
-    }
+  for (const int64_t head_dim : {64, 128, 256})
+    for (const int64_t heads_q : {8, 128})
+      for (const auto& [capability, limit_kb] :
+           {std::pair{80, 163}, {86, 99}, {89, 99}, {90, 227}}) {
+        DecodeShape s = shape(1, 100, heads_q, 8);
+        s.head_dim = head_dim;
+        const auto v = choose_decode(s, capability);
+        EXPECT_LE(v->smem_bytes(), limit_kb * 1024) << v->name() << " on " << capability;
+      }
 }
 
 TEST(CudaDecode, RefusesAndNamesWhatWorks) {
-  const auto rows = choose_decode(shape(1, 100, 32, 1));
+  const auto rows = choose_decode(shape(1, 100, 129, 1));
   ASSERT_FALSE(rows.ok());
-  EXPECT_NE(rows.error().message.find("not 32: use attention_sm90"), std::string::npos);
+  EXPECT_NE(rows.error().message.find("not 129: use attention_sm90"), std::string::npos);
   DecodeShape s = shape(1, 100);
-  s.head_dim = 96;
-  EXPECT_NE(choose_decode(s).error().message.find("pad to 128"), std::string::npos);
+  s.head_dim = 100;
+  EXPECT_NE(choose_decode(s).error().message.find("pad it"), std::string::npos);
   EXPECT_EQ(choose_decode(shape(1, 100, 30, 8)).error().code, Code::kInvalidArgument);
   EXPECT_EQ(choose_decode(shape(0, 100)).error().code, Code::kInvalidArgument);
 }
@@ -53,11 +69,12 @@ TEST(CudaDecode, SplitsFillTheDeviceOnce) {
 }
 
 TEST(CudaDecode, VariantsCompileWithoutSpills) {
-  for (const int d : {64, 128})
+  for (const int d : {64, 128, 256})
     for (const int rows : {8, 16})
       for (const bool is_paged : {false, true})
         for (const int n_slots : {1, 2}) {
-          const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged, 8, 1, n_slots};
+          if (d == 256 && rows * n_slots > 8) continue;  // never chosen
+          const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged, d == 64, 8, 1, n_slots};
           testing::expect_no_loss(v, "attention_decode.cu");
         }
 }

@@ -90,8 +90,7 @@ bool is_readable(const kernel::AttentionCall& c, bool of_f32,
 }
 
 bool is_plain(const kernel::AttentionCall& c) {
-  return is_whole(c) && c.q->dtype == DType::kBF16 && !c.has_extras() && c.cu_q == nullptr &&
-         c.dropout == 0 && c.dlse == nullptr;
+  return is_whole(c) && !c.has_extras() && c.cu_q == nullptr && c.dropout == 0 && c.dlse == nullptr;
 }
 
 }  // namespace tegula::cuda

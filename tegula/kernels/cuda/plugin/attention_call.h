@@ -53,7 +53,7 @@ inline bool is_f32(const kernel::AttentionCall& c) { return c.q->dtype == DType:
 bool is_readable(const kernel::AttentionCall& c, bool of_f32,
                  std::initializer_list<const TensorRef*> tensors);
 
-// No more than bf16, a causal mask aligned at the bottom right, and heads in groups.
+// No more than a causal mask aligned at the bottom right, and heads in groups.
 bool is_plain(const kernel::AttentionCall& c);
 
 }  // namespace tegula::cuda

@@ -15,7 +15,8 @@ DecodeShape decode_shape(const kernel::AttentionCall& c) {
           .n_heads_kv = c.n_kv_heads,
           .head_dim = c.d,
           .is_causal = c.is_causal,
-          .window_left = c.left};
+          .window_left = c.left,
+          .is_f16 = c.q->dtype == DType::kF16};
 }
 
 // Splits that fill the machine: of this device, or of an H200 where none is open.
@@ -27,9 +28,9 @@ int64_t split_of(const DecodeShape& shape) {
 bool supports(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, false);
   if (!c.ok() || device_capability() < 80 || !is_plain(*c) || c->right >= 0) return false;
-  for (const TensorRef* t : {&q.in[0], &q.in[1], &q.in[2], &q.out[0]})
-    if (t->dtype != DType::kBF16 || !is_copyable(*t)) return false;
-  return q.out[1].is_contiguous() && choose_decode(decode_shape(*c)).ok();
+  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
+         q.out[0].dtype == c->q->dtype && q.out[1].is_contiguous() &&
+         choose_decode(decode_shape(*c)).ok();
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
@@ -50,9 +51,8 @@ Status launch(const DeviceCall& call) {
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
   a.keys_per_split = split_of(a.shape);
   a.workspace = call.workspace;
-  const int64_t n_counters = c.batch * c.n_kv_heads;
   a.counters = static_cast<unsigned*>(
-      TEGULA_TRY(zeroed_memory(n_counters * static_cast<int64_t>(sizeof(unsigned)))));
+      TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
   a.stream = call.queue->stream;
   return k->launch(a);
 }
