@@ -80,6 +80,8 @@ struct KernelDef {
   // are chosen only by name.
   int priority = 0;
   bool (*supports)(const KernelQuery&) = nullptr;
+  // The same with the reason, and what is supported nearest; null: none is told.
+  Status (*check)(const KernelQuery&) = nullptr;
   int64_t (*workspace_bytes)(const KernelQuery&) = nullptr;  // null: none
   void (*launch)(const KernelCall&) = nullptr;
   const TuningSpace* tuning = nullptr;  // null: nothing to choose

@@ -30,6 +30,16 @@ bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries)
   return true;
 }
 
+std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& query) {
+  std::string text;
+  for (const KernelDef* k : all_kernels()) {
+    if (k->op != op || k->device != device || k->priority < 0 || k->check == nullptr) continue;
+    if (const Status s = k->check(query); !s.ok())
+      text += cat(text.empty() ? "" : "; ", k->name, ": ", s.error().message);
+  }
+  return text;
+}
+
 const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
                              std::span<const KernelQuery> queries, std::string_view order) {
   const KernelDef* best = nullptr;

@@ -14,6 +14,9 @@ std::span<const KernelDef* const> linked_kernels();
 // Adds a plug-in's kernels to all_kernels(). Before anything is planned: spans of before are void.
 void add_kernels(std::span<const KernelDef* const> kernels);
 
+// Why the kernels that `device` has of `op` do not serve the call, a line of "name: reason; ..."
+std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& query);
+
 // Does the kernel support the call at all the extents that are asked about?
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
 

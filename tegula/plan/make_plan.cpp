@@ -18,23 +18,6 @@
 
 namespace tegula {
 
-namespace {
-
-// As a kernel sees them at given extents: strides stay those of the bounds.
-std::vector<TensorRef> query_refs(const std::vector<PlanTensor>& ts,
-                                  std::span<const int64_t> extents) {
-  std::vector<TensorRef> refs;
-  for (const PlanTensor& t : ts) {
-    TensorRef& r = refs.emplace_back();
-    r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
-    for (int d = 0; d < r.rank; ++d)
-      r.shape[d] = t.type.shape[d].at(extents), r.stride[d] = t.stride[d];
-  }
-  return refs;
-}
-
-}  // namespace
-
 int Planner::new_slot(int64_t bytes, const std::string& name, Phase phase) {
   Slot s;
   s.bytes = bytes, s.name = name, s.phase = phase;
@@ -86,11 +69,11 @@ const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTen
   std::vector<int64_t> bounds, less;
   for (const Symbol& s : module_->symbols)
     bounds.push_back(s.bound), less.push_back(std::max<int64_t>(s.bound - 1, 0));
-  const auto in = query_refs(operands, bounds), out = query_refs(step.out, bounds);
+  const auto in = refs_at(operands, bounds), out = refs_at(step.out, bounds);
   const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
   if (bounds.empty()) return choose_kernel(*n.op, {&query, 1}, options_);
   const Attrs attrs = attrs_at(n.attrs, less);
-  const auto less_in = query_refs(operands, less), less_out = query_refs(step.out, less);
+  const auto less_in = refs_at(operands, less), less_out = refs_at(step.out, less);
   const KernelQuery queries[] = {
       query, {&attrs, less_in, less_out, step.program.get(), options_.n_threads}};
   return choose_kernel(*n.op, queries, options_);
@@ -99,7 +82,7 @@ const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTen
 void Planner::choose(Step& step, const Node& n) {
   std::vector<int64_t> bounds;
   for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
-  const auto in = query_refs(step.in, bounds), out = query_refs(step.out, bounds);
+  const auto in = refs_at(step.in, bounds), out = refs_at(step.out, bounds);
   KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
   step.kernel = kernel_for(step, step.in, n);
   if (options_.tunings && step.kernel && step.kernel->tuning)

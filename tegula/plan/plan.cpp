@@ -6,6 +6,19 @@
 
 namespace tegula {
 
+std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
+                               std::span<const int64_t> extents) {
+  std::vector<TensorRef> refs;
+  for (const PlanTensor& t : tensors) {
+    TensorRef r;
+    r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
+    for (int d = 0; d < r.rank; ++d)
+      r.shape[d] = t.type.shape[d].at(extents), r.stride[d] = t.stride[d];
+    refs.push_back(r);
+  }
+  return refs;
+}
+
 int64_t Plan::flops() const {
   int64_t n = 0;
   for (const Step& s : steps) n += s.flops;

@@ -40,6 +40,10 @@ struct PlanTensor {
   ValueId value = kNone, holds = kNone;
 };
 
+// As a kernel sees them at given extents, data null: strides stay those of the bounds.
+std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
+                               std::span<const int64_t> extents);
+
 struct Plan;
 
 // One launch. Exactly one of kernel, reference and region runs it.

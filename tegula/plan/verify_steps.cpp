@@ -36,19 +36,6 @@ std::optional<Bytes> reach(const PlanTensor& t) {
 
 namespace {
 
-std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
-                               std::span<const int64_t> extents) {
-  std::vector<TensorRef> refs;
-  for (const PlanTensor& t : tensors) {
-    TensorRef r;
-    r.dtype = t.type.dtype, r.rank = t.type.shape.rank();
-    for (int d = 0; d < r.rank; ++d)
-      r.shape[d] = t.type.shape[d].at(extents), r.stride[d] = t.stride[d];
-    refs.push_back(r);
-  }
-  return refs;
-}
-
 std::vector<Type> types_of(const std::vector<PlanTensor>& tensors) {
   std::vector<Type> types;
   for (const PlanTensor& t : tensors) types.push_back(t.type);

@@ -3,6 +3,7 @@
 
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/device.h"
+#include "tegula/kernels/registry.h"
 #include "tegula/runtime/measure.h"
 
 namespace tegula {
@@ -32,14 +33,12 @@ class DeviceMemory {
 Status check_kernels(const Plan& plan) {
   for (const Step& s : plan.steps) {
     if (s.kernel != nullptr && s.kernel->device == DeviceKind::kCuda) continue;
-    std::string others;
-    for (const KernelDef* k : all_kernels())
-      if (k->op == s.op->name && k->device == DeviceKind::kCuda && k->priority >= 0)
-        others += cat(others.empty() ? "" : ", ", k->name, " (", k->doc, ")");
+    const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
+    const std::string why =
+        refusals(s.op->name, DeviceKind::kCuda, {.attrs = &s.attrs, .in = in, .out = out});
     return unsupported(cat("op ", s.op->name,
-                           " has no CUDA kernel for these operands and options: "
-                           "use --device cpu",
-                           others.empty() ? "" : "; there is ", others));
+                           " has no CUDA kernel for these operands and options: use --device cpu",
+                           why.empty() ? "" : "; ", why));
   }
   return {};
 }

@@ -134,6 +134,22 @@ class CudaTest(unittest.TestCase):
         self.refused(self.bench("attention", "--shape", "1,4,256,64", "--dtype", "bf16", "--kernel", "attention_sm90",
                                 FAKE_CUDA_CAPABILITY="80"), "not a kernel of this call")
 
+    def test_what_copies_cannot_reach_is_padded(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        for call, kernel in ((("attention", "--shape", "1,4,256,100"), "attention_sm90"),
+                             (("attention", "--shape", "1,4,256,100", "--pass", "bwd"), "attention_bwd_sm90"),
+                             (("decode", "--shape", "1,8,512,100", "--kv-heads", "2"), "attention_sm90")):
+            row = self.measure(*call, "--dtype", "bf16", "--repeats", "1")
+            self.assertEqual(row["kernel"], kernel)
+
+    def test_what_is_refused_has_a_reason_of_each_kernel(self):
+        wide = self.bench("attention", "--shape", "1,4,256,320", "--dtype", "f32", "--pass", "bwd")
+        self.refused(wide, "no CUDA kernel", "attention_f32_bwd_sm90: attention: head_dim 320", "the nearest is 256",
+                     "attention_bwd_sm90: it is for elements of 16 bits")
+        self.refused(self.bench("gemm", "--shape", "100,100,100", "--dtype", "bf16"), "matmul_sm90: ",
+                     "a multiple of 8", "copy it into padded rows")
+
     def test_no_compiler(self):
         facts = self.facts(TEGULA_NVRTC="/nowhere/libnvrtc.so")
         self.assertIn("script/bootstrap --cuda", facts["compiler"]["text"])

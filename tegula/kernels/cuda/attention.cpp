@@ -89,7 +89,9 @@ Status check_attention(const AttentionShape& s, float scale) {
                                 s.n_heads_kv, " KV heads: sizes are not negative, heads positive"));
   if (padded_head_dim(s.head_dim) == 0)
     return unsupported(cat("attention: head_dim ", s.head_dim, " is not in [1, 256]: ",
-                           s.head_dim > 256 ? "use attention_naive" : "the nearest is 1"));
+                           s.head_dim > 256
+                               ? "the nearest is 256 (attention_naive takes bf16 forward)"
+                               : "the nearest is 1"));
   if (s.is_f8 && (s.head_dim % 16 != 0 || s.head_dim > 128))
     return unsupported(cat("attention: head_dim ", s.head_dim,
                            " of e4m3 is no multiple of 16 up to 128: ",

@@ -118,6 +118,13 @@ struct AttentionDecodeParams {
   float scale_log2;  // scale · log2(e)
 };
 
+struct AttentionPadParams {
+  AttentionTensor to, from;
+  long long to_step, from_step;  // elements from a column to the next
+  long long n_rows;              // batch · seqlen · n_heads
+  int seqlen, n_heads, head_dim;
+};
+
 // The rungs below.
 struct AttentionRungParams {
   AttentionTensor q, k, v, o;

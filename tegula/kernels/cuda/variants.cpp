@@ -206,7 +206,8 @@ void add_decode_variants(List& list) {
 }
 
 void add_rungs(List& list, const char* arch) {
-  for (const int d : {0, 64, 128})
+  list.add({"attention_pad", "attention_pad.cu", {}, arch, 256});
+  for (const int d : {0, arch == kHopper ? 128 : 64})
     list.add({d == 0 ? std::string("attention_naive") : cat("attention_tiled d", d),
               std::string(AttentionRung::source(d == 0)), AttentionRung::defines(d), arch,
               d == 0 ? 256 : 128});

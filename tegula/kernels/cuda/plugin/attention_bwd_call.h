@@ -3,31 +3,29 @@
 #pragma once
 
 #include "tegula/kernels/cuda/attention_bwd.h"
-#include "tegula/kernels/cuda/plugin/attention_call.h"
+#include "tegula/kernels/cuda/plugin/attention_pad.h"
 
 namespace tegula::cuda {
 
 using ChooseBwd = Result<AttentionBwdVariant> (*)(const AttentionShape&, bool is_ordered);
 
 template <ChooseBwd kChoose, bool kIsOrdered, bool kOfF32>
-bool bwd_supports(const KernelQuery& q) {
-  const int capability = device_capability();
-  if (kChoose == choose_attention_bwd_mma ? capability < 80 : capability != 90) return false;
-  const auto c = kernel::parse_attention(*q.attrs, q.in, true);
-  if (!c.ok() || !is_whole(*c)) return false;
-  // The gradient of a bias comes in f32.
-  if (c->bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
-    return false;
-  // What a bias has once for many scores is summed by atomics.
-  if (kIsOrdered && c->bias != nullptr && !c->owns_bias()) return false;
-  if (!is_readable(
-          *c, kOfF32,
-          {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}) ||
-      !q.in[4].is_contiguous() || (c->dlse != nullptr && !c->dlse->is_contiguous()) ||
-      !check_attention(shape_of(*c), c->scale).ok())
-    return false;
-  const auto v = kChoose(shape_of(*c), kIsOrdered);
-  return v.ok() && v->smem_bytes() <= max_smem_bytes(capability);
+Status check_bwd(const KernelQuery& q) {
+  TEGULA_TRY(kChoose == choose_attention_bwd_mma ? check_device(80) : check_device(90, 90));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, true));
+  TEGULA_TRY(check_whole(c));
+  TEGULA_TRY(check_readable(
+      c, kOfF32,
+      {&q.in[0], &q.in[1], &q.in[2], &q.in[3], &q.in[5], &q.out[0], &q.out[1], &q.out[2]}));
+  if (c.bias != nullptr && (q.out[3].dtype != DType::kF32 || !q.out[3].is_contiguous()))
+    return unsupported("the gradient of a bias comes in contiguous f32: keep the bias in f32");
+  if (kIsOrdered && c.bias != nullptr && !c.owns_bias())
+    return unsupported(
+        "what a bias has once for many scores is summed by atomics: give each score its own");
+  if (!q.in[4].is_contiguous() || (c.dlse != nullptr && !c.dlse->is_contiguous()))
+    return unsupported("the log-sum-exp and its gradient must be contiguous");
+  TEGULA_TRY(check_attention(shape_of(c), c.scale));
+  return check_smem(TEGULA_TRY(kChoose(shape_of(c), kIsOrdered)).smem_bytes());
 }
 
 inline int64_t n_sequences(const kernel::AttentionCall& c) {
@@ -72,9 +70,11 @@ constexpr KernelDef bwd_kernel(KernelDef def) {
   def.op = "attention_bwd";
   def.device = DeviceKind::kCuda;
   def.repeats_bits = kIsOrdered;
-  def.supports = bwd_supports<kChoose, kIsOrdered, kOfF32>;
-  def.workspace_bytes = bwd_workspace_bytes<kChoose, kIsOrdered>;
-  def.launch = launch_into_queue<launch_bwd<kChoose, kIsOrdered>>;
+  def.check = check_padded<kBackwardOperands, check_bwd<kChoose, kIsOrdered, kOfF32>>;
+  def.supports = passes<check_padded<kBackwardOperands, check_bwd<kChoose, kIsOrdered, kOfF32>>>;
+  def.workspace_bytes =
+      padded_workspace_bytes<kBackwardOperands, bwd_workspace_bytes<kChoose, kIsOrdered>>;
+  def.launch = launch_into_queue<launch_padded<kBackwardOperands, launch_bwd<kChoose, kIsOrdered>>>;
   return def;
 }
 

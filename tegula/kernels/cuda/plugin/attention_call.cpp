@@ -1,5 +1,7 @@
 #include "tegula/kernels/cuda/plugin/attention_call.h"
 
+#include <algorithm>
+
 namespace tegula::cuda {
 
 AttentionShape shape_of(const kernel::AttentionCall& c) {
@@ -58,39 +60,70 @@ namespace {
 bool is_packed_row(const TensorRef* t) { return t == nullptr || t->is_contiguous(); }
 }  // namespace
 
-bool is_whole(const kernel::AttentionCall& c) {
+Status check_whole(const kernel::AttentionCall& c) {
   const DType t = c.q->dtype;
-  const bool is_known =
-      t == DType::kBF16 || t == DType::kF16 || t == DType::kF32 || t == DType::kF8E4M3;
-  if (!is_known || c.d != c.dv || c.k_offset != 0 || !(c.scale > 0)) return false;
-  if (c.q_offset != c.n_k - c.n_q || (c.cu_q != nullptr && c.batch != 1)) return false;
-  if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi)) return false;
-  if (c.alibi != nullptr && c.alibi->dtype != DType::kF32) return false;
+  if (t != DType::kBF16 && t != DType::kF16 && t != DType::kF32 && t != DType::kF8E4M3)
+    return unsupported(cat("q of ", dtype_name(t), ": bf16, f16, f32 and e4m3 are there"));
+  if (c.d != c.dv)
+    return unsupported(cat("head_dim ", c.d, " of q and k, ", c.dv, " of v: pad the smaller"));
+  if (!(c.scale > 0)) return unsupported(cat("scale ", double(c.scale), ": negate q"));
+  if (c.q_offset != c.n_k - c.n_q || c.k_offset != 0)
+    return unsupported("only a mask whose last query sees the last key is there");
+  if (c.cu_q != nullptr && c.batch != 1)
+    return unsupported(cat("packed sequences in a batch of ", c.batch, ": pack them into one"));
+  if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi))
+    return unsupported("offsets of sequences and ALiBi's slopes must be contiguous: copy them");
+  if (c.alibi != nullptr && c.alibi->dtype != DType::kF32)
+    return unsupported("ALiBi's slopes are of f32");
   if (c.bias != nullptr) {
     const TensorRef& b = *c.bias;
     if ((b.dtype != DType::kF32 && b.dtype != result_type(t)) ||
         (b.stride[3] != 1 && b.shape[3] > 1))
-      return false;
+      return unsupported(cat("a bias of ", dtype_name(b.dtype), ": f32 or ",
+                             dtype_name(result_type(t)), " with stride 1 over keys are there"));
   }
-  for (const int64_t o : c.origin)
-    if (o != 0) return false;
-  return c.whole[0] == c.n_heads && c.whole[1] == c.n_q && c.whole[2] == c.n_k;
+  const bool is_part =
+      std::any_of(std::begin(c.origin), std::end(c.origin), [](int64_t o) { return o != 0; });
+  if (is_part || c.whole[0] != c.n_heads || c.whole[1] != c.n_q || c.whole[2] != c.n_k)
+    return unsupported("a part of a larger call");
+  return {};
 }
 
 DType result_type(DType t) { return t == DType::kF8E4M3 ? DType::kBF16 : t; }
 
-bool is_readable(const kernel::AttentionCall& c, bool of_f32,
-                 std::initializer_list<const TensorRef*> tensors) {
-  if (is_f32(c) != of_f32) return false;
+Status check_readable(const kernel::AttentionCall& c, bool of_f32,
+                      std::initializer_list<const TensorRef*> tensors) {
+  if (is_f32(c) != of_f32)
+    return unsupported(of_f32 ? "it is for f32" : "it is for elements of 16 bits and e4m3");
   for (const TensorRef* t : tensors) {
-    const bool is_good = of_f32 ? t->stride[3] == 1 || t->shape[3] == 1 : is_copyable(*t);
-    if (t->dtype != c.q->dtype || !is_good) return false;
+    if (t->dtype != c.q->dtype)
+      return unsupported(cat("a tensor of ", dtype_name(t->dtype), " beside q of ",
+                             dtype_name(c.q->dtype), ": cast it"));
+    if (!(of_f32 ? t->stride[3] == 1 || t->shape[3] == 1 : is_copyable(*t)))
+      return unsupported(cat("strides ", t->stride[0], ", ", t->stride[1], ", ", t->stride[2], ", ",
+                             t->stride[3], ": the last must be 1",
+                             of_f32 ? "" : ", the others multiples of 16 bytes", "; copy it"));
   }
-  return true;
+  return {};
 }
 
-bool is_plain(const kernel::AttentionCall& c) {
-  return is_whole(c) && !c.has_extras() && c.cu_q == nullptr && c.dropout == 0 && c.dlse == nullptr;
+Status check_results(const kernel::AttentionCall& c, const TensorRef& o, const TensorRef& lse) {
+  if (o.dtype != result_type(c.q->dtype))
+    return unsupported(cat("o of ", dtype_name(o.dtype), ": it is written as ",
+                           dtype_name(result_type(c.q->dtype))));
+  if (!is_f32(c) && !is_copyable(o)) return unsupported("o must have strides of whole 16 bytes");
+  if (!lse.is_contiguous()) return unsupported("the log-sum-exp must be contiguous");
+  return {};
+}
+
+Status check_plain(const kernel::AttentionCall& c) {
+  TEGULA_TRY(check_whole(c));
+  if (c.has_extras() || c.cu_q != nullptr || c.dropout != 0 || c.dlse != nullptr)
+    return unsupported(
+        "no softcap, bias, ALiBi, packed sequences nor dropout: leave them out, or use "
+        "attention_sm90 "
+        "or attention_mma");
+  return {};
 }
 
 }  // namespace tegula::cuda

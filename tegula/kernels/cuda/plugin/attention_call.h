@@ -44,16 +44,18 @@ AttentionFeatureParams given_of(const kernel::AttentionCall& c);
 // A forward call, but for what only some kernels read: the counter, and factors of e4m3.
 AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call);
 
-// Whether the Hopper kernels can read the call: what the op says, but no part of a larger call. Of
-// f32 tensors there are kernels of their own.
-bool is_whole(const kernel::AttentionCall& c);
+// Whether the kernels can read the call: what the op says, but no part of a larger call.
+Status check_whole(const kernel::AttentionCall& c);
 inline bool is_f32(const kernel::AttentionCall& c) { return c.q->dtype == DType::kF32; }
 
-// Whether the Hopper kernel of f32 tensors, or that of others, can read all of `tensors`.
-bool is_readable(const kernel::AttentionCall& c, bool of_f32,
-                 std::initializer_list<const TensorRef*> tensors);
+// Whether a kernel of f32 tensors, or one of others, can read all of `tensors`.
+Status check_readable(const kernel::AttentionCall& c, bool of_f32,
+                      std::initializer_list<const TensorRef*> tensors);
 
-// No more than a causal mask aligned at the bottom right, and heads in groups.
-bool is_plain(const kernel::AttentionCall& c);
+// Whether `o` and the log-sum-exp can be written, o in the type that q gives.
+Status check_results(const kernel::AttentionCall& c, const TensorRef& o, const TensorRef& lse);
+
+// No more than a mask (causal, or a window) aligned at the bottom right, and heads in groups.
+Status check_plain(const kernel::AttentionCall& c);
 
 }  // namespace tegula::cuda

@@ -66,14 +66,19 @@ Result<Call> make_call(std::string_view op, std::string_view kernel, std::string
   Call call;
   call.attrs = TEGULA_TRY(parse_attrs(attrs));
   call.in.assign(in.begin(), in.end()), call.out.assign(out.begin(), out.end());
+  std::string why_not;
   for (const KernelDef* k : cuda_kernels()) {
-    if (k->op != op || (!kernel.empty() && k->name != kernel) || !k->supports(call.query()))
+    if (k->op != op || (!kernel.empty() && k->name != kernel)) continue;
+    if (!k->supports(call.query())) {
+      if (k->check != nullptr)
+        why_not += cat("; ", k->name, ": ", k->check(call.query()).error().message);
       continue;
+    }
     if (call.kernel == nullptr || k->priority > call.kernel->priority) call.kernel = k;
   }
   if (call.kernel == nullptr)
     return unsupported(cat("no CUDA kernel ", kernel, kernel.empty() ? "" : " ", "serves this ", op,
-                           " (", attrs, ")"));
+                           " (", attrs, ")", why_not));
   return call;
 }
 

@@ -20,4 +20,19 @@ Result<std::string> cubin_of(std::string_view source, const std::vector<std::str
   return std::move(kernel.kernel.cubin);
 }
 
+Status check_device(int least, int most) {
+  const int have = device_capability();
+  if (have >= least && have <= most) return {};
+  return unsupported(cat("it is for compute capability ", least / 10, ".", least % 10,
+                         most == least ? "" : " and newer", ", this device has ", have / 10, ".",
+                         have % 10));
+}
+
+Status check_smem(int bytes) {
+  const int most = max_smem_bytes(device_capability());
+  if (bytes <= most) return {};
+  return unsupported(
+      cat("its blocks take ", bytes / 1024, " KB of shared memory, this device has ", most / 1024));
+}
+
 }  // namespace tegula::cuda

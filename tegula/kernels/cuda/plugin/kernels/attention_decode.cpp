@@ -25,12 +25,15 @@ int64_t split_of(const DecodeShape& shape) {
   return decode_split(shape, n.ok() ? *n : 132);
 }
 
-bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
-  if (!c.ok() || device_capability() < 80 || !is_plain(*c) || c->right >= 0) return false;
-  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
-         q.out[0].dtype == c->q->dtype && q.out[1].is_contiguous() &&
-         choose_decode(decode_shape(*c)).ok();
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(80));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false));
+  TEGULA_TRY(check_plain(c));
+  if (c.right >= 0) return unsupported("no window to the right: use attention_sm90");
+  TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
+  TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
+  const DecodeVariant v = TEGULA_TRY(choose_decode(decode_shape(c), device_capability()));
+  return check_smem(v.smem_bytes());
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
@@ -65,7 +68,8 @@ extern constinit const KernelDef attention_decode{
     .order = "split_keys",
     .doc = "few queries: keys split over blocks, combined by log-sum-exp in the same pass",
     .priority = 200,
-    .supports = supports,
+    .supports = passes<check>,
+    .check = check,
     .workspace_bytes = workspace_bytes,
     .launch = launch_into_queue<launch>,
 };

@@ -5,11 +5,13 @@
 namespace tegula::cuda {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
-  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  return is_readable(*c, true, {&q.in[0], &q.in[1], &q.in[2], &q.out[0]}) &&
-         q.out[1].is_contiguous() && check_attention_f32(shape_of(*c), c->scale).ok();
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(90, 90));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false));
+  TEGULA_TRY(check_whole(c));
+  TEGULA_TRY(check_readable(c, true, {&q.in[0], &q.in[1], &q.in[2], &q.out[0]}));
+  TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
+  return check_attention_f32(shape_of(c), c.scale);
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
@@ -38,7 +40,8 @@ extern constinit const KernelDef attention_f32_sm90{
     .order = "sm90_f32_online",
     .doc = "f32 as three bf16 parts, six products by wgmma, tiles summed in f32",
     .priority = 100,
-    .supports = supports,
+    .supports = passes<check>,
+    .check = check,
     .workspace_bytes = workspace_bytes,
     .launch = launch_into_queue<launch>,
 };

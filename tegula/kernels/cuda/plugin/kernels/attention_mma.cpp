@@ -1,20 +1,19 @@
 // Attention by mma.sync: what GPUs before and beside Hopper get, and the third rung.
 #include "tegula/kernels/cuda/attention_mma.h"
 
-#include "tegula/kernels/cuda/plugin/attention_call.h"
+#include "tegula/kernels/cuda/plugin/attention_pad.h"
 
 namespace tegula::cuda {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
-  if (!c.ok() || device_capability() < 80 || !is_whole(*c)) return false;
-  if (!is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) || !is_copyable(q.out[0]) ||
-      q.out[0].dtype != c->q->dtype || !q.out[1].is_contiguous() ||
-      !check_attention_mma(shape_of(*c), c->scale).ok())
-    return false;
-  const auto v = choose_attention_mma(shape_of(*c));
-  return v.ok() && v->smem_bytes() <= max_smem_bytes(device_capability());
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(80));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false));
+  TEGULA_TRY(check_whole(c));
+  TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
+  TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
+  TEGULA_TRY(check_attention_mma(shape_of(c), c.scale));
+  return check_smem(TEGULA_TRY(choose_attention_mma(shape_of(c))).smem_bytes());
 }
 
 Status launch(const DeviceCall& call) {
@@ -34,8 +33,10 @@ extern constinit const KernelDef attention_mma{
     .order = "mma_online",
     .doc = "rung 3: mma.sync, scores and weights in registers, copies one tile ahead",
     .priority = 50,
-    .supports = supports,
-    .launch = launch_into_queue<launch>,
+    .supports = passes<check_padded<kForwardOperands, check>>,
+    .check = check_padded<kForwardOperands, check>,
+    .workspace_bytes = padded_workspace_bytes<kForwardOperands, nullptr>,
+    .launch = launch_into_queue<launch_padded<kForwardOperands, launch>>,
 };
 
 }  // namespace tegula::cuda

@@ -1,16 +1,19 @@
 // Attention on Hopper: tensor copies, wgmma, one warp group that loads and two or three that
 // compute.
-#include "tegula/kernels/cuda/plugin/attention_call.h"
+#include "tegula/kernels/cuda/plugin/attention_pad.h"
 
 namespace tegula::cuda {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false, true);
-  if (!c.ok() || device_capability() != 90 || !is_whole(*c)) return false;
-  return is_readable(*c, false, {&q.in[0], &q.in[1], &q.in[2]}) && is_copyable(q.out[0]) &&
-         q.out[0].dtype == result_type(c->q->dtype) && q.out[1].is_contiguous() &&
-         check_attention(shape_of(*c), c->scale).ok() && choose_attention(shape_of(*c)).ok();
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(90, 90));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false, true));
+  TEGULA_TRY(check_whole(c));
+  TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
+  TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
+  TEGULA_TRY(check_attention(shape_of(c), c.scale));
+  TEGULA_TRY(choose_attention(shape_of(c)));
+  return {};
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
@@ -38,9 +41,10 @@ extern constinit const KernelDef attention_sm90{
     .order = "sm90_online",
     .doc = "wgmma and tensor copies, warp groups that load and compute",
     .priority = 100,
-    .supports = supports,
-    .workspace_bytes = workspace_bytes,
-    .launch = launch_into_queue<launch>,
+    .supports = passes<check_padded<kForwardOperands, check>>,
+    .check = check_padded<kForwardOperands, check>,
+    .workspace_bytes = padded_workspace_bytes<kForwardOperands, workspace_bytes>,
+    .launch = launch_into_queue<launch_padded<kForwardOperands, launch>>,
 };
 
 }  // namespace tegula::cuda

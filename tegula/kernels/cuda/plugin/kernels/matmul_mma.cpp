@@ -4,10 +4,11 @@
 namespace tegula::cuda {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  const auto d = parse_dot(q, DType::kBF16);
-  return d.ok() && device_capability() >= 80 && !d->shape.a_mn_major &&
-         check_matmul(matmul_call(*d, 0, nullptr)).ok();
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(80));
+  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16));
+  if (d.shape.a_mn_major) return unsupported("dot: the first factor must have stride 1 over k");
+  return check_matmul(matmul_call(d, 0, nullptr));
 }
 
 Status launch(const DeviceCall& call) {
@@ -29,7 +30,8 @@ extern constinit const KernelDef matmul_mma{
     .order = "sm80_mma",
     .doc = "mma.sync and cp.async, f32 sums",
     .priority = 50,
-    .supports = supports,
+    .supports = passes<check>,
+    .check = check,
     .launch = launch_into_queue<launch>,
 };
 

@@ -4,9 +4,10 @@
 namespace tegula::cuda {
 
 namespace {
-bool supports(const KernelQuery& q) {
-  const auto d = parse_dot(q, DType::kBF16);
-  return d.ok() && device_capability() == 90 && check_matmul(matmul_call(*d, 0, nullptr)).ok();
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(90, 90));
+  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16));
+  return check_matmul(matmul_call(d, 0, nullptr));
 }
 
 Status launch(const DeviceCall& call) {
@@ -28,7 +29,8 @@ extern constinit const KernelDef matmul_sm90{
     .order = "sm90_wgmma",
     .doc = "wgmma and tensor copies, f32 sums",
     .priority = 100,
-    .supports = supports,
+    .supports = passes<check>,
+    .check = check,
     .launch = launch_into_queue<launch>,
 };
 
