@@ -54,6 +54,43 @@ int64_t logits_of(const RefArgs<S>& a, Index& i, std::vector<S>& logits) {
   return picks ? target : -1;
 }
 
+// The log-sum-exp of one token's logits.
+template <class S>
+S log_sum_exp(const std::vector<S>& logits) {
+  S top = S(-HUGE_VAL), sum = S(0.0);
+  for (const S& l : logits) top = scalar::max(top, l);
+  top = finite(top);
+  for (const S& l : logits) sum += scalar::exp(l - top);
+  return top + scalar::log(sum);
+}
+
+// What the token at i adds to dw [v d], and its row of dx, stored as result `at_dx`.
+template <class S>
+void add_gradients(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t target, S lse,
+                   S dlse, S dpicked, size_t at_dx, std::vector<S>& dw) {
+  const bool transposed = a.attrs().flag("transposed");
+  const size_t d = dw.size() / std::max<size_t>(logits.size(), 1);
+  std::vector<S> dx(d, S(0.0));
+  for (size_t n = 0; n < logits.size(); ++n) {
+    const S picked = static_cast<int64_t>(n) == target ? dpicked : S(0.0);
+    const S dl = scalar::fma(dlse, scalar::exp(logits[n] - lse), picked);
+    for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) {
+      dx[e] = scalar::fma(dl, transposed ? a.load(1, e, n) : a.load(1, n, e), dx[e]);
+      dw[n * d + e] = scalar::fma(dl, a.load_at(0, at), dw[n * d + e]);
+    });
+  }
+  for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) { a.store_at(at_dx, dx[e], at); });
+}
+
+// Stores dw [v d] as result `at`.
+template <class S>
+void store_dw(RefArgs<S>& a, size_t at, const std::vector<S>& dw, size_t v, size_t d) {
+  const bool transposed = a.attrs().flag("transposed");
+  for (size_t n = 0; n < v; ++n)
+    for (size_t e = 0; e < d; ++e)
+      transposed ? a.store(at, dw[n * d + e], e, n) : a.store(at, dw[n * d + e], n, e);
+}
+
 // The same in nodes: x, w, logits [..., v] in the accumulator's type, and where v is the target.
 struct CrossEntropyGraph {
   Var x, w;            // [t, d], [v, d] or [d, v]

@@ -16,11 +16,7 @@ struct Ref {
     std::vector<S> logits(static_cast<size_t>(CrossEntropyCall(a.call).v));
     for_each_row(a.in[0], [&](Index& i) {
       const int64_t target = logits_of(a, i, logits);
-      S top = S(-HUGE_VAL), sum = S(0.0);
-      for (const S& l : logits) top = scalar::max(top, l);
-      top = finite(top);
-      for (const S& l : logits) sum += scalar::exp(l - top);
-      a.store_at(0, top + scalar::log(sum), i);
+      a.store_at(0, log_sum_exp(logits), i);
       a.store_at(1, target < 0 ? S(0.0) : logits[static_cast<size_t>(target)], i);
     });
   }

@@ -16,26 +16,14 @@ struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
     const CrossEntropyCall call(a.call);
-    const bool transposed = a.attrs().flag("transposed");
     const auto d = static_cast<size_t>(call.d), v = static_cast<size_t>(call.v);
-    std::vector<S> logits(v), dx(d), dw(v * d, S(0.0));
+    std::vector<S> logits(v), dw(v * d, S(0.0));
     for_each_row(a.in[0], [&](Index& i) {
       const int64_t target = logits_of(a, i, logits);
-      const S lse = finite(a.load_at(3, i)), dlse = a.load_at(4, i), dpicked = a.load_at(5, i);
-      std::fill(dx.begin(), dx.end(), S(0.0));
-      for (size_t n = 0; n < v; ++n) {
-        const S picked = static_cast<int64_t>(n) == target ? dpicked : S(0.0);
-        const S dl = scalar::fma(dlse, scalar::exp(logits[n] - lse), picked);
-        for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) {
-          dx[e] = scalar::fma(dl, transposed ? a.load(1, e, n) : a.load(1, n, e), dx[e]);
-          dw[n * d + e] = scalar::fma(dl, a.load_at(0, at), dw[n * d + e]);
-        });
-      }
-      for_each_in_row(a.in[0], i, [&](const Index& at, size_t e) { a.store_at(0, dx[e], at); });
+      const S lse = finite(a.load_at(3, i));
+      add_gradients(a, i, logits, target, lse, a.load_at(4, i), a.load_at(5, i), 0, dw);
     });
-    for (size_t n = 0; n < v; ++n)
-      for (size_t e = 0; e < d; ++e)
-        transposed ? a.store(1, dw[n * d + e], e, n) : a.store(1, dw[n * d + e], n, e);
+    store_dw(a, 1, dw, v, d);
   }
 };
 

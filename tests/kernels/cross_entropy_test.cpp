@@ -159,6 +159,78 @@ TEST(LinearCrossEntropy, RoomForFewerTokens) {
   }
 }
 
+// Both directions in one call have the bits of a call each.
+void check_grads(int64_t a, int64_t b, int64_t v, int64_t d, Rng& rng,
+                 std::initializer_list<Isa> isas = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  SCOPED_TRACE(cat(a, "x", b, " tokens, v=", v, " d=", d));
+  const std::vector<int64_t> lead = {a, b};
+  Attrs attrs;
+  if (v > 2) attrs.set("ignore_index", v - 2);
+  Tensor x(DType::kF32, {a, b, d}), w(DType::kF32, {v, d}), ids(DType::kI32, lead);
+  Tensor dlse(DType::kF32, lead), dpicked(DType::kF32, lead);
+  for (Tensor* t : {&x, &w, &dlse, &dpicked}) t->fill_random(rng);
+  for (int64_t i = 0; i < a * b; ++i) ids.put(i, static_cast<double>(pick(rng, -1, v)));
+  Tensor lse(DType::kF32, lead), picked(DType::kF32, lead), dx(DType::kF32, {a, b, d}),
+      dw(DType::kF32, {v, d});
+  const TensorRef in[] = {x.ref(), w.ref(), ids.ref()}, out[] = {lse.ref(), picked.ref()};
+  const TensorRef in_bwd[] = {x.ref(), w.ref(), ids.ref(), lse.ref(), dlse.ref(), dpicked.ref()};
+  const TensorRef out_bwd[] = {dx.ref(), dw.ref()};
+  const auto bits = [&] {
+    std::vector<double> all;
+    for (const Tensor* t : {&lse, &picked, &dx, &dw})
+      for (int64_t i = 0; i < t->numel(); ++i) all.push_back(t->at(i));
+    return all;
+  };
+  const kernel::IsaTable& own = kernel::isa_table();
+  testing::run_kernel(*find_kernel(kVectors.fwd), attrs, in, out, 2, own.*kVectors.run_fwd);
+  testing::run_kernel(*find_kernel(kVectors.bwd), attrs, in_bwd, out_bwd, 2, own.*kVectors.run_bwd);
+  const std::vector<double> apart = bits();
+  const TensorRef in_both[] = {x.ref(), w.ref(), ids.ref(), dlse.ref(), dpicked.ref()};
+  const TensorRef out_both[] = {lse.ref(), picked.ref(), dx.ref(), dw.ref()};
+  for (Isa isa : isas) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    for (int threads : {1, 3}) {
+      if (table == nullptr) continue;
+      for (Tensor* t : {&lse, &picked, &dx, &dw})
+        for (int64_t i = 0; i < t->numel(); ++i) t->put(i, NAN);
+      const auto g = testing::run_kernel(*find_kernel("linear_cross_entropy_grads_kept"), attrs,
+                                         in_both, out_both, threads, table->cross_entropy_grads);
+      EXPECT_EQ(g.math_flops, a * b * (v * (6 * d + 8) + 2));
+      ASSERT_EQ(apart, bits()) << isa_name(isa) << " x" << threads;
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, InOneCall) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    check_grads(pick(rng, 1, 3), pick(rng, 1, 70), pick(rng, 1, 300), pick(rng, 1, 50), rng);
+    if (HasFailure()) return;
+  }
+}
+
+// More columns than a pass goes over, than one panel; more tokens than are kept.
+TEST(LinearCrossEntropy, InOneCallOfSeveralPasses) {
+  Rng rng(6);
+  check_grads(1, 20, 9000, 40, rng);
+  check_grads(1, 60, 500001, 1, rng, {kernel::isa_table().isa});
+}
+
+TEST(LinearCrossEntropy, InOneCallRoomForFewerTokens) {
+  const auto room = [](int64_t n, int64_t v, int64_t d) {
+    Tensor x(DType::kF32, {n, d}), w(DType::kF32, {v, d}), ids(DType::kI32, {n});
+    Tensor s(DType::kF32, {n});
+    const TensorRef in[] = {x.ref(), w.ref(), ids.ref(), s.ref(), s.ref()};
+    const TensorRef out[] = {s.ref(), s.ref(), x.ref(), w.ref()};
+    const auto g = kernel::parse_cross_entropy_grads(in, out, {});
+    EXPECT_TRUE(g.ok()) << g.error().message;
+    return g->bytes(3);
+  };
+  for (int64_t most : {40, 1000, 5000})
+    for (int64_t n = 1; n < most; n += n / 7 + 1)
+      EXPECT_LE(room(n, 9000, 96), room(most, 9000, 96));
+}
+
 TEST(LinearCrossEntropy, ColumnsInSeveralChunks) {
   Rng rng(5);
   check(1, 3, 300, 9000, DType::kF32, rng);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
+
 namespace tegula::kernel {
 
 namespace {
@@ -64,6 +66,73 @@ CrossEntropyWorkspace::CrossEntropyWorkspace(const CrossEntropyCall& c, bool is_
     thread = std::max(thread, kMaxTileM * n + kPanelSlack + kMaxTileM * kMaxTileN);
   }
   for (int64_t* part : {&w_t, &state, &w, &x, &dx, &g, &thread}) *part = round_up(*part + 16, 16);
+}
+
+namespace {
+constexpr int64_t kKeptFloats = int64_t{1} << 25;  // of logits: 128 MiB
+constexpr int64_t kLeastTokens = 48;               // fewer make the products' sums too short
+constexpr int64_t kPassColumns = 4096;             // what three products and two passes go over
+constexpr int64_t kGradsPanel = 1024;              // longer sums wait between blocks of k
+
+Factor factor(int64_t extent, int64_t a, int64_t b, int64_t out) {
+  Factor f;
+  f.extent = extent, f.stride[kA] = a, f.stride[kB] = b, f.stride[kOut] = f.stride[kBias] = out;
+  return f;
+}
+Contraction product(const Factor& m, const Factor& n, const Factor& k, bool is_more) {
+  Contraction c;
+  c.m.add(m), c.n.add(n), c.k.add(k);
+  c.accumulates = is_more;
+  return c;
+}
+// Rows (all dims but the last) one stride apart, their elements side by side.
+bool has_plain_rows(const TensorRef& t, int64_t* row) {
+  Loops rows;
+  for (int i = 0; i + 1 < t.rank; ++i) rows.add(factor(t.shape[i], t.stride[i], 0, 0));
+  return t.rank >= 1 && (t.stride[t.rank - 1] == 1 || t.shape[t.rank - 1] == 1) &&
+         rows.is_linear(kA, row);
+}
+}  // namespace
+
+Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRef> in,
+                                                        std::span<const TensorRef> out,
+                                                        const Attrs& attrs) {
+  if (in.size() != 5 || out.size() != 4)
+    return invalid_argument("linear_cross_entropy_grads: operands misfit");
+  CrossEntropyGradsCall g;
+  g.c = TEGULA_TRY(parse_cross_entropy(in.first(3), attrs, false));
+  for (const TensorRef* t : {&in[0], &in[3], &in[4], &out[0], &out[1], &out[2], &out[3]})
+    if (t->dtype != DType::kF32) return unsupported("linear_cross_entropy_grads: f32 only");
+  if (g.c.is_transposed || !has_plain_rows(in[0], &g.x_row) || !has_plain_rows(in[1], &g.w_row) ||
+      !has_plain_rows(out[2], &g.dx_row) || !has_plain_rows(out[3], &g.dw_row))
+    return unsupported("linear_cross_entropy_grads: x, w, dx and dw need plain rows, w as [v, d]");
+  if (g.c.v == 0) return unsupported("linear_cross_entropy_grads: no columns");
+  const int64_t most = kKeptFloats / g.c.v / 16 * 16 - 16;
+  if (most < kLeastTokens)
+    return unsupported(cat("linear_cross_entropy_grads: ", g.c.v, " columns are too many"));
+  g.tokens = std::min(most, round_up(g.c.n_tokens, 16));
+  g.row = g.tokens + 16;  // rows a power of two apart would share sets of a cache
+  g.panel = std::min(g.c.chunk, kGradsPanel);
+  g.columns = std::max<int64_t>(kPassColumns / g.panel, 1) * g.panel;
+  return g;
+}
+
+Contraction CrossEntropyGradsCall::logits(int64_t n, int64_t v) const {
+  return product(factor(v, w_row, 0, row), factor(n, 0, x_row, 1), factor(c.d, 1, 1, 0), false);
+}
+Contraction CrossEntropyGradsCall::dw(int64_t n, int64_t v, bool is_more) const {
+  return product(factor(v, row, 0, dw_row), factor(c.d, 0, 1, 1), factor(n, 1, x_row, 0), is_more);
+}
+Contraction CrossEntropyGradsCall::dx(int64_t n, int64_t v, bool is_more) const {
+  return product(factor(n, 1, 0, dx_row), factor(c.d, 0, 1, 1), factor(v, row, w_row, 0), is_more);
+}
+
+int64_t CrossEntropyGradsCall::bytes(int n_threads) const {
+  const int64_t n = std::min(tokens, c.n_tokens), v = std::min(columns, c.v);
+  int64_t dots = 0;
+  for (const Contraction& p : {logits(n, v), dw(n, v, true), dx(n, std::min(panel, v), true)})
+    dots = std::max(dots, packed_bytes(p, {}, n_threads));
+  return 4 * (round_up(kept_floats(), 16) + state_floats()) + dots;
 }
 
 namespace {

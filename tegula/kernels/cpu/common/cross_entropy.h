@@ -49,6 +49,30 @@ struct CrossEntropyWorkspace {
   }
 };
 
+// Both directions in one call, f32: logits of some tokens at a time are formed, kept, and turned
+// into g where they lie. Operands as plain numbers; bits are those of order "kb64".
+struct CrossEntropyGradsCall {
+  CrossEntropyCall c;
+  int64_t x_row = 0, w_row = 0, dx_row = 0, dw_row = 0;  // elements between rows; columns adjoin
+  int64_t tokens = 0;                                    // whose logits are kept at once, at most
+  int64_t row = 0;                                       // floats between rows of logits [v][token]
+  int64_t columns = 0;  // of v in a pass over what is kept, a multiple of `panel`
+  int64_t panel = 0;    // of v whose weights are packed at once, a multiple of kVocabBlock
+
+  // The three products. n tokens, v columns; `is_more`: sums go on from what dx or dw holds.
+  Contraction logits(int64_t n, int64_t v) const;            // w [v d], x [n d] -> [v n]
+  Contraction dw(int64_t n, int64_t v, bool is_more) const;  // g [v n], x [n d] -> [v d]
+  Contraction dx(int64_t n, int64_t v, bool is_more) const;  // g [v n], w [v d] -> [n d]
+  // Floats of the parts of the workspace.
+  int64_t kept_floats() const { return c.v * row; }
+  int64_t state_floats() const { return 4 * row; }  // m, l; lse, dlse of each token kept
+  int64_t bytes(int n_threads) const;
+};
+// Errors: not f32, w transposed, rows with gaps, so many columns that too few tokens' logits fit.
+Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRef> in,
+                                                        std::span<const TensorRef> out,
+                                                        const Attrs& attrs);
+
 // The same of bf16 in AMX's tiles. Order "amx_kb64": that of "kb64" with logits, dx and dw as sums
 // in the order "amx_pairs" (isa/amx.h) over d, v and tokens, and g rounded to bf16 for the last
 // two. Columns of a chunk, a multiple of kVocabBlock (no matter of bits); n_tokens 0: forward.

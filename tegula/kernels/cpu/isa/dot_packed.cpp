@@ -4,6 +4,7 @@
 
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"
 #include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/dot_call.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_loops.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
@@ -266,8 +267,15 @@ class PackedDot {
     int64_t m[kTileM], n[kTileN], n_stride;
     const bool is_dense = c_.n.is_linear(kBias, &n_stride) && n_stride == 1;
     c_.m.offsets(h.m0 + x.m0, x.rows, kBias, m);
+    const int64_t below = x.rows > 1 ? (m[1] - m[0]) * x.rows : 0;  // the next tile's rows
     c_.n.offsets(h.n0 + x.n0, x.cols, kBias, n);
     for (int i = 0; i < x.rows; ++i) {
+      if (is_dense && x.cols == kTileN) {
+        const float* row = start + m[i] + n[0];
+        for (int j = 0; j < kTileN; j += kLanes) store(tile + i * kTileN + j, load(row + j));
+        for (int j = 0; j < kTileN; j += 16) __builtin_prefetch(row + below + j, 1);
+        continue;
+      }
       if (is_dense) {
         std::copy_n(start + m[i] + n[0], x.cols, tile + i * kTileN);
       } else {
@@ -336,13 +344,9 @@ void run_in(const KernelCall& call, const Contraction& c, const TensorRef& a, co
 }
 }  // namespace
 
-void dot_packed(const KernelCall& call) {
-  const auto parsed = parse_contraction(*call.attrs, call.in, call.out);
-  TEGULA_CHECK(parsed.ok(), parsed.ok() ? "" : parsed.error().message);
-  if (parsed->batch.count * parsed->m.count * parsed->n.count == 0) return;
-  const bool swap = parsed->last_is_m;
-  const Contraction c = swap ? parsed->swapped() : *parsed;
-  const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
+void dot_packed_call(const KernelCall& call, const Contraction& c, const TensorRef& a,
+                     const TensorRef& b) {
+  if (c.batch.count * c.m.count * c.n.count == 0) return;
   const DotTiles tiles(call.tuning, c);
   claim_workspace(call, packed_bytes(c, call.tuning, call.pool->n_threads()));
   if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
@@ -356,6 +360,13 @@ void dot_packed(const KernelCall& call) {
     default:
       return;
   }
+}
+
+void dot_packed(const KernelCall& call) {
+  const auto c = parse_contraction(*call.attrs, call.in, call.out);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  const bool swap = c->last_is_m;
+  dot_packed_call(call, swap ? c->swapped() : *c, call.in[swap ? 1 : 0], call.in[swap ? 0 : 1]);
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -315,7 +315,7 @@ TileFn find_f32(const MicroOp& m, unsigned scalars) {
     case Op::kFma:
       return any<Fma>(t);
     case Op::kSelect:
-      return any<Select>(t);
+      return t == DType::kF32 ? by_scalars<Select, 1>(scalars, map_any<Select>) : any<Select>(t);
     case Op::kLogicalNot:
       return map_any<Not>;
     case Op::kLogicalAnd:

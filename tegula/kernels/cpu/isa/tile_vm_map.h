@@ -75,11 +75,13 @@ void map_any(const TileOp& o) {
   alignas(64) float block[kN][16];
   const float* p[kN];
   int64_t step[kN];
+  const char* ahead = o.ahead ? o.ahead : static_cast<const char*>(o.dst);
   for (int64_t r = 0; r < o.rows; ++r) {
     for (int k = 0; k < kN; ++k) p[k] = open<float>(o, k, r, block[k], &step[k]);
     float* d = static_cast<float*>(o.dst) + r * o.pitch;
     float* const end = d + o.n;
-    for (; d != end; d += 16) {
+    for (; d != end; d += 16, ahead += 64) {
+      __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 2
       for (int j = 0; j < 16; j += kLanes)
         store(d + j, call<F>([&](int k) { return load(p[k] + j); }));

@@ -1,0 +1,110 @@
+// A loss whose gradient does not wait for it is computed together with it, so that logits are
+// formed once: linear_cross_entropy and its gradient become linear_cross_entropy_grads. Not under a
+// budget of memory, since the kernel keeps logits. Keeps bits on one device.
+#include <algorithm>
+
+#include "tegula/ir/builder.h"
+#include "tegula/ops/linear_cross_entropy.h"
+#include "tegula/ops/table.h"
+#include "tegula/passes/pass.h"
+
+namespace tegula {
+
+namespace {
+
+class LossGrads {
+ public:
+  LossGrads(Module& module, const Function& f, const PassOptions& options)
+      : f_(f), options_(options), rw_(module, f), partner_(f.nodes.size(), kNone) {
+    for (NodeId n = 0; n < f.nodes.size(); ++n) match(n);
+  }
+  bool has_work() const {
+    return std::any_of(partner_.begin(), partner_.end(), [](NodeId n) { return n != kNone; });
+  }
+
+  Result<Function> run() {
+    for (NodeId n = 0; n < f_.nodes.size(); ++n) emit(n);
+    return rw_.finish();
+  }
+
+ private:
+  // Is `n` the gradient of a loss that can wait for the gradient's other operands?
+  void match(NodeId n) {
+    const Node& bwd = f_.nodes[n];
+    if (bwd.op != &linear_cross_entropy_bwd_op) return;
+    const NodeId at = f_.values[bwd.inputs[3]].node;
+    if (at == kNone || partner_[at] != kNone) return;
+    const Node& fwd = f_.nodes[at];
+    if (fwd.op != &linear_cross_entropy_op || bwd.inputs[3] != fwd.output(0) ||
+        fwd.attrs != bwd.attrs ||
+        !std::equal(fwd.inputs.begin(), fwd.inputs.end(), bwd.inputs.begin()))
+      return;
+    if (depends_on(bwd.inputs[4], at) || depends_on(bwd.inputs[5], at)) return;
+    std::vector<Type> in = f_.input_types(bwd), out = f_.output_types(fwd);
+    // Fewer tokens than planned leave gaps between the rows, which the kernel cannot read.
+    if (!in[0].shape.is_const()) return;
+    in.erase(in.begin() + 3);
+    for (const Type& t : f_.output_types(bwd)) out.push_back(t);
+    const OpCall call{&linear_cross_entropy_grads_op, &fwd.attrs, in, out, nullptr, {}};
+    if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
+      return;
+    partner_[at] = n;
+  }
+
+  // Nodes before `node` depend on nothing of it.
+  bool depends_on(ValueId v, NodeId node) const {
+    const NodeId from = f_.values[v].node;
+    if (from == kNone || from < node) return false;
+    if (from == node) return true;
+    const auto& in = f_.nodes[from].inputs;
+    return std::any_of(in.begin(), in.end(), [&](ValueId i) { return depends_on(i, node); });
+  }
+
+  // The node, after what it reads.
+  void emit(NodeId n) {
+    const Node& node = f_.nodes[n];
+    if (node.n_outputs > 0 && rw_.has(node.output())) return;
+    const NodeId partner = partner_[n];
+    const auto need = [&](ValueId v) {
+      if (!rw_.has(v)) emit(f_.values[v].node);
+    };
+    if (partner == kNone) {
+      std::for_each(node.inputs.begin(), node.inputs.end(), need);
+      return rw_.clone(node);
+    }
+    const Node& bwd = f_.nodes[partner];
+    std::vector<Var> in;
+    for (const size_t i : {0, 1, 2, 4, 5}) {
+      need(bwd.inputs[i]);
+      in.push_back(rw_.at(bwd.inputs[i]));
+    }
+    rw_.builder().set_loc(node.loc);
+    rw_.builder().set_phase(node.phase);
+    const auto out = rw_.builder().emit_n(linear_cross_entropy_grads_op, node.attrs, in);
+    for (uint32_t i = 0; i < 2; ++i) {
+      rw_.bind(node.output(i), out[i]);
+      rw_.bind(bwd.output(i), out[2 + i]);
+    }
+  }
+
+  const Function& f_;
+  const PassOptions& options_;
+  Rewriter rw_;
+  std::vector<NodeId> partner_;  // of a loss: the gradient that joins it
+};
+
+Result<bool> run(Module& module, Function& f, const PassOptions& options) {
+  if (options.remat != Remat::kNone || options.memory_bytes > 0) return false;
+  LossGrads pass(module, f, options);
+  if (!pass.has_work()) return false;
+  Function out = TEGULA_TRY(pass.run());
+  f = std::move(out);
+  return true;
+}
+
+}  // namespace
+
+extern const PassDef loss_grads_pass = {
+    "loss_grads", "a loss together with its gradient, so that logits are formed once", run};
+
+}  // namespace tegula

@@ -1,0 +1,68 @@
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/linear_cross_entropy.h"
+#include "tests/passes/passes.h"
+
+namespace tegula {
+namespace {
+
+struct Step {
+  Module m;
+  FuncId f = kNone;
+};
+
+// A loss of a linear layer and its gradients; squared, the gradient waits for the loss.
+Step make(bool is_squared, bool is_symbolic = false) {
+  Step s;
+  const Dim batch = is_symbolic ? s.m.add_symbol("batch", 2) : Dim(2);
+  Builder b(s.m, "step");
+  const Var x = b.param("x", {DType::kF32, {batch, 3, 4}});
+  const Var w = b.weight("w", {DType::kF32, {5, 4}});
+  const Var ids = b.param("targets", {DType::kI32, {batch, 3}});
+  const Var h = x * 2.0;
+  Var loss = cross_entropy_loss(h, w, ids);
+  if (is_squared) loss = loss * loss;
+  b.result("loss", loss);
+  const auto g = grad(loss, std::vector{x, w});
+  b.result("dx", g[0]), b.result("dw", g[1]);
+  s.f = finish(b);
+  run(s.m, s.f, "dce");
+  return s;
+}
+
+TEST(LossGrads, JoinsALossWithItsGradient) {
+  Step s = make(false);
+  EXPECT_TRUE(run_checked(s.m, s.f, "loss_grads"));
+  EXPECT_EQ(count(s.m[s.f], linear_cross_entropy_grads_op), 1);
+  EXPECT_EQ(count(s.m[s.f], linear_cross_entropy_op), 0);
+  EXPECT_EQ(count(s.m[s.f], linear_cross_entropy_bwd_op), 0);
+}
+
+TEST(LossGrads, NotWhereTheGradientNeedsTheLoss) {
+  Step s = make(true);
+  EXPECT_FALSE(run(s.m, s.f, "loss_grads"));
+}
+
+TEST(LossGrads, NotOfSymbolicShapes) {
+  Step s = make(false, true);
+  EXPECT_FALSE(run(s.m, s.f, "loss_grads"));
+}
+
+TEST(LossGrads, NotUnderABudgetOfMemory) {
+  Step s = make(false);
+  PassOptions options;
+  options.memory_bytes = int64_t{1} << 40;
+  EXPECT_FALSE(run(s.m, s.f, "loss_grads", options));
+  options = {};
+  options.remat = Remat::kSqrt;
+  EXPECT_FALSE(run(s.m, s.f, "loss_grads", options));
+}
+
+TEST(LossGrads, NotWithoutAKernel) {
+  Step s = make(false);
+  PassOptions options;
+  options.has_direct_kernel = [](const OpCall&, const void*) { return false; };
+  EXPECT_FALSE(run(s.m, s.f, "loss_grads", options));
+}
+
+}  // namespace
+}  // namespace tegula
