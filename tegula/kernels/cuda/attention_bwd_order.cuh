@@ -132,6 +132,7 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
   };
   pass({kHasNoDq, 0, 0});
   u32 n_sums = 0;
+  bool is_read = false;  // `sum`: what ends a tile does so even where it has all of it
   for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
     for (int i = 0; i < t.end_m - t.first_m; ++i) {
       const bool begins = i < near.n_begun, ends = i >= near.ends_from;
@@ -142,8 +143,7 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
         }
         if (ends) {
           const u32 slot = ring.slot == 0 ? kPlaces - 1 : ring.slot - 1;
-          // The sum before this one has been read.
-          if (n_sums > 0)
+          if (is_read)  // no longer
             barrier_wait(turns.told + slot, ring.slot == 0 ? ring.parity ^ 1 : ring.parity);
           asm volatile("fence.proxy.async;" ::: "memory");
           barrier_arrive_expect(turns.sum_full, kTile * kD * 4);
@@ -152,6 +152,7 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
         }
       }
       pass({(begins ? kBeginsDq : 0) | (ends ? kEndsDq : 0), head, m});
+      is_read = is_read || ends;
     }
 }
 
