@@ -111,6 +111,16 @@ def unleaked(a, b, sees):
     return (a @ torch.where(bad, torch.zeros_like(b), b)).masked_fill(reached, float("nan"))
 
 
+def added_in_turn(x, dims):
+    """x.sum(dims, keepdim=True) as additions in memory make it: one term after the other."""
+    total = x.new_zeros([1 if n in dims else size for n, size in enumerate(x.shape)])
+    rest = [n for n in range(x.dim()) if n not in dims]
+    flat = total.view([x.shape[n] for n in rest])
+    for term in x.permute(*dims, *rest).reshape(-1, *flat.shape):
+        flat += term
+    return total
+
+
 def gradients(case, o, lse, d_lse, dtype):
     """dq, dk, dv and those of bias and sinks, of o and lse as they are given; torch.float64, or the case's
     dtype for f32 sums, and P and dS rounded to 16 bits."""
@@ -138,7 +148,7 @@ def gradients(case, o, lse, d_lse, dtype):
     out = {}
     if case.bias is not None:
         dims = [n for n in range(3) if case.bias.shape[n] == 1]
-        out["dbias"] = ds.sum(dims, keepdim=True) if dims else ds
+        out["dbias"] = ds if not dims else added_in_turn(ds, dims) if low else ds.sum(dims, keepdim=True)
     if case.sinks is not None:
         with_sink = torch.exp(case.sinks.to(compute)[:, None] - lse) * delta
         out["dsinks"] = -torch.where(none, torch.zeros_like(lse), with_sink).sum((0, 2))
@@ -253,14 +263,17 @@ def all_variants():
 
 
 def edge_cases(variant):
-    """Of a variant, beside those at random: without queries, without keys, and a bias of which a tile ends behind
-    the last row, at the end of its tensor."""
+    """Of a variant, beside those at random: without queries, and without keys; a bias of which a tile ends behind
+    the last row, at the end of its tensor; tiles of queries that one block alone sees, between others."""
     from attention_reference import Case
     d, causal, kind, names, score_fn, mask_fn = variant
-    if score_fn or mask_fn or names not in ((), ("mma",), ("bias32",), ("bias16",)):
+    if score_fn or mask_fn or len(names) > 1:
         return
-    features = {"bias": (1 + (names[0] == "bias16"), (False,) * 3)} if names and "bias" in names[0] else {}
-    shapes = ((1, 65, 128, 1, 1),) if features else ((2, 0, 200, 4, 2), (2, 200, 0, 4, 2))
+    name = names[0] if names else ""
+    features = {"bias32": {"bias": (1, (False,) * 3)}, "bias16": {"bias": (2, (False,) * 3)},
+                "window": {"window": (3, 3)}, "mma": {}, "": {}}.get(name)
+    shapes = {"bias32": [(1, 65, 128, 1, 1)], "bias16": [(1, 65, 128, 1, 1)], "window": [(1, 640, 640, 4, 4)],
+              "mma": [(2, 0, 200, 4, 2), (2, 200, 0, 4, 2)], "": [(2, 0, 200, 4, 2), (2, 200, 0, 4, 2)]}.get(name, ())
     for seed, shape in enumerate(shapes):
         yield lambda operands=seed, shape=shape: Case(*shape, d, causal, kind, seed=operands, **features)
 

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 
+PADDING = 1 << 16  # bytes behind each allocation
 TOOLS = "memcheck,initcheck,synccheck,racecheck"
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -28,7 +29,9 @@ SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sa
 
 def run(tool, part, args):
     only = ["--kernel-name", f"kns={args.kernels}"] if args.kernels else []
-    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", *only, sys.executable, *args.command]
+    # Allocations stand side by side, so that what reads past the end of one may read another.
+    padding = ["--padding", str(PADDING)] if tool == "memcheck" else []
+    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", *only, *padding, sys.executable, *args.command]
     if args.parts > 1:
         command += ["--part", str(part), "--parts", str(args.parts)]
     env = dict(os.environ, PYTORCH_NO_CUDA_MEMORY_CACHING="1", TEGULA_UNINITIALIZED="1")
