@@ -420,6 +420,10 @@ class FlashBackward {
       if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
 #pragma GCC unroll 4
       for (int g = 0; g < kKeyBlock; g += 16, p += 16, ds += 16) {
+        if (kPlain && (g + 16 <= seen.lo || g >= seen.hi)) {  // no row sees these
+          store16_n(p, row16(0), 16), store16_n(ds, row16(0), 16);
+          continue;
+        }
         Row16 s = load16(p) * row16(c_.scale), slope, keep;
         if (!kPlain && c_.has_extras()) add_extras(c_, row, k0 + g, c_.n_k - k0 - g, s, &slope);
         if (!kPlain && c_.dropout > 0) keep = load16(factor + g);
@@ -493,25 +497,43 @@ class FlashBackward {
     if (careful_) {
       for (int r = first; r < last; ++r) {
         const Seen own = seen_in_block(x.row[r].keys, k0);
-        sum_keys_from(w, k0, r, r + 1, own.lo, own.hi);
+        sum_keys_from(w, k0, own.lo, own.hi, [&](int64_t, int64_t) { return Rows{r, r + 1}; });
       }
       return;
     }
     const int64_t n = std::min<int64_t>(std::min<int64_t>(kKeyBlock, c_.n_k - k0), x.hi - k0);
     const int64_t from = std::max<int64_t>(0, x.lo - k0) / kTileM * kTileM;
-    sum_keys_from(w, k0, first, last, from, n);
+    // Rows before and behind those that see any of the keys would add zeros.
+    sum_keys_from(w, k0, from, n, [&](int64_t begin, int64_t end) {
+      const auto sees = [&](int r) {
+        const StripKeys& s = x.strip[r / kTileM];
+        return s.lo < k0 + end && s.hi > k0 + begin;
+      };
+      Rows rows{first, last};
+      while (rows.first < rows.last && !sees(rows.first)) rows.first += kTileM;
+      while (rows.first < rows.last && !sees(rows.last - 1))
+        rows.last = (rows.last - 1) / kTileM * kTileM;
+      return rows;
+    });
   }
-  void sum_keys_from(Pair& w, int64_t k0, int first, int last, int64_t from, int64_t to) const {
+  struct Rows {
+    int first, last;
+  };
+  // rows_of_keys(j, end): the rows of the block that keys [j, end) need.
+  template <class F>
+  void sum_keys_from(Pair& w, int64_t k0, int64_t from, int64_t to, const F& rows_of_keys) const {
     for (int64_t j = from; j < to; j += kTileM) {
       const int keys = static_cast<int>(std::min<int64_t>(kTileM, to - j));
+      const Rows rows = rows_of_keys(j, j + keys);
+      if (rows.first >= rows.last) continue;
       const auto sum = [&](const float* a, const float* b, int64_t strips, int64_t width,
                            float* acc) {
         for (int64_t e = 0; e < strips; ++e) {
-          const TileArgs t{a + first * kKeyBlock + j,
+          const TileArgs t{a + rows.first * kKeyBlock + j,
                            kKeyBlock,
                            Lies::kPanel,
-                           b + (e * kRowBlock + first) * kTileN,
-                           last - first,
+                           b + (e * kRowBlock + rows.first) * kTileN,
+                           rows.last - rows.first,
                            keys,
                            static_cast<int>(std::min<int64_t>(kTileN, width - e * kTileN))};
           float* sums = acc + (e * n_keys_ + k0 + j) * kTileN;
