@@ -21,7 +21,7 @@ import random
 import sys
 import time
 
-from attention_grid import compare, given, spec_of, variants
+from attention_grid import MMA_KB, compare, given, spec_of, variants
 
 FEW = 64  # elements of a gradient
 
@@ -41,9 +41,7 @@ class Backward:
             self.lib.tegula_bwd_workspace_bytes.restype = ctypes.c_int64
         self.spec, self.sizes = spec_of(variant)
         self.ordered, self.cubins = ordered, cubins.encode()
-        heavy = {"softcap", "alibi", "dropout", "bias32", "bias16"} & set(variant[3]) or any(variant[4:])
-        self.is_ordered = variant[2] != 2 and (ordered or variant[0] > 128 or heavy)
-        self.tiles = (ctypes.c_int * 3)(*tiles) if tiles else None
+        self.tiles = (ctypes.c_int * 6)(*tiles) if tiles else None
         self.handle = None
 
     def fail(self):
@@ -62,6 +60,7 @@ class Backward:
                                           self.cubins, self.tiles)
         assert handle, self.fail()
         self.handle = ctypes.c_void_p(handle)
+        self.is_ordered = self.lib.tegula_bwd_repeats(self.handle)
         return self
 
     def bind(self, case, o, lse, d_lse=None):
@@ -255,8 +254,9 @@ def all_variants():
         if v[0] == 256 and len(v[3]) > 4:
             v = (192, *v[1:])  # all at once spills in the widest
         yield v, 0
-        heavy = set(v[3]) - {"window", "packed", "documents", "sinks", "mma"} or v[4] or v[5]
-        if v[0] <= 128 and not heavy and v[2] != 2:
+        of_mma = MMA_KB.keys() & set(v[3])
+        heavy = set(v[3]) - {"window", "packed", "documents", "sinks", *MMA_KB} or v[4] or v[5]
+        if (v[0] <= 128 or of_mma) and not heavy and v[2] != 2:
             yield v, 1
     for d in (192, 256):
         yield (d, 0, 0, ("bias32",), "", ""), 0
@@ -351,7 +351,7 @@ def run_repeats(args):
     """Bitwise repeats of what is ordered, at a size that fills the device."""
     import torch
     failures = 0
-    cases = [(d, int(d <= 128), names) for names in ((), ("mma",)) for d in (64, 96, 128, 192, 256)]
+    cases = [(d, int(d <= 128 or bool(names)), names) for names in ((), ("mma",)) for d in (64, 96, 128, 192, 256)]
     for d, ordered, names in cases:
         if args.only not in str(names):
             continue
@@ -417,11 +417,12 @@ def run_timings(args, rows):
                 runs[name] = run
             except RuntimeError as e:
                 print(f"{name} d{d}: {str(e).splitlines()[0]}")
-        for tiles in args.mma.split(";") if args.mma else ():
-            numbers = [int(n) for n in tiles.split(",")] if tiles[0] in "12" else None
-            kernel = Backward(args.build, args.cubins, (d, causal, kind, ("mma",), "", ""), int(tiles == "ordered"),
-                              numbers).open()
-            runs[{"chosen": "mma", "ordered": "mma_ordered"}.get(tiles, f"mma {tiles}")] = kernel.bind(case, o, lse)[0]
+        for which in args.mma.split(";") if args.mma else ():
+            tiles, _, kb = which.partition("@")
+            numbers = [int(n) for n in tiles.split(",")] if tiles[0] in "1234" else None
+            kernel = Backward(args.build, args.cubins, (d, causal, kind, ("mma" + kb,), "", ""),
+                              int(tiles == "ordered"), numbers)
+            runs["mma " + which] = kernel.open().bind(case, o, lse)[0]
         for ordered in () if args.mma else (0, 1) if d <= 128 and kind != 2 else (0,):
             kernel = Backward(args.build, args.cubins, (d, causal, kind, (), "", ""), ordered).open()
             runs["ours_ordered" if ordered else "ours"] = kernel.bind(case, o, lse)[0]
@@ -453,8 +454,8 @@ def main():
     parser.add_argument("--shapes", type=int, default=0, help="the ordered mode so often over shapes of all kinds")
     parser.add_argument("--timings", default="", help="head_dim:causal:seqlen,..., of f32 with :2 after it, or all")
     parser.add_argument("--ours", action="store_true", help="time no peers")
-    parser.add_argument("--mma", default="", help="time the kernels by mma.sync and flash only: chosen;ordered, or with the "
-                        "numbers groups,queries,adds_dq;...")
+    parser.add_argument("--mma", default="", help="time the kernels by mma.sync and flash only: chosen;ordered, with tiles for "
+                        "so many KB (chosen@227), or the numbers groups,pairs,shares,queries,keys,adds_dq;...")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")

@@ -13,13 +13,15 @@ struct Opened {
   AttentionBwdKernel kernel;
 };
 
-// tiles: of mma.sync, or null: mma_groups, mma_queries, mma_adds_dq.
-Result<AttentionBwdVariant> choose(const AttentionShape& shape, bool is_mma, bool is_ordered,
-                                   const int* tiles) {
-  if (!is_mma) return choose_attention_bwd(shape, is_ordered);
-  AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd_mma(shape, is_ordered));
+// tiles: of mma.sync, or null: groups, pairs, shares, queries, keys, whether dQ is summed in
+// memory.
+Result<AttentionBwdVariant> choose(const AttentionShape& shape, const FeatureSpec& f,
+                                   bool is_ordered, const int* tiles) {
+  if (f.mma_kb == 0) return choose_attention_bwd(shape, is_ordered);
+  AttentionBwdVariant v = TEGULA_TRY(choose_attention_bwd_mma(shape, is_ordered, 1024 * f.mma_kb));
   if (tiles == nullptr) return v;
-  v.mma_groups = tiles[0], v.mma_queries = tiles[1], v.mma_adds_dq = tiles[2] != 0;
+  v.mma_groups = tiles[0], v.mma_pairs = tiles[1], v.mma_shares = tiles[2];
+  v.mma_queries = tiles[3], v.mma_keys = tiles[4], v.mma_adds_dq = tiles[5] != 0;
   return v;
 }
 
@@ -45,13 +47,17 @@ extern "C" {
 
 int tegula_bwd_compile(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
                        const char* folder, const int* tiles) {
-  return report(
-      compile(choose(shape_of(sizes, *f), f->is_mma != 0, is_ordered != 0, tiles), folder));
+  return report(compile(choose(shape_of(sizes, *f), *f, is_ordered != 0, tiles), folder));
 }
 
 void* tegula_bwd_open(const int64_t* sizes, const FeatureSpec* f, int is_ordered,
                       const char* folder, const int* tiles) {
-  return release(open(choose(shape_of(sizes, *f), f->is_mma != 0, is_ordered != 0, tiles), folder));
+  return release(open(choose(shape_of(sizes, *f), *f, is_ordered != 0, tiles), folder));
+}
+
+// Whether dq has the same bits in every run.
+int tegula_bwd_repeats(const Opened* o) {
+  return static_cast<int>(o->variant.is_ordered || o->variant.has_dq_kernel());
 }
 
 int64_t tegula_bwd_workspace_bytes(const Opened* o, const int64_t* sizes, const FeatureSpec* f,

@@ -17,7 +17,8 @@ import random
 import sys
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
-FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks", "f8", "mma")
+FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks", "f8", "mma_kb")
+MMA_KB = {"mma": 163, "mma99": 99, "mma227": 227}  # the kernels by mma.sync, with tiles for so much shared memory
 
 
 class Spec(ctypes.Structure):  # FeatureSpec of attention_grid_capi.cpp
@@ -69,6 +70,13 @@ def variants():
     out += [(HEAD_DIMS[n % 5], n // 2 % 2, 0, ("mma", name), "", "") for n, name in enumerate(names)]
     out += [(128, 0, 1, ("mma",), from_reference.SCORES[0], ""), (64, 1, 0, ("mma",), "", from_reference.MASKS[0]),
             (128, 1, 0, ("mma", "window", "packed"), "", ""), (256, 1, 1, ("mma", "documents", "sinks"), "", "")]
+    # And with its tiles for less shared memory, and for more.
+    out += [(d, c, n % 2, ("mma99",), "", "") for n, d in enumerate((*HEAD_DIMS, 59, 111, 250)) for c in (0, 1)]
+    out += [(HEAD_DIMS[n % 5], n // 2 % 2, n % 2, ("mma99", name), "", "") for n, name in enumerate(names)]
+    out += [(d, 1, 0, ("mma99", "window", "packed"), "", "") for d in (128, 192, 256)]
+    out += [(d, 0, 1, ("mma99",), from_reference.SCORES[0], "") for d in (64, 192, 256)]
+    out += [(d, d > 200, n % 2, ("mma227", *more), "", "")
+            for d in (192, 250) for n, more in enumerate(((), ("window",), ("packed",), ("sinks",), ("alibi", "dropout")))]
     # f32 has kernels of its own; its backward goes up to head_dim 128.
     out += [(d, c, 2, (), "", "") for d in (64, 128, 59, 3, 111) for c in (0, 1)]
     out += [((64, 128)[n % 2], n // 2 % 2, 2, (name,), "", "") for n, name in enumerate(names)]
@@ -87,6 +95,7 @@ def spec_of(v):
                 score_fn=score_fn.encode(), mask_fn=mask_fn.encode())
     for f in FIELDS:
         setattr(spec, f, int(f in names))
+    spec.mma_kb = max((MMA_KB.get(name, 0) for name in names), default=0)
     n = 1024 if kind == 1 else 4096  # short sequences have variants of their own
     sizes = (ctypes.c_int64 * 7)(1, n, n, 1, 1, d, causal)
     return spec, sizes

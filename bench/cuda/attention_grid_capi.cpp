@@ -19,19 +19,21 @@ struct Opened {
 };
 
 // The variant's cubin, compiled if need be.
-Result<std::string> path_of(const AttentionShape& shape, bool is_mma, const char* folder) {
-  if (is_mma) return cubin_of(TEGULA_TRY(choose_attention_mma(shape)), "attention_mma.cu", folder);
+Result<std::string> path_of(const AttentionShape& shape, const FeatureSpec& f, const char* folder) {
+  if (f.mma_kb != 0)
+    return cubin_of(TEGULA_TRY(choose_attention_mma(shape, 1024 * f.mma_kb)), "attention_mma.cu",
+                    folder);
   if (shape.is_f32)
     return cubin_of(TEGULA_TRY(choose_attention_f32(shape)), "attention_f32_sm90.cu", folder);
   return cubin_of(TEGULA_TRY(choose_attention(shape)), "attention_sm90.cu", folder);
 }
 
-Result<Opened> open(const AttentionShape& shape, bool is_mma, const char* folder) {
-  const std::string path = TEGULA_TRY(path_of(shape, is_mma, folder));
+Result<Opened> open(const AttentionShape& shape, const FeatureSpec& f, const char* folder) {
+  const std::string path = TEGULA_TRY(path_of(shape, f, folder));
   const std::string cubin = TEGULA_TRY(read_cubin(path.c_str()));
   Opened o;
-  if (is_mma) {
-    const AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape));
+  if (f.mma_kb != 0) {
+    const AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape, 1024 * f.mma_kb));
     o.mma.emplace(TEGULA_TRY(AttentionMmaKernel::load(v, cubin)));
   } else if (shape.is_f32) {
     const AttentionF32Variant v = TEGULA_TRY(choose_attention_f32(shape));
@@ -43,8 +45,8 @@ Result<Opened> open(const AttentionShape& shape, bool is_mma, const char* folder
   return o;
 }
 
-Status compile(const AttentionShape& shape, bool is_mma, const char* folder) {
-  TEGULA_TRY(path_of(shape, is_mma, folder));
+Status compile(const AttentionShape& shape, const FeatureSpec& f, const char* folder) {
+  TEGULA_TRY(path_of(shape, f, folder));
   return {};
 }
 
@@ -73,17 +75,17 @@ Result<int64_t> workspace_bytes(const AttentionShape& shape) {
 extern "C" {
 
 int tegula_grid_compile(const int64_t* sizes, const FeatureSpec* f, const char* folder) {
-  return report(compile(shape_of(sizes, *f), f->is_mma != 0, folder));
+  return report(compile(shape_of(sizes, *f), *f, folder));
 }
 
 void* tegula_grid_open(const int64_t* sizes, const FeatureSpec* f, const char* folder) {
-  return release(open(shape_of(sizes, *f), f->is_mma != 0, folder));
+  return release(open(shape_of(sizes, *f), *f, folder));
 }
 
 // What bench_cuda_compile wrote for a line of variants.txt; spec: its numbers.
 void* tegula_grid_load(const int64_t* sizes, const FeatureSpec* f, const char* cubin,
                        const int* spec) {
-  return release(load(shape_of(sizes, *f), f->is_mma != 0, cubin, spec));
+  return release(load(shape_of(sizes, *f), f->mma_kb != 0, cubin, spec));
 }
 
 int64_t tegula_grid_workspace_bytes(const int64_t* sizes, const FeatureSpec* f) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "bench/cuda/capi.h"
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_mma.h"
 #include "tegula/kernels/cuda/nvrtc.h"
 
 namespace tegula::cuda {
@@ -14,7 +14,8 @@ namespace tegula::cuda {
 struct FeatureSpec {
   int type;  // of results: 0: bf16, 1: f16, 2: f32
   int has_window, is_packed, has_documents, has_softcap, has_alibi, has_dropout, has_sinks, is_f8,
-      is_mma, bias;
+      mma_kb,  // not 0: the kernels by mma.sync, with so much shared memory
+      bias;
   const char *score_fn, *mask_fn;
 };
 

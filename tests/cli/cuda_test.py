@@ -150,6 +150,17 @@ class CudaTest(unittest.TestCase):
         self.refused(self.bench("gemm", "--shape", "100,100,100", "--dtype", "bf16"), "matmul_sm90: ",
                      "a multiple of 8", "copy it into padded rows")
 
+    def test_a_device_with_less_shared_memory_gets_smaller_tiles(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        for d in (128, 256):  # the fake driver loads and launches no block that its device could not start
+            attention = ("attention", "--shape", f"1,4,256,{d}", "--dtype", "bf16", "--repeats", "1")
+            both = self.measure(*attention, "--pass", "fwdbwd", FAKE_CUDA_CAPABILITY="86")
+            self.assertEqual(both["kernel"], "attention_mma,attention_bwd_mma")
+        self.assertEqual(self.measure(*attention, "--pass", "bwd", "--deterministic", FAKE_CUDA_CAPABILITY="86")
+                         ["kernel"], "attention_bwd_ordered_mma")
+        self.assertEqual(self.measure(*GEMM, FAKE_CUDA_CAPABILITY="86")["kernel"], "matmul_mma")
+
     def test_no_compiler(self):
         facts = self.facts(TEGULA_NVRTC="/nowhere/libnvrtc.so")
         self.assertIn("script/bootstrap --cuda", facts["compiler"]["text"])

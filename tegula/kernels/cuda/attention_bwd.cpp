@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tegula/kernels/cuda/attention_f32.h"
-#include "tegula/kernels/cuda/attention_mma.h"
 
 namespace tegula::cuda {
 
@@ -46,23 +45,29 @@ int f32_smem_bytes(int head_dim) {
   return 3 * (2 * f32_keys(head_dim) / kTile + slots) * tile_bytes(head_dim) + 4 * kTile * slots +
          3 * 2 * kTile * f32_keys(head_dim) + kBarrier_bytes + kAlign_bytes;
 }
-// attention_bwd_mma_kv: K and V, two of Q and dO with lse and delta, weights and what dropout
-// keeps.
-constexpr int kMma_pairs = 4;
-int mma_keys(const AttentionBwdVariant& v) { return kMma_pairs * 16 * v.mma_groups; }
+// attention_bwd_mma_kv: K and V, two of Q and dO with lse and delta, weights and dSᵀ in their place
+// or, with two shares, beside them and beside weights for the other share; what dropout keeps.
+int mma_keys(const AttentionBwdVariant& v) {
+  return v.mma_pairs / v.mma_shares * 16 * v.mma_groups;
+}
 int mma_kv_smem_bytes(const AttentionBwdVariant& v) {
-  const int row = tile_bytes(v.head_dim) / kTile, keys = mma_keys(v);
-  const int boxes =
-      ceil_div(v.features.score_fn.empty() ? v.mma_queries : 2 * v.mma_queries, kTile);
-  return 2 * row * (keys + 2 * v.mma_queries) + (v.mma_adds_dq ? 2 : 1) * boxes * 128 * keys +
-         16 * v.mma_queries + (v.features.has_dropout ? 4 * 32 * kMma_pairs * v.mma_groups : 0);
+  const int row = tile_bytes(v.head_dim) / kTile, keys = mma_keys(v), queries = v.mma_queries;
+  const int box = 128 * keys, of_weight = v.features.score_fn.empty() ? 2 : 4;
+  const int slots = v.mma_adds_dq ? 2 : 1;
+  const int handed =
+      v.mma_shares == 1 ? slots * ceil_div(of_weight * queries, 2 * kTile) * box
+                        : (of_weight + 2) * keys * queries + slots * ceil_div(queries, kTile) * box;
+  return 2 * row * (keys + 2 * queries) + handed + 16 * queries +
+         (v.features.has_dropout ? 4 * 32 * v.mma_pairs * v.mma_groups : 0);
 }
 // attention_bwd_mma_q: Q and dO, two of K and V.
-constexpr int kMma_keys_of_tile = 32;
 constexpr int kMma_q_warps = 4;
-int mma_unit_queries(const AttentionBwdVariant& v) { return kMma_q_warps * 16 * v.mma_groups; }
+int mma_unit_queries(const AttentionBwdVariant& v) {
+  // Its registers have no room for two groups of wide rows.
+  return kMma_q_warps * 16 * (v.head_dim > 128 ? 1 : v.mma_groups);
+}
 int mma_q_smem_bytes(const AttentionBwdVariant& v) {
-  return 2 * tile_bytes(v.head_dim) / kTile * (mma_unit_queries(v) + 2 * kMma_keys_of_tile);
+  return 2 * tile_bytes(v.head_dim) / kTile * (mma_unit_queries(v) + 2 * v.mma_keys);
 }
 int first_smem_bytes(const AttentionBwdVariant& v) {
   if (v.is_mma) return mma_kv_smem_bytes(v);
@@ -87,6 +92,13 @@ int q_smem_bytes(const AttentionBwdVariant& v) {
 // Of a block that sums dQ.
 int unit_queries(const AttentionBwdVariant& v) {
   return v.is_mma ? mma_unit_queries(v) : kTile * kQ_consumers;
+}
+
+// Counters of a tile of dQ that parts are added to in order: by mma.sync of each 16 rows, or of
+// each 32 and each warp's columns.
+int orders_of_tile(const AttentionBwdVariant& v) {
+  if (!v.adds_in_order()) return 0;
+  return !v.is_mma ? 1 : v.mma_shares == 1 ? 4 : 2 * v.mma_pairs;
 }
 
 // Of rows in units of `rows`: attention_score.cuh, part_of_tile.
@@ -147,8 +159,9 @@ AttentionBwdParams params(const AttentionBwdCall& call, const AttentionBwdVarian
   const int64_t tiles = round_up(rows / kTile, kHead_floats);
   p.leaked = reinterpret_cast<unsigned*>(workspace), p.ticket = p.leaked + 1;
   p.lse2 = workspace + kHead_floats, p.delta = p.lse2 + rows, p.sink_parts = p.delta + rows;
-  if (v.adds_in_order()) p.order = reinterpret_cast<unsigned*>(p.sink_parts + tiles);
-  if (!v.has_dq_kernel()) p.dq_sum = p.sink_parts + (v.adds_in_order() ? 2 : 1) * tiles;
+  p.orders_of_tile = orders_of_tile(v);
+  p.order = reinterpret_cast<unsigned*>(p.sink_parts + tiles);
+  if (!v.has_dq_kernel()) p.dq_sum = p.sink_parts + (1 + p.orders_of_tile) * tiles;
   p.lse = call.lse, p.d_lse = call.d_lse, p.d_sinks = call.d_sinks;
   set_d_bias(call, p);
   p.seqlen_q = static_cast<int>(s.seqlen_q), p.seqlen_k = static_cast<int>(s.seqlen_k);
@@ -198,14 +211,15 @@ const char* AttentionBwdVariant::source() const {
 }
 
 std::string AttentionBwdVariant::name() const {
-  return cat(
-      is_mma ? "bwd_mma_d" : "bwd_d", head_dim, is_causal ? "_causal" : "_full",
-      adds_in_order() ? "_ordered" : "",
-      is_f32   ? "_f32"
-      : is_f16 ? "_f16"
-               : "",
-      is_mma ? cat("_g", mma_groups, "m", mma_queries, mma_adds_dq ? "_adds" : "") : std::string(),
-      features.name());
+  return cat(is_mma ? "bwd_mma_d" : "bwd_d", head_dim, is_causal ? "_causal" : "_full",
+             adds_in_order() ? "_ordered" : "",
+             is_f32   ? "_f32"
+             : is_f16 ? "_f16"
+                      : "",
+             is_mma ? cat("_g", mma_groups, "p", mma_pairs, "s", mma_shares, "m", mma_queries,
+                          mma_adds_dq ? std::string("_adds") : cat("_n", mma_keys))
+                    : std::string(),
+             features.name());
 }
 
 std::vector<std::string> AttentionBwdVariant::defines() const {
@@ -215,8 +229,11 @@ std::vector<std::string> AttentionBwdVariant::defines() const {
   if (is_f16) d.emplace_back("TEGULA_F16=1");
   if (is_mma) {
     d.push_back(cat("TEGULA_GROUPS=", mma_groups));
+    d.push_back(cat("TEGULA_PAIRS=", mma_pairs));
+    d.push_back(cat("TEGULA_SHARES=", mma_shares));
     d.push_back(cat("TEGULA_QUERIES=", mma_queries));
     d.push_back(cat("TEGULA_ADDS_DQ=", int{mma_adds_dq}));
+    if (!mma_adds_dq) d.push_back(cat("TEGULA_KEYS=", mma_keys));
   }
   for (std::string& f : features.defines()) d.push_back(std::move(f));
   return d;
@@ -250,21 +267,29 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   return v;
 }
 
-Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& s, bool is_ordered) {
+Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& s, bool is_ordered,
+                                                     int max_smem_bytes) {
   TEGULA_TRY(check_attention_mma(s, 1));
   AttentionBwdVariant v;
-  v.is_mma = true;
+  v.is_mma = true, v.is_ordered = is_ordered;
   v.head_dim = padded_head_dim(s.head_dim);
   v.is_causal = s.is_causal, v.is_f16 = s.is_f16;
   v.features = s.features;
-  // Registers for sums, or for every score's work, or for each row's keys.
   const AttentionFeatures& f = v.features;
-  if (v.head_dim > 128 || f.has_window || f.is_packed || f.has_documents || f.is_heavy())
-    v.mma_groups = 1;
-  if (v.head_dim == 64 && v.mma_groups == 2) v.mma_queries = 128;
-  if (v.head_dim == 256) v.mma_queries = 32;
-  v.is_ordered = is_ordered;
-  v.mma_adds_dq = !is_ordered && v.head_dim <= 128 && !f.is_heavy();
+  const bool is_wide = v.head_dim > 128;
+  constexpr int kUnit_bytes = 256;  // what a block knows of its unit
+  v.mma_adds_dq = !f.is_heavy();
+  if (is_wide)
+    v.mma_shares = 2;
+  else if (f.has_window || f.is_packed || f.has_documents || f.is_heavy())
+    v.mma_groups = 1;  // registers for every score's work, or for each row's keys
+  else if (v.head_dim == 64)
+    v.mma_queries = 128;
+  const auto fits = [&] { return v.smem_bytes() + kUnit_bytes <= max_smem_bytes; };
+  if (!fits()) v.mma_queries /= 2;
+  if (!fits()) v.mma_groups = 1;
+  if (!fits()) v.mma_pairs = 2, v.mma_shares = 1, v.mma_queries = v.mma_keys = 16;
+  v.mma_adds_dq &= v.mma_queries >= 32;
   return v;
 }
 
@@ -276,7 +301,7 @@ int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& v, const Attent
                                   2 * split_bytes(s.batch * s.n_heads_kv, s.seqlen_k, v.head_dim)
                             : 0;
   return parts + 4 * (kHead_floats + rows * (2 + (v.has_dq_kernel() ? 0 : v.head_dim)) +
-                      (v.adds_in_order() ? 2 : 1) * round_up(rows / kTile, kHead_floats));
+                      (1 + orders_of_tile(v)) * round_up(rows / kTile, kHead_floats));
 }
 
 Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v,
@@ -289,7 +314,7 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
                                            : v.is_wide() ? "attention_bwd_kv"
                                                          : "attention_bwd_sm90",
                                            first_smem_bytes(v)));
-  if (!v.adds_in_order())
+  if (v.is_mma || !v.adds_in_order())
     k.second_ = TEGULA_TRY(k.module_.function(
         v.is_mma      ? v.mma_adds_dq ? "attention_bwd_mma_after" : "attention_bwd_mma_q"
         : v.is_f32    ? "attention_f32_bwd_after"
@@ -377,7 +402,7 @@ Status AttentionBwdKernel::launch_mma(const AttentionBwdCall& call, AttentionBwd
   const AttentionBwdVariant& v = variant_;
   const int64_t q_heads = s.batch * s.n_heads_q, passing = v.mma_adds_dq ? 8 : 4;
   set_sections(p, v, s, passing * s.seqlen_q * s.head_dim * p.group);
-  TEGULA_TRY(launch_grid(first_, p.n_units_k * s.batch * s.n_heads_kv, 1, 64 * kMma_pairs,
+  TEGULA_TRY(launch_grid(first_, p.n_units_k * s.batch * s.n_heads_kv, 1, 64 * v.mma_pairs,
                          first_smem_bytes(v), call.stream, p));
   if (v.mma_adds_dq) return launch_grid(second_, p.n_tiles_m, q_heads, 256, 0, call.stream, p);
   set_sections(p, v, s, 4 * s.seqlen_k * s.head_dim);

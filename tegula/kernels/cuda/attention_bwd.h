@@ -3,15 +3,15 @@
 //   given o, lse and do of attention.h:  dq, dk, dv, like q, k, v; of a bias and of sinks if there
 //   are any, in f32
 // Operands, masks, scores and rounding as in attention.h; P and dS are rounded to 16 bits. dk, dv
-// and the gradient of sinks have the same bits in every run; dq too if the variant is ordered, by
-// mma.sync or its head_dim above 128, else it is summed over key tiles in an order that is not
-// fixed; the gradient of a bias too where that has the size of the scores. Rows without keys give
-// gradients of 0, and NaN in what a row does not see does not reach it. Any head_dim up to 256:
-// columns past it are read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says,
-// dq summed in no fixed order.
+// and the gradient of sinks have the same bits in every run; dq too if the variant is ordered or
+// has a kernel for dq, else it is summed over key tiles in an order that is not fixed; the gradient
+// of a bias too where that has the size of the scores. Rows without keys give gradients of 0, and
+// NaN in what a row does not see does not reach it. Any head_dim up to 256: columns past it are
+// read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says, dq summed in no fixed
+// order.
 #pragma once
 
-#include "tegula/kernels/cuda/attention.h"
+#include "tegula/kernels/cuda/attention_mma.h"
 
 namespace tegula::cuda {
 
@@ -25,15 +25,18 @@ struct AttentionBwdVariant {
   bool is_f32 = false;       // attention_f32_bwd_sm90.cu
   bool is_mma = false;       // attention_bwd_mma.cu, and what it has:
   int mma_groups = 2;        // of 16 rows of a warp
+  int mma_pairs = 4;         // of warps
+  int mma_shares = 1;        // of columns: pairs that share keys
   int mma_queries = 64;      // of a tile
-  bool mma_adds_dq = false;  // in no order; else dq has a kernel of its own
+  int mma_keys = 32;         // of a tile of dq's own kernel
+  bool mma_adds_dq = false;  // in memory; else dq has a kernel of its own
 
   // Two kernels with more registers to spare (attention_bwd_wide_sm90.cu).
   bool is_wide() const { return !is_f32 && !is_mma && (head_dim > 128 || features.is_heavy()); }
   // dq has a kernel of its own; else it is summed in memory.
   bool has_dq_kernel() const { return is_mma ? !mma_adds_dq : is_wide(); }
   // dq summed over the keys in their order (else in none).
-  bool adds_in_order() const { return is_ordered && !is_f32 && !is_mma && !is_wide(); }
+  bool adds_in_order() const { return is_ordered && !is_f32 && !has_dq_kernel(); }
   // What a row does not see may reach it, and then it is made again.
   bool may_leak() const;
   const char* source() const;
@@ -63,9 +66,11 @@ struct AttentionBwdCall {
 Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& shape,
                                                  bool is_ordered = false);
 
-// The same by mma.sync: of bf16 and f16; strides as of attention_mma.h.
+// The same by mma.sync, of tiles that fit a block's shared memory: of bf16 and f16; strides as of
+// attention_mma.h.
 Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& shape,
-                                                     bool is_ordered = false);
+                                                     bool is_ordered = false,
+                                                     int max_smem_bytes = kMmaSmem_bytes);
 
 // n_sequences: of packed sequences.
 int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& variant,

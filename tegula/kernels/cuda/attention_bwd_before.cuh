@@ -64,9 +64,9 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
   const int batch = blockIdx.y / p.n_heads_q, head = blockIdx.y % p.n_heads_q;
   const long long tile = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
   if (tile == 0 && threadIdx.x == 0) *p.leaked = 0, *p.ticket = 0;
-  if (p.order != nullptr) {
-    if (threadIdx.x == 0) p.order[tile] = 0;
-  } else if (p.dq_sum != nullptr) {
+  if (int(threadIdx.x) < p.orders_of_tile) p.order[tile * p.orders_of_tile + threadIdx.x] = 0;
+  // In order by tile, the first to add writes instead.
+  if (p.dq_sum != nullptr && p.orders_of_tile != 1) {
     constexpr int kQuads = kTile * TEGULA_HEAD_DIM / 4;
     float4* zero = reinterpret_cast<float4*>(p.dq_sum) + tile * kQuads;
     for (int i = threadIdx.x; i < kQuads; i += 256) zero[i] = make_float4(0, 0, 0, 0);
@@ -79,7 +79,7 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
     if (row < rows.hi) {
       const long long at = static_cast<long long>(blockIdx.y) * p.seqlen_q + row;
       const float lse = p.lse[at];
-      if (p.order != nullptr && !sees_keys(p, batch, head, row)) {  // nobody adds to it
+      if (p.orders_of_tile == 1 && !sees_keys(p, batch, head, row)) {  // nobody adds to it
         Element* dq = row_of(p.dq, batch, row, head);
         for (int c = lane; c < p.head_dim; c += 32) dq[c] = round_to_element(0.f);
       }

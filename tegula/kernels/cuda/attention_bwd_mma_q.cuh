@@ -7,20 +7,20 @@
 // registers.
 #pragma once
 
-#include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+#include "tegula/kernels/cuda/attention_bwd_order.cuh"
 #include "tegula/kernels/cuda/attention_mma_tiles.cuh"
 
 namespace tegula::cuda {
 
 // Whether dQ is summed in memory by the blocks that make dK and dV, else it has a kernel of its
 // own.
-constexpr bool kAddsDq = TEGULA_ADDS_DQ;
+constexpr bool kSumsDq = TEGULA_ADDS_DQ;
 
-// sum[16][kColumns] · factor to columns from `first` on of rows [row, end) of `to`.
+// sum[16][2 kSum] · factor to columns from `first` on of rows [row, end) of `to`.
 template <int kSum>
-__device__ inline void write_sums(const AttentionBwdParams& p, const float (&sum)[kSum],
-                                  float factor, const AttentionTensor& to, int row, int end,
-                                  int head, int batch, int first = 0) {
+__device__ inline void write_sums(const AttentionBwdParams& p, const float* sum, float factor,
+                                  const AttentionTensor& to, int row, int end, int head, int batch,
+                                  int first = 0) {
   const int lane = int(threadIdx.x % 32);
   u32 zero = 0;
 #pragma unroll
@@ -47,12 +47,12 @@ __device__ inline void write_sums(const AttentionBwdParams& p, const float (&sum
 #if !TEGULA_ADDS_DQ
 namespace q {
 
-constexpr int kGroups = TEGULA_GROUPS;  // of 16 queries of a warp
+constexpr int kGroups = kD > 128 ? 1 : TEGULA_GROUPS;  // of 16 queries of a warp
 constexpr int kWarps = 4;
 constexpr int kOwn = 16 * kGroups;
 constexpr int kRows = kWarps * kOwn;
 constexpr int kBlockThreads = 32 * kWarps;
-constexpr int kKeysOfTile = 32;
+constexpr int kKeysOfTile = TEGULA_KEYS;
 constexpr int kX = kKeysOfTile / 2;  // scores of a thread and group
 constexpr int kBlockBytes = kRows * kTileRowBytes, kPassingBytes = kKeysOfTile * kTileRowBytes;
 using Unit = QueryUnit<kRows, kKeysOfTile>;
@@ -169,8 +169,8 @@ struct Warp {
         const int key = t.key + n * kKeysOfTile;
         float x[kGroups][kX], dp[kGroups][kX];
         u32 packed[kGroups][kX / 2];
-        make_scores<kRows, kUnrolled>(x, q + first_row, k + slot, lane);
-        make_scores<kRows, kUnrolled>(dp, d_o + first_row, v + slot, lane);
+        make_scores<kRows, kKeysOfTile, kUnrolled>(x, q + first_row, k + slot, renewed(lane));
+        make_scores<kRows, kKeysOfTile, kUnrolled>(dp, d_o + first_row, v + slot, renewed(lane));
         const bool sees_all = key >= whole.lo && key + kKeysOfTile <= whole.hi;
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
@@ -182,13 +182,13 @@ struct Warp {
           for (int i = 0; i < kX / 2; ++i)
             packed[g][i] = pack_element(x[g][2 * i], x[g][2 * i + 1]);
         }
-        add_weighted<kKeysOfTile>(dq, packed, k + slot, lane);
+        add_weighted<kKeysOfTile>([&](int g) { return dq[g]; }, packed, k + slot, renewed(lane));
       }
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g)
-      write_sums(p, dq[g], p.scale, p.dq, t.row + int(warp) * kOwn + 16 * g, t.s.q_end, t.head,
-                 t.batch);
+      write_sums<kD / 2>(p, dq[g], p.scale, p.dq, t.row + int(warp) * kOwn + 16 * g, t.s.q_end,
+                         t.head, t.batch);
   }
 };
 

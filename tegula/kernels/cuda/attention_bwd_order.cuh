@@ -19,7 +19,24 @@
 
 #include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
 
+#ifndef TEGULA_ORDERED
+#define TEGULA_ORDERED 0
+#endif
+
 namespace tegula::cuda {
+
+constexpr bool kOrdered = TEGULA_ORDERED;
+
+// A unit's place in the order, and which way it goes through its tiles.
+struct UnitPlace : Place {
+  bool rises;
+  __device__ UnitPlace(const AttentionBwdParams& p, int index)
+      : Place(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv, p.heads_per_section,
+              p.heads_at_end),
+        rises(!kOrdered || !is_at_end) {
+    if (kOrdered && rises) unit = p.n_units_k - 1 - unit;
+  }
+};
 
 __device__ inline u32 load_acquire(const u32* from) {
   u32 x;
@@ -88,7 +105,8 @@ struct DqPass {
 // Of a unit's steps through its tiles, the first `n_begun` begin a tile and those from `ends_from`
 // on end one; at the others the unit `before` has added before.
 struct DqNeighbours {
-  int before = -1, n_begun, ends_from;
+  int before = -1, n_begun = 0, ends_from = 0;
+  DqNeighbours() = default;
 
   // The next unit on a side that has tiles of the same sequence; its number, or -1.
   template <int kKeys>

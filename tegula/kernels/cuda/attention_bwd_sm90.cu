@@ -21,29 +21,16 @@
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128; TEGULA_ORDERED 0 | 1; TEGULA_F16 0 | 1;
 // attention_score.cuh.
 #include "tegula/kernels/cuda/attention_bwd_order.cuh"
-#ifndef TEGULA_ORDERED
-#define TEGULA_ORDERED 0
-#endif
 
 namespace tegula::cuda {
 
 static_assert(kD <= 128);
-constexpr bool kOrdered = TEGULA_ORDERED;
 
 constexpr int kTileM = kTile;  // queries of a tile
 constexpr int kTileN = 128;    // keys of a block
 constexpr int kRows = 64;      // keys of a warpgroup
 constexpr int kStages = kD == 64 ? 4 : 2;
 using Unit = KeyUnit<kTileN>;
-struct UnitPlace : Place {
-  bool rises;  // attention_bwd_order.cuh
-  __device__ UnitPlace(const AttentionBwdParams& p, int index)
-      : Place(index, p.n_units_k, p.n_heads_kv, p.batch * p.n_heads_kv, p.heads_per_section,
-              p.heads_at_end),
-        rises(!kOrdered || !is_at_end) {
-    if (kOrdered && rises) unit = p.n_units_k - 1 - unit;
-  }
-};
 constexpr int kKvBox = kTileN * kRowBytes;
 constexpr int kKvBytes = kBoxes * kKvBox;
 constexpr int kDsBytes = kTileN * kTileM * 2;

@@ -16,21 +16,17 @@
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; TEGULA_F16 0 | 1; TEGULA_TILE_N;
 // TEGULA_GROUPS 1 | 2; TEGULA_LAZY_LOG2; TEGULA_CONSUMERS=2, halves of 64 rows; masks and score
 // functions: attention_score.cuh.
+#include "tegula/kernels/cuda/attention_mma_tiles.cuh"
 #include "tegula/kernels/cuda/attention_rows.cuh"
-#include "tegula/kernels/cuda/ptx/cp_async.cuh"
-#include "tegula/kernels/cuda/ptx/mma.cuh"
-#include "tegula/kernels/cuda/ptx/tma.cuh"
 
 namespace tegula::cuda {
 
 constexpr int kGroups = TEGULA_GROUPS;  // of 16 rows of a warp
 constexpr int kBlockThreads = 128 * kConsumers / kGroups;
-constexpr int kBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
-constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
-constexpr int kKBytes = kBoxes * kTileN * kRowBytes;
-// Steps of d at once: of all, addresses take the registers that d128 needs for its two groups, and
-// what works on every score for that.
-constexpr int kUnrolled = (kD == 128 && kGroups == 2) || kAlwaysMasks ? 2 : 16;
+constexpr int kQBytes = kTileM * kTileRowBytes, kKBytes = kTileN * kTileRowBytes;
+// Steps of d at once: of all, addresses take the registers that two groups need, and what works on
+// every score.
+constexpr int kUnrolled = (kD > 64 && kGroups == 2) || kAlwaysMasks ? 4 : 16;
 static_assert(kConsumers == 2 && kTileN % 16 == 0);
 
 struct AttentionMma {
@@ -38,27 +34,14 @@ struct AttentionMma {
 
   const AttentionParams& p;
   const Tile& t;
-  u32 q, k, v;  // [kBoxes][kTileM or kTileN][64] in shared memory
+  u32 q, k, v;  // tiles of kTileM and kTileN rows in shared memory
   RowsOfOutput (&rows)[2];
   u32 lane;
 
-  // Rows [first, first + kCount) of a head; what lies past the tensor's end is zero. A thread
-  // copies the same 16 bytes of every kStep-th row: one address, not one a copy.
   template <int kCount>
   __device__ void fetch(u32 to, const AttentionTensor& x, int head, int first, int n_rows) const {
-    constexpr int kStep = kBlockThreads / 8;
-    static_assert(kCount % kStep == 0);
-    const int r = int(threadIdx.x) / 8, chunk = int(threadIdx.x) % 8;
-    const u16* from = row_of<u16>(x, t.batch, first + r, head) + 8 * chunk;
-    to += swizzled(r, chunk);
-#pragma unroll
-    for (int i = 0; i < kCount; i += kStep, from += kStep * x.row)
-#pragma unroll
-      for (int box = 0; box < kBoxes; ++box) {
-        const int columns = min(max(p.head_dim - 64 * box - 8 * chunk, 0), 8);
-        cp_async(to + box * (kCount * kRowBytes) + i * kRowBytes, from + 64 * box,
-                 first + r + i < n_rows ? 2 * columns : 0);
-      }
+    copy_rows<kCount, kBlockThreads>(to, row_of<u16>(x, t.batch, first, head), x.row,
+                                     n_rows - first, p.head_dim);
   }
   __device__ void fetch_keys(u32 to, const AttentionTensor& x, int block) const {
     if (block < t.n_blocks)
@@ -71,58 +54,9 @@ struct AttentionMma {
     __syncthreads();
   }
 
-  // scores[16][kTileN] of each group = Q Kᵀ
-  __device__ void products(float (&scores)[kGroups][kScores]) const {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-      for (int i = 0; i < kScores; ++i) scores[g][i] = 0.f;
-#pragma unroll kUnrolled
-    for (u32 d = 0; d < kD / 16; ++d) {
-      const u32 box = d / 4, chunk = d % 4 * 2;
-      u32 a[kGroups][4];
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g)
-        ldmatrix(
-            q + box * (kTileM * kRowBytes) +
-                swizzled(kRows * rows[g].wg + 16 * rows[g].warp + (lane & 15), chunk + (lane >> 4)),
-            a[g]);
-#pragma unroll
-      for (u32 n = 0; n < kTileN / 16; ++n) {
-        u32 b[4];
-        ldmatrix(k + box * (kTileN * kRowBytes) +
-                     swizzled(16 * n + (lane >> 4) * 8 + (lane & 7), chunk + (lane >> 3 & 1)),
-                 b);
-#pragma unroll
-        for (int g = 0; g < kGroups; ++g) multiply(scores[g] + 8 * n, a[g], b);
-      }
-    }
-  }
-
-  // o[16][kD] of each group += weights V
-  __device__ void outputs(const u32 (&weights)[kGroups][kScores / 2]) const {
-#pragma unroll
-    for (u32 n = 0; n < kTileN / 16; ++n)
-#pragma unroll
-      for (u32 d = 0; d < kD / 16; ++d) {
-        u32 b[4];
-        ldmatrix_transposed(v + d / 4 * (kTileN * kRowBytes) +
-                                swizzled(16 * n + (lane & 15), d % 4 * 2 + (lane >> 4)),
-                            b);
-#pragma unroll
-        for (int g = 0; g < kGroups; ++g) multiply(rows[g].o + 8 * d, weights[g] + 4 * n, b);
-      }
-  }
-  // Two neighbouring tiles of 8 columns.
-  __device__ static void multiply(float* to, const u32* a, const u32 (&b)[4]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      mma_m16n8k16(reinterpret_cast<float(&)[4]>(to[4 * half]), a[0], a[1], a[2], a[3], b[2 * half],
-                   b[2 * half + 1]);
-  }
-
   __device__ void run() const {
     int row[kGroups];
+    const u32 first_row = q + (kRows * rows[0].wg + 16 * rows[0].warp) * kRowBytes;
     fetch<kTileM>(q, p.q, t.head, t.row, p.seqlen_q);
     fetch_keys(k, p.k, 0);
 #pragma unroll
@@ -140,7 +74,8 @@ struct AttentionMma {
       u32 weights[kGroups][kScores / 2];
       meet();
       fetch_keys(v, p.v, block);
-      products(scores);
+      make_scores<kTileM, kTileN, kUnrolled, kRows>(scores, first_row, k,
+                                                    kGroups == 2 ? renewed(lane) : lane);
 #pragma unroll
       for (int g = 0; g < kGroups; ++g)
         if (block < rows[g].begin || block >= rows[g].whole)
@@ -160,7 +95,7 @@ struct AttentionMma {
           for (int i = 0; i < RowsOfOutput::kOut; ++i) of.o[i] *= of.grow[(i / 2) % 2];
         }
       }
-      outputs(weights);
+      add_weighted<kTileN>([&](int g) { return rows[g].o; }, weights, v, lane);
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {

@@ -9,6 +9,9 @@
 
 namespace tegula::cuda {
 
+// Shared memory of a block on compute capability 8.0.
+inline constexpr int kMmaSmem_bytes = 163 * 1024;
+
 // What is compiled in; attention_mma.cu says what each does.
 struct AttentionMmaVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
@@ -30,7 +33,9 @@ Status check_attention_mma(const AttentionShape& shape, float scale);
 // Whether 16 bytes at a time can be copied from it.
 Status check_copyable(const char* what, const AttentionOperand& t);
 
-Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& shape);
+// With the tiles that fit a block's shared memory.
+Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& shape,
+                                                 int max_smem_bytes = kMmaSmem_bytes);
 
 // A compiled variant in the current context.
 class AttentionMmaKernel {

@@ -70,45 +70,67 @@ __device__ inline void mma_16x16(float* to, const u32* a, const u32 (&b)[4]) {
 }
 
 // out[16][kN] of each group = rows[16][d] · tile[kN][d]ᵀ. `rows` is the first group's, one of a
-// tile of kRows; the next group's follow. So many steps of 16 columns at once as kUnrolled says.
-template <int kRows, int kUnrolled, int kGroups, int kX>
+// tile of kRows; the next group's are kApart further. `tile` is the first of kN of a tile of
+// kTileRows. So many steps of 16 columns at once as kUnrolled says.
+template <int kRows, int kTileRows, int kUnrolled, int kApart = 16, int kGroups, int kX>
 __device__ inline void make_scores(float (&out)[kGroups][kX], u32 rows, u32 tile, u32 lane) {
   constexpr int kN = 2 * kX;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g)
 #pragma unroll
     for (int i = 0; i < kX; ++i) out[g][i] = 0.f;
-  lane = renewed(lane);
   rows += lane_of_rows(lane), tile += lane_of_columns(lane);
 #pragma unroll kUnrolled
   for (int d = 0; d < kRowSteps; ++d) {
     u32 a[kGroups][4];
 #pragma unroll
     for (int g = 0; g < kGroups; ++g)
-      ldmatrix(columns_on<kRows>(rows, d) + g * 16 * kRowBytes, a[g]);
+      ldmatrix(columns_on<kRows>(rows, d) + g * kApart * kRowBytes, a[g]);
 #pragma unroll
     for (int n = 0; n < kN / 16; ++n) {
       u32 b[4];
-      ldmatrix(columns_on<kN>(tile, d) + n * 16 * kRowBytes, b);
+      ldmatrix(columns_on<kTileRows>(tile, d) + n * 16 * kRowBytes, b);
 #pragma unroll
       for (int g = 0; g < kGroups; ++g) mma_16x16(out[g] + 8 * n, a[g], b);
     }
   }
 }
 
-// sum[16][d] of each group += weights[16][kN] · tile[kN][d], the first of its kRows rows.
-template <int kRows, int kGroups, int kWeights, int kSum>
-__device__ inline void add_weighted(float (&sum)[kGroups][kSum],
-                                    const u32 (&weights)[kGroups][kWeights], u32 tile, u32 lane) {
-  tile += lane_of_rows(renewed(lane));
+// A row's columns, all of them or the halves of which two warps take one each, go over whole boxes
+// but for 96 columns: then halves of the middle box come first.
+template <int kShares>
+constexpr int kMiddleSteps = kRowSteps / kShares % 4;
+// Of step i of share `share`: its address in a tile, and its first column.
+template <int kRows, int kShares>
+__device__ inline u32 columns_of_share(u32 at, int share, int i) {
+  if constexpr (kShares == 1) return columns_on<kRows>(at, i);
+  constexpr int kMiddle = kMiddleSteps<kShares>, kBefore = kRowSteps / kShares / 4;
+  if (i < kMiddle) return columns_on<kRows>(at ^ u32(share * kMiddle * 32), 4 * kBefore + i);
+  constexpr int kFrom = kBefore + (kMiddle > 0 ? 1 : 0);
+  return columns_on<kRows>(at + u32(share * kFrom * kRows * kRowBytes), i - kMiddle);
+}
+template <int kShares>
+__device__ inline int column_of_share(int share, int i) {
+  if constexpr (kShares == 1) return 16 * i;
+  constexpr int kMiddle = kMiddleSteps<kShares>, kBefore = kRowSteps / kShares / 4;
+  if (i < kMiddle) return 64 * kBefore + 16 * (share * kMiddle + i);
+  return 64 * share * (kBefore + (kMiddle > 0 ? 1 : 0)) + 16 * (i - kMiddle);
+}
+
+// sum(g)[16][columns of a share] of each group += weights[16][kN] · tile[kN][d], the first of its
+// kRows rows.
+template <int kRows, int kShares = 1, int kGroups, int kWeights, class Sum>
+__device__ inline void add_weighted(const Sum& sum, const u32 (&weights)[kGroups][kWeights],
+                                    u32 tile, u32 lane, int share = 0) {
+  tile += lane_of_rows(lane);
 #pragma unroll
   for (int n = 0; n < kWeights / 4; ++n)
 #pragma unroll
-    for (int d = 0; d < kRowSteps; ++d) {
+    for (int d = 0; d < kRowSteps / kShares; ++d) {
       u32 b[4];
-      ldmatrix_transposed(columns_on<kRows>(tile, d) + n * 16 * kRowBytes, b);
+      ldmatrix_transposed(columns_of_share<kRows, kShares>(tile, share, d) + n * 16 * kRowBytes, b);
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) mma_16x16(sum[g] + 8 * d, weights[g] + 4 * n, b);
+      for (int g = 0; g < kGroups; ++g) mma_16x16(sum(g) + 8 * d, weights[g] + 4 * n, b);
     }
 }
 

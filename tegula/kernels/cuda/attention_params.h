@@ -76,7 +76,8 @@ struct AttentionBwdParams {
   float* delta;          // [b, hq, n_tiles_m, 64]: Σ_d o · do, less the gradient of lse
   float* sink_parts;     // [b, hq, n_tiles_m]: of d_sinks
   unsigned int* leaked;  // some result is not finite
-  unsigned int* order;   // [b, hq, n_tiles_m]: units that have added to dq_sum; null: in no order
+  // [b, hq, n_tiles_m, orders_of_tile]: units that have added to a tile of dq_sum, or its parts
+  unsigned int* order;
   unsigned int* ticket;  // blocks that have started
   const float* lse;      // [b, hq, sq]
   const float* d_lse;    // the same, or null
@@ -94,7 +95,8 @@ struct AttentionBwdParams {
   float scale, scale_log2;
   AttentionFeatureParams f;
   AttentionTensor q, k, v, o, d_o, dq, dk, dv;
-  int heads_at_end;  // heads_per_section, of the last section; the others are whole
+  int heads_at_end;    // heads_per_section, of the last section; the others are whole
+  int orders_of_tile;  // 0: dq_sum is summed in no order
 };
 
 // Few queries, many keys. K and V are [b, s, hk, d], or pages [page, row in it, hk, d]: then

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kHopper = "sm_90a";
 constexpr const char* kAmpere = "sm_80";
+constexpr int kSmall = 86;  // a compute capability with less shared memory
 
 class List {
  public:
@@ -103,8 +104,8 @@ void add_attention_f8(List& list) {
 
 // By mma.sync: narrow, wide and between; and each feature once, over all head_dims.
 void add_attention_mma(List& list) {
-  const auto add = [&](const AttentionShape& s) {
-    const auto v = choose_attention_mma(s);
+  const auto add = [&](const AttentionShape& s, int capability = 80) {
+    const auto v = choose_attention_mma(s, max_smem_bytes(capability));
     if (v.ok())
       list.add({cat("attention_", v->name()), "attention_mma.cu", v->defines(), kAmpere,
                 v->threads(), v->smem_bytes()});
@@ -112,14 +113,14 @@ void add_attention_mma(List& list) {
   for (const int64_t d : {64, 128, 256}) add({.head_dim = d, .is_causal = d > 64});
   each_two_features([&](AttentionShape s, int n) {
     s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
-    add(s);
+    add(s, n < 3 ? 80 : kSmall);
   });
 }
 
-void add_bwd(List& list, const Result<AttentionBwdVariant>& v) {
+void add_bwd(List& list, const Result<AttentionBwdVariant>& v, const char* arch = kHopper) {
   if (v.ok())
-    list.add({cat("attention_", v->name()), v->source(), v->defines(),
-              v->is_mma ? kAmpere : kHopper, v->is_mma ? 256 : 384, v->smem_bytes()});
+    list.add({cat("attention_", v->name()), v->source(), v->defines(), arch,
+              v->is_mma ? 64 * v->mma_pairs : 384, v->smem_bytes()});
 }
 void add_bwd(List& list, const AttentionShape& shape, bool is_ordered = false) {
   add_bwd(list, choose_attention_bwd(shape, is_ordered));
@@ -137,12 +138,15 @@ void add_attention_bwd(List& list) {
     row[0] = static_cast<int>(option % std::size(kHeadDims)), row[option] = 1;
     add_bwd(list, attention_shape(row));
   }
-  for (const int64_t d : {64, 128, 256})
-    add_bwd(list, choose_attention_bwd_mma({.head_dim = d, .is_causal = d > 64}));
-  add_bwd(list, choose_attention_bwd_mma({.head_dim = 128}, true));
+  const auto add_mma = [&](const AttentionShape& s, int capability = 80, bool is_ordered = false) {
+    add_bwd(list, choose_attention_bwd_mma(s, is_ordered, max_smem_bytes(capability)),
+            capability == 90 ? kHopper : kAmpere);
+  };
+  add_mma({.head_dim = 64}), add_mma({.head_dim = 128, .is_causal = true});
+  add_mma({.head_dim = 256}, 90, true);
   each_two_features([&](AttentionShape s, int n) {
     s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
-    add_bwd(list, choose_attention_bwd_mma(s));
+    add_mma(s, n % 2 == 0 ? kSmall : 80);
   });
 }
 

@@ -30,12 +30,21 @@ TEST(CudaAttentionMma, FeaturesCompileWithoutLoss) {
       expect_no_loss({.head_dim = d, .is_causal = true, .features = f});
 }
 
+TEST(CudaAttentionMma, TilesFitASmallerDevice) {
+  for (const int64_t d : {64, 96, 128, 192, 256}) {
+    const auto v = choose_attention_mma({.head_dim = d}, 99 * 1024);
+    ASSERT_TRUE(v.ok());
+    EXPECT_LE(v->smem_bytes(), 99 * 1024) << v->name();
+    if (d > 128) testing::expect_no_loss(v, "attention_mma.cu", "sm_80");
+  }
+}
+
 TEST(CudaAttentionMma, RefusesAndNamesWhatWorks) {
   EXPECT_NE(choose_attention_mma({.is_f32 = true}).error().message.find("f32; use bf16 or f16"),
             std::string::npos);
   EXPECT_NE(choose_attention_mma({.is_f8 = true}).error().message.find("e4m3; use bf16 or f16"),
             std::string::npos);
-  EXPECT_NE(choose_attention_mma({.head_dim = 257}).error().message.find("use attention_naive"),
+  EXPECT_NE(choose_attention_mma({.head_dim = 257}).error().message.find("the nearest is 256"),
             std::string::npos);
 }
 

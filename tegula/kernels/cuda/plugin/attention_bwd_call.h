@@ -9,9 +9,14 @@ namespace tegula::cuda {
 
 using ChooseBwd = Result<AttentionBwdVariant> (*)(const AttentionShape&, bool is_ordered);
 
+// By mma.sync, of tiles for the open device.
+inline Result<AttentionBwdVariant> choose_bwd_mma(const AttentionShape& s, bool is_ordered) {
+  return choose_attention_bwd_mma(s, is_ordered, max_smem_bytes(device_capability()));
+}
+
 template <ChooseBwd kChoose, bool kIsOrdered, bool kOfF32>
 Status check_bwd(const KernelQuery& q) {
-  TEGULA_TRY(kChoose == choose_attention_bwd_mma ? check_device(80) : check_device(90, 90));
+  TEGULA_TRY(kChoose == choose_bwd_mma ? check_device(80) : check_device(90, 90));
   const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, true));
   TEGULA_TRY(check_whole(c));
   TEGULA_TRY(check_readable(

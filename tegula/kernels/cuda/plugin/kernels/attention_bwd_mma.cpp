@@ -3,10 +3,10 @@
 
 namespace tegula::cuda {
 
-extern constinit const KernelDef attention_bwd_mma = bwd_kernel<choose_attention_bwd_mma, false>(
-    {.name = "attention_bwd_mma",
-     .order = "mma_added",
-     .doc = "mma.sync; up to head_dim 128 dq is summed over key tiles as they come",
-     .priority = 50});
+extern constinit const KernelDef attention_bwd_mma =
+    bwd_kernel<choose_bwd_mma, false>({.name = "attention_bwd_mma",
+                                       .order = "mma_added",
+                                       .doc = "mma.sync; dq is summed over key tiles as they come",
+                                       .priority = 50});
 
 }  // namespace tegula::cuda

@@ -4,10 +4,9 @@
 namespace tegula::cuda {
 
 extern constinit const KernelDef attention_bwd_ordered_mma =
-    bwd_kernel<choose_attention_bwd_mma, true>(
-        {.name = "attention_bwd_ordered_mma",
-         .order = "mma_rows",
-         .doc = "mma.sync; dq in a kernel of its own, so that all bits repeat",
-         .priority = 40});
+    bwd_kernel<choose_bwd_mma, true>({.name = "attention_bwd_ordered_mma",
+                                      .order = "mma_in_order",
+                                      .doc = "mma.sync; dq is summed over key tiles in their order",
+                                      .priority = 40});
 
 }  // namespace tegula::cuda

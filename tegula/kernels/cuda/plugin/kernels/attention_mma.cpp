@@ -13,12 +13,15 @@ Status check(const KernelQuery& q) {
   TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
   TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
   TEGULA_TRY(check_attention_mma(shape_of(c), c.scale));
-  return check_smem(TEGULA_TRY(choose_attention_mma(shape_of(c))).smem_bytes());
+  return check_smem(
+      TEGULA_TRY(choose_attention_mma(shape_of(c), max_smem_bytes(device_capability())))
+          .smem_bytes());
 }
 
 Status launch(const DeviceCall& call) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
-  const AttentionMmaVariant v = TEGULA_TRY(choose_attention_mma(shape_of(c)));
+  const AttentionMmaVariant v =
+      TEGULA_TRY(choose_attention_mma(shape_of(c), max_smem_bytes(device_capability())));
   const AttentionMmaKernel* k = TEGULA_TRY(loaded<AttentionMmaKernel>(
       v.name(), "attention_mma.cu", v.defines(),
       [&](const std::string& cubin) { return AttentionMmaKernel::load(v, cubin); }));
