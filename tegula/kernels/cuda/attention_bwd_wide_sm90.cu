@@ -54,6 +54,19 @@ struct Shared {
   }
 };
 
+// A unit's tiles as they pass by. Without a mask units begin with different ones: they would all
+// ask L2 for the same tile at once.
+struct Pass {
+  int first, begin, end;
+  __device__ explicit Pass(const Unit& t) : first(t.first_m), begin(t.first_m), end(t.end_m) {
+    if (!kMayLeak) first += t.unit % max(1, end - begin);
+  }
+  __device__ void advance(int& m, int& head) const {
+    if (++m == end) m = begin;
+    head += m == first;
+  }
+};
+
 struct Producer {
   const AttentionBwdParams& p;
   const Shared& s;
@@ -66,12 +79,14 @@ struct Producer {
     barrier_arrive_expect(s.kv_full, 2 * kTileBytes);
     load_block(s.k, 1, k_map, s.kv_full, key, t.head, t.batch);
     load_block(s.v, 1, v_map, s.kv_full, key, t.head, t.batch);
-    for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-      for (int m = t.first_m; m < t.end_m; ++m) {
-        load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
-        load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
-        ring.advance();
-      }
+    const Pass tiles(t);
+    const int n_steps = t.n_steps(p);
+    for (int i = 0, head = t.head * p.group, m = tiles.first; i < n_steps; ++i) {
+      load_rows(p, s.q, s.lse2, ring, q_map, p.lse2, t, m, head);
+      load_rows(p, s.d_o, s.delta, ring, do_map, p.delta, t, m, head);
+      ring.advance();
+      tiles.advance(m, head);
+    }
   }
 };
 
@@ -132,7 +147,8 @@ struct Weigher {
       k.read<kBoxBytes>(s.k);
       const Range whole = t.seen_by(p, key);
       u32 packed[kScores / 2], kept;
-      int head = t.head * p.group, m = t.first_m;
+      const Pass tiles(t);
+      int head = t.head * p.group, m = tiles.first;
       barrier_wait(s.q.full, 0);
       issue_scores<kBoxBytes>(sc, s.k, s.q.tile(0), k);
       wgmma_wait<0>();
@@ -143,7 +159,7 @@ struct Weigher {
         hand_over(kept, i == 0);
         barrier_wait(s.d_o.full + ring.slot, ring.parity);
         issue_sum(dv, packed, s.d_o.tile(ring.slot));
-        if (++m == t.end_m) m = t.first_m, ++head;
+        tiles.advance(m, head);
         next.advance();
         // After the last tile this computes with an old one, which costs less than a branch.
         if (i + 1 < n_steps) barrier_wait(s.q.full + next.slot, next.parity);
