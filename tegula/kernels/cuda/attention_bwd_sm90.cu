@@ -201,11 +201,11 @@ struct Consumer {
     if (kMakesDq && kWaitsEarly) wait_before(ds_ring, s.turns.turn);
     if (kMakesDq) issue_dq(dq, s.ds + before(ds_ring) * kDsBytes);
     issue_sum(dk, ds, q);
-    fence_async_proxy();
-    release_barrier(s.ds_full + ds_ring.slot);
     wgmma_wait<1 + kMakesDq>();  // dV: the registers of its weights are needed
     fence_registers(dv);
     s.d_o.release(slot);
+    fence_async_proxy();
+    release_barrier(s.ds_full + ds_ring.slot);
     // Before the next scores, so that the additions have read their registers when dPᵀ wants them.
     if (kMakesDq) {
       wgmma_wait<1>();  // dQ
