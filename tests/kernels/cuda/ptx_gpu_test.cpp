@@ -269,6 +269,20 @@ TEST_F(CudaPtx, TensorCopies) {
   for (size_t i = 0; i < 256; ++i) EXPECT_EQ(straight_out.host()[i], i < 208 ? line[i] : 0) << i;
 }
 
+TEST_F(CudaPtx, BulkStoresAndAdditions) {
+  if (!open({})) return;
+  constexpr size_t kBlocks = 9;
+  const std::vector<float> in = whole_numbers(128 * kBlocks, 3);
+  Buffer<float> from(in), stored(in.size()), added(128), seen(kBlocks);
+  launch("probe_bulk_out", kBlocks, 32, 0, from.data(), stored.data(), added.data(), seen.data());
+  std::vector<float> sums(128), last;
+  for (size_t i = 0; i < in.size(); ++i) sums[i % 128] += in[i];
+  for (size_t b = 0; b < kBlocks; ++b) last.push_back(in[128 * b + 127]);
+  EXPECT_EQ(stored.host(), in);
+  EXPECT_EQ(added.host(), sums);
+  EXPECT_EQ(seen.host(), last);
+}
+
 TEST_F(CudaPtx, Stmatrix) {
   if (!open({})) return;
   const auto rows = numbered(32 * 8);

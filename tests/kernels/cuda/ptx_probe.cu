@@ -149,6 +149,23 @@ extern "C" __global__ void probe_tma(const __grid_constant__ TensorMap in,
   }
 }
 
+// 128 floats of each block from shared memory to `stored`, and added to `added`; `seen` gets what
+// the thread reads of its own store after waiting for it. One warp.
+extern "C" __global__ void probe_bulk_out(const float* in, float* stored, float* added,
+                                          float* seen) {
+  __shared__ __align__(16) float data[128];
+  for (int i = threadIdx.x; i < 128; i += 32) data[i] = in[128 * blockIdx.x + i];
+  fence_async_proxy();
+  __syncwarp();
+  if (threadIdx.x == 0) {
+    bulk_store(stored + 128 * blockIdx.x, data, sizeof data);
+    bulk_add(added, data, sizeof data);
+    tma_store_commit();
+    tma_store_wait();
+    seen[blockIdx.x] = *static_cast<volatile float*>(stored + 128 * blockIdx.x + 127);
+  }
+}
+
 // stmatrix writes what ldmatrix reads. One warp.
 extern "C" __global__ void probe_stmatrix(const u32* fragments, u16* out) {
   __shared__ __align__(128) u16 rows[32 * 8];

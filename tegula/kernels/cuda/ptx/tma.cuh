@@ -49,6 +49,21 @@ __device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier*
       : "memory");
 }
 
+// The way back: `bytes` (a multiple of 16) in a row, in place of what is there, or as f32 added to
+// it, in no particular order.
+__device__ inline void bulk_store(void* dst, const void* src, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst),
+               "r"(smem_address(src)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void bulk_add(float* dst, const float* src, u32 bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
+      "r"(smem_address(src)), "r"(bytes)
+      : "memory");
+}
+
+// After any of the stores above.
 __device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
@@ -58,6 +73,11 @@ __device__ inline void tma_store_commit() {
 template <int kPending = 0>
 __device__ inline void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// Until the committed stores of this thread are done, and it has seen them.
+__device__ inline void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 }  // namespace tegula::cuda
