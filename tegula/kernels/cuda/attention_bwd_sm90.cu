@@ -136,8 +136,8 @@ struct Consumer {
 
   // dq[kTileM][kDqColumns] = dS[kTileM][kTileN] · K[kTileN][kDqColumns]
   __device__ void issue_dq(float (&dq)[kDq], const char* ds) {
-    const SmemOperand a(smem_address(ds), 16, 8 * kRowBytes);
-    const SmemOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * kKvBox), kTileN * kRowBytes,
+    const TileOperand a(smem_address(ds), 16, 8 * kRowBytes);
+    const TileOperand b(smem_address(s.k) + (kTakesTurns ? 0 : wg * kKvBox), kTileN * kRowBytes,
                         8 * kRowBytes);
     fence_registers(dq);
     wgmma_fence();

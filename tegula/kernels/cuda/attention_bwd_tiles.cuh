@@ -104,6 +104,17 @@ __device__ inline void load_block(char* to, int n_tiles, const TensorMap* map, B
 
 // ---- Products -----------------------------------------------------------------------------------
 
+// SmemOperand, with 32-bit additions: of 64 bits the compiler makes two additions and a carry, one
+// after the other, between a product and the next.
+struct TileOperand {
+  u32 low, high;
+  __device__ TileOperand(u32 address, u32 leading_bytes, u32 stride_bytes)
+      : low(address >> 4 | (leading_bytes >> 4) << 16), high(stride_bytes >> 4 | 1u << 30) {}
+  __device__ u64 at(u32 offset_bytes) const {
+    return u64(high) << 32 | (low + (offset_bytes >> 4));
+  }
+};
+
 // An address that the compiler takes for new each time: it would otherwise keep the descriptors of
 // all of a tile's products in registers that are needed for sums, and spill them.
 __device__ inline u32 fresh_address(const char* at) {
@@ -134,8 +145,8 @@ struct KeptRows {
 template <int kRowsBox, int kSteps = 0>
 __device__ inline void issue_scores(float (&out)[kScores], const char* rows, const char* tile,
                                     const KeptRows<kSteps>& kept = {}) {
-  const SmemOperand a(fresh_address(rows), 16, 8 * kRowBytes);
-  const SmemOperand b(fresh_address(tile), 16, 8 * kRowBytes);
+  const TileOperand a(fresh_address(rows), 16, 8 * kRowBytes);
+  const TileOperand b(fresh_address(tile), 16, 8 * kRowBytes);
   fence_registers(out);
   wgmma_fence();
 #pragma unroll
@@ -152,7 +163,7 @@ __device__ inline void issue_scores(float (&out)[kScores], const char* rows, con
 // sum[64][kD] += weights[64][64] · tile[64][kD]
 __device__ inline void issue_sum(float (&sum)[kOut], const u32 (&weights)[kScores / 2],
                                  const char* tile) {
-  const SmemOperand b(smem_address(tile), kBoxBytes, 8 * kRowBytes);
+  const TileOperand b(smem_address(tile), kBoxBytes, 8 * kRowBytes);
   fence_registers(sum);
   wgmma_fence();
 #pragma unroll

@@ -25,15 +25,12 @@ namespace tegula::cuda {
 //    of 8 rows; the other is not used. Advance k by 16 elements: + 32 bytes.
 //  - MN-major (rows of k, 64 consecutive n each): `stride_bytes` between groups of 8 k rows,
 //    `leading_bytes` between blocks of 64 n. Advance k by 16 rows: + 2048 bytes.
-// Additions are of 32 bits: of 64 the compiler makes two and a carry, one after the other, between
-// a product and the next.
 struct SmemOperand {
-  u32 low, high;
+  u64 bits;
   __device__ SmemOperand(u32 address, u32 leading_bytes, u32 stride_bytes)
-      : low(address >> 4 | (leading_bytes >> 4) << 16), high(stride_bytes >> 4 | 1u << 30) {}
-  __device__ u64 at(u32 offset_bytes) const {
-    return u64(high) << 32 | (low + (offset_bytes >> 4));
-  }
+      : bits(u64((address & 0x3FFFF) >> 4) | u64(leading_bytes >> 4) << 16 |
+             u64(stride_bytes >> 4) << 32 | u64(1) << 62) {}
+  __device__ u64 at(u32 offset_bytes) const { return bits + (offset_bytes >> 4); }
 };
 
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
