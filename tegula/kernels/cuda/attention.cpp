@@ -48,9 +48,10 @@ int AttentionVariant::smem_bytes() const {
     return (head_dim * element_bytes + 127) / 128 * 128;
   };
   const int in = row_bytes(is_f8 ? 1 : 2), v = is_f8 ? 128 * head_dim : tile_n * in;
-  const int o = tile_m() * row_bytes(2);
-  const int rest = tile_m() * in + n_stages * (tile_n * in + v) + kBarrier_bytes + kAlign_bytes;
-  return rest + o <= kSmemLimit_bytes ? rest + o : rest;
+  const int q = tile_m() * in, o = tile_m() * row_bytes(2);
+  const int least = q + n_stages * (tile_n * in + v) + kBarrier_bytes + kAlign_bytes;
+  if (least + o > kSmemLimit_bytes) return least;
+  return least + o + (!q_registers && least + o + q <= kSmemLimit_bytes ? q : 0);
 }
 
 std::string AttentionVariant::name() const {
@@ -191,7 +192,8 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
     const bool is_light = !is_heavy && !v.features.is_packed && !v.features.has_documents;
     v.head_dim = is_narrow ? 64 : 128, v.lazy_log2 = 0, v.ping_pong = is_narrow;
     v.n_stages = is_narrow ? 3 : 4, v.n_consumers = is_narrow && is_light ? 3 : 2;
-    v.tile_n = is_narrow ? (is_light || is_heavy ? 96 : 128) : is_heavy ? 64 : 128;
+    const bool is_ranged = v.features.is_packed;
+    v.tile_n = is_narrow ? (is_light || is_heavy ? 96 : 128) : is_heavy ? 64 : is_ranged ? 96 : 128;
     if (is_narrow && v.is_causal && is_short && v.features.name().empty())
       v.n_consumers = 2, v.tile_n = 128, v.ping_pong = false, v.q_registers = true;
     return v;
@@ -207,10 +209,10 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
     v.tile_n = 80, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 192) {
     v.tile_n = 112, v.section_mb = is_short ? 32 : 64;
-  } else if (v.head_dim == 128 && is_even) {
+  } else if (v.head_dim == 128 && !has_ranges && !(v.is_causal && shape.seqlen_k <= 4096)) {
     v.n_consumers = 3, v.tile_n = 80;
   } else if (v.head_dim == 128) {
-    v.q_registers = !has_ranges;
+    v.q_registers = !has_ranges && !f.has_window && !f.has_dropout;
   } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
     v.q_registers = true;
   } else if (v.head_dim == 96 && !has_ranges) {
@@ -291,15 +293,9 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
   void* arguments[] = {&q, &k, &w, &o, &p};
-  const char* what = "launching attention_sm90";
-  const Driver* d = TEGULA_TRY(Driver::get());
-  if (v.is_f8 && has_keys)
-    return d->launch_early(function_, {n_blocks, 1, 1}, v.threads(), v.smem_bytes(), call.stream,
-                           arguments, what);
-  return d->check(d->launch(function_, static_cast<unsigned>(n_blocks), 1, 1,
-                            static_cast<unsigned>(v.threads()), 1, 1,
-                            static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
-                  what);
+  return TEGULA_TRY(Driver::get())
+      ->launch_early(function_, {n_blocks, 1, 1}, v.threads(), v.smem_bytes(), call.stream,
+                     arguments, "launching attention_sm90");
 }
 
 }  // namespace tegula::cuda

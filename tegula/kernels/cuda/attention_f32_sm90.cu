@@ -58,7 +58,8 @@ struct Shared {
     q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
     full = q_free + 1, free = full + kSlots;
     next.full = free + kSlots, next.free = next.full + 2;
-    next.index = reinterpret_cast<u32*>(next.free + 2);
+    next.due = next.free + 2;
+    next.tile = reinterpret_cast<Tile*>(next.due + 1);
   }
 };
 
@@ -101,16 +102,16 @@ struct Producer {
 
   __device__ void run() {
     const int n_heads_kv = p.n_heads_q / p.group;
-    for (int index = blockIdx.x; index < p.n_tiles;) {
-      const int next = s.next.draw(next_ring, p);
-      const Tile t(p, index);
+    for (Tile t = s.next.take<false>(next_ring, p); t.row >= 0;
+         t = s.next.take<false>(next_ring, p)) {
       const int kv_head = t.batch * n_heads_kv + t.head / p.group;
       load_q(t);
+      if (t.n_blocks == 0) s.next.ask();
       for (int i = 0; i < t.n_blocks; ++i) {
+        if (i == t.n_blocks - 1) s.next.ask();
         load_kv(k_map, t.key + i * kTileN, kv_head);
         load_kv(v_map, t.key + i * kTileN, kv_head);
       }
-      index = next;
     }
   }
 };
@@ -169,7 +170,7 @@ struct Consumer : RowsOfWarpgroup {
   }
 
   __device__ void split(float (&scores)[kScores], const Tile& t, int row, int block) {
-    if constexpr (kHasDropout) drop(scores, t, row, block);
+    if constexpr (kHasDropout) drop(t, row, block, [&](int e) { scores[e] = 0.f; });
 #pragma unroll
     for (int i = 0; i < kScores / 2; ++i) {
       float low = scores[2 * i], high = scores[2 * i + 1];
@@ -267,8 +268,8 @@ struct Consumer : RowsOfWarpgroup {
   }
 
   __device__ void run() {
-    for (int index = blockIdx.x; index < p.n_tiles; index = s.next.take(next_ring, lane))
-      attend(Tile(p, index));
+    for (Tile t = s.next.take<true>(next_ring, p); t.row >= 0; t = s.next.take<true>(next_ring, p))
+      attend(t);
   }
 };
 
@@ -329,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     constexpr u32 kWarps = 4 * kConsumers;
     barrier_init(s.q_full, 1), barrier_init(s.q_free, kWarps);
     for (int i = 0; i < kSlots; ++i) barrier_init(s.full + i, 1), barrier_init(s.free + i, kWarps);
-    s.next.init(kWarps);
+    s.next.init(kWarps + 1);
     barrier_init_fence();
   }
   __syncthreads();
@@ -338,6 +339,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v};
       producer.run();
+    } else if (threadIdx.x == 32) {
+      s.next.deal(p);
     }
   } else {
     if constexpr (kConsumers > 1) take_registers<kConsumers == 3 ? 160 : 232>();

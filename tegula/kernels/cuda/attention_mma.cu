@@ -86,7 +86,7 @@ struct AttentionMma {
       for (int g = 0; g < kGroups; ++g) {
         RowsOfOutput& of = rows[g];
         of.softmax(scores[g], t);
-        if constexpr (kHasDropout) of.drop(scores[g], t, row[g], block);
+        if constexpr (kHasDropout) of.drop(t, row[g], block, [&](int e) { scores[g][e] = 0.f; });
 #pragma unroll
         for (int i = 0; i < kScores / 2; ++i)
           weights[g][i] = pack_element(scores[g][2 * i], scores[g][2 * i + 1]);

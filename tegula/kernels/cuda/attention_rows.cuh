@@ -30,12 +30,6 @@ constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kD == 256 && (kHasDo
 // A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
 constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
-// Of e4m3: what the sums of a tile are to be multiplied with. They are asked for a tile ahead: a
-// tile that waited for them would lose 1.5 µs.
-struct Factors {
-  float q = 1.f, k = 1.f, v = 1.f;
-};
-
 // A tile of work: rows [row, row + kTileM) of one head.
 struct Tile {
   int row, head, batch;
@@ -44,6 +38,7 @@ struct Tile {
   Sequence s;
   float qk_scale, v_scale;  // of e4m3: of a raw product of q and k, of a raw sum of values
 
+  Tile() = default;
   __device__ Tile(const AttentionParams& p, int index) {
     const int section_tiles = p.heads_per_section * p.n_tiles_m;
     const int section = index / section_tiles;
@@ -82,48 +77,71 @@ struct Tile {
   }
   // Of a raw product of q and k.
   __device__ float scale(const AttentionParams& p) const { return kIsF8 ? qk_scale : p.scale; }
-  __device__ void take(const AttentionParams& p, const Factors& f) {
-    qk_scale = p.scale * f.q * f.k, v_scale = f.v;
-  }
   // Of this tile.
-  __device__ Factors factors(const AttentionParams& p) const {
+  __device__ void find_factors(const AttentionParams& p) {
     const int kv_head = head / p.group;
-    Factors f;
-    const auto get = [&](const AttentionDescale& of, float& to) {
-      if (of.data != nullptr) to = of.data[batch * of.batch + kv_head * of.head];
+    const auto get = [&](const AttentionDescale& of) {
+      return of.data == nullptr ? 1.f : of.data[batch * of.batch + kv_head * of.head];
     };
-    get(p.q_descale, f.q), get(p.k_descale, f.k), get(p.v_descale, f.v);
-    return f;
+    const float q = get(p.q_descale), k = get(p.k_descale);
+    v_scale = get(p.v_descale), qk_scale = p.scale * q * k;
   }
 };
 
-// Tile numbers in shared memory: the producer draws them from the launch's counter, one tile ahead
-// of the consumers.
+// Tiles in shared memory. One thread draws their numbers from the launch's counter, a little before
+// the producer needs them: a number takes a µs to come, and its divisions some of the rest. (Drawn
+// a whole tile ahead, the launch's last tiles would wait behind others while blocks have none.)
 struct TileQueue {
   Barrier *full, *free;  // [2]
-  u32* index;            // [2]
+  Barrier* due;
+  Tile* tile;  // [2]; behind the last one without rows
 
-  __device__ void init(u32 n_warps) const {
-    for (int i = 0; i < 2; ++i) barrier_init(full + i, 1), barrier_init(free + i, n_warps);
+  __device__ void init(u32 n_takers) const {
+    for (int i = 0; i < 2; ++i) barrier_init(full + i, 1), barrier_init(free + i, n_takers);
+    barrier_init(due, 1);
   }
-  // By the producer.
-  __device__ int draw(Ring<2>& ring, const AttentionParams& p) const {
-    const u32 drawn = gridDim.x + atomicAdd(p.counter, 1);
-    if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
-    barrier_wait(free + ring.slot, ring.parity ^ 1);
-    index[ring.slot] = drawn;
-    barrier_arrive(full + ring.slot);
-    ring.advance();
-    return int(drawn);
+  __device__ void deal(const AttentionParams& p) const {
+    Ring<2> ring;
+    for (u32 drawn = blockIdx.x, parity = 0; true; parity ^= 1) {
+      const bool is_tile = drawn < u32(p.n_tiles);
+      Tile t(p, is_tile ? int(drawn) : 0);
+      if constexpr (kIsF8) t.find_factors(p);
+      if (!is_tile) t.row = -1;
+      barrier_wait(free + ring.slot, ring.parity ^ 1);
+      tile[ring.slot] = t;
+      barrier_arrive(full + ring.slot);
+      ring.advance();
+      if (drawn == u32(p.n_tiles) + gridDim.x - 1) *p.counter = 0;  // the last draw of all
+      if (!is_tile) return;
+      barrier_wait(due, parity);
+      drawn = gridDim.x + atomicAdd(p.counter, 1);
+    }
   }
-  // By each warp of the consumers.
-  __device__ int take(Ring<2>& ring, u32 lane) const {
+  // By the producer, once for each tile, when it will soon need the next.
+  __device__ void ask() const { barrier_arrive(due); }
+  // By the producer, and by each warp of the consumers.
+  template <bool kIsWarp>
+  __device__ Tile take(Ring<2>& ring, const AttentionParams& p) const {
     barrier_wait(full + ring.slot, ring.parity);
-    const u32 taken = lane == 0 ? index[ring.slot] : 0;
-    __syncwarp();
-    if (lane == 0) barrier_arrive(free + ring.slot);
+    Tile t;
+    if (!kIsWarp || threadIdx.x % 32 == 0) {  // one lane, so that it may say when it has read
+      t = tile[ring.slot];
+      barrier_arrive(free + ring.slot);
+    }
+    if constexpr (kIsWarp) {
+      for (int* x : {&t.row, &t.head, &t.batch, &t.n_blocks}) *x = int(uniform(u32(*x)));
+      if constexpr (kHasRanges) t.key = int(uniform(u32(t.key)));
+      if constexpr (kIsPacked)
+        for (int* x : {&t.s.q_begin, &t.s.q_end, &t.s.k_begin, &t.s.k_end})
+          *x = int(uniform(u32(*x)));
+      if constexpr (kIsF8)
+        for (float* x : {&t.qk_scale, &t.v_scale})
+          *x = __uint_as_float(uniform(__float_as_uint(*x)));
+    }
+    if constexpr (!kHasRanges) t.key = 0;
+    if constexpr (!kIsPacked) t.s = {0, p.seqlen_q, 0, p.seqlen_k};
     ring.advance();
-    return int(uniform(taken));
+    return t;
   }
 };
 
@@ -179,14 +197,8 @@ struct RowsOfWarpgroup {
     }
   }
 
-  // Scores become weights relative to `top`, which moves only when some row of the warp grew by
-  // more than 2^kLazyLog2: until then weights above 1 are as exact as those below, and O need not
-  // be touched.
-  //
-  // Weights of e4m3 go up to 2^kShiftLog2, which leaves the small ones more of its range; there
-  // every maximum counts, since O is multiplied anyway.
-  __device__ void softmax(float (&scores)[kScores], const Tile& t) {
-    float block_top[2];
+  // The largest of a tile's scores in each row.
+  __device__ static void find_top(const float (&scores)[kScores], float (&block_top)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float m = fmaxf(scores[2 * r], scores[2 * r + 1]);
@@ -196,20 +208,33 @@ struct RowsOfWarpgroup {
       m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
       block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
     }
+  }
+  // Moves `top`, and the sums with it.
+  __device__ void raise(const float (&block_top)[2], float factor) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float next = fmaxf(top[r], block_top[r]);
+      grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
+      top[r] = next;
+      sum[r] *= grow[r];
+    }
+  }
+
+  // Scores become weights relative to `top`, which moves only when some row of the warp grew by
+  // more than 2^kLazyLog2: until then weights above 1 are as exact as those below, and O need not
+  // be touched.
+  //
+  // Weights of e4m3 go up to 2^kShiftLog2, which leaves the small ones more of its range; there
+  // every maximum counts, since O is multiplied anyway.
+  __device__ void softmax(float (&scores)[kScores], const Tile& t) {
+    float block_top[2];
+    find_top(scores, block_top);
     const float factor = AttentionScore::factor_log2(kIsF8 ? t.scale(p) * kLog2e : p.scale_log2);
     // In f32 finite under a tiny scale too: -inf + inf would be no number to compare with.
     const float slack = kIsF32 ? fminf(kLazyLog2 / factor, 1e38f) : kLazyLog2 / factor;
     rescale = kIsF8 || __any_sync(0xffffffff,
                                   block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
-    if (rescale) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float next = fmaxf(top[r], block_top[r]);
-        grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
-        top[r] = next;
-        sum[r] *= grow[r];
-      }
-    }
+    if (rescale) raise(block_top, factor);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float reference = top[r] == kNegativeInfinity ? 0.f : top[r];
@@ -235,9 +260,48 @@ struct RowsOfWarpgroup {
     }
   }
 
-  // Weights that dropout leaves out become 0. The random numbers come in a loop of their own, which
-  // is kept short: unrolled it would take most of the kernel's code.
-  __device__ void drop(float (&scores)[kScores], const Tile& t, int row, int block) const {
+  // The same of 16 bits, rounded, without a look at the maximum: the sum of the new weights tells
+  // when one of them is above 2^kLazyLog2, or when a row had none to refer to (its `top` of -inf
+  // makes inf or no number of it). Only then `top` moves and the weights are made again.
+  template <bool kIsFirst>
+  __device__ void weigh(const float (&scores)[kScores], u32 (&weights)[kScores / 2]) {
+    const float factor = AttentionScore::factor_log2(p.scale_log2);
+    float add[2][2];
+    rescale = kIsFirst;
+    while (true) {
+      if (rescale) {
+        float block_top[2];
+        find_top(scores, block_top);
+        raise(block_top, factor);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float shift = rescale && top[r] == kNegativeInfinity ? 0.f : -top[r] * factor;
+        add[r][0] = add[r][1] = 0.f;
+#pragma unroll
+        for (int i = 0; i < kTileN / 8; ++i) {
+          float x[2];
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            x[c] = exp2_approx(__fmaf_rn(scores[4 * i + 2 * r + c], factor, shift));
+            add[r][c] += x[c];
+          }
+          weights[2 * i + r] = pack_element(x[0], x[1]);
+        }
+      }
+      constexpr float kLimit = 1 << TEGULA_LAZY_LOG2;
+      const float all = (add[0][0] + add[0][1]) + (add[1][0] + add[1][1]);
+      if (rescale || !__any_sync(0xffffffff, !(all <= kLimit))) break;
+      rescale = true;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) sum[r] += add[r][0] + add[r][1];
+  }
+
+  // clear(e) of the weights e that dropout leaves out. The random numbers come in a loop of their
+  // own, which is kept short: unrolled it would take most of the kernel's code.
+  template <class Clear>
+  __device__ void drop(const Tile& t, int row, int block, Clear clear) const {
     const int column = t.key + block * kTileN + 2 * int(lane % 4);
     const AttentionScore of = t.scores(p);
 #pragma unroll
@@ -253,7 +317,7 @@ struct RowsOfWarpgroup {
         }
 #pragma unroll
       for (int e = 4 * first; e < 4 * end; ++e)
-        if (dropped >> (e - 4 * first) & 1) scores[e] = 0.f;
+        if (dropped >> (e - 4 * first) & 1) clear(e);
     }
   }
 
@@ -324,10 +388,10 @@ struct RowsOfOutput : RowsOfWarpgroup {
 
   // Whether some result of this thread's row is not finite.
   __device__ bool leaks(int r) const {
-    u32 zero = 0;
+    u32 zero[4] = {};  // four chains
 #pragma unroll
-    for (int i = 0; i < kD / 8; ++i) zero = times_zero_plus(result(i, r), zero);
-    return (zero & 0x7FFF7FFF) != 0;
+    for (int i = 0; i < kD / 8; ++i) zero[i % 4] = times_zero_plus(result(i, r), zero[i % 4]);
+    return ((zero[0] | zero[1] | zero[2] | zero[3]) & 0x7FFF7FFF) != 0;
   }
 
   __device__ u16* row_in_memory(const Tile& t, int i) const {

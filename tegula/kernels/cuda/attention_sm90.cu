@@ -33,10 +33,14 @@
 
 namespace tegula::cuda {
 
+// Where the rows' maximum is looked for in every tile: of modified scores because the assembler
+// would wait for each product otherwise; wide heads gain nothing by leaving it out.
+constexpr bool kLooksFirst = kIsF8 || kModifies || kD > 128;
+
 struct Consumer : RowsOfOutput {
   const Shared& s;
   const TensorMap* o_map;
-  Ring<1> q_ring;
+  Ring<kQStages> q_ring;
   Ring<kStages> k_ring, v_ring;
   Ring<2> next_ring;
 
@@ -58,7 +62,8 @@ struct Consumer : RowsOfOutput {
     const SmemOperand b(smem_address(s.k) + k_ring.slot * kKBytes, 16, 8 * kRowBytes);
     fence_registers(scores);
     wgmma_fence();
-    const SmemOperand a(smem_address(s.q) + wg * (kRows * kRowBytes), 16, 8 * kRowBytes);
+    const SmemOperand a(smem_address(s.q) + q_slot() * kQBytes + wg * (kRows * kRowBytes), 16,
+                        8 * kRowBytes);
 #pragma unroll
     for (int i = 0; i < kD / kDepth; ++i) {
       const u32 box = i / 4, within = (i % 4) * 32;
@@ -124,8 +129,20 @@ struct Consumer : RowsOfOutput {
     v_ring.advance();
   }
 
-  __device__ void pack(float (&scores)[kScores], const Tile& t, int row, int block) {
-    if constexpr (kHasDropout) drop(scores, t, row, block);
+  // Scores to the weights of the next product, once the one before (if any) has read its own.
+  template <bool kIsFirst, bool kIsAfterProduct = true>
+  __device__ void make_weights(float (&scores)[kScores], const Tile& t, int row, int block) {
+    if constexpr (!kLooksFirst) {
+      if (kIsAfterProduct) finish_output();
+      weigh<kIsFirst>(scores, weights);
+      if constexpr (kHasDropout)
+        drop(t, row, block, [&](int e) { weights[e / 2] &= e % 2 == 0 ? 0xffff0000 : 0xffff; });
+      return;
+    }
+    softmax(scores, t);
+    hold();
+    if (kIsAfterProduct) finish_output();
+    if constexpr (kHasDropout) drop(t, row, block, [&](int e) { scores[e] = 0.f; });
 #pragma unroll
     for (int i = 0; i < kScores / kElementsOf4Bytes; ++i) {
       const float* x = scores + (kIsF8 ? i / 2 * 8 + i % 2 * 2 : 2 * i);
@@ -146,10 +163,7 @@ struct Consumer : RowsOfOutput {
     float scores[kScores];  // [64][kTileN]
     issue_both(scores);
     if constexpr (kMasked) score(scores, t, row, block);
-    softmax(scores, t);
-    hold();
-    finish_output();
-    pack(scores, t, row, block);
+    make_weights<false>(scores, t, row, block);
     rescale_output();
   }
 
@@ -163,8 +177,7 @@ struct Consumer : RowsOfOutput {
     release(s.k_free + k_ring.slot);
     k_ring.advance();
     if (begin > 0 || whole == 0) score(scores, t, row, 0);
-    softmax(scores, t);
-    pack(scores, t, row, 0);
+    make_weights<true, false>(scores, t, row, 0);
   }
 
   // The first scores of the next tile while the last product of this one runs, and this one's end:
@@ -172,9 +185,7 @@ struct Consumer : RowsOfOutput {
   __device__ void step_across(const Tile& t, const Tile& next) {
     const int row = row_of_tile(next);
     float scores[kScores], top_before[2], sum_before[2];
-    barrier_wait(s.q_full, q_ring.parity);
-    q_ring.advance();
-    load_q();
+    take_q();
     find_edges(next, row);
     issue_both(scores);
 #pragma unroll
@@ -183,10 +194,8 @@ struct Consumer : RowsOfOutput {
       top[r] = kNegativeInfinity, sum[r] = 0.f;
     }
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
-    softmax(scores, next);
-    finish_output();
+    make_weights<true>(scores, next, row, 0);
     gather();
-    pack(scores, next, row, 0);
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
     write(t, row_of_tile(t));
@@ -215,16 +224,22 @@ struct Consumer : RowsOfOutput {
 
   // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
   // stmatrix of columns [16 i, 16 i + 16).
-  __device__ u32 fragment(int i) const {
+  __device__ u32 fragment(int i, u32 lane) const {
     const u32 row = 16 * warp + (lane & 15), chunk = 2 * i + (lane >> 4);
     return wg * (kRows * kRowBytes) + (chunk / 8) * (kTileM * kRowBytes) + swizzled(row, chunk % 8);
   }
 
-  __device__ void load_q() {
+  // Of the tile whose scores are made.
+  __device__ u32 q_slot() const { return q_ring.slot ^ (kQStages - 1); }
+
+  __device__ void take_q() {
+    barrier_wait(s.q_full + q_ring.slot, q_ring.parity);
+    q_ring.advance();
     if constexpr (kQInRegisters) {
 #pragma unroll
-      for (int i = 0; i < kD / kDepth; ++i) ldmatrix(smem_address(s.q) + fragment(i), q + 4 * i);
-      if (kOwnO) release(s.q_free);
+      for (int i = 0; i < kD / kDepth; ++i)
+        ldmatrix(smem_address(s.q) + fragment(i, lane), q + 4 * i);
+      release(s.q_free + q_slot());
     }
   }
 
@@ -236,7 +251,7 @@ struct Consumer : RowsOfOutput {
     if constexpr (!kAlwaysMasks)
       for (; block < whole; ++block) step<false>(t, row, block);
     for (; block < t.n_blocks; ++block) step<true>(t, row, block);
-    if (kOwnO && !kQInRegisters) release(s.q_free);
+    if (kOwnO && !kQInRegisters) release(s.q_free + q_slot());
   }
 
   // O / Σ to global memory through shared memory, and the log-sum-exp.
@@ -251,9 +266,11 @@ struct Consumer : RowsOfOutput {
     if (direct) {
       write_rows(t, row);
     } else {
+      u32 at = lane;
+      asm volatile("" : "+r"(at));  // or places would be held in registers from tile to tile
 #pragma unroll
       for (int i = 0; i < kD / 16; ++i)
-        stmatrix(smem_address(s.o) + fragment(i), result(2 * i, 0), result(2 * i, 1),
+        stmatrix(smem_address(s.o) + fragment(i, at), result(2 * i, 0), result(2 * i, 1),
                  result(2 * i + 1, 0), result(2 * i + 1, 1));
     }
     if constexpr (kMayLeak) {
@@ -275,20 +292,18 @@ struct Consumer : RowsOfOutput {
       tma_store_commit();
       if (!kOwnO) tma_store_wait_read();
     }
-    if (!kOwnO) named_sync(barrier, 128), release(s.q_free);
+    if (!kOwnO) named_sync(barrier, 128), release(s.q_free + q_slot());
   }
 
   __device__ void begin_tile(const Tile& t, int row) {
     clear_output();
     top[0] = top[1] = kNegativeInfinity;
     sum[0] = sum[1] = 0.f;
-    barrier_wait(s.q_full, q_ring.parity);
-    q_ring.advance();
-    load_q();
+    take_q();
     if (t.n_blocks > 0)
       first_step(t, row);
     else if (kOwnO && !kQInRegisters)
-      release(s.q_free);
+      release(s.q_free + q_slot());
   }
 
   __device__ void end_tile(const Tile& t, int row) {
@@ -296,27 +311,15 @@ struct Consumer : RowsOfOutput {
     write(t, row);
   }
 
-  // The next tile's number, and its factors.
-  __device__ int take_next(Factors& of) {
-    const int index = s.next.take(next_ring, lane);
-    if (kIsF8 && index < p.n_tiles) of = Tile(p, index).factors(p);
-    return index;
-  }
+  __device__ Tile take_tile() { return s.next.take<true>(next_ring, p); }
 
   __device__ void run_chained() {
-    if (int(blockIdx.x) >= p.n_tiles) return;
-    Tile t(p, blockIdx.x);
-    if constexpr (kIsF8) t.take(p, t.factors(p));
+    Tile t = take_tile();
     begin_tile(t, row_of_tile(t));
     while (true) {
-      Factors of;
-      int index;
-      if constexpr (kIsF8) index = take_next(of);
       if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
-      if constexpr (!kIsF8) index = take_next(of);
-      if (index >= p.n_tiles) break;
-      Tile next(p, index);
-      if constexpr (kIsF8) next.take(p, of);
+      const Tile next = take_tile();
+      if (next.row < 0) break;
       if (t.n_blocks > 0 && next.n_blocks > 0) {
         step_across(t, next);
       } else {
@@ -329,17 +332,11 @@ struct Consumer : RowsOfOutput {
   }
 
   __device__ void run_in_turn() {
-    int index = blockIdx.x;
-    Factors of;
-    if (kIsF8 && index < p.n_tiles) of = Tile(p, index).factors(p);
-    while (index < p.n_tiles) {
-      Tile t(p, index);
-      if constexpr (kIsF8) t.take(p, of), index = take_next(of);
+    for (Tile t = take_tile(); t.row >= 0; t = take_tile()) {
       const int row = row_of_tile(t);
       begin_tile(t, row);
       if (t.n_blocks > 0) middle_steps(t, row);
       end_tile(t, row);
-      if constexpr (!kIsF8) index = take_next(of);
     }
   }
 
@@ -365,24 +362,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ char smem[];
   const Shared s(smem);
   const u32 warp = uniform(threadIdx.x / 32);
+  start_grid_after();
   if (threadIdx.x == 0) {
     prefetch_map(&q), prefetch_map(&k), prefetch_map(&v), prefetch_map(&o);
     constexpr u32 kWarps = 4 * kConsumers;
-    barrier_init(s.q_full, 1), barrier_init(s.q_free, kWarps);
+    for (int i = 0; i < kQStages; ++i)
+      barrier_init(s.q_full + i, 1), barrier_init(s.q_free + i, kWarps);
     for (int i = 0; i < kStages; ++i) {
       barrier_init(s.k_full + i, 1), barrier_init(s.k_free + i, kWarps);
       barrier_init(s.v_full + i, 1), barrier_init(s.v_free + i, kWarps);
     }
-    s.next.init(kWarps);
+    s.next.init(kWarps + 1);
     barrier_init_fence();
   }
   __syncthreads();
+  wait_for_grid_before();
 
   if (warp < 4) {
     give_registers<kProducerRegisters>();
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v};
       producer.run();
+    } else if (threadIdx.x == 32) {
+      s.next.deal(p);
     }
   } else {
     take_registers<kConsumerRegisters>();

@@ -36,9 +36,13 @@ constexpr int kVBytes = kIsF8 ? kD * kRowBytes : kKBytes;  // of e4m3: Vᵀ, 128
 constexpr int kKvBytes = kKBytes + kVBytes;
 constexpr int kSmemLimit = 227 * 1024 - 1024;  // less what aligning to 1024 may take
 constexpr int kBarrierBytes = 512;
+constexpr int kLeastBytes = kQBytes + kStages * kKvBytes + kBarrierBytes;
+static_assert(kLeastBytes <= kSmemLimit);
 // O leaves through a place of its own if there is room, else through Q's.
-constexpr bool kOwnO = kQBytes + kOBytes + kStages * kKvBytes + kBarrierBytes <= kSmemLimit;
-static_assert(kQBytes + kStages * kKvBytes + kBarrierBytes <= kSmemLimit);
+constexpr bool kOwnO = kLeastBytes + kOBytes <= kSmemLimit;
+// The next tile's Q, too, has a place if there is room. (In registers it leaves its place early.)
+constexpr int kQStages =
+    kOwnO && !kQInRegisters && kLeastBytes + kOBytes + kQBytes <= kSmemLimit ? 2 : 1;
 static_assert(kTileN % kDepth == 0 && kStages >= 2);
 static_assert(!kIsF8 || (kOwnO && kTileN <= kInColumns));
 // A tile's last step computes the next tile's first scores. (The others have no registers for it.)
@@ -46,11 +50,11 @@ constexpr bool kChains =
     !kIsOdd && kQInRegisters && kOwnO && !kIsPacked && !kHasDocuments && !kHasSinks;
 
 struct Shared {
-  char* q;  // [kBoxes][kTileM][kInColumns]
-  char* k;  // [kStages][kBoxes][kTileN][kInColumns]
-  char* v;  // the same; of e4m3 [kStages][kD][128 keys]
-  char* o;  // [kOutBoxes][kTileM][64]
-  Barrier *q_full, *q_free;
+  char* q;                   // [kQStages][kBoxes][kTileM][kInColumns]
+  char* k;                   // [kStages][kBoxes][kTileN][kInColumns]
+  char* v;                   // the same; of e4m3 [kStages][kD][128 keys]
+  char* o;                   // [kOutBoxes][kTileM][64]
+  Barrier *q_full, *q_free;  // [kQStages]
   Barrier *k_full, *k_free;  // [kStages]
   Barrier *v_full, *v_free;  // [kStages]
   TileQueue next;
@@ -58,16 +62,17 @@ struct Shared {
   __device__ explicit Shared(char* base) {
     const u32 skip = (1024 - (smem_address(base) & 1023)) & 1023;
     char* p = base + skip;
-    q = p, p += kQBytes;
+    q = p, p += kQStages * kQBytes;
     k = p, p += kStages * kKBytes;
     v = p, p += kStages * kVBytes;
     o = kOwnO ? p : q;
     if (kOwnO) p += kOBytes;
-    q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + 1;
-    k_full = q_free + 1, k_free = k_full + kStages;
+    q_full = reinterpret_cast<Barrier*>(p), q_free = q_full + kQStages;
+    k_full = q_free + kQStages, k_free = k_full + kStages;
     v_full = k_free + kStages, v_free = v_full + kStages;
     next.full = v_free + kStages, next.free = next.full + 2;
-    next.index = reinterpret_cast<u32*>(next.free + 2);
+    next.due = next.free + 2;
+    next.tile = reinterpret_cast<Tile*>(next.due + 1);
   }
 };
 
@@ -77,7 +82,7 @@ struct Producer {
   const AttentionParams& p;
   const Shared& s;
   const TensorMap *q_map, *k_map, *v_map;
-  Ring<1> q_ring;
+  Ring<kQStages> q_ring;
   Ring<kStages> k_ring, v_ring;
   Ring<2> next_ring;
 
@@ -102,31 +107,30 @@ struct Producer {
   }
 
   __device__ void load_q(const Tile& t) {
-    barrier_wait(s.q_free, q_ring.parity ^ 1);
-    barrier_arrive_expect(s.q_full, kQBytes);
+    const u32 slot = q_ring.slot;
+    barrier_wait(s.q_free + slot, q_ring.parity ^ 1);
+    barrier_arrive_expect(s.q_full + slot, kQBytes);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
-      tma_load(s.q + box * (kTileM * kRowBytes), q_map, s.q_full, kEvictFirst, box * kInColumns,
-               t.row, t.head, t.batch);
+      tma_load(s.q + slot * kQBytes + box * (kTileM * kRowBytes), q_map, s.q_full + slot,
+               kEvictFirst, box * kInColumns, t.row, t.head, t.batch);
     q_ring.advance();
   }
 
   __device__ void run() {
-    if constexpr (kIsF8) wait_for_grid_before();  // which writes Vᵀ
-    for (int index = blockIdx.x; index < p.n_tiles;) {
-      const int next = s.next.draw(next_ring, p);
-      const Tile t(p, index);
+    for (Tile t = s.next.take<false>(next_ring, p); t.row >= 0;
+         t = s.next.take<false>(next_ring, p)) {
       const int kv_head = t.head / p.group;
       load_q(t);
       // K runs one tile ahead of V, as the consumers do.
       for (int i = 0; i <= t.n_blocks; ++i) {
         const int row = t.key + i * kTileN;
+        if (i == max(0, t.n_blocks - 1)) s.next.ask();
         if (i < t.n_blocks)
           load<false>(s.k_full, s.k_free, k_ring, s.k, k_map, row, kv_head, t.batch);
         if (i > 0)
           load<true>(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
       }
-      index = next;
     }
   }
 };
