@@ -212,7 +212,7 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   } else if (v.head_dim == 128 && !has_ranges && !(v.is_causal && shape.seqlen_k <= 4096)) {
     v.n_consumers = 3, v.tile_n = 80;
   } else if (v.head_dim == 128) {
-    v.q_registers = !has_ranges && !f.has_window && !f.has_dropout;
+    v.q_registers = !has_ranges && !f.has_window;
   } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
     v.q_registers = true;
   } else if (v.head_dim == 96 && !has_ranges) {
