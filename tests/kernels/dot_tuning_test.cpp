@@ -59,7 +59,7 @@ TEST(DotTuning, EveryPointOfTheSpaceGivesTheSameBits) {
                         {75, 100, 400, 2, "m k, k n -> m n", DType::kBF16, 4}};
   for (Product& p : products) {
     const std::vector<Tuning> points = packed.tuning->points(p.query(2));
-    ASSERT_GE(points.size(), 4u);
+    ASSERT_GT(points.size(), 4u);
     EXPECT_EQ(points[0], Tuning{});
     std::set<std::vector<int32_t>> distinct;
     for (const Tuning& t : points) {

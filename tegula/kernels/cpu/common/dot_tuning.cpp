@@ -96,9 +96,9 @@ std::vector<Tuning> points(const KernelQuery& q) {
     std::vector<int> values;
   } lists[] = {
       {kDotTileM, {full.m, std::max(even, kMinTileM), std::max(full.m * 2 / 3, kMinTileM)}},
-      {kDotTaskM, {72, 168, 336}},
+      {kDotTaskM, {36, 72, 168, 336}},
       {kDotTaskN, {96, 192, 384, 768}},
-      {kDotBlockK, {384, 768, 2048}},
+      {kDotBlockK, {384, 768, 1024, 2048}},
       {kDotOrder, {1, 2}},
       {kDotDeal, {1, 2}},
       {kDotPackA, can_read_a(c, &row) ? std::vector{1, 2} : std::vector{0}},

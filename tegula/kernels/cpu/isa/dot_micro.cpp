@@ -2,44 +2,48 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-// For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
+// For each tile and piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i +
+// acc. Few stores may wait for their sums before the core takes in nothing else: those of a piece
+// stand between the multiply-adds of the next one's first step.
 template <int kM, int kNv, Lies kLie>
 static void micro_tile(const MicroArgs& u) {
-  const float* a = u.a;
-  const float* b = u.b;
-  const float* next_a = u.next_a;
-  const char* next_b = u.next_b;
-  [[maybe_unused]] const char* far_a = u.far_a;
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
+  constexpr bool kIsOne = kLie == Lies::kPanel || kLie == Lies::kBlockRows;  // tile and piece
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
   constexpr bool kByThrees = kLie == Lies::kRows;
-  // As numbers: of an operand without elements, which may be null, no row lies in an array.
-  const auto rows_on = [&](int64_t n) {
-    return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
-                                          static_cast<uintptr_t>(n * u.a_stride) * sizeof(float));
-  };
-  const float *a3 = rows_on(3), *a6 = rows_on(6), *a9 = rows_on(9), *a12 = rows_on(12);
-  const auto row = [&](int i) __attribute__((always_inline)) {
-    return i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
-  };
   const int64_t stride = kLie == Lies::kBlockRows ? kBlockRow : u.a_stride;
-  for (const Piece *p = u.pieces, *end = p + u.n_pieces; p < end; ++p) {
-    Vf acc[kM][kNv];
-    if (p->start < 0) {
+  const char* next_b = u.next_b;
+  [[maybe_unused]] const char* far_a = u.far_a;
+  Vf acc[kM][kNv] = {};
+  float* due = nullptr;  // where the next row of acc is to be stored
+  int64_t due_stride = 0;
+  const auto each = [](auto f) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
+    for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = zero();
-    } else {
-      const float* start = u.slot[p->start];
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = load(start + i * kTileN + v * kLanes);
-    }
-#pragma GCC unroll 4
-    for (int64_t k = p->k; k > 0; --k) {
+      for (int v = 0; v < kNv; ++v) f(i, v);
+  };
+  const auto store_due = [&](int i, int v) __attribute__((always_inline)) {
+    store(due + v * kLanes, acc[i][v]);
+    if (v + 1 < kNv) return;
+    due += due_stride;
+    asm("" : "+r"(due));  // else an address for each row
+  };
+  int64_t tile = 0;
+  do {
+    const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
+    const auto slot = [&](int at) { return u.slot[at] + tile * u.slot_tile[at]; };
+    // As numbers: of an operand without elements, which may be null, no row lies in an array.
+    const auto rows_on = [&](int64_t n) {
+      return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
+                                            static_cast<uintptr_t>(n * u.a_stride) * sizeof(float));
+    };
+    const float *a3 = rows_on(3), *a6 = rows_on(6), *a9 = rows_on(9), *a12 = rows_on(12);
+    const auto row = [&](int i) __attribute__((always_inline)) {
+      return i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
+    };
+    const auto step = [&](auto before) __attribute__((always_inline)) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
       if constexpr (kIsFar) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
       if constexpr (kByThrees && kFetchesRows)
@@ -52,7 +56,7 @@ static void micro_tile(const MicroArgs& u) {
         const Vf x =
             broadcast(kByThrees ? row(i) + i % 3 * stride : a + (kIsPanel ? i : i * stride));
 #pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
+        for (int v = 0; v < kNv; ++v) before(i, v), acc[i][v] = fma(x, bv[v], acc[i][v]);
       }
       a += kIsPanel ? stride : 1;
       if constexpr (kByThrees) {
@@ -65,21 +69,43 @@ static void micro_tile(const MicroArgs& u) {
         }
       }
       b += kTileN;
-    }
-    for (int l = 0; l < p->n_merge; ++l) {
-      const float* m = u.slot[p->merge[l]];
-#pragma GCC unroll 16
-      for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) acc[i][v] = load(m + i * kTileN + v * kLanes) + acc[i][v];
-    }
-    float* dst = p->dst < 0 ? u.dst : u.slot[p->dst];
-    const int64_t dst_stride = p->dst < 0 ? u.dst_stride : kTileN;
-#pragma GCC unroll 16
-    for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) store(dst + i * dst_stride + v * kLanes, acc[i][v]);
-  }
+    };
+    const Piece *p = u.pieces, *end = p + u.n_pieces;
+    do {
+      float* const dst = p->dst < 0 ? u.dst + tile * u.dst_tile : slot(p->dst);
+      int64_t k = p->k;
+      if (due != nullptr && p->start < 0 && k > 0) {
+        step([&](int i, int v)
+                 __attribute__((always_inline)) { store_due(i, v), acc[i][v] = zero(); });
+        --k;
+      } else {
+        if (due != nullptr) each(store_due);
+        if (p->start < 0) {
+          each([&](int i, int v) __attribute__((always_inline)) { acc[i][v] = zero(); });
+        } else {
+          const float* start = slot(p->start);
+          each([&](int i, int v) __attribute__((always_inline)) {
+            acc[i][v] = load(start + i * kTileN + v * kLanes);
+          });
+        }
+      }
+      if (p->dst < 0 && u.fetches_dst) {
+        for (int i = 0; i < kM; ++i)
+          for (int j = 0; j < kNv * kLanes; j += 16)
+            __builtin_prefetch(dst + i * u.dst_stride + j, 1);
+      }
+#pragma GCC unroll 4
+      for (; k > 0; --k) step([](int, int) {});
+      for (int l = 0; l < p->n_merge; ++l) {
+        const float* m = slot(p->merge[l]);
+        each([&](int i, int v) __attribute__((always_inline)) {
+          acc[i][v] = load(m + i * kTileN + v * kLanes) + acc[i][v];
+        });
+      }
+      due = dst, due_stride = p->dst < 0 ? u.dst_stride : kTileN;
+    } while (!kIsOne && ++p < end);
+  } while (!kIsOne && ++tile < u.n_tiles);
+  each(store_due);
 }
 
 // By rows - 1, vectors - 1, how a lies.

@@ -19,11 +19,11 @@ inline constexpr bool kFetchesRows = kTileM == 14;  // where L2 holds two blocks
 
 // How a lies. Rows a fixed way apart need no registers for their addresses; kRows has too few for
 // 14 of them and takes 15 % longer than a panel (AVX-512, k = 64).
-enum class Lies {
-  kPanel,      // rows side by side, k a_stride apart
-  kRows,       // k side by side, rows a_stride apart
-  kBlockRows,  // the same, rows kBlockRow floats apart
-  kFarPanel,   // as kPanel, but b's next strip is far, too, and fetched meanwhile
+enum class Lies {  // kPanel and kBlockRows: of one tile and one piece only
+  kPanel,          // rows side by side, k a_stride apart
+  kRows,           // k side by side, rows a_stride apart
+  kBlockRows,      // the same, rows kBlockRow floats apart
+  kFarPanel,       // as kPanel, but b's next strip is far, too, and fetched meanwhile
 };
 inline constexpr int kLies = 4;
 inline constexpr int64_t kBlockRow = 64;
@@ -45,6 +45,10 @@ struct MicroArgs {
   float* slot[kMaxSlots] = {};
   float* dst = nullptr;  // of the final piece; rows dst_stride apart
   int64_t dst_stride = 0;
+  bool fetches_dst = false;
+  // Tiles one above the other, all of them against b: floats to the next one's rows, slots, dst.
+  int64_t n_tiles = 1;
+  int64_t a_tile = 0, slot_tile[kMaxSlots] = {}, dst_tile = 0;
 };
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.

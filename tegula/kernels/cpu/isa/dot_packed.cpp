@@ -16,6 +16,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 constexpr int kTileFloats = kTileM * kTileN;
+constexpr int64_t kColumnTiles = 6;  // whole ones that one call computes, at most
 #if defined(TEGULA_ISA_AVX512)
 constexpr RegisterTile kTile = register_tile(Isa::kAvx512);
 #elif defined(TEGULA_ISA_AVX2) || defined(TEGULA_ISA_COUNTED)
@@ -131,6 +132,12 @@ class PackedDot {
   void pack_b(const Held& h, int64_t batch, int64_t begin, int64_t end, int64_t k0, int64_t n_k,
               float* dst, int64_t panel_k) {
     const In* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
+    int64_t n_stride, k_stride;
+    if (end - begin == kPackStrips && end * kTileN <= h.n && c_.n.is_linear(kB, &n_stride) &&
+        n_stride == 1 && c_.k.is_linear(kB, &k_stride)) {
+      const In* src = b + h.n0 + begin * kTileN + k0 * k_stride;
+      return pack_strips<In, kTileNv, kPackStrips>(src, k_stride, n_k, dst, panel_k * kTileN);
+    }
     for (int64_t k = 0; k < n_k; k += kPackK) {
       for (int64_t strip = begin; strip < end; ++strip) {
         const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
@@ -143,7 +150,7 @@ class PackedDot {
 
   // `packed`: room for strips of b, or for a block of a.
   void run_task(const Held& h, const Task& t, float* waiting, float* packed) {
-    float local[(kMaxSlots + 1) * kTileFloats] __attribute__((aligned(64)));
+    float local[(kMaxSlots + kColumnTiles) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = int64_t{n_slots_} * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     const int64_t next_b_step = ceil_div(kTileN * 4, m_strips), b_strip = kTileN * c_.k.count;
@@ -153,7 +160,9 @@ class PackedDot {
       const KBlock plan = kb_.at(block, start_ != nullptr);
       const ABlock a = a_block(h, t, plan, packed);
       const MicroArgs shared = block_args(plan, local);
-      const auto tile = [&](int64_t i, int64_t j, const float* b) {
+      int64_t fetched = 0;  // steps
+      // Of strip i of a and those after it.
+      const auto tiles = [&](int64_t i, int64_t n_tiles, int64_t j, const float* b) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
         x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
@@ -161,15 +170,24 @@ class PackedDot {
         // The strip after this one, a part for each tile that this one meets.
         const bool is_far = !local_b_ && tiles_.a_inside && j + 1 < n_strips;
         MicroArgs u = shared;
-        u.a = a.at + i * a.next + a.k0 * x.rows, u.b = b;
+        u.n_tiles = x.n_tiles = n_tiles;
+        u.a = a.at + i * a.next + a.k0 * x.rows, u.a_tile = a.next, u.b = b;
         u.next_b_step = is_far ? next_b_step : 0;
         u.next_b = reinterpret_cast<const char*>(b + (is_far ? b_strip : 0)) +
                    i * plan.n_k * u.next_b_step;
-        u.far_a = a.far + (i * n_strips + j) * a.far_step * plan.n_k, u.far_a_step = a.far_step;
+        u.far_a = a.far + fetched * a.far_step, u.far_a_step = a.far_step;
+        fetched += n_tiles * plan.n_k;
         if (plain_out_ && plan.is_last)
           u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
         run_tile(h, x, plan, u, waiting + (j * m_strips + i) * tile_floats, local);
-        executed += x.rows * x.vectors() * kLanes * plan.n_k;
+        executed += n_tiles * x.rows * x.vectors() * kLanes * plan.n_k;
+      };
+      const auto column = [&](int64_t j, const float* b) {
+        const int64_t most = start_ == nullptr ? kColumnTiles : 1;
+        for (int64_t i = 0, n; i < m_strips; i += n) {
+          n = std::clamp<int64_t>(t.m / tile_m_ - i, 1, most);  // a last one may have fewer rows
+          tiles(i, n, j, b);
+        }
       };
       if (local_b_) {
         for (int64_t j = 0; j < n_strips; ++j) {
@@ -177,17 +195,16 @@ class PackedDot {
           if (at == 0)
             pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips), plan.k0,
                    plan.n_k, packed, plan.n_k);
-          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, packed + at * plan.n_k * kTileN);
+          column(j, packed + at * plan.n_k * kTileN);
         }
         continue;
       }
       const float* b = b_panel(h, t.batch, t.n0 / kTileN) + plan.k0 * kTileN;
       if (tiles_.a_inside) {
-        for (int64_t j = 0; j < n_strips; ++j)
-          for (int64_t i = 0; i < m_strips; ++i) tile(i, j, b + j * b_strip);
+        for (int64_t j = 0; j < n_strips; ++j) column(j, b + j * b_strip);
       } else {
         for (int64_t i = 0; i < m_strips; ++i)
-          for (int64_t j = 0; j < n_strips; ++j) tile(i, j, b + j * b_strip);
+          for (int64_t j = 0; j < n_strips; ++j) tiles(i, 1, j, b + j * b_strip);
       }
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
@@ -197,6 +214,7 @@ class PackedDot {
   struct Tile {
     int64_t batch, m0, n0;  // relative to Held
     int rows, cols;
+    int64_t n_tiles;  // one above the other
     int vectors() const { return (cols + kLanes - 1) / kLanes; }
   };
 
@@ -251,8 +269,12 @@ class PackedDot {
       u.a_stride = x.rows;
       u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
     }
-    for (int l = 0; l < n_slots_; ++l) u.slot[n_local_ + l] = waiting + l * tile_m_ * kTileN;
-    if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = waiting + (n_slots_ - 1) * tile_m_ * kTileN;
+    const auto set_slot = [&](int at, int l) {
+      u.slot[at] = waiting + l * tile_m_ * kTileN;
+      u.slot_tile[at] = n_slots_ * tile_m_ * kTileN;
+    };
+    for (int l = 0; l < n_slots_; ++l) set_slot(n_local_ + l, l);
+    if (kb_.n_pieces > 1) set_slot(kMaxSlots - 1, n_slots_ - 1);
     if (start_ != nullptr && plan.k0 == 0) load_start(h, x, u.slot[kMaxSlots - 1]);
     if (plan.is_last) {
       finish_tile(h, x, fn, u, local + kMaxSlots * kTileFloats);
@@ -291,21 +313,23 @@ class PackedDot {
     if constexpr (std::is_same_v<Out, float>) {
       if (plain_out_ && x.cols % kLanes == 0) {
         // Lines of the result come meanwhile: else stores wait for them.
-        for (int i = 0; i < x.rows; ++i)
-          for (int j = 0; j < x.cols; j += 16) __builtin_prefetch(u.dst + i * out_row_ + j, 1);
+        u.fetches_dst = true, u.dst_tile = tile_m_ * out_row_;
         fn(u);
         if (bias_ == nullptr) return;
         const float* bias = bias_ + c_.batch.offset(batch, kBias) + n0;
-        for (int i = 0; i < x.rows; ++i) {
+        for (int64_t i = 0; i < x.n_tiles * x.rows; ++i) {
           float* y = u.dst + i * out_row_;
           for (int j = 0; j < x.cols; j += kLanes) store(y + j, load(y + j) + load(bias + j));
         }
         return;
       }
     }
-    u.dst = sums, u.dst_stride = kTileN;
+    u.dst = sums, u.dst_stride = kTileN, u.dst_tile = tile_m_ * kTileN;
     fn(u);
-    epilogue<Out>({&c_, sums, kTileN, batch, m0, n0, x.rows, x.cols}, bias_, out_);
+    for (int64_t i = 0; i < x.n_tiles; ++i)
+      epilogue<Out>(
+          {&c_, sums + i * u.dst_tile, kTileN, batch, m0 + i * tile_m_, n0, x.rows, x.cols}, bias_,
+          out_);
   }
 
   const KernelCall& call_;

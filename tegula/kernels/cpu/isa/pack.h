@@ -35,6 +35,24 @@ static void pack_adjacent(const PanelArgs<T>& p) {
   }
 }
 
+// Strips of kVectors vectors side by side, whole, to panels next_strip floats apart: a row of k is
+// read in one run, and ahead of its use.
+template <class T, int kVectors, int kStrips>
+static void pack_strips(const T* src, int64_t k_stride, int64_t n_k, float* dst,
+                        int64_t next_strip) {
+  constexpr int kWidth = kVectors * kLanes, kLine = 64 / sizeof(T), kAhead = 4;
+  for (int64_t k = 0; k < n_k; ++k, src += k_stride, dst += kWidth) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kStrips * kWidth; j += kLine)
+      __builtin_prefetch(src + kAhead * k_stride + j);
+#pragma GCC unroll 8
+    for (int s = 0; s < kStrips; ++s)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v)
+        store(dst + s * next_strip + v * kLanes, load(src + s * kWidth + v * kLanes));
+  }
+}
+
 // k lies side by side: square blocks are transposed in registers, lines fetched ahead along k.
 template <class T>
 static void pack_transposed(const PanelArgs<T>& p) {
