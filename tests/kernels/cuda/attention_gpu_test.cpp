@@ -104,7 +104,7 @@ TEST(CudaAttention, RefusesShapes) {
   s = shape(257, true, 128);
   const Status wide = check_attention(s, 0.1F);
   EXPECT_EQ(wide.error().code, Code::kUnsupported);
-  EXPECT_NE(wide.error().message.find("257 is not in [1, 256]: use attention_naive"),
+  EXPECT_NE(wide.error().message.find("257 is not in [1, 256]: the nearest is 256"),
             std::string::npos)
       << wide.error().message;
 }
