@@ -1,4 +1,4 @@
-// What linear_cross_entropy and linear_cross_entropy_bwd share.
+// What linear_cross_entropy, its gradient and both in one share.
 #pragma once
 
 #include "tegula/ops/linear_cross_entropy.h"
@@ -21,9 +21,11 @@ struct CrossEntropyCall {
         v(c.shape(1)[c.attrs->flag("transposed") ? 1 : 0].bound()) {}
 };
 
-// w's dims in a spec; v is cut by what targets select.
+// w's dims in a spec, where W stands for them; v is cut by what targets select.
 inline std::string_view weight_dims(const Attrs& a) { return a.flag("transposed") ? "d v" : "v d"; }
-inline Result<DimMap> cross_entropy_dims(const OpCall& c, std::string_view spec) {
+inline Result<DimMap> cross_entropy_dims(const OpCall& c, std::string spec) {
+  for (size_t at; (at = spec.find('W')) != std::string::npos;)
+    spec.replace(at, 1, weight_dims(*c.attrs));
   DimMap m = TEGULA_TRY(solve_dims(c.op->name, spec, c.in));
   m.factors[static_cast<size_t>(m.find("v"))].index_operand = 2;
   return m;
@@ -64,6 +66,16 @@ S log_sum_exp(const std::vector<S>& logits) {
   return top + scalar::log(sum);
 }
 
+// Stores the log-sum-exp of the token at i and its target's logit as results 0 and 1; returns the
+// former.
+template <class S>
+S store_sums(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t target) {
+  const S lse = log_sum_exp(logits);
+  a.store_at(0, lse, i);
+  a.store_at(1, target < 0 ? S(0.0) : logits[static_cast<size_t>(target)], i);
+  return lse;
+}
+
 // What the token at i adds to dw [v d], and its row of dx, stored as result `at_dx`.
 template <class S>
 void add_gradients(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t target, S lse,
@@ -89,6 +101,22 @@ void store_dw(RefArgs<S>& a, size_t at, const std::vector<S>& dw, size_t v, size
   for (size_t n = 0; n < v; ++n)
     for (size_t e = 0; e < d; ++e)
       transposed ? a.store(at, dw[n * d + e], e, n) : a.store(at, dw[n * d + e], n, e);
+}
+
+// Stores dx and dw as results `at` and `at + 1`, token by token in ascending order. dlse and
+// dpicked are operands `given` and `given + 1`; lse_of(i, logits, target) is the token's
+// log-sum-exp.
+template <class S, class LseOf>
+void store_gradients(RefArgs<S>& a, size_t given, size_t at, const LseOf& lse_of) {
+  const CrossEntropyCall call(a.call);
+  const auto d = static_cast<size_t>(call.d), v = static_cast<size_t>(call.v);
+  std::vector<S> logits(v), dw(v * d, S(0.0));
+  for_each_row(a.in[0], [&](Index& i) {
+    const int64_t target = logits_of(a, i, logits);
+    const S lse = finite(lse_of(i, logits, target));
+    add_gradients(a, i, logits, target, lse, a.load_at(given, i), a.load_at(given + 1, i), at, dw);
+  });
+  store_dw(a, at + 1, dw, v, d);
 }
 
 // The same in nodes: x, w, logits [..., v] in the accumulator's type, and where v is the target.

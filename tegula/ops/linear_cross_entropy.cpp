@@ -6,19 +6,14 @@ namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  return cross_entropy_dims(
-      c, cat("x: ... d, w: ", weight_dims(*c.attrs), ", targets: ... -> ..., ..."));
+  return cross_entropy_dims(c, "x: ... d, w: W, targets: ... -> ..., ...");
 }
 
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
     std::vector<S> logits(static_cast<size_t>(CrossEntropyCall(a.call).v));
-    for_each_row(a.in[0], [&](Index& i) {
-      const int64_t target = logits_of(a, i, logits);
-      a.store_at(0, log_sum_exp(logits), i);
-      a.store_at(1, target < 0 ? S(0.0) : logits[static_cast<size_t>(target)], i);
-    });
+    for_each_row(a.in[0], [&](Index& i) { store_sums(a, i, logits, logits_of(a, i, logits)); });
   }
 };
 

@@ -7,23 +7,14 @@ namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  const auto w = weight_dims(*c.attrs);
-  return cross_entropy_dims(c, cat("x: ... d, w: ", w, ", targets: ..., lse: ..., dlse: ..., ",
-                                   "dpicked: ... -> ... d, ", w));
+  return cross_entropy_dims(
+      c, "x: ... d, w: W, targets: ..., lse: ..., dlse: ..., dpicked: ... -> ... d, W");
 }
 
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const CrossEntropyCall call(a.call);
-    const auto d = static_cast<size_t>(call.d), v = static_cast<size_t>(call.v);
-    std::vector<S> logits(v), dw(v * d, S(0.0));
-    for_each_row(a.in[0], [&](Index& i) {
-      const int64_t target = logits_of(a, i, logits);
-      const S lse = finite(a.load_at(3, i));
-      add_gradients(a, i, logits, target, lse, a.load_at(4, i), a.load_at(5, i), 0, dw);
-    });
-    store_dw(a, 1, dw, v, d);
+    store_gradients(a, 4, 0, [&](Index& i, const auto&, int64_t) { return a.load_at(3, i); });
   }
 };
 

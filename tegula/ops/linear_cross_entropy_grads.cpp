@@ -6,25 +6,16 @@ namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  const auto w = weight_dims(*c.attrs);
-  return cross_entropy_dims(c, cat("x: ... d, w: ", w, ", targets: ..., dlse: ..., dpicked: ... ",
-                                   "-> ..., ..., ... d, ", w));
+  return cross_entropy_dims(
+      c, "x: ... d, w: W, targets: ..., dlse: ..., dpicked: ... -> ..., ..., ... d, W");
 }
 
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const CrossEntropyCall call(a.call);
-    const auto d = static_cast<size_t>(call.d), v = static_cast<size_t>(call.v);
-    std::vector<S> logits(v), dw(v * d, S(0.0));
-    for_each_row(a.in[0], [&](Index& i) {
-      const int64_t target = logits_of(a, i, logits);
-      const S lse = log_sum_exp(logits);
-      a.store_at(0, lse, i);
-      a.store_at(1, target < 0 ? S(0.0) : logits[static_cast<size_t>(target)], i);
-      add_gradients(a, i, logits, target, finite(lse), a.load_at(3, i), a.load_at(4, i), 2, dw);
+    store_gradients(a, 3, 2, [&](Index& i, const std::vector<S>& logits, int64_t target) {
+      return store_sums(a, i, logits, target);
     });
-    store_dw(a, 3, dw, v, d);
   }
 };
 
