@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training step on the CPU takes, kernel by kernel, beside the least it could take.
+"""What a training step on the CPU takes, kernel by kernel, beside the least it could take: of the settings of f32.
 
     bench/step_bounds.py [--threads 2] [--repeats 5] [--only NAME] [--tegula build/release/tegula]
 
@@ -11,13 +11,8 @@ import argparse
 import sys
 
 import record
+from steps import SETTINGS, tegula_step
 
-SETTINGS = [
-    # name, layers, heads, width, seqlen, batch, vocabulary
-    ("nanoGPT's CPU setting", 4, 4, 128, 64, 12, 65),
-    ("char GPT, 6 layers, d 384", 6, 6, 384, 256, 12, 65),
-    ("GPT-2 124M", 12, 12, 768, 1024, 1, 50257),
-]
 KINDS = {"dot_packed": "products", "fused": "elementwise, sums of rows"}
 
 
@@ -40,13 +35,6 @@ def is_of_weights(op):
     shapes = op["shapes"].replace("->", "").split()
     a, b = dims(shapes[0]), dims(shapes[1])
     return a[:-1] == b[:-1]
-
-
-def step(args, setting):
-    _, layers, heads, width, seqlen, batch, vocab = setting
-    return record.last_json(
-        args.tegula, "bench", "train", "--n-layers", layers, "--n-heads", heads, "--d-model", width, "--seqlen", seqlen,
-        "--batch", batch, "--vocab-size", vocab, "--threads", args.threads, "--repeats", args.repeats, "--by-op", "--json")
 
 
 def table(name, runs, read_gbytes):
@@ -80,8 +68,9 @@ def main():
                             "--json")["read_gbytes_per_s"]
     rows = []
     for setting in SETTINGS:
-        if args.only in setting[0]:
-            rows += table(setting[0], [step(args, setting) for _ in range(args.rounds)], read)
+        if args.only in setting[0] and setting[-1] == "f32":
+            runs = [tegula_step(args, setting, "--by-op") for _ in range(args.rounds)]
+            rows += table(setting[0], runs, read)
     for row in rows:
         print(row)
     record.write(args, "step_bounds", f"bench/step_bounds.py --threads {args.threads} --rounds {args.rounds}", rows,

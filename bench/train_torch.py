@@ -19,15 +19,7 @@ import record
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-
-SETTINGS = [
-    # name, layers, heads, width, seqlen, batch, vocabulary, dtype
-    ("nanoGPT's CPU setting", 4, 4, 128, 64, 12, 65, "f32"),
-    ("char GPT, 6 layers, d 384", 6, 6, 384, 256, 12, 65, "f32"),
-    ("GPT-2 124M, bf16", 12, 12, 768, 1024, 1, 50257, "bf16"),
-    ("GPT-2 124M, decode", 12, 12, 768, 1024, 1, 50257, "decode"),
-    ("GPT-2 124M, f32", 12, 12, 768, 1024, 1, 50257, "f32"),
-]
+from steps import SETTINGS, tegula_step
 
 
 class Block(nn.Module):
@@ -116,23 +108,14 @@ def torch_ms(step, seconds):
     return statistics.median(times)
 
 
-def tegula(args, setting, by_op):
-    _, layers, heads, width, seqlen, batch, vocab, dtype = setting
-    decodes = dtype == "decode"
-    return record.last_json(
-        args.tegula, "bench", "generate" if decodes else "train", "--n-layers", layers, "--n-heads", heads, "--d-model",
-        width, "--seqlen", seqlen, "--batch", batch, "--vocab-size", vocab, "--dtype", "bf16" if decodes else dtype,
-        "--mode", args.mode, "--threads", args.threads, "--repeats", args.repeats, "--json",
-        *(["--cold"] if decodes else []), *(["--by-op"] if by_op else []))
-
-
 def measure(args, setting):
     step = (decoding if setting[-1] == "decode" else training)(setting)
     step()
     theirs, ours = [], []
     for i in range(args.rounds):
         theirs.append(torch_ms(step, args.seconds))
-        ours.append(tegula(args, setting, args.by_op and i + 1 == args.rounds))
+        by_op = ["--by-op"] if args.by_op and i + 1 == args.rounds else []
+        ours.append(tegula_step(args, setting, "--mode", args.mode, *by_op))
     torch_median = statistics.median(theirs)
     ms = statistics.median(r["ms_median"] for r in ours)
     tokens = 1 if setting[-1] == "decode" else setting[4] * setting[5]
