@@ -29,6 +29,10 @@ Verdict check_kernel(const Case& c, const KernelDef& kernel);
 // n_checked grows by the calls that it serves.
 Verdict check_kernel_on_device(const Case& c, const KernelDef& kernel, Device& device,
                                bool repeats_bits, int& n_checked);
+// Whether calls on a device are only launched (TEGULA_TEST_LAUNCH_ONLY), which compiles all kernels
+// into the cache and needs no GPU: nothing is compared, so no test may pass.
+bool is_launch_only();
+inline constexpr const char* kLaunchOnly = "TEGULA_TEST_LAUNCH_ONLY is set: nothing was compared";
 
 struct CheckDef {
   const char* name;
