@@ -143,6 +143,20 @@ class CudaTest(unittest.TestCase):
             row = self.measure(*call, "--dtype", "bf16", "--repeats", "1")
             self.assertEqual(row["kernel"], kernel)
 
+    def test_decoding_is_for_few_queries(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        for call, kernel in ((("decode", "--shape", "1,128,256,64", "--kv-heads", "1"), "attention_decode"),
+                             (("attention", "--shape", "1,4,16,64"), "attention_decode"),
+                             (("attention", "--shape", "1,4,17,64"), "attention_sm90"),
+                             (("attention", "--shape", "1,4,128,64"), "attention_sm90"),
+                             (("attention", "--shape", "1,8,8,64", "--kv-heads", "4"), "attention_decode"),
+                             (("attention", "--shape", "1,8,9,64", "--kv-heads", "4"), "attention_sm90")):
+            with self.subTest(call=call):
+                self.assertEqual(self.measure(*call, "--dtype", "bf16", "--repeats", "1")["kernel"], kernel)
+        self.refused(self.bench("attention", "--shape", "1,8,9,320", "--kv-heads", "4", "--dtype", "f32"),
+                     "attention_decode: 9 queries of 2 heads a KV head: the nearest is 8 queries")
+
     def test_what_is_refused_has_a_reason_of_each_kernel(self):
         wide = self.bench("attention", "--shape", "1,4,256,320", "--dtype", "f32", "--pass", "bwd")
         self.refused(wide, "no CUDA kernel", "attention_f32_bwd_sm90: attention: head_dim 320", "the nearest is 256",

@@ -121,8 +121,7 @@ Status check_plain(const kernel::AttentionCall& c) {
   if (c.has_extras() || c.cu_q != nullptr || c.dropout != 0 || c.dlse != nullptr)
     return unsupported(
         "no softcap, bias, ALiBi, packed sequences nor dropout: leave them out, or use "
-        "attention_sm90 "
-        "or attention_mma");
+        "attention_sm90 or attention_mma");
   return {};
 }
 

@@ -25,6 +25,12 @@ TensorRef padded(const TensorRef& t, char* at) {
   return r;
 }
 
+bool any_needs_padding(const int* which, std::span<const TensorRef> given) {
+  for (; *which >= 0; ++which)
+    if (needs_padding(given[static_cast<size_t>(*which)])) return true;
+  return false;
+}
+
 void pad(const int* which, std::span<const TensorRef> given, char* workspace, PaddedCall& p,
          std::vector<TensorRef>& to) {
   to.assign(given.begin(), given.end());
@@ -64,6 +70,11 @@ Status copy(const TensorRef& from, const TensorRef& to, StreamHandle stream) {
 }
 
 }  // namespace
+
+bool has_padded(const PaddedOperands& which, std::span<const TensorRef> in,
+                std::span<const TensorRef> out) {
+  return any_needs_padding(which.in, in) || any_needs_padding(which.out, out);
+}
 
 PaddedCall padded(const PaddedOperands& which, std::span<const TensorRef> in,
                   std::span<const TensorRef> out, char* workspace) {

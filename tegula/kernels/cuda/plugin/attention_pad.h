@@ -14,10 +14,14 @@ struct PaddedOperands {
 inline constexpr PaddedOperands kForwardOperands{{0, 1, 2, -1}, {0, -1}};
 inline constexpr PaddedOperands kBackwardOperands{{0, 1, 2, 3, 5, -1}, {0, 1, 2, -1}};
 
+// Whether any needs it, so that most calls need no PaddedCall.
+bool has_padded(const PaddedOperands& which, std::span<const TensorRef> in,
+                std::span<const TensorRef> out);
+
 // Operands and results of a call, those padded that need it, with their places in a workspace.
 struct PaddedCall {
   std::vector<TensorRef> in, out;
-  int64_t workspace_bytes = 0;  // 0: none needs it
+  int64_t workspace_bytes = 0;
 };
 // Places begin at `workspace`; null at plan time.
 PaddedCall padded(const PaddedOperands& which, std::span<const TensorRef> in,
@@ -29,6 +33,7 @@ Status copy_padded(const PaddedOperands& which, const PaddedCall& padded, const 
 
 template <const PaddedOperands& kWhich, Status (*kCheck)(const KernelQuery&)>
 Status check_padded(const KernelQuery& q) {
+  if (!has_padded(kWhich, q.in, q.out)) return kCheck(q);
   const PaddedCall p = padded(kWhich, q.in, q.out, nullptr);
   KernelQuery inner = q;
   inner.in = p.in, inner.out = p.out;
@@ -37,6 +42,7 @@ Status check_padded(const KernelQuery& q) {
 
 template <const PaddedOperands& kWhich, int64_t (*kBytes)(const KernelQuery&)>
 int64_t padded_workspace_bytes(const KernelQuery& q) {
+  if (!has_padded(kWhich, q.in, q.out)) return kBytes == nullptr ? 0 : kBytes(q);
   const PaddedCall p = padded(kWhich, q.in, q.out, nullptr);
   KernelQuery inner = q;
   inner.in = p.in, inner.out = p.out;
@@ -45,8 +51,8 @@ int64_t padded_workspace_bytes(const KernelQuery& q) {
 
 template <const PaddedOperands& kWhich, Status (*kLaunch)(const DeviceCall&)>
 Status launch_padded(const DeviceCall& call) {
+  if (!has_padded(kWhich, call.in, call.out)) return kLaunch(call);
   const PaddedCall p = padded(kWhich, call.in, call.out, static_cast<char*>(call.workspace));
-  if (p.workspace_bytes == 0) return kLaunch(call);
   DeviceCall inner = call;
   inner.in = p.in, inner.out = p.out;
   inner.workspace = static_cast<char*>(call.workspace) + p.workspace_bytes;

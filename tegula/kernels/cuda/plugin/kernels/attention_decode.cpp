@@ -2,6 +2,8 @@
 // combines.
 #include "tegula/kernels/cuda/attention_decode.h"
 
+#include <algorithm>
+
 #include "tegula/kernels/cuda/plugin/attention_call.h"
 
 namespace tegula::cuda {
@@ -25,10 +27,21 @@ int64_t split_of(const DecodeShape& shape) {
   return decode_split(shape, n.ok() ? *n : 132);
 }
 
+// Rows of a KV head beyond a tile, of several queries, are rather a short sequence than decoding.
+constexpr int64_t kMostRowsOfQueries = 16;
+Status check_rows(const kernel::AttentionCall& c) {
+  if (c.n_q <= 1 || c.n_q * c.group <= kMostRowsOfQueries) return {};
+  const int64_t most = std::max<int64_t>(1, kMostRowsOfQueries / c.group);
+  return unsupported(cat(c.n_q, " queries of ", c.group, " heads a KV head: the nearest is ", most,
+                         most == 1 ? " query" : " queries",
+                         ": use attention_sm90 or attention_mma"));
+}
+
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(80));
   const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false));
   TEGULA_TRY(check_plain(c));
+  TEGULA_TRY(check_rows(c));
   if (c.right >= 0) return unsupported("no window to the right: use attention_sm90");
   TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
   TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
