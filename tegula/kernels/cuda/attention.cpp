@@ -7,7 +7,6 @@ namespace tegula::cuda {
 
 namespace {
 
-constexpr int kSmemLimit_bytes = 227 * 1024;
 constexpr int kHeadDims[] = {64, 96, 128, 192, 256};
 constexpr int kBarrier_bytes = 512, kAlign_bytes = 1024;
 constexpr float kLeastScale = 1e-30F;  // a reciprocal of the scale is formed
@@ -50,8 +49,9 @@ int AttentionVariant::smem_bytes() const {
   const int in = row_bytes(is_f8 ? 1 : 2), v = is_f8 ? 128 * head_dim : tile_n * in;
   const int q = tile_m() * in, o = tile_m() * row_bytes(2);
   const int least = q + n_stages * (tile_n * in + v) + kBarrier_bytes + kAlign_bytes;
-  if (least + o > kSmemLimit_bytes) return least;
-  return least + o + (!q_registers && least + o + q <= kSmemLimit_bytes ? q : 0);
+  const int most = max_smem_bytes(90);
+  if (least + o > most) return least;
+  return least + o + (!q_registers && least + o + q <= most ? q : 0);
 }
 
 std::string AttentionVariant::name() const {

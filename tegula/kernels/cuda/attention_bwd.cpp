@@ -268,7 +268,7 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
 }
 
 Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& s, bool is_ordered,
-                                                     int max_smem_bytes) {
+                                                     int most_smem_bytes) {
   TEGULA_TRY(check_attention_mma(s, 1));
   AttentionBwdVariant v;
   v.is_mma = true, v.is_ordered = is_ordered;
@@ -285,7 +285,7 @@ Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& s, bo
     v.mma_groups = 1;  // registers for every score's work, or for each row's keys
   else if (v.head_dim == 64)
     v.mma_queries = 128;
-  const auto fits = [&] { return v.smem_bytes() + kUnit_bytes <= max_smem_bytes; };
+  const auto fits = [&] { return v.smem_bytes() + kUnit_bytes <= most_smem_bytes; };
   if (!fits()) v.mma_queries /= 2;
   if (!fits()) v.mma_groups = 1;
   if (!fits()) v.mma_pairs = 2, v.mma_shares = 1, v.mma_queries = v.mma_keys = 16;

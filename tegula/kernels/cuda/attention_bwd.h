@@ -70,7 +70,7 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& shape,
 // attention_mma.h.
 Result<AttentionBwdVariant> choose_attention_bwd_mma(const AttentionShape& shape,
                                                      bool is_ordered = false,
-                                                     int max_smem_bytes = kMmaSmem_bytes);
+                                                     int most_smem_bytes = max_smem_bytes(80));
 
 // n_sequences: of packed sequences.
 int64_t attention_bwd_workspace_bytes(const AttentionBwdVariant& variant,

@@ -48,7 +48,7 @@ Status check_copyable(const char* what, const AttentionOperand& t) {
   return {};
 }
 
-Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s, int max_smem_bytes) {
+Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s, int most_smem_bytes) {
   TEGULA_TRY(check_attention_mma(s, 1));
   AttentionMmaVariant v;
   v.head_dim = padded_head_dim(s.head_dim);
@@ -59,7 +59,7 @@ Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s, int ma
   const bool has_ranges = f.has_window || f.is_packed || f.has_documents;
   if (v.head_dim > 128 || (v.head_dim == 128 && has_ranges) || f.is_heavy()) v.n_groups = 1;
   if ((v.head_dim == 64 || v.head_dim > 128) && !has_ranges && !f.is_heavy()) v.tile_n = 96;
-  while (v.smem_bytes() > max_smem_bytes && v.tile_n > 32) v.tile_n -= 32;
+  while (v.smem_bytes() > most_smem_bytes && v.tile_n > 32) v.tile_n -= 32;
   return v;
 }
 

@@ -9,9 +9,6 @@
 
 namespace tegula::cuda {
 
-// Shared memory of a block on compute capability 8.0.
-inline constexpr int kMmaSmem_bytes = 163 * 1024;
-
 // What is compiled in; attention_mma.cu says what each does.
 struct AttentionMmaVariant {
   int head_dim = 128;  // 64, 96, 128, 192 or 256
@@ -35,7 +32,7 @@ Status check_copyable(const char* what, const AttentionOperand& t);
 
 // With the tiles that fit a block's shared memory.
 Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& shape,
-                                                 int max_smem_bytes = kMmaSmem_bytes);
+                                                 int most_smem_bytes = max_smem_bytes(80));
 
 // A compiled variant in the current context.
 class AttentionMmaKernel {
