@@ -91,9 +91,9 @@ class AttentionBwdKernel {
   Status launch_mma(const AttentionBwdCall& call, AttentionBwdParams p) const;
   AttentionBwdVariant variant_;
   Module module_;
-  // attention_bwd_before; attention_bwd_sm90 and _after (not in order), or attention_bwd_kv and _q
-  // (attention_bwd_mma_kv and _q);
-  // attention_bwd_repair; attention_bwd_sinks; attention_split.
+  // attention_bwd_before; attention_bwd_sm90 and _after (not in order), or attention_bwd_kv and _q,
+  // or attention_bwd_mma_kv and _after or _q; attention_bwd_repair; attention_bwd_sinks;
+  // attention_split.
   FunctionHandle before_ = nullptr, first_ = nullptr, second_ = nullptr, repair_ = nullptr,
                  sinks_ = nullptr, split_ = nullptr;
 };
