@@ -15,8 +15,18 @@ namespace {
 class LossGrads {
  public:
   LossGrads(Module& module, const Function& f, const PassOptions& options)
-      : f_(f), options_(options), rw_(module, f), partner_(f.nodes.size(), kNone) {
-    for (NodeId n = 0; n < f.nodes.size(); ++n) match(n);
+      : f_(f),
+        options_(options),
+        rw_(module, f),
+        is_after_loss_(f.nodes.size(), false),
+        partner_(f.nodes.size(), kNone) {
+    for (NodeId n = 0; n < f.nodes.size(); ++n) {
+      const Node& node = f.nodes[n];
+      is_after_loss_[n] = node.op == &linear_cross_entropy_op ||
+                          std::any_of(node.inputs.begin(), node.inputs.end(),
+                                      [&](ValueId v) { return is_after_loss(v); });
+      match(n);
+    }
   }
   bool has_work() const {
     return std::any_of(partner_.begin(), partner_.end(), [](NodeId n) { return n != kNone; });
@@ -28,7 +38,8 @@ class LossGrads {
   }
 
  private:
-  // Is `n` the gradient of a loss that can wait for the gradient's other operands?
+  // Is `n` the gradient of a loss that can wait for the gradient's other operands? These must need
+  // no loss at all: of two gradients that each need the other's loss only one could be joined.
   void match(NodeId n) {
     const Node& bwd = f_.nodes[n];
     if (bwd.op != &linear_cross_entropy_bwd_op) return;
@@ -39,7 +50,7 @@ class LossGrads {
         fwd.attrs != bwd.attrs ||
         !std::equal(fwd.inputs.begin(), fwd.inputs.end(), bwd.inputs.begin()))
       return;
-    if (depends_on(bwd.inputs[4], at) || depends_on(bwd.inputs[5], at)) return;
+    if (is_after_loss(bwd.inputs[4]) || is_after_loss(bwd.inputs[5])) return;
     std::vector<Type> in = f_.input_types(bwd), out = f_.output_types(fwd);
     // Fewer tokens than planned leave gaps between the rows, which the kernel cannot read.
     if (!in[0].shape.is_const()) return;
@@ -51,13 +62,9 @@ class LossGrads {
     partner_[at] = n;
   }
 
-  // Nodes before `node` depend on nothing of it.
-  bool depends_on(ValueId v, NodeId node) const {
+  bool is_after_loss(ValueId v) const {
     const NodeId from = f_.values[v].node;
-    if (from == kNone || from < node) return false;
-    if (from == node) return true;
-    const auto& in = f_.nodes[from].inputs;
-    return std::any_of(in.begin(), in.end(), [&](ValueId i) { return depends_on(i, node); });
+    return from != kNone && is_after_loss_[from];
   }
 
   // The node, after what it reads.
@@ -90,7 +97,8 @@ class LossGrads {
   const Function& f_;
   const PassOptions& options_;
   Rewriter rw_;
-  std::vector<NodeId> partner_;  // of a loss: the gradient that joins it
+  std::vector<bool> is_after_loss_;  // needs a loss
+  std::vector<NodeId> partner_;      // of a loss: the gradient that joins it
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {

@@ -42,6 +42,46 @@ TEST(LossGrads, NotWhereTheGradientNeedsTheLoss) {
   EXPECT_FALSE(run(s.m, s.f, "loss_grads"));
 }
 
+// Each gradient could be joined with its loss, but then either would come before the other.
+TEST(LossGrads, NotWhereTwoGradientsNeedEachOthersLoss) {
+  for (const bool is_product : {false, true}) {
+    Module m;
+    Builder b(m, "step");
+    const Var ids = b.param("targets", {DType::kI32, {2, 3}});
+    std::vector<Var> params, losses;
+    for (const char* name : {"1", "2"}) {
+      params.push_back(b.param(cat("x", name), {DType::kF32, {2, 3, 4}}));
+      params.push_back(b.weight(cat("w", name), {DType::kF32, {5, 4}}));
+      losses.push_back(cross_entropy_loss(params.end()[-2] * 2.0, params.back(), ids));
+    }
+    const Var loss = is_product ? losses[0] * losses[1] : losses[0] + losses[1];
+    b.result("loss", loss);
+    const auto g = grad(loss, params);
+    for (size_t i = 0; i < g.size(); ++i) b.result(cat("grad.", i), g[i]);
+    const FuncId f = finish(b);
+    run(m, f, "dce");
+    EXPECT_EQ(run_checked(m, f, "loss_grads"), !is_product);
+    EXPECT_EQ(count(m[f], linear_cross_entropy_grads_op), is_product ? 0 : 2);
+  }
+}
+
+// Found in one pass over the graph: there are 2^60 paths from the scale to its first node.
+TEST(LossGrads, CotangentsOfManyPaths) {
+  Module m;
+  Builder b(m, "step");
+  const Var x = b.param("x", {DType::kF32, {3, 4}}), w = b.weight("w", {DType::kF32, {5, 4}});
+  const Var first = b.param("scale", {DType::kF32, {}});
+  const Var loss = cross_entropy_loss(x * 2.0, w, b.param("targets", {DType::kI32, {3}}));
+  Var scale = first * 2.0;
+  for (int i = 0; i < 60; ++i) scale = scale + scale;
+  b.result("loss", loss);
+  const auto g = grad(loss * scale, std::vector{x, w});
+  b.result("dx", g[0]), b.result("dw", g[1]);
+  const FuncId f = finish(b);
+  run(m, f, "dce");
+  EXPECT_TRUE(run(m, f, "loss_grads"));
+}
+
 TEST(LossGrads, NotOfSymbolicShapes) {
   Step s = make(false, true);
   EXPECT_FALSE(run(s.m, s.f, "loss_grads"));
