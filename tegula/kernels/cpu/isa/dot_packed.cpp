@@ -249,7 +249,7 @@ class PackedDot {
         const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
         ABlock block{a + plan.k0, tile_m_ * a_row_, 0};
         block.far = reinterpret_cast<const char*>(block.at);
-        if (!kFetchesRows || a_row_ != c_.k.count || kb_.count() > 1) return block;
+        if (!kFetchesRows || a_row_ != c_.k.count || a_row_ == 0 || kb_.count() > 1) return block;
         block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
         const int64_t bytes = 4 * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
         const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k;
