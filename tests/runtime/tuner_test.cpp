@@ -115,8 +115,11 @@ TEST(Tuner, QuickTuningKeepsWhatItFoundAndAsksNoMore) {
     auto module = std::make_shared<Module>(*f.module);
     auto first = compile(module, f.train_step, o);
     ASSERT_TRUE(first.ok()) << first.error().to_string();
-    ASSERT_EQ(first->notes.size(), 1u);
-    EXPECT_NE(first->notes[0].find((dir / "cache")), std::string::npos);
+    // AMX's products of bf16 leave nothing to choose.
+    const bool is_tunable = table_for(*plain, 0).size() > 0;
+    EXPECT_TRUE(is_tunable || dtype == std::string_view("bf16"));
+    ASSERT_EQ(first->notes.size(), is_tunable ? 1u : 0u);
+    if (is_tunable) EXPECT_NE(first->notes[0].find((dir / "cache")), std::string::npos);
     const auto in = test::random_inputs(*plain->module, (*plain->module)[plain->function], 2);
     const auto want = test::run_plan(*plain, in), have = test::run_plan(*first->plan, in);
     for (size_t r = 0; r < want.size(); ++r) EXPECT_EQ(have[r].bytes, want[r].bytes);
