@@ -149,8 +149,9 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
     ring.advance();
   };
   pass({kHasNoDq, 0, 0});
-  u32 n_sums = 0;
-  bool is_read = false;  // `sum`: what ends a tile does so even where it has all of it
+  // Bit 0: the parity of `sum_full`. Bit 1: `sum` is read, since what ends a tile reads it even where
+  // it has all of the tile. One register of the few that this warpgroup has.
+  u32 sums = 0;
   for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
     for (int i = 0; i < t.end_m - t.first_m; ++i) {
       const bool begins = i < near.n_begun, ends = i >= near.ends_from;
@@ -161,16 +162,17 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
         }
         if (ends) {
           const u32 slot = ring.slot == 0 ? kPlaces - 1 : ring.slot - 1;
-          if (is_read)  // no longer
+          if (sums & 2)  // no longer read
             barrier_wait(turns.told + slot, ring.slot == 0 ? ring.parity ^ 1 : ring.parity);
           asm volatile("fence.proxy.async;" ::: "memory");
           barrier_arrive_expect(turns.sum_full, kTile * kD * 4);
           bulk_load(turns.sum, p.dq_sum + tile * (kTile * kD), kTile * kD * 4, turns.sum_full);
-          barrier_wait(turns.sum_full, n_sums++ & 1);
+          barrier_wait(turns.sum_full, sums & 1);
+          sums ^= 1;
         }
       }
       pass({(begins ? kBeginsDq : 0) | (ends ? kEndsDq : 0), head, m});
-      is_read = is_read || ends;
+      sums |= ends ? 2 : 0;
     }
 }
 
