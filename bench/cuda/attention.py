@@ -18,7 +18,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attention_grid import Grid, Params
-from harness import (finish, interleaved, machine_state, profile, read_variants, sustained, time_ms,
+from harness import (finish, interleaved, machine_state, print_sum, profile, read_variants, sustained, time_ms,
                      write_result)
 
 FIELDS = ("head_dim", "causal", "tile_n", "consumers", "stages", "ping_pong", "q_registers",
@@ -313,10 +313,11 @@ def main():
                       flush=True)
                 for f in failures[:4]:
                     print("     ", f)
-                checks.append({"kernel": name, "causal": is_causal, "error_over_bound": worst,
-                               "failures": failures})
+                checks.append({"kernel": name, "causal": is_causal, "cases": len(cases[:-2]),
+                               "error_over_bound": worst, "failures": failures})
             rungs[name] = kernel
 
+    print_sum(checks)
     if args.no_timing or args.launch_only:
         return
     a = torch.randn(8192, 8192, device="cuda").bfloat16()

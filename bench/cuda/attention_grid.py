@@ -89,6 +89,11 @@ def variants():
     return list(dict.fromkeys(out))
 
 
+def family_of(v):
+    """The kernels that serve a variant."""
+    return "mma" if MMA_KB.keys() & set(v[3]) else "f32" if v[2] == 2 else "f8" if "f8" in v[3] else "sm90"
+
+
 def spec_of(v):
     d, causal, kind, names, score_fn, mask_fn = v
     spec = Spec(type=kind, bias=1 if "bias32" in names else 2 if "bias16" in names else 0,
@@ -321,6 +326,7 @@ def main():
     parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=12, help="of each variant")
     parser.add_argument("--only", default="", help="variants whose text has this")
+    parser.add_argument("--family", default="", help="only these: sm90, f8, f32, mma")
     parser.add_argument("--launch-only", action="store_true", help="check nothing, for sanitizers")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--json", default="")
@@ -328,7 +334,7 @@ def main():
     args = parser.parse_args()
     sys.path.insert(0, __file__.rpartition("/")[0] or ".")
     grid = Grid(args.build, args.cubins)
-    todo = [v for v in variants() if args.only in str(v)]
+    todo = [v for v in variants() if args.only in str(v) and args.family in ("", family_of(v))]
     if args.compile:
         sys.exit(sum(grid.compile(v) for v in todo[args.part::args.parts]))
     import time
@@ -341,7 +347,8 @@ def main():
         print(f"bits of products of e4m3, and of their sums: {attention_reference.Case.kept_bits}, "
               f"{attention_reference.Case.sum_bits}", flush=True)
     start, n, failures, worst, rows = time.time(), 0, 0, 0.0, []
-    for index, v in list(enumerate(todo))[args.part::args.parts]:
+    everything = variants()
+    for index, v in [(everything.index(v), v) for v in todo[args.part::args.parts]]:
         if time.time() - start > args.seconds:
             break
         handle, of_variant, failed = grid.open(v), 0.0, []
@@ -353,6 +360,7 @@ def main():
             case = attention_reference.draw_case(seed, causal, kind, d, names, score_fn, mask_fn)
             n += 1
             if args.launch_only:
+                print(v, seed, flush=True)  # the last one is where a tool broke down
                 grid.launch(handle, v, case)
                 continue
             of_o, of_lse, repeats = check(grid, handle, v, case, lambda n, seed=seed: attention_reference.draw_case(
@@ -368,7 +376,7 @@ def main():
             print(f"FAIL {v}: {len(failed)}", flush=True)
             for f in failed[:3]:
                 print("    ", f, flush=True)
-    alone = not args.only and args.part == 0 and not args.launch_only
+    alone = args.family in ("", "sm90") and not args.only and args.part == 0 and not args.launch_only
     for d, causal, kind in ((64, 0, 0), (128, 1, 0), (256, 1, 1)) if alone else ():
         v = (d, causal, kind, (), "", "")
         case = attention_reference.Case(3, 100, 150, 4, 2, d, causal, kind, layout="far")
@@ -381,7 +389,7 @@ def main():
     failures += len(wrong)
     for w in wrong:
         print("FAIL", w)
-    print(f"{n} cases of {len(todo)} variants in {time.time() - start:.0f} s: {failures} failed, "
+    print(f"{n} cases of {len(rows)} variants in {time.time() - start:.0f} s: {failures} failed, "
           f"worst error/bound {worst:.2f}", flush=True)
     if args.json:
         from harness import write_result

@@ -71,6 +71,13 @@ def interleaved(runs, rounds):
     return ms
 
 
+def print_sum(checks):
+    """Of lists of kernels' checks, as prove.py reads it."""
+    failed = sum(len(c["failures"]) for c in checks)
+    print(f"{sum(c['cases'] for c in checks)} cases of {len(checks)} variants: {failed} failed, worst error/bound "
+          f"{max((c['error_over_bound'] for c in checks), default=0):.2f}", flush=True)
+
+
 def machine_state():
     query = "name,driver_version,clocks.sm,power.draw,temperature.gpu"
     return subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],

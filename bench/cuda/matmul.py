@@ -15,7 +15,7 @@ import statistics
 
 import torch
 
-from harness import finish, interleaved, machine_state, profile, read_variants, sustained, write_result
+from harness import finish, interleaved, machine_state, print_sum, profile, read_variants, sustained, write_result
 
 FIELDS = ("tile_n", "stages", "a_mn_major", "b_mn_major", "group")
 
@@ -190,6 +190,7 @@ def main():
         if not failures:
             kernels.append(kernel)
     if args.no_timing:
+        print_sum(checks)
         return
 
     g = torch.Generator(device="cuda").manual_seed(7)
@@ -219,6 +220,8 @@ def main():
     branches = divergence_runs(lib, f"{args.cubins}/divergence.cubin") if "div" in args.only or not args.only else {}
     if args.profile:
         profile(branches)
+        n = len(kernels) + len(branches)
+        print(f"{n} cases of {len(kernels) + bool(branches)} variants")
         return
     branch_rows = [{"case": name, "ms": statistics.median(ms)} for name, ms in interleaved(branches, 1).items()]
     for row in branch_rows:

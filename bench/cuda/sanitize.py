@@ -24,22 +24,29 @@ import time
 PADDING = 1 << 16  # bytes behind each allocation
 TOOLS = "memcheck,initcheck,synccheck,racecheck"
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
+CASES = re.compile(r"^(\d+) cases of (\d+) variants(?:.*: (\d+) failed, worst error/bound ([\d.]+|inf))?", re.M)
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 
-def run(tool, part, args):
-    only = ["--kernel-name", f"kns={args.kernels}"] if args.kernels else []
-    # Allocations stand side by side, so that what reads past the end of one may read another.
-    padding = ["--padding", str(PADDING)] if tool == "memcheck" else []
-    command = [SANITIZER, "--tool", tool, "--error-exitcode", "9", *only, *padding, sys.executable, *args.command]
-    if args.parts > 1:
-        command += ["--part", str(part), "--parts", str(args.parts)]
-    env = dict(os.environ, PYTORCH_NO_CUDA_MEMORY_CACHING="1", TEGULA_UNINITIALIZED="1")
-    log, start, ended = f"{args.logs}/{tool}_{part}.log", time.time(), True
+def run_part(tool, command, part, parts, kernels, seconds, log):
+    """One part of a script's work under a tool (or under none), and what it printed."""
+    under = []
+    if tool:
+        under = [SANITIZER, "--tool", tool, "--error-exitcode", "9"]
+        under += ["--kernel-name", f"kns={kernels}"] if kernels else []
+        # Allocations stand side by side, so that what reads past the end of one may read another.
+        under += ["--padding", str(PADDING)] if tool == "memcheck" else []
+    command = [*under, sys.executable, *command]
+    if parts > 1:
+        command += ["--part", str(part), "--parts", str(parts)]
+    env = dict(os.environ, PYTHONFAULTHANDLER="1")
+    if tool:
+        env.update(PYTORCH_NO_CUDA_MEMORY_CACHING="1", TEGULA_UNINITIALIZED="1")
+    start, ended = time.time(), True
     with open(log, "w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True)
         try:
-            process.wait(args.seconds)
+            process.wait(seconds)
         except subprocess.TimeoutExpired:
             ended = False
             os.killpg(process.pid, 15)
@@ -47,10 +54,12 @@ def run(tool, part, args):
     with open(log, encoding="utf-8", errors="replace") as f:
         text = f.read()
     found = [int(a or b) for a, b in SUMMARY.findall(text)]
-    cases = re.findall(r"^(\d+) cases", text, re.M)
-    return {"tool": tool, "part": f"{part} of {args.parts}", "cases": int(cases[-1]) if cases else None,
-            "findings": sum(found) if found else None, "exit": process.returncode if ended else "out of time",
-            "seconds": round(time.time() - start, 1)}
+    done = CASES.search(text)
+    out = {"tool": tool, "part": f"{part} of {parts}", "exit": process.returncode if ended else "out of time",
+           "seconds": round(time.time() - start, 1), "findings": sum(found) if found else None}
+    if done:
+        out.update(cases=int(done[1]), variants=int(done[2]), failed=int(done[3] or 0), worst=float(done[4] or 0))
+    return out
 
 
 def main():
@@ -69,7 +78,8 @@ def main():
     todo = [(tool, part) for tool in args.tools.split(",") for part in range(args.parts)]
     rows = []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for row in pool.map(lambda t: run(*t, args), todo):
+        for row in pool.map(lambda t: run_part(t[0], args.command, t[1], args.parts, args.kernels, args.seconds,
+                                               f"{args.logs}/{t[0]}_{t[1]}.log"), todo):
             rows.append(row)
             print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if args.json:

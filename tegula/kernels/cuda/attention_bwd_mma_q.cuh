@@ -115,9 +115,7 @@ struct Warp {
           float w = exp2_approx(__fmaf_rn(x[e], factor, -lse2[g][r]));
           if constexpr (kMasked) w = sees ? w : 0.f;
           const float d = d_score(w, dp[e], delta[g][r], kept, e, p.f.keep_factor);
-          if constexpr (kBias != 0) {
-            if (w != 0.f && sees) add_bias_gradient(p, score, i, j, d);
-          }
+          if constexpr (kBias != 0) add_bias_gradient(p, score, i, j, d, w != 0.f && sees);
           x[e] = kHasSlope ? d * slope : d;
         }
       if constexpr (kIsHeavy) asm volatile("" ::: "memory");

@@ -106,7 +106,7 @@ struct Consumer {
       if constexpr (kBias != 0) {
         const bool has_weight = w != 0.f && j >= seen[r].lo && j < seen[r].hi;
         w = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
-        if (has_weight) add_bias_gradient(p, score, i, j, w);
+        add_bias_gradient(p, score, i, j, w, has_weight);
       }
       x[e] = kHasSlope ? w * slope : w;
       if constexpr (kIsHeavy) asm volatile("" ::: "memory");

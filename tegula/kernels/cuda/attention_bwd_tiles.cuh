@@ -450,10 +450,24 @@ __device__ inline float d_score(float weight, float dp, float delta, u32 kept, i
   return weight * (dp - delta);
 }
 
-// dS of query i and key j, before the slope of their score, to the gradient of a bias.
+// Queries share a bias: a warp adds up theirs before it adds to memory, where one term after the
+// other would round more than a naive sum does.
+__device__ inline bool shares_bias(const AttentionBwdParams& p) {
+  return p.d_bias_sums && p.d_bias_row == 0;
+}
+
+// dS of query i and key j, before the slope of their score, to the gradient of a bias, if it
+// counts. Lanes of a warp come together; those four apart have the same key.
 __device__ inline void add_bias_gradient(const AttentionBwdParams& p, const AttentionScore& score,
-                                         int i, int j, float ds) {
+                                         int i, int j, float ds, bool counts) {
   if (p.d_bias == nullptr) return;
+  if (shares_bias(p)) {
+    if (!counts) ds = 0.f;
+#pragma unroll
+    for (int apart = 4; apart < 32; apart *= 2) ds += __shfl_xor_sync(0xffffffff, ds, apart);
+    counts = threadIdx.x % 32 < 4 && ds != 0.f;
+  }
+  if (!counts) return;
   float* at =
       p.d_bias + score.batch * p.d_bias_batch + score.head * p.d_bias_head + i * p.d_bias_row + j;
   if (p.d_bias_sums)

@@ -202,18 +202,28 @@ struct Consumer {
                                     int head, int row, int key) const {
     if (p.d_bias == nullptr || (kSplitsColumns && wg == 1)) return;
     float* to = p.d_bias + t.batch * p.d_bias_batch + head * p.d_bias_head;
+    float sum[2] = {0.f, 0.f};  // of keys that the queries share
 #pragma unroll
     for (int e = 0; e < kScores; ++e) {
       const int r = e / 2 % 2, i = row + e / 4 * 8 + e % 2;
       // A weight of 0 counts: what it is multiplied with may be NaN.
       if (i < seen.r[r].lo || i >= seen.r[r].hi) continue;
       if (kHasUserMask && weight[e] == 0.f) continue;
-      float* at = to + i * p.d_bias_row + key + 8 * r;
       const float d = d_score(weight[e], dp[e], delta[e / 4 * 8 + e % 2], kept, e, p.f.keep_factor);
-      if (p.d_bias_sums)
+      float* at = to + i * p.d_bias_row + key + 8 * r;
+      if (shares_bias(p))
+        sum[r] += d;
+      else if (p.d_bias_sums)
         atomicAdd(at, d);
       else
         *at = d;
+    }
+    if (!shares_bias(p)) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
+      if (lane % 4 == 0 && sum[r] != 0.f) atomicAdd(to + key + 8 * r, sum[r]);
     }
   }
 
