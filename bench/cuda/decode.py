@@ -107,6 +107,20 @@ def random_case(rng):
             "split": rng.choice((0, 64, 512, 512, 1024))}
 
 
+def far_apart(t, apart):
+    """The same values, entries of the first dim so many elements apart."""
+    room = torch.empty((t.shape[0] - 1) * apart + t[0].numel(), dtype=t.dtype, device="cuda")
+    return room.as_strided(t.shape, (apart, *t.stride()[1:])).copy_(t)
+
+
+def far_cases():
+    """Elements past 2^31 of keys and values, dense and in pages."""
+    shared = {"group": 4, "sq": 1, "b": 3, "hk": 2, "lengths": [700, 511, 64], "is_causal": False, "window": -1,
+              "spread": 1, "split": 512}
+    for head_dim, page_size in ((64, 0), (128, 0), (64, 256), (128, 256)):
+        yield {"head_dim": head_dim, "is_f16": False, "page_size": page_size, "far": 1 << (28 if page_size else 30), **shared}
+
+
 def check_one(kernels, case, seed, launch_only=False):
     """Error over bound, and what is wrong."""
     g = torch.Generator(device="cuda").manual_seed(seed)
@@ -135,8 +149,12 @@ def check_one(kernels, case, seed, launch_only=False):
             padded = torch.full((b, n_pages * size, hk, d), float("nan"), dtype=q.dtype, device="cuda")
             padded[:, :longest] = t
             pool[order.long().flatten()] = padded.view(b * n_pages, size, hk, d)
+        if "far" in case:
+            pool_k, pool_v = (far_apart(t, case["far"]) for t in (pool_k, pool_v))
         launch, o, lse = kernel.bind(q, pool_k, pool_v, scale, pages=order, **args)
     else:
+        if "far" in case:
+            k, v = (far_apart(t, case["far"]) for t in (k, v))
         launch, o, lse = kernel.bind(q, k, v, scale, **args)
     launch()
     torch.cuda.synchronize()
@@ -285,7 +303,8 @@ def main():
                for h in (False, True)}
     rng, start = random.Random(1), time.time()
     worst, failed, n = 0.0, 0, 0
-    for seed, case in list(enumerate(random_case(rng) for _ in range(args.cases)))[args.part::args.parts]:
+    cases = [*(random_case(rng) for _ in range(args.cases)), *(() if args.launch_only else far_cases())]
+    for seed, case in list(enumerate(cases))[args.part::args.parts]:
         if args.launch_only:
             print(case, flush=True)  # the last one is where a tool broke down
         n += 1

@@ -2,12 +2,12 @@
 """Every CUDA kernel under compute-sanitizer's tools and over random cases, in many processes on one GPU.
 
   bench/cuda/prove.py --compile --cubins DIR [--jobs 2]
-  bench/cuda/prove.py --what sanitize,grids --cubins DIR [--jobs 16] [--only TEXT] [--seconds S] [--json FILE]
+  bench/cuda/prove.py --what sanitize,grids --cubins DIR [--library FILE] [--jobs 16] [--only TEXT] [--seconds S]
+                      [--json FILE]
 
 --compile needs no GPU. It puts the kernels into DIR, and into DIR/checked those of the backward as racecheck wants
-them (docs/kernels/attention_bwd_sm90.md). A row of the result is a family of kernels under a tool, or its grid: calls
-in float64 and as a naive kernel makes them beside the kernel's, see the scripts named here. What a part printed lies
-in LOGS. --plugin: the folder of tests_ops_gpu and libtegula_cuda.so, for the kernels that only the plug-in launches.
+them (docs/kernels/attention_bwd_sm90.md). A row of the result is a family of kernels under a tool, or its grid: random
+cases against float64, as the scripts named here say. What a part printed lies in LOGS.
 """
 
 import argparse
@@ -21,6 +21,8 @@ import time
 
 from sanitize import TOOLS, run_part
 
+COMPILE_PARTS = 8
+FIXED = re.compile(r"^\S+ (matmul_\w+|divergence|attention_(naive|tiled|decode))\.cu")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -35,6 +37,7 @@ class Family:
     grid_parts: int = 1
     has_checked: bool = False  # racecheck needs kernels of its own
     splits_cases: bool = False  # parts have all variants, and each some of the cases
+    plugin: bool = False  # by the plug-in's C calls
     filter: str = "attention"  # of kernels' names, so that PyTorch's do not take the time
 
 
@@ -57,6 +60,7 @@ def families():
                ("--launch-only", "--quick", "--rungs", "--variants", "/dev/null"),
                ("--no-timing", "--rungs", "--variants", "/dev/null")),
         Family("matmul, divergence", "matmul.py", ("--profile", "--small", "201"), ("--no-timing",), filter=""),
+        Family("attention_pad, through the plug-in", "padded.py", ("--launch-only",), (), plugin=True),
     ]
 
 
@@ -64,11 +68,14 @@ def compile_all(args):
     """Each variant's cubin, unless it is there; how many failed or lost something."""
     checked = f"{args.cubins}/checked"
     os.makedirs(checked, exist_ok=True)
-    todo = [([f"{args.build}/bench/cuda/bench_cuda_compile", args.cubins], {})]
+    fixed = f"{args.cubins}/variants.txt"  # those that no script here compiles for itself
+    with open(f"{HERE}/variants.txt", encoding="utf-8") as all_lines, open(fixed, "w", encoding="utf-8") as out:
+        out.writelines(line for line in all_lines if FIXED.search(line))
+    todo = [([f"{args.build}/bench/cuda/bench_cuda_compile", args.cubins, fixed], {})]
     for script, folder, env in (("attention_grid.py", args.cubins, {}), ("attention_bwd.py", args.cubins, {}),
                                 ("attention_bwd.py", checked, {"TEGULA_CHECKED": "1"})):
         todo += [([sys.executable, f"{HERE}/{script}", "--compile", "--build", args.build, "--cubins", folder, "--parts",
-                   "16", "--part", str(part)], env) for part in range(16)]
+                   str(COMPILE_PARTS), "--part", str(part)], env) for part in range(COMPILE_PARTS)]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         return sum(pool.map(lambda job: subprocess.run([*args.under, *job[0]], env=dict(os.environ, **job[1]),
                                                        check=False).returncode != 0, todo))
@@ -76,18 +83,19 @@ def compile_all(args):
 
 def command_of(family, args, sanitized, cubins):
     words = family.sanitized if sanitized else family.grid
-    return [f"{HERE}/{family.script}", "--build", args.build, "--cubins", cubins, *words]
+    where = ["--library", args.library] if family.plugin else ["--build", args.build, "--cubins", cubins]
+    return [f"{HERE}/{family.script}", *where, *words]
 
 
 def jobs_of(args):
     """(family, tool or "", part, parts, command), those that take longest first."""
     for family in families():
-        if args.only not in family.name:
+        if not any(text in family.name for text in args.only.split(",")) or (family.plugin and not args.library):
             continue
         if "sanitize" in args.what:
             for tool in args.tools.split(","):
                 cubins = f"{args.cubins}/checked" if tool == "racecheck" and family.has_checked else args.cubins
-                parts = family.parts * (2 if tool in ("racecheck", "initcheck") else 1)
+                parts = family.parts * (2 if family.parts > 1 and tool in ("racecheck", "initcheck") else 1)
                 for part in range(parts):
                     yield family, tool, part, parts, command_of(family, args, True, cubins)
         if "grids" in args.what:
@@ -100,6 +108,8 @@ def run(job, args):
     left = args.seconds - (time.time() - args.start)
     if left < 5:
         return {"exit": "out of time", "seconds": 0}
+    if not tool and "attention_" in family.script:
+        command = [*command, "--seconds", str(int(left - 15))]  # so that it ends with what it did
     return run_part(tool, command, part, parts, family.filter if tool != "initcheck" else "", left,
                     f"{args.logs}/{re.sub('[^a-z0-9]+', '_', family.name)}_{tool or 'grid'}_{part}.log")
 
@@ -123,11 +133,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default="build/cuda")
     parser.add_argument("--cubins", default="build/cubins")
+    parser.add_argument("--library", default="", help="libtegula_cuda.so, for the kernels that only it launches")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--under", default="", help="with --compile: a command that each process runs under")
     parser.add_argument("--what", default="sanitize,grids")
     parser.add_argument("--tools", default=TOOLS)
-    parser.add_argument("--only", default="", help="families whose name has this")
+    parser.add_argument("--only", default="", help="families whose name has one of these, by commas")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=1e5, help="of all")
     parser.add_argument("--logs", default="prove_logs")
