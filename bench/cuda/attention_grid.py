@@ -20,6 +20,10 @@ HEAD_DIMS = (64, 96, 128, 192, 256)
 FIELDS = ("window", "packed", "documents", "softcap", "alibi", "dropout", "sinks", "f8", "mma_kb")
 MMA_KB = {"mma": 163, "mma99": 99, "mma227": 227}  # the kernels by mma.sync, with tiles for so much shared memory
 
+SCORES = ("score+0.5f*tanh(score)", "score*(1.0f+0.01f*(i-j))", "exp(-score*score)",
+          "abs(score)-0.25f*(h+1)", "score/(1.0f+abs(score))*4.0f")
+MASKS = ("(i*7+j*3+h)%5!=0", "i-i%16>=j-j%16", "(i+j+b)%2==0", "j<sk-3", "i*j<1")
+
 
 class Spec(ctypes.Structure):  # FeatureSpec of attention_grid_capi.cpp
     _fields_ = ([("type", ctypes.c_int)] + [(f, ctypes.c_int) for f in FIELDS]
@@ -38,7 +42,6 @@ class Params(ctypes.Structure):  # AttentionFeatureParams
 def variants():
     """(head_dim, causal, type, features, score_fn, mask_fn), type 0: bf16, 1: f16, 2: f32: all that are
     plain, each feature alone under every head_dim, pairs and more at random."""
-    from_reference = __import__("attention_reference")
     names = [*FIELDS[:-2], "bias32", "bias16"]
     out = [(d, c, t, (), "", "") for d in HEAD_DIMS for c in (0, 1) for t in (0, 1)]
     rng = random.Random(7)
@@ -46,9 +49,9 @@ def variants():
         for m, d in enumerate(HEAD_DIMS):
             if m % 2 == n % 2 or name in ("window", "packed"):
                 out.append((d, rng.randrange(2), rng.randrange(2), (name,), "", ""))
-    for n, score in enumerate(from_reference.SCORES):
+    for n, score in enumerate(SCORES):
         out.append((HEAD_DIMS[n], n % 2, rng.randrange(2), (), score, ""))
-    for n, mask in enumerate(from_reference.MASKS):
+    for n, mask in enumerate(MASKS):
         out.append((HEAD_DIMS[n], 0, rng.randrange(2), (), "", mask))
     pairs = [p for p in itertools.combinations(names, 2)
              if p not in (("bias32", "bias16"), ("packed", "documents"))]
@@ -63,24 +66,24 @@ def variants():
         out += [(d, c, t, ("f8",), "", "") for c, t in ((0, 0), (1, 0), (1, 1))]
     for n, name in enumerate(names):
         out.append((64 + n % 2 * 64, n // 2 % 2, 0, ("f8", name), "", ""))
-    out += [(128, 0, 0, ("f8",), from_reference.SCORES[0], ""), (64, 0, 0, ("f8",), "", from_reference.MASKS[0]),
+    out += [(128, 0, 0, ("f8",), SCORES[0], ""), (64, 0, 0, ("f8",), "", MASKS[0]),
             (128, 1, 0, ("f8", "window", "packed"), "", "")]
     # The rung by mma.sync.
     out += [(d, c, n % 2, ("mma",), "", "") for n, d in enumerate((*HEAD_DIMS, 59, 111, 3)) for c in (0, 1)]
     out += [(HEAD_DIMS[n % 5], n // 2 % 2, 0, ("mma", name), "", "") for n, name in enumerate(names)]
-    out += [(128, 0, 1, ("mma",), from_reference.SCORES[0], ""), (64, 1, 0, ("mma",), "", from_reference.MASKS[0]),
+    out += [(128, 0, 1, ("mma",), SCORES[0], ""), (64, 1, 0, ("mma",), "", MASKS[0]),
             (128, 1, 0, ("mma", "window", "packed"), "", ""), (256, 1, 1, ("mma", "documents", "sinks"), "", "")]
     # And with its tiles for less shared memory, and for more.
     out += [(d, c, n % 2, ("mma99",), "", "") for n, d in enumerate((*HEAD_DIMS, 59, 111, 250)) for c in (0, 1)]
     out += [(HEAD_DIMS[n % 5], n // 2 % 2, n % 2, ("mma99", name), "", "") for n, name in enumerate(names)]
     out += [(d, 1, 0, ("mma99", "window", "packed"), "", "") for d in (128, 192, 256)]
-    out += [(d, 0, 1, ("mma99",), from_reference.SCORES[0], "") for d in (64, 192, 256)]
+    out += [(d, 0, 1, ("mma99",), SCORES[0], "") for d in (64, 192, 256)]
     out += [(d, d > 200, n % 2, ("mma227", *more), "", "")
             for d in (192, 250) for n, more in enumerate(((), ("window",), ("packed",), ("sinks",), ("alibi", "dropout")))]
     # f32 has kernels of its own; its backward goes up to head_dim 128.
     out += [(d, c, 2, (), "", "") for d in (64, 128, 59, 3, 111) for c in (0, 1)]
     out += [((64, 128)[n % 2], n // 2 % 2, 2, (name,), "", "") for n, name in enumerate(names)]
-    out += [(64, 0, 2, (), from_reference.SCORES[0], ""), (128, 0, 2, (), "", from_reference.MASKS[0]),
+    out += [(64, 0, 2, (), SCORES[0], ""), (128, 0, 2, (), "", MASKS[0]),
             (128, 1, 2, ("packed", "window"), "", ""), (64, 1, 2, ("documents", "sinks"), "", ""),
             (64, 1, 2, ("window", "packed", "softcap", "alibi", "dropout", "sinks", "bias32"), "", "")]
     out += [(256, 0, 2, (), "", ""), (256, 1, 2, (), "", ""), (131, 1, 2, (), "", ""), (192, 0, 2, ("window",), "", ""),

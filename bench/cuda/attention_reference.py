@@ -265,9 +265,7 @@ class Case:
 
 
 LENGTHS = (1, 2, 3, 15, 17, 64, 65, 100, 113, 127, 128, 129, 192, 203, 239, 256, 333)
-SCORES = ("score+0.5f*tanh(score)", "score*(1.0f+0.01f*(i-j))", "exp(-score*score)",
-          "abs(score)-0.25f*(h+1)", "score/(1.0f+abs(score))*4.0f")
-MASKS = ("(i*7+j*3+h)%5!=0", "i-i%16>=j-j%16", "(i+j+b)%2==0", "j<sk-3", "i*j<1")
+
 
 
 def offsets(rng, size, n):
