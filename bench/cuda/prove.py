@@ -21,7 +21,7 @@ import time
 
 from sanitize import TOOLS, run_part
 
-COMPILE_PARTS = 8
+COMPILE_PARTS = 32
 FIXED = re.compile(r"^\S+ (matmul_\w+|divergence|attention_(naive|tiled|decode))\.cu")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
