@@ -45,16 +45,16 @@ def families():
     launch = ("--launch-only", "--cases")
     forward, backward = "attention_grid.py", "attention_bwd.py"
     return [
-        Family("attention_sm90", forward, (*launch, "2", "--family", "sm90"), ("--cases", "14", "--family", "sm90"), 3, 6),
-        Family("attention_sm90 of e4m3", forward, (*launch, "3", "--family", "f8"), ("--cases", "42", "--family", "f8"), 1, 4),
-        Family("attention_f32_sm90", forward, (*launch, "2", "--family", "f32"), ("--cases", "34", "--family", "f32"), 1, 3),
-        Family("attention_mma", forward, (*launch, "2", "--family", "mma"), ("--cases", "15", "--family", "mma"), 2, 4),
         Family("attention_bwd_sm90", backward, (*launch, "2", "--family", "sm90"), ("--cases", "8", "--family", "sm90"), 4, 8,
                True),
         Family("attention_f32_bwd_sm90", backward, (*launch, "3", "--family", "f32"), ("--cases", "16", "--family", "f32"), 1,
                3, True),
         Family("attention_bwd_mma", backward, (*launch, "2", "--family", "mma"), ("--cases", "9", "--family", "mma"), 4, 8,
                True),
+        Family("attention_sm90", forward, (*launch, "2", "--family", "sm90"), ("--cases", "14", "--family", "sm90"), 3, 6),
+        Family("attention_sm90 of e4m3", forward, (*launch, "3", "--family", "f8"), ("--cases", "42", "--family", "f8"), 1, 4),
+        Family("attention_f32_sm90", forward, (*launch, "2", "--family", "f32"), ("--cases", "34", "--family", "f32"), 1, 3),
+        Family("attention_mma", forward, (*launch, "2", "--family", "mma"), ("--cases", "15", "--family", "mma"), 2, 4),
         Family("attention_decode", "decode.py", (*launch, "60"), ("--no-timing", "--cases", "1000"), 1, 3, splits_cases=True),
         Family("attention_naive, attention_tiled", "attention.py",
                ("--launch-only", "--quick", "--rungs", "--variants", "/dev/null"),
