@@ -23,6 +23,10 @@ constexpr int kBlockBox = kTileM * kRowBytes;
 // Columns of Q in registers, in steps of 16: as many as there is room for.
 constexpr int kKeptSteps = kIsHeavy ? 0 : kD == 256 ? 4 : 12;
 
+// The gradient of a bias is what weigh() leaves: it is added in one place for all tiles, so that the
+// compiler has half of it to do.
+constexpr bool kAddsLater = kBias != 0 && !kHasSlope && !kHasUserMask;
+
 struct Shared {
   char *q, *d_o;  // [kBoxes][kTileM][64]
   Passing<kKStages> k;
@@ -106,7 +110,7 @@ struct Consumer {
       if constexpr (kBias != 0) {
         const bool has_weight = w != 0.f && j >= seen[r].lo && j < seen[r].hi;
         w = d_score(w, dp[e], delta[r], kept, e, p.f.keep_factor);
-        add_bias_gradient(p, score, i, j, w, has_weight);
+        if constexpr (!kAddsLater) add_bias_gradient(p, score, i, j, w, has_weight);
       }
       x[e] = kHasSlope ? w * slope : w;
       if constexpr (kIsHeavy) asm volatile("" ::: "memory");
@@ -122,6 +126,13 @@ struct Consumer {
       weigh<false>(x, dp, score, row, key);
     else
       weigh<true>(x, dp, score, row, key);
+    if constexpr (kAddsLater) {
+#pragma unroll
+      for (int e = 0; e < kScores; ++e) {
+        const int r = e / 2 % 2, j = key + 2 * int(lane() % 4) + e / 4 * 8 + e % 2;
+        add_bias_gradient(p, score, row + 8 * r, j, x[e], j >= seen[r].lo && j < seen[r].hi);
+      }
+    }
   }
 
   __device__ void make_dp(float (&dp)[kScores], const char* do_rows, Ring<kVStages>& ring) {
