@@ -62,12 +62,15 @@ def variants():
     for n, most in enumerate((("window", "packed"), ("window", "documents"))):
         out.append((HEAD_DIMS[2 + 2 * n], 1, n, (*most, "softcap", "alibi", "dropout", "sinks", "bias32"),
                     "score*0.5f", "(i+j)%7!=3"))
-    for d in (64, 128):
+    for d in (64, 128, 192, 256):
         out += [(d, c, t, ("f8",), "", "") for c, t in ((0, 0), (1, 0), (1, 1))]
     for n, name in enumerate(names):
         out.append((64 + n % 2 * 64, n // 2 % 2, 0, ("f8", name), "", ""))
     out += [(128, 0, 0, ("f8",), SCORES[0], ""), (64, 0, 0, ("f8",), "", MASKS[0]),
             (128, 1, 0, ("f8", "window", "packed"), "", "")]
+    out += [((192, 256)[n % 2], n // 2 % 2, 0, ("f8", name), "", "") for n, name in enumerate(names)]
+    out += [(256, 1, 0, ("f8", "window", "packed"), "", ""),
+            (256, 1, 0, ("f8", "window", "packed", "softcap", "alibi", "dropout", "sinks", "bias32"), "", "")]
     # The rung by mma.sync.
     out += [(d, c, n % 2, ("mma",), "", "") for n, d in enumerate((*HEAD_DIMS, 59, 111, 3)) for c in (0, 1)]
     out += [(HEAD_DIMS[n % 5], n // 2 % 2, 0, ("mma", name), "", "") for n, name in enumerate(names)]

@@ -313,7 +313,7 @@ def draw_case(seed, causal, kind, padded, names, score_fn="", mask_fn="", device
     lowest = {64: 8, 96: 72, 128: 104, 192: 136, 256: 200}.get(padded, padded)
     step = 8
     if "f8" in names:
-        lowest, step = {64: 16, 128: 80}[padded], 16
+        lowest, step = {64: 16, 128: 80, 192: 144, 256: 208}[padded], 16
     d = padded if rng.random() < 0.5 else rng.randrange(lowest, padded + 1, step)
     b = 1 if "packed" in names else rng.choice([1, 1, 2, 3])
     sq = rng.choice(LENGTHS)

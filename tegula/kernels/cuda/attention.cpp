@@ -93,11 +93,10 @@ Status check_attention(const AttentionShape& s, float scale) {
                            s.head_dim > 256
                                ? "the nearest is 256 (attention_naive takes bf16 forward)"
                                : "the nearest is 1"));
-  if (s.is_f8 && (s.head_dim % 16 != 0 || s.head_dim > 128))
+  if (s.is_f8 && s.head_dim % 16 != 0)
     return unsupported(cat("attention: head_dim ", s.head_dim,
-                           " of e4m3 is no multiple of 16 up to 128: ",
-                           s.head_dim > 128 ? std::string("use bf16")
-                                            : cat("pad it to ", ceil_div(s.head_dim, 16) * 16)));
+                           " of e4m3 is no multiple of 16: pad it to ",
+                           ceil_div(s.head_dim, 16) * 16));
   if (s.n_heads_q % s.n_heads_kv != 0)
     return invalid_argument(
         cat("attention: ", s.n_heads_kv, " KV heads do not divide ", s.n_heads_q, " query heads"));
@@ -177,6 +176,23 @@ AttentionParams attention_params(const AttentionCall& call, int tile_m, int sect
   return p;
 }
 
+// Of e4m3: as many warpgroups as there are registers for, since they fill each other's waits.
+static void choose_f8(AttentionVariant& v) {
+  const AttentionFeatures& f = v.features;
+  const bool has_ranges = f.is_packed || f.has_documents || f.has_window;
+  const bool is_wide = v.head_dim > 128;
+  if (v.head_dim == 96) v.head_dim = 128;
+  v.lazy_log2 = 0, v.ping_pong = is_wide, v.n_stages = is_wide ? 2 : 4;
+  if (is_wide || f.is_heavy()) {
+    const bool is_crowded = is_wide && (f.is_heavy() || (f.is_packed && f.has_window));
+    v.tile_n = !is_crowded ? 128 : v.head_dim == 256 ? 64 : 96;
+  } else if (v.head_dim == 64 && !has_ranges) {
+    v.n_consumers = 4, v.tile_n = 96;
+  } else {
+    v.n_consumers = 3, v.tile_n = v.head_dim == 128 && has_ranges ? 96 : 128;
+  }
+}
+
 Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   TEGULA_TRY(check_attention(shape, 1));
   AttentionVariant v;
@@ -187,15 +203,8 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   v.features = shape.features;
   v.head_dim = padded_head_dim(shape.head_dim);
   const bool is_short = shape.seqlen_k <= 2048;
-  if (v.is_f8) {  // every maximum counts: weights of e4m3 have no room above it
-    const bool is_narrow = v.head_dim == 64, is_heavy = v.features.is_heavy();
-    const bool is_light = !is_heavy && !v.features.is_packed && !v.features.has_documents;
-    v.head_dim = is_narrow ? 64 : 128, v.lazy_log2 = 0, v.ping_pong = is_narrow;
-    v.n_stages = is_narrow ? 3 : 4, v.n_consumers = is_narrow && is_light ? 3 : 2;
-    const bool is_ranged = v.features.is_packed;
-    v.tile_n = is_narrow ? (is_light || is_heavy ? 96 : 128) : is_heavy ? 64 : is_ranged ? 96 : 128;
-    if (is_narrow && v.is_causal && is_short && v.features.name().empty())
-      v.n_consumers = 2, v.tile_n = 128, v.ping_pong = false, v.q_registers = true;
+  if (v.is_f8) {
+    choose_f8(v);
     return v;
   }
   if (v.features.is_heavy()) {  // registers for more than the products
@@ -206,11 +215,11 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   const bool has_ranges = f.is_packed || f.has_documents;  // registers for each row's keys
   const bool is_even = !v.is_causal && !f.has_window && !has_ranges;  // most tiles need no mask
   if (v.head_dim == 256) {
-    v.tile_n = 80, v.section_mb = is_short ? 32 : 64;
+    v.tile_n = f.has_window ? 64 : 80, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 192) {
     v.tile_n = 112, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 128 && !has_ranges && !(v.is_causal && shape.seqlen_k <= 4096)) {
-    v.n_consumers = 3, v.tile_n = 80;
+    v.n_consumers = 3, v.tile_n = f.has_window ? 64 : 80;
   } else if (v.head_dim == 128) {
     v.q_registers = !has_ranges && !f.has_window;
   } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
@@ -253,7 +262,8 @@ Status AttentionKernel::transpose_v(const AttentionCall& call) const {
   return driver->check(
       driver->launch(transpose_, static_cast<unsigned>(ceil_div(s.seqlen_k, 128)),
                      static_cast<unsigned>(heads), static_cast<unsigned>(s.batch),
-                     static_cast<unsigned>(2 * d), 1, 1, 0, call.stream, arguments, nullptr),
+                     static_cast<unsigned>(2 * d), 1, 1, static_cast<unsigned>(128 * d),
+                     call.stream, arguments, nullptr),
       "launching attention_f8_transpose");
 }
 

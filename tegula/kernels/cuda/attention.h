@@ -9,7 +9,7 @@
 // in every run.
 //
 // Of e4m3: q, k and v stand for their elements times a factor for each batch entry and KV head
-// (AttentionDescale), o is bf16 or f16; d is 64 or 128, or a multiple of 16 below; strides of q, k
+// (AttentionDescale), o is bf16 or f16; d is a multiple of 16; strides of q, k
 // and v are multiples of 16 elements. V goes through a workspace of its own size. Weights are
 // rounded to e4m3, relative to their row's largest so far; each tile's product is summed in f32.
 #pragma once

@@ -38,14 +38,14 @@ __device__ inline void transpose_16x4(const u32 (&keys)[16], uint4 (&columns)[4]
 }  // namespace tegula::cuda
 
 // Grid (⌈keys / 128⌉, KV heads, batch) of 2 · head_dim threads: a thread turns 16 keys of 4
-// columns, and whole lines of 128 keys of a column leave through shared memory. The kernel after
-// this one may start (it waits before it reads Vᵀ).
-extern "C" __global__ void __launch_bounds__(256)
+// columns, and whole lines of 128 keys of a column leave through shared memory, of 128 · head_dim
+// bytes. The kernel after this one may start (it waits before it reads Vᵀ).
+extern "C" __global__ void __launch_bounds__(2 * TEGULA_HEAD_DIM)
     attention_f8_transpose(const tegula::cuda::AttentionTensor v, tegula::cuda::u8* vt,
                            int seqlen_k, int head_dim, int n_heads) {
   using namespace tegula::cuda;
-  constexpr int kPieces = 8;             // of 16 keys
-  __shared__ uint4 tile[128 * kPieces];  // [column][piece, swizzled]
+  constexpr int kPieces = 8;       // of 16 keys
+  extern __shared__ uint4 tile[];  // [head_dim][piece, swizzled]
   start_grid_after();
   const int padded = (seqlen_k + 15) / 16 * 16, quads = head_dim / 4;
   const int quad = int(threadIdx.x) % quads, piece = int(threadIdx.x) / quads;

@@ -18,7 +18,8 @@
 //
 // Variant, by -D:
 //   TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; of tensors with fewer columns the rest reads as 0
-//   TEGULA_F8 0 | 1: q, k and v are e4m3, d is a multiple of 16
+//   TEGULA_F8 0 | 1: q, k and v are e4m3, d is a multiple of 16; then the rows' code is
+//     attention_f8_sm90.cuh
 //   TEGULA_F16 0 | 1;  TEGULA_ODD 0 | 1: the tensors' head_dim is no multiple of 8
 //   masks and score functions: attention_score.cuh
 //   TEGULA_TILE_N            keys per tile, a multiple of 16
@@ -27,76 +28,30 @@
 //   TEGULA_PING_PONG 0 | 1   consumers take turns at the tensor cores
 //   TEGULA_Q_REGISTERS 0 | 1 Q as the A operand from registers, not from shared memory
 //   TEGULA_LAZY_LOG2         how far (in powers of 2) a row's maximum may grow before O is rescaled
+#include "tegula/kernels/cuda/attention_f8_sm90.cuh"
 #include "tegula/kernels/cuda/attention_f8_transpose.cuh"
 #include "tegula/kernels/cuda/attention_sm90.cuh"
-#include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
+#if !TEGULA_F8
 namespace tegula::cuda {
 
 // Where the rows' maximum is looked for in every tile: of modified scores because the assembler
 // would wait for each product otherwise; wide heads gain nothing by leaving it out.
-constexpr bool kLooksFirst = kIsF8 || kModifies || kD > 128;
+constexpr bool kLooksFirst = kModifies || kD > 128;
 
-struct Consumer : RowsOfOutput {
-  const Shared& s;
-  const TensorMap* o_map;
-  Ring<kQStages> q_ring;
-  Ring<kStages> k_ring, v_ring;
-  Ring<2> next_ring;
+struct Consumer : TileConsumer {
+  u32 weights[kScores / 2];  // [64 rows][kTileN], the A operand of the product with V
 
-  u32 q[kQInRegisters ? kOut / kElementsOf4Bytes : 1];  // [64][kD]
-  float part[kOut];  // of e4m3: the last product with V, which gather() adds to o
-  float by[2];       // what o is to be multiplied with then
-  u32 weights[kScores / kElementsOf4Bytes];  // [64 rows][kTileN], the A operand of the product
-                                             // with V
-
-  __device__ void take_turn() {
-    if constexpr (kPingPong) named_sync(1 + wg, 256);
-  }
-  __device__ void pass_turn() {
-    if constexpr (kPingPong) named_arrive(1 + (wg + 1) % kConsumers, 256);
-  }
-
-  // scores[64][kTileN] = Q[64][kD] · K[kTileN][kD]ᵀ
-  __device__ void issue_scores(float (&scores)[kScores]) {
-    const SmemOperand b(smem_address(s.k) + k_ring.slot * kKBytes, 16, 8 * kRowBytes);
-    fence_registers(scores);
-    wgmma_fence();
-    const SmemOperand a(smem_address(s.q) + q_slot() * kQBytes + wg * (kRows * kRowBytes), 16,
-                        8 * kRowBytes);
-#pragma unroll
-    for (int i = 0; i < kD / kDepth; ++i) {
-      const u32 box = i / 4, within = (i % 4) * 32;
-      const u64 keys = b.at(box * (kTileN * kRowBytes) + within);
-      if constexpr (kQInRegisters)
-        Wgmma<kTileN>::template rs<false>(scores, q + 4 * i, keys, i > 0);
-      else
-        Wgmma<kTileN>::ss(scores, a.at(box * (kTileM * kRowBytes) + within), keys, i > 0);
-    }
-    wgmma_commit();
-  }
-
-  // o[64][kD] += weights[64][kTileN] · V[kTileN][kD]. The tensor cores sum products of e4m3 with
-  // some 14 bits: there each tile's product is a sum of its own.
+  // o[64][kD] += weights[64][kTileN] · V[kTileN][kD]
   __device__ void issue_output() {
-    const SmemOperand b(smem_address(s.v) + v_ring.slot * kVBytes, kIsF8 ? 16 : kTileN * kRowBytes,
+    const SmemOperand b(smem_address(s.v) + v_ring.slot * kVBytes, kTileN * kRowBytes,
                         8 * kRowBytes);
-    float(&to)[kOut] = kIsF8 ? part : o;
-    fence_registers(to);
+    fence_registers(o);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kTileN / kDepth; ++i)
-      Wgmma<kD>::template rs<!kIsF8>(to, weights + 4 * i, b.at(i * (kIsF8 ? 32 : 16 * kRowBytes)),
-                                     !kIsF8 || i > 0);
+      Wgmma<kD>::template rs<true>(o, weights + 4 * i, b.at(i * 16 * kRowBytes), true);
     wgmma_commit();
-  }
-
-  __device__ void gather() {
-    if constexpr (kIsF8) {
-#pragma unroll
-      for (int i = 0; i < kOut; ++i) o[i] = __fmaf_rn(o[i], by[(i / 2) % 2], part[i]);
-      by[0] = grow[0], by[1] = grow[1];
-    }
   }
 
   // The scores of the next K tile and, behind them, the product with the present V tile; returns
@@ -105,7 +60,6 @@ struct Consumer : RowsOfOutput {
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
     take_turn();
     issue_scores(scores);
-    gather();
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
     issue_output();
     pass_turn();
@@ -115,16 +69,9 @@ struct Consumer : RowsOfOutput {
     k_ring.advance();
   }
 
-  // The assembler would wait for the product before the exponentials that are to run beside it: a
-  // branch that is never taken keeps them in front. (Of bf16 that is slower: warpgroups take
-  // turns.)
-  __device__ void hold() const {
-    if (kIsF8 && sum[0] + sum[1] < 0.f) asm volatile("nanosleep.u32 20;");
-  }
-
   __device__ void finish_output() {
     wgmma_wait<0>();
-    fence_registers(kIsF8 ? part : o);
+    fence_registers(o);
     release(s.v_free + v_ring.slot);
     v_ring.advance();
   }
@@ -140,18 +87,15 @@ struct Consumer : RowsOfOutput {
       return;
     }
     softmax(scores, t);
-    hold();
     if (kIsAfterProduct) finish_output();
     if constexpr (kHasDropout) drop(t, row, block, [&](int e) { scores[e] = 0.f; });
 #pragma unroll
-    for (int i = 0; i < kScores / kElementsOf4Bytes; ++i) {
-      const float* x = scores + (kIsF8 ? i / 2 * 8 + i % 2 * 2 : 2 * i);
-      weights[i] = kIsF8 ? pack_e4m3(x[0], x[1], x[4], x[5]) : pack_element(x[0], x[1]);
-    }
+    for (int i = 0; i < kScores / 2; ++i)
+      weights[i] = pack_element(scores[2 * i], scores[2 * i + 1]);
   }
 
   __device__ void rescale_output() {
-    if (!kIsF8 && rescale) {
+    if (rescale) {
 #pragma unroll
       for (int i = 0; i < kOut; ++i) o[i] *= grow[(i / 2) % 2];
     }
@@ -195,7 +139,6 @@ struct Consumer : RowsOfOutput {
     }
     if (begin > 0 || whole == 0) score(scores, next, row, 0);
     make_weights<true>(scores, next, row, 0);
-    gather();
 #pragma unroll
     for (int r = 0; r < 2; ++r) swap(top[r], top_before[r]), swap(sum[r], sum_before[r]);
     write(t, row_of_tile(t));
@@ -208,39 +151,11 @@ struct Consumer : RowsOfOutput {
     const float c = a;
     a = b, b = c;
   }
-  __device__ void clear_output() {
-#pragma unroll
-    for (int i = 0; i < kOut; ++i) o[i] = part[i] = 0.f;
-    by[0] = by[1] = 1.f;
-  }
 
   __device__ void last_step() {
-    gather();
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
     issue_output();
     finish_output();
-    gather();
-  }
-
-  // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
-  // stmatrix of columns [16 i, 16 i + 16).
-  __device__ u32 fragment(int i, u32 lane) const {
-    const u32 row = 16 * warp + (lane & 15), chunk = 2 * i + (lane >> 4);
-    return wg * (kRows * kRowBytes) + (chunk / 8) * (kTileM * kRowBytes) + swizzled(row, chunk % 8);
-  }
-
-  // Of the tile whose scores are made.
-  __device__ u32 q_slot() const { return q_ring.slot ^ (kQStages - 1); }
-
-  __device__ void take_q() {
-    barrier_wait(s.q_full + q_ring.slot, q_ring.parity);
-    q_ring.advance();
-    if constexpr (kQInRegisters) {
-#pragma unroll
-      for (int i = 0; i < kD / kDepth; ++i)
-        ldmatrix(smem_address(s.q) + fragment(i, lane), q + 4 * i);
-      release(s.q_free + q_slot());
-    }
   }
 
   // All but the first scores of a tile, and all but the last product with V.
@@ -252,47 +167,6 @@ struct Consumer : RowsOfOutput {
       for (; block < whole; ++block) step<false>(t, row, block);
     for (; block < t.n_blocks; ++block) step<true>(t, row, block);
     if (kOwnO && !kQInRegisters) release(s.q_free + q_slot());
-  }
-
-  // O / Σ to global memory through shared memory, and the log-sum-exp.
-  __device__ void write(const Tile& t, int row) {
-    const int first_row = t.row + int(wg) * kRows;
-    const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
-    finish_sums(t, row);
-    const bool leader = warp == 0 && lane == 0;
-    const u32 barrier = 1 + kConsumers + wg;
-    if (kOwnO && leader) tma_store_wait_read();  // the tile before this one has left
-    named_sync(barrier, 128);
-    if (direct) {
-      write_rows(t, row);
-    } else {
-      u32 at = lane;
-      asm volatile("" : "+r"(at));  // or places would be held in registers from tile to tile
-#pragma unroll
-      for (int i = 0; i < kD / 16; ++i)
-        stmatrix(smem_address(s.o) + fragment(i, at), result(2 * i, 0), result(2 * i, 1),
-                 result(2 * i + 1, 0), result(2 * i + 1, 1));
-    }
-    if constexpr (kMayLeak) {
-      char* place = s.o + wg * (kRows * kRowBytes);
-      repair(t, row, [&](int n, int i, int column, u16 bits) {
-        if (direct) return put(t, i, column, bits);
-        const u32 chunk = column / 8;
-        *reinterpret_cast<u16*>(place + (chunk / 8) * (kTileM * kRowBytes) +
-                                swizzled(16 * warp + n, chunk % 8) + 2 * (column % 8)) = bits;
-      });
-    }
-    fence_async_proxy();
-    named_sync(barrier, 128);
-    if (leader && !direct) {
-#pragma unroll
-      for (int box = 0; box < kOutBoxes; ++box)
-        tma_store(o_map, s.o + wg * (kRows * kRowBytes) + box * (kTileM * kRowBytes),
-                  box * kBoxColumns, first_row, t.head, t.batch);
-      tma_store_commit();
-      if (!kOwnO) tma_store_wait_read();
-    }
-    if (!kOwnO) named_sync(barrier, 128), release(s.q_free + q_slot());
   }
 
   __device__ void begin_tile(const Tile& t, int row) {
@@ -310,8 +184,6 @@ struct Consumer : RowsOfOutput {
     if (t.n_blocks > 0) last_step();
     write(t, row);
   }
-
-  __device__ Tile take_tile() { return s.next.take<true>(next_ring, p); }
 
   __device__ void run_chained() {
     Tile t = take_tile();
@@ -341,7 +213,7 @@ struct Consumer : RowsOfOutput {
   }
 
   __device__ void run() {
-    if (kPingPong && wg == kConsumers - 1) named_arrive(1, 256);  // the first turn is warpgroup 0's
+    take_first_turn();
     if constexpr (kChains)
       run_chained();
     else
@@ -351,6 +223,7 @@ struct Consumer : RowsOfOutput {
 };
 
 }  // namespace tegula::cuda
+#endif
 
 using namespace tegula::cuda;
 
@@ -388,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<kConsumerRegisters>();
-    Consumer consumer{{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}}, s, &o};
+    Consumer consumer{{{{p, warp / 4 - 1, threadIdx.x % 32, warp % 4}}, s, &o}};
     consumer.run();
   }
 }

@@ -6,6 +6,7 @@
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/tma.cuh"
+#include "tegula/kernels/cuda/ptx/wgmma.cuh"
 
 namespace tegula::cuda {
 
@@ -27,8 +28,14 @@ constexpr int kBoxes = (kD + kInColumns - 1) / kInColumns;
 constexpr int kOutBoxes = (kD + kBoxColumns - 1) / kBoxColumns;
 // Not for producers that find a tile's keys.
 constexpr bool kAllRegisters = (kD == 256 || kIsF8) && !kHasStart && !kIsPacked;
-constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kAllRegisters ? 24 : 40;
-constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kAllRegisters ? 240 : 232;
+constexpr int kProducerRegisters = kConsumers == 4   ? 24
+                                   : kConsumers == 3 ? 32
+                                   : kAllRegisters   ? 24
+                                                     : 40;
+constexpr int kConsumerRegisters = kConsumers == 4   ? 112
+                                   : kConsumers == 3 ? 160
+                                   : kAllRegisters   ? 240
+                                                     : 232;
 constexpr int kQBytes = kBoxes * kTileM * kRowBytes;
 constexpr int kOBytes = kOutBoxes * kTileM * kRowBytes;
 constexpr int kKBytes = kBoxes * kTileN * kRowBytes;
@@ -132,6 +139,118 @@ struct Producer {
           load<true>(s.v_full, s.v_free, v_ring, s.v, v_map, row - kTileN, kv_head, t.batch);
       }
     }
+  }
+};
+
+// ---- Consumers ----------------------------------------------------------------------------------
+
+// A warpgroup's 64 rows: their Q, products with K, and the way of their results.
+struct TileConsumer : RowsOfOutput {
+  const Shared& s;
+  const TensorMap* o_map;
+  Ring<kQStages> q_ring;
+  Ring<kStages> k_ring, v_ring;
+  Ring<2> next_ring;
+
+  u32 q[kQInRegisters ? kOut / kElementsOf4Bytes : 1];  // [64][kD]
+
+  // Turns at the tensor cores, the first of which is warpgroup 0's.
+  __device__ void take_first_turn() {
+    if (kPingPong && wg == kConsumers - 1) named_arrive(1, 256);
+  }
+  __device__ void take_turn() {
+    if constexpr (kPingPong) named_sync(1 + wg, 256);
+  }
+  __device__ void pass_turn() {
+    if constexpr (kPingPong) named_arrive(1 + (wg + 1) % kConsumers, 256);
+  }
+
+  // scores[64][kTileN] = Q[64][kD] · K[kTileN][kD]ᵀ
+  __device__ void issue_scores(float (&scores)[kScores]) {
+    const SmemOperand b(smem_address(s.k) + k_ring.slot * kKBytes, 16, 8 * kRowBytes);
+    fence_registers(scores);
+    wgmma_fence();
+    const SmemOperand a(smem_address(s.q) + q_slot() * kQBytes + wg * (kRows * kRowBytes), 16,
+                        8 * kRowBytes);
+#pragma unroll
+    for (int i = 0; i < kD / kDepth; ++i) {
+      const u32 box = i / 4, within = (i % 4) * 32;
+      const u64 keys = b.at(box * (kTileN * kRowBytes) + within);
+      if constexpr (kQInRegisters)
+        Wgmma<kTileN>::template rs<false>(scores, q + 4 * i, keys, i > 0);
+      else
+        Wgmma<kTileN>::ss(scores, a.at(box * (kTileM * kRowBytes) + within), keys, i > 0);
+    }
+    wgmma_commit();
+  }
+
+  // Byte offset, within this warpgroup's rows of Q or O, of what this lane gives to an ldmatrix or
+  // stmatrix of columns [16 i, 16 i + 16).
+  __device__ u32 fragment(int i, u32 lane) const {
+    const u32 row = 16 * warp + (lane & 15), chunk = 2 * i + (lane >> 4);
+    return wg * (kRows * kRowBytes) + (chunk / 8) * (kTileM * kRowBytes) + swizzled(row, chunk % 8);
+  }
+
+  // Of the tile whose scores are made.
+  __device__ u32 q_slot() const { return q_ring.slot ^ (kQStages - 1); }
+
+  __device__ void take_q() {
+    barrier_wait(s.q_full + q_ring.slot, q_ring.parity);
+    q_ring.advance();
+    if constexpr (kQInRegisters) {
+#pragma unroll
+      for (int i = 0; i < kD / kDepth; ++i)
+        ldmatrix(smem_address(s.q) + fragment(i, lane), q + 4 * i);
+      release(s.q_free + q_slot());
+    }
+  }
+
+  // O / Σ to global memory through shared memory, and the log-sum-exp.
+  __device__ void write(const Tile& t, int row) {
+    const int first_row = t.row + int(wg) * kRows;
+    const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
+    finish_sums(t, row);
+    const bool leader = warp == 0 && lane == 0;
+    const u32 barrier = 1 + kConsumers + wg;
+    if (kOwnO && leader) tma_store_wait_read();  // the tile before this one has left
+    named_sync(barrier, 128);
+    if (direct) {
+      write_rows(t, row);
+    } else {
+      u32 at = lane;
+      asm volatile("" : "+r"(at));  // or places would be held in registers from tile to tile
+#pragma unroll
+      for (int i = 0; i < kD / 16; ++i)
+        stmatrix(smem_address(s.o) + fragment(i, at), result(2 * i, 0), result(2 * i, 1),
+                 result(2 * i + 1, 0), result(2 * i + 1, 1));
+    }
+    if constexpr (kMayLeak) {
+      char* place = s.o + wg * (kRows * kRowBytes);
+      repair(t, row, [&](int n, int i, int column, u16 bits) {
+        if (direct) return put(t, i, column, bits);
+        const u32 chunk = column / 8;
+        *reinterpret_cast<u16*>(place + (chunk / 8) * (kTileM * kRowBytes) +
+                                swizzled(16 * warp + n, chunk % 8) + 2 * (column % 8)) = bits;
+      });
+    }
+    fence_async_proxy();
+    named_sync(barrier, 128);
+    if (leader && !direct) {
+#pragma unroll
+      for (int box = 0; box < kOutBoxes; ++box)
+        tma_store(o_map, s.o + wg * (kRows * kRowBytes) + box * (kTileM * kRowBytes),
+                  box * kBoxColumns, first_row, t.head, t.batch);
+      tma_store_commit();
+      if (!kOwnO) tma_store_wait_read();
+    }
+    if (!kOwnO) named_sync(barrier, 128), release(s.q_free + q_slot());
+  }
+
+  __device__ Tile take_tile() { return s.next.take<true>(next_ring, p); }
+
+  __device__ void clear_output() {
+#pragma unroll
+    for (int i = 0; i < kOut; ++i) o[i] = 0.f;
   }
 };
 

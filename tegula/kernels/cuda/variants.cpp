@@ -91,14 +91,13 @@ void each_two_features(F of) {
   }
 }
 
-// Of e4m3: each head_dim and mask, and each feature once.
+// Of e4m3: narrow, wide and between, and each feature once.
 void add_attention_f8(List& list) {
   const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
     s.head_dim = head_dim, s.is_causal = is_causal, s.is_f8 = true;
     add_attention(list, s);
   };
-  for (const int64_t d : {64, 128})
-    for (const bool is_causal : {false, true}) add({}, d, is_causal);
+  add({}, 64, false), add({}, 128, false), add({}, 128, true), add({}, 256, true);
   each_two_features([&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0); });
 }
 

@@ -32,7 +32,7 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   if (is_e4m3 && !takes_e4m3)
     return unsupported(
         "attention: q is f8e4m3, which attention_sm90 takes (forward, head_dim a multiple of 16 up "
-        "to 128): cast q, k and v to bf16");
+        "to 256): cast q, k and v to bf16");
   for (size_t i = 0; i < (is_backward ? 6u : 3u); ++i)
     if (i != 4 &&
         (in[i].rank != 4 || in[i].dtype != in[0].dtype || !(is_e4m3 || is_f32_like(in[0].dtype))))
