@@ -273,7 +273,8 @@ def main():
                         help="head_dim:causal:seqlen,...")
     parser.add_argument("--windows", default="128:1024:16384,64:1024:16384,256:1024:16384",
                         help="head_dim:keys before a query's own:seqlen,...")
-    parser.add_argument("--f8", default="128:0:16384,128:1:16384,128:1:4096,64:0:16384,64:1:16384",
+    parser.add_argument("--f8", default="128:0:16384,128:1:16384,128:1:4096,128:1:1024,64:0:16384,64:1:16384,256:0:16384,"
+                        "256:1:16384",
                         help="of e4m3 beside bf16; head_dim:causal:seqlen,...")
     parser.add_argument("--mma", default="", help="the rung by mma.sync; head_dim:causal:seqlen,...")
     args = parser.parse_args()
