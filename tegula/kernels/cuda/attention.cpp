@@ -240,7 +240,8 @@ Result<AttentionKernel> AttentionKernel::load(const AttentionVariant& variant,
   Module module = TEGULA_TRY(Module::load(cubin));
   FunctionHandle f = TEGULA_TRY(module.function("attention_sm90", variant.smem_bytes()));
   FunctionHandle transpose = nullptr;
-  if (variant.is_f8) transpose = TEGULA_TRY(module.function("attention_f8_transpose", 0));
+  if (variant.is_f8)
+    transpose = TEGULA_TRY(module.function("attention_f8_transpose", 128 * variant.head_dim));
   return AttentionKernel(variant, std::move(module), f, transpose, n_multiprocessors);
 }
 
