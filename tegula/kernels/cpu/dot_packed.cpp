@@ -1,6 +1,6 @@
 // The fast contraction: operands are packed into f32 panels (bf16 and f16 widen on the way) and
 // multiplied in register tiles, threads over blocks of the output. Why it is fast: a tile of
-// 6 × 16 (AVX2) or 14 × 32 (AVX-512) accumulators needs one load per 8 to 14 multiply-adds, a strip
+// 6 × 16 (AVX2) or 14 × 32 (AVX-512) accumulators needs few loads for its multiply-adds, a strip
 // of b stays in L1 and a block of a in L2 (Goto and van de Geijn 2008, section 4). k stays whole
 // and ascending in every chain, so that tiles, threads and instruction set never change a bit.
 #include "tegula/kernels/cpu/common/dot_thin_plan.h"

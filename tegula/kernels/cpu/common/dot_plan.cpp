@@ -12,7 +12,7 @@ constexpr int64_t kMinTaskFlops = 1 << 20;
 constexpr int64_t kTasksPerThread = 4;
 
 int64_t a_panel_floats(int64_t m, int64_t k, int tile_m) {
-  return m * k + ceil_div(m, tile_m) * kPanelSlack;
+  return m * k + ceil_div(m, tile_m) * kChunkSlack;
 }
 }  // namespace
 
@@ -40,8 +40,17 @@ DotTiles::DotTiles(const Tuning& t, const Contraction& c, bool is_small_l2) {
   set(kDotTaskM, &task_m), set(kDotTaskN, &task_n), set(kDotBlockK, &block_k);
   set(kDotTileM, &tile_m), set(kDotPanels, &panel_floats);
   a_inside = t.knob[kDotOrder] != 2, deals_rows = t.knob[kDotDeal] != 2;
-  packs_a = t.knob[kDotPackA] == 2;
+  reads_a = t.knob[kDotPackA];
   is_fixed = t.knob[kDotTaskM] > 0 || t.knob[kDotTaskN] > 0 || tile_m > 0;
+}
+
+bool DotTiles::packs_a(const Contraction& c, RegisterTile tile) const {
+  // The 14 rows of AVX-512's tile as they lie take more addresses than there are registers, and a
+  // power of two apart more ways than a set of the first cache has.
+  constexpr int64_t kCopyColumns = 256;  // of products are worth a copy
+  int64_t row;
+  if (!can_read_a(c, &row) || reads_a == 2) return true;
+  return reads_a == 0 && tile.n == kMaxTileN && c.n.count >= kCopyColumns;
 }
 
 bool DotTiles::is_valid(const Tuning& t) {
@@ -94,8 +103,7 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
   const DotWorkspace w(c, tiles);
   const int64_t k = std::max<int64_t>(1, c.k.count);
   const bool is_local = tiles.is_local(c);
-  int64_t row;
-  const bool has_a = is_local && (tiles.packs_a || !can_read_a(c, &row));
+  const bool has_a = is_local && tiles.packs_a(c, tile);
   const int64_t a_need = has_a ? a_panel_floats(c.m.count, k, tile.m) : 0;
   const int64_t b_need = is_local ? 0 : round_up(c.n.count, tile.n) * k;
   batch = c.batch.count;

@@ -31,7 +31,8 @@ constexpr RegisterTile register_tile(Isa isa) {
 inline constexpr int kMaxTileM = 14;
 inline constexpr int kMaxTileN = 32;
 inline constexpr int kMinTileM = 4;
-inline constexpr int64_t kPanelSlack = 16;                 // floats after each panel of a
+inline constexpr int64_t kPanelSlack = 16;   // floats after each panel of a
+inline constexpr int64_t kChunkSlack = 224;  // the same where its last chunk of k may be short
 inline constexpr int64_t kPanelFloats = int64_t{1} << 20;  // panels of one operand held at once
 
 // The knobs of dot_packed, in the order of a Tuning; 0: by rule.
@@ -42,7 +43,7 @@ enum DotKnob {
   kDotTileM,   // rows of a register tile
   kDotOrder,   // 1: strips of b stay in L1 while a streams; 2: strips of a while b streams
   kDotDeal,    // 1: tasks along rows of the output are neighbours; 2: along columns
-  kDotPackA,   // 1: a is read where it lies, if it can be; 2: it is packed
+  kDotPackA,   // 1: a is read where it lies, if it can be; 2: it is copied or packed
   kDotPanels,  // floats of b's panels that are held at once
   kDotKnobs
 };
@@ -65,7 +66,7 @@ struct DotTiles {
   int tile_m = 0;        // 0: the instruction set's
   bool a_inside = true;  // strips of a are the inner loop
   bool deals_rows = true;
-  bool packs_a = false;  // even where it could be read as it lies
+  int reads_a = 0;  // 1: where it lies, if it can be; 2: never; 0: as many columns pay for a copy
   int64_t panel_floats = kPanelFloats;
   // Tasks are as large as that; by rule they are cut until every thread has some.
   bool is_fixed = false;
@@ -74,6 +75,7 @@ struct DotTiles {
   // Within what the kernel can do: a plan from a file may ask for anything.
   static bool is_valid(const Tuning& t);
   bool is_local(const Contraction& c) const { return c.m.count <= local_m; }
+  bool packs_a(const Contraction& c, RegisterTile tile) const;
   KBlocks cut(const Contraction& c) const { return {c.k_shards, c.shard_k(), block_k}; }
   KBlocks cut_locally(const Contraction& c) const { return {c.k_shards, c.shard_k(), local_k}; }
   // Rows and columns that a task of one held block may have, whatever the register tile.

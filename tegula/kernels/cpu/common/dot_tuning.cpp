@@ -23,7 +23,7 @@ struct Cut {
   RegisterTile tile;
   KBlocks k;
   DotBlocks blocks;
-  bool is_local;
+  bool is_local, packs_a;
   int64_t m_tasks, n_tasks, m_strips, n_strips;
 
   Cut(const Contraction& c, const Tuning& t, int n_threads)
@@ -32,6 +32,7 @@ struct Cut {
         k(tiles.cut(c)),
         blocks(c, tiles, tile, n_threads),
         is_local(tiles.is_local(c)),
+        packs_a(tiles.packs_a(c, tile)),
         m_tasks(blocks.m_tasks(blocks.m)),
         n_tasks(blocks.n_tasks(blocks.n)),
         m_strips(ceil_div(blocks.task_m, tile.m)),
@@ -55,7 +56,7 @@ struct Cut {
             k.n_pieces,
             k.group,
             tile.m,
-            tiles.packs_a,
+            packs_a,
             !has_order || tiles.a_inside,
             !has_deal || tiles.deals_rows,
             is_local};
@@ -159,10 +160,8 @@ TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   const double waiting = 4 * task_m * columns;
   cost.bytes[std::max(1, level_of(waiting, caches))] += tasks * 2 * waiting * d(x.k.count() - 1);
   // Packing reads and writes.
-  int64_t row;
-  const bool packs_a = x.tiles.packs_a || !can_read_a(c, &row);
   // Where b lies in panels, each task packs its rows.
-  const double a_floats = packs_a ? batch * m * k * (x.is_local ? 1 : d(x.n_tasks)) : 0;
+  const double a_floats = x.packs_a ? batch * m * k * (x.is_local ? 1 : d(x.n_tasks)) : 0;
   const double b_floats = batch * n * k * d(ceil_div(c.m.count, x.blocks.m));
   cost.bytes[CacheSizes::kLevels] += 8 * (a_floats + b_floats) / q.n_threads;
   return cost;

@@ -9,6 +9,7 @@ template <int kM, int kNv, Lies kLie>
 static void micro_tile(const MicroArgs& u) {
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
+  constexpr bool kIsChunks = kLie == Lies::kChunks;
   constexpr bool kIsOne = kLie == Lies::kPanel || kLie == Lies::kBlockRows;  // tile and piece
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
   constexpr bool kByThrees = kLie == Lies::kRows;
@@ -33,6 +34,8 @@ static void micro_tile(const MicroArgs& u) {
   int64_t tile = 0;
   do {
     const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
+    const float* again = a;  // of kChunks: what a compiler must not load once for two products
+    asm("" : "+r"(again));
     const auto slot = [&](int at) { return u.slot[at] + tile * u.slot_tile[at]; };
     // As numbers: of an operand without elements, which may be null, no row lies in an array.
     const auto rows_on = [&](int64_t n) {
@@ -53,12 +56,24 @@ static void micro_tile(const MicroArgs& u) {
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
-        const Vf x =
-            broadcast(kByThrees ? row(i) + i % 3 * stride : a + (kIsPanel ? i : i * stride));
+        if (kIsChunks && i % 7 < 4) {
+          // A product that broadcasts is one micro-operation and a load; a broadcast for two of
+          // them is another, and one load less. So many of each fit both limits.
+#pragma GCC unroll 2
+          for (int v = 0; v < kNv; ++v) {
+            before(i, v);
+            acc[i][v] = fma(broadcast((v == 0 ? a : again) + i * kChunk), bv[v], acc[i][v]);
+          }
+          continue;
+        }
+        const Vf x = broadcast(kByThrees   ? row(i) + i % 3 * stride
+                               : kIsChunks ? a + i * kChunk
+                                           : a + (kIsPanel ? i : i * stride));
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) before(i, v), acc[i][v] = fma(x, bv[v], acc[i][v]);
       }
       a += kIsPanel ? stride : 1;
+      if constexpr (kIsChunks) ++again;
       if constexpr (kByThrees) {
         // Barriers: else an offset for each row.
         ++a3;
@@ -70,14 +85,25 @@ static void micro_tile(const MicroArgs& u) {
       }
       b += kTileN;
     };
+    int64_t left = kChunk - u.a_phase;  // steps of the chunk
+    const auto took = [&](int64_t n) __attribute__((always_inline)) {
+      if ((left -= n) > 0) return;
+      a += (kM - 1) * kChunk, again += (kM - 1) * kChunk, left = kChunk;
+#pragma GCC unroll 8
+      for (int i = 0; i < kFetchedLines; ++i) __builtin_prefetch(next_b + 64 * i, 0, 2);
+      next_b += u.next_b_step;
+      __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
+    };
     const Piece *p = u.pieces, *end = p + u.n_pieces;
     do {
       float* const dst = p->dst < 0 ? u.dst + tile * u.dst_tile : slot(p->dst);
       int64_t k = p->k;
       if (due != nullptr && p->start < 0 && k > 0) {
-        step([&](int i, int v)
-                 __attribute__((always_inline)) { store_due(i, v), acc[i][v] = zero(); });
-        --k;
+        const auto begin = [&](int i, int v) __attribute__((always_inline)) {
+          store_due(i, v), acc[i][v] = zero();
+        };
+        step(begin), --k;
+        if constexpr (kIsChunks) took(1);
       } else {
         if (due != nullptr) each(store_due);
         if (p->start < 0) {
@@ -94,8 +120,17 @@ static void micro_tile(const MicroArgs& u) {
           for (int j = 0; j < kNv * kLanes; j += 16)
             __builtin_prefetch(dst + i * u.dst_stride + j, 1);
       }
+      if constexpr (kIsChunks) {
+        while (k > 0) {
+          const int64_t n = k < left ? k : left;
 #pragma GCC unroll 4
-      for (; k > 0; --k) step([](int, int) {});
+          for (int64_t i = n; i > 0; --i) step([](int, int) {});
+          k -= n, took(n);
+        }
+      } else {
+#pragma GCC unroll 4
+        for (; k > 0; --k) step([](int, int) {});
+      }
       for (int l = 0; l < p->n_merge; ++l) {
         const float* m = slot(p->merge[l]);
         each([&](int i, int v) __attribute__((always_inline)) {
@@ -119,6 +154,8 @@ static constexpr void fill_lies(MicroFn (&fn)[kLies]) {
   fn[static_cast<int>(Lies::kRows)] = micro_tile<kM, kNv, Lies::kRows>;
   fn[static_cast<int>(Lies::kBlockRows)] = micro_tile<kM, kNv, Lies::kBlockRows>;
   fn[static_cast<int>(Lies::kFarPanel)] = micro_tile<kM, kNv, Lies::kFarPanel>;
+  if constexpr (kCopiesRows)
+    fn[static_cast<int>(Lies::kChunks)] = micro_tile<kM, kNv, Lies::kChunks>;
 }
 template <int kM>
 static constexpr void fill_micro(MicroTable& t) {

@@ -24,9 +24,15 @@ enum class Lies {  // kPanel and kBlockRows: of one tile and one piece only
   kRows,           // k side by side, rows a_stride apart
   kBlockRows,      // the same, rows kBlockRow floats apart
   kFarPanel,       // as kPanel, but b's next strip is far, too, and fetched meanwhile
+  kChunks,         // copied: [k / kChunk][rows][kChunk]; fetches as kRows
 };
-inline constexpr int kLies = 4;
+inline constexpr int kLies = 5;
 inline constexpr int64_t kBlockRow = 64;
+// One address and constants beside it reach all rows of a chunk, a line each; rows as they lie may
+// be a power of two apart, and then 14 lines of them meet in one set of 12 ways.
+inline constexpr int kChunk = 16;
+inline constexpr bool kCopiesRows = kTileM == 14;
+inline constexpr int kFetchedLines = 6;  // of b, beside a chunk
 
 // Slots are tiles [m][kTileN].
 struct MicroArgs {
@@ -35,6 +41,7 @@ struct MicroArgs {
   const float* b = nullptr;       // [k][kTileN]
   const float* next_a = nullptr;  // of a panel: the next tile's, fetched meanwhile
   // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k.
+  // kChunks: per chunk, here and below.
   const char* next_b = nullptr;
   int64_t next_b_step = 0;
   // kRows, kFetchesRows: of the rows that follow the task's, likewise.
@@ -49,6 +56,7 @@ struct MicroArgs {
   // Tiles one above the other, all of them against b: floats to the next one's rows, slots, dst.
   int64_t n_tiles = 1;
   int64_t a_tile = 0, slot_tile[kMaxSlots] = {}, dst_tile = 0;
+  int a_phase = 0;  // kChunks: where in a chunk `a` lies
 };
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.

@@ -51,7 +51,10 @@ class PackedDot {
         a_panels_(static_cast<float*>(call.workspace)),
         waiting_(a_panels_ + workspace_.a_floats),
         blocks_of_a_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
-    direct_a_ = can_read_a(c, &a_row_) && !tiles_.packs_a;
+    const bool packs = tiles_.packs_a(c, {tile_m_, kTileN});
+    int64_t k_stride;
+    is_chunked_ = kCopiesRows && packs && c.k.is_linear(kA, &k_stride) && k_stride == 1;
+    direct_a_ = can_read_a(c, &a_row_) && !is_chunked_ && (!packs || tiles_.reads_a == 0);
     local_b_ = tiles_.is_local(c);
     b_panels_ = blocks_of_a_ + (local_b_ ? 0 : workspace_.block_floats * call.pool->n_threads());
     int64_t n_stride, bias_n, bias_m;
@@ -74,9 +77,9 @@ class PackedDot {
   }
 
  private:
-  int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kPanelSlack; }
+  int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kChunkSlack; }
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
-    const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kPanelSlack;
+    const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kChunkSlack;
     return a_panels_ + batch * per_batch + strip * a_panel_floats(c_.k.count);
   }
   float* b_panel(const Held& h, int64_t batch, int64_t strip) const {
@@ -119,6 +122,15 @@ class PackedDot {
   void pack_a(const Held& h, int64_t batch, int64_t m0, int64_t m, int64_t k0, int64_t n_k,
               float* dst) {
     const In* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
+    if (is_chunked_) {
+      for (int64_t i = 0; i < m; i += tile_m_) {
+        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
+        int64_t lane[kTileM];
+        c_.m.offsets(h.m0 + m0 + i, rows, kA, lane);
+        copy_chunks<kChunk>(a + k0, lane, rows, n_k, dst + i / tile_m_ * a_panel_floats(n_k));
+      }
+      return;
+    }
     for (int64_t k = 0; k < n_k; k += kPackK) {
       for (int64_t i = 0; i < m; i += tile_m_) {
         const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
@@ -171,11 +183,13 @@ class PackedDot {
         const bool is_far = !local_b_ && tiles_.a_inside && j + 1 < n_strips;
         MicroArgs u = shared;
         u.n_tiles = x.n_tiles = n_tiles;
-        u.a = a.at + i * a.next + a.k0 * x.rows, u.a_tile = a.next, u.b = b;
-        u.next_b_step = is_far ? next_b_step : 0;
-        u.next_b = reinterpret_cast<const char*>(b + (is_far ? b_strip : 0)) +
-                   i * plan.n_k * u.next_b_step;
-        u.far_a = a.far + fetched * a.far_step, u.far_a_step = a.far_step;
+        u.a_phase = is_chunked_ ? static_cast<int>(a.k0 % kChunk) : 0;
+        u.a = a.at + i * a.next + (a.k0 - u.a_phase) * x.rows + u.a_phase, u.a_tile = a.next;
+        u.b = b;
+        const int64_t next = is_far ? next_b_step : 0, steps = is_chunked_ ? kChunk : 1;
+        u.next_b = reinterpret_cast<const char*>(b + (is_far ? b_strip : 0)) + i * plan.n_k * next;
+        u.next_b_step = next * steps;
+        u.far_a = a.far + fetched * a.far_step, u.far_a_step = a.far_step * steps;
         fetched += n_tiles * plan.n_k;
         if (plain_out_ && plan.is_last)
           u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
@@ -244,27 +258,33 @@ class PackedDot {
     int64_t far_step = 0;
   };
   ABlock a_block(const Held& h, const Task& t, const KBlock& plan, float* packed) {
-    if constexpr (std::is_same_v<In, float>)
-      if (direct_a_) {
-        const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
-        ABlock block{a + plan.k0, tile_m_ * a_row_, 0};
-        block.far = reinterpret_cast<const char*>(block.at);
-        if (!kFetchesRows || a_row_ != c_.k.count || a_row_ == 0 || kb_.count() > 1) return block;
-        block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
-        const int64_t bytes = 4 * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
-        const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k;
-        block.far_step = ceil_div(bytes, steps);
-        return block;
-      }
-    if (local_b_) return {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
-    pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
-    return {packed, a_panel_floats(plan.n_k), 0};
+    ABlock block{packed, a_panel_floats(plan.n_k), 0};
+    const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
+    if (local_b_ && !direct_a_) {
+      block = {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
+    } else if (!direct_a_) {
+      pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+    } else if constexpr (std::is_same_v<In, float>) {
+      block = {a + plan.k0, tile_m_ * a_row_, 0};
+    }
+    block.far = reinterpret_cast<const char*>(block.at);
+    if (!kFetchesRows || local_b_ || a_row_ != c_.k.count || a_row_ == 0 || kb_.count() > 1)
+      return block;
+    block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
+    const int64_t bytes =
+        static_cast<int64_t>(sizeof(In)) * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
+    const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k;
+    block.far_step = ceil_div(bytes, steps);
+    return block;
   }
 
   // One k block of one register tile.
   void run_tile(const Held& h, const Tile& x, const KBlock& plan, MicroArgs& u, float* waiting,
                 float* local) {
-    const MicroFn fn = micro_fn(x.rows, x.vectors(), direct_a_ ? Lies::kRows : Lies::kFarPanel);
+    const MicroFn fn = micro_fn(x.rows, x.vectors(),
+                                direct_a_     ? Lies::kRows
+                                : is_chunked_ ? Lies::kChunks
+                                              : Lies::kFarPanel);
     if (!direct_a_) {
       u.a_stride = x.rows;
       u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
@@ -350,7 +370,7 @@ class PackedDot {
   float* blocks_of_a_;  // per thread, where tasks pack a
   float* b_panels_;     // or, local, some strips per thread
   int64_t a_row_ = 0, out_row_ = 0;
-  bool direct_a_ = false, local_b_ = false, plain_out_ = false;
+  bool direct_a_ = false, is_chunked_ = false, local_b_ = false, plain_out_ = false;
 };
 
 template <class In>

@@ -97,6 +97,29 @@ static void pack_scattered(const PanelArgs<T>& p) {
   }
 }
 
+// Lanes whose k lies side by side to chunks [k / kChunk][lane][kChunk], the last one maybe short; a
+// few lines of a row at a time, and the next ones fetched.
+template <int kChunk, class T>
+static void copy_chunks(const T* src, const int64_t* lane, int width, int64_t n_k, float* dst) {
+  constexpr int64_t kRun = 4 * kChunk, kLine = 64 / sizeof(T);
+  static_assert(kChunk % kLanes == 0);
+  for (int64_t k = 0; k < n_k; k += kRun)
+    for (int j = 0; j < width; ++j) {
+      const T* from = src + lane[j] + k;
+      float* to = dst + k * width + j * kChunk;
+      for (int64_t line = kRun; line < 2 * kRun; line += kLine) __builtin_prefetch(from + line);
+      for (int64_t i = 0; i < kRun; i += kLanes) {
+        float* at = to + i / kChunk * kChunk * width + i % kChunk;
+        if (k + i + kLanes <= n_k) {
+          store(at, load(from + i));
+        } else {
+          if (k + i < n_k) store(at, load_n(from + i, static_cast<int>(n_k - k - i)));
+          break;
+        }
+      }
+    }
+}
+
 // One lane: a conversion.
 template <class T>
 static void pack_row(const PanelArgs<T>& p) {
