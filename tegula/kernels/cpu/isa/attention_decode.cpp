@@ -15,81 +15,41 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-// Memory to be fetched.
-struct Run {
-  const char *at = nullptr, *end = nullptr;
-};
-
-// Fetches lines into L2: keys [from, to) as blocks use them, a block's keys before its values. A
-// key's row is the heads of a task, side by side. What comes last is fetched again and again: let
-// it be in L1.
-class Stream {
+// Fetches into L2 what the same loop reads some keys later: of rows that lie a few KiB apart the
+// processor guesses none, and each of these keeps a stream of its own.
+template <class T>
+class Ahead {
  public:
   static constexpr bool kSplits = true;
-  struct Rows {
-    const char* at;  // of key 0
-    int64_t stride, bytes;
-  };
-  Stream() = default;
-  explicit Stream(const Run& last) : run_(last), last_(last) {}
-  Stream(const Rows& keys, const Rows& values, int64_t from, int64_t to, const Run& last)
-      : last_(last), side_{keys, values}, block_(from), key_(from), to_(to) {
-    run_ = current();
+  Ahead(const T* row0, int64_t stride, int64_t next_head)
+      : at_(row0), stride_(stride), next_head_(next_head) {}
+  const Ahead& cursor() const { return *this; }
+
+  // Of kLanes keys from j on, of one head or two.
+  template <int n>
+  __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
+#pragma GCC unroll 2
+    for (int h = 0; h < n / kLanes; ++h) {
+      const T* at = at_ + j * stride_ + e + h * next_head_;
+#pragma GCC unroll 6
+      for (int l = 0; l < kLanes; l += 3, at += 3 * stride_) {  // see load_transposed
+        asm("" : "+r"(at));
+#pragma GCC unroll 3
+        for (int m = 0; m < 3; ++m)
+          if (l + m < kLanes) __builtin_prefetch(at + m * stride_, 0, 2);
+      }
+    }
   }
-
-  // The next lines, by a loop that keeps its place in registers.
-  struct Cursor {
-    Stream& stream;
-    Run run;
-    explicit Cursor(Stream& s) : stream(s), run(s.run_) {}
-    ~Cursor() { stream.run_ = run; }
-    Cursor(const Cursor&) = delete;
-    Cursor& operator=(const Cursor&) = delete;
-
-    template <int n>
-    __attribute__((always_inline)) void lines() {
-      if (run.at >= run.end) run = stream.next();
+  template <int n>
+  __attribute__((always_inline)) void of_values(int64_t j, int64_t e) const {
+    const T* at = at_ + j * stride_ + e;
 #pragma GCC unroll 4
-      for (int i = 0; i < n; ++i) __builtin_prefetch(run.at + 64 * i, 0, 2);
-      run.at += 64 * n;
-    }
-    template <int n>
-    __attribute__((always_inline)) void of_keys(int64_t, int64_t) {
-      lines<n>();
-    }
-    template <int n>
-    __attribute__((always_inline)) void of_values(int64_t, int64_t) {
-      lines<n>();
-    }
-  };
-  Cursor cursor() { return Cursor(*this); }
+    for (int i = 0; i < n; ++i) __builtin_prefetch(at + i * (64 / sizeof(T)), 0, 2);
+  }
 
  private:
-  int64_t block_end() const { return std::min(round_up(block_ + 1, kKeyBlock), to_); }
-
-  __attribute__((noinline, cold)) Run next() {
-    if (key_ >= to_) return last_;
-    const Rows& rows = side_[is_values_];
-    if (rows.stride != rows.bytes && key_ + 1 < block_end()) {
-      ++key_;
-    } else if (is_values_) {
-      block_ = key_ = block_end(), is_values_ = false;
-    } else {
-      key_ = block_, is_values_ = true;
-    }
-    return key_ < to_ ? current() : last_;
-  }
-  // Rows that adjoin are one run.
-  Run current() const {
-    const Rows& rows = side_[is_values_];
-    const char* at = rows.at + key_ * rows.stride;
-    return {at, at + (rows.stride == rows.bytes ? (block_end() - key_) * rows.bytes : rows.bytes)};
-  }
-
-  Run run_ = {}, last_ = {};
-  Rows side_[2] = {};
-  int64_t block_ = 0, key_ = 0, to_ = 0;  // of the block its first key in [from, to)
-  bool is_values_ = false;
+  const T* at_;  // of the block's key 0
+  int64_t stride_, next_head_;
 };
 
 template <class T>
@@ -143,7 +103,6 @@ class Decode {
   struct Task {
     int64_t batch, h0, heads;
     float *q, *s, *o, *m, *l;
-    Stream stream, nothing;
   };
   int64_t q_floats() const { return c_.d * group_ + kPanelSlack; }
   int64_t o_floats() const { return strips_ * group_ * kTileN; }
@@ -156,10 +115,13 @@ class Decode {
         rows(*c_.k),          rows(*c_.v),      t.q + h * q_floats(), t.s + h * group_ * kKeyBlock,
         t.o + h * o_floats(), t.m + h * group_, t.l + h * group_ * 16};
   }
-  Stream::Rows rows_of(const TensorRef& x, const Task& t, int64_t width) const {
-    const auto* at = reinterpret_cast<const char*>(x.as<const T>() + offset4(x, t.batch, 0, t.h0));
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
-    return {at, x.stride[1] * kBytes, t.heads * width * kBytes};
+  // What a loop over the rows at `x` fetches, some keys later, as far as there are any: past the
+  // span, too, since most likely the next one is this thread's.
+  Ahead<T> ahead_of(const ThinRows<T>& x, int64_t k0) const {
+    const int64_t row_bytes = std::max<int64_t>(1, x.stride * static_cast<int64_t>(sizeof(T)));
+    const int64_t wanted = std::clamp<int64_t>(kAheadBytes / row_bytes / kKeys, 1, 4) * kKeys;
+    const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, wanted);
+    return {x.at + keys * x.stride, x.stride, c_.d};
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
@@ -174,14 +136,6 @@ class Decode {
     std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
     const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
     const int64_t to = std::min(keys_.hi, (first_span_ + span + 1) * kKeySpan);
-    // Past the span: most likely the next one is this thread's, too.
-    const auto* hot = reinterpret_cast<const char*>(t.s);
-    const Run last{hot, hot + group_ * kKeyBlock * sizeof(float)};
-    t.nothing = Stream(last);
-    t.stream = Stream(rows_of(*c_.k, t, c_.d), rows_of(*c_.v, t, c_.dv), from, keys_.hi, last);
-    const int64_t ahead =
-        kAheadBytes + std::max(kKeys, kValues) * heads * c_.d * static_cast<int64_t>(sizeof(T));
-    for (int64_t i = 0; i < ahead; i += 4 * 64) t.stream.cursor().template lines<4>();
     int64_t executed = 0;
     for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
       executed += run_block(t, k0, seen_in_block({from, to}, k0));
@@ -208,37 +162,43 @@ class Decode {
   }
 
   // One block of keys for all heads, a few keys of each in turn; returns operations executed.
-  int64_t run_block(Task& t, int64_t k0, const Seen& seen) const {
+  int64_t run_block(const Task& t, int64_t k0, const Seen& seen) const {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     const NextHead next{q_floats(), group_ * kKeyBlock};
     for (int64_t j = lo16; j < hi16; j += kKeys)
-      for (int64_t h = 0; h < t.heads; h += 2) {
+      for (int64_t h = 0; h < t.heads; h += kHeadsAtOnce) {
         const Head x = head_of(t, h, k0);
+        const Ahead<T> ahead = ahead_of(x.keys, k0), nothing(x.keys.at, 0, 0);
         by_rows(group_, [&](auto n, int i) {
           const auto scores = [&](auto heads) {
-            thin_scores<T, n(), heads()>(x.keys, i == 0 ? t.stream : t.nothing, c_.d,
-                                         x.q + i * c_.d, j, std::min(j + kKeys, hi16),
-                                         x.s + i * kKeyBlock, kKeyBlock, next);
+            thin_scores<T, n(), heads()>(x.keys, i == 0 ? ahead : nothing, c_.d, x.q + i * c_.d, j,
+                                         std::min(j + kKeys, hi16), x.s + i * kKeyBlock, kKeyBlock,
+                                         next);
           };
-          h + 2 <= t.heads ? scores(std::integral_constant<int, 2>())
-                           : scores(std::integral_constant<int, 1>());
+          h + kHeadsAtOnce <= t.heads ? scores(std::integral_constant<int, kHeadsAtOnce>())
+                                      : scores(std::integral_constant<int, 1>());
         });
       }
     for (int64_t h = 0; h < t.heads; ++h)
-      for (int i = 0; i < group_; ++i) {
-        t.stream.cursor().template lines<4>();
-        weigh(head_of(t, h, k0), i, seen);
-      }
+      for (int i = 0; i < group_; ++i) weigh(head_of(t, h, k0), i, seen);
     for (int64_t j = lo; j < hi; j += kValues)
       for (int64_t h = 0; h < t.heads; ++h) {
         const Head x = head_of(t, h, k0);
-        for (int64_t e = 0; e < strips_; ++e)
-          by_rows(group_, [&](auto n, int i) {
-            thin_values<T, n()>(x.values, i == 0 ? t.stream : t.nothing, e * kTileN,
-                                static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN)),
-                                x.s + i * kKeyBlock, j, std::min(j + kValues, hi),
-                                x.o + (e * group_ + i) * kTileN);
-          });
+        const Ahead<T> ahead = ahead_of(x.values, k0), nothing(x.values.at, 0, 0);
+        const int64_t end = std::min(j + kValues, hi), next_strip = group_ * kTileN;
+        by_rows(group_, [&](auto n, int i) {
+          const Ahead<T>& fetch = i == 0 ? ahead : nothing;
+          const float* p = x.s + i * kKeyBlock;
+          int64_t e = 0;
+          if constexpr (kStripsAtOnce == 2)
+            for (; (e + 2) * kTileN <= c_.dv; e += 2)
+              thin_columns<T, n(), 2, true>(x.values, fetch, e * kTileN, 2 * kTileN, p, j, end,
+                                            x.o + (e * group_ + i) * kTileN, next_strip);
+          for (; e < strips_; ++e)
+            thin_values<T, n()>(x.values, fetch, e * kTileN,
+                                static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN)), p,
+                                j, end, x.o + (e * group_ + i) * kTileN);
+        });
       }
     return t.heads * group_ * (2 * c_.d * (hi16 - lo16) + 2 * strips_ * kTileN * (hi - lo));
   }
@@ -288,7 +248,7 @@ class Decode {
       total = __builtin_fmaf(at[width + 1], scale[1][0], total * scale[0][0]);
       top = next;
     }
-    if constexpr (kSplitsColumns<T, Stream>)
+    if constexpr (kSplitsColumns<T, Ahead<T>>)
       for (int64_t e = 0; e + kTileN <= c_.dv; e += kTileN) {
         float halves[kTileN];
         std::copy_n(sum + e, kTileN, halves);
@@ -306,10 +266,13 @@ class Decode {
     call_.counters->add(flops, flops);
   }
 
+  // Where registers hold more of sums than of a square of keys: one head's scores, since a square
+  // and two heads' sums are too many, and values by pairs of strips.
+  static constexpr bool kIsWide = kLanes == 16;
+  static constexpr int kHeadsAtOnce = kIsWide ? 1 : 2, kStripsAtOnce = kIsWide ? 2 : 1;
   // Keys of two heads in turn; values of one, whose sums stop and go on with each.
   static constexpr int64_t kKeys = 16, kValues = sizeof(T) == 4 ? 32 : 16;
-  static constexpr int64_t kAheadBytes = 4096;  // of memory, besides the chunk at hand
-
+  static constexpr int64_t kAheadBytes = 64 << 10;  // of memory
   const KernelCall& call_;
   const AttentionCall& c_;
   const DecodeWorkspace space_;

@@ -95,7 +95,7 @@ struct ThinScores {
 
   // Key 0 is the block's j.
   template <class Ahead>
-  void run(Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
+  void run(const Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
     auto&& next = ahead.cursor();
     Acc acc;
 #pragma GCC unroll 2
@@ -137,7 +137,7 @@ struct ThinScores {
 // s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any. With
 // two heads the same of the next one.
 template <class T, int kR, int kHeads = 1, class Ahead>
-static void thin_scores(const ThinRows<T>& keys, Ahead& ahead, int64_t d, const float* q,
+static void thin_scores(const ThinRows<T>& keys, const Ahead& ahead, int64_t d, const float* q,
                         int64_t lo, int64_t hi, float* s, int64_t s_stride,
                         const NextHead& head = {}) {
   int64_t j = lo;
@@ -162,31 +162,39 @@ inline constexpr bool kSplitsColumns =
     Ahead::kSplits&& std::is_same_v<T, bf16>&& kTileN == 2 * kLanes;
 
 // acc[i] [kTileN] of kR rows: acc = fma(p_j, v_j, acc), j ascending in [lo, hi), for the `cols`
-// elements of the values from e on.
+// elements of the values from e on; of kStrips whole strips, their sums next_strip floats apart.
 // Never inlined, or its callers' registers are spilt within the loop.
-template <class T, int kR, bool kWhole, class Ahead>
-__attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, Ahead& ahead,
+template <class T, int kR, int kStrips, bool kWhole, class Ahead>
+__attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, const Ahead& ahead,
                                                    int64_t e, int cols, const float* p, int64_t lo,
-                                                   int64_t hi, float* acc) {
-  Vf a[kR][kTileNv];
+                                                   int64_t hi, float* acc, int64_t next_strip) {
+  static_assert(kWhole || kStrips == 1);
+  constexpr int kVectors = kStrips * kTileNv;
+  Vf a[kR][kVectors];
+  const auto sum = [&](int i, int v) __attribute__((always_inline)) {
+    return acc + v / kTileNv * next_strip + i * kTileN + v % kTileNv * kLanes;
+  };
 #pragma GCC unroll 4
   for (int i = 0; i < kR; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) a[i][v] = load(acc + i * kTileN + v * kLanes);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) a[i][v] = load(sum(i, v));
   const T* row = values.at + lo * values.stride + e;
-  constexpr int64_t kLine = 64 / sizeof(T), kLines = ceil_div(kTileN, kLine);
+  constexpr int64_t kLine = 64 / sizeof(T), kLines = ceil_div(kStrips * kTileN, kLine);
   const bool begins_line = e % kLine == 0;
   auto&& next = ahead.cursor();
   for (int64_t j = lo; j < hi; ++j, row += values.stride) {
     if (begins_line) next.template of_values<kLines>(j, e);
-    Vf y[kTileNv];
+    Vf y[kVectors];
     if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
-      const Vi pairs = bits(load(reinterpret_cast<const float*>(row)));
-      y[0] = as_float(shl<16>(pairs));
-      y[kTileNv - 1] = as_float(pairs & set1i(static_cast<int32_t>(0xffff0000u)));
-    } else {
 #pragma GCC unroll 2
-      for (int v = 0; v < kTileNv; ++v) {
+      for (int s = 0; s < kStrips; ++s) {
+        const Vi pairs = bits(load(reinterpret_cast<const float*>(row + s * kTileN)));
+        y[2 * s] = as_float(shl<16>(pairs));
+        y[2 * s + 1] = as_float(pairs & set1i(static_cast<int32_t>(0xffff0000u)));
+      }
+    } else {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
         const int n = cols - v * kLanes;
         y[v] = kWhole || n >= kLanes ? load(row + v * kLanes)
                : n > 0               ? load_n(row + v * kLanes, n)
@@ -196,20 +204,20 @@ __attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, Ah
 #pragma GCC unroll 4
     for (int i = 0; i < kR; ++i) {
       const Vf x = set1(p[i * kKeyBlock + j]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kTileNv; ++v) a[i][v] = fma(x, y[v], a[i][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) a[i][v] = fma(x, y[v], a[i][v]);
     }
   }
 #pragma GCC unroll 4
   for (int i = 0; i < kR; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) store(acc + i * kTileN + v * kLanes, a[i][v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(sum(i, v), a[i][v]);
 }
 template <class T, int kR, class Ahead>
-static void thin_values(const ThinRows<T>& values, Ahead& ahead, int64_t e, int cols,
+static void thin_values(const ThinRows<T>& values, const Ahead& ahead, int64_t e, int cols,
                         const float* p, int64_t lo, int64_t hi, float* acc) {
-  cols == kTileN ? thin_columns<T, kR, true>(values, ahead, e, cols, p, lo, hi, acc)
-                 : thin_columns<T, kR, false>(values, ahead, e, cols, p, lo, hi, acc);
+  cols == kTileN ? thin_columns<T, kR, 1, true>(values, ahead, e, cols, p, lo, hi, acc, 0)
+                 : thin_columns<T, kR, 1, false>(values, ahead, e, cols, p, lo, hi, acc, 0);
 }
 
 // fn<kR>(first) for rows four at a time.

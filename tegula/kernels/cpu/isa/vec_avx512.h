@@ -153,11 +153,17 @@ TEGULA_VEC void transpose(Vf (&r)[16]) {
   }
 }
 
-// r[e] = column e of kLanes rows, `stride` apart, e < kSquare.
+// r[e] = column e of kLanes rows, `stride` apart, e < kSquare. From every third row's address one
+// register reaches two more; an address for each would lie in memory.
 inline constexpr int kSquare = kLanes;
 TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kSquare; ++i) r[i] = load(p + i * stride);
+#pragma GCC unroll 6
+  for (int i = 0; i < kSquare; i += 3, p += 3 * stride) {
+    asm("" : "+r"(p));
+#pragma GCC unroll 3
+    for (int l = 0; l < 3; ++l)
+      if (i + l < kSquare) r[i + l] = load(p + l * stride);
+  }
   transpose(r);
 }
 
