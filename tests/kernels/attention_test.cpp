@@ -178,6 +178,25 @@ TEST(Attention, InTilesMatchesItsDefinitionAtBlockEdges) {
   }
 }
 
+// Scores that rise by far more than an exponent holds, within a chunk of keys and from one to the
+// next: a row's m moves again and again.
+TEST(Attention, InTilesScoresMayGrow) {
+  for (bool causal : {false, true}) {
+    Rng rng(6);
+    Case c;
+    c.dtype = DType::kBF16, c.sq = 40, c.sk = 1200, c.d = 16, c.causal = causal;
+    Problem p(c, rng);
+    for (int64_t i = 0; i < p.q.numel(); ++i) p.q.put(i, 1 + p.q.at(i) / 16);
+    for (int64_t i = 0; i < p.k.numel(); ++i) {
+      const int64_t key = i / c.d;
+      p.k.put(i, static_cast<double>(key) * (1 + p.k.at(i) / 16) / 4);
+    }
+    p.settle();
+    Tensor o(c.dtype, {1, c.sq, 1, c.dv}, rng, false), lse(DType::kF32, {1, 1, c.sq}, rng, false);
+    check_forward(kAmx, p, define<double>(p), define<float>(p), o, lse);
+  }
+}
+
 TEST(Attention, InTilesLeavesTheRestToOthers) {
   Rng rng(5);
   Case c;

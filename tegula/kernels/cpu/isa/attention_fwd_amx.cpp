@@ -1,6 +1,7 @@
 // Attention's forward in AMX's tiles. [FlashAttention-2, section 3.1; order "amx_kb512" of
 // common/attention_amx.h]
 #include <algorithm>
+#include <utility>
 
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"
@@ -184,11 +185,13 @@ class AmxForward {
       const bool more = next_item(strips, n_strips, hi, next);
       TileJob scores;
       if (more) scores = score_job(strips[next.strip], next, panels, w[at ^ 1]);
-      if (last_strip == item.strip) values.finish(t);  // rescaled below
-      raise_tops(x, item, w[at]);
       const int64_t share = ceil_div(values.steps() + scores.steps(), kStrip);
       for (int r = 0; r < kStrip; ++r) {
-        weigh_row(x, r, item, panels, w[at]);
+        if (!weigh_row(x, r, item, panels, w[at])) [[unlikely]] {
+          if (last_strip == item.strip) values.finish(t);
+          raise(x, r, seen_of(x, r, item), w[at]);
+          weigh_row(x, r, item, panels, w[at]);
+        }
         for (int64_t i = 0; i < share; ++i) values.n > 0 ? values.step(t) : scores.step(t);
       }
       values.finish(t), scores.finish(t);
@@ -237,65 +240,68 @@ class AmxForward {
     return w.s + g / 2 * kF32Block + r * kStrip + g % 2 * 16;
   }
 
-  // Each row's top with this chunk; l and o follow.
-  void raise_tops(Strip& x, const Item& item, const Buffer& w) const {
-    alignas(64) float alpha[kStrip];
-    std::copy_n(x.m, kStrip, alpha);
-    for (int r = 0; r < x.rows; ++r) {
-      const KeyRange& k = x.row[r].keys;
-      const int64_t from = std::max<int64_t>(k.lo - item.c0, 0);
-      const int64_t to = std::min<int64_t>(k.hi - item.c0, kAmxKeyChunk);
-      if (from >= to) continue;
-      Row16 top = row16(-kInf);
-      for (int64_t g = ceil_div(from, 16); g < to / 16; ++g)
-        top = max(top, load16(scores_of(w, r, g)));
-      for (const int64_t g : {from / 16, to / 16})
-        if (16 * g < from || (16 * g + 16 > to && 16 * g < to))
-          top = max(top, masked(load16(scores_of(w, r, g)), 16 * g, from, to, -kInf));
-      const float m = reduce_max(top) * log2_scale_;
-      if (m > x.m[r]) x.m[r] = m;
-    }
-    rescale(x, alpha);
+  // Keys of the item that row r sees.
+  static KeyRange seen_of(const Strip& x, int r, const Item& item) {
+    KeyRange k;
+    if (r >= x.rows) return k;
+    k.lo = std::max<int64_t>(x.row[r].keys.lo - item.c0, 0);
+    k.hi = std::min<int64_t>(x.row[r].keys.hi - item.c0, kAmxKeyChunk);
+    return k;
   }
 
-  // In: the tops before this chunk.
-  void rescale(Strip& x, float (&alpha)[kStrip]) const {
-    for (int r = 0; r < kStrip; r += kLanes) {
-      const Vf m = load(x.m + r), old = load(alpha + r);
-      const Vf a = select(lt(old, m), exp2_weight_bf16(old - m), set1(1.0f));
-      store(x.l + r, load(x.l + r) * a);
-      store(alpha + r, a);
-    }
-    for (int r = 0; r < x.rows; ++r) {
-      if (alpha[r] == 1) continue;
-      for (int64_t e = 0; e < v_strips_; ++e) {
-        float* o = x.o + e * kF32Block + r * kStrip;
-        for (int v = 0; v < kStrip; v += kLanes) store(o + v, load(o + v) * set1(alpha[r]));
-      }
+  // The first keys of a row say where its m begins.
+  void begin_row(Strip& x, int r, const KeyRange& seen, const Buffer& w) const {
+    const int64_t j = seen.lo / kStrip * kStrip;
+    Row16 top = row16(-kInf);
+    for (int64_t key = j; key < j + kStrip; key += 16)
+      top = max(top, masked(load16(scores_of(w, r, key / 16)), key, seen.lo, seen.hi, -kInf));
+    const float m = reduce_max(top) * log2_scale_;
+    if (m > x.m[r]) x.m[r] = m;
+  }
+
+  // A row's scores went far beyond m: m moves, and l and o with it.
+  __attribute__((noinline)) void raise(Strip& x, int r, const KeyRange& seen,
+                                       const Buffer& w) const {
+    Row16 top = row16(-kInf);
+    for (int64_t key = seen.lo / 16 * 16; key < seen.hi; key += 16)
+      top = max(top, masked(load16(scores_of(w, r, key / 16)), key, seen.lo, seen.hi, -kInf));
+    const float m = reduce_max(top) * log2_scale_, old = std::exchange(x.m[r], m);
+    if (old == -kInf) return;  // l and o are 0
+    alignas(64) float lanes[kLanes];
+    const Vf alpha = exp2_weight_bf16(set1(old - m));
+    store(lanes, alpha);
+    x.l[r] = x.l[r] * lanes[0];
+    for (int64_t e = 0; e < v_strips_; ++e) {
+      float* o = x.o + e * kF32Block + r * kStrip;
+      for (int v = 0; v < kStrip; v += kLanes) store(o + v, load(o + v) * alpha);
     }
   }
 
-  void weigh_row(Strip& x, int r, const Item& item, const char* panels, const Buffer& w) const {
+  // Weights of row r; false where scores exceed m too far, and nothing but weights has changed.
+  bool weigh_row(Strip& x, int r, const Item& item, const char* panels, const Buffer& w) const {
     char* p = w.p + r / kTile * kTileBytes + r % kTile * 64;
-    int64_t from = 0, to = 0;
-    if (r < x.rows) {
-      from = std::max<int64_t>(x.row[r].keys.lo - item.c0, 0);
-      to = std::min<int64_t>(x.row[r].keys.hi - item.c0, kAmxKeyChunk);
-    }
+    const KeyRange seen = seen_of(x, r, item);
+    const int64_t from = seen.lo, to = seen.hi;
+    if (x.m[r] == -kInf && from < to) begin_row(x, r, seen, w);
     const Row16 scale = row16(log2_scale_);
     const Row16 minus_m = row16(x.m[r] == -kInf ? 0.0f : -x.m[r]);
-    Row16 sum = row16(0);
+    Row16 sum = row16(0), top = row16(-kInf);
     for (int64_t j = item.first; j < item.last; ++j) {
       if (kStrip * j >= to || kStrip * j + kStrip <= from) {
         store_bf16(p + j * kBf16Block, row16(0), row16(0));
         continue;
       }
       const float* at = scores_of(w, r, 2 * j);
-      Row16 lo = exp2_weight_bf16(fma(load16(at), scale, minus_m));
-      Row16 hi = exp2_weight_bf16(fma(load16(at + 16), scale, minus_m));
+      Row16 lo = fma(load16(at), scale, minus_m), hi = fma(load16(at + 16), scale, minus_m);
       if (kStrip * j < from || kStrip * j + kStrip > to) {
-        lo = masked(lo, kStrip * j, from, to, 0);
-        hi = masked(hi, kStrip * j + 16, from, to, 0);
+        lo = masked(lo, kStrip * j, from, to, -kInf);
+        hi = masked(hi, kStrip * j + 16, from, to, -kInf);
+        top = max(max(lo, hi), top);
+        lo = masked(exp2_weight_bf16(lo), kStrip * j, from, to, 0);
+        hi = masked(exp2_weight_bf16(hi), kStrip * j + 16, from, to, 0);
+      } else {
+        top = max(max(lo, hi), top);
+        lo = exp2_weight_bf16(lo), hi = exp2_weight_bf16(hi);
       }
       sum = sum + lo;
       sum = sum + hi;
@@ -306,7 +312,10 @@ class AmxForward {
         if ((not_finite & 1) != 0 && key >= from && key < to)
           std::memcpy(p + j * kBf16Block + key % kStrip * 2, &kNaN16, 2);
     }
-    if (from < to) x.l[r] = x.l[r] + reduce_add(sum);
+    if (from >= to) return true;
+    if (exceeds(top, x.m[r] == -kInf ? -kInf : kSlackLog2)) return false;
+    x.l[r] = x.l[r] + reduce_add(sum);
+    return true;
   }
 
   void finish(Strip& x) const {
