@@ -24,8 +24,17 @@ Result<DecodeKernel> load_decode(const char* path, const DecodeVariant& v) {
 }
 
 DecodeShape decode_shape(const int64_t* sizes) {
-  return {sizes[0], sizes[1],      sizes[2], sizes[3], sizes[4],
-          sizes[5], sizes[6] != 0, sizes[7], sizes[8], sizes[9] != 0};
+  return {sizes[0],
+          sizes[1],
+          sizes[2],
+          sizes[3],
+          sizes[4],
+          sizes[5],
+          sizes[6] != 0,
+          sizes[7],
+          sizes[8],
+          sizes[9] != 0,
+          static_cast<int>(sizes[10])};
 }
 
 Result<AttentionRung> load_rung(const char* path, int head_dim) {
@@ -85,18 +94,22 @@ int tegula_attention_f32_launch(const void* kernel, void* const* pointers, const
   return report(static_cast<const AttentionF32Kernel*>(kernel)->launch(c));
 }
 
-// spec: head_dim, rows, is_paged, is_f16, warps, blocks, slots.
+// spec: head_dim, rows, is_paged, is_f16, warps, blocks, slots, heads.
 void* tegula_decode_load(const char* cubin, const int* spec) {
   return release(load_decode(
-      cubin, {spec[0], spec[1], spec[2] != 0, spec[3] != 0, spec[4], spec[5], spec[6]}));
+      cubin, {spec[0], spec[1], spec[2] != 0, spec[3] != 0, spec[4], spec[5], spec[6], spec[7]}));
 }
 
 // sizes: batch, seqlen_q, seqlen_k, n_heads_q, n_heads_kv, head_dim, is_causal, window_left,
-// page_size (0: dense), is_f16.
+// page_size (0: dense), is_f16, KV heads of a block.
 int64_t tegula_decode_workspace_bytes(const int64_t* sizes, int64_t keys_per_split) {
   return decode_workspace_bytes(decode_shape(sizes), keys_per_split);
 }
 int64_t tegula_decode_blocks(const int64_t* sizes) { return decode_blocks(decode_shape(sizes)); }
+int tegula_decode_heads(const int64_t* sizes) {
+  const auto n = hopper_multiprocessors();
+  return decode_heads(decode_shape(sizes), n.ok() ? *n : 1);
+}
 int64_t tegula_decode_split(const int64_t* sizes) {
   const auto n = hopper_multiprocessors();
   return decode_split(decode_shape(sizes), n.ok() ? *n : 1);
@@ -106,8 +119,9 @@ int64_t tegula_decode_split(const int64_t* sizes) {
 // head of q, k, v, o.
 int tegula_decode_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
                          const int64_t* strides, int64_t keys_per_split, int64_t pages_per_sequence,
-                         float scale, void* stream) {
+                         int is_settled, float scale, void* stream) {
   DecodeCall c;
+  c.is_settled = is_settled != 0;
   c.shape = decode_shape(sizes);
   AttentionOperand* operands[] = {&c.q, &c.k, &c.v, &c.o};
   for (int i = 0; i < 4; ++i)

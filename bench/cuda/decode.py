@@ -32,16 +32,23 @@ def ints(kind, values):
 class Decode:
     """A compiled variant."""
 
-    def __init__(self, lib, cubins, head_dim, rows, is_paged, is_f16, warps, blocks, slots):
-        self.lib, self.is_f16 = lib, is_f16
-        self.name = f"decode_d{head_dim}_r{rows}{'_paged' if is_paged else ''}{'_f16' if is_f16 else ''}"
+    def __init__(self, lib, cubins, head_dim, rows, is_paged, is_f16, heads, warps, blocks, slots):
+        self.lib, self.is_f16, self.heads = lib, is_f16, heads
+        self.name = (f"decode_d{head_dim}_r{rows}{f'_h{heads}' if heads > 1 else ''}{'_paged' if is_paged else ''}"
+                     f"{'_f16' if is_f16 else ''}")
         self.spec = ints(ctypes.c_int, [head_dim, rows, is_paged, is_f16, warps, blocks,
-                                        1 if head_dim == 256 else slots])
+                                        1 if head_dim == 256 else slots, heads])
         handle = lib.tegula_decode_load(f"{cubins}/{self.name}.cubin".encode(), self.spec)
         assert handle, lib.tegula_error().decode()
         self.handle = ctypes.c_void_p(handle)
 
-    def bind(self, q, k, v, scale, is_causal=False, window=-1, lengths=None, pages=None, split=0, with_lse=True):
+    def best_heads(self, q, sk, hk):
+        """KV heads of a block for sequences of one length."""
+        sizes = ints(ctypes.c_int64, [q.shape[0], q.shape[1], sk, q.shape[2], hk, q.shape[3], 0, -1, 0, self.is_f16, 1])
+        return self.lib.tegula_decode_heads(sizes)
+
+    def bind(self, q, k, v, scale, is_causal=False, window=-1, lengths=None, pages=None, split=0, with_lse=True,
+             is_settled=False):
         """A function that launches, o and lse. k, v: [b, s, h, d], or pages [n, page_size, h, d]."""
         b, sq, hq, d = q.shape
         hk, page_size = k.shape[2], k.shape[1] if pages is not None else 0
@@ -50,7 +57,8 @@ class Decode:
             sk = max(lengths)
         o = torch.full((b, sq, hq, d), float("nan"), dtype=q.dtype, device="cuda")
         lse = torch.full((b, hq, sq), float("nan"), device="cuda")
-        sizes = ints(ctypes.c_int64, [b, sq, sk, hq, hk, d, is_causal, window, page_size, self.is_f16])
+        sizes = ints(ctypes.c_int64, [b, sq, sk, hq, hk, d, is_causal, window, page_size, self.is_f16,
+                                     self.heads])
         keys = ctypes.c_int64(split or self.lib.tegula_decode_split(sizes))
         n_bytes = self.lib.tegula_decode_workspace_bytes(sizes, keys)
         workspace = torch.full((n_bytes // 4,), float("nan"), device="cuda")
@@ -67,7 +75,8 @@ class Decode:
         def launch(_keep=keep):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             rc = self.lib.tegula_decode_launch(self.handle, pointers, sizes, strides, keys,
-                                               ctypes.c_int64(per_sequence), ctypes.c_float(scale), stream)
+                                               ctypes.c_int64(per_sequence), int(is_settled), ctypes.c_float(scale),
+                                               stream)
             assert rc == 0, self.lib.tegula_error().decode()
         return launch, o, lse
 
@@ -100,10 +109,15 @@ def random_case(rng):
     group = rng.choice((1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 16, 25, 71, 128))
     sq = rng.randint(1, max(1, 40 // group)) if rng.random() < 0.4 else 1
     b, hk = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 2, 3))
+    is_f16 = rng.random() < 0.4
+    heads = rng.choice((1, 4) if is_f16 else (1, 2, 4, 8)) if group * sq <= 8 else 1  # KV heads of a block
+    if head_dim > 128:
+        heads = min(heads, 4)
+    hk *= heads
     longest = rng.choice((1, 3, 16, 17, 100, 511, 512, 513, 1000, 2049, 5000))
     lengths = [rng.choice((longest, longest, rng.randint(0, longest))) for _ in range(b)]
-    return {"head_dim": head_dim, "is_f16": rng.random() < 0.4, "page_size": rng.choice((1, 7, 8, 16, 16, 48, 64, 256)) if is_paged else 0,
-            "group": group, "sq": sq, "b": b, "hk": hk, "lengths": lengths, "is_causal": rng.random() < 0.5,
+    return {"head_dim": head_dim, "is_f16": is_f16, "page_size": rng.choice((1, 7, 8, 16, 16, 48, 64, 256)) if is_paged else 0,
+            "group": group, "sq": sq, "b": b, "hk": hk, "heads": heads, "is_settled": rng.random() < 0.5, "lengths": lengths, "is_causal": rng.random() < 0.5,
             "window": rng.choice((-1, -1, 0, 5, 300)), "spread": rng.choice((1, 1, 6)),
             "split": rng.choice((0, 64, 512, 512, 1024))}
 
@@ -122,7 +136,7 @@ def far_apart(t, apart):
 
 def far_cases():
     """Elements past 2^31 of keys and values, dense and in pages."""
-    shared = {"group": 4, "sq": 1, "b": 3, "hk": 2, "lengths": [700, 511, 64], "is_causal": False, "window": -1,
+    shared = {"group": 4, "sq": 1, "b": 3, "hk": 2, "heads": 1, "lengths": [700, 511, 64], "is_causal": False, "window": -1,
               "spread": 1, "split": 512}
     for head_dim, page_size in ((64, 0), (128, 0), (64, 256), (128, 256)):
         yield {"head_dim": head_dim, "is_f16": False, "page_size": page_size, "far": 1 << (28 if page_size else 30), **shared}
@@ -144,9 +158,9 @@ def check_one(kernels, case, seed, launch_only=False):
     scale = d ** -0.5
     tile = 64 if d <= 64 else 128 if d <= 128 else 256
     rows = 8 if sq * case["group"] <= 8 or tile == 256 else 16
-    kernel = kernels[tile, rows, size > 0, case["is_f16"]]
+    kernel = kernels[tile, rows, size > 0, case["is_f16"], case["heads"]]
     args = {"is_causal": case["is_causal"], "window": case["window"], "lengths": case["lengths"],
-            "split": case["split"]}
+            "split": case["split"], "is_settled": case["is_settled"]}
     if size:
         n_pages = -(-longest // size)
         order = torch.randperm(b * n_pages + 3, generator=g, device="cuda")[:b * n_pages].int().view(b, n_pages)
@@ -237,7 +251,7 @@ def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
     rows = 8 if hq // hk <= 8 else 16
     makers = {}
 
-    def ours(paged, in_order=False, **kw):
+    def ours(paged, in_order=False, heads=0, **kw):
         def make(k, v):
             args = dict(kw)
             if paged:
@@ -245,12 +259,16 @@ def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
                 order = torch.arange(b * n, device="cuda") if in_order else torch.randperm(b * n, device="cuda")
                 args["pages"] = order.int().view(b, n)
                 k, v = k.view(b * n, paged, hk, d), v.view(b * n, paged, hk, d)
-            return kernels[d, rows, paged > 0, False].bind(q, k, v, scale, with_lse=False, **args)[0]
+            kernel = kernels[d, rows, paged > 0, False, 1]
+            n_heads = heads or kernel.best_heads(q, sk, hk)
+            return kernels[d, rows, paged > 0, False, n_heads].bind(q, k, v, scale, with_lse=False, **args)[0]
         return make
     makers["tegula"] = ours(0)
+    makers["tegula, a head a block"] = ours(0, heads=1)
     makers["tegula, pages of 16"] = ours(16)
-    makers["tegula, pages of 16 in order"] = ours(16, in_order=True)
-    makers["tegula, splits of 512"] = ours(0, split=512)
+    makers["tegula, pages of 16, settled"] = ours(16, is_settled=True)
+    makers["tegula, pages of 16 in order, settled"] = ours(16, in_order=True, is_settled=True)
+    makers["tegula, splits of 512"] = ours(0, heads=1, split=512)
     for split in splits:
         makers[f"tegula, split {split}"] = ours(0, split=split)
     for name, backend in PEERS.items():
@@ -309,9 +327,9 @@ def main():
     lib.tegula_decode_load.restype = ctypes.c_void_p
     for size in (lib.tegula_decode_workspace_bytes, lib.tegula_decode_split, lib.tegula_decode_blocks):
         size.restype = ctypes.c_int64
-    kernels = {(d, r, p, h): Decode(lib, args.cubins, d, r, p, h, args.warps, args.blocks, args.slots)
+    kernels = {(d, r, p, h, n): Decode(lib, args.cubins, d, r, p, h, n, args.warps, args.blocks, args.slots)
                for d in (64, 128, 256) for r in (8, 16)[:1 if d == 256 else 2] for p in (False, True)
-               for h in (False, True)}
+               for h in (False, True) for n in ((1,) if r == 16 else (1, 4) if h else (1, 2, 4) if d == 256 else (1, 2, 4, 8))}
     rng, start = random.Random(1), time.time()
     worst, failed, n = 0.0, 0, 0
     cases = [*(random_case(rng) for _ in range(args.cases)), *(() if args.launch_only else far_cases())]

@@ -7,13 +7,14 @@
 // Scores are computed transposed, Sᵀ = K Qᵀ and Oᵀ = Vᵀ Pᵀ, so that the 16 rows of mma.sync are
 // keys or columns of V and nothing is padded but the query rows. A warp copies (cp.async) its next
 // kSlots steps into shared memory of its own, which no other warp reads: it waits for its copies
-// alone. The last block of a head combines its splits by their log-sum-exp, in order, so the bits
-// depend on where splits are cut alone, and that is at multiples of keys_per_split. Flash-Decoding
-// (Dao et al. 2023).
+// alone. Where there are more heads than multiprocessors, the warps of a block share out some KV
+// heads (kHeads), so that blocks are few and long. The last block of a head combines its splits by
+// their log-sum-exp, in order, so the bits depend on where splits are cut and on kHeads alone, and
+// that is at multiples of keys_per_split. Flash-Decoding (Dao et al. 2023).
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 128 | 256 (at least head_dim: other columns are zeroes that
-// nobody reads), TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_SLOTS, TEGULA_BLOCKS a multiprocessor,
-// TEGULA_PAGED 0 | 1, TEGULA_F16.
+// nobody reads), TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_HEADS (divides the warps; above 1
+// there is one tile), TEGULA_SLOTS, TEGULA_BLOCKS a multiprocessor, TEGULA_PAGED 0 | 1, TEGULA_F16.
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
@@ -27,8 +28,10 @@ constexpr int kRows = TEGULA_ROWS;
 constexpr int kWarps = TEGULA_WARPS;
 constexpr bool kPaged = TEGULA_PAGED;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kStep = 16;  // keys a warp takes at once
-constexpr int kStride = kStep * kWarps;
+constexpr int kStep = 16;                // keys a warp takes at once
+constexpr int kHeads = TEGULA_HEADS;     // of a block: warp w has head w % kHeads
+constexpr int kParts = kWarps / kHeads;  // warps of a head
+constexpr int kStride = kStep * kParts;
 constexpr int kTiles = kRows / 8;
 constexpr int kSlots = TEGULA_SLOTS;  // steps of a warp under way
 constexpr int kRowBytes = 2 * kD;
@@ -42,22 +45,23 @@ __device__ inline u32 place(u32 row, u32 chunk) {
   return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// A split of one sequence and KV head: what a block works on.
+// A split of one sequence and KV head: what a block works on, or the warps of one of its heads.
 struct Item {
-  int batch, head_kv;
-  int first_row;           // of the tile
-  int keys;                // of the sequence
-  int split, first_split;  // the latter: among whose keys the first is that some query sees
-  int begin, end;          // keys of this split
-  int first_seen;          // keys before it are hidden from every query
+  int batch, head_kv, first_head;  // the latter: of the block
+  int first_row;                   // of the tile
+  int keys;                        // of the sequence
+  int split, first_split;          // the latter: among whose keys the first is that some query sees
+  int begin, end;                  // keys of this split
+  int first_seen;                  // keys before it are hidden from every query
 
-  __device__ explicit Item(const AttentionDecodeParams& p) {
-    split = blockIdx.x, head_kv = blockIdx.y, batch = blockIdx.z;
+  __device__ Item(const AttentionDecodeParams& p, int warp) {
+    split = blockIdx.x, first_head = blockIdx.y * kHeads, batch = blockIdx.z;
     first_row = 0;
-    if (p.n_tiles > 1) {
-      head_kv /= p.n_tiles;
-      first_row = (blockIdx.y - head_kv * p.n_tiles) * kRows;
+    if (kHeads == 1 && p.n_tiles > 1) {
+      first_head /= p.n_tiles;
+      first_row = (blockIdx.y - first_head * p.n_tiles) * kRows;
     }
+    head_kv = first_head + warp % kHeads;
     keys = p.seqlens_k ? p.seqlens_k[batch] : p.seqlen_k;
     first_seen = first_split = 0;
     if (p.window_left >= 0) {
@@ -102,7 +106,7 @@ struct Reader {
 
   __device__ Reader(const AttentionDecodeParams& p, const Item& it, int warp) : p(p) {
     chunk_bytes = 8 * (threadIdx.x % kChunks) < p.head_dim ? 16 : 0;
-    first_key = it.begin + warp * kStep, first = it.first_seen, last = it.keys - 1;
+    first_key = it.begin + warp / kHeads * kStep, first = it.first_seen, last = it.keys - 1;
     n_steps = max(0, (it.end - first_key + kStride - 1) / kStride);
     pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
     if (kPaged && n_steps > 0) now = look_up(0);
@@ -178,6 +182,12 @@ __device__ inline float sum(float a, float b) { return a + b; }
 
 __device__ inline float safe(float top) { return top == kNegativeInfinity ? 0.f : top; }
 
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // A part of the result, over some keys, of query rows 8i + 2t + c: maximum, sum of weights, and of
 // Oᵀ column 16m + 8e + g in o[2e + c]. An accumulator's four floats stay together everywhere.
 struct Part {
@@ -187,6 +197,11 @@ struct Part {
   __device__ void clear() {
     top[0] = top[1] = kNegativeInfinity, weight[0] = weight[1] = 0;
     o[0] = o[1] = o[2] = o[3] = 0;
+  }
+  // One of the same maxima.
+  __device__ void add(const float4& sums, const float4& x) {
+    top[0] = sums.x, weight[0] += sums.y, top[1] = sums.z, weight[1] += sums.w;
+    o[0] += x.x, o[1] += x.y, o[2] += x.z, o[3] += x.w;
   }
   // The parts [0, n), kAtOnce under way at a time; get(s, sums, o) reads one.
   template <int kAtOnce, class Get>
@@ -222,7 +237,7 @@ struct Part {
 constexpr int kBlocks = kD / 16;           // of 16 columns
 constexpr int kPieces = kTiles * kBlocks;  // accumulators [i][m] of a warp
 
-// A warp's part, in place of its ring.
+// A warp's part, in place of its ring; its maxima are those of all warps of its head.
 struct WarpPart {
   float4 o[kPieces][32];
   float4 sums[kTiles][4];
@@ -230,6 +245,7 @@ struct WarpPart {
 constexpr int kPartBytes = (int(sizeof(WarpPart)) + 1023) / 1024 * 1024;
 struct Shared {
   char ring[kWarps][kRingBytes < kPartBytes ? kPartBytes : kRingBytes];
+  float tops[kWarps][kRows];
   bool is_last;
 
   __device__ WarpPart& part(int warp) { return *reinterpret_cast<WarpPart*>(ring[warp]); }
@@ -244,7 +260,7 @@ __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int
   for (int c = 0; c < 2; ++c) {
     const int row = it.first_row + 8 * i + 2 * t + c;
     if (row >= p.group * p.seqlen_q) continue;
-    const float share = x.weight[c] == 0.f ? 0.f : 1.f / x.weight[c];
+    const float share = x.weight[c] == 0.f ? 0.f : reciprocal(x.weight[c]);
     u16* to = row_of(p, p.o, it, row);
     if (16 * m + g < p.head_dim) to[16 * m + g] = round_to_element(x.o[c] * share);
     if (16 * m + 8 + g < p.head_dim) to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
@@ -257,51 +273,78 @@ __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int
   }
 }
 
-// The warps' parts in order; then, by the last block of a head to come here, its splits in order.
-__device__ inline void combine(const AttentionDecodeParams& p, const Item& it, Shared& shared) {
+// Where a thread's accumulator `at` of a block's result belongs.
+struct Spot {
+  int head, piece, lane, i, t;  // head: of the block's
+
+  __device__ explicit Spot(int at)
+      : head(at / (32 * kPieces)),
+        piece(at / 32 % kPieces),
+        lane(at % 32),
+        i(piece / kBlocks),
+        t(lane % 4) {}
+};
+
+__device__ inline u32 add_and_see(u32* counter) {
+  u32 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
+  return before;
+}
+
+// The warps' parts in order; then, by the last block of its heads to come here, their splits in
+// order.
+__device__ inline void combine(const AttentionDecodeParams& p, Item it, Shared& shared) {
+  constexpr int kAll = kHeads * kPieces * 32;
   const int rows = p.group * p.seqlen_q - it.first_row, n_active = it.n_active(p);
-  const long long head = static_cast<long long>(blockIdx.z) * gridDim.y + blockIdx.y;
-  const long long n_heads = gridDim.y * gridDim.z;
-  // A head here is a tile of a KV head: [head][split][piece][lane], then [head][split][i][t].
-  float4* o = static_cast<float4*>(p.partial) + head * p.n_splits * kPieces * 32;
-  float4* sums = static_cast<float4*>(p.partial) + n_heads * p.n_splits * kPieces * 32 +
-                 head * p.n_splits * kTiles * 4;
-  for (int at = threadIdx.x; at < kPieces * 32; at += kThreads) {
-    const int piece = at / 32, lane = at % 32, i = piece / kBlocks, t = lane % 4;
-    if (8 * i + 2 * t >= rows) continue;
+  const long long block = static_cast<long long>(blockIdx.z) * gridDim.y + blockIdx.y;
+  const long long n_blocks = gridDim.y * gridDim.z;
+  // [block][split][at], then [block][split][head][i][t].
+  float4* o = static_cast<float4*>(p.partial) + block * p.n_splits * kAll;
+  float4* sums = static_cast<float4*>(p.partial) + n_blocks * p.n_splits * kAll +
+                 block * p.n_splits * kHeads * kTiles * 4;
+#pragma unroll 1
+  for (int at = threadIdx.x; at < kAll; at += kThreads) {
+    const Spot to(at);
+    if (8 * to.i + 2 * to.t >= rows) continue;
     Part part;
     part.clear();
-    part.merge<kWarps>(kWarps, [&](int w, float4& sums, float4& x) {
-      sums = shared.part(w).sums[i][t], x = shared.part(w).o[piece][lane];
-    });
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+      const WarpPart& of = shared.part(j * kHeads + to.head);
+      part.add(of.sums[to.i][to.t], of.o[to.piece][to.lane]);
+    }
     if (n_active == 1) {
-      write(p, it, piece, lane, part);
+      it.head_kv = it.first_head + to.head;
+      write(p, it, to.piece, to.lane, part);
       continue;
     }
-    __stcg(o + it.split * kPieces * 32 + at,
-           make_float4(part.o[0], part.o[1], part.o[2], part.o[3]));
-    if (piece % kBlocks == 0 && lane < 4)
-      __stcg(sums + (it.split * kTiles + i) * 4 + t, part.sums());
+    __stcg(o + it.split * kAll + at, make_float4(part.o[0], part.o[1], part.o[2], part.o[3]));
+    if (to.piece % kBlocks == 0 && to.lane < 4)
+      __stcg(sums + ((it.split * kHeads + to.head) * kTiles + to.i) * 4 + to.t, part.sums());
   }
   if (n_active == 1) return;
 
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0)
-    shared.is_last = atomicAdd(&p.counters[head], 1u) == static_cast<u32>(n_active - 1);
+    shared.is_last = add_and_see(&p.counters[block]) == static_cast<u32>(n_active - 1);
   __syncthreads();
   if (!shared.is_last) return;
-  __threadfence();
-  if (threadIdx.x == 0) p.counters[head] = 0;
-  for (int at = threadIdx.x; at < kPieces * 32; at += kThreads) {
-    const int piece = at / 32, lane = at % 32, i = piece / kBlocks, t = lane % 4;
-    if (8 * i + 2 * t >= rows) continue;
+  if (threadIdx.x == 0) p.counters[block] = 0;
+#pragma unroll 1
+  for (int at = threadIdx.x; at < kAll; at += kThreads) {
+    const Spot to(at);
+    if (8 * to.i + 2 * to.t >= rows) continue;
     Part part;
     part.clear();
     part.merge<16>(n_active, [&](int s, float4& of, float4& x) {
-      of = __ldcg(sums + (s * kTiles + i) * 4 + t), x = __ldcg(o + s * kPieces * 32 + at);
+      of = __ldcg(sums + ((s * kHeads + to.head) * kTiles + to.i) * 4 + to.t);
+      x = __ldcg(o + s * kAll + at);
     });
-    write(p, it, piece, lane, part);
+    it.head_kv = it.first_head + to.head;
+    write(p, it, to.piece, to.lane, part);
   }
 }
 
@@ -309,18 +352,19 @@ __device__ inline void combine(const AttentionDecodeParams& p, const Item& it, S
 
 using namespace tegula::cuda;
 
-// Grid (splits, n_heads_kv * n_tiles, batch).
+// Grid (splits, n_heads_kv / kHeads * n_tiles, batch).
 extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
     attention_decode(const __grid_constant__ AttentionDecodeParams p) {
   extern __shared__ __align__(1024) char smem[];
   Shared& shared = *reinterpret_cast<Shared*>(smem);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  start_grid_after();
-  wait_for_grid_before();  // which may write the newest keys
-  const Item it(p);
+  // The kernel before may write the newest keys; and lengths and pages, unless said otherwise.
+  if (!p.is_settled) wait_for_grid_before();
+  const Item it(p, warp);
   if (!it.is_active()) return;
 
   Reader reader(p, it, warp);
+  if (p.is_settled) wait_for_grid_before();
   u32 q[kTiles][kD / 8];  // Qᵀ is the B of Sᵀ: lane (g, t) holds row g of each tile
   float top[kTiles][2], weight[kTiles][2];  // of rows 2t + c; `weight` over this lane's keys
   float o[kTiles][kBlocks][4] = {};
@@ -424,16 +468,36 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
     if (++slot == n_slots) slot = 0;
   }
 
+  // The warps of a head weigh what they have by their common maximum, so it only adds up then.
   cp_async_wait<0>();
-  __syncwarp();
+  const auto tops_of = [&](int of, int i) {
+    return reinterpret_cast<float2*>(&shared.tops[of][8 * i + 2 * t]);
+  };
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i)
+    if (g == 0) *tops_of(warp, i) = make_float2(top[i][0], top[i][1]);
+  __syncthreads();
+  start_grid_after();  // the next grid's blocks find room by now, and are set up meanwhile
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
-    const float w0 = over_keys(weight[i][0], sum), w1 = over_keys(weight[i][1], sum);
-    if (g == 0) shared.part(warp).sums[i][t] = make_float4(top[i][0], w0, top[i][1], w1);
+    float share[2], sums[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      float most = kNegativeInfinity;
+#pragma unroll
+      for (int j = 0; j < kParts; ++j) {
+        const float2 its = *tops_of(j * kHeads + warp % kHeads, i);
+        most = fmaxf(most, c == 0 ? its.x : its.y);
+      }
+      share[c] = exp2_approx(top[i][c] - safe(most)), top[i][c] = most;
+      sums[c] = over_keys(weight[i][c], sum) * share[c];
+    }
+    if (g == 0) shared.part(warp).sums[i][t] = make_float4(top[i][0], sums[0], top[i][1], sums[1]);
 #pragma unroll
     for (int m = 0; m < kBlocks; ++m) {
       const float(&x)[4] = o[i][m];
-      shared.part(warp).o[i * kBlocks + m][lane] = make_float4(x[0], x[1], x[2], x[3]);
+      shared.part(warp).o[i * kBlocks + m][lane] =
+          make_float4(x[0] * share[0], x[1] * share[1], x[2] * share[0], x[3] * share[1]);
     }
   }
   __syncthreads();

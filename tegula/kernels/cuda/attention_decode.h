@@ -10,9 +10,9 @@
 // read. Rows without keys give o = 0 and lse = -inf. Numerics: f32 scores and sums, weights rounded
 // to bf16 or f16.
 //
-// Bits: a sequence's result depends on its own length and keys_per_split only, never on the batch
-// beside it nor on the machine.
-// Flash-Decoding (Dao et al. 2023); pages: Kwon et al. 2023, section 4.
+// Bits: a sequence's result depends on its own length, keys_per_split and `heads` only, never on
+// the batch beside it nor on the machine. Flash-Decoding (Dao et al. 2023); pages: Kwon et al.
+// 2023, section 4.
 #pragma once
 
 #include "tegula/kernels/cuda/attention.h"
@@ -27,6 +27,7 @@ struct DecodeVariant {
   int n_warps = 8;
   int n_blocks = 1;  // of a multiprocessor
   int n_slots = 2;   // steps of 16 keys that a warp has under way
+  int heads = 1;     // KV heads of a block, a power of two
 
   int smem_bytes() const;
   std::string name() const;  // "decode_d128_r8_paged_f16"
@@ -39,6 +40,7 @@ struct DecodeShape {
   int64_t window_left = -1;
   int64_t page_size = 0;  // 0: dense
   bool is_f16 = false;
+  int heads = 1;  // KV heads of a block: 1, or what decode_heads says
 };
 
 struct DecodeCall {
@@ -48,6 +50,9 @@ struct DecodeCall {
   const int* seqlens_k = nullptr;
   const int* pages = nullptr;
   int64_t pages_per_sequence = 0;
+  // No kernel that may still run while the one before ends writes seqlens_k or pages: they are read
+  // then. (K and V may be what it writes.)
+  bool is_settled = false;
   int64_t keys_per_split = 512;
   void* workspace = nullptr;     // decode_workspace_bytes, aligned to 256, contents undefined
   unsigned* counters = nullptr;  // decode_blocks, 0 before the first launch
@@ -55,10 +60,14 @@ struct DecodeCall {
   StreamHandle stream = nullptr;
 };
 
+// KV heads that a block should take: several where sequences are equally long and have more heads
+// than the device has multiprocessors. The bits depend on it.
+int decode_heads(const DecodeShape& shape, int n_multiprocessors);
 // Keys of a split so that the blocks fill the device once. For bits that do not depend on the
 // batch, take a number of your own, say 512.
 int64_t decode_split(const DecodeShape& shape, int n_multiprocessors);
-int64_t decode_blocks(const DecodeShape& shape);  // of a split: one a sequence, KV head and tile
+// Of a split: one for a sequence and KV head (or `heads` of them) and tile.
+int64_t decode_blocks(const DecodeShape& shape);
 int64_t decode_workspace_bytes(const DecodeShape& shape, int64_t keys_per_split);
 
 // The variant for a shape on a device; unsupported with the nearest that works, or

@@ -117,6 +117,7 @@ struct AttentionDecodeParams {
   int window_left;                               // < 0: none
   int is_causal;
   int keeps_kv;      // K and V are to stay in the L2 cache
+  int is_settled;    // lengths and pages may be read before the kernel before has ended
   float scale_log2;  // scale · log2(e)
 };
 

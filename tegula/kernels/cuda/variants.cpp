@@ -187,12 +187,14 @@ void add_common(List& list) {
       for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
 }
 
-DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false) {
-  return {.n_heads_q = group,
-          .n_heads_kv = 1,
+DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false,
+                         int heads = 1) {
+  return {.n_heads_q = group * heads,
+          .n_heads_kv = heads,
           .head_dim = head_dim,
           .page_size = page_size,
-          .is_f16 = is_f16};
+          .is_f16 = is_f16,
+          .heads = heads};
 }
 void add_common_decode(List& list) {
   for (const int64_t d : {64, 128})
@@ -202,8 +204,8 @@ void add_common_decode(List& list) {
 }
 void add_decode_variants(List& list) {
   add_common_decode(list);
-  add_decode(list, decode_shape(256, 4, 16, true), kHopper);
-  for (const DecodeShape& s : {decode_shape(64, 4, 0, true), decode_shape(128, 16, 0),
+  add_decode(list, decode_shape(256, 4, 16, true, 4), kHopper);
+  for (const DecodeShape& s : {decode_shape(64, 4, 0, true, 2), decode_shape(128, 16, 0),
                                decode_shape(128, 4, 16), decode_shape(256, 4, 0)})
     add_decode(list, s, kAmpere);
 }

@@ -68,13 +68,40 @@ TEST(CudaDecode, SplitsFillTheDeviceOnce) {
   EXPECT_EQ(decode_workspace_bytes(shape(1, 8192), 512), 16 * 8 * 8 * 130 * 4);
 }
 
+TEST(CudaDecode, ManyHeadsShareBlocks) {
+  EXPECT_EQ(decode_heads(shape(16, 8192), 132), 1);  // 128 blocks of a head
+  EXPECT_EQ(decode_heads(shape(32, 8192), 132), 2);  // 128 of two
+  EXPECT_EQ(decode_heads(shape(48, 8192), 132), 1);  // 192 of two would take two turns
+  EXPECT_EQ(decode_heads(shape(64, 4096), 132), 4);
+  EXPECT_EQ(decode_heads(shape(256, 4096), 132), 8);        // 256: two turns, but full ones
+  EXPECT_EQ(decode_heads(shape(64, 4096, 96, 8), 132), 1);  // 12 rows are a tile of 16
+  EXPECT_EQ(decode_heads(shape(86, 4096, 12, 3), 132), 1);  // 3 heads
+  DecodeShape wide = shape(128, 4096);
+  EXPECT_EQ(decode_heads(wide, 132), 8);
+  wide.head_dim = 256;
+  EXPECT_EQ(decode_heads(wide, 132), 4);  // of 4 warps, where shared memory is small
+  DecodeShape s = shape(64, 4096);
+  const int64_t bytes = decode_workspace_bytes(s, 512);
+  s.heads = 4;
+  EXPECT_EQ(choose_decode(s)->name(), "decode_d128_r8_h4");
+  EXPECT_EQ(decode_blocks(s), 128);
+  EXPECT_EQ(decode_workspace_bytes(s, 512), bytes);
+  EXPECT_EQ(decode_split(s, 132), 4096);
+  for (const int heads : {0, 3, 16}) {
+    s.heads = heads;
+    EXPECT_EQ(choose_decode(s).error().code, Code::kInvalidArgument) << heads;
+  }
+}
+
 TEST(CudaDecode, VariantsCompileWithoutSpills) {
   for (const int d : {64, 128, 256})
     for (const int rows : {8, 16})
       for (const bool is_paged : {false, true})
         for (const int n_slots : {1, 2}) {
           if (d == 256 && rows * n_slots > 8) continue;  // never chosen
-          const Result<DecodeVariant> v = DecodeVariant{d, rows, is_paged, d == 64, 8, 1, n_slots};
+          const int heads = rows == 8 && n_slots == 1 ? 4 : 1;
+          const Result<DecodeVariant> v =
+              DecodeVariant{d, rows, is_paged, d == 64, 8, 1, n_slots, heads};
           testing::expect_no_loss(v, "attention_decode.cu");
         }
 }

@@ -9,22 +9,25 @@
 namespace tegula::cuda {
 
 namespace {
-DecodeShape decode_shape(const kernel::AttentionCall& c) {
-  return {.batch = c.batch,
-          .seqlen_q = c.n_q,
-          .seqlen_k = c.n_k,
-          .n_heads_q = c.n_heads,
-          .n_heads_kv = c.n_kv_heads,
-          .head_dim = c.d,
-          .is_causal = c.is_causal,
-          .window_left = c.left,
-          .is_f16 = c.q->dtype == DType::kF16};
+// Heads and splits that fill the machine: this device, or an H200 where none is open.
+int multiprocessors() {
+  const auto n = hopper_multiprocessors();
+  return n.ok() ? *n : 132;
 }
 
-// Splits that fill the machine: of this device, or of an H200 where none is open.
-int64_t split_of(const DecodeShape& shape) {
-  const auto n = hopper_multiprocessors();
-  return decode_split(shape, n.ok() ? *n : 132);
+DecodeShape decode_shape(const kernel::AttentionCall& c) {
+  DecodeShape s{.batch = c.batch,
+                .seqlen_q = c.n_q,
+                .seqlen_k = c.n_k,
+                .n_heads_q = c.n_heads,
+                .n_heads_kv = c.n_kv_heads,
+                .head_dim = c.d,
+                .is_causal = c.is_causal,
+                .window_left = c.left,
+                .is_f16 = c.q->dtype == DType::kF16};
+  if (s.n_heads_kv > 0 && s.n_heads_q % s.n_heads_kv == 0)
+    s.heads = decode_heads(s, multiprocessors());
+  return s;
 }
 
 // Rows of a KV head beyond a tile, of several queries, are rather a short sequence than decoding.
@@ -51,7 +54,7 @@ Status check(const KernelQuery& q) {
 
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = kernel::parse_attention(*q.attrs, q.in, false);
-  // At the finest split that any device asks for: of 128 keys.
+  // At the finest split that any device asks for.
   return c.ok() ? decode_workspace_bytes(decode_shape(*c), 128) : 0;
 }
 
@@ -65,7 +68,7 @@ Status launch(const DeviceCall& call) {
                            [&](const std::string& cubin) { return DecodeKernel::load(v, cubin); }));
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
-  a.keys_per_split = split_of(a.shape);
+  a.keys_per_split = decode_split(a.shape, multiprocessors());
   a.workspace = call.workspace;
   a.counters = static_cast<unsigned*>(
       TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
