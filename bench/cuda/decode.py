@@ -117,7 +117,8 @@ def random_case(rng):
     longest = rng.choice((1, 3, 16, 17, 100, 511, 512, 513, 1000, 2049, 5000))
     lengths = [rng.choice((longest, longest, rng.randint(0, longest))) for _ in range(b)]
     return {"head_dim": head_dim, "is_f16": is_f16, "page_size": rng.choice((1, 7, 8, 16, 16, 48, 64, 256)) if is_paged else 0,
-            "group": group, "sq": sq, "b": b, "hk": hk, "heads": heads, "is_settled": rng.random() < 0.5, "lengths": lengths, "is_causal": rng.random() < 0.5,
+            "group": group, "sq": sq, "b": b, "hk": hk, "heads": heads, "is_settled": rng.random() < 0.5,
+            "lengths": lengths, "is_causal": rng.random() < 0.5,
             "window": rng.choice((-1, -1, 0, 5, 300)), "spread": rng.choice((1, 1, 6)),
             "split": rng.choice((0, 64, 512, 512, 1024))}
 
@@ -136,10 +137,10 @@ def far_apart(t, apart):
 
 def far_cases():
     """Elements past 2^31 of keys and values, dense and in pages."""
-    shared = {"group": 4, "sq": 1, "b": 3, "hk": 2, "heads": 1, "lengths": [700, 511, 64], "is_causal": False, "window": -1,
-              "spread": 1, "split": 512}
+    shared = {"is_f16": False, "group": 4, "sq": 1, "b": 3, "hk": 2, "heads": 1, "is_settled": False,
+              "lengths": [700, 511, 64], "is_causal": False, "window": -1, "spread": 1, "split": 512}
     for head_dim, page_size in ((64, 0), (128, 0), (64, 256), (128, 256)):
-        yield {"head_dim": head_dim, "is_f16": False, "page_size": page_size, "far": 1 << (28 if page_size else 30), **shared}
+        yield {"head_dim": head_dim, "page_size": page_size, "far": 1 << (28 if page_size else 30), **shared}
 
 
 def check_one(kernels, case, seed, launch_only=False):
@@ -329,7 +330,7 @@ def main():
         size.restype = ctypes.c_int64
     kernels = {(d, r, p, h, n): Decode(lib, args.cubins, d, r, p, h, n, args.warps, args.blocks, args.slots)
                for d in (64, 128, 256) for r in (8, 16)[:1 if d == 256 else 2] for p in (False, True)
-               for h in (False, True) for n in ((1,) if r == 16 else (1, 4) if h else (1, 2, 4) if d == 256 else (1, 2, 4, 8))}
+               for h in (False, True) for n in heads_of_a_block(d, r, h)}
     rng, start = random.Random(1), time.time()
     worst, failed, n = 0.0, 0, 0
     cases = [*(random_case(rng) for _ in range(args.cases)), *(() if args.launch_only else far_cases())]

@@ -2,6 +2,28 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
+// As numbers: of an operand without elements, which may be null, no row lies in an array.
+TEGULA_VEC const float* on(const float* a, int64_t n) {
+  return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
+                                        static_cast<uintptr_t>(n) * sizeof(float));
+}
+// A second way to `a`, of which a compiler does not know that it is one: a product that broadcasts
+// is one micro-operation and a load; a broadcast for two of them is another, and one load less.
+// With eight of 14 rows of the first kind both limits of a core are met.
+TEGULA_VEC const float* again_at(const float* a) {
+  asm("" : "+r"(a));
+  return a;
+}
+TEGULA_VEC void fetch_lines(const char* at) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kFetchedLines; ++i) __builtin_prefetch(at + 64 * i, 0, 2);
+}
+template <int kRows, int kCols>
+TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kCols; j += 16) __builtin_prefetch(at + i * stride + j, 1);
+}
+
 // For each tile and piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i +
 // acc. Few stores may wait for their sums before the core takes in nothing else: those of a piece
 // stand between the multiply-adds of the next one's first step.
@@ -34,15 +56,10 @@ static void micro_tile(const MicroArgs& u) {
   int64_t tile = 0;
   do {
     const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
-    const float* again = a;  // of kChunks: what a compiler must not load once for two products
-    asm("" : "+r"(again));
+    const float* again = again_at(a);
     const auto slot = [&](int at) { return u.slot[at] + tile * u.slot_tile[at]; };
-    // As numbers: of an operand without elements, which may be null, no row lies in an array.
-    const auto rows_on = [&](int64_t n) {
-      return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
-                                            static_cast<uintptr_t>(n * u.a_stride) * sizeof(float));
-    };
-    const float *a3 = rows_on(3), *a6 = rows_on(6), *a9 = rows_on(9), *a12 = rows_on(12);
+    const float *a3 = on(a, 3 * u.a_stride), *a6 = on(a, 6 * u.a_stride);
+    const float *a9 = on(a, 9 * u.a_stride), *a12 = on(a, 12 * u.a_stride);
     const auto row = [&](int i) __attribute__((always_inline)) {
       return i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
     };
@@ -56,21 +73,15 @@ static void micro_tile(const MicroArgs& u) {
       for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
-        if (kIsChunks && i % 7 < 4) {
-          // A product that broadcasts is one micro-operation and a load; a broadcast for two of
-          // them is another, and one load less. So many of each fit both limits.
-#pragma GCC unroll 2
-          for (int v = 0; v < kNv; ++v) {
-            before(i, v);
-            acc[i][v] = fma(broadcast((v == 0 ? a : again) + i * kChunk), bv[v], acc[i][v]);
-          }
-          continue;
-        }
         const Vf x = broadcast(kByThrees   ? row(i) + i % 3 * stride
                                : kIsChunks ? a + i * kChunk
                                            : a + (kIsPanel ? i : i * stride));
+        const bool twice = kIsChunks && i % 7 < 4;
 #pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v) before(i, v), acc[i][v] = fma(x, bv[v], acc[i][v]);
+        for (int v = 0; v < kNv; ++v) {
+          before(i, v);
+          acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * kChunk) : x, bv[v], acc[i][v]);
+        }
       }
       a += kIsPanel ? stride : 1;
       if constexpr (kIsChunks) ++again;
@@ -89,9 +100,7 @@ static void micro_tile(const MicroArgs& u) {
     const auto took = [&](int64_t n) __attribute__((always_inline)) {
       if ((left -= n) > 0) return;
       a += (kM - 1) * kChunk, again += (kM - 1) * kChunk, left = kChunk;
-#pragma GCC unroll 8
-      for (int i = 0; i < kFetchedLines; ++i) __builtin_prefetch(next_b + 64 * i, 0, 2);
-      next_b += u.next_b_step;
+      fetch_lines(next_b), next_b += u.next_b_step;
       __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
     };
     const Piece *p = u.pieces, *end = p + u.n_pieces;
@@ -99,10 +108,9 @@ static void micro_tile(const MicroArgs& u) {
       float* const dst = p->dst < 0 ? u.dst + tile * u.dst_tile : slot(p->dst);
       int64_t k = p->k;
       if (due != nullptr && p->start < 0 && k > 0) {
-        const auto begin = [&](int i, int v) __attribute__((always_inline)) {
-          store_due(i, v), acc[i][v] = zero();
-        };
-        step(begin), --k;
+        step([&](int i, int v)
+                 __attribute__((always_inline)) { store_due(i, v), acc[i][v] = zero(); });
+        --k;
         if constexpr (kIsChunks) took(1);
       } else {
         if (due != nullptr) each(store_due);
@@ -115,11 +123,7 @@ static void micro_tile(const MicroArgs& u) {
           });
         }
       }
-      if (p->dst < 0 && u.fetches_dst) {
-        for (int i = 0; i < kM; ++i)
-          for (int j = 0; j < kNv * kLanes; j += 16)
-            __builtin_prefetch(dst + i * u.dst_stride + j, 1);
-      }
+      if (p->dst < 0 && u.fetches_dst) fetch_rows<kM, kNv * kLanes>(dst, u.dst_stride);
       if constexpr (kIsChunks) {
         while (k > 0) {
           const int64_t n = k < left ? k : left;
