@@ -104,15 +104,18 @@ def reference(q, k, v, scale, is_causal, window, dtype):
     return (w @ v).transpose(0, 1), lse
 
 
+def heads_of_a_block(head_dim, rows, is_f16):
+    """How many KV heads it may have, of the kernels that are compiled."""
+    return (1,) if rows > 8 else (1, 4) if is_f16 else (1, 2, 4) if head_dim > 128 else (1, 2, 4, 8)
+
+
 def random_case(rng):
     head_dim, is_paged = rng.choice((64, 64, 128, 128, 256, rng.randrange(8, 257, 8))), rng.random() < 0.5
     group = rng.choice((1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 16, 25, 71, 128))
     sq = rng.randint(1, max(1, 40 // group)) if rng.random() < 0.4 else 1
     b, hk = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 2, 3))
     is_f16 = rng.random() < 0.4
-    heads = rng.choice((1, 4) if is_f16 else (1, 2, 4, 8)) if group * sq <= 8 else 1  # KV heads of a block
-    if head_dim > 128:
-        heads = min(heads, 4)
+    heads = rng.choice(heads_of_a_block(head_dim, group * sq, is_f16))
     hk *= heads
     longest = rng.choice((1, 3, 16, 17, 100, 511, 512, 513, 1000, 2049, 5000))
     lengths = [rng.choice((longest, longest, rng.randint(0, longest))) for _ in range(b)]
