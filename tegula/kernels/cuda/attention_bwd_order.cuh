@@ -149,8 +149,8 @@ __device__ inline void ask_for_turns(const AttentionBwdParams& p, const DqTurns<
     ring.advance();
   };
   pass({kHasNoDq, 0, 0});
-  // Bit 0: the parity of `sum_full`. Bit 1: `sum` is read, since what ends a tile reads it even where
-  // it has all of the tile. One register of the few that this warpgroup has.
+  // Bit 0: the parity of `sum_full`. Bit 1: `sum` is read, since what ends a tile reads it even
+  // where it has all of the tile. One register of the few that this warpgroup has.
   u32 sums = 0;
   for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
     for (int i = 0; i < t.end_m - t.first_m; ++i) {

@@ -23,8 +23,8 @@ constexpr int kBlockBox = kTileM * kRowBytes;
 // Columns of Q in registers, in steps of 16: as many as there is room for.
 constexpr int kKeptSteps = kIsHeavy ? 0 : kD == 256 ? 4 : 12;
 
-// The gradient of a bias is what weigh() leaves: it is added in one place for all tiles, so that the
-// compiler has half of it to do.
+// The gradient of a bias is what weigh() leaves: it is added in one place for all tiles, so that
+// the compiler has half of it to do.
 constexpr bool kAddsLater = kBias != 0 && !kHasSlope && !kHasUserMask;
 
 struct Shared {
