@@ -41,20 +41,21 @@ class Family:
     filter: str = "attention"  # of kernels' names, so that PyTorch's do not take the time
 
 
-def families():
-    launch = ("--launch-only", "--cases")
+def families(n_launches):
+    """n_launches: of a variant under a sanitizer."""
+    launch, n = ("--launch-only", "--cases"), str(n_launches)
     forward, backward = "attention_grid.py", "attention_bwd.py"
     return [
-        Family("attention_bwd_mma", backward, (*launch, "2", "--family", "mma"), ("--cases", "9", "--family", "mma"), 6, 10,
+        Family("attention_bwd_mma", backward, (*launch, n, "--family", "mma"), ("--cases", "9", "--family", "mma"), 6, 10,
                True),
-        Family("attention_bwd_sm90", backward, (*launch, "2", "--family", "sm90"), ("--cases", "10", "--family", "sm90"), 4,
+        Family("attention_bwd_sm90", backward, (*launch, n, "--family", "sm90"), ("--cases", "10", "--family", "sm90"), 4,
                10, True),
-        Family("attention_f32_bwd_sm90", backward, (*launch, "2", "--family", "f32"), ("--cases", "42", "--family", "f32"), 2,
+        Family("attention_f32_bwd_sm90", backward, (*launch, n, "--family", "f32"), ("--cases", "42", "--family", "f32"), 2,
                8, True),
-        Family("attention_mma", forward, (*launch, "2", "--family", "mma"), ("--cases", "15", "--family", "mma"), 3, 4),
-        Family("attention_sm90", forward, (*launch, "2", "--family", "sm90"), ("--cases", "14", "--family", "sm90"), 3, 6),
-        Family("attention_sm90 of e4m3", forward, (*launch, "2", "--family", "f8"), ("--cases", "56", "--family", "f8"), 2, 6),
-        Family("attention_f32_sm90", forward, (*launch, "2", "--family", "f32"), ("--cases", "34", "--family", "f32"), 1, 3),
+        Family("attention_mma", forward, (*launch, n, "--family", "mma"), ("--cases", "15", "--family", "mma"), 3, 4),
+        Family("attention_sm90", forward, (*launch, n, "--family", "sm90"), ("--cases", "14", "--family", "sm90"), 3, 6),
+        Family("attention_sm90 of e4m3", forward, (*launch, n, "--family", "f8"), ("--cases", "56", "--family", "f8"), 2, 6),
+        Family("attention_f32_sm90", forward, (*launch, n, "--family", "f32"), ("--cases", "34", "--family", "f32"), 1, 3),
         Family("attention_decode", "decode.py", (*launch, "60"), ("--no-timing", "--cases", "1000"), 2, 3,
                splits_cases=True),
         Family("attention_naive, attention_tiled", "attention.py",
@@ -91,7 +92,7 @@ def command_of(family, args, sanitized, cubins):
 
 def jobs_of(args):
     """(family, tool or "", part, parts, command), those that take longest first."""
-    for family in families():
+    for family in families(args.launches):
         if not any(text in family.name for text in args.only.split(",")) or (family.plugin and not args.library):
             continue
         if "sanitize" in args.what:
@@ -140,6 +141,7 @@ def main():
     parser.add_argument("--under", default="", help="with --compile: a command that each process runs under")
     parser.add_argument("--what", default="sanitize,grids")
     parser.add_argument("--tools", default=TOOLS)
+    parser.add_argument("--launches", type=int, default=2, help="of a variant under a sanitizer")
     parser.add_argument("--only", default="", help="families whose name has one of these, by commas")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=1e5, help="of all")
