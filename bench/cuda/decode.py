@@ -21,7 +21,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-FEW = 64  # rows of a log-sum-exp
 COLD_BYTES = 160 << 20  # of K and V: more than twice 60 MB
 
 
@@ -126,12 +125,6 @@ def random_case(rng):
             "split": rng.choice((0, 64, 512, 512, 1024))}
 
 
-def naive_lse_error(q, k, v, *args, dtype):
-    exact, naive = (reference(q, k, v, *args, t)[1] for t in (torch.float64, dtype))
-    seen = ~exact.isinf()
-    return (naive.double() - exact)[seen].abs().max().item() if seen.any() else 0.0
-
-
 def far_apart(t, apart):
     """The same values, entries of the first dim so many elements apart."""
     room = torch.empty((t.shape[0] - 1) * apart + t[0].numel(), dtype=t.dtype, device="cuda")
@@ -203,12 +196,8 @@ def check_one(kernels, case, seed, launch_only=False):
             wrong.append(f"lse of sequence {i}")
         elif seen.any():
             lse_err = (lse[i].double() - ref_lse)[seen].abs().max().item()
-            floor = 2 ** -20 * (1 + ref_lse[seen].abs().max().item())
-            lse_bound = 2 * (naive_lse.double() - ref_lse)[seen].abs().max().item() + floor
-            if not lse_err <= lse_bound and seen.sum() < FEW:  # as in attention_bwd.py: exact by luck?
-                draws = [[draw(*t.shape) for t in seq] for _ in range(8)]
-                lse_bound = floor + 2 * max(naive_lse_error(*d, scale, case["is_causal"], case["window"], dtype=dtype)
-                                            for d in draws)
+            lse_bound = 2 * (naive_lse.double() - ref_lse)[seen].abs().max().item() + 2 ** -20 * (
+                1 + ref_lse[seen].abs().max().item())
             if not lse_err <= lse_bound:
                 wrong.append(f"lse {lse_err:.2e} > {lse_bound:.2e}")
         worst = max(worst, err / bound) if err == err else float("inf")
