@@ -29,12 +29,17 @@ std::vector<std::pair<std::string, std::string>> repeating_kernels() {
   return names;
 }
 
-Status check_repeats(const Plan& plan) {
+// `asked`: the kernel that --kernel names, or "".
+Status check_repeats(const Plan& plan, std::string_view asked) {
   for (const Step& s : plan.steps)
     if (s.kernel != nullptr && !s.kernel->repeats_bits)
-      return unsupported(cat("--deterministic: of these operands and options op ", s.op->name,
-                             " has only ", s.kernel->name, " (", s.kernel->doc,
-                             "): leave the flag out, or use --device cpu"));
+      return unsupported(asked == s.kernel->name
+                             ? cat("--deterministic: ", asked, " does not repeat its bits (",
+                                   s.kernel->doc,
+                                   "): leave out one of --deterministic and --kernel")
+                             : cat("--deterministic: of these operands and options op ", s.op->name,
+                                   " has only ", s.kernel->name, " (", s.kernel->doc,
+                                   "): leave the flag out, or use --device cpu"));
   return {};
 }
 
@@ -51,7 +56,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
   TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
-  if (o.is_deterministic) TEGULA_TRY(check_repeats(*compiled.plan));
+  if (o.is_deterministic) TEGULA_TRY(check_repeats(*compiled.plan, o.kernel));
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;

@@ -246,7 +246,7 @@ def all_variants():
         yield v, 0
         of_mma = MMA_KB.keys() & set(v[3])
         heavy = set(v[3]) - {"window", "packed", "documents", "sinks", *MMA_KB} or v[4] or v[5]
-        if (v[0] <= 128 or of_mma) and not heavy and v[2] != 2:
+        if v[2] == 2 or ((v[0] <= 128 or of_mma) and not heavy):
             yield v, 1
     for d in (192, 256):
         yield (d, 0, 0, ("bias32",), "", ""), 0
@@ -349,12 +349,13 @@ def run_repeats(args):
     """Bitwise repeats of what is ordered, at a size that fills the device."""
     import torch
     failures = 0
-    cases = [(d, int(d <= 128 or bool(names)), names) for names in ((), ("mma",)) for d in (64, 96, 128, 192, 256)]
-    for d, ordered, names in cases:
-        if args.only not in str(names):
+    cases = [(d, int(d <= 128 or bool(names)), 0, names) for names in ((), ("mma",)) for d in (64, 96, 128, 192, 256)]
+    for d, ordered, kind, names in [*cases, (64, 1, 2, ()), (128, 1, 2, ())]:
+        variant = (d, 1, kind, names, "", "")
+        if not wanted(args, variant):
             continue
-        kernel = Backward(args.build, args.cubins, (d, 1, 0, names, "", ""), ordered).open()
-        case = timed_case(d, 1, 2048, seed=d)
+        kernel = Backward(args.build, args.cubins, variant, ordered).open()
+        case = timed_case(d, 1, 2048, kind, seed=d)
         o, lse = forward(case)
         launch, grads = kernel.bind(case, o, lse)
         launch()
@@ -363,7 +364,7 @@ def run_repeats(args):
         for _ in range(args.repeats):
             launch()
             same += all(torch.equal(g, first[name]) for name, g in grads.items())
-        print(f"d{d} {' '.join(names)} ordered: {same} of {args.repeats} repeats have the same bits", flush=True)
+        print(f"d{d} {' '.join(names)}{'f32 ' * (kind == 2)}ordered: {same} of {args.repeats} repeats have the same bits", flush=True)
         failures += same != args.repeats
     return failures
 
@@ -377,10 +378,13 @@ def run_shapes(args):
               (2, 4096, 4096, 8, 2), (1, 16384, 4096, 4, 4), (1, 100, 20000, 2, 2), (1, 20000, 100, 2, 2),
               (3, 1000, 1000, 5, 5), (16, 300, 300, 16, 1), (64, 64, 64, 32, 8), (2, 0, 300, 4, 2), (2, 300, 0, 4, 2))
     failures = 0
-    for d, causal in itertools.product((64, 96, 128), (0, 1)):
-        kernels = [Backward(args.build, args.cubins, (d, causal, 0, (), "", ""), o).open() for o in (0, 1)]
+    for d, causal, kind in itertools.product((64, 96, 128), (0, 1), (0, 2)):
+        variant = (d, causal, kind, (), "", "")
+        if (d == 96 and kind == 2) or not wanted(args, variant):
+            continue
+        kernels = [Backward(args.build, args.cubins, variant, o).open() for o in (0, 1)]
         for b, sq, sk, hq, hk in shapes:
-            case = Case(b, sq, sk, hq, hk, d, causal, 0)
+            case = Case(b, sq, sk, hq, hk, d, causal, kind)
             o, lse = torch.randn_like(case.q), torch.full((b, hq, sq), 3.0, device="cuda")
             (plain, want), (ordered, got) = (k.bind(case, o, lse) for k in kernels)
             plain(), ordered()
@@ -393,7 +397,7 @@ def run_shapes(args):
             failures += bool(wrong)
             if wrong:
                 print(f"FAIL d{d} causal {causal} b{b} sq{sq} sk{sk} h{hq}/{hk}: {wrong[:4]}", flush=True)
-        print(f"d{d} {'causal' if causal else 'full'}: {len(shapes)} shapes, {failures} failed so far", flush=True)
+        print(f"d{d} {'causal' if causal else 'full'} of type {kind}: {len(shapes)} shapes, {failures} failed so far", flush=True)
     return failures
 
 
@@ -421,7 +425,7 @@ def run_timings(args, rows):
             kernel = Backward(args.build, args.cubins, (d, causal, kind, ("mma" + kb,), "", ""),
                               int(tiles == "ordered"), numbers)
             runs["mma " + which] = kernel.open().bind(case, o, lse)[0]
-        for ordered in () if args.mma else (0, 1) if d <= 128 and kind != 2 else (0,):
+        for ordered in () if args.mma else (0, 1) if d <= 128 else (0,):
             kernel = Backward(args.build, args.cubins, (d, causal, kind, (), "", ""), ordered).open()
             runs["ours_ordered" if ordered else "ours"] = kernel.bind(case, o, lse)[0]
         flops = 10 * case.b * case.hq * n * n * d / (2 if causal else 1)

@@ -48,7 +48,8 @@ Result<std::string> cubin_of(const Variant& v, const char* source, const char* f
               c.spill_bytes, c.seconds);
   std::fflush(stdout);
   if (c.is_serialized) return internal_error(cat(v.name(), ": its products are serialized"));
-  std::ofstream(path, std::ios::binary) << c.cubin;
+  if (!(std::ofstream(path, std::ios::binary) << c.cubin).flush())
+    return io_error(cat("cannot write ", path, ": is its folder there?"));
   return path;
 }
 

@@ -74,7 +74,9 @@ class CudaTest(unittest.TestCase):
             self.assertEqual(self.measure(*backward, "--kernel", kernel)["kernel"], kernel)
         f32 = ("attention", "--shape", "1,4,256,64", "--dtype", "f32", "--repeats", "1", "--pass", "bwd")
         self.assertEqual(self.measure(*f32)["kernel"], "attention_f32_bwd_sm90")
-        self.refused(self.bench(*f32, "--deterministic"), "--deterministic", "has only attention_f32_bwd_sm90")
+        self.assertEqual(self.measure(*f32, "--deterministic")["kernel"], "attention_f32_bwd_ordered_sm90")
+        self.refused(self.bench(*backward, "--deterministic", "--kernel", "attention_bwd_sm90"),
+                     "attention_bwd_sm90 does not repeat its bits", "leave out one")
         self.assertEqual(self.measure(*attention, "--kernel", "attention_tiled")["kernel"], "attention_tiled")
         self.assertEqual(self.measure("decode", "--shape", "2,8,256,128", "--kv-heads", "2", "--dtype", "bf16",
                                       "--cold", "--repeats", "1")["kernel"], "attention_decode")
@@ -160,7 +162,7 @@ class CudaTest(unittest.TestCase):
     def test_what_is_refused_has_a_reason_of_each_kernel(self):
         wide = self.bench("attention", "--shape", "1,4,256,320", "--dtype", "f32", "--pass", "bwd")
         self.refused(wide, "no CUDA kernel", "attention_f32_bwd_sm90: attention: head_dim 320", "the nearest is 256",
-                     "attention_bwd_sm90: it is for elements of 16 bits")
+                     "attention_bwd_sm90: it is not for f32")
         self.refused(self.bench("gemm", "--shape", "100,100,100", "--dtype", "bf16"), "matmul_sm90: ",
                      "a multiple of 8", "copy it into padded rows")
 

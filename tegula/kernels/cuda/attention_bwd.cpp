@@ -95,9 +95,10 @@ int unit_queries(const AttentionBwdVariant& v) {
 }
 
 // Counters of a tile of dQ that parts are added to in order: by mma.sync of each 16 rows, or of
-// each 32 and each warp's columns.
+// each 32 and each warp's columns; in f32 of each 16 rows, or of each 16 and half of the columns.
 int orders_of_tile(const AttentionBwdVariant& v) {
   if (!v.adds_in_order()) return 0;
+  if (v.is_f32) return v.head_dim == 64 ? 4 : 8;
   return !v.is_mma ? 1 : v.mma_shares == 1 ? 4 : 2 * v.mma_pairs;
 }
 
@@ -185,7 +186,7 @@ void set_sections(AttentionBwdParams& p, const AttentionBwdVariant& v, const Att
   const int64_t all = s.batch * s.n_heads_kv, most = v.may_leak() ? all : 1;
   int64_t heads = std::clamp<int64_t>(kSection_bytes / std::max<int64_t>(1, head_bytes), 1, most);
   int64_t at_end = heads;
-  if (v.may_leak()) {
+  if (v.adds_in_order() ? v.has_ranges() : v.may_leak()) {
     const int64_t units = v.adds_in_order() ? kOrdered_end_units : kEnd_units;
     at_end = std::clamp<int64_t>(units / std::max(1, p.n_units_k), heads, all);
   } else if (v.adds_in_order()) {
@@ -199,9 +200,9 @@ void set_sections(AttentionBwdParams& p, const AttentionBwdVariant& v, const Att
 
 }  // namespace
 
-bool AttentionBwdVariant::may_leak() const {
-  return is_f32 || is_causal || features.has_window || features.has_documents ||
-         features.is_packed || !features.mask_fn.empty() || features.bias != BiasType::kNone;
+bool AttentionBwdVariant::has_ranges() const {
+  return is_causal || features.has_window || features.has_documents || features.is_packed ||
+         !features.mask_fn.empty() || features.bias != BiasType::kNone;
 }
 
 const char* AttentionBwdVariant::source() const {
@@ -254,9 +255,6 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   if (s.head_dim > 128)
     return unsupported(cat("attention_f32_bwd_sm90: head_dim ", s.head_dim,
                            " in f32; the nearest is 128, or bf16, which goes up to 256"));
-  if (is_ordered)
-    return unsupported(
-        "attention_f32_bwd_sm90: dq in a fixed order; in f32 there is only the other, or use bf16");
   if (v.features.bias != BiasType::kNone &&
       (v.features.has_softcap || !v.features.score_fn.empty()))
     return unsupported(
@@ -314,7 +312,7 @@ Result<AttentionBwdKernel> AttentionBwdKernel::load(const AttentionBwdVariant& v
                                            : v.is_wide() ? "attention_bwd_kv"
                                                          : "attention_bwd_sm90",
                                            first_smem_bytes(v)));
-  if (v.is_mma || !v.adds_in_order())
+  if (v.is_mma || v.is_f32 || !v.adds_in_order())
     k.second_ = TEGULA_TRY(k.module_.function(
         v.is_mma      ? v.mma_adds_dq ? "attention_bwd_mma_after" : "attention_bwd_mma_q"
         : v.is_f32    ? "attention_f32_bwd_after"

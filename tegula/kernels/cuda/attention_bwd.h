@@ -7,8 +7,7 @@
 // has a kernel for dq, else it is summed over key tiles in an order that is not fixed; the gradient
 // of a bias too where that has the size of the scores. Rows without keys give gradients of 0, and
 // NaN in what a row does not see does not reach it. Any head_dim up to 256: columns past it are
-// read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says, dq summed in no fixed
-// order.
+// read as zeros, by the copy engine. Of f32 tensors: as attention_f32.h says.
 #pragma once
 
 #include "tegula/kernels/cuda/attention_mma.h"
@@ -36,9 +35,11 @@ struct AttentionBwdVariant {
   // dq has a kernel of its own; else it is summed in memory.
   bool has_dq_kernel() const { return is_mma ? !mma_adds_dq : is_wide(); }
   // dq summed over the keys in their order (else in none).
-  bool adds_in_order() const { return is_ordered && !is_f32 && !has_dq_kernel(); }
+  bool adds_in_order() const { return is_ordered && !has_dq_kernel(); }
+  // A row may not see some keys.
+  bool has_ranges() const;
   // What a row does not see may reach it, and then it is made again.
-  bool may_leak() const;
+  bool may_leak() const { return is_f32 || has_ranges(); }
   const char* source() const;
   // "bwd_d128_causal"
   std::string name() const;

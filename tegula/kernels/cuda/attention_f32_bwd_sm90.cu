@@ -14,12 +14,15 @@
 // matter, and neither waits for the other. Of 64 keys both make all scores, and each sums half of
 // the columns: with sums of whole rows there would be no registers for the parts.
 //
+// In order (kOrdered): dQ is summed over keys in their order (attention_bwd_order.cuh), for the
+// same bits in every run; each warp asks for the turn of its own part of a tile and passes it on.
+//
 // Kernels: attention_split, attention_bwd_before (delta, padded lse, zeroes for dQ),
 // attention_f32_bwd_sm90, attention_f32_bwd_after (dQ to its place), attention_bwd_repair.
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 128; attention_score.cuh.
 #define TEGULA_F32 1
-#include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+#include "tegula/kernels/cuda/attention_bwd_order.cuh"
 #include "tegula/kernels/cuda/attention_split.cuh"
 
 namespace tegula::cuda {
@@ -40,6 +43,14 @@ constexpr int kDqFloats = kTile * kD;
 // What dS is made of then is no weight, as the gradient of the bias needs it.
 static_assert(kBias == 0 || !kHasSlope);
 
+// In order: a block's unit, its tiles as they pass by, and the unit that adds to a tile before this
+// one does, but for tiles [lo, hi). In shared memory, since registers are scarce.
+struct TurnsOfUnit {
+  Unit unit;
+  DqPass tiles;
+  int before, lo, hi;
+};
+
 struct Shared {
   char *k, *v;     // [kParts][kBoxes][kKeys][64]
   char* slots;     // [kSlots][kParts][kBoxes][64][64]
@@ -47,6 +58,8 @@ struct Shared {
   float* numbers;  // [kSlots][64]: lse of a tile of Q, delta of one of dO
   Barrier* kv_full;
   Barrier *full, *free;  // [kSlots]
+  int* ticket;
+  TurnsOfUnit* turns;
 
   __device__ explicit Shared(char* base) {
     char* p = base + ((1024 - (smem_address(base) & 1023)) & 1023);
@@ -57,6 +70,8 @@ struct Shared {
     numbers = reinterpret_cast<float*>(p), p += kSlots * kTile * 4;
     kv_full = reinterpret_cast<Barrier*>(p);
     full = kv_full + 1, free = full + kSlots;
+    ticket = reinterpret_cast<int*>(free + kSlots);
+    turns = reinterpret_cast<TurnsOfUnit*>(ticket + 1);
   }
 };
 
@@ -67,7 +82,12 @@ struct Producer {
   const Shared& s;
   const TensorMap *q_map, *k_map, *v_map, *do_map;
 
-  __device__ void load_kv(const Unit& t) {
+  __device__ void load_kv(const Unit& t, const DqPass& tiles) {
+    if constexpr (kOrdered) {
+      const DqNeighbours near(p, t, tiles.next > 0);
+      const int past = tiles.first + near.n_begun * tiles.next;
+      *s.turns = {t, tiles, near.before, min(tiles.first, past + 1), max(tiles.first + 1, past)};
+    }
     barrier_arrive_expect(s.kv_full, 2 * kKvBytes);
     const int head_of_all = t.batch * p.n_heads_kv + t.head;
 #pragma unroll 1
@@ -97,12 +117,11 @@ struct Producer {
               kTile * 4, s.full + slot);
   }
 
-  __device__ void run() {
-    const Unit t(p, blockIdx.x);
-    load_kv(t);
+  __device__ void run(const Unit& t, const DqPass& tiles) {
+    load_kv(t, tiles);
     int i = 0;
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-      for (int m = t.first_m; m < t.end_m; ++m, ++i) {
+      for (int m = tiles.first; m != tiles.past; m += tiles.next, ++i) {
         // Of two slots that of dO is free first.
         const bool swaps = kSlots == 2 && i > 0;
         if (swaps) load_rows(2 * i + 1, do_map, p.delta, t, head, m);
@@ -296,7 +315,34 @@ struct Consumer {
     release_barrier(s.free + q_at.slot);
     wgmma_wait<0>();
     fence_registers(dq);
+    await_turn(t, head, m);
     add_dq(dq, t, head, m);
+    pass_turn(t, head, m);
+  }
+
+  // A warp's part of a tile of dQ has a counter, to which all come in turn that add there: the
+  // units, and of 128 keys their warpgroups.
+  static constexpr int kTurns = kSplitsColumns ? 1 : 2;
+  __device__ u32* turn_of(const Unit& t, int head, int m) const {
+    return p.order + t.dq_tile(p, head, m) * p.orders_of_tile + warp +
+           (kSplitsColumns ? 4 * wg : 0);
+  }
+  __device__ void await_turn(const Unit& t, int head, int m) const {
+    if constexpr (!kOrdered) return;
+    const bool is_second = !kSplitsColumns && wg == 1;
+    const TurnsOfUnit& turns = *s.turns;
+    const int last = kTurns * (is_second ? t.unit : turns.before + 1) + (is_second ? 1 : 0);
+    if (lane == 0 && (is_second || m < turns.lo || m >= turns.hi))
+      while (load_acquire(turn_of(t, head, m)) != u32(last)) {
+      }
+    __syncwarp();
+  }
+  __device__ void pass_turn(const Unit& t, int head, int m) const {
+    if constexpr (!kOrdered) return;
+    __threadfence();
+    __syncwarp();
+    if (lane == 0)
+      store_release(turn_of(t, head, m), kTurns * t.unit + 1 + (kSplitsColumns ? 0 : wg));
   }
 
   // To global memory: 512 bytes in a row from a warp.
@@ -326,8 +372,8 @@ struct Consumer {
     if (!is_finite) *p.leaked = 1;
   }
 
-  __device__ void run() {
-    const Unit t(p, blockIdx.x);
+  __device__ void run(const Unit& of_block) {
+    const Unit& t = kOrdered ? s.turns->unit : of_block;
     Ring<kSlots> ring;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) dk[i] = dv[i] = 0.f;
@@ -341,7 +387,13 @@ struct Consumer {
     const int begin = (seen.lo - t.s.q_begin + kTile - 1) / kTile;
     const int end = (seen.hi - t.s.q_begin) / kTile;
     for (int head = t.head * p.group; head < (t.head + 1) * p.group; ++head)
-      for (int m = t.first_m; m < t.end_m; ++m) step(t, head, m, m >= begin && m < end, ring);
+      if constexpr (kOrdered) {
+        const DqPass& tiles = s.turns->tiles;
+        for (int m = tiles.first; m != tiles.past; m += tiles.next)
+          step(t, head, m, m >= begin && m < end, ring);
+      } else {
+        for (int m = t.first_m; m < t.end_m; ++m) step(t, head, m, m >= begin && m < end, ring);
+      }
     write(t, dv, 1.f, p.dv);
     write(t, dk, p.scale, p.dk);
   }
@@ -365,18 +417,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int i = 0; i < kSlots; ++i)
       barrier_init(s.full + i, 1), barrier_init(s.free + i, 8 * kArrivals);
     barrier_init_fence();
+    if (kOrdered) *s.ticket = int(atomicAdd(p.ticket, 1));
   }
   __syncthreads();
+  const UnitPlace at(p, kOrdered ? uniform(*s.ticket) : blockIdx.x);
+  const Unit t(p, at);
+  const DqPass tiles(t, at.rises);
   if (warp < 4) {
     give_registers<kSplitsColumns ? 40 : 24>();
     if (threadIdx.x == 0) {
       Producer producer{p, s, &q, &k, &v, &d_o};
-      producer.run();
+      producer.run(t, tiles);
     }
   } else {
     take_registers<kSplitsColumns ? 232 : 240>();
     Consumer consumer{p, s, warp / 4 - 1, threadIdx.x % 32, warp % 4};
-    consumer.run();
+    consumer.run(t);
   }
 }
 

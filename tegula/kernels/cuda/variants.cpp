@@ -149,17 +149,19 @@ void add_attention_bwd(List& list) {
   });
 }
 
-// f32: either head_dim and mask, and each feature once, forward and backward.
+// f32: either head_dim and mask, and each feature once, forward and backward, half in order.
 void add_attention_f32(List& list) {
-  const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal) {
+  const auto add = [&](AttentionShape s, int64_t head_dim, bool is_causal,
+                       bool is_ordered = false) {
     s.head_dim = head_dim, s.is_causal = is_causal, s.is_f32 = true;
-    add_bwd(list, s);
+    add_bwd(list, s, is_ordered);
     if (const auto v = choose_attention_f32(s); v.ok())
       list.add({cat("attention_", v->name()), "attention_f32_sm90.cu", v->defines(), kHopper,
                 v->threads(), v->smem_bytes()});
   };
   add({}, 64, true), add({}, 128, false), add({}, 256, true);
-  each_two_features([&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0); });
+  each_two_features(
+      [&](const AttentionShape& s, int n) { add(s, n % 2 ? 64 : 128, n % 3 > 0, n / 2 % 2 > 0); });
 }
 
 void add_decode(List& list, const DecodeShape& shape, const char* arch) {

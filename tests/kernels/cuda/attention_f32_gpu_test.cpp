@@ -24,7 +24,8 @@ AttentionShape shape(int64_t head_dim, bool is_causal = true, int64_t seqlen = 4
 using testing::expect_no_loss;
 void expect_no_loss(const AttentionShape& s) {
   expect_no_loss(choose_attention_f32(s), "attention_f32_sm90.cu");
-  expect_no_loss(choose_attention_bwd(s), "attention_f32_bwd_sm90.cu");
+  for (const bool is_ordered : {false, true})
+    expect_no_loss(choose_attention_bwd(s, is_ordered), "attention_f32_bwd_sm90.cu");
 }
 
 TEST(CudaAttentionF32, VariantsCompileWithoutLoss) {
@@ -48,8 +49,7 @@ TEST(CudaAttentionF32, HeadDimsAreRoundedUp) {
   EXPECT_NE(why(choose_attention_bwd(shape(129))).find("the nearest is 128"), std::string::npos);
 }
 
-TEST(CudaAttentionF32, RefusesOrderedDqAndSlopesUnderABias) {
-  EXPECT_EQ(choose_attention_bwd(shape(64), true).error().code, Code::kUnsupported);
+TEST(CudaAttentionF32, RefusesSlopesUnderABias) {
   AttentionShape s = shape(64);
   s.features.bias = BiasType::kElement;
   const auto v = choose_attention_bwd(s);
