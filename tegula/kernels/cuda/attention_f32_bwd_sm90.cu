@@ -85,8 +85,9 @@ struct Producer {
   __device__ void load_kv(const Unit& t, const DqPass& tiles) {
     if constexpr (kOrdered) {
       const DqNeighbours near(p, t, tiles.next > 0);
-      const int past = tiles.first + near.n_begun * tiles.next;
-      *s.turns = {t, tiles, near.before, min(tiles.first, past + 1), max(tiles.first + 1, past)};
+      const int first = tiles.first, past = first + near.n_begun * tiles.next;
+      *s.turns = {t, tiles, near.before, tiles.next > 0 ? first : past + 1,
+                  tiles.next > 0 ? past : first + 1};
     }
     barrier_arrive_expect(s.kv_full, 2 * kKvBytes);
     const int head_of_all = t.batch * p.n_heads_kv + t.head;
