@@ -141,6 +141,7 @@ struct Consumer {
 
   float dk[kSums], dv[kSums];  // [64 keys][kColumns]
   u32 kept;
+  u32* given = nullptr;  // in order: the turn that is to be passed on
 
   // out[64 keys][64 queries] = rows[64 of the block's keys][kD] · tile[64][kD]ᵀ
   __device__ void issue_transposed(float (&out)[kScores], const char* rows, const char* tile) {
@@ -272,6 +273,7 @@ struct Consumer {
     u32 parts[kParts][kScores / 2];
     barrier_wait(s.full + q_at.slot, q_at.parity);
     issue_transposed(sc, s.k, q);
+    pass_turn(t);
     wgmma_wait<0>();
     fence_registers(sc);
     const auto put = [&](int i, float a, float b) {
@@ -318,7 +320,7 @@ struct Consumer {
     fence_registers(dq);
     await_turn(t, head, m);
     add_dq(dq, t, head, m);
-    pass_turn(t, head, m);
+    if constexpr (kOrdered) given = turn_of(t, head, m);
   }
 
   // A warp's part of a tile of dQ has a counter, to which all come in turn that add there: the
@@ -338,12 +340,13 @@ struct Consumer {
       }
     __syncwarp();
   }
-  __device__ void pass_turn(const Unit& t, int head, int m) const {
+  // The additions of the step before are done when the next scores are under way.
+  __device__ void pass_turn(const Unit& t) const {
     if constexpr (!kOrdered) return;
     __threadfence();
     __syncwarp();
-    if (lane == 0)
-      store_release(turn_of(t, head, m), kTurns * t.unit + 1 + (kSplitsColumns ? 0 : wg));
+    if (lane == 0 && given != nullptr)
+      store_release(given, kTurns * t.unit + 1 + (kSplitsColumns ? 0 : wg));
   }
 
   // To global memory: 512 bytes in a row from a warp.
@@ -395,6 +398,7 @@ struct Consumer {
       } else {
         for (int m = t.first_m; m < t.end_m; ++m) step(t, head, m, m >= begin && m < end, ring);
       }
+    pass_turn(t);
     write(t, dv, 1.f, p.dv);
     write(t, dk, p.scale, p.dk);
   }
