@@ -191,7 +191,8 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
        {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30), matmul(20, 64, 550),
         matmul(17, 4128, 18), matmul(40, 768, 33, 8), matmul(260, 3072, 20, 8),
         matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2), matmul(17, 0, 20), matmul(18, 0, 17, 8),
-        matmul(270, 96, 610), matmul(260, 256, 590, 8)}) {
+        matmul(270, 96, 610), matmul(260, 256, 590, 8), matmul(70, 3200, 150, 8),
+        matmul(40, 416, 70), matmul(300, 800, 130)}) {
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }
@@ -199,6 +200,22 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
     c.out = DType::kF32, c.goes_on = true;
     check_case(c, rng);
     if (HasFatalFailure()) return;
+  }
+}
+
+// So large that its lines go past the caches, but for those that are not whole.
+TEST(DotAmx, EqualsItsOrderWhereResultsAreStreamed) {
+  Rng rng(5);
+  for (const DType out : {DType::kBF16, DType::kF32}) {
+    Case c;
+    c.m = 530, c.n = 1056, c.k = 64, c.out = out;
+    for (const int64_t shards : {1, 2}) {
+      c.shards = shards;
+      check_case(c, rng);
+      if (HasFatalFailure()) return;
+    }
+    c.n = 1040;  // its last strip has half the columns
+    check_case(c, rng);
   }
 }
 

@@ -13,6 +13,10 @@ inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 w
 inline constexpr int64_t kAmxBlockN = 512;
 inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
 
+// A result of so many bytes is streamed past the caches, unless many threads do it at once.
+inline constexpr int64_t kAmxStreamBytes = int64_t{1} << 20;
+inline constexpr int kAmxStreamThreads = 2;
+
 // k in tiles of 32, each shard padded to whole tiles.
 inline KBlocks amx_cut(const Contraction& c) {
   return {c.k_shards, (c.shard_k() + 31) / 32, kAmxBlockTiles};

@@ -130,4 +130,24 @@ static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Ope
   }
 }
 
+// Whole tiles of b: kStrips strips of 32 adjacent lanes side by side, n_k tiles of k (rows k_stride
+// apart), to strips next_strip bytes apart. A row of k is read in one run, and ahead of its use.
+template <int kStrips>
+static void pack_runs(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
+                      int64_t next_strip) {
+  constexpr int kAhead = 8;
+  for (; n_k > 0; --n_k, dst += 2 * kTileBytes)
+    for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
+      const bf16* odd = src + k_stride;
+#pragma GCC unroll 8
+      for (int s = 0; s < kStrips; ++s) {
+        __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
+        __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
+        auto* to = reinterpret_cast<int32_t*>(dst + s * next_strip + p * 64);
+        interleave(src + s * kStrip, odd + s * kStrip, to);
+        interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, to + kTileBytes / 4);
+      }
+    }
+}
+
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -13,72 +13,211 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr int kSums = kStrip * kStrip;
 
+// What is left to do with sums once their products are formed, beside the next piece's products,
+// which leave vector units idle: sums = merge_i + sums, and the epilogue of final ones.
+struct Rest {
+  float* sums = nullptr;  // [32][32]
+  const float* with[3] = {};
+  int n_with = 0;
+  int rows = 0, vectors = 0;
+  int row = 0;  // the next; none are left at `rows`
+  // Of final sums, rows [begin, end).
+  void (*finish)(const Rest&, int begin, int end) = nullptr;
+  EpilogueArgs last{};
+  const void* bias = nullptr;
+  void* out =
+      nullptr;  // the whole result, or, where its lines are streamed, this tile's part of it
+  int64_t out_row = 0;
+
+  TEGULA_TILE void step(int n) {
+    if (row >= rows) return;
+    const int begin = row;
+    row = std::min(row + n, rows);
+    if (n_with > 0)
+      for (int i = begin; i < row; ++i)
+#pragma GCC unroll 2
+        for (int j = i * kStrip; j < i * kStrip + vectors * kLanes; j += kLanes) {
+          Vf y = load(with[0] + j) + load(sums + j);
+          if (n_with > 1) y = load(with[1] + j) + y;
+          if (n_with > 2) y = load(with[2] + j) + y;
+          store(sums + j, y);
+        }
+    if (finish != nullptr && begin < std::min(row, last.rows))
+      finish(*this, begin, std::min(row, last.rows));
+  }
+};
+
+template <class Out>
+void finish_rows(const Rest& r, int begin, int end) {
+  EpilogueArgs e = r.last;
+  e.acc += begin * e.acc_stride, e.m0 += begin, e.rows = end - begin;
+  epilogue<Out>(e, static_cast<const Out*>(r.bias), static_cast<Out*>(r.out));
+}
+
+// Whole lines past the caches: a store to a line that has to be fetched first takes as long as
+// several products here, and one line of each of 32 rows is stored at a time.
+TEGULA_VEC void stream_row(bf16* dst, const float* sums) {
+#if defined(__AVX512BF16__)
+  const auto y = _mm512_cvtne2ps_pbh(load(sums + kTile).v, load(sums).v);
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), reinterpret_cast<__m512i>(y));
+#else
+  for (int j = 0; j < kStrip; j += kLanes) store(dst + j, load(sums + j));
+#endif
+}
+TEGULA_VEC void stream_row(float* dst, const float* sums) {
+  for (int j = 0; j < kStrip; j += kLanes)
+#if defined(__AVX512F__)
+    _mm512_stream_ps(dst + j, load(sums + j).v);
+#else
+    store(dst + j, load(sums + j));
+#endif
+}
+template <class Out>
+void stream_rows(const Rest& r, int begin, int end) {
+  Out* at = static_cast<Out*>(r.out) + begin * r.out_row;
+  for (int i = begin; i < end; ++i, at += r.out_row) stream_row(at, r.sums + i * kStrip);
+}
+// Before others read what was streamed.
+TEGULA_VEC void end_streams() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
 // Slots are tiles [32][32].
 struct AmxMicroArgs {
   TileOperands x;
   const KBlock* block;
   float* slot[kMaxSlots];
-  float* sums;                   // of the final piece
   const float* first = nullptr;  // the sums to go on from, at the block's beginning
+  Rest final;                    // of the final piece
   // Of the next strip of b, the part to be fetched into L2 meanwhile, so many lines per tile of k.
   const char* next = nullptr;
   int next_lines = 0;
 };
 
-// sums = merge_i + sums, a few rows at a time: beside the next piece's products, which leave vector
-// units idle.
-template <int kM, int kN>
-struct Merge {
-  float* sums = nullptr;
-  const float* with[3] = {};
-  int n = 0;
-  int row = kM * kTile;  // the next; all are done
+// Sums that are still in tiles, and those that were stored last. Storing four tiles takes as long
+// as four products, unless each is stored just before the next piece begins in it.
+struct AmxSums {
+  Rest due, rest;  // due.sums: null where none are
+  int due_m = 0, due_n = 0;
 
-  TEGULA_TILE void step(int rows) {
-    for (const int end = std::min(row + rows, kM * kTile); row < end; ++row)
-#pragma GCC unroll 2
-      for (int j = row * kStrip; j < row * kStrip + kN * kTile; j += kLanes) {
-        Vf y = load(with[0] + j) + load(sums + j);
-        if (n > 1) y = load(with[1] + j) + y;
-        if (n > 2) y = load(with[2] + j) + y;
-        store(sums + j, y);
-      }
+  template <int kM, int kN>
+  TEGULA_TILE bool are_due() const {
+    return due.sums != nullptr && due_m == kM && due_n == kN;
+  }
+  // What was due has been stored.
+  TEGULA_TILE void stored() {
+    rest.step(kStrip);
+    rest = due, due.sums = nullptr;
+  }
+  // Stores them all, unless there are none.
+  void put(Tiles& t) {
+    if (due.sums == nullptr) return;
+    if (due_m == 1) {
+      due_n == 1 ? store_sums<1, 1>(t, due.sums, kStrip) : store_sums<1, 2>(t, due.sums, kStrip);
+    } else {
+      due_n == 1 ? store_sums<2, 1>(t, due.sums, kStrip) : store_sums<2, 2>(t, due.sums, kStrip);
+    }
+    stored();
+  }
+  void finish(Tiles& t) {
+    put(t);
+    rest.step(kStrip);
   }
 };
 
-// For each piece: sums = start or 0; sums += products; sums = merge_i + sums.
+template <int kT>
+TEGULA_TILE void begin_tile(Tiles& t, float* due, const float* start) {
+  constexpr int kAt = kT / 2 * kTile * kStrip + kT % 2 * kTile;
+  if (due != nullptr) t.store<kT>(due + kAt, 4 * kStrip);
+  if (start == nullptr) {
+    t.clear<kT>();
+  } else {
+    t.load<kT>(start + kAt, 4 * kStrip);
+  }
+}
+
 template <int kM, int kN>
-void micro(Tiles& t, const AmxMicroArgs& u) {
+TEGULA_TILE void load_operands(Tiles& t, const TileOperands& x) {
+  t.load<6>(x.b, 64);
+  t.load_stream<4>(x.a, x.a_stride);
+  if constexpr (kN > 1) t.load<7>(x.b + x.b_next, 64);
+  if constexpr (kM > 1) t.load_stream<5>(x.a + x.a_next, x.a_stride);
+}
+
+// Products of the operands in tiles; those of the next k, if there are any, are loaded where the
+// last product that needs the tile is issued: a core shared by two threads overlaps little else.
+// kBegins: each tile of sums is begun (from `start` or 0) just before.
+template <int kM, int kN, bool kBegins, bool kLoads>
+TEGULA_TILE void products(Tiles& t, TileOperands& x, float* due, const float* start) {
+  if constexpr (kLoads) x.a += x.a_k, x.b += x.b_k;
+  if constexpr (kBegins) begin_tile<0>(t, due, start);
+  t.dot<0, 4, 6>();
+  if constexpr (kBegins && kN > 1) begin_tile<1>(t, due, start);
+  if constexpr (kN > 1) t.dot<1, 4, 7>();
+  if constexpr (kLoads) t.load_stream<4>(x.a, x.a_stride);
+  if constexpr (kBegins && kM > 1) begin_tile<2>(t, due, start);
+  if constexpr (kM > 1) t.dot<2, 5, 6>();
+  if constexpr (kLoads) t.load<6>(x.b, 64);
+  if constexpr (kBegins && kM > 1 && kN > 1) begin_tile<3>(t, due, start);
+  if constexpr (kM > 1 && kN > 1) t.dot<3, 5, 7>();
+  if constexpr (kLoads && kN > 1) t.load<7>(x.b + x.b_next, 64);
+  if constexpr (kLoads && kM > 1) t.load_stream<5>(x.a + x.a_next, x.a_stride);
+}
+
+// For each piece: sums = start or 0; sums += products; sums = merge_i + sums. The last piece's sums
+// are left in `s`.
+template <int kM, int kN>
+void micro(Tiles& t, const AmxMicroArgs& u, AmxSums& s) {
   TileOperands x = u.x;
   const char* next = u.next;
-  Merge<kM, kN> merge;
+  if (!s.are_due<kM, kN>()) s.put(t);
   for (int i = 0; i < u.block->n_pieces; ++i) {
     const Piece& p = u.block->pieces[i];
-    if (p.start >= 0 || (i == 0 && u.first != nullptr)) {
-      load_sums<kM, kN>(t, p.start >= 0 ? u.slot[p.start] : u.first, kStrip);
-    } else {
-      clear_sums<kM, kN>(t);
-    }
-    // What is stored next comes meanwhile: stores wait for their lines in turn.
-    float* dst = p.dst < 0 ? u.sums : u.slot[p.dst];
-    const char* line = reinterpret_cast<const char*>(dst);
-    constexpr int64_t kLines = kM * kTile * kStrip * 4 / 64;
-    const int64_t steps = std::max<int64_t>(1, p.k), lines = ceil_div(kLines, steps);
-    const int rows = static_cast<int>(ceil_div(kM * kTile, steps));
-    add_products<kM, kN, true>(t, x, p.k, [&] {
+    const float* start = p.start >= 0 ? u.slot[p.start] : i == 0 ? u.first : nullptr;
+    const auto fetch = [&] {
       for (int i = 0; i < u.next_lines; ++i, next += 64) __builtin_prefetch(next, 0, 2);
-      for (int64_t i = 0; i < lines; ++i, line += 64) __builtin_prefetch(line, 1);
-      merge.step(rows);
-    });
-    x.a += p.k * x.a_k, x.b += p.k * x.b_k;
-    merge.step(kM * kTile);  // where there were no products
-    store_sums<kM, kN>(t, dst, kStrip);
-    if (p.n_merge > 0)
-      merge = {dst, {u.slot[p.merge[0]], u.slot[p.merge[1]], u.slot[p.merge[2]]}, p.n_merge, 0};
+    };
+    if (p.k > 0) {
+      load_operands<kM, kN>(t, x);
+      float* due = s.due.sums;
+      if (p.k > 1) {
+        products<kM, kN, true, true>(t, x, due, start);
+      } else {
+        products<kM, kN, true, false>(t, x, due, start);
+      }
+      if (due != nullptr) s.stored();
+      fetch();
+      const int rows = static_cast<int>(ceil_div(kStrip, std::max<int64_t>(1, p.k - 1)));
+      for (int64_t k = 2; k < p.k; ++k) {
+        products<kM, kN, false, true>(t, x, nullptr, nullptr);
+        fetch();
+        s.rest.step(rows);
+      }
+      if (p.k > 1) {
+        products<kM, kN, false, false>(t, x, nullptr, nullptr);
+        fetch();
+        s.rest.step(rows);
+      }
+      x.a += x.a_k, x.b += x.b_k;
+    } else {
+      s.put(t);
+      if (start != nullptr) {
+        load_sums<kM, kN>(t, start, kStrip);
+      } else {
+        clear_sums<kM, kN>(t);
+      }
+    }
+    s.rest.step(kStrip);
+    s.due = p.dst < 0 ? u.final : Rest{.sums = u.slot[p.dst]};
+    s.due.rows = kM * kTile, s.due.vectors = kN * kTile / kLanes;
+    s.due.n_with = p.n_merge;
+    for (int l = 0; l < p.n_merge; ++l) s.due.with[l] = u.slot[p.merge[l]];
+    s.due_m = kM, s.due_n = kN;
   }
-  merge.step(kM * kTile);
 }
-using AmxMicro = void (*)(Tiles&, const AmxMicroArgs&);
+using AmxMicro = void (*)(Tiles&, const AmxMicroArgs&, AmxSums&);
 constexpr AmxMicro kMicro[2][2] = {{micro<1, 1>, micro<1, 2>}, {micro<2, 1>, micro<2, 2>}};
 
 template <class Out>
@@ -103,8 +242,15 @@ class AmxDot {
     direct_a_ = c.m.is_linear(kA, &a_row_) && c.k.is_linear(kA, &k_stride) && k_stride == 1 &&
                 c.shard_k() % kTilePairs == 0;
     local_b_ = amx_packs_b_locally(c);
+    int64_t n_stride = 0;
+    packs_runs_ = c.n.is_linear(kB, &n_stride) && n_stride == 1 && c.k.is_linear(kB, &b_row_) &&
+                  c.shard_k() % kTilePairs == 0;
     if (!c.m.is_linear(kOut, &out_row_) || !c.n.is_linear(kOut, &k_stride) || k_stride != 1)
       out_row_ = 0;
+    constexpr int64_t kLine = 64 / sizeof(Out);
+    streams_ = call.pool->n_threads() <= kAmxStreamThreads && out_row_ > 0 &&
+               out_row_ % kLine == 0 && bias_ == nullptr && c.activation == Activation::kNone &&
+               c.batch.count * c.m.count * c.n.count * int64_t{sizeof(Out)} >= kAmxStreamBytes;
   }
 
   void run() {
@@ -125,8 +271,9 @@ class AmxDot {
   }
   bool is_direct(int64_t rows) const { return direct_a_ && rows % kTile == 0; }
 
-  // A task packs strips of one operand for some tiles of k, so that all threads take part.
-  static constexpr int64_t kPackTiles = 16;
+  // A task packs strips of one operand for some tiles of k, so that all threads take part: of b
+  // several strips, as its rows of k are then read in runs.
+  static constexpr int64_t kPackTiles = 16, kPackStrips = 4;
 
   void pack(const Held& h) {
     // Only the last strip of a direct operand may need packing.
@@ -134,24 +281,39 @@ class AmxDot {
     const int64_t all_a = ceil_div(h.m, kStrip), first_a = direct_a_ ? all_a - 1 : 0;
     const int64_t a_strips = h.n0 > 0 || a_is_direct ? 0 : all_a - first_a;
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kStrip);
-    const int64_t k_units = ceil_div(kb_.total(), kPackTiles);
-    const int64_t units = (a_strips + b_strips) * k_units;
+    const int64_t b_tiles = kPackTiles / kPackStrips;
+    const int64_t a_units = a_strips * ceil_div(kb_.total(), kPackTiles);
+    const int64_t b_units = ceil_div(b_strips, kPackStrips) * ceil_div(kb_.total(), b_tiles);
+    const int64_t units = a_units + b_units;
     if (units == 0) return;
     call_.pool->parallel_for(h.batch * units, [&](int64_t i, int) {
-      const int64_t batch = i / units, unit = i % units;
-      const int64_t tile = unit % k_units * kPackTiles, strip = unit / k_units;
-      const int64_t tiles = std::min(kPackTiles, kb_.total() - tile);
-      if (strip < a_strips) {
+      const int64_t batch = i / units, unit = i % units, b_unit = unit - a_units;
+      const int64_t step = b_unit < 0 ? kPackTiles : b_tiles, k_units = ceil_div(kb_.total(), step);
+      const int64_t tile = (b_unit < 0 ? unit : b_unit) % k_units * step;
+      const int64_t tiles = std::min(step, kb_.total() - tile);
+      if (b_unit < 0) {
+        const int64_t strip = unit / k_units;
         char* dst = a_panel(h, batch, first_a + strip) + tile * kAmxStripBytes;
         pack_strip(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, kA, TileForm::kA,
                    h.m0 + (first_a + strip) * kStrip, h.m0 + h.m, tile, tiles, dst);
-      } else {
-        char* dst = b_panel(h, batch, strip - a_strips) + tile * kAmxStripBytes;
-        pack_b(h, batch, (strip - a_strips) * kStrip, tile, tiles, dst);
+        return;
       }
+      const int64_t strip = b_unit / k_units * kPackStrips;
+      char* dst = b_panel(h, batch, strip) + tile * kAmxStripBytes;
+      if (packs_runs_ && (strip + kPackStrips) * kStrip <= h.n) {
+        const bf16* src = b_ + c_.batch.offset(h.batch0 + batch, kB) + h.n0 + strip * kStrip;
+        return pack_runs<kPackStrips>(src + tile * kTilePairs * b_row_, b_row_, tiles, dst,
+                                      strip_bytes_);
+      }
+      for (int64_t s = strip; s < std::min(strip + kPackStrips, b_strips); ++s, dst += strip_bytes_)
+        pack_b(h, batch, s * kStrip, tile, tiles, dst);
     });
   }
   void pack_b(const Held& h, int64_t batch, int64_t n, int64_t tile, int64_t tiles, char* dst) {
+    if (packs_runs_ && n + kStrip <= h.n) {
+      const bf16* src = b_ + c_.batch.offset(h.batch0 + batch, kB) + h.n0 + n;
+      return pack_runs<1>(src + tile * kTilePairs * b_row_, b_row_, tiles, dst, 0);
+    }
     pack_strip(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, kB, TileForm::kB, h.n0 + n,
                h.n0 + h.n, tile, tiles, dst);
   }
@@ -172,6 +334,7 @@ class AmxDot {
 
   void run_task(const Held& h, const Task& t, char* scratch) {
     Tiles tiles;
+    AmxSums state;
     auto* waiting =
         reinterpret_cast<float*>(scratch + std::min(kb_.total(), kAmxBlockTiles) * kAmxStripBytes);
     alignas(64) float local[(kMaxSlots + 1) * kSums];
@@ -184,7 +347,6 @@ class AmxDot {
       for (int64_t n = 0; n < t.n; n += kStrip) {
         AmxMicroArgs u;
         u.block = &block;
-        u.sums = local + kMaxSlots * kSums;
         u.x.b = b_panel(h, t.batch, (t.n0 + n) / kStrip) + block.k0 * kAmxStripBytes;
         if (local_b_) {
           pack_b(h, t.batch, t.n0 + n, block.k0, block.n_k, scratch);
@@ -200,22 +362,31 @@ class AmxDot {
           for (int l = 0; l < kMaxSlots; ++l)
             u.slot[l] = l < n_local ? local + l * kSums : wait + (l - n_local) * kSums;
           if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = wait + (kb_.slots() - 1) * kSums;
-          if (block.is_last) fetch_out(h, t, m, rows, n);
+          if (block.is_last) {
+            u.final.sums = local + kMaxSlots * kSums;
+            u.final.last = {&c_,
+                            u.final.sums,
+                            kStrip,
+                            h.batch0 + t.batch,
+                            h.m0 + t.m0 + m,
+                            h.n0 + t.n0 + n,
+                            static_cast<int>(rows),
+                            static_cast<int>(cols)};
+            set_finish(u.final);
+          }
           u.first = nullptr;
           if (start_ != nullptr && k == 0)
             load_start(h.batch0 + t.batch, h.m0 + t.m0 + m, static_cast<int>(rows), h.n0 + t.n0 + n,
                        static_cast<int>(cols), start),
                 u.first = start;
-          kMicro[rows > kTile][cols > kTile](tiles, u);
+          kMicro[rows > kTile][cols > kTile](tiles, u, state);
           u.next += u.next_lines * 64 * block.n_k;
           executed += 2 * round_up(rows, kTile) * round_up(cols, kTile) * block.n_k * kTilePairs;
-          if (block.is_last)
-            epilogue<Out>({&c_, u.sums, kStrip, h.batch0 + t.batch, h.m0 + t.m0 + m,
-                           h.n0 + t.n0 + n, static_cast<int>(rows), static_cast<int>(cols)},
-                          bias_, out_);
         }
       }
     }
+    state.finish(tiles);
+    if (streams_) end_streams();
     const int64_t more = t.m * t.n * c_.epilogue_flops();
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, executed + more);
   }
@@ -230,14 +401,19 @@ class AmxDot {
       for (int j = 0; j < cols; ++j) dst[i * kStrip + j] = at[m[i] + n[j]];
   }
 
-  // A result's lines come while its products are formed: the epilogue's stores wait for them.
-  void fetch_out(const Held& h, const Task& t, int64_t m, int64_t rows, int64_t n) const {
+  // How the final sums of r.last leave.
+  void set_finish(Rest& r) const {
+    r.bias = bias_, r.out = out_, r.out_row = out_row_, r.finish = finish_rows<Out>;
     if (out_row_ == 0) return;
-    const Out* out = out_ + c_.batch.offset(h.batch0 + t.batch, kOut) +
-                     (h.m0 + t.m0 + m) * out_row_ + h.n0 + t.n0 + n;
-    for (int64_t i = 0; i < rows; ++i)
+    Out* at = out_ + c_.batch.offset(r.last.batch, kOut) + r.last.m0 * out_row_ + r.last.n0;
+    if (streams_ && r.last.cols == kStrip && reinterpret_cast<uintptr_t>(at) % 64 == 0) {
+      r.out = at, r.finish = stream_rows<Out>;
+      return;
+    }
+    // Its lines come while the products are formed: the epilogue's stores wait for them.
+    for (int64_t i = 0; i < r.last.rows; ++i)
       for (size_t line = 0; line < sizeof(Out) * kStrip; line += 64)
-        __builtin_prefetch(reinterpret_cast<const char*>(out + i * out_row_) + line, 1);
+        __builtin_prefetch(reinterpret_cast<const char*>(at + i * out_row_) + line, 1);
   }
 
   void point_at_a(const Held& h, const Task& t, int64_t m, int64_t rows, const KBlock& block,
@@ -269,7 +445,8 @@ class AmxDot {
   char* scratch_;
   int64_t a_row_ = 0;
   int64_t out_row_ = 0;  // between rows of a result with adjacent columns; 0: it is not so
-  bool direct_a_ = false, local_b_ = false;
+  int64_t b_row_ = 0;    // between rows of k, where packs_runs_
+  bool direct_a_ = false, local_b_ = false, packs_runs_ = false, streams_ = false;
 };
 }  // namespace
 
