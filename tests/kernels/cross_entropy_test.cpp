@@ -58,17 +58,27 @@ void expect_near(const Tensor& t, const std::vector<double>& want, int64_t n) {
 }
 
 struct Kernels {
-  const char *fwd, *bwd;
+  const char *fwd, *bwd, *both;
   void (*kernel::IsaTable::*run_fwd)(const KernelCall&);
   void (*kernel::IsaTable::*run_bwd)(const KernelCall&);
+  void (*kernel::IsaTable::*run_both)(const KernelCall&);
+  DType dtype;  // of the last
 };
-const Kernels kVectors = {"linear_cross_entropy_tiled", "linear_cross_entropy_bwd_tiled",
+const Kernels kVectors = {"linear_cross_entropy_tiled",
+                          "linear_cross_entropy_bwd_tiled",
+                          "linear_cross_entropy_grads_kept",
                           &kernel::IsaTable::linear_cross_entropy,
-                          &kernel::IsaTable::linear_cross_entropy_bwd};
+                          &kernel::IsaTable::linear_cross_entropy_bwd,
+                          &kernel::IsaTable::cross_entropy_grads,
+                          DType::kF32};
 // In AMX's tiles, emulated where there are none.
-const Kernels kTiles = {"linear_cross_entropy_amx", "linear_cross_entropy_bwd_amx",
+const Kernels kTiles = {"linear_cross_entropy_amx",
+                        "linear_cross_entropy_bwd_amx",
+                        "linear_cross_entropy_grads_amx",
                         &kernel::IsaTable::cross_entropy_amx,
-                        &kernel::IsaTable::cross_entropy_bwd_amx};
+                        &kernel::IsaTable::cross_entropy_bwd_amx,
+                        &kernel::IsaTable::cross_entropy_grads_amx,
+                        DType::kBF16};
 
 void check(int64_t a, int64_t b, int64_t v, int64_t d, DType dtype, Rng& rng,
            const Kernels& kernels = kVectors) {
@@ -155,23 +165,27 @@ TEST(LinearCrossEntropy, RoomForFewerTokens) {
       const kernel::AmxCrossEntropyWorkspace space(call_of(n), true);
       EXPECT_LE(space.bytes(), room) << n;
       EXPECT_LE((n + 31) / 32 * 32 * kernel::amx_vocab_chunk(n) * 2, space.g) << n;
+      EXPECT_LE(kernel::amx_cross_entropy_grads_bytes(call_of(n)),
+                kernel::amx_cross_entropy_grads_bytes(call_of(most)));
     }
   }
 }
 
 // Both directions in one call have the bits of a call each.
 void check_grads(int64_t a, int64_t b, int64_t v, int64_t d, Rng& rng,
-                 std::initializer_list<Isa> isas = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+                 const Kernels& kernels = kVectors,
+                 std::initializer_list<Isa> isas = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512,
+                                                    Isa::kAmx}) {
   SCOPED_TRACE(cat(a, "x", b, " tokens, v=", v, " d=", d));
   const std::vector<int64_t> lead = {a, b};
   Attrs attrs;
   if (v > 2) attrs.set("ignore_index", v - 2);
-  Tensor x(DType::kF32, {a, b, d}), w(DType::kF32, {v, d}), ids(DType::kI32, lead);
+  const DType type = kernels.dtype;
+  Tensor x(type, {a, b, d}), w(type, {v, d}), ids(DType::kI32, lead);
   Tensor dlse(DType::kF32, lead), dpicked(DType::kF32, lead);
   for (Tensor* t : {&x, &w, &dlse, &dpicked}) t->fill_random(rng);
   for (int64_t i = 0; i < a * b; ++i) ids.put(i, static_cast<double>(pick(rng, -1, v)));
-  Tensor lse(DType::kF32, lead), picked(DType::kF32, lead), dx(DType::kF32, {a, b, d}),
-      dw(DType::kF32, {v, d});
+  Tensor lse(DType::kF32, lead), picked(DType::kF32, lead), dx(type, {a, b, d}), dw(type, {v, d});
   const TensorRef in[] = {x.ref(), w.ref(), ids.ref()}, out[] = {lse.ref(), picked.ref()};
   const TensorRef in_bwd[] = {x.ref(), w.ref(), ids.ref(), lse.ref(), dlse.ref(), dpicked.ref()};
   const TensorRef out_bwd[] = {dx.ref(), dw.ref()};
@@ -182,8 +196,8 @@ void check_grads(int64_t a, int64_t b, int64_t v, int64_t d, Rng& rng,
     return all;
   };
   const kernel::IsaTable& own = kernel::isa_table();
-  testing::run_kernel(*find_kernel(kVectors.fwd), attrs, in, out, 2, own.*kVectors.run_fwd);
-  testing::run_kernel(*find_kernel(kVectors.bwd), attrs, in_bwd, out_bwd, 2, own.*kVectors.run_bwd);
+  testing::run_kernel(*find_kernel(kernels.fwd), attrs, in, out, 2, own.*kernels.run_fwd);
+  testing::run_kernel(*find_kernel(kernels.bwd), attrs, in_bwd, out_bwd, 2, own.*kernels.run_bwd);
   const std::vector<double> apart = bits();
   const TensorRef in_both[] = {x.ref(), w.ref(), ids.ref(), dlse.ref(), dpicked.ref()};
   const TensorRef out_both[] = {lse.ref(), picked.ref(), dx.ref(), dw.ref()};
@@ -193,8 +207,8 @@ void check_grads(int64_t a, int64_t b, int64_t v, int64_t d, Rng& rng,
       if (table == nullptr) continue;
       for (Tensor* t : {&lse, &picked, &dx, &dw})
         for (int64_t i = 0; i < t->numel(); ++i) t->put(i, NAN);
-      const auto g = testing::run_kernel(*find_kernel("linear_cross_entropy_grads_kept"), attrs,
-                                         in_both, out_both, threads, table->cross_entropy_grads);
+      const auto g = testing::run_kernel(*find_kernel(kernels.both), attrs, in_both, out_both,
+                                         threads, table->*kernels.run_both);
       EXPECT_EQ(g.math_flops, a * b * (v * (6 * d + 8) + 2));
       ASSERT_EQ(apart, bits()) << isa_name(isa) << " x" << threads;
     }
@@ -213,7 +227,20 @@ TEST(LinearCrossEntropy, InOneCall) {
 TEST(LinearCrossEntropy, InOneCallOfSeveralPasses) {
   Rng rng(6);
   check_grads(1, 20, 9000, 40, rng);
-  check_grads(1, 60, 500001, 1, rng, {kernel::isa_table().isa});
+  check_grads(1, 60, 500001, 1, rng, kVectors, {kernel::isa_table().isa});
+}
+
+TEST(LinearCrossEntropy, InOneCallInTiles) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    Rng rng(seed);
+    check_grads(pick(rng, 1, 3), pick(rng, 17, 90), pick(rng, 1, 300), pick(rng, 1, 80), rng,
+                kTiles);
+    if (HasFailure()) return;
+  }
+  Rng rng(7);
+  check_grads(2, 35, 1300, 40, rng, kTiles);
+  // Logits of two strips of tokens are kept, those of the third are formed again.
+  check_grads(1, 70, 1000001, 1, rng, kTiles, {kernel::isa_table().isa});
 }
 
 TEST(LinearCrossEntropy, InOneCallRoomForFewerTokens) {

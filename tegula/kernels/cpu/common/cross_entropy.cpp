@@ -160,4 +160,19 @@ AmxCrossEntropyWorkspace::AmxCrossEntropyWorkspace(const CrossEntropyCall& c, bo
   }
 }
 
+namespace {
+int64_t strip_bytes(const CrossEntropyCall& c) { return 4 * kStrip * round_up(c.v, kVocabBlock); }
+}  // namespace
+
+int64_t amx_kept_bytes(const CrossEntropyCall& c) {
+  return std::min(ceil_div(c.n_tokens, kStrip) * strip_bytes(c), kAmxKeptBytes);
+}
+int64_t amx_kept_strips(const CrossEntropyCall& c) {
+  return amx_kept_bytes(c) / std::max<int64_t>(strip_bytes(c), 1);
+}
+int64_t amx_cross_entropy_grads_bytes(const CrossEntropyCall& c) {
+  return amx_kept_bytes(c) + std::max(AmxCrossEntropyWorkspace(c, false).bytes(),
+                                      AmxCrossEntropyWorkspace(c, true).bytes());
+}
+
 }  // namespace tegula::kernel

@@ -91,4 +91,11 @@ struct AmxCrossEntropyWorkspace {
   int64_t bytes() const { return (x_a + w_b + g) * (is_backward ? 2 : 1) + state + dx; }
 };
 
+// Both directions in one call: logits of the first tokens are kept as f32, as many strips of 32
+// tokens as fit, and those of the others are formed again.
+inline constexpr int64_t kAmxKeptBytes = int64_t{256} << 20;
+int64_t amx_kept_bytes(const CrossEntropyCall& c);
+int64_t amx_kept_strips(const CrossEntropyCall& c);
+int64_t amx_cross_entropy_grads_bytes(const CrossEntropyCall& c);
+
 }  // namespace tegula::kernel

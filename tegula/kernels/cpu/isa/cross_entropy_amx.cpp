@@ -1,5 +1,6 @@
 // Cross-entropy from the last hidden state in AMX's tiles: logits exist 32 tokens by 64 columns at
 // a time, their gradients a chunk of columns at a time, in bf16 as tiles of a for both products.
+// Where loss and gradients are one call, logits are kept from one to the other.
 // [Wijmans et al. 2024, section 4; order of common/cross_entropy.h]
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 int64_t tiles_of(int64_t n) { return ceil_div(n, kStrip); }
 constexpr int64_t kTaskTokens = 2 * kStrip;
+constexpr int64_t kKeptBlock = kStrip * kVocabBlock;
 constexpr int64_t kBlockFlops = 2 * kStrip * kStrip * kStrip;
 
 // Tokens as tiles of a, columns of a chunk as tiles of b, and their product.
@@ -45,13 +47,22 @@ struct AmxLogits {
   }
 };
 
+// Logits of the first tokens, [token strip][64 columns] in blocks of 32 × 64.
+struct KeptLogits {
+  float* at = nullptr;
+  int64_t strips = 0, blocks = 0;
+  // Null where they are not kept.
+  float* block(int64_t token_strip, int64_t column) const {
+    return token_strip >= strips ? nullptr
+                                 : at + (token_strip * blocks + column / kVocabBlock) * kKeptBlock;
+  }
+};
+
 class AmxForward {
  public:
-  AmxForward(const KernelCall& call, const CrossEntropyCall& c)
-      : call_(call), c_(c), lse_(call.out[0]), picked_(call.out[1]) {
+  AmxForward(const KernelCall& call, const CrossEntropyCall& c, char* at, KeptLogits kept = {})
+      : call_(call), c_(c), lse_(call.out[0]), picked_(call.out[1]), kept_(kept) {
     const AmxCrossEntropyWorkspace space(c, false);
-    claim_workspace(call, space.bytes());
-    auto* at = static_cast<char*>(call.workspace);
     logits_.d_tiles = tiles_of(c.d), logits_.n_tiles = tiles_of(c.n_tokens);
     logits_.x_a = at, logits_.w_b = at + space.x_a;
     at += space.x_a + space.w_b;
@@ -72,7 +83,7 @@ class AmxForward {
  private:
   void tokens(int64_t t0, int64_t v0, int64_t n) const {
     Tiles tiles;
-    alignas(64) float s[kStrip * kVocabBlock];
+    alignas(64) float own[kKeptBlock];
     const int64_t end = std::min(t0 + kTaskTokens, c_.n_tokens);
     if (v0 == 0)
       for (int64_t t = t0; t < end; ++t) m_[t] = -kInf, l_[t] = 0, picked_[t] = 0;
@@ -80,6 +91,8 @@ class AmxForward {
     for (int64_t j = 0; j < n; j += kVocabBlock) {
       const int64_t cols = cut(kVocabBlock, n - j);
       for (int64_t r = t0; r < end; r += kStrip) {
+        float* const kept = kept_.block(r / kStrip, v0 + j);
+        float* const s = kept != nullptr ? kept : own;
         for (int64_t e = 0; e < cols; e += kStrip, executed += kBlockFlops * logits_.d_tiles)
           logits_.block(tiles, r / kStrip, (j + e) / kStrip, s + e, kVocabBlock);
         for (int64_t t = r; t < std::min(r + kStrip, end); ++t) {
@@ -101,25 +114,33 @@ class AmxForward {
   const KernelCall& call_;
   const CrossEntropyCall& c_;
   const RowScalars lse_, picked_;
+  const KeptLogits kept_;
   AmxLogits logits_{call_, c_};
   float *m_, *l_;
 };
 
+// What the gradients are computed from besides x, w and targets, and where they go.
+struct AmxGradients {
+  const TensorRef &lse, &dlse, &dpicked, &dx, &dw;
+};
+
 class AmxBackward {
  public:
-  AmxBackward(const KernelCall& call, const CrossEntropyCall& c)
+  AmxBackward(const KernelCall& call, const CrossEntropyCall& c, const AmxGradients& g, char* at,
+              KeptLogits kept = {})
       : call_(call),
         c_(c),
-        lse_(call.in[3]),
-        dlse_(call.in[4]),
-        dpicked_(call.in[5]),
+        lse_(g.lse),
+        dlse_(g.dlse),
+        dpicked_(g.dpicked),
+        dx_out_(g.dx),
+        dw_out_(g.dw),
+        kept_(kept),
         chunk_(amx_vocab_chunk(c.n_tokens)),
         d_tiles_(tiles_of(c.d)),
         n_tiles_(tiles_of(c.n_tokens)),
         v_tiles_(std::min(chunk_, round_up(c.v, kVocabBlock)) / kStrip) {
     const AmxCrossEntropyWorkspace space(c, true);
-    claim_workspace(call, space.bytes());
-    char* at = static_cast<char*>(call.workspace);
     const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };
     logits_.x_a = take(space.x_a), logits_.w_b = take(space.w_b);
     x_b_ = take(space.x_a), w_k_ = take(space.w_b);
@@ -137,7 +158,7 @@ class AmxBackward {
     });
     for (int64_t v0 = 0; v0 < c_.v; v0 += chunk_) {
       const int64_t n = std::min(chunk_, c_.v - v0);
-      logits_.pack_columns(v0, n);
+      if (kept_.strips < n_tiles_) logits_.pack_columns(v0, n);
       call_.pool->parallel_for(d_tiles_, [&](int64_t e, int) {
         pack_block(c_.w->as<const bf16>(), c_.w_d, c_.w_v, e * kStrip,
                    cut(kStrip, c_.d - e * kStrip), v0, n, TileForm::kB,
@@ -158,11 +179,17 @@ class AmxBackward {
     const int64_t end = std::min(t0 + kTaskTokens, c_.n_tokens), strips = ceil_div(n, kStrip);
     int64_t executed = 0;
     for (int64_t i = 0; i < strips; ++i)
-      for (int64_t t = t0; t < end; t += kStrip, executed += kBlockFlops * d_tiles_) {
+      for (int64_t t = t0; t < end; t += kStrip) {
+        const int64_t column = v0 + i * kStrip;
+        if (const float* kept = kept_.block(t / kStrip, column)) {
+          weigh(kept + column % kVocabBlock, kVocabBlock, t / kStrip, v0, i, n);
+          continue;
+        }
         logits_.block(tiles, t / kStrip, i, s, kStrip);
-        weigh(s, t / kStrip, v0, i, n);
+        weigh(s, kStrip, t / kStrip, v0, i, n);
+        executed += kBlockFlops * d_tiles_;
       }
-    const RowIo dx(call_.out[0]);
+    const RowIo dx(dx_out_);
     for (int64_t t = t0; t < end; t += kStrip)
       for (int64_t e = 0; e < d_tiles_; ++e, executed += kBlockFlops * strips) {
         float* sums = dx_ + (t / kStrip * d_tiles_ + e) * kF32Block;
@@ -174,21 +201,24 @@ class AmxBackward {
         store_sums<2, 2>(tiles, sums, kStrip);
         if (v0 + n == c_.v) put(dx, t, cut(kStrip, end - t), e, sums);
       }
-    const int64_t more = (end - t0) * 4 * n;
-    call_.counters->add((end - t0) * n * 4 * c_.d + more, executed + more);
+    const int64_t more = (end - t0) * 4 * n, products = kept_.at == nullptr ? 4 : 2;
+    call_.counters->add((end - t0) * n * products * c_.d + more, executed + more);
   }
 
-  // s: logits of 32 tokens and 32 columns of the chunk.
-  void weigh(float* s, int64_t token_strip, int64_t v0, int64_t column_strip, int64_t n) const {
+  // logits: of 32 tokens and 32 columns of the chunk.
+  void weigh(const float* logits, int64_t stride, int64_t token_strip, int64_t v0,
+             int64_t column_strip, int64_t n) const {
+    alignas(64) float s[kStrip];
     const int64_t j0 = column_strip * kStrip, cols = std::min<int64_t>(kStrip, n - j0);
     char* g_a = g_a_ + (token_strip * v_tiles_ + column_strip) * kBf16Block;
-    for (int r = 0; r < kStrip; ++r, s += kStrip) {
+    for (int r = 0; r < kStrip; ++r, logits += stride) {
       const int64_t t = token_strip * kStrip + r;
       if (t >= c_.n_tokens) {
         std::fill_n(s, kStrip, 0.0F);
       } else {
         const Vf shift = set1(finite(lse_[t])), scale = set1(dlse_[t]);
-        for (int j = 0; j < kStrip; j += kLanes) store(s + j, scale * exp(load(s + j) - shift));
+        for (int j = 0; j < kStrip; j += kLanes)
+          store(s + j, scale * exp(load(logits + j) - shift));
         const int64_t target = c_.target(t), at = target - v0 - j0;
         if (target >= 0 && at >= 0 && at < cols) s[at] = s[at] + dpicked_[t];
         std::fill(s + cols, s + kStrip, 0.0F);
@@ -208,7 +238,7 @@ class AmxBackward {
   void columns(int64_t j, int64_t v0, int64_t n) const {
     Tiles tiles;
     alignas(64) float s[kF32Block];
-    TensorRef dw_rows = call_.out[1];  // as [v, d]
+    TensorRef dw_rows = dw_out_;  // as [v, d]
     if (c_.is_transposed) {
       std::swap(dw_rows.shape[0], dw_rows.shape[1]);
       std::swap(dw_rows.stride[0], dw_rows.stride[1]);
@@ -236,6 +266,8 @@ class AmxBackward {
   const KernelCall& call_;
   const CrossEntropyCall& c_;
   const RowScalars lse_, dlse_, dpicked_;
+  const TensorRef &dx_out_, &dw_out_;
+  const KeptLogits kept_;
   const int64_t chunk_, d_tiles_, n_tiles_, v_tiles_;
   AmxLogits logits_{call_, c_};
   char *x_b_, *w_k_;  // [d][token strip], k = tokens; [d][column strip], k = columns
@@ -247,13 +279,29 @@ class AmxBackward {
 void cross_entropy_amx(const KernelCall& call) {
   const auto c = parse_cross_entropy(call.in, *call.attrs, false);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
-  AmxForward(call, *c).run();
+  claim_workspace(call, AmxCrossEntropyWorkspace(*c, false).bytes());
+  AmxForward(call, *c, static_cast<char*>(call.workspace)).run();
 }
 
 void cross_entropy_bwd_amx(const KernelCall& call) {
   const auto c = parse_cross_entropy(call.in, *call.attrs, true);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
-  AmxBackward(call, *c).run();
+  claim_workspace(call, AmxCrossEntropyWorkspace(*c, true).bytes());
+  const AmxGradients g{call.in[3], call.in[4], call.in[5], call.out[0], call.out[1]};
+  AmxBackward(call, *c, g, static_cast<char*>(call.workspace)).run();
+}
+
+void cross_entropy_grads_amx(const KernelCall& call) {
+  const auto c = parse_cross_entropy(call.in.first(3), *call.attrs, false);
+  TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
+  claim_workspace(call, amx_cross_entropy_grads_bytes(*c));
+  auto* at = static_cast<char*>(call.workspace);
+  const KeptLogits kept{reinterpret_cast<float*>(at), amx_kept_strips(*c),
+                        ceil_div(c->v, kVocabBlock)};
+  at += amx_kept_bytes(*c);
+  AmxForward(call, *c, at, kept).run();
+  const AmxGradients g{call.out[0], call.in[3], call.in[4], call.out[2], call.out[3]};
+  AmxBackward(call, *c, g, at, kept).run();
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
