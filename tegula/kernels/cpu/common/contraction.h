@@ -39,14 +39,16 @@ struct Loops {
   int64_t count = 1;
 
   void add(const Factor& f);
-  // The element offset of flat index i (row-major) in one operand.
+  // The element offset of flat index i (row-major, below `count`) in one operand. No division where
+  // the loops are one: it would take longer than a short row.
   int64_t offset(int64_t i, Operand operand) const {
+    if (rank == 0) return 0;
     int64_t off = 0;
-    for (int d = rank - 1; d >= 0; --d) {
+    for (int d = rank - 1; d > 0; --d) {
       off += (i % factors[d].extent) * factors[d].stride[operand];
       i /= factors[d].extent;
     }
-    return off;
+    return off + i * factors[0].stride[operand];
   }
   // out[j] = offset(first + j) for j in [0, n).
   void offsets(int64_t first, int64_t n, Operand operand, int64_t* out) const;

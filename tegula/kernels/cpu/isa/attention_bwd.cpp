@@ -13,6 +13,8 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 template <class T>
 class FlashBackward {
+  static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+
  public:
   FlashBackward(const KernelCall& call, const AttentionCall& c, bool careful = false)
       : call_(call), c_(c), space_(c, true), n_rows_(c.n_q * c.group), careful_(careful) {
@@ -21,6 +23,12 @@ class FlashBackward {
     head.stride[kA] = c.q->stride[2], query.stride[kA] = c.q->stride[1];
     head.stride[kB] = c.d_o->stride[2], query.stride[kB] = c.d_o->stride[1];
     rows_.add(head), rows_.add(query);
+    head.stride[kA] = c.o->stride[2], query.stride[kA] = c.o->stride[1];
+    o_rows_.add(head), o_rows_.add(query);
+    d_of_q_ = loop_over(c.d, c.q->stride[3]), d_of_k_ = loop_over(c.d, c.k->stride[3]);
+    d_of_v_ = loop_over(c.dv, c.v->stride[3]), d_of_o_ = loop_over(c.dv, c.o->stride[3]);
+    d_of_do_ = loop_over(c.dv, c.d_o->stride[3]);
+    keys_of_k_ = loop_over(c.n_k, c.k->stride[1]), keys_of_v_ = loop_over(c.n_k, c.v->stride[1]);
     n_keys_ = round_up(c.n_k, kKeyBlock);
     d_strips_ = ceil_div(c.d, kTileN), v_strips_ = ceil_div(c.dv, kTileN);
   }
@@ -49,16 +57,17 @@ class FlashBackward {
 
   struct Pair {
     int64_t batch, kv_head;
-    int64_t first_key = 0;  // of k_t and v_t
-    float *k_t, *v_t;       // strips of keys: [d][kTileN], [dv][kTileN]
-    float *k, *dk, *dv;     // strips of columns: [key][kTileN]
-    float *q_a, *do_a;      // strips of rows: [d][rows]
-    float *o_t, *do_t;      // some rows: [dv][kLanes]
-    float *q, *d_o;         // strips of columns: [row][kTileN], kRowBlock rows
-    float* dq;              // the same, of the pair
-    float *p, *ds;          // [row][64]
-    float* db = nullptr;    // the gradients of biased scores, where they are wanted
-    float* more;            // what is left of the thread's scratch
+    int64_t first_key = 0;     // of k_t and v_t
+    float *k_t, *v_t;          // strips of keys: [d][kTileN], [dv][kTileN]
+    float *k, *dk, *dv;        // strips of columns: [key][kTileN]
+    float *q_a, *do_a;         // strips of rows: [d][rows]
+    float* o_t;                // a strip of rows: [dv][rows]
+    float *q, *d_o;            // strips of columns: [row][kTileN], kRowBlock rows
+    float* dq;                 // the same, of the pair
+    float *p, *ds;             // [row][64]
+    float* db = nullptr;       // the gradients of biased scores, where they are wanted
+    float* more;               // what is left of the thread's scratch
+    int64_t next = INT64_MAX;  // the thread's next pair, most likely
     int64_t visible = 0, live = 0, executed = 0;
   };
 
@@ -93,7 +102,7 @@ class FlashBackward {
     const int64_t strips = ceil_div(kRowBlock, kTileM);
     w.q_a = space.take(kRowBlock * c_.d + strips * kPanelSlack);
     w.do_a = space.take(kRowBlock * c_.dv + strips * kPanelSlack);
-    w.o_t = space.take(c_.dv * kLanes), w.do_t = space.take(c_.dv * kLanes);
+    w.o_t = space.take(kTileM * c_.dv + kPanelSlack);
     w.q = space.take(d_strips_ * kTileN * kRowBlock);
     w.d_o = space.take(v_strips_ * kTileN * kRowBlock);
     w.p = space.take(kRowBlock * kKeyBlock), w.ds = space.take(kRowBlock * kKeyBlock);
@@ -106,6 +115,7 @@ class FlashBackward {
   void run_pair(int64_t pair, int thread) const {
     Pair w = pair_at(pair, thread);
     take_scratch(w, thread);
+    w.next = pair + 1;
     prepare_keys(w, 0, c_.n_k);
     for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0, 0, n_keys_);
     store_keys(w, 0, c_.n_k);
@@ -175,9 +185,8 @@ class FlashBackward {
   // Panels of keys [first, first + n) of the pair, and their gradients at 0.
   void prepare_keys(const Pair& w, int64_t first, int64_t n) const {
     pack_keys(w, first, n);
-    pack_columns(c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head),
-                 loop_over(c_.d, c_.k->stride[3]), loop_over(c_.n_k, c_.k->stride[1]), kA, c_.d,
-                 first, n, n_keys_, w.k + first * kTileN);
+    pack_columns(c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head), d_of_k_, keys_of_k_,
+                 kA, c_.d, first, n, n_keys_, w.k + first * kTileN);
     for (int64_t e = 0; e < d_strips_; ++e)
       std::fill_n(w.dk + (e * n_keys_ + first) * kTileN, n * kTileN, 0.0f);
     for (int64_t e = 0; e < v_strips_; ++e)
@@ -203,14 +212,11 @@ class FlashBackward {
   void pack_keys(const Pair& w, int64_t first, int64_t n_keys) const {
     const T* k = c_.k->as<const T>() + offset4(*c_.k, w.batch, 0, w.kv_head);
     const T* v = c_.v->as<const T>() + offset4(*c_.v, w.batch, 0, w.kv_head);
-    const Loops k_keys = loop_over(c_.n_k, c_.k->stride[1]), k_d = loop_over(c_.d, c_.k->stride[3]);
-    const Loops v_keys = loop_over(c_.n_k, c_.v->stride[1]),
-                v_d = loop_over(c_.dv, c_.v->stride[3]);
     for (int64_t j = 0; j < n_keys; j += kTileN) {
       const int n = static_cast<int>(std::min<int64_t>(kTileN, n_keys - j));
       const int64_t at = first - w.first_key + j;
-      pack_panel(k, k_keys, k_d, kA, first + j, n, 0, c_.d, w.k_t + at * c_.d, kTileN);
-      pack_panel(v, v_keys, v_d, kA, first + j, n, 0, c_.dv, w.v_t + at * c_.dv, kTileN);
+      pack_panel(k, keys_of_k_, d_of_k_, kA, first + j, n, 0, c_.d, w.k_t + at * c_.d, kTileN);
+      pack_panel(v, keys_of_v_, d_of_v_, kA, first + j, n, 0, c_.dv, w.v_t + at * c_.dv, kTileN);
     }
   }
   // [strip of columns][row][kTileN] of rows [r0, r0 + n), strips n_panel rows apart.
@@ -233,15 +239,15 @@ class FlashBackward {
     if (lo < hi) {
       load_rows(w, x);
       const int64_t h = w.kv_head * c_.group;
-      pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h),
-                   loop_over(c_.d, c_.q->stride[3]), rows_, kA, c_.d, r0, x.rows, kRowBlock, w.q);
-      pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h),
-                   loop_over(c_.dv, c_.d_o->stride[3]), rows_, kB, c_.dv, r0, x.rows, kRowBlock,
-                   w.d_o);
+      pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h), d_of_q_, rows_, kA, c_.d,
+                   r0, x.rows, kRowBlock, w.q);
+      pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h), d_of_do_, rows_, kB,
+                   c_.dv, r0, x.rows, kRowBlock, w.d_o);
     }
     for (int64_t k0 = lo; k0 < hi; k0 += kKeyBlock) {
       int first = x.rows, last = 0;  // rows between the first and the last strip that see a key
       for (int r = 0; r < x.rows; r += kTileM) {
+        if (k0 == lo) fetch_next(w, r0 + r, rows_of(x, r));
         const bool sees = run_strip(w, x, r, k0);
         if (w.db != nullptr) store_bias(w, x, r, k0, sees);
         if (!sees) continue;
@@ -254,6 +260,19 @@ class FlashBackward {
     for (int r = 0; r < x.rows; ++r)
       store_out(w.dq + r * kTileN, kRowBlock, c_.d, call_.out[0], w.batch, x.row[r].query,
                 x.row[r].head);
+  }
+
+  // Fetches rows of the next pair's operands and results into the second cache: they lie too far
+  // apart for the processor to do it.
+  void fetch_next(const Pair& w, int64_t r0, int n) const {
+    if (w.next >= c_.batch * c_.n_kv_heads || c_.group != 1 || c_.n_q != c_.n_k) return;
+    const int64_t b = w.next / c_.n_kv_heads, h = w.next % c_.n_kv_heads;
+    const auto& out = call_.out;
+    for (const TensorRef* t : {c_.q, c_.k, c_.v, c_.o, c_.d_o, &out[0], &out[1], &out[2]}) {
+      const T* rows = t->as<const T>() + offset4(*t, b, r0, h);
+      for (int i = 0; i < n; ++i, rows += t->stride[1])
+        for (int64_t e = 0; e < t->shape[3]; e += kLine) __builtin_prefetch(rows + e, 0, 2);
+    }
   }
 
   // A bias of every (batch, head, query) its own: its gradient is what the strip found.
@@ -279,10 +298,11 @@ class FlashBackward {
   void find_rows(Pair& w, int64_t r0, int64_t end, Block& x) const {
     x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, end - r0));
     x.lo = c_.n_k, x.hi = 0;
-    for (int r = 0; r < x.rows; ++r) {
+    int64_t query = r0 % c_.n_q, head = w.kv_head * c_.group + r0 / c_.n_q;
+    for (int r = 0; r < x.rows; ++r, ++query) {
+      if (query == c_.n_q) query = 0, ++head;
       QueryRow& row = x.row[r];
-      row.batch = w.batch, row.query = (r0 + r) % c_.n_q;
-      row.head = w.kv_head * c_.group + (r0 + r) / c_.n_q;
+      row.batch = w.batch, row.query = query, row.head = head;
       row.keys = visible_keys(c_, row.query);
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
@@ -296,38 +316,28 @@ class FlashBackward {
   }
 
   void load_rows(Pair& w, Block& x) const {
-    for (int r = 0; r < x.rows; r += kLanes) deltas(w, x, r);
     const int64_t h = w.kv_head * c_.group;
     const T* q = c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h);
     const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
-    Loops q_d = loop_over(c_.d, c_.q->stride[3]), o_d = loop_over(c_.dv, c_.d_o->stride[3]);
     for (int r = 0; r < x.rows; r += kTileM) {
       const int64_t strip = r / kTileM;
-      pack_panel(q, rows_, q_d, kA, x.r0 + r, rows_of(x, r), 0, c_.d,
+      pack_panel(q, rows_, d_of_q_, kA, x.r0 + r, rows_of(x, r), 0, c_.d,
                  w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows_of(x, r));
-      pack_panel(d_o, rows_, o_d, kB, x.r0 + r, rows_of(x, r), 0, c_.dv,
-                 w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows_of(x, r));
+      float* d_o_strip = w.do_a + strip * (kTileM * c_.dv + kPanelSlack);
+      pack_panel(d_o, rows_, d_of_do_, kB, x.r0 + r, rows_of(x, r), 0, c_.dv, d_o_strip,
+                 rows_of(x, r));
+      deltas(w, x, r, d_o_strip);
     }
   }
 
-  // Deltas of up to kLanes rows from r, a lane each. One chain, like do·v: a row with one key then
-  // has a gradient of exactly 0.
-  void deltas(const Pair& w, Block& x, int r) const {
-    const int n = static_cast<int>(std::min<int64_t>(kLanes, x.rows - r));
-    const int64_t h = w.kv_head * c_.group;
-    const T* o = c_.o->as<const T>() + offset4(*c_.o, w.batch, 0, h);
-    const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
-    Factor head{.extent = c_.group}, query{.extent = c_.n_q};
-    head.stride[kA] = c_.o->stride[2], query.stride[kA] = c_.o->stride[1];
-    Loops o_rows;
-    o_rows.add(head), o_rows.add(query);
-    pack_panel(o, o_rows, loop_over(c_.dv, c_.o->stride[3]), kA, x.r0 + r, n, 0, c_.dv, w.o_t,
-               kLanes);
-    pack_panel(d_o, rows_, loop_over(c_.dv, c_.d_o->stride[3]), kB, x.r0 + r, n, 0, c_.dv, w.do_t,
-               kLanes);
+  // Deltas of a strip, a lane each. One chain, like do·v: a row with one key then has a gradient of
+  // exactly 0.
+  void deltas(const Pair& w, Block& x, int r, const float* d_o) const {
+    const int n = rows_of(x, r);
+    const T* o = c_.o->as<const T>() + offset4(*c_.o, w.batch, 0, w.kv_head * c_.group);
+    pack_panel(o, o_rows_, d_of_o_, kA, x.r0 + r, n, 0, c_.dv, w.o_t, n);
     Vf delta = zero();
-    for (int64_t e = 0; e < c_.dv; ++e)
-      delta = fma(load(w.do_t + e * kLanes), load(w.o_t + e * kLanes), delta);
+    for (int64_t e = 0; e < c_.dv; ++e) delta = fma(load(d_o + e * n), load(w.o_t + e * n), delta);
     float out[kLanes];
     store(out, delta);
     for (int i = 0; i < n; ++i) {
@@ -550,7 +560,8 @@ class FlashBackward {
   const AttentionCall& c_;
   const AttentionWorkspace space_;
   const int64_t n_rows_;
-  Loops rows_;
+  Loops rows_, o_rows_, keys_of_k_, keys_of_v_;
+  Loops d_of_q_, d_of_k_, d_of_v_, d_of_o_, d_of_do_;
   int64_t n_keys_, d_strips_, v_strips_;
   bool careful_;
   mutable std::atomic<bool> saw_nan_{false};
