@@ -52,8 +52,9 @@ int mma_keys(const AttentionBwdVariant& v) {
 }
 int mma_kv_smem_bytes(const AttentionBwdVariant& v) {
   const int row = tile_bytes(v.head_dim) / kTile, keys = mma_keys(v), queries = v.mma_queries;
-  const int box = 128 * keys, of_weight = v.features.score_fn.empty() ? 2 : 4;
-  const int slots = v.mma_adds_dq ? 2 : 1;
+  // f32 where a rounding is not lost in that of dS: half of it then in the place of a dSᵀ.
+  const bool is_f32 = (v.is_f16 || !v.features.score_fn.empty()) && !v.mma_adds_dq;
+  const int box = 128 * keys, of_weight = is_f32 ? 4 : 2, slots = v.mma_adds_dq ? 2 : 1;
   const int handed =
       v.mma_shares == 1 ? slots * ceil_div(of_weight * queries, 2 * kTile) * box
                         : (of_weight + 2) * keys * queries + slots * ceil_div(queries, kTile) * box;

@@ -46,9 +46,11 @@ constexpr int kShareQueries = kQueries / kShares;
 constexpr int kX = kShareQueries / 2;  // scores of a thread and group
 constexpr int kSum = kD / kShares / 2;
 constexpr int kBlockBytes = kKeys * kTileRowBytes, kPassingBytes = kQueries * kTileRowBytes;
-// A user's score has any slope.
-constexpr bool kHandsOverF32 = kHasUserScore;
+// A user's score has any slope; and dS, which is rounded to f16 itself, of weights that were would
+// have twice the error.
+constexpr bool kHandsOverF32 = kHasUserScore || TEGULA_F16;
 constexpr int kQuads = kX / (kHandsOverF32 ? 4 : 8);  // of a thread and group
+constexpr int kAllQuads = kGroups * kQuads;
 using Unit = KeyUnit<kKeys>;
 static_assert(!kSumsDq || !kIsHeavy);
 static_assert(kShareQueries % 16 == 0 &&
@@ -58,10 +60,14 @@ static_assert(kShareQueries % 16 == 0 &&
 constexpr bool kKeepsDs = kSumsDq || kShares > 1;
 constexpr int kDsBox = kKeys * kRowBytes, kDsBytes = (kQueries + 63) / 64 * kDsBox;
 constexpr int kSlots = kSumsDq ? 2 : 1;  // of dSᵀ
+// Weights in f32 take twice the room: half of them borrow that of the last step's dSᵀ, once dQ is
+// made of it.
+constexpr bool kBorrows = kHandsOverF32 && kSumsDq && (kShares > 1 || kQueries > 32);
+constexpr int kOwnQuads = kBorrows ? kAllQuads / 2 : kAllQuads;
 // Of a pair, times 32 lanes.
-constexpr int kQuadsOfBox = kShares == 1 ? kOwn / 4 : kGroups * kQuads;
+constexpr int kQuadsOfBox = kShares == 1 ? kOwn / 4 : kOwnQuads;
 constexpr int kPairBytes = kQuadsOfBox * 32 * 16, kWeightBox = kPairs * kPairBytes;
-constexpr int kWeightBytes = (kGroups * kQuads + kQuadsOfBox - 1) / kQuadsOfBox * kWeightBox;
+constexpr int kWeightBytes = (kOwnQuads + kQuadsOfBox - 1) / kQuadsOfBox * kWeightBox;
 constexpr int kWeightSlots = kShares == 1 ? kSlots : 1;
 constexpr int kDsAt = kShares == 1 ? 0 : kWeightBytes;  // behind the weights
 // Pᵀ for dV of the pair with the other share.
@@ -69,12 +75,17 @@ constexpr int kOthersQuads = kGroups * kX / 8, kOthersAt = kDsAt + kSlots * kDsB
 constexpr int kHandedBytes =
     kShares == 1 ? kSlots * kWeightBytes : kOthersAt + kPairs * kOthersQuads * 32 * 16;
 // Steps of 16 columns at once: of all, addresses take registers that two groups need for sums.
-constexpr int kUnrolled = kGroups == 2 ? 4 : 16;
+constexpr int kUnrolled = kGroups == 2 ? (kBorrows && kD == 64 ? 2 : 4) : 16;
 // What a warp adds to dQ at once: all columns of 16 queries, or its part of those of 32.
 constexpr int kDqGroups = kShares, kDqSteps = kShares == 1 ? kRowSteps : kRowSteps / kPairs;
 constexpr int kDqNext = kShares == 1 ? kPairs : kDqGroups;  // from one such to a warp's next
+// Where registers lack: what queries all keys of a pair see waits in shared memory.
+constexpr bool kKeepsWhole = kBorrows && kD == 64 && !kOrdered;
+// Named barriers: one a pair, for weights for the other share one a pair and role, and this.
+constexpr u32 kLent = 1 + kPairs * kShares;
 // Which warps of the pairs mind the order.
 constexpr bool kSecondMind = kOrdered && kD == 64, kFirstMind = kOrdered && !kSecondMind;
+static_assert(!kBorrows || kWeightBytes <= kDsBytes);
 
 // Two weights as f16, raised: small ones count, since beside a weight near 1 dP is delta, and dS is
 // made of the others. (A weight is at most 1 under its own row's lse; here up to 1,023 under any.)
@@ -106,10 +117,13 @@ struct Shared {
 // A block's unit, and its place in the order of those that add to the same dQ.
 struct Block : Unit {
   bool rises;
+  Range whole[kKeepsWhole ? kKeys / kTile : 1];
   DqNeighbours near;
   __device__ Block(const AttentionBwdParams& p, const UnitPlace& at)
       : Unit(p, at), rises(at.rises) {
     if constexpr (kOrdered) near = DqNeighbours(p, *this, rises);
+    if constexpr (kKeepsWhole)
+      for (int i = 0; i < kKeys / kTile; ++i) whole[i] = seen_by(p, key + i * kTile);
   }
 };
 
@@ -167,11 +181,16 @@ struct Warp {
 
   // Quad j of group g, of those that this lane makes or takes.
   __device__ uint4& weights(int step, int g, int j) const {
-    const int quad = g * kQuads + j;
-    return reinterpret_cast<uint4*>(s.weights + step % kWeightSlots * kWeightBytes +
-                                    quad / kQuadsOfBox * kWeightBox +
+    const int quad = (g * kQuads + j) % kOwnQuads;
+    const bool is_own = g * kQuads + j < kOwnQuads;
+    int at = is_own ? step % kWeightSlots * kWeightBytes : kDsAt + (step + 1) % kSlots * kDsBytes;
+    if (!is_own) at = int(renewed(u32(at)));  // kept from being known, and held, before
+    return reinterpret_cast<uint4*>(s.weights + at + quad / kQuadsOfBox * kWeightBox +
                                     pair * kPairBytes)[quad % kQuadsOfBox * 32 + lane];
   }
+  // The second warps of all pairs have made dQ of the last step.
+  __device__ void lend() const { tell_named(kLent, kBlockThreads); }
+  __device__ void borrow() const { named_sync(kLent, kBlockThreads); }
 
   // From one warp of a pair to the other.
   __device__ void give_weights() const { tell_named(1 + pair, 64); }
@@ -234,6 +253,7 @@ struct Warp {
       if constexpr (kHasDropout) s.kept[g * 32 * kPairs + pair * 32 + lane] = kept;
 #pragma unroll
       for (int j = 0; j < kQuads; ++j) {
+        if (kBorrows && g * kQuads + j == kOwnQuads) borrow();
         uint4& to = weights(step, g, j);
         if constexpr (kHandsOverF32) {
           const float* w = x[g] + 4 * j;
@@ -389,7 +409,8 @@ struct Warp {
       cp_async_commit();
       const u32 first_of = role == 0 ? s.q : s.d_o, then_of = role == 0 ? s.d_o : s.q;
       const u32 rows = (role == 0 ? s.k : s.v) + first_key() * kRowBytes;
-      const Range whole = t.seen_by(p, t.key + int(first_key()) / kTile * kTile);
+      Range whole{0, 0};
+      if (!kKeepsWhole) whole = t.seen_by(p, t.key + int(first_key()) / kTile * kTile);
       for (int step = 0; step < n_steps; ++step) {
         cp_async_wait<0>();
         __syncthreads();
@@ -397,13 +418,14 @@ struct Warp {
         cp_async_commit();
         // What the tensor cores are given while the other warp makes weights.
         if (kSumsDq && role == 1 && step > 0) add_dq(step - 1);
+        if (kBorrows && role == 1) lend();
         const u32 slot = slot_bytes(step);
         float x[kGroups][kX];
         u32 packed[kGroups][kX / 2];
         make_scores<kKeys, kQueries, kUnrolled>(x, rows, first_of + slot + share_bytes(share()),
                                                 renewed(lane));
         if (role == 0) {
-          weigh(x, packed, step, whole);
+          weigh(x, packed, step, kKeepsWhole ? t.whole[first_key() / kTile] : whole);
           give_weights();
           if (kFirstMind && step > 1) pass_turns(step - 2);
           if constexpr (kShares > 1) give_others(packed);

@@ -26,8 +26,9 @@ constexpr int kStages = kD == 256 ? 2 : 3;
 // Columns of K and of V in registers, in steps of 16: as many as there is room for.
 constexpr int kKeptSteps = kIsHeavy ? 0 : kD == 256 ? 8 : 12;
 using Unit = KeyUnit<kTile>;
-// A weight is at most 1, unless a user's score has any slope.
-constexpr bool kHandsOverF32 = kHasUserScore;
+// A weight is at most 1, unless a user's score has any slope. dS, which is rounded to f16 itself,
+// of weights that were would have twice the error.
+constexpr bool kHandsOverF32 = kHasUserScore || TEGULA_F16;
 enum : u32 { kWeightsFull = 1, kWeightsFree = 2, kOwn = 3 };  // named barriers; two of kOwn
 
 struct Shared {

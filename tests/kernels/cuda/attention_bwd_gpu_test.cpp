@@ -39,10 +39,12 @@ TEST(CudaAttentionBwd, VariantsCompileWithoutLoss) {
   user.features.score_fn = "score+0.5f*tanh(score)", user.features.mask_fn = "(i+j)%2==0";
   AttentionBwdVariant packed = variant(64, true, true);
   packed.features.is_packed = true;
+  AttentionBwdVariant biased = variant(256, true, false), f16 = variant(256, false, false);
+  biased.features.bias = BiasType::kF32, f16.is_f16 = true;
   for (const AttentionBwdVariant& v :
        {variant(64, true, false), variant(96, true, true), variant(128, false, false),
         variant(128, false, true), packed, variant(192, false, false), variant(256, true, false),
-        most, user})
+        most, user, biased, f16})
     testing::expect_no_loss(Result<AttentionBwdVariant>(v), v.source());
 }
 

@@ -22,6 +22,14 @@ TEST(CudaAttentionBwdMma, ChosenVariantsCompileWithoutLoss) {
         expect_no_loss({.head_dim = d, .is_causal = is_causal}, is_ordered);
 }
 
+// Weights go from warp to warp in f32, half of them by way of a place that is lent.
+TEST(CudaAttentionBwdMma, F16CompilesWithoutLoss) {
+  for (const int64_t d : {64, 96, 128, 192, 256})
+    for (const bool is_ordered : {false, true})
+      expect_no_loss({.head_dim = d, .is_causal = true, .is_f16 = true}, is_ordered);
+  expect_no_loss({.head_dim = 64, .is_f16 = true});
+}
+
 std::vector<AttentionFeatures> features() {
   AttentionFeatures window, packed, documents, most, user;
   window.has_window = true, packed.is_packed = true, documents.has_documents = true;
@@ -42,8 +50,9 @@ TEST(CudaAttentionBwdMma, TilesFitASmallerDevice) {
   for (const int64_t d : {64, 96, 128, 192, 256})
     for (const bool is_ordered : {false, true})
       for (const AttentionFeatures& f : features()) {
-        const AttentionShape plain{.head_dim = d}, s{.head_dim = d, .features = f};
-        for (const AttentionShape& of : {plain, s}) {
+        AttentionShape plain{.head_dim = d}, s{.head_dim = d, .features = f}, f16 = s;
+        f16.is_f16 = true;
+        for (const AttentionShape& of : {plain, s, f16}) {
           const auto v = choose_attention_bwd_mma(of, is_ordered, kSmall_bytes);
           ASSERT_TRUE(v.ok());
           EXPECT_LE(v->smem_bytes(), kSmall_bytes) << v->name();
