@@ -75,67 +75,60 @@ struct ExactBwd {
   }
   __device__ bool is_finite(const Element* row) const {
     bool bad = false;
+#pragma unroll 1
     for (int c = int(threadIdx.x % 32); c < p.head_dim; c += 32)
       bad |= !(fabsf(element_to_float(row[c])) < -kNegativeInfinity);
     return !__any_sync(0xffffffff, bad);
   }
 
-  __device__ void query(int i, int head) const {
-    Element* to = row_of(p.dq, batch, i, head);
-    if (is_finite(to)) return;
-    const AttentionScore score = scores(sequence(true, i), head);
-    const float l = lse(i, head), d = l == kNegativeInfinity ? 0.f : delta(i, head);
-    const Range seen = l == kNegativeInfinity ? Range{0, 0} : score.keys(i);
-    float sum[kParts] = {};
+  // A row of the queries or of the keys: one code for both, since it is compiled into every kernel
+  // and next to never run.
+  __device__ void make(bool of_query, int row, int own_head) const {
+    Element* to[] = {row_of(of_query ? p.dq : p.dk, batch, row, own_head),
+                     of_query ? nullptr : row_of(p.dv, batch, row, own_head)};
+    if (is_finite(to[0]) && (of_query || is_finite(to[1]))) return;
+    const int group = of_query ? 1 : p.group;
+    const Sequence s = sequence(of_query, row);
+    float first[kParts] = {}, dv[kParts] = {};
 #pragma unroll 1
-    for (int j = seen.lo; j < seen.hi; ++j) {
-      if (!score.user_sees(i, j)) continue;
-      const Pair x = pair(score, i, j, l, d);
-      add(sum, x.d_score, row_of(p.k, batch, j, head / p.group));
-    }
-    put(sum, p.scale, to);
-  }
-
-  __device__ void key(int j, int kv_head) const {
-    Element *to_k = row_of(p.dk, batch, j, kv_head), *to_v = row_of(p.dv, batch, j, kv_head);
-    if (is_finite(to_k) && is_finite(to_v)) return;
-    const Sequence s = sequence(false, j);
-    float dk[kParts] = {}, dv[kParts] = {};
-#pragma unroll 1
-    for (int head = kv_head * p.group; head < (kv_head + 1) * p.group; ++head) {
+    for (int head = own_head * group; head < (own_head + 1) * group; ++head) {
       const AttentionScore score = scores(s, head);
-      const Range seen = s.k_end > s.k_begin ? score.queries(j) : Range{0, 0};
+      Range seen{0, 0};
+      if (of_query)
+        seen = score.keys(row);
+      else if (s.k_end > s.k_begin)
+        seen = score.queries(row);
 #pragma unroll 1
-      for (int i = seen.lo; i < seen.hi; ++i) {
+      for (int other = seen.lo; other < seen.hi; ++other) {
+        const int i = of_query ? row : other, j = of_query ? other : row;
         const float l = lse(i, head);
         if (l == kNegativeInfinity || !score.user_sees(i, j)) continue;
         const Pair x = pair(score, i, j, l, delta(i, head));
-        add(dk, x.d_score, row_of(p.q, batch, i, head));
-        add(dv, x.weight, row_of(p.d_o, batch, i, head));
+        add(first, x.d_score,
+            of_query ? row_of(p.k, batch, j, head / p.group) : row_of(p.q, batch, i, head));
+        if (!of_query) add(dv, x.weight, row_of(p.d_o, batch, i, head));
       }
     }
-    put(dk, p.scale, to_k);
-    put(dv, 1.f, to_v);
+    put(first, p.scale, to[0]);
+    if (!of_query) put(dv, 1.f, to[1]);
   }
 };
 
-// Any grid of 256 threads; a warp takes a row.
+// Any grid of 256 threads; a warp takes a row. Nothing where nothing leaks.
 extern "C" __global__ void attention_bwd_repair(const AttentionBwdParams p) {
-  if (*p.leaked == 0) return;
-  const long long queries = static_cast<long long>(p.batch) * p.n_heads_q * p.seqlen_q;
-  const long long keys = static_cast<long long>(p.batch) * p.n_heads_kv * p.seqlen_k;
-  const long long step = gridDim.x * 8;
-  for (long long n = blockIdx.x * 8 + threadIdx.x / 32; n < queries + keys; n += step) {
-    const bool of_query = n < queries;
-    const int size = of_query ? p.seqlen_q : p.seqlen_k;
-    const int heads = of_query ? p.n_heads_q : p.n_heads_kv;
-    const long long at = of_query ? n : n - queries;
-    const int row = int(at % size), head = int(at / size % heads);
-    const ExactBwd exact{p, int(at / size / heads)};
-    if (of_query)
-      exact.query(row, head);
-    else
-      exact.key(row, head);
+  if constexpr (kMayLeak) {
+    if (*p.leaked == 0) return;
+    const long long queries = static_cast<long long>(p.batch) * p.n_heads_q * p.seqlen_q;
+    const long long keys = static_cast<long long>(p.batch) * p.n_heads_kv * p.seqlen_k;
+    const long long step = gridDim.x * 8;
+    for (long long n = blockIdx.x * 8 + threadIdx.x / 32; n < queries + keys; n += step) {
+      const bool of_query = n < queries;
+      const int size = of_query ? p.seqlen_q : p.seqlen_k;
+      const int heads = of_query ? p.n_heads_q : p.n_heads_kv;
+      const long long at = of_query ? n : n - queries;
+      const int row = int(at % size), head = int(at / size % heads);
+      ExactBwd{p, int(at / size / heads)}.make(of_query, row, head);
+    }
   }
 }
 

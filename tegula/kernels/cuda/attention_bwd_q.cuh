@@ -120,13 +120,14 @@ struct Consumer {
   __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores], const Unit& t,
                         const Range& whole, int n) {
     const int key = t.key + n * kTile;
-    const int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
+    int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
     const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
     if (key >= whole.lo && key + kTile <= whole.hi)
       weigh<false>(x, dp, score, row, key);
     else
       weigh<true>(x, dp, score, row, key);
     if constexpr (kAddsLater) {
+      asm volatile("" : "+r"(row));  // or the rows' addresses are kept from tile to tile, and spill
 #pragma unroll
       for (int e = 0; e < kScores; ++e) {
         const int r = e / 2 % 2, j = key + 2 * int(lane() % 4) + e / 4 * 8 + e % 2;
