@@ -5,7 +5,7 @@
                               [--timings d:causal:N,...] [--repeats N] [--shapes N] [--launch-only]
 
 --compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
-of a naive kernel in the same precision, plus half an ulp of its largest value (those of a bias and of sinks
+of a naive kernel in the same precision (which multiplies on the tensor cores, too), plus half an ulp of its largest value (those of a bias and of sinks
 are f32), 2^-20 of the largest of all gradients and, for dq and dk, one rounding of dP - delta: where a row
 sees one key the difference is 0, and what is left is as large as the rounding of its terms. The naive
 kernel may be exact by luck: where a gradient in f32, or one of dq, dk and dv of fewer than 64 elements, is out
@@ -100,27 +100,29 @@ class Backward:
         return launch, grads
 
 
-def unleaked(a, b, sees):
-    """a @ b, where row j of b reaches row i only if sees[i, j]; a is 0 where it does not."""
+def unleaked(a, b, sees, dtype):
+    """product(a, b, dtype), where row j of b reaches row i only if sees[i, j]; a is 0 where it does not."""
     import torch
+    from attention_reference import product
     bad = torch.isnan(b)
     if not bad.any():
-        return a @ b
+        return product(a, b, dtype)
     reached = sees.to(b.dtype) @ bad.to(b.dtype) > 0
-    return (a @ torch.where(bad, torch.zeros_like(b), b)).masked_fill(reached, float("nan"))
+    return product(a, torch.where(bad, torch.zeros_like(b), b), dtype).masked_fill(reached, float("nan"))
 
 
 def gradients(case, o, lse, d_lse, dtype):
     """dq, dk, dv and those of bias and sinks, of o and lse as they are given; torch.float64, or the case's
-    dtype for f32 sums, and P and dS rounded to 16 bits."""
+    dtype for products of 16 bits with f32 sums, and P and dS rounded to 16 bits."""
     import torch
+    from attention_reference import product
     low = dtype != torch.float64
     compute = torch.float32 if low else torch.float64
     g, hk = case.hq // case.hk, case.hk
     q, k, v, do, o = (t.to(compute).transpose(1, 2) for t in (case.q, case.k, case.v, case.do, o))
     k, v = (t.repeat_interleave(g, 1) for t in (k, v))
     lse = lse.to(compute)
-    raw = (q @ k.transpose(2, 3)) * torch.tensor(case.scale, dtype=torch.float32).to(compute).item()
+    raw = product(q, k.transpose(2, 3), dtype) * torch.tensor(case.scale, dtype=torch.float32).to(compute).item()
     raw.requires_grad_()
     s, sees = case.scores(raw)
     slope = torch.autograd.grad(s.sum(), raw)[0] if s.numel() else s
@@ -131,7 +133,7 @@ def gradients(case, o, lse, d_lse, dtype):
     delta = (o * do).sum(-1)
     if d_lse is not None:
         delta = delta - d_lse.to(compute)
-    ds = p * (case.dropped(do @ v.transpose(2, 3)) - delta[..., None])
+    ds = p * (case.dropped(product(do, v.transpose(2, 3), dtype)) - delta[..., None])
     sees = sees & ~none[..., None]
     ds = torch.where(sees, ds, torch.zeros_like(ds))
     out = {}
@@ -147,9 +149,9 @@ def gradients(case, o, lse, d_lse, dtype):
     def of_keys(x):
         return x.view(case.b, hk, g, case.sk, case.d).sum(2).transpose(1, 2)
     seen_by = sees.transpose(2, 3)
-    out["dq"] = (unleaked(rounded(ds), k, sees) * case.scale).transpose(1, 2)
-    out["dk"] = of_keys(unleaked(rounded(ds).transpose(2, 3), q, seen_by) * case.scale)
-    out["dv"] = of_keys(unleaked(rounded(case.dropped(p)).transpose(2, 3), do, seen_by))
+    out["dq"] = (unleaked(rounded(ds), k, sees, dtype) * case.scale).transpose(1, 2)
+    out["dk"] = of_keys(unleaked(rounded(ds).transpose(2, 3), q, seen_by, dtype) * case.scale)
+    out["dv"] = of_keys(unleaked(rounded(case.dropped(p)).transpose(2, 3), do, seen_by, dtype))
     return out
 
 
@@ -163,13 +165,15 @@ def poison(case, rng):
         rng.choice([case.q, case.do])[:, rng.randrange(case.sq)] = float("nan")
 
 
-def check(kernel, case, rng, redraw, launch_only=False):
+def check(kernel, case, rng, redraw, launch_only=False, seen=None):
     """The worst error over its bound of each gradient, and whether bits repeat that should."""
     import torch
     from harness import finish
     poison(case, rng)
     o, lse = case.reference(torch.float64)
-    d_lse = torch.randn(lse.shape, device="cuda") if rng.random() < 0.3 else None
+    d_lse = None
+    if rng.random() < 0.3:
+        d_lse = torch.randn(lse.shape, generator=torch.Generator().manual_seed(rng.randrange(1 << 40))).to(o.device)
     low_o, lse32 = case.lay_out(o), lse.float().contiguous()
     launch, grads = kernel.bind(case, low_o, lse32, d_lse)
     launch()
@@ -189,7 +193,7 @@ def check(kernel, case, rng, redraw, launch_only=False):
     largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
                    if torch.isfinite(e).any()), default=0.0)
     rounding = rounding_of_ds(case)
-    def bounded(draws):
+    def bounded(draws, seen=None):
         worst = {}
         for name, e in exact.items():
             got, low = grads[name], naive[name]
@@ -198,9 +202,12 @@ def check(kernel, case, rng, redraw, launch_only=False):
             if name[1] in "qkv":
                 low, half_ulp = low.to(case.dtype), case.half_ulp
             if e.numel() > 0:
-                worst[name] = compare(got, e, low, half_ulp, floor, draws.get(name, 0.0))
+                found = []
+                worst[name] = compare(got, e, low, half_ulp, floor, draws.get(name, 0.0), found)
+                if seen is not None:
+                    seen[name] = found
         return worst
-    worst = bounded({})
+    worst = bounded({}, seen)
     lucky = [name for name, e in exact.items()
              if case.kind == 2 or (name[1] in "qkv" and e.numel() < FEW)]
     if any(worst.get(name, 0) > 1 for name in lucky):
@@ -292,12 +299,15 @@ def run_checks(args, rows):
         d, causal, kind, names, score_fn, mask_fn = v
         cases = [lambda operands=None, seed=7000 * index + k: draw_case(seed, causal, kind, d, names, score_fn, mask_fn,
                                                                         operands=operands)
-                 for k in range(args.cases)]
-        for k, drawn in enumerate([*cases, *edge_cases(v, args.launch_only)]):
+                 for k in range(args.first, args.first + args.cases)]
+        seen = []
+        for k, drawn in enumerate([*cases, *edge_cases(v, args.launch_only)], args.first):
             case, rng = drawn(), random.Random(7000 * index + k)
             if args.launch_only:
                 print(v, ordered, k, flush=True)  # the last one is where a tool broke down
-            errors, repeats = check(kernel, case, rng, lambda n, drawn=drawn: drawn(operands=1 + n), args.launch_only)
+            seen.append({"seed": 7000 * index + k})
+            errors, repeats = check(kernel, case, rng, lambda n, drawn=drawn: drawn(operands=1 + n), args.launch_only,
+                                    seen[-1])
             n += 1
             of_variant = max([of_variant, *errors.values()])
             if max(errors.values(), default=0) > 1 or not repeats:
@@ -307,7 +317,7 @@ def run_checks(args, rows):
                               + " ".join(f"{a} {e:.2f}" for a, e in errors.items()))
         failures, worst = failures + len(failed), max(worst, of_variant)
         rows.append({"variant": str(v), "ordered": ordered, "error_over_bound": of_variant,
-                     "failures": failed})
+                     "failures": failed, **({"errors_and_bounds": seen} if args.bounds else {})})
         if failed:
             print(f"FAIL {v} ordered {ordered}: {len(failed)} cases", flush=True)
             for f in failed[:2]:
@@ -449,6 +459,9 @@ def main():
     parser.add_argument("--parts", type=int, default=1, help="only every so-manieth variant ...")
     parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=8, help="of each variant")
+    parser.add_argument("--first", type=int, default=0, help="of the cases of each variant")
+    parser.add_argument("--plain-products", action="store_true", help="the naive kernel's by multiply-adds in f32")
+    parser.add_argument("--bounds", action="store_true", help="each case's errors and bounds into FILE")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--family", default="", help="only these: sm90, f32, mma")
@@ -469,7 +482,9 @@ def main():
         sys.exit(sum(not Backward(args.build, args.cubins, v, o).compile() for v, o in todo))
     args.timings = TIMINGS if args.timings == "all" else args.timings
     import torch
+    import attention_reference
     torch.zeros(1, device="cuda")  # a context
+    attention_reference.Case.tensor_cores = not args.plain_products
     rows, checks = [], []
     failures = run_checks(args, checks) if args.cases else 0
     failures += run_repeats(args) if args.repeats else 0
