@@ -5,7 +5,7 @@
                               [--timings d:causal:N,...] [--repeats N] [--shapes N] [--launch-only]
 
 --compile only compiles the variants into DIR, which needs no GPU. The error of a gradient may be twice that
-of a naive kernel in the same precision (which multiplies on the tensor cores, too), plus half an ulp of its largest value (those of a bias and of sinks
+of a naive kernel in the same precision, plus half an ulp of its largest value (those of a bias and of sinks
 are f32), 2^-20 of the largest of all gradients and, for dq and dk, one rounding of dP - delta: where a row
 sees one key the difference is 0, and what is left is as large as the rounding of its terms. The naive
 kernel may be exact by luck: where a gradient in f32, or one of dq, dk and dv of fewer than 64 elements, is out
@@ -460,7 +460,7 @@ def main():
     parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=8, help="of each variant")
     parser.add_argument("--first", type=int, default=0, help="of the cases of each variant")
-    parser.add_argument("--plain-products", action="store_true", help="the naive kernel's by multiply-adds in f32")
+    parser.add_argument("--tensor-cores", action="store_true", help="multiply for the naive kernel of 16 bits, too")
     parser.add_argument("--bounds", action="store_true", help="each case's errors and bounds into FILE")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
     parser.add_argument("--only", default="", help="variants whose text has this")
@@ -484,7 +484,7 @@ def main():
     import torch
     import attention_reference
     torch.zeros(1, device="cuda")  # a context
-    attention_reference.Case.tensor_cores = not args.plain_products
+    attention_reference.Case.tensor_cores = args.tensor_cores
     rows, checks = [], []
     failures = run_checks(args, checks) if args.cases else 0
     failures += run_repeats(args) if args.repeats else 0

@@ -6,7 +6,7 @@
 --compile only compiles the variants into DIR, which needs no GPU. The error may be twice that of a naive
 kernel in the same precision, plus half an ulp of the largest result. Rows that the reference has as NaN
 must be NaN, and no other. Each case is launched twice and must give the same bits. The naive
-kernel multiplies on the tensor cores, too; of e4m3 by a model of theirs (see attention_reference.py).
+kernel of e4m3 sums scores as the tensor cores do (see attention_reference.py).
 """
 
 import argparse
@@ -337,7 +337,7 @@ def main():
     parser.add_argument("--family", default="", help="only these: sm90, f8, f32, mma")
     parser.add_argument("--launch-only", action="store_true", help="check nothing, for sanitizers")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
-    parser.add_argument("--plain-products", action="store_true", help="the naive kernel's by multiply-adds in f32")
+    parser.add_argument("--tensor-cores", action="store_true", help="multiply for the naive kernel of 16 bits, too")
     parser.add_argument("--bounds", action="store_true", help="each case's error and bound into FILE")
     parser.add_argument("--json", default="")
     parser.add_argument("--commit", default="")
@@ -352,7 +352,7 @@ def main():
     import attention_reference
     torch.zeros(1, device="cuda")  # makes the context
     torch.backends.cuda.matmul.allow_tf32 = False
-    attention_reference.Case.tensor_cores = not args.plain_products
+    attention_reference.Case.tensor_cores = args.tensor_cores
     if any("f8" in v[3] for v in todo) and not args.launch_only:
         attention_reference.Case.kept_bits, attention_reference.Case.sum_bits = bits_of_products(grid)
         print(f"bits of products of e4m3, and of their sums: {attention_reference.Case.kept_bits}, "
