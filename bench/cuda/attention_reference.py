@@ -50,6 +50,37 @@ def product(a, b, dtype):
     return out[:, :a.shape[-2], :b.shape[-1]].reshape(*a.shape[:-1], b.shape[-1])
 
 
+def power_of(x):
+    """The exponent of the power of two at or below |x|; -60, less than any that counts, for 0; 0 for NaN."""
+    return ((x.nan_to_num(1.0).abs().view(torch.int32) >> 23) - 127).clamp(min=-60)
+
+
+def power_of_two(n):
+    return ((n + 127) << 23).view(torch.float32)
+
+
+MOST_TERMS = 1 << 27  # that are held at once
+
+
+def sum_as_tensor_cores(q, k, kept_bits, sum_bits):
+    """q[n, sq, d] kᵀ[n, sk, d] of e4m3's values, see Case.e4m3_products."""
+    assert kept_bits <= 16
+    power_q, power_k = (power_of(x).to(torch.int8) for x in (q, k))
+    total = torch.zeros(q.shape[0], q.shape[1], k.shape[1], device=q.device)
+    for first in range(0, q.shape[2], 32):
+        part = slice(first, first + 32)
+        top = (power_q[:, :, None, part] + power_k[:, None, :, part]).amax(-1)
+        unit = power_of_two(torch.maximum(top.int(), power_of(total)) - kept_bits)
+        terms = q[:, :, None, part] * k[:, None, :, part]
+        terms = terms.div_(unit[..., None]).trunc_()
+        # A term is below 2^(2 + kept_bits), the sum so far below 2^(1 + kept_bits): whole numbers that add up to
+        # less than 2^24 in any order, so f32 adds them exactly.
+        total = ((total / unit).trunc_() + terms.sum(-1)) * unit
+        unit = power_of_two(power_of(total) - sum_bits)
+        total = (total / unit).trunc_() * unit
+    return total
+
+
 class Case:
     """Shape, features and tensors of one call. Features: see FIELDS; tensors are [b, s, h, d]."""
 
@@ -126,25 +157,14 @@ class Case:
     def e4m3_products(self):
         """q kᵀ as the tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to kept_bits
         below the largest power of two among them, and what comes out to sum_bits below its own."""
+        group = self.hq // self.hk
         q, k = (t.float().transpose(1, 2) for t in (self.q, self.k))
-        k = k.repeat_interleave(self.hq // self.hk, 1)
-        def power(x):
-            return torch.floor(torch.log2(x.abs().nan_to_num(1.0).clamp(min=1e-30)))
-        power_q, power_k = power(q), power(k)
-        total = torch.zeros(self.b, self.hq, self.sq, self.sk, device=self.device)
-        for first in range(0, self.d, 32):
-            terms = range(first, min(first + 32, self.d))
-            top = power(total)
-            for e in terms:
-                top = torch.maximum(top, power_q[..., e, None] + power_k[..., None, :, e])
-            unit = torch.exp2(top - self.kept_bits)
-            total = (total / unit).trunc() * unit
-            for e in terms:
-                total = total + (q[..., e, None] * k[..., None, :, e] / unit).trunc() * unit
-            unit = torch.exp2(power(total) - self.sum_bits)
-            total = (total / unit).trunc() * unit
+        q, k = q.flatten(0, 1), k.repeat_interleave(group, 1).flatten(0, 1)
+        at_once = max(1, MOST_TERMS // max(1, 32 * self.sq * self.sk))  # heads
+        total = torch.cat([sum_as_tensor_cores(*of, self.kept_bits, self.sum_bits)
+                           for of in zip(q.split(at_once), k.split(at_once))]).unflatten(0, (self.b, self.hq))
         for f in self.factors[:2]:
-            f = f.expand(self.b, self.hk).repeat_interleave(self.hq // self.hk, 1)
+            f = f.expand(self.b, self.hk).repeat_interleave(group, 1)
             total = total * f[:, :, None, None]
         return total
 
