@@ -218,15 +218,13 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
     v.tile_n = f.has_window ? 64 : 80, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 192) {
     v.tile_n = 112, v.section_mb = is_short ? 32 : 64;
-  } else if (v.head_dim == 128 && !has_ranges && !(v.is_causal && shape.seqlen_k <= 4096)) {
-    v.n_consumers = 3, v.tile_n = f.has_window ? 64 : 80;
-  } else if (v.head_dim == 128) {
-    v.q_registers = !has_ranges && !f.has_window;
+  } else if (v.head_dim == 128 && !has_ranges) {
+    v.n_consumers = 3, v.tile_n = f.has_window || (v.is_causal && is_short) ? 64 : 80;
   } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
     v.q_registers = true;
   } else if (v.head_dim == 96 && !has_ranges) {
     v.n_consumers = 3, v.tile_n = is_even ? 112 : 96, v.section_mb = is_short ? 16 : 64;
-  } else if (v.head_dim == 64 && v.is_causal && is_short && !has_ranges) {
+  } else if (v.head_dim == 64 && v.is_causal && shape.seqlen_k <= 256 && !has_ranges) {
     v.n_stages = 3, v.q_registers = true, v.section_mb = 12;
   } else if (v.head_dim == 64 && !has_ranges) {
     v.n_consumers = 3;
@@ -301,6 +299,10 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
   AttentionParams p =
       attention_params(call, v.tile_m(), v.section_mb, 2 * bytes * s.seqlen_k * s.head_dim);
   p.q_descale = call.q_descale, p.k_descale = call.k_descale, p.v_descale = call.v_descale;
+
+  // The tile that is not full is the causal mask's shortest, not its longest.
+  if (s.is_causal && !s.features.is_packed && !v.q_registers)
+    p.row_shift = static_cast<int>((p.n_tiles_m * v.tile_m() - s.seqlen_q) / 64 * 64);
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
   void* arguments[] = {&q, &k, &w, &o, &p};

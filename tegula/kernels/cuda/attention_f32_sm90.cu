@@ -102,7 +102,7 @@ struct Producer {
 
   __device__ void run() {
     const int n_heads_kv = p.n_heads_q / p.group;
-    for (Tile t = s.next.take<false>(next_ring, p); t.row >= 0;
+    for (Tile t = s.next.take<false>(next_ring, p); !t.is_end();
          t = s.next.take<false>(next_ring, p)) {
       const int kv_head = t.batch * n_heads_kv + t.head / p.group;
       load_q(t);
@@ -179,9 +179,9 @@ struct Consumer : RowsOfWarpgroup {
     }
   }
 
-  // K tile `block` of the `own` that a row of this warpgroup sees.
+  // K tile `block`, which some row of this warpgroup sees.
   template <bool kMasked>
-  __device__ void step(const Tile& t, int row, int block, int own) {
+  __device__ void step(const Tile& t, int row, int block) {
     {
       float scores[kScores];  // [64][kTileN]
       barrier_wait(s.full + ring.slot, ring.parity);
@@ -197,7 +197,7 @@ struct Consumer : RowsOfWarpgroup {
       wgmma_wait<0>();
       fence_registers(scores);
       free_slot();
-      if (block + 1 == own) release(s.q_free);  // the next Q comes during what is left to do
+      if (block + 1 == to) release(s.q_free);  // the next Q comes during what is left to do
       if constexpr (kMasked) score(scores, t, row, block);
       softmax(scores, t);
       split(scores, t, row, block);
@@ -235,16 +235,6 @@ struct Consumer : RowsOfWarpgroup {
     if (!is_finite) *p.leaked = 1;
   }
 
-  // How many of the tile's blocks some row of this warpgroup sees.
-  __device__ int own_blocks(const Tile& t) const {
-    const int end = min(t.row + int(wg + 1) * kRows, t.s.q_end);
-    if (end <= t.row + int(wg) * kRows) return 0;
-    if (!kIsCausal && !kHasRanges) return t.n_blocks;
-    const int keys = kHasRanges ? t.scores(p).keys(end - 1).hi - t.key
-                                : min(end + p.seqlen_k - p.seqlen_q, p.seqlen_k);
-    return min(t.n_blocks, max(0, keys + kTileN - 1) / kTileN);
-  }
-
   __device__ void attend(const Tile& t) {
     const int row = row_of_tile(t);
 #pragma unroll
@@ -254,21 +244,24 @@ struct Consumer : RowsOfWarpgroup {
     find_edges(t, row);
     barrier_wait(s.q_full, q_ring.parity);
     q_ring.advance();
-    const int own = own_blocks(t);
-    if (own == 0) release(s.q_free);
+    if (from == to) release(s.q_free);
     int block = 0;
+    const auto skip = [&](int end) {  // others' tiles of K and V
+      for (; block < end; ++block)
+        for (int i = 0; i < 2; ++i) barrier_wait(s.full + ring.slot, ring.parity), free_slot();
+    };
+    skip(from);
     if constexpr (kHasStart)
-      for (; block < min(begin, own); ++block) step<true>(t, row, block, own);
+      for (; block < min(begin, to); ++block) step<true>(t, row, block);
     if constexpr (!kAlwaysMasks)
-      for (; block < min(whole, own); ++block) step<false>(t, row, block, own);
-    for (; block < own; ++block) step<true>(t, row, block, own);
-    for (; block < t.n_blocks; ++block)  // others' tiles of K and V
-      for (int i = 0; i < 2; ++i) barrier_wait(s.full + ring.slot, ring.parity), free_slot();
+      for (; block < min(whole, to); ++block) step<false>(t, row, block);
+    for (; block < to; ++block) step<true>(t, row, block);
+    skip(t.n_blocks);
     write(t, row);
   }
 
   __device__ void run() {
-    for (Tile t = s.next.take<true>(next_ring, p); t.row >= 0; t = s.next.take<true>(next_ring, p))
+    for (Tile t = s.next.take<true>(next_ring, p); !t.is_end(); t = s.next.take<true>(next_ring, p))
       attend(t);
   }
 };

@@ -88,32 +88,22 @@ struct Consumer : TileConsumer {
     k_ring.advance();
   }
 
-  // K tiles that some row of this warpgroup sees, from the first on.
-  __device__ int blocks(const Tile& t) const {
-    if constexpr (!kIsCausal || kHasRanges) return t.n_blocks;
-    const int keys = t.row + int(wg + 1) * kRows + p.seqlen_k - p.seqlen_q;
-    return min(t.n_blocks, max(0, keys + kTileN - 1) / kTileN);
-  }
-
   __device__ void run() {
     take_first_turn();
-    for (Tile t = take_tile(); t.row >= 0; t = take_tile()) {
+    for (Tile t = take_tile(); !t.is_end(); t = take_tile()) {
       const int row = row_of_tile(t);
-      clear_output();
-      top[0] = top[1] = kNegativeInfinity;
-      sum[0] = sum[1] = 0.f;
-      take_q();
-      find_edges(t, row);
-      const int n = blocks(t);
+      prepare(t, row);
       int block = 0;
+      if constexpr (kHasRanges)
+        for (; block < from; ++block) skip();
       if constexpr (kHasStart)
-        for (; block < min(begin, n); ++block) step<true>(t, row, block);
+        for (; block < min(begin, to); ++block) step<true>(t, row, block);
       if constexpr (!kAlwaysMasks)
-        for (; block < min(whole, n); ++block) step<false>(t, row, block);
-      for (; block < n; ++block) step<true>(t, row, block);
+        for (; block < min(whole, to); ++block) step<false>(t, row, block);
+      for (; block < to; ++block) step<true>(t, row, block);
       for (; block < t.n_blocks; ++block) skip();
       if (!kQInRegisters) release(s.q_free + q_slot());
-      write(t, row);
+      if (is_real(t)) write(t, row);
     }
     if (warp == 0 && lane == 0) tma_store_wait_read();
   }

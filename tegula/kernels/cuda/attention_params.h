@@ -52,6 +52,7 @@ struct AttentionParams {
   AttentionTensor q, k, v, o;  // what the tensor maps describe
   AttentionDescale q_descale, k_descale, v_descale;
   unsigned int* leaked;  // f32: some result is not finite
+  int row_shift;         // by which tiles begin before the first row
 };
 
 // attention_split.cuh: f32 tensors, and where their parts go.

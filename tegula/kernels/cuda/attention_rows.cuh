@@ -30,10 +30,10 @@ constexpr bool kAlwaysMasks = kHasUserMask || kModifies || (kD == 256 && (kHasDo
 // A tile may hold values that some of its rows do not see (past the tensor's end it reads as 0).
 constexpr bool kMayLeak = kIsCausal || kHasRanges || kHasUserMask;
 
-// A tile of work: rows [row, row + kTileM) of one head.
+// A tile of work: rows [row, row + kTileM) of one head, of which some may lie outside the tensor.
 struct Tile {
   int row, head, batch;
-  int n_blocks;  // K tiles that some row sees
+  int n_blocks;  // K tiles that some row sees; < 0 behind the last tile
   int key = 0;   // the first key of the first of them
   Sequence s;
   float qk_scale, v_scale;  // of e4m3: of a raw product of q and k, of a raw sum of values
@@ -49,7 +49,7 @@ struct Tile {
     const int head_of_all = first_head + within - m * heads;
     batch = head_of_all / p.n_heads_q;
     head = head_of_all - batch * p.n_heads_q;
-    row = (p.n_tiles_m - 1 - m) * kTileM;
+    row = (p.n_tiles_m - 1 - m) * kTileM - p.row_shift;
     s = {0, p.seqlen_q, 0, p.seqlen_k};
     if constexpr (kIsPacked) {
       const int part =
@@ -61,7 +61,7 @@ struct Tile {
       n_blocks = 0;
       if (row < s.q_end) {
         const AttentionScore score = scores(p);
-        key = score.keys(row).lo;
+        key = score.keys(max(row, 0)).lo;
         if (kIsF8) key -= key % 16;  // in Vᵀ the order of keys within 16 is its own
         const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
         n_blocks = (end - key + kTileN - 1) / kTileN;
@@ -72,6 +72,7 @@ struct Tile {
     if (kIsCausal) keys = min(keys, min(row + kTileM, p.seqlen_q) + p.seqlen_k - p.seqlen_q);
     n_blocks = max(0, (keys + kTileN - 1) / kTileN);
   }
+  __device__ bool is_end() const { return n_blocks < 0; }
   __device__ AttentionScore scores(const AttentionParams& p) const {
     return AttentionScore(p.f, s, batch, head, p.n_heads_q, p.seqlen_q, p.seqlen_k, scale(p));
   }
@@ -94,7 +95,7 @@ struct Tile {
 struct TileQueue {
   Barrier *full, *free;  // [2]
   Barrier* due;
-  Tile* tile;  // [2]; behind the last one without rows
+  Tile* tile;  // [2]
 
   __device__ void init(u32 n_takers) const {
     for (int i = 0; i < 2; ++i) barrier_init(full + i, 1), barrier_init(free + i, n_takers);
@@ -106,7 +107,7 @@ struct TileQueue {
       const bool is_tile = drawn < u32(p.n_tiles);
       Tile t(p, is_tile ? int(drawn) : 0);
       if constexpr (kIsF8) t.find_factors(p);
-      if (!is_tile) t.row = -1;
+      if (!is_tile) t.n_blocks = -1;
       barrier_wait(free + ring.slot, ring.parity ^ 1);
       tile[ring.slot] = t;
       barrier_arrive(full + ring.slot);
@@ -160,7 +161,7 @@ struct RowsOfWarpgroup {
   float top[2], sum[2];            // reference maximum (unscaled), Σ of weights
   float grow[2];                   // what O is to be multiplied with
   Range seen[kHasRanges ? 2 : 1];  // keys of the rows
-  int begin, whole;                // find_edges
+  int begin, whole, from, to;      // find_edges
   bool rescale;
 
   // This warp no longer reads what the barrier guards.
@@ -321,25 +322,41 @@ struct RowsOfWarpgroup {
     }
   }
 
+  // The warpgroup has rows in the tensor.
+  __device__ bool is_real(const Tile& t) const {
+    const int first_row = t.row + int(wg) * kRows;
+    return first_row >= 0 && first_row < t.s.q_end;
+  }
+
   // This thread's first row of a tile.
   __device__ int row_of_tile(const Tile& t) const {
     return t.row + int(wg) * kRows + int(warp) * 16 + int(lane / 4);
   }
 
-  // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup.
+  // Blocks [begin, whole) of a tile are seen whole by every row of the warpgroup; those outside
+  // [from, to) by none.
   __device__ void find_edges(const Tile& t, int row) {
     const int first_row = t.row + int(wg) * kRows;
-    begin = 0, whole = p.seqlen_k / kTileN;
-    if (kIsCausal) whole = min(whole, max(0, first_row + 1 + p.seqlen_k - p.seqlen_q) / kTileN);
+    begin = from = 0, whole = p.seqlen_k / kTileN, to = t.n_blocks;
+    if (kIsCausal) {
+      const int keys = first_row + p.seqlen_k - p.seqlen_q;  // before the first row's own
+      whole = min(whole, max(0, keys + 1) / kTileN);
+      to = min(to, max(0, keys + kRows + kTileN - 1) / kTileN);
+    }
     if constexpr (kHasRanges) {
       const AttentionScore of = t.scores(p);
-      for (int r = 0; r < 2; ++r) seen[r] = of.keys(min(row + 8 * r, t.s.q_end - 1));
+      for (int r = 0; r < 2; ++r) seen[r] = of.keys(max(0, min(row + 8 * r, t.s.q_end - 1)));
+      const Range first = of.keys(max(0, min(first_row, t.s.q_end - 1)));
+      const Range last = of.keys(max(0, min(first_row + kRows, t.s.q_end) - 1));
+      from = (first.lo - t.key) / kTileN;
+      to = min(t.n_blocks, (last.hi - t.key + kTileN - 1) / kTileN);
       if constexpr (!kAlwaysMasks) {
-        const int lo = of.keys(min(first_row + kRows, t.s.q_end) - 1).lo;
-        begin = (lo - t.key + kTileN - 1) / kTileN;
-        whole = (of.keys(min(first_row, t.s.q_end - 1)).hi - t.key) / kTileN;
+        begin = (last.lo - t.key + kTileN - 1) / kTileN;
+        whole = (first.hi - t.key) / kTileN;
       }
     }
+    if (!is_real(t)) to = 0;
+    from = min(from, to);
     if (kAlwaysMasks) whole = 0;
   }
 

@@ -39,6 +39,10 @@ namespace tegula::cuda {
 // would wait for each product otherwise; wide heads gain nothing by leaving it out.
 constexpr bool kLooksFirst = kModifies || kD > 128;
 
+// A warpgroup leaves out tiles of keys that none of its rows sees. (Where tiles are chained, they
+// are no longer than what that could leave out; packed wide heads have no registers for it.)
+constexpr bool kSkips = !kChains && !(kD > 128 && kIsPacked);
+
 struct Consumer : TileConsumer {
   u32 weights[kScores / 2];  // [64 rows][kTileN], the A operand of the product with V
 
@@ -113,15 +117,30 @@ struct Consumer : TileConsumer {
 
   __device__ void first_step(const Tile& t, int row) {
     float scores[kScores];
-    find_edges(t, row);
     barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
+    if (kSkips && from > 0) take_turn();
     issue_scores(scores);
+    if (kSkips && from > 0) pass_turn();
     wgmma_wait<0>();
     fence_registers(scores);
     release(s.k_free + k_ring.slot);
     k_ring.advance();
-    if (begin > 0 || whole == 0) score(scores, t, row, 0);
-    make_weights<true, false>(scores, t, row, 0);
+    if (from < begin || from >= whole) score(scores, t, row, from);
+    make_weights<true, false>(scores, t, row, from);
+  }
+
+  // Tiles of keys that no row of this warpgroup sees. Of each but a tile's first there is a turn
+  // at the tensor cores, as of those that are seen.
+  __device__ void skip(int block, int end, bool has_turn) {
+    for (; block < end; ++block, has_turn = true) {
+      if (has_turn) take_turn(), pass_turn();
+      barrier_wait(s.k_full + k_ring.slot, k_ring.parity);
+      release(s.k_free + k_ring.slot);
+      k_ring.advance();
+      barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
+      release(s.v_free + v_ring.slot);
+      v_ring.advance();
+    }
   }
 
   // The first scores of the next tile while the last product of this one runs, and this one's end:
@@ -152,28 +171,29 @@ struct Consumer : TileConsumer {
     a = b, b = c;
   }
 
-  __device__ void last_step() {
+  // (in_turn: of the tile behind, which this warpgroup skips.)
+  __device__ void last_step(bool in_turn = false) {
     barrier_wait(s.v_full + v_ring.slot, v_ring.parity);
+    if (in_turn) take_turn();
     issue_output();
+    if (in_turn) pass_turn();
     finish_output();
   }
 
   // All but the first scores of a tile, and all but the last product with V.
   __device__ void middle_steps(const Tile& t, int row) {
-    int block = 1;
+    const int end = kSkips ? to : t.n_blocks;
+    int block = kSkips ? from + 1 : 1;
     if constexpr (kHasStart)
-      for (; block < min(begin, t.n_blocks); ++block) step<true>(t, row, block);
+      for (; block < min(begin, end); ++block) step<true>(t, row, block);
     if constexpr (!kAlwaysMasks)
-      for (; block < whole; ++block) step<false>(t, row, block);
-    for (; block < t.n_blocks; ++block) step<true>(t, row, block);
+      for (; block < min(whole, end); ++block) step<false>(t, row, block);
+    for (; block < end; ++block) step<true>(t, row, block);
     if (kOwnO && !kQInRegisters) release(s.q_free + q_slot());
   }
 
   __device__ void begin_tile(const Tile& t, int row) {
-    clear_output();
-    top[0] = top[1] = kNegativeInfinity;
-    sum[0] = sum[1] = 0.f;
-    take_q();
+    prepare(t, row);
     if (t.n_blocks > 0)
       first_step(t, row);
     else if (kOwnO && !kQInRegisters)
@@ -191,7 +211,7 @@ struct Consumer : TileConsumer {
     while (true) {
       if (t.n_blocks > 0) middle_steps(t, row_of_tile(t));
       const Tile next = take_tile();
-      if (next.row < 0) break;
+      if (next.is_end()) break;
       if (t.n_blocks > 0 && next.n_blocks > 0) {
         step_across(t, next);
       } else {
@@ -204,11 +224,26 @@ struct Consumer : TileConsumer {
   }
 
   __device__ void run_in_turn() {
-    for (Tile t = take_tile(); t.row >= 0; t = take_tile()) {
+    for (Tile t = take_tile(); !t.is_end(); t = take_tile()) {
       const int row = row_of_tile(t);
-      begin_tile(t, row);
-      if (t.n_blocks > 0) middle_steps(t, row);
-      end_tile(t, row);
+      if constexpr (!kSkips) {
+        begin_tile(t, row);
+        if (t.n_blocks > 0) middle_steps(t, row);
+        end_tile(t, row);
+        continue;
+      }
+      prepare(t, row);
+      skip(0, from, false);
+      if (from < to) {
+        first_step(t, row);
+        middle_steps(t, row);
+        last_step(to < t.n_blocks);
+        skip(to, t.n_blocks, false);
+      } else {
+        if (!kQInRegisters && (kOwnO || !is_real(t))) release(s.q_free + q_slot());
+        skip(from, t.n_blocks, from > 0);
+      }
+      if (is_real(t)) write(t, row);
     }
   }
 

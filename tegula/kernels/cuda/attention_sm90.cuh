@@ -125,7 +125,7 @@ struct Producer {
   }
 
   __device__ void run() {
-    for (Tile t = s.next.take<false>(next_ring, p); t.row >= 0;
+    for (Tile t = s.next.take<false>(next_ring, p); !t.is_end();
          t = s.next.take<false>(next_ring, p)) {
       const int kv_head = t.head / p.group;
       load_q(t);
@@ -251,6 +251,14 @@ struct TileConsumer : RowsOfOutput {
   __device__ void clear_output() {
 #pragma unroll
     for (int i = 0; i < kOut; ++i) o[i] = 0.f;
+  }
+
+  __device__ void prepare(const Tile& t, int row) {
+    clear_output();
+    top[0] = top[1] = kNegativeInfinity;
+    sum[0] = sum[1] = 0.f;
+    take_q();
+    find_edges(t, row);
   }
 };
 
