@@ -198,6 +198,7 @@ def check_one(kernels, case, seed, launch_only=False):
             lse_err = (lse[i].double() - ref_lse)[seen].abs().max().item()
             lse_bound = 2 * (naive_lse.double() - ref_lse)[seen].abs().max().item() + 2 ** -20 * (
                 1 + ref_lse[seen].abs().max().item())
+            worst = max(worst, lse_err / lse_bound) if lse_err == lse_err else float("inf")
             if not lse_err <= lse_bound:
                 wrong.append(f"lse {lse_err:.2e} > {lse_bound:.2e}")
         worst = max(worst, err / bound) if err == err else float("inf")
