@@ -219,7 +219,8 @@ Result<AttentionVariant> choose_attention(const AttentionShape& shape) {
   } else if (v.head_dim == 192) {
     v.tile_n = 112, v.section_mb = is_short ? 32 : 64;
   } else if (v.head_dim == 128 && !has_ranges) {
-    v.n_consumers = 3, v.tile_n = f.has_window || (v.is_causal && is_short) ? 64 : 80;
+    v.n_consumers = 3;
+    v.tile_n = f.has_window || (v.is_causal && shape.seqlen_k <= 4096) ? 64 : 80;
   } else if (v.head_dim == 96 && v.is_causal && is_short && !has_ranges) {
     v.q_registers = true;
   } else if (v.head_dim == 96 && !has_ranges) {
