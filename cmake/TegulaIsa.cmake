@@ -6,7 +6,9 @@
 # dies on an older machine. So each set's objects are joined by `ld -r` (which also dissolves their
 # COMDAT groups, lest the final link drop a group by name) and every symbol but one is made local.
 # Sanitizer builds do the same: instrumentation calls are undefined symbols and stay global.
-set(TEGULA_ISA_AVX2_FLAGS -mavx2 -mfma -mf16c)
+# prefetchw does nothing on the few processors with AVX2 that lack it; without it, a line fetched to
+# be written may come shared, and the store waits for it again.
+set(TEGULA_ISA_AVX2_FLAGS -mavx2 -mfma -mf16c -mprfchw)
 set(TEGULA_ISA_AVX512_FLAGS ${TEGULA_ISA_AVX2_FLAGS} -mavx512f -mavx512bw -mavx512vl -mavx512dq
     -mprefer-vector-width=512
     # GCC 12's own header reads a deliberately undefined vector (GCC bug 105593).
@@ -14,7 +16,7 @@ set(TEGULA_ISA_AVX512_FLAGS ${TEGULA_ISA_AVX2_FLAGS} -mavx512f -mavx512bw -mavx5
 
 # AMX's kernels use AVX-512 for all else; machines with AMX have bf16 conversions there, too.
 set(TEGULA_ISA_AMX_FLAGS ${TEGULA_ISA_AVX512_FLAGS} -DTEGULA_ISA_AVX512 -mavx512bf16 -mamx-tile
-    -mamx-bf16 -mprfchw)
+    -mamx-bf16)
 set(TEGULA_ISA_AMX_SOURCES "/(table|[a-z0-9_]*_amx)\\.cpp$")  # the others are AVX-512's
 
 set(TEGULA_ISAS portable)

@@ -13,6 +13,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 constexpr int64_t kTasksPerThread = 8;
+constexpr int64_t kFetchedBytes = 512 << 10;  // of keys and values that are packed next: of an L2
 
 template <class T>
 class Flash {
@@ -52,6 +53,7 @@ class Flash {
     float* panels = static_cast<float*>(call_.workspace);
     float* parts = panels + space_.panel_floats;
     scratch_ = parts + space_.part_floats(pool.n_threads());
+    const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
     const bool split = space_.splits(pairs * row_blocks, pool.n_threads());
     const int64_t spans = ceil_div(c_.n_k, kKeySpan), cuts = split ? spans : 1;
     for (int64_t first = 0; first < pairs; first += at_once) {
@@ -65,11 +67,30 @@ class Flash {
         return Task{first + i / row_blocks, (row_blocks - 1 - i % row_blocks) * kRowBlock,
                     panels + i / row_blocks * pair_floats};
       };
+      // What this thread most likely does after task i, and its part of the keys packed then.
+      const auto after = [&](int64_t i) {
+        const int64_t tasks = n * row_blocks, threads = pool.n_threads();
+        int64_t share = i * threads / tasks;
+        while (tasks * (share + 1) / threads <= i) ++share;
+        Next next;
+        if (i + 1 < tasks * (share + 1) / threads) {
+          next.task = task(i + 1), next.is_there = true;
+        } else if (first + n < pairs) {
+          const int64_t more = std::min(at_once, pairs - first - n);
+          next.task = task(n * row_blocks + more * row_blocks * share / threads);
+          next.is_there = true;
+        }
+        const int64_t keys = std::min(at_once, pairs - first - n) * c_.n_k;
+        next.first_key = (first + n) * c_.n_k + keys * i / tasks;
+        next.keys = std::min(keys * (i + 1) / tasks - keys * i / tasks,
+                             kFetchedBytes * threads / tasks / key_bytes);
+        return next;
+      };
       const auto part = [&](int64_t i, int64_t span) {
         return parts + ((first * row_blocks + i) * spans + span) * space_.row_floats();
       };
       pool.parallel_for(n * row_blocks * cuts, [&](int64_t i, int thread) {
-        if (!split) return run_all(task(i), thread);
+        if (!split) return run_all(task(i), thread, local_keys_ ? Next{} : after(i));
         run_block(task(i / cuts), i % cuts, i % cuts + 1, thread, part(i / cuts, i % cuts));
       });
       if (!split) continue;
@@ -117,6 +138,13 @@ class Flash {
   int rows_of(const Task& t) const {
     return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
   }
+  // What is fetched beside a task: another one's queries, and keys [first_key, + keys), counted
+  // over the pairs.
+  struct Next {
+    Task task{};
+    bool is_there = false;
+    int64_t first_key = 0, keys = 0;
+  };
   struct Block {
     int64_t pair;
     int rows;
@@ -128,6 +156,11 @@ class Flash {
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
+    // Fetched rows so far, the rest of the one at hand, lines for a strip and a block of keys.
+    Next next;
+    int64_t fetched = 0, lines = 0, strip_lines = 0;
+    const char* line = nullptr;
+    bool is_written = false;
   };
   // Spans folded together, a row each: sums of weighted values, m, sums of weights.
   struct Totals {
@@ -157,8 +190,9 @@ class Flash {
     }
   }
 
-  void run_all(const Task& t, int thread) const {
-    if (!finish(t, run_block(t, 0, ceil_div(c_.n_k, kKeySpan), thread))) run_carefully(t, thread);
+  void run_all(const Task& t, int thread, const Next& next) const {
+    const int64_t spans = ceil_div(c_.n_k, kKeySpan);
+    if (!finish(t, run_block(t, 0, spans, thread, nullptr, false, next))) run_carefully(t, thread);
   }
   // A row came out as NaN. Perhaps because a hidden value is one, and 0·NaN is: again, touching
   // nothing that is hidden.
@@ -169,9 +203,9 @@ class Flash {
   // Spans [first, last) of keys; the totals go to `part`, or where nullptr, to the thread's
   // scratch.
   Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
-                   bool careful = false) const {
+                   bool careful = false, const Next& next = {}) const {
     Block x;
-    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful;
+    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful, x.next = next;
     Scratch space(scratch_ + thread * space_.thread_floats);
     const int64_t strips = ceil_div(x.rows, kTileM);
     const int64_t o_floats = strips * kTileM * n_strips_v() * kTileN;
@@ -204,16 +238,17 @@ class Flash {
     } else {
       for (int64_t s = 0; s < strips; ++s) pack_rows(s * kTileM, strip_rows(x, s), q_strip(x, s));
     }
+    const int64_t fetched_lines = (x.rows + x.next.keys) * ceil_div(c_.dv, kLine) +
+                                  (rows_of(x.next.task) + x.next.keys) * ceil_div(c_.d, kLine);
+    x.strip_lines = ceil_div(fetched_lines, strips * ceil_div(hi - lo, kKeyBlock));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
       std::fill_n(x.l[0], x.rows * 16, 0.0f);
       const int64_t end = std::min(hi, (span + 1) * kKeySpan);
       for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
-           k0 += kKeyBlock) {
-        fetch_rows(x, t, k0 - lo, hi - lo);
+           k0 += kKeyBlock)
         run_keys(x, t, k0);
-      }
       float l[kRowBlock];
       for (int i = 0; i < x.rows; ++i) x.m[i] *= c_.unit(), l[i] = reduce_add(load16(x.l[i]));
       const auto o = [&](int i) { return o_tile(x, i / kTileM, 0) + i % kTileM * kTileN; };
@@ -250,19 +285,35 @@ class Flash {
     }
   }
 
-  // Fetches the lines that finish() will write and, of one head per key head, those that the next
-  // task (the rows before, most likely this thread's) will read: a part of them with each of the
-  // key blocks, `from` of n keys on.
-  void fetch_rows(const Block& x, const Task& t, int64_t from, int64_t n) const {
-    const int64_t last = std::min<int64_t>(x.rows, ceil_div((from + kKeyBlock) * x.rows, n));
-    for (int64_t i = std::max<int64_t>(0, ceil_div(from * x.rows, n)); i < last; ++i) {
-      const QueryRow& row = x.row[i];
-      const T* o = o_.as<T>() + offset4(o_, row.batch, row.query, row.head);
-      for (int64_t e = 0; e < c_.dv; e += kLine) __builtin_prefetch(o + e, 1);
-      if (t.r0 < kRowBlock || c_.group != 1) continue;
-      const T* q = c_.q->as<const T>() + offset4(*c_.q, row.batch, row.query - kRowBlock, row.head);
-      for (int64_t e = 0; e < c_.d; e += kLine) __builtin_prefetch(q + e);
+  // Lines that are far away are fetched beside the work, some with each strip: a core waits for few
+  // at a time. First those that finish() will write, then the next task's queries, then keys and
+  // values that are packed next.
+  void fetch_lines(Block& x) const {
+    for (int64_t i = 0; i < x.strip_lines; ++i) {
+      if (x.lines == 0 && !fetch_row(x)) return;
+      x.is_written ? __builtin_prefetch(x.line, 1) : __builtin_prefetch(x.line);
+      x.line += 64, --x.lines;
     }
+  }
+  bool fetch_row(Block& x) const {
+    const auto take = [&](const TensorRef& t, int64_t b, int64_t s, int64_t h) {
+      x.line = reinterpret_cast<const char*>(t.as<const T>() + offset4(t, b, s, h));
+      x.lines = ceil_div(t.shape[3], kLine);
+      return true;
+    };
+    int64_t i = x.fetched++;
+    x.is_written = i < x.rows;
+    if (i < x.rows) return take(o_, x.row[i].batch, x.row[i].query, x.row[i].head);
+    i -= x.rows;
+    if (const Task& t = x.next.task; x.next.is_there && i < rows_of(t)) {
+      const int64_t head = t.pair % c_.n_kv_heads * c_.group + (t.r0 + i) % c_.group;
+      return take(*c_.q, t.pair / c_.n_kv_heads, (t.r0 + i) / c_.group, head);
+    }
+    if (x.next.is_there) i -= rows_of(x.next.task);
+    if (i >= 2 * x.next.keys) return false;
+    const int64_t key = x.next.first_key + i / 2, pair = key / c_.n_k;
+    return take(i % 2 == 0 ? *c_.k : *c_.v, pair / c_.n_kv_heads, key % c_.n_k,
+                pair % c_.n_kv_heads);
   }
 
   // All rows against one key block.
@@ -271,6 +322,7 @@ class Flash {
     const float* keys = t.panels + k0 / kKeyBlock * key_block_floats(c_);
     if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
     for (int64_t s = 0; s * kTileM < x.rows; ++s) {
+      fetch_lines(x);
       if (is_plain_ && x.strip[s].in_block(k0).is_whole && strip_rows(x, s) == kTileM)
         run_whole(x, s, keys);
       else

@@ -13,20 +13,23 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 using WholeTile = Vf[kTileM][kTileNv];
 
 // acc = fma(a_k, b_k, acc) for n k, unrolled by kUnroll, which divides n; row i of a is i·kRow
-// floats away, its k kStep.
+// floats away, its k kStep. On AVX-512 eight of 14 rows are broadcast by the products themselves.
 template <int64_t kRow, int64_t kStep, int kUnroll>
 TEGULA_VEC void add_products(WholeTile& acc, const float* a, const float* b, int64_t n) {
+  const float* again = again_at(a);
   for (; n > 0; n -= kUnroll) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kUnroll; ++u, a += kStep, b += kTileN) {
+    for (int u = 0; u < kUnroll; ++u, a += kStep, again += kStep, b += kTileN) {
       Vf bv[kTileNv];
 #pragma GCC unroll 2
       for (int v = 0; v < kTileNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kTileM; ++i) {
         const Vf x = broadcast(a + i * kRow);
+        const bool twice = kTileM == 14 && i % 7 < 4;
 #pragma GCC unroll 2
-        for (int v = 0; v < kTileNv; ++v) acc[i][v] = fma(x, bv[v], acc[i][v]);
+        for (int v = 0; v < kTileNv; ++v)
+          acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * kRow) : x, bv[v], acc[i][v]);
       }
     }
   }

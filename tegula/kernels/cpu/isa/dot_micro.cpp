@@ -7,13 +7,6 @@ TEGULA_VEC const float* on(const float* a, int64_t n) {
   return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
                                         static_cast<uintptr_t>(n) * sizeof(float));
 }
-// A second way to `a`, of which a compiler does not know that it is one: a product that broadcasts
-// is one micro-operation and a load; a broadcast for two of them is another, and one load less.
-// With eight of 14 rows of the first kind both limits of a core are met.
-TEGULA_VEC const float* again_at(const float* a) {
-  asm("" : "+r"(a));
-  return a;
-}
 TEGULA_VEC void fetch_lines(const char* at) {
 #pragma GCC unroll 8
   for (int i = 0; i < kFetchedLines; ++i) __builtin_prefetch(at + 64 * i, 0, 2);

@@ -63,7 +63,7 @@ static void pack_transposed(const PanelArgs<T>& p) {
     float* dst = p.dst + g;
     constexpr int64_t kLine = 64 / sizeof(T), kAhead = 512 / sizeof(T);
     for (int64_t k = 0; k < p.n_k; k += kLanes) {
-      if (k % kLine < kLanes) {
+      if (k % kLine < kLanes && k + kAhead < p.n_k) {
 #pragma GCC unroll 16
         for (int j = 0; j < kLanes; ++j) __builtin_prefetch(row[j] + k + kAhead);
       }
