@@ -93,8 +93,7 @@ DType result_type(DType t) { return t == DType::kF8E4M3 ? DType::kBF16 : t; }
 
 Status check_readable(const kernel::AttentionCall& c, bool of_f32,
                       std::initializer_list<const TensorRef*> tensors) {
-  if (is_f32(c) != of_f32)
-    return unsupported(of_f32 ? "it is for f32" : "it is not for f32");
+  if (is_f32(c) != of_f32) return unsupported(of_f32 ? "it is for f32" : "it is not for f32");
   for (const TensorRef* t : tensors) {
     if (t->dtype != c.q->dtype)
       return unsupported(cat("a tensor of ", dtype_name(t->dtype), " beside q of ",
