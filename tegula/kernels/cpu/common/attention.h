@@ -71,20 +71,26 @@ struct KeyRange {
 };
 KeyRange visible_keys(const AttentionCall& c, int64_t i);
 
-// Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats at most, or one
-// pair's), spans to be folded where these are shared out, and scratch per thread. Backward: for
-// each thread its scratch, and room for one pair: panels of keys, gradients of keys and queries.
-inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 20;
+// Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats of a thread at most,
+// or one pair's), spans to be folded where these are shared out, and scratch per thread. Backward:
+// for each thread its scratch, and room for one pair: panels of keys, gradients of keys and
+// queries.
+inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 19;
 inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {
-  int64_t panel_floats = 0, pair_floats = 0, thread_floats = 0;
+  int64_t pair_floats = 0, thread_floats = 0;
   AttentionWorkspace(const AttentionCall& c, bool is_backward);
   int64_t bytes(int n_threads) const {
-    return 4 * (panel_floats + part_floats(n_threads) + (pair_floats + thread_floats) * n_threads);
+    return 4 * (panel_floats(n_threads) + part_floats(n_threads) +
+                (pair_floats + thread_floats) * n_threads);
   }
   // Whether spans are tasks of their own: so many blocks of rows would leave threads idle.
   bool splits(int64_t row_blocks, int n_threads) const {
     return n_threads > 1 && spans_ > 1 && row_blocks < 2 * n_threads;
+  }
+  int64_t panel_floats(int n_threads) const {
+    const int64_t shared = kAttentionPanelFloats * std::max(2, n_threads);
+    return std::min(all_panels_, std::max(pair_panels_, shared));
   }
   int64_t row_floats() const { return row_floats_; }  // of one block of rows and one span
   int64_t part_floats(int n_threads) const {
@@ -94,7 +100,7 @@ struct AttentionWorkspace {
   }
 
  private:
-  int64_t row_blocks_ = 0, spans_ = 0, row_floats_ = 0;
+  int64_t row_blocks_ = 0, spans_ = 0, row_floats_ = 0, all_panels_ = 0, pair_panels_ = 0;
 };
 
 // Panels of one block of 64 keys: transposed keys [d] and values [64], in strips of columns.

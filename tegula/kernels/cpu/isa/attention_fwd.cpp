@@ -1,6 +1,7 @@
 // Attention's forward: query blocks against packed key blocks, online softmax.
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "tegula/kernels/cpu/common/workspace.h"
@@ -12,7 +13,8 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-constexpr int64_t kTasksPerThread = 8;
+// Of one round of pairs, whose end all threads wait for: two threads share few pairs evenly.
+constexpr int64_t tasks_per_thread(int n_threads) { return n_threads > 2 ? 16 : 8; }
 constexpr int64_t kFetchedBytes = 512 << 10;  // of keys and values that are packed next: of an L2
 
 template <class T>
@@ -44,14 +46,16 @@ class Flash {
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
     // Pairs whose panels are held at once: enough for all threads, and few, to stay in cache.
-    const int64_t enough =
-        ceil_div(kTasksPerThread * pool.n_threads(), std::max<int64_t>(1, row_blocks));
-    const int64_t at_once = local_keys_ || pair_floats == 0
-                                ? pairs
-                                : std::clamp<int64_t>(space_.panel_floats / pair_floats, 1, enough);
+    const int64_t enough = ceil_div(tasks_per_thread(pool.n_threads()) * pool.n_threads(),
+                                    std::max<int64_t>(1, row_blocks));
+    const int64_t panel_floats = space_.panel_floats(pool.n_threads());
+    const int64_t most = local_keys_ || pair_floats == 0
+                             ? std::max<int64_t>(1, pairs)
+                             : std::clamp<int64_t>(panel_floats / pair_floats, 1, enough);
+    const int64_t at_once = ceil_div(pairs, std::max<int64_t>(1, ceil_div(pairs, most)));
     claim_workspace(call_, space_.bytes(pool.n_threads()));
     float* panels = static_cast<float*>(call_.workspace);
-    float* parts = panels + space_.panel_floats;
+    float* parts = panels + panel_floats;
     scratch_ = parts + space_.part_floats(pool.n_threads());
     const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
     const bool split = space_.splits(pairs * row_blocks, pool.n_threads());
@@ -62,9 +66,13 @@ class Flash {
         pool.parallel_for(n * n_blocks_, [&](int64_t i, int) {
           pack_keys(first + i / n_blocks_, i % n_blocks_, panels + i * key_block_floats(c_));
         });
+      // Causal: the last rows have most to do and go first; where threads share a pair, they take
+      // blocks in turn. (A thread begins with neighbouring tasks.)
+      const int64_t turns = c_.is_causal ? pool.n_threads() / std::gcd(pool.n_threads(), n) : 1;
       const auto task = [&](int64_t i) {
-        // Causal: the last rows have most to do and go first.
-        return Task{first + i / row_blocks, (row_blocks - 1 - i % row_blocks) * kRowBlock,
+        int64_t turn = 0, at = i % row_blocks, size;
+        for (; at >= (size = ceil_div(row_blocks - turn, turns)); at -= size) ++turn;
+        return Task{first + i / row_blocks, (row_blocks - 1 - turn - at * turns) * kRowBlock,
                     panels + i / row_blocks * pair_floats};
       };
       // What this thread most likely does after task i, and its part of the keys packed then.
