@@ -100,29 +100,27 @@ class Backward:
         return launch, grads
 
 
-def unleaked(a, b, sees, dtype):
-    """product(a, b, dtype), where row j of b reaches row i only if sees[i, j]; a is 0 where it does not."""
+def unleaked(a, b, sees):
+    """a @ b, where row j of b reaches row i only if sees[i, j]; a is 0 where it does not."""
     import torch
-    from attention_reference import product
     bad = torch.isnan(b)
     if not bad.any():
-        return product(a, b, dtype)
+        return a @ b
     reached = sees.to(b.dtype) @ bad.to(b.dtype) > 0
-    return product(a, torch.where(bad, torch.zeros_like(b), b), dtype).masked_fill(reached, float("nan"))
+    return (a @ torch.where(bad, torch.zeros_like(b), b)).masked_fill(reached, float("nan"))
 
 
 def gradients(case, o, lse, d_lse, dtype):
     """dq, dk, dv and those of bias and sinks, of o and lse as they are given; torch.float64, or the case's
-    dtype for products of 16 bits with f32 sums, and P and dS rounded to 16 bits."""
+    dtype for f32 sums, and P and dS rounded to 16 bits."""
     import torch
-    from attention_reference import product
     low = dtype != torch.float64
     compute = torch.float32 if low else torch.float64
     g, hk = case.hq // case.hk, case.hk
     q, k, v, do, o = (t.to(compute).transpose(1, 2) for t in (case.q, case.k, case.v, case.do, o))
     k, v = (t.repeat_interleave(g, 1) for t in (k, v))
     lse = lse.to(compute)
-    raw = product(q, k.transpose(2, 3), dtype) * torch.tensor(case.scale, dtype=torch.float32).to(compute).item()
+    raw = (q @ k.transpose(2, 3)) * torch.tensor(case.scale, dtype=torch.float32).to(compute).item()
     raw.requires_grad_()
     s, sees = case.scores(raw)
     slope = torch.autograd.grad(s.sum(), raw)[0] if s.numel() else s
@@ -133,7 +131,7 @@ def gradients(case, o, lse, d_lse, dtype):
     delta = (o * do).sum(-1)
     if d_lse is not None:
         delta = delta - d_lse.to(compute)
-    ds = p * (case.dropped(product(do, v.transpose(2, 3), dtype)) - delta[..., None])
+    ds = p * (case.dropped(do @ v.transpose(2, 3)) - delta[..., None])
     sees = sees & ~none[..., None]
     ds = torch.where(sees, ds, torch.zeros_like(ds))
     out = {}
@@ -149,9 +147,9 @@ def gradients(case, o, lse, d_lse, dtype):
     def of_keys(x):
         return x.view(case.b, hk, g, case.sk, case.d).sum(2).transpose(1, 2)
     seen_by = sees.transpose(2, 3)
-    out["dq"] = (unleaked(rounded(ds), k, sees, dtype) * case.scale).transpose(1, 2)
-    out["dk"] = of_keys(unleaked(rounded(ds).transpose(2, 3), q, seen_by, dtype) * case.scale)
-    out["dv"] = of_keys(unleaked(rounded(case.dropped(p)).transpose(2, 3), do, seen_by, dtype))
+    out["dq"] = (unleaked(rounded(ds), k, sees) * case.scale).transpose(1, 2)
+    out["dk"] = of_keys(unleaked(rounded(ds).transpose(2, 3), q, seen_by) * case.scale)
+    out["dv"] = of_keys(unleaked(rounded(case.dropped(p)).transpose(2, 3), do, seen_by))
     return out
 
 
@@ -165,7 +163,7 @@ def poison(case, rng):
         rng.choice([case.q, case.do])[:, rng.randrange(case.sq)] = float("nan")
 
 
-def check(kernel, case, rng, redraw, launch_only=False, seen=None):
+def check(kernel, case, rng, redraw, launch_only=False):
     """The worst error over its bound of each gradient, and whether bits repeat that should."""
     import torch
     from harness import finish
@@ -193,7 +191,7 @@ def check(kernel, case, rng, redraw, launch_only=False, seen=None):
     largest = max((e[torch.isfinite(e)].abs().max().item() for e in exact.values()
                    if torch.isfinite(e).any()), default=0.0)
     rounding = rounding_of_ds(case)
-    def bounded(draws, seen=None):
+    def bounded(draws):
         worst = {}
         for name, e in exact.items():
             got, low = grads[name], naive[name]
@@ -202,12 +200,9 @@ def check(kernel, case, rng, redraw, launch_only=False, seen=None):
             if name[1] in "qkv":
                 low, half_ulp = low.to(case.dtype), case.half_ulp
             if e.numel() > 0:
-                found = []
-                worst[name] = compare(got, e, low, half_ulp, floor, draws.get(name, 0.0), found)
-                if seen is not None:
-                    seen[name] = found
+                worst[name] = compare(got, e, low, half_ulp, floor, draws.get(name, 0.0))
         return worst
-    worst = bounded({}, seen)
+    worst = bounded({})
     lucky = [name for name, e in exact.items()
              if case.kind == 2 or (name[1] in "qkv" and e.numel() < FEW)]
     if any(worst.get(name, 0) > 1 for name in lucky):
@@ -300,14 +295,11 @@ def run_checks(args, rows):
         cases = [lambda operands=None, seed=7000 * index + k: draw_case(seed, causal, kind, d, names, score_fn, mask_fn,
                                                                         operands=operands)
                  for k in range(args.first, args.first + args.cases)]
-        seen = []
         for k, drawn in enumerate([*cases, *edge_cases(v, args.launch_only)], args.first):
             case, rng = drawn(), random.Random(7000 * index + k)
             if args.launch_only:
                 print(v, ordered, k, flush=True)  # the last one is where a tool broke down
-            seen.append({"seed": 7000 * index + k})
-            errors, repeats = check(kernel, case, rng, lambda n, drawn=drawn: drawn(operands=1 + n), args.launch_only,
-                                    seen[-1])
+            errors, repeats = check(kernel, case, rng, lambda n, drawn=drawn: drawn(operands=1 + n), args.launch_only)
             n += 1
             of_variant = max([of_variant, *errors.values()])
             if max(errors.values(), default=0) > 1 or not repeats:
@@ -317,7 +309,7 @@ def run_checks(args, rows):
                               + " ".join(f"{a} {e:.2f}" for a, e in errors.items()))
         failures, worst = failures + len(failed), max(worst, of_variant)
         rows.append({"variant": str(v), "ordered": ordered, "error_over_bound": of_variant,
-                     "failures": failed, **({"errors_and_bounds": seen} if args.bounds else {})})
+                     "failures": failed})
         if failed:
             print(f"FAIL {v} ordered {ordered}: {len(failed)} cases", flush=True)
             for f in failed[:2]:
@@ -374,7 +366,8 @@ def run_repeats(args):
         for _ in range(args.repeats):
             launch()
             same += all(torch.equal(g, first[name]) for name, g in grads.items())
-        print(f"d{d} {' '.join(names)}{'f32 ' * (kind == 2)}ordered: {same} of {args.repeats} repeats have the same bits", flush=True)
+        print(f"d{d} {' '.join(names)}{'f32 ' * (kind == 2)}ordered: {same} of {args.repeats} repeats have the same bits",
+              flush=True)
         failures += same != args.repeats
     return failures
 
@@ -460,8 +453,6 @@ def main():
     parser.add_argument("--part", type=int, default=0, help="... from this one on")
     parser.add_argument("--cases", type=int, default=8, help="of each variant")
     parser.add_argument("--first", type=int, default=0, help="of the cases of each variant")
-    parser.add_argument("--tensor-cores", action="store_true", help="multiply for the naive kernel of 16 bits, too")
-    parser.add_argument("--bounds", action="store_true", help="each case's errors and bounds into FILE")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no variant after so long")
     parser.add_argument("--only", default="", help="variants whose text has this")
     parser.add_argument("--family", default="", help="only these: sm90, f32, mma")
@@ -482,9 +473,7 @@ def main():
         sys.exit(sum(not Backward(args.build, args.cubins, v, o).compile() for v, o in todo))
     args.timings = TIMINGS if args.timings == "all" else args.timings
     import torch
-    import attention_reference
     torch.zeros(1, device="cuda")  # a context
-    attention_reference.Case.tensor_cores = args.tensor_cores
     rows, checks = [], []
     failures = run_checks(args, checks) if args.cases else 0
     failures += run_repeats(args) if args.repeats else 0

@@ -36,20 +36,6 @@ def expression(text, **names):
     return eval(re.sub(r"(\d)f\b", r"\1", text), {"__builtins__": {}}, {**FUNCTIONS, **names})
 
 
-def product(a, b, dtype):
-    """a @ b; if asked for (Case.tensor_cores), of values of 16 bits (dtype), given in f32, on the tensor cores, whose sums
-    in f32 are cut where those of multiply-adds are rounded."""
-    if dtype.itemsize != 2 or not (a.is_cuda and Case.tensor_cores) or a.numel() * b.numel() == 0:
-        return a @ b
-    def even(x):  # odd sizes are multiplied otherwise
-        x = torch.nn.functional.pad(x.to(dtype), (0, -x.shape[-1] % 8, 0, -x.shape[-2] % 8))
-        return x.reshape(-1, *x.shape[-2:]).contiguous()
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    out = torch.bmm(even(a), even(b), out_dtype=torch.float32)
-    return out[:, :a.shape[-2], :b.shape[-1]].reshape(*a.shape[:-1], b.shape[-1])
-
-
 def power_of(x):
     """The exponent of the power of two at or below |x|; -60, less than any that counts, for 0; 0 for NaN."""
     return ((x.nan_to_num(1.0).abs().view(torch.int32) >> 23) - 127).clamp(min=-60)
@@ -85,7 +71,6 @@ class Case:
     """Shape, features and tensors of one call. Features: see FIELDS; tensors are [b, s, h, d]."""
 
     far, far_used = None, 0
-    tensor_cores = False  # multiply for the naive kernel of 16 bits
 
     def __init__(self, b, sq, sk, hq, hk, d, causal=0, kind=0, spread=1.0, seed=0, layout="bshd",
                  device="cuda", poison=False, **features):
@@ -269,8 +254,7 @@ class Case:
         q, k, v = (self.values(t.to(compute), n) for n, t in enumerate(
             (self.q if q is None else q, self.k if k is None else k, self.v if v is None else v)))
         k, v = (t.repeat_interleave(self.hq // self.hk, 1) for t in (k, v))
-        of_16_bits = self.dtype if low and self.factors[0] is None else torch.float64
-        raw = product(q, k.transpose(2, 3), of_16_bits)
+        raw = q @ k.transpose(2, 3)
         if low and self.factors[0] is not None:
             raw = self.e4m3_products()
         raw = raw * torch.tensor(self.scale, dtype=torch.float32).to(compute).item()
@@ -293,7 +277,7 @@ class Case:
         if low and self.factors[0] is None:
             w = w.to(self.dtype).float()
         bad = ~torch.isfinite(v)
-        o = product(w, torch.where(bad, torch.zeros_like(v), v), of_16_bits)
+        o = w @ torch.where(bad, torch.zeros_like(v), v)
         if bad.any():
             o = o + torch.where(sees[..., None] & bad[:, :, None], v[:, :, None],
                                 torch.zeros_like(v[:, :, None])).sum(3)
