@@ -170,9 +170,9 @@ TEGULA_VEC void load_a(Tiles& t, const char* p, int64_t stride) {
     t.load<kT>(p, stride);
   }
 }
-// sums += a·b over n_k tiles of k, ascending; meanwhile() runs once for each, beside the products.
-template <int kM, int kN, bool kStreamA, class F>
-TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k, F&& meanwhile) {
+// sums += a·b over n_k tiles of k, ascending.
+template <int kM, int kN, bool kStreamA = false>
+TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k) {
   const char *a = x.a, *b = x.b;
   for (int64_t k = 0; k < n_k; ++k, a += x.a_k, b += x.b_k) {
     t.load<6>(b, 64);
@@ -183,12 +183,7 @@ TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k, F&& m
     if constexpr (kM > 1) load_a<5, kStreamA>(t, a + x.a_next, x.a_stride);
     if constexpr (kM > 1) t.dot<2, 5, 6>();
     if constexpr (kM > 1 && kN > 1) t.dot<3, 5, 7>();
-    meanwhile();
   }
-}
-template <int kM, int kN>
-TEGULA_VEC void add_products(Tiles& t, const TileOperands& x, int64_t n_k) {
-  add_products<kM, kN, false>(t, x, n_k, [] {});
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

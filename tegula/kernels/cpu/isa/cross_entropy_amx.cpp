@@ -42,7 +42,7 @@ struct AmxLogits {
     u.a = x_a + token_strip * d_tiles * kBf16Block;
     u.b = w_b + column_strip * d_tiles * kBf16Block;
     clear_sums<2, 2>(t);
-    add_products<2, 2, true>(t, u, d_tiles, [] {});
+    add_products<2, 2, true>(t, u, d_tiles);
     store_sums<2, 2>(t, s, stride);
   }
 };

@@ -25,8 +25,7 @@ struct Rest {
   void (*finish)(const Rest&, int begin, int end) = nullptr;
   EpilogueArgs last{};
   const void* bias = nullptr;
-  void* out =
-      nullptr;  // the whole result, or, where its lines are streamed, this tile's part of it
+  void* out = nullptr;  // all of the result or, where its lines are streamed, this tile's part
   int64_t out_row = 0;
 
   TEGULA_TILE void step(int n) {
