@@ -10,9 +10,9 @@ import platform
 import subprocess
 
 
-def add_flags(parser):
+def add_flags(parser, threads=2):
     parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=type(threads), default=threads)
     parser.add_argument("--machine", default="", help="its description; else the processor's name")
     parser.add_argument("--commit", default="", help="where the tree is no git checkout")
     parser.add_argument("--results", default="bench/results", help="folder")

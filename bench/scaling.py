@@ -26,8 +26,7 @@ ROWS = [
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    record.add_flags(parser)
-    parser.set_defaults(threads=16)
+    record.add_flags(parser, threads=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="", help="rows whose name holds this")
