@@ -98,7 +98,7 @@ struct Reader {
   // Of pages of 16 keys or more, one holds a step (steps begin at multiples of 16): lane l looks up
   // that of the l-th of 32 steps. Of others: that of key l % 16 of a step.
   struct Place {
-    int page, key;  // the key within the page
+    long long k, v;  // of the step's or the key's first element
   };
   Place now{}, ahead{};
 
@@ -120,32 +120,42 @@ struct Reader {
     const int of_lane = has_one_page() ? (step + lane) * kStride : step * kStride + lane % kStep;
     const int key = max(first, min(first_key + of_lane, last));
     const int at = p.page_log2 >= 0 ? key >> p.page_log2 : key / p.page_size;
-    return {__ldg(pages + at), key - at * p.page_size};
+    const int within =
+        has_one_page() ? (first_key + of_lane) & (p.page_size - 1) : key - at * p.page_size;
+    const long long page = __ldg(pages + at);
+    return {page * p.k.batch + within * p.k.row, page * p.v.batch + within * p.v.row};
   }
   // Before K of step n is copied, and after V is: pages are looked up long before they are needed.
   __device__ void begin_step(int n) {
     if (kPaged && n > 0 && (!has_one_page() || n % 32 == 0)) now = ahead;
   }
   __device__ void end_step(int n) {
-    if (kPaged && (!has_one_page() || n % 32 == 0)) ahead = look_up(n + (has_one_page() ? 32 : 1));
+    const int next = n + (has_one_page() ? 32 : 1);
+    if (kPaged && next < n_steps && (!has_one_page() || n % 32 == 0)) ahead = look_up(next);
   }
-  // Copies K or V of step n.
-  __device__ void copy(const u16* from, const AttentionTensor& t, u32 to, int n) const {
+  __device__ void copy_k(u32 to, int n) const { copy(k, p.k, now.k, to, n); }
+  __device__ void copy_v(u32 to, int n) const { copy(v, p.v, now.v, to, n); }
+
+ private:
+  // Copies K or V of step n; `at` is the step's, or the key's, of pages.
+  __device__ void copy(const u16* from, const AttentionTensor& t, long long at, u32 to,
+                       int n) const {
     const int lane = threadIdx.x % 32, row = lane / kChunks, chunk = lane % kChunks;
     const int key = first_key + n * kStride;
     const bool is_scattered = kPaged && !has_one_page();
     from += 8 * chunk;
     if (is_scattered)
-      from += now.page * t.batch + now.key * t.row - 8 * chunk;
+      from += at - 8 * chunk;
     else if constexpr (kPaged)
-      from += __shfl_sync(0xffffffff, now.page, n % 32) * t.batch +
-              (key - (key & -p.page_size) + row) * t.row;
+      from += __shfl_sync(0xffffffff, at, n % 32) + row * t.row;
     else
       from += (key + row) * t.row;
     if (!is_scattered && key >= first && key + kStep - 1 <= last) {
+      const u32 lane_to = to + place(row, chunk);
 #pragma unroll
-      for (int r = 0; r < kStep; r += kRowsAtOnce, from += kRowsAtOnce * t.row)
-        cp_async(to + place(row + r, chunk), from, chunk_bytes, policy);
+      for (int r = 0; r < kStep;
+           r += kRowsAtOnce, from += kRowsAtOnce * t.row)  // place(row + r, _)
+        cp_async((lane_to ^ (r & 7) << 4) + r * kRowBytes, from, chunk_bytes, policy);
       return;
     }
 #pragma unroll 1
@@ -398,21 +408,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
         ldmatrix((k_at + k_place) ^ (c << 5), a);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
-          // The tensor cores cut their sums, so only short ones are theirs. (Of pages, too, that
-          // would take 5 % more time of short reads, with fewer addresses held ready.)
+          // The tensor cores cut their sums, so only short ones are theirs.
           float part[4] = {};
-          mma_m16n8k16(kPaged ? s[i] : part, a[0], a[1], a[2], a[3], q[i][2 * c], q[i][2 * c + 1]);
-          if constexpr (!kPaged) {
+          mma_m16n8k16(part, a[0], a[1], a[2], a[3], q[i][2 * c], q[i][2 * c + 1]);
 #pragma unroll
-            for (int e = 0; e < 4; ++e) s[i][e] += part[e];
-          }
+          for (int e = 0; e < 4; ++e) s[i][e] += part[e];
         }
       }
       __syncwarp();
     }
     if (is_more) {
       reader.begin_step(n);
-      reader.copy(reader.k, p.k, k_at, n);
+      reader.copy_k(k_at, n);
     }
     cp_async_commit();
     if (is_due) {
@@ -458,7 +465,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
       __syncwarp();
     }
     if (is_more) {
-      reader.copy(reader.v, p.v, v_at, n);
+      reader.copy_v(v_at, n);
       reader.end_step(n);
     }
     cp_async_commit();
