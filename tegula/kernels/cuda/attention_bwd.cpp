@@ -22,6 +22,9 @@ constexpr int64_t kEnd_units = 512, kOrdered_end_units = 256;
 // those of other heads do not.
 constexpr int64_t kOrdered_rows = 32768, kOrdered_heads = 16;  // of a section: queries, at most
 constexpr int64_t kOrdered_rows_128 = 65536;                   // with head_dim 128
+// Of short sequences zeroes for dq and a last pass over it cost more than its order does, where
+// there are blocks enough that none waits.
+constexpr int64_t kShort_keys = 1024, kShort_units = 1024;
 
 // Bytes of 64 rows in shared memory, which holds whole boxes of 64 columns.
 int tile_bytes(int head_dim) { return static_cast<int>(round_up(head_dim, 64)) * kTile * 2; }
@@ -119,6 +122,14 @@ Result<HostTensorMap> map_of(const AttentionBwdCall& call, const AttentionOperan
   if (rows == 0) return tensor_map_bf16(call.workspace, {8, 1, 1, 1}, {8, 8, 8}, box_rows);
   return tensor_map_bf16(t.data, {s.head_dim, rows, is_query ? s.n_heads_q : s.n_heads_kv, s.batch},
                          {t.row, t.head, t.batch}, box_rows);
+}
+
+// Sums of dq in order are faster.
+bool gains_by_order(const AttentionBwdVariant& v, const AttentionShape& s) {
+  const AttentionFeatures& f = s.features;
+  return v.is_causal && !v.is_wide() && !f.has_window && !f.has_documents && !f.is_packed &&
+         s.seqlen_q == s.seqlen_k && s.seqlen_k <= kShort_keys &&
+         s.batch * s.n_heads_kv * ceil_div(s.seqlen_k, kKeys) >= kShort_units;
 }
 
 // A grid of one or two dims; the arguments are passed by address.
@@ -251,7 +262,10 @@ Result<AttentionBwdVariant> choose_attention_bwd(const AttentionShape& s, bool i
   v.head_dim = padded_head_dim(s.head_dim);
   v.is_causal = s.is_causal, v.is_ordered = is_ordered, v.is_f16 = s.is_f16;
   v.features = s.features;
-  if (!s.is_f32) return v;
+  if (!s.is_f32) {
+    v.is_ordered |= gains_by_order(v, s);
+    return v;
+  }
   TEGULA_TRY(check_attention_f32(s, 1));
   if (s.head_dim > 128)
     return unsupported(cat("attention_f32_bwd_sm90: head_dim ", s.head_dim,

@@ -183,6 +183,7 @@ void add_common(List& list) {
       for (const int64_t n : {1024, 16384})
         add_attention(list, {.seqlen_q = n, .seqlen_k = n, .head_dim = d, .is_causal = is_causal});
       add_bwd(list, {.head_dim = d, .is_causal = is_causal});
+      if (is_causal) add_bwd(list, {.head_dim = d, .is_causal = true}, true);  // short ones
     }
   for (const bool a_mn_major : {false, true})
     for (const bool b_mn_major : {false, true})

@@ -73,6 +73,16 @@ TEST(CudaAttentionBwd, HeadDimsAreRoundedUp) {
   EXPECT_NE(large.error().message.find("257"), std::string::npos) << large.error().message;
 }
 
+TEST(CudaAttentionBwd, ManyShortSequencesSumInOrder) {
+  AttentionShape s = shape(64, true, 1024);
+  EXPECT_EQ(choose_attention_bwd(s)->name(), "bwd_d64_causal");
+  s.batch = 64;
+  EXPECT_EQ(choose_attention_bwd(s)->name(), "bwd_d64_causal_ordered");
+  s.features.is_packed = true;
+  EXPECT_EQ(choose_attention_bwd(s)->name(), "bwd_d64_causal_packed");
+  EXPECT_EQ(variant(64, true, false).name(), "bwd_d64_causal");
+}
+
 TEST(CudaAttentionBwd, HeavyScoresTakeTheKernelsWithRoomForThem) {
   AttentionShape s = shape(64, true, 128);
   s.features.bias = BiasType::kF32;
