@@ -43,12 +43,14 @@ __device__ inline float dot2(u32 a, u32 b) {
 // Σ a · b over the columns that this lane takes, four at a time, of `n`.
 __device__ inline float lane_dot(const u16* a, const u16* b, int n) {
   float sum = 0;
+#pragma unroll 1  // once for most; and it is compiled into every kernel several times
   for (int at = 4 * int(threadIdx.x % 32); at < n; at += 128) {
     if (at + 4 <= n) {
       const uint2 x = *reinterpret_cast<const uint2*>(a + at);
       const uint2 y = *reinterpret_cast<const uint2*>(b + at);
       sum += dot2(x.x, y.x) + dot2(x.y, y.y);
     } else {
+#pragma unroll 1
       for (int c = at; c < n; ++c)
         sum = __fmaf_rn(element_to_float(a[c]), element_to_float(b[c]), sum);
     }

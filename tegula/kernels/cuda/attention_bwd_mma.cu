@@ -243,7 +243,7 @@ struct Warp {
     for (int g = 0; g < kGroups; ++g) {
       const int key = t.key + int(first_key() + 16 * g + lane / 4);
       const SeenKeys seen(score, key);
-      u32 kept;
+      const u32 kept = kept_transposed<kX>(score, row, key);
       if (sees_all)
         weigh_transposed<false>(x[g], PackInto{packed[g]}, kept, score, seen, lse2, row, key,
                                 p.scale_log2);

@@ -84,19 +84,23 @@ struct Warp {
                                           rows, p.head_dim);
   }
 
+  // Which weights of keys [key, key + kKeysOfTile) dropout keeps.
+  __device__ u32 kept_of(int g, const AttentionScore& score, int key) const {
+    if constexpr (!kHasDropout) return ~0u;
+    u32 kept = 0;
+    const int column = key + 2 * int(lane % 4);
+#pragma unroll 1
+    for (int e = 0; e < kX; ++e)
+      kept |= u32(score.keeps(row(g) + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
+    return kept;
+  }
+
   // Scores of keys [key, key + kKeysOfTile) and dP to dS.
   template <bool kMasked>
   __device__ void differ(float (&x)[kX], const float (&dp)[kX], int g, const AttentionScore& score,
-                         int key) const {
+                         int key, u32 kept) const {
     const float factor = AttentionScore::factor_log2(p.scale_log2);
     const int column = key + 2 * int(lane % 4);
-    u32 kept = ~0u;
-    if constexpr (kHasDropout) {
-      kept = 0;
-#pragma unroll 1
-      for (int e = 0; e < kX; ++e)
-        kept |= u32(score.keeps(row(g) + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
-    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int i = row(g) + 8 * r;
@@ -172,10 +176,11 @@ struct Warp {
         const bool sees_all = key >= whole.lo && key + kKeysOfTile <= whole.hi;
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
+          const u32 kept = kept_of(g, score, key);
           if (sees_all)
-            differ<false>(x[g], dp[g], g, score, key);
+            differ<false>(x[g], dp[g], g, score, key, kept);
           else
-            differ<true>(x[g], dp[g], g, score, key);
+            differ<true>(x[g], dp[g], g, score, key, kept);
 #pragma unroll
           for (int i = 0; i < kX / 2; ++i)
             packed[g][i] = pack_element(x[g][2 * i], x[g][2 * i + 1]);

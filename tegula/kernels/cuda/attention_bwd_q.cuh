@@ -90,12 +90,6 @@ struct Consumer {
                         const AttentionScore& score, int row, int key) {
     const float factor = AttentionScore::factor_log2(p.scale_log2);
     const int column = key + 2 * int(lane() % 4);
-    if constexpr (kHasDropout) {
-      kept = 0;
-#pragma unroll 1
-      for (int e = 0; e < kScores; ++e)
-        kept |= u32(score.keeps(row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
-    }
 #pragma unroll
     for (int e = 0; e < kScores; ++e) {
       const int r = e / 2 % 2, i = row + 8 * r, j = column + e / 4 * 8 + e % 2;
@@ -118,11 +112,19 @@ struct Consumer {
   }
 
   __device__ void weigh(float (&x)[kScores], const float (&dp)[kScores], const Unit& t,
-                        const Range& whole, int n) {
+                        const Range& whole, int n, bool is_first) {
     const int key = t.key + n * kTile;
     int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
     const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
-    if (key >= whole.lo && key + kTile <= whole.hi)
+    if constexpr (kHasDropout) {
+      const int column = key + 2 * int(lane() % 4);
+      kept = 0;
+#pragma unroll 1
+      for (int e = 0; e < kScores; ++e)
+        kept |= u32(score.keeps(row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
+    }
+    // (Twice in the code is enough: the first tile is taken for one that needs a mask.)
+    if (!is_first && key >= whole.lo && key + kTile <= whole.hi)
       weigh<false>(x, dp, score, row, key);
     else
       weigh<true>(x, dp, score, row, key);
@@ -151,7 +153,7 @@ struct Consumer {
                                   const char* do_rows, int n, Ring<kVStages>& ring) {
     float dp[kScores];
     if constexpr (kBias != 0) make_dp(dp, do_rows, ring);
-    weigh(x, dp, t, whole, n);
+    weigh(x, dp, t, whole, n, n == 0);
   }
   __device__ void differ(float (&x)[kScores], const char* do_rows, Ring<kVStages>& ring) {
     if constexpr (kBias != 0) return;

@@ -125,7 +125,6 @@ struct Consumer {
   float dk[kOut], dv[kOut];  // [64 keys][kD]
   float sc[kScores];         // Sᵀ, then Pᵀ [64 keys][kTileM]
   u32 packed[kScores / 2];   // Pᵀ in 16 bits
-  u32 kept;
   KeptRows<kKeptSteps> kept_k, kept_v;
   float2 lse2_ahead[kAhead + 1];
 
@@ -165,7 +164,7 @@ struct Consumer {
       const AttentionScore score = scores_of(p, t.s, t.batch, at.head);
       const EightFrom rest{s.lse2 + slot * kTileM + 2 * (lane % 4)};
       const auto lse2 = [&](int i) { return i < kAhead ? lse2_ahead[i] : rest(i); };
-      weigh_transposed<kMasked>(sc, PackInto{packed}, kept, score, SeenKeys(score, key), lse2, row,
+      weigh_transposed<kMasked>(sc, PackInto{packed}, ~0u, score, SeenKeys(score, key), lse2, row,
                                 key, p.scale_log2);
     }
     issue_sum(dv, packed, d_o);
@@ -183,8 +182,8 @@ struct Consumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int e = 4 * j + 2 * r;
-        ds[e / 2] = pack_element(d_score(sc[e], dp[e], d.x, kept, e, p.f.keep_factor),
-                                 d_score(sc[e + 1], dp[e + 1], d.y, kept, e + 1, p.f.keep_factor));
+        ds[e / 2] = pack_element(d_score(sc[e], dp[e], d.x, ~0u, e, p.f.keep_factor),
+                                 d_score(sc[e + 1], dp[e + 1], d.y, ~0u, e + 1, p.f.keep_factor));
       }
     }
     // The other warpgroup has also made dQ of three steps ago, whose place is taken now.

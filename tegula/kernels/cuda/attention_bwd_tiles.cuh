@@ -386,22 +386,27 @@ __device__ inline float to_score(float& x, const AttentionScore& score, int i, i
   return slope;
 }
 
+// Which of a thread's elements, queries row + 8 i and row + 8 i + 1 of keys `key` and key + 8,
+// dropout keeps.
+template <int kElements>
+__device__ inline u32 kept_transposed(const AttentionScore& score, int row, int key) {
+  if constexpr (!kHasDropout) return ~0u;
+  u32 kept = 0;
+#pragma unroll 1
+  for (int e = 0; e < kElements; ++e)
+    kept |= u32(score.keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
+  return kept;
+}
+
 // Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -
-// delta is multiplied with in x; bits of `kept` say which weights dropout keeps. The thread's
-// elements are keys `key` and key + 8, queries row + 8 i and row + 8 i + 1, whose lse is lse2(i).
+// delta is multiplied with in x. Elements and `kept` are those of kept_transposed; lse2(i) is of
+// queries row + 8 i and row + 8 i + 1.
 template <bool kMasked, int kElements, class Put, class Lse>
-__device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32& kept,
+__device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32 kept,
                                         const AttentionScore& score, const SeenKeys& seen, Lse lse2,
                                         int row, int key, float scale_log2) {
   const float factor =
       kIsF32 ? AttentionScore::factor(score.scale) : AttentionScore::factor_log2(scale_log2);
-  kept = ~0u;
-  if constexpr (kHasDropout) {
-    kept = 0;
-#pragma unroll 1
-    for (int e = 0; e < kElements; ++e)
-      kept |= u32(score.keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
-  }
 #pragma unroll
   for (int i = 0; i < kElements / 4; ++i) {
     const float2 l = lse2(i);

@@ -107,6 +107,7 @@ struct Weigher {
     const EightFrom lse2{s.lse2 + slot * kTile + 2 * (lane % 4)};
     const AttentionScore score = scores_of(p, t.s, t.batch, head);
     const SeenKeys seen(score, own_key);
+    kept = kept_transposed<kScores>(score, row, own_key);
     if (first_row >= whole.lo && first_row + kTile <= whole.hi)
       weigh_transposed<false>(sc, PackInto{packed}, kept, score, seen, lse2, row, own_key,
                               p.scale_log2);

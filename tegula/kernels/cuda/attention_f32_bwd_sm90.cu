@@ -280,6 +280,7 @@ struct Consumer {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) parts[part][i] = take_part(a, b);
     };
+    kept = kept_transposed<kScores>(score, row, key);
     if (whole)
       weigh_transposed<false>(sc, put, kept, score, seen, EightFrom{lse}, row, key, p.scale_log2);
     else

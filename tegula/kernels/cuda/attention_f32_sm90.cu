@@ -179,6 +179,10 @@ struct Consumer : RowsOfWarpgroup {
     }
   }
 
+  // With edges at both ends a step asks whether it has one: three copies took twice as long to
+  // compile.
+  static constexpr bool kOneStep = kHasStart && !kAlwaysMasks;
+
   // K tile `block`, which some row of this warpgroup sees.
   template <bool kMasked>
   __device__ void step(const Tile& t, int row, int block) {
@@ -198,7 +202,7 @@ struct Consumer : RowsOfWarpgroup {
       fence_registers(scores);
       free_slot();
       if (block + 1 == to) release(s.q_free);  // the next Q comes during what is left to do
-      if constexpr (kMasked) score(scores, t, row, block);
+      if (kMasked && (!kOneStep || block < begin || block >= whole)) score(scores, t, row, block);
       softmax(scores, t);
       split(scores, t, row, block);
     }
@@ -251,9 +255,7 @@ struct Consumer : RowsOfWarpgroup {
         for (int i = 0; i < 2; ++i) barrier_wait(s.full + ring.slot, ring.parity), free_slot();
     };
     skip(from);
-    if constexpr (kHasStart)
-      for (; block < min(begin, to); ++block) step<true>(t, row, block);
-    if constexpr (!kAlwaysMasks)
+    if constexpr (!kAlwaysMasks && !kOneStep)
       for (; block < min(whole, to); ++block) step<false>(t, row, block);
     for (; block < to; ++block) step<true>(t, row, block);
     skip(t.n_blocks);

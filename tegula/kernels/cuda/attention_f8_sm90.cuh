@@ -96,7 +96,7 @@ struct Consumer : TileConsumer {
       int block = 0;
       if constexpr (kHasRanges)
         for (; block < from; ++block) skip();
-      if constexpr (kHasStart)
+      if constexpr (kHasStart && !kAlwaysMasks)
         for (; block < min(begin, to); ++block) step<true>(t, row, block);
       if constexpr (!kAlwaysMasks)
         for (; block < min(whole, to); ++block) step<false>(t, row, block);

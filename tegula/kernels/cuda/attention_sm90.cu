@@ -184,7 +184,7 @@ struct Consumer : TileConsumer {
   __device__ void middle_steps(const Tile& t, int row) {
     const int end = kSkips ? to : t.n_blocks;
     int block = kSkips ? from + 1 : 1;
-    if constexpr (kHasStart)
+    if constexpr (kHasStart && !kAlwaysMasks)
       for (; block < min(begin, end); ++block) step<true>(t, row, block);
     if constexpr (!kAlwaysMasks)
       for (; block < min(whole, end); ++block) step<false>(t, row, block);
