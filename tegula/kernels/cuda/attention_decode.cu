@@ -151,11 +151,12 @@ struct Reader {
     else
       from += (key + row) * t.row;
     if (!is_scattered && key >= first && key + kStep - 1 <= last) {
-      const u32 lane_to = to + place(row, chunk);
+      // The same places; of dense keys the second way takes 1 % more of short reads.
+      const u32 first_to = to + place(row, chunk);
 #pragma unroll
-      for (int r = 0; r < kStep;
-           r += kRowsAtOnce, from += kRowsAtOnce * t.row)  // place(row + r, _)
-        cp_async((lane_to ^ (r & 7) << 4) + r * kRowBytes, from, chunk_bytes, policy);
+      for (int r = 0; r < kStep; r += kRowsAtOnce, from += kRowsAtOnce * t.row)
+        cp_async(!kPaged ? to + place(row + r, chunk) : (first_to ^ (r & 7) << 4) + r * kRowBytes,
+                 from, chunk_bytes, policy);
       return;
     }
 #pragma unroll 1
