@@ -92,7 +92,7 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
     row_blocks_ = c.batch * c.n_kv_heads * ceil_div(rows, kRowBlock);
     spans_ = ceil_div(c.n_k, kKeySpan);
     row_floats_ = round_up(std::min<int64_t>(rows, kRowBlock) * (dv + 2), 16);
-    thread_floats = q_floats + kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) +
+    thread_floats = q_floats + 2 * kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) +
                     kRowBlock * (dv + 2);
   } else {
     const int64_t keys = blocks * kKeyBlock;

@@ -1,21 +1,22 @@
 // An `attention` or `attention_bwd` call as plain numbers, shared by the CPU kernels.
 //
 // Order "kb64": keys in spans of 512 and blocks of 64 at absolute key indices, ascending; each span
-// begins with m = -inf, l = 0, o = 0. A score is one fma chain over d, times scale, then softcap,
-// bias, alibi as the op says. Per row and block with a visible key: where the block's largest score
-// exceeds m by more than 8·ln 2, m becomes it, and l_i and o are multiplied with alpha = e^(old m -
-// m); this is seldom, and weights stay below 2^8 [lazy rescaling, as FlashAttention-4 does it].
-// Then p = e^(score - m), 0 where hidden, l_i = l_i + p_i + p_(i+16) + ..., and o = fma(p_j, v_j,
-// o), j ascending. Here e^x is 2^(x·log2(e)), where scores are plain that of the products'
-// difference times scale·log2(e). Blocks that a row cannot see do not touch it; a span's l is the
-// lane16 sum of l_i. Spans are folded together, ascending, from the same beginnings: M' = max(M,
-// m), O = fma(o, exp(m - M'), O·exp(M - M')), L alike, so that threads may take a span each. At the
-// end O·(1/L) + 0 (so that a zero has one sign) and lse = log(L) + M. A row without visible keys
-// gives o = 0, lse = -inf.
+// begins with m = -inf, l_i = 0, o = 0. A score is one fma chain over d, times scale, then softcap,
+// bias, alibi as the op says. Per row and block with a visible key: m, where -inf, becomes the
+// block's largest score; p = e^(score - m), 0 where hidden. Where one of the 16 sums p_i + p_(i+16)
+// + ... exceeds 2^8, m becomes the block's largest score, l_i and o are multiplied with alpha =
+// e^(old m - m), and p is formed again; this is seldom [lazy rescaling, as FlashAttention-4 does
+// it]. The sums are added to l_i, and o = fma(p_j, v_j, o), j ascending. Here e^x is
+// 2^(x·log2(e)), where scores are plain that of the products' difference times scale·log2(e).
+// Blocks that a row cannot see do not touch it; a span's l is the lane16 sum of l_i. Spans are
+// folded together, ascending, from the same beginnings: M' = max(M, m), O = fma(o, exp(m - M'),
+// O·exp(M - M')), L alike, so that threads may take a span each. At the end O·(1/L) + 0 (so that a
+// zero has one sign) and lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf.
 //
-// Order of the backward, "fma_chain": p = 2^((score - lse)·log2(e)); delta is one fma chain do·o,
-// less dlse; dq, dk, dv are single chains over visible tiles: dq over keys ascending; dk and dv
-// over query heads of the group, then over queries.
+// Order of the backward, "fma_chain": p = 2^((score - lse)·log2(e)), the difference an fma with
+// scale where scores are plain; delta is one fma chain do·o, less dlse; ds = p·(dp - delta); dq and
+// dk (times scale at the end) and dv are single chains over visible tiles: dq over keys ascending;
+// dk and dv over query heads of the group, then over queries.
 #pragma once
 
 #include <algorithm>

@@ -3,10 +3,11 @@
 // Order "amx_kb512", forward: keys in chunks of 512 at absolute key indices, ascending. A score is
 // a sum in the order "amx_pairs" (isa/amx.h) over d. In units of log2: t = score·(scale·log2 e).
 // Per row and chunk with a visible key: m, where -inf, becomes the largest t among the first 32
-// keys (at absolute indices) of which the row sees any; where the chunk's largest t exceeds m by
-// more than 8, m becomes it, and l and o are multiplied with alpha = 2^(old m - m); this is seldom.
-// p = 2^(t - m) (0 where hidden), l += the lane16 sum of p, o += bf16(p)·v in tiles of 32 keys. At
-// the end o·(1/l) + 0 and lse = m·ln 2 + log(l). Backward, "amx_pairs": p =
+// keys (at absolute indices) of which the row sees any. p = 2^(t - m) (0 where hidden); where one
+// of the 16 partial sums of the chunk's p exceeds 2^12, m becomes the chunk's largest t, l and o
+// are multiplied with alpha = 2^(old m - m), and p is formed again; this is seldom. l += the lane16
+// sum of p, o += bf16(p)·v in tiles of 32 keys. At the end o·(1/l) + 0 and lse = m·ln 2 + log(l).
+// Backward, "amx_pairs": p =
 // 2^(t - lse·log2 e), delta a sum of do·o in that order, less dlse, ds = p·(do·v - delta); dv, dk
 // and dq are sums of bf16(p)·do, bf16(ds)·q and bf16(ds)·k over tiles of 32, the last two times
 // scale: dv and dk over query heads of the group, then over queries; dq over keys.

@@ -9,24 +9,6 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 inline constexpr float kLn2 = 0x1.62e43p-1f;
 
-// 2^x within 3·2^-24 of it, at least 2^-126; for x below 2^22. Weights are rounded to bf16 next.
-TEGULA_VEC Vf exp2_weight_bf16(Vf x) {
-  const Vf shift = set1(0x1.8p23f);  // the sum's low bits are x rounded to an integer
-  x = max(set1(-126.0f), x);
-  const Vf t = x + shift;
-  const Vf r = x - (t - shift);
-  Vf q = set1(0x1.5bba14p-10f);
-  q = fma(q, r, set1(0x1.3cea88p-7f));
-  q = fma(q, r, set1(0x1.c6b752p-5f));
-  q = fma(q, r, set1(0x1.ebf9bcp-3f));
-  q = fma(q, r, set1(0x1.62e42ap-1f));
-  q = fma(q, r, set1(1.0f));
-  return as_float(bits(q) + shl<23>(bits(t)));
-}
-TEGULA_VEC Row16 exp2_weight_bf16(const Row16& x) {
-  return map16([&](int i) { return exp2_weight_bf16(x.v[i]); });
-}
-
 // The rows that go together: (query, head of the group) of one batch and key head, in either order.
 static inline Loops row_loops(const AttentionCall& c, const TensorRef& t, bool heads_first) {
   Factor query{.extent = c.n_q}, head{.extent = c.group};

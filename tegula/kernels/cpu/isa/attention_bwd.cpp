@@ -194,18 +194,18 @@ class FlashBackward {
   }
   void store_keys(const Pair& w, int64_t first, int64_t n) const {
     for (int64_t j = first; j < first + n; ++j) {
-      store_out(w.dk + j * kTileN, n_keys_, c_.d, call_.out[1], w.batch, j, w.kv_head);
-      store_out(w.dv + j * kTileN, n_keys_, c_.dv, call_.out[2], w.batch, j, w.kv_head);
+      store_out(w.dk + j * kTileN, n_keys_, c_.d, c_.scale, call_.out[1], w.batch, j, w.kv_head);
+      store_out(w.dv + j * kTileN, n_keys_, c_.dv, 1, call_.out[2], w.batch, j, w.kv_head);
     }
   }
 
-  void store_out(const float* acc, int64_t n, int64_t width, const TensorRef& out, int64_t b,
-                 int64_t s, int64_t h) const {
+  void store_out(const float* acc, int64_t n, int64_t width, float scale, const TensorRef& out,
+                 int64_t b, int64_t s, int64_t h) const {
     Vm bad = is_nan(zero());
     for (int64_t e = 0; e < width; e += kTileN)
       for (int v = 0; v < kTileN; v += kLanes) bad = bad | is_nan(load(acc + e * n + v));
     if (any(bad)) saw_nan_.store(true, std::memory_order_relaxed);
-    store_row(acc, n * kTileN, width, 1.0f, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
+    store_row(acc, n * kTileN, width, scale, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
   }
 
   // Keys [first, first + n) transposed.
@@ -258,7 +258,7 @@ class FlashBackward {
     if (w.db != nullptr) clear_bias(x, std::max(lo, round_up(hi, kKeyBlock)), to);
     if (to < n_keys_) return;
     for (int r = 0; r < x.rows; ++r)
-      store_out(w.dq + r * kTileN, kRowBlock, c_.d, call_.out[0], w.batch, x.row[r].query,
+      store_out(w.dq + r * kTileN, kRowBlock, c_.d, c_.scale, call_.out[0], w.batch, x.row[r].query,
                 x.row[r].head);
   }
 
@@ -416,7 +416,7 @@ class FlashBackward {
     return true;
   }
   // In: products q·k in p, do·v in ds (stale where there are none). Out: dropped-out weights in p,
-  // scaled gradients in ds, and the gradients of biased scores in db, 0 for keys that are not seen.
+  // gradients in ds, and the gradients of biased scores in db, 0 for keys that are not seen.
   // kPlain: no bias, cap or dropout, hence no db.
   template <bool kPlain>
   void weigh_rows(const Block& x, int r, int rows, int64_t k0, const Seen& seen, float* p,
@@ -434,15 +434,19 @@ class FlashBackward {
           store16_n(p, row16(0), 16), store16_n(ds, row16(0), 16);
           continue;
         }
-        Row16 s = load16(p) * row16(c_.scale), slope, keep;
-        if (!kPlain && c_.has_extras()) add_extras(c_, row, k0 + g, c_.n_k - k0 - g, s, &slope);
+        Row16 s = load16(p), slope, keep;
+        if (!kPlain && c_.has_extras()) {
+          s = s * row16(c_.scale);
+          add_extras(c_, row, k0 + g, c_.n_k - k0 - g, s, &slope);
+        }
         if (!kPlain && c_.dropout > 0) keep = load16(factor + g);
 #pragma GCC unroll 2
         for (int v = 0; v < Row16::kRegs; ++v) {
-          Vf weight = exp2_weight((s.v[v] - lse) * log2), dp = load(ds + v * kLanes);
+          const Vf x = !kPlain && c_.has_extras() ? s.v[v] - lse : fma(s.v[v], scale, -lse);
+          Vf weight = exp2_weight(x * log2), dp = load(ds + v * kLanes);
           if (!kPlain && c_.dropout > 0) dp = dp * keep.v[v];
           Vf of_bias = weight * (dp - delta);
-          Vf y = (!kPlain && c_.softcap > 0 ? of_bias * slope.v[v] : of_bias) * scale;
+          Vf y = !kPlain && c_.softcap > 0 ? of_bias * slope.v[v] : of_bias;
           if (!kPlain && c_.dropout > 0) weight = weight * keep.v[v];
           if (!seen.is_whole) {  // at the end: hidden scores may be NaN
             const Vm visible = lanes_in(g + v * kLanes, own.lo, own.hi);

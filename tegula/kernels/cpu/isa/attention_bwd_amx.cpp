@@ -290,7 +290,7 @@ class AmxBackward {
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
         const int at = j * kStrip + 16 * h;
-        weight[h] = exp2_weight_bf16(fma(load16(w.s + at), scale, minus_lse[h]));
+        weight[h] = exp2_weight(fma(load16(w.s + at), scale, minus_lse[h]));
         grad[h] = weight[h] * (load16(w.dp + at) - delta[h]);
         if constexpr (kMasked) {
           const Vi k = set1i(static_cast<int32_t>(key) + j);

@@ -61,7 +61,7 @@ class Decode {
     first_span_ = keys_.lo / kKeySpan;
     spans_ = keys_.count() == 0 ? 0 : ceil_div(keys_.hi, kKeySpan) - first_span_;
     strips_ = ceil_div(c.dv, kTileN);
-    log2_ = c.unit() * kLog2E, slack_ = kSlackLog2 / log2_;
+    log2_ = c.unit() * kLog2E;
     parts_ = static_cast<float*>(call.workspace);
     scratch_ = parts_ + space_.part_floats;
   }
@@ -210,25 +210,29 @@ class Decode {
 #pragma GCC unroll 4
     for (int g = 0; g < kKeyBlock / 16; ++g) y[g] = load16(s + 16 * g);
     if (seen.hi - seen.lo < kKeyBlock) hide(y, seen);
-    const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
-    Row16 l = load16(l_at);
-    if (exceeds(top, *m + slack_)) {
-      const float old = std::exchange(*m, reduce_max(top));
+    const auto top = [&] { return reduce_max(max(max(y[0], y[1]), max(y[2], y[3]))); };
+    if (*m == -kInf) *m = top();
+    Row16 p[kKeyBlock / 16], l = load16(l_at);
+    const auto weigh = [&] {
+      const Row16 log2 = row16(log2_), shift = row16(*m == -kInf ? 0 : *m);
+#pragma GCC unroll 4
+      for (int g = 0; g < kKeyBlock / 16; ++g) p[g] = exp2_weight((y[g] - shift) * log2);
+      return p[0] + p[1] + p[2] + p[3];
+    };
+    Row16 sum = weigh();
+    if (exceeds(sum, kMostWeight)) [[unlikely]] {
+      const float old = std::exchange(*m, top());
       const Vf alpha = exp2_weight(set1((old - *m) * log2_));
       for (Vf& v : l.v) v = v * alpha;
       for (int64_t e = 0; e < strips_; ++e) {
         float* o = x.o + (e * group_ + i) * kTileN;
         for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
       }
+      sum = weigh();
     }
-    const Vf shift = set1(*m == -kInf ? 0 : *m), log2 = set1(log2_);
 #pragma GCC unroll 4
-    for (int g = 0; g < kKeyBlock / 16; ++g) {
-      const Row16 p = map16([&](int v) { return exp2_weight((y[g].v[v] - shift) * log2); });
-      l = l + p;
-      store16_n(s + 16 * g, p, 16);
-    }
-    store16_n(l_at, l, 16);
+    for (int g = 0; g < kKeyBlock / 16; ++g) store16_n(s + 16 * g, p[g], 16);
+    store16_n(l_at, l + sum, 16);
   }
 
   // Folds the spans of one head together, divides and stores.
@@ -278,7 +282,7 @@ class Decode {
   const DecodeWorkspace space_;
   const int group_;
   KeyRange keys_;
-  float log2_, slack_;  // exponents of 2 in a product; kSlackLog2 in products
+  float log2_;  // exponents of 2 in a product
   int64_t first_span_ = 0, spans_ = 0, strips_ = 0;
   float *parts_ = nullptr, *scratch_ = nullptr;
 };

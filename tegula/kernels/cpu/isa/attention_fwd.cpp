@@ -15,6 +15,9 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 // Of one round of pairs, whose end all threads wait for: two threads share few pairs evenly.
 constexpr int64_t tasks_per_thread(int n_threads) { return n_threads > 2 ? 16 : 8; }
+// Of keys, that a strip which sees them all takes before their values are added: half the loads and
+// stores of sums.
+constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
 constexpr int64_t kFetchedBytes = 512 << 10;  // of keys and values that are packed next: of an L2
 
 template <class T>
@@ -35,7 +38,7 @@ class Flash {
     n_rows_ = c.n_q * c.group;
     n_blocks_ = ceil_div(c.n_k, kKeyBlock);
     o_width_ = round_up(c.dv, kMaxTileN);
-    log2_ = c.unit() * kLog2E, slack_ = kSlackLog2 / log2_;
+    log2_ = c.unit() * kLog2E;
     is_plain_ = c.has_plain_scores() && c.dropout <= 0;
   }
 
@@ -218,7 +221,7 @@ class Flash {
     const int64_t strips = ceil_div(x.rows, kTileM);
     const int64_t o_floats = strips * kTileM * n_strips_v() * kTileN;
     x.q = space.take(x.rows * c_.d + strips * kPanelSlack);
-    x.s = space.take(kTileM * kKeyBlock);
+    x.s = space.take(kBlocksAtOnce * kScores);
     x.o = space.take(o_floats);
     x.keys = local_keys_ ? space.take(key_block_floats(c_)) : nullptr;
     Totals sum = totals_at(part != nullptr ? part : space.take(0), x.rows);
@@ -254,9 +257,11 @@ class Flash {
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
       std::fill_n(x.l[0], x.rows * 16, 0.0f);
       const int64_t end = std::min(hi, (span + 1) * kKeySpan);
-      for (int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock; k0 < end;
-           k0 += kKeyBlock)
-        run_keys(x, t, k0);
+      int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock;
+      for (int64_t n; k0 < end; k0 += n * kKeyBlock) {
+        n = local_keys_ ? 1 : std::min(kBlocksAtOnce, ceil_div(end - k0, kKeyBlock));
+        run_keys(x, t, k0, n);
+      }
       float l[kRowBlock];
       for (int i = 0; i < x.rows; ++i) x.m[i] *= c_.unit(), l[i] = reduce_add(load16(x.l[i]));
       const auto o = [&](int i) { return o_tile(x, i / kTileM, 0) + i % kTileM * kTileN; };
@@ -324,45 +329,86 @@ class Flash {
                 pair % c_.n_kv_heads);
   }
 
-  // All rows against one key block.
-  void run_keys(Block& x, const Task& t, int64_t k0) const {
+  // All rows against n key blocks.
+  void run_keys(Block& x, const Task& t, int64_t k0, int64_t n) const {
     if (is_thin_) return run_thin(x, k0);
-    const float* keys = t.panels + k0 / kKeyBlock * key_block_floats(c_);
+    const int64_t block_floats = key_block_floats(c_);
+    const float* keys = t.panels + k0 / kKeyBlock * block_floats;
     if (local_keys_) pack_keys(t.pair, k0 / kKeyBlock, x.keys), keys = x.keys;
-    for (int64_t s = 0; s * kTileM < x.rows; ++s) {
+    for (int64_t s = 0; s * kTileM < x.rows; ++s)
+      for (int64_t b = 0; b < n;) {
+        const auto is_whole = [&](int64_t block) {
+          return x.strip[s].in_block(k0 + block * kKeyBlock).is_whole;
+        };
+        int64_t whole = 0;
+        if (is_plain_ && strip_rows(x, s) == kTileM)
+          while (b + whole < n && is_whole(b + whole)) ++whole;
+        if (whole > 0) {
+          run_whole(x, s, keys + b * block_floats, whole);
+        } else {
+          fetch_lines(x), run_strip(x, s, k0 + b * kKeyBlock, keys + b * block_floats);
+        }
+        b += std::max<int64_t>(whole, 1);
+      }
+  }
+
+  // One whole strip against n blocks of 64 keys that all its rows see.
+  void run_whole(Block& x, int64_t strip, const float* keys, int64_t n) const {
+    const int64_t r = strip * kTileM, block_floats = key_block_floats(c_);
+    int64_t first = 0;  // whose values are to be added
+    for (int64_t b = 0; b < n; ++b) {
       fetch_lines(x);
-      if (is_plain_ && x.strip[s].in_block(k0).is_whole && strip_rows(x, s) == kTileM)
-        run_whole(x, s, keys);
-      else
-        run_strip(x, s, k0, keys);
+      const float* block = keys + b * block_floats;
+      float* s = x.s + b * kScores;
+      multiply_whole(q_strip(x, strip), block, c_.d, s);
+      if (any(eq(load_n(x.m + r, kTileM), set1(-kInf)))) {
+        for (int i = 0; i < kTileM; ++i)
+          if (x.m[r + i] == -kInf) set_m(x, r + i, top_of(s + i * kKeyBlock));
+      }
+      for (int i = 0; (i = weigh_whole(s, x.shift + r, x.l + r, log2_, i)) < kTileM;) {
+        add_values(x, strip, keys, first, b);
+        first = b;
+        raise_whole(x, strip, i, block, s);
+      }
+    }
+    add_values(x, strip, keys, first, n);
+    x.executed += 2 * n * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
+  }
+  // Of blocks [first, last) behind `keys`.
+  void add_values(const Block& x, int64_t strip, const float* keys, int64_t first,
+                  int64_t last) const {
+    const int64_t next = key_block_floats(c_);
+    for (int64_t e = 0; e < n_strips_v(); ++e) {
+      float* o = o_tile(x, strip, e);
+      const float* v = values(keys) + e * kKeyBlock * kTileN;
+      const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN));
+      if (cols == kTileN) {
+        if (first < last)
+          add_blocks(x.s + first * kScores, v + first * next, last - first, next, o);
+        continue;
+      }
+      for (int64_t b = first; b < last; ++b)
+        accumulate_tile(
+            {x.s + b * kScores, kKeyBlock, Lies::kBlockRows, v + b * next, kKeyBlock, kTileM, cols},
+            o);
     }
   }
 
-  // One whole strip against 64 keys that all its rows see.
-  void run_whole(Block& x, int64_t strip, const float* keys) const {
-    const int64_t r = strip * kTileM;
-    alignas(64) float top[kTileM * kLanes];
-    score_whole(q_strip(x, strip), keys, c_.d, x.s, top);
-    Vm grows = is_nan(zero());
-    for (int i = 0; i < kTileM; ++i)
-      grows = grows | gt(load(top + i * kLanes), set1(x.m[r + i] + slack_));
-    if (any(grows)) [[unlikely]] {
-      for (int i = 0; i < kTileM; ++i)
-        if (const float m = max_lanes(load(top + i * kLanes)); m > x.m[r + i] + slack_)
-          raise(x, strip, i, m);
-    }
-    weigh_whole(x.s, x.shift + r, x.l + r, log2_);
-    for (int64_t e = 0; e < n_strips_v(); ++e) {
-      const float* v = values(keys) + e * kKeyBlock * kTileN;
-      if (const int64_t cols = c_.dv - e * kTileN; cols >= kTileN) {
-        add_values(x.s, v, o_tile(x, strip, e));
-      } else {
-        accumulate_tile(
-            {x.s, kKeyBlock, Lies::kBlockRows, v, kKeyBlock, kTileM, static_cast<int>(cols)},
-            o_tile(x, strip, e));
-      }
-    }
-    x.executed += 2 * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
+  static void set_m(Block& x, int64_t r, float m) { x.m[r] = m, x.shift[r] = m == -kInf ? 0 : m; }
+  // m, as far as a row's 64 scores say it.
+  float top_of(const float* s) const {
+    Row16 top = load16(s);
+    for (int g = 16; g < kKeyBlock; g += 16) top = max(top, load16(s + g));
+    return reduce_max(top);
+  }
+  // Row i's weights were too large, and its scores are gone.
+  __attribute__((noinline)) void raise_whole(Block& x, int64_t strip, int i, const float* keys,
+                                             float* s) const {
+    alignas(64) float again[kScores];
+    multiply_whole(q_strip(x, strip), keys, c_.d, again);
+    std::copy_n(again + i * kKeyBlock, kKeyBlock, s + i * kKeyBlock);
+    raise(x, strip, i, top_of(s + i * kKeyBlock));
+    x.executed += 2 * kTileM * kKeyBlock * c_.d;
   }
 
   // A few rows: keys and values from where they lie.
@@ -416,7 +462,8 @@ class Flash {
                        c_.d,
                        rows,
                        static_cast<int>(std::min<int64_t>(kTileN, n - j))};
-      multiply_tile(t, x.s + j, kKeyBlock);
+      is_whole_tile(t) ? multiply_strips(t.a, t.b, t.k, x.s + j)
+                       : multiply_tile(t, x.s + j, kKeyBlock);
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
     }
     softmax_strip(x, strip, k0, seen);
@@ -431,7 +478,8 @@ class Flash {
                          at.hi - at.lo,
                          x.careful ? 1 : rows,
                          static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN))};
-        accumulate_tile(t, o_tile(x, strip, e) + i * kTileN);
+        float* o = o_tile(x, strip, e) + i * kTileN;
+        is_whole_tile(t) ? add_keys(t.a, t.b, t.k, o) : accumulate_tile(t, o);
         x.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
       }
     }
@@ -446,8 +494,10 @@ class Flash {
   void softmax(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
     constexpr int kGroups = kKeyBlock / 16;
     const int rows = strip_rows(x, strip);
-    const Vf log2 = set1(log2_);
+    const Row16 log2 = row16(log2_);
     float* s = x.s;
+    // Groups of keys that no row of the strip sees.
+    const auto sees = [&](int g) { return 16 * g < seen.hi && 16 * g + 16 > seen.lo; };
     for (int i = 0; i < rows; ++i, s += kKeyBlock) {
       const int64_t r = strip * kTileM + i;
       const QueryRow& row = x.row[r];
@@ -458,21 +508,27 @@ class Flash {
         if constexpr (!kPlain) make_score(row, k0 + 16 * g, y[g]);
       }
       if (!seen.is_whole) hide(y, seen_in_block(row.keys, k0));
-      const Row16 top = max(max(y[0], y[1]), max(y[2], y[3]));
-      if (exceeds(top, x.m[r] + slack_)) [[unlikely]]
-        raise(x, strip, i, reduce_max(top));
-      const Vf shift = set1(x.shift[r]);
-      Row16 l = load16(x.l[r]);
+      const auto top = [&] { return reduce_max(max(max(y[0], y[1]), max(y[2], y[3]))); };
+      if (x.m[r] == -kInf) set_m(x, r, top());
+      Row16 p[kGroups];
+      const auto weigh = [&] {
+        const Row16 shift = row16(x.shift[r]);
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g)
+          p[g] = sees(g) ? exp2_weight((y[g] - shift) * log2) : row16(0);
+        return p[0] + p[1] + p[2] + p[3];
+      };
+      Row16 sum = weigh();
+      if (exceeds(sum, kMostWeight)) [[unlikely]]
+        raise(x, strip, i, top()), sum = weigh();
+      store16_n(x.l[r], load16(x.l[r]) + sum, 16);
       float factor[kKeyBlock];
       if (!kPlain && c_.dropout > 0) dropout_factors(c_, row, k0, kKeyBlock, factor);
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
-        Row16 p = map16([&](int v) { return exp2_weight((y[g].v[v] - shift) * log2); });
-        l = l + p;
-        if (!kPlain && c_.dropout > 0) p = p * load16(factor + 16 * g);
-        store16_n(s + 16 * g, p, 16);
+        if (!kPlain && c_.dropout > 0) p[g] = p[g] * load16(factor + 16 * g);
+        store16_n(s + 16 * g, p[g], 16);
       }
-      store16_n(x.l[r], l, 16);
     }
   }
   // From products of 16 keys, unless those will do.
@@ -481,13 +537,11 @@ class Flash {
     y = y * row16(c_.scale);
     if (c_.has_extras()) add_extras(c_, row, key, c_.n_k - key, y, nullptr);
   }
-  // Row i's scores grew far beyond m, or are the span's first: m moves, and l and o with it.
+  // Row i's scores grew far beyond m: m moves, and l and o with it.
   __attribute__((noinline)) void raise(Block& x, int64_t strip, int i, float m) const {
     const int64_t r = strip * kTileM + i;
-    const float old = std::exchange(x.m[r], m);
-    x.shift[r] = m;
-    if (old == -kInf) return;  // l and o are 0
-    const Vf alpha = exp2_weight(set1((old - m) * log2_));
+    const Vf alpha = exp2_weight(set1((x.m[r] - m) * log2_));
+    set_m(x, r, m);
     for (int lane = 0; lane < 16; lane += kLanes) store(x.l[r] + lane, load(x.l[r] + lane) * alpha);
     for (int64_t e = 0; e < n_strips_v(); ++e) {
       float* o = o_tile(x, strip, e) + i * kTileN;
@@ -525,7 +579,7 @@ class Flash {
   const AttentionWorkspace space_;
   const TensorRef& o_;
   const TensorRef& lse_;
-  float log2_, slack_;  // exponents of 2 in a product; kSlackLog2 in products
+  float log2_;  // exponents of 2 in a product
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
   int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
   bool local_keys_ = false, is_thin_ = false, is_plain_ = false;

@@ -12,6 +12,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr int kStrips = kAmxRowBlock / kStrip;
 constexpr int kChunkTiles = kAmxKeyChunk / kStrip;
+constexpr float kMostSum = 4096;  // of a lane's weights in a chunk
 
 class AmxForward {
  public:
@@ -249,26 +250,20 @@ class AmxForward {
     return k;
   }
 
-  // The first keys of a row say where its m begins.
-  void begin_row(Strip& x, int r, const KeyRange& seen, const Buffer& w) const {
-    const int64_t j = seen.lo / kStrip * kStrip;
+  // m, as far as the scores of keys [from, to) of row r say it.
+  float top_of(const Buffer& w, int r, int64_t from, int64_t to) const {
     Row16 top = row16(-kInf);
-    for (int64_t key = j; key < j + kStrip; key += 16)
-      top = max(top, masked(load16(scores_of(w, r, key / 16)), key, seen.lo, seen.hi, -kInf));
-    const float m = reduce_max(top) * log2_scale_;
-    if (m > x.m[r]) x.m[r] = m;
+    for (int64_t key = from / 16 * 16; key < to; key += 16)
+      top = max(top, masked(load16(scores_of(w, r, key / 16)), key, from, to, -kInf));
+    return reduce_max(top) * log2_scale_;
   }
-
-  // A row's scores went far beyond m: m moves, and l and o with it.
+  // A row's scores went far beyond m, which its first keys said: m moves, and l and o with it.
   __attribute__((noinline)) void raise(Strip& x, int r, const KeyRange& seen,
                                        const Buffer& w) const {
-    Row16 top = row16(-kInf);
-    for (int64_t key = seen.lo / 16 * 16; key < seen.hi; key += 16)
-      top = max(top, masked(load16(scores_of(w, r, key / 16)), key, seen.lo, seen.hi, -kInf));
-    const float m = reduce_max(top) * log2_scale_, old = std::exchange(x.m[r], m);
+    const float m = top_of(w, r, seen.lo, seen.hi), old = std::exchange(x.m[r], m);
     if (old == -kInf) return;  // l and o are 0
     alignas(64) float lanes[kLanes];
-    const Vf alpha = exp2_weight_bf16(set1(old - m));
+    const Vf alpha = exp2_weight(set1(old - m));
     store(lanes, alpha);
     x.l[r] = x.l[r] * lanes[0];
     for (int64_t e = 0; e < v_strips_; ++e) {
@@ -282,10 +277,13 @@ class AmxForward {
     char* p = w.p + r / kTile * kTileBytes + r % kTile * 64;
     const KeyRange seen = seen_of(x, r, item);
     const int64_t from = seen.lo, to = seen.hi;
-    if (x.m[r] == -kInf && from < to) begin_row(x, r, seen, w);
+    if (x.m[r] == -kInf && from < to) {
+      x.m[r] = top_of(w, r, from, std::min(to, from / kStrip * kStrip + kStrip));
+      if (x.m[r] == -kInf) x.m[r] = top_of(w, r, from, to);
+    }
     const Row16 scale = row16(log2_scale_);
     const Row16 minus_m = row16(x.m[r] == -kInf ? 0.0f : -x.m[r]);
-    Row16 sum = row16(0), top = row16(-kInf);
+    Row16 sum = row16(0);
     for (int64_t j = item.first; j < item.last; ++j) {
       if (kStrip * j >= to || kStrip * j + kStrip <= from) {
         store_bf16(p + j * kBf16Block, row16(0), row16(0));
@@ -296,12 +294,10 @@ class AmxForward {
       if (kStrip * j < from || kStrip * j + kStrip > to) {
         lo = masked(lo, kStrip * j, from, to, -kInf);
         hi = masked(hi, kStrip * j + 16, from, to, -kInf);
-        top = max(max(lo, hi), top);
-        lo = masked(exp2_weight_bf16(lo), kStrip * j, from, to, 0);
-        hi = masked(exp2_weight_bf16(hi), kStrip * j + 16, from, to, 0);
+        lo = masked(exp2_weight(lo), kStrip * j, from, to, 0);
+        hi = masked(exp2_weight(hi), kStrip * j + 16, from, to, 0);
       } else {
-        top = max(max(lo, hi), top);
-        lo = exp2_weight_bf16(lo), hi = exp2_weight_bf16(hi);
+        lo = exp2_weight(lo), hi = exp2_weight(hi);
       }
       sum = sum + lo;
       sum = sum + hi;
@@ -313,7 +309,7 @@ class AmxForward {
           std::memcpy(p + j * kBf16Block + key % kStrip * 2, &kNaN16, 2);
     }
     if (from >= to) return true;
-    if (exceeds(top, x.m[r] == -kInf ? -kInf : kSlackLog2)) return false;
+    if (exceeds(sum, kMostSum)) return false;
     x.l[r] = x.l[r] + reduce_add(sum);
     return true;
   }

@@ -132,13 +132,14 @@ TEGULA_VEC Vm lanes_in(int base, int64_t lo, int64_t hi) {
 
 // Of the forward's softmax: a row's scores of a block of keys, and when its maximum moves.
 inline constexpr float kInf = __builtin_inff();
-inline constexpr float kSlackLog2 = 8;
+inline constexpr float kMostWeight = 256;  // of a lane's weights in a block of keys
 using BlockScores = Row16[kKeyBlock / 16];
 
 static inline void hide(BlockScores& y, const Seen& own) {
   for (int g = 0; g < kKeyBlock / 16; ++g)
     for (int v = 0; v < Row16::kRegs; ++v)
-      y[g].v[v] = select(lanes_in(16 * g + v * kLanes, own.lo, own.hi), y[g].v[v], set1(-kInf));
+      if (own.lo > 16 * g || own.hi < 16 * g + 16)
+        y[g].v[v] = select(lanes_in(16 * g + v * kLanes, own.lo, own.hi), y[g].v[v], set1(-kInf));
 }
 TEGULA_VEC bool exceeds(const Row16& x, float bound) {
   Vf top = x.v[0];

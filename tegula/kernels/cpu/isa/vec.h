@@ -9,6 +9,7 @@
 //   max(a, b)       a > b ? a : b, so b where either is NaN; min(a, b) is a < b ? a : b
 //   round(a)        to the nearest integer, ties to even
 //   to_int(a)       round(a) as i32; INT_MIN where it does not fit or is NaN
+//   split_exponent(a), times_exp2(b, n)   for 2^a: below
 //   load/store      f32, bf16 and f16 (widened; stores round to nearest even), any alignment
 //   transpose(r)    row j of kLanes vectors becomes column j
 //   load_n/store_n  the first n lanes only (0 ≤ n ≤ kLanes); lanes not loaded are 0
@@ -47,6 +48,16 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 #if !defined(TEGULA_ISA_COUNTED)
 // One f32 of memory to all lanes. (The counted build counts it as one read.)
 TEGULA_VEC Vf broadcast(const float* p) { return set1(*p); }
+#endif
+#if !defined(TEGULA_ISA_AVX512)
+// a becomes n, the nearest integer, and a - n is returned; b·2^n, for b in [1/2, 2]. AVX-512 has
+// instructions that take any a; elsewhere n is between the exponents of 0 and inf. NaN stays.
+TEGULA_VEC Vf split_exponent(Vf& a) {
+  const Vf x = min(set1(128.0f), max(set1(-127.0f), a));
+  a = round(x);
+  return x - a;
+}
+TEGULA_VEC Vf times_exp2(Vf b, Vf n) { return as_float(bits(b) + shl<23>(to_int(n))); }
 #endif
 TEGULA_VEC Vf operator-(Vf a) { return as_float(bits(a) ^ set1i(INT32_MIN)); }
 TEGULA_VEC Vf abs(Vf a) { return as_float(bits(a) & set1i(INT32_MAX)); }

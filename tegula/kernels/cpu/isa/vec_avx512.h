@@ -52,6 +52,12 @@ TEGULA_VEC Vf round(Vf a) {
 TEGULA_VEC Vf floor(Vf a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }
+TEGULA_VEC Vf split_exponent(Vf& a) {
+  const Vf r = {_mm512_reduce_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  a = a - r;  // an infinity stays
+  return r;
+}
+TEGULA_VEC Vf times_exp2(Vf b, Vf n) { return {_mm512_scalef_ps(b.v, n.v)}; }
 
 TEGULA_VEC Vm eq(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
 TEGULA_VEC Vm ne(Vf a, Vf b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ)}; }

@@ -37,33 +37,30 @@ TEGULA_VEC Vf exp(Vf x) {
 
 inline constexpr float kLog2E = 0x1.715476p+0f;
 
-// 2^x for n weights of a softmax, x <= 0 or just above: 0.7 ulp; 0 below -127, so for -inf, and a
-// denormal, which multiply-adds of a pool's threads take for 0, between -127 and -126.
+// 2^x for n weights of a softmax: 2 ulp, 0 below -127 (so for -inf), inf from 128 on. Between
+// -127 and -126 it is a denormal or 0, which multiply-adds of a pool's threads take for 0 alike.
 template <int n>
 TEGULA_VEC void exp2_weights(Vf (&x)[n]) {
-  // Adding it rounds x to an integer, which then stands in the low bits.
-  const Vf magic = set1(0x1.8p23f);
-  // Minimax in the relative error on [-1/2, 1/2].
-  constexpr float kTerms[] = {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f,
-                              0x1.ebfbdcp-3f,  0x1.62e43p-1f,  1.0f};
-  Vf t[n], q[n];
+  // Minimax in the relative error on [-1/2, 1/2]; 1 at 0, so that powers of 2 are exact.
+  constexpr float kTerms[] = {0x1.3ce8bp-7f, 0x1.c6b6d8p-5f, 0x1.ebf9c2p-3f, 0x1.62e42ap-1f, 1.0f};
+  Vf r[n], q[n];
 #pragma GCC unroll 4
-  for (int i = 0; i < n; ++i) {
-    x[i] = max(set1(-127.0f), x[i]);  // NaN stays
-    t[i] = x[i] + magic;
-    x[i] = x[i] - (t[i] - magic), q[i] = set1(0x1.41fbbcp-13f);
-  }
-#pragma GCC unroll 6
+  for (int i = 0; i < n; ++i) r[i] = split_exponent(x[i]), q[i] = set1(0x1.5bda7ap-10f);
+#pragma GCC unroll 5
   for (const float term : kTerms)
 #pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) q[i] = fma(q[i], x[i], set1(term));
+    for (int i = 0; i < n; ++i) q[i] = fma(q[i], r[i], set1(term));
 #pragma GCC unroll 4
-  for (int i = 0; i < n; ++i) x[i] = as_float(bits(q[i]) + shl<23>(bits(t[i])));
+  for (int i = 0; i < n; ++i) x[i] = times_exp2(q[i], x[i]);
 }
 TEGULA_VEC Vf exp2_weight(Vf x) {
   Vf y[] = {x};
   exp2_weights(y);
   return y[0];
+}
+
+TEGULA_VEC Row16 exp2_weight(const Row16& x) {
+  return map16([&](int i) { return exp2_weight(x.v[i]); });
 }
 
 // Natural logarithm; log(0) = -inf, log of a negative number is NaN.
