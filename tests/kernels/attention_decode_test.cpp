@@ -1,11 +1,14 @@
 // attention_decode against attention_flash: the same bits, any keys, heads, windows and threads,
-// NaN where nobody looks; and what it leaves to others.
+// NaN where nobody looks; and what it leaves to others. attention_decode_amx against the
+// definition.
 #include "tegula/kernels/cpu/isa/table.h"
 #include "tests/kernels/attention_problem.h"
 
 namespace tegula {
 namespace {
 using testing::Case;
+using testing::define;
+using testing::expect_close;
 using testing::pick;
 using testing::Problem;
 using testing::Rng;
@@ -32,17 +35,22 @@ struct Cache {
   }
 };
 
+// NaN in keys and values that a window hides.
+void spoil_hidden(const Case& c, Cache& k, Cache& v) {
+  if (c.left < 0) return;
+  for (Tensor* t : {&k.all, &v.all}) {
+    const int64_t wide = t->ref().shape[2] * t->ref().shape[3];
+    for (int64_t i = 0; i < t->numel(); ++i)
+      if (i / wide % c.sk + c.left + 1 < c.sk) t->put(i, NAN);
+  }
+}
+
 void check(const Case& c, Rng& rng) {
   SCOPED_TRACE(c.name());
   Problem p(c, rng);
   const int64_t h = c.hk * c.g;
   Cache k(p.k, pick(rng, 0, 1)), v(p.v, pick(rng, 0, 1));
-  if (c.left >= 0)
-    for (Tensor* t : {&k.all, &v.all}) {
-      const int64_t wide = t->ref().shape[2] * t->ref().shape[3];
-      for (int64_t i = 0; i < t->numel(); ++i)
-        if (i / wide % c.sk + c.left + 1 < c.sk) t->put(i, NAN);
-    }
+  spoil_hidden(c, k, v);
   Tensor o(c.dtype, {c.b, 1, h, c.dv}, rng, false), lse(DType::kF32, {c.b, h, 1}, rng, false);
   const TensorRef in[] = {p.q.ref(), k.ref, v.ref}, out[] = {o.ref(), lse.ref()};
   const Attrs attrs = c.attrs();
@@ -87,8 +95,53 @@ TEST(AttentionDecode, WideHeadsAndManyKeys) {
   }
 }
 
+void check_tiles(const Case& c, Rng& rng) {
+  SCOPED_TRACE(c.name());
+  const Problem p(c, rng);
+  const auto truth = define<double>(p);
+  const auto naive = define<float>(p);
+  const int64_t h = c.hk * c.g;
+  Cache k(p.k, pick(rng, 0, 1)), v(p.v, pick(rng, 0, 1));
+  spoil_hidden(c, k, v);
+  Tensor o(c.dtype, {c.b, 1, h, c.dv}, rng, false), lse(DType::kF32, {c.b, h, 1}, rng, false);
+  const TensorRef in[] = {p.q.ref(), k.ref, v.ref}, out[] = {o.ref(), lse.ref()};
+  const Attrs attrs = c.attrs();
+  std::vector<double> first_o, first_lse;
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    if (table == nullptr) continue;
+    for (int threads : {1, 2, 3, 7}) {
+      for (int64_t i = 0; i < o.numel(); ++i) o.put(i, NAN);
+      const auto have = testing::run_kernel(*find_kernel("attention_decode_amx"), attrs, in, out,
+                                            threads, table->attention_decode_amx);
+      EXPECT_EQ(have.math_flops, truth.pairs * (2 * c.d + 5 + 2 * c.dv) + truth.live * (3 + c.dv));
+      EXPECT_GE(have.executed_flops, have.math_flops);
+      if (first_o.empty()) first_o = values(o), first_lse = values(lse);
+      ASSERT_EQ(values(o), first_o) << isa_name(isa) << " x" << threads;
+      ASSERT_EQ(values(lse), first_lse) << isa_name(isa) << " x" << threads;
+    }
+  }
+  expect_close(o, truth.o, naive.o, c.dtype, "o");
+  expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse");
+}
+
+TEST(AttentionDecode, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Rng rng(seed);
+    Case c;
+    c.b = pick(rng, 1, 3), c.sq = 1, c.hk = pick(rng, 1, 4), c.g = pick(rng, 1, 8);
+    c.sk = pick(rng, 0, 3) ? pick(rng, 1, 200) : pick(rng, 400, 1700);
+    c.d = 32 * pick(rng, 1, 4), c.dv = pick(rng, 0, 1) ? c.d : pick(rng, 1, 80);
+    if (pick(rng, 0, 9) == 0) c.d = c.dv = 256;
+    c.dtype = DType::kBF16, c.causal = pick(rng, 0, 1) == 1;
+    if (pick(rng, 0, 2) == 0) c.left = pick(rng, 0, c.sk);
+    check_tiles(c, rng);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(AttentionDecode, LeavesTheRestToOthers) {
-  const auto supports = [](auto change) {
+  const auto supports = [](auto change, const char* kernel = "attention_decode") {
     Rng rng(1);
     Case c;
     c.sq = 1, c.hk = 2, c.g = 2, c.sk = 40;
@@ -102,7 +155,7 @@ TEST(AttentionDecode, LeavesTheRestToOthers) {
     const TensorRef out[] = {o.ref(), lse.ref()};
     const Attrs attrs = c.attrs();
     const KernelQuery q{.attrs = &attrs, .in = in, .out = out};
-    return find_kernel("attention_decode")->supports(q);
+    return find_kernel(kernel)->supports(q);
   };
   EXPECT_TRUE(supports([](Case&) {}));
   EXPECT_TRUE(supports([](Case& c) { c.left = 9, c.causal = true; }));
@@ -112,6 +165,13 @@ TEST(AttentionDecode, LeavesTheRestToOthers) {
   EXPECT_FALSE(supports([](Case& c) { c.alibi = true; }));
   EXPECT_FALSE(supports([](Case& c) { c.dropout = 0.1; }));
   EXPECT_FALSE(supports([](Case& c) { c.dv = 300; }));
+  const auto in_tiles = [&](DType dtype, int64_t d) {
+    return supports([&](Case& c) { c.dtype = dtype, c.d = d; }, "attention_decode_amx");
+  };
+  EXPECT_TRUE(in_tiles(DType::kBF16, 96));
+  EXPECT_FALSE(in_tiles(DType::kBF16, 80));
+  EXPECT_FALSE(in_tiles(DType::kBF16, 288));
+  EXPECT_FALSE(in_tiles(DType::kF32, 96));
 }
 
 }  // namespace

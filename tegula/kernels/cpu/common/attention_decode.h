@@ -1,5 +1,10 @@
 // What attention_decode takes of memory, and of calls.
+//
+// Order "amx_kb64": as "kb64" (common/attention.h) but for scores, whose sums over d are in the
+// order "amx_pairs" (isa/amx.h).
 #pragma once
+
+#include <algorithm>
 
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/common/dot_plan.h"
@@ -25,8 +30,10 @@ struct DecodeWorkspace {
   explicit DecodeWorkspace(const AttentionCall& c) : dv_(round_up(c.dv, kMaxTileN)) {
     part_floats =
         round_up(c.batch * c.n_heads * (ceil_div(c.n_k, kKeySpan) + 1) * row_floats(), 16);
-    // Whose queries it holds; of each head: query, scores, sums, m and lanes of l.
-    thread_floats = c.n_heads * (kKeyBlock + c.d + dv_ + 1 + 16) + c.n_kv_heads * kPanelSlack;
+    // Whose queries it holds; of each head: query, scores, sums, m and lanes of l. Queries in tiles
+    // take 8 floats for an element, whatever the group.
+    thread_floats = c.n_heads * (kKeyBlock + dv_ + 1 + 16) + c.n_kv_heads * kPanelSlack;
+    thread_floats += c.n_kv_heads * c.d * std::max<int64_t>(c.group, 8);
     thread_floats = round_up(thread_floats + 6 * 16, 16);
   }
   int64_t row_floats() const { return dv_ + 16; }

@@ -1,0 +1,281 @@
+// Attention of one query a sequence, at the speed of memory. A task takes a span of keys for all
+// heads (or some neighbours): a block's keys, then its values, are one run of memory, fetched in
+// its own order while the block before is worked on, whatever the order of that work. Spans are
+// folded together at the end. [order "kb64" of common/attention.h; Flash-Decoding, Dao et al. 2023]
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "tegula/kernels/cpu/common/attention_decode.h"
+#include "tegula/kernels/cpu/common/workspace.h"
+#include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/attention_thin.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// Fetches into L2 what the same loop reads some keys later: of rows that lie a few KiB apart the
+// processor guesses none, and each of these keeps a stream of its own.
+template <class T>
+class Ahead {
+ public:
+  static constexpr bool kSplits = true;
+  Ahead(const T* row0, int64_t stride, int64_t next_head)
+      : at_(row0), stride_(stride), next_head_(next_head) {}
+  const Ahead& cursor() const { return *this; }
+
+  // Of kLanes keys from j on, of one head or two.
+  template <int n>
+  __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
+#pragma GCC unroll 2
+    for (int h = 0; h < n / kLanes; ++h) {
+      const T* at = at_ + j * stride_ + e + h * next_head_;
+#pragma GCC unroll 6
+      for (int l = 0; l < kLanes; l += 3, at += 3 * stride_) {  // see load_transposed
+        asm("" : "+r"(at));
+#pragma GCC unroll 3
+        for (int m = 0; m < 3; ++m)
+          if (l + m < kLanes) __builtin_prefetch(at + m * stride_, 0, 2);
+      }
+    }
+  }
+  template <int n>
+  __attribute__((always_inline)) void of_values(int64_t j, int64_t e) const {
+    const T* at = at_ + j * stride_ + e;
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) __builtin_prefetch(at + i * (64 / sizeof(T)), 0, 2);
+  }
+
+ private:
+  const T* at_;  // of the block's key 0
+  int64_t stride_, next_head_;
+};
+
+// Scores says how those of 16 keys and a head's queries are formed: see attention_decode.cpp and
+// attention_decode_amx.cpp.
+template <class T, class Scores>
+class Decode {
+ public:
+  Decode(const KernelCall& call, const AttentionCall& c)
+      : call_(call), c_(c), space_(c), scores_(c), group_(static_cast<int>(c.group)) {
+    keys_ = visible_keys(c, 0);
+    first_span_ = keys_.lo / kKeySpan;
+    spans_ = keys_.count() == 0 ? 0 : ceil_div(keys_.hi, kKeySpan) - first_span_;
+    strips_ = ceil_div(c.dv, kTileN);
+    log2_ = c.unit() * kLog2E;
+    parts_ = static_cast<float*>(call.workspace);
+    scratch_ = parts_ + space_.part_floats;
+  }
+
+  void run() const {
+    ThreadPool& pool = *call_.pool;
+    claim_workspace(call_, space_.bytes(pool.n_threads()));
+    for (int thread = 0; thread < pool.n_threads(); ++thread) held(scratch_of(thread)) = -1;
+    // Heads are shared out, too, where there are fewer spans than threads.
+    const int64_t spans = std::max<int64_t>(c_.batch * spans_, 1);
+    const int64_t heads =
+        ceil_div(c_.n_kv_heads, std::min(c_.n_kv_heads, ceil_div(pool.n_threads(), spans)));
+    const int64_t cuts = ceil_div(c_.n_kv_heads, heads);
+    pool.parallel_for(c_.batch * spans_ * cuts, [&](int64_t i, int thread) {
+      const int64_t h0 = i % cuts * heads;
+      run_span(i / cuts / spans_, i / cuts % spans_, h0, std::min(heads, c_.n_kv_heads - h0),
+               scratch_of(thread));
+    });
+    pool.parallel_for(c_.batch * c_.n_heads,
+                      [&](int64_t i, int) { finish(i / c_.n_heads, i % c_.n_heads); });
+  }
+
+ private:
+  float* scratch_of(int thread) const { return scratch_ + thread * space_.thread_floats; }
+  // Whose queries a thread's scratch holds: the first head of the batch, or -1.
+  static int64_t& held(float* scratch) { return *reinterpret_cast<int64_t*>(scratch); }
+
+  // Of one head and span: sums of weighted values [dv], the largest score, the sum of weights.
+  float* part(int64_t batch, int64_t head, int64_t span) const {
+    return parts_ + ((batch * c_.n_heads + head) * spans_ + span) * space_.row_floats();
+  }
+
+  // What a task keeps of one key head: its queries as Scores packs them, their scores or weights
+  // [group][64], sums of values in strips [group][kTileN], m [group] and l [group][16].
+  struct Head {
+    ThinRows<T> keys, values;  // of a block
+    float *q, *s, *o, *m, *l;
+  };
+  struct Task {
+    int64_t batch, h0, heads;
+    float *q, *s, *o, *m, *l;
+  };
+  int64_t o_floats() const { return strips_ * group_ * kTileN; }
+  Head head_of(const Task& t, int64_t h, int64_t k0) const {
+    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
+    const auto rows = [&](const TensorRef& x) {
+      return ThinRows<T>{x.as<const T>() + offset4(x, t.batch, k0, t.h0 + h), x.stride[1], n};
+    };
+    return {rows(*c_.k),
+            rows(*c_.v),
+            t.q + h * scores_.q_floats(),
+            t.s + h * group_ * kKeyBlock,
+            t.o + h * o_floats(),
+            t.m + h * group_,
+            t.l + h * group_ * 16};
+  }
+  // What a loop over the rows at `x` fetches, some keys later, as far as there are any: past the
+  // span, too, since most likely the next one is this thread's.
+  Ahead<T> ahead_of(const ThinRows<T>& x, int64_t k0) const {
+    const int64_t row_bytes = std::max<int64_t>(1, x.stride * static_cast<int64_t>(sizeof(T)));
+    const int64_t wanted = std::clamp<int64_t>(kAheadBytes / row_bytes / kKeys, 1, 4) * kKeys;
+    const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, wanted);
+    return {x.at + keys * x.stride, x.stride, c_.d};
+  }
+
+  void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
+    Scratch space(scratch + 16);
+    Task t{.batch = batch, .h0 = h0, .heads = heads};
+    const int64_t rows = heads * group_;
+    t.q = space.take(heads * scores_.q_floats()), t.s = space.take(rows * kKeyBlock);
+    t.o = space.take(heads * o_floats()), t.m = space.take(rows), t.l = space.take(rows * 16);
+    if (const int64_t head = batch * c_.n_kv_heads + h0; std::exchange(held(scratch), head) != head)
+      pack_queries(t);
+    std::fill_n(t.o, heads * o_floats(), 0.0f);
+    std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
+    const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
+    const int64_t to = std::min(keys_.hi, (first_span_ + span + 1) * kKeySpan);
+    int64_t executed = 0;
+    typename Scores::Work work;
+    for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
+      executed += run_block(t, work, k0, seen_in_block({from, to}, k0));
+    for (int64_t i = 0; i < rows; ++i) {
+      float* at = part(batch, h0 * group_ + i, span);
+      const float* o = t.o + i / group_ * o_floats() + i % group_ * kTileN;
+      for (int64_t e = 0; e < strips_; ++e)
+        std::copy_n(o + e * group_ * kTileN, kTileN, at + e * kTileN);
+      at[strips_ * kTileN] = t.m[i] * c_.unit();
+      at[strips_ * kTileN + 1] = reduce_add(load16(t.l + i * 16));
+    }
+    const int64_t visible = (to - from) * rows, per_pair = c_.score_flops() + 4;
+    call_.counters->add(visible * (per_pair + 2 * c_.d + 2 * c_.dv), executed + visible * per_pair);
+  }
+
+  void pack_queries(const Task& t) const {
+    for (int64_t h = 0; h < t.heads; ++h)
+      scores_.pack(c_, t.batch, (t.h0 + h) * group_, t.q + h * scores_.q_floats());
+  }
+
+  // One block of keys for all heads, a few keys of each in turn; returns operations executed.
+  int64_t run_block(const Task& t, typename Scores::Work& work, int64_t k0,
+                    const Seen& seen) const {
+    const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
+    const NextHead next{scores_.q_floats(), group_ * kKeyBlock};
+    for (int64_t j = lo16; j < hi16; j += kKeys)
+      for (int64_t h = 0; h < t.heads; h += Scores::kHeadsAtOnce) {
+        const Head x = head_of(t, h, k0);
+        scores_.of_keys(work, x.keys, ahead_of(x.keys, k0), x.q, j, x.s, next,
+                        std::min<int64_t>(t.heads - h, Scores::kHeadsAtOnce));
+      }
+    for (int64_t h = 0; h < t.heads; ++h)
+      for (int i = 0; i < group_; ++i) weigh(head_of(t, h, k0), i, seen);
+    for (int64_t j = lo; j < hi; j += kValues)
+      for (int64_t h = 0; h < t.heads; ++h) {
+        const Head x = head_of(t, h, k0);
+        const Ahead<T> ahead = ahead_of(x.values, k0), nothing(x.values.at, 0, 0);
+        const int64_t end = std::min(j + kValues, hi), next_strip = group_ * kTileN;
+        by_rows(group_, [&](auto n, int i) {
+          const Ahead<T>& fetch = i == 0 ? ahead : nothing;
+          const float* p = x.s + i * kKeyBlock;
+          int64_t e = 0;
+          if constexpr (kStripsAtOnce == 2)
+            for (; (e + 2) * kTileN <= c_.dv; e += 2)
+              thin_columns<T, n(), 2, true>(x.values, fetch, e * kTileN, 2 * kTileN, p, j, end,
+                                            x.o + (e * group_ + i) * kTileN, next_strip);
+          for (; e < strips_; ++e)
+            thin_values<T, n()>(x.values, fetch, e * kTileN,
+                                static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN)), p,
+                                j, end, x.o + (e * group_ + i) * kTileN);
+        });
+      }
+    const int64_t values = group_ * 2 * strips_ * kTileN * (hi - lo);
+    return t.heads * (scores_.columns() * 2 * c_.d * (hi16 - lo16) + values);
+  }
+
+  // Scores become weights in place; m, l and o of row i follow.
+  void weigh(const Head& x, int i, const Seen& seen) const {
+    float *s = x.s + i * kKeyBlock, *m = x.m + i, *l_at = x.l + i * 16;
+    BlockScores y;
+#pragma GCC unroll 4
+    for (int g = 0; g < kKeyBlock / 16; ++g) y[g] = load16(s + 16 * g);
+    if (seen.hi - seen.lo < kKeyBlock) hide(y, seen);
+    const auto top = [&] { return reduce_max(max(max(y[0], y[1]), max(y[2], y[3]))); };
+    if (*m == -kInf) *m = top();
+    Row16 p[kKeyBlock / 16], l = load16(l_at);
+    const auto weigh = [&] {
+      const Row16 log2 = row16(log2_), shift = row16(*m == -kInf ? 0 : *m);
+#pragma GCC unroll 4
+      for (int g = 0; g < kKeyBlock / 16; ++g) p[g] = exp2_weight((y[g] - shift) * log2);
+      return p[0] + p[1] + p[2] + p[3];
+    };
+    Row16 sum = weigh();
+    if (exceeds(sum, kMostWeight)) [[unlikely]] {
+      const float old = std::exchange(*m, top());
+      const Vf alpha = exp2_weight(set1((old - *m) * log2_));
+      for (Vf& v : l.v) v = v * alpha;
+      for (int64_t e = 0; e < strips_; ++e) {
+        float* o = x.o + (e * group_ + i) * kTileN;
+        for (int v = 0; v < kTileN; v += kLanes) store(o + v, load(o + v) * alpha);
+      }
+      sum = weigh();
+    }
+#pragma GCC unroll 4
+    for (int g = 0; g < kKeyBlock / 16; ++g) store16_n(s + 16 * g, p[g], 16);
+    store16_n(l_at, l + sum, 16);
+  }
+
+  // Folds the spans of one head together, divides and stores.
+  void finish(int64_t batch, int64_t head) const {
+    const int64_t width = strips_ * kTileN;
+    float sum[kMaxDecodeWidth + kTileN] __attribute__((aligned(64)));
+    float top = -kInf, total = 0;
+    std::fill_n(sum, width, 0.0f);
+    for (int64_t span = 0; span < spans_; ++span) {
+      const float* at = part(batch, head, span);
+      const float m = at[width], next = top > m ? top : m, shift = next == -kInf ? 0 : next;
+      float scale[2][kLanes];
+      store(scale[0], exp(set1(top - shift))), store(scale[1], exp(set1(m - shift)));
+      const Vf before = set1(scale[0][0]), now = set1(scale[1][0]);
+      for (int64_t e = 0; e < width; e += kLanes)
+        store(sum + e, fma(load(at + e), now, load(sum + e) * before));
+      total = __builtin_fmaf(at[width + 1], scale[1][0], total * scale[0][0]);
+      top = next;
+    }
+    if constexpr (kSplitsColumns<T, Ahead<T>>)
+      for (int64_t e = 0; e + kTileN <= c_.dv; e += kTileN) {
+        float halves[kTileN];
+        std::copy_n(sum + e, kTileN, halves);
+        for (int i = 0; i < kTileN; ++i) sum[e + i] = halves[i / 2 + i % 2 * kLanes];
+      }
+    const TensorRef &o = call_.out[0], &lse = call_.out[1];
+    const bool has_weight = !(total <= 0);  // NaN has
+    float log_sum[kLanes];
+    store(log_sum, log(set1(total)));
+    lse.as<float>()[batch * lse.stride[0] + head * lse.stride[1]] =
+        has_weight ? log_sum[0] + top : -kInf;
+    store_row(sum, kTileN, c_.dv, has_weight ? 1 / total : 0.0f,
+              o.as<T>() + offset4(o, batch, 0, head), o.stride[3]);
+    const int64_t flops = spans_ > 0 ? 3 + c_.dv : 0;
+    call_.counters->add(flops, flops);
+  }
+
+  // Where registers are many, values go by pairs of strips; sums stop and go on with each head.
+  static constexpr int kStripsAtOnce = kLanes == 16 ? 2 : 1;
+  static constexpr int64_t kKeys = 16, kValues = sizeof(T) == 4 ? 32 : 16;
+  static constexpr int64_t kAheadBytes = 64 << 10;  // of memory
+  const KernelCall& call_;
+  const AttentionCall& c_;
+  const DecodeWorkspace space_;
+  const Scores scores_;
+  const int group_;
+  KeyRange keys_;
+  float log2_;  // exponents of 2 in a product
+  int64_t first_span_ = 0, spans_ = 0, strips_ = 0;
+  float *parts_ = nullptr, *scratch_ = nullptr;
+};
+}  // namespace tegula::kernel::TEGULA_ISA_NS
