@@ -37,7 +37,13 @@ TEGULA_VEC void store_run(const R* from, T* to, int64_t n) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
   } else if constexpr (std::is_same_v<R, float> && sizeof(T) == 2) {
     int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
+    for (; i + kLanes <= n; i += kLanes) {
+      if constexpr (std::is_same_v<T, bf16>) {  // nothing to round
+        store_u16(to + i, shr<16>(bits(load(from + i))));
+      } else {
+        store(to + i, load(from + i));
+      }
+    }
     for (; i < n; ++i) to[i] = narrow<T>(from[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i] = narrow<T>(from[i]);

@@ -127,12 +127,14 @@ void then_round(const TileOp& o) {
   round_in_place(o);
 }
 
+// bf16 is rounded on the way.
 template <class F>
 TileFn any(DType dtype) {
-  return dtype == DType::kF32 ? map_any<F> : then_round<map_any<F>>;
+  if (dtype == DType::kF32) return map_any<F>;
+  return dtype == DType::kBF16 ? map_any<RoundBf16<F>> : then_round<map_any<F>>;
 }
 
-// Cheap instructions hold scalars in registers and round to bf16 on the way.
+// Cheap instructions hold scalars in registers.
 template <class F>
 TileFn cheap(DType dtype, unsigned scalars) {
   if (dtype != DType::kF32 && dtype != DType::kBF16) return then_round<map_any<F>>;
@@ -335,7 +337,7 @@ TileFn find_f32(const MicroOp& m, unsigned scalars) {
     case Op::kGe:
       return map_any<Ge>;
     case Op::kCast:
-      return any<Copy>(t);
+      return cheap<Copy>(t, scalars);
     default:
       return nullptr;
   }
