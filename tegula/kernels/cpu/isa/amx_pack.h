@@ -150,4 +150,27 @@ static void pack_runs(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
     }
 }
 
+// The same to tiles of a: a tile's pairs of k are put side by side first, then transposed.
+template <int kStrips>
+static void pack_runs_across(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
+                             int64_t next_strip) {
+  constexpr int kAhead = 16;
+  alignas(64) Dwords pairs[2 * kStrips];
+  for (; n_k > 0; --n_k, dst += 2 * kTileBytes) {
+    for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
+      const bf16* odd = src + k_stride;
+#pragma GCC unroll 8
+      for (int s = 0; s < kStrips; ++s) {
+        __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
+        __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
+        interleave(src + s * kStrip, odd + s * kStrip, pairs[2 * s][p]);
+        interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, pairs[2 * s + 1][p]);
+      }
+    }
+    for (int i = 0; i < 2 * kStrips; ++i)
+      transpose_dwords(pairs[i],
+                       *reinterpret_cast<Dwords*>(dst + i / 2 * next_strip + i % 2 * kTileBytes));
+  }
+}
+
 }  // namespace tegula::kernel::TEGULA_ISA_NS

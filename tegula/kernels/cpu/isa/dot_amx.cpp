@@ -241,9 +241,7 @@ class AmxDot {
     direct_a_ = c.m.is_linear(kA, &a_row_) && c.k.is_linear(kA, &k_stride) && k_stride == 1 &&
                 c.shard_k() % kTilePairs == 0;
     local_b_ = amx_packs_b_locally(c);
-    int64_t n_stride = 0;
-    packs_runs_ = c.n.is_linear(kB, &n_stride) && n_stride == 1 && c.k.is_linear(kB, &b_row_) &&
-                  c.shard_k() % kTilePairs == 0;
+    a_k_row_ = rows_of_k(c, c.m, kA), b_row_ = rows_of_k(c, c.n, kB);
     if (!c.m.is_linear(kOut, &out_row_) || !c.n.is_linear(kOut, &k_stride) || k_stride != 1)
       out_row_ = 0;
     constexpr int64_t kLine = 64 / sizeof(Out);
@@ -262,6 +260,14 @@ class AmxDot {
   }
 
  private:
+  // Between rows of k where whole tiles of them have adjacent lanes; else 0.
+  static int64_t rows_of_k(const Contraction& c, const Loops& lanes, Operand operand) {
+    int64_t lane_stride = 0, row = 0;
+    const bool has = lanes.is_linear(operand, &lane_stride) && lane_stride == 1 &&
+                     c.k.is_linear(operand, &row) && c.shard_k() % kTilePairs == 0;
+    return has ? row : 0;
+  }
+
   char* a_panel(const Held& h, int64_t batch, int64_t strip) const {
     return a_panels_ + (batch * ceil_div(h.m, kStrip) + strip) * strip_bytes_;
   }
@@ -270,51 +276,58 @@ class AmxDot {
   }
   bool is_direct(int64_t rows) const { return direct_a_ && rows % kTile == 0; }
 
-  // A task packs strips of one operand for some tiles of k, so that all threads take part: of b
-  // several strips, as its rows of k are then read in runs.
-  static constexpr int64_t kPackTiles = 16, kPackStrips = 4;
+  // A task packs some strips of one operand for some tiles of k, so that all threads take part and
+  // rows of k, where lanes are adjacent, are read in runs.
+  static constexpr int64_t kPackTiles = 4, kPackStrips = 4;
 
   void pack(const Held& h) {
     // Only the last strip of a direct operand may need packing.
-    const bool a_is_direct = is_direct(h.m);
     const int64_t all_a = ceil_div(h.m, kStrip), first_a = direct_a_ ? all_a - 1 : 0;
-    const int64_t a_strips = h.n0 > 0 || a_is_direct ? 0 : all_a - first_a;
+    const int64_t a_strips = h.n0 > 0 || is_direct(h.m) ? 0 : all_a - first_a;
     const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kStrip);
-    const int64_t b_tiles = kPackTiles / kPackStrips;
-    const int64_t a_units = a_strips * ceil_div(kb_.total(), kPackTiles);
-    const int64_t b_units = ceil_div(b_strips, kPackStrips) * ceil_div(kb_.total(), b_tiles);
-    const int64_t units = a_units + b_units;
+    const int64_t k_units = ceil_div(kb_.total(), kPackTiles);
+    const int64_t a_units = ceil_div(a_strips, kPackStrips) * k_units;
+    const int64_t units = a_units + ceil_div(b_strips, kPackStrips) * k_units;
     if (units == 0) return;
     call_.pool->parallel_for(h.batch * units, [&](int64_t i, int) {
-      const int64_t batch = i / units, unit = i % units, b_unit = unit - a_units;
-      const int64_t step = b_unit < 0 ? kPackTiles : b_tiles, k_units = ceil_div(kb_.total(), step);
-      const int64_t tile = (b_unit < 0 ? unit : b_unit) % k_units * step;
-      const int64_t tiles = std::min(step, kb_.total() - tile);
-      if (b_unit < 0) {
-        const int64_t strip = unit / k_units;
-        char* dst = a_panel(h, batch, first_a + strip) + tile * kAmxStripBytes;
-        pack_strip(a_ + c_.batch.offset(h.batch0 + batch, kA), c_.m, kA, TileForm::kA,
-                   h.m0 + (first_a + strip) * kStrip, h.m0 + h.m, tile, tiles, dst);
-        return;
+      const int64_t batch = i / units, unit = i % units;
+      const int64_t tile = unit % k_units * kPackTiles;
+      const int64_t tiles = std::min(kPackTiles, kb_.total() - tile);
+      if (unit < a_units) {
+        const int64_t strip = first_a + unit / k_units * kPackStrips;
+        pack_a(h, batch, strip, std::min(strip + kPackStrips, all_a), tile, tiles);
+      } else {
+        const int64_t strip = (unit - a_units) / k_units * kPackStrips;
+        pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), tile, tiles,
+               b_panel(h, batch, strip) + tile * kAmxStripBytes, strip_bytes_);
       }
-      const int64_t strip = b_unit / k_units * kPackStrips;
-      char* dst = b_panel(h, batch, strip) + tile * kAmxStripBytes;
-      if (packs_runs_ && (strip + kPackStrips) * kStrip <= h.n) {
-        const bf16* src = b_ + c_.batch.offset(h.batch0 + batch, kB) + h.n0 + strip * kStrip;
-        return pack_runs<kPackStrips>(src + tile * kTilePairs * b_row_, b_row_, tiles, dst,
-                                      strip_bytes_);
-      }
-      for (int64_t s = strip; s < std::min(strip + kPackStrips, b_strips); ++s, dst += strip_bytes_)
-        pack_b(h, batch, s * kStrip, tile, tiles, dst);
     });
   }
-  void pack_b(const Held& h, int64_t batch, int64_t n, int64_t tile, int64_t tiles, char* dst) {
-    if (packs_runs_ && n + kStrip <= h.n) {
-      const bf16* src = b_ + c_.batch.offset(h.batch0 + batch, kB) + h.n0 + n;
-      return pack_runs<1>(src + tile * kTilePairs * b_row_, b_row_, tiles, dst, 0);
+  // Strips [strip, end).
+  void pack_a(const Held& h, int64_t batch, int64_t strip, int64_t end, int64_t tile,
+              int64_t tiles) const {
+    const bf16* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
+    char* dst = a_panel(h, batch, strip) + tile * kAmxStripBytes;
+    if (a_k_row_ > 0 && end - strip == kPackStrips && end * kStrip <= h.m) {
+      const bf16* src = a + h.m0 + strip * kStrip + tile * kTilePairs * a_k_row_;
+      return pack_runs_across<kPackStrips>(src, a_k_row_, tiles, dst, strip_bytes_);
     }
-    pack_strip(b_ + c_.batch.offset(h.batch0 + batch, kB), c_.n, kB, TileForm::kB, h.n0 + n,
-               h.n0 + h.n, tile, tiles, dst);
+    for (; strip < end; ++strip, dst += strip_bytes_)
+      pack_strip(a, c_.m, kA, TileForm::kA, h.m0 + strip * kStrip, h.m0 + h.m, tile, tiles, dst);
+  }
+  void pack_b(const Held& h, int64_t batch, int64_t strip, int64_t end, int64_t tile, int64_t tiles,
+              char* dst, int64_t next_strip) const {
+    const bf16* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
+    const bf16* src = b + h.n0 + strip * kStrip + tile * kTilePairs * b_row_;
+    if (b_row_ > 0 && end - strip == kPackStrips && end * kStrip <= h.n)
+      return pack_runs<kPackStrips>(src, b_row_, tiles, dst, next_strip);
+    for (; strip < end; ++strip, src += kStrip, dst += next_strip) {
+      if (b_row_ > 0 && (strip + 1) * kStrip <= h.n) {
+        pack_runs<1>(src, b_row_, tiles, dst, 0);
+      } else {
+        pack_strip(b, c_.n, kB, TileForm::kB, h.n0 + strip * kStrip, h.n0 + h.n, tile, tiles, dst);
+      }
+    }
   }
 
   // Tiles [tile, tile + tiles) of the strip of lanes from `lane` (before `end`); a shard at a time.
@@ -348,7 +361,8 @@ class AmxDot {
         u.block = &block;
         u.x.b = b_panel(h, t.batch, (t.n0 + n) / kStrip) + block.k0 * kAmxStripBytes;
         if (local_b_) {
-          pack_b(h, t.batch, t.n0 + n, block.k0, block.n_k, scratch);
+          const int64_t strip = (t.n0 + n) / kStrip;
+          pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, scratch, 0);
           u.x.b = scratch;
         } else if (n + kStrip < t.n) {
           u.next = u.x.b + strip_bytes_;
@@ -444,8 +458,8 @@ class AmxDot {
   char* scratch_;
   int64_t a_row_ = 0;
   int64_t out_row_ = 0;  // between rows of a result with adjacent columns; 0: it is not so
-  int64_t b_row_ = 0;    // between rows of k, where packs_runs_
-  bool direct_a_ = false, local_b_ = false, packs_runs_ = false, streams_ = false;
+  int64_t a_k_row_ = 0, b_row_ = 0;  // rows_of_k
+  bool direct_a_ = false, local_b_ = false, streams_ = false;
 };
 }  // namespace
 
