@@ -130,6 +130,11 @@ static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Ope
   }
 }
 
+// Stores drain in order, so a line that is not there holds up all after it.
+TEGULA_VEC void fetch_to_write(const void* line) { __builtin_prefetch(line, 1); }
+// From line `at` of a tile of a strip to the one eight stores on.
+constexpr int64_t line_ahead(int at) { return (at < 8 ? 8 : 8 + kTile) * 64; }
+
 // Whole tiles of b: kStrips strips of 32 adjacent lanes side by side, n_k tiles of k (rows k_stride
 // apart), to strips next_strip bytes apart. A row of k is read in one run, and ahead of its use.
 template <int kStrips>
@@ -143,7 +148,9 @@ static void pack_runs(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
       for (int s = 0; s < kStrips; ++s) {
         __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
         __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
-        auto* to = reinterpret_cast<int32_t*>(dst + s * next_strip + p * 64);
+        char* line = dst + s * next_strip + p * 64;
+        fetch_to_write(line + line_ahead(p)), fetch_to_write(line + kTileBytes + line_ahead(p));
+        auto* to = reinterpret_cast<int32_t*>(line);
         interleave(src + s * kStrip, odd + s * kStrip, to);
         interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, to + kTileBytes / 4);
       }
@@ -163,6 +170,8 @@ static void pack_runs_across(const bf16* src, int64_t k_stride, int64_t n_k, cha
       for (int s = 0; s < kStrips; ++s) {
         __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
         __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
+        char* line = dst + s * next_strip + p * 64;
+        fetch_to_write(line), fetch_to_write(line + kTileBytes);
         interleave(src + s * kStrip, odd + s * kStrip, pairs[2 * s][p]);
         interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, pairs[2 * s + 1][p]);
       }
