@@ -74,6 +74,10 @@ DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   if (!tiles.is_local(c)) {
     block_floats = a_panel_floats(task_m, std::min(k, tiles.block_k), kMinTileM);
     b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
+    own_b_floats = std::min(n_cols * std::min(k, kOwnK), kOwnFloats);
+    own_block_floats = a_panel_floats(task_m, std::min(k, kOwnBlocks * tiles.block_k), kMinTileM) +
+                       (kOwnBlocks - 1) * ceil_div(task_m, kMinTileM) * kChunkSlack;
+    own_block_floats = round_up(own_block_floats, 16);
   }
   strip_floats =
       std::min(n_cols, kLocalStrips * kMaxTileN) * round_up(std::min(k, tiles.local_k), 16);
@@ -107,9 +111,11 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
   const int64_t a_need = has_a ? a_panel_floats(c.m.count, k, tile.m) : 0;
   const int64_t b_need = is_local ? 0 : round_up(c.n.count, tile.n) * k;
   batch = c.batch.count;
+  m = c.m.count, n = c.n.count, strip_m = tile.m, strip_n = tile.n;
+  if (!is_local && tile.n == kMaxTileN) set_groups(c, tiles, n_threads);
+  if (groups > 0) return;
   if (a_need > 0) batch = std::min(batch, w.a_floats / a_need);
   if (b_need > 0) batch = std::min(batch, w.b_floats / b_need);
-  m = c.m.count, n = c.n.count, strip_m = tile.m, strip_n = tile.n;
   if (batch == 0) batch = 1, n = even_part(n, w.b_floats / (tile.n * k) * tile.n, tile.n);
   if (tiles.is_fixed) {
     task_m = round_up(std::min(m, tiles.task_m), tile.m);
@@ -140,6 +146,28 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
     task_m = ceil_div(m_strips, parts_m) * tile.m;
     parts_n = 1;  // the last columns held may be fewer
   }
+}
+
+// As many groups as leave a thread about as many columns as rows, in powers of two; or as many as
+// its panels hold.
+void DotBlocks::set_groups(const Contraction& c, const DotTiles& tiles, int n_threads) {
+  constexpr int64_t kLeastUses = 64;  // of an element that is packed
+  const int64_t k = std::max<int64_t>(1, c.k.count), strips = ceil_div(n, strip_n);
+  if (n_threads < kOwnThreads || tiles.is_fixed || tiles.panel_floats != kPanelFloats || k > kOwnK)
+    return;
+  const int64_t least = ceil_div(strips, std::min(kOwnStrips, kOwnFloats / (strip_n * k)));
+  int64_t g = 1;
+  const auto rows = [&] { return std::min(m, ceil_div(batch * m * g, n_threads)); };
+  while (2 * g <= std::min<int64_t>(strips, n_threads) && (g < least || n / g > rows())) g *= 2;
+  g = std::max(g, least);
+  if (rows() * (n / g) < kLeastUses * (rows() + n / g)) return;
+  groups = g;
+  task_m = even_part(m, tiles.task_m, strip_m);
+  parts_m = even_parts(ceil_div(m, strip_m), ceil_div(m, task_m), batch * g, n_threads);
+  task_m = ceil_div(ceil_div(m, strip_m), parts_m) * strip_m;
+  const int64_t group = ceil_div(strips, g);
+  group_parts = tiles.cut(c).count() > kOwnBlocks ? 1 : ceil_div(group, kLocalStrips);
+  parts_n = g * group_parts, task_n = ceil_div(strips, parts_n) * strip_n;
 }
 
 }  // namespace tegula::kernel

@@ -1,6 +1,8 @@
 // How dot_packed cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
+#include <algorithm>
+
 #include "tegula/base/round.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"
@@ -83,21 +85,37 @@ struct DotTiles {
   int64_t most_n(int64_t task) const { return task + (is_fixed ? kMaxTileN - 1 : 0); }
 };
 
+// Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
+inline constexpr int64_t kLocalStrips = 4;
+
+// So many threads pack what they need of both operands for themselves and keep it for their next
+// tasks: lines of panels that other cores have read must be taken back from all of these before
+// they are written again, and that takes longer than packing.
+inline constexpr int kOwnThreads = 4;
+inline constexpr int64_t kOwnFloats = int64_t{1} << 20;  // of b's strips that a thread keeps
+inline constexpr int64_t kOwnStrips = 256;               // of them, at most
+inline constexpr int64_t kOwnK = 8192;                   // a few strips of so many k are as much
+inline constexpr int kOwnBlocks = 2;                     // of a, kept where k has no more
+inline constexpr int64_t kMarkFloats = 16;               // which parts these are
+
 // Workspace: panels of a where tasks pack b, then per thread the tiles that wait between k blocks,
 // then, as tasks pack a or b, per thread a block of a and behind them all panels of b, or per
 // thread some strips of b. It grows with every extent, because a run may be smaller than its plan,
 // and then pack in the other way: hence room for either.
 struct DotWorkspace {
   int64_t a_floats = 0;
-  int64_t waiting_floats = 0;  // per thread
-  int64_t block_floats = 0;    // of a, per thread
-  int64_t b_floats = 0;        // of panels
-  int64_t strip_floats = 0;    // per thread
+  int64_t waiting_floats = 0;                      // per thread
+  int64_t block_floats = 0;                        // of a, per thread
+  int64_t b_floats = 0;                            // of panels
+  int64_t strip_floats = 0;                        // per thread
+  int64_t own_block_floats = 0, own_b_floats = 0;  // per thread, where it packs both
   DotWorkspace(const Contraction& c, const DotTiles& tiles);
   int64_t bytes(int n_threads) const {
-    const int64_t shared = block_floats * n_threads + b_floats, local = strip_floats * n_threads;
-    return 4 * (a_floats + waiting_floats * n_threads + (shared > local ? shared : local));
+    const int64_t shared = block_floats * n_threads + b_floats, local = strip_floats * n_threads,
+                  own = n_threads < kOwnThreads ? 0 : own_floats() * n_threads;
+    return 4 * (a_floats + waiting_floats * n_threads + std::max({shared, local, own}));
   }
+  int64_t own_floats() const { return kMarkFloats + own_block_floats + own_b_floats; }
 };
 
 // Whether a can be read where it lies: f32 rows, k side by side. `row`: elements between rows.
@@ -111,18 +129,21 @@ inline constexpr int kThinDotRows = 4;
 inline constexpr int kThinColumns = 64;  // of a task, at least
 bool is_thin(const Contraction& c, const DotTiles& tiles);
 
-// Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
-inline constexpr int64_t kLocalStrips = 4;
-
 // The blocks of one launch on register tiles of tile_m × tile_n.
 struct DotBlocks {
   int64_t batch = 0, m = 0, n = 0;   // whose panels are held at once
   int64_t task_m = 0, task_n = 0;    // one task: task_m × task_n outputs, at most
   int64_t parts_m = 1, parts_n = 1;  // of the rows and columns, at least
   int64_t strip_m = 0, strip_n = 0;  // what they are multiples of
+  // Where threads pack b for themselves: groups of columns, and the parts of one, each a task with
+  // one of parts_m parts of the rows; else 0.
+  int64_t groups = 0, group_parts = 1;
   DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile tile, int n_threads);
   int64_t m_tasks(int64_t rows) const { return std::max(parts_m, ceil_div(rows, task_m)); }
   int64_t n_tasks(int64_t cols) const { return std::max(parts_n, ceil_div(cols, task_n)); }
+
+ private:
+  void set_groups(const Contraction& c, const DotTiles& tiles, int n_threads);
 };
 
 }  // namespace tegula::kernel

@@ -45,7 +45,7 @@ struct Cut {
   }
 
   // Equal for tunings that run the same way.
-  std::array<int64_t, 12> signature() const {
+  std::array<int64_t, 13> signature() const {
     const bool has_order = !is_local && m_strips > 1 && n_strips > 1;
     const bool has_deal = m_tasks > 1 && n_tasks > 1;
     return {blocks.batch,
@@ -59,7 +59,8 @@ struct Cut {
             packs_a,
             !has_order || tiles.a_inside,
             !has_deal || tiles.deals_rows,
-            is_local};
+            is_local,
+            blocks.groups};
   }
 };
 
@@ -82,7 +83,7 @@ std::vector<Tuning> points(const KernelQuery& q) {
   const auto even = static_cast<int>(ceil_div(c.m.count, ceil_div(c.m.count, full.m)));
   int64_t row;
   std::vector<Tuning> all(1);
-  std::set<std::array<int64_t, 12>> seen{Cut(c, {}, q.n_threads).signature()};
+  std::set<std::array<int64_t, 13>> seen{Cut(c, {}, q.n_threads).signature()};
   Tuning t;
   const auto add = [&] {
     const Cut cut(c, t, q.n_threads);

@@ -14,7 +14,8 @@ struct Held {
   int64_t batch0, batch, m0, m, n0, n;
 };
 struct Task {
-  int64_t batch, m0, m, n0, n;  // relative to Held
+  int64_t batch, m0, m, n0, n;    // relative to Held
+  int64_t part = 0, n_parts = 1;  // of those in turn that have these rows
 };
 
 template <class Blocks, class F>

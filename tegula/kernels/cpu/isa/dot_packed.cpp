@@ -66,6 +66,7 @@ class PackedDot {
   }
 
   void run() {
+    if (blocks_.groups > 0) return run_groups();
     for_each_held(c_, blocks_, [&](const Held& h) {
       pack(h);
       for_each_task(*call_.pool, h, blocks_, tiles_.deals_rows, [&](const Task& t, int thread) {
@@ -77,6 +78,50 @@ class PackedDot {
   }
 
  private:
+  // What a thread has packed for itself, and keeps for the tasks that follow.
+  struct Kept {
+    int64_t batch, m0, blocks;      // of a: blocks of k, bits
+    int64_t b_batch, group, parts;  // of b
+  };
+  static_assert(sizeof(Kept) <= kMarkFloats * sizeof(float));
+  // It lies before the thread's block of a and its strips of b.
+  Kept* kept(int thread) const {
+    return reinterpret_cast<Kept*>(blocks_of_a_ + thread * workspace_.own_floats());
+  }
+
+  // Groups of columns, within them rows, and for these the parts of the group: a thread's tasks
+  // share what it packs, and the last ones are small.
+  void run_groups() {
+    const Held h{0, c_.batch.count, 0, c_.m.count, 0, c_.n.count};
+    const int64_t parts = blocks_.group_parts, tasks = blocks_.parts_m * blocks_.parts_n;
+    for (int i = 0; i < call_.pool->n_threads(); ++i) *kept(i) = {-1, -1, 0, -1, -1, 0};
+    call_.pool->parallel_for(h.batch * tasks, [&](int64_t i, int thread) {
+      Task t;
+      t.batch = i / tasks, t.part = i % parts, t.n_parts = parts;
+      const int64_t group = i % tasks / (blocks_.parts_m * parts);
+      cut_evenly(h.m, tile_m_, i / parts % blocks_.parts_m, blocks_.parts_m, &t.m0, &t.m);
+      cut_evenly(h.n, kTileN, group * parts + t.part, blocks_.parts_n, &t.n0, &t.n);
+      Kept* mine = kept(thread);
+      if (mine->b_batch != t.batch || mine->group != group)
+        mine->b_batch = t.batch, mine->group = group, mine->parts = 0;
+      float* block = reinterpret_cast<float*>(mine) + kMarkFloats;
+      run_task(h, t, waiting_ + thread * workspace_.waiting_floats, block, mine);
+    });
+  }
+  // The task's strips of b, packed unless they are there.
+  const float* own_strips(const Held& h, const Task& t, float* block, Kept* mine) {
+    int64_t first, n;
+    cut_evenly(h.n, kTileN, mine->group, blocks_.groups, &first, &n);
+    const int64_t begin = t.n0 / kTileN, end = ceil_div(t.n0 + t.n, kTileN), k = c_.k.count;
+    float* b = block + workspace_.own_block_floats + (t.n0 - first) * k;
+    if ((mine->parts >> t.part & 1) == 0)
+      for (int64_t strip = begin; strip < end; strip += kPackStrips)
+        pack_b(h, t.batch, strip, std::min(strip + kPackStrips, end), 0, k,
+               b + (strip - begin) * kTileN * k, k);
+    mine->parts |= int64_t{1} << t.part;
+    return b;
+  }
+
   int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kChunkSlack; }
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
     const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kChunkSlack;
@@ -145,10 +190,13 @@ class PackedDot {
               float* dst, int64_t panel_k) {
     const In* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
     int64_t n_stride, k_stride;
-    if (end - begin == kPackStrips && end * kTileN <= h.n && c_.n.is_linear(kB, &n_stride) &&
-        n_stride == 1 && c_.k.is_linear(kB, &k_stride)) {
+    if (end * kTileN <= h.n && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
+        c_.k.is_linear(kB, &k_stride)) {
+      constexpr PackStripsFn<In> kPack[] = {
+          pack_strips<In, kTileNv, 1>, pack_strips<In, kTileNv, 2>, pack_strips<In, kTileNv, 3>,
+          pack_strips<In, kTileNv, kPackStrips>};
       const In* src = b + h.n0 + begin * kTileN + k0 * k_stride;
-      return pack_strips<In, kTileNv, kPackStrips>(src, k_stride, n_k, dst, panel_k * kTileN);
+      return kPack[end - begin - 1](src, k_stride, n_k, dst, panel_k * kTileN);
     }
     for (int64_t k = 0; k < n_k; k += kPackK) {
       for (int64_t strip = begin; strip < end; ++strip) {
@@ -160,17 +208,21 @@ class PackedDot {
     }
   }
 
-  // `packed`: room for strips of b, or for a block of a.
-  void run_task(const Held& h, const Task& t, float* waiting, float* packed) {
+  // `packed`: room for strips of b, or for a block of a; `mine`: what the thread has there.
+  void run_task(const Held& h, const Task& t, float* waiting, float* packed, Kept* mine = nullptr) {
     float local[(kMaxSlots + kColumnTiles) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = int64_t{n_slots_} * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     const int64_t next_b_step = ceil_div(kTileN * 4, m_strips), b_strip = kTileN * c_.k.count;
     float* const out = plain_out_ ? plain_out(h, t) : nullptr;
+    const float* const panel = local_b_ ? nullptr
+                               : mine   ? own_strips(h, t, packed, mine)
+                                        : b_panel(h, t.batch, t.n0 / kTileN);
+    const bool goes_on = mine != nullptr && (mine->parts >> t.part >> 1 & 1) != 0;  // strips
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
-      const ABlock a = a_block(h, t, plan, packed);
+      const ABlock a = a_block(h, t, plan, block, packed, mine);
       const MicroArgs shared = block_args(plan, local);
       int64_t fetched = 0;  // steps
       // Of strip i of a and those after it.
@@ -180,7 +232,7 @@ class PackedDot {
         x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
         x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - j * kTileN));
         // The strip after this one, a part for each tile that this one meets.
-        const bool is_far = !local_b_ && tiles_.a_inside && j + 1 < n_strips;
+        const bool is_far = !local_b_ && tiles_.a_inside && (j + 1 < n_strips || goes_on);
         MicroArgs u = shared;
         u.n_tiles = x.n_tiles = n_tiles;
         u.a_phase = is_chunked_ ? static_cast<int>(a.k0 % kChunk) : 0;
@@ -213,7 +265,7 @@ class PackedDot {
         }
         continue;
       }
-      const float* b = b_panel(h, t.batch, t.n0 / kTileN) + plan.k0 * kTileN;
+      const float* b = panel + plan.k0 * kTileN;
       if (tiles_.a_inside) {
         for (int64_t j = 0; j < n_strips; ++j) column(j, b + j * b_strip);
       } else {
@@ -257,13 +309,21 @@ class PackedDot {
     const char* far = nullptr;
     int64_t far_step = 0;
   };
-  ABlock a_block(const Held& h, const Task& t, const KBlock& plan, float* packed) {
+  ABlock a_block(const Held& h, const Task& t, const KBlock& plan, int64_t at, float* packed,
+                 Kept* mine) {
+    if (mine != nullptr && kb_.count() <= kOwnBlocks) {
+      packed += ceil_div(t.m, tile_m_) * (tile_m_ * plan.k0 + at * kChunkSlack);
+      if (mine->batch != t.batch || mine->m0 != t.m0)
+        mine->batch = t.batch, mine->m0 = t.m0, mine->blocks = 0;
+    }
     ABlock block{packed, a_panel_floats(plan.n_k), 0};
     const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
     if (local_b_ && !direct_a_) {
       block = {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
     } else if (!direct_a_) {
-      pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+      if (mine == nullptr || kb_.count() > kOwnBlocks || (mine->blocks >> at & 1) == 0)
+        pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+      if (mine != nullptr) mine->blocks |= int64_t{1} << at;
     } else if constexpr (std::is_same_v<In, float>) {
       block = {a + plan.k0, tile_m_ * a_row_, 0};
     }
@@ -273,8 +333,9 @@ class PackedDot {
     block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
     const int64_t bytes =
         static_cast<int64_t>(sizeof(In)) * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
-    const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k;
+    const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k * t.n_parts;
     block.far_step = ceil_div(bytes, steps);
+    block.far += bytes * t.part / t.n_parts;
     return block;
   }
 

@@ -53,6 +53,10 @@ static void pack_strips(const T* src, int64_t k_stride, int64_t n_k, float* dst,
   }
 }
 
+template <class T>
+using PackStripsFn = void (*)(const T*, int64_t k_stride, int64_t n_k, float* dst,
+                              int64_t next_strip);
+
 // k lies side by side: square blocks are transposed in registers, lines fetched ahead along k.
 template <class T>
 static void pack_transposed(const PanelArgs<T>& p) {
