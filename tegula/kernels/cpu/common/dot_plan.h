@@ -91,7 +91,7 @@ inline constexpr int64_t kLocalStrips = 4;
 // So many threads pack what they need of both operands for themselves and keep it for their next
 // tasks: lines of panels that other cores have read must be taken back from all of these before
 // they are written again, and that takes longer than packing.
-inline constexpr int kOwnThreads = 4;
+inline constexpr int kOwnThreads = 8;
 inline constexpr int64_t kOwnFloats = int64_t{1} << 20;  // of b's strips that a thread keeps
 inline constexpr int64_t kOwnStrips = 256;               // of them, at most
 inline constexpr int64_t kOwnK = 8192;                   // a few strips of so many k are as much
