@@ -45,27 +45,43 @@ void spoil_hidden(const Case& c, Cache& k, Cache& v) {
   }
 }
 
+// A problem whose keys and values lie in caches, and its results.
+struct Decoding {
+  Problem p;
+  Cache k, v;
+  Tensor o, lse;
+  TensorRef in[3], out[2];
+  Attrs attrs;
+  Decoding(const Case& c, Rng& rng)
+      : p(c, rng),
+        k(p.k, pick(rng, 0, 1)),
+        v(p.v, pick(rng, 0, 1)),
+        o(c.dtype, {c.b, 1, c.hk * c.g, c.dv}, rng, false),
+        lse(DType::kF32, {c.b, c.hk * c.g, 1}, rng, false),
+        in{p.q.ref(), k.ref, v.ref},
+        out{o.ref(), lse.ref()},
+        attrs(c.attrs()) {
+    spoil_hidden(c, k, v);
+  }
+  template <class Launch>
+  auto run(const char* kernel, int threads, Launch launch) {
+    for (int64_t i = 0; i < o.numel(); ++i) o.put(i, NAN);
+    return testing::run_kernel(*find_kernel(kernel), attrs, in, out, threads, launch);
+  }
+};
+
 void check(const Case& c, Rng& rng) {
   SCOPED_TRACE(c.name());
-  Problem p(c, rng);
-  const int64_t h = c.hk * c.g;
-  Cache k(p.k, pick(rng, 0, 1)), v(p.v, pick(rng, 0, 1));
-  spoil_hidden(c, k, v);
-  Tensor o(c.dtype, {c.b, 1, h, c.dv}, rng, false), lse(DType::kF32, {c.b, h, 1}, rng, false);
-  const TensorRef in[] = {p.q.ref(), k.ref, v.ref}, out[] = {o.ref(), lse.ref()};
-  const Attrs attrs = c.attrs();
+  Decoding x(c, rng);
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     if (table == nullptr) continue;
-    const auto flash = testing::run_kernel(*find_kernel("attention_flash"), attrs, in, out, 1,
-                                           table->attention_fwd);
-    const auto want_o = values(o), want_lse = values(lse);
+    const auto flash = x.run("attention_flash", 1, table->attention_fwd);
+    const auto want_o = values(x.o), want_lse = values(x.lse);
     for (int threads : {1, 2, 3, 7}) {
-      for (int64_t i = 0; i < o.numel(); ++i) o.put(i, NAN);
-      const auto have = testing::run_kernel(*find_kernel("attention_decode"), attrs, in, out,
-                                            threads, table->attention_decode);
-      ASSERT_EQ(values(o), want_o) << isa_name(isa) << " x" << threads;
-      ASSERT_EQ(values(lse), want_lse) << isa_name(isa) << " x" << threads;
+      const auto have = x.run("attention_decode", threads, table->attention_decode);
+      ASSERT_EQ(values(x.o), want_o) << isa_name(isa) << " x" << threads;
+      ASSERT_EQ(values(x.lse), want_lse) << isa_name(isa) << " x" << threads;
       EXPECT_EQ(have.math_flops, flash.math_flops);
     }
   }
@@ -97,32 +113,24 @@ TEST(AttentionDecode, WideHeadsAndManyKeys) {
 
 void check_tiles(const Case& c, Rng& rng) {
   SCOPED_TRACE(c.name());
-  const Problem p(c, rng);
-  const auto truth = define<double>(p);
-  const auto naive = define<float>(p);
-  const int64_t h = c.hk * c.g;
-  Cache k(p.k, pick(rng, 0, 1)), v(p.v, pick(rng, 0, 1));
-  spoil_hidden(c, k, v);
-  Tensor o(c.dtype, {c.b, 1, h, c.dv}, rng, false), lse(DType::kF32, {c.b, h, 1}, rng, false);
-  const TensorRef in[] = {p.q.ref(), k.ref, v.ref}, out[] = {o.ref(), lse.ref()};
-  const Attrs attrs = c.attrs();
+  Decoding x(c, rng);
+  const auto truth = define<double>(x.p);
+  const auto naive = define<float>(x.p);
   std::vector<double> first_o, first_lse;
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     if (table == nullptr) continue;
     for (int threads : {1, 2, 3, 7}) {
-      for (int64_t i = 0; i < o.numel(); ++i) o.put(i, NAN);
-      const auto have = testing::run_kernel(*find_kernel("attention_decode_amx"), attrs, in, out,
-                                            threads, table->attention_decode_amx);
+      const auto have = x.run("attention_decode_amx", threads, table->attention_decode_amx);
       EXPECT_EQ(have.math_flops, truth.pairs * (2 * c.d + 5 + 2 * c.dv) + truth.live * (3 + c.dv));
       EXPECT_GE(have.executed_flops, have.math_flops);
-      if (first_o.empty()) first_o = values(o), first_lse = values(lse);
-      ASSERT_EQ(values(o), first_o) << isa_name(isa) << " x" << threads;
-      ASSERT_EQ(values(lse), first_lse) << isa_name(isa) << " x" << threads;
+      if (first_o.empty()) first_o = values(x.o), first_lse = values(x.lse);
+      ASSERT_EQ(values(x.o), first_o) << isa_name(isa) << " x" << threads;
+      ASSERT_EQ(values(x.lse), first_lse) << isa_name(isa) << " x" << threads;
     }
   }
-  expect_close(o, truth.o, naive.o, c.dtype, "o");
-  expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse");
+  expect_close(x.o, truth.o, naive.o, c.dtype, "o");
+  expect_close(x.lse, truth.lse, naive.lse, DType::kF32, "lse");
 }
 
 TEST(AttentionDecode, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {

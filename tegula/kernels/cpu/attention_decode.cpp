@@ -12,10 +12,6 @@ bool supports(const KernelQuery& q) {
   return c.ok() && is_decode(*c) && q.out[0].dtype == q.in[0].dtype &&
          q.out[1].dtype == DType::kF32;
 }
-int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
-  return c.ok() ? DecodeWorkspace(*c).bytes(q.n_threads) : 0;
-}
 }  // namespace
 
 extern constinit const KernelDef attention_decode{
@@ -25,7 +21,7 @@ extern constinit const KernelDef attention_decode{
     .doc = "one query; keys of all heads read together, threads over spans of keys",
     .priority = 150,
     .supports = supports,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = decode_workspace_bytes,
     .launch = [](const KernelCall& call) { isa_table().attention_decode(call); },
 };
 

@@ -12,10 +12,6 @@ bool supports(const KernelQuery& q) {
          q.in[0].dtype == DType::kBF16 && q.out[0].dtype == DType::kBF16 &&
          q.out[1].dtype == DType::kF32;
 }
-int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
-  return c.ok() ? DecodeWorkspace(*c).bytes(q.n_threads) : 0;
-}
 }  // namespace
 
 extern constinit const KernelDef attention_decode_amx{
@@ -26,7 +22,7 @@ extern constinit const KernelDef attention_decode_amx{
     .doc = "one query, bf16: scores in AMX tiles; else as attention_decode",
     .priority = 250,
     .supports = supports,
-    .workspace_bytes = workspace_bytes,
+    .workspace_bytes = decode_workspace_bytes,
     .launch = [](const KernelCall& call) { isa_table().attention_decode_amx(call); },
 };
 

@@ -42,5 +42,9 @@ struct DecodeWorkspace {
  private:
   int64_t dv_;
 };
+inline int64_t decode_workspace_bytes(const KernelQuery& q) {
+  const auto c = parse_attention(*q.attrs, q.in, false);
+  return c.ok() ? DecodeWorkspace(*c).bytes(q.n_threads) : 0;
+}
 
 }  // namespace tegula::kernel

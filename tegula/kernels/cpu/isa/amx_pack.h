@@ -135,47 +135,50 @@ TEGULA_VEC void fetch_to_write(const void* line) { __builtin_prefetch(line, 1); 
 // From line `at` of a tile of a strip to the one eight stores on.
 constexpr int64_t line_ahead(int at) { return (at < 8 ? 8 : 8 + kTile) * 64; }
 
-// Whole tiles of b: kStrips strips of 32 adjacent lanes side by side, n_k tiles of k (rows k_stride
-// apart), to strips next_strip bytes apart. A row of k is read in one run, and ahead of its use.
+// A tile's pairs of rows of k (k_stride apart), of kStrips strips of 32 adjacent lanes side by
+// side: f(pair, strip, even, odd, line), the line in the strip's first tile, strips next_strip
+// bytes apart. A row is read in one run, and fetched kAhead rows ahead.
+template <int kStrips, int kAhead, class F>
+TEGULA_VEC void each_pair_of_rows(const bf16* src, int64_t k_stride, char* dst, int64_t next_strip,
+                                  F&& f) {
+  for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
+    const bf16* odd = src + k_stride;
+#pragma GCC unroll 8
+    for (int s = 0; s < kStrips; ++s) {
+      __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
+      __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
+      f(p, s, src + s * kStrip, odd + s * kStrip, dst + s * next_strip + p * 64);
+    }
+  }
+}
+
+// Whole tiles of b: n_k tiles of k.
 template <int kStrips>
 static void pack_runs(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
                       int64_t next_strip) {
-  constexpr int kAhead = 8;
-  for (; n_k > 0; --n_k, dst += 2 * kTileBytes)
-    for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
-      const bf16* odd = src + k_stride;
-#pragma GCC unroll 8
-      for (int s = 0; s < kStrips; ++s) {
-        __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
-        __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
-        char* line = dst + s * next_strip + p * 64;
-        fetch_to_write(line + line_ahead(p)), fetch_to_write(line + kTileBytes + line_ahead(p));
-        auto* to = reinterpret_cast<int32_t*>(line);
-        interleave(src + s * kStrip, odd + s * kStrip, to);
-        interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, to + kTileBytes / 4);
-      }
-    }
+  for (; n_k > 0; --n_k, src += kTilePairs * k_stride, dst += 2 * kTileBytes)
+    each_pair_of_rows<kStrips, 8>(
+        src, k_stride, dst, next_strip,
+        [](int p, int, const bf16* even, const bf16* odd, char* line) {
+          fetch_to_write(line + line_ahead(p)), fetch_to_write(line + kTileBytes + line_ahead(p));
+          auto* to = reinterpret_cast<int32_t*>(line);
+          interleave(even, odd, to), interleave(even + kTile, odd + kTile, to + kTileBytes / 4);
+        });
 }
 
 // The same to tiles of a: a tile's pairs of k are put side by side first, then transposed.
 template <int kStrips>
 static void pack_runs_across(const bf16* src, int64_t k_stride, int64_t n_k, char* dst,
                              int64_t next_strip) {
-  constexpr int kAhead = 16;
   alignas(64) Dwords pairs[2 * kStrips];
-  for (; n_k > 0; --n_k, dst += 2 * kTileBytes) {
-    for (int p = 0; p < kTile; ++p, src += 2 * k_stride) {
-      const bf16* odd = src + k_stride;
-#pragma GCC unroll 8
-      for (int s = 0; s < kStrips; ++s) {
-        __builtin_prefetch(src + kAhead * k_stride + s * kStrip);
-        __builtin_prefetch(odd + kAhead * k_stride + s * kStrip);
-        char* line = dst + s * next_strip + p * 64;
-        fetch_to_write(line), fetch_to_write(line + kTileBytes);
-        interleave(src + s * kStrip, odd + s * kStrip, pairs[2 * s][p]);
-        interleave(src + s * kStrip + kTile, odd + s * kStrip + kTile, pairs[2 * s + 1][p]);
-      }
-    }
+  for (; n_k > 0; --n_k, src += kTilePairs * k_stride, dst += 2 * kTileBytes) {
+    each_pair_of_rows<kStrips, 16>(
+        src, k_stride, dst, next_strip,
+        [&](int p, int s, const bf16* even, const bf16* odd, char* line) {
+          fetch_to_write(line), fetch_to_write(line + kTileBytes);
+          interleave(even, odd, pairs[2 * s][p]);
+          interleave(even + kTile, odd + kTile, pairs[2 * s + 1][p]);
+        });
     for (int i = 0; i < 2 * kStrips; ++i)
       transpose_dwords(pairs[i],
                        *reinterpret_cast<Dwords*>(dst + i / 2 * next_strip + i % 2 * kTileBytes));
