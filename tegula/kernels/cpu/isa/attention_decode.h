@@ -14,41 +14,70 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-// Fetches into L2 what the same loop reads some keys later: of rows that lie a few KiB apart the
-// processor guesses none, and each of these keeps a stream of its own.
+// Fetches into L2 the lines of rows that come some keys later, while a loop goes over those of
+// now in an order of its own: kStreams pages at once, each upwards, a line of each in turn. The
+// processor then sees few streams, and all of a page is under way before it is used.
 template <class T>
 class Ahead {
  public:
   static constexpr bool kSplits = true;
-  Ahead(const T* row0, int64_t stride, int64_t next_head)
-      : at_(row0), stride_(stride), next_head_(next_head) {}
+  // Rows of `bytes` each, next_row bytes apart.
+  Ahead(const void* row0, int64_t bytes, int64_t next_row)
+      : at_(static_cast<const char*>(row0)),
+        next_row_(next_row),
+        lines_(ceil_div(std::max<int64_t>(bytes, 1), 64)),
+        rows_(std::clamp<int64_t>(kPage / std::max<int64_t>(next_row, 1), 1, kKeyBlock / kStreams)),
+        lines_left_(lines_),
+        rows_left_(rows_) {}
   const Ahead& cursor() const { return *this; }
 
-  // Of kLanes keys from j on, of one head or two.
+  // As many lines as a loop reads of n keys, or of one value.
   template <int n>
-  __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
-#pragma GCC unroll 2
-    for (int h = 0; h < n / kLanes; ++h) {
-      const T* at = at_ + j * stride_ + e + h * next_head_;
-#pragma GCC unroll 6
-      for (int l = 0; l < kLanes; l += 3, at += 3 * stride_) {  // see load_transposed
-        asm("" : "+r"(at));
-#pragma GCC unroll 3
-        for (int m = 0; m < 3; ++m)
-          if (l + m < kLanes) __builtin_prefetch(at + m * stride_, 0, 2);
-      }
-    }
+  __attribute__((always_inline)) void of_keys(int64_t, int64_t) const {
+    lines<n>();
   }
   template <int n>
-  __attribute__((always_inline)) void of_values(int64_t j, int64_t e) const {
-    const T* at = at_ + j * stride_ + e;
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) __builtin_prefetch(at + i * (64 / sizeof(T)), 0, 2);
+  __attribute__((always_inline)) void of_values(int64_t, int64_t) const {
+    lines<n>();
   }
 
  private:
-  const T* at_;  // of the block's key 0
-  int64_t stride_, next_head_;
+  static constexpr int kStreams = 8;
+  static constexpr int64_t kPage = 4096;
+
+  template <int n>
+  __attribute__((always_inline)) void lines() const {
+    const int64_t apart = rows_ * next_row_;
+    if constexpr (n < kStreams) {
+      static_assert(kStreams % n == 0);
+      const char* at = at_ + stream_ * apart;
+#pragma GCC unroll 8
+      for (int i = 0; i < n; ++i) __builtin_prefetch(at + i * apart, 0, 2);
+      stream_ = (stream_ + n) % kStreams;
+      if (stream_ == 0) advance();
+    } else {
+#pragma GCC unroll 4
+      for (int l = 0; l < n / kStreams; ++l) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kStreams; ++i) __builtin_prefetch(at_ + i * apart, 0, 2);
+        advance();
+      }
+    }
+  }
+  // To the next line of every stream, of the next row after a row's last, and past the streams'
+  // rows after those.
+  __attribute__((always_inline)) void advance() const {
+    at_ += 64;
+    if (--lines_left_ > 0) return;
+    lines_left_ = lines_, at_ += next_row_ - 64 * lines_;
+    if (--rows_left_ > 0) return;
+    rows_left_ = rows_, at_ += (kStreams - 1) * rows_ * next_row_;
+  }
+
+  mutable const char* at_;  // the first stream's next line
+  int64_t next_row_, lines_, rows_;
+  mutable int64_t lines_left_, rows_left_;  // of a row, of a stream
+  mutable int stream_ = 0;                  // whose turn it is
 };
 
 // Scores says how those of 16 keys and a head's queries are formed: see attention_decode.cpp and
@@ -119,13 +148,14 @@ class Decode {
             t.m + h * group_,
             t.l + h * group_ * 16};
   }
-  // What a loop over the rows at `x` fetches, some keys later, as far as there are any: past the
-  // span, too, since most likely the next one is this thread's.
-  Ahead<T> ahead_of(const ThinRows<T>& x, int64_t k0) const {
-    const int64_t row_bytes = std::max<int64_t>(1, x.stride * static_cast<int64_t>(sizeof(T)));
-    const int64_t wanted = std::clamp<int64_t>(kAheadBytes / row_bytes / kKeys, 1, 4) * kKeys;
+  // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
+  // there are any, past the span, too, since most likely the next one is this thread's.
+  Ahead<T> ahead_of(const ThinRows<T>& x, int64_t heads, int64_t width, int64_t k0) const {
+    const auto size = static_cast<int64_t>(sizeof(T)), row_bytes = x.stride * size;
+    const int64_t wanted =
+        std::clamp<int64_t>(kAheadBytes / std::max<int64_t>(row_bytes, 1) / kKeys, 1, 4) * kKeys;
     const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, wanted);
-    return {x.at + keys * x.stride, x.stride, c_.d};
+    return {x.at + keys * x.stride, heads * width * size, row_bytes};
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
@@ -166,10 +196,13 @@ class Decode {
                     const Seen& seen) const {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     const NextHead next{scores_.q_floats(), group_ * kKeyBlock};
+    const Head first = head_of(t, 0, k0);
+    const Ahead<T> keys = ahead_of(first.keys, t.heads, c_.d, k0);
+    const Ahead<T> values = ahead_of(first.values, t.heads, c_.dv, k0);
     for (int64_t j = lo16; j < hi16; j += kKeys)
       for (int64_t h = 0; h < t.heads; h += Scores::kHeadsAtOnce) {
         const Head x = head_of(t, h, k0);
-        scores_.of_keys(work, x.keys, ahead_of(x.keys, k0), x.q, j, x.s, next,
+        scores_.of_keys(work, x.keys, keys, x.q, j, x.s, next,
                         std::min<int64_t>(t.heads - h, Scores::kHeadsAtOnce));
       }
     for (int64_t h = 0; h < t.heads; ++h)
@@ -177,10 +210,10 @@ class Decode {
     for (int64_t j = lo; j < hi; j += kValues)
       for (int64_t h = 0; h < t.heads; ++h) {
         const Head x = head_of(t, h, k0);
-        const Ahead<T> ahead = ahead_of(x.values, k0), nothing(x.values.at, 0, 0);
+        const Ahead<T> nothing(x.values.at, 0, 0);
         const int64_t end = std::min(j + kValues, hi), next_strip = group_ * kTileN;
         by_rows(group_, [&](auto n, int i) {
-          const Ahead<T>& fetch = i == 0 ? ahead : nothing;
+          const Ahead<T>& fetch = i == 0 ? values : nothing;
           const float* p = x.s + i * kKeyBlock;
           int64_t e = 0;
           if constexpr (kStripsAtOnce == 2)
@@ -193,8 +226,8 @@ class Decode {
                                 j, end, x.o + (e * group_ + i) * kTileN);
         });
       }
-    const int64_t values = group_ * 2 * strips_ * kTileN * (hi - lo);
-    return t.heads * (scores_.columns() * 2 * c_.d * (hi16 - lo16) + values);
+    const int64_t of_values = group_ * 2 * strips_ * kTileN * (hi - lo);
+    return t.heads * (scores_.columns() * 2 * c_.d * (hi16 - lo16) + of_values);
   }
 
   // Scores become weights in place; m, l and o of row i follow.
@@ -267,7 +300,7 @@ class Decode {
   // Where registers are many, values go by pairs of strips; sums stop and go on with each head.
   static constexpr int kStripsAtOnce = kLanes == 16 ? 2 : 1;
   static constexpr int64_t kKeys = 16, kValues = sizeof(T) == 4 ? 32 : 16;
-  static constexpr int64_t kAheadBytes = 64 << 10;  // of memory
+  static constexpr int64_t kAheadBytes = 128 << 10;  // of memory
   const KernelCall& call_;
   const AttentionCall& c_;
   const DecodeWorkspace space_;
