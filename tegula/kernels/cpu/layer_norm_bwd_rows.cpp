@@ -7,13 +7,13 @@ extern constinit const KernelDef layer_norm_bwd_rows{
     .name = "layer_norm_bwd_rows",
     .op = "layer_norm_bwd",
     .order = "lane16",
-    .doc = "rows for dx, then columns for dw and db; threads over rows",
+    .doc = "dx, and dw and db by shards of rows, in one pass; threads over shards",
     .priority = 100,
     .supports =
         [](const KernelQuery& q) {
           return rows_supported(q) && q.in[2].dtype == DType::kF32 && q.in[3].dtype == DType::kF32;
         },
-    .workspace_bytes = rows_workspace_bytes,
+    .workspace_bytes = norm_bwd_workspace_bytes,
     .launch = [](const KernelCall& call) { isa_table().layer_norm_bwd(call); },
 };
 

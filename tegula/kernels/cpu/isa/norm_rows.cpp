@@ -1,5 +1,5 @@
 // layer_norm, rms_norm and their gradients. Sums along rows in order "lane16"; sums over rows are
-// one ascending chain per column.
+// an ascending chain per column and shard of rows, and one over the shards.
 #include <algorithm>
 
 #include "tegula/kernels/cpu/isa/row_io.h"
@@ -91,16 +91,26 @@ struct Backward {
     return Norm::kCentred ? (load16_n(p, n, m) - row16(m)) * row16(r) : load16_n(p, n) * row16(r);
   }
 
-  void rows() const {
+  // One pass over memory: a shard's rows give dx, and add to the shard's own sums for dw and db
+  // while they are in the first cache. Shards are few, the same for any number of threads.
+  void shards() const {
     const RowIo dx(call.out[0]);
-    const int64_t d = x.length();
+    const int64_t d = x.length(), width = round_up(d, 16), rows = x.count();
     const float* w = shared_row(call, call.in[1], 0);
+    const NormShards plan(rows, d, bias);
+    auto* scratch = static_cast<float*>(call.workspace) + 2 * width;
+    float* sums = scratch + kRowBuffers * width * call.pool->n_threads();
+    claim_workspace(call, plan.workspace_bytes(call.pool->n_threads()));
     const auto share = static_cast<float>(1.0 / static_cast<double>(d));
-    for_row_runs(call, x.count(), d, [&](int64_t first, int64_t last, float* scratch) {
-      const int64_t width = round_up(d, 16);
+    call.pool->parallel_for(plan.count, [&](int64_t shard, int thread) {
+      const int64_t first = shard * plan.rows, last = std::min(first + plan.rows, rows);
+      float* buf = scratch + thread * kRowBuffers * width;
+      float* dw = sums + shard * plan.floats;
+      float* db = bias ? dw + width : nullptr;
+      std::fill_n(dw, plan.floats, 0.0f);
       for (int64_t row = first; row < last; ++row) {
-        const float* px = x.read(row, scratch);
-        const float* pg = dy.read(row, scratch + width);
+        const float* px = x.read(row, buf);
+        const float* pg = dy.read(row, buf + width);
         const float m = Norm::kCentred ? mean[row] : 0, r = rstd[row];
         Row16 along = row16(0), level = row16(0);
         for_16(d, [&](int64_t j, int64_t n) {
@@ -110,47 +120,40 @@ struct Backward {
         });
         const Row16 a = row16(reduce_add(along) * share);
         const Row16 l = row16(Norm::kCentred ? reduce_add(level) * share : 0);
-        float* out = dx.target(row, 0, scratch + 2 * width);
+        float* out = dx.target(row, 0, buf + 2 * width);
         for_16(d, [&](int64_t j, int64_t n) {
-          const Row16 g = load16_n(w + j, n) * load16_n(pg + j, n);
-          const Row16 xhat = normalised(px + j, n, m, r);
+          const Row16 grad = load16_n(pg + j, n), xhat = normalised(px + j, n, m, r);
+          const Row16 g = load16_n(w + j, n) * grad;
           const Row16 v = Norm::kCentred ? g - fma(xhat, a, l) : g - xhat * a;
           store16_n(out + j, row16(r) * v, n);
+          store16_n(dw + j, fma(grad, xhat, load16(dw + j)), 16);
+          if (bias) store16_n(db + j, load16(db + j) + grad, 16);
         });
         dx.written(row, 0, d, out);
       }
       count(call, (last - first) * (Norm::kCentred ? (bias ? 13 : 12) * d + 2 : 9 * d + 1));
     });
+    combine(plan, sums);
   }
 
-  // Threads share the columns, so that every sum is one chain over the rows: a wide run of them
-  // each, since memory is read in runs of a row.
-  void columns() const {
-    constexpr int64_t kMostColumns = 512;
+  // The sums of all shards, in their order.
+  void combine(const NormShards& plan, float* sums) const {
     const RowIo dw(call.out[1]), db(call.out[bias ? 2 : 1]);
-    const int64_t d = x.length(), share = ceil_div(d, call.pool->n_threads());
-    const int64_t width = std::min(round_up(share, 16), kMostColumns);
-    call.pool->parallel_for(ceil_div(d, width), [&](int64_t block, int) {
-      const int64_t from = block * width, n = std::min(d - from, width);
-      alignas(64) float bx[kMostColumns], bg[kMostColumns], w[kMostColumns] = {},
-                                                            b[kMostColumns] = {};
-      for (int64_t row = 0; row < x.count(); ++row) {
-        const float* px = x.read(row, from, n, bx);
-        const float* pg = dy.read(row, from, n, bg);
-        const float m = Norm::kCentred ? mean[row] : 0, r = rstd[row];
-        for_16(n, [&](int64_t j, int64_t left) {
-          const Row16 g = load16_n(pg + j, left);
-          store16_n(w + j, fma(g, normalised(px + j, left, m, r), load16(w + j)), 16);
-          if (bias) store16_n(b + j, load16(b + j) + g, 16);
-        });
-      }
-      const auto put = [&](const RowIo& out, const float* sums) {
-        float* p = out.target(0, from, bx);
-        std::copy_n(sums, n, p);
+    const int64_t d = x.length(), width = round_up(d, 16);
+    constexpr int64_t kColumns = 256;
+    call.pool->parallel_for(ceil_div(d, kColumns), [&](int64_t block, int) {
+      const int64_t from = block * kColumns, n = std::min(d - from, kColumns);
+      const auto put = [&](const RowIo& out, float* first) {
+        for (int64_t s = 1; s < plan.count; ++s)
+          for (int64_t j = 0; j < n; j += 16)
+            store16_n(first + j, load16(first + j) + load16(first + s * plan.floats + j), 16);
+        alignas(64) float buf[kColumns];
+        float* p = out.target(0, from, buf);
+        std::copy_n(first, n, p);
         out.written(0, from, n, p);
       };
-      put(dw, w);
-      if (bias) put(db, b);
+      put(dw, sums + from);
+      if (bias) put(db, sums + width + from);
     });
   }
 };
@@ -160,11 +163,11 @@ void layer_norm(const KernelCall& call) { forward<LayerNorm>(call); }
 void rms_norm(const KernelCall& call) { forward<RmsNorm>(call); }
 void layer_norm_bwd(const KernelCall& call) {
   const Backward<LayerNorm> b(call);
-  b.rows(), b.columns();
+  b.shards();
 }
 void rms_norm_bwd(const KernelCall& call) {
   const Backward<RmsNorm> b(call);
-  b.rows(), b.columns();
+  b.shards();
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
