@@ -1,6 +1,7 @@
 // make_plan: Function -> Plan, in four steps: order the nodes; turn them into launches on virtual
 // slots (resolving views, inserting copies where a kernel cannot read strides); merge slots where a
-// result may overwrite an operand or a donated parameter; lay the rest into the arena.
+// result may overwrite an operand or a donated parameter, or lie where a concat would put it; lay
+// the rest into the arena.
 #include <algorithm>
 #include <chrono>
 
@@ -211,6 +212,8 @@ Result<Plan> Planner::run() {
   rescue_old_values();
   find_lifetimes();
   settle_results();
+  find_lifetimes();
+  join_in_place();
   find_lifetimes();
   overwrite_operands();
   find_lifetimes();

@@ -60,6 +60,9 @@ class Planner {
   bool may_take_over(int from, int to, int producer, bool alias_at_producer);
   void merge(int from, int to);
   void finish_layout();
+  // concat.cpp
+  std::map<int, Step> joined_in_place(int concat) const;
+  void join_in_place();
 
   std::shared_ptr<const Module> module_;
   const Function& f_;

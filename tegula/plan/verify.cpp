@@ -67,6 +67,21 @@ class Checker {
     b.begin += base(t.slot), b.end += base(t.slot);
     return b;
   }
+  std::vector<Bytes> places(const PlanTensor& t) const {
+    std::vector<Bytes> runs = runs_of(t);
+    for (Bytes& b : runs) b.begin += base(t.slot), b.end += base(t.slot);
+    return runs;
+  }
+  // Do they share a byte? Pieces of one whole may lie between each other.
+  bool share(const PlanTensor& a, const PlanTensor& b) const {
+    if (space(a.slot) != space(b.slot) || !place(a).meets(place(b))) return false;
+    const std::vector<Bytes> x = places(a), y = places(b);
+    for (size_t i = 0, j = 0; i < x.size() && j < y.size();) {
+      if (x[i].meets(y[j])) return true;
+      x[i].end <= y[j].begin ? ++i : ++j;
+    }
+    return false;
+  }
 
   Status slots() const {
     std::vector<bool> taken(plan_.params.size(), false);
@@ -273,22 +288,28 @@ class Checker {
     return true;
   }
 
+  // Operand k of a concat that lies where the concat would put it.
+  bool is_its_piece(const Step& s, size_t k) const {
+    if (s.op != &concat_op) return false;
+    const auto dim = static_cast<int>(s.attrs.i("dim"));
+    PlanTensor piece = s.out[0];
+    for (size_t j = 0; j < k; ++j)
+      piece.byte_offset +=
+          s.in[j].type.shape[dim].bound() * piece.stride[dim] * size_bytes(piece.type.dtype);
+    piece.type = s.in[k].type;
+    return place(piece).begin == place(s.in[k]).begin && same_elements(piece, s.in[k]);
+  }
+
   Status aliasing(size_t i) const {
     const Step& s = plan_.steps[i];
-    struct Part {
-      size_t space;
-      Bytes bytes;
-    };
-    std::vector<Part> outs;
-    for (const PlanTensor& t : s.out) outs.push_back({space(t.slot), place(t)});
     Bytes scratch;
     if (s.workspace >= 0)
       scratch = {base(s.workspace), base(s.workspace) + slot(s.workspace).bytes};
     for (size_t k = 0; k < s.out.size(); ++k) {
-      if (outs[k].space == 0 && outs[k].bytes.meets(scratch))
+      if (space(s.out[k].slot) == 0 && place(s.out[k]).meets(scratch))
         return error("M6 aliasing", cat(step_name(plan_, i), ": result ", k, " in its workspace"));
       for (size_t j = 0; j < k; ++j)
-        if (outs[j].space == outs[k].space && outs[j].bytes.meets(outs[k].bytes))
+        if (share(s.out[j], s.out[k]))
           return error("M6 aliasing", cat(step_name(plan_, i), ": results ", j, " and ", k,
                                           " lie in the same bytes of ", slot_name(s.out[k].slot)));
     }
@@ -296,9 +317,9 @@ class Checker {
       const Bytes in = place(s.in[k]);
       if (space(s.in[k].slot) == 0 && in.meets(scratch))
         return error("M6 aliasing", cat(step_name(plan_, i), ": operand ", k, " in its workspace"));
-      for (size_t j = 0; j < outs.size(); ++j) {
-        if (outs[j].space != space(s.in[k].slot) || !in.meets(outs[j].bytes)) continue;
-        if (in.begin != outs[j].bytes.begin || !same_elements(s.in[k], s.out[j]) ||
+      for (size_t j = 0; j < s.out.size(); ++j) {
+        if (!share(s.in[k], s.out[j]) || is_its_piece(s, k)) continue;
+        if (in.begin != place(s.out[j]).begin || !same_elements(s.in[k], s.out[j]) ||
             !may_overwrite(s, k, j))
           return error("M6 aliasing",
                        cat(step_name(plan_, i), " writes result ", j, " over operand ", k, " in ",
@@ -343,18 +364,23 @@ class Checker {
     const std::string is = cat(who, " is value ", t.holds, ", bytes [", want.begin, ", ", want.end,
                                ") of ", slot(t.slot).kind == SlotKind::kArena ? "the arena" : "",
                                slot(t.slot).kind == SlotKind::kArena ? "" : slot_name(t.slot));
-    int64_t at = want.begin;
-    while (at < want.end) {
-      auto it = m.upper_bound(at);
-      const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
-      if (!h || h->end <= at)
-        return error(rule, cat(is, ", but nobody has written byte ", at, " before"));
-      if (h->value != t.holds)
-        return error(rule, cat(is, ", but ", writer(*h), " left ",
-                               h->value == kNone ? std::string("scratch") : cat("value ", h->value),
-                               " there, at byte ", at));
-      TEGULA_TRY(check_strides(plan_, t, base(t.slot), *h->layout, h->at, who));
-      at = h->end;
+    const PlanTensor* seen = nullptr;  // a layout that fits
+    for (const Bytes& run : places(t)) {
+      int64_t at = run.begin;
+      while (at < run.end) {
+        auto it = m.upper_bound(at);
+        const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
+        if (!h || h->end <= at)
+          return error(rule, cat(is, ", but nobody has written byte ", at, " before"));
+        if (h->value != t.holds)
+          return error(rule,
+                       cat(is, ", but ", writer(*h), " left ",
+                           h->value == kNone ? std::string("scratch") : cat("value ", h->value),
+                           " there, at byte ", at));
+        if (h->layout != seen)
+          TEGULA_TRY(check_strides(plan_, t, base(t.slot), *h->layout, h->at, who));
+        seen = h->layout, at = h->end;
+      }
     }
     return {};
   }
@@ -362,8 +388,8 @@ class Checker {
   void load_params() {
     for (const auto& p : plan_.params)
       if (p.tensor.holds != kNone)
-        write(memory_[space(p.tensor.slot)], place(p.tensor),
-              {0, p.tensor.holds, -1, &p.tensor, 0});
+        for (const Bytes& run : places(p.tensor))
+          write(memory_[space(p.tensor.slot)], run, {0, p.tensor.holds, -1, &p.tensor, 0});
   }
 
   Status execute(size_t i) {
@@ -375,7 +401,8 @@ class Checker {
       write(memory_[0], {base(s.workspace), base(s.workspace) + slot(s.workspace).bytes},
             {0, kNone, step, nullptr, 0});
     for (const PlanTensor& t : s.out)
-      write(memory_[space(t.slot)], place(t), {0, t.holds, step, &t, base(t.slot)});
+      for (const Bytes& run : places(t))
+        write(memory_[space(t.slot)], run, {0, t.holds, step, &t, base(t.slot)});
     return {};
   }
 

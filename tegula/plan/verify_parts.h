@@ -21,6 +21,9 @@ std::string step_name(const Plan& plan, size_t i);  // "step 7 (add)"
 // The bytes of its slot that a tensor may touch at any extents; none: they overflow.
 std::optional<Bytes> reach(const PlanTensor& t);
 
+// Those it touches, in their order: runs without gaps.
+std::vector<Bytes> runs_of(const PlanTensor& t);
+
 // M7: op, kernel, types and workspace of one step.
 Status check_launch(const Plan& plan, size_t step);
 // M10, and verify_plan of the regions.

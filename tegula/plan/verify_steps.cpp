@@ -34,6 +34,30 @@ std::optional<Bytes> reach(const PlanTensor& t) {
   return Bytes{static_cast<int64_t>(low), static_cast<int64_t>(high)};
 }
 
+std::vector<Bytes> runs_of(const PlanTensor& t) {
+  const Bytes all = reach(t).value_or(Bytes{});
+  if (all.is_empty()) return {};
+  const int64_t size = size_bytes(t.type.dtype);
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride in bytes, extent
+  for (int d = 0; d < t.type.shape.rank(); ++d)
+    if (const int64_t n = t.type.shape[d].bound(); n > 1 && t.stride[d] != 0)
+      dims.emplace_back(std::abs(t.stride[d]) * size, n);
+  std::sort(dims.begin(), dims.end());
+  std::vector<Bytes> runs = {{all.begin, all.begin + size}};
+  for (const auto& [stride, n] : dims) {
+    if (runs.size() == 1 && stride <= runs[0].end - runs[0].begin) {
+      runs[0].end += stride * (n - 1);
+      continue;
+    }
+    const size_t one = runs.size();
+    for (int64_t i = 1; i < n; ++i)
+      for (size_t r = 0; r < one; ++r)
+        runs.push_back({runs[r].begin + i * stride, runs[r].end + i * stride});
+  }
+  std::sort(runs.begin(), runs.end(), [](Bytes a, Bytes b) { return a.begin < b.begin; });
+  return runs;
+}
+
 namespace {
 
 std::vector<Type> types_of(const std::vector<PlanTensor>& tensors) {

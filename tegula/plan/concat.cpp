@@ -1,0 +1,107 @@
+// A concat whose operands are written where it would put them: nothing is moved then. The step
+// stays in the plan, its operands are views of its result.
+#include <algorithm>
+#include <map>
+
+#include "tegula/ops/table.h"
+#include "tegula/plan/planner.h"
+#include "tegula/plan/views.h"
+
+namespace tegula {
+
+namespace {
+
+// A piece's contiguous bytes in rows of the whole: element o·length + r goes to o·pitch + r.
+struct Rows {
+  int64_t length = 0, pitch = 0;
+};
+
+// The same elements of a piece where the whole has them; false: a dim goes over the end of a row.
+bool spread(PlanTensor& t, const Rows& rows, int64_t at) {
+  const int64_t size = size_bytes(t.type.dtype);
+  int64_t within = t.byte_offset / size % rows.length;
+  for (int d = 0; d < t.type.shape.rank(); ++d) {
+    const int64_t n = t.type.shape[d].bound();
+    if (n == 1) continue;
+    if (t.stride[d] < 0) return false;
+    if (t.stride[d] % rows.length == 0) {
+      t.stride[d] = t.stride[d] / rows.length * rows.pitch;
+    } else {
+      within += (n - 1) * t.stride[d];
+    }
+  }
+  if (within >= rows.length) return false;
+  const int64_t from = t.byte_offset / size;
+  t.byte_offset = (at + from / rows.length * rows.pitch + from % rows.length) * size;
+  return true;
+}
+
+// Kernels that write results of any strides; most take theirs to be contiguous.
+bool writes_strides(const Step& s) { return s.op == &attention_bwd_op && s.kernel; }
+
+}  // namespace
+
+// The producers and the concat as they would be; empty: it must be a copy.
+std::map<int, Step> Planner::joined_in_place(int concat) const {
+  const Step& join = plan_.steps[static_cast<size_t>(concat)];
+  const PlanTensor& whole = join.out[0];
+  if (plan_.slots[static_cast<size_t>(whole.slot)].kind != SlotKind::kArena ||
+      !is_contiguous(whole))
+    return {};
+  const auto dim = static_cast<int>(join.attrs.i("dim"));
+  int64_t below = 1, at = 0;
+  for (int d = dim + 1; d < whole.type.shape.rank(); ++d) below *= whole.type.shape[d].bound();
+  std::map<int, Step> moved;
+  std::vector<int> seen;
+  for (const PlanTensor& piece : join.in) {
+    const Slot& slot = plan_.slots[static_cast<size_t>(piece.slot)];
+    const int first = producer_[static_cast<size_t>(piece.slot)];
+    if (slot.kind != SlotKind::kArena || slot.bytes != piece.type.bytes() || slot.bytes == 0 ||
+        !is_contiguous(piece) || slot.last_step != concat || first < 0 ||
+        !writes_strides(plan_.steps[static_cast<size_t>(first)]) ||
+        std::count(seen.begin(), seen.end(), piece.slot) > 0)
+      return {};
+    seen.push_back(piece.slot);
+    const Rows rows = {below * piece.type.shape[dim].bound(),
+                       below * whole.type.shape[dim].bound()};
+    for (int i = first; i <= concat; ++i) {
+      const Step& s = plan_.steps[static_cast<size_t>(i)];
+      const auto lies_there = [&](const PlanTensor& t) { return t.slot == piece.slot; };
+      if (i != concat && std::any_of(s.in.begin(), s.in.end(), lies_there)) return {};
+      if (i != concat && i != first) continue;
+      Step& m = moved.try_emplace(i, s).first->second;
+      for (PlanTensor& t : i == concat ? m.in : m.out) {
+        if (!lies_there(t)) continue;
+        if (!spread(t, rows, at)) return {};
+        t.slot = whole.slot;
+      }
+    }
+    at += rows.length;
+  }
+  for (const auto& [i, s] : moved) {
+    const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
+    if (s.kernel && s.kernel->supports &&
+        !s.kernel->supports({&s.attrs, in, out, s.program.get(), options_.n_threads, s.tuning}))
+      return {};
+  }
+  return moved;
+}
+
+void Planner::join_in_place() {
+  if (options_.device != DeviceKind::kCpu || !module_->symbols.empty()) return;
+  for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+    if (plan_.steps[static_cast<size_t>(i)].op != &concat_op) continue;
+    std::map<int, Step> moved = joined_in_place(i);
+    if (moved.empty()) continue;
+    Step& join = plan_.steps[static_cast<size_t>(i)];
+    int& begins = producer_[static_cast<size_t>(join.out[0].slot)];
+    for (const PlanTensor& t : join.in) {
+      begins = std::min(begins, producer_[static_cast<size_t>(t.slot)]);
+      plan_.slots[static_cast<size_t>(t.slot)].bytes = 0;
+    }
+    for (auto& [at, step] : moved) plan_.steps[static_cast<size_t>(at)] = std::move(step);
+    join.bytes = 0;
+  }
+}
+
+}  // namespace tegula
