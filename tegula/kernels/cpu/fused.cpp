@@ -14,7 +14,7 @@ namespace tegula::kernel {
 namespace {
 
 // A task is worth waking a thread for.
-constexpr int64_t kTaskElements = 16 << 10;
+constexpr int64_t kTaskElements = 4 << 10;
 
 bool supports(const KernelQuery& q) {
   TileGeometry g;

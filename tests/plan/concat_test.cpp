@@ -1,0 +1,97 @@
+// Concats whose operands are written in place: what may be, the same bits, and what must stay a
+// copy.
+#include <cstdlib>
+
+#include "tegula/ops/attention.h"
+#include "tegula/ops/autodiff.h"
+#include "tegula/ops/math.h"
+#include "tegula/runtime/compile.h"
+#include "tests/common/run_plan.h"
+
+namespace tegula {
+namespace {
+
+constexpr int64_t kBatch = 2, kSeq = 5, kHeads = 3, kDim = 8;
+
+// dq, dk and dv side by side, as the gradient of a joint projection wants them.
+Plan gradients(bool read_elsewhere, DType dtype = DType::kF32) {
+  auto m = std::make_shared<Module>();
+  Builder b(*m, "gradients");
+  const Type t = {dtype, {kBatch, kSeq, kHeads, kDim}};
+  const Var q = b.param("q", t), k = b.param("k", t), v = b.param("v", t), w = b.param("w", t);
+  AttentionOptions causal;
+  causal.is_causal = true;
+  const Var xs[] = {q, k, v};
+  const auto g =
+      grad(cast(reduce_sum(attention(q, k, v, causal).o * w, {0, 1, 2, 3}), DType::kF32), xs);
+  std::vector<Var> rows;
+  for (const Var& x : g) rows.push_back(reshape(x, {kBatch, kSeq, kHeads * kDim}));
+  b.result("all", concat(rows, 2));
+  if (read_elsewhere) b.result("twice", rows[1] + rows[1]);
+  CompileOptions o;
+  o.plan.verify = true, o.plan.n_threads = 2;
+  auto compiled = compile(m, *b.finish_into_module(), o);
+  EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
+  return *compiled->plan;
+}
+
+const Step* concat_of(const Plan& p) {
+  for (const Step& s : p.steps)
+    if (s.op->name == "concat") return &s;
+  ADD_FAILURE() << "no concat\n" << p.to_string();
+  return nullptr;
+}
+
+bool joins(const Plan& p) {
+  const Step* s = concat_of(p);
+  bool all = true, any = false;
+  for (const PlanTensor& t : s->in) {
+    all = all && t.slot == s->out[0].slot;
+    any = any || t.slot == s->out[0].slot;
+  }
+  EXPECT_EQ(all, any) << p.to_string();
+  EXPECT_EQ(s->bytes == 0, all);
+  return all;
+}
+
+TEST(Concat, OperandsAreWrittenInPlace) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Plan in_place = gradients(false, dtype), copied = gradients(true, dtype);
+    EXPECT_TRUE(joins(in_place));
+    EXPECT_FALSE(joins(copied)) << "a piece that others read stays by itself";
+    std::vector<HostTensor> in;
+    for (const auto& p : in_place.params)
+      in.push_back(test::random_tensor(p.tensor.type, in.size()));
+    for (int threads : {1, 2}) {
+      const auto a = test::run_plan(in_place, in, {}, threads);
+      const auto b = test::run_plan(copied, in, {}, threads);
+      for (int64_t i = 0; i < a[0].numel(); ++i) ASSERT_EQ(a[0].at(i), b[0].at(i)) << i;
+    }
+  }
+}
+
+TEST(Concat, TheVerifierKnowsWherePiecesLie) {
+  const Plan good = gradients(false);
+  const auto broken = [&](auto&& change) {
+    Plan p = good;
+    for (Step& s : p.steps) change(s);
+    const auto st = verify_plan(p);
+    return !st.ok();
+  };
+  EXPECT_FALSE(broken([](Step&) {}));
+  EXPECT_TRUE(broken([](Step& s) {  // dq over dk
+    if (s.op->name == "attention_bwd") s.out[0].byte_offset = s.out[1].byte_offset;
+  }));
+  EXPECT_TRUE(broken([](Step& s) {  // a row of dk over the next one's dq
+    if (s.op->name == "attention_bwd") s.out[1].stride[1] -= 8;
+  }));
+  EXPECT_TRUE(broken([](Step& s) {  // read where dk lies
+    if (s.op->name == "concat") s.in[0].byte_offset = s.in[1].byte_offset;
+  }));
+  EXPECT_TRUE(broken([](Step& s) {  // two exchanged: the copy would write over what it reads
+    if (s.op->name == "concat") std::swap(s.in[0], s.in[1]);
+  }));
+}
+
+}  // namespace
+}  // namespace tegula
