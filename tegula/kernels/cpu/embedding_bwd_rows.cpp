@@ -32,6 +32,16 @@ void clear(const KernelCall& call, const TensorRef& table) {
 }
 
 template <class T>
+void add_row(float* __restrict sum, int64_t sum_stride, const T* __restrict g, int64_t stride,
+             int64_t n) {
+  int64_t j = 0;
+  if (sum_stride == 1 && stride == 1)
+    for (; j + 16 <= n; j += 16)
+      for (int l = 0; l < 16; ++l) sum[j + l] += static_cast<float>(g[j + l]);
+  for (; j < n; ++j) sum[j * sum_stride] += static_cast<float>(g[j * stride]);
+}
+
+template <class T>
 void run(const KernelCall& call) {
   const TensorRef &grad = call.in[0], &table = call.out[0];
   const Lookup at(call.in[1], grad, table.shape[0]);
@@ -55,8 +65,7 @@ void run(const KernelCall& call) {
       const int64_t row = at.row(i);
       if (row < 0) continue;
       const T* g = grad.as<const T>() + at.positions.offset(i, kB) + first * stride;
-      float* sum = sums + row * row_stride;
-      for (int64_t j = 0; j < count; ++j) sum[j * stride_n] += static_cast<float>(g[j * stride]);
+      add_row(sums + row * row_stride, stride_n, g, stride, count);
     }
     if constexpr (!std::is_same_v<T, float>)
       for (int64_t row = 0; row < rows; ++row)
