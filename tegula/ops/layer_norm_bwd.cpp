@@ -1,14 +1,17 @@
 // Gradients of layer_norm: with xhat = (x - mean) rstd and g = w dy,
 //   dx = rstd (g - mean(g) - xhat mean(xhat g)), dw = the sum of dy xhat, db = the sum of dy.
-// Sums over rows are one ascending chain per element of w.
+// With `residual`, what else reaches x is added to dx. Sums over rows are one ascending chain per
+// element of w.
 #include "tegula/ops/rows.h"
 
 namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
-  constexpr std::string_view kIn = "x: ... d, weight: d, mean: ..., rstd: ..., dy: ... d -> ";
-  return solve_dims("layer_norm_bwd", cat(kIn, c.attrs->flag("bias") ? "... d, d, d" : "... d, d"),
+  constexpr std::string_view kIn = "x: ... d, weight: d, mean: ..., rstd: ..., dy: ... d";
+  return solve_dims("layer_norm_bwd",
+                    cat(kIn, c.attrs->flag("residual") ? ", residual: ... d" : "",
+                        c.attrs->flag("bias") ? " -> ... d, d, d" : " -> ... d, d"),
                     c.in);
 }
 
@@ -17,7 +20,7 @@ struct Ref {
   void operator()(RefArgs<S>& a) const {
     const TensorRef& x = a.in[0];
     const auto d = static_cast<size_t>(x.shape[x.rank - 1]);
-    const bool bias = a.attrs().flag("bias");
+    const bool bias = a.attrs().flag("bias"), residual = a.attrs().flag("residual");
     const S share = S(1.0 / static_cast<double>(d));
     std::vector<S> xhat(d), g(d), dw(d, S(0.0)), db(d, S(0.0));
     for_each_row(x, [&](Index& i) {
@@ -34,7 +37,9 @@ struct Ref {
       });
       along = along * share, level = level * share;
       for_each_in_row(x, i, [&](const Index& at, size_t j) {
-        a.store_at(0, rstd * (g[j] - scalar::fma(xhat[j], along, level)), at);
+        S dx = rstd * (g[j] - scalar::fma(xhat[j], along, level));
+        if (residual) dx += a.load_at(5, at);
+        a.store_at(0, dx, at);
       });
     });
     for (size_t j = 0; j < d; ++j) {
@@ -46,7 +51,8 @@ struct Ref {
 
 int64_t flops(const OpCall& c) {
   const int64_t d = row_size(c.in[0]);
-  return row_count(c.in[0]) * ((c.attrs->flag("bias") ? 13 : 12) * d + 2);
+  const int64_t each = 12 + c.attrs->flag("bias") + c.attrs->flag("residual");
+  return row_count(c.in[0]) * (each * d + 2);
 }
 
 std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
@@ -55,7 +61,8 @@ std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {
   const Var xhat = (cast(in[0], sums) - unsqueeze(in[2], -1)) * rstd;
   const Var g = cast(in[1], sums) * dy;
   const Var along = reduce_mean(xhat * g, {-1}, true), level = reduce_mean(g, {-1}, true);
-  const Var dx = rstd * (g - (xhat * along + level));
+  Var dx = rstd * (g - (xhat * along + level));
+  if (c.attrs->flag("residual")) dx = dx + cast(in[5], sums);
 
   const Shape d = in[1].shape();
   std::vector<Var> out = {cast(dx, type), cast(reduce_to(dy * xhat, d), type)};
@@ -69,10 +76,14 @@ std::vector<Sample> samples() {
         {{t, x}}, {{t, {5}}}, {{sums, rows}}, {{sums, rows}, 0.5, 2}, {{t, x}}};
   };
   const auto f32 = DType::kF32;
+  auto added = in({2, 3, 5}, {2, 3}, f32, f32);
+  added.push_back(added[0]);
   auto bad = in({4, 5}, {4}, f32, f32);
   bad[2].type.shape = {3};
   return {{"rows", in({4, 5}, {4}, f32, f32), {{"bias", true}}},
           {"no bias", in({2, 3, 5}, {2, 3}, f32, f32), {}},
+          {"residual", added, {{"residual", true}}},
+          {"residual and bias", added, {{"residual", true}, {"bias", true}}},
           {"one row", in({5}, {}, f32, f32), {}},
           {"no rows", in({0, 5}, {0}, f32, f32), {}},
           {"bf16", in({4, 5}, {4}, DType::kBF16, f32), {{"bias", true}}},
@@ -87,23 +98,26 @@ constinit const OpDef layer_norm_bwd_op = {
     .group = "normalisation",
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      if (c.in.size() != 5)
-        return invalid_argument(cat("layer_norm_bwd: takes 5 operands, got ", c.in.size()));
+      const size_t n = c.attrs->flag("residual") ? 6 : 5;
+      if (c.in.size() != n)
+        return invalid_argument(cat("layer_norm_bwd: takes ", n, " operands, got ", c.in.size()));
       const DType t = c.in[0].dtype;
-      const DType want[] = {t, t, accumulator(t), accumulator(t), t};
-      for (size_t k = 0; k < 5; ++k)
+      const DType want[] = {t, t, accumulator(t), accumulator(t), t, t};
+      for (size_t k = 0; k < n; ++k)
         if (!is_float(t) || c.in[k].dtype != want[k])
           return invalid_argument(
               cat("layer_norm_bwd: operand ", k, " is ", c.in[k].dtype, ", expected ", want[k]));
       return std::vector<DType>(c.attrs->flag("bias") ? 3 : 2, t);
     },
-    .attrs = {{"bias", AttrKind::kBool, false, "also gives the bias's gradient"}},
+    .attrs = {{"bias", AttrKind::kBool, false, "also gives the bias's gradient"},
+              {"residual", AttrKind::kBool, false, "a sixth operand is added to dx"}},
     .split = {{"d", Combine::kNever}},
     .flops = flops,
     .bytes = row_bytes,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .aliases = {{5, 0}},
     .precision = Precision::kHigh,
 };
 

@@ -66,14 +66,16 @@ void check(const OpEntry& setup, DType dtype, Rng& rng) {
   const std::string& op = setup.op;
   const bool norm = op.find("norm") != std::string::npos, layer = op.find("layer") == 0;
   const bool backward = op.find("_bwd") != std::string::npos, bias = layer && pick(rng, 0, 1);
+  const bool residual = layer && backward && pick(rng, 0, 1);
   const int64_t n0 = pick(rng, 1, 5), n1 = pick(rng, 1, 4), d = pick(rng, 1, 150);
   const std::vector<int64_t> full = {n0, n1, d}, lead = {n0, n1};
   Tensor x(dtype, full, rng, true), w(dtype, {d}, rng, true), b(dtype, {d}, rng, true);
   Tensor dy(dtype, full, rng, true), mean(DType::kF32, lead, rng, true);
   Tensor rstd(DType::kF32, lead, rng, true), y(dtype, full, rng, false);
+  Tensor added(dtype, full, rng, true);
   Tensor dw(dtype, {d}, rng, false), db(dtype, {d}, rng, false);
   Tensor out_mean(DType::kF32, lead, rng, false), out_rstd(DType::kF32, lead, rng, false);
-  for (Tensor* t : {&x, &w, &b, &dy, &mean, &rstd}) t->fill_random(rng);
+  for (Tensor* t : {&x, &w, &b, &dy, &mean, &rstd, &added}) t->fill_random(rng);
 
   std::vector<TensorRef> in = {x.ref()}, out = {y.ref()};
   if (norm) in.push_back(w.ref());
@@ -87,10 +89,12 @@ void check(const OpEntry& setup, DType dtype, Rng& rng) {
     out.push_back(out_rstd.ref());
   }
   if (backward) in.push_back(dy.ref());
+  if (residual) in.push_back(added.ref());
   if (op == "logsumexp") out = {out_rstd.ref()};
   Attrs attrs;
   if (norm && !backward) attrs.set("eps", 1e-3);
   if (bias) attrs.set("bias", true);
+  if (residual) attrs.set("residual", true);
 
   std::vector<double> first;
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
@@ -120,7 +124,9 @@ void check(const OpEntry& setup, DType dtype, Rng& rng) {
       const auto at = static_cast<size_t>(j);
       sum_w[at] += r.dy[at] * (r.x[at] - r.mean) * r.rstd, sum_b[at] += r.dy[at];
     }
-    const auto want = define(op, r, 1e-3, bias);
+    auto want = define(op, r, 1e-3, bias);
+    for (int64_t j = 0; residual && j < d; ++j)
+      want[static_cast<size_t>(j)] += added.at(row * d + j);
     if (op == "logsumexp") {
       near(out_rstd, row, want[0], 1);
       continue;

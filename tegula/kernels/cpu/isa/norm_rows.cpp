@@ -78,13 +78,15 @@ struct Backward {
   RowIo x, dy;
   RowScalars mean, rstd;
   bool bias;
+  const TensorRef* residual;  // null: none
   explicit Backward(const KernelCall& c)
       : call(c),
         x(c.in[0]),
         dy(c.in[Norm::kCentred ? 4 : 3]),
         mean(c.in[2]),
         rstd(c.in[Norm::kCentred ? 3 : 2]),
-        bias(Norm::kCentred && c.attrs->flag("bias")) {}
+        bias(Norm::kCentred && c.attrs->flag("bias")),
+        residual(c.in.size() == 6 ? &c.in[5] : nullptr) {}
 
   Row16 normalised(const float* p, int64_t n, float m, float r) const {
     // Lanes past the end become 0.
@@ -94,7 +96,7 @@ struct Backward {
   // One pass over memory: a shard's rows give dx, and add to the shard's own sums for dw and db
   // while they are in the first cache. Shards are few, the same for any number of threads.
   void shards() const {
-    const RowIo dx(call.out[0]);
+    const RowIo dx(call.out[0]), added(residual ? *residual : call.out[0]);
     const int64_t d = x.length(), width = round_up(d, 16), rows = x.count();
     const float* w = shared_row(call, call.in[1], 0);
     const NormShards plan(rows, d, bias);
@@ -120,18 +122,21 @@ struct Backward {
         });
         const Row16 a = row16(reduce_add(along) * share);
         const Row16 l = row16(Norm::kCentred ? reduce_add(level) * share : 0);
+        const float* other = residual ? added.read(row, buf + 3 * width) : nullptr;
         float* out = dx.target(row, 0, buf + 2 * width);
         for_16(d, [&](int64_t j, int64_t n) {
           const Row16 grad = load16_n(pg + j, n), xhat = normalised(px + j, n, m, r);
           const Row16 g = load16_n(w + j, n) * grad;
           const Row16 v = Norm::kCentred ? g - fma(xhat, a, l) : g - xhat * a;
-          store16_n(out + j, row16(r) * v, n);
+          const Row16 u = row16(r) * v;
+          store16_n(out + j, other ? u + load16_n(other + j, n) : u, n);
           store16_n(dw + j, fma(grad, xhat, load16(dw + j)), 16);
           if (bias) store16_n(db + j, load16(db + j) + grad, 16);
         });
         dx.written(row, 0, d, out);
       }
-      count(call, (last - first) * (Norm::kCentred ? (bias ? 13 : 12) * d + 2 : 9 * d + 1));
+      count(call, (last - first) *
+                      (Norm::kCentred ? (12 + bias + (residual != nullptr)) * d + 2 : 9 * d + 1));
     });
     combine(plan, sums);
   }
