@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
+#include "tegula/kernels/cpu/common/grid_tasks.h"
 
 namespace tegula::kernel {
 
@@ -105,6 +106,7 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
     if (c.bias != nullptr) thread_floats += kRowBlock * kKeyBlock;        // db
     if (c.bias != nullptr && !c.owns_bias()) thread_floats += c.bias->shape[2] * kBiasKeys;
     pair_floats = round_up(pair_floats + 16 * 16, 16);
+    state_ints = GridTasks::state_ints(c.batch * c.n_kv_heads);
   }
   thread_floats = round_up(thread_floats + 16 * 16, 16);
 }

@@ -75,15 +75,15 @@ KeyRange visible_keys(const AttentionCall& c, int64_t i);
 // Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats of a thread at most,
 // or one pair's), spans to be folded where these are shared out, and scratch per thread. Backward:
 // for each thread its scratch, and room for one pair: panels of keys, gradients of keys and
-// queries.
+// queries; and how far the pairs are.
 inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 19;
 inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {
-  int64_t pair_floats = 0, thread_floats = 0;
+  int64_t pair_floats = 0, thread_floats = 0, state_ints = 0;
   AttentionWorkspace(const AttentionCall& c, bool is_backward);
   int64_t bytes(int n_threads) const {
     return 4 * (panel_floats(n_threads) + part_floats(n_threads) +
-                (pair_floats + thread_floats) * n_threads);
+                (pair_floats + thread_floats) * n_threads + state_ints);
   }
   // Whether spans are tasks of their own: so many blocks of rows would leave threads idle.
   bool splits(int64_t row_blocks, int n_threads) const {

@@ -4,6 +4,7 @@
 // keys: what that part was broadcast over is summed in one chain, whatever the number of threads.
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/grid_tasks.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_whole.h"
 #include "tegula/kernels/cpu/isa/table.h"
@@ -42,11 +43,25 @@ class FlashBackward {
 
  private:
   void sum_all() {
-    const int64_t pairs = c_.batch * c_.n_kv_heads, threads = call_.pool->n_threads();
-    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
-    const int64_t alone = threads == 1 ? pairs : pairs / threads * threads;
-    call_.pool->parallel_for(alone, [&](int64_t pair, int thread) { run_pair(pair, thread); });
-    if (alone < pairs) run_waves(alone, pairs - alone);
+    ThreadPool& pool = *call_.pool;
+    const int64_t pairs = c_.batch * c_.n_kv_heads, threads = pool.n_threads();
+    claim_workspace(call_, space_.bytes(pool.n_threads()));
+    // A pair's blocks of rows and columns of keys form a grid: chains of dk and dv go down its
+    // columns, those of dq along its rows.
+    const int64_t rows = std::max<int64_t>(1, ceil_div(n_rows_, kRowBlock));
+    const int64_t wide = column_blocks(pairs, n_keys_ / kKeyBlock, threads) * kKeyBlock;
+    const int64_t columns = std::max<int64_t>(1, ceil_div(n_keys_, wide));
+    auto* states = static_cast<int32_t*>(call_.workspace) +
+                   (space_.pair_floats + space_.thread_floats) * threads;
+    GridTasks tasks(states, pairs, rows, columns);
+    pool.parallel_for(threads, [&](int64_t place, int thread) {
+      Pair w{};
+      Block x;
+      tasks.work(place, [&](const GridTasks::Task& t) {
+        if (x.at != std::pair(t.grid, t.row)) begin_rows(t, thread, w, x);
+        run_task(t, wide, t.row == rows - 1, w, x);
+      });
+    });
     if (c_.bias == nullptr || c_.owns_bias()) return;
     const int64_t parts = c_.bias->shape[0] * c_.bias->shape[1];
     const int64_t blocks = ceil_div(n_keys_, kBiasKeys);
@@ -72,6 +87,8 @@ class FlashBackward {
   };
 
   struct Block {
+    std::pair<int64_t, int64_t> at{-1, -1};  // pair of the batch and the key heads, block of rows
+    bool is_loaded = false;
     int64_t r0;
     int rows;
     QueryRow row[kRowBlock];
@@ -111,66 +128,32 @@ class FlashBackward {
   }
   int64_t dq_floats() const { return d_strips_ * kTileN * kRowBlock; }
 
-  // A pair to a thread.
-  void run_pair(int64_t pair, int thread) const {
-    Pair w = pair_at(pair, thread);
+  // Key blocks of a column: few enough that all threads find something to do, and so many that its
+  // rows, which a helper loads anew, cost little.
+  static int64_t column_blocks(int64_t pairs, int64_t blocks, int64_t threads) {
+    constexpr int64_t kMost = 4;
+    const int64_t wide =
+        threads == 1 ? blocks : std::clamp<int64_t>(blocks * pairs / (2 * threads), 1, kMost);
+    return std::max({wide, ceil_div(blocks, kMostGridColumns), int64_t{1}});
+  }
+
+  void begin_rows(const GridTasks::Task& t, int thread, Pair& w, Block& x) const {
+    w = pair_at(t.grid, t.place);
     take_scratch(w, thread);
-    w.next = pair + 1;
-    prepare_keys(w, 0, c_.n_k);
-    for (int64_t r0 = 0; r0 < n_rows_; r0 += kRowBlock) run_rows(w, r0, 0, n_keys_);
-    store_keys(w, 0, c_.n_k);
+    w.next = t.grid + call_.pool->n_threads();
+    w.dq += t.row * dq_floats();
+    find_rows(w, t.row * kRowBlock, n_rows_, x);
+    if (t.column > 0) w.visible = w.live = 0;  // counted with the first keys
+    x.at = {t.grid, t.row}, x.is_loaded = false;
+  }
+  void run_task(const GridTasks::Task& t, int64_t wide, bool is_last, Pair& w, Block& x) const {
+    const int64_t from = t.column * wide, to = std::min(from + wide, n_keys_);
+    const int64_t n = std::min(to, c_.n_k) - from;
+    if (t.row == 0) prepare_keys(w, from, n);
+    run_rows(w, x, from, to);
+    if (is_last) store_keys(w, from, n);
     count(w);
-  }
-
-  // Some pairs to all threads: a pair's blocks of rows and columns of keys form a grid, and what
-  // lies on one of its diagonals is independent. Chains still go over ascending rows and keys.
-  void run_waves(int64_t first, int64_t pairs) const {
-    ThreadPool& pool = *call_.pool;
-    const int64_t blocks = n_keys_ / kKeyBlock, row_blocks = ceil_div(n_rows_, kRowBlock);
-    const int64_t wide = wave_blocks(pairs, row_blocks, blocks, pool.n_threads()) * kKeyBlock;
-    const int64_t columns = std::max<int64_t>(1, ceil_div(n_keys_, wide));
-    pool.parallel_for(pairs * blocks, [&](int64_t i, int) {
-      const int64_t k0 = i % blocks * kKeyBlock;
-      prepare_keys(pair_at(first + i / blocks, i / blocks), k0,
-                   std::min<int64_t>(kKeyBlock, c_.n_k - k0));
-    });
-    for (int64_t wave = 0; wave < row_blocks + columns - 1; ++wave) {
-      const int64_t lo = std::max<int64_t>(0, wave - columns + 1),
-                    n = std::min(wave, row_blocks - 1) - lo + 1;
-      pool.parallel_for(pairs * n, [&](int64_t i, int thread) {
-        const int64_t row_block = lo + i % n, k0 = (wave - row_block) * wide;
-        Pair w = pair_at(first + i / n, i / n);
-        take_scratch(w, thread);
-        w.dq += row_block * dq_floats();
-        run_rows(w, row_block * kRowBlock, k0, std::min(k0 + wide, n_keys_));
-        count(w);
-      });
-    }
-    pool.parallel_for(pairs * blocks, [&](int64_t i, int) {
-      const int64_t k0 = i % blocks * kKeyBlock;
-      store_keys(pair_at(first + i / blocks, i / blocks), k0,
-                 std::min<int64_t>(kKeyBlock, c_.n_k - k0));
-    });
-  }
-
-  // Key blocks of a column that make the waves shortest: many columns keep threads busy, wide ones
-  // load their rows less often (which costs as much as some keys).
-  static int64_t wave_blocks(int64_t pairs, int64_t row_blocks, int64_t blocks, int64_t threads) {
-    constexpr double kRowCost = 0.4;
-    int64_t best = std::max<int64_t>(1, blocks);
-    double least = __builtin_inf();
-    for (int64_t columns = 1; columns <= std::min<int64_t>(blocks, 64); ++columns) {
-      const int64_t wide = ceil_div(blocks, columns);
-      double cost = 0;
-      for (int64_t wave = 0; wave < row_blocks + columns - 1; ++wave) {
-        const int64_t n =
-            std::min({wave + 1, row_blocks, columns, row_blocks + columns - 1 - wave});
-        cost += static_cast<double>(ceil_div(pairs * n, threads)) *
-                (static_cast<double>(wide) + kRowCost);
-      }
-      if (cost < least) best = wide, least = cost;
-    }
-    return best;
+    w.visible = w.live = w.executed = 0;
   }
 
   void count(const Pair& w) const {
@@ -229,25 +212,23 @@ class FlashBackward {
   }
 
   // A block of rows against keys [from, to), whole blocks of them.
-  void run_rows(Pair& w, int64_t r0, int64_t from, int64_t to) const {
-    Block x;
-    find_rows(w, r0, n_rows_, x);
-    if (from > 0) w.visible = w.live = 0;  // counted with the first keys
+  void run_rows(Pair& w, Block& x, int64_t from, int64_t to) const {
     if (from == 0) std::fill_n(w.dq, dq_floats(), 0.0f);
     const int64_t lo = std::max(from, x.lo / kKeyBlock * kKeyBlock), hi = std::min(to, x.hi);
     if (w.db != nullptr) clear_bias(x, from, std::min(lo, to));
-    if (lo < hi) {
+    if (lo < hi && !x.is_loaded) {
+      x.is_loaded = true;
       load_rows(w, x);
       const int64_t h = w.kv_head * c_.group;
       pack_columns(c_.q->as<const T>() + offset4(*c_.q, w.batch, 0, h), d_of_q_, rows_, kA, c_.d,
-                   r0, x.rows, kRowBlock, w.q);
+                   x.r0, x.rows, kRowBlock, w.q);
       pack_columns(c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h), d_of_do_, rows_, kB,
-                   c_.dv, r0, x.rows, kRowBlock, w.d_o);
+                   c_.dv, x.r0, x.rows, kRowBlock, w.d_o);
     }
     for (int64_t k0 = lo; k0 < hi; k0 += kKeyBlock) {
       int first = x.rows, last = 0;  // rows between the first and the last strip that see a key
       for (int r = 0; r < x.rows; r += kTileM) {
-        if (k0 == lo) fetch_next(w, r0 + r, rows_of(x, r));
+        if (from == 0 && k0 == lo) fetch_next(w, x.r0 + r, rows_of(x, r));
         const bool sees = run_strip(w, x, r, k0);
         if (w.db != nullptr) store_bias(w, x, r, k0, sees);
         if (!sees) continue;
@@ -298,6 +279,7 @@ class FlashBackward {
   void find_rows(Pair& w, int64_t r0, int64_t end, Block& x) const {
     x.r0 = r0, x.rows = static_cast<int>(std::min<int64_t>(kRowBlock, end - r0));
     x.lo = c_.n_k, x.hi = 0;
+    if (x.rows == 0) return;
     int64_t query = r0 % c_.n_q, head = w.kv_head * c_.group + r0 / c_.n_q;
     for (int r = 0; r < x.rows; ++r, ++query) {
       if (query == c_.n_q) query = 0, ++head;
