@@ -357,7 +357,7 @@ class FlashBackward {
       return true;
     }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
-      const int cols = static_cast<int>(std::min<int64_t>(kTileN, n - j));
+      const int cols = columns_of_tile(n - j, hi - j);
       multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, Lies::kPanel,
                      w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols},
                     p + j, kKeyBlock);

@@ -461,7 +461,7 @@ class Flash {
                        keys + j * c_.d,
                        c_.d,
                        rows,
-                       static_cast<int>(std::min<int64_t>(kTileN, n - j))};
+                       columns_of_tile(n - j, hi - j)};
       is_whole_tile(t) ? multiply_strips(t.a, t.b, t.k, x.s + j)
                        : multiply_tile(t, x.s + j, kKeyBlock);
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);

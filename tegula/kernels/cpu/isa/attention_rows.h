@@ -47,6 +47,11 @@ static inline StripKeys strip_keys(const QueryRow* row, int rows) {
   }
   return s;
 }
+// Of n keys that are there, of which some row of the strip sees `seen`: half a tile will often do
+// on the mask's edge.
+static inline int columns_of_tile(int64_t n, int64_t seen) {
+  return static_cast<int>(std::min({n, int64_t{kTileN}, seen <= kLanes ? int64_t{kLanes} : n}));
+}
 inline constexpr int64_t kStripsOfRows = ceil_div(kRowBlock, kTileM);
 
 // Loops over one dim of an operand, for pack_panel; both operand slots hold the stride.
