@@ -8,6 +8,7 @@
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/attention_thin.h"
 #include "tegula/kernels/cpu/isa/attention_whole.h"
+#include "tegula/kernels/cpu/isa/far_lines.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -167,11 +168,8 @@ class Flash {
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
-    // Fetched rows so far, the rest of the one at hand, lines for a strip and a block of keys.
-    Next next;
-    int64_t fetched = 0, lines = 0, strip_lines = 0;
-    const char* line = nullptr;
-    bool is_written = false;
+    FarLines<T, 1> far;
+    int64_t strip_lines = 0;  // of them, for a strip and a block of keys
   };
   // Spans folded together, a row each: sums of weighted values, m, sums of weights.
   struct Totals {
@@ -216,7 +214,7 @@ class Flash {
   Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
                    bool careful = false, const Next& next = {}) const {
     Block x;
-    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful, x.next = next;
+    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful;
     Scratch space(scratch_ + thread * space_.thread_floats);
     const int64_t strips = ceil_div(x.rows, kTileM);
     const int64_t o_floats = strips * kTileM * n_strips_v() * kTileN;
@@ -249,9 +247,8 @@ class Flash {
     } else {
       for (int64_t s = 0; s < strips; ++s) pack_rows(s * kTileM, strip_rows(x, s), q_strip(x, s));
     }
-    const int64_t fetched_lines = (x.rows + x.next.keys) * ceil_div(c_.dv, kLine) +
-                                  (rows_of(x.next.task) + x.next.keys) * ceil_div(c_.d, kLine);
-    x.strip_lines = ceil_div(fetched_lines, strips * ceil_div(hi - lo, kKeyBlock));
+    if (!careful) add_far(x, t, next);
+    x.strip_lines = ceil_div(x.far.lines(), strips * ceil_div(hi - lo, kKeyBlock));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
@@ -298,35 +295,22 @@ class Flash {
     }
   }
 
-  // Lines that are far away are fetched beside the work, some with each strip: a core waits for few
-  // at a time. First those that finish() will write, then the next task's queries, then keys and
-  // values that are packed next.
-  void fetch_lines(Block& x) const {
-    for (int64_t i = 0; i < x.strip_lines; ++i) {
-      if (x.lines == 0 && !fetch_row(x)) return;
-      x.is_written ? __builtin_prefetch(x.line, 1) : __builtin_prefetch(x.line);
-      x.line += 64, --x.lines;
-    }
-  }
-  bool fetch_row(Block& x) const {
-    const auto take = [&](const TensorRef& t, int64_t b, int64_t s, int64_t h) {
-      x.line = reinterpret_cast<const char*>(t.as<const T>() + offset4(t, b, s, h));
-      x.lines = ceil_div(t.shape[3], kLine);
-      return true;
+  // What is fetched beside the work: first lines that finish() will write, then the next task's
+  // queries, then keys and values that are packed next.
+  void add_far(Block& x, const Task& t, const Next& next) const {
+    const auto add_rows = [&](const TensorRef& of, const Task& rows, bool is_written) {
+      const int64_t b = rows.pair / c_.n_kv_heads, head = rows.pair % c_.n_kv_heads * c_.group;
+      x.far.add(of, b, rows.r0 / c_.group, head, rows_of(rows), is_written, c_.group,
+                rows.r0 % c_.group);
     };
-    int64_t i = x.fetched++;
-    x.is_written = i < x.rows;
-    if (i < x.rows) return take(o_, x.row[i].batch, x.row[i].query, x.row[i].head);
-    i -= x.rows;
-    if (const Task& t = x.next.task; x.next.is_there && i < rows_of(t)) {
-      const int64_t head = t.pair % c_.n_kv_heads * c_.group + (t.r0 + i) % c_.group;
-      return take(*c_.q, t.pair / c_.n_kv_heads, (t.r0 + i) / c_.group, head);
+    add_rows(o_, t, true);
+    if (next.is_there) add_rows(*c_.q, next.task, false);
+    for (int64_t key = next.first_key, end = key + next.keys; key < end;) {
+      const int64_t pair = key / c_.n_k, n = std::min(end, (pair + 1) * c_.n_k) - key;
+      for (const TensorRef* of : {c_.k, c_.v})
+        x.far.add(*of, pair / c_.n_kv_heads, key % c_.n_k, pair % c_.n_kv_heads, n, false);
+      key += n;
     }
-    if (x.next.is_there) i -= rows_of(x.next.task);
-    if (i >= 2 * x.next.keys) return false;
-    const int64_t key = x.next.first_key + i / 2, pair = key / c_.n_k;
-    return take(i % 2 == 0 ? *c_.k : *c_.v, pair / c_.n_kv_heads, key % c_.n_k,
-                pair % c_.n_kv_heads);
   }
 
   // All rows against n key blocks.
@@ -346,7 +330,7 @@ class Flash {
         if (whole > 0) {
           run_whole(x, s, keys + b * block_floats, whole);
         } else {
-          fetch_lines(x), run_strip(x, s, k0 + b * kKeyBlock, keys + b * block_floats);
+          x.far.fetch(x.strip_lines), run_strip(x, s, k0 + b * kKeyBlock, keys + b * block_floats);
         }
         b += std::max<int64_t>(whole, 1);
       }
@@ -357,7 +341,7 @@ class Flash {
     const int64_t r = strip * kTileM, block_floats = key_block_floats(c_);
     int64_t first = 0;  // whose values are to be added
     for (int64_t b = 0; b < n; ++b) {
-      fetch_lines(x);
+      x.far.fetch(x.strip_lines);
       const float* block = keys + b * block_floats;
       float* s = x.s + b * kScores;
       multiply_whole(q_strip(x, strip), block, c_.d, s);

@@ -1,0 +1,62 @@
+// Lines that are far away, fetched beside the work, some at a time: a core waits for few at once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tegula/kernels/kernel.h"
+
+namespace tegula::kernel::TEGULA_ISA_NS {
+
+// Of operands of T, into the first cache or the second (those that will be written always into the
+// first).
+template <class T, int kCache>
+class FarLines {
+ public:
+  // n rows of an operand's innermost dim from (batch, s, head) on; the next one is one further on
+  // along s, or, of a group of heads, the next head, those of s after the group.
+  void add(const TensorRef& t, int64_t batch, int64_t s, int64_t head, int64_t n, bool is_written,
+           int64_t group = 1, int64_t in_group = 0) {
+    if (n <= 0 || n_runs_ == kMostRuns) return;
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    Run& r = runs_[n_runs_++];
+    const int64_t first = batch * t.stride[0] + s * t.stride[1] + (head + in_group) * t.stride[2];
+    r.at = reinterpret_cast<const char*>(t.as<const T>() + first);
+    r.n = n, r.lines = (t.shape[3] * kSize + 63) / 64;
+    r.stride = t.stride[2] * kSize, r.group = group, r.in_group = in_group;
+    r.group_stride = (t.stride[1] - group * t.stride[2]) * kSize;
+    r.is_written = is_written;
+    lines_ += n * r.lines;
+  }
+  int64_t lines() const { return lines_; }
+
+  void fetch(int64_t n) {  // of all lines the next ones
+    while (n > 0 && run_ < n_runs_) {
+      Run& r = runs_[run_];
+      const int64_t last = std::min(r.lines, line_ + n);
+      n -= last - line_;
+      if (r.is_written) {
+        for (; line_ < last; ++line_) __builtin_prefetch(r.at + 64 * line_, 1);
+      } else {
+        for (; line_ < last; ++line_) __builtin_prefetch(r.at + 64 * line_, 0, 4 - kCache);
+      }
+      if (line_ < r.lines) return;
+      line_ = 0, r.at += r.stride;
+      if (++r.in_group == r.group) r.in_group = 0, r.at += r.group_stride;
+      if (--r.n == 0) ++run_;
+    }
+  }
+
+ private:
+  static constexpr int kMostRuns = 12;
+  struct Run {
+    const char* at;
+    int64_t n, lines, stride, group, in_group, group_stride;
+    bool is_written;
+  };
+  Run runs_[kMostRuns];
+  int n_runs_ = 0, run_ = 0;
+  int64_t line_ = 0, lines_ = 0;
+};
+
+}  // namespace tegula::kernel::TEGULA_ISA_NS
