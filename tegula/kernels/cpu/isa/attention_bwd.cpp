@@ -3,6 +3,7 @@
 // The gradient of a bias that was broadcast comes in a second sweep, per part of the bias and some
 // keys: what that part was broadcast over is summed in one chain, whatever the number of threads.
 #include <algorithm>
+#include <utility>
 
 #include "tegula/kernels/cpu/common/grid_tasks.h"
 #include "tegula/kernels/cpu/common/workspace.h"

@@ -168,7 +168,7 @@ class Flash {
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
-    FarLines<T, 1> far;
+    FarLines<T> far;
     int64_t strip_lines = 0;  // of them, for a strip and a block of keys
   };
   // Spans folded together, a row each: sums of weighted values, m, sums of weights.

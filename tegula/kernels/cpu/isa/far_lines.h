@@ -8,9 +8,7 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-// Of operands of T, into the first cache or the second (those that will be written always into the
-// first).
-template <class T, int kCache>
+template <class T>  // of the operands
 class FarLines {
  public:
   // n rows of an operand's innermost dim from (batch, s, head) on; the next one is one further on
@@ -38,7 +36,7 @@ class FarLines {
       if (r.is_written) {
         for (; line_ < last; ++line_) __builtin_prefetch(r.at + 64 * line_, 1);
       } else {
-        for (; line_ < last; ++line_) __builtin_prefetch(r.at + 64 * line_, 0, 4 - kCache);
+        for (; line_ < last; ++line_) __builtin_prefetch(r.at + 64 * line_);
       }
       if (line_ < r.lines) return;
       line_ = 0, r.at += r.stride;
