@@ -104,7 +104,7 @@ float finish(const Case& c, float sum, float bias) {
   return narrow(c.out, z);
 }
 
-void check_case(const Case& c, Rng& rng) {
+void check_case(const Case& c, Rng& rng, std::vector<int> threads_of_runs = {1, 3}) {
   SCOPED_TRACE(c.name());
   Tensor a(DType::kBF16, c.shape(c.a_dims), rng, true),
       b(DType::kBF16, c.shape(c.b_dims), rng, true);
@@ -134,7 +134,7 @@ void check_case(const Case& c, Rng& rng) {
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     const kernel::IsaTable* table = kernel::isa_table_of(isa);
     if (table == nullptr) continue;
-    for (int threads : {1, 3}) {
+    for (int threads : threads_of_runs) {
       out.fill(777);
       const auto counted =
           testing::run_kernel(def, attrs, in, std::span(&out.ref(), 1), threads, table->dot_amx);
@@ -199,6 +199,29 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
   for (Case c : {matmul(33, 64, 47), matmul(17, 4128, 18), matmul(20, 0, 550)}) {
     c.out = DType::kF32, c.goes_on = true;
     check_case(c, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Blocks of a strip of b beside the products of the one before: from rows of k and from columns,
+// in groups of shards, alone and in pieces; a task's last strip narrow; batches; a packed by all.
+TEST(DotAmx, EqualsItsOrderWhereThreadsPackForThemselves) {
+  Rng rng(7);
+  const auto check = [&](int64_t b, int64_t m, int64_t k, int64_t n, int64_t shards,
+                         const char* a_dims, const char* b_dims, DType out) {
+    Case c;
+    c.b = b, c.m = m, c.k = k, c.n = n, c.shards = shards, c.out = out;
+    c.a_dims = a_dims, c.b_dims = b_dims;
+    c.goes_on = shards == 1 && out == DType::kF32;
+    check_case(c, rng, {9});
+  };
+  for (const char* b_dims : {"b k n", "b n k"}) {
+    check(1, 290, 64, 70, 2, "b m k", b_dims, DType::kBF16);
+    check(2, 270, 800, 100, 1, "b m k", b_dims, DType::kF32);
+    check(1, 300, 2048, 33, 8, "b m k", b_dims, DType::kBF16);
+    check(1, 530, 256, 96, 8, "b m k", b_dims, DType::kF32);
+    check(1, 260, 96, 330, 1, "b k m", b_dims, DType::kF32);
+    check(1, 300, 0, 40, 2, "b m k", b_dims, DType::kBF16);
     if (HasFatalFailure()) return;
   }
 }

@@ -8,6 +8,8 @@ namespace {
 // Below this a task costs less than handing it out is worth.
 constexpr int64_t kMinTaskFlops = 1 << 23;
 constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kOwnTasksPerThread = 16;
+constexpr int64_t kOwnLeastM = 256;  // rows over which a block of b is packed while they last
 }  // namespace
 
 AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
@@ -18,17 +20,21 @@ AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
     const int64_t all = c.batch.count * ceil_div(extent, kAmxStrip) * strip;
     return std::min(all, std::max(least, kAmxPanelBytes));
   };
-  a_bytes = panels(c.m.count, kAmxBlockM);
+  a_bytes = panels(c.m.count, kAmxOwnM);
   if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
   thread_bytes = std::min(blocks.total(), kAmxBlockTiles) * kAmxStripBytes;
   thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
                   round_up(std::min(c.n.count, kAmxBlockN), kAmxStrip);
+  const int64_t sums = amx_own_cut(c).slots() * 4 * kAmxStrip;  // of a row of a strip
+  own_bytes = 64 + 2 * kAmxOwnTiles * kAmxStripBytes +
+              sums * round_up(std::min(c.m.count, kAmxOwnM), kAmxStrip);
 }
 
-AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads) {
+AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, bool is_own,
+                           int n_threads) {
   const int64_t tiles = std::max<int64_t>(1, amx_cut(c).total());
   const int64_t strip = tiles * kAmxStripBytes;
-  const bool local_b = amx_packs_b_locally(c);
+  const bool local_b = is_own || amx_packs_b_locally(c);
   const int64_t a_need = ceil_div(c.m.count, kAmxStrip) * strip;
   const int64_t b_need = ceil_div(c.n.count, kAmxStrip) * strip;
   batch = std::min(c.batch.count, w.a_bytes / a_need);
@@ -39,13 +45,20 @@ AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n
     m = std::min(m, w.a_bytes / strip * kAmxStrip);
     if (!local_b) n = std::min(n, w.b_bytes / strip * kAmxStrip);
   }
-  task_m = even_part(m, kAmxBlockM, kAmxStrip);
+  const int64_t most_m = kAmxOwnBytes / strip * kAmxStrip;
+  task_m =
+      even_part(m, is_own ? std::clamp(most_m, kOwnLeastM / 2, kAmxOwnM) : kAmxBlockM, kAmxStrip);
   task_n = even_part(n, kAmxBlockN, kAmxStrip);
   const auto tasks = [&] { return batch * ceil_div(m, task_m) * ceil_div(n, task_n); };
-  while (tasks() < kTasksPerThread * n_threads && 64 * task_m * task_n * tiles > kMinTaskFlops) {
-    if (task_n > kAmxStrip && (local_b || task_n >= task_m)) {
+  const int64_t least = (is_own ? kOwnTasksPerThread : kTasksPerThread) * n_threads;
+  const auto narrows = [&] {
+    if (is_own) return task_n >= task_m || task_m <= kOwnLeastM;
+    return local_b || task_n >= task_m;
+  };
+  while (tasks() < least && 64 * task_m * task_n * tiles > kMinTaskFlops) {
+    if (task_n > kAmxStrip && narrows()) {
       task_n = round_up(task_n / 2, kAmxStrip);
-    } else if (!local_b && task_m > kAmxStrip) {
+    } else if ((is_own || !local_b) && task_m > kAmxStrip) {
       task_m = round_up(task_m / 2, kAmxStrip);
     } else {
       break;

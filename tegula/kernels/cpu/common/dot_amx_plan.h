@@ -1,6 +1,8 @@
 // How dot_amx cuts a contraction into blocks: sizes only, never bits.
 #pragma once
 
+#include <algorithm>
+
 #include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/k_blocks.h"
 
@@ -18,20 +20,40 @@ inline constexpr int64_t kAmxStreamBytes = int64_t{1} << 20;
 inline constexpr int kAmxStreamThreads = 2;
 
 // k in tiles of 32, each shard padded to whole tiles.
-inline KBlocks amx_cut(const Contraction& c) {
-  return {c.k_shards, (c.shard_k() + 31) / 32, kAmxBlockTiles};
+inline KBlocks amx_cut(const Contraction& c, int64_t most = kAmxBlockTiles) {
+  return {c.k_shards, (c.shard_k() + 31) / 32, most};
 }
 
-// Workspace: panels of a, panels of b, and per thread a strip of b and sums that wait. It grows
-// with every extent, because a run may be smaller than its plan.
+// So many threads pack b for themselves, a block of a strip beside the products of the one before:
+// no thread waits for panels, and no line is written that other cores have read. Tasks are small,
+// since cores differ.
+inline constexpr int kAmxOwnThreads = 8;
+inline constexpr int64_t kAmxOwnTiles = 24;                // of k: two blocks, and sums, stay in L1
+inline constexpr int64_t kAmxOwnBytes = int64_t{1} << 20;  // of a task's rows: they stay in L2
+inline constexpr int64_t kAmxOwnM = 512;                   // of them, at most
+inline KBlocks amx_own_cut(const Contraction& c) { return amx_cut(c, kAmxOwnTiles); }
+
+// Workspace: panels of a, panels of b, and per thread a strip of b and sums that wait; or, instead
+// of b's panels, per thread two blocks of a strip of b. It grows with every extent, because a run
+// may be smaller than its plan.
 struct AmxDotWorkspace {
   int64_t a_bytes = 0, b_bytes = 0, thread_bytes = 0;
+  int64_t own_bytes = 0;  // per thread that packs b for itself
   explicit AmxDotWorkspace(const Contraction& c);
-  int64_t bytes(int n_threads) const { return a_bytes + b_bytes + thread_bytes * n_threads; }
+  int64_t bytes(int n_threads) const {
+    const int64_t own = n_threads < kAmxOwnThreads ? 0 : own_bytes * n_threads;
+    return a_bytes + std::max(b_bytes + thread_bytes * n_threads, own);
+  }
 };
 
 // A strip of b is packed by the task that uses it when all of m is one block.
 inline bool amx_packs_b_locally(const Contraction& c) { return c.m.count <= kAmxBlockM; }
+
+// Where all of k is one task's, if b outweighs what of a must be packed by all.
+inline bool amx_is_own(const Contraction& c, bool packs_a, int n_threads) {
+  return n_threads >= kAmxOwnThreads && amx_cut(c).total() <= kAmxBlockTiles &&
+         c.m.count > kAmxBlockM && (!packs_a || c.n.count >= c.m.count);
+}
 
 // The blocks of one launch.
 struct AmxDotBlocks {
@@ -40,7 +62,7 @@ struct AmxDotBlocks {
   int64_t strip_m = kAmxStrip, strip_n = kAmxStrip;  // what they are multiples of
   int64_t m_tasks(int64_t rows) const { return ceil_div(rows, task_m); }
   int64_t n_tasks(int64_t cols) const { return ceil_div(cols, task_n); }
-  AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, int n_threads);
+  AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, bool is_own, int n_threads);
 };
 
 }  // namespace tegula::kernel

@@ -83,6 +83,63 @@ TEGULA_VEC void end_streams() {
 #endif
 }
 
+// What is done beside products for those that follow: lines of the next strip of b are fetched into
+// L2, or its next block is packed.
+struct Beside {
+  enum Kind : uint8_t {
+    kFetch,    // steps are lines
+    kRows,     // columns lie side by side: steps are pairs of rows of k
+    kColumns,  // k lies side by side; a tile of 16 columns at once
+  };
+  Kind kind = kFetch;
+  int at = 0;        // kRows: steps of this tile of k, kColumns: tiles of it, done
+  int credit = 0;    // kColumns: steps that are not done yet
+  int64_t left = 0;  // steps
+  const bf16* src = nullptr;
+  int64_t stride = 0;  // between rows of k, or columns
+  char* dst = nullptr;
+
+  TEGULA_TILE void step(int n) {
+    if (left <= 0) return;
+    if (kind == kColumns) {
+      for (credit += n; credit >= kTile / 2 && left > 0; credit -= kTile / 2) columns();
+      return;
+    }
+    for (n = static_cast<int>(std::min<int64_t>(n, left)), left -= n; n > 0; --n) {
+      if (kind == kRows) {
+        rows();
+      } else {
+        __builtin_prefetch(src, 0, 2), src += 64 / sizeof(bf16);
+      }
+    }
+  }
+  void finish() {
+    if (left > 0) step(static_cast<int>(left) + kTile / 2);
+  }
+
+ private:
+  // Rows may lie a page apart: few of them fit the first cache, so they are fetched twice.
+  TEGULA_TILE void rows() {
+    const bf16* odd = src + stride;
+    __builtin_prefetch(src + 32 * stride, 0, 2), __builtin_prefetch(odd + 32 * stride, 0, 2);
+    __builtin_prefetch(src + 8 * stride), __builtin_prefetch(odd + 8 * stride);
+    auto* to = reinterpret_cast<int32_t*>(dst);
+    interleave(src, odd, to), interleave(src + kTile, odd + kTile, to + kTileBytes / 4);
+    src += 2 * stride, dst += 64;
+    if (++at == kTile) at = 0, dst += kTileBytes;
+  }
+  TEGULA_TILE void columns() {
+    const void* row[kTile];
+    for (int l = 0; l < kTile; ++l) {
+      row[l] = src + l * stride;
+      __builtin_prefetch(src + l * stride + 2 * kTilePairs);
+    }
+    transpose_dwords(row, *reinterpret_cast<Dwords*>(dst));
+    dst += kTileBytes, left -= kTile / 2, at ^= 1;
+    src += at != 0 ? kTile * stride : kTilePairs - kTile * stride;
+  }
+};
+
 // Slots are tiles [32][32].
 struct AmxMicroArgs {
   TileOperands x;
@@ -90,9 +147,8 @@ struct AmxMicroArgs {
   float* slot[kMaxSlots];
   const float* first = nullptr;  // the sums to go on from, at the block's beginning
   Rest final;                    // of the final piece
-  // Of the next strip of b, the part to be fetched into L2 meanwhile, so many lines per tile of k.
-  const char* next = nullptr;
-  int next_lines = 0;
+  Beside* beside = nullptr;
+  int beside_steps = 0;  // per tile of k
 };
 
 // Sums that are still in tiles, and those that were stored last. Storing four tiles takes as long
@@ -170,14 +226,11 @@ TEGULA_TILE void products(Tiles& t, TileOperands& x, float* due, const float* st
 template <int kM, int kN>
 void micro(Tiles& t, const AmxMicroArgs& u, AmxSums& s) {
   TileOperands x = u.x;
-  const char* next = u.next;
   if (!s.are_due<kM, kN>()) s.put(t);
   for (int i = 0; i < u.block->n_pieces; ++i) {
     const Piece& p = u.block->pieces[i];
     const float* start = p.start >= 0 ? u.slot[p.start] : i == 0 ? u.first : nullptr;
-    const auto fetch = [&] {
-      for (int i = 0; i < u.next_lines; ++i, next += 64) __builtin_prefetch(next, 0, 2);
-    };
+    const auto beside = [&]() __attribute__((always_inline)) { u.beside->step(u.beside_steps); };
     if (p.k > 0) {
       load_operands<kM, kN>(t, x);
       float* due = s.due.sums;
@@ -187,16 +240,16 @@ void micro(Tiles& t, const AmxMicroArgs& u, AmxSums& s) {
         products<kM, kN, true, false>(t, x, due, start);
       }
       if (due != nullptr) s.stored();
-      fetch();
+      beside();
       const int rows = static_cast<int>(ceil_div(kStrip, std::max<int64_t>(1, p.k - 1)));
       for (int64_t k = 2; k < p.k; ++k) {
         products<kM, kN, false, true>(t, x, nullptr, nullptr);
-        fetch();
+        beside();
         s.rest.step(rows);
       }
       if (p.k > 1) {
         products<kM, kN, false, false>(t, x, nullptr, nullptr);
-        fetch();
+        beside();
         s.rest.step(rows);
       }
       x.a += x.a_k, x.b += x.b_k;
@@ -225,9 +278,10 @@ class AmxDot {
   AmxDot(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b)
       : call_(call),
         c_(c),
-        kb_(amx_cut(c)),
+        is_own_(packs_own(call, c)),
+        kb_(is_own_ ? amx_own_cut(c) : amx_cut(c)),
         workspace_(c),
-        blocks_(c, workspace_, call.pool->n_threads()),
+        blocks_(c, workspace_, is_own_, call.pool->n_threads()),
         strip_bytes_(kb_.total() * kAmxStripBytes),
         a_(a.as<const bf16>()),
         b_(b.as<const bf16>()),
@@ -236,16 +290,17 @@ class AmxDot {
         out_(call.out[0].as<Out>()),
         a_panels_(static_cast<char*>(call.workspace)),
         b_panels_(a_panels_ + workspace_.a_bytes),
-        scratch_(b_panels_ + workspace_.b_bytes) {
+        scratch_(b_panels_ + workspace_.b_bytes),
+        own_(b_panels_) {
     int64_t k_stride = 0;
-    direct_a_ = c.m.is_linear(kA, &a_row_) && c.k.is_linear(kA, &k_stride) && k_stride == 1 &&
-                c.shard_k() % kTilePairs == 0;
-    local_b_ = amx_packs_b_locally(c);
+    direct_a_ = lies_along_k(c, c.m, kA, &a_row_);
+    lies_along_k(c, c.n, kB, &b_column_);
+    local_b_ = !is_own_ && amx_packs_b_locally(c);
     a_k_row_ = rows_of_k(c, c.m, kA), b_row_ = rows_of_k(c, c.n, kB);
     if (!c.m.is_linear(kOut, &out_row_) || !c.n.is_linear(kOut, &k_stride) || k_stride != 1)
       out_row_ = 0;
     constexpr int64_t kLine = 64 / sizeof(Out);
-    streams_ = call.pool->n_threads() <= kAmxStreamThreads && out_row_ > 0 &&
+    streams_ = (is_own_ || call.pool->n_threads() <= kAmxStreamThreads) && out_row_ > 0 &&
                out_row_ % kLine == 0 && bias_ == nullptr && c.activation == Activation::kNone &&
                c.batch.count * c.m.count * c.n.count * int64_t{sizeof(Out)} >= kAmxStreamBytes;
   }
@@ -253,6 +308,7 @@ class AmxDot {
   void run() {
     for_each_held(c_, blocks_, [&](const Held& h) {
       pack(h);
+      if (is_own_) return run_own(h);
       for_each_task(*call_.pool, h, blocks_, true, [&](const Task& t, int thread) {
         run_task(h, t, scratch_ + thread * workspace_.thread_bytes);
       });
@@ -266,6 +322,21 @@ class AmxDot {
     const bool has = lanes.is_linear(operand, &lane_stride) && lane_stride == 1 &&
                      c.k.is_linear(operand, &row) && c.shard_k() % kTilePairs == 0;
     return has ? row : 0;
+  }
+
+  // Whether rows of an operand can be read as tiles; `row`: between them.
+  static bool lies_along_k(const Contraction& c, const Loops& lanes, Operand operand,
+                           int64_t* row) {
+    int64_t k_stride = 0;
+    const bool does = lanes.is_linear(operand, row) && c.k.is_linear(operand, &k_stride) &&
+                      k_stride == 1 && c.shard_k() % kTilePairs == 0;
+    if (!does) *row = 0;
+    return does;
+  }
+  static bool packs_own(const KernelCall& call, const Contraction& c) {
+    int64_t row = 0;
+    return amx_is_own(c, !lies_along_k(c, c.m, kA, &row), call.pool->n_threads()) &&
+           (rows_of_k(c, c.n, kB) > 0 || lies_along_k(c, c.n, kB, &row));
   }
 
   char* a_panel(const Held& h, int64_t batch, int64_t strip) const {
@@ -284,7 +355,7 @@ class AmxDot {
     // Only the last strip of a direct operand may need packing.
     const int64_t all_a = ceil_div(h.m, kStrip), first_a = direct_a_ ? all_a - 1 : 0;
     const int64_t a_strips = h.n0 > 0 || is_direct(h.m) ? 0 : all_a - first_a;
-    const int64_t b_strips = local_b_ ? 0 : ceil_div(h.n, kStrip);
+    const int64_t b_strips = local_b_ || is_own_ ? 0 : ceil_div(h.n, kStrip);
     const int64_t k_units = ceil_div(kb_.total(), kPackTiles);
     const int64_t a_units = ceil_div(a_strips, kPackStrips) * k_units;
     const int64_t units = a_units + ceil_div(b_strips, kPackStrips) * k_units;
@@ -344,64 +415,146 @@ class AmxDot {
     }
   }
 
-  void run_task(const Held& h, const Task& t, char* scratch) {
+  // Of a task: what it keeps on the stack, and what is done with sums.
+  struct State {
     Tiles tiles;
-    AmxSums state;
-    auto* waiting =
-        reinterpret_cast<float*>(scratch + std::min(kb_.total(), kAmxBlockTiles) * kAmxStripBytes);
+    AmxSums sums;
     alignas(64) float local[(kMaxSlots + 1) * kSums];
     alignas(64) float start[kSums];
-    const int n_local = kb_.local_levels();
     int64_t executed = 0;
-    for (int64_t k = 0; k < kb_.count(); ++k) {
-      const KBlock block = kb_.at(k);
-      float* wait = waiting;
-      for (int64_t n = 0; n < t.n; n += kStrip) {
-        AmxMicroArgs u;
-        u.block = &block;
-        u.x.b = b_panel(h, t.batch, (t.n0 + n) / kStrip) + block.k0 * kAmxStripBytes;
-        if (local_b_) {
-          const int64_t strip = (t.n0 + n) / kStrip;
-          pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, scratch, 0);
-          u.x.b = scratch;
-        } else if (n + kStrip < t.n) {
-          u.next = u.x.b + strip_bytes_;
-          u.next_lines = static_cast<int>(ceil_div(kAmxStripBytes / 64, ceil_div(t.m, kStrip)));
-        }
-        const int64_t cols = std::min<int64_t>(kStrip, t.n - n);
-        for (int64_t m = 0; m < t.m; m += kStrip, wait += kb_.slots() * kSums) {
-          const int64_t rows = std::min<int64_t>(kStrip, t.m - m);
-          point_at_a(h, t, m, rows, block, u.x);
-          for (int l = 0; l < kMaxSlots; ++l)
-            u.slot[l] = l < n_local ? local + l * kSums : wait + (l - n_local) * kSums;
-          if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = wait + (kb_.slots() - 1) * kSums;
-          if (block.is_last) {
-            u.final.sums = local + kMaxSlots * kSums;
-            u.final.last = {&c_,
-                            u.final.sums,
-                            kStrip,
-                            h.batch0 + t.batch,
-                            h.m0 + t.m0 + m,
-                            h.n0 + t.n0 + n,
-                            static_cast<int>(rows),
-                            static_cast<int>(cols)};
-            set_finish(u.final);
-          }
-          u.first = nullptr;
-          if (start_ != nullptr && k == 0)
-            load_start(h.batch0 + t.batch, h.m0 + t.m0 + m, static_cast<int>(rows), h.n0 + t.n0 + n,
-                       static_cast<int>(cols), start),
-                u.first = start;
-          kMicro[rows > kTile][cols > kTile](tiles, u, state);
-          u.next += u.next_lines * 64 * block.n_k;
-          executed += 2 * round_up(rows, kTile) * round_up(cols, kTile) * block.n_k * kTilePairs;
-        }
-      }
-    }
-    state.finish(tiles);
+  };
+  void finish(const Task& t, State& s) const {
+    s.sums.finish(s.tiles);
     if (streams_) end_streams();
     const int64_t more = t.m * t.n * c_.epilogue_flops();
-    call_.counters->add(2 * t.m * t.n * c_.k.count + more, executed + more);
+    call_.counters->add(2 * t.m * t.n * c_.k.count + more, s.executed + more);
+  }
+
+  void run_task(const Held& h, const Task& t, char* scratch) {
+    State s;
+    auto* waiting =
+        reinterpret_cast<float*>(scratch + std::min(kb_.total(), kAmxBlockTiles) * kAmxStripBytes);
+    const int64_t wait_strip = ceil_div(t.m, kStrip) * kb_.slots() * kSums;
+    for (int64_t k = 0; k < kb_.count(); ++k) {
+      const KBlock block = kb_.at(k);
+      for (int64_t n = 0; n < t.n; n += kStrip) {
+        const int64_t strip = (t.n0 + n) / kStrip;
+        const char* b = b_panel(h, t.batch, strip) + block.k0 * kAmxStripBytes;
+        Beside beside;
+        if (local_b_) {
+          pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, scratch, 0);
+          b = scratch;
+        } else if (n + kStrip < t.n) {
+          beside.src = reinterpret_cast<const bf16*>(b + strip_bytes_);
+          beside.left = block.n_k * kAmxStripBytes / 64;
+        }
+        run_column(h, t, n, block, b, beside, waiting + n / kStrip * wait_strip, s);
+      }
+    }
+    finish(t, s);
+  }
+
+  // A strip of b in a block of k, all rows of the task.
+  void run_column(const Held& h, const Task& t, int64_t n, const KBlock& block, const char* b,
+                  Beside& beside, float* wait, State& s) const {
+    const int n_local = kb_.local_levels();
+    const int64_t cols = std::min<int64_t>(kStrip, t.n - n);
+    AmxMicroArgs u;
+    u.block = &block, u.beside = &beside;
+    u.beside_steps = static_cast<int>(
+        ceil_div(beside.left, ceil_div(t.m, kStrip) * std::max<int64_t>(1, block.n_k)));
+    for (int64_t m = 0; m < t.m; m += kStrip, wait += kb_.slots() * kSums) {
+      const int64_t rows = std::min<int64_t>(kStrip, t.m - m);
+      u.x.b = b;
+      point_at_a(h, t, m, rows, block, u.x);
+      for (int l = 0; l < kMaxSlots; ++l)
+        u.slot[l] = l < n_local ? s.local + l * kSums : wait + (l - n_local) * kSums;
+      if (kb_.n_pieces > 1) u.slot[kMaxSlots - 1] = wait + (kb_.slots() - 1) * kSums;
+      if (block.is_last) {
+        u.final.sums = s.local + kMaxSlots * kSums;
+        u.final.last = {&c_,
+                        u.final.sums,
+                        kStrip,
+                        h.batch0 + t.batch,
+                        h.m0 + t.m0 + m,
+                        h.n0 + t.n0 + n,
+                        static_cast<int>(rows),
+                        static_cast<int>(cols)};
+        set_finish(u.final);
+      }
+      u.first = nullptr;
+      if (start_ != nullptr && block.k0 == 0) {
+        load_start(h.batch0 + t.batch, h.m0 + t.m0 + m, static_cast<int>(rows), h.n0 + t.n0 + n,
+                   static_cast<int>(cols), s.start);
+        u.first = s.start;
+      }
+      kMicro[rows > kTile][cols > kTile](s.tiles, u, s.sums);
+      s.executed += 2 * round_up(rows, kTile) * round_up(cols, kTile) * block.n_k * kTilePairs;
+    }
+    beside.finish();
+  }
+
+  // The task whose first block of b a thread has packed beside its last products, and where.
+  struct Ahead {
+    int64_t task = -1;
+    int buffer = 0;
+  };
+  static_assert(sizeof(Ahead) <= 64);
+
+  void run_own(const Held& h) {
+    const auto own = [&](int thread) { return own_ + thread * workspace_.own_bytes; };
+    for (int i = 0; i < call_.pool->n_threads(); ++i) *reinterpret_cast<Ahead*>(own(i)) = {};
+    const int64_t tasks = h.batch * blocks_.m_tasks(h.m) * blocks_.n_tasks(h.n);
+    call_.pool->parallel_for(tasks, [&](int64_t i, int thread) {
+      run_own_task(h, i, i + 1 < tasks ? i + 1 : -1, own(thread));
+    });
+  }
+  // `next`: the task that the thread is likely to have then, or -1.
+  void run_own_task(const Held& h, int64_t index, int64_t next, char* own) const {
+    const Task t = task_at(h, blocks_, true, index);
+    auto& ahead = *reinterpret_cast<Ahead*>(own);
+    char* const buffers = own + 64;
+    constexpr int64_t kBuffer = kAmxOwnTiles * kAmxStripBytes;
+    auto* const waiting = reinterpret_cast<float*>(buffers + 2 * kBuffer);
+    bool is_packed = ahead.task == index;
+    int buffer = is_packed ? ahead.buffer : 0;
+    ahead.task = -1;
+    State s;
+    for (int64_t n = 0; n < t.n; n += kStrip)
+      for (int64_t k = 0; k < kb_.count(); ++k) {
+        const KBlock block = kb_.at(k);
+        char* const b = buffers + buffer * kBuffer;
+        if (!is_packed) own_strip(h, t, n, block, b).finish();
+        buffer ^= 1;
+        char* const to = buffers + buffer * kBuffer;
+        Beside beside;
+        is_packed = true;
+        if (k + 1 < kb_.count()) {
+          beside = own_strip(h, t, n, kb_.at(k + 1), to);
+        } else if (n + kStrip < t.n) {
+          beside = own_strip(h, t, n + kStrip, kb_.at(0), to);
+        } else if (next >= 0) {
+          beside = own_strip(h, task_at(h, blocks_, true, next), 0, kb_.at(0), to);
+          ahead = {next, buffer};
+        }
+        run_column(h, t, n, block, b, beside, waiting, s);
+      }
+    finish(t, s);
+  }
+  // A block of the strip from column n of the task on, to dst: what is left to do.
+  Beside own_strip(const Held& h, const Task& t, int64_t n, const KBlock& block, char* dst) const {
+    const int64_t n0 = t.n0 + n, strip = n0 / kStrip, k = block.k0 * kTilePairs;
+    Beside s;
+    if (n0 + kStrip > h.n) {
+      pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, dst, 0);
+      return s;
+    }
+    const bf16* b = b_ + c_.batch.offset(h.batch0 + t.batch, kB);
+    s.kind = b_row_ > 0 ? Beside::kRows : Beside::kColumns;
+    s.stride = b_row_ > 0 ? b_row_ : b_column_;
+    s.src = b + (b_row_ > 0 ? h.n0 + n0 + k * b_row_ : (h.n0 + n0) * b_column_ + k);
+    s.dst = dst, s.left = block.n_k * kTile;
+    return s;
   }
 
   // The sums to go on from, zeros to 32 × 32.
@@ -444,6 +597,7 @@ class AmxDot {
 
   const KernelCall& call_;
   const Contraction& c_;
+  const bool is_own_;
   const KBlocks kb_;
   const AmxDotWorkspace workspace_;
   const AmxDotBlocks blocks_;
@@ -456,9 +610,11 @@ class AmxDot {
   char* a_panels_;
   char* b_panels_;
   char* scratch_;
+  char* own_;  // per thread, instead of both
   int64_t a_row_ = 0;
   int64_t out_row_ = 0;  // between rows of a result with adjacent columns; 0: it is not so
   int64_t a_k_row_ = 0, b_row_ = 0;  // rows_of_k
+  int64_t b_column_ = 0;             // between columns of b that lie along k, else 0
   bool direct_a_ = false, local_b_ = false, streams_ = false;
 };
 }  // namespace

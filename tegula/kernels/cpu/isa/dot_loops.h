@@ -41,21 +41,27 @@ static inline void cut_evenly(int64_t extent, int64_t strip, int64_t i, int64_t 
   *count = std::min((i + 1) * strips / n * strip, extent) - *begin;
 }
 
-// Calls f(task, thread) on the pool; neighbours lie along rows of the output, or along columns.
+// Task i; neighbours lie along rows of the output, or along columns.
+template <class Blocks>
+static Task task_at(const Held& h, const Blocks& blocks, bool along_rows, int64_t i) {
+  const int64_t m_tasks = blocks.m_tasks(h.m), n_tasks = blocks.n_tasks(h.n);
+  Task t;
+  t.batch = i / (m_tasks * n_tasks);
+  const int64_t at = i % (m_tasks * n_tasks);
+  const int64_t m_at = along_rows ? at / n_tasks : at % m_tasks;
+  const int64_t n_at = along_rows ? at % n_tasks : at / m_tasks;
+  cut_evenly(h.m, blocks.strip_m, m_at, m_tasks, &t.m0, &t.m);
+  cut_evenly(h.n, blocks.strip_n, n_at, n_tasks, &t.n0, &t.n);
+  return t;
+}
+
+// Calls f(task, thread) on the pool.
 template <class Blocks, class F>
 static void for_each_task(ThreadPool& pool, const Held& h, const Blocks& blocks, bool along_rows,
                           F f) {
-  const int64_t m_tasks = blocks.m_tasks(h.m), n_tasks = blocks.n_tasks(h.n);
-  pool.parallel_for(h.batch * m_tasks * n_tasks, [&](int64_t i, int thread) {
-    Task t;
-    t.batch = i / (m_tasks * n_tasks);
-    const int64_t at = i % (m_tasks * n_tasks);
-    const int64_t m_at = along_rows ? at / n_tasks : at % m_tasks;
-    const int64_t n_at = along_rows ? at % n_tasks : at / m_tasks;
-    cut_evenly(h.m, blocks.strip_m, m_at, m_tasks, &t.m0, &t.m);
-    cut_evenly(h.n, blocks.strip_n, n_at, n_tasks, &t.n0, &t.n);
-    f(t, thread);
-  });
+  const int64_t tasks = h.batch * blocks.m_tasks(h.m) * blocks.n_tasks(h.n);
+  pool.parallel_for(tasks,
+                    [&](int64_t i, int thread) { f(task_at(h, blocks, along_rows, i), thread); });
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
