@@ -20,7 +20,7 @@ AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
     const int64_t all = c.batch.count * ceil_div(extent, kAmxStrip) * strip;
     return std::min(all, std::max(least, kAmxPanelBytes));
   };
-  a_bytes = panels(c.m.count, kAmxOwnM);
+  a_bytes = panels(c.m.count, kAmxBlockM);
   if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
   thread_bytes = std::min(blocks.total(), kAmxBlockTiles) * kAmxStripBytes;
   thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
