@@ -22,14 +22,11 @@ class GridTasks {
     int64_t grid = 0, place = 0, row = 0, column = 0;
   };
 
-  static int64_t state_ints(int64_t grids) { return grids * kStates; }
+  static int64_t state_ints(int64_t grids) { return grids * (kMostGridColumns + 1); }
   GridTasks(int32_t* states, int64_t grids, int64_t rows, int64_t columns)
       : states_(states), grids_(grids), rows_(rows), columns_(columns) {
     for (int64_t g = 0; g < grids; ++g)
-      for (int64_t c = 0; c < columns; ++c) {
-        state(g, c).store(c == 0, std::memory_order_relaxed);
-        user(g, c).store(-1, std::memory_order_relaxed);
-      }
+      for (int64_t c = 0; c < columns; ++c) state(g, c).store(c == 0, std::memory_order_relaxed);
   }
 
   // A thread's part of all grids: run(task) for some tasks. Each place at most once at a time.
@@ -40,15 +37,13 @@ class GridTasks {
       const bool has_own = own < grids_;
       if (has_own) {
         states_[own * kStates] = static_cast<int32_t>(place);
-        for (int64_t c = 0; c < columns_; ++c)
-          user(own, c).store(static_cast<int32_t>(place), std::memory_order_relaxed);
         state(own, 0).store(0, std::memory_order_release);
       }
       Task t{.grid = has_own ? own : place % std::max<int64_t>(1, grids_), .column = columns_};
       for (int64_t first = 0, spin = 0;;) {
         while (first < grids_ && is_done(first)) ++first;
         if (has_own ? is_done(own) : first == grids_) break;
-        if (take_next(place, first, t)) {
+        if (take_next(first, t)) {
           run(t);
           state(t.grid, t.column)
               .store(static_cast<int32_t>(2 * t.row + 2), std::memory_order_release);
@@ -62,49 +57,38 @@ class GridTasks {
   }
 
  private:
-  static constexpr int64_t kStates = 2 * kMostGridColumns + 1;  // of a grid: its place, its columns
+  static constexpr int64_t kStates = kMostGridColumns + 1;  // of a grid: its place, its columns
   static constexpr int64_t kSpins = 100;
 
   // Of a column: twice the rows that are done, and 1 while somebody is at the next one.
   std::atomic_ref<int32_t> state(int64_t grid, int64_t column) const {
     return std::atomic_ref<int32_t>(states_[grid * kStates + 1 + column]);
   }
-  // Who was there last, and has in its cache what the column sums up.
-  std::atomic_ref<int32_t> user(int64_t grid, int64_t column) const {
-    return std::atomic_ref<int32_t>(states_[grid * kStates + 1 + kMostGridColumns + column]);
-  }
   bool is_done(int64_t grid) const {
     return state(grid, columns_ - 1).load(std::memory_order_acquire) >= 2 * rows_;
   }
 
-  // The task after t: in its row, then in columns where this thread was last, then anywhere, far to
-  // the right first, where a long chain may end.
-  bool take_next(int64_t place, int64_t first, Task& t) {
-    const auto was_here = [&](int64_t grid, int64_t c) {
-      return user(grid, c).load(std::memory_order_relaxed) == place;
-    };
-    const int64_t last = t.grid;
-    if (t.column + 1 < columns_ && was_here(last, t.column + 1) &&
-        take(place, last, t.column + 1, t))
-      return true;
+  // The task after t: in its row, if possible, else far to the right, where a long chain may end.
+  bool take_next(int64_t first, Task& t) {
+    if (take(t.grid, t.column + 1, t)) return true;
+    const int64_t begun = std::min(next_.load(std::memory_order_relaxed), grids_), last = t.grid;
     for (int64_t c = columns_ - 1; c >= 0; --c)
-      if (was_here(last, c) && take(place, last, c, t)) return true;
-    const int64_t begun = std::min(next_.load(std::memory_order_relaxed), grids_) - first;
-    for (int64_t i = 0; i < begun; ++i) {
-      const int64_t g = first + (std::max(last - first, int64_t{0}) + i) % begun;
+      if (take(last, c, t)) return true;
+    for (int64_t i = 1; i < begun - first; ++i) {
+      const int64_t g = first + (last >= first ? last - first + i : i - 1) % (begun - first);
       for (int64_t c = columns_ - 1; c >= 0; --c)
-        if (take(place, g, c, t)) return true;
+        if (take(g, c, t)) return true;
     }
     return false;
   }
-  bool take(int64_t place, int64_t grid, int64_t column, Task& t) {
+  bool take(int64_t grid, int64_t column, Task& t) {
+    if (column >= columns_) return false;
     int32_t now = state(grid, column).load(std::memory_order_acquire);
     if (now % 2 != 0 || now >= 2 * rows_) return false;
     if (column > 0 && state(grid, column - 1).load(std::memory_order_acquire) / 2 <= now / 2)
       return false;
     if (!state(grid, column).compare_exchange_strong(now, now + 1, std::memory_order_acq_rel))
       return false;
-    user(grid, column).store(static_cast<int32_t>(place), std::memory_order_relaxed);
     t = {grid, states_[grid * kStates], now / 2, column};
     return true;
   }
