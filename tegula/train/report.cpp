@@ -59,6 +59,7 @@ std::vector<OpTime> times_by_op(const Trainer& t, const MachineSpeed& speed) {
   const double n = static_cast<double>(std::max<int64_t>(t.timed_steps(), 1));
   for (size_t i = 0; i < t.plan().steps.size(); ++i) {
     const Step& s = t.plan().steps[i];
+    if (s.flops == 0 && s.bytes == 0) continue;  // a concat whose operands lie in place
     const std::string_view kernel = s.kernel ? s.kernel->name : "reference";
     OpTime& o = by_op[{s.op->name, kernel}];
     o.op = s.op->name, o.kernel = kernel;
