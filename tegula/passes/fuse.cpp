@@ -249,10 +249,7 @@ class Fuser {
 Result<bool> fuse_function(Module& module, Function& f, bool merge) {
   remove_dead_nodes(f);  // a body has no room for them
   Fuser fuser(module, f, merge);
-  if (!fuser.has_work()) return false;
-  Function out = TEGULA_TRY(fuser.run());
-  f = std::move(out);
-  return true;
+  return rewrite_if_any(fuser, f);
 }
 
 static Result<bool> run(Module& module, Function& f, const PassOptions&) {

@@ -104,10 +104,7 @@ class LossGrads {
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   if (options.remat != Remat::kNone || options.memory_bytes > 0) return false;
   LossGrads pass(module, f, options);
-  if (!pass.has_work()) return false;
-  Function out = TEGULA_TRY(pass.run());
-  f = std::move(out);
-  return true;
+  return rewrite_if_any(pass, f);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class NormResidual {
           if (uses[f.nodes[n].inputs[k]] == 1 && match(n, k)) break;
   }
 
-  bool has_work() const { return n_found_ > 0; }
+  bool has_work() const { return has_work_; }
 
   Result<Function> run() {
     for (NodeId n = 0; n < f_.nodes.size(); ++n) {
@@ -70,7 +70,7 @@ class NormResidual {
     if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
       return false;
     add_[at] = add;
-    ++n_found_;
+    has_work_ = true;
     return true;
   }
 
@@ -78,15 +78,12 @@ class NormResidual {
   const PassOptions& options_;
   Rewriter rw_;
   std::vector<NodeId> add_;  // of a norm's gradient: the add that it takes
-  int n_found_ = 0;
+  bool has_work_ = false;
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   NormResidual pass(module, f, options);
-  if (!pass.has_work()) return false;
-  Function out = TEGULA_TRY(pass.run());
-  f = std::move(out);
-  return true;
+  return rewrite_if_any(pass, f);
 }
 
 }  // namespace

@@ -57,4 +57,13 @@ struct PassDef {
   Result<bool> (*run)(Module&, Function& f, const PassOptions&);
 };
 
+// The end of a pass whose object looks f over first, then builds it anew: has_work(), run().
+template <class Rewriting>
+Result<bool> rewrite_if_any(Rewriting& pass, Function& f) {
+  if (!pass.has_work()) return false;
+  Function out = TEGULA_TRY(pass.run());
+  f = std::move(out);
+  return true;
+}
+
 }  // namespace tegula

@@ -28,7 +28,7 @@ class Merger {
     find_groups();
   }
 
-  bool has_groups() const { return !groups_.empty(); }
+  bool has_work() const { return !groups_.empty(); }
 
   Result<Function> run() {
     for (NodeId n = 0; n < f_.nodes.size(); ++n) {
@@ -139,10 +139,7 @@ class Merger {
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
   Merger m(module, f);
-  if (!m.has_groups()) return false;
-  Function out = TEGULA_TRY(m.run());
-  f = std::move(out);
-  return true;
+  return rewrite_if_any(m, f);
 }
 
 }  // namespace

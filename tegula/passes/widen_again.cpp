@@ -66,10 +66,7 @@ class WidenAgain {
 
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
   WidenAgain pass(module, f);
-  if (!pass.has_work()) return false;
-  Function out = TEGULA_TRY(pass.run());
-  f = std::move(out);
-  return true;
+  return rewrite_if_any(pass, f);
 }
 
 }  // namespace
