@@ -29,7 +29,6 @@ class Ahead {
         rows_(std::clamp<int64_t>(kPage / std::max<int64_t>(next_row, 1), 1, kKeyBlock / kStreams)),
         lines_left_(lines_),
         rows_left_(rows_) {}
-  const Ahead& cursor() const { return *this; }
 
   // As many lines as a loop reads of n keys, or of one value.
   template <int n>

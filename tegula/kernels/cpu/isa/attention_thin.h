@@ -21,15 +21,13 @@ struct ThinRows {
 
 // Each loop fetches what later ones read, a line at a time between its own products: memory then
 // never waits for arithmetic. Rows are too far apart for the processor to guess. `ahead` says which
-// lines: its cursor().of_keys<n>(j, e) for n keys from j on, .of_values<n>(j, e) for n lines of key
-// j.
+// lines: its of_keys<n>(j, e) for n keys from j on, of_values<n>(j, e) for n lines of key j.
 
 // The same part of the rows that come next; where none do, `rows` repeats one (stride 0).
 template <class T>
 struct NextRows {
   static constexpr bool kSplits = false;
   ThinRows<T> rows;
-  const NextRows& cursor() const { return *this; }
   template <int n>
   __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
     for (int l = 0; l < n; ++l) __builtin_prefetch(rows.at + (j + l) * rows.stride + e);
@@ -96,7 +94,6 @@ struct ThinScores {
   // Key 0 is the block's j.
   template <class Ahead>
   void run(const Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
-    auto&& next = ahead.cursor();
     Acc acc;
 #pragma GCC unroll 2
     for (auto& of_head : acc)
@@ -111,20 +108,20 @@ struct ThinScores {
       const float *q0 = q, *q1 = q_of(kHeads - 1);
       for (; e + kLine <= d;
            e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR, q1 += kLine * kR) {
-        next.template of_keys<kHeads * kLanes>(j, e);
+        ahead.template of_keys<kHeads * kLanes>(j, e);
 #pragma GCC unroll 4
         for (int64_t at = 0; at < kLine; at += kStep) {
           add_square(acc, 0, k0 + at, q0 + at * kR);
           if constexpr (kHeads == 2) add_square(acc, 1, k1 + at, q1 + at * kR);
         }
       }
-      if (e + kStep <= d) next.template of_keys<kHeads * kLanes>(j, e);
+      if (e + kStep <= d) ahead.template of_keys<kHeads * kLanes>(j, e);
       for (; e + kStep <= d; e += kStep)
 #pragma GCC unroll 2
         for (int h = 0; h < kHeads; ++h) add_square(acc, h, keys_of(h) + e, q_of(h) + e * kR);
     }
     for (; e < d; ++e) {
-      if (e % kLine == 0) next.template of_keys<kHeads * kLanes>(j, e);
+      if (e % kLine == 0) ahead.template of_keys<kHeads * kLanes>(j, e);
       add_one(acc, e);
     }
 #pragma GCC unroll 2
@@ -181,9 +178,8 @@ __attribute__((noinline)) static void thin_columns(const ThinRows<T>& values, co
   const T* row = values.at + lo * values.stride + e;
   constexpr int64_t kLine = 64 / sizeof(T), kLines = ceil_div(kStrips * kTileN, kLine);
   const bool begins_line = e % kLine == 0;
-  auto&& next = ahead.cursor();
   for (int64_t j = lo; j < hi; ++j, row += values.stride) {
-    if (begins_line) next.template of_values<kLines>(j, e);
+    if (begins_line) ahead.template of_values<kLines>(j, e);
     Vf y[kVectors];
     if constexpr (kWhole && kSplitsColumns<T, Ahead>) {
 #pragma GCC unroll 2
