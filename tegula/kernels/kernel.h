@@ -76,6 +76,7 @@ struct KernelDef {
   std::string_view order;
   bool repeats_bits = true;  // in every run; else some sum is of parts as they come
   std::string_view doc;
+  bool writes_strides = false;  // results may have any strides; else they are contiguous
   // Higher wins among kernels that support a call; rungs kept for reading have priority < 0 and
   // are chosen only by name.
   int priority = 0;

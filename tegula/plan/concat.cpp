@@ -36,9 +36,6 @@ bool spread(PlanTensor& t, const Rows& rows, int64_t at) {
   return true;
 }
 
-// Kernels that write results of any strides; most take theirs to be contiguous.
-bool writes_strides(const Step& s) { return s.op == &attention_bwd_op && s.kernel; }
-
 }  // namespace
 
 // The producers and the concat as they would be; empty: it must be a copy.
@@ -51,14 +48,17 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
   const auto dim = static_cast<int>(join.attrs.i("dim"));
   int64_t below = 1, at = 0;
   for (int d = dim + 1; d < whole.type.shape.rank(); ++d) below *= whole.type.shape[d].bound();
+  const auto writes_strides = [&](int step) {
+    const KernelDef* kernel = plan_.steps[static_cast<size_t>(step)].kernel;
+    return kernel && kernel->writes_strides;
+  };
   std::map<int, Step> moved;
   std::vector<int> seen;
   for (const PlanTensor& piece : join.in) {
     const Slot& slot = plan_.slots[static_cast<size_t>(piece.slot)];
     const int first = producer_[static_cast<size_t>(piece.slot)];
     if (slot.kind != SlotKind::kArena || slot.bytes != piece.type.bytes() || slot.bytes == 0 ||
-        !is_contiguous(piece) || slot.last_step != concat || first < 0 ||
-        !writes_strides(plan_.steps[static_cast<size_t>(first)]) ||
+        !is_contiguous(piece) || slot.last_step != concat || first < 0 || !writes_strides(first) ||
         std::count(seen.begin(), seen.end(), piece.slot) > 0)
       return {};
     seen.push_back(piece.slot);

@@ -25,6 +25,7 @@ extern constinit const KernelDef attention_bwd_amx{
     .min_isa = Isa::kAmx,
     .order = "amx_pairs",
     .doc = "bf16 in AMX tiles, weights computed again per tile; threads over heads",
+    .writes_strides = true,
     .priority = 200,
     .supports = supports,
     .workspace_bytes = workspace_bytes,

@@ -23,8 +23,8 @@ extern constinit const KernelDef attention_bwd_flash{
     .name = "attention_bwd_flash",
     .op = "attention_bwd",
     .order = "fma_chain",
-    .doc =
-        "weights computed again per tile; threads over heads, what is left over in waves of tiles",
+    .doc = "weights computed again per tile; threads over blocks of rows and of keys",
+    .writes_strides = true,
     .priority = 100,
     .supports = supports,
     .workspace_bytes = workspace_bytes,
