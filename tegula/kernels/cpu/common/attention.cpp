@@ -74,11 +74,7 @@ KeyRange visible_keys(const AttentionCall& c, int64_t i) {
     const int64_t n_q = read_i32(*c.cu_q, s + 1) - read_i32(*c.cu_q, s);
     r.position = i - read_i32(*c.cu_q, s) + (r.hi - r.lo) - n_q + r.lo;
   }
-  if (c.is_causal) r.hi = std::min(r.hi, r.position + 1);
-  if (c.left >= 0) r.lo = std::max(r.lo, r.position - c.left);
-  if (c.right >= 0) r.hi = std::min(r.hi, r.position + c.right + 1);
-  r.lo = std::max<int64_t>(r.lo, 0), r.hi = std::min(r.hi, c.n_k);
-  return r;
+  return clip_keys(c, r);
 }
 
 AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward) {

@@ -71,6 +71,14 @@ struct KeyRange {
   int64_t count() const { return hi > lo ? hi - lo : 0; }
 };
 KeyRange visible_keys(const AttentionCall& c, int64_t i);
+// Of these keys those that masks by position leave.
+constexpr KeyRange clip_keys(const AttentionCall& c, KeyRange r) {
+  if (c.is_causal) r.hi = std::min(r.hi, r.position + 1);
+  if (c.left >= 0) r.lo = std::max(r.lo, r.position - c.left);
+  if (c.right >= 0) r.hi = std::min(r.hi, r.position + c.right + 1);
+  r.lo = std::max<int64_t>(r.lo, 0), r.hi = std::min(r.hi, c.n_k);
+  return r;
+}
 
 // Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats of a thread at most,
 // or one pair's), spans to be folded where these are shared out, and scratch per thread. Backward:

@@ -286,7 +286,7 @@ class FlashBackward {
       if (query == c_.n_q) query = 0, ++head;
       QueryRow& row = x.row[r];
       row.batch = w.batch, row.query = query, row.head = head;
-      row.keys = visible_keys(c_, row.query);
+      row.keys = keys_of_row(c_, row.query);
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
       if (x.lse[r] == -__builtin_inff()) x.lse[r] = 0;  // a row that a bias hides throughout
@@ -359,12 +359,14 @@ class FlashBackward {
     }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = columns_of_tile(n - j, hi - j);
-      multiply_tile({w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows, Lies::kPanel,
-                     w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols},
-                    p + j, kKeyBlock);
-      multiply_tile({w.do_a + strip * (kTileM * c_.dv + kPanelSlack), rows, Lies::kPanel,
-                     w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, rows, cols},
-                    ds + j, kKeyBlock);
+      const auto multiply = [&](const float* a, const float* b, int64_t k, float* to) {
+        rows == kTileM ? multiply_columns(a, b, k, cols, to)
+                       : multiply_tile({a, rows, Lies::kPanel, b, k, rows, cols}, to, kKeyBlock);
+      };
+      multiply(w.q_a + strip * (kTileM * c_.d + kPanelSlack), w.k_t + (k0 - w.first_key + j) * c_.d,
+               c_.d, p + j);
+      multiply(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
+               w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, ds + j);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
     float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
@@ -380,20 +382,20 @@ class FlashBackward {
     for (int i = 0; i < rows; i += careful_ ? 1 : rows) {
       const Seen at =
           careful_ ? seen_in_block(x.row[r + i].keys, k0) : x.strip[r / kTileM].in_block(k0);
+      const int64_t n = at.hi - at.lo;
+      const int n_rows = careful_ ? 1 : rows;
       for (int64_t e = 0; e < d_strips_; ++e) {
-        const TileArgs t{w.ds + (r + i) * kKeyBlock + at.lo,
-                         kKeyBlock,
-                         Lies::kBlockRows,
-                         w.k + (e * n_keys_ + k0 + at.lo) * kTileN,
-                         at.hi - at.lo,
-                         careful_ ? 1 : rows,
-                         static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN))};
+        const float* ds = w.ds + (r + i) * kKeyBlock + at.lo;
+        const float* k = w.k + (e * n_keys_ + k0 + at.lo) * kTileN;
+        const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN));
         float* dq = w.dq + (e * kRowBlock + r + i) * kTileN;
-        if (t.k == kKeyBlock && is_whole_tile(t))
-          add_values(t.a, t.b, dq);
+        if (n_rows != kTileM || cols != kTileN)
+          accumulate_tile({ds, kKeyBlock, Lies::kBlockRows, k, n, n_rows, cols}, dq);
+        else if (n == kKeyBlock)
+          add_values(ds, k, dq);
         else
-          accumulate_tile(t, dq);
-        w.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
+          add_keys(ds, k, n, dq);
+        w.executed += 2 * n * n_rows * round_up(cols, kLanes);
       }
     }
     return true;
@@ -523,23 +525,27 @@ class FlashBackward {
       const int keys = static_cast<int>(std::min<int64_t>(kTileM, to - j));
       const Rows rows = rows_of_keys(j, j + keys);
       if (rows.first >= rows.last) continue;
+      // `after`: the sums that follow these.
       const auto sum = [&](const float* a, const float* b, int64_t strips, int64_t width,
-                           float* acc) {
+                           float* acc, const float* after) {
+        const float* of_a = a + rows.first * kKeyBlock + j;
+        const int64_t n = rows.last - rows.first;
         for (int64_t e = 0; e < strips; ++e) {
-          const TileArgs t{a + rows.first * kKeyBlock + j,
-                           kKeyBlock,
-                           Lies::kPanel,
-                           b + (e * kRowBlock + rows.first) * kTileN,
-                           rows.last - rows.first,
-                           keys,
-                           static_cast<int>(std::min<int64_t>(kTileN, width - e * kTileN))};
+          const float* of_b = b + (e * kRowBlock + rows.first) * kTileN;
+          const int cols = static_cast<int>(std::min<int64_t>(kTileN, width - e * kTileN));
           float* sums = acc + (e * n_keys_ + k0 + j) * kTileN;
-          is_whole_tile(t) ? add_queries(t.a, t.b, t.k, sums) : accumulate_tile(t, sums);
-          w.executed += 2 * t.k * keys * round_up(t.cols, kLanes);
+          const float* next = e + 1 < strips ? sums + n_keys_ * kTileN : after;
+          if (keys == kTileM && cols == kTileN)
+            add_queries<kTileM>(of_a, of_b, n, sums, next);
+          else if (keys == kRestOfBlock && cols == kTileN)
+            add_queries<kRestOfBlock>(of_a, of_b, n, sums, next);
+          else
+            accumulate_tile({of_a, kKeyBlock, Lies::kPanel, of_b, n, keys, cols}, sums);
+          w.executed += 2 * n * keys * round_up(cols, kLanes);
         }
       };
-      sum(w.ds, w.q, d_strips_, c_.d, w.dk);
-      sum(w.p, w.d_o, v_strips_, c_.dv, w.dv);
+      sum(w.ds, w.q, d_strips_, c_.d, w.dk, w.dv + (k0 + j) * kTileN);
+      sum(w.p, w.d_o, v_strips_, c_.dv, w.dv, w.dk + (k0 + j + keys) * kTileN);
     }
   }
 

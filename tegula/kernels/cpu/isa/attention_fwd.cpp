@@ -2,6 +2,7 @@
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "tegula/kernels/cpu/common/workspace.h"
@@ -93,9 +94,17 @@ class Flash {
           next.is_there = true;
         }
         const int64_t keys = std::min(at_once, pairs - first - n) * c_.n_k;
-        next.first_key = (first + n) * c_.n_k + keys * i / tasks;
-        next.keys = std::min(keys * (i + 1) / tasks - keys * i / tasks,
-                             kFetchedBytes * threads / tasks / key_bytes);
+        const auto until = [&](int64_t j) {
+          const int64_t whole = j / row_blocks;
+          const double pairs_done =
+              static_cast<double>(whole) + work_until(j % row_blocks, row_blocks, turns);
+          return static_cast<int64_t>(static_cast<double>(keys) / static_cast<double>(n) *
+                                      pairs_done);
+        };
+        const int64_t begin = until(i), end = until(i + 1);
+        next.first_key = (first + n) * c_.n_k + begin;
+        next.keys = (end - begin) * std::min<int64_t>(keys, kFetchedBytes * threads / key_bytes) /
+                    std::max<int64_t>(1, keys);
         return next;
       };
       const auto part = [&](int64_t i, int64_t span) {
@@ -150,6 +159,15 @@ class Flash {
   int rows_of(const Task& t) const {
     return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
   }
+  // Of a pair's work, about, what its tasks before the i-th are.
+  double work_until(int64_t i, int64_t row_blocks, int64_t turns) const {
+    if (!c_.is_causal) return static_cast<double>(i) / static_cast<double>(row_blocks);
+    int64_t turn = 0, size;
+    for (; i >= (size = ceil_div(row_blocks - turn, turns)); i -= size)
+      if (++turn == turns) return 1;
+    const double left = 1 - static_cast<double>(i) / static_cast<double>(size);
+    return (static_cast<double>(turn) + 1 - left * left) / static_cast<double>(turns);
+  }
   // What is fetched beside a task: another one's queries, and keys [first_key, + keys), counted
   // over the pairs.
   struct Next {
@@ -169,7 +187,7 @@ class Flash {
     alignas(64) float l[kRowBlock][16];
     int64_t executed = 0;
     FarLines<T> far;
-    int64_t strip_lines = 0;  // of them, for a strip and a block of keys
+    int64_t tile_lines = 0;  // of them, for a tile of products
   };
   // Spans folded together, a row each: sums of weighted values, m, sums of weights.
   struct Totals {
@@ -194,7 +212,7 @@ class Flash {
     int64_t query = t.r0 / c_.group, head = t.r0 % c_.group;
     for (int i = 0; i < rows_of(t); ++i) {
       row[i] = {batch, first + head, query,
-                i > 0 && head > 0 ? row[i - 1].keys : visible_keys(c_, query)};
+                i > 0 && head > 0 ? row[i - 1].keys : keys_of_row(c_, query)};
       if (++head == c_.group) head = 0, ++query;
     }
   }
@@ -248,7 +266,8 @@ class Flash {
       for (int64_t s = 0; s < strips; ++s) pack_rows(s * kTileM, strip_rows(x, s), q_strip(x, s));
     }
     if (!careful) add_far(x, t, next);
-    x.strip_lines = ceil_div(x.far.lines(), strips * ceil_div(hi - lo, kKeyBlock));
+    x.tile_lines = ceil_div(
+        x.far.lines(), strips * ceil_div(hi - lo, kKeyBlock) * (kKeyBlock / kTileN + n_strips_v()));
     for (int64_t span = lo / kKeySpan; span * kKeySpan < hi; ++span) {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
@@ -330,7 +349,7 @@ class Flash {
         if (whole > 0) {
           run_whole(x, s, keys + b * block_floats, whole);
         } else {
-          x.far.fetch(x.strip_lines), run_strip(x, s, k0 + b * kKeyBlock, keys + b * block_floats);
+          run_strip(x, s, k0 + b * kKeyBlock, keys + b * block_floats);
         }
         b += std::max<int64_t>(whole, 1);
       }
@@ -341,10 +360,12 @@ class Flash {
     const int64_t r = strip * kTileM, block_floats = key_block_floats(c_);
     int64_t first = 0;  // whose values are to be added
     for (int64_t b = 0; b < n; ++b) {
-      x.far.fetch(x.strip_lines);
       const float* block = keys + b * block_floats;
       float* s = x.s + b * kScores;
-      multiply_whole(q_strip(x, strip), block, c_.d, s);
+      for (int64_t j = 0; j < kKeyBlock; j += kTileN) {
+        x.far.fetch(x.tile_lines);
+        multiply_strips(q_strip(x, strip), block + j * c_.d, c_.d, s + j);
+      }
       if (any(eq(load_n(x.m + r, kTileM), set1(-kInf)))) {
         for (int i = 0; i < kTileM; ++i)
           if (x.m[r + i] == -kInf) set_m(x, r + i, top_of(s + i * kKeyBlock));
@@ -359,10 +380,10 @@ class Flash {
     x.executed += 2 * n * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
   }
   // Of blocks [first, last) behind `keys`.
-  void add_values(const Block& x, int64_t strip, const float* keys, int64_t first,
-                  int64_t last) const {
+  void add_values(Block& x, int64_t strip, const float* keys, int64_t first, int64_t last) const {
     const int64_t next = key_block_floats(c_);
     for (int64_t e = 0; e < n_strips_v(); ++e) {
+      x.far.fetch((last - first) * x.tile_lines);
       float* o = o_tile(x, strip, e);
       const float* v = values(keys) + e * kKeyBlock * kTileN;
       const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN));
@@ -439,6 +460,7 @@ class Flash {
     if (lo >= hi) return;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
+      x.far.fetch(x.tile_lines);
       const TileArgs t{q_strip(x, strip),
                        rows,
                        Lies::kPanel,
@@ -446,43 +468,71 @@ class Flash {
                        c_.d,
                        rows,
                        columns_of_tile(n - j, hi - j)};
-      is_whole_tile(t) ? multiply_strips(t.a, t.b, t.k, x.s + j)
-                       : multiply_tile(t, x.s + j, kKeyBlock);
+      rows == kTileM ? multiply_columns(t.a, t.b, t.k, t.cols, x.s + j)
+                     : multiply_tile(t, x.s + j, kKeyBlock);
       x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
     }
-    softmax_strip(x, strip, k0, seen);
+    softmax_strip(x, strip, k0, seen, weigh_edge(x, strip, k0, hi));
     // All rows over the same keys, or (carefully) each over its own.
     for (int i = 0; i < rows; i += x.careful ? 1 : rows) {
       const Seen at = x.careful ? seen_in_block(x.row[strip * kTileM + i].keys, k0) : seen;
+      const int n_rows = x.careful ? 1 : rows;
+      const int64_t n_keys = at.hi - at.lo;
       for (int64_t e = 0; e < n_strips_v(); ++e) {
-        const TileArgs t{x.s + i * kKeyBlock + at.lo,
-                         kKeyBlock,
-                         Lies::kBlockRows,
-                         values(keys) + (e * kKeyBlock + at.lo) * kTileN,
-                         at.hi - at.lo,
-                         x.careful ? 1 : rows,
-                         static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN))};
+        x.far.fetch(x.tile_lines);
+        const float* p = x.s + i * kKeyBlock + at.lo;
+        const float* v = values(keys) + (e * kKeyBlock + at.lo) * kTileN;
+        const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN));
         float* o = o_tile(x, strip, e) + i * kTileN;
-        is_whole_tile(t) ? add_keys(t.a, t.b, t.k, o) : accumulate_tile(t, o);
-        x.executed += 2 * t.k * t.rows * round_up(t.cols, kLanes);
+        if (n_rows == kTileM && cols == kTileN)
+          add_keys(p, v, n_keys, o);
+        else
+          accumulate_tile({p, kKeyBlock, Lies::kBlockRows, v, n_keys, n_rows, cols}, o);
+        x.executed += 2 * n_keys * n_rows * round_up(cols, kLanes);
       }
     }
   }
 
-  // Scores become weights in place, all 64 keys at once: those that are not seen, or not there
-  // (stale scores), weigh nothing. m, l and o follow.
-  void softmax_strip(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
-    is_plain_ ? softmax<true>(x, strip, k0, seen) : softmax<false>(x, strip, k0, seen);
+  // Weighs a strip on the causal mask's edge, where no row begins anew; returns how many rows it
+  // did. (A tile's sizes are compared one by one: as two ints of a struct, read as one word, they
+  // waited for all stores before them.)
+  int weigh_edge(Block& x, int64_t strip, int64_t k0, int64_t hi) const {
+    if constexpr (Row16::kRegs == 1) {
+      const int64_t r = strip * kTileM;
+      if (!is_plain_ || strip_rows(x, strip) < kTileM || x.strip[strip].all_lo > k0 ||
+          any(eq(load_n(x.m + r, kTileM), set1(-kInf))))
+        return 0;
+      const auto weigh = [&](auto groups) {
+        return weigh_edge_rows<groups()>(x.s, x.shift + r, x.l + r, log2_, x.row + r, k0);
+      };
+      switch (ceil_div(hi, 16)) {
+        case 1:
+          return weigh(std::integral_constant<int, 1>());
+        case 2:
+          return weigh(std::integral_constant<int, 2>());
+        case 3:
+          return weigh(std::integral_constant<int, 3>());
+        default:
+          return weigh(std::integral_constant<int, 4>());
+      }
+    }
+    return 0;
+  }
+  // From row `first` on, scores become weights in place, all 64 keys at once: those that are not
+  // seen, or not there (stale scores), weigh nothing. m, l and o follow.
+  void softmax_strip(Block& x, int64_t strip, int64_t k0, const Seen& seen, int first = 0) const {
+    is_plain_ ? softmax<true>(x, strip, k0, seen, first)
+              : softmax<false>(x, strip, k0, seen, first);
   }
   template <bool kPlain>
-  void softmax(Block& x, int64_t strip, int64_t k0, const Seen& seen) const {
+  void softmax(Block& x, int64_t strip, int64_t k0, const Seen& seen, int first) const {
     constexpr int kGroups = kKeyBlock / 16;
     const int rows = strip_rows(x, strip);
     const Row16 log2 = row16(log2_);
-    float* s = x.s;
+    float* s = x.s + first * kKeyBlock;
     // Groups of keys that no row of the strip sees.
     const auto sees = [&](int g) { return 16 * g < seen.hi && 16 * g + 16 > seen.lo; };
-    for (int i = 0; i < rows; ++i, s += kKeyBlock) {
+    for (int i = first; i < rows; ++i, s += kKeyBlock) {
       const int64_t r = strip * kTileM + i;
       const QueryRow& row = x.row[r];
       Row16 y[kGroups];

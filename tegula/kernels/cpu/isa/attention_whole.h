@@ -10,50 +10,63 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 // Functions of their own: inlined, accumulators would live in memory.
 #define TEGULA_APART __attribute__((noinline, unused)) static
 
-using WholeTile = Vf[kTileM][kTileNv];
+// Of kM rows and kNv vectors of columns.
+template <int kM = kTileM, int kNv = kTileNv>
+using WholeTile = Vf[kM][kNv];
 
 // acc = fma(a_k, b_k, acc) for n k, unrolled by kUnroll, which divides n; row i of a is i·kRow
-// floats away, its k kStep. On AVX-512 eight of 14 rows are broadcast by the products themselves.
-template <int64_t kRow, int64_t kStep, int kUnroll>
-TEGULA_VEC void add_products(WholeTile& acc, const float* a, const float* b, int64_t n) {
+// floats away, its k kStep. kFetches: with each k a line from `fetched` on. On AVX-512 eight of 14
+// rows are broadcast by the products themselves.
+template <int64_t kRow, int64_t kStep, int kUnroll, bool kFetches = false, int kM, int kNv>
+TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b, int64_t n,
+                             [[maybe_unused]] const float* fetched = nullptr) {
   const float* again = again_at(a);
   for (; n > 0; n -= kUnroll) {
 #pragma GCC unroll 4
     for (int u = 0; u < kUnroll; ++u, a += kStep, again += kStep, b += kTileN) {
-      Vf bv[kTileNv];
+      if constexpr (kFetches) __builtin_prefetch(fetched, 1), fetched += 16;
+      Vf bv[kNv];
 #pragma GCC unroll 2
-      for (int v = 0; v < kTileNv; ++v) bv[v] = load(b + v * kLanes);
+      for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
-      for (int i = 0; i < kTileM; ++i) {
+      for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(a + i * kRow);
         const bool twice = kTileM == 14 && i % 7 < 4;
 #pragma GCC unroll 2
-        for (int v = 0; v < kTileNv; ++v)
+        for (int v = 0; v < kNv; ++v)
           acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * kRow) : x, bv[v], acc[i][v]);
       }
     }
   }
 }
 
-TEGULA_VEC void add_strips(WholeTile& acc, const float* a, const float* b, int64_t k) {
+template <int kNv>
+TEGULA_VEC void add_strips(Vf (&acc)[kTileM][kNv], const float* a, const float* b, int64_t k) {
 #pragma GCC unroll 16
   for (auto& row : acc)
 #pragma GCC unroll 2
     for (Vf& x : row) x = zero();
   add_products<1, kTileM, 1>(acc, a, b, k);
 }
-TEGULA_VEC void store_tile(const WholeTile& acc, float* dst, int64_t stride) {
+template <int kM, int kNv>
+TEGULA_VEC void store_tile(const Vf (&acc)[kM][kNv], float* dst, int64_t stride) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kTileM; ++i)
+  for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) store(dst + i * stride + v * kLanes, acc[i][v]);
+    for (int v = 0; v < kNv; ++v) store(dst + i * stride + v * kLanes, acc[i][v]);
 }
 
 // dst[i][0, kTileN) of a strip of rows [k][kTileM] and one of keys or values [k][kTileN].
+template <int kNv = kTileNv>
 TEGULA_APART void multiply_strips(const float* a, const float* b, int64_t k, float* dst) {
-  WholeTile acc;
+  WholeTile<kTileM, kNv> acc;
   add_strips(acc, a, b, k);
   store_tile(acc, dst, kKeyBlock);
+}
+// The same for columns [0, cols) of a strip of kTileM rows, or more: half a strip, if that will do.
+static inline void multiply_columns(const float* a, const float* b, int64_t k, int64_t cols,
+                                    float* dst) {
+  cols <= kLanes ? multiply_strips<1>(a, b, k, dst) : multiply_strips(a, b, k, dst);
 }
 // dst[i][0, 64), of a whole block.
 static inline void multiply_whole(const float* a, const float* b, int64_t k, float* dst) {
@@ -90,6 +103,33 @@ TEGULA_APART int weigh_whole(float* s, const float* shift, float (*l)[16], float
   return kTileM;
 }
 
+// The same where rows see the first keys of a block, hi of them at most: of a row those before
+// row[i].keys.hi; kGroups = ceil(hi / 16). Scores of the row that is returned are left.
+template <int kGroups>
+TEGULA_APART int weigh_edge_rows(float* s, const float* shift, float (*l)[16], float log2,
+                                 const QueryRow* row, int64_t k0) {
+  for (int i = 0; i < kTileM; ++i) {
+    float* at = s + i * kKeyBlock;
+    const auto hi = static_cast<int>(row[i].keys.hi - k0);
+    const Vf m = broadcast(shift + i);
+    Vf p[kGroups], sum;
+#pragma GCC unroll 4
+    for (int v = 0; v < kGroups; ++v) p[v] = (load(at + v * kLanes) - m) * set1(log2);
+    exp2_weights(p);
+#pragma GCC unroll 4
+    for (int v = 0; v < kGroups; ++v) {
+      p[v] = select(first_n(hi - v * kLanes), p[v], zero());  // hidden scores may be NaN
+      sum = v == 0 ? p[0] : sum + p[v];
+    }
+    if (exceeds({{sum}}, kMostWeight)) [[unlikely]]
+      return i;
+#pragma GCC unroll 4
+    for (int v = 0; v < kGroups; ++v) store(at + v * kLanes, p[v]);
+    store16_n(l[i], load16(l[i]) + Row16{{sum}}, 16);
+  }
+  return kTileM;
+}
+
 // The backward's: products q·k in p become weights 2^((p·scale - lse)·log2(e)), products do·v in ds
 // gradients of scores, weight·(ds - delta).
 TEGULA_APART void weigh_gradients_whole(float* p, float* ds, const float* lse, const float* delta,
@@ -112,14 +152,12 @@ TEGULA_APART void weigh_gradients_whole(float* p, float* ds, const float* lse, c
   }
 }
 
-static inline bool is_whole_tile(const TileArgs& t) { return t.rows == kTileM && t.cols == kTileN; }
-
-// acc [kTileM][kTileN] goes on by n products; see add_products.
-template <int64_t kRow, int64_t kStep, int kUnroll>
+// acc [kM][kTileN] goes on by n products; see add_products.
+template <int64_t kRow, int64_t kStep, int kUnroll, int kM = kTileM>
 TEGULA_APART void add_whole(const float* a, const float* b, int64_t n, float* acc) {
-  WholeTile sums;
+  WholeTile<kM> sums;
 #pragma GCC unroll 16
-  for (int i = 0; i < kTileM; ++i)
+  for (int i = 0; i < kM; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
   add_products<kRow, kStep, kUnroll>(sums, a, b, n);
@@ -135,7 +173,7 @@ static inline void add_keys(const float* p, const float* values, int64_t n, floa
 // The same for n blocks: [n][kTileM][64] times values `next` floats apart.
 TEGULA_APART void add_blocks(const float* p, const float* values, int64_t n, int64_t next,
                              float* acc) {
-  WholeTile sums;
+  WholeTile<> sums;
 #pragma GCC unroll 16
   for (int i = 0; i < kTileM; ++i)
 #pragma GCC unroll 2
@@ -144,9 +182,22 @@ TEGULA_APART void add_blocks(const float* p, const float* values, int64_t n, int
     add_products<kKeyBlock, 1, 4>(sums, p, values, kKeyBlock);
   store_tile(sums, acc, kTileN);
 }
-// By kTileM columns of n rows of 64, times n rows of queries.
-static inline void add_queries(const float* p, const float* queries, int64_t n, float* acc) {
-  add_whole<1, kKeyBlock, 1>(p, queries, n, acc);
+// By kM columns of n rows of 64, times n rows of queries: kTileM, or what a block has more.
+// Sums lie far apart: those of the next tile are fetched.
+template <int kM>
+TEGULA_APART void add_queries(const float* p, const float* queries, int64_t n, float* acc,
+                              const float* next) {
+  WholeTile<kM> sums;
+#pragma GCC unroll 16
+  for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
+  const int64_t fetching = std::min<int64_t>(n, kM * kTileN * sizeof(float) / 64);
+  add_products<1, kKeyBlock, 1, true>(sums, p, queries, fetching, next);
+  add_products<1, kKeyBlock, 1>(sums, p + fetching * kKeyBlock, queries + fetching * kTileN,
+                                n - fetching);
+  store_tile(sums, acc, kTileN);
 }
+inline constexpr int kRestOfBlock = kKeyBlock % kTileM == 0 ? kTileM : kKeyBlock % kTileM;
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
