@@ -1,5 +1,5 @@
 // Attention's gradients in bf16 by AMX: weights computed again per 32 by 32 tile, gradients summed
-// in f32; threads over (batch, key head).
+// in f32; threads over blocks of rows and columns of keys.
 #include "tegula/kernels/cpu/common/attention_amx.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -24,7 +24,8 @@ extern constinit const KernelDef attention_bwd_amx{
     .op = "attention_bwd",
     .min_isa = Isa::kAmx,
     .order = "amx_pairs",
-    .doc = "bf16 in AMX tiles, weights computed again per tile; threads over heads",
+    .doc =
+        "bf16 in AMX tiles, weights computed again per tile; threads over blocks of rows and keys",
     .writes_strides = true,
     .priority = 200,
     .supports = supports,

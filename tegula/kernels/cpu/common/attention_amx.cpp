@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/grid_tasks.h"
+
 namespace tegula::kernel {
 
 bool amx_attends(const AttentionCall& c) {
@@ -19,9 +21,12 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
     panel_bytes = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAmxAttentionPanelBytes));
     thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16);
   } else {
-    thread_bytes = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
-    thread_bytes += kRows * ((2 * d + 3 * dv) * kBf16 + d * kF32);        // q, do, o; dq
-    thread_bytes += kRows * kKeys * 3 * kBf16 + 2 * kF32;                 // p, ds; scores
+    keys_bytes_ = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
+    dq_bytes_ = kRows * d * kF32;
+    row_blocks_ = std::max<int64_t>(1, (c.n_q * c.group + kAmxRowBlock - 1) / kAmxRowBlock);
+    thread_bytes = kRows * (2 * d + 3 * dv) * kBf16;       // q, do, o
+    thread_bytes += kRows * kKeys * 3 * kBf16 + 2 * kF32;  // p, ds; scores
+    state_bytes = 4 * GridTasks::state_ints(c.batch * c.n_kv_heads);
   }
 }
 

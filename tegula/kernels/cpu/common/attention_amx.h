@@ -35,12 +35,22 @@ inline int64_t amx_key_bytes(const AttentionCall& c) {
 }
 
 // Forward: panels shared by the threads (kAmxAttentionPanelBytes at most, or one pair's), and
-// scratch per thread. Backward: scratch per thread only. In bytes.
+// scratch per thread. Backward: for each thread scratch and room for one pair (keys packed, their
+// gradients, and the queries', of one block of them where a thread is alone), and how far the
+// pairs are. In bytes.
 inline constexpr int64_t kAmxAttentionPanelBytes = int64_t{8} << 20;
 struct AmxAttentionWorkspace {
-  int64_t panel_bytes = 0, thread_bytes = 0;
+  int64_t panel_bytes = 0, thread_bytes = 0, state_bytes = 0;
   AmxAttentionWorkspace(const AttentionCall& c, bool is_backward);
-  int64_t bytes(int n_threads) const { return panel_bytes + thread_bytes * n_threads; }
+  int64_t pair_bytes(int n_threads) const {
+    return keys_bytes_ + (n_threads > 1 ? row_blocks_ : 1) * dq_bytes_;
+  }
+  int64_t bytes(int n_threads) const {
+    return panel_bytes + (thread_bytes + pair_bytes(n_threads)) * n_threads + state_bytes;
+  }
+
+ private:
+  int64_t keys_bytes_ = 0, dq_bytes_ = 0, row_blocks_ = 0;
 };
 
 }  // namespace tegula::kernel

@@ -50,7 +50,8 @@ class FlashBackward {
     // A pair's blocks of rows and columns of keys form a grid: chains of dk and dv go down its
     // columns, those of dq along its rows.
     const int64_t rows = std::max<int64_t>(1, ceil_div(n_rows_, kRowBlock));
-    const int64_t wide = column_blocks(pairs, n_keys_ / kKeyBlock, threads) * kKeyBlock;
+    const int64_t wide =
+        grid_column_blocks(pairs, n_keys_ / kKeyBlock, threads, kMostBlocks) * kKeyBlock;
     const int64_t columns = std::max<int64_t>(1, ceil_div(n_keys_, wide));
     auto* states = static_cast<int32_t*>(call_.workspace) +
                    (space_.pair_floats + space_.thread_floats) * threads;
@@ -129,14 +130,7 @@ class FlashBackward {
   }
   int64_t dq_floats() const { return d_strips_ * kTileN * kRowBlock; }
 
-  // Key blocks of a column: few enough that all threads find something to do, and so many that its
-  // rows, which a helper loads anew, cost little.
-  static int64_t column_blocks(int64_t pairs, int64_t blocks, int64_t threads) {
-    constexpr int64_t kMost = 4;
-    const int64_t wide =
-        threads == 1 ? blocks : std::clamp<int64_t>(blocks * pairs / (2 * threads), 1, kMost);
-    return std::max({wide, ceil_div(blocks, kMostGridColumns), int64_t{1}});
-  }
+  static constexpr int64_t kMostBlocks = 4;  // of keys, in a column of tasks
 
   void begin_rows(const GridTasks::Task& t, int thread, Pair& w, Block& x) const {
     w = pair_at(t.grid, t.place);

@@ -4,7 +4,9 @@
 // section 3.1.2; order of common/attention_amx.h]
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "tegula/kernels/cpu/common/grid_tasks.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"
 #include "tegula/kernels/cpu/isa/table.h"
@@ -14,6 +16,7 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr int kStrips = kAmxRowBlock / kStrip;
 constexpr int kKeyStrips = kAmxKeyBlock / kStrip;
+constexpr int64_t kMostBlocks = 2;  // of keys, in a column of tasks
 
 class AmxBackward {
  public:
@@ -26,10 +29,26 @@ class AmxBackward {
     log2_scale_ = c.scale * kLog2E;
   }
 
+  // A pair's blocks of rows and columns of keys form a grid: chains of dk and dv go down its
+  // columns, those of dq along its rows.
   void run() {
-    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
-    call_.pool->parallel_for(c_.batch * c_.n_kv_heads, [&](int64_t pair, int thread) {
-      run_pair(pair, static_cast<char*>(call_.workspace) + thread * space_.thread_bytes);
+    const int threads = call_.pool->n_threads();
+    claim_workspace(call_, space_.bytes(threads));
+    const int64_t pairs = c_.batch * c_.n_kv_heads;
+    const int64_t rows = std::max<int64_t>(1, ceil_div(n_rows_, kAmxRowBlock));
+    const int64_t blocks = ceil_div(c_.n_k, kAmxKeyBlock);
+    const int64_t wide = grid_column_blocks(pairs, blocks, threads, kMostBlocks);
+    const int64_t columns = std::max<int64_t>(1, ceil_div(blocks, wide));
+    char* states = static_cast<char*>(call_.workspace) + space_.bytes(threads) - space_.state_bytes;
+    GridTasks tasks(reinterpret_cast<int32_t*>(states), pairs, rows, columns);
+    call_.pool->parallel_for(threads, [&](int64_t place, int thread) {
+      Tiles tiles;
+      Pair w{};
+      Block x;
+      tasks.work(place, [&](const GridTasks::Task& t) {
+        if (x.at != std::pair(t.grid, t.row)) begin_rows(t, thread, w, x);
+        run_task(tiles, t, wide * kAmxKeyBlock, t.row == rows - 1, w, x);
+      });
     });
   }
 
@@ -43,7 +62,7 @@ class AmxBackward {
     char *q_b, *do_b;    // [32 rows][32 d], k = d
     char* o_a;           // [32 rows][32 d]
     char *q_rb, *do_rb;  // [32 d][32 rows], k = rows
-    float* dq;           // [32 d][32 rows], transposed
+    float* dq;           // [32 d][32 rows], transposed, of this block of rows
     char *p_a, *ds_a;    // [32 keys][32 rows]
     char* ds_b;          // [32 rows][32 keys], k = keys
     float *s, *dp;       // [32 keys][32 rows]
@@ -60,34 +79,74 @@ class AmxBackward {
     uint32_t not_finite = 0;  // rows whose do is not
   };
 
-  void run_pair(int64_t pair, char* scratch) const {
-    Tiles tiles;
+  // A block of rows.
+  struct Block {
+    std::pair<int64_t, int64_t> at{-1, -1};  // pair of the batch and the key heads, block of rows
+    bool is_loaded = false;
+    int64_t r0, lo, hi;  // the first row; keys that any row sees
+    int n_strips;
+    Strip strip[kStrips];
+  };
+
+  // The memory of a task's pair, in its place, and of a thread.
+  Pair pair_at(const GridTasks::Task& t, int thread) const {
     Pair w{};
-    w.batch = pair / c_.n_kv_heads, w.kv_head = pair % c_.n_kv_heads;
-    ByteScratch space(scratch);
-    w.k_a = space.bf16_blocks(key_tiles_ * d_tiles_);
-    w.v_a = space.bf16_blocks(key_tiles_ * v_tiles_);
-    w.kt_a = space.bf16_blocks(key_tiles_ * d_tiles_);
-    w.dk = space.f32_blocks(key_tiles_ * d_tiles_), w.dv = space.f32_blocks(key_tiles_ * v_tiles_);
+    w.batch = t.grid / c_.n_kv_heads, w.kv_head = t.grid % c_.n_kv_heads;
+    const int n_threads = call_.pool->n_threads();
+    const int64_t pair_bytes = space_.pair_bytes(n_threads);
+    auto* const at = static_cast<char*>(call_.workspace);
+    ByteScratch pair(at + t.place * pair_bytes);
+    ByteScratch space(at + n_threads * pair_bytes + thread * space_.thread_bytes);
+    w.k_a = pair.bf16_blocks(key_tiles_ * d_tiles_);
+    w.v_a = pair.bf16_blocks(key_tiles_ * v_tiles_);
+    w.kt_a = pair.bf16_blocks(key_tiles_ * d_tiles_);
+    w.dk = pair.f32_blocks(key_tiles_ * d_tiles_), w.dv = pair.f32_blocks(key_tiles_ * v_tiles_);
     w.q_b = space.bf16_blocks(kStrips * d_tiles_), w.q_rb = space.bf16_blocks(kStrips * d_tiles_);
     w.do_b = space.bf16_blocks(kStrips * v_tiles_), w.do_rb = space.bf16_blocks(kStrips * v_tiles_);
     w.o_a = space.bf16_blocks(kStrips * v_tiles_);
-    w.dq = space.f32_blocks(kStrips * d_tiles_);
+    w.dq = pair.f32_blocks(0);
+    if (n_threads > 1) w.dq += t.row * dq_floats();
     w.p_a = space.bf16_blocks(kStrips * kKeyStrips);
     w.ds_a = space.bf16_blocks(kStrips * kKeyStrips);
     w.ds_b = space.bf16_blocks(kStrips * kKeyStrips);
     w.s = space.f32_blocks(1), w.dp = space.f32_blocks(1);
-    std::fill_n(w.dk, key_tiles_ * d_tiles_ * kF32Block, 0.0f);
-    std::fill_n(w.dv, key_tiles_ * v_tiles_ * kF32Block, 0.0f);
-    pack_keys(w);
-    for (int64_t r0 = 0; r0 < n_rows_; r0 += kAmxRowBlock) run_rows(tiles, w, r0);
-    for (int64_t j = 0; j < c_.n_k; ++j) {
+    return w;
+  }
+  int64_t dq_floats() const { return kStrips * d_tiles_ * kF32Block; }
+
+  void begin_rows(const GridTasks::Task& t, int thread, Pair& w, Block& x) const {
+    w = pair_at(t, thread);
+    x.at = {t.grid, t.row}, x.is_loaded = false;
+    x.r0 = t.row * kAmxRowBlock, x.lo = c_.n_k, x.hi = 0;
+    x.n_strips =
+        static_cast<int>(ceil_div(std::min<int64_t>(kAmxRowBlock, n_rows_ - x.r0), kStrip));
+    for (int i = 0; i < x.n_strips; ++i) {
+      find_strip(w, x.r0 + i * kStrip, x.strip[i]);
+      x.lo = std::min(x.lo, x.strip[i].lo), x.hi = std::max(x.hi, x.strip[i].hi);
+    }
+    if (t.column > 0) w.visible = w.live = w.executed = 0;  // counted with the first keys
+  }
+  void run_task(Tiles& tiles, const GridTasks::Task& t, int64_t wide, bool is_last, Pair& w,
+                Block& x) const {
+    const int64_t from = t.column * wide, to = std::min(from + wide, c_.n_k);
+    if (t.row == 0) prepare_keys(w, from, to);
+    if (t.column == 0) std::fill_n(w.dq, dq_floats(), 0.0f);
+    const int64_t lo = std::max(from, x.lo / kAmxKeyBlock * kAmxKeyBlock), hi = std::min(to, x.hi);
+    if (lo < hi && !x.is_loaded) load_rows(tiles, w, x);
+    for (int64_t k0 = lo; k0 < hi; k0 += kAmxKeyBlock) run_keys(tiles, w, x.strip, x.n_strips, k0);
+    if (to == c_.n_k)
+      for (int i = 0; i < x.n_strips; ++i) store_dq(w, x.strip[i], i);
+    for (int64_t j = from; is_last && j < to; ++j) {
       store_key(w.dk, d_tiles_, c_.d, c_.scale, call_.out[1], w, j);
       store_key(w.dv, v_tiles_, c_.dv, 1, call_.out[2], w, j);
     }
+    count(w);
+  }
+  void count(Pair& w) const {
     const int64_t other =
         w.visible * (c_.score_flops() + 5) + w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
     call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
+    w.visible = w.live = w.executed = 0;
   }
 
   static void store_key(const float* acc, int64_t n_tiles, int64_t width, float scale,
@@ -99,21 +158,28 @@ class AmxBackward {
                    to + e * kStrip * out.stride[3], out.stride[3]);
   }
 
-  void pack_keys(const Pair& w) const {
+  // Panels of keys [from, to) of the pair, whole tiles of them, and their gradients at 0.
+  void prepare_keys(const Pair& w, int64_t from, int64_t to) const {
     const bf16* k = c_.k->as<const bf16>() + offset4(*c_.k, w.batch, 0, w.kv_head);
     const bf16* v = c_.v->as<const bf16>() + offset4(*c_.v, w.batch, 0, w.kv_head);
     const Loops k_keys = loop_over(c_.n_k, c_.k->stride[1]), k_d = loop_over(c_.d, c_.k->stride[3]);
     const Loops v_keys = loop_over(c_.n_k, c_.v->stride[1]),
                 v_d = loop_over(c_.dv, c_.v->stride[3]);
-    for (int64_t t = 0; t < key_tiles_; ++t) {
+    const int64_t first = from / kStrip, last = ceil_div(to, kStrip);
+    for (int64_t t = first; t < last; ++t) {
       const int64_t n = std::min<int64_t>(kStrip, c_.n_k - t * kStrip);
       pack_block(k, k_keys, k_d, t * kStrip, n, 0, c_.d, TileForm::kA,
                  w.k_a + t * d_tiles_ * kBf16Block);
       pack_block(v, v_keys, v_d, t * kStrip, n, 0, c_.dv, TileForm::kA,
                  w.v_a + t * v_tiles_ * kBf16Block);
     }
-    pack_columns(k, k_d, k_keys, c_.d, 0, c_.n_k, TileForm::kA, w.kt_a, key_tiles_);
-    for (int64_t i = 0; i < d_tiles_ * key_tiles_; ++i) clear_non_finite(w.kt_a + i * kBf16Block);
+    pack_columns(k, k_d, k_keys, c_.d, from, to - from, TileForm::kA, w.kt_a + first * kBf16Block,
+                 key_tiles_);
+    for (int64_t e = 0; e < d_tiles_; ++e)
+      for (int64_t t = first; t < last; ++t)
+        clear_non_finite(w.kt_a + (e * key_tiles_ + t) * kBf16Block);
+    std::fill_n(w.dk + first * d_tiles_ * kF32Block, (last - first) * d_tiles_ * kF32Block, 0.0f);
+    std::fill_n(w.dv + first * v_tiles_ * kF32Block, (last - first) * v_tiles_ * kF32Block, 0.0f);
   }
   // Lanes over `width` columns, k over rows [r0, r0 + n): [32 columns][n_tiles of k].
   static void pack_columns(const bf16* src, const Loops& columns, const Loops& rows, int64_t width,
@@ -121,22 +187,6 @@ class AmxBackward {
     for (int64_t e = 0; e < width; e += kStrip)
       pack_block(src, columns, rows, e, std::min<int64_t>(kStrip, width - e), r0, n, form,
                  dst + e / kStrip * n_tiles * kBf16Block);
-  }
-
-  void run_rows(Tiles& tiles, Pair& w, int64_t r0) const {
-    Strip strips[kStrips];
-    const int64_t n = std::min<int64_t>(kAmxRowBlock, n_rows_ - r0);
-    const int n_strips = static_cast<int>(ceil_div(n, kStrip));
-    pack_rows(w, r0, n);
-    int64_t lo = c_.n_k, hi = 0;
-    for (int i = 0; i < n_strips; ++i) {
-      load_strip(tiles, w, r0 + i * kStrip, i, strips[i]);
-      lo = std::min(lo, strips[i].lo), hi = std::max(hi, strips[i].hi);
-    }
-    std::fill_n(w.dq, kStrips * d_tiles_ * kF32Block, 0.0f);
-    for (int64_t k0 = lo / kAmxKeyBlock * kAmxKeyBlock; k0 < hi; k0 += kAmxKeyBlock)
-      run_keys(tiles, w, strips, n_strips, k0);
-    for (int i = 0; i < n_strips; ++i) store_dq(w, strips[i], i);
   }
 
   void pack_rows(const Pair& w, int64_t r0, int64_t n) const {
@@ -169,11 +219,22 @@ class AmxBackward {
     return found;
   }
 
-  void load_strip(Tiles& tiles, Pair& w, int64_t r0, int index, Strip& x) const {
+  // Operands of the rows, and their deltas.
+  void load_rows(Tiles& tiles, Pair& w, Block& x) const {
+    x.is_loaded = true;
+    pack_rows(w, x.r0, std::min<int64_t>(kAmxRowBlock, n_rows_ - x.r0));
+    for (int i = 0; i < x.n_strips; ++i) {
+      deltas(tiles, w, i, x.strip[i]);
+      x.strip[i].not_finite = clear_rows(w, i);
+    }
+  }
+
+  // Which rows these are, and what they see.
+  void find_strip(Pair& w, int64_t r0, Strip& x) const {
     x.rows = static_cast<int>(std::min<int64_t>(kStrip, n_rows_ - r0));
     x.lo = c_.n_k, x.hi = 0, x.whole_lo = 0, x.whole_hi = c_.n_k;
-    deltas(tiles, w, index, x);
-    x.not_finite = clear_rows(w, index);
+    // Once, though each thread that has some of the block's keys forms them.
+    w.executed += 2 * kTile * kStrip * kStrip * v_tiles_;
     for (int r = 0; r < kStrip; ++r) {
       x.first[r] = x.end[r] = 0, x.minus_lse[r] = 0;
       if (r >= x.rows) {
@@ -185,7 +246,6 @@ class AmxBackward {
         return w.batch * t.stride[0] + x.head[r] * t.stride[1] + x.query[r] * t.stride[2];
       };
       const KeyRange keys = visible_keys(c_, x.query[r]);
-      if (c_.dlse != nullptr) x.delta[r] -= load_float(*c_.dlse, at(*c_.dlse));
       if (keys.count() == 0) {
         x.whole_hi = 0;
         continue;
@@ -213,7 +273,10 @@ class AmxBackward {
       t.store<0>(w.s, 64);
       for (int i = 0; i < kTile; ++i) x.delta[half * kTile + i] = w.s[i * kTile + i];
     }
-    w.executed += 2 * kTile * kStrip * kStrip * v_tiles_;
+    for (int r = 0; c_.dlse != nullptr && r < x.rows; ++r)
+      x.delta[r] -=
+          load_float(*c_.dlse, w.batch * c_.dlse->stride[0] + x.head[r] * c_.dlse->stride[1] +
+                                   x.query[r] * c_.dlse->stride[2]);
   }
 
   void run_keys(Tiles& t, Pair& w, const Strip* strips, int n_strips, int64_t k0) const {
