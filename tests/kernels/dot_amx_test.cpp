@@ -186,13 +186,13 @@ TEST(DotAmx, EqualsItsOrderAcrossEveryBlockEdge) {
     c.m = m, c.k = k, c.n = n, c.shards = shards;
     return c;
   };
-  // Past a task's rows and columns and a block of k; shards in groups, alone, and in pieces.
-  for (const Case& c :
-       {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30), matmul(20, 64, 550),
-        matmul(17, 4128, 18), matmul(40, 768, 33, 8), matmul(260, 3072, 20, 8),
-        matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2), matmul(17, 0, 20), matmul(18, 0, 17, 8),
-        matmul(270, 96, 610), matmul(260, 256, 590, 8), matmul(70, 3200, 150, 8),
-        matmul(40, 416, 70), matmul(300, 800, 130)}) {
+  // Past a task's rows and columns, a block of k and a pass; shards in groups, alone, in pieces.
+  for (const Case& c : {matmul(17, 32, 17), matmul(33, 64, 47), matmul(290, 40, 30),
+                        matmul(20, 64, 550), matmul(17, 4128, 18), matmul(40, 768, 33, 8),
+                        matmul(260, 3072, 20, 8), matmul(20, 4352, 40, 4), matmul(18, 16448, 17, 2),
+                        matmul(17, 0, 20), matmul(18, 0, 17, 8), matmul(270, 96, 610),
+                        matmul(260, 256, 590, 8), matmul(70, 3200, 150, 8), matmul(40, 416, 70),
+                        matmul(300, 800, 130), matmul(258, 3300, 40), matmul(260, 3328, 70, 8)}) {
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }

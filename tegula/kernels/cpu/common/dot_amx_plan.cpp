@@ -23,11 +23,14 @@ AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
   a_bytes = panels(c.m.count, kAmxBlockM);
   if (!amx_packs_b_locally(c)) b_bytes = panels(c.n.count, kAmxBlockN);
   thread_bytes = std::min(blocks.total(), kAmxBlockTiles) * kAmxStripBytes;
-  thread_bytes += blocks.slots() * 4 * round_up(std::min(c.m.count, kAmxBlockM), kAmxStrip) *
-                  round_up(std::min(c.n.count, kAmxBlockN), kAmxStrip);
-  const int64_t sums = amx_own_cut(c).slots() * 4 * kAmxStrip;  // of a row of a strip
-  own_bytes = 64 + 2 * kAmxOwnTiles * kAmxStripBytes +
-              sums * round_up(std::min(c.m.count, kAmxOwnM), kAmxStrip);
+  const auto waiting = [&](const KBlocks& cut, int64_t most_m) {  // sums of a strip of b
+    return cut.slots() * 4 * kAmxStrip * round_up(std::min(c.m.count, most_m), kAmxStrip);
+  };
+  const int64_t strips = blocks.count() <= amx_pass_blocks(blocks)
+                             ? 1
+                             : ceil_div(std::min(c.n.count, kAmxBlockN), kAmxStrip);
+  thread_bytes += waiting(blocks, kAmxBlockM) * strips;
+  own_bytes = 64 + 2 * kAmxOwnTiles * kAmxStripBytes + waiting(amx_own_cut(c), kAmxOwnM);
 }
 
 AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, bool is_own,

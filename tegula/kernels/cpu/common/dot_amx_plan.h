@@ -10,8 +10,9 @@ namespace tegula::kernel {
 
 inline constexpr int64_t kAmxStrip = 32;         // rows or columns of two tiles
 inline constexpr int64_t kAmxStripBytes = 2048;  // of a strip, per 32 k
-inline constexpr int64_t kAmxBlockTiles = 96;    // 32 k each: a task's rows of a block stay in L2
-inline constexpr int64_t kAmxBlockM = 256;  // rows of a task; they stay in L2 with a strip of b
+inline constexpr int64_t kAmxBlockTiles = 16;    // 32 k each: a strip of b stays in L1
+inline constexpr int64_t kAmxPassTiles = 96;     // of blocks in turn: a task's rows stay in L2
+inline constexpr int64_t kAmxBlockM = 256;       // rows of a task
 inline constexpr int64_t kAmxBlockN = 512;
 inline constexpr int64_t kAmxPanelBytes = int64_t{8} << 20;  // of one operand held at once
 
@@ -22,6 +23,11 @@ inline constexpr int kAmxStreamThreads = 2;
 // k in tiles of 32, each shard padded to whole tiles.
 inline KBlocks amx_cut(const Contraction& c, int64_t most = kAmxBlockTiles) {
   return {c.k_shards, (c.shard_k() + 31) / 32, most};
+}
+
+// Of a cut: the blocks of a pass over a task's columns.
+inline int64_t amx_pass_blocks(const KBlocks& cut) {
+  return ceil_div(cut.count(), std::max<int64_t>(1, ceil_div(cut.total(), kAmxPassTiles)));
 }
 
 // So many threads pack b for themselves, a block of a strip beside the products of the one before:
@@ -49,9 +55,16 @@ struct AmxDotWorkspace {
 // A strip of b is packed by the task that uses it when all of m is one block.
 inline bool amx_packs_b_locally(const Contraction& c) { return c.m.count <= kAmxBlockM; }
 
+// Fewer threads copy even an a whose rows could be read where they lie, if so many columns use it:
+// tiles whose rows follow each other come faster out of L2.
+inline constexpr int64_t kAmxCopyN = 1024;
+inline bool amx_copies_a(const Contraction& c, int n_threads) {
+  return n_threads < kAmxOwnThreads && c.m.count > kAmxBlockM && c.n.count >= kAmxCopyN;
+}
+
 // Where all of k is one task's, if b outweighs what of a must be packed by all.
 inline bool amx_is_own(const Contraction& c, bool packs_a, int n_threads) {
-  return n_threads >= kAmxOwnThreads && amx_cut(c).total() <= kAmxBlockTiles &&
+  return n_threads >= kAmxOwnThreads && amx_cut(c).total() <= kAmxPassTiles &&
          c.m.count > kAmxBlockM && (!packs_a || c.n.count >= c.m.count);
 }
 

@@ -293,7 +293,7 @@ class AmxDot {
         scratch_(b_panels_ + workspace_.b_bytes),
         own_(b_panels_) {
     int64_t k_stride = 0;
-    direct_a_ = lies_along_k(c, c.m, kA, &a_row_);
+    direct_a_ = lies_along_k(c, c.m, kA, &a_row_) && !amx_copies_a(c, call.pool->n_threads());
     lies_along_k(c, c.n, kB, &b_column_);
     local_b_ = !is_own_ && amx_packs_b_locally(c);
     a_k_row_ = rows_of_k(c, c.m, kA), b_row_ = rows_of_k(c, c.n, kB);
@@ -434,24 +434,37 @@ class AmxDot {
     State s;
     auto* waiting =
         reinterpret_cast<float*>(scratch + std::min(kb_.total(), kAmxBlockTiles) * kAmxStripBytes);
-    const int64_t wait_strip = ceil_div(t.m, kStrip) * kb_.slots() * kSums;
-    for (int64_t k = 0; k < kb_.count(); ++k) {
-      const KBlock block = kb_.at(k);
-      for (int64_t n = 0; n < t.n; n += kStrip) {
-        const int64_t strip = (t.n0 + n) / kStrip;
-        const char* b = b_panel(h, t.batch, strip) + block.k0 * kAmxStripBytes;
-        Beside beside;
-        if (local_b_) {
-          pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, scratch, 0);
-          b = scratch;
-        } else if (n + kStrip < t.n) {
-          beside.src = reinterpret_cast<const bf16*>(b + strip_bytes_);
-          beside.left = block.n_k * kAmxStripBytes / 64;
+    const int64_t pass = amx_pass_blocks(kb_);
+    const int64_t wait_strip =
+        kb_.count() <= pass ? 0 : ceil_div(t.m, kStrip) * kb_.slots() * kSums;
+    for (int64_t k0 = 0; k0 < kb_.count(); k0 += pass) {
+      const int64_t end = std::min(k0 + pass, kb_.count());
+      for (int64_t n = 0; n < t.n; n += kStrip)
+        for (int64_t k = k0; k < end; ++k) {
+          const bool ends = k + 1 == end;  // the strip, in this pass
+          const bool has_next = !ends || n + kStrip < t.n;
+          run_block(h, t, n, kb_.at(k), has_next ? kb_.at(ends ? k0 : k + 1) : KBlock{}, ends,
+                    scratch, waiting + n / kStrip * wait_strip, s);
         }
-        run_column(h, t, n, block, b, beside, waiting + n / kStrip * wait_strip, s);
-      }
     }
     finish(t, s);
+  }
+
+  // One of b; of the next one, of the next strip perhaps, lines are fetched.
+  void run_block(const Held& h, const Task& t, int64_t n, const KBlock& block, const KBlock& next,
+                 bool is_next_strip, char* scratch, float* wait, State& s) const {
+    const int64_t strip = (t.n0 + n) / kStrip;
+    const char* b = b_panel(h, t.batch, strip) + block.k0 * kAmxStripBytes;
+    Beside beside;
+    if (local_b_) {
+      pack_b(h, t.batch, strip, strip + 1, block.k0, block.n_k, scratch, 0);
+      b = scratch;
+    } else {
+      beside.src = reinterpret_cast<const bf16*>(
+          b_panel(h, t.batch, strip + (is_next_strip ? 1 : 0)) + next.k0 * kAmxStripBytes);
+      beside.left = next.n_k * kAmxStripBytes / 64;
+    }
+    run_column(h, t, n, block, b, beside, wait, s);
   }
 
   // A strip of b in a block of k, all rows of the task.
