@@ -40,10 +40,10 @@ class TileScores {
     }
     w.tiles.clear<0>();
     for (int64_t e = 0; e < d_; e += kTilePairs) {
-      ahead.of_keys<kTile>(j, e);
       w.tiles.load<1>(at + e, row_bytes);
       w.tiles.load<2>(q + e / kTilePairs * (kTileBytes / 4), 64);
       w.tiles.dot<0, 1, 2>();
+      ahead.of_keys<kTile>(j, e);  // after the product: the tiles' lines go first
     }
     w.tiles.store<0>(w.sums, sizeof w.sums[0]);
     for (int key = 0; key < kTile; key += kLanes)
