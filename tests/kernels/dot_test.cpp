@@ -270,6 +270,45 @@ TEST(Dot, EqualsTheScalarChainWithFewRows) {
   }
 }
 
+// Threads that pack both operands for themselves, tiles beside their products: every layout, ragged
+// rows, columns, chunks and blocks of k.
+TEST(Dot, EqualsNaiveWherePanelsAreAThreadsOwn) {
+  Rng rng(5);
+  for (int i = 0; i < 24; ++i) {
+    const int64_t k = i % 6 == 5 ? pick(rng, 2049, 4300) : pick(rng, 1, 400);
+    Case c = matmul(pick(rng, 169, 330), k, pick(rng, 140, 420));
+    while (c.k_shards < 8 && i % 4 == 1 && k % (2 * c.k_shards) == 0) c.k_shards *= 2;
+    if (i % 2 != 0) c.names[0] = {"k", "m"};
+    if (i % 4 >= 2) c.names[1] = {"n", "k"};
+    if (i % 7 == 3) {
+      c.extent["b"] = 2;
+      for (auto& names : c.names) names.insert(names.begin(), "b");
+    }
+    c.bias = i % 3 == 0;
+    c.in = i % 8 == 7 ? DType::kBF16 : DType::kF32;
+    c.accumulates = i % 5 == 4 && c.k_shards == 1 && !c.bias;
+    write_dims(c);
+    Tensor a(c.in, c.shape(0), rng, true), b(c.in, c.shape(1), rng, true);
+    Tensor want(c.out, c.shape(2)), out(c.out, c.shape(2), rng, false);
+    std::vector<int64_t> bias_shape;
+    for (const auto& n : c.bias_names()) bias_shape.push_back(c.extent.at(n));
+    Tensor bias(c.out, bias_shape, rng, true);
+    a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
+    std::vector<TensorRef> in = {a.ref(), b.ref()};
+    if (c.bias || c.accumulates) in.push_back(bias.ref());
+    testing::run_kernel(*find_kernel("dot_naive"), c.attrs(), in, std::span(&want.ref(), 1), 2);
+    for (const int threads : {1, 2, 3, 9}) {
+      out.fill(777);
+      testing::run_kernel(*find_kernel("dot_packed"), c.attrs(), in, std::span(&out.ref(), 1),
+                          threads);
+      for (int64_t j = 0; j < out.numel(); ++j)
+        ASSERT_EQ(std::bit_cast<uint64_t>(out.at(j)), std::bit_cast<uint64_t>(want.at(j)))
+            << i << " " << c.dims << " k " << k << " shards " << c.k_shards << " x" << threads
+            << " at " << j;
+    }
+  }
+}
+
 // A chain in pieces is the whole one; the sums may lie where the result goes.
 TEST(Dot, GoesOnInPlace) {
   Rng rng(4);

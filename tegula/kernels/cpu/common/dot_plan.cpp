@@ -74,7 +74,7 @@ DotWorkspace::DotWorkspace(const Contraction& c, const DotTiles& tiles) {
   if (!tiles.is_local(c)) {
     block_floats = a_panel_floats(task_m, std::min(k, tiles.block_k), kMinTileM);
     b_floats = std::min(batch * n_cols * k, std::max(task_n * k, tiles.panel_floats));
-    own_b_floats = std::min(n_cols * std::min(k, kOwnK), kOwnFloats);
+    all_b_floats = n_cols * std::min(k, kOwnK);
     own_block_floats = a_panel_floats(task_m, std::min(k, kOwnBlocks * tiles.block_k), kMinTileM) +
                        (kOwnBlocks - 1) * ceil_div(task_m, kMinTileM) * kChunkSlack;
     own_block_floats = round_up(own_block_floats, 16);
@@ -152,21 +152,26 @@ DotBlocks::DotBlocks(const Contraction& c, const DotTiles& tiles, RegisterTile t
 // its panels hold.
 void DotBlocks::set_groups(const Contraction& c, const DotTiles& tiles, int n_threads) {
   constexpr int64_t kLeastUses = 64;  // of an element that is packed
+  // Of a task: these, those after them, and two strips of b stay in L2.
+  constexpr int64_t kFewRows = 70;
   const int64_t k = std::max<int64_t>(1, c.k.count), strips = ceil_div(n, strip_n);
-  if (n_threads < kOwnThreads || tiles.is_fixed || tiles.panel_floats != kPanelFloats || k > kOwnK)
-    return;
-  const int64_t least = ceil_div(strips, std::min(kOwnStrips, kOwnFloats / (strip_n * k)));
+  if (tiles.is_fixed || tiles.panel_floats != kPanelFloats || k > kOwnK) return;
+  const bool is_few = n_threads<kManyThreads, has_blocks = tiles.cut(c).count()> 1;
+  int64_t most = std::min(kOwnStrips, own_floats(n_threads) / (strip_n * k));
+  if (has_blocks) most = std::min(most, tiles.task_n / strip_n);  // sums wait
+  const int64_t least = ceil_div(strips, most);
   int64_t g = 1;
   const auto rows = [&] { return std::min(m, ceil_div(batch * m * g, n_threads)); };
   while (2 * g <= std::min<int64_t>(strips, n_threads) && (g < least || n / g > rows())) g *= 2;
   g = std::max(g, least);
   if (rows() * (n / g) < kLeastUses * (rows() + n / g)) return;
   groups = g;
-  task_m = even_part(m, tiles.task_m, strip_m);
+  task_m = even_part(m, is_few ? std::min(kFewRows, tiles.task_m) : tiles.task_m, strip_m);
   parts_m = even_parts(ceil_div(m, strip_m), ceil_div(m, task_m), batch * g, n_threads);
   task_m = ceil_div(ceil_div(m, strip_m), parts_m) * strip_m;
   const int64_t group = ceil_div(strips, g);
-  group_parts = tiles.cut(c).count() > kOwnBlocks ? 1 : ceil_div(group, kLocalStrips);
+  const bool is_whole = is_few ? has_blocks : tiles.cut(c).count() > kOwnBlocks;
+  group_parts = is_whole ? 1 : ceil_div(group, kLocalStrips);
   parts_n = g * group_parts, task_n = ceil_div(strips, parts_n) * strip_n;
 }
 

@@ -88,15 +88,18 @@ struct DotTiles {
 // Strips of b that a task packs at once: a row of k is then read in runs of a few cache lines.
 inline constexpr int64_t kLocalStrips = 4;
 
-// So many threads pack what they need of both operands for themselves and keep it for their next
-// tasks: lines of panels that other cores have read must be taken back from all of these before
-// they are written again, and that takes longer than packing.
-inline constexpr int kOwnThreads = 8;
-inline constexpr int64_t kOwnFloats = int64_t{1} << 20;  // of b's strips that a thread keeps
-inline constexpr int64_t kOwnStrips = 256;               // of them, at most
-inline constexpr int64_t kOwnK = 8192;                   // a few strips of so many k are as much
-inline constexpr int kOwnBlocks = 2;                     // of a, kept where k has no more
-inline constexpr int64_t kMarkFloats = 16;               // which parts these are
+// AVX-512: threads pack what they need of both operands for themselves and keep it for their next
+// tasks. Lines of panels that other cores have read must be taken back from all of these before
+// they are written again, and that takes longer than packing; and nobody waits for the others.
+inline constexpr int kManyThreads = 8;  // fewer take longer runs
+// Floats of b's strips that one of so many threads keeps.
+constexpr int64_t own_floats(int n_threads) {
+  return int64_t{1} << (n_threads < kManyThreads ? 21 : 20);
+}
+inline constexpr int64_t kOwnStrips = 256;  // of them, at most
+inline constexpr int64_t kOwnK = 8192;      // a few strips of so many k are as much
+inline constexpr int kOwnBlocks = 2;        // of a, kept where k has no more
+inline constexpr int64_t kMarkFloats = 16;  // which parts these are
 
 // Workspace: panels of a where tasks pack b, then per thread the tiles that wait between k blocks,
 // then, as tasks pack a or b, per thread a block of a and behind them all panels of b, or per
@@ -108,14 +111,17 @@ struct DotWorkspace {
   int64_t block_floats = 0;                        // of a, per thread
   int64_t b_floats = 0;                            // of panels
   int64_t strip_floats = 0;                        // per thread
-  int64_t own_block_floats = 0, own_b_floats = 0;  // per thread, where it packs both
+  int64_t own_block_floats = 0, all_b_floats = 0;  // per thread, where it packs both
   DotWorkspace(const Contraction& c, const DotTiles& tiles);
   int64_t bytes(int n_threads) const {
     const int64_t shared = block_floats * n_threads + b_floats, local = strip_floats * n_threads,
-                  own = n_threads < kOwnThreads ? 0 : own_floats() * n_threads;
+                  own = own_thread_floats(n_threads) * n_threads;
     return 4 * (a_floats + waiting_floats * n_threads + std::max({shared, local, own}));
   }
-  int64_t own_floats() const { return kMarkFloats + own_block_floats + own_b_floats; }
+  int64_t own_thread_floats(int n_threads) const {
+    if (own_block_floats == 0) return 0;
+    return kMarkFloats + own_block_floats + std::min(all_b_floats, own_floats(n_threads));
+  }
 };
 
 // Whether a can be read where it lies: f32 rows, k side by side. `row`: elements between rows.

@@ -7,9 +7,20 @@ TEGULA_VEC const float* on(const float* a, int64_t n) {
   return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(a) +
                                         static_cast<uintptr_t>(n) * sizeof(float));
 }
-TEGULA_VEC void fetch_lines(const char* at) {
-#pragma GCC unroll 8
-  for (int i = 0; i < kFetchedLines; ++i) __builtin_prefetch(at + 64 * i, 0, 2);
+constexpr int kAhead = 8;  // steps of k that packing fetches ahead
+TEGULA_VEC void fetch_strip(const char* at, int64_t row, int64_t rows) {
+#pragma GCC unroll 1
+  for (; rows > 0; --rows, at += row)
+    __builtin_prefetch(at, 0, 2), __builtin_prefetch(at + 64, 0, 2);
+}
+// kM floats, as two halves that overlap. (A masked load may read any memory, says the compiler, and
+// puts sums there.)
+template <int kM>
+TEGULA_VEC void copy_row(float* to, const float* from) {
+  typedef float Half __attribute__((vector_size(32), aligned(4), may_alias));
+  static_assert(kM >= 8 && kM <= 16);
+  *reinterpret_cast<Half*>(to) = *reinterpret_cast<const Half*>(from);
+  *reinterpret_cast<Half*>(to + kM - 8) = *reinterpret_cast<const Half*>(from + kM - 8);
 }
 template <int kRows, int kCols>
 TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
@@ -20,16 +31,16 @@ TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
 // For each tile and piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i +
 // acc. Few stores may wait for their sums before the core takes in nothing else: those of a piece
 // stand between the multiply-adds of the next one's first step.
-template <int kM, int kNv, Lies kLie>
+template <int kM, int kNv, Lies kLie, bool kPacksA = false, bool kPacksB = false>
 static void micro_tile(const MicroArgs& u) {
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
-  constexpr bool kIsChunks = kLie == Lies::kChunks;
+  constexpr bool kIsChunks = kLie == Lies::kChunks, kByChunks = goes_by_chunks(kLie);
   constexpr bool kIsOne = kLie == Lies::kPanel || kLie == Lies::kBlockRows;  // tile and piece
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
   constexpr bool kByThrees = kLie == Lies::kRows;
   const int64_t stride = kLie == Lies::kBlockRows ? kBlockRow : u.a_stride;
-  const char* next_b = u.next_b;
+  const char *next_b = u.next_b, *next_panel = u.next_panel;
   [[maybe_unused]] const char* far_a = u.far_a;
   Vf acc[kM][kNv] = {};
   float* due = nullptr;  // where the next row of acc is to be stored
@@ -48,7 +59,12 @@ static void micro_tile(const MicroArgs& u) {
   };
   int64_t tile = 0;
   do {
+    if constexpr (kByChunks) far_a = u.far_a + tile * u.far_a_rows * u.far_a_row;
     const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
+    const float *src_b = u.src_b, *src_a = u.src_a;
+    if (kIsChunks && src_a != nullptr) src_a += tile * u.src_a_tile;
+    float* panel_a = const_cast<float*>(a);  // to be written
+    if constexpr (kPacksA) a = src_a + tile * u.src_a_tile;
     const float* again = again_at(a);
     const auto slot = [&](int at) { return u.slot[at] + tile * u.slot_tile[at]; };
     const float *a3 = on(a, 3 * u.a_stride), *a6 = on(a, 6 * u.a_stride);
@@ -58,26 +74,39 @@ static void micro_tile(const MicroArgs& u) {
     };
     const auto step = [&](auto before) __attribute__((always_inline)) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
-      if constexpr (kIsFar) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
+      if constexpr (kIsFar && !kByChunks) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
+      if constexpr (kPacksA) {
+        copy_row<kM>(panel_a, a), panel_a += kM;
+        __builtin_prefetch(on(a, kAhead * u.src_a_stride));
+      }
       if constexpr (kByThrees && kFetchesRows)
         __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
       Vf bv[kNv];
 #pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
+      for (int v = 0; v < kNv; ++v) {
+        bv[v] = load((kPacksB ? src_b : b) + v * kLanes);
+        if constexpr (!kPacksB) continue;
+        store(const_cast<float*>(b) + v * kLanes, bv[v]);
+        __builtin_prefetch(on(src_b, kAhead * u.src_b_stride + v * kLanes));
+        __builtin_prefetch(b + kAhead * kTileN + v * kLanes, 1);
+      }
+      if constexpr (kPacksB) src_b += u.src_b_stride;
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(kByThrees   ? row(i) + i % 3 * stride
                                : kIsChunks ? a + i * kChunk
                                            : a + (kIsPanel ? i : i * stride));
-        const bool twice = kIsChunks && i % 7 < 4;
+        const bool twice = kByChunks && i % 7 < 4;
 #pragma GCC unroll 2
         for (int v = 0; v < kNv; ++v) {
           before(i, v);
-          acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * kChunk) : x, bv[v], acc[i][v]);
+          acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * (kIsChunks ? kChunk : 1)) : x,
+                          bv[v], acc[i][v]);
         }
       }
-      a += kIsPanel ? stride : 1;
-      if constexpr (kIsChunks) ++again;
+      const int64_t to_next = kPacksA ? u.src_a_stride : kIsPanel ? stride : 1;
+      a += to_next;
+      if constexpr (kByChunks) again += to_next;
       if constexpr (kByThrees) {
         // Barriers: else an offset for each row.
         ++a3;
@@ -89,12 +118,37 @@ static void micro_tile(const MicroArgs& u) {
       }
       b += kTileN;
     };
+    int64_t src_left = u.src_k;
+    const auto copy_chunk = [&](float* to) __attribute__((always_inline)) {
+      if (src_left < kChunk) return;
+      const float* from = src_a;
+      for (int i = 0; i < kM; ++i, from = on(from, u.src_a_stride), to += kChunk) {
+        __builtin_prefetch(from + 8 * kChunk, 0, 2);
+        __builtin_prefetch(to + 2 * kM * kChunk, 1);
+        store(to, load(from));
+      }
+      src_a += kChunk, src_left -= kChunk;
+    };
+    if (kIsChunks && src_a != nullptr) {
+      copy_chunk(panel_a);
+      copy_chunk(panel_a + kM * kChunk);
+    }
     int64_t left = kChunk - u.a_phase;  // steps of the chunk
     const auto took = [&](int64_t n) __attribute__((always_inline)) {
       if ((left -= n) > 0) return;
-      a += (kM - 1) * kChunk, again += (kM - 1) * kChunk, left = kChunk;
-      fetch_lines(next_b), next_b += u.next_b_step;
-      __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
+      left = kChunk;
+      if constexpr (kIsChunks) {
+        a += (kM - 1) * kChunk, again += (kM - 1) * kChunk;
+        if (src_a != nullptr) copy_chunk(const_cast<float*>(a) + kM * kChunk);
+      }
+      fetch_strip(next_b, u.next_b_row, u.next_b_rows), next_b += u.next_b_step;
+      if (next_panel != nullptr) {
+        fetch_strip(next_panel, kTileN * 4, u.next_b_rows),
+            next_panel += u.next_b_rows * kTileN * 4;
+      }
+#pragma GCC unroll 1
+      for (int64_t i = 0; i < u.far_a_rows; ++i) __builtin_prefetch(far_a + i * u.far_a_row, 0, 2);
+      far_a += u.far_a_step;
     };
     const Piece *p = u.pieces, *end = p + u.n_pieces;
     do {
@@ -104,7 +158,7 @@ static void micro_tile(const MicroArgs& u) {
         step([&](int i, int v)
                  __attribute__((always_inline)) { store_due(i, v), acc[i][v] = zero(); });
         --k;
-        if constexpr (kIsChunks) took(1);
+        if constexpr (kByChunks) took(1);
       } else {
         if (due != nullptr) each(store_due);
         if (p->start < 0) {
@@ -117,7 +171,7 @@ static void micro_tile(const MicroArgs& u) {
         }
       }
       if (p->dst < 0 && u.fetches_dst) fetch_rows<kM, kNv * kLanes>(dst, u.dst_stride);
-      if constexpr (kIsChunks) {
+      if constexpr (kByChunks) {
         while (k > 0) {
           const int64_t n = k < left ? k : left;
 #pragma GCC unroll 4
@@ -167,6 +221,16 @@ static constexpr MicroTable make_micro_table() {
   return t;
 }
 static constexpr MicroTable kMicro = make_micro_table();
+
+MicroFn packing_micro_fn(Lies a, bool packs_a, bool packs_b) {
+  if constexpr (kCopiesRows) {
+    if (a == Lies::kChunks) return micro_tile<kTileM, kTileNv, Lies::kChunks, false, true>;
+    return !packs_b  ? micro_tile<kTileM, kTileNv, Lies::kFarPanel, true, false>
+           : packs_a ? micro_tile<kTileM, kTileNv, Lies::kFarPanel, true, true>
+                     : micro_tile<kTileM, kTileNv, Lies::kFarPanel, false, true>;
+  }
+  return nullptr;
+}
 
 MicroFn micro_fn(int rows, int vectors, Lies a) {
   return kMicro.fn[rows - 1][vectors - 1][static_cast<int>(a)];

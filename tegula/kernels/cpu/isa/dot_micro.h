@@ -40,7 +40,9 @@ inline constexpr int64_t kBlockRow = 64;
 // be a power of two apart, and then 14 lines of them meet in one set of 12 ways.
 inline constexpr int kChunk = 16;
 inline constexpr bool kCopiesRows = kTileM == 14;
-inline constexpr int kFetchedLines = 6;  // of b, beside a chunk
+constexpr bool goes_by_chunks(Lies a) {
+  return kCopiesRows && (a == Lies::kChunks || a == Lies::kFarPanel);
+}
 
 // Slots are tiles [m][kTileN].
 struct MicroArgs {
@@ -48,13 +50,14 @@ struct MicroArgs {
   int64_t a_stride = 0;
   const float* b = nullptr;       // [k][kTileN]
   const float* next_a = nullptr;  // of a panel: the next tile's, fetched meanwhile
-  // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k.
-  // kChunks: per chunk, here and below.
+  // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k. By
+  // chunks: per chunk, here and below, and rows of k so many bytes apart.
   const char* next_b = nullptr;
-  int64_t next_b_step = 0;
-  // kRows, kFetchesRows: of the rows that follow the task's, likewise.
+  int64_t next_b_step = 0, next_b_row = 0, next_b_rows = 0;
+  const char* next_panel = nullptr;  // if not null: where the next tile that packs writes them
+  // kFetchesRows: of the rows that follow the task's, likewise; by chunks: of so many rows each.
   const char* far_a = nullptr;
-  int64_t far_a_step = 0;
+  int64_t far_a_step = 0, far_a_row = 0, far_a_rows = 0;
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};
@@ -65,12 +68,22 @@ struct MicroArgs {
   int64_t n_tiles = 1;
   int64_t a_tile = 0, slot_tile[kMaxSlots] = {}, dst_tile = 0;
   int a_phase = 0;  // kChunks: where in a chunk `a` lies
+  // Beside its products a tile packs what is read for the first time. kPacksB: b comes from here,
+  // rows of k so far apart, and is written to the panel.
+  const float* src_b = nullptr;
+  int64_t src_b_stride = 0;
+  // The same of a. kChunks, if not null: the whole chunks in `src_k` steps of rows so far apart,
+  // two chunks ahead of their use. kPacksA: rows of k so far apart.
+  const float* src_a = nullptr;
+  int64_t src_a_stride = 0, src_a_tile = 0, src_k = 0;
 };
 
 // For each piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i + acc.
 using MicroFn = void (*)(const MicroArgs&);
 // The tile of so many rows and vectors of columns.
 MicroFn micro_fn(int rows, int vectors, Lies a);
+// A whole tile that packs: kCopiesRows, and kChunks (b alone) or kFarPanel.
+MicroFn packing_micro_fn(Lies a, bool packs_a, bool packs_b);
 
 // One product of a strip of a by a strip of b, k ascending: dst = sums from 0.
 struct TileArgs {

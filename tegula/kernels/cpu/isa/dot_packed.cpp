@@ -56,6 +56,7 @@ class PackedDot {
     is_chunked_ = kCopiesRows && packs && c.k.is_linear(kA, &k_stride) && k_stride == 1;
     direct_a_ = can_read_a(c, &a_row_) && !is_chunked_ && (!packs || tiles_.reads_a == 0);
     local_b_ = tiles_.is_local(c);
+    set_packing(packs);
     b_panels_ = blocks_of_a_ + (local_b_ ? 0 : workspace_.block_floats * call.pool->n_threads());
     int64_t n_stride, bias_n, bias_m;
     plain_out_ = std::is_same_v<Out, float> && c.activation == Activation::kNone &&
@@ -63,6 +64,16 @@ class PackedDot {
                  n_stride == 1 &&
                  (!c.has_bias || (call.in[2].data != out_ && c.n.is_linear(kBias, &bias_n) &&
                                   bias_n == 1 && c.m.is_linear(kBias, &bias_m) && bias_m == 0));
+  }
+
+  // Which operands tiles may pack beside their products.
+  void set_packing(bool packs_a) {
+    int64_t n_stride, m_stride;
+    if (!std::is_same_v<In, float> || !kCopiesRows || blocks_.groups == 0 || direct_a_) return;
+    fuses_b_ = tile_m_ == kTileM && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
+               c_.k.is_linear(kB, &b_k_);
+    if (!packs_a || !c_.m.is_linear(kA, &m_stride) || !c_.k.is_linear(kA, &a_k_)) return;
+    fuses_a_ = is_chunked_ || (tile_m_ == kTileM && m_stride == 1);
   }
 
   void run() {
@@ -86,7 +97,8 @@ class PackedDot {
   static_assert(sizeof(Kept) <= kMarkFloats * sizeof(float));
   // It lies before the thread's block of a and its strips of b.
   Kept* kept(int thread) const {
-    return reinterpret_cast<Kept*>(blocks_of_a_ + thread * workspace_.own_floats());
+    return reinterpret_cast<Kept*>(blocks_of_a_ +
+                                   thread * workspace_.own_thread_floats(call_.pool->n_threads()));
   }
 
   // Groups of columns, within them rows, and for these the parts of the group: a thread's tasks
@@ -108,14 +120,15 @@ class PackedDot {
       run_task(h, t, waiting_ + thread * workspace_.waiting_floats, block, mine);
     });
   }
-  // The task's strips of b, packed unless they are there.
-  const float* own_strips(const Held& h, const Task& t, float* block, Kept* mine) {
+  // The task's strips of b, packed unless they are there or tiles pack them: these but for a last
+  // one that is not whole.
+  float* own_strips(const Held& h, const Task& t, float* block, Kept* mine, bool fuses) {
     int64_t first, n;
     cut_evenly(h.n, kTileN, mine->group, blocks_.groups, &first, &n);
     const int64_t begin = t.n0 / kTileN, end = ceil_div(t.n0 + t.n, kTileN), k = c_.k.count;
     float* b = block + workspace_.own_block_floats + (t.n0 - first) * k;
     if ((mine->parts >> t.part & 1) == 0)
-      for (int64_t strip = begin; strip < end; strip += kPackStrips)
+      for (int64_t strip = fuses ? (t.n0 + t.n) / kTileN : begin; strip < end; strip += kPackStrips)
         pack_b(h, t.batch, strip, std::min(strip + kPackStrips, end), 0, k,
                b + (strip - begin) * kTileN * k, k);
     mine->parts |= int64_t{1} << t.part;
@@ -213,12 +226,20 @@ class PackedDot {
     float local[(kMaxSlots + kColumnTiles) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = int64_t{n_slots_} * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
-    const int64_t next_b_step = ceil_div(kTileN * 4, m_strips), b_strip = kTileN * c_.k.count;
+    const int64_t b_strip = kTileN * c_.k.count;
     float* const out = plain_out_ ? plain_out(h, t) : nullptr;
-    const float* const panel = local_b_ ? nullptr
-                               : mine   ? own_strips(h, t, packed, mine)
-                                        : b_panel(h, t.batch, t.n0 / kTileN);
+    const bool fuses_b =
+        mine != nullptr && fuses_b_ && (mine->parts >> t.part & 1) == 0 && t.m >= kTileM;
+    float* const panel = local_b_ ? nullptr
+                         : mine   ? own_strips(h, t, packed, mine, fuses_b)
+                                  : b_panel(h, t.batch, t.n0 / kTileN);
     const bool goes_on = mine != nullptr && (mine->parts >> t.part >> 1 & 1) != 0;  // strips
+    // What a tile and step of k, or as many as a chunk has, fetches of the strip that follows.
+    const int64_t steps = kCopiesRows && !direct_a_ ? kChunk : 1;
+    const int64_t b_row = fuses_b ? b_k_ * sizeof(float) : kTileN * sizeof(float);
+    const int64_t b_rows = ceil_div(steps, m_strips);
+    const int64_t next_b_step = steps > 1 ? b_rows * kTileN * 4 : ceil_div(kTileN * 4, m_strips);
+    const In* const src_b = b_ + c_.batch.offset(h.batch0 + t.batch, kB) + h.n0 + t.n0;
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
@@ -226,23 +247,43 @@ class PackedDot {
       const MicroArgs shared = block_args(plan, local);
       int64_t fetched = 0;  // steps
       // Of strip i of a and those after it.
-      const auto tiles = [&](int64_t i, int64_t n_tiles, int64_t j, const float* b) {
+      const auto tiles = [&](int64_t i, int64_t n_tiles, int64_t j, const float* b,
+                             bool packs_b = false) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
         x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
         x.cols = static_cast<int>(std::min<int64_t>(kTileN, t.n - j * kTileN));
-        // The strip after this one, a part for each tile that this one meets.
-        const bool is_far = !local_b_ && tiles_.a_inside && (j + 1 < n_strips || goes_on);
         MicroArgs u = shared;
         u.n_tiles = x.n_tiles = n_tiles;
         u.a_phase = is_chunked_ ? static_cast<int>(a.k0 % kChunk) : 0;
         u.a = a.at + i * a.next + (a.k0 - u.a_phase) * x.rows + u.a_phase, u.a_tile = a.next;
         u.b = b;
-        const int64_t next = is_far ? next_b_step : 0, steps = is_chunked_ ? kChunk : 1;
-        u.next_b = reinterpret_cast<const char*>(b + (is_far ? b_strip : 0)) + i * plan.n_k * next;
-        u.next_b_step = next * steps;
-        u.far_a = a.far + fetched * a.far_step, u.far_a_step = a.far_step * steps;
+        // The strip after this one, a part for each tile that this one meets.
+        const bool is_last =
+            fuses_b ? t.n0 + (j + 2) * kTileN > h.n : j + 1 == n_strips && !goes_on;
+        u.next_b = reinterpret_cast<const char*>(b);
+        if (!local_b_ && tiles_.a_inside && !is_last) {
+          const int64_t chunks = i * (plan.n_k / steps);
+          u.next_b = reinterpret_cast<const char*>(b + b_strip) + chunks * next_b_step;
+          if (fuses_b) {
+            u.next_panel = u.next_b;
+            u.next_b = reinterpret_cast<const char*>(src_b + (j + 1) * kTileN +
+                                                     (plan.k0 + chunks * b_rows) * b_k_);
+          }
+          u.next_b_row = b_row, u.next_b_rows = b_rows,
+          u.next_b_step = fuses_b ? b_rows * b_row : next_b_step;
+        }
+        u.far_a = a.far +
+                  (direct_a_ ? fetched * a.far_step : (j * m_strips + i) * a.far_rows * a.far_row);
+        u.far_a_step = a.far_step, u.far_a_row = a.far_row, u.far_a_rows = a.far_rows;
         fetched += n_tiles * plan.n_k;
+        if (a.src != nullptr && j == 0) {
+          u.src_a = a.src + i * a.src_tile, u.src_a_tile = a.src_tile;
+          u.src_a_stride = is_chunked_ ? a_row_ : a_k_, u.src_k = plan.n_k;
+        }
+        if (packs_b)
+          u.src_b = reinterpret_cast<const float*>(src_b + j * kTileN + plan.k0 * b_k_),
+          u.src_b_stride = b_k_;
         if (plain_out_ && plan.is_last)
           u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
         run_tile(h, x, plan, u, waiting + (j * m_strips + i) * tile_floats, local);
@@ -250,7 +291,9 @@ class PackedDot {
       };
       const auto column = [&](int64_t j, const float* b) {
         const int64_t most = start_ == nullptr ? kColumnTiles : 1;
-        for (int64_t i = 0, n; i < m_strips; i += n) {
+        int64_t i = 0, n;
+        if (fuses_b && (j + 1) * kTileN <= t.n) tiles(i++, 1, j, b, true);
+        for (; i < m_strips; i += n) {
           n = std::clamp<int64_t>(t.m / tile_m_ - i, 1, most);  // a last one may have fewer rows
           tiles(i, n, j, b);
         }
@@ -304,10 +347,14 @@ class PackedDot {
   struct ABlock {
     const float* at;
     int64_t next, k0;
-    // Where rows lie without gaps: those after the task's, fetched meanwhile, so many bytes a tile
-    // and step of k.
+    // Where they are packed beside the products of the first strip of b: from here, the floats to
+    // the next strip.
+    const float* src = nullptr;
+    int64_t src_tile = 0;
+    // Those that come next, fetched meanwhile: direct_a_, so many bytes a tile and step of k; else
+    // rows a tile.
     const char* far = nullptr;
-    int64_t far_step = 0;
+    int64_t far_step = 0, far_row = 0, far_rows = 0;
   };
   ABlock a_block(const Held& h, const Task& t, const KBlock& plan, int64_t at, float* packed,
                  Kept* mine) {
@@ -322,30 +369,65 @@ class PackedDot {
       block = {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
     } else if (!direct_a_) {
       if (mine == nullptr || kb_.count() > kOwnBlocks || (mine->blocks >> at & 1) == 0)
-        pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+        copy_a(h, t, plan, packed, &block);
       if (mine != nullptr) mine->blocks |= int64_t{1} << at;
     } else if constexpr (std::is_same_v<In, float>) {
       block = {a + plan.k0, tile_m_ * a_row_, 0};
     }
     block.far = reinterpret_cast<const char*>(block.at);
-    if (!kFetchesRows || local_b_ || a_row_ != c_.k.count || a_row_ == 0 || kb_.count() > 1)
+    if (!kFetchesRows || local_b_ || a_row_ == 0 || !(direct_a_ || is_chunked_)) return block;
+    const int64_t tiles = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN), size = sizeof(In);
+    if (direct_a_) {
+      if (a_row_ != c_.k.count || kb_.count() > 1) return block;
+      const int64_t bytes = size * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
+      block.far_step = ceil_div(bytes, tiles * plan.n_k * t.n_parts);
+      block.far = reinterpret_cast<const char*>(a + t.m * a_row_) + bytes * t.part / t.n_parts;
       return block;
-    block.far = reinterpret_cast<const char*>(a + t.m * a_row_);
-    const int64_t bytes =
-        static_cast<int64_t>(sizeof(In)) * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
-    const int64_t steps = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN) * plan.n_k * t.n_parts;
-    block.far_step = ceil_div(bytes, steps);
-    block.far += bytes * t.part / t.n_parts;
+    }
+    // The next block of these rows, or the first one of those after them.
+    const bool goes_on = at + 1 < kb_.count();
+    const int64_t rows = goes_on ? t.m : std::min(t.m, h.m - t.m0 - t.m);
+    if (rows == 0 || (goes_on && mine != nullptr && (mine->blocks >> (at + 1) & 1) != 0))
+      return block;
+    const int64_t parts = goes_on ? 1 : t.n_parts, part = goes_on ? 0 : t.part;
+    block.far_row = size * a_row_, block.far_step = size * kChunk;
+    block.far_rows = ceil_div(rows, tiles * parts);
+    if (part * tiles * block.far_rows >= rows) block.far_rows = 0;
+    block.far = reinterpret_cast<const char*>(goes_on ? a + plan.k0 + plan.n_k : a + t.m * a_row_) +
+                part * tiles * block.far_rows * block.far_row;
     return block;
+  }
+
+  // A task's rows of a block of k, or where tiles find them.
+  void copy_a(const Held& h, const Task& t, const KBlock& plan, float* packed, ABlock* block) {
+    if constexpr (std::is_same_v<In, float>) {
+      if (fuses_a_ && (is_chunked_ || t.n >= kTileN)) {
+        const float* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA);
+        const int64_t row = is_chunked_ ? a_row_ : 1, strip = tile_m_ * row;
+        *block = {packed, block->next, 0, a + (h.m0 + t.m0) * row + plan.k0 * a_k_, strip};
+        // What tiles leave: a last chunk that is not whole, a last strip that is not.
+        for (int64_t i = 0; i < t.m; i += tile_m_) {
+          const int64_t rows = std::min<int64_t>(tile_m_, t.m - i);
+          const int64_t done = is_chunked_      ? plan.n_k / kChunk * kChunk
+                               : rows < tile_m_ ? 0
+                                                : plan.n_k;
+          pack_a(h, t.batch, t.m0 + i, rows, plan.k0 + done, plan.n_k - done,
+                 packed + i / tile_m_ * block->next + done * rows);
+        }
+        return;
+      }
+    }
+    pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
   }
 
   // One k block of one register tile.
   void run_tile(const Held& h, const Tile& x, const KBlock& plan, MicroArgs& u, float* waiting,
                 float* local) {
-    const MicroFn fn = micro_fn(x.rows, x.vectors(),
-                                direct_a_     ? Lies::kRows
-                                : is_chunked_ ? Lies::kChunks
-                                              : Lies::kFarPanel);
+    const Lies lies = direct_a_ ? Lies::kRows : is_chunked_ ? Lies::kChunks : Lies::kFarPanel;
+    const bool packs_b = u.src_b != nullptr;
+    const bool packs_a = u.src_a != nullptr && !is_chunked_ && x.rows == kTileM;
+    const MicroFn fn = packs_a || packs_b ? packing_micro_fn(lies, packs_a, packs_b)
+                                          : micro_fn(x.rows, x.vectors(), lies);
     if (!direct_a_) {
       u.a_stride = x.rows;
       u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
@@ -431,6 +513,8 @@ class PackedDot {
   float* blocks_of_a_;  // per thread, where tasks pack a
   float* b_panels_;     // or, local, some strips per thread
   int64_t a_row_ = 0, out_row_ = 0;
+  int64_t a_k_ = 0, b_k_ = 0;  // between rows of k, where tiles pack
+  bool fuses_a_ = false, fuses_b_ = false;
   bool direct_a_ = false, is_chunked_ = false, local_b_ = false, plain_out_ = false;
 };
 
