@@ -91,6 +91,7 @@ inline constexpr int64_t kLocalStrips = 4;
 // AVX-512: threads pack what they need of both operands for themselves and keep it for their next
 // tasks. Lines of panels that other cores have read must be taken back from all of these before
 // they are written again, and that takes longer than packing; and nobody waits for the others.
+inline constexpr int kOwnThreads = 4;   // fewer share panels that hold all of b
 inline constexpr int kManyThreads = 8;  // fewer take longer runs
 // Floats of b's strips that one of so many threads keeps.
 constexpr int64_t own_floats(int n_threads) {
@@ -119,7 +120,7 @@ struct DotWorkspace {
     return 4 * (a_floats + waiting_floats * n_threads + std::max({shared, local, own}));
   }
   int64_t own_thread_floats(int n_threads) const {
-    if (own_block_floats == 0) return 0;
+    if (own_block_floats == 0 || n_threads == 1) return 0;
     return kMarkFloats + own_block_floats + std::min(all_b_floats, own_floats(n_threads));
   }
 };

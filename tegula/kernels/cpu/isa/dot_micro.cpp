@@ -8,9 +8,9 @@ TEGULA_VEC const float* on(const float* a, int64_t n) {
                                         static_cast<uintptr_t>(n) * sizeof(float));
 }
 constexpr int kAhead = 8;  // steps of k that packing fetches ahead
-TEGULA_VEC void fetch_strip(const char* at, int64_t row, int64_t rows) {
-#pragma GCC unroll 1
-  for (; rows > 0; --rows, at += row)
+TEGULA_VEC void fetch_strip(const char* at, int64_t row) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kFetchedRows; ++i, at += row)
     __builtin_prefetch(at, 0, 2), __builtin_prefetch(at + 64, 0, 2);
 }
 // kM floats, as two halves that overlap. (A masked load may read any memory, says the compiler, and
@@ -22,6 +22,21 @@ TEGULA_VEC void copy_row(float* to, const float* from) {
   *reinterpret_cast<Half*>(to) = *reinterpret_cast<const Half*>(from);
   *reinterpret_cast<Half*>(to + kM - 8) = *reinterpret_cast<const Half*>(from + kM - 8);
 }
+// Rows, of which the next chunk is copied, and one of some time later fetched.
+struct ChunkCopy {
+  const float* src;
+  int64_t stride, left;  // steps
+  template <int kM>
+  __attribute__((always_inline)) void next(float* to) {
+    if (left < kChunk) return;
+    const float* from = src;
+    for (int i = 0; i < kM; ++i, from = on(from, stride), to += kChunk) {
+      __builtin_prefetch(from + 8 * kChunk, 0, 2);
+      store(to, load(from));
+    }
+    src += kChunk, left -= kChunk;
+  }
+};
 template <int kRows, int kCols>
 TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
   for (int i = 0; i < kRows; ++i)
@@ -32,6 +47,7 @@ TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
 // acc. Few stores may wait for their sums before the core takes in nothing else: those of a piece
 // stand between the multiply-adds of the next one's first step.
 template <int kM, int kNv, Lies kLie, bool kPacksA = false, bool kPacksB = false>
+// NOLINTNEXTLINE(readability-function-size): one loop, whose parts share its registers
 static void micro_tile(const MicroArgs& u) {
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
@@ -59,7 +75,7 @@ static void micro_tile(const MicroArgs& u) {
   };
   int64_t tile = 0;
   do {
-    if constexpr (kByChunks) far_a = u.far_a + tile * u.far_a_rows * u.far_a_row;
+    if constexpr (kByChunks) far_a = u.far_a + tile * u.far_a_tile;
     const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
     const float *src_b = u.src_b, *src_a = u.src_a;
     if (kIsChunks && src_a != nullptr) src_a += tile * u.src_a_tile;
@@ -118,20 +134,10 @@ static void micro_tile(const MicroArgs& u) {
       }
       b += kTileN;
     };
-    int64_t src_left = u.src_k;
-    const auto copy_chunk = [&](float* to) __attribute__((always_inline)) {
-      if (src_left < kChunk) return;
-      const float* from = src_a;
-      for (int i = 0; i < kM; ++i, from = on(from, u.src_a_stride), to += kChunk) {
-        __builtin_prefetch(from + 8 * kChunk, 0, 2);
-        __builtin_prefetch(to + 2 * kM * kChunk, 1);
-        store(to, load(from));
-      }
-      src_a += kChunk, src_left -= kChunk;
-    };
+    ChunkCopy copy{src_a, u.src_a_stride, u.src_k};
     if (kIsChunks && src_a != nullptr) {
-      copy_chunk(panel_a);
-      copy_chunk(panel_a + kM * kChunk);
+      copy.next<kM>(panel_a);
+      copy.next<kM>(panel_a + kM * kChunk);
     }
     int64_t left = kChunk - u.a_phase;  // steps of the chunk
     const auto took = [&](int64_t n) __attribute__((always_inline)) {
@@ -139,15 +145,12 @@ static void micro_tile(const MicroArgs& u) {
       left = kChunk;
       if constexpr (kIsChunks) {
         a += (kM - 1) * kChunk, again += (kM - 1) * kChunk;
-        if (src_a != nullptr) copy_chunk(const_cast<float*>(a) + kM * kChunk);
+        if (src_a != nullptr) copy.next<kM>(const_cast<float*>(a) + kM * kChunk);
       }
-      fetch_strip(next_b, u.next_b_row, u.next_b_rows), next_b += u.next_b_step;
-      if (next_panel != nullptr) {
-        fetch_strip(next_panel, kTileN * 4, u.next_b_rows),
-            next_panel += u.next_b_rows * kTileN * 4;
-      }
-#pragma GCC unroll 1
-      for (int64_t i = 0; i < u.far_a_rows; ++i) __builtin_prefetch(far_a + i * u.far_a_row, 0, 2);
+      fetch_strip(next_b, u.next_b_row), next_b += u.next_b_step;
+      if (next_panel != nullptr)
+        fetch_strip(next_panel, kTileN * 4), next_panel += kFetchedRows * kTileN * 4;
+      __builtin_prefetch(far_a, 0, 2);
       far_a += u.far_a_step;
     };
     const Piece *p = u.pieces, *end = p + u.n_pieces;

@@ -40,6 +40,7 @@ inline constexpr int64_t kBlockRow = 64;
 // be a power of two apart, and then 14 lines of them meet in one set of 12 ways.
 inline constexpr int kChunk = 16;
 inline constexpr bool kCopiesRows = kTileM == 14;
+inline constexpr int kFetchedRows = 3;  // of b, beside a chunk
 constexpr bool goes_by_chunks(Lies a) {
   return kCopiesRows && (a == Lies::kChunks || a == Lies::kFarPanel);
 }
@@ -53,11 +54,12 @@ struct MicroArgs {
   // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k. By
   // chunks: per chunk, here and below, and rows of k so many bytes apart.
   const char* next_b = nullptr;
-  int64_t next_b_step = 0, next_b_row = 0, next_b_rows = 0;
+  int64_t next_b_step = 0, next_b_row = 0;
   const char* next_panel = nullptr;  // if not null: where the next tile that packs writes them
-  // kFetchesRows: of the rows that follow the task's, likewise; by chunks: of so many rows each.
+  // kFetchesRows: of the rows that follow the task's, likewise; by chunks: of another row each
+  // tile.
   const char* far_a = nullptr;
-  int64_t far_a_step = 0, far_a_row = 0, far_a_rows = 0;
+  int64_t far_a_step = 0, far_a_tile = 0;
   const Piece* pieces = nullptr;
   int n_pieces = 0;
   float* slot[kMaxSlots] = {};

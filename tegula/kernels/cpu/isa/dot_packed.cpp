@@ -237,8 +237,7 @@ class PackedDot {
     // What a tile and step of k, or as many as a chunk has, fetches of the strip that follows.
     const int64_t steps = kCopiesRows && !direct_a_ ? kChunk : 1;
     const int64_t b_row = fuses_b ? b_k_ * sizeof(float) : kTileN * sizeof(float);
-    const int64_t b_rows = ceil_div(steps, m_strips);
-    const int64_t next_b_step = steps > 1 ? b_rows * kTileN * 4 : ceil_div(kTileN * 4, m_strips);
+    const int64_t next_b_step = steps > 1 ? kFetchedRows * b_row : ceil_div(kTileN * 4, m_strips);
     const In* const src_b = b_ + c_.batch.offset(h.batch0 + t.batch, kB) + h.n0 + t.n0;
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
@@ -263,19 +262,20 @@ class PackedDot {
             fuses_b ? t.n0 + (j + 2) * kTileN > h.n : j + 1 == n_strips && !goes_on;
         u.next_b = reinterpret_cast<const char*>(b);
         if (!local_b_ && tiles_.a_inside && !is_last) {
-          const int64_t chunks = i * (plan.n_k / steps);
-          u.next_b = reinterpret_cast<const char*>(b + b_strip) + chunks * next_b_step;
+          const int64_t turns = i * (plan.n_k / steps);
+          u.next_b = reinterpret_cast<const char*>(b + b_strip);
           if (fuses_b) {
-            u.next_panel = u.next_b;
-            u.next_b = reinterpret_cast<const char*>(src_b + (j + 1) * kTileN +
-                                                     (plan.k0 + chunks * b_rows) * b_k_);
+            u.next_panel = u.next_b + turns * kFetchedRows * kTileN * 4;
+            u.next_b = reinterpret_cast<const char*>(src_b + (j + 1) * kTileN + plan.k0 * b_k_);
           }
-          u.next_b_row = b_row, u.next_b_rows = b_rows,
-          u.next_b_step = fuses_b ? b_rows * b_row : next_b_step;
+          u.next_b += turns * next_b_step;
+          u.next_b_row = b_row, u.next_b_step = next_b_step;
         }
-        u.far_a = a.far +
-                  (direct_a_ ? fetched * a.far_step : (j * m_strips + i) * a.far_rows * a.far_row);
-        u.far_a_step = a.far_step, u.far_a_row = a.far_row, u.far_a_rows = a.far_rows;
+        u.far_a = a.far;
+        if (const int64_t at = j * m_strips + i; direct_a_ || at < a.far_tiles) {
+          u.far_a += direct_a_ ? fetched * a.far_step : at * a.far_tile;
+          u.far_a_step = a.far_step, u.far_a_tile = a.far_tile;
+        }
         fetched += n_tiles * plan.n_k;
         if (a.src != nullptr && j == 0) {
           u.src_a = a.src + i * a.src_tile, u.src_a_tile = a.src_tile;
@@ -352,9 +352,9 @@ class PackedDot {
     const float* src = nullptr;
     int64_t src_tile = 0;
     // Those that come next, fetched meanwhile: direct_a_, so many bytes a tile and step of k; else
-    // rows a tile.
+    // a row for each of the first tiles.
     const char* far = nullptr;
-    int64_t far_step = 0, far_row = 0, far_rows = 0;
+    int64_t far_step = 0, far_tile = 0, far_tiles = 0;
   };
   ABlock a_block(const Held& h, const Task& t, const KBlock& plan, int64_t at, float* packed,
                  Kept* mine) {
@@ -389,12 +389,12 @@ class PackedDot {
     const int64_t rows = goes_on ? t.m : std::min(t.m, h.m - t.m0 - t.m);
     if (rows == 0 || (goes_on && mine != nullptr && (mine->blocks >> (at + 1) & 1) != 0))
       return block;
-    const int64_t parts = goes_on ? 1 : t.n_parts, part = goes_on ? 0 : t.part;
-    block.far_row = size * a_row_, block.far_step = size * kChunk;
-    block.far_rows = ceil_div(rows, tiles * parts);
-    if (part * tiles * block.far_rows >= rows) block.far_rows = 0;
+    const int64_t part = goes_on ? 0 : t.part;
+    block.far_tiles = rows - part * tiles;
+    if (block.far_tiles <= 0) return block;
+    block.far_tile = size * a_row_, block.far_step = size * kChunk;
     block.far = reinterpret_cast<const char*>(goes_on ? a + plan.k0 + plan.n_k : a + t.m * a_row_) +
-                part * tiles * block.far_rows * block.far_row;
+                part * tiles * block.far_tile;
     return block;
   }
 
