@@ -121,6 +121,7 @@ struct DotWorkspace {
   }
   int64_t own_thread_floats(int n_threads) const {
     if (own_block_floats == 0 || n_threads == 1) return 0;
+    if (n_threads < kOwnThreads && all_b_floats <= kPanelFloats) return 0;
     return kMarkFloats + own_block_floats + std::min(all_b_floats, own_floats(n_threads));
   }
 };
