@@ -192,32 +192,48 @@ int64_t math_flops(const Case& c) {
   return out * (2 * k + c.k_shards - 1 + (c.bias ? 1 : 0) + act);
 }
 
+// What a case reads, and room for what it writes.
+struct Operands {
+  Tensor a, b, bias, out;
+  std::vector<TensorRef> in;
+
+  Operands(const Case& c, Rng& rng)
+      : a(c.in, c.shape(0), rng, true),
+        b(c.in, c.shape(1), rng, true),
+        bias(c.out, bias_shape(c), rng, true),
+        out(c.out, c.shape(2), rng, false) {
+    a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
+    in = {a.ref(), b.ref()};
+    if (c.bias || c.accumulates) in.push_back(bias.ref());
+  }
+  auto outs() { return std::span(&out.ref(), 1); }
+
+ private:
+  static std::vector<int64_t> bias_shape(const Case& c) {
+    std::vector<int64_t> shape;
+    for (const auto& n : c.bias_names()) shape.push_back(c.extent.at(n));
+    return shape;
+  }
+};
+
 void check_case(const Case& c, Rng& rng) {
-  Tensor a(c.in, c.shape(0), rng, true), b(c.in, c.shape(1), rng, true);
-  Tensor out(c.out, c.shape(2), rng, false);
-  std::vector<int64_t> bias_shape;
-  for (const auto& n : c.bias_names()) bias_shape.push_back(c.extent.at(n));
-  Tensor bias(c.out, bias_shape, rng, true);
-  a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
-  std::vector<TensorRef> in = {a.ref(), b.ref()};
-  if (c.bias || c.accumulates) in.push_back(bias.ref());
-  const std::vector<double> want = oracle(c, a, b, bias);
+  Operands x(c, rng);
+  const std::vector<double> want = oracle(c, x.a, x.b, x.bias);
   const Attrs attrs = c.attrs();
   const std::string what = c.dims + " " + std::string(dtype_name(c.in)) + "->" +
                            std::string(dtype_name(c.out)) + " shards " +
                            std::to_string(c.k_shards) + " " + c.activation;
   const auto run = [&](const KernelDef* def, int threads, void (*entry)(const KernelCall&),
                        const std::string& name) {
-    out.fill(777);
-    const auto counted =
-        testing::run_kernel(*def, attrs, in, std::span(&out.ref(), 1), threads, entry);
-    expect_equal(out, want, name + " x" + std::to_string(threads) + " " + what);
+    x.out.fill(777);
+    const auto counted = testing::run_kernel(*def, attrs, x.in, x.outs(), threads, entry);
+    expect_equal(x.out, want, name + " x" + std::to_string(threads) + " " + what);
     EXPECT_EQ(counted.math_flops, math_flops(c)) << name << " " << what;
     EXPECT_GE(counted.executed_flops, counted.math_flops) << name << " " << what;
   };
   const int threads = static_cast<int>(pick(rng, 1, 3));
   for (const KernelDef* def : all_kernels()) {
-    const KernelQuery q{.attrs = &attrs, .in = in, .out = std::span(&out.ref(), 1)};
+    const KernelQuery q{.attrs = &attrs, .in = x.in, .out = x.outs()};
     if (def->op == "dot" && def->order == "fma_chain" && def->supports(q))
       run(def, threads, nullptr, std::string(def->name));
     if (::testing::Test::HasFatalFailure()) return;
@@ -288,21 +304,14 @@ TEST(Dot, EqualsNaiveWherePanelsAreAThreadsOwn) {
     c.in = i % 8 == 7 ? DType::kBF16 : DType::kF32;
     c.accumulates = i % 5 == 4 && c.k_shards == 1 && !c.bias;
     write_dims(c);
-    Tensor a(c.in, c.shape(0), rng, true), b(c.in, c.shape(1), rng, true);
-    Tensor want(c.out, c.shape(2)), out(c.out, c.shape(2), rng, false);
-    std::vector<int64_t> bias_shape;
-    for (const auto& n : c.bias_names()) bias_shape.push_back(c.extent.at(n));
-    Tensor bias(c.out, bias_shape, rng, true);
-    a.fill_random(rng), b.fill_random(rng), bias.fill_random(rng);
-    std::vector<TensorRef> in = {a.ref(), b.ref()};
-    if (c.bias || c.accumulates) in.push_back(bias.ref());
-    testing::run_kernel(*find_kernel("dot_naive"), c.attrs(), in, std::span(&want.ref(), 1), 2);
+    Operands x(c, rng);
+    Tensor want(c.out, c.shape(2));
+    testing::run_kernel(*find_kernel("dot_naive"), c.attrs(), x.in, std::span(&want.ref(), 1), 2);
     for (const int threads : {1, 2, 5, 9}) {
-      out.fill(777);
-      testing::run_kernel(*find_kernel("dot_packed"), c.attrs(), in, std::span(&out.ref(), 1),
-                          threads);
-      for (int64_t j = 0; j < out.numel(); ++j)
-        ASSERT_EQ(std::bit_cast<uint64_t>(out.at(j)), std::bit_cast<uint64_t>(want.at(j)))
+      x.out.fill(777);
+      testing::run_kernel(*find_kernel("dot_packed"), c.attrs(), x.in, x.outs(), threads);
+      for (int64_t j = 0; j < x.out.numel(); ++j)
+        ASSERT_EQ(std::bit_cast<uint64_t>(x.out.at(j)), std::bit_cast<uint64_t>(want.at(j)))
             << i << " " << c.dims << " k " << k << " shards " << c.k_shards << " x" << threads
             << " at " << j;
     }
