@@ -156,9 +156,9 @@ void DotBlocks::set_groups(const Contraction& c, const DotTiles& tiles, int n_th
   constexpr int64_t kFewRows = 70;
   const int64_t k = std::max<int64_t>(1, c.k.count), strips = ceil_div(n, strip_n);
   if (tiles.is_fixed || tiles.panel_floats != kPanelFloats || k > kOwnK) return;
-  // Nobody waits, or for one packing only.
-  if (n_threads == 1 || (n_threads < kOwnThreads && strips * strip_n * k <= kPanelFloats)) return;
-  const bool is_few = n_threads<kManyThreads, has_blocks = tiles.cut(c).count()> 1;
+  if (!have_own_panels(n_threads, strips * strip_n * k)) return;
+  const bool is_few = n_threads < kManyThreads;
+  const bool has_blocks = tiles.cut(c).count() > 1;
   int64_t most = std::min(kOwnStrips, own_floats(n_threads) / (strip_n * k));
   if (has_blocks) most = std::min(most, tiles.task_n / strip_n);  // sums wait
   const int64_t least = ceil_div(strips, most);

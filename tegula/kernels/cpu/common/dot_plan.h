@@ -91,8 +91,11 @@ inline constexpr int64_t kLocalStrips = 4;
 // AVX-512: threads pack what they need of both operands for themselves and keep it for their next
 // tasks. Lines of panels that other cores have read must be taken back from all of these before
 // they are written again, and that takes longer than packing; and nobody waits for the others.
-inline constexpr int kOwnThreads = 4;   // fewer share panels that hold all of b
 inline constexpr int kManyThreads = 8;  // fewer take longer runs
+// One thread would wait for nobody; two and three wait once if shared panels hold all of b.
+constexpr bool have_own_panels(int n_threads, int64_t b_floats) {
+  return n_threads >= 4 || (n_threads > 1 && b_floats > kPanelFloats);
+}
 // Floats of b's strips that one of so many threads keeps.
 constexpr int64_t own_floats(int n_threads) {
   return int64_t{1} << (n_threads < kManyThreads ? 21 : 20);
@@ -104,8 +107,9 @@ inline constexpr int64_t kMarkFloats = 16;  // which parts these are
 
 // Workspace: panels of a where tasks pack b, then per thread the tiles that wait between k blocks,
 // then, as tasks pack a or b, per thread a block of a and behind them all panels of b, or per
-// thread some strips of b. It grows with every extent, because a run may be smaller than its plan,
-// and then pack in the other way: hence room for either.
+// thread some strips of b, or per thread blocks of a and a group's strips of b. It grows with every
+// extent, because a run may be smaller than its plan, and then pack in another way: hence room for
+// each.
 struct DotWorkspace {
   int64_t a_floats = 0;
   int64_t waiting_floats = 0;                      // per thread
@@ -120,8 +124,7 @@ struct DotWorkspace {
     return 4 * (a_floats + waiting_floats * n_threads + std::max({shared, local, own}));
   }
   int64_t own_thread_floats(int n_threads) const {
-    if (own_block_floats == 0 || n_threads == 1) return 0;
-    if (n_threads < kOwnThreads && all_b_floats <= kPanelFloats) return 0;
+    if (own_block_floats == 0 || !have_own_panels(n_threads, all_b_floats)) return 0;
     return kMarkFloats + own_block_floats + std::min(all_b_floats, own_floats(n_threads));
   }
 };

@@ -22,21 +22,41 @@ TEGULA_VEC void copy_row(float* to, const float* from) {
   *reinterpret_cast<Half*>(to) = *reinterpret_cast<const Half*>(from);
   *reinterpret_cast<Half*>(to + kM - 8) = *reinterpret_cast<const Half*>(from + kM - 8);
 }
-// Rows, of which the next chunk is copied, and one of some time later fetched.
+// Whole chunks of rows, a row at a time.
+template <int kM>
 struct ChunkCopy {
   const float* src;
+  float* to;
   int64_t stride, left;  // steps
-  template <int kM>
-  __attribute__((always_inline)) void next(float* to) {
+  const float* from = nullptr;
+  int rows = 0;  // of the chunk at hand
+
+  __attribute__((always_inline)) void row() {
+    if (rows == 0) return;
+    __builtin_prefetch(from + 8 * kChunk, 0, 2);
+    store(to, load(from));
+    from = on(from, stride), to += kChunk, --rows;
+  }
+  __attribute__((always_inline)) void next() {
+    while (rows > 0) row();
     if (left < kChunk) return;
-    const float* from = src;
-    for (int i = 0; i < kM; ++i, from = on(from, stride), to += kChunk) {
-      __builtin_prefetch(from + 8 * kChunk, 0, 2);
-      store(to, load(from));
-    }
+    from = src, rows = kM;
     src += kChunk, left -= kChunk;
   }
 };
+TEGULA_VEC void copy_rows(StripCopy& c) {
+  const int64_t ahead = 2 * c.rows, n = c.rows < c.left ? c.rows : c.left;
+  const float* from = c.from;
+  float* to = c.to;
+  for (int64_t i = n; i > 0; --i, from = on(from, c.stride), to += kTileN)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) {
+      __builtin_prefetch(on(from, ahead * c.stride + v * kLanes));
+      __builtin_prefetch(to + ahead * kTileN + v * kLanes, 1);
+      store(to + v * kLanes, load(from + v * kLanes));
+    }
+  c.from = from, c.to = to, c.left -= n;
+}
 template <int kRows, int kCols>
 TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
   for (int i = 0; i < kRows; ++i)
@@ -46,17 +66,18 @@ TEGULA_VEC void fetch_rows(const float* at, int64_t stride) {
 // For each tile and piece: acc = start or 0; acc = fma(a_k, b_k, acc), k ascending; acc = merge_i +
 // acc. Few stores may wait for their sums before the core takes in nothing else: those of a piece
 // stand between the multiply-adds of the next one's first step.
-template <int kM, int kNv, Lies kLie, bool kPacksA = false, bool kPacksB = false>
+template <int kM, int kNv, Lies kLie, bool kPacks = false>
 // NOLINTNEXTLINE(readability-function-size): one loop, whose parts share its registers
 static void micro_tile(const MicroArgs& u) {
   constexpr bool kIsPanel = kLie == Lies::kPanel || kLie == Lies::kFarPanel;
   constexpr bool kIsFar = kLie == Lies::kRows || kLie == Lies::kFarPanel;
   constexpr bool kIsChunks = kLie == Lies::kChunks, kByChunks = goes_by_chunks(kLie);
+  constexpr bool kCopies = kPacks && kIsChunks, kReads = kPacks && !kIsChunks;
   constexpr bool kIsOne = kLie == Lies::kPanel || kLie == Lies::kBlockRows;  // tile and piece
   // Rows by threes from one register: at 0, 1 and 2 strides, which an address holds.
   constexpr bool kByThrees = kLie == Lies::kRows;
   const int64_t stride = kLie == Lies::kBlockRows ? kBlockRow : u.a_stride;
-  const char *next_b = u.next_b, *next_panel = u.next_panel;
+  const char* next_b = u.next_b;
   [[maybe_unused]] const char* far_a = u.far_a;
   Vf acc[kM][kNv] = {};
   float* due = nullptr;  // where the next row of acc is to be stored
@@ -77,10 +98,10 @@ static void micro_tile(const MicroArgs& u) {
   do {
     if constexpr (kByChunks) far_a = u.far_a + tile * u.far_a_tile;
     const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
-    const float *src_b = u.src_b, *src_a = u.src_a;
-    if (kIsChunks && src_a != nullptr) src_a += tile * u.src_a_tile;
     float* panel_a = const_cast<float*>(a);  // to be written
-    if constexpr (kPacksA) a = src_a + tile * u.src_a_tile;
+    ChunkCopy<kM> copy{u.src_a + tile * u.src_a_tile, panel_a, u.src_a_stride, u.src_k};
+    if constexpr (kCopies) copy.next(), copy.next(), copy.next();
+    if constexpr (kReads) a = copy.src;
     const float* again = again_at(a);
     const auto slot = [&](int at) { return u.slot[at] + tile * u.slot_tile[at]; };
     const float *a3 = on(a, 3 * u.a_stride), *a6 = on(a, 6 * u.a_stride);
@@ -91,7 +112,8 @@ static void micro_tile(const MicroArgs& u) {
     const auto step = [&](auto before) __attribute__((always_inline)) {
       if constexpr (kIsPanel) __builtin_prefetch(next_a), next_a += kM;
       if constexpr (kIsFar && !kByChunks) __builtin_prefetch(next_b, 0, 2), next_b += u.next_b_step;
-      if constexpr (kPacksA) {
+      if constexpr (kCopies) copy.row();
+      if constexpr (kReads) {
         copy_row<kM>(panel_a, a), panel_a += kM;
         __builtin_prefetch(on(a, kAhead * u.src_a_stride));
       }
@@ -99,14 +121,7 @@ static void micro_tile(const MicroArgs& u) {
         __builtin_prefetch(far_a, 0, 2), far_a += u.far_a_step;
       Vf bv[kNv];
 #pragma GCC unroll 2
-      for (int v = 0; v < kNv; ++v) {
-        bv[v] = load((kPacksB ? src_b : b) + v * kLanes);
-        if constexpr (!kPacksB) continue;
-        store(const_cast<float*>(b) + v * kLanes, bv[v]);
-        __builtin_prefetch(on(src_b, kAhead * u.src_b_stride + v * kLanes));
-        __builtin_prefetch(b + kAhead * kTileN + v * kLanes, 1);
-      }
-      if constexpr (kPacksB) src_b += u.src_b_stride;
+      for (int v = 0; v < kNv; ++v) bv[v] = load(b + v * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(kByThrees   ? row(i) + i % 3 * stride
@@ -120,7 +135,7 @@ static void micro_tile(const MicroArgs& u) {
                           bv[v], acc[i][v]);
         }
       }
-      const int64_t to_next = kPacksA ? u.src_a_stride : kIsPanel ? stride : 1;
+      const int64_t to_next = kReads ? u.src_a_stride : kIsPanel ? stride : 1;
       a += to_next;
       if constexpr (kByChunks) again += to_next;
       if constexpr (kByThrees) {
@@ -134,22 +149,19 @@ static void micro_tile(const MicroArgs& u) {
       }
       b += kTileN;
     };
-    ChunkCopy copy{src_a, u.src_a_stride, u.src_k};
-    if (kIsChunks && src_a != nullptr) {
-      copy.next<kM>(panel_a);
-      copy.next<kM>(panel_a + kM * kChunk);
-    }
     int64_t left = kChunk - u.a_phase;  // steps of the chunk
     const auto took = [&](int64_t n) __attribute__((always_inline)) {
       if ((left -= n) > 0) return;
       left = kChunk;
       if constexpr (kIsChunks) {
         a += (kM - 1) * kChunk, again += (kM - 1) * kChunk;
-        if (src_a != nullptr) copy.next<kM>(const_cast<float*>(a) + kM * kChunk);
+        if constexpr (kCopies) copy.next();
       }
-      fetch_strip(next_b, u.next_b_row), next_b += u.next_b_step;
-      if (next_panel != nullptr)
-        fetch_strip(next_panel, kTileN * 4), next_panel += kFetchedRows * kTileN * 4;
+      if (u.next_strip != nullptr) {
+        copy_rows(*u.next_strip);
+      } else {
+        fetch_strip(next_b, u.next_b_row), next_b += u.next_b_step;
+      }
       __builtin_prefetch(far_a, 0, 2);
       far_a += u.far_a_step;
     };
@@ -225,13 +237,10 @@ static constexpr MicroTable make_micro_table() {
 }
 static constexpr MicroTable kMicro = make_micro_table();
 
-MicroFn packing_micro_fn(Lies a, bool packs_a, bool packs_b) {
-  if constexpr (kCopiesRows) {
-    if (a == Lies::kChunks) return micro_tile<kTileM, kTileNv, Lies::kChunks, false, true>;
-    return !packs_b  ? micro_tile<kTileM, kTileNv, Lies::kFarPanel, true, false>
-           : packs_a ? micro_tile<kTileM, kTileNv, Lies::kFarPanel, true, true>
-                     : micro_tile<kTileM, kTileNv, Lies::kFarPanel, false, true>;
-  }
+MicroFn packing_micro_fn(Lies a) {
+  if constexpr (kCopiesRows)
+    return a == Lies::kChunks ? micro_tile<kTileM, kTileNv, Lies::kChunks, true>
+                              : micro_tile<kTileM, kTileNv, Lies::kFarPanel, true>;
   return nullptr;
 }
 

@@ -45,6 +45,14 @@ constexpr bool goes_by_chunks(Lies a) {
   return kCopiesRows && (a == Lies::kChunks || a == Lies::kFarPanel);
 }
 
+// Rows of a strip of b, which go from where they lie to the strip's panel: so many at a time.
+struct StripCopy {
+  const float* from = nullptr;
+  int64_t stride = 0;
+  float* to = nullptr;
+  int64_t rows = 0, left = 0;
+};
+
 // Slots are tiles [m][kTileN].
 struct MicroArgs {
   const float* a = nullptr;
@@ -55,7 +63,7 @@ struct MicroArgs {
   // chunks: per chunk, here and below, and rows of k so many bytes apart.
   const char* next_b = nullptr;
   int64_t next_b_step = 0, next_b_row = 0;
-  const char* next_panel = nullptr;  // if not null: where the next tile that packs writes them
+  StripCopy* next_strip = nullptr;  // if not null: packed instead, some rows after each chunk
   // kFetchesRows: of the rows that follow the task's, likewise; by chunks: of another row each
   // tile.
   const char* far_a = nullptr;
@@ -70,12 +78,9 @@ struct MicroArgs {
   int64_t n_tiles = 1;
   int64_t a_tile = 0, slot_tile[kMaxSlots] = {}, dst_tile = 0;
   int a_phase = 0;  // kChunks: where in a chunk `a` lies
-  // Beside its products a tile packs what is read for the first time. kPacksB: b comes from here,
-  // rows of k so far apart, and is written to the panel.
-  const float* src_b = nullptr;
-  int64_t src_b_stride = 0;
-  // The same of a. kChunks, if not null: the whole chunks in `src_k` steps of rows so far apart,
-  // two chunks ahead of their use. kPacksA: rows of k so far apart.
+  // Beside its products a tile packs rows of a that are read for the first time (packing_micro_fn).
+  // kChunks: the whole chunks in `src_k` steps of rows so far apart, two chunks ahead of their use.
+  // kFarPanel: rows of k so far apart.
   const float* src_a = nullptr;
   int64_t src_a_stride = 0, src_a_tile = 0, src_k = 0;
 };
@@ -84,8 +89,8 @@ struct MicroArgs {
 using MicroFn = void (*)(const MicroArgs&);
 // The tile of so many rows and vectors of columns.
 MicroFn micro_fn(int rows, int vectors, Lies a);
-// A whole tile that packs: kCopiesRows, and kChunks (b alone) or kFarPanel.
-MicroFn packing_micro_fn(Lies a, bool packs_a, bool packs_b);
+// A whole tile that packs a: kCopiesRows, and kChunks or kFarPanel.
+MicroFn packing_micro_fn(Lies a);
 
 // One product of a strip of a by a strip of b, k ascending: dst = sums from 0.
 struct TileArgs {

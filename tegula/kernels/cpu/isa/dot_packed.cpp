@@ -70,10 +70,10 @@ class PackedDot {
   void set_packing(bool packs_a) {
     int64_t n_stride, m_stride;
     if (!std::is_same_v<In, float> || !kCopiesRows || blocks_.groups == 0 || direct_a_) return;
-    fuses_b_ = tile_m_ == kTileM && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
+    fuses_b_ = tiles_.a_inside && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
                c_.k.is_linear(kB, &b_k_);
-    if (!packs_a || !c_.m.is_linear(kA, &m_stride) || !c_.k.is_linear(kA, &a_k_)) return;
-    fuses_a_ = is_chunked_ || (tile_m_ == kTileM && m_stride == 1);
+    fuses_a_ = packs_a && tile_m_ == kTileM && c_.m.is_linear(kA, &m_stride) &&
+               c_.k.is_linear(kA, &a_k_) && (is_chunked_ || m_stride == 1);
   }
 
   void run() {
@@ -91,8 +91,8 @@ class PackedDot {
  private:
   // What a thread has packed for itself, and keeps for the tasks that follow.
   struct Kept {
-    int64_t batch, m0, blocks;      // of a: blocks of k, bits
-    int64_t b_batch, group, parts;  // of b
+    int64_t batch, m0, blocks;             // of a: blocks of k, bits
+    int64_t b_batch, group, parts, begun;  // of b: parts, bits; one whose first strip is there
   };
   static_assert(sizeof(Kept) <= kMarkFloats * sizeof(float));
   // It lies before the thread's block of a and its strips of b.
@@ -106,7 +106,7 @@ class PackedDot {
   void run_groups() {
     const Held h{0, c_.batch.count, 0, c_.m.count, 0, c_.n.count};
     const int64_t parts = blocks_.group_parts, tasks = blocks_.parts_m * blocks_.parts_n;
-    for (int i = 0; i < call_.pool->n_threads(); ++i) *kept(i) = {-1, -1, 0, -1, -1, 0};
+    for (int i = 0; i < call_.pool->n_threads(); ++i) *kept(i) = {-1, -1, 0, -1, -1, 0, -1};
     call_.pool->parallel_for(h.batch * tasks, [&](int64_t i, int thread) {
       Task t;
       t.batch = i / tasks, t.part = i % parts, t.n_parts = parts;
@@ -115,25 +115,30 @@ class PackedDot {
       cut_evenly(h.n, kTileN, group * parts + t.part, blocks_.parts_n, &t.n0, &t.n);
       Kept* mine = kept(thread);
       if (mine->b_batch != t.batch || mine->group != group)
-        mine->b_batch = t.batch, mine->group = group, mine->parts = 0;
+        mine->b_batch = t.batch, mine->group = group, mine->parts = 0, mine->begun = -1;
       float* block = reinterpret_cast<float*>(mine) + kMarkFloats;
       run_task(h, t, waiting_ + thread * workspace_.waiting_floats, block, mine);
     });
   }
-  // The task's strips of b, packed unless they are there or tiles pack them: these but for a last
-  // one that is not whole.
-  float* own_strips(const Held& h, const Task& t, float* block, Kept* mine, bool fuses) {
+  // The task's strips of b, packed unless they are there; where tiles pack them only the first and
+  // a last one that is not whole.
+  float* own_strips(const Held& h, const Task& t, float* block, Kept* mine) {
     int64_t first, n;
     cut_evenly(h.n, kTileN, mine->group, blocks_.groups, &first, &n);
     const int64_t begin = t.n0 / kTileN, end = ceil_div(t.n0 + t.n, kTileN), k = c_.k.count;
     float* b = block + workspace_.own_block_floats + (t.n0 - first) * k;
-    if ((mine->parts >> t.part & 1) == 0)
-      for (int64_t strip = fuses ? (t.n0 + t.n) / kTileN : begin; strip < end; strip += kPackStrips)
-        pack_b(h, t.batch, strip, std::min(strip + kPackStrips, end), 0, k,
-               b + (strip - begin) * kTileN * k, k);
-    mine->parts |= int64_t{1} << t.part;
+    const auto pack = [&](int64_t from, int64_t to) {
+      for (; from < to; from += kPackStrips)
+        pack_b(h, t.batch, from, std::min(from + kPackStrips, to), 0, k,
+               b + (from - begin) * kTileN * k, k);
+    };
+    if (has_part(mine, t.part)) return b;
+    pack(begin, fuses_b_ ? begin + (mine->begun != t.part) : end);
+    if (fuses_b_) pack(std::max(begin + 1, (t.n0 + t.n) / kTileN), end);
     return b;
   }
+  static bool has_block(const Kept* mine, int64_t at) { return (mine->blocks >> at & 1) != 0; }
+  static bool has_part(const Kept* mine, int64_t part) { return (mine->parts >> part & 1) != 0; }
 
   int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kChunkSlack; }
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
@@ -226,19 +231,11 @@ class PackedDot {
     float local[(kMaxSlots + kColumnTiles) * kTileFloats] __attribute__((aligned(64)));
     const int64_t tile_floats = int64_t{n_slots_} * tile_m_ * kTileN;
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
-    const int64_t b_strip = kTileN * c_.k.count;
     float* const out = plain_out_ ? plain_out(h, t) : nullptr;
-    const bool fuses_b =
-        mine != nullptr && fuses_b_ && (mine->parts >> t.part & 1) == 0 && t.m >= kTileM;
     float* const panel = local_b_ ? nullptr
-                         : mine   ? own_strips(h, t, packed, mine, fuses_b)
+                         : mine   ? own_strips(h, t, packed, mine)
                                   : b_panel(h, t.batch, t.n0 / kTileN);
-    const bool goes_on = mine != nullptr && (mine->parts >> t.part >> 1 & 1) != 0;  // strips
-    // What a tile and step of k, or as many as a chunk has, fetches of the strip that follows.
-    const int64_t steps = kCopiesRows && !direct_a_ ? kChunk : 1;
-    const int64_t b_row = fuses_b ? b_k_ * sizeof(float) : kTileN * sizeof(float);
-    const int64_t next_b_step = steps > 1 ? kFetchedRows * b_row : ceil_div(kTileN * 4, m_strips);
-    const In* const src_b = b_ + c_.batch.offset(h.batch0 + t.batch, kB) + h.n0 + t.n0;
+    const float* const group = mine ? packed + workspace_.own_block_floats : nullptr;
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
@@ -247,7 +244,7 @@ class PackedDot {
       int64_t fetched = 0;  // steps
       // Of strip i of a and those after it.
       const auto tiles = [&](int64_t i, int64_t n_tiles, int64_t j, const float* b,
-                             bool packs_b = false) {
+                             const NextStrip& next) {
         Tile x{};
         x.batch = t.batch, x.m0 = t.m0 + i * tile_m_, x.n0 = t.n0 + j * kTileN;
         x.rows = static_cast<int>(std::min<int64_t>(tile_m_, t.m - i * tile_m_));
@@ -257,19 +254,11 @@ class PackedDot {
         u.a_phase = is_chunked_ ? static_cast<int>(a.k0 % kChunk) : 0;
         u.a = a.at + i * a.next + (a.k0 - u.a_phase) * x.rows + u.a_phase, u.a_tile = a.next;
         u.b = b;
-        // The strip after this one, a part for each tile that this one meets.
-        const bool is_last =
-            fuses_b ? t.n0 + (j + 2) * kTileN > h.n : j + 1 == n_strips && !goes_on;
-        u.next_b = reinterpret_cast<const char*>(b);
-        if (!local_b_ && tiles_.a_inside && !is_last) {
-          const int64_t turns = i * (plan.n_k / steps);
-          u.next_b = reinterpret_cast<const char*>(b + b_strip);
-          if (fuses_b) {
-            u.next_panel = u.next_b + turns * kFetchedRows * kTileN * 4;
-            u.next_b = reinterpret_cast<const char*>(src_b + (j + 1) * kTileN + plan.k0 * b_k_);
-          }
-          u.next_b += turns * next_b_step;
-          u.next_b_row = b_row, u.next_b_step = next_b_step;
+        u.next_strip = next.copy;
+        u.next_b = reinterpret_cast<const char*>(next.at ? next.at : b);
+        if (next.at != nullptr) {
+          u.next_b += i * (plan.n_k / next.steps) * next.bytes, u.next_b_step = next.bytes;
+          u.next_b_row = kTileN * sizeof(float);
         }
         u.far_a = a.far;
         if (const int64_t at = j * m_strips + i; direct_a_ || at < a.far_tiles) {
@@ -277,25 +266,20 @@ class PackedDot {
           u.far_a_step = a.far_step, u.far_a_tile = a.far_tile;
         }
         fetched += n_tiles * plan.n_k;
-        if (a.src != nullptr && j == 0) {
+        if (a.src != nullptr && j == 0 && x.rows == kTileM) {
           u.src_a = a.src + i * a.src_tile, u.src_a_tile = a.src_tile;
           u.src_a_stride = is_chunked_ ? a_row_ : a_k_, u.src_k = plan.n_k;
         }
-        if (packs_b)
-          u.src_b = reinterpret_cast<const float*>(src_b + j * kTileN + plan.k0 * b_k_),
-          u.src_b_stride = b_k_;
         if (plain_out_ && plan.is_last)
           u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
         run_tile(h, x, plan, u, waiting + (j * m_strips + i) * tile_floats, local);
         executed += n_tiles * x.rows * x.vectors() * kLanes * plan.n_k;
       };
-      const auto column = [&](int64_t j, const float* b) {
+      const auto column = [&](int64_t j, const float* b, const NextStrip& next) {
         const int64_t most = start_ == nullptr ? kColumnTiles : 1;
-        int64_t i = 0, n;
-        if (fuses_b && (j + 1) * kTileN <= t.n) tiles(i++, 1, j, b, true);
-        for (; i < m_strips; i += n) {
+        for (int64_t i = 0, n; i < m_strips; i += n) {
           n = std::clamp<int64_t>(t.m / tile_m_ - i, 1, most);  // a last one may have fewer rows
-          tiles(i, n, j, b);
+          tiles(i, n, j, b, next);
         }
       };
       if (local_b_) {
@@ -304,20 +288,71 @@ class PackedDot {
           if (at == 0)
             pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips), plan.k0,
                    plan.n_k, packed, plan.n_k);
-          column(j, packed + at * plan.n_k * kTileN);
+          column(j, packed + at * plan.n_k * kTileN, {});
         }
         continue;
       }
+      const int64_t b_strip = kTileN * c_.k.count;
       const float* b = panel + plan.k0 * kTileN;
       if (tiles_.a_inside) {
-        for (int64_t j = 0; j < n_strips; ++j) column(j, b + j * b_strip);
+        for (int64_t j = 0; j < n_strips; ++j) {
+          StripCopy copy;
+          column(j, b + j * b_strip, next_strip(h, t, plan, panel, group, j, mine, &copy));
+          if (const int64_t k = plan.k0 + plan.n_k - copy.left; copy.left > 0)
+            pack_b(h, t.batch, t.n0 / kTileN + j + 1, t.n0 / kTileN + j + 2, k, copy.left, copy.to,
+                   c_.k.count);
+        }
       } else {
         for (int64_t i = 0; i < m_strips; ++i)
-          for (int64_t j = 0; j < n_strips; ++j) tiles(i, 1, j, b + j * b_strip);
+          for (int64_t j = 0; j < n_strips; ++j) tiles(i, 1, j, b + j * b_strip, {});
       }
+    }
+    if (mine != nullptr) {
+      if (begins_next(h, t, mine)) mine->begun = t.part + 1;
+      mine->parts |= int64_t{1} << t.part;
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
     call_.counters->add(2 * t.m * t.n * c_.k.count + more, 2 * executed + more);
+  }
+
+  // The strip of b that comes next, whose lines tiles fetch, or which they pack.
+  struct NextStrip {
+    const float* at = nullptr;
+    int64_t bytes = 0, steps = 1;  // so many for so many steps of k
+    StripCopy* copy = nullptr;
+  };
+  // Whether the tiles of the task's last strip pack the next task's first one.
+  bool begins_next(const Held& h, const Task& t, const Kept* mine) const {
+    return fuses_b_ && t.part + 1 < t.n_parts && !has_part(mine, t.part + 1) &&
+           mine->begun != t.part + 1 && t.n0 + round_up(t.n, kTileN) + kTileN <= h.n;
+  }
+  // After strip j of a block of k.
+  NextStrip next_strip(const Held& h, const Task& t, const KBlock& plan, float* panel,
+                       const float* group, int64_t j, Kept* mine, StripCopy* copy) const {
+    const int64_t b_strip = kTileN * c_.k.count, k_end = plan.k0 + plan.n_k,
+                  m_strips = ceil_div(t.m, tile_m_), n0 = t.n0 + (j + 1) * kTileN;
+    const bool is_last = (j + 1) * kTileN >= t.n, is_whole = n0 + kTileN <= t.n0 + t.n;
+    if (mine != nullptr &&
+        (is_last ? begins_next(h, t, mine) : fuses_b_ && is_whole && !has_part(mine, t.part))) {
+      const float* b = reinterpret_cast<const float*>(b_) +
+                       c_.batch.offset(h.batch0 + t.batch, kB) + h.n0 + n0 + plan.k0 * b_k_;
+      const int64_t chunks = std::max<int64_t>(1, m_strips * (plan.n_k / kChunk));
+      *copy = {b, b_k_, panel + (j + 1) * b_strip + plan.k0 * kTileN, ceil_div(plan.n_k, chunks),
+               plan.n_k};
+      return {.copy = copy};
+    }
+    NextStrip next;
+    if (!is_last) {
+      next.at = panel + (j + 1) * b_strip + plan.k0 * kTileN;
+    } else if (k_end < c_.k.count) {
+      next.at = panel + k_end * kTileN;
+    } else if (mine != nullptr) {
+      next.at = t.part + 1 < t.n_parts ? panel + (j + 1) * b_strip : group;
+    }
+    const bool by_chunks = kCopiesRows && !direct_a_;
+    next.steps = by_chunks ? kChunk : 1;
+    next.bytes = by_chunks ? kFetchedRows * kTileN * 4 : ceil_div(kTileN * 4, m_strips);
+    return next;
   }
 
   struct Tile {
@@ -358,7 +393,8 @@ class PackedDot {
   };
   ABlock a_block(const Held& h, const Task& t, const KBlock& plan, int64_t at, float* packed,
                  Kept* mine) {
-    if (mine != nullptr && kb_.count() <= kOwnBlocks) {
+    const bool keeps = mine != nullptr && kb_.count() <= kOwnBlocks;
+    if (keeps) {
       packed += ceil_div(t.m, tile_m_) * (tile_m_ * plan.k0 + at * kChunkSlack);
       if (mine->batch != t.batch || mine->m0 != t.m0)
         mine->batch = t.batch, mine->m0 = t.m0, mine->blocks = 0;
@@ -368,49 +404,56 @@ class PackedDot {
     if (local_b_ && !direct_a_) {
       block = {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
     } else if (!direct_a_) {
-      if (mine == nullptr || kb_.count() > kOwnBlocks || (mine->blocks >> at & 1) == 0)
-        copy_a(h, t, plan, packed, &block);
-      if (mine != nullptr) mine->blocks |= int64_t{1} << at;
+      if (!keeps || !has_block(mine, at)) copy_a(h, t, plan, packed, &block);
+      if (keeps) mine->blocks |= int64_t{1} << at;
     } else if constexpr (std::is_same_v<In, float>) {
       block = {a + plan.k0, tile_m_ * a_row_, 0};
     }
     block.far = reinterpret_cast<const char*>(block.at);
-    if (!kFetchesRows || local_b_ || a_row_ == 0 || !(direct_a_ || is_chunked_)) return block;
-    const int64_t tiles = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN), size = sizeof(In);
-    if (direct_a_) {
-      if (a_row_ != c_.k.count || kb_.count() > 1) return block;
-      const int64_t bytes = size * std::min(t.m, h.m - t.m0 - t.m) * a_row_;
-      block.far_step = ceil_div(bytes, tiles * plan.n_k * t.n_parts);
-      block.far = reinterpret_cast<const char*>(a + t.m * a_row_) + bytes * t.part / t.n_parts;
-      return block;
+    if (kFetchesRows && !local_b_ && a_row_ != 0) {
+      if (direct_a_) set_far_rows(h, t, plan, a + t.m * a_row_, &block);
+      const bool goes_on = at + 1 < kb_.count(), is_there = keeps && has_block(mine, at + 1);
+      if (is_chunked_ && !(goes_on && is_there)) set_far_chunks(h, t, plan, a, goes_on, &block);
     }
-    // The next block of these rows, or the first one of those after them.
-    const bool goes_on = at + 1 < kb_.count();
-    const int64_t rows = goes_on ? t.m : std::min(t.m, h.m - t.m0 - t.m);
-    if (rows == 0 || (goes_on && mine != nullptr && (mine->blocks >> (at + 1) & 1) != 0))
-      return block;
-    const int64_t part = goes_on ? 0 : t.part;
-    block.far_tiles = rows - part * tiles;
-    if (block.far_tiles <= 0) return block;
-    block.far_tile = size * a_row_, block.far_step = size * kChunk;
-    block.far = reinterpret_cast<const char*>(goes_on ? a + plan.k0 + plan.n_k : a + t.m * a_row_) +
-                part * tiles * block.far_tile;
     return block;
+  }
+
+  int64_t rows_after(const Held& h, const Task& t) const { return std::min(t.m, h.m - t.m0 - t.m); }
+  // The part's share of the rows that follow, where they are one piece of memory.
+  void set_far_rows(const Held& h, const Task& t, const KBlock& plan, const In* a,
+                    ABlock* block) const {
+    if (a_row_ != c_.k.count || kb_.count() > 1 || rows_after(h, t) == 0) return;
+    const int64_t tiles = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN),
+                  bytes = sizeof(In) * rows_after(h, t) * a_row_;
+    block->far_step = ceil_div(bytes, tiles * plan.n_k * t.n_parts);
+    block->far = reinterpret_cast<const char*>(a) + bytes * t.part / t.n_parts;
+  }
+  // The next block of these rows `a`, or the first block of those that follow: a row for a tile.
+  void set_far_chunks(const Held& h, const Task& t, const KBlock& plan, const In* a, bool goes_on,
+                      ABlock* block) const {
+    // Parts in turn fetch as many rows as they have tiles.
+    const int64_t tiles = ceil_div(t.m, tile_m_) * ceil_div(t.n, kTileN),
+                  first = goes_on ? 0 : t.part * tiles;
+    block->far_tiles = (goes_on ? t.m : rows_after(h, t)) - first;
+    if (block->far_tiles <= 0) return;
+    block->far_tile = sizeof(In) * a_row_, block->far_step = sizeof(In) * kChunk;
+    a += goes_on ? plan.k0 + plan.n_k : (t.m + first) * a_row_;
+    block->far = reinterpret_cast<const char*>(a);
   }
 
   // A task's rows of a block of k, or where tiles find them.
   void copy_a(const Held& h, const Task& t, const KBlock& plan, float* packed, ABlock* block) {
     if constexpr (std::is_same_v<In, float>) {
-      if (fuses_a_ && (is_chunked_ || t.n >= kTileN)) {
+      if (fuses_a_ && t.n >= kTileN) {
         const float* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA);
         const int64_t row = is_chunked_ ? a_row_ : 1, strip = tile_m_ * row;
         *block = {packed, block->next, 0, a + (h.m0 + t.m0) * row + plan.k0 * a_k_, strip};
         // What tiles leave: a last chunk that is not whole, a last strip that is not.
         for (int64_t i = 0; i < t.m; i += tile_m_) {
           const int64_t rows = std::min<int64_t>(tile_m_, t.m - i);
-          const int64_t done = is_chunked_      ? plan.n_k / kChunk * kChunk
-                               : rows < tile_m_ ? 0
-                                                : plan.n_k;
+          const int64_t done = rows < tile_m_ ? 0
+                               : is_chunked_  ? plan.n_k / kChunk * kChunk
+                                              : plan.n_k;
           pack_a(h, t.batch, t.m0 + i, rows, plan.k0 + done, plan.n_k - done,
                  packed + i / tile_m_ * block->next + done * rows);
         }
@@ -424,10 +467,8 @@ class PackedDot {
   void run_tile(const Held& h, const Tile& x, const KBlock& plan, MicroArgs& u, float* waiting,
                 float* local) {
     const Lies lies = direct_a_ ? Lies::kRows : is_chunked_ ? Lies::kChunks : Lies::kFarPanel;
-    const bool packs_b = u.src_b != nullptr;
-    const bool packs_a = u.src_a != nullptr && !is_chunked_ && x.rows == kTileM;
-    const MicroFn fn = packs_a || packs_b ? packing_micro_fn(lies, packs_a, packs_b)
-                                          : micro_fn(x.rows, x.vectors(), lies);
+    const MicroFn fn =
+        u.src_a != nullptr ? packing_micro_fn(lies) : micro_fn(x.rows, x.vectors(), lies);
     if (!direct_a_) {
       u.a_stride = x.rows;
       u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
