@@ -1,6 +1,8 @@
 #include "tegula/runtime/compile.h"
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace tegula {
 
@@ -58,10 +60,8 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
   return {};
 }
 
-}  // namespace
-
-Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
-                         const CompileOptions& options) {
+Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId function,
+                              const CompileOptions& options) {
   Compiled out;
   PipelineOptions passes = options.passes;
   PlanOptions plan = options.plan;
@@ -86,12 +86,34 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
   out.plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, plan)));
   out.plan_ms = ms_since(start);
   if (plan.tunings) TEGULA_TRY(tune(module, function, options, plan, table, out));
-  if (const int64_t budget = passes.pass.memory_bytes; budget > 0 && out.plan->arena_bytes > budget)
-    return out_of_memory(cat((*module)[function].name, ": a budget of ", budget,
-                             " bytes for activations, gradients and workspaces is too small: the "
-                             "least that works as it is compiled is ",
-                             out.plan->arena_bytes, " bytes; use that, or let more be recomputed"));
   return out;
+}
+
+}  // namespace
+
+Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
+                         const CompileOptions& options) {
+  const PassOptions& pass = options.passes.pass;
+  const int64_t budget = pass.memory_bytes;
+  if (budget == 0) return compile_once(module, function, options);
+  // What a budget alone changes need not be smaller (loss_grads): as it is without one, first.
+  int64_t least = std::numeric_limits<int64_t>::max();
+  if (pass.remat == Remat::kNone) {
+    const Module before = *module;
+    CompileOptions free = options;
+    free.passes.pass.memory_bytes = 0;
+    Compiled out = TEGULA_TRY(compile_once(module, function, free));
+    if (out.plan->arena_bytes <= budget) return out;
+    least = out.plan->arena_bytes;
+    *module = before;
+  }
+  Compiled out = TEGULA_TRY(compile_once(module, function, options));
+  if (out.plan->arena_bytes <= budget) return out;
+  return out_of_memory(cat((*module)[function].name, ": a budget of ", budget,
+                           " bytes for activations, gradients and workspaces is too small: the "
+                           "least that works as it is compiled is ",
+                           std::min(least, out.plan->arena_bytes),
+                           " bytes; use that, or let more be recomputed"));
 }
 
 }  // namespace tegula

@@ -120,7 +120,10 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
       for (const char* file : {"model.safetensors", "optimizer.safetensors"})
         expect_same_file(cat(out, accumulate, "/latest/", file), cat(c.out, "/latest/", file));
     }
-    c.checkpoint = "none", c.memory_bytes = arena - 1;
+    // A budget that is met without doing anything else changes nothing.
+    c.checkpoint = "none", c.memory_bytes = arena, c.out = cat(out, accumulate, "_all");
+    EXPECT_EQ(run(c).flops_per_step_planned, all.flops_per_step_planned);
+    c.memory_bytes = arena - 1;
     impossible = Trainer::create(c);
     ASSERT_FALSE(impossible.ok());
     EXPECT_NE(impossible.error().message.find(std::to_string(arena)), std::string::npos);
