@@ -353,14 +353,10 @@ class FlashBackward {
     }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = columns_of_tile(n - j, hi - j);
-      const auto multiply = [&](const float* a, const float* b, int64_t k, float* to) {
-        rows == kTileM ? multiply_columns(a, b, k, cols, to)
-                       : multiply_tile({a, rows, Lies::kPanel, b, k, rows, cols}, to, kKeyBlock);
-      };
-      multiply(w.q_a + strip * (kTileM * c_.d + kPanelSlack), w.k_t + (k0 - w.first_key + j) * c_.d,
-               c_.d, p + j);
-      multiply(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
-               w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, ds + j);
+      multiply_columns(w.q_a + strip * (kTileM * c_.d + kPanelSlack),
+                       w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols, p + j);
+      multiply_columns(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
+                       w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, rows, cols, ds + j);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
     float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
@@ -379,16 +375,10 @@ class FlashBackward {
       const int64_t n = at.hi - at.lo;
       const int n_rows = careful_ ? 1 : rows;
       for (int64_t e = 0; e < d_strips_; ++e) {
-        const float* ds = w.ds + (r + i) * kKeyBlock + at.lo;
         const float* k = w.k + (e * n_keys_ + k0 + at.lo) * kTileN;
         const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.d - e * kTileN));
-        float* dq = w.dq + (e * kRowBlock + r + i) * kTileN;
-        if (n_rows != kTileM || cols != kTileN)
-          accumulate_tile({ds, kKeyBlock, Lies::kBlockRows, k, n, n_rows, cols}, dq);
-        else if (n == kKeyBlock)
-          add_values(ds, k, dq);
-        else
-          add_keys(ds, k, n, dq);
+        add_columns(w.ds + (r + i) * kKeyBlock + at.lo, k, n, n_rows, cols,
+                    w.dq + (e * kRowBlock + r + i) * kTileN);
         w.executed += 2 * n * n_rows * round_up(cols, kLanes);
       }
     }

@@ -461,16 +461,9 @@ class Flash {
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       x.far.fetch(x.tile_lines);
-      const TileArgs t{q_strip(x, strip),
-                       rows,
-                       Lies::kPanel,
-                       keys + j * c_.d,
-                       c_.d,
-                       rows,
-                       columns_of_tile(n - j, hi - j)};
-      rows == kTileM ? multiply_columns(t.a, t.b, t.k, t.cols, x.s + j)
-                     : multiply_tile(t, x.s + j, kKeyBlock);
-      x.executed += 2 * c_.d * rows * round_up(t.cols, kLanes);
+      const int cols = columns_of_tile(n - j, hi - j);
+      multiply_columns(q_strip(x, strip), keys + j * c_.d, c_.d, rows, cols, x.s + j);
+      x.executed += 2 * c_.d * rows * round_up(cols, kLanes);
     }
     softmax_strip(x, strip, k0, seen, weigh_edge(x, strip, k0, hi));
     // All rows over the same keys, or (carefully) each over its own.
@@ -480,22 +473,17 @@ class Flash {
       const int64_t n_keys = at.hi - at.lo;
       for (int64_t e = 0; e < n_strips_v(); ++e) {
         x.far.fetch(x.tile_lines);
-        const float* p = x.s + i * kKeyBlock + at.lo;
         const float* v = values(keys) + (e * kKeyBlock + at.lo) * kTileN;
         const int cols = static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e * kTileN));
-        float* o = o_tile(x, strip, e) + i * kTileN;
-        if (n_rows == kTileM && cols == kTileN)
-          add_keys(p, v, n_keys, o);
-        else
-          accumulate_tile({p, kKeyBlock, Lies::kBlockRows, v, n_keys, n_rows, cols}, o);
+        add_columns(x.s + i * kKeyBlock + at.lo, v, n_keys, n_rows, cols,
+                    o_tile(x, strip, e) + i * kTileN);
         x.executed += 2 * n_keys * n_rows * round_up(cols, kLanes);
       }
     }
   }
 
-  // Weighs a strip on the causal mask's edge, where no row begins anew; returns how many rows it
-  // did. (A tile's sizes are compared one by one: as two ints of a struct, read as one word, they
-  // waited for all stores before them.)
+  // Weighs a strip whose rows see the first keys of a block, as on the causal mask's edge, if no
+  // row begins anew; returns how many rows it did.
   int weigh_edge(Block& x, int64_t strip, int64_t k0, int64_t hi) const {
     if constexpr (Row16::kRegs == 1) {
       const int64_t r = strip * kTileM;

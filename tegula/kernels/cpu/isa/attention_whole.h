@@ -40,14 +40,6 @@ TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b,
   }
 }
 
-template <int kNv>
-TEGULA_VEC void add_strips(Vf (&acc)[kTileM][kNv], const float* a, const float* b, int64_t k) {
-#pragma GCC unroll 16
-  for (auto& row : acc)
-#pragma GCC unroll 2
-    for (Vf& x : row) x = zero();
-  add_products<1, kTileM, 1>(acc, a, b, k);
-}
 template <int kM, int kNv>
 TEGULA_VEC void store_tile(const Vf (&acc)[kM][kNv], float* dst, int64_t stride) {
 #pragma GCC unroll 16
@@ -55,18 +47,34 @@ TEGULA_VEC void store_tile(const Vf (&acc)[kM][kNv], float* dst, int64_t stride)
 #pragma GCC unroll 2
     for (int v = 0; v < kNv; ++v) store(dst + i * stride + v * kLanes, acc[i][v]);
 }
+// From sums [kM][kTileN].
+template <int kM>
+TEGULA_VEC void load_tile(Vf (&acc)[kM][kTileNv], const float* src) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kM; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileNv; ++v) acc[i][v] = load(src + i * kTileN + v * kLanes);
+}
 
 // dst[i][0, kTileN) of a strip of rows [k][kTileM] and one of keys or values [k][kTileN].
 template <int kNv = kTileNv>
 TEGULA_APART void multiply_strips(const float* a, const float* b, int64_t k, float* dst) {
   WholeTile<kTileM, kNv> acc;
-  add_strips(acc, a, b, k);
+#pragma GCC unroll 16
+  for (auto& row : acc)
+#pragma GCC unroll 2
+    for (Vf& x : row) x = zero();
+  add_products<1, kTileM, 1>(acc, a, b, k);
   store_tile(acc, dst, kKeyBlock);
 }
-// The same for columns [0, cols) of a strip of kTileM rows, or more: half a strip, if that will do.
-static inline void multiply_columns(const float* a, const float* b, int64_t k, int64_t cols,
+// dst[i][0, cols), or more, of some rows [k][rows]; half a strip, if that will do. (Sizes are
+// compared one by one: as two ints of a struct, read as one word, they waited for all stores.)
+static inline void multiply_columns(const float* a, const float* b, int64_t k, int rows, int cols,
                                     float* dst) {
-  cols <= kLanes ? multiply_strips<1>(a, b, k, dst) : multiply_strips(a, b, k, dst);
+  if (rows != kTileM)
+    multiply_tile({a, rows, Lies::kPanel, b, k, rows, cols}, dst, kKeyBlock);
+  else
+    cols <= kLanes ? multiply_strips<1>(a, b, k, dst) : multiply_strips(a, b, k, dst);
 }
 // dst[i][0, 64), of a whole block.
 static inline void multiply_whole(const float* a, const float* b, int64_t k, float* dst) {
@@ -152,46 +160,40 @@ TEGULA_APART void weigh_gradients_whole(float* p, float* ds, const float* lse, c
   }
 }
 
-// acc [kM][kTileN] goes on by n products; see add_products.
-template <int64_t kRow, int64_t kStep, int kUnroll, int kM = kTileM>
-TEGULA_APART void add_whole(const float* a, const float* b, int64_t n, float* acc) {
-  WholeTile<kM> sums;
-#pragma GCC unroll 16
-  for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
-  add_products<kRow, kStep, kUnroll>(sums, a, b, n);
+// acc [kTileM][kTileN] goes on by weights [kTileM][64], n of each row, times values.
+TEGULA_APART void add_keys(const float* p, const float* values, int64_t n, float* acc) {
+  WholeTile<> sums;
+  load_tile(sums, acc);
+  add_products<kKeyBlock, 1, 1>(sums, p, values, n);
   store_tile(sums, acc, kTileN);
 }
-// By rows [kTileM][64] times 64 rows of values.
-static inline void add_values(const float* p, const float* values, float* acc) {
-  add_whole<kKeyBlock, 1, 4>(p, values, kKeyBlock, acc);
-}
-static inline void add_keys(const float* p, const float* values, int64_t n, float* acc) {
-  add_whole<kKeyBlock, 1, 1>(p, values, n, acc);
-}
-// The same for n blocks: [n][kTileM][64] times values `next` floats apart.
+// By n whole blocks: [n][kTileM][64] times values `next` floats apart.
 TEGULA_APART void add_blocks(const float* p, const float* values, int64_t n, int64_t next,
                              float* acc) {
   WholeTile<> sums;
-#pragma GCC unroll 16
-  for (int i = 0; i < kTileM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
+  load_tile(sums, acc);
   for (; n > 0; --n, p += kTileM * kKeyBlock, values += next)
     add_products<kKeyBlock, 1, 4>(sums, p, values, kKeyBlock);
   store_tile(sums, acc, kTileN);
 }
-// By kM columns of n rows of 64, times n rows of queries: kTileM, or what a block has more.
-// Sums lie far apart: those of the next tile are fetched.
+// By n weights of each of some rows, in columns [0, cols).
+static inline void add_columns(const float* p, const float* values, int64_t n, int rows, int cols,
+                               float* acc) {
+  if (rows != kTileM || cols != kTileN)
+    accumulate_tile({p, kKeyBlock, Lies::kBlockRows, values, n, rows, cols}, acc);
+  else if (n == kKeyBlock)
+    add_blocks(p, values, 1, 0, acc);
+  else
+    add_keys(p, values, n, acc);
+}
+
+// acc [kM][kTileN] goes on by kM columns of n rows of 64, times n rows of queries: kTileM, or what
+// a block has more. Sums lie far apart: those of the next tile are fetched.
 template <int kM>
 TEGULA_APART void add_queries(const float* p, const float* queries, int64_t n, float* acc,
                               const float* next) {
   WholeTile<kM> sums;
-#pragma GCC unroll 16
-  for (int i = 0; i < kM; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kTileNv; ++v) sums[i][v] = load(acc + i * kTileN + v * kLanes);
+  load_tile(sums, acc);
   const int64_t fetching = std::min<int64_t>(n, kM * kTileN * sizeof(float) / 64);
   add_products<1, kKeyBlock, 1, true>(sums, p, queries, fetching, next);
   add_products<1, kKeyBlock, 1>(sums, p + fetching * kKeyBlock, queries + fetching * kTileN,
