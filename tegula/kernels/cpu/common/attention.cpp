@@ -57,24 +57,17 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   return c;
 }
 
-KeyRange visible_keys(const AttentionCall& c, int64_t i) {
-  KeyRange r;
-  if (c.cu_q == nullptr) {
-    r.hi = c.n_k;
-    r.position = i + c.q_offset - c.k_offset;
-  } else {
-    // The last sequence that begins at or before i: empty ones begin there too, but earlier.
-    int64_t s = -1, end = c.cu_q->shape[0];
-    while (end - s > 1) {
-      const int64_t mid = s + (end - s) / 2;
-      (read_i32(*c.cu_q, mid) <= i ? s : end) = mid;
-    }
-    if (s < 0 || s + 1 == c.cu_q->shape[0]) return r;
-    r.lo = read_i32(*c.cu_k, s), r.hi = read_i32(*c.cu_k, s + 1);
-    const int64_t n_q = read_i32(*c.cu_q, s + 1) - read_i32(*c.cu_q, s);
-    r.position = i - read_i32(*c.cu_q, s) + (r.hi - r.lo) - n_q + r.lo;
+KeyRange sequence_keys(const AttentionCall& c, int64_t i) {
+  // The last sequence that begins at or before i: empty ones begin there too, but earlier.
+  int64_t s = -1, end = c.cu_q->shape[0];
+  while (end - s > 1) {
+    const int64_t mid = s + (end - s) / 2;
+    (read_i32(*c.cu_q, mid) <= i ? s : end) = mid;
   }
-  return clip_keys(c, r);
+  if (s < 0 || s + 1 == c.cu_q->shape[0]) return {};
+  const int64_t q0 = read_i32(*c.cu_q, s), n_q = read_i32(*c.cu_q, s + 1) - q0;
+  const int64_t lo = read_i32(*c.cu_k, s), hi = read_i32(*c.cu_k, s + 1);
+  return {lo, hi, i - q0 + hi - n_q};
 }
 
 AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward) {

@@ -70,9 +70,12 @@ struct KeyRange {
   int64_t position = 0;
   int64_t count() const { return hi > lo ? hi - lo : 0; }
 };
-KeyRange visible_keys(const AttentionCall& c, int64_t i);
-// Of these keys those that masks by position leave.
-constexpr KeyRange clip_keys(const AttentionCall& c, KeyRange r) {
+// Those of its sequence, before masks by position.
+KeyRange sequence_keys(const AttentionCall& c, int64_t i);
+// In registers for a plain batch: through memory, the range would be read before it has got there.
+inline KeyRange visible_keys(const AttentionCall& c, int64_t i) {
+  KeyRange r =
+      c.cu_q == nullptr ? KeyRange{0, c.n_k, i + c.q_offset - c.k_offset} : sequence_keys(c, i);
   if (c.is_causal) r.hi = std::min(r.hi, r.position + 1);
   if (c.left >= 0) r.lo = std::max(r.lo, r.position - c.left);
   if (c.right >= 0) r.hi = std::min(r.hi, r.position + c.right + 1);

@@ -280,7 +280,7 @@ class FlashBackward {
       if (query == c_.n_q) query = 0, ++head;
       QueryRow& row = x.row[r];
       row.batch = w.batch, row.query = query, row.head = head;
-      row.keys = keys_of_row(c_, row.query);
+      row.keys = visible_keys(c_, row.query);
       x.lse[r] = c_.lse->as<float>()[row.batch * c_.lse->stride[0] + row.head * c_.lse->stride[1] +
                                      row.query * c_.lse->stride[2]];
       if (x.lse[r] == -__builtin_inff()) x.lse[r] = 0;  // a row that a bias hides throughout

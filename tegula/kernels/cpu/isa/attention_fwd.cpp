@@ -212,7 +212,7 @@ class Flash {
     int64_t query = t.r0 / c_.group, head = t.r0 % c_.group;
     for (int i = 0; i < rows_of(t); ++i) {
       row[i] = {batch, first + head, query,
-                i > 0 && head > 0 ? row[i - 1].keys : keys_of_row(c_, query)};
+                i > 0 && head > 0 ? row[i - 1].keys : visible_keys(c_, query)};
       if (++head == c_.group) head = 0, ++query;
     }
   }

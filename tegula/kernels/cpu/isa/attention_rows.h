@@ -16,12 +16,6 @@ struct QueryRow {
   KeyRange keys;
 };
 
-// visible_keys of a plain batch, in registers: a result in memory is read before it has got there.
-static inline KeyRange keys_of_row(const AttentionCall& c, int64_t i) {
-  return c.cu_q == nullptr ? clip_keys(c, {0, c.n_k, i + c.q_offset - c.k_offset})
-                           : visible_keys(c, i);
-}
-
 static_assert(kBlockRow == kKeyBlock);  // weights and their gradients are Lies::kBlockRows
 
 // Keys [lo, hi) of a block of 64 that are seen.
