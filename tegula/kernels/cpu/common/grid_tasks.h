@@ -15,13 +15,17 @@ namespace tegula::kernel {
 
 inline constexpr int64_t kMostGridColumns = 64;
 
-// Blocks of a column, of `blocks`: few enough that all threads find something to do, and so many,
-// up to `most`, that its rows, which a helper loads anew, cost little.
-inline int64_t grid_column_blocks(int64_t grids, int64_t blocks, int64_t threads, int64_t most) {
-  const int64_t wide =
-      threads == 1 ? blocks : std::clamp<int64_t>(blocks * grids / (2 * threads), 1, most);
-  return std::max({wide, (blocks + kMostGridColumns - 1) / kMostGridColumns, int64_t{1}});
-}
+// How the `blocks` of a grid's row fall into n columns of `wide` blocks: few enough that all
+// threads find something to do, and so many, up to `most`, that a row, which a helper loads anew,
+// costs little.
+struct GridColumns {
+  int64_t wide, n;
+  GridColumns(int64_t grids, int64_t blocks, int64_t threads, int64_t most) {
+    wide = threads == 1 ? blocks : std::clamp<int64_t>(blocks * grids / (2 * threads), 1, most);
+    wide = std::max({wide, (blocks + kMostGridColumns - 1) / kMostGridColumns, int64_t{1}});
+    n = std::max<int64_t>(1, (blocks + wide - 1) / wide);
+  }
+};
 
 class GridTasks {
  public:

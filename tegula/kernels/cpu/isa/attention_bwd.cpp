@@ -16,6 +16,7 @@ namespace {
 template <class T>
 class FlashBackward {
   static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kMostBlocks = 4;  // of keys, in a column of tasks
 
  public:
   FlashBackward(const KernelCall& call, const AttentionCall& c, bool careful = false)
@@ -50,18 +51,16 @@ class FlashBackward {
     // A pair's blocks of rows and columns of keys form a grid: chains of dk and dv go down its
     // columns, those of dq along its rows.
     const int64_t rows = std::max<int64_t>(1, ceil_div(n_rows_, kRowBlock));
-    const int64_t wide =
-        grid_column_blocks(pairs, n_keys_ / kKeyBlock, threads, kMostBlocks) * kKeyBlock;
-    const int64_t columns = std::max<int64_t>(1, ceil_div(n_keys_, wide));
+    const GridColumns columns(pairs, n_keys_ / kKeyBlock, threads, kMostBlocks);
     auto* states = static_cast<int32_t*>(call_.workspace) +
                    (space_.pair_floats + space_.thread_floats) * threads;
-    GridTasks tasks(states, pairs, rows, columns);
+    GridTasks tasks(states, pairs, rows, columns.n);
     pool.parallel_for(threads, [&](int64_t place, int thread) {
       Pair w{};
       Block x;
       tasks.work(place, [&](const GridTasks::Task& t) {
         if (x.at != std::pair(t.grid, t.row)) begin_rows(t, thread, w, x);
-        run_task(t, wide, t.row == rows - 1, w, x);
+        run_task(t, columns.wide * kKeyBlock, t.row == rows - 1, w, x);
       });
     });
     if (c_.bias == nullptr || c_.owns_bias()) return;
@@ -130,8 +129,6 @@ class FlashBackward {
   }
   int64_t dq_floats() const { return d_strips_ * kTileN * kRowBlock; }
 
-  static constexpr int64_t kMostBlocks = 4;  // of keys, in a column of tasks
-
   void begin_rows(const GridTasks::Task& t, int thread, Pair& w, Block& x) const {
     w = pair_at(t.grid, t.place);
     take_scratch(w, thread);
@@ -148,16 +145,16 @@ class FlashBackward {
     run_rows(w, x, from, to);
     if (is_last) store_keys(w, from, n);
     count(w);
-    w.visible = w.live = w.executed = 0;
   }
 
-  void count(const Pair& w) const {
+  void count(Pair& w) const {
     if (careful_) return;  // the operations are not the result's
     const int64_t scores =
         c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
     const int64_t other = w.visible * (scores + (c_.bias != nullptr ? 1 : 0)) +
                           w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
     call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
+    w.visible = w.live = w.executed = 0;
   }
 
   // Panels of keys [first, first + n) of the pair, and their gradients at 0.

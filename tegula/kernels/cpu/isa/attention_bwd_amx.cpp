@@ -36,18 +36,17 @@ class AmxBackward {
     claim_workspace(call_, space_.bytes(threads));
     const int64_t pairs = c_.batch * c_.n_kv_heads;
     const int64_t rows = std::max<int64_t>(1, ceil_div(n_rows_, kAmxRowBlock));
-    const int64_t blocks = ceil_div(c_.n_k, kAmxKeyBlock);
-    const int64_t wide = grid_column_blocks(pairs, blocks, threads, kMostBlocks);
-    const int64_t columns = std::max<int64_t>(1, ceil_div(blocks, wide));
-    char* states = static_cast<char*>(call_.workspace) + space_.bytes(threads) - space_.state_bytes;
-    GridTasks tasks(reinterpret_cast<int32_t*>(states), pairs, rows, columns);
+    const GridColumns columns(pairs, ceil_div(c_.n_k, kAmxKeyBlock), threads, kMostBlocks);
+    char* states = static_cast<char*>(call_.workspace) +
+                   (space_.pair_bytes(threads) + space_.thread_bytes) * threads;
+    GridTasks tasks(reinterpret_cast<int32_t*>(states), pairs, rows, columns.n);
     call_.pool->parallel_for(threads, [&](int64_t place, int thread) {
       Tiles tiles;
       Pair w{};
       Block x;
       tasks.work(place, [&](const GridTasks::Task& t) {
         if (x.at != std::pair(t.grid, t.row)) begin_rows(t, thread, w, x);
-        run_task(tiles, t, wide * kAmxKeyBlock, t.row == rows - 1, w, x);
+        run_task(tiles, t, columns.wide * kAmxKeyBlock, t.row == rows - 1, w, x);
       });
     });
   }
@@ -96,16 +95,15 @@ class AmxBackward {
     const int64_t pair_bytes = space_.pair_bytes(n_threads);
     auto* const at = static_cast<char*>(call_.workspace);
     ByteScratch pair(at + t.place * pair_bytes);
-    ByteScratch space(at + n_threads * pair_bytes + thread * space_.thread_bytes);
     w.k_a = pair.bf16_blocks(key_tiles_ * d_tiles_);
     w.v_a = pair.bf16_blocks(key_tiles_ * v_tiles_);
     w.kt_a = pair.bf16_blocks(key_tiles_ * d_tiles_);
     w.dk = pair.f32_blocks(key_tiles_ * d_tiles_), w.dv = pair.f32_blocks(key_tiles_ * v_tiles_);
+    w.dq = pair.f32_blocks(0) + (n_threads > 1 ? t.row * dq_floats() : 0);
+    ByteScratch space(at + n_threads * pair_bytes + thread * space_.thread_bytes);
     w.q_b = space.bf16_blocks(kStrips * d_tiles_), w.q_rb = space.bf16_blocks(kStrips * d_tiles_);
     w.do_b = space.bf16_blocks(kStrips * v_tiles_), w.do_rb = space.bf16_blocks(kStrips * v_tiles_);
     w.o_a = space.bf16_blocks(kStrips * v_tiles_);
-    w.dq = pair.f32_blocks(0);
-    if (n_threads > 1) w.dq += t.row * dq_floats();
     w.p_a = space.bf16_blocks(kStrips * kKeyStrips);
     w.ds_a = space.bf16_blocks(kStrips * kKeyStrips);
     w.ds_b = space.bf16_blocks(kStrips * kKeyStrips);
@@ -124,7 +122,12 @@ class AmxBackward {
       find_strip(w, x.r0 + i * kStrip, x.strip[i]);
       x.lo = std::min(x.lo, x.strip[i].lo), x.hi = std::max(x.hi, x.strip[i].hi);
     }
-    if (t.column > 0) w.visible = w.live = w.executed = 0;  // counted with the first keys
+    if (t.column > 0) {
+      w.visible = w.live = 0;  // counted with the first keys
+    } else if (x.lo < x.hi) {
+      // Deltas: once, though each thread that has some of the block's keys forms them.
+      w.executed = 2 * kTile * kStrip * kStrip * v_tiles_ * x.n_strips;
+    }
   }
   void run_task(Tiles& tiles, const GridTasks::Task& t, int64_t wide, bool is_last, Pair& w,
                 Block& x) const {
@@ -133,7 +136,7 @@ class AmxBackward {
     if (t.column == 0) std::fill_n(w.dq, dq_floats(), 0.0f);
     const int64_t lo = std::max(from, x.lo / kAmxKeyBlock * kAmxKeyBlock), hi = std::min(to, x.hi);
     if (lo < hi && !x.is_loaded) load_rows(tiles, w, x);
-    for (int64_t k0 = lo; k0 < hi; k0 += kAmxKeyBlock) run_keys(tiles, w, x.strip, x.n_strips, k0);
+    for (int64_t k0 = lo; k0 < hi; k0 += kAmxKeyBlock) run_keys(tiles, w, x, k0);
     if (to == c_.n_k)
       for (int i = 0; i < x.n_strips; ++i) store_dq(w, x.strip[i], i);
     for (int64_t j = from; is_last && j < to; ++j) {
@@ -143,9 +146,9 @@ class AmxBackward {
     count(w);
   }
   void count(Pair& w) const {
-    const int64_t other =
-        w.visible * (c_.score_flops() + 5) + w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
-    call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
+    const int64_t other = w.visible * (c_.score_flops() + 5) + (c_.dlse != nullptr ? w.live : 0);
+    const int64_t products = w.visible * (6 * c_.d + 4 * c_.dv) + w.live * 2 * c_.dv;
+    call_.counters->add(other + products, other + w.executed);
     w.visible = w.live = w.executed = 0;
   }
 
@@ -233,8 +236,6 @@ class AmxBackward {
   void find_strip(Pair& w, int64_t r0, Strip& x) const {
     x.rows = static_cast<int>(std::min<int64_t>(kStrip, n_rows_ - r0));
     x.lo = c_.n_k, x.hi = 0, x.whole_lo = 0, x.whole_hi = c_.n_k;
-    // Once, though each thread that has some of the block's keys forms them.
-    w.executed += 2 * kTile * kStrip * kStrip * v_tiles_;
     for (int r = 0; r < kStrip; ++r) {
       x.first[r] = x.end[r] = 0, x.minus_lse[r] = 0;
       if (r >= x.rows) {
@@ -279,16 +280,16 @@ class AmxBackward {
                                    x.query[r] * c_.dlse->stride[2]);
   }
 
-  void run_keys(Tiles& t, Pair& w, const Strip* strips, int n_strips, int64_t k0) const {
+  void run_keys(Tiles& t, Pair& w, const Block& x, int64_t k0) const {
     const int n_keys = static_cast<int>(std::min<int64_t>(kKeyStrips, key_tiles_ - k0 / kStrip));
     bool seen[kStrips][kKeyStrips] = {};
     for (int j = 0; j < n_keys; ++j) {
-      int first = n_strips, last = 0;
-      for (int i = 0; i < n_strips; ++i) {
+      int first = x.n_strips, last = 0;
+      for (int i = 0; i < x.n_strips; ++i) {
         const int64_t key = k0 + j * kStrip;
-        seen[i][j] = strips[i].lo < key + kStrip && strips[i].hi > key;
+        seen[i][j] = x.strip[i].lo < key + kStrip && x.strip[i].hi > key;
         if (!seen[i][j]) continue;
-        weigh(t, w, strips[i], i, key, j);
+        weigh(t, w, x.strip[i], i, key, j);
         first = std::min(first, i), last = i + 1;
       }
       if (first >= last) continue;
@@ -303,7 +304,7 @@ class AmxBackward {
       sum_keys(t, w, block(w.ds_a, j, first), w.q_rb + first * kBf16Block, last - first, d_tiles_,
                w.dk + key_tile * d_tiles_ * kF32Block);
     }
-    for (int i = 0; i < n_strips; ++i) {
+    for (int i = 0; i < x.n_strips; ++i) {
       int first = 0, last = n_keys;
       while (first < last && !seen[i][first]) ++first;
       while (last > first && !seen[i][last - 1]) --last;
