@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "tegula/base/thread_pool.h"
@@ -41,6 +43,29 @@ TEST(GridTasks, OrderedOnce) {
           EXPECT_EQ(faults, 0) << threads << ' ' << grids << ' ' << rows << ' ' << columns;
           for (const auto& r : runs) ASSERT_EQ(r, 1);
         }
+}
+
+// Whoever has no grid of his own comes to the last one, too: two of its tasks run at the same time.
+TEST(GridTasks, HelpersComeToTheLastGrid) {
+  for (const int threads : {2, 3})
+    for (const int64_t grids : {1, 2, 3, 7}) {
+      ThreadPool pool(threads);
+      std::vector<int32_t> states(static_cast<size_t>(GridTasks::state_ints(grids)));
+      GridTasks tasks(states.data(), grids, 2, 2);
+      std::atomic<bool> has_come{false}, nobody_came{false};
+      const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      pool.parallel_for(threads, [&](int64_t place, int) {
+        tasks.work(place, [&](const GridTasks::Task& t) {
+          if (t.grid < grids - 1 || t.row == t.column) return;
+          if (t.row == 1) has_come = true;
+          while (!has_come && !nobody_came) {
+            nobody_came = std::chrono::steady_clock::now() > late;
+            std::this_thread::yield();
+          }
+        });
+      });
+      EXPECT_FALSE(nobody_came) << threads << " threads, " << grids << " grids";
+    }
 }
 
 }  // namespace

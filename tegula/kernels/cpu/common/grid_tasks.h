@@ -80,17 +80,15 @@ class GridTasks {
     return state(grid, columns_ - 1).load(std::memory_order_acquire) >= 2 * rows_;
   }
 
-  // The task after t: in its row, if possible, else far to the right, where a long chain may end.
+  // The task after t: in its row, if possible, else far to the right, where a long chain may end;
+  // of the grids that are begun and not known to be done, from `first` on, in t's, if it is one.
   bool take_next(int64_t first, Task& t) {
     if (take(t.grid, t.column + 1, t)) return true;
-    const int64_t begun = std::min(next_.load(std::memory_order_relaxed), grids_), last = t.grid;
-    for (int64_t c = columns_ - 1; c >= 0; --c)
-      if (take(last, c, t)) return true;
-    for (int64_t i = 1; i < begun - first; ++i) {
-      const int64_t g = first + (last >= first ? last - first + i : i - 1) % (begun - first);
+    const int64_t open = std::min(next_.load(std::memory_order_relaxed), grids_) - first;
+    const int64_t from = std::max(t.grid - first, int64_t{0});
+    for (int64_t i = 0; i < open; ++i)
       for (int64_t c = columns_ - 1; c >= 0; --c)
-        if (take(g, c, t)) return true;
-    }
+        if (take(first + (from + i) % open, c, t)) return true;
     return false;
   }
   bool take(int64_t grid, int64_t column, Task& t) {
