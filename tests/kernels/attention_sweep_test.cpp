@@ -107,15 +107,18 @@ std::vector<double> values(std::initializer_list<const Tensor*> tensors) {
 
 void run_same_bits(const char* kernel, const Attrs& attrs, std::span<const TensorRef> in,
                    std::span<const TensorRef> out, std::initializer_list<const Tensor*> tensors,
-                   bool portable, void (*kernel::IsaTable::*entry)(const KernelCall&)) {
+                   bool portable, void (*kernel::IsaTable::*entry)(const KernelCall&),
+                   std::span<const int> thread_counts) {
   const KernelDef& def = *find_kernel(kernel);
   std::vector<double> first;
-  for (int threads : {1, 2, 3, 7}) {
+  int64_t executed_flops = 0;
+  for (int threads : thread_counts) {
     for (const Tensor* t : tensors) const_cast<Tensor*>(t)->fill(777);
-    testing::run_kernel(def, attrs, in, out, threads);
+    const auto counted = testing::run_kernel(def, attrs, in, out, threads);
     const auto all = values(tensors);
-    if (first.empty()) first = all;
+    if (first.empty()) first = all, executed_flops = counted.executed_flops;
     ASSERT_EQ(first, all) << kernel << " x" << threads;
+    EXPECT_EQ(executed_flops, counted.executed_flops) << kernel << " x" << threads;
   }
   if (!portable) return;
   for (const Tensor* t : tensors) const_cast<Tensor*>(t)->fill(777);
@@ -134,7 +137,10 @@ const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTa
 const Kernels kTiles = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
                         &kernel::IsaTable::attention_bwd_amx, true};
 
-void check(const Kernels& kernels, const Case& c, Rng& rng) {
+constexpr int kSomeThreads[] = {1, 2, 3, 7};
+
+void check(const Kernels& kernels, const Case& c, Rng& rng,
+           std::span<const int> threads = kSomeThreads) {
   Problem p(c, rng);
   disturb(p, rng);
   const auto truth = define<double>(p);
@@ -149,7 +155,8 @@ void check(const Kernels& kernels, const Case& c, Rng& rng) {
   p.add_options(in);
   Attrs attrs = c.attrs();
   const TensorRef results[] = {o.ref(), lse.ref()};
-  run_same_bits(kernels.forward, attrs, in, results, {&o, &lse}, portable, kernels.forward_entry);
+  run_same_bits(kernels.forward, attrs, in, results, {&o, &lse}, portable, kernels.forward_entry,
+                threads);
   if (::testing::Test::HasFailure()) return;
   expect_close(o, truth.o, naive.o, c.dtype, "o", sharpness);
   expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse", sharpness);
@@ -165,7 +172,7 @@ void check(const Kernels& kernels, const Case& c, Rng& rng) {
   std::vector<TensorRef> out = {dq.ref(), dk.ref(), dv.ref()};
   if (c.bias) out.push_back(dbias.ref());
   run_same_bits(kernels.backward, attrs, in, out, {&dq, &dk, &dv, &dbias}, portable,
-                kernels.backward_entry);
+                kernels.backward_entry, threads);
   if (::testing::Test::HasFailure()) return;
   expect_close(dq, truth.dq, naive.dq, c.dtype, "dq", sharpness);
   expect_close(dk, truth.dk, naive.dk, c.dtype, "dk", sharpness);
@@ -198,6 +205,27 @@ TEST(AttentionSweep, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
     check(kTiles, c, rng);
     if (HasFailure()) return;
   }
+}
+
+// Grids of several blocks of rows and columns of keys, the last ones cut off, of one or more pairs;
+// threads fewer, as many, and more.
+TEST(AttentionSweep, BlocksCutOffAndOneToNineThreads) {
+  constexpr int kThreads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (const Kernels* kernels : {&kFlash, &kTiles})
+    for (unsigned i = 0; i < 8; ++i) {
+      Rng rng(i);
+      Case c;
+      c.b = pick(rng, 1, 2), c.hk = pick(rng, 1, 3), c.g = pick(rng, 1, 2);
+      c.sq = (128 * pick(rng, 1, 2) + pick(rng, 1, 127)) / c.g;
+      c.sk = 128 * pick(rng, 2, 4) + pick(rng, 1, 127);
+      c.d = pick(rng, 1, 9), c.dv = pick(rng, 1, 9);
+      c.causal = i % 2 == 1, c.dlse = i % 3 == 0;
+      if (i % 4 == 2) c.left = pick(rng, 0, 200);
+      if (kernels->in_tiles) c.dtype = DType::kBF16;
+      SCOPED_TRACE(cat(kernels->backward, " ", i, ": ", c.name()));
+      check(*kernels, c, rng, kThreads);
+      if (HasFailure()) return;
+    }
 }
 
 // What a sequence has of its own bits when it lies far from the others: offsets of more than 2^31
