@@ -38,7 +38,7 @@ class Flash {
     keys_of_v_ = loop_over(c.n_k, c.v->stride[1]);
     d_of_v_ = loop_over(c.dv, c.v->stride[3]);
     n_rows_ = c.n_q * c.group;
-    n_blocks_ = ceil_div(c.n_k, kKeyBlock);
+    row_blocks_ = ceil_div(n_rows_, kRowBlock), n_blocks_ = ceil_div(c.n_k, kKeyBlock);
     o_width_ = round_up(c.dv, kMaxTileN);
     log2_ = c.unit() * kLog2E;
     is_plain_ = c.has_plain_scores() && c.dropout <= 0;
@@ -46,86 +46,39 @@ class Flash {
 
   void run() {
     ThreadPool& pool = *call_.pool;
-    const int64_t pairs = c_.batch * c_.n_kv_heads, row_blocks = ceil_div(n_rows_, kRowBlock);
-    local_keys_ = row_blocks == 1;  // nobody else reads these keys: pack them when they are needed
+    const int64_t pairs = c_.batch * c_.n_kv_heads;
+    local_keys_ = row_blocks_ == 1;  // nobody else reads these keys: pack them when they are needed
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
     // Pairs whose panels are held at once: enough for all threads, and few, to stay in cache.
     const int64_t enough = ceil_div(tasks_per_thread(pool.n_threads()) * pool.n_threads(),
-                                    std::max<int64_t>(1, row_blocks));
+                                    std::max<int64_t>(1, row_blocks_));
     const int64_t panel_floats = space_.panel_floats(pool.n_threads());
     const int64_t most = local_keys_ || pair_floats == 0
                              ? std::max<int64_t>(1, pairs)
                              : std::clamp<int64_t>(panel_floats / pair_floats, 1, enough);
     const int64_t at_once = ceil_div(pairs, std::max<int64_t>(1, ceil_div(pairs, most)));
     claim_workspace(call_, space_.bytes(pool.n_threads()));
-    float* panels = static_cast<float*>(call_.workspace);
-    float* parts = panels + panel_floats;
-    scratch_ = parts + space_.part_floats(pool.n_threads());
-    const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
-    const bool split = space_.splits(pairs * row_blocks, pool.n_threads());
-    const int64_t spans = ceil_div(c_.n_k, kKeySpan), cuts = split ? spans : 1;
+    panels_ = static_cast<float*>(call_.workspace);
+    parts_ = panels_ + panel_floats;
+    scratch_ = parts_ + space_.part_floats(pool.n_threads());
+    const bool split = space_.splits(pairs * row_blocks_, pool.n_threads());
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
+      const int64_t sharing = pool.n_threads() / std::gcd(pool.n_threads(), n);
+      const Round round{first, n, std::min(at_once, pairs - first - n),
+                        c_.is_causal ? std::min(row_blocks_, sharing) : 1};
       if (!local_keys_)
         pool.parallel_for(n * n_blocks_, [&](int64_t i, int) {
-          pack_keys(first + i / n_blocks_, i % n_blocks_, panels + i * key_block_floats(c_));
+          pack_keys(first + i / n_blocks_, i % n_blocks_, panels_ + i * key_block_floats(c_));
         });
-      // Causal: the last rows have most to do and go first; where threads share a pair, they take
-      // blocks in turn. (A thread begins with neighbouring tasks.)
-      const int64_t turns = c_.is_causal ? pool.n_threads() / std::gcd(pool.n_threads(), n) : 1;
-      const auto task = [&](int64_t i) {
-        int64_t turn = 0, at = i % row_blocks, size;
-        for (; at >= (size = ceil_div(row_blocks - turn, turns)); at -= size) ++turn;
-        return Task{first + i / row_blocks, (row_blocks - 1 - turn - at * turns) * kRowBlock,
-                    panels + i / row_blocks * pair_floats};
-      };
-      // What this thread most likely does after task i, and its part of the keys packed then.
-      const auto after = [&](int64_t i) {
-        const int64_t tasks = n * row_blocks, threads = pool.n_threads();
-        int64_t share = i * threads / tasks;
-        while (tasks * (share + 1) / threads <= i) ++share;
-        Next next;
-        if (i + 1 < tasks * (share + 1) / threads) {
-          next.task = task(i + 1), next.is_there = true;
-        } else if (first + n < pairs) {
-          const int64_t more = std::min(at_once, pairs - first - n);
-          next.task = task(n * row_blocks + more * row_blocks * share / threads);
-          next.is_there = true;
-        }
-        const int64_t keys = std::min(at_once, pairs - first - n) * c_.n_k;
-        const auto until = [&](int64_t j) {
-          const int64_t whole = j / row_blocks;
-          const double pairs_done =
-              static_cast<double>(whole) + work_until(j % row_blocks, row_blocks, turns);
-          return static_cast<int64_t>(static_cast<double>(keys) / static_cast<double>(n) *
-                                      pairs_done);
-        };
-        const int64_t begin = until(i), end = until(i + 1);
-        next.first_key = (first + n) * c_.n_k + begin;
-        next.keys = (end - begin) * std::min<int64_t>(keys, kFetchedBytes * threads / key_bytes) /
-                    std::max<int64_t>(1, keys);
-        return next;
-      };
-      const auto part = [&](int64_t i, int64_t span) {
-        return parts + ((first * row_blocks + i) * spans + span) * space_.row_floats();
-      };
-      pool.parallel_for(n * row_blocks * cuts, [&](int64_t i, int thread) {
-        if (!split) return run_all(task(i), thread, local_keys_ ? Next{} : after(i));
-        run_block(task(i / cuts), i % cuts, i % cuts + 1, thread, part(i / cuts, i % cuts));
-      });
-      if (!split) continue;
-      pool.parallel_for(n * row_blocks, [&](int64_t i, int thread) {
-        const Task t = task(i);
-        const int rows = rows_of(t);
-        Totals sum = totals_at(part(i, 0), rows);
-        for (int64_t span = 1; span < spans; ++span) {
-          const Totals more = totals_at(part(i, span), rows);
-          fold(
-              sum, rows, more.m, more.l, [&](int r) { return more.o + r * o_width_; }, kTileN);
-        }
-        if (!finish(t, sum)) run_carefully(t, thread);
-      });
+      if (split) {
+        run_split(round);
+      } else {
+        pool.parallel_for(n * row_blocks_, [&](int64_t i, int thread) {
+          run_all(task_of(round, i), thread, local_keys_ ? Next{} : after(round, i));
+        });
+      }
     }
   }
 
@@ -151,22 +104,36 @@ class Flash {
   const float* values(const float* block) const { return block + kKeyBlock * c_.d; }
   float* values(float* block) const { return block + kKeyBlock * c_.d; }
 
+  // Pairs [first, first + n), whose keys are packed at once, and how many come then; their tasks
+  // are blocks of rows, pair by pair. Causal: a pair's last rows have most to do and go first, and
+  // where threads share a pair, they take blocks in turn. (A thread begins with neighbouring
+  // tasks.)
+  struct Round {
+    int64_t first, n, n_next;
+    int64_t turns;
+  };
+  // Block i of a pair, as tasks come: which turn's, and which of the `size` blocks of that turn.
+  struct InTurn {
+    int64_t turn, at, size;
+  };
+  InTurn in_turn(int64_t i, int64_t turns) const {
+    InTurn x{0, i, 0};
+    for (; x.at >= (x.size = ceil_div(row_blocks_ - x.turn, turns)); x.at -= x.size) ++x.turn;
+    return x;
+  }
   // A block of queries, from row r0 of the (query, head of the group) pairs, and their packed keys.
   struct Task {
     int64_t pair, r0;
     const float* panels;
   };
+  Task task_of(const Round& round, int64_t i) const {
+    const int64_t pair = i / row_blocks_;
+    const InTurn x = in_turn(i % row_blocks_, round.turns);
+    return {round.first + pair, (row_blocks_ - 1 - x.turn - x.at * round.turns) * kRowBlock,
+            panels_ + pair * n_blocks_ * key_block_floats(c_)};
+  }
   int rows_of(const Task& t) const {
     return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
-  }
-  // Of a pair's work, about, what its tasks before the i-th are.
-  double work_until(int64_t i, int64_t row_blocks, int64_t turns) const {
-    if (!c_.is_causal) return static_cast<double>(i) / static_cast<double>(row_blocks);
-    int64_t turn = 0, size;
-    for (; i >= (size = ceil_div(row_blocks - turn, turns)); i -= size)
-      if (++turn == turns) return 1;
-    const double left = 1 - static_cast<double>(i) / static_cast<double>(size);
-    return (static_cast<double>(turn) + 1 - left * left) / static_cast<double>(turns);
   }
   // What is fetched beside a task: another one's queries, and keys [first_key, + keys), counted
   // over the pairs.
@@ -175,6 +142,39 @@ class Flash {
     bool is_there = false;
     int64_t first_key = 0, keys = 0;
   };
+  // What this thread most likely does after task i, and its part of the keys packed then.
+  Next after(const Round& round, int64_t i) const {
+    const int64_t tasks = round.n * row_blocks_, threads = call_.pool->n_threads();
+    int64_t share = i * threads / tasks;
+    while (tasks * (share + 1) / threads <= i) ++share;
+    Next next;
+    if (i + 1 < tasks * (share + 1) / threads) {
+      next.task = task_of(round, i + 1), next.is_there = true;
+    } else if (round.n_next > 0) {
+      next.task = task_of(round, tasks + round.n_next * row_blocks_ * share / threads);
+      next.is_there = true;
+    }
+    const int64_t keys = round.n_next * c_.n_k;
+    const auto until = [&](int64_t task) {
+      return static_cast<int64_t>(static_cast<double>(keys) * work_before(round, task));
+    };
+    const int64_t begin = until(i), end = until(i + 1);
+    const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
+    next.first_key = (round.first + round.n) * c_.n_k + begin;
+    next.keys = (end - begin) * std::min<int64_t>(keys, kFetchedBytes * threads / key_bytes) /
+                std::max<int64_t>(1, keys);
+    return next;
+  }
+  // Of a round's work, about, what its tasks before the i-th are.
+  double work_before(const Round& round, int64_t i) const {
+    const int64_t whole = i / row_blocks_;  // pairs
+    const InTurn x = in_turn(i % row_blocks_, round.turns);
+    double done = static_cast<double>(x.at) / static_cast<double>(x.size);  // of the turn
+    if (c_.is_causal) done = 1 - (1 - done) * (1 - done);
+    const double turns_done = static_cast<double>(whole * round.turns + x.turn) + done;
+    return turns_done / static_cast<double>(round.n * round.turns);
+  }
+
   struct Block {
     int64_t pair;
     int rows;
@@ -217,6 +217,28 @@ class Flash {
     }
   }
 
+  // A round whose spans of keys are tasks of their own, folded together then.
+  void run_split(const Round& round) const {
+    const int64_t spans = ceil_div(c_.n_k, kKeySpan);
+    const auto part = [&](int64_t i, int64_t span) {
+      return parts_ + ((round.first * row_blocks_ + i) * spans + span) * space_.row_floats();
+    };
+    call_.pool->parallel_for(round.n * row_blocks_ * spans, [&](int64_t i, int thread) {
+      const int64_t span = i % spans;
+      run_block(task_of(round, i / spans), span, span + 1, thread, part(i / spans, span));
+    });
+    call_.pool->parallel_for(round.n * row_blocks_, [&](int64_t i, int thread) {
+      const Task t = task_of(round, i);
+      const int rows = rows_of(t);
+      Totals sum = totals_at(part(i, 0), rows);
+      for (int64_t span = 1; span < spans; ++span) {
+        const Totals more = totals_at(part(i, span), rows);
+        fold(
+            sum, rows, more.m, more.l, [&](int r) { return more.o + r * o_width_; }, kTileN);
+      }
+      if (!finish(t, sum)) run_carefully(t, thread);
+    });
+  }
   void run_all(const Task& t, int thread, const Next& next) const {
     const int64_t spans = ceil_div(c_.n_k, kKeySpan);
     if (!finish(t, run_block(t, 0, spans, thread, nullptr, false, next))) run_carefully(t, thread);
@@ -603,9 +625,9 @@ class Flash {
   const TensorRef& lse_;
   float log2_;  // exponents of 2 in a product
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
-  int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
+  int64_t n_rows_ = 0, row_blocks_ = 0, n_blocks_ = 0, o_width_ = 0;
   bool local_keys_ = false, is_thin_ = false, is_plain_ = false;
-  float* scratch_ = nullptr;
+  float *panels_ = nullptr, *parts_ = nullptr, *scratch_ = nullptr;
 };
 }  // namespace
 
