@@ -240,6 +240,25 @@ TEST(Attention, RowsWithoutKeysGiveZeros) {
   EXPECT_TRUE(std::isfinite(lse.at(67)));
 }
 
+// Nor do blocks of them cost the backward in tiles anything.
+TEST(Attention, InTilesRowsWithoutKeysAreNoWork) {
+  const auto executed = [](int64_t sq) {
+    Rng rng(2);
+    Case c;
+    c.dtype = DType::kBF16, c.sq = sq, c.sk = 1, c.causal = true;
+    const Problem p(c, rng);
+    const Tensor o(c.dtype, {1, c.sq, 1, c.dv}), lse(DType::kF32, {1, 1, c.sq});
+    const Tensor dq(c.dtype, {1, c.sq, 1, c.d});
+    const Tensor dk(c.dtype, {1, c.sk, 1, c.d}), dv(c.dtype, {1, c.sk, 1, c.dv});
+    const TensorRef in[] = {p.q.ref(), p.k.ref(), p.v.ref(), o.ref(), lse.ref(), p.d_o.ref()};
+    const TensorRef out[] = {dq.ref(), dk.ref(), dv.ref()};
+    return testing::run_kernel(*find_kernel("attention_bwd_amx"), c.attrs(), in, out, 2,
+                               kernel::isa_table_of(Isa::kPortable)->attention_bwd_amx)
+        .executed_flops;
+  };
+  EXPECT_EQ(executed(128), executed(384));
+}
+
 // A scale so small that its reciprocal is infinite: all keys weigh alike.
 TEST(Attention, ATinyScaleMakesAMean) {
   Rng rng(4);

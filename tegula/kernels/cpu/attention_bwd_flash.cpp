@@ -1,5 +1,5 @@
-// Attention's gradients without the matrix of scores; threads over (batch, key head), and over
-// blocks of queries and keys where heads are few.
+// Attention's gradients without the matrix of scores; threads over blocks of rows and columns of
+// keys.
 #include "tegula/kernels/cpu/common/attention.h"
 #include "tegula/kernels/cpu/isa/table.h"
 

@@ -504,12 +504,12 @@ class Flash {
     }
   }
 
-  // Weighs a strip whose rows see the first keys of a block, as on the causal mask's edge, if no
-  // row begins anew; returns how many rows it did.
+  // Weighs a strip that sees part of a block, if no row begins anew: each sees the block's first
+  // keys then, as on the causal mask's edge. Returns how many rows it did.
   int weigh_edge(Block& x, int64_t strip, int64_t k0, int64_t hi) const {
     if constexpr (Row16::kRegs == 1) {
       const int64_t r = strip * kTileM;
-      if (!is_plain_ || strip_rows(x, strip) < kTileM || x.strip[strip].all_lo > k0 ||
+      if (!is_plain_ || strip_rows(x, strip) < kTileM ||
           any(eq(load_n(x.m + r, kTileM), set1(-kInf))))
         return 0;
       const auto weigh = [&](auto groups) {
