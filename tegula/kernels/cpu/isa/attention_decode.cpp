@@ -12,36 +12,50 @@ template <class T>
 class ChainScores {
  public:
   struct Work {};
-  // A square of 16 keys and the sums of two heads are too many for AVX-512's registers.
-  static constexpr int kHeadsAtOnce = kLanes == 16 ? 1 : 2;
 
   explicit ChainScores(const AttentionCall& c) : d_(c.d), group_(static_cast<int>(c.group)) {}
-  int64_t q_floats() const { return d_ * group_ + kPanelSlack; }
+  int64_t q_floats(int64_t heads) const { return heads * q_floats(); }
   int64_t columns() const { return group_; }
 
-  void pack(const AttentionCall& c, int64_t batch, int64_t head, float* q) const {
+  // Of key heads, whose first query head is `head`.
+  void pack(const AttentionCall& c, int64_t batch, int64_t head, int64_t heads, float* q) const {
     const Loops of_group = loop_over(group_, c.q->stride[2]), of_d = loop_over(d_, c.q->stride[3]);
-    by_rows(group_, [&](auto n, int i) {
-      pack_panel(c.q->as<const T>() + offset4(*c.q, batch, 0, head), of_group, of_d, kA, i, n(), 0,
-                 d_, q + i * d_, n());
-    });
+    for (int64_t h = 0; h < heads; ++h, head += group_, q += q_floats())
+      by_rows(group_, [&](auto n, int i) {
+        pack_panel(c.q->as<const T>() + offset4(*c.q, batch, 0, head), of_group, of_d, kA, i, n(),
+                   0, d_, q + i * d_, n());
+      });
   }
 
-  // Of 16 keys from j on, and of the next head where `heads` is 2.
-  void of_keys(Work&, const ThinRows<T>& keys, const Ahead<T>& ahead, const float* q, int64_t j,
-               float* s, const NextHead& next, int64_t heads) const {
+  // Of keys [lo, hi) of all heads, the first of which has `keys`; 16 keys at a time.
+  void of_keys(Work&, const ThinRows<T>& keys, const Ahead<T>& ahead, const float* q, int64_t heads,
+               int64_t lo, int64_t hi, float* s) const {
+    for (int64_t j = lo; j < hi; j += 16)
+      for (int64_t h = 0; h < heads; h += kHeadsAtOnce)
+        of_sixteen({keys.at + h * d_, keys.stride, keys.n}, ahead, q + h * q_floats(), j,
+                   s + h * group_ * kKeyBlock, heads - h >= kHeadsAtOnce);
+  }
+
+ private:
+  // A square of 16 keys and the sums of two heads are too many for AVX-512's registers.
+  static constexpr int kHeadsAtOnce = kLanes == 16 ? 1 : 2;
+  int64_t q_floats() const { return d_ * group_ + kPanelSlack; }
+
+  // Of 16 keys from j on of kHeadsAtOnce heads, or of the last one.
+  void of_sixteen(const ThinRows<T>& keys, const Ahead<T>& ahead, const float* q, int64_t j,
+                  float* s, bool is_whole) const {
     const Ahead<T> nothing(keys.at, 0, 0);
+    const NextHead next{q_floats(), group_ * kKeyBlock};
     by_rows(group_, [&](auto n, int i) {
       const auto scores = [&](auto at_once) {
         thin_scores<T, n(), at_once()>(keys, i == 0 ? ahead : nothing, d_, q + i * d_, j, j + 16,
                                        s + i * kKeyBlock, kKeyBlock, next);
       };
-      heads == kHeadsAtOnce ? scores(std::integral_constant<int, kHeadsAtOnce>())
-                            : scores(std::integral_constant<int, 1>());
+      is_whole ? scores(std::integral_constant<int, kHeadsAtOnce>())
+               : scores(std::integral_constant<int, 1>());
     });
   }
 
- private:
   const int64_t d_;
   const int group_;
 };

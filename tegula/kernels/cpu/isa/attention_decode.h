@@ -79,8 +79,8 @@ class Ahead {
   mutable int stream_ = 0;                  // whose turn it is
 };
 
-// Scores says how those of 16 keys and a head's queries are formed: see attention_decode.cpp and
-// attention_decode_amx.cpp.
+// Scores says how those of a block's keys and all heads' queries are formed: see
+// attention_decode.cpp and attention_decode_amx.cpp.
 template <class T, class Scores>
 class Decode {
  public:
@@ -123,48 +123,48 @@ class Decode {
     return parts_ + ((batch * c_.n_heads + head) * spans_ + span) * space_.row_floats();
   }
 
-  // What a task keeps of one key head: its queries as Scores packs them, their scores or weights
-  // [group][64], sums of values in strips [group][kTileN], m [group] and l [group][16].
+  // What a task keeps of one key head: scores or weights [group][64], sums of values in strips
+  // [group][kTileN], m [group] and l [group][16].
   struct Head {
-    ThinRows<T> keys, values;  // of a block
-    float *q, *s, *o, *m, *l;
+    ThinRows<T> values;  // of a block
+    float *s, *o, *m, *l;
   };
   struct Task {
     int64_t batch, h0, heads;
     float *q, *s, *o, *m, *l;
   };
   int64_t o_floats() const { return strips_ * group_ * kTileN; }
+  // Keys or values of a block and a head.
+  ThinRows<T> rows_of(const TensorRef& x, const Task& t, int64_t h, int64_t k0) const {
+    return {x.as<const T>() + offset4(x, t.batch, k0, t.h0 + h), x.stride[1],
+            std::min<int64_t>(kKeyBlock, c_.n_k - k0)};
+  }
   Head head_of(const Task& t, int64_t h, int64_t k0) const {
-    const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
-    const auto rows = [&](const TensorRef& x) {
-      return ThinRows<T>{x.as<const T>() + offset4(x, t.batch, k0, t.h0 + h), x.stride[1], n};
-    };
-    return {rows(*c_.k),
-            rows(*c_.v),
-            t.q + h * scores_.q_floats(),
-            t.s + h * group_ * kKeyBlock,
-            t.o + h * o_floats(),
-            t.m + h * group_,
-            t.l + h * group_ * 16};
+    return {rows_of(*c_.v, t, h, k0), t.s + h * group_ * kKeyBlock, t.o + h * o_floats(),
+            t.m + h * group_, t.l + h * group_ * 16};
+  }
+  // How many rows of a block are fetched ahead, of all heads, and hence how many of a head may go
+  // in turn.
+  static int64_t rows_ahead(const ThinRows<T>& x) {
+    const int64_t row_bytes = x.stride * static_cast<int64_t>(sizeof(T));
+    return std::clamp<int64_t>(kAheadBytes / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) * 16;
   }
   // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
   // there are any, past the span, too, since most likely the next one is this thread's.
   Ahead<T> ahead_of(const ThinRows<T>& x, int64_t heads, int64_t width, int64_t k0) const {
-    const auto size = static_cast<int64_t>(sizeof(T)), row_bytes = x.stride * size;
-    const int64_t wanted =
-        std::clamp<int64_t>(kAheadBytes / std::max<int64_t>(row_bytes, 1) / kKeys, 1, 4) * kKeys;
-    const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, wanted);
-    return {x.at + keys * x.stride, heads * width * size, row_bytes};
+    const auto size = static_cast<int64_t>(sizeof(T));
+    const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, rows_ahead(x));
+    return {x.at + keys * x.stride, heads * width * size, x.stride * size};
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
     Scratch space(scratch + 16);
     Task t{.batch = batch, .h0 = h0, .heads = heads};
     const int64_t rows = heads * group_;
-    t.q = space.take(heads * scores_.q_floats()), t.s = space.take(rows * kKeyBlock);
+    t.q = space.take(scores_.q_floats(heads)), t.s = space.take(rows * kKeyBlock);
     t.o = space.take(heads * o_floats()), t.m = space.take(rows), t.l = space.take(rows * 16);
     if (const int64_t head = batch * c_.n_kv_heads + h0; std::exchange(held(scratch), head) != head)
-      pack_queries(t);
+      scores_.pack(c_, batch, h0 * group_, heads, t.q);
     std::fill_n(t.o, heads * o_floats(), 0.0f);
     std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
     const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
@@ -185,32 +185,25 @@ class Decode {
     call_.counters->add(visible * (per_pair + 2 * c_.d + 2 * c_.dv), executed + visible * per_pair);
   }
 
-  void pack_queries(const Task& t) const {
-    for (int64_t h = 0; h < t.heads; ++h)
-      scores_.pack(c_, t.batch, (t.h0 + h) * group_, t.q + h * scores_.q_floats());
-  }
-
-  // One block of keys for all heads, a few keys of each in turn; returns operations executed.
+  // One block of keys for all heads, then its values, many of a head in turn: queries and sums then
+  // move least often. Returns operations executed.
   int64_t run_block(const Task& t, typename Scores::Work& work, int64_t k0,
                     const Seen& seen) const {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
-    const NextHead next{scores_.q_floats(), group_ * kKeyBlock};
-    const Head first = head_of(t, 0, k0);
-    const Ahead<T> keys = ahead_of(first.keys, t.heads, c_.d, k0);
-    const Ahead<T> values = ahead_of(first.values, t.heads, c_.dv, k0);
-    for (int64_t j = lo16; j < hi16; j += kKeys)
-      for (int64_t h = 0; h < t.heads; h += Scores::kHeadsAtOnce) {
-        const Head x = head_of(t, h, k0);
-        scores_.of_keys(work, x.keys, keys, x.q, j, x.s, next,
-                        std::min<int64_t>(t.heads - h, Scores::kHeadsAtOnce));
-      }
-    for (int64_t h = 0; h < t.heads; ++h)
-      for (int i = 0; i < group_; ++i) weigh(head_of(t, h, k0), i, seen);
-    for (int64_t j = lo; j < hi; j += kValues)
+    const ThinRows<T> first_keys = rows_of(*c_.k, t, 0, k0),
+                      first_values = rows_of(*c_.v, t, 0, k0);
+    const Ahead<T> keys = ahead_of(first_keys, t.heads, c_.d, k0);
+    const Ahead<T> values = ahead_of(first_values, t.heads, c_.dv, k0);
+    const Ahead<T> nothing(first_keys.at, 0, 0);
+    const int64_t n_keys = rows_ahead(first_keys), n_values = rows_ahead(first_values);
+    for (int64_t j = lo16; j < hi16; j += n_keys)
+      scores_.of_keys(work, first_keys, keys, t.q, t.heads, j, std::min(j + n_keys, hi16), t.s);
+    for (int64_t j = lo; j < hi; j += n_values)
       for (int64_t h = 0; h < t.heads; ++h) {
         const Head x = head_of(t, h, k0);
-        const Ahead<T> nothing(x.values.at, 0, 0);
-        const int64_t end = std::min(j + kValues, hi), next_strip = group_ * kTileN;
+        if (j == lo)
+          for (int i = 0; i < group_; ++i) weigh(x, i, seen);
+        const int64_t end = std::min(j + n_values, hi), next_strip = group_ * kTileN;
         by_rows(group_, [&](auto n, int i) {
           const Ahead<T>& fetch = i == 0 ? values : nothing;
           const float* p = x.s + i * kKeyBlock;
@@ -296,9 +289,8 @@ class Decode {
     call_.counters->add(flops, flops);
   }
 
-  // Where registers are many, values go by pairs of strips; sums stop and go on with each head.
+  // Where registers are many, values go by pairs of strips.
   static constexpr int kStripsAtOnce = kLanes == 16 ? 2 : 1;
-  static constexpr int64_t kKeys = 16, kValues = sizeof(T) == 4 ? 32 : 16;
   static constexpr int64_t kAheadBytes = 128 << 10;  // of memory
   const KernelCall& call_;
   const AttentionCall& c_;

@@ -154,10 +154,8 @@ TEGULA_VEC void transpose(Vf (&r)[8]) {
   }
 }
 
-// r[e] = column e of kLanes rows, `stride` apart, e < kSquare: a transpose that needs few
-// registers.
-inline constexpr int kSquare = 4;
-TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
+// r[e] = column e of kLanes rows, `stride` apart: a transpose that needs few registers.
+TEGULA_VEC void load_columns4(const float* p, int64_t stride, Vf (&r)[4]) {
   __m256 t[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)
@@ -167,6 +165,10 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   const __m256 c = _mm256_unpacklo_ps(t[2], t[3]), d = _mm256_unpackhi_ps(t[2], t[3]);
   r[0].v = _mm256_shuffle_ps(a, c, 0x44), r[1].v = _mm256_shuffle_ps(a, c, 0xee);
   r[2].v = _mm256_shuffle_ps(b, d, 0x44), r[3].v = _mm256_shuffle_ps(b, d, 0xee);
+}
+inline constexpr int kSquare = 4;  // load_transposed has as many columns
+TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]) {
+  load_columns4(p, stride, r);
 }
 
 // kLanes neighbouring bytes as integers.

@@ -173,6 +173,21 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   transpose(r);
 }
 
+// r[e] = column e of kLanes rows, `stride` apart.
+TEGULA_VEC void load_columns4(const float* p, int64_t stride, Vf (&r)[4]) {
+  __m512 t[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto rows = [&](int l) { return _mm_loadu_ps(p + (i + l) * stride); };
+    t[i] = _mm512_insertf32x4(_mm512_castps128_ps512(rows(0)), rows(4), 1);
+    t[i] = _mm512_insertf32x4(_mm512_insertf32x4(t[i], rows(8), 2), rows(12), 3);
+  }
+  const __m512 a = _mm512_unpacklo_ps(t[0], t[1]), b = _mm512_unpackhi_ps(t[0], t[1]);
+  const __m512 c = _mm512_unpacklo_ps(t[2], t[3]), d = _mm512_unpackhi_ps(t[2], t[3]);
+  r[0].v = _mm512_shuffle_ps(a, c, 0x44), r[1].v = _mm512_shuffle_ps(a, c, 0xee);
+  r[2].v = _mm512_shuffle_ps(b, d, 0x44), r[3].v = _mm512_shuffle_ps(b, d, 0xee);
+}
+
 // kLanes neighbouring bytes as integers.
 TEGULA_VEC Vi load_u8(const void* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};

@@ -198,6 +198,12 @@ TEGULA_VEC void load_transposed(const float* p, int64_t stride, Vf (&r)[kSquare]
   transpose(r);
 }
 
+// r[e] = column e of kLanes rows, `stride` apart.
+TEGULA_VEC void load_columns4(const float* p, int64_t stride, Vf (&r)[4]) {
+  for (int i = 0; i < kLanes; ++i)
+    for (int e = 0; e < 4; ++e) r[e].v[i] = p[i * stride + e];
+}
+
 // kLanes neighbouring bytes as integers.
 TEGULA_VEC Vi load_u8(const void* p) {
   Vi a;
