@@ -133,6 +133,18 @@ void check_tiles(const Case& c, Rng& rng) {
   expect_close(x.lse, truth.lse, naive.lse, DType::kF32, "lse");
 }
 
+// Rows of all heads so long that less than a block of them is fetched ahead, and goes in turn.
+TEST(AttentionDecode, ManyKeyHeads) {
+  for (int64_t group : {2, 5}) {
+    Rng rng(static_cast<unsigned>(group));
+    Case c;
+    c.sq = 1, c.hk = 17, c.g = group, c.sk = 200, c.left = 170, c.d = c.dv = 128;
+    check(c, rng);
+    c.dtype = DType::kBF16;
+    check(c, rng), check_tiles(c, rng);
+  }
+}
+
 TEST(AttentionDecode, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     Rng rng(seed);
