@@ -97,7 +97,7 @@ static void micro_tile(const MicroArgs& u) {
   int64_t tile = 0;
   do {
     if constexpr (kByChunks) far_a = u.far_a + tile * u.far_a_tile;
-    const float *a = u.a + tile * u.a_tile, *next_a = u.next_a + tile * u.a_tile, *b = u.b;
+    const float *a = u.a + tile * u.a_tile, *next_a = on(u.next_a, tile * u.a_tile), *b = u.b;
     float* panel_a = const_cast<float*>(a);  // to be written
     ChunkCopy<kM> copy{u.src_a + tile * u.src_a_tile, panel_a, u.src_a_stride, u.src_k};
     if constexpr (kCopies) copy.next(), copy.next(), copy.next();
