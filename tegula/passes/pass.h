@@ -38,7 +38,7 @@ struct PassOptions {
   const void* kernel_context = nullptr;
 
   Remat remat = Remat::kNone;
-  int64_t memory_bytes = 0;  // budget of kBudget
+  int64_t memory_bytes = 0;  // budget of kBudget; under any, loss_grads keeps out
   // The peak that the memory planner finds for a function. Null: passes/remat estimates it.
   Result<int64_t> (*planned_peak)(const Module&, const Function&, const void* context) = nullptr;
   const void* peak_context = nullptr;

@@ -8,10 +8,9 @@ TEGULA_VEC const float* on(const float* a, int64_t n) {
                                         static_cast<uintptr_t>(n) * sizeof(float));
 }
 constexpr int kAhead = 8;  // steps of k that packing fetches ahead
-TEGULA_VEC void fetch_strip(const char* at, int64_t row) {
-#pragma GCC unroll 4
-  for (int i = 0; i < kFetchedRows; ++i, at += row)
-    __builtin_prefetch(at, 0, 2), __builtin_prefetch(at + 64, 0, 2);
+TEGULA_VEC void fetch_strip(const char* at) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kFetchedRows * kTileN * 4; i += 64) __builtin_prefetch(at + i, 0, 2);
 }
 // kM floats, as two halves that overlap. (A masked load may read any memory, says the compiler, and
 // puts sums there.)
@@ -160,7 +159,7 @@ static void micro_tile(const MicroArgs& u) {
       if (u.next_strip != nullptr) {
         copy_rows(*u.next_strip);
       } else {
-        fetch_strip(next_b, u.next_b_row), next_b += u.next_b_step;
+        fetch_strip(next_b), next_b += u.next_b_step;
       }
       __builtin_prefetch(far_a, 0, 2);
       far_a += u.far_a_step;

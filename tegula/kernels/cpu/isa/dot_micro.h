@@ -60,9 +60,9 @@ struct MicroArgs {
   const float* b = nullptr;       // [k][kTileN]
   const float* next_a = nullptr;  // of a panel: the next tile's, fetched meanwhile
   // kRows and kFarPanel: of b's next strip the part to be fetched into L2, so many bytes per k. By
-  // chunks: per chunk, here and below, and rows of k so many bytes apart.
+  // chunks, here and below: per chunk, of b kFetchedRows.
   const char* next_b = nullptr;
-  int64_t next_b_step = 0, next_b_row = 0;
+  int64_t next_b_step = 0;
   StripCopy* next_strip = nullptr;  // if not null: packed instead, some rows after each chunk
   // kFetchesRows: of the rows that follow the task's, likewise; by chunks: of another row each
   // tile.

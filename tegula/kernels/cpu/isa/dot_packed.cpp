@@ -120,21 +120,29 @@ class PackedDot {
       run_task(h, t, waiting_ + thread * workspace_.waiting_floats, block, mine);
     });
   }
+  // The thread's strips of b: those of its group of columns.
+  float* own_panels(Kept* mine) const {
+    return reinterpret_cast<float*>(mine) + kMarkFloats + workspace_.own_block_floats;
+  }
   // The task's strips of b, packed unless they are there; where tiles pack them only the first and
   // a last one that is not whole.
-  float* own_strips(const Held& h, const Task& t, float* block, Kept* mine) {
+  float* own_strips(const Held& h, const Task& t, Kept* mine) {
     int64_t first, n;
     cut_evenly(h.n, kTileN, mine->group, blocks_.groups, &first, &n);
     const int64_t begin = t.n0 / kTileN, end = ceil_div(t.n0 + t.n, kTileN), k = c_.k.count;
-    float* b = block + workspace_.own_block_floats + (t.n0 - first) * k;
+    float* b = own_panels(mine) + (t.n0 - first) * k;
     const auto pack = [&](int64_t from, int64_t to) {
       for (; from < to; from += kPackStrips)
         pack_b(h, t.batch, from, std::min(from + kPackStrips, to), 0, k,
                b + (from - begin) * kTileN * k, k);
     };
     if (has_part(mine, t.part)) return b;
-    pack(begin, fuses_b_ ? begin + (mine->begun != t.part) : end);
-    if (fuses_b_) pack(std::max(begin + 1, (t.n0 + t.n) / kTileN), end);
+    if (!fuses_b_) {
+      pack(begin, end);
+      return b;
+    }
+    if (mine->begun != t.part) pack(begin, begin + 1);
+    pack(std::max(begin + 1, (t.n0 + t.n) / kTileN), end);
     return b;
   }
   static bool has_block(const Kept* mine, int64_t at) { return (mine->blocks >> at & 1) != 0; }
@@ -233,9 +241,8 @@ class PackedDot {
     const int64_t m_strips = ceil_div(t.m, tile_m_), n_strips = ceil_div(t.n, kTileN);
     float* const out = plain_out_ ? plain_out(h, t) : nullptr;
     float* const panel = local_b_ ? nullptr
-                         : mine   ? own_strips(h, t, packed, mine)
+                         : mine   ? own_strips(h, t, mine)
                                   : b_panel(h, t.batch, t.n0 / kTileN);
-    const float* const group = mine ? packed + workspace_.own_block_floats : nullptr;
     int64_t executed = 0;
     for (int64_t block = 0; block < kb_.count(); ++block) {
       const KBlock plan = kb_.at(block, start_ != nullptr);
@@ -256,10 +263,8 @@ class PackedDot {
         u.b = b;
         u.next_strip = next.copy;
         u.next_b = reinterpret_cast<const char*>(next.at ? next.at : b);
-        if (next.at != nullptr) {
+        if (next.at != nullptr)
           u.next_b += i * (plan.n_k / next.steps) * next.bytes, u.next_b_step = next.bytes;
-          u.next_b_row = kTileN * sizeof(float);
-        }
         u.far_a = a.far;
         if (const int64_t at = j * m_strips + i; direct_a_ || at < a.far_tiles) {
           u.far_a += direct_a_ ? fetched * a.far_step : at * a.far_tile;
@@ -297,7 +302,7 @@ class PackedDot {
       if (tiles_.a_inside) {
         for (int64_t j = 0; j < n_strips; ++j) {
           StripCopy copy;
-          column(j, b + j * b_strip, next_strip(h, t, plan, panel, group, j, mine, &copy));
+          column(j, b + j * b_strip, next_strip(h, t, plan, panel, j, mine, &copy));
           if (const int64_t k = plan.k0 + plan.n_k - copy.left; copy.left > 0)
             pack_b(h, t.batch, t.n0 / kTileN + j + 1, t.n0 / kTileN + j + 2, k, copy.left, copy.to,
                    c_.k.count);
@@ -327,8 +332,8 @@ class PackedDot {
            mine->begun != t.part + 1 && t.n0 + round_up(t.n, kTileN) + kTileN <= h.n;
   }
   // After strip j of a block of k.
-  NextStrip next_strip(const Held& h, const Task& t, const KBlock& plan, float* panel,
-                       const float* group, int64_t j, Kept* mine, StripCopy* copy) const {
+  NextStrip next_strip(const Held& h, const Task& t, const KBlock& plan, float* panel, int64_t j,
+                       Kept* mine, StripCopy* copy) const {
     const int64_t b_strip = kTileN * c_.k.count, k_end = plan.k0 + plan.n_k,
                   m_strips = ceil_div(t.m, tile_m_), n0 = t.n0 + (j + 1) * kTileN;
     const bool is_last = (j + 1) * kTileN >= t.n, is_whole = n0 + kTileN <= t.n0 + t.n;
@@ -347,7 +352,9 @@ class PackedDot {
     } else if (k_end < c_.k.count) {
       next.at = panel + k_end * kTileN;
     } else if (mine != nullptr) {
-      next.at = t.part + 1 < t.n_parts ? panel + (j + 1) * b_strip : group;
+      const int64_t part = (t.part + 1) % t.n_parts;
+      if (part == t.part || has_part(mine, part) || mine->begun == part)
+        next.at = part > 0 ? panel + (j + 1) * b_strip : own_panels(mine);
     }
     const bool by_chunks = kCopiesRows && !direct_a_;
     next.steps = by_chunks ? kChunk : 1;
