@@ -129,6 +129,10 @@ struct DotWorkspace {
   }
 };
 
+// Whether AVX-512 sums products of bf16 in pairs faster than it multiplies and adds floats.
+// TEGULA_BF16_PAIRS=off forbids it: no bit changes.
+bool machine_sums_pairs();
+
 // Whether a can be read where it lies: f32 rows, k side by side. `row`: elements between rows.
 bool can_read_a(const Contraction& c, int64_t* row);
 

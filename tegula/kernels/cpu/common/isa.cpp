@@ -7,6 +7,7 @@
 #endif
 
 #include "tegula/kernels/cpu/common/dot_i8_plan.h"
+#include "tegula/kernels/cpu/common/dot_plan.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
@@ -143,6 +144,23 @@ bool machine_has_vnni() {
     return __builtin_cpu_supports("avx512vnni") && !(asked && std::string_view(asked) == "off");
   }();
   return has;
+#else
+  return false;
+#endif
+}
+
+// Some processors sum pairs at half their multiply-add rate, and then widening is as fast.
+bool machine_sums_pairs() {
+#if defined(__x86_64__)
+  static const bool sums = [] {
+    constexpr unsigned kAvx512Bf16 = 1u << 5;
+    const char* asked = std::getenv("TEGULA_BF16_PAIRS");
+    unsigned a, b, c, d;
+    return machine_isa() >= Isa::kAvx512 && !(asked && std::string_view(asked) == "off") &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvx512Bf16) != 0 &&
+           pair_flops_per_s() > kIsaMargin * isa_flops_per_s(Isa::kAvx512);
+  }();
+  return sums;
 #else
   return false;
 #endif

@@ -8,7 +8,8 @@
 
 namespace tegula::kernel {
 
-double isa_flops_per_s(Isa isa) {
+namespace {
+double burst_flops_per_s(Isa isa, bool of_pairs) {
   const IsaTable* table = isa_table_of(isa);
   if (table == nullptr) return 0;
   using Clock = std::chrono::steady_clock;
@@ -18,12 +19,16 @@ double isa_flops_per_s(Isa isa) {
     int64_t flops = 0;
     const auto start = Clock::now();
     // Without vectors a burst of that length takes ages.
-    table->fma_burst({isa == Isa::kPortable ? kFirst / 60 : kFirst, &flops});
+    table->fma_burst({isa == Isa::kPortable ? kFirst / 60 : kFirst, &flops, of_pairs});
     const double s = std::chrono::duration<double>(Clock::now() - start).count();
     if (burst > 0) best = std::max(best, static_cast<double>(flops) / s);
   }
   return best;
 }
+}  // namespace
+
+double isa_flops_per_s(Isa isa) { return burst_flops_per_s(isa, false); }
+double pair_flops_per_s() { return burst_flops_per_s(Isa::kAvx512, true); }
 
 Isa fastest_isa(Isa widest, double (*rate)(Isa)) {
   Isa choice = widest;

@@ -89,6 +89,8 @@ struct MicroArgs {
 using MicroFn = void (*)(const MicroArgs&);
 // The tile of so many rows and vectors of columns.
 MicroFn micro_fn(int rows, int vectors, Lies a);
+// Over pairs (pairs.h), where kHasPairs: kFarPanel or kChunks; k counts pairs.
+MicroFn pair_micro_fn(int rows, int vectors, Lies a);
 // A whole tile that packs a: kCopiesRows, and kChunks or kFarPanel.
 MicroFn packing_micro_fn(Lies a);
 

@@ -9,7 +9,7 @@
 #include "tegula/kernels/cpu/isa/dot_loops.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
 #include "tegula/kernels/cpu/isa/dot_thin.h"
-#include "tegula/kernels/cpu/isa/pack.h"
+#include "tegula/kernels/cpu/isa/pack_pairs.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -30,8 +30,12 @@ int tile_rows(const DotTiles& tiles) {
   return tiles.tile_m > 0 ? std::min(tiles.tile_m, kTileM) : kTileM;
 }
 
-template <class In, class Out>
+// kPairs: k counts pairs (halve_k), bf16's two neighbours in a float's place.
+template <class In, class Out, bool kPairs = false>
 class PackedDot {
+  static_assert(!kPairs || std::is_same_v<In, bf16>);
+  static constexpr int64_t kPerStep = kPairs ? 2 : 1;  // k
+
  public:
   PackedDot(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b)
       : call_(call),
@@ -53,8 +57,9 @@ class PackedDot {
         blocks_of_a_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
     const bool packs = tiles_.packs_a(c, {tile_m_, kTileN});
     int64_t k_stride;
-    is_chunked_ = kCopiesRows && packs && c.k.is_linear(kA, &k_stride) && k_stride == 1;
+    is_chunked_ = kCopiesRows && packs && c.k.is_linear(kA, &k_stride) && k_stride == kPerStep;
     direct_a_ = can_read_a(c, &a_row_) && !is_chunked_ && (!packs || tiles_.reads_a == 0);
+    if (kPairs && is_chunked_ && !c.m.is_linear(kA, &a_row_)) a_row_ = 0;
     local_b_ = tiles_.is_local(c);
     set_packing(packs);
     b_panels_ = blocks_of_a_ + (local_b_ ? 0 : workspace_.block_floats * call.pool->n_threads());
@@ -198,16 +203,47 @@ class PackedDot {
         const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
         int64_t lane[kTileM];
         c_.m.offsets(h.m0 + m0 + i, rows, kA, lane);
-        copy_chunks<kChunk>(a + k0, lane, rows, n_k, dst + i / tile_m_ * a_panel_floats(n_k));
+        float* to = dst + i / tile_m_ * a_panel_floats(n_k);
+        if constexpr (kPairs) {
+          for (int j = 0; j < rows; ++j) lane[j] /= 2;
+          copy_chunks<kChunk>(reinterpret_cast<const Pair*>(a) + k0, lane, rows, n_k, to);
+        } else {
+          copy_chunks<kChunk>(a + k0, lane, rows, n_k, to);
+        }
       }
       return;
     }
     for (int64_t k = 0; k < n_k; k += kPackK) {
       for (int64_t i = 0; i < m; i += tile_m_) {
         const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
-        pack_panel(a, c_.m, c_.k, kA, h.m0 + m0 + i, rows, k0 + k, std::min(kPackK, n_k - k),
+        pack_lanes(a, c_.m, kA, h.m0 + m0 + i, rows, k0 + k, std::min(kPackK, n_k - k),
                    dst + i / tile_m_ * a_panel_floats(n_k) + k * rows, rows);
       }
+    }
+  }
+
+  void pack_lanes(const In* src, const Loops& lanes, Operand operand, int64_t first, int width,
+                  int64_t k0, int64_t n_k, float* dst, int ld) const {
+    if constexpr (kPairs) {
+      int64_t step = 0;
+      c_.k.is_linear(operand, &step);
+      pack_pairs(src, lanes, step / 2, operand, first, width, k0, n_k, dst, ld);
+    } else {
+      pack_panel(src, lanes, c_.k, operand, first, width, k0, n_k, dst, ld);
+    }
+  }
+  // Of so many whole strips, at most kPackStrips.
+  static PackStripsFn<In> strips_fn(int64_t strips) {
+    if constexpr (kPairs) {
+      constexpr PackStripsFn<In> kPack[] = {
+          pack_pair_strips<kTileNv, 1>, pack_pair_strips<kTileNv, 2>, pack_pair_strips<kTileNv, 3>,
+          pack_pair_strips<kTileNv, kPackStrips>};
+      return kPack[strips - 1];
+    } else {
+      constexpr PackStripsFn<In> kPack[] = {
+          pack_strips<In, kTileNv, 1>, pack_strips<In, kTileNv, 2>, pack_strips<In, kTileNv, 3>,
+          pack_strips<In, kTileNv, kPackStrips>};
+      return kPack[strips - 1];
     }
   }
 
@@ -218,18 +254,14 @@ class PackedDot {
     int64_t n_stride, k_stride;
     if (end * kTileN <= h.n && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
         c_.k.is_linear(kB, &k_stride)) {
-      constexpr PackStripsFn<In> kPack[] = {
-          pack_strips<In, kTileNv, 1>, pack_strips<In, kTileNv, 2>, pack_strips<In, kTileNv, 3>,
-          pack_strips<In, kTileNv, kPackStrips>};
       const In* src = b + h.n0 + begin * kTileN + k0 * k_stride;
-      return kPack[end - begin - 1](src, k_stride, n_k, dst, panel_k * kTileN);
+      return strips_fn(end - begin)(src, k_stride / kPerStep, n_k, dst, panel_k * kTileN);
     }
     for (int64_t k = 0; k < n_k; k += kPackK) {
       for (int64_t strip = begin; strip < end; ++strip) {
         const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
-        pack_panel(b, c_.n, c_.k, kB, h.n0 + strip * kTileN, cols, k0 + k,
-                   std::min(kPackK, n_k - k), dst + ((strip - begin) * panel_k + k) * kTileN,
-                   kTileN);
+        pack_lanes(b, c_.n, kB, h.n0 + strip * kTileN, cols, k0 + k, std::min(kPackK, n_k - k),
+                   dst + ((strip - begin) * panel_k + k) * kTileN, kTileN);
       }
     }
   }
@@ -278,7 +310,7 @@ class PackedDot {
         if (plain_out_ && plan.is_last)
           u.dst = out + i * tile_m_ * out_row_ + j * kTileN, u.dst_stride = out_row_;
         run_tile(h, x, plan, u, waiting + (j * m_strips + i) * tile_floats, local);
-        executed += n_tiles * x.rows * x.vectors() * kLanes * plan.n_k;
+        executed += n_tiles * x.rows * x.vectors() * kLanes * plan.n_k * kPerStep;
       };
       const auto column = [&](int64_t j, const float* b, const NextStrip& next) {
         const int64_t most = start_ == nullptr ? kColumnTiles : 1;
@@ -317,7 +349,7 @@ class PackedDot {
       mine->parts |= int64_t{1} << t.part;
     }
     const int64_t more = t.m * t.n * c_.epilogue_flops();
-    call_.counters->add(2 * t.m * t.n * c_.k.count + more, 2 * executed + more);
+    call_.counters->add(2 * t.m * t.n * c_.k.count * kPerStep + more, 2 * executed + more);
   }
 
   // The strip of b that comes next, whose lines tiles fetch, or which they pack.
@@ -443,8 +475,8 @@ class PackedDot {
                   first = goes_on ? 0 : t.part * tiles;
     block->far_tiles = (goes_on ? t.m : rows_after(h, t)) - first;
     if (block->far_tiles <= 0) return;
-    block->far_tile = sizeof(In) * a_row_, block->far_step = sizeof(In) * kChunk;
-    a += goes_on ? plan.k0 + plan.n_k : (t.m + first) * a_row_;
+    block->far_tile = sizeof(In) * a_row_, block->far_step = sizeof(In) * kPerStep * kChunk;
+    a += goes_on ? (plan.k0 + plan.n_k) * kPerStep : (t.m + first) * a_row_;
     block->far = reinterpret_cast<const char*>(a);
   }
 
@@ -474,8 +506,9 @@ class PackedDot {
   void run_tile(const Held& h, const Tile& x, const KBlock& plan, MicroArgs& u, float* waiting,
                 float* local) {
     const Lies lies = direct_a_ ? Lies::kRows : is_chunked_ ? Lies::kChunks : Lies::kFarPanel;
-    const MicroFn fn =
-        u.src_a != nullptr ? packing_micro_fn(lies) : micro_fn(x.rows, x.vectors(), lies);
+    const MicroFn fn = u.src_a != nullptr ? packing_micro_fn(lies)
+                       : kPairs           ? pair_micro_fn(x.rows, x.vectors(), lies)
+                                          : micro_fn(x.rows, x.vectors(), lies);
     if (!direct_a_) {
       u.a_stride = x.rows;
       u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
@@ -566,6 +599,34 @@ class PackedDot {
   bool direct_a_ = false, is_chunked_ = false, local_b_ = false, plain_out_ = false;
 };
 
+// Whether pairs can be made of an operand: k side by side, lanes whole pairs apart, or lanes side
+// by side.
+bool has_pairs(const Contraction& c, const Loops& lanes, Operand operand) {
+  int64_t k, lane;
+  return c.k.is_linear(operand, &k) && lanes.is_linear(operand, &lane) &&
+         (k == 1 ? lane % 2 == 0 : lane == 1 || lanes.count == 1);
+}
+bool is_of_pairs(const Contraction& c) {
+  return kHasPairs && c.in_dtype == DType::kBF16 && machine_sums_pairs() && c.k.count > 0 &&
+         c.shard_k() % 2 == 0 && has_pairs(c, c.m, kA) && has_pairs(c, c.n, kB);
+}
+// k in pairs.
+Contraction halve_k(Contraction c) {
+  Factor pairs{.extent = c.k.count / 2};
+  for (const Operand operand : {kA, kB}) {
+    c.k.is_linear(operand, &pairs.stride[operand]);
+    pairs.stride[operand] *= 2;
+  }
+  c.k = {};
+  c.k.add(pairs);
+  return c;
+}
+template <class Out>
+void run_pairs(const KernelCall& call, const Contraction& c, const TensorRef& a,
+               const TensorRef& b) {
+  if constexpr (kHasPairs) PackedDot<bf16, Out, true>(call, c, a, b).run();
+}
+
 template <class In>
 void run_in(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b) {
   switch (c.out_dtype) {
@@ -587,6 +648,11 @@ void dot_packed_call(const KernelCall& call, const Contraction& c, const TensorR
   const DotTiles tiles(call.tuning, c);
   claim_workspace(call, packed_bytes(c, call.tuning, call.pool->n_threads()));
   if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
+  if (is_of_pairs(c)) {
+    const Contraction pairs = halve_k(c);
+    if (c.out_dtype == DType::kF32) return run_pairs<float>(call, pairs, a, b);
+    if (c.out_dtype == DType::kBF16) return run_pairs<bf16>(call, pairs, a, b);
+  }
   switch (c.in_dtype) {
     case DType::kF32:
       return run_in<float>(call, c, a, b);
