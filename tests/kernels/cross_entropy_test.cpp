@@ -71,6 +71,11 @@ const Kernels kVectors = {"linear_cross_entropy_tiled",
                           &kernel::IsaTable::linear_cross_entropy_bwd,
                           &kernel::IsaTable::cross_entropy_grads,
                           DType::kF32};
+const Kernels kNarrow = [] {
+  Kernels k = kVectors;
+  k.dtype = DType::kBF16;
+  return k;
+}();
 // In AMX's tiles, emulated where there are none.
 const Kernels kTiles = {"linear_cross_entropy_amx",
                         "linear_cross_entropy_bwd_amx",
@@ -223,6 +228,19 @@ TEST(LinearCrossEntropy, InOneCall) {
   }
 }
 
+TEST(LinearCrossEntropy, InOneCallOfBf16) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    check_grads(pick(rng, 1, 3), pick(rng, 1, 70), pick(rng, 1, 300), pick(rng, 1, 50), rng,
+                kNarrow);
+    if (HasFailure()) return;
+  }
+  Rng rng(8);
+  check_grads(1, 20, 9000, 40, rng, kNarrow);
+  // The last columns' logits are formed again.
+  check_grads(1, 300, 300001, 2, rng, kNarrow, {kernel::isa_table().isa});
+}
+
 // More columns than a pass goes over, than one panel; more tokens than are kept.
 TEST(LinearCrossEntropy, InOneCallOfSeveralPasses) {
   Rng rng(6);
@@ -244,8 +262,8 @@ TEST(LinearCrossEntropy, InOneCallInTiles) {
 }
 
 TEST(LinearCrossEntropy, InOneCallRoomForFewerTokens) {
-  const auto room = [](int64_t n, int64_t v, int64_t d) {
-    Tensor x(DType::kF32, {n, d}), w(DType::kF32, {v, d}), ids(DType::kI32, {n});
+  const auto room = [](DType type, int64_t n, int64_t v, int64_t d) {
+    Tensor x(type, {n, d}), w(type, {v, d}), ids(DType::kI32, {n});
     Tensor s(DType::kF32, {n});
     const TensorRef in[] = {x.ref(), w.ref(), ids.ref(), s.ref(), s.ref()};
     const TensorRef out[] = {s.ref(), s.ref(), x.ref(), w.ref()};
@@ -253,9 +271,10 @@ TEST(LinearCrossEntropy, InOneCallRoomForFewerTokens) {
     EXPECT_TRUE(g.ok()) << g.error().message;
     return g->bytes(3);
   };
-  for (int64_t most : {40, 1000, 5000})
-    for (int64_t n = 1; n < most; n += n / 7 + 1)
-      EXPECT_LE(room(n, 9000, 96), room(most, 9000, 96));
+  for (DType type : {DType::kF32, DType::kBF16})
+    for (int64_t most : {40, 1000, 9000})
+      for (int64_t n = 1; n < most; n += n / 7 + 1)
+        EXPECT_LE(room(type, n, 9000, 96), room(type, most, 9000, 96)) << n;
 }
 
 TEST(LinearCrossEntropy, ColumnsInSeveralChunks) {

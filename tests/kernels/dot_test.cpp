@@ -286,6 +286,24 @@ TEST(Dot, EqualsTheScalarChainWithFewRows) {
   }
 }
 
+// Where processors sum products of bf16 in pairs of k: every layout, two of k, odd shards and rows
+// an odd number of elements apart (no pairs).
+TEST(Dot, EqualsTheScalarChainInPairs) {
+  Rng rng(9);
+  for (int i = 0; i < 32; ++i) {
+    Case c = matmul(pick(rng, 17, 60), i == 9 ? 2 : pick(rng, 1, 90), pick(rng, 33, 100));
+    while (c.k_shards < 4 && i % 4 == 1 && c.extent["k"] % (2 * c.k_shards) == 0) c.k_shards *= 2;
+    if (i % 2 != 0) c.names[0] = {"k", "m"};
+    if (i / 2 % 2 != 0) c.names[1] = {"n", "k"};
+    c.in = DType::kBF16, c.out = i % 3 == 0 ? DType::kF32 : DType::kBF16;
+    c.accumulates = i % 8 == 6 && c.out == DType::kF32 && c.k_shards == 1;
+    c.bias = i % 5 == 2 && !c.accumulates;
+    write_dims(c);
+    check_case(c, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Threads that pack both operands for themselves, tiles beside their products: every layout, ragged
 // rows, columns, chunks and blocks of k.
 TEST(Dot, EqualsNaiveWherePanelsAreAThreadsOwn) {

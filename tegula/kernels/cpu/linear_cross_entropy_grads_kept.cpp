@@ -17,7 +17,7 @@ extern constinit const KernelDef linear_cross_entropy_grads_kept{
     .name = "linear_cross_entropy_grads_kept",
     .op = "linear_cross_entropy_grads",
     .order = "kb64",
-    .doc = "128 MiB of logits at a time, kept from loss to gradients: three products, not four",
+    .doc = "128 MiB of logits (bf16: 256), kept from loss to gradients: three products, not four",
     .priority = 100,
     .supports = supports,
     .workspace_bytes = workspace_bytes,

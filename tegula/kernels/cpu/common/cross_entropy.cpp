@@ -69,20 +69,22 @@ CrossEntropyWorkspace::CrossEntropyWorkspace(const CrossEntropyCall& c, bool is_
 }
 
 namespace {
-constexpr int64_t kKeptFloats = int64_t{1} << 25;  // of logits: 128 MiB
-constexpr int64_t kLeastTokens = 48;               // fewer make the products' sums too short
-constexpr int64_t kPassColumns = 4096;             // what three products and two passes go over
-constexpr int64_t kGradsPanel = 1024;              // longer sums wait between blocks of k
+constexpr int64_t kKeptFloats = int64_t{1} << 25;      // of logits: 128 MiB
+constexpr int64_t kKeptBf16Floats = int64_t{1} << 26;  // the same where no more tokens follow
+constexpr int64_t kLeastTokens = 48;                   // fewer make the products' sums too short
+constexpr int64_t kPassColumns = 4096;                 // what three products and two passes go over
+constexpr int64_t kGradsPanel = 1024;                  // longer sums wait between blocks of k
 
 Factor factor(int64_t extent, int64_t a, int64_t b, int64_t out) {
   Factor f;
   f.extent = extent, f.stride[kA] = a, f.stride[kB] = b, f.stride[kOut] = f.stride[kBias] = out;
   return f;
 }
-Contraction product(const Factor& m, const Factor& n, const Factor& k, bool is_more) {
+Contraction product(const Factor& m, const Factor& n, const Factor& k, bool is_more, DType in,
+                    DType out) {
   Contraction c;
   c.m.add(m), c.n.add(n), c.k.add(k);
-  c.accumulates = is_more;
+  c.accumulates = is_more, c.in_dtype = in, c.out_dtype = out;
   return c;
 }
 // Rows (all dims but the last) one stride apart, their elements side by side.
@@ -101,13 +103,17 @@ Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRe
     return invalid_argument("linear_cross_entropy_grads: operands misfit");
   CrossEntropyGradsCall g;
   g.c = TEGULA_TRY(parse_cross_entropy(in.first(3), attrs, false));
-  for (const TensorRef* t : {&in[0], &in[3], &in[4], &out[0], &out[1], &out[2], &out[3]})
-    if (t->dtype != DType::kF32) return unsupported("linear_cross_entropy_grads: f32 only");
+  g.is_bf16 = in[0].dtype == DType::kBF16;
+  for (const TensorRef* t : {&in[0], &out[2], &out[3]})
+    if (t->dtype != (g.is_bf16 ? DType::kBF16 : DType::kF32))
+      return unsupported("linear_cross_entropy_grads: x, dx and dw must be f32 or bf16");
+  for (const TensorRef* t : {&in[3], &in[4], &out[0], &out[1]})
+    if (t->dtype != DType::kF32) return unsupported("linear_cross_entropy_grads: lse must be f32");
   if (g.c.is_transposed || !has_plain_rows(in[0], &g.x_row) || !has_plain_rows(in[1], &g.w_row) ||
       !has_plain_rows(out[2], &g.dx_row) || !has_plain_rows(out[3], &g.dw_row))
     return unsupported("linear_cross_entropy_grads: x, w, dx and dw need plain rows, w as [v, d]");
   if (g.c.v == 0) return unsupported("linear_cross_entropy_grads: no columns");
-  const int64_t most = kKeptFloats / g.c.v / 16 * 16 - 16;
+  const int64_t most = g.is_bf16 ? g.c.n_tokens + kLeastTokens : kKeptFloats / g.c.v / 16 * 16 - 16;
   if (most < kLeastTokens)
     return unsupported(cat("linear_cross_entropy_grads: ", g.c.v, " columns are too many"));
   g.tokens = std::min(most, round_up(g.c.n_tokens, 16));
@@ -118,21 +124,32 @@ Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRe
 }
 
 Contraction CrossEntropyGradsCall::logits(int64_t n, int64_t v) const {
-  return product(factor(v, w_row, 0, row), factor(n, 0, x_row, 1), factor(c.d, 1, 1, 0), false);
+  return product(factor(v, w_row, 0, row), factor(n, 0, x_row, 1), factor(c.d, 1, 1, 0), false,
+                 c.x->dtype, DType::kF32);
 }
 Contraction CrossEntropyGradsCall::dw(int64_t n, int64_t v, bool is_more) const {
-  return product(factor(v, row, 0, dw_row), factor(c.d, 0, 1, 1), factor(n, 1, x_row, 0), is_more);
+  return product(factor(v, row, 0, dw_row), factor(c.d, 0, 1, 1), factor(n, 1, x_row, 0), is_more,
+                 c.x->dtype, c.x->dtype);
 }
 Contraction CrossEntropyGradsCall::dx(int64_t n, int64_t v, bool is_more) const {
-  return product(factor(n, 1, 0, dx_row), factor(c.d, 0, 1, 1), factor(v, row, w_row, 0), is_more);
+  return product(factor(n, 1, 0, is_bf16 ? c.d : dx_row), factor(c.d, 0, 1, 1),
+                 factor(v, row, w_row, 0), is_more, c.x->dtype, DType::kF32);
 }
 
+int64_t CrossEntropyGradsCall::kept_floats() const {
+  return is_bf16 ? std::min(c.v * row, kKeptBf16Floats) : c.v * row;
+}
+int64_t CrossEntropyGradsCall::pass_floats() const {
+  return is_kept(c.v) ? 0 : round_up(std::min(columns, c.v) * row, 16);
+}
 int64_t CrossEntropyGradsCall::bytes(int n_threads) const {
   const int64_t n = std::min(tokens, c.n_tokens), v = std::min(columns, c.v);
   int64_t dots = 0;
-  for (const Contraction& p : {logits(n, v), dw(n, v, true), dx(n, std::min(panel, v), true)})
+  for (const Contraction& p : {logits(n, v), dw(n, v, !is_bf16), dx(n, std::min(panel, v), true)})
     dots = std::max(dots, packed_bytes(p, {}, n_threads));
-  return 4 * (round_up(kept_floats(), 16) + state_floats()) + dots;
+  return 4 * (round_up(kept_floats(), 16) + state_floats() + pass_floats() + g_floats() +
+              dx_floats()) +
+         dots;
 }
 
 namespace {

@@ -3,8 +3,9 @@
 //
 // Order "kb64": a logit is one fma chain over d; columns in blocks of 64, ascending; per block
 // m' = max(m, logits), l = l·exp(m - m') + the lane16 sum of exp(logit - m'); lse = log(l) + m.
-// Backward: g = dlse·exp(logit - lse), plus dpicked at the target; dx is one chain over v, dw one
-// chain over tokens. A block whose logits are all -inf is shifted by 0, as the op's definition is.
+// Backward: g = dlse·exp(logit - lse), plus dpicked at the target, rounded to bf16 where x is; dx
+// is one chain over v, dw one chain over tokens. A block whose logits are all -inf is shifted by 0,
+// as the op's definition is.
 #pragma once
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
@@ -49,26 +50,35 @@ struct CrossEntropyWorkspace {
   }
 };
 
-// Both directions in one call, f32: logits of some tokens at a time are formed, kept, and turned
-// into g where they lie. Operands as plain numbers; bits are those of order "kb64".
+// Both directions in one call: logits are formed, kept as f32, and turned into g where they lie.
+// f32: those of some tokens at a time. bf16: all tokens', of as many columns as fit; the others'
+// are formed again, and g is a copy. Operands as plain numbers; bits are those of order "kb64".
 struct CrossEntropyGradsCall {
   CrossEntropyCall c;
+  bool is_bf16 = false;
   int64_t x_row = 0, w_row = 0, dx_row = 0, dw_row = 0;  // elements between rows; columns adjoin
-  int64_t tokens = 0;                                    // whose logits are kept at once, at most
-  int64_t row = 0;                                       // floats between rows of logits [v][token]
+  int64_t tokens = 0;                                    // at once, at most
+  int64_t row = 0;                                       // elements between rows of [v][token]
   int64_t columns = 0;  // of v in a pass over what is kept, a multiple of `panel`
   int64_t panel = 0;    // of v whose weights are packed at once, a multiple of kVocabBlock
 
-  // The three products. n tokens, v columns; `is_more`: sums go on from what dx or dw holds.
+  // The three products. n tokens, v columns; `is_more`: sums go on from what dx (bf16: its sums) or
+  // dw holds.
   Contraction logits(int64_t n, int64_t v) const;            // w [v d], x [n d] -> [v n]
   Contraction dw(int64_t n, int64_t v, bool is_more) const;  // g [v n], x [n d] -> [v d]
   Contraction dx(int64_t n, int64_t v, bool is_more) const;  // g [v n], w [v d] -> [n d]
   // Floats of the parts of the workspace.
-  int64_t kept_floats() const { return c.v * row; }
+  int64_t kept_floats() const;
   int64_t state_floats() const { return 4 * row; }  // m, l; lse, dlse of each token kept
+  // bf16 only: logits of a pass that are not kept, g of a pass, sums of dx.
+  int64_t pass_floats() const;
+  int64_t g_floats() const { return is_bf16 ? round_up(std::min(columns, c.v) * row, 32) / 2 : 0; }
+  int64_t dx_floats() const { return is_bf16 ? round_up(c.n_tokens * c.d, 16) : 0; }
+  bool is_kept(int64_t v_end) const { return v_end * row <= kept_floats(); }
   int64_t bytes(int n_threads) const;
 };
-// Errors: not f32, w transposed, rows with gaps, so many columns that too few tokens' logits fit.
+// Errors: neither f32 nor bf16, w transposed, rows with gaps, so many columns that too few tokens'
+// logits fit.
 Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRef> in,
                                                         std::span<const TensorRef> out,
                                                         const Attrs& attrs);

@@ -1,6 +1,7 @@
 // Cross-entropy from the last hidden state: logits exist one register tile at a time (forward) or
 // one chunk of columns at a time (backward). [Wijmans et al. 2024, section 4]
 #include <algorithm>
+#include <type_traits>
 
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/cross_entropy_rows.h"
@@ -165,6 +166,9 @@ class Backward {
         // The row is a multiple of 16 long; what lies past n is never read.
         for (int64_t j = 0; j < n; j += kLanes) store(row + j, scale * exp(load(row + j) - shift));
         if (c_.target(t) >= 0 && target >= 0 && target < n) row[target] = row[target] + dpicked[t];
+        if constexpr (std::is_same_v<T, bf16>)
+          for (int64_t j = 0; j < n; j += kLanes)
+            store(row + j, widen_bf16(narrow_bf16(load(row + j))));
       }
       for (int64_t e = 0; e < c_.d; e += kTileN) {
         const TileArgs a{g, c_.chunk, Lies::kRows, w_ + e * n, n, rows, cut(kTileN, c_.d - e)};

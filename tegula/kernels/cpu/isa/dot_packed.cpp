@@ -607,7 +607,7 @@ bool has_pairs(const Contraction& c, const Loops& lanes, Operand operand) {
          (k == 1 ? lane % 2 == 0 : lane == 1 || lanes.count == 1);
 }
 bool is_of_pairs(const Contraction& c) {
-  return kHasPairs && c.in_dtype == DType::kBF16 && machine_sums_pairs() && c.k.count > 0 &&
+  return kHasPairs && c.in_dtype == DType::kBF16 && c.k.count > 2 && machine_sums_pairs() &&
          c.shard_k() % 2 == 0 && has_pairs(c, c.m, kA) && has_pairs(c, c.n, kB);
 }
 // k in pairs.
