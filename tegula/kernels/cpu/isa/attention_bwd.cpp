@@ -20,7 +20,12 @@ class FlashBackward {
 
  public:
   FlashBackward(const KernelCall& call, const AttentionCall& c, bool careful = false)
-      : call_(call), c_(c), space_(c, true), n_rows_(c.n_q * c.group), careful_(careful) {
+      : call_(call),
+        c_(c),
+        space_(c, true),
+        products_({c.q, c.k, c.v, c.o, c.d_o}),
+        n_rows_(c.n_q * c.group),
+        careful_(careful) {
     // Rows are (head of the group, query): the order in which dk and dv are summed.
     Factor head{.extent = c.group}, query{.extent = c.n_q};
     head.stride[kA] = c.q->stride[2], query.stride[kA] = c.q->stride[1];
@@ -190,8 +195,10 @@ class FlashBackward {
     for (int64_t j = 0; j < n_keys; j += kTileN) {
       const int n = static_cast<int>(std::min<int64_t>(kTileN, n_keys - j));
       const int64_t at = first - w.first_key + j;
-      pack_panel(k, keys_of_k_, d_of_k_, kA, first + j, n, 0, c_.d, w.k_t + at * c_.d, kTileN);
-      pack_panel(v, keys_of_v_, d_of_v_, kA, first + j, n, 0, c_.dv, w.v_t + at * c_.dv, kTileN);
+      products_.pack(k, keys_of_k_, d_of_k_, kA, first + j, n, c_.d,
+                     w.k_t + at * products_.steps(c_.d), kTileN);
+      products_.pack(v, keys_of_v_, d_of_v_, kA, first + j, n, c_.dv,
+                     w.v_t + at * products_.steps(c_.dv), kTileN);
     }
   }
   // [strip of columns][row][kTileN] of rows [r0, r0 + n), strips n_panel rows apart.
@@ -295,11 +302,11 @@ class FlashBackward {
     const T* d_o = c_.d_o->as<const T>() + offset4(*c_.d_o, w.batch, 0, h);
     for (int r = 0; r < x.rows; r += kTileM) {
       const int64_t strip = r / kTileM;
-      pack_panel(q, rows_, d_of_q_, kA, x.r0 + r, rows_of(x, r), 0, c_.d,
-                 w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows_of(x, r));
+      products_.pack(q, rows_, d_of_q_, kA, x.r0 + r, rows_of(x, r), c_.d,
+                     w.q_a + strip * (kTileM * c_.d + kPanelSlack), rows_of(x, r));
       float* d_o_strip = w.do_a + strip * (kTileM * c_.dv + kPanelSlack);
-      pack_panel(d_o, rows_, d_of_do_, kB, x.r0 + r, rows_of(x, r), 0, c_.dv, d_o_strip,
-                 rows_of(x, r));
+      products_.pack(d_o, rows_, d_of_do_, kB, x.r0 + r, rows_of(x, r), c_.dv, d_o_strip,
+                     rows_of(x, r));
       deltas(w, x, r, d_o_strip);
     }
   }
@@ -309,9 +316,12 @@ class FlashBackward {
   void deltas(const Pair& w, Block& x, int r, const float* d_o) const {
     const int n = rows_of(x, r);
     const T* o = c_.o->as<const T>() + offset4(*c_.o, w.batch, 0, w.kv_head * c_.group);
-    pack_panel(o, o_rows_, d_of_o_, kA, x.r0 + r, n, 0, c_.dv, w.o_t, n);
+    products_.pack(o, o_rows_, d_of_o_, kA, x.r0 + r, n, c_.dv, w.o_t, n);
     Vf delta = zero();
-    for (int64_t e = 0; e < c_.dv; ++e) delta = fma(load(d_o + e * n), load(w.o_t + e * n), delta);
+    for (int64_t e = 0; e < products_.steps(c_.dv); ++e) {
+      const Vf a = load(d_o + e * n), b = load(w.o_t + e * n);
+      delta = kHasPairs && products_.are_pairs ? dot_pairs(delta, a, b) : fma(a, b, delta);
+    }
     float out[kLanes];
     store(out, delta);
     for (int i = 0; i < n; ++i) {
@@ -337,23 +347,23 @@ class FlashBackward {
       std::fill_n(p, rows * kKeyBlock, 0.0f), std::fill_n(ds, rows * kKeyBlock, 0.0f);
       return false;
     }
-    const int64_t strip = r / kTileM;
+    const int64_t strip = r / kTileM, key = k0 - w.first_key;
+    const float* const q_a = w.q_a + strip * (kTileM * c_.d + kPanelSlack);
+    const float* const do_a = w.do_a + strip * (kTileM * c_.dv + kPanelSlack);
+    const float* const k_t = w.k_t + key * products_.steps(c_.d);
+    const float* const v_t = w.v_t + key * products_.steps(c_.dv);
     const bool is_plain = !c_.has_extras() && c_.dropout <= 0;
     if (is_plain && seen.is_whole && rows == kTileM) {
-      multiply_whole(w.q_a + strip * (kTileM * c_.d + kPanelSlack),
-                     w.k_t + (k0 - w.first_key) * c_.d, c_.d, p);
-      multiply_whole(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
-                     w.v_t + (k0 - w.first_key) * c_.dv, c_.dv, ds);
+      products_.multiply_whole(q_a, k_t, c_.d, p);
+      products_.multiply_whole(do_a, v_t, c_.dv, ds);
       weigh_gradients_whole(p, ds, x.lse + r, x.delta + r, c_.scale);
       w.executed += 2 * (c_.d + c_.dv) * kTileM * kKeyBlock;
       return true;
     }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       const int cols = columns_of_tile(n - j, hi - j);
-      multiply_columns(w.q_a + strip * (kTileM * c_.d + kPanelSlack),
-                       w.k_t + (k0 - w.first_key + j) * c_.d, c_.d, rows, cols, p + j);
-      multiply_columns(w.do_a + strip * (kTileM * c_.dv + kPanelSlack),
-                       w.v_t + (k0 - w.first_key + j) * c_.dv, c_.dv, rows, cols, ds + j);
+      products_.multiply_columns(q_a, k_t + j * products_.steps(c_.d), c_.d, rows, cols, p + j);
+      products_.multiply_columns(do_a, v_t + j * products_.steps(c_.dv), c_.dv, rows, cols, ds + j);
       w.executed += 2 * (c_.d + c_.dv) * rows * round_up(cols, kLanes);
     }
     float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
@@ -533,6 +543,7 @@ class FlashBackward {
   const KernelCall& call_;
   const AttentionCall& c_;
   const AttentionWorkspace space_;
+  const ProductRows<T> products_;  // along d and dv
   const int64_t n_rows_;
   Loops rows_, o_rows_, keys_of_k_, keys_of_v_;
   Loops d_of_q_, d_of_k_, d_of_v_, d_of_o_, d_of_do_;

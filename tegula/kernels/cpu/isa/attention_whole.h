@@ -3,7 +3,11 @@
 // exponentials go four at a time, or a chain would wait for itself.
 #pragma once
 
+#include <initializer_list>
+#include <type_traits>
+
 #include "tegula/kernels/cpu/isa/attention_rows.h"
+#include "tegula/kernels/cpu/isa/pack_pairs.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
@@ -16,8 +20,9 @@ using WholeTile = Vf[kM][kNv];
 
 // acc = fma(a_k, b_k, acc) for n k, unrolled by kUnroll, which divides n; row i of a is i·kRow
 // floats away, its k kStep. kFetches: with each k a line from `fetched` on. On AVX-512 eight of 14
-// rows are broadcast by the products themselves.
-template <int64_t kRow, int64_t kStep, int kUnroll, bool kFetches = false, int kM, int kNv>
+// rows are broadcast by the products themselves. kPairs: k counts pairs (pairs.h).
+template <int64_t kRow, int64_t kStep, int kUnroll, bool kFetches = false, bool kPairs = false,
+          int kM, int kNv>
 TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b, int64_t n,
                              [[maybe_unused]] const float* fetched = nullptr) {
   const float* again = again_at(a);
@@ -31,10 +36,12 @@ TEGULA_VEC void add_products(Vf (&acc)[kM][kNv], const float* a, const float* b,
 #pragma GCC unroll 16
       for (int i = 0; i < kM; ++i) {
         const Vf x = broadcast(a + i * kRow);
-        const bool twice = kTileM == 14 && i % 7 < 4;
+        const bool twice = kTileM == 14 && !kPairs && i % 7 < 4;
 #pragma GCC unroll 2
-        for (int v = 0; v < kNv; ++v)
-          acc[i][v] = fma(v > 0 && twice ? broadcast(again + i * kRow) : x, bv[v], acc[i][v]);
+        for (int v = 0; v < kNv; ++v) {
+          const Vf y = v > 0 && twice ? broadcast(again + i * kRow) : x;
+          acc[i][v] = kPairs ? dot_pairs(acc[i][v], y, bv[v]) : fma(y, bv[v], acc[i][v]);
+        }
       }
     }
   }
@@ -57,29 +64,64 @@ TEGULA_VEC void load_tile(Vf (&acc)[kM][kTileNv], const float* src) {
 }
 
 // dst[i][0, kTileN) of a strip of rows [k][kTileM] and one of keys or values [k][kTileN].
-template <int kNv = kTileNv>
+template <int kNv = kTileNv, bool kPairs = false>
 TEGULA_APART void multiply_strips(const float* a, const float* b, int64_t k, float* dst) {
   WholeTile<kTileM, kNv> acc;
 #pragma GCC unroll 16
   for (auto& row : acc)
 #pragma GCC unroll 2
     for (Vf& x : row) x = zero();
-  add_products<1, kTileM, 1>(acc, a, b, k);
+  add_products<1, kTileM, 1, false, kPairs>(acc, a, b, k);
   store_tile(acc, dst, kKeyBlock);
 }
 // dst[i][0, cols), or more, of some rows [k][rows]; half a strip, if that will do. (Sizes are
 // compared one by one: as two ints of a struct, read as one word, they waited for all stores.)
+template <bool kPairs = false>
 static inline void multiply_columns(const float* a, const float* b, int64_t k, int rows, int cols,
                                     float* dst) {
   if (rows != kTileM)
-    multiply_tile({a, rows, Lies::kPanel, b, k, rows, cols}, dst, kKeyBlock);
+    multiply_tile({a, rows, Lies::kPanel, b, k, rows, cols, kPairs}, dst, kKeyBlock);
   else
-    cols <= kLanes ? multiply_strips<1>(a, b, k, dst) : multiply_strips(a, b, k, dst);
+    cols <= kLanes ? multiply_strips<1, kPairs>(a, b, k, dst)
+                   : multiply_strips<kTileNv, kPairs>(a, b, k, dst);
 }
 // dst[i][0, 64), of a whole block.
+template <bool kPairs = false>
 static inline void multiply_whole(const float* a, const float* b, int64_t k, float* dst) {
-  for (int64_t j = 0; j < kKeyBlock; j += kTileN) multiply_strips(a, b + j * k, k, dst + j);
+  for (int64_t j = 0; j < kKeyBlock; j += kTileN)
+    multiply_strips<kTileNv, kPairs>(a, b + j * k, k, dst + j);
 }
+
+// Rows of queries, keys or values, for products along their elements: as floats, or as pairs of
+// bf16.
+template <class T>
+struct ProductRows {
+  bool are_pairs;
+
+  explicit ProductRows(std::initializer_list<const TensorRef*> operands) {
+    are_pairs = kHasPairs && std::is_same_v<T, bf16> && machine_sums_pairs();
+    for (const TensorRef* t : operands)
+      are_pairs = are_pairs && t->shape[3] >= 2 && t->shape[3] % 2 == 0 && t->stride[3] == 1 &&
+                  t->stride[1] % 2 == 0 && t->stride[2] % 2 == 0;
+  }
+  int64_t steps(int64_t d) const { return are_pairs ? d / 2 : d; }
+  // To dst[step][ld].
+  void pack(const T* src, const Loops& rows, const Loops& elements, Operand operand, int64_t first,
+            int n, int64_t d, float* dst, int ld) const {
+    if constexpr (kHasPairs && std::is_same_v<T, bf16>)
+      if (are_pairs) return pack_pairs(src, rows, 1, operand, first, n, 0, d / 2, dst, ld);
+    pack_panel(src, rows, elements, operand, first, n, 0, d, dst, ld);
+  }
+  void multiply_whole(const float* a, const float* b, int64_t d, float* dst) const {
+    are_pairs ? TEGULA_ISA_NS::multiply_whole<kHasPairs>(a, b, steps(d), dst)
+              : TEGULA_ISA_NS::multiply_whole(a, b, d, dst);
+  }
+  void multiply_columns(const float* a, const float* b, int64_t d, int rows, int cols,
+                        float* dst) const {
+    are_pairs ? TEGULA_ISA_NS::multiply_columns<kHasPairs>(a, b, steps(d), rows, cols, dst)
+              : TEGULA_ISA_NS::multiply_columns(a, b, d, rows, cols, dst);
+  }
+};
 
 inline constexpr int kWeighedAtOnce = 4;
 

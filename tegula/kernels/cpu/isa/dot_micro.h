@@ -102,6 +102,7 @@ struct TileArgs {
   const float* b;
   int64_t k;
   int rows, cols;
+  bool is_of_pairs = false;  // then a lies as kPanel
 };
 TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
   MicroArgs u;
@@ -112,7 +113,9 @@ TEGULA_VEC MicroArgs tile_args(const TileArgs& t, const Piece& piece) {
   return u;
 }
 TEGULA_VEC MicroFn tile_fn(const TileArgs& t) {
-  return micro_fn(t.rows, (t.cols + kLanes - 1) / kLanes, t.lies);
+  const int vectors = (t.cols + kLanes - 1) / kLanes;
+  return t.is_of_pairs ? pair_micro_fn(t.rows, vectors, Lies::kFarPanel)
+                       : micro_fn(t.rows, vectors, t.lies);
 }
 static inline void multiply_tile(const TileArgs& t, float* dst, int64_t dst_stride) {
   const Piece piece{.k = t.k};
