@@ -28,7 +28,12 @@ class Flash {
 
  public:
   Flash(const KernelCall& call, const AttentionCall& c)
-      : call_(call), c_(c), space_(c, false), o_(call.out[0]), lse_(call.out[1]) {
+      : call_(call),
+        c_(c),
+        space_(c, false),
+        products_({c.q, c.k}),
+        o_(call.out[0]),
+        lse_(call.out[1]) {
     Factor query{.extent = c.n_q}, head{.extent = c.group};
     query.stride[kA] = c.q->stride[1], head.stride[kA] = c.q->stride[2];
     rows_.add(query), rows_.add(head);
@@ -91,9 +96,9 @@ class Flash {
     for (int64_t j = 0; j < n; j += kTileN) {
       for (int64_t i = k0 + j + kTileN; i < std::min(c_.n_k, k0 + j + 2 * kTileN); ++i)
         for (int64_t e = 0; e < c_.d; e += kLine) __builtin_prefetch(k + i * c_.k->stride[1] + e);
-      pack_panel(k, keys_of_k_, d_of_k_, kB, k0 + j,
-                 static_cast<int>(std::min<int64_t>(kTileN, n - j)), 0, c_.d, dst + j * c_.d,
-                 kTileN);
+      products_.pack(k, keys_of_k_, d_of_k_, kB, k0 + j,
+                     static_cast<int>(std::min<int64_t>(kTileN, n - j)), c_.d,
+                     dst + j * products_.steps(c_.d), kTileN);
     }
     const T* v = c_.v->as<const T>() + offset4(*c_.v, b, 0, h);
     for (int64_t e = 0; e < c_.dv; e += kTileN)
@@ -285,7 +290,9 @@ class Flash {
     if (is_thin_) {
       by_rows(x.rows, [&](auto n, int i) { pack_rows(i, n(), x.q + i * c_.d); });
     } else {
-      for (int64_t s = 0; s < strips; ++s) pack_rows(s * kTileM, strip_rows(x, s), q_strip(x, s));
+      for (int64_t s = 0; s < strips; ++s)
+        products_.pack(q, rows_, d_of_q_, kA, t.r0 + s * kTileM, strip_rows(x, s), c_.d,
+                       q_strip(x, s), strip_rows(x, s));
     }
     if (!careful) add_far(x, t, next);
     x.tile_lines = ceil_div(
@@ -386,7 +393,8 @@ class Flash {
       float* s = x.s + b * kScores;
       for (int64_t j = 0; j < kKeyBlock; j += kTileN) {
         x.far.fetch(x.tile_lines);
-        multiply_strips(q_strip(x, strip), block + j * c_.d, c_.d, s + j);
+        products_.multiply_strips(q_strip(x, strip), block + j * products_.steps(c_.d), c_.d,
+                                  s + j);
       }
       if (any(eq(load_n(x.m + r, kTileM), set1(-kInf)))) {
         for (int i = 0; i < kTileM; ++i)
@@ -432,7 +440,7 @@ class Flash {
   __attribute__((noinline)) void raise_whole(Block& x, int64_t strip, int i, const float* keys,
                                              float* s) const {
     alignas(64) float again[kScores];
-    multiply_whole(q_strip(x, strip), keys, c_.d, again);
+    products_.multiply_whole(q_strip(x, strip), keys, c_.d, again);
     std::copy_n(again + i * kKeyBlock, kKeyBlock, s + i * kKeyBlock);
     raise(x, strip, i, top_of(s + i * kKeyBlock));
     x.executed += 2 * kTileM * kKeyBlock * c_.d;
@@ -484,7 +492,8 @@ class Flash {
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
       x.far.fetch(x.tile_lines);
       const int cols = columns_of_tile(n - j, hi - j);
-      multiply_columns(q_strip(x, strip), keys + j * c_.d, c_.d, rows, cols, x.s + j);
+      products_.multiply_columns(q_strip(x, strip), keys + j * products_.steps(c_.d), c_.d, rows,
+                                 cols, x.s + j);
       x.executed += 2 * c_.d * rows * round_up(cols, kLanes);
     }
     softmax_strip(x, strip, k0, seen, weigh_edge(x, strip, k0, hi));
@@ -621,6 +630,7 @@ class Flash {
   const KernelCall& call_;
   const AttentionCall& c_;
   const AttentionWorkspace space_;
+  const ProductRows<T> products_;  // along d
   const TensorRef& o_;
   const TensorRef& lse_;
   float log2_;  // exponents of 2 in a product

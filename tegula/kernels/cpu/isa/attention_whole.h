@@ -112,6 +112,10 @@ struct ProductRows {
       if (are_pairs) return pack_pairs(src, rows, 1, operand, first, n, 0, d / 2, dst, ld);
     pack_panel(src, rows, elements, operand, first, n, 0, d, dst, ld);
   }
+  void multiply_strips(const float* a, const float* b, int64_t d, float* dst) const {
+    are_pairs ? TEGULA_ISA_NS::multiply_strips<kTileNv, kHasPairs>(a, b, steps(d), dst)
+              : TEGULA_ISA_NS::multiply_strips(a, b, d, dst);
+  }
   void multiply_whole(const float* a, const float* b, int64_t d, float* dst) const {
     are_pairs ? TEGULA_ISA_NS::multiply_whole<kHasPairs>(a, b, steps(d), dst)
               : TEGULA_ISA_NS::multiply_whole(a, b, d, dst);
