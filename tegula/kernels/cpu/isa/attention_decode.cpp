@@ -2,6 +2,7 @@
 // "kb64" of common/attention.h]
 #include "tegula/kernels/cpu/isa/attention_decode.h"
 
+#include "tegula/kernels/cpu/isa/pack_pairs.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -13,7 +14,11 @@ class ChainScores {
  public:
   struct Work {};
 
-  explicit ChainScores(const AttentionCall& c) : d_(c.d), group_(static_cast<int>(c.group)) {}
+  explicit ChainScores(const AttentionCall& c) : d_(c.d), group_(static_cast<int>(c.group)) {
+    if constexpr (kHasPairs && std::is_same_v<T, bf16>)
+      are_pairs_ = machine_sums_pairs() && d_ % (2 * kSquare) == 0 && c.k->stride[1] % 2 == 0 &&
+                   c.q->stride[2] % 2 == 0 && c.q->stride[3] == 1;
+  }
   int64_t q_floats(int64_t heads) const { return heads * q_floats(); }
   int64_t columns() const { return group_; }
 
@@ -22,8 +27,11 @@ class ChainScores {
     const Loops of_group = loop_over(group_, c.q->stride[2]), of_d = loop_over(d_, c.q->stride[3]);
     for (int64_t h = 0; h < heads; ++h, head += group_, q += q_floats())
       by_rows(group_, [&](auto n, int i) {
-        pack_panel(c.q->as<const T>() + offset4(*c.q, batch, 0, head), of_group, of_d, kA, i, n(),
-                   0, d_, q + i * d_, n());
+        const T* of_head = c.q->as<const T>() + offset4(*c.q, batch, 0, head);
+        if constexpr (kHasPairs && std::is_same_v<T, bf16>)
+          if (are_pairs_)
+            return pack_pairs(of_head, of_group, 1, kA, i, n(), 0, d_ / 2, q + i * d_, n());
+        pack_panel(of_head, of_group, of_d, kA, i, n(), 0, d_, q + i * d_, n());
       });
   }
 
@@ -48,8 +56,13 @@ class ChainScores {
     const NextHead next{q_floats(), group_ * kKeyBlock};
     by_rows(group_, [&](auto n, int i) {
       const auto scores = [&](auto at_once) {
-        thin_scores<T, n(), at_once()>(keys, i == 0 ? ahead : nothing, d_, q + i * d_, j, j + 16,
-                                       s + i * kKeyBlock, kKeyBlock, next);
+        const Ahead<T>& fetch = i == 0 ? ahead : nothing;
+        if constexpr (kHasPairs && std::is_same_v<T, bf16>)
+          if (are_pairs_)
+            return thin_scores<T, n(), at_once(), true>(keys, fetch, d_, q + i * d_, j, j + 16,
+                                                        s + i * kKeyBlock, kKeyBlock, next);
+        thin_scores<T, n(), at_once()>(keys, fetch, d_, q + i * d_, j, j + 16, s + i * kKeyBlock,
+                                       kKeyBlock, next);
       };
       is_whole ? scores(std::integral_constant<int, kHeadsAtOnce>())
                : scores(std::integral_constant<int, 1>());
@@ -58,6 +71,7 @@ class ChainScores {
 
   const int64_t d_;
   const int group_;
+  bool are_pairs_ = false;
 };
 
 template <class T>

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/pairs.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
@@ -44,9 +46,10 @@ struct NextHead {
 };
 
 // Scores of kR queries and kLanes keys of one head, or of two neighbouring ones: acc = fma(q_e,
-// k_e, acc), e ascending. q is [d][kR]. Squares of keys by elements are transposed in registers;
-// every loop over accumulators is unrolled, or they would live in memory.
-template <class T, int kR, int kHeads>
+// k_e, acc), e ascending. q is [d][kR], or with kPairs [d / 2][kR] of pairs (pairs.h), d whole
+// squares. Squares of keys by elements are transposed in registers; every loop over accumulators is
+// unrolled, or they would live in memory.
+template <class T, int kR, int kHeads, bool kPairs = false>
 struct ThinScores {
   static constexpr int64_t kLine = 64 / sizeof(T);
   // Elements in a lane, and of a square; of bf16 two in a lane: half the shuffles.
@@ -57,6 +60,7 @@ struct ThinScores {
   const float* q;
   NextHead head;
   using Acc = Vf[kHeads][kR];
+  static constexpr int64_t kOfQ = kPairs ? 2 : 1;  // elements in a float of q
 
   const T* keys_of(int h) const { return keys + h * d; }
   const float* q_of(int h) const { return q + h * head.q; }
@@ -72,8 +76,12 @@ struct ThinScores {
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(k), stride / kPart, r);
 #pragma GCC unroll 16
-    for (int l = 0; l < kSquare; ++l, q_at += kPart * kR) {
-      if constexpr (kPart == 1) {
+    for (int l = 0; l < kSquare; ++l, q_at += kPart * kR / kOfQ) {
+      if constexpr (kPairs) {
+        const Vf k_pair = swap_halves(r[l]);
+#pragma GCC unroll 4
+        for (int i = 0; i < kR; ++i) acc[h][i] = dot_pairs(acc[h][i], set1(q_at[i]), k_pair);
+      } else if constexpr (kPart == 1) {
         add(acc, h, q_at, r[l]);
       } else {
         add(acc, h, q_at, as_float(shl<16>(bits(r[l]))));
@@ -107,12 +115,12 @@ struct ThinScores {
       const T *k0 = keys, *k1 = keys_of(kHeads - 1);
       const float *q0 = q, *q1 = q_of(kHeads - 1);
       for (; e + kLine <= d;
-           e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR, q1 += kLine * kR) {
+           e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR / kOfQ, q1 += kLine * kR / kOfQ) {
         ahead.template of_keys<kHeads * kLanes>(j, e);
 #pragma GCC unroll 4
         for (int64_t at = 0; at < kLine; at += kStep) {
-          add_square(acc, 0, k0 + at, q0 + at * kR);
-          if constexpr (kHeads == 2) add_square(acc, 1, k1 + at, q1 + at * kR);
+          add_square(acc, 0, k0 + at, q0 + at * kR / kOfQ);
+          if constexpr (kHeads == 2) add_square(acc, 1, k1 + at, q1 + at * kR / kOfQ);
         }
       }
       if (e + kStep <= d) ahead.template of_keys<kHeads * kLanes>(j, e);
@@ -131,22 +139,30 @@ struct ThinScores {
   }
 };
 
+// Element e of a query whose floats lie `apart`.
+template <bool kPairs>
+static float thin_query(const float* q, int64_t apart, int64_t e) {
+  if constexpr (!kPairs) return q[e * apart];
+  const uint32_t pair = std::bit_cast<uint32_t>(q[e / 2 * apart]);
+  return std::bit_cast<float>(e % 2 == 0 ? pair & 0xffff0000u : pair << 16);
+}
+
 // s[i][lo, hi) of rows [0, kR), lo and hi multiples of 16; columns past the last key are any. With
 // two heads the same of the next one.
-template <class T, int kR, int kHeads = 1, class Ahead>
+template <class T, int kR, int kHeads = 1, bool kPairs = false, class Ahead>
 static void thin_scores(const ThinRows<T>& keys, const Ahead& ahead, int64_t d, const float* q,
                         int64_t lo, int64_t hi, float* s, int64_t s_stride,
                         const NextHead& head = {}) {
   int64_t j = lo;
   for (; j + kLanes <= std::min(hi, keys.n); j += kLanes)
-    ThinScores<T, kR, kHeads>{keys.at + j * keys.stride, keys.stride, d, q, head}.run(
+    ThinScores<T, kR, kHeads, kPairs>{keys.at + j * keys.stride, keys.stride, d, q, head}.run(
         ahead, j, s + j, s_stride);
   for (; j < std::min(hi, keys.n); ++j)
     for (int h = 0; h < kHeads; ++h)
       for (int i = 0; i < kR; ++i) {
         float sum = 0;
         for (int64_t e = 0; e < d; ++e)
-          sum = __builtin_fmaf(q[h * head.q + e * kR + i],
+          sum = __builtin_fmaf(thin_query<kPairs>(q + h * head.q + i, kR, e),
                                static_cast<float>(keys.at[j * keys.stride + h * d + e]), sum);
         s[h * head.s + i * s_stride + j] = sum;
       }
