@@ -76,8 +76,8 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
   const int64_t strips = kRowBlock / 4;  // of the narrowest register tile
   const int64_t q_floats = kRowBlock * c.d + strips * kPanelSlack;
   if (!is_backward) {
-    pair_panels_ = round_up(blocks * key_block_floats(c), 16);
-    all_panels_ = c.batch * c.n_kv_heads * pair_panels_;
+    pairs_ = c.batch * c.n_kv_heads;
+    pair_panels_ = blocks * key_block_floats(c);
     const int64_t rows = c.n_q * c.group;
     row_blocks_ = c.batch * c.n_kv_heads * ceil_div(rows, kRowBlock);
     spans_ = ceil_div(c.n_k, kKeySpan);
@@ -95,7 +95,7 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
     if (c.bias != nullptr) thread_floats += kRowBlock * kKeyBlock;        // db
     if (c.bias != nullptr && !c.owns_bias()) thread_floats += c.bias->shape[2] * kBiasKeys;
     pair_floats = round_up(pair_floats + 16 * 16, 16);
-    state_ints = GridTasks::state_ints(c.batch * c.n_kv_heads);
+    grid_ints_ = GridTasks::state_ints(c.batch * c.n_kv_heads);
   }
   thread_floats = round_up(thread_floats + 16 * 16, 16);
 }

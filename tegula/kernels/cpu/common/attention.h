@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cpu/common/contraction.h"
+#include "tegula/kernels/cpu/common/pair_panels.h"
 
 namespace tegula::kernel {
 
@@ -83,26 +84,34 @@ inline KeyRange visible_keys(const AttentionCall& c, int64_t i) {
   return r;
 }
 
-// Workspace. Forward: key panels shared by the threads (kAttentionPanelFloats of a thread at most,
-// or one pair's), spans to be folded where these are shared out, and scratch per thread. Backward:
-// for each thread its scratch, and room for one pair: panels of keys, gradients of keys and
-// queries; and how far the pairs are.
+// Workspace. Forward: panels of as many pairs as the threads are ever at (kAttentionPanelFloats of
+// a thread at most, or one pair's), spans to be folded where these are shared out, and scratch per
+// thread. Backward: for each thread its scratch, and room for one pair: panels of keys, gradients
+// of keys and queries. Both: how far the pairs are.
 inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 19;
 inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {
-  int64_t pair_floats = 0, thread_floats = 0, state_ints = 0;
+  int64_t pair_floats = 0, thread_floats = 0;
   AttentionWorkspace(const AttentionCall& c, bool is_backward);
   int64_t bytes(int n_threads) const {
     return 4 * (panel_floats(n_threads) + part_floats(n_threads) +
-                (pair_floats + thread_floats) * n_threads + state_ints);
+                (pair_floats + thread_floats) * n_threads + state_ints(n_threads));
   }
   // Whether spans are tasks of their own: so many blocks of rows would leave threads idle.
   bool splits(int64_t row_blocks, int n_threads) const {
     return n_threads > 1 && spans_ > 1 && row_blocks < 2 * n_threads;
   }
   int64_t panel_floats(int n_threads) const {
-    const int64_t shared = kAttentionPanelFloats * std::max(2, n_threads);
-    return std::min(all_panels_, std::max(pair_panels_, shared));
+    const int64_t enough = std::min(pairs_, PairPanels::most_slots(n_threads)) * pair_panels_;
+    return std::min(enough, std::max(pair_panels_, kAttentionPanelFloats * n_threads));
+  }
+  // Pairs whose panels are held at once.
+  int64_t slots(int n_threads) const {
+    return pair_panels_ == 0 ? 0 : panel_floats(n_threads) / pair_panels_;
+  }
+  int64_t pair_panels() const { return pair_panels_; }
+  int64_t state_ints(int n_threads) const {
+    return grid_ints_ + (pair_panels_ == 0 ? 0 : PairPanels::state_ints(pairs_, n_threads));
   }
   int64_t row_floats() const { return row_floats_; }  // of one block of rows and one span
   int64_t part_floats(int n_threads) const {
@@ -112,7 +121,8 @@ struct AttentionWorkspace {
   }
 
  private:
-  int64_t row_blocks_ = 0, spans_ = 0, row_floats_ = 0, all_panels_ = 0, pair_panels_ = 0;
+  int64_t row_blocks_ = 0, spans_ = 0, row_floats_ = 0;
+  int64_t pairs_ = 0, pair_panels_ = 0, grid_ints_ = 0;
 };
 
 // Panels of one block of 64 keys: transposed keys [d] and values [64], in strips of columns.

@@ -17,8 +17,8 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
   constexpr int64_t kRows = kAmxRowBlock / 32, kKeys = kAmxKeyBlock / 32;
   constexpr int64_t kBf16 = 2048, kF32 = 4096;  // a block of 32 × 32
   if (!is_backward) {
-    const int64_t pair = keys * amx_key_bytes(c);
-    panel_bytes = std::min(c.batch * c.n_kv_heads * pair, std::max(pair, kAmxAttentionPanelBytes));
+    pairs_ = c.batch * c.n_kv_heads;
+    pair_panels_ = keys * amx_key_bytes(c);
     thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16);
   } else {
     keys_bytes_ = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
@@ -26,7 +26,7 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
     row_blocks_ = std::max<int64_t>(1, (c.n_q * c.group + kAmxRowBlock - 1) / kAmxRowBlock);
     thread_bytes = kRows * (2 * d + 3 * dv) * kBf16;       // q, do, o
     thread_bytes += kRows * kKeys * 3 * kBf16 + 2 * kF32;  // p, ds; scores
-    state_bytes = 4 * GridTasks::state_ints(c.batch * c.n_kv_heads);
+    grid_ints_ = GridTasks::state_ints(c.batch * c.n_kv_heads);
   }
 }
 

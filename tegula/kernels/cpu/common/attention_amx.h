@@ -34,23 +34,34 @@ inline int64_t amx_key_bytes(const AttentionCall& c) {
   return (amx_tiles(c.d) + amx_tiles(c.dv)) * 2048 + 64;
 }
 
-// Forward: panels shared by the threads (kAmxAttentionPanelBytes at most, or one pair's), and
-// scratch per thread. Backward: for each thread scratch and room for one pair (keys packed, their
-// gradients, and the queries', of one block of them where a thread is alone), and how far the
-// pairs are. In bytes.
+// Forward: panels of as many pairs as the threads are ever at (kAmxAttentionPanelBytes at most, or
+// one pair's), and scratch per thread. Backward: for each thread scratch and room for one pair
+// (keys packed, their gradients, and the queries', of one block of them where a thread is alone).
+// Both: how far the pairs are. In bytes.
 inline constexpr int64_t kAmxAttentionPanelBytes = int64_t{8} << 20;
 struct AmxAttentionWorkspace {
-  int64_t panel_bytes = 0, thread_bytes = 0, state_bytes = 0;
+  int64_t thread_bytes = 0;
   AmxAttentionWorkspace(const AttentionCall& c, bool is_backward);
   int64_t pair_bytes(int n_threads) const {
     return keys_bytes_ + (n_threads > 1 ? row_blocks_ : 1) * dq_bytes_;
   }
+  int64_t panel_bytes(int n_threads) const {
+    const int64_t enough = std::min(pairs_, PairPanels::most_slots(n_threads)) * pair_panels_;
+    return std::min(enough, std::max(pair_panels_, kAmxAttentionPanelBytes));
+  }
+  // Pairs whose panels are held at once.
+  int64_t slots(int n_threads) const {
+    return pair_panels_ == 0 ? 0 : panel_bytes(n_threads) / pair_panels_;
+  }
   int64_t bytes(int n_threads) const {
-    return panel_bytes + (thread_bytes + pair_bytes(n_threads)) * n_threads + state_bytes;
+    const int64_t panel_ints = pair_panels_ == 0 ? 0 : PairPanels::state_ints(pairs_, n_threads);
+    return panel_bytes(n_threads) + (thread_bytes + pair_bytes(n_threads)) * n_threads +
+           4 * (panel_ints + grid_ints_);
   }
 
  private:
   int64_t keys_bytes_ = 0, dq_bytes_ = 0, row_blocks_ = 0;
+  int64_t pairs_ = 0, pair_panels_ = 0, grid_ints_ = 0;
 };
 
 }  // namespace tegula::kernel

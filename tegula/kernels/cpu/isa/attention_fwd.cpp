@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/attention_thin.h"
@@ -15,8 +16,9 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-// Of one round of pairs, whose end all threads wait for: two threads share few pairs evenly.
-constexpr int64_t tasks_per_thread(int n_threads) { return n_threads > 2 ? 16 : 8; }
+// Where they are fewer of kRowBlock rows, many threads have tasks of half as many: some cores are
+// slower, and all wait for the last task.
+constexpr int64_t kTasksPerThread = 16, kHalfBlock = round_up(kRowBlock / 2, kTileM);
 // Of keys, that a strip which sees them all takes before their values are added: half the loads and
 // stores of sums.
 constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
@@ -52,36 +54,36 @@ class Flash {
   void run() {
     ThreadPool& pool = *call_.pool;
     const int64_t pairs = c_.batch * c_.n_kv_heads;
-    local_keys_ = row_blocks_ == 1;  // nobody else reads these keys: pack them when they are needed
-    is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
-    const int64_t pair_floats = n_blocks_ * key_block_floats(c_);
-    // Pairs whose panels are held at once: enough for all threads, and few, to stay in cache.
-    const int64_t enough = ceil_div(tasks_per_thread(pool.n_threads()) * pool.n_threads(),
-                                    std::max<int64_t>(1, row_blocks_));
-    const int64_t panel_floats = space_.panel_floats(pool.n_threads());
-    const int64_t most = local_keys_ || pair_floats == 0
-                             ? std::max<int64_t>(1, pairs)
-                             : std::clamp<int64_t>(panel_floats / pair_floats, 1, enough);
-    const int64_t at_once = ceil_div(pairs, std::max<int64_t>(1, ceil_div(pairs, most)));
-    claim_workspace(call_, space_.bytes(pool.n_threads()));
+    const int n_threads = pool.n_threads();
+    claim_workspace(call_, space_.bytes(n_threads));
     panels_ = static_cast<float*>(call_.workspace);
-    parts_ = panels_ + panel_floats;
-    scratch_ = parts_ + space_.part_floats(pool.n_threads());
-    const bool split = space_.splits(pairs * row_blocks_, pool.n_threads());
+    parts_ = panels_ + space_.panel_floats(n_threads);
+    scratch_ = parts_ + space_.part_floats(n_threads);
+    auto* states = reinterpret_cast<int32_t*>(scratch_ + space_.thread_floats * n_threads);
+    // Nobody else reads these keys: they are packed when they are needed.
+    local_keys_ = row_blocks_ == 1 || n_blocks_ == 0;
+    is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
+    const bool split = space_.splits(pairs * row_blocks_, n_threads);
+    if (!split && !local_keys_ && n_threads > 2 &&
+        pairs * row_blocks_ < kTasksPerThread * n_threads)
+      task_rows_ = kHalfBlock, row_blocks_ = ceil_div(n_rows_, task_rows_);
+    // All pairs in one round, unless memory holds the panels of fewer than threads come to.
+    const int64_t slots = local_keys_ ? 0 : space_.slots(n_threads);
+    const bool is_enough = slots >= std::min(pairs, PairPanels::most_slots(n_threads));
+    const int64_t most = std::max<int64_t>(1, local_keys_ || is_enough ? pairs : slots);
+    const int64_t at_once = ceil_div(pairs, std::max<int64_t>(1, ceil_div(pairs, most)));
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
-      const int64_t sharing = pool.n_threads() / std::gcd(pool.n_threads(), n);
+      const int64_t sharing = n_threads / std::gcd(n_threads, n);
+      const PairPanels packed(states, local_keys_ ? 0 : n, n_blocks_, slots, n_threads);
       const Round round{first, n, std::min(at_once, pairs - first - n),
-                        c_.is_causal ? std::min(row_blocks_, sharing) : 1};
-      if (!local_keys_)
-        pool.parallel_for(n * n_blocks_, [&](int64_t i, int) {
-          pack_keys(first + i / n_blocks_, i % n_blocks_, panels_ + i * key_block_floats(c_));
-        });
+                        c_.is_causal ? std::min(row_blocks_, sharing) : 1, packed};
       if (split) {
         run_split(round);
       } else {
         pool.parallel_for(n * row_blocks_, [&](int64_t i, int thread) {
-          run_all(task_of(round, i), thread, local_keys_ ? Next{} : after(round, i));
+          run_all(begin(round, i, thread), thread, local_keys_ ? Next{} : after(round, i));
+          if (!local_keys_) packed.leave(i / row_blocks_, row_blocks_);
         });
       }
     }
@@ -109,13 +111,13 @@ class Flash {
   const float* values(const float* block) const { return block + kKeyBlock * c_.d; }
   float* values(float* block) const { return block + kKeyBlock * c_.d; }
 
-  // Pairs [first, first + n), whose keys are packed at once, and how many come then; their tasks
-  // are blocks of rows, pair by pair. Causal: a pair's last rows have most to do and go first, and
-  // where threads share a pair, they take blocks in turn. (A thread begins with neighbouring
-  // tasks.)
+  // Pairs [first, first + n), and how many come then; their tasks are blocks of rows, pair by pair.
+  // Causal: a pair's last rows have most to do and go first, and where threads share a pair, they
+  // take blocks in turn. (A thread begins with neighbouring tasks.)
   struct Round {
     int64_t first, n, n_next;
     int64_t turns;
+    const PairPanels& packed;
   };
   // Block i of a pair, as tasks come: which turn's, and which of the `size` blocks of that turn.
   struct InTurn {
@@ -132,41 +134,60 @@ class Flash {
     const float* panels;
   };
   Task task_of(const Round& round, int64_t i) const {
-    const int64_t pair = i / row_blocks_;
     const InTurn x = in_turn(i % row_blocks_, round.turns);
-    return {round.first + pair, (row_blocks_ - 1 - x.turn - x.at * round.turns) * kRowBlock,
-            panels_ + pair * n_blocks_ * key_block_floats(c_)};
+    return {round.first + i / row_blocks_,
+            (row_blocks_ - 1 - x.turn - x.at * round.turns) * task_rows_, nullptr};
+  }
+  // With the keys packed.
+  Task begin(const Round& round, int64_t i, int thread) const {
+    Task t = task_of(round, i);
+    if (local_keys_) return t;
+    const int64_t block_floats = key_block_floats(c_);
+    const auto panels = [&](int64_t slot) { return panels_ + slot * n_blocks_ * block_floats; };
+    t.panels = panels(round.packed.enter(i / row_blocks_, thread, [&](int64_t block, int64_t slot) {
+      pack_keys(t.pair, block, panels(slot) + block * block_floats);
+    }));
+    return t;
   }
   int rows_of(const Task& t) const {
-    return static_cast<int>(std::min<int64_t>(kRowBlock, n_rows_ - t.r0));
+    return static_cast<int>(std::min(task_rows_, n_rows_ - t.r0));
   }
-  // What is fetched beside a task: another one's queries, and keys [first_key, + keys), counted
-  // over the pairs.
+  // What is fetched beside a task: another one's queries, and keys [first_key, + keys) of a pair.
   struct Next {
     Task task{};
     bool is_there = false;
-    int64_t first_key = 0, keys = 0;
+    int64_t key_pair = 0, first_key = 0, keys = 0;
   };
-  // What this thread most likely does after task i, and its part of the keys packed then.
+  // What this thread most likely does after task i, and a part of the keys that it packs next.
   Next after(const Round& round, int64_t i) const {
     const int64_t tasks = round.n * row_blocks_, threads = call_.pool->n_threads();
+    const int64_t more = round.n_next * row_blocks_;
     int64_t share = i * threads / tasks;
     while (tasks * (share + 1) / threads <= i) ++share;
+    const int64_t begin = tasks * share / threads, end = tasks * (share + 1) / threads;
+    const auto pair_end = [&](int64_t task) { return (task / row_blocks_ + 1) * row_blocks_; };
+    // Its tasks on the pair after this one, counted on into the next round.
+    const int64_t done = std::min(pair_end(i), end);
+    int64_t to = done, to_end = end;
+    if (to == end)
+      to = tasks + more * share / threads, to_end = tasks + more * (share + 1) / threads;
+    to_end = std::min(to_end, pair_end(to));
     Next next;
-    if (i + 1 < tasks * (share + 1) / threads) {
-      next.task = task_of(round, i + 1), next.is_there = true;
-    } else if (round.n_next > 0) {
-      next.task = task_of(round, tasks + round.n_next * row_blocks_ * share / threads);
-      next.is_there = true;
-    }
-    const int64_t keys = round.n_next * c_.n_k;
+    next.is_there = i + 1 < end || to < to_end;
+    if (next.is_there) next.task = task_of(round, i + 1 < end ? i + 1 : to);
+    if (to >= to_end || (to < tasks && round.packed.has_begun(to / row_blocks_))) return next;
+    // Of that pair's keys its part, and of this what a task has of the work before.
+    const int64_t keys = c_.n_k * (to_end - to) / row_blocks_;
+    const double before = work_before(round, std::max(begin, pair_end(i) - row_blocks_));
+    const double all = work_before(round, done) - before;
     const auto until = [&](int64_t task) {
-      return static_cast<int64_t>(static_cast<double>(keys) * work_before(round, task));
+      return static_cast<int64_t>(static_cast<double>(keys) * (work_before(round, task) - before) /
+                                  all);
     };
-    const int64_t begin = until(i), end = until(i + 1);
-    const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
-    next.first_key = (round.first + round.n) * c_.n_k + begin;
-    next.keys = (end - begin) * std::min<int64_t>(keys, kFetchedBytes * threads / key_bytes) /
+    const int64_t from = until(i), key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
+    next.key_pair = round.first + to / row_blocks_;
+    next.first_key = c_.n_k * (to % row_blocks_) / row_blocks_ + from;
+    next.keys = (until(i + 1) - from) * std::min(keys, kFetchedBytes / key_bytes) /
                 std::max<int64_t>(1, keys);
     return next;
   }
@@ -230,10 +251,10 @@ class Flash {
     };
     call_.pool->parallel_for(round.n * row_blocks_ * spans, [&](int64_t i, int thread) {
       const int64_t span = i % spans;
-      run_block(task_of(round, i / spans), span, span + 1, thread, part(i / spans, span));
+      run_block(begin(round, i / spans, thread), span, span + 1, thread, part(i / spans, span));
     });
     call_.pool->parallel_for(round.n * row_blocks_, [&](int64_t i, int thread) {
-      const Task t = task_of(round, i);
+      const Task t = begin(round, i, thread);
       const int rows = rows_of(t);
       Totals sum = totals_at(part(i, 0), rows);
       for (int64_t span = 1; span < spans; ++span) {
@@ -353,12 +374,9 @@ class Flash {
     };
     add_rows(o_, t, true);
     if (next.is_there) add_rows(*c_.q, next.task, false);
-    for (int64_t key = next.first_key, end = key + next.keys; key < end;) {
-      const int64_t pair = key / c_.n_k, n = std::min(end, (pair + 1) * c_.n_k) - key;
-      for (const TensorRef* of : {c_.k, c_.v})
-        x.far.add(*of, pair / c_.n_kv_heads, key % c_.n_k, pair % c_.n_kv_heads, n, false);
-      key += n;
-    }
+    for (const TensorRef* of : {c_.k, c_.v})
+      x.far.add(*of, next.key_pair / c_.n_kv_heads, next.first_key, next.key_pair % c_.n_kv_heads,
+                next.keys, false);
   }
 
   // All rows against n key blocks.
@@ -636,6 +654,7 @@ class Flash {
   float log2_;  // exponents of 2 in a product
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
   int64_t n_rows_ = 0, row_blocks_ = 0, n_blocks_ = 0, o_width_ = 0;
+  int64_t task_rows_ = kRowBlock;
   bool local_keys_ = false, is_thin_ = false, is_plain_ = false;
   float *panels_ = nullptr, *parts_ = nullptr, *scratch_ = nullptr;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"
 #include "tegula/kernels/cpu/isa/table.h"
@@ -12,7 +13,8 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 namespace {
 constexpr int kStrips = kAmxRowBlock / kStrip;
 constexpr int kChunkTiles = kAmxKeyChunk / kStrip;
-constexpr float kMostSum = 4096;  // of a lane's weights in a chunk
+constexpr int64_t kPackedTiles = 4;  // at a time
+constexpr float kMostSum = 4096;     // of a lane's weights in a chunk
 
 class AmxForward {
  public:
@@ -25,26 +27,35 @@ class AmxForward {
   }
 
   void run() {
-    claim_workspace(call_, space_.bytes(call_.pool->n_threads()));
+    const int n_threads = call_.pool->n_threads();
+    claim_workspace(call_, space_.bytes(n_threads));
     const int64_t pairs = c_.batch * c_.n_kv_heads;
     int64_t rows = kAmxRowBlock;
-    while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < 4 * call_.pool->n_threads())
-      rows /= 2;
+    while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < 4 * n_threads) rows /= 2;
     const int64_t blocks = ceil_div(n_rows_, rows);
-    const int64_t pair_bytes = key_tiles_ * amx_key_bytes(c_);
-    const int64_t at_once =
-        pair_bytes == 0 ? pairs : std::max<int64_t>(1, space_.panel_bytes / pair_bytes);
+    const int64_t pair_bytes = key_tiles_ * amx_key_bytes(c_), slots = space_.slots(n_threads);
+    // All pairs in one round, unless memory holds the panels of fewer than threads come to.
+    const bool is_enough = slots >= std::min(pairs, PairPanels::most_slots(n_threads));
+    const int64_t at_once = key_tiles_ == 0 || is_enough ? pairs : slots;
     char* panels = static_cast<char*>(call_.workspace);
-    char* scratch = panels + space_.panel_bytes;
+    char* scratch = panels + space_.panel_bytes(n_threads);
+    auto* states = reinterpret_cast<int32_t*>(scratch + space_.thread_bytes * n_threads);
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
-      call_.pool->parallel_for(n * key_tiles_, [&](int64_t i, int) {
-        pack_keys(first + i / key_tiles_, i % key_tiles_, panels + i * amx_key_bytes(c_));
-      });
+      const PairPanels packed(states, key_tiles_ == 0 ? 0 : n, ceil_div(key_tiles_, kPackedTiles),
+                              slots, n_threads);
       call_.pool->parallel_for(n * blocks, [&](int64_t i, int thread) {
+        const int64_t pair = first + i / blocks;
+        const auto pack = [&](int64_t block, int64_t slot) {
+          const int64_t tile = block * kPackedTiles;
+          for (int64_t t = tile; t < std::min(key_tiles_, tile + kPackedTiles); ++t)
+            pack_keys(pair, t, panels + slot * pair_bytes + t * amx_key_bytes(c_));
+        };
+        const int64_t slot = key_tiles_ == 0 ? 0 : packed.enter(i / blocks, thread, pack);
         // Causal: the last rows have most to do and go first.
-        run_block(first + i / blocks, (blocks - 1 - i % blocks) * rows, rows,
-                  panels + i / blocks * pair_bytes, scratch + thread * space_.thread_bytes);
+        run_block(pair, (blocks - 1 - i % blocks) * rows, rows, panels + slot * pair_bytes,
+                  scratch + thread * space_.thread_bytes);
+        if (key_tiles_ > 0) packed.leave(i / blocks, blocks);
       });
     }
   }
