@@ -50,7 +50,9 @@ enum DotKnob {
   kDotKnobs
 };
 
-// Whether a core of this machine has less than 1 MiB of second cache.
+// Of a core of this machine; 0 or less: not known.
+int64_t second_cache_bytes();
+// Whether it is less than 1 MiB.
 bool has_small_l2();
 
 // The sizes that a tuning gives, or the rule's.

@@ -145,9 +145,9 @@ class Decode {
   }
   // How many rows of a block are fetched ahead, of all heads, and hence how many of a head may go
   // in turn.
-  static int64_t rows_ahead(const ThinRows<T>& x) {
+  int64_t rows_ahead(const ThinRows<T>& x) const {
     const int64_t row_bytes = x.stride * static_cast<int64_t>(sizeof(T));
-    return std::clamp<int64_t>(kAheadBytes / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) * 16;
+    return std::clamp<int64_t>(ahead_bytes_ / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) * 16;
   }
   // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
   // there are any, past the span, too, since most likely the next one is this thread's.
@@ -291,7 +291,8 @@ class Decode {
 
   // Where registers are many, values go by pairs of strips.
   static constexpr int kStripsAtOnce = kLanes == 16 ? 2 : 1;
-  static constexpr int64_t kAheadBytes = 128 << 10;  // of memory
+  // Of memory. Up to 1 MiB of second cache (Zen 4) holds less of what is not used yet.
+  const int64_t ahead_bytes_ = second_cache_bytes() > int64_t{1} << 20 ? 128 << 10 : 64 << 10;
   const KernelCall& call_;
   const AttentionCall& c_;
   const DecodeWorkspace space_;
