@@ -16,9 +16,9 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-// Where they are fewer of kRowBlock rows, many threads have tasks of half as many: some cores are
-// slower, and all wait for the last task.
-constexpr int64_t kTasksPerThread = 16, kHalfBlock = round_up(kRowBlock / 2, kTileM);
+// Where they are fewer of kRowBlock rows, a thread has smaller ones: all wait for the last task,
+// and some cores are slow.
+constexpr int64_t kTasksPerThread = 16, kFewRows = round_up(kRowBlock / 3, kTileM);
 // Of keys, that a strip which sees them all takes before their values are added: half the loads and
 // stores of sums.
 constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
@@ -64,9 +64,9 @@ class Flash {
     local_keys_ = row_blocks_ == 1 || n_blocks_ == 0;
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
     const bool split = space_.splits(pairs * row_blocks_, n_threads);
-    if (!split && !local_keys_ && n_threads > 2 &&
+    if (!split && !local_keys_ && n_threads > 1 &&
         pairs * row_blocks_ < kTasksPerThread * n_threads)
-      task_rows_ = kHalfBlock, row_blocks_ = ceil_div(n_rows_, task_rows_);
+      task_rows_ = kFewRows, row_blocks_ = ceil_div(n_rows_, task_rows_);
     // All pairs in one round, unless memory holds the panels of fewer than threads come to.
     const int64_t slots = local_keys_ ? 0 : space_.slots(n_threads);
     const bool is_enough = slots >= std::min(pairs, PairPanels::most_slots(n_threads));
