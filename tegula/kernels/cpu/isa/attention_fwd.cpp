@@ -17,8 +17,10 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
 // Where they are fewer of kRowBlock rows, a thread has smaller ones: all wait for the last task,
-// and some cores are slow.
-constexpr int64_t kTasksPerThread = 16, kFewRows = round_up(kRowBlock / 3, kTileM);
+// and some cores are slow. Also what is done again where hidden values were no numbers, whatever
+// the tasks: work is counted, and must not depend on threads.
+constexpr int64_t kTasksPerThread = 16, kFewRows = kRowBlock / (28 % kTileM == 0 ? 3 : 2);
+static_assert(kRowBlock % kFewRows == 0 && kFewRows % kTileM == 0);
 // Of keys, that a strip which sees them all takes before their values are added: half the loads and
 // stores of sums.
 constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
@@ -131,12 +133,14 @@ class Flash {
   // A block of queries, from row r0 of the (query, head of the group) pairs, and their packed keys.
   struct Task {
     int64_t pair, r0;
+    int rows;
     const float* panels;
   };
   Task task_of(const Round& round, int64_t i) const {
     const InTurn x = in_turn(i % row_blocks_, round.turns);
-    return {round.first + i / row_blocks_,
-            (row_blocks_ - 1 - x.turn - x.at * round.turns) * task_rows_, nullptr};
+    const int64_t r0 = (row_blocks_ - 1 - x.turn - x.at * round.turns) * task_rows_;
+    return {round.first + i / row_blocks_, r0, static_cast<int>(std::min(task_rows_, n_rows_ - r0)),
+            nullptr};
   }
   // With the keys packed.
   Task begin(const Round& round, int64_t i, int thread) const {
@@ -148,9 +152,6 @@ class Flash {
       pack_keys(t.pair, block, panels(slot) + block * block_floats);
     }));
     return t;
-  }
-  int rows_of(const Task& t) const {
-    return static_cast<int>(std::min(task_rows_, n_rows_ - t.r0));
   }
   // What is fetched beside a task: another one's queries, and keys [first_key, + keys) of a pair.
   struct Next {
@@ -236,7 +237,7 @@ class Flash {
   void find_rows(const Task& t, QueryRow (&row)[kRowBlock]) const {
     const int64_t batch = t.pair / c_.n_kv_heads, first = t.pair % c_.n_kv_heads * c_.group;
     int64_t query = t.r0 / c_.group, head = t.r0 % c_.group;
-    for (int i = 0; i < rows_of(t); ++i) {
+    for (int i = 0; i < t.rows; ++i) {
       row[i] = {batch, first + head, query,
                 i > 0 && head > 0 ? row[i - 1].keys : visible_keys(c_, query)};
       if (++head == c_.group) head = 0, ++query;
@@ -255,19 +256,30 @@ class Flash {
     });
     call_.pool->parallel_for(round.n * row_blocks_, [&](int64_t i, int thread) {
       const Task t = begin(round, i, thread);
-      const int rows = rows_of(t);
+      const int rows = t.rows;
       Totals sum = totals_at(part(i, 0), rows);
       for (int64_t span = 1; span < spans; ++span) {
         const Totals more = totals_at(part(i, span), rows);
         fold(
             sum, rows, more.m, more.l, [&](int r) { return more.o + r * o_width_; }, kTileN);
       }
-      if (!finish(t, sum)) run_carefully(t, thread);
+      finish_all(t, sum, thread);
     });
   }
   void run_all(const Task& t, int thread, const Next& next) const {
     const int64_t spans = ceil_div(c_.n_k, kKeySpan);
-    if (!finish(t, run_block(t, 0, spans, thread, nullptr, false, next))) run_carefully(t, thread);
+    finish_all(t, run_block(t, 0, spans, thread, nullptr, false, next), thread);
+  }
+  // Some rows at a time; what has to be done again is last, as it takes the place of the sums.
+  void finish_all(const Task& t, const Totals& sum, int thread) const {
+    const auto part = [&](int r) {
+      return Task{t.pair, t.r0 + r, std::min(static_cast<int>(kFewRows), t.rows - r), t.panels};
+    };
+    uint32_t again = 0;
+    for (int i = 0, r = 0; r < t.rows; ++i, r += kFewRows)
+      if (!finish(part(r), {sum.o + r * o_width_, sum.m + r, sum.l + r})) again |= 1u << i;
+    for (int i = 0; again >> i != 0; ++i)
+      if ((again >> i & 1) != 0) run_carefully(part(i * static_cast<int>(kFewRows)), thread);
   }
   // A row came out as NaN. Perhaps because a hidden value is one, and 0·NaN is: again, touching
   // nothing that is hidden.
@@ -280,7 +292,7 @@ class Flash {
   Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
                    bool careful = false, const Next& next = {}) const {
     Block x;
-    x.pair = t.pair, x.rows = rows_of(t), x.careful = careful;
+    x.pair = t.pair, x.rows = t.rows, x.careful = careful;
     Scratch space(scratch_ + thread * space_.thread_floats);
     const int64_t strips = ceil_div(x.rows, kTileM);
     const int64_t o_floats = strips * kTileM * n_strips_v() * kTileN;
@@ -369,7 +381,7 @@ class Flash {
   void add_far(Block& x, const Task& t, const Next& next) const {
     const auto add_rows = [&](const TensorRef& of, const Task& rows, bool is_written) {
       const int64_t b = rows.pair / c_.n_kv_heads, head = rows.pair % c_.n_kv_heads * c_.group;
-      x.far.add(of, b, rows.r0 / c_.group, head, rows_of(rows), is_written, c_.group,
+      x.far.add(of, b, rows.r0 / c_.group, head, rows.rows, is_written, c_.group,
                 rows.r0 % c_.group);
     };
     add_rows(o_, t, true);
@@ -622,7 +634,7 @@ class Flash {
 
   // Divides and stores; false (and perhaps nothing stored) where a row is NaN that may not be.
   bool finish(const Task& t, const Totals& sum, bool careful = false) const {
-    const int rows = rows_of(t);
+    const int rows = t.rows;
     QueryRow row[kRowBlock];
     find_rows(t, row);
     float log_sum[round_up(kRowBlock, kLanes)];
