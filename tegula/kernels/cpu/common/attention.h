@@ -109,7 +109,6 @@ struct AttentionWorkspace {
   int64_t slots(int n_threads) const {
     return pair_panels_ == 0 ? 0 : panel_floats(n_threads) / pair_panels_;
   }
-  int64_t pair_panels() const { return pair_panels_; }
   int64_t state_ints(int n_threads) const {
     return grid_ints_ + (pair_panels_ == 0 ? 0 : PairPanels::state_ints(pairs_, n_threads));
   }

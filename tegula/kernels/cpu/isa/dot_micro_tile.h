@@ -213,4 +213,33 @@ static void micro_tile(const MicroArgs& u) {
   each(store_due);
 }
 
+// By rows - 1, vectors - 1, how a lies.
+struct MicroTable {
+  MicroFn fn[kTileM][kTileNv][kLies];
+};
+
+template <int kM, int kNv, bool kPairs>
+static constexpr void fill_lies(MicroFn (&fn)[kLies]) {
+  const auto at = [&](Lies a) -> MicroFn& { return fn[static_cast<int>(a)]; };
+  at(Lies::kFarPanel) = micro_tile<kM, kNv, Lies::kFarPanel, false, kPairs>;
+  if constexpr (kCopiesRows) at(Lies::kChunks) = micro_tile<kM, kNv, Lies::kChunks, false, kPairs>;
+  if constexpr (!kPairs) {
+    at(Lies::kPanel) = micro_tile<kM, kNv, Lies::kPanel>;
+    at(Lies::kRows) = micro_tile<kM, kNv, Lies::kRows>;
+    at(Lies::kBlockRows) = micro_tile<kM, kNv, Lies::kBlockRows>;
+  }
+}
+template <int kM, bool kPairs>
+static constexpr void fill_micro(MicroTable& t) {
+  fill_lies<kM, 1, kPairs>(t.fn[kM - 1][0]);
+  if constexpr (kTileNv > 1) fill_lies<kM, kTileNv, kPairs>(t.fn[kM - 1][kTileNv - 1]);
+  if constexpr (kM > 1) fill_micro<kM - 1, kPairs>(t);
+}
+template <bool kPairs>
+static constexpr MicroTable make_micro_table() {
+  MicroTable t{};
+  fill_micro<kTileM, kPairs>(t);
+  return t;
+}
+
 }  // namespace tegula::kernel::TEGULA_ISA_NS
