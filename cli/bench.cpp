@@ -256,6 +256,7 @@ Status run(const Options& o, std::string_view kind) {
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
+  how.is_sustained = o.is_sustained;
   Measurement m = TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below));
   set_values(w, m);
   const Measured t = TEGULA_TRY(m.run());
@@ -269,6 +270,9 @@ Status run(const Options& o, std::string_view kind) {
     std::printf(
         "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of the %.4g measured beside it, %.4g GB/s\n",
         t.ms_median, t.ms_min, gflops, 100 * share, t.peak_flops_per_s / 1e9, gbytes);
+    if (t.sustained_flops_per_s > 0)
+      std::printf("%.1f %% of the %.4g GFLOP/s that multiply-adds sustain beside it\n",
+                  1e11 * gflops / t.sustained_flops_per_s, t.sustained_flops_per_s / 1e9);
     if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
     if (t.read_bytes_per_s > 0)
       std::printf("%.1f %% of the %.4g GB/s that plain reads reach beside it\n",
@@ -290,6 +294,7 @@ Status run(const Options& o, std::string_view kind) {
                          {"flops_executed", t.executed_flops},
                          {"tokens_per_s", w.tokens / seconds},
                          {"kernel", kernels_of(*compiled.plan)}});
+  if (t.sustained_flops_per_s > 0) j.set("sustained_gflops", t.sustained_flops_per_s / 1e9);
   if (t.read_bytes_per_s > 0) {
     j.set("read_gbytes_per_s", t.read_bytes_per_s / 1e9);
     j.set("share_of_reads", 1e9 * gbytes / t.read_bytes_per_s);
@@ -306,6 +311,8 @@ void add_common(CLI::App& cmd, Options& o) {
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
   add_tuning(cmd, o.tune, o.tune_cache);
+  cmd.add_flag("--sustained", o.is_sustained,
+               "Also the rate of multiply-adds over a sample's time, by the same clock (CPU)");
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
 }
 

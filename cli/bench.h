@@ -15,8 +15,8 @@ struct BenchOptions {
   std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
                      with, weights = "as the operands";
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
-  bool is_causal = false, is_cold = false, is_along_k = false, is_along_m = false, is_reads = false,
-       is_deterministic = false, json = false, by_op = false;
+  bool is_causal = false, is_cold = false, is_sustained = false, is_along_k = false,
+       is_along_m = false, is_reads = false, is_deterministic = false, json = false, by_op = false;
   int threads = 0, repeats = 9;
   int64_t vocab_size = 50257;
   TrainFlags train, generate;

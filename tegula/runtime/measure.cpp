@@ -153,7 +153,7 @@ Result<Measured> Measurement::run() {
   }
   out.math_flops = session_->counters().math_flops;
   out.executed_flops = session_->counters().executed_flops;
-  std::vector<double> samples, peaks, reads;
+  std::vector<double> samples, peaks, sustained, reads;
   int runs = 1;
   for (int sample = -1; sample < options_.repeats; ++sample) {
     const double start = kernel_seconds(*pool_);
@@ -168,11 +168,14 @@ Result<Measured> Measurement::run() {
     }
     samples.push_back(ms / runs);
     peaks.push_back(probe_flops(*pool_));
+    if (options_.is_sustained)
+      sustained.push_back(sustained_flops(*pool_, options_.sample_ms / 1e3));
     if (far_.bytes() > 0) reads.push_back(probe_reads());
   }
   out.ms_median = median(samples);
   out.ms_min = *std::min_element(samples.begin(), samples.end());
   out.peak_flops_per_s = median(peaks);
+  if (!sustained.empty()) out.sustained_flops_per_s = median(sustained);
   if (!reads.empty()) out.read_bytes_per_s = median(reads);
   return out;
 }

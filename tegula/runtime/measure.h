@@ -14,15 +14,17 @@ struct MeasureOptions {
   int repeats = 9;        // timed samples; the median counts
   double sample_ms = 10;  // a sample repeats the plan until it lasts so long
   // Sets of inputs, visited in turn: more than the caches hold, so that each run reads memory.
-  int64_t cold_bytes = 0;  // 0: warm; else the least the sets hold together
+  int64_t cold_bytes = 0;     // 0: warm; else the least the sets hold together
+  bool is_sustained = false;  // measure that rate, too: a sample's time each
 };
 
 struct Measured {
   double ms_median = 0, ms_min = 0;            // kernel_seconds of runtime/probe.h
   int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
-  double first_ms = 0;          // on a device: the first run, with what it compiles or loads
-  double peak_flops_per_s = 0;  // f32 multiply-adds, median of bursts between samples
-  double read_bytes_per_s = 0;  // cold only: plain reads of memory, the same way
+  double first_ms = 0;               // on a device: the first run, with what it compiles or loads
+  double peak_flops_per_s = 0;       // f32 multiply-adds, median of bursts between samples
+  double sustained_flops_per_s = 0;  // if asked for: sustained_flops between samples, their median
+  double read_bytes_per_s = 0;       // cold only: plain reads of memory, the same way
 };
 
 // Values for a parameter, by its number: floats uniform in [-1, 1), integers in [0, below).

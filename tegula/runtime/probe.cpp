@@ -61,6 +61,18 @@ double probe_flops(ThreadPool& pool) {
   return std::accumulate(best.begin(), best.end(), 0.0);
 }
 
+double sustained_flops(ThreadPool& pool, double seconds) {
+  std::atomic<int64_t> all{0};
+  const double begin = kernel_seconds(pool);
+  pool.parallel_for(pool.n_threads(), [&](int64_t, int) {
+    int64_t flops = 0;
+    while (kernel_seconds(pool) - begin < seconds)
+      kernel::isa_table().fma_burst({machine_isa() == Isa::kPortable ? 1000 : 30000, &flops});
+    all += flops;
+  });
+  return static_cast<double>(all) / (kernel_seconds(pool) - begin);
+}
+
 CacheSizes cache_sizes() {
   CacheSizes sizes;
   const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};

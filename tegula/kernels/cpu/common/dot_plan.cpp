@@ -22,12 +22,8 @@ int64_t even_parts(int64_t strips, int64_t least, int64_t others, int n_threads)
   return least;
 }
 
-int64_t second_cache_bytes() {
-  static const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return bytes;
-}
 bool has_small_l2() {
-  const int64_t bytes = second_cache_bytes();
+  static const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return bytes > 0 && bytes < int64_t{1} << 20;
 }
 

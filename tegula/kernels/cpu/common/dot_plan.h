@@ -50,9 +50,7 @@ enum DotKnob {
   kDotKnobs
 };
 
-// Of a core of this machine; 0 or less: not known.
-int64_t second_cache_bytes();
-// Whether it is less than 1 MiB.
+// Whether a core's second cache is less than 1 MiB.
 bool has_small_l2();
 
 // The sizes that a tuning gives, or the rule's.

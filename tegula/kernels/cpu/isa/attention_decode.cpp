@@ -13,6 +13,7 @@ template <class T>
 class ChainScores {
  public:
   struct Work {};
+  static constexpr int64_t kAheadBytes = 32 << 10;
 
   explicit ChainScores(const AttentionCall& c) : d_(c.d), group_(static_cast<int>(c.group)) {
     if constexpr (kHasPairs && std::is_same_v<T, bf16>)
@@ -36,7 +37,7 @@ class ChainScores {
   }
 
   // Of keys [lo, hi) of all heads, the first of which has `keys`; 16 keys at a time.
-  void of_keys(Work&, const ThinRows<T>& keys, const Ahead<T>& ahead, const float* q, int64_t heads,
+  void of_keys(Work&, const ThinRows<T>& keys, const Ahead& ahead, const float* q, int64_t heads,
                int64_t lo, int64_t hi, float* s) const {
     for (int64_t j = lo; j < hi; j += 16)
       for (int64_t h = 0; h < heads; h += kHeadsAtOnce)
@@ -50,13 +51,13 @@ class ChainScores {
   int64_t q_floats() const { return d_ * group_ + kPanelSlack; }
 
   // Of 16 keys from j on of kHeadsAtOnce heads, or of the last one.
-  void of_sixteen(const ThinRows<T>& keys, const Ahead<T>& ahead, const float* q, int64_t j,
-                  float* s, bool is_whole) const {
-    const Ahead<T> nothing(keys.at, 0, 0);
+  void of_sixteen(const ThinRows<T>& keys, const Ahead& ahead, const float* q, int64_t j, float* s,
+                  bool is_whole) const {
+    const Ahead nothing(keys.at, 0, 0);
     const NextHead next{q_floats(), group_ * kKeyBlock};
     by_rows(group_, [&](auto n, int i) {
       const auto scores = [&](auto at_once) {
-        const Ahead<T>& fetch = i == 0 ? ahead : nothing;
+        const Ahead& fetch = i == 0 ? ahead : nothing;
         if constexpr (kHasPairs && std::is_same_v<T, bf16>)
           if (are_pairs_)
             return thin_scores<T, n(), at_once(), true>(keys, fetch, d_, q + i * d_, j, j + 16,

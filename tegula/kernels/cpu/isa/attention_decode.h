@@ -14,73 +14,41 @@
 
 namespace tegula::kernel::TEGULA_ISA_NS {
 
-// Fetches into L2 the lines of rows that come some keys later, while a loop goes over those of
-// now in an order of its own: kStreams pages at once, each upwards, a line of each in turn. The
-// processor then sees few streams, and all of a page is under way before it is used.
-template <class T>
+// Fetches into L2 the rows that come some keys later, while a loop goes over those of now in an
+// order of its own: a line at a time, upwards, as they lie, which the processor's own prefetching
+// takes up.
 class Ahead {
  public:
   static constexpr bool kSplits = true;
   // Rows of `bytes` each, next_row bytes apart.
   Ahead(const void* row0, int64_t bytes, int64_t next_row)
       : at_(static_cast<const char*>(row0)),
-        next_row_(next_row),
         lines_(ceil_div(std::max<int64_t>(bytes, 1), 64)),
-        rows_(std::clamp<int64_t>(kPage / std::max<int64_t>(next_row, 1), 1, kKeyBlock / kStreams)),
-        lines_left_(lines_),
-        rows_left_(rows_) {}
+        gap_(next_row - 64 * lines_),
+        left_(lines_) {}
 
-  // As many lines as a loop reads of n keys, or of one value.
-  template <int n>
-  __attribute__((always_inline)) void of_keys(int64_t, int64_t) const {
-    lines<n>();
-  }
+  // As many lines as a loop reads of a key, or of a value.
+  __attribute__((always_inline)) void of_key(int64_t, int64_t) const { line(); }
   template <int n>
   __attribute__((always_inline)) void of_values(int64_t, int64_t) const {
-    lines<n>();
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) line();
   }
 
  private:
-  static constexpr int kStreams = 8;
-  static constexpr int64_t kPage = 4096;
-
-  template <int n>
-  __attribute__((always_inline)) void lines() const {
-    const int64_t apart = rows_ * next_row_;
-    if constexpr (n < kStreams) {
-      static_assert(kStreams % n == 0);
-      const char* at = at_ + stream_ * apart;
-#pragma GCC unroll 8
-      for (int i = 0; i < n; ++i) __builtin_prefetch(at + i * apart, 0, 2);
-      stream_ = (stream_ + n) % kStreams;
-      if (stream_ == 0) advance();
-    } else {
-#pragma GCC unroll 4
-      for (int l = 0; l < n / kStreams; ++l) {
-#pragma GCC unroll 8
-        for (int i = 0; i < kStreams; ++i) __builtin_prefetch(at_ + i * apart, 0, 2);
-        advance();
-      }
-    }
-  }
-  // To the next line of every stream, of the next row after a row's last, and past the streams'
-  // rows after those.
-  __attribute__((always_inline)) void advance() const {
+  __attribute__((always_inline)) void line() const {
+    __builtin_prefetch(at_, 0, 2);
     at_ += 64;
-    if (--lines_left_ > 0) return;
-    lines_left_ = lines_, at_ += next_row_ - 64 * lines_;
-    if (--rows_left_ > 0) return;
-    rows_left_ = rows_, at_ += (kStreams - 1) * rows_ * next_row_;
+    if (--left_ == 0) left_ = lines_, at_ += gap_;
   }
 
-  mutable const char* at_;  // the first stream's next line
-  int64_t next_row_, lines_, rows_;
-  mutable int64_t lines_left_, rows_left_;  // of a row, of a stream
-  mutable int stream_ = 0;                  // whose turn it is
+  mutable const char* at_;
+  int64_t lines_, gap_;   // of a row, behind it
+  mutable int64_t left_;  // of a row's lines
 };
 
-// Scores says how those of a block's keys and all heads' queries are formed: see
-// attention_decode.cpp and attention_decode_amx.cpp.
+// Scores says how those of a block's keys and all heads' queries are formed, and how many bytes are
+// fetched ahead (16 rows of all heads at least): attention_decode.cpp and attention_decode_amx.cpp.
 template <class T, class Scores>
 class Decode {
  public:
@@ -147,11 +115,12 @@ class Decode {
   // in turn.
   int64_t rows_ahead(const ThinRows<T>& x) const {
     const int64_t row_bytes = x.stride * static_cast<int64_t>(sizeof(T));
-    return std::clamp<int64_t>(ahead_bytes_ / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) * 16;
+    return std::clamp<int64_t>(Scores::kAheadBytes / std::max<int64_t>(row_bytes, 1) / 16, 1, 4) *
+           16;
   }
   // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
   // there are any, past the span, too, since most likely the next one is this thread's.
-  Ahead<T> ahead_of(const ThinRows<T>& x, int64_t heads, int64_t width, int64_t k0) const {
+  Ahead ahead_of(const ThinRows<T>& x, int64_t heads, int64_t width, int64_t k0) const {
     const auto size = static_cast<int64_t>(sizeof(T));
     const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, rows_ahead(x));
     return {x.at + keys * x.stride, heads * width * size, x.stride * size};
@@ -192,9 +161,9 @@ class Decode {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     const ThinRows<T> first_keys = rows_of(*c_.k, t, 0, k0),
                       first_values = rows_of(*c_.v, t, 0, k0);
-    const Ahead<T> keys = ahead_of(first_keys, t.heads, c_.d, k0);
-    const Ahead<T> values = ahead_of(first_values, t.heads, c_.dv, k0);
-    const Ahead<T> nothing(first_keys.at, 0, 0);
+    const Ahead keys = ahead_of(first_keys, t.heads, c_.d, k0);
+    const Ahead values = ahead_of(first_values, t.heads, c_.dv, k0);
+    const Ahead nothing(first_keys.at, 0, 0);
     const int64_t n_keys = rows_ahead(first_keys), n_values = rows_ahead(first_values);
     for (int64_t j = lo16; j < hi16; j += n_keys)
       scores_.of_keys(work, first_keys, keys, t.q, t.heads, j, std::min(j + n_keys, hi16), t.s);
@@ -205,7 +174,7 @@ class Decode {
           for (int i = 0; i < group_; ++i) weigh(x, i, seen);
         const int64_t end = std::min(j + n_values, hi), next_strip = group_ * kTileN;
         by_rows(group_, [&](auto n, int i) {
-          const Ahead<T>& fetch = i == 0 ? values : nothing;
+          const Ahead& fetch = i == 0 ? values : nothing;
           const float* p = x.s + i * kKeyBlock;
           int64_t e = 0;
           if constexpr (kStripsAtOnce == 2)
@@ -271,7 +240,7 @@ class Decode {
       total = __builtin_fmaf(at[width + 1], scale[1][0], total * scale[0][0]);
       top = next;
     }
-    if constexpr (kSplitsColumns<T, Ahead<T>>)
+    if constexpr (kSplitsColumns<T, Ahead>)
       for (int64_t e = 0; e + kTileN <= c_.dv; e += kTileN) {
         float halves[kTileN];
         std::copy_n(sum + e, kTileN, halves);
@@ -291,8 +260,6 @@ class Decode {
 
   // Where registers are many, values go by pairs of strips.
   static constexpr int kStripsAtOnce = kLanes == 16 ? 2 : 1;
-  // Of memory. Up to 1 MiB of second cache (Zen 4) holds less of what is not used yet.
-  const int64_t ahead_bytes_ = second_cache_bytes() > int64_t{1} << 20 ? 128 << 10 : 64 << 10;
   const KernelCall& call_;
   const AttentionCall& c_;
   const DecodeWorkspace space_;

@@ -18,6 +18,8 @@ class TileScores {
     alignas(64) bf16 last[kTile][kMaxDecodeWidth];
   };
 
+  static constexpr int64_t kAheadBytes = 128 << 10;  // many values in turn: sums move less often
+
   explicit TileScores(const AttentionCall& c)
       : d_(c.d), group_(static_cast<int>(c.group)), heads_of_tile_(kTile / group_) {}
   int64_t q_floats(int64_t heads) const { return ceil_div(heads, heads_of_tile_) * tile_floats(); }
@@ -36,7 +38,7 @@ class TileScores {
   }
 
   // Of keys [lo, hi) of all heads, the first of which has `keys`. Queries stay in tiles.
-  void of_keys(Work& w, const ThinRows<bf16>& keys, const Ahead<bf16>& ahead, const float* q,
+  void of_keys(Work& w, const ThinRows<bf16>& keys, const Ahead& ahead, const float* q,
                int64_t heads, int64_t lo, int64_t hi, float* s) const {
     for (int64_t h0 = 0; h0 < heads; h0 += heads_of_tile_, q += tile_floats()) {
       const int64_t n = std::min<int64_t>(heads - h0, heads_of_tile_);
@@ -56,20 +58,24 @@ class TileScores {
   static constexpr int kHeld = 4;
   int64_t tile_floats() const { return d_ / kTilePairs * (kTileBytes / 4); }
 
+  // Half of what a tile of keys reads.
+  static void fetch(const Ahead& ahead) {
+    for (int l = 0; l < kTile / 2; ++l) ahead.of_key(0, 0);
+  }
+
   template <int kStep>
   void hold(Tiles& tiles, const float* q) const {
     if (kStep * kTilePairs < d_) tiles.load<kHeld + kStep>(q + kStep * (kTileBytes / 4), 64);
   }
   template <int kStep>
-  TEGULA_TILE void add(Tiles& tiles, const bf16* at, int64_t row_bytes,
-                       const Ahead<bf16>& ahead) const {
+  TEGULA_TILE void add(Tiles& tiles, const bf16* at, int64_t row_bytes, const Ahead& ahead) const {
     if (kStep * kTilePairs >= d_) return;
     tiles.load<1 + kStep % 2>(at + kStep * kTilePairs, row_bytes);
-    ahead.of_keys<kTile / 2>(0, 0);
+    fetch(ahead);
     tiles.dot<0, 1 + kStep % 2, kHeld + kStep>();
-    ahead.of_keys<kTile / 2>(0, 0);
+    fetch(ahead);
   }
-  TEGULA_TILE void of_tile(Work& w, const ThinRows<bf16>& keys, const Ahead<bf16>& ahead,
+  TEGULA_TILE void of_tile(Work& w, const ThinRows<bf16>& keys, const Ahead& ahead,
                            const float* q) const {
     const bf16* at = keys.at;
     int64_t row_bytes = keys.stride * 2;
@@ -82,10 +88,10 @@ class TileScores {
     add<2>(w.tiles, at, row_bytes, ahead), add<3>(w.tiles, at, row_bytes, ahead);
     for (int64_t e = 4 * kTilePairs; e < d_; e += kTilePairs) {
       w.tiles.load<1>(at + e, row_bytes);
-      ahead.of_keys<kTile / 2>(0, 0);
+      fetch(ahead);
       w.tiles.load<3>(q + e / kTilePairs * (kTileBytes / 4), 64);
       w.tiles.dot<0, 1, 3>();
-      ahead.of_keys<kTile / 2>(0, 0);
+      fetch(ahead);
     }
     w.tiles.store<0>(w.sums, sizeof w.sums[0]);
   }

@@ -22,17 +22,17 @@ struct ThinRows {
 };
 
 // Each loop fetches what later ones read, a line at a time between its own products: memory then
-// never waits for arithmetic. Rows are too far apart for the processor to guess. `ahead` says which
-// lines: its of_keys<n>(j, e) for n keys from j on, of_values<n>(j, e) for n lines of key j.
+// never waits for arithmetic, and no line is asked for when too many others are under way (Zen 4
+// forgets it then). Rows are too far apart for the processor to guess. `ahead` says which lines:
+// its of_key(j, e) for a key, of_values<n>(j, e) for n lines of a value.
 
 // The same part of the rows that come next; where none do, `rows` repeats one (stride 0).
 template <class T>
 struct NextRows {
   static constexpr bool kSplits = false;
   ThinRows<T> rows;
-  template <int n>
-  __attribute__((always_inline)) void of_keys(int64_t j, int64_t e) const {
-    for (int l = 0; l < n; ++l) __builtin_prefetch(rows.at + (j + l) * rows.stride + e);
+  __attribute__((always_inline)) void of_key(int64_t j, int64_t e) const {
+    __builtin_prefetch(rows.at + j * rows.stride + e);
   }
   template <int n>
   __attribute__((always_inline)) void of_values(int64_t j, int64_t e) const {
@@ -61,6 +61,7 @@ struct ThinScores {
   NextHead head;
   using Acc = Vf[kHeads][kR];
   static constexpr int64_t kOfQ = kPairs ? 2 : 1;  // elements in a float of q
+  static constexpr int64_t kKeys = kHeads * kLanes;
 
   const T* keys_of(int h) const { return keys + h * d; }
   const float* q_of(int h) const { return q + h * head.q; }
@@ -69,14 +70,16 @@ struct ThinScores {
 #pragma GCC unroll 4
     for (int i = 0; i < kR; ++i) acc[h][i] = fma(set1(q[i]), k, acc[h][i]);
   }
-  // kStep elements of the keys of one head.
-  __attribute__((always_inline)) void add_square(Acc& acc, int h, const T* k,
-                                                 const float* q_at) const {
+  // kStep elements of the keys of one head; fetch(l) beside a lane's products.
+  template <class F>
+  __attribute__((always_inline)) void add_square(Acc& acc, int h, const T* k, const float* q_at,
+                                                 const F& fetch) const {
     asm("" : "+r"(q_at));  // or q's elements are kept for the other head, in memory
     Vf r[kSquare];
     load_transposed(reinterpret_cast<const float*>(k), stride / kPart, r);
 #pragma GCC unroll 16
     for (int l = 0; l < kSquare; ++l, q_at += kPart * kR / kOfQ) {
+      fetch(l);
       if constexpr (kPairs) {
         const Vf k_pair = swap_halves(r[l]);
 #pragma GCC unroll 4
@@ -99,6 +102,11 @@ struct ThinScores {
     }
   }
 
+  template <class Ahead>
+  static void fetch_all(const Ahead& ahead, int64_t j, int64_t e) {
+    for (int64_t l = 0; l < kKeys; ++l) ahead.of_key(j + l, e);
+  }
+
   // Key 0 is the block's j.
   template <class Ahead>
   void run(const Ahead& ahead, int64_t j, float* s, int64_t s_stride) const {
@@ -116,20 +124,31 @@ struct ThinScores {
       const float *q0 = q, *q1 = q_of(kHeads - 1);
       for (; e + kLine <= d;
            e += kLine, k0 += kLine, k1 += kLine, q0 += kLine * kR / kOfQ, q1 += kLine * kR / kOfQ) {
-        ahead.template of_keys<kHeads * kLanes>(j, e);
 #pragma GCC unroll 4
         for (int64_t at = 0; at < kLine; at += kStep) {
-          add_square(acc, 0, k0 + at, q0 + at * kR / kOfQ);
-          if constexpr (kHeads == 2) add_square(acc, 1, k1 + at, q1 + at * kR / kOfQ);
+          // The keys' lines are dealt out to the lanes of all squares of a line.
+          constexpr int64_t kLanesAll = kLine / kStep * kHeads * kSquare,
+                            kEvery = kLanesAll / kKeys;
+          static_assert(kLanesAll % kKeys == 0);
+          const auto fetch_from = [&](int64_t square) {
+            return [&, square ](int l) __attribute__((always_inline)) {
+              const int64_t lane = square * kSquare + l;
+              if (lane % kEvery == 0) ahead.of_key(j + lane / kEvery, e);
+            };
+          };
+          add_square(acc, 0, k0 + at, q0 + at * kR / kOfQ, fetch_from(at / kStep * kHeads));
+          if constexpr (kHeads == 2)
+            add_square(acc, 1, k1 + at, q1 + at * kR / kOfQ, fetch_from(at / kStep * kHeads + 1));
         }
       }
-      if (e + kStep <= d) ahead.template of_keys<kHeads * kLanes>(j, e);
+      if (e + kStep <= d) fetch_all(ahead, j, e);
       for (; e + kStep <= d; e += kStep)
 #pragma GCC unroll 2
-        for (int h = 0; h < kHeads; ++h) add_square(acc, h, keys_of(h) + e, q_of(h) + e * kR);
+        for (int h = 0; h < kHeads; ++h)
+          add_square(acc, h, keys_of(h) + e, q_of(h) + e * kR, [](int) {});
     }
     for (; e < d; ++e) {
-      if (e % kLine == 0) ahead.template of_keys<kHeads * kLanes>(j, e);
+      if (e % kLine == 0) fetch_all(ahead, j, e);
       add_one(acc, e);
     }
 #pragma GCC unroll 2
