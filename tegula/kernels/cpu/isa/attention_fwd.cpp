@@ -1,10 +1,10 @@
 // Attention's forward: query blocks against packed key blocks, online softmax.
 // [FlashAttention-2, section 3.1; order "kb64" of common/attention.h]
 #include <algorithm>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 
+#include "tegula/kernels/cpu/common/attention_tasks.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
@@ -47,7 +47,7 @@ class Flash {
     keys_of_v_ = loop_over(c.n_k, c.v->stride[1]);
     d_of_v_ = loop_over(c.dv, c.v->stride[3]);
     n_rows_ = c.n_q * c.group;
-    row_blocks_ = ceil_div(n_rows_, kRowBlock), n_blocks_ = ceil_div(c.n_k, kKeyBlock);
+    n_blocks_ = ceil_div(c.n_k, kKeyBlock);
     o_width_ = round_up(c.dv, kMaxTileN);
     log2_ = c.unit() * kLog2E;
     is_plain_ = c.has_plain_scores() && c.dropout <= 0;
@@ -63,12 +63,14 @@ class Flash {
     scratch_ = parts_ + space_.part_floats(n_threads);
     auto* states = reinterpret_cast<int32_t*>(scratch_ + space_.thread_floats * n_threads);
     // Nobody else reads these keys: they are packed when they are needed.
-    local_keys_ = row_blocks_ == 1 || n_blocks_ == 0;
+    const int64_t row_blocks = ceil_div(n_rows_, kRowBlock);
+    local_keys_ = row_blocks == 1 || n_blocks_ == 0;
     is_thin_ = n_rows_ <= kThinQueries && c_.k->stride[3] == 1 && c_.v->stride[3] == 1;
-    const bool split = space_.splits(pairs * row_blocks_, n_threads);
-    if (!split && !local_keys_ && n_threads > 1 &&
-        pairs * row_blocks_ < kTasksPerThread * n_threads)
-      task_rows_ = kFewRows, row_blocks_ = ceil_div(n_rows_, task_rows_);
+    const bool split = space_.splits(pairs * row_blocks, n_threads);
+    const bool is_few =
+        !split && !local_keys_ && n_threads > 1 && pairs * row_blocks < kTasksPerThread * n_threads;
+    const RowTasks::Shape shape{n_rows_, c_.n_k, is_few ? kFewRows : kRowBlock, c_.is_causal,
+                                n_threads};
     // All pairs in one round, unless memory holds the panels of fewer than threads come to.
     const int64_t slots = local_keys_ ? 0 : space_.slots(n_threads);
     const bool is_enough = slots >= std::min(pairs, PairPanels::most_slots(n_threads));
@@ -76,16 +78,15 @@ class Flash {
     const int64_t at_once = ceil_div(pairs, std::max<int64_t>(1, ceil_div(pairs, most)));
     for (int64_t first = 0; first < pairs; first += at_once) {
       const int64_t n = std::min(at_once, pairs - first);
-      const int64_t sharing = n_threads / std::gcd(n_threads, n);
+      const RowTasks tasks(shape, first, n, std::min(at_once, pairs - first - n));
       const PairPanels packed(states, local_keys_ ? 0 : n, n_blocks_, slots, n_threads);
-      const Round round{first, n, std::min(at_once, pairs - first - n),
-                        c_.is_causal ? std::min(row_blocks_, sharing) : 1, packed};
+      const Round round{tasks, packed};
       if (split) {
         run_split(round);
       } else {
-        pool.parallel_for(n * row_blocks_, [&](int64_t i, int thread) {
-          run_all(begin(round, i, thread), thread, local_keys_ ? Next{} : after(round, i));
-          if (!local_keys_) packed.leave(i / row_blocks_, row_blocks_);
+        pool.parallel_for(tasks.count(), [&](int64_t i, int thread) {
+          run_all(begin(round, i, thread), thread, after(round, i));
+          if (!local_keys_) packed.leave(i / tasks.of_pair(), tasks.of_pair());
         });
       }
     }
@@ -113,93 +114,35 @@ class Flash {
   const float* values(const float* block) const { return block + kKeyBlock * c_.d; }
   float* values(float* block) const { return block + kKeyBlock * c_.d; }
 
-  // Pairs [first, first + n), and how many come then; their tasks are blocks of rows, pair by pair.
-  // Causal: a pair's last rows have most to do and go first, and where threads share a pair, they
-  // take blocks in turn. (A thread begins with neighbouring tasks.)
   struct Round {
-    int64_t first, n, n_next;
-    int64_t turns;
+    const RowTasks& tasks;
     const PairPanels& packed;
   };
-  // Block i of a pair, as tasks come: which turn's, and which of the `size` blocks of that turn.
-  struct InTurn {
-    int64_t turn, at, size;
+  // Rows of a pair, and its packed keys.
+  struct Task : RowBlock {
+    const float* panels = nullptr;
   };
-  InTurn in_turn(int64_t i, int64_t turns) const {
-    InTurn x{0, i, 0};
-    for (; x.at >= (x.size = ceil_div(row_blocks_ - x.turn, turns)); x.at -= x.size) ++x.turn;
-    return x;
-  }
-  // A block of queries, from row r0 of the (query, head of the group) pairs, and their packed keys.
-  struct Task {
-    int64_t pair, r0;
-    int rows;
-    const float* panels;
-  };
-  Task task_of(const Round& round, int64_t i) const {
-    const InTurn x = in_turn(i % row_blocks_, round.turns);
-    const int64_t r0 = (row_blocks_ - 1 - x.turn - x.at * round.turns) * task_rows_;
-    return {round.first + i / row_blocks_, r0, static_cast<int>(std::min(task_rows_, n_rows_ - r0)),
-            nullptr};
-  }
   // With the keys packed.
   Task begin(const Round& round, int64_t i, int thread) const {
-    Task t = task_of(round, i);
+    Task t{round.tasks.block(i)};
     if (local_keys_) return t;
     const int64_t block_floats = key_block_floats(c_);
     const auto panels = [&](int64_t slot) { return panels_ + slot * n_blocks_ * block_floats; };
-    t.panels = panels(round.packed.enter(i / row_blocks_, thread, [&](int64_t block, int64_t slot) {
+    const int64_t pair = i / round.tasks.of_pair();
+    t.panels = panels(round.packed.enter(pair, thread, [&](int64_t block, int64_t slot) {
       pack_keys(t.pair, block, panels(slot) + block * block_floats);
     }));
     return t;
   }
-  // What is fetched beside a task: another one's queries, and keys [first_key, + keys) of a pair.
-  struct Next {
-    Task task{};
-    bool is_there = false;
-    int64_t key_pair = 0, first_key = 0, keys = 0;
-  };
-  // What this thread most likely does after task i, and a part of the keys that it packs next.
-  Next after(const Round& round, int64_t i) const {
-    const int64_t tasks = round.n * row_blocks_, threads = call_.pool->n_threads();
-    const int64_t more = round.n_next * row_blocks_;
-    int64_t share = i * threads / tasks;
-    while (tasks * (share + 1) / threads <= i) ++share;
-    const int64_t begin = tasks * share / threads, end = tasks * (share + 1) / threads;
-    const auto pair_end = [&](int64_t task) { return (task / row_blocks_ + 1) * row_blocks_; };
-    // Its tasks on the pair after this one, counted on into the next round.
-    const int64_t done = std::min(pair_end(i), end);
-    int64_t to = done, to_end = end;
-    if (to == end)
-      to = tasks + more * share / threads, to_end = tasks + more * (share + 1) / threads;
-    to_end = std::min(to_end, pair_end(to));
-    Next next;
-    next.is_there = i + 1 < end || to < to_end;
-    if (next.is_there) next.task = task_of(round, i + 1 < end ? i + 1 : to);
-    if (to >= to_end || (to < tasks && round.packed.has_begun(to / row_blocks_))) return next;
-    // Of that pair's keys its part, and of this what a task has of the work before.
-    const int64_t keys = c_.n_k * (to_end - to) / row_blocks_;
-    const double before = work_before(round, std::max(begin, pair_end(i) - row_blocks_));
-    const double all = work_before(round, done) - before;
-    const auto until = [&](int64_t task) {
-      return static_cast<int64_t>(static_cast<double>(keys) * (work_before(round, task) - before) /
-                                  all);
-    };
-    const int64_t from = until(i), key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
-    next.key_pair = round.first + to / row_blocks_;
-    next.first_key = c_.n_k * (to % row_blocks_) / row_blocks_ + from;
-    next.keys = (until(i + 1) - from) * std::min(keys, kFetchedBytes / key_bytes) /
-                std::max<int64_t>(1, keys);
+  // What is fetched beside task i: the queries of the next one, and keys that are packed next,
+  // unless somebody does so already.
+  RowTasks::Next after(const Round& round, int64_t i) const {
+    if (local_keys_) return {};
+    const int64_t key_bytes = (c_.d + c_.dv) * static_cast<int64_t>(sizeof(T));
+    RowTasks::Next next = round.tasks.after(i, kFetchedBytes / key_bytes);
+    const int64_t pair = next.key_pair - round.tasks.first_pair();
+    if (next.keys > 0 && pair < round.tasks.pairs() && round.packed.has_begun(pair)) next.keys = 0;
     return next;
-  }
-  // Of a round's work, about, what its tasks before the i-th are.
-  double work_before(const Round& round, int64_t i) const {
-    const int64_t whole = i / row_blocks_;  // pairs
-    const InTurn x = in_turn(i % row_blocks_, round.turns);
-    double done = static_cast<double>(x.at) / static_cast<double>(x.size);  // of the turn
-    if (c_.is_causal) done = 1 - (1 - done) * (1 - done);
-    const double turns_done = static_cast<double>(whole * round.turns + x.turn) + done;
-    return turns_done / static_cast<double>(round.n * round.turns);
   }
 
   struct Block {
@@ -248,13 +191,14 @@ class Flash {
   void run_split(const Round& round) const {
     const int64_t spans = ceil_div(c_.n_k, kKeySpan);
     const auto part = [&](int64_t i, int64_t span) {
-      return parts_ + ((round.first * row_blocks_ + i) * spans + span) * space_.row_floats();
+      const int64_t before = round.tasks.first_pair() * round.tasks.of_pair();
+      return parts_ + ((before + i) * spans + span) * space_.row_floats();
     };
-    call_.pool->parallel_for(round.n * row_blocks_ * spans, [&](int64_t i, int thread) {
+    call_.pool->parallel_for(round.tasks.count() * spans, [&](int64_t i, int thread) {
       const int64_t span = i % spans;
       run_block(begin(round, i / spans, thread), span, span + 1, thread, part(i / spans, span));
     });
-    call_.pool->parallel_for(round.n * row_blocks_, [&](int64_t i, int thread) {
+    call_.pool->parallel_for(round.tasks.count(), [&](int64_t i, int thread) {
       const Task t = begin(round, i, thread);
       const int rows = t.rows;
       Totals sum = totals_at(part(i, 0), rows);
@@ -266,14 +210,14 @@ class Flash {
       finish_all(t, sum, thread);
     });
   }
-  void run_all(const Task& t, int thread, const Next& next) const {
+  void run_all(const Task& t, int thread, const RowTasks::Next& next) const {
     const int64_t spans = ceil_div(c_.n_k, kKeySpan);
     finish_all(t, run_block(t, 0, spans, thread, nullptr, false, next), thread);
   }
   // Some rows at a time; what has to be done again is last, as it takes the place of the sums.
   void finish_all(const Task& t, const Totals& sum, int thread) const {
     const auto part = [&](int r) {
-      return Task{t.pair, t.r0 + r, std::min(static_cast<int>(kFewRows), t.rows - r), t.panels};
+      return Task{{t.pair, t.r0 + r, std::min(static_cast<int>(kFewRows), t.rows - r)}, t.panels};
     };
     uint32_t again = 0;
     for (int i = 0, r = 0; r < t.rows; ++i, r += kFewRows)
@@ -290,7 +234,7 @@ class Flash {
   // Spans [first, last) of keys; the totals go to `part`, or where nullptr, to the thread's
   // scratch.
   Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
-                   bool careful = false, const Next& next = {}) const {
+                   bool careful = false, const RowTasks::Next& next = {}) const {
     Block x;
     x.pair = t.pair, x.rows = t.rows, x.careful = careful;
     Scratch space(scratch_ + thread * space_.thread_floats);
@@ -378,14 +322,14 @@ class Flash {
 
   // What is fetched beside the work: first lines that finish() will write, then the next task's
   // queries, then keys and values that are packed next.
-  void add_far(Block& x, const Task& t, const Next& next) const {
-    const auto add_rows = [&](const TensorRef& of, const Task& rows, bool is_written) {
+  void add_far(Block& x, const Task& t, const RowTasks::Next& next) const {
+    const auto add_rows = [&](const TensorRef& of, const RowBlock& rows, bool is_written) {
       const int64_t b = rows.pair / c_.n_kv_heads, head = rows.pair % c_.n_kv_heads * c_.group;
       x.far.add(of, b, rows.r0 / c_.group, head, rows.rows, is_written, c_.group,
                 rows.r0 % c_.group);
     };
     add_rows(o_, t, true);
-    if (next.is_there) add_rows(*c_.q, next.task, false);
+    if (next.is_there) add_rows(*c_.q, next.block, false);
     for (const TensorRef* of : {c_.k, c_.v})
       x.far.add(*of, next.key_pair / c_.n_kv_heads, next.first_key, next.key_pair % c_.n_kv_heads,
                 next.keys, false);
@@ -665,8 +609,7 @@ class Flash {
   const TensorRef& lse_;
   float log2_;  // exponents of 2 in a product
   Loops rows_, d_of_q_, d_of_k_, keys_of_k_, keys_of_v_, d_of_v_;
-  int64_t n_rows_ = 0, row_blocks_ = 0, n_blocks_ = 0, o_width_ = 0;
-  int64_t task_rows_ = kRowBlock;
+  int64_t n_rows_ = 0, n_blocks_ = 0, o_width_ = 0;
   bool local_keys_ = false, is_thin_ = false, is_plain_ = false;
   float *panels_ = nullptr, *parts_ = nullptr, *scratch_ = nullptr;
 };
