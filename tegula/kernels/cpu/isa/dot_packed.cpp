@@ -8,8 +8,8 @@
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_loops.h"
 #include "tegula/kernels/cpu/isa/dot_micro.h"
+#include "tegula/kernels/cpu/isa/dot_panels.h"
 #include "tegula/kernels/cpu/isa/dot_thin.h"
-#include "tegula/kernels/cpu/isa/pack_pairs.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -52,12 +52,12 @@ class PackedDot {
         bias_(c.has_bias ? call.in[2].as<const Out>() : nullptr),
         start_(c.accumulates ? call.in[2].as<const float>() : nullptr),
         out_(call.out[0].as<Out>()),
+        is_chunked_(copies_chunks()),
+        packer_(c, a_, b_, tile_m_, is_chunked_),
         a_panels_(static_cast<float*>(call.workspace)),
         waiting_(a_panels_ + workspace_.a_floats),
         blocks_of_a_(waiting_ + workspace_.waiting_floats * call.pool->n_threads()) {
     const bool packs = tiles_.packs_a(c, {tile_m_, kTileN});
-    int64_t k_stride;
-    is_chunked_ = kCopiesRows && packs && c.k.is_linear(kA, &k_stride) && k_stride == kPerStep;
     direct_a_ = can_read_a(c, &a_row_) && !is_chunked_ && (!packs || tiles_.reads_a == 0);
     if (kPairs && is_chunked_ && !c.m.is_linear(kA, &a_row_)) a_row_ = 0;
     local_b_ = tiles_.is_local(c);
@@ -71,6 +71,12 @@ class PackedDot {
                                   bias_n == 1 && c.m.is_linear(kBias, &bias_m) && bias_m == 0));
   }
 
+  // Whether strips of a are copied in chunks of k.
+  bool copies_chunks() const {
+    int64_t k_stride;
+    return kCopiesRows && tiles_.packs_a(c_, {tile_m_, kTileN}) && c_.k.is_linear(kA, &k_stride) &&
+           k_stride == kPerStep;
+  }
   // Which operands tiles may pack beside their products.
   void set_packing(bool packs_a) {
     int64_t n_stride, m_stride;
@@ -138,8 +144,8 @@ class PackedDot {
     float* b = own_panels(mine) + (t.n0 - first) * k;
     const auto pack = [&](int64_t from, int64_t to) {
       for (; from < to; from += kPackStrips)
-        pack_b(h, t.batch, from, std::min(from + kPackStrips, to), 0, k,
-               b + (from - begin) * kTileN * k, k);
+        packer_.pack_b(h, t.batch, from, std::min(from + kPackStrips, to), 0, k,
+                       b + (from - begin) * kTileN * k, k);
     };
     if (has_part(mine, t.part)) return b;
     if (!fuses_b_) {
@@ -153,18 +159,13 @@ class PackedDot {
   static bool has_block(const Kept* mine, int64_t at) { return (mine->blocks >> at & 1) != 0; }
   static bool has_part(const Kept* mine, int64_t part) { return (mine->parts >> part & 1) != 0; }
 
-  int64_t a_panel_floats(int64_t n_k) const { return tile_m_ * n_k + kChunkSlack; }
   float* a_panel(const Held& h, int64_t batch, int64_t strip) const {
     const int64_t per_batch = h.m * c_.k.count + ceil_div(h.m, tile_m_) * kChunkSlack;
-    return a_panels_ + batch * per_batch + strip * a_panel_floats(c_.k.count);
+    return a_panels_ + batch * per_batch + strip * packer_.a_floats(c_.k.count);
   }
   float* b_panel(const Held& h, int64_t batch, int64_t strip) const {
     return b_panels_ + (batch * ceil_div(h.n, kTileN) + strip) * kTileN * c_.k.count;
   }
-
-  // Panels are packed kPackStrips at a time, kPackK rows of k after another: rows of k are then
-  // read in runs, not one cache line each.
-  static constexpr int64_t kPackStrips = 4, kPackK = 64;
 
   void pack(const Held& h) {
     // One operand: tasks pack their part of the other, so that it goes from memory into a first
@@ -183,87 +184,16 @@ class PackedDot {
       const int64_t batch = i / units, unit = i % units;
       if (unit < a_units) {
         const int64_t m0 = unit * a_group * tile_m_;
-        pack_a(h, batch, m0, std::min(a_group * tile_m_, h.m - m0), 0, c_.k.count,
-               a_panel(h, batch, unit * a_group));
+        packer_.pack_a(h, batch, m0, std::min(a_group * tile_m_, h.m - m0), 0, c_.k.count,
+                       a_panel(h, batch, unit * a_group));
         return;
       }
       const int64_t strip = (unit - a_units) / k_units * kPackStrips;
       const int64_t k = (unit - a_units) % k_units * kPackK;
-      pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), k,
-             std::min(kPackK, c_.k.count - k), b_panel(h, batch, strip) + k * kTileN, c_.k.count);
+      packer_.pack_b(h, batch, strip, std::min(strip + kPackStrips, b_strips), k,
+                     std::min(kPackK, c_.k.count - k), b_panel(h, batch, strip) + k * kTileN,
+                     c_.k.count);
     });
-  }
-
-  // Rows [m0, m0 + m) of a and k in [k0, k0 + n_k), to panels of n_k.
-  void pack_a(const Held& h, int64_t batch, int64_t m0, int64_t m, int64_t k0, int64_t n_k,
-              float* dst) {
-    const In* a = a_ + c_.batch.offset(h.batch0 + batch, kA);
-    if (is_chunked_) {
-      for (int64_t i = 0; i < m; i += tile_m_) {
-        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
-        int64_t lane[kTileM];
-        c_.m.offsets(h.m0 + m0 + i, rows, kA, lane);
-        float* to = dst + i / tile_m_ * a_panel_floats(n_k);
-        if constexpr (kPairs) {
-          for (int j = 0; j < rows; ++j) lane[j] /= 2;
-          copy_chunks<kChunk>(reinterpret_cast<const Pair*>(a) + k0, lane, rows, n_k, to);
-        } else {
-          copy_chunks<kChunk>(a + k0, lane, rows, n_k, to);
-        }
-      }
-      return;
-    }
-    for (int64_t k = 0; k < n_k; k += kPackK) {
-      for (int64_t i = 0; i < m; i += tile_m_) {
-        const int rows = static_cast<int>(std::min<int64_t>(tile_m_, m - i));
-        pack_lanes(a, c_.m, kA, h.m0 + m0 + i, rows, k0 + k, std::min(kPackK, n_k - k),
-                   dst + i / tile_m_ * a_panel_floats(n_k) + k * rows, rows);
-      }
-    }
-  }
-
-  void pack_lanes(const In* src, const Loops& lanes, Operand operand, int64_t first, int width,
-                  int64_t k0, int64_t n_k, float* dst, int ld) const {
-    if constexpr (kPairs) {
-      int64_t step = 0;
-      c_.k.is_linear(operand, &step);
-      pack_pairs(src, lanes, step / 2, operand, first, width, k0, n_k, dst, ld);
-    } else {
-      pack_panel(src, lanes, c_.k, operand, first, width, k0, n_k, dst, ld);
-    }
-  }
-  // Of so many whole strips, at most kPackStrips.
-  static PackStripsFn<In> strips_fn(int64_t strips) {
-    if constexpr (kPairs) {
-      constexpr PackStripsFn<In> kPack[] = {
-          pack_pair_strips<kTileNv, 1>, pack_pair_strips<kTileNv, 2>, pack_pair_strips<kTileNv, 3>,
-          pack_pair_strips<kTileNv, kPackStrips>};
-      return kPack[strips - 1];
-    } else {
-      constexpr PackStripsFn<In> kPack[] = {
-          pack_strips<In, kTileNv, 1>, pack_strips<In, kTileNv, 2>, pack_strips<In, kTileNv, 3>,
-          pack_strips<In, kTileNv, kPackStrips>};
-      return kPack[strips - 1];
-    }
-  }
-
-  // Strips [begin, end) of b and k in [k0, k0 + n_k), to panels of panel_k rows.
-  void pack_b(const Held& h, int64_t batch, int64_t begin, int64_t end, int64_t k0, int64_t n_k,
-              float* dst, int64_t panel_k) {
-    const In* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
-    int64_t n_stride, k_stride;
-    if (end * kTileN <= h.n && c_.n.is_linear(kB, &n_stride) && n_stride == 1 &&
-        c_.k.is_linear(kB, &k_stride)) {
-      const In* src = b + h.n0 + begin * kTileN + k0 * k_stride;
-      return strips_fn(end - begin)(src, k_stride / kPerStep, n_k, dst, panel_k * kTileN);
-    }
-    for (int64_t k = 0; k < n_k; k += kPackK) {
-      for (int64_t strip = begin; strip < end; ++strip) {
-        const int cols = static_cast<int>(std::min<int64_t>(kTileN, h.n - strip * kTileN));
-        pack_lanes(b, c_.n, kB, h.n0 + strip * kTileN, cols, k0 + k, std::min(kPackK, n_k - k),
-                   dst + ((strip - begin) * panel_k + k) * kTileN, kTileN);
-      }
-    }
   }
 
   // `packed`: room for strips of b, or for a block of a; `mine`: what the thread has there.
@@ -323,8 +253,8 @@ class PackedDot {
         for (int64_t j = 0; j < n_strips; ++j) {
           const int64_t at = j % kLocalStrips, first = t.n0 / kTileN;
           if (at == 0)
-            pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips), plan.k0,
-                   plan.n_k, packed, plan.n_k);
+            packer_.pack_b(h, t.batch, first + j, first + std::min(j + kLocalStrips, n_strips),
+                           plan.k0, plan.n_k, packed, plan.n_k);
           column(j, packed + at * plan.n_k * kTileN, {});
         }
         continue;
@@ -336,8 +266,8 @@ class PackedDot {
           StripCopy copy;
           column(j, b + j * b_strip, next_strip(h, t, plan, panel, j, mine, &copy));
           if (const int64_t k = plan.k0 + plan.n_k - copy.left; copy.left > 0)
-            pack_b(h, t.batch, t.n0 / kTileN + j + 1, t.n0 / kTileN + j + 2, k, copy.left, copy.to,
-                   c_.k.count);
+            packer_.pack_b(h, t.batch, t.n0 / kTileN + j + 1, t.n0 / kTileN + j + 2, k, copy.left,
+                           copy.to, c_.k.count);
         }
       } else {
         for (int64_t i = 0; i < m_strips; ++i)
@@ -438,10 +368,10 @@ class PackedDot {
       if (mine->batch != t.batch || mine->m0 != t.m0)
         mine->batch = t.batch, mine->m0 = t.m0, mine->blocks = 0;
     }
-    ABlock block{packed, a_panel_floats(plan.n_k), 0};
+    ABlock block{packed, packer_.a_floats(plan.n_k), 0};
     const In* a = a_ + c_.batch.offset(h.batch0 + t.batch, kA) + (h.m0 + t.m0) * a_row_;
     if (local_b_ && !direct_a_) {
-      block = {a_panel(h, t.batch, t.m0 / tile_m_), a_panel_floats(c_.k.count), plan.k0};
+      block = {a_panel(h, t.batch, t.m0 / tile_m_), packer_.a_floats(c_.k.count), plan.k0};
     } else if (!direct_a_) {
       if (!keeps || !has_block(mine, at)) copy_a(h, t, plan, packed, &block);
       if (keeps) mine->blocks |= int64_t{1} << at;
@@ -493,13 +423,13 @@ class PackedDot {
           const int64_t done = rows < tile_m_ ? 0
                                : is_chunked_  ? plan.n_k / kChunk * kChunk
                                               : plan.n_k;
-          pack_a(h, t.batch, t.m0 + i, rows, plan.k0 + done, plan.n_k - done,
-                 packed + i / tile_m_ * block->next + done * rows);
+          packer_.pack_a(h, t.batch, t.m0 + i, rows, plan.k0 + done, plan.n_k - done,
+                         packed + i / tile_m_ * block->next + done * rows);
         }
         return;
       }
     }
-    pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
+    packer_.pack_a(h, t.batch, t.m0, t.m, plan.k0, plan.n_k, packed);
   }
 
   // One k block of one register tile.
@@ -511,7 +441,7 @@ class PackedDot {
                                           : micro_fn(x.rows, x.vectors(), lies);
     if (!direct_a_) {
       u.a_stride = x.rows;
-      u.next_a = u.a + a_panel_floats(local_b_ ? c_.k.count : plan.n_k);
+      u.next_a = u.a + packer_.a_floats(local_b_ ? c_.k.count : plan.n_k);
     }
     const auto set_slot = [&](int at, int l) {
       u.slot[at] = waiting + l * tile_m_ * kTileN;
@@ -589,6 +519,8 @@ class PackedDot {
   const Out* bias_;
   const float* start_;
   Out* out_;
+  const bool is_chunked_;
+  const PanelPacker<In, kPairs> packer_;
   float* a_panels_;     // where tasks pack b
   float* waiting_;      // per thread
   float* blocks_of_a_;  // per thread, where tasks pack a
@@ -596,7 +528,7 @@ class PackedDot {
   int64_t a_row_ = 0, out_row_ = 0;
   int64_t a_k_ = 0, b_k_ = 0;  // between rows of k, where tiles pack
   bool fuses_a_ = false, fuses_b_ = false;
-  bool direct_a_ = false, is_chunked_ = false, local_b_ = false, plain_out_ = false;
+  bool direct_a_ = false, local_b_ = false, plain_out_ = false;
 };
 
 // Whether pairs can be made of an operand: k side by side, lanes whole pairs apart, or lanes side
