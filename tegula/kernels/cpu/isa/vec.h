@@ -84,18 +84,29 @@ TEGULA_VEC Vf load(const f16* p) { return widen_f16(p); }
 TEGULA_VEC void store(bf16* p, Vf a) { store_u16(p, narrow_bf16(a)); }
 TEGULA_VEC void store(f16* p, Vf a) { narrow_f16(p, a); }
 
+#if !defined(TEGULA_ISA_AVX512)
 // 16-bit tails go through a full vector on the stack.
+TEGULA_VEC void load_u16_n(void* to, const void* p, int n) {
+  std::memset(to, 0, 2 * kLanes);
+  if (n > 0) std::memcpy(to, p, static_cast<size_t>(n < kLanes ? n : kLanes) * 2);
+}
+TEGULA_VEC void store_u16_n(void* p, const void* from, int n) {
+  if (n > 0) std::memcpy(p, from, static_cast<size_t>(n < kLanes ? n : kLanes) * 2);
+}
+#endif
 template <class T>
 TEGULA_VEC Vf load_n(const T* p, int n) {
-  T tmp[kLanes] = {};
-  if (n > 0) std::memcpy(tmp, p, static_cast<size_t>(n < kLanes ? n : kLanes) * sizeof(T));
+  static_assert(sizeof(T) == 2);
+  T tmp[kLanes];
+  load_u16_n(tmp, p, n);
   return load(tmp);
 }
 template <class T>
 TEGULA_VEC void store_n(T* p, Vf a, int n) {
+  static_assert(sizeof(T) == 2);
   T tmp[kLanes];
   store(tmp, a);
-  if (n > 0) std::memcpy(p, tmp, static_cast<size_t>(n < kLanes ? n : kLanes) * sizeof(T));
+  store_u16_n(p, tmp, n);
 }
 
 // Sixteen logical lanes; see "lane16" above.

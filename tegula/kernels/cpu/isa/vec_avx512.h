@@ -104,6 +104,13 @@ TEGULA_VEC Vi load_u16(const void* p) {
 TEGULA_VEC void store_u16(void* p, Vi a) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
+// The first n of 16, masked: bytes behind them are not touched.
+TEGULA_VEC void load_u16_n(void* to, const void* p, int n) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), _mm256_maskz_loadu_epi16(first_n(n).v, p));
+}
+TEGULA_VEC void store_u16_n(void* p, const void* from, int n) {
+  _mm256_mask_storeu_epi16(p, first_n(n).v, _mm256_loadu_si256(static_cast<const __m256i*>(from)));
+}
 TEGULA_VEC Vf widen_f16(const void* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
