@@ -3,21 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 #include "cli/by_op.h"
 #include "cli/command.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
-#include "tegula/ops/attention.h"
-#include "tegula/ops/dot_i8.h"
-#include "tegula/ops/dot_quantised.h"
-#include "tegula/ops/math.h"
-#include "tegula/ops/table.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"
-#include "tegula/serve/generator.h"
-#include "tegula/train/step.h"
 
 namespace tegula::cli {
 
@@ -44,170 +36,6 @@ namespace {
 using Options = BenchOptions;
 using Work = BenchWork;
 
-Result<std::vector<int64_t>> numbers(const std::string& text, size_t n, const char* names) {
-  std::vector<int64_t> out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    char* stop = nullptr;
-    const std::string part = text.substr(at, end - at);
-    const long long v = std::strtoll(part.c_str(), &stop, 10);
-    if (part.empty() || *stop != '\0' || v < 1)
-      return invalid_argument(
-          cat("--shape: '", text, "' must be ", names, ", whole numbers from 1"));
-    out.push_back(v);
-    at = end + 1;
-  }
-  if (out.size() != n)
-    return invalid_argument(
-        cat("--shape: '", text, "' has ", out.size(), " numbers, must be ", names));
-  return out;
-}
-
-// Each flag takes names of its own list only: what is no type's is gemm's int8.
-DType dtype_of(const Options& o) { return parse_dtype(o.dtype).value_or(DType::kI8); }
-
-// The features of --with and the operands that they need, for queries [b, h, n].
-struct Features {
-  AttentionOptions options;
-  bool is_strided = false;  // heads before tokens in memory
-};
-Result<Features> features_of(const Options& o, Builder& b, const std::vector<int64_t>& s,
-                             int64_t keys) {
-  Features f;
-  for (size_t at = 0; at < o.with.size();) {
-    const size_t end = std::min(o.with.find(',', at), o.with.size());
-    const std::string name = o.with.substr(at, end - at);
-    at = end + 1;
-    if (name == "softcap") {
-      f.options.softcap = 30;
-    } else if (name == "alibi") {
-      f.options.alibi = b.param("alibi", {DType::kF32, {s[1]}});
-    } else if (name == "bias") {
-      f.options.bias = b.param("bias", {DType::kF32, {s[0], s[1], s[2], keys}});
-    } else if (name == "bias-of-keys") {
-      f.options.bias = b.param("bias", {DType::kF32, {s[0], 1, 1, keys}});
-    } else if (name == "dropout") {
-      f.options.dropout = 0.1, f.options.seed = b.param("seed", {DType::kI64, {}});
-    } else if (name == "varlen") {  // two sequences of one row of the batch
-      if (s[0] != 1) return invalid_argument("--with varlen: packed sequences need B = 1");
-      f.options.cu_seqlens_q = constant_ints(b, {0, s[2] / 2, s[2]}, DType::kI32);
-      f.options.cu_seqlens_k = constant_ints(b, {0, keys / 2, keys}, DType::kI32);
-    } else if (name == "strided") {
-      f.is_strided = true;
-    } else {
-      return invalid_argument(cat("--with: '", name, "' is none of softcap, alibi, bias, ",
-                                  "bias-of-keys, dropout, varlen, strided"));
-    }
-  }
-  return f;
-}
-
-Result<Work> attention_work(const Options& o, bool decode) {
-  const auto s = TEGULA_TRY(numbers(o.shape, 4, decode ? "B,H,KEYS,D" : "B,H,N,D"));
-  const DType t = dtype_of(o);
-  const int64_t b = s[0], h = s[1], d = s[3], n = decode ? 1 : s[2];
-  const int64_t keys = decode ? s[2] : o.seqlen_k > 0 ? o.seqlen_k : n;
-  const int64_t kv = o.kv_heads > 0 ? o.kv_heads : h;
-  Work w;
-  Builder build(*w.module, "attention");
-  Features features = TEGULA_TRY(features_of(o, build, {b, h, n}, keys));
-  AttentionOptions& options = features.options;
-  const auto operand = [&](const char* name, int64_t rows, int64_t heads) {
-    if (!features.is_strided) return build.param(name, {t, {b, rows, heads, d}});
-    return transpose(build.param(name, {t, {b, heads, rows, d}}), 1, 2);
-  };
-  const Var q = operand("q", n, h), k = operand("k", keys, kv), v = operand("v", keys, kv);
-  options.is_causal = o.is_causal && !decode;
-  options.window_left = o.window;
-  const bool fwd = o.pass != "bwd", bwd = o.pass != "fwd" && !decode;
-  const Attention a = attention(q, k, v, options);
-  if (fwd) build.result("o", a.o), build.result("lse", a.lse);
-  if (bwd && !build.failed()) {
-    Attrs attrs = build.function().nodes.back().attrs;
-    const Var d_o = operand("do", n, h);
-    const Var out = fwd ? a.o : operand("o", n, h);
-    const Var lse = fwd ? a.lse : build.param("lse", {DType::kF32, {b, h, n}});
-    std::vector<Var> in = {q, k, v, out, lse, d_o};
-    for (const Var& x :
-         {options.bias, options.alibi, options.cu_seqlens_q, options.cu_seqlens_k, options.seed})
-      if (x.valid()) in.push_back(x);
-    const auto g = build.emit_n(attention_bwd_op, std::move(attrs), in);
-    if (options.bias.valid()) build.result("dbias", g[3]);
-    build.result("dq", g[0]), build.result("dk", g[1]), build.result("dv", g[2]);
-  }
-  w.function = TEGULA_TRY(build.finish_into_module());
-  const double pairs =
-      static_cast<double>(b * h * n) * static_cast<double>(keys) * (options.is_causal ? 0.5 : 1);
-  w.flops = 4 * pairs * static_cast<double>(d) * ((fwd ? 1 : 0) + (bwd ? 2.5 : 0));
-  w.op = bwd && !fwd ? "attention_bwd" : "attention";
-  w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal " : " ",
-               o.with, o.with.empty() ? "" : " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
-  return w;
-}
-
-Result<Work> gemm_work(const Options& o) {
-  const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
-  const bool is_int8 = o.dtype == "int8";
-  const DType t = dtype_of(o);
-  Work w;
-  Builder b(*w.module, "gemm");
-  w.op = "dot";
-  if (o.weights == "as the operands" && !is_int8) {
-    const Var x = o.is_along_m ? transpose(b.param("a", {t, {s[2], s[0]}}), 0, 1)
-                               : b.param("a", {t, {s[0], s[2]}});
-    const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
-                               : b.param("b", {t, {s[2], s[1]}});
-    b.result("c", matmul(x, y));
-  } else {  // a scale for 128 of k, or (as the operands) for a whole column
-    const bool four = o.weights == "int4";
-    const int64_t groups = o.weights == "as the operands" ? 1 : std::max<int64_t>(1, s[2] / 128);
-    const Var x = b.param("a", {is_int8 ? t : DType::kF32, {s[0], s[2]}});
-    const Var q = b.param("b", {four ? DType::kU8 : DType::kI8, {four ? s[2] / 2 : s[2], s[1]}});
-    const Var scale = b.param("scale", {DType::kF32, {groups, s[1]}});
-    w.op = is_int8 ? "dot_i8" : "dot_quantised";
-    b.result("c", is_int8 ? dot_i8(x, b.param("sx", {DType::kF32, {s[0]}}), q, scale, four ? 4 : 8)
-                          : dot_quantised(x, q, scale, four ? 4 : 8));
-  }
-  w.function = TEGULA_TRY(b.finish_into_module());
-  w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
-  w.what = cat("gemm ", o.shape, " ", o.dtype);
-  return w;
-}
-
-Result<Work> train_work(const Options& o, CompileOptions& compile) {
-  TrainConfig c = TEGULA_TRY(o.train.resolve());
-  c.model.vocab_size = o.vocab_size;
-  auto st = c.model.resolve();
-  if (!st.ok()) return std::move(st).error();
-  auto f = TEGULA_TRY(build_step_functions(c));
-  compile = compile_options(c, compile.plan.n_threads);
-  Work w;
-  w.module = f.module;
-  w.function = c.accumulate > 1 ? f.micro_step : f.train_step;
-  w.tokens = static_cast<double>(c.batch * c.model.max_seqlen);
-  w.integers_below = c.model.vocab_size;
-  w.weights = f.weights;
-  w.what = cat("a step of ", c.model.type, ", ", parameter_count(f.weights), " parameters");
-  return w;
-}
-
-// One token of a model at the end of its context.
-Result<Work> generate_work(const Options& o, CompileOptions& compile) {
-  TrainConfig c = TEGULA_TRY(o.generate.resolve());
-  c.model.vocab_size = o.vocab_size;
-  TEGULA_TRY(c.model.resolve());
-  Work w;
-  const DType t = c.dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  w.function =
-      TEGULA_TRY(build_decoding(*w.module, c.model, "decode", Dim(1), Dim(c.model.max_seqlen), t));
-  compile.passes.pass.is_inference = true;
-  w.tokens = 1;
-  w.integers_below = c.model.vocab_size;
-  w.what =
-      cat("a token of ", c.model.type, " after ", c.model.max_seqlen - 1, " others, ", c.dtype);
-  return w;
-}
-
 // Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
 // slower ways of its own); and decoding at the end of its cache.
 void set_values(const Work& w, Measurement& m) {
@@ -225,11 +53,87 @@ void set_values(const Work& w, Measurement& m) {
     if (cache >= 0) *t.as<int64_t>() = m.session().param(cache).shape[1] - 1;
 }
 
+}  // namespace
+
+void BenchTimes::print() const {
+  const Measured& m = measured;
+  std::printf(
+      "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of the %.4g measured beside it, %.4g GB/s\n",
+      m.ms_median, m.ms_min, gflops(), 100 * share_of_peak(), m.peak_flops_per_s / 1e9,
+      gbytes_per_s());
+  if (m.sustained_flops_per_s > 0)
+    std::printf("%.1f %% of the %.4g GFLOP/s that multiply-adds sustain beside it\n",
+                1e11 * gflops() / m.sustained_flops_per_s, m.sustained_flops_per_s / 1e9);
+  if (m.read_bytes_per_s > 0)
+    std::printf("%.1f %% of the %.4g GB/s that plain reads reach beside it\n",
+                100 * share_of_reads(), m.read_bytes_per_s / 1e9);
+}
+
+Json BenchTimes::json() const {
+  const Measured& m = measured;
+  Json j = Json::object({{"what", what},
+                         {"ms_median", m.ms_median},
+                         {"ms_min", m.ms_min},
+                         {"gflops", gflops()},
+                         {"gbytes_per_s", gbytes_per_s()},
+                         {"peak_gflops", m.peak_flops_per_s / 1e9},
+                         {"share_of_peak", share_of_peak()},
+                         {"flops", flops},
+                         {"flops_counted", m.math_flops},
+                         {"flops_executed", m.executed_flops},
+                         {"kernel", kernel}});
+  if (m.sustained_flops_per_s > 0) j.set("sustained_gflops", m.sustained_flops_per_s / 1e9);
+  if (m.read_bytes_per_s > 0) {
+    j.set("read_gbytes_per_s", m.read_bytes_per_s / 1e9);
+    j.set("share_of_reads", share_of_reads());
+  }
+  return j;
+}
+
+Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOptions with,
+                           ThreadPool& pool) {
+  if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
+  const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
+  for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
+  MeasureOptions how;
+  how.repeats = o.repeats;
+  how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
+  how.is_sustained = o.is_sustained;
+  BenchRun r{TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below)),
+             {w.what, kernels_of(*compiled.plan)}};
+  set_values(w, r.measurement);
+  r.times.measured = TEGULA_TRY(r.measurement.run());
+  r.times.flops = w.flops > 0 ? w.flops : static_cast<double>(r.times.measured.math_flops);
+  r.times.bytes = w.bytes > 0 ? w.bytes : static_cast<double>(compiled.plan->bytes());
+  return r;
+}
+
+namespace {
+
+Status set_tuning(const Options& o, CompileOptions& with) {
+  with.tune.mode = TEGULA_TRY(parse_tune_mode(o.tune));
+  with.tune.directory = o.tune_cache;
+  return {};
+}
+
+void print_heading(const std::string& what, const ThreadPool& pool) {
+  std::printf("%s, %d threads, %s\n", what.c_str(), pool.n_threads(),
+              std::string(isa_name(machine_isa())).c_str());
+}
+
+Json json_of(const BenchTimes& times, const ThreadPool& pool) {
+  Json j = times.json();
+  j.set("threads", pool.n_threads());
+  j.set("isa", isa_name(machine_isa()));
+  return j;
+}
+
 Status run(const Options& o, std::string_view kind) {
   if (o.device == "cuda" && (o.is_reads || o.tune != "off"))
     return unsupported("--reads and --tune are the CPU's: leave them out with --device cuda");
   if (o.is_reads) {
-    const auto s = TEGULA_TRY(numbers(o.shape, 3, "M,N,K"));
+    const auto s = TEGULA_TRY(shape_numbers(o.shape, 3, "M,N,K"));
     if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");
     return print_reads(s[0], o.json);
   }
@@ -239,69 +143,24 @@ Status run(const Options& o, std::string_view kind) {
   ThreadPool pool(model ? model->config.threads : o.threads);
   CompileOptions compile_with;
   compile_with.plan.n_threads = pool.n_threads();
-  Work w = TEGULA_TRY(kind == "gemm"       ? gemm_work(o)
-                      : kind == "train"    ? train_work(o, compile_with)
-                      : kind == "generate" ? generate_work(o, compile_with)
-                      : kind == "decode"   ? attention_work(o, true)
-                                           : attention_work(o, false));
+  const Work w = TEGULA_TRY(bench_work(kind, o, compile_with));
   if (o.device == "cuda") return bench_on_cuda(w, o);
-  if (!model) {
-    compile_with.tune.mode = TEGULA_TRY(parse_tune_mode(o.tune));
-    compile_with.tune.directory = o.tune_cache;
-  }
-  if (!o.kernel.empty()) compile_with.plan.force_kernel = {{w.op, o.kernel}};
-  const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, compile_with));
-  for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
-  MeasureOptions how;
-  how.repeats = o.repeats;
-  how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
-  how.is_sustained = o.is_sustained;
-  Measurement m = TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below));
-  set_values(w, m);
-  const Measured t = TEGULA_TRY(m.run());
-  if (w.flops == 0) w.flops = static_cast<double>(t.math_flops);
-  const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
-  const double share = gflops * 1e9 / t.peak_flops_per_s;
-  const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
+  if (!model) TEGULA_TRY(set_tuning(o, compile_with));
+  BenchRun r = TEGULA_TRY(time_work(w, o, compile_with, pool));
+  const double tokens_per_s = 1e3 * w.tokens / r.times.measured.ms_median;
   if (!(model ? model->config.json : o.json)) {
-    std::printf("%s, %d threads, %s\n", w.what.c_str(), pool.n_threads(),
-                std::string(isa_name(machine_isa())).c_str());
-    std::printf(
-        "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of the %.4g measured beside it, %.4g GB/s\n",
-        t.ms_median, t.ms_min, gflops, 100 * share, t.peak_flops_per_s / 1e9, gbytes);
-    if (t.sustained_flops_per_s > 0)
-      std::printf("%.1f %% of the %.4g GFLOP/s that multiply-adds sustain beside it\n",
-                  1e11 * gflops / t.sustained_flops_per_s, t.sustained_flops_per_s / 1e9);
-    if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
-    if (t.read_bytes_per_s > 0)
-      std::printf("%.1f %% of the %.4g GB/s that plain reads reach beside it\n",
-                  1e11 * gbytes / t.read_bytes_per_s, t.read_bytes_per_s / 1e9);
-    if (o.by_op) print_by_op(TEGULA_TRY(times_by_op(m)));
+    print_heading(w.what, pool);
+    r.times.print();
+    if (w.tokens > 0) std::printf("%.5g tokens/s\n", tokens_per_s);
+    if (o.by_op) print_by_op(TEGULA_TRY(times_by_op(r.measurement)));
     return {};
   }
-  Json j = Json::object({{"what", w.what},
-                         {"threads", pool.n_threads()},
-                         {"isa", isa_name(machine_isa())},
-                         {"ms_median", t.ms_median},
-                         {"ms_min", t.ms_min},
-                         {"gflops", gflops},
-                         {"gbytes_per_s", gbytes},
-                         {"peak_gflops", t.peak_flops_per_s / 1e9},
-                         {"share_of_peak", share},
-                         {"flops", w.flops},
-                         {"flops_counted", t.math_flops},
-                         {"flops_executed", t.executed_flops},
-                         {"tokens_per_s", w.tokens / seconds},
-                         {"kernel", kernels_of(*compiled.plan)}});
-  if (t.sustained_flops_per_s > 0) j.set("sustained_gflops", t.sustained_flops_per_s / 1e9);
-  if (t.read_bytes_per_s > 0) {
-    j.set("read_gbytes_per_s", t.read_bytes_per_s / 1e9);
-    j.set("share_of_reads", 1e9 * gbytes / t.read_bytes_per_s);
-  }
-  if (const int loss = compiled.plan->find_result("loss"); loss >= 0)
-    j.set("loss", static_cast<double>(*m.session().result(loss).as<float>()));
-  if (o.by_op) j.set("ops", TEGULA_TRY(times_by_op(m)));
+  Json j = json_of(r.times, pool);
+  j.set("tokens_per_s", tokens_per_s);
+  Session& session = r.measurement.session();
+  if (const int loss = session.plan().find_result("loss"); loss >= 0)
+    j.set("loss", static_cast<double>(*session.result(loss).as<float>()));
+  if (o.by_op) j.set("ops", TEGULA_TRY(times_by_op(r.measurement)));
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "cli/train_flags.h"
+#include "tegula/io/json.h"
 #include "tegula/models/model.h"
 #include "tegula/plan/plan.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/measure.h"
 
 namespace tegula::cli {
 
@@ -31,8 +34,37 @@ struct BenchWork {
   double tokens = 0;  // of a step; 0: not a step
   int64_t integers_below = 1;
   std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
+  double bytes = 0;                 // least that it reads and writes; 0: the plan's
   std::string what;
 };
+
+// The numbers of `text`, n of them from 1, as `names` calls them: M,N,K.
+Result<std::vector<int64_t>> shape_numbers(const std::string& text, size_t n, const char* names);
+DType dtype_of(const BenchOptions& o);
+// Of `kind` attention, decode, gemm, train or generate; the last two set how they are compiled.
+Result<BenchWork> bench_work(std::string_view kind, const BenchOptions& o, CompileOptions& compile);
+
+// What a work took on the CPU, or several in turn.
+struct BenchTimes {
+  std::string what, kernel;
+  Measured measured;
+  double flops = 0, bytes = 0;
+
+  double gflops() const { return flops / measured.ms_median / 1e6; }
+  double gbytes_per_s() const { return bytes / measured.ms_median / 1e6; }
+  double share_of_peak() const { return 1e9 * gflops() / measured.peak_flops_per_s; }
+  double share_of_reads() const { return 1e9 * gbytes_per_s() / measured.read_bytes_per_s; }
+  void print() const;  // all but `what`, for people
+  Json json() const;
+};
+
+// A work compiled and timed, and all that is needed to look closer.
+struct BenchRun {
+  Measurement measurement;
+  BenchTimes times;
+};
+Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, CompileOptions with,
+                           ThreadPool& pool);
 
 // Names of a plan's kernels, each once, by commas.
 std::string kernels_of(const Plan& plan);
