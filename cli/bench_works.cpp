@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "cli/bench.h"
-#include "tegula/ops/attention.h"
+#include "tegula/ops/attention_call.h"
 #include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"
@@ -42,7 +42,8 @@ using Work = BenchWork;
 // The features of --with and the operands that they need, for queries [b, h, n].
 struct Features {
   AttentionOptions options;
-  bool is_strided = false;  // heads before tokens in memory
+  std::vector<int64_t> cu_q, cu_k;  // where packed sequences begin; empty: one
+  bool is_strided = false;          // heads before tokens in memory
 };
 Result<Features> features_of(const Options& o, Builder& b, const std::vector<int64_t>& s,
                              int64_t keys) {
@@ -63,8 +64,9 @@ Result<Features> features_of(const Options& o, Builder& b, const std::vector<int
       f.options.dropout = 0.1, f.options.seed = b.param("seed", {DType::kI64, {}});
     } else if (name == "varlen") {  // two sequences of one row of the batch
       if (s[0] != 1) return invalid_argument("--with varlen: packed sequences need B = 1");
-      f.options.cu_seqlens_q = constant_ints(b, {0, s[2] / 2, s[2]}, DType::kI32);
-      f.options.cu_seqlens_k = constant_ints(b, {0, keys / 2, keys}, DType::kI32);
+      f.cu_q = {0, s[2] / 2, s[2]}, f.cu_k = {0, keys / 2, keys};
+      f.options.cu_seqlens_q = constant_ints(b, f.cu_q, DType::kI32);
+      f.options.cu_seqlens_k = constant_ints(b, f.cu_k, DType::kI32);
     } else if (name == "strided") {
       f.is_strided = true;
     } else {
@@ -73,6 +75,22 @@ Result<Features> features_of(const Options& o, Builder& b, const std::vector<int
     }
   }
   return f;
+}
+
+// Pairs of a query and a key of one head: half of a causal square, as people count it; else those
+// that are visible.
+double counted_pairs(const Work& w, const Features& f) {
+  const Function& function = (*w.module)[w.function];
+  const auto n = std::find_if(function.nodes.begin(), function.nodes.end(),
+                              [](const Node& node) { return node.op == &attention_op; });
+  const auto in = function.input_types(*n), out = function.output_types(*n);
+  const AttentionCall call({n->op, &n->attrs, in, out, w.module.get(), n->regions}, false);
+  if (f.options.is_causal && f.options.window_left < 0 && f.cu_q.empty() && call.sq == call.sk)
+    return 0.5 * static_cast<double>(call.sq) * static_cast<double>(call.sk);
+  const AttentionMask mask(call, f.cu_q, f.cu_k);
+  int64_t pairs = 0;
+  for (int64_t i = 0; i < call.sq; ++i) pairs += mask.keys(i).hi - mask.keys(i).lo;
+  return static_cast<double>(pairs);
 }
 
 Result<Work> attention_work(const Options& o, bool decode) {
@@ -109,12 +127,15 @@ Result<Work> attention_work(const Options& o, bool decode) {
     build.result("dq", g[0]), build.result("dk", g[1]), build.result("dv", g[2]);
   }
   w.function = TEGULA_TRY(build.finish_into_module());
-  const double pairs =
-      static_cast<double>(b * h * n) * static_cast<double>(keys) * (options.is_causal ? 0.5 : 1);
+  const double pairs = static_cast<double>(b * h) * counted_pairs(w, features);
   w.flops = 4 * pairs * static_cast<double>(d) * ((fwd ? 1 : 0) + (bwd ? 2.5 : 0));
   w.op = bwd && !fwd ? "attention_bwd" : "attention";
-  w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal " : " ",
-               o.with, o.with.empty() ? "" : " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
+  w.what = cat(decode ? "decode " : "attention ", o.shape, options.is_causal ? " causal" : "");
+  if (o.kv_heads > 0) w.what += cat(" kv-heads ", kv);
+  if (o.seqlen_k > 0) w.what += cat(" seqlen-k ", keys);
+  if (o.window >= 0) w.what += cat(" window ", o.window);
+  w.what +=
+      cat(o.with.empty() ? "" : " ", o.with, " ", o.dtype, decode ? "" : " ", decode ? "" : o.pass);
   return w;
 }
 

@@ -45,6 +45,35 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(row["flops"], one * factor, name)
             self.assertEqual("attention_bwd_flash" in row["kernel"], name != "fwd")
 
+    def test_attention_counts_the_pairs_that_masks_leave(self):
+        def visible(n, keys, is_causal, window):
+            def sees(i, j):
+                at = i + keys - n  # aligned at the end
+                return (not is_causal or j <= at) and (window is None or j >= at - window)
+            return sum(sees(i, j) for i in range(n) for j in range(keys))
+
+        d = 128
+        for n, keys, is_causal, window, is_packed in (
+                (48, 48, True, 7, False), (48, 48, False, 7, False), (48, 48, True, 100, False),
+                (16, 60, True, None, False), (60, 16, True, None, False), (16, 60, True, 9, False),
+                (40, 56, False, None, False), (48, 48, True, None, True), (40, 70, True, None, True),
+                (41, 41, False, None, True), (48, 48, True, 5, True)):
+            case = ["--shape", f"1,4,{n},{d}", "--kv-heads", "2"]
+            case += ["--seqlen-k", str(keys)] if keys != n else []
+            case += ["--causal"] if is_causal else []
+            case += [] if window is None else ["--window", str(window)]
+            case += ["--with", "varlen"] if is_packed else []
+            halves = [(n // 2, keys // 2), (n - n // 2, keys - keys // 2)] if is_packed else [(n, keys)]
+            pairs = 4 * sum(visible(rows, of, is_causal, window) for rows, of in halves)
+            for name, factor in (("fwd", 1), ("bwd", 2.5)):
+                row = self.measure("attention", *case, "--pass", name)
+                self.assertEqual(row["flops"], 4 * d * pairs * factor, case)
+                # What kernels count is the products and little else, d of it being large.
+                self.assertAlmostEqual(row["flops_counted"] / row["flops"], 1, delta=0.06, msg=case)
+            for word in (["kv-heads 2"] + ([f"seqlen-k {keys}"] if keys != n else []) +
+                         ([] if window is None else [f"window {window}"])):
+                self.assertIn(word, row["what"])
+
     def test_attention_of_e4m3(self):
         row = self.measure("attention", "--shape", "1,2,24,16", "--dtype", "f8e4m3")
         self.assertEqual(row["flops"], 4 * 2 * 24 * 24 * 16)
