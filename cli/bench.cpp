@@ -6,6 +6,7 @@
 
 #include "cli/by_op.h"
 #include "cli/command.h"
+#include "tegula/base/philox.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
 #include "tegula/runtime/compile.h"
@@ -13,12 +14,19 @@
 
 namespace tegula::cli {
 
-std::string kernels_of(const Plan& plan) {
+namespace {
+void add_name(std::vector<std::string>& names, std::string_view name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+}
+}  // namespace
+
+std::vector<std::string> kernels_of(const Plan& plan) {
   std::vector<std::string> names;
-  for (const Step& s : plan.steps) {
-    const std::string name(s.kernel ? s.kernel->name : s.op->name);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
+  for (const Step& s : plan.steps) add_name(names, s.kernel ? s.kernel->name : s.op->name);
+  return names;
+}
+
+std::string by_commas(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& n : names) all += (all.empty() ? "" : ",") + n;
   return all;
@@ -28,7 +36,8 @@ Status check_kernel(const Plan& plan, const std::string& kernel) {
   const auto is_asked = [&](const Step& s) { return s.kernel && s.kernel->name == kernel; };
   if (kernel.empty() || std::any_of(plan.steps.begin(), plan.steps.end(), is_asked)) return {};
   return unsupported(cat("--kernel ", kernel,
-                         ": not a kernel of this call; without the flag it is ", kernels_of(plan)));
+                         ": not a kernel of this call; without the flag it is ",
+                         by_commas(kernels_of(plan))));
 }
 
 namespace {
@@ -44,6 +53,11 @@ void set_values(const Work& w, Measurement& m) {
   const auto fill = [&](const std::string& param, float value) {
     for (const TensorRef& t : m.values(param)) std::fill_n(t.as<float>(), t.numel(), value);
   };
+  // Rows of a table, in no order.
+  for (const TensorRef& t : m.values("ids"))
+    for (int64_t i = 0; i < t.numel(); ++i)
+      t.as<int32_t>()[i] = static_cast<int32_t>(philox_bits(1, 0, static_cast<uint64_t>(i)) %
+                                                static_cast<uint64_t>(w.integers_below));
   for (const WeightSpec& spec : w.weights)
     fill("adam.m." + spec.name, 0), fill("adam.v." + spec.name, 0),
         fill("momentum." + spec.name, 0);
@@ -54,6 +68,18 @@ void set_values(const Work& w, Measurement& m) {
 }
 
 }  // namespace
+
+void BenchTimes::add(const BenchTimes& other) {
+  for (const std::string& k : other.kernels) add_name(kernels, k);
+  flops += other.flops, bytes += other.bytes;
+  Measured& m = measured;
+  const Measured& o = other.measured;
+  m.ms_median += o.ms_median, m.ms_min += o.ms_min;
+  m.math_flops += o.math_flops, m.executed_flops += o.executed_flops;
+  m.peak_flops_per_s = std::max(m.peak_flops_per_s, o.peak_flops_per_s);
+  m.sustained_flops_per_s = std::max(m.sustained_flops_per_s, o.sustained_flops_per_s);
+  m.read_bytes_per_s = std::max(m.read_bytes_per_s, o.read_bytes_per_s);
+}
 
 void BenchTimes::print() const {
   const Measured& m = measured;
@@ -81,7 +107,7 @@ Json BenchTimes::json() const {
                          {"flops", flops},
                          {"flops_counted", m.math_flops},
                          {"flops_executed", m.executed_flops},
-                         {"kernel", kernel}});
+                         {"kernel", by_commas(kernels)}});
   if (m.sustained_flops_per_s > 0) j.set("sustained_gflops", m.sustained_flops_per_s / 1e9);
   if (m.read_bytes_per_s > 0) {
     j.set("read_gbytes_per_s", m.read_bytes_per_s / 1e9);
@@ -101,7 +127,7 @@ Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOpt
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
   how.is_sustained = o.is_sustained;
   BenchRun r{TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below)),
-             {w.what, kernels_of(*compiled.plan)}};
+             {w.what, kernels_of(*compiled.plan), {}}};
   set_values(w, r.measurement);
   r.times.measured = TEGULA_TRY(r.measurement.run());
   r.times.flops = w.flops > 0 ? w.flops : static_cast<double>(r.times.measured.math_flops);
@@ -165,6 +191,41 @@ Status run(const Options& o, std::string_view kind) {
   return {};
 }
 
+void print_line(const std::string& name, const BenchTimes& t) {
+  std::printf("%-20s %9.4g ms %8.4g GB/s", name.c_str(), t.measured.ms_median, t.gbytes_per_s());
+  if (t.measured.read_bytes_per_s > 0)
+    std::printf(", %5.1f %% of plain reads", 100 * t.share_of_reads());
+  std::printf(" %8.4g GFLOP/s  %s\n", t.gflops(), by_commas(t.kernels).c_str());
+  std::fflush(stdout);  // the next one may take seconds
+}
+
+Status run_ops(const Options& o) {
+  if (o.device == "cuda")
+    return unsupported("bench ops: the GPU has no kernels of these ops: leave out --device cuda");
+  ThreadPool pool(o.threads);
+  CompileOptions compile_with;
+  compile_with.plan.n_threads = pool.n_threads();
+  TEGULA_TRY(set_tuning(o, compile_with));
+  const std::vector<Work> works = TEGULA_TRY(op_works(o));
+  BenchTimes sum;
+  sum.what = cat("ops ", o.shape, " ", o.dtype);
+  if (!o.json) print_heading(sum.what, pool);
+  Json::Array rows;
+  for (const Work& w : works) {
+    const BenchTimes times = TEGULA_TRY(time_work(w, o, compile_with, pool)).times;
+    sum.add(times);
+    if (!o.json) print_line(w.op, times);
+    Json row = times.json();
+    row.set("op", w.op);
+    rows.push_back(std::move(row));
+  }
+  if (!o.json) return {};
+  Json j = json_of(sum, pool);
+  j.set("ops", std::move(rows));
+  std::printf("%s\n", j.dump().c_str());
+  return {};
+}
+
 void add_common(CLI::App& cmd, Options& o) {
   whole(cmd.add_option("--threads", o.threads, "0: all cores"), 0, 4096);
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
@@ -173,6 +234,10 @@ void add_common(CLI::App& cmd, Options& o) {
   cmd.add_flag("--sustained", o.is_sustained,
                "Also the rate of multiply-adds over a sample's time, by the same clock (CPU)");
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
+}
+
+void add_vocab_size(CLI::App& cmd, Options& o) {
+  whole(cmd.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
 }
 
 void add_kernel(CLI::App& cmd, Options& o) {
@@ -195,7 +260,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   const auto add = [&](const char* name, const char* doc) {
     auto* cmd = bench->add_subcommand(name, doc);
     cmd->callback([&exit_code, name] {
-      const Status st = run(o, name);
+      const Status st = name == std::string_view("ops") ? run_ops(o) : run(o, name);
       exit_code = st.ok() ? 0 : report(st.error());
     });
     return cmd;
@@ -232,9 +297,17 @@ void add_bench(CLI::App& app, int& exit_code) {
   gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
   add_kernel(*gemm, o);
   add_common(*gemm, o);
+  auto* ops = add("ops", "Norms, softmax, the loss, AdamW and others, one after the other");
+  ops->add_option("--shape", o.shape, "ROWS,COLUMNS of x")->default_val("1024,768");
+  one_of(ops->add_option("--dtype", o.dtype, "Of the operands; adamw and quantise: f32"),
+         {"f32", "bf16"});
+  add_vocab_size(*ops, o);
+  one_of(ops->add_option("--only", o.only, "One of them"), op_bench_names());
+  ops->add_flag("--cold", o.is_cold, "Operands in turn, 1 GiB of them: every run reads memory");
+  add_common(*ops, o);
   const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags) {
     flags.add_to(cmd, /*needs_data=*/false);
-    whole(cmd.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
+    add_vocab_size(cmd, o);
     whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
     cmd.add_flag("--by-op", o.by_op, "What each kernel takes of it, too");
   };

@@ -16,7 +16,7 @@ namespace tegula::cli {
 
 struct BenchOptions {
   std::string shape, dtype = "f32", pass = "fwd", device = "cpu", kernel, tune = "off", tune_cache,
-                     with, weights = "as the operands";
+                     with, weights = "as the operands", only;
   int64_t kv_heads = 0, seqlen_k = 0, window = -1;
   bool is_causal = false, is_cold = false, is_sustained = false, is_along_k = false,
        is_along_m = false, is_reads = false, is_deterministic = false, json = false, by_op = false;
@@ -29,7 +29,7 @@ struct BenchOptions {
 struct BenchWork {
   std::shared_ptr<Module> module = std::make_shared<Module>();
   FuncId function = kNone;
-  std::string op;     // that --kernel is for
+  std::string op;     // what it is of, and what --kernel is for
   double flops = 0;   // by the usual formula: products only, a causal mask halves
   double tokens = 0;  // of a step; 0: not a step
   int64_t integers_below = 1;
@@ -44,9 +44,18 @@ DType dtype_of(const BenchOptions& o);
 // Of `kind` attention, decode, gemm, train or generate; the last two set how they are compiled.
 Result<BenchWork> bench_work(std::string_view kind, const BenchOptions& o, CompileOptions& compile);
 
-// What a work took on the CPU, or several in turn.
+// Of `tegula bench ops`: all, or --only one; and their names.
+Result<std::vector<BenchWork>> op_works(const BenchOptions& o);
+std::vector<std::string> op_bench_names();
+
+// Names of a plan's kernels, each once; and by commas.
+std::vector<std::string> kernels_of(const Plan& plan);
+std::string by_commas(const std::vector<std::string>& names);
+
+// What a work took on the CPU.
 struct BenchTimes {
-  std::string what, kernel;
+  std::string what;
+  std::vector<std::string> kernels;
   Measured measured;
   double flops = 0, bytes = 0;
 
@@ -54,6 +63,8 @@ struct BenchTimes {
   double gbytes_per_s() const { return bytes / measured.ms_median / 1e6; }
   double share_of_peak() const { return 1e9 * gflops() / measured.peak_flops_per_s; }
   double share_of_reads() const { return 1e9 * gbytes_per_s() / measured.read_bytes_per_s; }
+  // Of both in turn, beside the best that either measured.
+  void add(const BenchTimes& other);
   void print() const;  // all but `what`, for people
   Json json() const;
 };
@@ -66,8 +77,6 @@ struct BenchRun {
 Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, CompileOptions with,
                            ThreadPool& pool);
 
-// Names of a plan's kernels, each once, by commas.
-std::string kernels_of(const Plan& plan);
 // Unsupported unless a step is of that kernel; an empty name is any.
 Status check_kernel(const Plan& plan, const std::string& kernel);
 

@@ -92,7 +92,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
                                {"first_ms", t.first_ms},
                                {"is_cold", o.is_cold},
                                {"flops", w.flops},
-                               {"kernel", kernels_of(*compiled.plan)}});
+                               {"kernel", by_commas(kernels_of(*compiled.plan))}});
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

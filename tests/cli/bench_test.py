@@ -10,6 +10,10 @@ TEGULA = os.environ.get("TEGULA_BIN", "build/release/tegula")
 PLUGIN = os.path.join(os.path.dirname(TEGULA), "libtegula_cuda.so")
 KEYS = {"ms_median", "ms_min", "gflops", "gbytes_per_s", "share_of_peak", "kernel"}
 
+OPS = ["layer_norm", "layer_norm_bwd", "rms_norm", "rms_norm_bwd", "softmax", "softmax_bwd", "logsumexp", "log_softmax",
+       "cross_entropy", "cross_entropy_grads", "rope", "embedding", "embedding_bwd", "gelu", "gelu_bwd", "silu",
+       "silu_bwd", "adamw", "quantise", "dequantise"]
+
 
 def bench(*arguments):
     return subprocess.run([TEGULA, "bench", *arguments], capture_output=True, text=True, timeout=120)
@@ -104,6 +108,49 @@ class BenchTest(unittest.TestCase):
         self.assertGreater(row["loss"], 0)
         self.assertLess(row["loss"], 5)
 
+    def test_ops_each_by_a_kernel_of_its_own_or_fused(self):
+        table = subprocess.run([TEGULA, "ops"], capture_output=True, text=True, timeout=60).stdout
+        references = {line.split()[0] for line in table.splitlines()} - {"fused"}  # called by their op's name
+        small = ("ops", "--shape", "24,64", "--vocab-size", "50")
+        for dtype in ("f32", "bf16"):
+            row = self.measure(*small, "--dtype", dtype)
+            self.assertEqual([op["op"] for op in row["ops"]], OPS)
+            self.assertEqual(row["what"], f"ops 24,64 {dtype}")
+            for op in row["ops"]:
+                self.assertLessEqual(KEYS, op.keys())
+                self.assertGreater(op["ms_median"], 0, op)
+                self.assertGreater(op["gbytes_per_s"], 0, op)
+                self.assertEqual(op["gflops"] > 0, op["op"] != "embedding", op)
+                self.assertFalse(references & set(op["kernel"].split(",")), op)
+                f32_only = op["op"] in ("adamw", "quantise", "dequantise")
+                self.assertTrue(op["what"].endswith(" f32" if f32_only else f" {dtype}"), op)
+                self.assertLessEqual(set(op["kernel"].split(",")), set(row["kernel"].split(",")))
+            for key in ("ms_median", "ms_min", "flops", "flops_counted"):
+                self.assertAlmostEqual(row[key], sum(op[key] for op in row["ops"]), places=6)
+
+    def test_one_op_its_least_bytes_and_flops(self):
+        f32 = 4 * 24 * 64  # a matrix
+        for name, least, flops in (
+                ("softmax_bwd", 3 * f32, 4 * 24 * 64), ("layer_norm", 2 * f32 + 2 * 4 * 64, None),
+                ("logsumexp", f32 + 4 * 24, (4 * 64 + 2) * 24), ("embedding", 2 * f32 + 4 * 24, 0),
+                ("embedding_bwd", f32 + 4 * 24 + 4 * 50 * 64, 24 * 64),
+                ("cross_entropy", f32 + 4 * 50 * 64 + 4 * 24 + 4, None),
+                ("adamw", 7 * f32 + 4 * 4, None), ("quantise", f32 + 24 * 64 + 4 * 24, None)):
+            row = self.measure("ops", "--shape", "24,64", "--vocab-size", "50", "--only", name, "--cold")
+            self.assertEqual([op["op"] for op in row["ops"]], [name])
+            op = row["ops"][0]
+            self.assertAlmostEqual(op["gbytes_per_s"] * op["ms_median"] * 1e6 / least, 1, places=6, msg=name)
+            self.assertGreater(op["share_of_reads"], 0)
+            if flops is not None:
+                self.assertEqual(op["flops"], flops, name)
+
+    def test_ops_in_text(self):
+        done = bench("ops", "--shape", "8,16", "--vocab-size", "9", "--repeats", "1", "--threads", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head, *lines = done.stdout.splitlines()
+        self.assertIn("ops 8,16 f32, 1 threads", head)
+        self.assertEqual([line.split()[0] for line in lines], OPS)
+
     def test_doctor_says_what_kernels_use(self):
         def doctor(**more):
             done = subprocess.run([TEGULA, "doctor", "--json"], capture_output=True, text=True,
@@ -162,12 +209,21 @@ class BenchTest(unittest.TestCase):
                                  (("gemm", "--shape", "2,64,64", "--weights", "int8", "--kernel", "dot_packed"), "dot_quantised_rows"),
                                  (("gemm", "--shape", "90,90,90", "--reads"), "multiple of 96"),
                                  (("gemm", "--shape", "3,3,3", "--tune", "yes"), "off|quick|full"),
+                                 (("ops", "--shape", "3"), "has 1 numbers, must be ROWS,COLUMNS"),
+                                 (("ops", "--shape", "3,7"), "head dim 7 must be even"),
+                                 (("ops", "--only", "relu"), "|".join(OPS)),
+                                 (("ops", "--dtype", "f16"), "one of f32|bf16"),
                                  (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):
             done = bench(*arguments)
             # With the plug-in at hand it is the driver that is missing, which is no bad flag.
             self.assertEqual(done.returncode, 1 if "cuda" in arguments and os.path.exists(PLUGIN) else 2, arguments)
             self.assertIn(words, done.stderr)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+    def test_ops_refuse_the_gpu_before_they_look_for_one(self):
+        done = bench("ops", "--device", "cuda")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1))
+        self.assertIn("the GPU has no kernels of these ops", done.stderr)
 
 
 if __name__ == "__main__":
