@@ -62,11 +62,19 @@ CPU = [
     *[("attention forward + backward", f"d{d}{' causal' if causal else ''} N{n}",
        ["attention", "--shape", f"1,8,{n},{d}", "--pass", "fwdbwd", *(["--causal"] if causal else [])])
       for d, causal, n in ((64, 0, 1024), (64, 1, 1024), (128, 0, 1024), (128, 1, 2048))],
+    *[("attention of bf16", f"{pass_} d{d}{' causal' if causal else ''} N{n}",
+       ["attention", "--shape", f"1,8,{n},{d}", *BF16, "--pass", pass_, *(["--causal"] if causal else [])])
+      for pass_ in ("fwd", "bwd") for d, causal, n in ((64, 1, 1024), (128, 0, 1024), (128, 1, 2048))],
+    *[("products of int8", f"{shape.replace(',', '×')}{more}",
+       ["gemm", "--shape", shape, "--dtype", "int8", *(["--weights", "int4"] if more else [])])
+      for shape, more in (("2048,2048,2048", ""), ("1024,768,3072", ""), ("1024,768,3072", " int4 weights"))],
     *[("decoding, cold", t, ["decode", "--shape", "1,32,8192,128", "--kv-heads", "8", "--cold", "--dtype", t])
       for t in ("f32", "bf16")],
 ]
 
 
+# CPU: what is no product, alone.
+OPS = ["ops", "--shape", "4096,1024", "--vocab-size", "8192", "--cold"]
 # CPU: every kernel of a training step, each where it takes longest.
 STEPS = [["train", "--model", model, "--n-layers", "2", "--n-heads", "6", "--d-model", "384", "--seqlen", "256",
           "--batch", "4", "--vocab-size", "8192", "--by-op"] for model in ("gpt2", "llama")]
@@ -86,8 +94,14 @@ def row_of(family, label, j, ms):
             **{name: float(f"{x:.4g}") for name, x in numbers.items()}}
 
 
+def op_rows(args):
+    """The ops that compute anything; those that only move bytes have no place on a roofline."""
+    ops = tool(args.bin, "bench", *OPS, "--json", "--repeats", str(args.repeats), "--threads", str(args.threads))["ops"]
+    return [row_of("ops, cold", op["op"], op, op["ms_median"]) for op in ops if op["gflops"] > 0]
+
+
 def step_rows(args):
-    """Kernels of training steps that compute anything; those that only move bytes have no place on a roofline."""
+    """The same of kernels of training steps."""
     longest = {}
     for step in STEPS:
         for op in tool(args.bin, "bench", *step, "--json", "--repeats", "3", "--threads", str(args.threads))["ops"]:
@@ -129,6 +143,8 @@ def measure(args):
         print(f"{family:32} {label:24} {j['gflops']:10.1f} GFLOP/s {rows[-1]['flops_per_byte']:9.2f} FLOP/B",
               flush=True)
         write(args, machine, list(roofs.values()), rows)  # what is there survives an end on the way
+    if args.device == "cpu" and args.only in "ops":
+        rows += op_rows(args)
     if args.device == "cpu" and args.only in "train":
         rows += step_rows(args)
     write(args, machine, list(roofs.values()), rows)

@@ -165,6 +165,7 @@ Result<Work> gemm_work(const Options& o) {
   w.function = TEGULA_TRY(b.finish_into_module());
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
   w.what = cat("gemm ", o.shape, " ", o.dtype);
+  if (o.weights != "as the operands") w.what += cat(" weights ", o.weights);
   return w;
 }
 
