@@ -30,7 +30,7 @@ struct BenchWork {
   std::shared_ptr<Module> module = std::make_shared<Module>();
   FuncId function = kNone;
   std::string op;     // what it is of, and what --kernel is for
-  double flops = 0;   // by the usual formula: products only, a causal mask halves
+  double flops = 0;   // by the usual formula: products only, a causal square halves; 0: counted
   double tokens = 0;  // of a step; 0: not a step
   int64_t integers_below = 1;
   std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
