@@ -40,8 +40,9 @@ double kernel_seconds(const ThreadPool& pool);
 // some bursts of 0.1 ms by its own CPU time, so that others' work does not lower it.
 double probe_flops(ThreadPool& pool);
 
-// The same rate over `seconds` of bursts, by kernel_seconds, from the call to the last thread's end:
-// what a kernel of nothing but multiply-adds would reach, others' work on the machine included.
+// The same rate over `seconds` of bursts, by kernel_seconds, from the call to the last thread's
+// end: what a kernel of nothing but multiply-adds would reach, others' work on the machine
+// included.
 double sustained_flops(ThreadPool& pool, double seconds);
 
 }  // namespace tegula
