@@ -85,11 +85,10 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   const Var x1 = slice(x, 3, 0, half, interleaved ? 2 : 1);
   const Var x2 = slice(x, 3, interleaved ? (half > 0 ? 1 : 0) : half, half, interleaved ? 2 : 1);
   const auto [cos, sin] = turns(b, *c.attrs, in);
-  Var y[] = {x1 * cos - x2 * sin, x1 * sin + x2 * cos};
-  if (!interleaved) return {cast(concat(y, 3), type)};
+  Var y[] = {cast(x1 * cos - x2 * sin, type), cast(x1 * sin + x2 * cos, type)};
+  if (!interleaved) return {concat(y, 3)};
   for (Var& v : y) v = unsqueeze(v, -1);
-  const Shape shape = in[0].shape();
-  return {cast(reshape(concat(y, 4), shape), type)};
+  return {reshape(concat(y, 4), in[0].shape())};
 }
 
 // The rotation of another x: by the same or, `turned`, by the opposite angles.
