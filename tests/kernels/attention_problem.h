@@ -223,13 +223,21 @@ inline void take_farther(const Result4<double>& truth, const Result4<float>& oth
   take_farther(truth.dbias, other.dbias, naive.dbias);
 }
 
+// How far a kernel's tensor is from the truth, and how far it may be: twice as far as the naive
+// loops are, and the floor that roundings give.
+struct Closeness {
+  double error = 0, naive = 0, floor = 0;
+  double allowed() const { return 2 * naive + floor; }
+};
+
 // Error at most twice the naive f32 loops', plus roundings of the stored inputs and outputs, plus
 // (where scores are large) what rounding a score does to a weight: `sharpness`, the largest score
 // in units of 1, times epsilon. NaN exactly where the definition has one.
 template <class V, class W>
 void expect_close(const Tensor& got, const V& truth, const W& naive, DType dtype,
-                  const std::string& what, double sharpness = 0) {
-  double worst = 0, allowed = 0, largest = 0;
+                  const std::string& what, double sharpness = 0, Closeness* closeness = nullptr) {
+  Closeness c;
+  double largest = 0;
   for (size_t i = 0; i < truth.size(); ++i) {
     const double x = got.at(static_cast<int64_t>(i));
     if (std::isinf(truth[i])) {
@@ -238,13 +246,13 @@ void expect_close(const Tensor& got, const V& truth, const W& naive, DType dtype
     }
     ASSERT_EQ(std::isnan(x), std::isnan(truth[i])) << what << " at " << i << ": " << x;
     if (std::isnan(x)) continue;
-    worst = std::max(worst, std::fabs(x - truth[i]));
+    c.error = std::max(c.error, std::fabs(x - truth[i]));
     largest = std::max(largest, std::fabs(truth[i]));
-    allowed = std::max(allowed, std::fabs(static_cast<double>(naive[i]) - truth[i]));
+    c.naive = std::max(c.naive, std::fabs(static_cast<double>(naive[i]) - truth[i]));
   }
-  EXPECT_LE(worst, 2 * allowed + (2 * epsilon(dtype) + sharpness * epsilon(DType::kF32)) *
-                                     std::max(largest, 1.0))
-      << what;
+  c.floor = (2 * epsilon(dtype) + sharpness * epsilon(DType::kF32)) * std::max(largest, 1.0);
+  EXPECT_LE(c.error, c.allowed()) << what;
+  if (closeness != nullptr) *closeness = c;
 }
 
 }  // namespace tegula::testing

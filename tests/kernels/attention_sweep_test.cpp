@@ -1,20 +1,21 @@
 // Attention's kernels on many random cases: odd sizes, one query, one key, empty sequences,
-// head_dim 1 to 256, any strides, NaN where nobody looks, large scores, tensors that span more than
-// 2^31 elements. Equal bits with 1, 2, 3 and 7 threads.
+// head_dim 1 to 256, any strides, NaN where nobody looks, large scores; and on some of the widths
+// and lengths that models have. Equal bits with 1, 2, 3 and 7 threads.
 //
-// TEGULA_SWEEP=2000 runs so many cases instead of the quick 160, TEGULA_SWEEP_FROM=N begins at case
-// N: each case is its number's own.
-#include <sys/mman.h>
-
+// TEGULA_SWEEP=2400 runs so many cases instead of the quick 160 and prints what they covered (the
+// rows of bench/results/attention_sweep.json), TEGULA_SWEEP_FROM=N begins at case N: each case is
+// its number's own.
 #include <cmath>
 #include <cstdlib>
-#include <memory>
+#include <map>
 
+#include "tegula/kernels/cpu/common/attention_amx.h"
 #include "tests/kernels/attention_problem.h"
 
 namespace tegula {
 namespace {
 using testing::Case;
+using testing::Closeness;
 using testing::define;
 using testing::expect_close;
 using testing::pick;
@@ -64,6 +65,25 @@ Case random_case(Rng& rng) {
   return c;
 }
 
+// As wide as models' heads are, with several blocks of queries and of keys, seldom more than one
+// span of keys; heads are few instead, for the definition's sake.
+void give_real_width(Case& c, Rng& rng) {
+  constexpr int64_t kWidths[] = {64, 80, 96, 128, 256};
+  c.d = kWidths[pick(rng, 0, 4)], c.dv = pick(rng, 0, 3) ? c.d : kWidths[pick(rng, 0, 4)];
+  c.sq = pick(rng, 0, 3) ? pick(rng, 140, 220) : pick(rng, 220, 330);
+  const int64_t kind = pick(rng, 0, 7);
+  c.sk = kind == 0 ? pick(rng, 530, 700) : kind < 4 ? c.sq : pick(rng, 140, 330);
+  while (work(c) > 12'000'000 && c.b * c.hk * c.g > 1) (c.b > 1 ? c.b : c.hk > 1 ? c.hk : c.g) -= 1;
+  while (work(c) > 12'000'000) c.sq -= 10;
+}
+
+// Case `i`; one of eight has a real width.
+Case case_of(int64_t i, Rng& rng) {
+  Case c = random_case(rng);
+  if (i % 8 == 7) give_real_width(c, rng);
+  return c;
+}
+
 // Large scores, and NaN in places: in rows and keys that nobody sees (whose gradients are zeros),
 // or in a key that some do.
 void disturb(Problem& p, Rng& rng) {
@@ -105,9 +125,98 @@ std::vector<double> values(std::initializer_list<const Tensor*> tensors) {
   return all;
 }
 
-void run_same_bits(const char* kernel, const Attrs& attrs, std::span<const TensorRef> in,
-                   std::span<const TensorRef> out, std::initializer_list<const Tensor*> tensors,
-                   bool portable, void (*kernel::IsaTable::*entry)(const KernelCall&),
+struct Kernels {
+  const char *forward, *backward;
+  void (*kernel::IsaTable::*forward_entry)(const KernelCall&);
+  void (*kernel::IsaTable::*backward_entry)(const KernelCall&);
+  bool in_tiles;
+  int64_t row_block, key_block;
+};
+const Kernels kFlash = {"attention_flash",
+                        "attention_bwd_flash",
+                        &kernel::IsaTable::attention_fwd,
+                        &kernel::IsaTable::attention_bwd,
+                        false,
+                        kernel::kRowBlock,
+                        kernel::kKeyBlock};
+const Kernels kTiles = {"attention_amx",
+                        "attention_bwd_amx",
+                        &kernel::IsaTable::attention_fwd_amx,
+                        &kernel::IsaTable::attention_bwd_amx,
+                        true,
+                        kernel::kAmxRowBlock,
+                        kernel::kAmxKeyBlock};
+
+// What the cases covered, by kernel and dtype.
+class Coverage {
+ public:
+  void add(const Kernels& kernels, const Case& c, std::span<const Closeness> tensors) {
+    const bool many_rows = c.sq * c.g > kernels.row_block, many_keys = c.sk > kernels.key_block;
+    const int64_t d = std::max(c.d, c.dv);
+    const std::pair<const char*, bool> facts[] = {
+        {"cases", true},
+        {"causal", c.causal},
+        {"window", c.left >= 0 || c.right >= 0},
+        {"grouped_heads", c.g > 1},
+        {"sequences", c.varlen},
+        {"bias", c.bias},
+        {"alibi", c.alibi},
+        {"softcap", c.softcap > 0},
+        {"dropout", c.dropout > 0},
+        {"dlse", c.dlse},
+        {"d_to_32", d <= 32},
+        {"d_33_to_64", d > 32 && d <= 64},
+        {"d_65_to_128", d > 64 && d <= 128},
+        {"d_129_to_256", d > 128},
+        {"several_query_blocks", many_rows},
+        {"several_key_blocks", many_keys},
+        {"several_of_both", many_rows && many_keys},
+        {"and_d_from_64", many_rows && many_keys && std::min(c.d, c.dv) >= 64}};
+    Row& row = rows_[cat("\"kernel\": \"", kernels.forward, ", ", kernels.backward,
+                         "\", \"dtype\": \"", dtype_name(c.dtype), "\"")];
+    row.counts.resize(std::size(facts));
+    for (size_t i = 0; i < std::size(facts); ++i)
+      row.counts[i].first = facts[i].first, row.counts[i].second += facts[i].second;
+    for (const Closeness& t : tensors) {
+      ++row.tensors, row.beyond_naive += t.error > 2 * t.naive;
+      if (t.allowed() > 0) row.of_allowed = std::max(row.of_allowed, t.error / t.allowed());
+      if (t.error > t.floor) row.of_naive = std::max(row.of_naive, (t.error - t.floor) / t.naive);
+    }
+  }
+  // One JSON object a line.
+  void print() const {
+    for (const auto& [name, row] : rows_) {
+      std::printf("{%s", name.c_str());
+      for (const auto& [fact, n] : row.counts)
+        std::printf(", \"%s\": %lld", fact, static_cast<long long>(n));
+      std::printf(
+          ", \"tensors\": %lld, \"beyond_twice_naive\": %lld, \"worst_over_allowed\": %.3f, "
+          "\"worst_less_floor_over_naive\": %.3f}\n",
+          static_cast<long long>(row.tensors), static_cast<long long>(row.beyond_naive),
+          row.of_allowed, row.of_naive);
+    }
+  }
+
+ private:
+  struct Row {
+    std::vector<std::pair<const char*, int64_t>> counts;
+    int64_t tensors = 0, beyond_naive = 0;  // beyond_naive: roundings' floor was needed
+    double of_allowed = 0, of_naive = 0;
+  };
+  std::map<std::string, Row> rows_;
+};
+
+constexpr int kSomeThreads[] = {1, 2, 3, 7};
+struct How {
+  std::span<const int> threads = kSomeThreads;
+  bool is_disturbed = true;
+  Coverage* coverage = nullptr;
+};
+
+using Entry = void (*kernel::IsaTable::*)(const KernelCall&);
+void run_same_bits(const char* kernel, Entry entry, const Attrs& attrs,
+                   std::span<const TensorRef> in, std::span<const TensorRef> out,
+                   std::initializer_list<const Tensor*> tensors, std::span<const Isa> isas,
                    std::span<const int> thread_counts) {
   const KernelDef& def = *find_kernel(kernel);
   std::vector<double> first;
@@ -120,46 +229,42 @@ void run_same_bits(const char* kernel, const Attrs& attrs, std::span<const Tenso
     ASSERT_EQ(first, all) << kernel << " x" << threads;
     EXPECT_EQ(executed_flops, counted.executed_flops) << kernel << " x" << threads;
   }
-  if (!portable) return;
-  for (const Tensor* t : tensors) const_cast<Tensor*>(t)->fill(777);
-  testing::run_kernel(def, attrs, in, out, 3, kernel::isa_table_of(Isa::kPortable)->*entry);
-  ASSERT_EQ(first, values(tensors)) << kernel << " portable";
+  for (Isa isa : isas) {
+    const kernel::IsaTable* table = kernel::isa_table_of(isa);
+    if (table == nullptr) continue;
+    for (const Tensor* t : tensors) const_cast<Tensor*>(t)->fill(777);
+    testing::run_kernel(def, attrs, in, out, 3, table->*entry);
+    ASSERT_EQ(first, values(tensors)) << kernel << " " << isa_name(isa);
+  }
 }
 
-struct Kernels {
-  const char *forward, *backward;
-  void (*kernel::IsaTable::*forward_entry)(const KernelCall&);
-  void (*kernel::IsaTable::*backward_entry)(const KernelCall&);
-  bool in_tiles;
-};
-const Kernels kFlash = {"attention_flash", "attention_bwd_flash", &kernel::IsaTable::attention_fwd,
-                        &kernel::IsaTable::attention_bwd, false};
-const Kernels kTiles = {"attention_amx", "attention_bwd_amx", &kernel::IsaTable::attention_fwd_amx,
-                        &kernel::IsaTable::attention_bwd_amx, true};
-
-constexpr int kSomeThreads[] = {1, 2, 3, 7};
-
-void check(const Kernels& kernels, const Case& c, Rng& rng,
-           std::span<const int> threads = kSomeThreads) {
+void check(const Kernels& kernels, const Case& c, Rng& rng, const How& how = {}) {
   Problem p(c, rng);
-  disturb(p, rng);
+  if (how.is_disturbed) disturb(p, rng);
   const auto truth = define<double>(p);
   const double sharpness = truth.sharpness;
   auto naive = define<float>(p);
   // Where one key has nearly all the weight, gradients cancel, and either rounding may be lucky.
   if (kernels.in_tiles) take_farther(truth, define<float>(p, true), naive);
-  const bool portable = work(c) < 60'000;
+  // Other sets, as far as these take no long time.
+  constexpr Isa kOthers[] = {Isa::kAvx2, Isa::kPortable};
+  const std::span<const Isa> isas(kOthers, work(c) < 60'000 ? 2 : 1);
+  std::vector<Closeness> close;
+  const auto expect = [&](const Tensor& got, const auto& want, const auto& naive_one,
+                          const char* what) {
+    expect_close(got, want, naive_one, got.ref().dtype, what, sharpness, &close.emplace_back());
+  };
   Tensor o(c.dtype, {c.b, c.sq, c.hk * c.g, c.dv}, rng, false);
   Tensor lse(DType::kF32, {c.b, c.hk * c.g, c.sq}, rng, false);
   std::vector<TensorRef> in = {p.q.ref(), p.k.ref(), p.v.ref()};
   p.add_options(in);
   Attrs attrs = c.attrs();
   const TensorRef results[] = {o.ref(), lse.ref()};
-  run_same_bits(kernels.forward, attrs, in, results, {&o, &lse}, portable, kernels.forward_entry,
-                threads);
+  run_same_bits(kernels.forward, kernels.forward_entry, attrs, in, results, {&o, &lse}, isas,
+                how.threads);
   if (::testing::Test::HasFailure()) return;
-  expect_close(o, truth.o, naive.o, c.dtype, "o", sharpness);
-  expect_close(lse, truth.lse, naive.lse, DType::kF32, "lse", sharpness);
+  expect(o, truth.o, naive.o, "o");
+  expect(lse, truth.lse, naive.lse, "lse");
 
   Tensor dq(c.dtype, {c.b, c.sq, c.hk * c.g, c.d}, rng, false);
   Tensor dk(c.dtype, {c.b, c.sk, c.hk, c.d}, rng, false);
@@ -171,40 +276,76 @@ void check(const Kernels& kernels, const Case& c, Rng& rng,
   if (c.dlse) attrs.set("dlse", true), in.push_back(p.dlse.ref());
   std::vector<TensorRef> out = {dq.ref(), dk.ref(), dv.ref()};
   if (c.bias) out.push_back(dbias.ref());
-  run_same_bits(kernels.backward, attrs, in, out, {&dq, &dk, &dv, &dbias}, portable,
-                kernels.backward_entry, threads);
+  run_same_bits(kernels.backward, kernels.backward_entry, attrs, in, out, {&dq, &dk, &dv, &dbias},
+                isas, how.threads);
   if (::testing::Test::HasFailure()) return;
-  expect_close(dq, truth.dq, naive.dq, c.dtype, "dq", sharpness);
-  expect_close(dk, truth.dk, naive.dk, c.dtype, "dk", sharpness);
-  expect_close(dv, truth.dv, naive.dv, c.dtype, "dv", sharpness);
-  if (c.bias) expect_close(dbias, truth.dbias, naive.dbias, c.dtype, "dbias", sharpness);
+  expect(dq, truth.dq, naive.dq, "dq");
+  expect(dk, truth.dk, naive.dk, "dk");
+  expect(dv, truth.dv, naive.dv, "dv");
+  if (c.bias) expect(dbias, truth.dbias, naive.dbias, "dbias");
+  if (how.coverage != nullptr) how.coverage->add(kernels, c, close);
+}
+
+// `n` cases unless TEGULA_SWEEP says how many; `change` makes them ones that the kernels take.
+void sweep(const Kernels& kernels, int64_t n, void (*change)(Case&)) {
+  const bool is_asked = std::getenv("TEGULA_SWEEP") != nullptr;
+  const int64_t first = from_environment("TEGULA_SWEEP_FROM", 0);
+  const int64_t end = first + from_environment("TEGULA_SWEEP", n);
+  Coverage coverage;
+  for (int64_t i = first; i < end; ++i) {
+    Rng rng(static_cast<unsigned>(i));
+    Case c = case_of(i, rng);
+    change(c);
+    SCOPED_TRACE(cat("case ", i, ": ", c.name()));
+    check(kernels, c, rng, {.coverage = &coverage});
+    if (::testing::Test::HasFailure()) return;
+  }
+  if (is_asked) coverage.print();
 }
 
 TEST(AttentionSweep, ErrorAtMostTwiceTheNaiveAndEqualBits) {
-  const int64_t first = from_environment("TEGULA_SWEEP_FROM", 0);
-  const int64_t n = from_environment("TEGULA_SWEEP", 160);
-  for (int64_t i = first; i < first + n; ++i) {
-    Rng rng(static_cast<unsigned>(i));
-    const Case c = random_case(rng);
-    SCOPED_TRACE(cat("case ", i, ": ", c.name()));
-    check(kFlash, c, rng);
-    if (HasFailure()) return;
-  }
+  sweep(kFlash, 160, [](Case&) {});
 }
 
 TEST(AttentionSweep, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
-  const int64_t first = from_environment("TEGULA_SWEEP_FROM", 0);
-  const int64_t n = from_environment("TEGULA_SWEEP", 60);
-  for (int64_t i = first; i < first + n; ++i) {
-    Rng rng(static_cast<unsigned>(i));
-    Case c = random_case(rng);
+  sweep(kTiles, 60, [](Case& c) {
     c.dtype = DType::kBF16;
     c.softcap = c.dropout = 0, c.bias = c.alibi = false;
     if (c.sq * c.g < 16) c.sq = 16;
-    SCOPED_TRACE(cat("case ", i, ": ", c.name()));
-    check(kTiles, c, rng);
-    if (HasFailure()) return;
-  }
+  });
+}
+
+// Widths and lengths that models have, each mask on each of them, several blocks of queries and of
+// keys, in every dtype.
+TEST(AttentionSweep, RealWidthsErrorAtMostTwiceTheNaiveAndEqualBits) {
+  constexpr int kThreads[] = {1, 3};
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16;
+  struct Wide {
+    int64_t d, sq, sk, hk, g;
+    bool causal;
+    int64_t left, right;
+    DType dtype;
+  };
+  constexpr Wide kWide[] = {
+      {64, 330, 330, 1, 2, true, -1, -1, kF32},    {64, 200, 330, 1, 3, true, 150, -1, kF32},
+      {128, 256, 256, 2, 1, false, -1, -1, kF32},  {128, 310, 200, 1, 1, true, -1, -1, kF32},
+      {128, 200, 640, 1, 1, true, -1, -1, kF32},   {256, 200, 200, 1, 2, true, -1, -1, kF32},
+      {256, 150, 300, 1, 1, false, 120, 90, kF32}, {64, 300, 300, 1, 2, false, -1, -1, kBF16},
+      {128, 257, 257, 1, 2, true, -1, -1, kBF16},  {128, 200, 320, 1, 1, true, 130, -1, kBF16},
+      {256, 210, 210, 1, 1, true, -1, -1, kBF16},  {64, 330, 330, 1, 2, true, 200, -1, kF16},
+      {128, 230, 310, 1, 2, true, -1, -1, kF16},   {256, 220, 220, 1, 1, false, -1, -1, kF16}};
+  for (const Kernels* kernels : {&kFlash, &kTiles})
+    for (size_t i = 0; i < std::size(kWide); ++i) {
+      const Wide& w = kWide[i];
+      if (kernels->in_tiles && w.dtype != DType::kBF16) continue;
+      Rng rng(static_cast<unsigned>(i));
+      Case c;
+      c.sq = w.sq, c.sk = w.sk, c.hk = w.hk, c.g = w.g, c.d = c.dv = w.d;
+      c.causal = w.causal, c.left = w.left, c.right = w.right, c.dtype = w.dtype;
+      SCOPED_TRACE(cat(kernels->forward, " ", i, ": ", c.name()));
+      check(*kernels, c, rng, {.threads = kThreads, .is_disturbed = false});
+      if (HasFailure()) return;
+    }
 }
 
 // Grids of several blocks of rows and columns of keys, the last ones cut off, of one or more pairs;
@@ -223,73 +364,9 @@ TEST(AttentionSweep, BlocksCutOffAndOneToNineThreads) {
       if (i % 4 == 2) c.left = pick(rng, 0, 200);
       if (kernels->in_tiles) c.dtype = DType::kBF16;
       SCOPED_TRACE(cat(kernels->backward, " ", i, ": ", c.name()));
-      check(*kernels, c, rng, kThreads);
+      check(*kernels, c, rng, {.threads = kThreads});
       if (HasFailure()) return;
     }
-}
-
-// What a sequence has of its own bits when it lies far from the others: offsets of more than 2^31
-// elements, in memory that only exists where it is written.
-class Sparse {
- public:
-  Sparse(const Tensor& dense, int64_t batch_stride) : ref_(dense.ref()) {
-    ref_.stride[0] = batch_stride;
-    bytes_ = static_cast<size_t>((batch_stride * ref_.shape[0] + dense.numel()) *
-                                 size_bytes(ref_.dtype));
-    ref_.data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (ref_.data == MAP_FAILED) ref_.data = nullptr;
-  }
-  ~Sparse() {
-    if (ref_.data) munmap(ref_.data, bytes_);
-  }
-  Sparse(const Sparse&) = delete;
-  Sparse& operator=(const Sparse&) = delete;
-  const TensorRef& ref() const { return ref_; }
-  int64_t offset(int64_t i) const {
-    int64_t off = 0;
-    for (int d = ref_.rank - 1; d >= 0; --d)
-      off += i % ref_.shape[d] * ref_.stride[d], i /= ref_.shape[d];
-    return off;
-  }
-
- private:
-  TensorRef ref_;
-  size_t bytes_;
-};
-
-TEST(AttentionSweep, OffsetsBeyondTwoToThe31) {
-  constexpr int64_t kFar = (int64_t{1} << 31) + 12345;
-  Rng rng(7);
-  for (int64_t sq : {int64_t{1}, int64_t{70}}) {
-    // q, k, v, o, lse, do, dq, dk, dv
-    const int64_t rows[] = {sq, 90, 90, sq, 4, sq, sq, 90, 90};
-    std::vector<std::unique_ptr<Tensor>> dense;
-    std::vector<std::unique_ptr<Sparse>> sparse;
-    for (size_t i = 0; i < 9; ++i) {
-      const int64_t heads = rows[i] == 90 ? 2 : 4;
-      dense.push_back(std::make_unique<Tensor>(
-          DType::kF32,
-          i == 4 ? std::vector<int64_t>{2, 4, sq} : std::vector<int64_t>{2, rows[i], heads, 24}));
-      dense[i]->fill_random(rng);
-      sparse.push_back(std::make_unique<Sparse>(*dense[i], kFar));
-      if (sparse[i]->ref().data == nullptr) GTEST_SKIP() << "no room for 16 GiB of addresses";
-      for (int64_t j = 0; j < dense[i]->numel(); ++j)
-        testing::set(sparse[i]->ref(), sparse[i]->offset(j), dense[i]->at(j));
-    }
-    const Attrs attrs{{"scale", 0.2}, {"is_causal", true}};
-    const auto run = [&](auto& t) {
-      std::vector<TensorRef> r;
-      for (const auto& x : t) r.push_back(x->ref());
-      testing::run_kernel(*find_kernel("attention_flash"), attrs, {r.data(), 3}, {&r[3], 2}, 2);
-      testing::run_kernel(*find_kernel("attention_bwd_flash"), attrs, {r.data(), 6}, {&r[6], 3}, 2);
-    };
-    run(dense), run(sparse);
-    for (size_t i = 3; i < 9; ++i)
-      for (int64_t j = 0; j < dense[i]->numel(); ++j)
-        ASSERT_EQ(testing::get(sparse[i]->ref(), sparse[i]->offset(j)), dense[i]->at(j))
-            << "tensor " << i << " at " << j;
-  }
 }
 
 }  // namespace
