@@ -231,6 +231,19 @@ class Flash {
     finish(t, run_block(t, 0, ceil_div(c_.n_k, kKeySpan), thread, nullptr, true), true);
   }
 
+  // The first of keys [from, to) that some row sees, and the last's end.
+  struct Keys {
+    int64_t lo, hi;
+  };
+  static Keys keys_between(const Block& x, int64_t from, int64_t to) {
+    Keys all{to, from};
+    for (int i = 0; i < x.rows; ++i) {
+      const int64_t lo = std::max(x.row[i].keys.lo, from), hi = std::min(x.row[i].keys.hi, to);
+      if (lo < hi) all = {std::min(all.lo, lo), std::max(all.hi, hi)};
+    }
+    return all;
+  }
+
   // Spans [first, last) of keys; the totals go to `part`, or where nullptr, to the thread's
   // scratch.
   Totals run_block(const Task& t, int64_t first, int64_t last, int thread, float* part = nullptr,
@@ -248,14 +261,13 @@ class Flash {
     std::fill_n(sum.o, x.rows * o_width_, 0.0f);
     std::fill_n(sum.m, x.rows, -kInf), std::fill_n(sum.l, x.rows, 0.0f);
     const int64_t from = first * kKeySpan, to = std::min(last * kKeySpan, c_.n_k);
-    int64_t lo = to, hi = from, visible = 0;
     find_rows(t, x.row);
+    int64_t visible = 0;
     for (int i = 0; i < x.rows; ++i) {
       const KeyRange& keys = x.row[i].keys;
-      if (std::max(keys.lo, from) >= std::min(keys.hi, to)) continue;
-      lo = std::min(lo, std::max(keys.lo, from)), hi = std::max(hi, std::min(keys.hi, to));
-      visible += std::min(keys.hi, to) - std::max(keys.lo, from);
+      visible += std::max<int64_t>(0, std::min(keys.hi, to) - std::max(keys.lo, from));
     }
+    const auto [lo, hi] = keys_between(x, from, to);
     if (lo >= hi) return sum;
     for (int64_t s = 0; s < strips; ++s)
       x.strip[s] = strip_keys(x.row + s * kTileM, strip_rows(x, s));
@@ -278,8 +290,9 @@ class Flash {
       std::fill_n(x.o, o_floats, 0.0f);
       std::fill_n(x.m, x.rows, -kInf), std::fill_n(x.shift, x.rows, 0.0f);
       std::fill_n(x.l[0], x.rows * 16, 0.0f);
-      const int64_t end = std::min(hi, (span + 1) * kKeySpan);
-      int64_t k0 = std::max(lo, span * kKeySpan) / kKeyBlock * kKeyBlock;
+      // Of this span alone, lest what lies between two sequences be done.
+      const auto [at, end] = keys_between(x, span * kKeySpan, (span + 1) * kKeySpan);
+      int64_t k0 = at / kKeyBlock * kKeyBlock;
       for (int64_t n; k0 < end; k0 += n * kKeyBlock) {
         n = local_keys_ ? 1 : std::min(kBlocksAtOnce, ceil_div(end - k0, kKeyBlock));
         run_keys(x, t, k0, n);
