@@ -37,6 +37,12 @@ Json examine_cuda() {
   return facts;
 }
 
+// TEGULA_ISA may name what this machine lacks: then kernels use another set, and nothing is forced.
+bool is_isa_forced() {
+  const char* asked = std::getenv("TEGULA_ISA");
+  return asked != nullptr && isa_name(machine_isa()) == asked;
+}
+
 Json examine(int threads) {
   Json::Array levels;
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
@@ -55,7 +61,7 @@ Json examine(int threads) {
                        {"huge_pages", huge_pages()},
                        {"isa_levels", levels},
                        {"isa", isa_name(machine_isa())},
-                       {"isa_is_forced", std::getenv("TEGULA_ISA") != nullptr},
+                       {"isa_is_forced", is_isa_forced()},
                        {"threads", ThreadPool(threads).n_threads()},
                        {"fma_gflops", speed.flops_per_s / 1e9},
                        {"read_gbytes_per_s", speed.bytes_per_s / 1e9},

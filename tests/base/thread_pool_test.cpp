@@ -1,6 +1,7 @@
 #include "tegula/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <chrono>
 #include <cmath>
@@ -96,6 +97,22 @@ TEST(ThreadPool, SeveralPoolsAtOnce) {
     });
   for (auto& t : callers) t.join();
   EXPECT_EQ(total.load(), 3 * 200 * 45);
+}
+
+// Threads that have nothing to do sleep, after the spins that bridge the gap between two loops.
+TEST(ThreadPool, TakesNoTimeWhenIdle) {
+  ThreadPool pool(4);
+  const auto cpu_seconds = [] {
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  };
+  std::atomic<int64_t> total{0};
+  pool.parallel_for(100, [&](int64_t i, int) { total.fetch_add(i); });
+  EXPECT_EQ(total.load(), 4950);
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(cpu_seconds() - before, 0.02);
 }
 
 #if defined(__x86_64__)

@@ -15,8 +15,11 @@ OPS = ["layer_norm", "layer_norm_bwd", "rms_norm", "rms_norm_bwd", "softmax", "s
        "silu_bwd", "adamw", "quantise", "dequantise"]
 
 
-def bench(*arguments):
-    return subprocess.run([TEGULA, "bench", *arguments], capture_output=True, text=True, timeout=120)
+WITHOUT_ISA = {name: value for name, value in os.environ.items() if name != "TEGULA_ISA"}
+
+
+def bench(*arguments, env=None):
+    return subprocess.run([TEGULA, "bench", *arguments], capture_output=True, text=True, timeout=120, env=env)
 
 
 class BenchTest(unittest.TestCase):
@@ -151,18 +154,50 @@ class BenchTest(unittest.TestCase):
         self.assertIn("ops 8,16 f32, 1 threads", head)
         self.assertEqual([line.split()[0] for line in lines], OPS)
 
+    def doctor(self, *flags, **more):
+        done = subprocess.run([TEGULA, "doctor", "--threads", "1", *flags], capture_output=True, text=True,
+                              timeout=60, env=dict(WITHOUT_ISA, **more))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def sets(self):
+        """Every instruction set's name, and whether this processor has it."""
+        levels = json.loads(self.doctor("--json").stdout)["isa_levels"]
+        return {level["isa"]: level["present"] for level in levels}
+
     def test_doctor_says_what_kernels_use(self):
-        def doctor(**more):
-            done = subprocess.run([TEGULA, "doctor", "--json"], capture_output=True, text=True,
-                                  timeout=60, env=dict(os.environ, **more))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            return json.loads(done.stdout)
-        row = doctor()
+        row = json.loads(self.doctor("--json").stdout)
         self.assertIn(row["isa"], [x["isa"] for x in row["isa_levels"] if x["present"]])
+        self.assertIs(row["isa_is_forced"], False)
         for key in ("fma_gflops", "read_gbytes_per_s", "cores", "memory_nodes"):
             self.assertGreater(row[key], 0, key)
-        forced = doctor(TEGULA_ISA="portable")
+        forced = json.loads(self.doctor("--json", TEGULA_ISA="portable").stdout)
         self.assertEqual((forced["isa"], forced["isa_is_forced"]), ("portable", True))
+        self.assertIn("portable, forced\n", self.doctor(TEGULA_ISA="portable").stdout)
+
+    def test_doctor_says_forced_only_of_what_was_asked_for(self):
+        sets = self.sets()
+        absent = [isa for isa, present in sets.items() if not present]
+        for isa in ["sse9", "", "AVX2", *absent]:
+            with self.subTest(isa=isa):
+                done = self.doctor("--json", TEGULA_ISA=isa)
+                self.assertIn(f"TEGULA_ISA={isa} is not an instruction set of this machine", done.stderr)
+                row = json.loads(done.stdout)
+                self.assertIs(row["isa_is_forced"], False)
+                self.assertTrue(sets[row["isa"]])
+        self.assertNotIn("forced", self.doctor(TEGULA_ISA="sse9").stdout)
+
+    def test_the_instruction_set_asked_for_is_used(self):
+        for isa, is_present in self.sets().items():
+            with self.subTest(isa=isa):
+                if not is_present:
+                    reason = f"TEGULA_ISA={isa} is not tried: this processor lacks it"
+                    print(reason)
+                    self.skipTest(reason)
+                done = bench("gemm", "--shape", "8,24,16", "--repeats", "1", "--json",
+                             env=dict(WITHOUT_ISA, TEGULA_ISA=isa))
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(json.loads(done.stdout.strip().splitlines()[-1])["isa"], isa)
 
     def test_rungs_of_the_ladder_by_name_and_their_reads(self):
         for rung in ("dot_naive", "dot_cache_tiled", "dot_register_tiled"):
