@@ -58,10 +58,11 @@ RowTasks::Next RowTasks::after(int64_t task, int64_t most) const {
 
 // Of all work, about, what the tasks before this one are.
 double RowTasks::work_before(int64_t task) const {
+  const int64_t pairs = task / blocks_;
   const InTurn x = in_turn(task % blocks_);
   double done = static_cast<double>(x.at) / static_cast<double>(x.size);  // of the turn
   if (shape_.is_causal) done = 1 - (1 - done) * (1 - done);
-  const double turns_done = static_cast<double>(task / blocks_ * turns_ + x.turn) + done;
+  const double turns_done = static_cast<double>(pairs * turns_ + x.turn) + done;
   return turns_done / static_cast<double>(n_ * turns_);
 }
 
