@@ -86,7 +86,7 @@ class AmxForward {
     float* o = nullptr;  // [strip of values][32][32]
     int64_t lo = 0, hi = 0;
     QueryRow row[kStrip];
-    alignas(64) float m[kStrip], l[kStrip];
+    alignas(64) float m[kStrip], l[kStrip], n[kStrip];  // n: as l, of the weights rounded to bf16
   };
   // Scores of one strip and chunk while those of the one before are weights already.
   struct Buffer {
@@ -224,7 +224,7 @@ class AmxForward {
     x.q = q;
     x.lo = c_.n_k, x.hi = 0;
     for (int i = 0; i < kStrip; ++i) {
-      x.m[i] = -kInf, x.l[i] = 0;
+      x.m[i] = -kInf, x.l[i] = x.n[i] = 0;
       if (i >= x.rows) continue;
       QueryRow& row = x.row[i];
       row.batch = batch, row.query = (r0 + i) / c_.group;
@@ -276,7 +276,7 @@ class AmxForward {
     alignas(64) float lanes[kLanes];
     const Vf alpha = exp2_weight(set1(old - m));
     store(lanes, alpha);
-    x.l[r] = x.l[r] * lanes[0];
+    x.l[r] = x.l[r] * lanes[0], x.n[r] = x.n[r] * lanes[0];
     for (int64_t e = 0; e < v_strips_; ++e) {
       float* o = x.o + e * kF32Block + r * kStrip;
       for (int v = 0; v < kStrip; v += kLanes) store(o + v, load(o + v) * alpha);
@@ -294,7 +294,7 @@ class AmxForward {
     }
     const Row16 scale = row16(log2_scale_);
     const Row16 minus_m = row16(x.m[r] == -kInf ? 0.0f : -x.m[r]);
-    Row16 sum = row16(0);
+    Row16 sum = row16(0), rounded = row16(0);
     for (int64_t j = item.first; j < item.last; ++j) {
       if (kStrip * j >= to || kStrip * j + kStrip <= from) {
         store_bf16(p + j * kBf16Block, row16(0), row16(0));
@@ -313,6 +313,10 @@ class AmxForward {
       sum = sum + lo;
       sum = sum + hi;
       store_bf16(p + j * kBf16Block, lo, hi);
+      const auto* stored = reinterpret_cast<const bf16*>(p + j * kBf16Block);
+      for (int half = 0; half < 32; half += 16)
+        rounded =
+            rounded + map16([&](int i) { return load(stored + half + i * (16 / Row16::kRegs)); });
       uint32_t not_finite;
       std::memcpy(&not_finite, panels + (item.c0 / kStrip + j + 1) * amx_key_bytes(c_) - 64, 4);
       for (int64_t key = kStrip * j; not_finite != 0; ++key, not_finite >>= 1)
@@ -321,7 +325,7 @@ class AmxForward {
     }
     if (from >= to) return true;
     if (exceeds(sum, kMostSum)) return false;
-    x.l[r] = x.l[r] + reduce_add(sum);
+    x.l[r] = x.l[r] + reduce_add(sum), x.n[r] = x.n[r] + reduce_add(rounded);
     return true;
   }
 
@@ -337,7 +341,7 @@ class AmxForward {
       bf16* out = o_.as<bf16>() + offset4(o_, row.batch, row.query, row.head);
       for (int64_t e = 0; e < v_strips_; ++e)
         store_result(x.o + e * kF32Block + r * kStrip,
-                     std::min<int64_t>(kStrip, c_.dv - e * kStrip), live ? 1 / x.l[r] : 0.0f,
+                     std::min<int64_t>(kStrip, c_.dv - e * kStrip), live ? 1 / x.n[r] : 0.0f,
                      out + e * kStrip * o_.stride[3], o_.stride[3]);
     }
   }
