@@ -18,6 +18,21 @@ TEGULA_VEC void store_bf16(void* dst, const Row16& lo, const Row16& hi) {
 #endif
 }
 
+// sum plus 32 numbers as they are stored: lane j takes the one at 2j + 1, then that at 2j (as
+// VDPBF16PS does, which sums them without widening).
+TEGULA_VEC Row16 add_bf16(const Row16& sum, const void* stored) {
+#if defined(__AVX512BF16__)
+  const auto ones = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3f803f80));
+  const auto pairs = reinterpret_cast<__m512bh>(_mm512_loadu_si512(stored));
+  return {{{_mm512_dpbf16_ps(sum.v[0].v, ones, pairs)}}};
+#else
+  return map16([&](int i) {
+    const Vi pairs = bits(load(static_cast<const float*>(stored) + i * kLanes));
+    return sum.v[i] + as_float(pairs & set1i(INT32_MIN >> 15)) + as_float(shl<16>(pairs));
+  });
+#endif
+}
+
 // Tiles of lanes [lane0, lane0 + n) of one operand, zeros to 32.
 static inline void pack_block(const bf16* src, const Loops& lanes, const Loops& ks, int64_t lane0,
                               int64_t n, int64_t k0, int64_t n_k, TileForm form, char* dst,

@@ -313,10 +313,7 @@ class AmxForward {
       sum = sum + lo;
       sum = sum + hi;
       store_bf16(p + j * kBf16Block, lo, hi);
-      const auto* stored = reinterpret_cast<const bf16*>(p + j * kBf16Block);
-      for (int half = 0; half < 32; half += 16)
-        rounded =
-            rounded + map16([&](int i) { return load(stored + half + i * (16 / Row16::kRegs)); });
+      rounded = add_bf16(rounded, p + j * kBf16Block);
       uint32_t not_finite;
       std::memcpy(&not_finite, panels + (item.c0 / kStrip + j + 1) * amx_key_bytes(c_) - 64, 4);
       for (int64_t key = kStrip * j; not_finite != 0; ++key, not_finite >>= 1)
