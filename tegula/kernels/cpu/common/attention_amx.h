@@ -9,9 +9,10 @@
 // sum of p, n (treated as l is) += that of bf16(p), of which lane j of 16 takes 2j + 1, then 2j, of
 // every 32; o += bf16(p)·v in tiles of 32 keys. At the end o·(1/n) + 0, so that a row's only key
 // gives its v, and lse = m·ln 2 + log(l).
-// Backward, "amx_pairs": p = 2^(t - lse·log2 e), delta a sum of do·o in that order, less dlse, ds = p·(do·v - delta); dv, dk
-// and dq are sums of bf16(p)·do, bf16(ds)·q and bf16(ds)·k over tiles of 32, the last two times
-// scale: dv and dk over query heads of the group, then over queries; dq over keys.
+// Backward, "amx_pairs": p = 2^(t - lse·log2 e), delta a sum of do·o in that order, less dlse, ds =
+// p·(do·v - delta); dv, dk and dq are sums of bf16(p)·do, bf16(ds)·q and bf16(ds)·k over tiles of
+// 32, the last two times scale: dv and dk over query heads of the group, then over queries; dq over
+// keys.
 #pragma once
 
 #include "tegula/kernels/cpu/common/attention.h"
