@@ -156,8 +156,9 @@ Json json_of(const BenchTimes& times, const ThreadPool& pool) {
 }
 
 Status run(const Options& o, std::string_view kind) {
-  if (o.device == "cuda" && (o.is_reads || o.tune != "off"))
-    return unsupported("--reads and --tune are the CPU's: leave them out with --device cuda");
+  if (o.device == "cuda" && (o.is_reads || o.is_sustained || o.tune != "off"))
+    return unsupported(
+        "--reads, --sustained and --tune are the CPU's: leave them out with --device cuda");
   if (o.is_reads) {
     const auto s = TEGULA_TRY(shape_numbers(o.shape, 3, "M,N,K"));
     if (s[0] != s[1] || s[0] != s[2]) return invalid_argument("--reads: M, N and K must be equal");

@@ -181,7 +181,8 @@ class Coverage {
       ++row.tensors, row.beyond_naive += t.error > 2 * t.naive;
       row.too_far += t.error > t.allowed();
       if (t.allowed() > 0) row.of_allowed = std::max(row.of_allowed, t.error / t.allowed());
-      if (t.error > t.floor) row.of_naive = std::max(row.of_naive, (t.error - t.floor) / t.naive);
+      if (t.error > t.floor && t.naive > 0)
+        row.of_naive = std::max(row.of_naive, (t.error - t.floor) / t.naive);
     }
   }
   // One JSON object a line.
@@ -333,6 +334,8 @@ TEST(AttentionSweep, GapsBetweenSequencesAreNoWork) {
     Rng rng(static_cast<unsigned>(i));
     const Case c = case_of(i, rng);
     SCOPED_TRACE(cat("case ", i, ": ", c.name()));
+    // Should cases be drawn otherwise one day: several sequences in a block of rows, beyond a span.
+    ASSERT_TRUE(c.varlen && c.sequences > 1 && c.sk > kernel::kKeySpan && c.sq < 42 * c.sequences);
     check(kFlash, c, rng);
   }
 }
