@@ -57,7 +57,7 @@ def main():
         if args.only not in name:
             continue
         runs = {n: [] for n in counts}
-        apart = {1: [], counts[-1]: []}
+        apart = {n: [] for n in (1, counts[-1])}
         for _ in range(args.rounds):  # the counts take turns
             for n in counts:
                 runs[n].append(record.last_json(*command(args, flags, shape, n, args.repeats)))
@@ -74,8 +74,7 @@ def main():
             row[f"share_{n}"] = round(share, 3)
             row[f"scaling_{n}"] = round(share / first, 3)
             row[f"sustained_{n}"] = round(sustained / first_sustained, 3)
-        one, all_at_once = (statistics.median(shares) for shares in apart.values())
-        row[f"apart_{counts[-1]}"] = round(all_at_once / one, 3)
+        row[f"apart_{counts[-1]}"] = round(statistics.median(apart[counts[-1]]) / statistics.median(apart[1]), 3)
         rows.append(row)
         print(json.dumps(row), flush=True)
     record.write(args, "scaling", f"bench/scaling.py --threads {args.threads}", rows)
