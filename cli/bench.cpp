@@ -292,6 +292,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   one_of(add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]"), {"f32", "bf16", "f16", "int8"});
   one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 or int8 rows"),
          {"as the operands", "int8", "int4"});
+  gemm->add_option("--epilogue", o.epilogue, "What follows the sums: some of scale,bias,gelu");
   gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
   gemm->add_flag("--along-m", o.is_along_m, "[M, K] lies in memory as [K, M]");
   gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");

@@ -139,6 +139,21 @@ Result<Work> attention_work(const Options& o, bool decode) {
   return w;
 }
 
+Result<Var> with_epilogue(const Options& o, Builder& b, Var y) {
+  for (std::string_view rest = o.epilogue; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view name = rest.substr(0, end);
+    if (name != "scale" && name != "bias" && name != "gelu")
+      return invalid_argument(
+          cat("bench gemm: --epilogue has \"", name, "\", not scale, bias or gelu"));
+    y = name == "scale"  ? y * 0.125
+        : name == "bias" ? y + b.param("bias", {y.dtype(), {y.dim(1)}})
+                         : gelu(y);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return y;
+}
+
 Result<Work> gemm_work(const Options& o) {
   const auto s = TEGULA_TRY(shape_numbers(o.shape, 3, "M,N,K"));
   const bool is_int8 = o.dtype == "int8";
@@ -151,7 +166,9 @@ Result<Work> gemm_work(const Options& o) {
                                : b.param("a", {t, {s[0], s[2]}});
     const Var y = o.is_along_k ? transpose(b.param("b", {t, {s[1], s[2]}}), 0, 1)
                                : b.param("b", {t, {s[2], s[1]}});
-    b.result("c", matmul(x, y));
+    b.result("c", TEGULA_TRY(with_epilogue(o, b, matmul(x, y))));
+  } else if (!o.epilogue.empty()) {
+    return invalid_argument("bench gemm: --epilogue goes with floats as both operands");
   } else {  // a scale for 128 of k, or (as the operands) for a whole column
     const bool four = o.weights == "int4";
     const int64_t groups = o.weights == "as the operands" ? 1 : std::max<int64_t>(1, s[2] / 128);
@@ -166,6 +183,7 @@ Result<Work> gemm_work(const Options& o) {
   w.flops = 2.0 * static_cast<double>(s[0]) * static_cast<double>(s[1]) * static_cast<double>(s[2]);
   w.what = cat("gemm ", o.shape, " ", o.dtype);
   if (o.weights != "as the operands") w.what += cat(" weights ", o.weights);
+  if (!o.epilogue.empty()) w.what += cat(" ", o.epilogue);
   return w;
 }
 

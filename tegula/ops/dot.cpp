@@ -3,10 +3,10 @@
 // Order (a contract): every output is one ascending chain acc = fma(a_k, b_k, acc) over the
 // flattened k index (k factors in the first operand's order), starting from 0. With k_shards = S
 // there are S such chains over equal consecutive shards, summed in a binary tree: then 1, 2, 4 or 8
-// ranks that each hold shards give the same bits. Optional: + bias over the n factors, then an
-// activation, each rounded as the separate ops would be. With `accumulate` every chain starts from
-// the element of a third operand instead of 0, so that a sum may go on from call to call: a chain
-// in pieces has the bits of the whole one.
+// ranks that each hold shards give the same bits. Optional: · scale, then + bias over the n
+// factors, then an activation, each rounded as the separate ops would be. With `accumulate` every
+// chain starts from the element of a third operand instead of 0, so that a sum may go on from call
+// to call: a chain in pieces has the bits of the whole one.
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -34,7 +34,7 @@ bool has_name(std::string_view spec, std::string_view name) {
 }
 
 bool is_fused(const Attrs& a) {
-  return a.flag("bias") || a.flag("accumulate") ||
+  return a.flag("bias") || a.flag("accumulate") || a.has("scale") ||
          a.get_or<std::string>("activation", "none") != "none";
 }
 
@@ -66,7 +66,7 @@ Result<DimMap> dims(const OpCall& c) {
     if (has_name(a, f.name) + has_name(b, f.name) + has_name(r, f.name) < 2)
       return invalid_argument(cat("dot: factor ", f.name, " of \"", spec,
                                   "\" stands in one place only: reduce or broadcast it apart"));
-  // A bias or activation acts on the finished sum, a start is added once: k may not be cut then.
+  // A scale, bias or activation acts on the finished sum, a start is added once: k may not be cut.
   if (is_fused(*c.attrs))
     for (size_t f = 0; f < m.factors.size(); ++f)
       if (!has_name(r, m.factors[f].name)) m.factors[f].whole = true;
@@ -104,8 +104,8 @@ int64_t activation_flops(const Attrs& a) {
 int64_t flops(const OpCall& c) {
   const Sizes s = sizes_of(c);
   const int64_t shards = c.attrs->get_or<int64_t>("k_shards", 1);
-  return s.out *
-         (2 * s.k + (shards - 1) + (c.attrs->flag("bias") ? 1 : 0) + activation_flops(*c.attrs));
+  return s.out * (2 * s.k + (shards - 1) + (c.attrs->has("scale") ? 1 : 0) +
+                  (c.attrs->flag("bias") ? 1 : 0) + activation_flops(*c.attrs));
 }
 
 Status check(const OpCall& c) {
@@ -118,8 +118,12 @@ Status check(const OpCall& c) {
   const auto act = c.attrs->get_or<std::string>("activation", "none");
   if (act != "none" && act != "relu" && act != "gelu" && act != "silu")
     return invalid_argument(cat("dot: activation ", act, " is not none, relu, gelu or silu"));
-  if (c.attrs->flag("accumulate") && (shards != 1 || c.attrs->flag("bias") || act != "none"))
-    return invalid_argument("dot: accumulate goes with one chain, no bias and no activation");
+  const bool has_scale = c.attrs->has("scale");
+  if (has_scale && !is_float(c.out[0].dtype))
+    return invalid_argument(cat("dot: scale is for floats, the result is ", c.out[0].dtype));
+  if (c.attrs->flag("accumulate") &&
+      (shards != 1 || c.attrs->flag("bias") || has_scale || act != "none"))
+    return invalid_argument("dot: accumulate goes with one chain, no scale, bias or activation");
   return {};
 }
 
@@ -179,6 +183,10 @@ struct Ref {
           acc[static_cast<size_t>(i)] =
               acc[static_cast<size_t>(2 * i)] + acc[static_cast<size_t>(2 * i + 1)];
       S y = round_to(a.out[0].dtype, acc[0]);
+      if (a.attrs().has("scale")) {
+        const S scale = round_to(a.out[0].dtype, S(a.attrs().f("scale")));
+        y = round_to(a.out[0].dtype, y * scale);
+      }
       if (a.attrs().flag("bias")) {
         Index i{};
         size_t n = 0;
@@ -210,9 +218,10 @@ struct Ref {
 // y = act(dot + bias) in separate ops.
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   Attrs plain = *c.attrs;
-  plain.erase("bias"), plain.erase("activation"), plain.erase("accumulate");
+  for (const char* fused : {"scale", "bias", "activation", "accumulate"}) plain.erase(fused);
   Var y = b.emit(dot_op, plain, {in[0], in[1]});
   if (c.attrs->flag("accumulate")) return {in[2] + y};
+  if (c.attrs->has("scale")) y = y * c.attrs->f("scale");
   if (c.attrs->flag("bias")) {
     const std::string& spec = c.attrs->str("dims");
     const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
@@ -271,9 +280,13 @@ std::vector<Sample> samples() {
   sharded.set("k_shards", int64_t{4});
   Attrs fused = spec("b m k, k n -> b m n");
   fused.set("bias", true), fused.set("activation", std::string("gelu"));
+  Attrs scaled = fused, count = spec("m k, k n -> m n");
+  scaled.set("scale", 0.375), count.set("scale", 2.0);
   Attrs going_on = spec("b k m, b k n -> m n"), from_start = spec("k m, k n -> n m");
   Attrs both = spec("m k, k n -> m n");
-  for (Attrs* a : {&going_on, &from_start, &both}) a->set("accumulate", true);
+  Attrs scaled_start = both;
+  scaled_start.set("scale", 2.0);
+  for (Attrs* a : {&going_on, &from_start, &both, &scaled_start}) a->set("accumulate", true);
   both.set("k_shards", int64_t{2});
   return {
       {"matrix", {f32({4, 6}), f32({6, 5})}, spec("m k, k n -> m n")},
@@ -286,6 +299,12 @@ std::vector<Sample> samples() {
       {"inner", {f32({7}), f32({7})}, spec("k, k -> ")},
       {"sharded", {f32({3, 16}), f32({16, 5})}, sharded},
       {"bias and gelu", {f32({2, 3, 4}), f32({4, 5}), f32({5})}, fused},
+      {"scale, bias and gelu", {f32({2, 3, 4}), f32({4, 5}), f32({5})}, scaled},
+      {"scaled integers",
+       {{{DType::kI32, {4, 6}}}, {{DType::kI32, {6, 5}}}},
+       count,
+       "scale is for floats"},
+      {"goes on, scaled", {f32({4, 6}), f32({6, 5}), f32({4, 5})}, scaled_start, "no scale"},
       {"goes on", {f32({3, 5, 4}), f32({3, 5, 6}), f32({4, 6})}, going_on},
       {"goes on over nothing", {f32({0, 4}), f32({0, 3}), f32({3, 4})}, from_start},
       {"goes on in shards", {f32({4, 6}), f32({6, 5}), f32({4, 5})}, both, "one chain"},
@@ -311,7 +330,7 @@ Var dot(std::string_view dims, Var a, Var b, DType out, Loc loc) {
 
 constinit const OpDef dot_op = {
     .name = "dot",
-    .formula = "c = act(sum over k of a b + bias)",
+    .formula = "c = act(scale * sum over k of a b + bias)",
     .group = "contraction",
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
@@ -328,6 +347,7 @@ constinit const OpDef dot_op = {
     },
     .attrs = {{"dims", AttrKind::kString, true, "factors of a, b and the result"},
               {"k_shards", AttrKind::kInt, false, "chains per output, 1, 2, 4 or 8"},
+              {"scale", AttrKind::kFloat, false, "a factor of the sum, 1 if absent"},
               {"bias", AttrKind::kBool, false, "a third operand over the n factors is added"},
               {"activation", AttrKind::kString, false, "none, relu, gelu or silu"},
               {"accumulate", AttrKind::kBool, false, "a third operand that the sums start from"},

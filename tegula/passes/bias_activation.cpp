@@ -1,14 +1,15 @@
-// dot + bias, and an activation after it, become the epilogue of the dot: its result is finished
-// while it is in registers, instead of being written, read and written again.
+// A constant factor of a dot, a bias and an activation after it become the epilogue of the dot: its
+// result is finished while it is in registers, instead of being written, read and written again.
 //
-// Fires where nothing else reads the product (the sum, for an activation) and the device has a
-// kernel for the whole. The epilogue rounds as the separate nodes do: bits stay.
+// Fires where nothing else reads what comes before, and the device has a kernel for the whole. The
+// epilogue rounds as the separate nodes do: bits stay.
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/dot_dims.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/peephole.h"
 
 namespace tegula {
 
@@ -23,13 +24,16 @@ bool is_broadcast(const Function& f, ValueId v) {
   return n && n->op == &broadcast_op;
 }
 
-// Is there a dot that is added to a broadcast or activated?
+// Is there a dot that is scaled, added to a broadcast or activated?
 bool has_candidates(const Function& f) {
   auto is_dot = [&](ValueId v) { return f.producer(v) && f.producer(v)->op == &dot_op; };
   for (const Node& n : f.nodes)
-    if (n.op == &add_op) {
+    if (n.op == &add_op || n.op == &mul_op) {
       for (size_t k = 0; k < 2; ++k)
-        if (is_dot(n.inputs[k]) && is_broadcast(f, n.inputs[1 - k])) return true;
+        if (is_dot(n.inputs[k]) &&
+            (n.op == &add_op ? is_broadcast(f, n.inputs[1 - k])
+                             : uniform_value(f, n.inputs[1 - k]).has_value()))
+          return true;
     } else if (!activation_of(*n.op).empty() && is_dot(n.inputs[0])) {
       return true;
     }
@@ -45,6 +49,7 @@ class Finisher {
     bool changed = false;
     for (Node& n : f_.nodes) {
       Var y;
+      if (n.op == &mul_op) y = with_scale(n);
       if (n.op == &add_op) y = with_bias(n);
       if (!activation_of(*n.op).empty()) y = with_activation(n);
       changed |= y.valid();
@@ -94,10 +99,26 @@ class Finisher {
     return s.rank() >= n ? row : Var();
   }
 
+  static bool has_bias_or_activation(const Node& dot) {
+    return dot.inputs.size() != 2 || dot.attrs.get_or<std::string>("activation", "none") != "none";
+  }
+
+  Var with_scale(const Node& mul) {
+    for (size_t k = 0; k < 2; ++k) {
+      const Node* dot = only_dot(mul.inputs[k]);
+      const auto scale = uniform_value(rw_.builder().function(), rw_.id(mul.inputs[1 - k]));
+      if (!dot || !is_plain_dot(*dot) || !scale || !is_float(f_.type(mul.output()).dtype)) continue;
+      Attrs attrs = dot->attrs;
+      attrs.set("scale", *scale);
+      return emit(mul, std::move(attrs), std::vector<ValueId>(dot->inputs));
+    }
+    return {};
+  }
+
   Var with_bias(const Node& add) {
     for (size_t k = 0; k < 2; ++k) {
       const Node* dot = only_dot(add.inputs[k]);
-      if (!dot || !is_plain_dot(*dot)) continue;
+      if (!dot || has_bias_or_activation(*dot)) continue;
       const int n = DotDims(dot->attrs.str("dims")).trailing_n();
       Var bias = n > 0 ? row_of(add.inputs[1 - k], n) : Var();
       if (!bias.valid()) continue;
@@ -138,6 +159,6 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef bias_activation_pass = {
-    "bias_activation", "bias and activation become the epilogue of their dot", run};
+    "bias_activation", "scale, bias and activation become the epilogue of their dot", run};
 
 }  // namespace tegula

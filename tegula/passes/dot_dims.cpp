@@ -42,8 +42,8 @@ int DotDims::trailing_n() const {
 }
 
 bool is_plain_dot(const Node& n) {
-  return n.op == &dot_op && n.inputs.size() == 2 && !n.attrs.flag("bias") &&
-         n.attrs.get_or<std::string>("activation", "none") == "none";
+  return n.op == &dot_op && n.inputs.size() == 2 && !n.attrs.has("scale") &&
+         !n.attrs.flag("bias") && n.attrs.get_or<std::string>("activation", "none") == "none";
 }
 
 }  // namespace tegula

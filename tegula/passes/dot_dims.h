@@ -17,7 +17,7 @@ struct DotDims {
   int trailing_n() const;
 };
 
-// A dot of two operands, without bias or activation.
+// A dot of two operands, without scale, bias or activation.
 bool is_plain_dot(const Node& n);
 
 }  // namespace tegula

@@ -13,7 +13,9 @@ bool is_wanted(const OpCall& call, const PassOptions& options) {
   const OpDef& op = *call.op;
   if (!op.decompose || op.is_view || &op == &fused_op || !call.regions.empty()) return false;
   // A plain dot's decomposition is itself.
-  if (&op == &dot_op && !call.attrs->has("bias") && !call.attrs->has("activation")) return false;
+  if (&op == &dot_op && !call.attrs->has("scale") && !call.attrs->has("bias") &&
+      !call.attrs->has("activation"))
+    return false;
   return !options.has_direct_kernel(call, options.kernel_context);
 }
 

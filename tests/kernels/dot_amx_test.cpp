@@ -17,7 +17,7 @@ using testing::Tensor;
 struct Case {
   int64_t b = 1, m = 1, n = 1, k = 1, shards = 1;
   const char *a_dims = "b m k", *b_dims = "b k n", *out_dims = "b m n";
-  bool bias = false, goes_on = false;
+  bool scales = false, bias = false, goes_on = false;
   const char* activation = "none";
   DType out = DType::kBF16;
 
@@ -34,6 +34,7 @@ struct Case {
   Attrs attrs() const {
     Attrs a{{"dims", dims()}};
     if (shards != 1) a.set("k_shards", shards);
+    if (scales) a.set("scale", 0.3);
     if (bias) a.set("bias", true);
     if (goes_on) a.set("accumulate", true);
     if (std::string(activation) != "none") a.set("activation", std::string(activation));
@@ -42,6 +43,7 @@ struct Case {
   }
   std::string name() const {
     return cat(dims(), " b", b, " m", m, " n", n, " k", k, " shards ", shards,
+               scales ? " scaled" : "",
                bias      ? " bias "
                : goes_on ? " goes on "
                          : " ",
@@ -95,6 +97,7 @@ Sums sums_of(const Case& c, const Tensor& a, const Tensor& b, float start, int64
 
 float finish(const Case& c, float sum, float bias) {
   float y = narrow(c.out, sum);
+  if (c.scales) y = narrow(c.out, y * narrow(c.out, 0.3F));
   if (c.bias) y = narrow(c.out, y + bias);
   const std::string f = c.activation;
   if (f == "none") return y;
@@ -145,7 +148,7 @@ void check_case(const Case& c, Rng& rng, std::vector<int> threads_of_runs = {1, 
             << want[i];
       }
       const std::string f = c.activation;
-      const int64_t per_output = 2 * c.k + c.shards - 1 + c.bias +
+      const int64_t per_output = 2 * c.k + c.shards - 1 + c.scales + c.bias +
                                  (f == "gelu"   ? 8
                                   : f == "silu" ? 4
                                   : f == "relu" ? 1
@@ -174,6 +177,7 @@ TEST(DotAmx, EqualsItsOrderOnRandomCases) {
     c.activation = activations[pick(rng, 0, 4)];
     c.out = pick(rng, 0, 1) ? DType::kBF16 : DType::kF32;
     if (c.shards == 1 && !c.bias && c.out == DType::kF32) c.goes_on = pick(rng, 0, 1) == 1;
+    c.scales = !c.goes_on && pick(rng, 0, 2) == 0;
     check_case(c, rng);
     if (HasFatalFailure()) return;
   }
@@ -238,6 +242,8 @@ TEST(DotAmx, EqualsItsOrderWhereResultsAreStreamed) {
       if (HasFatalFailure()) return;
     }
     c.n = 1040;  // its last strip has half the columns
+    check_case(c, rng);
+    c.scales = true;  // goes through the caches
     check_case(c, rng);
   }
 }

@@ -18,7 +18,7 @@ struct Case {
   std::vector<std::string> names[3];  // a, b, out
   std::map<std::string, int64_t> extent;
   int64_t k_shards = 1;
-  bool bias = false, accumulates = false;
+  bool scales = false, bias = false, accumulates = false;
   std::string activation = "none";
   DType in = DType::kF32, out = DType::kF32;
 
@@ -37,6 +37,7 @@ struct Case {
   Attrs attrs() const {
     Attrs a{{"dims", dims}};
     if (k_shards != 1) a.set("k_shards", k_shards);
+    if (scales) a.set("scale", 0.3);
     if (bias) a.set("bias", true);
     if (accumulates) a.set("accumulate", true);
     if (activation != "none") a.set("activation", activation);
@@ -95,7 +96,8 @@ Case random_case(Rng& rng) {
   c.in = floats[pick(rng, 0, 3)];
   c.out = pick(rng, 0, 2) ? c.in : floats[pick(rng, 0, 3)];
   c.accumulates = c.k_shards == 1 && pick(rng, 0, 1) == 0;
-  if (c.accumulates) c.bias = false, c.activation = "none", c.out = DType::kF32;
+  c.scales = pick(rng, 0, 2) == 0;
+  if (c.accumulates) c.scales = c.bias = false, c.activation = "none", c.out = DType::kF32;
   write_dims(c);
   return c;
 }
@@ -162,6 +164,11 @@ std::vector<double> oracle(const Case& c, const Tensor& a, const Tensor& b, cons
       s.resize(s.size() / 2);
     }
     double y = round_to(c.out, s[0]);
+    if (c.scales) {
+      const double z = round_to(c.out, 0.3);
+      y = round_to(c.out,
+                   c.out == DType::kF64 ? y * z : static_cast<float>(y) * static_cast<float>(z));
+    }
     if (c.bias) {
       const double z = bias.at(flat(c.bias_names(), at));
       y = round_to(c.out,
@@ -189,7 +196,7 @@ int64_t math_flops(const Case& c) {
                       : c.activation == "silu" ? 4
                       : c.activation == "relu" ? 1
                                                : 0;
-  return out * (2 * k + c.k_shards - 1 + (c.bias ? 1 : 0) + act);
+  return out * (2 * k + c.k_shards - 1 + (c.scales ? 1 : 0) + (c.bias ? 1 : 0) + act);
 }
 
 // What a case reads, and room for what it writes.
@@ -278,6 +285,7 @@ TEST(Dot, EqualsTheScalarChainWithFewRows) {
       c.in = c.out = m % 2 ? DType::kF32 : DType::kBF16;
       c.bias = m % 5 == 3, c.activation = m % 7 == 2 ? "gelu" : "none";
       c.accumulates = m % 4 == 1 && c.in == DType::kF32;
+      c.scales = m % 3 == 0 && !c.accumulates;
       if (c.accumulates) c.bias = false, c.activation = "none", c.k_shards = 1;
       write_dims(c);
       check_case(c, rng);
@@ -299,6 +307,7 @@ TEST(Dot, EqualsTheScalarChainInPairs) {
     c.in = DType::kBF16, c.out = i % 3 == 0 ? DType::kF32 : DType::kBF16;
     c.accumulates = i % 8 == 6 && c.out == DType::kF32 && c.k_shards == 1;
     c.bias = i % 5 == 2 && !c.accumulates;
+    c.scales = i % 7 == 3 && !c.accumulates;
     write_dims(c);
     check_case(c, rng);
     if (HasFatalFailure()) return;
@@ -319,9 +328,9 @@ TEST(Dot, EqualsNaiveWherePanelsAreAThreadsOwn) {
       c.extent["b"] = 2;
       for (auto& names : c.names) names.insert(names.begin(), "b");
     }
-    c.bias = i % 3 == 0;
+    c.bias = i % 3 == 0, c.scales = i % 4 >= 2;
     c.in = i % 8 == 7 ? DType::kBF16 : DType::kF32;
-    c.accumulates = i % 5 == 4 && c.k_shards == 1 && !c.bias;
+    c.accumulates = i % 5 == 4 && c.k_shards == 1 && !c.bias && !c.scales;
     write_dims(c);
     Operands x(c, rng);
     Tensor want(c.out, c.shape(2));
@@ -365,7 +374,7 @@ TEST(Dot, DoublesAndIntegers) {
   Case c = matmul(13, 48, 21, 4);
   for (DType t : {DType::kF64, DType::kI64, DType::kI32}) {
     c.in = c.out = t;
-    c.bias = t == DType::kF64;
+    c.bias = c.scales = t == DType::kF64;
     if (t == DType::kF64) {
       check_case(c, rng);
       continue;

@@ -30,6 +30,22 @@ TEST(BiasActivation, OneDotForALayer) {
   }
 }
 
+TEST(BiasActivation, AScaleOfTheProduct) {
+  Layer l;
+  l.b.result("scaled", matmul(l.x, l.w) * 0.3);
+  l.b.result("whole", gelu(0.3 * matmul(l.x * 2.0, l.w) + l.bias));
+  const FuncId f = finish(l.b);
+  EXPECT_TRUE(run_checked(l.m, f, "bias_activation"));
+  EXPECT_EQ(count(l.m[f], mul_op), 1);  // x's
+  EXPECT_EQ(count(l.m[f], add_op), 0);
+  EXPECT_EQ(count(l.m[f], gelu_op), 0);
+  for (const Node& n : l.m[f].nodes) {
+    if (n.op == &dot_op) {
+      EXPECT_EQ(n.attrs.f("scale"), static_cast<double>(0.3F));
+    }
+  }
+}
+
 TEST(BiasActivation, WithoutBiasAndWithAWiderOne) {
   Layer l;
   l.b.result("y", relu(matmul(l.x, l.w)));
@@ -53,6 +69,10 @@ TEST(BiasActivation, LeavesAlone) {
   l.b.result("d", matmul(l.x * 3.0, l.w) + full);
   l.b.result("e", dot("b s k, k n -> b n s", l.x * 4.0, l.w) + l.b.param("s", f32({3})));
   l.b.result("g", tanh(matmul(l.x * 5.0, l.w)));
+  // A factor that is no constant, and constants that are not all alike.
+  const Var factor = l.b.param("factor", f32({}));
+  l.b.result("h", matmul(l.x * 6.0, l.w) * broadcast(factor, Shape{2, 3, 6}));
+  l.b.result("i", matmul(l.x * 7.0, l.w) * broadcast(l.bias, Shape{2, 3, 6}));
   EXPECT_FALSE(run(l.m, finish(l.b), "bias_activation"));
 }
 

@@ -46,6 +46,8 @@ void run(const KernelCall& call, const Contraction& c) {
       for (int64_t w = 1; w < c.k_shards; w *= 2)
         for (int64_t i = 0; i < c.k_shards; i += 2 * w) s[i] = s[i] + s[i + w];
       Out y = static_cast<Out>(s[0]);
+      if (c.has_scale)
+        y = static_cast<Out>(static_cast<Wide<In>>(y) * static_cast<Wide<In>>(c.scale));
       if (c.has_bias)
         y = static_cast<Out>(static_cast<Wide<In>>(y) + static_cast<Wide<In>>(third[at(kBias)]));
       if (c.activation != Activation::kNone)
@@ -102,6 +104,7 @@ bool supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok() || q.in[1].dtype != c->in_dtype || !runner(c->in_dtype, c->out_dtype)) return false;
   if (c->has_bias && q.in[2].dtype != c->out_dtype) return false;
+  if (c->has_scale && !is_float(c->out_dtype)) return false;
   if (c->accumulates && q.in[2].dtype != c->out_dtype) return false;
   const bool f64 = c->in_dtype == DType::kF64;
   return c->activation == Activation::kNone ||

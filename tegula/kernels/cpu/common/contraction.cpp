@@ -1,5 +1,7 @@
 #include "tegula/kernels/cpu/common/contraction.h"
 
+#include "tegula/base/half.h"
+
 namespace tegula::kernel {
 
 namespace {
@@ -63,6 +65,14 @@ Result<Activation> parse_activation(const Attrs& attrs) {
   if (s == "gelu") return Activation::kGelu;
   if (s == "silu") return Activation::kSilu;
   return invalid_argument(cat("dot: activation ", s, " is not none, relu, gelu or silu"));
+}
+
+// As a separate node's constant would be.
+double stored_as(DType dtype, double x) {
+  const auto f = static_cast<float>(x);
+  if (dtype == DType::kBF16) return static_cast<float>(bf16(f));
+  if (dtype == DType::kF16) return static_cast<float>(f16(f));
+  return dtype == DType::kF32 ? f : x;
 }
 
 Status name_all(Names& names, std::string_view dims, const Contraction& c,
@@ -153,7 +163,7 @@ int64_t Contraction::epilogue_flops() const {
                     : activation == Activation::kSilu ? 4
                     : activation == Activation::kRelu ? 1
                                                       : 0;
-  return k_shards - 1 + (has_bias ? 1 : 0) + f;
+  return k_shards - 1 + (has_scale ? 1 : 0) + (has_bias ? 1 : 0) + f;
 }
 
 Contraction Contraction::swapped() const {
@@ -178,6 +188,7 @@ bool Loops::is_linear(Operand operand, int64_t* stride) const {
 Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const TensorRef> in,
                                       std::span<const TensorRef> out) {
   Contraction c;
+  c.has_scale = attrs.has("scale");
   c.has_bias = attrs.flag("bias");
   c.accumulates = attrs.flag("accumulate");
   const bool has_third = c.has_bias || c.accumulates;
@@ -187,6 +198,7 @@ Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const Tensor
     return invalid_argument(cat("dot: takes 2 inputs (3 with bias) and 1 output, got ", in.size(),
                                 " and ", out.size()));
   c.in_dtype = in[0].dtype, c.out_dtype = out[0].dtype;
+  if (c.has_scale) c.scale = stored_as(c.out_dtype, attrs.f("scale"));
   Names names;
   TEGULA_TRY(name_all(names, attrs.str("dims"), c, in, out[0]));
 

@@ -1,12 +1,13 @@
 // A `dot` node as loops: its factors sorted into batch, m, n and k, with every operand's strides.
 //
-// out[batch, m, n] = act(Σ_k a[batch, m, k]·b[batch, k, n] + bias[batch, m, n])
+// out[batch, m, n] = act(scale·Σ_k a[batch, m, k]·b[batch, k, n] + bias[batch, m, n])
 //
 // Attributes: `dims` names each operand's factors, "b m k, b k n -> b m n" (or, with `bias`, three
 // inputs: "m k, k n, n -> m n"; where the third is not named it has the n factors in the output's
 // order). A factor in both inputs and the output is batch, in the first input and the output m, in
 // the second and the output n, in both inputs only k. Any order, any strides.
-// `k_shards` (default 1), `bias` (default false), `activation` (none, relu, gelu, silu).
+// `k_shards` (default 1), `scale` (a float; none if absent), `bias` (default false), `activation`
+// (none, relu, gelu, silu).
 // With `accumulate` the third operand has the output's factors and every chain starts from it; it
 // may be the output itself.
 //
@@ -14,8 +15,8 @@
 // row-major) cut in k_shards equal consecutive shards, each shard is one chain from 0 of
 // acc = fma(a_k, b_k, acc), ascending; the shards are summed in a binary tree of neighbours. f64
 // chains in f64, all other floats in f32, integers wrap. The sum is rounded to the output's dtype,
-// then the bias is added and rounded, then the activation is applied and rounded, exactly as
-// separate nodes would.
+// then scaled and rounded, then the bias is added and rounded, then the activation is applied and
+// rounded, exactly as separate nodes would.
 #pragma once
 
 #include "tegula/kernels/kernel.h"
@@ -59,6 +60,8 @@ struct Loops {
 struct Contraction {
   Loops batch, m, n, k;
   int64_t k_shards = 1;
+  bool has_scale = false;
+  double scale = 1;  // rounded to the output's dtype
   bool has_bias = false;
   bool accumulates = false;  // kBias are the sums so far
   Activation activation = Activation::kNone;
@@ -67,6 +70,8 @@ struct Contraction {
   // The output's last dim is an m factor: lanes belong over m.
   bool last_is_m = false;
   int64_t shard_k() const { return k.count / k_shards; }
+  // Whether anything follows the rounded sum.
+  bool has_epilogue() const { return has_scale || has_bias || activation != Activation::kNone; }
   // Operations per output besides the 2·K of the chain, as the op's cost counts them.
   int64_t epilogue_flops() const;
   // The same contraction with the inputs exchanged (products commute, so bits stay).

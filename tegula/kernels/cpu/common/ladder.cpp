@@ -4,9 +4,7 @@ namespace tegula::kernel {
 
 bool ladder_supports(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
-  if (!c.ok() || c->has_bias || c->accumulates || c->activation != Activation::kNone ||
-      c->last_is_m)
-    return false;
+  if (!c.ok() || c->accumulates || c->has_epilogue() || c->last_is_m) return false;
   if (c->in_dtype != DType::kF32 || q.in[1].dtype != DType::kF32 || c->out_dtype != DType::kF32)
     return false;
   const auto rows = [](const Loops& outer, const Loops& inner, Operand o) {

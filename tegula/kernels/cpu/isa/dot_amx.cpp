@@ -301,7 +301,7 @@ class AmxDot {
       out_row_ = 0;
     constexpr int64_t kLine = 64 / sizeof(Out);
     streams_ = (is_own_ || call.pool->n_threads() <= kAmxStreamThreads) && out_row_ > 0 &&
-               out_row_ % kLine == 0 && bias_ == nullptr && c.activation == Activation::kNone &&
+               out_row_ % kLine == 0 && !c.has_epilogue() &&
                c.batch.count * c.m.count * c.n.count * int64_t{sizeof(Out)} >= kAmxStreamBytes;
   }
 

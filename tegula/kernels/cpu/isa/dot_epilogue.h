@@ -1,5 +1,5 @@
-// The end of a contraction: f32 sums are rounded to the output's dtype, then bias and activation,
-// each rounded as separate nodes would, then stored through any strides.
+// The end of a contraction: f32 sums are rounded to the output's dtype, then scale, bias and
+// activation, each rounded as separate nodes would, then stored through any strides.
 #pragma once
 
 #include "tegula/kernels/cpu/common/dot_plan.h"
@@ -44,10 +44,13 @@ struct EpilogueColumns {
 template <Activation kF, class Out>
 static void epilogue_row(const EpilogueArgs& e, const EpilogueColumns& at, const float* acc,
                          const Out* bias, Out* row) {
+  const bool has_scale = e.c->has_scale, has_epilogue = e.c->has_epilogue();
+  const Vf scale = set1(static_cast<float>(e.c->scale));
   for (int j = 0; j < e.cols; j += kLanes) {
     const int n = e.cols - j < kLanes ? e.cols - j : kLanes;
     Vf y = n == kLanes ? load(acc + j) : load_n(acc + j, n);
-    if (kF != Activation::kNone || bias != nullptr) y = round_to(y, row);  // else stored as it is
+    if (has_epilogue) y = round_to(y, row);  // else stored as it is
+    if (has_scale) y = round_to(y * scale, row);
     if (bias != nullptr) {
       Out t[kLanes] = {};
       for (int l = 0; l < n && !at.bias_adjacent; ++l) t[l] = bias[at.bias[j + l]];

@@ -481,6 +481,17 @@ class PackedDot {
     }
   }
 
+  // Scale and bias of rows that stand in the result.
+  void finish_rows(const Tile& x, float* y, const float* bias) const {
+    const Vf scale = set1(static_cast<float>(c_.scale));
+    for (int64_t i = 0; i < x.n_tiles * x.rows; ++i, y += out_row_)
+      for (int j = 0; j < x.cols; j += kLanes) {
+        Vf v = load(y + j);
+        if (c_.has_scale) v = v * scale;
+        store(y + j, bias == nullptr ? v : v + load(bias + j));
+      }
+  }
+
   // The last k block, and what follows the sum.
   void finish_tile(const Held& h, const Tile& x, MicroFn fn, MicroArgs& u, float* sums) {
     const int64_t batch = h.batch0 + x.batch, m0 = h.m0 + x.m0, n0 = h.n0 + x.n0;
@@ -489,12 +500,8 @@ class PackedDot {
         // Lines of the result come meanwhile: else stores wait for them.
         u.fetches_dst = true, u.dst_tile = tile_m_ * out_row_;
         fn(u);
-        if (bias_ == nullptr) return;
-        const float* bias = bias_ + c_.batch.offset(batch, kBias) + n0;
-        for (int64_t i = 0; i < x.n_tiles * x.rows; ++i) {
-          float* y = u.dst + i * out_row_;
-          for (int j = 0; j < x.cols; j += kLanes) store(y + j, load(y + j) + load(bias + j));
-        }
+        if (c_.has_epilogue())
+          finish_rows(x, u.dst, bias_ ? bias_ + c_.batch.offset(batch, kBias) + n0 : nullptr);
         return;
       }
     }

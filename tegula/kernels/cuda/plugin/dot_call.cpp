@@ -41,8 +41,7 @@ Result<DotCall> parse_dot(const KernelQuery& q, DType dtype) {
   DotCall d;
   d.c = TEGULA_TRY(kernel::parse_contraction(*q.attrs, q.in, q.out));
   d.a = &q.in[0], d.b = &q.in[1], d.out = &q.out[0];
-  if (d.c.has_bias || d.c.accumulates || d.c.activation != kernel::Activation::kNone ||
-      d.c.k_shards != 1)
+  if (d.c.accumulates || d.c.has_epilogue() || d.c.k_shards != 1)
     return unsupported("dot: one chain without epilogue is all that the CUDA kernels have");
   if (d.a->dtype != dtype || d.b->dtype != dtype || d.out->dtype != dtype)
     return unsupported(cat("dot: this kernel is for ", dtype_name(dtype)));
