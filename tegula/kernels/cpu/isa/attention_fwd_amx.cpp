@@ -14,6 +14,7 @@ namespace {
 constexpr int kStrips = kAmxRowBlock / kStrip;
 constexpr int kChunkTiles = kAmxKeyChunk / kStrip;
 constexpr int64_t kPackedTiles = 4;  // at a time
+constexpr int64_t kTasks = 16;       // a thread, where rows suffice: cores may differ in speed
 constexpr float kMostSum = 4096;     // of a lane's weights in a chunk
 
 class AmxForward {
@@ -31,7 +32,7 @@ class AmxForward {
     claim_workspace(call_, space_.bytes(n_threads));
     const int64_t pairs = c_.batch * c_.n_kv_heads;
     int64_t rows = kAmxRowBlock;
-    while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < 4 * n_threads) rows /= 2;
+    while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < kTasks * n_threads) rows /= 2;
     const int64_t blocks = ceil_div(n_rows_, rows);
     const int64_t pair_bytes = key_tiles_ * amx_key_bytes(c_), slots = space_.slots(n_threads);
     // All pairs in one round, unless memory holds the panels of fewer than threads come to.
