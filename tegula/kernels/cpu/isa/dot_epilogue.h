@@ -86,6 +86,12 @@ static void epilogue_rows(const EpilogueArgs& e, const EpilogueColumns& at, cons
                      out + out_m[i]);
 }
 
+static inline bool is_adjacent(const int64_t* at, int n) {
+  for (int j = 1; j < n; ++j)
+    if (at[j] != at[0] + j) return false;
+  return true;
+}
+
 // `bias` is null where there is none.
 template <class Out>
 static void epilogue(const EpilogueArgs& e, const Out* bias, Out* out) {
@@ -97,10 +103,10 @@ static void epilogue(const EpilogueArgs& e, const Out* bias, Out* out) {
     for (int j = 0; j < e.cols; j += kLanes) at.out[j] = at.bias[j] = e.n0 + j;
   } else {
     e.c->n.offsets(e.n0, e.cols, kOut, at.out);
-    if (bias != nullptr) e.c->n.offsets(e.n0, e.cols, kBias, at.bias);
-    for (int j = 1; j < e.cols; ++j) {
-      at.out_adjacent = at.out_adjacent && at.out[j] == at.out[0] + j;
-      at.bias_adjacent = at.bias_adjacent && (bias == nullptr || at.bias[j] == at.bias[0] + j);
+    at.out_adjacent = is_adjacent(at.out, e.cols);
+    if (bias != nullptr) {
+      e.c->n.offsets(e.n0, e.cols, kBias, at.bias);
+      at.bias_adjacent = is_adjacent(at.bias, e.cols);
     }
   }
   switch (e.c->activation) {
