@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "tegula/base/element.h"
 #include "tegula/base/half.h"
-#include "tegula/base/tensor.h"
 #include "tegula/ir/opdef.h"
 
 namespace tegula {
@@ -83,13 +83,6 @@ inline bool is_nan(double a) { return a != a; }
 inline bool is_nan(float a) { return a != a; }
 inline bool is_nan(Counted a) { return a.v != a.v; }
 }  // namespace scalar
-
-// Element access by dtype. Integers pass through double and are exact to ±2^53; load_int and
-// store_int are exact everywhere.
-double load_element(const TensorRef& t, int64_t offset);
-void store_element(const TensorRef& t, int64_t offset, double value);
-int64_t load_int(const TensorRef& t, int64_t offset);
-void store_int(const TensorRef& t, int64_t offset, int64_t value);
 
 using Index = std::array<int64_t, kMaxRank>;
 

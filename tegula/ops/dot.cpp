@@ -207,10 +207,7 @@ struct Ref {
   }
   template <class S>
   static S round_to(DType t, S v) {
-    if (t == DType::kBF16)
-      return S(static_cast<float>(bf16(static_cast<float>(static_cast<double>(v)))));
-    if (t == DType::kF16)
-      return S(static_cast<float>(f16(static_cast<float>(static_cast<double>(v)))));
+    if (t == DType::kBF16 || t == DType::kF16) return S(rounded_to(t, static_cast<double>(v)));
     return v;
   }
 };

@@ -1,17 +1,9 @@
 #include "tegula/passes/peephole.h"
 
-#include "tegula/ir/reference.h"
+#include "tegula/base/element.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
-
-double rounded_to(DType dtype, double value) {
-  alignas(8) unsigned char bytes[8] = {};
-  TensorRef t;
-  t.data = bytes, t.dtype = dtype;
-  store_element(t, 0, value);
-  return load_element(t, 0);
-}
 
 std::optional<double> uniform_value(const Function& f, ValueId v) {
   for (const Node* n = f.producer(v); n; n = f.producer(v)) {

@@ -59,7 +59,5 @@ class Peephole {
 
 // The value that every element of v has, if v is a constant seen through views.
 std::optional<double> uniform_value(const Function& f, ValueId v);
-// The double nearest to what an element of that dtype holds after `value` is stored to it.
-double rounded_to(DType dtype, double value);
 
 }  // namespace tegula

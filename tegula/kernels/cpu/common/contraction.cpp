@@ -1,6 +1,6 @@
 #include "tegula/kernels/cpu/common/contraction.h"
 
-#include "tegula/base/half.h"
+#include "tegula/base/element.h"
 
 namespace tegula::kernel {
 
@@ -65,14 +65,6 @@ Result<Activation> parse_activation(const Attrs& attrs) {
   if (s == "gelu") return Activation::kGelu;
   if (s == "silu") return Activation::kSilu;
   return invalid_argument(cat("dot: activation ", s, " is not none, relu, gelu or silu"));
-}
-
-// As a separate node's constant would be.
-double stored_as(DType dtype, double x) {
-  const auto f = static_cast<float>(x);
-  if (dtype == DType::kBF16) return static_cast<float>(bf16(f));
-  if (dtype == DType::kF16) return static_cast<float>(f16(f));
-  return dtype == DType::kF32 ? f : x;
 }
 
 Status name_all(Names& names, std::string_view dims, const Contraction& c,
@@ -198,7 +190,8 @@ Result<Contraction> parse_contraction(const Attrs& attrs, std::span<const Tensor
     return invalid_argument(cat("dot: takes 2 inputs (3 with bias) and 1 output, got ", in.size(),
                                 " and ", out.size()));
   c.in_dtype = in[0].dtype, c.out_dtype = out[0].dtype;
-  if (c.has_scale) c.scale = stored_as(c.out_dtype, attrs.f("scale"));
+  if (c.has_scale)  // as a separate node's constant would be
+    c.scale = rounded_to(c.out_dtype, attrs.f("scale"));
   Names names;
   TEGULA_TRY(name_all(names, attrs.str("dims"), c, in, out[0]));
 

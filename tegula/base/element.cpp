@@ -1,4 +1,8 @@
-#include "tegula/ir/reference.h"
+#include "tegula/base/element.h"
+
+#include <algorithm>
+
+#include "tegula/base/half.h"
 
 namespace tegula {
 
@@ -84,6 +88,14 @@ void store_int(const TensorRef& t, int64_t o, int64_t v) {
     default:
       store_element(t, o, static_cast<double>(v));
   }
+}
+
+double rounded_to(DType dtype, double value) {
+  alignas(8) unsigned char bytes[8] = {};
+  TensorRef t;
+  t.data = bytes, t.dtype = dtype;
+  store_element(t, 0, value);
+  return load_element(t, 0);
 }
 
 }  // namespace tegula
