@@ -37,6 +37,13 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(row["flops_counted"], row["flops"])
         self.assertEqual(row["kernel"], "dot_packed")
 
+    def test_gemm_with_an_epilogue_is_one_kernel(self):
+        for dtype in ("f32", "bf16"):
+            row = self.measure("gemm", "--shape", "32,48,64", "--dtype", dtype, "--epilogue", "scale,bias,gelu")
+            self.assertEqual(row["kernel"], "dot_packed")
+            self.assertEqual(row["flops"], 2 * 32 * 48 * 64)
+            self.assertEqual(row["flops_counted"], row["flops"] + 32 * 48 * (1 + 1 + 8))
+
     def test_int8_rows_by_weights_of_each_kind(self):
         for weights, groups in (("as the operands", 1), ("int8", 2), ("int4", 2)):
             row = self.measure("gemm", "--shape", "3,48,256", "--dtype", "int8", "--weights", weights)
@@ -242,6 +249,9 @@ class BenchTest(unittest.TestCase):
                                   "forward only"),
                                  (("gemm", "--shape", "3,3,3", "--kernel", "dot"), "not a kernel"),
                                  (("gemm", "--shape", "2,64,64", "--weights", "int8", "--kernel", "dot_packed"), "dot_quantised_rows"),
+                                 (("gemm", "--shape", "3,3,3", "--epilogue", "bias,silu"), "not scale, bias or gelu"),
+                                 (("gemm", "--shape", "3,3,64", "--weights", "int8", "--epilogue", "bias"), "floats"),
+                                 (("gemm", "--shape", "3,3,64", "--dtype", "int8", "--epilogue", "bias"), "floats"),
                                  (("gemm", "--shape", "90,90,90", "--reads"), "multiple of 96"),
                                  (("gemm", "--shape", "3,3,3", "--tune", "yes"), "off|quick|full"),
                                  (("ops", "--shape", "3"), "has 1 numbers, must be ROWS,COLUMNS"),
