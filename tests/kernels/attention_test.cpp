@@ -199,6 +199,52 @@ void check_growing_scores(const Kernels& kernels, DType dtype) {
 TEST(Attention, ScoresMayGrow) { check_growing_scores(kFlash, DType::kF32); }
 TEST(Attention, InTilesScoresMayGrow) { check_growing_scores(kAmx, DType::kBF16); }
 
+// m waits for a score that is not -inf, in the tiles that a mask cuts and in whole ones.
+TEST(Attention, InTilesScoresMayBeginWithMinusInfinity) {
+  for (const int64_t n : {5, 40, 100, 530}) {
+    Rng rng(7);
+    Case c;
+    c.dtype = DType::kBF16, c.sq = 70, c.sk = 600, c.d = 16, c.left = n == 5 ? 560 : -1;
+    Problem p(c, rng);
+    for (int64_t i = 0; i < c.sq; ++i) p.q.put(i * c.d, 1);
+    for (int64_t j = 0; j < n; ++j) p.k.put(j * c.d, -INFINITY);
+    p.settle();
+    Tensor o(c.dtype, {1, c.sq, 1, c.dv}, rng, false), lse(DType::kF32, {1, 1, c.sq}, rng, false);
+    check_forward(kAmx, p, define<double>(p), define<float>(p), o, lse);
+  }
+}
+
+// Rows of a tile are looked at together where scores grew: one of NaN must not stand before others.
+TEST(Attention, InTilesARowOfNanHidesNoOther) {
+  Rng rng(8);
+  Case c;
+  c.dtype = DType::kBF16, c.sq = 40, c.sk = 600, c.d = 16;
+  Problem p(c, rng);
+  for (int64_t i = 0; i < p.q.numel(); ++i) p.q.put(i, 1 + p.q.at(i) / 16);
+  for (int64_t i = 0; i < p.k.numel(); ++i)
+    p.k.put(i, static_cast<double>(i / c.d) * (1 + p.k.at(i) / 16) / 4);
+  const auto run = [&](Tensor& o) {
+    p.settle();
+    Tensor lse(DType::kF32, {1, 1, c.sq}, rng, false);
+    const TensorRef in[] = {p.q.ref(), p.k.ref(), p.v.ref()}, out[] = {o.ref(), lse.ref()};
+    testing::run_kernel(*find_kernel("attention_amx"), c.attrs(), in, out, 2,
+                        kernel::isa_table_of(Isa::kPortable)->attention_fwd_amx);
+  };
+  Tensor plain(c.dtype, {1, c.sq, 1, c.dv}, rng, false), o(c.dtype, {1, c.sq, 1, c.dv}, rng, false);
+  run(plain);
+  for (const int64_t row : {0, 31}) p.q.put(row * c.d, NAN);
+  run(o);
+  for (int64_t i = 0; i < c.sq; ++i)
+    for (int64_t e = 0; e < c.dv; ++e) {
+      const int64_t at = i * c.dv + e;
+      if (i == 0 || i == 31) {
+        EXPECT_TRUE(std::isnan(o.at(at))) << i;
+      } else {
+        EXPECT_EQ(o.at(at), plain.at(at)) << i;
+      }
+    }
+}
+
 TEST(Attention, InTilesLeavesTheRestToOthers) {
   Rng rng(5);
   Case c;

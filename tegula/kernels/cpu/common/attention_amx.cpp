@@ -19,7 +19,7 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
   if (!is_backward) {
     pairs_ = c.batch * c.n_kv_heads;
     pair_panels_ = keys * amx_key_bytes(c);
-    thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16);
+    thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16) + kF32;
   } else {
     keys_bytes_ = keys * (2 * d + dv) * kBf16 + keys * (d + dv) * kF32;  // k, kᵀ, v; dk, dv
     dq_bytes_ = kRows * d * kF32;

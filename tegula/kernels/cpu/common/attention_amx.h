@@ -2,8 +2,8 @@
 //
 // Order "amx_kb512", forward: keys in chunks of 512 at absolute key indices, ascending. A score is
 // a sum in the order "amx_pairs" (isa/amx.h) over d. In units of log2: t = score·(scale·log2 e).
-// Per row and chunk with a visible key: m, where -inf, becomes the largest t among the first 32
-// keys (at absolute indices) of which the row sees any. p = 2^(t - m) (0 where hidden); where one
+// Per row: m, while it is -inf, becomes the largest t among the next 32 keys (at absolute indices)
+// of which the row sees any. p = 2^(t - m) (0 where hidden, or m is -inf); where one
 // of the 16 partial sums of the chunk's p exceeds 2^12, m becomes the chunk's largest t, l and o
 // are multiplied with alpha = 2^(old m - m), and p is formed again; this is seldom. l += the lane16
 // sum of p, n (treated as l is) += that of bf16(p), of which lane j of 16 takes 2j + 1, then 2j, of

@@ -95,41 +95,6 @@ static void pack_tile(const TileSource& s, TileForm form, Dwords& dst) {
   transpose_dwords(buffer, dst);
 }
 
-// Rows of lanes or of k lie far apart: each is fetched two tiles ahead.
-static inline void fetch_tile(const bf16* src, const int64_t* lane, int n_lanes, bool k_adjacent,
-                              const Loops& ks, Operand operand, int64_t k, int n_k) {
-  int64_t k_off[kTilePairs];
-  ks.offsets(k, k_adjacent ? 1 : n_k, operand, k_off);
-  const int rows = k_adjacent ? n_lanes : n_k;
-  for (int i = 0; i < rows; ++i)
-    __builtin_prefetch(src + (k_adjacent ? lane[i] + k_off[0] : lane[0] + k_off[i]));
-}
-
-// Tiles of up to 32 lanes [lane0, lane0 + n_lanes) and k in [k0, k0 + n_k): for each 32 k two tiles
-// of 16 lanes (the second only where there are more than 16), k_bytes from one 32 k to the next.
-static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Operand operand,
-                       int64_t lane0, int n_lanes, int64_t k0, int64_t n_k, TileForm form,
-                       char* dst, int64_t k_bytes = 2 * kTileBytes) {
-  int64_t lane[kStrip], k_off[kTilePairs];
-  lanes.offsets(lane0, n_lanes, operand, lane);
-  bool lanes_adjacent = true;
-  for (int l = 1; l < n_lanes; ++l) lanes_adjacent = lanes_adjacent && lane[l] == lane[0] + l;
-  for (int64_t k = 0; k < n_k; k += kTilePairs, dst += k_bytes) {
-    const int n = static_cast<int>(n_k - k < kTilePairs ? n_k - k : kTilePairs);
-    ks.offsets(k0 + k, n, operand, k_off);
-    bool k_adjacent = true;
-    for (int i = 1; i < n; ++i) k_adjacent = k_adjacent && k_off[i] == k_off[0] + i;
-    constexpr int64_t kAhead = 2 * kTilePairs;
-    if ((k_adjacent || lanes_adjacent) && k + kAhead + kTilePairs <= n_k)
-      fetch_tile(src, lane, n_lanes, k_adjacent, ks, operand, k0 + k + kAhead, kTilePairs);
-    for (int l = 0; l < n_lanes; l += kTile) {
-      const int left = n_lanes - l < kTile ? n_lanes - l : kTile;
-      pack_tile({src, lane + l, k_off, left, n, lanes_adjacent, k_adjacent}, form,
-                *reinterpret_cast<Dwords*>(dst + l / kTile * kTileBytes));
-    }
-  }
-}
-
 // Stores drain in order, so a line that is not there holds up all after it.
 TEGULA_VEC void fetch_to_write(const void* line) { __builtin_prefetch(line, 1); }
 // From line `at` of a tile of a strip to the one eight stores on.
@@ -182,6 +147,89 @@ static void pack_runs_across(const bf16* src, int64_t k_stride, int64_t n_k, cha
     for (int i = 0; i < 2 * kStrips; ++i)
       transpose_dwords(pairs[i],
                        *reinterpret_cast<Dwords*>(dst + i / 2 * next_strip + i % 2 * kTileBytes));
+  }
+}
+
+// n_k tiles of k of a strip whose lanes lie lane_stride apart, its k adjacent.
+static void pack_rows(const bf16* src, int64_t lane_stride, int64_t n_k, TileForm form, char* dst,
+                      int64_t k_bytes) {
+  for (; n_k > 0; --n_k, src += kTilePairs, dst += k_bytes)
+    for (int l = 0; l < kStrip; l += kTile) {
+      auto& tile = *reinterpret_cast<Dwords*>(dst + l / kTile * kTileBytes);
+      const void* row[kTile];
+#pragma GCC unroll 16
+      for (int i = 0; i < kTile; ++i) {
+        const bf16* at = src + (l + i) * lane_stride;
+        __builtin_prefetch(at + 2 * kTilePairs);
+        row[i] = at;
+      }
+      if (form == TileForm::kB) {
+        transpose_dwords(row, tile);
+        continue;
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kTile; ++i)
+        for (int j = 0; j < kTile; j += kLanes)
+          storei(tile[i] + j, loadi(static_cast<const int32_t*>(row[i]) + j));
+    }
+}
+
+// A strip of n_k whole tiles of k; false where neither lanes nor k are adjacent.
+static inline bool pack_strip(const bf16* src, int64_t lane_stride, int64_t k_stride, int64_t n_k,
+                              TileForm form, char* dst, int64_t k_bytes) {
+  if (k_stride == 1) {
+    pack_rows(src, lane_stride, n_k, form, dst, k_bytes);
+  } else if (lane_stride == 1 && (n_k == 1 || k_bytes == 2 * kTileBytes)) {
+    form == TileForm::kB ? pack_runs<1>(src, k_stride, n_k, dst, 0)
+                         : pack_runs_across<1>(src, k_stride, n_k, dst, 0);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Rows of lanes or of k lie far apart: each is fetched two tiles ahead.
+static inline void fetch_tile(const bf16* src, const int64_t* lane, int n_lanes, bool k_adjacent,
+                              const Loops& ks, Operand operand, int64_t k, int n_k) {
+  int64_t k_off[kTilePairs];
+  ks.offsets(k, k_adjacent ? 1 : n_k, operand, k_off);
+  const int rows = k_adjacent ? n_lanes : n_k;
+  for (int i = 0; i < rows; ++i)
+    __builtin_prefetch(src + (k_adjacent ? lane[i] + k_off[0] : lane[0] + k_off[i]));
+}
+
+// Tiles of up to 32 lanes [lane0, lane0 + n_lanes) and k in [k0, k0 + n_k): for each 32 k two tiles
+// of 16 lanes (the second only where there are more than 16), k_bytes from one 32 k to the next.
+static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Operand operand,
+                       int64_t lane0, int n_lanes, int64_t k0, int64_t n_k, TileForm form,
+                       char* dst, int64_t k_bytes = 2 * kTileBytes) {
+  int64_t lane_stride, k_stride;
+  if (n_lanes == kStrip && n_k >= kTilePairs && lanes.is_linear(operand, &lane_stride) &&
+      ks.is_linear(operand, &k_stride)) {
+    const int64_t whole = n_k / kTilePairs;
+    const bf16* at = src + lane0 * lane_stride + k0 * k_stride;
+    if (pack_strip(at, lane_stride, k_stride, whole, form, dst, k_bytes)) {
+      k0 += whole * kTilePairs, n_k -= whole * kTilePairs, dst += whole * k_bytes;
+      if (n_k == 0) return;
+    }
+  }
+  int64_t lane[kStrip], k_off[kTilePairs];
+  lanes.offsets(lane0, n_lanes, operand, lane);
+  bool lanes_adjacent = true;
+  for (int l = 1; l < n_lanes; ++l) lanes_adjacent = lanes_adjacent && lane[l] == lane[0] + l;
+  for (int64_t k = 0; k < n_k; k += kTilePairs, dst += k_bytes) {
+    const int n = static_cast<int>(n_k - k < kTilePairs ? n_k - k : kTilePairs);
+    ks.offsets(k0 + k, n, operand, k_off);
+    bool k_adjacent = true;
+    for (int i = 1; i < n; ++i) k_adjacent = k_adjacent && k_off[i] == k_off[0] + i;
+    constexpr int64_t kAhead = 2 * kTilePairs;
+    if ((k_adjacent || lanes_adjacent) && k + kAhead + kTilePairs <= n_k)
+      fetch_tile(src, lane, n_lanes, k_adjacent, ks, operand, k0 + k + kAhead, kTilePairs);
+    for (int l = 0; l < n_lanes; l += kTile) {
+      const int left = n_lanes - l < kTile ? n_lanes - l : kTile;
+      pack_tile({src, lane + l, k_off, left, n, lanes_adjacent, k_adjacent}, form,
+                *reinterpret_cast<Dwords*>(dst + l / kTile * kTileBytes));
+    }
   }
 }
 

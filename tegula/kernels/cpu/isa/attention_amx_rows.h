@@ -22,6 +22,13 @@ static inline Loops row_loops(const AttentionCall& c, const TensorRef& t, bool h
 // a packed block to 0. Returns in which k it was (bit k), if the block is a b.
 static inline uint32_t clear_non_finite(char* block) {
   const Vi exponents = set1i(0x7f807f80), even = set1i(0x7f80), odd = set1i(0x7f800000);
+  const auto* whole = reinterpret_cast<const int32_t*>(block);
+  Vm is_any = eqi(set1i(0), exponents);
+  for (int j = 0; j < 2 * kTile * kTile; j += kLanes) {
+    const Vi e = loadi(whole + j) & exponents;
+    is_any = is_any | eqi(e & even, even) | eqi(e & odd, odd);
+  }
+  if (!any(is_any)) return 0;
   uint32_t found = 0;
   auto* row = reinterpret_cast<int32_t*>(block);
   for (int p = 0; p < 2 * kTile; ++p, row += kTile)

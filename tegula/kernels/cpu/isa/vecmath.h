@@ -63,6 +63,17 @@ TEGULA_VEC Vf exp2_weight(Vf x) {
   return y[0];
 }
 
+template <int n>
+TEGULA_VEC void exp2_weights(Row16 (&x)[n]) {
+  constexpr int k = Row16::kRegs;
+  Vf y[n * k];
+#pragma GCC unroll 8
+  for (int i = 0; i < n * k; ++i) y[i] = x[i / k].v[i % k];
+  exp2_weights(y);
+#pragma GCC unroll 8
+  for (int i = 0; i < n * k; ++i) x[i / k].v[i % k] = y[i];
+}
+
 TEGULA_VEC Row16 exp2_weight(const Row16& x) {
   return map16([&](int i) { return exp2_weight(x.v[i]); });
 }
