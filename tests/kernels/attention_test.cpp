@@ -221,8 +221,10 @@ TEST(Attention, InTilesARowOfNanHidesNoOther) {
   c.dtype = DType::kBF16, c.sq = 40, c.sk = 600, c.d = 16;
   Problem p(c, rng);
   for (int64_t i = 0; i < p.q.numel(); ++i) p.q.put(i, 1 + p.q.at(i) / 16);
-  for (int64_t i = 0; i < p.k.numel(); ++i)
-    p.k.put(i, static_cast<double>(i / c.d) * (1 + p.k.at(i) / 16) / 4);
+  for (int64_t i = 0; i < p.k.numel(); ++i) {
+    const int64_t key = i / c.d;
+    p.k.put(i, static_cast<double>(key) * (1 + p.k.at(i) / 16) / 4);
+  }
   const auto run = [&](Tensor& o) {
     p.settle();
     Tensor lse(DType::kF32, {1, 1, c.sq}, rng, false);

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <map>
 
-#include "tegula/base/element.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/hf_config.h"
 #include "tegula/io/safetensors.h"
+#include "tegula/ir/reference.h"
 
 namespace tegula {
 
