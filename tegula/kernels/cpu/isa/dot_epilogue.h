@@ -8,7 +8,7 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 TEGULA_VEC Vf round_to(Vf x, const float*) { return x; }
-TEGULA_VEC Vf round_to(Vf x, const bf16*) { return widen_bf16(narrow_bf16(x)); }
+TEGULA_VEC Vf round_to(Vf x, const bf16*) { return round_bf16(x); }
 TEGULA_VEC Vf round_to(Vf x, const f16*) {
   f16 t[kLanes];
   store(t, x);

@@ -105,7 +105,7 @@ template <class F>
 struct RoundBf16 : F {
   template <class... A>
   TEGULA_VEC_CALL Vf operator()(A... a) const {
-    return widen_bf16(narrow_bf16(F{}(a...)));
+    return round_bf16(F{}(a...));
   }
 };
 #define TILE_ROUND(Name, expression)                                 \

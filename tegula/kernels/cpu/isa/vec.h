@@ -79,6 +79,16 @@ TEGULA_VEC Vi narrow_bf16(Vf a) {
   return select(is_nan(a), shr<16>(u) | set1i(0x40), rounded);
 }
 
+// What a stored bf16 widens to.
+TEGULA_VEC Vf round_bf16(Vf a) {
+#if defined(__AVX512BF16__)
+  return widen_bf16(narrow_bf16(a));
+#endif
+  const Vi u = bits(a);
+  const Vi rounded = u + set1i(0x7fff) + (shr<16>(u) & set1i(1));
+  return as_float(select(is_nan(a), u | set1i(0x400000), rounded) & set1i(INT32_MIN >> 15));
+}
+
 TEGULA_VEC Vf load(const bf16* p) { return widen_bf16(load_u16(p)); }
 TEGULA_VEC Vf load(const f16* p) { return widen_f16(p); }
 TEGULA_VEC void store(bf16* p, Vf a) { store_u16(p, narrow_bf16(a)); }
