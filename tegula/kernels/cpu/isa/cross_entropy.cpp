@@ -167,8 +167,7 @@ class Backward {
         for (int64_t j = 0; j < n; j += kLanes) store(row + j, scale * exp(load(row + j) - shift));
         if (c_.target(t) >= 0 && target >= 0 && target < n) row[target] = row[target] + dpicked[t];
         if constexpr (std::is_same_v<T, bf16>)
-          for (int64_t j = 0; j < n; j += kLanes)
-            store(row + j, round_bf16(load(row + j)));
+          for (int64_t j = 0; j < n; j += kLanes) store(row + j, round_bf16(load(row + j)));
       }
       for (int64_t e = 0; e < c_.d; e += kTileN) {
         const TileArgs a{g, c_.chunk, Lies::kRows, w_ + e * n, n, rows, cut(kTileN, c_.d - e)};
