@@ -25,7 +25,7 @@ class Sparse {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ref_.data = at == MAP_FAILED ? nullptr : at;
     for (int64_t i = 0; ref_.data != nullptr && i < dense.numel(); ++i)
-      testing::set(ref_, offset(i), dense.at(i));
+      store_element(ref_, offset(i), dense.at(i));
   }
   ~Sparse() {
     if (ref_.data) munmap(ref_.data, bytes_);
@@ -33,7 +33,7 @@ class Sparse {
   Sparse(const Sparse&) = delete;
   Sparse& operator=(const Sparse&) = delete;
   const TensorRef& ref() const { return ref_; }
-  double at(int64_t i) const { return testing::get(ref_, offset(i)); }
+  double at(int64_t i) const { return load_element(ref_, offset(i)); }
 
  private:
   int64_t offset(int64_t i) const {

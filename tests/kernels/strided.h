@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "tegula/base/element.h"
 #include "tegula/base/half.h"
 #include "tegula/kernels/cpu/isa/table.h"
 #include "tegula/kernels/registry.h"
@@ -19,55 +20,6 @@ namespace tegula::testing {
 using Rng = std::mt19937;
 inline int64_t pick(Rng& rng, int64_t lo, int64_t hi) {
   return std::uniform_int_distribution<int64_t>(lo, hi)(rng);
-}
-
-inline double get(const TensorRef& t, int64_t offset) {
-  switch (t.dtype) {
-    case DType::kF64:
-      return t.as<double>()[offset];
-    case DType::kF32:
-      return t.as<float>()[offset];
-    case DType::kBF16:
-      return static_cast<float>(t.as<bf16>()[offset]);
-    case DType::kF16:
-      return static_cast<float>(t.as<f16>()[offset]);
-    case DType::kI64:
-      return static_cast<double>(t.as<int64_t>()[offset]);
-    case DType::kI32:
-      return t.as<int32_t>()[offset];
-    case DType::kI8:
-      return t.as<int8_t>()[offset];
-    default:
-      return t.as<uint8_t>()[offset];
-  }
-}
-inline void set(const TensorRef& t, int64_t offset, double v) {
-  switch (t.dtype) {
-    case DType::kF64:
-      t.as<double>()[offset] = v;
-      break;
-    case DType::kF32:
-      t.as<float>()[offset] = static_cast<float>(v);
-      break;
-    case DType::kBF16:
-      t.as<bf16>()[offset] = bf16(static_cast<float>(v));
-      break;
-    case DType::kF16:
-      t.as<f16>()[offset] = f16(static_cast<float>(v));
-      break;
-    case DType::kI64:
-      t.as<int64_t>()[offset] = static_cast<int64_t>(v);
-      break;
-    case DType::kI32:
-      t.as<int32_t>()[offset] = static_cast<int32_t>(v);
-      break;
-    case DType::kI8:
-      t.as<int8_t>()[offset] = static_cast<int8_t>(v);
-      break;
-    default:
-      t.as<uint8_t>()[offset] = static_cast<uint8_t>(v);
-      break;
-  }
 }
 
 // A tensor in exactly as much heap memory as it spans, so that a sanitizer sees an access outside.
@@ -125,8 +77,8 @@ class Tensor {
       off += i % ref_.shape[d] * ref_.stride[d], i /= ref_.shape[d];
     return off;
   }
-  double at(int64_t i) const { return get(ref_, offset(i)); }
-  void put(int64_t i, double v) { set(ref_, offset(i), v); }
+  double at(int64_t i) const { return load_element(ref_, offset(i)); }
+  void put(int64_t i, double v) { store_element(ref_, offset(i), v); }
   void fill_random(Rng& rng) {
     std::normal_distribution<double> normal;
     for (int64_t i = 0; i < numel(); ++i)

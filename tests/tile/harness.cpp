@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tegula/base/element.h"
+
 namespace tegula::tile {
 
 Tensor::Tensor(DType dtype, std::vector<int64_t> shape, Layout layout) {
@@ -49,65 +51,8 @@ bool Tensor::is_one_to_one() const {
   return true;
 }
 
-void Tensor::set(int64_t at, double v) {
-  const int64_t o = offset(at);
-  switch (ref_.dtype) {
-    case DType::kF64:
-      ref_.as<double>()[o] = v;
-      break;
-    case DType::kF32:
-      ref_.as<float>()[o] = static_cast<float>(v);
-      break;
-    case DType::kBF16:
-      ref_.as<bf16>()[o] = bf16(static_cast<float>(v));
-      break;
-    case DType::kF16:
-      ref_.as<f16>()[o] = f16(static_cast<float>(v));
-      break;
-    case DType::kF8E4M3:
-      ref_.as<f8e4m3>()[o] = f8e4m3(static_cast<float>(v));
-      break;
-    case DType::kI64:
-      ref_.as<int64_t>()[o] = static_cast<int64_t>(v);
-      break;
-    case DType::kI32:
-      ref_.as<int32_t>()[o] = static_cast<int32_t>(v);
-      break;
-    case DType::kI8:
-      ref_.as<int8_t>()[o] = static_cast<int8_t>(v);
-      break;
-    case DType::kU8:
-      ref_.as<uint8_t>()[o] = static_cast<uint8_t>(v);
-      break;
-    case DType::kBool:
-      ref_.as<uint8_t>()[o] = v != 0;
-      break;
-  }
-}
-
-double Tensor::get(int64_t at) const {
-  const int64_t o = offset(at);
-  switch (ref_.dtype) {
-    case DType::kF64:
-      return ref_.as<double>()[o];
-    case DType::kF32:
-      return ref_.as<float>()[o];
-    case DType::kBF16:
-      return static_cast<float>(ref_.as<bf16>()[o]);
-    case DType::kF16:
-      return static_cast<float>(ref_.as<f16>()[o]);
-    case DType::kF8E4M3:
-      return static_cast<float>(ref_.as<f8e4m3>()[o]);
-    case DType::kI64:
-      return static_cast<double>(ref_.as<int64_t>()[o]);
-    case DType::kI32:
-      return ref_.as<int32_t>()[o];
-    case DType::kI8:
-      return ref_.as<int8_t>()[o];
-    default:
-      return ref_.as<uint8_t>()[o];
-  }
-}
+void Tensor::set(int64_t at, double v) { store_element(ref_, offset(at), v); }
+double Tensor::get(int64_t at) const { return load_element(ref_, offset(at)); }
 
 void Tensor::fill(Rng& rng, double low, double high, bool special) {
   const double inf = std::numeric_limits<double>::infinity();
