@@ -421,11 +421,12 @@ class AmxForward {
     Vm far = gt(load(sums[0][0]), set1(kMostSum));
     for (int r = 0; r < kStrip; ++r)
       for (int v = 0; v < 16; v += kLanes) far = far | gt(load(sums[r][0] + v), set1(kMostSum));
-    for (int r = 0; r < kStrip && any(far); ++r) {
-      if (!exceeds(load16(sums[r][0]), kMostSum)) continue;
-      raise(x, r, seen_of(x, r, item), w);
-      weigh_edge(x, r, item, item.first, item.last, panels, w, sums[r]);
-    }
+    if (any(far)) [[unlikely]]
+      for (int r = 0; r < kStrip; ++r) {
+        if (!exceeds(load16(sums[r][0]), kMostSum)) continue;
+        raise(x, r, seen_of(x, r, item), w);
+        weigh_edge(x, r, item, item.first, item.last, panels, w, sums[r]);
+      }
     add_rows(sums, 0, x.l), add_rows(sums, 1, x.n);
   }
   void raise(Strip& x, int r, const KeyRange& seen, const Buffer& w) const {
