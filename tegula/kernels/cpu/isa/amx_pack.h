@@ -49,6 +49,15 @@ struct TileSource {
   bool lanes_adjacent, k_adjacent;
 };
 
+// A tile of 16 lanes whose 32 k lie side by side.
+TEGULA_VEC void pack_lanes(const void* const (&row)[kTile], TileForm form, Dwords& dst) {
+  if (form == TileForm::kB) return transpose_dwords(row, dst);
+#pragma GCC unroll 16
+  for (int l = 0; l < kTile; ++l)
+    for (int j = 0; j < kTile; j += kLanes)
+      storei(dst[l] + j, loadi(static_cast<const int32_t*>(row[l]) + j));
+}
+
 static void gather_tile(const TileSource& s, Dwords& by_lane) {
   std::memset(by_lane, 0, kTileBytes);
   for (int l = 0; l < s.n_lanes; ++l)
@@ -74,11 +83,7 @@ static void pack_tile(const TileSource& s, TileForm form, Dwords& dst) {
                     static_cast<size_t>(s.n_k) * sizeof(bf16));
       }
     }
-    if (form == TileForm::kB) return transpose_dwords(row, dst);
-    for (int l = 0; l < kTile; ++l)
-      for (int j = 0; j < kTile; j += kLanes)
-        storei(dst[l] + j, loadi(static_cast<const int32_t*>(row[l]) + j));
-    return;
+    return pack_lanes(row, form, dst);
   }
   if (s.lanes_adjacent && s.n_lanes == kTile) {
     Dwords& pairs = form == TileForm::kB ? dst : buffer;
@@ -163,20 +168,13 @@ static void pack_rows(const bf16* src, int64_t lane_stride, int64_t n_k, TileFor
         __builtin_prefetch(at + 2 * kTilePairs);
         row[i] = at;
       }
-      if (form == TileForm::kB) {
-        transpose_dwords(row, tile);
-        continue;
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < kTile; ++i)
-        for (int j = 0; j < kTile; j += kLanes)
-          storei(tile[i] + j, loadi(static_cast<const int32_t*>(row[i]) + j));
+      pack_lanes(row, form, tile);
     }
 }
 
 // A strip of n_k whole tiles of k; false where neither lanes nor k are adjacent.
-static inline bool pack_strip(const bf16* src, int64_t lane_stride, int64_t k_stride, int64_t n_k,
-                              TileForm form, char* dst, int64_t k_bytes) {
+static inline bool pack_by_strides(const bf16* src, int64_t lane_stride, int64_t k_stride,
+                                   int64_t n_k, TileForm form, char* dst, int64_t k_bytes) {
   if (k_stride == 1) {
     pack_rows(src, lane_stride, n_k, form, dst, k_bytes);
   } else if (lane_stride == 1 && (n_k == 1 || k_bytes == 2 * kTileBytes)) {
@@ -208,7 +206,7 @@ static void pack_tiles(const bf16* src, const Loops& lanes, const Loops& ks, Ope
       ks.is_linear(operand, &k_stride)) {
     const int64_t whole = n_k / kTilePairs;
     const bf16* at = src + lane0 * lane_stride + k0 * k_stride;
-    if (pack_strip(at, lane_stride, k_stride, whole, form, dst, k_bytes)) {
+    if (pack_by_strides(at, lane_stride, k_stride, whole, form, dst, k_bytes)) {
       k0 += whole * kTilePairs, n_k -= whole * kTilePairs, dst += whole * k_bytes;
       if (n_k == 0) return;
     }

@@ -389,16 +389,12 @@ class AmxDot {
   void pack_b(const Held& h, int64_t batch, int64_t strip, int64_t end, int64_t tile, int64_t tiles,
               char* dst, int64_t next_strip) const {
     const bf16* b = b_ + c_.batch.offset(h.batch0 + batch, kB);
-    const bf16* src = b + h.n0 + strip * kStrip + tile * kTilePairs * b_row_;
-    if (b_row_ > 0 && end - strip == kPackStrips && end * kStrip <= h.n)
+    if (b_row_ > 0 && end - strip == kPackStrips && end * kStrip <= h.n) {
+      const bf16* src = b + h.n0 + strip * kStrip + tile * kTilePairs * b_row_;
       return pack_runs<kPackStrips>(src, b_row_, tiles, dst, next_strip);
-    for (; strip < end; ++strip, src += kStrip, dst += next_strip) {
-      if (b_row_ > 0 && (strip + 1) * kStrip <= h.n) {
-        pack_runs<1>(src, b_row_, tiles, dst, 0);
-      } else {
-        pack_strip(b, c_.n, kB, TileForm::kB, h.n0 + strip * kStrip, h.n0 + h.n, tile, tiles, dst);
-      }
     }
+    for (; strip < end; ++strip, dst += next_strip)
+      pack_strip(b, c_.n, kB, TileForm::kB, h.n0 + strip * kStrip, h.n0 + h.n, tile, tiles, dst);
   }
 
   // Tiles [tile, tile + tiles) of the strip of lanes from `lane` (before `end`); a shard at a time.
