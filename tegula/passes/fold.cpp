@@ -6,6 +6,7 @@
 // reference. Integers up to 2^53; no denormals, which kernels flush.
 #include <cmath>
 
+#include "tegula/base/element.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
