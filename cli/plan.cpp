@@ -32,7 +32,8 @@ double ms_since(Clock::time_point t) {
 
 struct Planned {
   StepFunctions functions;
-  Compiled compiled;
+  Compiled compiled, update;  // update: null without accumulation
+  StepCost cost;
   size_t nodes = 0;
   double build_ms = 0, total_ms = 0;
   int64_t whole_arena_bytes = 0;  // without --blockwise
@@ -46,7 +47,11 @@ Result<Planned> plan_once(const TrainConfig& c, int n_threads) {
   const FuncId f = c.accumulate > 1 ? p.functions.micro_step : p.functions.train_step;
   p.nodes = (*p.functions.module)[f].nodes.size();
   p.compiled = TEGULA_TRY(compile(p.functions.module, f, compile_options(c, n_threads)));
+  if (c.accumulate > 1)
+    p.update =
+        TEGULA_TRY(compile(p.functions.module, p.functions.update, compile_options(c, n_threads)));
   p.total_ms = ms_since(start);
+  p.cost = step_cost(c, *p.compiled.plan, p.update.plan.get());
   return p;
 }
 
@@ -79,30 +84,30 @@ int run(const Options& o) {
     whole.blockwise = "off", whole.memory_bytes = 0;
     auto other = plan_once(whole, n_threads);
     if (!other.ok()) return report(other.error());
-    best->whole_arena_bytes = other->compiled.plan->arena_bytes;
+    best->whole_arena_bytes = other->cost.arena_bytes;
   }
   const Planned& p = *best;
   const Plan& plan = *p.compiled.plan;
   if (o.verify)
-    if (auto valid = verify_plan(plan); !valid.ok()) return report(valid.error());
+    for (const Plan* each : {&plan, p.update.plan.get()})
+      if (each)
+        if (auto valid = verify_plan(*each); !valid.ok()) return report(valid.error());
   if (!o.save.empty())
     if (auto saved = replace_file(o.save, plan_to_json(plan)); !saved.ok())
       return report(saved.error());
-  int64_t state = 0;
-  for (const auto& port : plan.params)
-    if (port.role != Role::kInput) state += port.tensor.type.bytes();
-  const double tokens = static_cast<double>(c.batch * c.model.max_seqlen);
+  const StepCost& cost = p.cost;
+  const double tokens = static_cast<double>(c.batch * c.accumulate * c.model.max_seqlen);
   if (c.json) {
     const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
                                  {"nodes_built", static_cast<int64_t>(p.nodes)},
                                  {"steps", static_cast<int64_t>(plan.steps.size())},
-                                 {"flops_per_step", plan.flops()},
-                                 {"bytes_per_step", plan.bytes()},
-                                 {"state_bytes", state},
-                                 {"arena_bytes", plan.arena_bytes},
-                                 {"arena_lower_bound_bytes", plan.lower_bound_bytes},
+                                 {"flops_per_step", cost.flops},
+                                 {"bytes_per_step", cost.bytes},
+                                 {"state_bytes", cost.state_bytes},
+                                 {"arena_bytes", cost.arena_bytes},
+                                 {"arena_lower_bound_bytes", cost.lower_bound_bytes},
                                  {"arena_without_blockwise_bytes",
-                                  c.blockwise == "off" ? plan.arena_bytes : p.whole_arena_bytes},
+                                  c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
                                  {"build_ms", p.build_ms},
                                  {"passes_ms", p.compiled.passes_ms},
                                  {"plan_ms", p.compiled.plan_ms},
@@ -114,23 +119,26 @@ int run(const Options& o) {
   std::printf("model       %s, %lld parameters\n", c.model.type.c_str(),
               static_cast<long long>(parameter_count(p.functions.weights)));
   std::printf("a step      %.4g FLOPs (%.4g a token), %.4g bytes moved at least\n",
-              static_cast<double>(plan.flops()), static_cast<double>(plan.flops()) / tokens,
-              static_cast<double>(plan.bytes()));
+              static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
+              static_cast<double>(cost.bytes));
   std::printf(
       "memory      %.1f MiB weights and state + %.1f MiB arena (lower bound %.1f, gap %.2f%%)\n",
-      static_cast<double>(state) / mib, static_cast<double>(plan.arena_bytes) / mib,
-      static_cast<double>(plan.lower_bound_bytes) / mib,
-      100.0 * static_cast<double>(plan.arena_bytes - plan.lower_bound_bytes) /
-          static_cast<double>(std::max<int64_t>(plan.lower_bound_bytes, 1)));
+      static_cast<double>(cost.state_bytes) / mib, static_cast<double>(cost.arena_bytes) / mib,
+      static_cast<double>(cost.lower_bound_bytes) / mib,
+      100.0 * static_cast<double>(cost.arena_bytes - cost.lower_bound_bytes) /
+          static_cast<double>(std::max<int64_t>(cost.lower_bound_bytes, 1)));
   if (c.blockwise != "off")
     std::printf("blockwise   %.1f MiB arena instead of %.1f\n",
-                static_cast<double>(plan.arena_bytes) / mib,
+                static_cast<double>(cost.arena_bytes) / mib,
                 static_cast<double>(p.whole_arena_bytes) / mib);
   std::printf(
       "compiled    %zu nodes -> %zu steps; build and autodiff %.2f ms, passes %.2f, plan %.2f\n",
       p.nodes, plan.steps.size(), p.build_ms, p.compiled.passes_ms, p.compiled.plan_ms);
   if (o.timings) std::fputs(to_text(p.compiled.reports).c_str(), stdout);
-  if (o.verbose) std::fputs(plan.to_string().c_str(), stdout);
+  if (o.verbose) {
+    std::fputs(plan.to_string().c_str(), stdout);
+    if (p.update.plan) std::fputs(p.update.plan->to_string().c_str(), stdout);
+  }
   return 0;
 }
 

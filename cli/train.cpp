@@ -20,7 +20,7 @@ namespace {
 // What the callbacks share.
 struct Progress {
   const TrainConfig* config = nullptr;
-  const Trainer* trainer = nullptr;
+  StepCost cost;  // planned
   TrainHistory history;
   std::unique_ptr<JsonlWriter> metrics;
   Status metrics_written;  // the first failure: the run goes on without metrics, and says so
@@ -42,8 +42,7 @@ std::string duration(double s) {
 }
 
 void print_line(Progress& p, const StepReport& r, bool final) {
-  const double mfu = p.speed.flops_per_s > 0 ? static_cast<double>(p.trainer->plan().flops()) *
-                                                   static_cast<double>(p.config->accumulate) /
+  const double mfu = p.speed.flops_per_s > 0 ? static_cast<double>(p.cost.flops) /
                                                    (r.step_ms / 1e3) / p.speed.flops_per_s
                                              : 0;
   const double mean_ms = p.elapsed_ms / static_cast<double>(r.step - p.first_step);
@@ -52,7 +51,7 @@ void print_line(Progress& p, const StepReport& r, bool final) {
                 "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  %.1f MiB  ETA %s",
                 static_cast<long long>(r.step), static_cast<long long>(p.config->steps), r.loss,
                 r.tokens_per_s, r.step_ms, 100 * mfu,
-                static_cast<double>(p.trainer->plan().peak_bytes()) / (1 << 20),
+                static_cast<double>(p.cost.peak_bytes()) / (1 << 20),
                 duration(static_cast<double>(p.config->steps - r.step) * mean_ms / 1e3).c_str());
   if (!p.is_terminal) {
     std::fprintf(stderr, "%s\n", line);
@@ -161,12 +160,12 @@ int run(TrainConfig config) {
   const std::string& out = t.config().out;
   Progress p;
   p.config = &t.config();
-  p.trainer = &t;
+  p.cost = t.cost();
   p.speed = probe_machine(t.config().threads);
   std::fprintf(stderr, "%s\n%s: %lld parameters, %.3g FLOPs and %.1f MiB a step (planned)\n",
                t.data_summary.c_str(), t.config().model.type.c_str(),
-               static_cast<long long>(t.parameters()), static_cast<double>(t.plan().flops()),
-               static_cast<double>(t.plan().peak_bytes()) / (1 << 20));
+               static_cast<long long>(t.parameters()), static_cast<double>(p.cost.flops),
+               static_cast<double>(p.cost.peak_bytes()) / (1 << 20));
   for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)

@@ -150,7 +150,7 @@ std::string roofline(const std::vector<OpTime>& all, const MachineSpeed& speed) 
 
 constexpr double kMib = 1 << 20;
 
-std::string memory_chart(const Plan& plan) {
+std::string memory_chart(const Plan& plan, const StepCost& cost) {
   const size_t n = plan.steps.size();
   std::vector<double> live(n + 1, 0);
   for (const Slot& s : plan.slots) {
@@ -185,8 +185,8 @@ std::string memory_chart(const Plan& plan) {
   std::string out =
       cat(chart(x, y, {arena, top}, bands), "<p>The arena has ",
           fixed(static_cast<double>(plan.arena_bytes) / kMib, "%.2f"), " MiB; beside it lie ",
-          fixed(static_cast<double>(plan.param_bytes) / kMib, "%.2f"),
-          " MiB of weights, optimizer state and inputs. ", held.size(),
+          fixed(static_cast<double>(cost.state_bytes) / kMib, "%.2f"),
+          " MiB of weights, optimizer state and sums of gradients. ", held.size(),
           " buffers are live at the peak, in step ", peak, "; the largest: ");
   for (size_t i = 0; i < held.size() && i < 6; ++i)
     out += cat(i ? ", " : "", escape_html(held[i]->name.empty() ? "a workspace" : held[i]->name),
@@ -238,11 +238,12 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
           "its lower bound for this order of ops is ",
           grouped(s.lower_bound_bytes), " bytes. Compiled in ", fixed(s.compile_ms, "%.1f"),
           " ms.</p>\n");
-  page += cat(
-      "<h2>Time per op</h2>\n", op_table(ops),
-      "<p>By the roofline: FLOPs or least bytes of each launch, whichever takes longer at the "
-      "probed speeds. What fits in the caches can be faster.</p>\n<h2>Roofline</h2>\n",
-      roofline(ops, speed), "<h2>Memory of the plan</h2>\n", memory_chart(t.plan()), "</html>\n");
+  page +=
+      cat("<h2>Time per op</h2>\n", op_table(ops),
+          "<p>By the roofline: FLOPs or least bytes of each launch, whichever takes longer at the "
+          "probed speeds. What fits in the caches can be faster.</p>\n<h2>Roofline</h2>\n",
+          roofline(ops, speed), "<h2>Memory of the plan</h2>\n", memory_chart(t.plan(), t.cost()),
+          "</html>\n");
   return replace_file(path, page);
 }
 

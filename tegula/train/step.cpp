@@ -1,6 +1,7 @@
 #include "tegula/train/step.h"
 
 #include <cstdlib>
+#include <set>
 
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
@@ -86,6 +87,22 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   b.result("loss", forward(b, c, false));
   f.eval_loss = TEGULA_TRY(b.finish_into_module());
   return f;
+}
+
+StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* update) {
+  StepCost c;
+  std::set<std::string_view> seen;  // the update's moments are not the micro step's
+  const auto add = [&](const Plan& plan, int64_t times) {
+    c.flops += times * plan.flops(), c.bytes += times * plan.bytes();
+    c.arena_bytes = std::max(c.arena_bytes, plan.arena_bytes);
+    c.lower_bound_bytes = std::max(c.lower_bound_bytes, plan.lower_bound_bytes);
+    for (const Plan::Port& p : plan.params)
+      if (p.role != Role::kInput && seen.insert(p.name).second)
+        c.state_bytes += p.tensor.type.bytes();
+  };
+  add(step, config.accumulate);
+  if (update) add(*update, 1);
+  return c;
 }
 
 CompileOptions compile_options(const TrainConfig& config, int n_threads) {

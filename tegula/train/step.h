@@ -24,6 +24,18 @@ struct StepFunctions {
 
 Result<StepFunctions> build_step_functions(const TrainConfig& config);
 
+// What one optimizer step costs by its plans: all its micro-batches and the update.
+struct StepCost {
+  int64_t flops = 0;
+  int64_t bytes = 0;              // moved at least
+  int64_t state_bytes = 0;        // weights, optimizer state and sums of gradients
+  int64_t arena_bytes = 0;        // the larger plan's: they run in turns in one arena
+  int64_t lower_bound_bytes = 0;  // of the arena, for this order of ops
+  int64_t peak_bytes() const { return arena_bytes + state_bytes; }
+};
+// `step` is the plan of train_step (`update` is null), or that of micro_step and of update.
+StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* update);
+
 // How they are compiled. Only train_step and micro_step have activations to recompute; a budget
 // they do not fit is an error that names the least that works.
 CompileOptions compile_options(const TrainConfig& config, int n_threads);

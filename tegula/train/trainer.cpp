@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/sha256.h"
@@ -274,7 +273,6 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   if (step_ > first || !config_.resume) TEGULA_TRY(save());
   TEGULA_TRY(evaluate(stop, sum));
   sum.interrupted = stop.load();
-  const Plan& plan = main.plan();
   sum.steps = step_;
   if (!times.empty()) {
     sum.train_loss = report.loss;
@@ -285,22 +283,16 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
                        static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;
   }
   sum.params = parameters();
-  sum.flops_per_step_planned = plan.flops() * config_.accumulate;
+  const StepCost cost = this->cost();
+  sum.flops_per_step_planned = cost.flops;
   if (config_.accumulate > 1) {
-    sum.flops_per_step_planned += sessions_[kUpdate]->plan().flops();
     const int64_t n = std::max<int64_t>(step_ - first, 1);
     sum.flops_per_step_counted += sessions_[kUpdate]->counters().math_flops / n;
     sum.flops_per_step_executed += sessions_[kUpdate]->counters().executed_flops / n;
   }
-  sum.bytes_per_step_planned = plan.bytes();
-  int64_t state_planned = 0;
-  std::set<std::string> seen;  // the update's moments are not the micro step's
-  for (const auto& session : sessions_)
-    for (const auto& p : session->plan().params)
-      if (p.role != Role::kInput && seen.insert(p.name).second)
-        state_planned += p.tensor.type.bytes();
-  sum.lower_bound_bytes = plan.lower_bound_bytes + state_planned;
-  sum.peak_bytes_planned = plan.arena_bytes + state_planned;
+  sum.bytes_per_step_planned = cost.bytes;
+  sum.lower_bound_bytes = cost.lower_bound_bytes + cost.state_bytes;
+  sum.peak_bytes_planned = cost.peak_bytes();
   int64_t state_measured = 0;
   for (const auto& [name, entry] : store_) state_measured += entry.region.bytes();
   sum.peak_bytes_measured = arena_touched_ + state_measured;

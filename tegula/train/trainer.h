@@ -61,7 +61,11 @@ class Trainer {
   void* context = nullptr;
 
   const TrainConfig& config() const { return config_; }
+  // Of a step, or of a micro step where gradients are accumulated; cost() is of the whole step.
   const Plan& plan() const { return *plans_[0].plan; }
+  StepCost cost() const {
+    return step_cost(config_, plan(), plans_.size() > 2 ? plans_[2].plan.get() : nullptr);
+  }
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
