@@ -49,7 +49,7 @@ def main():
             print(json.dumps(rows[-1]), flush=True)
     works = " ".join(f"'{w}'" for w in args.works)
     record.write(args, args.name, f"bench/builds.py --threads {args.threads} --rounds {args.rounds} {works}", rows,
-                 builds=[name for name, _ in builds])
+                 record.KERNELS, "threads by row", builds=[name for name, _ in builds])
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ def main():
             "weights_equal": equal[name],
         })
         print(rows[-1], file=sys.stderr)
-    record.write(a, "checkpointing", f"bench/checkpointing.py --data TEXT --threads {a.threads}", rows)
+    record.write(a, "checkpointing", f"bench/checkpointing.py --data TEXT --threads {a.threads}", rows,
+                 record.STEP, a.threads)
 
 
 if __name__ == "__main__":

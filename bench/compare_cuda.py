@@ -273,7 +273,8 @@ def main():
         if name in args.only.split(","):
             time_it(lib, rows, args.rounds)
     if args.json:
-        write_result(args.json, "compare_cuda", "bench/compare_cuda.py", args.commit, rows)
+        write_result(args.json, "compare_cuda", "bench/compare_cuda.py", args.commit, rows,
+                     ["*.cu", "*.cuh", "plugin"])
 
 
 if __name__ == "__main__":

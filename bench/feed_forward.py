@@ -36,7 +36,8 @@ def blockwise(a):
             rows.append({"model": name, "tokens": tokens, "blockwise": block, "arena_bytes": plan["arena_bytes"],
                          "step_ms": round(fastest[block], 1), "time_ratio": round(fastest[block] / fastest["off"], 3)})
             print(rows[-1], file=sys.stderr)
-    record.write(a, "blockwise", f"bench/feed_forward.py --threads {a.threads} --rounds {a.rounds}", rows, threads=a.threads)
+    record.write(a, "blockwise", f"bench/feed_forward.py --threads {a.threads} --rounds {a.rounds}", rows, record.STEP,
+                 a.threads)
 
 
 def few_rows(a):
@@ -56,7 +57,8 @@ def few_rows(a):
                     row[name] = round(statistics.median(shares), 2)
                 rows.append(row)
                 print(row, file=sys.stderr)
-    record.write(a, "few_rows", f"bench/feed_forward.py --threads {a.threads} --rounds {a.rounds}", rows, threads=a.threads)
+    record.write(a, "few_rows", f"bench/feed_forward.py --threads {a.threads} --rounds {a.rounds}", rows,
+                 record.PRODUCTS, a.threads)
 
 
 def main():

@@ -37,8 +37,8 @@ def measure(args):
                      "ms": round(timed["ms_median"], 3), "gflops": round(timed["gflops"], 3),
                      "share_of_peak": round(timed["share_of_peak"], 4)})
         print(rows[-1], flush=True)
-    record.write(args, "matmul_ladder", f"bench/matmul_ladder.py --n {args.n}", rows, n=args.n,
-                 count_n=COUNT_N, threads=1, peak_gflops=round(counted["peak_gflops"], 2),
+    record.write(args, "matmul_ladder", f"bench/matmul_ladder.py --n {args.n}", rows,
+                 record.PRODUCTS, 1, n=args.n, count_n=COUNT_N, peak_gflops=round(counted["peak_gflops"], 2),
                  l1_gbytes_per_s=round(counted["l1_gbytes_per_s"], 2),
                  memory_gbytes_per_s=round(counted["memory_gbytes_per_s"], 2))
 

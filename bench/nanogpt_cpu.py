@@ -116,7 +116,7 @@ def main():
         row.update({k: full[k] for k in ("val_loss", "train_loss", "params", "flops_per_step_planned",
                                          "flops_per_step_counted", "peak_bytes_planned", "peak_bytes_measured")})
     record.write(args, "nanogpt_cpu", "bench/nanogpt_cpu.py --data TEXT", [row],
-                 threads=args.threads, torch=torch.__version__)
+                 record.STEP, args.threads, {"torch": torch.__version__})
     print(json.dumps(row))
 
 

@@ -42,7 +42,8 @@ def main():
         rows.append({"model": name, "nodes": p["nodes_built"], "launches": p["steps"],
                      **{k: round(v, 2) for k, v in parts.items()}, "sum_ms": round(sum(parts.values()), 2),
                      "arena_bytes": p["arena_bytes"], "lower_bound_bytes": p["arena_lower_bound_bytes"]})
-    record.write(a, "compile_time", f"bench/passes.py --data TEXT: build/release/tegula plan {BIG}", rows)
+    record.write(a, "compile_time", f"bench/passes.py --data TEXT: build/release/tegula plan {BIG}", rows,
+                 record.COMPILE, 1)
     if a.rounds == 0:
         return
 
@@ -68,7 +69,8 @@ def main():
     record.write(a, "passes", "bench/passes.py --data TEXT", [
         {"model": model, "without": without or None, "step_ms": round(ms, 2),
          "time_ratio": round(ms / fastest[model, ""], 3), "val_loss": losses[model, without],
-         "same_loss": losses[model, without] == losses[model, ""]} for (model, without), ms in fastest.items()])
+         "same_loss": losses[model, without] == losses[model, ""]} for (model, without), ms in fastest.items()],
+        record.STEP, a.threads)
 
 
 if __name__ == "__main__":

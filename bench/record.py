@@ -1,13 +1,23 @@
 """What the scripts in bench/ share: running `tegula --json`, and writing a raw result.
 
-A result is {"name", "machine", "commit", "command", "date", ..., "rows"}; tools/bench_tables.py
-makes the tables of docs/benchmarks.md from them.
+A result is {"name", "machine", "threads", "versions", "commit", "measures", "command", "date", ..., "rows"};
+tools/bench_tables.py makes the tables of docs/benchmarks.md from them, and marks those whose code has changed.
 """
 
 import datetime
 import json
 import platform
+import re
 import subprocess
+
+# What a figure measures, as git's pathspecs: when it changes, the figure is old.
+ATTENTION = ["tegula/kernels/cpu/*attention*"]
+PRODUCTS = ["tegula/kernels/cpu/*dot*", "tegula/kernels/cpu/*pack*", "tegula/kernels/cpu/*pairs*"]
+KERNELS = ["tegula/kernels/cpu", "tegula/base/thread_pool.cpp"]
+COMPILE = ["tegula/ir", "tegula/ops", "tegula/passes", "tegula/plan", "tegula/models"]
+STEP = ["tegula/kernels/cpu", "tegula/tile", "tegula/ops", "tegula/passes", "tegula/plan", "tegula/runtime",
+        "tegula/models", "tegula/train"]
+TUNER = ["tegula/runtime/search.cpp", "tegula/runtime/cost_model.cpp", "tegula/runtime/tuner.cpp", *PRODUCTS]
 
 
 def add_flags(parser, threads=2):
@@ -30,10 +40,24 @@ def processor():
     return names[0] if names else platform.machine()
 
 
-def write(args, name, command, rows, **more):
-    commit = args.commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], text=True,
-                                           capture_output=True, check=False).stdout.strip()
-    result = {"name": name, "machine": args.machine or processor(), "commit": commit,
+def cpu_flags():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        return next((set(line.split(":")[1].split()) for line in f if line.startswith("flags")), set())
+
+
+def compiler(binary):
+    """The compiler that made a binary, by the note that it leaves there: {} if there is none."""
+    with open(binary, "rb") as f:
+        found = re.search(rb"GCC: \([^)]*\) ([\d.]+)", f.read())
+    return {"g++": found[1].decode()} if found else {}
+
+
+def write(args, name, command, rows, measures, threads, versions=None, **more):
+    # A tree with changes has no name: that its commit is not the whole truth must be said.
+    commit = args.commit or subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty=, with changes"],
+                                           text=True, capture_output=True, check=False).stdout.strip()
+    result = {"name": name, "machine": args.machine or processor(), "threads": threads,
+              "versions": {**compiler(args.tegula), **(versions or {})}, "commit": commit, "measures": measures,
               "command": command, "date": datetime.date.today().isoformat(), **more, "rows": rows}
     with open(f"{args.results}/{name}.json", "w", encoding="utf-8") as f:
         json.dump(result, f, indent=1)

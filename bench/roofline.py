@@ -23,6 +23,8 @@ import math
 import subprocess
 import sys
 
+from record import KERNELS, compiler
+
 BF16 = ["--dtype", "bf16"]
 # family, label, arguments of `tegula bench`
 CUDA = [
@@ -114,7 +116,9 @@ def step_rows(args):
 
 def write(args, machine, roofs, rows):
     with open(args.json, "w", encoding="utf-8") as f:
-        json.dump({"name": f"roofline_{args.device}", "machine": machine, "commit": args.commit,
+        json.dump({"name": f"roofline_{args.device}", "machine": machine,
+                   "threads": args.threads if args.device == "cpu" else "on the GPU", "versions": compiler(args.bin),
+                   "commit": args.commit, "measures": KERNELS if args.device == "cpu" else ["tegula/kernels/cuda"],
                    "command": f"bench/roofline.py measure --device {args.device} --json {args.json}",
                    "date": datetime.date.today().isoformat(), "roofs": roofs, "rows": rows}, f, indent=1)
         f.write("\n")

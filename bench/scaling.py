@@ -77,7 +77,8 @@ def main():
         row[f"apart_{counts[-1]}"] = round(statistics.median(apart[counts[-1]]) / statistics.median(apart[1]), 3)
         rows.append(row)
         print(json.dumps(row), flush=True)
-    record.write(args, "scaling", f"bench/scaling.py --threads {args.threads}", rows)
+    record.write(args, "scaling", f"bench/scaling.py --threads {args.threads}", rows,
+                 record.KERNELS, "threads by row")
 
 
 if __name__ == "__main__":

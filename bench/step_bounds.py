@@ -74,7 +74,7 @@ def main():
     for row in rows:
         print(row)
     record.write(args, "step_bounds", f"bench/step_bounds.py --threads {args.threads} --rounds {args.rounds}", rows,
-                 threads=args.threads, read_gbytes_per_s=read)
+                 record.STEP, args.threads, read_gbytes_per_s=read)
 
 
 if __name__ == "__main__":

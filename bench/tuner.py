@@ -34,7 +34,7 @@ def main():
                          "rule_reaches": round(found["rule_reaches"], 4)})
             print(rows[-1], flush=True)
             record.write(args, args.name, f"bench/tuner.py --threads {args.threads} --runs {args.runs}", rows,
-                         threads=args.threads)
+                         record.TUNER, args.threads)
 
 
 if __name__ == "__main__":

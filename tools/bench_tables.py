@@ -3,14 +3,20 @@
 
   tools/bench_tables.py           rewrites what stands between the markers
   tools/bench_tables.py --check   fails if that would change anything
+  tools/bench_tables.py --old     lists the tables that are older than their code, and by how many commits
 
-A result is {"name", "machine", "commit", "command", "date", "rows": [{column: value, ...}, ...]}.
-Its table stands in the page between
+A result is {"name", "machine", "threads", "versions": {program: version}, "commit", "measures": [path, ...],
+"command", "date", "rows": [{column: value, ...}, ...]}. Its table stands in the page between
 
   <!-- bench: NAME -->
   <!-- end -->
 
 with the columns in the order in which the rows first mention them.
+
+"measures" says which code the figures are of, as git's pathspecs. Where it differs today, comments aside, from
+what it was at one of the result's commits (those of its rows are in a column "commit"), the table is marked as
+older than its code: nothing else is known to be wrong with it, and to measure again takes the mark away. The mark
+is a part of the page, so --check fails only while it is missing. A checkout without the history keeps the marks.
 """
 
 import argparse
@@ -18,10 +24,14 @@ import difflib
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
-FIELDS = ("name", "machine", "commit", "command", "date", "rows")
-BLOCK = re.compile(r"(<!-- bench: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+FIELDS = ("name", "machine", "threads", "versions", "commit", "measures", "command", "date", "rows")
+BLOCK = re.compile(r"(<!-- bench: (.+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b")
+REMARK = re.compile(r"\s*(//.*)?$")
+MARK = "**Older than the code it measures**"
 
 
 def cell(value):
@@ -41,7 +51,61 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def render(result):
+def changes_code(diff):
+    """Whether a diff without context changes more than comments and empty lines."""
+    is_hunk = False
+    for line in diff.splitlines():
+        if line.startswith(("diff ", "@@")):
+            is_hunk = line.startswith("@@")
+        elif is_hunk and line[:1] in ("+", "-") and not REMARK.match(line[1:]):
+            return True
+    return False
+
+
+class History:
+    """What git knows of the tree."""
+
+    def __init__(self, tree):
+        self.tree = tree
+        self.is_known = self.git("rev-parse", "--is-shallow-repository").stdout.strip() == "false"
+        self.same = {}
+
+    def git(self, *arguments):
+        return subprocess.run(["git", "-C", self.tree, *arguments], capture_output=True, text=True, check=False)
+
+    def is_same(self, commit, paths):
+        """Whether the code at these paths says today what it said then."""
+        key = (commit, *paths)
+        if key not in self.same:
+            is_there = self.git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
+            diff = self.git("diff", "-w", "-U0", commit, "--", *paths)
+            self.same[key] = is_there and diff.returncode == 0 and not changes_code(diff.stdout)
+        return self.same[key]
+
+    def commits_since(self, commit, paths):
+        log = self.git("log", "--format=%h", f"{commit}..HEAD", "--", *paths)
+        return len(log.stdout.split()) if log.returncode == 0 else None
+
+
+def commits_of(result):
+    told = [result["commit"], *(str(row.get("commit", "")) for row in result["rows"])]
+    return list(dict.fromkeys(COMMIT.findall(" ".join(told))))
+
+
+def outdated(result, history):
+    """The commits of a result at which its code was another."""
+    return [c for c in commits_of(result) if not history.is_same(c, result["measures"])]
+
+
+def setting(result):
+    threads, versions = result["threads"], result["versions"]
+    if isinstance(threads, int):
+        threads = f"{threads} thread" + ("s" if threads != 1 else "")
+    told = ", ".join(f"{program} {version}" for program, version in versions.items())
+    return f"{threads or 'threads not recorded'}; {told or 'versions not recorded'}"
+
+
+def render(result, is_marked):
     columns = list(dict.fromkeys(key for row in result["rows"] for key in row))
     numeric = [all(is_number(row[c]) for row in result["rows"] if row.get(c) is not None)
                for c in columns]
@@ -53,8 +117,10 @@ def render(result):
         "|" + "|".join(" ---: " if n else " --- " for n in numeric) + "|",
         *("| " + " | ".join(cell(row.get(c)) for c in columns) + " |" for row in result["rows"]),
         "",
-        f"*{machine}; commit {result['commit']}; {result['date']}.* `{result['command']}`",
+        f"*{machine}; {setting(result)}; commit {result['commit']}; {result['date']}.* `{result['command']}`",
     ]
+    if is_marked:
+        lines += ["", f"{MARK} ({', '.join(f'`{path}`' for path in result['measures'])})."]
     return "\n".join(lines) + "\n"
 
 
@@ -72,6 +138,8 @@ def load(folder):
             problems.append(f"{file.name}: lacks {', '.join(missing)}")
         elif not result["rows"]:
             problems.append(f"{file.name}: has no rows")
+        elif not result["measures"] or not commits_of(result):
+            problems.append(f"{file.name}: does not say which code it measures, and at which commit")
         elif result["name"] in results:
             problems.append(f"{file.name}: a second result named {result['name']}")
         else:
@@ -79,9 +147,9 @@ def load(folder):
     return results, problems
 
 
-def rewrite(page, results):
-    """The page with every block rendered, and what is wrong."""
-    problems, shown = [], set()
+def rewrite(page, results, history):
+    """The page with every block rendered, what is wrong, and the names of what is marked."""
+    problems, shown, marked = [], set(), []
 
     def block(match):
         name = match[2]
@@ -89,33 +157,46 @@ def rewrite(page, results):
         if name not in results:
             problems.append(f"the page shows {name}, which bench/results/ does not have")
             return match[0]
-        return match[1] + render(results[name]) + match[3]
+        is_marked = bool(outdated(results[name], history)) if history.is_known else MARK in match[3]
+        if is_marked:
+            marked.append(name)
+        return match[1] + render(results[name], is_marked) + match[4]
 
     page = BLOCK.sub(block, page)
     problems += [f"no block '<!-- bench: {name} -->' in the page shows {name}"
                  for name in results if name not in shown]
-    return page, problems
+    return page, problems, marked
 
 
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
+    parser.add_argument("--old", action="store_true", help="list what is older than its code, and write nothing")
     parser.add_argument("--results", type=pathlib.Path, default=root / "bench" / "results")
     parser.add_argument("--page", type=pathlib.Path, default=root / "docs" / "benchmarks.md")
+    parser.add_argument("--tree", type=pathlib.Path, default=root, help="the checkout whose code was measured")
     arguments = parser.parse_args()
 
     old = arguments.page.read_text(encoding="utf-8")
     results, problems = load(arguments.results)
-    new, more = rewrite(old, results)
+    history = History(arguments.tree)
+    new, more, marked = rewrite(old, results, history)
     problems += more
-    if arguments.check and new != old:
+    if arguments.old:
+        for name in marked:
+            since = [(c, history.commits_since(c, results[name]["measures"])) for c in outdated(results[name], history)]
+            print(f"{name}: " + ", ".join(f"{n} commits after {c}" if n is not None else f"{c}, which is in no history here"
+                                          for c, n in since))
+    elif arguments.check and new != old:
         diff = difflib.unified_diff(old.splitlines(), new.splitlines(), "docs", "results", "", "",
                                     1, "")
         print("\n".join(diff))
         problems.append(f"{arguments.page.name} is stale: run tools/bench_tables.py")
     elif new != old:
         arguments.page.write_text(new, encoding="utf-8")
+    if arguments.check and marked:
+        print(f"{len(marked)} of {len(results)} tables are older than the code they measure: --old lists them")
     for problem in problems:
         print(problem)
     return 1 if problems else 0

@@ -392,7 +392,7 @@ def main():
                 print(f"rung {name} {'causal' if is_causal else 'full'} N{n}: "
                       f"{flops / ms / 1e9:.2f} TFLOP/s", flush=True)
     write_result(args.json, args.name, "bench/cuda/attention.py", args.commit, rows,
-                 checks=checks)
+                 ["attention_f32*"] if args.f32 else ["attention_sm90*", "attention_f8*", "attention_mma*"], checks=checks)
 
 
 if __name__ == "__main__":

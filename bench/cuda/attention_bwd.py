@@ -487,7 +487,7 @@ def main():
     if args.json:
         from harness import write_result
         write_result(args.json, args.name, "bench/cuda/attention_bwd.py", args.commit, rows,
-                     checks=checks)
+                     ["attention*bwd*"], checks=checks)
     sys.exit(1 if failures else 0)
 
 

@@ -348,7 +348,11 @@ def main():
         smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
                              capture_output=True, text=True, check=False).stdout.strip().replace(", ", ", driver ")
         with open(args.json, "w", encoding="utf-8") as f:
-            json.dump({"name": "decode_cuda", "machine": f"{smi}, torch {torch.__version__}", "commit": args.commit,
+            json.dump({"name": "decode_cuda", "machine": smi.partition(",")[0],
+                       "threads": "on the GPU",
+                       "versions": {"driver": smi.partition(" driver ")[2], "torch": torch.__version__},
+                       "commit": args.commit, "measures": ["tegula/kernels/cuda/attention_decode*",
+                                                           "tegula/kernels/cuda/attention_split.cuh"],
                        "command": "bench/cuda/decode.py --cubins build/cubins --json bench/results/decode_cuda.json",
                        "date": datetime.date.today().isoformat(), "checked": args.cases, "failed": failed,
                        "error_over_bound": worst, "rows": rows}, f, indent=1)

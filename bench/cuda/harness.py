@@ -101,10 +101,12 @@ def sustained(launch, seconds=0.8):
     return begin.elapsed_time(end) / n, state
 
 
-def write_result(path, name, script, commit, rows, **more):
+def write_result(path, name, script, commit, rows, measures, **more):
+    """`measures`: what the figures are of, as git's pathspecs below tegula/kernels/cuda."""
     gpu, driver = machine_state().split(", ")[:2]
-    out = {"name": name, "machine": f"{gpu}, driver {driver}, torch {torch.__version__}",
-           "commit": commit, "command": " ".join([script, *sys.argv[1:]]),
+    out = {"name": name, "machine": gpu, "threads": "on the GPU",
+           "versions": {"driver": driver, "torch": torch.__version__},
+           "commit": commit, "measures": [f"tegula/kernels/cuda/{part}" for part in measures], "command": " ".join([script, *sys.argv[1:]]),
            "date": time.strftime("%Y-%m-%d"), "rows": rows, **more}
     with open(path, "w", encoding="utf-8") as f:
         json.dump(out, f, indent=1)

@@ -226,7 +226,7 @@ def main():
     branch_rows = [{"case": name, "ms": statistics.median(ms)} for name, ms in interleaved(branches, 1).items()]
     for row in branch_rows:
         print(f"{row['case']:20} {row['ms']:.3f} ms")
-    write_result(args.json, "matmul_cuda", "bench/cuda/matmul.py", args.commit, rows, checks=checks,
+    write_result(args.json, "matmul_cuda", "bench/cuda/matmul.py", args.commit, rows, ["matmul*"], checks=checks,
                  divergence=branch_rows)
 
 

@@ -164,7 +164,8 @@ def main():
         print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if args.json:
         from harness import write_result
-        write_result(args.json, "prove_cuda", "bench/cuda/prove.py", args.commit, rows)
+        write_result(args.json, "prove_cuda", "bench/cuda/prove.py", args.commit, rows,
+                     ["*.cu", "*.cuh", "plugin"])
     sys.exit(any(row["parts not ended well"] or row.get("findings") or row.get("failed") for row in rows))
 
 

@@ -84,7 +84,8 @@ def main():
             print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if args.json:
         from harness import write_result
-        write_result(args.json, args.name, "bench/cuda/sanitize.py", args.commit, rows)
+        write_result(args.json, args.name, "bench/cuda/sanitize.py", args.commit, rows,
+                     ["*.cu", "*.cuh"])
     sys.exit(any(r["exit"] != 0 or r["findings"] != 0 for r in rows))
 
 

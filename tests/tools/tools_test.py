@@ -154,14 +154,25 @@ class CheckMap(ToolTest):
 
 
 class BenchTables(ToolTest):
-    RESULT = {"name": "gemm, f32", "machine": "two cores", "commit": "abc1234", "command": "bench/gemm",
-              "date": "2026-01-01",
+    RESULT = {"name": "gemm, f32", "machine": "two cores", "threads": 2, "versions": {"torch": "9.1"},
+              "commit": "abc1234", "measures": ["gemm"], "command": "bench/gemm", "date": "2026-01-01",
               "rows": [{"shape": "2048³", "ms": 12.3456, "runs": 7}, {"shape": "a|b", "share": 0.5}]}
 
     def run_tables(self, page, *arguments):
         self.page = self.write("docs/benchmarks.md", page)
         return self.run_tool("bench_tables.py", "--results", self.tree / "results", "--page",
-                             self.page, *arguments)
+                             self.page, "--tree", self.tree, *arguments)
+
+    def git(self, *arguments):
+        person = ["-c", "user.name=T", "-c", "user.email=t@t"]
+        return subprocess.run(["git", "-C", self.tree, *person, *arguments], check=True, capture_output=True,
+                              text=True).stdout.strip()
+
+    def commit(self, path, text):
+        self.write(path, text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "change")
+        return self.git("rev-parse", "--short", "HEAD")
 
     def setUp(self):
         super().setUp()
@@ -176,7 +187,7 @@ class BenchTables(ToolTest):
         self.assertEqual(text, "# B\n\n<!-- bench: gemm, f32 -->\n"
                          "| shape | ms | runs | share |\n| --- | ---: | ---: | ---: |\n"
                          "| 2048³ | 12.35 | 7 | – |\n| a\\|b | – | – | 0.5 |\n\n"
-                         "*two cores; commit abc1234; 2026-01-01.* `bench/gemm`\n"
+                         "*two cores; 2 threads; torch 9.1; commit abc1234; 2026-01-01.* `bench/gemm`\n"
                          "<!-- end -->\n\nend\n")
         self.assertEqual(self.run_tables(text, "--check"), (0, ""))
 
@@ -191,7 +202,53 @@ class BenchTables(ToolTest):
         self.write("results/bad.json", json.dumps({"name": "bad", "rows": []}))
         code, out = self.run_tables("<!-- bench: gemm, f32 -->\n<!-- end -->\n")
         self.assertEqual(code, 1)
-        self.assertIn("bad.json: lacks machine, commit, command, date", out)
+        self.assertIn("bad.json: lacks machine, threads, versions, commit, measures, command, date", out)
+        self.write("results/bad.json", json.dumps({**self.RESULT, "name": "bad", "commit": "by row"}))
+        self.assertIn("bad.json: does not say which code it measures, and at which commit",
+                      self.run_tables("<!-- bench: gemm, f32 -->\n<!-- end -->\n")[1])
+
+    def test_a_figure_older_than_its_code_is_marked_and_only_that(self):
+        mark = "**Older than the code it measures** (`src/*gemm*`)."
+        page = "<!-- bench: gemm, f32 -->\n<!-- end -->\n"
+        self.git("init", "-q")
+        first = self.commit("src/gemm.cpp", "// fast\nint a;\n")
+        result = {**self.RESULT, "commit": first, "measures": ["src/*gemm*"]}
+        self.write("results/gemm.json", json.dumps(result))
+
+        def rendered():
+            self.assertEqual(self.run_tables(page), (0, ""))
+            text = self.page.read_text(encoding="utf-8")
+            code, out = self.run_tables(text, "--check")  # marked or not: what is in the page stays good
+            self.assertEqual((code, bool(out)), (0, mark in text))
+            return text
+
+        self.assertNotIn(mark, rendered())
+        self.commit("src/other.cpp", "int b;\n")
+        self.commit("src/gemm.cpp", "// faster\n\n  int a;\n")
+        self.assertNotIn(mark, rendered())
+        fresh = self.page.read_text(encoding="utf-8")
+        self.write("src/gemm.cpp", "int c;\n")  # not committed, and still another code
+        self.assertEqual(self.run_tables(fresh, "--check")[0], 1)
+        self.assertIn(mark, rendered())
+        last = self.commit("src/gemm.cpp", "int c;\n")
+        self.assertIn(mark, rendered())
+        self.assertIn(f"gemm, f32: 2 commits after {first}", self.run_tables(page, "--old")[1])
+        # Rows of several commits are as old as the oldest.
+        rows = [{"ms": 1.5, "commit": last}, {"ms": 2.5, "commit": first}]
+        self.write("results/gemm.json", json.dumps({**result, "commit": "by row", "rows": rows}))
+        self.assertIn(mark, rendered())
+        self.write("results/gemm.json", json.dumps({**result, "commit": "by row", "rows": rows[:1]}))
+        self.assertNotIn(mark, rendered())
+        self.write("results/gemm.json", json.dumps({**result, "commit": "0123abc"}))
+        self.assertIn(mark, rendered())
+
+    def test_without_the_history_marks_stay_as_they_are(self):
+        marked = "**Older than the code it measures** (`gemm`).\n"
+        page = "<!-- bench: gemm, f32 -->\n<!-- end -->\n"
+        self.run_tables(page)
+        plain = self.page.read_text(encoding="utf-8")
+        self.assertEqual(self.run_tables(plain, "--check"), (0, ""))
+        self.assertEqual(self.run_tables(plain.replace("<!-- end", "\n" + marked + "<!-- end"), "--check")[0], 0)
 
 
 class Roofline(ToolTest):
