@@ -5,7 +5,9 @@
 
 Per row both sides take turns; a side's time is the median over rounds of its median, its least that of
 all samples. FLOPs are those of the mathematics (a causal mask halves them), the same for both; `share`
-is of the multiply-add rate measured beside Tegula's samples. Needs torch. Writes bench/results/compare_torch.json.
+is of the multiply-add rate measured beside Tegula's samples. Where PyTorch has several ways (decoding with fewer
+heads of keys than of queries), all take turns, give the same numbers, and the fastest counts; `torch_way` names it.
+`torch_bf16` says what PyTorch's products of bf16 run on. Needs torch. Writes bench/results/compare_torch.json.
 """
 import argparse
 import json
@@ -62,7 +64,46 @@ ROWS = [
 ]
 
 
-def torch_work(row):
+def torch_bf16():
+    """The instructions that oneDNN, which makes PyTorch's products, takes for bf16 on this machine."""
+    flags = record.cpu_flags()
+    if not torch.backends.mkldnn.is_available():
+        return "none: no oneDNN"
+    if "amx_bf16" in flags:
+        return "native: AMX"
+    if "avx512_bf16" in flags:
+        return "native: AVX-512"
+    return "none: widened to f32" if "avx512bw" in flags else "none: reference"
+
+
+def decode_ways(q, k, v):
+    """One query a head against a cache: what PyTorch's users write for it."""
+    group = q.shape[1] // k.shape[1]
+    if group == 1:
+        return {"as it is": lambda: F.scaled_dot_product_attention(q, k, v)}
+    b, h, _, d = q.shape
+
+    def expanded():
+        wide = [t[:, :, None].expand(b, t.shape[1], group, *t.shape[2:]).flatten(1, 2) for t in (k, v)]
+        return F.scaled_dot_product_attention(q, *wide)
+
+    def rows():  # the group's heads as queries of the one head of keys that they share: no mask tells them apart
+        out = F.scaled_dot_product_attention(q.reshape(b, h // group, group, d), k, v)
+        return out.reshape(b, h, 1, d)
+
+    kept = [t.repeat_interleave(group, 1) for t in (k, v)]  # a cache of `group` times the size
+    ways = {"enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+            "expanded": expanded, "expanded cache": lambda: F.scaled_dot_product_attention(q, *kept),
+            "heads as queries": rows}
+    first = next(iter(ways.values()))().float()
+    for name, way in ways.items():
+        if (way().float() - first).norm() > 8 * torch.finfo(q.dtype).eps * first.norm():
+            raise RuntimeError(f"PyTorch's ways to decode differ: {name}")
+    return ways
+
+
+def torch_ways(row):
+    """Functions that do the work, by name."""
     _, what, shape, dtype, mode, causal, kv_heads = row
     size = [int(n) for n in shape.split(",")]
     t = DTYPES[dtype]
@@ -70,24 +111,26 @@ def torch_work(row):
         m, n, k = size
         if dtype == "int8":  # without scales: PyTorch has no more
             a, b = (torch.randint(-128, 128, at, dtype=t) for at in ((m, k), (k, n)))
-            return lambda: torch._int_mm(a, b)
+            return {"as it is": lambda: torch._int_mm(a, b)}
         a, b = torch.rand(m, k).sub(0.5).to(t), torch.rand(k, n).sub(0.5).to(t)
-        return lambda: a @ b
+        return {"as it is": lambda: a @ b}
     b, h, n, d = size
     queries, kv = (1, kv_heads or h) if what == "decode" else (n, kv_heads or h)
     # Heads lie within a token, as a model's projections leave them.
     q = torch.rand(b, queries, h, d).sub(0.5).to(t).transpose(1, 2)
     k, v = (torch.rand(b, n, kv, d).sub(0.5).to(t).transpose(1, 2) for _ in range(2))
+    if what == "decode":
+        return decode_ways(q, k, v)
     if mode == "fwd":
-        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != h)
+        return {"as it is": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal)}
     for x in (q, k, v):
         x.requires_grad_(True)
     grad = torch.rand(b, h, queries, d).to(t)
 
     def both():
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv != h)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         torch.autograd.grad(out, (q, k, v), grad)
-    return both
+    return {"as it is": both}
 
 
 def torch_ms(work, seconds, threads):
@@ -115,12 +158,15 @@ def tegula(args, row):
 
 
 def measure(args, row):
-    work = torch_work(row)
-    theirs, ours = [], []
+    ways = torch_ways(row)
+    times, ours = {name: [] for name in ways}, []
     for _ in range(args.rounds):
-        theirs.append(torch_ms(work, args.seconds, args.threads))
+        for name, work in ways.items():
+            times[name].append(torch_ms(work, args.seconds, args.threads))
         ours.append(tegula(args, row))
-    torch_median = statistics.median(median for median, _ in theirs)
+    medians = {name: statistics.median(median for median, _ in samples) for name, samples in times.items()}
+    way = min(medians, key=medians.get)
+    torch_median, theirs = medians[way], times[way]
     ms = statistics.median(r["ms_median"] for r in ours)
     peak = statistics.median(r["peak_gflops"] for r in ours)
     flops = ours[0]["flops"]
@@ -128,7 +174,10 @@ def measure(args, row):
             "torch_least": round(min(least for _, least in theirs), 3),
             "tegula_least": round(min(r["ms_min"] for r in ours), 3), "ratio": round(torch_median / ms, 3),
             "torch_share": round(flops / torch_median / 1e6 / peak, 3),
-            "tegula_share": round(flops / ms / 1e6 / peak, 3), "peak_gflops": round(peak, 1)}
+            "tegula_share": round(flops / ms / 1e6 / peak, 3), "peak_gflops": round(peak, 1),
+            **({"torch_way": way, "other_ways": ", ".join(f"{n} {m:.3f} ms" for n, m in medians.items() if n != way)}
+               if len(ways) > 1 else {}),
+            **({"torch_bf16": torch_bf16()} if row[3] == "bf16" else {})}
 
 
 def main():
@@ -147,7 +196,7 @@ def main():
             print(json.dumps(rows[-1]), flush=True)
     only = f" --only '{args.only}' --name {args.name}" if args.only else ""
     record.write(args, args.name, f"bench/compare_torch.py --threads {args.threads}{only}", rows,
-                 threads=args.threads, torch=torch.__version__)
+                 [*record.ATTENTION, *record.PRODUCTS], args.threads, {"torch": torch.__version__})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """Training steps and greedy decoding, Tegula beside PyTorch, interleaved in one run.
 
-    bench/train_torch.py [--threads 2] [--rounds 2] [--only NAME] [--by-op] [--tegula build/release/tegula]
+    bench/train_torch.py [--threads 2] [--rounds 2] [--only NAME] [--by-op] [--no-compile] [--tegula BINARY]
 
-PyTorch's side is GPT-2 without biases, eager, its own attention, gradient clipping, fused AdamW, on tokens
-made up; bf16 is autocast. A side's time is the median over rounds of its median step. Decoding: one token at the end
+PyTorch's side is GPT-2 without biases, its own attention, gradient clipping, fused AdamW, on tokens made up; bf16 is
+autocast. It takes its turns eager and by torch.compile (loss and gradients; the optimizer is one kernel as it is):
+`compiled_ms` is its step, and `compile_s` apart what the first two steps took longer than that, from an empty cache.
+`ratio` is to the eager step, `ratio_compiled` to the compiled one. A side's time is the median over rounds of its median
+step. Decoding: one token at the end
 of the context, weights and cache in bf16, Tegula's cold (models in turn, 1 GiB of them), PyTorch's weights as they
 come, which more than fill the caches; `share` is the least bytes over time, of plain reads in the same run.
 Needs torch. Writes bench/results/train_torch.json.
 """
 import argparse
 import json
+import os
 import statistics
 import sys
+import tempfile
 import time
 
 import record
@@ -65,7 +70,7 @@ class Model(nn.Module):
         return logits if y is None else F.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
 
 
-def training(setting):
+def training(setting, is_compiled=False):
     """A function that makes one step."""
     _, layers, heads, width, seqlen, batch, vocab, dtype = setting
     model = Model(layers, heads, width, seqlen, vocab)
@@ -74,10 +79,11 @@ def training(setting):
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
     x, y = (torch.randint(vocab, (batch, seqlen)) for _ in range(2))
+    loss_of = torch.compile(model, dynamic=False) if is_compiled else model
 
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            loss = model(x, y)
+            loss = loss_of(x, y)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -108,12 +114,25 @@ def torch_ms(step, seconds):
     return statistics.median(times)
 
 
-def measure(args, setting):
-    step = (decoding if setting[-1] == "decode" else training)(setting)
+def compiled(setting):
+    """The step, and the seconds of its first two runs, in which everything is compiled."""
+    step = training(setting, is_compiled=True)
+    start = time.perf_counter()
     step()
-    theirs, ours = [], []
+    step()
+    return step, time.perf_counter() - start
+
+
+def measure(args, setting):
+    is_decoding = setting[-1] == "decode"
+    step = (decoding if is_decoding else training)(setting)
+    step()
+    fast, first_s = compiled(setting) if args.compile and not is_decoding else (None, 0)
+    theirs, theirs_compiled, ours = [], [], []
     for i in range(args.rounds):
         theirs.append(torch_ms(step, args.seconds))
+        if fast:
+            theirs_compiled.append(torch_ms(fast, args.seconds))
         by_op = ["--by-op"] if args.by_op and i + 1 == args.rounds else []
         ours.append(tegula_step(args, setting, "--mode", args.mode, *by_op))
     torch_median = statistics.median(theirs)
@@ -122,7 +141,11 @@ def measure(args, setting):
     row = {"work": setting[0], "torch_ms": round(torch_median, 2), "tegula_ms": round(ms, 2),
            "ratio": round(torch_median / ms, 3), "torch_tokens_per_s": round(1e3 * tokens / torch_median, 1),
            "tegula_tokens_per_s": round(1e3 * tokens / ms, 1)}
-    if setting[-1] == "decode":
+    if fast:
+        fast_ms = statistics.median(theirs_compiled)
+        row.update({"compiled_ms": round(fast_ms, 2), "ratio_compiled": round(fast_ms / ms, 3),
+                    "compile_s": round(first_s - 2 * fast_ms / 1e3, 1)})
+    if is_decoding:
         row["share_of_reads"] = round(statistics.median(r["share_of_reads"] for r in ours), 3)
     else:
         row["share_of_peak"] = round(statistics.median(r["share_of_peak"] for r in ours), 3)
@@ -138,9 +161,13 @@ def main():
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--mode", default="exact", help="Tegula's sums: exact or fast")
     parser.add_argument("--by-op", action="store_true", help="keep what each kernel takes, too")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True,
+                        help="time torch.compile's step, too (needs a C++ compiler)")
     parser.add_argument("--name", default="train_torch", help="of the result")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    cache = tempfile.TemporaryDirectory()  # what an earlier run has compiled is not found
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
     torch.manual_seed(1337)
     flags = "".join(f" --{k} {v}" for k, v in (("only", args.only), ("mode", args.mode), ("name", args.name))
                     if v != parser.get_default(k))
@@ -154,8 +181,8 @@ def main():
         if by_op:
             ops[setting[0]] = by_op
         print(json.dumps(row), flush=True)
-        record.write(args, args.name, command, rows, threads=args.threads, torch=torch.__version__,
-                     **({"ops": ops} if ops else {}))
+        record.write(args, args.name, command, rows, record.STEP, args.threads,
+                     {"torch": torch.__version__}, **({"ops": ops} if ops else {}))
 
 
 if __name__ == "__main__":
