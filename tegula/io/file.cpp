@@ -180,8 +180,12 @@ Status make_directories(const std::string& path) {
   for (size_t end = 0; end != std::string::npos;) {
     end = path.find('/', end + 1);
     const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0755) != 0 && errno != EEXIST)
+    if (::mkdir(part.c_str(), 0755) == 0) {
+      // Or what is saved in it later may be lost with its name.
+      TEGULA_TRY(sync_directory(parent_path(part)));
+    } else if (errno != EEXIST) {
       return file_error("create directory", part, errno);
+    }
   }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return file_error("create directory", path, errno);

@@ -1,5 +1,7 @@
 // Kernels over rows against their definitions in f64: odd lengths, strides, dtypes; equal bits for
 // all threads and instruction sets.
+#include "tegula/kernels/cpu/common/rows.h"
+
 #include <cmath>
 
 #include "tests/kernels/strided.h"
@@ -167,12 +169,16 @@ const OpEntry kOps[] = {{"layer_norm", &kernel::IsaTable::layer_norm},
                         {"log_softmax", &kernel::IsaTable::log_softmax},
                         {"logsumexp", &kernel::IsaTable::logsumexp}};
 
-void check(const OpEntry& setup, DType dtype, Rng& rng) {
+struct RowShape {
+  int64_t n0, n1, d;
+};
+
+void check(const OpEntry& setup, DType dtype, const RowShape& shape, Rng& rng) {
   const std::string& op = setup.op;
   const bool norm = op.find("norm") != std::string::npos, layer = op.find("layer") == 0;
   const bool backward = op.find("_bwd") != std::string::npos, bias = layer && pick(rng, 0, 1);
   const bool residual = layer && backward && pick(rng, 0, 1);
-  const int64_t n0 = pick(rng, 1, 5), n1 = pick(rng, 1, 4), d = pick(rng, 1, 150);
+  const auto [n0, n1, d] = shape;
   const std::vector<int64_t> full = {n0, n1, d}, lead = {n0, n1};
   Tensor x(dtype, full, rng, true), w(dtype, {d}, rng, true), b(dtype, {d}, rng, true);
   Tensor dy(dtype, full, rng, true), mean(DType::kF32, lead, rng, true);
@@ -238,7 +244,31 @@ TEST(Rows, MatchTheirDefinitions) {
       const DType dtypes[] = {DType::kF32, DType::kF32, DType::kBF16, DType::kF16};
       const DType dtype = dtypes[seed % 4];
       SCOPED_TRACE(cat(setup.op, " ", dtype_name(dtype), " seed ", seed));
-      check(setup, dtype, rng);
+      const int64_t n0 = pick(rng, 1, 5), n1 = pick(rng, 1, 4), d = pick(rng, 1, 150);
+      check(setup, dtype, {n0, n1, d}, rng);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// One less, equal, and one more than multiples of the kernels' own blocks: vectors of 16; shards of
+// 16 rows and more from 1,025 on; the columns that sums over shards are cut into.
+TEST(Rows, MatchTheirDefinitionsAroundTheirBlocks) {
+  using kernel::NormShards;
+  const int64_t few = NormShards::kFewestRows, most = few * NormShards::kMost;
+  const RowShape shapes[] = {
+      {few - 1, 1, 15},  {few, 1, 16},          {few + 1, 1, 17}, {2 * few - 1, 1, 33},
+      {2 * few, 1, 32},  {1, 2 * few + 1, 31},  {5, few, 255},    {few + 3, 4, 256},
+      {3, few - 1, 257}, {3 * few + 1, 1, 513}, {most - 1, 1, 5}, {2, most / 2, 16},
+      {most + 1, 1, 17}, {2 * most - 1, 1, 3},  {2, most, 7},     {2 * most + 1, 1, 2},
+  };
+  unsigned seed = 0;
+  for (const OpEntry& setup : kOps)
+    for (const RowShape& shape : shapes) {
+      Rng rng(++seed);
+      const DType dtype = seed % 3 == 2 ? DType::kBF16 : DType::kF32;
+      SCOPED_TRACE(
+          cat(setup.op, " ", dtype_name(dtype), " ", shape.n0, "x", shape.n1, "x", shape.d));
+      check(setup, dtype, shape, rng);
       if (HasFatalFailure()) return;
     }
 }

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <cstring>
+#include <random>
 
 #include "tests/passes/passes.h"
 
@@ -95,6 +97,72 @@ TEST(Algebra, ReductionsOfRepeats) {
   EXPECT_EQ(left([&](Var x) { return reduce_max(repeat(x), {0, 1}); }), 1);
   EXPECT_EQ(left([](Var x) { return reduce_max(reshape(x, {3, 1, 4}), {1}); }), 0);
   EXPECT_EQ(left([](Var x) { return reduce_max(broadcast(x, {0, 3, 4}), {0}); }), 1);
+}
+
+// A sum of n equal terms rounds n - 1 times, a product with n once: equal for powers of two, which
+// would hide the difference, and not for others.
+TEST(Algebra, SumsOfRepeatsKeepTheirBitsForEveryCount) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64})
+    for (const int64_t n : {1, 2, 3, 5, 6, 7, 8, 11, 100}) {
+      SCOPED_TRACE(cat(dtype_name(dtype), " ", n));
+      Module m;
+      Builder b(m, "f");
+      const Var x = b.param("x", {dtype, {3, 4}});
+      b.result("y", reduce_sum(broadcast(reshape(x, {3, 1, 4}), {3, n, 4}), {1}));
+      run_checked(m, finish(b), "algebra");
+    }
+}
+
+// Every value that up to 16 bits hold; of wider types edges and 20,000 drawn at random.
+HostTensor values_of(DType dtype) {
+  const int64_t size = size_bytes(dtype);
+  const int64_t n = dtype == DType::kBool ? 2 : size <= 2 ? int64_t{1} << (8 * size) : 20000;
+  HostTensor x({dtype, {n}});
+  std::mt19937_64 rng(5);
+  const double edges[] = {0,          -0.0,    0.5,    -1.5,     127,       128,  255,
+                          256,        448,     65504,  65536,    1e-40,     3e38, 0x1p24 + 1,
+                          0x1p31 - 1, -0x1p31, 0x1p53, INFINITY, -INFINITY, NAN};
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t bits = size <= 2 ? static_cast<uint64_t>(i) : rng();
+    std::memcpy(x.bytes.data() + i * size, &bits, static_cast<size_t>(size));
+    if (size > 2 && is_float(dtype) && i < static_cast<int64_t>(std::size(edges)))
+      x.put(i, edges[i]);
+    if (size > 2 && !is_float(dtype) && i < 64) {
+      const int64_t value = (i % 2 ? -1 : 1) * ((int64_t{1} << (i % (8 * size - 1))) + i % 3 - 1);
+      std::memcpy(x.bytes.data() + i * size, &value, static_cast<size_t>(size));
+    }
+  }
+  return x;
+}
+
+// Where two casts became one or none, the values of the first type lose nothing by it.
+TEST(Algebra, CastsThatAreLeftOutLoseNothing) {
+  int n_left_out = 0;
+  for (const DType from : kAllDTypes)
+    for (const DType by : kAllDTypes)
+      for (const DType to : kAllDTypes) {
+        if (by == from) continue;
+        Module m;
+        Builder b(m, "f");
+        b.result("y", cast(cast(b.param("x", {from, {values_of(from).numel()}}), by), to));
+        const FuncId f = finish(b);
+        const Function before = m[f];
+        run(m, f, "algebra");
+        run(m, f, "dce");
+        if (count(m[f], cast_op) == count(before, cast_op)) continue;
+        SCOPED_TRACE(cat(dtype_name(from), " ", dtype_name(by), " ", dtype_name(to)));
+        ++n_left_out;
+        const HostTensor in[] = {values_of(from)};
+        const auto x = interpret(m, before, in, Arithmetic::kNaive);
+        const auto y = interpret(m, m[f], in, Arithmetic::kNaive);
+        ASSERT_TRUE(x.ok() && y.ok());
+        for (int64_t i = 0; i < in[0].numel(); ++i) {
+          const double p = (*x)[0].at(i), q = (*y)[0].at(i);
+          ASSERT_TRUE(p == q ? std::signbit(p) == std::signbit(q) : std::isnan(p) && std::isnan(q))
+              << "element " << i << ", " << in[0].at(i) << ": " << p << " and " << q;
+        }
+      }
+  EXPECT_GT(n_left_out, 100);
 }
 
 TEST(Algebra, ElementwiseOfBroadcasts) {

@@ -1,0 +1,110 @@
+// Every initial weight follows the law that its family declares: here a second list of those laws,
+// by name, against mean, deviation and shape of what init_weight gives.
+#include "tegula/models/init.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tegula/ir/host_tensor.h"
+
+namespace tegula {
+namespace {
+
+constexpr double kLayers = 3;
+constexpr int64_t kModel = 64;
+
+struct Law {
+  std::string_view family, part;  // of the weight's name; the first that fits counts
+  double mean, stddev;
+};
+// GPT-2 (Radford et al. 2019, §2.3): N(0, 0.02), what ends a residual branch 1/√(2·layers) of that.
+const double kBranch = 0.02 / std::sqrt(2 * kLayers), kLstm = 1 / std::sqrt(double{kModel});
+const Law kLaws[] = {
+    {"gpt2", "c_proj.weight", 0, kBranch},
+    {"gpt2", ".bias", 0, 0},
+    {"gpt2", "ln_", 1, 0},
+    {"gpt2", "", 0, 0.02},
+    {"llama", ".bias", 0, 0},
+    {"llama", "o_proj.weight", 0, kBranch},
+    {"llama", "down_proj.weight", 0, kBranch},
+    {"llama", "norm", 1, 0},
+    {"llama", "", 0, 0.02},
+    {"moe", ".bias", 0, 0},
+    {"moe", "o_proj.weight", 0, kBranch},
+    {"moe", "experts.w2", 0, kBranch},
+    {"moe", "norm", 1, 0},
+    {"moe", "", 0, 0.02},
+    {"mlp", "bias", 0, 0},
+    {"mlp", "", 0, 0.02},
+    {"lstm", "bias", 0, 0},
+    {"lstm", "head", 0, 0.02},
+    {"lstm", "", 0, kLstm},
+};
+
+const Law* law_of(std::string_view family, std::string_view name) {
+  for (const Law& law : kLaws)
+    if (law.family == family && name.find(law.part) != std::string_view::npos) return &law;
+  return nullptr;
+}
+
+TEST(Init, EveryTensorFollowsItsLaw) {
+  for (const ModelDef* model : all_models()) {
+    ModelConfig m;
+    m.type = model->name, m.vocab_size = 96, m.n_layers = static_cast<int64_t>(kLayers);
+    m.n_heads = 4, m.d_model = kModel, m.max_seqlen = 32, m.n_experts = 4;
+    m.has_bias = true, m.tie_embeddings = false;
+    ASSERT_TRUE(m.resolve().ok());
+    const auto weights = model_weights(m);
+    ASSERT_TRUE(weights.ok()) << weights.error().to_string();
+    std::vector<std::vector<std::byte>> drawn;
+    for (const WeightSpec& w : *weights) {
+      SCOPED_TRACE(cat(model->name, " ", w.name));
+      const Law* law = law_of(model->name, w.name);
+      ASSERT_NE(law, nullptr) << "has no law in this test";
+      HostTensor x(w.type);
+      init_weight(w, 7, x.ref());
+      const auto n = static_cast<double>(x.numel());
+      double sum = 0, squares = 0, cubes = 0, largest = 0;
+      for (int64_t i = 0; i < x.numel(); ++i) sum += x.at(i);
+      const double mean = sum / n;
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const double c = x.at(i) - mean;
+        squares += c * c, cubes += c * c * c, largest = std::max(largest, std::abs(c));
+      }
+      const double stddev = std::sqrt(squares / n);
+      // Five deviations of the mean's, of the deviation's and of the skewness's own estimate.
+      EXPECT_NEAR(mean, law->mean, 5 * law->stddev / std::sqrt(n));
+      EXPECT_NEAR(stddev, law->stddev, 5 * law->stddev / std::sqrt(2 * n));
+      if (law->stddev > 0) {
+        EXPECT_LT(std::abs(cubes / n / std::pow(stddev, 3)), 5 * std::sqrt(6 / n));
+        EXPECT_LT(largest, 6.5 * law->stddev);
+        EXPECT_GT(largest, 2 * law->stddev);
+        EXPECT_EQ(std::count(drawn.begin(), drawn.end(), x.bytes), 0) << "drawn twice";
+        drawn.push_back(x.bytes);
+      }
+    }
+  }
+}
+
+// Weights of a layer are not those of another, and another seed gives others.
+TEST(Init, NamesAndSeedsAreStreams) {
+  WeightSpec a{"layers.0.w", {DType::kF32, {40, 50}}}, b = a;
+  b.name = "layers.1.w";
+  HostTensor x(a.type), y(a.type), z(a.type), again(a.type);
+  init_weight(a, 1, x.ref()), init_weight(b, 1, y.ref()), init_weight(a, 2, z.ref());
+  init_weight(a, 1, again.ref());
+  EXPECT_EQ(x.bytes, again.bytes);
+  const auto correlation = [](const HostTensor& p, const HostTensor& q) {
+    double sum = 0;
+    for (int64_t i = 0; i < p.numel(); ++i) sum += p.at(i) * q.at(i);
+    return sum / static_cast<double>(p.numel()) / (0.02 * 0.02);
+  };
+  EXPECT_LT(std::abs(correlation(x, y)), 5 / std::sqrt(2000));
+  EXPECT_LT(std::abs(correlation(x, z)), 5 / std::sqrt(2000));
+  EXPECT_NEAR(correlation(x, x), 1, 5 * std::sqrt(2.0 / 2000));
+}
+
+}  // namespace
+}  // namespace tegula
