@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "cli/bench.h"
-#include "cli/command.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/registry.h"

@@ -1,11 +1,14 @@
 // A TOML file of options: `--config FILE` becomes flags that stand before the others.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "tegula/base/result.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tegula::cli {
 

@@ -1,10 +1,13 @@
 // The flags that say what to train, shared by train and plan.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "tegula/train/config.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tegula::cli {
 
