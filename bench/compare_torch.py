@@ -10,6 +10,7 @@ heads of keys than of queries), all take turns, give the same numbers, and the f
 `torch_bf16` says what PyTorch's products of bf16 run on. Needs torch. Writes bench/results/compare_torch.json.
 """
 import argparse
+import functools
 import json
 import re
 import statistics
@@ -81,25 +82,25 @@ def decode_ways(q, k, v):
     group = q.shape[1] // k.shape[1]
     if group == 1:
         return {"as it is": lambda: F.scaled_dot_product_attention(q, k, v)}
-    b, h, _, d = q.shape
 
-    def expanded():
-        wide = [t[:, :, None].expand(b, t.shape[1], group, *t.shape[2:]).flatten(1, 2) for t in (k, v)]
+    def enable_gqa(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    def expanded(q, k, v):
+        wide = [t[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2) for t in (k, v)]
         return F.scaled_dot_product_attention(q, *wide)
 
-    def rows():  # the group's heads as queries of the one head of keys that they share: no mask tells them apart
-        out = F.scaled_dot_product_attention(q.reshape(b, h // group, group, d), k, v)
-        return out.reshape(b, h, 1, d)
+    def heads_as_queries(q, k, v):  # of the one head of keys that they share: no mask tells them apart
+        b, h, _, d = q.shape
+        return F.scaled_dot_product_attention(q.reshape(b, h // group, group, d), k, v).reshape(b, h, 1, d)
 
+    ways = {f.__name__: f for f in (enable_gqa, expanded, heads_as_queries)}
+    exact = [f(q.double(), k.double(), v.double()) for f in ways.values()]
+    if any((one - exact[0]).abs().max() > 1e-12 for one in exact):
+        raise RuntimeError("PyTorch's ways to decode are not one function")
     kept = [t.repeat_interleave(group, 1) for t in (k, v)]  # a cache of `group` times the size
-    ways = {"enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
-            "expanded": expanded, "expanded cache": lambda: F.scaled_dot_product_attention(q, *kept),
-            "heads as queries": rows}
-    first = next(iter(ways.values()))().float()
-    for name, way in ways.items():
-        if (way().float() - first).norm() > 8 * torch.finfo(q.dtype).eps * first.norm():
-            raise RuntimeError(f"PyTorch's ways to decode differ: {name}")
-    return ways
+    return {**{name: functools.partial(f, q, k, v) for name, f in ways.items()},
+            "expanded_cache": lambda: F.scaled_dot_product_attention(q, *kept)}
 
 
 def torch_ways(row):

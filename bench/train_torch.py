@@ -7,10 +7,9 @@ PyTorch's side is GPT-2 without biases, its own attention, gradient clipping, fu
 autocast. It takes its turns eager and by torch.compile (loss and gradients; the optimizer is one kernel as it is):
 `compiled_ms` is its step, and `compile_s` apart what the first two steps took longer than that, from an empty cache.
 `ratio` is to the eager step, `ratio_compiled` to the compiled one. A side's time is the median over rounds of its median
-step. Decoding: one token at the end
-of the context, weights and cache in bf16, Tegula's cold (models in turn, 1 GiB of them), PyTorch's weights as they
-come, which more than fill the caches; `share` is the least bytes over time, of plain reads in the same run.
-Needs torch. Writes bench/results/train_torch.json.
+step. Decoding: one token at the end of the context, weights and cache in bf16, Tegula's cold (models in turn, 1 GiB of
+them), PyTorch's weights as they come, which more than fill the caches; `share` is the least bytes over time, of plain
+reads in the same run. Needs torch. Writes bench/results/train_torch.json.
 """
 import argparse
 import json
