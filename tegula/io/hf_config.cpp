@@ -1,6 +1,7 @@
 #include "tegula/io/hf_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace tegula {
 namespace {
 
 constexpr int64_t kRequired = -1;
+// No size of a model is larger; two of them can be multiplied without overflow.
+constexpr int64_t kMostSize = int64_t{1} << 30;
 
 // How a family of configs names our fields, and what an absent key means.
 struct SizeKey {
@@ -167,7 +170,8 @@ class Reader {
     if (!value && otherwise != kRequired) return otherwise;
     if (!value) return wrong(key, "is missing");
     const auto* i = value->as<int64_t>();
-    if (i == nullptr || *i < 0) return wrong(key, cat("is ", value->dump(), ", not a size"));
+    if (i == nullptr || *i < 0 || *i > kMostSize)
+      return wrong(key, cat("is ", value->dump(), ", not a size from 0 to ", kMostSize));
     return *i;
   }
   Result<double> number(std::string_view key, double otherwise) {
@@ -326,6 +330,18 @@ Status check_hf_config(const HfConfig& c) {
   for (const SizeKey& k : family->sizes)
     if (c.*k.field <= 0)
       return invalid_argument(cat("the size ", k.key, " is ", c.*k.field, "; it must be positive"));
+  for (const NumberKey& k : family->numbers) {
+    const double v = c.*k.field;
+    const bool is_share = k.field == &HfConfig::dropout,
+               is_weight = k.field == &HfConfig::balance_loss;
+    if (!std::isfinite(v) || v < 0 || (is_share && v >= 1) || (v == 0 && !is_share && !is_weight))
+      return invalid_argument(cat(k.key, " is ", v, "; it must be ",
+                                  is_share    ? "at least 0 and below 1"
+                                  : is_weight ? "at least 0"
+                                              : "positive, or a division fails"));
+  }
+  if (has_rope(*family) && !(std::isfinite(c.rope_theta) && c.rope_theta > 0))
+    return invalid_argument(cat("rope_theta is ", c.rope_theta, "; it must be positive"));
   if (!has_heads(*family)) return {};
   if (c.model_type == "gpt2" && (c.n_heads * c.head_dim != c.d_model || c.n_kv_heads != c.n_heads))
     return invalid_argument(

@@ -88,6 +88,13 @@ TEST(HfConfig, BadConfigsAreErrorsThatNameFileAndKey) {
                {"d/config.json", "n_embd", "not a size"});
   expect_error(parse("\"n_embd\": 130, \"n_head\": 4"), Code::kInvalidArgument,
                {"d/config.json", "d_model is 130", "n_heads 4"});
+  for (const char* size : {"1000000000000", "4611686018427387904", "-1", "1e3"})
+    expect_error(parse(cat("\"n_head\": ", size)), Code::kInvalidArgument,
+                 {"d/config.json", "n_head", "not a size from 0 to 1073741824"});
+  for (const char* eps : {"0", "-1e-5"})
+    expect_error(parse(cat("\"layer_norm_epsilon\": ", eps)), Code::kInvalidArgument,
+                 {"d/config.json", "layer_norm_epsilon"});
+  expect_error(parse("\"attn_pdrop\": 1.0"), Code::kInvalidArgument, {"attn_pdrop", "below 1"});
   expect_error(parse("\"n_layer\": 0"), Code::kInvalidArgument, {"n_layer is 0"});
   expect_error(parse("\"n_head\": 0"), Code::kInvalidArgument, {"n_head is 0"});
   expect_error(parse("\"tie_word_embeddings\": 1"), Code::kInvalidArgument, {"true or false"});

@@ -7,21 +7,69 @@
 
 namespace tegula {
 
-Status ModelConfig::resolve() {
-  auto positive = [](const char* name, int64_t v) -> Status {
-    if (v <= 0) return invalid_argument(cat(name, " is ", v, ", must be positive"));
-    return {};
-  };
-  for (auto [name, v] : {std::pair{"vocab_size", vocab_size},
-                         {"n_layers", n_layers},
-                         {"n_heads", n_heads},
-                         {"d_model", d_model},
-                         {"max_seqlen", max_seqlen}}) {
-    auto st = positive(name, v);
-    if (!st.ok()) return st;
+namespace {
+
+// Sizes of any use, and so small that no two of them overflow when multiplied.
+struct Limit {
+  const char* name;
+  int64_t ModelConfig::*size;
+  int64_t least, most;
+};
+constexpr Limit kLimits[] = {{"vocab_size", &ModelConfig::vocab_size, 1, 1 << 24},
+                             {"n_layers", &ModelConfig::n_layers, 1, 4096},
+                             {"n_heads", &ModelConfig::n_heads, 1, 65536},
+                             {"n_kv_heads", &ModelConfig::n_kv_heads, 0, 65536},
+                             {"head_dim", &ModelConfig::head_dim, 0, 65536},
+                             {"d_model", &ModelConfig::d_model, 1, 1 << 24},
+                             {"d_ff", &ModelConfig::d_ff, 0, 1 << 26},
+                             {"max_seqlen", &ModelConfig::max_seqlen, 1, 1 << 28},
+                             {"n_experts", &ModelConfig::n_experts, 0, 65536}};
+
+bool has_attention(std::string_view type) {
+  return type == "gpt2" || type == "llama" || type == "moe";
+}
+
+// What a model of these sizes would have to hold, before a graph of it is built. The factors are
+// named, so that it is plain which of them to change.
+Status check_products(const ModelConfig& m) {
+  constexpr double kMost = 1LL << 42;  // elements: 16 TiB of f32
+  using Factors = std::vector<std::pair<const char*, int64_t>>;
+  const std::pair<const char*, int64_t> layers{"n_layers", m.n_layers};
+  std::vector<Factors> products = {{{"vocab_size", m.vocab_size}, {"d_model", m.d_model}},
+                                   {layers, {"d_model", m.d_model}, {"d_ff", m.d_ff}},
+                                   {layers, {"d_model", m.d_model}, {"d_model", m.d_model}}};
+  if (m.type == "moe") products[1].emplace_back("n_experts", m.n_experts);
+  if (m.type == "gpt2") products.push_back({{"max_seqlen", m.max_seqlen}, {"d_model", m.d_model}});
+  if (has_attention(m.type)) {
+    products.push_back(
+        {layers, {"d_model", m.d_model}, {"n_heads", m.n_heads}, {"head_dim", m.head_dim}});
+    products.push_back({layers,
+                        {"max_seqlen", m.max_seqlen},
+                        {"n_kv_heads", m.n_kv_heads},
+                        {"head_dim", m.head_dim}});
   }
+  for (const Factors& factors : products) {
+    double product = 1;
+    std::string text;
+    for (const auto& [name, size] : factors) {
+      product *= static_cast<double>(size);
+      text += cat(text.empty() ? "" : " × ", name, " ", size);
+    }
+    if (product > kMost)
+      return invalid_argument(cat(text, " are ", product, " elements; at most ", kMost,
+                                  " are supported: make one of them smaller"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status ModelConfig::resolve() {
+  for (const Limit& l : kLimits)
+    if (const int64_t v = this->*l.size; v < l.least || v > l.most)
+      return invalid_argument(cat(l.name, " is ", v, ", must be from ", l.least, " to ", l.most));
   if (n_kv_heads == 0) n_kv_heads = n_heads;
-  const bool attends = type == "gpt2" || type == "llama" || type == "moe";
+  const bool attends = has_attention(type);
   if (attends && head_dim == 0) {
     if (d_model % n_heads != 0)
       return invalid_argument(cat("d_model ", d_model, " is not a multiple of n_heads ", n_heads,
@@ -44,7 +92,9 @@ Status ModelConfig::resolve() {
   if (type == "moe" && (n_experts_per_token < 1 || n_experts_per_token > n_experts))
     return invalid_argument(
         cat("n_experts_per_token ", n_experts_per_token, " of n_experts ", n_experts));
-  return {};
+  if (type == "moe" && has_bias)
+    return invalid_argument("a mixture of experts has no biases: leave out --bias");
+  return check_products(*this);
 }
 
 Var Context::weight(const std::string& name, const Shape& shape, Init init, double stddev,
