@@ -7,7 +7,6 @@
 
 #include "cli/command.h"
 #include "cli/train_flags.h"
-#include "tegula/io/checkpoint.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"
 #include "tegula/train/report.h"
@@ -149,11 +148,6 @@ void print_summary(const TrainSummary& s) {
 }
 
 int run(TrainConfig config) {
-  if (!config.resume && !config.out.empty())  // its checkpoints would make room for this run's
-    if (const auto old = latest_good(config.out); old.ok())
-      return report(invalid_argument(cat(
-          "'", config.out, "' holds a run, saved at step ", old->step, ": --resume goes on with ",
-          "it; to train anew, choose another --out or remove this one")));
   auto trainer = Trainer::create(std::move(config));
   if (!trainer.ok()) return report(trainer.error());
   Trainer& t = **trainer;

@@ -42,6 +42,9 @@ void add_optimizer(CLI::App& cmd, TrainConfig& c) {
   real(cmd.add_option("--min-lr", c.min_lr, "Learning rate at the end; default: lr / 10"), 0)
       ->default_str("");
   whole(cmd.add_option("--warmup", c.warmup, "Steps of linear warm-up"), 0);
+  whole(cmd.add_option("--lr-decay-steps", c.lr_decay_steps,
+                       "Step at which the learning rate reaches --min-lr; 0: the last one"),
+        0);
   real(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "Decay of matrices"), 0);
   real(cmd.add_option("--beta1", c.optimizer.beta1, "Decay of the mean gradient"), 0, 0.9999);
   real(cmd.add_option("--beta2", c.optimizer.beta2, "Decay of its square (adamw)"), 0, 0.99999);
@@ -151,7 +154,11 @@ Result<TrainConfig> TrainFlags::resolve() const {
     return invalid_argument("--resume needs --out, the directory to go on from");
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
+  for (const CLI::Option* o : cmd_->get_options())
+    if (o->count() > 0 && !o->get_lnames().empty()) c.said.push_back(o->get_lnames()[0]);
+  if (depth > 0) c.said.insert(c.said.end(), {"n-layers", "d-model", "n-heads"});
   TEGULA_TRY(check_size(c));
+  if (c.resume) return c;  // the sizes come from its checkpoint
   // Shapes that cannot be are found before the data is read and a tokenizer trained.
   ModelConfig trial = c.model;
   trial.vocab_size = 256;

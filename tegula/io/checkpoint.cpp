@@ -127,8 +127,10 @@ Status prepare_checkpoints(const std::string& dir) {
   return {};
 }
 
-CheckpointWriter::CheckpointWriter(std::string dir, int64_t step, FileLock lock)
-    : dir_(std::move(dir)), step_(step), lock_(std::move(lock)) {}
+Result<FileLock> lock_checkpoints(const std::string& dir) {
+  TEGULA_TRY(prepare_checkpoints(dir));
+  return FileLock::acquire(join_path(checkpoints_of(dir), kLock));
+}
 
 CheckpointWriter::CheckpointWriter(CheckpointWriter&& other) noexcept
     : dir_(std::move(other.dir_)),
@@ -143,19 +145,31 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 Result<CheckpointWriter> CheckpointWriter::begin(const std::string& dir, int64_t step) {
-  if (step < 0) return invalid_argument(cat("a checkpoint of step ", step));
-  TEGULA_TRY(prepare_checkpoints(dir));
-  FileLock lock = TEGULA_TRY(FileLock::acquire(join_path(checkpoints_of(dir), kLock)));
-  CheckpointWriter w(dir, step, std::move(lock));
-  if (w.lock_.is_held()) remove_stale(dir);
-  int64_t repeat = 0;
-  do w.name_ = step_name(step, repeat++);
-  while (is_there(join_path(checkpoints_of(dir), w.name_)));
-  const std::string temporary =
-      join_path(checkpoints_of(dir), cat(kTemporary, w.name_, "-", ::getpid()));
-  if (::mkdir(temporary.c_str(), 0755) != 0) return file_error("create", temporary, errno);
-  w.temporary_ = temporary;
+  CheckpointWriter w(dir, step);
+  w.lock_.emplace(TEGULA_TRY(lock_checkpoints(dir)));
+  TEGULA_TRY(w.make_temporary(*w.lock_));
   return w;
+}
+
+Result<CheckpointWriter> CheckpointWriter::begin(const std::string& dir, int64_t step,
+                                                 const FileLock& held) {
+  CheckpointWriter w(dir, step);
+  TEGULA_TRY(prepare_checkpoints(dir));
+  TEGULA_TRY(w.make_temporary(held));
+  return w;
+}
+
+Status CheckpointWriter::make_temporary(const FileLock& lock) {
+  if (step_ < 0) return invalid_argument(cat("a checkpoint of step ", step_));
+  if (lock.is_held()) remove_stale(dir_);
+  int64_t repeat = 0;
+  do name_ = step_name(step_, repeat++);
+  while (is_there(join_path(checkpoints_of(dir_), name_)));
+  const std::string temporary =
+      join_path(checkpoints_of(dir_), cat(kTemporary, name_, "-", ::getpid()));
+  if (::mkdir(temporary.c_str(), 0755) != 0) return file_error("create", temporary, errno);
+  temporary_ = temporary;
+  return {};
 }
 
 Result<OutputFile> CheckpointWriter::create(std::string_view name) {

@@ -10,14 +10,15 @@
 // step-N (step-N.1, … if that exists), syncs, then replaces `latest`. So after kill -9 or a power
 // cut at any moment latest_good() is the old checkpoint or the new one, and the new one for sure
 // once publish() has returned. Afterwards the last two stay and older ones are removed; what dead
-// writers left is removed when the next writer begins. One writer at a time holds DIR's lock.
-// Errors: kIo for a full disk and the like (the old checkpoints stay); kInvalidArgument for a DIR
-// that is in use, holds files of other origin under these names, or has no checkpoint; a file
-// that is missing, truncated or altered is named with its expected and actual hash.
-// Cost: one pass of writing and hashing; verifying reads every byte once (1.5–2 GB/s).
+// writers left is removed when the next writer begins. One writer at a time holds DIR's lock: a run
+// for all its life. Errors: kIo for a full disk and the like (the old checkpoints stay);
+// kInvalidArgument for a DIR that is in use, holds files of other origin under these names, or has
+// no checkpoint; a file that is missing, truncated or altered is named with its expected and actual
+// hash. Cost: one pass of writing and hashing; verifying reads every byte once (1.5–2 GB/s).
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,11 +37,15 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 
 // Creates DIR and says whether checkpoints may be saved there; for asking before a long run.
 Status prepare_checkpoints(const std::string& dir);
+// The same, and nobody else may save there while the lock lives.
+Result<FileLock> lock_checkpoints(const std::string& dir);
 
 // One save: begin, add every file, publish. Dropped before publish(), it leaves no trace.
 class CheckpointWriter {
  public:
+  // Under DIR's lock, taken for this save or held by the caller.
   static Result<CheckpointWriter> begin(const std::string& dir, int64_t step);
+  static Result<CheckpointWriter> begin(const std::string& dir, int64_t step, const FileLock& held);
   CheckpointWriter(CheckpointWriter&& other) noexcept;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
   ~CheckpointWriter();
@@ -61,7 +66,8 @@ class CheckpointWriter {
     std::string name;
     OutputFile::Digest digest;
   };
-  CheckpointWriter(std::string dir, int64_t step, FileLock lock);
+  CheckpointWriter(std::string dir, int64_t step) : dir_(std::move(dir)), step_(step) {}
+  Status make_temporary(const FileLock& lock);
   Result<OutputFile> create(std::string_view name);
   Status finish(std::string_view name, OutputFile& file);
   Status link_from_root();
@@ -69,9 +75,9 @@ class CheckpointWriter {
 
   std::string dir_;
   int64_t step_;
-  std::string name_;       // step-…, as it will be published
-  std::string temporary_;  // the directory being written; empty once published
-  FileLock lock_;
+  std::string name_;              // step-…, as it will be published
+  std::string temporary_;         // the directory being written; empty once published
+  std::optional<FileLock> lock_;  // empty: the caller holds it
   std::vector<Entry> entries_;
 };
 

@@ -6,20 +6,30 @@
 #include <vector>
 
 #include "tegula/base/tensor.h"
+#include "tegula/io/tokenizer.h"
 #include "tegula/models/model.h"
 
 namespace tegula {
 
-// config.json as `transformers` reads it, and back. Errors name the file and the key.
+// config.json as `transformers` reads it, and back. Errors name the file and the key, and sizes
+// whose products no machine could hold.
 std::string model_config_json(const ModelConfig& config, DType dtype);
 Result<ModelConfig> load_model_config(const std::string& directory);
 
-// Fills every weight of the model from model.safetensors (converting to f32); `place` gives the
-// tensor to fill. Errors name missing or misshapen tensors.
+// Fills every weight of the model from model.safetensors or its shards (converting to the dtype of
+// the tensor that `place` gives). Errors name the tensor: missing, misshapen, not of floating
+// point, with a NaN or an infinity, or one that the model has no place for. What exporters add
+// without a meaning of its own passes: buffers of masks and angles, a tied head that equals the
+// embedding, zero biases of a GPT-2 without biases. Values are checked as they are copied.
 template <class F>
 Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place);
-Status read_weights(const std::string& directory,
+Status read_weights(const std::string& directory, const ModelConfig& config,
                     const std::vector<std::pair<std::string, TensorRef>>& into);
+
+// The tokenizer beside the model. Errors: it has ids that the model has no row for. One with fewer
+// is fine, since models are padded: `note` then says so.
+Result<Tokenizer> load_model_tokenizer(const std::string& directory, const ModelConfig& config,
+                                       std::string& note);
 
 // The tensors of a checkpoint that a weight (or its gradient) consists of: itself, but Mixtral
 // keeps every expert's matrix alone ("….experts.3.w1.weight") where the model has one tensor
@@ -38,7 +48,7 @@ Status load_model_weights(const std::string& directory, const ModelConfig& confi
   std::vector<std::pair<std::string, TensorRef>> into;
   for (const WeightSpec& w : TEGULA_TRY(model_weights(config)))
     into.emplace_back(w.name, TEGULA_TRY(place(w)));
-  return read_weights(directory, into);
+  return read_weights(directory, config, into);
 }
 
 }  // namespace tegula

@@ -41,7 +41,10 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
     return unsupported(
         cat("a mixture of experts generates in f32 alone, its gates' arithmetic is f32: ",
             "leave out --dtype ", dtype));
-  g->tokenizer_ = std::make_unique<Tokenizer>(TEGULA_TRY(Tokenizer::load(directory)));
+  std::string note;
+  g->tokenizer_ =
+      std::make_unique<Tokenizer>(TEGULA_TRY(load_model_tokenizer(directory, g->config_, note)));
+  if (!note.empty()) g->notes.push_back(std::move(note));
   auto st = load_model_weights(directory, g->config_, [&](const WeightSpec& w) {
     return g->store_.get(w.name, {dtype, w.type.shape});
   });
@@ -88,6 +91,10 @@ Status Generator::feed(std::span<const int32_t> tokens) {
   if (n == 0 || position_ + n > config_.max_seqlen)
     return invalid_argument(
         cat(n, " tokens after ", position_, " do not fit the context of ", config_.max_seqlen));
+  for (const int32_t id : tokens)
+    if (id < 0 || id >= config_.vocab_size)
+      return invalid_argument(cat("token ", id, " is not in the vocabulary of ", config_.vocab_size,
+                                  " that the model has"));
   std::copy(tokens.begin(), tokens.end(), tokens_.begin());
   Session& s = n == 1 ? *decode_ : *prefill_;
   const int64_t length = position_ + n;

@@ -1,5 +1,6 @@
 #include "tegula/train/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -29,6 +30,9 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"lr", c.lr},
                            {"min_lr", c.min_lr},
                            {"warmup", c.warmup},
+                           {"lr_decay_steps", decay_steps(c)},
+                           {"dropout", c.model.dropout},
+                           {"tokenizer", c.tokenizer},
                            {"dtype", c.dtype},
                            {"mode", c.mode},
                            {"blockwise", c.blockwise != "off"},
@@ -40,11 +44,65 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
   return run;
 }
 
-bool may_change(std::string_view key) {
-  for (std::string_view k :
-       {"lr", "min_lr", "warmup", "weight_decay", "grad_clip", "beta1", "beta2", "data_sha256"})
-    if (key == k) return true;
-  return false;
+struct MayChange {
+  std::string_view key, hint;
+};
+constexpr MayChange kMayChange[] = {
+    {"lr", ""},
+    {"min_lr", ""},
+    {"warmup", ""},
+    {"lr_decay_steps",
+     " (that is --steps, unless given): the learning rate jumps to the new curve"},
+    {"weight_decay", ""},
+    {"grad_clip", ""},
+    {"beta1", ""},
+    {"beta2", ""},
+    {"dropout", ""},
+    {"tokenizer", ""},
+    {"data_sha256", ""}};
+
+const MayChange* may_change(std::string_view key) {
+  for (const MayChange& m : kMayChange)
+    if (key == m.key) return &m;
+  return nullptr;
+}
+
+// The sizes of a model that its checkpoint decides, under the names of their flags. `of`: the
+// families that have one.
+struct ModelOption {
+  std::string_view flag, of;
+  int64_t ModelConfig::*size = nullptr;
+  double ModelConfig::*number = nullptr;
+  bool ModelConfig::*is_on = nullptr;
+};
+constexpr std::string_view kAll = "gpt2 llama moe mlp lstm", kAttends = "gpt2 llama moe";
+constexpr ModelOption kModelOptions[] = {
+    {"n-layers", kAll, &ModelConfig::n_layers},
+    {"n-heads", kAttends, &ModelConfig::n_heads},
+    {"n-kv-heads", kAttends, &ModelConfig::n_kv_heads},
+    {"head-dim", kAttends, &ModelConfig::head_dim},
+    {"d-model", kAll, &ModelConfig::d_model},
+    {"d-ff", "gpt2 llama moe mlp", &ModelConfig::d_ff},
+    {"seqlen", kAll, &ModelConfig::max_seqlen},
+    {"n-experts", "moe", &ModelConfig::n_experts},
+    {"experts-per-token", "moe", &ModelConfig::n_experts_per_token},
+    {"capacity-factor", "moe", nullptr, &ModelConfig::capacity_factor},
+    {"balance-loss", "moe", nullptr, &ModelConfig::balance_loss},
+    {"norm-eps", kAttends, nullptr, &ModelConfig::norm_eps},
+    {"rope-theta", "llama moe", nullptr, &ModelConfig::rope_theta},
+    {"bias", "gpt2 llama", nullptr, nullptr, &ModelConfig::has_bias}};
+
+Json value_of(const ModelOption& o, const ModelConfig& m) {
+  if (o.size) return m.*o.size;
+  if (o.number) return m.*o.number;
+  return m.*o.is_on;
+}
+
+Json state_of(const std::string& directory, std::string& path) {
+  path = join_path(directory, kTrainerStateFile);
+  const auto text = read_file(path);
+  auto state = text.ok() ? Json::parse(*text, path) : Result<Json>(text.error());
+  return state.ok() ? std::move(*state) : Json();
 }
 
 std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRef>>& tensors) {
@@ -55,10 +113,51 @@ std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRe
 
 }  // namespace
 
-Status save_checkpoint(const TrainConfig& config, const Tokenizer& tokenizer,
-                       const std::vector<WeightSpec>& weights, const Store& store,
-                       const std::string& data_sha256, int64_t step) {
-  CheckpointWriter writer = TEGULA_TRY(CheckpointWriter::begin(config.out, step));
+Status take_model_of(const std::string& directory, TrainConfig& config,
+                     std::vector<std::string>& notes) {
+  ModelConfig saved = TEGULA_TRY(load_model_config(directory));
+  std::string path;
+  const Json state = state_of(directory, path);
+  if (const Json* factor = state.find("capacity_factor"))
+    saved.capacity_factor = factor->number(saved.capacity_factor);
+  const auto was_said = [&](std::string_view flag) {
+    return std::find(config.said.begin(), config.said.end(), flag) != config.said.end();
+  };
+  const auto refuse = [&](std::string_view flag, const Json& had, const Json& now) {
+    return invalid_argument(cat("--resume: the run in ", config.out, " has ", flag, " ", had.dump(),
+                                ", not ", now.dump(), ": its model comes from the checkpoint. ",
+                                "Leave out --", flag, ", or train anew in another --out"));
+  };
+  const ModelConfig plain;
+  if (config.model.type != saved.type && (was_said("model") || config.model.type != plain.type))
+    return refuse("model", saved.type, config.model.type);
+  for (const ModelOption& o : kModelOptions) {
+    const Json wanted = value_of(o, config.model), had = value_of(o, saved);
+    const bool is_said = was_said(o.flag) || !(wanted == value_of(o, plain));
+    if (!is_said || o.of.find(saved.type) == o.of.npos || wanted == had) continue;
+    // A 0 stands for what follows from the others.
+    ModelConfig derived = saved;
+    if (o.size) derived.*o.size = 0;
+    if (!(wanted == Json(0) && derived.resolve().ok() && value_of(o, derived) == had))
+      return refuse(o.flag, had, wanted);
+  }
+  saved.dropout = config.model.dropout;
+  config.model = saved;
+  const Json* name = state.find("tokenizer");
+  const std::string tokenizer = name && name->as<std::string>() ? *name->as<std::string>() : "";
+  if (config.tokenizer != tokenizer && !tokenizer.empty() &&
+      (was_said("tokenizer") || config.tokenizer != TrainConfig().tokenizer))
+    notes.push_back(cat("--tokenizer ", config.tokenizer, " is not used: the run in ", config.out,
+                        " goes on with its own, ", tokenizer));
+  config.tokenizer = tokenizer;
+  return {};
+}
+
+Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
+                                    const Tokenizer& tokenizer,
+                                    const std::vector<WeightSpec>& weights, const Store& store,
+                                    const std::string& data_sha256, int64_t step) {
+  CheckpointWriter writer = TEGULA_TRY(CheckpointWriter::begin(config.out, step, lock));
   std::vector<std::pair<std::string, TensorRef>> model, state;
   std::set<std::string> is_weight;
   for (const WeightSpec& w : weights) {
@@ -76,10 +175,8 @@ Status save_checkpoint(const TrainConfig& config, const Tokenizer& tokenizer,
   if (st.ok()) st = writer.add_tensors(kOptimizerFile, named(state));
   if (st.ok())
     st = writer.add_file(kTrainerStateFile, run_json(config, data_sha256, step).dump(1) + "\n");
-  if (!st.ok()) return st;
-  const auto published = writer.publish();
-  if (!published.ok()) return published.error();
-  return {};
+  if (!st.ok()) return std::move(st).error();
+  return TEGULA_TRY(writer.publish()).path;
 }
 
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
@@ -92,21 +189,24 @@ Result<int64_t> load_training_state(const TrainConfig& config, const std::string
   const Json wanted = run_json(config, data_sha256, *step->as<int64_t>());
   for (const auto& [key, value] : *wanted.as<Json::Object>()) {
     const Json* had = saved.find(key);
-    if (had && *had == value) continue;
+    const MayChange* change = may_change(key);
+    // What an older version did not save, or the name of a tokenizer that only it knew.
+    if (had ? *had == value : change != nullptr) continue;
     const std::string difference = cat("the run in ", config.out, " had ", key, " ",
                                        had ? had->dump() : "unset", ", now it is ", value.dump());
-    if (!may_change(key))
+    if (change == nullptr)
       return invalid_argument(
           cat("--resume: ", difference, ": give the same flags, or train anew in another --out"));
-    notes.push_back("resumed with a difference: " + difference);
+    notes.push_back(cat("resumed with a difference: ", difference, change->hint));
   }
   std::vector<std::pair<std::string, TensorRef>> weights;
-  for (const WeightSpec& w : TEGULA_TRY(model_weights(config.model)))
+  std::set<std::string> is_weight;
+  for (const WeightSpec& w : TEGULA_TRY(model_weights(config.model))) {
     weights.emplace_back(w.name, store.find(w.name));
-  auto st = read_weights(directory, weights);
-  if (!st.ok()) return std::move(st).error();
-  const auto file =
-      TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kOptimizerFile)));
+    is_weight.insert(w.name);
+  }
+  TEGULA_TRY(read_weights(directory, config.model, weights));
+  const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(directory, kOptimizerFile)));
   for (const NamedTensor& t : file.tensors()) {
     const TensorRef to = store.find(t.name);
     if (!to.data || to.numel() != t.tensor.numel() || to.dtype != t.tensor.dtype)
@@ -114,6 +214,9 @@ Result<int64_t> load_training_state(const TrainConfig& config, const std::string
           cat(file.path(), ": tensor ", t.name, " does not belong to this run"));
     std::memcpy(to.data, t.tensor.data, static_cast<size_t>(to.numel() * size_bytes(to.dtype)));
   }
+  for (const auto& [name, entry] : store)
+    if (!is_weight.contains(name) && !file.find(name))
+      return invalid_argument(cat(file.path(), ": tensor ", name, " of the run is missing"));
   return *step->as<int64_t>();
 }
 

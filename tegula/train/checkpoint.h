@@ -2,6 +2,7 @@
 // the run stands.
 #pragma once
 
+#include "tegula/io/file.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/store.h"
 #include "tegula/train/config.h"
@@ -9,15 +10,22 @@
 namespace tegula {
 
 // Saves step `step` of the run under config.out (see io/checkpoint.h for the layout and what it
-// survives).
-Status save_checkpoint(const TrainConfig& config, const Tokenizer& tokenizer,
-                       const std::vector<WeightSpec>& weights, const Store& store,
-                       const std::string& data_sha256, int64_t step);
+// survives), whose lock the run holds; the checkpoint's directory.
+Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
+                                    const Tokenizer& tokenizer,
+                                    const std::vector<WeightSpec>& weights, const Store& store,
+                                    const std::string& data_sha256, int64_t step);
 
-// Fills the store from it and returns the number of steps done. Learning rates, decay, clipping
-// and data may differ, and a line in `notes` says so: the run goes on, but not with the bits of one
-// that never stopped. Errors: a difference that makes it another run (model, optimizer, batch,
-// seed, dtype), naming the first one.
+// Makes config.model the checkpoint's: what was not said is taken over, and so is the name of the
+// tokenizer, which stays that of the checkpoint in any case (a line in `notes` says so where
+// another was asked for). Dropout may change. Errors: a size of the model that was said otherwise.
+Status take_model_of(const std::string& directory, TrainConfig& config,
+                     std::vector<std::string>& notes);
+
+// Fills the store from it and returns the number of steps done. Learning rates and their schedule,
+// decay, clipping, dropout and data may differ, and a line in `notes` says so: the run goes on, but
+// not with the bits of one that never stopped. Errors: a difference that makes it another run
+// (optimizer, batch, seed, dtype), naming the first one; weights or state that are not this run's.
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
                                     const std::string& data_sha256, Store& store,
                                     std::vector<std::string>& notes);

@@ -5,11 +5,16 @@
 
 namespace tegula {
 
+int64_t decay_steps(const TrainConfig& c) {
+  return c.lr_decay_steps > 0 ? c.lr_decay_steps : c.steps;
+}
+
 double learning_rate(const TrainConfig& c, int64_t step) {
   if (step < c.warmup)
     return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup + 1);
-  if (step >= c.steps || c.steps <= c.warmup) return c.min_lr;
-  const double t = static_cast<double>(step - c.warmup) / static_cast<double>(c.steps - c.warmup);
+  const int64_t end = decay_steps(c);
+  if (step >= end || end <= c.warmup) return c.min_lr;
+  const double t = static_cast<double>(step - c.warmup) / static_cast<double>(end - c.warmup);
   return c.min_lr + (c.lr - c.min_lr) * 0.5 * (1 + std::cos(M_PI * t));
 }
 

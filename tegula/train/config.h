@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tegula/models/model.h"
 #include "tegula/train/optimizer.h"
@@ -20,6 +21,7 @@ struct TrainConfig {
   double lr = 1e-3;
   double min_lr = 1e-4;
   int64_t warmup = 100;
+  int64_t lr_decay_steps = 0;  // where the learning rate reaches min_lr; 0: at the last step
   std::string dtype = "f32";   // f32, bf16 (compute in bf16, f32 master weights)
   std::string mode = "exact";  // exact, fast: passes/pass.h
   uint64_t seed = 1337;
@@ -37,10 +39,14 @@ struct TrainConfig {
   std::string tune_cache;    // directory of tunings; "": the user's cache
   bool json = false;
   std::string passes;  // "-fuse,-cse": passes to disable
+  // Flags that were said outright ("n-heads"): a resume takes the model from its checkpoint, and
+  // refuses what was said otherwise. A field that differs from its default counts as said.
+  std::vector<std::string> said;
 };
 
-// Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at the last step.
-// [Loshchilov and Hutter 2017, eq. 5]
+// Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at step
+// decay_steps(c), and min_lr from there on. [Loshchilov and Hutter 2017, eq. 5]
+int64_t decay_steps(const TrainConfig& c);
 double learning_rate(const TrainConfig& c, int64_t step);
 
 // The one dial: n_layers = depth, d_model = 64·depth, n_heads = depth, as GPT-2's family scales;

@@ -93,7 +93,7 @@ Result<ModelGradients> model_gradients(const std::string& path,
       in[0].put(at, row[i]), in[1].put(at, row[i + 1]);
   std::vector<std::pair<std::string, TensorRef>> into;
   for (const WeightSpec& w : p.weights) into.emplace_back(w.name, in.emplace_back(w.type).ref());
-  TEGULA_TRY(read_weights(directory, into));
+  TEGULA_TRY(read_weights(directory, config, into));
   std::vector<HostTensor> out = TEGULA_TRY(run(p, in, dtype, threads));
   ModelGradients g;
   g.loss = out[0].at(0);

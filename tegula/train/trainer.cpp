@@ -8,6 +8,7 @@
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/sha256.h"
 #include "tegula/ir/reference.h"
+#include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
 #include "tegula/train/checkpoint.h"
@@ -29,30 +30,46 @@ constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
   std::unique_ptr<Trainer> t(new Trainer(std::move(config)));
-  for (auto step : {&Trainer::load_data, &Trainer::compile_plans, &Trainer::init_or_resume,
-                    &Trainer::bind_all}) {
+  for (auto step : {&Trainer::lock_output, &Trainer::load_data, &Trainer::compile_plans,
+                    &Trainer::init_or_resume, &Trainer::bind_all}) {
     auto st = (t.get()->*step)();
     if (!st.ok()) return std::move(st).error();
   }
   return t;
 }
 
+// Before any file is opened, so that what is read of the directory stays true.
+Status Trainer::lock_output() {
+  const std::string& out = config_.out;
+  if (out.empty()) return {};
+  // What holds no run to go on with gets no directories for one.
+  if (config_.resume && !path_exists(join_path(out, "checkpoints")))
+    return latest_good(out).error();
+  lock_ = std::make_unique<FileLock>(TEGULA_TRY(lock_checkpoints(out)));
+  auto found = latest_good(out);
+  if (!config_.resume) {
+    if (!found.ok()) return {};
+    return invalid_argument(cat("'", out, "' holds a run, saved at step ", found->step,
+                                ": --resume goes on with it; to train anew, choose another --out ",
+                                "or remove this one"));
+  }
+  const GoodCheckpoint good = TEGULA_TRY(std::move(found));
+  for (const std::string& damage : good.rejected)
+    notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
+  resume_from_ = good.path;
+  return take_model_of(resume_from_, config_, notes);
+}
+
 Status Trainer::load_data() {
   const TextData text = TEGULA_TRY(load_text(config_.data));
   data_summary = text.summary();
   data_sha256_ = sha256_hex(text.text);
-  if (config_.resume) {
-    GoodCheckpoint good = TEGULA_TRY(latest_good(config_.out));
-    for (const std::string& damage : good.rejected)
-      notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
-    resume_from_ = std::move(good.path);
-  } else if (!config_.out.empty()) {
-    auto st = prepare_checkpoints(config_.out);
-    if (!st.ok()) return st;
-  }
-  Tokenizer tokenizer = config_.resume ? TEGULA_TRY(Tokenizer::load(resume_from_))
-                                       : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
-  config_.model.vocab_size = tokenizer.vocab_size();
+  std::string note;
+  Tokenizer tokenizer = config_.resume
+                            ? TEGULA_TRY(load_model_tokenizer(resume_from_, config_.model, note))
+                            : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
+  if (!note.empty()) notes.push_back(std::move(note));
+  if (!config_.resume) config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
   data_ =
@@ -239,7 +256,9 @@ Status Trainer::evaluate(const std::atomic<bool>& stop, TrainSummary& sum) {
 
 Status Trainer::save() {
   if (config_.out.empty()) return {};
-  return save_checkpoint(config_, *tokenizer_, functions_.weights, store_, data_sha256_, step_);
+  TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights, store_, data_sha256_,
+                             step_));
+  return {};
 }
 
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/io/file.h"
 #include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
@@ -79,6 +80,7 @@ class Trainer {
 
  private:
   explicit Trainer(TrainConfig config) : config_(std::move(config)) {}
+  Status lock_output();
   Status load_data();
   Status compile_plans();
   Status init_or_resume();
@@ -89,7 +91,8 @@ class Trainer {
   Error not_finite(const StepReport& report);
 
   TrainConfig config_;
-  std::string resume_from_;  // a checkpoint directory
+  std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
+  std::string resume_from_;         // a checkpoint directory
   std::string data_sha256_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenData data_;

@@ -1,10 +1,13 @@
 """Training as its users meet it: what is planned, what a resume may change, what is evaluated."""
 
+import fcntl
 import json
 import re
+import shutil
+import struct
 import unittest
 
-from case import CliTest
+from case import CliTest, FAILED, INVALID
 
 
 class Accumulate(CliTest):
@@ -43,6 +46,288 @@ class Accumulate(CliTest):
             self.assertIn(peak, re.search(r"step 4/4 .*", done.stderr)[0])
             state = f"{plan['state_bytes'] / 2**20:.2f} MiB of weights, optimizer state"
             self.assertTrue(state in (out / "report.html").read_text(), state)
+
+
+class Resume(CliTest):
+    """The model comes from the checkpoint; what contradicts it is refused."""
+
+    SHAPES = {
+        "gpt2": ("--n-layers", 2, "--n-heads", 4, "--d-model", 16, "--seqlen", 12, "--bias"),
+        "llama": ("--n-layers", 2, "--n-heads", 4, "--n-kv-heads", 2, "--d-model", 16, "--d-ff", 24,
+                  "--seqlen", 12, "--head-dim", 6),
+        "moe": ("--n-layers", 1, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--n-experts", 4,
+                "--experts-per-token", 3, "--capacity-factor", 2, "--balance-loss", "0.02"),
+        "lstm": ("--n-layers", 2, "--d-model", 16, "--seqlen", 12),
+        "mlp": ("--n-layers", 2, "--d-model", 16, "--d-ff", 24, "--seqlen", 12),
+    }
+    COMMON = ("--batch", 2, "--warmup", 1, "--eval-every", 0, "--threads", 1, "--lr-decay-steps", 9)
+
+    def go(self, out, *arguments):
+        return self.run_tool("train", "--data", self.text, "--out", out, *self.COMMON, *arguments)
+
+    def trained(self, family):
+        """A run of four steps, and what six in one go are."""
+        out, whole = self.dir / family, self.dir / f"{family}-whole"
+        shape = ("--model", family, *self.SHAPES[family])
+        self.expect_ok(self.go(out, "--steps", 4, *shape))
+        self.expect_ok(self.go(whole, "--steps", 6, *shape))
+        return out, whole
+
+    def test_no_flag_of_the_model_need_be_said_again(self):
+        for family in self.SHAPES:
+            out, whole = self.trained(family)
+            before = (out / "config.json").read_bytes()
+            done = self.expect_ok(self.go(out, "--resume", "--steps", 6))
+            self.assertNotIn("note:", done.stderr)
+            self.assertEqual(before, (out / "config.json").read_bytes(), family)
+            self.assertEqual(self.weights(whole), self.weights(out), family)
+
+    def test_all_flags_may_be_said_again(self):
+        out, whole = self.trained("llama")
+        self.expect_ok(self.go(out, "--resume", "--steps", 6, "--model", "llama",
+                               *self.SHAPES["llama"]))
+        self.assertEqual(self.weights(whole), self.weights(out))
+
+    def test_what_contradicts_the_checkpoint_is_refused(self):
+        wrong = {"gpt2": (("--n-heads", 2), ("--n-layers", 1), ("--n-layers", 4), ("--d-ff", 32),
+                          ("--seqlen", 64), ("--d-model", 128), ("--model", "llama")),
+                 "llama": (("--n-kv-heads", 4), ("--n-kv-heads", 0), ("--n-heads", 2),
+                           ("--head-dim", 4), ("--head-dim", 0), ("--model", "gpt2"), ("--bias",)),
+                 "moe": (("--experts-per-token", 2), ("--n-experts", 8), ("--capacity-factor", 1.25),
+                         ("--balance-loss", 0.01)),
+                 "lstm": (("--n-layers", 1), ("--model", "mlp"))}
+        for family, flags in wrong.items():
+            out, _ = self.trained(family)
+            before = self.weights(out), (out / "config.json").read_bytes()
+            for flag in flags:
+                words = [f"has {flag[0][2:]} ", "comes from the checkpoint", "another --out"]
+                if len(flag) == 2 and flag[1] != "--bias":
+                    words.append(f"not {json.dumps(flag[1])}")
+                self.expect_error(self.go(out, "--resume", "--steps", 6, *flag), INVALID, *words)
+            self.assertEqual(before, (self.weights(out), (out / "config.json").read_bytes()))
+        # 0 is what follows from the other sizes.
+        self.expect_ok(self.go(self.dir / "gpt2", "--resume", "--steps", 6, "--n-kv-heads", 0,
+                               "--d-ff", 0))
+
+    def test_depth_is_a_shape_too(self):
+        out = self.dir / "dial"
+        flags = ("--seqlen", 12, "--tokenizer", "bytes")
+        self.expect_ok(self.go(out, "--depth", 2, "--steps", 1, *flags))
+        resume = ("--resume", "--steps", 2, "--tokenizer", "bytes", "--lr", 1e-3)
+        self.expect_error(self.go(out, *resume, "--depth", 1), INVALID, "has n-layers 2", "not 1")
+        self.expect_ok(self.go(out, *resume, "--depth", 2))
+
+    def test_what_may_change_is_told(self):
+        self.expect_ok(self.train("--out", self.out, "--steps", 4, "--dropout", 0.1))
+        resume = ("--out", self.out, "--resume", "--steps")
+        done = self.expect_ok(self.train(*resume, 6, "--tokenizer", "bytes"))
+        notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+        for words in (("had lr_decay_steps 4, now it is 6", "learning rate jumps"),
+                      ("had dropout 0.1, now it is 0",),
+                      ("--tokenizer bytes is not used", "goes on with its own, chars")):
+            self.assertEqual(1, sum(all(w in n for w in words) for n in notes), (words, notes))
+        self.assertEqual(len(notes), 3, notes)
+        # What the last run said is what the next one is compared with.
+        done = self.expect_ok(self.train(*resume, 6))
+        self.assertNotIn("note:", done.stderr)
+        state = json.loads((self.out / "latest" / "trainer_state.json").read_text())
+        self.assertEqual(state["tokenizer"], "chars")
+
+    def test_state_that_is_not_whole_is_refused(self):
+        self.expect_ok(self.train("--out", self.out))
+        for name, words in (("optimizer.safetensors", "of the run is missing"),
+                            ("model.safetensors", "is missing")):
+            broken = self.dir / f"without-{name}"
+            shutil.copytree(self.out, broken, symlinks=True)
+            checkpoint = broken / "checkpoints" / "step-000004"
+            drop_tensor(checkpoint / name, -1)
+            unsigned(checkpoint)
+            done = self.train("--out", broken, "--resume", "--steps", 6)
+            self.expect_error(done, INVALID, name, words)
+
+
+def drop_tensor(path, which):
+    """Removes one tensor of a safetensors file, in the order of their bytes."""
+    content = path.read_bytes()
+    n = struct.unpack("<Q", content[:8])[0]
+    header, data = json.loads(content[8:8 + n]), content[8 + n:]
+    names = sorted((k for k in header if k != "__metadata__"),
+                   key=lambda k: header[k]["data_offsets"])
+    assert which == -1, "only the last one leaves the others in their places"
+    begin, _ = header.pop(names[which])["data_offsets"]
+    write_safetensors(path, header, data[:begin])
+
+
+def write_safetensors(path, header, data):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def unsigned(checkpoint):
+    """Gives an edited checkpoint a manifest that says so, as if it had been saved like this."""
+    import hashlib
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    text = f"step {manifest['step']}\n"
+    for f in manifest["files"]:
+        content = (checkpoint / f["name"]).read_bytes()
+        f["n_bytes"], f["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+        text += f"{f['sha256']} {f['n_bytes']} {f['name']}\n"
+    manifest["content_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
+class TwoRuns(CliTest):
+    """One run at a time writes into a directory, from its first moment to its last."""
+
+    def test_a_second_run_is_refused_before_it_opens_anything(self):
+        self.expect_ok(self.train("--out", self.out, "--save-every", 0))
+        files = {p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()}
+        with open(self.out / "checkpoints" / ".lock") as lock:  # as a running one holds it
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for flags in (("--resume", "--steps", 6), ()):
+                self.expect_error(self.train("--out", self.out, *flags, data=self.dir / "none"),
+                                  INVALID, "another process is writing here", "another directory")
+        self.assertEqual(files, {p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()})
+
+    def test_a_run_holds_the_lock_between_its_saves(self):
+        process = self.start("--out", self.out, "--steps", 10**9, "--save-every", 0)
+        while not process.stderr.readline().startswith("step "):
+            pass
+        self.expect_error(self.train("--out", self.out), INVALID, "another process")
+        process.kill()
+        process.communicate()
+        self.expect_ok(self.train("--out", self.out))
+
+
+class Weights(CliTest):
+    """A model without a manifest: what is not this model's is refused, by name."""
+
+    def setUp(self):
+        super().setUp()
+        self.expect_ok(self.train("--out", self.out, "--model", "llama", "--tokenizer", "bytes"))
+        self.model = self.dir / "model"
+        shutil.copytree(self.out / "latest", self.model)
+        for name in ("manifest.json", "optimizer.safetensors", "trainer_state.json"):
+            (self.model / name).unlink()
+
+    def generate(self):
+        return self.run_tool("generate", "--model", self.model, "--prompt", "l", "--max-tokens", 2)
+
+    def edit(self, change):
+        """change(header, data) -> data on a copy of the weights."""
+        path = self.model / "model.safetensors"
+        content = (self.out / "model.safetensors").read_bytes()
+        n = struct.unpack("<Q", content[:8])[0]
+        header, data = json.loads(content[8:8 + n]), bytearray(content[8 + n:])
+        write_safetensors(path, header, change(header, data) or bytes(data))
+
+    def test_what_is_well_formed_serves(self):
+        self.expect_ok(self.generate())
+
+    def test_an_extra_tensor(self):
+        def change(header, data):
+            header["model.layers.7.mlp.up_proj.weight"] = {
+                "dtype": "F32", "shape": [2], "data_offsets": [len(data), len(data) + 8]}
+            return bytes(data) + bytes(8)
+        self.edit(change)
+        self.expect_error(self.generate(), INVALID, "model.layers.7.mlp.up_proj.weight",
+                          "no place for")
+
+    def test_a_head_of_its_own_in_a_tied_model(self):
+        def change(header, data):
+            at = dict(header["model.embed_tokens.weight"])
+            begin, end = at["data_offsets"]
+            at["data_offsets"] = [len(data), len(data) + end - begin]
+            header["lm_head.weight"] = at
+            return bytes(data) + bytes(data[begin:end])
+        self.edit(change)
+        self.expect_ok(self.generate())  # the same once more, as some exporters write it
+        self.edit(lambda h, d: change(h, d)[:-1] + b"\x3f")
+        self.expect_error(self.generate(), INVALID, "lm_head.weight", "tie_word_embeddings")
+
+    def test_values_that_are_no_numbers(self):
+        name = "model.layers.0.mlp.up_proj.weight"
+        for bits, text in ((0x7FC00000, "nan"), (0xFF800000, "-inf")):
+            def change(header, data):
+                begin = header[name]["data_offsets"][0]
+                data[begin + 20:begin + 24] = struct.pack("<I", bits)
+            self.edit(change)
+            self.expect_error(self.generate(), INVALID, name, text, "element 5 of")
+
+    def test_a_weight_stored_as_integers(self):
+        def change(header, _):
+            header["model.norm.weight"]["dtype"] = "I32"
+        self.edit(change)
+        self.expect_error(self.generate(), INVALID, "model.norm.weight", "i32",
+                          "not of floating point")
+
+    def test_config(self):
+        config = json.loads((self.model / "config.json").read_text())
+        for key, value, words in (
+                ("rms_norm_eps", -1e-5, ("rms_norm_eps is -1e-05", "positive")),
+                ("rms_norm_eps", 0, ("rms_norm_eps is 0", "positive")),
+                ("rope_theta", 0, ("rope_theta is 0",)),
+                ("attention_dropout", 1, ("attention_dropout is 1", "below 1")),
+                ("num_hidden_layers", 10**12, ("num_hidden_layers", "1000000000000", "a size")),
+                ("num_hidden_layers", 10**6, ("n_layers is 1000000", "from 1 to 4096")),
+                ("num_attention_heads", 2**62, ("num_attention_heads", "a size")),
+                ("head_dim", 2**62, ("head_dim", "a size")),
+                ("hidden_size", 2**24, ("vocab_size 256 × d_model 16777216",)),
+                ("max_position_embeddings", 2**28, ("n_layers 1 × max_seqlen 268435456 × ",))):
+            changed = {**config, key: value}
+            if key == "hidden_size":
+                changed["vocab_size"] = 2**20
+                words = ("vocab_size 1048576 × d_model 16777216", "elements")
+            if key == "max_position_embeddings":
+                changed.update(num_attention_heads=2**16, num_key_value_heads=2**16)
+            (self.model / "config.json").write_text(json.dumps(changed))
+            self.expect_error(self.generate(), INVALID, "config.json", *words)
+
+    def test_a_tokenizer_of_another_size(self):
+        path = self.model / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        tokenizer["model"]["vocab"]["ab"] = 256
+        path.write_text(json.dumps(tokenizer))
+        self.expect_error(self.generate(), INVALID, "tokenizer.json' has 257 tokens",
+                          "vocabulary of 256", "'ab'")
+
+    def test_pickles_say_what_to_do(self):
+        (self.model / "model.safetensors").rename(self.model / "pytorch_model.bin")
+        self.expect_error(self.generate(), INVALID, "pytorch_model.bin", "save_pretrained")
+
+    def test_shards(self):
+        """The weights in two files with an index: the same model."""
+        content = (self.model / "model.safetensors").read_bytes()
+        n = struct.unpack("<Q", content[:8])[0]
+        header, data = json.loads(content[8:8 + n]), content[8 + n:]
+        header.pop("__metadata__")
+        whole = self.expect_ok(self.generate()).stdout
+        (self.model / "model.safetensors").unlink()
+        shards = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+        weight_map = {}
+        for i, shard in enumerate(shards):
+            part, bytes_of = {}, b""
+            for name in sorted(header)[i::2]:
+                begin, end = header[name]["data_offsets"]
+                part[name] = {**header[name], "data_offsets": [len(bytes_of),
+                                                              len(bytes_of) + end - begin]}
+                bytes_of += data[begin:end]
+                weight_map[name] = shard
+            write_safetensors(self.model / shard, part, bytes_of)
+        index = self.model / "model.safetensors.index.json"
+        def expect(weight_map, code, *words):
+            index.write_text(json.dumps({"metadata": {"total_size": len(data)},
+                                         "weight_map": weight_map}))
+            self.expect_error(self.generate(), code, *words)
+        index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        self.assertEqual(whole, self.expect_ok(self.generate()).stdout)
+        some = next(iter(weight_map))
+        expect({**weight_map, some: "../x.safetensors"}, INVALID, some, "no file of this directory")
+        expect({**weight_map, some: shards[1]}, INVALID, some, "does not have it")
+        expect({}, INVALID, "weight_map")
+        (self.model / shards[1]).unlink()
+        expect(weight_map, FAILED, shards[1], "index.json")
 
 
 if __name__ == "__main__":

@@ -100,6 +100,23 @@ TEST(Checkpoint, DroppedWriterLeavesNoTrace) {
   EXPECT_TRUE(save(dir.path(), 3, 3).ok());
 }
 
+TEST(Checkpoint, AHolderOfTheLockSavesAgainAndAgain) {
+  TempDir dir;
+  {
+    const auto lock = lock_checkpoints(dir.path());
+    ASSERT_TRUE(lock.ok());
+    expect_error(lock_checkpoints(dir.path()), Code::kInvalidArgument, {"another process"});
+    expect_error(save(dir.path(), 1, 1), Code::kInvalidArgument, {"another process", ".lock"});
+    for (int64_t step : {1, 2}) {
+      auto writer = CheckpointWriter::begin(dir.path(), step, *lock);
+      ASSERT_TRUE(writer.ok());
+      ASSERT_TRUE(writer->add_file("a", "x").ok());
+      ASSERT_TRUE(writer->publish().ok());
+    }
+  }
+  EXPECT_TRUE(save(dir.path(), 3, 3).ok());
+}
+
 TEST(Checkpoint, StaleTemporariesAreRemoved) {
   TempDir dir;
   ASSERT_TRUE(make_directories(dir / "checkpoints/.tmp-step-000001-99/x").ok());

@@ -96,6 +96,7 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
     c.accumulate = accumulate;
     c.out = cat(out, accumulate), c.memory_bytes = 0, c.checkpoint = "none";
     const TrainSummary all = run(c);
+    c.out = "";
     auto t = Trainer::create(c);
     ASSERT_TRUE(t.ok());
     const int64_t arena = (*t)->plan().arena_bytes;
@@ -123,7 +124,7 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
     // A budget that is met without doing anything else changes nothing.
     c.checkpoint = "none", c.memory_bytes = arena, c.out = cat(out, accumulate, "_all");
     EXPECT_EQ(run(c).flops_per_step_planned, all.flops_per_step_planned);
-    c.memory_bytes = arena - 1;
+    c.memory_bytes = arena - 1, c.out = "";
     impossible = Trainer::create(c);
     ASSERT_FALSE(impossible.ok());
     EXPECT_NE(impossible.error().message.find(std::to_string(arena)), std::string::npos);
@@ -136,7 +137,7 @@ TEST(Trainer, RecomputesAroundLoops) {
   c.model.type = "lstm", c.model.n_layers = 5, c.batch = 16, c.steps = 2;
   const std::string out = c.out;
   run(c);
-  c.memory_bytes = 1000;
+  c.memory_bytes = 1000, c.out = "";
   const auto impossible = Trainer::create(c);
   ASSERT_FALSE(impossible.ok());
   EXPECT_NE(impossible.error().message.find("train_step:"), std::string::npos)
@@ -198,7 +199,7 @@ TEST(Trainer, TrainsInBf16) {
     EXPECT_EQ(a->size(), b->size());
     EXPECT_EQ(b->find("BF16"), std::string::npos);
   }
-  c.dtype = "f16";
+  c.dtype = "f16", c.out = "";
   const auto f16 = Trainer::create(c);
   ASSERT_FALSE(f16.ok());
   EXPECT_EQ(f16.error().code, Code::kUnsupported);
@@ -224,16 +225,53 @@ TEST(Trainer, RefusesToResumeAnotherRun) {
   EXPECT_NE(t.error().message.find("optimizer \"adamw\""), std::string::npos) << t.error().message;
 }
 
+// A model is its checkpoint's, whatever the config says of what nobody asked for.
+TEST(Trainer, ResumesTheModelOfTheCheckpoint) {
+  TrainConfig c = small_run(fresh_directory("model"));
+  c.model.norm_eps = 1e-3;
+  run(c);
+  TrainConfig bare;
+  bare.data = c.data, bare.out = c.out, bare.resume = true;
+  bare.batch = c.batch, bare.warmup = c.warmup, bare.steps = 6, bare.threads = 2;
+  auto t = Trainer::create(bare);
+  ASSERT_TRUE(t.ok()) << t.error().to_string();
+  EXPECT_EQ((*t)->config().model.n_layers, 2);
+  EXPECT_EQ((*t)->config().model.norm_eps, 1e-3);
+  t->reset();  // its lock
+  bare.said = {"n-layers"};
+  auto refused = Trainer::create(bare);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("has n-layers 2, not 4"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Trainer, LocksItsDirectoryForItsWholeLife) {
+  TrainConfig c = small_run(fresh_directory("locked"));
+  auto first = Trainer::create(c);
+  ASSERT_TRUE(first.ok()) << first.error().to_string();
+  const auto second = Trainer::create(c);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find("another process"), std::string::npos);
+  EXPECT_TRUE((*first)->save().ok());
+  first->reset();
+  run([&] {
+    c.resume = true;
+    return c;
+  }());
+}
+
 TEST(Trainer, NotesWhatChangedInAResumedRun) {
   TrainConfig c = small_run(fresh_directory("notes"));
   run(c);
-  c.resume = true, c.steps = 8, c.optimizer.weight_decay = 0.2;
+  c.resume = true, c.steps = 8, c.optimizer.weight_decay = 0.2, c.model.dropout = 0.1;
   EXPECT_TRUE(write_file(c.data, cat(*read_file(c.data), "line 1 of the text;\n")).ok());
   auto t = Trainer::create(c);
   ASSERT_TRUE(t.ok()) << t.error().to_string();
-  ASSERT_EQ((*t)->notes.size(), 2u);
-  EXPECT_NE((*t)->notes[0].find("weight_decay 0.1, now it is 0.2"), std::string::npos);
-  EXPECT_NE((*t)->notes[1].find("data_sha256"), std::string::npos);
+  ASSERT_EQ((*t)->notes.size(), 4u);
+  const char* parts[] = {"weight_decay 0.1, now it is 0.2", "lr_decay_steps 6, now it is 8",
+                         "dropout 0.0, now it is 0.1", "data_sha256"};
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NE((*t)->notes[i].find(parts[i]), std::string::npos) << (*t)->notes[i];
 }
 
 }  // namespace

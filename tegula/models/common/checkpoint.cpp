@@ -1,12 +1,9 @@
 #include "tegula/models/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 
-#include "tegula/io/checkpoint.h"
+#include "tegula/io/file.h"
 #include "tegula/io/hf_config.h"
-#include "tegula/io/safetensors.h"
 #include "tegula/ir/reference.h"
 
 namespace tegula {
@@ -22,16 +19,6 @@ constexpr std::pair<std::string_view, std::string_view> kTypes[] = {{"gpt2", "gp
 
 std::string_view activation(std::string_view type) {
   return type == "gpt2" || type == "mlp" ? "gelu_new" : type == "lstm" ? "tanh" : "silu";
-}
-
-// Row-major copy with conversion to the target's dtype.
-void convert(const TensorRef& from, const TensorRef& to) {
-  const int64_t n = to.numel();
-  if (from.dtype == to.dtype) {
-    std::memcpy(to.data, from.data, static_cast<size_t>(n * size_bytes(to.dtype)));
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) store_element(to, i, load_element(from, i));
 }
 
 }  // namespace
@@ -73,8 +60,11 @@ Result<ModelConfig> load_model_config(const std::string& directory) {
   if (m.type == "moe")
     m.n_experts = c.n_experts, m.n_experts_per_token = c.n_experts_per_token,
     m.balance_loss = c.balance_loss;
-  auto st = m.resolve();
-  if (!st.ok()) return std::move(st).error();
+  if (Status st = m.resolve(); !st.ok()) {
+    Error error = std::move(st).error();
+    error.message = cat("'", join_path(directory, "config.json"), "': ", error.message);
+    return error;
+  }
   return m;
 }
 
@@ -92,26 +82,6 @@ std::vector<std::pair<std::string, TensorRef>> checkpoint_parts(const std::strin
     parts.emplace_back(cat(name.substr(0, end), e, ".", name.substr(end)), part);
   }
   return parts;
-}
-
-Status read_weights(const std::string& directory,
-                    const std::vector<std::pair<std::string, TensorRef>>& into) {
-  const auto file = TEGULA_TRY(SafetensorsFile::open(directory + "/" + std::string(kModelFile)));
-  for (const auto& [whole, weight] : into)
-    for (const auto& [name, to] : checkpoint_parts(whole, weight)) {
-      const TensorRef* from = file.find(name);
-      // Some exporters leave out the prefix that others write.
-      if (!from && name.starts_with("transformer.")) from = file.find(name.substr(12));
-      if (!from)
-        return invalid_argument(cat(file.path(), ": tensor ", name,
-                                    " is missing: is config.json that of another model?"));
-      if (!std::ranges::equal(shape_of(*from), shape_of(to)))
-        return invalid_argument(cat(file.path(), ": tensor ", name, " is ",
-                                    Type{from->dtype, Shape(shape_of(*from))}, ", the model needs ",
-                                    Type{to.dtype, Shape(shape_of(to))}));
-      convert(*from, to);
-    }
-  return {};
 }
 
 std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(

@@ -1,0 +1,171 @@
+// Reading a model's weights, and refusing what is not this model's.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tegula/io/weight_files.h"
+#include "tegula/ir/reference.h"
+#include "tegula/models/checkpoint.h"
+
+namespace tegula {
+
+namespace {
+
+// The first of n values whose exponent is all ones, or n: an infinity or a NaN. Counted by blocks
+// without a branch, so that the check costs little beside the copy.
+template <class Bits>
+int64_t first_not_finite(const Bits* values, int64_t n, Bits exponent) {
+  bool found = false;
+  for (int64_t i = 0; i < n; ++i) found |= (values[i] & exponent) == exponent;
+  if (!found) return n;
+  return std::find_if(values, values + n, [&](Bits v) { return (v & exponent) == exponent; }) -
+         values;
+}
+
+int64_t first_not_finite(const TensorRef& t, int64_t begin, int64_t n) {
+  const auto* data = static_cast<const std::byte*>(t.data) + begin * size_bytes(t.dtype);
+  switch (t.dtype) {
+    case DType::kF64:
+      return first_not_finite(reinterpret_cast<const uint64_t*>(data), n,
+                              uint64_t{0x7ff0000000000000});
+    case DType::kF32:
+      return first_not_finite(reinterpret_cast<const uint32_t*>(data), n, uint32_t{0x7f800000});
+    case DType::kBF16:
+      return first_not_finite(reinterpret_cast<const uint16_t*>(data), n, uint16_t{0x7f80});
+    case DType::kF16:
+      return first_not_finite(reinterpret_cast<const uint16_t*>(data), n, uint16_t{0x7c00});
+    default:  // the other floats are few and small
+      for (int64_t i = 0; i < n; ++i)
+        if (!std::isfinite(load_element(t, begin + i))) return i;
+      return n;
+  }
+}
+
+// Row-major copy with conversion to the target's dtype; the index of a value that is not finite, or
+// -1. By blocks, so that a value is checked while it lies in a cache.
+int64_t copy_finite(const TensorRef& from, const TensorRef& to) {
+  constexpr int64_t kBlock = 4096;
+  const int64_t n = to.numel(), width = size_bytes(to.dtype);
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t here = std::min(kBlock, n - begin);
+    if (from.dtype == to.dtype)
+      std::memcpy(static_cast<std::byte*>(to.data) + begin * width,
+                  static_cast<const std::byte*>(from.data) + begin * width,
+                  static_cast<size_t>(here * width));
+    else
+      for (int64_t i = begin; i < begin + here; ++i) store_element(to, i, load_element(from, i));
+    if (const int64_t at = first_not_finite(from, begin, here); at < here) return begin + at;
+  }
+  return -1;
+}
+
+bool is_same(const TensorRef& a, const TensorRef& b) {
+  return a.dtype == b.dtype && std::ranges::equal(shape_of(a), shape_of(b)) &&
+         std::memcmp(a.data, b.data, static_cast<size_t>(a.numel() * size_bytes(a.dtype))) == 0;
+}
+
+bool is_zero(const TensorRef& t) {
+  for (int64_t i = 0; i < t.numel(); ++i)
+    if (load_element(t, i) != 0) return false;
+  return true;
+}
+
+constexpr std::string_view kPrefix = "transformer.";
+
+// Some exporters leave out the prefix that others write.
+WeightFiles::Found find(const WeightFiles& files, const std::string& name) {
+  WeightFiles::Found found = files.find(name);
+  if (found.tensor == nullptr && name.starts_with(kPrefix))
+    found = files.find(std::string_view(name).substr(kPrefix.size()));
+  return found;
+}
+
+// Whether a tensor that the model does not ask for says nothing of its own; else why it is refused.
+Status check_extra(const ModelConfig& config, const WeightFiles& files, const NamedTensor& t,
+                   const std::set<const TensorRef*>& used) {
+  const std::string_view name = t.name;
+  if (config.type == "gpt2" && (name.ends_with(".attn.bias") || name.ends_with(".masked_bias")))
+    return {};  // the causal mask
+  if (name.ends_with(".rotary_emb.inv_freq")) return {};
+  std::string why = "which the model of its config.json has no place for: is it another model's?";
+  if (config.tie_embeddings && name == "lm_head.weight") {
+    for (const char* table : {"transformer.wte.weight", "model.embed_tokens.weight"})
+      if (const auto e = find(files, table); e.tensor != nullptr && is_same(*e.tensor, t.tensor))
+        return {};
+    why =
+        "which differs from the embedding, though config.json ties the two: set "
+        "tie_word_embeddings to false if the head is one of its own";
+  } else if (config.type == "gpt2" && !config.has_bias && name.ends_with(".bias")) {
+    const std::string weight = cat(name.substr(0, name.rfind('.')), ".weight");
+    if (used.contains(files.find(weight).tensor)) {
+      if (is_zero(t.tensor)) return {};
+      why =
+          "which is not zero, though config.json says that there is no bias: set \"bias\" to true";
+    }
+  }
+  return invalid_argument(cat(files.path(), ": it has the tensor ", name, " ",
+                              Type{t.tensor.dtype, Shape(shape_of(t.tensor))}, ", ", why));
+}
+
+struct Copy {
+  std::string name;
+  WeightFiles::Found from;
+  TensorRef to;
+};
+
+Result<Copy> match(const WeightFiles& files, const std::string& name, const TensorRef& to) {
+  const WeightFiles::Found from = find(files, name);
+  if (from.tensor == nullptr)
+    return invalid_argument(
+        cat(files.path(), ": tensor ", name, " is missing: is config.json that of another model?"));
+  const Type has{from.tensor->dtype, Shape(shape_of(*from.tensor))};
+  if (!std::ranges::equal(shape_of(*from.tensor), shape_of(to)))
+    return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", the model needs ",
+                                Type{to.dtype, Shape(shape_of(to))}));
+  if (!is_float(has.dtype))
+    return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", not of floating ",
+                                "point: quantised weights are not read; save it as f32 or bf16"));
+  return Copy{name, from, to};
+}
+
+}  // namespace
+
+Status read_weights(const std::string& directory, const ModelConfig& config,
+                    const std::vector<std::pair<std::string, TensorRef>>& into) {
+  const WeightFiles files = TEGULA_TRY(WeightFiles::open(directory));
+  std::vector<Copy> copies;
+  std::set<const TensorRef*> used;
+  for (const auto& [whole, weight] : into)
+    for (const auto& [name, to] : checkpoint_parts(whole, weight)) {
+      copies.push_back(TEGULA_TRY(match(files, name, to)));
+      used.insert(copies.back().from.tensor);
+    }
+  for (const SafetensorsFile& file : files.files())
+    for (const NamedTensor& t : file.tensors())
+      if (!used.contains(file.find(t.name))) TEGULA_TRY(check_extra(config, files, t, used));
+  for (const Copy& c : copies)
+    if (const int64_t at = copy_finite(*c.from.tensor, c.to); at >= 0)
+      return invalid_argument(
+          cat(*c.from.path, ": tensor ", c.name, " has ", load_element(*c.from.tensor, at),
+              " as its element ", at, " of ", c.to.numel(),
+              ": the file is damaged, or its training diverged; use another ", "checkpoint"));
+  return {};
+}
+
+Result<Tokenizer> load_model_tokenizer(const std::string& directory, const ModelConfig& config,
+                                       std::string& note) {
+  Tokenizer tokenizer = TEGULA_TRY(Tokenizer::load(directory));
+  const int64_t has = tokenizer.vocab_size();
+  if (has > config.vocab_size)
+    return invalid_argument(cat(
+        "'", directory, "/tokenizer.json' has ", has, " tokens, but the model has a vocabulary of ",
+        config.vocab_size, ": ids from ", config.vocab_size, " on, such as '",
+        tokenizer.token(static_cast<int32_t>(config.vocab_size)),
+        "', mean nothing to it. Use the tokenizer that it was trained with"));
+  if (has < config.vocab_size)
+    note = cat("the tokenizer has ", has, " of the ", config.vocab_size,
+               " ids of the model's vocabulary: the others decode to U+FFFD");
+  return tokenizer;
+}
+
+}  // namespace tegula
