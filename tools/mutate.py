@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants faults one at a time and says which of the tests see them.
 
-    tools/mutate.py [--only NAME]... [--page FILE]   build, plant each fault, print caught or NOT CAUGHT
+    tools/mutate.py [--only NAME]... [--page FILE] [--jobs N]   build, plant each fault, print caught or NOT CAUGHT
     tools/mutate.py --list                           NAME file test, a line a fault
     tools/mutate.py --check                          only that every fault still fits its source
 
@@ -9,11 +9,13 @@ The faults are data, tools/mutants.toml: a file, a piece of its text that stands
 where `nth` says), what is put in its place, and the test that must fail. All of them go into one
 scratch copy of the tree, build/mutants/tree, each behind a test of the number in
 $TEGULA_MUTANT, so that one build serves all: a piece that ends in ';' or '}' becomes
-`if (chosen) {new} else {old}`, any other `(chosen ? (new) : (old))`. A fault is caught when its test
+`if (chosen) {new} else {old}`, any other `(chosen ? (new) : (old))`; where that does not fit, the new
+text says by itself where it is CHOSEN. A fault is caught when its test
 fails with it and passes without. --page writes the result as a page of Markdown.
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import platform
@@ -31,18 +33,24 @@ SECONDS = 300
 
 HEADER = """// Which planted fault is chosen: a number from $TEGULA_MUTANT, 0 for none.
 #pragma once
-extern "C" const int tegula_mutant;
+#include <optional>
+// A planted fault may leave something unused.
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC diagnostic ignored "-Wunused-value"
+#pragma GCC diagnostic ignored "-Wempty-body"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+extern "C" int tegula_mutant;
 """
 SOURCE = """#include "tegula/base/mutant.h"
 
 #include <cstdlib>
 
-static int chosen() {
-  const char* text = std::getenv("TEGULA_MUTANT");
-  return text ? std::atoi(text) : 0;
-}
+int tegula_mutant = 0;
 // Before what other files initialise.
-__attribute__((init_priority(101))) extern "C" const int tegula_mutant = chosen();
+__attribute__((constructor(101))) static void choose() {
+  if (const char* text = std::getenv("TEGULA_MUTANT")) tegula_mutant = std::atoi(text);
+}
 """
 
 
@@ -98,7 +106,9 @@ def planted(text, mutants):
         is_statement = piece.rstrip().endswith((";", "}"))
         for m in here:
             chosen = f"tegula_mutant == {m['number']}"
-            if is_statement:
+            if "CHOSEN" in m["replace"]:
+                piece = m["replace"].replace("CHOSEN", f"({chosen})")
+            elif is_statement:
                 piece = f"if ({chosen}) {{ {m['replace']} }} else {{ {piece} }}"
             else:
                 piece = f"({chosen} ? ({m['replace']}) : ({piece}))"
@@ -134,9 +144,9 @@ def make_tree(mutants):
 
 
 def build(targets):
-    # -Wno-error: a planted fault may leave a variable unused.
-    subprocess.run(["cmake", "--preset", "release", "-DTEGULA_TESTS=ON", "-DTEGULA_PCH=OFF",
-                    "-DTEGULA_WERROR=OFF"], cwd=SCRATCH, check=True, stdout=subprocess.DEVNULL)
+    # The flags of other builds, so that the compiler's cache knows what has no fault in it.
+    subprocess.run(["cmake", "--preset", "release", "-DTEGULA_TESTS=ON", "-DTEGULA_PCH=OFF"],
+                   cwd=SCRATCH, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", "--preset", "release", "--target", "tegula", *targets],
                    cwd=SCRATCH, check=True)
 
@@ -150,8 +160,10 @@ def command_of(test):
 
 def run(test, number):
     """passed, failed or hung; a crash is a failure. And the seconds it took."""
-    (SCRATCH / "build/tmp").mkdir(exist_ok=True)
-    environment = dict(os.environ, TEGULA_MUTANT=str(number), TEST_TMPDIR=f"{SCRATCH}/build/tmp/",
+    # Tests name their files after themselves: those that run at once are kept apart.
+    temporary = SCRATCH / "build/tmp" / f"{number}-{abs(hash(test))}"
+    temporary.mkdir(parents=True, exist_ok=True)
+    environment = dict(os.environ, TEGULA_MUTANT=str(number), TEST_TMPDIR=f"{temporary}/",
                        TEGULA_BIN=f"{SCRATCH}/build/release/tegula")
     begin = time.monotonic()
     try:
@@ -166,8 +178,8 @@ def run(test, number):
         return "hung", time.monotonic() - begin
 
 
-def page_of(rows):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+def page_of(rows, commit):
+    commit = commit or subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                             text=True, check=True).stdout.strip()
     caught = sum(row["is_caught"] for row in rows)
     lines = ["# Planted faults", "",
@@ -191,6 +203,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--page", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--jobs", type=int, default=1, help="tests at a time")
+    parser.add_argument("--commit", help="for the page, where this is no checkout")
     options = parser.parse_args()
     mutants = read_list()
     if options.list:
@@ -208,21 +222,22 @@ def main():
         print(f"no fault {', '.join(sorted(missing))}: --list names them", file=sys.stderr)
         return 2
     make_tree(mutants)
-    tests = dict.fromkeys(m["test"] for m in chosen)
+    tests = list(dict.fromkeys(m["test"] for m in chosen))
     build(sorted({t.split()[0] for t in tests if not t.startswith("tests/")}))
-    for test in tests:
-        tests[test] = run(test, 0)[0]
-        if tests[test] != "passed":
-            print(f"{test}: {tests[test]} without any fault")
     rows = []
-    for m in chosen:
-        how, seconds = run(m["test"], m["number"])
-        is_caught = how != "passed" and tests[m["test"]] == "passed"
-        rows.append({"mutant": m, "is_caught": is_caught, "how": how, "seconds": seconds})
-        print(f"{'caught    ' if is_caught else 'NOT CAUGHT'} {m['name']}: {m['what']} "
-              f"[{m['test']}, {how}, {seconds:.1f} s]", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        without = dict(zip(tests, pool.map(lambda test: run(test, 0)[0], tests)))
+        for test, how in without.items():
+            if how != "passed":
+                print(f"{test}: {how} without any fault")
+        done = pool.map(lambda m: run(m["test"], m["number"]), chosen)
+        for m, (how, seconds) in zip(chosen, done):
+            is_caught = how != "passed" and without[m["test"]] == "passed"
+            rows.append({"mutant": m, "is_caught": is_caught, "how": how, "seconds": seconds})
+            print(f"{'caught    ' if is_caught else 'NOT CAUGHT'} {m['name']}: {m['what']} "
+                  f"[{m['test']}, {how}, {seconds:.1f} s]", flush=True)
     if options.page:
-        options.page.write_text(page_of(rows))
+        options.page.write_text(page_of(rows, options.commit))
     n_caught = sum(row["is_caught"] for row in rows)
     print(f"{n_caught} of {len(rows)} caught")
     return 0 if n_caught == len(rows) else 1
