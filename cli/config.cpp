@@ -48,8 +48,42 @@ Result<std::string> flag_value(const toml::node& node, const std::string& at) {
   return invalid_argument(at + ": must be a number, a text or true/false");
 }
 
+// How deep a key or a value is nested at most, by the text alone: the parser and its tables are
+// recursive. A line of that depth is refused; strings and comments do not count.
+Status check_depth(std::string_view text, const std::string& path) {
+  constexpr int64_t kMost = 100;
+  int64_t line = 1, depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n') {
+      ++line, depth = 0;
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size()) - 1;
+    } else if (c == '"' || c == '\'') {
+      const std::string triple(3, c);
+      const bool is_long = text.substr(at).starts_with(triple);
+      for (at += is_long ? 3 : 1; at < text.size(); ++at) {
+        if (c == '"' && text[at] == '\\')
+          ++at;
+        else if (is_long ? text.substr(at).starts_with(triple) : text[at] == c || text[at] == '\n')
+          break;
+        line += text[at] == '\n';
+      }
+      if (is_long)
+        at += 2;
+      else if (at < text.size() && text[at] == '\n')
+        --at;  // a broken string, which the parser will tell
+    } else if ((c == '.' || c == '[' || c == '{') && ++depth > kMost) {
+      return invalid_argument(
+          cat(path, ":", line, ": is nested more than ", kMost, " levels deep"));
+    }
+  }
+  return {};
+}
+
 Result<std::vector<std::string>> read_config(const CLI::App& cmd, const std::string& path) {
   const std::string text = TEGULA_TRY(read_file(path));
+  TEGULA_TRY(check_depth(text, path));
   toml::table table;
   try {
     table = toml::parse(text, path);
@@ -66,8 +100,13 @@ Result<std::vector<std::string>> read_config(const CLI::App& cmd, const std::str
     if (const auto on = node.value_exact<bool>()) {
       if (*on) flags.push_back("--" + key);
     } else {
-      // One word, so that a negative number is not taken for a flag.
-      flags.push_back(cat("--", key, "=", TEGULA_TRY(flag_value(node, at))));
+      // One word, so that a negative number is not taken for a flag; but after "--key=" the parser
+      // would take the next word for the value.
+      const std::string value = TEGULA_TRY(flag_value(node, at));
+      if (value.empty())
+        flags.insert(flags.end(), {"--" + key, value});
+      else
+        flags.push_back(cat("--", key, "=", value));
     }
   }
   return flags;

@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/config.h"
@@ -10,10 +13,17 @@ namespace {
 std::atomic<bool> stop{false};
 volatile std::sig_atomic_t signal_number = 0;
 
+// A second one, of either kind, does not wait for the step's end. A save in its middle is left as
+// it is: it has no name yet, and the last checkpoint stays the last one.
 void on_signal(int number) {
+  constexpr std::string_view kFirst =
+      "\nstopping after this step; once more to stop at once, without saving\n";
+  constexpr std::string_view kSecond = "\nstopped at once; the last checkpoint stays\n";
+  const bool is_second = stop.exchange(true);
+  const std::string_view text = is_second ? kSecond : kFirst;
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  if (is_second) ::_exit(128 + number);
   signal_number = number;
-  stop.store(true);
-  std::signal(number, SIG_DFL);
 }
 
 // What the user typed, in one line, with what to do.

@@ -69,28 +69,47 @@ void add_metric(Progress& p, const Json& row) {
   if (!p.metrics_written.ok()) p.metrics.reset();
 }
 
+// False: not one of this run's.
+bool add_row(TrainHistory& history, const Json& row, int64_t last_step) {
+  const auto number = [&](const char* key) {
+    const Json* v = row.find(key);
+    return v ? v->number(NAN) : NAN;
+  };
+  const Json* step = row.find("step");
+  const int64_t* at = step ? step->as<int64_t>() : nullptr;
+  if (!at || *at < 0 || *at > last_step) return false;
+  if (row.find("val_loss")) {
+    history.evals.push_back({*at, number("val_loss")});
+    return std::isfinite(history.evals.back().loss);
+  }
+  StepReport r;
+  r.step = *at, r.loss = number("loss"), r.grad_norm = number("grad_norm");
+  r.lr = number("lr"), r.step_ms = number("step_ms");
+  history.steps.push_back(r);
+  return std::isfinite(r.loss);
+}
+
 // The rows that a resumed run wrote before it stopped become its history again.
 Status open_metrics(Progress& p, const std::string& path, int64_t step) {
-  const bool resume = p.config->resume;
-  p.metrics = std::make_unique<JsonlWriter>(
-      TEGULA_TRY(resume ? JsonlWriter::resume(path, "step", static_cast<double>(step))
-                        : JsonlWriter::create(path)));
-  if (!resume) return {};
-  for (const Json& row : TEGULA_TRY(read_jsonl(path))) {
-    const auto number = [&](const char* key) {
-      const Json* v = row.find(key);
-      return v ? v->number(NAN) : NAN;
-    };
-    const auto at = static_cast<int64_t>(number("step"));
-    if (row.find("val_loss")) {
-      p.history.evals.push_back({at, number("val_loss")});
-    } else {
-      StepReport r;
-      r.step = at, r.loss = number("loss"), r.grad_norm = number("grad_norm");
-      r.lr = number("lr"), r.step_ms = number("step_ms");
-      p.history.steps.push_back(r);
-    }
+  if (!p.config->resume) {
+    p.metrics = std::make_unique<JsonlWriter>(TEGULA_TRY(JsonlWriter::create(path)));
+    return {};
   }
+  std::vector<std::string> notes;
+  p.metrics = std::make_unique<JsonlWriter>(
+      TEGULA_TRY(JsonlWriter::resume(path, "step", static_cast<double>(step), notes)));
+  int64_t n_strange = 0;
+  for (const Json& row : TEGULA_TRY(read_jsonl(path))) {
+    const size_t n_steps = p.history.steps.size(), n_evals = p.history.evals.size();
+    if (add_row(p.history, row, step)) continue;
+    ++n_strange;
+    p.history.steps.resize(n_steps), p.history.evals.resize(n_evals);
+  }
+  if (n_strange > 0)
+    notes.push_back(cat(n_strange, n_strange == 1 ? " row of '" : " rows of '", path,
+                        "' without a step from 0 to ", step,
+                        " and a loss: left out of the report"));
+  for (const std::string& note : notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   return {};
 }
 
@@ -136,13 +155,23 @@ Json summary_json(const TrainSummary& s) {
                        {"interrupted", s.interrupted}});
 }
 
+// What there was none of is not printed.
 void print_summary(const TrainSummary& s) {
+  std::fprintf(stderr, "%lld steps", static_cast<long long>(s.steps));
+  const bool ran = !std::isnan(s.train_loss);
+  if (ran) std::fprintf(stderr, ", train loss %.4f", s.train_loss);
+  if (!std::isnan(s.val_loss)) std::fprintf(stderr, ", validation loss %.4f", s.val_loss);
+  if (!ran) {
+    std::fprintf(stderr, "; planned: %lld FLOPs a step, peak bytes %lld\n",
+                 static_cast<long long>(s.flops_per_step_planned),
+                 static_cast<long long>(s.peak_bytes_planned));
+    return;
+  }
   std::fprintf(
       stderr,
-      "%lld steps, train loss %.4f, validation loss %.4f, %.0f tokens/s\n"
+      ", %.0f tokens/s\n"
       "FLOPs a step: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld\n",
-      static_cast<long long>(s.steps), s.train_loss, s.val_loss, s.tokens_per_s,
-      static_cast<long long>(s.flops_per_step_planned),
+      s.tokens_per_s, static_cast<long long>(s.flops_per_step_planned),
       static_cast<long long>(s.flops_per_step_counted),
       static_cast<long long>(s.peak_bytes_planned), static_cast<long long>(s.peak_bytes_measured));
 }

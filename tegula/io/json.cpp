@@ -124,6 +124,9 @@ Json::Json(Object value) : value_(std::move(value)) {}
 Json Json::object(std::initializer_list<Member> members) { return Json(Object(members)); }
 
 Result<Json> Json::parse(std::string_view text, std::string_view what) {
+  // The library takes it for the end of the text, and what follows would pass unseen.
+  if (const size_t at = text.find('\0'); at != text.npos)
+    return invalid_argument(cat("'", what, "' is not valid JSON: it has a NUL byte at ", at));
   Builder builder;
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
   return invalid_argument(cat("'", what, "' is not valid JSON: ", builder.error()));

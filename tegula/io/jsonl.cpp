@@ -10,7 +10,7 @@
 
 namespace tegula {
 
-Result<std::vector<Json>> read_jsonl(const std::string& path) {
+Result<std::vector<Json>> read_jsonl(const std::string& path, std::vector<std::string>* broken) {
   const std::string text = TEGULA_TRY(read_file(path));
   std::vector<Json> rows;
   std::string_view rest = text;
@@ -19,6 +19,8 @@ Result<std::vector<Json>> read_jsonl(const std::string& path) {
     auto row = Json::parse(rest.substr(0, end), cat(path, ":", line));
     if (row.ok())
       rows.push_back(std::move(*row));
+    else if (end != rest.npos && broken != nullptr)
+      broken->push_back(std::move(row).error().message);
     else if (end != rest.npos)
       return std::move(row).error();
     rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
@@ -34,10 +36,14 @@ Result<JsonlWriter> JsonlWriter::open(const std::string& path, int flags) {
 
 Result<JsonlWriter> JsonlWriter::create(const std::string& path) { return open(path, O_TRUNC); }
 
-Result<JsonlWriter> JsonlWriter::resume(const std::string& path, std::string_view key,
-                                        double last) {
+Result<JsonlWriter> JsonlWriter::resume(const std::string& path, std::string_view key, double last,
+                                        std::vector<std::string>& notes) {
   if (!path_exists(path)) return create(path);
-  const std::vector<Json> rows = TEGULA_TRY(read_jsonl(path));
+  std::vector<std::string> broken;
+  const std::vector<Json> rows = TEGULA_TRY(read_jsonl(path, &broken));
+  if (!broken.empty())
+    notes.push_back(cat("dropped ", broken.size(), broken.size() == 1 ? " row of '" : " rows of '",
+                        path, "': ", broken[0]));
   std::string kept;
   for (const Json& row : rows) {
     const Json* value = row.find(key);

@@ -2,7 +2,8 @@
 //
 // A row is written by one system call and is in the file when append() returns (not synced: a
 // metric may be lost in a power cut, never torn by a crash of the process). resume() repairs what
-// a crash or a rewind left: a torn last line, and rows beyond the step that is resumed from.
+// a crash, a bad disk or a rewind left: lines that are not JSON, and rows beyond the step that is
+// resumed from.
 // Errors: kIo; kInvalidArgument for a line in the middle that is not JSON, naming file and line.
 #pragma once
 
@@ -19,8 +20,10 @@ class JsonlWriter {
   // A new, empty file.
   static Result<JsonlWriter> create(const std::string& path);
   // Goes on after the rows of the file whose number `key` is at most `last`; others, and a torn
-  // last line, are dropped. An absent file is created.
-  static Result<JsonlWriter> resume(const std::string& path, std::string_view key, double last);
+  // last line, are dropped. So are broken lines in the middle, which a line in `notes` tells. An
+  // absent file is created.
+  static Result<JsonlWriter> resume(const std::string& path, std::string_view key, double last,
+                                    std::vector<std::string>& notes);
   JsonlWriter(JsonlWriter&& other) noexcept;
   JsonlWriter& operator=(JsonlWriter&&) = delete;
   ~JsonlWriter();
@@ -34,7 +37,9 @@ class JsonlWriter {
   std::string path_;
 };
 
-// The rows of a file; a last line without a newline that is not JSON is left out.
-Result<std::vector<Json>> read_jsonl(const std::string& path);
+// The rows of a file; a last line without a newline that is not JSON is left out. With `broken`,
+// lines in the middle that are not JSON are no error: it gets the reasons.
+Result<std::vector<Json>> read_jsonl(const std::string& path,
+                                     std::vector<std::string>* broken = nullptr);
 
 }  // namespace tegula

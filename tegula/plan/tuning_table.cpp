@@ -60,10 +60,15 @@ bool from_json(const Json& j, std::string& key, TunedCall& c) {
     const Json* v = j.find(field);
     return v ? v->number(0) : 0;
   };
+  const auto count = [&](const char* field, int& to) {
+    const Json* v = j.find(field);
+    const auto* n = v ? v->as<int64_t>() : nullptr;
+    if (n && *n >= 0 && *n <= INT32_MAX) to = static_cast<int>(*n);
+    return !v || (n && *n >= 0 && *n <= INT32_MAX);
+  };
   c.is_full = *is_full == Json(true);
-  c.trials = static_cast<int>(number("trials")), c.points = static_cast<int>(number("points"));
   c.ms = number("ms"), c.default_ms = number("default_ms");
-  return true;
+  return count("trials", c.trials) && count("points", c.points);
 }
 
 }  // namespace

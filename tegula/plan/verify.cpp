@@ -123,6 +123,10 @@ class Checker {
               bytes ? cat("reaches bytes [", bytes->begin, ", ", bytes->end, ")")
                     : std::string("reaches beyond any memory"),
               " of ", slot_name(t.slot), ", which has [", room.begin, ", ", room.end, ")"));
+    if (count_runs(t) > kMostRuns)
+      return error("M2 tensors", cat(who, ", ", t.type, " with strides ", strides(t),
+                                     ", is scattered over more than ", kMostRuns,
+                                     " places, which is more than are checked"));
     if (t.byte_offset % size_bytes(t.type.dtype) != 0)
       return error("M2 tensors", cat(who, " lies at byte ", t.byte_offset, ", not aligned"));
     if (needs_value && (t.value == kNone || t.holds == kNone))

@@ -21,8 +21,11 @@ std::string step_name(const Plan& plan, size_t i);  // "step 7 (add)"
 // The bytes of its slot that a tensor may touch at any extents; none: they overflow.
 std::optional<Bytes> reach(const PlanTensor& t);
 
-// Those it touches, in their order: runs without gaps.
+// Those it touches, in their order: runs without gaps. There must be at most kMostRuns of them.
+inline constexpr int64_t kMostRuns = 1 << 20;
 std::vector<Bytes> runs_of(const PlanTensor& t);
+// How many there are, without listing them; more than kMostRuns count as kMostRuns + 1.
+int64_t count_runs(const PlanTensor& t);
 
 // M7: op, kernel, types and workspace of one step.
 Status check_launch(const Plan& plan, size_t step);

@@ -34,21 +34,47 @@ std::optional<Bytes> reach(const PlanTensor& t) {
   return Bytes{static_cast<int64_t>(low), static_cast<int64_t>(high)};
 }
 
-std::vector<Bytes> runs_of(const PlanTensor& t) {
-  const Bytes all = reach(t).value_or(Bytes{});
-  if (all.is_empty()) return {};
-  const int64_t size = size_bytes(t.type.dtype);
+namespace {
+
+// A run without gaps, and the dims that repeat it with gaps between.
+struct Scattered {
+  int64_t run_bytes = 0;
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride in bytes, extent
+};
+
+Scattered scattered(const PlanTensor& t) {
+  const int64_t size = size_bytes(t.type.dtype);
+  std::vector<std::pair<int64_t, int64_t>> dims;
   for (int d = 0; d < t.type.shape.rank(); ++d)
     if (const int64_t n = t.type.shape[d].bound(); n > 1 && t.stride[d] != 0)
       dims.emplace_back(std::abs(t.stride[d]) * size, n);
   std::sort(dims.begin(), dims.end());
-  std::vector<Bytes> runs = {{all.begin, all.begin + size}};
+  Scattered s{size, {}};
   for (const auto& [stride, n] : dims) {
-    if (runs.size() == 1 && stride <= runs[0].end - runs[0].begin) {
-      runs[0].end += stride * (n - 1);
-      continue;
-    }
+    if (s.dims.empty() && stride <= s.run_bytes)
+      s.run_bytes += stride * (n - 1);
+    else
+      s.dims.emplace_back(stride, n);
+  }
+  return s;
+}
+
+}  // namespace
+
+int64_t count_runs(const PlanTensor& t) {
+  if (reach(t).value_or(Bytes{}).is_empty()) return 0;
+  int64_t runs = 1;
+  for (const auto& [stride, n] : scattered(t).dims)
+    runs = n > kMostRuns / runs ? kMostRuns + 1 : runs * n;
+  return runs;
+}
+
+std::vector<Bytes> runs_of(const PlanTensor& t) {
+  const Bytes all = reach(t).value_or(Bytes{});
+  if (all.is_empty()) return {};
+  const Scattered s = scattered(t);
+  std::vector<Bytes> runs = {{all.begin, all.begin + s.run_bytes}};
+  for (const auto& [stride, n] : s.dims) {
     const size_t one = runs.size();
     for (int64_t i = 1; i < n; ++i)
       for (size_t r = 0; r < one; ++r)

@@ -4,10 +4,12 @@ import fcntl
 import json
 import re
 import shutil
+import signal
 import struct
+import time
 import unittest
 
-from case import CliTest, FAILED, INVALID
+from case import CliTest, FAILED, INVALID, SECONDS
 
 
 class Accumulate(CliTest):
@@ -175,6 +177,79 @@ def unsigned(checkpoint):
         text += f"{f['sha256']} {f['n_bytes']} {f['name']}\n"
     manifest["content_sha256"] = hashlib.sha256(text.encode()).hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
+class Metrics(CliTest):
+    def test_broken_rows_cost_no_run(self):
+        whole = self.dir / "whole"
+        self.expect_ok(self.train("--out", whole, "--steps", 6, "--lr-decay-steps", 6))
+        self.expect_ok(self.train("--out", self.out, "--lr-decay-steps", 6))
+        path = self.out / "metrics.jsonl"
+        rows = path.read_bytes().splitlines()
+        rows[1:2] = [b'{"step": 2, "lo', b"\0" * 20, b'{"loss": 1}', b'{"step": -1, "loss": 1.0}',
+                     b'{"step": 1e300, "loss": 1}', b'{"step": 1.5, "val_loss": 1}',
+                     b'{"step": 2, "loss": null}', b'{"step": 2, "val_loss": "low"}']
+        path.write_bytes(b"\n".join(rows) + b"\n")
+        done = self.expect_ok(self.train("--out", self.out, "--lr-decay-steps", 6, "--resume",
+                                         "--steps", 6))
+        self.assertIn(f"note: dropped 2 rows of '{path}'", done.stderr)
+        self.assertIn("without a step from 0 to 4 and a loss: left out of the report", done.stderr)
+        self.assertEqual(self.weights(), self.weights(whole))
+        steps = [json.loads(row)["step"] for row in path.read_text().splitlines()
+                 if "grad_norm" in row]
+        self.assertEqual(steps, [1, 3, 4, 5, 6])
+
+
+class Stops(CliTest):
+    def test_what_there_was_none_of_is_not_printed(self):
+        done = self.expect_ok(self.train("--steps", 0, data=self.text))
+        self.assertNotIn("nan", done.stderr.lower())
+        self.assertIn("0 steps, validation loss ", done.stderr)
+        process = self.start("--out", self.out, "--steps", 10**9)
+        while not process.stderr.readline().startswith("step "):
+            pass
+        process.send_signal(signal.SIGINT)
+        tail = process.stderr.read()
+        self.assertEqual(process.wait(SECONDS), 130)
+        self.assertIn("once more to stop at once", tail)
+        self.assertIn(" steps, train loss ", tail)
+        self.assertNotIn("nan", tail.lower())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        flags = ("--accumulate", 10**6)  # a step of minutes
+        for second, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            out = self.dir / str(code)
+            self.expect_ok(self.train("--out", out, *flags, "--steps", 0))
+            before = self.weights(out)
+            process = self.start("--out", out, *flags, "--resume")
+            line = ""
+            while "resumed" not in line and "FLOPs" not in line:
+                line = process.stderr.readline()
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+            self.assertIsNone(process.poll(), "it finishes its step first")
+            start = time.monotonic()
+            process.send_signal(second)
+            self.assertEqual(process.wait(SECONDS), code)
+            self.assertLess(time.monotonic() - start, 5)
+            self.assertEqual(before, self.weights(out))
+            self.expect_ok(self.run_tool("generate", "--model", out, "--prompt", "l",
+                                         "--max-tokens", 2))
+
+
+class NestedConfig(CliTest):
+    def test_depth_is_refused_before_it_is_parsed(self):
+        n = 10**5
+        for text in (".".join(["a"] * n) + " = 1", "[" + ".".join(["a"] * n) + "]",
+                     "steps = " + "[" * n, "\n" + "steps = " + "{a=" * n,
+                     '"x".' * n + "y = 1"):
+            done = self.train("--config", self.write("deep.toml", text))
+            self.expect_error(done, INVALID, "deep.toml:", "is nested more than 100 levels deep")
+        many = self.write("flat.toml", "# " + "." * 1000 + f"\nout = \"{'.' * 30}/../{self.out}\"\n"
+                          "passes = \"\"\n" + "tokenizer = 'bytes' # '\n")
+        done = self.train("--config", many, "--out", self.out)
+        self.expect_ok(done)
 
 
 class TwoRuns(CliTest):

@@ -94,7 +94,7 @@ TEST(HfConfig, BadConfigsAreErrorsThatNameFileAndKey) {
   for (const char* eps : {"0", "-1e-5"})
     expect_error(parse(cat("\"layer_norm_epsilon\": ", eps)), Code::kInvalidArgument,
                  {"d/config.json", "layer_norm_epsilon"});
-  expect_error(parse("\"attn_pdrop\": 1.0"), Code::kInvalidArgument, {"attn_pdrop", "below 1"});
+  expect_error(parse("\"attn_pdrop\": 1.0"), Code::kInvalidArgument, {"pdrop is 1", "below 1"});
   expect_error(parse("\"n_layer\": 0"), Code::kInvalidArgument, {"n_layer is 0"});
   expect_error(parse("\"n_head\": 0"), Code::kInvalidArgument, {"n_head is 0"});
   expect_error(parse("\"tie_word_embeddings\": 1"), Code::kInvalidArgument, {"true or false"});

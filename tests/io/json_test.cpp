@@ -57,5 +57,13 @@ TEST(Json, BadTextIsAnErrorThatNamesTheSource) {
   expect_error(Json::parse(deep, "f"), Code::kInvalidArgument, {"128 levels"});
 }
 
+TEST(Json, EndsAtItsEnd) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"{}\0{}"sv, "[1]\0"sv, "\0"sv, "\"a\0b\""sv, "[1\0]"sv})
+    expect_error(Json::parse(text, "f.json"), Code::kInvalidArgument, {"f.json", "NUL byte at "});
+  expect_error(Json::parse("{} {}", "f.json"), Code::kInvalidArgument, {"byte 4"});
+  EXPECT_TRUE(Json::parse("\"a\\u0000b\"", "f.json").ok());
+}
+
 }  // namespace
 }  // namespace tegula

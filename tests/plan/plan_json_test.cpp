@@ -157,6 +157,27 @@ void leaves(Json& j, std::vector<Json*>& out) {
     for (auto& m : *o) leaves(m.value, out);
 }
 
+// A few hundred bytes may claim a tensor in a billion places; listing them would take all memory.
+TEST(PlanJson, RefusesATensorInVeryManyPlaces) {
+  auto m = std::make_shared<Module>();
+  Builder b(*m, "f");
+  b.result("y", b.param("x", {DType::kF32, {int64_t{1} << 30}}) + 1.0);
+  const std::string text = plan_to_json(*compiled(m, *b.finish_into_module()));
+  Json file = *Json::parse(text, "test");
+  const std::string plain = file.find("plan")->dump();
+  std::string scattered = plain;
+  // The parameter's stride of 1 becomes 2, in a slot of twice the size.
+  for (const auto& [from, to] :
+       {std::pair("[1073741824], [1]", "[1073741824], [2]"), std::pair("4294967296", "8589934592")})
+    for (size_t at = 0; (at = scattered.find(from, at)) != scattered.npos; at += 3)
+      scattered.replace(at, std::string_view(from).size(), to);
+  ASSERT_NE(scattered, plain);
+  Json hostile = *Json::parse(scattered, "test");
+  hostile.set("arena_bytes", int64_t{1} << 40);
+  file.set("plan", std::move(hostile));
+  expect_refused(rehashed(file), "is scattered over more than 1048576 places");
+}
+
 // Hostile plans whose hash fits: refused, or safe to print and, when small, to run.
 TEST(PlanJson, HostileValuesAreRefusedOrSafe) {
   const std::string texts[] = {plan_to_json(*loop()), [] {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "tegula/io/file.h"
+#include "tegula/io/json.h"
+#include "tegula/io/sha256.h"
 #include "tests/io/temp_dir.h"
 
 namespace tegula {
@@ -74,6 +76,26 @@ TEST(TuningTable, DamageIsIgnoredWithALineAndReplaced) {
     ASSERT_TRUE(read.save().ok());
     EXPECT_EQ(*read_file(table.path()), good);
   }
+}
+
+// Numbers that no run wrote, in a file whose hash fits.
+TEST(TuningTable, CountsThatAreNoneAreRefused) {
+  const TempDir dir;
+  TuningTable table(dir.path(), "m");
+  table.put("one", call(1));
+  ASSERT_TRUE(table.save().ok());
+  const Json good = *Json::parse(*read_file(table.path()), "t");
+  for (const Json& count : {Json(1e300), Json(-1), Json(2.5), Json(int64_t{1} << 40), Json("many")})
+    for (const char* key : {"trials", "points"}) {
+      Json::Array calls = *good.find("calls")->as<Json::Array>();
+      calls[0].set(key, count);
+      Json bad = good;
+      bad.set("sha256", sha256_hex(Json(calls).dump())), bad.set("calls", calls);
+      ASSERT_TRUE(write_file(table.path(), bad.dump()).ok());
+      const TuningTable read(dir.path(), "m");
+      EXPECT_EQ(read.size(), 0u) << key << " " << count.dump();
+      EXPECT_NE(read.warning().find("malformed"), std::string::npos) << read.warning();
+    }
 }
 
 TEST(TuningTable, MemoryOnlyAndUnwritable) {
