@@ -9,6 +9,7 @@
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"
+#include "tegula/serve/generator.h"
 #include "tegula/train/report.h"
 #include "tegula/train/trainer.h"
 
@@ -176,6 +177,32 @@ void print_summary(const TrainSummary& s) {
       static_cast<long long>(s.peak_bytes_planned), static_cast<long long>(s.peak_bytes_measured));
 }
 
+// Two texts of the checkpoint that was just saved, for the report. A model that cannot write any
+// leaves a note; the training is good without.
+std::vector<TextSample> draw_samples(const Trainer& t) {
+  constexpr int64_t kPromptTokens = 16, kTokens = 160;
+  const TrainConfig& c = t.config();
+  auto generator = Generator::load(c.out, c.threads);
+  std::vector<TextSample> samples;
+  Status st = generator.ok() ? Status() : Status(generator.error());
+  for (uint64_t seed = 1; st.ok() && seed <= 2; ++seed) {
+    TextSample s{t.validation_text(std::clamp<int64_t>(c.model.max_seqlen / 4, 1, kPromptTokens)),
+                 ""};
+    GenerateStats stats;
+    st = (*generator)
+             ->generate(
+                 s.prompt, kTokens, {.temperature = 0.8, .seed = seed},
+                 [](void* text, std::string_view piece) {
+                   *static_cast<std::string*>(text) += piece;
+                 },
+                 &s.text, stats);
+    if (st.ok()) samples.push_back(std::move(s));
+  }
+  if (!st.ok())
+    std::fprintf(stderr, "note: the report has no samples: %s\n", st.error().message.c_str());
+  return samples;
+}
+
 int run(TrainConfig config) {
   auto trainer = Trainer::create(std::move(config));
   if (!trainer.ok()) return report(trainer.error());
@@ -214,7 +241,8 @@ int run(TrainConfig config) {
     const MachineSpeed again = probe_machine(t.config().threads);
     p.speed.flops_per_s = std::max(p.speed.flops_per_s, again.flops_per_s);
     p.speed.bytes_per_s = std::max(p.speed.bytes_per_s, again.bytes_per_s);
-    auto st = write_report(path, t, *summary, p.history, p.speed);
+    const auto samples = summary->interrupted ? std::vector<TextSample>{} : draw_samples(t);
+    auto st = write_report(path, t, *summary, p.history, p.speed, samples);
     if (!st.ok()) return report(st.error());
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }

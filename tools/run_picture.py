@@ -13,18 +13,23 @@ import sys
 STYLE = """<style>
 text{font:17px system-ui,sans-serif;fill:#444}.facts{font-size:21px}.box{fill:#fff}
 .grid{stroke:#e4e4e4;fill:none}.line{fill:none;stroke-width:2.4}
-.faint{stroke-opacity:.35;stroke-width:1.2}.band0{fill:#8881}.band1{fill:#8882}
+.faint{stroke-opacity:.35;stroke-width:1.2}.band0{fill:#8881}.band1{fill:#8883}.band2{fill:#8880}
 @media(prefers-color-scheme:dark){text{fill:#bbb}.grid{stroke:#333}.box{fill:#181818}}
 </style>"""
 
 
+def chart(page, title):
+    """Width, height and drawing of the first chart below a heading."""
+    return re.search(rf'<h2>{title}</h2>.*?<svg viewBox="0 0 (\d+) (\d+)".*?>\n(.*?)</svg>', page, re.DOTALL)
+
+
 def picture(page):
-    charts = re.findall(r'<svg viewBox="0 0 (\d+) (\d+)".*?>\n(.*?)</svg>', page, re.DOTALL)
+    charts = chart(page, "Loss"), chart(page, "Memory of the plan")
     rows = re.findall(r"<tr><td>(FLOPs a step|peak bytes)</td><td>(.*?)</td><td>(.*?)</td>", page)
     parameters = re.search(r"<p>(.*? parameters), ", page)
-    if len(charts) != 3 or len(rows) != 2 or not parameters:
+    if not all(charts) or len(rows) != 2 or not parameters:
         raise ValueError("it is not a report as this version of tegula writes it")
-    (width, height, loss), (_, _, _), (_, _, memory) = charts
+    (width, height, loss), (_, _, memory) = (c.groups() for c in charts)
     width, height = int(width), int(height)
     facts = " · ".join([parameters[1]] + [f"{what}: planned {a}, measured {b}"
                                           for what, a, b in rows])

@@ -19,9 +19,16 @@ struct TrainHistory {
   std::vector<EvalPoint> evals;
 };
 
-// Loss curve, time per op, roofline with every op on it, memory timeline of the plan, predicted
-// beside measured. Written whole and renamed.
+// What the trained model writes after a prompt.
+struct TextSample {
+  std::string prompt, text;
+};
+
+// Curves of loss, learning rate, gradient norm and throughput, samples (none: left out), predicted
+// beside measured, time per op, roofline with every op on it, memory timeline of the plan, the
+// configuration. Written whole and renamed.
 Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
-                    const TrainHistory& history, const MachineSpeed& speed);
+                    const TrainHistory& history, const MachineSpeed& speed,
+                    const std::vector<TextSample>& samples);
 
 }  // namespace tegula

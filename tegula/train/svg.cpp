@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tegula/base/str.h"
+#include "tegula/io/utf8.h"
 
 namespace tegula {
 
 namespace {
 
-constexpr int kLeft = 70, kRight = 16, kTop = 28, kBottom = 44;
+constexpr int kLeft = 70, kRight = 24, kTop = 36, kBottom = 46;
+// How wide a letter of the charts' 11 pixels is at most, on average, in the fonts of systems.
+constexpr double kLetter = 7;
+constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
 
 double position(const Axis& a, double v) {
   if (a.is_log)
@@ -23,22 +28,46 @@ std::string number(double v) {
   return b;
 }
 
-std::vector<double> ticks(const Axis& a) {
-  std::vector<double> t;
+struct Tick {
+  double at;
+  std::string text;
+};
+
+// The same prefix and the same decimals for all of an axis, as many as its step needs.
+std::string tick_text(double v, double step, double largest) {
+  const int e =
+      largest < 1e5  // steps and the like are read best as they are
+          ? 0
+          : std::clamp(static_cast<int>(std::floor(std::log10(largest) / 3 + 1e-9)), 0, 6);
+  const double scale = std::pow(1000.0, e);
+  const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(step / scale) + 1e-9)));
+  if (v == 0) return "0";
+  char b[48];
+  std::snprintf(b, sizeof b, decimals > 6 ? "%.*g" : "%.*f", decimals > 6 ? 3 : decimals,
+                v / scale);
+  return cat(b, e ? " " : "", kPrefixes[e]);
+}
+
+// About `n` of them at most.
+std::vector<Tick> ticks(const Axis& a, int n) {
+  std::vector<Tick> t;
   if (a.is_log) {
-    for (double e = std::ceil(std::log10(a.low) - 1e-9); e <= std::log10(a.high) + 1e-9; ++e)
-      t.push_back(std::pow(10, e));
+    const double low = std::ceil(std::log10(a.low) - 1e-9),
+                 high = std::floor(std::log10(a.high) + 1e-9);
+    const double step = std::max(1.0, std::ceil((high - low) / n));
+    for (double e = low; e <= high; e += step) t.push_back({std::pow(10, e), si(std::pow(10, e))});
     return t;
   }
-  const double raw = (a.high - a.low) / 6, power = std::pow(10, std::floor(std::log10(raw)));
+  const double raw = (a.high - a.low) / n, power = std::pow(10, std::floor(std::log10(raw)));
   double step = power * 10;
   for (double m : {1.0, 2.0, 5.0})
     if (power * m >= raw) {
       step = power * m;
       break;
     }
+  const double largest = std::max(std::fabs(a.low), std::fabs(a.high));
   for (double v = std::ceil(a.low / step) * step; v <= a.high + step * 1e-9; v += step)
-    t.push_back(std::fabs(v) < step * 1e-9 ? 0 : v);
+    t.push_back({v, tick_text(std::fabs(v) < step * 1e-9 ? 0 : v, step, largest)});
   return t;
 }
 
@@ -69,14 +98,16 @@ std::vector<std::pair<double, double>> thinned(const Series& s, const Axis& x, i
 // Dots in the order of height, so that labels that would meet give way downwards or upwards.
 class Labels {
  public:
+  Labels(double end, double top, double bottom) : end_(end), top_(top), bottom_(bottom) {}
   // A label right of (x, y), or left where the right is too near the end.
-  std::string place(double x, double y, double end, const std::string& text) {
-    const double w = 6.2 * static_cast<double>(text.size());
-    const bool is_left = x + 8 + w > end;
+  std::string place(double x, double y, const std::string& text) {
+    const double w = kLetter * static_cast<double>(text.size());
+    const bool is_left = x + 8 + w > end_;
     Box box{is_left ? x - 8 - w : x + 8, 0, is_left ? x - 8 : x + 8 + w, 0};
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < 80; ++i) {
       const int lines = (i + 1) / 2;  // 0, 1 down, 1 up, 2 down, …
-      box.top = y - 5 + (i % 2 ? 6 : -6) * lines, box.bottom = box.top + 11;
+      box.top = y - 6 + (i % 2 ? 6 : -6) * lines, box.bottom = box.top + 13;
+      if (box.top < top_ || box.bottom > bottom_) continue;
       if (std::none_of(used_.begin(), used_.end(), [&](const Box& b) {
             return box.left < b.right && b.left < box.right && box.top < b.bottom &&
                    b.top < box.bottom;
@@ -86,10 +117,10 @@ class Labels {
     used_.push_back(box);
     const double edge = is_left ? box.right : box.left;
     std::string line;  // from a label that had to go far to its dot
-    if (std::fabs(box.top + 5 - y) > 9)
+    if (std::fabs(box.top + 6 - y) > 9)
       line = cat("<path class=\"grid\" d=\"M", number(x), " ", number(y), "L", number(edge), " ",
                  number(box.top + 6), "\"/>");
-    return line + cat("<text x=\"", number(edge), "\" y=\"", number(box.bottom - 2),
+    return line + cat("<text x=\"", number(edge), "\" y=\"", number(box.bottom - 3),
                       "\" text-anchor=\"", is_left ? "end" : "start", "\">", escape_html(text),
                       "</text>\n");
   }
@@ -99,8 +130,44 @@ class Labels {
   struct Box {
     double left, top, right, bottom;
   };
+  double end_, top_, bottom_;
   std::vector<Box> used_;
 };
+
+// The shade of a band is that of its name. Names go over the widest bands first, and only where
+// they meet no other.
+std::string draw_bands(const std::vector<Band>& bands, const Axis& x, double width, int height) {
+  std::string out;
+  std::vector<std::string> names;
+  std::vector<std::pair<double, double>> used;  // by names, in pixels
+  std::vector<size_t> order(bands.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto size = [&](size_t i) { return bands[i].high - bands[i].low; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size(a) > size(b); });
+  for (const Band& b : bands)
+    if (std::find(names.begin(), names.end(), b.name) == names.end()) names.push_back(b.name);
+  for (size_t i : order) {
+    const Band& b = bands[i];
+    const double left = kLeft + position(x, b.low) * width,
+                 right = kLeft + position(x, b.high) * width;
+    if (right <= left) continue;
+    const auto shade = std::find(names.begin(), names.end(), b.name) - names.begin();
+    out += cat("<rect class=\"band", shade % 3, "\" x=\"", number(left), "\" y=\"", kTop,
+               "\" width=\"", number(right - left), "\" height=\"", height, "\"><title>",
+               escape_html(b.name), "</title></rect>");
+    const double middle = (left + right) / 2,
+                 half = kLetter * static_cast<double>(b.name.size()) / 2 + 4;
+    if (2 * half > right - left || std::any_of(used.begin(), used.end(), [&](const auto& u) {
+          return middle - half < u.second && u.first < middle + half;
+        }))
+      continue;
+    used.emplace_back(middle - half, middle + half);
+    out += cat("<text x=\"", number(middle), "\" y=\"", kTop - 5, "\" text-anchor=\"middle\">",
+               escape_html(b.name), "</text>\n");
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -112,28 +179,35 @@ std::string grouped(int64_t v) {
 
 std::string escape_html(const std::string& text) {
   std::string out;
-  for (char c : text) {
-    if (c == '<')
+  for (std::string_view rest = text; !rest.empty();) {
+    const CodePoint c = first_code_point(rest);
+    // Control characters have no place in HTML, and some would be shown as other letters.
+    const bool is_text = c.is_valid && (c.value >= 32 || c.value == '\n' || c.value == '\t') &&
+                         (c.value < 127 || c.value > 159);
+    if (!is_text)
+      out += "\ufffd";
+    else if (c.value == '<')
       out += "&lt;";
-    else if (c == '>')
+    else if (c.value == '>')
       out += "&gt;";
-    else if (c == '&')
+    else if (c.value == '&')
       out += "&amp;";
-    else if (c == '"')
+    else if (c.value == '"')
       out += "&quot;";
     else
-      out += c;
+      out += rest.substr(0, c.n_bytes);
+    rest.remove_prefix(c.n_bytes);
   }
   return out;
 }
 
 std::string si(double v) {
-  const char* prefix[] = {"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"};
   if (v == 0) return "0";
-  const int e = std::clamp(static_cast<int>(std::floor(std::log10(std::fabs(v)) / 3)), -4, 6);
+  int e = std::clamp(static_cast<int>(std::floor(std::log10(std::fabs(v)) / 3 + 1e-9)), 0, 6);
+  if (e < 6 && std::fabs(v) / std::pow(1000.0, e) >= 999.5) ++e;  // would round to 1000
   char b[32];
   std::snprintf(b, sizeof b, "%.3g", v / std::pow(1000.0, e));
-  return cat(b, prefix[e + 4][0] ? " " : "", prefix[e + 4]);
+  return cat(b, e ? " " : "", kPrefixes[e]);
 }
 
 void fit(Axis& x, Axis& y, const std::vector<Series>& series) {
@@ -164,22 +238,15 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
   auto py = [&](double v) { return kTop + (1 - position(y, v)) * h; };
   std::string out = cat("<svg viewBox=\"0 0 ", width, " ", height,
                         "\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\n");
-  for (size_t i = 0; i < bands.size(); ++i) {
-    const double left = px(bands[i].low), right = px(bands[i].high);
-    if (right <= left) continue;
-    out += cat("<rect class=\"band", i % 2, "\" x=\"", number(left), "\" y=\"", kTop, "\" width=\"",
-               number(right - left), "\" height=\"", h, "\"/><text x=\"",
-               number((left + right) / 2), "\" y=\"", kTop - 3, "\" text-anchor=\"middle\">",
-               escape_html(bands[i].name), "</text>\n");
-  }
-  for (double t : ticks(x))
-    out += cat("<path class=\"grid\" d=\"M", number(px(t)), " ", kTop, "v", h, "\"/><text x=\"",
-               number(px(t)), "\" y=\"", kTop + h + 16, "\" text-anchor=\"middle\">", si(t),
+  out += draw_bands(bands, x, w, h);
+  for (const Tick& t : ticks(x, w / 90))
+    out += cat("<path class=\"grid\" d=\"M", number(px(t.at)), " ", kTop, "v", h, "\"/><text x=\"",
+               number(px(t.at)), "\" y=\"", kTop + h + 18, "\" text-anchor=\"middle\">", t.text,
                "</text>\n");
-  for (double t : ticks(y))
-    out +=
-        cat("<path class=\"grid\" d=\"M", kLeft, " ", number(py(t)), "h", w, "\"/><text x=\"",
-            kLeft - 6, "\" y=\"", number(py(t) + 4), "\" text-anchor=\"end\">", si(t), "</text>\n");
+  for (const Tick& t : ticks(y, h / 36))
+    out += cat("<path class=\"grid\" d=\"M", kLeft, " ", number(py(t.at)), "h", w, "\"/><text x=\"",
+               kLeft - 6, "\" y=\"", number(py(t.at) + 4), "\" text-anchor=\"end\">", t.text,
+               "</text>\n");
   out += cat("<text x=\"", kLeft + w / 2, "\" y=\"", height - 6, "\" text-anchor=\"middle\">",
              escape_html(x.label), "</text><text x=\"", 4, "\" y=\"14\">", escape_html(y.label),
              "</text>\n");
@@ -208,10 +275,10 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
         out += cat("<circle r=\"4\" cx=\"", number(px(s.points[i].first)), "\" cy=\"",
                    number(py(s.points[i].second)), "\" style=\"fill:", s.color, "\"><title>",
                    i < s.titles.size() ? escape_html(s.titles[i]) : "", "</title></circle>\n");
-      Labels labels;
+      Labels labels(kLeft + w, kTop, kTop + h);
       for (auto [vx, vy] : s.points) labels.avoid(px(vx), py(vy));
       for (size_t i = 0; i < s.labels.size(); ++i)
-        out += labels.place(px(s.points[i].first), py(s.points[i].second), kLeft + w, s.labels[i]);
+        out += labels.place(px(s.points[i].first), py(s.points[i].second), s.labels[i]);
     }
   }
   return out + "</svg>\n";

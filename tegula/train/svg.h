@@ -11,7 +11,6 @@ struct Axis {
   double low = 0, high = 1;
   bool is_log = false;
   std::string label;
-  std::string unit;
 };
 
 struct Series {
@@ -24,7 +23,8 @@ struct Series {
   std::vector<std::string> labels;  // of dots: beside them, moved up or down where they would meet
 };
 
-// A part of the x axis that has a name, drawn behind the series.
+// A part of the x axis that has a name, drawn behind the series. Equal names have one shade; a name
+// stands over its band where it fits, widest bands first, and is shown on hover in any case.
 struct Band {
   double low = 0, high = 0;
   std::string name;
@@ -36,9 +36,9 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
                   const std::vector<Band>& bands = {}, int width = 760, int height = 300);
 // Smallest range that holds all points, with some air.
 void fit(Axis& x, Axis& y, const std::vector<Series>& series);
-// Text with <, > and & escaped.
+// Text with <, > and & escaped; what is not UTF-8 becomes U+FFFD.
 std::string escape_html(const std::string& text);
-// "1.23 M" with SI prefixes.
+// "1.23 M" with SI prefixes from thousands on; "0.05" below.
 std::string si(double v);
 // "1 234 567", its groups held together by narrow spaces.
 std::string grouped(int64_t v);

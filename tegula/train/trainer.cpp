@@ -254,6 +254,11 @@ Status Trainer::evaluate(const std::atomic<bool>& stop, TrainSummary& sum) {
   return {};
 }
 
+std::string Trainer::validation_text(int64_t n_tokens) const {
+  const std::span<const int32_t> all = data_.validation();
+  return tokenizer_->decode(all.first(std::min(static_cast<size_t>(n_tokens), all.size())));
+}
+
 Status Trainer::save() {
   if (config_.out.empty()) return {};
   TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights, store_, data_sha256_,

@@ -73,6 +73,8 @@ class Trainer {
   Store& store() { return store_; }
   int64_t parameters() const { return parameter_count(functions_.weights); }
   int64_t next_step() const { return step_; }
+  // The first tokens of the validation split, as text.
+  std::string validation_text(int64_t n_tokens) const;
   std::string data_summary;
   // What the user should know of a resumed run, a line each: damaged checkpoints that were passed
   // over, flags or data that differ.

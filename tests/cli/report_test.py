@@ -1,6 +1,8 @@
 """What a run shows: the progress line, the report, the picture of the README."""
 
 import fcntl
+import html
+import json
 import os
 import pty
 import re
@@ -47,21 +49,99 @@ class Report(CliTest):
         self.assertNotRegex(page.replace("http://www.w3.org/2000/svg", ""), r"https?:|src=|href=")
         self.assertIn("prefers-color-scheme:dark", page)
         self.assertRegex(page, r"MFU [0-9.]+ %")
-        for title in ("Loss", "Predicted beside measured", "Time per op", "Roofline",
-                      "Memory of the plan"):
+        for title in ("Loss", "Learning rate, gradient norm, throughput", "Samples",
+                      "Predicted beside measured", "Time per op", "Roofline", "Memory of the plan",
+                      "Configuration"):
             self.assertIn(f"<h2>{title}</h2>", page)
         self.assertEqual(page.count(">equal<"), 2)
         charts = [xml.etree.ElementTree.fromstring(c)
                   for c in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
-        self.assertEqual(len(charts), 3)
+        self.assertEqual(len(charts), 6)
         # The whole run is drawn, also what went before the resume: evaluations at 2, 4, 6 and 8.
         titles = ["".join(t.itertext()) for t in charts[0].iter() if t.tag.endswith("title")]
         self.assertEqual([t.split(":")[0] for t in titles], [f"step {n}" for n in (2, 4, 6, 8)])
         # Every op of the table stands in the roofline.
         ops = set(re.findall(r"<tr><td>(\w+)<small>", page))
-        drawn = {"".join(t.itertext()).split(" (")[0] for t in charts[1].iter()}
+        drawn = {"".join(t.itertext()).split(" (")[0] for t in charts[4].iter()}
         self.assertGreater(len(ops), 5)
         self.assertLessEqual(ops, drawn)
+
+    def page(self, *flags):
+        self.expect_ok(self.train("--out", self.out, *flags))
+        return (self.out / "report.html").read_text()
+
+    def test_curves_of_every_step(self):
+        page = self.page("--steps", 40, "--warmup", 20, "--lr", 0.25)
+        charts = [xml.etree.ElementTree.fromstring(c)
+                  for c in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+        rows = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        steps = [row for row in rows if "lr" in row]
+        self.assertEqual(len(steps), 40)
+        for chart, values in zip(charts[1:], ([row["lr"] for row in steps],
+                                              [row["grad_norm"] for row in steps],
+                                              [1 / row["step_ms"] for row in steps])):
+            line = next(p for p in chart.iter() if p.get("class", "").startswith("line"))
+            drawn = [tuple(map(float, point.split())) for point in
+                     re.split("[ML]", line.get("d"))[1:]]
+            self.assertEqual(len(drawn), 40)
+            # Higher values stand higher, that is, at smaller y: in proportion.
+            low, high = min(values), max(values)
+            bottom, top = max(y for _, y in drawn), min(y for _, y in drawn)
+            for value, (_, y) in zip(values, drawn):
+                self.assertAlmostEqual((value - low) / (high - low), (bottom - y) / (bottom - top),
+                                       delta=0.002)
+
+    def test_numbers_on_axes_are_people_s(self):
+        page = self.page("--steps", 40, "--n-layers", 2)
+        labels = [html.unescape(t) for t in re.findall(r"<text[^>]*>(.*?)</text>", page)]
+        self.assertFalse([t for t in labels if re.fullmatch(r"[0-9.]+ [mµnp]", t)])
+        self.assertIn("0.1", labels)  # of the memory, in MiB
+        self.assertIn("10", labels)   # of the steps
+
+    def test_samples_are_what_the_model_writes(self):
+        page = self.page()
+        samples = re.findall(r'<pre class="sample"><span class="prompt">(.*?)</span>(.*?)</pre>',
+                             page, re.DOTALL)
+        self.assertEqual(len(samples), 2)
+        for seed, (prompt, text) in enumerate(samples, 1):
+            self.assertIn(html.unescape(prompt), self.text.read_text())
+            again = self.expect_ok(self.run_tool(
+                "generate", "--model", self.out, "--prompt", html.unescape(prompt), "--max-tokens",
+                160, "--seed", seed, "--threads", 1, "--json"))
+            self.assertEqual(json.loads(again.stdout)["text"], html.unescape(text))
+
+    def test_the_configuration_trains_the_same_again(self):
+        """For every family: each flag of the command stands there, and gives the same bits."""
+        own = {"gpt2": {"bias"}, "llama": {"n-kv-heads", "head-dim"}}
+        own["moe"] = own["llama"] | {"n-experts", "experts-per-token", "capacity-factor",
+                                     "balance-loss"}
+        shared = set().union(*own.values()) | {"n-heads", "d-ff"}
+        heads = {"gpt2": {"n-heads", "d-ff"}, "llama": {"n-heads", "d-ff"},
+                 "moe": {"n-heads", "d-ff"}, "mlp": {"d-ff"}}
+        # How a run is started is no setting; nor is what is at its default, which is to do nothing.
+        no_setting = {"help", "config", "depth", "json", "resume", "overwrite", "init-from",
+                      "memory", "lr-decay-steps", "tune-cache", "passes", "check"}
+        usage = self.expect_ok(self.run_tool("train", "--help")).stdout
+        flags = set(re.findall(r"^  (?:-\w,\s*)?--([\w-]+)", usage, re.MULTILINE)) - no_setting
+        self.assertGreater(len(flags), 30)
+        for family in ("gpt2", "llama", "moe", "mlp", "lstm"):
+            with self.subTest(family):
+                out = self.dir / family
+                self.expect_ok(self.run_tool(
+                    "train", "--data", self.text, "--out", out, "--model", family, "--n-layers", 1,
+                    "--d-model", 16, "--seqlen", 12, "--batch", 2, "--steps", 3, "--warmup", 1,
+                    "--eval-every", 0, "--threads", 1, "--tokenizer", "bytes", "--beta2", 0.97,
+                    "--dropout", 0.25, "--weight-decay", 0.3, "--seed", 7))
+                page = (out / "report.html").read_text()
+                text = html.unescape(re.search(r'<pre id="config">(.*?)</pre>', page,
+                                               re.DOTALL)[1])
+                wanted = flags - shared | own.get(family, set()) | heads.get(family, set())
+                self.assertEqual(set(re.findall(r"^([\w-]+) = ", text, re.MULTILINE)), wanted)
+                file = self.write("run.toml", text)
+                again = self.dir / f"{family}-again"
+                self.expect_ok(self.run_tool("train", "--config", file, "--out", again))
+                self.assertEqual(self.weights(out)["model.safetensors"],
+                                 self.weights(again)["model.safetensors"])
 
     def test_the_picture_of_the_readme(self):
         self.expect_ok(self.train("--out", self.out))

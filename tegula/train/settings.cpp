@@ -1,0 +1,67 @@
+#include "tegula/train/settings.h"
+
+#include "tegula/io/json.h"
+
+namespace tegula {
+
+namespace {
+
+// Keys and values, one a line. JSON's strings and numbers are TOML's.
+class Lines {
+ public:
+  void add(std::string_view key, const Json& value) {
+    if (!value.is_null()) text_ += cat(key, " = ", value.dump(), "\n");
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void add_model(Lines& out, const ModelConfig& m) {
+  const bool attends = m.type != "mlp" && m.type != "lstm", is_gpt2 = m.type == "gpt2";
+  out.add("model", m.type);
+  out.add("n-layers", m.n_layers);
+  if (attends) out.add("n-heads", m.n_heads);
+  if (attends && !is_gpt2) out.add("n-kv-heads", m.n_kv_heads), out.add("head-dim", m.head_dim);
+  out.add("d-model", m.d_model);
+  if (m.type != "lstm") out.add("d-ff", m.d_ff);
+  if (m.type == "moe") {
+    out.add("n-experts", m.n_experts), out.add("experts-per-token", m.n_experts_per_token);
+    out.add("capacity-factor", m.capacity_factor), out.add("balance-loss", m.balance_loss);
+  }
+  if (is_gpt2) out.add("bias", m.has_bias);
+  out.add("dropout", m.dropout);
+  out.add("seqlen", m.max_seqlen);
+}
+
+void add_optimizer(Lines& out, const TrainConfig& c) {
+  const OptimizerConfig& o = c.optimizer;
+  out.add("optimizer", o.name);
+  out.add("lr", c.lr), out.add("min-lr", c.min_lr), out.add("warmup", c.warmup);
+  if (c.lr_decay_steps > 0) out.add("lr-decay-steps", c.lr_decay_steps);
+  out.add("weight-decay", o.weight_decay);
+  if (o.name != "sgd") out.add("beta1", o.beta1);
+  if (o.name == "adamw") out.add("beta2", o.beta2);
+  out.add("grad-clip", o.clip);
+}
+
+}  // namespace
+
+std::string settings_toml(const TrainConfig& c) {
+  Lines out;
+  out.add("data", c.data), out.add("out", c.out), out.add("tokenizer", c.tokenizer);
+  add_model(out, c.model);
+  out.add("batch", c.batch), out.add("accumulate", c.accumulate), out.add("steps", c.steps);
+  add_optimizer(out, c);
+  out.add("dtype", c.dtype), out.add("mode", c.mode), out.add("seed", c.seed);
+  out.add("eval-every", c.eval_every), out.add("save-every", c.save_every);
+  if (c.memory_bytes > 0) out.add("memory", std::to_string(c.memory_bytes));
+  out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);
+  out.add("threads", c.threads), out.add("tune", c.tune);
+  if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);
+  if (!c.passes.empty()) out.add("passes", c.passes);
+  return out.text();
+}
+
+}  // namespace tegula
