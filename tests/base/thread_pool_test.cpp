@@ -50,9 +50,13 @@ TEST(ThreadPool, RunsEveryIndexOnceOnAThreadInRange) {
 
 TEST(ThreadPool, NestedCallsRunInlineOnTheSameThread) {
   ThreadPool pool(3);
-  std::atomic<int> inner{0};
+  std::atomic<int> inner{0}, workers{0};
   std::atomic<bool> same_thread{true};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   pool.parallel_for(8, [&](int64_t, int outer_thread) {
+    // The caller alone could do all of it before another thread has woken up.
+    if (outer_thread > 0) ++workers;
+    while (workers == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     const auto self = std::this_thread::get_id();
     pool.parallel_for(10, [&](int64_t, int thread) {
       inner.fetch_add(1);
@@ -60,6 +64,7 @@ TEST(ThreadPool, NestedCallsRunInlineOnTheSameThread) {
     });
   });
   EXPECT_EQ(inner.load(), 80);
+  EXPECT_GT(workers.load(), 0) << "no second thread came within ten seconds";
   EXPECT_TRUE(same_thread);
 }
 

@@ -33,6 +33,17 @@ TEST(Cse, OperandsOfCommutativeOpsOnly) {
   EXPECT_EQ(count(m[f], max_op), 2);
 }
 
+// Enough of them that some meet in one place of the table: there attributes alone tell them apart.
+TEST(Cse, ManyThatDifferInAnAttributeAlone) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", {DType::kF32, {400}});
+  for (int64_t i = 0; i < 400; ++i) b.result(cat("y", i), pad(x, 0, i, 400 - i, 0, 0.0));
+  const FuncId f = finish(b);
+  EXPECT_FALSE(run(m, f, "cse"));
+  EXPECT_EQ(count(m[f], pad_op), 400);
+}
+
 TEST(Cse, ToldApartByAttributesAndTypes) {
   Module m;
   Builder b(m, "f");

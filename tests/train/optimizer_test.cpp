@@ -98,11 +98,12 @@ void expect_formula(const OptimizerConfig& c) {
 TEST(Optimizer, UpdatesByTheFormula) {
   for (const char* name : {"adamw", "momentum", "sgd"})
     for (double clip : {0.0, 1.0, 1e6})
-      for (double decay : {0.0, 0.1}) {
-        OptimizerConfig c;
-        c.name = name, c.clip = clip, c.weight_decay = decay, c.beta2 = 0.95;
-        expect_formula(c);
-      }
+      for (double decay : {0.0, 0.1})
+        for (double eps : {1e-8, 1e-2}) {  // the second is large enough to be seen
+          OptimizerConfig c;
+          c.name = name, c.clip = clip, c.weight_decay = decay, c.beta2 = 0.95, c.eps = eps;
+          expect_formula(c);
+        }
 }
 
 TEST(Optimizer, AGradientThatIsNotFiniteChangesNothing) {

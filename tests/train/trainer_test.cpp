@@ -73,6 +73,37 @@ TEST(Trainer, ResumesWithTheSameBits) {
   }
 }
 
+// Two micro-batches of two rows are one batch of four: the same rows, so the same loss and
+// gradient but for rounding.
+TEST(Trainer, MicroBatchesAreTheRowsOfTheBatch) {
+  const auto first_step = [](int64_t batch, int64_t accumulate) {
+    TrainConfig c = small_run(fresh_directory(cat("micro", accumulate)));
+    c.batch = batch, c.accumulate = accumulate, c.steps = 1;
+    auto t = Trainer::create(std::move(c));
+    EXPECT_TRUE(t.ok()) << t.error().to_string();
+    StepReport report;
+    (*t)->context = &report;
+    (*t)->on_step = [](void* at, const StepReport& r) { *static_cast<StepReport*>(at) = r; };
+    std::atomic<bool> stop{false};
+    EXPECT_TRUE((*t)->run(stop).ok());
+    return report;
+  };
+  const StepReport whole = first_step(4, 1), parts = first_step(2, 2);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-6 * whole.loss);
+  EXPECT_NEAR(parts.grad_norm, whole.grad_norm, 1e-5 * whole.grad_norm);
+}
+
+// Rows that do not fill the last batch count as many as they are.
+TEST(Trainer, ValidationLossDoesNotDependOnTheBatch) {
+  std::vector<double> losses;
+  for (const int64_t batch : {1, 3, 7, 16}) {
+    TrainConfig c = small_run(fresh_directory(cat("batch", batch)));
+    c.batch = batch, c.steps = 0;
+    losses.push_back(run(c).val_loss);
+  }
+  for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-6 * losses[0]);
+}
+
 TEST(Trainer, MeasuresWhatWasPlanned) {
   const TrainSummary s = run(small_run(fresh_directory("planned")));
   EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
