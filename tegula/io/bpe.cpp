@@ -1,10 +1,8 @@
 #include "tegula/io/bpe.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "tegula/base/result.h"
-#include "tegula/io/pretokenize.h"
 
 namespace tegula {
 namespace {
@@ -40,8 +38,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 
 }  // namespace
 
-BpeEncoder::BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids)
-    : byte_ids_(byte_ids) {
+BpeEncoder::BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids,
+                       FirstWord cut)
+    : byte_ids_(byte_ids), cut_(cut) {
   size_t n_slots = 16;
   while (n_slots < merges.size() * 2) n_slots *= 2;
   slots_.resize(n_slots);
@@ -64,6 +63,11 @@ const BpeEncoder::Slot* BpeEncoder::find(int32_t left, int32_t right) const {
 
 void BpeEncoder::encode_word(std::string_view word, std::vector<int32_t>& out) const {
   TEGULA_CHECK(word.size() < kNone, "a word of 4 GiB");
+  if (!whole_.empty())
+    if (const auto at = whole_.find(std::string(word)); at != whole_.end()) {
+      out.push_back(at->second);
+      return;
+    }
   std::vector<Node> nodes(word.size());
   for (uint32_t i = 0; i < nodes.size(); ++i)
     nodes[i] = {byte_ids_[static_cast<unsigned char>(word[i])], i - 1, i + 1};
@@ -105,7 +109,7 @@ void BpeEncoder::encode(std::string_view text, std::vector<int32_t>& out) const 
   // A word's ids are copied from its first appearance in the output.
   std::unordered_map<std::string_view, Span> cache;
   while (!text.empty()) {
-    const std::string_view word = text.substr(0, first_word(text));
+    const std::string_view word = text.substr(0, cut_(text));
     text.remove_prefix(word.size());
     if (const auto hit = cache.find(word); hit != cache.end()) {
       for (size_t i = 0; i < hit->second.n; ++i) out.push_back(out[hit->second.begin + i]);

@@ -15,7 +15,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "tegula/io/pretokenize.h"
 
 namespace tegula {
 
@@ -37,7 +41,10 @@ BpeVocabulary train_bpe(std::string_view text, int64_t vocab_size);
 class BpeEncoder {
  public:
   BpeEncoder() = default;
-  BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids);
+  BpeEncoder(std::span<const BpeMerge> merges, const std::array<int32_t, 256>& byte_ids,
+             FirstWord cut = first_word);
+  // A word that is one of these is its id, whatever merges would make of it.
+  void set_whole_words(std::unordered_map<std::string, int32_t> ids) { whole_ = std::move(ids); }
   // Appends the ids of `text`, all of whose words it cuts and encodes; repeated words are looked
   // up in a cache that lasts for the call.
   void encode(std::string_view text, std::vector<int32_t>& out) const;
@@ -52,6 +59,8 @@ class BpeEncoder {
   const Slot* find(int32_t left, int32_t right) const;
   std::vector<Slot> slots_;  // open addressing; the size is a power of two
   std::array<int32_t, 256> byte_ids_{};
+  FirstWord cut_ = first_word;
+  std::unordered_map<std::string, int32_t> whole_;
 };
 
 }  // namespace tegula

@@ -6,6 +6,10 @@
 // Written by hand: one pass, no recursion, no regular expressions.
 // Cost: linear; 100 MB/s and more on ASCII.
 // Source: GPT-2's encoder (Radford et al. 2019); tokenizers' ByteLevel pre-tokenizer.
+//
+// Llama 3 (and GPT-4) cut by (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\nLN]?L+|N{1,3}| ?O+[\r\n]*|
+// S*[\r\n]+|S+(?!\S)|S+: a word takes any one character before it along, digits go by threes, and
+// line breaks stay with what they end. Qwen's rule is the same with digits alone.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +18,12 @@
 namespace tegula {
 
 // The length in bytes of the first word of `text`, at least 1; `text` is not empty.
+using FirstWord = size_t (*)(std::string_view text);
 size_t first_word(std::string_view text);
+size_t first_word_llama3(std::string_view text);
+size_t first_word_qwen(std::string_view text);
+
+// The rule that a tokenizer's file states as a regular expression, or null for any other.
+FirstWord find_word_rule(std::string_view pattern);
 
 }  // namespace tegula

@@ -74,14 +74,15 @@ Result<Tokenizer> Tokenizer::train(std::string_view kind, std::string_view text)
 
 // Takes over a vocabulary and builds the tables that encode() reads.
 Status Tokenizer::set_tokens(Kind kind, std::vector<std::string> tokens,
-                             std::vector<BpeMerge> merges) {
+                             std::vector<BpeMerge> merges, const std::vector<bool>& is_added,
+                             FirstWord cut) {
   kind_ = kind;
   tokens_ = std::move(tokens);
   merges_ = std::move(merges);
   byte_ids_.fill(-1);
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const std::string& token = tokens_[id];
-    if (token.empty()) continue;
+    if (token.empty() || (!is_added.empty() && is_added[id])) continue;
     const CodePoint c = first_code_point(token);
     if (kind_ == Kind::kChars && c.is_valid && c.n_bytes == token.size()) {
       if (code_point_ids_.size() <= c.value) code_point_ids_.resize(c.value + 1, -1);
@@ -97,7 +98,7 @@ Status Tokenizer::set_tokens(Kind kind, std::vector<std::string> tokens,
     if (byte_ids_[static_cast<size_t>(b)] < 0)
       return invalid_argument(
           cat("the vocabulary lacks byte 0x", hex(static_cast<uint32_t>(b), 2)));
-  bpe_ = BpeEncoder(merges_, byte_ids_);
+  bpe_ = BpeEncoder(merges_, byte_ids_, cut);
   return {};
 }
 
@@ -112,9 +113,8 @@ Error Tokenizer::unknown_character(std::string_view text, size_t at) const {
                               "use the tokenizer bytes or bpe:N, which take any text"));
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode_chars(std::string_view text) const {
-  std::vector<int32_t> ids;
-  ids.reserve(text.size());
+Status Tokenizer::encode_chars(std::string_view text, std::vector<int32_t>& ids) const {
+  ids.reserve(ids.size() + text.size());
   std::array<int32_t, 128> ascii_ids;  // a short way for most text
   ascii_ids.fill(-1);
   std::copy_n(code_point_ids_.begin(), std::min<size_t>(code_point_ids_.size(), 128),
@@ -136,20 +136,36 @@ Result<std::vector<int32_t>> Tokenizer::encode_chars(std::string_view text) cons
     ids.push_back(id);
     at += c.n_bytes;
   }
-  return ids;
+  return {};
+}
+
+Status Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
+  if (kind_ == Kind::kChars) return encode_chars(text, ids);
+  if (kind_ == Kind::kBytes) {
+    const size_t before = ids.size();
+    ids.resize(before + text.size());
+    for (size_t i = 0; i < text.size(); ++i)
+      ids[before + i] = byte_ids_[static_cast<unsigned char>(text[i])];
+  } else {
+    ids.reserve(ids.size() + text.size() / 3);
+    bpe_.encode(text, ids);
+  }
+  return {};
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
-  if (kind_ == Kind::kChars) return encode_chars(text);
-  std::vector<int32_t> ids;
-  if (kind_ == Kind::kBytes) {
-    ids.resize(text.size());
-    for (size_t i = 0; i < text.size(); ++i)
-      ids[i] = byte_ids_[static_cast<unsigned char>(text[i])];
+  std::vector<int32_t> ids = before_;
+  if (added_.empty()) {
+    TEGULA_TRY(encode_plain(text, ids));
   } else {
-    ids.reserve(text.size() / 3);
-    bpe_.encode(text, ids);
+    for (const AddedTokens::Piece& p : added_.split(text)) {
+      if (p.id >= 0)
+        ids.push_back(p.id);
+      else
+        TEGULA_TRY(encode_plain(p.text, ids));
+    }
   }
+  ids.insert(ids.end(), behind_.begin(), behind_.end());
   return ids;
 }
 

@@ -4,6 +4,7 @@
 
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
+#include "tegula/io/post_processor.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/io/utf8.h"
 
@@ -87,8 +88,9 @@ bool is_absent(const Json* value) { return value == nullptr || value->is_null();
 
 using Ids = std::unordered_map<std::string, int32_t>;  // by the names in the file
 
-// Names in the order of their ids, which must be 0, 1, 2, …
-Result<std::vector<std::string>> names_by_id(const Json& model, const Json* added, Ids& ids) {
+// Names in the order of their ids, which must be 0, 1, 2, …; `is_added`: those of no word.
+Result<std::vector<std::string>> names_by_id(const Json& model, const Json* added, Ids& ids,
+                                             std::vector<bool>& is_added) {
   const Json* vocab = model.find("vocab");
   if (vocab == nullptr || vocab->as<Json::Object>() == nullptr)
     return invalid_argument("model.vocab is missing");
@@ -100,6 +102,7 @@ Result<std::vector<std::string>> names_by_id(const Json& model, const Json* adde
     return {};
   };
   for (const Json::Member& m : *vocab->as<Json::Object>()) TEGULA_TRY(put(m.key, &m.value));
+  const Ids words = ids;
   if (const auto* list = added != nullptr ? added->as<Json::Array>() : nullptr)
     for (const Json& token : *list)
       TEGULA_TRY(put(text_of(token.find("content")), token.find("id")));
@@ -113,6 +116,8 @@ Result<std::vector<std::string>> names_by_id(const Json& model, const Json* adde
     is_taken[at] = true;
     names[at] = name;
   }
+  is_added.resize(names.size());
+  for (size_t id = 0; id < names.size(); ++id) is_added[id] = !words.contains(names[id]);
   return names;
 }
 
@@ -140,23 +145,71 @@ Result<std::vector<BpeMerge>> parse_merges(const Json& model, const Ids& ids) {
   return merges;
 }
 
+Result<AddedTokens> read_added(const Json* list, const Ids& ids) {
+  std::vector<AddedToken> tokens;
+  if (const auto* array = list != nullptr ? list->as<Json::Array>() : nullptr)
+    for (const Json& t : *array) {
+      const std::string content = text_of(t.find("content"));
+      if (is_true(t.find("single_word")))
+        return unsupported(cat("its added token '", content, "' is to be found as a word alone"));
+      const Json* normalized = t.find("normalized");
+      tokens.push_back({content, ids.at(content), is_true(t.find("lstrip")),
+                        is_true(t.find("rstrip")),
+                        normalized != nullptr ? is_true(normalized) : !is_true(t.find("special"))});
+    }
+  return AddedTokens(std::move(tokens));
+}
+
+// How a byte-level tokenizer cuts words; null: not at all.
+Result<FirstWord> read_words(const Json& words) {
+  const auto byte_level_cut = [](const Json& w) -> Result<FirstWord> {
+    if (is_true(w.find("add_prefix_space")))
+      return unsupported("its pre_tokenizer adds a space in front");
+    const Json* use_regex = w.find("use_regex");
+    return use_regex == nullptr || is_true(use_regex) ? FirstWord{first_word} : FirstWord{};
+  };
+  const std::string type = text_of(words.find("type"));
+  if (type == "ByteLevel") return byte_level_cut(words);
+  const Json* list = words.find("pretokenizers");
+  const auto* parts = list != nullptr ? list->as<Json::Array>() : nullptr;
+  if (type != "Sequence" || parts == nullptr || parts->size() != 2 ||
+      text_of((*parts)[0].find("type")) != "Split" ||
+      text_of((*parts)[1].find("type")) != "ByteLevel")
+    return unsupported(cat("its pre_tokenizer ", type, " is not a form that tegula reads"));
+  const Json& split = (*parts)[0];
+  const std::string behavior = text_of(split.find("behavior"));
+  const bool is_inverted = is_true(split.find("invert"));
+  if (!(behavior == "Isolated" && !is_inverted) && !(behavior == "Removed" && is_inverted))
+    return unsupported(cat("its pre_tokenizer splits with the behavior ", behavior));
+  const Json* pattern = split.find("pattern");
+  const std::string regex = pattern != nullptr ? text_of(pattern->find("Regex")) : "";
+  const FirstWord cut = find_word_rule(regex);
+  if (cut == nullptr)
+    return unsupported(
+        cat("its pre_tokenizer splits by '", regex, "', not as GPT-2, Llama 3 or ", "Qwen do"));
+  if (TEGULA_TRY(byte_level_cut((*parts)[1])) != nullptr && cut != first_word)
+    return unsupported("its pre_tokenizer splits twice");
+  return cut;
+}
+
 // Whether the file asks for nothing that load() would do otherwise.
 Status check_form(const Json& json, const Json& model, const Json* words) {
   if (!is_absent(json.find("normalizer"))) return unsupported("it has a normalizer");
+  for (const char* key : {"truncation", "padding"})
+    if (!is_absent(json.find(key)))
+      return unsupported(cat("it asks for ", key, ": set \"", key, "\" to null"));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!text_of(model.find(key)).empty()) return unsupported(cat("model.", key, " is set"));
   if (!is_absent(model.find("dropout"))) return unsupported("model.dropout is set");
-  if (is_true(model.find("byte_fallback")) || is_true(model.find("ignore_merges")))
-    return unsupported("model.byte_fallback or model.ignore_merges is set");
+  if (is_true(model.find("byte_fallback"))) return unsupported("model.byte_fallback is set");
   if (words == nullptr) return unsupported("it has no pre_tokenizer");
-  if (is_true(words->find("add_prefix_space")))
-    return unsupported("its pre_tokenizer adds a space in front");
   return {};
 }
 
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> Tokenizer::files() const {
+  if (!loaded_files_.empty()) return loaded_files_;
   const auto name = [&](const std::string& token) {
     return kind_ == Kind::kChars ? char_name(token) : to_visible(token);
   };
@@ -222,24 +275,38 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
   const std::string word_type = words != nullptr ? text_of(words->find("type")) : "";
   TEGULA_TRY(check_form(json, *model, words));
   Ids ids;
-  std::vector<std::string> tokens = TEGULA_TRY(names_by_id(*model, json.find("added_tokens"), ids));
+  std::vector<bool> is_added;
+  std::vector<std::string> tokens =
+      TEGULA_TRY(names_by_id(*model, json.find("added_tokens"), ids, is_added));
   Tokenizer t;
+  t.added_ = TEGULA_TRY(read_added(json.find("added_tokens"), ids));
+  Around around = TEGULA_TRY(read_post_processor(json.find("post_processor")));
+  t.before_ = std::move(around.before), t.behind_ = std::move(around.behind);
+  for (const auto* list : {&t.before_, &t.behind_})
+    for (const int32_t id : *list)
+      if (static_cast<size_t>(id) >= tokens.size())
+        return invalid_argument(cat("its post_processor adds id ", id, " of ", tokens.size()));
   if (type == "WordLevel" && word_type == "Split") {
     for (std::string& token : tokens) token = from_char_name(token);
-    TEGULA_TRY(t.set_tokens(Kind::kChars, std::move(tokens), {}));
+    TEGULA_TRY(t.set_tokens(Kind::kChars, std::move(tokens), {}, is_added));
     return t;
   }
-  if (type != "BPE" || word_type != "ByteLevel")
-    return unsupported(
-        cat("model ", type, " with pre_tokenizer ", word_type, " is not a form that tegula reads"));
+  if (type != "BPE")
+    return unsupported(cat("its model ", type, " with pre_tokenizer ", word_type,
+                           " is not a form that tegula reads"));
+  const FirstWord cut = TEGULA_TRY(read_words(*words));
   for (std::string& token : tokens) token = from_visible(token);
   std::vector<BpeMerge> merges = TEGULA_TRY(parse_merges(*model, ids));
-  const Json* use_regex = words->find("use_regex");
-  const bool cuts_words = use_regex == nullptr || is_true(use_regex);
-  if (!cuts_words && !merges.empty())
+  if (cut == nullptr && !merges.empty())
     return unsupported("it merges across words (use_regex is false)");
-  const Kind kind = cuts_words ? Kind::kBpe : Kind::kBytes;
-  TEGULA_TRY(t.set_tokens(kind, std::move(tokens), std::move(merges)));
+  const Kind kind = cut != nullptr ? Kind::kBpe : Kind::kBytes;
+  std::unordered_map<std::string, int32_t> whole;
+  if (is_true(model->find("ignore_merges")))
+    for (size_t id = 0; id < tokens.size(); ++id)
+      if (!is_added[id]) whole.emplace(tokens[id], static_cast<int32_t>(id));
+  TEGULA_TRY(t.set_tokens(kind, std::move(tokens), std::move(merges), is_added,
+                          cut != nullptr ? cut : first_word));
+  t.bpe_.set_whole_words(std::move(whole));
   return t;
 }
 
@@ -247,7 +314,12 @@ Result<Tokenizer> Tokenizer::load(const std::string& directory) {
   const std::string path = join_path(directory, "tokenizer.json");
   const std::string text = TEGULA_TRY(read_file(path));
   auto tokenizer = parse(text, path);
-  if (tokenizer.ok()) return tokenizer;
+  if (tokenizer.ok()) {
+    tokenizer->loaded_files_ = {{"tokenizer.json", text}};
+    if (const auto config = read_file(join_path(directory, "tokenizer_config.json")); config.ok())
+      tokenizer->loaded_files_.emplace_back("tokenizer_config.json", *config);
+    return tokenizer;
+  }
   Error error = std::move(tokenizer).error();
   error.message = cat("cannot use the tokenizer '", path, "': ", error.message);
   return error;
