@@ -80,8 +80,9 @@ bool add_row(TrainHistory& history, const Json& row, int64_t last_step) {
   const int64_t* at = step ? step->as<int64_t>() : nullptr;
   if (!at || *at < 0 || *at > last_step) return false;
   if (row.find("val_loss")) {
-    history.evals.push_back({*at, number("val_loss")});
-    return std::isfinite(history.evals.back().loss);
+    history.evals.push_back(
+        {*at, number("val_loss"), number("train_split_loss"), number("bits_per_byte")});
+    return std::isfinite(history.evals.back().val_loss);
   }
   StepReport r;
   r.step = *at, r.loss = number("loss"), r.grad_norm = number("grad_norm");
@@ -130,18 +131,27 @@ void on_step(void* context, const StepReport& r) {
   }
 }
 
-void on_eval(void* context, int64_t step, double loss) {
+void on_eval(void* context, const EvalReport& e) {
   auto& p = *static_cast<Progress*>(context);
-  p.history.evals.push_back({step, loss});
-  add_metric(p, Json::object({{"step", step}, {"val_loss", loss}}));
-  std::fprintf(stderr, "%sstep %lld  validation loss %.4f\n", p.is_terminal ? "\r\033[K" : "",
-               static_cast<long long>(step), loss);
+  p.history.evals.push_back(e);
+  add_metric(p, Json::object({{"step", e.step},
+                              {"val_loss", e.val_loss},
+                              {"train_split_loss", e.train_loss},
+                              {"bits_per_byte", e.bits_per_byte}}));
+  std::fprintf(stderr,
+               "%sstep %lld  validation loss %.4f  training split %.4f  %.3f bits a byte%s\n",
+               p.is_terminal ? "\r\033[K" : "", static_cast<long long>(e.step), e.val_loss,
+               e.train_loss, e.bits_per_byte, e.is_best ? "  lowest" : "");
 }
 
 Json summary_json(const TrainSummary& s) {
   return Json::object({{"steps", s.steps},
                        {"train_loss", s.train_loss},
-                       {"val_loss", s.val_loss},
+                       {"val_loss", s.eval.val_loss},
+                       {"train_split_loss", s.eval.train_loss},
+                       {"bits_per_byte", s.eval.bits_per_byte},
+                       {"best_val_loss", s.best_val_loss},
+                       {"best_step", s.best_step < 0 ? Json() : Json(s.best_step)},
                        {"tokens_per_s", s.tokens_per_s},
                        {"step_ms", s.step_ms},
                        {"params", s.params},
@@ -161,7 +171,7 @@ void print_summary(const TrainSummary& s) {
   std::fprintf(stderr, "%lld steps", static_cast<long long>(s.steps));
   const bool ran = !std::isnan(s.train_loss);
   if (ran) std::fprintf(stderr, ", train loss %.4f", s.train_loss);
-  if (!std::isnan(s.val_loss)) std::fprintf(stderr, ", validation loss %.4f", s.val_loss);
+  if (!std::isnan(s.eval.val_loss)) std::fprintf(stderr, ", validation loss %.4f", s.eval.val_loss);
   if (!ran) {
     std::fprintf(stderr, "; planned: %lld FLOPs a step, peak bytes %lld\n",
                  static_cast<long long>(s.flops_per_step_planned),

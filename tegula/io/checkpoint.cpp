@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "tegula/io/json.h"
 #include "tegula/io/manifest.h"
 
 namespace tegula {
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::string_view kDirectory = "checkpoints";
 constexpr std::string_view kLatest = "latest";
+constexpr std::string_view kBest = "best";
+constexpr std::string_view kBestFile = "best.json";  // in checkpoints/
 constexpr std::string_view kLock = ".lock";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr size_t kKept = 2;
@@ -122,7 +125,7 @@ bool is_for_resume_only(std::string_view name) {
 
 Status prepare_checkpoints(const std::string& dir) {
   TEGULA_TRY(make_directories(checkpoints_of(dir)));
-  for (std::string_view name : {kLatest, kModelFile, kConfigFile})
+  for (std::string_view name : {kLatest, kBest, kModelFile, kConfigFile})
     TEGULA_TRY(check_root_name(dir, name));
   return {};
 }
@@ -212,6 +215,7 @@ Status CheckpointWriter::link_from_root() {
 
 std::string CheckpointWriter::remove_old(std::string_view previous) {
   size_t n_kept = 0;
+  const auto best = best_checkpoint(dir_);
   for (const std::string& name : candidates(dir_, previous)) {
     const std::string path = join_path(checkpoints_of(dir_), name);
     // Sizes only: the last two that look whole stay; a damaged one takes no place.
@@ -219,6 +223,7 @@ std::string CheckpointWriter::remove_old(std::string_view previous) {
       ++n_kept;
       continue;
     }
+    if (best && best->path == path) continue;
     if (const Status s = remove_checkpoint(dir_, name); !s.ok()) return s.error().message;
   }
   return "";
@@ -244,6 +249,30 @@ Result<CheckpointWriter::Published> CheckpointWriter::publish() {
   TEGULA_TRY(link_from_root());
   published.warning = remove_old(previous);
   return published;
+}
+
+Status keep_best(const std::string& dir, const BestCheckpoint& best) {
+  const std::string name = best.path.substr(best.path.rfind('/') + 1);
+  const Json json =
+      Json::object({{"checkpoint", name}, {"step", best.step}, {"val_loss", best.val_loss}});
+  TEGULA_TRY(replace_file(join_path(checkpoints_of(dir), kBestFile), json.dump(1) + "\n"));
+  return replace_link(join_path(dir, kBest), join_path(kDirectory, name));
+}
+
+std::optional<BestCheckpoint> best_checkpoint(const std::string& dir) {
+  const std::string path = join_path(checkpoints_of(dir), kBestFile);
+  const auto text = read_file(path);
+  const auto json = text.ok() ? Json::parse(*text, path) : Result<Json>(text.error());
+  if (!json.ok()) return std::nullopt;
+  const Json *name = json->find("checkpoint"), *step = json->find("step");
+  const Json* loss = json->find("val_loss");
+  if (!name || !name->as<std::string>() || !step || !step->as<int64_t>() || !loss ||
+      !loss->is_number() || parse_step_name(*name->as<std::string>()).step < 0)
+    return std::nullopt;
+  BestCheckpoint best{join_path(checkpoints_of(dir), *name->as<std::string>()),
+                      *step->as<int64_t>(), loss->number(0)};
+  if (!path_exists(best.path)) return std::nullopt;
+  return best;
 }
 
 Result<int64_t> verify_checkpoint(const std::string& checkpoint) {

@@ -4,17 +4,19 @@
 //   DIR/checkpoints/step-000100/   model.safetensors, config.json, …, optimizer.safetensors,
 //                                  trainer_state.json, manifest.json (names, sizes, SHA-256)
 //   DIR/latest                     link to checkpoints/step-…, replaced atomically
+//   DIR/best                       the same, to the one that keep_best() named last
 //   DIR/model.safetensors, …       links to latest/…, so that DIR itself loads as a model; not
 //                                  for what only a resume needs (optimizer…, trainer_state.json)
 // A save writes into DIR/checkpoints/.tmp-…, syncs every file and the directory, renames it to
 // step-N (step-N.1, … if that exists), syncs, then replaces `latest`. So after kill -9 or a power
 // cut at any moment latest_good() is the old checkpoint or the new one, and the new one for sure
-// once publish() has returned. Afterwards the last two stay and older ones are removed; what dead
-// writers left is removed when the next writer begins. One writer at a time holds DIR's lock: a run
-// for all its life. Errors: kIo for a full disk and the like (the old checkpoints stay);
-// kInvalidArgument for a DIR that is in use, holds files of other origin under these names, or has
-// no checkpoint; a file that is missing, truncated or altered is named with its expected and actual
-// hash. Cost: one pass of writing and hashing; verifying reads every byte once (1.5–2 GB/s).
+// once publish() has returned. Afterwards the last two and the best stay and older ones are
+// removed; what dead writers left is removed when the next writer begins. One writer at a time
+// holds DIR's lock: a run for all its life. Errors: kIo for a full disk and the like (the old
+// checkpoints stay); kInvalidArgument for a DIR that is in use, holds files of other origin under
+// these names, or has no checkpoint; a file that is missing, truncated or altered is named with its
+// expected and actual hash. Cost: one pass of writing and hashing; verifying reads every byte once
+// (1.5–2 GB/s).
 #pragma once
 
 #include <memory>
@@ -80,6 +82,17 @@ class CheckpointWriter {
   std::optional<FileLock> lock_;  // empty: the caller holds it
   std::vector<Entry> entries_;
 };
+
+// The checkpoint with the lowest validation loss, which stays however old it is.
+struct BestCheckpoint {
+  std::string path;  // DIR/checkpoints/step-…
+  int64_t step = 0;
+  double val_loss = 0;
+};
+// Names a published checkpoint as the best one. Under DIR's lock.
+Status keep_best(const std::string& dir, const BestCheckpoint& best);
+// Empty: none was named, or it is gone.
+std::optional<BestCheckpoint> best_checkpoint(const std::string& dir);
 
 struct GoodCheckpoint {
   std::string path;

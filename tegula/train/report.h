@@ -9,14 +9,9 @@
 
 namespace tegula {
 
-struct EvalPoint {
-  int64_t step = 0;
-  double loss = 0;
-};
-
 struct TrainHistory {
   std::vector<StepReport> steps;
-  std::vector<EvalPoint> evals;
+  std::vector<EvalReport> evals;
 };
 
 // What the trained model writes after a prompt.

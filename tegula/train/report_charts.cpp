@@ -10,7 +10,7 @@ namespace tegula {
 namespace {
 
 constexpr double kMib = 1 << 20;
-constexpr const char *kBlue = "#3b78c3", *kRed = "#c3553b";
+constexpr const char *kBlue = "#3b78c3", *kRed = "#c3553b", *kGreen = "#3f9150";
 
 std::string fixed(double v, const char* format) {
   char b[64];
@@ -55,15 +55,17 @@ std::string loss_chart(const TrainHistory& h) {
   raw.is_faint = true;
   for (const StepReport& s : h.steps) raw.points.emplace_back(s.step, s.loss);
   Series dots{"", eval.color, {}, false};
-  for (const EvalPoint& e : h.evals) {
-    eval.points.emplace_back(e.step, e.loss);
-    dots.titles.push_back(cat("step ", e.step, ": ", fixed(e.loss, "%.4f")));
+  Series split{"training split", kGreen, {}};  // by the weights and rows of an evaluation
+  for (const EvalReport& e : h.evals) {
+    eval.points.emplace_back(e.step, e.val_loss);
+    if (std::isfinite(e.train_loss)) split.points.emplace_back(e.step, e.train_loss);
+    dots.titles.push_back(cat("step ", e.step, ": ", fixed(e.val_loss, "%.4f")));
   }
   dots.points = eval.points;
   Axis x, y;
   x.label = "step", y.label = "loss (nats a token)";
-  fit(x, y, {raw, eval});
-  return wide(chart(x, y, {raw, running_mean(raw, "training (mean)"), eval, dots}));
+  fit(x, y, {raw, eval, split});
+  return wide(chart(x, y, {raw, running_mean(raw, "training (mean)"), split, eval, dots}));
 }
 
 std::string step_curves(const TrainHistory& h, int64_t tokens_per_step) {

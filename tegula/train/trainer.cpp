@@ -22,6 +22,7 @@ double ms_since(Clock::time_point t) {
 }
 // A NaN may have a sign, which says nothing.
 std::string number(double v) { return std::isnan(v) ? "NaN" : cat(v); }
+constexpr int64_t kTrainEvalBatches = 32;
 constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 // Memory is handed out in lines of kAlignment bytes, so the highest byte written counts as its
 // line. The arena is poisoned with one value, then the other, so that no written byte can hide.
@@ -30,6 +31,11 @@ constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
   std::unique_ptr<Trainer> t(new Trainer(std::move(config)));
+  const TrainConfig& c = t->config_;
+  if (c.steps > 0 && c.steps <= c.warmup)
+    t->notes.push_back(cat("--steps ", c.steps, " ends within --warmup ", c.warmup,
+                           ": the learning rate only rises, to ", learning_rate(c, c.steps - 1),
+                           " of --lr ", c.lr));
   for (auto step : {&Trainer::lock_output, &Trainer::load_data, &Trainer::compile_plans,
                     &Trainer::init_or_resume, &Trainer::bind_all}) {
     auto st = (t.get()->*step)();
@@ -107,6 +113,10 @@ Status Trainer::init_or_resume() {
   }
   if (config_.resume) {
     step_ = TEGULA_TRY(load_training_state(config_, resume_from_, data_sha256_, store_, notes));
+    saved_ = resume_from_, saved_step_ = step_;
+    best_ = best_checkpoint(config_.out);
+    // A crash may have come between the two halves of naming it.
+    if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
     return {};
   }
   for (const WeightSpec& w : functions_.weights) init_weight(w, config_.seed, store_.find(w.name));
@@ -220,17 +230,20 @@ Error Trainer::not_finite(const StepReport& report) {
                               "; ", kept, ". Lower --lr, lengthen --warmup or set --grad-clip"));
 }
 
-Result<double> Trainer::validation_loss(const std::atomic<bool>& stop) {
+// Rows of seqlen tokens and what follows each; of more than `most_rows`, as many spread evenly.
+Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most_rows,
+                                   const std::atomic<bool>& stop) {
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
-  const auto n = static_cast<int64_t>(data_.validation().size());
-  const int64_t rows = (n - 1) / seqlen;
+  const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
+  const int64_t rows = std::min(all, most_rows);
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
     if (stop.load()) return NAN;
     const int64_t here = std::min(batch, rows - row);
     for (int64_t r = 0; r < batch; ++r) {
-      const auto* at = data_.validation().data() + (row + std::min(r, here - 1)) * seqlen;
+      const int64_t wanted = row + std::min(r, here - 1);
+      const auto* at = tokens.data() + (rows == all ? wanted : wanted * all / rows) * seqlen;
       std::copy(at, at + seqlen, tokens_.data() + r * seqlen);
       if (r < here) {
         std::copy(at + 1, at + 1 + seqlen, targets_.data() + r * seqlen);
@@ -246,11 +259,41 @@ Result<double> Trainer::validation_loss(const std::atomic<bool>& stop) {
   return total / static_cast<double>(counted);
 }
 
-Status Trainer::evaluate(const std::atomic<bool>& stop, TrainSummary& sum) {
-  const double v = TEGULA_TRY(validation_loss(stop));
+Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
+  const std::span<const int32_t> validation = data_.validation();
+  const int64_t seqlen = config_.model.max_seqlen;
+  const int64_t rows = (static_cast<int64_t>(validation.size()) - 1) / seqlen;
+  EvalReport e;
+  e.step = step_;
+  e.val_loss = TEGULA_TRY(split_loss(validation, rows, stop));
+  e.train_loss = TEGULA_TRY(
+      split_loss(data_.train(), std::min(rows, kTrainEvalBatches * config_.batch), stop));
+  if (bytes_per_token_ == 0) {
+    const auto targets = validation.subspan(1, static_cast<size_t>(rows * seqlen));
+    size_t bytes = 0;
+    for (const int32_t id : targets) bytes += tokenizer_->token(id).size();
+    bytes_per_token_ = static_cast<double>(bytes) / static_cast<double>(targets.size());
+  }
+  e.bits_per_byte = e.val_loss / std::log(2) / bytes_per_token_;
+  e.is_best = !best_ || e.val_loss < best_->val_loss;
+  return e;
+}
+
+// The checkpoint of the lowest validation loss is kept. It is saved for that where saves are made
+// at all before the end.
+Status Trainer::evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum) {
+  const EvalReport e = TEGULA_TRY(evaluate(stop));
   if (stop.load()) return {};
-  sum.val_loss = v;
-  if (on_eval) on_eval(context, step_, v);
+  sum.eval = e;
+  if (on_eval) on_eval(context, e);
+  if (!e.is_best) return {};
+  if (!config_.out.empty()) {
+    if (saved_step_ != step_ && config_.save_every == 0) return {};
+    if (saved_step_ != step_) TEGULA_TRY(save());
+    best_ = {saved_, step_, e.val_loss};
+    return keep_best(config_.out, *best_);
+  }
+  best_ = {"", step_, e.val_loss};
   return {};
 }
 
@@ -261,8 +304,9 @@ std::string Trainer::validation_text(int64_t n_tokens) const {
 
 Status Trainer::save() {
   if (config_.out.empty()) return {};
-  TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights, store_, data_sha256_,
-                             step_));
+  saved_ = TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights, store_,
+                                      data_sha256_, step_));
+  saved_step_ = step_;
   return {};
 }
 
@@ -292,10 +336,11 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     // Saved first: an evaluation can be long.
     if (config_.save_every > 0 && step_ % config_.save_every == 0 && !last) TEGULA_TRY(save());
     if (config_.eval_every > 0 && step_ % config_.eval_every == 0 && !last)
-      TEGULA_TRY(evaluate(stop, sum));
+      TEGULA_TRY(evaluate_and_keep(stop, sum));
   }
   if (step_ > first || !config_.resume) TEGULA_TRY(save());
-  TEGULA_TRY(evaluate(stop, sum));
+  TEGULA_TRY(evaluate_and_keep(stop, sum));
+  if (best_) sum.best_val_loss = best_->val_loss, sum.best_step = best_->step;
   sum.interrupted = stop.load();
   sum.steps = step_;
   if (!times.empty()) {

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tegula/io/checkpoint.h"
 #include "tegula/io/file.h"
 #include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
@@ -30,10 +32,21 @@ struct StepReport {
   double tokens_per_s = 0;
 };
 
+struct EvalReport {
+  int64_t step = 0;
+  double val_loss = NAN;       // over the whole validation split, nats a token
+  double train_loss = NAN;     // over rows from all of the training split, without dropout
+  double bits_per_byte = NAN;  // val_loss by the bytes of the text, whatever its tokens
+  bool is_best = false;        // no val_loss of this run was lower
+};
+
 struct TrainSummary {
   int64_t steps = 0;
-  double train_loss = NAN, val_loss = NAN;  // of the last step and evaluation; NaN: there was none
-  double tokens_per_s = 0, step_ms = 0;     // of the median step
+  double train_loss = NAN;  // of the last step; NaN: there was none
+  EvalReport eval;          // the last one
+  double best_val_loss = NAN;
+  int64_t best_step = -1;
+  double tokens_per_s = 0, step_ms = 0;  // of the median step
   int64_t params = 0;
   int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
   int64_t bytes_per_step_planned = 0;
@@ -52,13 +65,14 @@ class Trainer {
   // checkpoint stays.
   Result<TrainSummary> run(const std::atomic<bool>& stop);
 
-  // Loss over the whole validation split, every full sequence of it once; NaN when stopped.
-  Result<double> validation_loss(const std::atomic<bool>& stop);
+  // Loss over the whole validation split, every full sequence of it once, and over as many of the
+  // training split (at most 32 batches), evenly spread; NaN when stopped.
+  Result<EvalReport> evaluate(const std::atomic<bool>& stop);
   Status save();
 
   // Called after each step and each evaluation; may be null.
   void (*on_step)(void* context, const StepReport&) = nullptr;
-  void (*on_eval)(void* context, int64_t step, double val_loss) = nullptr;
+  void (*on_eval)(void* context, const EvalReport&) = nullptr;
   void* context = nullptr;
 
   const TrainConfig& config() const { return config_; }
@@ -88,7 +102,9 @@ class Trainer {
   Status init_or_resume();
   Status bind_all();
   Status one_step(StepReport& report);
-  Status evaluate(const std::atomic<bool>& stop, TrainSummary& sum);
+  Result<double> split_loss(std::span<const int32_t> tokens, int64_t most_rows,
+                            const std::atomic<bool>& stop);
+  Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
 
@@ -107,7 +123,11 @@ class Trainer {
   std::vector<int32_t> tokens_, targets_;
   float lr_ = 0, c1_ = 0, c2_ = 0;
   int64_t seed_ = 0;
-  int64_t step_ = 0;  // steps done
+  int64_t step_ = 0;   // steps done
+  std::string saved_;  // the checkpoint of saved_step_
+  int64_t saved_step_ = -1;
+  std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
+  double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;
   int64_t arena_touched_ = 0;
   std::vector<StepStats> stats_;

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import re
 import shutil
 import signal
@@ -177,6 +178,65 @@ def unsigned(checkpoint):
         text += f"{f['sha256']} {f['n_bytes']} {f['name']}\n"
     manifest["content_sha256"] = hashlib.sha256(text.encode()).hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
+class Evaluations(CliTest):
+    # A learning rate so large that the loss falls, then rises.
+    FLAGS = ("--eval-every", 1, "--lr", 0.3, "--min-lr", 0.3, "--grad-clip", 0, "--warmup", 0)
+
+    def evals(self):
+        rows = [json.loads(row) for row in (self.out / "metrics.jsonl").read_text().splitlines()]
+        return [row for row in rows if "val_loss" in row]
+
+    def test_the_best_checkpoint_is_kept(self):
+        for save_every in (1, 4):
+            self.out = self.dir / f"every{save_every}"
+            flags = ("--out", self.out, *self.FLAGS, "--save-every", save_every)
+            done = self.expect_ok(self.train(*flags, "--steps", 12, "--json"))
+            evals = self.evals()
+            self.assertEqual([e["step"] for e in evals], list(range(1, 13)))
+            best = min(evals, key=lambda e: e["val_loss"])
+            summary = json.loads(done.stdout)
+            self.assertEqual((best["val_loss"], best["step"]),
+                             (summary["best_val_loss"], summary["best_step"]))
+            kept = json.loads((self.out / "checkpoints" / "best.json").read_text())
+            self.assertEqual((kept["step"], kept["val_loss"]), (best["step"], best["val_loss"]))
+            self.assertLess(best["step"], 8, "the run was meant to get worse again")
+            state = json.loads((self.out / "best" / "trainer_state.json").read_text())
+            self.assertEqual(state["step"], best["step"])
+            self.expect_ok(self.run_tool("generate", "--model", self.out / "best", "--prompt", "l",
+                                         "--max-tokens", 2))
+            # A resumed run knows it still.
+            done = self.expect_ok(self.train(*flags, "--steps", 14, "--resume", "--json"))
+            best = min(self.evals(), key=lambda e: e["val_loss"])
+            self.assertEqual(json.loads(done.stdout)["best_step"], best["step"])
+            self.assertTrue((self.out / "best" / "manifest.json").exists())
+
+    def test_save_at_the_end_only_saves_at_the_end_only(self):
+        self.expect_ok(self.train("--out", self.out, *self.FLAGS, "--save-every", 0))
+        self.assertEqual([n.name for n in (self.out / "checkpoints").glob("step-*")],
+                         ["step-000004"])
+
+    def test_what_an_evaluation_tells(self):
+        done = self.expect_ok(self.train("--out", self.out, "--eval-every", 2, "--json",
+                                         "--tokenizer", "bytes"))
+        summary = json.loads(done.stdout)
+        for e in self.evals():
+            # Bytes are the tokens.
+            self.assertAlmostEqual(e["bits_per_byte"], e["val_loss"] / math.log(2), places=9)
+            self.assertLess(abs(e["train_split_loss"] - e["val_loss"]), 0.2)
+            self.assertIn(f"step {e['step']}  validation loss {e['val_loss']:.4f}  training split "
+                          f"{e['train_split_loss']:.4f}  {e['bits_per_byte']:.3f} bits a byte",
+                          done.stderr)
+        self.assertEqual(summary["bits_per_byte"], self.evals()[-1]["bits_per_byte"])
+        self.assertIn("training split", (self.out / "report.html").read_text())
+
+    def test_a_run_within_its_warmup_is_told(self):
+        done = self.expect_ok(self.train("--steps", 4, "--warmup", 100, "--lr", 1e-3))
+        self.assertIn("note: --steps 4 ends within --warmup 100", done.stderr)
+        self.assertIn("of --lr 0.001", done.stderr)
+        done = self.expect_ok(self.train("--steps", 4, "--warmup", 3))
+        self.assertNotIn("note:", done.stderr)
 
 
 class Metrics(CliTest):

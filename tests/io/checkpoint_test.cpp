@@ -117,6 +117,35 @@ TEST(Checkpoint, AHolderOfTheLockSavesAgainAndAgain) {
   EXPECT_TRUE(save(dir.path(), 3, 3).ok());
 }
 
+TEST(Checkpoint, TheBestStaysHoweverOld) {
+  TempDir dir;
+  EXPECT_FALSE(best_checkpoint(dir.path()).has_value());
+  const auto best_is = [&](int64_t step) {
+    const auto best = best_checkpoint(dir.path());
+    return best && best->step == step && version_of(best->path) == step &&
+           version_of(dir / "best") == step;
+  };
+  for (int32_t v = 1; v <= 9; ++v) {
+    ASSERT_TRUE(save(dir.path(), v, v).ok());
+    const std::string path = latest_good(dir.path())->path;
+    if (v == 2 || v == 6) ASSERT_TRUE(keep_best(dir.path(), {path, v, 1.0 / v}).ok());
+    if (v >= 2) EXPECT_TRUE(best_is(v < 6 ? 2 : 6)) << v;
+  }
+  EXPECT_EQ(saved_names(dir.path()),
+            (Names{"best.json", "step-000006", "step-000008", "step-000009"}));
+  EXPECT_EQ(best_checkpoint(dir.path())->val_loss, 1.0 / 6);
+  EXPECT_EQ(resolve_model_directory(dir / "best").value(), dir / "best");
+  // A best that is gone, or a file that is none, is none.
+  ASSERT_TRUE(remove_tree(dir / "checkpoints/step-000006").ok());
+  EXPECT_FALSE(best_checkpoint(dir.path()).has_value());
+  for (const char* text :
+       {"", "{}", "[1]", R"({"checkpoint": "../x", "step": 8, "val_loss": 1})"}) {
+    ASSERT_TRUE(write_file(dir / "checkpoints/best.json", text).ok());
+    EXPECT_FALSE(best_checkpoint(dir.path()).has_value()) << text;
+  }
+  EXPECT_TRUE(save(dir.path(), 10, 10).ok());
+}
+
 TEST(Checkpoint, StaleTemporariesAreRemoved) {
   TempDir dir;
   ASSERT_TRUE(make_directories(dir / "checkpoints/.tmp-step-000001-99/x").ok());

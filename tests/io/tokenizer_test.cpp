@@ -109,7 +109,9 @@ TEST(Pretokenize, CutsAsLlama3AndQwenDo) {
       {"a\nb\n\n", {"a", "\n", "b", "\n\n"}},
       {"end   ", {"end", "   "}},
       {" ?! =", {" ?!", " ="}},
-      {"\xff\xfea", {"\xff\xfe", "a"}},
+      {"\xff\xfe"
+       "a",
+       {"\xff\xfe", "a"}},
       {"é\xcc\x81x", {"é", "\xcc\x81x"}},
       {"'", {"'"}},
       {"\n", {"\n"}},
@@ -323,7 +325,7 @@ class Llama3File : public ::testing::Test {
     json.set("added_tokens", Json::Array{token(259, "<|begin|>", false, false, false),
                                          token(260, "<mask>", true, true, false),
                                          token(261, "<|be", false, false, false),
-                                         token(262, "<", false, false, true)});
+                                         token(262, "<-", false, false, true)});
     const Json split = Json::object({{"type", "Split"},
                                      {"pattern", Json::object({{"Regex", kPattern}})},
                                      {"behavior", "Isolated"},
@@ -366,7 +368,7 @@ TEST_F(Llama3File, GivesTheIdsOfTheLibrary) {
   EXPECT_EQ(ids("xyz"), (Ids{259, 258}));
   EXPECT_EQ(ids("xyzz"), (Ids{259, 'x', 'y', 'z', 'z'}));  // the word is another
   EXPECT_EQ(ids("x \t<mask> \n y"), (Ids{259, 'x', 260, 'y'}));
-  EXPECT_EQ(ids("<|begin|><|begi<"), (Ids{259, 259, 261, 'g', 'i', 262}));
+  EXPECT_EQ(ids("<|begin|><|begi<-"), (Ids{259, 259, 261, 'g', 'i', 262}));
   EXPECT_EQ(t->decode(ids("<|begin|>y<mask>")), "<|begin|><|begin|>y<mask>");
   EXPECT_EQ(t->vocab_size(), 263);
   // It saves the file that it came from.

@@ -146,7 +146,7 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
       EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
       EXPECT_GT(s.flops_per_step_planned, all.flops_per_step_planned);
       EXPECT_EQ(s.peak_bytes_planned, s.peak_bytes_measured);
-      EXPECT_EQ(s.val_loss, all.val_loss);
+      EXPECT_EQ(s.eval.val_loss, all.eval.val_loss);
       if (budget > 0) EXPECT_LE(s.peak_bytes_planned, all.peak_bytes_planned - arena + budget);
       // Weights and moments hold what all gradients so far were, to the last bit.
       for (const char* file : {"model.safetensors", "optimizer.safetensors"})
@@ -197,7 +197,7 @@ TEST(Trainer, TrainsWithTheSameBitsWithoutAnyOnePass) {
       c.passes = "-" + name, c.out = cat(out, model, "-", name);
       const TrainSummary without = run(c);
       EXPECT_EQ(without.train_loss, all.train_loss);
-      EXPECT_EQ(without.val_loss, all.val_loss);
+      EXPECT_EQ(without.eval.val_loss, all.eval.val_loss);
       EXPECT_EQ(without.flops_per_step_planned, without.flops_per_step_counted);
       EXPECT_EQ(without.peak_bytes_planned, without.peak_bytes_measured);
       expect_same_file(out + model + "/latest/model.safetensors",
@@ -217,10 +217,10 @@ TEST(Trainer, TrainsInBf16) {
   const TrainSummary low = run(c);
   const double start =
       std::log(static_cast<double>(Tokenizer::load(c.out + "/latest")->vocab_size()));
-  const double fell = start - full.val_loss;
+  const double fell = start - full.eval.val_loss;
   EXPECT_GT(fell, 1);
-  EXPECT_NE(low.val_loss, full.val_loss);
-  EXPECT_NEAR(low.val_loss, full.val_loss, fell / 20);
+  EXPECT_NE(low.eval.val_loss, full.eval.val_loss);
+  EXPECT_NEAR(low.eval.val_loss, full.eval.val_loss, fell / 20);
   EXPECT_EQ(low.flops_per_step_planned, low.flops_per_step_counted);
   EXPECT_EQ(low.peak_bytes_planned, low.peak_bytes_measured);
   EXPECT_LT(low.peak_bytes_planned, full.peak_bytes_planned);
@@ -254,6 +254,45 @@ TEST(Trainer, RefusesToResumeAnotherRun) {
   auto t = Trainer::create(c);
   ASSERT_FALSE(t.ok());
   EXPECT_NE(t.error().message.find("optimizer \"adamw\""), std::string::npos) << t.error().message;
+}
+
+// Text that repeats with the sequence: every row of either split is the same, so that both losses
+// are one number, and a byte's share of it is known.
+TEST(Trainer, EvaluatesBothSplitsAndBitsPerByte) {
+  for (const std::string letter : {"b", "é"}) {
+    TrainConfig c = small_run(fresh_directory("evaluates"));
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += cat("a", letter, letter, "cddefghi", "j");
+    EXPECT_TRUE(write_file(c.data, text).ok());
+    ASSERT_EQ(c.model.max_seqlen, 12);
+    auto t = Trainer::create(c);
+    ASSERT_TRUE(t.ok()) << t.error().to_string();
+    const auto e = (*t)->evaluate(std::atomic<bool>{false});
+    ASSERT_TRUE(e.ok());
+    EXPECT_GT(e->val_loss, 1);
+    EXPECT_NEAR(e->train_loss, e->val_loss, 1e-6 * e->val_loss);
+    const double bytes_per_token = letter == "b" ? 1 : 14.0 / 12;
+    EXPECT_NEAR(e->bits_per_byte, e->val_loss / std::log(2) / bytes_per_token, 1e-9);
+    EXPECT_TRUE(e->is_best);
+  }
+}
+
+TEST(Trainer, LearningRateMayEndItsFallBeforeTheLastStep) {
+  TrainConfig c;
+  c.lr = 1, c.min_lr = 0.1, c.warmup = 10, c.steps = 100;
+  EXPECT_EQ(learning_rate(c, 100), 0.1);
+  EXPECT_GT(learning_rate(c, 50), 0.1);
+  TrainConfig early = c;
+  early.lr_decay_steps = 50;
+  EXPECT_EQ(learning_rate(early, 50), 0.1);
+  EXPECT_EQ(learning_rate(early, 99), 0.1);
+  TrainConfig as_if = c;
+  as_if.steps = 50;  // the curve is that of a run so long
+  for (int64_t step = 0; step < 50; ++step)
+    EXPECT_EQ(learning_rate(early, step), learning_rate(as_if, step)) << step;
+  TrainConfig late = c;
+  late.lr_decay_steps = 1000;
+  EXPECT_GT(learning_rate(late, 99), 0.9);
 }
 
 // A model is its checkpoint's, whatever the config says of what nobody asked for.
