@@ -1,5 +1,6 @@
 // Reading a model's weights, and refusing what is not this model's.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -11,38 +12,58 @@ namespace tegula {
 
 namespace {
 
-// The first of n values whose exponent is all ones, or n: an infinity or a NaN. Counted by blocks
-// without a branch, so that the check costs little beside the copy.
-template <class Bits>
-int64_t first_not_finite(const Bits* values, int64_t n, Bits exponent) {
-  bool found = false;
-  for (int64_t i = 0; i < n; ++i) found |= (values[i] & exponent) == exponent;
-  if (!found) return n;
-  return std::find_if(values, values + n, [&](Bits v) { return (v & exponent) == exponent; }) -
-         values;
-}
+// The exponent's bits of a dtype, and its lowest one, in each of the lanes of a word.
+struct Exponent {
+  uint64_t bits = 0, lowest = 0;
+};
 
-int64_t first_not_finite(const TensorRef& t, int64_t begin, int64_t n) {
-  const auto* data = static_cast<const std::byte*>(t.data) + begin * size_bytes(t.dtype);
-  switch (t.dtype) {
+Exponent exponent_of(DType dtype) {
+  switch (dtype) {
     case DType::kF64:
-      return first_not_finite(reinterpret_cast<const uint64_t*>(data), n,
-                              uint64_t{0x7ff0000000000000});
+      return {0x7ff0000000000000, 0x0010000000000000};
     case DType::kF32:
-      return first_not_finite(reinterpret_cast<const uint32_t*>(data), n, uint32_t{0x7f800000});
+      return {0x7f8000007f800000, 0x0080000000800000};
     case DType::kBF16:
-      return first_not_finite(reinterpret_cast<const uint16_t*>(data), n, uint16_t{0x7f80});
+      return {0x7f807f807f807f80, 0x0080008000800080};
     case DType::kF16:
-      return first_not_finite(reinterpret_cast<const uint16_t*>(data), n, uint16_t{0x7c00});
-    default:  // the other floats are few and small
-      for (int64_t i = 0; i < n; ++i)
-        if (!std::isfinite(load_element(t, begin + i))) return i;
-      return n;
+      return {0x7c007c007c007c00, 0x0400040004000400};
+    default:
+      return {};
   }
 }
 
-// Row-major copy with conversion to the target's dtype; the index of a value that is not finite, or
-// -1. By blocks, so that a value is checked while it lies in a cache.
+// Whether n bytes hold a value whose exponent is all ones: adding its lowest bit carries into the
+// sign's place of the lane, and no further. A word holds all lanes, so that the check costs little
+// beside the copy; the bytes are those of whole words.
+bool has_full_exponent(const std::byte* data, int64_t n_bytes, Exponent e) {
+  uint64_t carries[4] = {};
+  for (int64_t at = 0; at < n_bytes; at += sizeof carries) {
+    uint64_t words[4];
+    std::memcpy(words, data + at, sizeof words);
+    for (int k = 0; k < 4; ++k) carries[k] |= (words[k] & e.bits) + e.lowest;
+  }
+  const uint64_t signs = e.bits + e.lowest;
+  return ((carries[0] | carries[1] | carries[2] | carries[3]) & signs) != 0;
+}
+
+// The first of n values from `begin` on that is an infinity or a NaN, or n.
+int64_t first_not_finite(const TensorRef& t, int64_t begin, int64_t n) {
+  const Exponent e = exponent_of(t.dtype);
+  const int64_t width = size_bytes(t.dtype);
+  int64_t i = 0;
+  if (e.bits != 0) {
+    const int64_t whole = n * width / 32 * 32;
+    const auto* data = static_cast<const std::byte*>(t.data) + begin * width;
+    if (!has_full_exponent(data, whole, e)) i = whole / width;
+  }
+  for (; i < n; ++i)
+    if (!std::isfinite(load_element(t, begin + i))) return i;
+  return n;
+}
+
+// Row-major copy with conversion to the target's dtype; the index of a value that is not finite,
+// in the file or in the target, or -1. By blocks, so that a value is checked while it lies in a
+// cache.
 int64_t copy_finite(const TensorRef& from, const TensorRef& to) {
   constexpr int64_t kBlock = 4096;
   const int64_t n = to.numel(), width = size_bytes(to.dtype);
@@ -55,6 +76,8 @@ int64_t copy_finite(const TensorRef& from, const TensorRef& to) {
     else
       for (int64_t i = begin; i < begin + here; ++i) store_element(to, i, load_element(from, i));
     if (const int64_t at = first_not_finite(from, begin, here); at < here) return begin + at;
+    if (from.dtype == to.dtype) continue;
+    if (const int64_t at = first_not_finite(to, begin, here); at < here) return begin + at;
   }
   return -1;
 }
@@ -143,12 +166,18 @@ Status read_weights(const std::string& directory, const ModelConfig& config,
   for (const SafetensorsFile& file : files.files())
     for (const NamedTensor& t : file.tensors())
       if (!used.contains(file.find(t.name))) TEGULA_TRY(check_extra(config, files, t, used));
-  for (const Copy& c : copies)
-    if (const int64_t at = copy_finite(*c.from.tensor, c.to); at >= 0)
-      return invalid_argument(
-          cat(*c.from.path, ": tensor ", c.name, " has ", load_element(*c.from.tensor, at),
-              " as its element ", at, " of ", c.to.numel(),
-              ": the file is damaged, or its training diverged; use another ", "checkpoint"));
+  for (const Copy& c : copies) {
+    const int64_t at = copy_finite(*c.from.tensor, c.to);
+    if (at < 0) continue;
+    const double value = load_element(*c.from.tensor, at);
+    return invalid_argument(
+        cat(*c.from.path, ": tensor ", c.name, " has ", value, " as its element ", at, " of ",
+            c.to.numel(),
+            std::isfinite(value)
+                ? cat(", too large for ", c.to.dtype, ": read it in a dtype of larger range")
+                : std::string(": the file is damaged, or its training diverged; use another "
+                              "checkpoint")));
+  }
   return {};
 }
 

@@ -1,0 +1,72 @@
+// Weights that are not finite are found wherever they stand and whatever holds them; all others
+// pass.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tegula/base/element.h"
+#include "tegula/io/safetensors.h"
+#include "tegula/ir/host_tensor.h"
+#include "tegula/models/checkpoint.h"
+#include "tests/io/temp_dir.h"
+
+namespace tegula {
+namespace {
+
+class ReadWeights : public ::testing::TestWithParam<DType> {
+ protected:
+  static constexpr int64_t kN = 10001;  // blocks, and a rest that fills no word
+  ReadWeights() : from({GetParam(), {kN}}), to({DType::kF32, {kN}}) {}
+  Status read() {
+    const NamedTensor tensors[] = {{"w", from.ref()}};
+    EXPECT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
+    return read_weights(dir.path(), config, {{"w", to.ref()}});
+  }
+  TempDir dir;
+  ModelConfig config;
+  HostTensor from, to;
+};
+
+TEST_P(ReadWeights, KeepsEveryFiniteValue) {
+  // The largest, the smallest, and all exponents between them.
+  for (int64_t i = 0; i < kN; ++i) {
+    const double value = rounded_to(GetParam(), (i % 3 - 1.0) * std::exp2(i % 267 - 140.0));
+    from.put(i, std::isfinite(value) ? value : i % 2 == 0 ? 65504.0 : -0.0);
+  }
+  const Status st = read();
+  ASSERT_TRUE(st.ok()) << st.error().message;
+  for (int64_t i = 0; i < kN; ++i) ASSERT_EQ(to.at(i), rounded_to(DType::kF32, from.at(i))) << i;
+}
+
+TEST_P(ReadWeights, FindsWhatIsNotFinite) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double bad : {kInf, -kInf, std::nan("")})
+    for (const int64_t at : {0, 1, 2, 3, 5, 4095, 4096, 8191, 9999, 10000}) {
+      for (int64_t i = 0; i < kN; ++i) from.put(i, 1.5);
+      from.put(at, bad);
+      expect_error(read(), Code::kInvalidArgument,
+                   {"model.safetensors: tensor w has ", cat("element ", at, " of 10001")});
+    }
+}
+
+TEST(ReadWeightsInto, WhatTheTargetCannotHoldIsTold) {
+  const TempDir dir;
+  for (const auto& [from_dtype, to_dtype, value] : {std::tuple(DType::kF64, DType::kF32, 1e300),
+                                                    {DType::kF32, DType::kF16, 70000.0},
+                                                    {DType::kBF16, DType::kF16, -1e5}}) {
+    HostTensor from({from_dtype, {9}}), to({to_dtype, {9}});
+    from.put(7, value);
+    const NamedTensor tensors[] = {{"w", from.ref()}};
+    ASSERT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
+    expect_error(read_weights(dir.path(), ModelConfig(), {{"w", to.ref()}}), Code::kInvalidArgument,
+                 {"tensor w has ", "element 7 of 9", cat("too large for ", to_dtype)});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, ReadWeights,
+                         ::testing::Values(DType::kF64, DType::kF32, DType::kBF16, DType::kF16),
+                         [](const auto& p) { return std::string(dtype_name(p.param)); });
+
+}  // namespace
+}  // namespace tegula
