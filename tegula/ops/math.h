@@ -25,7 +25,7 @@ Var random_uniform(Var seed, const Shape& shape, int64_t stream, DType dtype = D
 // The extent of a dim at run time, as a scalar.
 Var extent(Var x, int dim, DType dtype, Loc loc = Loc::current());
 
-// Views: metadata only, no bytes move.
+// Views: metadata only, no bytes move. One size of a new shape may be -1: what is left.
 Var reshape(Var x, const Shape& shape, Loc loc = Loc::current());
 Var permute(Var x, std::vector<int64_t> order, Loc loc = Loc::current());
 Var transpose(Var x, int a, int b, Loc loc = Loc::current());
@@ -58,9 +58,28 @@ TEGULA_UNARY(sin)
 TEGULA_UNARY(cos)
 TEGULA_UNARY(floor)
 TEGULA_UNARY(relu)
-TEGULA_UNARY(gelu)
+TEGULA_UNARY(gelu)  // by tanh
 TEGULA_UNARY(silu)
 TEGULA_UNARY(logical_not)
+TEGULA_UNARY(round)  // halves to even
+TEGULA_UNARY(trunc)
+TEGULA_UNARY(exp2)
+TEGULA_UNARY(expm1)
+TEGULA_UNARY(log2)
+TEGULA_UNARY(log10)
+TEGULA_UNARY(log1p)
+TEGULA_UNARY(tan)
+TEGULA_UNARY(asin)
+TEGULA_UNARY(acos)
+TEGULA_UNARY(atan)
+TEGULA_UNARY(sinh)
+TEGULA_UNARY(cosh)
+TEGULA_UNARY(asinh)
+TEGULA_UNARY(acosh)
+TEGULA_UNARY(atanh)
+TEGULA_UNARY(erfc)
+TEGULA_UNARY(gelu_erf)     // x/2 · erfc(-x/√2): what torch calls gelu without an approximation
+TEGULA_UNARY(bitwise_not)  // of integers all bits, of bool the truth
 #undef TEGULA_UNARY
 #define TEGULA_BINARY(name)                         \
   Var name(Var x, Var y, Loc loc = Loc::current()); \
@@ -80,6 +99,21 @@ TEGULA_BINARY(gt)
 TEGULA_BINARY(ge)
 TEGULA_BINARY(logical_and)
 TEGULA_BINARY(logical_or)
+// x - y·trunc(x / y), the sign of x, as in C; x - y·floor(x / y), the sign of y, as Python's %; its
+// quotient, as Python's //. Integers by 0: x, x, and the largest value (x < 0: the smallest).
+TEGULA_BINARY(fmod)
+TEGULA_BINARY(remainder)
+TEGULA_BINARY(floor_divide)
+TEGULA_BINARY(atan2)
+TEGULA_BINARY(hypot)
+TEGULA_BINARY(copysign)
+// Of integers, and and, or, xor of bool too. A shift by less than 0, or by the width and more,
+// leaves 0, or -1 of a negative number shifted right.
+TEGULA_BINARY(bitwise_and)
+TEGULA_BINARY(bitwise_or)
+TEGULA_BINARY(bitwise_xor)
+TEGULA_BINARY(shift_left)
+TEGULA_BINARY(shift_right)
 #undef TEGULA_BINARY
 Var select(Var condition, Var if_true, Var if_false, Loc loc = Loc::current());
 Var fma(Var a, Var b, Var c, Loc loc = Loc::current());  // a·b + c, rounded once
@@ -108,15 +142,24 @@ Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Lo
 Var reduce_max(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
 Var reduce_min(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
 Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+// Integers below i32, and bool, are multiplied as i64.
+Var reduce_prod(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());
+// The mean of (x - mean)², with n - correction for n: 1 is unbiased, 0 the population's; its root.
+Var reduce_var(Var x, std::vector<int64_t> dims, double correction = 1, bool keep = false,
+               Loc loc = Loc::current());
+Var reduce_std(Var x, std::vector<int64_t> dims, double correction = 1, bool keep = false,
+               Loc loc = Loc::current());
 // Sums x down to `shape`, which broadcasts to x's: the adjoint of broadcast.
 Var reduce_to(Var x, const Shape& shape, Loc loc = Loc::current());
 
-// The index (i32) of the last dim's largest element; the lowest among equals.
-Var argmax(Var x, Loc loc = Loc::current());
+// The index (i32) of the largest, or smallest, element along `dim`; the lowest among equals; NaN is
+// found before any number. A scalar has index 0.
+Var argmax(Var x, int dim = -1, bool keep = false, Loc loc = Loc::current());
+Var argmin(Var x, int dim = -1, bool keep = false, Loc loc = Loc::current());
 // Sums of everything up to each element (in reverse: from it) along `dim`.
 Var cumsum(Var x, int dim, bool reverse = false, Loc loc = Loc::current());
 
-// Over the last dim. logsumexp drops it, and is f32 (f64 for f64).
+// Over the last dim; a scalar is a row of one. logsumexp drops it, and is f32 (f64 for f64).
 Var softmax(Var x, Loc loc = Loc::current());
 Var log_softmax(Var x, Loc loc = Loc::current());
 Var logsumexp(Var x, Loc loc = Loc::current());

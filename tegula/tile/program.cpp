@@ -135,6 +135,8 @@ class Verifier {
       case Kind::kReduce:
         if (!info.takes_ints && !is_float(i.dtype))
           return cat("is for floats, not ", dtype_name(i.dtype));
+        if (!info.takes_floats && is_float(i.dtype))
+          return cat("is for integers, not ", dtype_name(i.dtype));
         for (int k = 0; k < info.n_src; ++k)
           if (class_of(src(i, k)) != cls)
             return cat("source ", k, " is ", dtype_name(src(i, k)), ", the result ",

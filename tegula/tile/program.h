@@ -15,10 +15,11 @@
 //   f32 class  f32, bf16, f16 (nearest even), bool (≠ 0), i8 and u8 (truncate, saturate, NaN → 0)
 //   f64 class  f64
 //   i64 class  i64 (wraps), i32 (saturates); div truncates, x/0 saturates, 0/0 = 0
-// Multiply and add never contract; `fma` rounds once. max, min propagate NaN; sign(NaN) = 0.
-// Sums start from 0 and run in order "lane16": 16 partial sums over the row's linear index
-// (partial j: elements j, j+16, …), then partial j takes j+8, then j+4, j+2, j+1.
-// Results do not depend on threads, tile cuts or instruction set. Denormals are flushed.
+// What fmod, remainder, floor_divide, pow and shifts give for integers, also for i8 and u8:
+// base/integer_math.h. Multiply and add never contract; `fma` rounds once. max, min propagate NaN;
+// sign(NaN) = 0. Sums start from 0 (products from 1) and run in order "lane16": 16 partial sums
+// over the row's linear index (partial j: elements j, j+16, …), then partial j takes j+8, then j+4,
+// j+2, j+1. Results do not depend on threads, tile cuts or instruction set. Denormals are flushed.
 //
 // Cost: `flops` of op_info, per element, row or launch as the value is full, row or uniform; a
 // reduction counts 1 per element (its sum starts from 0). Composites count their formula.
@@ -62,6 +63,23 @@ enum class Op : uint8_t {
   kRelu,
   kGelu,
   kSilu,
+  kRound,
+  kTrunc,
+  kExp2,
+  kExpm1,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErfc,
   kLogicalNot,
   kCast,
   kAdd,
@@ -71,6 +89,17 @@ enum class Op : uint8_t {
   kMax,
   kMin,
   kPow,
+  kFmod,
+  kRemainder,
+  kFloorDivide,
+  kAtan2,
+  kHypot,
+  kCopysign,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
   kEq,
   kNe,
   kLt,
@@ -84,8 +113,9 @@ enum class Op : uint8_t {
   kReduceSum,
   kReduceMax,
   kReduceMin,
+  kReduceProd,
 };
-inline constexpr int kNumOps = static_cast<int>(Op::kReduceMin) + 1;
+inline constexpr int kNumOps = static_cast<int>(Op::kReduceProd) + 1;
 
 enum class Kind : uint8_t {
   kMemory,      // load, store: imm = operand
@@ -104,6 +134,7 @@ struct OpInfo {
   int n_src;
   int flops;        // per element
   bool takes_ints;  // arithmetic only: defined for i64, i32
+  bool takes_floats = true;
 };
 
 inline constexpr OpInfo kOps[kNumOps] = {
@@ -131,6 +162,23 @@ inline constexpr OpInfo kOps[kNumOps] = {
     {"relu", Kind::kArithmetic, 1, 1, true},
     {"gelu", Kind::kArithmetic, 1, 8, false},  // x·½·(1 + tanh(x·(x·x·ca + c)))
     {"silu", Kind::kArithmetic, 1, 4, false},  // x / (1 + exp(-x))
+    {"round", Kind::kArithmetic, 1, 1, true},  // half to even
+    {"trunc", Kind::kArithmetic, 1, 1, true},
+    {"exp2", Kind::kArithmetic, 1, 1, false},
+    {"expm1", Kind::kArithmetic, 1, 1, false},
+    {"log2", Kind::kArithmetic, 1, 1, false},
+    {"log10", Kind::kArithmetic, 1, 1, false},
+    {"log1p", Kind::kArithmetic, 1, 1, false},
+    {"tan", Kind::kArithmetic, 1, 1, false},
+    {"asin", Kind::kArithmetic, 1, 1, false},
+    {"acos", Kind::kArithmetic, 1, 1, false},
+    {"atan", Kind::kArithmetic, 1, 1, false},
+    {"sinh", Kind::kArithmetic, 1, 1, false},
+    {"cosh", Kind::kArithmetic, 1, 1, false},
+    {"asinh", Kind::kArithmetic, 1, 1, false},
+    {"acosh", Kind::kArithmetic, 1, 1, false},
+    {"atanh", Kind::kArithmetic, 1, 1, false},
+    {"erfc", Kind::kArithmetic, 1, 1, false},
     {"logical_not", Kind::kLogical, 1, 0, false},
     {"cast", Kind::kCast, 1, 0, true},
     {"add", Kind::kArithmetic, 2, 1, true},
@@ -139,7 +187,18 @@ inline constexpr OpInfo kOps[kNumOps] = {
     {"div", Kind::kArithmetic, 2, 1, true},
     {"max", Kind::kArithmetic, 2, 1, true},
     {"min", Kind::kArithmetic, 2, 1, true},
-    {"pow", Kind::kArithmetic, 2, 1, false},
+    {"pow", Kind::kArithmetic, 2, 1, true},
+    {"fmod", Kind::kArithmetic, 2, 1, true},
+    {"remainder", Kind::kArithmetic, 2, 1, true},
+    {"floor_divide", Kind::kArithmetic, 2, 1, true},
+    {"atan2", Kind::kArithmetic, 2, 1, false},
+    {"hypot", Kind::kArithmetic, 2, 1, false},
+    {"copysign", Kind::kArithmetic, 2, 1, false},
+    {"bit_and", Kind::kArithmetic, 2, 1, true, false},
+    {"bit_or", Kind::kArithmetic, 2, 1, true, false},
+    {"bit_xor", Kind::kArithmetic, 2, 1, true, false},
+    {"shift_left", Kind::kArithmetic, 2, 1, true, false},
+    {"shift_right", Kind::kArithmetic, 2, 1, true, false},
     {"eq", Kind::kCompare, 2, 0, true},
     {"ne", Kind::kCompare, 2, 0, true},
     {"lt", Kind::kCompare, 2, 0, true},
@@ -153,6 +212,7 @@ inline constexpr OpInfo kOps[kNumOps] = {
     {"reduce_sum", Kind::kReduce, 1, 1, true},
     {"reduce_max", Kind::kReduce, 1, 1, true},
     {"reduce_min", Kind::kReduce, 1, 1, true},
+    {"reduce_prod", Kind::kReduce, 1, 1, true},
 };
 constexpr const OpInfo& op_info(Op op) { return kOps[static_cast<int>(op)]; }
 constexpr int flops_of(Op op) { return op_info(op).flops; }

@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "tegula/base/half.h"
+#include "tegula/base/integer_math.h"
 #include "tegula/base/philox.h"
+#include "tegula/base/real.h"
 #include "tegula/base/thread_pool.h"
 
 namespace tegula::tile {
@@ -102,6 +104,40 @@ T float_op(Op op, T a, T b, T c) {
       return static_cast<T>(std::cos(x));
     case Op::kFloor:
       return std::floor(a);
+    case Op::kRound:
+      return std::nearbyint(a);
+    case Op::kTrunc:
+      return std::trunc(a);
+    case Op::kExp2:
+      return static_cast<T>(std::exp2(x));
+    case Op::kExpm1:
+      return static_cast<T>(std::expm1(x));
+    case Op::kLog2:
+      return static_cast<T>(std::log2(x));
+    case Op::kLog10:
+      return static_cast<T>(std::log10(x));
+    case Op::kLog1p:
+      return static_cast<T>(std::log1p(x));
+    case Op::kTan:
+      return static_cast<T>(std::tan(x));
+    case Op::kAsin:
+      return static_cast<T>(std::asin(x));
+    case Op::kAcos:
+      return static_cast<T>(std::acos(x));
+    case Op::kAtan:
+      return static_cast<T>(std::atan(x));
+    case Op::kSinh:
+      return static_cast<T>(std::sinh(x));
+    case Op::kCosh:
+      return static_cast<T>(std::cosh(x));
+    case Op::kAsinh:
+      return static_cast<T>(std::asinh(x));
+    case Op::kAcosh:
+      return static_cast<T>(std::acosh(x));
+    case Op::kAtanh:
+      return static_cast<T>(std::atanh(x));
+    case Op::kErfc:
+      return static_cast<T>(std::erfc(x));
     case Op::kRelu:
       return T(0) > a ? T(0) : a;
     case Op::kGelu:
@@ -125,6 +161,18 @@ T float_op(Op op, T a, T b, T c) {
       return min_of(a, b);
     case Op::kPow:
       return static_cast<T>(std::pow(x, static_cast<double>(b)));
+    case Op::kFmod:
+      return std::fmod(a, b);
+    case Op::kRemainder:
+      return real::remainder(a, b);
+    case Op::kFloorDivide:
+      return static_cast<T>(real::floor_divide(x, static_cast<double>(b)));
+    case Op::kAtan2:
+      return static_cast<T>(std::atan2(x, static_cast<double>(b)));
+    case Op::kHypot:
+      return static_cast<T>(std::hypot(x, static_cast<double>(b)));
+    case Op::kCopysign:
+      return std::copysign(a, b);
     case Op::kFma:
       return std::fma(a, b, c);
     default:
@@ -141,12 +189,37 @@ int64_t divide(int64_t a, int64_t b) {
   return a / b;
 }
 
-int64_t int_op(Op op, int64_t a, int64_t b, int64_t c) {
+// What i8, u8 and bool have in common with i64 and i32; other arithmetic of theirs is f32's.
+bool is_integers_own(Op op) {
+  return (op >= Op::kPow && op <= Op::kFloorDivide) || (op >= Op::kBitAnd && op <= Op::kShiftRight);
+}
+
+int64_t int_op(DType t, Op op, int64_t a, int64_t b, int64_t c) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
     case Op::kCopy:
     case Op::kFloor:
+    case Op::kRound:
+    case Op::kTrunc:
       return a;
+    case Op::kPow:
+      return integer::pow(t, a, b);
+    case Op::kFmod:
+      return integer::fmod(a, b);
+    case Op::kRemainder:
+      return integer::remainder(a, b);
+    case Op::kFloorDivide:
+      return integer::floor_divide(t, a, b);
+    case Op::kBitAnd:
+      return a & b;
+    case Op::kBitOr:
+      return a | b;
+    case Op::kBitXor:
+      return a ^ b;
+    case Op::kShiftLeft:
+      return integer::shift_left(t, a, b);
+    case Op::kShiftRight:
+      return integer::shift_right(t, a, b);
     case Op::kNeg:
       return wrap(-ua);
     case Op::kAbs:
@@ -373,7 +446,12 @@ class Machine {
   }
 
   Scalar arithmetic(const Instr& i, Class cls, const Scalar* s) const {
-    if (cls == Class::kI64) return {0, round_(i.dtype, int_op(i.op, s[0].i, s[1].i, s[2].i))};
+    if (cls == Class::kI64)
+      return {0, round_(i.dtype, int_op(i.dtype, i.op, s[0].i, s[1].i, s[2].i))};
+    if (!is_float(i.dtype) && is_integers_own(i.op))
+      return {double(integer::wrap(i.dtype, int_op(i.dtype, i.op, static_cast<int64_t>(s[0].f),
+                                                   static_cast<int64_t>(s[1].f), 0))),
+              0};
     if (cls == Class::kF64 || round_.precision == Precision::kDouble)
       return {round_(i.dtype, float_op<double>(i.op, s[0].f, s[1].f, s[2].f)), 0};
     return {
@@ -384,10 +462,11 @@ class Machine {
 
   Scalar reduce(const Instr& i) const {
     const bool is_sum = i.op == Op::kReduceSum, is_max = i.op == Op::kReduceMax;
+    const bool is_prod = i.op == Op::kReduceProd;
     if (class_of(i.dtype) == Class::kI64) return {0, round_(i.dtype, reduce_int(i))};
-    const double start = is_sum ? 0 : is_max ? -HUGE_VAL : HUGE_VAL;
+    const double start = is_sum ? 0 : is_prod ? 1 : is_max ? -HUGE_VAL : HUGE_VAL;
     const auto combine = [&](auto a, auto b) {
-      return is_sum ? a + b : is_max ? max_of(a, b) : min_of(a, b);
+      return is_sum ? a + b : is_prod ? a * b : is_max ? max_of(a, b) : min_of(a, b);
     };
     if (class_of(i.dtype) == Class::kF64 || round_.precision == Precision::kDouble)
       return {round_(i.dtype, lane16(i.src[0], start, combine)), 0};
@@ -405,14 +484,16 @@ class Machine {
     return lane[0];
   }
   int64_t reduce_int(const Instr& i) const {
-    int64_t total = i.op == Op::kReduceSum   ? 0
-                    : i.op == Op::kReduceMax ? std::numeric_limits<int64_t>::min()
-                                             : std::numeric_limits<int64_t>::max();
+    int64_t total = i.op == Op::kReduceSum    ? 0
+                    : i.op == Op::kReduceProd ? 1
+                    : i.op == Op::kReduceMax  ? std::numeric_limits<int64_t>::min()
+                                              : std::numeric_limits<int64_t>::max();
     for (int64_t c = 0; c < space_.row_len; ++c) {
       const int64_t v = get(i.src[0], c).i;
-      total = i.op == Op::kReduceSum   ? int_op(Op::kAdd, total, v, 0)
-              : i.op == Op::kReduceMax ? std::max(total, v)
-                                       : std::min(total, v);
+      total = i.op == Op::kReduceSum    ? int_op(i.dtype, Op::kAdd, total, v, 0)
+              : i.op == Op::kReduceProd ? int_op(i.dtype, Op::kMul, total, v, 0)
+              : i.op == Op::kReduceMax  ? std::max(total, v)
+                                        : std::min(total, v);
     }
     return total;
   }

@@ -20,6 +20,8 @@ Verdict check_cost(const Case& c);
 Verdict check_sharding(const Case& c);
 // The op in simpler ops = its reference, in f64.
 Verdict check_decompose(const Case& c);
+// An elementwise op as a tile program of its own = its reference.
+Verdict check_tile(const Case& c);
 // Every kernel that supports the call: error against f64, equal bits for every number of threads,
 // FLOPs as planned; also on narrow floats and strided operands.
 Verdict check_kernels(const Case& c);
@@ -42,7 +44,8 @@ inline constexpr CheckDef kChecks[] = {
     {"types", check_types},         {"gradient", check_gradient},
     {"adjoint", check_adjoint},     {"second order", check_second_order},
     {"cost", check_cost},           {"sharding", check_sharding},
-    {"decompose", check_decompose}, {"kernels", check_kernels},
+    {"decompose", check_decompose}, {"tile", check_tile},
+    {"kernels", check_kernels},
 };
 
 }  // namespace tegula::testing

@@ -105,6 +105,7 @@ std::vector<MicroOp> all_micro_ops() {
       if ((info.kind == Kind::kArithmetic || info.kind == Kind::kReduce) && !info.takes_ints &&
           !is_float(t))
         continue;
+      if (!info.takes_floats && is_float(t)) continue;
       if (m.op == Op::kRandomUniform) m.src_dtype = DType::kI64;
       for (int s = 0; s < info.n_src; ++s) m.src[s] = static_cast<uint16_t>(s);
       m.reduction = info.kind == Kind::kReduce ? 0 : -1;

@@ -54,19 +54,27 @@ class RandomProgram {
                is_bool = a.dtype == DType::kBool;
     switch (pick(rng_, 0, 9)) {
       case 0: {
-        const Op exact[] = {Op::kCopy, Op::kNeg, Op::kAbs, Op::kSign, Op::kRelu, Op::kFloor};
+        const Op exact[] = {Op::kCopy, Op::kNeg,   Op::kAbs,   Op::kSign,
+                            Op::kRelu, Op::kFloor, Op::kRound, Op::kTrunc};
         const Op floats[] = {Op::kSqrt, Op::kRsqrt, Op::kReciprocal};
-        const Op dear[] = {Op::kExp, Op::kLog, Op::kTanh, Op::kSigmoid, Op::kErf,
-                           Op::kSin, Op::kCos, Op::kGelu, Op::kSilu};
-        if (f64 && pick(rng_, 0, 1)) return b_.unary(dear[pick(rng_, 0, 8)], a);
+        const Op dear[] = {Op::kExp,   Op::kLog,   Op::kTanh,  Op::kSigmoid, Op::kErf,   Op::kSin,
+                           Op::kCos,   Op::kGelu,  Op::kSilu,  Op::kExp2,    Op::kExpm1, Op::kLog2,
+                           Op::kLog10, Op::kLog1p, Op::kTan,   Op::kAsin,    Op::kAcos,  Op::kAtan,
+                           Op::kSinh,  Op::kCosh,  Op::kAsinh, Op::kAcosh,   Op::kAtanh, Op::kErfc};
+        if (f64 && pick(rng_, 0, 1)) return b_.unary(dear[pick(rng_, 0, 23)], a);
         if (is_f && pick(rng_, 0, 2) == 0) return b_.unary(floats[pick(rng_, 0, 2)], a);
-        return b_.unary(exact[pick(rng_, 0, 5)], a);
+        return b_.unary(exact[pick(rng_, 0, 7)], a);
       }
       case 1:
       case 2:
       case 3: {
-        const Op ops[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kMax, Op::kMin, Op::kPow};
-        return b_.binary(ops[pick(rng_, 0, is_f ? 6 : 5)], a, of(a.dtype));
+        const Op ops[] = {Op::kAdd,       Op::kSub,         Op::kMul,   Op::kDiv,
+                          Op::kMax,       Op::kMin,         Op::kPow,   Op::kFmod,
+                          Op::kRemainder, Op::kFloorDivide, Op::kHypot, Op::kCopysign};
+        const Op bits[] = {Op::kBitAnd, Op::kBitOr, Op::kBitXor, Op::kShiftLeft, Op::kShiftRight};
+        if (!is_f && pick(rng_, 0, 3) == 0)
+          return b_.binary(bits[pick(rng_, 0, 4)], a, of(a.dtype));
+        return b_.binary(ops[pick(rng_, 0, is_f ? 11 : 9)], a, of(a.dtype));
       }
       case 4: {
         const Op ops[] = {Op::kEq, Op::kNe, Op::kLt, Op::kLe, Op::kGt, Op::kGe};
@@ -97,8 +105,8 @@ class RandomProgram {
       }
       default: {
         if (b_.n_inner() == 0) return of(DType::kF32);
-        const Op ops[] = {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin};
-        const Reg r = b_.reduce(ops[pick(rng_, 0, 2)], a);
+        const Op ops[] = {Op::kReduceSum, Op::kReduceMax, Op::kReduceMin, Op::kReduceProd};
+        const Reg r = b_.reduce(ops[pick(rng_, 0, is_f || size_bits(a.dtype) > 8 ? 3 : 2)], a);
         mark_row(r);
         return r;
       }

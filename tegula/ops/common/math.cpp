@@ -48,6 +48,42 @@ Var binary(const OpDef& op, Var x, double y, Loc loc) {
   return binary(op, x, fill(x.builder(), y, x.type(), loc), loc);
 }
 
+// The shape with its one size of -1, if there is one, made to hold x's elements.
+Result<Shape> complete(const Shape& x, Shape target) {
+  int open = -1;
+  for (int d = 0; d < target.rank(); ++d) {
+    if (!(target[d] == Dim(-1))) continue;
+    if (open >= 0)
+      return invalid_argument(cat("reshape: two sizes of ", target, " are -1, one may be"));
+    open = d;
+  }
+  if (open < 0) return target;
+  // What x has and the target does not: symbolic sizes cancel, constants divide.
+  std::vector<Dim> symbols;
+  int64_t have = 1, given = 1;
+  for (const Dim& d : x)
+    if (d.is_const()) {
+      have *= d.bound();
+    } else {
+      symbols.push_back(d);
+    }
+  for (int d = 0; d < target.rank(); ++d) {
+    if (d == open) continue;
+    if (target[d].is_const()) {
+      given *= target[d].bound();
+      continue;
+    }
+    const auto same = std::find(symbols.begin(), symbols.end(), target[d]);
+    if (same == symbols.end()) return invalid_argument(cat("reshape: ", x, " has no ", target[d]));
+    symbols.erase(same);
+  }
+  if (given <= 0 || have % given != 0 || symbols.size() > 1)
+    return invalid_argument(cat("reshape: -1 in ", target, " has no size that fits ", x));
+  const int64_t rest = have / given;
+  target[open] = symbols.empty() ? Dim(rest) : TEGULA_TRY(mul(symbols[0], rest));
+  return target;
+}
+
 std::vector<int64_t> normal_dims(Var x, std::vector<int64_t> dims) {
   for (int64_t& d : dims)
     if (d < 0) d += x.rank();
@@ -87,8 +123,11 @@ Var iota(Builder& b, const Shape& shape, int dim, DType dtype, Loc loc) {
                 {}, loc);
 }
 
-Var reshape(Var x, const Shape& shape, Loc loc) {
-  if (x.shape() == shape) return x;
+Var reshape(Var x, const Shape& target, Loc loc) {
+  if (x.shape() == target) return x;
+  const auto full = complete(x.shape(), target);
+  if (!full.ok()) return x.builder().fail(invalid_argument(full.error().message, loc));
+  const Shape shape = *full;
   return x.builder().emit(reshape_op, {{"shape", std::vector<Dim>(shape.begin(), shape.end())}},
                           {x}, loc);
 }
@@ -162,6 +201,23 @@ TEGULA_UNARY(relu)
 TEGULA_UNARY(gelu)
 TEGULA_UNARY(silu)
 TEGULA_UNARY(logical_not)
+TEGULA_UNARY(round)
+TEGULA_UNARY(trunc)
+TEGULA_UNARY(exp2)
+TEGULA_UNARY(expm1)
+TEGULA_UNARY(log2)
+TEGULA_UNARY(log10)
+TEGULA_UNARY(log1p)
+TEGULA_UNARY(tan)
+TEGULA_UNARY(asin)
+TEGULA_UNARY(acos)
+TEGULA_UNARY(atan)
+TEGULA_UNARY(sinh)
+TEGULA_UNARY(cosh)
+TEGULA_UNARY(asinh)
+TEGULA_UNARY(acosh)
+TEGULA_UNARY(atanh)
+TEGULA_UNARY(erfc)
 #undef TEGULA_UNARY
 #define TEGULA_BINARY(name)                                                \
   Var name(Var x, Var y, Loc loc) { return binary(name##_op, x, y, loc); } \
@@ -181,7 +237,28 @@ TEGULA_BINARY(gt)
 TEGULA_BINARY(ge)
 TEGULA_BINARY(logical_and)
 TEGULA_BINARY(logical_or)
+TEGULA_BINARY(fmod)
+TEGULA_BINARY(remainder)
+TEGULA_BINARY(floor_divide)
+TEGULA_BINARY(atan2)
+TEGULA_BINARY(hypot)
+TEGULA_BINARY(copysign)
+TEGULA_BINARY(bitwise_and)
+TEGULA_BINARY(bitwise_or)
+TEGULA_BINARY(bitwise_xor)
+TEGULA_BINARY(shift_left)
+TEGULA_BINARY(shift_right)
 #undef TEGULA_BINARY
+
+// Half of erfc, not of 1 + erf: nothing cancels at negative x.
+Var gelu_erf(Var x, Loc loc) {
+  return mul(x, mul(erfc(mul(x, -0.7071067811865476, loc), loc), 0.5, loc), loc);
+}
+
+Var bitwise_not(Var x, Loc loc) {
+  if (x.dtype() == DType::kBool) return logical_not(x, loc);
+  return bitwise_xor(x, x.dtype() == DType::kU8 ? 255.0 : -1.0, loc);
+}
 
 Var operator-(double x, Var y) { return sub(fill(y.builder(), x, y.type()), y); }
 Var operator/(double x, Var y) { return div(fill(y.builder(), x, y.type()), y); }
@@ -250,6 +327,11 @@ Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
   Var n = constant(x.builder(), 1, x.dtype(), loc);
   for (int64_t d : dims) n = mul(n, extent(x, static_cast<int>(d), x.dtype(), loc), loc);
   return div(sum, n, loc);
+}
+
+Var reduce_prod(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
+  if (!is_float(x.dtype()) && size_bits(x.dtype()) < 32) x = cast(x, DType::kI64, loc);
+  return reduce(reduce_prod_op, x, std::move(dims), keep, loc);
 }
 
 Var reduce_to(Var x, const Shape& target, Loc loc) {

@@ -97,6 +97,16 @@ struct Sum {
     return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   }
 };
+struct Prod {
+  static constexpr double kStart = 1;
+  template <class T>
+  TEGULA_VEC_CALL T operator()(T a, T b) const {
+    return a * b;
+  }
+  TEGULA_VEC_CALL int64_t operator()(int64_t a, int64_t b) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+};
 struct Largest {
   static constexpr double kStart = -kInf;
   template <class T>
@@ -192,10 +202,10 @@ void reduce_f32(const TileOp& o) {
 
 template <class T, class C>
 void reduce_scalar(const TileOp& o) {
-  T start = static_cast<T>(0);
+  T start = static_cast<T>(C::kStart == 1);
   if constexpr (std::is_same_v<T, double>)
     start = C::kStart;
-  else if (C::kStart != 0)
+  else if (C::kStart == kInf || C::kStart == -kInf)
     start = C::kStart < 0 ? kMinI64 : kMaxI64;
   T block[16];
   int64_t step;
@@ -248,6 +258,8 @@ TileFn find(const MicroOp& m, unsigned scalars) {
       return find_reduction<Largest>(m);
     case Op::kReduceMin:
       return find_reduction<Smallest>(m);
+    case Op::kReduceProd:
+      return find_reduction<Prod>(m);
     default:
       break;
   }

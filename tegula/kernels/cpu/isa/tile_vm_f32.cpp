@@ -31,6 +31,8 @@ TILE_FN(Erf, 1, (Vf a), erf(a))
 TILE_FN(Sin, 1, (Vf a), sin(a))
 TILE_FN(Cos, 1, (Vf a), cos(a))
 TILE_FN(Floor, 1, (Vf a), floor(a))
+TILE_FN(Round, 1, (Vf a), round(a))
+TILE_FN(Trunc, 1, (Vf a), copysign(floor(abs(a)), a))
 TILE_FN(Relu, 1, (Vf a), relu(a))
 TILE_FN(Gelu, 1, (Vf a), gelu(a))
 TILE_FN(Silu, 1, (Vf a), silu(a))
@@ -41,6 +43,7 @@ TILE_FN(Mul, 2, (Vf a, Vf b), a* b)
 TILE_FN(Div, 2, (Vf a, Vf b), a / b)
 TILE_FN(Max, 2, (Vf a, Vf b), max_nan(a, b))
 TILE_FN(Min, 2, (Vf a, Vf b), min_nan(a, b))
+TILE_FN(Copysign, 2, (Vf a, Vf b), copysign(a, b))
 TILE_FN(And, 2, (Vf a, Vf b), truth(is_true(a) & is_true(b)))
 TILE_FN(Or, 2, (Vf a, Vf b), truth(is_true(a) | is_true(b)))
 TILE_FN(Select, 3, (Vf m, Vf a, Vf b), select(is_true(m), a, b))
@@ -230,13 +233,6 @@ TileFn find_pair(const MicroOp& m, unsigned scalars) {
   }
 }
 
-// Through double, so that the result is correctly rounded (almost always) everywhere.
-void pow_f32(const TileOp& o) {
-  map_2<float, float>(
-      o, [](float a, float b) { return static_cast<float>(__builtin_pow(double{a}, double{b})); });
-  round_in_place(o);
-}
-
 }  // namespace
 
 void round_in_place(const TileOp& o) {
@@ -294,6 +290,10 @@ TileFn find_f32(const MicroOp& m, unsigned scalars) {
       return any<Cos>(t);
     case Op::kFloor:
       return any<Floor>(t);
+    case Op::kRound:
+      return any<Round>(t);
+    case Op::kTrunc:
+      return any<Trunc>(t);
     case Op::kRelu:
       return cheap<Relu>(t, scalars);
     case Op::kGelu:
@@ -312,8 +312,8 @@ TileFn find_f32(const MicroOp& m, unsigned scalars) {
       return cheap<Max>(t, scalars);
     case Op::kMin:
       return cheap<Min>(t, scalars);
-    case Op::kPow:
-      return pow_f32;
+    case Op::kCopysign:
+      return any<Copysign>(t);
     case Op::kFma:
       return any<Fma>(t);
     case Op::kSelect:
@@ -339,7 +339,7 @@ TileFn find_f32(const MicroOp& m, unsigned scalars) {
     case Op::kCast:
       return cheap<Copy>(t, scalars);
     default:
-      return nullptr;
+      return find_function(m);
   }
 }
 

@@ -164,6 +164,7 @@ void round_in_place(const TileOp& o);
 
 // The loop of an instruction within the f32 class, and of any other with a source.
 TileFn find_f32(const tile::MicroOp& m, unsigned scalars);
+TileFn find_function(const tile::MicroOp& m);  // of the f32 class, what is not worth f32 vectors
 TileFn find_wide(const tile::MicroOp& m);
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,6 +1,8 @@
 // Instructions of f64 and i64, and conversions between the classes: scalar code in blocks.
 #include <limits>
 
+#include "tegula/base/integer_math.h"
+#include "tegula/base/real.h"
 #include "tegula/kernels/cpu/isa/tile_vm_map.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -51,6 +53,40 @@ void op_f64(const TileOp& o) {
       return unary([](double a) { return __builtin_cos(a); });
     case Op::kFloor:
       return unary([](double a) { return __builtin_floor(a); });
+    case Op::kRound:
+      return unary([](double a) { return __builtin_nearbyint(a); });
+    case Op::kTrunc:
+      return unary([](double a) { return __builtin_trunc(a); });
+    case Op::kExp2:
+      return unary([](double a) { return __builtin_exp2(a); });
+    case Op::kExpm1:
+      return unary([](double a) { return __builtin_expm1(a); });
+    case Op::kLog2:
+      return unary([](double a) { return __builtin_log2(a); });
+    case Op::kLog10:
+      return unary([](double a) { return __builtin_log10(a); });
+    case Op::kLog1p:
+      return unary([](double a) { return __builtin_log1p(a); });
+    case Op::kTan:
+      return unary([](double a) { return __builtin_tan(a); });
+    case Op::kAsin:
+      return unary([](double a) { return __builtin_asin(a); });
+    case Op::kAcos:
+      return unary([](double a) { return __builtin_acos(a); });
+    case Op::kAtan:
+      return unary([](double a) { return __builtin_atan(a); });
+    case Op::kSinh:
+      return unary([](double a) { return __builtin_sinh(a); });
+    case Op::kCosh:
+      return unary([](double a) { return __builtin_cosh(a); });
+    case Op::kAsinh:
+      return unary([](double a) { return __builtin_asinh(a); });
+    case Op::kAcosh:
+      return unary([](double a) { return __builtin_acosh(a); });
+    case Op::kAtanh:
+      return unary([](double a) { return __builtin_atanh(a); });
+    case Op::kErfc:
+      return unary([](double a) { return __builtin_erfc(a); });
     case Op::kRelu:
       return unary([](double a) { return 0 > a ? 0 : a; });
     case Op::kGelu:
@@ -74,6 +110,18 @@ void op_f64(const TileOp& o) {
       return binary([](double a, double b) { return min_nan(a, b); });
     case Op::kPow:
       return binary([](double a, double b) { return __builtin_pow(a, b); });
+    case Op::kFmod:
+      return binary([](double a, double b) { return __builtin_fmod(a, b); });
+    case Op::kRemainder:
+      return binary([](double a, double b) { return real::remainder(a, b); });
+    case Op::kFloorDivide:
+      return binary([](double a, double b) { return real::floor_divide(a, b); });
+    case Op::kAtan2:
+      return binary([](double a, double b) { return __builtin_atan2(a, b); });
+    case Op::kHypot:
+      return binary([](double a, double b) { return __builtin_hypot(a, b); });
+    case Op::kCopysign:
+      return binary([](double a, double b) { return __builtin_copysign(a, b); });
     case Op::kFma:
       return map_3<double, double, double>(
           o, [](double a, double b, double c) { return __builtin_fma(a, b, c); });
@@ -109,6 +157,8 @@ void op_i64(const TileOp& o) {
     case Op::kCast:
     case Op::kCopy:
     case Op::kFloor:
+    case Op::kRound:
+    case Op::kTrunc:
       return unary([](int64_t a) { return a; });
     case Op::kNeg:
       return unary([](int64_t a) { return -U(a); });
@@ -130,6 +180,24 @@ void op_i64(const TileOp& o) {
       return binary([](int64_t a, int64_t b) { return a > b ? a : b; });
     case Op::kMin:
       return binary([](int64_t a, int64_t b) { return a < b ? a : b; });
+    case Op::kPow:
+      return binary([t = o.dtype](int64_t a, int64_t b) { return integer::pow(t, a, b); });
+    case Op::kFmod:
+      return binary(integer::fmod);
+    case Op::kRemainder:
+      return binary(integer::remainder);
+    case Op::kFloorDivide:
+      return binary([t = o.dtype](int64_t a, int64_t b) { return integer::floor_divide(t, a, b); });
+    case Op::kBitAnd:
+      return binary([](int64_t a, int64_t b) { return a & b; });
+    case Op::kBitOr:
+      return binary([](int64_t a, int64_t b) { return a | b; });
+    case Op::kBitXor:
+      return binary([](int64_t a, int64_t b) { return a ^ b; });
+    case Op::kShiftLeft:
+      return binary([t = o.dtype](int64_t a, int64_t n) { return integer::shift_left(t, a, n); });
+    case Op::kShiftRight:
+      return binary([t = o.dtype](int64_t a, int64_t n) { return integer::shift_right(t, a, n); });
     case Op::kFma:
       return map_3<int64_t, int64_t, int64_t>(
           o, [=](int64_t a, int64_t b, int64_t c) { return round(U(a) * U(b) + U(c)); });

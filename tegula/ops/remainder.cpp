@@ -1,0 +1,24 @@
+// y = a - b floor(a / b), with the sign of b; integers: a where b = 0
+#include "tegula/ops/elementary.h"
+
+namespace tegula {
+
+constinit const OpDef remainder_op = {
+    .name = "remainder",
+    .formula = "y = a - b floor(a / b), with the sign of b; integers: a where b = 0",
+    .group = "elementwise",
+    .dims = kBinaryDims,
+    .types = "T, T -> T",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {c.grad[0], -(c.grad[0] * round((c.in[0] - c.out[0]) / c.in[1]))};
+    },
+    .tile = tile_binary<tile::Op::kRemainder>,
+    .reference = reference_of<
+        ExactBinaryRef<[](auto a, auto b) { return scalar::remainder(a, b); },
+                       [](DType, int64_t a, int64_t b) { return integer::remainder(a, b); }>>,
+    .samples = [] { return division_samples(2.1, 2.4); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula

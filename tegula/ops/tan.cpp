@@ -1,0 +1,22 @@
+// y = tan x
+#include "tegula/ops/elementary.h"
+
+namespace tegula {
+
+constinit const OpDef tan_op = {
+    .name = "tan",
+    .formula = "y = tan x",
+    .group = "elementwise",
+    .dims = kUnaryDims,
+    .types = "F -> F",
+    .flops = per_element<1>,
+    .vjp = [](Builder&, const VjpCall& c) -> Grads {
+      return {c.grad[0] * (c.out[0] * c.out[0] + 1.0)};
+    },
+    .tile = tile_unary<tile::Op::kTan>,
+    .reference = reference_of<UnaryRef<[](auto x) { return scalar::tan(x); }>>,
+    .samples = [] { return unary_samples(-1, 1); },
+    .is_elementwise = true,
+};
+
+}  // namespace tegula
