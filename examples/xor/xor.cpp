@@ -2,10 +2,7 @@
 // first.
 #include <cstdio>
 
-#include "tegula/base/philox.h"
-#include "tegula/ops/autodiff.h"
-#include "tegula/ops/math.h"
-#include "tegula/runtime/eager.h"
+#include "tegula/tegula.h"
 
 int main() {
   using namespace tegula;

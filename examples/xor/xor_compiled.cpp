@@ -1,11 +1,7 @@
 // A two-layer perceptron learns exclusive or: built as maths, differentiated, compiled, run.
 #include <cstdio>
 
-#include "tegula/base/philox.h"
-#include "tegula/ops/autodiff.h"
-#include "tegula/ops/math.h"
-#include "tegula/runtime/compile.h"
-#include "tegula/runtime/session.h"
+#include "tegula/tegula.h"
 
 using namespace tegula;
 

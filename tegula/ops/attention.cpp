@@ -198,7 +198,42 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
+namespace {
+// In terms of the bottom-right alignment: keys that no query sees are left out, which makes both
+// alignments one; where there are less keys than queries, a window to the right moves the mask.
+Attention top_left(Var q, Var k, Var v, AttentionOptions o, Loc loc) {
+  Builder& b = q.builder();
+  const auto reject = [&](std::string why) -> Attention {
+    const Var failed =
+        b.fail(invalid_argument(cat("attention, aligned at the top left: ", why), loc));
+    return {failed, failed};
+  };
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
+    return reject(
+        cat("q, k and v are ", q.type(), ", ", k.type(), " and ", v.type(), ", not of 4 dims"));
+  const Dim sq = q.dim(1), sk = k.dim(1);
+  if (o.window_left >= 0 || o.window_right >= 0 || o.cu_seqlens_q.valid())
+    return reject("no windows and no packed sequences");
+  if (!(sq == sk) && !(sq.is_const() && sk.is_const()))
+    return reject(cat("the sizes ", sq, " and ", sk, " must be equal or constant"));
+  o.is_causal_top_left = false;
+  const int64_t more = sk.bound() - sq.bound();
+  if (more < 0) {
+    if (o.alibi.valid()) return reject("no alibi with less keys than queries");
+    o.is_causal = false, o.window_right = -more;
+    return attention(q, k, v, o, loc);
+  }
+  o.is_causal = true;
+  if (more > 0) {
+    k = slice(k, 1, 0, sq, 1, loc), v = slice(v, 1, 0, sq, 1, loc);
+    if (o.bias.valid()) o.bias = slice(o.bias, -1, 0, sq, 1, loc);
+  }
+  return attention(q, k, v, o, loc);
+}
+}  // namespace
+
 Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
+  if (o.is_causal_top_left) return top_left(q, k, v, o, loc);
   std::vector<Var> in = {q, k, v};
   Attrs a;
   const double d = q.rank() == 4 ? static_cast<double>(q.dim(3).bound()) : 1;  // else an error

@@ -17,6 +17,9 @@ namespace tegula {
 struct AttentionOptions {
   double scale = 0;  // 0: 1/sqrt(d)
   bool is_causal = false;
+  // The mask aligned at the top left instead: query i sees keys j ≤ i, whatever sq and sk (torch's
+  // scaled_dot_product_attention). Not with windows or packed sequences.
+  bool is_causal_top_left = false;
   int64_t window_left = -1;   // keys at most so many positions before the query; −1: any
   int64_t window_right = -1;  // … after it
   double softcap = 0;         // 0: none

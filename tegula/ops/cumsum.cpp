@@ -39,6 +39,7 @@ struct Ref {
 }  // namespace
 
 Var cumsum(Var x, int dim, bool reverse, Loc loc) {
+  if (x.rank() == 0 && (dim == 0 || dim == -1)) return x;
   if (dim < 0) dim += x.rank();
   return x.builder().emit(cumsum_op, {{"dim", int64_t{dim}}, {"reverse", reverse}}, {x}, loc);
 }

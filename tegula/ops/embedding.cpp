@@ -36,6 +36,12 @@ Var embedding(Var table, Var ids, Loc loc) {
   return table.builder().emit(embedding_op, {}, {table, ids}, loc);
 }
 
+Var embedding(Var table, Var ids, int64_t padding_idx, Loc loc) {
+  const Var none = fill(ids.builder(), -1, ids.type(), loc);
+  return embedding(table, select(eq(ids, static_cast<double>(padding_idx), loc), none, ids, loc),
+                   loc);
+}
+
 constinit const OpDef embedding_op = {
     .name = "embedding",
     .formula = "y[.., :] = table[ids[..], :]",

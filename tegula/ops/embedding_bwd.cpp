@@ -13,6 +13,25 @@ Result<DimMap> dims(const OpCall& c) {
   return gather_dims(c, {rows[0], c.shape(0)[c.shape(0).rank() - 1]}, c.shape(1), true);
 }
 
+// The sum of all rows with an id, in ascending order.
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const Gathering g(a.attrs(), a.in[1].rank);
+    const TensorRef& x = a.out[0];
+    std::vector<S> sum(static_cast<size_t>(x.numel()) + 1, S(0.0));  // and what is thrown away
+    for_each_index(shape_of(a.in[0]), [&](const Index& y) {
+      const int64_t id = a.load_i_at(1, g.ids_index(y));
+      const bool inside = id >= 0 && id < x.shape[g.dim];
+      const auto to = inside ? static_cast<size_t>(a.row_major_at(x, g.x_index(y, id, x.rank)))
+                             : sum.size() - 1;
+      sum[to] += a.load_at(0, y);
+    });
+    size_t at = 0;
+    for_each_index(shape_of(x), [&](const Index& i) { a.store_at(0, sum[at++], i); });
+  }
+};
+
 Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
   Attrs a = *c.attrs;
   if (factor == m.find("n")) a.set("rows", std::vector<Dim>{hi - lo});
@@ -49,7 +68,7 @@ constinit const OpDef embedding_bwd_op = {
     .jvp = [](Builder& b, const JvpCall& c) -> Grads {
       return {b.emit(embedding_bwd_op, c.attrs(), {c.tangent[0], c.in[1]})};
     },
-    .reference = reference_of<ScatterAddRef>,
+    .reference = reference_of<Ref>,
     .samples = samples,
     .localize = localize,
 };

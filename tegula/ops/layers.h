@@ -1,5 +1,5 @@
-// Layers of convolutional and recurrent nets, composed of other ops: batch norm, dropout, LSTM,
-// GRU.
+// Layers of convolutional and recurrent nets, composed of other ops: batch, group and instance
+// norm, dropout, LSTM, GRU.
 #pragma once
 
 #include "tegula/ops/control.h"
@@ -20,6 +20,15 @@ BatchNorm batch_norm_training(Var x, Var weight, Var bias, Var running_mean, Var
                               double momentum = 0.1, double eps = 1e-5, Loc loc = Loc::current());
 Var batch_norm_inference(Var x, Var weight, Var bias, Var running_mean, Var running_var,
                          double eps = 1e-5, Loc loc = Loc::current());
+
+// The same over `groups` groups of channels and all dims that follow, for each element of the
+// batch: statistics are of the sample, so training and inference are one. instance_norm: a group
+// per channel. weight, bias: [c], or invalid: 1 and 0. Statistics are f32 (f64 for f64). Source: Wu
+// and He 2018, section 3; Ulyanov et al. 2016.
+Var group_norm(Var x, int64_t groups, Var weight = {}, Var bias = {}, double eps = 1e-5,
+               Loc loc = Loc::current());
+Var instance_norm(Var x, Var weight = {}, Var bias = {}, double eps = 1e-5,
+                  Loc loc = Loc::current());
 
 // x / (1 − p) where random_uniform(seed, stream) ≥ p, else 0: depends on seed, stream and position
 // alone. seed: an i64 scalar; p in [0, 1). p = 0: x itself. Source: Srivastava et al. 2014.

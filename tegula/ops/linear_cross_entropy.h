@@ -33,4 +33,15 @@ CrossEntropy cross_entropy(Var x, Var w, Var targets, const CrossEntropyOptions&
 Var cross_entropy_loss(Var x, Var w, Var targets, const CrossEntropyOptions& options = {},
                        Loc loc = Loc::current());
 
+// The same of logits [..., v] that are there already. With label_smoothing e, a loss is
+// (1 - e)·(lse - logits[target]) + e·(lse - the mean of logits).
+struct LogitsOptions {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+};
+CrossEntropy logits_cross_entropy(Var logits, Var targets, const LogitsOptions& options = {},
+                                  Loc loc = Loc::current());
+Var logits_cross_entropy_loss(Var logits, Var targets, const LogitsOptions& options = {},
+                              Loc loc = Loc::current());
+
 }  // namespace tegula

@@ -41,7 +41,10 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }
 }  // namespace
 
-Var log_softmax(Var x, Loc loc) { return x.builder().emit(log_softmax_op, {}, {x}, loc); }
+Var log_softmax(Var x, Loc loc) {
+  if (x.rank() == 0) return reshape(log_softmax(reshape(x, {1}, loc), loc), {}, loc);
+  return x.builder().emit(log_softmax_op, {}, {x}, loc);
+}
 
 constinit const OpDef log_softmax_op = {
     .name = "log_softmax",

@@ -33,7 +33,10 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 
 Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
 
-Var logsumexp(Var x, Loc loc) { return x.builder().emit(logsumexp_op, {}, {x}, loc); }
+Var logsumexp(Var x, Loc loc) {
+  if (x.rank() == 0) x = reshape(x, {1}, loc);
+  return x.builder().emit(logsumexp_op, {}, {x}, loc);
+}
 
 constinit const OpDef logsumexp_op = {
     .name = "logsumexp",

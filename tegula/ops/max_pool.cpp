@@ -12,10 +12,16 @@ Result<std::vector<Window>> windows(const OpCall& c) {
     return invalid_argument(
         cat("max_pool: x is ", c.in[0], ", must be [n, c, ", kernel.size(), " spatial dims]"));
   auto out = TEGULA_TRY(windows_of(c, kernel));
-  for (const Window& w : out)
-    if (w.lo >= w.kernel || w.hi >= w.kernel)
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Window& w = out[i];
+    const Dim size = c.shape(0)[static_cast<int>(i) + 2];
+    const Dim n = TEGULA_TRY(w.count("max_pool", size));
+    // The last window may be padding alone only where it begins past x.
+    const bool is_past = w.stride * (n.bound() - 1) - w.lo >= size.bound();
+    if (w.lo >= w.kernel || (w.hi >= w.kernel && is_past))
       return invalid_argument(cat("max_pool: padding ", w.lo, " and ", w.hi, " leaves windows of ",
                                   w.kernel, " empty"));
+  }
   return out;
 }
 
@@ -76,8 +82,10 @@ Var flat(Var x) {
 }
 }  // namespace
 
-Var max_pool(Var x, std::vector<int64_t> kernel, const WindowOptions& options, Loc loc) {
-  Attrs attrs = window_attrs(options, static_cast<int>(kernel.size()));
+Var max_pool(Var x, std::vector<int64_t> kernel, const WindowOptions& options,
+             const PoolOptions& pool, Loc loc) {
+  Attrs attrs = window_attrs(pool.ceil_mode ? reaching_over(x.shape(), kernel, options) : options,
+                             static_cast<int>(kernel.size()));
   attrs.set("kernel", std::move(kernel));
   return x.builder().emit(max_pool_op, std::move(attrs), {x}, loc);
 }

@@ -37,6 +37,7 @@ Result<DimMap> reduce_dims(const OpCall& c) {
   m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
   for (int d = 0; d < x.rank(); ++d) {
     const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), x[d]));
+    m.factors.back().whole = C == Combine::kNever && is_reduced(*c.attrs, d);
     m.operands[0].push_back({0, {{f, 1}}});
     if (!is_reduced(*c.attrs, d)) {
       m.results[0].push_back({0, {{f, 1}}});

@@ -32,7 +32,10 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }
 }  // namespace
 
-Var softmax(Var x, Loc loc) { return x.builder().emit(softmax_op, {}, {x}, loc); }
+Var softmax(Var x, Loc loc) {
+  if (x.rank() == 0) return reshape(softmax(reshape(x, {1}, loc), loc), {}, loc);
+  return x.builder().emit(softmax_op, {}, {x}, loc);
+}
 
 constinit const OpDef softmax_op = {
     .name = "softmax",

@@ -13,6 +13,10 @@ struct Ref {
 }  // namespace
 
 Ranked sort(Var x, bool descending, Loc loc) {
+  if (x.rank() == 0) {
+    const Ranked one = sort(reshape(x, {1}, loc), descending, loc);
+    return {reshape(one.values, {}, loc), reshape(one.indices, {}, loc)};
+  }
   const auto y =
       x.builder().emit_n(sort_op, {{"descending", descending}}, std::span(&x, 1), {}, loc);
   return {y[0], y[1]};

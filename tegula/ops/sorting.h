@@ -10,7 +10,8 @@ namespace tegula {
 struct Ranked {
   Var values, indices;  // indices: i32
 };
-// Over the last dim. Equal elements keep their order; NaN counts as larger than any number.
+// Over the last dim; a scalar is a row of one. Equal elements keep their order; NaN counts as
+// larger than any number.
 Ranked sort(Var x, bool descending = false, Loc loc = Loc::current());
 // The k largest, largest first.
 Ranked top_k(Var x, int64_t k, Loc loc = Loc::current());

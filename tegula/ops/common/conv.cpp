@@ -1,39 +1,48 @@
 #include "tegula/ops/conv.h"
 
+#include <algorithm>
+
 #include "tegula/ops/common/windows.h"
 
 namespace tegula {
 
-Var avg_pool(Var x, std::vector<int64_t> kernel, const WindowOptions& options, Loc loc) {
+Var conv_bwd_data(Var y, Var w, const std::vector<Dim>& size, const ConvOptions& options, Loc loc) {
+  Attrs attrs = window_attrs(options, std::max(y.rank() - 2, 1));
+  attrs.set("groups", options.groups), attrs.set("size", size);
+  return y.builder().emit(conv_bwd_data_op, std::move(attrs), {y, w}, loc);
+}
+
+Var conv_transpose(Var x, Var w, const ConvTransposeOptions& options, Loc loc) {
   Builder& b = x.builder();
-  const int rank = static_cast<int>(kernel.size());
-  if (x.rank() != rank + 2) {
-    if (b.failed()) return b.fail(internal_error("poison"));
-    return b.fail(invalid_argument(
-        cat("avg_pool: x is ", x.type(), ", must be [n, c, ", rank, " spatial dims]"), loc));
-  }
-  const Attrs attrs = window_attrs(options, rank);
-  const Type type = x.type();
+  const auto rank = static_cast<size_t>(std::max(x.rank() - 2, 0));
+  const auto reject = [&](Error e) { return b.fail(invalid_argument(e.message, loc)); };
+  if (x.rank() < 3 || w.rank() != x.rank())
+    return reject(invalid_argument(cat("conv_transpose: x is ", x.type(), " and w ", w.type(),
+                                       ", both must have 3, 4 or 5 dims")));
+  if (!options.extra.empty() && options.extra.size() != rank)
+    return reject(invalid_argument(
+        cat("conv_transpose: extra ", options.extra, " for ", rank, " spatial dims")));
+  std::vector<int64_t> kernel;
+  for (int d = 2; d < w.rank(); ++d) kernel.push_back(w.dim(d).bound());
+  const Attrs attrs = window_attrs(options, static_cast<int>(rank));
   OpCall call;
-  call.op = &unfold_op, call.attrs = &attrs;
-  auto windows = windows_of(call, kernel);
-  std::vector<Dim> out;
-  for (int i = 0; i < rank && windows.ok(); ++i) {
-    auto n = (*windows)[static_cast<size_t>(i)].count("avg_pool", type.shape[i + 2]);
-    if (!n.ok()) return b.fail(std::move(n).error());
-    out.push_back(*n);
+  call.op = &conv_bwd_data_op, call.attrs = &attrs;
+  const auto windows = windows_of(call, kernel);
+  if (!windows.ok()) return reject(windows.error());
+  std::vector<Dim> size;
+  for (size_t i = 0; i < rank; ++i) {
+    const Window& v = (*windows)[i];
+    const int64_t extra = options.extra.empty() ? 0 : options.extra[i];
+    if (extra < 0 || extra >= v.stride)
+      return reject(invalid_argument(
+          cat("conv_transpose: extra is ", extra, ", must be less than the stride ", v.stride)));
+    const auto spread = mul(x.dim(static_cast<int>(i) + 2), v.stride);
+    if (!spread.ok()) return reject(spread.error());
+    const auto n = add(*spread, 1 - v.stride - v.lo - v.hi + v.reach() + extra);
+    if (!n.ok()) return reject(n.error());
+    size.push_back(*n);
   }
-  if (!windows.ok()) return b.fail(std::move(windows).error());
-  // Kernel dims last, so that a window is a row.
-  std::vector<int64_t> order = {0, 1}, last;
-  double size = 1;
-  for (int i = 0; i < rank; ++i) order.push_back(2 + 2 * i), last.push_back(rank + 2 + i);
-  for (int i = 0; i < rank; ++i) {
-    order.push_back(3 + 2 * i);
-    size *= static_cast<double>(kernel[static_cast<size_t>(i)]);
-  }
-  const Var rows = permute(unfold_windows(x, *windows, out), order, loc);
-  return mul(reduce_sum(rows, last, false, loc), 1 / size, loc);
+  return conv_bwd_data(x, w, size, options, loc);
 }
 
 }  // namespace tegula

@@ -56,6 +56,65 @@ Bytes gather_bytes(const OpCall& c) {
   return b;
 }
 
+// The indexed dim goes last, where ids of all other dims are a batch.
+Var take_along(Var x, Var ids, int dim, Loc loc) {
+  const int last = x.rank() - 1;
+  if (last < 0) return x.builder().fail(invalid_argument("take_along: x is a scalar", loc));
+  return transpose(
+      gather(transpose(x, dim, -1, loc), transpose(ids, dim, -1, loc), last, last, loc), dim, -1,
+      loc);
+}
+Var put_along(Var x, Var ids, Var y, int dim, ScatterMode mode, Loc loc) {
+  const int last = x.rank() - 1;
+  if (last < 0) return x.builder().fail(invalid_argument("put_along: x is a scalar", loc));
+  return transpose(scatter(transpose(x, dim, -1, loc), transpose(ids, dim, -1, loc),
+                           transpose(y, dim, -1, loc), last, mode, last, loc),
+                   dim, -1, loc);
+}
+
+namespace {
+// x with its first k dims as one, and ids as indices of that; -1 where one of the k is out of
+// range.
+struct Flat {
+  Var x, ids;
+};
+Flat flatten(Var x, Var ids, std::string_view what, Loc loc) {
+  Builder& b = x.builder();
+  const int k = ids.rank() > 0 && ids.dim(-1 + ids.rank()).is_const()
+                    ? static_cast<int>(ids.dim(ids.rank() - 1).bound())
+                    : 0;
+  if (k < 1 || k > x.rank()) {
+    b.fail(invalid_argument(cat(what, ": ids are ", ids.type(), ", their last dim must be 1 to ",
+                                x.rank(), ", the dims of x that it indexes"),
+                            loc));
+    return {x, ids};
+  }
+  Shape flat = {1};
+  for (int d = k; d < x.rank(); ++d) flat.push_back(x.dim(d));
+  Var at, is_inside;
+  for (int d = 0; d < k; ++d) {
+    const Var id = squeeze(slice(ids, -1, d, 1, 1, loc), -1, loc);
+    const Var size = extent(x, d, ids.dtype(), loc);
+    const Var fits = logical_and(ge(id, 0.0, loc), lt(id, size, loc), loc);
+    at = d == 0 ? id : add(mul(at, size, loc), id, loc);
+    is_inside = d == 0 ? fits : logical_and(is_inside, fits, loc);
+    const auto rows = mul(flat[0], x.dim(d));
+    if (!rows.ok()) return b.fail(invalid_argument(rows.error().message, loc)), Flat{x, ids};
+    flat[0] = *rows;
+  }
+  return {reshape(x, flat, loc), select(is_inside, at, fill(b, -1, at.type(), loc), loc)};
+}
+}  // namespace
+
+Var gather_nd(Var x, Var ids, Loc loc) {
+  const Flat f = flatten(x, ids, "gather_nd", loc);
+  return gather(f.x, f.ids, 0, 0, loc);
+}
+Var scatter_nd(Var x, Var ids, Var y, ScatterMode mode, Loc loc) {
+  const Flat f = flatten(x, ids, "scatter_nd", loc);
+  return reshape(scatter(f.x, f.ids, y, 0, mode, 0, loc), x.shape(), loc);
+}
+
 Var one_hot(Var ids, Dim n, DType dtype, Loc loc) {
   Shape s = ids.shape();
   s.push_back(n);

@@ -49,6 +49,36 @@ Var batch_norm_inference(Var x, Var weight, Var bias, Var running_mean, Var runn
   return (x - per_channel(running_mean, x)) * per_channel(scale, x) + per_channel(bias, x);
 }
 
+// [n, c, …] -> [n, groups, c / groups, …] is a view; a group's statistics are over all its last
+// dims.
+Var group_norm(Var x, int64_t groups, Var weight, Var bias, double eps, Loc loc) {
+  if (reject(x, 2, "group_norm", loc)) return x;
+  Builder& b = x.builder();
+  const Dim c = x.dim(1);
+  if (groups < 1 || !c.is_const() || c.bound() % groups != 0 || x.rank() == kMaxRank)
+    return b.fail(invalid_argument(
+        cat("group_norm: ", groups, " groups of the ", c, " channels of ", x.type()), loc));
+  const Shape shape = x.shape();
+  const DType dtype = x.dtype();
+  Shape grouped = shape;
+  grouped[1] = c.bound() / groups;
+  grouped.insert(1, groups);
+  std::vector<int64_t> dims;
+  for (int d = 2; d < grouped.rank(); ++d) dims.push_back(d);
+  const Var g = reshape(cast(x, accumulator(dtype), loc), grouped, loc);
+  const Var centered = g - reduce_mean(g, dims, true, loc);
+  const Var var = reduce_mean(centered * centered, dims, true, loc);
+  Var y = reshape(centered * rsqrt(var + eps, loc), shape, loc);
+  if (weight.valid()) y = y * per_channel(cast(weight, y.dtype(), loc), x);
+  if (bias.valid()) y = y + per_channel(cast(bias, y.dtype(), loc), x);
+  return cast(y, dtype, loc);
+}
+
+Var instance_norm(Var x, Var weight, Var bias, double eps, Loc loc) {
+  if (reject(x, 3, "instance_norm", loc)) return x;
+  return group_norm(x, x.dim(1).bound(), weight, bias, eps, loc);
+}
+
 Var dropout(Var x, Var seed, int64_t stream, double p, Loc loc) {
   if (p < 0 || p >= 1)
     return x.builder().fail(invalid_argument(cat("dropout: p is ", p, ", must be in [0, 1)"), loc));

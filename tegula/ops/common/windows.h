@@ -26,6 +26,9 @@ struct Window {
 Result<std::vector<Window>> windows_of(const OpCall& c, std::span<const int64_t> kernel);
 // The attributes of these options, with defaults filled in.
 Attrs window_attrs(const WindowOptions& options, int rank);
+// The options with as much padding after x as one more window needs, wherever one would begin
+// within x and reach over the end (PoolOptions::ceil_mode).
+WindowOptions reaching_over(const Shape& x, std::span<const int64_t> kernel, WindowOptions options);
 
 struct ConvShapes {
   std::vector<Window> windows;

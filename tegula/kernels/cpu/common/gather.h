@@ -1,4 +1,4 @@
-// A `gather` or `scatter_add` call as loops: y[o, i, q] and x[o, ids[o, i], q].
+// A `gather` or `scatter` call as loops: y[o, i, q] and x[o, ids[o, i], q].
 #pragma once
 
 #include "tegula/kernels/cpu/common/dot_plan.h"

@@ -1,0 +1,324 @@
+// x with y[b.., p.., i.., q..] put into x[b.., p.., n, q..] for all i with ids[b.., i..] = n, in
+// ascending order of i: set (the last one stays), added, multiplied, or the largest or smallest.
+// Ids out of range are left out. Without x: into zeros (mul: ones; max and min: the least and
+// greatest value); with mode "add" that is the adjoint of gather.
+#include <limits>
+
+#include "tegula/ops/indexing.h"
+
+namespace tegula {
+
+namespace {
+ScatterMode mode_of(const Attrs& a) {
+  for (size_t k = 0; k < kScatterModes.size(); ++k)
+    if (kScatterModes[k] == a.str("mode")) return static_cast<ScatterMode>(k);
+  return ScatterMode::kAdd;  // check_mode has refused any other
+}
+
+Status check_mode(const OpCall& c) {
+  for (std::string_view name : kScatterModes)
+    if (name == c.attrs->str("mode")) return {};
+  return invalid_argument(
+      cat("scatter: mode is \"", c.attrs->str("mode"), "\", must be set, add, max, min or mul"));
+}
+
+Result<DimMap> dims(const OpCall& c) {
+  TEGULA_TRY(check_mode(c));
+  const auto& size = c.attrs->dims("size");
+  const Shape &y = c.shape(0), &ids = c.shape(1);
+  const Gathering g(*c.attrs, ids.rank());
+  const int rank = y.rank() - ids.rank() + g.batch + 1;
+  if (size.size() != 1 || g.dim < 0 || g.batch < 0 || g.batch > ids.rank() || g.dim >= rank)
+    return invalid_argument(
+        cat("scatter: dim ", g.dim, ", batch ", g.batch, " of ", y, " and ids ", ids));
+  Shape x;
+  for (int d = 0; d < rank; ++d)
+    x.push_back(d == g.dim ? size[0] : y[d < g.dim ? d : d - 1 + ids.rank() - g.batch]);
+  DimMap m = TEGULA_TRY(gather_dims(c, x, ids, true));
+  const bool has_x = c.in.size() > 2;
+  if (has_x) {
+    if (!(c.shape(2) == x))
+      return invalid_argument(cat("scatter: x is ", c.in[2], ", from y and ids expected ", x));
+    m.operands.push_back(m.results[0]);
+  }
+  // How parts that each saw some of i.. combine; sums that each began with x do not.
+  const ScatterMode mode = mode_of(*c.attrs);
+  const Combine combine = mode == ScatterMode::kMax             ? Combine::kMax
+                          : mode == ScatterMode::kMin           ? Combine::kMin
+                          : mode == ScatterMode::kAdd && !has_x ? Combine::kSum
+                                                                : Combine::kNever;
+  for (Factor& f : m.factors)
+    if (f.name[0] == 'i') f.whole = combine == Combine::kNever;
+  m.finish(combine);
+  return m;
+}
+
+template <class S>
+S start_of(ScatterMode mode) {
+  return S(mode == ScatterMode::kMul   ? 1.0
+           : mode == ScatterMode::kMax ? -HUGE_VAL
+           : mode == ScatterMode::kMin ? HUGE_VAL
+                                       : 0.0);
+}
+int64_t start_of(ScatterMode mode, DType t) {
+  const bool is_max = mode == ScatterMode::kMax;
+  if (mode == ScatterMode::kMul) return 1;
+  if (!is_max && mode != ScatterMode::kMin) return 0;
+  return is_max == (t != DType::kU8 && t != DType::kBool) ? integer::by_zero(t, is_max ? -1 : 0)
+                                                          : integer::by_zero(t, is_max ? 0 : 1);
+}
+
+struct Ref {
+  template <class S>
+  static S combined(ScatterMode mode, S x, S y) {
+    switch (mode) {
+      case ScatterMode::kSet:
+        return y;
+      case ScatterMode::kAdd:
+        return x + y;
+      case ScatterMode::kMax:
+        return scalar::max(x, y);
+      case ScatterMode::kMin:
+        return scalar::min(x, y);
+      case ScatterMode::kMul:
+        return x * y;
+    }
+    return x;
+  }
+  static int64_t combined(ScatterMode mode, int64_t x, int64_t y) {
+    const auto ux = static_cast<uint64_t>(x), uy = static_cast<uint64_t>(y);
+    switch (mode) {
+      case ScatterMode::kSet:
+        return y;
+      case ScatterMode::kAdd:
+        return integer::wrap(ux + uy);
+      case ScatterMode::kMax:
+        return std::max(x, y);
+      case ScatterMode::kMin:
+        return std::min(x, y);
+      case ScatterMode::kMul:
+        return integer::wrap(ux * uy);
+    }
+    return x;
+  }
+
+  // T: S for floats, int64_t for integers, which S may not hold.
+  template <class T, class S, class Load, class Store>
+  static void run(RefArgs<S>& a, T start, Load load, Store store) {
+    const Gathering g(a.attrs(), a.in[1].rank);
+    const ScatterMode mode = mode_of(a.attrs());
+    const TensorRef& x = a.out[0];
+    std::vector<T> all(static_cast<size_t>(x.numel()) + 1, start);  // and what is thrown away
+    size_t at = 0;
+    if (a.in.size() > 2)
+      for_each_index(shape_of(x), [&](const Index& i) { all[at++] = load(2, i); });
+    for_each_index(shape_of(a.in[0]), [&](const Index& y) {
+      const int64_t id = a.load_i_at(1, g.ids_index(y));
+      const bool inside = id >= 0 && id < x.shape[g.dim];
+      const auto to = inside ? static_cast<size_t>(a.row_major_at(x, g.x_index(y, id, x.rank)))
+                             : all.size() - 1;
+      all[to] = combined(mode, all[to], load(0, y));
+    });
+    at = 0;
+    for_each_index(shape_of(x), [&](const Index& i) { store(all[at++], i); });
+  }
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    const ScatterMode mode = mode_of(a.attrs());
+    const DType t = a.out[0].dtype;
+    if (is_float(t))
+      return run<S>(
+          a, start_of<S>(mode), [&](size_t k, const Index& i) { return a.load_at(k, i); },
+          [&](S v, const Index& i) { a.store_at(0, v, i); });
+    run<int64_t>(
+        a, start_of(mode, t), [&](size_t k, const Index& i) { return a.load_i_at(k, i); },
+        [&](int64_t v, const Index& i) { a.store_i_at(0, integer::wrap(t, v), i); });
+    if constexpr (std::is_same_v<S, Counted>)
+      if (mode != ScatterMode::kSet) Counted::flops() += a.in[0].numel();
+  }
+};
+
+// d result / d x, elementwise, and d result[ids] / d y; invalid: 1.
+struct Slopes {
+  Var x, y;
+};
+Slopes slopes(std::span<const Var> in, Var out, const Attrs& a) {
+  const Gathering g(a, in[1].rank());
+  const ScatterMode mode = mode_of(a);
+  const Var ids = in[1], y = in[0];
+  const bool has_x = in.size() > 2;
+  const auto at_ids = [&](Var v) { return gather(v, ids, g.dim, g.batch); };
+  const auto sum = [&](Var v) { return scatter_add(v, ids, g.dim, out.dim(g.dim), g.batch); };
+  const auto as_float = [&](Var v) { return cast(v, y.dtype()); };
+  switch (mode) {
+    case ScatterMode::kAdd:
+      return {};
+    case ScatterMode::kSet: {
+      // Which i came last to each place; 0: none did.
+      Builder& b = y.builder();
+      Var order = fill(b, 1, {DType::kI64, y.shape()});
+      int64_t weight = 1;
+      for (int d = g.end(); d-- > g.begin(); weight *= y.dim(d).bound())
+        order = order + iota(b, y.shape(), d, DType::kI64) * static_cast<double>(weight);
+      const Var last = scatter(fill(b, 0, {DType::kI64, out.shape()}), ids, order, g.dim,
+                               ScatterMode::kSet, g.batch);
+      return {as_float(eq(last, 0.0)), as_float(eq(at_ids(last), order))};
+    }
+    case ScatterMode::kMax:
+    case ScatterMode::kMin: {
+      // Equals share.
+      const Var is_y = as_float(eq(y, at_ids(out)));
+      Var count = sum(is_y), is_x;
+      if (has_x) is_x = as_float(eq(in[2], out)), count = count + is_x;
+      count = max(count, 1.0);
+      return {has_x ? is_x / count : is_x, is_y / max(at_ids(count), 1.0)};
+    }
+    case ScatterMode::kMul: {
+      // The product of the others: of all but zeros by the factor; of those where it is the one 0.
+      const Var one = fill(y.builder(), 1, y.type());
+      const Var y_is_0 = eq(y, 0.0);
+      const Var y_rest = select(y_is_0, one, y);
+      Var zeros = sum(as_float(y_is_0)), x_is_0, x_rest = fill(y.builder(), 1, out.type());
+      if (has_x) {
+        x_is_0 = eq(in[2], 0.0), zeros = zeros + as_float(x_is_0);
+        x_rest = select(x_is_0, x_rest, in[2]);
+      }
+      const Var product = scatter(x_rest, ids, y_rest, g.dim, ScatterMode::kMul, g.batch);
+      const auto others = [](Var rest, Var is_0, Var all, Var n) {
+        const Var none = zeros_like(all);
+        return select(is_0, select(eq(n, 1.0), all, none), select(eq(n, 0.0), all / rest, none));
+      };
+      return {has_x ? others(x_rest, x_is_0, product, zeros) : Var(),
+              others(y_rest, y_is_0, at_ids(product), at_ids(zeros))};
+    }
+  }
+  return {};
+}
+Var scaled(Var v, Var slope) { return slope.valid() ? v * slope : v; }
+
+Grads vjp(Builder&, const VjpCall& c) {
+  const Gathering g(c.attrs(), c.in[1].rank());
+  const Slopes s = slopes(c.in, c.out[0], c.attrs());
+  Grads out = {scaled(gather(c.grad[0], c.in[1], g.dim, g.batch), s.y), Var()};
+  if (c.in.size() > 2) out.push_back(scaled(c.grad[0], s.x));
+  return out;
+}
+
+Grads jvp(Builder&, const JvpCall& c) {
+  const Gathering g(c.attrs(), c.in[1].rank());
+  const Slopes s = slopes(c.in, c.out[0], c.attrs());
+  Var t;
+  if (c.tangent[0].valid())
+    t = scatter_add(scaled(c.tangent[0], s.y), c.in[1], g.dim, c.out[0].dim(g.dim), g.batch);
+  if (c.in.size() > 2 && c.tangent[2].valid()) {
+    const Var of_x = scaled(c.tangent[2], s.x);
+    t = t.valid() ? t + of_x : of_x;
+  }
+  return {t};
+}
+
+Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
+  Attrs a = *c.attrs;
+  if (factor == m.find("n")) a.set("size", std::vector<Dim>{hi - lo});
+  return a;
+}
+
+std::vector<Sample> samples() {
+  auto ids = [](Shape s, std::vector<double> v) {
+    return SampleInput{{DType::kI32, s}, 0, 2, std::move(v), false};
+  };
+  auto at = [](int64_t dim, int64_t batch, int64_t size, std::string_view mode = "add") {
+    return Attrs{{"dim", dim},
+                 {"batch", batch},
+                 {"size", std::vector<Dim>{size}},
+                 {"mode", std::string(mode)}};
+  };
+  const SampleInput rows = {{DType::kF32, {4, 3}}};
+  const SampleInput along_ids = ids({4, 3}, {0, 0, 1, 3, 2, 1, 0, 0, 0, 1, 2, 3});
+  std::vector<Sample> s = {
+      {"rows", {rows, ids({4}, {2, 0, 2, 2})}, at(0, 0, 5)},
+      {"columns", {rows, ids({3}, {1, 1, 0})}, at(1, 0, 2)},
+      {"two id dims", {{{DType::kF32, {2, 2, 3}}}, ids({2, 2}, {1, 0, 1, 1})}, at(0, 0, 2)},
+      {"along the last", {rows, along_ids}, at(1, 1, 4)},
+      {"none", {{{DType::kF32, {0, 3}}}, ids({0}, {})}, at(0, 0, 4)},
+      {"integers", {{{DType::kI32, {3}}, -9, 9}, ids({3}, {1, 0, 1})}, at(0, 0, 2)},
+      {"out of range", {rows, ids({4}, {5, 0, -1, 0})}, at(0, 0, 5)},
+      {"misfit", {rows, ids({3}, {0, 1, 0})}, at(0, 0, 5), "expected [3,3]"},
+      {"no mode", {rows, ids({4}, {2, 0, 2, 2})}, at(0, 0, 5, "sub"), "must be set, add"},
+      {"x misfits",
+       {rows, ids({4}, {2, 0, 2, 2}), {{DType::kF32, {5, 2}}}},
+       at(0, 0, 5),
+       "expected [5,3]"}};
+  for (std::string_view mode : kScatterModes) {
+    const SampleInput x = {{DType::kF32, {5, 3}}};
+    s.push_back({cat(mode, " into x"), {rows, ids({4}, {2, 0, 2, 2}), x}, at(0, 0, 5, mode)});
+    s.push_back({cat(mode, " along the last"),
+                 {rows, along_ids, {{DType::kF32, {4, 4}}}},
+                 at(1, 1, 4, mode)});
+    s.push_back(
+        {cat(mode, " out of range"), {rows, ids({4}, {5, 0, -1, 0}), x}, at(0, 0, 5, mode)});
+    for (const DType t : {DType::kI32, DType::kI64})
+      s.push_back({cat(mode, " of ", t),
+                   {{{t, {6}}, -9, 9}, ids({6}, {1, 0, 1, 3, 1, 0}), {{t, {4}}, -9, 9}},
+                   at(0, 0, 4, mode)});
+    s.push_back({cat(mode, " into nothing"),
+                 {{{DType::kF32, {6}}}, ids({6}, {1, 0, 1, 3, 1, 0})},
+                 at(0, 0, 4, mode)});
+    // Without a second derivative there: nothing but the place of a 0 tells what its others are.
+    s.push_back({cat(mode, " at zeros"),
+                 {{{DType::kF32, {6}}, 0, 0, {0, 2, 3, 0, 0, -1}},
+                  ids({6}, {1, 0, 1, 3, 3, 2}),
+                  {{DType::kF32, {4}}, 0, 0, {4, 5, 0, 7}}},
+                 at(0, 0, 4, mode)});
+    s.back().smooth = mode == "set" || mode == "add";
+  }
+  return s;
+}
+}  // namespace
+
+Var scatter_add(Var y, Var ids, int dim, Dim size, int batch, Loc loc) {
+  if (dim < 0) dim += y.rank() - ids.rank() + batch + 1;
+  return y.builder().emit(scatter_op,
+                          {{"dim", int64_t{dim}},
+                           {"batch", int64_t{batch}},
+                           {"size", std::vector<Dim>{size}},
+                           {"mode", std::string("add")}},
+                          {y, ids}, loc);
+}
+
+Var scatter(Var x, Var ids, Var y, int dim, ScatterMode mode, int batch, Loc loc) {
+  if (dim < 0) dim += x.rank();
+  if (dim < 0 || dim >= x.rank())
+    return x.builder().fail(invalid_argument(cat("scatter: dim ", dim, " of ", x.type()), loc));
+  return x.builder().emit(scatter_op,
+                          {{"dim", int64_t{dim}},
+                           {"batch", int64_t{batch}},
+                           {"size", std::vector<Dim>{x.dim(dim)}},
+                           {"mode", std::string(kScatterModes[static_cast<size_t>(mode)])}},
+                          {y, ids, x}, loc);
+}
+
+constinit const OpDef scatter_op = {
+    .name = "scatter",
+    .formula =
+        "x[b.., p.., n, q..] = x combined with all y[b.., p.., i.., q..] of ids[b.., i..] = n",
+    .group = "indexing",
+    .dims_fn = dims,
+    .types = "T, i, T? -> T",
+    .attrs = {{"dim", AttrKind::kInt, true, "the indexed dim of x"},
+              {"batch", AttrKind::kInt, false, "leading dims that x and ids share"},
+              {"size", AttrKind::kDims, true, "x's extent there"},
+              {"mode", AttrKind::kString, true, "set, add, max, min or mul"}},
+    .flops =
+        [](const OpCall& c) {
+          return mode_of(*c.attrs) == ScatterMode::kSet ? 0 : c.in[0].shape.numel();
+        },
+    .vjp = vjp,
+    .jvp = jvp,
+    .reference = reference_of<Ref>,
+    .samples = samples,
+    .localize = localize,
+    .aliases = {{2, 0}},
+};
+
+}  // namespace tegula
