@@ -8,24 +8,30 @@
 namespace tegula {
 namespace {
 
-bool is_space(std::string_view text, size_t at) {
-  const CodePoint c = first_code_point(text.substr(at));
-  return c.is_valid && char_class(c.value) == CharClass::kSpace;
+// The length of the white-space character that `text` begins with, or 0.
+size_t space_bytes(std::string_view text) {
+  const CodePoint c = first_code_point(text);
+  return c.is_valid && char_class(c.value) == CharClass::kSpace ? c.n_bytes : 0;
 }
 
 // Where the white space that ends at `end` begins, not before `least`.
 size_t space_before(std::string_view text, size_t end, size_t least) {
   while (end > least) {
-    size_t at = end - 1;
-    while (at > least && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-    if (!is_space(text, at)) break;
-    end = at;
+    size_t n = 1;  // no white space has more than three bytes
+    while (n < 3 && end - n > least && (static_cast<unsigned char>(text[end - n]) & 0xc0) == 0x80)
+      ++n;
+    if (space_bytes(text.substr(end - n, n)) != n) break;
+    end -= n;
   }
   return end;
 }
 
 size_t space_behind(std::string_view text, size_t at) {
-  while (at < text.size() && is_space(text, at)) at += first_code_point(text.substr(at)).n_bytes;
+  while (at < text.size()) {
+    const size_t n = space_bytes(text.substr(at));
+    if (n == 0) break;
+    at += n;
+  }
   return at;
 }
 

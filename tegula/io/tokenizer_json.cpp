@@ -270,7 +270,9 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
   const Json json = TEGULA_TRY(Json::parse(json_text, path));
   const Json* model = json.find("model");
   if (model == nullptr) return invalid_argument("it has no model");
-  const std::string type = text_of(model->find("type"));
+  // Files of early versions, GPT-2's among them, do not name the type.
+  const bool is_early = model->find("type") == nullptr && model->find("merges") != nullptr;
+  const std::string type = is_early ? "BPE" : text_of(model->find("type"));
   const Json* words = json.find("pre_tokenizer");
   const std::string word_type = words != nullptr ? text_of(words->find("type")) : "";
   TEGULA_TRY(check_form(json, *model, words));
@@ -312,6 +314,12 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json_text, const std::string
 
 Result<Tokenizer> Tokenizer::load(const std::string& directory) {
   const std::string path = join_path(directory, "tokenizer.json");
+  if (!path_exists(path))
+    for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
+      if (path_exists(join_path(directory, other)))
+        return unsupported(cat("'", directory, "' has its tokenizer in ", other, ", not in ",
+                               "tokenizer.json: let transformers write one, with ",
+                               "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"));
   const std::string text = TEGULA_TRY(read_file(path));
   auto tokenizer = parse(text, path);
   if (tokenizer.ok()) {

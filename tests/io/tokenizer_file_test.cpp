@@ -69,6 +69,8 @@ TEST_F(Llama3File, GivesTheIdsOfTheLibrary) {
   EXPECT_EQ(ids("xyz"), (Ids{259, 258}));
   EXPECT_EQ(ids("xyzz"), (Ids{259, 'x', 'y', 'z', 'z'}));  // the word is another
   EXPECT_EQ(ids("x \t<mask> \n y"), (Ids{259, 'x', 260, 'y'}));
+  EXPECT_EQ(ids("x\xe3\x80\x80<mask>"), (Ids{259, 'x', 260}));
+  EXPECT_EQ(ids(" \x80<mask>"), (Ids{259, ' ', 0x80, 260}));  // no white space ends here
   EXPECT_EQ(ids("<|begin|><|begi<-"), (Ids{259, 259, 261, 'g', 'i', 262}));
   EXPECT_EQ(t->decode(ids("<|begin|>y<mask>")), "<|begin|><|begin|>y<mask>");
   EXPECT_EQ(t->vocab_size(), 263);
