@@ -20,6 +20,7 @@ TEGULA_PASS(fold)
 TEGULA_PASS(fuse)
 TEGULA_PASS(loss_grads)
 TEGULA_PASS(lower)
+TEGULA_PASS(merge_scans)
 TEGULA_PASS(norm_residual)
 TEGULA_PASS(one_chain)
 TEGULA_PASS(qkv_concat)
@@ -33,12 +34,12 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,        &quantised_dot_pass, &lower_pass,           &cse_pass,
-    &views_pass,      &fold_pass,          &algebra_pass,         &views_pass,
-    &cse_pass,        &dce_pass,           &autocast_pass,        &one_chain_pass,
-    &qkv_concat_pass, &blockwise_pass,     &bias_activation_pass, &remat_pass,
-    &dce_pass,        &loss_grads_pass,    &norm_residual_pass,   &widen_again_pass,
-    &fuse_pass,       &wrap_pass,
+    &dce_pass,         &quantised_dot_pass, &lower_pass,      &cse_pass,
+    &merge_scans_pass, &views_pass,         &fold_pass,       &algebra_pass,
+    &views_pass,       &cse_pass,           &dce_pass,        &autocast_pass,
+    &one_chain_pass,   &qkv_concat_pass,    &blockwise_pass,  &bias_activation_pass,
+    &remat_pass,       &dce_pass,           &loss_grads_pass, &norm_residual_pass,
+    &widen_again_pass, &fuse_pass,          &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
