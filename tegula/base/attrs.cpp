@@ -14,6 +14,7 @@ void Attrs::set(std::string_view name, AttrValue value) {
   if (it != items_.end() && it->first == name) {
     it->second = std::move(value);
   } else {
+    if (items_.empty()) items_.reserve(2), it = items_.begin();  // most have one or two
     items_.emplace(it, std::string(name), std::move(value));
   }
 }
@@ -24,8 +25,9 @@ void Attrs::erase(std::string_view name) {
 }
 
 const AttrValue* Attrs::find(std::string_view name) const {
-  auto it = lower(items_, name);
-  return it != items_.end() && it->first == name ? &it->second : nullptr;
+  for (const auto& [known, value] : items_)  // few, and told apart by their length mostly
+    if (known == name) return &value;
+  return nullptr;
 }
 
 }  // namespace tegula

@@ -27,8 +27,8 @@ Var Builder::fail(Error error) {
   return Var(this, id);
 }
 
-std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
-                                 std::vector<FuncId> regions, Loc loc) {
+Builder::Emitted Builder::add(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
+                              std::vector<FuncId> regions, Loc loc) {
   if (loc_override_) loc = *loc_override_;
   Node node;
   node.op = &op;
@@ -37,8 +37,8 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
   node.loc = loc;
   node.phase = phase_;
   std::vector<ValueId> ids;
-  std::vector<Type> types;
-  ids.reserve(inputs.size()), types.reserve(inputs.size());
+  ids.reserve(inputs.size());
+  operand_types_.clear();
   bool poisoned = false;
   for (const Var& v : inputs) {
     if (!v.valid() || &v.builder() != this) {
@@ -48,42 +48,46 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
     }
     poisoned |= error_.has_value() && is_poison(v.id());
     ids.push_back(v.id());
-    types.push_back(v.type());
+    operand_types_.push_back(type(v.id()));
   }
-  std::vector<Type> out;
-  if (!poisoned) {
-    auto inferred = infer({&op, &node.attrs, types, {}, &module_, node.regions});
-    if (inferred.ok()) {
-      out = std::move(*inferred);
-    } else {
-      Error e = std::move(inferred).error();
-      e.where = loc;
-      fail(std::move(e));
-      poisoned = true;
-    }
+  if (poisoned) return {};
+  auto out = infer({&op, &node.attrs, operand_types_, {}, &module_, node.regions});
+  if (!out.ok()) {
+    Error e = std::move(out).error();
+    e.where = loc;
+    fail(std::move(e));
+    return {};
   }
-  if (poisoned) {
-    // As many poison results as any op has, so that callers may unpack them.
-    std::vector<Var> poison;
-    for (int i = 0; i < 8; ++i) poison.push_back(fail(internal_error("poison")));
-    return poison;
-  }
-  const ValueId first = append(node, std::move(ids), out);
+  return {append(std::move(node), std::move(ids), *out), static_cast<uint32_t>(out->size())};
+}
+
+std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
+                                 std::vector<FuncId> regions, Loc loc) {
+  const Emitted e = add(op, std::move(attrs), inputs, std::move(regions), loc);
   std::vector<Var> vars;
-  vars.reserve(out.size());
-  for (size_t i = 0; i < out.size(); ++i) vars.emplace_back(this, first + static_cast<ValueId>(i));
+  if (e.first == kNone) {
+    // As many poison results as any op has, so that callers may unpack them.
+    for (int i = 0; i < 8; ++i) vars.push_back(fail(internal_error("poison")));
+    return vars;
+  }
+  vars.reserve(e.n);
+  for (uint32_t i = 0; i < e.n; ++i) vars.emplace_back(this, e.first + i);
   return vars;
 }
 
-ValueId Builder::append(const Node& node, std::vector<ValueId> inputs,
-                        std::span<const Type> types) {
+Var Builder::emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> inputs, Loc loc) {
+  const Emitted e = add(op, std::move(attrs), {inputs.begin(), inputs.size()}, {}, loc);
+  return e.first == kNone ? fail(internal_error("poison")) : Var(this, e.first);
+}
+
+ValueId Builder::append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) {
   const auto first = static_cast<ValueId>(function_.values.size());
   const auto id = static_cast<NodeId>(function_.nodes.size());
   for (uint32_t i = 0; i < types.size(); ++i) function_.values.push_back({types[i], id, i});
-  Node& n = function_.nodes.emplace_back(node);
-  n.inputs = std::move(inputs);
-  n.first_output = first;
-  n.n_outputs = static_cast<uint32_t>(types.size());
+  node.inputs = std::move(inputs);
+  node.first_output = first;
+  node.n_outputs = static_cast<uint32_t>(types.size());
+  function_.nodes.push_back(std::move(node));
   return first;
 }
 

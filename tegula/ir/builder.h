@@ -57,13 +57,11 @@ class Builder {
   // Adds a node and infers its result types.
   std::vector<Var> emit_n(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
                           std::vector<FuncId> regions = {}, Loc loc = Loc::current());
+  // The same, its first result only.
   Var emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> inputs,
-           Loc loc = Loc::current()) {
-    return emit_n(op, std::move(attrs), std::span(inputs.begin(), inputs.size()), {}, loc)[0];
-  }
-  // Adds a copy of a node whose result types are already known (passes use this).
-  virtual ValueId append(const Node& node, std::vector<ValueId> inputs,
-                         std::span<const Type> types);
+           Loc loc = Loc::current());
+  // Adds a node with other inputs, whose result types are already known (passes use this).
+  virtual ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types);
 
   void result(std::string name, Var v);
   // The result takes over parameter's buffer: state is overwritten in place.
@@ -86,6 +84,15 @@ class Builder {
   // Nodes added from now on belong to this phase.
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
+
+ private:
+  struct Emitted {
+    ValueId first = kNone;  // kNone: it failed
+    uint32_t n = 0;
+  };
+  Emitted add(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
+              std::vector<FuncId> regions, Loc loc);
+  std::vector<Type> operand_types_;  // of the node that is being added
 
  protected:
   Module& module_;

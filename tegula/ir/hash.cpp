@@ -1,6 +1,7 @@
 #include "tegula/ir/hash.h"
 
 #include <bit>
+#include <cstring>
 
 namespace tegula {
 
@@ -14,9 +15,15 @@ uint64_t hash_one(int64_t v) { return static_cast<uint64_t>(v); }
 uint64_t hash_one(double v) { return std::bit_cast<uint64_t>(v); }
 uint64_t hash_one(DType v) { return static_cast<uint64_t>(v); }
 uint64_t hash_one(const std::string& s) {
-  uint64_t h = 0xcbf29ce484222325u;  // FNV-1a
-  for (char c : s) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return h;
+  uint64_t h = s.size(), word = 0;
+  size_t at = 0;
+  for (; at + sizeof word <= s.size(); at += sizeof word) {
+    std::memcpy(&word, s.data() + at, sizeof word);
+    h = mix(h, word);
+  }
+  word = 0;
+  std::memcpy(&word, s.data() + at, s.size() - at);
+  return mix(h, word);
 }
 template <class T>
 uint64_t hash_one(const std::vector<T>& v) {

@@ -45,52 +45,49 @@ Status check_attrs(const OpCall& call) {
   return {};
 }
 
-struct TypeTokens {
-  InlineList<std::string_view, 16> in, out;
+// The tokens of one side of a type spec, one after the other; "" at the end.
+class TypeTokens {
+ public:
+  explicit TypeTokens(std::string_view side) : rest_(side) {}
+  std::string_view next() {
+    size_t begin = 0;
+    while (begin < rest_.size() && is_between(rest_[begin])) ++begin;
+    size_t end = begin;
+    while (end < rest_.size() && !is_between(rest_[end])) ++end;
+    const std::string_view token = rest_.substr(begin, end - begin);
+    rest_.remove_prefix(end);
+    return token;
+  }
+
+ private:
+  static bool is_between(char c) { return c == ' ' || c == ','; }
+  std::string_view rest_;
 };
 
-std::string_view trim(std::string_view s) {
-  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
-  return s;
-}
-
-TypeTokens tokens(std::string_view spec) {
-  TypeTokens t;
-  const size_t arrow = spec.find("->");
-  auto split = [](std::string_view s, InlineList<std::string_view, 16>& out) {
-    for (size_t begin = 0; begin <= s.size();) {
-      size_t end = s.find(',', begin);
-      if (end == std::string_view::npos) end = s.size();
-      if (auto tok = trim(s.substr(begin, end - begin)); !tok.empty()) out.items[out.count++] = tok;
-      begin = end + 1;
-    }
-  };
-  split(spec.substr(0, arrow), t.in);
-  split(spec.substr(arrow + 2), t.out);
-  return t;
+// How many operands a spec names; without the optional ones, if asked.
+size_t count_operands(std::string_view side, bool is_required) {
+  size_t n = 0;
+  TypeTokens tokens(side);
+  for (auto t = tokens.next(); !t.empty(); t = tokens.next())
+    n += !is_required || (t != "..." && t.back() != '?');
+  return n;
 }
 
 Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
   const OpDef& op = *call.op;
   if (op.types_fn) return op.types_fn(call);
-  const TypeTokens t = tokens(op.types);
+  const size_t arrow = op.types.find("->");
+  const std::string_view side = op.types.substr(0, arrow);
+  TypeTokens operands(side), results(op.types.substr(arrow + 2));
   DType bound[2] = {};
   int bound_by[2] = {-1, -1};
-  size_t n_required = 0;
-  for (std::string_view want : t.in) n_required += want != "..." && want.back() != '?';
-  if (call.in.size() < n_required)
-    return invalid_argument(
-        cat(op.name, ": takes ", n_required, " operands, got ", call.in.size()));
+  std::string_view token, want;  // as written, and without "?"
   for (size_t k = 0; k < call.in.size(); ++k) {
-    size_t pos = k;
-    if (pos >= t.in.size() || t.in.items[pos] == "...") {
-      if (t.in.size() == 0 || t.in.items[t.in.size() - 1] != "...")
-        return invalid_argument(
-            cat(op.name, ": takes ", t.in.size(), " operands, got ", call.in.size()));
-      pos = t.in.size() - 2;
-    }
-    std::string_view want = t.in.items[pos];
+    if (token != "...")
+      if (token = operands.next(); token != "...") want = token;
+    if (token.empty())
+      return invalid_argument(
+          cat(op.name, ": takes ", count_operands(side, false), " operands, got ", call.in.size()));
     if (want.back() == '?') want.remove_suffix(1);
     const DType have = call.in[k].dtype;
     bool ok = true;
@@ -118,8 +115,12 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
                                   : want == "b" ? "bool"
                                                 : want));
   }
+  if (token != "...") token = operands.next();
+  if (!token.empty() && token != "..." && token.back() != '?')
+    return invalid_argument(
+        cat(op.name, ": takes ", count_operands(side, true), " operands, got ", call.in.size()));
   std::vector<DType> out;
-  for (std::string_view want : t.out) {
+  for (want = results.next(); !want.empty(); want = results.next()) {
     if (want == "T" || want == "F") {
       out.push_back(bound[0]);
     } else if (want == "A") {
@@ -152,6 +153,7 @@ Result<std::vector<Type>> infer_anew(const OpCall& call) {
         return invalid_argument(cat(call.op->name, ": operand ", k, " is ", call.in[k],
                                     ", operand 0 is ", call.in[0], ": broadcast one of them"));
     std::vector<Type> out;
+    out.reserve(dtypes.size());
     for (DType d : dtypes) out.push_back({d, call.in[0].shape});
     return out;
   }

@@ -44,7 +44,7 @@ const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
                              std::span<const KernelQuery> queries, std::string_view order) {
   const KernelDef* best = nullptr;
   for (const KernelDef* k : all_kernels()) {
-    if (k->op != op || k->device != device || k->min_isa > isa) continue;
+    if (k->device != device || k->min_isa > isa || k->op != op) continue;
     if (!order.empty() && k->order != order) continue;
     if (best != nullptr && k->priority <= best->priority) continue;
     if (supports_all(*k, queries)) best = k;

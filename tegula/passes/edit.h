@@ -1,6 +1,8 @@
-// Edit: removes nodes of a function in place and lets other values stand for theirs.
+// Edit: removes nodes of a function in place, lets other values stand for theirs and puts nodes
+// that were appended meanwhile where they belong.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "tegula/ir/module.h"
@@ -12,21 +14,29 @@ class Edit {
   explicit Edit(Function& f);
 
   // From now on `stand_in` (an earlier value) is read wherever `v` was.
-  void replace(ValueId v, ValueId stand_in) { map_[v] = map_[stand_in]; }
-  ValueId resolve(ValueId v) const { return map_[v]; }
+  void replace(ValueId v, ValueId stand_in) { map_[v] = resolve(stand_in); }
+  ValueId resolve(ValueId v) const { return v < map_.size() ? map_[v] : v; }
   void drop(NodeId n) { dropped_[n] = true, ++n_dropped_; }
   bool is_dropped(NodeId n) const { return dropped_[n]; }
-  bool any() const { return n_dropped_ > 0; }
+  // The nodes appended to f since the last call (or since the beginning) come before node n, which
+  // must not be before the last call's.
+  void put_before(NodeId n);
+  bool any() const { return n_dropped_ > 0 || !inserted_.empty(); }
 
   // Rewrites every operand and result, removes dropped nodes and numbers values anew. No dropped
   // node's value may still be read.
   void apply();
 
  private:
+  ValueId renumbered(ValueId v, const std::vector<ValueId>& new_value) const;
+  void close_gaps(std::vector<ValueId>& new_value);
+  void rebuild(std::vector<ValueId>& new_value);
+
   Function& f_;
   std::vector<ValueId> map_;
   std::vector<uint8_t> dropped_;
   size_t n_dropped_ = 0;
+  std::vector<std::pair<NodeId, NodeId>> inserted_;  // before a node: the appended ones up to here
 };
 
 // Removes the nodes that no result depends on; true: there were some.

@@ -33,6 +33,8 @@ Var elementwise(Peephole& p, const Node& n) {
   bool is_exact = false;
   for (const OpDef* op : kExact) is_exact |= op == n.op;
   if (!is_exact) return {};
+  for (size_t k = 0; k < n.inputs.size(); ++k)
+    if (!p.uniform(p.in(n, k))) return {};
   std::vector<HostTensor> values;
   std::vector<TensorRef> in;
   std::vector<Type> types;

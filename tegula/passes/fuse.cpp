@@ -62,15 +62,15 @@ struct Body {
   ValueId add_param(ValueId v, const Type& type, const DimsIn& dims) {
     const auto id = static_cast<ValueId>(fn.values.size());
     fn.values.push_back({type, kNone, static_cast<uint32_t>(fn.params.size())});
-    fn.params.push_back({cat("x", fn.params.size()), id, Role::kInput, -1});
+    fn.params.push_back({"", id, Role::kInput, -1});  // named when the body turns out to be new
     operands.push_back(v);
     known.push_back({v, id, dims});
     return id;
   }
-  ValueId add_node(Node node, std::vector<ValueId> inputs, const Type& type) {
+  // A node whose inputs are the body's.
+  ValueId add_node(Node node, const Type& type) {
     const auto id = static_cast<ValueId>(fn.values.size());
     fn.values.push_back({type, static_cast<NodeId>(fn.nodes.size()), 0});
-    node.inputs = std::move(inputs);
     node.first_output = id;
     fn.nodes.push_back(std::move(node));
     return id;
@@ -136,11 +136,10 @@ class Fuser {
     const bool is_view = n != kNone && groups_.role(n) == TileRole::kView;
     const bool is_free = n != kNone && groups_.is_free(n);
     if ((is_view && (!is_free || may_be_free)) || (is_free && may_be_free)) {
-      const Node& node = f_.nodes[n];
-      std::vector<ValueId> in;
-      for (ValueId x : node.inputs)
-        in.push_back(read(body, x, is_view ? through_view(f_, node, dims) : dims, true));
-      const ValueId id = body.add_node(node, std::move(in), type);
+      Node copy = f_.nodes[n];
+      for (ValueId& x : copy.inputs)
+        x = read(body, x, is_view ? through_view(f_, f_.nodes[n], dims) : dims, true);
+      const ValueId id = body.add_node(std::move(copy), type);
       body.known.push_back({v, id, dims});
       return id;
     }
@@ -154,14 +153,13 @@ class Fuser {
       done_[n] = 1;
       Node& node = f_.nodes[n];
       const bool reduces = groups_.role(n) == TileRole::kReduction;
-      std::vector<ValueId> in;
-      for (ValueId v : node.inputs)
-        in.push_back(read(body, v, natural_dims(f_.type(v).shape), !reduces));
-      const Type& type = f_.type(node.output());
+      for (ValueId& v : node.inputs) v = read(body, v, natural_dims(f_.type(v).shape), !reduces);
+      const ValueId output = node.output();
+      const Type& type = f_.type(output);
       fused.phase = std::max(fused.phase, node.phase);
       fused.loc = node.loc;
-      const ValueId value = body.add_node(std::move(node), std::move(in), type);
-      body.known.push_back({f_.nodes[n].output(), value, natural_dims(type.shape)});
+      const ValueId value = body.add_node(std::move(node), type);
+      body.known.push_back({output, value, natural_dims(type.shape)});
     }
     std::vector<ValueId> outputs;
     for (NodeId n : g.members)
@@ -202,7 +200,7 @@ class Fuser {
     std::vector<Type> types;
     for (ValueId v : outputs) {
       const ValueId inner = body.find(v, natural_dims(f_.type(v).shape));
-      body.fn.results.push_back({cat("y", body.fn.results.size()), inner});
+      body.fn.results.push_back({"", inner});
       types.push_back(f_.type(v));
     }
     std::vector<ValueId> in;
@@ -214,7 +212,7 @@ class Fuser {
     fused.attrs.set("shape", std::vector<Dim>(g.space.begin(), g.space.end()));
     fused.attrs.set("inner", static_cast<int64_t>(g.inner));
     fused.regions = {share(std::move(body.fn), g.inner)};
-    const ValueId first = rw_.builder().append(fused, std::move(in), types);
+    const ValueId first = rw_.builder().append(std::move(fused), std::move(in), types);
     for (size_t i = 0; i < outputs.size(); ++i)
       rw_.bind(outputs[i], Var(&rw_.builder(), first + static_cast<ValueId>(i)));
   }
@@ -227,6 +225,8 @@ class Fuser {
       if (it->second.inner == inner && same_body(module_[it->second.body], body))
         return it->second.body;
     body.name = cat(f_.name, ".fused", bodies_.size());
+    for (size_t i = 0; i < body.params.size(); ++i) body.params[i].name = cat("x", i);
+    for (size_t i = 0; i < body.results.size(); ++i) body.results[i].name = cat("y", i);
     const FuncId id = module_.add(std::move(body));
     bodies_.emplace(h, Shared{id, inner});
     return id;

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxGroupOperands = 24;
 constexpr int kMaxFreeSize = 16;
-constexpr int kSearchLimit = 256;  // groups visited before a merge is given up
+constexpr size_t kSearchLimit = 256;  // groups visited before a merge is given up
 // Merges across more unfusible nodes than this must free at least the bytes they keep alive.
 constexpr uint32_t kFar = 8;
 
@@ -59,6 +59,7 @@ Groups::Groups(const Function& f, bool merge)
   find_consumers();
   make_groups();
   if (merge) merge_all();
+  list_members();
 }
 
 uint32_t Groups::find(uint32_t n) const {
@@ -145,7 +146,7 @@ void Groups::make_groups() {
   const size_t n_nodes = f_.nodes.size();
   parent_.resize(n_nodes);
   std::iota(parent_.begin(), parent_.end(), 0u);
-  place_ = order_ = parent_;
+  place_ = order_ = next_member_ = parent_;
   groups_.resize(n_nodes);
   n_heavy_.resize(n_nodes);
   value_rank_.resize(n_nodes);
@@ -155,7 +156,6 @@ void Groups::make_groups() {
     n_heavy_[n] = heavy;
     const Node& node = f_.nodes[n];
     Group& g = groups_[n];
-    g.members = {n};
     g.last = n;
     if (!is_fusible_[n]) {
       heavy += !free_size_[n] && !is_plain_view(node);
@@ -184,8 +184,11 @@ void Groups::merge_all() {
   std::stable_sort(edges.begin(), edges.end(),
                    [](const Edge& a, const Edge& b) { return a.bytes > b.bytes; });
   for (const Edge& e : edges) try_merge(e);
-  for (uint32_t g = 0; g < groups_.size(); ++g)
-    if (find(g) == g) std::sort(groups_[g].members.begin(), groups_[g].members.end());
+}
+
+void Groups::list_members() {
+  for (NodeId n = 0; n < f_.nodes.size(); ++n)
+    if (is_fusible_[n]) groups_[find(n)].members.push_back(n);
 }
 
 namespace {
@@ -236,20 +239,19 @@ bool Groups::try_merge(const Edge& e) {
   const uint32_t a = find(e.from), b = find(e.to);
   if (a == b) return false;
   Group merged;
-  if (groups_[a].members.size() + groups_[b].members.size() > kMaxMembers ||
+  if (groups_[a].n_members + groups_[b].n_members > kMaxMembers ||
       !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) ||
       !is_small(a, b, merged.n_operands) || !frees_memory(a, b) || has_other_path(a, b))
     return false;
-  // The larger takes the smaller's members.
-  const uint32_t root = groups_[a].members.size() > groups_[b].members.size() ? a : b;
+  const uint32_t root = groups_[a].n_members > groups_[b].n_members ? a : b;
   const uint32_t gone = root == a ? b : a;
   parent_[gone] = root;
   Group& g = groups_[root];
   g.space = merged.space, g.inner = merged.inner;
   g.last = std::max(g.last, groups_[gone].last);
   g.n_operands = merged.n_operands;
-  g.members.insert(g.members.end(), groups_[gone].members.begin(), groups_[gone].members.end());
-  groups_[gone].members = {};
+  g.n_members += groups_[gone].n_members;
+  std::swap(next_member_[root], next_member_[gone]);  // two rings become one
   reorder(a, b, root);
   return true;
 }
@@ -257,64 +259,66 @@ bool Groups::try_merge(const Edge& e) {
 // Between the places of a and b, what the search found to come after a moves behind the merged
 // group, the rest before it.
 void Groups::reorder(uint32_t a, uint32_t b, uint32_t merged) {
-  const uint32_t begin = place_[a], end = place_[b];
-  std::vector<uint32_t> after;
-  uint32_t at = begin;
+  const uint32_t end = place_[b];
+  order_[place_[a]] = kNone;
+  uint32_t at = end;
+  for (uint32_t g : after_) at = std::min(at, place_[g]);
+  uint32_t i = at;
   auto put = [&](uint32_t g) { order_[at] = g, place_[g] = at++; };
-  for (uint32_t i = begin + 1; i < end; ++i) {
+  after_.clear();
+  for (; i < end; ++i) {
     const uint32_t g = order_[i];
     if (g == kNone) continue;
     if (stamp_[g] == tick_) {
-      after.push_back(g);
+      after_.push_back(g);
     } else {
       put(g);
     }
   }
   put(merged);
-  for (uint32_t g : after) put(g);
+  for (uint32_t g : after_) put(g);
   while (at <= end) order_[at++] = kNone;
 }
 
 // Everything that flows from a to b must be readable inside the group, and scalars that join a
 // larger space may have no other reader (they have no place among the results there).
 bool Groups::flows_agree(uint32_t a, uint32_t b) const {
-  for (NodeId n : groups_[b].members)
+  const bool is_unreadable = any_member(b, [&](NodeId n) {
     for (const Operand& o : operands(n))
-      if (o.root != kNone && find(o.root) == a && (o.source == kNone || !o.leads)) return false;
-  if (groups_[a].space.rank() == 0 && groups_[b].space.rank() > 0) {
-    for (NodeId n : groups_[a].members) {
-      if (is_result_[n]) return false;
-      for (NodeId c : consumers(n))
-        if (find(c) != a && find(c) != b) return false;
-    }
-  }
-  return true;
+      if (o.root != kNone && (o.source == kNone || !o.leads) && find(o.root) == a) return true;
+    return false;
+  });
+  if (is_unreadable) return false;
+  if (groups_[a].space.rank() > 0 || groups_[b].space.rank() == 0) return true;
+  return !any_member(a, [&](NodeId n) {
+    if (is_result_[n]) return true;
+    for (NodeId c : consumers(n))
+      if (find(c) != a && find(c) != b) return true;
+    return false;
+  });
 }
 
 bool Groups::has_other_path(uint32_t a, uint32_t b) {
   ++tick_;
-  std::vector<uint32_t> stack;
-  auto visit = [&](uint32_t g, bool from_a) {  // true: reaches b
-    for (NodeId n : groups_[g].members)
+  after_.clear();
+  auto visit = [&](uint32_t g) {  // true: reaches b
+    return any_member(g, [&](NodeId n) {
       for (NodeId c : consumers(n)) {
         const uint32_t to = find(c);
         if (to == b) {
-          if (!from_a) return true;
+          if (g != a) return true;
           continue;
         }
         if (to == a || stamp_[to] == tick_ || place_[to] > place_[b]) continue;
         stamp_[to] = tick_;
-        stack.push_back(to);
+        after_.push_back(to);
       }
-    return false;
+      return false;
+    });
   };
-  visit(a, true);
-  for (int budget = kSearchLimit; !stack.empty(); --budget) {
-    if (budget == 0) return true;
-    const uint32_t g = stack.back();
-    stack.pop_back();
-    if (visit(g, false)) return true;
-  }
+  visit(a);
+  for (size_t i = 0; i < after_.size(); ++i)
+    if (i == kSearchLimit || visit(after_[i])) return true;
   return false;
 }
 
@@ -324,7 +328,7 @@ bool Groups::is_small(uint32_t a, uint32_t b, size_t& n_operands) {
   ++tick_;
   n_operands = 0;
   for (uint32_t g : {a, b})
-    for (NodeId n : groups_[g].members) {
+    any_member(g, [&](NodeId n) {
       for (const Operand& o : operands(n)) {
         if (o.value == kNone || value_stamp_[o.value] == tick_) continue;
         value_stamp_[o.value] = tick_;
@@ -338,7 +342,8 @@ bool Groups::is_small(uint32_t a, uint32_t b, size_t& n_operands) {
         out = to != a && to != b;
       }
       n_operands += out;
-    }
+      return false;
+    });
   return n_operands <= kMaxGroupOperands;
 }
 
@@ -349,7 +354,7 @@ bool Groups::frees_memory(uint32_t a, uint32_t b) {
   if (end_b < end_a || n_heavy_[end_b] - n_heavy_[end_a] <= kFar) return true;
   int64_t kept = 0, freed = 0;
   ++tick_;
-  for (NodeId n : groups_[a].members) {
+  any_member(a, [&](NodeId n) {
     for (const Operand& o : operands(n)) {
       if (o.root == kNone || find(o.root) == a || stamp_[o.root] == tick_) continue;
       stamp_[o.root] = tick_;
@@ -362,7 +367,8 @@ bool Groups::frees_memory(uint32_t a, uint32_t b) {
       flows |= find(c) == b;
     }
     if (vanishes && flows) freed += f_.type(f_.nodes[n].output()).bytes();
-  }
+    return false;
+  });
   return kept <= freed;
 }
 

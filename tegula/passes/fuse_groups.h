@@ -30,9 +30,10 @@ DimsIn through_view(const Function& f, const Node& view, const DimsIn& dims);
 struct Group {
   Shape space;  // without dims of extent 1
   int inner = 0;
-  std::vector<NodeId> members;  // ascending
-  NodeId last = 0;              // of them
-  size_t n_operands = 0;        // no fewer than it has, results included
+  std::vector<NodeId> members;  // ascending; filled when all groups are known
+  uint32_t n_members = 1;
+  NodeId last = 0;        // of them
+  size_t n_operands = 0;  // no fewer than it has, results included
 };
 
 class Groups {
@@ -62,6 +63,16 @@ class Groups {
   };
 
   uint32_t find(uint32_t n) const;
+  // Calls visit(member) until one is true; says whether one was.
+  template <class F>
+  bool any_member(uint32_t g, F visit) const {
+    NodeId n = g;
+    do {
+      if (visit(n)) return true;
+      n = next_member_[n];
+    } while (n != g);
+    return false;
+  }
   void find_free();
   void find_operands();
   void find_consumers();
@@ -72,6 +83,7 @@ class Groups {
   bool flows_agree(uint32_t a, uint32_t b) const;
   bool has_other_path(uint32_t a, uint32_t b);
   void reorder(uint32_t a, uint32_t b, uint32_t merged);
+  void list_members();
   bool is_small(uint32_t a, uint32_t b, size_t& n_operands);
   bool frees_memory(uint32_t a, uint32_t b);
   std::span<const Operand> operands(NodeId n) const {
@@ -91,11 +103,13 @@ class Groups {
   std::vector<NodeId> consumers_;
   std::vector<uint32_t> n_heavy_;  // nodes before this one that cannot be fused
   mutable std::vector<uint32_t> parent_;
-  std::vector<Group> groups_;  // at the index of the root node
+  std::vector<NodeId> next_member_;  // of the same group, in a ring
+  std::vector<Group> groups_;        // at the index of the root node
   // A topological order of the groups: place of each, and the group at each place (kNone: none).
   std::vector<uint32_t> place_, order_;
   std::vector<uint32_t> stamp_, value_stamp_;
   uint32_t tick_ = 0;
+  std::vector<uint32_t> after_;  // groups between a and b that depend on a, from has_other_path
 };
 
 }  // namespace tegula

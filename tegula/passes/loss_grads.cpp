@@ -14,10 +14,10 @@ namespace {
 
 class LossGrads {
  public:
-  LossGrads(Module& module, const Function& f, const PassOptions& options)
+  LossGrads(Module& module, Function& f, const PassOptions& options)
       : f_(f),
         options_(options),
-        rw_(module, f),
+        module_(module),
         is_after_loss_(f.nodes.size(), false),
         partner_(f.nodes.size(), kNone) {
     for (NodeId n = 0; n < f.nodes.size(); ++n) {
@@ -33,8 +33,10 @@ class LossGrads {
   }
 
   Result<Function> run() {
-    for (NodeId n = 0; n < f_.nodes.size(); ++n) emit(n);
-    return rw_.finish();
+    Rewriter rw(module_, f_);
+    std::vector<bool> is_done(f_.nodes.size(), false);
+    for (NodeId n = 0; n < f_.nodes.size(); ++n) emit(rw, is_done, n);
+    return rw.finish();
   }
 
  private:
@@ -68,35 +70,37 @@ class LossGrads {
   }
 
   // The node, after what it reads.
-  void emit(NodeId n) {
-    const Node& node = f_.nodes[n];
-    if (node.n_outputs > 0 && rw_.has(node.output())) return;
+  void emit(Rewriter& rw, std::vector<bool>& is_done, NodeId n) {
+    if (is_done[n]) return;
+    is_done[n] = true;
+    Node& node = f_.nodes[n];
     const NodeId partner = partner_[n];
     const auto need = [&](ValueId v) {
-      if (!rw_.has(v)) emit(f_.values[v].node);
+      if (!rw.has(v)) emit(rw, is_done, f_.values[v].node);
     };
     if (partner == kNone) {
       std::for_each(node.inputs.begin(), node.inputs.end(), need);
-      return rw_.clone(node);
+      return rw.take(node);
     }
+    is_done[partner] = true;
     const Node& bwd = f_.nodes[partner];
     std::vector<Var> in;
     for (const size_t i : {0, 1, 2, 4, 5}) {
       need(bwd.inputs[i]);
-      in.push_back(rw_.at(bwd.inputs[i]));
+      in.push_back(rw.at(bwd.inputs[i]));
     }
-    rw_.builder().set_loc(node.loc);
-    rw_.builder().set_phase(node.phase);
-    const auto out = rw_.builder().emit_n(linear_cross_entropy_grads_op, node.attrs, in);
+    rw.builder().set_loc(node.loc);
+    rw.builder().set_phase(node.phase);
+    const auto out = rw.builder().emit_n(linear_cross_entropy_grads_op, node.attrs, in);
     for (uint32_t i = 0; i < 2; ++i) {
-      rw_.bind(node.output(i), out[i]);
-      rw_.bind(bwd.output(i), out[2 + i]);
+      rw.bind(node.output(i), out[i]);
+      rw.bind(bwd.output(i), out[2 + i]);
     }
   }
 
-  const Function& f_;
+  Function& f_;
   const PassOptions& options_;
-  Rewriter rw_;
+  Module& module_;
   std::vector<bool> is_after_loss_;  // needs a loss
   std::vector<NodeId> partner_;      // of a loss: the gradient that joins it
 };

@@ -1,4 +1,4 @@
-// Peephole: rebuilds a function node by node and asks a list of rules to put something simpler in a
+// Peephole: goes over a function in place and asks a list of rules to put something simpler in a
 // node's place, until none has anything to say.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tegula/ir/builder.h"
+#include "tegula/passes/edit.h"
 
 namespace tegula {
 
@@ -15,22 +16,22 @@ class Peephole {
   // What stands for the node's only result, or an invalid Var if the rule does not apply.
   using Apply = Var (*)(Peephole&, const Node& node);
   struct Rule {
-    const OpDef* op;  // null: any op with one result
+    const OpDef* op;  // null: any elementwise op
     Apply apply;
   };
 
   // True: f changed.
   static Result<bool> rewrite(Module& module, Function& f, std::span<const Rule> rules);
 
-  // For rules. `node` is of the old function; everything else of the new one, where its operands
-  // have been simplified already.
-  Builder& builder() { return rw_.builder(); }
-  const Function& fn() { return rw_.builder().function(); }
-  Var in(const Node& node, size_t k) { return rw_.at(node.inputs[k]); }
-  const Type& result_type(const Node& node) const { return old_.type(node.output()); }
-  // Is operand k of the old node a result of this op that nothing else reads?
+  // For rules. What they emit stands before the node, whose operands have been simplified already.
+  Builder& builder() { return builder_; }
+  const Function& fn() const { return f_; }
+  Var in(const Node& node, size_t k) { return Var(&builder_, edit_.resolve(node.inputs[k])); }
+  // By value: the function's own copy moves when a node is added.
+  Type result_type(const Node& node) const { return f_.type(node.output()); }
+  // Is operand k, as it was, a result of this op that nothing else reads?
   bool is_only_reader(const Node& node, size_t k, const OpDef& op) const {
-    const Node* made = old_.producer(node.inputs[k]);
+    const Node* made = f_.producer(node.inputs[k]);
     return made && made->op == &op && uses_[node.inputs[k]] == 1;
   }
 
@@ -39,7 +40,7 @@ class Peephole {
     const Node* n = fn().producer(v.id());
     return n && n->op == &op ? n : nullptr;
   }
-  // An operand of a node of the new function.
+  // An operand of a node that made_by found.
   Var operand(const Node& made, size_t k) { return Var(&builder(), made.inputs[k]); }
   // The value that every element of v has, if v is a constant seen through views.
   std::optional<double> uniform(Var v);
@@ -49,11 +50,14 @@ class Peephole {
   }
 
  private:
-  Peephole(Module& module, Function& old) : old_(old), rw_(module, old), uses_(old.use_counts()) {}
+  explicit Peephole(Builder& builder)
+      : builder_(builder), f_(builder.function()), edit_(f_), uses_(f_.use_counts()) {}
   bool sweep(std::span<const Rule> rules);
+  Var simplified(NodeId n, std::span<const Rule> rules);
 
-  Function& old_;
-  Rewriter rw_;
+  Builder& builder_;
+  Function& f_;
+  Edit edit_;
   std::vector<uint32_t> uses_;
 };
 

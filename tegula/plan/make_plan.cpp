@@ -131,6 +131,7 @@ Status Planner::add_node(const Node& n) {
   if (n.op->is_view) return add_view(n, call);
   Step step;
   step.op = n.op, step.attrs = n.attrs, step.phase = n.phase, step.loc = n.loc;
+  step.in.reserve(n.inputs.size()), step.out.reserve(n.n_outputs);
   for (ValueId v : n.inputs) step.in.push_back(tensors_[v]);
   for (uint32_t i = 0; i < n.n_outputs; ++i) {
     PlanTensor t;

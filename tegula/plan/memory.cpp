@@ -22,7 +22,8 @@ int64_t best_gap(const std::vector<Placed>& placed, const Lifetime& b, int64_t n
     if (p.last < b.first || b.last < p.first) continue;
     if (p.begin > top) {
       const int64_t gap = p.begin - top;
-      if (gap >= need && gap < best_size) best = top, best_size = gap;
+      if (gap == need) return top;
+      if (gap > need && gap < best_size) best = top, best_size = gap;
     }
     top = std::max(top, p.end);
   }

@@ -1,5 +1,8 @@
 #include "tegula/plan/order.h"
 
+#include <numeric>
+#include <span>
+
 #include "tegula/ir/opdef.h"
 
 namespace tegula {
@@ -16,16 +19,36 @@ std::vector<ValueId> view_roots(const Function& f) {
 
 namespace {
 
+// Lists of nodes, one per value, behind each other: all are counted before any is filled.
+class NodeLists {
+ public:
+  explicit NodeLists(size_t n) : begin_(n + 1, 0) {}
+  void count(ValueId v) { ++begin_[v + 1]; }
+  void reserve() {
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    end_.assign(begin_.begin(), begin_.end() - 1);
+    nodes_.resize(begin_.back());
+  }
+  void add(ValueId v, NodeId n) { nodes_[end_[v]++] = n; }
+  std::span<const NodeId> operator[](ValueId v) const {
+    return std::span(nodes_).subspan(begin_[v], begin_[v + 1] - begin_[v]);
+  }
+
+ private:
+  std::vector<uint32_t> begin_, end_;
+  std::vector<NodeId> nodes_;
+};
+
 struct Scheduler {
   const Function& f;
   std::vector<ValueId> root = view_roots(f);
-  std::vector<bool> pinned;                // never freed: parameters and results
-  std::vector<std::vector<NodeId>> users;  // of each value
-  std::vector<uint32_t> missing;           // per node: inputs not yet computed
-  std::vector<uint32_t> remaining;         // per root: computing nodes that still read it
+  std::vector<bool> pinned;         // never freed: parameters and results
+  NodeLists users;                  // of each value
+  std::vector<uint32_t> missing;    // per node: inputs not yet computed
+  std::vector<uint32_t> remaining;  // per root: computing nodes that still read it
   std::vector<bool> done;
   std::vector<NodeId> order;
-  std::vector<std::vector<NodeId>> readers;  // per root: computing nodes
+  NodeLists readers;  // per root: computing nodes
 
   explicit Scheduler(const Function& fn)
       : f(fn),
@@ -37,14 +60,17 @@ struct Scheduler {
         readers(fn.values.size()) {
     for (const Param& p : f.params) pinned[p.value] = true;
     for (const Output& r : f.results) pinned[root[r.value]] = true;
-    for (NodeId n = 0; n < f.nodes.size(); ++n) {
-      for (ValueId v : f.nodes[n].inputs) {
-        if (f.values[v].node != kNone) users[v].push_back(n), ++missing[n];
-        if (!f.nodes[n].op->is_view) readers[root[v]].push_back(n);
+    for (const Node& n : f.nodes)
+      for (ValueId v : n.inputs) {
+        if (f.values[v].node != kNone) users.count(v);
+        if (!n.op->is_view) readers.count(root[v]), ++remaining[root[v]];
       }
-    }
-    for (ValueId v = 0; v < f.values.size(); ++v)
-      remaining[v] = static_cast<uint32_t>(readers[v].size());
+    users.reserve(), readers.reserve();
+    for (NodeId n = 0; n < f.nodes.size(); ++n)
+      for (ValueId v : f.nodes[n].inputs) {
+        if (f.values[v].node != kNone) users.add(v, n), ++missing[n];
+        if (!f.nodes[n].op->is_view) readers.add(root[v], n);
+      }
     order.reserve(f.nodes.size());
   }
 

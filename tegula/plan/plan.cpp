@@ -9,6 +9,7 @@ namespace tegula {
 std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
                                std::span<const int64_t> extents) {
   std::vector<TensorRef> refs;
+  refs.reserve(tensors.size());
   for (const PlanTensor& t : tensors) {
     TensorRef r;
     r.dtype = t.type.dtype, r.rank = t.type.shape.rank();

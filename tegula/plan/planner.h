@@ -57,6 +57,7 @@ class Planner {
   void settle_results();
   bool settles_in_place(const PlanTensor& value, const PlanTensor& home);
   void overwrite_operands();
+  void note_uses();
   bool may_take_over(int from, int to, int producer, bool alias_at_producer);
   void merge(int from, int to);
   void finish_layout();
@@ -72,6 +73,12 @@ class Planner {
   std::vector<PlanTensor> tensors_;  // per value
   std::vector<int> producer_;        // per slot: the step that first writes it; -1: parameter
   std::vector<Home> homes_;          // where results must end up
+  // The steps that touch a slot: a list per slot, from its first use (-1: none) to its last.
+  struct Use {
+    int step = 0, next = -1;
+  };
+  std::vector<Use> uses_;
+  std::vector<std::pair<int, int>> uses_of_;
   // Layers share bodies: lowered once, with the attributes they were lowered for.
   std::map<FuncId, std::pair<Attrs, TileLowering>> lowered_;
 };

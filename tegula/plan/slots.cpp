@@ -58,6 +58,23 @@ void Planner::find_lifetimes() {
     if (step.workspace >= 0) touch(step.workspace, i);
   }
   for (const auto& r : plan_.results) touch(r.tensor.slot, static_cast<int>(plan_.steps.size()));
+  note_uses();
+}
+
+void Planner::note_uses() {
+  uses_.clear();
+  uses_of_.assign(plan_.slots.size(), {-1, -1});
+  const auto note = [&](const PlanTensor& t, int step) {
+    auto& [first, last] = uses_of_[static_cast<size_t>(t.slot)];
+    const auto at = static_cast<int>(uses_.size());
+    uses_.push_back({step, -1});
+    first < 0 ? first = at : uses_[static_cast<size_t>(last)].next = at;
+    last = at;
+  };
+  for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].in) note(t, i);
+    for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].out) note(t, i);
+  }
 }
 
 // May everything in slot `from` (written first by step `producer`) live in `to` instead? Only if
@@ -89,11 +106,16 @@ void Planner::merge(int from, int to) {
   };
   Slot& gone = plan_.slots[static_cast<size_t>(from)];
   Slot& kept = plan_.slots[static_cast<size_t>(to)];
-  const int end = std::min(gone.last_step + 1, static_cast<int>(plan_.steps.size()));
-  for (int i = gone.first_step; i < end; ++i) {
-    Step& s = plan_.steps[static_cast<size_t>(i)];
+  auto& [first, last] = uses_of_[static_cast<size_t>(from)];
+  auto& [first_kept, last_kept] = uses_of_[static_cast<size_t>(to)];
+  for (int i = first; i >= 0; i = uses_[static_cast<size_t>(i)].next) {
+    Step& s = plan_.steps[static_cast<size_t>(uses_[static_cast<size_t>(i)].step)];
     for (PlanTensor& t : s.in) move(t);
     for (PlanTensor& t : s.out) move(t);
+  }
+  if (first >= 0) {
+    first_kept < 0 ? first_kept = first : uses_[static_cast<size_t>(last_kept)].next = first;
+    last_kept = last, first = last = -1;
   }
   if (gone.last_step >= static_cast<int>(plan_.steps.size()))
     for (auto& r : plan_.results) move(r.tensor);

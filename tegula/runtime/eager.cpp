@@ -117,7 +117,7 @@ Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
   return {};
 }
 
-ValueId Eager::append(const Node& node, std::vector<ValueId> inputs, std::span<const Type> types) {
+ValueId Eager::append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) {
   const ValueId first = Builder::append(node, inputs, types);
   memory_.resize(function_.values.size());
   if (!failed()) {

@@ -34,8 +34,7 @@ class Eager : public Builder {
   // Frees every value except those given; others must not be used again.
   void release(std::span<const Var> keep);
 
-  ValueId append(const Node& node, std::vector<ValueId> inputs,
-                 std::span<const Type> types) override;
+  ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) override;
 
   int64_t compiled() const { return static_cast<int64_t>(cache_.size()); }
 

@@ -69,17 +69,33 @@ KeyRange AttentionMask::keys(int64_t i) const {
   return r;
 }
 
+namespace {
+// Σ min(x, limit) over x = first, first + 1, …, n of them.
+int64_t sum_below(int64_t first, int64_t n, int64_t limit) {
+  const int64_t below = std::clamp<int64_t>(limit - first, 0, n);
+  return below * first + below * (below - 1) / 2 + (n - below) * limit;
+}
+}  // namespace
+
 AttentionWork attention_work(const AttentionCall& call) {
   AttentionWork w;
   const bool is_packed = call.operands.cu_q >= 0;
-  const AttentionMask mask(call);
-  int64_t seen = 0;  // keys below it are counted: ranges only move up
-  for (int64_t i = 0; i < call.sq; ++i) {
-    const KeyRange r = mask.keys(i);
-    w.pairs += r.hi - r.lo;
-    w.rows += r.hi > r.lo;
-    if (r.hi > r.lo) w.keys += std::max<int64_t>(0, r.hi - std::max(r.lo, seen));
-    if (r.hi > r.lo) seen = std::max(seen, r.hi);
+  // The queries that see a key are neighbours, and so are the keys they see: ranges only move up,
+  // by at most one key a query.
+  const int64_t offset = call.q_offset - call.k_offset;
+  int64_t begin = 0, end = call.sq;
+  if (call.right >= 0) begin = std::max(begin, -offset - call.right);
+  if (call.left >= 0) end = std::min(end, call.sk - offset + call.left);
+  if (begin < end && call.sk > 0) {
+    w.rows = end - begin;
+    const int64_t aligned = begin + offset, right = call.right, left = call.left;
+    const int64_t to =
+        right < 0 ? w.rows * call.sk : sum_below(aligned + right + 1, w.rows, call.sk);
+    // max(0, x) is -min(-x, 0), and -x rises from that of the last query.
+    const int64_t from = left < 0 ? 0 : -sum_below(left - (end - 1 + offset), w.rows, 0);
+    w.pairs = to - from;
+    const AttentionMask mask(call);
+    w.keys = mask.keys(end - 1).hi - mask.keys(begin).lo;
   }
   if (!is_packed) return w;
   // Cut into sequences, no query sees more than in one sequence of the same kind, as long as

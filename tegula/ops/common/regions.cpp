@@ -89,7 +89,10 @@ int64_t flops_of(const Module& module, const Function& f, std::span<const int64_
   int64_t total = 0;
   std::vector<Type> in, out;
   for (const Node& n : f.nodes) {
-    in = f.input_types(n), out = f.output_types(n);
+    if (!n.op->flops) continue;
+    in.clear(), out.clear();
+    for (ValueId v : n.inputs) in.push_back(f.type(v));
+    for (uint32_t i = 0; i < n.n_outputs; ++i) out.push_back(f.type(n.output(i)));
     for (auto* types : {&in, &out})
       for (Type& t : *types)
         if (!extents.empty()) t.shape = t.shape.at(extents);
