@@ -66,6 +66,7 @@ constinit const OpDef argmax_op = {
               {"rows", {{{f32, {2, 3, 5}}}}, {}},
               {"equals", {{{f32, {2, 4}}, 0, 0, {1, 3, 3, 2, -1, -1, -1, -1}}}, {}},
               {"integers", {{{DType::kI32, {7}}, -50, 50}}, {}},
+              {"many rows", {{{f32, {1200, 40}}}}, {}},
               {"smallest", {{{f32, {4, 9}}}}, {{"smallest", true}}},
               {"smallest of equals", {{{DType::kI64, {3, 8}}, -2, 2}}, {{"smallest", true}}},
               {"NaN first", {{{f32, {1, 4}}, 0, 0, {1, NAN, 9, NAN}, false}}, {}},

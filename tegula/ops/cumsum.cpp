@@ -66,6 +66,7 @@ constinit const OpDef cumsum_op = {
           return std::vector<Sample>{{"middle", {x}, along(1, false)},
                                      {"last, reversed", {x}, along(2, true)},
                                      {"integers", {{{DType::kI32, {6}}, -9, 9}}, along(0, false)},
+                                     {"many lines", {{{DType::kF32, {5, 3, 70}}}}, along(1, false)},
                                      {"nothing", {{{DType::kF32, {2, 0}}}}, along(1, false)},
                                      {"past the rank", {x}, along(3, false), "dim 3"}};
         },

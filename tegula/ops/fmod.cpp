@@ -1,11 +1,12 @@
-// y = a - b trunc(a / b), with the sign of a; integers: a where b = 0
+// y = a - b trunc(a / b), with the sign of a; integers: a where b = 0, as a = b q + y asks
 #include "tegula/ops/elementary.h"
 
 namespace tegula {
 
 constinit const OpDef fmod_op = {
     .name = "fmod",
-    .formula = "y = a - b trunc(a / b), with the sign of a; integers: a where b = 0",
+    .formula =
+        "y = a - b trunc(a / b), with the sign of a; integers: a where b = 0, as a = b q + y asks",
     .group = "elementwise",
     .dims = kBinaryDims,
     .types = "T, T -> T",

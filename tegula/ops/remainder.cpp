@@ -1,11 +1,12 @@
-// y = a - b floor(a / b), with the sign of b; integers: a where b = 0
+// y = a - b floor(a / b), with the sign of b; integers: a where b = 0, as a = b q + y asks
 #include "tegula/ops/elementary.h"
 
 namespace tegula {
 
 constinit const OpDef remainder_op = {
     .name = "remainder",
-    .formula = "y = a - b floor(a / b), with the sign of b; integers: a where b = 0",
+    .formula =
+        "y = a - b floor(a / b), with the sign of b; integers: a where b = 0, as a = b q + y asks",
     .group = "elementwise",
     .dims = kBinaryDims,
     .types = "T, T -> T",

@@ -70,6 +70,9 @@ constinit const OpDef searchsorted_op = {
               {"integers",
                {{{DType::kI64, {6}}, 0, 0, {-3, -3, 0, 4, 4, 9}}, {{DType::kI64, {9}}, -5, 10}},
                {{"right", true}}},
+              {"many values",
+               {{{DType::kF32, {5}}, 0, 0, {-0.5, -0.25, 0, 0.5, 0.75}}, {{DType::kF32, {3500}}}},
+               {}},
               {"in nothing", {{{DType::kF32, {2, 0}}}, {{DType::kF32, {2, 3}}}}, {}},
               {"of nothing", {{{DType::kF32, {2, 3}}}, {{DType::kF32, {2, 0}}}}, {}},
               {"rows differ", {s, {{DType::kF32, {3, 4}}}}, {}, "searchsorted"}};

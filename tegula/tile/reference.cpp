@@ -69,6 +69,59 @@ T min_of(T a, T b) {
   return a < b || a != a ? a : b;
 }
 
+// The functions of <cmath> among them, and divisions.
+template <class T>
+T function_op(Op op, T a, T b) {
+  const double x = a;
+  switch (op) {
+    case Op::kExp2:
+      return static_cast<T>(std::exp2(x));
+    case Op::kExpm1:
+      return static_cast<T>(std::expm1(x));
+    case Op::kLog2:
+      return static_cast<T>(std::log2(x));
+    case Op::kLog10:
+      return static_cast<T>(std::log10(x));
+    case Op::kLog1p:
+      return static_cast<T>(std::log1p(x));
+    case Op::kTan:
+      return static_cast<T>(std::tan(x));
+    case Op::kAsin:
+      return static_cast<T>(std::asin(x));
+    case Op::kAcos:
+      return static_cast<T>(std::acos(x));
+    case Op::kAtan:
+      return static_cast<T>(std::atan(x));
+    case Op::kSinh:
+      return static_cast<T>(std::sinh(x));
+    case Op::kCosh:
+      return static_cast<T>(std::cosh(x));
+    case Op::kAsinh:
+      return static_cast<T>(std::asinh(x));
+    case Op::kAcosh:
+      return static_cast<T>(std::acosh(x));
+    case Op::kAtanh:
+      return static_cast<T>(std::atanh(x));
+    case Op::kErfc:
+      return static_cast<T>(std::erfc(x));
+    case Op::kFmod:
+      return std::fmod(a, b);
+    case Op::kRemainder:
+      return real::remainder(a, b);
+    case Op::kFloorDivide:
+      return static_cast<T>(real::floor_divide(x, static_cast<double>(b)));
+    case Op::kAtan2:
+      return static_cast<T>(std::atan2(x, static_cast<double>(b)));
+    case Op::kHypot:
+      return static_cast<T>(std::hypot(x, static_cast<double>(b)));
+    case Op::kCopysign:
+      return std::copysign(a, b);
+    default:
+      TEGULA_CHECK(false, "float_op: ", op_info(op).name);
+  }
+  return a;
+}
+
 // Float arithmetic in T (float: one rounding per step; double: the f64 class, or kDouble).
 template <class T>
 T float_op(Op op, T a, T b, T c) {
@@ -108,36 +161,6 @@ T float_op(Op op, T a, T b, T c) {
       return std::nearbyint(a);
     case Op::kTrunc:
       return std::trunc(a);
-    case Op::kExp2:
-      return static_cast<T>(std::exp2(x));
-    case Op::kExpm1:
-      return static_cast<T>(std::expm1(x));
-    case Op::kLog2:
-      return static_cast<T>(std::log2(x));
-    case Op::kLog10:
-      return static_cast<T>(std::log10(x));
-    case Op::kLog1p:
-      return static_cast<T>(std::log1p(x));
-    case Op::kTan:
-      return static_cast<T>(std::tan(x));
-    case Op::kAsin:
-      return static_cast<T>(std::asin(x));
-    case Op::kAcos:
-      return static_cast<T>(std::acos(x));
-    case Op::kAtan:
-      return static_cast<T>(std::atan(x));
-    case Op::kSinh:
-      return static_cast<T>(std::sinh(x));
-    case Op::kCosh:
-      return static_cast<T>(std::cosh(x));
-    case Op::kAsinh:
-      return static_cast<T>(std::asinh(x));
-    case Op::kAcosh:
-      return static_cast<T>(std::acosh(x));
-    case Op::kAtanh:
-      return static_cast<T>(std::atanh(x));
-    case Op::kErfc:
-      return static_cast<T>(std::erfc(x));
     case Op::kRelu:
       return T(0) > a ? T(0) : a;
     case Op::kGelu:
@@ -161,24 +184,11 @@ T float_op(Op op, T a, T b, T c) {
       return min_of(a, b);
     case Op::kPow:
       return static_cast<T>(std::pow(x, static_cast<double>(b)));
-    case Op::kFmod:
-      return std::fmod(a, b);
-    case Op::kRemainder:
-      return real::remainder(a, b);
-    case Op::kFloorDivide:
-      return static_cast<T>(real::floor_divide(x, static_cast<double>(b)));
-    case Op::kAtan2:
-      return static_cast<T>(std::atan2(x, static_cast<double>(b)));
-    case Op::kHypot:
-      return static_cast<T>(std::hypot(x, static_cast<double>(b)));
-    case Op::kCopysign:
-      return std::copysign(a, b);
     case Op::kFma:
       return std::fma(a, b, c);
     default:
-      TEGULA_CHECK(false, "float_op: ", op_info(op).name);
+      return function_op(op, a, b);
   }
-  return a;
 }
 
 int64_t divide(int64_t a, int64_t b) {

@@ -19,6 +19,58 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int64_t kMinI64 = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 
+// Functions of the C library, and divisions.
+void function_f64(const TileOp& o) {
+  const auto unary = [&](auto f) { map_1<double, double>(o, f); };
+  const auto binary = [&](auto f) { map_2<double, double>(o, f); };
+  switch (o.op) {
+    case Op::kExp2:
+      return unary([](double a) { return __builtin_exp2(a); });
+    case Op::kExpm1:
+      return unary([](double a) { return __builtin_expm1(a); });
+    case Op::kLog2:
+      return unary([](double a) { return __builtin_log2(a); });
+    case Op::kLog10:
+      return unary([](double a) { return __builtin_log10(a); });
+    case Op::kLog1p:
+      return unary([](double a) { return __builtin_log1p(a); });
+    case Op::kTan:
+      return unary([](double a) { return __builtin_tan(a); });
+    case Op::kAsin:
+      return unary([](double a) { return __builtin_asin(a); });
+    case Op::kAcos:
+      return unary([](double a) { return __builtin_acos(a); });
+    case Op::kAtan:
+      return unary([](double a) { return __builtin_atan(a); });
+    case Op::kSinh:
+      return unary([](double a) { return __builtin_sinh(a); });
+    case Op::kCosh:
+      return unary([](double a) { return __builtin_cosh(a); });
+    case Op::kAsinh:
+      return unary([](double a) { return __builtin_asinh(a); });
+    case Op::kAcosh:
+      return unary([](double a) { return __builtin_acosh(a); });
+    case Op::kAtanh:
+      return unary([](double a) { return __builtin_atanh(a); });
+    case Op::kErfc:
+      return unary([](double a) { return __builtin_erfc(a); });
+    case Op::kFmod:
+      return binary([](double a, double b) { return __builtin_fmod(a, b); });
+    case Op::kRemainder:
+      return binary([](double a, double b) { return real::remainder(a, b); });
+    case Op::kFloorDivide:
+      return binary([](double a, double b) { return real::floor_divide(a, b); });
+    case Op::kAtan2:
+      return binary([](double a, double b) { return __builtin_atan2(a, b); });
+    case Op::kHypot:
+      return binary([](double a, double b) { return __builtin_hypot(a, b); });
+    case Op::kCopysign:
+      return binary([](double a, double b) { return __builtin_copysign(a, b); });
+    default:
+      return;
+  }
+}
+
 void op_f64(const TileOp& o) {
   const auto unary = [&](auto f) { map_1<double, double>(o, f); };
   const auto binary = [&](auto f) { map_2<double, double>(o, f); };
@@ -57,36 +109,6 @@ void op_f64(const TileOp& o) {
       return unary([](double a) { return __builtin_nearbyint(a); });
     case Op::kTrunc:
       return unary([](double a) { return __builtin_trunc(a); });
-    case Op::kExp2:
-      return unary([](double a) { return __builtin_exp2(a); });
-    case Op::kExpm1:
-      return unary([](double a) { return __builtin_expm1(a); });
-    case Op::kLog2:
-      return unary([](double a) { return __builtin_log2(a); });
-    case Op::kLog10:
-      return unary([](double a) { return __builtin_log10(a); });
-    case Op::kLog1p:
-      return unary([](double a) { return __builtin_log1p(a); });
-    case Op::kTan:
-      return unary([](double a) { return __builtin_tan(a); });
-    case Op::kAsin:
-      return unary([](double a) { return __builtin_asin(a); });
-    case Op::kAcos:
-      return unary([](double a) { return __builtin_acos(a); });
-    case Op::kAtan:
-      return unary([](double a) { return __builtin_atan(a); });
-    case Op::kSinh:
-      return unary([](double a) { return __builtin_sinh(a); });
-    case Op::kCosh:
-      return unary([](double a) { return __builtin_cosh(a); });
-    case Op::kAsinh:
-      return unary([](double a) { return __builtin_asinh(a); });
-    case Op::kAcosh:
-      return unary([](double a) { return __builtin_acosh(a); });
-    case Op::kAtanh:
-      return unary([](double a) { return __builtin_atanh(a); });
-    case Op::kErfc:
-      return unary([](double a) { return __builtin_erfc(a); });
     case Op::kRelu:
       return unary([](double a) { return 0 > a ? 0 : a; });
     case Op::kGelu:
@@ -110,18 +132,6 @@ void op_f64(const TileOp& o) {
       return binary([](double a, double b) { return min_nan(a, b); });
     case Op::kPow:
       return binary([](double a, double b) { return __builtin_pow(a, b); });
-    case Op::kFmod:
-      return binary([](double a, double b) { return __builtin_fmod(a, b); });
-    case Op::kRemainder:
-      return binary([](double a, double b) { return real::remainder(a, b); });
-    case Op::kFloorDivide:
-      return binary([](double a, double b) { return real::floor_divide(a, b); });
-    case Op::kAtan2:
-      return binary([](double a, double b) { return __builtin_atan2(a, b); });
-    case Op::kHypot:
-      return binary([](double a, double b) { return __builtin_hypot(a, b); });
-    case Op::kCopysign:
-      return binary([](double a, double b) { return __builtin_copysign(a, b); });
     case Op::kFma:
       return map_3<double, double, double>(
           o, [](double a, double b, double c) { return __builtin_fma(a, b, c); });
@@ -129,7 +139,7 @@ void op_f64(const TileOp& o) {
       return map_3<double, float, double>(
           o, [](float m, double a, double b) { return m != 0 ? a : b; });
     default:
-      return;
+      return function_f64(o);
   }
 }
 
