@@ -6,6 +6,7 @@
 
 #include "cli/by_op.h"
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "tegula/base/philox.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
@@ -228,7 +229,7 @@ Status run_ops(const Options& o) {
 }
 
 void add_common(CLI::App& cmd, Options& o) {
-  whole(cmd.add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  add_threads(cmd, o.threads);
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
   add_tuning(cmd, o.tune, o.tune_cache);
@@ -262,7 +263,7 @@ void add_bench(CLI::App& app, int& exit_code) {
     auto* cmd = bench->add_subcommand(name, doc);
     cmd->callback([&exit_code, name] {
       const Status st = name == std::string_view("ops") ? run_ops(o) : run(o, name);
-      exit_code = st.ok() ? 0 : report(st.error());
+      exit_code = st.ok() ? kDone : report(st.error(), kUsage);
     });
     return cmd;
   };
@@ -307,15 +308,15 @@ void add_bench(CLI::App& app, int& exit_code) {
   one_of(ops->add_option("--only", o.only, "One of them"), op_bench_names());
   ops->add_flag("--cold", o.is_cold, "Operands in turn, 1 GiB of them: every run reads memory");
   add_common(*ops, o);
-  const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags) {
-    flags.add_to(cmd, /*needs_data=*/false);
+  const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags, Purpose purpose) {
+    flags.add_to(cmd, purpose);
     add_vocab_size(cmd, o);
     whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
     cmd.add_flag("--by-op", o.by_op, "What each kernel takes of it, too");
   };
-  add_model_flags(*add("train", "A training step, on tokens made up"), o.train);
+  add_model_flags(*add("train", "A training step, on tokens made up"), o.train, Purpose::kStep);
   auto* generate = add("generate", "One token at the end of a context of --seqlen");
-  add_model_flags(*generate, o.generate);
+  add_model_flags(*generate, o.generate, Purpose::kToken);
   generate->add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
 }
 

@@ -19,6 +19,7 @@ void add_doctor(CLI::App& app, int& exit_code);
 void add_encode(CLI::App& app, int& exit_code);
 void add_grad(CLI::App& app, int& exit_code);
 void add_ops(CLI::App& app, int& exit_code);
+void add_completion(CLI::App& app, int& exit_code);
 void add_tune(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 
@@ -35,12 +36,15 @@ void add_tuning(CLI::App& cmd, std::string& mode, std::string& directory);
 // What each rung of the matmul ladder reads for n × n matrices.
 Status print_reads(int64_t n, bool as_json);
 
-// Prints "tegula: error: …" on one line; returns the exit code (2 for a user's mistake, else 1).
-int report(const Error& error);
+// What a process ends with; the table of docs/cli.md. A signal that ended a run is 128 + its
+// number.
+enum Exit : int { kDone = 0, kInput = 1, kUsage = 2, kEnvironment = 3 };
 
-// Set by SIGINT and SIGTERM (once; a second signal ends the process); which one, 0 if none.
-std::atomic<bool>& stop_requested();
-int stop_signal();
-void catch_stop_signals();
+// Prints "tegula: error: …" on one line; returns the exit code: kEnvironment for what is no fault
+// of what was asked (memory, disk, device, a bug), else `fault`.
+int report(const Error& error, Exit fault = kInput);
+
+// "bench train": the name of a command with those above it.
+std::string full_name(const CLI::App& cmd);
 
 }  // namespace tegula::cli

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cli/command.h"
 #include "tegula/base/str.h"
 #include "tegula/io/file.h"
 
@@ -81,9 +82,11 @@ Status check_depth(std::string_view text, const std::string& path) {
   return {};
 }
 
-Result<std::vector<std::string>> read_config(const CLI::App& cmd, const std::string& path) {
+Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App& cmd,
+                                             const std::string& path) {
   const std::string text = TEGULA_TRY(read_file(path));
   TEGULA_TRY(check_depth(text, path));
+  const CLI::App* train = app.get_subcommand("train");
   toml::table table;
   try {
     table = toml::parse(text, path);
@@ -94,20 +97,22 @@ Result<std::vector<std::string>> read_config(const CLI::App& cmd, const std::str
   for (auto&& [k, node] : table) {
     const std::string key(k.str());
     const std::string at = cat(path, ":", k.source().begin.line, ": ", key);
-    if (!cmd.get_option_no_throw("--" + key) || key == "config" || key == "help")
-      return invalid_argument(cat(at, ": no option of tegula ", cmd.get_name(), " has this name",
+    const bool is_ours = cmd.get_option_no_throw("--" + key) != nullptr;
+    if ((!is_ours && !train->get_option_no_throw("--" + key)) || key == "config" || key == "help")
+      return invalid_argument(cat(at, ": no option of tegula ", full_name(cmd), " has this name",
                                   suggestion(cmd, "--" + key)));
     if (const auto on = node.value_exact<bool>()) {
-      if (*on) flags.push_back("--" + key);
-    } else {
-      // One word, so that a negative number is not taken for a flag; but after "--key=" the parser
-      // would take the next word for the value.
-      const std::string value = TEGULA_TRY(flag_value(node, at));
-      if (value.empty())
-        flags.insert(flags.end(), {"--" + key, value});
-      else
-        flags.push_back(cat("--", key, "=", value));
+      if (*on && is_ours) flags.push_back("--" + key);
+      continue;
     }
+    // One word, so that a negative number is not taken for a flag; but after "--key=" the parser
+    // would take the next word for the value.
+    const std::string value = TEGULA_TRY(flag_value(node, at));
+    if (!is_ours) continue;
+    if (value.empty())
+      flags.insert(flags.end(), {"--" + key, value});
+    else
+      flags.push_back(cat("--", key, "=", value));
   }
   return flags;
 }
@@ -128,27 +133,52 @@ std::string nearest_flag(const CLI::App& cmd, const std::string& name) {
   return best;
 }
 
-Result<std::vector<std::string>> expand_config(CLI::App& app, std::vector<std::string> arguments) {
-  const CLI::App* cmd = nullptr;
-  for (const CLI::App* c : app.get_subcommands([](CLI::App*) { return true; }))
-    if (!arguments.empty() && c->get_name() == arguments[0]) cmd = c;
-  if (!cmd || !cmd->get_option_no_throw("--config")) return arguments;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    std::string path;
-    size_t words = 1;
-    if (arguments[i] == "--config" && i + 1 < arguments.size())
-      path = arguments[i + 1], words = 2;
-    else if (arguments[i].starts_with("--config="))
-      path = arguments[i].substr(9);
-    else
-      continue;
-    const auto flags = TEGULA_TRY(read_config(*cmd, path));
-    const auto at = arguments.begin() + static_cast<int64_t>(i);
-    arguments.erase(at, at + static_cast<int64_t>(words));
-    arguments.insert(arguments.begin() + 1, flags.begin(), flags.end());
-    break;
+Result<std::vector<std::string>> expand_config(const CLI::App& app,
+                                               std::vector<std::string> arguments) {
+  const CLI::App* cmd = &app;
+  size_t words = 0;  // of the command's name: bench train
+  while (words < arguments.size()) {
+    const auto subcommands = cmd->get_subcommands([](const CLI::App*) { return true; });
+    const auto named = std::find_if(subcommands.begin(), subcommands.end(), [&](const CLI::App* c) {
+      return c->get_name() == arguments[words];
+    });
+    if (named == subcommands.end()) break;
+    cmd = *named, ++words;
   }
+  if (!cmd->get_option_no_throw("--config")) return arguments;
+  std::string path;
+  for (size_t i = words; i < arguments.size();) {
+    const bool is_apart = arguments[i] == "--config" && i + 1 < arguments.size();
+    if (!is_apart && !arguments[i].starts_with("--config=")) {
+      ++i;
+      continue;
+    }
+    if (!path.empty())
+      return invalid_argument(cat("--config is given twice: put both into one file"));
+    path = is_apart ? arguments[i + 1] : arguments[i].substr(9);
+    const auto at = arguments.begin() + static_cast<int64_t>(i);
+    arguments.erase(at, at + (is_apart ? 2 : 1));
+  }
+  if (path.empty()) return arguments;
+  auto flags = TEGULA_TRY(read_config(app, *cmd, path));
+  flags.push_back("--config=" + path);
+  arguments.insert(arguments.begin() + static_cast<int64_t>(words), flags.begin(), flags.end());
   return arguments;
+}
+
+std::string config_file(const CLI::App& cmd) {
+  const CLI::Option* option = cmd.get_option_no_throw("--config");
+  return option && option->count() > 0 ? option->results().back() : "";
+}
+
+bool is_on_command_line(const CLI::App& cmd, const std::string& flag) {
+  const CLI::Option* option = cmd.get_option_no_throw(flag);
+  const CLI::Option* config = cmd.get_option_no_throw("--config");
+  const auto& order = cmd.parse_order();
+  // What a file says stands before --config: see expand_config.
+  const auto end_of_file = std::find(order.begin(), order.end(), config);
+  const auto begin = end_of_file == order.end() ? order.begin() : end_of_file;
+  return std::find(begin, order.end(), option) != order.end();
 }
 
 }  // namespace tegula::cli

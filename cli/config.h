@@ -12,12 +12,20 @@ class App;
 
 namespace tegula::cli {
 
-// The arguments with the first `--config FILE` (or --config=FILE) of `cmd` replaced by the file's
-// keys, put right after the command's name: since the last flag wins, the command line wins over
-// the file. Keys have the names of the flags (n-layers = 4); true sets a switch. Relative paths
+// The arguments with the keys of `--config FILE` (or --config=FILE) as flags right after the
+// command's name, and the flag itself behind them: since the last flag wins, the command line wins
+// over the file. Keys have the names of the flags (n-layers = 4); true sets a switch. A file may
+// serve several commands: keys that only `tegula train` has are left out for others. Relative paths
 // are relative to the working directory, as on the command line.
 // Errors, naming file and line: what is no TOML, unknown keys, values that are no scalars.
-Result<std::vector<std::string>> expand_config(CLI::App& app, std::vector<std::string> arguments);
+Result<std::vector<std::string>> expand_config(const CLI::App& app,
+                                               std::vector<std::string> arguments);
+
+// Whether the flag stands on the command line itself, not only in a --config file.
+bool is_on_command_line(const CLI::App& cmd, const std::string& flag);
+
+// The file that --config named; "": none.
+std::string config_file(const CLI::App& cmd);
 
 // The option of `cmd` whose name is nearest to `name` ("--lauers" -> "--n-layers"), or "".
 std::string nearest_flag(const CLI::App& cmd, const std::string& name);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
@@ -100,7 +101,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("doctor", "What this machine can do, and what Tegula makes of it");
   static bool json = false;
   static int threads = 0;
-  whole(cmd->add_option("--threads", threads, "0: all cores"), 0, 4096);
+  add_threads(*cmd, threads);
   cmd->add_flag("--json", json, "One JSON object");
   cmd->callback([&exit_code] {
     const Json j = examine(threads);

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/paths.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/tokenizer.h"
 
@@ -14,7 +15,7 @@ struct Options {
 
 Status run(const Options& o) {
   const auto tokenizer = TEGULA_TRY(Tokenizer::load(TEGULA_TRY(resolve_model_directory(o.model))));
-  const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(o.text))));
+  const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(input_path(o.text)))));
   const size_t length = o.length > 0 ? static_cast<size_t>(o.length) : ids.size();
   std::printf("[");
   for (size_t at = 0; length > 0 && at + length <= ids.size(); at += length) {
@@ -31,7 +32,7 @@ void add_encode(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("encode", "A text as token ids: JSON, rows of ids");
   static Options o;
   cmd->add_option("--model", o.model, "Directory of a model, for its tokenizer")->required();
-  cmd->add_option("--text", o.text, "Text file")->required();
+  cmd->add_option("--text", o.text, "Text file, or - for standard input")->required();
   whole(cmd->add_option("--length", o.length,
                         "Ids in a row, leaving out an incomplete last one; 0: all"),
         0);

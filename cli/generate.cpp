@@ -1,7 +1,12 @@
+#include <unistd.h>
+
 #include <cstdio>
-#include <iostream>
 
 #include "cli/command.h"
+#include "cli/machine.h"
+#include "cli/paths.h"
+#include "cli/process.h"
+#include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/serve/generator.h"
 
@@ -9,55 +14,88 @@ namespace tegula::cli {
 
 namespace {
 struct Options {
-  std::string model, prompt, dtype = "f32", tune = "off", tune_cache;
+  std::string model, prompt, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
+  std::vector<std::string> stop;
   int64_t max_tokens = 200;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
-  bool json = false;
+  bool ignore_eos = false, json = false;
 };
 
+// The prompt is printed with the first token: an error before it stands alone.
 struct Stream {
-  bool print;
+  const std::string* prompt;  // null: nothing is printed
+  bool has_begun = false;
   std::string text;
+
+  void print(std::string_view piece) {
+    if (!prompt) return;
+    if (!has_begun) std::fputs(prompt->c_str(), stdout);
+    has_begun = true;
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  }
 };
 
-int run(const Options& o) {
-  const auto mode = parse_tune_mode(o.tune);
-  if (!mode.ok()) return report(mode.error());
-  auto g = Generator::load(o.model, o.threads, {*mode, o.tune_cache},
-                           parse_dtype(o.dtype).value_or(DType::kF32));
-  if (!g.ok()) return report(g.error());
-  for (const std::string& note : (*g)->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  Stream stream{!o.json, {}};
+const char* name_of(Ended ended) {
+  switch (ended) {
+    case Ended::kMaxTokens:
+      return "max_tokens";
+    case Ended::kStopText:
+      return "stop";
+    case Ended::kEndOfText:
+      return "end_of_text";
+    case Ended::kContext:
+      return "context";
+    case Ended::kEnough:
+      return "reader";
+  }
+  return "";
+}
+
+void print_json(const Stream& stream, const GenerateStats& stats) {
+  const double decode_s = stats.decode_ms / 1e3;
+  const Json j = Json::object({{"text", stream.text},
+                               {"prompt_tokens", stats.prompt_tokens},
+                               {"new_tokens", stats.new_tokens},
+                               {"ended", name_of(stats.ended)},
+                               {"load_ms", stats.load_ms},
+                               {"prefill_ms", stats.prefill_ms},
+                               {"decode_ms", stats.decode_ms},
+                               {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
+  std::printf("%s\n", j.dump().c_str());
+}
+
+Status run(const Options& o) {
+  const TuneOptions tune{TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
+  const std::string prompt =
+      o.prompt == "-" ? TEGULA_TRY(read_file(input_path(o.prompt))) : o.prompt;
+  const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+  GenerateEnd end;
+  end.overflow = o.overflow == "stop" ? Overflow::kStop : Overflow::kSlide;
+  end.stop = o.stop;
+  end.at_end_of_text = !o.ignore_eos;
+  end.is_enough = [] { return is_reader_gone(STDOUT_FILENO); };
+  const std::string note = TEGULA_TRY(g->check(prompt, o.max_tokens, end.overflow));
+  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  TEGULA_TRY(g->prepare(o.threads, tune));
+  for (const std::string& each : g->notes) std::fprintf(stderr, "note: %s\n", each.c_str());
+  Stream stream{o.json ? nullptr : &prompt};
   GenerateStats stats;
-  if (!o.json) std::fputs(o.prompt.c_str(), stdout);
-  auto st = (*g)->generate(
-      o.prompt, o.max_tokens, o.sampler,
+  TEGULA_TRY(g->generate(
+      prompt, o.max_tokens, o.sampler,
       [](void* context, std::string_view piece) {
         auto& s = *static_cast<Stream*>(context);
         s.text += piece;
-        if (s.print) {
-          std::fwrite(piece.data(), 1, piece.size(), stdout);
-          std::fflush(stdout);
-        }
+        s.print(piece);
       },
-      &stream, stats);
-  if (!st.ok()) return report(st.error());
+      &stream, stats, end));
   if (o.json) {
-    const double decode_s = stats.decode_ms / 1e3;
-    const Json j =
-        Json::object({{"text", stream.text},
-                      {"prompt_tokens", stats.prompt_tokens},
-                      {"new_tokens", stats.new_tokens},
-                      {"load_ms", stats.load_ms},
-                      {"prefill_ms", stats.prefill_ms},
-                      {"decode_ms", stats.decode_ms},
-                      {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
-    std::printf("%s\n", j.dump().c_str());
+    print_json(stream, stats);
   } else {
-    std::printf("\n");
+    stream.print("\n");
   }
-  return 0;
+  return {};
 }
 }  // namespace
 
@@ -66,8 +104,17 @@ void add_generate(CLI::App& app, int& exit_code) {
   static Options o;
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   cmd->add_option("--model", o.model, "Directory of the model")->required()->type_name("DIR");
-  cmd->add_option("--prompt", o.prompt, "Text to continue")->required();
+  cmd->add_option("--prompt", o.prompt, "Text to continue, or - for standard input")->required();
   whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
+  cmd->add_option("--stop", o.stop, "End before this text; may be given several times")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->type_name("TEXT");
+  cmd->add_flag("--ignore-eos", o.ignore_eos,
+                "Go on where the model ends its text (eos_token_id of its files)");
+  one_of(cmd->add_option("--overflow", o.overflow,
+                         "When the context is full: forget its older half, or end"),
+         {"slide", "stop"});
   real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
   whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
   real(cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
@@ -75,10 +122,17 @@ void add_generate(CLI::App& app, int& exit_code) {
   one_of(cmd->add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
          {"f32", "bf16", "f16"});
   whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
-  whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  add_threads(*cmd, o.threads);
   add_tuning(*cmd, o.tune, o.tune_cache);
   cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
-  cmd->callback([&exit_code] { exit_code = run(o); });
+  cmd->callback([&exit_code] {
+    for (const std::string& stop : o.stop)
+      if (stop.empty())
+        throw CLI::ValidationError("--stop: an empty text would end it before the first token",
+                                   CLI::ExitCodes::ValidationError);
+    const Status st = run(o);
+    exit_code = st.ok() ? kDone : report(st.error());
+  });
 }
 
 }  // namespace tegula::cli

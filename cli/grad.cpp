@@ -1,6 +1,8 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/machine.h"
+#include "cli/paths.h"
 #include "tegula/train/gradients.h"
 
 namespace tegula::cli {
@@ -12,7 +14,8 @@ struct Options {
 };
 
 Status run(const Options& o) {
-  const auto rows = TEGULA_TRY(read_token_rows(o.tokens));
+  TEGULA_TRY(keep_inputs({"--out", o.out}, {{"--tokens", o.tokens}, {"--model", o.model}}));
+  const auto rows = TEGULA_TRY(read_token_rows(input_path(o.tokens)));
   const DType dtype = o.dtype == "f64" ? DType::kF64 : DType::kF32;
   const ModelGradients g = TEGULA_TRY(model_gradients(o.model, rows, dtype, o.threads));
   TEGULA_TRY(write_gradients(o.out, g));
@@ -27,11 +30,13 @@ void add_grad(CLI::App& app, int& exit_code) {
       "grad", "Loss, logits and gradients of a model on given tokens, to compare ports");
   static Options o;
   cmd->add_option("--model", o.model, "Directory of the model")->required();
-  cmd->add_option("--tokens", o.tokens, "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]")->required();
+  cmd->add_option("--tokens", o.tokens,
+                  "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]; - for standard input")
+      ->required();
   cmd->add_option("--out", o.out, "Safetensors file to write")->required();
   one_of(cmd->add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly"),
          {"f32", "f64"});
-  whole(cmd->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  add_threads(*cmd, o.threads);
   cmd->callback([&exit_code] {
     const Status st = run(o);
     exit_code = st.ok() ? 0 : report(st.error());

@@ -1,105 +1,121 @@
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
-#include <string_view>
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/process.h"
 
 namespace tegula::cli {
 
 namespace {
-std::atomic<bool> stop{false};
-volatile std::sig_atomic_t signal_number = 0;
+// The innermost command that was named.
+const CLI::App& command_of(const CLI::App& app) {
+  const CLI::App* cmd = &app;
+  while (!cmd->get_subcommands().empty()) cmd = cmd->get_subcommands().front();
+  return *cmd;
+}
 
-// A second one, of either kind, does not wait for the step's end. A save in its middle is left as
-// it is: it has no name yet, and the last checkpoint stays the last one.
-void on_signal(int number) {
-  constexpr std::string_view kFirst =
-      "\nstopping after this step; once more to stop at once, without saving\n";
-  constexpr std::string_view kSecond = "\nstopped at once; the last checkpoint stays\n";
-  const bool is_second = stop.exchange(true);
-  const std::string_view text = is_second ? kSecond : kFirst;
-  (void)!::write(STDERR_FILENO, text.data(), text.size());
-  if (is_second) ::_exit(128 + number);
-  signal_number = number;
+// Another command that has this flag; "" if none has.
+std::string owner_of(const CLI::App& cmd, const std::string& flag) {
+  if (cmd.get_option_no_throw(flag)) return full_name(cmd);
+  for (const CLI::App* sub : cmd.get_subcommands([](const CLI::App*) { return true; }))
+    if (std::string owner = owner_of(*sub, flag); !owner.empty()) return owner;
+  return "";
+}
+
+// What does not belong on the command line: a flag before any other word.
+std::string explain_extras(const CLI::App& app, const CLI::App& cmd,
+                           const std::vector<std::string>& extras) {
+  std::string flag = extras.front();
+  for (const std::string& word : extras)
+    if (word.starts_with('-') && word != "-") {
+      flag = word.substr(0, word.find('='));
+      break;
+    }
+  if (!flag.starts_with('-')) return cat("unexpected '", flag, "'");
+  if (const std::string owner = owner_of(app, flag); !owner.empty())
+    return cat("tegula ", full_name(cmd), " has no use for ", flag, ", which is for tegula ", owner,
+               ": leave it out (a --config file may hold it)");
+  const std::string near = nearest_flag(cmd, flag);
+  return cat("unknown flag '", flag, "'", near.empty() ? "" : cat(", did you mean ", near, "?"));
 }
 
 // What the user typed, in one line, with what to do.
 int explain(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* cmd = &app;
-  if (!app.get_subcommands().empty()) cmd = app.get_subcommands().front();
-  const std::string help = cat("tegula ", cmd == &app ? "" : cmd->get_name() + " ", "--help");
+  const CLI::App& cmd = command_of(app);
+  const std::string name = full_name(cmd);
   const auto type = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const std::vector<std::string> extras =
+      cmd.remaining().empty() ? app.remaining(true) : cmd.remaining();
+  const auto subcommands = cmd.get_subcommands([](const CLI::App*) { return true; });
   std::string what = error.what();
-  if (type == CLI::ExitCodes::ExtrasError) {
-    const auto extras = cmd->remaining();
-    std::string flag = extras.empty() ? app.remaining(true).front() : extras.front();
-    for (const std::string& word : extras)
-      if (word.starts_with('-')) {
-        flag = word.substr(0, word.find('='));
-        break;
-      }
-    const std::string near = flag.starts_with('-') ? nearest_flag(*cmd, flag) : "";
-    what = cat(flag.starts_with('-') ? "unknown flag '" : "unexpected '", flag, "'",
-               near.empty() ? "" : cat(", did you mean ", near, "?"));
-  } else if (type == CLI::ExitCodes::RequiredError && cmd == &app) {
+  if (type == CLI::ExitCodes::RequiredError && !subcommands.empty()) {
     std::string commands;
-    for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::App* c : subcommands)
       commands += (commands.empty() ? "" : ", ") + c->get_name();
-    const auto extras = app.remaining();
     what =
         cat(extras.empty() ? "a command is missing" : cat("unknown command '", extras.front(), "'"),
             ": choose one of ", commands);
+  } else if (!extras.empty()) {  // before what is missing or wrong: it may be the same, misspelt
+    what = explain_extras(app, cmd, extras);
   } else if (type == CLI::ExitCodes::ArgumentMismatch) {
     what = cat(what.substr(0, what.find(':')), " needs a value");
   }
-  std::fprintf(stderr, "tegula: error: %s; see %s\n", what.c_str(), help.c_str());
-  return 2;
+  std::fprintf(stderr, "tegula: error: %s; see tegula %s%s--help\n", what.c_str(), name.c_str(),
+               name.empty() ? "" : " ");
+  return kUsage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Tegula compiles, plans, trains and serves transformers.", "tegula"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tegula " TEGULA_VERSION);
+  app.footer(
+      "Exit codes: 0 done, 1 an input is at fault, 2 the command line is, 3 the machine is.");
+  int exit_code = 0;
+  for (auto* add : {add_train, add_generate, add_plan, add_encode, add_grad, add_bench, add_ops,
+                    add_tune, add_doctor, add_completion})
+    add(app, exit_code);
+  auto arguments = expand_config(app, {argv + 1, argv + argc});
+  if (!arguments.ok())
+    return report(arguments.error(), arguments.error().code == Code::kIo ? kInput : kUsage);
+  try {
+    app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend()));  // last one first
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0) return explain(app, e);
+    exit_code = app.exit(e);  // --help, --version
+  }
+  return finish_output(exit_code);
 }
 }  // namespace
 
-std::atomic<bool>& stop_requested() { return stop; }
-int stop_signal() { return signal_number; }
-void catch_stop_signals() {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+std::string full_name(const CLI::App& cmd) {
+  const CLI::App* parent = cmd.get_parent();
+  if (!parent) return "";
+  const std::string above = full_name(*parent);
+  return above.empty() ? cmd.get_name() : cat(above, " ", cmd.get_name());
 }
 
-int report(const Error& error) {
+int report(const Error& error, Exit fault) {
   std::fprintf(stderr, "tegula: error: %s\n", error.message.c_str());
-  return error.code == Code::kInvalidArgument || error.code == Code::kUnsupported ? 2 : 1;
+  switch (error.code) {
+    case Code::kInvalidArgument:
+    case Code::kUnsupported:
+      return fault;
+    case Code::kIo:
+      return kInput;
+    default:
+      return kEnvironment;
+  }
 }
 
 }  // namespace tegula::cli
 
 int main(int argc, char** argv) {
   using namespace tegula::cli;
-  CLI::App app{"Tegula compiles, plans, trains and serves transformers.", "tegula"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "tegula " TEGULA_VERSION);
-  int exit_code = 0;
-  add_train(app, exit_code);
-  add_generate(app, exit_code);
-  add_plan(app, exit_code);
-  add_encode(app, exit_code);
-  add_grad(app, exit_code);
-  add_bench(app, exit_code);
-  add_ops(app, exit_code);
-  add_tune(app, exit_code);
-  add_doctor(app, exit_code);
-  auto arguments = expand_config(app, {argv + 1, argv + argc});
-  if (!arguments.ok()) return report(arguments.error());
+  prepare_process();
   try {
-    app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend()));  // last one first
-  } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : explain(app, e);  // 0: --help, --version
+    return run(argc, argv);
+  } catch (...) {
+    return report_exception();
   }
-  // Results on a full disk or a closed pipe are lost: say so.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fprintf(stderr, "tegula: error: cannot write all of the output: is the disk full?\n");
-    return exit_code ? exit_code : 1;
-  }
-  return exit_code;
 }

@@ -4,10 +4,16 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/config.h"
+#include "cli/machine.h"
+#include "cli/paths.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
+#include "tegula/io/text_data.h"
+#include "tegula/io/tokenizer.h"
+#include "tegula/plan/flops_table.h"
 #include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
@@ -22,7 +28,8 @@ struct Options {
   int64_t vocab_size = 50257;
   bool verbose = false, timings = false, verify = false;
   int repeat = 1;
-  std::string save, load;
+  std::string save, load, config_file;
+  bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
 
 using Clock = std::chrono::steady_clock;
@@ -55,72 +62,80 @@ Result<Planned> plan_once(const TrainConfig& c, int n_threads) {
   return p;
 }
 
-int show(const std::string& path) {
-  auto text = read_file(path);
-  if (!text.ok()) return report(text.error());
-  auto plan = plan_from_json(*text, path);
-  if (!plan.ok()) return report(plan.error());
-  std::fputs(plan->to_string().c_str(), stdout);
-  return 0;
+Status show(const std::string& path) {
+  const Plan plan = TEGULA_TRY(plan_from_json(TEGULA_TRY(read_file(path)), path));
+  std::fputs(plan.to_string().c_str(), stdout);
+  return {};
 }
 
-int run(const Options& o) {
-  if (!o.load.empty()) return show(o.load);
-  auto resolved = o.flags.resolve();
-  if (!resolved.ok()) return report(resolved.error());
-  TrainConfig c = std::move(*resolved);
-  c.model.vocab_size = o.vocab_size;
-  auto st = c.model.resolve();
-  if (!st.ok()) return report(st.error());
-  const int n_threads = ThreadPool(c.threads).n_threads();
-  Result<Planned> best = plan_once(c, n_threads);
-  for (int i = 1; i < o.repeat && best.ok(); ++i) {
-    auto again = plan_once(c, n_threads);
-    if (again.ok() && again->total_ms < best->total_ms) best = std::move(again);
-  }
-  if (!best.ok()) return report(best.error());
-  if (c.blockwise != "off") {
-    TrainConfig whole = c;
-    whole.blockwise = "off", whole.memory_bytes = 0;
-    auto other = plan_once(whole, n_threads);
-    if (!other.ok()) return report(other.error());
-    best->whole_arena_bytes = other->cost.arena_bytes;
-  }
-  const Planned& p = *best;
-  const Plan& plan = *p.compiled.plan;
-  if (o.verify)
-    for (const Plan* each : {&plan, p.update.plan.get()})
-      if (each)
-        if (auto valid = verify_plan(*each); !valid.ok()) return report(valid.error());
-  if (!o.save.empty())
-    if (auto saved = replace_file(o.save, plan_to_json(plan)); !saved.ok())
-      return report(saved.error());
+FlopsTable flops_table(const Planned& p, int64_t accumulate) {
+  FlopsTable table;
+  table.add(*p.compiled.plan, accumulate);
+  if (p.update.plan) table.add(*p.update.plan, 1);
+  table.sort();
+  return table;
+}
+
+Json json_of(const FlopsRow& r) {
+  return Json::object(
+      {{"name", r.name}, {"forward", r.forward}, {"backward", r.backward}, {"update", r.update}});
+}
+
+Json json_of(const std::vector<FlopsRow>& rows) {
+  Json::Array list;
+  for (const FlopsRow& r : rows) list.push_back(json_of(r));
+  return list;
+}
+
+void print_json(const Planned& p, const TrainConfig& c) {
   const StepCost& cost = p.cost;
+  const FlopsTable flops = flops_table(p, c.accumulate);
+  const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
+                               {"vocab_size", c.model.vocab_size},
+                               {"nodes_built", static_cast<int64_t>(p.nodes)},
+                               {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
+                               {"flops_per_step", cost.flops},
+                               {"flops_forward", flops.total.forward},
+                               {"flops_backward", flops.total.backward},
+                               {"flops_update", flops.total.update},
+                               {"flops_by_layer", json_of(flops.layers)},
+                               {"flops_by_op", json_of(flops.ops)},
+                               {"bytes_per_step", cost.bytes},
+                               {"state_bytes", cost.state_bytes},
+                               {"arena_bytes", cost.arena_bytes},
+                               {"arena_lower_bound_bytes", cost.lower_bound_bytes},
+                               {"arena_without_blockwise_bytes",
+                                c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
+                               {"build_ms", p.build_ms},
+                               {"passes_ms", p.compiled.passes_ms},
+                               {"plan_ms", p.compiled.plan_ms},
+                               {"total_ms", p.total_ms}});
+  std::printf("%s\n", j.dump().c_str());
+}
+
+void print_flops(const std::vector<FlopsRow>& rows) {
+  for (const FlopsRow& r : rows)
+    std::printf("            %-24s %10.4g forward %10.4g backward %10.4g update\n", r.name.c_str(),
+                static_cast<double>(r.forward), static_cast<double>(r.backward),
+                static_cast<double>(r.update));
+}
+
+void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
+  const StepCost& cost = p.cost;
+  const Plan& plan = *p.compiled.plan;
+  const FlopsTable flops = flops_table(p, c.accumulate);
   const double tokens = static_cast<double>(c.batch * c.accumulate * c.model.max_seqlen);
-  if (c.json) {
-    const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
-                                 {"nodes_built", static_cast<int64_t>(p.nodes)},
-                                 {"steps", static_cast<int64_t>(plan.steps.size())},
-                                 {"flops_per_step", cost.flops},
-                                 {"bytes_per_step", cost.bytes},
-                                 {"state_bytes", cost.state_bytes},
-                                 {"arena_bytes", cost.arena_bytes},
-                                 {"arena_lower_bound_bytes", cost.lower_bound_bytes},
-                                 {"arena_without_blockwise_bytes",
-                                  c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
-                                 {"build_ms", p.build_ms},
-                                 {"passes_ms", p.compiled.passes_ms},
-                                 {"plan_ms", p.compiled.plan_ms},
-                                 {"total_ms", p.total_ms}});
-    std::printf("%s\n", j.dump().c_str());
-    return 0;
-  }
   const double mib = 1 << 20;
-  std::printf("model       %s, %lld parameters\n", c.model.type.c_str(),
-              static_cast<long long>(parameter_count(p.functions.weights)));
+  std::printf("model       %s, %lld parameters, a vocabulary of %lld\n", c.model.type.c_str(),
+              static_cast<long long>(parameter_count(p.functions.weights)),
+              static_cast<long long>(c.model.vocab_size));
   std::printf("a step      %.4g FLOPs (%.4g a token), %.4g bytes moved at least\n",
               static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
               static_cast<double>(cost.bytes));
+  std::printf("FLOPs       %.4g forward, %.4g backward, %.4g update\n",
+              static_cast<double>(flops.total.forward), static_cast<double>(flops.total.backward),
+              static_cast<double>(flops.total.update));
+  if (o.verbose) print_flops(flops.layers), print_flops(flops.ops);
   std::printf(
       "memory      %.1f MiB weights and state + %.1f MiB arena (lower bound %.1f, gap %.2f%%)\n",
       static_cast<double>(cost.state_bytes) / mib, static_cast<double>(cost.arena_bytes) / mib,
@@ -135,11 +150,49 @@ int run(const Options& o) {
       "compiled    %zu nodes -> %zu steps; build and autodiff %.2f ms, passes %.2f, plan %.2f\n",
       p.nodes, plan.steps.size(), p.build_ms, p.compiled.passes_ms, p.compiled.plan_ms);
   if (o.timings) std::fputs(to_text(p.compiled.reports).c_str(), stdout);
-  if (o.verbose) {
-    std::fputs(plan.to_string().c_str(), stdout);
-    if (p.update.plan) std::fputs(p.update.plan->to_string().c_str(), stdout);
-  }
-  return 0;
+  if (!o.verbose) return;
+  std::fputs(plan.to_string().c_str(), stdout);
+  if (p.update.plan) std::fputs(p.update.plan->to_string().c_str(), stdout);
+}
+
+// As training would find it: from the text, unless it is given.
+Result<int64_t> vocab_size(const Options& o, const TrainConfig& c) {
+  if (c.data.empty() || o.has_own_vocabulary) return o.vocab_size;
+  const TextData text = TEGULA_TRY(load_text(c.data));
+  const Tokenizer tokenizer = TEGULA_TRY(Tokenizer::train(c.tokenizer, text.text));
+  TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), c.model.max_seqlen));
+  std::fprintf(stderr, "%s\n", text.summary().c_str());
+  return tokenizer.vocab_size();
+}
+
+Result<Planned> plan_best(const TrainConfig& c, int repeat) {
+  const int n_threads = ThreadPool(c.threads).n_threads();
+  Planned best = TEGULA_TRY(plan_once(c, n_threads));
+  for (int i = 1; i < repeat; ++i)
+    if (Planned again = TEGULA_TRY(plan_once(c, n_threads)); again.total_ms < best.total_ms)
+      best = std::move(again);
+  if (c.blockwise == "off") return best;
+  TrainConfig whole = c;
+  whole.blockwise = "off", whole.memory_bytes = 0;
+  best.whole_arena_bytes = TEGULA_TRY(plan_once(whole, n_threads)).cost.arena_bytes;
+  return best;
+}
+
+Status run(const Options& o) {
+  if (!o.load.empty()) return show(o.load);
+  TrainConfig c = TEGULA_TRY(o.flags.resolve());
+  TEGULA_TRY(keep_inputs({"--save", o.save}, {{"--data", c.data}, {"--config", o.config_file}}));
+  c.model.vocab_size = TEGULA_TRY(vocab_size(o, c));
+  TEGULA_TRY(c.model.resolve());
+  const Planned p = TEGULA_TRY(plan_best(c, o.repeat));
+  if (o.verify)
+    for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
+      if (each) TEGULA_TRY(verify_plan(*each));
+  if (!o.save.empty()) TEGULA_TRY(write_result(o.save, plan_to_json(*p.compiled.plan)));
+  if (const std::string note = memory_note(c, p.cost); !note.empty())
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  c.json ? print_json(p, c) : print_text(p, c, o);
+  return {};
 }
 
 }  // namespace
@@ -147,16 +200,36 @@ int run(const Options& o) {
 void add_plan(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("plan", "What a training step will cost, without running it");
   static Options o;
-  o.flags.add_to(*cmd, /*needs_data=*/false);
-  whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
+  o.flags.add_to(*cmd, Purpose::kPlan);
+  whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary, without --data"),
+        1, 1 << 24);
   whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
-  cmd->add_flag("--verbose", o.verbose, "Print every step and buffer of the plan");
-  cmd->callback([&exit_code] { exit_code = run(o); });
+  cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");
+  cmd->callback([cmd, &exit_code] {
+    for (const CLI::Option* other : cmd->parse_order())
+      if (!o.load.empty() && other->get_name() != "--load")
+        throw CLI::ValidationError(cat("--load prints a saved plan and has no use for ",
+                                       other->get_name(), ": leave it out"),
+                                   CLI::ExitCodes::ValidationError);
+    o.has_own_vocabulary = is_on_command_line(*cmd, "--vocab-size");
+    if (o.has_own_vocabulary)
+      for (const char* flag : {"--data", "--tokenizer"})
+        if (is_on_command_line(*cmd, flag))
+          throw CLI::ValidationError(cat("--vocab-size and ", flag,
+                                         " both say what the vocabulary ", "is: give one of them"),
+                                     CLI::ExitCodes::ValidationError);
+    if (is_on_command_line(*cmd, "--tokenizer") && o.flags.config.data.empty())
+      throw CLI::ValidationError("--tokenizer needs --data, the text that it is made for",
+                                 CLI::ExitCodes::ValidationError);
+    o.config_file = config_file(*cmd);
+    const Status st = run(o);
+    exit_code = st.ok() ? kDone : report(st.error());
+  });
 }
 
 }  // namespace tegula::cli

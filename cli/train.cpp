@@ -6,9 +6,14 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/config.h"
+#include "cli/machine.h"
+#include "cli/paths.h"
+#include "cli/process.h"
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"
+#include "tegula/io/run_directory.h"
 #include "tegula/serve/generator.h"
 #include "tegula/train/report.h"
 #include "tegula/train/trainer.h"
@@ -128,6 +133,7 @@ void on_step(void* context, const StepReport& r) {
   if (r.step == 1 || r.step == p.config->steps || p.elapsed_ms - p.last_print_ms >= every_ms) {
     p.last_print_ms = p.elapsed_ms;
     print_line(p, r, r.step == p.config->steps);
+    stop_if_unread();
   }
 }
 
@@ -213,8 +219,39 @@ std::vector<TextSample> draw_samples(const Trainer& t) {
   return samples;
 }
 
+// A run must not write over what it reads.
+Status check_paths(const TrainConfig& c, const std::string& config_file) {
+  if (c.out.empty()) return {};
+  for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--config", config_file}})
+    if (!in.path.empty() && is_written_by_run(c.out, in.path))
+      return invalid_argument(cat("--out '", c.out, "' would overwrite ", in.flag, " '", in.path,
+                                  "': choose another --out"));
+  for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--init-from", c.init_from}})
+    if (!in.path.empty() && is_same_place(in.path, c.out))
+      return invalid_argument(cat("--out and ", in.flag, " are both '", c.out,
+                                  "', and a run does not write where it reads: choose another "
+                                  "--out",
+                                  in.flag == "--data" ? "" : ", or --resume to go on there"));
+  return {};
+}
+
+// Before the memory is taken, which may end the process.
+void note_memory(const Trainer& t) {
+  if (const std::string note = memory_note(t.config(), t.cost()); !note.empty())
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+}
+
+void announce(const Trainer& t) {
+  const StepCost cost = t.cost();
+  std::fprintf(stderr, "%s\n%s: %lld parameters, %.3g FLOPs and %.1f MiB a step (planned)\n",
+               t.data_summary.c_str(), t.config().model.type.c_str(),
+               static_cast<long long>(t.parameters()), static_cast<double>(cost.flops),
+               static_cast<double>(cost.peak_bytes()) / (1 << 20));
+  for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+}
+
 int run(TrainConfig config) {
-  auto trainer = Trainer::create(std::move(config));
+  auto trainer = Trainer::create(std::move(config), note_memory);
   if (!trainer.ok()) return report(trainer.error());
   Trainer& t = **trainer;
   const std::string& out = t.config().out;
@@ -222,11 +259,7 @@ int run(TrainConfig config) {
   p.config = &t.config();
   p.cost = t.cost();
   p.speed = probe_machine(t.config().threads);
-  std::fprintf(stderr, "%s\n%s: %lld parameters, %.3g FLOPs and %.1f MiB a step (planned)\n",
-               t.data_summary.c_str(), t.config().model.type.c_str(),
-               static_cast<long long>(t.parameters()), static_cast<double>(p.cost.flops),
-               static_cast<double>(p.cost.peak_bytes()) / (1 << 20));
-  for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  announce(t);
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)
     std::fprintf(
@@ -272,10 +305,12 @@ int run(TrainConfig config) {
 void add_train(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("train", "Train a language model on text");
   static TrainFlags flags;
-  flags.add_to(*cmd);
-  cmd->callback([&exit_code] {
+  flags.add_to(*cmd, Purpose::kTrain);
+  cmd->callback([cmd, &exit_code] {
     auto config = flags.resolve();
-    exit_code = config.ok() ? run(std::move(*config)) : report(config.error());
+    const Status st =
+        config.ok() ? check_paths(*config, config_file(*cmd)) : Status(config.error());
+    exit_code = st.ok() ? run(std::move(*config)) : report(st.error(), kUsage);
   });
 }
 

@@ -3,12 +3,16 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "cli/config.h"
+#include "cli/machine.h"
+#include "tegula/io/tokenizer.h"
+#include "tegula/passes/pipeline.h"
 
 namespace tegula::cli {
 
 namespace {
 
-void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth) {
+void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth, bool is_training) {
   one_of(cmd.add_option("--model", m.type, "Model family"),
          {"gpt2", "llama", "moe", "mlp", "lstm"});
   whole(cmd.add_option("--depth", depth,
@@ -24,20 +28,41 @@ void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth) {
   whole(cmd.add_option("--n-experts", m.n_experts, "Experts (moe)"), 1, 65536);
   whole(cmd.add_option("--experts-per-token", m.n_experts_per_token, "Experts a token sees (moe)"),
         1, 65536);
+  cmd.add_flag("--bias", m.has_bias, "Biases in linear layers and norms (gpt2, llama)");
+  whole(cmd.add_option("--seqlen", m.max_seqlen, "Tokens in a sequence"), 1, 1 << 28);
+  if (!is_training) return;
   real(cmd.add_option("--capacity-factor", m.capacity_factor,
                       "Room of an expert in training, in even loads; 0: for all (moe)"),
        0);
   real(cmd.add_option("--balance-loss", m.balance_loss,
                       "Coefficient of the experts' balance loss (moe)"),
        0);
-  cmd.add_flag("--bias", m.has_bias, "Biases in linear layers and norms (gpt2)");
   real(cmd.add_option("--dropout", m.dropout, "Share of activations set to 0"), 0, 0.99);
-  whole(cmd.add_option("--seqlen", m.max_seqlen, "Tokens in a sequence"), 1, 1 << 28);
 }
 
 void add_optimizer(CLI::App& cmd, TrainConfig& c) {
   one_of(cmd.add_option("--optimizer", c.optimizer.name, "Update rule"),
          {"adamw", "momentum", "sgd"});
+  real(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "Decay of matrices"), 0);
+  real(cmd.add_option("--beta1", c.optimizer.beta1, "Decay of the mean gradient (adamw, momentum)"),
+       0, 0.9999);
+  real(cmd.add_option("--beta2", c.optimizer.beta2, "Decay of its square (adamw)"), 0, 0.99999);
+  real(cmd.add_option("--grad-clip", c.optimizer.clip, "Largest gradient norm; 0: no limit"), 0);
+}
+
+void add_data(CLI::App& cmd, TrainConfig& c, bool is_required) {
+  cmd.add_option("--data", c.data, "Text file, a folder of them, or - for standard input")
+      ->required(is_required)
+      ->type_name("FILE|DIR");
+  cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+// What a run does beyond a step.
+void add_run(CLI::App& cmd, TrainConfig& c) {
+  cmd.add_option("--out", c.out, "Directory for the model, metrics and report")->type_name("DIR");
+  whole(cmd.add_option("--steps", c.steps, "Optimizer steps"), 0);
   real(cmd.add_option("--lr", c.lr, "Largest learning rate"), 0);
   real(cmd.add_option("--min-lr", c.min_lr, "Learning rate at the end; default: lr / 10"), 0)
       ->default_str("");
@@ -45,10 +70,39 @@ void add_optimizer(CLI::App& cmd, TrainConfig& c) {
   whole(cmd.add_option("--lr-decay-steps", c.lr_decay_steps,
                        "Step at which the learning rate reaches --min-lr; 0: the last one"),
         0);
-  real(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "Decay of matrices"), 0);
-  real(cmd.add_option("--beta1", c.optimizer.beta1, "Decay of the mean gradient"), 0, 0.9999);
-  real(cmd.add_option("--beta2", c.optimizer.beta2, "Decay of its square (adamw)"), 0, 0.99999);
-  real(cmd.add_option("--grad-clip", c.optimizer.clip, "Largest gradient norm; 0: no limit"), 0);
+  whole(cmd.add_option("--seed", c.seed, "Seed of weights, batches and dropout"), 0, INT64_MAX);
+  whole(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"),
+        0);
+  whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
+  auto* resume = cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
+  cmd.add_option("--init-from", c.init_from,
+                 "Start from the weights and the tokenizer of this model, with a new schedule")
+      ->type_name("DIR")
+      ->excludes(resume);
+  cmd.add_flag("--overwrite", c.overwrite,
+               "Train anew where --out holds a run, or files of other origin in its place")
+      ->excludes(resume);
+}
+
+// How a step is computed.
+void add_step(CLI::App& cmd, TrainConfig& c, std::string& memory) {
+  whole(cmd.add_option("--batch", c.batch, "Sequences in a step"), 1, 1 << 24);
+  whole(cmd.add_option("--accumulate", c.accumulate, "Batches whose gradients make one step"), 1,
+        1 << 20);
+  one_of(cmd.add_option("--mode", c.mode,
+                        "exact: the bits of any number of ranks; fast: long sums in one chain"),
+         {"exact", "fast"});
+  cmd.add_option("--memory", memory, "Budget for activations, gradients and workspaces: 512MiB")
+      ->type_name("BYTES");
+  one_of(cmd.add_option("--checkpoint", c.checkpoint,
+                        "Recompute: nothing; all but every sqrt(N)-th block; what --memory needs"),
+         {"none", "sqrt", "auto"});
+  cmd.add_option("--blockwise", c.blockwise,
+                 "Feed-forward layers over blocks of at most so many tokens: off, auto or a number")
+      ->type_name("off|auto|N")
+      ->capture_default_str();
+  add_tuning(cmd, c.tune, c.tune_cache);
+  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
 }
 
 // Sizes whose counts of operations and bytes would not fit in 63 bits are refused by name, before
@@ -87,62 +141,87 @@ Result<int64_t> parse_bytes(const std::string& text) {
                           "\" is no amount of memory: write 512MiB, 2GiB or a number of bytes");
 }
 
-void TrainFlags::add_to(CLI::App& cmd, bool needs_data) {
+void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   cmd_ = &cmd;
   TrainConfig& c = config;
   // The last one wins: over a config file, or over what a script gave first.
   cmd.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   cmd.add_option("--config", "TOML file with these options; those on the command line win")
       ->type_name("FILE");
-  cmd.add_option("--data", c.data, "Text file, or a folder of them")
-      ->required(needs_data)
-      ->type_name("FILE|DIR");
-  cmd.add_option("--out", c.out, "Directory for the model, metrics and report")->type_name("DIR");
-  cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")
-      ->type_name("NAME")
-      ->capture_default_str();
-  add_model(cmd, c.model, depth);
-  whole(cmd.add_option("--batch", c.batch, "Sequences in a step"), 1, 1 << 24);
-  whole(cmd.add_option("--accumulate", c.accumulate, "Batches whose gradients make one step"), 1,
-        1 << 20);
-  whole(cmd.add_option("--steps", c.steps, "Optimizer steps"), 0);
-  add_optimizer(cmd, c);
+  if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
+    add_data(cmd, c, purpose == Purpose::kTrain);
+  if (purpose == Purpose::kTrain) add_run(cmd, c);
+  add_model(cmd, c.model, depth, purpose != Purpose::kToken);
+  if (purpose != Purpose::kToken) {
+    add_optimizer(cmd, c);
+    add_step(cmd, c, memory);
+  }
   one_of(cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights"),
          {"f32", "bf16"});
-  one_of(cmd.add_option("--mode", c.mode,
-                        "exact: the bits of any number of ranks; fast: long sums in one chain"),
-         {"exact", "fast"});
-  whole(cmd.add_option("--seed", c.seed, "Seed of weights, batches and dropout"), 0, INT64_MAX);
-  whole(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"),
-        0);
-  whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
-  cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
-  cmd.add_option("--memory", memory, "Budget for activations, gradients and workspaces: 512MiB")
-      ->type_name("BYTES");
-  one_of(cmd.add_option("--checkpoint", c.checkpoint,
-                        "Recompute: nothing; all but every sqrt(N)-th block; what --memory needs"),
-         {"none", "sqrt", "auto"});
-  cmd.add_option("--blockwise", c.blockwise,
-                 "Feed-forward layers over blocks of at most so many tokens: off, auto or a number")
-      ->type_name("off|auto|N")
-      ->capture_default_str();
-  whole(cmd.add_option("--threads", c.threads, "0: all cores"), 0, 4096);
-  add_tuning(cmd, c.tune, c.tune_cache);
-  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
+  add_threads(cmd, c.threads);
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
+  cmd.parse_complete_callback([this] {
+    if (const auto c = resolve(); !c.ok())
+      throw CLI::ValidationError(c.error().message, CLI::ExitCodes::ValidationError);
+  });
+}
+
+bool TrainFlags::is_given(const std::string& flag) const {
+  const CLI::Option* option = cmd_->get_option_no_throw(flag);
+  return option != nullptr && option->count() > 0;
+}
+
+// Flags on the command line that the family has not. A --config file may hold those of several.
+Status TrainFlags::check_model() const {
+  const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
+  for (const std::string_view name : kModelFlags) {
+    if (has_option(model, name) || !is_on_command_line(*cmd_, cat("--", name))) continue;
+    std::string others;
+    for (const ModelDef* m : all_models())
+      if (has_option(*m, name)) others += cat(others.empty() ? "" : ", ", m->name);
+    std::string has = "--n-layers, --d-model, --seqlen";
+    for (const std::string_view option : kModelFlags)
+      if (has_option(model, option)) has += cat(", --", option);
+    return invalid_argument(cat("--", name, " is for --model ", others, "; ", model.name, " has ",
+                                has, ": leave it out or choose another model"));
+  }
+  return {};
+}
+
+// Flags of which one makes the other pointless.
+Status TrainFlags::check_together(const TrainConfig& c) const {
+  const auto is_said = [&](const char* flag) { return is_on_command_line(*cmd_, flag); };
+  const std::string& rule = c.optimizer.name;
+  for (const auto& [flag, is_used] :
+       {std::pair{"--beta1", rule != "sgd"}, std::pair{"--beta2", rule == "adamw"}})
+    if (!is_used && is_said(flag))
+      return invalid_argument(
+          cat(flag, " is not for --optimizer ", rule, ", which keeps no such mean: leave it out"));
+  if (c.memory_bytes > 0 && c.checkpoint != "auto")
+    return invalid_argument(cat("--checkpoint ", c.checkpoint,
+                                " decides by itself what is recomputed, and --memory would have no "
+                                "effect: give one of them"));
+  if (!c.init_from.empty() && is_said("--tokenizer"))
+    return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
+  if (c.tune == "off" && is_said("--tune-cache"))
+    return invalid_argument("--tune-cache is of no use without --tune quick or --tune full");
+  return {};
 }
 
 Result<TrainConfig> TrainFlags::resolve() const {
   TrainConfig c = config;
+  // A checkpoint says by itself what model it is of.
+  const bool has_origin = c.resume || !c.init_from.empty();
+  if (!has_origin || is_given("--model")) TEGULA_TRY(check_model());
   if (depth > 0) {
     apply_depth(c, depth);
     // What was said outright wins.
-    if (cmd_->count("--n-layers")) c.model.n_layers = config.model.n_layers;
-    if (cmd_->count("--d-model")) c.model.d_model = config.model.d_model;
-    if (cmd_->count("--n-heads")) c.model.n_heads = config.model.n_heads;
-    if (cmd_->count("--lr")) c.lr = config.lr;
+    if (is_given("--n-layers")) c.model.n_layers = config.model.n_layers;
+    if (is_given("--d-model")) c.model.d_model = config.model.d_model;
+    if (is_given("--n-heads")) c.model.n_heads = config.model.n_heads;
+    if (is_given("--lr")) c.lr = config.lr;
   }
-  if (!cmd_->count("--min-lr")) c.min_lr = c.lr / 10;
+  if (!is_given("--min-lr")) c.min_lr = c.lr / 10;
   if (!memory.empty()) c.memory_bytes = TEGULA_TRY(parse_bytes(memory));
   if (c.blockwise != "off" && c.blockwise != "auto") {
     char* end = nullptr;
@@ -154,11 +233,16 @@ Result<TrainConfig> TrainFlags::resolve() const {
     return invalid_argument("--resume needs --out, the directory to go on from");
   if (c.min_lr > c.lr)
     return invalid_argument(cat("--min-lr ", c.min_lr, " is larger than --lr ", c.lr));
+  TEGULA_TRY(check_together(c));
+  TEGULA_TRY(
+      Tokenizer::train(c.tokenizer, "a"));  // what cannot be is found before the data is read
+  Module empty;
+  TEGULA_TRY(run_passes(empty, empty.add({}), {.passes = c.passes}));  // and names of passes
   for (const CLI::Option* o : cmd_->get_options())
     if (o->count() > 0 && !o->get_lnames().empty()) c.said.push_back(o->get_lnames()[0]);
   if (depth > 0) c.said.insert(c.said.end(), {"n-layers", "d-model", "n-heads"});
   TEGULA_TRY(check_size(c));
-  if (c.resume) return c;  // the sizes come from its checkpoint
+  if (has_origin) return c;  // the sizes come from its checkpoint
   // Shapes that cannot be are found before the data is read and a tokenizer trained.
   ModelConfig trial = c.model;
   trial.vocab_size = 256;

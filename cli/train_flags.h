@@ -1,4 +1,4 @@
-// The flags that say what to train, shared by train and plan.
+// The flags that say what to train, shared by train and by what plans, times or tunes its step.
 #pragma once
 
 #include <string>
@@ -11,16 +11,25 @@ class App;
 
 namespace tegula::cli {
 
+// What a command does decides which of the flags it has: all of them; those that decide what a step
+// is, with or without the text that decides the vocabulary; those that decide what decoding a token
+// is.
+enum class Purpose { kTrain, kPlan, kStep, kToken };
+
 struct TrainFlags {
   TrainConfig config;
   int64_t depth = 0;
   std::string memory;  // "512MiB"
 
-  void add_to(CLI::App& cmd, bool needs_data = true);
+  // What cannot be, alone or together, ends the parsing of the command line.
+  void add_to(CLI::App& cmd, Purpose purpose);
   // The flags with --depth and --memory applied. Errors name the flag.
   Result<TrainConfig> resolve() const;
 
  private:
+  bool is_given(const std::string& flag) const;
+  Status check_model() const;
+  Status check_together(const TrainConfig& c) const;
   CLI::App* cmd_ = nullptr;
 };
 

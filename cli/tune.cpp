@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/ops/math.h"
@@ -156,14 +157,14 @@ void add_tune(CLI::App& app, int& exit_code) {
     auto* cmd = tune->add_subcommand(name, doc);
     cmd->callback([&exit_code, is_train] {
       const Status st = run(o, is_train);
-      exit_code = st.ok() ? 0 : report(st.error());
+      exit_code = st.ok() ? kDone : report(st.error(), kUsage);
     });
     return cmd;
   };
   auto* gemm = add("gemm", "A matrix product", false);
   gemm->add_option("--shape", o.shape, "M,N,K: [M, K] times [K, N]")->required();
   one_of(gemm->add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
-  whole(gemm->add_option("--threads", o.threads, "0: all cores"), 0, 4096);
+  add_threads(*gemm, o.threads);
   gemm->add_flag(
       "--exhaustive", o.is_exhaustive,
       "Time every point too, and say how near a tenth of the trials came; keeps nothing");
@@ -172,7 +173,7 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->type_name("DIR");
   gemm->add_flag("--json", o.json, "One JSON object on the last line");
   auto* train = add("train", "Every product of a training step", true);
-  o.train.add_to(*train, /*needs_data=*/false);
+  o.train.add_to(*train, Purpose::kStep);
   whole(train->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
 }
 

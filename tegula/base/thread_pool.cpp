@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <system_error>
+
 #include "tegula/base/denormals.h"
 
 namespace tegula {
@@ -33,7 +35,12 @@ int usable_cores() {
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads > 0 ? n_threads : usable_cores()) {
   if (n_threads_ < 1) n_threads_ = 1;
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(n_threads_));
-  for (int t = 1; t < n_threads_; ++t) threads_.emplace_back([this, t] { worker(t); });
+  // Workers read n_threads_ only in a loop, which begins after this.
+  try {
+    for (int t = 1; t < n_threads_; ++t) threads_.emplace_back([this, t] { worker(t); });
+  } catch (const std::system_error&) {  // a limit of the system: so many will do
+    n_threads_ = static_cast<int>(threads_.size()) + 1;
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -20,6 +20,7 @@ constexpr std::string_view kBest = "best";
 constexpr std::string_view kBestFile = "best.json";  // in checkpoints/
 constexpr std::string_view kLock = ".lock";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kDoomed = "old-";
 constexpr size_t kKept = 2;
 
 std::string checkpoints_of(const std::string& dir) { return join_path(dir, kDirectory); }
@@ -90,16 +91,38 @@ std::vector<std::string> candidates(const std::string& dir, std::string_view pre
   return names;
 }
 
+// Whether .tmp-NAME in checkpoints/ is what a writer that died left: .tmp-step-N-PID or
+// .tmp-old-step-N, a directory of nothing but files.
+bool is_stale(const std::string& dir, std::string_view name) {
+  if (!name.starts_with(kTemporary)) return false;
+  name.remove_prefix(kTemporary.size());
+  const bool is_doomed = name.starts_with(kDoomed);
+  if (is_doomed) name.remove_prefix(kDoomed.size());
+  const size_t dash = is_doomed ? name.npos : name.rfind('-');
+  if (parse_step_name(std::string(name.substr(0, dash))).step < 0) return false;
+  if (!is_doomed && name.find_first_not_of("0123456789", dash + 1) != name.npos) return false;
+  const std::string path =
+      join_path(checkpoints_of(dir), cat(kTemporary, is_doomed ? kDoomed : "", name));
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  const auto names = list_directory(path);
+  return names.ok() && std::all_of(names->begin(), names->end(), [&](const std::string& file) {
+           return ::lstat(join_path(path, file).c_str(), &info) == 0 && S_ISREG(info.st_mode);
+         });
+}
+
 // Removes what writers that died left behind. Only under the lock: nobody else is writing.
 void remove_stale(const std::string& dir) {
   if (const auto names = list_directory(checkpoints_of(dir)); names.ok())
     for (const std::string& name : *names)
-      if (name.starts_with(kTemporary)) (void)remove_tree(join_path(checkpoints_of(dir), name));
+      if (is_stale(dir, name)) (void)remove_tree(join_path(checkpoints_of(dir), name));
   if (const auto names = list_directory(dir); names.ok())
-    for (const std::string& name : *names)
-      if (const std::string path = join_path(dir, name);
-          name.starts_with(kTemporary) && is_link(path))
+    for (const std::string& name : *names) {
+      const std::string path = join_path(dir, name), target = read_link(path);
+      if (name.starts_with(kTemporary) &&
+          (target.starts_with(cat(kLatest, "/")) || target.starts_with(cat(kDirectory, "/step-"))))
         (void)remove_tree(path);
+    }
 }
 
 Status check_root_name(const std::string& dir, std::string_view name) {
@@ -112,7 +135,7 @@ Status check_root_name(const std::string& dir, std::string_view name) {
 // A checkpoint loses its name before it loses its files, so that every step-N is complete.
 Status remove_checkpoint(const std::string& dir, const std::string& name) {
   const std::string path = join_path(checkpoints_of(dir), name);
-  const std::string doomed = join_path(checkpoints_of(dir), cat(kTemporary, "old-", name));
+  const std::string doomed = join_path(checkpoints_of(dir), cat(kTemporary, kDoomed, name));
   if (::rename(path.c_str(), doomed.c_str()) != 0) return file_error("remove", path, errno);
   return remove_tree(doomed);
 }
@@ -131,7 +154,7 @@ Status prepare_checkpoints(const std::string& dir) {
 }
 
 Result<FileLock> lock_checkpoints(const std::string& dir) {
-  TEGULA_TRY(prepare_checkpoints(dir));
+  TEGULA_TRY(make_directories(checkpoints_of(dir)));
   return FileLock::acquire(join_path(checkpoints_of(dir), kLock));
 }
 
@@ -149,6 +172,7 @@ CheckpointWriter::~CheckpointWriter() {
 
 Result<CheckpointWriter> CheckpointWriter::begin(const std::string& dir, int64_t step) {
   CheckpointWriter w(dir, step);
+  TEGULA_TRY(prepare_checkpoints(dir));
   w.lock_.emplace(TEGULA_TRY(lock_checkpoints(dir)));
   TEGULA_TRY(w.make_temporary(*w.lock_));
   return w;

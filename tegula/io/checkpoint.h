@@ -39,7 +39,7 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 
 // Creates DIR and says whether checkpoints may be saved there; for asking before a long run.
 Status prepare_checkpoints(const std::string& dir);
-// The same, and nobody else may save there while the lock lives.
+// Creates DIR; nobody else may save there while the lock lives.
 Result<FileLock> lock_checkpoints(const std::string& dir);
 
 // One save: begin, add every file, publish. Dropped before publish(), it leaves no trace.

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace tegula {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kMostPipedBytes = size_t{4} << 30;
 
 std::string_view remedy(int errno_value) {
   switch (errno_value) {
@@ -50,6 +52,26 @@ std::string_view remedy(int errno_value) {
       return "Not enough memory to hold the file";
     default:
       return "";
+  }
+}
+
+// What no other path would cure belongs to the machine.
+Code code_of(int errno_value) {
+  switch (errno_value) {
+    case EISDIR:
+      return Code::kInvalidArgument;
+    case ENOMEM:
+      return Code::kOutOfMemory;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case EROFS:
+    case EMFILE:
+    case ENFILE:
+      return Code::kDevice;
+    default:
+      return Code::kIo;
   }
 }
 
@@ -92,6 +114,12 @@ std::string sibling(const std::string& path) {
   return cat(path.substr(0, slash), ".tmp-", path.substr(slash), "-", ::getpid(), "-", counter++);
 }
 
+// A device that may give bytes for ever, unlike a terminal and /dev/null.
+bool is_endless(int fd, const struct stat& info) {
+  const bool is_device = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
+  return is_device && info.st_rdev != makedev(1, 3) && ::isatty(fd) == 0;
+}
+
 // Gives `temporary` its final name, durably; on failure removes it.
 Status publish(const std::string& temporary, const std::string& path) {
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -111,7 +139,7 @@ Error file_error(std::string_view action, std::string_view path, int errno_value
   std::string message = cat("cannot ", action, " '", path, "': ", ::strerror(errno_value), " (",
                             name ? name : "unknown", ")");
   if (!advice.empty()) append(message, cat(". ", advice));
-  return {errno_value == EISDIR ? Code::kInvalidArgument : Code::kIo, std::move(message), where};
+  return {code_of(errno_value), std::move(message), where};
 }
 
 Result<std::string> read_file(const std::string& path) {
@@ -120,6 +148,8 @@ Result<std::string> read_file(const std::string& path) {
   struct stat info;
   if (::fstat(file.fd, &info) != 0) return file_error("read", path, errno);
   if (S_ISDIR(info.st_mode)) return file_error("read", path, EISDIR);
+  if (is_endless(file.fd, info))
+    return invalid_argument(cat("'", path, "' is a device: name a file"));
   std::string bytes;
   size_t n_read = 0;
   // One byte more than the size says, so that the end of the file is seen without growing.
@@ -131,6 +161,9 @@ Result<std::string> read_file(const std::string& path) {
     if (n < 0) return file_error("read", path, errno);
     if (n == 0) break;
     n_read += static_cast<size_t>(n);
+    if (!S_ISREG(info.st_mode) && n_read > kMostPipedBytes)
+      return invalid_argument(cat("more than ", kMostPipedBytes >> 30, " GiB come out of '", path,
+                                  "', the most that is read from a pipe: write them to a file"));
     room = bytes.size() > n_read ? 0 : std::max(kBufferBytes, n_read);
   }
   bytes.resize(n_read);

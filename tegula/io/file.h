@@ -3,9 +3,10 @@
 // Durability: what replace_file, OutputFile::finish and sync_directory report as done has been
 // handed to the disk (fsync of the file, and of the directory for a new name). After a crash at
 // any moment replace_file leaves the old bytes or the new ones, never a mixture.
-// Errors: kIo, "cannot VERB 'PATH': REASON (ENAME). REMEDY"; kInvalidArgument for a directory
-// given where a file is meant. A full disk is found at write, fsync or close, whichever says so.
-// Cost: one pass over the bytes; reads allocate the size of the file.
+// Errors: kIo, "cannot VERB 'PATH': REASON (ENAME). REMEDY"; kDevice where no other path would help
+// (a full disk, a limit, a fault); kInvalidArgument for a directory given where a file is meant. A
+// full disk is found at write, fsync or close, whichever says so. Cost: one pass over the bytes;
+// reads allocate the size of the file.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ namespace tegula {
 Error file_error(std::string_view action, std::string_view path, int errno_value,
                  std::source_location where = std::source_location::current());
 
-// All bytes of a regular file or a pipe.
+// All bytes of a regular file, a pipe (at most 4 GiB) or a terminal; other devices are refused.
 Result<std::string> read_file(const std::string& path);
 // Creates or truncates, writes, syncs. Not atomic: for files in a directory not yet published.
 Status write_file(const std::string& path, std::string_view bytes);

@@ -1,6 +1,7 @@
 #include "tegula/io/jsonl.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,7 +30,8 @@ Result<std::vector<Json>> read_jsonl(const std::string& path, std::vector<std::s
 }
 
 Result<JsonlWriter> JsonlWriter::open(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | flags, 0644);
   if (fd < 0) return file_error("create", path, errno);
   return JsonlWriter(fd, path);
 }
@@ -61,15 +63,24 @@ JsonlWriter::~JsonlWriter() {
 }
 
 Status JsonlWriter::append(const Json& row) {
+  struct stat ours, named;
+  if (::fstat(fd_, &ours) != 0) return file_error("write", path_, errno);
+  if (::stat(path_.c_str(), &named) != 0 || ours.st_dev != named.st_dev ||
+      ours.st_ino != named.st_ino)
+    return Error{Code::kDevice, cat("'", path_, "' was moved or deleted while it was written: ",
+                                    "what follows has no place in it")};
   const std::string line = row.dump() + "\n";
   const off_t before = ::lseek(fd_, 0, SEEK_END);
-  ssize_t n = 0;
-  do n = ::write(fd_, line.data(), line.size());
-  while (n < 0 && errno == EINTR);
-  if (n == static_cast<ssize_t>(line.size())) return {};
+  int error = 0;
+  size_t n_written = 0;
+  while (n_written < line.size() && error == 0) {
+    const ssize_t n = ::write(fd_, line.data() + n_written, line.size() - n_written);
+    if (n >= 0) n_written += static_cast<size_t>(n);
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  if (error == 0) return {};
   // A full disk may take a part of the line: take it back, so that the file stays readable.
-  const int error = n < 0 ? errno : ENOSPC;
-  if (n > 0 && before >= 0) (void)!::ftruncate(fd_, before);
+  if (n_written > 0 && before >= 0) (void)!::ftruncate(fd_, before);
   return file_error("write", path_, error);
 }
 

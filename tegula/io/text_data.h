@@ -1,11 +1,14 @@
 // Text to train on: a file, or all the text in a directory; then tokens, cut in two.
 //
-// A file is taken as it is. A directory is walked recursively in the byte order of its names and
-// the files are joined, each ended by a newline; so the same tree gives the same text everywhere.
-// In a walk these are left out, and counted: names that begin with a dot (.git), directories
-// named build, symbolic links, files with NUL bytes (binary), empty files, unreadable ones.
+// A file is taken as it is; "-" is standard input. A directory is walked recursively in the byte
+// order of its names and the files are joined, each ended by a newline; so the same tree gives the
+// same text everywhere. In a walk these are left out, and counted: names that begin with a dot
+// (.git), directories named build, what runs of Tegula wrote, symbolic links, what is no regular
+// file, file systems that are no storage (/proc), files with NUL bytes (binary), empty files,
+// unreadable ones.
 // Errors: kIo for what is missing or unreadable; kInvalidArgument for empty or binary data
-// (saying so for UTF-16), directories without text, and text shorter than one sequence.
+// (saying so for UTF-16), directories without text or with more than kMostTextBytes in
+// kMostTextFiles, named pipes and devices, and text shorter than one sequence.
 // Cost: one read; memory of the text.
 #pragma once
 
@@ -32,7 +35,10 @@ struct TextData {
   std::string summary() const;
 };
 
-Result<TextData> load_text(const std::string& path);
+inline constexpr int64_t kMostTextBytes = int64_t{16} << 30, kMostTextFiles = 1000000;
+
+// `out`, if it lies in the directory `path`, is left out: a run shall not read what it writes.
+Result<TextData> load_text(const std::string& path, const std::string& out = "");
 
 // The first 90 % of the tokens train, the rest validate.
 struct TokenData {

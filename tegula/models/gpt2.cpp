@@ -63,6 +63,6 @@ Var head(Context& c) {
 }  // namespace
 
 constinit const ModelDef gpt2_model = {"gpt2", "GPT-2: learned positions, layer norm, GELU", hidden,
-                                       head};
+                                       head, "n-heads d-ff bias dropout"};
 
 }  // namespace tegula

@@ -79,6 +79,7 @@ Var llama_head(Context& c) {
 }
 
 constinit const ModelDef llama_model = {"llama", "Llama: RMS norm, rotary positions, GQA, SwiGLU",
-                                        hidden, llama_head};
+                                        hidden, llama_head,
+                                        "n-heads n-kv-heads head-dim d-ff bias dropout"};
 
 }  // namespace tegula

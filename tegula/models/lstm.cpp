@@ -45,6 +45,7 @@ Var hidden(Context& c, Var tokens) {
 
 }  // namespace
 
-constinit const ModelDef lstm_model = {"lstm", "Embedding, LSTM layers, tied head", hidden, head};
+constinit const ModelDef lstm_model = {"lstm", "Embedding, LSTM layers, tied head", hidden, head,
+                                       "dropout"};
 
 }  // namespace tegula

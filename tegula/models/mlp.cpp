@@ -43,6 +43,6 @@ Var hidden(Context& c, Var tokens) {
 }  // namespace
 
 constinit const ModelDef mlp_model = {"mlp", "Window of 8 tokens through dense layers", hidden,
-                                      table};
+                                      table, "d-ff dropout"};
 
 }  // namespace tegula

@@ -98,7 +98,15 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
+  // Those of kModelFlags that change what it computes, by spaces. All have n-layers, d-model and
+  // seqlen.
+  std::string_view options;
 };
+
+inline constexpr std::string_view kModelFlags[] = {
+    "n-heads",           "n-kv-heads", "head-dim",        "d-ff",         "n-experts",
+    "experts-per-token", "bias",       "capacity-factor", "balance-loss", "dropout"};
+bool has_option(const ModelDef& model, std::string_view option);
 
 std::span<const ModelDef* const> all_models();
 Result<const ModelDef*> find_model(std::string_view name);

@@ -17,9 +17,23 @@
 
 namespace tegula {
 
+// What happens when the context is full: the older half is forgotten, or generation ends.
+enum class Overflow : uint8_t { kSlide, kStop };
+
+// When to end before max_tokens.
+struct GenerateEnd {
+  Overflow overflow = Overflow::kSlide;
+  std::vector<std::string> stop;  // texts that end it; they and what follows are left out
+  bool at_end_of_text = true;     // at a token that the model's files call its end; left out too
+  bool (*is_enough)() = nullptr;  // asked after each token; null: never
+};
+
+enum class Ended : uint8_t { kMaxTokens, kStopText, kEndOfText, kContext, kEnough };
+
 struct GenerateStats {
   int64_t prompt_tokens = 0, new_tokens = 0;
   double load_ms = 0, prefill_ms = 0, decode_ms = 0;
+  Ended ended = Ended::kMaxTokens;
 };
 
 // Adds the function that decodes: new tokens [1, n_new] after `position` cached ones, `length`
@@ -34,12 +48,21 @@ class Generator {
   static Result<std::unique_ptr<Generator>> load(const std::string& directory, int threads,
                                                  const TuneOptions& tune = {},
                                                  DType dtype = DType::kF32);
+  // The same in two steps: what is small (configuration and tokenizer), enough to check a request;
+  // then weights and plans.
+  static Result<std::unique_ptr<Generator>> open(const std::string& directory,
+                                                 DType dtype = DType::kF32);
+  Status prepare(int threads, const TuneOptions& tune = {});
+  // What a request will meet: an error if nothing can come of it; a line for people if the context
+  // will not hold it; else "".
+  Result<std::string> check(std::string_view prompt, int64_t max_tokens, Overflow overflow) const;
 
-  // Calls emit(context, piece) for every token's bytes. When the context is full, its second half
-  // is read in again and generation goes on.
+  // Calls emit(context, piece) for every token's bytes, but holds back what may turn out to be the
+  // beginning of a stop text. When the context is full and slides, its second half is read in again
+  // and generation goes on; of a prompt that is longer, the end counts.
   Status generate(std::string_view prompt, int64_t max_tokens, const SamplerConfig& sampler,
                   void (*emit)(void* context, std::string_view piece), void* context,
-                  GenerateStats& stats);
+                  GenerateStats& stats, const GenerateEnd& end = {});
   // By hand: forget everything; go on with these tokens; the logits of the last one.
   void reset() { position_ = 0; }
   Status feed(std::span<const int32_t> tokens);
@@ -51,6 +74,10 @@ class Generator {
  private:
   Status compile_plans(const TuneOptions& tune);
 
+  bool is_end_of_text(int32_t token) const;
+
+  std::string directory_;
+  std::vector<int64_t> end_of_text_;  // tokens
   ModelConfig config_;
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has
   std::unique_ptr<Tokenizer> tokenizer_;

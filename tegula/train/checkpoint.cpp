@@ -98,6 +98,14 @@ Json value_of(const ModelOption& o, const ModelConfig& m) {
   return m.*o.is_on;
 }
 
+Result<bool> has_same_weights(const ModelConfig& a, const ModelConfig& b) {
+  const auto of_a = TEGULA_TRY(model_weights(a)), of_b = TEGULA_TRY(model_weights(b));
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(),
+                    [](const WeightSpec& x, const WeightSpec& y) {
+                      return x.name == y.name && x.type == y.type;
+                    });
+}
+
 Json state_of(const std::string& directory, std::string& path) {
   path = join_path(directory, kTrainerStateFile);
   const auto text = read_file(path);
@@ -123,10 +131,13 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   const auto was_said = [&](std::string_view flag) {
     return std::find(config.said.begin(), config.said.end(), flag) != config.said.end();
   };
+  const std::string whose =
+      config.resume ? cat("the run in ", config.out) : cat("the model in ", config.init_from);
   const auto refuse = [&](std::string_view flag, const Json& had, const Json& now) {
-    return invalid_argument(cat("--resume: the run in ", config.out, " has ", flag, " ", had.dump(),
-                                ", not ", now.dump(), ": its model comes from the checkpoint. ",
-                                "Leave out --", flag, ", or train anew in another --out"));
+    return invalid_argument(
+        cat(config.resume ? "--resume: " : "--init-from: ", whose, " has ", flag, " ", had.dump(),
+            ", not ", now.dump(), ": its model comes from the checkpoint. Leave out --", flag,
+            config.resume ? ", or train anew in another --out" : ", or start from random weights"));
   };
   const ModelConfig plain;
   if (config.model.type != saved.type && (was_said("model") || config.model.type != plain.type))
@@ -135,6 +146,15 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
     const Json wanted = value_of(o, config.model), had = value_of(o, saved);
     const bool is_said = was_said(o.flag) || !(wanted == value_of(o, plain));
     if (!is_said || o.of.find(saved.type) == o.of.npos || wanted == had) continue;
+    // A new run may read longer or shorter sequences where no weight is a table of positions.
+    if (o.flag == "seqlen" && !config.resume) {
+      ModelConfig other = saved;
+      other.max_seqlen = config.model.max_seqlen;
+      if (TEGULA_TRY(has_same_weights(saved, other))) {
+        saved = other;
+        continue;
+      }
+    }
     // A 0 stands for what follows from the others.
     ModelConfig derived = saved;
     if (o.size) derived.*o.size = 0;
@@ -147,7 +167,7 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   const std::string tokenizer = name && name->as<std::string>() ? *name->as<std::string>() : "";
   if (config.tokenizer != tokenizer && !tokenizer.empty() &&
       (was_said("tokenizer") || config.tokenizer != TrainConfig().tokenizer))
-    notes.push_back(cat("--tokenizer ", config.tokenizer, " is not used: the run in ", config.out,
+    notes.push_back(cat("--tokenizer ", config.tokenizer, " is not used: ", whose,
                         " goes on with its own, ", tokenizer));
   config.tokenizer = tokenizer;
   return {};

@@ -28,6 +28,8 @@ struct TrainConfig {
   int64_t eval_every = 250;
   int64_t save_every = 250;  // 0: at the end only
   bool resume = false;
+  std::string init_from;   // a model's directory: its weights instead of random ones
+  bool overwrite = false;  // train anew where `out` holds a run, or files of other origin
   // Budget for what a step holds besides weights and optimizer state: activations, gradients and
   // workspaces, that is, its arena. 0: none.
   int64_t memory_bytes = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tegula/io/checkpoint.h"
+#include "tegula/io/run_directory.h"
 #include "tegula/io/sha256.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
@@ -29,18 +30,20 @@ constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 }  // namespace
 
-Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config) {
+Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
+                                                 void (*on_planned)(const Trainer&)) {
   std::unique_ptr<Trainer> t(new Trainer(std::move(config)));
   const TrainConfig& c = t->config_;
   if (c.steps > 0 && c.steps <= c.warmup)
     t->notes.push_back(cat("--steps ", c.steps, " ends within --warmup ", c.warmup,
                            ": the learning rate only rises, to ", learning_rate(c, c.steps - 1),
                            " of --lr ", c.lr));
-  for (auto step : {&Trainer::lock_output, &Trainer::load_data, &Trainer::compile_plans,
-                    &Trainer::init_or_resume, &Trainer::bind_all}) {
-    auto st = (t.get()->*step)();
-    if (!st.ok()) return std::move(st).error();
-  }
+  for (auto step :
+       {&Trainer::lock_output, &Trainer::open_origin, &Trainer::load_data, &Trainer::compile_plans})
+    TEGULA_TRY((t.get()->*step)());
+  if (on_planned) on_planned(*t);
+  for (auto step : {&Trainer::allocate, &Trainer::init_or_resume, &Trainer::bind_all})
+    TEGULA_TRY((t.get()->*step)());
   return t;
 }
 
@@ -51,31 +54,44 @@ Status Trainer::lock_output() {
   // What holds no run to go on with gets no directories for one.
   if (config_.resume && !path_exists(join_path(out, "checkpoints")))
     return latest_good(out).error();
+  TEGULA_TRY(check_run_directory(out, config_.resume      ? RunStart::kResume
+                                      : config_.overwrite ? RunStart::kOverwrite
+                                                          : RunStart::kNew));
+  // To be overwritten, it stays what it is until there is something to put in its place.
+  if (!config_.overwrite) TEGULA_TRY(mark_run_directory(out));
   lock_ = std::make_unique<FileLock>(TEGULA_TRY(lock_checkpoints(out)));
+  if (config_.overwrite) return {};
   auto found = latest_good(out);
   if (!config_.resume) {
     if (!found.ok()) return {};
     return invalid_argument(cat("'", out, "' holds a run, saved at step ", found->step,
                                 ": --resume goes on with it; to train anew, choose another --out ",
-                                "or remove this one"));
+                                "or give --overwrite"));
   }
   const GoodCheckpoint good = TEGULA_TRY(std::move(found));
   for (const std::string& damage : good.rejected)
     notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
-  resume_from_ = good.path;
-  return take_model_of(resume_from_, config_, notes);
+  from_ = good.path;
+  return take_model_of(from_, config_, notes);
+}
+
+// A model to start from decides the shape, as a run to go on with does.
+Status Trainer::open_origin() {
+  if (config_.init_from.empty()) return {};
+  from_ = TEGULA_TRY(resolve_model_directory(config_.init_from));
+  return take_model_of(from_, config_, notes);
 }
 
 Status Trainer::load_data() {
-  const TextData text = TEGULA_TRY(load_text(config_.data));
+  const TextData text = TEGULA_TRY(load_text(config_.data, config_.out));
   data_summary = text.summary();
   data_sha256_ = sha256_hex(text.text);
   std::string note;
-  Tokenizer tokenizer = config_.resume
-                            ? TEGULA_TRY(load_model_tokenizer(resume_from_, config_.model, note))
-                            : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
+  Tokenizer tokenizer = from_.empty()
+                            ? TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text))
+                            : TEGULA_TRY(load_model_tokenizer(from_, config_.model, note));
   if (!note.empty()) notes.push_back(std::move(note));
-  if (!config_.resume) config_.model.vocab_size = tokenizer.vocab_size();
+  if (from_.empty()) config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
   data_ =
@@ -97,6 +113,10 @@ Status Trainer::compile_plans() {
   if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
   for (const Compiled& plan : plans_)
     notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
+  return {};
+}
+
+Status Trainer::allocate() {
   int64_t bytes = 0;
   for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
   arena_ = TEGULA_TRY(Region::allocate(bytes));
@@ -112,15 +132,23 @@ Status Trainer::init_or_resume() {
     if (!st.ok()) return st;
   }
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, resume_from_, data_sha256_, store_, notes));
-    saved_ = resume_from_, saved_step_ = step_;
+    step_ = TEGULA_TRY(load_training_state(config_, from_, data_sha256_, store_, notes));
+    saved_ = from_, saved_step_ = step_;
     best_ = best_checkpoint(config_.out);
     // A crash may have come between the two halves of naming it.
     if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
     return {};
   }
-  for (const WeightSpec& w : functions_.weights) init_weight(w, config_.seed, store_.find(w.name));
-  return {};
+  if (!from_.empty())
+    TEGULA_TRY(load_model_weights(from_, config_.model, [&](const WeightSpec& w) {
+      return Result<TensorRef>(store_.find(w.name));
+    }));
+  else
+    for (const WeightSpec& w : functions_.weights)
+      init_weight(w, config_.seed, store_.find(w.name));
+  if (!config_.overwrite || config_.out.empty()) return {};
+  TEGULA_TRY(clear_run_directory(config_.out));
+  return mark_run_directory(config_.out);
 }
 
 Status Trainer::bind_all() {

@@ -57,7 +57,9 @@ struct TrainSummary {
 
 class Trainer {
  public:
-  static Result<std::unique_ptr<Trainer>> create(TrainConfig config);
+  // `on_planned` is called when the plans are made and no memory is taken yet.
+  static Result<std::unique_ptr<Trainer>> create(TrainConfig config,
+                                                 void (*on_planned)(const Trainer&) = nullptr);
 
   // Trains to the last step, or until `stop` is set (finishes the step, saves, does not evaluate).
   // A step whose loss or gradient is not finite ends the run with an error that names the first op
@@ -97,8 +99,10 @@ class Trainer {
  private:
   explicit Trainer(TrainConfig config) : config_(std::move(config)) {}
   Status lock_output();
+  Status open_origin();
   Status load_data();
   Status compile_plans();
+  Status allocate();
   Status init_or_resume();
   Status bind_all();
   Status one_step(StepReport& report);
@@ -110,7 +114,7 @@ class Trainer {
 
   TrainConfig config_;
   std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
-  std::string resume_from_;         // a checkpoint directory
+  std::string from_;                // the directory that weights come from; "": they are random
   std::string data_sha256_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenData data_;

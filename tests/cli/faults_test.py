@@ -83,7 +83,7 @@ class Checkpoints(CliTest):
         self.assertEqual(before, (self.weights(), (self.out / "metrics.jsonl").read_bytes()))
 
     def test_out_that_cannot_be(self):
-        self.expect_error(self.train("--out", self.text), FAILED, "Not a directory")
+        self.expect_error(self.train("--out", self.write("file", "")), FAILED, "Not a directory")
         self.write("other/model.safetensors", "precious")
         self.expect_error(self.train("--out", self.dir / "other"), INVALID, "model.safetensors",
                           "another")
@@ -117,11 +117,16 @@ class Checkpoints(CliTest):
         self.expect_ok(self.train("--out", self.out, "--resume", "--steps", 6))
 
     def test_metrics_that_cannot_be_written_cost_no_training(self):
-        self.out.mkdir()
-        (self.out / "metrics.jsonl").symlink_to("/dev/full")
-        done = self.train("--out", self.out)
-        self.expect_error(done, FAILED, "metrics.jsonl", "disk is full", lines_before=True)
-        self.assertEqual(json.loads(self.weights()["trainer_state.json"])["step"], 4)
+        """A limit on files that holds a checkpoint but not the rows of a long run."""
+        most = 120000
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        done = self.train("--out", self.out, "--steps", 1500, "--json", preexec_fn=limit)
+        self.expect_error(done, FAILED, "metrics.jsonl", "EFBIG", lines_before=True)
+        self.assertEqual(json.loads(self.weights()["trainer_state.json"])["step"], 1500)
+        rows = (self.out / "metrics.jsonl").read_text().splitlines()
+        self.assertGreater(len(rows), 100)
+        self.assertEqual(json.loads(rows[-1])["step"], len(rows))
 
     def test_full_file_system(self):
         small = self.dir / "small"

@@ -148,16 +148,31 @@ TEST(Checkpoint, TheBestStaysHoweverOld) {
 
 TEST(Checkpoint, StaleTemporariesAreRemoved) {
   TempDir dir;
-  ASSERT_TRUE(make_directories(dir / "checkpoints/.tmp-step-000001-99/x").ok());
+  for (const char* stale : {"checkpoints/.tmp-step-000001-99", "checkpoints/.tmp-old-step-7.2"}) {
+    ASSERT_TRUE(make_directories(dir / stale).ok());
+    ASSERT_TRUE(write_file(join_path(dir / stale, "x"), "half").ok());
+  }
+  // A temporary name alone does not make it ours: these are no directories of files that a save of
+  // ours would have been.
+  const Names foreign = {".tmp-mine", ".tmp-step-000001-99x", ".tmp-step-x-99", ".tmp-old-mine",
+                         ".tmp-step-000002-99/folder"};
+  for (const auto& name : foreign)
+    ASSERT_TRUE(make_directories(join_path(dir / "checkpoints", name)).ok());
+  ASSERT_EQ(::symlink("nowhere", (dir / ".tmp-mine").c_str()), 0);
   // Other names are nobody's business, and no candidates.
   const Names others = {"step-", "step-1x", "step-1.", "notes"};
   for (const auto& name : others)
     ASSERT_TRUE(make_directories(join_path(dir / "checkpoints", name)).ok());
-  ASSERT_EQ(::symlink("nowhere", (dir / ".tmp-latest-99-0").c_str()), 0);
+  ASSERT_EQ(::symlink("checkpoints/step-000009", (dir / ".tmp-latest-99-0").c_str()), 0);
   ASSERT_TRUE(save(dir.path(), 1, 1).ok());
+  for (const auto& name : foreign)
+    EXPECT_TRUE(path_exists(join_path(dir / "checkpoints", name))) << name;
   EXPECT_EQ(saved_names(dir.path()),
-            (Names{"notes", "step-", "step-000001", "step-1.", "step-1x"}));
-  EXPECT_FALSE(list_directory(dir.path()).value()[0].starts_with(".tmp"));
+            (Names{".tmp-mine", ".tmp-old-mine", ".tmp-step-000001-99x", ".tmp-step-000002-99",
+                   ".tmp-step-x-99", "notes", "step-", "step-000001", "step-1.", "step-1x"}));
+  const Names at_root = list_directory(dir.path()).value();
+  EXPECT_EQ(at_root[0], ".tmp-mine");
+  EXPECT_FALSE(at_root[1].starts_with(".tmp"));
 }
 
 TEST(Checkpoint, DoesNotHideFilesOfOtherOrigin) {
@@ -254,7 +269,7 @@ TEST(Checkpoint, FullDiskKeepsTheOldCheckpoint) {
   const Status failed = save(dir.path(), 2, 2);
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
-  expect_error(failed, Code::kIo, {"cannot write", "checkpoints/step-000002/model.safetensors'"});
+  expect_error(failed, Code::kDevice, {"cannot write", "checkpoints/step-000002/model.safetensors'"});
   EXPECT_EQ(saved_names(dir.path()), Names{"step-000001"});
   EXPECT_EQ(version_of(latest_good(dir.path())->path), 1);
 }
@@ -281,7 +296,7 @@ TEST(Checkpoint, FullDiskAtEveryFile) {
     const Status second = save(dir / "out", 2, 2);
     if (!second.ok()) {
       ++n_failed;
-      expect_error(second, Code::kIo, {"ENOSPC", "step-000002", "free some space"});
+      expect_error(second, Code::kDevice, {"ENOSPC", "step-000002", "free some space"});
     }
     const auto good = latest_good(dir / "out");
     const int32_t version = good.ok() ? version_of(good->path) : -1;

@@ -93,11 +93,11 @@ TEST(File, ErrorsNamePathReasonAndRemedy) {
 
 TEST(File, FullDiskIsAnErrorAndKeepsTheOldFile) {
   TempDir dir;
-  expect_error(write_file("/dev/full", "x"), Code::kIo, {"/dev/full", "ENOSPC", "free some space"});
+  expect_error(write_file("/dev/full", "x"), Code::kDevice, {"/dev/full", "ENOSPC", "free some space"});
   ASSERT_TRUE(replace_file(dir / "f", "old").ok());
   {
     FileSizeLimit limit(1000);
-    expect_error(replace_file(dir / "f", std::string(5000, 'n')), Code::kIo, {"EFBIG", "/f"});
+    expect_error(replace_file(dir / "f", std::string(5000, 'n')), Code::kDevice, {"EFBIG", "/f"});
   }
   EXPECT_EQ(read_file(dir / "f").value(), "old");
   EXPECT_EQ(list_directory(dir.path()).value(), std::vector<std::string>{"f"});

@@ -68,7 +68,7 @@ TEST(Jsonl, Errors) {
   expect_error(read_jsonl(dir / "m"), Code::kInvalidArgument, {"/m:2'", "JSON"});
   expect_error(read_jsonl(dir / "absent"), Code::kIo, {"ENOENT"});
   auto full = JsonlWriter::create("/dev/full").value();
-  expect_error(full.append(row(1)), Code::kIo, {"/dev/full", "ENOSPC"});
+  expect_error(full.append(row(1)), Code::kDevice, {"/dev/full", "ENOSPC"});
 }
 
 }  // namespace

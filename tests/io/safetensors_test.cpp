@@ -141,7 +141,7 @@ TEST(Safetensors, WriterRefusesBadNames) {
 
 TEST(Safetensors, FullDiskIsAnError) {
   const Sample sample;
-  expect_error(write_safetensors("/dev/full", sample.tensors), Code::kIo, {"ENOSPC"});
+  expect_error(write_safetensors("/dev/full", sample.tensors), Code::kDevice, {"ENOSPC"});
 }
 
 TEST(Safetensors, HostileFilesAreRefused) {

@@ -167,6 +167,10 @@ Result<const ModelDef*> find_model(std::string_view name) {
   return invalid_argument(cat("no model ", name, ": one of ", names));
 }
 
+bool has_option(const ModelDef& model, std::string_view option) {
+  return cat(" ", model.options, " ").find(cat(" ", option, " ")) != std::string::npos;
+}
+
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
   const Var h = model.hidden(c, tokens);
   Var loss = cross_entropy_loss(h, model.head(c), targets);

@@ -1,0 +1,70 @@
+#include "cli/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/command.h"
+#include "tegula/io/file.h"
+
+namespace tegula::cli {
+
+namespace {
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// The machine's, or what a container leaves of it.
+int64_t memory_bytes() {
+  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  for (const char* limit :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    if (const auto text = read_file(limit); text.ok())
+      if (const int64_t most = std::strtoll(text->c_str(), nullptr, 10); most > 0)  // else "max"
+        bytes = std::min(bytes, most);
+  return bytes;
+}
+
+// In whole MiB, rounded down.
+std::string mebibytes(int64_t bytes) { return cat(bytes >> 20, "MiB"); }
+
+// Whether a step within this budget is possible.
+bool fits(TrainConfig config, int64_t budget) {
+  config.memory_bytes = budget, config.checkpoint = "auto", config.tune = "off";
+  const auto functions = build_step_functions(config);
+  if (!functions.ok()) return false;
+  const FuncId f = config.accumulate > 1 ? functions->micro_step : functions->train_step;
+  return compile(functions->module, f, compile_options(config, 1)).ok();
+}
+}  // namespace
+
+CLI::Option* add_threads(CLI::App& cmd, int& threads) {
+  auto* option = whole(cmd.add_option("--threads", threads, "0: all cores"), 0, 4096);
+  return option->each([](const std::string& text) {
+    const long long asked = std::strtoll(text.c_str(), nullptr, 10);
+    if (const int cores = usable_cores(); asked > cores)
+      std::fprintf(stderr, "note: %lld threads share %d cores, which is slower than --threads %d\n",
+                   asked, cores, cores);
+  });
+}
+
+std::string memory_note(const TrainConfig& config, const StepCost& cost) {
+  const int64_t has = memory_bytes();
+  if (cost.peak_bytes() <= has) return "";
+  const std::string note = cat("this takes ", mebibytes(cost.peak_bytes()),
+                               " of memory and there is ", mebibytes(has), ": ");
+  // A tenth is left to the rest of the process and to others.
+  const int64_t room = has / 10 * 9 - cost.state_bytes;
+  if (room < (1 << 20))
+    return cat(note, "weights and their state alone take ", mebibytes(cost.state_bytes),
+               ", so no --memory makes it fit; choose a smaller model");
+  if (!fits(config, room >> 20 << 20))
+    return cat(note, "not even recomputing makes it fit; choose a smaller --batch or --seqlen");
+  return cat(note, "--memory ", mebibytes(room), " makes it fit");
+}
+
+}  // namespace tegula::cli

@@ -1,0 +1,32 @@
+// What a process must settle with the system: standard streams, signals, and exceptions that
+// nothing caught.
+#pragma once
+
+#include <atomic>
+
+namespace tegula::cli {
+
+// First in main. Standard streams that are closed become /dev/null, so that no file that is opened
+// later is written to as one of them. Writing beyond a limit on files, or to a reader that is gone,
+// is an error of that write instead of the end of the process. An exception that nothing catches,
+// on whatever thread, ends the process with one line.
+void prepare_process();
+
+// Prints the exception being handled as an error; returns the exit code.
+int report_exception();
+
+// Flushes standard output. What was lost on a full disk is an error; a reader that had enough
+// (`| head -1`) is told by the code of SIGPIPE alone.
+int finish_output(int exit_code);
+// Whether the other end of a pipe, by its descriptor, is closed: there is nobody to go on for.
+bool is_reader_gone(int fd);
+
+// Set by SIGINT, SIGTERM and SIGHUP; a second signal ends the process at once. Which one, 0 if
+// none.
+std::atomic<bool>& stop_requested();
+int stop_signal();
+void catch_stop_signals();
+// Where the reader of standard error is gone (`2>&1 | head -1`): stops as if by SIGPIPE.
+void stop_if_unread();
+
+}  // namespace tegula::cli

@@ -1,0 +1,112 @@
+"""Generation: what ends it, what does not fit, and what is read and printed."""
+
+import json
+import subprocess
+import unittest
+
+from case import CliTest, INPUT, SECONDS, TEGULA, USAGE
+
+
+class Generate(CliTest):
+    """A model that has learnt "abcabc…" by heart, with a context of 12 tokens."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("abc.txt", "abc" * 300)
+        self.expect_ok(self.train("--out", self.out, "--steps", 60, "--lr", "1e-2", "--warmup", 4,
+                                  "--tokenizer", "bytes", data=self.data))
+
+    def generate(self, *arguments, prompt="ab", **options):
+        return self.run_tool("generate", "--model", self.out, "--prompt", prompt, "--temperature", 0,
+                             "--threads", 1, *arguments, **options)
+
+    def result(self, *arguments, **options):
+        done = self.expect_ok(self.generate("--json", *arguments, **options))
+        return json.loads(done.stdout), done.stderr
+
+    def test_the_text_is_what_was_learnt(self):
+        done = self.expect_ok(self.generate("--max-tokens", 6))
+        self.assertEqual((done.stdout, done.stderr), ("abcabcab\n", ""))
+        self.assertEqual(self.expect_ok(self.generate("--max-tokens", 0)).stdout, "ab\n")
+
+    def test_more_than_the_context_is_told_before_any_work(self):
+        result, notes = self.result("--max-tokens", 11)
+        self.assertEqual((notes, result["ended"]), ("", "max_tokens"))
+        result, notes = self.result("--max-tokens", 12)
+        self.assertEqual(len(notes.splitlines()), 1)
+        for words in ("has 2 tokens and 12 new", "context is 12", "older half", "--overflow stop"):
+            self.assertIn(words, notes)
+        self.assertEqual(result["text"], "cabcabcabcab")
+        result, notes = self.result("--max-tokens", 20, prompt="abc" * 7)
+        self.assertIn("the beginning of the prompt is left out", notes)
+
+    def test_overflow_stop_ends_where_the_context_is_full(self):
+        for prompt in ("ab", "abcabcabcabc"):
+            result, notes = self.result("--max-tokens", 20, "--overflow", "stop", prompt=prompt)
+            new = 12 - len(prompt) + 1
+            self.assertIn(f"at most {new} of the 20", notes)
+            self.assertEqual((result["ended"], result["new_tokens"]), ("context", new))
+            self.assertEqual(result["text"], ("abc" * 9)[len(prompt):][:new])
+        done = self.generate("--overflow", "stop", prompt="abc" * 5)
+        self.expect_error(done, INPUT, "has 15 tokens", "context is 12", "--overflow slide")
+        self.assertEqual(done.stdout, "")
+
+    def test_stop_texts_end_it_and_are_left_out(self):
+        for stops, text in ((("bc",), "ca"), (("xyz",), "cabcabca"), (("bcab", "xbc"), "ca"),
+                            (("c",), ""), (("cabcabcx", "abcab"), "c"), (("abcabcabx",), "cabcabca")):
+            flags = [word for stop in stops for word in ("--stop", stop)]
+            result, _ = self.result("--max-tokens", 8, *flags)
+            self.assertEqual(result["text"], text, stops)
+            found = text != "cabcabca"
+            self.assertEqual(result["ended"], "stop" if found else "max_tokens", stops)
+        self.assertEqual(self.generate("--stop", "bc").stdout, "abca\n")
+        self.expect_error(self.generate("--stop", ""), USAGE, "--stop")
+
+    def test_end_of_text_is_the_token_that_the_model_files_name(self):
+        model = self.dir / "copy"  # without a manifest: taken as it is
+        model.mkdir()
+        for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+            (model / name).write_bytes((self.out / name).read_bytes())
+        def result(*flags):
+            done = self.run_tool("generate", "--model", model, "--prompt", "ab", "--temperature", 0,
+                                 "--max-tokens", 8, "--json", *flags)
+            return json.loads(self.expect_ok(done).stdout)
+        config = json.loads((model / "config.json").read_text())
+        for ids, text in ((ord("b"), "ca"), ([ord("z"), ord("b")], "ca"), (None, "cabcabca")):
+            (model / "config.json").write_text(json.dumps({**config, "eos_token_id": ids}))
+            self.assertEqual(result()["text"], text)
+            self.assertEqual(result()["ended"], "max_tokens" if ids is None else "end_of_text")
+            self.assertEqual(result("--ignore-eos")["text"], "cabcabca")
+        (model / "generation_config.json").write_text('{"eos_token_id": [97]}')
+        self.assertEqual(result()["text"], "c")
+        (model / "generation_config.json").write_text('{"eos_token_id": ["b"]}')
+        done = self.run_tool("generate", "--model", model, "--prompt", "ab")
+        self.expect_error(done, INPUT, "generation_config.json", "eos_token_id")
+
+    def test_the_prompt_may_come_from_standard_input(self):
+        self.assertEqual(self.result("--max-tokens", 3, prompt="-", input="abca")[0]["text"], "bca")
+        self.expect_error(self.generate(prompt="-", stdin=subprocess.DEVNULL), INPUT,
+                          "the prompt is empty")
+
+    def test_errors_stand_alone(self):
+        self.expect_error(self.run_tool("generate", "--prompt", "a"), USAGE, "--model is required")
+        done = self.run_tool("generate", "--model", self.dir / "no", "--prompt", "a")
+        self.expect_error(done, INPUT, "/no'", "Check the path")
+        self.expect_error(self.run_tool("generate", "--model", self.dir, "--prompt", "a"), INPUT,
+                          "no model")
+        self.expect_ok(self.train("--out", self.dir / "chars", data=self.data))
+        done = self.run_tool("generate", "--model", self.dir / "chars", "--prompt", "xyz")
+        self.expect_error(done, INPUT, "does not know")
+        self.assertEqual(done.stdout, "")
+
+    def test_a_reader_that_leaves_ends_it(self):
+        process = subprocess.Popen([TEGULA, "generate", "--model", self.out, "--prompt", "ab",
+                                    "--max-tokens", "10000000"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)
+        process.stdout.read(10)
+        process.stdout.close()
+        self.assertEqual(process.wait(SECONDS), 141)
+
+
+if __name__ == "__main__":
+    unittest.main()

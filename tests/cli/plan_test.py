@@ -1,0 +1,149 @@
+"""Planning: FLOPs by phase, layer and op; the vocabulary of the data; where a plan is saved."""
+
+import json
+import os
+import stat
+import subprocess
+import threading
+import unittest
+
+from case import CliTest, INPUT, TEGULA, USAGE
+
+
+class Flops(CliTest):
+    def plan(self, *arguments):
+        done = self.run_tool("plan", "--json", "--threads", 1, *arguments)
+        return json.loads(self.expect_ok(done).stdout)
+
+    def test_a_product_takes_2bnh_forward_and_4bnh_backward(self):
+        d, layers, batch, seqlen = 64, 3, 2, 32
+        sizes = ("--n-layers", layers, "--d-model", d, "--batch", batch, "--seqlen", seqlen,
+                 "--vocab-size", 65)
+        matrices = {  # weights of one layer's products, by family
+            "gpt2": ("--n-heads", 2, 3 * d * d + d * d + 2 * 4 * d * d),
+            "llama": ("--n-heads", 4, "--n-kv-heads", 2, "--d-ff", 96, 2 * d * d + d * d + 3 * d * 96),
+        }
+        for model, (*flags, weights) in matrices.items():
+            for accumulate in (1, 3):
+                plan = self.plan("--model", model, *sizes, *flags, "--accumulate", accumulate)
+                dot = next(op for op in plan["flops_by_op"] if op["name"] == "dot")
+                product = accumulate * layers * batch * seqlen * weights
+                self.assertEqual(dot["forward"], 2 * product, model)
+                # Sums over micro-batches are added, scaled, where the products end.
+                sums = 2 * accumulate * layers * weights if accumulate > 1 else 0
+                self.assertGreaterEqual(dot["backward"], 4 * product, model)
+                self.assertLessEqual(dot["backward"], 4 * product + sums, model)
+                self.assertEqual(dot["update"], 0)
+        # The head's product: forward its logits, backward their two gradients; the rest is softmax.
+        head = next(op for op in plan["flops_by_op"] if op["name"].startswith("linear_cross"))
+        product = 3 * batch * seqlen * 65 * d  # of three micro-batches
+        for phase, times in (("forward", 2), ("backward", 4)):
+            self.assertGreaterEqual(head[phase], times * product)
+            self.assertLess(head[phase], times * product + 3 * batch * seqlen * 65 * 10)
+
+    def test_parts_sum_to_the_step(self):
+        for flags in (("--n-layers", 3), ("--n-layers", 3, "--accumulate", 2), ("--model", "lstm"),
+                      ("--model", "moe"), ("--model", "mlp", "--n-layers", 3),
+                      ("--n-layers", 9, "--checkpoint", "sqrt"), ("--blockwise", 128),
+                      ("--dtype", "bf16")):
+            plan = self.plan(*flags, "--vocab-size", 65, "--d-model", 32)
+            phases = ("forward", "backward", "update")
+            self.assertEqual(plan["flops_per_step"], sum(plan[f"flops_{p}"] for p in phases), flags)
+            for table in ("flops_by_layer", "flops_by_op"):
+                for phase in phases:
+                    self.assertEqual(plan[f"flops_{phase}"], sum(r[phase] for r in plan[table]),
+                                     (flags, table))
+
+    def test_equal_layers_take_equal_flops(self):
+        for model in ("gpt2", "llama", "moe"):
+            plan = self.plan("--model", model, "--n-layers", 4, "--vocab-size", 65)
+            rows = {r["name"]: r for r in plan["flops_by_layer"]}
+            self.assertEqual(list(rows), ["embedding", "layer 0", "layer 1", "layer 2", "layer 3",
+                                          "head"])
+            # The first one's gradient goes on into the embedding, the last one's input has a norm
+            # behind it.
+            for phase in ("forward", "backward", "update"):
+                middle = rows["layer 1"][phase]
+                # Of the update, a node of the tree that sums the gradient's norm falls to one.
+                self.assertAlmostEqual(rows["layer 2"][phase] / middle, 1, msg=(model, phase),
+                                       delta=0.001 if phase == "update" else 0)
+                for other in ("layer 0", "layer 3"):
+                    self.assertAlmostEqual(rows[other][phase] / middle, 1, delta=0.03,
+                                           msg=(model, phase, other))
+
+    def test_recomputing_is_backward_work(self):
+        flags = ("--n-layers", 9, "--vocab-size", 65, "--d-model", 32)
+        kept, again = self.plan(*flags), self.plan(*flags, "--checkpoint", "sqrt")
+        # A loss apart from its gradient forms logits twice; all else forward is the same.
+        def forward(plan, op):
+            return sum(r["forward"] for r in plan["flops_by_op"] if r["name"] == op)
+        self.assertEqual(forward(kept, "dot"), forward(again, "dot"))
+        self.assertGreater(again["flops_backward"], kept["flops_backward"])
+
+    def test_text_says_them_too(self):
+        done = self.expect_ok(self.run_tool("plan", "--n-layers", 2, "--verbose"))
+        self.assertRegex(done.stdout, r"FLOPs +[\d.e+]+ forward, [\d.e+]+ backward, [\d.e+]+ update")
+        for name in ("embedding", "layer 0", "layer 1", "head", "dot", "attention"):
+            self.assertRegex(done.stdout, rf"\n +{name} +[\d.e+]+ forward")
+
+
+class Vocabulary(CliTest):
+    def test_it_is_that_of_the_data(self):
+        plan = ("plan", "--json", "--seqlen", 12)
+        def size(*arguments):
+            return json.loads(self.expect_ok(self.run_tool(*plan, *arguments)).stdout)["vocab_size"]
+        text = self.text.read_text()
+        self.assertEqual(size(), 50257)
+        self.assertEqual(size("--data", self.text), len(set(text)))
+        self.assertEqual(size("--data", self.text, "--tokenizer", "bytes"), 256)
+        done = self.expect_ok(self.train("--tokenizer", "bpe:300", "--json"))
+        done = self.expect_ok(self.run_tool(*plan, "--data", self.text, "--tokenizer", "bpe:300"))
+        self.assertIn("1 file", done.stderr)
+        self.assertIn(json.loads(done.stdout)["vocab_size"], range(257, 301))
+
+    def test_what_cannot_be_read_is_told(self):
+        self.expect_error(self.run_tool("plan", "--data", self.dir / "no"), INPUT, "/no'")
+        short = self.write("short", "abc")
+        self.expect_error(self.run_tool("plan", "--data", short), INPUT, "too short")
+        self.expect_error(self.run_tool("plan", "--tokenizer", "bytes"), USAGE, "needs --data")
+        config = self.write("run.toml", 'tokenizer = "bytes"\ndata = "nowhere"')
+        self.expect_error(self.run_tool("plan", "--config", config), INPUT, "nowhere")
+        self.expect_ok(self.run_tool("plan", "--config", config, "--vocab-size", 65))
+
+
+class Save(CliTest):
+    PLAN = ("plan", "--n-layers", 1, "--n-heads", 1, "--d-model", 8, "--seqlen", 8, "--vocab-size", 9)
+
+    def saved(self, path):
+        return self.run_tool(*self.PLAN, "--save", path)
+
+    def test_devices_and_pipes_are_written_through(self):
+        self.expect_ok(self.saved("/dev/null"))
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        done = subprocess.run([TEGULA, *map(str, self.PLAN), "--json", "--save", "/dev/stderr"],
+                              capture_output=True, text=True)
+        json.loads(done.stderr)
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        self.expect_error(self.saved(pipe), INPUT, "nobody reads")
+        read = []
+        reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+        reader.start()
+        done = self.saved(pipe)
+        while done.returncode != 0:  # until the reader is there
+            done = self.saved(pipe)
+        reader.join()
+        json.loads(read[0])
+        self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
+
+    def test_links_lead_to_the_file_that_is_written(self):
+        target, link = self.write("target.json", "old"), self.dir / "link.json"
+        link.symlink_to("target.json")
+        self.expect_ok(self.saved(link))
+        self.assertTrue(link.is_symlink())
+        json.loads(target.read_text())
+        self.expect_ok(self.run_tool("plan", "--load", link))
+
+
+if __name__ == "__main__":
+    unittest.main()
