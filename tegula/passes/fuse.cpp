@@ -16,9 +16,11 @@ namespace tegula {
 
 namespace {
 
+// Ids number parameters and nodes' values in the order in which they were met: which of them are
+// parameters is as much part of a body as its nodes are.
 uint64_t hash_of_body(const Function& f) {
   uint64_t h = f.params.size();
-  for (const Param& p : f.params) h = mix(h, hash_of(f.type(p.value)));
+  for (const Param& p : f.params) h = mix(mix(h, p.value), hash_of(f.type(p.value)));
   for (const Node& n : f.nodes) {
     h = mix(h, std::bit_cast<uintptr_t>(n.op));
     h = mix(h, hash_of(n.attrs));
@@ -33,7 +35,9 @@ bool same_body(const Function& a, const Function& b) {
       a.results.size() != b.results.size() || a.values.size() != b.values.size())
     return false;
   for (size_t v = 0; v < a.values.size(); ++v)
-    if (!(a.values[v].type == b.values[v].type)) return false;
+    if (a.values[v].node != b.values[v].node || a.values[v].index != b.values[v].index ||
+        !(a.values[v].type == b.values[v].type))
+      return false;
   for (size_t n = 0; n < a.nodes.size(); ++n)
     if (a.nodes[n].op != b.nodes[n].op || a.nodes[n].inputs != b.nodes[n].inputs ||
         !same_attrs(a.nodes[n].attrs, b.nodes[n].attrs))
@@ -146,6 +150,24 @@ class Fuser {
     return body.add_param(v, type, dims);
   }
 
+  // The operand of a reduction. Along the row it may only repeat what other groups made: then it is
+  // a parameter as it is, a view, because a kernel takes its space from a full operand.
+  ValueId read_row(Body& body, ValueId v, uint32_t group, int rank) {
+    const DimsIn natural = natural_dims(f_.type(v).shape);
+    DimsIn dims = natural;
+    NodeId n = f_.values[v].node;
+    for (ValueId x = v; n != kNone && groups_.role(n) == TileRole::kView; n = f_.values[x].node) {
+      dims = through_view(f_, f_.nodes[n], dims);
+      x = f_.nodes[n].inputs[0];
+    }
+    const bool is_inside = n != kNone && groups_.is_member(n) && groups_.group_of(n) == group;
+    const bool is_along_rows =
+        std::any_of(dims.begin(), dims.end(), [&](int8_t d) { return d >= rank; });
+    if (is_inside || is_along_rows) return read(body, v, natural, false);
+    const ValueId known = body.find(v, natural);
+    return known != kNone ? known : body.add_param(v, f_.type(v), natural);
+  }
+
   void emit_group(const Group& g) {
     Body body;
     Node fused;
@@ -153,7 +175,9 @@ class Fuser {
       done_[n] = 1;
       Node& node = f_.nodes[n];
       const bool reduces = groups_.role(n) == TileRole::kReduction;
-      for (ValueId& v : node.inputs) v = read(body, v, natural_dims(f_.type(v).shape), !reduces);
+      for (ValueId& v : node.inputs)
+        v = reduces ? read_row(body, v, groups_.group_of(n), g.space.rank() - g.inner)
+                    : read(body, v, natural_dims(f_.type(v).shape), true);
       const ValueId output = node.output();
       const Type& type = f_.type(output);
       fused.phase = std::max(fused.phase, node.phase);

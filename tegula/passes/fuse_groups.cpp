@@ -241,7 +241,8 @@ bool Groups::try_merge(const Edge& e) {
   Group merged;
   if (groups_[a].n_members + groups_[b].n_members > kMaxMembers ||
       !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) ||
-      !is_small(a, b, merged.n_operands) || !frees_memory(a, b) || has_other_path(a, b))
+      !has_full(a, b, merged) || !is_small(a, b, merged.n_operands) || !frees_memory(a, b) ||
+      has_other_path(a, b))
     return false;
   const uint32_t root = groups_[a].n_members > groups_[b].n_members ? a : b;
   const uint32_t gone = root == a ? b : a;
@@ -296,6 +297,18 @@ bool Groups::flows_agree(uint32_t a, uint32_t b) const {
       if (find(c) != a && find(c) != b) return true;
     return false;
   });
+}
+
+// Does a value or an operand of the merged group fill its space? A kernel takes the space from it.
+// A reduction's operand does, unless it repeats a value that would stay inside.
+bool Groups::has_full(uint32_t a, uint32_t b, const Group& merged) const {
+  if (merged.inner == 0) return true;
+  const auto fills = [&](NodeId n) {
+    if (role_[n] != TileRole::kReduction) return value_rank_[n] == merged.space.rank();
+    const NodeId from = operands(n)[0].root;
+    return from == kNone || (find(from) != a && find(from) != b);
+  };
+  return any_member(b, fills) || any_member(a, fills);
 }
 
 bool Groups::has_other_path(uint32_t a, uint32_t b) {

@@ -81,6 +81,7 @@ class Groups {
   bool combine(const Group& a, const Group& b, const Edge& e, Group& out) const;
   bool try_merge(const Edge& e);
   bool flows_agree(uint32_t a, uint32_t b) const;
+  bool has_full(uint32_t a, uint32_t b, const Group& merged) const;
   bool has_other_path(uint32_t a, uint32_t b);
   void reorder(uint32_t a, uint32_t b, uint32_t merged);
   void list_members();

@@ -1,3 +1,4 @@
+#include "tegula/ops/autodiff.h"
 #include "tegula/passes/lower_tile.h"
 #include "tegula/tile/reference.h"
 #include "tests/passes/passes.h"
@@ -252,6 +253,58 @@ TEST(Fuse, LayersShareBodies) {
   fuse(m, f);
   EXPECT_EQ(n_fused(m[f]), 4);
   EXPECT_EQ(m.functions.size(), 2u);
+}
+
+// A body in which an operand and a constant change places has the same ids in the same order.
+TEST(Fuse, OperandsAndConstantsInTheOtherOrderAreOtherBodies) {
+  const auto f_of = [](Module& m, auto&& other) {
+    Builder b(m, "f");
+    const Var x = b.param("x", f32({}));
+    const Var c = other(b);
+    b.result("a", x - c);
+    b.result("b", c - x);
+    return finish(b);
+  };
+  Module scalars;
+  fuse(scalars, f_of(scalars, [](Builder& b) { return constant(b, 2, DType::kF32); }));
+  EXPECT_EQ(scalars.functions.size(), 3u);
+  Module iotas;
+  fuse(iotas, f_of(iotas, [](Builder& b) { return iota(b, {4}, 0, DType::kF32); }));
+  EXPECT_EQ(iotas.functions.size(), 3u);
+  Module operands;  // two operands are numbered as they are met: one body, read the other way
+  fuse(operands, f_of(operands, [](Builder& b) { return b.param("y", f32({})); }));
+  EXPECT_EQ(operands.functions.size(), 2u);
+}
+
+TEST(Fuse, GradientsOfASelectOfScalars) {
+  Module m;
+  Builder b(m, "f");
+  const Var c = b.param("c", {DType::kBool, {}});
+  const Var x = b.param("x", f32({})), y = b.param("y", f32({}));
+  const Var xs[] = {x, y};
+  const auto g = grad(select(c, x, y) * b.param("w", f32({})), xs);
+  b.result("dx", g[0]);
+  b.result("dy", g[1]);
+  fuse(m, finish(b));
+}
+
+// What a reduction reads may only repeat one value along the row.
+TEST(Fuse, RowsOfOneRepeatedValue) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", f32({2, 1})), s = b.param("s", f32({}));
+  const Var wide = broadcast(x, {2, 3});
+  b.result("sum", reduce_sum(wide, {1}));
+  b.result("sum of exp", reduce_sum(broadcast(exp(x), {2, 3}), {1}));
+  b.result("twice", reduce_sum(wide, {1}) + reduce_sum(broadcast(neg(x), {2, 3}), {1}));
+  b.result("mean", reduce_mean(broadcast(exp(s), {3}), {0}));
+  b.result("both dims", reduce_sum(broadcast(s * 2.0, {2, 3}), {0, 1}));
+  b.result("sum of sum", reduce_sum(broadcast(reduce_sum(wide, {1}, true), {2, 5}), {1}));
+  const Var xs[] = {x};
+  b.result("d sum", grad(reduce_sum(reduce_sum(wide, {1}), {0}), xs)[0]);
+  b.result("d max", grad(reduce_sum(reduce_max(wide, {1}), {0}), xs)[0]);
+  const FuncId f = finish(b);
+  fuse(m, f);
 }
 
 TEST(Fuse, FarMergesMustFreeMemory) {
