@@ -3,6 +3,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "tegula/ir/extents.h"
 #include "tegula/ir/reference.h"
 
 namespace tegula {
@@ -73,15 +74,11 @@ class Interpreter {
       for (const Symbol& s : module.symbols) extents_.push_back(s.bound);
   }
 
-  Status check_extents() const {
+  Status check_extents(std::span<const LeastExtent> least) const {
     if (extents_.size() != module_.symbols.size())
       return invalid_argument(cat("the module has ", module_.symbols.size(), " symbols, got ",
                                   extents_.size(), " extents"));
-    for (size_t i = 0; i < extents_.size(); ++i)
-      if (extents_[i] < 0 || extents_[i] > module_.symbols[i].bound)
-        return invalid_argument(cat("extent ", extents_[i], " of ", module_.symbols[i].name,
-                                    " is outside [0, ", module_.symbols[i].bound, "]"));
-    return {};
+    return tegula::check_extents(module_.symbols, least, extents_);
   }
 
   // A value's type in this run.
@@ -236,8 +233,8 @@ Result<std::vector<HostTensor>> interpret(const Module& module, const Function& 
                                           std::span<const int64_t> extents,
                                           std::vector<NodeCount>* counts) {
   const Interpreter i(module, arithmetic, extents);
-  auto status = i.check_extents();
-  if (!status.ok()) return std::move(status).error();
+  const auto least = TEGULA_TRY(least_extents(module, f));
+  TEGULA_TRY(i.check_extents(least));
   return i.run(f, {inputs.begin(), inputs.end()}, nullptr, counts);
 }
 
@@ -246,8 +243,7 @@ Status interpret_call(const OpCall& call, std::span<const TensorRef> in,
                       std::span<const int64_t> extents, NodeCount* count) {
   static const Module kEmpty;
   const Interpreter i(call.module ? *call.module : kEmpty, arithmetic, extents);
-  auto status = i.check_extents();
-  if (!status.ok()) return status;
+  TEGULA_TRY(i.check_extents({}));
   return i.call(call, in, out, nullptr, count);
 }
 

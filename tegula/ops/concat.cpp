@@ -1,4 +1,5 @@
 // y = the operands laid one after another along `dim`.
+#include "tegula/ops/dynamic_slice.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -49,6 +50,30 @@ struct Ref {
     }
   }
 };
+
+// Each operand's piece. Where a symbolic one lies before it, its place is known at run time only.
+Grads vjp(Builder& b, const VjpCall& c) {
+  const auto dim = static_cast<int>(c.attrs().i("dim"));
+  Grads g;
+  int64_t offset = 0;
+  Var extents;  // of the symbolic ones
+  for (const Var& x : c.in) {
+    if (extents.valid()) {
+      std::vector<Var> starts(static_cast<size_t>(x.rank()), constant(b, 0, DType::kI64));
+      starts[static_cast<size_t>(dim)] = extents + static_cast<double>(offset);
+      g.push_back(dynamic_slice(c.grad[0], starts, x.shape()));
+    } else {
+      g.push_back(slice(c.grad[0], dim, offset, x.dim(dim)));
+    }
+    if (x.dim(dim).is_const()) {
+      offset += x.dim(dim).bound();
+    } else {
+      const Var n = extent(x, dim, DType::kI64);
+      extents = extents.valid() ? extents + n : n;
+    }
+  }
+  return g;
+}
 }  // namespace
 
 Var concat(std::span<const Var> xs, int dim, Loc loc) {
@@ -64,16 +89,7 @@ constinit const OpDef concat_op = {
     .dims_fn = dims,
     .types = "T, ... -> T",
     .attrs = {{"dim", AttrKind::kInt, true, "along which dim"}},
-    .vjp = [](Builder&, const VjpCall& c) -> Grads {
-      const auto dim = static_cast<int>(c.attrs().i("dim"));
-      Grads g;
-      int64_t offset = 0;
-      for (const Var& x : c.in) {
-        g.push_back(slice(c.grad[0], dim, offset, x.dim(dim)));
-        offset += x.dim(dim).bound();
-      }
-      return g;
-    },
+    .vjp = vjp,
     .reference = reference_of<Ref>,
     .samples =
         [] {

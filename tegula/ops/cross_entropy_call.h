@@ -81,7 +81,7 @@ template <class S>
 void add_gradients(RefArgs<S>& a, Index& i, const std::vector<S>& logits, int64_t target, S lse,
                    S dlse, S dpicked, size_t at_dx, std::vector<S>& dw) {
   const bool transposed = a.attrs().flag("transposed");
-  const size_t d = dw.size() / std::max<size_t>(logits.size(), 1);
+  const auto d = static_cast<size_t>(row_size(a.call.in[0]));
   std::vector<S> dx(d, S(0.0));
   for (size_t n = 0; n < logits.size(); ++n) {
     const S picked = static_cast<int64_t>(n) == target ? dpicked : S(0.0);

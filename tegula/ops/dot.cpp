@@ -113,6 +113,8 @@ Status check(const OpCall& c) {
   if (shards != 1 && shards != 2 && shards != 4 && shards != 8)
     return invalid_argument(cat("dot: k_shards is ", shards, ", must be 1, 2, 4 or 8"));
   const int64_t k = sizes_of(c).k;
+  if (shards > 1 && !contracted(c.attrs->str("dims"), c.in[0].shape).is_const())
+    return unsupported(cat("dot: k_shards ", shards, " of a symbolic k: leave them out"));
   if (k % shards != 0)
     return invalid_argument(cat("dot: k_shards ", shards, " does not divide k=", k));
   const auto act = c.attrs->get_or<std::string>("activation", "none");

@@ -18,6 +18,9 @@ Result<DimMap> dims(const OpCall& c) {
   m.results.emplace_back(), m.result_shapes.emplace_back();
   for (int d = 0; d < x.rank(); ++d) {
     const Dim n = size[static_cast<size_t>(d)];
+    if (!n.is_const() && !x[d].is_const() && n.symbol != x[d].symbol)
+      return unsupported(cat("dynamic_slice: ", n, " elements of dim ", d, " of ", x,
+                             ": nothing says that they lie within it at every extent"));
     if (n.bound() > x[d].bound())
       return invalid_argument(cat("dynamic_slice: size ", n, " of dim ", d, " exceeds ", x[d]));
     const auto f = static_cast<uint8_t>(m.add_factor(cat("d", d), n));

@@ -17,6 +17,9 @@ Result<DimMap> dims(const OpCall& c) {
   m.results.emplace_back(), m.result_shapes.push_back(x);
   for (int d = 0; d < x.rank(); ++d) {
     const Dim n = c.shape(1)[d];
+    if (!n.is_const() && !x[d].is_const() && n.symbol != x[d].symbol)
+      return unsupported(cat("dynamic_update_slice: an update of ", n, " in dim ", d, " of ", x,
+                             ": nothing says that it lies within it at every extent"));
     if (n.bound() > x[d].bound())
       return invalid_argument(
           cat("dynamic_update_slice: the update's dim ", d, " is ", n, ", x's ", x[d]));

@@ -76,8 +76,12 @@ struct Ref {
 
 // [n, c, spatial…] -> [n, c, all of it].
 Var flat(Var x) {
-  int64_t n = 1;
-  for (int d = 2; d < x.rank(); ++d) n *= x.dim(d).bound();
+  Dim n = 1;
+  for (int d = 2; d < x.rank(); ++d) {
+    auto product = mul(n, x.dim(d));
+    if (!product.ok()) return x.builder().fail(std::move(product).error());
+    n = *product;
+  }
   return reshape(x, {x.dim(0), x.dim(1), n});
 }
 }  // namespace

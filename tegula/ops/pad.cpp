@@ -1,10 +1,28 @@
 // y = x surrounded (lo, hi) and interleaved (interior) along one dim with `value`: adjoint of
 // slice.
+#include "tegula/ops/pad.h"
+
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 namespace {
+// The result's dim: what lo, interior and hi make of it, or "size", of which hi is what is left.
+Result<Dim> padded(const OpCall& c, Dim n) {
+  const int64_t lo = c.attrs->i("lo"), hi = c.attrs->i("hi"), interior = c.attrs->i("interior");
+  const Dim size = TEGULA_TRY(mul(n, interior + 1));
+  if (!c.attrs->has("size")) return add(size, n.bound() > 0 ? lo + hi - interior : lo + hi);
+  const auto& to = c.attrs->dims("size");
+  if (to.size() == 1 && !n.is_const() && !to[0].is_const() && n.symbol != to[0].symbol)
+    return unsupported(cat("pad: ", n, " elements in ", to[0],
+                           ": nothing says that they lie within it at every extent"));
+  const int64_t covered = n.bound() > 0 ? lo + size.bound() - interior : 0;
+  if (to.size() != 1 || hi != 0 || to[0].bound() < covered)
+    return invalid_argument(cat("pad: ", n, " elements from ", lo, " on, with ", interior,
+                                " between them and ", hi, " after them, in ", to));
+  return to[0];
+}
+
 Result<DimMap> dims(const OpCall& c) {
   const Shape& x = c.shape(0);
   const int64_t dim = c.attrs->i("dim"), lo = c.attrs->i("lo"), hi = c.attrs->i("hi");
@@ -22,11 +40,9 @@ Result<DimMap> dims(const OpCall& c) {
       continue;
     }
     // The padded dim is read and written whole.
-    Dim size = TEGULA_TRY(mul(x[d], interior + 1));
-    size = TEGULA_TRY(add(size, x[d].bound() > 0 ? lo + hi - interior : lo + hi));
     m.operands[0].push_back({0, {}, true});
     m.results[0].push_back({0, {}, true});
-    m.result_shapes[0].push_back(size);
+    m.result_shapes[0].push_back(TEGULA_TRY(padded(c, x[d])));
   }
   m.finish();
   return m;
@@ -58,6 +74,24 @@ Var pad(Var x, int dim, int64_t lo, int64_t hi, int64_t interior, double value, 
       {x}, loc);
 }
 
+Var pad_to(Var x, int dim, int64_t lo, Dim size, int64_t interior, double value, Loc loc) {
+  const Dim n = x.dim(dim);
+  if (n.is_const() && size.is_const()) {
+    if (n.bound() == 0) return pad(x, dim, 0, size.bound(), 0, value, loc);
+    const int64_t covered = (n.bound() - 1) * (interior + 1) + 1;
+    return pad(x, dim, lo, size.bound() - lo - covered, interior, value, loc);
+  }
+  if (lo == 0 && interior == 0 && n == size) return x;
+  return x.builder().emit(pad_op,
+                          {{"dim", int64_t{dim}},
+                           {"lo", lo},
+                           {"hi", int64_t{0}},
+                           {"interior", interior},
+                           {"value", value},
+                           {"size", std::vector<Dim>{size}}},
+                          {x}, loc);
+}
+
 constinit const OpDef pad_op = {
     .name = "pad",
     .formula = "y[.., lo + (interior + 1) i, ..] = x[.., i, ..], value elsewhere",
@@ -68,7 +102,8 @@ constinit const OpDef pad_op = {
               {"lo", AttrKind::kInt, true, "elements before"},
               {"hi", AttrKind::kInt, true, "elements after"},
               {"interior", AttrKind::kInt, true, "elements between"},
-              {"value", AttrKind::kFloat, true, "what they hold"}},
+              {"value", AttrKind::kFloat, true, "what they hold"},
+              {"size", AttrKind::kDims, false, "of the result; hi is 0 and means what is left"}},
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       const auto dim = static_cast<int>(c.attrs().i("dim"));
       return {
@@ -76,8 +111,10 @@ constinit const OpDef pad_op = {
     },
     .jvp = [](Builder&, const JvpCall& c) -> Grads {
       const auto& a = c.attrs();
-      return {pad(c.tangent[0], static_cast<int>(a.i("dim")), a.i("lo"), a.i("hi"), a.i("interior"),
-                  0.0)};
+      const auto dim = static_cast<int>(a.i("dim"));
+      if (a.has("size"))
+        return {pad_to(c.tangent[0], dim, a.i("lo"), c.out[0].dim(dim), a.i("interior"), 0.0)};
+      return {pad(c.tangent[0], dim, a.i("lo"), a.i("hi"), a.i("interior"), 0.0)};
     },
     .reference = reference_of<Ref>,
     .samples =
@@ -87,8 +124,15 @@ constinit const OpDef pad_op = {
             return Attrs{
                 {"dim", int64_t{1}}, {"lo", lo}, {"hi", hi}, {"interior", interior}, {"value", v}};
           };
+          auto to = [&](int64_t lo, int64_t interior, int64_t size) {
+            Attrs a = by(lo, 0, interior, 0.5);
+            a.set("size", std::vector<Dim>{size});
+            return a;
+          };
           return std::vector<Sample>{{"around", {x}, by(2, 1, 0, 0.0)},
                                      {"between", {x}, by(0, 3, 2, 7.0)},
+                                     {"to a size", {x}, to(1, 2, 13)},
+                                     {"to too small a size", {x}, to(1, 2, 10), "in [10]"},
                                      {"negative", {x}, by(-1, 0, 0, 0.0), "lo -1"}};
         },
 };

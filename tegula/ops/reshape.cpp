@@ -49,15 +49,16 @@ Error misfit(const Shape& x, const Shape& y) {
 // It has no affine form, so no terms: the runs are read whole.
 Status take_run(DimMap& m, Side& a, Side& b) {
   Dim pa = a.left, pb = b.left;
+  a.exprs.back().is_window = b.exprs.back().is_window = true;
   while (!(pa == pb)) {
-    Side& grow = pa.bound() < pb.bound() ? a : b;
-    if (grow.d >= grow.shape.rank()) return misfit(a.shape, b.shape);
+    const bool a_ends = a.d >= a.shape.rank(), b_ends = b.d >= b.shape.rank();
+    if (a_ends && b_ends) return misfit(a.shape, b.shape);
+    Side& grow = b_ends || (!a_ends && pa.bound() < pb.bound()) ? a : b;
     const Dim next = grow.shape[grow.d++];
     grow.exprs.push_back({0, {}, true});
     Dim& p = &grow == &a ? pa : pb;
     p = TEGULA_TRY(mul(p, next));
   }
-  a.exprs.back().is_window = b.exprs.back().is_window = true;
   a.left = b.left = 1;
   m.add_factor(cat("r", m.factors.size()), pa);
   m.factors.back().whole = true;

@@ -1,5 +1,7 @@
 // y[i] = x[start + step i] along one dim; a view. A negative step reverses.
 #include "tegula/ops/elementwise.h"
+#include "tegula/ops/indexing.h"
+#include "tegula/ops/pad.h"
 
 namespace tegula {
 
@@ -10,7 +12,11 @@ Result<DimMap> dims(const OpCall& c) {
   const auto& sizes = c.attrs->dims("size");
   if (dim < 0 || dim >= x.rank() || sizes.size() != 1 || step == 0)
     return invalid_argument(cat("slice: dim ", dim, ", step ", step, " of ", x));
-  const Dim size = sizes[0];
+  const Dim size = sizes[0], whole = x[static_cast<int>(dim)];
+  if (!size.is_const() && !whole.is_const() && size.symbol != whole.symbol)
+    return unsupported(cat("slice: ", size, " elements of dim ", dim, " of ", x,
+                           ": nothing says that they lie within it at every extent; slice a dim of "
+                           "constant size, or of the same symbol"));
   const int64_t n = x[static_cast<int>(dim)].bound();
   const int64_t last = start + step * (size.bound() - 1);
   if (size.bound() < 0 || (size.bound() > 0 && (start < 0 || start >= n || last < 0 || last >= n)))
@@ -46,15 +52,17 @@ struct Ref {
 Grads vjp(Builder&, const VjpCall& c) {
   const auto dim = static_cast<int>(c.attrs().i("dim"));
   int64_t start = c.attrs().i("start"), step = c.attrs().i("step");
-  const Dim size = c.grad[0].dim(dim);
+  const Dim size = c.grad[0].dim(dim), n = c.in[0].dim(dim);
   Var g = c.grad[0];
+  if (step < 0 && !size.is_const()) {  // where the last element lies differs from run to run
+    const Var i = iota(g.builder(), {size}, 0, DType::kI64);
+    return {scatter_add(g, i * static_cast<double>(step) + static_cast<double>(start), dim, n)};
+  }
   if (step < 0) {  // reversed, the gradient is that of a forward slice
     g = slice(g, dim, size.bound() - 1, size, -1);
     start += step * (size.bound() - 1), step = -step;
   }
-  const Dim n = c.in[0].dim(dim);
-  const int64_t covered = size.bound() > 0 ? (size.bound() - 1) * step + 1 : 0;
-  return {pad(g, dim, start, n.bound() - start - covered, step - 1, 0.0)};
+  return {pad_to(g, dim, start, n, step - 1, 0.0)};
 }
 
 // A part's operand holds just the elements it reads, in order.

@@ -2,6 +2,7 @@
 // of x at many places. With it a convolution is a contraction that moves no bytes first.
 #include "tegula/ops/conv.h"
 #include "tegula/ops/elementwise.h"
+#include "tegula/ops/pad.h"
 
 namespace tegula {
 
@@ -14,6 +15,10 @@ Result<DimMap> dims(const OpCall& c) {
   if (dim < 0 || dim >= x.rank() || sizes.size() != 1 || kernel < 1 || stride < 1 || dilation < 1)
     return invalid_argument(cat("unfold: dim ", dim, ", kernel ", kernel, ", stride ", stride,
                                 ", dilation ", dilation, " of ", x));
+  const Dim whole = x[static_cast<int>(dim)];
+  if (!sizes[0].is_const() && !whole.is_const() && sizes[0].symbol != whole.symbol)
+    return unsupported(cat("unfold: ", sizes[0], " windows of dim ", dim, " of ", x,
+                           ": nothing says that they lie within it at every extent"));
   if (x.rank() == kMaxRank) return unsupported("unfold: the result would have more than 8 dims");
   const int64_t n = x[static_cast<int>(dim)].bound();
   const int64_t last = stride * (sizes[0].bound() - 1) + dilation * (kernel - 1);
@@ -63,13 +68,12 @@ struct Ref {
 Grads vjp(Builder&, const VjpCall& c) {
   const auto dim = static_cast<int>(c.attrs().i("dim"));
   const int64_t stride = c.attrs().i("stride"), dilation = c.attrs().i("dilation");
-  const int64_t n = c.in[0].dim(dim).bound(), size = c.grad[0].dim(dim).bound();
-  const int64_t covered = size > 0 ? stride * (size - 1) + 1 : 0;
+  const bool any = c.grad[0].dim(dim).bound() > 0;
   Var sum;
   for (int64_t k = 0; k < c.attrs().i("kernel"); ++k) {
     const Var part = squeeze(slice(c.grad[0], dim + 1, k, 1), dim + 1);
-    const int64_t lo = size > 0 ? dilation * k : 0;
-    const Var back = pad(part, dim, lo, n - covered - lo, size > 0 ? stride - 1 : 0, 0.0);
+    const Var back =
+        pad_to(part, dim, any ? dilation * k : 0, c.in[0].dim(dim), any ? stride - 1 : 0, 0.0);
     sum = sum.valid() ? sum + back : back;
   }
   return {sum};

@@ -22,7 +22,7 @@ bool collect(Peephole& p, Var v, std::vector<Piece>& pieces, int depth) {
   if (const Node* n = p.made_by(v, pad_op)) {
     const Var x = p.operand(*n, 0);
     const int64_t dim = n->attrs.i("dim");
-    if (n->attrs.i("interior") != 0 || n->attrs.f("value") != 0 ||
+    if (n->attrs.has("size") || n->attrs.i("interior") != 0 || n->attrs.f("value") != 0 ||
         std::signbit(n->attrs.f("value")) || (!pieces.empty() && pieces[0].dim != dim) ||
         !x.dim(static_cast<int>(dim)).is_const())
       return false;

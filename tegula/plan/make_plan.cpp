@@ -19,6 +19,12 @@
 
 namespace tegula {
 
+#ifdef NDEBUG
+constexpr bool kVerifies = false;
+#else
+constexpr bool kVerifies = true;
+#endif
+
 int Planner::new_slot(int64_t bytes, const std::string& name, Phase phase) {
   Slot s;
   s.bytes = bytes, s.name = name, s.phase = phase;
@@ -49,35 +55,80 @@ PlanTensor Planner::add_copy(const PlanTensor& from, const Node& cause) {
   return plan_.steps.back().out[0];
 }
 
-Status Planner::add_view(const Node& n, const OpCall& call) {
+// False: not even of a dense operand do strides show the results.
+bool Planner::add_view(const Node& n, const OpCall& call) {
   for (uint32_t i = 0; i < n.n_outputs; ++i) {
-    const ValueId from = n.inputs[n.inputs.size() > 1 ? i : 0];
-    auto view = view_of(call, i, tensors_[from]);
+    const PlanTensor& from = tensors_[n.inputs[n.inputs.size() > 1 ? i : 0]];
+    auto view = view_of(call, i, from);
     if (!view.ok()) {
-      view = view_of(call, i, add_copy(tensors_[from], n));
-      if (!view.ok()) return std::move(view).error();
+      PlanTensor dense = from;
+      set_contiguous(dense);
+      if (!view_of(call, i, dense).ok()) return false;
+      view = view_of(call, i, add_copy(from, n));
     }
     view->value = n.output(i);
     tensors_[n.output(i)] = *view;
   }
-  return {};
+  return true;
+}
+
+static bool has_symbol(const Step& step, int32_t symbol) {
+  for (const auto* tensors : {&step.in, &step.out})
+    for (const PlanTensor& t : *tensors)
+      for (const Dim& d : t.type.shape)
+        if (d.symbol == symbol) return true;
+  return false;
 }
 
 // The best kernel that supports the step at the bounds, and at smaller extents too: what is dense
 // at a bound may have gaps below it.
 const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
                                      const Node& n) const {
-  std::vector<int64_t> bounds, less;
-  for (const Symbol& s : module_->symbols)
-    bounds.push_back(s.bound), less.push_back(std::max<int64_t>(s.bound - 1, 0));
-  const auto in = refs_at(operands, bounds), out = refs_at(step.out, bounds);
-  const KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
-  if (bounds.empty()) return choose_kernel(*n.op, {&query, 1}, options_);
-  const Attrs attrs = attrs_at(n.attrs, less);
-  const auto less_in = refs_at(operands, less), less_out = refs_at(step.out, less);
-  const KernelQuery queries[] = {
-      query, {&attrs, less_in, less_out, step.program.get(), options_.n_threads}};
+  struct At {
+    Attrs attrs;
+    std::vector<TensorRef> in, out;
+  };
+  const auto extents = some_extents(module_->symbols, plan_.least);
+  std::vector<At> at;
+  std::vector<KernelQuery> queries;
+  at.reserve(extents.size());
+  for (const auto& e : extents) {
+    const bool is_symbolic = !e.empty();
+    auto out = refs_at(step.out, e);
+    if (!queries.empty() && are_empty(out)) continue;  // not launched there
+    at.push_back(
+        {is_symbolic ? attrs_at(n.attrs, e) : Attrs(), refs_at(operands, e), std::move(out)});
+    queries.push_back({is_symbolic ? &at.back().attrs : &n.attrs, at.back().in, at.back().out,
+                       step.program.get(), options_.n_threads});
+  }
   return choose_kernel(*n.op, queries, options_);
+}
+
+// What the kernel takes at the bounds, or at a smaller extent of a symbol: kernels go other ways
+// for few rows, and around powers of two. A run checks the extents in between.
+int64_t Planner::most_workspace(const Step& step, const Node& n,
+                                const KernelQuery& at_bounds) const {
+  int64_t most = step.kernel->workspace_bytes(at_bounds);
+  std::vector<int64_t> extents;
+  for (const Symbol& s : module_->symbols) extents.push_back(s.bound);
+  const auto try_extents = [&] {
+    const auto in = refs_at(step.in, extents), out = refs_at(step.out, extents);
+    if (are_empty(out)) return;
+    const Attrs attrs = attrs_at(n.attrs, extents);
+    KernelQuery query = at_bounds;
+    query.attrs = &attrs, query.in = in, query.out = out;
+    most = std::max(most, step.kernel->workspace_bytes(query));
+  };
+  for (size_t s = 0; s < extents.size(); ++s) {
+    if (!has_symbol(step, static_cast<int32_t>(s))) continue;
+    const int64_t bound = extents[s], least = plan_.least[s].extent;
+    for (int64_t e = least; e <= std::min<int64_t>(bound, 17); ++e) extents[s] = e, try_extents();
+    for (int64_t power = 32; power <= bound; power *= 2)
+      for (int64_t e = std::max(power - 1, least); e <= std::min(power + 1, bound); ++e)
+        extents[s] = e, try_extents();
+    extents[s] = bound;
+  }
+  return most;
 }
 
 void Planner::choose(Step& step, const Node& n) {
@@ -93,7 +144,7 @@ void Planner::choose(Step& step, const Node& n) {
       query.tuning = step.tuning;
     }
   if (step.kernel && step.kernel->workspace_bytes)
-    if (const int64_t bytes = step.kernel->workspace_bytes(query); bytes > 0) {
+    if (const int64_t bytes = most_workspace(step, n, query); bytes > 0) {
       step.workspace = new_slot(bytes, cat("workspace of ", step.kernel->name), n.phase);
       plan_.slots.back().is_workspace = true;
     }
@@ -128,7 +179,7 @@ Status Planner::plan_fused(Step& step, const Node& n) {
 Status Planner::add_node(const Node& n) {
   const auto in_types = f_.input_types(n), out_types = f_.output_types(n);
   const OpCall call{n.op, &n.attrs, in_types, out_types, module_.get(), n.regions};
-  if (n.op->is_view) return add_view(n, call);
+  if (n.op->is_view && add_view(n, call)) return {};
   Step step;
   step.op = n.op, step.attrs = n.attrs, step.phase = n.phase, step.loc = n.loc;
   step.in.reserve(n.inputs.size()), step.out.reserve(n.n_outputs);
@@ -167,6 +218,7 @@ Status Planner::add_node(const Node& n) {
   if (step.regions.empty()) choose(step, n);
   const Bytes bytes = bytes_of(call);
   step.flops = flops_of(call), step.bytes = bytes.read + bytes.written;
+  if (n.op->is_view) step.bytes = call.in[0].bytes() + call.out[0].bytes();  // moved after all
   plan_.steps.push_back(std::move(step));
   return {};
 }
@@ -193,6 +245,7 @@ Result<Plan> Planner::run() {
   plan_.name = f_.name;
   plan_.n_threads = options_.n_threads;
   plan_.symbols = module_->symbols;
+  plan_.least = ports_ ? ports_->least : TEGULA_TRY(least_extents(*module_, f_));
   plan_.module = module_;
   tensors_.resize(f_.values.size());
   add_params();
@@ -227,7 +280,7 @@ Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
   const auto start = std::chrono::steady_clock::now();
   Planner planner(std::move(module), function, options);
   Plan plan = TEGULA_TRY(planner.run());
-  if (options.verify)
+  if (options.verify.value_or(kVerifies))
     if (auto st = verify_plan(plan); !st.ok()) return std::move(st).error();
   plan.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -1,5 +1,6 @@
 #include "tegula/plan/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "tegula/ir/opdef.h"
@@ -18,6 +19,23 @@ std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
     refs.push_back(r);
   }
   return refs;
+}
+
+bool are_empty(std::span<const TensorRef> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorRef& t) { return t.numel() == 0; });
+}
+
+std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
+                                               std::span<const LeastExtent> least) {
+  std::vector<std::vector<int64_t>> all(symbols.empty() ? 1 : 5);
+  for (size_t s = 0; s < symbols.size(); ++s) {
+    const int64_t bound = symbols[s].bound, low = s < least.size() ? least[s].extent : 0;
+    const int64_t tries[] = {bound, bound - 1, bound / 2, 1, 0};
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i].push_back(std::min(std::max(tries[i], low), bound));
+  }
+  return all;
 }
 
 int64_t Plan::flops() const {

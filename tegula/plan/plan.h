@@ -8,9 +8,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tegula/ir/extents.h"
 #include "tegula/ir/module.h"
 #include "tegula/kernels/kernel.h"
 
@@ -44,6 +46,9 @@ struct PlanTensor {
 std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
                                std::span<const int64_t> extents);
 
+// Have they no element at all? A step whose results are so is not launched.
+bool are_empty(std::span<const TensorRef> tensors);
+
 struct Plan;
 
 // One launch. Exactly one of kernel, reference and region runs it.
@@ -66,6 +71,7 @@ struct Step {
 struct Plan {
   std::string name;
   std::vector<Symbol> symbols;
+  std::vector<LeastExtent> least;  // per symbol; a run below is refused. Empty: all 0
   std::vector<Slot> slots;
   std::vector<Step> steps;
   // In the function's order. A result lies in an arena slot or, donated, in a parameter's.
@@ -97,6 +103,10 @@ struct Plan {
 
 class TuningTable;
 
+// The bounds, and some smaller extents of all symbols that a run may have.
+std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
+                                               std::span<const LeastExtent> least);
+
 struct PlanOptions {
   DeviceKind device = DeviceKind::kCpu;
   int n_threads = 1;
@@ -105,11 +115,8 @@ struct PlanOptions {
   std::vector<std::pair<std::string, std::string>> force_kernel;
   bool use_kernels = true;               // false: references only (tests)
   const TuningTable* tunings = nullptr;  // null: every kernel by its own rule
-#ifdef NDEBUG
-  bool verify = false;  // check the finished plan, see plan/verify.h
-#else
-  bool verify = true;
-#endif
+  // Check the finished plan, see plan/verify.h. None: if the library was built for debugging.
+  std::optional<bool> verify;
 };
 
 // Plans a function that has been through the passes.

@@ -36,7 +36,10 @@ class Writer {
  public:
   Json plan(const Plan& p) {
     Json::Array symbols, slots, steps;
-    for (const Symbol& s : p.symbols) symbols.push_back(list(s.name, s.bound));
+    for (size_t s = 0; s < p.symbols.size(); ++s) {
+      const LeastExtent least = s < p.least.size() ? p.least[s] : LeastExtent();
+      symbols.push_back(list(p.symbols[s].name, p.symbols[s].bound, least.extent, least.why));
+    }
     for (const Slot& s : p.slots)
       slots.push_back(list(static_cast<int>(s.kind), s.bytes, s.offset, s.param, s.first_step,
                            s.last_step, s.name, static_cast<int>(s.phase), s.is_workspace));
@@ -142,9 +145,11 @@ class Reader {
     Plan p;
     p.name = string(j.find("name"), "the name");
     for (const Json& s : items(j.find("symbols"), "symbols")) {
-      const auto& at = row(s, 2, "a symbol");
+      const auto& at = row(s, 4, "a symbol");
       p.symbols.push_back(
           {string(&at[0], "a symbol's name"), integer(&at[1], 0, kMostBytes, "a bound")});
+      p.least.push_back({integer(&at[2], 0, kMostBytes, "a least extent"),
+                         string(&at[3], "why an extent is the least")});
     }
     symbols_ = p.symbols;
     p.n_threads = small(j.find("n_threads"), 1, 4096, "n_threads");

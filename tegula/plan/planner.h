@@ -17,6 +17,7 @@ namespace tegula {
 struct RegionPorts {
   std::vector<PlanTensor> params;  // type and strides of each parameter
   std::vector<int> overwrites;     // per result: the parameter whose memory it takes; -1: its own
+  std::vector<LeastExtent> least;  // of the whole plan
 };
 
 class Planner {
@@ -35,10 +36,11 @@ class Planner {
   void add_params();
   int new_slot(int64_t bytes, const std::string& name, Phase phase);
   Status add_node(const Node& n);
-  Status add_view(const Node& n, const OpCall& call);
+  bool add_view(const Node& n, const OpCall& call);
   PlanTensor add_copy(const PlanTensor& from, const Node& cause);
   Step copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause);
   void choose(Step& step, const Node& n);
+  int64_t most_workspace(const Step& step, const Node& n, const KernelQuery& at_bounds) const;
   const KernelDef* kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
                               const Node& n) const;
   Status plan_fused(Step& step, const Node& n);

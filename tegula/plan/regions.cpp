@@ -40,7 +40,8 @@ RegionPorts ports_of(const Step& step, size_t region, size_t n_results) {
 Status Planner::plan_regions(Step& step, const Node& n) {
   int64_t bytes = 0;
   for (size_t r = 0; r < n.regions.size(); ++r) {
-    const RegionPorts ports = ports_of(step, r, (*module_)[n.regions[r]].results.size());
+    RegionPorts ports = ports_of(step, r, (*module_)[n.regions[r]].results.size());
+    ports.least = plan_.least;
     Planner planner(module_, n.regions[r], options_, &ports);
     Plan sub = TEGULA_TRY(planner.run());
     bytes = std::max(bytes, sub.arena_bytes);

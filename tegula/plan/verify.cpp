@@ -29,6 +29,10 @@ class Checker {
       : plan_(plan), is_region_(is_region), memory_(plan.params.size() + 1) {}
 
   Status run() {
+    for (size_t s = 0; s < plan_.least.size(); ++s)
+      if (s >= plan_.symbols.size() || least(static_cast<int>(s)) < 0 ||
+          least(static_cast<int>(s)) > plan_.symbols[s].bound)
+        return error("M2 tensors", cat("symbol ", s, " has no extent that may be run"));
     TEGULA_TRY(slots());
     TEGULA_TRY(ports());
     for (size_t i = 0; i < plan_.steps.size(); ++i) TEGULA_TRY(step_form(i));
@@ -48,6 +52,10 @@ class Checker {
  private:
   Error error(std::string_view rule, const std::string& what) const {
     return broken(plan_, rule, what);
+  }
+  int64_t least(int symbol) const {
+    const auto s = static_cast<size_t>(symbol);
+    return s < plan_.least.size() ? plan_.least[s].extent : 0;
   }
   const Slot& slot(int s) const { return plan_.slots[static_cast<size_t>(s)]; }
   std::string slot_name(int s) const { return cat("slot ", s, " (", slot(s).name, ")"); }
@@ -109,11 +117,14 @@ class Checker {
                 bool needs_value = true) const {
     if (t.slot < 0 || static_cast<size_t>(t.slot) >= plan_.slots.size())
       return error("M2 tensors", cat(who, " lies in slot ", t.slot, " of ", plan_.slots.size()));
-    for (const Dim& d : t.type.shape)
-      if (d.symbol != kNoSymbol &&
-          (d.symbol < 0 || static_cast<size_t>(d.symbol) >= plan_.symbols.size() ||
-           plan_.symbols[static_cast<size_t>(d.symbol)].bound != d.symbol_bound))
+    for (const Dim& d : t.type.shape) {
+      if (d.symbol == kNoSymbol) continue;
+      if (d.symbol < 0 || static_cast<size_t>(d.symbol) >= plan_.symbols.size() ||
+          plan_.symbols[static_cast<size_t>(d.symbol)].bound != d.symbol_bound)
         return error("M2 tensors", cat(who, " has a dim of an unknown symbol or bound"));
+      if (d.scale < 0 || d.offset + d.scale * least(d.symbol) < 0)
+        return error("M2 tensors", cat(who, " has a dim below 0 at an extent that may be run"));
+    }
     const auto bytes = reach(t);
     const Bytes room = room_of(t.slot);
     if (!bytes || (!bytes->is_empty() && (bytes->begin < room.begin || bytes->end > room.end)))

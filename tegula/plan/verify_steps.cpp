@@ -92,17 +92,6 @@ std::vector<Type> types_of(const std::vector<PlanTensor>& tensors) {
   return types;
 }
 
-// The bounds, and some smaller extents of all symbols.
-std::vector<std::vector<int64_t>> some_extents(const Plan& plan) {
-  std::vector<std::vector<int64_t>> all(plan.symbols.empty() ? 1 : 5);
-  for (const Symbol& s : plan.symbols) {
-    const int64_t tries[] = {s.bound, s.bound - 1, s.bound / 2, 1, 0};
-    for (size_t i = 0; i < all.size(); ++i)
-      all[i].push_back(std::clamp<int64_t>(tries[i], 0, s.bound));
-  }
-  return all;
-}
-
 bool has_regions(const OpDef* op) {
   return op == &scan_op || op == &while_loop_op || op == &cond_op || op == &call_op;
 }
@@ -134,8 +123,9 @@ Status check_launch(const Plan& plan, size_t i) {
   if (!s.kernel->tuning && !(s.tuning == Tuning{}))
     return error(cat("a tuning for kernel ", s.kernel->name, ", which has nothing to tune"));
   const int64_t have = s.workspace < 0 ? 0 : plan.slots[static_cast<size_t>(s.workspace)].bytes;
-  for (const auto& extents : some_extents(plan)) {
+  for (const auto& extents : some_extents(plan.symbols, plan.least)) {
     const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
+    if (are_empty(out)) continue;
     const Attrs attrs = attrs_at(s.attrs, extents);
     const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads, s.tuning};
     if (s.kernel->supports && !s.kernel->supports(q))
@@ -268,6 +258,9 @@ Status check_regions(const Plan& plan, size_t i) {
     bool same_symbols = sub.symbols.size() == plan.symbols.size();
     for (size_t k = 0; same_symbols && k < sub.symbols.size(); ++k)
       same_symbols = sub.symbols[k].bound == plan.symbols[k].bound;
+    same_symbols &= sub.least.size() == plan.least.size();
+    for (size_t k = 0; same_symbols && k < sub.least.size(); ++k)
+      same_symbols = sub.least[k].extent <= plan.least[k].extent;
     if (!same_symbols || sub.n_threads != plan.n_threads)
       return error(cat("region ", sub.name, " has other symbols or threads than its plan"));
     TEGULA_TRY(check_plan(sub, true));

@@ -20,6 +20,18 @@ bool is_contiguous(const PlanTensor& t) {
   return true;
 }
 
+// Of a run of dims that are read as one, all but the first must be constant: strides are those of
+// the bounds.
+static bool has_gaps(const std::vector<DimExpr>& dims, const Shape& shape) {
+  bool is_first = true;
+  for (int d = 0; d < shape.rank(); ++d) {
+    if (!dims[static_cast<size_t>(d)].is_window) continue;
+    if (!is_first && !shape[d].is_const()) return true;
+    is_first &= shape[d] == Dim(1);
+  }
+  return false;
+}
+
 Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& in) {
   PlanTensor out = in;
   out.type = call.out[index];
@@ -31,6 +43,9 @@ Result<PlanTensor> view_of(const OpCall& call, size_t index, const PlanTensor& i
     if (e.is_window) {  // no affine form
       if (!is_contiguous(in))
         return unsupported("a reshape across dims needs a contiguous operand");
+      if (has_gaps(operand, in.type.shape) || has_gaps(result, out.type.shape))
+        return unsupported(cat(call.op->name, " of ", call.in[0], " to ", out.type,
+                               ": below its bound a symbolic dim leaves gaps between rows"));
       set_contiguous(out);
       return out;
     }

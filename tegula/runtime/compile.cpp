@@ -35,17 +35,29 @@ Result<int64_t> planned_peak(const Module& module, const Function& f, const void
 
 namespace {
 
+// The plan of a function that the passes rewrote, which takes no smaller extents than it did
+// before: a window that no longer fits is refused, though what the window op became would run.
+Result<std::shared_ptr<const Plan>> plan_rewritten(const std::shared_ptr<Module>& module,
+                                                   FuncId function, const PlanOptions& options,
+                                                   const std::vector<LeastExtent>& least) {
+  auto plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, options)));
+  for (size_t s = 0; s < least.size(); ++s)
+    if (least[s].extent > plan->least[s].extent) plan->least[s] = least[s];
+  return std::shared_ptr<const Plan>(std::move(plan));
+}
+
 // Times what the table lacks and plans anew with what was found. Tunings change workspaces: a plan
 // that would no longer keep to the budget is not taken.
 Status tune(const std::shared_ptr<Module>& module, FuncId function, const CompileOptions& options,
-            const PlanOptions& plan_options, TuningTable& table, Compiled& out) {
+            const PlanOptions& plan_options, const std::vector<LeastExtent>& least,
+            TuningTable& table, Compiled& out) {
   const auto start = Clock::now();
   ThreadPool pool(plan_options.n_threads);
   const int n = TEGULA_TRY(tune_plan(*out.plan, &pool, options.tune.mode, table));
   if (n > 0) {
     if (const Status st = table.save(); !st.ok())
       out.notes.push_back(cat("tunings are not kept: ", st.error().message));
-    auto plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, plan_options)));
+    auto plan = TEGULA_TRY(plan_rewritten(module, function, plan_options, least));
     const int64_t budget = options.passes.pass.memory_bytes;
     if (budget == 0 || plan->arena_bytes <= budget || plan->arena_bytes <= out.plan->arena_bytes)
       out.plan = std::move(plan);
@@ -79,13 +91,14 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
     passes.pass.planned_peak = planned_peak;
     passes.pass.peak_context = &plan;
   }
+  const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
   out.passes_ms = ms_since(start);
   start = Clock::now();
-  out.plan = std::make_shared<Plan>(TEGULA_TRY(make_plan(module, function, plan)));
+  out.plan = TEGULA_TRY(plan_rewritten(module, function, plan, least));
   out.plan_ms = ms_since(start);
-  if (plan.tunings) TEGULA_TRY(tune(module, function, options, plan, table, out));
+  if (plan.tunings) TEGULA_TRY(tune(module, function, options, plan, least, table, out));
   return out;
 }
 

@@ -116,6 +116,7 @@ void Session::set_extents() {
       }
     };
     fix(step.in, b.in, b.in_types), fix(step.out, b.out, b.out_types);
+    b.is_empty = are_empty(b.out);
     for (const auto& [name, value] : step.attrs)
       if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) {
         auto& fixed = std::get<std::vector<Dim>>(*b.attrs.find(name));
@@ -124,19 +125,41 @@ void Session::set_extents() {
   }
 }
 
+// Workspaces were sized at the bounds and at some smaller extents. No plan of ours is known to need
+// more in between; memory is not what finds out.
+Status Session::check_workspaces() const {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Step& step = plan_->steps[i];
+    const Bound& b = bound_[i];
+    if (!step.kernel || step.workspace < 0 || !step.kernel->workspace_bytes || b.is_empty) continue;
+    const int64_t have = plan_->slots[static_cast<size_t>(step.workspace)].bytes;
+    const int64_t need = step.kernel->workspace_bytes(
+        {&b.attrs, b.in, b.out, step.program.get(), plan_->n_threads, step.tuning});
+    if (need > have)
+      return out_of_memory(cat("kernel ", step.kernel->name, " of step ", i, " (", step.op->name,
+                               ") needs a workspace of ", need, " bytes at extents ", extents_,
+                               ", the plan has ", have,
+                               ": plan with these extents as bounds, and report this"));
+  }
+  return {};
+}
+
 Status Session::run(std::span<const int64_t> extents) {
   const size_t n = plan_->symbols.size();
   if (!extents.empty()) {
     if (extents.size() != n)
       return invalid_argument(
           cat("plan ", plan_->name, " has ", n, " symbols, got ", extents.size(), " extents"));
-    for (size_t i = 0; i < n; ++i)
-      if (extents[i] < 0 || extents[i] > plan_->symbols[i].bound)
-        return invalid_argument(cat("extent ", extents[i], " of ", plan_->symbols[i].name,
-                                    " is outside [0, ", plan_->symbols[i].bound, "]"));
+    TEGULA_TRY(check_extents(plan_->symbols, plan_->least, extents));
     if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
+      last_extents_ = extents_;
       extents_.assign(extents.begin(), extents.end());
       set_extents();
+      if (Status st = check_workspaces(); !st.ok()) {
+        extents_ = last_extents_;
+        set_extents();
+        return st;
+      }
     }
   }
   for (size_t i = 0; i < param_data_.size(); ++i)
@@ -163,6 +186,7 @@ Status Session::run(std::span<const int64_t> extents) {
 void Session::launch(size_t i) {
   const Step& step = plan_->steps[i];
   Bound& b = bound_[i];
+  if (b.is_empty) return;
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     const DeviceCall call{

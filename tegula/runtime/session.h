@@ -74,6 +74,7 @@ class Session {
     Attrs attrs;                            // the step's, with dims at the run's extents
     std::vector<Type> in_types, out_types;  // for references
     void* workspace = nullptr;
+    bool is_empty = false;  // at the run's extents no result has an element
     std::vector<std::unique_ptr<Session>> regions;
   };
   struct Use {  // of a parameter by a bound step
@@ -83,6 +84,7 @@ class Session {
   TensorRef locate(const PlanTensor& t) const;
   void bind_step(size_t i);
   void set_extents();
+  Status check_workspaces() const;
   void launch(size_t i);
   void run_reference(const Step& step, Bound& bound);
 
@@ -91,7 +93,7 @@ class Session {
   Region arena_;
   uint8_t* base_ = nullptr;
   std::vector<void*> param_data_;
-  std::vector<int64_t> extents_;
+  std::vector<int64_t> extents_, last_extents_;
   std::vector<Bound> bound_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
   Counters counters_;

@@ -116,17 +116,19 @@ TEST(PlanJson, RefusalsSayWhy) {
   expect_refused("", "plan.json");
   expect_refused("{}", "this is no saved plan");
   expect_refused("[1, 2]", "this is no saved plan");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 7"),
-                 "the plan has version 7, this build reads version 1");
+  expect_refused(replaced(text, cat("\"version\": ", kPlanVersion), "\"version\": 7"),
+                 cat("the plan has version 7, this build reads version ", kPlanVersion));
   expect_refused(
       replaced(text, cat("\"isa\": \"", isa_name(machine_isa()), "\""), "\"isa\": \"sve2\""),
       "the plan is for the instruction set \"sve2\", this process uses");
-  expect_refused(replaced(text, "[\"n\", 6]", "[\"n\", 7]"), "SHA-256");
+  expect_refused(replaced(text, "[\"n\", 6, 0, \"\"]", "[\"n\", 7, 0, \"\"]"), "SHA-256");
   expect_refused(edited(text, "\"op\": \"scan\"", "\"op\": \"spin\""), "this build has no op spin");
   expect_refused(edited(text, "\"kernel\": \"fused\"", "\"kernel\": \"fusing\""),
                  "this build has no kernel fusing");
-  expect_refused(edited(text, "[\"n\", 6]", "[\"n\", -6]"), "a bound is -6");
-  expect_refused(edited(text, "[\"n\", 6]", "[\"n\", 9000000]"), "breaks M2 tensors");
+  expect_refused(edited(text, "[\"n\", 6, 0, \"\"]", "[\"n\", -6, 0, \"\"]"), "a bound is -6");
+  expect_refused(edited(text, "[\"n\", 6, 0, \"\"]", "[\"n\", 9000000, 0, \"\"]"),
+                 "breaks M2 tensors");
+  expect_refused(edited(text, "[\"n\", 6, 0, \"\"]", "[\"n\", 6, 7, \"\"]"), "breaks M2 tensors");
   expect_refused(edited(text, "\"n_threads\": 2", "\"n_threads\": 3"), "breaks M");
 }
 

@@ -7,6 +7,7 @@
 #include "tegula/models/model.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/regions.h"
+#include "tegula/ops/conv.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
 #include "tests/common/random_graph.h"
@@ -135,6 +136,163 @@ TEST(Symbols, RandomGraphsAtEveryExtent) {
     }
   }
   EXPECT_GT(n_symbolic, 20);
+}
+
+// What `make` writes over a symbolic n, and its gradient by the weights x: at every extent the bits
+// of the same with a constant. Returns the extents that were refused.
+template <class F>
+std::vector<int64_t> refused_extents(int64_t bound, F&& make) {
+  const auto built = [&](Dim n, std::shared_ptr<Module> m) {
+    Builder b(*m, "f");
+    const Var y = make(b, n);
+    std::vector<int64_t> dims(static_cast<size_t>(y.rank()));
+    for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int64_t>(d);
+    std::vector<Var> weights;
+    for (const Param& p : b.function().params)
+      if (p.role == Role::kWeight) weights.push_back(Var(&b, p.value));
+    b.result("y", y);
+    const auto g = grad(reduce_sum(y * y, dims), weights);
+    for (size_t i = 0; i < g.size(); ++i) b.result(cat("dx", i), g[i]);
+    auto f = b.finish_into_module();
+    EXPECT_TRUE(f.ok()) << f.error().to_string();
+    return f.ok() ? *f : kNone;
+  };
+  CompileOptions o;
+  o.plan.verify = true, o.plan.n_threads = 2;
+  auto m = std::make_shared<Module>();
+  const FuncId f = built(m->add_symbol("n", bound), m);
+  if (f == kNone) return {-1};
+  const Module before = *m;
+  auto any = compile(m, f, o);
+  EXPECT_TRUE(any.ok()) << any.error().to_string();
+  if (!any.ok()) return {-1};
+  std::vector<int64_t> refused;
+  for (int64_t n = 0; n <= bound; ++n) {
+    SCOPED_TRACE(cat("at ", n));
+    const int64_t extents[] = {n};
+    std::vector<HostTensor> in;
+    for (const Param& p : before[f].params)
+      in.push_back(test::random_tensor(
+          {before[f].type(p.value).dtype, before[f].type(p.value).shape.at(extents)}, 1));
+    const auto have = test::try_run_plan(*any->plan, in, extents, 2);
+    const auto naive = interpret(before, before[f], in, Arithmetic::kNaive, extents);
+    EXPECT_EQ(have.ok(), naive.ok());
+    if (!have.ok()) {
+      EXPECT_NE(have.error().message.find(cat("extent ", n, " of n is outside")), std::string::npos)
+          << have.error().message;
+      refused.push_back(n);
+      continue;
+    }
+    auto fixed = std::make_shared<Module>();
+    const FuncId g = built(n, fixed);
+    if (g == kNone) continue;
+    const Module plain = *fixed;
+    auto one = compile(fixed, g, o);
+    EXPECT_TRUE(one.ok()) << one.error().to_string();
+    if (!one.ok()) continue;
+    const auto want = test::run_plan(*one->plan, in, {}, 2);
+    const auto want_naive = interpret(plain, plain[g], in, Arithmetic::kNaive);
+    for (size_t r = 0; r < want.size(); ++r) {
+      EXPECT_EQ((*have)[r].bytes, want[r].bytes) << "result " << r;
+      EXPECT_EQ((*naive)[r].bytes, (*want_naive)[r].bytes) << "result " << r << ", by reference";
+    }
+  }
+  return refused;
+}
+using Extents = std::vector<int64_t>;
+Var weight(Builder& b, Shape s) {
+  return b.weight(cat("x", b.function().params.size()), {DType::kF32, s});
+}
+Dim plus(Dim n, int64_t c) { return *add(n, c); }
+
+TEST(Symbols, GradientsOfSlices) {
+  EXPECT_EQ(refused_extents(7,
+                            [](Builder& b, Dim n) {
+                              return slice(weight(b, {3, plus(n, 2)}), 1, 1, n);
+                            }),
+            Extents());
+  EXPECT_EQ(refused_extents(7,
+                            [](Builder& b, Dim n) {  // of a constant dim: hi is what is left
+                              return slice(weight(b, {9, 2}), 0, 2, n);
+                            }),
+            Extents());
+  EXPECT_EQ(refused_extents(7,
+                            [](Builder& b, Dim n) {
+                              return slice(weight(b, {9, 2}), 0, 8, n, -1);
+                            }),
+            Extents());
+  EXPECT_EQ(refused_extents(
+                4, [](Builder& b, Dim n) { return slice(weight(b, {*mul(n, 2)}), 0, 1, n, 2); }),
+            Extents());
+  // Elements 2 to 4 of n.
+  EXPECT_EQ(refused_extents(7, [](Builder& b, Dim n) { return slice(weight(b, {n}), 0, 2, 3); }),
+            Extents({0, 1, 2, 3, 4}));
+}
+
+TEST(Symbols, GradientsOfConcats) {
+  EXPECT_EQ(refused_extents(5,
+                            [](Builder& b, Dim n) {
+                              const Var parts[] = {weight(b, {2, 3}), weight(b, {2, n}),
+                                                   weight(b, {2, 4}), weight(b, {2, n})};
+                              return concat(parts, 1);
+                            }),
+            Extents());
+}
+
+TEST(Symbols, ReshapesThatMoveElements) {
+  for (const auto& [from, to] : {std::pair<Extents, Extents>{{-1, 2}, {2, -1}},
+                                 {{2, -1}, {-2}},
+                                 {{-2}, {2, -1}},
+                                 {{3, -1, 2}, {3, 2, -1}},
+                                 {{-1, 2, 3}, {-1, 3, 2}},
+                                 {{2, -1, 3}, {-1, 6}}}) {
+    SCOPED_TRACE(cat(from, " to ", to));
+    const auto shape = [](const Extents& dims, Dim n) {
+      Shape s;
+      for (int64_t d : dims) s.push_back(d < 0 ? *mul(n, -d) : Dim(d));
+      return s;
+    };
+    EXPECT_EQ(
+        refused_extents(
+            5, [&](Builder& b, Dim n) { return reshape(weight(b, shape(from, n)), shape(to, n)); }),
+        Extents());
+  }
+}
+
+TEST(Symbols, WindowsThatNoLongerFit) {
+  EXPECT_EQ(refused_extents(7,
+                            [](Builder& b, Dim n) {
+                              return conv(weight(b, {1, 2, n}), weight(b, {3, 2, 3}), {});
+                            }),
+            Extents({0, 1, 2}));
+  EXPECT_EQ(refused_extents(7,
+                            [](Builder& b, Dim n) {
+                              return max_pool(weight(b, {1, 2, n}), {2}, {});
+                            }),
+            Extents({0, 1}));
+}
+
+// Shorter rows may take larger tiles than those of the bound.
+TEST(Symbols, WorkspacesDoForSmallerExtents) {
+  for (int64_t columns : {9, 24, 40, 600})
+    EXPECT_EQ(refused_extents(9,
+                              [&](Builder& b, Dim n) {
+                                const Var x = weight(b, {37, *add(columns - 9, n)});
+                                return exp(x - reduce_max(x, {1}, true)) * x +
+                                       broadcast(reduce_sum(x * x, {1}, true), x.shape());
+                              })
+                  .size(),
+              0u);
+}
+
+TEST(Symbols, SymbolsThatNothingOrders) {
+  Module m;
+  const Dim n = m.add_symbol("n", 4), k = m.add_symbol("k", 4);
+  Builder b(m, "f");
+  b.result("y", slice(b.param("x", {DType::kF32, {n}}), 0, 0, k));
+  const auto f = b.finish();
+  ASSERT_FALSE(f.ok());
+  EXPECT_NE(f.error().message.find("nothing says that they lie within it"), std::string::npos);
 }
 
 TEST(Symbols, ExtentsOutOfBoundsAreNamed) {

@@ -21,9 +21,17 @@ bool supports(const KernelQuery& q) {
   return q.program && q.program->resident && tile_geometry(*q.program, q.in, q.out, g).ok();
 }
 
+// Smaller extents may take larger tiles. The workspace of a call whose space has symbols does for
+// all of them; in the call of a run none is left.
 int64_t workspace_bytes(const KernelQuery& q) {
   TileGeometry g;
-  return tile_geometry(*q.program, q.in, q.out, g).ok() ? TileLayout(g).total(q.n_threads) : 0;
+  if (!tile_geometry(*q.program, q.in, q.out, g).ok()) return 0;
+  const int64_t bytes = TileLayout(g).total(q.n_threads);
+  const AttrValue* shape = q.attrs ? q.attrs->find("shape") : nullptr;
+  const auto* dims = shape ? std::get_if<std::vector<Dim>>(shape) : nullptr;
+  if (!dims || std::all_of(dims->begin(), dims->end(), [](const Dim& d) { return d.is_const(); }))
+    return bytes;
+  return std::max(bytes, most_bytes_below(*q.program, g, q.n_threads));
 }
 
 void launch(const KernelCall& call) {

@@ -48,8 +48,11 @@ uint64_t bits_of(double v, DType t) {
 
 void launch(const KernelCall& c) {
   const auto dim = static_cast<int>(c.attrs->i("dim"));
-  const int64_t lo = c.attrs->i("lo"), hi = c.attrs->i("hi"), step = c.attrs->i("interior") + 1;
   const TensorRef &x = c.in[0], &y = c.out[0];
+  const int64_t step = c.attrs->i("interior") + 1;
+  // Of nothing, the new places are all there is.
+  const int64_t end = y.shape[dim], lo = x.shape[dim] > 0 ? c.attrs->i("lo") : end;
+  const int64_t hi = x.shape[dim] > 0 ? end - lo - (x.shape[dim] - 1) * step - 1 : 0;
   const uint64_t value = bits_of(c.attrs->f("value"), y.dtype);
   const int64_t n = x.shape[dim];
   fill_strided(&value, part_of(y, dim, 0, lo), *c.pool);

@@ -215,6 +215,10 @@ Status check_attention(const OpCall& c, bool is_bwd) {
   if (call.dropout < 0 || call.dropout >= 1 || call.softcap < 0)
     return invalid_argument(cat(c.op->name, ": dropout ", call.dropout, " must lie in [0, 1), ",
                                 "softcap ", call.softcap, " must not be negative"));
+  for (size_t k = 0; k < 3; ++k)
+    if (!c.shape(k)[2].is_const() || !c.shape(k)[3].is_const())
+      return unsupported(cat(c.op->name, ": operand ", k, " is ", c.in[k],
+                             ": heads and head_dim must be constant"));
   if (call.left < -1 || call.right < -1)
     return invalid_argument(
         cat(c.op->name, ": window (", call.left, ", ", call.right, "): -1 is no limit"));

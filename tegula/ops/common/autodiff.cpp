@@ -98,6 +98,7 @@ void reverse(Sweep& s, NodeId begin, NodeId end) {
     if (u.node.op->decompose) {
       NodeId from, to;
       const auto outs = decomposed(s.b, u, from, to);
+      if (s.b.failed()) return;  // an op may refuse these sizes
       s.mark(from, to);
       for (size_t i = 0; i < grads.size(); ++i)
         if (grads[i].valid()) s.accumulate(outs[i].id(), grads[i]);
@@ -156,6 +157,7 @@ std::vector<Var> node_tangents(Sweep& s, const Use& u, const std::vector<Var>& t
   if (op.decompose) {
     NodeId from, to;
     const auto outs = decomposed(s.b, u, from, to);
+    if (s.b.failed()) return std::vector<Var>(u.out.size());
     s.mark(from, to);
     forward(s, from, to);
     s.grow();

@@ -8,6 +8,10 @@ Result<DimMap> quantised_dims(const OpCall& c, std::string_view more) {
   if (c.in.size() != operands || (bits != 8 && bits != 4))
     return invalid_argument(cat(c.op->name, ": ", c.in.size(), " operands instead of ", operands,
                                 ", or bits ", bits, ", not 8 or 4"));
+  for (size_t k = operands - 2; k < operands; ++k)
+    if (!c.shape(k).is_const())
+      return unsupported(cat(c.op->name, ": operand ", k, " is ", c.in[k],
+                             ": quantised weights have constant sizes"));
   DimMap m = TEGULA_TRY(
       solve_dims(c.op->name,
                  cat(bits == 8 ? "m (g e)" : "m (g e half)", more, ", (g e) n, g n -> m n"), c.in));

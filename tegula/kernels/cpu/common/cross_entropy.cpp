@@ -43,6 +43,7 @@ Result<CrossEntropyCall> parse_cross_entropy(std::span<const TensorRef> in, cons
     c.tokens.add(f);
   }
   c.n_tokens = c.tokens.count, c.d = c.x->shape[lead], c.v = c.w->shape[c.is_transposed];
+  if (c.v == 0) return unsupported("linear_cross_entropy: no columns");
   c.x_d = one_dim(c.d, c.x->stride[lead]);
   c.w_v = one_dim(c.v, c.w->stride[c.is_transposed]);
   c.w_d = one_dim(c.d, c.w->stride[!c.is_transposed]);
@@ -112,7 +113,6 @@ Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRe
   if (g.c.is_transposed || !has_plain_rows(in[0], &g.x_row) || !has_plain_rows(in[1], &g.w_row) ||
       !has_plain_rows(out[2], &g.dx_row) || !has_plain_rows(out[3], &g.dw_row))
     return unsupported("linear_cross_entropy_grads: x, w, dx and dw need plain rows, w as [v, d]");
-  if (g.c.v == 0) return unsupported("linear_cross_entropy_grads: no columns");
   const int64_t most = g.is_bf16 ? g.c.n_tokens + kLeastTokens : kKeptFloats / g.c.v / 16 * 16 - 16;
   if (most < kLeastTokens)
     return unsupported(cat("linear_cross_entropy_grads: ", g.c.v, " columns are too many"));

@@ -110,6 +110,26 @@ void size_rows(TileGeometry& g, const Program& p) {
 
 }  // namespace
 
+void most_elements_below(const TileGeometry& g, const Schedule& s, bool is_resident,
+                         int64_t& tile_elements, int64_t& long_elements) {
+  const int64_t pitch = round_to_block(g.row_len);
+  const int64_t fits = std::clamp(kTileBytes / std::max<int64_t>(s.tile_bytes, 1) / kBlock * kBlock,
+                                  kBlock, kMaxTileElements);
+  long_elements = 0;
+  if (g.is_elementwise) {  // any split of its elements into rows and columns
+    tile_elements = std::min(fits, round_to_block(g.n_rows * g.row_len));
+    return;
+  }
+  tile_elements = std::min(fits, pitch);
+  if (!is_resident) return;
+  const int64_t both = std::max<int64_t>(s.tile_bytes + s.long_bytes, 1);
+  const int64_t short_rows =  // several short rows in a tile, or one of at most a block
+      std::max(std::min({kTileBytes / both, g.n_rows * pitch, kMaxTileRows * pitch}), kBlock);
+  const int64_t kept = s.long_bytes == 0 ? pitch : std::min(pitch, kLongBytes / s.long_bytes);
+  tile_elements = std::max(tile_elements, short_rows);
+  long_elements = std::max(short_rows, kept);
+}
+
 Status tile_geometry(const Program& p, std::span<const TensorRef> in,
                      std::span<const TensorRef> out, TileGeometry& g) {
   TEGULA_CHECK(p.resident && p.streamed, "the program is not sealed");

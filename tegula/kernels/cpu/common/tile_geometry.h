@@ -55,4 +55,8 @@ struct TileGeometry {
 Status tile_geometry(const tile::Program& p, std::span<const TensorRef> in,
                      std::span<const TensorRef> out, TileGeometry& g);
 
+// What registers hold at most with that schedule, of all spaces that are nowhere larger than `g`'s.
+void most_elements_below(const TileGeometry& g, const tile::Schedule& s, bool is_resident,
+                         int64_t& tile_elements, int64_t& long_elements);
+
 }  // namespace tegula::kernel

@@ -46,6 +46,18 @@ TileLayout::TileLayout(const TileGeometry& g) {
   per_thread = (sum + 2 * kAlign - 1) & -(2 * kAlign);
 }
 
+int64_t most_bytes_below(const tile::Program& p, const TileGeometry& g, int n_threads) {
+  TileGeometry most = g;
+  int64_t bytes = 0;
+  for (const tile::Schedule* s : {p.resident.get(), p.streamed.get()}) {
+    most.schedule = s;
+    const bool is_resident = s == p.resident.get();
+    most_elements_below(g, *s, is_resident, most.tile_elements, most.long_elements);
+    bytes = std::max(bytes, TileLayout(most).total(n_threads));
+  }
+  return bytes;
+}
+
 TileLaunch::TileLaunch(const tile::Program& p, const TileGeometry& geometry, void* workspace)
     : program(p),
       g(geometry),

@@ -28,6 +28,9 @@ struct TileLayout {
   int64_t total(int n_threads) const { return shared + n_threads * per_thread; }
 };
 
+// The most that a launch of the same program takes whose space is nowhere larger than `g`'s.
+int64_t most_bytes_below(const tile::Program& p, const TileGeometry& g, int n_threads);
+
 // What all threads of a launch share.
 struct TileLaunch {
   const tile::Program& program;

@@ -220,6 +220,7 @@ void dot_i8(const KernelCall& call) {
   const I8Problem p(*call.attrs, call.in);
   claim_workspace(call, I8Workspace(p).bytes(call.pool->n_threads()));
   count_i8(call, p);
+  if (p.m == 0 || p.n == 0) return;
   if (p.groups == 0) return zero_i8(call, p);
 #if defined(TEGULA_ISA_AVX512)
   if (machine_has_vnni()) return run<true>(call);
