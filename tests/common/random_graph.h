@@ -1,5 +1,9 @@
 // Random well-typed functions over the op table, for fuzzing passes, text and plans: elementwise
 // ops, views, reductions, movement and dot, small sizes, values kept within the domain of every op.
+//
+// A wild one has constants, iotas, 0-d values and repeated ones in every place, sizes of 1 and
+// symbols in any dim, moves along symbolic dims, and small expressions that stand in it several
+// times with their operands in another order.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +22,18 @@ struct RandomGraphOptions {
   bool is_symbolic = true;  // one leading dim may be a symbol, bound 6
   bool has_state = true;    // one parameter is state, overwritten by a result
   bool has_narrow = true;   // casts to bf16 and f16
+  bool is_wild = false;
+  bool is_exact = false;  // values are small integers, ops exact: any order gives equal bits
 };
 
 class RandomGraph {
  public:
   RandomGraph(Module& module, uint64_t seed, const RandomGraphOptions& options = {})
       : options_(options), rng_(seed), b_(module, "random") {
-    if (options_.is_symbolic && chance(3))
+    if (options_.is_wild && options_.is_symbolic) {
+      n_ = module.add_symbol("n", 1 + static_cast<int64_t>(pick(6)));
+      if (chance(3)) m_ = module.add_symbol("m", 1 + static_cast<int64_t>(pick(6)));
+    } else if (options_.is_symbolic && chance(3))
       n_ = module.symbols.empty() ? module.add_symbol("n", 6) : Dim::of(0, module.symbols[0].bound);
   }
 
@@ -34,9 +43,10 @@ class RandomGraph {
     const Shape shapes[] = {{sizes[0], 4}, {4}, {3, 4}, {sizes[0], 2, 4}, {}, {4, 3}, {sizes[0]}};
     seed_ = b_.param("seed", {DType::kI64, {}});
     for (int i = 0; i < 3; ++i)
-      add(b_.param(cat("x", i), {DType::kF32, shapes[pick(std::size(shapes))]},
+      add(b_.param(cat("x", i),
+                   {DType::kF32, options_.is_wild ? wild_shape() : shapes[pick(std::size(shapes))]},
                    i == 0 ? Role::kWeight : Role::kInput),
-          1);
+          options_.is_exact ? 4 : 1);
     Var state;
     if (options_.has_state) add(state = b_.param("state", {DType::kF32, {3, 4}}, Role::kState), 1);
     for (int i = 0; i < options_.n_nodes; ++i) step();
@@ -86,6 +96,8 @@ class RandomGraph {
   }
 
   void step() {
+    if (options_.is_wild && chance(2)) return wild_step();
+    if (options_.is_exact) return exact_step();
     switch (pick(10)) {
       case 0:
       case 1:
@@ -191,7 +203,8 @@ class RandomGraph {
     const bool keep = chance(2);
     if (chance(2)) return add(reduce_sum(x.v, dims, keep), x.bound * count);
     // The largest of nothing is -inf; a symbol may be 0.
-    if (x.v.shape().is_const()) add(reduce_max(x.v, dims, keep), x.bound);
+    if (x.v.shape().is_const() && x.v.shape().numel() > 0)
+      add(reduce_max(x.v, dims, keep), x.bound);
   }
   void view() {
     const Known x = any();
@@ -262,6 +275,178 @@ class RandomGraph {
         return add(matmul(x.v, w.v), x.bound * w.bound * static_cast<double>(k.bound()));
   }
 
+  Dim wild_dim() {
+    const Dim dims[] = {n_, n_, m_, 1, 1, 2, 3, 4};
+    return dims[pick(std::size(dims))];
+  }
+  Shape wild_shape() {
+    Shape s;
+    for (size_t rank = pick(4); rank > 0; --rank) s.push_back(wild_dim());
+    return s;
+  }
+  double small_integer() { return static_cast<double>(pick(7)) - 3; }
+
+  void wild_step() {
+    switch (pick(6)) {
+      case 0:
+        return leaf();
+      case 1:
+        return repeated();
+      case 2:
+        return symbolic_move();
+      case 3:
+        return reshaped();
+      default:
+        return twins();
+    }
+  }
+  // Constants, iotas, extents, 0-d values.
+  void leaf() {
+    const Shape like = any().v.shape();
+    switch (pick(5)) {
+      case 0:
+        return add(constant(b_, small_integer(), DType::kF32), 3);
+      case 1:
+        return add(fill(b_, small_integer(), {DType::kF32, like}), 3);
+      case 2:
+        if (like.rank() > 0)
+          add(iota(b_, like, static_cast<int>(pick(static_cast<size_t>(like.rank()))), DType::kF32),
+              12);
+        return;
+      case 3: {
+        const Known x = any();
+        if (x.v.rank() > 0) add(extent(x.v, 0, DType::kF32), 12);
+        return;
+      }
+      default: {
+        const Known x = any();
+        std::vector<int64_t> dims(static_cast<size_t>(x.v.rank()));
+        for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int64_t>(d);
+        if (!dims.empty() && x.bound < 1e3 && x.v.dtype() == DType::kF32)
+          add(reduce_sum(x.v, dims), x.bound * static_cast<double>(x.v.shape().numel()));
+      }
+    }
+  }
+  // One value many times: along a new or an extent-1 dim, in any place, and perhaps summed again.
+  void repeated() {
+    const Known x = any();
+    Shape s = x.v.shape();
+    if (s.rank() > 3 || s.numel() > 200) return;
+    const size_t at = pick(static_cast<size_t>(s.rank()) + 1);
+    s.insert(static_cast<int>(at), wild_dim());
+    const Known y = {broadcast(unsqueeze(x.v, static_cast<int>(at)), s), x.bound};
+    add(y.v, y.bound);
+    if (chance(2) && y.bound < 1e3 && y.v.dtype() == DType::kF32)
+      add(chance(3) ? reduce_max(y.v, {static_cast<int64_t>(at)}, chance(2))
+                    : reduce_sum(y.v, {static_cast<int64_t>(at)}, chance(2)),
+          y.bound * 6);
+  }
+  // Slices, pads and concats along any dim.
+  void symbolic_move() {
+    const Known x = any();
+    if (x.v.rank() == 0 || x.v.shape().numel() > 400) return;
+    const int d = static_cast<int>(pick(static_cast<size_t>(x.v.rank())));
+    const Dim n = x.v.dim(d);
+    switch (pick(4)) {
+      case 0:
+        if (n.bound() > 1) {
+          Dim less = n;
+          --less.offset;
+          add(slice(x.v, d, static_cast<int64_t>(pick(2)), less), x.bound);
+        }
+        return;
+      case 1:
+        if (n.bound() > 0) add(slice(x.v, d, 0, 1), x.bound);
+        return;
+      case 2:
+        return add(pad(x.v, d, 1, static_cast<int64_t>(pick(2)), chance(3) ? 1 : 0, 1.0),
+                   std::max(x.bound, 1.0));
+      default: {
+        std::vector<Var> parts = {x.v, neg(x.v)};
+        if (chance(2)) parts.push_back(slice(x.v, d, 0, n));
+        add(concat(parts, d), x.bound);
+      }
+    }
+  }
+  // All elements under another shape: dims merged, dims exchanged.
+  void reshaped() {
+    const Known x = any();
+    const Shape s = x.v.shape();
+    if (s.rank() < 2) return;
+    const int d = static_cast<int>(pick(static_cast<size_t>(s.rank() - 1)));
+    Shape to = s;
+    if (chance(2)) {
+      std::swap(to[d], to[d + 1]);
+    } else {
+      const auto both = mul(s[d], s[d + 1]);
+      if (!both.ok()) return;
+      to[d] = *both;
+      to.erase(d + 1);
+    }
+    add(reshape(x.v, to), x.bound);
+  }
+  // A small expression of three operands, twice: the second time in another order, and perhaps with
+  // an operand that is made another way.
+  void twins() {
+    Known of[3] = {any(), any(), any()};
+    for (Known& k : of)
+      if (k.v.dtype() != DType::kF32 || k.bound > 1e3) return;
+    for (size_t i = 1; i < 3; ++i) {
+      if (chance(3)) of[i] = {constant(b_, small_integer(), DType::kF32), 3};
+      if (chance(4) && of[0].v.rank() > 0)
+        of[i] = {iota(b_, of[0].v.shape(), of[0].v.rank() - 1, DType::kF32), 12};
+      if (!broadcasts(of[i].v.shape(), of[0].v.shape())) of[i] = of[0];
+    }
+    const size_t kind = pick(6);
+    std::vector<Var> v = {of[0].v, broadcast(of[1].v, of[0].v.shape()),
+                          broadcast(of[2].v, of[0].v.shape())};
+    const double bound = of[0].bound + of[1].bound + of[2].bound;
+    for (int i = 0; i < 2; ++i) {
+      add(expression(kind, v), kind == 2 ? bound * bound : bound);
+      std::shuffle(v.begin(), v.end(), rng_);
+    }
+  }
+  Var expression(size_t kind, const std::vector<Var>& v) {
+    switch (kind) {
+      case 0:
+        return v[0] - v[1];
+      case 1:
+        return max(v[0] - v[1], v[2]);
+      case 2:
+        return v[0] * v[1] - v[2];
+      case 3:
+        return select(lt(v[0], v[1]), v[0], v[2]);
+      case 4:
+        return select(ge(v[0], 0.0), v[1], v[2]);
+      default:
+        return min(v[0], v[1] - v[2]);
+    }
+  }
+  void exact_step() {
+    const Known x = any(), y = like(x);
+    switch (pick(8)) {
+      case 0:
+        return add(chance(2) ? neg(x.v) : abs(x.v), x.bound);
+      case 1:
+        return add(chance(2) ? max(x.v, 0.0) : sign(x.v), std::max(x.bound, 1.0));
+      case 2:
+        if (x.bound + y.bound < 1e5) add(chance(2) ? x.v + y.v : x.v - y.v, x.bound + y.bound);
+        return;
+      case 3:
+        if (x.bound * y.bound < 1e5) add(x.v * y.v, x.bound * y.bound);
+        return;
+      case 4:
+        return add(chance(2) ? max(x.v, y.v) : min(x.v, y.v), std::max(x.bound, y.bound));
+      case 5:
+        return add(select(chance(2) ? gt(x.v, y.v) : eq(x.v, y.v), x.v, y.v),
+                   std::max(x.bound, y.bound));
+      case 6:
+        if (x.bound * static_cast<double>(x.v.shape().numel()) < 1e5) reduction();
+        return;
+      default:
+        return view();
+    }
+  }
   void results(Var state) {
     std::vector<bool> used(b_.function().values.size(), false);
     for (const Node& n : b_.function().nodes)
@@ -280,7 +465,7 @@ class RandomGraph {
   RandomGraphOptions options_;
   std::mt19937_64 rng_;
   Builder b_;
-  Dim n_ = 5;
+  Dim n_ = 5, m_ = 2;
   Var seed_;
   std::vector<Known> floats_;
 };

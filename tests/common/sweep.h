@@ -1,0 +1,44 @@
+// How long a random search goes on: a few cases in ctest, by command as long as it is told.
+//
+//   TEGULA_SWEEP_SECONDS=1200  goes on for so long instead
+//   TEGULA_SWEEP_FROM=N        begins at case N: each case is its number's own
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tegula::test {
+
+class Sweep {
+ public:
+  explicit Sweep(uint64_t quick_cases) : quick_(quick_cases) {
+    if (const char* text = std::getenv("TEGULA_SWEEP_SECONDS")) seconds_ = std::atof(text);
+    if (const char* text = std::getenv("TEGULA_SWEEP_FROM"))
+      first_ = at_ = std::strtoull(text, nullptr, 10);
+  }
+  ~Sweep() {
+    if (seconds_ > 0)
+      std::printf("cases %llu to %llu\n", static_cast<unsigned long long>(first_),
+                  static_cast<unsigned long long>(at_));
+  }
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+
+  // The next case's number; false: that was all.
+  bool next(uint64_t& number) {
+    const double passed = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (seconds_ > 0 ? passed > seconds_ : at_ - first_ >= quick_) return false;
+    number = at_++;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+  double seconds_ = 0;
+  uint64_t quick_, first_ = 0, at_ = 0;
+};
+
+}  // namespace tegula::test
