@@ -167,6 +167,11 @@ Json summary_json(const TrainSummary& s) {
                        {"bytes_per_step_planned", s.bytes_per_step_planned},
                        {"peak_bytes_planned", s.peak_bytes_planned},
                        {"peak_bytes_measured", s.peak_bytes_measured},
+                       {"peak_bytes_written", s.peak_bytes_written},
+                       {"process_touched_bytes", s.process_touched_bytes},
+                       {"process_touched_before_bytes", s.process_touched_before_bytes},
+                       {"process_peak_bytes", s.process_peak_bytes},
+                       {"process_allocated_bytes", s.process_allocated_bytes},
                        {"peak_bytes_lower_bound", s.lower_bound_bytes},
                        {"compile_ms", s.compile_ms},
                        {"interrupted", s.interrupted}});
@@ -187,10 +192,12 @@ void print_summary(const TrainSummary& s) {
   std::fprintf(
       stderr,
       ", %.0f tokens/s\n"
-      "FLOPs a step: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld\n",
+      "FLOPs a step: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld, written "
+      "%lld\n%s\n",
       s.tokens_per_s, static_cast<long long>(s.flops_per_step_planned),
       static_cast<long long>(s.flops_per_step_counted),
-      static_cast<long long>(s.peak_bytes_planned), static_cast<long long>(s.peak_bytes_measured));
+      static_cast<long long>(s.peak_bytes_planned), static_cast<long long>(s.peak_bytes_measured),
+      static_cast<long long>(s.peak_bytes_written), explain_process_memory(s).c_str());
 }
 
 // Two texts of the checkpoint that was just saved, for the report. A model that cannot write any

@@ -74,6 +74,8 @@ void add_run(CLI::App& cmd, TrainConfig& c) {
   whole(cmd.add_option("--eval-every", c.eval_every, "Steps between evaluations; 0: at the end"),
         0);
   whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
+  cmd.add_flag("--check", c.check,
+               "After each op, check that its kernel wrote nothing but its own memory; slower");
   auto* resume = cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
   cmd.add_option("--init-from", c.init_from,
                  "Start from the weights and the tokenizer of this model, with a new schedule")

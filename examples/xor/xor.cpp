@@ -19,7 +19,8 @@ int main() {
     const Var error = matmul(tanh(matmul(x, w1) + 0.5), w2) - y;
     loss = reduce_mean(error * error, {0, 1});
     const auto gradients = grad(loss, std::vector{w1, w2});
-    w1 = w1 - gradients[0] * 0.2, w2 = w2 - gradients[1] * 0.2;
+    // Detached from the step that made them: else all steps' values live on for their gradient.
+    w1 = e.detach(w1 - gradients[0] * 0.2), w2 = e.detach(w2 - gradients[1] * 0.2);
   }
   const auto last = e.read(loss);
   if (last.ok()) std::printf("loss %.5f\n", last->as<float>()[0]);

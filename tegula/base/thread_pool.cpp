@@ -52,6 +52,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(int64_t n, Body body, void* fn) {
   if (n <= 0) return;
+  if (!in_pool && n > most_indices_) most_indices_ = n;
   const FlushDenormals flush;
   if (in_pool || n <= 1 || n_threads_ == 1 || busy_) {
     for (int64_t i = 0; i < n; ++i) body(fn, i, in_pool ? pool_thread : 0);

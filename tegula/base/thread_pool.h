@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tegula {
@@ -24,6 +25,13 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int n_threads() const { return n_threads_; }
+
+  // How many elements a task is to have where a kernel usually takes so many: in a pool of a test,
+  // at most `largest`, so that small tensors reach more than one task. Never a matter of bits.
+  int64_t grain(int64_t usual) const { return usual < largest_grain_ ? usual : largest_grain_; }
+  void limit_grain(int64_t largest) { largest_grain_ = largest; }
+  // The most indices that a loop had since the last call.
+  int64_t take_most_indices() { return std::exchange(most_indices_, 0); }
 
   // Calls fn(i, thread) for every i in [0, n), in any order; thread in [0, n_threads()) says which
   // thread runs it, for per-thread scratch. Returns when all are done. Not reentrant: a call from
@@ -52,6 +60,7 @@ class ThreadPool {
   Body body_ = nullptr;
   void* fn_ = nullptr;
   bool busy_ = false;
+  int64_t largest_grain_ = INT64_MAX, most_indices_ = 0;
   std::atomic<uint32_t> epoch_{0};
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> stop_{false};

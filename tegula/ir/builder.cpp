@@ -4,6 +4,10 @@
 
 namespace tegula {
 
+void Var::let_go(VarCount* count) {
+  if (--count->holders == 0) delete count;
+}
+
 Builder::Builder(Module& module, std::string name) : module_(module) {
   function_.name = std::move(name);
 }

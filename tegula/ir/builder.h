@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tegula/ir/module.h"
@@ -19,14 +20,35 @@ namespace tegula {
 
 using Loc = std::source_location;
 
+// How many Vars name a value, for a builder that keeps memory for it (eager execution). It outlives
+// both, and says which id the value has now.
+struct VarCount {
+  ValueId id = kNone;
+  uint32_t holders = 0;
+};
+
 class Var {
  public:
   Var() = default;
-  Var(Builder* b, ValueId id) : builder_(b), id_(id) {}
+  Var(Builder* b, ValueId id);
+  Var(const Var& other) : builder_(other.builder_), id_(other.id_), count_(other.count_) {
+    if (count_) ++count_->holders;
+  }
+  Var(Var&& other) noexcept
+      : builder_(other.builder_), id_(other.id_), count_(std::exchange(other.count_, nullptr)) {}
+  Var& operator=(const Var& other) { return *this = Var(other); }
+  Var& operator=(Var&& other) noexcept {
+    builder_ = other.builder_, id_ = other.id_;
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  ~Var() {
+    if (count_) let_go(count_);
+  }
   bool valid() const { return builder_ != nullptr; }
   explicit operator bool() const { return valid(); }
   Builder& builder() const { return *builder_; }
-  ValueId id() const { return id_; }
+  ValueId id() const { return count_ ? count_->id : id_; }
   // By value: the builder's own copy moves when the next node is added.
   Type type() const;
   DType dtype() const;
@@ -35,8 +57,10 @@ class Var {
   Dim dim(int i) const;
 
  private:
+  static void let_go(VarCount* count);
   Builder* builder_ = nullptr;
   ValueId id_ = kNone;
+  VarCount* count_ = nullptr;  // null: nobody counts
 };
 
 class Builder {
@@ -85,6 +109,10 @@ class Builder {
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
 
+  bool counts_vars() const { return counts_vars_; }
+  // A value's count, with one holder more; null: not counted.
+  virtual VarCount* hold(ValueId) { return nullptr; }
+
  private:
   struct Emitted {
     ValueId first = kNone;  // kNone: it failed
@@ -101,6 +129,7 @@ class Builder {
   std::vector<ValueId> poison_;
   std::optional<Loc> loc_override_;
   Phase phase_ = Phase::kForward;
+  bool counts_vars_ = false;
 };
 
 // Rebuilds a function node by node: what every rewriting pass is made of.
@@ -127,11 +156,14 @@ class Rewriter {
   std::vector<ValueId> map_;
 };
 
-inline Type Var::type() const { return builder_->type(id_); }
-inline DType Var::dtype() const { return builder_->type(id_).dtype; }
-inline int Var::rank() const { return builder_->type(id_).shape.rank(); }
+inline Var::Var(Builder* b, ValueId id) : builder_(b), id_(id) {
+  if (b->counts_vars()) count_ = b->hold(id);
+}
+inline Type Var::type() const { return builder_->type(id()); }
+inline DType Var::dtype() const { return builder_->type(id()).dtype; }
+inline int Var::rank() const { return builder_->type(id()).shape.rank(); }
 inline Dim Var::dim(int i) const {
-  const Shape& s = builder_->type(id_).shape;
+  const Shape& s = builder_->type(id()).shape;
   return s[i < 0 ? s.rank() + i : i];
 }
 

@@ -26,12 +26,20 @@ enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAmx };
 // What a kernel actually did, counted per executed tile by the kernel itself, never from a plan.
 // `math_flops`: the operations of the result: no masked element, but rows that ids leave out;
 // `executed_flops`: those of every tile that ran, masked elements and padding included.
+// `claimed_bytes`: the most of its workspace that a launch has laid out (common/workspace.h) since
+// somebody set it to 0.
 struct Counters {
   std::atomic<int64_t> math_flops{0};
   std::atomic<int64_t> executed_flops{0};
+  std::atomic<int64_t> claimed_bytes{0};
   void add(int64_t math, int64_t executed) {
     math_flops.fetch_add(math, std::memory_order_relaxed);
     executed_flops.fetch_add(executed, std::memory_order_relaxed);
+  }
+  // By the launching thread.
+  void claim(int64_t bytes) {
+    if (bytes > claimed_bytes.load(std::memory_order_relaxed))
+      claimed_bytes.store(bytes, std::memory_order_relaxed);
   }
 };
 

@@ -43,31 +43,105 @@ Eager::Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions op
       pool_(pool),
       options_(std::move(options)) {
   options_.plan.n_threads = pool.n_threads();
+  counts_vars_ = true;
+}
+
+Eager::~Eager() {
+  for (Held& h : held_)
+    if (h.count && --h.count->holders == 0) delete h.count;
+}
+
+VarCount* Eager::hold(ValueId v) {
+  if (held_.size() < function_.values.size()) held_.resize(function_.values.size());
+  VarCount*& count = held_[v].count;
+  if (!count) count = new VarCount{v, 1};
+  ++count->holders;
+  return count;
+}
+
+void Eager::keep(ValueId v, std::shared_ptr<Region> memory) {
+  if (held_.size() < function_.values.size()) held_.resize(function_.values.size());
+  held_bytes_ += memory->bytes();
+  held_[v].memory = std::move(memory);
 }
 
 Var Eager::tensor(const Type& type, const void* data) {
-  const Var v = param(cat("x", function_.params.size()), type);
-  memory_.resize(function_.values.size());
+  collect();
+  const Var v = param(cat("x", named_++), type);
   auto region = Region::allocate(std::max<int64_t>(type.bytes(), 1));
   if (!region.ok()) return fail(std::move(region).error());
   std::memcpy(region->data(), data, static_cast<size_t>(type.bytes()));
-  memory_[v.id()] = std::move(*region);
+  keep(v.id(), std::make_shared<Region>(std::move(*region)));
   return v;
 }
 
-Result<TensorRef> Eager::read(Var v) const {
-  if (failed()) return error();
-  const Region& r = memory_[v.id()];
-  if (!r.data()) return invalid_argument("this value was released");
-  return contiguous_ref(r.data(), v.type());
+Var Eager::detach(Var v) {
+  if (failed()) return v;
+  collect();
+  const Var leaf = param(cat("x", named_++), v.type());
+  keep(leaf.id(), held_[v.id()].memory);
+  return leaf;
 }
 
-void Eager::release(std::span<const Var> keep) {
-  for (ValueId v = 0; v < memory_.size(); ++v) {
-    bool kept = false;
-    for (const Var& k : keep) kept |= k.id() == v;
-    if (!kept) memory_[v] = Region();
+Result<TensorRef> Eager::read(const Var& v) {
+  if (failed()) return error();
+  collect();
+  return contiguous_ref(held_[v.id()].memory->data(), v.type());
+}
+
+// Values that a Var names, and what they were computed from.
+std::vector<bool> Eager::reachable() const {
+  std::vector<bool> live(held_.size());
+  for (size_t v = 0; v < held_.size(); ++v) live[v] = held_[v].count && held_[v].count->holders > 1;
+  for (const Output& r : function_.results) live[r.value] = true;
+  for (auto n = function_.nodes.rbegin(); n != function_.nodes.rend(); ++n) {
+    bool wanted = false;
+    for (uint32_t i = 0; i < n->n_outputs; ++i) wanted = wanted || live[n->output(i)];
+    if (!wanted) continue;
+    for (uint32_t i = 0; i < n->n_outputs; ++i) live[n->output(i)] = true;
+    for (ValueId v : n->inputs) live[v] = true;
   }
+  return live;
+}
+
+// Leaves what is reachable, in its order, under new ids, which Vars learn from their counts. Never
+// while ops are emitted: a rule of a derivative holds ids.
+void Eager::collect() {
+  if (failed() || (held_bytes_ <= most_bytes_ && held_values() <= most_values_)) return;
+  held_.resize(function_.values.size());
+  const std::vector<bool> live = reachable();
+  std::vector<ValueId> now(held_.size(), kNone);
+  Function left;
+  left.name = std::move(function_.name);
+  std::vector<Held> held;
+  const auto move_value = [&](ValueId v, NodeId node, uint32_t index) {
+    now[v] = static_cast<ValueId>(left.values.size());
+    left.values.push_back({std::move(function_.values[v].type), node, index});
+    if (held_[v].count) held_[v].count->id = now[v];
+    held.push_back(std::move(held_[v]));
+    held_[v].count = nullptr;
+  };
+  for (Param& p : function_.params) {
+    if (!live[p.value]) continue;
+    move_value(p.value, kNone, static_cast<uint32_t>(left.params.size()));
+    p.value = now[p.value];
+    left.params.push_back(std::move(p));
+  }
+  for (Node& n : function_.nodes) {
+    if (!live[n.first_output]) continue;
+    for (ValueId& v : n.inputs) v = now[v];
+    const auto id = static_cast<NodeId>(left.nodes.size());
+    for (uint32_t i = 0; i < n.n_outputs; ++i) move_value(n.output(i), id, i);
+    n.first_output = now[n.first_output];
+    left.nodes.push_back(std::move(n));
+  }
+  for (Output& r : function_.results) left.results.push_back({std::move(r.name), now[r.value]});
+  for (Held& h : held_) delete h.count;  // no Var holds it
+  held_ = std::move(held), function_ = std::move(left);
+  held_bytes_ = 0;
+  for (const Held& h : held_) held_bytes_ += h.memory->bytes();
+  constexpr int64_t kFewValues = 64, kFewBytes = 1 << 20;
+  most_bytes_ = 2 * held_bytes_ + kFewBytes, most_values_ = 2 * held_values() + kFewValues;
 }
 
 Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> inputs) {
@@ -75,15 +149,20 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
   for (ValueId v : inputs) types.push_back(type(v));
   const std::string key = key_of(node, types);
   if (auto it = cache_.find(key); it != cache_.end()) return it->second.get();
-  Builder b(*shared_, cat("eager.", node.op->name, ".", cache_.size()));
+  // A loop whose attributes never come again (a learning rate that is a literal) would fill it.
+  constexpr size_t kMostCompiled = 1024;
+  if (cache_.size() >= kMostCompiled) cache_.clear();
+  // Only regions need the module they stand in; passes add to it.
+  const auto module = node.regions.empty() ? std::make_shared<Module>() : shared_;
+  Builder b(*module, cat("eager.", node.op->name, ".", cache_.size()));
   std::vector<Var> args;
   for (size_t i = 0; i < types.size(); ++i) args.push_back(b.param(cat("x", i), types[i]));
   const auto out = b.emit_n(*node.op, node.attrs, args, node.regions, node.loc);
   const size_t n_results =
-      TEGULA_TRY(infer({node.op, &node.attrs, types, {}, shared_.get(), node.regions})).size();
+      TEGULA_TRY(infer({node.op, &node.attrs, types, {}, module.get(), node.regions})).size();
   for (size_t i = 0; i < n_results; ++i) b.result(cat("y", i), out[i]);
   const FuncId f = TEGULA_TRY(b.finish_into_module());
-  const Compiled c = TEGULA_TRY(compile(shared_, f, options_));
+  const Compiled c = TEGULA_TRY(compile(module, f, options_));
   auto session = TEGULA_TRY(Session::create(c.plan, &pool_));
   Session* s = session.get();
   cache_.emplace(key, std::move(session));
@@ -93,10 +172,10 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
 Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
                        std::span<const Type> types, ValueId first) {
   Session& s = *TEGULA_TRY(session_for(node, inputs));
-  for (size_t i = 0; i < inputs.size(); ++i) s.bind(static_cast<int>(i), memory_[inputs[i]].data());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    s.bind(static_cast<int>(i), held_[inputs[i]].memory->data());
   auto st = s.run();
   if (!st.ok()) return st;
-  memory_.resize(function_.values.size());
   for (size_t i = 0; i < types.size(); ++i) {
     const int64_t bytes = types[i].bytes();
     Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(bytes, 1)));
@@ -112,14 +191,13 @@ Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
                     static_cast<size_t>(size));
       });
     }
-    memory_[first + i] = std::move(region);
+    keep(first + static_cast<ValueId>(i), std::make_shared<Region>(std::move(region)));
   }
   return {};
 }
 
 ValueId Eager::append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) {
   const ValueId first = Builder::append(node, inputs, types);
-  memory_.resize(function_.values.size());
   if (!failed()) {
     auto st = run_node(node, inputs, types, first);
     if (!st.ok()) fail(std::move(st).error());

@@ -8,8 +8,12 @@
 //   TensorRef r = e.read(y).value();
 //
 // An op is traced into a function of one node, compiled through the ordinary path, cached by op,
-// attributes and types, and run. An array carries its error to the first read. Values live until
-// the Eager does, or until release().
+// attributes and types, and run. An array carries its error to the first read.
+//
+// Memory: a value lives as long as a Var names it, or a value that was computed from it, since a
+// gradient may still go that way. detach() ends that way: weights that an optimizer has stepped are
+// detached, and a loop of training then holds what one step needs. What nobody can reach is freed
+// in tensor(), detach() and read(), before it is twice what can be reached.
 #pragma once
 
 #include <map>
@@ -26,28 +30,44 @@ namespace tegula {
 class Eager : public Builder {
  public:
   explicit Eager(ThreadPool& pool, CompileOptions options = {});
+  ~Eager() override;
 
   // A copy of `data`, row-major.
   Var tensor(const Type& type, const void* data);
-  // The value's memory, contiguous. Error: the first error of any op so far.
-  Result<TensorRef> read(Var v) const;
-  // Frees every value except those given; others must not be used again.
-  void release(std::span<const Var> keep);
+  // The same value, in the same memory, as if it had been given by tensor().
+  Var detach(Var v);
+  // The value's memory, contiguous, as long as v or a copy of it lives. Error: the first error of
+  // any op so far.
+  Result<TensorRef> read(const Var& v);
 
   ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) override;
+  VarCount* hold(ValueId v) override;
 
   int64_t compiled() const { return static_cast<int64_t>(cache_.size()); }
+  // Held now: Σ bytes of values, and how many they are.
+  int64_t held_bytes() const { return held_bytes_; }
+  int64_t held_values() const { return static_cast<int64_t>(function_.values.size()); }
 
  private:
+  struct Held {
+    std::shared_ptr<Region> memory;  // also of values detached from this one
+    VarCount* count = nullptr;       // one holder is this Eager
+  };
   Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions options);
   Result<Session*> session_for(const Node& node, std::span<const ValueId> inputs);
   Status run_node(const Node& node, std::span<const ValueId> inputs, std::span<const Type> types,
                   ValueId first);
+  void keep(ValueId v, std::shared_ptr<Region> memory);
+  std::vector<bool> reachable() const;
+  void collect();
 
   std::shared_ptr<Module> shared_;
   ThreadPool& pool_;
   CompileOptions options_;
-  std::vector<Region> memory_;  // per value
+  std::vector<Held> held_;  // per value
+  int64_t held_bytes_ = 0;
+  int64_t most_bytes_ = 0, most_values_ = 0;  // beyond which collect() looks
+  int64_t named_ = 0;                         // parameters, ever
   std::map<std::string, std::unique_ptr<Session>> cache_;
 };
 

@@ -4,6 +4,7 @@
 #include "tegula/ir/reference.h"
 #include "tegula/kernels/device.h"
 #include "tegula/plan/regions.h"
+#include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/runtime/regions.h"
 
@@ -27,7 +28,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> pla
     return invalid_argument(cat("plan ", plan->name, " was made for ", plan->n_threads,
                                 " threads, the pool has ", pool->n_threads(),
                                 ": set PlanOptions::n_threads"));
-  Region arena = TEGULA_TRY(Region::allocate(plan->arena_bytes));
+  Region arena = TEGULA_TRY(Region::between_guards(plan->arena_bytes));
   auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
   s->arena_ = std::move(arena);
   if (memory_nodes() > 1) s->touch_arena();
@@ -167,12 +168,14 @@ Status Session::run(std::span<const int64_t> extents) {
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
   for (size_t i = 0; i < bound_.size(); ++i) {
-    if (!stats_) {
+    const int64_t math = counters_.math_flops, executed = counters_.executed_flops;
+    const double start = stats_ ? kernel_seconds(*pool_) : 0;
+    if (!watch_) {
       launch(i);
-    } else {
-      const int64_t math = counters_.math_flops, executed = counters_.executed_flops;
-      const double start = kernel_seconds(*pool_);
-      launch(i);
+    } else if (auto st = launch_watched(i); !st.ok()) {
+      return st;
+    }
+    if (stats_) {
       StepStats& s = (*stats_)[i];
       s.seconds += kernel_seconds(*pool_) - start;
       s.math_flops += counters_.math_flops - math;
@@ -181,6 +184,25 @@ Status Session::run(std::span<const int64_t> extents) {
     if (observer) observer(observer_context, *this, i);
   }
   return {};
+}
+
+void Session::watch(MemoryWatch* watch) {
+  watch_ = watch;
+  for (Bound& b : bound_)
+    for (auto& region : b.regions) region->watch(watch);
+}
+
+// A step whose workspace is the watch's.
+Status Session::launch_watched(size_t i) {
+  Bound& b = bound_[i];
+  const Step& step = plan_->steps[i];
+  void* const planned = b.workspace;
+  if (step.kernel && planned)
+    b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
+  counters_.claimed_bytes = 0;
+  launch(i);
+  b.workspace = planned;
+  return watch_->close({plan_.get(), i, b.out, planned, counters_.claimed_bytes});
 }
 
 void Session::launch(size_t i) {

@@ -19,6 +19,7 @@
 namespace tegula {
 
 struct DeviceQueue;  // kernels/device.h
+class MemoryWatch;   // runtime/memory_watch.h
 
 // Filled by run() when asked: what each step took. Reused between runs, so nothing allocates.
 struct StepStats {
@@ -63,6 +64,10 @@ class Session {
   // One entry per step; null turns timing off.
   void collect(std::vector<StepStats>* stats) { stats_ = stats; }
 
+  // Watches every step from now on, regions' too; null: nobody does, and nothing is paid. What it
+  // finds is run()'s error.
+  void watch(MemoryWatch* watch);
+
   // Called after every step when set (debugging, NaN hunts): return false to stop the run.
   void (*observer)(void* context, const Session&, size_t step) = nullptr;
   void* observer_context = nullptr;
@@ -86,6 +91,7 @@ class Session {
   void set_extents();
   Status check_workspaces() const;
   void launch(size_t i);
+  Status launch_watched(size_t i);
   void run_reference(const Step& step, Bound& bound);
 
   std::shared_ptr<const Plan> plan_;
@@ -99,6 +105,7 @@ class Session {
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
   DeviceQueue* queue_ = nullptr;  // null: the CPU
+  MemoryWatch* watch_ = nullptr;
 };
 
 }  // namespace tegula

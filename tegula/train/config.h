@@ -40,6 +40,7 @@ struct TrainConfig {
   std::string tune = "off";  // off, quick, full: runtime/tuner.h
   std::string tune_cache;    // directory of tunings; "": the user's cache
   bool json = false;
+  bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable
   // Flags that were said outright ("n-heads"): a resume takes the model from its checkpoint, and
   // refuses what was said otherwise. A field that differs from its default counts as said.

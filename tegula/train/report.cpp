@@ -153,10 +153,11 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
           "<p>FLOPs are counted by the kernels per executed tile; executed, with masked and padded "
           "elements: ",
           grouped(s.flops_per_step_executed),
-          ". Peak memory is the highest byte written in a poisoned arena, plus weights and state; "
-          "its lower bound for this order of ops is ",
-          grouped(s.lower_bound_bytes), " bytes. Compiled in ", fixed(s.compile_ms, "%.1f"),
-          " ms.</p>\n");
+          ". Peak memory is where what results and kernels claimed in the arena ends, which nobody "
+          "wrote behind, plus weights and state; the last bytes written end at ",
+          grouped(s.peak_bytes_written), ". Its lower bound for this order of ops is ",
+          grouped(s.lower_bound_bytes), " bytes. ", explain_process_memory(s), " Compiled in ",
+          fixed(s.compile_ms, "%.1f"), " ms.</p>\n");
   page += cat("<h2>Time per op</h2>\n", op_table(ops), "<p>",
               c.accumulate > 1 ? cat("Of one of a step's ", c.accumulate, " micro-steps. ") : "",
               "By the roofline: FLOPs or least bytes of each launch, whichever takes longer at the "

@@ -25,9 +25,9 @@ double ms_since(Clock::time_point t) {
 std::string number(double v) { return std::isnan(v) ? "NaN" : cat(v); }
 constexpr int64_t kTrainEvalBatches = 32;
 constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
-// Memory is handed out in lines of kAlignment bytes, so the highest byte written counts as its
-// line. The arena is poisoned with one value, then the other, so that no written byte can hide.
+// The arena is poisoned with one value, then the other, so that no written byte can hide.
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
+constexpr int64_t kSpareBytes = 1 << 16;  // behind the arena, with --check
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
@@ -119,10 +119,23 @@ Status Trainer::compile_plans() {
 Status Trainer::allocate() {
   int64_t bytes = 0;
   for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
-  arena_ = TEGULA_TRY(Region::allocate(bytes));
+  arena_ = TEGULA_TRY(Region::between_guards(bytes + (config_.check ? kSpareBytes : 0)));
+  TEGULA_TRY(make_watches());
   for (const Compiled& c : plans_)
     sessions_.push_back(std::make_unique<Session>(c.plan, pool_.get(), arena_.data()));
   if (memory_nodes() > 1) sessions_[kStep]->touch_arena();
+  return {};
+}
+
+Status Trainer::make_watches() {
+  const auto where =
+      config_.check ? MemoryWatch::Workspaces::kApart : MemoryWatch::Workspaces::kInArena;
+  std::vector<const Plan*> step;
+  for (size_t i = 0; i < plans_.size(); ++i)
+    if (i != kEval) step.push_back(plans_[i].plan.get());
+  watch_ = TEGULA_TRY(MemoryWatch::create(arena_, step, where));
+  const Plan* eval[] = {plans_[kEval].plan.get()};
+  if (config_.check) eval_watch_ = TEGULA_TRY(MemoryWatch::create(arena_, eval, where));
   return {};
 }
 
@@ -264,6 +277,7 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
   const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
   const int64_t rows = std::min(all, most_rows);
+  if (eval_watch_) eval_watch_->begin(kPoison[0], pool_.get());
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
@@ -284,6 +298,7 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
     total += sessions_[kEval]->result("loss").as<float>()[0] * static_cast<double>(here);
     counted += here;
   }
+  if (eval_watch_) TEGULA_TRY(eval_watch_->end());
   return total / static_cast<double>(counted);
 }
 
@@ -338,6 +353,54 @@ Status Trainer::save() {
   return {};
 }
 
+// Step number `done` of this run: the first two are measured, and with --check all.
+Status Trainer::watched_step(StepReport& report, int64_t done) {
+  const bool watches = done < 2 || config_.check;
+  for (size_t i = 0; i < sessions_.size(); ++i)
+    sessions_[i]->watch(i == kEval ? eval_watch_.get() : watches ? watch_.get() : nullptr);
+  if (watches) watch_->begin(kPoison[done % 2], pool_.get());
+  auto st = one_step(report);
+  if (!st.ok() || !watches) return st;
+  return watch_->end();
+}
+
+void Trainer::measure_memory(TrainSummary& sum) const {
+  sum.peak_bytes_measured = watch_->claimed_bytes();
+  sum.peak_bytes_written = watch_->written_bytes();
+  for (const auto& [name, entry] : store_) {
+    // Made of zeros: what is none now was written. More than its bytes: so was what lies behind.
+    const int64_t written = entry.region.touched(0);
+    sum.peak_bytes_measured += std::max(entry.region.bytes(), written);
+    sum.peak_bytes_written += written;
+  }
+  const ProcessMemory now = process_memory();
+  sum.process_touched_bytes = now.touched_bytes, sum.process_peak_bytes = now.peak_touched_bytes;
+  sum.process_touched_before_bytes = before_.touched_bytes;
+  sum.process_allocated_bytes = now.allocated_bytes;
+  sum.process_allocated_before_bytes = before_.allocated_bytes;
+}
+
+std::string explain_process_memory(const TrainSummary& s) {
+  const auto mib = [](int64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+    return std::string(text);
+  };
+  const int64_t heap =
+      s.process_allocated_bytes - s.process_allocated_before_bytes - s.peak_bytes_measured;
+  const int64_t rest = s.process_touched_bytes - s.process_touched_before_bytes -
+                       s.peak_bytes_measured - std::max<int64_t>(heap, 0);
+  return cat(
+      "The process has touched ", mib(s.process_touched_bytes), ": ",
+      mib(s.process_touched_before_bytes), " before (program and libraries), ",
+      mib(s.peak_bytes_measured), " as measured, ", mib(std::max<int64_t>(heap, 0)),
+      " of text, tokens, tokenizer and plans; the other ", mib(rest),
+      " are stacks of threads, code and whole pages, less what was allocated and not touched. "
+      "Allocated: ",
+      mib(s.process_allocated_bytes), "; the most ever touched: ", mib(s.process_peak_bytes),
+      " (reading the text, or probing the machine's speed).");
+}
+
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
@@ -347,14 +410,10 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   stats_.assign(main.plan().steps.size(), {});
   while (step_ < config_.steps && !stop.load()) {
     const int64_t done = step_ - first;
-    if (done < 2) arena_.poison(kPoison[done], pool_.get());
     const int64_t math = main.counters().math_flops, executed = main.counters().executed_flops;
     main.collect(done >= 2 ? &stats_ : nullptr);
-    auto st = one_step(report);
+    auto st = watched_step(report, done);
     if (!st.ok()) return std::move(st).error();
-    if (done < 2)
-      arena_touched_ = std::max(arena_touched_, (arena_.touched(kPoison[done]) + kAlignment - 1) /
-                                                    kAlignment * kAlignment);
     if (done >= 2) ++timed_steps_;
     sum.flops_per_step_counted = main.counters().math_flops - math;
     sum.flops_per_step_executed = main.counters().executed_flops - executed;
@@ -390,9 +449,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.bytes_per_step_planned = cost.bytes;
   sum.lower_bound_bytes = cost.lower_bound_bytes + cost.state_bytes;
   sum.peak_bytes_planned = cost.peak_bytes();
-  int64_t state_measured = 0;
-  for (const auto& [name, entry] : store_) state_measured += entry.region.bytes();
-  sum.peak_bytes_measured = arena_touched_ + state_measured;
+  measure_memory(sum);
   sum.compile_ms = compile_ms_;
   return sum;
 }

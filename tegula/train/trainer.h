@@ -16,6 +16,7 @@
 #include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/session.h"
 #include "tegula/train/config.h"
 #include "tegula/train/data.h"
@@ -50,10 +51,20 @@ struct TrainSummary {
   int64_t params = 0;
   int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
   int64_t bytes_per_step_planned = 0;
-  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0, lower_bound_bytes = 0;
+  // Arena, weights and optimizer state: as planned; where what was claimed ends, proven by what
+  // lies behind; where the last bytes lie that were really written, at most that.
+  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0, peak_bytes_written = 0;
+  int64_t lower_bound_bytes = 0;
+  // The whole process by the operating system and the C library, at the end, with all still held,
+  // and before the trainer: pages touched (and the most there ever were), bytes allocated.
+  int64_t process_touched_bytes = 0, process_touched_before_bytes = 0, process_peak_bytes = 0;
+  int64_t process_allocated_bytes = 0, process_allocated_before_bytes = 0;
   double compile_ms = 0;
   bool interrupted = false;
 };
+
+// What the process touched besides what was measured, in a sentence or two.
+std::string explain_process_memory(const TrainSummary& s);
 
 class Trainer {
  public:
@@ -111,6 +122,9 @@ class Trainer {
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
+  Status make_watches();
+  Status watched_step(StepReport& report, int64_t done);
+  void measure_memory(TrainSummary& sum) const;
 
   TrainConfig config_;
   std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
@@ -133,7 +147,9 @@ class Trainer {
   std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
   double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;
-  int64_t arena_touched_ = 0;
+  std::unique_ptr<MemoryWatch> watch_;       // of the step's plans: its first two runs, or all
+  std::unique_ptr<MemoryWatch> eval_watch_;  // with --check
+  ProcessMemory before_ = process_memory();
   std::vector<StepStats> stats_;
   int64_t timed_steps_ = 0;
 };

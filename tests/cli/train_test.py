@@ -304,5 +304,28 @@ class TwoRuns(CliTest):
         self.expect_ok(self.train("--out", self.out))
 
 
+class Memory(CliTest):
+    """What was planned, claimed, written, and what the process says, stand beside each other."""
+
+    def test_all_are_printed_and_checking_changes_no_bit(self):
+        done = self.expect_ok(self.train("--json", "--out", self.out))
+        plain = json.loads(done.stdout)
+        self.assertEqual(plain["peak_bytes_planned"], plain["peak_bytes_measured"])
+        self.assertLessEqual(plain["peak_bytes_written"], plain["peak_bytes_measured"])
+        self.assertGreaterEqual(plain["process_touched_bytes"], plain["peak_bytes_written"])
+        self.assertGreater(plain["process_touched_before_bytes"], 0)
+        self.assertGreaterEqual(plain["process_allocated_bytes"], plain["peak_bytes_measured"])
+        self.assertIn(f"measured {plain['peak_bytes_measured']}, written "
+                      f"{plain['peak_bytes_written']}", done.stderr)
+        said = "before (program and libraries)"
+        self.assertIn(said, done.stderr)
+        self.assertTrue(said in (self.out / "report.html").read_text())
+        weights = self.weights()
+        again = self.dir / "checked"
+        checked = json.loads(self.expect_ok(self.train("--json", "--check", "--out", again)).stdout)
+        self.assertEqual(checked["peak_bytes_measured"], plain["peak_bytes_measured"])
+        self.assertEqual(self.weights(again)["model.safetensors"], weights["model.safetensors"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -110,31 +111,80 @@ inline ThreadPool& pool(int n_threads) {
   static std::map<int, ThreadPool> pools;
   return pools.try_emplace(n_threads, n_threads).first->second;
 }
+// Whose kernels give a task so few elements that a sample of an op is several tasks.
+inline ThreadPool& pool_of_small_tasks(int n_threads) {
+  static std::map<int, ThreadPool> pools;
+  ThreadPool& p = pools.try_emplace(n_threads, n_threads).first->second;
+  p.limit_grain(1);
+  return p;
+}
+
+// A kernel's workspace of exactly the size that it asks for, filled with NaN, and what lies behind.
+class WatchedWorkspace {
+ public:
+  explicit WatchedWorkspace(int64_t bytes)
+      : bytes_(bytes),
+        size_(static_cast<size_t>((bytes + 63) / 64 * 64) + kTail),
+        data_(size_ ? static_cast<uint8_t*>(std::aligned_alloc(64, size_)) : nullptr, std::free) {
+    std::fill_n(data_.get(), size_, kFill);
+  }
+  void* data() const { return data_.get(); }
+  int64_t bytes() const { return bytes_; }
+  // One past the last byte that was changed, be it behind the end.
+  int64_t written_bytes() const {
+    size_t n = size_;
+    while (n > 0 && data_.get()[n - 1] == kFill) --n;
+    return static_cast<int64_t>(n);
+  }
+
+ private:
+  static constexpr uint8_t kFill = 0xff;
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr size_t kTail = 0;  // the sanitizer sees more
+#else
+  static constexpr size_t kTail = 1 << 16;
+#endif
+  int64_t bytes_;
+  size_t size_;
+  std::unique_ptr<uint8_t, void (*)(void*)> data_;
+};
 
 struct RunCounters {
   int64_t math_flops, executed_flops;
+  int64_t tasks = 0;  // of its longest loop
 };
 
-// Runs kernel `def` on the instruction set of `table`, where `entry` names its function there
-// (null: the kernel's own launch), in a workspace of exactly the size it asks for, filled with NaN.
+// Runs kernel `def` in that pool, on the instruction set of `table`, where `entry` names its
+// function there (null: the kernel's own launch). It must claim all of its workspace, unless there
+// is nothing to do, and write no more.
+inline RunCounters run_kernel_in(ThreadPool& pool, const KernelDef& def, const Attrs& attrs,
+                                 std::span<const TensorRef> in, std::span<const TensorRef> out,
+                                 void (*entry)(const KernelCall&) = nullptr,
+                                 const Tuning& tuning = {}) {
+  const KernelQuery q{
+      .attrs = &attrs, .in = in, .out = out, .n_threads = pool.n_threads(), .tuning = tuning};
+  EXPECT_TRUE(def.supports(q)) << def.name;
+  const WatchedWorkspace workspace(def.workspace_bytes ? def.workspace_bytes(q) : 0);
+  Counters counters;
+  KernelCall call;
+  call.attrs = &attrs, call.in = in, call.out = out;
+  call.workspace = workspace.bytes() > 0 ? workspace.data() : nullptr;
+  call.pool = &pool, call.counters = &counters, call.tuning = tuning;
+  pool.take_most_indices();
+  (entry ? entry : def.launch)(call);
+  const int64_t tasks = pool.take_most_indices();
+  const int64_t claimed = counters.claimed_bytes, written = workspace.written_bytes();
+  EXPECT_LE(written, claimed) << def.name << " wrote behind what it claimed of its workspace";
+  if (tasks > 0)
+    EXPECT_EQ(claimed, workspace.bytes())
+        << def.name << " claims another workspace than it asks for";
+  return {counters.math_flops, counters.executed_flops, tasks};
+}
 inline RunCounters run_kernel(const KernelDef& def, const Attrs& attrs,
                               std::span<const TensorRef> in, std::span<const TensorRef> out,
                               int n_threads, void (*entry)(const KernelCall&) = nullptr,
                               const Tuning& tuning = {}) {
-  const KernelQuery q{
-      .attrs = &attrs, .in = in, .out = out, .n_threads = n_threads, .tuning = tuning};
-  EXPECT_TRUE(def.supports(q)) << def.name;
-  const int64_t bytes = def.workspace_bytes ? def.workspace_bytes(q) : 0;
-  const size_t size = static_cast<size_t>((bytes + 63) / 64 * 64);
-  auto* workspace = static_cast<std::byte*>(size ? std::aligned_alloc(64, size) : nullptr);
-  std::fill(workspace, workspace + size, std::byte{0xff});
-  Counters counters;
-  KernelCall call;
-  call.attrs = &attrs, call.in = in, call.out = out, call.workspace = workspace;
-  call.pool = &pool(n_threads), call.counters = &counters, call.tuning = tuning;
-  (entry ? entry : def.launch)(call);
-  std::free(workspace);
-  return {counters.math_flops, counters.executed_flops};
+  return run_kernel_in(pool(n_threads), def, attrs, in, out, entry, tuning);
 }
 
 }  // namespace tegula::testing

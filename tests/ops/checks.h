@@ -26,6 +26,8 @@ Verdict check_tile(const Case& c);
 // FLOPs as planned; also on narrow floats and strided operands.
 Verdict check_kernels(const Case& c);
 Verdict check_kernel(const Case& c, const KernelDef& kernel);
+// The most tasks that this kernel had in a loop, in any check_kernel so far.
+int64_t most_tasks_of(const KernelDef& kernel);
 // The same for a kernel of a device, with operands in its memory between poisoned borders: error
 // against f64, nothing written past the results, and the same bits again where `repeats_bits`.
 // n_checked grows by the calls that it serves.

@@ -293,7 +293,7 @@ TEST(Planted, WrongKernel) {
     if (call.out[0].dtype == DType::kF32 && call.pool->n_threads() > 1)
       y = std::nextafter(y, HUGE_VALF);
   };
-  EXPECT_CAUGHT(check_kernel(c, kernel), "between 1 and 3 threads");
+  EXPECT_CAUGHT(check_kernel(c, kernel), "between 1 thread and 3");
 }
 
 }  // namespace

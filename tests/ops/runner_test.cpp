@@ -4,10 +4,12 @@
 // printed at the end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <set>
 
+#include "tegula/kernels/registry.h"
 #include "tests/ops/checks.h"
 
 namespace tegula::testing {
@@ -74,14 +76,22 @@ INSTANTIATE_TEST_SUITE_P(Ops, OpRunner, ::testing::ValuesIn(entries()),
 class Coverage : public ::testing::Environment {
  public:
   void TearDown() override {
-    if (tally().passed["types"].size() < all_ops().size()) return;  // a filtered run
+    const auto n = std::count_if(all_ops().begin(), all_ops().end(),
+                                 [](const OpDef* op) { return op->samples != nullptr; });
+    if (static_cast<ptrdiff_t>(tally().passed["types"].size()) < n) return;  // a filtered run
     for (const OpDef* op : all_ops()) {
-      if (op->samples && (op->vjp || op->decompose) && !op->is_view)
+      if (!op->samples) continue;  // tests/passes tries it
+      if (op->vjp && !op->is_view)
         EXPECT_TRUE(tally().passed["adjoint"].count(op->name)) << op->name << ": no derivative ran";
       EXPECT_TRUE(tally().passed["cost"].count(op->name)) << op->name << ": cost never checked";
       if (op->decompose)
         EXPECT_TRUE(tally().passed["decompose"].count(op->name)) << op->name << ": never checked";
     }
+    for (const KernelDef* k : all_kernels())
+      if (k->device == DeviceKind::kCpu && k->op != "fused" && k->min_isa <= machine_isa())
+        EXPECT_GE(most_tasks_of(*k), 3)
+            << k->name << " never ran with three tasks: give its op a sample that is large enough "
+            << "(tests/ops/wide_test.cpp), or let the kernel ask ThreadPool::grain()";
     for (const auto& [check, outcomes] : tally().outcomes) {
       std::printf("%s:", check.c_str());
       for (const auto& [what, n] : outcomes) std::printf(" %d %s;", n, what.c_str());

@@ -1,6 +1,7 @@
-// The memory contract, for every model: the planned peak is the highest byte written plus the
-// parameters, nothing lies outside, and the loop of a run allocates nothing. FLOPs: planned =
-// counted by the kernels = counted by the references. And the checks see planted lies.
+// The memory contract, for every model: the planned peak is what is claimed in an arena twice as
+// large as planned, plus the parameters; nothing is written behind it or behind a workspace; and
+// the loop of a run allocates nothing. FLOPs: planned = counted by the kernels = counted by the
+// references. And the checks see planted lies.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "tegula/plan/memory.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/memory_watch.h"
 #include "tegula/train/step.h"
 #include "tests/common/run_plan.h"
 #include "tests/runtime/allocations.h"
@@ -48,10 +50,11 @@ Job compile_job(const StepFunctions& f, FuncId id, const char* passes = "") {
 }
 
 struct Measured {
-  int64_t peak_bytes = 0;
+  int64_t peak_bytes = 0, written_bytes = 0;
   int64_t flops = 0;         // of one run, by the kernels' counters
   int64_t by_reference = 0;  // steps of the plan
   int64_t allocations = 0;
+  std::string fault;  // what the watch says
 };
 
 int64_t to_line(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
@@ -65,36 +68,44 @@ void start_all(ThreadPool& pool) {
   });
 }
 
-// Runs it with everything in sight: parameters in regions of their own, an arena with room above.
-Measured measure(const Job& job) {
+// Runs it with everything in sight: parameters in regions of their own, an arena twice as large as
+// planned, and each workspace before a tail.
+Measured measure(const Job& job,
+                 MemoryWatch::Workspaces workspaces = MemoryWatch::Workspaces::kApart) {
   const Plan& plan = *job.plan;
   ThreadPool pool(2);
   start_all(pool);
-  Region arena = std::move(*Region::allocate(plan.arena_bytes + (1 << 16)));
+  Region arena = std::move(*Region::between_guards(2 * plan.arena_bytes + (1 << 12)));
+  const Plan* plans[] = {&plan};
+  const auto watch = std::move(*MemoryWatch::create(arena, plans, workspaces));
   Session s(job.plan, &pool, arena.data());
+  s.watch(watch.get());
   const auto in = test::random_inputs(*job.module, (*job.module)[job.function], 1);
   std::vector<Region> params;
   Measured m;
   for (size_t i = 0; i < plan.params.size(); ++i) {
-    params.push_back(std::move(*Region::allocate(std::max<int64_t>(1, in[i].type.bytes()))));
+    params.push_back(std::move(*Region::between_guards(std::max<int64_t>(1, in[i].type.bytes()))));
     std::memcpy(params[i].data(), in[i].bytes.data(), in[i].bytes.size());
     s.bind(static_cast<int>(i), params[i].data());
     m.peak_bytes += to_line(in[i].type.bytes());
   }
-  int64_t top = 0;
   for (uint8_t value : {0xa5, 0x5a}) {
-    arena.poison(value);
+    watch->begin(value);
     const int64_t regions = Region::live_bytes();
     const auto before = allocations();
     s.counters().math_flops = 0;
     const auto status = s.run();
     m.allocations += allocations().count - before.count;
-    EXPECT_TRUE(status.ok());
     EXPECT_EQ(Region::live_bytes(), regions);
-    top = std::max(top, to_line(arena.touched(value)));
+    const auto ended = watch->end();
+    EXPECT_EQ(status.ok(), ended.ok());
+    if (!ended.ok()) m.fault = ended.error().message;
   }
-  m.peak_bytes += top, m.flops = s.counters().math_flops;
+  for (const Region& r : params) EXPECT_LE(r.touched(0), r.bytes());
+  m.peak_bytes += watch->claimed_bytes(), m.written_bytes = watch->written_bytes();
+  m.flops = s.counters().math_flops;
   for (const Step& step : plan.steps) m.by_reference += !step.kernel && step.regions.empty();
+  EXPECT_LE(m.written_bytes, watch->claimed_bytes());
   return m;
 }
 
@@ -135,7 +146,13 @@ TEST_P(MemoryContract, HoldsForTrainingAndEvaluation) {
       SCOPED_TRACE(cat((*f->module)[id].name, " with passes \"", passes, "\""));
       const Job job = compile_job(*f, id, passes);
       const Measured m = measure(job);
+      EXPECT_EQ(m.fault, "");
       EXPECT_EQ(m.peak_bytes, job.plan->peak_bytes());
+      // Weights' gradients and activations are written to the end; a workspace has slack.
+      EXPECT_GT(m.written_bytes, job.plan->arena_bytes / 2);
+      const Measured as_planned = measure(job, MemoryWatch::Workspaces::kInArena);
+      EXPECT_EQ(as_planned.peak_bytes, m.peak_bytes);
+      EXPECT_LE(as_planned.written_bytes, job.plan->arena_bytes);
       EXPECT_EQ(m.flops, job.plan->flops());
       EXPECT_EQ(m.allocations, 0) << "by " << m.by_reference << " references?";
     }
@@ -189,12 +206,59 @@ TEST(MemoryContract, AnOffsetThatLiesIsSeen) {
     }
   EXPECT_FALSE(verify_plan(high).ok());
   job.plan = std::make_shared<Plan>(high);
-  EXPECT_EQ(measure(job).peak_bytes, high.peak_bytes() + kAlignment);
+  const Measured m = measure(job);
+  EXPECT_EQ(m.peak_bytes, high.peak_bytes() + kAlignment);
+  EXPECT_NE(m.fault.find("behind the arena of"), std::string::npos) << m.fault;
   Plan claims = *compile_job(*f, f->train_step).plan;
   claims.arena_bytes += 4096;
   EXPECT_FALSE(verify_plan(claims).ok());
   job.plan = std::make_shared<Plan>(claims);
   EXPECT_EQ(measure(job).peak_bytes, claims.peak_bytes() - 4096);
+}
+
+// A kernel that takes more than its workspace, or says that it took less: named, in place or apart.
+TEST(MemoryContract, AKernelThatTakesMoreThanItsWorkspaceIsNamed) {
+  auto f = build_step_functions(small("gpt2"));
+  ASSERT_TRUE(f.ok());
+  const Job honest = compile_job(*f, f->train_step);
+  static void (*launch)(const KernelCall&);
+  static int64_t behind, claims;  // a byte that it writes; what it claims more than it should
+  static int64_t bytes;
+  static KernelDef liar;
+  size_t at = 0;
+  while (!honest.plan->steps[at].kernel || honest.plan->steps[at].kernel->op != "attention") ++at;
+  Plan plan = *honest.plan;
+  bytes = plan.slots[static_cast<size_t>(plan.steps[at].workspace)].bytes;
+  liar = *plan.steps[at].kernel;
+  launch = liar.launch;
+  liar.launch = [](const KernelCall& call) {
+    launch(call);
+    if (behind >= 0) static_cast<uint8_t*>(call.workspace)[bytes + behind] = 7;
+    call.counters->claimed_bytes += claims;
+  };
+  plan.steps[at].kernel = &liar;
+  const Job job{honest.module, honest.function, std::make_shared<Plan>(plan)};
+  const auto fault = [&](int64_t b, int64_t c, MemoryWatch::Workspaces w) {
+    behind = b, claims = c;
+    return measure(job, w).fault;
+  };
+  using enum MemoryWatch::Workspaces;
+  const std::string who = cat("kernel ", liar.name, " (step ", at, " of train_step) ");
+  EXPECT_EQ(fault(-1, 0, kApart), "");
+  for (int64_t b : {0, 1, 63, 64, 4095}) {
+    const std::string why = fault(b, 0, kApart);
+    EXPECT_EQ(
+        why.rfind(cat(who, "wrote up to ", b + 1, " bytes behind its workspace of ", bytes), 0), 0u)
+        << why;
+  }
+  for (auto w : {kInArena, kApart}) {
+    const std::string why = fault(-1, 1, w);
+    EXPECT_EQ(why.rfind(cat(who, "lays out ", bytes + 1, " bytes of a workspace of ", bytes), 0),
+              0u)
+        << why;
+  }
+  const std::string why = fault(-1, -bytes, kApart);
+  EXPECT_NE(why.find("of its workspace and has claimed 0"), std::string::npos) << why;
 }
 
 // Extents that change from run to run: still no allocation.

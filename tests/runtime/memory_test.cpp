@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 namespace tegula {
@@ -51,6 +52,48 @@ TEST(Region, FirstTouchBringsEveryPage) {
   EXPECT_EQ(resident_pages(r), 257);
   EXPECT_EQ(r.touched(0), 0);
   EXPECT_GE(memory_nodes(), 1);
+}
+
+TEST(Region, TellsWhatWasWrittenBehindItsEnd) {
+  Region r = std::move(*Region::allocate(5000));
+  auto* p = static_cast<uint8_t*>(r.data());
+  r.poison(0x5a);
+  EXPECT_EQ(r.touched(0x5a), 0);
+  p[4999] = 1;
+  EXPECT_EQ(r.touched(0x5a), r.bytes());
+  p[5003] = 1;
+  EXPECT_EQ(r.touched(0x5a), 5004);
+}
+
+// For sizes below and above a huge page, moved or not.
+TEST(Region, BetweenGuardsEndsAProcessThatLeavesIt) {
+  for (int64_t bytes : {int64_t{1}, int64_t{4096}, (int64_t{3} << 20) + 4096}) {
+    Region old = std::move(*Region::between_guards(bytes));
+    Region r = std::move(old);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(r.data()) % (bytes >= 2 << 20 ? 2 << 20 : 4096), 0u);
+    auto* volatile p = static_cast<uint8_t*>(r.data());
+    const int64_t end = (bytes + 4095) / 4096 * 4096;
+    std::memset(p, 1, static_cast<size_t>(end));
+    EXPECT_DEATH(p[-1] = 1, "");
+    EXPECT_DEATH(p[end] = 1, "");
+  }
+}
+
+TEST(ProcessMemory, SeesWhatIsTakenAndWhatIsTouched) {
+  const ProcessMemory before = process_memory();
+  EXPECT_GE(before.peak_touched_bytes, before.touched_bytes);
+  EXPECT_GT(before.touched_bytes, 0);
+  constexpr int64_t kBytes = 64 << 20;
+  Region r = std::move(*Region::allocate(kBytes));
+  auto heap = std::make_unique<char[]>(1 << 20);
+  const ProcessMemory taken = process_memory();
+  EXPECT_GE(taken.allocated_bytes, before.allocated_bytes + kBytes + (heap ? 1 << 20 : 0));
+  std::memset(r.data(), 1, kBytes);
+  const ProcessMemory touched = process_memory();
+  EXPECT_GE(touched.touched_bytes, before.touched_bytes + kBytes);
+  EXPECT_GE(touched.peak_touched_bytes, touched.touched_bytes);
+  r = Region();
+  EXPECT_LE(process_memory().allocated_bytes, taken.allocated_bytes - kBytes);
 }
 
 }  // namespace

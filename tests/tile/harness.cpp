@@ -86,6 +86,7 @@ Counts run_kernel(const Program& p, const std::vector<TensorRef>& in,
   std::memset(raw.get(), 0xa7, n + 256);
   char* workspace = raw.get() + (64 - reinterpret_cast<uintptr_t>(raw.get()) % 64) % 64;
   ThreadPool pool(n_threads);
+  if (n_threads > 1) pool.limit_grain(1);
   Counters counters;
   KernelCall call;
   call.in = in, call.out = out, call.program = &p, call.workspace = workspace;
@@ -97,7 +98,9 @@ Counts run_kernel(const Program& p, const std::vector<TensorRef>& in,
                     << to_text(p);
       break;
     }
-  return {counters.math_flops, counters.executed_flops};
+  const int64_t tasks = pool.take_most_indices();
+  if (tasks > 0) EXPECT_EQ(counters.claimed_bytes, static_cast<int64_t>(n)) << to_text(p);
+  return {counters.math_flops, counters.executed_flops, tasks};
 }
 
 ::testing::AssertionResult same_values(const Tensor& got, const Tensor& want) {

@@ -54,9 +54,11 @@ class Tensor {
 
 struct Counts {
   int64_t math = 0, executed = 0;
+  int64_t tasks = 0;  // of its longest loop
 };
 
-// By the kernel "fused", with a poisoned workspace of just the size that it asks for.
+// By the kernel "fused", with a poisoned workspace of just the size that it asks for; several
+// threads get tasks of a tile.
 Counts run_kernel(const Program& p, const std::vector<TensorRef>& in,
                   const std::vector<TensorRef>& out, int n_threads = 1);
 

@@ -99,7 +99,7 @@ TEST(Trainer, ValidationLossDoesNotDependOnTheBatch) {
   for (const int64_t batch : {1, 3, 7, 16}) {
     TrainConfig c = small_run(fresh_directory(cat("batch", batch)));
     c.batch = batch, c.steps = 0;
-    losses.push_back(run(c).val_loss);
+    losses.push_back(run(c).eval.val_loss);
   }
   for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-6 * losses[0]);
 }
@@ -108,7 +108,30 @@ TEST(Trainer, MeasuresWhatWasPlanned) {
   const TrainSummary s = run(small_run(fresh_directory("planned")));
   EXPECT_EQ(s.flops_per_step_planned, s.flops_per_step_counted);
   EXPECT_EQ(s.peak_bytes_planned, s.peak_bytes_measured);
+  EXPECT_LE(s.peak_bytes_written, s.peak_bytes_measured);
+  EXPECT_GT(s.peak_bytes_written, s.peak_bytes_measured / 2);
+  // Weights, arena and more lie in memory that is there.
+  EXPECT_GE(s.process_touched_bytes, s.peak_bytes_written);
   EXPECT_LT(s.train_loss, 4);
+}
+
+// Every model with each op's memory checked: the same bits, and the same measures.
+TEST(Trainer, CheckingMemoryChangesNothing) {
+  for (const char* model : {"gpt2", "llama", "moe", "mlp", "lstm"})
+    for (int64_t accumulate : {1, 2}) {
+      SCOPED_TRACE(cat(model, ", accumulate ", accumulate));
+      TrainConfig c = small_run(fresh_directory("checked"));
+      c.model.type = model, c.accumulate = accumulate, c.steps = 3;
+      const TrainSummary plain = run(c);
+      const std::string out = c.out;
+      c.out += "-checked", c.check = true;
+      const TrainSummary checked = run(c);
+      EXPECT_EQ(checked.peak_bytes_measured, plain.peak_bytes_measured);
+      EXPECT_EQ(checked.peak_bytes_measured, checked.peak_bytes_planned);
+      EXPECT_LE(checked.peak_bytes_written, checked.peak_bytes_measured);
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+        expect_same_file(out + "/latest/" + file, c.out + "/latest/" + file);
+    }
 }
 
 // The number after "the least that works is".

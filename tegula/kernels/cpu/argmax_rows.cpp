@@ -15,7 +15,7 @@ void run(const KernelCall& call) {
   const bool smallest = call.attrs->flag("smallest");
   const int last = x.rank - 1;
   const int64_t n = x.shape[last], step = x.stride[last], rows = y.numel();
-  const int64_t at_once = kTaskElements / (n + 1) + 1;
+  const int64_t at_once = call.pool->grain(kTaskElements) / (n + 1) + 1;
   call.pool->parallel_for((rows + at_once - 1) / at_once, [&](int64_t task, int) {
     for (int64_t r = task * at_once; r < std::min(rows, (task + 1) * at_once); ++r) {
       int64_t from = 0, to = 0, rest = r;

@@ -18,7 +18,8 @@ bool is_float32_like(DType t) { return t == DType::kF32 || t == DType::kBF16 || 
 // In the order of memory: a table is large, and few of its rows are asked for.
 void clear(const KernelCall& call, const TensorRef& table) {
   const int64_t rows = table.shape[0], n = table.shape[1];
-  const int64_t run = std::max<int64_t>(1, kClearedFloats / std::max<int64_t>(1, n));
+  const int64_t run =
+      std::max<int64_t>(1, call.pool->grain(kClearedFloats) / std::max<int64_t>(1, n));
   call.pool->parallel_for(ceil_div(rows, run), [&](int64_t i, int) {
     for (int64_t row = i * run; row < std::min(rows, (i + 1) * run); ++row) {
       float* out = table.as<float>() + row * table.stride[0];
@@ -46,12 +47,12 @@ void run(const KernelCall& call) {
   const TensorRef &grad = call.in[0], &table = call.out[0];
   const Lookup at(call.in[1], grad, table.shape[0]);
   const int64_t n = table.shape[1], rows = table.shape[0], stride = grad.stride[grad.rank - 1];
-  const int64_t columns = std::min(n, kColumns);
+  const int64_t columns = std::min(n, kColumns), run = call.pool->grain(kColumns);
   auto* scratch = static_cast<float*>(call.workspace);
   if (!std::is_same_v<T, float>) claim_workspace(call, 4 * call.pool->n_threads() * rows * columns);
   if constexpr (std::is_same_v<T, float>) clear(call, table);
-  call.pool->parallel_for(ceil_div(n, kColumns), [&](int64_t task, int thread) {
-    const int64_t first = task * kColumns, count = std::min(kColumns, n - first);
+  call.pool->parallel_for(ceil_div(n, run), [&](int64_t task, int thread) {
+    const int64_t first = task * run, count = std::min(run, n - first);
     // Sums in f32, rounded once: in the table itself where that is f32.
     T* out = table.as<T>() + first * table.stride[1];
     float* sums = scratch + thread * rows * columns;

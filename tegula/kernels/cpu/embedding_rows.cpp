@@ -26,9 +26,9 @@ void launch(const KernelCall& call) {
   const int64_t n = table.shape[1], y_stride = y.stride[y.rank - 1];
   const auto size = static_cast<size_t>(size_bytes(table.dtype));
   const auto bytes = static_cast<int64_t>(size);
-  const int64_t count = at.positions.count;
-  call.pool->parallel_for(ceil_div(count, kPositions), [&](int64_t task, int) {
-    for (int64_t i = task * kPositions; i < count && i < (task + 1) * kPositions; ++i) {
+  const int64_t count = at.positions.count, run = call.pool->grain(kPositions);
+  call.pool->parallel_for(ceil_div(count, run), [&](int64_t task, int) {
+    for (int64_t i = task * run; i < count && i < (task + 1) * run; ++i) {
       const int64_t row = at.row(i);
       auto* to = static_cast<std::byte*>(y.data) + at.positions.offset(i, kB) * bytes;
       static constexpr std::byte kZero[8] = {};

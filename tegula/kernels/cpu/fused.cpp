@@ -51,7 +51,7 @@ void launch(const KernelCall& call) {
   const int64_t n_tiles = g.n_tiles();
   const int64_t tile_elements = g.tile_rows * (g.is_elementwise ? g.tile_cols : g.row_len);
   const int64_t tiles_per_task =
-      std::max<int64_t>(1, kTaskElements / std::max<int64_t>(tile_elements, 1));
+      std::max<int64_t>(1, call.pool->grain(kTaskElements) / std::max<int64_t>(tile_elements, 1));
   call.pool->parallel_for((n_tiles + tiles_per_task - 1) / tiles_per_task,
                           [&](int64_t task, int thread) {
                             TileThread me(l, thread);

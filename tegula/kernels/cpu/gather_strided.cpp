@@ -24,7 +24,7 @@ void run(const KernelCall& call) {
   int64_t from_stride = 0, to_stride = 0;  // 1 and 1: both lie side by side
   if (!c.inner.is_linear(kA, &from_stride) || !c.inner.is_linear(kB, &to_stride)) from_stride = 0;
   const int64_t count = c.outer.count * c.index.count;
-  const int64_t at_once = kTaskElements / (c.inner.count + 1) + 1;
+  const int64_t at_once = call.pool->grain(kTaskElements) / (c.inner.count + 1) + 1;
   call.pool->parallel_for(ceil_div(count, at_once), [&](int64_t task, int) {
     for (int64_t k = task * at_once; k < std::min(count, (task + 1) * at_once); ++k) {
       const int64_t o = k / c.index.count, i = k % c.index.count;

@@ -35,10 +35,11 @@ void launch(const KernelCall& c) {
   for (int64_t d : dims) rows *= x.shape[d];
   for (int64_t d = dims.back() + 1; d < x.rank; ++d) columns *= x.shape[d];
   if (columns == 0) return;
-  const int64_t tiles = (columns + kTile - 1) / kTile, matrices = c.out[0].numel() / columns;
+  const int64_t tile = c.pool->grain(kTile);
+  const int64_t tiles = (columns + tile - 1) / tile, matrices = c.out[0].numel() / columns;
   c.pool->parallel_for(matrices * tiles, [&](int64_t task, int) {
-    const int64_t matrix = task / tiles, begin = task % tiles * kTile;
-    const int64_t n = std::min(kTile, columns - begin);
+    const int64_t matrix = task / tiles, begin = task % tiles * tile;
+    const int64_t n = std::min(tile, columns - begin);
     const float* row = x.as<float>() + matrix * rows * columns + begin;
     float acc[kTile] = {};
     int64_t r = 0;

@@ -78,10 +78,10 @@ void run(const KernelCall& call) {
   if (has_x && call.in[2].data != x.data) move_strided(call.in[2], x, *call.pool);
   const GatherCall c(*call.attrs, x, call.in[1], y);
   const int64_t flops = std::is_same_v<Mode, Set> ? 0 : 1;
-  const int64_t parts = ceil_div(c.inner.count, kColumns);
+  const int64_t columns = call.pool->grain(kColumns), parts = ceil_div(c.inner.count, columns);
   call.pool->parallel_for(c.outer.count * parts, [&](int64_t task, int) {
-    const int64_t o = task / parts, first = task % parts * kColumns;
-    const int64_t count = std::min(kColumns, c.inner.count - first);
+    const int64_t o = task / parts, first = task % parts * columns;
+    const int64_t count = std::min(columns, c.inner.count - first);
     int64_t x_at[kColumns], y_at[kColumns];
     c.inner.offsets(first, count, kA, x_at), c.inner.offsets(first, count, kB, y_at);
     T* to = x.as<T>() + c.outer.offset(o, kA);

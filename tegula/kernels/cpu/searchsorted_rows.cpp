@@ -21,8 +21,9 @@ void run(const KernelCall& call) {
   const int last = s.rank - 1;
   const int64_t n = s.shape[last], m = x.shape[last], values = x.numel();
   const auto less = [](T p, T q) { return p < q || (q != q && p == p); };  // NaN last
-  call.pool->parallel_for((values + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
-    for (int64_t k = task * kTaskValues; k < std::min(values, (task + 1) * kTaskValues); ++k) {
+  const int64_t at_once = call.pool->grain(kTaskValues);
+  call.pool->parallel_for((values + at_once - 1) / at_once, [&](int64_t task, int) {
+    for (int64_t k = task * at_once; k < std::min(values, (task + 1) * at_once); ++k) {
       const int64_t row = k / m, j = k % m;
       const T* sorted = s.as<const T>() + row_offset(s, row);
       const T v = x.as<const T>()[row_offset(x, row) + j * x.stride[last]];

@@ -30,7 +30,7 @@ void launch(const KernelCall& c) {
   const int last = x.rank - 1;
   const int64_t n = x.shape[last], k = values.shape[last];
   if (n == 0 || k == 0 || x.numel() == 0) return;
-  const int64_t rows = x.numel() / n, at_once = kTaskElements / (n * k) + 1;
+  const int64_t rows = x.numel() / n, at_once = c.pool->grain(kTaskElements) / (n * k) + 1;
   c.pool->parallel_for((rows + at_once - 1) / at_once, [&](int64_t task, int) {
     for (int64_t r = task * at_once; r < std::min(rows, (task + 1) * at_once); ++r) {
       const float* row = x.as<const float>() + row_offset(x, r);

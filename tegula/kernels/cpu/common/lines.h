@@ -26,9 +26,10 @@ void for_each_lines(const KernelCall& call, const TensorRef* const (&tensors)[N]
   const bool reverse = call.attrs->flag("reverse");
   const int64_t n = shape.shape[dim];
   if (shape.numel() == 0) return;
-  const int64_t lines = shape.numel() / n, groups = (lines + kLinesAtOnce - 1) / kLinesAtOnce;
+  const int64_t lines = shape.numel() / n, at_once = call.pool->grain(kLinesAtOnce);
+  const int64_t groups = (lines + at_once - 1) / at_once;
   call.pool->parallel_for(groups, [&](int64_t group, int) {
-    const int64_t first = group * kLinesAtOnce, count = std::min(kLinesAtOnce, lines - first);
+    const int64_t first = group * at_once, count = std::min(at_once, lines - first);
     LineOffsets o[N];
     for (size_t t = 0; t < N; ++t) {
       const TensorRef& x = *tensors[t];

@@ -34,9 +34,9 @@ void copy_rows(const TensorRef& from, const TensorRef& to, ThreadPool& pool) {
   int64_t rows = 1;
   for (int d = 0; d < last; ++d) rows *= w.n[d];
   // A single long row is cut; many short ones are taken together.
-  constexpr int64_t kChunk = 16384;
-  const int64_t per_row = rows == 1 ? (w.n[last] + kChunk - 1) / kChunk : 1;
-  const int64_t per_task = std::max<int64_t>(1, kChunk / std::max<int64_t>(w.n[last], 1));
+  const int64_t chunk = pool.grain(16384);
+  const int64_t per_row = rows == 1 ? (w.n[last] + chunk - 1) / chunk : 1;
+  const int64_t per_task = std::max<int64_t>(1, chunk / std::max<int64_t>(w.n[last], 1));
   const int64_t tasks = rows == 1 ? per_row : (rows + per_task - 1) / per_task;
   auto row = [&](const T* x, T* y, int64_t n) {
     if (w.a[last] == 1 && w.b[last] == 1) {
@@ -47,7 +47,7 @@ void copy_rows(const TensorRef& from, const TensorRef& to, ThreadPool& pool) {
   };
   pool.parallel_for(tasks, [&](int64_t task, int) {
     if (rows == 1) {
-      const int64_t begin = task * kChunk, n = std::min(kChunk, w.n[last] - begin);
+      const int64_t begin = task * chunk, n = std::min(chunk, w.n[last] - begin);
       row(from.as<T>() + begin * w.a[last], to.as<T>() + begin * w.b[last], n);
       return;
     }

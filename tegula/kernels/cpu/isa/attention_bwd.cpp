@@ -89,7 +89,8 @@ class FlashBackward {
     float* db = nullptr;       // the gradients of biased scores, where they are wanted
     float* more;               // what is left of the thread's scratch
     int64_t next = INT64_MAX;  // the thread's next pair, most likely
-    int64_t visible = 0, live = 0, executed = 0;
+    // Counted: pairs of a row and a key that it sees, rows that see one, operations.
+    int64_t pairs = 0, live = 0, executed = 0;
   };
 
   struct Block {
@@ -140,7 +141,7 @@ class FlashBackward {
     w.next = t.grid + call_.pool->n_threads();
     w.dq += t.row * dq_floats();
     find_rows(w, t.row * kRowBlock, n_rows_, x);
-    if (t.column > 0) w.visible = w.live = 0;  // counted with the first keys
+    if (t.column > 0) w.live = 0;  // counted with the first keys
     x.at = {t.grid, t.row}, x.is_loaded = false;
   }
   void run_task(const GridTasks::Task& t, int64_t wide, bool is_last, Pair& w, Block& x) const {
@@ -156,10 +157,10 @@ class FlashBackward {
     if (careful_) return;  // the operations are not the result's
     const int64_t scores =
         c_.score_flops() + (c_.softcap > 0 ? 3 : 0) + 5 + (c_.dropout > 0 ? 2 : 0);
-    const int64_t other = w.visible * (scores + (c_.bias != nullptr ? 1 : 0)) +
+    const int64_t other = w.pairs * (scores + (c_.bias != nullptr ? 1 : 0)) +
                           w.live * (2 * c_.dv + (c_.dlse != nullptr ? 1 : 0));
-    call_.counters->add(other + w.visible * (6 * c_.d + 4 * c_.dv), other + w.executed);
-    w.visible = w.live = w.executed = 0;
+    call_.counters->add(other + w.pairs * (6 * c_.d + 4 * c_.dv), other + w.executed);
+    w.pairs = w.live = w.executed = 0;
   }
 
   // Panels of keys [first, first + n) of the pair, and their gradients at 0.
@@ -290,7 +291,7 @@ class FlashBackward {
       if (x.lse[r] == -__builtin_inff()) x.lse[r] = 0;  // a row that a bias hides throughout
       if (row.keys.count() == 0) continue;
       x.lo = std::min(x.lo, row.keys.lo), x.hi = std::max(x.hi, row.keys.hi);
-      w.visible += row.keys.count(), ++w.live;
+      ++w.live;
     }
     for (int r = 0; r < x.rows; r += kTileM)
       x.strip[r / kTileM] = strip_keys(x.row + r, rows_of(x, r));
@@ -357,7 +358,7 @@ class FlashBackward {
       products_.multiply_whole(q_a, k_t, c_.d, p);
       products_.multiply_whole(do_a, v_t, c_.dv, ds);
       weigh_gradients_whole(p, ds, x.lse + r, x.delta + r, c_.scale);
-      w.executed += 2 * (c_.d + c_.dv) * kTileM * kKeyBlock;
+      w.executed += 2 * (c_.d + c_.dv) * kTileM * kKeyBlock, w.pairs += kTileM * kKeyBlock;
       return true;
     }
     for (int64_t j = lo / kTileN * kTileN; j < hi; j += kTileN) {
@@ -369,6 +370,7 @@ class FlashBackward {
     float* db = w.db == nullptr ? nullptr : w.db + r * kKeyBlock;
     is_plain ? weigh_rows<true>(x, r, rows, k0, seen, p, ds, db)
              : weigh_rows<false>(x, r, rows, k0, seen, p, ds, db);
+    w.pairs += pairs_in_block(x.row + r, rows, k0);
     return true;
   }
   // The same, and the strip's share of dq.

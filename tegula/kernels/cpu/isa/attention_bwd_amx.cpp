@@ -65,7 +65,8 @@ class AmxBackward {
     char *p_a, *ds_a;    // [32 keys][32 rows]
     char* ds_b;          // [32 rows][32 keys], k = keys
     float *s, *dp;       // [32 keys][32 rows]
-    int64_t visible = 0, live = 0, executed = 0;
+    // Counted: pairs of a row and a key that it sees, rows that see one, operations.
+    int64_t pairs = 0, live = 0, executed = 0;
   };
   // 32 rows.
   struct Strip {
@@ -123,7 +124,7 @@ class AmxBackward {
       x.lo = std::min(x.lo, x.strip[i].lo), x.hi = std::max(x.hi, x.strip[i].hi);
     }
     if (t.column > 0) {
-      w.visible = w.live = 0;  // counted with the first keys
+      w.live = 0;  // counted with the first keys
     } else if (x.lo < x.hi) {
       // Deltas: once, though each thread that has some of the block's keys forms them.
       w.executed = 2 * kTile * kStrip * kStrip * v_tiles_ * x.n_strips;
@@ -146,10 +147,10 @@ class AmxBackward {
     count(w);
   }
   void count(Pair& w) const {
-    const int64_t other = w.visible * (c_.score_flops() + 5) + (c_.dlse != nullptr ? w.live : 0);
-    const int64_t products = w.visible * (6 * c_.d + 4 * c_.dv) + w.live * 2 * c_.dv;
+    const int64_t other = w.pairs * (c_.score_flops() + 5) + (c_.dlse != nullptr ? w.live : 0);
+    const int64_t products = w.pairs * (6 * c_.d + 4 * c_.dv) + w.live * 2 * c_.dv;
     call_.counters->add(other + products, other + w.executed);
-    w.visible = w.live = w.executed = 0;
+    w.pairs = w.live = w.executed = 0;
   }
 
   static void store_key(const float* acc, int64_t n_tiles, int64_t width, float scale,
@@ -256,7 +257,7 @@ class AmxBackward {
       x.first[r] = static_cast<int32_t>(keys.lo), x.end[r] = static_cast<int32_t>(keys.hi);
       x.lo = std::min(x.lo, keys.lo), x.hi = std::max(x.hi, keys.hi);
       x.whole_lo = std::max(x.whole_lo, keys.lo), x.whole_hi = std::min(x.whole_hi, keys.hi);
-      w.visible += keys.count(), ++w.live;
+      ++w.live;
     }
   }
 
@@ -333,8 +334,12 @@ class AmxBackward {
     char *p = block(w.p_a, j, i), *ds = block(w.ds_a, j, i), *ds_b = key_block(w.ds_b, i, j);
     if (x.whole_lo <= key && key + kStrip <= x.whole_hi) {
       weigh_block<false>(w, x, key, p, ds, ds_b);
+      w.pairs += kStrip * kStrip;
     } else {
       weigh_block<true>(w, x, key, p, ds, ds_b);
+      for (int r = 0; r < kStrip; ++r)
+        w.pairs += std::max<int64_t>(
+            0, std::min<int64_t>(x.end[r], key + kStrip) - std::max<int64_t>(x.first[r], key));
     }
     // dv of what such a row sees is NaN.
     for (int r = 0; x.not_finite != 0 && r < kStrip; ++r)

@@ -138,10 +138,12 @@ class Decode {
     std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
     const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
     const int64_t to = std::min(keys_.hi, (first_span_ + span + 1) * kKeySpan);
-    int64_t executed = 0;
+    int64_t executed = 0, pairs = 0;  // operations; of a row and a key that it sees
     typename Scores::Work work;
-    for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock)
-      executed += run_block(t, work, k0, seen_in_block({from, to}, k0));
+    for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock) {
+      const Seen seen = seen_in_block({from, to}, k0);
+      executed += run_block(t, work, k0, seen), pairs += rows * (seen.hi - seen.lo);
+    }
     for (int64_t i = 0; i < rows; ++i) {
       float* at = part(batch, h0 * group_ + i, span);
       const float* o = t.o + i / group_ * o_floats() + i % group_ * kTileN;
@@ -150,8 +152,8 @@ class Decode {
       at[strips_ * kTileN] = t.m[i] * c_.unit();
       at[strips_ * kTileN + 1] = reduce_add(load16(t.l + i * 16));
     }
-    const int64_t visible = (to - from) * rows, per_pair = c_.score_flops() + 4;
-    call_.counters->add(visible * (per_pair + 2 * c_.d + 2 * c_.dv), executed + visible * per_pair);
+    const int64_t per_pair = c_.score_flops() + 4;
+    call_.counters->add(pairs * (per_pair + 2 * c_.d + 2 * c_.dv), executed + pairs * per_pair);
   }
 
   // One block of keys for all heads, then its values, many of a head in turn: queries and sums then

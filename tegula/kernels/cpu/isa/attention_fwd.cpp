@@ -155,7 +155,7 @@ class Flash {
     // Of the span: m in units of unit() (`shift`: 0 where it is -inf), sums of weights by lane.
     float m[kRowBlock], shift[kRowBlock];
     alignas(64) float l[kRowBlock][16];
-    int64_t executed = 0;
+    int64_t executed = 0, pairs = 0;  // operations; of a row and a key that it sees
     FarLines<T> far;
     int64_t tile_lines = 0;  // of them, for a tile of products
   };
@@ -262,11 +262,6 @@ class Flash {
     std::fill_n(sum.m, x.rows, -kInf), std::fill_n(sum.l, x.rows, 0.0f);
     const int64_t from = first * kKeySpan, to = std::min(last * kKeySpan, c_.n_k);
     find_rows(t, x.row);
-    int64_t visible = 0;
-    for (int i = 0; i < x.rows; ++i) {
-      const KeyRange& keys = x.row[i].keys;
-      visible += std::max<int64_t>(0, std::min(keys.hi, to) - std::max(keys.lo, from));
-    }
     const auto [lo, hi] = keys_between(x, from, to);
     if (lo >= hi) return sum;
     for (int64_t s = 0; s < strips; ++s)
@@ -303,8 +298,8 @@ class Flash {
       fold(sum, x.rows, x.m, l, o, kTileM * kTileN);
     }
     const int64_t per_pair = c_.score_flops() + 4 + (c_.dropout > 0 ? 1 : 0);
-    const int64_t math = visible * (per_pair + 2 * c_.d + 2 * c_.dv);
-    call_.counters->add(careful ? 0 : math, x.executed + visible * per_pair);
+    const int64_t math = x.pairs * (per_pair + 2 * c_.d + 2 * c_.dv);
+    call_.counters->add(careful ? 0 : math, x.executed + x.pairs * per_pair);
     return sum;
   }
 
@@ -395,6 +390,7 @@ class Flash {
     }
     add_values(x, strip, keys, first, n);
     x.executed += 2 * n * kTileM * kKeyBlock * (c_.d + round_up(c_.dv, kLanes));
+    x.pairs += n * kTileM * kKeyBlock;
   }
   // Of blocks [first, last) behind `keys`.
   void add_values(Block& x, int64_t strip, const float* keys, int64_t first, int64_t last) const {
@@ -468,6 +464,7 @@ class Flash {
       });
     }
     x.executed += x.rows * (2 * c_.d * (hi16 - lo16) + 2 * n_strips_v() * kTileN * (hi - lo));
+    x.pairs += pairs_in_block(x.row, x.rows, k0);
   }
   // One strip of rows against one key block.
   void run_strip(Block& x, int64_t strip, int64_t k0, const float* keys) const {
@@ -498,6 +495,7 @@ class Flash {
         x.executed += 2 * n_keys * n_rows * round_up(cols, kLanes);
       }
     }
+    x.pairs += pairs_in_block(x.row + strip * kTileM, rows, k0);
   }
 
   // Weighs a strip that sees part of a block, if no row begins anew: each sees the block's first

@@ -213,29 +213,32 @@ class AmxForward {
     auto& sums = *reinterpret_cast<Sums*>(space.f32_blocks(1));
     char* q = space.bf16_blocks(kStrips * d_tiles_);
     float* o = space.f32_blocks(kStrips * v_strips_);
-    int64_t lo = c_.n_k, hi = 0, visible = 0, live = 0;
+    int64_t lo = c_.n_k, hi = 0, live = 0;
     const int n_strips = static_cast<int>(ceil_div(std::min(n, n_rows_ - r0), kStrip));
     for (int i = 0; i < n_strips; ++i) {
       Strip& x = strips[i];
-      load_strip(pair, r0 + i * kStrip, q + i * d_tiles_ * kBf16Block, x, visible, live);
+      load_strip(pair, r0 + i * kStrip, q + i * d_tiles_ * kBf16Block, x, live);
       x.o = o + i * v_strips_ * kF32Block;
       lo = std::min(lo, x.some.lo), hi = std::max(hi, x.some.hi);
     }
-    const int64_t executed = run_items(tiles, strips, n_strips, lo, hi, panels, w, sums);
+    const Count done = run_items(tiles, strips, n_strips, lo, hi, panels, w, sums);
     for (int i = 0; i < n_strips; ++i) finish(strips[i]);
     const int64_t score = c_.score_flops() + 4;
-    const int64_t other = visible * score + live * (3 + c_.dv);
-    call_.counters->add(other + visible * 2 * (c_.d + c_.dv), other + executed);
+    const int64_t other = done.pairs * score + live * (3 + c_.dv);
+    call_.counters->add(other + done.pairs * 2 * (c_.d + c_.dv), other + done.executed);
   }
 
   // While scores become weights, the tile unit forms the next scores and sums the values of the
-  // item before. Returns what the tiles executed.
-  int64_t run_items(Tiles& t, Strip* strips, int n_strips, int64_t lo, int64_t hi,
-                    const char* panels, const Buffer (&w)[2], Sums& sums) const {
-    int64_t executed = 0;
+  // item before. Returns what the tiles executed, and the pairs of a row and a key that it sees.
+  struct Count {
+    int64_t executed = 0, pairs = 0;
+  };
+  Count run_items(Tiles& t, Strip* strips, int n_strips, int64_t lo, int64_t hi, const char* panels,
+                  const Buffer (&w)[2], Sums& sums) const {
+    Count done;
     Item item;
     item.c0 = lo / kAmxKeyChunk * kAmxKeyChunk;
-    if (!next_item(strips, n_strips, hi, panels, item)) return 0;
+    if (!next_item(strips, n_strips, hi, panels, item)) return done;
     score_job(strips[item.strip], item, panels, w[0]).finish(t);
     TileJob values;
     for (int at = 0;; at ^= 1) {
@@ -249,16 +252,17 @@ class AmxForward {
       add_sums(x, item, panels, w[at], sums);
       values = value_job(x, item, panels, w[at]);
       x.has_sums = true;
-      executed += 2 * kStrip * kStrip * kStrip * (item.last - item.first) * (d_tiles_ + v_strips_);
+      done.executed +=
+          2 * kStrip * kStrip * kStrip * (item.last - item.first) * (d_tiles_ + v_strips_);
+      for (int r = 0; r < x.rows; ++r) done.pairs += seen_of(x, r, item).count();
       if (!more) break;
       item = next;
     }
     values.finish(t);
-    return executed;
+    return done;
   }
 
-  void load_strip(int64_t pair, int64_t r0, char* q, Strip& x, int64_t& visible,
-                  int64_t& live) const {
+  void load_strip(int64_t pair, int64_t r0, char* q, Strip& x, int64_t& live) const {
     const int64_t batch = pair / c_.n_kv_heads, head0 = pair % c_.n_kv_heads * c_.group;
     x.rows = static_cast<int>(std::min<int64_t>(kStrip, n_rows_ - r0));
     x.q = q;
@@ -273,7 +277,7 @@ class AmxForward {
       x.all.lo = std::max(x.all.lo, row.keys.lo), x.all.hi = std::min(x.all.hi, row.keys.hi);
       if (row.keys.count() == 0) continue;
       x.some.lo = std::min(x.some.lo, row.keys.lo), x.some.hi = std::max(x.some.hi, row.keys.hi);
-      visible += row.keys.count(), ++live;
+      ++live;
     }
     pack_block(c_.q->as<const bf16>() + offset4(*c_.q, batch, 0, head0), q_rows_, q_d_, r0, x.rows,
                0, c_.d, TileForm::kA, q);

@@ -28,6 +28,17 @@ static inline Seen seen_in_block(const KeyRange& keys, int64_t k0) {
   return {lo, std::clamp<int64_t>(keys.hi - k0, lo, kKeyBlock)};
 }
 
+// Pairs of a row and a key of the block that it sees: counted where the block is done, never from
+// the mask of the whole.
+static inline int64_t pairs_in_block(const QueryRow* row, int rows, int64_t k0) {
+  int64_t n = 0;
+  for (int i = 0; i < rows; ++i) {
+    const Seen seen = seen_in_block(row[i].keys, k0);
+    n += seen.hi - seen.lo;
+  }
+  return n;
+}
+
 // Keys [lo, hi) that some row of a strip sees, and [all_lo, all_hi) that every one does.
 struct StripKeys {
   int64_t lo = INT64_MAX, hi = 0, all_lo = 0, all_hi = INT64_MAX;

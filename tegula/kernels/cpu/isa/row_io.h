@@ -97,8 +97,9 @@ class RowScalars {
 // Calls fn(first, last, scratch) for runs of rows, in parallel; scratch: kRowBuffers rows.
 template <class F>
 static void for_row_runs(const KernelCall& call, int64_t rows, int64_t length, F&& fn) {
-  constexpr int64_t kRunElements = 8192;
-  const int64_t run = kRunElements / (length + 1) + 1, width = round_up(length, 16);
+  constexpr int64_t kRunElements = 8192;  // worth waking a thread for
+  const int64_t run = call.pool->grain(kRunElements) / (length + 1) + 1,
+                width = round_up(length, 16);
   auto* scratch = static_cast<float*>(call.workspace) + 2 * width;
   claim_workspace(call, 4 * width * (2 + kRowBuffers * call.pool->n_threads()));
   call.pool->parallel_for(ceil_div(rows, run), [&](int64_t i, int thread) {
