@@ -35,6 +35,12 @@ std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
     for (size_t i = 0; i < all.size(); ++i)
       all[i].push_back(std::min(std::max(tries[i], low), bound));
   }
+  for (size_t s = 0; s < symbols.size() && symbols.size() > 1; ++s)  // each alone
+    for (const size_t i : {size_t{3}, size_t{4}}) {
+      std::vector<int64_t> alone = all[0];
+      alone[s] = all[i][s];
+      all.push_back(std::move(alone));
+    }
   return all;
 }
 
