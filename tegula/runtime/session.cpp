@@ -18,6 +18,7 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
       bound_(plan_->steps.size()),
       uses_(plan_->params.size()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
+  last_extents_ = extents_;
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
   set_extents();
 }
