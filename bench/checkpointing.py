@@ -15,8 +15,8 @@ import tempfile
 
 import record
 
-MODEL = ("--model gpt2 --n-layers 24 --n-heads 4 --d-model 128 --seqlen 256 --batch 4 --steps 4 --warmup 1 "
-         "--eval-every 0").split()
+MODEL = "--model gpt2 --n-layers 24 --n-heads 4 --d-model 128 --seqlen 256 --batch 4".split()
+RUN = "--steps 4 --warmup 1 --eval-every 0".split()
 
 
 def main():
@@ -32,7 +32,8 @@ def main():
         return record.last_json(*plan, *flags)
 
     def train(flags, out):
-        summary = record.last_json(a.tegula, "train", "--data", out + ".txt", "--out", out, *model, *flags, "--json")
+        summary = record.last_json(a.tegula, "train", "--data", out + ".txt", "--out", out, *model, *RUN, *flags,
+                                   "--json")
         with open(out + "/metrics.jsonl", encoding="utf-8") as f:
             steps = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
         with open(out + "/latest/model.safetensors", "rb") as f:

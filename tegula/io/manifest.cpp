@@ -29,16 +29,32 @@ bool is_plain_name(std::string_view name) {
          name.find('\0') == name.npos;
 }
 
+// A JSON file that is whole and still not what was saved was edited: it is not damaged, but not the
+// checkpoint's either.
+bool is_edited(std::string_view name, std::string_view bytes) {
+  return name.ends_with(".json") && Json::parse(bytes, name).ok();
+}
+
+Error edited(const std::string& path) {
+  return io_error(cat("'", path,
+                      "' was altered: it is whole, but not as it was saved. If you edited ",
+                      "it, copy the files to a directory of their own without ", kName,
+                      ", which is then taken as it is; else take another checkpoint"));
+}
+
 Status check_file(const std::string& directory, const ManifestEntry& entry, Check check) {
   const std::string path = join_path(directory, entry.name);
   const MappedFile file = TEGULA_TRY(MappedFile::open(path));
-  if (file.bytes().size() != entry.n_bytes)
+  const bool has_other_size = file.bytes().size() != entry.n_bytes;
+  if (has_other_size && is_edited(entry.name, file.bytes())) return edited(path);
+  if (has_other_size)
     return io_error(cat("'", path, "' is ",
                         file.bytes().size() < entry.n_bytes ? "truncated" : "altered", ": it has ",
                         file.bytes().size(), " bytes, its manifest says ", entry.n_bytes,
                         " (SHA-256 ", entry.sha256, "). ", kAdvice));
   if (check == Check::kSizes) return {};
   const std::string actual = sha256_hex(file.bytes());
+  if (actual != entry.sha256 && is_edited(entry.name, file.bytes())) return edited(path);
   if (actual != entry.sha256)
     return io_error(cat("'", path, "' was altered: its SHA-256 is ", actual, ", its manifest says ",
                         entry.sha256, ". ", kAdvice));

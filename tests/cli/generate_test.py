@@ -83,6 +83,21 @@ class Generate(CliTest):
         done = self.run_tool("generate", "--model", model, "--prompt", "ab")
         self.expect_error(done, INPUT, "generation_config.json", "eos_token_id")
 
+    def test_a_config_that_was_edited_says_what_to_do(self):
+        config = self.out / "latest" / "config.json"
+        text = config.read_text()
+        for edited in (text.replace("[", " [", 1), text.replace('"n_layer": 1', '"n_layer": 2')):
+            self.assertNotEqual(edited, text)
+            config.write_text(edited)
+            done = self.generate()
+            self.expect_error(done, INPUT, "config.json' was altered", "If you edited it",
+                              "without manifest.json")
+            self.assertNotIn("truncated", done.stderr)
+        config.write_text(text[:len(text) // 2])
+        self.expect_error(self.generate(), INPUT, "config.json' is truncated")
+        config.write_text(text)
+        self.expect_ok(self.generate())
+
     def test_the_prompt_may_come_from_standard_input(self):
         self.assertEqual(self.result("--max-tokens", 3, prompt="-", input="abca")[0]["text"], "bca")
         self.expect_error(self.generate(prompt="-", stdin=subprocess.DEVNULL), INPUT,

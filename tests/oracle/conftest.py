@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+HEADS, WIDE = ["--n-heads", "4"], ["--d-ff", "48"]
 FAMILIES = {
-    "gpt2": ["--model", "gpt2", "--bias"],
-    "gpt2-plain": ["--model", "gpt2"],
-    "llama": ["--model", "llama", "--n-kv-heads", "2", "--head-dim", "8"],
-    "llama-bias": ["--model", "llama", "--bias"],
-    "moe": ["--model", "moe", "--n-kv-heads", "2", "--n-experts", "4"],
+    "gpt2": ["--model", "gpt2", "--bias", *HEADS, *WIDE],
+    "gpt2-plain": ["--model", "gpt2", *HEADS, *WIDE],
+    "llama": ["--model", "llama", "--n-kv-heads", "2", "--head-dim", "8", *HEADS, *WIDE],
+    "llama-bias": ["--model", "llama", "--bias", *HEADS, *WIDE],
+    "moe": ["--model", "moe", "--n-kv-heads", "2", "--n-experts", "4", *HEADS, *WIDE],
     "lstm": ["--model", "lstm"],
-    "mlp": ["--model", "mlp"],
+    "mlp": ["--model", "mlp", *WIDE],
 }
 SEQLEN = 24
 
@@ -45,8 +46,8 @@ def trained(tmp_path_factory, text):
     def train(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "model"
-            tegula("train", "--data", text, "--out", made[name], "--n-layers", 2, "--n-heads", 4,
-                   "--d-model", 32, "--d-ff", 48, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
+            tegula("train", "--data", text, "--out", made[name], "--n-layers", 2,
+                   "--d-model", 32, "--seqlen", SEQLEN, "--batch", 4, "--steps", 20,
                    "--lr", 1e-2, "--warmup", 2, "--eval-every", 0, *FAMILIES[name])
         return made[name]
 
