@@ -11,12 +11,18 @@ SETTINGS = [
     ("GPT-2 124M, f32", 12, 12, 768, 1024, 1, 50257, "f32"),
 ]
 
+RECURRENT = [
+    ("LSTM, 2 layers, d 128", 2, 1, 128, 64, 12, 65, "f32"),
+    ("LSTM, 2 layers, d 512", 2, 1, 512, 64, 12, 65, "f32"),
+]
+
 
 def tegula_step(args, setting, *flags):
     """What `tegula bench` says of a step, or of decoding a token; args.tegula, .threads and .repeats are read."""
     _, layers, heads, width, seqlen, batch, vocab, dtype = setting
     decodes = dtype == "decode"
     return record.last_json(
-        args.tegula, "bench", "generate" if decodes else "train", "--n-layers", layers, "--n-heads", heads, "--d-model",
+        args.tegula, "bench", "generate" if decodes else "train", "--model",
+        "lstm" if setting in RECURRENT else "gpt2", "--n-layers", layers, "--n-heads", heads, "--d-model",
         width, "--seqlen", seqlen, "--batch", batch, "--vocab-size", vocab, "--dtype", "bf16" if decodes else dtype,
         "--threads", args.threads, "--repeats", args.repeats, "--json", *(["--cold"] if decodes else []), *flags)

@@ -4,7 +4,7 @@
     bench/train_torch.py [--threads 2] [--rounds 2] [--only NAME] [--by-op] [--no-compile] [--tegula BINARY]
 
 PyTorch's side is GPT-2 without biases, its own attention, gradient clipping, fused AdamW, on tokens made up; bf16 is
-autocast. It takes its turns eager and by torch.compile (loss and gradients; the optimizer is one kernel as it is):
+autocast. LSTM models are `nn.LSTM`'s. It takes its turns eager and by torch.compile (loss and gradients; the optimizer is one kernel as it is):
 `compiled_ms` is its step, and `compile_s` apart what the first two steps took longer than that, from an empty cache.
 `ratio` is to the eager step, `ratio_compiled` to the compiled one. A side's time is the median over rounds of its median
 step. Decoding: one token at the end of the context, weights and cache in bf16, Tegula's cold (models in turn, 1 GiB of
@@ -23,7 +23,7 @@ import record
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from steps import SETTINGS, tegula_step
+from steps import RECURRENT, SETTINGS, tegula_step
 
 
 class Block(nn.Module):
@@ -69,10 +69,23 @@ class Model(nn.Module):
         return logits if y is None else F.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
 
 
+class Recurrent(nn.Module):
+    """Tegula's LSTM model: embedding, layers, tied head. PyTorch's layers have two biases, of which one would do."""
+
+    def __init__(self, layers, width, vocab):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, width)
+        self.layers = nn.LSTM(width, width, layers, batch_first=True)
+
+    def forward(self, x, y):
+        logits = F.linear(self.layers(self.tokens(x))[0], self.tokens.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
+
+
 def training(setting, is_compiled=False):
     """A function that makes one step."""
     _, layers, heads, width, seqlen, batch, vocab, dtype = setting
-    model = Model(layers, heads, width, seqlen, vocab)
+    model = Recurrent(layers, width, vocab) if setting in RECURRENT else Model(layers, heads, width, seqlen, vocab)
     decay = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
@@ -172,7 +185,7 @@ def main():
                     if v != parser.get_default(k))
     command = f"bench/train_torch.py --threads {args.threads} --rounds {args.rounds} --repeats {args.repeats}{flags}"
     rows, ops = [], {}
-    for setting in SETTINGS:
+    for setting in SETTINGS + RECURRENT:
         if args.only not in setting[0]:
             continue
         row, by_op = measure(args, setting)

@@ -1,5 +1,6 @@
 """The repository's checkers, each against a tree with a planted mistake."""
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -283,6 +284,53 @@ class Roofline(ToolTest):
         texts = [t.text for t in self.draw([self.row("a < b", 1.0, 1.0)]).iter("{http://www.w3.org/2000/svg}text")]
         self.assertIn("Two <chips>", texts)
         self.assertIn("a < b", texts)
+
+
+class Instructions(ToolTest):
+    def setUp(self):
+        super().setUp()
+        spec = importlib.util.spec_from_file_location("instructions", ROOT / "tools" / "instructions.py")
+        self.tool = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.tool)
+
+    def test_three_percent_more_fail(self):
+        made_with = {"g++": "12", "libc": "2.36"}
+        record = {"made_with": made_with, "instructions": {"a": 1000, "b": 1000, "c": 1000}}
+        counts = {"a": 1029, "b": 1031, "c": 10, "new": 1}
+        self.assertEqual(self.tool.compare(counts, made_with, record)[1], ["b", "new"])
+        lines, too_many = self.tool.compare(counts, {"g++": "13", "libc": "2.36"}, record)
+        self.assertEqual(too_many, [])
+        self.assertIn("not compared", lines[-1])
+
+    def test_calls_are_told_from_own_work(self):
+        profile = self.tool.Profile(self.write("callgrind.out", """version: 1
+events: Ir
+fn=(1) tegula::Session::run(int)
+0 7
+cfn=(2) tegula::kernel::dot(tegula::KernelCall const&)
+calls=2 0
+0 500
+cfn=(3) clock
+calls=1 0
+* 11
++3 2
+
+fn=(2)
+0 500
+fn=(3)
+5 11
+fn=(4) main
+0 1
+cfn=(1)
+calls=1 0
+0 520
+totals: 532
+"""))
+        run, dot = "tegula::Session::run(int)", "tegula::kernel::dot(tegula::KernelCall const&)"
+        self.assertEqual(profile.own[run], 9)
+        self.assertEqual((profile.calls[run, dot], profile.cost[run, dot]), (2, 500))
+        self.assertEqual(profile.within("tegula::Session::run("), 520)
+        self.assertEqual(profile.total(), 9 + 500 + 11 + 1)
 
 
 if __name__ == "__main__":
