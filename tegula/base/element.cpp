@@ -1,8 +1,7 @@
 #include "tegula/base/element.h"
 
-#include <algorithm>
-
 #include "tegula/base/half.h"
+#include "tegula/base/integer.h"
 
 namespace tegula {
 
@@ -40,14 +39,8 @@ void store_element(const TensorRef& t, int64_t o, double value) {
     case DType::kF8E4M3:
       t.as<f8e4m3>()[o] = f8e4m3(static_cast<float>(value));
       break;
-    case DType::kBool:
-      t.as<uint8_t>()[o] = value != 0;
-      break;
-    default: {
-      // Saturates, and NaN gives 0: a C++ cast out of range would be undefined.
-      const double clamped = value != value ? 0 : std::clamp(value, -0x1p63, 0x1p63 - 1024);
-      store_int(t, o, static_cast<int64_t>(clamped));
-    }
+    default:
+      store_int(t, o, truncated_int(t.dtype, value));
   }
 }
 
@@ -74,13 +67,13 @@ void store_int(const TensorRef& t, int64_t o, int64_t v) {
       t.as<int64_t>()[o] = v;
       break;
     case DType::kI32:
-      t.as<int32_t>()[o] = static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX));
+      t.as<int32_t>()[o] = static_cast<int32_t>(v);
       break;
     case DType::kI8:
-      t.as<int8_t>()[o] = static_cast<int8_t>(std::clamp<int64_t>(v, -128, 127));
+      t.as<int8_t>()[o] = static_cast<int8_t>(v);
       break;
     case DType::kU8:
-      t.as<uint8_t>()[o] = static_cast<uint8_t>(std::clamp<int64_t>(v, 0, 255));
+      t.as<uint8_t>()[o] = static_cast<uint8_t>(v);
       break;
     case DType::kBool:
       t.as<uint8_t>()[o] = v != 0;

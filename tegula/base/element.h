@@ -1,5 +1,6 @@
-// Element access by dtype. Integers pass through double and are exact to ±2^53; load_int and
-// store_int are exact everywhere.
+// Element access by dtype. Through double integers are exact to ±2^53, and what is stored is
+// truncated and held at the ends of their range; load_int and store_int are exact everywhere, and
+// store_int wraps.
 #pragma once
 
 #include "tegula/base/tensor.h"

@@ -9,27 +9,14 @@
 
 #include <cstdint>
 
-#include "tegula/base/dtype.h"
+#include "tegula/base/integer.h"
 
 namespace tegula::integer {
 
 constexpr int64_t wrap(uint64_t v) { return static_cast<int64_t>(v); }
 
 // The value that an element of that dtype keeps of v: its low bits. (bool: whether it is not 0.)
-constexpr int64_t wrap(DType t, int64_t v) {
-  switch (t) {
-    case DType::kI32:
-      return static_cast<int32_t>(v);
-    case DType::kI8:
-      return static_cast<int8_t>(v);
-    case DType::kU8:
-      return static_cast<uint8_t>(v);
-    case DType::kBool:
-      return v != 0;
-    default:
-      return v;
-  }
-}
+constexpr int64_t wrap(DType t, int64_t v) { return wrapped_int(t, v); }
 
 // The sign of the dividend.
 constexpr int64_t fmod(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
@@ -38,13 +25,7 @@ constexpr int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = fmod(a, b);
   return r != 0 && b != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-constexpr int64_t by_zero(DType t, int64_t a) {
-  const int bits = size_bits(t);
-  const bool is_signed = t != DType::kU8 && t != DType::kBool;
-  if (a < 0) return -1 - static_cast<int64_t>(~uint64_t{0} >> (65 - bits));
-  const uint64_t largest = t == DType::kBool ? 1 : ~uint64_t{0} >> (64 - bits + is_signed);
-  return a == 0 ? 0 : static_cast<int64_t>(largest);
-}
+constexpr int64_t by_zero(DType t, int64_t a) { return divided_int(t, a, 0); }
 // Rounded down.
 constexpr int64_t floor_divide(DType t, int64_t a, int64_t b) {
   if (b == 0) return by_zero(t, a);

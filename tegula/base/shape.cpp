@@ -1,11 +1,18 @@
 #include "tegula/base/shape.h"
 
+#include "tegula/base/saturating.h"
+#include "tegula/base/sizes.h"
+
 namespace tegula {
 
 namespace {
-bool fits_i32(int64_t v) { return v >= INT32_MIN && v <= INT32_MAX; }
+bool is_size(int64_t v) { return v >= -kMaxElements && v <= kMaxElements; }
 
-Dim affine(const Dim& like, int64_t scale, int64_t offset) {
+Result<Dim> affine(const Dim& like, int64_t scale, int64_t offset) {
+  const int64_t symbolic = saturating_mul(scale, like.is_const() ? 0 : like.symbol_bound);
+  if (!is_size(offset) || !is_size(symbolic) || scale != static_cast<int32_t>(scale))
+    return unsupported(cat("a size of ", saturating_add(symbolic, offset), " is past ",
+                           kMaxElements, ", the most elements of a tensor"));
   Dim d = like;
   d.scale = static_cast<int32_t>(scale);
   d.offset = offset;
@@ -27,7 +34,8 @@ Result<Dim> add(Dim a, Dim b) {
   if (!a.is_const() && !b.is_const() && a.symbol != b.symbol)
     return unsupported(cat("the sum of two symbolic dims ", dim_text(a, {}), " + ", dim_text(b, {}),
                            " is not representable: keep the dims apart"));
-  return affine(a.is_const() ? b : a, int64_t{a.scale} + b.scale, a.offset + b.offset);
+  return affine(a.is_const() ? b : a, int64_t{a.scale} + b.scale,
+                saturating_add(a.offset, b.offset));
 }
 
 Result<Dim> mul(Dim a, Dim b) {
@@ -35,9 +43,7 @@ Result<Dim> mul(Dim a, Dim b) {
     return unsupported(cat("the product of two symbolic dims ", dim_text(a, {}), " * ",
                            dim_text(b, {}), " is not representable: keep the dims apart"));
   if (!a.is_const()) std::swap(a, b);
-  const int64_t scale = a.offset * b.scale;
-  if (!fits_i32(scale)) return unsupported("a symbolic dim's scale is past 2^31");
-  return affine(b, scale, a.offset * b.offset);
+  return affine(b, saturating_mul(a.offset, b.scale), saturating_mul(a.offset, b.offset));
 }
 
 Result<Dim> div_exact(Dim a, Dim b) {
@@ -55,6 +61,7 @@ Result<Dim> div_exact(Dim a, Dim b) {
 }
 
 void Shape::insert(int at, Dim d) {
+  TEGULA_CHECK(at >= 0 && at <= rank_, "a dim is inserted at ", at, " of ", rank_);
   push_back(d);
   for (int i = rank_ - 1; i > at; --i) std::swap((*this)[i], (*this)[i - 1]);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/base/sizes.h"
+
 namespace tegula {
 
 void Var::let_go(VarCount* count) {
@@ -13,6 +15,8 @@ Builder::Builder(Module& module, std::string name) : module_(module) {
 }
 
 Var Builder::param(std::string name, Type type, Role role) {
+  if (auto st = check_sizes(cat("parameter ", name), type.shape); !st.ok())
+    return fail(std::move(st).error());
   const auto id = static_cast<ValueId>(function_.values.size());
   function_.values.push_back({type, kNone, static_cast<uint32_t>(function_.params.size())});
   function_.params.push_back({std::move(name), id, role, -1});
@@ -21,6 +25,12 @@ Var Builder::param(std::string name, Type type, Role role) {
 
 bool Builder::is_poison(ValueId v) const {
   return std::find(poison_.begin(), poison_.end(), v) != poison_.end();
+}
+
+Dim Builder::no_dim(Var v, int i) {
+  if (!failed() || !is_poison(v.id()))
+    fail(invalid_argument(cat("there is no dim ", i, " of ", v.type())));
+  return 1;
 }
 
 Var Builder::fail(Error error) {

@@ -47,13 +47,17 @@ class Var {
   }
   bool valid() const { return builder_ != nullptr; }
   explicit operator bool() const { return valid(); }
-  Builder& builder() const { return *builder_; }
+  Builder& builder() const {
+    TEGULA_CHECK(builder_, "a Var that belongs to no builder");
+    return *builder_;
+  }
   ValueId id() const { return count_ ? count_->id : id_; }
   // By value: the builder's own copy moves when the next node is added.
   Type type() const;
   DType dtype() const;
   Shape shape() const { return type().shape; }
   int rank() const;
+  // Negative: from the end. One that is not there is an error of the builder, and 1.
   Dim dim(int i) const;
 
  private:
@@ -75,6 +79,7 @@ class Builder {
   // Valid until the next node is added.
   const Type& type(ValueId v) const { return function_.values[v].type; }
 
+  // Sizes below 0 or past the bounds of base/sizes.h are an error of the builder.
   Var param(std::string name, Type type, Role role = Role::kInput);
   Var weight(std::string name, Type type) { return param(std::move(name), type, Role::kWeight); }
 
@@ -96,6 +101,8 @@ class Builder {
   bool failed() const { return error_.has_value(); }
   const Error& error() const { return *error_; }
   bool is_poison(ValueId v) const;
+  // What a dim that v has not is: an error, and 1.
+  Dim no_dim(Var v, int i);
 
   // The function, or the first error. Leaves the builder empty.
   Result<Function> finish();
@@ -164,7 +171,8 @@ inline DType Var::dtype() const { return builder_->type(id()).dtype; }
 inline int Var::rank() const { return builder_->type(id()).shape.rank(); }
 inline Dim Var::dim(int i) const {
   const Shape& s = builder_->type(id()).shape;
-  return s[i < 0 ? s.rank() + i : i];
+  const int d = i < 0 ? s.rank() + i : i;
+  return d >= 0 && d < s.rank() ? s[d] : builder_->no_dim(*this, i);
 }
 
 }  // namespace tegula

@@ -153,13 +153,12 @@ Status Interpreter::call(const OpCall& call, std::span<const TensorRef> in,
   const Reference& ref = call.op->reference;
   if (!ref.f64 || !ref.f32 || !ref.counted)
     return unsupported(cat(call.op->name, ": has no reference"));
-  if (arithmetic_ == Arithmetic::kOracle) return run_op(ref.f64, call, in, out, nullptr, nullptr);
-  if (arithmetic_ == Arithmetic::kNaive) {
-    bool wide = false;
-    for (const TensorRef& t : out) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
-    return wide ? run_op(ref.f64, call, in, out, nullptr, nullptr)
-                : run_op(ref.f32, call, in, out, nullptr, nullptr);
-  }
+  if (arithmetic_ == Arithmetic::kOracle && !runs_in_ints(ref, in, out))
+    return run_op(ref.f64, call, in, out, nullptr, nullptr);
+  if (arithmetic_ != Arithmetic::kCounted)
+    return at_own_precision(ref, in, out, [&](auto reference) {
+      return run_op(reference, call, in, out, nullptr, nullptr);
+    });
   Flags own_in, written = untouched(out);
   if (!touched_in) own_in = untouched(in), touched_in = &own_in;
   const int64_t before = Counted::flops();

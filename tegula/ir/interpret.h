@@ -4,6 +4,7 @@
 //   oracle   every float value is f64 and every reference runs in double: the mathematical meaning.
 //   naive    values keep their dtypes; a reference runs in float, or in double where a result is
 //            f64 or an integer: what a plain implementation of that precision gives.
+//            Both: what has no float at all runs in exact integers that wrap.
 //   counted  as the oracle, on a scalar that counts FLOPs, with every touched element recorded.
 //
 // Views copy. Regions (fused, cond, while, scan, call) run the same way, through run_region.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/sizes.h"
 #include "tegula/ir/hash.h"
 
 namespace tegula {
@@ -41,6 +42,8 @@ Status check_attrs(const OpCall& call) {
     bool known = false;
     for (const AttrDef& def : op.attrs) known |= def.name == name;
     if (!known) return invalid_argument(cat(op.name, ": unknown attribute ", name));
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      TEGULA_TRY(check_sizes(op.name, *dims));
   }
   return {};
 }
@@ -160,7 +163,11 @@ Result<std::vector<Type>> infer_anew(const OpCall& call) {
   const DimMap map = TEGULA_TRY(raw_dim_map(call));
   TEGULA_CHECK(dtypes.size() == map.result_shapes.size(), call.op->name);
   std::vector<Type> out;
-  for (size_t r = 0; r < dtypes.size(); ++r) out.push_back({dtypes[r], map.result_shapes[r]});
+  for (size_t r = 0; r < dtypes.size(); ++r) {
+    const Shape& shape = map.result_shapes[r];
+    TEGULA_TRY(check_sizes(call.op->name, shape));
+    out.push_back({dtypes[r], shape});
+  }
   if (call.op->check) {
     OpCall full = call;
     full.out = out;

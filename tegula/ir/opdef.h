@@ -20,6 +20,7 @@ namespace tegula {
 class Builder;
 class Var;
 struct Counted;
+struct Integer;
 template <class S>
 class RefArgs;
 struct Sample;
@@ -71,12 +72,14 @@ struct InlineList {
   constexpr size_t size() const { return count; }
 };
 
-// The reference, instantiated three times from one functor: the f64 oracle, the naive kernel of
-// the tensors' own precision, and the instrumented scalar that counts FLOPs and touched bytes.
+// The reference, instantiated from one functor: the f64 oracle, the naive kernel of the tensors'
+// own precision, the instrumented scalar that counts FLOPs and touched bytes, and, for ops that
+// take them, exact integers that wrap: what runs where no operand and no result is a float.
 struct Reference {
   void (*f64)(RefArgs<double>&) = nullptr;
   void (*f32)(RefArgs<float>&) = nullptr;
   void (*counted)(RefArgs<Counted>&) = nullptr;
+  void (*ints)(RefArgs<Integer>&) = nullptr;  // null: floats only
 };
 
 // What a derivative rule sees. An absent gradient or tangent is an invalid Var and means zero.

@@ -1,26 +1,28 @@
 // RefArgs: what an op's reference sees, for the f64 oracle, the naive f32 kernel and the counter.
 //
 // A reference is a functor with `template <class S> void operator()(RefArgs<S>&) const` made of
-// plain loops; reference_of<Functor> instantiates it for the three scalars. Loads convert to S,
-// stores round to the tensor's dtype. Only arithmetic on S counts as FLOPs; index arithmetic does
-// not.
+// plain loops; reference_of<Functor> instantiates it for the scalars of floats, reference_with_ints
+// for exact integers too. Loads convert to S, stores round (an Integer: wraps) to the tensor's
+// dtype. Only arithmetic on S counts as FLOPs; index arithmetic does not.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "tegula/base/element.h"
 #include "tegula/base/half.h"
+#include "tegula/base/integer.h"
 #include "tegula/ir/opdef.h"
 
 namespace tegula {
 
 // A double that counts every operation done on it (thread-local total). add, sub, mul, div, max,
-// min, neg, abs and each transcendental function count 1, fma 2; comparisons, selections and
-// copies count 0.
+// min, neg and each transcendental function count 1, fma and abs (the larger of x and -x) 2;
+// comparisons, selections and copies count 0.
 struct Counted {
   double v = 0;
   Counted() = default;
@@ -82,6 +84,33 @@ inline Counted pow(Counted a, Counted b) { return Counted::did(std::pow(a.v, b.v
 inline bool is_nan(double a) { return a != a; }
 inline bool is_nan(float a) { return a != a; }
 inline bool is_nan(Counted a) { return a.v != a.v; }
+inline double abs(double a) { return std::fabs(a); }
+inline float abs(float a) { return std::fabs(a); }
+inline Counted abs(Counted a) { return Counted::did(std::fabs(a.v), 2); }
+inline Integer max(Integer a, Integer b) { return a > b ? a : b; }
+inline Integer min(Integer a, Integer b) { return a < b ? a : b; }
+inline Integer abs(Integer a) { return a.v < 0 ? -a : a; }
+inline Integer fma(Integer a, Integer b, Integer c) { return a * b + c; }
+inline bool is_nan(Integer) { return false; }
+
+// The activations, whether ops of their own or a contraction's epilogue. relu keeps -0 and NaN;
+// silu and gelu (the tanh form) are -0, their limit, at -inf.
+template <class S>
+S relu(S x) {
+  return max(S(0.0), x);
+}
+template <class S>
+S silu(S x) {
+  const S y = x / (S(1.0) + exp(-x));
+  return x == S(-HUGE_VAL) ? S(-0.0) : y;
+}
+template <class S>
+S gelu(S x) {
+  constexpr double kC = 0.7978845608028654;  // sqrt(2/pi)
+  const S inner = x * ((x * x) * S(kC * 0.044715) + S(kC));
+  const S y = x * S(0.5) * (S(1.0) + tanh(inner));
+  return x == S(-HUGE_VAL) ? S(-0.0) : y;
+}
 }  // namespace scalar
 
 using Index = std::array<int64_t, kMaxRank>;
@@ -105,10 +134,10 @@ class RefArgs {
 
   template <class... I>
   S load(size_t k, I... index) const {
-    return S(get(k, offset(in[k], index...), row_major(in[k], index...)));
+    return get(k, offset(in[k], index...), row_major(in[k], index...));
   }
   S load_at(size_t k, const Index& index) const {
-    return S(get(k, offset_at(in[k], index), row_major_at(in[k], index)));
+    return get(k, offset_at(in[k], index), row_major_at(in[k], index));
   }
   template <class... I>
   int64_t load_i(size_t k, I... index) const {
@@ -121,12 +150,10 @@ class RefArgs {
   }
   template <class... I>
   void store(size_t k, S value, I... index) const {
-    mark(touched_out, k, row_major(out[k], index...));
-    store_element(out[k], offset(out[k], index...), static_cast<double>(value));
+    put(k, value, offset(out[k], index...), row_major(out[k], index...));
   }
   void store_at(size_t k, S value, const Index& index) const {
-    mark(touched_out, k, row_major_at(out[k], index));
-    store_element(out[k], offset_at(out[k], index), static_cast<double>(value));
+    put(k, value, offset_at(out[k], index), row_major_at(out[k], index));
   }
   void store_i_at(size_t k, int64_t value, const Index& index) const {
     mark(touched_out, k, row_major_at(out[k], index));
@@ -160,9 +187,21 @@ class RefArgs {
   static void mark(std::vector<std::vector<uint8_t>>* touched, size_t k, int64_t at) {
     if (touched) (*touched)[k][static_cast<size_t>(at)] = 1;
   }
-  double get(size_t k, int64_t offset, int64_t at) const {
+  S get(size_t k, int64_t offset, int64_t at) const {
     mark(touched_in, k, at);
-    return load_element(in[k], offset);
+    if constexpr (std::is_same_v<S, Integer>) {
+      return Integer::of(load_int(in[k], offset));
+    } else {
+      return S(load_element(in[k], offset));
+    }
+  }
+  void put(size_t k, S value, int64_t offset, int64_t at) const {
+    mark(touched_out, k, at);
+    if constexpr (std::is_same_v<S, Integer>) {
+      store_int(out[k], offset, value.v);
+    } else {
+      store_element(out[k], offset, static_cast<double>(value));
+    }
   }
 };
 
@@ -170,6 +209,48 @@ template <class F>
 constexpr Reference reference_of = {[](RefArgs<double>& a) { F{}(a); },
                                     [](RefArgs<float>& a) { F{}(a); },
                                     [](RefArgs<Counted>& a) { F{}(a); }};
+template <class F>
+constexpr Reference reference_with_ints = {reference_of<F>.f64, reference_of<F>.f32,
+                                           reference_of<F>.counted,
+                                           [](RefArgs<Integer>& a) { F{}(a); }};
+
+// Whether tensors run in exact integers: the op has them, and no operand or result is a float.
+inline bool runs_in_ints(const Reference& r, std::span<const TensorRef> in,
+                         std::span<const TensorRef> out) {
+  bool has_float = false;
+  for (const TensorRef& t : in) has_float |= is_float(t.dtype);
+  for (const TensorRef& t : out) has_float |= is_float(t.dtype);
+  return !has_float && r.ints;
+}
+// Calls run(instantiation) with the one for tensors of their own precision: exact integers, or
+// float where every result is a float of at most 32 bits, else double.
+template <class Run>
+auto at_own_precision(const Reference& r, std::span<const TensorRef> in,
+                      std::span<const TensorRef> out, Run&& run) {
+  if (runs_in_ints(r, in, out)) return run(r.ints);
+  bool wide = false;
+  for (const TensorRef& t : out) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
+  return wide ? run(r.f64) : run(r.f32);
+}
+
+// What an empty max and an empty min give: the least (greatest) value of the type; floats: -inf
+// (inf).
+template <class S>
+S least(DType t) {
+  if constexpr (std::is_same_v<S, Integer>) {
+    return Integer::of(least_int(t));
+  } else {
+    return S(is_float(t) ? -HUGE_VAL : static_cast<double>(least_int(t)));
+  }
+}
+template <class S>
+S greatest(DType t) {
+  if constexpr (std::is_same_v<S, Integer>) {
+    return Integer::of(greatest_int(t));
+  } else {
+    return S(is_float(t) ? HUGE_VAL : static_cast<double>(greatest_int(t)));
+  }
+}
 
 // Calls fn(index) for every index of the shape, last dim fastest.
 template <class F>

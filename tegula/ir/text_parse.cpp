@@ -3,6 +3,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "tegula/base/sizes.h"
 #include "tegula/ir/text.h"
 
 namespace tegula {
@@ -10,7 +11,7 @@ namespace tegula {
 namespace {
 
 // Sizes beyond this are a mistake; within it, products of a scale and a bound do not overflow.
-constexpr int64_t kMaxSize = int64_t{1} << 40;
+constexpr int64_t kMaxSize = kMaxElements;
 constexpr int64_t kMaxScale = int64_t{1} << 20;
 
 struct Token {

@@ -2,13 +2,17 @@
 
 #include <set>
 
+#include "tegula/base/sizes.h"
+
 namespace tegula {
 
 namespace {
 
 class Verifier {
  public:
-  Verifier(const Module& m, const Function& f) : m_(m), f_(f) {}
+  // `seen`: functions whose regions are known to be in order, of this module.
+  Verifier(const Module& m, const Function& f, std::set<FuncId>& seen)
+      : m_(m), f_(f), seen_(seen) {}
 
   Status run() {
     TEGULA_TRY(values());
@@ -44,7 +48,10 @@ class Verifier {
   Status values() const {
     for (ValueId v = 0; v < f_.values.size(); ++v) {
       const Value& value = f_.values[v];
-      for (const Dim& d : value.type.shape) TEGULA_TRY(dim(d, cat("value ", v)));
+      const Shape& shape = value.type.shape;
+      for (const Dim& d : shape) TEGULA_TRY(dim(d, cat("value ", v)));
+      if (auto st = check_sizes(cat("value ", v), shape); !st.ok())
+        return violation(VerifyRule::kSymbols, st.error().message);
       if (value.node == kNone) {
         if (value.index >= f_.params.size() || f_.params[value.index].value != v)
           return violation(VerifyRule::kValues, "value ", v, " is parameter ", value.index,
@@ -101,8 +108,10 @@ class Verifier {
     if (r >= m_.functions.size())
       return violation(VerifyRule::kRegions, "region ", r, ", the module has ", m_.functions.size(),
                        " functions");
-    if (!above.insert(r).second)
+    if (above.contains(r))
       return violation(VerifyRule::kRegions, "region ", m_[r].name, " holds itself");
+    if (!seen_.insert(r).second) return {};  // many nodes may share it
+    above.insert(r);
     for (const Node& n : m_[r].nodes)
       for (FuncId inner : n.regions) TEGULA_TRY(region(inner, above));
     above.erase(r);
@@ -149,15 +158,20 @@ class Verifier {
 
   const Module& m_;
   const Function& f_;
+  std::set<FuncId>& seen_;
   NodeId node_ = kNone;
 };
 
 }  // namespace
 
-Status verify(const Module& module, const Function& f) { return Verifier(module, f).run(); }
+Status verify(const Module& module, const Function& f) {
+  std::set<FuncId> seen;
+  return Verifier(module, f, seen).run();
+}
 
 Status verify(const Module& module) {
-  for (const Function& f : module.functions) TEGULA_TRY(verify(module, f));
+  std::set<FuncId> seen;
+  for (const Function& f : module.functions) TEGULA_TRY(Verifier(module, f, seen).run());
   return {};
 }
 

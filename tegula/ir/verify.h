@@ -1,7 +1,8 @@
 // The invariants of a function, as numbered rules. A violation is an error that begins with its
 // rule: "V3 dominance: function step, node 7 (add): operand 1 is value 12, which comes later".
 //
-//   V1 symbols      a symbolic dim names a symbol of the module, with its bound; sizes are ≥ 0
+//   V1 symbols      a symbolic dim names a symbol of the module, with its bound; sizes are ≥ 0, of
+//                   at most kMaxElements elements in all
 //   V2 values       every value is the parameter or the node's result that it says it is
 //   V3 dominance    operands are parameters or results of earlier nodes
 //   V4 regions      regions are functions of the module, none of which holds itself

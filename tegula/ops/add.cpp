@@ -14,7 +14,7 @@ constinit const OpDef add_op = {
       return {c.grad[0], c.grad[0]};
     },
     .tile = tile_binary<tile::Op::kAdd>,
-    .reference = reference_of<BinaryRef<[](auto a, auto b) { return a + b; }>>,
+    .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return a + b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
     .is_commutative = true,

@@ -58,7 +58,7 @@ constinit const OpDef argmax_op = {
     .types = "T -> i32",
     .attrs = {{"smallest", AttrKind::kBool, false, "the smallest instead"}},
     .split = {{"n", Combine::kNever}},
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const auto f32 = DType::kF32;

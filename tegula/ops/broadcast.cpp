@@ -57,7 +57,7 @@ constinit const OpDef broadcast_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {reduce_to(c.grad[0], c.in[0].shape())};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const std::vector<Dim> shape = {2, 3, 4};

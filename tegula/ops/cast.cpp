@@ -1,5 +1,6 @@
-// y = x in another dtype: floats round to nearest even, float to integer truncates and saturates,
-// as does what e4m3 cannot hold.
+// y = x in another dtype. To a float it rounds to nearest even; e4m3 takes ±448 for what it cannot
+// hold. A float becomes an integer truncated, held at the ends of the range, and 0 where it is NaN;
+// an integer becomes another by its low bits (it wraps). As bool: x ≠ 0.
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -22,7 +23,9 @@ struct Ref {
 
 constinit const OpDef cast_op = {
     .name = "cast",
-    .formula = "y = x as dtype",
+    .formula =
+        "y = x as dtype: floats round, float to integer truncates and saturates (NaN: 0), "
+        "integer to integer wraps",
     .group = "elementwise",
     .dims = kUnaryDims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {

@@ -77,6 +77,7 @@ Grads vjp(Builder& b, const VjpCall& c) {
 }  // namespace
 
 Var concat(std::span<const Var> xs, int dim, Loc loc) {
+  if (xs.empty()) return {};  // no builder to tell: whatever takes it does
   if (xs.size() == 1) return xs[0];
   if (dim < 0) dim += xs[0].rank();
   return xs[0].builder().emit_n(concat_op, {{"dim", int64_t{dim}}}, xs, {}, loc)[0];
@@ -90,7 +91,7 @@ constinit const OpDef concat_op = {
     .types = "T, ... -> T",
     .attrs = {{"dim", AttrKind::kInt, true, "along which dim"}},
     .vjp = vjp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput a = {{DType::kF32, {3, 4}}}, b = {{DType::kF32, {3, 2}}};

@@ -1,4 +1,5 @@
 // A constant: one scalar `value`, or a vector of integer `values`.
+#include "tegula/ops/common/literal.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -53,9 +54,10 @@ constinit const OpDef constant_op = {
     .check = [](const OpCall& c) -> Status {
       if (c.attrs->has("value") == c.attrs->has("values"))
         return invalid_argument("constant: give exactly one of value and values");
-      return {};
+      if (!c.attrs->has("value")) return {};
+      return check_literal(*c.op, c.attrs->f("value"), c.attrs->dtype("dtype"));
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           return std::vector<Sample>{
@@ -63,7 +65,9 @@ constinit const OpDef constant_op = {
               {"vector",
                {},
                {{"dtype", DType::kI64}, {"values", std::vector<int64_t>{3, -1, 4, 7}}}},
-              {"neither", {}, {{"dtype", DType::kF32}}, "exactly one"}};
+              {"neither", {}, {{"dtype", DType::kF32}}, "exactly one"},
+              {"a fraction", {}, {{"dtype", DType::kI64}, {"value", 2.5}}, "does not hold 2.5"},
+              {"too large", {}, {{"dtype", DType::kU8}, {"value", 256.0}}, "does not hold 256"}};
         },
     .localize = localize,
 };

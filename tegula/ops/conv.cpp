@@ -68,6 +68,14 @@ std::vector<Sample> samples() {
           {"channels", {f({2, 4, 7}), f({4, 3, 3})}, by(1, plain), "x is [2,4,7], must be [2,3,7]"},
           {"groups misfit", {f({2, 4, 6}), f({5, 2, 3})}, by(1, grouped), "do not divide 5"},
           {"too small", {f({2, 3, 2}), f({4, 3, 3})}, by(1, plain), "does not fit 2"},
+          {"a dilation past all sizes",
+           {f({2, 3, 7}), f({4, 3, 3})},
+           by(1, {{{}, {}, {}, {(int64_t{1} << 62) - 1000}}}),
+           "dilation is 4611686018427386904"},
+          {"a reach past all sizes",
+           {f({2, 3, 7}), f({4, 3, 3})},
+           by(1, {{{}, {}, {}, {kMaxElements}}}),
+           "does not fit 7"},
           {"ranks", {f({2, 3, 7}), f({4, 3, 3, 3})}, by(1, plain), "3, 4 or 5 dims"}};
 }
 }  // namespace

@@ -7,14 +7,7 @@ namespace {
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const bool ints = !is_float(a.out[0].dtype);
-    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
-      if (ints) {
-        a.store_i_at(0, a.load_i_at(0, i), i);
-      } else {
-        a.store_at(0, a.load_at(0, i), i);
-      }
-    });
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) { a.store_at(0, a.load_at(0, i), i); });
   }
 };
 }  // namespace
@@ -26,7 +19,7 @@ constinit const OpDef copy_op = {
     .dims = kUnaryDims,
     .types = "T -> T",
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {c.grad[0]}; },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_linear = true,
 };

@@ -56,7 +56,7 @@ constinit const OpDef cumsum_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {cumsum(c.grad[0], static_cast<int>(c.attrs().i("dim")), !c.attrs().flag("reverse"))};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput x = {{DType::kF32, {2, 4, 3}}};

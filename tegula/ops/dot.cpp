@@ -198,12 +198,11 @@ struct Ref {
         }
         y = round_to(a.out[0].dtype, y + a.load_at(2, i));
       }
-      if (act == "relu") y = scalar::max(y, S(0.0));
-      if (act == "gelu") {
-        const S inner = y * ((y * y) * S(0.7978845608028654 * 0.044715) + S(0.7978845608028654));
-        y = y * S(0.5) * (S(1.0) + scalar::tanh(inner));
+      if (act == "relu") y = scalar::relu(y);
+      if constexpr (!std::is_same_v<S, Integer>) {
+        if (act == "gelu") y = scalar::gelu(y);
+        if (act == "silu") y = scalar::silu(y);
       }
-      if (act == "silu") y = y / (S(1.0) + scalar::exp(-y));
       a.store_at(0, y, o);
     });
   }
@@ -356,7 +355,7 @@ constinit const OpDef dot_op = {
     .vjp = vjp,
     .jvp = jvp,
     .decompose = decompose,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples = samples,
     .localize = localize,
     .is_multilinear = true,

@@ -87,7 +87,7 @@ constinit const OpDef dynamic_slice_op = {
     .jvp = [](Builder&, const JvpCall& c) -> Grads {
       return {dynamic_slice(c.tangent[0], c.in.subspan(1), c.out[0].shape())};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           auto at = [](double v) { return SampleInput{{DType::kI64, {}}, v, v}; };

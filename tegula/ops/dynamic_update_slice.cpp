@@ -79,7 +79,7 @@ constinit const OpDef dynamic_update_slice_op = {
       };
       return {dynamic_update_slice(or_zero(0), or_zero(1), c.in.subspan(2))};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           auto at = [](double v) { return SampleInput{{DType::kI64, {}}, v, v}; };

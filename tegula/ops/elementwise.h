@@ -18,7 +18,6 @@ int64_t per_element(const OpCall& c) {
   return N * c.out[0].shape.numel();
 }
 
-// Integers go through the integer path, so that i64 arithmetic is exact.
 template <auto Fn>
 struct UnaryRef {
   template <class S>
@@ -42,7 +41,7 @@ struct PredicateRef {
   template <class S>
   void operator()(RefArgs<S>& a) const {
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
-      const bool y = Fn(static_cast<double>(a.load_at(0, i)), static_cast<double>(a.load_at(1, i)));
+      const bool y = Fn(a.load_at(0, i), a.load_at(1, i));
       a.store_at(0, S(y ? 1.0 : 0.0), i);
     });
   }

@@ -10,7 +10,7 @@ constinit const OpDef eq_op = {
     .dims = kBinaryDims,
     .types = "T, T -> b",
     .tile = tile_binary<tile::Op::kEq>,
-    .reference = reference_of<PredicateRef<[](double a, double b) { return a == b; }>>,
+    .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return a == b; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
     .is_commutative = true,

@@ -53,7 +53,7 @@ constinit const OpDef gather_op = {
       const Gathering g(c.attrs(), c.in[1].rank());
       return {gather(c.tangent[0], c.in[1], g.dim, g.batch)};
     },
-    .reference = reference_of<GatherRef>,
+    .reference = reference_with_ints<GatherRef>,
     .samples = samples,
 };
 

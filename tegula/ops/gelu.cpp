@@ -1,4 +1,5 @@
 // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form, as GPT-2 uses it.
+// -0 at -inf, as in the limit.
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
@@ -20,7 +21,7 @@ Grads vjp(Builder&, const VjpCall& c) {
 
 constinit const OpDef gelu_op = {
     .name = "gelu",
-    .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); -0 at -inf",
     .source = "Hendrycks and Gimpel 2016, section 2",
     .group = "elementwise",
     .dims = kUnaryDims,
@@ -28,11 +29,7 @@ constinit const OpDef gelu_op = {
     .flops = per_element<8>,
     .vjp = vjp,
     .tile = tile_unary<tile::Op::kGelu>,
-    .reference = reference_of<UnaryRef<[](auto x) {
-      using S = decltype(x);
-      const S inner = x * ((x * x) * S(kC * kA) + S(kC));
-      return x * S(0.5) * (S(1.0) + scalar::tanh(inner));
-    }>>,
+    .reference = reference_of<UnaryRef<[](auto x) { return scalar::gelu(x); }>>,
     .samples = [] { return unary_samples(-3, 3); },
     .is_elementwise = true,
 };

@@ -10,7 +10,7 @@ constinit const OpDef gt_op = {
     .dims = kBinaryDims,
     .types = "T, T -> b",
     .tile = tile_binary<tile::Op::kGt>,
-    .reference = reference_of<PredicateRef<[](double a, double b) { return b < a; }>>,
+    .reference = reference_with_ints<PredicateRef<[](auto a, auto b) { return b < a; }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
 };

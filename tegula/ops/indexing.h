@@ -74,6 +74,8 @@ struct Gathering {
   }
 };
 
+// dim and batch fit an x of that rank; operand 1 is ids.
+Status check_gathering(const OpCall& c, int x_rank);
 // The factors of x (its dim `dim` is "n"), of ids and of y; `x` says the shape of x.
 Result<DimMap> gather_dims(const OpCall& c, const Shape& x, const Shape& ids, bool is_adjoint);
 
@@ -81,17 +83,12 @@ struct GatherRef {
   template <class S>
   void operator()(RefArgs<S>& a) const {
     const Gathering g(a.attrs(), a.in[1].rank);
-    const bool floats = is_float(a.in[0].dtype);
     const int64_t n = a.in[0].shape[g.dim];
     for_each_index(shape_of(a.out[0]), [&](const Index& y) {
       const int64_t id = a.load_i_at(1, g.ids_index(y));
       const bool inside = id >= 0 && id < n;
       const Index from = g.x_index(y, inside ? id : 0, a.in[0].rank);
-      if (floats) {
-        a.store_at(0, inside ? a.load_at(0, from) : S(0.0), y);
-      } else {
-        a.store_i_at(0, inside ? a.load_i_at(0, from) : 0, y);
-      }
+      a.store_at(0, inside ? a.load_at(0, from) : S(0.0), y);
     });
   }
 };

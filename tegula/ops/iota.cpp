@@ -5,6 +5,7 @@ namespace tegula {
 
 namespace {
 Result<DimMap> dims(const OpCall& c) {
+  if (c.attrs->dims("shape").size() > kMaxRank) return unsupported("iota: more than 8 dims");
   DimMap m;
   m.results.emplace_back();
   m.result_shapes.emplace_back();

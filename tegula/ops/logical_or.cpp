@@ -10,7 +10,10 @@ constinit const OpDef logical_or_op = {
     .dims = kBinaryDims,
     .types = "b, b -> b",
     .tile = tile_binary<tile::Op::kLogicalOr>,
-    .reference = reference_of<PredicateRef<[](double a, double b) { return a != 0 || b != 0; }>>,
+    .reference = reference_of<PredicateRef<[](auto a, auto b) {
+      using S = decltype(a);
+      return a != S(0.0) || b != S(0.0);
+    }>>,
     .samples = [] { return binary_samples(0, 1, DType::kBool); },
     .is_elementwise = true,
     .is_commutative = true,

@@ -16,7 +16,7 @@ constinit const OpDef max_op = {
       return {select(wins, c.grad[0], zero), select(wins, zero, c.grad[0])};
     },
     .tile = tile_binary<tile::Op::kMax>,
-    .reference = reference_of<BinaryRef<[](auto a, auto b) { return scalar::max(a, b); }>>,
+    .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return scalar::max(a, b); }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
 };

@@ -16,7 +16,7 @@ constinit const OpDef min_op = {
       return {select(wins, c.grad[0], zero), select(wins, zero, c.grad[0])};
     },
     .tile = tile_binary<tile::Op::kMin>,
-    .reference = reference_of<BinaryRef<[](auto a, auto b) { return scalar::min(a, b); }>>,
+    .reference = reference_with_ints<BinaryRef<[](auto a, auto b) { return scalar::min(a, b); }>>,
     .samples = [] { return binary_samples(-2, 2); },
     .is_elementwise = true,
 };

@@ -12,7 +12,7 @@ constinit const OpDef neg_op = {
     .flops = per_element<1>,
     .vjp = [](Builder&, const VjpCall& c) -> Grads { return {-c.grad[0]}; },
     .tile = tile_unary<tile::Op::kNeg>,
-    .reference = reference_of<UnaryRef<[](auto x) { return -x; }>>,
+    .reference = reference_with_ints<UnaryRef<[](auto x) { return -x; }>>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_elementwise = true,
 };

@@ -2,21 +2,31 @@
 // slice.
 #include "tegula/ops/pad.h"
 
+#include "tegula/base/saturating.h"
+#include "tegula/ops/common/literal.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 namespace {
+Result<Dim> in_pad(Result<Dim> size) {
+  if (size.ok()) return size;
+  Error e = std::move(size).error();
+  e.message = cat("pad: ", e.message);
+  return e;
+}
+
 // The result's dim: what lo, interior and hi make of it, or "size", of which hi is what is left.
 Result<Dim> padded(const OpCall& c, Dim n) {
   const int64_t lo = c.attrs->i("lo"), hi = c.attrs->i("hi"), interior = c.attrs->i("interior");
-  const Dim size = TEGULA_TRY(mul(n, interior + 1));
-  if (!c.attrs->has("size")) return add(size, n.bound() > 0 ? lo + hi - interior : lo + hi);
+  const int64_t around = saturating_add(lo, hi);
+  const Dim size = TEGULA_TRY(in_pad(mul(n, saturating_add(interior, 1))));
+  if (!c.attrs->has("size")) return in_pad(add(size, n.bound() > 0 ? around - interior : around));
   const auto& to = c.attrs->dims("size");
   if (to.size() == 1 && !n.is_const() && !to[0].is_const() && n.symbol != to[0].symbol)
     return unsupported(cat("pad: ", n, " elements in ", to[0],
                            ": nothing says that they lie within it at every extent"));
-  const int64_t covered = n.bound() > 0 ? lo + size.bound() - interior : 0;
+  const int64_t covered = n.bound() > 0 ? saturating_add(lo, size.bound() - interior) : 0;
   if (to.size() != 1 || hi != 0 || to[0].bound() < covered)
     return invalid_argument(cat("pad: ", n, " elements from ", lo, " on, with ", interior,
                                 " between them and ", hi, " after them, in ", to));
@@ -25,6 +35,7 @@ Result<Dim> padded(const OpCall& c, Dim n) {
 
 Result<DimMap> dims(const OpCall& c) {
   const Shape& x = c.shape(0);
+  TEGULA_TRY(check_literal(*c.op, c.attrs->f("value"), c.in[0].dtype));
   const int64_t dim = c.attrs->i("dim"), lo = c.attrs->i("lo"), hi = c.attrs->i("hi");
   const int64_t interior = c.attrs->i("interior");
   if (dim < 0 || dim >= x.rank() || lo < 0 || hi < 0 || interior < 0)
@@ -116,7 +127,7 @@ constinit const OpDef pad_op = {
         return {pad_to(c.tangent[0], dim, a.i("lo"), c.out[0].dim(dim), a.i("interior"), 0.0)};
       return {pad(c.tangent[0], dim, a.i("lo"), a.i("hi"), a.i("interior"), 0.0)};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput x = {{DType::kF32, {3, 4}}};
@@ -129,11 +140,18 @@ constinit const OpDef pad_op = {
             a.set("size", std::vector<Dim>{size});
             return a;
           };
-          return std::vector<Sample>{{"around", {x}, by(2, 1, 0, 0.0)},
-                                     {"between", {x}, by(0, 3, 2, 7.0)},
-                                     {"to a size", {x}, to(1, 2, 13)},
-                                     {"to too small a size", {x}, to(1, 2, 10), "in [10]"},
-                                     {"negative", {x}, by(-1, 0, 0, 0.0), "lo -1"}};
+          return std::vector<Sample>{
+              {"around", {x}, by(2, 1, 0, 0.0)},
+              {"between", {x}, by(0, 3, 2, 7.0)},
+              {"to a size", {x}, to(1, 2, 13)},
+              {"to too small a size", {x}, to(1, 2, 10), "in [10]"},
+              {"negative", {x}, by(-1, 0, 0, 0.0), "lo -1"},
+              {"past all sizes", {x}, by(INT64_MAX, INT64_MAX, 0, 0.0), "is past"},
+              {"past them between", {x}, by(0, 0, INT64_MAX, 0.0), "is past"},
+              {"a fraction of integers",
+               {{{DType::kI32, {3, 4}}}},
+               by(1, 0, 0, 0.5),
+               "does not hold"}};
         },
 };
 

@@ -56,7 +56,7 @@ constinit const OpDef permute_op = {
         back[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
       return {permute(c.grad[0], back)};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput x = {{DType::kF32, {2, 3, 4}}};

@@ -10,9 +10,13 @@ constinit const OpDef pow_op = {
     .dims = kBinaryDims,
     .types = "T, T -> T",
     .flops = per_element<1>,
+    // Where b = 0, y is 1 for every a; where a = 0 and b >= 0, y is 0 (or 1) for every such b: the
+    // slopes there are 0, and not the product of 0 with an infinity.
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
-      return {c.grad[0] * c.in[1] * pow(c.in[0], c.in[1] - 1.0),
-              c.grad[0] * c.out[0] * log(c.in[0])};
+      const Var a = c.in[0], b = c.in[1], zero = zeros_like(c.grad[0]);
+      const Var of_a = c.grad[0] * b * pow(a, b - 1.0), of_b = c.grad[0] * c.out[0] * log(a);
+      return {select(eq(b, 0.0), zero, of_a),
+              select(logical_and(eq(a, 0.0), ge(b, 0.0)), zero, of_b)};
     },
     .tile = tile_binary<tile::Op::kPow>,
     .reference = reference_of<

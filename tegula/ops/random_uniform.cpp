@@ -63,6 +63,14 @@ constinit const OpDef random_uniform_op = {
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
       if (c.in.size() != 1 || c.in[0].dtype != DType::kI64 || c.in[0].shape.rank() != 0)
         return invalid_argument("random_uniform: seed must be an i64 scalar");
+      const size_t rank = c.attrs->dims("shape").size();
+      const bool is_part = c.attrs->has("origin"), has_whole = c.attrs->has("whole");
+      if (rank > kMaxRank || is_part != has_whole ||
+          (is_part &&
+           (c.attrs->ints("origin").size() != rank || c.attrs->ints("whole").size() != rank)))
+        return invalid_argument(cat("random_uniform: shape has ", rank,
+                                    " dims, at most 8; origin and whole come together, with as "
+                                    "many"));
       return std::vector{c.attrs->dtype("dtype")};
     },
     .attrs = {{"shape", AttrKind::kDims, true, "result shape"},

@@ -65,7 +65,7 @@ inline Grads extremum_jvp(Builder&, const JvpCall& c) {
   return {reduce_sum(share * c.tangent[0], c.attrs().ints("dims"), c.attrs().flag("keep"))};
 }
 
-// Init() is what an empty sum gives (a function: clang 16 has no double as a template argument).
+// Init<S>(dtype) is what an empty reduction gives.
 template <auto Init, auto Step>
 struct ReduceRef {
   template <class S>
@@ -85,7 +85,7 @@ struct ReduceRef {
       Index i = extent;
       for (size_t k = 0; k < outer_dims.size(); ++k)
         i[static_cast<size_t>(outer_dims[k])] = o[keep ? static_cast<size_t>(outer_dims[k]) : k];
-      S acc = S(Init());
+      S acc = Init.template operator()<S>(a.out[0].dtype);
       for_each_index(inner, [&](const Index& r) {
         for (size_t k = 0; k < inner_dims.size(); ++k) i[static_cast<size_t>(inner_dims[k])] = r[k];
         const S x = a.load_at(0, i);

@@ -1,11 +1,11 @@
-// y = the largest of x over `dims`.
+// y = the largest of x over `dims`; of none the least value of its type (floats: -inf). NaN wins.
 #include "tegula/ops/reduce.h"
 
 namespace tegula {
 
 constinit const OpDef reduce_max_op = {
     .name = "reduce_max",
-    .formula = "y = the largest of x over dims",
+    .formula = "y = the largest of x over dims; of none the least value of its type",
     .group = "reduction",
     .dims_fn = reduce_dims<Combine::kMax>,
     .types = "T -> T",
@@ -14,8 +14,9 @@ constinit const OpDef reduce_max_op = {
     .vjp = extremum_vjp,
     .jvp = extremum_jvp,
     .tile = tile_reduce<tile::Op::kReduceMax>,
-    .reference = reference_of<
-        ReduceRef<[] { return -HUGE_VAL; }, [](auto acc, auto x) { return scalar::max(acc, x); }>>,
+    .reference =
+        reference_with_ints<ReduceRef<[]<class S>(DType t) { return least<S>(t); },
+                                      [](auto acc, auto x) { return scalar::max(acc, x); }>>,
     .samples = reduce_samples,
     .is_reduction = true,
 };

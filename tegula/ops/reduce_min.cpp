@@ -1,11 +1,12 @@
-// y = the smallest of x over `dims`.
+// y = the smallest of x over `dims`; of none the greatest value of its type (floats: inf). NaN
+// wins.
 #include "tegula/ops/reduce.h"
 
 namespace tegula {
 
 constinit const OpDef reduce_min_op = {
     .name = "reduce_min",
-    .formula = "y = the smallest of x over dims",
+    .formula = "y = the smallest of x over dims; of none the greatest value of its type",
     .group = "reduction",
     .dims_fn = reduce_dims<Combine::kMin>,
     .types = "T -> T",
@@ -14,8 +15,9 @@ constinit const OpDef reduce_min_op = {
     .vjp = extremum_vjp,
     .jvp = extremum_jvp,
     .tile = tile_reduce<tile::Op::kReduceMin>,
-    .reference = reference_of<
-        ReduceRef<[] { return HUGE_VAL; }, [](auto acc, auto x) { return scalar::min(acc, x); }>>,
+    .reference =
+        reference_with_ints<ReduceRef<[]<class S>(DType t) { return greatest<S>(t); },
+                                      [](auto acc, auto x) { return scalar::min(acc, x); }>>,
     .samples = reduce_samples,
     .is_reduction = true,
 };

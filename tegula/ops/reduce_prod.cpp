@@ -44,7 +44,8 @@ constinit const OpDef reduce_prod_op = {
     },
     .tile = tile_reduce<tile::Op::kReduceProd>,
     .reference =
-        reference_of<ReduceRef<[] { return 1.0; }, [](auto acc, auto x) { return acc * x; }>>,
+        reference_with_ints<ReduceRef<[]<class S>(DType) { return S(1.0); },
+                                       [](auto acc, auto x) { return acc * x; }>>,
     .samples =
         [] {
           std::vector<Sample> s = reduce_samples();

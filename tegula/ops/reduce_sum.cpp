@@ -15,8 +15,8 @@ constinit const OpDef reduce_sum_op = {
       return {broadcast(reshape(c.grad[0], kept_shape(c.in[0], c.attrs())), c.in[0].shape())};
     },
     .tile = tile_reduce<tile::Op::kReduceSum>,
-    .reference =
-        reference_of<ReduceRef<[] { return 0.0; }, [](auto acc, auto x) { return acc + x; }>>,
+    .reference = reference_with_ints<
+        ReduceRef<[]<class S>(DType) { return S(0.0); }, [](auto acc, auto x) { return acc + x; }>>,
     .samples = reduce_samples,
     .is_linear = true,
     .is_reduction = true,

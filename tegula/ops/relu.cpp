@@ -1,11 +1,11 @@
-// y = max(x, 0)
+// y = max(x, 0); -0 and NaN stay
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 constinit const OpDef relu_op = {
     .name = "relu",
-    .formula = "y = max(x, 0)",
+    .formula = "y = max(x, 0); -0 and NaN stay",
     .group = "elementwise",
     .dims = kUnaryDims,
     .types = "T -> T",
@@ -14,10 +14,7 @@ constinit const OpDef relu_op = {
       return {select(gt(c.in[0], 0.0), c.grad[0], zeros_like(c.grad[0]))};
     },
     .tile = tile_unary<tile::Op::kRelu>,
-    .reference = reference_of<UnaryRef<[](auto x) {
-      using S = decltype(x);
-      return scalar::max(x, S(0.0));
-    }>>,
+    .reference = reference_with_ints<UnaryRef<[](auto x) { return scalar::relu(x); }>>,
     .samples = [] { return unary_samples(0.1, 2); },
     .is_elementwise = true,
 };

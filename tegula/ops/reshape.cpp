@@ -144,7 +144,7 @@ constinit const OpDef reshape_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {reshape(c.grad[0], c.in[0].shape())};
     },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           auto to = [](std::vector<Dim> s) { return Attrs{{"shape", std::move(s)}}; };

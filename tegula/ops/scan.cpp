@@ -24,8 +24,8 @@ Result<std::vector<Type>> results(const OpCall& c) {
     return invalid_argument(cat("scan: the body gives ", body.results.size(),
                                 " results, fewer than its ", n_carry, " carries"));
   const auto& lengths = c.attrs->dims("length");
-  if (lengths.size() != 1 || lengths[0].bound() < 0)
-    return invalid_argument("scan: length is not known: say it when there are no xs");
+  if (lengths.size() != 1)
+    return invalid_argument(cat("scan: ", lengths.size(), " lengths, must be one"));
   const ScanLayout l(c);
   std::vector<Type> takes;
   for (size_t i = 0; i < c.in.size(); ++i) {

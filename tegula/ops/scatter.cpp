@@ -26,11 +26,13 @@ Result<DimMap> dims(const OpCall& c) {
   TEGULA_TRY(check_mode(c));
   const auto& size = c.attrs->dims("size");
   const Shape &y = c.shape(0), &ids = c.shape(1);
+  const auto batch = c.attrs->get_or<int64_t>("batch", 0);
+  const int64_t rank = y.rank() - ids.rank() + std::clamp<int64_t>(batch, 0, ids.rank()) + 1;
+  TEGULA_TRY(check_gathering(c, static_cast<int>(rank)));
+  if (size.size() != 1 || rank > kMaxRank)
+    return invalid_argument(cat("scatter: from ", y, " and ids ", ids, " a tensor of rank ", rank,
+                                " with ", size.size(), " sizes of dim: at most 8 and one"));
   const Gathering g(*c.attrs, ids.rank());
-  const int rank = y.rank() - ids.rank() + g.batch + 1;
-  if (size.size() != 1 || g.dim < 0 || g.batch < 0 || g.batch > ids.rank() || g.dim >= rank)
-    return invalid_argument(
-        cat("scatter: dim ", g.dim, ", batch ", g.batch, " of ", y, " and ids ", ids));
   Shape x;
   for (int d = 0; d < rank; ++d)
     x.push_back(d == g.dim ? size[0] : y[d < g.dim ? d : d - 1 + ids.rank() - g.batch]);

@@ -27,7 +27,7 @@ constinit const OpDef select_op = {
     },
     .tile = [](tile::Builder& b, const OpCall&,
                std::span<const tile::Reg> in) { return b.select(in[0], in[1], in[2]); },
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           return std::vector<Sample>{

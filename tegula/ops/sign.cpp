@@ -11,7 +11,7 @@ constinit const OpDef sign_op = {
     .types = "T -> T",
     .vjp = [](Builder&, const VjpCall&) -> Grads { return {Var()}; },
     .tile = tile_unary<tile::Op::kSign>,
-    .reference = reference_of<UnaryRef<[](auto x) {
+    .reference = reference_with_ints<UnaryRef<[](auto x) {
       using S = decltype(x);
       return S(S(0) < x ? 1.0 : x < S(0) ? -1.0 : 0.0);
     }>>,

@@ -1,11 +1,11 @@
-// y = x / (1 + e^-x)
+// y = x / (1 + e^-x); -0 at -inf, as in the limit
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 constinit const OpDef silu_op = {
     .name = "silu",
-    .formula = "y = x / (1 + e^-x)",
+    .formula = "y = x / (1 + e^-x); -0 at -inf",
     .group = "elementwise",
     .dims = kUnaryDims,
     .types = "F -> F",
@@ -17,10 +17,7 @@ constinit const OpDef silu_op = {
       }()};
     },
     .tile = tile_unary<tile::Op::kSilu>,
-    .reference = reference_of<UnaryRef<[](auto x) {
-      using S = decltype(x);
-      return x / (S(1.0) + scalar::exp(-x));
-    }>>,
+    .reference = reference_of<UnaryRef<[](auto x) { return scalar::silu(x); }>>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_elementwise = true,
 };

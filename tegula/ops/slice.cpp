@@ -1,4 +1,5 @@
 // y[i] = x[start + step i] along one dim; a view. A negative step reverses.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/elementwise.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/pad.h"
@@ -18,8 +19,12 @@ Result<DimMap> dims(const OpCall& c) {
                            ": nothing says that they lie within it at every extent; slice a dim of "
                            "constant size, or of the same symbol"));
   const int64_t n = x[static_cast<int>(dim)].bound();
-  const int64_t last = start + step * (size.bound() - 1);
-  if (size.bound() < 0 || (size.bound() > 0 && (start < 0 || start >= n || last < 0 || last >= n)))
+  const int64_t last = saturating_add(start, saturating_mul(step, size.bound() - 1));
+  // Of one element or none the step says nothing, but strides are products with it.
+  const int64_t most = std::max<int64_t>(n, 1);
+  if (step < -most || step > most)
+    return invalid_argument(cat("slice: step ", step, " of dim ", dim, " of ", x));
+  if (size.bound() > 0 && (start < 0 || start >= n || last < 0 || last >= n))
     return invalid_argument(
         cat("slice: elements ", start, " to ", last, " of dim ", dim, " of ", x));
   DimMap m;
@@ -53,6 +58,7 @@ Grads vjp(Builder&, const VjpCall& c) {
   const auto dim = static_cast<int>(c.attrs().i("dim"));
   int64_t start = c.attrs().i("start"), step = c.attrs().i("step");
   const Dim size = c.grad[0].dim(dim), n = c.in[0].dim(dim);
+  if (size.bound() == 0) return {zeros_like(c.in[0])};
   Var g = c.grad[0];
   if (step < 0 && !size.is_const()) {  // where the last element lies differs from run to run
     const Var i = iota(g.builder(), {size}, 0, DType::kI64);
@@ -85,7 +91,7 @@ constinit const OpDef slice_op = {
               {"size", AttrKind::kDims, true, "how many"},
               {"step", AttrKind::kInt, true, "distance; negative reverses"}},
     .vjp = vjp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput x = {{DType::kF32, {3, 9}}};
@@ -99,6 +105,11 @@ constinit const OpDef slice_op = {
                                      {"every third", {x}, at(1, 3, 3)},
                                      {"reversed", {x}, at(8, 9, -1)},
                                      {"nothing", {x}, at(0, 0, 1)},
+                                     {"nothing, reversed", {x}, at(0, 0, -1)},
+                                     {"a step past all sizes",
+                                      {x},
+                                      at(0, 1, int64_t{1} << 62),
+                                      "step 4611686018427387904"},
                                      {"past the end", {x}, at(5, 5, 1), "elements 5 to 9"}};
         },
     .localize = localize,

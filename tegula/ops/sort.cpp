@@ -32,7 +32,7 @@ constinit const OpDef sort_op = {
     .split = {{"n", Combine::kNever}},
     .vjp = ranked_vjp,
     .jvp = ranked_jvp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const auto f32 = DType::kF32;

@@ -36,7 +36,7 @@ constinit const OpDef top_k_op = {
     .split = {{"n", Combine::kNever}, {"k", Combine::kNever}},
     .vjp = ranked_vjp,
     .jvp = ranked_jvp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const auto f32 = DType::kF32;

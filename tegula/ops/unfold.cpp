@@ -1,5 +1,6 @@
 // y[.., o, k, ..] = x[.., stride o + dilation k, ..]: the windows of a dim as a view, one element
 // of x at many places. With it a convolution is a contraction that moves no bytes first.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/conv.h"
 #include "tegula/ops/elementwise.h"
 #include "tegula/ops/pad.h"
@@ -21,8 +22,14 @@ Result<DimMap> dims(const OpCall& c) {
                            ": nothing says that they lie within it at every extent"));
   if (x.rank() == kMaxRank) return unsupported("unfold: the result would have more than 8 dims");
   const int64_t n = x[static_cast<int>(dim)].bound();
-  const int64_t last = stride * (sizes[0].bound() - 1) + dilation * (kernel - 1);
-  if (sizes[0].bound() < 0 || (sizes[0].bound() > 0 && last >= n))
+  const int64_t last = saturating_add(saturating_mul(stride, sizes[0].bound() - 1),
+                                      saturating_mul(dilation, kernel - 1));
+  // Of one window the stride says nothing, but strides are products with it; so do dilations.
+  const int64_t most = std::max<int64_t>(n, 1);
+  if (stride > most || dilation > most || kernel > most)
+    return invalid_argument(cat("unfold: kernel ", kernel, ", stride ", stride, ", dilation ",
+                                dilation, " of dim ", dim, " of ", x));
+  if (sizes[0].bound() > 0 && last >= n)
     return invalid_argument(cat("unfold: the last window ends at ", last, " of dim ", dim, " of ",
                                 x, ": take fewer or pad it"));
   DimMap m;
@@ -50,16 +57,11 @@ struct Ref {
   void operator()(RefArgs<S>& a) const {
     const auto dim = static_cast<size_t>(a.attrs().i("dim"));
     const int64_t stride = a.attrs().i("stride"), dilation = a.attrs().i("dilation");
-    const bool floats = is_float(a.out[0].dtype);
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       Index from{};
       for (size_t d = 0; d < static_cast<size_t>(a.in[0].rank); ++d)
         from[d] = d < dim ? i[d] : d == dim ? stride * i[d] + dilation * i[d + 1] : i[d + 1];
-      if (floats) {
-        a.store_at(0, a.load_at(0, from), i);
-      } else {
-        a.store_i_at(0, a.load_i_at(0, from), i);
-      }
+      a.store_at(0, a.load_at(0, from), i);
     });
   }
 };
@@ -84,12 +86,17 @@ Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t
   const std::string& name = m.factors[static_cast<size_t>(factor)].name;
   if (name == "o") a.set("size", std::vector<Dim>{hi - lo});
   if (name == "k") a.set("kernel", hi - lo);
+  // Of one window, or one element, the distance says nothing, and x may be as short.
+  if (name == "o" && hi - lo <= 1) a.set("stride", int64_t{1});
+  if (name == "k" && hi - lo <= 1) a.set("dilation", int64_t{1});
   return a;
 }
 }  // namespace
 
 Var unfold(Var x, int dim, Dim size, int64_t kernel, int64_t stride, int64_t dilation, Loc loc) {
   if (dim < 0) dim += x.rank();
+  if (size.bound() <= 1) stride = 1;  // says nothing of one window
+  if (kernel == 1) dilation = 1;
   return x.builder().emit(unfold_op,
                           {{"dim", int64_t{dim}},
                            {"size", std::vector<Dim>{size}},
@@ -111,7 +118,7 @@ constinit const OpDef unfold_op = {
               {"stride", AttrKind::kInt, true, "between windows"},
               {"dilation", AttrKind::kInt, true, "between a window's elements"}},
     .vjp = vjp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples =
         [] {
           const SampleInput x = {{DType::kF32, {2, 9, 3}}};
@@ -126,6 +133,10 @@ constinit const OpDef unfold_op = {
                                      {"strided and dilated", {x}, by(3, 3, 2, 2)},
                                      {"apart", {x}, by(3, 2, 4, 1), "the last window ends at 9"},
                                      {"gaps", {x}, by(2, 2, 5, 1)},
+                                     {"past all sizes",
+                                      {x},
+                                      by(1, 2, 1, int64_t{1} << 62),
+                                      "dilation 4611686018427387904"},
                                      {"no kernel", {x}, by(2, 0, 5, 1), "kernel 0"}};
         },
     .localize = localize,

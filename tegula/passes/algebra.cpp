@@ -1,9 +1,9 @@
 // Algebraic identities. Each rule's comment says why it keeps bits; those that would not for some
 // value (x·0 with x = inf, x + 0 with x = -0, (a·b)·c, …) are not here, or say what they ask for.
-// NaN stays NaN, but its sign and payload may change. Integer rules hold under wrapping and, where
-// i32 saturates, under that.
+// NaN stays NaN, but its sign and payload may change. Integers wrap, and the rules hold under that.
 #include <cmath>
 
+#include "tegula/base/integer.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
@@ -65,8 +65,8 @@ Var div_rule(Peephole& p, const Node& n) {
 }
 
 Var neg_rule(Peephole& p, const Node& n) {
-  // An i32 saturates at -2^31: floats only.
-  const Node* m = is_float(p.in(n, 0).dtype()) ? p.made_by(p.in(n, 0), neg_op) : nullptr;
+  if (p.in(n, 0).dtype() == DType::kBool) return {};  // of which neg is the identity
+  const Node* m = p.made_by(p.in(n, 0), neg_op);
   return m ? p.operand(*m, 0) : Var();
 }
 
@@ -119,7 +119,8 @@ bool holds(DType to, DType from) {
   }
 }
 
-// A cast that loses nothing can be left out before another.
+// A cast that loses nothing can be left out before another. Integers wrap into an integer, floats
+// saturate: from an integer by way of a float only where neither happens.
 Var cast_rule(Peephole& p, const Node& n) {
   const Var x = p.in(n, 0);
   const DType to = n.attrs.dtype("dtype");
@@ -127,7 +128,9 @@ Var cast_rule(Peephole& p, const Node& n) {
   const Node* m = p.made_by(x, cast_op);
   if (!m) return {};
   const Var original = p.operand(*m, 0);
-  return holds(x.dtype(), original.dtype()) ? cast(original, to) : Var();
+  const DType from = original.dtype(), by = x.dtype();
+  if (is_int(from) && is_float(by) && is_int(to) && !holds(to, from)) return {};
+  return holds(by, from) ? cast(original, to) : Var();
 }
 
 // The dims that a reduction and a broadcast before it undo: reduced, and the same element repeated.
@@ -160,7 +163,9 @@ Var reduce_rule(Peephole& p, const Node& n) {
   int64_t count = 0;
   if (!only_repeats(from.shape(), x.shape(), n.attrs, count)) return {};
   const Var y = reshape(from, p.result_type(n).shape);
-  return is_sum && count > 1 ? mul(y, static_cast<double>(count)) : y;
+  if (!is_sum || count == 1 || x.dtype() == DType::kBool) return y;
+  const int64_t times = wrapped_int(x.dtype(), count);
+  return std::abs(times) <= int64_t{1} << 53 ? mul(y, static_cast<double>(times)) : Var();
 }
 
 // op(broadcast x, broadcast y, constant) = broadcast op(x, y, constant): the same operations, fewer

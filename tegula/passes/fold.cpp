@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tegula/base/element.h"
+#include "tegula/base/integer.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -117,14 +118,19 @@ Var padded(Peephole& p, const Node& n) {
 Var known_extent(Peephole& p, const Node& n) {
   const Dim& size = n.attrs.dims("size")[0];
   if (!size.is_const()) return {};
-  return constant(p.builder(), static_cast<double>(size.bound()), n.attrs.dtype("dtype"));
+  const DType dtype = n.attrs.dtype("dtype");
+  const int64_t value = is_float(dtype) ? size.bound() : wrapped_int(dtype, size.bound());
+  return constant(p.builder(), static_cast<double>(value), dtype);
 }
 
 Var only_index(Peephole& p, const Node& n) {
   const auto& shape = n.attrs.dims("shape");
   if (!(shape[static_cast<size_t>(n.attrs.i("dim"))] == Dim(1))) return {};
-  return fill(p.builder(), static_cast<double>(n.attrs.get_or<int64_t>("start", 0)),
-              p.result_type(n));
+  const Type type = p.result_type(n);
+  const auto start = n.attrs.get_or<int64_t>("start", 0);
+  const int64_t value = is_float(type.dtype) ? start : wrapped_int(type.dtype, start);
+  if (std::abs(static_cast<double>(value)) > 0x1p53) return {};
+  return fill(p.builder(), static_cast<double>(value), type);
 }
 
 Result<bool> run(Module& m, Function& f, const PassOptions&) {

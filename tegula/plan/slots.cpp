@@ -197,6 +197,16 @@ void Planner::settle_results() {
     plan_.steps.push_back(copy_step(value, home->tensor, at_end));
     value = plan_.steps.back().out[0];
   }
+  // What took over a parameter may be another result as well, or a view of it: that one is a copy.
+  for (size_t r = 0; r < plan_.results.size(); ++r) {
+    bool is_home = false, lies_in_one = false;
+    for (const Home& h : homes_) {
+      is_home |= h.result == static_cast<int>(r);
+      lies_in_one |= h.tensor.slot == plan_.results[r].tensor.slot;
+    }
+    if (!is_home && lies_in_one)
+      plan_.results[r].tensor = add_copy(plan_.results[r].tensor, at_end);
+  }
 }
 
 void Planner::overwrite_operands() {

@@ -228,15 +228,11 @@ void Session::launch(size_t i) {
 // The op's own reference as a kernel, at the tensors' precision: slow, always there.
 void Session::run_reference(const Step& step, Bound& b) {
   const OpCall call{step.op, &b.attrs, b.in_types, b.out_types, plan_->module.get(), {}};
-  bool wide = false;  // f64 and integers go through double
-  for (const Type& t : b.out_types) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
-  if (wide) {
-    RefArgs<double> args{call, b.in, b.out};
-    step.op->reference.f64(args);
-  } else {
-    RefArgs<float> args{call, b.in, b.out};
-    step.op->reference.f32(args);
-  }
+  const auto run = [&]<class S>(void (*reference)(RefArgs<S>&)) {
+    RefArgs<S> args{call, b.in, b.out};
+    reference(args);
+  };
+  at_own_precision(step.op->reference, b.in, b.out, run);
   const int64_t flops = flops_of(call);
   counters_.add(flops, flops);
 }

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tegula/base/integer.h"
+
 namespace tegula::tile {
 
 Builder::Builder(int rank, int n_inner) {
@@ -64,7 +66,7 @@ void Builder::store(int output, Reg value) {
 }
 
 Reg Builder::constant(double value, DType dtype) {
-  if (class_of(dtype) == Class::kI64) return constant_int(static_cast<int64_t>(value), dtype);
+  if (class_of(dtype) == Class::kI64) return constant_int(truncated_int(dtype, value), dtype);
   for (size_t v = 0; v < program_.code.size(); ++v) {
     const Instr& i = program_.code[v];
     if (i.op == Op::kConstant && i.dtype == dtype &&

@@ -182,7 +182,7 @@ class Verifier {
 
   std::string generator(const Instr& i) const {
     if (i.op == Op::kIota || i.op == Op::kIndex) {
-      if (class_of(i.dtype) != Class::kI64) return "gives i64 or i32: cast after";
+      if (class_of(i.dtype) != Class::kI64) return "gives an integer: cast after";
       if (i.op == Op::kIota && (i.imm < 0 || i.imm >= p_.rank))
         return cat("dim ", i.imm, " is not in [0, rank = ", p_.rank, ")");
     } else if (i.op == Op::kRandomUniform) {

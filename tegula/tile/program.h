@@ -12,14 +12,16 @@
 // that it is wider: then what follows is computed, and counted, at that extent.
 //
 // Numerics. A value is computed in the class of its dtype and then rounded to the dtype:
-//   f32 class  f32, bf16, f16 (nearest even), bool (≠ 0), i8 and u8 (truncate, saturate, NaN → 0)
+//   f32 class  f32, bf16, f16, f8e4m3 (nearest even), bool (≠ 0)
 //   f64 class  f64
-//   i64 class  i64 (wraps), i32 (saturates); div truncates, x/0 saturates, 0/0 = 0
-// What fmod, remainder, floor_divide, pow and shifts give for integers, also for i8 and u8:
-// base/integer_math.h. Multiply and add never contract; `fma` rounds once. max, min propagate NaN;
-// sign(NaN) = 0. Sums start from 0 (products from 1) and run in order "lane16": 16 partial sums
-// over the row's linear index (partial j: elements j, j+16, …), then partial j takes j+8, then j+4,
-// j+2, j+1. Results do not depend on threads, tile cuts or instruction set. Denormals are flushed.
+//   i64 class  i64, i32, i8, u8: all wrap; div truncates, x/0 is the end of the range, 0/0 = 0
+// What fmod, remainder, floor_divide, pow and shifts give for integers: base/integer_math.h. A cast
+// from a float to an integer truncates and saturates (NaN → 0), between integers it wraps. An empty
+// max is the least value of its dtype, an empty min the greatest. Multiply and add never contract;
+// `fma` rounds once. max, min propagate NaN; sign(NaN) = 0. Sums start from 0 (products from 1) and
+// run in order "lane16": 16 partial sums over the row's linear index (partial j: elements j, j+16,
+// …), then partial j takes j+8, then j+4, j+2, j+1. Results do not depend on threads, tile cuts or
+// instruction set. Denormals are flushed.
 //
 // Cost: `flops` of op_info, per element, row or launch as the value is full, row or uniform; a
 // reduction counts 1 per element (its sum starts from 0). Composites count their formula.
@@ -133,7 +135,7 @@ struct OpInfo {
   Kind kind;
   int n_src;
   int flops;        // per element
-  bool takes_ints;  // arithmetic only: defined for i64, i32
+  bool takes_ints;  // arithmetic only: defined for integers
   bool takes_floats = true;
 };
 
@@ -219,9 +221,7 @@ constexpr int flops_of(Op op) { return op_info(op).flops; }
 
 enum class Class : uint8_t { kF32, kF64, kI64 };
 constexpr Class class_of(DType t) {
-  return t == DType::kF64                       ? Class::kF64
-         : t == DType::kI64 || t == DType::kI32 ? Class::kI64
-                                                : Class::kF32;
+  return t == DType::kF64 ? Class::kF64 : is_int(t) ? Class::kI64 : Class::kF32;
 }
 
 enum class Extent : uint8_t { kUniform, kRow, kFull };

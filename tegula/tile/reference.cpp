@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tegula/base/half.h"
+#include "tegula/base/integer.h"
 #include "tegula/base/integer_math.h"
 #include "tegula/base/philox.h"
 #include "tegula/base/real.h"
@@ -20,17 +20,6 @@ struct Scalar {
   int64_t i = 0;
 };
 
-int64_t to_i64(double v) {
-  if (v != v) return 0;
-  if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
-  if (v <= -0x1p63) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(v);
-}
-
-double saturate(double v, double low, double high) {
-  return v != v ? 0 : std::clamp(std::trunc(v) + 0.0, low, high);  // no -0
-}
-
 int64_t wrap(uint64_t v) { return static_cast<int64_t>(v); }
 
 struct Rounder {
@@ -45,19 +34,13 @@ struct Rounder {
         return precision == Precision::kDouble ? v : float(f16(static_cast<float>(v)));
       case DType::kF8E4M3:
         return precision == Precision::kDouble ? v : float(f8e4m3(static_cast<float>(v)));
-      case DType::kI8:
-        return saturate(v, -128, 127);
-      case DType::kU8:
-        return saturate(v, 0, 255);
       case DType::kBool:
         return v != 0 ? 1 : 0;
       default:
         return v;
     }
   }
-  int64_t operator()(DType t, int64_t v) const {
-    return t == DType::kI32 ? std::clamp<int64_t>(v, INT32_MIN, INT32_MAX) : v;
-  }
+  int64_t operator()(DType t, int64_t v) const { return wrapped_int(t, v); }
 };
 
 template <class T>
@@ -191,15 +174,7 @@ T float_op(Op op, T a, T b, T c) {
   }
 }
 
-int64_t divide(int64_t a, int64_t b) {
-  constexpr int64_t kLow = std::numeric_limits<int64_t>::min();
-  constexpr int64_t kHigh = std::numeric_limits<int64_t>::max();
-  if (b == 0) return a > 0 ? kHigh : a < 0 ? kLow : 0;
-  if (b == -1) return a == kLow ? kHigh : -a;
-  return a / b;
-}
-
-// What i8, u8 and bool have in common with i64 and i32; other arithmetic of theirs is f32's.
+// What bool has in common with integers; other arithmetic of it is f32's.
 bool is_integers_own(Op op) {
   return (op >= Op::kPow && op <= Op::kFloorDivide) || (op >= Op::kBitAnd && op <= Op::kShiftRight);
 }
@@ -245,7 +220,7 @@ int64_t int_op(DType t, Op op, int64_t a, int64_t b, int64_t c) {
     case Op::kMul:
       return wrap(ua * ub);
     case Op::kDiv:
-      return divide(a, b);
+      return divided_int(t, a, b);
     case Op::kMax:
       return std::max(a, b);
     case Op::kMin:
@@ -293,8 +268,9 @@ Scalar read(const TensorRef& t, int64_t o) {
     case DType::kI32:
       return {0, t.as<int32_t>()[o]};
     case DType::kI8:
-      return {double(t.as<int8_t>()[o]), 0};
+      return {0, t.as<int8_t>()[o]};
     case DType::kU8:
+      return {0, t.as<uint8_t>()[o]};
     case DType::kBool:
       return {double(t.as<uint8_t>()[o]), 0};
   }
@@ -326,9 +302,11 @@ void write(const TensorRef& t, int64_t o, Scalar v) {
       t.as<int32_t>()[o] = static_cast<int32_t>(v.i);
       break;
     case DType::kI8:
-      t.as<int8_t>()[o] = static_cast<int8_t>(v.f);
+      t.as<int8_t>()[o] = static_cast<int8_t>(v.i);
       break;
     case DType::kU8:
+      t.as<uint8_t>()[o] = static_cast<uint8_t>(v.i);
+      break;
     case DType::kBool:
       t.as<uint8_t>()[o] = static_cast<uint8_t>(v.f);
       break;
@@ -451,7 +429,7 @@ class Machine {
       const bool is_single = to == Class::kF32 && round_.precision == Precision::kDtype;
       return {round_(dtype, is_single ? double(static_cast<float>(v.i)) : double(v.i)), 0};
     }
-    if (to == Class::kI64) return {0, round_(dtype, to_i64(v.f))};
+    if (to == Class::kI64) return {0, truncated_int(dtype, v.f)};
     return {round_(dtype, v.f), 0};
   }
 
@@ -474,7 +452,9 @@ class Machine {
     const bool is_sum = i.op == Op::kReduceSum, is_max = i.op == Op::kReduceMax;
     const bool is_prod = i.op == Op::kReduceProd;
     if (class_of(i.dtype) == Class::kI64) return {0, round_(i.dtype, reduce_int(i))};
-    const double start = is_sum ? 0 : is_prod ? 1 : is_max ? -HUGE_VAL : HUGE_VAL;
+    const bool is_bool = i.dtype == DType::kBool;
+    const double lowest = is_bool ? 0 : -HUGE_VAL;
+    const double start = is_sum ? 0 : is_prod ? 1 : is_max ? lowest : HUGE_VAL;
     const auto combine = [&](auto a, auto b) {
       return is_sum ? a + b : is_prod ? a * b : is_max ? max_of(a, b) : min_of(a, b);
     };
@@ -496,8 +476,8 @@ class Machine {
   int64_t reduce_int(const Instr& i) const {
     int64_t total = i.op == Op::kReduceSum    ? 0
                     : i.op == Op::kReduceProd ? 1
-                    : i.op == Op::kReduceMax  ? std::numeric_limits<int64_t>::min()
-                                              : std::numeric_limits<int64_t>::max();
+                    : i.op == Op::kReduceMax  ? least_int(i.dtype)
+                                              : greatest_int(i.dtype);
     for (int64_t c = 0; c < space_.row_len; ++c) {
       const int64_t v = get(i.src[0], c).i;
       total = i.op == Op::kReduceSum    ? int_op(i.dtype, Op::kAdd, total, v, 0)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 namespace tegula {
 namespace {
@@ -47,6 +48,23 @@ TEST(Element, IntegersBeyondDoublesArePassedWhole) {
   EXPECT_EQ(x[1], odd);
   EXPECT_EQ(load_int(t, 1), odd);
   EXPECT_EQ(load_element(t, 1), 0x1p60);
+}
+
+TEST(Element, IntegersWrapAndFloatsAreHeldAtTheEnds) {
+  for (const auto& [dtype, of_300, of_1e30] :
+       {std::tuple(DType::kI64, int64_t{300}, std::numeric_limits<int64_t>::max()),
+        std::tuple(DType::kI32, int64_t{300}, int64_t{INT32_MAX}),
+        std::tuple(DType::kI8, int64_t{44}, int64_t{127}),
+        std::tuple(DType::kU8, int64_t{44}, int64_t{255}),
+        std::tuple(DType::kBool, int64_t{1}, int64_t{1})}) {
+    int64_t x = 0;
+    TensorRef t;
+    t.data = &x, t.dtype = dtype;
+    store_int(t, 0, 300);
+    EXPECT_EQ(load_int(t, 0), of_300) << dtype_name(dtype);
+    store_element(t, 0, 1e30);
+    EXPECT_EQ(load_int(t, 0), of_1e30) << dtype_name(dtype);
+  }
 }
 
 }  // namespace

@@ -50,6 +50,10 @@ TEST_F(Verify, NegativeSize) {
   f.values[1].type.shape[0] = -4;
   expect(VerifyRule::kSymbols, "is -4");
 }
+TEST_F(Verify, MoreElementsThanATensorMayHave) {
+  f.values[1].type.shape = {int64_t{1} << 21, int64_t{1} << 20};
+  expect(VerifyRule::kSymbols, "more than 1099511627776 elements");
+}
 TEST_F(Verify, ValueOfAnotherNode) {
   f.values[f.nodes[0].output()].node = 1;
   expect(VerifyRule::kValues, "is result 0 of node 1");
@@ -78,6 +82,23 @@ TEST_F(Verify, RegionHoldsItself) {
   m[0].nodes[1].regions = {0};
   f.nodes[1].regions = {0};
   expect(VerifyRule::kRegions, "region step holds itself");
+}
+// 2^40 paths lead to the innermost; each function is looked at once.
+TEST_F(Verify, SharedRegionsAreSeenOnce) {
+  FuncId inner = 0;
+  for (int depth = 0; depth < 40; ++depth) {
+    Builder b(m, cat("depth", depth));
+    Var y = b.param("x", {DType::kF32, {4}});
+    for (int i = 0; i < 2; ++i) y = -y;
+    b.result("y", y);
+    const FuncId next = *b.finish_into_module();
+    for (Node& n : m[next].nodes) n.regions = {inner};
+    inner = next;
+  }
+  f.nodes[1].regions = {inner};
+  EXPECT_TRUE(verify(m, f).ok()) << verify(m, f).error().message;
+  m[0].nodes[1].regions = {inner};  // and now the innermost holds them all
+  expect(VerifyRule::kRegions, "holds itself");
 }
 TEST_F(Verify, WrongResultType) {
   f.values[f.nodes[1].output()].type.dtype = DType::kF64;

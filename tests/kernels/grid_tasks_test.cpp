@@ -45,6 +45,27 @@ TEST(GridTasks, OrderedOnce) {
         }
 }
 
+// What finding a task costs does not grow with the grids that are done: four times as many take
+// about four times as long (sixteen times, where each is looked at again for each). The factor of
+// ten leaves room for whoever else is on the machine.
+TEST(GridTasks, TimeGrowsWithGridsAlone) {
+  const auto seconds = [](int64_t grids) {
+    std::vector<int32_t> states(static_cast<size_t>(GridTasks::state_ints(grids)));
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      GridTasks tasks(states.data(), grids, 1, 1);
+      int64_t n = 0;
+      const auto start = std::chrono::steady_clock::now();
+      tasks.work(0, [&](const GridTasks::Task&) { ++n; });
+      best = std::min(
+          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      EXPECT_EQ(n, grids);
+    }
+    return best;
+  };
+  EXPECT_LT(seconds(32768), 10 * seconds(8192));
+}
+
 // Whoever has no grid of his own comes to the last one, too: two of its tasks run at the same time.
 TEST(GridTasks, HelpersComeToTheLastGrid) {
   for (const int threads : {2, 3})

@@ -42,11 +42,12 @@ TEST(Algebra, NotWhereAFloatDiffers) {
   EXPECT_EQ(left([](Var x) { return (x * 0.1) * 0.3; }), 2);
   EXPECT_EQ(left([](Var x) { return x / 3.0; }), 1);
   EXPECT_EQ(left([](Var x) { return pow(x, 2.0); }), 1);
-  EXPECT_EQ(left([](Var x) { return neg(neg(x)); }, kInts), 2);  // -2^31 saturates
 }
 
 TEST(Algebra, Negation) {
   EXPECT_EQ(left([](Var x) { return neg(neg(x)); }), 0);
+  EXPECT_EQ(left([](Var x) { return neg(neg(x)); }, kInts), 0);  // -2^31, too, which wraps
+  EXPECT_EQ(left([](Var x) { return neg(neg(x)); }, {DType::kBool, {3}}), 2);
   EXPECT_EQ(left([](Var x) { return exp(x) + neg(x); }), 2);
   EXPECT_EQ(left([](Var x) { return exp(x) - neg(x); }), 2);
 }

@@ -111,7 +111,7 @@ TEST(TileVerify, NamesWhatIsWrong) {
       {"%1 = logical_not bool %0\nstore out0 %0\n", "takes bool, not f32"},
       {"%1 = select f32 %0 %0 %0\nstore out0 %1\n", "the condition is f32, not bool"},
       {"%1 = iota i64 dim=2\nstore out0 %0\n", "dim 2 is not in [0, rank = 2)"},
-      {"%1 = iota f32 dim=1\nstore out0 %0\n", "gives i64 or i32"},
+      {"%1 = iota f32 dim=1\nstore out0 %0\n", "gives an integer: cast after"},
       {"%1 = random_uniform f32 stream=1 %0\nstore out0 %1\n", "the seed is an i64"},
       {"%1 = index i64\n%2 = random_uniform f32 stream=1 %1\nstore out0 %2\n", "seed is uniform"},
       {"store out0 %0\n%2 = load i32 in2\n", "a load after a store"},

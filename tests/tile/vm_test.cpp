@@ -245,7 +245,7 @@ TEST(TileNumerics, DenormalsAreFlushedOnEveryThread) {
   for (int64_t k = 0; k < x.numel(); ++k) ASSERT_EQ(y.get(k), 0);
 }
 
-TEST(TileNumerics, IntegersSaturateAndDivideByZero) {
+TEST(TileNumerics, CastsSaturateAndDivisionByZeroIsDefined) {
   Builder b(1);
   const Reg x = b.load(b.input(F));
   b.store(b.output(DType::kI8), b.cast(x, DType::kI8));
@@ -262,7 +262,7 @@ TEST(TileNumerics, IntegersSaturateAndDivideByZero) {
   const double want8[] = {127, -128, 0, -7, 0, 127};
   const double want32[] = {INT32_MAX, INT32_MIN, 0, -7, 0, INT32_MAX};
   const int64_t want_q[] = {INT64_MAX, INT64_MIN, 0, INT64_MIN, 0, INT64_MAX};
-  const int64_t want_n[] = {-INT64_MAX, INT64_MAX, 0, 7, 0, -INT64_MAX};
+  const int64_t want_n[] = {-INT64_MAX, INT64_MIN, 0, 7, 0, -INT64_MAX};  // wraps
   for (int64_t k = 0; k < 6; ++k) {
     EXPECT_EQ(i8.get(k), want8[k]);
     EXPECT_EQ(i32.get(k), want32[k]);

@@ -65,6 +65,10 @@ ScanResult emit_scan(Builder& b, FuncId body, Vars carry, Vars xs, Vars invarian
               {"reverse", options.reverse}};
   Dim length = options.length;
   if (length == Dim(-1) && !xs.empty() && xs[0].rank() > 0) length = xs[0].dim(0);
+  if (length == Dim(-1)) {
+    b.fail(invalid_argument("scan: length is not known: say it when there are no xs", loc));
+    length = 0;
+  }
   attrs.set("length", std::vector<Dim>{length});
   const size_t n = body == kNone ? carry.size() : b.module()[body].results.size();
   auto out = emit(b, scan_op, std::move(attrs), {carry, xs, invariants}, {body}, n, loc);

@@ -2,11 +2,18 @@
 
 namespace tegula {
 
+Status check_gathering(const OpCall& c, int x_rank) {
+  const auto dim = c.attrs->get_or<int64_t>("dim", 0), batch = c.attrs->get_or<int64_t>("batch", 0);
+  if (dim >= 0 && dim < x_rank && batch >= 0 && batch <= dim && batch <= c.in[1].shape.rank())
+    return {};
+  return invalid_argument(cat(c.op->name, ": dim ", dim, " and ", batch,
+                              " batch dims of an indexed tensor of rank ", x_rank, " and ids ",
+                              c.in[1]));
+}
+
 Result<DimMap> gather_dims(const OpCall& c, const Shape& x, const Shape& ids, bool is_adjoint) {
+  TEGULA_TRY(check_gathering(c, x.rank()));
   const Gathering g(*c.attrs, ids.rank());
-  if (g.dim < 0 || g.dim >= x.rank() || g.batch < 0 || g.batch > g.dim || g.batch > ids.rank())
-    return invalid_argument(cat(c.op->name, ": dim ", g.dim, " and ", g.batch,
-                                " batch dims of an indexed ", x, " and ids ", ids));
   if (x.rank() + ids.rank() - g.batch - 1 > kMaxRank)
     return unsupported(cat(c.op->name, ": more than 8 dims"));
   DimMap m;
@@ -117,6 +124,9 @@ Var scatter_nd(Var x, Var ids, Var y, ScatterMode mode, Loc loc) {
 
 Var one_hot(Var ids, Dim n, DType dtype, Loc loc) {
   Shape s = ids.shape();
+  if (s.rank() == kMaxRank)
+    return ids.builder().fail(
+        invalid_argument(cat("one_hot: of ids ", ids.type(), ", at most 7 dims"), loc));
   s.push_back(n);
   const Var classes = iota(ids.builder(), s, s.rank() - 1, ids.dtype(), loc);
   return cast(eq(unsqueeze(ids, -1, loc), classes, loc), dtype, loc);

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "tegula/base/integer.h"
+#include "tegula/base/saturating.h"
+#include "tegula/base/sizes.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
@@ -70,7 +74,7 @@ Result<Shape> complete(const Shape& x, Shape target) {
   for (int d = 0; d < target.rank(); ++d) {
     if (d == open) continue;
     if (target[d].is_const()) {
-      given *= target[d].bound();
+      given = saturating_mul(given, target[d].bound());
       continue;
     }
     const auto same = std::find(symbols.begin(), symbols.end(), target[d]);
@@ -84,17 +88,38 @@ Result<Shape> complete(const Shape& x, Shape target) {
   return target;
 }
 
-std::vector<int64_t> normal_dims(Var x, std::vector<int64_t> dims) {
-  for (int64_t& d : dims)
-    if (d < 0) d += x.rank();
+// From the start and ascending; nothing where one is not there or stands twice, which is an error.
+std::optional<std::vector<int64_t>> normal_dims(std::string_view op, Var x,
+                                                std::vector<int64_t> dims, Loc loc) {
+  const std::vector<int64_t> given = dims;
+  const int rank = x.rank();
+  bool valid = true;
+  for (int64_t& d : dims) {
+    valid &= d >= -rank && d < rank;
+    if (d < 0) d += rank;
+  }
   std::sort(dims.begin(), dims.end());
-  return dims;
+  if (valid && std::adjacent_find(dims.begin(), dims.end()) == dims.end()) return dims;
+  Builder& b = x.builder();
+  if (!b.failed())
+    b.fail(invalid_argument(cat(op, ": dims ", given, " of ", x.type(), ": each at least ", -rank,
+                                ", below ", rank, ", and only once"),
+                            loc));
+  return std::nullopt;
 }
 
 Var reduce(const OpDef& op, Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
-  dims = normal_dims(x, std::move(dims));
-  if (dims.empty()) return x;
-  return x.builder().emit(op, {{"dims", std::move(dims)}, {"keep", keep}}, {x}, loc);
+  auto normal = normal_dims(op.name, x, std::move(dims), loc);
+  if (!normal || normal->empty()) return x;
+  return x.builder().emit(op, {{"dims", std::move(*normal)}, {"keep", keep}}, {x}, loc);
+}
+
+bool reject_ints(std::string_view op, Var x, Loc loc) {
+  if (is_float(x.dtype())) return false;
+  x.builder().fail(invalid_argument(
+      cat(op, ": the mean of ", x.type(), " is no ", x.dtype(), ": cast it to a float first"),
+      loc));
+  return true;
 }
 
 }  // namespace
@@ -153,6 +178,7 @@ Var transpose(Var x, int a, int b, Loc loc) {
 
 Var slice(Var x, int dim, int64_t start, Dim size, int64_t step, Loc loc) {
   if (dim < 0) dim += x.rank();
+  if (size.bound() <= 1 && step != 0) step = step < 0 ? -1 : 1;  // says nothing of one element
   return x.builder().emit(
       slice_op,
       {{"dim", int64_t{dim}}, {"start", start}, {"size", std::vector<Dim>{size}}, {"step", step}},
@@ -167,7 +193,13 @@ Var broadcast(Var x, const Shape& shape, Loc loc) {
 
 Var unsqueeze(Var x, int dim, Loc loc) {
   Shape s = x.shape();
-  s.insert(dim < 0 ? dim + x.rank() + 1 : dim, 1);
+  const int at = dim < 0 ? dim + s.rank() + 1 : dim;
+  if (at < 0 || at > s.rank() || s.rank() == kMaxRank)
+    return x.builder().fail(
+        invalid_argument(cat("unsqueeze: a new dim ", dim, " of ", x.type(), ": at least ",
+                             -s.rank() - 1, ", at most ", s.rank(), ", and 8 dims in all"),
+                         loc));
+  s.insert(at, 1);
   return reshape(x, s, loc);
 }
 
@@ -297,7 +329,9 @@ std::vector<Var> barrier(std::span<const Var> xs, std::span<const Var> after, Lo
 
 // One node for each run of neighbouring dims, the last run first: each is a sum of rows or columns.
 Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
-  dims = normal_dims(x, std::move(dims));
+  auto normal = normal_dims("reduce_sum", x, std::move(dims), loc);
+  if (!normal) return x;
+  dims = std::move(*normal);
   for (size_t i = dims.size(); i-- > 1;) {
     if (dims[i - 1] + 1 == dims[i]) continue;
     const auto run = dims.begin() + static_cast<std::ptrdiff_t>(i);
@@ -314,7 +348,9 @@ Var reduce_min(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
 }
 
 Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
-  dims = normal_dims(x, std::move(dims));
+  auto normal = normal_dims("reduce_mean", x, std::move(dims), loc);
+  if (!normal || reject_ints("reduce_mean", x, loc)) return x;
+  dims = std::move(*normal);
   double count = 1;
   bool is_const = true;
   for (int64_t d : dims) {
@@ -346,10 +382,13 @@ Var reduce_to(Var x, const Shape& target, Loc loc) {
 
 Var extent(Var x, int dim, DType dtype, Loc loc) {
   if (dim < 0) dim += x.rank();
-  if (x.dim(dim).is_const())
-    return constant(x.builder(), static_cast<double>(x.dim(dim).bound()), dtype, loc);
-  return x.builder().emit(extent_op, {{"size", std::vector<Dim>{x.dim(dim)}}, {"dtype", dtype}}, {},
-                          loc);
+  const Dim size = x.dim(dim);
+  if (size.is_const())
+    return constant(
+        x.builder(),
+        static_cast<double>(is_float(dtype) ? size.bound() : wrapped_int(dtype, size.bound())),
+        dtype, loc);
+  return x.builder().emit(extent_op, {{"size", std::vector<Dim>{size}}, {"dtype", dtype}}, {}, loc);
 }
 
 Var random_uniform(Var seed, const Shape& shape, int64_t stream, DType dtype, Loc loc) {

@@ -70,6 +70,10 @@ Var avg_pool(Var x, std::vector<int64_t> kernel, const WindowOptions& options,
   Builder& b = x.builder();
   const auto rank = kernel.size();
   if (reject(x, static_cast<int>(rank), "avg_pool", loc)) return x;
+  if (!is_float(x.dtype()))
+    return b.fail(invalid_argument(
+        cat("avg_pool: the mean of ", x.type(), " is no ", x.dtype(), ": cast it to a float first"),
+        loc));
   const Attrs before = window_attrs(options, static_cast<int>(rank));
   const Attrs attrs = window_attrs(
       pool.ceil_mode ? reaching_over(x.shape(), kernel, options) : options, static_cast<int>(rank));

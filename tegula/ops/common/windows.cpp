@@ -5,13 +5,14 @@
 namespace tegula {
 
 Result<Dim> Window::count(std::string_view op, Dim size) const {
-  if (size.bound() + lo + hi <= reach())
+  const int64_t padded = saturating_add(size.bound(), saturating_add(lo, hi));
+  if (padded <= reach())
     return invalid_argument(cat(op, ": a kernel that spans ", reach() + 1, " does not fit ", size,
                                 " padded by ", lo, " and ", hi));
-  if (stride == 1) return add(size, lo + hi - reach());
+  if (stride == 1) return add(size, saturating_add(lo, hi) - reach());
   if (!size.is_const())
     return unsupported(cat(op, ": stride ", stride, " on a dim whose extent is symbolic"));
-  return Dim((size.bound() + lo + hi - reach() - 1) / stride + 1);
+  return Dim((padded - reach() - 1) / stride + 1);
 }
 
 int64_t Window::touched(int64_t size, int64_t n) const {
@@ -43,9 +44,9 @@ Result<std::vector<Window>> windows_of(const OpCall& c, std::span<const int64_t>
       return invalid_argument(
           cat(c.op->name, ": ", name, " ", values, " for ", kernel.size(), " spatial dims"));
     for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] < least)
-        return invalid_argument(
-            cat(c.op->name, ": ", name, " is ", values[i], ", must be at least ", least));
+      if (values[i] < least || values[i] > kMaxElements)
+        return invalid_argument(cat(c.op->name, ": ", name, " is ", values[i],
+                                    ", must be at least ", least, " and at most ", kMaxElements));
       out[i].*field = values[i];
     }
     return {};
@@ -55,8 +56,9 @@ Result<std::vector<Window>> windows_of(const OpCall& c, std::span<const int64_t>
   TEGULA_TRY(read("hi", &Window::hi, 0));
   TEGULA_TRY(read("dilation", &Window::dilation, 1));
   for (size_t i = 0; i < kernel.size(); ++i) {
-    if (kernel[i] < 1)
-      return invalid_argument(cat(c.op->name, ": kernel is ", kernel[i], ", must be at least 1"));
+    if (kernel[i] < 1 || kernel[i] > kMaxElements)
+      return invalid_argument(cat(c.op->name, ": kernel is ", kernel[i],
+                                  ", must be at least 1 and at most ", kMaxElements));
     out[i].kernel = kernel[i];
   }
   return out;

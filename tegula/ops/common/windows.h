@@ -3,6 +3,8 @@
 // x: [n, groups·c, spatial…], w: [groups·d, c, kernel…], y: [n, groups·d, o…].
 #pragma once
 
+#include "tegula/base/saturating.h"
+#include "tegula/base/sizes.h"
 #include "tegula/ops/conv.h"
 #include "tegula/ops/elementwise.h"
 
@@ -11,7 +13,7 @@ namespace tegula {
 // One spatial dim of a window op.
 struct Window {
   int64_t stride = 1, lo = 0, hi = 0, dilation = 1, kernel = 1;
-  int64_t reach() const { return dilation * (kernel - 1); }
+  int64_t reach() const { return saturating_mul(dilation, kernel - 1); }
   // Where element k of window o lies in the input; may be outside.
   int64_t at(int64_t o, int64_t k) const { return stride * o + dilation * k - lo; }
   // Number of windows on an input of that size.

@@ -44,6 +44,7 @@ class GridTasks {
   // A thread's part of all grids: run(task) for some tasks. Each place at most once at a time.
   template <class F>
   void work(int64_t place, const F& run) {
+    int64_t first = 0;  // all grids before it are done, and stay so
     for (;;) {
       const int64_t own = next_.fetch_add(1, std::memory_order_relaxed);
       const bool has_own = own < grids_;
@@ -52,7 +53,7 @@ class GridTasks {
         state(own, 0).store(0, std::memory_order_release);
       }
       Task t{.grid = has_own ? own : place % std::max<int64_t>(1, grids_), .column = columns_};
-      for (int64_t first = 0, spin = 0;;) {
+      for (int64_t spin = 0;;) {
         while (first < grids_ && is_done(first)) ++first;
         if (has_own ? is_done(own) : first == grids_) break;
         if (take_next(first, t)) {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "tegula/base/integer.h"
 #include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/isa/tile_vm_map.h"
 #include "tegula/kernels/cpu/isa/tile_vm_random.h"
@@ -17,8 +18,6 @@ using tile::MicroOp;
 using tile::Op;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr int64_t kMinI64 = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 
 void constant(const TileOp& o) {
   switch (class_of(o.dtype)) {
@@ -31,28 +30,29 @@ void constant(const TileOp& o) {
       for (int64_t i = 0; i < o.n; ++i) static_cast<double*>(o.dst)[i] = o.value;
       return;
     case Class::kI64: {
-      const int64_t v = o.dtype == DType::kI32 ? clamp_i32(o.imm) : o.imm;
+      const int64_t v = WrapTo(o.dtype)(o.imm);
       for (int64_t i = 0; i < o.n; ++i) static_cast<int64_t*>(o.dst)[i] = v;
     }
   }
 }
 
 void index(const TileOp& o) {
-  const bool is_i32 = o.dtype == DType::kI32;
+  const WrapTo wrap(o.dtype);
   for (int64_t r = 0; r < o.rows; ++r) {
     int64_t* d = static_cast<int64_t*>(o.dst) + r * o.pitch;
     const int64_t linear = o.linear + r * o.linear_step;
-    for (int64_t i = 0; i < o.n; ++i) d[i] = is_i32 ? clamp_i32(linear + i) : linear + i;
+    for (int64_t i = 0; i < o.n; ++i) d[i] = wrap(linear + i);
   }
 }
 
 void iota(const TileOp& o) {
+  const WrapTo wrap(o.dtype);
   for (int64_t r = 0; r < o.rows; ++r) {
     int64_t* d = static_cast<int64_t*>(o.dst) + r * o.pitch;
     const int64_t linear = o.linear + r * o.linear_step;
     int64_t q = linear / o.iota_weight % o.iota_extent, rest = linear % o.iota_weight;
     for (int64_t i = 0; i < o.n; ++i) {
-      d[i] = q;
+      d[i] = wrap(q);
       if (++rest == o.iota_weight) {
         rest = 0;
         if (++q == o.iota_extent) q = 0;
@@ -197,7 +197,14 @@ void reduce_f32(const TileOp& o) {
   for (; r + 4 <= o.rows; r += 4) reduce_rows<4, F, C>(o, r);
   for (; r + 2 <= o.rows; r += 2) reduce_rows<2, F, C>(o, r);
   for (; r < o.rows; ++r) reduce_rows<1, F, C>(o, r);
-  if (o.is_last && o.dtype != DType::kF32) round_in_place(results_of(o));
+  if (!o.is_last || o.dtype == DType::kF32) return;
+  const TileOp results = results_of(o);
+  if (o.dtype == DType::kBool && C::kStart < 0) {  // -inf, the largest of nothing, is false
+    TileOp in_place = results;
+    in_place.src[0] = results.dst, in_place.row_step[0] = results.pitch;
+    return map_1<float, float>(in_place, [](float x) { return float(x > 0); });
+  }
+  round_in_place(results);
 }
 
 template <class T, class C>
@@ -206,7 +213,7 @@ void reduce_scalar(const TileOp& o) {
   if constexpr (std::is_same_v<T, double>)
     start = C::kStart;
   else if (C::kStart == kInf || C::kStart == -kInf)
-    start = C::kStart < 0 ? kMinI64 : kMaxI64;
+    start = C::kStart < 0 ? least_int(o.dtype) : greatest_int(o.dtype);
   T block[16];
   int64_t step;
   for (int64_t r = 0; r < o.rows; ++r) {
@@ -223,7 +230,7 @@ void reduce_scalar(const TileOp& o) {
     }
     for (int w = 8; w > 0; w /= 2)
       for (int j = 0; j < w; ++j) lane[j] = C{}(lane[j], lane[j + w]);
-    if (o.dtype == DType::kI32) lane[0] = static_cast<T>(clamp_i32(static_cast<int64_t>(lane[0])));
+    if constexpr (std::is_same_v<T, int64_t>) lane[0] = WrapTo(o.dtype)(lane[0]);
     static_cast<T*>(o.dst)[r] = lane[0];
   }
 }

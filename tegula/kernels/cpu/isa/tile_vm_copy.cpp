@@ -111,8 +111,9 @@ void tile_load(const TileCopy& c) {
     case DType::kI32:
       return load_box<int32_t, int64_t>(c);
     case DType::kI8:
-      return load_box<int8_t, float>(c);
+      return load_box<int8_t, int64_t>(c);
     case DType::kU8:
+      return load_box<uint8_t, int64_t>(c);
     case DType::kBool:
       return load_box<uint8_t, float>(c);
   }
@@ -135,8 +136,9 @@ void tile_store(const TileCopy& c) {
     case DType::kI32:
       return store_box<int32_t, int64_t>(c);
     case DType::kI8:
-      return store_box<int8_t, float>(c);
+      return store_box<int8_t, int64_t>(c);
     case DType::kU8:
+      return store_box<uint8_t, int64_t>(c);
     case DType::kBool:
       return store_box<uint8_t, float>(c);
   }

@@ -1,4 +1,4 @@
-// Instructions of the f32 class: f32, bf16, f16, bool, i8, u8.
+// Instructions of the f32 class: f32, bf16, f16, f8e4m3, bool.
 #include "tegula/kernels/cpu/isa/tile_vm_map.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -28,7 +28,7 @@ TILE_FN(Reciprocal, 1, (Vf a), set1(1.0f) / a)
 TILE_FN(Tanh, 1, (Vf a), tanh(a))
 TILE_FN(Sigmoid, 1, (Vf a), sigmoid(a))
 TILE_FN(Erf, 1, (Vf a), erf(a))
-TILE_FN(Sin, 1, (Vf a), sin(a))
+TILE_FN(Sin, 1, (Vf a), select(eq(a, zero()), a, sin(a)))  // -0 stays
 TILE_FN(Cos, 1, (Vf a), cos(a))
 TILE_FN(Floor, 1, (Vf a), floor(a))
 TILE_FN(Round, 1, (Vf a), round(a))
@@ -78,10 +78,6 @@ struct Then {
   }
 };
 
-TEGULA_VEC Vf saturate(Vf a, float low, float high) {
-  const Vf whole = copysign(floor(abs(a)), a) + zero();  // no -0
-  return select(is_nan(a), zero(), min(max(whole, set1(low)), set1(high)));
-}
 TEGULA_VEC Vf through_f16(Vf a) {
   f16 t[kLanes];
   store(t, a);
@@ -118,8 +114,6 @@ struct RoundBf16 : F {
   };
 TILE_ROUND(RoundF16, through_f16(a))
 TILE_ROUND(RoundE4m3, through_e4m3(a))
-TILE_ROUND(RoundI8, saturate(a, -128, 127))
-TILE_ROUND(RoundU8, saturate(a, 0, 255))
 TILE_ROUND(RoundBool, truth(ne(a, zero())))
 #undef TILE_ROUND
 
@@ -245,10 +239,6 @@ void round_in_place(const TileOp& o) {
       return map_f32<RoundF16>(in_place);
     case DType::kF8E4M3:
       return map_f32<RoundE4m3>(in_place);
-    case DType::kI8:
-      return map_f32<RoundI8>(in_place);
-    case DType::kU8:
-      return map_f32<RoundU8>(in_place);
     case DType::kBool:
       return map_f32<RoundBool>(in_place);
     default:

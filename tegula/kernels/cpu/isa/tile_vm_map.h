@@ -155,9 +155,17 @@ typedef float F4 __attribute__((vector_size(16)));
 TEGULA_VEC F4 max_nan(F4 a, F4 b) { return ((a > b) | (a != a)) ? a : b; }
 TEGULA_VEC F4 min_nan(F4 a, F4 b) { return ((a < b) | (a != a)) ? a : b; }
 
-TEGULA_VEC int64_t clamp_i32(int64_t v) {
-  return v < INT32_MIN ? INT32_MIN : v > INT32_MAX ? INT32_MAX : v;
-}
+// The low bits of v, as an integer of that dtype extends them: two shifts, so that a loop that says
+// the dtype once has no branches.
+struct WrapTo {
+  int shift;
+  bool is_signed;
+  explicit WrapTo(DType t) : shift(64 - size_bits(t)), is_signed(t != DType::kU8) {}
+  TEGULA_VEC_CALL int64_t operator()(int64_t v) const {
+    const uint64_t high = static_cast<uint64_t>(v) << shift;
+    return is_signed ? static_cast<int64_t>(high) >> shift : static_cast<int64_t>(high >> shift);
+  }
+};
 
 // Rounds what `o` has made to its dtype (of the f32 class), in place.
 void round_in_place(const TileOp& o);

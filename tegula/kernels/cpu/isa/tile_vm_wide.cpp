@@ -1,6 +1,7 @@
 // Instructions of f64 and i64, and conversions between the classes: scalar code in blocks.
 #include <limits>
 
+#include "tegula/base/integer.h"
 #include "tegula/base/integer_math.h"
 #include "tegula/base/real.h"
 #include "tegula/kernels/cpu/isa/tile_vm_map.h"
@@ -16,8 +17,6 @@ using tile::MicroOp;
 using tile::Op;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr int64_t kMinI64 = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 
 // Functions of the C library, and divisions.
 void function_f64(const TileOp& o) {
@@ -143,19 +142,10 @@ void op_f64(const TileOp& o) {
   }
 }
 
-TEGULA_VEC int64_t divide(int64_t a, int64_t b) {
-  if (b == 0) return a > 0 ? kMaxI64 : a < 0 ? kMinI64 : 0;
-  if (b == -1) return a == kMinI64 ? kMaxI64 : -a;
-  return a / b;
-}
-
 void op_i64(const TileOp& o) {
   using U = uint64_t;
-  const bool is_i32 = o.dtype == DType::kI32;
-  const auto round = [is_i32](U u) {
-    const auto v = static_cast<int64_t>(u);
-    return is_i32 ? clamp_i32(v) : v;
-  };
+  const WrapTo wrap(o.dtype);
+  const auto round = [wrap](U u) { return wrap(static_cast<int64_t>(u)); };
   const auto unary = [&](auto f) {
     map_1<int64_t, int64_t>(o, [=](int64_t a) { return round(static_cast<U>(f(a))); });
   };
@@ -185,7 +175,7 @@ void op_i64(const TileOp& o) {
     case Op::kMul:
       return binary([](int64_t a, int64_t b) { return U(a) * U(b); });
     case Op::kDiv:
-      return binary([](int64_t a, int64_t b) { return divide(a, b); });
+      return binary([t = o.dtype](int64_t a, int64_t b) { return divided_int(t, a, b); });
     case Op::kMax:
       return binary([](int64_t a, int64_t b) { return a > b ? a : b; });
     case Op::kMin:
@@ -237,22 +227,10 @@ void compare(const TileOp& o) {
   }
 }
 
-// NaN → 0, beyond the range → its end.
-TEGULA_VEC int64_t to_i64(double v) {
-  if (v != v) return 0;
-  if (v >= 0x1p63) return kMaxI64;
-  if (v <= -0x1p63) return kMinI64;
-  return static_cast<int64_t>(v);
-}
-
 void f64_to_f32(const TileOp& o) {
   if (o.dtype == DType::kBool)
     return map_1<float, double>(o, [](double a) { return float(a != 0); });
-  // Truncated before it is rounded to f32, which could round up to the next integer.
-  if (is_int(o.dtype))
-    map_1<float, double>(o, [](double a) { return static_cast<float>(__builtin_trunc(a)); });
-  else
-    map_1<float, double>(o, [](double a) { return static_cast<float>(a); });
+  map_1<float, double>(o, [](double a) { return static_cast<float>(a); });
   round_in_place(o);
 }
 void i64_to_f32(const TileOp& o) {
@@ -265,11 +243,18 @@ void f32_to_f64(const TileOp& o) {
 void i64_to_f64(const TileOp& o) {
   map_1<double, int64_t>(o, [](int64_t a) { return static_cast<double>(a); });
 }
+// Truncated; NaN gives 0, and what lies beyond the range its end.
 template <class T>
 void to_i64(const TileOp& o) {
-  const bool is_i32 = o.dtype == DType::kI32;
-  map_1<int64_t, T>(o,
-                    [=](T a) { return is_i32 ? clamp_i32(to_i64(double{a})) : to_i64(double{a}); });
+  if (o.dtype == DType::kI64)
+    return map_1<int64_t, T>(o, [](T a) { return truncated_int(DType::kI64, double{a}); });
+  // The ends of a narrower range are doubles, so that it is cut before it is truncated.
+  const auto low = static_cast<double>(least_int(o.dtype));
+  const auto high = static_cast<double>(greatest_int(o.dtype));
+  map_1<int64_t, T>(o, [=](T a) {
+    const double v = a == a ? double{a} : 0.0;
+    return static_cast<int64_t>(v < low ? low : v > high ? high : v);
+  });
 }
 void f64_to_f64(const TileOp& o) {
   map_1<double, double>(o, [](double a) { return a; });
