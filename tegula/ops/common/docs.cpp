@@ -34,6 +34,53 @@ std::string attributes(const OpDef& op) {
   return out;
 }
 
+// What a reader who comes from elsewhere may expect otherwise. Written by hand: what a table of
+// formulas does not say. tests/oracle/opinfo_test.py holds what concerns single ops against
+// PyTorch.
+constexpr std::string_view kConventions = R"(
+## Conventions
+
+Where peers differ from each other, or from what one might expect, this is what holds here, in
+kernels and references alike.
+
+- **Types.** Nothing is promoted: operands of different dtypes are an error that says which to cast.
+  A number written beside a tensor takes the tensor's dtype; one that the dtype does not hold
+  (`x < 2.5` of an i64) is refused. So is the mean of integers.
+- **Integers wrap**, in every integer type: sums, differences, products, negation, running and
+  scattered sums, and casts from a wider one. `a / b` truncates; `a / 0` is the end of the range on
+  a's side, `0 / 0` is 0, the least value by -1 is itself. A sum keeps its operand's type (PyTorch's
+  becomes i64). A float cast to an integer truncates, is held at the ends of the range, and is 0
+  where it is NaN (PyTorch leaves both open). bool adds as "or" and multiplies as "and".
+- **NaN** wins in `max`, `min`, `reduce_max`, `reduce_min` and `max_pool`, counts as larger than any
+  number in `sort`, `top_k` and `argmax`, and has sign 0. Casts to bool call it true.
+- **Zeros and infinities.** `relu(-0)` is -0; `silu` and `gelu` are -0 at -inf, which is their limit
+  (PyTorch: NaN). Denormals are flushed by kernels. The `gelu` op is the tanh form.
+- **Ties.** Gradients of `reduce_max` and `reduce_min` are shared equally among equals; that of `max`
+  and `min` goes to the first operand (PyTorch halves it); that of `max_pool` to the first of equals.
+  `sort` is stable in both directions; `top_k` and `argmax` take the lowest index.
+- **Nothing.** Of no elements a sum is 0, a max the least value of its type (-inf of floats, false of
+  bools), a min the greatest, `logsumexp` -inf, a mean NaN; an attention row that sees no key is 0,
+  with log-sum-exp -inf and zero gradients. Of a row of -inf alone `softmax` gives NaN, `logsumexp`
+  -inf.
+- **Slopes at corners.** `abs` and `sign` have slope 0 at 0, `relu` too; `pow(a, b)` has slope 0 in a
+  where b = 0, and in b where a = 0 and b >= 0.
+- **Indices** out of range read zeros and add nothing: in `gather`, `scatter_add`, `embedding`. They
+  do not count from the end.
+- **Causal masks** are aligned at the bottom right: the last query sees every key. (PyTorch's
+  `is_causal` aligns at the top left; both agree where there are as many queries as keys.)
+- **Sums in 8-bit floats.** What f8e4m3 cannot hold becomes its largest number, 448; it has no
+  infinity.
+
+In training:
+
+- **Weight decay is decoupled** from the gradient in every optimiser, momentum and SGD included:
+  w loses lr * decay * w beside the step (PyTorch's SGD adds decay * w to the gradient).
+- **Experts.** One that gets no token in a step has zero gradients, so AdamW still moves it by its
+  momentum and decay. The balance loss is summed over the layers, not averaged.
+- **Tokenizers.** Among pairs that are equally frequent, training a BPE takes the one with the lower
+  ids.
+)";
+
 }  // namespace
 
 std::string ops_markdown() {
@@ -53,7 +100,7 @@ std::string ops_markdown() {
                "\n\n| op | formula | dims | types | attributes | derivative | source |\n"
                "| --- | --- | --- | --- | --- | --- | --- |\n",
                rows);
-  return out;
+  return out.append(kConventions);
 }
 
 }  // namespace tegula
