@@ -13,10 +13,12 @@
 namespace tegula::cli {
 
 namespace {
+constexpr std::string_view kBetweenSamples = "---------------\n";
+
 struct Options {
   std::string model, prompt, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
   std::vector<std::string> stop;
-  int64_t max_tokens = 200;
+  int64_t max_tokens = 200, samples = 1;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
   bool ignore_eos = false, json = false;
@@ -34,6 +36,10 @@ struct Stream {
     has_begun = true;
     std::fwrite(piece.data(), 1, piece.size(), stdout);
     std::fflush(stdout);
+  }
+  // Before the prompt.
+  void print_line(std::string_view line) const {
+    if (prompt) std::fwrite(line.data(), 1, line.size(), stdout);
   }
 };
 
@@ -53,17 +59,16 @@ const char* name_of(Ended ended) {
   return "";
 }
 
-void print_json(const Stream& stream, const GenerateStats& stats) {
+Json to_json(const Stream& stream, const GenerateStats& stats) {
   const double decode_s = stats.decode_ms / 1e3;
-  const Json j = Json::object({{"text", stream.text},
-                               {"prompt_tokens", stats.prompt_tokens},
-                               {"new_tokens", stats.new_tokens},
-                               {"ended", name_of(stats.ended)},
-                               {"load_ms", stats.load_ms},
-                               {"prefill_ms", stats.prefill_ms},
-                               {"decode_ms", stats.decode_ms},
-                               {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
-  std::printf("%s\n", j.dump().c_str());
+  return Json::object({{"text", stream.text},
+                       {"prompt_tokens", stats.prompt_tokens},
+                       {"new_tokens", stats.new_tokens},
+                       {"ended", name_of(stats.ended)},
+                       {"load_ms", stats.load_ms},
+                       {"prefill_ms", stats.prefill_ms},
+                       {"decode_ms", stats.decode_ms},
+                       {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
 }
 
 Status run(const Options& o) {
@@ -80,21 +85,28 @@ Status run(const Options& o) {
   if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
   TEGULA_TRY(g->prepare(o.threads, tune));
   for (const std::string& each : g->notes) std::fprintf(stderr, "note: %s\n", each.c_str());
-  Stream stream{o.json ? nullptr : &prompt};
-  GenerateStats stats;
-  TEGULA_TRY(g->generate(
-      prompt, o.max_tokens, o.sampler,
-      [](void* context, std::string_view piece) {
-        auto& s = *static_cast<Stream*>(context);
-        s.text += piece;
-        s.print(piece);
-      },
-      &stream, stats, end));
-  if (o.json) {
-    print_json(stream, stats);
-  } else {
+  Json::Array samples;
+  for (int64_t i = 0; i < o.samples; ++i) {
+    Stream stream{o.json ? nullptr : &prompt};
+    GenerateStats stats;
+    SamplerConfig sampler = o.sampler;
+    sampler.seed += static_cast<uint64_t>(i);
+    if (i > 0) stream.print_line(kBetweenSamples);
+    TEGULA_TRY(g->generate(
+        prompt, o.max_tokens, sampler,
+        [](void* context, std::string_view piece) {
+          auto& s = *static_cast<Stream*>(context);
+          s.text += piece;
+          s.print(piece);
+        },
+        &stream, stats, end));
     stream.print("\n");
+    samples.push_back(to_json(stream, stats));
+    if (stats.ended == Ended::kEnough) break;
   }
+  if (!o.json) return {};
+  const Json all = o.samples == 1 ? samples[0] : Json::object({{"samples", std::move(samples)}});
+  std::printf("%s\n", all.dump().c_str());
   return {};
 }
 }  // namespace
@@ -106,6 +118,9 @@ void add_generate(CLI::App& app, int& exit_code) {
   cmd->add_option("--model", o.model, "Directory of the model")->required()->type_name("DIR");
   cmd->add_option("--prompt", o.prompt, "Text to continue, or - for standard input")->required();
   whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
+  whole(cmd->add_option("--samples", o.samples,
+                        "How many continuations, each with a seed one larger than the last"),
+        1, 1 << 20);
   cmd->add_option("--stop", o.stop, "End before this text; may be given several times")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
@@ -130,6 +145,9 @@ void add_generate(CLI::App& app, int& exit_code) {
       if (stop.empty())
         throw CLI::ValidationError("--stop: an empty text would end it before the first token",
                                    CLI::ExitCodes::ValidationError);
+    if (o.samples > 1 && o.sampler.temperature == 0)
+      throw CLI::ValidationError("--samples: at --temperature 0 all of them are the same text",
+                                 CLI::ExitCodes::ValidationError);
     const Status st = run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });

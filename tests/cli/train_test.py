@@ -208,6 +208,22 @@ class Evaluations(CliTest):
         self.assertNotIn("note:", done.stderr)
 
 
+class Samples(CliTest):
+    def test_several_samples_are_those_of_seeds_one_after_the_other(self):
+        self.expect_ok(self.train("--out", self.out))
+        common = ("generate", "--model", self.out, "--prompt", "line", "--max-tokens", 9)
+        def text(*flags):
+            return self.expect_ok(self.run_tool(*common, *flags)).stdout
+        alone = [json.loads(text("--json", "--seed", seed))["text"] for seed in (5, 6, 7)]
+        self.assertEqual(len(set(alone)), 3)
+        several = json.loads(text("--json", "--seed", 5, "--samples", 3))["samples"]
+        self.assertEqual([s["text"] for s in several], alone)
+        self.assertEqual(text("--seed", 5, "--samples", 3),
+                         f"\n{'-' * 15}\n".join("line" + t for t in alone) + "\n")
+        done = self.run_tool(*common, "--samples", 2, "--temperature", 0)
+        self.expect_error(done, INVALID, "--temperature 0", "the same text")
+
+
 class Metrics(CliTest):
     def test_broken_rows_cost_no_run(self):
         whole = self.dir / "whole"
