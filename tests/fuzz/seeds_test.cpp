@@ -1,7 +1,9 @@
-// Every fuzz target on its seeds, by the ordinary compiler. A target whose seeds are all refused has lost what it
-// looks at (a format that changed, say), so that each must accept some; and each must refuse some.
+// Every fuzz target on its seeds, by the ordinary compiler. A target whose seeds are all refused
+// has lost what it looks at (a format that changed, say), so that each must accept some; and each
+// must refuse some.
 //
-// TEGULA_WRITE_SEEDS=1 writes the seeds of graphs, plans and tile programs anew, where their text has changed.
+// TEGULA_WRITE_SEEDS=1 writes the seeds of graphs, plans and tile programs anew, where their text
+// has changed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
