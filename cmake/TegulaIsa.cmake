@@ -19,9 +19,16 @@ set(TEGULA_ISA_AMX_FLAGS ${TEGULA_ISA_AVX512_FLAGS} -DTEGULA_ISA_AVX512 -mavx512
     -mamx-bf16)
 set(TEGULA_ISA_AMX_SOURCES "/(table|[a-z0-9_]*_amx)\\.cpp$")  # the others are AVX-512's
 
-set(TEGULA_ISAS portable)
+set(all_isas portable)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND TEGULA_ISAS avx2 avx512 amx)
+  list(APPEND all_isas avx2 avx512 amx)
+endif()
+set(TEGULA_ISAS "${all_isas}" CACHE STRING "Instruction sets to compile kernels for: all, or portable alone")
+if(NOT TEGULA_ISAS STREQUAL all_isas)
+  if(NOT TEGULA_ISAS STREQUAL portable)
+    message(FATAL_ERROR "TEGULA_ISAS is ${TEGULA_ISAS}: choose ${all_isas}, or portable alone")
+  endif()
+  add_compile_definitions(TEGULA_ONLY_PORTABLE)
 endif()
 
 # tegula_isa_objects(OUT folder): OUT lists one relocatable object per instruction set.

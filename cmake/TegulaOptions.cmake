@@ -3,6 +3,7 @@ option(TEGULA_TESTS "Build the tests" ON)
 option(TEGULA_BENCH "Build the benchmarks" OFF)
 option(TEGULA_WERROR "Warnings are errors" ON)
 option(TEGULA_CUDA "Build the CUDA plug-in and the tests that need a GPU" OFF)
+option(TEGULA_FUZZ "Build the fuzz targets with libFuzzer, which needs clang" OFF)
 option(TEGULA_COVERAGE "Count the lines that tests reach" OFF)
 # Saves a third of a clean build's work, but costs the cache of ccache, which developers build from:
 # the scripts turn it on in a new build folder.
@@ -57,6 +58,9 @@ if(TEGULA_SANITIZE)
     # GCC 12 takes instrumented moves of attributes for reads of what was never written.
     target_compile_options(tegula_flags INTERFACE -Wno-maybe-uninitialized)
   endif()
+endif()
+if(TEGULA_FUZZ)
+  target_compile_options(tegula_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(TEGULA_COVERAGE)
   target_compile_options(tegula_flags INTERFACE --coverage)

@@ -44,6 +44,9 @@ class Config(CliTest):
         for text, words in (("n_layers = 3", ("bad.toml:1:", "mean n-layers?")),
                             ("\nsteps = [1]", ("bad.toml:2:", "must be a number")),
                             ("steps = = 1", ("bad.toml:1:",)),
+                            ("# é\nsteps = 1é", ("bad.toml:2:",)),
+                            ("steps = i\n", ("bad.toml:1:", "\\n")),
+                            ("[\0d =\n", ("bad.toml:",)),
                             ("steps = -1", ("--steps:", "at least 0"))):
             self.expect_error(self.train("--config", self.write("bad.toml", text)), USAGE, *words)
         self.expect_error(self.train("--config", self.dir / "no.toml"), INPUT, "no.toml")

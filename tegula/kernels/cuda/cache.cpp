@@ -14,6 +14,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tegula/kernels/cuda/cache_entry.h"
+
 namespace tegula::cuda {
 
 namespace {
@@ -25,20 +27,7 @@ constexpr const char* kNoFolder =
 constexpr const char* kAnotherFolder =
     "; kernels are compiled anew in each process: free room there, or set TEGULA_KERNEL_CACHE to a "
     "folder that can be written";
-constexpr const char* kMagic = "tegula-cubin-1";
-constexpr uint64_t kSeeds[2] = {0xcbf29ce484222325, 0x9ae16a3b2f90404f};
-
-// FNV-1a; a second seed makes a second 64 bits.
-uint64_t hash(std::string_view text, uint64_t h) {
-  for (const unsigned char c : text) h = (h ^ c) * 0x100000001b3;
-  return h;
-}
-
-std::string hex(uint64_t x) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(x));
-  return text;
-}
+constexpr uint64_t kSeeds[2] = {0xcbf29ce484222325, 0x9ae16a3b2f90404f};  // two make 128 bits
 
 // A file that only one process at a time holds; gone when the process is.
 class Lock {
@@ -62,18 +51,15 @@ class Lock {
 
 enum class Found { kYes, kNo, kBroken };
 
-// An entry: a line "magic registers spills serialized size checksum", and the cubin.
 Found read_entry(const std::string& path, Compiled& out) {
   std::ifstream f(path, std::ios::binary);
   if (!f) return Found::kNo;
-  std::string magic, checksum;
-  size_t size = 0;
-  f >> magic >> out.registers >> out.spill_bytes >> out.is_serialized >> size >> checksum;
-  f.get();
-  if (!f || magic != kMagic) return Found::kBroken;
-  out.cubin.assign(std::istreambuf_iterator<char>(f), {});
-  const bool is_whole = out.cubin.size() == size && hex(hash(out.cubin, kSeeds[0])) == checksum;
-  return is_whole ? Found::kYes : Found::kBroken;
+  const std::string text(std::istreambuf_iterator<char>(f), {});
+  CacheEntry entry;
+  if (!parse_entry(text, entry)) return Found::kBroken;
+  out.cubin = std::move(entry.cubin), out.registers = entry.registers;
+  out.spill_bytes = entry.spill_bytes, out.is_serialized = entry.is_serialized;
+  return Found::kYes;
 }
 
 // All of it, or false with errno set: streams would lose why a disk is full.
@@ -96,10 +82,8 @@ bool write_whole(const std::string& path, std::string_view bytes) {
 // process left is written over.
 std::string write_entry(const std::string& path, const Compiled& c) {
   const std::string draft = path + ".draft";
-  const std::string head =
-      cat(kMagic, " ", c.registers, " ", c.spill_bytes, " ", int{c.is_serialized}, " ",
-          c.cubin.size(), " ", hex(hash(c.cubin, kSeeds[0])), "\n");
-  const bool is_written = write_whole(draft, head + c.cubin);
+  const bool is_written =
+      write_whole(draft, entry_text({c.cubin, c.registers, c.spill_bytes, c.is_serialized}));
   std::string why = std::strerror(errno);
   std::error_code error;
   if (is_written) fs::rename(draft, path, error);
@@ -150,7 +134,9 @@ std::string kernel_key(std::string_view source, std::span<const std::string> def
                        std::string_view arch, std::string_view version) {
   std::string key;
   for (uint64_t h : kSeeds) {
-    const auto add = [&](std::string_view text) { h = hash(text, hash(cat(text.size(), ':'), h)); };
+    const auto add = [&](std::string_view text) {
+      h = fnv1a(text, fnv1a(cat(text.size(), ':'), h));
+    };
     for (const KernelSource& s : kernel_sources()) add(s.path), add(s.text);
     add(source), add(arch), add(version);
     for (const std::string& d : defines) add(d);

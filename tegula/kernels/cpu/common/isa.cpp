@@ -1,6 +1,13 @@
 #include <cstdlib>
 
-#if defined(__x86_64__)
+// A build may leave the wide kernels out (TEGULA_ISAS), to have fewer objects.
+#if defined(__x86_64__) && !defined(TEGULA_ONLY_PORTABLE)
+#define TEGULA_X86_KERNELS 1
+#else
+#define TEGULA_X86_KERNELS 0
+#endif
+
+#if TEGULA_X86_KERNELS
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +20,7 @@
 
 extern "C" {
 const tegula::kernel::IsaTable* tegula_isa_table_portable();
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
 const tegula::kernel::IsaTable* tegula_isa_table_avx2();
 const tegula::kernel::IsaTable* tegula_isa_table_avx512();
 const tegula::kernel::IsaTable* tegula_isa_table_amx();
@@ -23,7 +30,7 @@ const tegula::kernel::IsaTable* tegula_isa_table_amx();
 namespace tegula {
 
 namespace {
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
 // By hand, because clang's __builtin_cpu_supports does not know it.
 bool has_f16c() {
   unsigned a, b, c, d;
@@ -50,7 +57,7 @@ bool has_amx() {
 #endif
 
 Isa widest_isa() {
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
@@ -98,7 +105,7 @@ Isa machine_isa() {
 
 namespace kernel {
 
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
 namespace {
 // AVX-512's functions, and those that AMX has of its own.
 const IsaTable* amx_table() {
@@ -124,7 +131,7 @@ const IsaTable* isa_table_of(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return tegula_isa_table_portable();
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
     case Isa::kAvx2:
       return tegula_isa_table_avx2();
     case Isa::kAvx512:
@@ -138,7 +145,7 @@ const IsaTable* isa_table_of(Isa isa) {
 }
 
 bool machine_has_vnni() {
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
   static const bool has = [] {
     const char* asked = std::getenv("TEGULA_VNNI");
     return __builtin_cpu_supports("avx512vnni") && !(asked && std::string_view(asked) == "off");
@@ -151,7 +158,7 @@ bool machine_has_vnni() {
 
 // Some processors sum pairs at half their multiply-add rate, and then widening is as fast.
 bool machine_sums_pairs() {
-#if defined(__x86_64__)
+#if TEGULA_X86_KERNELS
   static const bool sums = [] {
     constexpr unsigned kAvx512Bf16 = 1u << 5;
     const char* asked = std::getenv("TEGULA_BF16_PAIRS");

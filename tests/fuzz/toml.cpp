@@ -1,0 +1,40 @@
+// TOML of options: an accepted file becomes flags of the command, whatever stands in it.
+#include <CLI/CLI.hpp>
+
+#include "cli/config.h"
+#include "tests/fuzz/target.h"
+
+namespace tegula::fuzz {
+
+namespace {
+
+bool run(std::string_view input) {
+  const std::string path = scratch() + "/run.toml";
+  put(path, input);
+  CLI::App app;
+  CLI::App* train = app.add_subcommand("train", "");
+  std::string config, data, mode;
+  int64_t layers = 0;
+  double lr = 0;
+  bool has_bias = false;
+  train->add_option("--config", config);
+  train->add_option("--data", data);
+  train->add_option("--mode", mode);
+  train->add_option("--n-layers", layers);
+  train->add_option("--lr", lr);
+  train->add_flag("--bias", has_bias);
+  const auto arguments = cli::expand_config(app, {"train", "--config", path, "--data", "mine"});
+  if (!arguments.ok()) {
+    TEGULA_CHECK(arguments.error().message.find('\n') == std::string::npos);
+    return false;
+  }
+  TEGULA_CHECK(arguments->size() >= 3 && arguments->front() == "train");
+  TEGULA_CHECK(arguments->back() == "mine");  // the command line wins
+  return true;
+}
+
+}  // namespace
+
+extern constinit const Target toml_target{"toml", run};
+
+}  // namespace tegula::fuzz
