@@ -211,4 +211,11 @@ bool is_on_command_line(const CLI::App& cmd, const std::string& flag) {
   return std::find(begin, order.end(), option) != order.end();
 }
 
+std::string full_name(const CLI::App& cmd) {
+  const CLI::App* parent = cmd.get_parent();
+  if (!parent) return "";
+  const std::string above = full_name(*parent);
+  return above.empty() ? cmd.get_name() : cat(above, " ", cmd.get_name());
+}
+
 }  // namespace tegula::cli

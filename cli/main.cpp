@@ -88,13 +88,6 @@ int run(int argc, char** argv) {
 }
 }  // namespace
 
-std::string full_name(const CLI::App& cmd) {
-  const CLI::App* parent = cmd.get_parent();
-  if (!parent) return "";
-  const std::string above = full_name(*parent);
-  return above.empty() ? cmd.get_name() : cat(above, " ", cmd.get_name());
-}
-
 int report(const Error& error, Exit fault) {
   std::fprintf(stderr, "tegula: error: %s\n", error.message.c_str());
   switch (error.code) {

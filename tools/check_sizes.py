@@ -3,7 +3,7 @@
 
 A file of more than 400 lines is warned about, one of more than 700 (900 in kernels/) fails; so
 does a folder of tegula/ whose README.md is missing or longer than 30 lines, and a core (tegula/,
-cli/, python/) of more than 36,000 lines of code. kernels/ is listed but not counted: its ladders are
+cli/, python/) of more than 60,000 lines of code. kernels/ is listed but not counted: its ladders are
 kept rung by rung to be read, and a kernel more makes nothing else harder to understand. Blank lines and lines of comment alone count for a
 file's length but not for the budget: what a header must say should not be saved at.
 """
@@ -17,7 +17,7 @@ SOFT_LINES = 400
 HARD_LINES = 700
 KERNEL_HARD_LINES = 900
 README_LINES = 30
-CORE_BUDGET_LINES = 36_000
+CORE_BUDGET_LINES = 60_000
 CORE = ("tegula", "cli", "python")
 KERNELS = ("tegula/kernels/cpu", "tegula/kernels/cuda")  # listed on their own
 OTHERS = ("tests", "bench", "examples", "tools", "cmake", "script")

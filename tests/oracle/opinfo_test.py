@@ -18,7 +18,8 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from ops import COUNTERPARTS, DTYPES, NO_COUNTERPART, Program, Refused, Skip, Tool
+from ops import COUNTERPARTS, NO_COUNTERPART
+from program import DTYPES, Program, Refused, Skip, Tool
 
 SAMPLES = int(os.environ.get("TEGULA_OPINFO_SAMPLES", "40"))  # of an op and dtype at most
 

@@ -36,9 +36,9 @@ class Walk {
 template <class T>
 void move(const KernelCall& c) {
   const TensorRef &x = c.in[0], &y = c.out[0];
-  const int64_t n = y.numel();
-  c.pool->parallel_for((n + kTaskElements - 1) / kTaskElements, [&](int64_t task, int) {
-    const int64_t begin = task * kTaskElements, end = std::min(n, begin + kTaskElements);
+  const int64_t n = y.numel(), run = c.pool->grain(kTaskElements);
+  c.pool->parallel_for((n + run - 1) / run, [&](int64_t task, int) {
+    const int64_t begin = task * run, end = std::min(n, begin + run);
     Walk from(x, begin), to(y, begin);
     for (int64_t i = begin; i < end; ++i, from.next(), to.next())
       y.as<T>()[to.at()] = x.as<const T>()[from.at()];
