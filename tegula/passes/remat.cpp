@@ -21,6 +21,8 @@
 
 namespace tegula {
 
+extern const PassDef dce_pass, norm_residual_pass, widen_again_pass;
+
 namespace {
 
 constexpr size_t kMaxStepwise = 24;  // more saved values than this are dropped in two steps
@@ -267,6 +269,9 @@ int64_t estimate_peak(const Function& f) {
 Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   Module copy = module_;
   Function fused = f;
+  // What comes after this pass decides on lifetimes, too.
+  for (const PassDef* pass : {&dce_pass, &norm_residual_pass, &widen_again_pass})
+    TEGULA_TRY(pass->run(copy, fused, options_));
   TEGULA_TRY(fuse_function(copy, fused, true));
   if (!options_.planned_peak) return estimate_peak(fused);
   return options_.planned_peak(copy, fused, options_.peak_context);

@@ -52,7 +52,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     f.weights = c.weights();
     b.result("loss", loss);
     if (config.accumulate > 1) {
-      b.set_phase(Phase::kBackward);
+      b.set_phase(Phase::kUpdate);  // not recomputed, and nothing waits for it
       for (size_t i = 0; i < weights.size(); ++i) {
         const std::string name = "grad." + f.weights[i].name;
         const Var sum = b.param(name, weights[i].type(), Role::kState);
