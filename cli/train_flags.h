@@ -5,7 +5,7 @@
 
 #include "tegula/train/config.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }  // namespace CLI
 

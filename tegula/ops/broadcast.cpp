@@ -10,7 +10,7 @@ Result<DimMap> dims(const OpCall& c) {
   const int lead = static_cast<int>(shape.size()) - x.rank();
   bool valid = lead >= 0 && shape.size() <= kMaxRank;
   for (int d = 0; valid && d < x.rank(); ++d)
-    valid = x[d] == Dim(1) || x[d] == shape[static_cast<size_t>(d + lead)];
+    valid = x[d] == Dim(1) || x[d] == shape[static_cast<size_t>(d) + static_cast<size_t>(lead)];
   if (!valid) return invalid_argument(cat("broadcast: ", x, " does not broadcast to ", shape));
   DimMap m;
   m.operands.emplace_back(), m.results.emplace_back(), m.result_shapes.emplace_back();
@@ -32,7 +32,8 @@ struct Ref {
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       Index from{};
       for (int d = 0; d < a.in[0].rank; ++d)
-        from[static_cast<size_t>(d)] = a.in[0].shape[d] == 1 ? 0 : i[static_cast<size_t>(d + lead)];
+        from[static_cast<size_t>(d)] =
+            a.in[0].shape[d] == 1 ? 0 : i[static_cast<size_t>(d) + static_cast<size_t>(lead)];
       a.store_at(0, a.load_at(0, from), i);
     });
   }

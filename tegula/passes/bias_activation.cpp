@@ -68,8 +68,7 @@ class Finisher {
     return n && n->op == &dot_op && uses_[v] == 1 ? n : nullptr;
   }
 
-  // The product with more in its epilogue, of the product's own phase.
-  Var emit(const Node& dot, const Node& old, Attrs attrs, const std::vector<ValueId>& in) {
+  Var emit(const Node& old, Attrs attrs, const std::vector<ValueId>& in) {
     std::vector<Type> types;
     std::vector<Var> vars;
     for (ValueId v : in) {
@@ -83,7 +82,7 @@ class Finisher {
     if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
       return {};
     rw_.builder().set_loc(old.loc);
-    rw_.builder().set_phase(dot.phase);
+    rw_.builder().set_phase(old.phase);
     return rw_.builder().emit_n(dot_op, std::move(attrs), vars)[0];
   }
 
@@ -111,7 +110,7 @@ class Finisher {
       if (!dot || !is_plain_dot(*dot) || !scale || !is_float(f_.type(mul.output()).dtype)) continue;
       Attrs attrs = dot->attrs;
       attrs.set("scale", *scale);
-      return emit(*dot, mul, std::move(attrs), std::vector<ValueId>(dot->inputs));
+      return emit(mul, std::move(attrs), std::vector<ValueId>(dot->inputs));
     }
     return {};
   }
@@ -132,7 +131,7 @@ class Finisher {
         bias = reshape(bias, last);
       }
       in.push_back(bias.id());
-      return emit(*dot, add, std::move(attrs), in);
+      return emit(add, std::move(attrs), in);
     }
     return {};
   }
@@ -142,7 +141,7 @@ class Finisher {
     if (!dot || dot->attrs.get_or<std::string>("activation", "none") != "none") return {};
     Attrs attrs = dot->attrs;
     attrs.set("activation", std::string(activation_of(*n.op)));
-    return emit(*dot, n, std::move(attrs), std::vector<ValueId>(dot->inputs));
+    return emit(n, std::move(attrs), std::vector<ValueId>(dot->inputs));
   }
 
   const Module& module_;

@@ -101,9 +101,12 @@ void FlopsTable::add(const Plan& plan, int64_t times) {
     const std::string layer = name_of(layers_of_steps.next(s));
     if (s.flops == 0) continue;
     const int64_t forward = forward_flops(s), rest = s.flops - forward;
+    // The gradient of a weight may have taken the factor of its sum over micro-batches, an
+    // update's.
+    const bool is_update = s.phase == Phase::kUpdate && s.op->precision != Precision::kLow;
     for (FlopsRow* r : {&total, &row(layers, layer), &row(ops, std::string(s.op->name))}) {
       r->forward += times * forward;
-      (s.phase == Phase::kUpdate ? r->update : r->backward) += times * rest;
+      (is_update ? r->update : r->backward) += times * rest;
     }
   }
 }
