@@ -116,7 +116,7 @@ void Eager::collect() {
   std::vector<Held> held;
   const auto move_value = [&](ValueId v, NodeId node, uint32_t index) {
     now[v] = static_cast<ValueId>(left.values.size());
-    left.values.push_back({std::move(function_.values[v].type), node, index});
+    left.values.push_back({function_.values[v].type, node, index});
     if (held_[v].count) held_[v].count->id = now[v];
     held.push_back(std::move(held_[v]));
     held_[v].count = nullptr;
