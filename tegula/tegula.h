@@ -1,4 +1,5 @@
-// Tegula as a library: one header that brings what a program of maths needs and stays the interface.
+// Tegula as a library: one header that brings what a program of maths needs and stays the
+// interface.
 //
 //   Builder, Var            ir/builder.h      a function under construction; its values
 //   the vocabulary          ops/*.h           maths, layers, losses, attention, control flow

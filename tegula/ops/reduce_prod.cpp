@@ -43,9 +43,8 @@ constinit const OpDef reduce_prod_op = {
       return {reduce_sum(others(c.in[0], dims) * c.tangent[0], dims, c.attrs().flag("keep"))};
     },
     .tile = tile_reduce<tile::Op::kReduceProd>,
-    .reference =
-        reference_with_ints<ReduceRef<[]<class S>(DType) { return S(1.0); },
-                                       [](auto acc, auto x) { return acc * x; }>>,
+    .reference = reference_with_ints<
+        ReduceRef<[]<class S>(DType) { return S(1.0); }, [](auto acc, auto x) { return acc * x; }>>,
     .samples =
         [] {
           std::vector<Sample> s = reduce_samples();

@@ -5,9 +5,9 @@
 // with its gradients counts as forward what the loss alone takes.
 //
 // A step belongs to the layer whose weights or states it touches; else to the last layer that the
-// values of the forward part came from which it reads; else to the first one that gradients did. Layers are the numbers in the names of
-// weights (transformer.h.3.…, model.layers.3.…); "embedding" is what comes before them, "head" what
-// follows.
+// values of the forward part came from which it reads; else to the first one that gradients did.
+// Layers are the numbers in the names of weights (transformer.h.3.…, model.layers.3.…); "embedding"
+// is what comes before them, "head" what follows.
 #pragma once
 
 #include <string>

@@ -16,9 +16,10 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
                                     const std::vector<WeightSpec>& weights, const Store& store,
                                     const std::string& data_sha256, int64_t step);
 
-// For --resume and --init-from. Makes config.model the checkpoint's: what was not said is taken over, and so is the name of the
-// tokenizer, which stays that of the checkpoint in any case (a line in `notes` says so where
-// another was asked for). Dropout may change. Errors: a size of the model that was said otherwise.
+// For --resume and --init-from. Makes config.model the checkpoint's: what was not said is taken
+// over, and so is the name of the tokenizer, which stays that of the checkpoint in any case (a line
+// in `notes` says so where another was asked for). Dropout may change. Errors: a size of the model
+// that was said otherwise.
 Status take_model_of(const std::string& directory, TrainConfig& config,
                      std::vector<std::string>& notes);
 

@@ -269,7 +269,8 @@ TEST(Checkpoint, FullDiskKeepsTheOldCheckpoint) {
   const Status failed = save(dir.path(), 2, 2);
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
-  expect_error(failed, Code::kDevice, {"cannot write", "checkpoints/step-000002/model.safetensors'"});
+  expect_error(failed, Code::kDevice,
+               {"cannot write", "checkpoints/step-000002/model.safetensors'"});
   EXPECT_EQ(saved_names(dir.path()), Names{"step-000001"});
   EXPECT_EQ(version_of(latest_good(dir.path())->path), 1);
 }

@@ -93,7 +93,8 @@ TEST(File, ErrorsNamePathReasonAndRemedy) {
 
 TEST(File, FullDiskIsAnErrorAndKeepsTheOldFile) {
   TempDir dir;
-  expect_error(write_file("/dev/full", "x"), Code::kDevice, {"/dev/full", "ENOSPC", "free some space"});
+  expect_error(write_file("/dev/full", "x"), Code::kDevice,
+               {"/dev/full", "ENOSPC", "free some space"});
   ASSERT_TRUE(replace_file(dir / "f", "old").ok());
   {
     FileSizeLimit limit(1000);
