@@ -13,11 +13,6 @@
 
 namespace tegula::integer {
 
-constexpr int64_t wrap(uint64_t v) { return static_cast<int64_t>(v); }
-
-// The value that an element of that dtype keeps of v: its low bits. (bool: whether it is not 0.)
-constexpr int64_t wrap(DType t, int64_t v) { return wrapped_int(t, v); }
-
 // The sign of the dividend.
 constexpr int64_t fmod(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
 // The sign of the divisor.
@@ -25,22 +20,22 @@ constexpr int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = fmod(a, b);
   return r != 0 && b != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-constexpr int64_t by_zero(DType t, int64_t a) { return divided_int(t, a, 0); }
 // Rounded down.
 constexpr int64_t floor_divide(DType t, int64_t a, int64_t b) {
-  if (b == 0) return by_zero(t, a);
-  if (b == -1) return wrap(t, wrap(-static_cast<uint64_t>(a)));
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  const int64_t q = divided_int(t, a, b);
+  return b == 0 || b == -1 ? q : q - (a % b != 0 && (a < 0) != (b < 0));
 }
 constexpr int64_t pow(DType t, int64_t a, int64_t n) {
   if (n < 0) return a == 1 ? 1 : a == -1 ? 1 - 2 * (n & 1) : 0;
   uint64_t y = 1, square = static_cast<uint64_t>(a);
   for (; n > 0; n >>= 1, square *= square)
     if (n & 1) y *= square;
-  return wrap(t, wrap(y));
+  return wrapped_int(t, static_cast<int64_t>(y));
 }
 constexpr int64_t shift_left(DType t, int64_t a, int64_t n) {
-  return n < 0 || n >= size_bits(t) ? 0 : wrap(t, wrap(static_cast<uint64_t>(a) << n));
+  return n < 0 || n >= size_bits(t)
+             ? 0
+             : wrapped_int(t, static_cast<int64_t>(static_cast<uint64_t>(a) << n));
 }
 constexpr int64_t shift_right(DType t, int64_t a, int64_t n) {
   return n < 0 || n >= size_bits(t) ? (a < 0 ? -1 : 0) : a >> n;

@@ -61,7 +61,7 @@ struct ExactBinaryRef {
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       if (is_float(t)) return a.store_at(0, S(Real(a.load_at(0, i), a.load_at(1, i))), i);
       count_one<S>();
-      a.store_i_at(0, integer::wrap(t, Int(t, a.load_i_at(0, i), a.load_i_at(1, i))), i);
+      a.store_i_at(0, Int(t, a.load_i_at(0, i), a.load_i_at(1, i)), i);
     });
   }
 };
@@ -73,7 +73,7 @@ struct IntegerRef {
     const DType t = a.out[0].dtype;
     for_each_index(shape_of(a.out[0]), [&](const Index& i) {
       count_one<S>();
-      a.store_i_at(0, integer::wrap(t, Int(t, a.load_i_at(0, i), a.load_i_at(1, i))), i);
+      a.store_i_at(0, Int(t, a.load_i_at(0, i), a.load_i_at(1, i)), i);
     });
   }
 };
@@ -83,5 +83,9 @@ Result<std::vector<DType>> bit_types(const OpCall& c, bool takes_bool);
 
 // Binary samples, and one of integers with what is at the edge of their definitions.
 std::vector<Sample> division_samples(double low, double high);
+std::vector<Sample> shift_samples();
+
+// y = a - b q, where q is constant but for jumps: fmod and remainder.
+Grads rest_vjp(Builder& b, const VjpCall& c);
 
 }  // namespace tegula

@@ -11,9 +11,7 @@ constinit const OpDef fmod_op = {
     .dims = kBinaryDims,
     .types = "T, T -> T",
     .flops = per_element<1>,
-    .vjp = [](Builder&, const VjpCall& c) -> Grads {
-      return {c.grad[0], -(c.grad[0] * round((c.in[0] - c.out[0]) / c.in[1]))};
-    },
+    .vjp = rest_vjp,
     .tile = tile_binary<tile::Op::kFmod>,
     .reference = reference_of<
         ExactBinaryRef<[](auto a, auto b) { return scalar::fmod(a, b); },

@@ -56,18 +56,11 @@ Result<DimMap> dims(const OpCall& c) {
 }
 
 template <class S>
-S start_of(ScatterMode mode) {
-  return S(mode == ScatterMode::kMul   ? 1.0
-           : mode == ScatterMode::kMax ? -HUGE_VAL
-           : mode == ScatterMode::kMin ? HUGE_VAL
-                                       : 0.0);
-}
-int64_t start_of(ScatterMode mode, DType t) {
-  const bool is_max = mode == ScatterMode::kMax;
-  if (mode == ScatterMode::kMul) return 1;
-  if (!is_max && mode != ScatterMode::kMin) return 0;
-  return is_max == (t != DType::kU8 && t != DType::kBool) ? integer::by_zero(t, is_max ? -1 : 0)
-                                                          : integer::by_zero(t, is_max ? 0 : 1);
+S start_of(ScatterMode mode, DType t) {
+  return mode == ScatterMode::kMul   ? S(1.0)
+         : mode == ScatterMode::kMax ? least<S>(t)
+         : mode == ScatterMode::kMin ? greatest<S>(t)
+                                     : S(0.0);
 }
 
 struct Ref {
@@ -87,56 +80,25 @@ struct Ref {
     }
     return x;
   }
-  static int64_t combined(ScatterMode mode, int64_t x, int64_t y) {
-    const auto ux = static_cast<uint64_t>(x), uy = static_cast<uint64_t>(y);
-    switch (mode) {
-      case ScatterMode::kSet:
-        return y;
-      case ScatterMode::kAdd:
-        return integer::wrap(ux + uy);
-      case ScatterMode::kMax:
-        return std::max(x, y);
-      case ScatterMode::kMin:
-        return std::min(x, y);
-      case ScatterMode::kMul:
-        return integer::wrap(ux * uy);
-    }
-    return x;
-  }
-
-  // T: S for floats, int64_t for integers, which S may not hold.
-  template <class T, class S, class Load, class Store>
-  static void run(RefArgs<S>& a, T start, Load load, Store store) {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
     const Gathering g(a.attrs(), a.in[1].rank);
     const ScatterMode mode = mode_of(a.attrs());
     const TensorRef& x = a.out[0];
-    std::vector<T> all(static_cast<size_t>(x.numel()) + 1, start);  // and what is thrown away
+    // And what is thrown away.
+    std::vector<S> all(static_cast<size_t>(x.numel()) + 1, start_of<S>(mode, x.dtype));
     size_t at = 0;
     if (a.in.size() > 2)
-      for_each_index(shape_of(x), [&](const Index& i) { all[at++] = load(2, i); });
+      for_each_index(shape_of(x), [&](const Index& i) { all[at++] = a.load_at(2, i); });
     for_each_index(shape_of(a.in[0]), [&](const Index& y) {
       const int64_t id = a.load_i_at(1, g.ids_index(y));
       const bool inside = id >= 0 && id < x.shape[g.dim];
       const auto to = inside ? static_cast<size_t>(a.row_major_at(x, g.x_index(y, id, x.rank)))
                              : all.size() - 1;
-      all[to] = combined(mode, all[to], load(0, y));
+      all[to] = combined(mode, all[to], a.load_at(0, y));
     });
     at = 0;
-    for_each_index(shape_of(x), [&](const Index& i) { store(all[at++], i); });
-  }
-  template <class S>
-  void operator()(RefArgs<S>& a) const {
-    const ScatterMode mode = mode_of(a.attrs());
-    const DType t = a.out[0].dtype;
-    if (is_float(t))
-      return run<S>(
-          a, start_of<S>(mode), [&](size_t k, const Index& i) { return a.load_at(k, i); },
-          [&](S v, const Index& i) { a.store_at(0, v, i); });
-    run<int64_t>(
-        a, start_of(mode, t), [&](size_t k, const Index& i) { return a.load_i_at(k, i); },
-        [&](int64_t v, const Index& i) { a.store_i_at(0, integer::wrap(t, v), i); });
-    if constexpr (std::is_same_v<S, Counted>)
-      if (mode != ScatterMode::kSet) Counted::flops() += a.in[0].numel();
+    for_each_index(shape_of(x), [&](const Index& i) { a.store_at(0, all[at++], i); });
   }
 };
 
@@ -317,7 +279,7 @@ constinit const OpDef scatter_op = {
         },
     .vjp = vjp,
     .jvp = jvp,
-    .reference = reference_of<Ref>,
+    .reference = reference_with_ints<Ref>,
     .samples = samples,
     .localize = localize,
     .aliases = {{2, 0}},

@@ -12,16 +12,7 @@ constinit const OpDef shift_left_op = {
     .flops = per_element<1>,
     .tile = tile_binary<tile::Op::kShiftLeft>,
     .reference = reference_of<IntegerRef<integer::shift_left>>,
-    .samples =
-        [] {
-          std::vector<Sample> s = binary_samples(0, 20, DType::kI32);
-          s.push_back({"edges",
-                       {{{DType::kI32, {6}}, 0, 0, {-5, 5, -5, 5, -2147483648.0, 3}},
-                        {{DType::kI32, {6}}, 0, 0, {1, 31, 32, -1, 1, 40}}},
-                       {}});
-          s.push_back({"i8", {{{DType::kI8, {40}}, -128, 127}, {{DType::kI8, {40}}, -1, 9}}, {}});
-          return s;
-        },
+    .samples = shift_samples,
     .is_elementwise = true,
 };
 

@@ -437,8 +437,8 @@ class Machine {
     if (cls == Class::kI64)
       return {0, round_(i.dtype, int_op(i.dtype, i.op, s[0].i, s[1].i, s[2].i))};
     if (!is_float(i.dtype) && is_integers_own(i.op))
-      return {double(integer::wrap(i.dtype, int_op(i.dtype, i.op, static_cast<int64_t>(s[0].f),
-                                                   static_cast<int64_t>(s[1].f), 0))),
+      return {double(wrapped_int(i.dtype, int_op(i.dtype, i.op, static_cast<int64_t>(s[0].f),
+                                                 static_cast<int64_t>(s[1].f), 0))),
               0};
     if (cls == Class::kF64 || round_.precision == Precision::kDouble)
       return {round_(i.dtype, float_op<double>(i.op, s[0].f, s[1].f, s[2].f)), 0};

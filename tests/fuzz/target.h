@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "tegula/base/result.h"
+#include "tegula/base/str.h"
 
 namespace tegula::fuzz {
 
@@ -30,8 +31,9 @@ std::span<const Target* const> all_targets();
 // well.
 inline const std::string& scratch() {
   struct Folder {
-    std::string path = std::filesystem::is_directory("/dev/shm") ? "/dev/shm/tegula-fuzz-XXXXXX"
-                                                                 : "/tmp/tegula-fuzz-XXXXXX";
+    // The six letters that mkdtemp replaces.
+    std::string path = cat(std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp",
+                           "/tegula-fuzz-", std::string(6, 'X'));
     Folder() { TEGULA_CHECK(mkdtemp(path.data()) != nullptr); }
     ~Folder() {
       std::error_code ignored;

@@ -89,6 +89,17 @@ double max_abs(const HostTensor& a) {
   return m;
 }
 
+double largest_error(const HostTensor& got, const HostTensor& want) {
+  double worst = 0;
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    const double g = got.at(i), w = want.at(i);
+    if (g == w || (g != g && w != w)) continue;
+    const double e = std::fabs(g - w);
+    worst = std::max(worst, e == e ? e : HUGE_VAL);
+  }
+  return worst;
+}
+
 std::string difference(const HostTensor& got, const HostTensor& want, double slack) {
   if (!(got.type.shape == want.type.shape))
     return cat("shape ", got.type.shape, ", expected ", want.type.shape);

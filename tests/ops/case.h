@@ -52,6 +52,9 @@ double dot_of(const HostTensor& a, const HostTensor& b);      // Σ a·b over a 
 double abs_dot_of(const HostTensor& a, const HostTensor& b);  // Σ |a·b|
 double max_abs(const HostTensor& a);                          // finite elements only
 
+// The largest difference of two elements: 0 where both are NaN, infinite where one is.
+double largest_error(const HostTensor& got, const HostTensor& want);
+
 // Equal elements, or closer than `slack` × the largest element; NaN and inf must coincide.
 // Empty: they agree; else which element does not.
 std::string difference(const HostTensor& got, const HostTensor& want, double slack);

@@ -19,17 +19,6 @@ namespace tegula::testing {
 
 namespace {
 
-double largest_error(const HostTensor& got, const HostTensor& want) {
-  double worst = 0;
-  for (int64_t i = 0; i < want.numel(); ++i) {
-    const double g = got.at(i), w = want.at(i);
-    if (g == w || (g != g && w != w)) continue;
-    const double e = std::fabs(g - w);
-    worst = std::max(worst, e == e ? e : HUGE_VAL);
-  }
-  return worst;
-}
-
 // Row-major, but rows of narrow floats begin at multiples of 16 bytes, as a device's plan lays
 // them.
 constexpr uint32_t kPaddedLayout = 4;

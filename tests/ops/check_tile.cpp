@@ -11,17 +11,6 @@ namespace tegula::testing {
 
 namespace {
 
-double largest_error(const HostTensor& got, const HostTensor& want) {
-  double worst = 0;
-  for (int64_t i = 0; i < want.numel(); ++i) {
-    const double g = got.at(i), w = want.at(i);
-    if (g == w || (g != g && w != w)) continue;
-    const double e = std::fabs(g - w);
-    worst = std::max(worst, e == e ? e : HUGE_VAL);
-  }
-  return worst;
-}
-
 // The program of one call; its full operands are flat.
 Result<tile::Program> program_of(const OpCall& call) {
   tile::Builder b(1);

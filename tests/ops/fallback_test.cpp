@@ -10,17 +10,6 @@
 namespace tegula::testing {
 namespace {
 
-double error_of(const HostTensor& got, const HostTensor& want) {
-  double worst = 0;
-  for (int64_t i = 0; i < want.numel(); ++i) {
-    const double g = got.at(i), w = want.at(i);
-    if (g == w || (g != g && w != w)) continue;
-    const double e = std::fabs(g - w);
-    worst = std::max(worst, e == e ? e : HUGE_VAL);
-  }
-  return worst;
-}
-
 Result<std::vector<HostTensor>> decomposed(const Case& c) {
   Module module = c.module;
   Builder b(module, "decomposed");
@@ -40,8 +29,8 @@ void check(const Case& c) {
   ASSERT_TRUE(exact.ok() && fallback.ok() && simple.ok()) << c.name();
   for (size_t r = 0; r < c.out.size(); ++r) {
     const double floor = epsilon(c.out[r].dtype) * max_abs((*exact)[r]);
-    EXPECT_LE(error_of((*fallback)[r], (*exact)[r]),
-              2 * error_of((*simple)[r], (*exact)[r]) + floor)
+    EXPECT_LE(largest_error((*fallback)[r], (*exact)[r]),
+              2 * largest_error((*simple)[r], (*exact)[r]) + floor)
         << c.name() << ", result " << r;
   }
 }

@@ -31,4 +31,18 @@ std::vector<Sample> division_samples(double low, double high) {
   return s;
 }
 
+std::vector<Sample> shift_samples() {
+  std::vector<Sample> s = binary_samples(0, 20, DType::kI32);
+  s.push_back({"edges",
+               {{{DType::kI32, {6}}, 0, 0, {-5, 5, -5, 5, -2147483648.0, 3}},
+                {{DType::kI32, {6}}, 0, 0, {1, 31, 32, -1, 1, 40}}},
+               {}});
+  s.push_back({"i8", {{{DType::kI8, {40}}, -128, 127}, {{DType::kI8, {40}}, -1, 9}}, {}});
+  return s;
+}
+
+Grads rest_vjp(Builder&, const VjpCall& c) {
+  return {c.grad[0], -(c.grad[0] * round((c.in[0] - c.out[0]) / c.in[1]))};
+}
+
 }  // namespace tegula

@@ -68,7 +68,7 @@ template <class F>
 void integers(const TileOp& o, F f) {
   map_2<float, float>(o, [&](float a, float b) {
     return static_cast<float>(
-        integer::wrap(o.dtype, f(static_cast<int64_t>(a), static_cast<int64_t>(b))));
+        wrapped_int(o.dtype, f(static_cast<int64_t>(a), static_cast<int64_t>(b))));
   });
 }
 void op_integers(const TileOp& o) {
