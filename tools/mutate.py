@@ -76,7 +76,11 @@ def problems_of(mutants, root=ROOT):
         elif count == 0 or (count > 1 and "nth" not in m) or count < m.get("nth", 1):
             yield f"{m['name']}: {count} times in {m['file']}: {m['find']!r}"
         else:
-            begin, end = place_of(m, source.read_text())
+            text = source.read_text()
+            begin, end = place_of(m, text)
+            before = re.sub(r"//[^\n]*", "", text[:begin]).rstrip()
+            if is_statement(m) and before[-1:] not in (";", "{", "}", ")", ":"):
+                yield f"{m['name']}: its text ends a statement that begins before it in {m['file']}"
             for other, (b, e) in places.get(m["file"], {}).items():
                 if begin < e and b < end and (begin, end) != (b, e):
                     yield f"{m['name']}: overlaps {other} in {m['file']}"
@@ -87,6 +91,10 @@ def problems_of(mutants, root=ROOT):
                 yield f"{m['name']}: no test {test[0]}"
         elif not (root / "tests" / test[0].removeprefix("tests_").removesuffix("_slow")).is_dir():
             yield f"{m['name']}: no test binary {test[0]}"
+
+
+def is_statement(mutant):
+    return "CHOSEN" not in mutant["replace"] and mutant["find"].rstrip().endswith((";", "}"))
 
 
 def place_of(mutant, text):
@@ -103,12 +111,11 @@ def planted(text, mutants):
         by_place.setdefault(place_of(m, text), []).append(m)
     for (begin, end), here in sorted(by_place.items(), reverse=True):
         piece = text[begin:end]
-        is_statement = piece.rstrip().endswith((";", "}"))
         for m in here:
             chosen = f"tegula_mutant == {m['number']}"
             if "CHOSEN" in m["replace"]:
                 piece = m["replace"].replace("CHOSEN", f"({chosen})")
-            elif is_statement:
+            elif is_statement(m):
                 piece = f"if ({chosen}) {{ {m['replace']} }} else {{ {piece} }}"
             else:
                 piece = f"({chosen} ? ({m['replace']}) : ({piece}))"

@@ -286,6 +286,62 @@ class Roofline(ToolTest):
         self.assertIn("a < b", texts)
 
 
+class Mutate(ToolTest):
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / "tools" / "mutate.py")
+    mutate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutate)
+
+    SOURCE = """int clamp(int x) {
+  if (x < 0) return 0;
+  // Why.
+  x = x * 2 + 1;
+  return x;
+}
+"""
+
+    def fault(self, number, find, replace, **more):
+        return {"number": number, "name": f"m{number}", "what": "", "file": "tegula/a.cpp", "find": find,
+                "replace": replace, "test": "tests_ops A.*", **more}
+
+    def problems(self, *faults):
+        self.write("tegula/a.cpp", self.SOURCE)
+        self.write("tests/ops/a_test.cpp", "")
+        return list(self.mutate.problems_of(faults, self.tree))
+
+    def result(self, chosen, *faults):
+        """What clamp(4) and clamp(-4) give with that fault chosen."""
+        self.write("tegula/base/mutant.h", self.mutate.HEADER)
+        self.write("tegula/base/mutant.cpp", self.mutate.SOURCE)
+        self.write("tegula/a.cpp", self.mutate.planted(self.SOURCE, list(faults)) +
+                   "#include <cstdio>\nint main() { std::printf(\"%d %d\", clamp(4), clamp(-4)); }\n")
+        program = self.tree / "a"
+        subprocess.run(["g++", "-std=c++20", f"-I{self.tree}", "-o", program, self.tree / "tegula/a.cpp",
+                        self.tree / "tegula/base/mutant.cpp"], check=True)
+        return subprocess.run([program], env={"TEGULA_MUTANT": str(chosen)}, check=True,
+                              capture_output=True, text=True).stdout
+
+    def test_each_fault_is_there_when_it_is_chosen_and_only_then(self):
+        faults = [self.fault(1, "x < 0", "x > 0"), self.fault(2, "x = x * 2 + 1;", "x = 7;"),
+                  self.fault(3, "return x;", "return CHOSEN ? -x : x;"),
+                  self.fault(4, "x < 0", "false")]
+        self.assertEqual(self.problems(*faults), [])
+        self.assertEqual([self.result(n, *faults) for n in range(5)],
+                         ["9 0", "0 -7", "7 0", "-9 0", "9 -7"])
+
+    def test_faults_that_do_not_fit_are_named(self):
+        for fault, problem in ((self.fault(1, "x > 0", "x"), "0 times"),
+                               (self.fault(1, "return", "x"), "2 times"),
+                               (self.fault(1, "2 + 1;", "3;"), "ends a statement that begins before"),
+                               (self.fault(1, "x < 0", "x", file="tegula/b.cpp"), "no file"),
+                               (self.fault(1, "x < 0", "x", test="tests_none A.*"), "no test binary")):
+            problems = self.problems(fault)
+            self.assertEqual(len(problems), 1)
+            self.assertIn(problem, problems[0])
+        self.assertEqual(self.problems(self.fault(1, "return", "x", nth=2)), [])
+        self.assertIn("overlaps", self.problems(self.fault(1, "x < 0", "x"), self.fault(2, "(x < 0)", "x"))[0])
+        self.assertIn("twice", self.problems(self.fault(1, "x < 0", "x"), self.fault(1, "x < 0", "x"))[0])
+
+
 class Instructions(ToolTest):
     def setUp(self):
         super().setUp()
