@@ -18,7 +18,6 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
       bound_(plan_->steps.size()),
       uses_(plan_->params.size()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
-  last_extents_ = extents_;
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
   set_extents();
 }
@@ -128,7 +127,7 @@ void Session::set_extents() {
 }
 
 // Workspaces were sized at the bounds and at some smaller extents. No plan of ours is known to need
-// more in between; memory is not what finds out.
+// more in between; a watched run asks, others need not pay for it token by token.
 Status Session::check_workspaces() const {
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Step& step = plan_->steps[i];
@@ -154,14 +153,9 @@ Status Session::run(std::span<const int64_t> extents) {
           cat("plan ", plan_->name, " has ", n, " symbols, got ", extents.size(), " extents"));
     TEGULA_TRY(check_extents(plan_->symbols, plan_->least, extents));
     if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
-      last_extents_ = extents_;
       extents_.assign(extents.begin(), extents.end());
       set_extents();
-      if (Status st = check_workspaces(); !st.ok()) {
-        extents_ = last_extents_;
-        set_extents();
-        return st;
-      }
+      if (watch_) TEGULA_TRY(check_workspaces());
     }
   }
   for (size_t i = 0; i < param_data_.size(); ++i)

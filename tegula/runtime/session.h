@@ -99,7 +99,7 @@ class Session {
   Region arena_;
   uint8_t* base_ = nullptr;
   std::vector<void*> param_data_;
-  std::vector<int64_t> extents_, last_extents_;
+  std::vector<int64_t> extents_;
   std::vector<Bound> bound_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
   Counters counters_;

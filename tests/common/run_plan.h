@@ -10,6 +10,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/plan/verify.h"
+#include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/session.h"
 
 namespace tegula::test {
@@ -46,7 +47,7 @@ inline std::vector<HostTensor> random_inputs(const Module& m, const Function& f,
 }
 
 // One run of a plan: inputs are laid into parameters of the bounds' strides (donated ones are
-// copies), results copied out at the extents. Error: the run's.
+// copies), results copied out at the extents. Error: the run's, or the watch's.
 inline Result<std::vector<HostTensor>> try_run_plan(const Plan& plan,
                                                     std::span<const HostTensor> in,
                                                     std::span<const int64_t> extents = {},
@@ -67,8 +68,15 @@ inline Result<std::vector<HostTensor>> try_run_plan(const Plan& plan,
     copy_into(box, in[i].ref());
     s.bind(static_cast<int>(i), memory.back().bytes.data());
   }
-  s.arena().poison(0xff);
+  // Watched: a kernel that writes behind its workspace, or needs a larger one at these extents, is
+  // an error.
+  const Plan* const plans[] = {&plan};
+  const auto watch =
+      TEGULA_TRY(MemoryWatch::create(s.arena(), plans, MemoryWatch::Workspaces::kApart));
+  s.watch(watch.get());
+  watch->begin(0xff);
   TEGULA_TRY(s.run(extents));
+  TEGULA_TRY(watch->end());
   if (flops) *flops = s.counters().math_flops;
   for (size_t r = 0; r < plan.results.size(); ++r)
     out.push_back(copy_of(s.result(static_cast<int>(r))));
