@@ -176,14 +176,15 @@ bool TrainFlags::is_given(const std::string& flag) const {
 // Flags on the command line that the family has not. A --config file may hold those of several.
 Status TrainFlags::check_model() const {
   const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
-  for (const std::string_view name : kModelFlags) {
+  for (const ModelFlag& flag : kModelFlags) {
+    const std::string_view name = flag.name;
     if (has_option(model, name) || !is_on_command_line(*cmd_, cat("--", name))) continue;
     std::string others;
     for (const ModelDef* m : all_models())
       if (has_option(*m, name)) others += cat(others.empty() ? "" : ", ", m->name);
-    std::string has = "--n-layers, --d-model, --seqlen";
-    for (const std::string_view option : kModelFlags)
-      if (has_option(model, option)) has += cat(", --", option);
+    std::string has;
+    for (const ModelFlag& its : kModelFlags)
+      if (has_option(model, its.name)) has += cat(has.empty() ? "--" : ", --", its.name);
     return invalid_argument(cat("--", name, " is for --model ", others, "; ", model.name, " has ",
                                 has, ": leave it out or choose another model"));
   }

@@ -98,14 +98,32 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // Those of kModelFlags that change what it computes, by spaces. All have n-layers, d-model and
-  // seqlen.
+  // Those of kModelFlags that change what it computes, by spaces, beside n-layers, d-model and
+  // seqlen, which all have.
   std::string_view options;
 };
 
-inline constexpr std::string_view kModelFlags[] = {
-    "n-heads",           "n-kv-heads", "head-dim",        "d-ff",         "n-experts",
-    "experts-per-token", "bias",       "capacity-factor", "balance-loss", "dropout"};
+// A field of the configuration that has a flag, under the flag's name without its dashes.
+struct ModelFlag {
+  std::string_view name;
+  int64_t ModelConfig::*size = nullptr;  // one of the three
+  double ModelConfig::*number = nullptr;
+  bool ModelConfig::*is_on = nullptr;
+};
+inline constexpr ModelFlag kModelFlags[] = {
+    {"n-layers", &ModelConfig::n_layers},
+    {"n-heads", &ModelConfig::n_heads},
+    {"n-kv-heads", &ModelConfig::n_kv_heads},
+    {"head-dim", &ModelConfig::head_dim},
+    {"d-model", &ModelConfig::d_model},
+    {"d-ff", &ModelConfig::d_ff},
+    {"n-experts", &ModelConfig::n_experts},
+    {"experts-per-token", &ModelConfig::n_experts_per_token},
+    {"capacity-factor", nullptr, &ModelConfig::capacity_factor},
+    {"balance-loss", nullptr, &ModelConfig::balance_loss},
+    {"bias", nullptr, nullptr, &ModelConfig::has_bias},
+    {"dropout", nullptr, &ModelConfig::dropout},
+    {"seqlen", &ModelConfig::max_seqlen}};
 bool has_option(const ModelDef& model, std::string_view option);
 
 std::span<const ModelDef* const> all_models();

@@ -8,6 +8,7 @@
 #include "tegula/io/json.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/train/settings.h"
 
 namespace tegula {
 
@@ -67,37 +68,6 @@ const MayChange* may_change(std::string_view key) {
   return nullptr;
 }
 
-// The sizes of a model that its checkpoint decides, under the names of their flags. `of`: the
-// families that have one.
-struct ModelOption {
-  std::string_view flag, of;
-  int64_t ModelConfig::*size = nullptr;
-  double ModelConfig::*number = nullptr;
-  bool ModelConfig::*is_on = nullptr;
-};
-constexpr std::string_view kAll = "gpt2 llama moe mlp lstm", kAttends = "gpt2 llama moe";
-constexpr ModelOption kModelOptions[] = {
-    {"n-layers", kAll, &ModelConfig::n_layers},
-    {"n-heads", kAttends, &ModelConfig::n_heads},
-    {"n-kv-heads", kAttends, &ModelConfig::n_kv_heads},
-    {"head-dim", kAttends, &ModelConfig::head_dim},
-    {"d-model", kAll, &ModelConfig::d_model},
-    {"d-ff", "gpt2 llama moe mlp", &ModelConfig::d_ff},
-    {"seqlen", kAll, &ModelConfig::max_seqlen},
-    {"n-experts", "moe", &ModelConfig::n_experts},
-    {"experts-per-token", "moe", &ModelConfig::n_experts_per_token},
-    {"capacity-factor", "moe", nullptr, &ModelConfig::capacity_factor},
-    {"balance-loss", "moe", nullptr, &ModelConfig::balance_loss},
-    {"norm-eps", kAttends, nullptr, &ModelConfig::norm_eps},
-    {"rope-theta", "llama moe", nullptr, &ModelConfig::rope_theta},
-    {"bias", "gpt2 llama", nullptr, nullptr, &ModelConfig::has_bias}};
-
-Json value_of(const ModelOption& o, const ModelConfig& m) {
-  if (o.size) return m.*o.size;
-  if (o.number) return m.*o.number;
-  return m.*o.is_on;
-}
-
 Result<bool> has_same_weights(const ModelConfig& a, const ModelConfig& b) {
   const auto of_a = TEGULA_TRY(model_weights(a)), of_b = TEGULA_TRY(model_weights(b));
   return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(),
@@ -142,12 +112,14 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   const ModelConfig plain;
   if (config.model.type != saved.type && (was_said("model") || config.model.type != plain.type))
     return refuse("model", saved.type, config.model.type);
-  for (const ModelOption& o : kModelOptions) {
-    const Json wanted = value_of(o, config.model), had = value_of(o, saved);
-    const bool is_said = was_said(o.flag) || !(wanted == value_of(o, plain));
-    if (!is_said || o.of.find(saved.type) == o.of.npos || wanted == had) continue;
+  const ModelDef& model = *TEGULA_TRY(find_model(saved.type));
+  for (const ModelFlag& o : kModelFlags) {
+    if (o.name == "dropout" || !has_option(model, o.name)) continue;  // dropout is the run's
+    const Json wanted = model_setting(o, config.model), had = model_setting(o, saved);
+    const bool is_said = was_said(o.name) || !(wanted == model_setting(o, plain));
+    if (!is_said || wanted == had) continue;
     // A new run may read longer or shorter sequences where no weight is a table of positions.
-    if (o.flag == "seqlen" && !config.resume) {
+    if (o.name == "seqlen" && !config.resume) {
       ModelConfig other = saved;
       other.max_seqlen = config.model.max_seqlen;
       if (TEGULA_TRY(has_same_weights(saved, other))) {
@@ -158,8 +130,8 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
     // A 0 stands for what follows from the others.
     ModelConfig derived = saved;
     if (o.size) derived.*o.size = 0;
-    if (!(wanted == Json(0) && derived.resolve().ok() && value_of(o, derived) == had))
-      return refuse(o.flag, had, wanted);
+    if (!(wanted == Json(0) && derived.resolve().ok() && model_setting(o, derived) == had))
+      return refuse(o.name, had, wanted);
   }
   saved.dropout = config.model.dropout;
   config.model = saved;

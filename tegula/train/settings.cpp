@@ -4,6 +4,12 @@
 
 namespace tegula {
 
+Json model_setting(const ModelFlag& flag, const ModelConfig& m) {
+  if (flag.size) return m.*flag.size;
+  if (flag.number) return m.*flag.number;
+  return m.*flag.is_on;
+}
+
 namespace {
 
 // Keys and values, one a line. JSON's strings and numbers are TOML's.
@@ -19,20 +25,10 @@ class Lines {
 };
 
 void add_model(Lines& out, const ModelConfig& m) {
-  const bool attends = m.type != "mlp" && m.type != "lstm", is_gpt2 = m.type == "gpt2";
   out.add("model", m.type);
-  out.add("n-layers", m.n_layers);
-  if (attends) out.add("n-heads", m.n_heads);
-  if (attends && !is_gpt2) out.add("n-kv-heads", m.n_kv_heads), out.add("head-dim", m.head_dim);
-  out.add("d-model", m.d_model);
-  if (m.type != "lstm") out.add("d-ff", m.d_ff);
-  if (m.type == "moe") {
-    out.add("n-experts", m.n_experts), out.add("experts-per-token", m.n_experts_per_token);
-    out.add("capacity-factor", m.capacity_factor), out.add("balance-loss", m.balance_loss);
-  }
-  if (is_gpt2) out.add("bias", m.has_bias);
-  out.add("dropout", m.dropout);
-  out.add("seqlen", m.max_seqlen);
+  const auto model = find_model(m.type);
+  for (const ModelFlag& flag : kModelFlags)
+    if (model.ok() && has_option(**model, flag.name)) out.add(flag.name, model_setting(flag, m));
 }
 
 void add_optimizer(Lines& out, const TrainConfig& c) {

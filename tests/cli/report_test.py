@@ -112,9 +112,9 @@ class Report(CliTest):
 
     def test_the_configuration_trains_the_same_again(self):
         """For every family: each flag of the command stands there, and gives the same bits."""
-        own = {"gpt2": {"bias"}, "llama": {"n-kv-heads", "head-dim"}}
-        own["moe"] = own["llama"] | {"n-experts", "experts-per-token", "capacity-factor",
-                                     "balance-loss"}
+        own = {"gpt2": {"bias"}, "llama": {"n-kv-heads", "head-dim", "bias"},
+               "moe": {"n-kv-heads", "head-dim", "n-experts", "experts-per-token",
+                       "capacity-factor", "balance-loss"}}
         shared = set().union(*own.values()) | {"n-heads", "d-ff"}
         heads = {"gpt2": {"n-heads", "d-ff"}, "llama": {"n-heads", "d-ff"},
                  "moe": {"n-heads", "d-ff"}, "mlp": {"d-ff"}}
@@ -131,7 +131,8 @@ class Report(CliTest):
                     "train", "--data", self.text, "--out", out, "--model", family, "--n-layers", 1,
                     "--d-model", 16, "--seqlen", 12, "--batch", 2, "--steps", 3, "--warmup", 1,
                     "--eval-every", 0, "--threads", 1, "--tokenizer", "bytes", "--beta2", 0.97,
-                    "--dropout", 0.25, "--weight-decay", 0.3, "--seed", 7))
+                    "--dropout", 0.25, "--weight-decay", 0.3, "--seed", 7,
+                    *(["--bias"] if "bias" in own.get(family, ()) else [])))
                 page = (out / "report.html").read_text()
                 text = html.unescape(re.search(r'<pre id="config">(.*?)</pre>', page,
                                                re.DOTALL)[1])

@@ -12,20 +12,23 @@ struct Change {
   void (*apply)(ModelConfig&);
 };
 constexpr Change kChanges[] = {
+    {"n-layers", [](ModelConfig& m) { m.n_layers = 3; }},
     {"n-heads", [](ModelConfig& m) { m.n_heads = 2; }},
     {"n-kv-heads", [](ModelConfig& m) { m.n_kv_heads = 2; }},
     {"head-dim", [](ModelConfig& m) { m.head_dim = 4; }},
+    {"d-model", [](ModelConfig& m) { m.d_model = 16; }},
     {"d-ff", [](ModelConfig& m) { m.d_ff = 40; }},
     {"n-experts", [](ModelConfig& m) { m.n_experts = 5; }},
     {"experts-per-token", [](ModelConfig& m) { m.n_experts_per_token = 3; }},
-    {"bias", [](ModelConfig& m) { m.has_bias = true; }},
     {"capacity-factor", [](ModelConfig& m) { m.capacity_factor = 0.5; }},
     {"balance-loss", [](ModelConfig& m) { m.balance_loss = 0.5; }},
-    {"dropout", [](ModelConfig& m) { m.dropout = 0.5; }}};
+    {"bias", [](ModelConfig& m) { m.has_bias = true; }},
+    {"dropout", [](ModelConfig& m) { m.dropout = 0.5; }},
+    {"seqlen", [](ModelConfig& m) { m.max_seqlen = 6; }}};
 
 TEST(ModelFlags, HaveAChangeEach) {
   ASSERT_EQ(std::size(kChanges), std::size(kModelFlags));
-  for (size_t i = 0; i < std::size(kChanges); ++i) EXPECT_EQ(kChanges[i].flag, kModelFlags[i]);
+  for (size_t i = 0; i < std::size(kChanges); ++i) EXPECT_EQ(kChanges[i].flag, kModelFlags[i].name);
 }
 
 // The text of a training step; "": the family refuses the sizes.

@@ -168,7 +168,8 @@ Result<const ModelDef*> find_model(std::string_view name) {
 }
 
 bool has_option(const ModelDef& model, std::string_view option) {
-  return cat(" ", model.options, " ").find(cat(" ", option, " ")) != std::string::npos;
+  return cat(" n-layers d-model seqlen ", model.options, " ").find(cat(" ", option, " ")) !=
+         std::string::npos;
 }
 
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
