@@ -55,7 +55,7 @@ Json examine(int threads) {
   return Json::object({{"processor", processor_name()},
                        {"cores", ThreadPool(0).n_threads()},
                        {"memory_nodes", memory_nodes()},
-                       {"memory_bytes", int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE)},
+                       {"memory_bytes", machine_memory()},
                        {"l1_bytes", int64_t{sysconf(_SC_LEVEL1_DCACHE_SIZE)}},
                        {"l2_bytes", int64_t{sysconf(_SC_LEVEL2_CACHE_SIZE)}},
                        {"l3_bytes", int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}},

@@ -1,34 +1,14 @@
 #include "cli/machine.h"
 
-#include <sched.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "cli/command.h"
-#include "tegula/io/file.h"
+#include "tegula/runtime/memory.h"
 
 namespace tegula::cli {
 
 namespace {
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-// The machine's, or what a container leaves of it.
-int64_t memory_bytes() {
-  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  for (const char* limit :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-    if (const auto text = read_file(limit); text.ok())
-      if (const int64_t most = std::strtoll(text->c_str(), nullptr, 10); most > 0)  // else "max"
-        bytes = std::min(bytes, most);
-  return bytes;
-}
-
 // In whole MiB, rounded down.
 std::string mebibytes(int64_t bytes) { return cat(bytes >> 20, "MiB"); }
 
@@ -53,7 +33,7 @@ CLI::Option* add_threads(CLI::App& cmd, int& threads) {
 }
 
 std::string memory_note(const TrainConfig& config, const StepCost& cost) {
-  const int64_t has = memory_bytes();
+  const int64_t has = machine_memory();
   if (cost.peak_bytes() <= has) return "";
   const std::string note = cat("this takes ", mebibytes(cost.peak_bytes()),
                                " of memory and there is ", mebibytes(has), ": ");

@@ -24,13 +24,13 @@ void pause() {
   _mm_pause();
 #endif
 }
+}  // namespace
 
 int usable_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return static_cast<int>(std::thread::hardware_concurrency());
 }
-}  // namespace
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads > 0 ? n_threads : usable_cores()) {
   if (n_threads_ < 1) n_threads_ = 1;

@@ -16,6 +16,9 @@
 
 namespace tegula {
 
+// Those that this process may use.
+int usable_cores();
+
 class ThreadPool {
  public:
   // n_threads counts the caller; 0 means one per core that this process may use.

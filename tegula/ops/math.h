@@ -41,8 +41,13 @@ Var pad(Var x, int dim, int64_t lo, int64_t hi, int64_t interior, double value,
         Loc loc = Loc::current());
 Var concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
 
-// Elementwise.
-#define TEGULA_UNARY(name) Var name(Var x, Loc loc = Loc::current());
+// Elementwise, by the ops of their names.
+Var emit_unary(const OpDef& op, Var x, Loc loc);
+Var emit_binary(const OpDef& op, Var x, Var y, Loc loc);     // broadcast to one shape
+Var emit_binary(const OpDef& op, Var x, double y, Loc loc);  // y in x's dtype
+#define TEGULA_UNARY(name)      \
+  extern const OpDef name##_op; \
+  inline Var name(Var x, Loc loc = Loc::current()) { return emit_unary(name##_op, x, loc); }
 TEGULA_UNARY(neg)
 TEGULA_UNARY(abs)
 TEGULA_UNARY(sign)
@@ -78,12 +83,18 @@ TEGULA_UNARY(asinh)
 TEGULA_UNARY(acosh)
 TEGULA_UNARY(atanh)
 TEGULA_UNARY(erfc)
-TEGULA_UNARY(gelu_erf)     // x/2 · erfc(-x/√2): what torch calls gelu without an approximation
-TEGULA_UNARY(bitwise_not)  // of integers all bits, of bool the truth
 #undef TEGULA_UNARY
-#define TEGULA_BINARY(name)                         \
-  Var name(Var x, Var y, Loc loc = Loc::current()); \
-  Var name(Var x, double y, Loc loc = Loc::current());
+// x/2 · erfc(-x/√2): what torch calls gelu without an approximation.
+Var gelu_erf(Var x, Loc loc = Loc::current());
+Var bitwise_not(Var x, Loc loc = Loc::current());  // of integers all bits, of bool the truth
+#define TEGULA_BINARY(name)                                    \
+  extern const OpDef name##_op;                                \
+  inline Var name(Var x, Var y, Loc loc = Loc::current()) {    \
+    return emit_binary(name##_op, x, y, loc);                  \
+  }                                                            \
+  inline Var name(Var x, double y, Loc loc = Loc::current()) { \
+    return emit_binary(name##_op, x, y, loc);                  \
+  }
 TEGULA_BINARY(add)
 TEGULA_BINARY(sub)
 TEGULA_BINARY(mul)

@@ -74,7 +74,7 @@ Result<Region> Region::between_guards(int64_t bytes) { return allocate(bytes, kP
 Result<Region> Region::allocate(int64_t bytes, int64_t guard_bytes) {
   Region r;
   if (bytes == 0) return r;
-  const int64_t machine = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  const int64_t machine = machine_memory();
   void* p = bytes > machine ? MAP_FAILED : map_pages(bytes, guard_bytes);
   if (p == MAP_FAILED)
     return out_of_memory(cat("cannot allocate ", bytes, " bytes; the machine has ", machine,
@@ -114,6 +114,19 @@ int64_t Region::touched(uint8_t value) const {
 int64_t Region::live_bytes() { return live.load(); }
 int64_t Region::peak_bytes() { return peak.load(); }
 void Region::reset_peak() { peak.store(live.load()); }
+
+int64_t machine_memory() {
+  static const int64_t bytes = [] {
+    int64_t least = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+    for (const char* limit :
+         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+      if (const auto text = read_file(limit); text.ok())
+        if (const int64_t most = std::strtoll(text->c_str(), nullptr, 10); most > 0)  // else "max"
+          least = std::min(least, most);
+    return least;
+  }();
+  return bytes;
+}
 
 ProcessMemory process_memory() {
   ProcessMemory m;

@@ -56,6 +56,8 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
+// Bytes of the machine, or what a container leaves of it.
+int64_t machine_memory();
 // Nodes of the machine that have memory of their own; 1 where that is unknown.
 int memory_nodes();
 // Touches every page, values unchanged. A page lies where the thread sits that touches it first;

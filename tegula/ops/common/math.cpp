@@ -30,28 +30,6 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
   return out;
 }
 
-Var unary(const OpDef& op, Var x, Loc loc) { return x.builder().emit(op, {}, {x}, loc); }
-
-Var binary(const OpDef& op, Var x, Var y, Loc loc) {
-  Builder& b = x.builder();
-  if (!(x.shape() == y.shape()) && !(b.failed() && (b.is_poison(x.id()) || b.is_poison(y.id())))) {
-    auto shape = broadcast_shapes(x.shape(), y.shape());
-    if (!shape.ok()) {
-      Error e = std::move(shape).error();
-      e.message = cat(op.name, ": ", e.message);
-      e.where = loc;
-      return b.fail(std::move(e));
-    }
-    x = broadcast(x, *shape, loc);
-    y = broadcast(y, *shape, loc);
-  }
-  return b.emit(op, {}, {x, y}, loc);
-}
-
-Var binary(const OpDef& op, Var x, double y, Loc loc) {
-  return binary(op, x, fill(x.builder(), y, x.type(), loc), loc);
-}
-
 // The shape with its one size of -1, if there is one, made to hold x's elements.
 Result<Shape> complete(const Shape& x, Shape target) {
   int open = -1;
@@ -123,6 +101,28 @@ bool reject_ints(std::string_view op, Var x, Loc loc) {
 }
 
 }  // namespace
+
+Var emit_unary(const OpDef& op, Var x, Loc loc) { return x.builder().emit(op, {}, {x}, loc); }
+
+Var emit_binary(const OpDef& op, Var x, Var y, Loc loc) {
+  Builder& b = x.builder();
+  if (!(x.shape() == y.shape()) && !(b.failed() && (b.is_poison(x.id()) || b.is_poison(y.id())))) {
+    auto shape = broadcast_shapes(x.shape(), y.shape());
+    if (!shape.ok()) {
+      Error e = std::move(shape).error();
+      e.message = cat(op.name, ": ", e.message);
+      e.where = loc;
+      return b.fail(std::move(e));
+    }
+    x = broadcast(x, *shape, loc);
+    y = broadcast(y, *shape, loc);
+  }
+  return b.emit(op, {}, {x, y}, loc);
+}
+
+Var emit_binary(const OpDef& op, Var x, double y, Loc loc) {
+  return emit_binary(op, x, fill(x.builder(), y, x.type(), loc), loc);
+}
 
 Var constant(Builder& b, double value, DType dtype, Loc loc) {
   return b.emit(constant_op, {{"dtype", dtype}, {"value", value}}, {}, loc);
@@ -212,75 +212,6 @@ Var squeeze(Var x, int dim, Loc loc) {
   s.erase(dim);
   return reshape(x, s, loc);
 }
-
-#define TEGULA_UNARY(name) \
-  Var name(Var x, Loc loc) { return unary(name##_op, x, loc); }
-TEGULA_UNARY(neg)
-TEGULA_UNARY(abs)
-TEGULA_UNARY(sign)
-TEGULA_UNARY(exp)
-TEGULA_UNARY(log)
-TEGULA_UNARY(sqrt)
-TEGULA_UNARY(rsqrt)
-TEGULA_UNARY(reciprocal)
-TEGULA_UNARY(tanh)
-TEGULA_UNARY(sigmoid)
-TEGULA_UNARY(erf)
-TEGULA_UNARY(sin)
-TEGULA_UNARY(cos)
-TEGULA_UNARY(floor)
-TEGULA_UNARY(relu)
-TEGULA_UNARY(gelu)
-TEGULA_UNARY(silu)
-TEGULA_UNARY(logical_not)
-TEGULA_UNARY(round)
-TEGULA_UNARY(trunc)
-TEGULA_UNARY(exp2)
-TEGULA_UNARY(expm1)
-TEGULA_UNARY(log2)
-TEGULA_UNARY(log10)
-TEGULA_UNARY(log1p)
-TEGULA_UNARY(tan)
-TEGULA_UNARY(asin)
-TEGULA_UNARY(acos)
-TEGULA_UNARY(atan)
-TEGULA_UNARY(sinh)
-TEGULA_UNARY(cosh)
-TEGULA_UNARY(asinh)
-TEGULA_UNARY(acosh)
-TEGULA_UNARY(atanh)
-TEGULA_UNARY(erfc)
-#undef TEGULA_UNARY
-#define TEGULA_BINARY(name)                                                \
-  Var name(Var x, Var y, Loc loc) { return binary(name##_op, x, y, loc); } \
-  Var name(Var x, double y, Loc loc) { return binary(name##_op, x, y, loc); }
-TEGULA_BINARY(add)
-TEGULA_BINARY(sub)
-TEGULA_BINARY(mul)
-TEGULA_BINARY(div)
-TEGULA_BINARY(max)
-TEGULA_BINARY(min)
-TEGULA_BINARY(pow)
-TEGULA_BINARY(eq)
-TEGULA_BINARY(ne)
-TEGULA_BINARY(lt)
-TEGULA_BINARY(le)
-TEGULA_BINARY(gt)
-TEGULA_BINARY(ge)
-TEGULA_BINARY(logical_and)
-TEGULA_BINARY(logical_or)
-TEGULA_BINARY(fmod)
-TEGULA_BINARY(remainder)
-TEGULA_BINARY(floor_divide)
-TEGULA_BINARY(atan2)
-TEGULA_BINARY(hypot)
-TEGULA_BINARY(copysign)
-TEGULA_BINARY(bitwise_and)
-TEGULA_BINARY(bitwise_or)
-TEGULA_BINARY(bitwise_xor)
-TEGULA_BINARY(shift_left)
-TEGULA_BINARY(shift_right)
-#undef TEGULA_BINARY
 
 // Half of erfc, not of 1 + erf: nothing cancels at negative x.
 Var gelu_erf(Var x, Loc loc) {
