@@ -164,7 +164,7 @@ Result<std::string> read_file(const std::string& path) {
     if (!S_ISREG(info.st_mode) && n_read > kMostPipedBytes)
       return invalid_argument(cat("more than ", kMostPipedBytes >> 30, " GiB come out of '", path,
                                   "', the most that is read from a pipe: write them to a file"));
-    room = bytes.size() > n_read ? 0 : std::max(kBufferBytes, n_read);
+    room = bytes.size() > n_read ? 0 : std::max<size_t>(4096, n_read);
   }
   bytes.resize(n_read);
   return bytes;
