@@ -21,8 +21,8 @@ def tegula_step(args, setting, *flags):
     """What `tegula bench` says of a step, or of decoding a token; args.tegula, .threads and .repeats are read."""
     _, layers, heads, width, seqlen, batch, vocab, dtype = setting
     decodes = dtype == "decode"
+    model = ["lstm"] if setting in RECURRENT else ["gpt2", "--n-heads", heads]
     return record.last_json(
-        args.tegula, "bench", "generate" if decodes else "train", "--model",
-        "lstm" if setting in RECURRENT else "gpt2", "--n-layers", layers, "--n-heads", heads, "--d-model",
+        args.tegula, "bench", "generate" if decodes else "train", "--model", *model, "--n-layers", layers, "--d-model",
         width, "--seqlen", seqlen, "--batch", batch, "--vocab-size", vocab, "--dtype", "bf16" if decodes else dtype,
         "--threads", args.threads, "--repeats", args.repeats, "--json", *(["--cold"] if decodes else []), *flags)

@@ -26,6 +26,8 @@ TEGULA_PASS(one_chain)
 TEGULA_PASS(qkv_concat)
 TEGULA_PASS(quantised_dot)
 TEGULA_PASS(remat)
+TEGULA_PASS(scan_layout)
+TEGULA_PASS(scan_sums)
 TEGULA_PASS(views)
 TEGULA_PASS(widen_again)
 TEGULA_PASS(wrap)
@@ -34,13 +36,17 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &dce_pass,         &quantised_dot_pass, &lower_pass,      &cse_pass,
-    &merge_scans_pass, &views_pass,         &fold_pass,       &algebra_pass,
-    &views_pass,       &cse_pass,           &dce_pass,        &autocast_pass,
-    &one_chain_pass,   &qkv_concat_pass,    &blockwise_pass,  &bias_activation_pass,
-    &remat_pass,       &dce_pass,           &loss_grads_pass, &norm_residual_pass,
-    &widen_again_pass, &fuse_pass,          &wrap_pass,
+    &merge_scans_pass,   &scan_sums_pass,       &scan_layout_pass, &dce_pass,
+    &quantised_dot_pass, &lower_pass,           &cse_pass,         &views_pass,
+    &fold_pass,          &algebra_pass,         &views_pass,       &cse_pass,
+    &dce_pass,           &autocast_pass,        &one_chain_pass,   &qkv_concat_pass,
+    &blockwise_pass,     &bias_activation_pass, &remat_pass,       &dce_pass,
+    &loss_grads_pass,    &norm_residual_pass,   &widen_again_pass, &fuse_pass,
+    &wrap_pass,
 };
+
+// The first ones see bodies of loops as they were written, the others as they were rewritten.
+constexpr size_t kLoopPasses = 3;
 
 bool names(std::string_view list, std::string_view name) {
   while (!list.empty()) {
@@ -79,14 +85,15 @@ struct Manager {
     if (id < done.size() && done[id]) return {};
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
-    TEGULA_TRY(run_regions(id, 0));
-    for (const PassDef* pass : kPipeline) {
+    for (size_t i = 0; i < std::size(kPipeline); ++i) {
+      const PassDef* pass = kPipeline[i];
+      if (i == kLoopPasses) TEGULA_TRY(run_regions(id, 0));
       if (names(options.passes, cat("-", pass->name))) continue;
       // The budget is the whole function's; and a loop's body would cast its weights every round.
       if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
       const size_t known = module.functions.size();
       TEGULA_TRY(run_one(id, *pass));
-      if (module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
+      if (i >= kLoopPasses && module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
     }
     return {};
   }

@@ -96,7 +96,9 @@ BINARY = {"add": "add", "sub": "sub", "mul": "mul", "maximum": "max", "minimum":
           "pow": "pow", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
           "logical_and": "logical_and", "logical_or": "logical_or", "atan2": "atan2",
           "hypot": "hypot", "copysign": "copysign", "bitwise_and": "bitwise_and",
-          "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}
+          "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "fmod": "fmod",
+          "remainder": "remainder", "floor_divide": "floor_divide",
+          "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right"}
 
 
 @counterpart(*BINARY)
@@ -108,8 +110,6 @@ def binary(p, s):
     dtype = torch.result_type(s.input, other)
     if name in ("atan2", "copysign"):
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    if name == "pow" and not dtype.is_floating_point:
-        raise Skip("a power of integers")
     if name.startswith("logical"):
         dtype = torch.bool
     out = torch.bool if name in ("eq", "ne", "lt", "le", "gt", "ge") else dtype
@@ -148,14 +148,17 @@ def cast(p, s):
     return [p.cast(p.param(s.input), dtype)]
 
 
-@counterpart("sum", "amax", "amin", "mean")
+@counterpart("sum", "prod", "amax", "amin", "mean")
 def reduction(p, s):
     refuse(s, "dim", "keepdim")
     x = p.param(s.input)
     dims = dims_of(arg(s, 0, "dim"), x.rank)
     keep = bool(arg(s, 1, "keepdim", False))
     if p.torch_name != "mean":
-        name = {"sum": "reduce_sum", "amax": "reduce_max", "amin": "reduce_min"}[p.torch_name]
+        name = {"sum": "reduce_sum", "prod": "reduce_prod", "amax": "reduce_max",
+                "amin": "reduce_min"}[p.torch_name]
+        if p.torch_name in ("sum", "prod") and not x.dtype.is_floating_point:
+            x = p.cast(x, torch.int64)
         return [p.reduce(name, x, dims, keep)]
     n = prod(x.shape[d] for d in dims)
     y = p.reduce("reduce_sum", x, dims, keep)

@@ -105,7 +105,7 @@ struct Tally {
 Result<std::string> symbolic_is_constant(uint64_t seed, Tally& tally) {
   Module m;
   testing::RandomGraphOptions options;
-  options.is_wild = true, options.has_state = false;
+  options.is_wild = true, options.has_state = seed % 3 == 0;
   options.n_nodes = 4 + static_cast<int>(seed % 20);
   const auto built = testing::RandomGraph(m, seed, options).build();
   if (!built.ok()) {
@@ -171,7 +171,7 @@ Result<std::string> rewritten_is_plain(uint64_t seed, Tally& tally) {
   testing::RandomGraphOptions options;
   options.is_wild = true, options.is_symbolic = false, options.is_exact = seed % 2 == 0;
   options.n_nodes = 4 + static_cast<int>(seed % 30);
-  options.has_state = false;
+  options.has_state = seed % 3 == 0;
   const auto built = testing::RandomGraph(m, seed, options).build();
   if (!built.ok()) {
     ++tally.not_built;

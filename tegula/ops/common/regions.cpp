@@ -85,19 +85,36 @@ std::vector<int64_t> extents_from(const OpCall& call, const Function& region, si
   return extents;
 }
 
-int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents) {
-  int64_t total = 0;
+namespace {
+// Keeps its lists from node to node.
+struct NodeFlops {
+  const Module& module;
+  const Function& f;
+  std::span<const int64_t> extents;
   std::vector<Type> in, out;
-  for (const Node& n : f.nodes) {
-    if (!n.op->flops) continue;
+
+  int64_t of(const Node& n) {
+    if (!n.op->flops) return 0;
     in.clear(), out.clear();
     for (ValueId v : n.inputs) in.push_back(f.type(v));
     for (uint32_t i = 0; i < n.n_outputs; ++i) out.push_back(f.type(n.output(i)));
     for (auto* types : {&in, &out})
       for (Type& t : *types)
         if (!extents.empty()) t.shape = t.shape.at(extents);
-    total += flops_of({n.op, &n.attrs, in, out, &module, n.regions});
+    return flops_of({n.op, &n.attrs, in, out, &module, n.regions});
   }
+};
+}  // namespace
+
+int64_t flops_of(const Module& module, const Function& f, const Node& n,
+                 std::span<const int64_t> extents) {
+  return NodeFlops{module, f, extents, {}, {}}.of(n);
+}
+
+int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents) {
+  NodeFlops flops{module, f, extents, {}, {}};
+  int64_t total = 0;
+  for (const Node& n : f.nodes) total += flops.of(n);
   return total;
 }
 

@@ -27,7 +27,9 @@ DimMap whole_map(const OpCall& call, std::span<const Type> results);
 // the region they are passed to (parameter i takes operand `first + i`), and results from its own;
 // else the bounds.
 std::vector<int64_t> extents_from(const OpCall& call, const Function& region, size_t first);
-// Σ flops of a function's nodes at those extents.
+// FLOPs of a node, and Σ of a function's, at those extents.
+int64_t flops_of(const Module& module, const Function& f, const Node& n,
+                 std::span<const int64_t> extents);
 int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents);
 
 // For every parameter: does a result depend on it?

@@ -1,7 +1,8 @@
 // Derivatives of scan. Reverse: a scan in the other direction whose body is the pullback of the
-// body, computing the body's values again from the saved carries; the gradients of invariants are
-// summed in its carry, in the order in which unrolled steps would be. Forward: one scan of values
-// and tangents together.
+// body. It computes the body's values again from the saved carries, but for products of carries:
+// they are the longest way through a step, so the forward loop gives them as ys. The gradients of
+// invariants are summed in its carry, in the order in which unrolled steps would be. Forward: one
+// scan of values and tangents together.
 #include "tegula/ops/common/scan.h"
 
 #include <algorithm>
@@ -66,34 +67,97 @@ class NewBody {
   std::vector<std::pair<Var, Group>> outer_;  // by parameter, whose value id is its number
 };
 
-// The stacked values of the wanted carries, from this scan or from one that also saves them (which
-// the pass merge_scans makes one with this).
-std::vector<Var> saved_carries(Builder& b, const VjpCall& c, const ScanLayout& l,
-                               const std::vector<bool>& wanted) {
-  std::vector<int64_t> saves = l.saves;
-  for (size_t i = 0; i < l.n_carry; ++i)
-    if (wanted[i] && std::find(saves.begin(), saves.end(), static_cast<int64_t>(i)) == saves.end())
-      saves.push_back(static_cast<int64_t>(i));
-  std::vector<Var> out(c.out.begin(), c.out.end());
-  if (saves.size() > l.saves.size()) {
-    Attrs attrs = c.attrs();
-    attrs.set("saves", saves);
-    out = b.emit_n(*c.call->op, std::move(attrs), c.in,
-                   {c.call->regions.begin(), c.call->regions.end()});
+// The value that alone is made of v, element by element, as far as that goes: kept in v's place it
+// saves these steps, too.
+ValueId last_alone(const Function& body, ValueId v) {
+  for (;;) {
+    const Node* user = nullptr;
+    int n_uses = 0;
+    for (const Node& n : body.nodes)
+      for (ValueId x : n.inputs)
+        if (x == v) user = &n, ++n_uses;
+    for (const Output& r : body.results) n_uses += r.value == v;
+    if (n_uses != 1 || !user || !user->op->is_elementwise || user->n_outputs != 1 ||
+        !(body.type(user->output()) == body.type(v)))
+      return v;
+    v = user->output();
   }
-  std::vector<Var> stacked(l.n_carry);
-  for (size_t i = 0; i < saves.size() && !b.failed(); ++i)
-    stacked[static_cast<size_t>(saves[i])] = out[l.n_carry + l.n_ys + i];
-  return stacked;
+}
+
+// Values of the body that depend on a carry and take more FLOPs than it costs to keep them.
+std::vector<ValueId> carried_products(const Module& m, const Function& body, const ScanLayout& l,
+                                      std::span<const int64_t> extents) {
+  constexpr int64_t kFlopsWorthAnElement = 16;
+  std::vector<bool> is_carried(body.values.size(), false);
+  for (size_t i = 0; i < l.n_carry; ++i) is_carried[body.params[i].value] = true;
+  std::vector<ValueId> products;
+  for (const Node& n : body.nodes) {
+    const bool any =
+        std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_carried[v]; });
+    for (uint32_t i = 0; any && i < n.n_outputs; ++i) is_carried[n.output(i)] = true;
+    if (!any || n.n_outputs != 1 || !n.regions.empty()) continue;
+    const Shape& s = body.type(n.output()).shape;
+    const int64_t numel = extents.empty() ? s.numel() : s.at(extents).numel();
+    if (s.rank() < kMaxRank && flops_of(m, body, n, extents) > kFlopsWorthAnElement * numel)
+      products.push_back(last_alone(body, n.output()));
+  }
+  return products;
+}
+
+// What the reverse loop reads of the forward one: the stacked values of the wanted carries and
+// products, from this scan or from one that gives them too (which the pass merge_scans makes one
+// with this). Invalid where not wanted.
+struct Saved {
+  std::vector<Var> carries, products;
+
+  Saved(Builder& b, const VjpCall& c, const ScanLayout& l, std::span<const ValueId> values,
+        const std::vector<bool>& wants_carry, const std::vector<bool>& wants_product)
+      : carries(l.n_carry), products(values.size()) {
+    std::vector<int64_t> saves = l.saves;
+    for (size_t i = 0; i < l.n_carry; ++i)
+      if (wants_carry[i] &&
+          std::find(saves.begin(), saves.end(), static_cast<int64_t>(i)) == saves.end())
+        saves.push_back(static_cast<int64_t>(i));
+    std::vector<FuncId> regions(c.call->regions.begin(), c.call->regions.end());
+    size_t n_ys = l.n_ys;
+    if (std::count(wants_product.begin(), wants_product.end(), true) > 0) {
+      Function f = c.call->region(0);
+      for (size_t i = 0; i < values.size(); ++i)
+        if (wants_product[i]) f.results.push_back({cat("product", i), values[i]}), ++n_ys;
+      f.name = fresh_name(b, "scan_saving");
+      regions = {b.module().add(std::move(f))};
+    }
+    std::vector<Var> out(c.out.begin(), c.out.end());
+    if (saves.size() > l.saves.size() || n_ys > l.n_ys) {
+      Attrs attrs = c.attrs();
+      if (!saves.empty()) attrs.set("saves", saves);
+      out = b.emit_n(*c.call->op, std::move(attrs), c.in, std::move(regions));
+    }
+    if (b.failed()) return;
+    for (size_t i = 0; i < saves.size(); ++i)
+      carries[static_cast<size_t>(saves[i])] = out[l.n_carry + n_ys + i];
+    size_t next = l.n_carry + l.n_ys;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (wants_product[i]) products[i] = out[next++];
+  }
+};
+
+// Reads `now` wherever f reads `was`.
+void substitute(Function& f, ValueId was, ValueId now) {
+  for (Node& n : f.nodes) std::replace(n.inputs.begin(), n.inputs.end(), was, now);
+  for (Output& r : f.results)
+    if (r.value == was) r.value = now;
 }
 
 // The parameters of the reverse body: gradients of carries, sums for invariants; saved carries, xs,
-// gradients of ys and of saved stacks; invariants. Invalid where there is no gradient.
+// gradients of ys and of saved stacks, saved products; invariants. Invalid where there is no
+// gradient.
 struct ReverseParams {
   std::vector<Var> args;  // the forward body's
-  std::vector<Var> dc, sum, dy, ds;
+  std::vector<Var> dc, sum, dy, ds, products;
 
-  ReverseParams(NewBody& body, const VjpCall& c, const ScanLayout& l, std::span<const Type> results)
+  ReverseParams(NewBody& body, const VjpCall& c, const ScanLayout& l, std::span<const Type> results,
+                std::span<const Type> product_types)
       : dc(l.n_carry), sum(l.n_invariants), dy(l.n_ys), ds(l.n_carry) {
     for (size_t i = 0; i < l.n_carry; ++i)
       if (is_float(results[i].dtype))
@@ -111,16 +175,22 @@ struct ReverseParams {
     for (size_t i = 0; i < l.saves.size(); ++i)
       if (const auto k = static_cast<size_t>(l.saves[i]); is_float(results[k].dtype))
         ds[k] = body.param(NewBody::kXs, cat("ds", i), results[k], c.grad[l.n_carry + l.n_ys + i]);
+    for (const Type& t : product_types)
+      products.push_back(body.param(NewBody::kXs, cat("p", products.size()), t, {}));
     for (size_t i = l.first_invariant(); i < l.n_operands(); ++i)
       args.push_back(body.param(NewBody::kInvariants, cat("i", i), c.in[i].type(), c.in[i]));
   }
 };
 
 // The pullback of one step, and its results: gradients before the step, sums with this step's
-// share, gradients of xs.
-void write_reverse_step(Builder& g, const Function& forward, const ScanLayout& l,
-                        const ReverseParams& p) {
-  const auto ys = inline_call(g, forward, p.args);
+// share, gradients of xs. Returns the products as the step itself computes them.
+std::vector<Var> write_reverse_step(Builder& g, Function forward, const ScanLayout& l,
+                                    const ReverseParams& p, std::span<const ValueId> products) {
+  for (ValueId v : products) forward.results.push_back({"", v});
+  auto ys = inline_call(g, forward, p.args);
+  const size_t n_results = ys.size() - products.size();
+  const std::vector<Var> computed(ys.begin() + static_cast<std::ptrdiff_t>(n_results), ys.end());
+  ys.resize(n_results);
   std::vector<Var> cts = p.dc;
   cts.insert(cts.end(), p.dy.begin(), p.dy.end());
   auto d = pullback(g, ys, cts, p.args);
@@ -136,6 +206,7 @@ void write_reverse_step(Builder& g, const Function& forward, const ScanLayout& l
     }
   for (size_t i = l.n_carry; i < l.first_invariant(); ++i)
     if (is_float(p.args[i].dtype())) g.result(cat("dx", i), or_zeros(d[i], p.args[i]));
+  return computed;
 }
 
 }  // namespace
@@ -143,17 +214,24 @@ void write_reverse_step(Builder& g, const Function& forward, const ScanLayout& l
 std::vector<Var> scan_vjp(Builder& b, const VjpCall& c) {
   const ScanLayout l(*c.call);
   const Function forward = c.call->region(0);  // a copy: the module grows below
+  const auto products = carried_products(b.module(), forward, l, extents_from(*c.call, forward, 0));
+  std::vector<Type> product_types;
+  for (ValueId v : products) product_types.push_back(forward.type(v));
   NewBody body(b, "scan_grad");
-  const ReverseParams p(body, c, l, result_types(forward));
-  write_reverse_step(body.builder(), forward, l, p);
-  const auto made = body.finish();
+  const ReverseParams p(body, c, l, result_types(forward), product_types);
+  const auto computed = write_reverse_step(body.builder(), forward, l, p, products);
+  auto made = body.finish();
   std::vector<Var> grads(c.in.size());
   if (!made.ok()) return b.fail(made.error()), grads;
+  for (size_t i = 0; i < products.size(); ++i)
+    substitute(*made, computed[i].id(), p.products[i].id());
   const auto live = live_params(*made);
-  std::vector<bool> wanted;
-  for (size_t i = 0; i < l.n_carry; ++i) wanted.push_back(live[p.args[i].id()]);
-  const auto stacked = saved_carries(b, c, l, wanted);
-  for (size_t i = 0; i < l.n_carry; ++i) body.set_outer(p.args[i], stacked[i]);
+  std::vector<bool> carries, values;
+  for (size_t i = 0; i < l.n_carry; ++i) carries.push_back(live[p.args[i].id()]);
+  for (const Var& v : p.products) values.push_back(live[v.id()]);
+  const Saved saved(b, c, l, products, carries, values);
+  for (size_t i = 0; i < l.n_carry; ++i) body.set_outer(p.args[i], saved.carries[i]);
+  for (size_t i = 0; i < products.size(); ++i) body.set_outer(p.products[i], saved.products[i]);
   const auto out = body.emit(
       b, *c.call->op,
       {{"reverse", !c.attrs().flag("reverse")}, {"length", std::vector<Dim>{l.length}}}, *made);
