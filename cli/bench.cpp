@@ -170,7 +170,7 @@ Status run(const Options& o, std::string_view kind) {
                                                  : nullptr;  // with flags of its own
   ThreadPool pool(model ? model->config.threads : o.threads);
   CompileOptions compile_with;
-  compile_with.plan.n_threads = pool.n_threads();
+  compile_with.plan.target = Target::this_cpu(pool.n_threads());
   const Work w = TEGULA_TRY(bench_work(kind, o, compile_with));
   if (o.device == "cuda") return bench_on_cuda(w, o);
   if (!model) TEGULA_TRY(set_tuning(o, compile_with));
@@ -206,7 +206,7 @@ Status run_ops(const Options& o) {
     return unsupported("bench ops: the GPU has no kernels of these ops: leave out --device cuda");
   ThreadPool pool(o.threads);
   CompileOptions compile_with;
-  compile_with.plan.n_threads = pool.n_threads();
+  compile_with.plan.target = Target::this_cpu(pool.n_threads());
   TEGULA_TRY(set_tuning(o, compile_with));
   const std::vector<Work> works = TEGULA_TRY(op_works(o));
   BenchTimes sum;

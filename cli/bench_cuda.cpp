@@ -47,7 +47,7 @@ Status check_repeats(const Plan& plan, std::string_view asked) {
 Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   Device* device = TEGULA_TRY(open_device());
   CompileOptions with;
-  with.plan.device = DeviceKind::kCuda;
+  with.plan.target = device->target();
   with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
   // An op without a kernel stays what it is, so that it is the one that is named.
   with.passes.pass.has_direct_kernel = [](const OpCall&, const void*) { return true; };
@@ -61,16 +61,16 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
   const Measured t = TEGULA_TRY(measure_on_device(compiled.plan, *device, how));
 
-  const DeviceInfo& info = device->info();
+  const Target& target = device->target();
   const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
   const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
-  const double peak = (o.dtype == "f32"      ? info.f32_flops_per_s
-                       : o.dtype == "f8e4m3" ? 2 * info.tensor_flops_per_s
-                                             : info.tensor_flops_per_s) /
+  const double peak = (o.dtype == "f32"      ? target.f32_flops_per_s
+                       : o.dtype == "f8e4m3" ? 2 * target.bf16_flops_per_s
+                                             : target.bf16_flops_per_s) /
                       1e9;
-  const double peak_gbytes = info.bytes_per_s / 1e9;
+  const double peak_gbytes = target.bytes_per_s / 1e9;
   if (!o.json) {
-    std::printf("%s, %s\n", w.what.c_str(), info.name.c_str());
+    std::printf("%s, %s\n", w.what.c_str(), target.name.c_str());
     std::printf(
         "%.4g ms (least %.4g), %.4g GFLOP/s, %.1f %% of its %.4g, %.4g GB/s, %.1f %% of "
         "its %.4g\n",
@@ -79,7 +79,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
     return {};
   }
   const Json j = Json::object({{"what", w.what},
-                               {"device", info.name},
+                               {"device", target.name},
                                {"ms_median", t.ms_median},
                                {"ms_min", t.ms_min},
                                {"gflops", gflops},

@@ -35,7 +35,7 @@ Result<std::shared_ptr<const Plan>> gemm_plan(const Options& o, int n_threads) {
   b.result("c", matmul(b.param("a", {t, {m, k}}), b.param("b", {t, {k, n}})));
   const FuncId f = TEGULA_TRY(b.finish_into_module());
   CompileOptions options;
-  options.plan.n_threads = n_threads;
+  options.plan.target = Target::this_cpu(n_threads);
   return TEGULA_TRY(compile(module, f, options)).plan;
 }
 
@@ -65,7 +65,7 @@ Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
   std::vector<TensorRef> in, out;
   for (const PlanTensor& t : step->in) in.push_back(contiguous_ref(nullptr, t.type));
   for (const PlanTensor& t : step->out) out.push_back(contiguous_ref(nullptr, t.type));
-  const KernelQuery query{&step->attrs, in, out, nullptr, pool.n_threads()};
+  const KernelQuery query{&step->attrs, in, out, nullptr, &plan.target};
   CallTuner tuner = TEGULA_TRY(CallTuner::create(*step->kernel, query, &pool, probe_core(pool)));
   const int points = static_cast<int>(tuner.points().size());
   const auto learned = tuner.search(points / 10, 1e9);

@@ -5,8 +5,6 @@
 
 #include <cstdlib>
 
-#include "tegula/kernels/registry.h"
-
 namespace tegula {
 
 namespace {
@@ -47,7 +45,6 @@ Result<const DevicePlugin*> load() {
   if (plugin->abi != kDeviceAbi)
     return unsupported(cat(path, " was built for another version of this program (interface ",
                            plugin->abi, ", expected ", kDeviceAbi, "): build both together"));
-  add_kernels(plugin->kernels());
   return plugin;
 }
 }  // namespace
@@ -55,6 +52,15 @@ Result<const DevicePlugin*> load() {
 Result<const DevicePlugin*> load_device_plugin() {
   static const Result<const DevicePlugin*> plugin = load();
   return plugin;
+}
+
+void (*launch_of(const KernelDef& kernel))(const KernelCall&) {
+  if (kernel.launch != nullptr) return kernel.launch;
+  const auto plugin = load_device_plugin();
+  if (!plugin.ok()) return nullptr;
+  for (const KernelLaunch* l : (*plugin)->launches())
+    if (l->name == kernel.name) return l->launch;
+  return nullptr;
 }
 
 Result<Device*> open_device() {
@@ -67,7 +73,7 @@ std::vector<DeviceFact> examine_device() {
   if (!plugin.ok()) return {{"plug-in", false, plugin.error().message}};
   std::vector<DeviceFact> facts = (*plugin)->examine();
   facts.insert(facts.begin(),
-               {"plug-in", true, cat("loaded, with ", (*plugin)->kernels().size(), " kernels")});
+               {"plug-in", true, cat("loaded, with ", (*plugin)->launches().size(), " kernels")});
   return facts;
 }
 

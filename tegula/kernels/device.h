@@ -1,9 +1,9 @@
 // A device beside the CPU, and the plug-in that brings it.
 //
-// A plug-in is a shared library (libtegula_cuda.so) that exports tegula_device_plugin(). Its
-// kernels are KernelDefs like the CPU's, launched with a DeviceCall, and join the same table when
-// it is loaded; that needs no driver, so plans for the device can be made anywhere. open() needs
-// one.
+// The device's kernels are KernelDefs like the CPU's, in the program itself, so that plans for it
+// can be made anywhere. A plug-in is a shared library (libtegula_cuda.so) that exports
+// tegula_device_plugin(): it brings their launches, found by name, which take a DeviceCall; loading
+// it needs no driver, open() does.
 #pragma once
 
 #include <string>
@@ -12,15 +12,6 @@
 #include "tegula/kernels/kernel.h"
 
 namespace tegula {
-
-struct DeviceInfo {
-  std::string name;
-  int capability = 0;  // 90: compute capability 9.0
-  int multiprocessors = 0;
-  int64_t memory_bytes = 0, l2_bytes = 0;
-  // By the highest clocks and the widest units: bf16 and f32 operations, bytes of memory.
-  double tensor_flops_per_s = 0, f32_flops_per_s = 0, bytes_per_s = 0;
-};
 
 // Where a kernel of a device is launched: its stream, and what went wrong first.
 struct DeviceQueue {
@@ -33,11 +24,17 @@ struct DeviceCall : KernelCall {
   DeviceQueue* queue = nullptr;
 };
 
+// The launch of the kernel of that name.
+struct KernelLaunch {
+  std::string_view name;
+  void (*launch)(const KernelCall&) = nullptr;
+};
+
 // Calls are made by one thread at a time; launches go into stream() in order.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual const DeviceInfo& info() const = 0;
+  virtual const Target& target() const = 0;
   virtual Result<void*> allocate(int64_t bytes) = 0;  // aligned to 256 bytes
   virtual void release(void* data) = 0;               // null: nothing
   // Either side on the device or the host. Copies and fills are over when they return.
@@ -60,7 +57,7 @@ struct DeviceFact {
 
 struct DevicePlugin {
   int64_t abi = 0;  // kDeviceAbi of its build
-  std::span<const KernelDef* const> (*kernels)() = nullptr;
+  std::span<const KernelLaunch* const> (*launches)() = nullptr;
   // The one device of the process, opened once; or why there is none.
   Result<Device*> (*open)() = nullptr;
   std::vector<DeviceFact> (*examine)() = nullptr;
@@ -71,9 +68,13 @@ inline constexpr int64_t kDeviceAbi = int64_t{1} << 40 | int64_t{sizeof(KernelDe
                                       int64_t{sizeof(DeviceCall)} << 8 |
                                       int64_t{sizeof(DevicePlugin)};
 
-// Loads the plug-in once and adds its kernels to the table. It is $TEGULA_CUDA_PLUGIN, or
+// Loads the plug-in once. It is $TEGULA_CUDA_PLUGIN, or
 // libtegula_cuda.so beside the program or in ../lib. Errors: unsupported, with what to do.
 Result<const DevicePlugin*> load_device_plugin();
+
+// KernelDef::launch, or what the plug-in brings for it. Null: there is no plug-in, or it is not in
+// it.
+void (*launch_of(const KernelDef& kernel))(const KernelCall&);
 
 // load_device_plugin() and its open().
 Result<Device*> open_device();

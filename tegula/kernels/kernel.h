@@ -13,15 +13,13 @@
 #include "tegula/base/result.h"
 #include "tegula/base/tensor.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/kernels/target.h"
 
 namespace tegula {
 
 namespace tile {
 struct Program;
 }
-
-enum class DeviceKind : uint8_t { kCpu, kCuda };
-enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAmx };
 
 // What a kernel actually did, counted per executed tile by the kernel itself, never from a plan.
 // `math_flops`: the operations of the result: no masked element, but rows that ids leave out;
@@ -60,7 +58,7 @@ struct KernelQuery {
   std::span<const TensorRef> in;           // data is null
   std::span<const TensorRef> out;          // data is null
   const tile::Program* program = nullptr;  // for op "fused" only
-  int n_threads = 1;
+  const Target* target = &Target::one_thread();
   Tuning tuning = {};
 };
 
@@ -71,8 +69,9 @@ struct KernelCall {
   void* workspace = nullptr;  // workspace_bytes(query) bytes, 64-byte aligned, contents undefined
   const tile::Program* program = nullptr;  // for op "fused" only
   ThreadPool* pool = nullptr;
-  Counters* counters = nullptr;  // never null
-  Tuning tuning = {};            // the query's
+  Counters* counters = nullptr;    // never null
+  Tuning tuning = {};              // the query's
+  const Target* target = nullptr;  // the query's, for kernels of a device
 };
 
 struct KernelDef {
@@ -92,6 +91,7 @@ struct KernelDef {
   // The same with the reason, and what is supported nearest; null: none is told.
   Status (*check)(const KernelQuery&) = nullptr;
   int64_t (*workspace_bytes)(const KernelQuery&) = nullptr;  // null: none
+  // Null: a plug-in brings it (kernels/device.h).
   void (*launch)(const KernelCall&) = nullptr;
   const TuningSpace* tuning = nullptr;  // null: nothing to choose
 };
@@ -103,6 +103,5 @@ std::span<const KernelDef* const> all_kernels();
 // milliseconds finds a narrower one faster (once a process). TEGULA_ISA=portable|avx2|avx512|amx
 // forces one. The choice changes no bit, but for bf16 in AMX's tiles, which have their own orders.
 Isa machine_isa();
-std::string_view isa_name(Isa isa);
 
 }  // namespace tegula

@@ -4,17 +4,13 @@
 
 namespace tegula {
 
-namespace {
-std::vector<const KernelDef*>& table() {
-  static std::vector<const KernelDef*> kernels(linked_kernels().begin(), linked_kernels().end());
-  return kernels;
-}
-}  // namespace
-
-std::span<const KernelDef* const> all_kernels() { return table(); }
-
-void add_kernels(std::span<const KernelDef* const> kernels) {
-  table().insert(table().end(), kernels.begin(), kernels.end());
+std::span<const KernelDef* const> all_kernels() {
+  static const std::vector<const KernelDef*> all = [] {
+    std::vector<const KernelDef*> kernels(cpu_kernels().begin(), cpu_kernels().end());
+    kernels.insert(kernels.end(), cuda_kernels().begin(), cuda_kernels().end());
+    return kernels;
+  }();
+  return all;
 }
 
 const KernelDef* find_kernel(std::string_view name) {
@@ -40,11 +36,11 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
   return text;
 }
 
-const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
+const KernelDef* best_kernel(std::string_view op, const Target& target,
                              std::span<const KernelQuery> queries, std::string_view order) {
   const KernelDef* best = nullptr;
   for (const KernelDef* k : all_kernels()) {
-    if (k->device != device || k->min_isa > isa || k->op != op) continue;
+    if (k->device != target.device || k->min_isa > target.isa || k->op != op) continue;
     if (!order.empty() && k->order != order) continue;
     if (best != nullptr && k->priority <= best->priority) continue;
     if (supports_all(*k, queries)) best = k;

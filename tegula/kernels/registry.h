@@ -8,11 +8,9 @@ namespace tegula {
 // The kernel of that name, or null.
 const KernelDef* find_kernel(std::string_view name);
 
-// Those linked in: the generated table.
-std::span<const KernelDef* const> linked_kernels();
-
-// Adds a plug-in's kernels to all_kernels(). Before anything is planned: spans of before are void.
-void add_kernels(std::span<const KernelDef* const> kernels);
+// The generated tables: the CPU's kernels, and the descriptors of CUDA's.
+std::span<const KernelDef* const> cpu_kernels();
+std::span<const KernelDef* const> cuda_kernels();
 
 // Why the kernels that `device` has of `op` do not serve the call, a line of "name: reason; ..."
 std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& query);
@@ -20,10 +18,10 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
 // Does the kernel support the call at all the extents that are asked about?
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
 
-// The kernel of highest priority that implements `op` on `device`, runs on `isa` and supports all
-// the queries; only of numeric order `order` unless that is empty. Kernels of negative priority are
-// never chosen, unless nothing else supports the call. Null when none does.
-const KernelDef* best_kernel(std::string_view op, DeviceKind device, Isa isa,
+// The kernel of highest priority that implements `op` for `target` and supports all the queries;
+// only of numeric order `order` unless that is empty. Kernels of negative priority are never
+// chosen, unless nothing else supports the call. Null when none does.
+const KernelDef* best_kernel(std::string_view op, const Target& target,
                              std::span<const KernelQuery> queries, std::string_view order = {});
 
 }  // namespace tegula

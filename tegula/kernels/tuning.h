@@ -9,12 +9,6 @@
 
 namespace tegula {
 
-// Of one core, from the nearest cache outward; what several cores share counts by its share.
-struct CacheSizes {
-  static constexpr int kLevels = 3;
-  int64_t bytes[kLevels] = {32 << 10, 512 << 10, 4 << 20};
-};
-
 // The work of the thread that is done last: operations, and the bytes read out of each cache and,
 // last, out of memory. A tuner divides them by what the machine reaches and takes that for a guess.
 struct TuningCost {

@@ -53,7 +53,13 @@ Status take_run(DimMap& m, Side& a, Side& b) {
   while (!(pa == pb)) {
     const bool a_ends = a.d >= a.shape.rank(), b_ends = b.d >= b.shape.rank();
     if (a_ends && b_ends) return misfit(a.shape, b.shape);
-    Side& grow = b_ends || (!a_ends && pa.bound() < pb.bound()) ? a : b;
+    // The smaller one; but two symbolic dims have no product where the other side can grow.
+    const auto can_grow = [](const Side& s, const Dim& p) {
+      return s.d < s.shape.rank() && (p.is_const() || s.shape[s.d].is_const());
+    };
+    const bool a_can = can_grow(a, pa), b_can = can_grow(b, pb);
+    const bool a_is_smaller = pa.bound() < pb.bound();
+    Side& grow = a_can != b_can ? (a_can ? a : b) : b_ends || (!a_ends && a_is_smaller) ? a : b;
     const Dim next = grow.shape[grow.d++];
     grow.exprs.push_back({0, {}, true});
     Dim& p = &grow == &a ? pa : pb;

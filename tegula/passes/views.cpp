@@ -33,8 +33,13 @@ Var reshape_rule(Peephole& p, const Node& n) {
   const Var x = p.in(n, 0);
   const Shape& to = p.result_type(n).shape;
   if (x.shape() == to) return x;
-  if (const Node* m = p.made_by(x, reshape_op)) return reshape(p.operand(*m, 0), to);
-  return {};
+  const Node* m = p.made_by(x, reshape_op);
+  if (!m) return {};
+  // Two steps of symbolic dims may have no one that stands for them.
+  const Type from[] = {p.operand(*m, 0).type()};
+  const Attrs attrs = {{"shape", std::vector<Dim>(to.begin(), to.end())}};
+  if (!to.is_const() && !infer({&reshape_op, &attrs, from}).ok()) return {};
+  return reshape(p.operand(*m, 0), to);
 }
 
 // Is `s` with 1s before it the shape `x`?

@@ -81,14 +81,14 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
   for (const auto& [i, s] : moved) {
     const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
     if (s.kernel && s.kernel->supports &&
-        !s.kernel->supports({&s.attrs, in, out, s.program.get(), options_.n_threads, s.tuning}))
+        !s.kernel->supports({&s.attrs, in, out, s.program.get(), &options_.target, s.tuning}))
       return {};
   }
   return moved;
 }
 
 void Planner::join_in_place() {
-  if (options_.device != DeviceKind::kCpu || !module_->symbols.empty()) return;
+  if (options_.target.device != DeviceKind::kCpu || !module_->symbols.empty()) return;
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
     if (plan_.steps[static_cast<size_t>(i)].op != &concat_op) continue;
     std::map<int, Step> moved = joined_in_place(i);

@@ -99,7 +99,7 @@ const KernelDef* Planner::kernel_for(const Step& step, const std::vector<PlanTen
     at.push_back(
         {is_symbolic ? attrs_at(n.attrs, e) : Attrs(), refs_at(operands, e), std::move(out)});
     queries.push_back({is_symbolic ? &at.back().attrs : &n.attrs, at.back().in, at.back().out,
-                       step.program.get(), options_.n_threads});
+                       step.program.get(), &options_.target});
   }
   return choose_kernel(*n.op, queries, options_);
 }
@@ -135,7 +135,7 @@ void Planner::choose(Step& step, const Node& n) {
   std::vector<int64_t> bounds;
   for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
   const auto in = refs_at(step.in, bounds), out = refs_at(step.out, bounds);
-  KernelQuery query{&n.attrs, in, out, step.program.get(), options_.n_threads};
+  KernelQuery query{&n.attrs, in, out, step.program.get(), &options_.target};
   step.kernel = kernel_for(step, step.in, n);
   if (options_.tunings && step.kernel && step.kernel->tuning)
     if (const TunedCall* known = options_.tunings->find(tuning_key(*step.kernel, query))) {
@@ -243,7 +243,7 @@ void Planner::add_params() {
 
 Result<Plan> Planner::run() {
   plan_.name = f_.name;
-  plan_.n_threads = options_.n_threads;
+  plan_.target = options_.target;
   plan_.symbols = module_->symbols;
   plan_.least = ports_ ? ports_->least : TEGULA_TRY(least_extents(*module_, f_));
   plan_.module = module_;
@@ -293,10 +293,10 @@ const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> que
   for (const auto& [name, kernel] : options.force_kernel)
     if (name == op.name)
       for (const KernelDef* k : all_kernels())
-        if (k->name == kernel && k->op == op.name && k->device == options.device &&
+        if (k->name == kernel && k->op == op.name && k->device == options.target.device &&
             supports_all(*k, queries))
           return k;
-  return best_kernel(op.name, options.device, machine_isa(), queries);
+  return best_kernel(op.name, options.target, queries);
 }
 
 }  // namespace tegula

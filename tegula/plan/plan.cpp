@@ -36,7 +36,7 @@ std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
       all[i].push_back(std::min(std::max(tries[i], low), bound));
   }
   for (size_t s = 0; s < symbols.size() && symbols.size() > 1; ++s)  // each alone
-    for (const size_t i : {size_t{3}, size_t{4}}) {
+    for (const size_t i : {size_t{1}, size_t{3}, size_t{4}}) {
       std::vector<int64_t> alone = all[0];
       alone[s] = all[i][s];
       all.push_back(std::move(alone));

@@ -88,7 +88,7 @@ struct Plan {
   int64_t arena_bytes = 0;        // highest end of an arena slot
   int64_t lower_bound_bytes = 0;  // largest sum of live arena bytes over the steps
   int64_t param_bytes = 0;
-  int n_threads = 1;  // workspaces are sized for at most so many
+  Target target;  // that it is made for
   double compile_ms = 0;
 
   int64_t peak_bytes() const { return arena_bytes + param_bytes; }
@@ -108,8 +108,7 @@ std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
                                                std::span<const LeastExtent> least);
 
 struct PlanOptions {
-  DeviceKind device = DeviceKind::kCpu;
-  int n_threads = 1;
+  Target target = Target::one_thread();
   bool reorder = true;  // list scheduling on bytes freed
   // Kernel by name for an op ("dot" -> "dot_naive"), for tests and rungs.
   std::vector<std::pair<std::string, std::string>> force_kernel;

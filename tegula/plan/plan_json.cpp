@@ -1,5 +1,6 @@
 #include "tegula/plan/plan_json.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -46,7 +47,6 @@ class Writer {
     for (const Step& s : p.steps) steps.push_back(step(s));
     return Json::object({{"name", p.name},
                          {"symbols", std::move(symbols)},
-                         {"n_threads", p.n_threads},
                          {"arena_bytes", p.arena_bytes},
                          {"lower_bound_bytes", p.lower_bound_bytes},
                          {"param_bytes", p.param_bytes},
@@ -141,6 +141,33 @@ class Reader {
     }
   }
 
+  // Before the plan, whose regions share it.
+  void target(const Json* j) {
+    if (!j) return fail("the target is missing");
+    Target& t = target_;
+    t.name = string(j->find("name"), "the target's name");
+    const std::string device = string(j->find("device"), "the device");
+    if (device != "cpu" && device != "cuda") return fail(cat("there is no device ", device));
+    t.device = device == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda;
+    t.n_threads = small(j->find("n_threads"), 1, 4096, "n_threads");
+    const std::string isa = string(j->find("isa"), "the instruction set");
+    const Isa* known =
+        std::find_if(std::begin(kIsas), std::end(kIsas), [&](Isa i) { return isa_name(i) == isa; });
+    if (known == std::end(kIsas)) return fail(cat("there is no instruction set ", isa));
+    t.isa = *known;
+    const auto& caches = items(j->find("caches"), "caches", CacheSizes::kLevels);
+    for (size_t i = 0; i < caches.size(); ++i)
+      t.caches.bytes[i] = integer(&caches[i], 0, kMostBytes, "a cache");
+    t.capability = small(j->find("capability"), 0, 999, "the capability");
+    t.multiprocessors = small(j->find("multiprocessors"), 0, 1 << 20, "multiprocessors");
+    t.smem_bytes = integer(j->find("smem_bytes"), 0, kMostBytes, "smem_bytes");
+    t.l2_bytes = integer(j->find("l2_bytes"), 0, kMostBytes, "l2_bytes");
+    t.memory_bytes = integer(j->find("memory_bytes"), 0, kMostBytes, "memory_bytes");
+    t.f32_flops_per_s = number(j->find("f32_flops_per_s"), "f32_flops_per_s");
+    t.bf16_flops_per_s = number(j->find("bf16_flops_per_s"), "bf16_flops_per_s");
+    t.bytes_per_s = number(j->find("bytes_per_s"), "bytes_per_s");
+  }
+
   Plan plan(const Json& j) {
     Plan p;
     p.name = string(j.find("name"), "the name");
@@ -152,7 +179,7 @@ class Reader {
                          string(&at[3], "why an extent is the least")});
     }
     symbols_ = p.symbols;
-    p.n_threads = small(j.find("n_threads"), 1, 4096, "n_threads");
+    p.target = target_;
     p.arena_bytes = integer(j.find("arena_bytes"), 0, INT64_MAX / 4, "arena_bytes");
     p.lower_bound_bytes = integer(j.find("lower_bound_bytes"), 0, INT64_MAX, "lower_bound_bytes");
     p.param_bytes = integer(j.find("param_bytes"), 0, INT64_MAX, "param_bytes");
@@ -178,6 +205,12 @@ class Reader {
   }
   int small(const Json* j, int64_t low, int64_t high, std::string_view what) {
     return static_cast<int>(integer(j, low, high, what));
+  }
+  double number(const Json* j, std::string_view what) {
+    const auto* d = j ? j->as<double>() : nullptr;
+    if (d && *d >= 0 && *d <= 1e30) return *d;
+    fail(cat(what, ": expected a number from 0 to 1e30"));
+    return 0;
   }
   std::string string(const Json* j, std::string_view what) {
     if (const auto* s = j ? j->as<std::string>() : nullptr) return *s;
@@ -331,18 +364,37 @@ class Reader {
   std::optional<std::string> error_;
   std::vector<std::shared_ptr<const tile::Program>> programs_;
   std::vector<Symbol> symbols_;  // of the plan being read
+  Target target_;
 };
 
 }  // namespace
 
+static Json json_of(const Target& t) {
+  Json::Array caches;
+  for (int64_t bytes : t.caches.bytes) caches.push_back(bytes);
+  return Json::object({{"name", t.name},
+                       {"device", t.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+                       {"n_threads", t.n_threads},
+                       {"isa", isa_name(t.isa)},
+                       {"caches", std::move(caches)},
+                       {"capability", t.capability},
+                       {"multiprocessors", t.multiprocessors},
+                       {"smem_bytes", t.smem_bytes},
+                       {"l2_bytes", t.l2_bytes},
+                       {"memory_bytes", t.memory_bytes},
+                       {"f32_flops_per_s", t.f32_flops_per_s},
+                       {"bf16_flops_per_s", t.bf16_flops_per_s},
+                       {"bytes_per_s", t.bytes_per_s}});
+}
+
 std::string plan_to_json(const Plan& plan) {
   Writer writer;
   Json body = writer.plan(plan);
+  body.set("target", json_of(plan.target));
   body.set("programs", std::move(writer).programs());
   const std::string hash = sha256_hex(body.dump());
   Json file = Json::object({{"format", kFormat},
                             {"version", kPlanVersion},
-                            {"isa", isa_name(machine_isa())},
                             {"sha256", hash},
                             {"plan", std::move(body)}});
   return file.dump() + "\n";
@@ -355,19 +407,17 @@ Result<Plan> plan_from_json(std::string_view text, std::string_view what) {
     const Json* have = file.find(key);
     return have && *have == value;
   };
-  const Json *body = file.find("plan"), *version = file.find("version"), *isa = file.find("isa");
-  if (!is("format", Json(kFormat)) || !body || !version || !isa)
+  const Json *body = file.find("plan"), *version = file.find("version");
+  if (!is("format", Json(kFormat)) || !body || !version)
     return refuse("this is no saved plan: make one with `tegula plan --save FILE`");
   if (!is("version", Json(kPlanVersion)))
     return refuse(cat("the plan has version ", version->dump(), ", this build reads version ",
                       kPlanVersion, ": make the plan again"));
-  if (!is("isa", Json(isa_name(machine_isa()))))
-    return refuse(cat("the plan is for the instruction set ", isa->dump(), ", this process uses \"",
-                      isa_name(machine_isa()), "\": make the plan again here"));
   if (!is("sha256", Json(sha256_hex(body->dump()))))
     return refuse("the plan's text was altered: its SHA-256 is another. Make the plan again");
   Reader reader;
   reader.programs(body->find("programs"));
+  reader.target(body->find("target"));
   Plan plan = reader.plan(*body);
   if (reader.error()) return refuse(*reader.error());
   if (auto st = verify_plan(plan); !st.ok()) return refuse(st.error().message);

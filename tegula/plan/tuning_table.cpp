@@ -74,7 +74,7 @@ bool from_json(const Json& j, std::string& key, TunedCall& c) {
 }  // namespace
 
 std::string tuning_key(const KernelDef& kernel, const KernelQuery& query) {
-  std::string key = cat(kernel.name, " x", query.n_threads);
+  std::string key = cat(kernel.name, " x", query.target->n_threads);
   for (const auto& [name, value] : *query.attrs) key += cat(" ", name, "=", to_text(value));
   for (const TensorRef& t : query.in) key += cat(" ", to_text(t));
   key += " ->";

@@ -283,7 +283,8 @@ class Checker {
     if (!is_region_ && params != plan_.param_bytes)
       return error("M8 totals", cat("parameters are given as ", plan_.param_bytes,
                                     " bytes, their slots have ", params));
-    return plan_.n_threads < 1 ? error("M8 totals", cat(plan_.n_threads, " threads")) : Status{};
+    return plan_.target.n_threads < 1 ? error("M8 totals", cat(plan_.target.n_threads, " threads"))
+                                      : Status{};
   }
 
   static bool may_overwrite(const Step& s, size_t operand, size_t result) {

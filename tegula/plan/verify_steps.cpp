@@ -117,9 +117,10 @@ Status check_launch(const Plan& plan, size_t i) {
     if (s.op == &fused_op || !s.op->reference.f32) return error("has neither kernel nor reference");
     return {};
   }
-  if (s.kernel->op != s.op->name || s.kernel->min_isa > machine_isa())
+  if (s.kernel->op != s.op->name || s.kernel->device != plan.target.device ||
+      s.kernel->min_isa > plan.target.isa)
     return error(cat("kernel ", s.kernel->name, " is one of ", s.kernel->op, " for ",
-                     isa_name(s.kernel->min_isa), ", this machine has ", isa_name(machine_isa())));
+                     isa_name(s.kernel->min_isa), ", the plan is for ", to_string(plan.target)));
   if (!s.kernel->tuning && !(s.tuning == Tuning{}))
     return error(cat("a tuning for kernel ", s.kernel->name, ", which has nothing to tune"));
   const int64_t have = s.workspace < 0 ? 0 : plan.slots[static_cast<size_t>(s.workspace)].bytes;
@@ -127,7 +128,7 @@ Status check_launch(const Plan& plan, size_t i) {
     const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
     if (are_empty(out)) continue;
     const Attrs attrs = attrs_at(s.attrs, extents);
-    const KernelQuery q{&attrs, in, out, s.program.get(), plan.n_threads, s.tuning};
+    const KernelQuery q{&attrs, in, out, s.program.get(), &plan.target, s.tuning};
     if (s.kernel->supports && !s.kernel->supports(q))
       return error(cat("kernel ", s.kernel->name, " does not support it at extents ", extents));
     const int64_t need = s.kernel->workspace_bytes ? s.kernel->workspace_bytes(q) : 0;
@@ -261,7 +262,7 @@ Status check_regions(const Plan& plan, size_t i) {
     same_symbols &= sub.least.size() == plan.least.size();
     for (size_t k = 0; same_symbols && k < sub.least.size(); ++k)
       same_symbols = sub.least[k].extent <= plan.least[k].extent;
-    if (!same_symbols || sub.n_threads != plan.n_threads)
+    if (!same_symbols || !(sub.target == plan.target))
       return error(cat("region ", sub.name, " has other symbols or threads than its plan"));
     TEGULA_TRY(check_plan(sub, true));
     for (size_t p = 0; p < b.params.size(); ++p)

@@ -21,7 +21,7 @@ bool has_direct_kernel(const OpCall& call, const void* context) {
     return r;
   };
   const auto in = refs(call.in), out = refs(call.out);
-  const KernelQuery query{call.attrs, in, out, nullptr, options.n_threads};
+  const KernelQuery query{call.attrs, in, out, nullptr, &options.target};
   return choose_kernel(*call.op, {&query, 1}, options);
 }
 
@@ -52,7 +52,7 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
             const PlanOptions& plan_options, const std::vector<LeastExtent>& least,
             TuningTable& table, Compiled& out) {
   const auto start = Clock::now();
-  ThreadPool pool(plan_options.n_threads);
+  ThreadPool pool(plan_options.target.n_threads);
   const int n = TEGULA_TRY(tune_plan(*out.plan, &pool, options.tune.mode, table));
   if (n > 0) {
     if (const Status st = table.save(); !st.ok())

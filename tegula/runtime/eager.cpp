@@ -42,7 +42,7 @@ Eager::Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions op
       shared_(std::move(module)),
       pool_(pool),
       options_(std::move(options)) {
-  options_.plan.n_threads = pool.n_threads();
+  options_.plan.target = Target::this_cpu(pool.n_threads());
   counts_vars_ = true;
 }
 

@@ -30,12 +30,14 @@ class DeviceMemory {
   void* data_;
 };
 
-Status check_kernels(const Plan& plan) {
+Status check_kernels(const Plan& plan, const Device& device) {
+  TEGULA_TRY(plan.target.runs_on(device.target()));
   for (const Step& s : plan.steps) {
-    if (s.kernel != nullptr && s.kernel->device == DeviceKind::kCuda) continue;
+    if (s.kernel != nullptr && launch_of(*s.kernel) != nullptr) continue;
     const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
     const std::string why =
-        refusals(s.op->name, DeviceKind::kCuda, {.attrs = &s.attrs, .in = in, .out = out});
+        refusals(s.op->name, DeviceKind::kCuda,
+                 {.attrs = &s.attrs, .in = in, .out = out, .target = &plan.target});
     return unsupported(cat("op ", s.op->name,
                            " has no CUDA kernel for these operands and options: use --device cpu",
                            why.empty() ? "" : "; ", why));
@@ -72,7 +74,7 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Device& device, int64_t col
 
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
                                    const MeasureOptions& options) {
-  TEGULA_TRY(check_kernels(*plan));
+  TEGULA_TRY(check_kernels(*plan, device));
   const DeviceMemory arena = TEGULA_TRY(DeviceMemory::allocate(device, plan->arena_bytes));
   const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, device, options.cold_bytes));
   ThreadPool pool(1);

@@ -77,16 +77,6 @@ double sustained_flops(ThreadPool& pool, double seconds) {
   return static_cast<double>(all) / (kernel_seconds(pool) - begin);
 }
 
-CacheSizes cache_sizes() {
-  CacheSizes sizes;
-  const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
-  for (int level = 0; level < CacheSizes::kLevels; ++level)
-    if (const int64_t bytes = sysconf(names[level]); bytes > 0) sizes.bytes[level] = bytes;
-  // Cores share the last one. A machine of many sockets has several; then this is an underestimate.
-  sizes.bytes[2] = std::max(sizes.bytes[1], sizes.bytes[2] / ThreadPool(0).n_threads());
-  return sizes;
-}
-
 std::string processor_name() {
   if (const auto text = read_file("/proc/cpuinfo"); text.ok())
     if (const size_t at = text->find("model name"); at != std::string::npos)
@@ -96,14 +86,14 @@ std::string processor_name() {
 }
 
 std::string machine_name() {
-  const CacheSizes caches = cache_sizes();
+  const CacheSizes& caches = Target::one_thread().caches;
   return cat(processor_name(), ", ", isa_name(machine_isa()), ", ", ThreadPool(0).n_threads(),
              " cores, caches ", caches.bytes[0], " ", caches.bytes[1], " ", caches.bytes[2]);
 }
 
 CoreSpeed probe_core(ThreadPool& pool) {
   CoreSpeed speed;
-  speed.caches = cache_sizes();
+  speed.caches = Target::one_thread().caches;
   const int n = pool.n_threads();
   for (int trial = 0; trial < 5; ++trial)
     speed.flops_per_s = std::max(speed.flops_per_s, probe_flops(pool) / n);

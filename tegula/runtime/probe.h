@@ -25,8 +25,6 @@ struct CoreSpeed {
 // Best of several passes over half of each cache: about 30 ms.
 CoreSpeed probe_core(ThreadPool& pool);
 
-// From the system; a level that it does not know keeps CacheSizes' default.
-CacheSizes cache_sizes();
 // "unknown processor" where the system does not tell.
 std::string processor_name();
 // What timings depend on besides the call: processor, caches, instruction set, cores.

@@ -24,10 +24,15 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan,
                                                  ThreadPool* pool) {
-  if (pool->n_threads() > plan->n_threads)
-    return invalid_argument(cat("plan ", plan->name, " was made for ", plan->n_threads,
+  if (Status st = plan->target.runs_on(Target::one_thread()); !st.ok()) {
+    Error e = std::move(st).error();
+    e.message = cat("plan ", plan->name, ": ", e.message);
+    return e;
+  }
+  if (pool->n_threads() > plan->target.n_threads)
+    return invalid_argument(cat("plan ", plan->name, " was made for ", plan->target.n_threads,
                                 " threads, the pool has ", pool->n_threads(),
-                                ": set PlanOptions::n_threads"));
+                                ": set PlanOptions::target"));
   Region arena = TEGULA_TRY(Region::between_guards(plan->arena_bytes));
   auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
   s->arena_ = std::move(arena);
@@ -96,6 +101,7 @@ void Session::bind_step(size_t i) {
   };
   add(step.in, b.in, b.in_types), add(step.out, b.out, b.out_types);
   b.attrs = step.attrs;
+  if (step.kernel) b.launch = launch_of(*step.kernel);
   if (step.workspace >= 0)
     b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
   for (const auto& region : step.regions)
@@ -135,7 +141,7 @@ Status Session::check_workspaces() const {
     if (!step.kernel || step.workspace < 0 || !step.kernel->workspace_bytes || b.is_empty) continue;
     const int64_t have = plan_->slots[static_cast<size_t>(step.workspace)].bytes;
     const int64_t need = step.kernel->workspace_bytes(
-        {&b.attrs, b.in, b.out, step.program.get(), plan_->n_threads, step.tuning});
+        {&b.attrs, b.in, b.out, step.program.get(), &plan_->target, step.tuning});
     if (need > have)
       return out_of_memory(cat("kernel ", step.kernel->name, " of step ", i, " (", step.op->name,
                                ") needs a workspace of ", need, " bytes at extents ", extents_,
@@ -206,10 +212,10 @@ void Session::launch(size_t i) {
   if (b.is_empty) return;
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
-    const DeviceCall call{
-        {&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_, &counters_, step.tuning},
-        queue_};
-    step.kernel->launch(call);
+    const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_,
+                           &counters_, step.tuning, &plan_->target},
+                          queue_};
+    b.launch(call);
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
     for (auto& r : b.regions)

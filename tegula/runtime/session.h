@@ -79,7 +79,8 @@ class Session {
     Attrs attrs;                            // the step's, with dims at the run's extents
     std::vector<Type> in_types, out_types;  // for references
     void* workspace = nullptr;
-    bool is_empty = false;  // at the run's extents no result has an element
+    void (*launch)(const KernelCall&) = nullptr;  // the kernel's
+    bool is_empty = false;                        // at the run's extents no result has an element
     std::vector<std::unique_ptr<Session>> regions;
   };
   struct Use {  // of a parameter by a bound step

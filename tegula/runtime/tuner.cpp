@@ -238,8 +238,8 @@ std::vector<TensorRef> refs_of(const std::vector<PlanTensor>& tensors) {
   return refs;
 }
 
-KernelQuery query_of(const TunableCall& c, int n_threads) {
-  return {&c.step->attrs, c.in, c.out, c.step->program.get(), n_threads};
+KernelQuery query_of(const TunableCall& c, const Target& target) {
+  return {&c.step->attrs, c.in, c.out, c.step->program.get(), &target};
 }
 
 void collect(const Plan& plan, std::map<std::string, TunableCall>& calls) {
@@ -247,7 +247,7 @@ void collect(const Plan& plan, std::map<std::string, TunableCall>& calls) {
     for (const auto& region : s.regions) collect(*region, calls);
     if (!s.kernel || !s.kernel->tuning) continue;
     TunableCall call{&s, refs_of(s.in), refs_of(s.out)};
-    const std::string key = tuning_key(*s.kernel, query_of(call, plan.n_threads));
+    const std::string key = tuning_key(*s.kernel, query_of(call, plan.target));
     calls.try_emplace(key, std::move(call)).first->second.flops += static_cast<double>(s.flops);
   }
 }
@@ -278,8 +278,8 @@ Result<int> tune_plan(const Plan& plan, ThreadPool* pool, TuneMode mode, TuningT
   for (const auto& [flops, key] : order) {
     if (!speed) speed = probe_core(*pool);
     const TunableCall& call = calls.at(*key);
-    const TunedCall found = TEGULA_TRY(
-        tune_call(*call.step->kernel, query_of(call, plan.n_threads), pool, *speed, mode));
+    const TunedCall found =
+        TEGULA_TRY(tune_call(*call.step->kernel, query_of(call, plan.target), pool, *speed, mode));
     table.put(*key, found);
   }
   return static_cast<int>(order.size());

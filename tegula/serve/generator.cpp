@@ -136,7 +136,7 @@ Status Generator::prepare(int threads, const TuneOptions& tune) {
 Status Generator::compile_plans(const TuneOptions& tune) {
   CompileOptions options;
   options.tune = tune;
-  options.plan.n_threads = pool_->n_threads();
+  options.plan.target = Target::this_cpu(pool_->n_threads());
   options.passes.pass.is_inference = true;
   auto make = [&](const char* name, bool one) -> Result<std::unique_ptr<Session>> {
     auto module = std::make_shared<Module>();

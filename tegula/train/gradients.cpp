@@ -64,7 +64,7 @@ Result<std::vector<HostTensor>> run(const Problem& p, const std::vector<HostTens
   if (dtype == DType::kF64) return interpret(*p.module, (*p.module)[p.function], in);
   ThreadPool pool(threads);
   CompileOptions options;
-  options.plan.n_threads = pool.n_threads();
+  options.plan.target = Target::this_cpu(pool.n_threads());
   const Compiled compiled = TEGULA_TRY(compile(p.module, p.function, options));
   const auto session = TEGULA_TRY(Session::create(compiled.plan, &pool));
   for (size_t i = 0; i < in.size(); ++i) session->bind(static_cast<int>(i), in[i].ref().data);

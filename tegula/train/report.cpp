@@ -140,7 +140,7 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
                 speed.flops_per_s,
             "%.1f"),
       " %.</p>\n<p class=\"facts\">", escape_html(t.data_summary), ". ", escape_html(cpu_name()),
-      ", ", t.plan().n_threads, t.plan().n_threads == 1 ? " thread" : " threads",
+      ", ", t.plan().target.n_threads, t.plan().target.n_threads == 1 ? " thread" : " threads",
       "; probed: ", si(speed.flops_per_s), "FLOP/s, ", si(speed.bytes_per_s),
       "B/s.</p>\n<h2>Loss</h2>\n", loss_chart(history),
       "<h2>Learning rate, gradient norm, throughput</h2>\n",

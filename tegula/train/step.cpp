@@ -109,7 +109,7 @@ StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* upda
 CompileOptions compile_options(const TrainConfig& config, int n_threads) {
   CompileOptions o;
   o.passes.passes = config.passes;
-  o.plan.n_threads = n_threads;
+  o.plan.target = Target::this_cpu(n_threads);
   PassOptions& p = o.passes.pass;
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
   if (config.mode == "fast") p.mode = Mode::kFast;

@@ -59,7 +59,7 @@ bool run(std::string_view input) {
     interpret_everywhere(*parsed, parsed->functions[f]);
     auto copy = std::make_shared<Module>(std::move(*module_from_text(text)));  // it is rewritten
     CompileOptions options;
-    options.plan.verify = true, options.plan.n_threads = 2;
+    options.plan.verify = true, options.plan.target.n_threads = 2;
     const auto compiled = compile(copy, static_cast<FuncId>(f), options);
     if (compiled.ok() && fuzz::is_small(*compiled->plan)) run_everywhere(compiled->plan);
   }

@@ -14,8 +14,14 @@ std::string repaired(std::string_view input) {
   auto file = Json::parse(input, "plan");
   const Json* plan = file.ok() ? file->find("plan") : nullptr;
   if (plan == nullptr) return std::string(input);
-  file->set("sha256", sha256_hex(plan->dump()));
-  file->set("isa", isa_name(machine_isa()));
+  Json fixed = *plan;
+  if (const Json* target = plan->find("target")) {
+    Json here = *target;
+    here.set("isa", isa_name(machine_isa()));
+    fixed.set("target", std::move(here));
+  }
+  file->set("sha256", sha256_hex(fixed.dump()));
+  file->set("plan", std::move(fixed));
   return file->dump();
 }
 

@@ -17,7 +17,7 @@ namespace tegula::fuzz {
 
 // Whether it runs in the time that one input may take. Loops within loops multiply.
 inline bool is_small(const Plan& p, int64_t budget = 1 << 16) {
-  if (p.arena_bytes > 1 << 22 || p.param_bytes > 1 << 22 || p.n_threads > 4) return false;
+  if (p.arena_bytes > 1 << 22 || p.param_bytes > 1 << 22 || p.target.n_threads > 4) return false;
   for (const Step& s : p.steps) {
     int64_t elements = 1, trips = 1;
     for (const auto* list : {&s.in, &s.out})

@@ -45,7 +45,7 @@ void run_at(const Program& p, int64_t size) {
   const auto in_refs = refs(in), out_refs = refs(out), want_refs = refs(want);
   if (!run_reference(p, in_refs, want_refs).ok()) return;
   KernelQuery query;
-  query.in = in_refs, query.out = out_refs, query.program = &p, query.n_threads = 1;
+  query.in = in_refs, query.out = out_refs, query.program = &p;
   const KernelDef* kernel = nullptr;
   for (const KernelDef* k : all_kernels())
     if (k->name == "fused") kernel = k;

@@ -255,8 +255,10 @@ TEST(DotAmx, WorkspaceGrowsWithEveryExtent) {
     const TensorRef in[] = {contiguous_ref(nullptr, {DType::kBF16, {m, k}}),
                             contiguous_ref(nullptr, {DType::kBF16, {k, n}})};
     const TensorRef out = contiguous_ref(nullptr, {DType::kBF16, {m, n}});
+    Target target;
+    target.n_threads = threads;
     return find_kernel("dot_amx")->workspace_bytes(
-        {.attrs = &attrs, .in = in, .out = std::span(&out, 1), .n_threads = threads});
+        {.attrs = &attrs, .in = in, .out = std::span(&out, 1), .target = &target});
   };
   for (int i = 0; i < 2000; ++i) {
     const int64_t m = pick(rng, 1, 2000), n = pick(rng, 1, 900), k = pick(rng, 1, 5000);

@@ -239,7 +239,7 @@ void check_case(const Case& c, Rng& rng) {
     EXPECT_GE(counted.executed_flops, counted.math_flops) << name << " " << what;
   };
   const int threads = static_cast<int>(pick(rng, 1, 3));
-  for (const KernelDef* def : all_kernels()) {
+  for (const KernelDef* def : cpu_kernels()) {
     const KernelQuery q{.attrs = &attrs, .in = x.in, .out = x.outs()};
     if (def->op == "dot" && def->order == "fma_chain" && def->supports(q))
       run(def, threads, nullptr, std::string(def->name));
@@ -398,7 +398,7 @@ TEST(Dot, RefusesWhatItCannotDo) {
        {"m k, k n", "m k, j n -> m n", "m k k, k n -> m n", "m, k n -> m n", "m k, k n -> m m",
         "m k, k n, n -> m n", "m k, n k -> m n", "m k, k n -> m"}) {
     const Attrs attrs{{"dims", std::string(dims)}};
-    for (const KernelDef* def : all_kernels())
+    for (const KernelDef* def : cpu_kernels())
       if (def->op == "dot")
         EXPECT_FALSE(def->supports({.attrs = &attrs, .in = in, .out = std::span(&out.ref(), 1)}))
             << def->name << " " << dims;

@@ -37,8 +37,8 @@ struct Product {
     const float* p = out.ref().as<float>();
     return {p, p + out.numel()};
   }
-  KernelQuery query(int n_threads) const {
-    return {.attrs = &attrs, .in = in, .out = std::span(&out.ref(), 1), .n_threads = n_threads};
+  KernelQuery query(const Target& target) const {
+    return {.attrs = &attrs, .in = in, .out = std::span(&out.ref(), 1), .target = &target};
   }
   void expect_same(const Tuning& t, int n_threads, void (*entry)(const KernelCall&) = nullptr) {
     out.fill(777);
@@ -58,7 +58,7 @@ TEST(DotTuning, EveryPointOfTheSpaceGivesTheSameBits) {
                         {2, 200, 64, 2, "m k, k n -> m n", DType::kF32, 3},
                         {75, 100, 400, 2, "m k, k n -> m n", DType::kBF16, 4}};
   for (Product& p : products) {
-    const std::vector<Tuning> points = packed.tuning->points(p.query(2));
+    const std::vector<Tuning> points = packed.tuning->points(p.query(Target::this_cpu(2)));
     ASSERT_GT(points.size(), 4u);
     EXPECT_EQ(points[0], Tuning{});
     std::set<std::vector<int32_t>> distinct;
@@ -121,7 +121,7 @@ TEST(DotTuning, GroupsOfColumnsGiveTheSameBits) {
 
 TEST(DotTuning, RefusesWhatNoKernelCanDo) {
   Product p(8, 40, 16, 1, "m k, k n -> m n", DType::kF32, 1);
-  KernelQuery q = p.query(1);
+  KernelQuery q = p.query(Target::one_thread());
   const KernelDef& packed = *find_kernel("dot_packed");
   EXPECT_TRUE(packed.supports(q));
   for (const auto& [knob, value] : {std::pair{kernel::kDotTileM, 3},
@@ -145,7 +145,9 @@ TEST(DotTuning, WorkspaceGrowsWithEveryExtent) {
     TensorRef in[] = {contiguous_ref(nullptr, {DType::kF32, {m, k}}),
                       contiguous_ref(nullptr, {DType::kF32, {k, n}})};
     const TensorRef out = contiguous_ref(nullptr, {DType::kF32, {m, n}});
-    return packed.workspace_bytes({&attrs, in, std::span(&out, 1), nullptr, threads, t});
+    Target target;
+    target.n_threads = threads;
+    return packed.workspace_bytes({&attrs, in, std::span(&out, 1), nullptr, &target, t});
   };
   for (int i = 0; i < 2000; ++i) {
     const int64_t m = pick(rng, 1, 600), n = pick(rng, 1, 900), k = pick(rng, 1, 2000);

@@ -161,8 +161,8 @@ inline RunCounters run_kernel_in(ThreadPool& pool, const KernelDef& def, const A
                                  std::span<const TensorRef> in, std::span<const TensorRef> out,
                                  void (*entry)(const KernelCall&) = nullptr,
                                  const Tuning& tuning = {}) {
-  const KernelQuery q{
-      .attrs = &attrs, .in = in, .out = out, .n_threads = pool.n_threads(), .tuning = tuning};
+  const Target target = Target::this_cpu(pool.n_threads());
+  const KernelQuery q{.attrs = &attrs, .in = in, .out = out, .target = &target, .tuning = tuning};
   EXPECT_TRUE(def.supports(q)) << def.name;
   const WatchedWorkspace workspace(def.workspace_bytes ? def.workspace_bytes(q) : 0);
   Counters counters;

@@ -68,7 +68,7 @@ std::vector<float> logits_at_once(const std::string& directory, std::vector<int3
   EXPECT_TRUE(f.ok()) << f.error().to_string();
   CompileOptions options;
   options.passes.pass.is_inference = true;
-  options.plan.n_threads = 2;
+  options.plan.target.n_threads = 2;
   const Compiled compiled = *compile(module, *f, options);
   ThreadPool pool(2);
   Store store;

@@ -254,7 +254,8 @@ std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant&
     out_memory.push_back(std::make_unique<OnDevice>(device, t));
     results.push_back(out_memory.back()->ref());
   }
-  const KernelQuery query{.attrs = &c.sample.attrs, .in = in, .out = results};
+  const KernelQuery query{
+      .attrs = &c.sample.attrs, .in = in, .out = results, .target = &device.target()};
   if (!kernel.supports(query)) return "supported without data, but not with it";
   const int64_t bytes = kernel.workspace_bytes ? kernel.workspace_bytes(query) : 0;
   void* workspace = device.allocate(bytes).value();
@@ -263,8 +264,8 @@ std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant&
   DeviceQueue queue{device.stream(), {}};
   DeviceCall call;
   call.attrs = &c.sample.attrs, call.in = in, call.out = results, call.workspace = workspace;
-  call.counters = &counters, call.queue = &queue;
-  kernel.launch(call);
+  call.counters = &counters, call.queue = &queue, call.target = &device.target();
+  launch_of(kernel)(call);
   if (!queue.status.ok()) return queue.status.error().message;
   if (const Status done = device.wait(); !done.ok()) return done.error().message;
   device.release(workspace);
@@ -280,7 +281,9 @@ std::string check_variant_on_device(const Case& c, const KernelDef& kernel, cons
                                     int& n_checked) {
   Outputs out(v, layout);
   const std::vector<TensorRef> in = v.refs();
-  if (!kernel.supports(KernelQuery{&c.sample.attrs, in, out.refs})) return "";
+  if (!kernel.supports(
+          {.attrs = &c.sample.attrs, .in = in, .out = out.refs, .target = &device.target()}))
+    return "";
   ++n_checked;
   if (auto why = run_on_device(c, kernel, v, out, device); !why.empty()) return why;
   if (is_launch_only()) return "";

@@ -59,7 +59,7 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
   const auto opened = open_device();
   if (!opened.ok()) GTEST_SKIP() << opened.error().message;
   Device& device = **opened;
-  std::printf("%s\n", device.info().name.c_str());
+  std::printf("%s\n", device.target().name.c_str());
   int index = 0;
   const char* only = std::getenv("TEGULA_TEST_KERNEL");  // kernels whose name has this
   for (const KernelDef* kernel : all_kernels()) {

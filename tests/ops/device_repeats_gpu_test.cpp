@@ -57,7 +57,8 @@ int count_repeats(const Case& c, const KernelDef& kernel, Device& device) {
   std::vector<HostTensor> results;
   std::vector<TensorRef> in = c.refs(), out;
   for (const Type& t : c.out) results.emplace_back(t), out.push_back(results.back().ref());
-  const KernelQuery query{.attrs = &c.sample.attrs, .in = in, .out = out};
+  const KernelQuery query{
+      .attrs = &c.sample.attrs, .in = in, .out = out, .target = &device.target()};
   if (!kernel.supports(query)) return -1;
 
   Buffers buffers(device);
@@ -77,12 +78,12 @@ int count_repeats(const Case& c, const KernelDef& kernel, Device& device) {
   Counters counters;
   DeviceCall call;
   call.attrs = &c.sample.attrs, call.in = in, call.out = out;
-  call.counters = &counters, call.queue = &queue;
+  call.counters = &counters, call.queue = &queue, call.target = &device.target();
   if (kernel.workspace_bytes != nullptr)
     call.workspace = buffers.add(kernel.workspace_bytes(query));
   int same = 0;
   for (int run = 0; run <= (is_launch_only() ? 0 : kRuns); ++run) {
-    kernel.launch(call);
+    launch_of(kernel)(call);
     EXPECT_TRUE(queue.status.ok()) << kernel.name << ": " << queue.status.error().message;
     if (!queue.status.ok()) return same;
     device.wait().value();

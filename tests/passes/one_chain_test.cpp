@@ -20,7 +20,7 @@ struct Product {
   std::vector<HostTensor> inputs() const { return test::random_inputs(*module, (*module)[f], 5); }
   std::vector<HostTensor> run(Mode mode, int n_threads) {
     CompileOptions o;
-    o.passes.pass.mode = mode, o.plan.n_threads = n_threads, o.plan.verify = true;
+    o.passes.pass.mode = mode, o.plan.target.n_threads = n_threads, o.plan.verify = true;
     auto copy = std::make_shared<Module>(*module);
     auto compiled = compile(copy, f, o);
     EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();

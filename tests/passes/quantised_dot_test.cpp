@@ -54,7 +54,7 @@ TEST(QuantisedDot, BitsAreThoseOfTheUnfusedGraph) {
         ASSERT_TRUE(call.ok());
         for (int threads : {1, 3}) {
           PlanOptions o;
-          o.n_threads = threads;
+          o.target.n_threads = threads;
           const auto plan = make_plan(m, f, o);
           ASSERT_TRUE(plan.ok()) << plan.error().to_string();
           ASSERT_TRUE(plan->steps[0].kernel);

@@ -29,7 +29,7 @@ Plan gradients(bool read_elsewhere, DType dtype = DType::kF32) {
   b.result("all", concat(rows, 2));
   if (read_elsewhere) b.result("twice", rows[1] + rows[1]);
   CompileOptions o;
-  o.plan.verify = true, o.plan.n_threads = 2;
+  o.plan.verify = true, o.plan.target.n_threads = 2;
   auto compiled = compile(m, *b.finish_into_module(), o);
   EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
   return *compiled->plan;

@@ -19,7 +19,7 @@ namespace {
 
 std::shared_ptr<const Plan> compiled(const std::shared_ptr<Module>& m, FuncId f) {
   CompileOptions o;
-  o.plan.verify = true, o.plan.n_threads = 2;
+  o.plan.verify = true, o.plan.target.n_threads = 2;
   auto c = compile(m, f, o);
   EXPECT_TRUE(c.ok()) << c.error().to_string();
   return c->plan;
@@ -119,8 +119,10 @@ TEST(PlanJson, RefusalsSayWhy) {
   expect_refused(replaced(text, cat("\"version\": ", kPlanVersion), "\"version\": 7"),
                  cat("the plan has version 7, this build reads version ", kPlanVersion));
   expect_refused(
-      replaced(text, cat("\"isa\": \"", isa_name(machine_isa()), "\""), "\"isa\": \"sve2\""),
-      "the plan is for the instruction set \"sve2\", this process uses");
+      edited(text, cat("\"isa\": \"", isa_name(machine_isa()), "\""), "\"isa\": \"sve2\""),
+      "there is no instruction set sve2");
+  expect_refused(edited(text, "\"device\": \"cpu\"", "\"device\": \"tpu\""),
+                 "there is no device tpu");
   expect_refused(replaced(text, "[\"n\", 6, 0, \"\"]", "[\"n\", 7, 0, \"\"]"), "SHA-256");
   expect_refused(edited(text, "\"op\": \"scan\"", "\"op\": \"spin\""), "this build has no op spin");
   expect_refused(edited(text, "\"kernel\": \"fused\"", "\"kernel\": \"fusing\""),

@@ -262,7 +262,7 @@ TEST(Verify, PassesEveryModelsPlan) {
     for (FuncId id : {f->train_step, f->eval_loss})
       for (const char* passes : {"", "-fuse"}) {
         CompileOptions o;
-        o.plan.verify = true, o.plan.n_threads = 2, o.passes.passes = passes;
+        o.plan.verify = true, o.plan.target.n_threads = 2, o.passes.passes = passes;
         auto copy = std::make_shared<Module>(*f->module);
         auto compiled = compile(copy, id, o);
         EXPECT_TRUE(compiled.ok()) << model->name << ": " << compiled.error().to_string();

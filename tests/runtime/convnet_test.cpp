@@ -68,7 +68,7 @@ TEST(ConvNet, LearnsAndCostsWhatThePlanSays) {
   const auto f = b.finish_into_module();
   ASSERT_TRUE(f.ok()) << f.error().to_string();
   CompileOptions options;
-  options.plan.n_threads = 2;
+  options.plan.target.n_threads = 2;
   auto compiled = compile(module, *f, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
 

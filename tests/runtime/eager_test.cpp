@@ -48,7 +48,7 @@ TEST(Eager, HasTheBitsOfTheCompiledFunction) {
     const auto out = model(px, pw, pb);
     for (size_t i = 0; i < out.size(); ++i) b.result(cat("y", i), out[i]);
     CompileOptions options;
-    options.plan.n_threads = pool.n_threads();
+    options.plan.target.n_threads = pool.n_threads();
     options.passes.passes = passes;
     auto f = b.finish_into_module();
     ASSERT_TRUE(f.ok()) << f.error().to_string();

@@ -97,6 +97,13 @@ bool has_negative_dim(const Function& f, std::span<const int64_t> extents) {
   return false;
 }
 
+bool has_derived_one(const Function& f, std::span<const int64_t> extents) {
+  for (const Value& v : f.values)
+    for (const Dim& d : v.type.shape)
+      if (!d.is_const() && d.at(extents) == 1) return true;
+  return false;
+}
+
 struct Tally {
   int not_built = 0, graphs = 0, runs = 0, refused = 0;
 };
@@ -149,19 +156,23 @@ Result<std::string> symbolic_is_constant(uint64_t seed, Tally& tally) {
     const auto naive = interpret(m, g, in, Arithmetic::kNaive, extents);
     if (!have.ok()) return cat(at, have.error().message);
     if (!naive.ok()) return cat(at, "by reference: ", naive.error().message);
-    const auto want_naive =
-        TEGULA_TRY(interpret(fixed, fixed[*fixed_both], in, Arithmetic::kNaive));
-    if (auto d = differs(*naive, want_naive); !d.empty()) return cat(at, "by reference, ", d);
     // A constant 1 is no dim, so that sums may go another way: there a symbol of that bound.
-    const bool has_one = std::count(extents.begin(), extents.end(), 1) > 0;
-    const auto constant =
-        has_one ? plan_of(with_bounds(m, extents), both, "") : plan_of(fixed, *fixed_both, "");
+    const bool has_one = has_derived_one(g, extents);
+    const Module bounded = has_one ? with_bounds(m, extents) : Module();
+    const Module& same = has_one ? bounded : fixed;
+    const FuncId same_both = has_one ? both : *fixed_both;
+    const auto want_naive = TEGULA_TRY(
+        interpret(same, same[same_both], in, Arithmetic::kNaive,
+                  has_one ? std::span<const int64_t>(extents) : std::span<const int64_t>()));
+    if (auto d = differs(*naive, want_naive); !d.empty()) return cat(at, "by reference, ", d);
+    const auto constant = plan_of(same, same_both, "");
     if (has_one && !constant.ok() &&
         constant.error().message.find("is not representable") != std::string::npos)
       continue;  // which sizes a reshape multiplies to find common ones depends on bounds
     if (!constant.ok()) return cat(at, constant.error().message);
     const auto want = TEGULA_TRY(test::try_run_plan(**constant, in));
-    if (auto d = differs(*have, want); !d.empty()) return cat(at, d, "\n", to_text(m, g));
+    if (auto d = differs(*have, want); !d.empty())
+      return cat(at, d, "\n", to_text(m, g), plan->to_string());
   }
   return std::string();
 }

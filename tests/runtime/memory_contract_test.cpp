@@ -41,7 +41,7 @@ struct Job {
 
 Job compile_job(const StepFunctions& f, FuncId id, const char* passes = "") {
   CompileOptions o;
-  o.plan.verify = true, o.plan.n_threads = 2, o.passes.passes = passes;
+  o.plan.verify = true, o.plan.target.n_threads = 2, o.passes.passes = passes;
   Job job{std::make_shared<Module>(*f.module), id, nullptr};
   auto compiled = compile(job.module, id, o);
   EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
@@ -187,7 +187,7 @@ TEST(MemoryContract, APriceThatLiesIsSeen) {
     }
   ASSERT_TRUE(liar.flops);
   job.plan = std::make_shared<Plan>(
-      *make_plan(job.module, job.function, {.n_threads = 2, .verify = true}));
+      *make_plan(job.module, job.function, {.target = Target::this_cpu(2), .verify = true}));
   EXPECT_EQ(measure(job).flops, job.plan->flops() - 1);
   EXPECT_EQ(flops_of_references(job), job.plan->flops() - 1);
 }

@@ -29,7 +29,7 @@ TEST(Slice, MlpLearnsXor) {
   }
   const auto f = b.finish_into_module();
   ASSERT_TRUE(f.ok()) << f.error().to_string();
-  auto plan = make_plan(module, *f, {.n_threads = 2});
+  auto plan = make_plan(module, *f, {.target = Target::this_cpu(2)});
   ASSERT_TRUE(plan.ok()) << plan.error().to_string();
   EXPECT_EQ(plan->arena_bytes, plan->lower_bound_bytes) << plan->to_string();
 

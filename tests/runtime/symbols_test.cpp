@@ -158,7 +158,7 @@ std::vector<int64_t> refused_extents(int64_t bound, F&& make) {
     return f.ok() ? *f : kNone;
   };
   CompileOptions o;
-  o.plan.verify = true, o.plan.n_threads = 2;
+  o.plan.verify = true, o.plan.target.n_threads = 2;
   auto m = std::make_shared<Module>();
   const FuncId f = built(m->add_symbol("n", bound), m);
   if (f == kNone) return {-1};
@@ -245,18 +245,39 @@ TEST(Symbols, ReshapesThatMoveElements) {
                                  {{-2}, {2, -1}},
                                  {{3, -1, 2}, {3, 2, -1}},
                                  {{-1, 2, 3}, {-1, 3, 2}},
-                                 {{2, -1, 3}, {-1, 6}}}) {
+                                 {{2, -1, 3}, {-1, 6}},
+                                 {{-1, 2, -1}, {2, -1, -1}}}) {
     SCOPED_TRACE(cat(from, " to ", to));
     const auto shape = [](const Extents& dims, Dim n) {
       Shape s;
       for (int64_t d : dims) s.push_back(d < 0 ? *mul(n, -d) : Dim(d));
       return s;
     };
-    EXPECT_EQ(
-        refused_extents(
-            5, [&](Builder& b, Dim n) { return reshape(weight(b, shape(from, n)), shape(to, n)); }),
-        Extents());
+    for (const int64_t bound : {1, 2, 5})
+      for (const bool is_back : {false, true})
+        EXPECT_EQ(refused_extents(bound,
+                                  [&](Builder& b, Dim n) {
+                                    return reshape(weight(b, shape(is_back ? to : from, n)),
+                                                   shape(is_back ? from : to, n));
+                                  }),
+                  Extents())
+            << bound << (is_back ? " back" : "");
   }
+}
+
+// A kernel of dense operands is not taken for what is dense only at n = 1 or at the bounds.
+TEST(Symbols, SumsOverAPartOfAStride) {
+  auto m = std::make_shared<Module>();
+  m->symbols = {{"m", 3}, {"one", 1}};
+  Builder b(*m, "f");
+  const Dim n = Dim::of(0, 3), one = Dim::of(1, 1);
+  b.result("y", reduce_sum(b.param("x", {DType::kF32, {n, one, n, 1}}), {0}));
+  const FuncId f = *b.finish_into_module();
+  const auto plan = compile(m, f, {})->plan;
+  const int64_t extents[] = {2, 1};
+  const HostTensor x = test::random_tensor({DType::kF32, {2, 1, 2, 1}}, 1);
+  const auto y = test::run_plan(*plan, {&x, 1}, extents);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(float(y[0].at(i)), float(x.at(i)) + float(x.at(2 + i)));
 }
 
 TEST(Symbols, WindowsThatNoLongerFit) {

@@ -52,7 +52,7 @@ TuningTable table_for(const Plan& plan, size_t which) {
   for (const Step& s : plan.steps) {
     if (!s.kernel || !s.kernel->tuning) continue;
     const auto in = at_bounds(s.in), out = at_bounds(s.out);
-    const KernelQuery q{&s.attrs, in, out, nullptr, plan.n_threads};
+    const KernelQuery q{&s.attrs, in, out, nullptr, &plan.target};
     const auto points = s.kernel->tuning->points(q);
     if (points.size() < 2) continue;
     TunedCall call;
@@ -65,7 +65,7 @@ TuningTable table_for(const Plan& plan, size_t which) {
 TEST(Tuner, TunedPlansGiveTheBitsOfTheRuleAndReload) {
   const StepFunctions f = small_step();
   CompileOptions o;
-  o.plan.n_threads = 2, o.plan.verify = true;
+  o.plan.target.n_threads = 2, o.plan.verify = true;
   const auto plain = compiled(f, o);
   const auto in = test::random_inputs(*plain->module, (*plain->module)[plain->function], 1);
   const auto want = test::run_plan(*plain, in);
@@ -108,7 +108,7 @@ TEST(Tuner, QuickTuningKeepsWhatItFoundAndAsksNoMore) {
   for (const char* dtype : {"f32", "bf16"}) {
     const StepFunctions f = small_step(dtype);
     CompileOptions o;
-    o.plan.n_threads = 1, o.plan.verify = true;
+    o.plan.target.n_threads = 1, o.plan.verify = true;
     if (std::string_view(dtype) == "bf16") o.passes.pass.compute_dtype = DType::kBF16;
     const auto plain = compiled(f, o);
     o.tune = {TuneMode::kQuick, (dir / "cache")};

@@ -61,7 +61,7 @@ void check(const char* name, const std::vector<Type>& in, Fn fn) {
   ASSERT_TRUE(exact.ok() && naive.ok()) << name;
   ThreadPool pool(2);
   CompileOptions options;
-  options.plan.n_threads = pool.n_threads();
+  options.plan.target.n_threads = pool.n_threads();
   const auto compiled = compile(m, *f, options);
   ASSERT_TRUE(compiled.ok()) << name << ": " << compiled.error().to_string();
   const auto session = Session::create(compiled->plan, &pool);

@@ -78,8 +78,9 @@ Counts run_kernel(const Program& p, const std::vector<TensorRef>& in,
     ADD_FAILURE() << "no kernel \"fused\"";
     return {};
   }
+  const Target target = Target::this_cpu(n_threads);
   KernelQuery query;
-  query.in = in, query.out = out, query.program = &p, query.n_threads = n_threads;
+  query.in = in, query.out = out, query.program = &p, query.target = &target;
   EXPECT_TRUE(kernel->supports(query)) << to_text(p);
   const auto n = static_cast<size_t>(kernel->workspace_bytes(query));
   std::unique_ptr<char[]> raw(new char[n + 256]);

@@ -296,8 +296,9 @@ TEST(TileLaunch, AllocatesNothing) {
     if (k->name == "fused") kernel = k;
   ASSERT_TRUE(kernel);
   const TensorRef in[] = {x.ref()}, out[] = {y.ref()};
+  const Target target = Target::this_cpu(2);
   KernelQuery query;
-  query.in = in, query.out = out, query.program = &p, query.n_threads = 2;
+  query.in = in, query.out = out, query.program = &p, query.target = &target;
   std::vector<char> raw(static_cast<size_t>(kernel->workspace_bytes(query)) + 64);
   ThreadPool pool(2);
   Counters counters;

@@ -16,7 +16,7 @@ bool supports(const KernelQuery& q) {
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_attention(*q.attrs, q.in, false);
-  return c.ok() ? AmxAttentionWorkspace(*c, false).bytes(q.n_threads) : 0;
+  return c.ok() ? AmxAttentionWorkspace(*c, false).bytes(q.target->n_threads) : 0;
 }
 }  // namespace
 

@@ -15,7 +15,7 @@ bool supports(const KernelQuery& q) {
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_attention(*q.attrs, q.in, true);
-  return c.ok() ? AttentionWorkspace(*c, true).bytes(q.n_threads) : 0;
+  return c.ok() ? AttentionWorkspace(*c, true).bytes(q.target->n_threads) : 0;
 }
 }  // namespace
 

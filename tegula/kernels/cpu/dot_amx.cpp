@@ -22,7 +22,7 @@ bool supports(const KernelQuery& q) {
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok()) return 0;
-  return AmxDotWorkspace(c->last_is_m ? c->swapped() : *c).bytes(q.n_threads);
+  return AmxDotWorkspace(c->last_is_m ? c->swapped() : *c).bytes(q.target->n_threads);
 }
 }  // namespace
 

@@ -10,7 +10,7 @@ bool supports_i8(const KernelQuery& q) {
   return true;
 }
 int64_t i8_bytes(const KernelQuery& q) {
-  return I8Workspace(I8Problem(*q.attrs, q.in)).bytes(q.n_threads);
+  return I8Workspace(I8Problem(*q.attrs, q.in)).bytes(q.target->n_threads);
 }
 
 extern constinit const KernelDef dot_i8_rows{

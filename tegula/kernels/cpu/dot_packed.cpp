@@ -24,7 +24,7 @@ int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_contraction(*q.attrs, q.in, q.out);
   if (!c.ok()) return 0;
   const Contraction rows = c->last_is_m ? c->swapped() : *c;
-  return packed_bytes(rows, q.tuning, q.n_threads);
+  return packed_bytes(rows, q.tuning, q.target->n_threads);
 }
 }  // namespace
 

@@ -91,7 +91,8 @@ extern constinit const KernelDef embedding_bwd_rows{
     .workspace_bytes =
         [](const KernelQuery& q) {
           if (q.out[0].dtype == DType::kF32) return int64_t{0};
-          return 4 * q.n_threads * q.out[0].shape[0] * std::min(q.out[0].shape[1], kColumns);
+          return 4 * q.target->n_threads * q.out[0].shape[0] *
+                 std::min(q.out[0].shape[1], kColumns);
         },
     .launch =
         [](const KernelCall& call) {

@@ -10,7 +10,7 @@ bool supports(const KernelQuery& q) {
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_cross_entropy(q.in, *q.attrs, true);
-  return c.ok() ? CrossEntropyWorkspace(*c, true).bytes(q.n_threads) : 0;
+  return c.ok() ? CrossEntropyWorkspace(*c, true).bytes(q.target->n_threads) : 0;
 }
 }  // namespace
 

@@ -9,7 +9,7 @@ bool supports(const KernelQuery& q) {
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_cross_entropy_grads(q.in, q.out, *q.attrs);
-  return c.ok() ? c->bytes(q.n_threads) : 0;
+  return c.ok() ? c->bytes(q.target->n_threads) : 0;
 }
 }  // namespace
 

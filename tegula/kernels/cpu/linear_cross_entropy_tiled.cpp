@@ -10,7 +10,7 @@ bool supports(const KernelQuery& q) {
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_cross_entropy(q.in, *q.attrs, false);
-  return c.ok() ? CrossEntropyWorkspace(*c, false).bytes(q.n_threads) : 0;
+  return c.ok() ? CrossEntropyWorkspace(*c, false).bytes(q.target->n_threads) : 0;
 }
 }  // namespace
 

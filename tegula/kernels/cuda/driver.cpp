@@ -157,11 +157,6 @@ Result<int> current_capability() {
   return 10 * major + minor;
 }
 
-int max_smem_bytes(int capability) {
-  const bool is_small = capability == 86 || capability == 89 || capability >= 120;
-  return (is_small ? 99 : capability < 90 ? 163 : 227) * 1024;
-}
-
 Result<int> hopper_multiprocessors() {
   const int capability = TEGULA_TRY(current_capability());
   if (capability != 90)

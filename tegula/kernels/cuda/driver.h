@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tegula/base/result.h"
+#include "tegula/kernels/cuda/capability.h"
 
 namespace tegula::cuda {
 
@@ -107,10 +108,6 @@ Result<int> device_attribute(DeviceAttribute which, int device);
 
 // Of the current device: 90 is 9.0.
 Result<int> current_capability();
-
-// Bytes of shared memory that a block may have (CUDA C++ Programming Guide, technical
-// specifications per compute capability).
-int max_smem_bytes(int capability);
 
 // Multiprocessors of the current device; an error unless it is of compute capability 9.
 Result<int> hopper_multiprocessors();

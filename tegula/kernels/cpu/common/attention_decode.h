@@ -44,7 +44,7 @@ struct DecodeWorkspace {
 };
 inline int64_t decode_workspace_bytes(const KernelQuery& q) {
   const auto c = parse_attention(*q.attrs, q.in, false);
-  return c.ok() ? DecodeWorkspace(*c).bytes(q.n_threads) : 0;
+  return c.ok() ? DecodeWorkspace(*c).bytes(q.target->n_threads) : 0;
 }
 
 }  // namespace tegula::kernel

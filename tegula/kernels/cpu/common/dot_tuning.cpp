@@ -26,11 +26,11 @@ struct Cut {
   bool is_local, packs_a;
   int64_t m_tasks, n_tasks, m_strips, n_strips;
 
-  Cut(const Contraction& c, const Tuning& t, int n_threads)
+  Cut(const Contraction& c, const Tuning& t, const Target& target)
       : tiles(t, c),
-        tile(tile_of(tiles)),
+        tile(tile_of(tiles, target.isa)),
         k(tiles.cut(c)),
-        blocks(c, tiles, tile, n_threads),
+        blocks(c, tiles, tile, target.n_threads),
         is_local(tiles.is_local(c)),
         packs_a(tiles.packs_a(c, tile)),
         m_tasks(blocks.m_tasks(blocks.m)),
@@ -38,8 +38,8 @@ struct Cut {
         m_strips(ceil_div(blocks.task_m, tile.m)),
         n_strips(ceil_div(blocks.task_n, tile.n)) {}
 
-  static RegisterTile tile_of(const DotTiles& tiles) {
-    RegisterTile tile = register_tile(machine_isa());
+  static RegisterTile tile_of(const DotTiles& tiles, Isa isa) {
+    RegisterTile tile = register_tile(isa);
     if (tiles.tile_m > 0) tile.m = std::min(tiles.tile_m, tile.m);
     return tile;
   }
@@ -79,16 +79,17 @@ std::vector<Tuning> points(const KernelQuery& q) {
   if (c.m.count * c.n.count * c.batch.count * c.k.count == 0) return {Tuning{}};
   if (is_thin(c, DotTiles({}, c))) return thin_points();
   // Register tiles: all registers; as many rows as leave no ragged last tile; fewer.
-  const RegisterTile full = register_tile(machine_isa());
+  const RegisterTile full = register_tile(q.target->isa);
   const auto even = static_cast<int>(ceil_div(c.m.count, ceil_div(c.m.count, full.m)));
   int64_t row;
   std::vector<Tuning> all(1);
-  std::set<std::array<int64_t, 13>> seen{Cut(c, {}, q.n_threads).signature()};
+  std::set<std::array<int64_t, 13>> seen{Cut(c, {}, *q.target).signature()};
   Tuning t;
   const auto add = [&] {
-    const Cut cut(c, t, q.n_threads);
+    const Cut cut(c, t, *q.target);
     // A large product that leaves threads without work is not worth a trial.
-    if (cut.m_tasks * cut.n_tasks * cut.blocks.batch < q.n_threads && c.m.count * c.n.count > 4096)
+    if (cut.m_tasks * cut.n_tasks * cut.blocks.batch < q.target->n_threads &&
+        c.m.count * c.n.count > 4096)
       return;
     if (seen.insert(cut.signature()).second) all.push_back(t);
   };
@@ -123,9 +124,9 @@ int level_of(double bytes, const CacheSizes& caches) {
 TuningCost thin_cost(const Contraction& c, const KernelQuery& q) {
   TuningCost cost;
   const double n = static_cast<double>(c.n.count), k = static_cast<double>(c.k.count),
-               share = static_cast<double>(c.batch.count) / q.n_threads;
+               share = static_cast<double>(c.batch.count) / q.target->n_threads;
   const double columns = q.tuning.knob[kDotTaskN] > 0 ? q.tuning.knob[kDotTaskN] : 512;
-  const double busiest = std::max(1.0, columns * q.n_threads / n);
+  const double busiest = std::max(1.0, columns * q.target->n_threads / n);
   cost.flops = 2 * static_cast<double>(c.m.count) * n * k * share * busiest;
   cost.bytes[CacheSizes::kLevels] = n * k * static_cast<double>(size_bytes(c.in_dtype)) * share;
   return cost;
@@ -134,12 +135,13 @@ TuningCost thin_cost(const Contraction& c, const KernelQuery& q) {
 TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   const Contraction c = contraction_of(q);
   if (is_thin(c, DotTiles(q.tuning, c))) return thin_cost(c, q);
-  const Cut x(c, q.tuning, q.n_threads);
+  const Cut x(c, q.tuning, *q.target);
   const auto d = [](int64_t v) { return static_cast<double>(v); };
   const double m = d(c.m.count), n = d(c.n.count), k = d(c.k.count), batch = d(c.batch.count);
   const double helds = d(ceil_div(c.batch.count, x.blocks.batch)) *
                        d(ceil_div(c.m.count, x.blocks.m)) * d(ceil_div(c.n.count, x.blocks.n));
-  const double tasks = helds * d(ceil_div(x.blocks.batch * x.m_tasks * x.n_tasks, q.n_threads));
+  const double tasks =
+      helds * d(ceil_div(x.blocks.batch * x.m_tasks * x.n_tasks, q.target->n_threads));
   const double task_m = std::min(d(x.blocks.task_m), m), block_k = std::min(d(x.k.at(0).n_k), k);
   const double columns = d(x.n_strips * x.tile.n), strips = d(x.m_strips * x.n_strips);
   const double vectors = x.tile.n > 8 ? 2 : 1, vector_bytes = 4 * x.tile.n / vectors;
@@ -164,7 +166,7 @@ TuningCost cost(const KernelQuery& q, const CacheSizes& caches) {
   // Where b lies in panels, each task packs its rows.
   const double a_floats = x.packs_a ? batch * m * k * (x.is_local ? 1 : d(x.n_tasks)) : 0;
   const double b_floats = batch * n * k * d(ceil_div(c.m.count, x.blocks.m));
-  cost.bytes[CacheSizes::kLevels] += 8 * (a_floats + b_floats) / q.n_threads;
+  cost.bytes[CacheSizes::kLevels] += 8 * (a_floats + b_floats) / q.target->n_threads;
   return cost;
 }
 

@@ -84,20 +84,6 @@ Isa choose_isa() {
 }
 }  // namespace
 
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return "portable";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kAmx:
-      return "amx";
-  }
-  return "?";
-}
-
 Isa machine_isa() {
   static const Isa isa = choose_isa();
   return isa;

@@ -30,7 +30,7 @@ inline bool rows_supported(const KernelQuery& q) {
 
 // Scratch rows of each thread, and two rows that all share.
 inline int64_t rows_workspace_bytes(const KernelQuery& q) {
-  return 4 * round_up(row_length(q.in[0]), 16) * (kRowBuffers * q.n_threads + 2);
+  return 4 * round_up(row_length(q.in[0]), 16) * (kRowBuffers * q.target->n_threads + 2);
 }
 
 // A norm's gradient sums dw (and db) over shards of rows: enough of them for many threads, few
@@ -53,7 +53,8 @@ struct NormShards {
 
 inline int64_t norm_bwd_workspace_bytes(const KernelQuery& q) {
   const bool bias = q.attrs->flag("bias");
-  return NormShards(row_count(q.in[0]), row_length(q.in[0]), bias).workspace_bytes(q.n_threads);
+  return NormShards(row_count(q.in[0]), row_length(q.in[0]), bias)
+      .workspace_bytes(q.target->n_threads);
 }
 
 }  // namespace tegula::kernel

@@ -12,6 +12,7 @@
 namespace tegula {
 
 std::span<const KernelDef* const> cuda_kernels();
+std::span<const KernelLaunch* const> cuda_launches();
 
 namespace {
 
@@ -25,9 +26,11 @@ int report(const Status& s) {
 
 struct Call {
   const KernelDef* kernel = nullptr;
+  void (*launch)(const KernelCall&) = nullptr;
+  const Target* target = nullptr;
   Attrs attrs;
   std::vector<TensorRef> in, out;
-  KernelQuery query() const { return {.attrs = &attrs, .in = in, .out = out}; }
+  KernelQuery query() const { return {.attrs = &attrs, .in = in, .out = out, .target = target}; }
 };
 
 // "is_causal=b1;scale=f0.125;window_left=i7;dims=sm k, k n -> m n": the first letter of a value is
@@ -62,8 +65,8 @@ Result<Attrs> parse_attrs(std::string_view text) {
 
 Result<Call> make_call(std::string_view op, std::string_view kernel, std::string_view attrs,
                        std::span<const TensorRef> in, std::span<const TensorRef> out) {
-  TEGULA_TRY(cuda::open_cuda_device());
   Call call;
+  call.target = &TEGULA_TRY(cuda::open_cuda_device())->target();
   call.attrs = TEGULA_TRY(parse_attrs(attrs));
   call.in.assign(in.begin(), in.end()), call.out.assign(out.begin(), out.end());
   std::string why_not;
@@ -79,6 +82,8 @@ Result<Call> make_call(std::string_view op, std::string_view kernel, std::string
   if (call.kernel == nullptr)
     return unsupported(cat("no CUDA kernel ", kernel, kernel.empty() ? "" : " ", "serves this ", op,
                            " (", attrs, ")", why_not));
+  for (const KernelLaunch* l : cuda_launches())
+    if (l->name == call.kernel->name) call.launch = l->launch;
   return call;
 }
 
@@ -141,8 +146,8 @@ int tegula_cuda_call_launch(const void* call, void* workspace, void* stream) {
   tegula::DeviceQueue queue{stream, {}};
   tegula::DeviceCall launch;
   launch.attrs = &c.attrs, launch.in = c.in, launch.out = c.out, launch.workspace = workspace;
-  launch.counters = &counters, launch.queue = &queue;
-  c.kernel->launch(launch);
+  launch.counters = &counters, launch.queue = &queue, launch.target = c.target;
+  c.launch(launch);
   return tegula::report(queue.status);
 }
 

@@ -12,13 +12,13 @@ constexpr unsigned kInOrderWithCopies = 0, kWithTiming = 0;
 class CudaDevice final : public Device {
  public:
   static Result<std::unique_ptr<CudaDevice>> create();
-  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
   Result<void*> allocate(int64_t bytes) override {
     void* data = nullptr;
     const DriverStatus s = driver_->allocate(&data, static_cast<size_t>(bytes > 0 ? bytes : 1));
     if (s == kOutOfMemory)
-      return out_of_memory(cat(info_.name, " has no ", bytes, " bytes left of ", info_.memory_bytes,
-                               ": take a smaller shape or batch"));
+      return out_of_memory(cat(target_.name, " has no ", bytes, " bytes left of ",
+                               target_.memory_bytes, ": take a smaller shape or batch"));
     TEGULA_TRY(driver_->check(s, "cuMemAlloc"));
     return data;
   }
@@ -50,31 +50,33 @@ class CudaDevice final : public Device {
  private:
   static constexpr DriverStatus kOutOfMemory = 2;
   const Driver* driver_ = nullptr;
-  DeviceInfo info_;
+  Target target_;
   StreamHandle stream_ = nullptr;
   void* events_[2] = {};
 };
 
-Result<DeviceInfo> info_of(const Driver& d, int device) {
+Result<Target> target_of(const Driver& d, int device) {
   const auto number = [device](DeviceAttribute which) { return device_attribute(which, device); };
-  DeviceInfo info;
+  Target t;
+  t.device = DeviceKind::kCuda;
   char name[256] = {};
   size_t bytes = 0;
   TEGULA_TRY(d.check(d.device_name(name, sizeof name, device), "cuDeviceGetName"));
   TEGULA_TRY(d.check(d.device_memory(&bytes, device), "cuDeviceTotalMem"));
-  info.name = name, info.memory_bytes = static_cast<int64_t>(bytes);
-  info.capability = 10 * TEGULA_TRY(number(DeviceAttribute::kCapabilityMajor)) +
-                    TEGULA_TRY(number(DeviceAttribute::kCapabilityMinor));
-  info.multiprocessors = TEGULA_TRY(number(DeviceAttribute::kMultiprocessors));
-  info.l2_bytes = TEGULA_TRY(number(DeviceAttribute::kL2Bytes));
+  t.name = name, t.memory_bytes = static_cast<int64_t>(bytes);
+  t.capability = 10 * TEGULA_TRY(number(DeviceAttribute::kCapabilityMajor)) +
+                 TEGULA_TRY(number(DeviceAttribute::kCapabilityMinor));
+  t.smem_bytes = max_smem_bytes(t.capability);
+  t.multiprocessors = TEGULA_TRY(number(DeviceAttribute::kMultiprocessors));
+  t.l2_bytes = TEGULA_TRY(number(DeviceAttribute::kL2Bytes));
   const double clock = 1e3 * TEGULA_TRY(number(DeviceAttribute::kClockKhz));
   // Operations of a multiprocessor in a clock: tensor cores on dense bf16, and 128 or 64 f32 lanes.
-  const int tensor = info.capability >= 90 ? 4096 : info.capability == 80 ? 2048 : 1024;
-  info.tensor_flops_per_s = clock * info.multiprocessors * tensor;
-  info.f32_flops_per_s = clock * info.multiprocessors * (info.capability == 80 ? 128 : 256);
-  info.bytes_per_s = 2e3 * TEGULA_TRY(number(DeviceAttribute::kMemoryClockKhz)) / 8 *
-                     TEGULA_TRY(number(DeviceAttribute::kMemoryBusBits));
-  return info;
+  const int tensor = t.capability >= 90 ? 4096 : t.capability == 80 ? 2048 : 1024;
+  t.bf16_flops_per_s = clock * t.multiprocessors * tensor;
+  t.f32_flops_per_s = clock * t.multiprocessors * (t.capability == 80 ? 128 : 256);
+  t.bytes_per_s = 2e3 * TEGULA_TRY(number(DeviceAttribute::kMemoryClockKhz)) / 8 *
+                  TEGULA_TRY(number(DeviceAttribute::kMemoryBusBits));
+  return t;
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::create() {
@@ -82,11 +84,11 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create() {
   const Driver* d = out->driver_ = TEGULA_TRY(Driver::get());
   int device = 0;
   TEGULA_TRY(d->check(d->device(&device, 0), "cuDeviceGet"));
-  out->info_ = TEGULA_TRY(info_of(*d, device));
-  if (const int c = out->info_.capability; c < kOldestCapability)
+  out->target_ = TEGULA_TRY(target_of(*d, device));
+  if (const int c = out->target_.capability; c < kOldestCapability)
     return Error{Code::kDevice,
-                 cat("the device is too old: ", out->info_.name, " has compute capability ", c / 10,
-                     ".", c % 10, ", the kernels need 8.0 or newer; run on the CPU")};
+                 cat("the device is too old: ", out->target_.name, " has compute capability ",
+                     c / 10, ".", c % 10, ", the kernels need 8.0 or newer; run on the CPU")};
   void* context = nullptr;
   TEGULA_TRY(d->check(d->primary_context(&context, device), "cuDevicePrimaryCtxRetain"));
   TEGULA_TRY(d->check(d->set_context(context), "cuCtxSetCurrent"));
@@ -101,17 +103,13 @@ const Result<std::unique_ptr<CudaDevice>>& the_device() {
   static const auto* device = new Result<std::unique_ptr<CudaDevice>>(CudaDevice::create());
   return *device;
 }
-bool is_open = false;
 
 }  // namespace
 
 Result<Device*> open_cuda_device() {
   if (!the_device().ok()) return the_device().error();
-  is_open = true;
   return static_cast<Device*>(the_device()->get());
 }
-
-int device_capability() { return is_open ? the_device().value()->info().capability : 90; }
 
 std::string arch_of(int capability) { return cat("sm_", capability, capability >= 90 ? "a" : ""); }
 

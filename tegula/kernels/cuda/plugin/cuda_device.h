@@ -6,13 +6,8 @@
 
 namespace tegula::cuda {
 
-inline constexpr int kOldestCapability = 80;
-
 // Number 0 of the devices that the driver shows. Errors: no driver, no device, one too old.
 Result<Device*> open_cuda_device();
-
-// Of the open device, or 90 before there is one: plans may be made without.
-int device_capability();
 
 // "sm_90a": what kernels are compiled for.
 std::string arch_of(int capability);

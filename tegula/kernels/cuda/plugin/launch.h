@@ -25,17 +25,6 @@ Result<const Kernel*> loaded(const std::string& name, std::string_view source,
   return static_cast<const Kernel*>((kernels[name] = std::move(kernel)).get());
 }
 
-// KernelDef::supports for a function that says why not.
-template <Status (*kCheck)(const KernelQuery&)>
-bool passes(const KernelQuery& q) {
-  return kCheck(q).ok();
-}
-
-// unsupported unless the open device has the capability `least`, or one up to `most`.
-Status check_device(int least, int most = 1 << 10);
-// unsupported unless its blocks may have so much shared memory.
-Status check_smem(int bytes);
-
 // KernelDef::launch for a function that may fail. After a failure nothing more is launched.
 template <Status (*kLaunch)(const DeviceCall&)>
 void launch_into_queue(const KernelCall& given) {

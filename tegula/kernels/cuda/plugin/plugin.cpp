@@ -4,7 +4,7 @@
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 
 namespace tegula {
-std::span<const KernelDef* const> cuda_kernels();  // generated from plugin/kernels
+std::span<const KernelLaunch* const> cuda_launches();  // generated from plugin/launches
 }
 
 namespace tegula::cuda {
@@ -25,7 +25,7 @@ DeviceFact device_fact() {
   if (!Driver::get().ok()) return {"device", false, "unknown without a driver"};
   const auto device = open_cuda_device();
   if (!device.ok()) return {"device", false, device.error().message};
-  const DeviceInfo& i = (*device)->info();
+  const Target& i = (*device)->target();
   return {"device", true,
           cat(i.name, ", compute capability ", i.capability / 10, ".", i.capability % 10, ", ",
               i.multiprocessors, " multiprocessors, ", i.memory_bytes >> 30, " GiB")};
@@ -58,7 +58,7 @@ std::vector<DeviceFact> examine() {
           {"kernel cache", unusable.empty(), unusable.empty() ? cache.folder : unusable}};
 }
 
-constexpr DevicePlugin kPlugin{kDeviceAbi, cuda_kernels, open_cuda_device, examine};
+constexpr DevicePlugin kPlugin{kDeviceAbi, cuda_launches, open_cuda_device, examine};
 
 }  // namespace
 }  // namespace tegula::cuda

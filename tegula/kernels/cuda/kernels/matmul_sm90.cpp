@@ -1,0 +1,25 @@
+// Products on Hopper's tensor cores: tensor copies and wgmma, warp groups that load and compute.
+#include "tegula/kernels/cuda/describe/dot_query.h"
+
+namespace tegula::cuda {
+
+namespace {
+Status check(const KernelQuery& q) {
+  TEGULA_TRY(check_device(q, 90, 90));
+  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16));
+  return check_matmul(matmul_call(d, 0, nullptr));
+}
+}  // namespace
+
+extern constinit const KernelDef matmul_sm90{
+    .name = "matmul_sm90",
+    .op = "dot",
+    .device = DeviceKind::kCuda,
+    .order = "sm90_wgmma",
+    .doc = "wgmma and tensor copies, f32 sums",
+    .priority = 100,
+    .supports = passes<check>,
+    .check = check,
+};
+
+}  // namespace tegula::cuda

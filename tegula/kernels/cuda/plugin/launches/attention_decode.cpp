@@ -1,0 +1,29 @@
+#include "tegula/kernels/cuda/describe/decode_query.h"
+#include "tegula/kernels/cuda/plugin/launch.h"
+
+namespace tegula::cuda {
+
+namespace {
+Status launch(const DeviceCall& call) {
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  DecodeCall a;
+  a.shape = decode_shape(c, *call.target), a.scale = c.scale;
+  const DecodeVariant v = TEGULA_TRY(choose_decode(a.shape, call.target->capability));
+  const DecodeKernel* k = TEGULA_TRY(
+      loaded<DecodeKernel>(v.name(), "attention_decode.cu", v.defines(),
+                           [&](const std::string& cubin) { return DecodeKernel::load(v, cubin); }));
+  a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
+  a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.keys_per_split = decode_split(a.shape, call.target->multiprocessors);
+  a.workspace = call.workspace;
+  a.counters = static_cast<unsigned*>(
+      TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
+  a.stream = call.queue->stream;
+  return k->launch(a);
+}
+}  // namespace
+
+extern constinit const KernelLaunch attention_decode_launch{"attention_decode",
+                                                            launch_into_queue<launch>};
+
+}  // namespace tegula::cuda

@@ -1,0 +1,8 @@
+#include "tegula/kernels/cuda/plugin/attention_rung.h"
+
+namespace tegula::cuda {
+
+extern constinit const KernelLaunch attention_naive_launch{"attention_naive",
+                                                           launch_into_queue<launch_rung<true>>};
+
+}  // namespace tegula::cuda

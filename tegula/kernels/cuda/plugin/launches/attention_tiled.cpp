@@ -1,0 +1,8 @@
+#include "tegula/kernels/cuda/plugin/attention_rung.h"
+
+namespace tegula::cuda {
+
+extern constinit const KernelLaunch attention_tiled_launch{"attention_tiled",
+                                                           launch_into_queue<launch_rung<false>>};
+
+}  // namespace tegula::cuda
