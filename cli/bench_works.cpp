@@ -193,7 +193,7 @@ Result<Work> train_work(const Options& o, CompileOptions& compile) {
   auto st = c.model.resolve();
   if (!st.ok()) return std::move(st).error();
   auto f = TEGULA_TRY(build_step_functions(c));
-  compile = compile_options(c, compile.plan.target.n_threads);
+  compile = compile_options(c, Target(compile.plan.target));
   Work w;
   w.module = f.module;
   w.function = c.accumulate > 1 ? f.micro_step : f.train_step;

@@ -18,7 +18,7 @@ bool fits(TrainConfig config, int64_t budget) {
   const auto functions = build_step_functions(config);
   if (!functions.ok()) return false;
   const FuncId f = config.accumulate > 1 ? functions->micro_step : functions->train_step;
-  return compile(functions->module, f, compile_options(config, 1)).ok();
+  return compile(functions->module, f, compile_options(config, Target::one_thread())).ok();
 }
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "tegula/io/json.h"
 #include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
+#include "tegula/kernels/device.h"
 #include "tegula/plan/flops_table.h"
 #include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
@@ -29,6 +30,8 @@ struct Options {
   bool verbose = false, timings = false, verify = false;
   int repeat = 1;
   std::string save, load, config_file;
+  std::string target, device;
+  bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
 
@@ -46,17 +49,17 @@ struct Planned {
   int64_t whole_arena_bytes = 0;  // without --blockwise
 };
 
-Result<Planned> plan_once(const TrainConfig& c, int n_threads) {
+Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
   Planned p;
   const auto start = Clock::now();
   p.functions = TEGULA_TRY(build_step_functions(c));
   p.build_ms = ms_since(start);
   const FuncId f = c.accumulate > 1 ? p.functions.micro_step : p.functions.train_step;
   p.nodes = (*p.functions.module)[f].nodes.size();
-  p.compiled = TEGULA_TRY(compile(p.functions.module, f, compile_options(c, n_threads)));
+  p.compiled = TEGULA_TRY(compile(p.functions.module, f, compile_options(c, target)));
   if (c.accumulate > 1)
     p.update =
-        TEGULA_TRY(compile(p.functions.module, p.functions.update, compile_options(c, n_threads)));
+        TEGULA_TRY(compile(p.functions.module, p.functions.update, compile_options(c, target)));
   p.total_ms = ms_since(start);
   p.cost = step_cost(c, *p.compiled.plan, p.update.plan.get());
   return p;
@@ -90,7 +93,10 @@ Json json_of(const std::vector<FlopsRow>& rows) {
 void print_json(const Planned& p, const TrainConfig& c) {
   const StepCost& cost = p.cost;
   const FlopsTable flops = flops_table(p, c.accumulate);
+  const Plan& plan = *p.compiled.plan;
   const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
+                               {"target", plan.target.name},
+                               {"host_steps", plan.host_steps()},
                                {"vocab_size", c.model.vocab_size},
                                {"nodes_built", static_cast<int64_t>(p.nodes)},
                                {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
@@ -113,6 +119,23 @@ void print_json(const Planned& p, const TrainConfig& c) {
   std::printf("%s\n", j.dump().c_str());
 }
 
+// "405.85 B (405,853,388,800)"
+std::string counted(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  static constexpr struct {
+    double unit;
+    const char* name;
+  } kUnits[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}};
+  for (const auto& u : kUnits)
+    if (static_cast<double>(n) >= u.unit) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.2f %s", static_cast<double>(n) / u.unit, u.name);
+      return cat(text, " (", digits, ")");
+    }
+  return digits;
+}
+
 void print_flops(const std::vector<FlopsRow>& rows) {
   for (const FlopsRow& r : rows)
     std::printf("            %-24s %10.4g forward %10.4g backward %10.4g update\n", r.name.c_str(),
@@ -126,9 +149,12 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
   const FlopsTable flops = flops_table(p, c.accumulate);
   const double tokens = static_cast<double>(c.batch * c.accumulate * c.model.max_seqlen);
   const double mib = 1 << 20;
-  std::printf("model       %s, %lld parameters, a vocabulary of %lld\n", c.model.type.c_str(),
-              static_cast<long long>(parameter_count(p.functions.weights)),
+  std::printf("model       %s, %s parameters, a vocabulary of %lld\n", c.model.type.c_str(),
+              counted(parameter_count(p.functions.weights)).c_str(),
               static_cast<long long>(c.model.vocab_size));
+  std::printf("target      %s\n", to_string(plan.target).c_str());
+  if (const int n = plan.host_steps(); n > 0)
+    std::printf("            %d of %zu steps have no kernel there yet\n", n, plan.steps.size());
   std::printf("a step      %.4g FLOPs (%.4g a token), %.4g bytes moved at least\n",
               static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
               static_cast<double>(cost.bytes));
@@ -165,17 +191,34 @@ Result<int64_t> vocab_size(const Options& o, const TrainConfig& c) {
   return tokenizer.vocab_size();
 }
 
-Result<Planned> plan_best(const TrainConfig& c, int repeat) {
-  const int n_threads = ThreadPool(c.threads).n_threads();
-  Planned best = TEGULA_TRY(plan_once(c, n_threads));
+Result<Planned> plan_best(const TrainConfig& c, const Target& target, int repeat) {
+  Planned best = TEGULA_TRY(plan_once(c, target));
   for (int i = 1; i < repeat; ++i)
-    if (Planned again = TEGULA_TRY(plan_once(c, n_threads)); again.total_ms < best.total_ms)
+    if (Planned again = TEGULA_TRY(plan_once(c, target)); again.total_ms < best.total_ms)
       best = std::move(again);
   if (c.blockwise == "off") return best;
   TrainConfig whole = c;
   whole.blockwise = "off", whole.memory_bytes = 0;
-  best.whole_arena_bytes = TEGULA_TRY(plan_once(whole, n_threads)).cost.arena_bytes;
+  best.whole_arena_bytes = TEGULA_TRY(plan_once(whole, target)).cost.arena_bytes;
   return best;
+}
+
+// What the plan is for: a preset, the GPU of this machine, or its CPU.
+Result<Target> target_of(const Options& o, const TrainConfig& c) {
+  if (o.target.empty()) {
+    if (o.device != "cuda") return Target::this_cpu(ThreadPool(c.threads).n_threads());
+    const auto device = open_device();
+    if (device.ok()) return (*device)->target();
+    return unsupported(cat("--device cuda: ", device.error().message,
+                           "; or name a GPU to plan for: --target h200"));
+  }
+  Target t = TEGULA_TRY(find_target(o.target));
+  const bool is_cuda = t.device == DeviceKind::kCuda;
+  if (!o.device.empty() && is_cuda != (o.device == "cuda"))
+    return invalid_argument(cat("--target ", o.target, " is a ", is_cuda ? "GPU" : "CPU",
+                                ": leave out --device ", o.device));
+  if (!is_cuda && c.threads > 0) t.n_threads = c.threads;
+  return t;
 }
 
 Status run(const Options& o) {
@@ -184,12 +227,16 @@ Status run(const Options& o) {
   TEGULA_TRY(keep_inputs({"--save", o.save}, {{"--data", c.data}, {"--config", o.config_file}}));
   c.model.vocab_size = TEGULA_TRY(vocab_size(o, c));
   TEGULA_TRY(c.model.resolve());
-  const Planned p = TEGULA_TRY(plan_best(c, o.repeat));
+  const Target target = TEGULA_TRY(target_of(o, c));
+  // GPU kernels have no shards yet.
+  if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
+  const Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
       if (each) TEGULA_TRY(verify_plan(*each));
   if (!o.save.empty()) TEGULA_TRY(write_result(o.save, plan_to_json(*p.compiled.plan)));
-  if (const std::string note = memory_note(c, p.cost); !note.empty())
+  const bool is_here = o.target.empty() && o.device != "cuda";
+  if (const std::string note = is_here ? memory_note(c, p.cost) : ""; !note.empty())
     std::fprintf(stderr, "note: %s\n", note.c_str());
   c.json ? print_json(p, c) : print_text(p, c, o);
   return {};
@@ -207,6 +254,11 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);
+  cmd->add_option("--target", o.target,
+                  "The machine to plan for: h200, l4, zen4, …; default: this one")
+      ->type_name("NAME");
+  one_of(cmd->add_option("--device", o.device, "Where; default: the target's, else cpu"),
+         {"cpu", "cuda"});
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");
@@ -226,6 +278,7 @@ void add_plan(CLI::App& app, int& exit_code) {
     if (is_on_command_line(*cmd, "--tokenizer") && o.flags.config.data.empty())
       throw CLI::ValidationError("--tokenizer needs --data, the text that it is made for",
                                  CLI::ExitCodes::ValidationError);
+    o.has_mode = cmd->get_option("--mode")->count() > 0;
     o.config_file = config_file(*cmd);
     const Status st = run(o);
     exit_code = st.ok() ? kDone : report(st.error());

@@ -46,7 +46,7 @@ Result<std::shared_ptr<const Plan>> train_plan(const Options& o, int n_threads) 
   const auto f = TEGULA_TRY(build_step_functions(c));
   c.tune = "off";
   const FuncId id = c.accumulate > 1 ? f.micro_step : f.train_step;
-  return TEGULA_TRY(compile(f.module, id, compile_options(c, n_threads))).plan;
+  return TEGULA_TRY(compile(f.module, id, compile_options(c, Target::this_cpu(n_threads)))).plan;
 }
 
 Json knobs_json(const KernelDef& kernel, const Tuning& tuning) {

@@ -69,11 +69,12 @@ class Autocast {
   }
 
   // A dot's result is rounded, too, if it is a product with a weight, unless it is only on its way
-  // to an op that wants f32.
+  // to an op that wants f32; and where the target has no kernel that leaves it in f32.
   Attrs attrs_of(const Node& n) const {
     Attrs attrs = n.attrs;
-    if (n.op == &dot_op && (!reads_weight(n) || !is_kept_[n.output()]))
-      attrs.set("out", DType::kF32);
+    if (n.op != &dot_op || (reads_weight(n) && is_kept_[n.output()])) return attrs;
+    attrs.set("out", DType::kF32);
+    if (!has_kernel(n, attrs) && has_kernel(n, n.attrs)) return n.attrs;
     return attrs;
   }
 
@@ -92,10 +93,14 @@ class Autocast {
     if (n.op->precision != Precision::kLow || n.phase == Phase::kUpdate || n.inputs.empty() ||
         f_.type(n.inputs[0]).dtype != DType::kF32)
       return false;
+    return has_kernel(n, attrs_of(n));
+  }
+
+  // Of the node with lowered operands.
+  bool has_kernel(const Node& n, const Attrs& attrs) const {
     std::vector<Type> in = f_.input_types(n);
     for (size_t i = 0; i < in.size(); ++i)
       if (is_lowered(n, i)) in[i].dtype = low_;
-    const Attrs attrs = attrs_of(n);
     OpCall call{n.op, &attrs, in, {}, &module_, n.regions};
     const auto out = infer(call);
     if (!out.ok()) return false;

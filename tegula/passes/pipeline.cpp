@@ -39,7 +39,7 @@ constexpr const PassDef* kPipeline[] = {
     &merge_scans_pass,   &scan_sums_pass,       &scan_layout_pass, &dce_pass,
     &quantised_dot_pass, &lower_pass,           &cse_pass,         &views_pass,
     &fold_pass,          &algebra_pass,         &views_pass,       &cse_pass,
-    &dce_pass,           &autocast_pass,        &one_chain_pass,   &qkv_concat_pass,
+    &dce_pass,           &one_chain_pass,       &autocast_pass,    &qkv_concat_pass,
     &blockwise_pass,     &bias_activation_pass, &remat_pass,       &dce_pass,
     &loss_grads_pass,    &norm_residual_pass,   &widen_again_pass, &fuse_pass,
     &wrap_pass,

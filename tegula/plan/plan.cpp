@@ -56,6 +56,16 @@ int64_t Plan::bytes() const {
   return n;
 }
 
+int Plan::host_steps() const {
+  if (target.device == DeviceKind::kCpu) return 0;
+  int n = 0;
+  for (const Step& s : steps) {
+    n += s.kernel == nullptr;
+    for (const auto& region : s.regions) n += region->host_steps();
+  }
+  return n;
+}
+
 int Plan::find_param(std::string_view wanted) const {
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].name == wanted) return static_cast<int>(i);
@@ -85,7 +95,10 @@ std::string Plan::to_string() const {
   };
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
-    out += cat("  ", i, " ", s.op->name, " [", s.kernel ? s.kernel->name : "reference");
+    out += cat("  ", i, " ", s.op->name, " [",
+               s.kernel                            ? s.kernel->name
+               : target.device == DeviceKind::kCpu ? "reference"
+                                                   : "none");
     if (!(s.tuning == Tuning{}))
       for (const int32_t v : s.tuning.knob) out += cat(" ", v);
     out += "] (";

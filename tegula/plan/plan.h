@@ -94,6 +94,8 @@ struct Plan {
   int64_t peak_bytes() const { return arena_bytes + param_bytes; }
   int64_t flops() const;
   int64_t bytes() const;
+  // Steps, regions' too, that no kernel of the target runs: 0 on a CPU, where references do.
+  int host_steps() const;
   // Ports by name; -1: none.
   int find_param(std::string_view wanted) const;
   int find_result(std::string_view wanted) const;

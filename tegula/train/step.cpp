@@ -106,10 +106,10 @@ StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* upda
   return c;
 }
 
-CompileOptions compile_options(const TrainConfig& config, int n_threads) {
+CompileOptions compile_options(const TrainConfig& config, const Target& target) {
   CompileOptions o;
   o.passes.passes = config.passes;
-  o.plan.target = Target::this_cpu(n_threads);
+  o.plan.target = target;
   PassOptions& p = o.passes.pass;
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
   if (config.mode == "fast") p.mode = Mode::kFast;

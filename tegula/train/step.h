@@ -38,6 +38,6 @@ StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* upda
 
 // How they are compiled. Only train_step and micro_step have activations to recompute; a budget
 // they do not fit is an error that names the least that works.
-CompileOptions compile_options(const TrainConfig& config, int n_threads);
+CompileOptions compile_options(const TrainConfig& config, const Target& target);
 
 }  // namespace tegula

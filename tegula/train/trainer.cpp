@@ -104,7 +104,7 @@ Status Trainer::compile_plans() {
   const auto start = Clock::now();
   functions_ = TEGULA_TRY(build_step_functions(config_));
   pool_ = std::make_unique<ThreadPool>(config_.threads);
-  const CompileOptions options = compile_options(config_, pool_->n_threads());
+  const CompileOptions options = compile_options(config_, Target::this_cpu(pool_->n_threads()));
   const bool one = config_.accumulate == 1;
   plans_.push_back(TEGULA_TRY(
       compile(functions_.module, one ? functions_.train_step : functions_.micro_step, options)));

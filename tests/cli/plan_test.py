@@ -111,6 +111,55 @@ class Vocabulary(CliTest):
         self.expect_ok(self.run_tool("plan", "--config", config, "--vocab-size", 65))
 
 
+GPT2 = ("--model", "gpt2", "--n-layers", 2, "--n-heads", 2, "--d-model", 64, "--seqlen", 64,
+        "--batch", 8, "--dtype", "bf16")
+
+
+class Targets(CliTest):
+    def plan(self, *arguments, **options):
+        return json.loads(self.expect_ok(
+            self.run_tool("plan", "--json", *GPT2, *arguments, **options)).stdout)
+
+    def test_a_gpu_needs_none(self):
+        plan = self.plan("--target", "h200", "--device", "cuda", "--verify")
+        self.assertEqual(plan["target"], "h200")
+        self.assertLess(0, plan["host_steps"])
+        self.assertLess(plan["host_steps"], plan["steps"])
+        text = self.expect_ok(self.run_tool("plan", *GPT2, "--target", "h200", "--verbose")).stdout
+        for kernel in ("attention_sm90", "attention_bwd_sm90", "matmul_sm90", "[none]"):
+            self.assertIn(kernel, text)
+        self.assertIn(f"{plan['host_steps']} of {plan['steps']} steps have no kernel", text)
+        older = self.expect_ok(self.run_tool("plan", *GPT2, "--target", "a100", "--verbose")).stdout
+        self.assertIn("matmul_mma", older)
+        self.assertNotIn("sm90", older)
+        self.assertEqual(self.plan("--target", "zen3")["host_steps"], 0)
+
+    def test_the_same_bytes_wherever_it_is_made(self):
+        have = {s["isa"] for s in json.loads(
+            self.expect_ok(self.run_tool("doctor", "--json")).stdout.splitlines()[-1])["isa_levels"]
+                if s["present"]}
+        for target in ("zen3", "zen4", "sapphire-rapids", "h200", "l4"):
+            plans = set()
+            for isa in have:
+                file = self.dir / "plan.json"
+                self.plan("--target", target, "--save", file, env={**os.environ, "TEGULA_ISA": isa})
+                plans.add(file.read_bytes())
+            self.assertEqual(len(plans), 1, target)
+            self.expect_ok(self.run_tool("plan", "--load", file))
+
+    def test_what_is_not_there_is_told(self):
+        self.expect_error(self.run_tool("plan", *GPT2, "--target", "zx81"), INPUT, "h200, zen3")
+        self.expect_error(self.run_tool("plan", *GPT2, "--target", "zen3", "--device", "cuda"), INPUT,
+                          "--target zen3 is a CPU")
+
+    def test_parameters_are_counted_exactly(self):
+        text = self.expect_ok(self.run_tool(
+            "plan", "--model", "llama", "--n-layers", 126, "--n-heads", 128, "--n-kv-heads", 8,
+            "--d-model", 16384, "--d-ff", 53248, "--vocab-size", 128256, "--batch", 1, "--seqlen", 64,
+            "--target", "h200", "--dtype", "bf16")).stdout
+        self.assertIn("403.75 B (403,752,042,496) parameters", text)  # its head is tied
+
+
 class Save(CliTest):
     PLAN = ("plan", "--n-layers", 1, "--n-heads", 1, "--d-model", 8, "--seqlen", 8, "--vocab-size", 9)
 

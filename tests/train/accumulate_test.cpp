@@ -35,7 +35,7 @@ Stepped step(const TrainConfig& c) {
   EXPECT_TRUE(f.ok()) << f.error().to_string();
   ThreadPool pool(2);
   auto session_of = [&](FuncId id) {
-    auto compiled = compile(f->module, id, compile_options(c, 2));
+    auto compiled = compile(f->module, id, compile_options(c, Target::this_cpu(2)));
     EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
     auto s = Session::create(compiled->plan, &pool);
     EXPECT_TRUE(s.ok() && (*s)->bind_store(out.store).ok());

@@ -50,7 +50,7 @@ struct Planned {
 Planned plan(const TrainConfig& c) {
   auto f = build_step_functions(c);
   EXPECT_TRUE(f.ok()) << f.error().to_string();
-  CompileOptions o = compile_options(c, 2);
+  CompileOptions o = compile_options(c, Target::this_cpu(2));
   o.plan.verify = true, o.passes.verify = true;
   const auto compiled = compile(f->module, c.accumulate > 1 ? f->micro_step : f->train_step, o);
   EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
@@ -135,7 +135,7 @@ TEST(BlockwiseTraining, GradientsAgainstTheReference) {
       want = *interpret(*f->module, before, in);
       for (const Output& r : before.results) names.push_back(r.name);
     }
-    const auto compiled = compile(f->module, f->train_step, compile_options(c, 2));
+    const auto compiled = compile(f->module, f->train_step, compile_options(c, Target::this_cpu(2)));
     ASSERT_TRUE(compiled.ok());
     results[c.blockwise == "off"  ? 0
             : c.blockwise == "64" ? 1
