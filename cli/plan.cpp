@@ -90,6 +90,12 @@ Json json_of(const std::vector<FlopsRow>& rows) {
   return list;
 }
 
+// A step's price on the target: its plan's, as often as it runs, and the update's.
+double seconds_of(const Planned& p, const TrainConfig& c) {
+  const double update = p.update.plan ? p.update.plan->seconds() : 0;
+  return static_cast<double>(c.accumulate) * p.compiled.plan->seconds() + update;
+}
+
 void print_json(const Planned& p, const TrainConfig& c) {
   const StepCost& cost = p.cost;
   const FlopsTable flops = flops_table(p, c.accumulate);
@@ -97,6 +103,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
   const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
                                {"target", plan.target.name},
                                {"host_steps", plan.host_steps()},
+                               {"seconds", seconds_of(p, c)},
                                {"vocab_size", c.model.vocab_size},
                                {"nodes_built", static_cast<int64_t>(p.nodes)},
                                {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
@@ -158,6 +165,9 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
   std::printf("a step      %.4g FLOPs (%.4g a token), %.4g bytes moved at least\n",
               static_cast<double>(cost.flops), static_cast<double>(cost.flops) / tokens,
               static_cast<double>(cost.bytes));
+  if (plan.target.bytes_per_s > 0)
+    std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n",
+                1e3 * seconds_of(p, c), tokens / seconds_of(p, c));
   std::printf("FLOPs       %.4g forward, %.4g backward, %.4g update\n",
               static_cast<double>(flops.total.forward), static_cast<double>(flops.total.backward),
               static_cast<double>(flops.total.update));

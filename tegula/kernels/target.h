@@ -42,6 +42,8 @@ struct Target {
   // Peaks: f32 and bf16 operations (a multiply-add is two) and bytes of memory a second, of all
   // threads or the whole device. 0: unknown.
   double f32_flops_per_s = 0, bf16_flops_per_s = 0, bytes_per_s = 0;
+  // The shares of them that large calls were measured to reach; 1: not measured.
+  double flops_efficiency = 1, bytes_efficiency = 1;
 
   friend bool operator==(const Target&, const Target&) = default;
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tegula/ir/opdef.h"
+#include "tegula/kernels/target.h"
 
 namespace tegula {
 
@@ -45,9 +46,8 @@ struct PassOptions {
   // blockwise: rows of a block of a feed-forward layer, at most; 0: layers stay whole.
   static constexpr int64_t kAutoBlock = -1;
   int64_t block_rows = 0;
-  // What remat trades against bytes: the machine's speed.
-  double flops_per_s = 1e11;
-  double bytes_per_s = 1e10;
+  // What work is priced on (cost/price.h); compile() sets that of the plan.
+  const Target* target = &Target::one_thread();
 };
 
 struct PassDef {

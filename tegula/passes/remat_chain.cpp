@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/cost/price.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
@@ -68,9 +69,9 @@ class Finder {
       const OpCall call{node.op, &node.attrs, in, out, &module_, node.regions};
       const Bytes b = bytes_of(call);
       const double share = node.op->is_elementwise || node.op->is_reduction ? 0.5 : 1;
-      c_.seconds[n] =
-          std::max(static_cast<double>(flops_of(call)) / options_.flops_per_s,
-                   share * static_cast<double>(b.read + b.written) / options_.bytes_per_s);
+      c_.seconds[n] = price(*options_.target, in.empty() ? DType::kF32 : in[0].dtype,
+                            static_cast<double>(flops_of(call)),
+                            share * static_cast<double>(b.read + b.written));
     }
   }
 

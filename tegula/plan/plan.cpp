@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tegula/cost/price.h"
 #include "tegula/ir/opdef.h"
 
 namespace tegula {
@@ -54,6 +55,14 @@ int64_t Plan::bytes() const {
   int64_t n = 0;
   for (const Step& s : steps) n += s.bytes;
   return n;
+}
+
+double Plan::seconds() const {
+  double sum = 0;
+  for (const Step& s : steps)
+    sum += price(target, s.in.empty() ? DType::kF32 : s.in[0].type.dtype,
+                 static_cast<double>(s.flops), static_cast<double>(s.bytes));
+  return sum;
 }
 
 int Plan::host_steps() const {

@@ -94,6 +94,9 @@ struct Plan {
   int64_t peak_bytes() const { return arena_bytes + param_bytes; }
   int64_t flops() const;
   int64_t bytes() const;
+  // Σ of the steps' prices on the target (cost/price.h): what no run can be faster than, where the
+  // target's rates are known.
+  double seconds() const;
   // Steps, regions' too, that no kernel of the target runs: 0 on a CPU, where references do.
   int host_steps() const;
   // Ports by name; -1: none.

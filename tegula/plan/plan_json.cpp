@@ -166,6 +166,8 @@ class Reader {
     t.f32_flops_per_s = number(j->find("f32_flops_per_s"), "f32_flops_per_s");
     t.bf16_flops_per_s = number(j->find("bf16_flops_per_s"), "bf16_flops_per_s");
     t.bytes_per_s = number(j->find("bytes_per_s"), "bytes_per_s");
+    t.flops_efficiency = number(j->find("flops_efficiency"), "flops_efficiency");
+    t.bytes_efficiency = number(j->find("bytes_efficiency"), "bytes_efficiency");
   }
 
   Plan plan(const Json& j) {
@@ -384,7 +386,9 @@ static Json json_of(const Target& t) {
                        {"memory_bytes", t.memory_bytes},
                        {"f32_flops_per_s", t.f32_flops_per_s},
                        {"bf16_flops_per_s", t.bf16_flops_per_s},
-                       {"bytes_per_s", t.bytes_per_s}});
+                       {"bytes_per_s", t.bytes_per_s},
+                       {"flops_efficiency", t.flops_efficiency},
+                       {"bytes_efficiency", t.bytes_efficiency}});
 }
 
 std::string plan_to_json(const Plan& plan) {

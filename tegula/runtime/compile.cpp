@@ -83,6 +83,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
     if (!table.warning().empty()) out.notes.push_back(table.warning());
     plan.tunings = &table;
   }
+  passes.pass.target = &plan.target;
   if (!passes.pass.has_direct_kernel) {
     passes.pass.has_direct_kernel = has_direct_kernel;
     passes.pass.kernel_context = &plan;

@@ -1,0 +1,29 @@
+#include "tegula/cost/price.h"
+
+#include <algorithm>
+
+namespace tegula {
+
+double flops_per_s(const Target& t, DType dtype) {
+  const bool is_narrow = size_bytes(dtype) <= 2 && is_float(dtype);
+  double rate = is_narrow ? t.bf16_flops_per_s : t.f32_flops_per_s;
+  if (dtype == DType::kF64) rate /= 2;
+  return rate > 0 ? rate * t.flops_efficiency : 1e11;
+}
+
+double bytes_per_s(const Target& t) {
+  return t.bytes_per_s > 0 ? t.bytes_per_s * t.bytes_efficiency : 1e10;
+}
+
+double price(const Target& target, DType dtype, double flops, double bytes) {
+  return std::max(flops / flops_per_s(target, dtype), bytes / bytes_per_s(target));
+}
+
+double price(const Target& target, const OpCall& call) {
+  const Bytes b = bytes_of(call);
+  const DType dtype = call.in.empty() ? DType::kF32 : call.in[0].dtype;
+  return price(target, dtype, static_cast<double>(flops_of(call)),
+               static_cast<double>(b.read) + static_cast<double>(b.written));
+}
+
+}  // namespace tegula

@@ -1,0 +1,24 @@
+// Price: seconds of work on a target, by the roofline [Williams et al. 2009]: the longer of its
+// operations at the target's rate for their dtype and its least bytes at the target's rate.
+//
+//   seconds = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency))
+//
+// The one model of time that passes and planners read. A target whose rates are not known (this
+// machine before anybody measured it) is priced as 1e11 operations and 1e10 bytes a second, so that
+// what is chosen by price does not change from run to run.
+#pragma once
+
+#include "tegula/ir/opdef.h"
+#include "tegula/kernels/target.h"
+
+namespace tegula {
+
+// Operations a second that the target reaches on operands of a dtype.
+double flops_per_s(const Target& target, DType dtype);
+double bytes_per_s(const Target& target);
+
+double price(const Target& target, DType dtype, double flops, double bytes);
+// Of an op alone, every operand read once, every result written once.
+double price(const Target& target, const OpCall& call);
+
+}  // namespace tegula
