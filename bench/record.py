@@ -52,13 +52,16 @@ def compiler(binary):
     return {"g++": found[1].decode()} if found else {}
 
 
+def commit_of_tree():
+    """A tree with changes has no name: that its commit is not the whole truth must be said."""
+    return subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty=, with changes"], text=True,
+                          capture_output=True, check=False).stdout.strip()
+
+
 def write(args, name, command, rows, measures, threads, versions=None, **more):
-    # A tree with changes has no name: that its commit is not the whole truth must be said.
-    commit = args.commit or subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty=, with changes"],
-                                           text=True, capture_output=True, check=False).stdout.strip()
     result = {"name": name, "machine": args.machine or processor(), "threads": threads,
-              "versions": {**compiler(args.tegula), **(versions or {})}, "commit": commit, "measures": measures,
-              "command": command, "date": datetime.date.today().isoformat(), **more, "rows": rows}
+              "versions": {**compiler(args.tegula), **(versions or {})}, "commit": args.commit or commit_of_tree(),
+              "measures": measures, "command": command, "date": datetime.date.today().isoformat(), **more, "rows": rows}
     with open(f"{args.results}/{name}.json", "w", encoding="utf-8") as f:
         json.dump(result, f, indent=1)
         f.write("\n")

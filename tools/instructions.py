@@ -40,6 +40,23 @@ def run(*command):
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
 
 
+def made_up_text(size):
+    """Made-up words, frequent ones and rare ones: always the same."""
+    state = 1
+    def draw(n):
+        nonlocal state
+        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        return (state >> 33) % n
+    syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
+    words = ["".join(syllables[draw(len(syllables))] for _ in range(1 + draw(4))) for _ in range(5000)]
+    text, length = [], 0
+    while length < size:
+        word = words[draw(1 + draw(len(words)))] + (".\n" if draw(12) == 0 else " ")
+        text.append(word)
+        length += len(word)
+    return "".join(text)[:size]
+
+
 class Profile:
     """What functions executed themselves, and what in the calls from one to another."""
 
@@ -87,21 +104,10 @@ class Works:
         return Profile(path)
 
     def make_model(self):
-        """A text of 1 MB of made-up words, frequent ones and rare ones, and a model trained on it for a step."""
-        state = 1
-        def draw(n):
-            nonlocal state
-            state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
-            return (state >> 33) % n
-        syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
-        words = ["".join(syllables[draw(len(syllables))] for _ in range(1 + draw(4))) for _ in range(5000)]
-        text, size = [], 0
-        while size < 1_000_000:
-            word = words[draw(1 + draw(len(words)))] + (".\n" if draw(12) == 0 else " ")
-            text.append(word)
-            size += len(word)
-        (self.folder / "text.txt").write_text("".join(text)[:1_000_000])
-        (self.folder / "short.txt").write_text("".join(text)[:20_000])
+        """A text of 1 MB, and a model trained on the beginning of it for a step."""
+        text = made_up_text(1_000_000)
+        (self.folder / "text.txt").write_text(text)
+        (self.folder / "short.txt").write_text(text[:20_000])
         (self.folder / "none.txt").write_text("a")
         run(self.tegula, "train", "--data", str(self.folder / "short.txt"), "--out", str(self.folder / "model"),
             "--steps", "1", *SMALL)
