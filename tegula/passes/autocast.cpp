@@ -16,22 +16,11 @@
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/precision.h"
 
 namespace tegula {
 
 namespace {
-
-// Is operand i one of those that share operand 0's dtype?
-bool is_low_operand(const OpDef& op, size_t i) {
-  if (op.types.empty()) return true;
-  std::string_view types = op.types.substr(0, op.types.find("->"));
-  for (; i > 0; --i) {
-    if (types.find(',') == types.npos) return false;
-    types.remove_prefix(types.find(',') + 1);
-  }
-  const size_t at = types.find_first_not_of(' ');
-  return at != types.npos && (types[at] == 'F' || types[at] == 'T');
-}
 
 class Autocast {
  public:
@@ -98,9 +87,7 @@ class Autocast {
 
   // Of the node with lowered operands.
   bool has_kernel(const Node& n, const Attrs& attrs) const {
-    std::vector<Type> in = f_.input_types(n);
-    for (size_t i = 0; i < in.size(); ++i)
-      if (is_lowered(n, i)) in[i].dtype = low_;
+    const auto in = lowered_types(*n.op, f_.input_types(n), low_);
     OpCall call{n.op, &attrs, in, {}, &module_, n.regions};
     const auto out = infer(call);
     if (!out.ok()) return false;

@@ -4,10 +4,23 @@
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/precision.h"
 
 namespace tegula {
 
 namespace {
+
+// Is there a kernel for it once autocast has been there?
+bool has_low_kernel(const OpCall& call, const PassOptions& options) {
+  if (options.compute_dtype == DType::kF32 || call.op->precision != Precision::kLow) return false;
+  const auto in = lowered_types(*call.op, call.in, options.compute_dtype);
+  OpCall low = call;
+  low.in = in;
+  const auto out = infer({call.op, call.attrs, in, {}, call.module, call.regions});
+  if (!out.ok()) return false;
+  low.out = *out;
+  return options.has_direct_kernel(low, options.kernel_context);
+}
 
 bool is_wanted(const OpCall& call, const PassOptions& options) {
   const OpDef& op = *call.op;
@@ -16,7 +29,7 @@ bool is_wanted(const OpCall& call, const PassOptions& options) {
   if (&op == &dot_op && !call.attrs->has("scale") && !call.attrs->has("bias") &&
       !call.attrs->has("activation"))
     return false;
-  return !options.has_direct_kernel(call, options.kernel_context);
+  return !options.has_direct_kernel(call, options.kernel_context) && !has_low_kernel(call, options);
 }
 
 // Is there anything to replace among the nodes from `begin` on?

@@ -130,7 +130,8 @@ class Targets(CliTest):
             self.assertIn(kernel, text)
         self.assertIn(f"{plan['host_steps']} of {plan['steps']} steps have no kernel", text)
         older = self.expect_ok(self.run_tool("plan", *GPT2, "--target", "a100", "--verbose")).stdout
-        self.assertIn("matmul_mma", older)
+        for kernel in ("matmul_mma", "attention_mma", "attention_bwd_mma"):
+            self.assertIn(kernel, older)
         self.assertNotIn("sm90", older)
         self.assertEqual(self.plan("--target", "zen3")["host_steps"], 0)
 
