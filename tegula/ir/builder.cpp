@@ -43,12 +43,12 @@ Var Builder::fail(Error error) {
 
 Builder::Emitted Builder::add(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
                               std::vector<FuncId> regions, Loc loc) {
-  if (loc_override_) loc = *loc_override_;
+  if (origin_) loc = origin_->loc;
   Node node;
   node.op = &op;
   node.attrs = std::move(attrs);
   node.regions = std::move(regions);
-  node.loc = loc;
+  node.origin = {loc, origin_ ? origin_->scope : scope_};
   node.phase = phase_;
   std::vector<ValueId> ids;
   ids.reserve(inputs.size());

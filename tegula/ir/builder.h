@@ -109,12 +109,14 @@ class Builder {
   // Finishes and adds the function to the module.
   Result<FuncId> finish_into_module();
 
-  // Nodes added from now on have this location (gradients carry their forward node's); none: the
-  // caller's own.
-  void set_loc(std::optional<Loc> loc) { loc_override_ = loc; }
+  // Nodes added from now on have this origin (gradients carry their forward node's); none: the
+  // caller's line, and the Scope they are written in.
+  void set_origin(std::optional<Origin> origin) { origin_ = origin; }
   // Nodes added from now on belong to this phase.
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
+  // Where a node added now stands.
+  const std::string& scope() const { return module_.scopes[origin_ ? origin_->scope : scope_]; }
 
   bool counts_vars() const { return counts_vars_; }
   // A value's count, with one holder more; null: not counted.
@@ -134,9 +136,29 @@ class Builder {
   Function function_;
   std::optional<Error> error_;
   std::vector<ValueId> poison_;
-  std::optional<Loc> loc_override_;
+  std::optional<Origin> origin_;
+  uint32_t scope_ = 0;
+  friend class Scope;
   Phase phase_ = Phase::kForward;
   bool counts_vars_ = false;
+};
+
+// While it lives, nodes of the builder stand at this place of the model, within the places around
+// it: "layers.3", in it "attn".
+class Scope {
+ public:
+  Scope(Builder& b, std::string_view name) : b_(b), outer_(b.scope_) {
+    const std::string around = b.module().scopes[outer_];
+    if (!name.empty())
+      b.scope_ = b.module().scope(around.empty() ? std::string(name) : cat(around, ".", name));
+  }
+  ~Scope() { b_.scope_ = outer_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Builder& b_;
+  uint32_t outer_;
 };
 
 // Rebuilds a function node by node: what every rewriting pass is made of.

@@ -81,7 +81,7 @@ class Search {
       for (const int64_t e : {least_[s].extent, int64_t{1}, bound / 2, bound - 1})
         if (e >= least_[s].extent && e > low && e < bound && !holds(e)) low = e;
       if (low < 0) continue;
-      if (!holds(bound)) return invalid_argument(cat(f.name, ": ", why), n.loc);
+      if (!holds(bound)) return invalid_argument(cat(f.name, ": ", why), n.origin.loc);
       while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         (holds(middle) ? high : low) = middle;

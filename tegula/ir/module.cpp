@@ -41,6 +41,14 @@ Dim Module::add_symbol(std::string name, int64_t bound) {
   return Dim::of(static_cast<int32_t>(symbols.size()) - 1, bound);
 }
 
+uint32_t Module::scope(std::string_view name) {
+  // The last ones are asked for most.
+  for (size_t i = scopes.size(); i-- > 0;)
+    if (scopes[i] == name) return static_cast<uint32_t>(i);
+  scopes.emplace_back(name);
+  return static_cast<uint32_t>(scopes.size() - 1);
+}
+
 FuncId Module::add(Function f) {
   functions.push_back(std::move(f));
   return static_cast<FuncId>(functions.size() - 1);

@@ -32,6 +32,13 @@ struct Value {
 // Which part of a training step a node belongs to (rematerialisation and reports read it).
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 
+// Where a node comes from: the line that wrote it, and its place in the model. Gradients, and what
+// stands for a node after a rewriting, have the node's own.
+struct Origin {
+  std::source_location loc;
+  uint32_t scope = 0;  // of Module::scopes
+};
+
 struct Node {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -39,7 +46,7 @@ struct Node {
   ValueId first_output = kNone;  // results have consecutive ids
   uint32_t n_outputs = 1;
   std::vector<FuncId> regions;
-  std::source_location loc;
+  Origin origin;
   Phase phase = Phase::kForward;
 
   ValueId output(uint32_t i = 0) const { return first_output + i; }
@@ -81,9 +88,11 @@ struct Function {
 
 struct Module {
   std::vector<Symbol> symbols;
+  std::vector<std::string> scopes = {""};  // "layers.3.attn"; each once, none first
   std::vector<Function> functions;
 
   Dim add_symbol(std::string name, int64_t bound);
+  uint32_t scope(std::string_view name);  // its index, added if it is new
   FuncId add(Function f);
   FuncId find(std::string_view name) const;  // kNone: none
   Function& operator[](FuncId f) { return functions[f]; }

@@ -103,6 +103,7 @@ class Printer {
       for (uint32_t i = 0; i < n.n_outputs; ++i)
         out += cat(i ? ", " : " : ", type(f.type(n.output(i))));
       if (n.phase != Phase::kForward) out += n.phase == Phase::kBackward ? " backward" : " update";
+      if (n.origin.scope != 0) out += cat(" in ", quoted(m_.scopes[n.origin.scope]));
       out += '\n';
     }
     for (const Output& r : f.results)

@@ -6,7 +6,7 @@
 //     param %0 input "x" f32[n,4]
 //     param %1 state "w" f32[4,4] donated 1
 //     %2 = dot(%0, %1) {dims = "m k, k n -> m n"} : f32[n,4]
-//     %3 = fused(%2) {inner = 0, shape = (n,4)} regions [1] : f32[n,4] backward
+//     %3 = fused(%2) {inner = 0, shape = (n,4)} regions [1] : f32[n,4] backward in "layers.3"
 //     result "y" %3
 //     result "w" %1
 //   }

@@ -384,6 +384,8 @@ class Parser {
     } else if (TEGULA_TRY(accept("update"))) {
       n.phase = Phase::kUpdate;
     }
+    if (TEGULA_TRY(accept("in")))
+      n.origin.scope = module_.scope(TEGULA_TRY(string("the place, quoted")));
     for (uint32_t i = 0; i < n.n_outputs; ++i) TEGULA_TRY(define(outputs[i], n.output(i)));
     f_.nodes.push_back(std::move(n));
     return {};

@@ -25,10 +25,10 @@ Var norm(Context& c, Var x, const std::string& name) {
   return layer_norm(x, w, b, c.config.norm_eps);
 }
 
-Var block(Context& c, Var x, int64_t layer) {
+// [b s d] -> [b s d]
+Var self_attention(Context& c, Var x, const std::string& at, int64_t layer, double stddev) {
+  const Scope scope(c.b, "attn");
   const ModelConfig& m = c.config;
-  const std::string at = cat("transformer.h.", layer, ".");
-  const double residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(m.n_layers));
   const Dim batch = x.dim(0), seqlen = x.dim(1);
   // [b s d] -> q, k, v [b s h d]
   const Var qkv = linear(c, norm(c, x, at + "ln_1"), at + "attn.c_attn", 3 * m.d_model);
@@ -38,20 +38,38 @@ Var block(Context& c, Var x, int64_t layer) {
   };
   const Var o = c.attend(head(0), head(1), head(2), layer);
   const Var merged = reshape(o, Shape{batch, seqlen, m.d_model});
-  x = x + c.dropout(linear(c, merged, at + "attn.c_proj", m.d_model, residual_stddev));
-  const Var h = gelu(linear(c, norm(c, x, at + "ln_2"), at + "mlp.c_fc", m.d_ff));
-  return x + c.dropout(linear(c, h, at + "mlp.c_proj", m.d_model, residual_stddev));
+  return c.dropout(linear(c, merged, at + "attn.c_proj", m.d_model, stddev));
+}
+
+Var feed_forward(Context& c, Var x, const std::string& at, double stddev) {
+  const Scope scope(c.b, "mlp");
+  const Var h = gelu(linear(c, norm(c, x, at + "ln_2"), at + "mlp.c_fc", c.config.d_ff));
+  return c.dropout(linear(c, h, at + "mlp.c_proj", c.config.d_model, stddev));
+}
+
+Var block(Context& c, Var x, int64_t layer) {
+  const ModelConfig& m = c.config;
+  const Scope scope(c.b, cat("layers.", layer));
+  const std::string at = cat("transformer.h.", layer, ".");
+  const double residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(m.n_layers));
+  x = x + self_attention(c, x, at, layer, residual_stddev);
+  return x + feed_forward(c, x, at, residual_stddev);
 }
 
 Var wte(Context& c) {
   return c.weight("transformer.wte.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
-Var hidden(Context& c, Var tokens) {
+Var embed(Context& c, Var tokens) {
+  const Scope scope(c.b, "embedding");
   const Var wpe = c.weight("transformer.wpe.weight", Shape{c.config.max_seqlen, c.config.d_model});
-  Var x = embedding(wte(c), tokens) + embedding(wpe, c.positions(tokens));
-  x = c.dropout(x);
+  return c.dropout(embedding(wte(c), tokens) + embedding(wpe, c.positions(tokens)));
+}
+
+Var hidden(Context& c, Var tokens) {
+  Var x = embed(c, tokens);
   for (int64_t i = 0; i < c.config.n_layers; ++i) x = block(c, x, i);
+  const Scope scope(c.b, "head");
   return norm(c, x, "transformer.ln_f");
 }
 

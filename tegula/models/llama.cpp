@@ -58,18 +58,29 @@ Var table(Context& c) {
   return c.weight("model.embed_tokens.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
+Var embed(Context& c, Var tokens) {
+  const Scope scope(c.b, "embedding");
+  return c.dropout(embedding(table(c), tokens));
+}
+
 Var hidden(Context& c, Var tokens) { return llama_decoder(c, tokens, swiglu); }
 
 }  // namespace
 
 Var llama_decoder(Context& c, Var tokens, Var (*ffn)(Context&, Var x, const std::string& at)) {
-  Var x = c.dropout(embedding(table(c), tokens));
+  Var x = embed(c, tokens);
   for (int64_t i = 0; i < c.config.n_layers; ++i) {
+    const Scope layer(c.b, cat("layers.", i));
     const std::string at = cat("model.layers.", i, ".");
-    const Var a = norm(c, x, at + "input_layernorm");
-    x = x + c.dropout(self_attention(c, a, at + "self_attn.", i));
+    {
+      const Scope scope(c.b, "attn");
+      const Var a = norm(c, x, at + "input_layernorm");
+      x = x + c.dropout(self_attention(c, a, at + "self_attn.", i));
+    }
+    const Scope scope(c.b, "mlp");
     x = x + c.dropout(ffn(c, norm(c, x, at + "post_attention_layernorm"), at));
   }
+  const Scope scope(c.b, "head");
   return norm(c, x, "model.norm");
 }
 

@@ -37,9 +37,15 @@ Var layer(Context& c, Var x, const std::string& at) {
 }
 
 Var hidden(Context& c, Var tokens) {
-  Var x = c.dropout(embedding(table(c), tokens));
-  for (int64_t i = 0; i < c.config.n_layers; ++i)
+  Var x;
+  {
+    const Scope scope(c.b, "embedding");
+    x = c.dropout(embedding(table(c), tokens));
+  }
+  for (int64_t i = 0; i < c.config.n_layers; ++i) {
+    const Scope scope(c.b, cat("layers.", i));
     x = c.dropout(layer(c, x, cat("layers.", i, ".")));
+  }
   return x;
 }
 

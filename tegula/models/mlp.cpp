@@ -15,9 +15,15 @@ Var table(Context& c) {
   return c.weight("embed.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
-Var hidden(Context& c, Var tokens) {
+Var embed(Context& c, Var tokens) {
+  const Scope scope(c.b, "embedding");
+  return embedding(table(c), tokens);
+}
+
+// The first layer: [b s d] -> [b s d_ff], of each token and the window before it.
+Var first(Context& c, Var e) {
+  const Scope scope(c.b, "layers.0");
   const ModelConfig& m = c.config;
-  const Var e = embedding(table(c), tokens);
   // The embeddings with those of the tokens before this call in front: zeros at the beginning.
   const Var before = c.carried("window", Shape{e.dim(0), kWindow - 1, m.d_model});
   const Var all[] = {before, e};
@@ -31,12 +37,19 @@ Var hidden(Context& c, Var tokens) {
     const Var part = matmul(slice(window, 1, kWindow - 1 - back, e.dim(1)), w);
     x = x.valid() ? x + part : part;
   }
-  x = gelu(x + c.weight("window.bias", Shape{m.d_ff}, Init::kZeros, 0, false));
+  return gelu(x + c.weight("window.bias", Shape{m.d_ff}, Init::kZeros, 0, false));
+}
+
+Var hidden(Context& c, Var tokens) {
+  const ModelConfig& m = c.config;
+  Var x = first(c, embed(c, tokens));
   for (int64_t i = 1; i < m.n_layers; ++i) {
+    const Scope scope(c.b, cat("layers.", i));
     const Var w = c.weight(cat("layers.", i, ".weight"), Shape{m.d_ff, m.d_ff});
     const Var bias = c.weight(cat("layers.", i, ".bias"), Shape{m.d_ff}, Init::kZeros, 0, false);
     x = c.dropout(gelu(matmul(x, w) + bias)) + x;
   }
+  const Scope scope(c.b, "head");
   return matmul(x, c.weight("out.weight", Shape{m.d_ff, m.d_model}));
 }
 

@@ -47,6 +47,7 @@ struct WeightSpec {
   Init init = Init::kNormal;
   double stddev = 0.02;
   bool decays = false;  // weight decay applies (matrices, not norms and biases)
+  std::string scope;    // where it is first used
 };
 
 // A call that goes on where an earlier one stopped: its tokens stand at position, position + 1, …

@@ -192,7 +192,7 @@ Var of_broadcasts(Peephole& p, const Node& n) {
       in.push_back(p.operand(*p.made_by(x, broadcast_op), 0));
     }
   }
-  const Var y = p.builder().emit_n(*n.op, n.attrs, in, {}, n.loc)[0];
+  const Var y = p.builder().emit_n(*n.op, n.attrs, in, {}, n.origin.loc)[0];
   return broadcast(y, p.result_type(n).shape);
 }
 

@@ -97,16 +97,16 @@ class Autocast {
 
   void lower(const Node& n) {
     Builder& b = rw_.builder();
-    b.set_loc(n.loc);
+    b.set_origin(n.origin);
     b.set_phase(n.phase);
     std::vector<Var> in;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       const Var x = rw_.at(n.inputs[i]);
       in.push_back(is_lowered(n, i) ? lowered(x) : x);
     }
-    const auto out = b.emit_n(*n.op, attrs_of(n), in, n.regions, n.loc);
+    const auto out = b.emit_n(*n.op, attrs_of(n), in, n.regions, n.origin.loc);
     for (uint32_t i = 0; i < n.n_outputs && !b.failed(); ++i)
-      rw_.bind(n.output(i), cast(out[i], f_.type(n.output(i)).dtype, n.loc));
+      rw_.bind(n.output(i), cast(out[i], f_.type(n.output(i)).dtype, n.origin.loc));
   }
 
   // Of the function being written; valid until the next node.
@@ -150,7 +150,7 @@ class Autocast {
       const Node copy = *n;
       std::vector<Var> in;
       for (ValueId v : copy.inputs) in.push_back(lowered(Var(&rw_.builder(), v)));
-      y = rw_.builder().emit_n(*copy.op, copy.attrs, in, {}, copy.loc)[0];
+      y = rw_.builder().emit_n(*copy.op, copy.attrs, in, {}, copy.origin.loc)[0];
     } else {
       y = cast(x, low_);
     }

@@ -81,7 +81,7 @@ class Finisher {
     if (!inferred.ok() || !((*inferred)[0] == out[0])) return {};
     if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
       return {};
-    rw_.builder().set_loc(old.loc);
+    rw_.builder().set_origin(old.origin);
     rw_.builder().set_phase(old.phase);
     return rw_.builder().emit_n(dot_op, std::move(attrs), vars)[0];
   }

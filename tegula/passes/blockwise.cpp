@@ -181,9 +181,9 @@ class BlockLoop {
     std::vector<Var> in;
     for (size_t i = 0; i < node.inputs.size(); ++i) in.push_back(read(node.inputs[i], has_rows[i]));
     Attrs attrs = is_rowed ? local_attrs(node) : node.attrs;
-    body_.set_loc(node.loc);
+    body_.set_origin(node.origin);
     body_.set_phase(part_ == RowRegion::kForward ? Phase::kForward : node.phase);
-    const auto out = body_.emit_n(*node.op, std::move(attrs), in, {}, node.loc);
+    const auto out = body_.emit_n(*node.op, std::move(attrs), in, {}, node.origin.loc);
     for (uint32_t i = 0; i < node.n_outputs; ++i) known_[{node.output(i), is_rowed}] = out[i].id();
   }
 
@@ -208,7 +208,7 @@ class BlockLoop {
     for (ValueId x : node.inputs) in.push_back(read(x, true));
     const Var carry = body_.param(cat("sum", sums_.size()), f_.type(v));
     sums_.emplace_back(v, carry.id());
-    body_.set_loc(node.loc);
+    body_.set_origin(node.origin);
     Attrs attrs = node.attrs;
     if (node.op == &reduce_sum_op) {
       // 1·x + sum rounds as x + sum does.

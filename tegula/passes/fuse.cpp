@@ -181,7 +181,7 @@ class Fuser {
       const ValueId output = node.output();
       const Type& type = f_.type(output);
       fused.phase = std::max(fused.phase, node.phase);
-      fused.loc = node.loc;
+      fused.origin = node.origin;
       const ValueId value = body.add_node(std::move(node), type);
       body.known.push_back({output, value, natural_dims(type.shape)});
     }
@@ -216,7 +216,7 @@ class Fuser {
     g.space = squeezed(f_.type(v).shape);
     read(body, v, natural_dims(f_.type(v).shape), true);
     Node fused;
-    fused.phase = f_.nodes[n].phase, fused.loc = f_.nodes[n].loc;
+    fused.phase = f_.nodes[n].phase, fused.origin = f_.nodes[n].origin;
     finish(body, fused, g, {v});
   }
 

@@ -89,7 +89,7 @@ class LossGrads {
       need(bwd.inputs[i]);
       in.push_back(rw.at(bwd.inputs[i]));
     }
-    rw.builder().set_loc(node.loc);
+    rw.builder().set_origin(node.origin);
     rw.builder().set_phase(node.phase);
     const auto out = rw.builder().emit_n(linear_cross_entropy_grads_op, node.attrs, in);
     for (uint32_t i = 0; i < 2; ++i) {

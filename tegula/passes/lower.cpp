@@ -61,7 +61,7 @@ Result<bool> sweep(Module& module, Function& f, const PassOptions& options) {
     }
     std::vector<Var> args;
     for (ValueId v : n.inputs) args.push_back(r.at(v));
-    b.set_loc(n.loc);
+    b.set_origin(n.origin);
     b.set_phase(n.phase);
     const size_t begin = b.function().nodes.size();
     const auto results = n.op->decompose(b, call, args);

@@ -29,7 +29,7 @@ Var Peephole::simplified(NodeId n, std::span<const Rule> rules) {
   if (rule == rules.end() || f_.nodes[n].n_outputs != 1) return {};
   // Where a rule cannot move it by adding nodes.
   Node node = std::move(f_.nodes[n]);
-  builder_.set_loc(node.loc);
+  builder_.set_origin(node.origin);
   builder_.set_phase(node.phase);
   Var stand_in;
   for (; rule != rules.end() && !stand_in.valid(); ++rule)

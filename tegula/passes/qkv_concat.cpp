@@ -112,7 +112,7 @@ class Merger {
   void merge(const Group& g) {
     const Node& first = f_.nodes[g.dots[0]];
     Builder& b = rw_.builder();
-    b.set_loc(first.loc);
+    b.set_origin(first.origin);
     b.set_phase(first.phase);
     std::vector<Var> weights;
     for (NodeId n : g.dots) {
@@ -124,7 +124,7 @@ class Merger {
     int64_t at = 0;
     for (NodeId n : g.dots) {
       const Dim size = f_.type(f_.nodes[n].inputs[1]).shape[g.w_dim];
-      b.set_loc(f_.nodes[n].loc);
+      b.set_origin(f_.nodes[n].origin);
       rw_.bind(f_.nodes[n].output(), slice(all, g.out_dim, at, size));
       at += size.bound();
       done_[n] = 1;

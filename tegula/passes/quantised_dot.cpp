@@ -39,7 +39,7 @@ Var dot_rule(Peephole& p, const Node& n) {
   Attrs attrs;
   if (n.attrs.has("k_shards")) attrs.set("k_shards", n.attrs.i("k_shards"));
   const Var y = p.builder().emit(dot_quantised_op, std::move(attrs),
-                                 {x, q, reshape(scale, {Dim(1), scale.dim(0)})}, n.loc);
+                                 {x, q, reshape(scale, {Dim(1), scale.dim(0)})}, n.origin.loc);
   return out.shape.rank() > 2 ? reshape(y, out.shape) : y;
 }
 

@@ -223,7 +223,7 @@ Result<Function> Rematerializer::rewrite(const std::vector<Choice>& chosen) {
         const Node* p = f_.producer(v);
         if (p && (p->op == &constant_op || p->op == &iota_op)) continue;
         outside.emplace_back(v, rw.at(v));
-        b.set_loc(p ? p->loc : f_.nodes[n].loc);
+        b.set_origin(p ? p->origin : f_.nodes[n].origin);
         const Var xs[] = {rw.at(v)}, after[] = {gate};
         rw.bind(v, barrier(xs, after)[0]);
       }

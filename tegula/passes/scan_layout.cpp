@@ -32,7 +32,7 @@ class Loop {
   bool has_work() const { return !dots_.empty(); }
 
   void write(Rewriter& rw) {
-    rw.builder().set_loc(scan_.loc);
+    rw.builder().set_origin(scan_.origin);
     rw.builder().set_phase(scan_.phase);
     std::vector<Var> in;
     for (ValueId v : scan_.inputs) in.push_back(rw.at(v));

@@ -49,7 +49,7 @@ class Loop {
   // The loop without its sums, and the products.
   void write(Rewriter& rw) {
     Builder& b = rw.builder();
-    b.set_loc(scan_.loc);
+    b.set_origin(scan_.origin);
     b.set_phase(scan_.phase);
     Function body = body_;
     std::vector<bool> keep_param(body.params.size(), true), keep_result(body.results.size(), true);

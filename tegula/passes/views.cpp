@@ -152,7 +152,7 @@ Var dot_operand_rule(Peephole& p, const Node& n) {
     std::vector<Var> in;
     for (size_t i = 0; i < n.inputs.size(); ++i)
       in.push_back(i == k ? p.operand(*m, 0) : p.in(n, i));
-    return p.builder().emit_n(*n.op, std::move(attrs), in, {}, n.loc)[0];
+    return p.builder().emit_n(*n.op, std::move(attrs), in, {}, n.origin.loc)[0];
   }
   return {};
 }
@@ -172,7 +172,7 @@ Var permuted_dot_rule(Peephole& p, const Node& n) {
   attrs.set("dims", print(s));
   std::vector<Var> in;
   for (size_t i = 0; i < m->inputs.size(); ++i) in.push_back(p.operand(*m, i));
-  return p.builder().emit_n(dot_op, std::move(attrs), in, {}, n.loc)[0];
+  return p.builder().emit_n(dot_op, std::move(attrs), in, {}, n.origin.loc)[0];
 }
 
 Result<bool> run(Module& m, Function& f, const PassOptions&) {

@@ -52,9 +52,9 @@ class WidenAgain {
     Var& cast_again = made_[{v, phase}];
     if (!cast_again.valid()) {
       const Node& from = *f_.producer(v);
-      rw_.builder().set_loc(from.loc);
+      rw_.builder().set_origin(from.origin);
       rw_.builder().set_phase(phase);
-      cast_again = cast(rw_.at(from.inputs[0]), f_.type(v).dtype, from.loc);
+      cast_again = cast(rw_.at(from.inputs[0]), f_.type(v).dtype, from.origin.loc);
     }
     return cast_again;
   }

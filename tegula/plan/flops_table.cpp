@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 
 #include "tegula/ops/table.h"
 
@@ -10,23 +9,20 @@ namespace tegula {
 
 namespace {
 
-constexpr int kEmbedding = -1, kHead = 1 << 30, kNoLayer = -2;
-
-// The layer that a name of a weight, its state or its gradient says; kNoLayer: none.
-int layer_of(std::string_view name) {
-  for (size_t at = 0; at < name.size();) {
-    const size_t end = std::min(name.find('.', at), name.size());
-    const std::string_view part = name.substr(at, end - at);
-    if ((part == "h" || part == "layers") && end + 1 < name.size() && name[end + 1] >= '0' &&
-        name[end + 1] <= '9')
-      return std::atoi(std::string(name.substr(end + 1, 8)).c_str());
-    at = end + 1;
-  }
-  return kNoLayer;
+// "layer 3" of "layers.3.attn"; "embedding", "head"; what stands nowhere is "other".
+std::string part_of(std::string_view scope) {
+  constexpr std::string_view kLayers = "layers.";
+  if (scope.empty()) return "other";
+  if (!scope.starts_with(kLayers)) return std::string(scope.substr(0, scope.find('.')));
+  scope.remove_prefix(kLayers.size());
+  return cat("layer ", scope.substr(0, scope.find('.')));
 }
 
-std::string name_of(int layer) {
-  return layer == kEmbedding ? "embedding" : layer == kHead ? "head" : cat("layer ", layer);
+// In the order of the model.
+int place_of(const std::string& part) {
+  if (part == "embedding") return -1;
+  if (part.starts_with("layer ")) return std::atoi(&part[6]);
+  return part == "other" ? 1 << 30 : 1 << 29;
 }
 
 // The part of a step that is its forward phase.
@@ -38,55 +34,6 @@ int64_t forward_flops(const Step& s) {
   return flops_of({&linear_cross_entropy_op, &s.attrs, in, out, nullptr, {}});
 }
 
-// Which layer each step of a plan belongs to.
-class Layers {
- public:
-  explicit Layers(const Plan& plan) : plan_(plan) {}
-
-  int next(const Step& s) {
-    int own = kNoLayer, forward = kNoLayer, backward = kNoLayer;
-    bool is_weight = false;
-    const auto look = [&](const PlanTensor& t, bool is_input) {
-      const Slot& slot = plan_.slots[static_cast<size_t>(t.slot)];
-      if (slot.kind == SlotKind::kParam) {
-        const Plan::Port& port = plan_.params[static_cast<size_t>(slot.param)];
-        if (port.role == Role::kInput) return;
-        is_weight = true;
-        own = std::max(own, layer_of(port.name));
-      } else if (const auto at = from_.find(t.holds); is_input && at != from_.end()) {
-        const auto [from, is_forward] = at->second;
-        if (is_forward)
-          forward = std::max(forward, from);
-        else if (s.phase == Phase::kUpdate)
-          backward = std::max(backward, from);
-        else  // gradients come from later layers
-          backward = backward == kNoLayer ? from : std::min(backward, from);
-      }
-    };
-    for (const PlanTensor& t : s.in) look(t, true);
-    for (const PlanTensor& t : s.out) look(t, false);
-    int layer = own;
-    // Weights of no layer: tables before the first one, norms and heads after the last.
-    if (layer == kNoLayer && is_weight)
-      layer = forward >= 0 || s.phase != Phase::kForward ? kHead : kEmbedding;
-    if (layer == kNoLayer) layer = forward != kNoLayer ? forward : backward;
-    if (layer == kNoLayer) layer = kEmbedding;
-    for (size_t k = 0; k < s.out.size(); ++k) {
-      const bool is_gradient = s.op == &linear_cross_entropy_grads_op && k >= 2;
-      from_[s.out[k].holds] = {layer, s.phase == Phase::kForward && !is_gradient};
-    }
-    return layer;
-  }
-
- private:
-  struct From {
-    int layer;
-    bool is_forward;
-  };
-  const Plan& plan_;
-  std::map<ValueId, From> from_;
-};
-
 FlopsRow& row(std::vector<FlopsRow>& rows, const std::string& name) {
   for (FlopsRow& r : rows)
     if (r.name == name) return r;
@@ -96,10 +43,9 @@ FlopsRow& row(std::vector<FlopsRow>& rows, const std::string& name) {
 }  // namespace
 
 void FlopsTable::add(const Plan& plan, int64_t times) {
-  Layers layers_of_steps(plan);
   for (const Step& s : plan.steps) {
-    const std::string layer = name_of(layers_of_steps.next(s));
     if (s.flops == 0) continue;
+    const std::string layer = part_of(s.scope);
     const int64_t forward = forward_flops(s), rest = s.flops - forward;
     // The gradient of a weight may have taken the factor of its sum over micro-batches, an
     // update's.
@@ -112,11 +58,9 @@ void FlopsTable::add(const Plan& plan, int64_t times) {
 }
 
 void FlopsTable::sort() {
-  const auto place = [](const FlopsRow& r) {
-    return r.name == "embedding" ? kEmbedding : r.name == "head" ? kHead : std::atoi(&r.name[6]);
-  };
-  std::sort(layers.begin(), layers.end(),
-            [&](const FlopsRow& a, const FlopsRow& b) { return place(a) < place(b); });
+  std::stable_sort(layers.begin(), layers.end(), [](const FlopsRow& a, const FlopsRow& b) {
+    return place_of(a.name) < place_of(b.name);
+  });
   std::stable_sort(ops.begin(), ops.end(),
                    [](const FlopsRow& a, const FlopsRow& b) { return a.sum() > b.sum(); });
 }

@@ -4,10 +4,8 @@
 // `total`, which is Plan::flops(). What is recomputed counts as backward. A loss computed together
 // with its gradients counts as forward what the loss alone takes.
 //
-// A step belongs to the layer whose weights or states it touches; else to the last layer that the
-// values of the forward part came from which it reads; else to the first one that gradients did.
-// Layers are the numbers in the names of weights (transformer.h.3.…, model.layers.3.…); "embedding"
-// is what comes before them, "head" what follows.
+// A step belongs to the part of the model that its scope names: "embedding", "layer 3", "head";
+// what has none (the gradient's norm) to "other". An update stands where its weight is first used.
 #pragma once
 
 #include <string>

@@ -36,7 +36,8 @@ int Planner::new_slot(int64_t bytes, const std::string& name, Phase phase) {
 Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause) {
   Step step;
   step.op = &copy_op;
-  step.phase = cause.phase, step.loc = cause.loc;
+  step.phase = cause.phase, step.loc = cause.origin.loc;
+  step.scope = module_->scopes[cause.origin.scope];
   step.in = {from}, step.out = {to};
   step.out[0].value = step.out[0].holds = from.value;
   Node node;
@@ -181,7 +182,8 @@ Status Planner::add_node(const Node& n) {
   const OpCall call{n.op, &n.attrs, in_types, out_types, module_.get(), n.regions};
   if (n.op->is_view && add_view(n, call)) return {};
   Step step;
-  step.op = n.op, step.attrs = n.attrs, step.phase = n.phase, step.loc = n.loc;
+  step.op = n.op, step.attrs = n.attrs, step.phase = n.phase;
+  step.loc = n.origin.loc, step.scope = module_->scopes[n.origin.scope];
   step.in.reserve(n.inputs.size()), step.out.reserve(n.n_outputs);
   for (ValueId v : n.inputs) step.in.push_back(tensors_[v]);
   for (uint32_t i = 0; i < n.n_outputs; ++i) {

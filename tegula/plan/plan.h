@@ -65,6 +65,7 @@ struct Step {
   int64_t flops = 0;  // at the bounds; views and copies 0
   int64_t bytes = 0;  // least bytes: every operand read once, every result written once
   Phase phase = Phase::kForward;
+  std::string scope;  // where in the model: "layers.3.attn"
   std::source_location loc;
 };
 

@@ -115,6 +115,7 @@ class Writer {
     if (!regions.empty()) out.set("regions", std::move(regions));
     out.set("flops", s.flops), out.set("bytes", s.bytes);
     out.set("phase", static_cast<int>(s.phase));
+    if (!s.scope.empty()) out.set("scope", s.scope);
     return out;
   }
   int64_t program(const tile::Program& p) {
@@ -360,6 +361,7 @@ class Reader {
     s.flops = integer(j.find("flops"), 0, INT64_MAX, "flops");
     s.bytes = integer(j.find("bytes"), 0, INT64_MAX, "bytes");
     s.phase = phase(j.find("phase"));
+    if (const Json* scope = j.find("scope")) s.scope = string(scope, "the scope");
     return s;
   }
 

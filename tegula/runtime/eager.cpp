@@ -157,7 +157,7 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
   Builder b(*module, cat("eager.", node.op->name, ".", cache_.size()));
   std::vector<Var> args;
   for (size_t i = 0; i < types.size(); ++i) args.push_back(b.param(cat("x", i), types[i]));
-  const auto out = b.emit_n(*node.op, node.attrs, args, node.regions, node.loc);
+  const auto out = b.emit_n(*node.op, node.attrs, args, node.regions, node.origin.loc);
   const size_t n_results =
       TEGULA_TRY(infer({node.op, &node.attrs, types, {}, module.get(), node.regions})).size();
   for (size_t i = 0; i < n_results; ++i) b.result(cat("y", i), out[i]);

@@ -36,8 +36,9 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
                     std::vector<Var> grads) {
   b.set_phase(Phase::kUpdate);
   Var total;
-  for (const Var& g : grads) {
-    const Var s = sum_of_squares(g);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const Scope scope(b, specs[i].scope);
+    const Var s = sum_of_squares(grads[i]);
     total = total.valid() ? total + s : s;
   }
   const Var norm = sqrt(total);
@@ -46,9 +47,13 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
   const Var is_finite = lt(norm, static_cast<double>(std::numeric_limits<float>::max()));
   if (config.clip > 0) {
     const Var scale = min(div(fill(b, config.clip, norm.type()), norm + 1e-6), 1.0);
-    for (Var& g : grads) g = g * scale;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const Scope scope(b, specs[i].scope);
+      grads[i] = grads[i] * scale;
+    }
   }
   for (size_t i = 0; i < weights.size(); ++i) {
+    const Scope scope(b, specs[i].scope);
     const std::string& name = specs[i].name;
     const Var w = weights[i], g = grads[i];
     Var direction = g;

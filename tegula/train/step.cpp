@@ -54,6 +54,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     if (config.accumulate > 1) {
       b.set_phase(Phase::kUpdate);  // not recomputed, and nothing waits for it
       for (size_t i = 0; i < weights.size(); ++i) {
+        const Scope scope(b, f.weights[i].scope);
         const std::string name = "grad." + f.weights[i].name;
         const Var sum = b.param(name, weights[i].type(), Role::kState);
         b.result(name, sum + grads[i] * (1.0 / static_cast<double>(config.accumulate)));

@@ -135,7 +135,8 @@ TEST(BlockwiseTraining, GradientsAgainstTheReference) {
       want = *interpret(*f->module, before, in);
       for (const Output& r : before.results) names.push_back(r.name);
     }
-    const auto compiled = compile(f->module, f->train_step, compile_options(c, Target::this_cpu(2)));
+    const auto compiled =
+        compile(f->module, f->train_step, compile_options(c, Target::this_cpu(2)));
     ASSERT_TRUE(compiled.ok());
     results[c.blockwise == "off"  ? 0
             : c.blockwise == "64" ? 1

@@ -101,7 +101,7 @@ Var Context::weight(const std::string& name, const Shape& shape, Init init, doub
                     bool decays) {
   for (size_t i = 0; i < specs_.size(); ++i)
     if (specs_[i].name == name) return vars_[i];
-  specs_.push_back({name, {dtype, shape}, init, stddev, decays});
+  specs_.push_back({name, {dtype, shape}, init, stddev, decays, b.scope()});
   vars_.push_back(b.weight(name, {dtype, shape}));
   return vars_.back();
 }
@@ -174,6 +174,7 @@ bool has_option(const ModelDef& model, std::string_view option) {
 
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
   const Var h = model.hidden(c, tokens);
+  const Scope at(c.b, "head");
   Var loss = cross_entropy_loss(h, model.head(c), targets);
   if (c.is_training)
     for (Var more : c.losses) loss = loss + more;
@@ -181,11 +182,14 @@ Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets) {
 }
 
 Var model_logits(Context& c, const ModelDef& model, Var tokens) {
-  return dot("b s d, v d -> b s v", model.hidden(c, tokens), model.head(c), DType::kF32);
+  const Var h = model.hidden(c, tokens);
+  const Scope at(c.b, "head");
+  return dot("b s d, v d -> b s v", h, model.head(c), DType::kF32);
 }
 
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
   Var h = model.hidden(c, tokens);
+  const Scope at(c.b, "head");
   const Var n = sub(extent(h, 1, DType::kI64), constant(c.b, 1, DType::kI64));
   const Var zero = constant(c.b, 0, DType::kI64);
   const Var starts[] = {zero, n, zero};

@@ -61,7 +61,7 @@ Error no_rule(const Node& n) {
   return unsupported(cat(n.op->name,
                          ": has no derivative; stop the gradient before it or give the op a "
                          "decomposition"),
-                     n.loc);
+                     n.origin.loc);
 }
 
 // The decomposition's nodes; its outputs are the op's.
@@ -81,7 +81,7 @@ void reverse(Sweep& s, NodeId begin, NodeId end) {
     const Use u(s.b, n);
     s.grow();
     if (!s.has_any(u)) continue;
-    s.b.set_loc(u.node.loc);
+    s.b.set_origin(u.node.origin);
     std::vector<Var> grads;
     for (const Var& v : u.out) grads.push_back(s.deriv[v.id()]);
     bool has_rule = false;
@@ -178,7 +178,7 @@ void forward(Sweep& s, NodeId begin, NodeId end) {
     if (!any) continue;
     const Use u(s.b, n);
     s.grow();
-    s.b.set_loc(u.node.loc);
+    s.b.set_origin(u.node.origin);
     std::vector<Var> t;
     for (const Var& v : u.in) t.push_back(s.deriv[v.id()]);
     bool float_out = false;
@@ -207,7 +207,7 @@ std::vector<Var> pullback(Builder& b, std::span<const Var> ys, std::span<const V
   for (size_t i = 0; i < ys.size(); ++i)
     if (cts[i].valid()) s.accumulate(ys[i].id(), cts[i]);
   reverse(s, 0, end);
-  b.set_loc(std::nullopt);
+  b.set_origin(std::nullopt);
   b.set_phase(phase);
   s.grow();
   for (size_t i = 0; i < xs.size(); ++i) grads[i] = s.deriv[xs[i].id()];
@@ -237,7 +237,7 @@ std::vector<Var> pushforward(Builder& b, std::span<const Var> ys, std::span<cons
   }
   s.mark(0, end);
   forward(s, 0, end);
-  b.set_loc(std::nullopt);
+  b.set_origin(std::nullopt);
   s.grow();
   for (size_t i = 0; i < ys.size(); ++i) out[i] = s.deriv[ys[i].id()];
   return out;
