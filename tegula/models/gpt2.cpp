@@ -74,7 +74,7 @@ Var hidden(Context& c, Var tokens) {
 }
 
 Var head(Context& c) {
-  if (c.config.tie_embeddings) return wte(c);
+  if (c.config.is_tied()) return wte(c);
   return c.weight("lm_head.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 

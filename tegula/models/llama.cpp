@@ -85,12 +85,12 @@ Var llama_decoder(Context& c, Var tokens, Var (*ffn)(Context&, Var x, const std:
 }
 
 Var llama_head(Context& c) {
-  if (c.config.tie_embeddings) return table(c);
+  if (c.config.is_tied()) return table(c);
   return c.weight("lm_head.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
-constinit const ModelDef llama_model = {"llama", "Llama: RMS norm, rotary positions, GQA, SwiGLU",
-                                        hidden, llama_head,
-                                        "n-heads n-kv-heads head-dim d-ff bias dropout"};
+constinit const ModelDef llama_model = {
+    "llama",    "Llama: RMS norm, rotary positions, GQA, SwiGLU", hidden,
+    llama_head, "n-heads n-kv-heads head-dim d-ff bias dropout",  false};
 
 }  // namespace tegula

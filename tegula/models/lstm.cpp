@@ -19,7 +19,7 @@ Var table(Context& c) {
 }
 
 Var head(Context& c) {
-  if (c.config.tie_embeddings) return table(c);
+  if (c.config.is_tied()) return table(c);
   return c.weight("head.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,13 @@ struct ModelConfig {
   double rope_theta = 10000;
   double dropout = 0;
   bool has_bias = false;
-  bool tie_embeddings = true;
+  // One table for tokens in and out. None: what files of the family usually have.
+  std::optional<bool> tie_embeddings;
 
-  // Fills the zeros with their defaults. Errors name the numbers: "d_model 100 is not a multiple of
-  // n_heads 3".
+  // After resolve().
+  bool is_tied() const { return tie_embeddings.value_or(true); }
+  // Fills the zeros, and what is not there, with the family's defaults. Errors name the numbers:
+  // "d_model 100 is not a multiple of n_heads 3".
   Status resolve();
 };
 
@@ -102,6 +106,7 @@ struct ModelDef {
   // Those of kModelFlags that change what it computes, by spaces, beside n-layers, d-model and
   // seqlen, which all have.
   std::string_view options;
+  bool is_tied = true;  // ModelConfig::tie_embeddings, if it is not said
 };
 
 // A field of the configuration that has a flag, under the flag's name without its dashes.

@@ -43,15 +43,18 @@ class Weights(CliTest):
                           "no place for")
 
     def test_a_head_of_its_own_in_a_tied_model(self):
-        def change(header, data):
-            at = dict(header["model.embed_tokens.weight"])
-            begin, end = at["data_offsets"]
-            at["data_offsets"] = [len(data), len(data) + end - begin]
-            header["lm_head.weight"] = at
-            return bytes(data) + bytes(data[begin:end])
-        self.edit(change)
+        config = json.loads((self.model / "config.json").read_text())
+        self.assertFalse(config["tie_word_embeddings"])  # as Llama's files have it
+        (self.model / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+        def change(last):
+            def edit(header, data):
+                begin, end = header["model.embed_tokens.weight"]["data_offsets"]
+                at, _ = header["lm_head.weight"]["data_offsets"]
+                data[at:at + end - begin] = data[begin:end - 1] + (last or data[end - 1:end])
+            return edit
+        self.edit(change(b""))
         self.expect_ok(self.generate())  # the same once more, as some exporters write it
-        self.edit(lambda h, d: change(h, d)[:-1] + b"\x3f")
+        self.edit(change(b"\x3f"))
         self.expect_error(self.generate(), INVALID, "lm_head.weight", "tie_word_embeddings")
 
     def test_values_that_are_no_numbers(self):

@@ -32,7 +32,7 @@ std::string model_config_json(const ModelConfig& m, DType dtype) {
   if (attends) c.n_heads = m.n_heads, c.n_kv_heads = m.n_kv_heads, c.head_dim = m.head_dim;
   c.d_model = m.d_model, c.d_ff = m.d_ff, c.max_seqlen = m.max_seqlen, c.norm_eps = m.norm_eps;
   c.rope_theta = m.rope_theta, c.activation = activation(m.type);
-  c.tie_embeddings = m.tie_embeddings, c.bias = m.has_bias, c.dropout = m.dropout, c.dtype = dtype;
+  c.tie_embeddings = m.is_tied(), c.bias = m.has_bias, c.dropout = m.dropout, c.dtype = dtype;
   if (m.type == "moe")
     c.n_experts = m.n_experts, c.n_experts_per_token = m.n_experts_per_token,
     c.balance_loss = m.balance_loss;

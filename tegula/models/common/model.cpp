@@ -69,6 +69,8 @@ Status ModelConfig::resolve() {
     if (const int64_t v = this->*l.size; v < l.least || v > l.most)
       return invalid_argument(cat(l.name, " is ", v, ", must be from ", l.least, " to ", l.most));
   if (n_kv_heads == 0) n_kv_heads = n_heads;
+  if (const auto model = find_model(type); model.ok() && !tie_embeddings)
+    tie_embeddings = (*model)->is_tied;
   const bool attends = has_attention(type);
   if (attends && head_dim == 0) {
     if (d_model % n_heads != 0)

@@ -111,7 +111,7 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
     return {};  // the causal mask
   if (name.ends_with(".rotary_emb.inv_freq")) return {};
   std::string why = "which the model of its config.json has no place for: is it another model's?";
-  if (config.tie_embeddings && name == "lm_head.weight") {
+  if (config.is_tied() && name == "lm_head.weight") {
     for (const char* table : {"transformer.wte.weight", "model.embed_tokens.weight"})
       if (const auto e = find(files, table); e.tensor != nullptr && is_same(*e.tensor, t.tensor))
         return {};
