@@ -28,7 +28,8 @@ class Verifier {
     std::string at = cat(kVerifyRules[static_cast<size_t>(rule)], ": function ", f_.name);
     const Node* n = node_ == kNone ? nullptr : &f_.nodes[node_];
     if (n) at += cat(", node ", node_, n->op ? cat(" (", n->op->name, ")") : "");
-    return internal_error(cat(at, ": ", what...), n ? n->origin.loc : std::source_location::current());
+    return internal_error(cat(at, ": ", what...),
+                          n ? n->origin.loc : std::source_location::current());
   }
 
   Status dim(const Dim& d, std::string_view of) const {
