@@ -96,7 +96,7 @@ struct KernelDef {
   const TuningSpace* tuning = nullptr;  // null: nothing to choose
 };
 
-// Every kernel linked in, ordered by name.
+// The CPU's kernels, then the descriptors of CUDA's, each ordered by name.
 std::span<const KernelDef* const> all_kernels();
 
 // The instruction set that kernels use: the widest of this machine, unless a probe of a few

@@ -1,7 +1,7 @@
 // Target: the machine that a plan is made for, as a value. Everything that chooses (passes,
 // kernels' supports, workspaces and sizes, orders, prices) asks a Target and no global, so that a
-// plan for any machine can be made, read and compared on any other. Only Session::create asks
-// whether this is that machine.
+// plan for any machine can be made, read and compared on any other. Only what runs a plan
+// (Session::create, measure_on_device) asks whether this is that machine.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ std::span<const Target> target_presets();
 // A preset by name. The error lists the names.
 Result<Target> find_target(std::string_view name);
 
-// "h200: CUDA 9.0, 132 multiprocessors, 141.0 GB, 989 TFLOP/s in bf16, 67 in f32, 4.8 TB/s"
+// "h200: CUDA 9.0, 132 multiprocessors, 140 GiB, 989 TFLOP/s in bf16, 67 in f32, 4.8 TB/s"
 std::string to_string(const Target& target);
 
 }  // namespace tegula

@@ -90,7 +90,12 @@ Var llama_head(Context& c) {
 }
 
 constinit const ModelDef llama_model = {
-    "llama",    "Llama: RMS norm, rotary positions, GQA, SwiGLU", hidden,
-    llama_head, "n-heads n-kv-heads head-dim d-ff bias dropout",  false};
+    .name = "llama",
+    .doc = "Llama: RMS norm, rotary positions, GQA, SwiGLU",
+    .hidden = hidden,
+    .head = llama_head,
+    .options = "n-heads n-kv-heads head-dim d-ff bias dropout",
+    .is_tied = false,
+};
 
 }  // namespace tegula

@@ -60,12 +60,14 @@ Var hidden(Context& c, Var tokens) { return llama_decoder(c, tokens, sparse_ffn)
 }  // namespace
 
 constinit const ModelDef moe_model = {
-    "moe",
-    "Mixtral: Llama with experts instead of one FFN",
-    hidden,
-    llama_head,
-    "n-heads n-kv-heads head-dim d-ff n-experts experts-per-token "
-    "capacity-factor balance-loss dropout",
-    false};
+    .name = "moe",
+    .doc = "Mixtral: Llama with experts instead of one FFN",
+    .hidden = hidden,
+    .head = llama_head,
+    .options =
+        "n-heads n-kv-heads head-dim d-ff n-experts experts-per-token "
+        "capacity-factor balance-loss dropout",
+    .is_tied = false,
+};
 
 }  // namespace tegula

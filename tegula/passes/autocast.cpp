@@ -9,6 +9,7 @@
 // their weights in every round. [Micikevicius et al. 2018, 3.1]
 //
 // This pass changes bits: results are those of the rounded operands.
+#include <optional>
 #include <unordered_map>
 
 #include "tegula/ir/builder.h"
@@ -39,9 +40,9 @@ class Autocast {
   Result<bool> run(Function& out) {
     bool changed = false;
     for (const Node& n : f_.nodes) {
-      if (is_wanted(n)) {
+      if (const auto attrs = lowered_attrs(n)) {
         changed = true;
-        lower(n);
+        lower(n, *attrs);
       } else {
         rw_.clone(n);
       }
@@ -57,16 +58,6 @@ class Autocast {
     return f_.type(n.inputs[i]).dtype == DType::kF32 && is_low_operand(*n.op, i);
   }
 
-  // A dot's result is rounded, too, if it is a product with a weight, unless it is only on its way
-  // to an op that wants f32; and where the target has no kernel that leaves it in f32.
-  Attrs attrs_of(const Node& n) const {
-    Attrs attrs = n.attrs;
-    if (n.op != &dot_op || (reads_weight(n) && is_kept_[n.output()])) return attrs;
-    attrs.set("out", DType::kF32);
-    if (!has_kernel(n, attrs) && has_kernel(n, n.attrs)) return n.attrs;
-    return attrs;
-  }
-
   bool reads_weight(const Node& n) const {
     for (ValueId v : n.inputs) {
       while (const Node* p = f_.producer(v)) {
@@ -78,11 +69,20 @@ class Autocast {
     return false;
   }
 
-  bool is_wanted(const Node& n) const {
+  // The attributes of the node in the low dtype; none: it stays. A dot's result is rounded, too, if
+  // it is a product with a weight, unless it is only on its way to an op that wants f32; and where
+  // the target has no kernel that leaves it in f32.
+  std::optional<Attrs> lowered_attrs(const Node& n) const {
     if (n.op->precision != Precision::kLow || n.phase == Phase::kUpdate || n.inputs.empty() ||
         f_.type(n.inputs[0]).dtype != DType::kF32)
-      return false;
-    return has_kernel(n, attrs_of(n));
+      return {};
+    if (n.op == &dot_op && !(reads_weight(n) && is_kept_[n.output()])) {
+      Attrs attrs = n.attrs;
+      attrs.set("out", DType::kF32);
+      if (has_kernel(n, attrs)) return attrs;
+    }
+    if (!has_kernel(n, n.attrs)) return {};
+    return n.attrs;
   }
 
   // Of the node with lowered operands.
@@ -95,7 +95,7 @@ class Autocast {
     return !options_.has_direct_kernel || options_.has_direct_kernel(call, options_.kernel_context);
   }
 
-  void lower(const Node& n) {
+  void lower(const Node& n, const Attrs& attrs) {
     Builder& b = rw_.builder();
     b.set_origin(n.origin);
     b.set_phase(n.phase);
@@ -104,7 +104,7 @@ class Autocast {
       const Var x = rw_.at(n.inputs[i]);
       in.push_back(is_lowered(n, i) ? lowered(x) : x);
     }
-    const auto out = b.emit_n(*n.op, attrs_of(n), in, n.regions, n.origin.loc);
+    const auto out = b.emit_n(*n.op, attrs, in, n.regions, n.origin.loc);
     for (uint32_t i = 0; i < n.n_outputs && !b.failed(); ++i)
       rw_.bind(n.output(i), cast(out[i], f_.type(n.output(i)).dtype, n.origin.loc));
   }

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <string>
 
-#include "tegula/ir/builder.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/math.h"
-#include "tegula/ops/table.h"
 #include "tegula/passes/dot_dims.h"
+#include "tegula/passes/loops.h"
 #include "tegula/passes/pass.h"
 
 namespace tegula {
@@ -21,7 +20,7 @@ constexpr int64_t kManySteps = 8;
 // The invariants of a scan that one of its products takes as [n, k].
 class Loop {
  public:
-  Loop(Module& module, const Node& scan)
+  Loop(Module& module, const Function&, const Node& scan)
       : module_(module), scan_(scan), body_(module[scan.regions[0]]) {
     const Dim length = scan.attrs.dims("length")[0];
     if (length.bound() < kManySteps) return;
@@ -97,17 +96,7 @@ class Loop {
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   if (options.remat == Remat::kBudget) return false;
-  const auto finds = [&](const Node& n) { return n.op == &scan_op && Loop(module, n).has_work(); };
-  if (std::none_of(f.nodes.begin(), f.nodes.end(), finds)) return false;
-  Rewriter rw(module, f);
-  for (const Node& n : f.nodes) {
-    if (finds(n))
-      Loop(module, n).write(rw);
-    else
-      rw.clone(n);
-  }
-  f = TEGULA_TRY(rw.finish());
-  return true;
+  return rewrite_loops<Loop>(module, f);
 }
 
 }  // namespace

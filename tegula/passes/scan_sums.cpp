@@ -8,12 +8,11 @@
 #include <algorithm>
 #include <string>
 
-#include "tegula/ir/builder.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/common/scan.h"
 #include "tegula/ops/math.h"
-#include "tegula/ops/table.h"
 #include "tegula/passes/dot_dims.h"
+#include "tegula/passes/loops.h"
 #include "tegula/passes/pass.h"
 
 namespace tegula {
@@ -33,14 +32,15 @@ std::vector<int> count_uses(const Function& f) {
   return uses;
 }
 
+// Under a budget nothing is stacked that is not yet.
+template <bool kHasBudget>
 class Loop {
  public:
-  Loop(Module& module, const Function& f, const Node& scan, bool has_budget)
+  Loop(Module& module, const Function& f, const Node& scan)
       : module_(module),
         scan_(scan),
         body_(module[scan.regions[0]]),
-        layout_(layout_of(module, f, scan)),
-        has_budget_(has_budget) {
+        layout_(layout_of(module, f, scan)) {
     find_sums();
   }
 
@@ -155,7 +155,7 @@ class Loop {
       if (!dot || dot->op != &dot_op || uses[share] != 1 || !is_plain_dot(*dot)) continue;
       const auto stacks = [&](ValueId v) {
         return varies[v] && body_.type(v).shape.rank() < kMaxRank &&
-               (!has_budget_ || x_of(v) != kNone || place_of(body_, v) != kNone);
+               (!kHasBudget || x_of(v) != kNone || place_of(body_, v) != kNone);
       };
       const ValueId a = dot->inputs[0], b = dot->inputs[1];
       if (stacks(a) && stacks(b) && (is_carried[a] || is_carried[b])) sums_.push_back({i, dot});
@@ -166,25 +166,12 @@ class Loop {
   const Node& scan_;
   const Function body_;  // a copy: the module grows
   ScanLayout layout_;
-  bool has_budget_;
   std::vector<Sum> sums_;
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  const bool has_budget = options.remat == Remat::kBudget;
-  const auto finds = [&](const Node& n) {
-    return n.op == &scan_op && Loop(module, f, n, has_budget).has_work();
-  };
-  if (std::none_of(f.nodes.begin(), f.nodes.end(), finds)) return false;
-  Rewriter rw(module, f);
-  for (const Node& n : f.nodes) {
-    if (finds(n))
-      Loop(module, f, n, has_budget).write(rw);
-    else
-      rw.clone(n);
-  }
-  f = TEGULA_TRY(rw.finish());
-  return true;
+  return options.remat == Remat::kBudget ? rewrite_loops<Loop<true>>(module, f)
+                                         : rewrite_loops<Loop<false>>(module, f);
 }
 
 }  // namespace

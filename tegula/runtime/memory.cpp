@@ -13,6 +13,7 @@
 
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
+#include "tegula/kernels/target.h"
 
 namespace tegula {
 
@@ -117,7 +118,7 @@ void Region::reset_peak() { peak.store(live.load()); }
 
 int64_t machine_memory() {
   static const int64_t bytes = [] {
-    int64_t least = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+    int64_t least = Target::one_thread().memory_bytes;
     for (const char* limit :
          {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
       if (const auto text = read_file(limit); text.ok())

@@ -13,6 +13,7 @@ TEGULA = os.environ.get("TEGULA_BIN", "build/cuda/tegula")
 FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
 NO_DRIVER = "/nowhere/libcuda.so.1"
 GEMM = ("gemm", "--shape", "256,256,256", "--dtype", "bf16", "--repeats", "1")
+USAGE, MACHINE = 2, 3  # exit codes of docs/cli.md
 
 
 class CudaTest(unittest.TestCase):
@@ -34,8 +35,8 @@ class CudaTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout.strip().splitlines()[-1])
 
-    def refused(self, done, *words):
-        self.assertIn(done.returncode, (1, 2, 3), done.stdout)
+    def refused(self, done, *words, code=USAGE):
+        self.assertEqual(done.returncode, code, done.stdout)
         self.assertEqual(done.stdout, "")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         for word in words:
@@ -98,7 +99,7 @@ class CudaTest(unittest.TestCase):
         self.refused(self.bench("gemm", "--shape", "64,64,64", "--dtype", "f16"), "op dot", "matmul_sm90")
 
     def test_no_driver(self):
-        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=NO_DRIVER), "no CUDA driver", "run on the CPU")
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=NO_DRIVER), "no CUDA driver", "run on the CPU", code=MACHINE)
         fact = self.facts(TEGULA_CUDA_DRIVER=NO_DRIVER)["driver"]
         self.assertFalse(fact["is_well"])
         self.assertIn("no CUDA driver", fact["text"])
@@ -106,10 +107,10 @@ class CudaTest(unittest.TestCase):
 
     def test_what_is_no_driver(self):
         libc = "libc.so.6"
-        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=libc), "no CUDA driver", "cuDriverGetVersion")
+        self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=libc), "no CUDA driver", "cuDriverGetVersion", code=MACHINE)
 
     def test_driver_too_old(self):
-        self.refused(self.bench(*GEMM, FAKE_CUDA_VERSION="11080"), "too old", "11.8", "12.0", "525")
+        self.refused(self.bench(*GEMM, FAKE_CUDA_VERSION="11080"), "too old", "11.8", "12.0", "525", code=MACHINE)
         self.assertIn("too old", self.facts(FAKE_CUDA_VERSION="11080")["driver"]["text"])
 
     def test_driver_older_than_the_compiler(self):
@@ -119,14 +120,14 @@ class CudaTest(unittest.TestCase):
         self.assertFalse(facts["compiler"]["is_well"])
         self.assertIn("newer than the driver", facts["compiler"]["text"])
         self.refused(self.bench(*GEMM, FAKE_CUDA_VERSION="12000", FAKE_CUDA_LOAD="200"),
-                     "loading a kernel failed", "12.0", "update the driver")
+                     "loading a kernel failed", "12.0", "update the driver", code=MACHINE)
 
     def test_no_device(self):
-        self.refused(self.bench(*GEMM, FAKE_CUDA_DEVICES="0"), "finds no device", "nvidia-smi")
+        self.refused(self.bench(*GEMM, FAKE_CUDA_DEVICES="0"), "finds no device", "nvidia-smi", code=MACHINE)
         self.assertIn("finds no device", self.facts(FAKE_CUDA_DEVICES="0")["driver"]["text"])
 
     def test_device_too_old(self):
-        self.refused(self.bench(*GEMM, FAKE_CUDA_CAPABILITY="75"), "too old", "7.5", "8.0")
+        self.refused(self.bench(*GEMM, FAKE_CUDA_CAPABILITY="75"), "too old", "7.5", "8.0", code=MACHINE)
         self.assertIn("too old", self.facts(FAKE_CUDA_CAPABILITY="75")["device"]["text"])
 
     def test_an_older_device_gets_what_it_can_run(self):
@@ -205,7 +206,7 @@ class CudaTest(unittest.TestCase):
             self.assertFalse(self.facts(TEGULA_KERNEL_CACHE=folder)["kernel cache"]["is_well"])
 
     def test_too_large_for_the_device(self):
-        self.refused(self.bench("gemm", "--shape", "32768,32768,64", "--dtype", "bf16"), "no 2147483648 bytes")
+        self.refused(self.bench("gemm", "--shape", "32768,32768,64", "--dtype", "bf16"), "no 2147483648 bytes", code=MACHINE)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,11 @@ class NewBody {
   std::vector<std::pair<Var, Group>> outer_;  // by parameter, whose value id is its number
 };
 
-// The value that alone is made of v, element by element, as far as that goes: kept in v's place it
-// saves these steps, too.
-ValueId last_alone(const Function& body, ValueId v) {
-  for (;;) {
+// v, and then what alone is made of it, element by element: what of these the pullback reads is
+// kept.
+void add_chain(const Function& body, ValueId v, std::vector<ValueId>& chain) {
+  while (std::find(chain.begin(), chain.end(), v) == chain.end()) {
+    chain.push_back(v);
     const Node* user = nullptr;
     int n_uses = 0;
     for (const Node& n : body.nodes)
@@ -79,7 +80,7 @@ ValueId last_alone(const Function& body, ValueId v) {
     for (const Output& r : body.results) n_uses += r.value == v;
     if (n_uses != 1 || !user || !user->op->is_elementwise || user->n_outputs != 1 ||
         !(body.type(user->output()) == body.type(v)))
-      return v;
+      return;
     v = user->output();
   }
 }
@@ -99,7 +100,7 @@ std::vector<ValueId> carried_products(const Module& m, const Function& body, con
     const Shape& s = body.type(n.output()).shape;
     const int64_t numel = extents.empty() ? s.numel() : s.at(extents).numel();
     if (s.rank() < kMaxRank && flops_of(m, body, n, extents) > kFlopsWorthAnElement * numel)
-      products.push_back(last_alone(body, n.output()));
+      add_chain(body, n.output(), products);
   }
   return products;
 }
