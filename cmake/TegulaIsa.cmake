@@ -31,6 +31,9 @@ if(NOT TEGULA_ISAS STREQUAL all_isas)
   add_compile_definitions(TEGULA_ONLY_PORTABLE)
 endif()
 
+# CMake takes lld where clang compiles and lld is installed, but only GNU ld joins groups in a relocatable object.
+find_program(TEGULA_LD NAMES ${CMAKE_CXX_LIBRARY_ARCHITECTURE}-ld.bfd ld.bfd ld REQUIRED)
+
 # tegula_isa_objects(OUT folder): OUT lists one relocatable object per instruction set.
 function(tegula_isa_objects out folder)
   file(GLOB all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
@@ -54,7 +57,7 @@ function(tegula_isa_objects out folder)
     add_custom_command(
       OUTPUT ${object}
       BYPRODUCTS ${joined}
-      COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${joined} $<TARGET_OBJECTS:${target}>
+      COMMAND ${TEGULA_LD} -r --force-group-allocation -o ${joined} $<TARGET_OBJECTS:${target}>
       COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=tegula_isa_table_${isa} ${joined} ${object}
       DEPENDS ${target} $<TARGET_OBJECTS:${target}>
       COMMAND_EXPAND_LISTS VERBATIM)
