@@ -124,6 +124,10 @@ Result<Compiled> compile_text(const std::string& path, const std::string& text,
 
   std::vector<std::string> flags = {cat("--gpu-architecture=", arch), "--std=c++17", "--fmad=false",
                                     "--ptxas-options=-v"};
+  // NVRTC's own cache, since 12.9, returns no log: registers and spills would read as 0.
+  int major = 0, minor = 0;
+  if (n.version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 9)))
+    flags.emplace_back("--no-cache");
   for (const std::string& d : defines) flags.push_back("-D" + d);
   for (const std::string& f : flags) options.push_back(f.c_str());
 
