@@ -118,7 +118,7 @@ Json BenchTimes::json() const {
 }
 
 Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOptions with,
-                           ThreadPool& pool) {
+                           Rank& rank) {
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
   for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
@@ -127,7 +127,7 @@ Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOpt
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
   how.is_sustained = o.is_sustained;
-  BenchRun r{TEGULA_TRY(Measurement::create(compiled.plan, &pool, how, w.integers_below)),
+  BenchRun r{TEGULA_TRY(Measurement::create(compiled.plan, rank, how, w.integers_below)),
              {w.what, kernels_of(*compiled.plan), {}}};
   set_values(w, r.measurement);
   r.times.measured = TEGULA_TRY(r.measurement.run());
@@ -168,22 +168,22 @@ Status run(const Options& o, std::string_view kind) {
   const TrainFlags* model = kind == "train"      ? &o.train
                             : kind == "generate" ? &o.generate
                                                  : nullptr;  // with flags of its own
-  ThreadPool pool(model ? model->config.threads : o.threads);
+  Rank rank(model ? model->config.threads : o.threads);
   CompileOptions compile_with;
-  compile_with.plan.target = Target::this_cpu(pool.n_threads());
+  compile_with.plan.target = Target::this_cpu(rank.pool.n_threads());
   const Work w = TEGULA_TRY(bench_work(kind, o, compile_with));
   if (o.device == "cuda") return bench_on_cuda(w, o);
   if (!model) TEGULA_TRY(set_tuning(o, compile_with));
-  BenchRun r = TEGULA_TRY(time_work(w, o, compile_with, pool));
+  BenchRun r = TEGULA_TRY(time_work(w, o, compile_with, rank));
   const double tokens_per_s = 1e3 * w.tokens / r.times.measured.ms_median;
   if (!(model ? model->config.json : o.json)) {
-    print_heading(w.what, pool);
+    print_heading(w.what, rank.pool);
     r.times.print();
     if (w.tokens > 0) std::printf("%.5g tokens/s\n", tokens_per_s);
     if (o.by_op) print_by_op(TEGULA_TRY(times_by_op(r.measurement)));
     return {};
   }
-  Json j = json_of(r.times, pool);
+  Json j = json_of(r.times, rank.pool);
   j.set("tokens_per_s", tokens_per_s);
   Session& session = r.measurement.session();
   if (const int loss = session.plan().find_result("loss"); loss >= 0)
@@ -204,17 +204,17 @@ void print_line(const std::string& name, const BenchTimes& t) {
 Status run_ops(const Options& o) {
   if (o.device == "cuda")
     return unsupported("bench ops: the GPU has no kernels of these ops: leave out --device cuda");
-  ThreadPool pool(o.threads);
+  Rank rank(o.threads);
   CompileOptions compile_with;
-  compile_with.plan.target = Target::this_cpu(pool.n_threads());
+  compile_with.plan.target = Target::this_cpu(rank.pool.n_threads());
   TEGULA_TRY(set_tuning(o, compile_with));
   const std::vector<Work> works = TEGULA_TRY(op_works(o));
   BenchTimes sum;
   sum.what = cat("ops ", o.shape, " ", o.dtype);
-  if (!o.json) print_heading(sum.what, pool);
+  if (!o.json) print_heading(sum.what, rank.pool);
   Json::Array rows;
   for (const Work& w : works) {
-    const BenchTimes times = TEGULA_TRY(time_work(w, o, compile_with, pool)).times;
+    const BenchTimes times = TEGULA_TRY(time_work(w, o, compile_with, rank)).times;
     sum.add(times);
     if (!o.json) print_line(w.op, times);
     Json row = times.json();
@@ -222,7 +222,7 @@ Status run_ops(const Options& o) {
     rows.push_back(std::move(row));
   }
   if (!o.json) return {};
-  Json j = json_of(sum, pool);
+  Json j = json_of(sum, rank.pool);
   j.set("ops", std::move(rows));
   std::printf("%s\n", j.dump().c_str());
   return {};

@@ -75,7 +75,7 @@ struct BenchRun {
   BenchTimes times;
 };
 Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, CompileOptions with,
-                           ThreadPool& pool);
+                           Rank& rank);
 
 // Unsupported unless a step is of that kernel; an empty name is any.
 Status check_kernel(const Plan& plan, const std::string& kernel);

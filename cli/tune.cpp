@@ -58,7 +58,7 @@ Json knobs_json(const KernelDef& kernel, const Tuning& tuning) {
 
 // The learned search beside all points, on the plan's one product; the winners of both and the
 // kernel's rule are timed once more, together.
-Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
+Status exhaust(const Options& o, const Plan& plan, Rank& rank) {
   const auto step = std::find_if(plan.steps.begin(), plan.steps.end(),
                                  [](const Step& s) { return s.kernel && s.kernel->tuning; });
   if (step == plan.steps.end()) return unsupported("no kernel of this product has sizes to tune");
@@ -66,7 +66,8 @@ Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
   for (const PlanTensor& t : step->in) in.push_back(contiguous_ref(nullptr, t.type));
   for (const PlanTensor& t : step->out) out.push_back(contiguous_ref(nullptr, t.type));
   const KernelQuery query{&step->attrs, in, out, nullptr, &plan.target};
-  CallTuner tuner = TEGULA_TRY(CallTuner::create(*step->kernel, query, &pool, probe_core(pool)));
+  CallTuner tuner =
+      TEGULA_TRY(CallTuner::create(*step->kernel, query, rank, probe_core(rank.pool)));
   const int points = static_cast<int>(tuner.points().size());
   const auto learned = tuner.search(points / 10, 1e9);
   const size_t tuned = tuner.choose(learned, 1e9).point;
@@ -80,7 +81,7 @@ Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
   const size_t best = last[static_cast<size_t>(at)];
   const Json j = Json::object({{"shape", o.shape},
                                {"dtype", o.dtype},
-                               {"threads", pool.n_threads()},
+                               {"threads", rank.pool.n_threads()},
                                {"kernel", step->kernel->name},
                                {"points", points},
                                {"trials", static_cast<int64_t>(learned.size())},
@@ -95,7 +96,7 @@ Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
     std::printf("%s\n", j.dump().c_str());
     return {};
   }
-  std::printf("%s on %d threads: %d points, %zu trials\n", o.shape.c_str(), pool.n_threads(),
+  std::printf("%s on %d threads: %d points, %zu trials\n", o.shape.c_str(), rank.pool.n_threads(),
               points, learned.size());
   std::printf("the rule %.4g ms, tuned %.4g ms, best of all %.4g ms: tuning reaches %.1f %%\n",
               ms[0], ms[1], best_ms, 100 * best_ms / ms[1]);
@@ -103,17 +104,17 @@ Status exhaust(const Options& o, const Plan& plan, ThreadPool& pool) {
 }
 
 Status run(const Options& o, bool is_train) {
-  ThreadPool pool(is_train ? o.train.config.threads : o.threads);
-  const auto plan =
-      TEGULA_TRY(is_train ? train_plan(o, pool.n_threads()) : gemm_plan(o, pool.n_threads()));
-  if (o.is_exhaustive) return exhaust(o, *plan, pool);
+  Rank rank(is_train ? o.train.config.threads : o.threads);
+  const auto plan = TEGULA_TRY(is_train ? train_plan(o, rank.pool.n_threads())
+                                        : gemm_plan(o, rank.pool.n_threads()));
+  if (o.is_exhaustive) return exhaust(o, *plan, rank);
   const std::string mode = is_train && o.train.config.tune != "off" ? o.train.config.tune : o.mode;
   TuneOptions options;
   options.mode = TEGULA_TRY(parse_tune_mode(mode));
   options.directory = is_train ? o.train.config.tune_cache : o.directory;
   TuningTable table(tuning_directory(options), machine_name());
   if (!table.warning().empty()) std::fprintf(stderr, "note: %s\n", table.warning().c_str());
-  const int timed = TEGULA_TRY(tune_plan(*plan, &pool, options.mode, table));
+  const int timed = TEGULA_TRY(tune_plan(*plan, rank, options.mode, table));
   TEGULA_TRY(table.save());
   Json::Array rows;
   double rule_ms = 0, ms = 0;

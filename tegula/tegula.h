@@ -5,6 +5,7 @@
 //   the vocabulary          ops/*.h           maths, layers, losses, attention, control flow
 //   grad, pullback, …       ops/autodiff.h    derivatives, written into the same builder
 //   compile                 runtime/compile.h a function -> a plan, through the passes
+//   Rank                    runtime/rank.h    threads, memory and counts of one participant
 //   Session, Store          runtime/session.h a plan -> results; weights by name
 //   Eager                   runtime/eager.h   a builder that computes each op when it is called
 //   interpret               ir/interpret.h    the references, slowly and in f64: what is meant
@@ -36,4 +37,5 @@
 #include "tegula/ops/sorting.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/eager.h"
+#include "tegula/runtime/rank.h"
 #include "tegula/runtime/session.h"

@@ -10,8 +10,8 @@ int main() {
   float start[48];
   for (int i = 0; i < 48; ++i) start[i] = 2 * philox_uniform(/*seed=*/1, /*stream=*/0, i) - 1;
 
-  ThreadPool pool(1);
-  Eager e(pool);
+  Rank rank(1);
+  Eager e(rank);
   const Var x = e.tensor({DType::kF32, {4, 2}}, xs), y = e.tensor({DType::kF32, {4, 1}}, ys);
   Var w1 = e.tensor({DType::kF32, {2, 16}}, start);
   Var w2 = e.tensor({DType::kF32, {16, 1}}, start + 32), loss;

@@ -23,9 +23,9 @@ Status train() {
   const Compiled compiled = TEGULA_TRY(compile(module, step, {}));
   std::printf("%lld FLOPs a step\n", static_cast<long long>(compiled.plan->flops()));
 
-  ThreadPool pool(1);
-  Store weights;
-  const auto session = TEGULA_TRY(Session::create(compiled.plan, &pool));
+  Rank rank(1);
+  Store weights(rank);
+  const auto session = TEGULA_TRY(Session::create(compiled.plan, rank));
   float xs[] = {0, 0, 0, 1, 1, 0, 1, 1}, ys[] = {0, 1, 1, 0};
   TEGULA_TRY(session->bind("x", xs));
   TEGULA_TRY(session->bind("y", ys));

@@ -52,8 +52,8 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
             const PlanOptions& plan_options, const std::vector<LeastExtent>& least,
             TuningTable& table, Compiled& out) {
   const auto start = Clock::now();
-  ThreadPool pool(plan_options.target.n_threads);
-  const int n = TEGULA_TRY(tune_plan(*out.plan, &pool, options.tune.mode, table));
+  Rank rank(plan_options.target.n_threads);
+  const int n = TEGULA_TRY(tune_plan(*out.plan, rank, options.tune.mode, table));
   if (n > 0) {
     if (const Status st = table.save(); !st.ok())
       out.notes.push_back(cat("tunings are not kept: ", st.error().message));

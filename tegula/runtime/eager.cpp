@@ -34,15 +34,15 @@ std::string key_of(const Node& node, const std::vector<Type>& types) {
 
 }  // namespace
 
-Eager::Eager(ThreadPool& pool, CompileOptions options)
-    : Eager(std::make_shared<Module>(), pool, std::move(options)) {}
+Eager::Eager(Rank& rank, CompileOptions options)
+    : Eager(std::make_shared<Module>(), rank, std::move(options)) {}
 
-Eager::Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions options)
+Eager::Eager(std::shared_ptr<Module> module, Rank& rank, CompileOptions options)
     : Builder(*module, "eager"),
       shared_(std::move(module)),
-      pool_(pool),
+      rank_(rank),
       options_(std::move(options)) {
-  options_.plan.target = Target::this_cpu(pool.n_threads());
+  options_.plan.target = Target::this_cpu(rank.pool.n_threads());
   counts_vars_ = true;
 }
 
@@ -68,7 +68,7 @@ void Eager::keep(ValueId v, std::shared_ptr<Region> memory) {
 Var Eager::tensor(const Type& type, const void* data) {
   collect();
   const Var v = param(cat("x", named_++), type);
-  auto region = Region::allocate(std::max<int64_t>(type.bytes(), 1));
+  auto region = Region::allocate(rank_.memory, std::max<int64_t>(type.bytes(), 1));
   if (!region.ok()) return fail(std::move(region).error());
   std::memcpy(region->data(), data, static_cast<size_t>(type.bytes()));
   keep(v.id(), std::make_shared<Region>(std::move(*region)));
@@ -163,7 +163,7 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
   for (size_t i = 0; i < n_results; ++i) b.result(cat("y", i), out[i]);
   const FuncId f = TEGULA_TRY(b.finish_into_module());
   const Compiled c = TEGULA_TRY(compile(module, f, options_));
-  auto session = TEGULA_TRY(Session::create(c.plan, &pool_));
+  auto session = TEGULA_TRY(Session::create(c.plan, rank_));
   Session* s = session.get();
   cache_.emplace(key, std::move(session));
   return s;
@@ -178,7 +178,7 @@ Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
   if (!st.ok()) return st;
   for (size_t i = 0; i < types.size(); ++i) {
     const int64_t bytes = types[i].bytes();
-    Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(bytes, 1)));
+    Region region = TEGULA_TRY(Region::allocate(rank_.memory, std::max<int64_t>(bytes, 1)));
     const TensorRef from = s.result(static_cast<int>(i));
     const TensorRef to = contiguous_ref(region.data(), types[i]);
     const int64_t size = size_bytes(from.dtype);

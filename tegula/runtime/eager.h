@@ -2,7 +2,7 @@
 // autodiff, run on it unchanged; results have the bits of the compiled function, because an op's
 // numeric order does not depend on how it was reached.
 //
-//   Eager e(pool);
+//   Eager e(rank);
 //   Var x = e.tensor({DType::kF32, {2, 3}}, data);
 //   Var y = gelu(x) * 2.0;
 //   TensorRef r = e.read(y).value();
@@ -29,7 +29,7 @@ namespace tegula {
 
 class Eager : public Builder {
  public:
-  explicit Eager(ThreadPool& pool, CompileOptions options = {});
+  explicit Eager(Rank& rank, CompileOptions options = {});
   ~Eager() override;
 
   // A copy of `data`, row-major.
@@ -53,7 +53,7 @@ class Eager : public Builder {
     std::shared_ptr<Region> memory;  // also of values detached from this one
     VarCount* count = nullptr;       // one holder is this Eager
   };
-  Eager(std::shared_ptr<Module> module, ThreadPool& pool, CompileOptions options);
+  Eager(std::shared_ptr<Module> module, Rank& rank, CompileOptions options);
   Result<Session*> session_for(const Node& node, std::span<const ValueId> inputs);
   Status run_node(const Node& node, std::span<const ValueId> inputs, std::span<const Type> types,
                   ValueId first);
@@ -62,7 +62,7 @@ class Eager : public Builder {
   void collect();
 
   std::shared_ptr<Module> shared_;
-  ThreadPool& pool_;
+  Rank& rank_;
   CompileOptions options_;
   std::vector<Held> held_;  // per value
   int64_t held_bytes_ = 0;

@@ -65,17 +65,17 @@ constexpr size_t kMostSets = 512;        // of tiny inputs: a process may map on
 constexpr int64_t kFarBytes = 16 << 20;  // of one thread in one probe
 }  // namespace
 
-Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
+Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Rank& rank,
                                         const MeasureOptions& options, int64_t integers_below) {
   Measurement m;
-  m.pool_ = pool, m.options_ = options;
-  m.session_ = TEGULA_TRY(Session::create(plan, pool));
+  m.rank_ = &rank, m.options_ = options;
+  m.session_ = TEGULA_TRY(Session::create(plan, rank));
   int64_t bytes = 0;
   do {
     std::vector<Region> set;
     for (size_t p = 0; p < plan->params.size(); ++p) {
       const Type& type = plan->params[p].tensor.type;
-      Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
+      Region region = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
       if (m.sets_.empty()) {
         fill_parameter(type, region.data(), p, integers_below);
       } else {
@@ -87,8 +87,8 @@ Result<Measurement> Measurement::create(std::shared_ptr<const Plan> plan, Thread
     m.sets_.push_back(std::move(set));
   } while (bytes < options.cold_bytes && bytes > 0 && m.sets_.size() < kMostSets);
   if (options.cold_bytes > 0) {
-    m.far_ = TEGULA_TRY(Region::allocate(options.cold_bytes / kFarBytes * kFarBytes));
-    m.far_.poison(1, pool);
+    m.far_ = TEGULA_TRY(Region::allocate(rank.memory, options.cold_bytes / kFarBytes * kFarBytes));
+    m.far_.poison(1, &rank.pool);
   }
   return m;
 }
@@ -107,10 +107,10 @@ Status Measurement::run_once() {
 
 // Every thread reads a part of its own that no probe has read for long.
 double Measurement::probe_reads() {
-  const int n = pool_->n_threads();
+  const int n = rank_->pool.n_threads();
   const int64_t parts = far_.bytes() / kFarBytes;
-  const double start = kernel_seconds(*pool_);
-  pool_->parallel_for(n, [&](int64_t i, int) {
+  const double start = kernel_seconds(rank_->pool);
+  rank_->pool.parallel_for(n, [&](int64_t i, int) {
     float sum = 0;
     const int64_t part = (far_at_ + i) % parts;
     kernel::isa_table().read_burst(
@@ -120,7 +120,7 @@ double Measurement::probe_reads() {
     sink = sum;
   });
   far_at_ += n;
-  return static_cast<double>(kFarBytes) * n / (kernel_seconds(*pool_) - start);
+  return static_cast<double>(kFarBytes) * n / (kernel_seconds(rank_->pool) - start);
 }
 
 std::vector<TensorRef> Measurement::values(std::string_view param) const {
@@ -156,20 +156,20 @@ Result<Measured> Measurement::run() {
   std::vector<double> samples, peaks, sustained, reads;
   int runs = 1;
   for (int sample = -1; sample < options_.repeats; ++sample) {
-    const double start = kernel_seconds(*pool_);
+    const double start = kernel_seconds(rank_->pool);
     for (int i = 0; i < runs; ++i) {
       auto st = run_once();
       if (!st.ok()) return std::move(st).error();
     }
-    const double ms = 1e3 * (kernel_seconds(*pool_) - start);
+    const double ms = 1e3 * (kernel_seconds(rank_->pool) - start);
     if (sample < 0) {  // the first one says how many runs make a sample
       runs = static_cast<int>(std::clamp(options_.sample_ms / std::max(ms, 1e-4), 1.0, 1e5));
       continue;
     }
     samples.push_back(ms / runs);
-    peaks.push_back(probe_flops(*pool_));
+    peaks.push_back(probe_flops(rank_->pool));
     if (options_.is_sustained)
-      sustained.push_back(sustained_flops(*pool_, options_.sample_ms / 1e3));
+      sustained.push_back(sustained_flops(rank_->pool, options_.sample_ms / 1e3));
     if (far_.bytes() > 0) reads.push_back(probe_reads());
   }
   out.ms_median = median(samples);

@@ -33,7 +33,7 @@ void fill_parameter(const Type& type, void* data, uint64_t param, int64_t below)
 // Runs the plan on inputs it fills itself: fill_parameter.
 class Measurement {
  public:
-  static Result<Measurement> create(std::shared_ptr<const Plan> plan, ThreadPool* pool,
+  static Result<Measurement> create(std::shared_ptr<const Plan> plan, Rank& rank,
                                     const MeasureOptions& options, int64_t integers_below = 1);
   Result<Measured> run();
   // One more run, `times` times, with what each step of the plan took on average.
@@ -47,7 +47,7 @@ class Measurement {
   Status run_once();
   double probe_reads();
   std::unique_ptr<Session> session_;
-  ThreadPool* pool_ = nullptr;
+  Rank* rank_ = nullptr;
   MeasureOptions options_;
   std::vector<std::vector<Region>> sets_;  // one Region per parameter
   size_t next_set_ = 0;

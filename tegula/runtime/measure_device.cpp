@@ -48,7 +48,8 @@ Status check_kernels(const Plan& plan, const Device& device) {
 using Set = std::vector<DeviceMemory>;  // one per parameter
 
 // The first set is filled; others are copies of it: only where they lie matters.
-Result<std::vector<Set>> fill_sets(const Plan& plan, Device& device, int64_t cold_bytes) {
+Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_bytes) {
+  Device& device = *rank.device;
   std::vector<Set> sets;
   int64_t bytes = 0;
   do {
@@ -57,7 +58,7 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Device& device, int64_t col
       const Type& type = plan.params[p].tensor.type;
       set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
       if (sets.empty()) {
-        Region host = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
+        Region host = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
         fill_parameter(type, host.data(), p, 1);
         TEGULA_TRY(device.copy(set[p].data(), host.data(), type.bytes()));
       } else {
@@ -75,12 +76,10 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Device& device, int64_t col
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
                                    const MeasureOptions& options) {
   TEGULA_TRY(check_kernels(*plan, device));
+  Rank rank(device);
   const DeviceMemory arena = TEGULA_TRY(DeviceMemory::allocate(device, plan->arena_bytes));
-  const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, device, options.cold_bytes));
-  ThreadPool pool(1);
-  Session session(plan, &pool, arena.data());
-  DeviceQueue queue{device.stream(), {}};
-  session.launch_into(&queue);
+  const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, rank, options.cold_bytes));
+  Session session(plan, rank, arena.data());
   size_t next = 0;
   const auto run = [&](int n) -> Result<double> {
     TEGULA_TRY(device.mark(0));
@@ -90,7 +89,7 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
       TEGULA_TRY(session.run());
     }
     TEGULA_TRY(device.mark(1));
-    TEGULA_TRY(Status(queue.status));
+    TEGULA_TRY(Status(rank.queue.status));
     return device.ms_between_marks();
   };
   Measured out;

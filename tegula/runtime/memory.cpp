@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -18,8 +17,6 @@
 namespace tegula {
 
 namespace {
-std::atomic<int64_t> live{0};
-std::atomic<int64_t> peak{0};
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 
 // Pages that begin on a huge one, if they fill one: a block of the kernel's own choice begins
@@ -50,30 +47,44 @@ void* map_pages(int64_t bytes, int64_t guard) {
 }
 }  // namespace
 
+void MemoryAccount::take(int64_t bytes) {
+  const int64_t now = live_.fetch_add(bytes) + bytes;
+  int64_t old = peak_.load();
+  while (now > old && !peak_.compare_exchange_weak(old, now)) {
+  }
+}
+
 Region::~Region() {
   if (!data_) return;
   munmap(static_cast<uint8_t*>(data_) - guard_bytes_,
          static_cast<size_t>(round_up(bytes_, kPage) + 2 * guard_bytes_));
-  live.fetch_sub(bytes_);
+  account_->give_back(bytes_);
 }
 
 Region::Region(Region&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
+    : account_(std::exchange(other.account_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       guard_bytes_(std::exchange(other.guard_bytes_, 0)) {}
 
 Region& Region::operator=(Region&& other) noexcept {
+  std::swap(account_, other.account_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(guard_bytes_, other.guard_bytes_);
   return *this;
 }
 
-Result<Region> Region::allocate(int64_t bytes) { return allocate(bytes, 0); }
-Result<Region> Region::between_guards(int64_t bytes) { return allocate(bytes, kPage); }
+Result<Region> Region::allocate(MemoryAccount& account, int64_t bytes) {
+  return allocate(account, bytes, 0);
+}
+Result<Region> Region::between_guards(MemoryAccount& account, int64_t bytes) {
+  return allocate(account, bytes, kPage);
+}
 
-Result<Region> Region::allocate(int64_t bytes, int64_t guard_bytes) {
+Result<Region> Region::allocate(MemoryAccount& account, int64_t bytes, int64_t guard_bytes) {
   Region r;
+  r.account_ = &account;
   if (bytes == 0) return r;
   const int64_t machine = machine_memory();
   void* p = bytes > machine ? MAP_FAILED : map_pages(bytes, guard_bytes);
@@ -81,10 +92,7 @@ Result<Region> Region::allocate(int64_t bytes, int64_t guard_bytes) {
     return out_of_memory(cat("cannot allocate ", bytes, " bytes; the machine has ", machine,
                              ": use a smaller batch, sequence or model, or --memory"));
   r.data_ = p, r.bytes_ = bytes, r.guard_bytes_ = guard_bytes;
-  const int64_t now = live.fetch_add(bytes) + bytes;
-  int64_t old = peak.load();
-  while (now > old && !peak.compare_exchange_weak(old, now)) {
-  }
+  account.take(bytes);
   return r;
 }
 
@@ -112,10 +120,6 @@ int64_t Region::touched(uint8_t value) const {
   return n;
 }
 
-int64_t Region::live_bytes() { return live.load(); }
-int64_t Region::peak_bytes() { return peak.load(); }
-void Region::reset_peak() { peak.store(live.load()); }
-
 int64_t machine_memory() {
   static const int64_t bytes = [] {
     int64_t least = Target::one_thread().memory_bytes;
@@ -129,7 +133,7 @@ int64_t machine_memory() {
   return bytes;
 }
 
-ProcessMemory process_memory() {
+ProcessMemory process_memory(int64_t regions_bytes) {
   ProcessMemory m;
   if (const auto statm = read_file("/proc/self/statm"); statm.ok()) {
     const size_t at = statm->find(' ');  // size in pages, then those that are there
@@ -140,7 +144,7 @@ ProcessMemory process_memory() {
   if (getrusage(RUSAGE_SELF, &usage) == 0) m.peak_touched_bytes = int64_t{usage.ru_maxrss} << 10;
   m.peak_touched_bytes = std::max(m.peak_touched_bytes, m.touched_bytes);
   const auto heap = mallinfo2();  // of all threads; 0 where a sanitizer's allocator is in its place
-  m.allocated_bytes = static_cast<int64_t>(heap.uordblks + heap.hblkhd) + Region::live_bytes();
+  m.allocated_bytes = static_cast<int64_t>(heap.uordblks + heap.hblkhd) + regions_bytes;
   return m;
 }
 

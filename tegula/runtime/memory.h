@@ -5,6 +5,7 @@
 // a huge page and asks for huge pages (fewer misses of the address cache; the kernel may refuse).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,6 +14,23 @@
 
 namespace tegula {
 
+// Σ bytes of the live Regions of one owner, and the largest it has been since reset_peak().
+class MemoryAccount {
+ public:
+  MemoryAccount() = default;
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  int64_t live_bytes() const { return live_.load(); }
+  int64_t peak_bytes() const { return peak_.load(); }
+  void reset_peak() { peak_.store(live_.load()); }
+  void take(int64_t bytes);
+  void give_back(int64_t bytes) { live_.fetch_sub(bytes); }
+
+ private:
+  std::atomic<int64_t> live_{0}, peak_{0};
+};
+
 class Region {
  public:
   Region() = default;
@@ -20,27 +38,26 @@ class Region {
   Region(Region&& other) noexcept;
   Region& operator=(Region&& other) noexcept;
 
-  // Error out_of_memory names the size and what the machine has.
-  static Result<Region> allocate(int64_t bytes);
+  // On that account, which outlives it. Error out_of_memory names the size and what the machine
+  // has.
+  static Result<Region> allocate(MemoryAccount& account, int64_t bytes);
   // The same between pages that nobody may touch: an access before the first page or behind the
   // last one ends the process. (The rest of the last page is for touched() to watch.)
-  static Result<Region> between_guards(int64_t bytes);
+  static Result<Region> between_guards(MemoryAccount& account, int64_t bytes);
 
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  // Null: default constructed.
+  MemoryAccount* account() const { return account_; }
   // All bytes, and the rest of the last page.
   void poison(uint8_t value, ThreadPool* pool = nullptr);
   // One past the highest byte that no longer holds `value`; 0 if none; more than bytes() where
   // somebody wrote behind the end.
   int64_t touched(uint8_t value) const;
 
-  // Σ bytes of all live Regions, and the largest it has been since reset_peak().
-  static int64_t live_bytes();
-  static int64_t peak_bytes();
-  static void reset_peak();
-
  private:
-  static Result<Region> allocate(int64_t bytes, int64_t guard_bytes);
+  static Result<Region> allocate(MemoryAccount& account, int64_t bytes, int64_t guard_bytes);
+  MemoryAccount* account_ = nullptr;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t guard_bytes_ = 0;  // before the first page, and behind the last one
@@ -54,7 +71,9 @@ struct ProcessMemory {
   // Regions.
   int64_t allocated_bytes = 0;
 };
-ProcessMemory process_memory();
+// Regions come from mmap, which the C library does not see: `regions_bytes` is what the accounts of
+// the process's ranks hold.
+ProcessMemory process_memory(int64_t regions_bytes);
 
 // Bytes of the machine, or what a container leaves of it.
 int64_t machine_memory();

@@ -50,7 +50,8 @@ Result<std::unique_ptr<MemoryWatch>> MemoryWatch::create(Region& arena,
   TEGULA_CHECK(planned <= arena.bytes(), "an arena of ", arena.bytes(), " for plans of ", planned);
   std::unique_ptr<MemoryWatch> w(new MemoryWatch(arena, planned));
   if (workspaces == Workspaces::kApart && workspace > 0)
-    w->apart_ = TEGULA_TRY(Region::between_guards(workspace + tail_bytes(workspace)));
+    w->apart_ =
+        TEGULA_TRY(Region::between_guards(*arena.account(), workspace + tail_bytes(workspace)));
   return w;
 }
 

@@ -2,7 +2,6 @@
 
 #include "tegula/base/denormals.h"
 #include "tegula/ir/reference.h"
-#include "tegula/kernels/device.h"
 #include "tegula/plan/regions.h"
 #include "tegula/runtime/memory_watch.h"
 #include "tegula/runtime/probe.h"
@@ -10,9 +9,9 @@
 
 namespace tegula {
 
-Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena)
+Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
     : plan_(std::move(plan)),
-      pool_(pool),
+      rank_(&rank),
       base_(static_cast<uint8_t*>(arena)),
       param_data_(plan_->params.size(), nullptr),
       bound_(plan_->steps.size()),
@@ -22,19 +21,18 @@ Session::Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena
   set_extents();
 }
 
-Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan,
-                                                 ThreadPool* pool) {
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan, Rank& rank) {
   if (Status st = plan->target.runs_on(Target::one_thread()); !st.ok()) {
     Error e = std::move(st).error();
     e.message = cat("plan ", plan->name, ": ", e.message);
     return e;
   }
-  if (pool->n_threads() > plan->target.n_threads)
+  if (rank.pool.n_threads() > plan->target.n_threads)
     return invalid_argument(cat("plan ", plan->name, " was made for ", plan->target.n_threads,
-                                " threads, the pool has ", pool->n_threads(),
+                                " threads, the rank has ", rank.pool.n_threads(),
                                 ": set PlanOptions::target"));
-  Region arena = TEGULA_TRY(Region::between_guards(plan->arena_bytes));
-  auto s = std::make_unique<Session>(std::move(plan), pool, arena.data());
+  Region arena = TEGULA_TRY(Region::between_guards(rank.memory, plan->arena_bytes));
+  auto s = std::make_unique<Session>(std::move(plan), rank, arena.data());
   s->arena_ = std::move(arena);
   if (memory_nodes() > 1) s->touch_arena();
   return s;
@@ -43,7 +41,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> pla
 void Session::touch_arena() {
   for (const Slot& slot : plan_->slots)
     if (slot.kind == SlotKind::kArena && slot.bytes > 0)
-      first_touch(base_ + slot.offset, slot.bytes, *pool_);
+      first_touch(base_ + slot.offset, slot.bytes, rank_->pool);
 }
 
 Status Session::bind(std::string_view name, void* data) {
@@ -66,7 +64,7 @@ Status Session::bind_store(Store& store) {
     const auto& p = plan_->params[i];
     if (p.role == Role::kInput) continue;
     const TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
-    if (memory_nodes() > 1) first_touch(tensor.data, p.tensor.type.bytes(), *pool_);
+    if (memory_nodes() > 1) first_touch(tensor.data, p.tensor.type.bytes(), rank_->pool);
     bind(static_cast<int>(i), tensor.data);
   }
   return {};
@@ -106,7 +104,7 @@ void Session::bind_step(size_t i) {
     b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
   for (const auto& region : step.regions)
     b.regions.push_back(std::make_unique<Session>(
-        region, pool_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
+        region, *rank_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
 }
 
 // Shapes and attributes at the extents; strides and offsets are those of the bounds.
@@ -168,9 +166,12 @@ Status Session::run(std::span<const int64_t> extents) {
     if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
+  // Kernels count into the rank; what came in between, regions' counts too, is this run's.
+  const Counters& all = rank_->counters;
+  const int64_t math_before = all.math_flops, executed_before = all.executed_flops;
   for (size_t i = 0; i < bound_.size(); ++i) {
-    const int64_t math = counters_.math_flops, executed = counters_.executed_flops;
-    const double start = stats_ ? kernel_seconds(*pool_) : 0;
+    const int64_t math = all.math_flops, executed = all.executed_flops;
+    const double start = stats_ ? kernel_seconds(rank_->pool) : 0;
     if (!watch_) {
       launch(i);
     } else if (auto st = launch_watched(i); !st.ok()) {
@@ -178,12 +179,13 @@ Status Session::run(std::span<const int64_t> extents) {
     }
     if (stats_) {
       StepStats& s = (*stats_)[i];
-      s.seconds += kernel_seconds(*pool_) - start;
-      s.math_flops += counters_.math_flops - math;
-      s.executed_flops += counters_.executed_flops - executed;
+      s.seconds += kernel_seconds(rank_->pool) - start;
+      s.math_flops += all.math_flops - math;
+      s.executed_flops += all.executed_flops - executed;
     }
     if (observer) observer(observer_context, *this, i);
   }
+  counters_.add(all.math_flops - math_before, all.executed_flops - executed_before);
   return {};
 }
 
@@ -200,10 +202,10 @@ Status Session::launch_watched(size_t i) {
   void* const planned = b.workspace;
   if (step.kernel && planned)
     b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
-  counters_.claimed_bytes = 0;
+  rank_->counters.claimed_bytes = 0;
   launch(i);
   b.workspace = planned;
-  return watch_->close({plan_.get(), i, b.out, planned, counters_.claimed_bytes});
+  return watch_->close({plan_.get(), i, b.out, planned, rank_->counters.claimed_bytes});
 }
 
 void Session::launch(size_t i) {
@@ -212,14 +214,12 @@ void Session::launch(size_t i) {
   if (b.is_empty) return;
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
-    const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), pool_,
-                           &counters_, step.tuning, &plan_->target},
-                          queue_};
+    const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
+                           &rank_->counters, step.tuning, &plan_->target},
+                          &rank_->queue};
     b.launch(call);
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
-    for (auto& r : b.regions)
-      counters_.add(r->counters().math_flops.exchange(0), r->counters().executed_flops.exchange(0));
   } else {
     run_reference(step, b);
   }
@@ -234,7 +234,7 @@ void Session::run_reference(const Step& step, Bound& b) {
   };
   at_own_precision(step.op->reference, b.in, b.out, run);
   const int64_t flops = flops_of(call);
-  counters_.add(flops, flops);
+  rank_->counters.add(flops, flops);
 }
 
 TensorRef Session::result(std::string_view name) const {

@@ -1,7 +1,7 @@
 // Session: a plan bound to memory; run() is the one interpreter. It decides nothing, and its loop
 // allocates nothing.
 //
-//   auto s = Session::create(plan, pool);
+//   auto s = Session::create(plan, rank);
 //   s->bind("tokens", data);           // every parameter, once or per run
 //   s->run();                          // or run(extents) for symbolic dims
 //   s->result("loss").as<float>()[0];
@@ -13,13 +13,12 @@
 #include <vector>
 
 #include "tegula/plan/plan.h"
-#include "tegula/runtime/memory.h"
+#include "tegula/runtime/rank.h"
 #include "tegula/runtime/store.h"
 
 namespace tegula {
 
-struct DeviceQueue;  // kernels/device.h
-class MemoryWatch;   // runtime/memory_watch.h
+class MemoryWatch;  // runtime/memory_watch.h
 
 // Filled by run() when asked: what each step took. Reused between runs, so nothing allocates.
 struct StepStats {
@@ -31,10 +30,10 @@ struct StepStats {
 class Session {
  public:
   // Allocates the arena. Parameters without memory are bound later.
-  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan,
-                                                 ThreadPool* pool);
-  // A session in memory that someone else owns (a sub-plan's; plans that run in turns).
-  Session(std::shared_ptr<const Plan> plan, ThreadPool* pool, void* arena);
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan, Rank& rank);
+  // A session in memory that someone else owns (a sub-plan's; plans that run in turns). Of a plan
+  // for a rank's device, arena and parameters lie there.
+  Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena);
 
   const Plan& plan() const { return *plan_; }
   Status bind(std::string_view param, void* data);
@@ -46,10 +45,6 @@ class Session {
   // bounds, a parameter without memory.
   Status run(std::span<const int64_t> extents = {});
 
-  // Launches go into a device's queue: the plan is for that device, and arena and parameters lie on
-  // it. The queue's status says what went wrong.
-  void launch_into(DeviceQueue* queue) { queue_ = queue; }
-
   // Touches every page of the arena as the steps will: each buffer's parts by the threads whose
   // parts of a loop they are. Done by create() where memory has several nodes.
   void touch_arena();
@@ -59,6 +54,7 @@ class Session {
   TensorRef result(int index) const;
   TensorRef param(int index) const;
 
+  // Of this session's runs; the rank's are of all its sessions.
   Counters& counters() { return counters_; }
   Region& arena() { return arena_; }
   // One entry per step; null turns timing off.
@@ -96,7 +92,7 @@ class Session {
   void run_reference(const Step& step, Bound& bound);
 
   std::shared_ptr<const Plan> plan_;
-  ThreadPool* pool_;
+  Rank* rank_;
   Region arena_;
   uint8_t* base_ = nullptr;
   std::vector<void*> param_data_;
@@ -105,7 +101,6 @@ class Session {
   std::vector<std::vector<Use>> uses_;  // of each parameter
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
-  DeviceQueue* queue_ = nullptr;  // null: the CPU
   MemoryWatch* watch_ = nullptr;
 };
 

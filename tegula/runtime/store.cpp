@@ -5,7 +5,7 @@ namespace tegula {
 Result<TensorRef> Store::get(const std::string& name, const Type& type) {
   auto it = tensors_.find(name);
   if (it == tensors_.end()) {
-    Region region = TEGULA_TRY(Region::allocate(std::max<int64_t>(type.bytes(), 1)));
+    Region region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(type.bytes(), 1)));
     Entry e{type, std::move(region), {}};
     e.ref = contiguous_ref(e.region.data(), type);
     it = tensors_.emplace(name, std::move(e)).first;

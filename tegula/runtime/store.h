@@ -5,12 +5,14 @@
 #include <string>
 
 #include "tegula/base/tensor.h"
-#include "tegula/runtime/memory.h"
+#include "tegula/runtime/rank.h"
 
 namespace tegula {
 
 class Store {
  public:
+  explicit Store(Rank& rank) : rank_(&rank) {}
+
   // The tensor of that name, made zero-filled at first. Error: it exists with another type.
   Result<TensorRef> get(const std::string& name, const Type& type);
   // Null data: absent.
@@ -25,6 +27,7 @@ class Store {
     Region region;
     TensorRef ref;
   };
+  Rank* rank_;
   std::map<std::string, Entry, std::less<>> tensors_;
 };
 

@@ -31,12 +31,12 @@ constexpr int kQuickTrials = 24;
 constexpr double kQuickSeconds = 0.5, kFullSeconds = 20;  // of a call
 
 // Memory that the tensor spans, filled with small normal numbers, and its data set to it.
-Result<Region> back(TensorRef& t) {
+Result<Region> back(MemoryAccount& account, TensorRef& t) {
   int64_t low = 0, high = 0;
   for (int d = 0; d < t.rank && t.shape[d] > 0; ++d)
     (t.stride[d] < 0 ? low : high) += (t.shape[d] - 1) * t.stride[d];
   const int64_t size = size_bytes(t.dtype);
-  Region memory = TEGULA_TRY(Region::allocate((high - low + 1) * size));
+  Region memory = TEGULA_TRY(Region::allocate(account, (high - low + 1) * size));
   std::memset(memory.data(), 0x3c, static_cast<size_t>(memory.bytes()));
   t.data = static_cast<std::byte*>(memory.data()) - low * size;
   return memory;
@@ -66,17 +66,17 @@ std::string tuning_directory(const TuneOptions& options) {
   return "";
 }
 
-CallTuner::CallTuner(const KernelDef& kernel, const KernelQuery& query, ThreadPool* pool)
+CallTuner::CallTuner(const KernelDef& kernel, const KernelQuery& query, Rank& rank)
     : kernel_(&kernel),
       query_(query),
-      pool_(pool),
+      rank_(&rank),
       in_(query.in.begin(), query.in.end()),
       out_(query.out.begin(), query.out.end()) {}
 
-Result<CallTuner> CallTuner::create(const KernelDef& kernel, const KernelQuery& query,
-                                    ThreadPool* pool, const CoreSpeed& speed) {
+Result<CallTuner> CallTuner::create(const KernelDef& kernel, const KernelQuery& query, Rank& rank,
+                                    const CoreSpeed& speed) {
   if (!kernel.tuning) return invalid_argument(cat("kernel ", kernel.name, " has nothing to tune"));
-  CallTuner t(kernel, query, pool);
+  CallTuner t(kernel, query, rank);
   t.points_ = kernel.tuning->points(query);
   int64_t bytes = 0;
   for (const Tuning& point : t.points_) {
@@ -91,8 +91,8 @@ Result<CallTuner> CallTuner::create(const KernelDef& kernel, const KernelQuery& 
     t.features_.push_back(quadratic_features(knobs, terms));
   }
   for (auto* refs : {&t.in_, &t.out_})
-    for (TensorRef& r : *refs) t.memory_.push_back(TEGULA_TRY(back(r)));
-  t.workspace_ = TEGULA_TRY(Region::allocate(std::max<int64_t>(bytes, 1)));
+    for (TensorRef& r : *refs) t.memory_.push_back(TEGULA_TRY(back(rank.memory, r)));
+  t.workspace_ = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(bytes, 1)));
   t.sample(0);  // warms up
   const double once = std::max(t.sample(0), 1e-7);
   t.runs_ = static_cast<int>(std::clamp(std::ceil(kSampleSeconds / once), 1.0, 1e4));
@@ -103,11 +103,12 @@ Result<CallTuner> CallTuner::create(const KernelDef& kernel, const KernelQuery& 
 double CallTuner::sample(size_t point) {
   const FlushDenormals flush;
   Counters counters;
-  KernelCall call{query_.attrs, in_, out_, workspace_.data(), query_.program, pool_, &counters};
+  KernelCall call{query_.attrs,   in_,          out_,     workspace_.data(),
+                  query_.program, &rank_->pool, &counters};
   call.tuning = points_[point];
-  const double start = kernel_seconds(*pool_);
+  const double start = kernel_seconds(rank_->pool);
   for (int i = 0; i < runs_; ++i) kernel_->launch(call);
-  return (kernel_seconds(*pool_) - start) / runs_;
+  return (kernel_seconds(rank_->pool) - start) / runs_;
 }
 
 // Every round times the rule and all points still in the race; slow drifts of the machine meet both
@@ -204,9 +205,9 @@ CallTuner::Choice CallTuner::choose(const std::vector<Trial>& trials, double sec
   return {0, ms[0], ms[0]};
 }
 
-Result<TunedCall> tune_call(const KernelDef& kernel, const KernelQuery& query, ThreadPool* pool,
+Result<TunedCall> tune_call(const KernelDef& kernel, const KernelQuery& query, Rank& rank,
                             const CoreSpeed& speed, TuneMode mode) {
-  CallTuner tuner = TEGULA_TRY(CallTuner::create(kernel, query, pool, speed));
+  CallTuner tuner = TEGULA_TRY(CallTuner::create(kernel, query, rank, speed));
   const auto points = static_cast<int>(tuner.points().size());
   const bool is_full = mode == TuneMode::kFull;
   const double seconds = is_full ? kFullSeconds : kQuickSeconds;
@@ -262,7 +263,7 @@ std::vector<std::string> tunable_calls(const Plan& plan) {
   return keys;
 }
 
-Result<int> tune_plan(const Plan& plan, ThreadPool* pool, TuneMode mode, TuningTable& table) {
+Result<int> tune_plan(const Plan& plan, Rank& rank, TuneMode mode, TuningTable& table) {
   std::map<std::string, TunableCall> calls;
   if (mode != TuneMode::kOff) collect(plan, calls);
   std::vector<std::pair<double, const std::string*>> order;
@@ -276,10 +277,10 @@ Result<int> tune_plan(const Plan& plan, ThreadPool* pool, TuneMode mode, TuningT
   });
   std::optional<CoreSpeed> speed;
   for (const auto& [flops, key] : order) {
-    if (!speed) speed = probe_core(*pool);
+    if (!speed) speed = probe_core(rank.pool);
     const TunableCall& call = calls.at(*key);
     const TunedCall found =
-        TEGULA_TRY(tune_call(*call.step->kernel, query_of(call, plan.target), pool, *speed, mode));
+        TEGULA_TRY(tune_call(*call.step->kernel, query_of(call, plan.target), rank, *speed, mode));
     table.put(*key, found);
   }
   return static_cast<int>(order.size());

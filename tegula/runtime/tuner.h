@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "tegula/base/thread_pool.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/tuning_table.h"
-#include "tegula/runtime/memory.h"
 #include "tegula/runtime/probe.h"
+#include "tegula/runtime/rank.h"
 #include "tegula/runtime/search.h"
 
 namespace tegula {
@@ -32,8 +31,8 @@ std::string tuning_directory(const TuneOptions& options);
 // Times the points of one call on memory of its own.
 class CallTuner {
  public:
-  static Result<CallTuner> create(const KernelDef& kernel, const KernelQuery& query,
-                                  ThreadPool* pool, const CoreSpeed& speed);
+  static Result<CallTuner> create(const KernelDef& kernel, const KernelQuery& query, Rank& rank,
+                                  const CoreSpeed& speed);
 
   const std::vector<Tuning>& points() const { return points_; }
   // Seconds that a point should take by its work and the machine's speed.
@@ -52,13 +51,13 @@ class CallTuner {
   std::vector<double> compare(const std::vector<size_t>& points, int rounds);
 
  private:
-  CallTuner(const KernelDef& kernel, const KernelQuery& query, ThreadPool* pool);
+  CallTuner(const KernelDef& kernel, const KernelQuery& query, Rank& rank);
   double sample(size_t point);
   void measure(std::span<const size_t> points, std::span<double> ratios, int rounds);
 
   const KernelDef* kernel_;
   KernelQuery query_;
-  ThreadPool* pool_;
+  Rank* rank_;
   std::vector<TensorRef> in_, out_;
   std::vector<Region> memory_;
   Region workspace_;
@@ -72,12 +71,12 @@ class CallTuner {
 
 // The tuning that a mode's budget finds. Quick: at most 24 trials, about half a second of them.
 // Full: a tenth of the points, at least 32, twenty seconds.
-Result<TunedCall> tune_call(const KernelDef& kernel, const KernelQuery& query, ThreadPool* pool,
+Result<TunedCall> tune_call(const KernelDef& kernel, const KernelQuery& query, Rank& rank,
                             const CoreSpeed& speed, TuneMode mode);
 
 // The keys of the calls of a plan that have something to tune, each once.
 std::vector<std::string> tunable_calls(const Plan& plan);
 // Tunes every call of the plan that the table lacks, the most work first. Returns how many.
-Result<int> tune_plan(const Plan& plan, ThreadPool* pool, TuneMode mode, TuningTable& table);
+Result<int> tune_plan(const Plan& plan, Rank& rank, TuneMode mode, TuningTable& table);
 
 }  // namespace tegula

@@ -124,10 +124,11 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
 
 Status Generator::prepare(int threads, const TuneOptions& tune) {
   const auto start = Clock::now();
+  rank_ = std::make_unique<Rank>(threads);
+  store_ = std::make_unique<Store>(*rank_);
   TEGULA_TRY(load_model_weights(directory_, config_, [&](const WeightSpec& w) {
-    return store_.get(w.name, {dtype_, w.type.shape});
+    return store_->get(w.name, {dtype_, w.type.shape});
   }));
-  pool_ = std::make_unique<ThreadPool>(threads);
   TEGULA_TRY(compile_plans(tune));
   load_ms_ += ms_since(start);
   return {};
@@ -136,7 +137,7 @@ Status Generator::prepare(int threads, const TuneOptions& tune) {
 Status Generator::compile_plans(const TuneOptions& tune) {
   CompileOptions options;
   options.tune = tune;
-  options.plan.target = Target::this_cpu(pool_->n_threads());
+  options.plan.target = Target::this_cpu(rank_->pool.n_threads());
   options.passes.pass.is_inference = true;
   auto make = [&](const char* name, bool one) -> Result<std::unique_ptr<Session>> {
     auto module = std::make_shared<Module>();
@@ -145,8 +146,8 @@ Status Generator::compile_plans(const TuneOptions& tune) {
     const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, n, length, dtype_));
     const Compiled c = TEGULA_TRY(compile(module, f, options));
     notes.insert(notes.end(), c.notes.begin(), c.notes.end());
-    auto s = TEGULA_TRY(Session::create(c.plan, pool_.get()));
-    auto st = s->bind_store(store_);
+    auto s = TEGULA_TRY(Session::create(c.plan, *rank_));
+    auto st = s->bind_store(*store_);
     if (!st.ok()) return std::move(st).error();
     st = s->bind("position", &position_);
     if (!st.ok()) return std::move(st).error();

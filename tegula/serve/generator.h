@@ -81,8 +81,8 @@ class Generator {
   ModelConfig config_;
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ThreadPool> pool_;
-  Store store_;
+  std::unique_ptr<Rank> rank_;
+  std::unique_ptr<Store> store_;
   std::unique_ptr<Session> prefill_, decode_;
   std::vector<int32_t> tokens_;
   std::vector<float> logits_;

@@ -62,11 +62,11 @@ Status check_rows(const std::vector<std::vector<int32_t>>& rows, const ModelConf
 Result<std::vector<HostTensor>> run(const Problem& p, const std::vector<HostTensor>& in,
                                     DType dtype, int threads) {
   if (dtype == DType::kF64) return interpret(*p.module, (*p.module)[p.function], in);
-  ThreadPool pool(threads);
+  Rank rank(threads);
   CompileOptions options;
-  options.plan.target = Target::this_cpu(pool.n_threads());
+  options.plan.target = Target::this_cpu(rank.pool.n_threads());
   const Compiled compiled = TEGULA_TRY(compile(p.module, p.function, options));
-  const auto session = TEGULA_TRY(Session::create(compiled.plan, &pool));
+  const auto session = TEGULA_TRY(Session::create(compiled.plan, rank));
   for (size_t i = 0; i < in.size(); ++i) session->bind(static_cast<int>(i), in[i].ref().data);
   TEGULA_TRY(session->run());
   std::vector<HostTensor> out;

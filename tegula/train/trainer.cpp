@@ -103,8 +103,7 @@ Status Trainer::load_data() {
 Status Trainer::compile_plans() {
   const auto start = Clock::now();
   functions_ = TEGULA_TRY(build_step_functions(config_));
-  pool_ = std::make_unique<ThreadPool>(config_.threads);
-  const CompileOptions options = compile_options(config_, Target::this_cpu(pool_->n_threads()));
+  const CompileOptions options = compile_options(config_, Target::this_cpu(rank_.pool.n_threads()));
   const bool one = config_.accumulate == 1;
   plans_.push_back(TEGULA_TRY(
       compile(functions_.module, one ? functions_.train_step : functions_.micro_step, options)));
@@ -119,10 +118,11 @@ Status Trainer::compile_plans() {
 Status Trainer::allocate() {
   int64_t bytes = 0;
   for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
-  arena_ = TEGULA_TRY(Region::between_guards(bytes + (config_.check ? kSpareBytes : 0)));
+  arena_ =
+      TEGULA_TRY(Region::between_guards(rank_.memory, bytes + (config_.check ? kSpareBytes : 0)));
   TEGULA_TRY(make_watches());
   for (const Compiled& c : plans_)
-    sessions_.push_back(std::make_unique<Session>(c.plan, pool_.get(), arena_.data()));
+    sessions_.push_back(std::make_unique<Session>(c.plan, rank_, arena_.data()));
   if (memory_nodes() > 1) sessions_[kStep]->touch_arena();
   return {};
 }
@@ -277,7 +277,7 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
   const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
   const int64_t rows = std::min(all, most_rows);
-  if (eval_watch_) eval_watch_->begin(kPoison[0], pool_.get());
+  if (eval_watch_) eval_watch_->begin(kPoison[0], &rank_.pool);
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
@@ -358,7 +358,7 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
   const bool watches = done < 2 || config_.check;
   for (size_t i = 0; i < sessions_.size(); ++i)
     sessions_[i]->watch(i == kEval ? eval_watch_.get() : watches ? watch_.get() : nullptr);
-  if (watches) watch_->begin(kPoison[done % 2], pool_.get());
+  if (watches) watch_->begin(kPoison[done % 2], &rank_.pool);
   auto st = one_step(report);
   if (!st.ok() || !watches) return st;
   return watch_->end();
@@ -373,7 +373,7 @@ void Trainer::measure_memory(TrainSummary& sum) const {
     sum.peak_bytes_measured += std::max(entry.region.bytes(), written);
     sum.peak_bytes_written += written;
   }
-  const ProcessMemory now = process_memory();
+  const ProcessMemory now = process_memory(rank_.memory.live_bytes());
   sum.process_touched_bytes = now.touched_bytes, sum.process_peak_bytes = now.peak_touched_bytes;
   sum.process_touched_before_bytes = before_.touched_bytes;
   sum.process_allocated_bytes = now.allocated_bytes;

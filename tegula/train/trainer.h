@@ -108,7 +108,8 @@ class Trainer {
   std::vector<std::string> notes;
 
  private:
-  explicit Trainer(TrainConfig config) : config_(std::move(config)) {}
+  explicit Trainer(TrainConfig config)
+      : config_(std::move(config)), rank_(config_.threads), store_(rank_) {}
   Status lock_output();
   Status open_origin();
   Status load_data();
@@ -127,6 +128,7 @@ class Trainer {
   void measure_memory(TrainSummary& sum) const;
 
   TrainConfig config_;
+  ProcessMemory before_ = process_memory(0);
   std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
   std::string from_;                // the directory that weights come from; "": they are random
   std::string data_sha256_;
@@ -134,7 +136,7 @@ class Trainer {
   TokenData data_;
   StepFunctions functions_;
   std::vector<Compiled> plans_;  // step (or micro step), eval, update
-  std::unique_ptr<ThreadPool> pool_;
+  Rank rank_;
   Store store_;
   Region arena_;  // shared by the plans, which run in turns
   std::vector<std::unique_ptr<Session>> sessions_;
@@ -149,7 +151,6 @@ class Trainer {
   double compile_ms_ = 0;
   std::unique_ptr<MemoryWatch> watch_;       // of the step's plans: its first two runs, or all
   std::unique_ptr<MemoryWatch> eval_watch_;  // with --check
-  ProcessMemory before_ = process_memory();
   std::vector<StepStats> stats_;
   int64_t timed_steps_ = 0;
 };

@@ -46,8 +46,8 @@ RanBoth run_both(const std::vector<HostTensor>& in, Make&& make) {
     const FuncId f = TEGULA_TRY(b.finish_into_module());
     out.reference = TEGULA_TRY(interpret(*module, (*module)[f], in, Arithmetic::kNaive));
     const Compiled c = TEGULA_TRY(compile(module, f, {}));
-    ThreadPool pool(1);
-    const auto session = TEGULA_TRY(Session::create(c.plan, &pool));
+    Rank rank(1);
+    const auto session = TEGULA_TRY(Session::create(c.plan, rank));
     std::vector<HostTensor> values = in;
     for (size_t i = 0; i < values.size(); ++i)
       session->bind(static_cast<int>(i), values[i].bytes.data());

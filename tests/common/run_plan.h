@@ -52,8 +52,8 @@ inline Result<std::vector<HostTensor>> try_run_plan(const Plan& plan,
                                                     std::span<const HostTensor> in,
                                                     std::span<const int64_t> extents = {},
                                                     int n_threads = 1, int64_t* flops = nullptr) {
-  ThreadPool pool(n_threads);
-  auto session = TEGULA_TRY(Session::create(std::make_shared<Plan>(plan), &pool));
+  Rank rank(n_threads);
+  auto session = TEGULA_TRY(Session::create(std::make_shared<Plan>(plan), rank));
   Session& s = *session;
   std::vector<HostTensor> memory;
   std::vector<HostTensor> out;

@@ -51,9 +51,9 @@ inline std::vector<std::vector<int64_t>> extents_of(const std::vector<Symbol>& s
 
 // A refusal is fine; a result is then read to its last element.
 inline void run_everywhere(const std::shared_ptr<const Plan>& plan) {
-  static ThreadPool pool(2);
+  static Rank rank(2);
   for (const auto& extents : extents_of(plan->symbols)) {
-    auto session = Session::create(plan, &pool);
+    auto session = Session::create(plan, rank);
     if (!session.ok()) return;
     std::vector<HostTensor> memory;
     for (size_t i = 0; i < plan->params.size(); ++i) {

@@ -70,9 +70,9 @@ std::vector<float> logits_at_once(const std::string& directory, std::vector<int3
   options.passes.pass.is_inference = true;
   options.plan.target.n_threads = 2;
   const Compiled compiled = *compile(module, *f, options);
-  ThreadPool pool(2);
-  Store store;
-  auto session = *Session::create(compiled.plan, &pool);
+  Rank rank(2);
+  Store store(rank);
+  auto session = *Session::create(compiled.plan, rank);
   EXPECT_TRUE(session->bind_store(store).ok());
   EXPECT_TRUE(load_model_weights(directory, config, [&](const WeightSpec& w) {
                 return store.get(w.name, {dtype, w.type.shape});

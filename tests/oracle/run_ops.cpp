@@ -100,8 +100,8 @@ class Program {
     const FuncId f = TEGULA_TRY(b_.finish_into_module());
     auto reference = TEGULA_TRY(interpret(*module_, (*module_)[f], in, Arithmetic::kNaive));
     const Compiled c = TEGULA_TRY(compile(module_, f, {}));
-    ThreadPool pool(1);
-    const auto session = TEGULA_TRY(Session::create(c.plan, &pool));
+    Rank rank(1);
+    const auto session = TEGULA_TRY(Session::create(c.plan, rank));
     std::vector<HostTensor> values = in, out;
     for (size_t i = 0; i < values.size(); ++i)
       session->bind(static_cast<int>(i), values[i].bytes.data());

@@ -191,8 +191,8 @@ TEST(Control, CountsTheTripsThatRan) {
   auto plan = make_plan(m, f, {});
   ASSERT_TRUE(plan.ok());
   const auto in = test::random_inputs(*m, (*m)[f], 1);
-  ThreadPool pool(1);
-  auto session = Session::create(std::make_shared<Plan>(*plan), &pool);
+  Rank rank(1);
+  auto session = Session::create(std::make_shared<Plan>(*plan), rank);
   ASSERT_TRUE(session.ok());
   auto memory = in;
   for (size_t i = 0; i < in.size(); ++i)

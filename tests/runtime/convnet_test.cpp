@@ -72,9 +72,9 @@ TEST(ConvNet, LearnsAndCostsWhatThePlanSays) {
   auto compiled = compile(module, *f, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
 
-  ThreadPool pool(2);
-  Store store;
-  auto session = Session::create(compiled->plan, &pool);
+  Rank rank(2);
+  Store store(rank);
+  auto session = Session::create(compiled->plan, rank);
   ASSERT_TRUE(session.ok());
   Session& s = **session;
   std::vector<float> xs(kBatch * kSide * kSide);

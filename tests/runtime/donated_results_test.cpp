@@ -22,8 +22,8 @@ TEST(DonatedResults, MayBeReturnedAgain) {
   ASSERT_TRUE(f.ok()) << f.error().to_string();
   const auto c = compile(module, *f, {});
   ASSERT_TRUE(c.ok()) << c.error().to_string();
-  ThreadPool pool(1);
-  auto session = Session::create(c->plan, &pool);
+  Rank rank(1);
+  auto session = Session::create(c->plan, rank);
   ASSERT_TRUE(session.ok()) << session.error().to_string();
   Session& s = **session;
   HostTensor x({DType::kF32, {2, 3}}, std::vector<double>{0, 1, 2, 3, 4, 5});

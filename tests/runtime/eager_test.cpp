@@ -35,8 +35,8 @@ std::vector<Var> model(Var x, Var w, Var bias) {
 TEST(Eager, HasTheBitsOfTheCompiledFunction) {
   const Type tx{DType::kF32, {7, 33}}, tw{DType::kF32, {33, 29}}, tb{DType::kF32, {29}};
   auto x = numbers(7 * 33, 1), w = numbers(33 * 29, 2), bias = numbers(29, 3);
-  ThreadPool pool(2);
-  Eager e(pool);
+  Rank rank(2);
+  Eager e(rank);
   const auto eager =
       model(e.tensor(tx, x.data()), e.tensor(tw, w.data()), e.tensor(tb, bias.data()));
   ASSERT_FALSE(e.failed()) << e.error().to_string();
@@ -48,13 +48,13 @@ TEST(Eager, HasTheBitsOfTheCompiledFunction) {
     const auto out = model(px, pw, pb);
     for (size_t i = 0; i < out.size(); ++i) b.result(cat("y", i), out[i]);
     CompileOptions options;
-    options.plan.target.n_threads = pool.n_threads();
+    options.plan.target.n_threads = rank.pool.n_threads();
     options.passes.passes = passes;
     auto f = b.finish_into_module();
     ASSERT_TRUE(f.ok()) << f.error().to_string();
     auto compiled = compile(module, *f, options);
     ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
-    auto session = Session::create(compiled->plan, &pool);
+    auto session = Session::create(compiled->plan, rank);
     ASSERT_TRUE(session.ok());
     (*session)->bind(0, x.data());
     (*session)->bind(1, w.data());
@@ -94,16 +94,14 @@ struct Loop {
 };
 
 TEST(Eager, TrainsAThousandStepsInConstantMemory) {
-  ThreadPool pool(1);
-  Eager e(pool);
+  Rank rank(1);
+  Eager e(rank);
   Loop loop(e);
   int64_t most_bytes = 0, most_values = 0, allocated = 0, regions = 0;
   float loss = 0;
   for (uint64_t i = 0; i < 1000; ++i) {
     loss = loop.step(i);
-    if (i == 100)
-      allocated = process_memory().allocated_bytes - Region::live_bytes(),
-      regions = Region::live_bytes();
+    if (i == 100) allocated = process_memory(0).allocated_bytes, regions = rank.memory.live_bytes();
     most_bytes = std::max(most_bytes, e.held_bytes());
     most_values = std::max(most_values, e.held_values());
   }
@@ -112,15 +110,15 @@ TEST(Eager, TrainsAThousandStepsInConstantMemory) {
   // times over.
   EXPECT_LT(most_values, 1000);
   EXPECT_LT(most_bytes, 2 << 20);
-  EXPECT_LE(Region::live_bytes(), regions + (1 << 20));
-  EXPECT_LE(process_memory().allocated_bytes - Region::live_bytes(), allocated + (1 << 20));
+  EXPECT_LE(rank.memory.live_bytes(), regions + (1 << 20));
+  EXPECT_LE(process_memory(0).allocated_bytes, allocated + (1 << 20));
   EXPECT_LT(e.compiled(), 100);
 }
 
 // The same steps with everything kept: the same bits.
 TEST(Eager, WhatIsFreedChangesNoBit) {
-  ThreadPool pool(1);
-  Eager frees(pool), keeps(pool);
+  Rank rank(1);
+  Eager frees(rank), keeps(rank);
   Loop a(frees), b(keeps);
   std::vector<Var> kept;
   for (uint64_t i = 0; i < 40; ++i) {
@@ -135,8 +133,8 @@ TEST(Eager, WhatIsFreedChangesNoBit) {
 
 // What a gradient may still need lives, though no Var names it; a detached value begins anew.
 TEST(Eager, ValuesLiveAsLongAsAGradientMayNeedThem) {
-  ThreadPool pool(1);
-  Eager e(pool);
+  Rank rank(1);
+  Eager e(rank);
   const float two = 2, one = 1;
   const Type scalar{DType::kF32, {}};
   const Var x = e.tensor(scalar, &two);
@@ -160,8 +158,8 @@ TEST(Eager, ValuesLiveAsLongAsAGradientMayNeedThem) {
 TEST(Eager, VarsMayOutliveIt) {
   Var kept, copy;
   {
-    ThreadPool pool(1);
-    Eager e(pool);
+    Rank rank(1);
+    Eager e(rank);
     const float one = 1;
     kept = exp(e.tensor({DType::kF32, {}}, &one));
     copy = kept;
@@ -171,8 +169,8 @@ TEST(Eager, VarsMayOutliveIt) {
 }
 
 TEST(Eager, CarriesItsErrorToTheFirstRead) {
-  ThreadPool pool(1);
-  Eager e(pool);
+  Rank rank(1);
+  Eager e(rank);
   const float data[6] = {};
   const Var a = e.tensor({DType::kF32, {2, 3}}, data), b = e.tensor({DType::kF32, {3, 2}}, data);
   const Var c = exp(a + b);

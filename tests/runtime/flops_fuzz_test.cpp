@@ -22,8 +22,8 @@ TEST(Flops, CountedAsPlannedOnRandomGraphs) {
       ADD_FAILURE() << "seed " << seed << ": " << compiled.error().to_string();
       continue;
     }
-    ThreadPool pool(1);
-    auto s = Session::create(compiled->plan, &pool);
+    Rank rank(1);
+    auto s = Session::create(compiled->plan, rank);
     ASSERT_TRUE(s.ok());
     auto in = testing::random_inputs((*m)[*f], seed);
     for (size_t i = 0; i < in.size(); ++i) (*s)->bind(static_cast<int>(i), in[i].bytes.data());

@@ -73,30 +73,31 @@ void start_all(ThreadPool& pool) {
 Measured measure(const Job& job,
                  MemoryWatch::Workspaces workspaces = MemoryWatch::Workspaces::kApart) {
   const Plan& plan = *job.plan;
-  ThreadPool pool(2);
-  start_all(pool);
-  Region arena = std::move(*Region::between_guards(2 * plan.arena_bytes + (1 << 12)));
+  Rank rank(2);
+  start_all(rank.pool);
+  Region arena = std::move(*Region::between_guards(rank.memory, 2 * plan.arena_bytes + (1 << 12)));
   const Plan* plans[] = {&plan};
   const auto watch = std::move(*MemoryWatch::create(arena, plans, workspaces));
-  Session s(job.plan, &pool, arena.data());
+  Session s(job.plan, rank, arena.data());
   s.watch(watch.get());
   const auto in = test::random_inputs(*job.module, (*job.module)[job.function], 1);
   std::vector<Region> params;
   Measured m;
   for (size_t i = 0; i < plan.params.size(); ++i) {
-    params.push_back(std::move(*Region::between_guards(std::max<int64_t>(1, in[i].type.bytes()))));
+    params.push_back(
+        std::move(*Region::between_guards(rank.memory, std::max<int64_t>(1, in[i].type.bytes()))));
     std::memcpy(params[i].data(), in[i].bytes.data(), in[i].bytes.size());
     s.bind(static_cast<int>(i), params[i].data());
     m.peak_bytes += to_line(in[i].type.bytes());
   }
   for (uint8_t value : {0xa5, 0x5a}) {
     watch->begin(value);
-    const int64_t regions = Region::live_bytes();
+    const int64_t regions = rank.memory.live_bytes();
     const auto before = allocations();
     s.counters().math_flops = 0;
     const auto status = s.run();
     m.allocations += allocations().count - before.count;
-    EXPECT_EQ(Region::live_bytes(), regions);
+    EXPECT_EQ(rank.memory.live_bytes(), regions);
     const auto ended = watch->end();
     EXPECT_EQ(status.ok(), ended.ok());
     if (!ended.ok()) m.fault = ended.error().message;
@@ -131,7 +132,8 @@ TEST(Allocations, AreSeen) {
   std::free(q);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const auto before_region = allocations();
-  auto region = Region::allocate(1 << 20);
+  MemoryAccount account;
+  auto region = Region::allocate(account, 1 << 20);
   EXPECT_GE(allocations().bytes, before_region.bytes + (1 << 20));
 #endif
 }
@@ -272,8 +274,8 @@ TEST(MemoryContract, NewExtentsAllocateNothing) {
   o.plan.verify = true;
   auto compiled = compile(m, *b.finish_into_module(), o);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
-  ThreadPool pool(1);
-  auto s = std::move(*Session::create(compiled->plan, &pool));
+  Rank rank(1);
+  auto s = std::move(*Session::create(compiled->plan, rank));
   std::vector<float> xs(8 * 16, 1), ws(16 * 16, 0.5f);
   ASSERT_TRUE(s->bind("x", xs.data()).ok() && s->bind("w", ws.data()).ok());
   const auto before = allocations();

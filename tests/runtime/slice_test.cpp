@@ -33,9 +33,9 @@ TEST(Slice, MlpLearnsXor) {
   ASSERT_TRUE(plan.ok()) << plan.error().to_string();
   EXPECT_EQ(plan->arena_bytes, plan->lower_bound_bytes) << plan->to_string();
 
-  ThreadPool pool(2);
-  Store store;
-  auto session = Session::create(std::make_shared<Plan>(std::move(*plan)), &pool);
+  Rank rank(2);
+  Store store(rank);
+  auto session = Session::create(std::make_shared<Plan>(std::move(*plan)), rank);
   ASSERT_TRUE(session.ok());
   float xs[] = {0, 0, 0, 1, 1, 0, 1, 1}, ys[] = {0, 1, 1, 0};
   Session& s = **session;

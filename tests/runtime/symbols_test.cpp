@@ -322,8 +322,8 @@ TEST(Symbols, ExtentsOutOfBoundsAreNamed) {
   Builder b(*m, "f");
   b.result("y", sin(b.param("x", {DType::kF32, {batch, seqlen}})));
   const Plan plan = *make_plan(m, *b.finish_into_module(), {.verify = true});
-  ThreadPool pool(1);
-  auto s = std::move(*Session::create(std::make_shared<Plan>(plan), &pool));
+  Rank rank(1);
+  auto s = std::move(*Session::create(std::make_shared<Plan>(plan), rank));
   std::vector<float> x(24);
   ASSERT_TRUE(s->bind("x", x.data()).ok());
   auto message = [&](std::vector<int64_t> extents) {

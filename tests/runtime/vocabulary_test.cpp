@@ -59,12 +59,12 @@ void check(const char* name, const std::vector<Type>& in, Fn fn) {
   const auto exact = interpret(*m, (*m)[*f], values);
   const auto naive = interpret(*m, (*m)[*f], values, Arithmetic::kNaive);
   ASSERT_TRUE(exact.ok() && naive.ok()) << name;
-  ThreadPool pool(2);
+  Rank rank(2);
   CompileOptions options;
-  options.plan.target.n_threads = pool.n_threads();
+  options.plan.target.n_threads = rank.pool.n_threads();
   const auto compiled = compile(m, *f, options);
   ASSERT_TRUE(compiled.ok()) << name << ": " << compiled.error().to_string();
-  const auto session = Session::create(compiled->plan, &pool);
+  const auto session = Session::create(compiled->plan, rank);
   ASSERT_TRUE(session.ok()) << name << ": " << session.error().to_string();
   for (size_t k = 0; k < in.size(); ++k)
     ASSERT_TRUE((*session)->bind(cat("x", k), values[k].ref().data).ok());

@@ -13,7 +13,8 @@ namespace tegula {
 namespace {
 
 struct Stepped {
-  Store store;
+  std::unique_ptr<Rank> rank = std::make_unique<Rank>(2);
+  Store store{*rank};
   double loss = 0;
   int64_t planned_flops = 0, counted_flops = 0;
 };
@@ -33,11 +34,10 @@ Stepped step(const TrainConfig& c) {
   Stepped out;
   auto f = build_step_functions(c);
   EXPECT_TRUE(f.ok()) << f.error().to_string();
-  ThreadPool pool(2);
   auto session_of = [&](FuncId id) {
     auto compiled = compile(f->module, id, compile_options(c, Target::this_cpu(2)));
     EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
-    auto s = Session::create(compiled->plan, &pool);
+    auto s = Session::create(compiled->plan, *out.rank);
     EXPECT_TRUE(s.ok() && (*s)->bind_store(out.store).ok());
     return std::move(*s);
   };

@@ -18,8 +18,8 @@ constexpr int kRows = 3, kColumns = 5, kN = kRows * kColumns;
 
 // A matrix, which decays, and a vector, which does not; their gradients are the parameter g.
 struct Update {
-  Store store;
-  ThreadPool pool{1};
+  Rank rank{1};
+  Store store{rank};
   std::unique_ptr<Session> session;
   std::vector<float> g = std::vector<float>(kN + kColumns);
   float lr = 0, c1 = 0, c2 = 0;
@@ -41,7 +41,7 @@ struct Update {
     EXPECT_TRUE(f.ok()) << f.error().to_string();
     const auto compiled = compile(module, *f, {});
     EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
-    session = std::move(*Session::create(compiled->plan, &pool));
+    session = std::move(*Session::create(compiled->plan, rank));
     EXPECT_TRUE(session->bind_store(store).ok());
     EXPECT_TRUE(session->bind("g.w", g.data()).ok());
     EXPECT_TRUE(session->bind("g.v", g.data() + kN).ok());

@@ -1,0 +1,34 @@
+// Rank: what one participant of a run has for itself: threads, a device, the account of its memory,
+// the counts of its kernels. Nothing that measures or holds is the process's, so several ranks in
+// one process, each driven by a thread of its own, measure what they themselves took and did.
+//
+//   Rank rank(/*n_threads=*/2);
+//   const auto s = TEGULA_TRY(Session::create(plan, rank));
+//   TEGULA_TRY(s->run());
+//   rank.counters.math_flops, rank.memory.peak_bytes()
+//
+// It outlives its sessions, stores and eager arrays, and one thread at a time calls any of them.
+// That thread is not one of a pool's: in there loops run inline.
+#pragma once
+
+#include "tegula/base/thread_pool.h"
+#include "tegula/kernels/device.h"
+#include "tegula/runtime/memory.h"
+
+namespace tegula {
+
+struct Rank {
+  // n_threads counts the caller; 0 means one per core that this process may use.
+  explicit Rank(int n_threads = 0) : pool(n_threads) {}
+  // Launches go into the device's stream, in order, from one thread.
+  explicit Rank(Device& launches_on)
+      : pool(1), device(&launches_on), queue{launches_on.stream(), {}} {}
+
+  ThreadPool pool;
+  Device* device = nullptr;  // null: the CPU alone
+  DeviceQueue queue;         // of the device: its status says what went wrong first
+  MemoryAccount memory;      // of all Regions made for this rank
+  Counters counters;         // of all kernels that its sessions launched
+};
+
+}  // namespace tegula
