@@ -132,7 +132,11 @@ Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App
       return invalid_argument(cat(at, ": no option of tegula ", full_name(cmd), " has this name",
                                   suggestion(cmd, "--" + key)));
     if (const auto on = node.value_exact<bool>()) {
-      if (*on && is_ours) flags.push_back("--" + key);
+      const auto* option = cmd.get_option_no_throw("--" + key);
+      if (option && option->get_expected_min() > 0)  // true or false is its value
+        flags.push_back(cat("--", key, "=", *on));
+      else if (*on && is_ours)
+        flags.push_back("--" + key);
       continue;
     }
     // One word, so that a negative number is not taken for a flag; but after "--key=" the parser

@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include <cmath>
 #include <cstdlib>
 
 #include "cli/command.h"
@@ -12,32 +13,72 @@ namespace tegula::cli {
 
 namespace {
 
+// "Query heads (gpt2, llama)": who has it, where not all do.
+std::string doc_of(const Setting& s) {
+  std::string who;
+  bool is_of_all = true;
+  for (const ModelDef* m : all_models())
+    if (has_setting(*m, s))
+      who += cat(who.empty() ? "" : ", ", m->name);
+    else
+      is_of_all = false;
+  return is_of_all ? std::string(s.doc) : cat(s.doc, " (", who, ")");
+}
+
+// A flag whose value goes into the configuration, with its default shown where there is one.
+template <class T, class F>
+CLI::Option* add_setting(CLI::App& cmd, ModelConfig& m, const Setting& s, F&& value_of) {
+  const std::string name = cat("--", s.flag);
+  if constexpr (!std::is_same_v<T, std::string>)  // the vocabulary has no texts
+    if (const auto* at = std::get_if<T ModelConfig::*>(&s.at))
+      return cmd.add_option(name, m.**at, doc_of(s));
+  return cmd.add_option_function<std::string>(
+      name, [&m, &s, value_of](const std::string& text) { m.set(s, value_of(text)); }, doc_of(s));
+}
+
+void add_setting(CLI::App& cmd, ModelConfig& m, const Setting& s) {
+  const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
+  const auto size = [](const std::string& text) -> int64_t {
+    return std::strtoll(text.c_str(), nullptr, 10);
+  };
+  switch (s.type) {
+    case SettingType::kSize:
+      whole(add_setting<int64_t>(cmd, m, s, size), s.least, s.most);
+      return;
+    case SettingType::kNumber:
+      real(add_setting<double>(cmd, m, s, number), 0, s.range == Range::kShare ? 0.99 : HUGE_VAL);
+      return;
+    case SettingType::kFlag:
+      if (const auto* at = std::get_if<bool ModelConfig::*>(&s.at))
+        cmd.add_flag(cat("--", s.flag), m.**at, doc_of(s));
+      else
+        one_of(add_setting<std::string>(cmd, m, s, [](const auto& t) { return t == "true"; }),
+               {"true", "false"});
+      return;
+    case SettingType::kText: {
+      std::vector<std::string> names;
+      for (std::string_view rest = s.choices; !rest.empty();) {
+        const size_t n = std::min(rest.find('|'), rest.size());
+        names.emplace_back(rest.substr(0, n));
+        rest.remove_prefix(std::min(n + 1, rest.size()));
+      }
+      one_of(add_setting<std::string>(cmd, m, s, [](const auto& t) { return t; }), names);
+      return;
+    }
+    case SettingType::kTexts:
+      return;  // no flag has a list
+  }
+}
+
 void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth, bool is_training) {
-  one_of(cmd.add_option("--model", m.type, "Model family"),
-         {"gpt2", "llama", "moe", "mlp", "lstm"});
+  std::vector<std::string> names;
+  for (const ModelDef* model : all_models()) names.emplace_back(model->name);
+  one_of(cmd.add_option("--model", m.type, "Model family"), names);
   whole(cmd.add_option("--depth", depth,
                        "One dial for the size: layers, width, heads and learning rate; 0: off"),
         0, 256);
-  whole(cmd.add_option("--n-layers", m.n_layers, "Layers"), 1, 4096);
-  whole(cmd.add_option("--n-heads", m.n_heads, "Query heads"), 1, 65536);
-  whole(cmd.add_option("--n-kv-heads", m.n_kv_heads, "Key/value heads; 0: as query heads"), 0,
-        65536);
-  whole(cmd.add_option("--head-dim", m.head_dim, "Size of a head; 0: d-model / n-heads"), 0, 65536);
-  whole(cmd.add_option("--d-model", m.d_model, "Width"), 1, 1 << 24);
-  whole(cmd.add_option("--d-ff", m.d_ff, "Feed-forward width; 0: the family's"), 0, 1 << 26);
-  whole(cmd.add_option("--n-experts", m.n_experts, "Experts (moe)"), 1, 65536);
-  whole(cmd.add_option("--experts-per-token", m.n_experts_per_token, "Experts a token sees (moe)"),
-        1, 65536);
-  cmd.add_flag("--bias", m.has_bias, "Biases in linear layers and norms (gpt2, llama)");
-  whole(cmd.add_option("--seqlen", m.max_seqlen, "Tokens in a sequence"), 1, 1 << 28);
-  if (!is_training) return;
-  real(cmd.add_option("--capacity-factor", m.capacity_factor,
-                      "Room of an expert in training, in even loads; 0: for all (moe)"),
-       0);
-  real(cmd.add_option("--balance-loss", m.balance_loss,
-                      "Coefficient of the experts' balance loss (moe)"),
-       0);
-  real(cmd.add_option("--dropout", m.dropout, "Share of activations set to 0"), 0, 0.99);
+  for (const Setting* s : all_settings())
+    if (!s->flag.empty() && (is_training || !s->is_of_training)) add_setting(cmd, m, *s);
 }
 
 void add_optimizer(CLI::App& cmd, TrainConfig& c) {
@@ -176,17 +217,18 @@ bool TrainFlags::is_given(const std::string& flag) const {
 // Flags on the command line that the family has not. A --config file may hold those of several.
 Status TrainFlags::check_model() const {
   const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
-  for (const ModelFlag& flag : kModelFlags) {
-    const std::string_view name = flag.name;
-    if (has_option(model, name) || !is_on_command_line(*cmd_, cat("--", name))) continue;
+  for (const Setting* s : all_settings()) {
+    if (s->flag.empty() || has_setting(model, *s) || !is_on_command_line(*cmd_, cat("--", s->flag)))
+      continue;
     std::string others;
     for (const ModelDef* m : all_models())
-      if (has_option(*m, name)) others += cat(others.empty() ? "" : ", ", m->name);
+      if (has_setting(*m, *s)) others += cat(others.empty() ? "" : ", ", m->name);
     std::string has;
-    for (const ModelFlag& its : kModelFlags)
-      if (has_option(model, its.name)) has += cat(has.empty() ? "--" : ", --", its.name);
-    return invalid_argument(cat("--", name, " is for --model ", others, "; ", model.name, " has ",
-                                has, ": leave it out or choose another model"));
+    for (const Setting* its : all_settings())
+      if (has_setting(model, *its) && !its->flag.empty())
+        has += cat(has.empty() ? "--" : ", --", its->flag);
+    return invalid_argument(cat("--", s->flag, " is for --model ", others, "; ", model.name,
+                                " has ", has, ": leave it out or choose another model"));
   }
   return {};
 }

@@ -11,9 +11,14 @@
 
 namespace tegula {
 
-// config.json as `transformers` reads it, and back. Errors name the file and the key, and sizes
-// whose products no machine could hold.
+// config.json as `transformers` (4 and 5) reads and writes it. A family's fields say which keys it
+// has and what an absent one means; keys that nothing here asks for are ignored. Errors name the
+// file and the key: kInvalidArgument for wrong types, values out of range and sizes that do not fit
+// together or whose products no machine could hold; kUnsupported for other model types and for
+// options that would change the mathematics (scaled RoPE, other activations, …); kIo.
 std::string model_config_json(const ModelConfig& config, DType dtype);
+Result<ModelConfig> parse_model_config(std::string_view text, const std::string& path);
+// Of DIRECTORY/config.json.
 Result<ModelConfig> load_model_config(const std::string& directory);
 
 // Fills every weight of the model from model.safetensors or its shards (converting to the dtype of
@@ -34,7 +39,8 @@ Result<Tokenizer> load_model_tokenizer(const std::string& directory, const Model
 // The tensors of a checkpoint that a weight (or its gradient) consists of: itself, but Mixtral
 // keeps every expert's matrix alone ("….experts.3.w1.weight") where the model has one tensor
 // [n_experts, …] ("….experts.w1.weight").
-std::vector<std::pair<std::string, TensorRef>> checkpoint_parts(const std::string& name,
+std::vector<std::pair<std::string, TensorRef>> checkpoint_parts(const ModelConfig& config,
+                                                                const std::string& name,
                                                                 const TensorRef& t);
 // The tensors of model.safetensors: the weights (Mixtral's one by one for every expert), and what
 // the family's format wants besides (GPT-2 without biases gets zero biases). `zeros` must outlive

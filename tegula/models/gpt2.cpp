@@ -78,9 +78,62 @@ Var head(Context& c) {
   return c.weight("lm_head.weight", Shape{c.config.vocab_size, c.config.d_model});
 }
 
+Status resolve(ModelConfig& m) {
+  if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
+  if (m.head_dim == 0 && m.d_model % m.n_heads != 0)
+    return invalid_argument(cat("d_model ", m.d_model, " is not a multiple of n_heads ", m.n_heads,
+                                ": change one of them"));
+  if (m.head_dim == 0) m.head_dim = m.d_model / m.n_heads;
+  if (m.n_kv_heads != m.n_heads || m.head_dim * m.n_heads != m.d_model)
+    return invalid_argument(
+        "gpt2 has n_kv_heads = n_heads and head_dim = d_model / n_heads: "
+        "use --model llama for grouped heads");
+  if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
+  return {};
+}
+
+using namespace setting;  // NOLINT(google-build-using-namespace)
+constexpr Field kFields[] = {{&kVocabSize, "vocab_size", 50257},
+                             {&kContext, "n_positions", 1024},
+                             {&kWidth, "n_embd", 768},
+                             {&kLayers, "n_layer", 12},
+                             {&kHeads, "n_head", 12},
+                             {&kFfWidth, "n_inner", 0},
+                             {&kNormEps, "layer_norm_epsilon", 1e-5, 1e-5},
+                             {&kDropout, "resid_pdrop embd_pdrop attn_pdrop", 0.1},
+                             {&kTied, "tie_word_embeddings", true, true},
+                             {&kBias, "bias", true}};
+constexpr FixedKey kFixed[] = {{"activation_function", R"("gelu_new"|"gelu_pytorch_tanh")", true},
+                               {"scale_attn_weights", "true"},
+                               {"scale_attn_by_inverse_layer_idx", "false"},
+                               {"add_cross_attention", "false"}};
+// A rank's heads of q, k and v lie in one matrix, so it takes three pieces of it.
+constexpr Cut kCuts[] = {{"attn.c_attn.weight", 1, &kHeads, 3},
+                         {"attn.c_attn.bias", 0, &kHeads, 3},
+                         {"attn.c_proj.weight", 0, &kHeads},
+                         {"mlp.c_fc.weight", 1},
+                         {"mlp.c_fc.bias", 0},
+                         {"mlp.c_proj.weight", 0},
+                         {"wte.weight", 0},
+                         {"lm_head.weight", 0}};
+
 }  // namespace
 
-constinit const ModelDef gpt2_model = {"gpt2", "GPT-2: learned positions, layer norm, GELU", hidden,
-                                       head, "n-heads d-ff bias dropout"};
+constinit const ModelDef gpt2_model = {
+    .name = "gpt2",
+    .doc = "GPT-2: learned positions, layer norm, GELU",
+    .hidden = hidden,
+    .head = head,
+    .fields = kFields,
+    .resolve = resolve,
+    .hf_type = "gpt2",
+    .hf_class = "GPT2LMHeadModel",
+    .fixed = kFixed,
+    .names = {.table = "transformer.wte.weight",
+              .prefix = "transformer.",
+              .ignored = ".attn.bias .masked_bias .rotary_emb.inv_freq",
+              .biased = ".h. .ln_f."},
+    .cuts = kCuts,
+};
 
 }  // namespace tegula

@@ -49,9 +49,31 @@ Var hidden(Context& c, Var tokens) {
   return x;
 }
 
+using namespace setting;  // NOLINT(google-build-using-namespace)
+constexpr Field kFields[] = {
+    {&kVocabSize, "vocab_size"},     {&kWidth, "hidden_size"},
+    {&kLayers, "num_hidden_layers"}, {&kContext, "max_position_embeddings"},
+    {&kDropout, "dropout", 0},       {&kTied, "tie_word_embeddings", false, true}};
+constexpr FixedKey kFixed[] = {{"hidden_act", R"("tanh")", true}};
+// The four gates of a unit lie in one matrix.
+constexpr Cut kCuts[] = {{"w_x", 1, nullptr, 4},
+                         {"w_h", 1, nullptr, 4},
+                         {"bias", 0, nullptr, 4},
+                         {"embed.weight", 0},
+                         {"head.weight", 0}};
+
 }  // namespace
 
-constinit const ModelDef lstm_model = {"lstm", "Embedding, LSTM layers, tied head", hidden, head,
-                                       "dropout"};
+constinit const ModelDef lstm_model = {
+    .name = "lstm",
+    .doc = "Embedding, LSTM layers, tied head",
+    .hidden = hidden,
+    .head = head,
+    .fields = kFields,
+    .hf_type = "tegula-lstm",
+    .fixed = kFixed,
+    .names = {.table = "embed.weight", .head = "head.weight"},
+    .cuts = kCuts,
+};
 
 }  // namespace tegula

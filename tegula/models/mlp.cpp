@@ -53,9 +53,32 @@ Var hidden(Context& c, Var tokens) {
   return matmul(x, c.weight("out.weight", Shape{m.d_ff, m.d_model}));
 }
 
+Status resolve(ModelConfig& m) {
+  if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
+  return {};
+}
+
+using namespace setting;  // NOLINT(google-build-using-namespace)
+constexpr Field kFields[] = {
+    {&kVocabSize, "vocab_size"},         {&kWidth, "hidden_size"},
+    {&kLayers, "num_hidden_layers"},     {&kContext, "max_position_embeddings"},
+    {&kFfWidth, "intermediate_size", 0}, {&kDropout, "dropout", 0}};
+constexpr FixedKey kFixed[] = {{"hidden_act", R"("gelu_new"|"gelu_pytorch_tanh")", true}};
+constexpr Cut kCuts[] = {{"out.weight", 0}, {"embed.weight", 0}};
+
 }  // namespace
 
-constinit const ModelDef mlp_model = {"mlp", "Window of 8 tokens through dense layers", hidden,
-                                      table, "d-ff dropout"};
+constinit const ModelDef mlp_model = {
+    .name = "mlp",
+    .doc = "Window of 8 tokens through dense layers",
+    .hidden = hidden,
+    .head = table,
+    .fields = kFields,
+    .resolve = resolve,
+    .hf_type = "tegula-mlp",
+    .fixed = kFixed,
+    .names = {.table = "embed.weight"},
+    .cuts = kCuts,
+};
 
 }  // namespace tegula

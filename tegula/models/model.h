@@ -6,42 +6,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "tegula/ir/builder.h"
+#include "tegula/models/config.h"
 
 namespace tegula {
 
-struct ModelConfig {
-  std::string type = "gpt2";  // gpt2, llama, moe, mlp, lstm
-  int64_t vocab_size = 0;
-  int64_t n_layers = 4;
-  int64_t n_heads = 4;
-  int64_t n_kv_heads = 0;  // 0: n_heads
-  int64_t head_dim = 0;    // 0: d_model / n_heads
-  int64_t d_model = 128;
-  int64_t d_ff = 0;  // 0: 4 d_model (gpt2, mlp), 8/3 d_model rounded up to 32 (llama, moe)
-  int64_t max_seqlen = 64;
-  int64_t n_experts = 8;
-  int64_t n_experts_per_token = 2;
-  // Room of an expert in training, in shares of an even load; 0: for all. Else nothing is dropped.
-  double capacity_factor = 1.25;
-  double balance_loss = 0.01;  // coefficient of the experts' balance loss
-  double norm_eps = 1e-5;
-  double rope_theta = 10000;
-  double dropout = 0;
-  bool has_bias = false;
-  // One table for tokens in and out. None: what files of the family usually have.
-  std::optional<bool> tie_embeddings;
-
-  // After resolve().
-  bool is_tied() const { return tie_embeddings.value_or(true); }
-  // Fills the zeros, and what is not there, with the family's defaults. Errors name the numbers:
-  // "d_model 100 is not a multiple of n_heads 3".
-  Status resolve();
-};
+struct AttentionOptions;
 
 enum class Init : uint8_t { kZeros, kOnes, kNormal };
 
@@ -79,8 +52,9 @@ class Context {
   // x with a share p of its elements zeroed and the rest scaled by 1/(1-p).
   Var dropout(Var x);
   // Causal attention with a KV cache (decoding), GQA and dropout as configured. q[b s h d],
-  // k, v[b s hk d].
+  // k, v[b s hk d]. The options are those of the family: a scale, a window, a cap.
   Var attend(Var q, Var k, Var v, int64_t layer);
+  Var attend(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
   // Positions 0, 1, … of this call's tokens: i64 [seqlen].
   Var positions(Var tokens);
   // What `carry` of that name was given by the call before; zeros at the first position.
@@ -96,41 +70,49 @@ class Context {
   int64_t next_stream_ = 0;
 };
 
-// A family: tokens i32 [batch, seqlen] -> the last hidden state [batch, seqlen, d_model], and the
-// output projection's weight [vocab_size, d_model].
+// How the files of a family name and keep its weights.
+struct TensorNames {
+  std::string_view table = "model.embed_tokens.weight";
+  std::string_view head = "lm_head.weight";
+  std::string_view prefix = {};  // of all names; some exporters leave it out
+  // Endings, by spaces, of tensors that say nothing of their own: masks and angles.
+  std::string_view ignored = ".rotary_emb.inv_freq";
+  // A weight [n, …] whose name has this part is n tensors in the file: "….experts.3.w1.weight".
+  std::string_view stacked = {};
+  // Files always have biases beside the weights whose names have one of these parts, by spaces:
+  // those of a model without are zeros.
+  std::string_view biased = {};
+};
+
+// How the weights whose names end so may be cut over ranks.
+struct Cut {
+  std::string_view name;
+  int dim = 0;
+  const Setting* units = nullptr;  // whole ones stay together: heads, experts; none: rows
+  int parts = 1;                   // of the dim, each cut alike: q, k and v of a fused projection
+};
+
+// A family: its settings, its names, and a builder: tokens i32 [batch, seqlen] -> the last hidden
+// state [batch, seqlen, d_model], and the output projection's weight [vocab_size, d_model].
 struct ModelDef {
   std::string_view name;
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // Those of kModelFlags that change what it computes, by spaces, beside n-layers, d-model and
-  // seqlen, which all have.
-  std::string_view options;
-  bool is_tied = true;  // ModelConfig::tie_embeddings, if it is not said
+  // What is done to the logits (a cap), in f32; null: nothing.
+  Var (*cap)(Context&, Var logits) = nullptr;
+  std::span<const Field> fields;
+  // Fills in what follows from other settings, and checks them together; null: nothing does. It
+  // finds what Field::initial gives.
+  Status (*resolve)(ModelConfig&) = nullptr;
+  std::string_view hf_type;   // model_type of config.json
+  std::string_view hf_class;  // empty: transformers has none
+  std::span<const FixedKey> fixed;
+  TensorNames names;
+  std::span<const Cut> cuts;
+  // Why it generates in f32 alone; empty: it does not.
+  std::string_view f32_only;
 };
-
-// A field of the configuration that has a flag, under the flag's name without its dashes.
-struct ModelFlag {
-  std::string_view name;
-  int64_t ModelConfig::*size = nullptr;  // one of the three
-  double ModelConfig::*number = nullptr;
-  bool ModelConfig::*is_on = nullptr;
-};
-inline constexpr ModelFlag kModelFlags[] = {
-    {"n-layers", &ModelConfig::n_layers},
-    {"n-heads", &ModelConfig::n_heads},
-    {"n-kv-heads", &ModelConfig::n_kv_heads},
-    {"head-dim", &ModelConfig::head_dim},
-    {"d-model", &ModelConfig::d_model},
-    {"d-ff", &ModelConfig::d_ff},
-    {"n-experts", &ModelConfig::n_experts},
-    {"experts-per-token", &ModelConfig::n_experts_per_token},
-    {"capacity-factor", nullptr, &ModelConfig::capacity_factor},
-    {"balance-loss", nullptr, &ModelConfig::balance_loss},
-    {"bias", nullptr, nullptr, &ModelConfig::has_bias},
-    {"dropout", nullptr, &ModelConfig::dropout},
-    {"seqlen", &ModelConfig::max_seqlen}};
-bool has_option(const ModelDef& model, std::string_view option);
 
 std::span<const ModelDef* const> all_models();
 Result<const ModelDef*> find_model(std::string_view name);
@@ -138,11 +120,24 @@ Result<const ModelDef*> find_model(std::string_view name);
 // Mean cross-entropy of predicting targets, and in training the model's own losses; never holds the
 // logits.
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
+// The same of a hidden state that is there, without the model's own losses.
+Var hidden_loss(Context& c, const ModelDef& model, Var hidden, Var targets);
+// Logits of a hidden state [..., d_model], f32.
+Var hidden_logits(Context& c, const ModelDef& model, Var hidden);
 // Logits of every position, f32 [batch, seqlen, vocab_size], and of the last, [batch, vocab_size].
 Var model_logits(Context& c, const ModelDef& model, Var tokens);
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens);
 // Every weight of the model, in the order of use.
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config);
 int64_t parameter_count(const std::vector<WeightSpec>& weights);
+
+// What one of n ranks holds of a weight: the ranges, in order, of one of its dims.
+struct RankPart {
+  int dim = -1;                                     // -1: every rank holds the whole
+  std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end)
+};
+// By the family's cuts. Errors: units that n ranks cannot share evenly, with their number.
+Result<RankPart> rank_part(const ModelConfig& config, const WeightSpec& weight, int64_t rank,
+                           int64_t n_ranks);
 
 }  // namespace tegula

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tegula/models/llama.h"
+#include "tegula/models/decoder.h"
 #include "tegula/models/table.h"
 #include "tegula/ops/expert.h"
 #include "tegula/ops/math.h"
@@ -33,14 +33,14 @@ Var balance(Var probabilities, Var experts) {
 }
 
 // [b s d] -> [b s d]
-Var sparse_ffn(Context& c, Var x, const std::string& layer) {
+Var sparse_ffn(Context& c, const Decoder&, Var x, const std::string& layer) {
   const ModelConfig& m = c.config;
   const std::string at = layer + "block_sparse_moe.";
   const Result<Dim> tokens = mul(x.dim(0), x.dim(1));
   if (!tokens.ok()) return c.b.fail(tokens.error());
   const Var t = reshape(x, Shape{*tokens, m.d_model});
-  const Var p = softmax(llama_linear(c, t, at + "gate", m.n_experts));  // [t e]
-  const Ranked top = top_k(p, m.n_experts_per_token);                   // [t k]
+  const Var p = softmax(decoder_linear(c, t, at + "gate", m.n_experts));  // [t e]
+  const Ranked top = top_k(p, m.n_experts_per_token);                     // [t k]
   const Var weights = top.values / reduce_sum(top.values, {-1}, true);
   const Dispatched in = expert_dispatch(t, top.indices, m.n_experts, capacity(c, tokens->bound()));
   auto experts = [&](const char* name, Var v, int64_t n_out, double stddev) {
@@ -55,7 +55,50 @@ Var sparse_ffn(Context& c, Var x, const std::string& layer) {
   return reshape(expert_combine(y, top.indices, in.positions, weights), x.shape());
 }
 
-Var hidden(Context& c, Var tokens) { return llama_decoder(c, tokens, sparse_ffn); }
+Var hidden(Context& c, Var tokens) {
+  Decoder d = llama_decoder();
+  d.ffn = sparse_ffn;
+  return decoder_hidden(c, tokens, d);
+}
+
+Status resolve(ModelConfig& m) {
+  if (m.n_experts_per_token > m.n_experts)
+    return invalid_argument(
+        cat("n_experts_per_token ", m.n_experts_per_token, " of n_experts ", m.n_experts));
+  if (m.has_bias) return invalid_argument("a mixture of experts has no biases: leave out --bias");
+  return resolve_decoder(m);
+}
+
+using namespace setting;  // NOLINT(google-build-using-namespace)
+constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
+                             {&kWidth, "hidden_size"},
+                             {&kFfWidth, "intermediate_size"},
+                             {&kLayers, "num_hidden_layers"},
+                             {&kHeads, "num_attention_heads"},
+                             {&kKvHeads, "num_key_value_heads", 8},
+                             {&kHeadDim, "head_dim", 0},
+                             {&kContext, "max_position_embeddings", 131072},
+                             {&kExperts, "num_local_experts", 8},
+                             {&kExpertsPerToken, "num_experts_per_tok", 2},
+                             {&kNormEps, "rms_norm_eps", 1e-5, 1e-5},
+                             {&kRopeTheta, "rope_theta", 1e6, 1e4, "rope_parameters.rope_theta"},
+                             {&kDropout, "attention_dropout", 0},
+                             {&kBalance, "router_aux_loss_coef", 0.001},
+                             {&kCapacity, ""},
+                             {&kTied, "tie_word_embeddings", false, false}};
+constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
+                               {"rope_scaling", "null"},
+                               {"rope_parameters.rope_type", R"("default")"},
+                               {"sliding_window", "null"}};
+constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
+                         {"k_proj.weight", 0, &kKvHeads},
+                         {"v_proj.weight", 0, &kKvHeads},
+                         {"o_proj.weight", 1, &kHeads},
+                         {"experts.w1.weight", 0, &kExperts},
+                         {"experts.w2.weight", 0, &kExperts},
+                         {"experts.w3.weight", 0, &kExperts},
+                         {"embed_tokens.weight", 0},
+                         {"lm_head.weight", 0}};
 
 }  // namespace
 
@@ -63,11 +106,15 @@ constinit const ModelDef moe_model = {
     .name = "moe",
     .doc = "Mixtral: Llama with experts instead of one FFN",
     .hidden = hidden,
-    .head = llama_head,
-    .options =
-        "n-heads n-kv-heads head-dim d-ff n-experts experts-per-token "
-        "capacity-factor balance-loss dropout",
-    .is_tied = false,
+    .head = decoder_head,
+    .fields = kFields,
+    .resolve = resolve,
+    .hf_type = "mixtral",
+    .hf_class = "MixtralForCausalLM",
+    .fixed = kFixed,
+    .names = {.stacked = ".experts."},
+    .cuts = kCuts,
+    .f32_only = "a mixture of experts generates in f32 alone, its gates' arithmetic is f32",
 };
 
 }  // namespace tegula

@@ -109,10 +109,9 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   g->directory_ = TEGULA_TRY(resolve_model_directory(path));
   g->config_ = TEGULA_TRY(load_model_config(g->directory_));
   g->dtype_ = dtype;
-  if (dtype != DType::kF32 && g->config_.type == "moe")
-    return unsupported(
-        cat("a mixture of experts generates in f32 alone, its gates' arithmetic is f32: ",
-            "leave out --dtype ", dtype));
+  const ModelDef* model = TEGULA_TRY(find_model(g->config_.type));
+  if (dtype != DType::kF32 && !model->f32_only.empty())
+    return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
   std::string note;
   g->tokenizer_ = std::make_unique<Tokenizer>(
       TEGULA_TRY(load_model_tokenizer(g->directory_, g->config_, note)));

@@ -8,7 +8,6 @@
 #include "tegula/io/json.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
-#include "tegula/train/settings.h"
 
 namespace tegula {
 
@@ -38,10 +37,10 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"mode", c.mode},
                            {"blockwise", c.blockwise != "off"},
                            {"data_sha256", data_sha256}});
-  if (c.model.type == "moe") {
-    run.set("capacity_factor", c.model.capacity_factor);
-    run.set("balance_loss", c.model.balance_loss);
-  }
+  if (const auto model = find_model(c.model.type); model.ok())
+    for (const Field& f : (*model)->fields)
+      if (f.setting->is_of_training)
+        run.set(f.setting->name, setting_json(c.model.get(*f.setting)));
   return run;
 }
 
@@ -96,8 +95,10 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   ModelConfig saved = TEGULA_TRY(load_model_config(directory));
   std::string path;
   const Json state = state_of(directory, path);
-  if (const Json* factor = state.find("capacity_factor"))
-    saved.capacity_factor = factor->number(saved.capacity_factor);
+  const ModelDef& model = *TEGULA_TRY(find_model(saved.type));
+  for (const Field& f : model.fields)  // what config.json has no key for
+    if (const Json* value = state.find(f.setting->name); value && f.keys.empty())
+      saved.set(*f.setting, value->number(saved.number(*f.setting)));
   const auto was_said = [&](std::string_view flag) {
     return std::find(config.said.begin(), config.said.end(), flag) != config.said.end();
   };
@@ -112,14 +113,15 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   const ModelConfig plain;
   if (config.model.type != saved.type && (was_said("model") || config.model.type != plain.type))
     return refuse("model", saved.type, config.model.type);
-  const ModelDef& model = *TEGULA_TRY(find_model(saved.type));
-  for (const ModelFlag& o : kModelFlags) {
-    if (o.name == "dropout" || !has_option(model, o.name)) continue;  // dropout is the run's
-    const Json wanted = model_setting(o, config.model), had = model_setting(o, saved);
-    const bool is_said = was_said(o.name) || !(wanted == model_setting(o, plain));
+  for (const Setting* setting : all_settings()) {
+    const Setting& o = *setting;
+    if (o.flag.empty() || !has_setting(model, o)) continue;
+    if (o.flag == setting::kDropout.flag) continue;  // dropout is the run's
+    const Json wanted = setting_json(config.model.get(o)), had = setting_json(saved.get(o));
+    const bool is_said = was_said(o.flag) || !(wanted == setting_json(plain.get(o)));
     if (!is_said || wanted == had) continue;
     // A new run may read longer or shorter sequences where no weight is a table of positions.
-    if (o.name == "seqlen" && !config.resume) {
+    if (o.flag == setting::kContext.flag && !config.resume) {
       ModelConfig other = saved;
       other.max_seqlen = config.model.max_seqlen;
       if (TEGULA_TRY(has_same_weights(saved, other))) {
@@ -129,9 +131,9 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
     }
     // A 0 stands for what follows from the others.
     ModelConfig derived = saved;
-    if (o.size) derived.*o.size = 0;
-    if (!(wanted == Json(0) && derived.resolve().ok() && model_setting(o, derived) == had))
-      return refuse(o.name, had, wanted);
+    if (o.type == SettingType::kSize) derived.set(o, int64_t{0});
+    if (!(wanted == Json(0) && derived.resolve().ok() && setting_json(derived.get(o)) == had))
+      return refuse(o.flag, had, wanted);
   }
   saved.dropout = config.model.dropout;
   config.model = saved;

@@ -6,7 +6,6 @@
 #include "tegula/ir/interpret.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/ops/autodiff.h"
-#include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/session.h"
 
@@ -28,10 +27,10 @@ Result<Problem> build(const ModelConfig& config, int64_t batch, int64_t seqlen) 
   Context c(b, config);
   const Type ids = {DType::kI32, {batch, seqlen}};
   const Var tokens = b.param("tokens", ids), targets = b.param("targets", ids);
-  const Var h = model->hidden(c, tokens), head = model->head(c);
-  const Var loss = cross_entropy_loss(h, head, targets);
+  const Var h = model->hidden(c, tokens);
+  const Var loss = hidden_loss(c, *model, h, targets);
   b.result("loss", loss);
-  b.result("logits", dot("b s d, v d -> b s v", h, head));
+  b.result("logits", hidden_logits(c, *model, h));
   p.weights = c.weights();
   std::vector<Var> vars;
   for (const WeightSpec& w : p.weights) vars.push_back(c.weight(w.name, w.type.shape));
@@ -99,7 +98,7 @@ Result<ModelGradients> model_gradients(const std::string& path,
   g.loss = out[0].at(0);
   g.logits = std::move(out[1]);
   for (size_t i = 0; i < p.weights.size(); ++i)
-    for (const auto& [name, part] : checkpoint_parts(p.weights[i].name, out[i + 2].ref()))
+    for (const auto& [name, part] : checkpoint_parts(config, p.weights[i].name, out[i + 2].ref()))
       g.grads.emplace_back(name, copy_of(part));
   return g;
 }

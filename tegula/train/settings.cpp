@@ -4,12 +4,6 @@
 
 namespace tegula {
 
-Json model_setting(const ModelFlag& flag, const ModelConfig& m) {
-  if (flag.size) return m.*flag.size;
-  if (flag.number) return m.*flag.number;
-  return m.*flag.is_on;
-}
-
 namespace {
 
 // Keys and values, one a line. JSON's strings and numbers are TOML's.
@@ -27,8 +21,9 @@ class Lines {
 void add_model(Lines& out, const ModelConfig& m) {
   out.add("model", m.type);
   const auto model = find_model(m.type);
-  for (const ModelFlag& flag : kModelFlags)
-    if (model.ok() && has_option(**model, flag.name)) out.add(flag.name, model_setting(flag, m));
+  for (const Setting* s : all_settings())
+    if (model.ok() && has_setting(**model, *s) && !s->flag.empty())
+      out.add(s->flag, setting_json(m.get(*s)));
 }
 
 void add_optimizer(Lines& out, const TrainConfig& c) {

@@ -7,11 +7,6 @@
 
 namespace tegula {
 
-class Json;
-
-// A setting of a model, under its flag.
-Json model_setting(const ModelFlag& flag, const ModelConfig& m);
-
 // What `tegula train --config FILE` needs to train the same model again, a key a line: everything
 // that the family and the optimizer read, defaults included; not how the run was started (resume,
 // json).

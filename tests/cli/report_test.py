@@ -112,9 +112,10 @@ class Report(CliTest):
 
     def test_the_configuration_trains_the_same_again(self):
         """For every family: each flag of the command stands there, and gives the same bits."""
-        own = {"gpt2": {"bias"}, "llama": {"n-kv-heads", "head-dim", "bias"},
+        tied = {"tie-embeddings"}
+        own = {"gpt2": {"bias"} | tied, "llama": {"n-kv-heads", "head-dim", "bias"} | tied,
                "moe": {"n-kv-heads", "head-dim", "n-experts", "experts-per-token",
-                       "capacity-factor", "balance-loss"}}
+                       "capacity-factor", "balance-loss"} | tied, "lstm": tied}
         shared = set().union(*own.values()) | {"n-heads", "d-ff"}
         heads = {"gpt2": {"n-heads", "d-ff"}, "llama": {"n-heads", "d-ff"},
                  "moe": {"n-heads", "d-ff"}, "mlp": {"d-ff"}}

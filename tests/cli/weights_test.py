@@ -81,7 +81,7 @@ class Weights(CliTest):
                 ("rope_theta", 0, ("rope_theta is 0",)),
                 ("attention_dropout", 1, ("attention_dropout is 1", "below 1")),
                 ("num_hidden_layers", 10**12, ("num_hidden_layers", "1000000000000", "a size")),
-                ("num_hidden_layers", 10**6, ("n_layers is 1000000", "from 1 to 4096")),
+                ("num_hidden_layers", 10**6, ("num_hidden_layers", "1000000", "from 1 to 4096")),
                 ("num_attention_heads", 2**62, ("num_attention_heads", "a size")),
                 ("head_dim", 2**62, ("head_dim", "a size")),
                 ("hidden_size", 2**24, ("vocab_size 256 × d_model 16777216",)),

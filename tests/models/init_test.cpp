@@ -54,7 +54,7 @@ TEST(Init, EveryTensorFollowsItsLaw) {
     ModelConfig m;
     m.type = model->name, m.vocab_size = 96, m.n_layers = static_cast<int64_t>(kLayers);
     m.n_heads = 4, m.d_model = kModel, m.max_seqlen = 32, m.n_experts = 4;
-    m.has_bias = m.type == "gpt2" || m.type == "llama", m.tie_embeddings = false;
+    m.has_bias = has_setting(*model, setting::kBias), m.tie_embeddings = false;
     const Status resolved = m.resolve();
     ASSERT_TRUE(resolved.ok()) << resolved.error().to_string();
     const auto weights = model_weights(m);

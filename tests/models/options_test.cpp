@@ -1,6 +1,8 @@
 // What a family says it has is what changes what it computes: no flag is taken and then ignored.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tegula/ir/text.h"
 #include "tegula/train/step.h"
 
@@ -9,26 +11,28 @@ namespace {
 
 struct Change {
   std::string_view flag;
-  void (*apply)(ModelConfig&);
+  SettingValue value;
 };
-constexpr Change kChanges[] = {
-    {"n-layers", [](ModelConfig& m) { m.n_layers = 3; }},
-    {"n-heads", [](ModelConfig& m) { m.n_heads = 2; }},
-    {"n-kv-heads", [](ModelConfig& m) { m.n_kv_heads = 2; }},
-    {"head-dim", [](ModelConfig& m) { m.head_dim = 4; }},
-    {"d-model", [](ModelConfig& m) { m.d_model = 16; }},
-    {"d-ff", [](ModelConfig& m) { m.d_ff = 40; }},
-    {"n-experts", [](ModelConfig& m) { m.n_experts = 5; }},
-    {"experts-per-token", [](ModelConfig& m) { m.n_experts_per_token = 3; }},
-    {"capacity-factor", [](ModelConfig& m) { m.capacity_factor = 0.5; }},
-    {"balance-loss", [](ModelConfig& m) { m.balance_loss = 0.5; }},
-    {"bias", [](ModelConfig& m) { m.has_bias = true; }},
-    {"dropout", [](ModelConfig& m) { m.dropout = 0.5; }},
-    {"seqlen", [](ModelConfig& m) { m.max_seqlen = 6; }}};
+const Change kChanges[] = {{"n-layers", int64_t{3}},
+                           {"n-heads", int64_t{2}},
+                           {"n-kv-heads", int64_t{2}},
+                           {"head-dim", int64_t{4}},
+                           {"d-model", int64_t{16}},
+                           {"d-ff", int64_t{40}},
+                           {"n-experts", int64_t{5}},
+                           {"experts-per-token", int64_t{3}},
+                           {"bias", true},
+                           {"tie-embeddings", false},
+                           {"tie-embeddings", true},
+                           {"seqlen", int64_t{6}},
+                           {"capacity-factor", 0.5},
+                           {"balance-loss", 0.5},
+                           {"dropout", 0.5}};
 
 TEST(ModelFlags, HaveAChangeEach) {
-  ASSERT_EQ(std::size(kChanges), std::size(kModelFlags));
-  for (size_t i = 0; i < std::size(kChanges); ++i) EXPECT_EQ(kChanges[i].flag, kModelFlags[i].name);
+  for (const Setting* s : all_settings())
+    EXPECT_TRUE(s->flag.empty() || std::ranges::count(kChanges, s->flag, &Change::flag) > 0)
+        << s->flag;
 }
 
 // The text of a training step; "": the family refuses the sizes.
@@ -49,12 +53,17 @@ TEST(ModelFlags, OfAFamilyAreThoseThatChangeItsStep) {
     c.model.max_seqlen = 8;
     const std::string plain = step_of(c);
     ASSERT_FALSE(plain.empty());
-    for (const Change& change : kChanges) {
-      TrainConfig other = c;
-      change.apply(other.model);
-      const std::string text = step_of(other);
-      EXPECT_EQ(has_option(*model, change.flag), !text.empty() && text != plain)
-          << model->name << " " << change.flag;
+    for (const Setting* setting : all_settings()) {
+      bool is_changed = false;
+      for (const Change& change : kChanges) {
+        if (change.flag != setting->flag) continue;
+        TrainConfig other = c;
+        other.model.set(*setting, change.value);
+        const std::string text = step_of(other);
+        is_changed |= !text.empty() && text != plain;
+      }
+      EXPECT_EQ(has_setting(*model, *setting) && !setting->flag.empty(), is_changed)
+          << model->name << " " << setting->flag;
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "tegula/io/weight_files.h"
 #include "tegula/ir/reference.h"
 #include "tegula/models/checkpoint.h"
+#include "tegula/models/common/names.h"
 
 namespace tegula {
 
@@ -93,32 +94,29 @@ bool is_zero(const TensorRef& t) {
   return true;
 }
 
-constexpr std::string_view kPrefix = "transformer.";
-
 // Some exporters leave out the prefix that others write.
-WeightFiles::Found find(const WeightFiles& files, const std::string& name) {
+WeightFiles::Found find(const WeightFiles& files, const TensorNames& names, std::string_view name) {
   WeightFiles::Found found = files.find(name);
-  if (found.tensor == nullptr && name.starts_with(kPrefix))
-    found = files.find(std::string_view(name).substr(kPrefix.size()));
+  if (found.tensor == nullptr && !names.prefix.empty() && name.starts_with(names.prefix))
+    found = files.find(name.substr(names.prefix.size()));
   return found;
 }
 
 // Whether a tensor that the model does not ask for says nothing of its own; else why it is refused.
 Status check_extra(const ModelConfig& config, const WeightFiles& files, const NamedTensor& t,
                    const std::set<const TensorRef*>& used) {
+  const TensorNames& names = names_of(config);
   const std::string_view name = t.name;
-  if (config.type == "gpt2" && (name.ends_with(".attn.bias") || name.ends_with(".masked_bias")))
-    return {};  // the causal mask
-  if (name.ends_with(".rotary_emb.inv_freq")) return {};
+  if (any_word(names.ignored, [&](auto ending) { return name.ends_with(ending); })) return {};
   std::string why = "which the model of its config.json has no place for: is it another model's?";
-  if (config.is_tied() && name == "lm_head.weight") {
-    for (const char* table : {"transformer.wte.weight", "model.embed_tokens.weight"})
-      if (const auto e = find(files, table); e.tensor != nullptr && is_same(*e.tensor, t.tensor))
-        return {};
+  if (config.is_tied() && name == names.head) {
+    if (const auto e = find(files, names, names.table);
+        e.tensor != nullptr && is_same(*e.tensor, t.tensor))
+      return {};
     why =
         "which differs from the embedding, though config.json ties the two: set "
         "tie_word_embeddings to false if the head is one of its own";
-  } else if (config.type == "gpt2" && !config.has_bias && name.ends_with(".bias")) {
+  } else if (!names.biased.empty() && !config.has_bias && name.ends_with(".bias")) {
     const std::string weight = cat(name.substr(0, name.rfind('.')), ".weight");
     if (used.contains(files.find(weight).tensor)) {
       if (is_zero(t.tensor)) return {};
@@ -136,8 +134,9 @@ struct Copy {
   TensorRef to;
 };
 
-Result<Copy> match(const WeightFiles& files, const std::string& name, const TensorRef& to) {
-  const WeightFiles::Found from = find(files, name);
+Result<Copy> match(const WeightFiles& files, const TensorNames& names, const std::string& name,
+                   const TensorRef& to) {
+  const WeightFiles::Found from = find(files, names, name);
   if (from.tensor == nullptr)
     return invalid_argument(
         cat(files.path(), ": tensor ", name, " is missing: is config.json that of another model?"));
@@ -159,8 +158,8 @@ Status read_weights(const std::string& directory, const ModelConfig& config,
   std::vector<Copy> copies;
   std::set<const TensorRef*> used;
   for (const auto& [whole, weight] : into)
-    for (const auto& [name, to] : checkpoint_parts(whole, weight)) {
-      copies.push_back(TEGULA_TRY(match(files, name, to)));
+    for (const auto& [name, to] : checkpoint_parts(config, whole, weight)) {
+      copies.push_back(TEGULA_TRY(match(files, names_of(config), name, to)));
       used.insert(copies.back().from.tensor);
     }
   for (const SafetensorsFile& file : files.files())

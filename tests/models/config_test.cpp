@@ -1,0 +1,165 @@
+// config.json of every family: what is read, refused and written.
+#include <gtest/gtest.h>
+
+#include "tegula/io/file.h"
+#include "tegula/models/checkpoint.h"
+#include "tests/io/temp_dir.h"
+
+namespace tegula {
+namespace {
+
+Result<ModelConfig> parse(std::string_view type, std::string_view members) {
+  return parse_model_config(cat("{\"model_type\": \"", type, "\", ", members, "}"),
+                            "d/config.json");
+}
+
+// A value that is not the default of any family.
+SettingValue other_value(const Setting& s, const ModelConfig& m) {
+  switch (s.type) {
+    case SettingType::kSize:
+      return s.name == "n_heads"               ? int64_t{8}
+             : s.name == "n_kv_heads"          ? int64_t{2}
+             : s.name == "n_experts_per_token" ? int64_t{3}
+             : s.name == "d_model"             ? int64_t{128}
+                                               : int64_t{6};
+    case SettingType::kNumber:
+      return 0.25;
+    case SettingType::kFlag:
+      return true;
+    case SettingType::kText:
+      return std::string(s.choices.substr(s.choices.rfind('|') + 1));
+    case SettingType::kTexts:
+      return std::vector<std::string>(static_cast<size_t>(m.n_layers),
+                                      std::string(s.choices.substr(s.choices.rfind('|') + 1)));
+  }
+  return {};
+}
+
+TEST(ModelConfigJson, RoundTripsEverySettingOfEveryFamily) {
+  for (const ModelDef* model : all_models()) {
+    SCOPED_TRACE(model->name);
+    ModelConfig plain;
+    plain.type = model->name, plain.vocab_size = 65;
+    ASSERT_TRUE(plain.resolve().ok());
+    for (const Field& f : model->fields) {
+      SCOPED_TRACE(f.setting->name);
+      TempDir dir;
+      ModelConfig c;
+      c.type = model->name, c.vocab_size = 65;
+      if (has_setting(*model, setting::kHeads)) c.n_heads = 8;
+      c.set(*f.setting, other_value(*f.setting, c));
+      const Status st = c.resolve();
+      ASSERT_TRUE(st.ok()) << st.error().message;
+      const std::string text = model_config_json(c, DType::kBF16);
+      ASSERT_TRUE(write_file(dir / "config.json", text).ok());
+      const auto back = load_model_config(dir.path());
+      ASSERT_TRUE(back.ok()) << back.error().message;
+      if (!f.keys.empty()) {
+        EXPECT_EQ(*back, c) << text << model_config_json(*back, DType::kBF16);
+      }
+    }
+  }
+}
+
+// No two settings share a name, a flag or a place; and a family has a name for each only once.
+TEST(Settings, AreDeclaredOnce) {
+  const auto all = all_settings();
+  for (const Setting* a : all)
+    for (const Setting* b : all) {
+      if (a == b) continue;
+      EXPECT_NE(a->name, b->name);
+      EXPECT_TRUE(a->flag.empty() || a->flag != b->flag) << a->name << " " << b->name;
+      EXPECT_TRUE(a->at.index() == 0 || !(a->at == b->at)) << a->name << " " << b->name;
+    }
+  for (const ModelDef* model : all_models())
+    for (const Field& f : model->fields) {
+      int n = 0;
+      for (const Field& other : model->fields) n += other.setting->name == f.setting->name;
+      EXPECT_EQ(n, 1) << model->name << " " << f.setting->name;
+      // Where families declare a setting of their own under one name, they mean one thing.
+      for (const Setting* s : all)
+        if (s->name == f.setting->name) {
+          EXPECT_EQ(s->flag, f.setting->flag) << model->name << " " << s->name;
+          EXPECT_EQ(s->type, f.setting->type) << model->name << " " << s->name;
+        }
+    }
+}
+
+// The keys as GPT-2's published config has them.
+TEST(ModelConfigJson, ReadsAPublishedGpt2) {
+  const auto c = parse("gpt2", R"("activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+    "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+    "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "vocab_size": 50257)");
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_EQ(c->d_ff, 3072);
+  EXPECT_EQ(c->n_kv_heads, 12);
+  EXPECT_EQ(c->head_dim, 64);
+  EXPECT_EQ(c->max_seqlen, 1024);
+  EXPECT_TRUE(c->is_tied() && c->has_bias);
+  EXPECT_EQ(c->dropout, 0.1);
+}
+
+TEST(ModelConfigJson, ReadsLlamaWithDefaultsAndBothFormsOfRope) {
+  const std::string base =
+      R"("hidden_size": 576, "intermediate_size": 1536,
+         "num_attention_heads": 9, "num_hidden_layers": 30, "vocab_size": 49152)";
+  const auto c = parse("llama", base + R"(, "num_key_value_heads": 3, "rope_theta": 100000,
+    "torch_dtype": "bfloat16", "rope_scaling": null)");
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_EQ(c->head_dim, 64);
+  EXPECT_EQ(c->n_kv_heads, 3);
+  EXPECT_EQ(c->rope_theta, 1e5);
+  EXPECT_EQ(c->norm_eps, 1e-6);
+  EXPECT_FALSE(c->is_tied() || c->has_bias);
+  const auto newer = parse("llama", base + R"(, "dtype": "bfloat16", "head_dim": null,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})");
+  ASSERT_TRUE(newer.ok()) << newer.error().message;
+  EXPECT_EQ(newer->rope_theta, 5e5);
+  EXPECT_EQ(newer->n_kv_heads, 9);
+  EXPECT_EQ(newer->head_dim, 64);
+  for (const char* rope : {R"("rope_scaling": {"rope_type": "llama3", "factor": 8})",
+                           R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4})"})
+    expect_error(parse("llama", cat(base, ", ", rope)), Code::kUnsupported,
+                 {"d/config.json", "rope"});
+  expect_error(parse("llama", base + R"(, "hidden_act": "gelu")"), Code::kUnsupported,
+               {"d/config.json", "\"hidden_act\"", "\"gelu\"", "has \"silu\""});
+  expect_error(parse("llama", base + R"(, "attention_bias": true)"), Code::kUnsupported,
+               {"\"mlp_bias\": false", "another \"attention_bias\""});
+  expect_error(parse("llama", base + R"(, "num_key_value_heads": 2)"), Code::kInvalidArgument,
+               {"d/config.json", "n_heads 9", "n_kv_heads 2"});
+  expect_error(parse("llama", base + R"(, "head_dim": 15)"), Code::kInvalidArgument,
+               {"head_dim 15", "odd"});
+}
+
+TEST(ModelConfigJson, BadConfigsAreErrorsThatNameFileAndKey) {
+  const auto gpt2 = [](std::string_view members) { return parse("gpt2", members); };
+  expect_error(gpt2("\"n_embd\": \"big\""), Code::kInvalidArgument,
+               {"d/config.json", "n_embd", "not a size"});
+  expect_error(gpt2("\"n_embd\": 130, \"n_head\": 4"), Code::kInvalidArgument,
+               {"d/config.json", "d_model 130", "n_heads 4"});
+  for (const char* size : {"1000000000000", "4611686018427387904", "-1", "1e3", "0"})
+    expect_error(gpt2(cat("\"n_head\": ", size)), Code::kInvalidArgument,
+                 {"d/config.json", "n_head", "not a size from 1 to 65536"});
+  for (const char* eps : {"0", "-1e-5"})
+    expect_error(gpt2(cat("\"layer_norm_epsilon\": ", eps)), Code::kInvalidArgument,
+                 {"d/config.json", "layer_norm_epsilon is", "positive"});
+  expect_error(gpt2("\"attn_pdrop\": 1.0"), Code::kInvalidArgument, {"pdrop is 1", "below 1"});
+  expect_error(gpt2("\"n_layer\": 0"), Code::kInvalidArgument, {"\"n_layer\" is 0"});
+  expect_error(gpt2("\"tie_word_embeddings\": 1"), Code::kInvalidArgument, {"true or false"});
+  expect_error(gpt2("\"layer_norm_epsilon\": []"), Code::kInvalidArgument, {"not a number"});
+  expect_error(gpt2("\"scale_attn_weights\": false"), Code::kUnsupported, {"scale_attn_weights"});
+  expect_error(gpt2("\"torch_dtype\": \"float8\""), Code::kUnsupported, {"float8"});
+  expect_error(gpt2("\"dtype\": 7"), Code::kInvalidArgument, {"\"dtype\"", "not a string"});
+  expect_error(parse("bloom", "\"a\": 1"), Code::kUnsupported, {"'bloom'", "gpt2", "mixtral"});
+  expect_error(parse_model_config("{}", "c"), Code::kUnsupported, {"model type ''"});
+  expect_error(parse_model_config("{\"model_type\": 1}", "c"), Code::kInvalidArgument,
+               {"model_type", "not a string"});
+  expect_error(parse_model_config("[]", "c"), Code::kInvalidArgument, {"not a JSON object"});
+  expect_error(parse_model_config("{", "c"), Code::kInvalidArgument, {"'c'", "JSON"});
+  expect_error(parse("llama", "\"a\": 1"), Code::kInvalidArgument, {"vocab_size", "missing"});
+}
+
+}  // namespace
+}  // namespace tegula
