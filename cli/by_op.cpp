@@ -14,8 +14,8 @@ namespace {
 constexpr int kRuns = 2;
 
 struct Time {
-  double seconds = 0;
-  int64_t launches = 0, flops = 0, bytes = 0;
+  double seconds = 0, flops = 0;
+  int64_t launches = 0, bytes = 0;
 };
 
 std::string shapes_of(const Step& s) {
@@ -51,7 +51,7 @@ Result<Json> times_by_op(Measurement& m) {
                       {"shapes", shapes},
                       {"launches", t.launches},
                       {"ms", 1e3 * t.seconds},
-                      {"gflops", static_cast<double>(t.flops) / t.seconds / 1e9},
+                      {"gflops", t.flops / t.seconds / 1e9},
                       {"gbytes_per_s", static_cast<double>(t.bytes) / t.seconds / 1e9}}));
   }
   std::stable_sort(rows.begin(), rows.end(),

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -31,6 +32,7 @@ struct Options {
   int repeat = 1;
   std::string save, load, config_file;
   std::string target, device;
+  double tokens_total = 0;  // of a run; 0: not asked
   bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
@@ -61,7 +63,7 @@ Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
     p.update =
         TEGULA_TRY(compile(p.functions.module, p.functions.update, compile_options(c, target)));
   p.total_ms = ms_since(start);
-  p.cost = step_cost(c, *p.compiled.plan, p.update.plan.get());
+  p.cost = TEGULA_TRY(step_cost(c, *p.compiled.plan, p.update.plan.get()));
   return p;
 }
 
@@ -96,33 +98,72 @@ double seconds_of(const Planned& p, const TrainConfig& c) {
   return static_cast<double>(c.accumulate) * p.compiled.plan->seconds() + update;
 }
 
-void print_json(const Planned& p, const TrainConfig& c) {
+// A run over so many tokens, in whole steps. Past what 64 bits count: in double.
+struct RunCost {
+  double steps = 0, flops = 0, bytes = 0, seconds = 0;
+};
+
+double tokens_of_step(const TrainConfig& c) {
+  return static_cast<double>(c.batch) * static_cast<double>(c.accumulate) *
+         static_cast<double>(c.model.max_seqlen);
+}
+
+RunCost run_cost(const Planned& p, const TrainConfig& c, double tokens) {
+  const double n = std::ceil(tokens / tokens_of_step(c));
+  return {n, n * static_cast<double>(p.cost.flops), n * static_cast<double>(p.cost.bytes),
+          n * seconds_of(p, c)};
+}
+
+// "4.1 days"
+std::string duration(double seconds) {
+  static constexpr struct {
+    double unit;
+    const char* name;
+  } kUnits[] = {{365.25 * 86400, "years"}, {86400, "days"}, {3600, "hours"}, {1, "s"}};
+  for (const auto& u : kUnits)
+    if (seconds >= 2 * u.unit || u.unit == 1) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.4g %s", seconds / u.unit, u.name);
+      return text;
+    }
+  return "";
+}
+
+void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
   const StepCost& cost = p.cost;
   const FlopsTable flops = flops_table(p, c.accumulate);
   const Plan& plan = *p.compiled.plan;
-  const Json j = Json::object({{"params", parameter_count(p.functions.weights)},
-                               {"target", plan.target.name},
-                               {"host_steps", plan.host_steps()},
-                               {"seconds", seconds_of(p, c)},
-                               {"vocab_size", c.model.vocab_size},
-                               {"nodes_built", static_cast<int64_t>(p.nodes)},
-                               {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
-                               {"flops_per_step", cost.flops},
-                               {"flops_forward", flops.total.forward},
-                               {"flops_backward", flops.total.backward},
-                               {"flops_update", flops.total.update},
-                               {"flops_by_layer", json_of(flops.layers)},
-                               {"flops_by_op", json_of(flops.ops)},
-                               {"bytes_per_step", cost.bytes},
-                               {"state_bytes", cost.state_bytes},
-                               {"arena_bytes", cost.arena_bytes},
-                               {"arena_lower_bound_bytes", cost.lower_bound_bytes},
-                               {"arena_without_blockwise_bytes",
-                                c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
-                               {"build_ms", p.build_ms},
-                               {"passes_ms", p.compiled.passes_ms},
-                               {"plan_ms", p.compiled.plan_ms},
-                               {"total_ms", p.total_ms}});
+  Json j = Json::object({{"params", parameter_count(p.functions.weights)},
+                         {"target", plan.target.name},
+                         {"host_steps", plan.host_steps()},
+                         {"seconds", seconds_of(p, c)},
+                         {"vocab_size", c.model.vocab_size},
+                         {"nodes_built", static_cast<int64_t>(p.nodes)},
+                         {"steps", static_cast<int64_t>(p.compiled.plan->steps.size())},
+                         {"flops_per_step", cost.flops},
+                         {"flops_forward", flops.total.forward},
+                         {"flops_backward", flops.total.backward},
+                         {"flops_update", flops.total.update},
+                         {"flops_by_layer", json_of(flops.layers)},
+                         {"flops_by_op", json_of(flops.ops)},
+                         {"bytes_per_step", cost.bytes},
+                         {"state_bytes", cost.state_bytes},
+                         {"arena_bytes", cost.arena_bytes},
+                         {"arena_lower_bound_bytes", cost.lower_bound_bytes},
+                         {"arena_without_blockwise_bytes",
+                          c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
+                         {"build_ms", p.build_ms},
+                         {"passes_ms", p.compiled.passes_ms},
+                         {"plan_ms", p.compiled.plan_ms},
+                         {"total_ms", p.total_ms}});
+  if (o.tokens_total > 0) {
+    const RunCost run = run_cost(p, c, o.tokens_total);
+    j.set("run", Json::object({{"tokens", o.tokens_total},
+                               {"steps", run.steps},
+                               {"flops", run.flops},
+                               {"bytes", run.bytes},
+                               {"seconds", run.seconds}}));
+  }
   std::printf("%s\n", j.dump().c_str());
 }
 
@@ -154,7 +195,7 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
   const StepCost& cost = p.cost;
   const Plan& plan = *p.compiled.plan;
   const FlopsTable flops = flops_table(p, c.accumulate);
-  const double tokens = static_cast<double>(c.batch * c.accumulate * c.model.max_seqlen);
+  const double tokens = tokens_of_step(c);
   const double mib = 1 << 20;
   std::printf("model       %s, %s parameters, a vocabulary of %lld\n", c.model.type.c_str(),
               counted(parameter_count(p.functions.weights)).c_str(),
@@ -168,6 +209,14 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
   if (plan.target.bytes_per_s > 0)
     std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n",
                 1e3 * seconds_of(p, c), tokens / seconds_of(p, c));
+  if (o.tokens_total > 0) {
+    const RunCost run = run_cost(p, c, o.tokens_total);
+    std::printf("a run       %.4g tokens in %.10g steps: %.4g FLOPs, %.4g bytes moved at least%s\n",
+                o.tokens_total, run.steps, run.flops, run.bytes,
+                plan.target.bytes_per_s > 0
+                    ? cat(", ", duration(run.seconds), " by its roofline").c_str()
+                    : "");
+  }
   std::printf("FLOPs       %.4g forward, %.4g backward, %.4g update\n",
               static_cast<double>(flops.total.forward), static_cast<double>(flops.total.backward),
               static_cast<double>(flops.total.update));
@@ -248,7 +297,7 @@ Status run(const Options& o) {
   const bool is_here = o.target.empty() && o.device != "cuda";
   if (const std::string note = is_here ? memory_note(c, p.cost) : ""; !note.empty())
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  c.json ? print_json(p, c) : print_text(p, c, o);
+  c.json ? print_json(p, c, o) : print_text(p, c, o);
   return {};
 }
 
@@ -261,6 +310,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary, without --data"),
         1, 1 << 24);
   whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
+  real(cmd->add_option("--tokens-total", o.tokens_total,
+                       "Also what a run over so many tokens costs: 1e13")
+           ->type_name("N"),
+       1, 1e18);
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);

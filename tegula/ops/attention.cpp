@@ -3,6 +3,7 @@
 #include "tegula/ops/attention.h"
 
 #include "tegula/base/half.h"
+#include "tegula/base/saturating.h"
 #include "tegula/ops/attention_call.h"
 
 namespace tegula {
@@ -66,7 +67,9 @@ int64_t flops(const OpCall& c) {
   const int64_t per_pair = score_flops(call) + 4 + (call.operands.seed >= 0 ? 1 : 0) + 2 * call.dv;
   const bool descales = call.operands.descale >= 0;
   const int64_t per_row = 3 + call.dv + (descales ? 1 : 0);
-  return call.b * call.hq * (work.pairs * per_pair + work.rows * per_row + (descales ? 2 : 0));
+  const Count per_head =
+      Count(work.pairs) * per_pair + Count(work.rows) * per_row + (descales ? 2 : 0);
+  return (Count(call.b) * call.hq * per_head).n;
 }
 
 Bytes bytes(const OpCall& c) {

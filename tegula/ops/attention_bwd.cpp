@@ -1,6 +1,7 @@
 // Gradients of attention from its results. With P = exp(S - lse) and D = rowsum(dO O) - dlse:
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - D), dQ = scale dS K, dK = scale dS^T Q, dbias = dS
 // (dropout acts on P in dV and on dP; softcap multiplies dS by 1 - tanh^2 after dbias).
+#include "tegula/base/saturating.h"
 #include "tegula/ops/attention_call.h"
 
 namespace tegula {
@@ -91,7 +92,8 @@ int64_t flops(const OpCall& c) {
                            (ops.seed >= 0 ? 2 : 0) + (ops.bias >= 0 ? 1 : 0) +
                            (call.softcap > 0 ? 3 : 0);
   const int64_t per_row = 2 * call.dv + (ops.dlse >= 0 ? 1 : 0);
-  return call.b * call.hq * (work.pairs * per_pair + work.rows * per_row);
+  const Count per_head = Count(work.pairs) * per_pair + Count(work.rows) * per_row;
+  return (Count(call.b) * call.hq * per_head).n;
 }
 
 Bytes bytes(const OpCall& c) {

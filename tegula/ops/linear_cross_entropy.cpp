@@ -1,5 +1,6 @@
 // Per token of x: the log-sum-exp of its logits x W^T and the logit of its target, one token's
 // logits at a time.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/cross_entropy_call.h"
 
 namespace tegula {
@@ -19,7 +20,7 @@ struct Ref {
 
 int64_t flops(const OpCall& c) {
   const CrossEntropyCall call(c);
-  return call.tokens * (call.v * (2 * call.d + 4) + 2);
+  return (Count(call.tokens) * (Count(call.v) * (2 * call.d + 4) + 2)).n;
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {

@@ -1,6 +1,7 @@
 // Gradients of linear_cross_entropy: with l = x W^T computed again, one token at a time,
 //   dl = dlse exp(l - lse) + dpicked [n = target], dx = dl W, dW = the sum of dl^T x
 // over tokens in ascending order.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/cross_entropy_call.h"
 
 namespace tegula {
@@ -20,7 +21,7 @@ struct Ref {
 
 int64_t flops(const OpCall& c) {
   const CrossEntropyCall call(c);
-  return call.tokens * call.v * (6 * call.d + 4);
+  return (Count(call.tokens) * call.v * (6 * call.d + 4)).n;
 }
 
 std::vector<Var> decompose(Builder&, const OpCall& c, std::span<const Var> in) {

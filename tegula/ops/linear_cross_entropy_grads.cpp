@@ -1,5 +1,6 @@
 // linear_cross_entropy together with its gradient, for cotangents that do not wait for its results:
 // logits are computed once instead of twice, some tokens' at a time.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/cross_entropy_call.h"
 
 namespace tegula {
@@ -21,7 +22,7 @@ struct Ref {
 
 int64_t flops(const OpCall& c) {
   const CrossEntropyCall call(c);
-  return call.tokens * (call.v * (6 * call.d + 8) + 2);
+  return (Count(call.tokens) * (Count(call.v) * (6 * call.d + 8) + 2)).n;
 }
 
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {

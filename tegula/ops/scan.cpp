@@ -6,6 +6,7 @@
 // needs (common/scan.cpp): one checkpoint a step.
 #include "tegula/ops/common/scan.h"
 
+#include "tegula/base/saturating.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/elementwise.h"
 
@@ -60,7 +61,7 @@ int64_t trips(const OpCall& c, std::span<const int64_t> extents) {
 
 int64_t flops(const OpCall& c) {
   const auto extents = extents_from(c, c.region(0), 0);
-  return trips(c, extents) * flops_of(*c.module, c.region(0), extents);
+  return saturating_mul(trips(c, extents), flops_of(*c.module, c.region(0), extents));
 }
 
 struct Ref {

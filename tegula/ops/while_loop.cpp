@@ -3,6 +3,7 @@
 // The bound is part of the meaning: the loop stops there. It prices the loop (its FLOPs are those
 // of max_trips rounds, the run's may be fewer) and gives reverse mode its length: the derivatives
 // are those of a scan of max_trips steps, each of which does nothing once the condition has failed.
+#include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/control.h"
@@ -124,8 +125,9 @@ constinit const OpDef while_loop_op = {
     .flops =
         [](const OpCall& c) {
           const auto extents = extents_from(c, c.region(1), 0);
-          return c.attrs->i("max_trips") * (flops_of(*c.module, c.region(0), extents) +
-                                            flops_of(*c.module, c.region(1), extents));
+          const Count trip = Count(flops_of(*c.module, c.region(0), extents)) +
+                             flops_of(*c.module, c.region(1), extents);
+          return (trip * c.attrs->i("max_trips")).n;
         },
     .decompose = decompose,
     .reference = reference_of<Ref>,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tegula/base/saturating.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
@@ -31,6 +32,26 @@ int Planner::new_slot(int64_t bytes, const std::string& name, Phase phase) {
   plan_.slots.push_back(std::move(s));
   producer_.push_back(static_cast<int>(plan_.steps.size()));
   return static_cast<int>(plan_.slots.size()) - 1;
+}
+
+// Names the product that leaves 64 bits: of an op's loops; of a loop's rounds and what one takes.
+static Error uncountable(const OpCall& call, const Step& step) {
+  std::string product;
+  const auto factor = [&](std::string_view name, const auto& n) {
+    append(product, cat(product.empty() ? "" : " x ", name, " ", n));
+  };
+  if (step.regions.empty()) {
+    if (const auto map = dim_map(call); map.ok())
+      for (const Factor& f : map->factors) factor(f.name, f.size);
+  } else {
+    for (const auto& region : step.regions) factor(cat("FLOPs of ", region->name), region->flops());
+    for (const auto& [name, value] : *call.attrs)  // the rounds are among them
+      std::visit([&, &name = name](const auto& v) { factor(name, v); }, value);
+  }
+  return {Code::kUnsupported,
+          cat(step.op->name, ": its FLOPs, a product of ", product,
+              ", are more than 64 bits count (", kUncountable, "): make one of these smaller"),
+          step.loc};
 }
 
 Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause) {
@@ -219,7 +240,8 @@ Status Planner::add_node(const Node& n) {
   }
   if (step.regions.empty()) choose(step, n);
   const Bytes bytes = bytes_of(call);
-  step.flops = flops_of(call), step.bytes = bytes.read + bytes.written;
+  step.flops = flops_of(call), step.bytes = saturating_add(bytes.read, bytes.written);
+  if (step.flops == kUncountable) return uncountable(call, step);
   if (n.op->is_view) step.bytes = call.in[0].bytes() + call.out[0].bytes();  // moved after all
   plan_.steps.push_back(std::move(step));
   return {};
@@ -274,6 +296,7 @@ Result<Plan> Planner::run() {
   overwrite_operands();
   find_lifetimes();
   finish_layout();
+  TEGULA_TRY(check_totals(plan_));
   return std::move(plan_);
 }
 

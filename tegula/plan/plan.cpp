@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tegula/base/saturating.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/opdef.h"
 
@@ -47,14 +48,27 @@ std::vector<std::vector<int64_t>> some_extents(std::span<const Symbol> symbols,
 
 int64_t Plan::flops() const {
   int64_t n = 0;
-  for (const Step& s : steps) n += s.flops;
+  for (const Step& s : steps) n = saturating_add(n, s.flops);
   return n;
 }
 
 int64_t Plan::bytes() const {
   int64_t n = 0;
-  for (const Step& s : steps) n += s.bytes;
+  for (const Step& s : steps) n = saturating_add(n, s.bytes);
   return n;
+}
+
+Status check_totals(const Plan& plan) {
+  const auto refuse = [&](const char* what, int64_t Step::*of) {
+    double sum = 0;
+    for (const Step& s : plan.steps) sum += static_cast<double>(s.*of);
+    return unsupported(cat("plan ", plan.name, ": its ", plan.steps.size(), " steps have ", sum,
+                           " ", what, " together, and 64 bits count to ", kUncountable,
+                           ": cut it into smaller ones (--batch, --accumulate, --seqlen)"));
+  };
+  if (plan.flops() == kUncountable) return refuse("FLOPs", &Step::flops);
+  if (plan.bytes() == kUncountable) return refuse("bytes", &Step::bytes);
+  return {};
 }
 
 double Plan::seconds() const {

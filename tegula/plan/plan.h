@@ -62,7 +62,7 @@ struct Step {
   std::shared_ptr<const tile::Program> program;  // op "fused"
   std::vector<std::shared_ptr<const Plan>>
       regions;        // control flow; their arenas lie in `workspace`
-  int64_t flops = 0;  // at the bounds; views and copies 0
+  int64_t flops = 0;  // at the bounds, below kUncountable; views and copies 0
   int64_t bytes = 0;  // least bytes: every operand read once, every result written once
   Phase phase = Phase::kForward;
   std::string scope;  // where in the model: "layers.3.attn"
@@ -93,6 +93,7 @@ struct Plan {
   double compile_ms = 0;
 
   int64_t peak_bytes() const { return arena_bytes + param_bytes; }
+  // Exact: a plan in which one of them is more than 64 bits count is refused.
   int64_t flops() const;
   int64_t bytes() const;
   // Σ of the steps' prices on the target (cost/price.h): what no run can be faster than, where the
@@ -106,6 +107,9 @@ struct Plan {
   // A table of the steps, buffers and totals, for people.
   std::string to_string() const;
 };
+
+// Error: FLOPs or bytes of all steps together are more than 64 bits count.
+Status check_totals(const Plan& plan);
 
 class TuningTable;
 

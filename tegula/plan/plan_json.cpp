@@ -426,6 +426,7 @@ Result<Plan> plan_from_json(std::string_view text, std::string_view what) {
   reader.target(body->find("target"));
   Plan plan = reader.plan(*body);
   if (reader.error()) return refuse(*reader.error());
+  if (auto st = check_totals(plan); !st.ok()) return refuse(st.error().message);
   if (auto st = verify_plan(plan); !st.ok()) return refuse(st.error().message);
   return plan;
 }

@@ -1,6 +1,7 @@
 #include "tegula/runtime/session.h"
 
 #include "tegula/base/denormals.h"
+#include "tegula/base/saturating.h"
 #include "tegula/ir/reference.h"
 #include "tegula/plan/regions.h"
 #include "tegula/runtime/memory_watch.h"
@@ -180,12 +181,13 @@ Status Session::run(std::span<const int64_t> extents) {
     if (stats_) {
       StepStats& s = (*stats_)[i];
       s.seconds += kernel_seconds(rank_->pool) - start;
-      s.math_flops += all.math_flops - math;
-      s.executed_flops += all.executed_flops - executed;
+      s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
+      s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
     }
     if (observer) observer(observer_context, *this, i);
   }
-  counters_.add(all.math_flops - math_before, all.executed_flops - executed_before);
+  counters_.add(counted_since(all.math_flops, math_before),
+                counted_since(all.executed_flops, executed_before));
   return {};
 }
 

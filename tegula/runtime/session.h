@@ -20,11 +20,12 @@ namespace tegula {
 
 class MemoryWatch;  // runtime/memory_watch.h
 
-// Filled by run() when asked: what each step took. Reused between runs, so nothing allocates.
+// Filled by run() when asked: what each step took, over all runs. Reused between runs, so nothing
+// allocates.
 struct StepStats {
   double seconds = 0;
-  int64_t math_flops = 0;
-  int64_t executed_flops = 0;
+  double math_flops = 0;
+  double executed_flops = 0;
 };
 
 class Session {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 
@@ -91,11 +92,12 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   return f;
 }
 
-StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* update) {
+Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Plan* update) {
   StepCost c;
+  Count flops = 0, bytes = 0;
   std::set<std::string_view> seen;  // the update's moments are not the micro step's
   const auto add = [&](const Plan& plan, int64_t times) {
-    c.flops += times * plan.flops(), c.bytes += times * plan.bytes();
+    flops = flops + Count(times) * plan.flops(), bytes = bytes + Count(times) * plan.bytes();
     c.arena_bytes = std::max(c.arena_bytes, plan.arena_bytes);
     c.lower_bound_bytes = std::max(c.lower_bound_bytes, plan.lower_bound_bytes);
     for (const Plan::Port& p : plan.params)
@@ -104,7 +106,12 @@ StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* upda
   };
   add(step, config.accumulate);
   if (update) add(*update, 1);
-  return c;
+  c.flops = flops.n, c.bytes = bytes.n;
+  if (c.flops < kUncountable && c.bytes < kUncountable) return c;
+  return unsupported(cat("--accumulate ", config.accumulate, ": a step of ", config.accumulate,
+                         " x ", step.flops(), " FLOPs and ", config.accumulate, " x ", step.bytes(),
+                         " bytes, and 64 bits count to ", kUncountable,
+                         ": accumulate fewer micro-batches"));
 }
 
 CompileOptions compile_options(const TrainConfig& config, const Target& target) {

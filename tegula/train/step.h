@@ -34,7 +34,8 @@ struct StepCost {
   int64_t peak_bytes() const { return arena_bytes + state_bytes; }
 };
 // `step` is the plan of train_step (`update` is null), or that of micro_step and of update.
-StepCost step_cost(const TrainConfig& config, const Plan& step, const Plan* update);
+// Error: FLOPs or bytes of all micro-batches together are more than 64 bits count.
+Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Plan* update);
 
 // How they are compiled. Only train_step and micro_step have activations to recompute; a budget
 // they do not fit is an error that names the least that works.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tegula/base/saturating.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/run_directory.h"
 #include "tegula/io/sha256.h"
@@ -110,6 +111,7 @@ Status Trainer::compile_plans() {
   compile_ms_ = ms_since(start);
   plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.eval_loss, options)));
   if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
+  cost_ = TEGULA_TRY(step_cost(config_, plan(), one ? nullptr : plans_[kUpdate].plan.get()));
   for (const Compiled& plan : plans_)
     notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
   return {};
@@ -410,13 +412,14 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   stats_.assign(main.plan().steps.size(), {});
   while (step_ < config_.steps && !stop.load()) {
     const int64_t done = step_ - first;
-    const int64_t math = main.counters().math_flops, executed = main.counters().executed_flops;
+    const Counters& all = rank_.counters;  // micro-batches and update
+    const int64_t math = all.math_flops, executed = all.executed_flops;
     main.collect(done >= 2 ? &stats_ : nullptr);
     auto st = watched_step(report, done);
     if (!st.ok()) return std::move(st).error();
     if (done >= 2) ++timed_steps_;
-    sum.flops_per_step_counted = main.counters().math_flops - math;
-    sum.flops_per_step_executed = main.counters().executed_flops - executed;
+    sum.flops_per_step_counted = counted_since(all.math_flops, math);
+    sum.flops_per_step_executed = counted_since(all.executed_flops, executed);
     times.push_back(report.step_ms);
     if (on_step) on_step(context, report);
     const bool last = step_ == config_.steps;
@@ -439,16 +442,10 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
                        static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;
   }
   sum.params = parameters();
-  const StepCost cost = this->cost();
-  sum.flops_per_step_planned = cost.flops;
-  if (config_.accumulate > 1) {
-    const int64_t n = std::max<int64_t>(step_ - first, 1);
-    sum.flops_per_step_counted += sessions_[kUpdate]->counters().math_flops / n;
-    sum.flops_per_step_executed += sessions_[kUpdate]->counters().executed_flops / n;
-  }
-  sum.bytes_per_step_planned = cost.bytes;
-  sum.lower_bound_bytes = cost.lower_bound_bytes + cost.state_bytes;
-  sum.peak_bytes_planned = cost.peak_bytes();
+  sum.flops_per_step_planned = cost_.flops;
+  sum.bytes_per_step_planned = cost_.bytes;
+  sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;
+  sum.peak_bytes_planned = cost_.peak_bytes();
   measure_memory(sum);
   sum.compile_ms = compile_ms_;
   return sum;

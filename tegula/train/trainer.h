@@ -91,9 +91,7 @@ class Trainer {
   const TrainConfig& config() const { return config_; }
   // Of a step, or of a micro step where gradients are accumulated; cost() is of the whole step.
   const Plan& plan() const { return *plans_[0].plan; }
-  StepCost cost() const {
-    return step_cost(config_, plan(), plans_.size() > 2 ? plans_[2].plan.get() : nullptr);
-  }
+  const StepCost& cost() const { return cost_; }
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
@@ -136,6 +134,7 @@ class Trainer {
   TokenData data_;
   StepFunctions functions_;
   std::vector<Compiled> plans_;  // step (or micro step), eval, update
+  StepCost cost_;
   Rank rank_;
   Store store_;
   Region arena_;  // shared by the plans, which run in turns

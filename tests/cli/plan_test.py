@@ -164,6 +164,27 @@ class Targets(CliTest):
             "--target", "h200", "--dtype", "bf16")).stdout
         self.assertIn("405.85 B (405,853,388,800) parameters", text)
 
+    def test_a_run_over_1e13_tokens_is_priced(self):
+        plan = json.loads(self.expect_ok(self.run_tool(
+            "plan", "--model", "llama", "--n-layers", 126, "--n-heads", 128, "--n-kv-heads", 8,
+            "--d-model", 16384, "--d-ff", 53248, "--vocab-size", 128256, "--batch", 1, "--seqlen", 64,
+            "--target", "h200", "--dtype", "bf16", "--tokens-total", "1e13", "--json")).stdout)
+        run, steps = plan["run"], 10**13 // 64
+        self.assertEqual((run["tokens"], run["steps"]), (1e13, steps))
+        # Past 64 bits: 6 FLOPs a parameter and token are 2.4e25.
+        self.assertEqual(run["flops"], float(steps) * float(plan["flops_per_step"]))
+        self.assertEqual(run["bytes"], float(steps) * float(plan["bytes_per_step"]))
+        without_update = run["flops"] - float(steps) * plan["flops_update"]
+        self.assertAlmostEqual(without_update / (6 * 405853388800 * 1e13), 1, delta=0.02)
+        self.assertAlmostEqual(run["seconds"] / (steps * plan["seconds"]), 1)
+
+    def test_a_last_step_counts_whole(self):
+        text = self.expect_ok(self.run_tool("plan", *GPT2, "--tokens-total", 513,
+                                            "--target", "zen4")).stdout
+        self.assertIn("513 tokens in 2 steps: ", text)
+        self.assertIn(" by its roofline", text)
+        self.expect_error(self.run_tool("plan", *GPT2, "--tokens-total", 0), USAGE, "--tokens-total")
+
 
 class Save(CliTest):
     PLAN = ("plan", "--n-layers", 1, "--n-heads", 1, "--d-model", 8, "--seqlen", 8, "--vocab-size", 9)

@@ -1,6 +1,7 @@
 #include "tegula/ops/attention_call.h"
 
 #include "tegula/base/philox.h"
+#include "tegula/base/saturating.h"
 
 namespace tegula {
 
@@ -70,11 +71,15 @@ KeyRange AttentionMask::keys(int64_t i) const {
 }
 
 namespace {
+// Pairs of queries and keys, before it is known that 64 bits hold them.
+using Wide = __int128;
+
 // Σ min(x, limit) over x = first, first + 1, …, n of them.
-int64_t sum_below(int64_t first, int64_t n, int64_t limit) {
-  const int64_t below = std::clamp<int64_t>(limit - first, 0, n);
+Wide sum_below(int64_t first, int64_t n, int64_t limit) {
+  const Wide below = std::clamp<int64_t>(limit - first, 0, n);
   return below * first + below * (below - 1) / 2 + (n - below) * limit;
 }
+int64_t count_of(Wide n) { return n < kUncountable ? static_cast<int64_t>(n) : kUncountable; }
 }  // namespace
 
 AttentionWork attention_work(const AttentionCall& call) {
@@ -89,11 +94,11 @@ AttentionWork attention_work(const AttentionCall& call) {
   if (begin < end && call.sk > 0) {
     w.rows = end - begin;
     const int64_t aligned = begin + offset, right = call.right, left = call.left;
-    const int64_t to =
-        right < 0 ? w.rows * call.sk : sum_below(aligned + right + 1, w.rows, call.sk);
+    const Wide to =
+        right < 0 ? Wide{w.rows} * call.sk : sum_below(aligned + right + 1, w.rows, call.sk);
     // max(0, x) is -min(-x, 0), and -x rises from that of the last query.
-    const int64_t from = left < 0 ? 0 : -sum_below(left - (end - 1 + offset), w.rows, 0);
-    w.pairs = to - from;
+    const Wide from = left < 0 ? 0 : -sum_below(left - (end - 1 + offset), w.rows, 0);
+    w.pairs = count_of(to - from);
     const AttentionMask mask(call);
     w.keys = mask.keys(end - 1).hi - mask.keys(begin).lo;
   }
@@ -101,7 +106,10 @@ AttentionWork attention_work(const AttentionCall& call) {
   // Cut into sequences, no query sees more than in one sequence of the same kind, as long as
   // nothing but the aligned key and the sequence's end limits it on the right.
   if (call.right > 0)
-    w.pairs = call.sq * (call.left < 0 ? call.sk : std::min(call.sk, call.left + call.right + 1));
+    w.pairs = saturating_mul(
+        call.sq, call.left < 0
+                     ? call.sk
+                     : std::min(call.sk, saturating_add(call.left, saturating_add(call.right, 1))));
   w.rows = call.sq, w.keys = call.sk;
   return w;
 }

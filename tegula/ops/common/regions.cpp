@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 
@@ -114,7 +115,7 @@ int64_t flops_of(const Module& module, const Function& f, const Node& n,
 int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents) {
   NodeFlops flops{module, f, extents, {}, {}};
   int64_t total = 0;
-  for (const Node& n : f.nodes) total += flops.of(n);
+  for (const Node& n : f.nodes) total = saturating_add(total, flops.of(n));
   return total;
 }
 

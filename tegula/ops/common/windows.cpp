@@ -201,11 +201,11 @@ int64_t conv_flops(const OpCall& c, std::string_view roles) {
   const auto s = conv_shapes(c, roles);
   if (!s.ok()) return 0;
   const int64_t outs = c.out[0].shape.numel();
-  if (roles == "xw") return 2 * outs * s->c * s->kernel_numel();
-  if (roles == "yw") return 2 * outs * s->d * s->kernel_numel();
-  int64_t windows = s->n.bound();
-  for (const Dim& o : s->out) windows *= o.bound();
-  return 2 * outs * windows;
+  if (roles == "xw") return (Count(2) * outs * s->c * s->kernel_numel()).n;
+  if (roles == "yw") return (Count(2) * outs * s->d * s->kernel_numel()).n;
+  Count windows = s->n.bound();
+  for (const Dim& o : s->out) windows = windows * o.bound();
+  return (Count(2) * outs * windows).n;
 }
 
 Bytes conv_bytes(const OpCall& c, std::string_view roles) {
