@@ -49,6 +49,8 @@ double residual_stddev(const ModelConfig& config);
 // What attention needs of sizes: fills in n_kv_heads, head_dim and d_ff (0: 8/3 d_model rounded up
 // to 32), and checks that they fit together.
 Status resolve_decoder(ModelConfig& config);
+// The same, and that heads are pairs to turn.
+Status resolve_rotary(ModelConfig& config);
 
 namespace setting {
 // Tokens that a query sees, its own included.

@@ -66,7 +66,7 @@ Status resolve(ModelConfig& m) {
     return invalid_argument(
         cat("n_experts_per_token ", m.n_experts_per_token, " of n_experts ", m.n_experts));
   if (m.has_bias) return invalid_argument("a mixture of experts has no biases: leave out --bias");
-  return resolve_decoder(m);
+  return resolve_rotary(m);
 }
 
 using namespace setting;  // NOLINT(google-build-using-namespace)

@@ -112,20 +112,23 @@ class Report(CliTest):
 
     def test_the_configuration_trains_the_same_again(self):
         """For every family: each flag of the command stands there, and gives the same bits."""
-        tied = {"tie-embeddings"}
-        own = {"gpt2": {"bias"} | tied, "llama": {"n-kv-heads", "head-dim", "bias"} | tied,
-               "moe": {"n-kv-heads", "head-dim", "n-experts", "experts-per-token",
-                       "capacity-factor", "balance-loss"} | tied, "lstm": tied}
-        shared = set().union(*own.values()) | {"n-heads", "d-ff"}
-        heads = {"gpt2": {"n-heads", "d-ff"}, "llama": {"n-heads", "d-ff"},
-                 "moe": {"n-heads", "d-ff"}, "mlp": {"d-ff"}}
+        heads = {"n-heads", "d-ff", "tie-embeddings"}
+        grouped = heads | {"n-kv-heads", "head-dim"}
+        own = {"gpt2": heads | {"bias"}, "llama": grouped | {"bias"},
+               "moe": grouped | {"n-experts", "experts-per-token", "capacity-factor",
+                                 "balance-loss"},
+               "qwen2": grouped | {"window"}, "mistral": grouped | {"window"},
+               "gemma2": grouped | {"window", "attention-softcap", "logit-softcap"},
+               "decoder": grouped | {"bias", "norm", "activation", "positions"},
+               "lstm": {"tie-embeddings"}, "mlp": {"d-ff"}}
+        shared = set().union(*own.values())
         # How a run is started is no setting; nor is what is at its default, which is to do nothing.
         no_setting = {"help", "config", "depth", "json", "resume", "overwrite", "init-from",
                       "memory", "lr-decay-steps", "tune-cache", "passes", "check"}
         usage = self.expect_ok(self.run_tool("train", "--help")).stdout
         flags = set(re.findall(r"^  (?:-\w,\s*)?--([\w-]+)", usage, re.MULTILINE)) - no_setting
         self.assertGreater(len(flags), 30)
-        for family in ("gpt2", "llama", "moe", "mlp", "lstm"):
+        for family in own:
             with self.subTest(family):
                 out = self.dir / family
                 self.expect_ok(self.run_tool(
@@ -133,11 +136,14 @@ class Report(CliTest):
                     "--d-model", 16, "--seqlen", 12, "--batch", 2, "--steps", 3, "--warmup", 1,
                     "--eval-every", 0, "--threads", 1, "--tokenizer", "bytes", "--beta2", 0.97,
                     "--dropout", 0.25, "--weight-decay", 0.3, "--seed", 7,
-                    *(["--bias"] if "bias" in own.get(family, ()) else [])))
+                    *(["--bias"] if "bias" in own[family] else []),
+                    *(["--tie-embeddings", "false"] if family in ("gpt2", "decoder") else []),
+                    *(["--positions", "sinusoid"] if family == "decoder" else []),
+                    *(["--window", 5] if "window" in own[family] else [])))
                 page = (out / "report.html").read_text()
                 text = html.unescape(re.search(r'<pre id="config">(.*?)</pre>', page,
                                                re.DOTALL)[1])
-                wanted = flags - shared | own.get(family, set()) | heads.get(family, set())
+                wanted = flags - shared | own[family]
                 self.assertEqual(set(re.findall(r"^([\w-]+) = ", text, re.MULTILINE)), wanted)
                 file = self.write("run.toml", text)
                 again = self.dir / f"{family}-again"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/io/file.h"
+#include "tegula/io/json.h"
 #include "tegula/models/checkpoint.h"
 #include "tests/io/temp_dir.h"
 
@@ -131,6 +132,47 @@ TEST(ModelConfigJson, ReadsLlamaWithDefaultsAndBothFormsOfRope) {
                {"d/config.json", "n_heads 9", "n_kv_heads 2"});
   expect_error(parse("llama", base + R"(, "head_dim": 15)"), Code::kInvalidArgument,
                {"head_dim 15", "odd"});
+}
+
+// null is no cap and no window; an absent key is the family's.
+TEST(ModelConfigJson, TellsNullFromAbsent) {
+  const std::string base =
+      R"("hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4,
+         "num_hidden_layers": 2, "vocab_size": 99)";
+  const auto value = [](const Result<ModelConfig>& c, std::string_view name) {
+    EXPECT_TRUE(c.ok()) << c.error().message;
+    for (const auto& [own, v] : c->own)
+      if (own == name) return setting_json(v).number(-1);
+    return -1.0;
+  };
+  const auto absent = parse("gemma2", base);
+  EXPECT_EQ(value(absent, "final_logit_softcapping"), 30);
+  EXPECT_EQ(value(absent, "attn_logit_softcapping"), 50);
+  EXPECT_EQ(value(absent, "sliding_window"), 4096);
+  EXPECT_EQ(absent->head_dim, 256);
+  const auto null = parse("gemma2", base + R"(, "final_logit_softcapping": null, "head_dim": null,
+      "attn_logit_softcapping": null, "sliding_window": null)");
+  for (const char* name : {"final_logit_softcapping", "attn_logit_softcapping", "sliding_window"})
+    EXPECT_EQ(value(null, name), 0) << name;
+  EXPECT_EQ(null->head_dim, 8);
+  EXPECT_EQ(value(parse("mistral", base + R"(, "num_key_value_heads": 2)"), "sliding_window"),
+            4096);
+  EXPECT_EQ(value(parse("mistral", base + R"(, "num_key_value_heads": null,
+      "sliding_window": null)"),
+                  "sliding_window"),
+            0);
+}
+
+TEST(ModelConfigJson, LayersHaveTypes) {
+  const std::string base =
+      R"("hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4,
+         "num_key_value_heads": 4, "num_hidden_layers": 2, "vocab_size": 99)";
+  expect_error(parse("gemma2", base + R"(, "layer_types": ["full_attention"])"),
+               Code::kInvalidArgument, {"layer_types names 1 layers", "n_layers is 2"});
+  expect_error(parse("gemma2", base + R"(, "layer_types": ["full_attention", "mamba"])"),
+               Code::kUnsupported, {"\"layer_types\"", "mamba", "sliding_attention"});
+  expect_error(parse("gemma2", base + R"(, "layer_types": "full_attention")"),
+               Code::kInvalidArgument, {"\"layer_types\"", "not a list"});
 }
 
 TEST(ModelConfigJson, BadConfigsAreErrorsThatNameFileAndKey) {

@@ -11,6 +11,9 @@
 namespace tegula {
 namespace {
 
+// The decoder of the lectures: post-norm, ReLU, sinusoids.
+const std::string kLectures = "decoder_of_the_lectures";
+
 TrainConfig small_run(const std::string& family, const std::string& name) {
   const std::string dir = cat(::testing::TempDir(), "models_", family, "_", name);
   (void)remove_tree(dir);
@@ -22,8 +25,17 @@ TrainConfig small_run(const std::string& family, const std::string& name) {
   EXPECT_TRUE(write_file(c.data, text).ok());
   ModelConfig& m = c.model;
   m.type = family;
+  if (family == kLectures) {
+    m.type = "decoder";
+    for (const auto& [name, value] : {std::pair("norm", "post"), std::pair("activation", "relu"),
+                                      std::pair("positions", "sinusoid")})
+      m.own.emplace_back(name, std::string(value));
+  }
   m.n_layers = 2, m.n_heads = 4, m.d_model = 16, m.d_ff = 24, m.max_seqlen = 12;
-  if (family == "llama" || family == "moe") m.n_kv_heads = 2, m.head_dim = 6;
+  const ModelDef& model = **find_model(m.type);
+  if (has_setting(model, setting::kKvHeads)) m.n_kv_heads = 2, m.head_dim = 6;
+  for (const Field& f : model.fields)
+    if (f.setting->name == "sliding_window") m.set(*f.setting, int64_t{5});
   m.n_experts = 4;
   c.batch = 4, c.steps = 40, c.lr = 1e-2, c.min_lr = 1e-3, c.warmup = 4, c.eval_every = 0;
   c.threads = 2;
@@ -83,7 +95,13 @@ std::vector<float> logits_at_once(const std::string& directory, std::vector<int3
   return {y, y + n * config.vocab_size};
 }
 
-class Family : public ::testing::TestWithParam<const char*> {};
+class Family : public ::testing::TestWithParam<std::string> {};
+
+std::vector<std::string> families() {
+  std::vector<std::string> names = {kLectures};
+  for (const ModelDef* model : all_models()) names.emplace_back(model->name);
+  return names;
+}
 
 TEST_P(Family, LearnsAndCostsWhatWasPlanned) {
   Losses run;
@@ -140,7 +158,7 @@ TEST_P(Family, DecodesTheLogitsOfAForwardPass) {
   Losses run;
   train(c, run);
   check_decoding(c.out, DType::kF32);
-  if (c.model.type == "moe") {
+  if (!(*find_model(c.model.type))->f32_only.empty()) {
     const auto g = Generator::load(c.out, 2, {}, DType::kF16);
     ASSERT_FALSE(g.ok());
     EXPECT_NE(g.error().message.find("--dtype f16"), std::string::npos);
@@ -151,8 +169,8 @@ TEST_P(Family, DecodesTheLogitsOfAForwardPass) {
   if (machine_isa() != Isa::kAmx) check_decoding(c.out, DType::kBF16);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::Values("gpt2", "llama", "moe", "lstm", "mlp"),
-                         [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::ValuesIn(families()),
+                         [](const auto& p) { return p.param; });
 
 }  // namespace
 }  // namespace tegula

@@ -8,6 +8,7 @@
 #include "tegula/io/file.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/ir/reference.h"
+#include "tegula/models/model.h"
 #include "tegula/train/trainer.h"
 
 namespace tegula {
@@ -31,8 +32,8 @@ std::string untrained(const std::string& family) {
 }
 
 TEST(Gradients, HaveTheNamesAndShapesOfTheCheckpoint) {
-  for (const char* family : {"gpt2", "llama", "moe", "lstm", "mlp"}) {
-    const std::string dir = untrained(family);
+  for (const ModelDef* model : all_models()) {
+    const std::string family(model->name), dir = untrained(family);
     const auto g = model_gradients(dir, {{1, 2, 3, 4}, {255, 0, 9, 9}}, DType::kF32, 1);
     ASSERT_TRUE(g.ok()) << g.error().to_string();
     EXPECT_NEAR(g->loss, std::log(256), 0.1) << family;  // it has learned nothing yet

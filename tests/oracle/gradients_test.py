@@ -27,13 +27,20 @@ def rms(x):
     return float(np.sqrt(np.mean(np.square(x))))
 
 
+def scale(exact, key):
+    """A bias of keys that are not turned shifts all scores of a query alike: its gradient is 0, and
+    what rounding leaves of it is measured by that of its weight."""
+    of = key.replace("k_proj.bias", "k_proj.weight")
+    return max(rms(exact[key]), rms(exact[of]))
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_f64_is_the_same_mathematics(name, trained, gradients):
     rows, ours = gradients(name, "f64")
     exact = peer(trained(name), rows, torch.float64)
     assert len(ours) > 5 and ours.keys() <= exact.keys()
     for key, value in ours.items():
-        assert rms(value - exact[key]) <= 1e-12 * rms(exact[key]), key
+        assert rms(value - exact[key]) <= 1e-12 * scale(exact, key), key
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -46,5 +53,5 @@ def test_f32_errs_at_most_twice_as_much_as_pytorch(name, trained, gradients):
     # One number may be right by luck. A loss changes by at most twice what its logits do.
     naive["loss"] = max(naive["loss"], 2 * naive["logits"])
     for key, value in ours.items():
-        allowed = 2 * naive[key] + epsilon * rms(exact[key])
+        allowed = 2 * naive[key] + epsilon * scale(exact, key)
         assert rms(value - exact[key]) <= allowed, key

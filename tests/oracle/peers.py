@@ -7,12 +7,16 @@ import torch
 import torch.nn.functional as F
 
 
-def attend(q, k, v):
-    """Causal softmax attention; q [b, s, h, d], k and v [b, s, hk, d]."""
+def attend(q, k, v, scale=None, window=None, cap=None):
+    """Causal softmax attention; q [b, s, h, d], k and v [b, s, hk, d]. A query sees `window` keys."""
     groups = q.shape[2] // k.shape[2]
     q, k, v = q.transpose(1, 2), *(t.repeat_interleave(groups, 2).transpose(1, 2) for t in (k, v))
-    scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    scores = q @ k.transpose(2, 3) * (scale or q.shape[3] ** -0.5)
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
     hidden = torch.ones(scores.shape[2:], dtype=torch.bool).triu(1)
+    if window:
+        hidden |= torch.ones_like(hidden).tril(-window)
     o = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
     return o.transpose(1, 2).flatten(2)
 
@@ -47,27 +51,110 @@ def rope(x, theta):
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
-def llama(w, m, ids, ffn=None):
-    def linear(x, name):
-        return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
+def linear(w, x, name):
+    return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
+
+def gated(w, x, at, activation):
+    h = activation(linear(w, x, at + "mlp.gate_proj")) * linear(w, x, at + "mlp.up_proj")
+    return linear(w, h, at + "mlp.down_proj")
+
+
+def heads(w, x, at, m):
+    """q, k and v [b, s, h, d]; what has a bias is seen by its weights."""
+    return (linear(w, x, f"{at}self_attn.{n}_proj").unflatten(2, (-1, m["head_dim"]))
+            for n in "qkv")
+
+
+def head(w):
+    return w.get("lm_head.weight", w["model.embed_tokens.weight"])
+
+
+def llama(w, m, ids, ffn=None, window=lambda layer: None):
     def norm(x, name):
         return F.rms_norm(x, x.shape[-1:], w[name + ".weight"], m["rms_norm_eps"])
-
-    def swiglu(x, at):
-        h = F.silu(linear(x, at + "mlp.gate_proj")) * linear(x, at + "mlp.up_proj")
-        return linear(h, at + "mlp.down_proj")
 
     x = w["model.embed_tokens.weight"][ids]
     for i in range(m["num_hidden_layers"]):
         at = f"model.layers.{i}."
-        a = norm(x, at + "input_layernorm")
-        q, k, v = (linear(a, f"{at}self_attn.{n}_proj").unflatten(2, (-1, m["head_dim"]))
-                   for n in "qkv")
-        o = attend(rope(q, m["rope_theta"]), rope(k, m["rope_theta"]), v)
-        x = x + linear(o, at + "self_attn.o_proj")
-        x = x + (ffn or swiglu)(norm(x, at + "post_attention_layernorm"), at)
-    return norm(x, "model.norm") @ w["model.embed_tokens.weight"].T
+        q, k, v = heads(w, norm(x, at + "input_layernorm"), at, m)
+        o = attend(rope(q, m["rope_theta"]), rope(k, m["rope_theta"]), v, window=window(i))
+        x = x + linear(w, o, at + "self_attn.o_proj")
+        h = norm(x, at + "post_attention_layernorm")
+        x = x + (ffn(h, at) if ffn else gated(w, h, at, F.silu))
+    return norm(x, "model.norm") @ head(w).T
+
+
+def mistral(w, m, ids):
+    return llama(w, m, ids, window=lambda layer: m["sliding_window"])
+
+
+def qwen2(w, m, ids):
+    return llama(w, m, ids, window=lambda layer: m["sliding_window"]
+                 if m["layer_types"][layer] == "sliding_attention" else None)
+
+
+def gemma2(w, m, ids):
+    def norm(x, name):
+        return F.rms_norm(x, x.shape[-1:], 1 + w[name + ".weight"], m["rms_norm_eps"])
+
+    x = w["model.embed_tokens.weight"][ids] * m["hidden_size"] ** 0.5
+    for i in range(m["num_hidden_layers"]):
+        at = f"model.layers.{i}."
+        q, k, v = heads(w, norm(x, at + "input_layernorm"), at, m)
+        o = attend(rope(q, m["rope_theta"]), rope(k, m["rope_theta"]), v,
+                   scale=m["query_pre_attn_scalar"] ** -0.5, cap=m["attn_logit_softcapping"],
+                   window=m["sliding_window"] if m["layer_types"][i] == "sliding_attention" else None)
+        x = x + norm(linear(w, o, at + "self_attn.o_proj"), at + "post_attention_layernorm")
+        h = gated(w, norm(x, at + "pre_feedforward_layernorm"), at,
+                  lambda t: F.gelu(t, approximate="tanh"))
+        x = x + norm(h, at + "post_feedforward_layernorm")
+    logits = norm(x, "model.norm") @ head(w).T
+    return m["final_logit_softcapping"] * torch.tanh(logits / m["final_logit_softcapping"])
+
+
+def sinusoid(s, d, like):
+    """[Vaswani et al. 2017, section 3.5]"""
+    at = torch.arange(s, dtype=torch.float64)[:, None]
+    angle = at / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
+    return torch.stack([angle.sin(), angle.cos()], 2).flatten(1).to(like.dtype)
+
+
+def decoder(w, m, ids):
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w.get(name + ".bias"),
+                            m["norm_eps"])
+
+    def attention(x, at):
+        q, k, v = heads(w, x, at, m)
+        if m["positions"] == "rope":
+            q, k = rope(q, m["rope_theta"]), rope(k, m["rope_theta"])
+        return linear(w, attend(q, k, v), at + "self_attn.o_proj")
+
+    def ffn(x, at):
+        if m["hidden_act"] == "swiglu":
+            return gated(w, x, at, F.silu)
+        h = linear(w, x, at + "mlp.up_proj")
+        h = F.relu(h) if m["hidden_act"] == "relu" else F.gelu(h, approximate="tanh")
+        return linear(w, h, at + "mlp.down_proj")
+
+    x = w["model.embed_tokens.weight"][ids]
+    s, d = ids.shape[1], m["hidden_size"]
+    if m["positions"] == "learned":
+        x = x + w["model.embed_positions.weight"][:s]
+    if m["positions"] == "sinusoid":
+        x = x * d ** 0.5 + sinusoid(s, d, x)
+    for i in range(m["num_hidden_layers"]):
+        at = f"model.layers.{i}."
+        if m["norm"] == "post":
+            x = norm(x + attention(x, at), at + "post_attention_layernorm")
+            x = norm(x + ffn(x, at), at + "post_feedforward_layernorm")
+        else:
+            x = x + attention(norm(x, at + "input_layernorm"), at)
+            x = x + ffn(norm(x, at + "post_attention_layernorm"), at)
+    if m["norm"] == "pre":
+        x = norm(x, "model.norm")
+    return x @ head(w).T
 
 
 def moe(w, m, ids):
@@ -110,4 +197,5 @@ def mlp(w, m, ids):
     return x @ w["out.weight"] @ w["embed.weight"].T
 
 
-PEERS = {"gpt2": gpt2, "llama": llama, "mixtral": moe, "tegula-lstm": lstm, "tegula-mlp": mlp}
+PEERS = {"gpt2": gpt2, "llama": llama, "mixtral": moe, "qwen2": qwen2, "mistral": mistral,
+         "gemma2": gemma2, "tegula-decoder": decoder, "tegula-lstm": lstm, "tegula-mlp": mlp}

@@ -16,7 +16,10 @@ T value_or_nothing(const SettingValue& value) {
   return v ? *v : T();
 }
 
-bool is_nothing(const SettingValue& value) {
+// Whether nothing is said. A member of the configuration has no other word for that than 0.
+bool is_unsaid(const ModelConfig& config, const Setting& s) {
+  const SettingValue value = config.get(s);
+  if (s.at.index() == 0) return std::holds_alternative<std::monostate>(value);
   if (const auto* i = std::get_if<int64_t>(&value)) return *i == 0;
   if (const auto* d = std::get_if<double>(&value)) return *d == 0;
   return std::holds_alternative<std::monostate>(value);
@@ -77,11 +80,15 @@ void ModelConfig::set(const Setting& s, SettingValue value) {
     this->** p = value_or_nothing<bool>(value);
   else if (const auto* p = std::get_if<std::optional<bool> ModelConfig::*>(&s.at))
     this->** p = value_or_nothing<bool>(value);
-  else if (const auto it = std::ranges::find(own, s.name, [](const auto& o) { return o.first; });
-           it != own.end())
-    it->second = std::move(value);
-  else
-    own.emplace_back(s.name, std::move(value));
+  else {
+    // In the order of names, so that two configurations are equal whatever was set first.
+    const auto it =
+        std::ranges::lower_bound(own, s.name, {}, [](const auto& o) { return o.first; });
+    if (it != own.end() && it->first == s.name)
+      it->second = std::move(value);
+    else
+      own.emplace(it, s.name, std::move(value));
+  }
 }
 
 int64_t ModelConfig::size(const Setting& s) const { return value_or_nothing<int64_t>(get(s)); }
@@ -97,7 +104,7 @@ std::vector<std::string> ModelConfig::texts(const Setting& s) const {
 Status ModelConfig::resolve() {
   const ModelDef& model = *TEGULA_TRY(find_model(type));
   for (const Field& f : model.fields) {
-    if (!std::holds_alternative<std::monostate>(f.initial) && is_nothing(get(*f.setting)))
+    if (!std::holds_alternative<std::monostate>(f.initial) && is_unsaid(*this, *f.setting))
       set(*f.setting, value_of(f.initial, *f.setting));
     if (const std::string wrong = misfit(*f.setting, get(*f.setting)); !wrong.empty())
       return invalid_argument(

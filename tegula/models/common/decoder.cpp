@@ -133,9 +133,14 @@ Status resolve_decoder(ModelConfig& m) {
   if (m.n_heads % m.n_kv_heads != 0)
     return invalid_argument(
         cat("n_heads ", m.n_heads, " is not a multiple of n_kv_heads ", m.n_kv_heads));
+  if (m.d_ff == 0) m.d_ff = (m.d_model * 8 / 3 + 31) / 32 * 32;
+  return {};
+}
+
+Status resolve_rotary(ModelConfig& m) {
+  TEGULA_TRY(resolve_decoder(m));
   if (m.head_dim % 2 != 0)
     return invalid_argument(cat("head_dim ", m.head_dim, " is odd: rotary embedding needs pairs"));
-  if (m.d_ff == 0) m.d_ff = (m.d_model * 8 / 3 + 31) / 32 * 32;
   return {};
 }
 

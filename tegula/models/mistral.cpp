@@ -1,0 +1,49 @@
+// Mistral: Llama whose attention sees a window of the last tokens. [Jiang et al. 2023]
+#include "tegula/models/decoder.h"
+#include "tegula/models/table.h"
+
+namespace tegula {
+
+namespace {
+
+using namespace setting;  // NOLINT(google-build-using-namespace)
+
+Var hidden(Context& c, Var tokens) {
+  Decoder d = llama_decoder();
+  d.window = [](const ModelConfig& m, int64_t) { return m.size(kWindow); };
+  return decoder_hidden(c, tokens, d);
+}
+
+constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
+                             {&kWidth, "hidden_size"},
+                             {&kFfWidth, "intermediate_size"},
+                             {&kLayers, "num_hidden_layers"},
+                             {&kHeads, "num_attention_heads"},
+                             {&kKvHeads, "num_key_value_heads", 8},
+                             {&kHeadDim, "head_dim", 0},
+                             {&kContext, "max_position_embeddings", 131072},
+                             {&kNormEps, "rms_norm_eps", 1e-6, 1e-5},
+                             {&kRopeTheta, "rope_theta", 1e4, 1e4, "rope_parameters.rope_theta"},
+                             {&kDropout, "attention_dropout", 0},
+                             {&kTied, "tie_word_embeddings", false, false},
+                             {&kWindow, "sliding_window", 4096, 0}};
+constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
+                               {"rope_scaling", "null"},
+                               {"rope_parameters.rope_type", R"("default")"}};
+
+}  // namespace
+
+constinit const ModelDef mistral_model = {
+    .name = "mistral",
+    .doc = "Mistral: Llama with a sliding window",
+    .hidden = hidden,
+    .head = decoder_head,
+    .fields = kFields,
+    .resolve = resolve_rotary,
+    .hf_type = "mistral",
+    .hf_class = "MistralForCausalLM",
+    .fixed = kFixed,
+    .cuts = kDecoderCuts,
+};
+
+}  // namespace tegula
