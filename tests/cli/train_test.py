@@ -60,6 +60,10 @@ class Resume(CliTest):
                   "--seqlen", 12, "--head-dim", 6),
         "moe": ("--n-layers", 1, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--n-experts", 4,
                 "--experts-per-token", 3, "--capacity-factor", 2, "--balance-loss", "0.02"),
+        "gemma2": ("--n-layers", 2, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--window", 5,
+                   "--logit-softcap", 0),
+        "decoder": ("--n-layers", 1, "--n-heads", 2, "--d-model", 16, "--seqlen", 12, "--norm",
+                    "post", "--positions", "sinusoid", "--tie-embeddings", "false"),
         "lstm": ("--n-layers", 2, "--d-model", 16, "--seqlen", 12),
         "mlp": ("--n-layers", 2, "--d-model", 16, "--d-ff", 24, "--seqlen", 12),
     }
@@ -98,6 +102,8 @@ class Resume(CliTest):
                            ("--head-dim", 4), ("--head-dim", 0), ("--model", "gpt2"), ("--bias",)),
                  "moe": (("--experts-per-token", 2), ("--n-experts", 8), ("--capacity-factor", 1.25),
                          ("--balance-loss", 0.01)),
+                 "gemma2": (("--window", 6), ("--logit-softcap", 30), ("--attention-softcap", 7)),
+                 "decoder": (("--norm", "pre"), ("--positions", "rope"), ("--activation", "relu")),
                  "lstm": (("--n-layers", 1), ("--model", "mlp"))}
         for family, flags in wrong.items():
             out, _ = self.trained(family)

@@ -128,7 +128,7 @@ TEST(Cuts, AreAllThatARankNeedsForItsShareOfALayer) {
     EXPECT_NE(whole, logits(*model, m, 1, 0)) << model->name;
     ++n_families;
   }
-  EXPECT_EQ(n_families, 7);
+  EXPECT_GE(n_families, 7);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tegula/ir/text.h"
 #include "tegula/train/step.h"
@@ -9,36 +10,33 @@
 namespace tegula {
 namespace {
 
-struct Change {
-  std::string_view flag;
-  SettingValue value;
-};
-const Change kChanges[] = {{"n-layers", int64_t{3}},
-                           {"n-heads", int64_t{2}},
-                           {"n-kv-heads", int64_t{2}},
-                           {"head-dim", int64_t{4}},
-                           {"d-model", int64_t{16}},
-                           {"d-ff", int64_t{40}},
-                           {"n-experts", int64_t{5}},
-                           {"experts-per-token", int64_t{3}},
-                           {"bias", true},
-                           {"tie-embeddings", false},
-                           {"tie-embeddings", true},
-                           {"seqlen", int64_t{6}},
-                           {"window", int64_t{3}},
-                           {"attention-softcap", 7.0},
-                           {"logit-softcap", 7.0},
-                           {"norm", std::string("post")},
-                           {"activation", std::string("relu")},
-                           {"positions", std::string("rope")},
-                           {"capacity-factor", 0.5},
-                           {"balance-loss", 0.5},
-                           {"dropout", 0.5}};
-
-TEST(ModelFlags, HaveAChangeEach) {
-  for (const Setting* s : all_settings())
-    EXPECT_TRUE(s->flag.empty() || std::ranges::count(kChanges, s->flag, &Change::flag) > 0)
-        << s->flag;
+// Values, each of which must make a difference to a family that has the setting, or one of them.
+std::vector<SettingValue> changes_of(const Setting& s) {
+  const std::pair<std::string_view, int64_t> sizes[] = {
+      {"d-model", 16}, {"d-ff", 40},  {"n-heads", 2},  {"n-kv-heads", 2},
+      {"head-dim", 4}, {"seqlen", 6}, {"n-experts", 5}};
+  switch (s.type) {
+    case SettingType::kSize:
+      for (const auto& [flag, size] : sizes)
+        if (flag == s.flag) return {size};
+      return {int64_t{3}};
+    case SettingType::kNumber:
+      return {0.5};
+    case SettingType::kFlag:
+      return {true, false};
+    case SettingType::kText: {
+      std::vector<SettingValue> all;
+      for (std::string_view rest = s.choices; !rest.empty();) {
+        const size_t n = std::min(rest.find('|'), rest.size());
+        all.emplace_back(std::string(rest.substr(0, n)));
+        rest.remove_prefix(std::min(n + 1, rest.size()));
+      }
+      return all;
+    }
+    case SettingType::kTexts:
+      return {};
+  }
+  return {};
 }
 
 // The text of a training step; "": the family refuses the sizes.
@@ -60,16 +58,20 @@ TEST(ModelFlags, OfAFamilyAreThoseThatChangeItsStep) {
     const std::string plain = step_of(c);
     ASSERT_FALSE(plain.empty());
     for (const Setting* setting : all_settings()) {
-      bool is_changed = false;
-      for (const Change& change : kChanges) {
-        if (change.flag != setting->flag) continue;
+      if (setting->flag.empty()) continue;
+      std::set<std::string> texts;
+      for (const SettingValue& value : changes_of(*setting)) {
         TrainConfig other = c;
-        other.model.set(*setting, change.value);
-        const std::string text = step_of(other);
-        is_changed |= !text.empty() && text != plain;
+        other.model.set(*setting, value);
+        texts.insert(step_of(other));
       }
-      EXPECT_EQ(has_setting(*model, *setting) && !setting->flag.empty(), is_changed)
-          << model->name << " " << setting->flag;
+      texts.erase("");
+      const bool is_changed = texts.size() > 1 || (texts.size() == 1 && !texts.contains(plain));
+      // Each of a text's choices is a computation of its own.
+      if (setting->type == SettingType::kText && is_changed) {
+        EXPECT_EQ(texts.size(), changes_of(*setting).size()) << setting->flag;
+      }
+      EXPECT_EQ(has_setting(*model, *setting), is_changed) << model->name << " " << setting->flag;
     }
   }
 }
