@@ -218,6 +218,11 @@ Result<bool> run(Module& m, Function& f, const PassOptions&) {
 
 }  // namespace
 
-extern const PassDef algebra_pass = {"algebra", "applies identities that keep every bit", run};
+extern const PassDef algebra_pass = {
+    .name = "algebra",
+    .doc = "applies identities that keep every bit",
+    .phase = PassPhase::kAny,
+    .run = run,
+};
 
 }  // namespace tegula

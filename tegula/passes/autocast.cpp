@@ -180,7 +180,12 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 
 }  // namespace
 
-extern const PassDef autocast_pass = {"autocast", "contractions in bf16 with f32 sums and masters",
-                                      run};
+extern const PassDef autocast_pass = {
+    .name = "autocast",
+    .doc = "contractions in bf16 with f32 sums and masters",
+    .phase = PassPhase::kPrecision,
+    .needs = kIsLowered,
+    .run = run,
+};
 
 }  // namespace tegula

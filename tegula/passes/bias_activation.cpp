@@ -159,6 +159,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef bias_activation_pass = {
-    "bias_activation", "scale, bias and activation become the epilogue of their dot", run};
+    .name = "bias_activation",
+    .doc = "scale, bias and activation become the epilogue of their dot",
+    .phase = PassPhase::kCombine,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

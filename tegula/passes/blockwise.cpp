@@ -293,7 +293,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef blockwise_pass = {
-    "blockwise", "feed-forward blocks go over blocks of rows, recomputed in the backward part",
-    run};
+    .name = "blockwise",
+    .doc = "feed-forward blocks go over blocks of rows, recomputed in the backward part",
+    .phase = PassPhase::kCombine,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

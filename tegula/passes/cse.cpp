@@ -74,6 +74,11 @@ Result<bool> run(Module&, Function& f, const PassOptions&) {
 
 }  // namespace
 
-extern const PassDef cse_pass = {"cse", "merges nodes that compute the same", run};
+extern const PassDef cse_pass = {
+    .name = "cse",
+    .doc = "merges nodes that compute the same",
+    .phase = PassPhase::kAny,
+    .run = run,
+};
 
 }  // namespace tegula

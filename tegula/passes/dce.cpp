@@ -6,6 +6,11 @@ namespace tegula {
 
 static Result<bool> run(Module&, Function& f, const PassOptions&) { return remove_dead_nodes(f); }
 
-extern const PassDef dce_pass = {"dce", "removes nodes that no result depends on", run};
+extern const PassDef dce_pass = {
+    .name = "dce",
+    .doc = "removes nodes that no result depends on",
+    .phase = PassPhase::kAny,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -143,6 +143,11 @@ Result<bool> run(Module& m, Function& f, const PassOptions&) {
 
 }  // namespace
 
-extern const PassDef fold_pass = {"fold", "evaluates what is known before the run", run};
+extern const PassDef fold_pass = {
+    .name = "fold",
+    .doc = "evaluates what is known before the run",
+    .phase = PassPhase::kAny,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -281,6 +281,13 @@ static Result<bool> run(Module& module, Function& f, const PassOptions&) {
 }
 
 extern const PassDef fuse_pass = {
-    "fuse", "makes groups of elementwise ops and row reductions one node each", run};
+    .name = "fuse",
+    .doc = "makes groups of elementwise ops and row reductions one node each",
+    .phase = PassPhase::kFuse,
+    .needs = kIsLowered | kIsUnfused,
+    .gives = kIsGrouped,
+    .takes = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -114,6 +114,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef loss_grads_pass = {
-    "loss_grads", "a loss together with its gradient, so that logits are formed once", run};
+    .name = "loss_grads",
+    .doc = "a loss together with its gradient, so that logits are formed once",
+    .phase = PassPhase::kFuse,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -87,6 +87,13 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 
 }  // namespace
 
-extern const PassDef lower_pass = {"lower", "ops without a kernel become simpler ops", run};
+extern const PassDef lower_pass = {
+    .name = "lower",
+    .doc = "ops without a kernel become simpler ops",
+    .phase = PassPhase::kCanonicalise,
+    .gives = kIsLowered,
+    .takes = kHasComposites,
+    .run = run,
+};
 
 }  // namespace tegula

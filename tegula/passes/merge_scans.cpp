@@ -112,7 +112,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions&) {
 
 }  // namespace
 
-extern const PassDef merge_scans_pass = {"merge_scans",
-                                         "scans that differ in what they give become one", run};
+extern const PassDef merge_scans_pass = {
+    .name = "merge_scans",
+    .doc = "scans that differ in what they give become one",
+    .phase = PassPhase::kLoops,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -63,6 +63,11 @@ Result<bool> run(Module&, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef norm_residual_pass = {
-    "norm_residual", "the gradient around a norm is added where the norm's own is formed", run};
+    .name = "norm_residual",
+    .doc = "the gradient around a norm is added where the norm's own is formed",
+    .phase = PassPhase::kFuse,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -14,6 +14,11 @@ static Result<bool> run(Module&, Function& f, const PassOptions& options) {
 }
 
 extern const PassDef one_chain_pass = {
-    "one_chain", "in mode fast, contractions in one chain instead of shards", run};
+    .name = "one_chain",
+    .doc = "in mode fast, contractions in one chain instead of shards",
+    .phase = PassPhase::kOrder,
+    .needs = kIsLowered,
+    .run = run,
+};
 
 }  // namespace tegula

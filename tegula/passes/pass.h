@@ -50,9 +50,33 @@ struct PassOptions {
   const Target* target = &Target::one_thread();
 };
 
+// Where in the pipeline a pass stands. Orders and precision are chosen on the whole function; at
+// kPartition a step may be cut (split.h), and what comes after sees each part alone.
+enum class PassPhase : uint8_t {
+  kAny,           // tidies up: wherever the pipeline calls for it
+  kLoops,         // sees bodies of loops as they were written
+  kCanonicalise,  // one form for what is the same, simpler ops for what has no kernel
+  kOrder,         // the numeric order of each contraction
+  kPrecision,     // the dtype of each contraction
+  kPartition,     // no pass: the cut
+  kCombine,       // several contractions, or one and what follows it, become one
+  kMemory,        // what is kept and what is computed again
+  kFuse,          // groups of the rest become one node each
+};
+// What is true of a function between passes.
+enum PassProperty : uint8_t {
+  kHasComposites = 1,  // ops that no kernel runs are still whole
+  kIsLowered = 2,      // every op has a kernel, or is as simple as it gets
+  kIsUnfused = 4,      // no group is a node yet
+  kIsGrouped = 8,      // what is worth grouping is grouped
+};
+inline constexpr uint8_t kAtFirst = kHasComposites | kIsUnfused;
+
 struct PassDef {
   std::string_view name;  // = file stem
   std::string_view doc;   // one line
+  PassPhase phase = PassPhase::kAny;
+  uint8_t needs = 0, gives = 0, takes = 0;  // sets of PassProperty
   // Rewrites f, which stands outside the module meanwhile; true: it changed. After an error f is
   // undefined.
   Result<bool> (*run)(Module&, Function& f, const PassOptions&);

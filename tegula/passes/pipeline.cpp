@@ -45,9 +45,6 @@ constexpr const PassDef* kPipeline[] = {
     &wrap_pass,
 };
 
-// The first ones see bodies of loops as they were written, the others as they were rewritten.
-constexpr size_t kLoopPasses = 3;
-
 bool names(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t end = std::min(list.find(','), list.size());
@@ -81,19 +78,29 @@ struct Manager {
   std::vector<uint8_t> done;
   std::vector<PassReport> reports;
 
+  std::span<const PassDef* const> passes = options.order.empty() ? pipeline() : options.order;
+
+  // Bodies go through all phases when the function that holds them has done its first one, so a
+  // later part of the pipeline finds them finished.
   Status run(FuncId id, bool is_region = false) {
     if (id < done.size() && done[id]) return {};
     if (id >= done.size()) done.resize(module.functions.size(), 0);
     done[id] = 1;
-    for (size_t i = 0; i < std::size(kPipeline); ++i) {
-      const PassDef* pass = kPipeline[i];
-      if (i == kLoopPasses) TEGULA_TRY(run_regions(id, 0));
+    PassPhase phase = PassPhase::kLoops;
+    bool sees_bodies = options.from > PassPhase::kLoops && !is_region;
+    for (const PassDef* pass : passes) {
+      if (pass->phase != PassPhase::kAny) phase = pass->phase;
+      if (!is_region && (phase < options.from || phase >= options.until)) continue;
+      if (!sees_bodies && phase > PassPhase::kLoops) {
+        TEGULA_TRY(run_regions(id, 0));
+        sees_bodies = true;
+      }
       if (names(options.passes, cat("-", pass->name))) continue;
       // The budget is the whole function's; and a loop's body would cast its weights every round.
       if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
       const size_t known = module.functions.size();
       TEGULA_TRY(run_one(id, *pass));
-      if (i >= kLoopPasses && module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
+      if (sees_bodies && module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
     }
     return {};
   }
@@ -132,6 +139,22 @@ struct Manager {
 
 std::span<const PassDef* const> pipeline() { return kPipeline; }
 
+Status check_order(std::span<const PassDef* const> passes) {
+  PassPhase phase = PassPhase::kAny;
+  uint8_t has = kAtFirst;
+  for (const PassDef* pass : passes) {
+    if (pass->phase != PassPhase::kAny && pass->phase < phase)
+      return invalid_argument(cat("pass ", pass->name, " stands behind a pass of a later phase"));
+    if (pass->phase != PassPhase::kAny) phase = pass->phase;
+    if ((pass->needs & ~has) != 0)
+      return invalid_argument(cat("pass ", pass->name,
+                                  " stands where what it needs is not there: properties ",
+                                  pass->needs & ~has, " of passes/pass.h"));
+    has = static_cast<uint8_t>((has | pass->gives) & ~pass->takes);
+  }
+  return {};
+}
+
 const PassDef* find_pass(std::string_view name) {
   for (const PassDef* p : kPipeline)
     if (p->name == name) return p;
@@ -154,6 +177,7 @@ Result<std::vector<PassReport>> run_passes(Module& module, FuncId f,
                                            const PipelineOptions& options) {
   auto st = check_names(options.passes, true);
   if (st.ok()) st = check_names(options.dump_after, false);
+  if (st.ok() && !options.order.empty()) st = check_order(options.order);
   if (!st.ok()) return std::move(st).error();
   Manager m{module, options, {}, {}};
   st = m.run(f);

@@ -12,7 +12,12 @@ namespace tegula {
 
 // Every pass in the order of the pipeline; some stand in it more than once.
 std::span<const PassDef* const> pipeline();
+// Phases in their order, and before each pass what it needs; the error names the pass. A pass of
+// kAny belongs to the phase that it stands in.
+Status check_order(std::span<const PassDef* const> passes);
 const PassDef* find_pass(std::string_view name);  // null: none
+
+inline constexpr PassPhase kAllPhases{0xff};
 
 struct PipelineOptions {
   PassOptions pass;
@@ -21,6 +26,10 @@ struct PipelineOptions {
   bool verify = false;          // check the function's invariants after each pass that changed it
   std::string_view dump_after;  // comma-separated names, or "all"
   void (*dump)(std::string_view pass, const std::string& text) = nullptr;  // null: to stderr
+  // Passes in another order than pipeline()'s, for tests; check_order() must allow it.
+  std::span<const PassDef* const> order;
+  // Only those of phases in [from, until): a step is cut between two such runs.
+  PassPhase from = PassPhase::kAny, until = kAllPhases;
 };
 
 struct PassReport {

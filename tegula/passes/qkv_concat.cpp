@@ -145,6 +145,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions&) {
 }  // namespace
 
 extern const PassDef qkv_concat_pass = {
-    "qkv_concat", "dots that share an operand become one with the weights side by side", run};
+    .name = "qkv_concat",
+    .doc = "dots that share an operand become one with the weights side by side",
+    .phase = PassPhase::kCombine,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

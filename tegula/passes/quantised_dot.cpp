@@ -51,6 +51,11 @@ Result<bool> run(Module& m, Function& f, const PassOptions&) {
 }  // namespace
 
 extern const PassDef quantised_dot_pass = {
-    "quantised_dot", "products with dequantised weights widen them in registers", run};
+    .name = "quantised_dot",
+    .doc = "products with dequantised weights widen them in registers",
+    .phase = PassPhase::kCanonicalise,
+    .needs = kHasComposites,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -363,6 +363,12 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 
 }  // namespace
 
-extern const PassDef remat_pass = {"remat", "computes activations again to save memory", run};
+extern const PassDef remat_pass = {
+    .name = "remat",
+    .doc = "computes activations again to save memory",
+    .phase = PassPhase::kMemory,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -102,6 +102,10 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef scan_layout_pass = {
-    "scan_layout", "matrices of a loop's products are laid out once, before it", run};
+    .name = "scan_layout",
+    .doc = "matrices of a loop's products are laid out once, before it",
+    .phase = PassPhase::kLoops,
+    .run = run,
+};
 
 }  // namespace tegula

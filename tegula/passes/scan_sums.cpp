@@ -177,6 +177,10 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 }  // namespace
 
 extern const PassDef scan_sums_pass = {
-    "scan_sums", "a loop's sum of products becomes one product after it", run};
+    .name = "scan_sums",
+    .doc = "a loop's sum of products becomes one product after it",
+    .phase = PassPhase::kLoops,
+    .run = run,
+};
 
 }  // namespace tegula

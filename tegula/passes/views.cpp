@@ -185,6 +185,11 @@ Result<bool> run(Module& m, Function& f, const PassOptions&) {
 
 }  // namespace
 
-extern const PassDef views_pass = {"views", "puts views into one form, and into dot's dims", run};
+extern const PassDef views_pass = {
+    .name = "views",
+    .doc = "puts views into one form, and into dot's dims",
+    .phase = PassPhase::kAny,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -72,6 +72,11 @@ Result<bool> run(Module& module, Function& f, const PassOptions&) {
 }  // namespace
 
 extern const PassDef widen_again_pass = {
-    "widen_again", "casts from 16 bits anew in the phase that reads them", run};
+    .name = "widen_again",
+    .doc = "casts from 16 bits anew in the phase that reads them",
+    .phase = PassPhase::kFuse,
+    .needs = kIsUnfused,
+    .run = run,
+};
 
 }  // namespace tegula

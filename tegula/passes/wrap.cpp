@@ -9,6 +9,11 @@ static Result<bool> run(Module& module, Function& f, const PassOptions&) {
 }
 
 extern const PassDef wrap_pass = {
-    "wrap", "gives elementwise ops and row reductions that stand alone a fused node each", run};
+    .name = "wrap",
+    .doc = "gives elementwise ops and row reductions that stand alone a fused node each",
+    .phase = PassPhase::kFuse,
+    .needs = kIsGrouped,
+    .run = run,
+};
 
 }  // namespace tegula

@@ -72,6 +72,19 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
   return {};
 }
 
+// What passes ask of kernels and of the memory planner, where the caller did not say.
+void ask_planner(PipelineOptions& passes, const PlanOptions& plan) {
+  passes.pass.target = &plan.target;
+  if (!passes.pass.has_direct_kernel) {
+    passes.pass.has_direct_kernel = has_direct_kernel;
+    passes.pass.kernel_context = &plan;
+  }
+  if (!passes.pass.planned_peak) {
+    passes.pass.planned_peak = planned_peak;
+    passes.pass.peak_context = &plan;
+  }
+}
+
 Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId function,
                               const CompileOptions& options) {
   Compiled out;
@@ -83,15 +96,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
     if (!table.warning().empty()) out.notes.push_back(table.warning());
     plan.tunings = &table;
   }
-  passes.pass.target = &plan.target;
-  if (!passes.pass.has_direct_kernel) {
-    passes.pass.has_direct_kernel = has_direct_kernel;
-    passes.pass.kernel_context = &plan;
-  }
-  if (!passes.pass.planned_peak) {
-    passes.pass.planned_peak = planned_peak;
-    passes.pass.peak_context = &plan;
-  }
+  ask_planner(passes, plan);
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
@@ -128,6 +133,33 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
                            "least that works as it is compiled is ",
                            std::min(least, out.plan->arena_bytes),
                            " bytes; use that, or let more be recomputed"));
+}
+
+Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
+                                        const SplitOptions& split_options,
+                                        const ScheduleDef& schedule,
+                                        const CompileOptions& options) {
+  const PassOptions& pass = options.passes.pass;
+  if (pass.remat != Remat::kNone || pass.memory_bytes > 0)
+    return unsupported(
+        "a step that is cut into stages keeps what flows between them: leave out --memory and "
+        "--checkpoint, or take more micro-batches");
+  CompiledProgram out;
+  CompileOptions o = options;
+  ask_planner(o.passes, options.plan);
+  o.passes.until = PassPhase::kPartition;
+  out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
+  Program program = TEGULA_TRY(split(*module, step, split_options));
+  o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
+  std::vector<std::shared_ptr<const Plan>> plans;
+  for (const Part& part : program.parts) {
+    Compiled c = TEGULA_TRY(compile(module, part.function, o));
+    out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
+    plans.push_back(std::move(c.plan));
+  }
+  out.planned = std::make_shared<PlannedProgram>(
+      TEGULA_TRY(plan_program(std::move(program), std::move(plans), schedule)));
+  return out;
 }
 
 }  // namespace tegula

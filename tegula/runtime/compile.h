@@ -6,7 +6,8 @@
 #include <string>
 
 #include "tegula/passes/pipeline.h"
-#include "tegula/plan/plan.h"
+#include "tegula/passes/split.h"
+#include "tegula/plan/program.h"
 #include "tegula/runtime/tuner.h"
 
 namespace tegula {
@@ -29,5 +30,17 @@ struct Compiled {
 // Rewrites the function in place and plans it.
 Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
                          const CompileOptions& options);
+
+struct CompiledProgram {
+  std::shared_ptr<const PlannedProgram> planned;
+  std::vector<PassReport> reports;
+};
+
+// A training step -> the plans of its parts: the passes up to the cut see the whole step, the
+// others each part alone. Errors: split's, plan_program's; values recomputed by a budget, which
+// only a step that is not cut can have.
+Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
+                                        const SplitOptions& split, const ScheduleDef& schedule,
+                                        const CompileOptions& options);
 
 }  // namespace tegula

@@ -35,12 +35,13 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
                     const std::vector<WeightSpec>& specs, const std::vector<Var>& weights,
                     std::vector<Var> grads) {
   b.set_phase(Phase::kUpdate);
-  Var total;
+  std::vector<Var> squares;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Scope scope(b, specs[i].scope);
-    const Var s = sum_of_squares(grads[i]);
-    total = total.valid() ? total + s : s;
+    squares.push_back(sum_of_squares(grads[i]));
   }
+  Var total;
+  for (const Var& s : squares) total = total.valid() ? total + s : s;
   const Var norm = sqrt(total);
   // A step whose gradient is not finite changes nothing: its cause can still be found, and the last
   // good weights are still there to save.

@@ -6,6 +6,7 @@
 #include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
+#include "tegula/passes/split.h"
 
 namespace tegula {
 
@@ -45,45 +46,25 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     return model_loss(c, *model, in.tokens, in.targets);
   };
   {
-    Builder b(module, config.accumulate > 1 ? "micro_step" : "train_step");
+    Builder b(module, "train_step");
     Context c(b, config.model);
     const Var loss = forward(b, c, true);
     const auto weights = weight_vars(c);
     auto grads = grad(loss, weights);
     f.weights = c.weights();
     b.result("loss", loss);
-    if (config.accumulate > 1) {
-      b.set_phase(Phase::kUpdate);  // not recomputed, and nothing waits for it
-      for (size_t i = 0; i < weights.size(); ++i) {
-        const Scope scope(b, f.weights[i].scope);
-        const std::string name = "grad." + f.weights[i].name;
-        const Var sum = b.param(name, weights[i].type(), Role::kState);
-        b.result(name, sum + grads[i] * (1.0 / static_cast<double>(config.accumulate)));
-        b.donate(name, name);
-      }
-      f.micro_step = TEGULA_TRY(b.finish_into_module());
-    } else {
-      const StepScalars scalars = StepScalars::params(b);
-      b.result("grad_norm",
-               apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads));
-      f.train_step = TEGULA_TRY(b.finish_into_module());
-    }
+    if (config.accumulate > 1)
+      for (size_t i = 0; i < grads.size(); ++i) b.result("grad." + f.weights[i].name, grads[i]);
+    const StepScalars scalars = StepScalars::params(b);
+    b.result("grad_norm", apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads));
+    f.train_step = TEGULA_TRY(b.finish_into_module());
   }
   if (config.accumulate > 1) {
-    Builder b(module, "update");
-    const StepScalars scalars = StepScalars::params(b);
-    std::vector<Var> weights, sums;
-    for (const WeightSpec& w : f.weights) {
-      weights.push_back(b.weight(w.name, w.type));
-      sums.push_back(b.param("grad." + w.name, w.type, Role::kState));
-    }
-    b.result("grad_norm", apply_optimizer(b, config.optimizer, scalars, f.weights, weights, sums));
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const std::string name = "grad." + f.weights[i].name;
-      b.result(name, zeros_like(sums[i]));
-      b.donate(name, name);
-    }
-    f.update = TEGULA_TRY(b.finish_into_module());
+    SplitOptions o;
+    o.n_micro_batches = static_cast<int>(config.accumulate);
+    const Program p = TEGULA_TRY(split(module, f.train_step, o));
+    const auto part = [&](PartKind k) { return p.parts[static_cast<size_t>(p.find(k, 0))].function; };
+    f.micro_step = part(PartKind::kWhole), f.update = part(PartKind::kUpdate);
   }
   Builder b(module, "eval_loss");
   Context c(b, config.model);

@@ -1,7 +1,8 @@
 // The step functions of training, built as graphs: what one optimizer step computes.
 //
 //   train_step  tokens, targets, scalars, weights, state -> loss, grad_norm, weights', state'
-// With accumulation (n > 1) it is two functions; gradient sums are donated state:
+// With accumulation (n > 1) it has results "grad.<weight>" too and is not run, but its two parts
+// (passes/split.h); gradient sums are donated state:
 //   micro_step  tokens, targets, weights, sums -> loss, sums' = sums + gradient / n
 //   update      scalars, weights, state, sums  -> grad_norm, weights', state', sums' = 0
 //   eval_loss   tokens, targets, weights -> loss
@@ -16,7 +17,7 @@ namespace tegula {
 
 struct StepFunctions {
   std::shared_ptr<Module> module;
-  FuncId train_step = kNone;                  // accumulate == 1
+  FuncId train_step = kNone;
   FuncId micro_step = kNone, update = kNone;  // accumulate > 1
   FuncId eval_loss = kNone;
   std::vector<WeightSpec> weights;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tegula/ir/text.h"
 #include "tegula/ops/control.h"
 #include "tests/passes/passes.h"
 
@@ -75,6 +76,42 @@ TEST(Pipeline, NamesAnUnknownPass) {
   EXPECT_NE(r.error().message.find("passes are"), std::string::npos);
   o.passes = "cse";
   EXPECT_FALSE(run_passes(m, f, o).ok());
+}
+
+TEST(Pipeline, PhasesAndNeedsAreChecked) {
+  EXPECT_TRUE(check_order(pipeline()).ok());
+  const PassDef *fuse = find_pass("fuse"), *lower = find_pass("lower"), *wrap = find_pass("wrap"),
+                *remat = find_pass("remat"), *loops = find_pass("merge_scans");
+  const auto why = [](std::vector<const PassDef*> order) {
+    const Status st = check_order(order);
+    return st.ok() ? std::string() : st.error().message;
+  };
+  EXPECT_EQ(why({lower, remat, fuse, wrap}), "");
+  EXPECT_NE(why({lower, loops}).find("merge_scans stands behind a pass of a later phase"),
+            std::string::npos);
+  EXPECT_NE(why({fuse, wrap}).find("fuse stands where what it needs is not there"),
+            std::string::npos);
+  EXPECT_NE(why({lower, wrap}).find("wrap stands where"), std::string::npos);
+  Module m;
+  const FuncId f = duplicate_exp(m);
+  PipelineOptions o;
+  const PassDef* order[] = {fuse, lower};
+  o.order = order;
+  EXPECT_FALSE(run_passes(m, f, o).ok());
+}
+
+// Two halves are the whole.
+TEST(Pipeline, RunsInTwoParts) {
+  Module whole, halves;
+  const FuncId f = duplicate_exp(whole), g = duplicate_exp(halves);
+  ASSERT_TRUE(run_passes(whole, f).ok());
+  PipelineOptions o;
+  o.until = PassPhase::kPartition;
+  ASSERT_TRUE(run_passes(halves, g, o).ok());
+  EXPECT_EQ(count(halves[g], exp_op), 1);  // nothing is fused yet
+  o.from = PassPhase::kPartition, o.until = kAllPhases;
+  ASSERT_TRUE(run_passes(halves, g, o).ok());
+  EXPECT_EQ(to_text(whole), to_text(halves));
 }
 
 }  // namespace

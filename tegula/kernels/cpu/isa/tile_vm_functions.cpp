@@ -63,12 +63,15 @@ WIDE_BINARY(Remainder, remainder)
 WIDE_BINARY(FloorDivide, floor_divide)
 #undef WIDE_BINARY
 
-// i8, u8 and bool lie in f32 registers.
+// i8, u8 and bool lie in f32 registers. Lanes behind the end hold anything, so that not every float
+// is one of them.
 template <class F>
 void integers(const TileOp& o, F f) {
+  const auto int_of = [](float x) {
+    return x >= -128 && x <= 255 ? static_cast<int64_t>(x) : int64_t{0};
+  };
   map_2<float, float>(o, [&](float a, float b) {
-    return static_cast<float>(
-        wrapped_int(o.dtype, f(static_cast<int64_t>(a), static_cast<int64_t>(b))));
+    return static_cast<float>(wrapped_int(o.dtype, f(int_of(a), int_of(b))));
   });
 }
 void op_integers(const TileOp& o) {
