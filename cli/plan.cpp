@@ -8,6 +8,7 @@
 #include "cli/config.h"
 #include "cli/machine.h"
 #include "cli/paths.h"
+#include "cli/plan_stages.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/file.h"
@@ -33,6 +34,7 @@ struct Options {
   std::string save, load, config_file;
   std::string target, device;
   double tokens_total = 0;  // of a run; 0: not asked
+  Stages stages;
   bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
@@ -289,6 +291,7 @@ Status run(const Options& o) {
   const Target target = TEGULA_TRY(target_of(o, c));
   // GPU kernels have no shards yet.
   if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
+  if (o.stages.n > 1) return plan_stages(c, target, o.stages);
   const Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
@@ -314,9 +317,20 @@ void add_plan(CLI::App& app, int& exit_code) {
                        "Also what a run over so many tokens costs: 1e13")
            ->type_name("N"),
        1, 1e18);
+  auto* stages = cmd->add_option("--stages", o.stages.n,
+                                 "Cut the step at layers: what each stage costs and waits");
+  whole(stages, 1, 1 << 10);
+  std::vector<std::string> schedules;
+  for (const ScheduleDef* s : all_schedules()) schedules.emplace_back(s->name);
+  one_of(cmd->add_option("--schedule", o.stages.schedule,
+                         "Who runs which part of which micro-batch when, with --stages"),
+         schedules)
+      ->needs(stages);
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);
+  for (const char* of_one : {"--save", "--tokens-total", "--repeat"})
+    stages->excludes(cmd->get_option(of_one));
   cmd->add_option("--target", o.target,
                   "The machine to plan for: h200, l4, zen4, …; default: this one")
       ->type_name("NAME");

@@ -1,6 +1,7 @@
 #include "tegula/plan/schedule.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tegula {
 
@@ -123,23 +124,26 @@ struct Counting {
     return ends[static_cast<size_t>(r.part)][static_cast<size_t>(r.micro_batch)];
   }
 
-  // Of all flows: from the end of their maker to the end of their last reader.
+  // Of all flows, on the stage that makes them and on those that read them: from the end of their
+  // maker to the stage's last reader. A stage that only sends keeps nothing.
   void count_bytes() {
     for (const Flow& flow : program.flows) {
       const Part& maker = program.parts[static_cast<size_t>(flow.from)];
       if (!is_per_micro_batch(maker.kind)) continue;
+      const Part& last = program.parts[static_cast<size_t>(flow.to.back())];
+      if (!is_per_micro_batch(last.kind) && program.n_micro_batches > 1) continue;  // a sum: state
       for (int m = 0; m < program.n_micro_batches; ++m) {
-        double last = 0;
-        bool ends_with_step = false;
+        std::map<int, double> until;
         for (int to : flow.to) {
-          const bool is_micro = is_per_micro_batch(program.parts[static_cast<size_t>(to)].kind);
-          ends_with_step |= !is_micro;
-          last = std::max(last, end_of({to, is_micro ? m : 0}));
+          const Part& reader = program.parts[static_cast<size_t>(to)];
+          double& end = until[reader.stage];
+          end = std::max(end, end_of({to, is_per_micro_batch(reader.kind) ? m : 0}));
         }
-        if (ends_with_step && program.n_micro_batches > 1) break;  // a sum: state, not a flow
-        auto& of_stage = events[static_cast<size_t>(maker.stage)];
-        of_stage.push_back({end_of({flow.from, m}), flow.type.bytes()});
-        of_stage.push_back({last, -flow.type.bytes()});
+        for (const auto& [stage, end] : until) {
+          auto& of_stage = events[static_cast<size_t>(stage)];
+          of_stage.push_back({end_of({flow.from, m}), flow.type.bytes()});
+          of_stage.push_back({end, -flow.type.bytes()});
+        }
       }
     }
     for (auto& of_stage : events) {

@@ -86,11 +86,12 @@ class ScheduleLoop {
 
 // The counting backend: time if every stage has a device of its own and flows take none.
 struct ScheduleCount {
-  double seconds = 0;               // from the first start to the last end
-  double busy_seconds = 0;          // Σ over the stages
-  double bubble = 0;                // 1 − busy / (stages · seconds)
-  std::vector<int64_t> peak_bytes;  // per stage: flows made there and not yet read to the end
-  std::vector<PartRun> order;       // as the loop ran them
+  double seconds = 0;       // from the first start to the last end
+  double busy_seconds = 0;  // Σ over the stages
+  double bubble = 0;        // 1 − busy / (stages · seconds)
+  std::vector<int64_t>
+      peak_bytes;              // per stage: flows made or awaited there, until it has read them
+  std::vector<PartRun> order;  // as the loop ran them
 };
 // seconds: of each part, for example its plan's.
 Result<ScheduleCount> count_schedule(const Program& program, const Schedule& schedule,

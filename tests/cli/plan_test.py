@@ -220,5 +220,55 @@ class Save(CliTest):
         self.expect_ok(self.run_tool("plan", "--load", link))
 
 
+class PlannedStages(CliTest):
+    STEP = ("plan", "--n-layers", 8, "--d-model", 64, "--batch", 2, "--seqlen", 64, "--vocab-size", 65,
+            "--accumulate", 8, "--target", "zen4", "--json")
+
+    def stages(self, n, *flags):
+        return json.loads(self.expect_ok(self.run_tool(*self.STEP, "--stages", n, *flags)).stdout)
+
+    def test_schedules_wait_and_keep_what_they_should(self):
+        plans = {s: self.stages(4, "--schedule", s)
+                 for s in ("in_turns", "gpipe", "one_f_one_b", "zero_bubble")}
+        whole = json.loads(self.expect_ok(self.run_tool(*self.STEP)).stdout)
+        for name, plan in plans.items():
+            self.assertEqual([s["from"] for s in plan["stages"]],
+                             ["", "layers.2", "layers.4", "layers.6"])  # a small head
+            self.assertEqual(plan["flops_per_step"], sum(s[k] for s in plan["stages"] for k in
+                                                         ("flops_forward", "flops_backward", "flops_update")))
+            # What is not kept between parts is made again, which is little.
+            self.assertGreaterEqual(plan["flops_per_step"], whole["flops_per_step"] * .98, name)
+            self.assertLess(plan["flops_per_step"], whole["flops_per_step"] * 1.05, name)
+            self.assertAlmostEqual(plan["bubble"],
+                                   1 - sum(s["seconds"] for s in plan["stages"]) / (4 * plan["seconds"]))
+        kept = {name: [s["flow_bytes"] for s in plan["stages"]] for name, plan in plans.items()}
+        for s in range(4):
+            self.assertLess(kept["in_turns"][s], kept["gpipe"][s])
+            self.assertLess(kept["one_f_one_b"][s], kept["gpipe"][s])
+        self.assertGreater(plans["in_turns"]["bubble"], .7)
+        self.assertLess(plans["one_f_one_b"]["bubble"], .5)
+        self.assertLess(plans["zero_bubble"]["seconds"], plans["one_f_one_b"]["seconds"])
+
+    def test_what_cannot_be_cut_is_refused(self):
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 9), INPUT, "8 layers")
+        self.expect_error(self.run_tool(*self.STEP, "--schedule", "gpipe"), USAGE, "--stages")
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--schedule", "pipe"), USAGE, "pipe")
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--checkpoint", "sqrt"), INPUT,
+                          "micro-batches")
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--tokens-total", 1e9), USAGE)
+
+    def test_a_large_head_gets_fewer_layers(self):
+        step = [50257 if a == 65 else a for a in self.STEP]
+        plan = json.loads(self.expect_ok(self.run_tool(*step, "--stages", 2)).stdout)
+        work = [s["flops_forward"] + s["flops_backward"] for s in plan["stages"]]
+        self.assertEqual(plan["stages"][1]["from"], "layers.7")  # the head is more than all layers
+        self.assertLess(work[0], work[1])
+
+    def test_a_table_for_people(self):
+        text = self.expect_ok(self.run_tool(*self.STEP[:-1], "--stages", 2)).stdout
+        for word in ("one_f_one_b", "layers.4", "waiting", "MiB at most"):
+            self.assertIn(word, text)
+
+
 if __name__ == "__main__":
     unittest.main()
