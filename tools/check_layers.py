@@ -9,7 +9,8 @@ import pathlib
 import re
 import sys
 
-KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/registry.h", "tegula/kernels/target.h")
+KERNEL_DESCRIPTORS = ("tegula/kernels/kernel.h", "tegula/kernels/order.h", "tegula/kernels/registry.h",
+                      "tegula/kernels/target.h")
 TRAINING_AND_SERVING = {
     "base", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "runtime", "io", "models"}
 

@@ -1,5 +1,6 @@
 #include "tegula/kernels/registry.h"
 
+#include <unordered_map>
 #include <vector>
 
 namespace tegula {
@@ -36,11 +37,24 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
   return text;
 }
 
+namespace {
+// A plan asks for each of its steps, and most ops have a kernel or two.
+std::span<const KernelDef* const> kernels_of(std::string_view op) {
+  static const auto by_op = [] {
+    std::unordered_map<std::string_view, std::vector<const KernelDef*>> kernels;
+    for (const KernelDef* k : all_kernels()) kernels[k->op].push_back(k);
+    return kernels;
+  }();
+  const auto found = by_op.find(op);
+  return found == by_op.end() ? std::span<const KernelDef* const>() : found->second;
+}
+}  // namespace
+
 const KernelDef* best_kernel(std::string_view op, const Target& target,
                              std::span<const KernelQuery> queries, std::string_view order) {
   const KernelDef* best = nullptr;
-  for (const KernelDef* k : all_kernels()) {
-    if (k->device != target.device || k->min_isa > target.isa || k->op != op) continue;
+  for (const KernelDef* k : kernels_of(op)) {
+    if (k->device != target.device || k->min_isa > target.isa) continue;
     if (!order.empty() && k->order != order) continue;
     if (best != nullptr && k->priority <= best->priority) continue;
     if (supports_all(*k, queries)) best = k;

@@ -324,7 +324,6 @@ TEST(AttentionSweep, InTilesErrorAtMostTwiceTheNaiveAndEqualBits) {
   sweep(kTiles, 60, [](Case& c) {
     c.dtype = DType::kBF16;
     c.softcap = c.dropout = 0, c.bias = c.alibi = false;
-    if (c.sq * c.g < 16) c.sq = 16;
   });
 }
 

@@ -6,8 +6,8 @@ namespace tegula::kernel {
 namespace {
 bool supports(const KernelQuery& q) {
   const auto c = parse_cross_entropy(q.in, *q.attrs, true);
-  return c.ok() && c->n_tokens >= kAmxLeastTokens && c->x->dtype == DType::kBF16 &&
-         q.out[0].dtype == DType::kBF16 && q.out[1].dtype == DType::kBF16;
+  return c.ok() && c->x->dtype == DType::kBF16 && q.out[0].dtype == DType::kBF16 &&
+         q.out[1].dtype == DType::kBF16;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
   const auto c = parse_cross_entropy(q.in, *q.attrs, true);

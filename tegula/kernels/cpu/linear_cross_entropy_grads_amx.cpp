@@ -13,8 +13,7 @@ bool supports(const KernelQuery& q) {
   const auto is_all = [](std::initializer_list<DType> types, DType t) {
     return std::ranges::all_of(types, [t](DType u) { return u == t; });
   };
-  return c.ok() && c->n_tokens >= kAmxLeastTokens &&
-         is_all({c->x->dtype, q.out[2].dtype, q.out[3].dtype}, DType::kBF16) &&
+  return c.ok() && is_all({c->x->dtype, q.out[2].dtype, q.out[3].dtype}, DType::kBF16) &&
          is_all({q.in[3].dtype, q.in[4].dtype, q.out[0].dtype, q.out[1].dtype}, DType::kF32);
 }
 int64_t workspace_bytes(const KernelQuery& q) {

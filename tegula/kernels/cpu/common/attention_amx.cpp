@@ -7,9 +7,7 @@
 namespace tegula::kernel {
 
 bool amx_attends(const AttentionCall& c) {
-  constexpr int64_t kLeastRows = 16;
-  return c.q->dtype == DType::kBF16 && !c.has_extras() && c.dropout == 0 && c.scale > 0 &&
-         c.n_q * c.group >= kLeastRows;
+  return c.q->dtype == DType::kBF16 && !c.has_extras() && c.dropout == 0 && c.scale > 0;
 }
 
 AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_backward) {

@@ -26,8 +26,7 @@ inline constexpr int kAmxKeyBlock = 128;  // keys of a backward block
 // Tiles of 32 that `n` numbers fill.
 constexpr int64_t amx_tiles(int64_t n) { return (n + 31) / 32; }
 
-// Whether the forward or backward can be done in tiles: no change of the scores but the mask, and
-// rows enough to fill a tile.
+// Whether the forward or backward can be done in tiles: no change of the scores but the mask.
 bool amx_attends(const AttentionCall& c);
 
 // Packed keys of the forward: per 32 keys, transposed keys and values as tiles of b; then a word

@@ -14,14 +14,17 @@ namespace tegula::kernel {
 inline constexpr int kMaxDecodeGroup = 8;  // query heads of a key head
 inline constexpr int kMaxDecodeWidth = 256;
 
-// One query, scores as they come, and the heads of a key or value side by side.
+// One query, and scores as they come.
+inline bool has_one_query(const AttentionCall& c) {
+  return c.n_q == 1 && c.group <= kMaxDecodeGroup && c.dv <= kMaxDecodeWidth &&
+         c.has_plain_scores() && c.dropout == 0 && c.cu_q == nullptr;
+}
+// The same, and the heads of a key or value lie side by side.
 inline bool is_decode(const AttentionCall& c) {
   const auto lies_by_key = [&](const TensorRef& t, int64_t width) {
     return t.stride[3] == 1 && (c.n_kv_heads == 1 || t.stride[2] == width);
   };
-  return c.n_q == 1 && c.group <= kMaxDecodeGroup && c.dv <= kMaxDecodeWidth &&
-         c.has_plain_scores() && c.dropout == 0 && c.cu_q == nullptr && lies_by_key(*c.k, c.d) &&
-         lies_by_key(*c.v, c.dv);
+  return has_one_query(c) && lies_by_key(*c.k, c.d) && lies_by_key(*c.v, c.dv);
 }
 
 // Floats of the spans' sums, a row each, and of a thread's scratch.

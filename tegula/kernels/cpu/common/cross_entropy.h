@@ -87,7 +87,6 @@ Result<CrossEntropyGradsCall> parse_cross_entropy_grads(std::span<const TensorRe
 // in the order "amx_pairs" (isa/amx.h) over d, v and tokens, and g rounded to bf16 for the last
 // two. Columns of a chunk, a multiple of kVocabBlock (no matter of bits); n_tokens 0: forward.
 int64_t amx_vocab_chunk(int64_t n_tokens);
-inline constexpr int64_t kAmxLeastTokens = 17;  // fewer do not fill a tile
 
 // Bytes of each part.
 struct AmxCrossEntropyWorkspace {

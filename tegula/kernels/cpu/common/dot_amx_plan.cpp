@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/kernels/cpu/common/dot_thin_plan.h"
+
 namespace tegula::kernel {
 
 namespace {
@@ -31,6 +33,12 @@ AmxDotWorkspace::AmxDotWorkspace(const Contraction& c) {
                              : ceil_div(std::min(c.n.count, kAmxBlockN), kAmxStrip);
   thread_bytes += waiting(blocks, kAmxBlockM) * strips;
   own_bytes = 64 + 2 * kAmxOwnTiles * kAmxStripBytes + waiting(amx_own_cut(c), kAmxOwnM);
+}
+
+int64_t amx_dot_bytes(const Contraction& c, int n_threads) {
+  Contraction few = c;
+  few.m.count = std::min<int64_t>(c.m.count, kThinRows);
+  return std::max(AmxDotWorkspace(c).bytes(n_threads), thin_bytes(few, {}));
 }
 
 AmxDotBlocks::AmxDotBlocks(const Contraction& c, const AmxDotWorkspace& w, bool is_own,

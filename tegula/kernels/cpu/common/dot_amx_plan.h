@@ -52,6 +52,9 @@ struct AmxDotWorkspace {
   }
 };
 
+// The workspace of dot_amx, for many rows or few (isa/dot_thin_tasks.h).
+int64_t amx_dot_bytes(const Contraction& c, int n_threads);
+
 // A strip of b is packed by the task that uses it when all of m is one block.
 inline bool amx_packs_b_locally(const Contraction& c) { return c.m.count <= kAmxBlockM; }
 

@@ -17,8 +17,8 @@
 namespace tegula::kernel {
 
 // Few rows are no rung of the ladder.
-void counted::dot_thin(const KernelCall&, const Contraction& c, const TensorRef&, const TensorRef&,
-                       float*) {
+void counted::dot_thin(const KernelCall&, const Contraction& c, const TensorRef&,
+                       const TensorRef&) {
   TEGULA_CHECK(false, "not counted: ", c.m.count, " rows");
 }
 

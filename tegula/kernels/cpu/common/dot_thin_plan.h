@@ -16,13 +16,18 @@ inline int64_t thin_shard_floats(const Contraction& c) {
   return c.k_shards * std::min<int64_t>(c.m.count, kThinRows) * thin_shard_row(c.n.count);
 }
 
-// The workspace of dot_packed, for many rows or few, whatever machine a plan is run on.
+// What few rows take: them as floats, and sums of shards. Whatever machine a plan is run on.
+inline int64_t thin_bytes(const Contraction& c, const Tuning& tuning) {
+  const int64_t a_floats = std::max(DotWorkspace(c, DotTiles(tuning, c, false)).a_floats,
+                                    DotWorkspace(c, DotTiles(tuning, c, true)).a_floats);
+  return 4 * (a_floats + thin_shard_floats(c));
+}
+
+// The workspace of dot_packed, for many rows or few.
 inline int64_t packed_bytes(const Contraction& c, const Tuning& tuning, int n_threads) {
-  int64_t bytes = 0;
-  for (const bool is_small_l2 : {false, true}) {
-    const DotWorkspace w(c, DotTiles(tuning, c, is_small_l2));
-    bytes = std::max({bytes, w.bytes(n_threads), 4 * (w.a_floats + thin_shard_floats(c))});
-  }
+  int64_t bytes = thin_bytes(c, tuning);
+  for (const bool is_small_l2 : {false, true})
+    bytes = std::max(bytes, DotWorkspace(c, DotTiles(tuning, c, is_small_l2)).bytes(n_threads));
   return bytes;
 }
 

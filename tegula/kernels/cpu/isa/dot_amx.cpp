@@ -6,6 +6,7 @@
 #include "tegula/kernels/cpu/isa/amx_pack.h"
 #include "tegula/kernels/cpu/isa/dot_epilogue.h"
 #include "tegula/kernels/cpu/isa/dot_loops.h"
+#include "tegula/kernels/cpu/isa/dot_thin_tasks.h"
 #include "tegula/kernels/cpu/isa/table.h"
 
 namespace tegula::kernel::TEGULA_ISA_NS {
@@ -635,7 +636,10 @@ void dot_amx(const KernelCall& call) {
   const bool swap = parsed->last_is_m;
   const Contraction c = swap ? parsed->swapped() : *parsed;
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
-  claim_workspace(call, AmxDotWorkspace(c).bytes(call.pool->n_threads()));
+  claim_workspace(call, amx_dot_bytes(c, call.pool->n_threads()));
+  // Few rows do not fill a tile: the same order, of vectors.
+  if (is_thin(c, DotTiles(call.tuning, c)))
+    return thin::run<bf16, ThinOrder::kPairs>(call, c, a, b);
   if (c.out_dtype == DType::kF32) return AmxDot<float>(call, c, a, b).run();
   AmxDot<bf16>(call, c, a, b).run();
 }

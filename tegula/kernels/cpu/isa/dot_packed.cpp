@@ -586,7 +586,7 @@ void dot_packed_call(const KernelCall& call, const Contraction& c, const TensorR
   if (c.batch.count * c.m.count * c.n.count == 0) return;
   const DotTiles tiles(call.tuning, c);
   claim_workspace(call, packed_bytes(c, call.tuning, call.pool->n_threads()));
-  if (is_thin(c, tiles)) return dot_thin(call, c, a, b, static_cast<float*>(call.workspace));
+  if (is_thin(c, tiles)) return dot_thin(call, c, a, b);
   if (is_of_pairs(c)) {
     const Contraction pairs = halve_k(c);
     if (c.out_dtype == DType::kF32) return run_pairs<float>(call, pairs, a, b);

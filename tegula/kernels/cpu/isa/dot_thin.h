@@ -1,5 +1,4 @@
-// A contraction with few rows reads b once and does little else: no packing, b straight from where
-// it lies, at the speed of memory.
+// A contraction with few rows (isa/dot_thin_tasks.h), in the order "fma_chain".
 #pragma once
 
 #include "tegula/kernels/cpu/common/contraction.h"
@@ -8,8 +7,6 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 // The call of a contraction that is_thin (common/dot_plan.h).
-// a_rows: f32[batch, m, k], filled here.
-void dot_thin(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b,
-              float* a_rows);
+void dot_thin(const KernelCall& call, const Contraction& c, const TensorRef& a, const TensorRef& b);
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
