@@ -4,6 +4,7 @@
 
 #include "tegula/base/sizes.h"
 #include "tegula/ir/hash.h"
+#include "tegula/ir/regions.h"
 
 namespace tegula {
 
@@ -143,12 +144,14 @@ Result<std::vector<DType>> infer_dtypes(const OpCall& call) {
 
 Result<DimMap> raw_dim_map(const OpCall& call) {
   if (call.op->dims_fn) return call.op->dims_fn(call);
+  if (call.op->regions) return whole_map(call, TEGULA_TRY(region_results(call)));
   return solve_dims(call.op->name, call.op->dims, call.in);
 }
 
 Result<std::vector<Type>> infer_anew(const OpCall& call) {
   auto st = check_attrs(call);
   if (!st.ok()) return std::move(st).error();
+  if (has_bodies(*call.op)) return region_results(call);
   const auto dtypes = TEGULA_TRY(infer_dtypes(call));
   if (call.op->is_elementwise) {  // "..., ... -> ...", without building the map
     for (size_t k = 1; k < call.in.size(); ++k)

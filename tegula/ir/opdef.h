@@ -21,6 +21,7 @@ class Builder;
 class Var;
 struct Counted;
 struct Integer;
+struct RegionDef;
 template <class S>
 class RefArgs;
 struct Sample;
@@ -112,12 +113,14 @@ struct OpDef {
   std::string_view source;   // paper, section; empty for the obvious
   std::string_view group;    // heading in docs/ops.md
 
-  // Exactly one of dims / dims_fn. With types_fn, `types` only says who shares operand 0's dtype.
+  // Exactly one of dims, dims_fn and regions (whose types are then the results'; a fused node has
+  // both). With types_fn, `types` only says who shares operand 0's dtype.
   std::string_view dims;  // short form, see solve_dims
   Result<DimMap> (*dims_fn)(const OpCall&) = nullptr;
   std::string_view types;  // e.g. "T, i -> T, f32", see infer()
   Result<std::vector<DType>> (*types_fn)(const OpCall&) = nullptr;
   InlineList<AttrDef, 16> attrs;
+  const RegionDef* regions = nullptr;  // how its regions are used (ir/regions.h); null: has none
   InlineList<Split, 8> split;
   Status (*check)(const OpCall&) = nullptr;  // what dims and types cannot say
 
@@ -148,6 +151,9 @@ struct OpDef {
   bool is_multilinear = false;  // linear in each operand apart
   bool is_reduction = false;    // a tile reduction over attr "dims"
   bool is_commutative = false;  // its two operands may be exchanged without changing a bit
+  bool is_rowwise = false;      // rows do not know where they stand: part of a leading factor is
+                                // the op on that part, its attributes localised
+  std::string_view joins;       // attribute: along this dim result 0 is the operands in a row
   bool has_effect = false;      // never merged with another of its kind (barrier)
   InlineList<std::array<int8_t, 2>, 4> aliases;  // {operand, result}: result may overwrite operand
   Precision precision = Precision::kFollow;

@@ -5,14 +5,21 @@
 // that activations and their gradients take half the memory; sums over the batch (gradients of
 // weights) and scores on their way to a softmax stay f32. Norms, elementwise arithmetic, losses and
 // the update read casts back to f32, which `fuse` makes free. Weights and state stay f32 and are
-// cast once, for the forward and the backward part alike. Bodies of loops stay f32: they would cast
-// their weights in every round. [Micikevicius et al. 2018, 3.1]
+// cast once, for the forward and the backward part alike. [Micikevicius et al. 2018, 3.1]
+//
+// Bodies of loops, branches and called functions are done with the function that holds them: a
+// weight of theirs is one of the function's, and what a body would only cast, in every round, is
+// given to it cast. Carries stay f32.
 //
 // This pass changes bits: results are those of the rounded operands.
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
 #include "tegula/ir/builder.h"
+#include "tegula/ir/regions.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
@@ -23,24 +30,41 @@ namespace tegula {
 
 namespace {
 
+// Regions of a node as they were rewritten for operands of its kind.
+struct Lowered {
+  std::vector<FuncId> regions;     // empty: nothing in them is lowered
+  std::vector<uint8_t> takes_low;  // per operand of the node: it must be given in the low dtype
+};
+// Nodes may share regions: by the regions, and of which operands these are given weights, and
+// values that are rounded already.
+using RegionsKey = std::tuple<std::vector<FuncId>, std::vector<uint8_t>, std::vector<uint8_t>>;
+using KnownRegions = std::map<RegionsKey, Lowered>;
+
 class Autocast {
  public:
-  Autocast(Module& module, const Function& f, const PassOptions& options)
+  // is_weight: per parameter, of a region; null: the function's roles say it.
+  Autocast(Module& module, const Function& f, const PassOptions& options,
+           const std::vector<uint8_t>* is_weight, KnownRegions& known_regions)
       : module_(module),
         f_(f),
         options_(options),
         low_(options.compute_dtype),
         rw_(module, f),
-        is_kept_(f.values.size(), 0) {
+        is_kept_(f.values.size(), 0),
+        known_regions_(known_regions) {
     for (const Node& n : f.nodes)
       for (ValueId v : n.inputs)
         if (n.op->precision != Precision::kHigh) is_kept_[v] = 1;
+    for (size_t i = 0; i < f.params.size(); ++i)
+      is_weight_.push_back(is_weight ? (*is_weight)[i] : f.params[i].role == Role::kWeight);
   }
 
   Result<bool> run(Function& out) {
     bool changed = false;
     for (const Node& n : f_.nodes) {
-      if (const auto attrs = lowered_attrs(n)) {
+      if (has_bodies(*n.op)) {
+        changed |= TEGULA_TRY(take_regions(n));
+      } else if (const auto attrs = lowered_attrs(n)) {
         changed = true;
         lower(n, *attrs);
       } else {
@@ -58,15 +82,16 @@ class Autocast {
     return f_.type(n.inputs[i]).dtype == DType::kF32 && is_low_operand(*n.op, i);
   }
 
-  bool reads_weight(const Node& n) const {
-    for (ValueId v : n.inputs) {
-      while (const Node* p = f_.producer(v)) {
-        if (!p->op->is_view || p->inputs.size() != 1) break;
-        v = p->inputs[0];
-      }
-      if (!f_.producer(v) && f_.params[f_.values[v].index].role == Role::kWeight) return true;
+  // A weight, or one that is only laid out in another way.
+  bool is_weight(ValueId v) const {
+    while (const Node* p = f_.producer(v)) {
+      if ((!p->op->is_view && p->op != &copy_op) || p->inputs.size() != 1) return false;
+      v = p->inputs[0];
     }
-    return false;
+    return is_weight_[f_.values[v].index] != 0;
+  }
+  bool reads_weight(const Node& n) const {
+    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_weight(v); });
   }
 
   // The attributes of the node in the low dtype; none: it stays. A dot's result is rounded, too, if
@@ -107,6 +132,113 @@ class Autocast {
     const auto out = b.emit_n(*n.op, attrs, in, n.regions, n.origin.loc);
     for (uint32_t i = 0; i < n.n_outputs && !b.failed(); ++i)
       rw_.bind(n.output(i), cast(out[i], f_.type(n.output(i)).dtype, n.origin.loc));
+  }
+
+  // The node with its regions lowered; false: there was nothing in them.
+  Result<bool> take_regions(const Node& n) {
+    std::vector<uint8_t> weights, rounded;
+    for (ValueId v : n.inputs) {
+      weights.push_back(is_weight(v));
+      rounded.push_back(f_.type(v).dtype == DType::kF32 && is_rounded(rw_.at(v)));
+    }
+    RegionsKey key{n.regions, std::move(weights), std::move(rounded)};
+    auto known = known_regions_.find(key);
+    if (known == known_regions_.end()) {
+      Lowered lowered = TEGULA_TRY(lower_regions(n, key));
+      known = known_regions_.emplace(std::move(key), std::move(lowered)).first;
+    }
+    const Lowered& to = known->second;
+    if (to.regions.empty()) return rw_.clone(n), false;
+    Node node = n;
+    node.regions = to.regions;
+    rw_.builder().set_origin(n.origin);
+    rw_.builder().set_phase(n.phase);
+    std::vector<ValueId> in;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      in.push_back((to.takes_low[i] ? lowered(rw_.at(n.inputs[i])) : rw_.at(n.inputs[i])).id());
+    const ValueId first = rw_.builder().append(std::move(node), std::move(in), f_.output_types(n));
+    for (uint32_t i = 0; i < n.n_outputs; ++i)
+      rw_.bind(n.output(i), Var(&rw_.builder(), first + i));
+    return true;
+  }
+
+  Result<Lowered> lower_regions(const Node& n, const RegionsKey& key) {
+    const RegionLayout l(*n.op->regions, n.attrs, n.inputs.size());
+    const auto& [ids, weights, rounded] = key;
+    const std::vector<uint8_t> is_weight(weights.begin() + static_cast<std::ptrdiff_t>(l.first),
+                                         weights.end());
+    std::vector<Function> made;
+    bool changed = false;
+    for (FuncId id : ids) {
+      const Function region = module_[id];  // a copy: the module grows
+      Function& out = made.emplace_back();
+      if (TEGULA_TRY(Autocast(module_, region, options_, &is_weight, known_regions_).run(out)))
+        changed = true;
+      else
+        out = region;
+    }
+    Lowered lowered{{}, std::vector<uint8_t>(n.inputs.size(), 0)};
+    if (!changed) return lowered;
+    for (size_t i = l.first; i < n.inputs.size(); ++i)
+      lowered.takes_low[i] = !l.is_carry(i) && are_served(made, i - l.first, rounded[i] != 0);
+    const std::vector<uint8_t> is_low(
+        lowered.takes_low.begin() + static_cast<std::ptrdiff_t>(l.first), lowered.takes_low.end());
+    for (const Function& f : made) {
+      Function out = TEGULA_TRY(with_low(f, is_low));
+      out.name = cat(f.name, ".", dtype_name(low_), module_.functions.size());
+      lowered.regions.push_back(module_.add(std::move(out)));
+    }
+    return lowered;
+  }
+
+  // Do the functions want parameter p in the low dtype? If they only cast it; or if it is rounded
+  // anyway, and then they widen what they read of it.
+  bool are_served(const std::vector<Function>& functions, size_t p, bool is_rounded) const {
+    bool any = false;
+    for (const Function& f : functions) {
+      const ValueId v = f.params[p].value;
+      if (f.type(v).dtype != DType::kF32) return false;
+      for (const Output& r : f.results)
+        if (r.value == v) return false;
+      for (const Node& n : f.nodes)
+        for (ValueId x : n.inputs) {
+          if (x != v) continue;
+          if (!casts_down(f, n) && (!is_rounded || has_bodies(*n.op))) return false;
+          any = true;
+        }
+    }
+    return any;
+  }
+
+  bool casts_down(const Function& f, const Node& n) const {
+    return n.op == &cast_op && f.type(n.output()).dtype == low_;
+  }
+
+  // f with some parameters in the low dtype: who cast them reads them as they are, who reads f32
+  // reads them widened.
+  Result<Function> with_low(const Function& f, const std::vector<uint8_t>& is_low) {
+    Rewriter rw(module_, f);
+    Builder& b = rw.builder();
+    std::vector<Var> low(f.values.size());
+    for (size_t p = 0; p < f.params.size(); ++p) {
+      const ValueId v = f.params[p].value;
+      if (!is_low[p]) continue;
+      low[v] = rw.at(v);
+      b.function().values[low[v].id()].type.dtype = low_;
+      for (const Node& n : f.nodes)
+        if (std::count(n.inputs.begin(), n.inputs.end(), v) > 0 && !casts_down(f, n)) {
+          b.set_origin(n.origin), b.set_phase(n.phase);
+          rw.bind(v, cast(low[v], DType::kF32));
+          break;
+        }
+    }
+    for (const Node& n : f.nodes) {
+      if (casts_down(f, n) && low[n.inputs[0]].valid())
+        rw.bind(n.output(), low[n.inputs[0]]);
+      else
+        rw.clone(n);
+    }
+    return rw.finish();
   }
 
   // Of the function being written; valid until the next node.
@@ -158,22 +290,33 @@ class Autocast {
     return y;
   }
 
-  const Module& module_;
+  Module& module_;
   const Function& f_;
   const PassOptions& options_;
   DType low_;
   Rewriter rw_;
   std::vector<uint8_t> is_kept_;                // read by ops that do not insist on f32
   std::unordered_map<ValueId, ValueId> known_;  // values of the new function -> in the low dtype
+  std::vector<uint8_t> is_weight_;              // per parameter
+  KnownRegions& known_regions_;
 };
+
+bool has_any(const Module& module, const Function& f) {
+  for (const Node& n : f.nodes) {
+    if (n.op->precision == Precision::kLow) return true;
+    if (has_bodies(*n.op))
+      for (FuncId r : n.regions)
+        if (has_any(module, module[r])) return true;
+  }
+  return false;
+}
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   if (options.compute_dtype == DType::kF32) return false;
-  bool any = false;
-  for (const Node& n : f.nodes) any |= n.op->precision == Precision::kLow;
-  if (!any) return false;
+  if (!has_any(module, f)) return false;
   Function out;
-  if (!TEGULA_TRY(Autocast(module, f, options).run(out))) return false;
+  KnownRegions known;
+  if (!TEGULA_TRY(Autocast(module, f, options, nullptr, known).run(out))) return false;
   f = std::move(out);
   return true;
 }

@@ -24,7 +24,7 @@ bool has_low_kernel(const OpCall& call, const PassOptions& options) {
 
 bool is_wanted(const OpCall& call, const PassOptions& options) {
   const OpDef& op = *call.op;
-  if (!op.decompose || op.is_view || &op == &fused_op || !call.regions.empty()) return false;
+  if (!op.decompose || op.is_view || !call.regions.empty()) return false;
   // A plain dot's decomposition is itself.
   if (&op == &dot_op && !call.attrs->has("scale") && !call.attrs->has("bias") &&
       !call.attrs->has("activation"))

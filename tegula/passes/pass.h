@@ -40,6 +40,8 @@ struct PassOptions {
 
   Remat remat = Remat::kNone;
   int64_t memory_bytes = 0;  // budget of kBudget; under any, loss_grads keeps out
+  // The function is a region, whose own peak should fit the budget as far as it can.
+  bool is_region = false;
   // The peak that the memory planner finds for a function. Null: passes/remat estimates it.
   Result<int64_t> (*planned_peak)(const Module&, const Function&, const void* context) = nullptr;
   const void* peak_context = nullptr;

@@ -2,10 +2,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
+#include "tegula/ir/regions.h"
 #include "tegula/ir/text.h"
 #include "tegula/ir/verify.h"
-#include "tegula/ops/table.h"
 
 namespace tegula {
 
@@ -14,6 +15,7 @@ TEGULA_PASS(algebra)
 TEGULA_PASS(autocast)
 TEGULA_PASS(bias_activation)
 TEGULA_PASS(blockwise)
+TEGULA_PASS(control)
 TEGULA_PASS(cse)
 TEGULA_PASS(dce)
 TEGULA_PASS(fold)
@@ -36,13 +38,13 @@ TEGULA_PASS(wrap)
 namespace {
 // The one place that holds the order.
 constexpr const PassDef* kPipeline[] = {
-    &merge_scans_pass,   &scan_sums_pass,       &scan_layout_pass, &dce_pass,
-    &quantised_dot_pass, &lower_pass,           &cse_pass,         &views_pass,
-    &fold_pass,          &algebra_pass,         &views_pass,       &cse_pass,
-    &dce_pass,           &one_chain_pass,       &autocast_pass,    &qkv_concat_pass,
-    &blockwise_pass,     &bias_activation_pass, &remat_pass,       &dce_pass,
-    &loss_grads_pass,    &norm_residual_pass,   &widen_again_pass, &fuse_pass,
-    &wrap_pass,
+    &merge_scans_pass, &control_pass,       &scan_sums_pass,  &scan_layout_pass,
+    &dce_pass,         &quantised_dot_pass, &lower_pass,      &cse_pass,
+    &views_pass,       &fold_pass,          &algebra_pass,    &control_pass,
+    &views_pass,       &cse_pass,           &dce_pass,        &one_chain_pass,
+    &autocast_pass,    &qkv_concat_pass,    &blockwise_pass,  &bias_activation_pass,
+    &remat_pass,       &dce_pass,           &loss_grads_pass, &norm_residual_pass,
+    &widen_again_pass, &fuse_pass,          &wrap_pass,
 };
 
 bool names(std::string_view list, std::string_view name) {
@@ -72,54 +74,63 @@ Status check_names(std::string_view list, bool minus) {
   return {};
 }
 
+// Regions go through each stage before the function that holds them: the passes of loops see bodies
+// as they were written, those up to the precision with ops as they were (autocast does bodies with
+// their function), and the others as they will run.
+constexpr size_t kStages = 3;
+size_t stage_of(PassPhase phase) {
+  return phase <= PassPhase::kLoops ? 0 : phase <= PassPhase::kPrecision ? 1 : 2;
+}
+
 struct Manager {
   Module& module;
   const PipelineOptions& options;
-  std::vector<uint8_t> done;
   std::vector<PassReport> reports;
-
+  std::vector<size_t> next = {};  // per function: the first stage that it has not been through
+  PassOptions in_region = options.pass;
   std::span<const PassDef* const> passes = options.order.empty() ? pipeline() : options.order;
+  // Functions of an earlier run have been through the phases before options.from.
+  size_t n_known = module.functions.size();
 
-  // Bodies go through all phases when the function that holds them has done its first one, so a
-  // later part of the pipeline finds them finished.
-  Status run(FuncId id, bool is_region = false) {
-    if (id < done.size() && done[id]) return {};
-    if (id >= done.size()) done.resize(module.functions.size(), 0);
-    done[id] = 1;
-    PassPhase phase = PassPhase::kLoops;
-    bool sees_bodies = options.from > PassPhase::kLoops && !is_region;
-    for (const PassDef* pass : passes) {
-      if (pass->phase != PassPhase::kAny) phase = pass->phase;
-      if (!is_region && (phase < options.from || phase >= options.until)) continue;
-      if (!sees_bodies && phase > PassPhase::kLoops) {
-        TEGULA_TRY(run_regions(id, 0));
-        sees_bodies = true;
+  size_t& next_of(FuncId id) {
+    if (id >= next.size()) next.resize(module.functions.size(), 0);
+    return next[id];
+  }
+
+  // Through the stages up to the last.
+  Status run(FuncId id, size_t last, bool is_region = false) {
+    for (size_t stage = next_of(id); stage <= last; stage = next_of(id)) {
+      if (stage > 0) TEGULA_TRY(run_regions(id, stage));
+      next_of(id) = stage + 1;
+      PassPhase phase = PassPhase::kLoops;
+      for (const PassDef* pass : passes) {
+        if (pass->phase != PassPhase::kAny) phase = pass->phase;
+        if (stage_of(phase) != stage || phase >= options.until) continue;
+        if (phase < options.from && id < n_known) continue;
+        if (names(options.passes, cat("-", pass->name))) continue;
+        if (is_region && pass == &autocast_pass) continue;
+        const size_t n_before = module.functions.size();
+        TEGULA_TRY(run_one(id, *pass, is_region));
+        if (stage > 0 && module.functions.size() > n_before) TEGULA_TRY(run_regions(id, stage));
       }
-      if (names(options.passes, cat("-", pass->name))) continue;
-      // The budget is the whole function's; and a loop's body would cast its weights every round.
-      if (is_region && (pass == &remat_pass || pass == &autocast_pass)) continue;
-      const size_t known = module.functions.size();
-      TEGULA_TRY(run_one(id, *pass));
-      if (sees_bodies && module.functions.size() > known) TEGULA_TRY(run_regions(id, known));
     }
     return {};
   }
 
-  // The functions from `first` on that its nodes hold, but for bodies of fused nodes.
-  Status run_regions(FuncId id, size_t first) {
+  // The functions that its nodes hold.
+  Status run_regions(FuncId id, size_t last) {
     for (size_t n = 0; n < module[id].nodes.size(); ++n)
-      if (module[id].nodes[n].op != &fused_op)
+      if (has_bodies(*module[id].nodes[n].op))
         for (size_t r = 0; r < module[id].nodes[n].regions.size(); ++r)
-          if (const FuncId region = module[id].nodes[n].regions[r]; region >= first)
-            TEGULA_TRY(run(region, true));
+          TEGULA_TRY(run(module[id].nodes[n].regions[r], last, true));
     return {};
   }
 
-  Status run_one(FuncId id, const PassDef& pass) {
+  Status run_one(FuncId id, const PassDef& pass, bool is_region) {
     PassReport r{pass.name, module[id].name};
     r.nodes_before = static_cast<int64_t>(module[id].nodes.size());
     const auto begin = std::chrono::steady_clock::now();
-    r.changed = TEGULA_TRY(run_pass(module, id, pass, options.pass));
+    r.changed = TEGULA_TRY(run_pass(module, id, pass, is_region ? in_region : options.pass));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     r.ms = took.count();
     r.nodes_after = static_cast<int64_t>(module[id].nodes.size());
@@ -179,8 +190,9 @@ Result<std::vector<PassReport>> run_passes(Module& module, FuncId f,
   if (st.ok()) st = check_names(options.dump_after, false);
   if (st.ok() && !options.order.empty()) st = check_order(options.order);
   if (!st.ok()) return std::move(st).error();
-  Manager m{module, options, {}, {}};
-  st = m.run(f);
+  Manager m{module, options, {}};
+  m.in_region.is_region = true;
+  st = m.run(f, kStages - 1);
   if (!st.ok()) return std::move(st).error();
   return std::move(m.reports);
 }

@@ -9,6 +9,9 @@
 // What is recomputed reads everything through a barrier that waits for the gradient arriving at the
 // segment, so that no other pass and no scheduler can move it back into the forward part. The same
 // ops run on the same values: gradients keep their bits.
+//
+// A body that holds a forward and a backward part of its own (a loop over micro-batches) is done by
+// itself: its arena is one workspace of the function's.
 #include <algorithm>
 #include <cmath>
 
@@ -28,6 +31,7 @@ namespace {
 constexpr size_t kMaxStepwise = 24;  // more saved values than this are dropped in two steps
 constexpr int kMaxPlans = 10;        // tries to meet the budget
 constexpr int kMaxRun = 24;          // segments without a value kept between them
+constexpr int kLeastOfBody = 8;      // segments of a region that kSqrt looks at
 
 struct Choice {
   RematOption option;
@@ -52,7 +56,11 @@ class Rematerializer {
     for (const Output& r : f.results) keep_[chain_.root[r.value]] = 1;
   }
 
-  bool has_chain() const { return chain_.n_segments > 1; }
+  // Every √N blocks of a body: not of a layer's few, which are computed again as it is.
+  bool has_chain() const {
+    const bool is_every_sqrt = options_.is_region && options_.remat == Remat::kSqrt;
+    return chain_.n_segments >= (is_every_sqrt ? kLeastOfBody : 2);
+  }
 
   Result<Function> every_sqrt() {
     const int n = chain_.n_segments;
@@ -340,7 +348,7 @@ Result<Function> Rematerializer::within_budget() {
     auto next = TEGULA_TRY(plan_for(k == n ? all_modelled_ : least_modelled_ + up));
     if (next && (!least || next->peak < least->peak)) least = std::move(next);
   }
-  if (least->peak <= budget) return std::move(least->function);
+  if (least->peak <= budget || options_.is_region) return std::move(least->function);
   return out_of_memory(cat("a budget of ", budget,
                            " bytes for activations, gradients and workspaces is too small: the "
                            "least that works is ",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tegula/ops/table.h"
 #include "tegula/passes/dot_dims.h"
 
 namespace tegula {
@@ -23,11 +22,9 @@ int rows_of(const std::vector<DimExpr>& dims, const std::vector<int>& factors) {
   return leading == factors.size() && anywhere == leading ? 1 : -1;
 }
 
-// Ops whose rows do not know where they stand.
+// Whose rows do not know where they stand.
 bool is_known(const Node& n) {
-  return n.op->is_elementwise || n.op == &broadcast_op || n.op == &slice_op ||
-         n.op == &layer_norm_op || n.op == &rms_norm_op || is_plain_dot(n) ||
-         n.op == &reduce_sum_op;
+  return n.op->is_elementwise || n.op->is_rowwise || is_plain_dot(n);
 }
 
 bool starts_with(const Shape& s, const Shape& rows) {
@@ -86,7 +83,9 @@ class Finder {
   // What is the same for all rows can be made in every block.
   bool is_repeated(ValueId v) const {
     const NodeId n = maker(v);
-    if (n == kNone || f_.nodes[n].op != &broadcast_op) return false;
+    if (n == kNone || !f_.nodes[n].op->is_view || f_.nodes[n].inputs.size() != 1 ||
+        f_.type(f_.nodes[n].inputs[0]).shape.numel() >= f_.type(v).shape.numel())
+      return false;
     std::vector<uint8_t> has_rows;
     return row_use(module_, f_, f_.nodes[n], r_.rows, &has_rows) == RowUse::kEach && !has_rows[0];
   }
@@ -249,11 +248,13 @@ RowUse row_use(const Module& module, const Function& f, const Node& n, const Sha
   if (!map.ok()) return RowUse::kNone;
   if (rows_lead(*map, map->results[0], rows, 1, has_rows)) return RowUse::kEach;
   // A sum must be one that goes on from block to block, and over nothing but rows.
-  const bool sums = n.op == &reduce_sum_op ? !n.attrs.flag("keep") : n.op == &dot_op;
-  if (!sums || out[0].dtype != DType::kF32 || !rows_lead(*map, map->operands[0], rows, 0, has_rows))
+  if ((n.op->is_reduction && n.attrs.flag("keep")) || out[0].dtype != DType::kF32 || !rows_lead(*map, map->operands[0], rows, 0, has_rows))
     return RowUse::kNone;
   int n_summed = 0;
-  for (const auto& combine : map->combine) n_summed += combine[0] != Combine::kFree;
+  for (const auto& combine : map->combine) {
+    if (combine[0] != Combine::kFree && combine[0] != Combine::kSum) return RowUse::kNone;
+    n_summed += combine[0] == Combine::kSum;
+  }
   const bool all = std::all_of(has_rows->begin(), has_rows->end(), [](auto k) { return k != 0; });
   return all && n_summed == rows.rank() ? RowUse::kSum : RowUse::kNone;
 }

@@ -71,7 +71,7 @@ class Loop {
       }
     Attrs attrs = scan_.attrs;
     attrs.set("n_carry", static_cast<int64_t>(carries.size()));
-    std::vector<int64_t> saves = layout_.saves;
+    std::vector<int64_t> saves(layout_.saves.begin(), layout_.saves.end());
     for (int64_t& s : saves) s = std::find(carries.begin(), carries.end(), s) - carries.begin();
     if (!saves.empty()) attrs.set("saves", saves);
     Function rest = restrict_to(body, keep_param, keep_result);

@@ -1,9 +1,8 @@
-// A concat whose operands are written where it would put them: nothing is moved then. The step
-// stays in the plan, its operands are views of its result.
+// A concat (an op that joins) whose operands are written where it would put them: nothing is moved
+// then. The step stays in the plan, its operands are views of its result.
 #include <algorithm>
 #include <map>
 
-#include "tegula/ops/table.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"
 
@@ -45,7 +44,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
   if (plan_.slots[static_cast<size_t>(whole.slot)].kind != SlotKind::kArena ||
       !is_contiguous(whole))
     return {};
-  const auto dim = static_cast<int>(join.attrs.i("dim"));
+  const auto dim = static_cast<int>(join.attrs.i(join.op->joins));
   int64_t below = 1, at = 0;
   for (int d = dim + 1; d < whole.type.shape.rank(); ++d) below *= whole.type.shape[d].bound();
   const auto writes_strides = [&](int step) {
@@ -90,7 +89,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
 void Planner::join_in_place() {
   if (options_.target.device != DeviceKind::kCpu || !module_->symbols.empty()) return;
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-    if (plan_.steps[static_cast<size_t>(i)].op != &concat_op) continue;
+    if (plan_.steps[static_cast<size_t>(i)].op->joins.empty()) continue;
     std::map<int, Step> moved = joined_in_place(i);
     if (moved.empty()) continue;
     Step& join = plan_.steps[static_cast<size_t>(i)];

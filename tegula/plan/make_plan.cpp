@@ -7,6 +7,8 @@
 
 #include "tegula/base/saturating.h"
 #include "tegula/ir/interpret.h"
+#include "tegula/ir/regions.h"
+#include "tegula/kernels/order.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/lower_tile.h"
@@ -158,7 +160,9 @@ void Planner::choose(Step& step, const Node& n) {
   for (const Symbol& s : module_->symbols) bounds.push_back(s.bound);
   const auto in = refs_at(step.in, bounds), out = refs_at(step.out, bounds);
   KernelQuery query{&n.attrs, in, out, step.program.get(), &options_.target};
+  step.order = resolve_order(n.op->name, options_.target, query);
   step.kernel = kernel_for(step, step.in, n);
+  if (step.kernel) step.order = step.kernel->order;  // of a forced one, its own
   if (options_.tunings && step.kernel && step.kernel->tuning)
     if (const TunedCall* known = options_.tunings->find(tuning_key(*step.kernel, query))) {
       query.tuning = known->tuning;
@@ -214,13 +218,10 @@ Status Planner::add_node(const Node& n) {
     set_contiguous(t);
     step.out.push_back(t);
   }
-  if (n.op == &fused_op) {
-    auto st = plan_fused(step, n);
-    if (!st.ok()) return st;
-  } else if (!n.regions.empty()) {
-    auto st = plan_regions(step, n);
-    if (!st.ok()) return st;
-  }
+  if (has_bodies(*n.op))
+    TEGULA_TRY(plan_regions(step, n));
+  else if (n.op->regions)
+    TEGULA_TRY(plan_fused(step, n));
   if (step.regions.empty()) {
     const bool is_dense = std::all_of(step.in.begin(), step.in.end(), is_contiguous);
     if (options_.use_kernels && !is_dense && !kernel_for(step, step.in, n)) {
@@ -321,7 +322,8 @@ const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> que
         if (k->name == kernel && k->op == op.name && k->device == options.target.device &&
             supports_all(*k, queries))
           return k;
-  return best_kernel(op.name, options.target, queries);
+  return best_kernel(op.name, options.target, queries,
+                     resolve_order(op.name, options.target, queries[0]));
 }
 
 }  // namespace tegula

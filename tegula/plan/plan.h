@@ -55,6 +55,7 @@ struct Plan;
 struct Step {
   const OpDef* op = nullptr;
   const KernelDef* kernel = nullptr;  // null: the op's reference, or a region op
+  std::string_view order;             // numeric, chosen before the kernel (kernels/order.h)
   Tuning tuning;                      // of the kernel
   Attrs attrs;
   std::vector<PlanTensor> in, out;
@@ -132,7 +133,8 @@ struct PlanOptions {
 Result<Plan> make_plan(std::shared_ptr<const Module> module, FuncId function,
                        const PlanOptions& options);
 
-// The kernel make_plan would use, or null for the op's reference.
+// The kernel make_plan would use, or null for the op's reference: the best one of the call's order,
+// which is the first query's.
 const KernelDef* choose_kernel(const OpDef& op, std::span<const KernelQuery> queries,
                                const PlanOptions& options);
 

@@ -9,6 +9,7 @@
 #include "tegula/io/json.h"
 #include "tegula/io/sha256.h"
 #include "tegula/ir/opdef.h"
+#include "tegula/kernels/order.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/plan/verify.h"
 #include "tegula/tile/program.h"
@@ -101,6 +102,7 @@ class Writer {
     Json attrs = Json::object(), out = Json::object({{"op", s.op->name}});
     for (const auto& [name, value] : s.attrs) attrs.set(name, attr(value));
     if (s.kernel) out.set("kernel", s.kernel->name);
+    if (!s.order.empty()) out.set("order", s.order);
     if (!(s.tuning == Tuning{})) {
       Json::Array knobs;
       for (const int32_t v : s.tuning.knob) knobs.push_back(v);
@@ -324,6 +326,17 @@ class Reader {
       ints.push_back(integer(&i, INT64_MIN, INT64_MAX, "an attribute's integer"));
     return ints;
   }
+  // The name as this build has it.
+  std::string_view order(const std::string& name, const Step& s) {
+    if (s.kernel && s.kernel->order == name) return s.kernel->order;
+    if (!s.kernel)
+      for (const OrderDef& o : cpu_orders())
+        if (s.op && o.op == s.op->name && o.name == name) return o.name;
+    fail(cat("order ", name, s.kernel ? cat(" is not kernel ", s.kernel->name, "'s")
+                                      : std::string(" is none of its op's"),
+             ": make the plan again"));
+    return {};
+  }
   Step step(const Json& j, const Plan& parent) {
     Step s;
     const std::string op = string(j.find("op"), "an op");
@@ -334,6 +347,7 @@ class Reader {
       s.kernel = find_kernel(name);
       if (!s.kernel) fail(cat("this build has no kernel ", name, ": make the plan again"));
     }
+    if (const Json* o = j.find("order")) s.order = order(string(o, "an order"), s);
     if (const Json* tuning = j.find("tuning")) {
       const auto& at = row(*tuning, Tuning::kKnobs, "a tuning");
       for (size_t i = 0; i < Tuning::kKnobs; ++i)

@@ -16,7 +16,7 @@
 
 namespace tegula {
 
-inline constexpr int64_t kPlanVersion = 3;
+inline constexpr int64_t kPlanVersion = 4;
 
 std::string plan_to_json(const Plan& plan);
 // `what` names the text in errors: a path, usually.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tegula/ops/table.h"
+#include "tegula/ir/regions.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"
 
@@ -23,15 +23,13 @@ PlanTensor without_leading_dim(const PlanTensor& t) {
 RegionPorts ports_of(const Step& step, size_t region, size_t n_results) {
   RegionPorts p;
   p.overwrites.assign(n_results, -1);
-  const bool is_scan = step.op == &scan_op, is_while = step.op == &while_loop_op;
-  const size_t n_carry = is_scan || is_while ? static_cast<size_t>(step.attrs.i("n_carry")) : 0;
-  const size_t n_xs = is_scan ? static_cast<size_t>(step.attrs.i("n_xs")) : 0;
-  for (size_t i = step.op == &cond_op ? 1 : 0; i < step.in.size(); ++i)
-    p.params.push_back(i < n_carry          ? step.out[i]
-                       : i < n_carry + n_xs ? without_leading_dim(step.in[i])
-                                            : step.in[i]);
-  if (is_scan || (is_while && region == 1))
-    for (size_t i = 0; i < n_carry; ++i) p.overwrites[i] = static_cast<int>(i);
+  const RegionLayout l(*step.op->regions, step.attrs, step.in.size());
+  for (size_t i = l.first; i < step.in.size(); ++i)
+    p.params.push_back(l.is_carry(i) ? step.out[i - l.first]
+                       : l.is_x(i)   ? without_leading_dim(step.in[i])
+                                     : step.in[i]);
+  if (step.op->regions->parts.items[region].role == RegionRole::kBody)
+    for (size_t i = 0; i < l.n_carry; ++i) p.overwrites[i] = static_cast<int>(i);
   return p;
 }
 

@@ -2,6 +2,7 @@
 // the others lie in the arena.
 #include <algorithm>
 
+#include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"
@@ -125,13 +126,11 @@ void Planner::merge(int from, int to) {
 
 // The elementwise kernels read each element before they write it.
 bool overwrites(const Step& s, size_t operand, size_t result) {
-  if (s.op->is_elementwise || s.op == &copy_op) return true;
+  if (s.op->is_elementwise) return true;
   if (s.program) return s.kernel != nullptr;
   for (const auto& [in, out] : s.op->aliases)
     if (static_cast<size_t>(in) == operand && static_cast<size_t>(out) == result) return true;
-  // A loop may start from its carry where it lies.
-  return s.attrs.has("n_carry") && operand == result &&
-         static_cast<int64_t>(operand) < s.attrs.i("n_carry");
+  return starts_in_place(*s.op, s.attrs, operand, result);
 }
 
 // A result that is a parameter's own contents is copied out before the run may overwrite them.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tegula/ops/table.h"
+#include "tegula/ir/regions.h"
 #include "tegula/plan/verify_parts.h"
 
 namespace tegula::verify {
@@ -288,13 +288,13 @@ class Checker {
   }
 
   static bool may_overwrite(const Step& s, size_t operand, size_t result) {
-    if (s.op->is_elementwise || s.op == &copy_op || (s.op == &fused_op && s.kernel)) return true;
+    if (s.op->is_elementwise || (s.program && s.kernel)) return true;
     for (const auto& pair : s.op->aliases)
       if (static_cast<size_t>(pair[0]) == operand && static_cast<size_t>(pair[1]) == result)
         return true;
-    const bool loops = s.op == &scan_op || s.op == &while_loop_op;
-    return loops && operand == result &&
-           static_cast<int64_t>(result) < s.attrs.get_or<int64_t>("n_carry", 0);
+    const RegionDef* def = s.op->regions;  // a loop starts from its carry where it lies
+    return def && !def->carries.empty() && operand == result &&
+           static_cast<int64_t>(result) < s.attrs.get_or<int64_t>(def->carries, 0);
   }
 
   static bool same_elements(const PlanTensor& a, const PlanTensor& b) {
@@ -306,8 +306,8 @@ class Checker {
 
   // Operand k of a concat that lies where the concat would put it.
   bool is_its_piece(const Step& s, size_t k) const {
-    if (s.op != &concat_op) return false;
-    const auto dim = static_cast<int>(s.attrs.i("dim"));
+    if (s.op->joins.empty()) return false;
+    const auto dim = static_cast<int>(s.attrs.i(s.op->joins));
     PlanTensor piece = s.out[0];
     for (size_t j = 0; j < k; ++j)
       piece.byte_offset +=

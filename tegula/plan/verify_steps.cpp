@@ -3,7 +3,7 @@
 #include <array>
 
 #include "tegula/ir/interpret.h"
-#include "tegula/ops/table.h"
+#include "tegula/ir/regions.h"
 #include "tegula/plan/regions.h"
 #include "tegula/plan/verify_parts.h"
 #include "tegula/tile/program.h"
@@ -92,10 +92,6 @@ std::vector<Type> types_of(const std::vector<PlanTensor>& tensors) {
   return types;
 }
 
-bool has_regions(const OpDef* op) {
-  return op == &scan_op || op == &while_loop_op || op == &cond_op || op == &call_op;
-}
-
 }  // namespace
 
 Status check_launch(const Plan& plan, size_t i) {
@@ -103,9 +99,9 @@ Status check_launch(const Plan& plan, size_t i) {
   auto error = [&](const std::string& what) {
     return broken(plan, "M7 kernels", cat(step_name(plan, i), ": ", what));
   };
-  if (has_regions(s.op)) return s.kernel ? error("a kernel for control flow") : Status{};
+  if (has_bodies(*s.op)) return s.kernel ? error("a kernel for control flow") : Status{};
   if (!s.regions.empty()) return error("has regions, but is no control flow");
-  if (s.op == &fused_op) {
+  if (s.op->regions) {
     if (!s.program || !s.program->resident) return error("has no tile program");
   } else {
     const auto in = types_of(s.in), out = types_of(s.out);
@@ -113,9 +109,12 @@ Status check_launch(const Plan& plan, size_t i) {
     if (!want.ok()) return error(want.error().message);
     if (*want != out) return error("its results have other types than its operands give");
   }
+  if (s.kernel && s.order != s.kernel->order)
+    return error(cat("kernel ", s.kernel->name, " sums in order ", s.kernel->order,
+                     ", the step's is ", s.order.empty() ? "missing" : s.order));
   if (!s.kernel) {
     if (plan.target.device != DeviceKind::kCpu) return {};  // a host step
-    if (s.op == &fused_op || !s.op->reference.f32) return error("has neither kernel nor reference");
+    if (s.op->regions || !s.op->reference.f32) return error("has neither kernel nor reference");
     return {};
   }
   if (s.kernel->op != s.op->name || s.kernel->device != plan.target.device ||
@@ -161,95 +160,114 @@ struct Binding {
   std::vector<size_t> homes;  // per result: a parameter
 };
 
-void take_homes(Binding& b, size_t n) {
-  for (size_t r = 0; r < n; ++r) b.homes.push_back(b.params.size() - n + r);
-}
+// The bindings of one step's regions, from what its op declares. Attributes may be anything.
+class Binder {
+ public:
+  explicit Binder(const Step& s) : s_(s), def_(*s.op->regions) {}
 
-// Null: the step's operands, results and attributes do not fit each other.
-std::optional<std::vector<Binding>> bindings(const Step& s) {
-  auto attr = [&](const char* name, size_t most) -> std::optional<size_t> {
-    const AttrValue* v = s.attrs.find(name);
-    const int64_t* n = v ? std::get_if<int64_t>(v) : nullptr;
-    if (!n || *n < 0 || static_cast<size_t>(*n) > most) return std::nullopt;
-    return static_cast<size_t>(*n);
-  };
-  std::vector<Binding> all(s.regions.size());
-  if (s.op == &call_op || s.op == &cond_op) {
-    const size_t first = s.op == &cond_op ? 1 : 0;
-    if (all.size() != 1 + first || s.in.size() < first) return std::nullopt;
-    if (first && !(s.in[0].type == Type{DType::kBool, {}})) return std::nullopt;
-    for (Binding& b : all) {
-      b.params.assign(s.in.begin() + static_cast<int64_t>(first), s.in.end());
-      b.params.insert(b.params.end(), s.out.begin(), s.out.end());
-      take_homes(b, s.out.size());
+  // Null: the step's operands, results and attributes do not fit each other.
+  std::optional<std::vector<Binding>> run() {
+    if (s_.regions.size() != def_.parts.size() || !read_attrs() || !take_params()) return {};
+    std::vector<Binding> all;
+    for (const RegionPart& part : def_.parts) {
+      auto b = part.role == RegionRole::kCondition ? condition() : body();
+      if (!b) return {};
+      all.push_back(std::move(*b));
     }
     return all;
   }
-  const auto carries = attr("n_carry", std::min(s.in.size(), s.out.size()));
-  if (!carries) return std::nullopt;
-  const size_t n_carry = *carries;
-  for (size_t i = 0; i < n_carry; ++i)
-    if (!(s.in[i].type == s.out[i].type)) return std::nullopt;
-  Binding body;
-  body.params.assign(s.out.begin(), s.out.begin() + static_cast<int64_t>(n_carry));
-  for (size_t i = 0; i < n_carry; ++i) body.homes.push_back(i);
-  const auto invariants = [&](size_t from) {
-    body.params.insert(body.params.end(), s.in.begin() + static_cast<int64_t>(from), s.in.end());
-  };
-  if (s.op == &while_loop_op) {
-    if (all.size() != 2 || s.out.size() != n_carry || !attr("max_trips", INT64_MAX))
-      return std::nullopt;
-    invariants(n_carry);
-    Binding condition = body;
-    PlanTensor go;
-    go.type.dtype = DType::kBool;
-    condition.params.push_back(go);
-    condition.homes = {condition.params.size() - 1};
-    return std::vector<Binding>{condition, body};
+
+ private:
+  bool read_count(std::string_view name, size_t most, size_t* n) const {
+    if (name.empty()) return true;
+    const AttrValue* v = s_.attrs.find(name);
+    const int64_t* count = v ? std::get_if<int64_t>(v) : nullptr;
+    if (!count || *count < 0 || static_cast<uint64_t>(*count) > most) return false;
+    *n = static_cast<size_t>(*count);
+    return true;
   }
-  const auto n_xs = attr("n_xs", s.in.size() - n_carry);
-  const AttrValue *length = s.attrs.find("length"), *saves = s.attrs.find("saves");
-  const auto* lengths = length ? std::get_if<std::vector<Dim>>(length) : nullptr;
-  if (all.size() != 1 || !n_xs || !lengths || lengths->size() != 1) return std::nullopt;
-  std::vector<int64_t> saved;
-  if (saves) {
-    if (!std::holds_alternative<std::vector<int64_t>>(*saves)) return std::nullopt;
-    saved = std::get<std::vector<int64_t>>(*saves);
-  }
-  if (saved.size() > s.out.size() - n_carry) return std::nullopt;
-  const auto stacked = [&](const PlanTensor& t) {
-    return t.type.shape.rank() > 0 && t.type.shape[0] == (*lengths)[0];
-  };
-  for (size_t i = n_carry; i < n_carry + *n_xs; ++i) {
-    if (!stacked(s.in[i])) return std::nullopt;
-    body.params.push_back(row_of(s.in[i]));
-  }
-  invariants(n_carry + *n_xs);
-  const size_t n_results = s.out.size() - saved.size();
-  for (size_t i = n_carry; i < s.out.size(); ++i) {
-    if (!stacked(s.out[i])) return std::nullopt;
-    if (i < n_results) {
-      body.homes.push_back(body.params.size());
-      body.params.push_back(row_of(s.out[i]));
-      continue;
+
+  bool read_attrs() {
+    size_t rounds = 0;
+    first_ = def_.is_choice() ? 1 : 0;
+    if (s_.in.size() < first_ || (first_ && !(s_.in[0].type == Type{DType::kBool, {}})) ||
+        !read_count(def_.carries, std::min(s_.in.size(), s_.out.size()), &n_carry_) ||
+        !read_count(def_.slices, s_.in.size() - n_carry_, &n_xs_) ||
+        !read_count(def_.most_rounds, INT64_MAX, &rounds))
+      return false;
+    if (def_.length.empty()) return def_.carries.empty() || s_.out.size() == n_carry_;
+    const AttrValue *length = s_.attrs.find(def_.length), *saves = s_.attrs.find(def_.saves);
+    const auto* lengths = length ? std::get_if<std::vector<Dim>>(length) : nullptr;
+    if (!lengths || lengths->size() != 1) return false;
+    length_ = (*lengths)[0];
+    if (saves) {
+      if (!std::holds_alternative<std::vector<int64_t>>(*saves)) return false;
+      saves_ = std::get<std::vector<int64_t>>(*saves);
     }
-    const int64_t from = saved[i - n_results];
-    if (from < 0 || static_cast<size_t>(from) >= n_carry ||
-        !(row_of(s.out[i]).type == s.out[static_cast<size_t>(from)].type))
-      return std::nullopt;
+    return saves_.size() <= s_.out.size() - n_carry_;
   }
-  return std::vector<Binding>{body};
-}
+
+  bool is_stacked(const PlanTensor& t) const {
+    return t.type.shape.rank() > 0 && t.type.shape[0] == length_;
+  }
+
+  bool take_params() {
+    for (size_t i = first_; i < s_.in.size(); ++i) {
+      const size_t k = i - first_;
+      if (k < n_carry_) {
+        if (!(s_.in[i].type == s_.out[k].type)) return false;
+        params_.push_back(s_.out[k]);
+      } else if (k < n_carry_ + n_xs_) {
+        if (!is_stacked(s_.in[i])) return false;
+        params_.push_back(row_of(s_.in[i]));
+      } else {
+        params_.push_back(s_.in[i]);
+      }
+    }
+    return true;
+  }
+
+  std::optional<Binding> condition() const {
+    Binding b{params_, {params_.size()}};
+    b.params.emplace_back().type.dtype = DType::kBool;
+    return b;
+  }
+
+  std::optional<Binding> body() const {
+    Binding b{params_, {}};
+    for (size_t i = 0; i < n_carry_; ++i) b.homes.push_back(i);
+    const size_t n_results = s_.out.size() - saves_.size();
+    for (size_t i = n_carry_; i < n_results; ++i) {
+      if (!def_.length.empty() && !is_stacked(s_.out[i])) return {};
+      b.homes.push_back(b.params.size());
+      b.params.push_back(def_.length.empty() ? s_.out[i] : row_of(s_.out[i]));
+    }
+    for (size_t i = n_results; i < s_.out.size(); ++i) {
+      const int64_t from = saves_[i - n_results];
+      if (from < 0 || static_cast<size_t>(from) >= n_carry_ || !is_stacked(s_.out[i]) ||
+          !(row_of(s_.out[i]).type == s_.out[static_cast<size_t>(from)].type))
+        return {};
+    }
+    return b;
+  }
+
+  const Step& s_;
+  const RegionDef& def_;
+  size_t first_ = 0, n_carry_ = 0, n_xs_ = 0;
+  Dim length_;
+  std::vector<int64_t> saves_;
+  std::vector<PlanTensor> params_;
+};
 
 }  // namespace
 
 Status check_regions(const Plan& plan, size_t i) {
   const Step& s = plan.steps[i];
-  if (!has_regions(s.op)) return {};
+  if (!has_bodies(*s.op)) return {};
   auto error = [&](const std::string& what) {
     return broken(plan, "M10 regions", cat(step_name(plan, i), ": ", what));
   };
-  const auto bound = bindings(s);
+  const auto bound = Binder(s).run();
   if (!bound) return error("its attributes, operands and results do not fit each other");
   for (size_t r = 0; r < s.regions.size(); ++r) {
     const Plan& sub = *s.regions[r];
@@ -339,9 +357,8 @@ Result<std::vector<Link>> chain(const Module& module, const Function& f, ValueId
     const auto in = f.input_types(*n), out = f.output_types(*n);
     Link link;
     link.result = v - n->first_output;
-    link.is_reshape = n->op == &reshape_op;
-    if (!link.is_reshape)
-      link.map = TEGULA_TRY(dim_map({n->op, &n->attrs, in, out, &module, n->regions}));
+    link.map = TEGULA_TRY(dim_map({n->op, &n->attrs, in, out, &module, n->regions}));
+    for (const DimExpr& e : link.map.results[link.result]) link.is_reshape |= e.is_window;
     v = n->inputs[n->inputs.size() > 1 ? link.result : 0];
     link.to = f.type(n->output(static_cast<uint32_t>(link.result))).shape,
     link.from = f.type(v).shape;

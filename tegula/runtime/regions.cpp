@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tegula/ops/table.h"
+#include "tegula/ir/regions.h"
 
 namespace tegula {
 
@@ -76,64 +76,51 @@ void start_carries(const RegionStep& s, size_t n_carry) {
     if (s.in[i].data != s.out[i].data) copy_view(s.in[i], s.out[i]);
 }
 
-void run_call(const RegionStep& s, size_t region, std::span<const TensorRef> args) {
-  Session& f = *s.regions[region];
-  bind(f, 0, args);
-  bind(f, args.size(), s.out);
-  run(f, s);
+// Binds a region's own operands: carries, which the body overwrites, and what no round changes.
+void bind_operands(Session& region, const RegionStep& s, const RegionLayout& l) {
+  bind(region, 0, s.out.first(l.n_carry));
+  bind(region, l.n_carry + l.n_xs, s.in.subspan(l.first_invariant()));
 }
 
-void run_while(const RegionStep& s) {
-  const auto n_carry = static_cast<size_t>(s.step->attrs.i("n_carry"));
-  Session &condition = *s.regions[0], &body = *s.regions[1];
-  start_carries(s, n_carry);
-  for (Session* r : {&condition, &body}) {
-    bind(*r, 0, s.out);
-    bind(*r, n_carry, s.in.subspan(n_carry));
-  }
-  condition.bind(static_cast<int>(s.in.size()), s.workspace);
-  const auto* go = static_cast<const uint8_t*>(s.workspace);
-  for (int64_t trip = s.step->attrs.i("max_trips"); trip > 0; --trip) {
-    run(condition, s);
-    if (!*go) return;
-    run(body, s);
-  }
-}
-
-void run_scan(const RegionStep& s) {
-  const Attrs& attrs = s.step->attrs;
-  const auto n_carry = static_cast<size_t>(attrs.i("n_carry"));
-  const auto n_xs = static_cast<size_t>(attrs.i("n_xs"));
-  Session& body = *s.regions[0];
-  const size_t n_results = body.plan().results.size();
-  const AttrValue* saves = attrs.find("saves");
-  const int64_t n = attrs.dims("length")[0].at(s.extents);
-  start_carries(s, n_carry);
-  bind(body, 0, s.out.first(n_carry));
-  bind(body, n_carry + n_xs, s.in.subspan(n_carry + n_xs));
-  for (int64_t step = 0; step < n; ++step) {
-    const int64_t t = attrs.flag("reverse") ? n - 1 - step : step;
-    for (size_t i = n_carry; i < n_carry + n_xs; ++i)
-      body.bind(static_cast<int>(i), row_of(s.in[i], t));
-    for (size_t i = n_carry; i < n_results; ++i)
-      body.bind(static_cast<int>(s.in.size() + i - n_carry), row_of(s.out[i], t));
-    for (size_t i = n_results; i < s.out.size(); ++i) {
-      const int64_t saved = std::get<std::vector<int64_t>>(*saves)[i - n_results];
-      copy_view(s.out[static_cast<size_t>(saved)], row_view(s.out[i], t));
-    }
-    run(body, s);
-  }
+// Binds what round t sees and gives: slices of the xs and ys.
+void bind_slices(Session& body, const RegionStep& s, const RegionLayout& l, int64_t t) {
+  const size_t n_results = s.out.size() - l.saves.size();
+  for (size_t i = l.first + l.n_carry; i < l.first_invariant(); ++i)
+    body.bind(static_cast<int>(i - l.first), row_of(s.in[i], t));
+  for (size_t i = l.n_carry; i < n_results; ++i)
+    body.bind(static_cast<int>(s.in.size() - l.first + i - l.n_carry), row_of(s.out[i], t));
+  for (size_t i = n_results; i < s.out.size(); ++i)
+    copy_view(s.out[static_cast<size_t>(l.saves[i - n_results])], row_view(s.out[i], t));
 }
 
 }  // namespace
 
 void run_region_step(const RegionStep& s) {
-  const OpDef* op = s.step->op;
-  if (op == &scan_op) return run_scan(s);
-  if (op == &while_loop_op) return run_while(s);
-  if (op == &cond_op) return run_call(s, *s.in[0].as<uint8_t>() ? 0 : 1, s.in.subspan(1));
-  if (op == &call_op) return run_call(s, 0, s.in);
-  TEGULA_CHECK(false, op->name, " has no way to run its regions");
+  const RegionDef& def = *s.step->op->regions;
+  const Attrs& attrs = s.step->attrs;
+  const RegionLayout l(def, attrs, s.in.size());
+  const size_t chosen = def.is_choice() && !*s.in[0].as<uint8_t>() ? 1 : def.body();
+  Session& body = *s.regions[chosen];
+  start_carries(s, l.n_carry);
+  bind_operands(body, s, l);
+  Session* condition = nullptr;
+  if (def.body() > 0) {
+    condition = s.regions[0].get();
+    bind_operands(*condition, s, l);
+    condition->bind(static_cast<int>(s.in.size()), s.workspace);
+  }
+  const bool has_slices = !def.length.empty();
+  if (!has_slices) bind(body, s.in.size() - l.first, s.out.subspan(l.n_carry));
+  const bool is_reverse = !def.reverse.empty() && attrs.flag(def.reverse);
+  const int64_t n = region_rounds(def, attrs, s.extents);
+  for (int64_t round = 0; round < n; ++round) {
+    if (condition) {
+      run(*condition, s);
+      if (!*static_cast<const uint8_t*>(s.workspace)) return;
+    }
+    if (has_slices) bind_slices(body, s, l, is_reverse ? n - 1 - round : round);
+    run(body, s);
+  }
 }
 
 }  // namespace tegula

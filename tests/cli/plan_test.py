@@ -152,6 +152,35 @@ class Targets(CliTest):
             self.assertEqual(len(plans), 1, target)
             self.expect_ok(self.run_tool("plan", "--load", file))
 
+    def orders(self, target, *arguments):
+        """Per op its numeric orders, of steps that have one."""
+        file = self.dir / "orders.json"
+        self.expect_ok(self.run_tool("plan", "--json", "--target", target, "--verify", "--save", file, *arguments))
+        orders = {}
+
+        def collect(plan):
+            for step in plan["steps"]:
+                if "order" in step:
+                    orders.setdefault(step["op"], set()).add((step["order"], step["kernel"]))
+                for region in step.get("regions", ()):
+                    collect(region)
+
+        collect(json.loads(file.read_text())["plan"])
+        return orders
+
+    def test_an_order_is_chosen_by_op_dtype_and_target_never_by_extents(self):
+        rows = (("--batch", 1, "--seqlen", 4), ("--batch", 1, "--seqlen", 17), ("--batch", 8, "--seqlen", 64))
+        for target, dots, attention in (("zen4", ("fma_chain", "dot_packed"), "kb64"),
+                                        ("sapphire-rapids", ("amx_pairs", "dot_amx"), "amx_kb512")):
+            for few in rows:
+                orders = self.orders(target, *GPT2, "--model", "llama", *few)
+                self.assertEqual(orders["dot"], {dots}, (target, few))
+                self.assertEqual({order for order, _ in orders["attention"]}, {attention}, (target, few))
+        # Of f32 there are no tiles; within an LSTM's loop products have the order of those outside.
+        self.assertEqual(self.orders("sapphire-rapids", *GPT2, "--dtype", "f32")["dot"], {("fma_chain", "dot_packed")})
+        lstm = ("--model", "lstm", "--n-layers", 2, "--d-model", 64, "--seqlen", 64, "--batch", 2, "--dtype", "bf16")
+        self.assertEqual(self.orders("sapphire-rapids", *lstm)["dot"], {("amx_pairs", "dot_amx")})
+
     def test_what_is_not_there_is_told(self):
         self.expect_error(self.run_tool("plan", *GPT2, "--target", "zx81"), INPUT, "h200, zen3")
         self.expect_error(self.run_tool("plan", *GPT2, "--target", "zen3", "--device", "cuda"), INPUT,

@@ -2,6 +2,7 @@
 
 #include "tegula/ops/attention.h"
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/control.h"
 #include "tegula/ops/norm.h"
 #include "tests/passes/passes.h"
 
@@ -94,6 +95,56 @@ TEST(Autocast, ErrsByRoundingAlone) {
     EXPECT_LE(std::abs(got - y), 3.1 * u * (*exact)[1].at(i));
   }
   EXPECT_GT(differ, 0);
+}
+
+// A recurrent layer: its weight is cast once, before the loop, and what is rounded already is given
+// to it so.
+TEST(Autocast, WorksWithinBodies) {
+  Module m;
+  Builder b(m, "f");
+  const Var h = b.param("h", f32({2, 8})), x = b.param("x", f32({5, 2, 8}));
+  const Var w = b.weight("w", f32({8, 8})), v = b.weight("v", f32({8, 8}));
+  const auto out = scan(b, {h}, {matmul(x, v)}, {w}, [](Builder&, Vars c, Vars s, Vars i) {
+    const Var next = tanh(matmul(c[0], i[0]) + s[0]);
+    return StepResult{{next}, {next * next}};
+  });
+  b.result("y", out.ys[0]), b.result("w", matmul(x, w));
+  const FuncId f = finish(b);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  const Node& loop = *only(m[f], scan_op);
+  EXPECT_EQ(operand(m[f], loop, 0), DType::kF32);   // the carry
+  EXPECT_EQ(operand(m[f], loop, 1), DType::kBF16);  // a product that was rounded
+  EXPECT_EQ(operand(m[f], loop, 2), DType::kBF16);
+  const Function& body = m[loop.regions[0]];
+  const Node& dot = *only(body, dot_op);
+  EXPECT_EQ(operand(body, dot, 0), DType::kBF16);
+  EXPECT_EQ(body.type(dot.output()).dtype, DType::kBF16);  // a weight's, outside it is one
+  for (const Node& n : body.nodes)
+    if (n.op == &cast_op) EXPECT_NE(body.type(n.inputs[0]).shape, Shape({8, 8}));
+  int casts_of_w = 0;
+  for (const Node& n : m[f].nodes)
+    casts_of_w += n.op == &cast_op && n.inputs[0] == m[f].params[2].value;
+  EXPECT_EQ(casts_of_w, 1);  // for the loop and for the product outside
+  EXPECT_EQ(m[f].type(m[f].results[0].value), before.type(before.results[0].value));
+  EXPECT_FALSE(run(m, f, "autocast", bf16_options()));
+}
+
+TEST(Autocast, BranchesThatDifferKeepTheirOperands) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", f32({4, 8})), w = b.weight("w", f32({8, 8}));
+  const Var go = b.param("go", {DType::kBool, {}});
+  const auto out = cond(
+      go, {x, w}, [](Builder&, Vars v) { return std::vector<Var>{matmul(v[0], v[1])}; },
+      [](Builder&, Vars v) { return std::vector<Var>{matmul(exp(v[0]), v[1])}; });
+  b.result("y", out[0]);
+  const FuncId f = finish(b);
+  EXPECT_TRUE(run(m, f, "autocast", bf16_options()));
+  const Node& n = *only(m[f], cond_op);
+  EXPECT_EQ(operand(m[f], n, 1), DType::kF32);   // one branch reads it in f32
+  EXPECT_EQ(operand(m[f], n, 2), DType::kBF16);  // both only cast it
+  for (FuncId r : n.regions) EXPECT_EQ(operand(m[r], *only(m[r], dot_op), 0), DType::kBF16);
 }
 
 TEST(Autocast, LeavesAlone) {

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/control.h"
 #include "tegula/passes/remat_chain.h"
 #include "tegula/passes/remat_dp.h"
 #include "tests/passes/passes.h"
@@ -62,6 +63,48 @@ int64_t flops(const Module& m, const Function& f) {
     total += flops_of({n.op, &n.attrs, in, out, &m, n.regions});
   }
   return total;
+}
+
+// A loop over micro-batches whose body holds a forward and a backward part.
+TEST(Remat, WorksWithinBodies) {
+  Module m;
+  const FuncId net = residual_net(m, 12);
+  Builder b(m, "f");
+  const Function body = m[net];
+  std::vector<Var> carry, weights;
+  const Var xs = b.param("xs", f32({3, 96, 8}));
+  for (size_t i = 1; i < body.params.size(); ++i) {
+    weights.push_back(b.weight(body.params[i].name, body.type(body.params[i].value)));
+    carry.push_back(fill(b, 0, weights.back().type()));
+  }
+  ASSERT_EQ(body.type(body.params[0].value).shape, Shape({96, 8}));
+  const auto out = scan(b, carry, {xs}, weights, [&](Builder& g, Vars c, Vars x, Vars w) {
+    std::vector<Var> args = {x[0]};
+    args.insert(args.end(), w.begin(), w.end());
+    auto y = inline_call(g, body, args);
+    StepResult r{{}, {y[0]}};
+    for (size_t i = 0; i < c.size(); ++i) r.carry.push_back(c[i] + y[i + 1]);
+    return r;
+  });
+  for (size_t i = 0; i < out.carry.size(); ++i) b.result(cat("g", i), out.carry[i]);
+  const FuncId f = finish(b);
+  const Function before = m[f];
+  PipelineOptions o;
+  const auto body_of = [](const Module& of, FuncId id) {
+    return of[only(of[id], scan_op)->regions[0]];
+  };
+  Module kept = m;
+  ASSERT_TRUE(run_passes(kept, f, o).ok());
+  const int64_t whole = peak(body_of(kept, f));
+  for (const Remat remat : {Remat::kSqrt, Remat::kBudget}) {
+    Module less = m;
+    o.pass.remat = remat, o.pass.memory_bytes = whole * 3 / 4;
+    const auto reports = run_passes(less, f, o);
+    ASSERT_TRUE(reports.ok()) << reports.error().to_string();
+    EXPECT_LT(peak(body_of(less, f)), whole);
+    less.add(before);
+    expect_same_bits(less, before, less[f]);
+  }
 }
 
 TEST(Remat, FindsTheBlocks) {

@@ -8,66 +8,6 @@
 
 namespace tegula {
 
-Status check_takes(const OpCall& call, std::string_view what, const Function& f,
-                   std::span<const Type> types) {
-  if (f.params.size() != types.size())
-    return invalid_argument(cat(call.op->name, ": ", what, " ", f.name, " takes ", f.params.size(),
-                                " parameters, gets ", types.size()));
-  for (size_t i = 0; i < types.size(); ++i)
-    if (!(f.type(f.params[i].value) == types[i]))
-      return invalid_argument(cat(call.op->name, ": parameter ", i, " (", f.params[i].name, ") of ",
-                                  what, " is ", f.type(f.params[i].value), ", gets ", types[i]));
-  return {};
-}
-
-std::vector<Type> result_types(const Function& f) {
-  std::vector<Type> types;
-  for (const Output& r : f.results) types.push_back(f.type(r.value));
-  return types;
-}
-
-std::vector<DType> dtypes_of(std::span<const Type> types) {
-  std::vector<DType> out;
-  for (const Type& t : types) out.push_back(t.dtype);
-  return out;
-}
-
-Type slice_type(const Type& x) {
-  Type t = x;
-  t.shape.erase(0);
-  return t;
-}
-
-Type stacked_type(Dim length, const Type& slice) {
-  Type t = slice;
-  t.shape.insert(0, length);
-  return t;
-}
-
-DimMap whole_map(const OpCall& call, std::span<const Type> results) {
-  DimMap m;
-  auto dims = [&](const Shape& s) {
-    std::vector<DimExpr> out;
-    for (const Dim& d : s) {
-      size_t f = 0;
-      while (f < m.factors.size() && !(m.factors[f].size == d)) ++f;
-      if (f == m.factors.size()) {
-        m.add_factor(cat("n", f), d);
-        m.factors.back().whole = true;
-      }
-      out.push_back({0, {{static_cast<uint8_t>(f), 1}}});
-    }
-    return out;
-  };
-  for (const Type& t : call.in) m.operands.push_back(dims(t.shape));
-  for (const Type& t : results) {
-    m.results.push_back(dims(t.shape));
-    m.result_shapes.push_back(t.shape);
-  }
-  m.finish();
-  return m;
-}
-
 std::vector<int64_t> extents_from(const OpCall& call, const Function& region, size_t first) {
   std::vector<int64_t> extents;
   for (const Symbol& s : call.module->symbols) extents.push_back(s.bound);
@@ -119,6 +59,22 @@ int64_t flops_of(const Module& module, const Function& f, std::span<const int64_
   return total;
 }
 
+int64_t region_flops(const OpCall& c) {
+  const RegionDef& def = *c.op->regions;
+  const RegionLayout l(def, *c.attrs, c.in.size());
+  const auto extents = extents_from(c, c.region(def.body()), l.first);
+  int64_t sum = 0, most = 0;
+  for (FuncId r : c.regions) {
+    const int64_t flops = flops_of(*c.module, (*c.module)[r], extents);
+    sum = saturating_add(sum, flops), most = std::max(most, flops);
+  }
+  if (def.is_choice()) return most;
+  // Of the run's length xs tell; the attribute may name a symbol that no slice has.
+  const size_t x = l.first + l.n_carry;
+  return saturating_mul(
+      sum, l.n_xs > 0 ? c.shape(x)[0].bound() : region_rounds(def, *c.attrs, extents));
+}
+
 namespace {
 std::vector<bool> live_values(const Function& f, const std::vector<bool>* keep_result) {
   std::vector<bool> live(f.values.size(), false);
@@ -135,8 +91,8 @@ std::vector<bool> live_values(const Function& f, const std::vector<bool>* keep_r
 }
 }  // namespace
 
-std::vector<bool> live_params(const Function& f) {
-  const auto live = live_values(f, nullptr);
+std::vector<bool> live_params(const Function& f, const std::vector<bool>* keep_result) {
+  const auto live = live_values(f, keep_result);
   std::vector<bool> out;
   for (const Param& p : f.params) out.push_back(live[p.value]);
   return out;

@@ -1,4 +1,5 @@
-// What call, cond, while_loop and scan share: signatures, cost, and functions cut to what is used.
+// What ops with regions share: their cost, derivatives of functions, and functions cut to what is
+// used. How regions are used at all stands in ir/regions.h.
 #pragma once
 
 #include <span>
@@ -8,20 +9,9 @@
 #include "tegula/ir/builder.h"
 #include "tegula/ir/host_tensor.h"
 #include "tegula/ir/reference.h"
+#include "tegula/ir/regions.h"
 
 namespace tegula {
-
-// Error unless f takes parameters of exactly these types; `what` names the region ("body").
-Status check_takes(const OpCall& call, std::string_view what, const Function& f,
-                   std::span<const Type> types);
-std::vector<Type> result_types(const Function& f);
-std::vector<DType> dtypes_of(std::span<const Type> types);
-// x without its leading dim, and with one.
-Type slice_type(const Type& x);
-Type stacked_type(Dim length, const Type& slice);
-
-// The DimMap of an op that no rank may cut: one whole factor per distinct size.
-DimMap whole_map(const OpCall& call, std::span<const Type> results);
 
 // Bounded symbols at the extents that the operands' constant shapes imply, from the parameters of
 // the region they are passed to (parameter i takes operand `first + i`), and results from its own;
@@ -31,9 +21,11 @@ std::vector<int64_t> extents_from(const OpCall& call, const Function& region, si
 int64_t flops_of(const Module& module, const Function& f, const Node& n,
                  std::span<const int64_t> extents);
 int64_t flops_of(const Module& module, const Function& f, std::span<const int64_t> extents);
+// Those of a call with regions: rounds · (condition + body), or the dearer branch.
+int64_t region_flops(const OpCall& call);
 
-// For every parameter: does a result depend on it?
-std::vector<bool> live_params(const Function& f);
+// For every parameter: does a result (of those to keep, if they are told) depend on it?
+std::vector<bool> live_params(const Function& f, const std::vector<bool>* keep_result = nullptr);
 // f with only the parameters and results to keep, and the nodes these results need. A parameter
 // dropped must not be live then.
 Function restrict_to(const Function& f, const std::vector<bool>& keep_param,

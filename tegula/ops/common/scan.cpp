@@ -14,11 +14,8 @@
 namespace tegula {
 
 ScanLayout::ScanLayout(const OpCall& c)
-    : n_carry(static_cast<size_t>(c.attrs->i("n_carry"))),
-      n_xs(static_cast<size_t>(c.attrs->i("n_xs"))),
-      n_invariants(c.in.size() - n_carry - n_xs),
+    : RegionLayout(*c.op->regions, *c.attrs, c.in.size()),
       n_ys(c.region(0).results.size() - n_carry),
-      saves(c.attrs->get_or<std::vector<int64_t>>("saves", {})),
       length(c.attrs->dims("length")[0]) {}
 
 Type ScanLayout::inner(size_t i, const Type& outer) const {
@@ -114,7 +111,7 @@ struct Saved {
   Saved(Builder& b, const VjpCall& c, const ScanLayout& l, std::span<const ValueId> values,
         const std::vector<bool>& wants_carry, const std::vector<bool>& wants_product)
       : carries(l.n_carry), products(values.size()) {
-    std::vector<int64_t> saves = l.saves;
+    std::vector<int64_t> saves(l.saves.begin(), l.saves.end());
     for (size_t i = 0; i < l.n_carry; ++i)
       if (wants_carry[i] &&
           std::find(saves.begin(), saves.end(), static_cast<int64_t>(i)) == saves.end())

@@ -1,32 +1,11 @@
 // y = predicate ? then(x…) : otherwise(x…): only the branch taken runs. Its gradient is the cond
 // of the branches' pullbacks, which compute their branch again. Price: the dearer branch.
-#include <algorithm>
-
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 namespace {
-Result<std::vector<Type>> results(const OpCall& c) {
-  if (c.regions.size() != 2)
-    return invalid_argument(cat("cond: needs two regions, has ", c.regions.size()));
-  if (c.in.empty() || !(c.in[0] == Type{DType::kBool, {}}))
-    return invalid_argument(cat("cond: the predicate must be bool[], is ",
-                                c.in.empty() ? std::string("missing") : cat(c.in[0])));
-  TEGULA_TRY(check_takes(c, "then", c.region(0), c.in.subspan(1)));
-  TEGULA_TRY(check_takes(c, "else", c.region(1), c.in.subspan(1)));
-  const auto then = result_types(c.region(0)), otherwise = result_types(c.region(1));
-  if (then.size() != otherwise.size())
-    return invalid_argument(
-        cat("cond: then gives ", then.size(), " results, else ", otherwise.size()));
-  for (size_t i = 0; i < then.size(); ++i)
-    if (!(then[i] == otherwise[i]))
-      return invalid_argument(
-          cat("cond: result ", i, " of then is ", then[i], ", of else ", otherwise[i]));
-  return then;
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -59,6 +38,9 @@ std::vector<FuncId> branches(Module& m) {
   const FuncId first = *f.finish_into_module();
   return {first, *g.finish_into_module()};
 }
+
+constexpr RegionDef kRegions = {
+    .parts = {{"then", RegionRole::kBranch}, {"else", RegionRole::kBranch}}};
 }  // namespace
 
 constinit const OpDef cond_op = {
@@ -66,18 +48,8 @@ constinit const OpDef cond_op = {
     .formula = "y = predicate ? then(x) : otherwise(x)",
     .source = "Yu et al. 2018, sections 2 and 5.1",
     .group = "control",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      return whole_map(c, TEGULA_TRY(results(c)));
-    },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return dtypes_of(TEGULA_TRY(results(c)));
-    },
-    .flops =
-        [](const OpCall& c) {
-          const auto extents = extents_from(c, c.region(0), 1);
-          return std::max(flops_of(*c.module, c.region(0), extents),
-                          flops_of(*c.module, c.region(1), extents));
-        },
+    .regions = &kRegions,
+    .flops = region_flops,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       auto grads =
           spread_floats(c.in.subspan(1), cond_of(b, *c.call, join_valid(c.in, c.grad),

@@ -82,6 +82,7 @@ constinit const OpDef rms_norm_op = {
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .is_rowwise = true,
     .precision = Precision::kHigh,
 };
 

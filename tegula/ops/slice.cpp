@@ -116,6 +116,7 @@ constinit const OpDef slice_op = {
     .localize = localize,
     .is_view = true,
     .is_linear = true,
+    .is_rowwise = true,
 };
 
 }  // namespace tegula

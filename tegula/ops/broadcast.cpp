@@ -71,6 +71,7 @@ constinit const OpDef broadcast_op = {
     .localize = localize,
     .is_view = true,
     .is_linear = true,
+    .is_rowwise = true,
 };
 
 }  // namespace tegula

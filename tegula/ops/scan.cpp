@@ -6,64 +6,12 @@
 // needs (common/scan.cpp): one checkpoint a step.
 #include "tegula/ops/common/scan.h"
 
-#include "tegula/base/saturating.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 namespace {
-Result<std::vector<Type>> results(const OpCall& c) {
-  if (c.regions.size() != 1)
-    return invalid_argument(cat("scan: needs one region, has ", c.regions.size()));
-  const int64_t n_carry = c.attrs->i("n_carry"), n_xs = c.attrs->i("n_xs");
-  if (n_carry < 0 || n_xs < 0 || n_carry + n_xs > static_cast<int64_t>(c.in.size()))
-    return invalid_argument(
-        cat("scan: n_carry ", n_carry, " and n_xs ", n_xs, " of ", c.in.size(), " operands"));
-  const Function& body = c.region(0);
-  if (static_cast<int64_t>(body.results.size()) < n_carry)
-    return invalid_argument(cat("scan: the body gives ", body.results.size(),
-                                " results, fewer than its ", n_carry, " carries"));
-  const auto& lengths = c.attrs->dims("length");
-  if (lengths.size() != 1)
-    return invalid_argument(cat("scan: ", lengths.size(), " lengths, must be one"));
-  const ScanLayout l(c);
-  std::vector<Type> takes;
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    if (l.is_x(i) && (c.shape(i).rank() == 0 || !(c.shape(i)[0] == l.length)))
-      return invalid_argument(
-          cat("scan: x ", i - l.n_carry, " is ", c.in[i], ", its dim 0 must be ", l.length));
-    takes.push_back(l.inner(i, c.in[i]));
-  }
-  TEGULA_TRY(check_takes(c, "the body", body, takes));
-  std::vector<Type> out = result_types(body);
-  for (size_t i = 0; i < l.n_carry; ++i)
-    if (!(out[i] == takes[i]))
-      return invalid_argument(
-          cat("scan: carry ", i, " is ", takes[i], ", the body makes it ", out[i]));
-  for (size_t i = l.n_carry; i < out.size(); ++i) {
-    if (out[i].shape.rank() == kMaxRank)
-      return unsupported(cat("scan: y ", i - l.n_carry, " would have more than 8 dims"));
-    out[i] = stacked_type(l.length, out[i]);
-  }
-  for (int64_t s : l.saves) {
-    if (s < 0 || s >= n_carry)
-      return invalid_argument(cat("scan: saves carry ", s, " of ", n_carry));
-    out.push_back(stacked_type(l.length, takes[static_cast<size_t>(s)]));
-  }
-  return out;
-}
-
-int64_t trips(const OpCall& c, std::span<const int64_t> extents) {
-  const ScanLayout l(c);
-  return l.n_xs > 0 ? c.shape(l.n_carry)[0].bound() : l.length.at(extents);
-}
-
-int64_t flops(const OpCall& c) {
-  const auto extents = extents_from(c, c.region(0), 0);
-  return saturating_mul(trips(c, extents), flops_of(*c.module, c.region(0), extents));
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -131,6 +79,13 @@ std::vector<Sample> samples() {
   count.regions = counting;
   return {plain, back, saved, none, misfit, fewer, count};
 }
+
+constexpr RegionDef kRegions = {.parts = {{"the body", RegionRole::kBody}},
+                                .carries = "n_carry",
+                                .slices = "n_xs",
+                                .length = "length",
+                                .reverse = "reverse",
+                                .saves = "saves"};
 }  // namespace
 
 constinit const OpDef scan_op = {
@@ -138,18 +93,13 @@ constinit const OpDef scan_op = {
     .formula = "(c, y_t) = body(c, x_t, invariants), t = 0 .. length-1",
     .source = "Blelloch 1990 (the name); Yu et al. 2018, section 5.1 (its gradient)",
     .group = "control",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      return whole_map(c, TEGULA_TRY(results(c)));
-    },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return dtypes_of(TEGULA_TRY(results(c)));
-    },
     .attrs = {{"n_carry", AttrKind::kInt, true, "how many operands are carried"},
               {"n_xs", AttrKind::kInt, true, "how many are taken step by step"},
               {"length", AttrKind::kDims, true, "number of steps"},
               {"reverse", AttrKind::kBool, false, "from the last step to the first"},
               {"saves", AttrKind::kInts, false, "carries whose values before each step are given"}},
-    .flops = flops,
+    .regions = &kRegions,
+    .flops = region_flops,
     .vjp = scan_vjp,
     .jvp = scan_jvp,
     .reference = reference_of<Ref>,

@@ -3,7 +3,6 @@
 // The bound is part of the meaning: the loop stops there. It prices the loop (its FLOPs are those
 // of max_trips rounds, the run's may be fewer) and gives reverse mode its length: the derivatives
 // are those of a scan of max_trips steps, each of which does nothing once the condition has failed.
-#include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/control.h"
@@ -12,31 +11,6 @@
 namespace tegula {
 
 namespace {
-Result<std::vector<Type>> results(const OpCall& c) {
-  if (c.regions.size() != 2)
-    return invalid_argument(cat("while_loop: needs two regions, has ", c.regions.size()));
-  const int64_t n = c.attrs->i("n_carry");
-  if (n < 0 || n > static_cast<int64_t>(c.in.size()))
-    return invalid_argument(cat("while_loop: n_carry ", n, " of ", c.in.size(), " operands"));
-  if (c.attrs->i("max_trips") < 0)
-    return invalid_argument(
-        cat("while_loop: max_trips is ", c.attrs->i("max_trips"), ", must be at least 0"));
-  const Function &condition = c.region(0), &body = c.region(1);
-  TEGULA_TRY(check_takes(c, "the condition", condition, c.in));
-  TEGULA_TRY(check_takes(c, "the body", body, c.in));
-  const auto test = result_types(condition), next = result_types(body);
-  if (test.size() != 1 || !(test[0] == Type{DType::kBool, {}}))
-    return invalid_argument("while_loop: the condition must give one bool[]");
-  if (static_cast<int64_t>(next.size()) != n)
-    return invalid_argument(
-        cat("while_loop: the body gives ", next.size(), " results for ", n, " carries"));
-  for (size_t i = 0; i < next.size(); ++i)
-    if (!(next[i] == c.in[i]))
-      return invalid_argument(
-          cat("while_loop: carry ", i, " is ", c.in[i], ", the body makes it ", next[i]));
-  return next;
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -107,6 +81,11 @@ std::vector<FuncId> always(Module& m) {
   const FuncId first = *p.finish_into_module();
   return {first, *f.finish_into_module()};
 }
+
+constexpr RegionDef kRegions = {
+    .parts = {{"the condition", RegionRole::kCondition}, {"the body", RegionRole::kBody}},
+    .carries = "n_carry",
+    .most_rounds = "max_trips"};
 }  // namespace
 
 constinit const OpDef while_loop_op = {
@@ -114,21 +93,10 @@ constinit const OpDef while_loop_op = {
     .formula = "while (condition(c, invariants)) c = body(c, invariants), at most max_trips times",
     .source = "Yu et al. 2018, sections 2 and 5.1",
     .group = "control",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      return whole_map(c, TEGULA_TRY(results(c)));
-    },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return dtypes_of(TEGULA_TRY(results(c)));
-    },
     .attrs = {{"n_carry", AttrKind::kInt, true, "how many operands are carried"},
               {"max_trips", AttrKind::kInt, true, "at most so many rounds"}},
-    .flops =
-        [](const OpCall& c) {
-          const auto extents = extents_from(c, c.region(1), 0);
-          const Count trip = Count(flops_of(*c.module, c.region(0), extents)) +
-                             flops_of(*c.module, c.region(1), extents);
-          return (trip * c.attrs->i("max_trips")).n;
-        },
+    .regions = &kRegions,
+    .flops = region_flops,
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples =

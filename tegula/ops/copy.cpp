@@ -22,6 +22,7 @@ constinit const OpDef copy_op = {
     .reference = reference_with_ints<Ref>,
     .samples = [] { return unary_samples(-2, 2); },
     .is_linear = true,
+    .aliases = {{0, 0}},
 };
 
 }  // namespace tegula

@@ -100,6 +100,7 @@ constinit const OpDef concat_op = {
                                      {"misfit", {a, b}, {{"dim", int64_t{0}}}, "only dim 0"}};
         },
     .is_linear = true,
+    .joins = "dim",
 };
 
 }  // namespace tegula

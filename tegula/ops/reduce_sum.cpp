@@ -20,6 +20,7 @@ constinit const OpDef reduce_sum_op = {
     .samples = reduce_samples,
     .is_linear = true,
     .is_reduction = true,
+    .is_rowwise = true,
 };
 
 }  // namespace tegula

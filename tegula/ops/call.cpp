@@ -7,13 +7,6 @@
 namespace tegula {
 
 namespace {
-Result<std::vector<Type>> results(const OpCall& c) {
-  if (c.regions.size() != 1)
-    return invalid_argument(cat("call: needs one region, has ", c.regions.size()));
-  TEGULA_TRY(check_takes(c, "the function", c.region(0), c.in));
-  return result_types(c.region(0));
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -29,22 +22,16 @@ std::vector<FuncId> norm(Module& m) {
   b.result("y", y), b.result("norm", reduce_sum(y * y, {1}));
   return {*b.finish_into_module()};
 }
+
+constexpr RegionDef kRegions = {.parts = {{"the function", RegionRole::kBody}}};
 }  // namespace
 
 constinit const OpDef call_op = {
     .name = "call",
     .formula = "y = f(x)",
     .group = "control",
-    .dims_fn = [](const OpCall& c) -> Result<DimMap> {
-      return whole_map(c, TEGULA_TRY(results(c)));
-    },
-    .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
-      return dtypes_of(TEGULA_TRY(results(c)));
-    },
-    .flops =
-        [](const OpCall& c) {
-          return flops_of(*c.module, c.region(0), extents_from(c, c.region(0), 0));
-        },
+    .regions = &kRegions,
+    .flops = region_flops,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       auto made = region_pullback(b, c.call->regions[0]);
       if (!made.ok()) return b.fail(std::move(made).error()), Grads(c.in.size());

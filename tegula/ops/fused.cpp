@@ -169,10 +169,6 @@ Result<DimMap> dims(const OpCall& c) {
   return m;
 }
 
-int64_t flops(const OpCall& c) {
-  return flops_of(*c.module, c.region(0), extents_from(c, c.region(0), 0));
-}
-
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
@@ -194,6 +190,8 @@ Result<FusedSpace> fused_space(const Function& body, const Attrs& attrs) {
   return space;
 }
 
+static constexpr RegionDef kRegions = {.parts = {{"the body", RegionRole::kProgram}}};
+
 constinit const OpDef fused_op = {
     .name = "fused",
     .formula = "y = body(x)",
@@ -207,7 +205,8 @@ constinit const OpDef fused_op = {
     },
     .attrs = {{"shape", AttrKind::kDims, true, "iteration space, without dims of extent 1"},
               {"inner", AttrKind::kInt, true, "how many of its last dims form a row"}},
-    .flops = flops,
+    .regions = &kRegions,
+    .flops = region_flops,
     .decompose = [](Builder& b, const OpCall& c, std::span<const Var> in) -> std::vector<Var> {
       return inline_call(b, c.region(0), in);
     },

@@ -119,6 +119,7 @@ constinit const OpDef layer_norm_op = {
     .decompose = decompose,
     .reference = reference_of<Ref>,
     .samples = samples,
+    .is_rowwise = true,
     .precision = Precision::kHigh,
 };
 
