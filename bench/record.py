@@ -1,7 +1,8 @@
 """What the scripts in bench/ share: running `tegula --json`, and writing a raw result.
 
 A result is {"name", "machine", "threads", "versions", "commit", "measures", "command", "date", ..., "rows"};
-tools/bench_tables.py makes the tables of docs/benchmarks.md from them, and marks those whose code has changed.
+tools/bench_tables.py makes the tables of docs/benchmarks.md and docs/lab from them, and marks those whose code has
+changed; bench/plots.py draws some of them.
 """
 
 import datetime

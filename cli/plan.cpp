@@ -20,6 +20,7 @@
 #include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/measured_target.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -29,7 +30,7 @@ namespace {
 struct Options {
   TrainFlags flags;
   int64_t vocab_size = 50257;
-  bool verbose = false, timings = false, verify = false;
+  bool verbose = false, timings = false, verify = false, measure = false;
   int repeat = 1;
   std::string save, load, config_file;
   std::string target, device;
@@ -267,7 +268,11 @@ Result<Planned> plan_best(const TrainConfig& c, const Target& target, int repeat
 // What the plan is for: a preset, the GPU of this machine, or its CPU.
 Result<Target> target_of(const Options& o, const TrainConfig& c) {
   if (o.target.empty()) {
-    if (o.device != "cuda") return Target::this_cpu(ThreadPool(c.threads).n_threads());
+    if (o.device != "cuda") {
+      Rank rank(c.threads);
+      if (o.measure) return measured_target(rank);
+      return Target::this_cpu(rank.pool.n_threads());
+    }
     const auto device = open_device();
     if (device.ok()) return (*device)->target();
     return unsupported(cat("--device cuda: ", device.error().message,
@@ -336,6 +341,10 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->type_name("NAME");
   one_of(cmd->add_option("--device", o.device, "Where; default: the target's, else cpu"),
          {"cpu", "cuda"});
+  cmd->add_flag("--measure", o.measure,
+                "Time this machine's CPU first, under a second, so that the step is priced")
+      ->excludes(cmd->get_option("--target"))
+      ->excludes(cmd->get_option("--device"));
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");

@@ -20,21 +20,30 @@ function(tegula_layer name)
 endfunction()
 
 # tegula_table(OUT folder NAMESPACE ns TYPE type FUNCTION accessor HEADER header [SUFFIX suffix]
-#              [DECLARATIONS header])
+#              [DECLARATIONS header] [FOLDERS])
 # writes a table of every `constinit const TYPE <stem><suffix>` of the folder, one per .cpp file, and
-# with DECLARATIONS a header that declares them.
+# with DECLARATIONS a header that declares them. With FOLDERS, files of its folders count as well, but
+# for those in common.
 function(tegula_table out folder)
-  cmake_parse_arguments(ARG "" "NAMESPACE;TYPE;FUNCTION;HEADER;SUFFIX;DECLARATIONS" "EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "FOLDERS" "NAMESPACE;TYPE;FUNCTION;HEADER;SUFFIX;DECLARATIONS" "EXCLUDE" ${ARGN})
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
-  list(SORT files)
-  set(externs "")
-  set(entries "")
+  if(ARG_FOLDERS)
+    file(GLOB in_folders CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*/*.cpp)
+    list(FILTER in_folders EXCLUDE REGEX "/common/")
+    list(APPEND files ${in_folders})
+  endif()
+  set(stems "")
   foreach(file IN LISTS files)
     get_filename_component(stem ${file} NAME_WE)
-    if(NOT stem IN_LIST ARG_EXCLUDE)
-      string(APPEND externs "extern const ${ARG_TYPE} ${stem}${ARG_SUFFIX};\n")
-      string(APPEND entries "    &${ARG_NAMESPACE}::${stem}${ARG_SUFFIX},\n")
-    endif()
+    list(APPEND stems ${stem})
+  endforeach()
+  list(REMOVE_ITEM stems "" ${ARG_EXCLUDE})
+  list(SORT stems)
+  set(externs "")
+  set(entries "")
+  foreach(stem IN LISTS stems)
+    string(APPEND externs "extern const ${ARG_TYPE} ${stem}${ARG_SUFFIX};\n")
+    string(APPEND entries "    &${ARG_NAMESPACE}::${stem}${ARG_SUFFIX},\n")
   endforeach()
   file(CONFIGURE OUTPUT ${out} @ONLY CONTENT
 "// Generated from the file names of tegula/${folder}; do not edit.

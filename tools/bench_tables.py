@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/benchmarks.md from the raw results in bench/results/*.json.
+"""Writes the tables of docs/benchmarks.md and docs/lab/*.md from the raw results in bench/results/*.json.
 
   tools/bench_tables.py           rewrites what stands between the markers
   tools/bench_tables.py --check   fails if that would change anything
   tools/bench_tables.py --old     lists the tables that are older than their code, and by how many commits
 
 A result is {"name", "machine", "threads", "versions": {program: version}, "commit", "measures": [path, ...],
-"command", "date", "rows": [{column: value, ...}, ...]}. Its table stands in the page between
+"command", "date", "rows": [{column: value, ...}, ...]}. Its table stands in exactly one of the pages, between
 
   <!-- bench: NAME -->
   <!-- end -->
@@ -16,7 +16,7 @@ with the columns in the order in which the rows first mention them.
 "measures" says which code the figures are of, as git's pathspecs. Where it differs today, comments aside, from
 what it was at one of the result's commits (those of its rows are in a column "commit"), the table is marked as
 older than its code: nothing else is known to be wrong with it, and to measure again takes the mark away. The mark
-is a part of the page, so --check fails only while it is missing. A checkout without the history keeps the marks.
+is a part of its page, so --check fails only while it is missing. A checkout without the history keeps the marks.
 """
 
 import argparse
@@ -150,25 +150,39 @@ def load(folder):
     return results, problems
 
 
-def rewrite(page, results, history):
-    """The page with every block rendered, what is wrong, and the names of what is marked."""
-    problems, shown, marked = [], set(), []
+def pages_in(docs):
+    """The pages that hold tables: one for users, the others with the details."""
+    return [docs / "benchmarks.md", *sorted((docs / "lab").glob("*.md"))]
+
+
+def rewrite(page, results, history, shown):
+    """The page with every block rendered, what is wrong, and the names of what is marked.
+
+    shown: the page that each table was seen in so far; this page's are added.
+    """
+    problems, marked = [], []
 
     def block(match):
         name = match[2]
-        shown.add(name)
         if name not in results:
-            problems.append(f"the page shows {name}, which bench/results/ does not have")
+            problems.append(f"{page.name} shows {name}, which bench/results/ does not have")
             return match[0]
+        if name in shown:
+            problems.append(f"{page.name} shows {name}, which {shown[name]} shows already")
+        shown.setdefault(name, page.name)
         is_marked = bool(outdated(results[name], history)) if history.is_known else MARK in match[3]
         if is_marked:
             marked.append(name)
         return match[1] + render(results[name], is_marked) + match[4]
 
-    page = BLOCK.sub(block, page)
-    problems += [f"no block '<!-- bench: {name} -->' in the page shows {name}"
-                 for name in results if name not in shown]
-    return page, problems, marked
+    return BLOCK.sub(block, page.read_text(encoding="utf-8")), problems, marked
+
+
+def list_old(marked, results, history):
+    for name in marked:
+        since = [(c, history.commits_since(c, results[name]["measures"])) for c in outdated(results[name], history)]
+        print(f"{name}: " + ", ".join(f"{n} commits after {c}" if n is not None else f"{c}, which is in no history here"
+                                      for c, n in since))
 
 
 def main():
@@ -177,27 +191,25 @@ def main():
     parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
     parser.add_argument("--old", action="store_true", help="list what is older than its code, and write nothing")
     parser.add_argument("--results", type=pathlib.Path, default=root / "bench" / "results")
-    parser.add_argument("--page", type=pathlib.Path, default=root / "docs" / "benchmarks.md")
+    parser.add_argument("--docs", type=pathlib.Path, default=root / "docs", help="folder with benchmarks.md and lab/")
     parser.add_argument("--tree", type=pathlib.Path, default=root, help="the checkout whose code was measured")
     arguments = parser.parse_args()
 
-    old = arguments.page.read_text(encoding="utf-8")
     results, problems = load(arguments.results)
-    history = History(arguments.tree)
-    new, more, marked = rewrite(old, results, history)
-    problems += more
+    history, shown, marked = History(arguments.tree), {}, []
+    for page in pages_in(arguments.docs):
+        old = page.read_text(encoding="utf-8")
+        new, wrong, more = rewrite(page, results, history, shown)
+        problems += wrong
+        marked += more
+        if arguments.check and new != old:
+            print("\n".join(difflib.unified_diff(old.splitlines(), new.splitlines(), "docs", "results", "", "", 1, "")))
+            problems.append(f"{page.name} is stale: run tools/bench_tables.py")
+        elif new != old and not arguments.old:
+            page.write_text(new, encoding="utf-8")
+    problems += [f"no block '<!-- bench: {name} -->' in any page shows {name}" for name in results if name not in shown]
     if arguments.old:
-        for name in marked:
-            since = [(c, history.commits_since(c, results[name]["measures"])) for c in outdated(results[name], history)]
-            print(f"{name}: " + ", ".join(f"{n} commits after {c}" if n is not None else f"{c}, which is in no history here"
-                                          for c, n in since))
-    elif arguments.check and new != old:
-        diff = difflib.unified_diff(old.splitlines(), new.splitlines(), "docs", "results", "", "",
-                                    1, "")
-        print("\n".join(diff))
-        problems.append(f"{arguments.page.name} is stale: run tools/bench_tables.py")
-    elif new != old:
-        arguments.page.write_text(new, encoding="utf-8")
+        list_old(marked, results, history)
     if arguments.check and marked:
         print(f"{len(marked)} of {len(results)} tables are older than the code they measure: --old lists them")
     for problem in problems:

@@ -77,6 +77,7 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
 constexpr FixedKey kFixed[] = {{"hidden_activation", R"("gelu_pytorch_tanh"|"gelu_new")", true},
                                {"rope_scaling", "null"},
                                {"rope_parameters.rope_type", R"("default")"},
+                               {"rope_parameters.partial_rotary_factor", "1.0|1"},
                                {"attention_bias", "false"},
                                {"use_bidirectional_attention", "false"}};
 

@@ -26,9 +26,6 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", false, false},
                              {&kBias, "attention_bias mlp_bias", false}};
-constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
-                               {"rope_scaling", "null"},
-                               {"rope_parameters.rope_type", R"("default")"}};
 
 }  // namespace
 
@@ -41,7 +38,7 @@ constinit const ModelDef llama_model = {
     .resolve = resolve_rotary,
     .hf_type = "llama",
     .hf_class = "LlamaForCausalLM",
-    .fixed = kFixed,
+    .fixed = kLlamaFixed,
     .cuts = kDecoderCuts,
 };
 

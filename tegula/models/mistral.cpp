@@ -27,9 +27,6 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kDropout, "attention_dropout", 0},
                              {&kTied, "tie_word_embeddings", false, false},
                              {&kWindow, "sliding_window", 4096, 0}};
-constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
-                               {"rope_scaling", "null"},
-                               {"rope_parameters.rope_type", R"("default")"}};
 
 }  // namespace
 
@@ -42,7 +39,7 @@ constinit const ModelDef mistral_model = {
     .resolve = resolve_rotary,
     .hf_type = "mistral",
     .hf_class = "MistralForCausalLM",
-    .fixed = kFixed,
+    .fixed = kLlamaFixed,
     .cuts = kDecoderCuts,
 };
 

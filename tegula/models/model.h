@@ -99,7 +99,7 @@ struct ModelDef {
   std::string_view doc;
   Var (*hidden)(Context&, Var tokens) = nullptr;
   Var (*head)(Context&) = nullptr;
-  // What is done to the logits (a cap), in f32; null: nothing.
+  // What is done to the logits (a cap), in f32; null: nothing, and then a loss never holds them.
   Var (*cap)(Context&, Var logits) = nullptr;
   std::span<const Field> fields;
   // Fills in what follows from other settings, and checks them together; null: nothing does. It
@@ -117,8 +117,7 @@ struct ModelDef {
 std::span<const ModelDef* const> all_models();
 Result<const ModelDef*> find_model(std::string_view name);
 
-// Mean cross-entropy of predicting targets, and in training the model's own losses; never holds the
-// logits.
+// Mean cross-entropy of predicting targets, and in training the model's own losses.
 Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
 // The same of a hidden state that is there, without the model's own losses.
 Var hidden_loss(Context& c, const ModelDef& model, Var hidden, Var targets);

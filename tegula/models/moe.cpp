@@ -89,6 +89,7 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
 constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
                                {"rope_scaling", "null"},
                                {"rope_parameters.rope_type", R"("default")"},
+                               {"rope_parameters.partial_rotary_factor", "1.0|1"},
                                {"sliding_window", "null"}};
 constexpr Cut kCuts[] = {{"q_proj.weight", 0, &kHeads},
                          {"k_proj.weight", 0, &kKvHeads},

@@ -44,9 +44,6 @@ constexpr Field kFields[] = {{&kVocabSize, "vocab_size"},
                              {&kWindow, "sliding_window", 4096, 0},
                              {&kFirstWindow, "max_window_layers", 28, 0},
                              {&kLayerTypes, "layer_types", ""}};
-constexpr FixedKey kFixed[] = {{"hidden_act", R"("silu")", true},
-                               {"rope_scaling", "null"},
-                               {"rope_parameters.rope_type", R"("default")"}};
 
 }  // namespace
 
@@ -59,7 +56,7 @@ constinit const ModelDef qwen2_model = {
     .resolve = resolve,
     .hf_type = "qwen2",
     .hf_class = "Qwen2ForCausalLM",
-    .fixed = kFixed,
+    .fixed = kLlamaFixed,
     .cuts = kDecoderCuts,
 };
 

@@ -1,6 +1,8 @@
 // What attention and attention_bwd share: attributes, operands, the mask, scores and their cost.
 #pragma once
 
+#include <type_traits>
+
 #include "tegula/ops/attention.h"
 #include "tegula/ops/rows.h"
 
@@ -103,6 +105,11 @@ AttentionMask mask_of(const RefArgs<S>& a, const AttentionCall& call) {
   return AttentionMask(call, std::move(cu[0]), std::move(cu[1]));
 }
 
+// q · k as Hopper's tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to
+// 13 bits below the largest power of two among them, and what comes out to 13 below its own.
+// Measured: bits_of_products in bench/cuda/attention_grid.py.
+double sum_of_e4m3_products(std::span<const double> q, std::span<const double> k);
+
 // Scores of a head, one pair at a time.
 template <class S>
 class Scorer {
@@ -115,8 +122,12 @@ class Scorer {
   // The score; *capped becomes tanh(S / softcap).
   S operator()(int64_t i, int64_t j, int64_t aligned, S* capped = nullptr) const {
     S s = S(0.0);
-    for (int64_t e = 0; e < call_.d; ++e)
-      s = scalar::fma(a_.load(0, b_, i, h_, e), a_.load(1, b_, j, hk_, e), s);
+    if (std::is_same_v<S, float> && call_.is_e4m3) {
+      s = S(e4m3_product(i, j));
+    } else {
+      for (int64_t e = 0; e < call_.d; ++e)
+        s = scalar::fma(a_.load(0, b_, i, h_, e), a_.load(1, b_, j, hk_, e), s);
+    }
     s = s * scale_;
     if (call_.softcap > 0) {
       const S t = scalar::tanh(s * S(1 / call_.softcap));
@@ -128,6 +139,15 @@ class Scorer {
     if (call_.operands.slopes >= 0)
       s = s - slope_ * S(static_cast<double>(aligned < j ? j - aligned : aligned - j));
     return s;
+  }
+  // As tensor cores would.
+  double e4m3_product(int64_t i, int64_t j) const {
+    std::vector<double> q, k;
+    for (int64_t e = 0; e < call_.d; ++e) {
+      q.push_back(static_cast<double>(a_.load(0, b_, i, h_, e)));
+      k.push_back(static_cast<double>(a_.load(1, b_, j, hk_, e)));
+    }
+    return sum_of_e4m3_products(q, k);
   }
   // What q (0), k (1) or v (2) is to be multiplied with.
   S descale(size_t which) const {

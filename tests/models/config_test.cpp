@@ -121,7 +121,8 @@ TEST(ModelConfigJson, ReadsLlamaWithDefaultsAndBothFormsOfRope) {
   EXPECT_EQ(newer->n_kv_heads, 9);
   EXPECT_EQ(newer->head_dim, 64);
   for (const char* rope : {R"("rope_scaling": {"rope_type": "llama3", "factor": 8})",
-                           R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4})"})
+                           R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4})",
+                           R"("rope_parameters": {"partial_rotary_factor": 0.5})"})
     expect_error(parse("llama", cat(base, ", ", rope)), Code::kUnsupported,
                  {"d/config.json", "rope"});
   expect_error(parse("llama", base + R"(, "hidden_act": "gelu")"), Code::kUnsupported,

@@ -161,8 +161,8 @@ class BenchTables(ToolTest):
 
     def run_tables(self, page, *arguments):
         self.page = self.write("docs/benchmarks.md", page)
-        return self.run_tool("bench_tables.py", "--results", self.tree / "results", "--page",
-                             self.page, "--tree", self.tree, *arguments)
+        return self.run_tool("bench_tables.py", "--results", self.tree / "results", "--docs",
+                             self.page.parent, "--tree", self.tree, *arguments)
 
     def git(self, *arguments):
         person = ["-c", "user.name=T", "-c", "user.email=t@t"]
@@ -197,7 +197,23 @@ class BenchTables(ToolTest):
         code, out = self.run_tables("<!-- bench: gemm, f32 -->\n<!-- end -->\n"
                                     "<!-- bench: other -->\n<!-- end -->\n")
         self.assertEqual(code, 1)
-        self.assertIn("shows other, which", out)
+        self.assertIn("benchmarks.md shows other, which bench/results/", out)
+
+    def test_a_table_stands_in_one_page_of_them_all(self):
+        block = "<!-- bench: gemm, f32 -->\n<!-- end -->\n"
+        lab = self.write("docs/lab/products.md", block)
+        self.assertEqual(self.run_tables("# B\n"), (0, ""))
+        text = lab.read_text(encoding="utf-8")
+        self.assertIn("| 2048³ |", text)
+        self.assertEqual(self.page.read_text(encoding="utf-8"), "# B\n")
+        self.assertEqual(self.run_tables("# B\n", "--check"), (0, ""))
+        lab.write_text(text.replace("12.35", "1"), encoding="utf-8")
+        code, out = self.run_tables("# B\n", "--check")
+        self.assertEqual(code, 1)
+        self.assertIn("products.md is stale", out)
+        code, out = self.run_tables(block)
+        self.assertEqual(code, 1)
+        self.assertIn("products.md shows gemm, f32, which benchmarks.md shows already", out)
 
     def test_incomplete_results_fail(self):
         self.write("results/bad.json", json.dumps({"name": "bad", "rows": []}))
@@ -284,6 +300,38 @@ class Roofline(ToolTest):
         texts = [t.text for t in self.draw([self.row("a < b", 1.0, 1.0)]).iter("{http://www.w3.org/2000/svg}text")]
         self.assertIn("Two <chips>", texts)
         self.assertIn("a < b", texts)
+
+
+class Plots(ToolTest):
+    """bench/plots.py: pictures of how many times as fast, right of 1 where Tegula is faster."""
+    spec = importlib.util.spec_from_file_location("plots", ROOT / "bench" / "plots.py")
+    plots = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plots)
+
+    RESULTS = {"r": {"commit": "abc1234", "date": "2026-01-01",
+                     "rows": [{"work": "a < b", "ratio": 2.0}, {"work": "slow", "ratio": 0.5}, {"work": "x", "ratio": None}]}}
+
+    def test_faster_lies_right_of_one_and_as_far_as_slower_lies_left(self):
+        svg = ElementTree.fromstring(self.plots.draw("T", [self.plots.Source("g", self.plots.EAGER, "r")], self.RESULTS))
+        space = "{http://www.w3.org/2000/svg}"
+        fast, slow = (float(c.get("cx")) for c in svg.iter(space + "circle") if len(c))
+        one = next(float(t.get("x")) for t in svg.iter(space + "text") if t.text == "1")
+        self.assertGreater(fast, one)
+        self.assertAlmostEqual(fast - one, one - slow, places=0)
+        self.assertIn("a < b", [t.text for t in svg.iter(space + "text")])
+        self.assertIn("r: commit abc1234, 2026-01-01", [t.text for t in svg.iter(space + "text")])
+
+    def test_a_source_without_rows_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "no row of r has a ratio and matches 'nothing'"):
+            self.plots.draw("T", [self.plots.Source("g", self.plots.EAGER, "r", "nothing")], self.RESULTS)
+
+    def test_check_tells_a_stale_picture(self):
+        tool = [sys.executable, ROOT / "bench" / "plots.py", "--docs", self.tree]
+        self.assertEqual(subprocess.run(tool, check=False).returncode, 0)
+        self.assertEqual(subprocess.run([*tool, "--check"], check=False).returncode, 0)
+        self.write("bench_cpu.svg", "old")
+        done = subprocess.run([*tool, "--check"], check=False, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, "bench_cpu.svg is stale: run bench/plots.py\n"))
 
 
 class Mutate(ToolTest):

@@ -1,5 +1,7 @@
 #include "tegula/ops/attention_call.h"
 
+#include <cmath>
+
 #include "tegula/base/philox.h"
 #include "tegula/base/saturating.h"
 
@@ -256,6 +258,25 @@ Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t l
   a.set("origin", origin);
   a.set("whole", std::vector<int64_t>(call.whole.begin(), call.whole.end()));
   return a;
+}
+
+double sum_of_e4m3_products(std::span<const double> q, std::span<const double> k) {
+  constexpr int kBits = 13;
+  const auto power = [](double x) { return x == 0 ? -1000 : std::ilogb(x); };
+  const auto cut = [](double x, int unit) {
+    return std::ldexp(std::trunc(std::ldexp(x, -unit)), unit);
+  };
+  double sum = 0;
+  for (size_t first = 0; first < q.size(); first += 32) {
+    const size_t end = std::min(first + 32, q.size());
+    int top = power(sum);
+    for (size_t e = first; e < end; ++e) top = std::max(top, power(q[e]) + power(k[e]));
+    if (top <= -1000) continue;
+    sum = cut(sum, top - kBits);
+    for (size_t e = first; e < end; ++e) sum += cut(q[e] * k[e], top - kBits);
+    if (sum != 0) sum = cut(sum, power(sum) - kBits);
+  }
+  return sum;
 }
 
 }  // namespace tegula
