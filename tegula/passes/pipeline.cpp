@@ -10,42 +10,44 @@
 
 namespace tegula {
 
-#define TEGULA_PASS(name) extern const PassDef name##_pass;
-TEGULA_PASS(algebra)
-TEGULA_PASS(autocast)
-TEGULA_PASS(bias_activation)
-TEGULA_PASS(blockwise)
-TEGULA_PASS(control)
-TEGULA_PASS(cse)
-TEGULA_PASS(dce)
-TEGULA_PASS(fold)
-TEGULA_PASS(fuse)
-TEGULA_PASS(loss_grads)
-TEGULA_PASS(lower)
-TEGULA_PASS(merge_scans)
-TEGULA_PASS(norm_residual)
-TEGULA_PASS(one_chain)
-TEGULA_PASS(qkv_concat)
-TEGULA_PASS(quantised_dot)
-TEGULA_PASS(remat)
-TEGULA_PASS(scan_layout)
-TEGULA_PASS(scan_sums)
-TEGULA_PASS(views)
-TEGULA_PASS(widen_again)
-TEGULA_PASS(wrap)
-#undef TEGULA_PASS
+// The one place that holds the order; a pass may stand in it more than once.
+#define TEGULA_PIPELINE(X) \
+  X(merge_scans)           \
+  X(control)               \
+  X(scan_sums)             \
+  X(scan_layout)           \
+  X(dce)                   \
+  X(quantised_dot)         \
+  X(lower)                 \
+  X(cse)                   \
+  X(views)                 \
+  X(fold)                  \
+  X(algebra)               \
+  X(control)               \
+  X(views)                 \
+  X(cse)                   \
+  X(dce)                   \
+  X(one_chain)             \
+  X(autocast)              \
+  X(qkv_concat)            \
+  X(blockwise)             \
+  X(bias_activation)       \
+  X(remat)                 \
+  X(dce)                   \
+  X(loss_grads)            \
+  X(norm_residual)         \
+  X(widen_again)           \
+  X(fuse)                  \
+  X(wrap)
+
+#define TEGULA_DECLARE(name) extern const PassDef name##_pass;
+TEGULA_PIPELINE(TEGULA_DECLARE)
+#undef TEGULA_DECLARE
 
 namespace {
-// The one place that holds the order.
-constexpr const PassDef* kPipeline[] = {
-    &merge_scans_pass, &control_pass,       &scan_sums_pass,  &scan_layout_pass,
-    &dce_pass,         &quantised_dot_pass, &lower_pass,      &cse_pass,
-    &views_pass,       &fold_pass,          &algebra_pass,    &control_pass,
-    &views_pass,       &cse_pass,           &dce_pass,        &one_chain_pass,
-    &autocast_pass,    &qkv_concat_pass,    &blockwise_pass,  &bias_activation_pass,
-    &remat_pass,       &dce_pass,           &loss_grads_pass, &norm_residual_pass,
-    &widen_again_pass, &fuse_pass,          &wrap_pass,
-};
+#define TEGULA_ADDRESS(name) &name##_pass,
+constexpr const PassDef* kPipeline[] = {TEGULA_PIPELINE(TEGULA_ADDRESS)};
+#undef TEGULA_ADDRESS
 
 bool names(std::string_view list, std::string_view name) {
   while (!list.empty()) {
