@@ -14,7 +14,8 @@ struct Options {
 };
 
 Status run(const Options& o) {
-  const auto tokenizer = TEGULA_TRY(Tokenizer::load(TEGULA_TRY(resolve_model_directory(o.model))));
+  const auto tokenizer = TEGULA_TRY(
+      Tokenizer::load(TEGULA_TRY(resolve_model_directory(o.model, Check::kAllButTensors))));
   const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(input_path(o.text)))));
   const size_t length = o.length > 0 ? static_cast<size_t>(o.length) : ids.size();
   std::printf("[");

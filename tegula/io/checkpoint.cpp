@@ -303,16 +303,16 @@ Result<int64_t> verify_checkpoint(const std::string& checkpoint) {
   return TEGULA_TRY(check_manifest(checkpoint, Check::kHashes)).step;
 }
 
-Result<GoodCheckpoint> latest_good(const std::string& dir) {
+Result<GoodCheckpoint> latest_good(const std::string& dir, Check check) {
   GoodCheckpoint good;
   for (const std::string& name : candidates(dir)) {
     good.path = join_path(checkpoints_of(dir), name);
-    const auto step = verify_checkpoint(good.path);
-    if (step.ok()) {
-      good.step = *step;
+    const auto manifest = check_manifest(good.path, check);
+    if (manifest.ok()) {
+      good.step = manifest->step;
       return good;
     }
-    good.rejected.push_back(step.error().message);
+    good.rejected.push_back(manifest.error().message);
   }
   if (good.rejected.empty())
     return invalid_argument(cat(
@@ -322,10 +322,15 @@ Result<GoodCheckpoint> latest_good(const std::string& dir) {
   return io_error(std::move(message));
 }
 
-Result<std::string> resolve_model_directory(const std::string& path) {
-  if (path_exists(checkpoints_of(path))) return TEGULA_TRY(latest_good(path)).path;
+Status verify_model_tensors(const std::string& directory) {
+  if (!path_exists(join_path(directory, kManifestFile))) return {};
+  return check_file_of_manifest(directory, kModelFile);
+}
+
+Result<std::string> resolve_model_directory(const std::string& path, Check check) {
+  if (path_exists(checkpoints_of(path))) return TEGULA_TRY(latest_good(path, check)).path;
   if (path_exists(join_path(path, kManifestFile))) {
-    TEGULA_TRY(verify_checkpoint(path));
+    TEGULA_TRY(check_manifest(path, check));
     return path;
   }
   if (path_exists(join_path(path, kConfigFile))) return path;

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "tegula/io/file.h"
+#include "tegula/io/manifest.h"
 #include "tegula/io/safetensors.h"
 
 namespace tegula {
@@ -102,11 +103,14 @@ struct GoodCheckpoint {
 };
 
 // The checkpoint that `latest` names if it verifies, else the newest other one that does.
-Result<GoodCheckpoint> latest_good(const std::string& dir);
+Result<GoodCheckpoint> latest_good(const std::string& dir, Check check = Check::kHashes);
 // Checks one checkpoint directory against its manifest; its step.
 Result<int64_t> verify_checkpoint(const std::string& checkpoint);
 // Where to load a model from: DIR's latest good checkpoint, a checkpoint directory (verified), or
-// any other directory with a config.json (taken as it is).
-Result<std::string> resolve_model_directory(const std::string& path);
+// any other directory with a config.json (taken as it is). With kAllButTensors in the time of its
+// small files: who reads the tensors calls verify_model_tensors() then.
+Result<std::string> resolve_model_directory(const std::string& path, Check check = Check::kHashes);
+// The content of model.safetensors, where there is a manifest that says what it must be.
+Status verify_model_tensors(const std::string& directory);
 
 }  // namespace tegula

@@ -53,6 +53,7 @@ Status check_file(const std::string& directory, const ManifestEntry& entry, Chec
                         file.bytes().size(), " bytes, its manifest says ", entry.n_bytes,
                         " (SHA-256 ", entry.sha256, "). ", kAdvice));
   if (check == Check::kSizes) return {};
+  if (check == Check::kAllButTensors && entry.name.ends_with(".safetensors")) return {};
   const std::string actual = sha256_hex(file.bytes());
   if (actual != entry.sha256 && is_edited(entry.name, file.bytes())) return edited(path);
   if (actual != entry.sha256)
@@ -105,10 +106,21 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   return manifest;
 }
 
-Result<Manifest> check_manifest(const std::string& directory, Check check) {
+static Result<Manifest> read_manifest(const std::string& directory) {
   const std::string path = join_path(directory, kName);
   const std::string text = TEGULA_TRY(read_file(path));
-  Manifest manifest = TEGULA_TRY(parse_manifest(text, path));
+  return parse_manifest(text, path);
+}
+
+Status check_file_of_manifest(const std::string& directory, std::string_view name) {
+  const Manifest manifest = TEGULA_TRY(read_manifest(directory));
+  for (const ManifestEntry& entry : manifest.files)
+    if (entry.name == name) return check_file(directory, entry, Check::kHashes);
+  return {};
+}
+
+Result<Manifest> check_manifest(const std::string& directory, Check check) {
+  Manifest manifest = TEGULA_TRY(read_manifest(directory));
   for (const ManifestEntry& entry : manifest.files) TEGULA_TRY(check_file(directory, entry, check));
   return manifest;
 }

@@ -24,8 +24,11 @@ struct Manifest {
 std::string format_manifest(const Manifest& manifest);
 // Errors name `path`: not JSON, fields missing, names that leave the directory, its hash wrong.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
-// Reads it and, unless only sizes are asked for, every file of the directory.
-enum class Check { kSizes, kHashes };
+// Reads it and, of the files of the directory, the sizes; the content of all but tensors' files,
+// which may be read when their values are; or all content.
+enum class Check { kSizes, kAllButTensors, kHashes };
 Result<Manifest> check_manifest(const std::string& directory, Check check);
+// The content of one of them; nothing where the manifest does not name it.
+Status check_file_of_manifest(const std::string& directory, std::string_view name);
 
 }  // namespace tegula

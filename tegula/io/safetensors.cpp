@@ -47,6 +47,63 @@ Status write_strided(OutputFile& out, const TensorRef& t) {
   return out.write(chunk);
 }
 
+// Row-major bytes of a tensor in parts, a run of its last dim at a time.
+Status write_parts(OutputFile& out, const NamedTensor& t) {
+  const TensorRef& whole = t.tensor;
+  const auto width = static_cast<int64_t>(size_bytes(whole.dtype));
+  const auto last = static_cast<size_t>(whole.rank - 1);
+  std::vector<int64_t> index(static_cast<size_t>(whole.rank), 0);
+  std::string run;
+  for (int64_t left = whole.numel(); left > 0;) {
+    const auto part = std::find_if(t.parts.begin(), t.parts.end(), [&](const TensorPart& p) {
+      for (size_t d = 0; d < index.size(); ++d)
+        if (index[d] < p.box.offset[d] || index[d] >= p.box.offset[d] + p.box.extent[d])
+          return false;
+      return true;
+    });
+    TEGULA_CHECK(part != t.parts.end(), "nobody has an element of ", t.name);
+    if (whole.rank == 0) return out.write(part->data.data, static_cast<size_t>(width));
+    const int64_t n = part->box.offset[last] + part->box.extent[last] - index[last];
+    const auto* from = static_cast<const char*>(part->data.data);
+    for (size_t d = 0; d < index.size(); ++d)
+      from += (index[d] - part->box.offset[d]) * part->data.stride[d] * width;
+    const int64_t step = part->data.stride[last] * width;
+    if (step == width) {
+      TEGULA_TRY(out.write(from, static_cast<size_t>(n * width)));
+    } else {
+      run.clear();
+      for (int64_t i = 0; i < n; ++i) run.append(from + i * step, static_cast<size_t>(width));
+      TEGULA_TRY(out.write(run));
+    }
+    left -= n, index[last] += n;
+    for (size_t d = last; d > 0 && index[d] == whole.shape[d]; --d) index[d] = 0, ++index[d - 1];
+  }
+  return {};
+}
+
+// Inside, apart, and as many elements as the whole: so each of them once.
+Status check_parts(const NamedTensor& t) {
+  const std::vector<int64_t> shape(t.tensor.shape, t.tensor.shape + t.tensor.rank);
+  int64_t n = 0;
+  for (size_t i = 0; i < t.parts.size(); ++i) {
+    const TensorPart& p = t.parts[i];
+    TEGULA_TRY(check_box(t.name, shape, p.box));
+    if (p.data.dtype != t.tensor.dtype || !std::equal(p.box.extent.begin(), p.box.extent.end(),
+                                                      p.data.shape, p.data.shape + p.data.rank))
+      return invalid_argument(cat(t.name, ": the part at ", p.box.offset, " is ", p.data.dtype, " ",
+                                  std::vector(p.data.shape, p.data.shape + p.data.rank), ", not ",
+                                  t.tensor.dtype, " ", p.box.extent));
+    for (size_t j = 0; j < i; ++j)
+      if (overlap(p.box, t.parts[j].box))
+        return invalid_argument(cat(t.name, ": its parts at ", t.parts[j].box.offset, " and ",
+                                    p.box.offset, " overlap: which one counts?"));
+    n += p.box.numel();
+  }
+  if (n == t.tensor.numel()) return {};
+  return invalid_argument(cat(t.name, ": its ", t.parts.size(), " parts have ", n, " of ",
+                              t.tensor.numel(), " elements: a rank's part is missing"));
+}
+
 // The tensors in file order: wide dtypes first, so that each begins at a multiple of its width.
 Result<std::vector<const NamedTensor*>> file_order(std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> order;
@@ -83,7 +140,8 @@ std::string format_header(std::span<const NamedTensor* const> order, const Metad
     begin = end;
   }
   std::string text = Json(std::move(header)).dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
+  constexpr size_t kLine = 64;  // of a cache
+  text.append((kLine - (sizeof(uint64_t) + text.size()) % kLine) % kLine, ' ');
   return text;
 }
 
@@ -186,6 +244,8 @@ Error in_file(const std::string& path, Error error) {
 
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata) {
+  for (const NamedTensor& t : tensors)
+    if (!t.parts.empty()) TEGULA_TRY(check_parts(t));
   const auto order = TEGULA_TRY(file_order(tensors));
   const std::string header = format_header(order, metadata);
   if (header.size() > kMaxSafetensorsHeader_bytes)
@@ -196,7 +256,9 @@ Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
   TEGULA_TRY(out.write(&n, sizeof n));
   TEGULA_TRY(out.write(header));
   for (const NamedTensor* t : order) {
-    if (t->tensor.is_contiguous())
+    if (!t->parts.empty())
+      TEGULA_TRY(write_parts(out, *t));
+    else if (t->tensor.is_contiguous())
       TEGULA_TRY(out.write(t->tensor.data, n_bytes_of(t->tensor)));
     else
       TEGULA_TRY(write_strided(out, t->tensor));

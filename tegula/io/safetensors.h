@@ -2,17 +2,18 @@
 //
 // Format: 8 bytes n (little endian), n bytes of JSON {"name": {"dtype", "shape", "data_offsets":
 // [begin, end]}, …, "__metadata__": {string: string}}, then the data, row-major, without holes.
-// Tegula pads the header with spaces to a multiple of 8 and writes wide dtypes first, then by
-// name, so that every tensor is aligned and equal tensors give equal files.
+// Tegula pads the header with spaces, so that the data begin at a multiple of 64, and writes wide
+// dtypes first, then by name, so that every tensor is aligned and equal tensors give equal files.
 //
 // Writing: strides of any kind (views are gathered); f64 f32 bf16 f16 i64 i32 i8 u8 bool; nothing
-// is copied but one small buffer. Reading: zero copy; a tensor that some other writer left
-// unaligned is copied. The bytes are not touched until someone reads them.
-// Errors: kInvalidArgument for a file that breaks the format in any way (sizes, offsets, overlaps,
-// holes, duplicate names, overflow), naming the file and the tensor; kUnsupported for other dtypes
-// and more than 8 dims; kIo. No file makes the reader read outside it.
-// Cost: header linear in the number of tensors; data one pass when written, none when opened.
-// Source: the safetensors project's format description.
+// is copied but one small buffer. A tensor may be given in boxes, whatever cut them: the file is
+// that of the whole. Reading: zero copy, and of a box a view (base/box.h); a tensor that some other
+// writer left unaligned is copied. The bytes are not touched until someone reads them. Errors:
+// kInvalidArgument for a file that breaks the format in any way (sizes, offsets, overlaps, holes,
+// duplicate names, overflow), naming the file and the tensor; kUnsupported for other dtypes and
+// more than 8 dims; kIo. No file makes the reader read outside it. Cost: header linear in the
+// number of tensors; data one pass when written, none when opened. Source: the safetensors
+// project's format description.
 #pragma once
 
 #include <memory>
@@ -22,14 +23,21 @@
 #include <utility>
 #include <vector>
 
-#include "tegula/base/tensor.h"
+#include "tegula/base/box.h"
 #include "tegula/io/file.h"
 
 namespace tegula {
 
+struct TensorPart {
+  Box box;
+  TensorRef data;  // of the box's extents
+};
+// `parts` empty: the tensor itself. Else it has a shape and no data, and the parts hold every
+// element once.
 struct NamedTensor {
   std::string name;
   TensorRef tensor;
+  std::vector<TensorPart> parts = {};
 };
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
@@ -42,7 +50,8 @@ inline const Metadata& default_metadata() {
   return metadata;
 }
 
-// Appends a whole safetensors file to `out`, which the caller finishes.
+// Appends a whole safetensors file to `out`, which the caller finishes. Error: parts that leave
+// their tensor, overlap, have another dtype or shape than they say, or leave elements out.
 Status write_safetensors(OutputFile& out, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = default_metadata());
 // Writes and syncs the file at `path`; not atomic.

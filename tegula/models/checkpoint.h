@@ -1,12 +1,16 @@
 // Models and their checkpoints: config.json and the weights, in Hugging Face form.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tegula/base/tensor.h"
+#include "tegula/base/box.h"
+#include "tegula/base/thread_pool.h"
 #include "tegula/io/tokenizer.h"
+#include "tegula/io/weight_files.h"
 #include "tegula/models/model.h"
 
 namespace tegula {
@@ -21,11 +25,40 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
 // Of DIRECTORY/config.json.
 Result<ModelConfig> load_model_config(const std::string& directory);
 
-// Fills every weight of the model from model.safetensors or its shards (converting to the dtype of
-// the tensor that `place` gives). Errors name the tensor: missing, misshapen, not of floating
-// point, with a NaN or an infinity, or one that the model has no place for. What exporters add
-// without a meaning of its own passes: buffers of masks and angles, a tied head that equals the
-// embedding, zero biases of a GPT-2 without biases. Values are checked as they are copied.
+// The weights of a model in model.safetensors or its shards, mapped: opening takes the time of
+// their headers. Errors name the tensor: missing, misshapen, not of floating point, with a NaN or
+// an infinity, or one that the model has no place for. What exporters add without a meaning of its
+// own passes: buffers of masks and angles, a tied head that equals the embedding, zero biases of a
+// GPT-2 without biases. Values are checked when they are first read: by copy(), and for what is
+// used where it lies by check().
+class ModelWeights {
+ public:
+  struct Weight {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+  static Result<std::shared_ptr<ModelWeights>> open(const std::string& directory,
+                                                    const ModelConfig& config,
+                                                    const std::vector<Weight>& weights);
+  // The box of a weight where it lies, as long as this lives; null data: it must be copied, since
+  // the file has another dtype, or the weight in several tensors, or the box in several pieces.
+  TensorRef mapped(std::string_view name, const Box& box, DType dtype) const;
+  // The box, row-major, in the dtype of `to`.
+  Status copy(std::string_view name, const Box& box, const TensorRef& to) const;
+  // All values that are in a file's own dtype, on all threads.
+  Status check(ThreadPool& pool) const;
+
+ private:
+  struct Part {  // a tensor of the file; of a weight with several, an index of its first dim
+    std::string name;
+    WeightFiles::Found from;
+  };
+  explicit ModelWeights(WeightFiles files) : files_(std::move(files)) {}
+  WeightFiles files_;
+  std::map<std::string, std::vector<Part>, std::less<>> parts_;
+};
+
+// Copies every weight of the model to where `place` says, in the dtype of that.
 template <class F>
 Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place);
 Status read_weights(const std::string& directory, const ModelConfig& config,
@@ -36,6 +69,9 @@ Status read_weights(const std::string& directory, const ModelConfig& config,
 Result<Tokenizer> load_model_tokenizer(const std::string& directory, const ModelConfig& config,
                                        std::string& note);
 
+// The names of the `n` tensors that a weight consists of, or its own.
+std::vector<std::string> checkpoint_part_names(const ModelConfig& config, const std::string& name,
+                                               int64_t n);
 // The tensors of a checkpoint that a weight (or its gradient) consists of: itself, but Mixtral
 // keeps every expert's matrix alone ("….experts.3.w1.weight") where the model has one tensor
 // [n_experts, …] ("….experts.w1.weight").

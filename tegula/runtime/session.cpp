@@ -64,8 +64,10 @@ Status Session::bind_store(Store& store) {
   for (size_t i = 0; i < plan_->params.size(); ++i) {
     const auto& p = plan_->params[i];
     if (p.role == Role::kInput) continue;
-    const TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
-    if (memory_nodes() > 1) first_touch(tensor.data, p.tensor.type.bytes(), rank_->pool);
+    TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
+    if (p.donated_to >= 0) tensor = TEGULA_TRY(store.own(p.name));
+    if (memory_nodes() > 1 && !store.is_borrowed(p.name))
+      first_touch(tensor.data, p.tensor.type.bytes(), rank_->pool);
     bind(static_cast<int>(i), tensor.data);
   }
   return {};

@@ -39,7 +39,8 @@ class Session {
   const Plan& plan() const { return *plan_; }
   Status bind(std::string_view param, void* data);
   void bind(int param, void* data);
-  // Binds every weight and state parameter to the store's tensor of its name (made if absent).
+  // Binds every weight and state parameter to the store's tensor of its name (made if absent). What
+  // the plan writes is the store's own from then on; what it reads may be borrowed.
   Status bind_store(Store& store);
 
   // extents: one per symbol of the plan (may be empty when there are none). Error: an extent out of

@@ -1,29 +1,126 @@
 #include "tegula/runtime/store.h"
 
+#include <algorithm>
+
 namespace tegula {
 
+namespace {
+
+std::vector<int64_t> sizes_of(const Shape& s) {
+  std::vector<int64_t> out;
+  for (const Dim& d : s) out.push_back(d.bound());
+  return out;
+}
+
+Shape shape_of_box(const Box& box) { return Shape(std::span<const int64_t>(box.extent)); }
+
+}  // namespace
+
 Result<TensorRef> Store::get(const std::string& name, const Type& type) {
-  auto it = tensors_.find(name);
-  if (it == tensors_.end()) {
-    Region region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(type.bytes(), 1)));
-    Entry e{type, std::move(region), {}};
-    e.ref = contiguous_ref(e.region.data(), type);
-    it = tensors_.emplace(name, std::move(e)).first;
+  if (const auto it = entries_.find(name); it != entries_.end() && it->second.type == type)
+    return it->second.ref;
+  return get(name, type, Box::whole(sizes_of(type.shape)));
+}
+
+Result<TensorRef> Store::get(const std::string& name, const Type& type, const Box& box) {
+  auto it = entries_.find(name);
+  if (it == entries_.end()) {
+    TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
+    Entry e{.shape = type.shape, .box = box, .type = {type.dtype, shape_of_box(box)}};
+    e.region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
+    e.ref = contiguous_ref(e.region.data(), e.type);
+    it = entries_.emplace(name, std::move(e)).first;
   }
-  if (!(it->second.type == type))
-    return invalid_argument(cat("tensor ", name, " is ", it->second.type, ", not ", type));
-  return it->second.ref;
+  const Entry& e = it->second;
+  if (e.type.dtype != type.dtype || !(e.shape == type.shape))
+    return invalid_argument(
+        cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ", type));
+  if (!(e.box == box))
+    return invalid_argument(cat("tensor ", name, ": here lies the box at ", e.box.offset, " of ",
+                                e.box.extent, ", not that at ", box.offset, " of ", box.extent));
+  return e.ref;
+}
+
+Status Store::borrow(const std::string& name, const Type& type, const Box& box, const void* data,
+                     std::shared_ptr<const void> lender) {
+  TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
+  TEGULA_CHECK(lender != nullptr, "nobody keeps the memory of ", name);
+  Entry e{.shape = type.shape, .box = box, .type = {type.dtype, shape_of_box(box)}};
+  e.lender = std::move(lender);
+  e.ref = contiguous_ref(const_cast<void*>(data), e.type);
+  if (!entries_.emplace(name, std::move(e)).second)
+    return invalid_argument(cat("tensor ", name, " is there already"));
+  return {};
+}
+
+Result<TensorRef> Store::own(std::string_view name) {
+  const auto it = entries_.find(name);
+  if (it == entries_.end()) return invalid_argument(cat("there is no tensor ", name));
+  Entry& e = it->second;
+  if (!e.is_borrowed()) return e.ref;
+  e.region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
+  const TensorRef own = contiguous_ref(e.region.data(), e.type);
+  copy_elements(e.ref, own);
+  e.ref = own, e.lender = nullptr;
+  return own;
+}
+
+bool Store::is_borrowed(std::string_view name) const {
+  const auto it = entries_.find(name);
+  return it != entries_.end() && it->second.is_borrowed();
 }
 
 TensorRef Store::find(std::string_view name) const {
-  const auto it = tensors_.find(name);
-  return it == tensors_.end() ? TensorRef{} : it->second.ref;
+  const auto it = entries_.find(name);
+  return it == entries_.end() ? TensorRef{} : it->second.ref;
+}
+
+Status Store::fill(std::string_view name, const TensorRef& whole) {
+  const auto it = entries_.find(name);
+  if (it == entries_.end()) return invalid_argument(cat("there is no tensor ", name));
+  const Entry& e = it->second;
+  const std::vector<int64_t> has(whole.shape, whole.shape + whole.rank);
+  if (whole.dtype != e.type.dtype || has != sizes_of(e.shape))
+    return invalid_argument(cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ",
+                                Type{whole.dtype, Shape(std::span<const int64_t>(has))}));
+  copy_elements(part_of(whole, e.box), TEGULA_TRY(own(name)));
+  return {};
 }
 
 int64_t Store::bytes() const {
   int64_t n = 0;
-  for (const auto& [name, e] : tensors_) n += e.type.bytes();
+  for (const auto& [name, e] : entries_) n += e.type.bytes();
   return n;
+}
+
+int64_t Store::owned_bytes() const {
+  int64_t n = 0;
+  for (const auto& [name, e] : entries_) n += e.is_borrowed() ? 0 : e.type.bytes();
+  return n;
+}
+
+Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks) {
+  std::map<std::string, NamedTensor> all;
+  for (const Store* rank : ranks)
+    for (const auto& [name, e] : *rank) {
+      const TensorRef whole = contiguous_ref(nullptr, {e.type.dtype, e.shape});
+      NamedTensor& t = all.try_emplace(name, NamedTensor{name, whole}).first->second;
+      if (t.tensor.dtype != whole.dtype ||
+          !std::equal(t.tensor.shape, t.tensor.shape + t.tensor.rank, whole.shape,
+                      whole.shape + whole.rank))
+        return invalid_argument(cat("two ranks do not agree on what tensor ", name, " is"));
+      // What several hold alike (a norm's weight on every rank) is one part.
+      const bool is_known = std::any_of(t.parts.begin(), t.parts.end(),
+                                        [&, &e = e](const auto& p) { return p.box == e.box; });
+      if (!is_known) t.parts.push_back(e.part());
+    }
+  std::vector<NamedTensor> out;
+  for (auto& [name, t] : all) {
+    if (t.parts.size() == 1 && t.parts[0].box.numel() == t.tensor.numel())
+      t.tensor = t.parts[0].data, t.parts.clear();
+    out.push_back(std::move(t));
+  }
+  return out;
 }
 
 }  // namespace tegula

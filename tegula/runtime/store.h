@@ -1,34 +1,66 @@
-// Store: named tensors that outlive runs (weights, optimizer state), shared by several plans.
+// Store: named tensors that outlive runs (weights, optimizer state), shared by the plans of a rank.
+//
+// An entry is a box of a tensor: all of it, or the part that this rank holds. Its memory is the
+// store's own, or borrowed from someone who keeps it, such as a mapped file, until it is written.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 
-#include "tegula/base/tensor.h"
+#include "tegula/base/box.h"
+#include "tegula/io/safetensors.h"
 #include "tegula/runtime/rank.h"
 
 namespace tegula {
 
 class Store {
  public:
+  struct Entry {
+    Shape shape;  // of the whole tensor
+    Box box;      // of it, that lies here
+    DeviceKind space = DeviceKind::kCpu;
+    Type type;      // of the box
+    Region region;  // owned memory; empty: borrowed
+    std::shared_ptr<const void> lender;
+    TensorRef ref;  // row-major; of borrowed memory nobody may write it
+    bool is_borrowed() const { return lender != nullptr; }
+    // As a whole, or as the part that it is, for a file.
+    TensorPart part() const { return {box, ref}; }
+  };
+
   explicit Store(Rank& rank) : rank_(&rank) {}
 
-  // The tensor of that name, made zero-filled at first. Error: it exists with another type.
+  // The tensor of that name, owned and zero-filled at first; `box`: of a tensor of that type, the
+  // part. Errors: it exists with another type or box; the box leaves the tensor; no memory.
   Result<TensorRef> get(const std::string& name, const Type& type);
+  Result<TensorRef> get(const std::string& name, const Type& type, const Box& box);
+  // Memory of someone else's for the box, row-major, that lives as long as `lender`. Nothing is
+  // copied. Error: the name is taken; the box leaves the tensor.
+  Status borrow(const std::string& name, const Type& type, const Box& box, const void* data,
+                std::shared_ptr<const void> lender);
+  // Before it is written: what was borrowed is copied once, and who was bound to it must be bound
+  // again. Error: absent; no memory.
+  Result<TensorRef> own(std::string_view name);
+  bool is_borrowed(std::string_view name) const;
   // Null data: absent.
   TensorRef find(std::string_view name) const;
-  auto begin() const { return tensors_.begin(); }
-  auto end() const { return tensors_.end(); }
-  int64_t bytes() const;
+  // Fills the entry with its box of a tensor. Error: another dtype or shape.
+  Status fill(std::string_view name, const TensorRef& whole);
+
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  int64_t bytes() const;        // of all entries
+  int64_t owned_bytes() const;  // without what is borrowed
 
  private:
-  struct Entry {
-    Type type;
-    Region region;
-    TensorRef ref;
-  };
   Rank* rank_;
-  std::map<std::string, Entry, std::less<>> tensors_;
+  std::map<std::string, Entry, std::less<>> entries_;
 };
+
+// What the ranks hold together, by name, for write_safetensors(): a tensor that one rank has whole
+// as such, others in parts. Error: ranks disagree on a tensor's shape or dtype.
+Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks);
 
 }  // namespace tegula

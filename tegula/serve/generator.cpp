@@ -106,7 +106,7 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int 
 Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DType dtype) {
   const auto start = Clock::now();
   std::unique_ptr<Generator> g(new Generator());
-  g->directory_ = TEGULA_TRY(resolve_model_directory(path));
+  g->directory_ = TEGULA_TRY(resolve_model_directory(path, Check::kAllButTensors));
   g->config_ = TEGULA_TRY(load_model_config(g->directory_));
   g->dtype_ = dtype;
   const ModelDef* model = TEGULA_TRY(find_model(g->config_.type));
@@ -121,13 +121,31 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   return g;
 }
 
+Status Generator::map_weights() {
+  std::vector<ModelWeights::Weight> weights;
+  const auto specs = TEGULA_TRY(model_weights(config_));
+  for (const WeightSpec& w : specs) {
+    const TensorRef t = contiguous_ref(nullptr, w.type);
+    weights.push_back({w.name, {t.shape, t.shape + t.rank}});
+  }
+  weights_ = TEGULA_TRY(ModelWeights::open(directory_, config_, weights));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto& [name, shape] = weights[i];
+    const Type type{dtype_, specs[i].type.shape};
+    const Box box = Box::whole(shape);
+    if (const TensorRef t = weights_->mapped(name, box, dtype_); t.data != nullptr)
+      TEGULA_TRY(store_->borrow(name, type, box, t.data, weights_));
+    else
+      TEGULA_TRY(weights_->copy(name, box, TEGULA_TRY(store_->get(name, type))));
+  }
+  return {};
+}
+
 Status Generator::prepare(int threads, const TuneOptions& tune) {
   const auto start = Clock::now();
   rank_ = std::make_unique<Rank>(threads);
   store_ = std::make_unique<Store>(*rank_);
-  TEGULA_TRY(load_model_weights(directory_, config_, [&](const WeightSpec& w) {
-    return store_->get(w.name, {dtype_, w.type.shape});
-  }));
+  TEGULA_TRY(map_weights());
   TEGULA_TRY(compile_plans(tune));
   load_ms_ += ms_since(start);
   return {};
@@ -172,6 +190,11 @@ Status Generator::feed(std::span<const int32_t> tokens) {
     if (id < 0 || id >= config_.vocab_size)
       return invalid_argument(cat("token ", id, " is not in the vocabulary of ", config_.vocab_size,
                                   " that the model has"));
+  if (!is_checked_) {
+    TEGULA_TRY(verify_model_tensors(directory_));
+    TEGULA_TRY(weights_->check(rank_->pool));
+    is_checked_ = true;
+  }
   std::copy(tokens.begin(), tokens.end(), tokens_.begin());
   Session& s = n == 1 ? *decode_ : *prefill_;
   const int64_t length = position_ + n;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tegula/io/tokenizer.h"
+#include "tegula/models/checkpoint.h"
 #include "tegula/models/model.h"
 #include "tegula/runtime/session.h"
 #include "tegula/runtime/tuner.h"
@@ -49,7 +50,8 @@ class Generator {
                                                  const TuneOptions& tune = {},
                                                  DType dtype = DType::kF32);
   // The same in two steps: what is small (configuration and tokenizer), enough to check a request;
-  // then weights and plans.
+  // then plans, and the weights where they lie in their files: those of another dtype are copied.
+  // What the files hold is read and checked with the first tokens.
   static Result<std::unique_ptr<Generator>> open(const std::string& directory,
                                                  DType dtype = DType::kF32);
   Status prepare(int threads, const TuneOptions& tune = {});
@@ -72,6 +74,7 @@ class Generator {
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
+  Status map_weights();
   Status compile_plans(const TuneOptions& tune);
 
   bool is_end_of_text(int32_t token) const;
@@ -83,6 +86,8 @@ class Generator {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Rank> rank_;
   std::unique_ptr<Store> store_;
+  std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
+  bool is_checked_ = false;
   std::unique_ptr<Session> prefill_, decode_;
   std::vector<int32_t> tokens_;
   std::vector<float> logits_;

@@ -1,7 +1,6 @@
 #include "tegula/train/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "tegula/io/checkpoint.h"
@@ -202,11 +201,9 @@ Result<int64_t> load_training_state(const TrainConfig& config, const std::string
   TEGULA_TRY(read_weights(directory, config.model, weights));
   const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(directory, kOptimizerFile)));
   for (const NamedTensor& t : file.tensors()) {
-    const TensorRef to = store.find(t.name);
-    if (!to.data || to.numel() != t.tensor.numel() || to.dtype != t.tensor.dtype)
-      return invalid_argument(
-          cat(file.path(), ": tensor ", t.name, " does not belong to this run"));
-    std::memcpy(to.data, t.tensor.data, static_cast<size_t>(to.numel() * size_bytes(to.dtype)));
+    if (const Status st = store.fill(t.name, t.tensor); !st.ok())
+      return invalid_argument(cat(file.path(), ": tensor ", t.name,
+                                  " does not belong to this run: ", st.error().message));
   }
   for (const auto& [name, entry] : store)
     if (!is_weight.contains(name) && !file.find(name))

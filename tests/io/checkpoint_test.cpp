@@ -17,12 +17,16 @@
 namespace tegula {
 namespace {
 
-// Saves a checkpoint all of whose files tell their version.
+// Saves a checkpoint all of whose files tell their version; one tensor in the boxes of two ranks.
 Status save(const std::string& dir, int64_t step, int32_t version) {
   std::vector<int32_t> values(700, version);
-  const NamedTensor tensors[] = {{"w", contiguous_ref(values.data(), {DType::kI32, {7, 100}})}};
+  const TensorRef whole = contiguous_ref(values.data(), {DType::kI32, {7, 100}});
+  const NamedTensor tensors[] = {{"w", whole}};
+  NamedTensor boxes{"w", whole};
+  for (const Box& box : {Box{{0, 0}, {7, 30}}, Box{{0, 30}, {7, 70}}})
+    boxes.parts.push_back({box, part_of(whole, box)});
   auto writer = TEGULA_TRY(CheckpointWriter::begin(dir, step));
-  TEGULA_TRY(writer.add_tensors(kModelFile, tensors));
+  TEGULA_TRY(writer.add_tensors(kModelFile, std::span(&boxes, 1)));
   TEGULA_TRY(writer.add_file(kConfigFile, cat("{\"version\": ", version, "}")));
   TEGULA_TRY(writer.add_tensors(kOptimizerFile, tensors));
   TEGULA_TRY(writer.add_file(kTrainerStateFile, std::to_string(version)));

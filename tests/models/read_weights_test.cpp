@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tegula/base/element.h"
@@ -62,6 +63,57 @@ TEST(ReadWeightsInto, WhatTheTargetCannotHoldIsTold) {
     expect_error(read_weights(dir.path(), ModelConfig(), {{"w", to.ref()}}), Code::kInvalidArgument,
                  {"tensor w has ", "element 7 of 9", cat("too large for ", to_dtype)});
   }
+}
+
+// Weights that stay in their file, and boxes of them.
+class MappedWeights : public ::testing::Test {
+ protected:
+  static constexpr int64_t kRows = 600, kColumns = 1000;
+  MappedWeights() : from({DType::kF32, {kRows, kColumns}}) {
+    for (int64_t i = 0; i < from.numel(); ++i) from.put(i, static_cast<double>(i));
+  }
+  std::shared_ptr<ModelWeights> open() {
+    const NamedTensor tensors[] = {{"w", from.ref()}};
+    EXPECT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
+    auto w = ModelWeights::open(dir.path(), ModelConfig(), {{"w", {kRows, kColumns}}});
+    EXPECT_TRUE(w.ok()) << w.error().message;
+    return *w;
+  }
+  TempDir dir;
+  HostTensor from;
+};
+
+TEST_F(MappedWeights, LieInTheFileWhereTheyAreInOnePieceAndDtype) {
+  const auto w = open();
+  const TensorRef all = w->mapped("w", Box::whole({{kRows, kColumns}}), DType::kF32);
+  ASSERT_NE(all.data, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(all.data) % 64, 0u);
+  EXPECT_EQ(std::memcmp(all.data, from.bytes.data(), from.bytes.size()), 0);
+  const TensorRef rows = w->mapped("w", {{200, 0}, {200, kColumns}}, DType::kF32);
+  ASSERT_NE(rows.data, nullptr);
+  EXPECT_EQ(rows.as<float>()[0], 200.0 * kColumns);
+  const Box columns{{0, 500}, {kRows, 250}};
+  EXPECT_EQ(w->mapped("w", columns, DType::kF32).data, nullptr);
+  EXPECT_EQ(w->mapped("w", Box::whole({{kRows, kColumns}}), DType::kBF16).data, nullptr);
+  EXPECT_EQ(w->mapped("v", columns, DType::kF32).data, nullptr);
+  HostTensor to({DType::kF64, {kRows, 250}});
+  ASSERT_TRUE(w->copy("w", columns, to.ref()).ok());
+  for (int64_t i = 0; i < to.numel(); ++i)
+    ASSERT_EQ(to.at(i), static_cast<double>(i / 250 * kColumns + 500 + i % 250));
+}
+
+TEST_F(MappedWeights, AreCheckedAllTheSame) {
+  ThreadPool pool(3);
+  EXPECT_TRUE(open()->check(pool).ok());
+  from.put(599999, std::nan("")), from.put(300123, std::nan(""));
+  const auto w = open();
+  expect_error(w->check(pool), Code::kInvalidArgument,
+               {"model.safetensors: tensor w has nan", "element 300123 of 600000"});
+  // Of a box, the element of the tensor.
+  HostTensor to({DType::kF32, {kRows, 100}});
+  expect_error(w->copy("w", {{0, 100}, {kRows, 100}}, to.ref()), Code::kInvalidArgument,
+               {"element 300123 of 600000"});
+  EXPECT_TRUE(w->copy("w", {{0, 200}, {kRows, 100}}, to.ref()).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, ReadWeights,

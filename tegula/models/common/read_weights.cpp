@@ -1,5 +1,6 @@
 // Reading a model's weights, and refusing what is not this model's.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -128,55 +129,149 @@ Status check_extra(const ModelConfig& config, const WeightFiles& files, const Na
                               Type{t.tensor.dtype, Shape(shape_of(t.tensor))}, ", ", why));
 }
 
-struct Copy {
-  std::string name;
-  WeightFiles::Found from;
-  TensorRef to;
-};
-
-Result<Copy> match(const WeightFiles& files, const TensorNames& names, const std::string& name,
-                   const TensorRef& to) {
+Result<WeightFiles::Found> match(const WeightFiles& files, const TensorNames& names,
+                                 const std::string& name, std::span<const int64_t> shape) {
   const WeightFiles::Found from = find(files, names, name);
   if (from.tensor == nullptr)
     return invalid_argument(
         cat(files.path(), ": tensor ", name, " is missing: is config.json that of another model?"));
   const Type has{from.tensor->dtype, Shape(shape_of(*from.tensor))};
-  if (!std::ranges::equal(shape_of(*from.tensor), shape_of(to)))
+  if (!std::ranges::equal(shape_of(*from.tensor), shape))
     return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", the model needs ",
-                                Type{to.dtype, Shape(shape_of(to))}));
+                                Type{has.dtype, Shape(shape)}));
   if (!is_float(has.dtype))
     return invalid_argument(cat(*from.path, ": tensor ", name, " is ", has, ", not of floating ",
                                 "point: quantised weights are not read; save it as f32 or bf16"));
-  return Copy{name, from, to};
+  return from;
+}
+
+Error not_finite(const std::string& path, const std::string& name, double value, int64_t at,
+                 int64_t n, DType dtype) {
+  return invalid_argument(
+      cat(path, ": tensor ", name, " has ", value, " as its element ", at, " of ", n,
+          std::isfinite(value)
+              ? cat(", too large for ", dtype, ": read it in a dtype of larger range")
+              : std::string(": the file is damaged, or its training diverged; use another "
+                            "checkpoint")));
+}
+
+// copy_finite of a view, a piece of it after the other; the index is the box's.
+int64_t copy_finite_view(const TensorRef& from, const TensorRef& to) {
+  if (from.is_contiguous()) return copy_finite(from, to);
+  int outer = from.rank;
+  int64_t run = 1;
+  while (outer > 0 && (from.shape[outer - 1] == 1 || from.stride[outer - 1] == run))
+    run *= from.shape[--outer];
+  const int64_t width = size_bytes(from.dtype), n = to.numel();
+  const int64_t row[] = {run};
+  for (int64_t at = 0; at < n; at += run) {
+    int64_t rest = at / run, offset = 0;
+    for (int d = outer - 1; d >= 0; --d)
+      offset += rest % from.shape[d] * from.stride[d], rest /= from.shape[d];
+    const int64_t bad =
+        copy_finite(contiguous_ref(static_cast<std::byte*>(from.data) + offset * width,
+                                   {from.dtype, Shape(std::span(row))}),
+                    contiguous_ref(static_cast<std::byte*>(to.data) + at * size_bytes(to.dtype),
+                                   {to.dtype, Shape(std::span(row))}));
+    if (bad >= 0) return at + bad;
+  }
+  return -1;
+}
+
+// The rest of a box behind its first dim.
+Box without_first(const Box& box) {
+  return {{box.offset.begin() + 1, box.offset.end()}, {box.extent.begin() + 1, box.extent.end()}};
 }
 
 }  // namespace
 
+Result<std::shared_ptr<ModelWeights>> ModelWeights::open(const std::string& directory,
+                                                         const ModelConfig& config,
+                                                         const std::vector<Weight>& weights) {
+  std::shared_ptr<ModelWeights> w(new ModelWeights(TEGULA_TRY(WeightFiles::open(directory))));
+  std::set<const TensorRef*> used;
+  for (const auto& [whole, shape] : weights) {
+    const auto names = checkpoint_part_names(config, whole, shape.empty() ? 0 : shape[0]);
+    const bool is_one = names.size() == 1 && names[0] == whole;
+    std::vector<Part>& parts = w->parts_[whole];
+    for (const std::string& name : names) {
+      const auto from = TEGULA_TRY(
+          match(w->files_, names_of(config), name, std::span(shape).subspan(is_one ? 0 : 1)));
+      parts.push_back({name, from});
+      used.insert(from.tensor);
+    }
+  }
+  for (const SafetensorsFile& file : w->files_.files())
+    for (const NamedTensor& t : file.tensors())
+      if (!used.contains(file.find(t.name))) TEGULA_TRY(check_extra(config, w->files_, t, used));
+  return w;
+}
+
+TensorRef ModelWeights::mapped(std::string_view name, const Box& box, DType dtype) const {
+  const auto found = parts_.find(name);
+  if (found == parts_.end() || found->second.size() != 1) return {};
+  const TensorRef& from = *found->second[0].from.tensor;
+  if (from.dtype != dtype || from.rank != static_cast<int>(box.offset.size())) return {};
+  const TensorRef part = part_of(from, box);
+  return part.is_contiguous() ? part : TensorRef{};
+}
+
+Status ModelWeights::copy(std::string_view name, const Box& box, const TensorRef& to) const {
+  const auto found = parts_.find(name);
+  if (found == parts_.end()) return invalid_argument(cat("the model has no weight ", name));
+  const std::vector<Part>& parts = found->second;
+  const bool is_one =
+      parts.size() == 1 && parts[0].from.tensor->rank == static_cast<int>(box.offset.size());
+  const auto one = [&](const Part& p, const Box& of, const TensorRef& into) -> Status {
+    const TensorRef from = part_of(*p.from.tensor, of);
+    const int64_t at = copy_finite_view(from, into);
+    if (at < 0) return {};
+    int64_t rest = at, offset = 0;  // in the file's tensor
+    for (int d = from.rank - 1; d >= 0; --d)
+      offset += rest % from.shape[d] * from.stride[d], rest /= from.shape[d];
+    const double value = load_element(from, offset);
+    const auto first = (static_cast<const std::byte*>(from.data) -
+                        static_cast<const std::byte*>(p.from.tensor->data)) /
+                       size_bytes(from.dtype);
+    return not_finite(*p.from.path, p.name, value, first + offset, p.from.tensor->numel(),
+                      into.dtype);
+  };
+  if (is_one) return one(parts[0], box, to);
+  const Box rest = without_first(box);
+  const Type type{to.dtype, Shape(std::span<const int64_t>(rest.extent))};
+  for (int64_t e = 0; e < box.extent[0]; ++e)
+    TEGULA_TRY(one(parts[static_cast<size_t>(box.offset[0] + e)], rest,
+                   contiguous_ref(static_cast<std::byte*>(to.data) + e * type.bytes(), type)));
+  return {};
+}
+
+Status ModelWeights::check(ThreadPool& pool) const {
+  constexpr int64_t kBlock = 1 << 18;
+  for (const auto& [name, parts] : parts_)
+    for (const Part& p : parts) {
+      const TensorRef& t = *p.from.tensor;
+      const int64_t n = t.numel();
+      std::atomic<int64_t> first{n};
+      pool.parallel_for((n + kBlock - 1) / kBlock, [&](int64_t i, int) {
+        const int64_t begin = i * kBlock, here = std::min(kBlock, n - begin);
+        const int64_t at = first_not_finite(t, begin, here);
+        if (at == here) return;
+        int64_t known = first.load();
+        while (begin + at < known && !first.compare_exchange_weak(known, begin + at)) {
+        }
+      });
+      if (first < n)
+        return not_finite(*p.from.path, p.name, load_element(t, first), first, n, t.dtype);
+    }
+  return {};
+}
+
 Status read_weights(const std::string& directory, const ModelConfig& config,
                     const std::vector<std::pair<std::string, TensorRef>>& into) {
-  const WeightFiles files = TEGULA_TRY(WeightFiles::open(directory));
-  std::vector<Copy> copies;
-  std::set<const TensorRef*> used;
-  for (const auto& [whole, weight] : into)
-    for (const auto& [name, to] : checkpoint_parts(config, whole, weight)) {
-      copies.push_back(TEGULA_TRY(match(files, names_of(config), name, to)));
-      used.insert(copies.back().from.tensor);
-    }
-  for (const SafetensorsFile& file : files.files())
-    for (const NamedTensor& t : file.tensors())
-      if (!used.contains(file.find(t.name))) TEGULA_TRY(check_extra(config, files, t, used));
-  for (const Copy& c : copies) {
-    const int64_t at = copy_finite(*c.from.tensor, c.to);
-    if (at < 0) continue;
-    const double value = load_element(*c.from.tensor, at);
-    return invalid_argument(
-        cat(*c.from.path, ": tensor ", c.name, " has ", value, " as its element ", at, " of ",
-            c.to.numel(),
-            std::isfinite(value)
-                ? cat(", too large for ", c.to.dtype, ": read it in a dtype of larger range")
-                : std::string(": the file is damaged, or its training diverged; use another "
-                              "checkpoint")));
-  }
+  std::vector<ModelWeights::Weight> weights;
+  for (const auto& [name, t] : into) weights.push_back({name, {t.shape, t.shape + t.rank}});
+  const auto opened = TEGULA_TRY(ModelWeights::open(directory, config, weights));
+  for (const auto& [name, t] : into) TEGULA_TRY(opened->copy(name, Box::whole(shape_of(t)), t));
   return {};
 }
 
