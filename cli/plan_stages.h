@@ -13,7 +13,8 @@ struct Stages {
   std::string schedule = "one_f_one_b";
 };
 
-// Cuts at layers, so that the stage with most FLOPs has least. Prints a table, or one JSON object with c.json.
+// Cuts at layers, so that the stage with most FLOPs has least. Prints a table, or one JSON object
+// with c.json.
 Status plan_stages(const TrainConfig& c, const Target& target, const Stages& stages);
 
 }  // namespace tegula::cli

@@ -83,7 +83,8 @@ class Interpreter {
 
   // A value's type in this run.
   Type run_type(const Type& t) const {
-    const bool promote = arithmetic_ != Arithmetic::kNaive && is_float(t.dtype);
+    const bool promote = arithmetic_ != Arithmetic::kNaive &&
+                         arithmetic_ != Arithmetic::kTensorCores && is_float(t.dtype);
     return {promote ? DType::kF64 : t.dtype, t.shape.at(extents_)};
   }
   Type plain_type(const Type& t) const { return {t.dtype, t.shape.at(extents_)}; }
@@ -143,6 +144,7 @@ Status Interpreter::run_op(void (*reference)(RefArgs<S>&), const OpCall& call,
   args.self = this, args.status = &status;
   args.run_region = run_region<S>;
   args.touched_in = touched_in, args.touched_out = touched_out;
+  args.on_tensor_cores = arithmetic_ == Arithmetic::kTensorCores;
   reference(args);
   return status;
 }

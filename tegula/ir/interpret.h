@@ -5,6 +5,7 @@
 //   naive    values keep their dtypes; a reference runs in float, or in double where a result is
 //            f64 or an integer: what a plain implementation of that precision gives.
 //            Both: what has no float at all runs in exact integers that wrap.
+//   tensor cores  as naive, but products of e4m3 are summed with what a GPU keeps of them.
 //   counted  as the oracle, on a scalar that counts FLOPs, with every touched element recorded.
 //
 // Views copy. Regions (fused, cond, while, scan, call) run the same way, through run_region.
@@ -19,7 +20,7 @@
 
 namespace tegula {
 
-enum class Arithmetic : uint8_t { kOracle, kNaive, kCounted };
+enum class Arithmetic : uint8_t { kOracle, kNaive, kTensorCores, kCounted };
 
 // What one node did, by count: FLOPs of the instrumented scalar, and bytes of the distinct elements
 // loaded and stored, at the values' own dtypes.

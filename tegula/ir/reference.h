@@ -127,6 +127,7 @@ class RefArgs {
   // One byte per element of each operand and result, set to 1 when touched; empty: not tracked.
   std::vector<std::vector<uint8_t>>* touched_in = nullptr;
   std::vector<std::vector<uint8_t>>* touched_out = nullptr;
+  bool on_tensor_cores = false;  // Arithmetic::kTensorCores
 
   const Attrs& attrs() const { return *call.attrs; }
   int64_t dim(size_t k, int d) const { return in[k].shape[d]; }

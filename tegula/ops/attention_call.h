@@ -122,7 +122,7 @@ class Scorer {
   // The score; *capped becomes tanh(S / softcap).
   S operator()(int64_t i, int64_t j, int64_t aligned, S* capped = nullptr) const {
     S s = S(0.0);
-    if (std::is_same_v<S, float> && call_.is_e4m3) {
+    if (a_.on_tensor_cores && call_.is_e4m3) {
       s = S(e4m3_product(i, j));
     } else {
       for (int64_t e = 0; e < call_.d; ++e)

@@ -23,9 +23,7 @@ int rows_of(const std::vector<DimExpr>& dims, const std::vector<int>& factors) {
 }
 
 // Whose rows do not know where they stand.
-bool is_known(const Node& n) {
-  return n.op->is_elementwise || n.op->is_rowwise || is_plain_dot(n);
-}
+bool is_known(const Node& n) { return n.op->is_elementwise || n.op->is_rowwise || is_plain_dot(n); }
 
 bool starts_with(const Shape& s, const Shape& rows) {
   if (s.rank() < rows.rank()) return false;
@@ -248,7 +246,8 @@ RowUse row_use(const Module& module, const Function& f, const Node& n, const Sha
   if (!map.ok()) return RowUse::kNone;
   if (rows_lead(*map, map->results[0], rows, 1, has_rows)) return RowUse::kEach;
   // A sum must be one that goes on from block to block, and over nothing but rows.
-  if ((n.op->is_reduction && n.attrs.flag("keep")) || out[0].dtype != DType::kF32 || !rows_lead(*map, map->operands[0], rows, 0, has_rows))
+  if ((n.op->is_reduction && n.attrs.flag("keep")) || out[0].dtype != DType::kF32 ||
+      !rows_lead(*map, map->operands[0], rows, 0, has_rows))
     return RowUse::kNone;
   int n_summed = 0;
   for (const auto& combine : map->combine) {

@@ -332,8 +332,9 @@ class Reader {
     if (!s.kernel)
       for (const OrderDef& o : cpu_orders())
         if (s.op && o.op == s.op->name && o.name == name) return o.name;
-    fail(cat("order ", name, s.kernel ? cat(" is not kernel ", s.kernel->name, "'s")
-                                      : std::string(" is none of its op's"),
+    fail(cat("order ", name,
+             s.kernel ? cat(" is not kernel ", s.kernel->name, "'s")
+                      : std::string(" is none of its op's"),
              ": make the plan again"));
     return {};
   }

@@ -63,7 +63,9 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     SplitOptions o;
     o.n_micro_batches = static_cast<int>(config.accumulate);
     const Program p = TEGULA_TRY(split(module, f.train_step, o));
-    const auto part = [&](PartKind k) { return p.parts[static_cast<size_t>(p.find(k, 0))].function; };
+    const auto part = [&](PartKind k) {
+      return p.parts[static_cast<size_t>(p.find(k, 0))].function;
+    };
     f.micro_step = part(PartKind::kWhole), f.update = part(PartKind::kUpdate);
   }
   Builder b(module, "eval_loss");

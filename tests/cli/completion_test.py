@@ -27,7 +27,7 @@ class Bash(CliTest):
         self.assertNotIn("--lr", self.complete("tegula plan --l"))
         self.assertIn("--causal", self.complete("tegula bench attention --c"))
         self.assertEqual(self.complete("tegula train --model "),
-                         ["gpt2", "llama", "moe", "mlp", "lstm"])
+                         ["decoder", "gemma2", "gpt2", "llama", "lstm", "mistral", "mlp", "moe", "qwen2"])
         self.assertEqual(self.complete("tegula train --data x --optimizer a"), ["adamw"])
         self.assertEqual(self.complete("tegula train --steps "), [])
 

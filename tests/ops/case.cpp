@@ -54,7 +54,7 @@ HostTensor random_f64(const Shape& shape, uint64_t seed, uint64_t stream) {
 Result<std::vector<HostTensor>> evaluate(const OpCall& call, std::span<const TensorRef> in,
                                          Arithmetic arithmetic) {
   // As the interpreter does for a function: the oracle's floats are f64.
-  const bool promote = arithmetic != Arithmetic::kNaive;
+  const bool promote = arithmetic != Arithmetic::kNaive && arithmetic != Arithmetic::kTensorCores;
   std::vector<HostTensor> wide, out;
   std::vector<TensorRef> in_refs, out_refs;
   for (const TensorRef& t : in) {

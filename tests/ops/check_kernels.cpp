@@ -108,22 +108,22 @@ bool same_bits(const TensorRef& a, const TensorRef& b) {
 }
 
 // Error of the naive reference over the magnitude of result r.
-double naive_error_of(const Case& c, const Variant& v, size_t r) {
+double naive_error_of(const Case& c, const Variant& v, size_t r, Arithmetic naive_arithmetic) {
   OpCall call = c.call();
   call.in = v.in, call.out = v.out;
   auto exact = evaluate(call, v.refs(), Arithmetic::kOracle);
-  auto naive = evaluate(call, v.refs(), Arithmetic::kNaive);
+  auto naive = evaluate(call, v.refs(), naive_arithmetic);
   if (!exact.ok() || !naive.ok()) return 0;
   const double magnitude = max_abs((*exact)[r]);
   return magnitude > 0 ? largest_error((*naive)[r], (*exact)[r]) / magnitude : 0;
 }
-double naive_error_of_draws(const Case& c, const Variant& like, size_t r) {
+double naive_error_of_draws(const Case& c, const Variant& like, size_t r, Arithmetic naive) {
   double worst = 0;
   for (uint64_t draw = 1; draw <= 8; ++draw) {
     const Case other = make_case(*c.op, c.sample, c.seed + 100 * draw);
     Variant v;
     if (make_variant(other, like.narrow, 0, v, like.mixed))
-      worst = std::max(worst, naive_error_of(other, v, r));
+      worst = std::max(worst, naive_error_of(other, v, r, naive));
   }
   return worst;
 }
@@ -137,7 +137,8 @@ void note_tasks(const KernelDef& kernel, int64_t tasks) {
   most = std::max(most, tasks);
 }
 
-std::string check_values(const Case& c, const Variant& v, const Outputs& got) {
+std::string check_values(const Case& c, const Variant& v, const Outputs& got,
+                         Arithmetic naive = Arithmetic::kNaive) {
   OpCall call = c.call();
   call.in = v.in, call.out = v.out;
   auto exact = evaluate(call, v.refs(), Arithmetic::kOracle);
@@ -146,9 +147,9 @@ std::string check_values(const Case& c, const Variant& v, const Outputs& got) {
     const HostTensor y = copy_of(got.refs[r]);
     const double error = largest_error(y, (*exact)[r]), magnitude = max_abs((*exact)[r]);
     const double floor = epsilon(v.out[r].dtype) * magnitude;
-    double naive_error = naive_error_of(c, v, r) * magnitude;
+    double naive_error = naive_error_of(c, v, r, naive) * magnitude;
     if (!(error <= 2 * naive_error + floor) && is_float(v.out[r].dtype))
-      naive_error = std::max(naive_error, naive_error_of_draws(c, v, r) * magnitude);
+      naive_error = std::max(naive_error, naive_error_of_draws(c, v, r, naive) * magnitude);
     if (!(error <= 2 * naive_error + floor))
       return cat("result ", r, ": error ", error, ", naive ", naive_error, ", floor ", floor, ": ",
                  difference(y, (*exact)[r], 0));
@@ -287,7 +288,7 @@ std::string check_variant_on_device(const Case& c, const KernelDef& kernel, cons
   ++n_checked;
   if (auto why = run_on_device(c, kernel, v, out, device); !why.empty()) return why;
   if (is_launch_only()) return "";
-  if (auto why = check_values(c, v, out); !why.empty()) return why;
+  if (auto why = check_values(c, v, out, Arithmetic::kTensorCores); !why.empty()) return why;
   if (!repeats_bits) return "";
   Outputs again(v, layout);
   if (auto why = run_on_device(c, kernel, v, again, device); !why.empty()) return why;

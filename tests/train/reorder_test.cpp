@@ -15,8 +15,8 @@ std::vector<const PassDef*> shuffled(std::mt19937& rng) {
     size_t begin = 0;
     while (begin < order.size()) {
       size_t end = begin + 1;
-      while (end < order.size() && (order[end]->phase == PassPhase::kAny ||
-                                    order[end]->phase == order[begin]->phase))
+      while (end < order.size() &&
+             (order[end]->phase == PassPhase::kAny || order[end]->phase == order[begin]->phase))
         ++end;
       std::shuffle(order.begin() + static_cast<ptrdiff_t>(begin),
                    order.begin() + static_cast<ptrdiff_t>(end), rng);

@@ -66,7 +66,8 @@ TEST_P(Split, StagesGiveTheBitsOfTheWholeStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Split,
-                         ::testing::Combine(::testing::Values("gpt2", "llama", "moe", "qwen2", "gemma2"),
+                         ::testing::Combine(::testing::Values("gpt2", "llama", "moe", "qwen2",
+                                                              "gemma2"),
                                             ::testing::Values("f32", "bf16")));
 
 }  // namespace

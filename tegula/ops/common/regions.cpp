@@ -71,8 +71,8 @@ int64_t region_flops(const OpCall& c) {
   if (def.is_choice()) return most;
   // Of the run's length xs tell; the attribute may name a symbol that no slice has.
   const size_t x = l.first + l.n_carry;
-  return saturating_mul(
-      sum, l.n_xs > 0 ? c.shape(x)[0].bound() : region_rounds(def, *c.attrs, extents));
+  return saturating_mul(sum,
+                        l.n_xs > 0 ? c.shape(x)[0].bound() : region_rounds(def, *c.attrs, extents));
 }
 
 namespace {
