@@ -17,15 +17,16 @@ enum class ThinOrder { kChain, kPairs };
 
 namespace thin {
 namespace {
-constexpr int kPairsK = 32;  // of k whose even and odd products are a chain each
+inline constexpr int kPairsK = 32;  // of k whose even and odd products are a chain each
 
-constexpr int kColumns = 512;      // of a task, at most
-constexpr int kManyColumns = 256;  // with many rows: sums and the rows of b at hand stay in L1
-constexpr int kManyRows = 8;
-constexpr int kTileColumns = kMaxTileN;
-constexpr int64_t kShardSums = 8192;  // of a task over a shard of k: they stay in L1
-constexpr int kRun = 8;               // rows of b at a time, where n is contiguous
-constexpr int kGroup = 6;             // rows of a at a time
+inline constexpr int kColumns = 512;  // of a task, at most
+inline constexpr int kManyColumns =
+    256;  // with many rows: sums and the rows of b at hand stay in L1
+inline constexpr int kManyRows = 8;
+inline constexpr int kTileColumns = kMaxTileN;
+inline constexpr int64_t kShardSums = 8192;  // of a task over a shard of k: they stay in L1
+inline constexpr int kRun = 8;               // rows of b at a time, where n is contiguous
+inline constexpr int kGroup = 6;             // rows of a at a time
 
 struct Strides {
   int64_t n = 0, k = 0;
@@ -323,7 +324,7 @@ void thin_columns(const Task& t, const In* b) {
 }
 
 // The sums to go on from.
-void load_start(const Task& t, const float* start) {
+inline void load_start(const Task& t, const float* start) {
   start += t.c.batch.offset(t.batch, kBias);
   int64_t m[kThinRows], n[kColumns];
   t.c.m.offsets(0, t.rows(), kBias, m);
@@ -344,7 +345,7 @@ void finish(const Task& t, const TensorRef* bias, const TensorRef& out) {
                     bias == nullptr ? nullptr : bias->as<const Out>(), out.as<Out>());
 }
 
-void finish_as(const Task& t, const TensorRef* bias, const TensorRef& out) {
+inline void finish_as(const Task& t, const TensorRef* bias, const TensorRef& out) {
   if (t.c.out_dtype == DType::kF32) finish<float>(t, bias, out);
   if (t.c.out_dtype == DType::kBF16) finish<bf16>(t, bias, out);
   if (t.c.out_dtype == DType::kF16) finish<f16>(t, bias, out);
