@@ -23,6 +23,11 @@ void add_completion(CLI::App& app, int& exit_code);
 void add_tune(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 
+// `plan` is two commands: of a training step here, and, if a model stands behind it or a flag that
+// only the second has, of a model on a cluster.
+bool asks_about_model(const std::vector<std::string>& arguments);
+void add_plan_model(CLI::App& app, int& exit_code);
+
 // Options with their defaults shown, whose errors say what is allowed: whole numbers, finite
 // numbers, one of some names.
 inline constexpr int64_t kMany = int64_t{1} << 40;

@@ -72,10 +72,11 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done, 1 an input is at fault, 2 the command line is, 3 the machine is.");
   int exit_code = 0;
-  for (auto* add : {add_train, add_generate, add_plan, add_encode, add_grad, add_bench, add_ops,
-                    add_tune, add_doctor, add_completion})
+  const std::vector<std::string> given(argv + 1, argv + argc);
+  for (auto* add : {add_train, add_generate, asks_about_model(given) ? add_plan_model : add_plan,
+                    add_encode, add_grad, add_bench, add_ops, add_tune, add_doctor, add_completion})
     add(app, exit_code);
-  auto arguments = expand_config(app, {argv + 1, argv + argc});
+  auto arguments = expand_config(app, given);
   if (!arguments.ok())
     return report(arguments.error(), arguments.error().code == Code::kIo ? kInput : kUsage);
   try {

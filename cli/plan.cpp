@@ -313,6 +313,7 @@ Status run(const Options& o) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("plan", "What a training step will cost, without running it");
+  cmd->footer("tegula plan MODEL … plans a model on a cluster: see tegula plan MODEL --help.");
   static Options o;
   o.flags.add_to(*cmd, Purpose::kPlan);
   whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary, without --data"),

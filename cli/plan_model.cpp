@@ -1,0 +1,72 @@
+// tegula plan MODEL: the cluster planner.
+#include <cstdio>
+#include <cstring>
+
+#include "cli/command.h"
+#include "tegula/planner/answer.h"
+#include "tegula/planner/report.h"
+
+namespace tegula::cli {
+
+namespace {
+
+struct Options {
+  planner::Question question;
+  bool json = false;
+};
+
+// A file is an input, what stands on the command line is not.
+Exit fault_of(const std::string& model) {
+  return model.find('/') != model.npos || model.ends_with(".json") ? kInput : kUsage;
+}
+
+int run(const Options& o) {
+  const auto answer = planner::answer(o.question);
+  if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
+  const std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
+  std::fputs(text.c_str(), stdout);
+  if (answer->fits()) return kDone;
+  return report(invalid_argument(why_nothing_fits(*answer)));
+}
+
+}  // namespace
+
+bool asks_about_model(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2 || arguments[0] != "plan") return false;
+  if (!arguments[1].starts_with('-')) return true;
+  for (const std::string& a : arguments)
+    for (const char* flag : {"--gpus", "--fix", "--batch-tokens"})
+      if (a == flag || a.starts_with(std::string(flag) + "=")) return true;
+  return false;
+}
+
+void add_plan_model(CLI::App& app, int& exit_code) {
+  auto* cmd = app.add_subcommand("plan", "What training a model on a cluster will cost");
+  static Options o;
+  planner::Question& q = o.question;
+  cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  cmd->add_option("MODEL", q.model, "A preset (llama3-405b), a config.json, or its folder")
+      ->required();
+  cmd->add_option("--gpus", q.gpus, "Devices to plan for: 64xH100; default: the model alone")
+      ->type_name("NxNAME");
+  whole(cmd->add_option("--seqlen", q.seqlen, "Tokens in a sequence; 0: as it was trained"), 0,
+        int64_t{1} << 32);
+  whole(cmd->add_option("--batch-tokens", q.batch_tokens,
+                        "Tokens in a step, all devices; 0: as it was trained"),
+        0, int64_t{1} << 50);
+  one_of(
+      cmd->add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
+      {"bf16", "fp8", "f32", "tf32"});
+  cmd->add_option("--fix", q.fix,
+                  "Settled already: dp=,tp=,pp=,cp=,ep=,zero=,sp=,schedule=,interleave=,"
+                  "microbatch=,remat=,attention=,dtype=")
+      ->type_name("KEY=VALUE,…");
+  real(cmd->add_option("--tokens-total", q.tokens_total,
+                       "Also what a run over so many tokens costs: 15.6e12")
+           ->type_name("N"),
+       0, 1e18);
+  cmd->add_flag("--json", o.json, "One JSON object on one line");
+  cmd->callback([&exit_code] { exit_code = run(o); });
+}
+
+}  // namespace tegula::cli

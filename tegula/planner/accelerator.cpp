@@ -1,0 +1,53 @@
+#include "tegula/planner/accelerator.h"
+
+#include <cctype>
+#include <vector>
+
+#include "tegula/planner/nearest.h"
+
+namespace tegula::planner {
+
+namespace {
+
+struct NumberRow {
+  Number number;
+  std::string_view name;
+  double bytes;
+};
+constexpr NumberRow kRows[] = {{Number::kF64, "f64", 8},   {Number::kF32, "f32", 4},
+                               {Number::kTf32, "tf32", 4}, {Number::kBf16, "bf16", 2},
+                               {Number::kF8, "fp8", 1},    {Number::kI8, "int8", 1}};
+
+std::string plain(std::string_view name) {
+  std::string text;
+  for (const char c : name)
+    if (c != '-' && c != '_' && c != ' ')
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+}  // namespace
+
+std::string_view number_name(Number n) { return kRows[static_cast<int>(n)].name; }
+double bytes_of(Number n) { return kRows[static_cast<int>(n)].bytes; }
+
+Result<Number> parse_number(std::string_view name) {
+  std::string names;
+  for (const NumberRow& r : kRows) {
+    if (r.name == name) return r.number;
+    names += cat(names.empty() ? "" : ", ", r.name);
+  }
+  return invalid_argument(cat("dtype '", name, "' is none of ", names));
+}
+
+Result<Accelerator> find_accelerator(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Accelerator& a : accelerator_presets()) {
+    if (plain(a.name) == plain(name)) return a;
+    names.push_back(a.name);
+  }
+  return invalid_argument(
+      cat("there is no accelerator '", name, "': the nearest are ", nearest_names(name, names)));
+}
+
+}  // namespace tegula::planner

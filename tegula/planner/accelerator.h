@@ -1,0 +1,54 @@
+// Accelerator: one device as its data sheet describes it, and the links to its neighbours.
+//
+// Peaks are dense (no sparsity) operations a second, a multiply-add counted as two; `sparse` is the
+// factor that structured sparsity adds. Bandwidths are of one direction unless they say otherwise:
+// NVLink's "900 GB/s" of an H100 is 450 each way, and a collective's speed is that of one way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tegula/base/result.h"
+#include "tegula/kernels/target.h"
+
+namespace tegula::planner {
+
+enum class Number : uint8_t { kF64, kF32, kTf32, kBf16, kF8, kI8 };
+inline constexpr int kNumbers = 6;
+std::string_view number_name(Number n);  // "bf16"
+double bytes_of(Number n);
+// "bf16", "fp8", "f32", … Error: lists them.
+Result<Number> parse_number(std::string_view name);
+
+struct Link {
+  double bytes_per_s = 0;  // one way, of one device
+  double seconds = 0;      // latency of one message
+};
+
+struct Accelerator {
+  std::string name;
+  std::string target;  // the kernels' Target of that name; empty: there are no kernels for it
+  std::string source;  // what the numbers are from
+  double flops_per_s[kNumbers] = {};  // by Number; 0: the device has not that type
+  double sparse = 1;
+  double memory_bytes = 0, memory_bytes_per_s = 0;
+  double sram_bytes = 0;        // of one multiprocessor or core
+  double l2_bytes = 0;          // shared by all of them
+  int64_t multiprocessors = 0;  // 0: products are not cut into tiles of whole ones
+  int64_t devices_per_node = 1;
+  Link inside, between;         // within a node, and a device's share of the network
+  double launch_s = 0;          // least time of an op
+  double dollars_per_hour = 0;  // rent of one device; 0: not known
+
+  double peak(Number n) const { return flops_per_s[static_cast<int>(n)]; }
+  // Operations for a byte at which products of that type stop being bound by memory.
+  double ridge(Number n) const { return peak(n) / memory_bytes_per_s; }
+};
+
+std::span<const Accelerator> accelerator_presets();
+// By name, without regard to case and dashes ("H100", "h100-pcie"). Error: the nearest names.
+Result<Accelerator> find_accelerator(std::string_view name);
+
+}  // namespace tegula::planner

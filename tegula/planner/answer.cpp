@@ -1,0 +1,101 @@
+#include "tegula/planner/answer.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tegula/planner/model_config.h"
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+std::string gb(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GB", bytes / 1e9);
+  return text;
+}
+
+// What the question says, else what the model was trained with, else a sequence a device.
+Status set_job(const Question& q, Answer& a) {
+  Job& job = a.job;
+  job.dtype = TEGULA_TRY(parse_number(q.dtype));
+  if (a.pins.dtype) job.dtype = *a.pins.dtype;
+  if (a.pins.flash) job.flash = *a.pins.flash;
+  job.seqlen = q.seqlen > 0 ? q.seqlen : std::max<int64_t>(1, a.preset.seqlen);
+  job.batch_tokens = q.batch_tokens;
+  if (job.batch_tokens == 0) {
+    const int64_t usual = a.preset.batch_tokens > 0
+                              ? a.preset.batch_tokens
+                              : job.seqlen * (a.cluster ? a.cluster->n_devices : 1);
+    job.batch_tokens = std::max<int64_t>(1, usual / job.seqlen) * job.seqlen;
+  }
+  return {};
+}
+
+// The least number of devices, doubled and doubled again, that holds the job.
+std::string nearest_that_fits(const Answer& a) {
+  ClusterSpec more = *a.cluster;
+  while (more.n_devices * 2 <= kMostDevices) {
+    more.n_devices *= 2;
+    Pins pins = a.pins;
+    pins.dp.reset();
+    Job job = a.job;
+    // A step must have a sequence for every rank.
+    job.batch_tokens = std::max(job.batch_tokens, job.seqlen * more.n_devices);
+    const auto r = search_layouts(a.preset.model, a.params, more, job, pins);
+    if (!r.ok() || r->best.empty()) continue;
+    return cat("; ", more.n_devices, "x", more.device.name, " would do, by ",
+               to_string(r->best[0].layout));
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Answer> answer(const Question& q) {
+  Answer a;
+  a.pins = TEGULA_TRY(parse_pins(q.fix));
+  a.preset = TEGULA_TRY(read_model(q.model));
+  const ModelSpec& model = a.preset.model;
+  a.params = TEGULA_TRY(count_params(model));
+  if (!model.family.empty() && model.family != "decoder") {
+    const int64_t graph = TEGULA_TRY(graph_params(model));
+    if (graph != a.params.total)
+      return internal_error(cat(model.name, ": its graph has ", graph,
+                                " parameters, the planner counts ", a.params.total));
+  }
+  if (!q.gpus.empty()) a.cluster = TEGULA_TRY(parse_cluster(q.gpus));
+  TEGULA_TRY(set_job(q, a));
+  a.flops = token_flops(model, real(a.job.seqlen));
+  a.tokens_total = q.tokens_total;
+  if (!a.cluster) return a;
+  a.found = TEGULA_TRY(search_layouts(model, a.params, *a.cluster, a.job, a.pins));
+  StepPricer fast(model, a.params, *a.cluster, a.job, kFast);
+  StepPricer slow(model, a.params, *a.cluster, a.job, kSlow);
+  for (const StepPrice& p : a.found.best)
+    a.intervals.push_back({fast.price(p.layout).step_s(), slow.price(p.layout).step_s()});
+  return a;
+}
+
+double mfu(const Answer& a, const StepPrice& p) {
+  return p.flops_model /
+         (p.step_s() * real(a.cluster->n_devices) * a.cluster->device.peak(a.job.dtype));
+}
+
+double hfu(const Answer& a, const StepPrice& p) { return mfu(a, p) * p.flops_hw / p.flops_model; }
+
+std::string why_nothing_fits(const Answer& a) {
+  const StepPrice& p = *a.found.smallest;
+  const MemoryBytes& m = p.memory;
+  const ClusterSpec& c = *a.cluster;
+  return cat(a.preset.model.name, " does not fit on ", c.n_devices, "x", c.device.name, ": of ",
+             a.found.n_layouts, " layouts the smallest (", to_string(p.layout), ") needs ",
+             gb(p.peak_bytes()), " a device = weights ", gb(m.weights), " + gradients ",
+             gb(m.gradients), " + optimizer ", gb(m.optimizer), " + activations ",
+             gb(m.activations), " + temporaries ", gb(m.temporaries), ", and ", gb(usable_bytes(c)),
+             " of ", gb(c.device.memory_bytes), " are usable", nearest_that_fits(a));
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,52 @@
+// One question to the planner and its answer: what `tegula plan MODEL` asks and prints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/planner/model_presets.h"
+#include "tegula/planner/search.h"
+
+namespace tegula::planner {
+
+struct Question {
+  std::string model;  // a preset, a config.json, a folder
+  std::string gpus;   // "64xH100"; empty: the model alone
+  std::string fix;    // parse_pins
+  std::string dtype = "bf16";
+  int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own
+  double tokens_total = 0;               // of a run; 0: not asked
+};
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+struct Answer {
+  ModelPreset preset;
+  ParamCount params;
+  TokenFlops flops;  // of a token at job.seqlen
+  Job job;
+  Pins pins;
+  std::optional<ClusterSpec> cluster;
+  SearchResult found;
+  std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
+  double tokens_total = 0;
+
+  bool fits() const { return !cluster || !found.best.empty(); }
+};
+
+// For a family with a ModelDef the parameters of its graph are counted, too; they must agree.
+Result<Answer> answer(const Question& question);
+
+// MFU and HFU: FLOPs of the model, and of the hardware with what is computed again, over the step's
+// seconds and the dense peak of the dtype. [Chowdhery et al. 2022, appendix B]
+double mfu(const Answer& a, const StepPrice& p);
+double hfu(const Answer& a, const StepPrice& p);
+
+// Why nothing fits, with the arithmetic of the smallest layout and the nearest that would fit: more
+// devices of the kind.
+std::string why_nothing_fits(const Answer& a);
+
+}  // namespace tegula::planner

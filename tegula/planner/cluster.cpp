@@ -1,0 +1,42 @@
+#include "tegula/planner/cluster.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace tegula::planner {
+
+Result<ClusterSpec> parse_cluster(std::string_view text) {
+  ClusterSpec c;
+  std::string_view name = text;
+  if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
+    const size_t x = text.find_first_of("xX");
+    const std::string_view digits = text.substr(0, std::min(x, text.size()));
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), c.n_devices);
+    if (x == text.npos || error != std::errc() || end != digits.data() + digits.size() ||
+        c.n_devices < 1 || c.n_devices > kMostDevices)
+      return invalid_argument(cat("'", text, "' is no cluster: write 64xH100, a number from 1 to ",
+                                  kMostDevices, " and an accelerator"));
+    name = text.substr(x + 1);
+  } else if (text.starts_with('-')) {
+    return invalid_argument(cat("'", text, "' is no cluster: write 64xH100"));
+  }
+  c.device = TEGULA_TRY(find_accelerator(name));
+  return c;
+}
+
+Link link_of(const ClusterSpec& c, const RankGroup& g) {
+  const Accelerator& a = c.device;
+  if (is_in_node(c, g)) return a.inside;
+  const int64_t in_node = std::max<int64_t>(1, a.devices_per_node / std::max<int64_t>(1, g.stride));
+  Link link = a.between;
+  link.bytes_per_s *= static_cast<double>(std::min(in_node, g.size));
+  link.bytes_per_s = std::min(link.bytes_per_s, a.inside.bytes_per_s);
+  return link;
+}
+
+Link own_link(const ClusterSpec& c, const RankGroup& g) {
+  return is_in_node(c, g) ? c.device.inside : c.device.between;
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,60 @@
+#include "tegula/planner/collective.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::planner {
+
+namespace {
+
+struct Terms {
+  double messages, bytes, added;  // times α, and shares of M times β and γ
+};
+
+Terms terms_of(Collective what, Algorithm how, int64_t n) {
+  const double steps = static_cast<double>(n - 1), share = steps / static_cast<double>(n);
+  const double log = std::ceil(std::log2(static_cast<double>(n)));
+  const bool is_ring = how == Algorithm::kRing;
+  switch (what) {
+    case Collective::kAllReduce:
+      return is_ring ? Terms{2 * steps, 2 * share, share} : Terms{2 * log, 2 * log, log};
+    case Collective::kAllGather:
+      return {is_ring ? steps : log, share, 0};
+    case Collective::kReduceScatter:
+      return {is_ring ? steps : log, share, share};
+    case Collective::kAllToAll:
+      return {steps, share, 0};
+  }
+  return {};
+}
+
+}  // namespace
+
+double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
+                  double gamma) {
+  if (n <= 1) return 0;
+  const Terms t = terms_of(what, how, n);
+  return t.messages * link.seconds + bytes * (t.bytes / link.bytes_per_s + t.added * gamma);
+}
+
+double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma) {
+  return std::min(seconds_of(what, Algorithm::kRing, bytes, n, link, gamma),
+                  seconds_of(what, Algorithm::kTree, bytes, n, link, gamma));
+}
+
+double bytes_sent(Collective what, double bytes, int64_t n) {
+  return n <= 1 ? 0 : bytes * terms_of(what, Algorithm::kRing, n).bytes;
+}
+
+double crossover_bytes(Collective what, int64_t n, Link link, double gamma) {
+  if (n <= 1) return 0;
+  const Terms ring = terms_of(what, Algorithm::kRing, n);
+  const Terms tree = terms_of(what, Algorithm::kTree, n);
+  const auto byte = [&](const Terms& t) { return t.bytes / link.bytes_per_s + t.added * gamma; };
+  const double latency = (ring.messages - tree.messages) * link.seconds;
+  const double slope = byte(tree) - byte(ring);
+  if (latency <= 0) return 0;
+  return slope > 0 ? latency / slope : HUGE_VAL;
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,34 @@
+// Seconds of a collective among n ranks, by the model α + nβ + nγ. [Thakur et al. 2005; Chan et al.
+// 2007]
+//
+// M is the message in bytes: of an all-reduce, broadcast or all-to-all what each rank has, of an
+// all-gather or reduce-scatter the whole. α is a message's latency, β seconds a byte, γ seconds to
+// add a byte.
+//   ring       all-reduce      2(n−1)·α + 2(n−1)/n·M·β + (n−1)/n·M·γ
+//              all-gather       (n−1)·α +  (n−1)/n·M·β
+//              reduce-scatter   (n−1)·α +  (n−1)/n·M·(β + γ)
+//   tree       all-reduce      2⌈log n⌉·(α + M·β) + ⌈log n⌉·M·γ   (reduce, then broadcast: MST)
+//              all-gather       ⌈log n⌉·α + (n−1)/n·M·β           (gather by recursive doubling)
+//              reduce-scatter   ⌈log n⌉·α + (n−1)/n·M·(β + γ)     (recursive halving)
+//   all-to-all                  (n−1)·α +  (n−1)/n·M·β            (every pair on its own)
+// The lesser of ring and tree is taken, small messages by tree and large ones by ring.
+#pragma once
+
+#include "tegula/planner/cluster.h"
+
+namespace tegula::planner {
+
+enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+enum class Algorithm : uint8_t { kRing, kTree };
+
+// bytes_per_s: already times what it reaches of the link's peak. gamma: seconds to add a byte.
+double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
+                  double gamma = 0);
+// By the faster algorithm.
+double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma = 0);
+// Bytes that leave each rank by the ring.
+double bytes_sent(Collective what, double bytes, int64_t n);
+// The message from which on the ring is the faster one; 0: always.
+double crossover_bytes(Collective what, int64_t n, Link link, double gamma = 0);
+
+}  // namespace tegula::planner

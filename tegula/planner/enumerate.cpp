@@ -1,0 +1,148 @@
+#include "tegula/planner/enumerate.h"
+
+#include <algorithm>
+
+#include "tegula/planner/search.h"
+
+namespace tegula::planner {
+
+namespace {
+
+bool divides(int64_t part, int64_t whole) { return part > 0 && whole % part == 0; }
+
+// The values of a setting: the pinned one, or all.
+template <class T>
+std::vector<T> choices(const std::optional<T>& pin, std::vector<T> all) {
+  return pin ? std::vector<T>{*pin} : std::move(all);
+}
+
+bool cuts_model(const ModelSpec& m, int64_t tp) {
+  if (m.kind != ModelKind::kDecoder) return tp == 1;
+  return divides(tp, m.n_heads) && divides(tp, m.d_ff) &&
+         (divides(tp, m.n_kv_heads) || divides(m.n_kv_heads, tp));
+}
+
+std::vector<int64_t> microbatches(int64_t sequences_of_rank, const Pins& pins) {
+  std::vector<int64_t> list;
+  for (int64_t b = 1; b <= kMostMicrobatch; b *= 2)
+    if (divides(b, sequences_of_rank)) list.push_back(b);
+  if (!pins.microbatch) return list;
+  if (divides(*pins.microbatch, sequences_of_rank)) return {*pins.microbatch};
+  return {};
+}
+
+void add_meshes(const Layout& mesh, const ModelSpec& model, const Job& job, const Pins& pins,
+                std::vector<Layout>& out) {
+  const std::vector<int64_t> experts =
+      model.is_moe() ? divisors(model.n_experts) : std::vector<int64_t>{1};
+  std::vector<bool> sps = {false};
+  if (mesh.tp > 1 && divides(mesh.tp, job.seqlen / mesh.cp)) sps.push_back(true);
+  if (pins.sp) {
+    if (*pins.sp && sps.size() == 1) return;
+    sps = {*pins.sp};
+  }
+  for (const int64_t ep : choices(pins.ep, experts)) {
+    if (!divides(ep, mesh.zero_ranks()) || !divides(ep, model.n_experts)) continue;
+    for (const bool sp : sps)
+      for (const int64_t b : microbatches(job.batch_tokens / job.seqlen / mesh.dp, pins))
+        for (const Remat remat :
+             choices(pins.remat, std::vector<Remat>(std::begin(kRemats), std::end(kRemats)))) {
+          Layout l = mesh;
+          l.ep = ep, l.sp = sp, l.microbatch = b, l.remat = remat;
+          out.push_back(l);
+        }
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d * d <= n; ++d)
+    if (n % d == 0) {
+      low.push_back(d);
+      if (d * d != n) high.push_back(n / d);
+    }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+std::vector<Layout> meshes(const ModelSpec& model, const ClusterSpec& cluster, const Job& job,
+                           const Pins& pins) {
+  std::vector<Layout> out;
+  const int64_t n = cluster.n_devices, sequences = job.batch_tokens / job.seqlen;
+  for (const int64_t tp : choices(pins.tp, divisors(n))) {
+    if (!divides(tp, n) || !cuts_model(model, tp)) continue;
+    for (const int64_t pp : choices(pins.pp, divisors(n / tp))) {
+      if (!divides(pp, n / tp) || pp > model.n_layers) continue;
+      for (const int64_t cp : choices(pins.cp, divisors(n / tp / pp))) {
+        if (!divides(cp, n / tp / pp) || (cp > 1 && !divides(2 * cp, job.seqlen))) continue;
+        if (cp > 1 && model.kind != ModelKind::kDecoder) continue;
+        Layout mesh;
+        mesh.tp = tp, mesh.pp = pp, mesh.cp = cp, mesh.dp = n / tp / pp / cp;
+        if (pins.dp && *pins.dp != mesh.dp) continue;
+        if (divides(mesh.dp, sequences)) add_meshes(mesh, model, job, pins, out);
+      }
+    }
+  }
+  return out;
+}
+
+void complete(const Layout& mesh, const ModelSpec& model, const Job& job, const Pins& pins,
+              std::vector<Layout>& out) {
+  out.clear();
+  const int64_t m = n_microbatches(job, mesh);
+  std::vector<Layout> turned;
+  const auto allowed = [&](Turns t) { return !pins.turns || *pins.turns == t; };
+  for (const Turns turns : kTurns) {
+    // One stage has no turns to take, and the order that keeps least is 1F1B's.
+    if (mesh.pp == 1 && turns != pins.turns.value_or(Turns::kOneFOneB)) continue;
+    if (!allowed(turns)) continue;
+    Layout l = mesh;
+    l.turns = turns;
+    if (turns != Turns::kInterleaved) {
+      if (pins.interleave.value_or(1) == 1) turned.push_back(l);
+      continue;
+    }
+    if (mesh.pp == 1 || m % mesh.pp != 0) continue;
+    const int64_t first = pins.interleave.value_or(2),
+                  last = pins.interleave.value_or(kMostInterleave);
+    for (l.interleave = first; l.interleave <= last && l.interleave >= 2; ++l.interleave)
+      if (mesh.pp * l.interleave <= model.n_layers) turned.push_back(l);
+  }
+  for (Layout l : turned)
+    for (int zero = 0; zero <= 3; ++zero) {
+      if (pins.zero && *pins.zero != zero) continue;
+      if (zero > 0 && l.zero_ranks() == 1) continue;
+      l.zero = zero;
+      out.push_back(l);
+    }
+}
+
+Error why_none(const ModelSpec& model, const ClusterSpec& cluster, const Job& job,
+               const Pins& pins) {
+  Layout l;
+  l.tp = pins.tp.value_or(1), l.pp = pins.pp.value_or(1), l.cp = pins.cp.value_or(1);
+  l.ep = pins.ep.value_or(1), l.zero = pins.zero.value_or(0), l.sp = pins.sp.value_or(false);
+  l.turns = pins.turns.value_or(Turns::kOneFOneB), l.interleave = pins.interleave.value_or(1);
+  l.microbatch = pins.microbatch.value_or(1);
+  const int64_t others = l.tp * l.pp * l.cp, n = cluster.n_devices;
+  if (pins.dp) {
+    l.dp = *pins.dp;
+  } else if (n % others == 0) {
+    l.dp = n / others;
+  } else {
+    return invalid_argument(cat("no layout: the number of devices, ", n,
+                                ", is not a multiple of tp ", l.tp, " · pp ", l.pp, " · cp ", l.cp,
+                                " = ", others));
+  }
+  if (const Status s = check_layout(l, model, cluster, job); !s.ok()) {
+    Error error = s.error();
+    error.message = cat("no layout: ", error.message);
+    return error;
+  }
+  return invalid_argument(cat("no layout of ", n, " devices divides ", model.name,
+                              " as --fix wants it: fix fewer settings"));
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,259 @@
+#include "tegula/planner/layer_work.h"
+
+#include <algorithm>
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+// One layer's lists as they grow.
+class LayerBuilder {
+ public:
+  LayerBuilder(const ModelSpec& m, const RankShape& s)
+      : m_(m), s_(s), t_(s.tokens()), h_(real(m.d_model)), e_(s.element_bytes) {}
+
+  void product(std::string_view name, double rows, double n, double k, double count = 1) {
+    const double bytes = s_.element_bytes;
+    work_.forward.push_back(matmul_work(name, rows, n, k, bytes, count));
+    work_.input_backward.push_back(matmul_work(name, rows, k, n, bytes, count));
+    work_.weight_backward.push_back(matmul_work(name, k, n, rows, bytes, count));
+  }
+  // Bytes read and written, forward and backward.
+  void rows(std::string_view name, double forward, double backward) {
+    work_.forward.push_back(rows_work(name, forward));
+    work_.input_backward.push_back(rows_work(name, backward));
+  }
+  void save(std::string_view name, double bytes) { work_.saved.push_back({name, bytes}); }
+  void save_cheap(std::string_view name, double bytes) {
+    work_.saved.push_back({name, bytes, false, true});
+  }
+  void save_core(std::string_view name, double bytes) {
+    work_.saved.push_back({name, bytes, true, false});
+  }
+
+  // The residual sum, its norm, and what a product reads; all outside of tensor-parallel regions.
+  void norm(std::string_view name) {
+    const double part = t_ * h_ / s_.outside();
+    rows(name, 4 * e_ * part, 5 * e_ * part);
+    save("input of norm", e_ * part);
+    save_cheap("norm", e_ * part);
+  }
+  void dropout_mask(std::string_view name) {
+    if (m_.has_dropout) save(name, t_ * h_ / s_.outside());
+  }
+
+  void attention();
+  void feed_forward();
+  void lstm();
+  LayerWork take() { return std::move(work_); }
+
+ private:
+  void attention_core();
+  void experts();
+
+  const ModelSpec& m_;
+  const RankShape& s_;
+  double t_, h_, e_;
+  LayerWork work_;
+};
+
+void LayerBuilder::attention_core() {
+  const double heads = real(m_.n_heads) / s_.tp, d = real(m_.head_dim);
+  const double kv = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
+  const double windowed = real(m_.n_window_layers) / real(m_.n_layers);
+  const double seen =
+      windowed * keys_seen(m_, s_.seqlen, true) + (1 - windowed) * keys_seen(m_, s_.seqlen, false);
+  const double keys = s_.flash ? seen : s_.seqlen;
+  const double rel = m_.has_relative_positions ? 1.5 : 1;  // q·r beside q·k
+  Work w;
+  w.name = "attention", w.unit = Unit::kAttention;
+  w.flops = rel * 4 * t_ * keys * heads * d;
+  w.bytes = e_ * t_ * (2 * heads * d + 2 * kv);
+  // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.
+  const double scores = t_ * s_.seqlen * heads;
+  if (!s_.flash) w.bytes += e_ * scores * (m_.has_dropout ? 8 : 6), w.launches = 5;
+  work_.core.push_back(w);
+  work_.forward.push_back(w);
+  w.unit = Unit::kAttentionBackward;
+  w.flops *= s_.flash ? 2.5 : 2;
+  w.bytes *= 2;
+  work_.input_backward.push_back(w);
+  if (s_.flash) {
+    save("log-sum-exp of scores", 4 * t_ * heads);
+  } else {
+    save_core("softmax", e_ * scores);
+    if (m_.has_dropout) {
+      save_core("mask of dropped scores", scores);
+      save_core("dropped scores", e_ * scores);
+    }
+  }
+}
+
+void LayerBuilder::attention() {
+  const double q = real(m_.q_width()) / s_.tp;
+  const double kv = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
+  product("qkv", t_, q + 2 * kv, h_);
+  const bool is_turned = m_.n_positions == 0 && !m_.has_relative_positions;
+  if (is_turned) rows("rope", 2 * e_ * t_ * (q + kv), 2 * e_ * t_ * (q + kv));
+  save("q, k", e_ * t_ * (q + kv));
+  save("v", e_ * t_ * kv);
+  attention_core();
+  save("attention", e_ * t_ * q);
+  product("attention out", t_, h_, q);
+  dropout_mask("mask behind attention");
+}
+
+void LayerBuilder::experts() {
+  const double k = real(m_.n_experts_per_token), f = real(m_.d_ff) / s_.tp;
+  const double local = real(m_.n_experts) / s_.ep, routed = t_ * k;
+  product("router", t_, real(m_.n_experts), h_);
+  rows("dispatch", 2 * e_ * routed * h_, 2 * e_ * routed * h_);
+  save("dispatched", e_ * routed * h_);
+  const double rows_of_one = routed / local;
+  if (m_.n_ff_matrices == 3) product("ff gate", rows_of_one, f, h_, local);
+  product("ff up", rows_of_one, f, h_, local);
+  product("ff down", rows_of_one, h_, f, local);
+  rows("combine", e_ * (routed + t_) * h_, e_ * (routed + t_) * h_);
+  save("results of experts", e_ * routed * h_);
+}
+
+void LayerBuilder::feed_forward() {
+  const double f = real(m_.d_ff) / s_.tp;
+  const double hidden = t_ * f * real(m_.n_experts_per_token);
+  if (m_.is_moe()) {
+    experts();
+  } else {
+    if (m_.n_ff_matrices == 3) product("ff gate", t_, f, h_);
+    product("ff up", t_, f, h_);
+    product("ff down", t_, h_, f);
+  }
+  const bool is_gated = m_.n_ff_matrices == 3;
+  rows("activation", e_ * hidden * (is_gated ? 3 : 2), e_ * hidden * (is_gated ? 5 : 3));
+  if (is_gated) save("gate", e_ * hidden);
+  save("up", e_ * hidden);
+  save_cheap("activation", e_ * hidden);
+  dropout_mask("mask behind feed-forward");
+}
+
+void LayerBuilder::lstm() {
+  product("lstm in", t_, 4 * h_, h_);
+  // Step after step, each with the rows of the batch alone.
+  product("lstm recurrent", s_.batch, 4 * h_, h_, s_.seqlen);
+  work_.forward.back().launches = s_.seqlen;
+  work_.input_backward.back().launches = s_.seqlen;
+  // The weight gradient is one product over all steps.
+  work_.weight_backward.back() = matmul_work("lstm recurrent", h_, 4 * h_, t_, s_.element_bytes);
+  rows("gates", e_ * t_ * h_ * 9, e_ * t_ * h_ * 14);
+  save("input", e_ * t_ * h_);
+  save("gates and cell", e_ * t_ * h_ * 6);
+}
+
+}  // namespace
+
+RankShape rank_shape(const Layout& l, const Job& job) {
+  RankShape s;
+  s.batch = real(l.microbatch), s.seqlen = real(job.seqlen);
+  s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
+  s.sp = l.sp, s.flash = job.flash;
+  s.element_bytes = std::max(2.0, bytes_of(job.dtype));
+  s.weight_bytes = bytes_of(job.dtype);
+  return s;
+}
+
+LayerWork layer_work(const ModelSpec& m, const RankShape& s) {
+  LayerBuilder b(m, s);
+  if (m.kind == ModelKind::kLstm) {
+    b.lstm();
+  } else if (m.kind == ModelKind::kMlp) {
+    const double t = s.tokens(), f = real(m.d_ff), e = s.element_bytes;
+    b.product("dense", t, f, f);
+    b.rows("activation", 3 * e * t * f, 4 * e * t * f);
+    b.save("input", e * t * f);
+    b.save("before activation", e * t * f);
+  } else {
+    b.norm("norm of attention");
+    b.attention();
+    if (m.norms_per_layer >= 2) b.norm("norm of feed-forward");
+    b.feed_forward();
+    for (int64_t i = 2; i < m.norms_per_layer; ++i) b.norm("norm behind");
+  }
+  return b.take();
+}
+
+LayerWork embedding_work(const ModelSpec& m, const RankShape& s) {
+  LayerBuilder b(m, s);
+  const double t = s.tokens(), h = real(m.d_model), e = s.element_bytes;
+  b.rows("embedding", 2 * e * t * h, 3 * e * t * h);
+  if (m.kind == ModelKind::kMlp) {
+    const double f = real(m.d_ff);
+    b.product("window", t, f, 8 * h);
+    b.save("embeddings", e * t * h);
+    b.save("before activation", e * t * f);
+  }
+  return b.take();
+}
+
+LayerWork head_work(const ModelSpec& m, const RankShape& s) {
+  LayerBuilder b(m, s);
+  const double t = s.tokens(), h = real(m.d_model), v = real(m.vocab_size) / s.tp;
+  if (m.kind == ModelKind::kMlp) {
+    b.product("out", t, h, real(m.d_ff));
+    b.save("input of out", s.element_bytes * t * real(m.d_ff));
+  }
+  if (m.has_final_norm) b.norm("final norm");
+  b.product("head", t, v, h);
+  b.rows("cross-entropy", s.element_bytes * t * v, 2 * s.element_bytes * t * v);
+  return b.take();
+}
+
+double saved_bytes(const LayerWork& work, Remat remat, bool flash) {
+  double sum = 0;
+  for (const Saved& s : work.saved) {
+    const bool is_dropped = remat == Remat::kSelective && (flash ? s.is_cheap : s.is_core);
+    if (!is_dropped) sum += s.bytes;
+  }
+  return sum;
+}
+
+double input_bytes(const ModelSpec& m, const RankShape& s) {
+  const double width = m.kind == ModelKind::kMlp ? real(m.d_ff) : real(m.d_model);
+  return s.element_bytes * s.tokens() * width / s.outside();
+}
+
+double keys_seen(const ModelSpec& m, double s, bool is_window_layer) {
+  const double w = is_window_layer ? std::min(s, real(m.window)) : s;
+  // Query i sees min(i, w) keys, i from 1 to s.
+  return (w * (w + 1) / 2 + (s - w) * w) / s;
+}
+
+double keys_formal(const ModelSpec& m, double s) {
+  const double windowed = real(m.n_window_layers) / real(m.n_layers);
+  return windowed * std::min(s, real(m.window)) + (1 - windowed) * s;
+}
+
+TokenFlops token_flops(const ModelSpec& m, double seqlen) {
+  TokenFlops f;
+  const double h = real(m.d_model), layers = real(m.n_layers), ff = real(m.d_ff);
+  f.head = 2 * h * real(m.vocab_size);
+  if (m.kind == ModelKind::kLstm) {
+    f.layers = layers * 16 * h * h;
+  } else if (m.kind == ModelKind::kMlp) {
+    f.layers = 2 * (8 * h * ff + (layers - 1) * ff * ff + ff * h);
+  } else {
+    const double q = real(m.q_width()), kv = real(m.kv_width());
+    const double experts = real(m.n_experts_per_token) * real(m.n_ff_matrices) * h * ff;
+    const double router = m.is_moe() ? h * real(m.n_experts) : 0;
+    f.layers = 2 * layers * (h * (q + 2 * kv) + q * h + experts + router);
+    const double rel = m.has_relative_positions ? 1.5 : 1;
+    const double windowed = real(m.n_window_layers) / layers;
+    f.attention = rel * 4 * keys_formal(m, seqlen) * q * layers;
+    f.causal_attention =
+        rel * 4 * q * layers *
+        (windowed * keys_seen(m, seqlen, true) + (1 - windowed) * keys_seen(m, seqlen, false));
+  }
+  return f;
+}
+
+}  // namespace tegula::planner

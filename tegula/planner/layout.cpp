@@ -1,0 +1,205 @@
+#include "tegula/planner/layout.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "tegula/planner/nearest.h"
+
+namespace tegula::planner {
+
+namespace {
+
+constexpr std::string_view kTurnsNames[] = {"gpipe", "one_f_one_b", "interleaved", "zero_bubble"};
+constexpr std::string_view kRematNames[] = {"none", "selective", "full"};
+constexpr int64_t kMostDegree = int64_t{1} << 20;
+
+Result<int64_t> parse_size(std::string_view key, std::string_view value, int64_t low,
+                           int64_t high) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (error != std::errc() || end != value.data() + value.size() || n < low || n > high)
+    return invalid_argument(
+        cat("--fix ", key, "=", value, ": must be a whole number from ", low, " to ", high));
+  return n;
+}
+
+template <size_t N>
+Result<size_t> parse_choice(std::string_view key, std::string_view value,
+                            const std::string_view (&names)[N]) {
+  std::string list;
+  for (size_t i = 0; i < N; ++i) {
+    if (names[i] == value) return i;
+    list += cat(i ? "|" : "", names[i]);
+  }
+  return invalid_argument(cat("--fix ", key, "=", value, ": must be one of ", list));
+}
+
+constexpr std::string_view kBools[] = {"false", "true", "0", "1", "off", "on"};
+
+struct SizeKey {
+  std::string_view name;
+  std::optional<int64_t> Pins::*at;
+};
+constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},
+                                 {"tp", &Pins::tp},
+                                 {"pp", &Pins::pp},
+                                 {"cp", &Pins::cp},
+                                 {"ep", &Pins::ep},
+                                 {"interleave", &Pins::interleave},
+                                 {"microbatch", &Pins::microbatch}};
+constexpr std::string_view kOtherKeys[] = {"zero", "sp", "schedule", "remat", "attention", "dtype"};
+
+Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
+  for (const SizeKey& k : kSizeKeys)
+    if (k.name == key) {
+      pins.*k.at = TEGULA_TRY(parse_size(key, value, 1, kMostDegree));
+      return {};
+    }
+  if (key == "zero") {
+    pins.zero = static_cast<int>(TEGULA_TRY(parse_size(key, value, 0, 3)));
+  } else if (key == "sp") {
+    pins.sp = TEGULA_TRY(parse_choice(key, value, kBools)) % 2 == 1;
+  } else if (key == "schedule") {
+    if (value == "1f1b") value = "one_f_one_b";
+    pins.turns = static_cast<Turns>(TEGULA_TRY(parse_choice(key, value, kTurnsNames)));
+  } else if (key == "remat") {
+    pins.remat = static_cast<Remat>(TEGULA_TRY(parse_choice(key, value, kRematNames)));
+  } else if (key == "attention") {
+    constexpr std::string_view kKinds[] = {"naive", "flash"};
+    pins.flash = TEGULA_TRY(parse_choice(key, value, kKinds)) == 1;
+  } else if (key == "dtype") {
+    pins.dtype = TEGULA_TRY(parse_number(value));
+  } else {
+    std::vector<std::string_view> names(std::begin(kOtherKeys), std::end(kOtherKeys));
+    for (const SizeKey& k : kSizeKeys) names.push_back(k.name);
+    return invalid_argument(cat("--fix has no key '", key, "': the nearest are ",
+                                nearest_names(key, names), "; write --fix tp=8,pp=4,remat=full"));
+  }
+  return {};
+}
+
+Error does_not_divide(const char* what, int64_t whole, const char* by, int64_t part) {
+  return invalid_argument(cat(what, " ", whole, " is not a multiple of ", by, " ", part));
+}
+
+Status check_model_cuts(const Layout& l, const ModelSpec& m) {
+  if (m.kind != ModelKind::kDecoder && (l.tp > 1 || l.cp > 1))
+    return invalid_argument(
+        cat(m.name, " has no attention: tp ", l.tp, " and cp ", l.cp, " must be 1"));
+  if (m.kind == ModelKind::kDecoder) {
+    if (m.n_heads % l.tp != 0) return does_not_divide("n_heads", m.n_heads, "tp", l.tp);
+    if (m.n_kv_heads % l.tp != 0 && l.tp % m.n_kv_heads != 0)
+      return invalid_argument(cat("n_kv_heads ", m.n_kv_heads, " and tp ", l.tp,
+                                  ": neither is a multiple of the other"));
+    if (m.d_ff % l.tp != 0) return does_not_divide("d_ff", m.d_ff, "tp", l.tp);
+    if (m.n_experts % l.ep != 0) return does_not_divide("n_experts", m.n_experts, "ep", l.ep);
+  }
+  if (l.pp * l.interleave > m.n_layers)
+    return invalid_argument(
+        cat("n_layers ", m.n_layers, " is less than pp ", l.pp, " · interleave ", l.interleave));
+  return {};
+}
+
+Status check_schedule(const Layout& l, const Job& job) {
+  const bool is_interleaved = l.turns == Turns::kInterleaved;
+  if (l.interleave > 1 && !is_interleaved)
+    return invalid_argument(
+        cat("interleave ", l.interleave, " needs schedule interleaved, not ", turns_name(l.turns)));
+  if (is_interleaved && (l.interleave < 2 || l.pp < 2))
+    return invalid_argument(cat("schedule interleaved needs pp ", l.pp, " and interleave ",
+                                l.interleave, " of at least 2"));
+  const int64_t m = n_microbatches(job, l);
+  if (is_interleaved && m % l.pp != 0)
+    return does_not_divide("interleaved: the number of micro-batches", m, "pp", l.pp);
+  return {};
+}
+
+}  // namespace
+
+std::string_view turns_name(Turns turns) { return kTurnsNames[static_cast<int>(turns)]; }
+std::string_view remat_name(Remat remat) { return kRematNames[static_cast<int>(remat)]; }
+
+std::string to_string(const Layout& l) {
+  std::string text = cat("dp ", l.dp, " tp ", l.tp, " pp ", l.pp, " cp ", l.cp);
+  if (l.ep > 1) text += cat(" ep ", l.ep);
+  text += cat(" zero ", l.zero, l.sp ? " sp" : "");
+  if (l.pp > 1) text += cat(" ", turns_name(l.turns));
+  if (l.interleave > 1) text += cat(" ×", l.interleave);
+  return text + cat(" microbatch ", l.microbatch, " remat ", remat_name(l.remat));
+}
+
+StateBytes state_bytes(const Job& job) {
+  const double weight = job.dtype == Number::kF32 || job.dtype == Number::kTf32 ? 4
+                        : job.dtype == Number::kF64                             ? 8
+                                                                                : 2;
+  const double master = weight < 4 ? 4 : 0;
+  double moments = 8;
+  if (job.optimizer == Optimizer::kAdam8bit) moments = 2;
+  if (job.optimizer == Optimizer::kSgd) moments = 0;
+  return {weight, weight >= 4 ? weight : job.gradient_bytes, master + moments};
+}
+
+int64_t n_microbatches(const Job& job, const Layout& l) {
+  return job.batch_tokens / job.seqlen / l.dp / l.microbatch;
+}
+
+Result<Pins> parse_pins(std::string_view text) {
+  Pins pins;
+  std::vector<std::string_view> seen;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const size_t equals = item.find('=');
+    if (equals == item.npos)
+      return invalid_argument(cat("--fix '", item, "': write key=value, as in tp=8"));
+    const std::string_view key = item.substr(0, equals);
+    for (const std::string_view s : seen)
+      if (s == key) return invalid_argument(cat("--fix gives ", key, " twice"));
+    seen.push_back(key);
+    TEGULA_TRY(set_pin(key, item.substr(equals + 1), pins));
+  }
+  return pins;
+}
+
+Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, const Job& job) {
+  if (l.devices() != c.n_devices)
+    return invalid_argument(cat("dp ", l.dp, " · tp ", l.tp, " · pp ", l.pp, " · cp ", l.cp, " = ",
+                                l.devices(), " is not the number of devices, ", c.n_devices));
+  TEGULA_TRY(check_model_cuts(l, m));
+  if (l.cp > 1 && job.seqlen % (2 * l.cp) != 0)
+    return does_not_divide("seqlen", job.seqlen, "2 · cp", 2 * l.cp);
+  if (l.zero_ranks() % l.ep != 0) return does_not_divide("dp · cp", l.zero_ranks(), "ep", l.ep);
+  if (l.sp && l.tp > 1 && job.seqlen / l.cp % l.tp != 0)
+    return does_not_divide("sp: seqlen / cp", job.seqlen / l.cp, "tp", l.tp);
+  if (l.sp && l.tp == 1)
+    return invalid_argument("sp cuts what tensor parallelism leaves whole: it needs tp above 1");
+  const int64_t sequences = job.batch_tokens / job.seqlen;
+  if (sequences % l.dp != 0) return does_not_divide("a step's sequences", sequences, "dp", l.dp);
+  if (sequences / l.dp % l.microbatch != 0)
+    return does_not_divide("a rank's sequences", sequences / l.dp, "microbatch", l.microbatch);
+  if (l.zero > 0 && l.zero_ranks() == 1)
+    return invalid_argument(cat("zero ", l.zero, " shards over dp · cp, which is 1"));
+  return check_schedule(l, job);
+}
+
+Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {
+  if (job.seqlen < 1 || job.batch_tokens < 1)
+    return invalid_argument(
+        cat("seqlen ", job.seqlen, " and batch-tokens ", job.batch_tokens, " must be at least 1"));
+  if (m.n_positions > 0 && job.seqlen > m.n_positions)
+    return invalid_argument(cat("seqlen ", job.seqlen, " is longer than the table of positions of ",
+                                m.name, ", ", m.n_positions));
+  if (job.batch_tokens % job.seqlen != 0)
+    return invalid_argument(cat("batch-tokens ", job.batch_tokens, " is not a multiple of seqlen ",
+                                job.seqlen, ": the nearest are ",
+                                job.batch_tokens / job.seqlen * job.seqlen, " and ",
+                                (job.batch_tokens / job.seqlen + 1) * job.seqlen));
+  if (c.device.peak(job.dtype) == 0)
+    return invalid_argument(cat(c.device.name, " has no units for ", number_name(job.dtype),
+                                ": choose another --dtype"));
+  return {};
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,86 @@
+// Layout: one way to lay a training step over a cluster. Job: what the step is. Pins: what the user
+// has decided already.
+//
+// Ranks are dp·cp·tp·pp. Experts are spread over ep of the dp·cp ranks that hold the same stage;
+// ZeRO shards over all dp·cp of them (experts: over dp·cp/ep). A step's sequences go over dp, each
+// rank's in micro-batches of `microbatch` sequences.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tegula/planner/cluster.h"
+#include "tegula/planner/model.h"
+
+namespace tegula::planner {
+
+// How stages take turns; names as in tegula/plan/schedules.
+enum class Turns : uint8_t { kGpipe, kOneFOneB, kInterleaved, kZeroBubble };
+inline constexpr Turns kTurns[] = {Turns::kOneFOneB, Turns::kInterleaved, Turns::kZeroBubble,
+                                   Turns::kGpipe};
+std::string_view turns_name(Turns turns);
+
+// What is computed again in the backward part. Selective: where attention is naive, its core
+// (Korthikanti et al. 2022, section 5); where it is flash attention, which does that by itself,
+// norms and activations. Full: whole layers from their input.
+enum class Remat : uint8_t { kNone, kSelective, kFull };
+inline constexpr Remat kRemats[] = {Remat::kNone, Remat::kSelective, Remat::kFull};
+std::string_view remat_name(Remat remat);
+
+struct Layout {
+  int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  int zero = 0;
+  bool sp = false;
+  Turns turns = Turns::kOneFOneB;
+  int64_t interleave = 1;
+  int64_t microbatch = 1;  // sequences
+  Remat remat = Remat::kNone;
+
+  int64_t devices() const { return dp * tp * pp * cp; }
+  int64_t zero_ranks() const { return dp * cp; }
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+std::string to_string(const Layout& layout);
+
+enum class Optimizer : uint8_t { kAdam, kAdam8bit, kGalore, kSgd };
+
+struct Job {
+  int64_t seqlen = 0;
+  int64_t batch_tokens = 0;  // of a step, all ranks
+  Number dtype = Number::kBf16;
+  bool flash = true;
+  double gradient_bytes = 2;  // of one element; 4: summed in f32
+  Optimizer optimizer = Optimizer::kAdam;
+};
+
+// 16 bytes of state a parameter with Adam and 16-bit numbers: 2 weights, 2 gradients, 12 of f32
+// master weights and moments. [Rajbhandari et al. 2020, section 3.1] In f32 there is no master.
+struct StateBytes {
+  double weights = 0, gradients = 0, optimizer = 0;  // of one parameter
+};
+StateBytes state_bytes(const Job& job);
+
+int64_t n_microbatches(const Job& job, const Layout& layout);
+
+struct Pins {
+  std::optional<int64_t> dp, tp, pp, cp, ep, interleave, microbatch;
+  std::optional<int> zero;
+  std::optional<bool> sp, flash;
+  std::optional<Turns> turns;
+  std::optional<Remat> remat;
+  std::optional<Number> dtype;
+};
+// "tp=8,pp=16,zero=1,sp=true,schedule=one_f_one_b,remat=full,attention=flash,dtype=bf16". Errors
+// name the key or value, and what there is.
+Result<Pins> parse_pins(std::string_view text);
+
+// Whether the layout can be: the first divisibility that fails, with its numbers.
+Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterSpec& cluster,
+                    const Job& job);
+// What no layout could mend: a batch that is no whole number of sequences, a type that the device
+// has not, a sequence that the model does not take.
+Status check_job(const ModelSpec& model, const ClusterSpec& cluster, const Job& job);
+
+}  // namespace tegula::planner

@@ -1,0 +1,97 @@
+#include "tegula/planner/memory.h"
+
+#include <algorithm>
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+// The head's loss never holds all logits: the kernels keep at most so many bytes at a time.
+constexpr double kMostLogitBytes = 256.0 * 1024 * 1024;
+
+}  // namespace
+
+RankParams rank_params(const ModelSpec& m, const ParamCount& c, const Layout& l) {
+  RankParams p;
+  const double tp = real(l.tp), experts = real(c.expert) * real(m.n_experts) / real(l.ep) / tp;
+  if (m.kind == ModelKind::kDecoder) {
+    // More ranks than key/value heads: they share copies of them.
+    const double kv = 2 * real(m.d_model) * real(m.kv_width());
+    const double attention = (real(c.attention) - kv) / tp + kv / std::min(tp, real(m.n_kv_heads));
+    p.layer = attention + real(c.norms) + real(c.router);
+  }
+  (m.is_moe() ? p.experts : p.layer) += experts;
+  p.first = real(c.embedding) / tp + real(c.positions);
+  // A tied table stands on the first stage and on the last.
+  const double head = c.head > 0 ? real(c.head) : l.pp > 1 ? real(c.embedding) : 0;
+  p.last = head / tp + real(c.final_norm);
+  if (m.kind == ModelKind::kMlp) {
+    const double rest = real(c.total - c.embedding - c.head) - real(m.n_layers) * p.layer;
+    p.last += rest;
+  }
+  return p;
+}
+
+ActivationBytes activation_bytes(const ModelSpec& m, const LayerWork& layer,
+                                 const LayerWork& embedding, const LayerWork& head,
+                                 const RankShape& s, Remat remat) {
+  ActivationBytes a;
+  const double whole = saved_bytes(layer, Remat::kNone, s.flash);
+  a.layer = remat == Remat::kFull ? input_bytes(m, s) : saved_bytes(layer, remat, s.flash);
+  a.first = saved_bytes(embedding, Remat::kNone, s.flash);
+  a.last = saved_bytes(head, Remat::kNone, s.flash);
+  const double t = s.tokens(), e = s.element_bytes;
+  const double wide =
+      std::max(real(m.d_ff) * real(m.n_experts_per_token), real(m.q_width() + 2 * m.kv_width())) /
+      s.tp;
+  double gradients = e * t * (2 * real(m.d_model) + real(m.n_ff_matrices) * wide);
+  if (m.kind == ModelKind::kDecoder && !s.flash)
+    gradients = std::max(gradients, 2 * e * t * s.seqlen * real(m.n_heads) / s.tp);
+  a.working = gradients + (remat == Remat::kNone ? 0 : whole - a.layer);
+  a.logits =
+      std::min(4 * t * real(m.vocab_size) / s.tp, kMostLogitBytes) + 2 * e * t * real(m.d_model);
+  return a;
+}
+
+double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_layers) {
+  const double n = real(n_layers), v = real(l.interleave);
+  switch (l.turns) {
+    case Turns::kGpipe:
+      return n * real(m);
+    case Turns::kOneFOneB:
+      return n * real(std::min(m, l.pp - stage));
+    case Turns::kZeroBubble:
+      return n * real(std::min(m, l.pp));
+    case Turns::kInterleaved: {
+      const int64_t chunks = 2 * (l.pp - stage - 1) + (l.interleave - 1) * l.pp + 1;
+      return n / v * std::min(real(m) * v, real(chunks));
+    }
+  }
+  return 0;
+}
+
+MemoryBytes stage_memory(const Layout& l, const Job& job, const RankParams& p,
+                         const ActivationBytes& a, int64_t stage, int64_t n_layers) {
+  const bool is_first = stage == 0, is_last = stage == l.pp - 1;
+  const double n = real(n_layers);
+  const double dense = n * p.layer + (is_first ? p.first : 0) + (is_last ? p.last : 0);
+  const double experts = n * p.experts;
+  const double ranks = real(l.zero_ranks());
+  const double sharded = dense / ranks + experts * real(l.ep) / ranks, whole = dense + experts;
+  const StateBytes state = state_bytes(job);
+  const int64_t microbatches = n_microbatches(job, l);
+  MemoryBytes b;
+  b.weights = state.weights * (l.zero >= 3 ? sharded : whole);
+  b.gradients = state.gradients * (l.zero >= 2 ? sharded : whole);
+  b.optimizer = state.optimizer * (l.zero >= 1 ? sharded : whole);
+  b.activations = layers_in_flight(l, microbatches, stage, n_layers) * a.layer;
+  if (is_first) b.activations += layers_in_flight(l, microbatches, stage, 1) * a.first;
+  if (is_last) b.activations += a.last;
+  b.temporaries = std::max(a.working, is_last ? a.logits : 0);
+  if (l.zero >= 3) b.temporaries += 2 * state.weights * (p.layer + p.experts);
+  return b;
+}
+
+}  // namespace tegula::planner

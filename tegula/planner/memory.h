@@ -1,0 +1,51 @@
+// Bytes that a rank holds at its worst moment in a training step, by class.
+//
+//   weights      w·n        w, g, o: bytes of one parameter (state_bytes); n: parameters of the
+//   gradients    g·n        rank's stage, cut by tp (norms and router are not) and ep
+//   optimizer    o·n        ZeRO 1 shards o, 2 also g, 3 also w, over dp·cp (experts: dp·cp/ep)
+//   activations  Σ saved tensors of every layer and of every micro-batch in flight
+//   temporaries  gradients of activations of one layer, or what it computes again; the head's block
+//                of logits; with ZeRO 3 two layers' gathered weights
+// In flight at stage i of p, with m micro-batches: GPipe m; 1F1B min(m, p − i); zero bubble
+// min(m, p); interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v. [Narayanan et al. 2021, section 2.2]
+#pragma once
+
+#include "tegula/planner/layer_work.h"
+
+namespace tegula::planner {
+
+struct MemoryBytes {
+  double weights = 0, gradients = 0, optimizer = 0, activations = 0, temporaries = 0;
+  double total() const { return weights + gradients + optimizer + activations + temporaries; }
+};
+
+// Parameters that a rank holds before ZeRO.
+struct RankParams {
+  double layer = 0;            // of a layer, without experts that ep cuts
+  double experts = 0;          // of a layer, those of this rank; 0: dense, counted above
+  double first = 0, last = 0;  // embedding and positions; head and final norm
+};
+RankParams rank_params(const ModelSpec& model, const ParamCount& count, const Layout& layout);
+
+// What one layer, the embedding and the head keep of a micro-batch.
+struct ActivationBytes {
+  double layer = 0, first = 0, last = 0;
+  double working = 0;  // gradients of a layer's activations, and what it computes again
+  double logits = 0;   // of the head at a time
+};
+ActivationBytes activation_bytes(const ModelSpec& model, const LayerWork& layer,
+                                 const LayerWork& embedding, const LayerWork& head,
+                                 const RankShape& shape, Remat remat);
+
+// Layers' worth of micro-batches in flight at a stage of `n_layers` layers.
+double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t stage,
+                        int64_t n_layers);
+
+MemoryBytes stage_memory(const Layout& layout, const Job& job, const RankParams& params,
+                         const ActivationBytes& activations, int64_t stage, int64_t n_layers);
+
+// Of a device's memory, what a step may take: the rest is the driver's, the collectives' and what
+// an allocator loses in gaps.
+inline constexpr double kUsableShare = 0.95;
+
+}  // namespace tegula::planner

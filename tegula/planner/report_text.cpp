@@ -1,0 +1,166 @@
+#include <cstdarg>
+#include <cstdio>
+
+#include "tegula/planner/report.h"
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+__attribute__((format(printf, 2, 3))) void print(std::string& out, const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  out += line;
+}
+
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
+void model_card(std::string& out, const Answer& a) {
+  const ModelSpec& m = a.preset.model;
+  print(out, "model       %s: %s parameters", m.name.c_str(), grouped(a.params.total).c_str());
+  if (m.is_moe()) print(out, ", %s active a token", grouped(a.params.active).c_str());
+  print(out, "\n            %s\n",
+        m.family.empty() ? "counted and priced alone: no family of tegula builds it"
+                         : cat("family ", m.family, "; its graph has as many").c_str());
+  print(out,
+        "FLOPs       %.5g a token forward, %.5g in training, attention over all keys (PaLM's "
+        "convention, of mfu)\n"
+        "            %.5g forward by causal keys alone; 6N is %.5g; sequences of %s\n",
+        a.flops.forward(), a.flops.train(),
+        a.flops.layers + a.flops.head + a.flops.causal_attention, 6 * real(a.params.active),
+        grouped(a.job.seqlen).c_str());
+  if (m.kind == ModelKind::kDecoder)
+    print(out, "KV cache    %s bytes a token in %s\n",
+          grouped(static_cast<int64_t>(kv_bytes_per_token(m, bytes_of(a.job.dtype)))).c_str(),
+          std::string(number_name(a.job.dtype)).c_str());
+}
+
+void cluster_card(std::string& out, const Answer& a) {
+  const ClusterSpec& c = *a.cluster;
+  const Accelerator& d = c.device;
+  print(out,
+        "cluster     %s x %s: %.4g TFLOP/s in %s (dense), %.4g GB at %.4g GB/s, ridge %.0f; %s a "
+        "node, %.4g GB/s between them, %.4g to other nodes\n",
+        grouped(c.n_devices).c_str(), d.name.c_str(), d.peak(a.job.dtype) / 1e12,
+        std::string(number_name(a.job.dtype)).c_str(), d.memory_bytes / 1e9,
+        d.memory_bytes_per_s / 1e9, d.ridge(a.job.dtype), grouped(d.devices_per_node).c_str(),
+        d.inside.bytes_per_s / 1e9, d.between.bytes_per_s / 1e9);
+  print(out, "job         %s tokens a step, %s sequences of %s; %s attention\n",
+        grouped(a.job.batch_tokens).c_str(), grouped(a.job.batch_tokens / a.job.seqlen).c_str(),
+        grouped(a.job.seqlen).c_str(), a.job.flash ? "flash" : "naive");
+  print(out, "search      %s layouts, of which %s fit\n", grouped(a.found.n_layouts).c_str(),
+        grouped(a.found.n_fit).c_str());
+}
+
+void layout_rows(std::string& out, const Answer& a) {
+  out += "\nbest layouts\n";
+  for (size_t i = 0; i < a.found.best.size(); ++i) {
+    const StepPrice& p = a.found.best[i];
+    print(out,
+          "  %zu  %s\n     %.4g s a step (%.4g to %.4g), %.4g tokens/s a device, %.4g TFLOP/s, MFU "
+          "%.1f %%, HFU %.1f %%, %.1f GB, bound by %s\n",
+          i + 1, to_string(p.layout).c_str(), p.step_s(), a.intervals[i].low, a.intervals[i].high,
+          real(a.job.batch_tokens) / p.step_s() / real(a.cluster->n_devices),
+          p.flops_model / p.step_s() / real(a.cluster->n_devices) / 1e12, 100 * mfu(a, p),
+          100 * hfu(a, p), p.peak_bytes() / 1e9, std::string(p.bound_by()).c_str());
+  }
+}
+
+void best_in_detail(std::string& out, const Answer& a) {
+  const StepPrice& p = a.found.best[0];
+  const MemoryBytes& m = p.memory;
+  print(out,
+        "\nmemory      stage %lld is the fullest: weights %.2f GB + gradients %.2f + optimizer "
+        "%.2f + activations %.2f + temporaries %.2f = %.2f of %.1f usable\n",
+        static_cast<long long>(p.worst_stage), m.weights / 1e9, m.gradients / 1e9,
+        m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9, p.peak_bytes() / 1e9,
+        usable_bytes(*a.cluster) / 1e9);
+  const Waterfall& w = p.seconds;
+  const std::pair<const char*, double> parts[] = {
+      {"compute", w.compute},    {"memory traffic", w.memory}, {"launches", w.launch},
+      {"tensor parallel", w.tp}, {"context parallel", w.cp},   {"experts", w.ep},
+      {"between stages", w.pp},  {"data parallel", w.dp},      {"optimizer", w.optimizer},
+      {"bubble", w.bubble}};
+  out += "a step      ";
+  bool is_first = true;
+  for (const auto& [name, seconds] : parts)
+    if (seconds > 0) {
+      print(out, "%s%s %.4g s (%.1f %%)", is_first ? "" : ", ", name, seconds,
+            100 * seconds / p.step_s());
+      is_first = false;
+    }
+  out += '\n';
+  if (a.tokens_total > 0) {
+    const double steps = a.tokens_total / real(a.job.batch_tokens);
+    const double hours = steps * p.step_s() / 3600, devices = real(a.cluster->n_devices);
+    print(out, "a run       %.4g tokens: %.4g steps, %.4g days, %.4g device hours", a.tokens_total,
+          steps, hours / 24, hours * devices);
+    if (a.cluster->device.dollars_per_hour > 0)
+      print(out, ", %.4g dollars at %.3g an hour",
+            hours * devices * a.cluster->device.dollars_per_hour,
+            a.cluster->device.dollars_per_hour);
+    out += '\n';
+  }
+}
+
+// The best layout again on a cluster that is twice as good in one respect.
+void what_would_help(std::string& out, const Answer& a) {
+  const StepPrice& p = a.found.best[0];
+  out += "\nwhat would help most (the best layout again)\n";
+  const auto say = [&](const char* what, ClusterSpec c) {
+    StepPricer pricer(a.preset.model, a.params, c, a.job);
+    print(out, "  twice the %-28s %+.1f %% time\n", what,
+          100 * (pricer.price(p.layout).step_s() / p.step_s() - 1));
+  };
+  ClusterSpec c = *a.cluster;
+  for (double& f : c.device.flops_per_s) f *= 2;
+  say("arithmetic", c);
+  c = *a.cluster, c.device.memory_bytes_per_s *= 2;
+  say("memory bandwidth", c);
+  c = *a.cluster, c.device.inside.bytes_per_s *= 2;
+  say("bandwidth within nodes", c);
+  c = *a.cluster, c.device.between.bytes_per_s *= 2;
+  say("bandwidth between nodes", c);
+  Job job = a.job;
+  job.batch_tokens *= 2;
+  StepPricer pricer(a.preset.model, a.params, *a.cluster, job);
+  print(out, "  twice the %-28s %+.1f %% time a token\n", "batch",
+        100 * (pricer.price(p.layout).step_s() / 2 / p.step_s() - 1));
+  if (a.found.with_twice_memory) {
+    const double other = a.found.with_twice_memory->step_s() / p.step_s() - 1;
+    if (other < 0)
+      print(out, "  twice the %-28s %+.1f %% time, by %s\n", "memory", 100 * other,
+            to_string(a.found.with_twice_memory->layout).c_str());
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Answer& a) {
+  std::string out;
+  model_card(out, a);
+  if (!a.cluster) return out;
+  cluster_card(out, a);
+  if (a.found.best.empty()) return out;
+  layout_rows(out, a);
+  best_in_detail(out, a);
+  if (!a.found.rejected.empty()) out += "\nwhy not\n";
+  for (const Rejected& r : a.found.rejected)
+    print(out, "  %s\n     %s\n", to_string(r.price.layout).c_str(), r.why.c_str());
+  what_would_help(out, a);
+  return out;
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,204 @@
+#include "tegula/planner/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "tegula/planner/enumerate.h"
+
+namespace tegula::planner {
+
+namespace {
+
+// A setting whose other values are worth a word.
+struct Setting {
+  const char* name;
+  int64_t (*value)(const Layout&);
+};
+constexpr Setting kSettings[] = {
+    {"tp", [](const Layout& l) { return l.tp; }},
+    {"pp", [](const Layout& l) { return l.pp; }},
+    {"cp", [](const Layout& l) { return l.cp; }},
+    {"ep", [](const Layout& l) { return l.ep; }},
+    {"zero", [](const Layout& l) { return int64_t{l.zero}; }},
+    {"sp", [](const Layout& l) { return int64_t{l.sp}; }},
+    {"schedule", [](const Layout& l) { return static_cast<int64_t>(l.turns); }},
+    {"microbatch", [](const Layout& l) { return l.microbatch; }},
+    {"remat", [](const Layout& l) { return static_cast<int64_t>(l.remat); }}};
+
+struct Candidate {
+  double step_s = HUGE_VAL, peak = HUGE_VAL;
+  Layout layout;
+  bool beats(const Candidate& o) const {
+    return step_s != o.step_s ? step_s < o.step_s : peak < o.peak;
+  }
+};
+
+using Mesh = std::array<int64_t, 7>;
+Mesh mesh_of(const Layout& l) {
+  return {l.dp, l.tp, l.pp, l.cp, l.ep, l.microbatch, static_cast<int64_t>(l.remat)};
+}
+
+// What is kept while layouts pass by.
+class Tally {
+ public:
+  explicit Tally(double usable) : usable_(usable) {}
+
+  void see(const StepPrice& p) {
+    const Candidate c{p.step_s(), p.peak_bytes(), p.layout};
+    ++n_layouts_;
+    if (!has_smallest_ || c.peak < smallest_.peak) smallest_ = c, has_smallest_ = true;
+    if (c.peak > usable_) {
+      if (c.peak <= 2 * usable_ && c.beats(twice_)) twice_ = c;
+      keep(too_large_, c);
+      return;
+    }
+    ++n_fit_;
+    keep(best_, c);
+    for (size_t i = 0; i < std::size(kSettings); ++i) {
+      Candidate& known = by_setting_[i][kSettings[i].value(c.layout)];
+      if (c.beats(known)) known = c;
+    }
+  }
+
+  const std::vector<Candidate>& best() const { return best_; }
+  const std::vector<Candidate>& too_large() const { return too_large_; }
+  // The fastest that fits with another value of a setting; infinite: none.
+  Candidate other(size_t setting, int64_t than) const {
+    Candidate best;
+    for (const auto& [value, c] : by_setting_[setting])
+      if (value != than && c.beats(best)) best = c;
+    return best;
+  }
+  const Candidate& smallest() const { return smallest_; }
+  const Candidate& twice() const { return twice_; }
+  int64_t n_layouts() const { return n_layouts_; }
+  int64_t n_fit() const { return n_fit_; }
+
+ private:
+  // The best few of different meshes, fastest first.
+  static void keep(std::vector<Candidate>& list, const Candidate& c) {
+    if (list.size() == kBestLayouts && !c.beats(list.back())) return;
+    const auto same = std::find_if(list.begin(), list.end(), [&](const Candidate& k) {
+      return mesh_of(k.layout) == mesh_of(c.layout);
+    });
+    if (same != list.end()) {
+      if (!c.beats(*same)) return;
+      list.erase(same);
+    }
+    const auto at =
+        std::find_if(list.begin(), list.end(), [&](const Candidate& k) { return c.beats(k); });
+    list.insert(at, c);
+    if (list.size() > kBestLayouts) list.pop_back();
+  }
+
+  double usable_;
+  std::vector<Candidate> best_, too_large_;
+  std::array<std::map<int64_t, Candidate>, std::size(kSettings)> by_setting_;
+  Candidate smallest_, twice_;
+  bool has_smallest_ = false;
+  int64_t n_layouts_ = 0, n_fit_ = 0;
+};
+
+std::string gb(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GB", bytes / 1e9);
+  return text;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+struct Named {
+  const char* name;
+  double value;
+};
+
+std::string why_too_large(const StepPrice& p, const StepPrice* best, double usable) {
+  const MemoryBytes& m = p.memory;
+  std::string text =
+      cat("needs ", gb(p.peak_bytes()), " of ", gb(usable), " usable: weights ", gb(m.weights),
+          ", gradients ", gb(m.gradients), ", optimizer ", gb(m.optimizer), ", activations ",
+          gb(m.activations), ", temporaries ", gb(m.temporaries));
+  if (best) text += cat("; it would be ", percent(1 - p.step_s() / best->step_s()), " faster");
+  return text;
+}
+
+// Which part of the step grew most.
+std::string why_slower(const StepPrice& p, const StepPrice& best) {
+  const Waterfall &a = best.seconds, &b = p.seconds;
+  const Named grown[] = {{"compute", b.compute - a.compute},
+                         {"memory traffic", b.memory - a.memory},
+                         {"launches", b.launch - a.launch},
+                         {"tensor-parallel collectives", b.tp - a.tp},
+                         {"the ring of cp", b.cp - a.cp},
+                         {"experts' all-to-alls", b.ep - a.ep},
+                         {"sends between stages", b.pp - a.pp},
+                         {"data-parallel collectives", b.dp - a.dp},
+                         {"the optimizer", b.optimizer - a.optimizer},
+                         {"the bubble", b.bubble - a.bubble}};
+  const Named& most =
+      *std::max_element(std::begin(grown), std::end(grown),
+                        [](const Named& x, const Named& y) { return x.value < y.value; });
+  const double slower = p.step_s() / best.step_s() - 1;
+  if (slower <= 0 || most.value <= 0)
+    return cat("as fast, with ", gb(p.peak_bytes()), " instead of ", gb(best.peak_bytes()));
+  return cat(percent(slower), " slower, ", most.value, " s more of it for ", most.name);
+}
+
+// For every setting the fastest layout that has another value of it; one layout may be several's.
+void add_slower(const Tally& tally, StepPricer& pricer, const StepPrice& best,
+                std::vector<Rejected>& out) {
+  const size_t begin = out.size();
+  for (const Setting& setting : kSettings) {
+    const auto i = static_cast<size_t>(&setting - kSettings);
+    const Candidate c = tally.other(i, setting.value(best.layout));
+    if (!std::isfinite(c.step_s)) continue;
+    const auto known = std::find_if(out.begin() + static_cast<int64_t>(begin), out.end(),
+                                    [&](const Rejected& r) { return r.price.layout == c.layout; });
+    if (known != out.end()) {
+      known->why = cat("other ", setting.name, ", ", known->why.substr(6));
+      continue;
+    }
+    const StepPrice p = pricer.price(c.layout);
+    out.push_back({p, true, cat("other ", setting.name, ": ", why_slower(p, best))});
+  }
+}
+
+}  // namespace
+
+double usable_bytes(const ClusterSpec& c) { return kUsableShare * c.device.memory_bytes; }
+
+Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& params,
+                                    const ClusterSpec& cluster, const Job& job, const Pins& pins) {
+  TEGULA_TRY(check_job(model, cluster, job));
+  StepPricer pricer(model, params, cluster, job);
+  const double usable = usable_bytes(cluster);
+  Tally tally(usable);
+  std::vector<Layout> layouts;
+  for (const Layout& mesh : meshes(model, cluster, job, pins)) {
+    complete(mesh, model, job, pins, layouts);
+    for (const Layout& l : layouts) tally.see(pricer.price(l));
+  }
+  if (tally.n_layouts() == 0) return why_none(model, cluster, job, pins);
+  SearchResult r;
+  r.n_layouts = tally.n_layouts(), r.n_fit = tally.n_fit();
+  r.smallest = pricer.price(tally.smallest().layout);
+  if (std::isfinite(tally.twice().step_s)) r.with_twice_memory = pricer.price(tally.twice().layout);
+  for (const Candidate& c : tally.best()) r.best.push_back(pricer.price(c.layout));
+  const StepPrice* best = r.best.empty() ? nullptr : &r.best.front();
+  for (const Candidate& c : tally.too_large()) {
+    if (best && c.step_s >= best->step_s()) continue;
+    const StepPrice p = pricer.price(c.layout);
+    r.rejected.push_back({p, false, why_too_large(p, best, usable)});
+  }
+  if (best) add_slower(tally, pricer, *best, r.rejected);
+  return r;
+}
+
+}  // namespace tegula::planner

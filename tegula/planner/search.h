@@ -1,0 +1,43 @@
+// Search: every layout of a job that divides and that the pins allow, priced; the best of those
+// that fit, and why the nearest others lost.
+//
+// The space is enumerated whole: factors dp·tp·pp·cp of the devices, ep, ZeRO stage, sp, schedule,
+// interleaving up to kMostInterleave, micro-batches of powers of two up to kMostMicrobatch
+// sequences, recomputation. Layouts that cut a layer alike share its price, so that a layout costs
+// about a microsecond.
+// Ties go to less memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/planner/step_price.h"
+
+namespace tegula::planner {
+
+inline constexpr int64_t kMostInterleave = 8, kMostMicrobatch = 32;
+inline constexpr size_t kBestLayouts = 5;
+
+struct Rejected {
+  StepPrice price;
+  bool fits = false;
+  std::string why;
+};
+
+struct SearchResult {
+  std::vector<StepPrice> best;  // at most kBestLayouts of different meshes, fastest first
+  std::vector<Rejected> rejected;
+  int64_t n_layouts = 0, n_fit = 0;
+  std::optional<StepPrice> smallest;           // least memory of all
+  std::optional<StepPrice> with_twice_memory;  // the fastest that twice the memory would hold
+};
+
+// Errors: no layout divides; then the first reason, of the pinned layout where pins say enough.
+Result<SearchResult> search_layouts(const ModelSpec& model, const ParamCount& params,
+                                    const ClusterSpec& cluster, const Job& job, const Pins& pins);
+
+// What a step may take of a device.
+double usable_bytes(const ClusterSpec& cluster);
+
+}  // namespace tegula::planner

@@ -1,0 +1,263 @@
+#include "tegula/planner/step_price.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::planner {
+
+namespace {
+double real(int64_t n) { return static_cast<double>(n); }
+double beyond(double seconds, double hidden_under) { return std::max(0.0, seconds - hidden_under); }
+}  // namespace
+
+// A micro-batch on the slowest stage.
+struct StepPricer::Stage {
+  int64_t layers = 0, last_layers = 0;
+  bool is_last = false;                // the head's stage is the slowest
+  Seconds forward, backward, weights;  // backward: of inputs, with what is computed again
+  double tp = 0, cp = 0, ep = 0;
+  double comm_forward = 0, comm_backward = 0;
+  double forward_s() const { return forward.total() + comm_forward; }
+  double backward_s() const { return backward.total() + weights.total() + comm_backward; }
+  double total() const { return forward_s() + backward_s(); }
+};
+
+std::string_view StepPrice::bound_by() const {
+  const std::pair<double, std::string_view> terms[] = {
+      {seconds.compute, "compute"},
+      {seconds.memory + seconds.optimizer, "memory"},
+      {seconds.exposed_comm(), "network"},
+      {seconds.launch, "launch"}};
+  return std::max_element(std::begin(terms), std::end(terms),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+StepPricer::StepPricer(const ModelSpec& model, const ParamCount& params, const ClusterSpec& cluster,
+                       const Job& job, const Efficiency& efficiency)
+    : model_(model),
+      params_(params),
+      cluster_(cluster),
+      job_(job),
+      efficiency_(efficiency),
+      flops_(token_flops(model, real(job.seqlen))) {}
+
+// What a link gives, of what its data sheet says.
+Link StepPricer::reached(Link link, const RankGroup& group) const {
+  link.bytes_per_s *= is_in_node(cluster_, group) ? efficiency_.inside : efficiency_.between;
+  return link;
+}
+
+double StepPricer::comm(Collective what, double bytes, const RankGroup& group) const {
+  const Link link =
+      what == Collective::kAllToAll ? own_link(cluster_, group) : link_of(cluster_, group);
+  // Two reads and a write for every element that is added, by the memory.
+  const double gamma = 3 / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
+  return seconds_of(what, bytes, group.size, reached(link, group), gamma);
+}
+
+void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerPrice& p) const {
+  const RankShape s = rank_shape(l, job_);
+  const double whole = s.element_bytes * s.tokens() * real(model_.d_model);
+  const RankGroup tp{l.tp, 1}, cp{l.cp, l.tp}, ep{l.ep, l.tp};
+  const auto pair = [&](double bytes) {
+    return l.sp ? comm(Collective::kAllGather, bytes, tp) +
+                      comm(Collective::kReduceScatter, bytes, tp)
+                : comm(Collective::kAllReduce, bytes, tp);
+  };
+  const double joins = model_.norms_per_layer == 1 ? 1 : 2;
+  p.tp_forward = p.tp_backward = joins * pair(whole);
+  p.tp_recompute = l.remat == Remat::kFull ? p.tp_forward : 0;
+  p.tp_last = 2 * pair(whole);  // the embedding's sum and the head's input, and their gradients
+  p.boundary_bytes = whole / s.outside();
+  if (l.ep > 1) {
+    const double routed = whole * real(model_.n_experts_per_token) / s.outside();
+    p.ep = 2 * comm(Collective::kAllToAll, routed, ep);
+  }
+  if (l.cp == 1) return;
+  const double kv_width = real(model_.kv_width()) / std::min(s.tp, real(model_.n_kv_heads));
+  const double kv = 2 * s.element_bytes * s.tokens() * kv_width;
+  const Link link = reached(own_link(cluster_, cp), cp);
+  // Keys and values go round forward; backward they do with gradients of four bytes beside them.
+  const double hops = real(l.cp - 1);
+  const auto ring = [&](double bytes, double attention_s) {
+    const double hop = link.seconds + bytes / link.bytes_per_s;
+    return hops * beyond(hop, efficiency_.overlap * attention_s / real(l.cp));
+  };
+  const auto attention = [&](const std::vector<Work>& list) {
+    double sum = 0;
+    for (const Work& w : list)
+      if (w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward)
+        sum += planner::price(w, cluster_.device, efficiency_, job_.dtype).seconds;
+    return sum;
+  };
+  p.cp_forward = ring(kv, attention(work.forward));
+  p.cp_backward = ring(kv * (1 + 4 / s.element_bytes), attention(work.input_backward));
+}
+
+LayerPrice StepPricer::price_layer(const Layout& l) const {
+  const RankShape s = rank_shape(l, job_);
+  const LayerWork layer = layer_work(model_, s), embedding = embedding_work(model_, s),
+                  head = head_work(model_, s);
+  const auto seconds = [&](const std::vector<Work>& works) {
+    return planner::price(works, cluster_.device, efficiency_, job_.dtype);
+  };
+  LayerPrice p;
+  p.forward = seconds(layer.forward);
+  p.input_backward = seconds(layer.input_backward);
+  p.weight_backward = seconds(layer.weight_backward);
+  if (l.remat == Remat::kFull) p.recompute = p.forward;
+  if (l.remat == Remat::kSelective) {
+    std::vector<Work> again;
+    if (!job_.flash) again = layer.core;
+    if (job_.flash)
+      for (const Work& w : layer.forward)
+        if (w.unit == Unit::kRows) again.push_back(w);
+    p.recompute = seconds(again);
+  }
+  p.first = seconds(embedding.forward);
+  p.first += seconds(embedding.input_backward);
+  p.first += seconds(embedding.weight_backward);
+  p.last_forward = seconds(head.forward);
+  p.last_input_backward = seconds(head.input_backward);
+  p.last_weight_backward = seconds(head.weight_backward);
+  p.activations = activation_bytes(model_, layer, embedding, head, s, l.remat);
+  price_layer_comm(l, layer, p);
+  return p;
+}
+
+const LayerPrice& StepPricer::layer(const Layout& l) {
+  const Key key{l.tp, l.cp, l.ep, l.microbatch, l.sp, l.remat};
+  const auto found = layers_.find(key);
+  if (found != layers_.end()) return found->second;
+  return layers_.emplace(key, price_layer(l)).first->second;
+}
+
+// Layers are dealt so that the slowest stage is as fast as it can be: the last one, which has the
+// head, may have fewer.
+StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p) const {
+  Stage s;
+  const double layer_s = p.forward.total() + p.input_backward.total() + p.weight_backward.total() +
+                         p.recompute.total() + p.tp_forward + p.tp_backward + p.tp_recompute +
+                         p.cp_forward + p.cp_backward + 2 * p.ep;
+  const double head_s = p.last_forward.total() + p.last_input_backward.total() +
+                        p.last_weight_backward.total() + p.tp_last;
+  const int64_t n = model_.n_layers, step = l.interleave;
+  double best = HUGE_VAL;
+  const int64_t least = (n + l.pp - 1) / l.pp;
+  for (int64_t each = (least + step - 1) / step * step; each <= n + step; each += step) {
+    const int64_t last = l.pp == 1 ? n : std::max<int64_t>(0, n - (l.pp - 1) * each);
+    if (last > each && l.pp > 1) continue;
+    const double others = l.pp == 1 ? 0 : real(each) * layer_s;
+    const double with_head = real(last) * layer_s + head_s;
+    const double slowest = std::max(others, with_head);
+    if (slowest < best) {
+      best = slowest;
+      s.layers = l.pp == 1 ? n : each, s.last_layers = last, s.is_last = with_head >= others;
+    }
+    if (others >= best || l.pp == 1) break;
+  }
+  const double count = real(s.is_last ? s.last_layers : s.layers);
+  s.forward = p.forward * count;
+  s.backward = p.input_backward * count;
+  s.backward += p.recompute * count;
+  s.weights = p.weight_backward * count;
+  s.tp = count * (p.tp_forward + p.tp_backward + p.tp_recompute);
+  s.cp = count * (p.cp_forward + p.cp_backward), s.ep = count * 2 * p.ep;
+  s.comm_forward = count * (p.tp_forward + p.cp_forward + p.ep);
+  s.comm_backward = s.tp + s.cp + s.ep - s.comm_forward;
+  if (s.is_last) {
+    s.forward += p.last_forward, s.backward += p.last_input_backward;
+    s.weights += p.last_weight_backward;
+    s.tp += p.tp_last, s.comm_forward += p.tp_last / 2, s.comm_backward += p.tp_last / 2;
+  }
+  if (l.pp == 1) s.forward += p.first;
+  return s;
+}
+
+void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage& s,
+                              StepPrice& price) const {
+  const double m = real(n_microbatches(job_, l)), fill = real(l.pp - 1);
+  Waterfall& w = price.seconds;
+  Seconds all = s.forward;
+  all += s.backward, all += s.weights;
+  w.compute = m * all.compute, w.memory = m * all.memory, w.launch = m * all.launch;
+  w.tp = m * s.tp, w.cp = m * s.cp, w.ep = m * s.ep;
+  if (l.pp == 1) return;
+  const double v = real(l.interleave);
+  w.bubble = fill * s.total() / v;
+  if (l.turns == Turns::kZeroBubble)
+    w.bubble =
+        fill * beyond(s.forward_s() + s.backward.total() + s.comm_backward, s.weights.total());
+  const RankGroup next{2, l.tp * l.cp * l.dp};
+  const Link link = reached(own_link(cluster_, next), next);
+  const double hop = link.seconds + p.boundary_bytes / link.bytes_per_s;
+  // Sends of 1F1B wait for each other; those of chunks hide behind the other chunks' work.
+  w.pp = l.turns == Turns::kInterleaved
+             ? 2 * hop * fill + m * beyond(2 * v * hop, efficiency_.overlap * s.total())
+             : 2 * hop * (m + fill);
+}
+
+void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& price) const {
+  const RankParams p = rank_params(model_, params_, l);
+  const StateBytes state = state_bytes(job_);
+  const double n = real(s.layers), ranks = real(l.zero_ranks());
+  const double dense = n * p.layer + p.first + (l.pp == 1 ? p.last : 0), experts = n * p.experts;
+  const RankGroup all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
+  const auto both = [&](Collective what, double bytes_of_one) {
+    return comm(what, bytes_of_one * dense, all) + comm(what, bytes_of_one * experts, same);
+  };
+  const double hidden_b = efficiency_.overlap * s.backward_s();
+  const double hidden_f = efficiency_.overlap * s.forward_s();
+  const double m = real(n_microbatches(job_, l));
+  double& dp = price.seconds.dp;
+  // The last layer's part has nothing to hide behind.
+  const auto exposed = [&](double seconds, double under) {
+    return std::max(beyond(seconds, under), seconds / n);
+  };
+  if (l.zero == 0) {
+    dp = exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
+  } else {
+    const double reduce = both(Collective::kReduceScatter, state.gradients);
+    const double gather = both(Collective::kAllGather, state.weights);
+    if (l.zero == 3)
+      dp = m * (exposed(gather, hidden_f) + exposed(gather + reduce, hidden_b));
+    else
+      dp = (l.zero == 2 ? m : 1) * exposed(reduce, hidden_b) + exposed(gather, hidden_f);
+  }
+  // Gradients read, states read and written, weights written.
+  const double local = l.zero == 0 ? dense + experts : (dense + experts * real(l.ep)) / ranks;
+  price.seconds.optimizer = local * (state.gradients + 2 * state.optimizer + state.weights) /
+                            (cluster_.device.memory_bytes_per_s * efficiency_.memory);
+}
+
+void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) const {
+  const RankParams params = rank_params(model_, params_, l);
+  double most = -1;
+  // Between the second stage and the last one a stage never holds more than the one before it.
+  for (const int64_t stage : {int64_t{0}, int64_t{1}, l.pp - 1}) {
+    if (stage >= l.pp) continue;
+    const int64_t n = stage == l.pp - 1 ? price.last_layers : price.stage_layers;
+    const MemoryBytes b = stage_memory(l, job_, params, p.activations, stage, n);
+    if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = stage;
+  }
+}
+
+StepPrice StepPricer::price(const Layout& l) {
+  const LayerPrice& p = layer(l);
+  StepPrice price;
+  price.layout = l;
+  const Stage stage = slowest_stage(l, p);
+  price.stage_layers = stage.layers, price.last_layers = stage.last_layers;
+  add_pipeline(l, p, stage, price);
+  add_data_parallel(l, stage, price);
+  add_memory(l, p, price);
+  const double tokens = real(job_.batch_tokens);
+  price.flops_model = tokens * flops_.train();
+  price.flops_hw = price.flops_model;
+  if (l.remat == Remat::kFull) price.flops_hw += tokens * (flops_.layers + flops_.attention);
+  if (l.remat == Remat::kSelective && !job_.flash) price.flops_hw += tokens * flops_.attention;
+  return price;
+}
+
+}  // namespace tegula::planner

@@ -1,0 +1,88 @@
+// Seconds and bytes of a training step under a layout.
+//
+//   step = m·t + bubble + exposed dp + optimizer,   t: the slowest stage's micro-batch, F + B + W
+//   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; zero bubble (p−1)·(F + B − W)
+//     [Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2]
+// t holds what a layer waits for: tensor parallelism's collectives (2 all-reduces forward and 2
+// backward, or as many pairs of all-gather and reduce-scatter with sp) in full, the ring of context
+// parallelism beyond attention's time, experts' all-to-alls in full.
+// dp: the gradients' all-reduce (ZeRO 1, 2: reduce-scatter, and all-gather of weights) beyond one
+// micro-batch's backward (forward); ZeRO 2 reduces in every micro-batch; ZeRO 3 gathers weights
+// twice and reduces gradients once in each.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "tegula/planner/collective.h"
+#include "tegula/planner/memory.h"
+
+namespace tegula::planner {
+
+// Where the seconds go; they sum to the step.
+struct Waterfall {
+  double compute = 0, memory = 0, launch = 0;
+  double tp = 0, cp = 0, ep = 0, pp = 0, dp = 0;
+  double optimizer = 0, bubble = 0;
+  double exposed_comm() const { return tp + cp + ep + pp + dp; }
+  double total() const { return compute + memory + launch + exposed_comm() + optimizer + bubble; }
+};
+
+struct StepPrice {
+  Layout layout;
+  Waterfall seconds;
+  MemoryBytes memory;  // of the worst stage
+  int64_t worst_stage = 0;
+  int64_t stage_layers = 0, last_layers = 0;  // of every stage but the last; of the last
+  double flops_model = 0, flops_hw = 0;       // of the step, all devices
+
+  double step_s() const { return seconds.total(); }
+  double peak_bytes() const { return memory.total(); }
+  double bubble() const { return seconds.bubble / step_s(); }
+  std::string_view bound_by() const;  // compute, memory, network, launch
+};
+
+// One layer's prices: the same for all layouts that cut it alike.
+struct LayerPrice {
+  Seconds forward, input_backward, weight_backward, recompute;
+  Seconds first, last_forward, last_input_backward, last_weight_backward;
+  double tp_forward = 0, tp_backward = 0, tp_recompute = 0, tp_last = 0;
+  double cp_forward = 0, cp_backward = 0, ep = 0;  // ep: one direction
+  double boundary_bytes = 0;                       // what goes from stage to stage
+  ActivationBytes activations;
+};
+
+// Prices layouts of one job. Not safe for several threads: it remembers what layers cost.
+class StepPricer {
+ public:
+  StepPricer(const ModelSpec& model, const ParamCount& params, const ClusterSpec& cluster,
+             const Job& job, const Efficiency& efficiency = kExpected);
+
+  // The layout must have passed check_layout.
+  StepPrice price(const Layout& layout);
+  // Seconds of a collective with what its link reaches.
+  double comm(Collective what, double bytes, const RankGroup& group) const;
+  const LayerPrice& layer(const Layout& layout);
+
+ private:
+  struct Stage;
+  LayerPrice price_layer(const Layout& layout) const;
+  void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
+  Stage slowest_stage(const Layout& layout, const LayerPrice& p) const;
+  void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
+                    StepPrice& price) const;
+  void add_data_parallel(const Layout& layout, const Stage& stage, StepPrice& price) const;
+  void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price) const;
+  Link reached(Link link, const RankGroup& group) const;
+
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, bool, Remat>;
+  const ModelSpec& model_;
+  ParamCount params_;
+  const ClusterSpec& cluster_;
+  Job job_;
+  Efficiency efficiency_;
+  TokenFlops flops_;
+  std::map<Key, LayerPrice> layers_;
+};
+
+}  // namespace tegula::planner

@@ -1,0 +1,86 @@
+#include "tegula/planner/work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::planner {
+
+namespace {
+
+constexpr double kTile = 128;
+
+// Tiles over the places of all their waves.
+double wave_share(const Work& w, const Accelerator& a) {
+  if (a.multiprocessors == 0 || w.m <= 0 || w.n <= 0) return 1;
+  const double places = static_cast<double>(a.multiprocessors);
+  const double tiles = w.count * std::ceil(w.m / kTile) * std::ceil(w.n / kTile);
+  // Few tiles are split along k as well, so that at least every multiprocessor has one.
+  if (tiles <= places) return 1;
+  return tiles / places / std::ceil(tiles / places);
+}
+
+double share_of(Unit unit, const Efficiency& e) {
+  switch (unit) {
+    case Unit::kMatmul:
+      return e.matmul;
+    case Unit::kAttention:
+      return e.attention_forward;
+    case Unit::kAttentionBackward:
+      return e.attention_backward;
+    case Unit::kRows:
+      return 1;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) {
+  constexpr std::string_view kNames[] = {"compute", "memory", "launch"};
+  return kNames[static_cast<int>(bound)];
+}
+
+Work matmul_work(std::string_view name, double m, double n, double k, double bytes, double count) {
+  Work w;
+  w.name = name, w.unit = Unit::kMatmul;
+  w.flops = 2 * m * n * k * count;
+  w.bytes = bytes * (m * k + k * n + m * n) * count;
+  w.m = m, w.n = n, w.k = k, w.count = count;
+  return w;
+}
+
+Work rows_work(std::string_view name, double bytes) {
+  Work w;
+  w.name = name, w.bytes = bytes;
+  return w;
+}
+
+WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number dtype) {
+  WorkPrice p;
+  if (w.unit == Unit::kMatmul) p.wave = wave_share(w, a);
+  // Attention has no fp8 kernel that training trusts.
+  const bool is_attention = w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward;
+  const double peak = a.peak(is_attention && dtype == Number::kF8 ? Number::kBf16 : dtype);
+  if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w.unit, e) * p.wave);
+  p.bytes_s = w.bytes / (a.memory_bytes_per_s * e.memory);
+  p.launch_s = a.launch_s * w.launches;
+  p.seconds = p.launch_s + std::max(p.flops_s, p.bytes_s);
+  p.bound = p.launch_s > std::max(p.flops_s, p.bytes_s) ? Bound::kLaunch
+            : p.flops_s >= p.bytes_s                    ? Bound::kCompute
+                                                        : Bound::kMemory;
+  return p;
+}
+
+Seconds price(const std::vector<Work>& works, const Accelerator& a, const Efficiency& e,
+              Number dtype) {
+  Seconds sum;
+  for (const Work& w : works) {
+    const WorkPrice p = price(w, a, e, dtype);
+    (p.bound == Bound::kCompute  ? sum.compute
+     : p.bound == Bound::kMemory ? sum.memory
+                                 : sum.launch) += p.seconds;
+  }
+  return sum;
+}
+
+}  // namespace tegula::planner

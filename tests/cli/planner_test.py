@@ -1,0 +1,127 @@
+"""tegula plan MODEL: what is asked on the command line, its JSON, and what is refused."""
+
+import json
+import unittest
+
+from case import CliTest, INPUT, USAGE
+
+KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_train",
+        "kv_bytes_per_token", "layouts", "rejected"]
+LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "ep", "zero", "sp", "schedule", "interleave", "microbatch",
+               "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
+               "mfu", "hfu", "peak_bytes", "memory", "bubble", "exposed_comm_s", "bound_by"]
+MEMORY_KEYS = ["weights", "gradients", "optimizer", "activations", "temporaries"]
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "max_position_embeddings": 131072, "vocab_size": 128256, "rms_norm_eps": 1e-5,
+         "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}}
+
+
+class Planner(CliTest):
+    def plan(self, *arguments):
+        done = self.expect_ok(self.run_tool("plan", *arguments, "--json"))
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        return json.loads(done.stdout)
+
+    def test_one_object_with_these_keys(self):
+        plan = self.plan("llama3-8b", "--gpus", "64xH100")
+        self.assertEqual(list(plan), KEYS)
+        self.assertEqual(plan["params"], 8030261248)
+        self.assertTrue(1 <= len(plan["layouts"]) <= 5)
+        steps = []
+        for layout in plan["layouts"]:
+            self.assertEqual(list(layout), LAYOUT_KEYS)
+            self.assertEqual(list(layout["memory"]), MEMORY_KEYS)
+            self.assertEqual(layout["dp"] * layout["tp"] * layout["pp"] * layout["cp"], 64)
+            self.assertAlmostEqual(sum(layout["memory"].values()) / layout["peak_bytes"], 1)
+            self.assertLess(layout["peak_bytes"], 80e9)
+            low, high = layout["interval_s"]
+            self.assertTrue(low < layout["step_s"] < high)
+            self.assertAlmostEqual(layout["tflops_model"] / 989, layout["mfu"])
+            self.assertIn(layout["bound_by"], ("compute", "memory", "network", "launch"))
+            steps.append(layout["step_s"])
+        self.assertEqual(steps, sorted(steps))
+        self.assertTrue(plan["rejected"])
+        for rejected in plan["rejected"]:
+            self.assertTrue(rejected["why"])
+
+    def test_a_model_alone(self):
+        plan = self.plan("llama3-405b")
+        self.assertEqual(list(plan), KEYS)
+        self.assertEqual((plan["layouts"], plan["rejected"]), ([], []))
+        self.assertEqual(plan["flops_per_token_train"], 3 * plan["flops_per_token_forward"])
+        products = 405853388800 - 128256 * 16384 - (2 * 126 + 1) * 16384
+        self.assertEqual(plan["flops_per_token_forward"],
+                         2 * products + 4 * 8192 * 16384 * 126)
+        self.assertEqual(plan["kv_bytes_per_token"], 2 * 126 * 8 * 128 * 2)
+
+    def test_a_config_is_the_preset(self):
+        config = self.write("model/config.json", json.dumps(LLAMA))
+        flags = ("--gpus", "8xH100", "--seqlen", 8192, "--batch-tokens", 1 << 20)
+        plan = self.plan(config, *flags)
+        self.assertEqual(plan, self.plan(config.parent, *flags))
+        self.assertEqual(plan, self.plan("llama3-8b", *flags))
+
+    def test_what_is_fixed_stays(self):
+        plan = self.plan("llama3-8b", "--gpus", "64xH100", "--fix",
+                         "tp=2,pp=2,zero=1,sp=true,schedule=1f1b,microbatch=1,remat=full")
+        for layout in plan["layouts"]:
+            self.assertEqual([layout[k] for k in ("tp", "pp", "zero", "sp", "schedule",
+                                                  "microbatch", "remat")],
+                             [2, 2, 1, True, "one_f_one_b", 1, "full"])
+            self.assertAlmostEqual(layout["mfu"] / layout["hfu"], 0.75, delta=0.02)
+        fp8 = self.plan("llama3-8b", "--gpus", "64xH100", "--dtype", "fp8")
+        self.assertLess(fp8["layouts"][0]["step_s"],
+                        self.plan("llama3-8b", "--gpus", "64xH100")["layouts"][0]["step_s"])
+
+    def test_what_does_not_fit_says_why_and_what_would(self):
+        done = self.run_tool("plan", "llama3-405b", "--gpus", "8xH100", "--json")
+        self.expect_error(done, INPUT, "does not fit on 8xh100", "weights", "optimizer", "76.0 GB",
+                          "would do")
+        plan = json.loads(done.stdout)
+        self.assertEqual(list(plan), KEYS)
+        self.assertEqual(plan["layouts"], [])
+        self.assertTrue(plan["rejected"])
+        enough = done.stderr.split("; ")[-1].split(" would do")[0]
+        self.assertTrue(self.plan("llama3-405b", "--gpus", enough, "--batch-tokens",
+                                  8192 * int(enough.split("x")[0]))["layouts"])
+
+    def test_text_has_the_numbers(self):
+        text = self.expect_ok(self.run_tool("plan", "mixtral-8x7b", "--gpus", "64xH100",
+                                            "--tokens-total", "1e12")).stdout
+        for words in ("46,702,792,704", "active", "best layouts", "MFU", "why not", "days",
+                      "what would help most"):
+            self.assertIn(words, text)
+
+    def test_bad_input(self):
+        for arguments, words in (
+                (("lama3-8b",), ("nearest", "llama3-8b")),
+                (("llama3-8b", "--gpus", "64xH1000"), ("nearest", "h100")),
+                (("llama3-8b", "--gpus", "0xH100"), ("from 1 to",)),
+                (("llama3-8b", "--gpus", "99999999999999999999xH100"), ("from 1 to",)),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "tp=3"), ("64", "tp 3")),
+                (("llama3-8b", "--gpus", "66xH100", "--fix", "tp=3"), ("n_heads 32", "tp 3")),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "tpp=3"), ("'tpp'", "tp")),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "tp=2,tp=4"), ("twice",)),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "remat=some"), ("none|selective|full",)),
+                (("llama3-8b", "--gpus", "64xH100", "--fix", "dp=64,tp=2"), ("128", "64")),
+                (("llama3-8b", "--gpus", "64xH100", "--batch-tokens", 8193), ("8193", "8192")),
+                (("llama3-8b", "--gpus", "48xH100", "--fix", "dp=48"), ("1024", "dp 48")),
+                (("gpt2", "--seqlen", 2048, "--gpus", "8xH100"), ("2048", "1024")),
+                (("llama3-8b", "--gpus", "8xV100", "--dtype", "fp8"), ("v100", "fp8"))):
+            self.expect_error(self.run_tool("plan", *arguments), USAGE, *words)
+
+    def test_bad_configs_name_the_field(self):
+        for change, words in (({"hidden_size": None}, "hidden_size"),
+                              ({"num_attention_heads": 31}, "31"),
+                              ({"num_hidden_layers": 0}, "num_hidden_layers"),
+                              ({"intermediate_size": 10 ** 18}, "intermediate_size"),
+                              ({"model_type": "dreams"}, "dreams")):
+            config = self.write("config.json", json.dumps(
+                {k: v for k, v in (LLAMA | change).items() if v is not None}))
+            self.expect_error(self.run_tool("plan", config, "--gpus", "8xH100"), INPUT, words)
+        self.expect_error(self.run_tool("plan", self.dir / "none" / "config.json"), INPUT, "none")
+
+
+if __name__ == "__main__":
+    unittest.main()
