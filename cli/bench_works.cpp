@@ -1,13 +1,14 @@
 // What `tegula bench` times: attention, a product, a step or a token, as functions.
 #include <algorithm>
+#include <numeric>
 
 #include "cli/bench.h"
+#include "tegula/models/model.h"
 #include "tegula/ops/attention_call.h"
 #include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
-#include "tegula/serve/generator.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -89,7 +90,7 @@ double counted_pairs(const Work& w, const Features& f) {
     return 0.5 * static_cast<double>(call.sq) * static_cast<double>(call.sk);
   const AttentionMask mask(call, f.cu_q, f.cu_k);
   int64_t pairs = 0;
-  for (int64_t i = 0; i < call.sq; ++i) pairs += mask.keys(i).hi - mask.keys(i).lo;
+  for (int64_t i = 0; i < call.sq; ++i) pairs += mask.keys(0, i).hi - mask.keys(0, i).lo;
   return static_cast<double>(pairs);
 }
 
@@ -210,9 +211,22 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   c.model.vocab_size = o.vocab_size;
   TEGULA_TRY(c.model.resolve());
   Work w;
-  const DType t = c.dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  w.function =
-      TEGULA_TRY(build_decoding(*w.module, c.model, "decode", Dim(1), Dim(c.model.max_seqlen), t));
+  const ModelDef* model = TEGULA_TRY(find_model(c.model.type));
+  Builder b(*w.module, "decode");
+  Context context(b, c.model);
+  context.dtype = c.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  Decoding d;
+  d.pages.count = (c.model.max_seqlen + d.pages.size - 1) / d.pages.size;
+  std::vector<int64_t> pages(static_cast<size_t>(d.pages.count));
+  std::iota(pages.begin(), pages.end(), 0);
+  d.positions = b.param("positions", {DType::kI64, {1}});
+  d.slots = b.param("slots", {DType::kI32, {1}});
+  d.seqlens_k = constant_ints(b, {c.model.max_seqlen}, DType::kI32);
+  d.block_table = reshape(constant_ints(b, pages, DType::kI32), {1, d.pages.count});
+  context.decoding = &d;
+  const Var tokens = b.param("tokens", {DType::kI32, {1, 1}});
+  b.result("logits", model_last_logits(context, *model, tokens));
+  w.function = TEGULA_TRY(b.finish_into_module());
   compile.passes.pass.is_inference = true;
   w.tokens = 1;
   w.integers_below = c.model.vocab_size;

@@ -16,9 +16,10 @@ namespace {
 constexpr std::string_view kBetweenSamples = "---------------\n";
 
 struct Options {
-  std::string model, prompt, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
+  std::string model, prompt, prompts, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
+  std::string mode = "exact";
   std::vector<std::string> stop;
-  int64_t max_tokens = 200, samples = 1;
+  int64_t max_tokens = 200, samples = 1, batch = 1, chunk = 0;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
   bool ignore_eos = false, json = false;
@@ -71,35 +72,61 @@ Json to_json(const Stream& stream, const GenerateStats& stats) {
                        {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
 }
 
-Status run(const Options& o) {
-  const TuneOptions tune{TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
-  const std::string prompt =
-      o.prompt == "-" ? TEGULA_TRY(read_file(input_path(o.prompt))) : o.prompt;
-  const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+GenerateEnd end_of(const Options& o) {
   GenerateEnd end;
   end.overflow = o.overflow == "stop" ? Overflow::kStop : Overflow::kSlide;
   end.stop = o.stop;
   end.at_end_of_text = !o.ignore_eos;
   end.is_enough = [] { return is_reader_gone(STDOUT_FILENO); };
-  const std::string note = TEGULA_TRY(g->check(prompt, o.max_tokens, end.overflow));
-  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
-  TEGULA_TRY(g->prepare(o.threads, tune));
-  for (const std::string& each : g->notes) std::fprintf(stderr, "note: %s\n", each.c_str());
+  return end;
+}
+
+Status prepare(Generator& g, const Options& o) {
+  RunnerOptions r{.threads = o.threads, .batch = o.batch, .chunk = o.chunk};
+  r.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
+  r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
+  TEGULA_TRY(g.prepare(r));
+  for (const std::string& each : g.notes) std::fprintf(stderr, "note: %s\n", each.c_str());
+  return {};
+}
+
+TextRequest request_of(std::string_view prompt, const Options& o, Stream& stream) {
+  const auto emit = [](void* context, std::string_view piece) {
+    auto& s = *static_cast<Stream*>(context);
+    s.text += piece;
+    s.print(piece);
+  };
+  return {prompt, o.max_tokens, o.sampler, emit, &stream};
+}
+
+Status check(const Generator& g, std::string_view prompt, const Options& o, const GenerateEnd& end,
+             std::string_view where) {
+  auto note = g.check(prompt, o.max_tokens, end.overflow);
+  if (!note.ok()) {
+    Error e = std::move(note).error();
+    e.message = cat(where, e.message);
+    return e;
+  }
+  if (!note->empty())
+    std::fprintf(stderr, "note: %s%s\n", std::string(where).c_str(), note->c_str());
+  return {};
+}
+
+Status run(const Options& o) {
+  const std::string prompt =
+      o.prompt == "-" ? TEGULA_TRY(read_file(input_path(o.prompt))) : o.prompt;
+  const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+  const GenerateEnd end = end_of(o);
+  TEGULA_TRY(check(*g, prompt, o, end, ""));
+  TEGULA_TRY(prepare(*g, o));
   Json::Array samples;
   for (int64_t i = 0; i < o.samples; ++i) {
     Stream stream{o.json ? nullptr : &prompt};
     GenerateStats stats;
-    SamplerConfig sampler = o.sampler;
-    sampler.seed += static_cast<uint64_t>(i);
+    TextRequest request = request_of(prompt, o, stream);
+    request.sampler.seed += static_cast<uint64_t>(i);
     if (i > 0) stream.print_line(kBetweenSamples);
-    TEGULA_TRY(g->generate(
-        prompt, o.max_tokens, sampler,
-        [](void* context, std::string_view piece) {
-          auto& s = *static_cast<Stream*>(context);
-          s.text += piece;
-          s.print(piece);
-        },
-        &stream, stats, end));
+    TEGULA_TRY(g->generate(request, stats, end));
     stream.print("\n");
     samples.push_back(to_json(stream, stats));
     if (stats.ended == Ended::kEnough) break;
@@ -109,6 +136,64 @@ Status run(const Options& o) {
   std::printf("%s\n", all.dump().c_str());
   return {};
 }
+
+// A prompt a line; the last one may lack its end.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t n = std::min(text.find('\n'), text.size());
+    lines.emplace_back(text.substr(0, n));
+    text.remove_prefix(std::min(n + 1, text.size()));
+  }
+  return lines;
+}
+
+Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> stats,
+             const BatchStats& all) {
+  Json::Array texts, each;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    texts.emplace_back(streams[i].text);
+    each.push_back(Json::object({{"prompt_tokens", stats[i].prompt_tokens},
+                                 {"new_tokens", stats[i].new_tokens},
+                                 {"ended", name_of(stats[i].ended)}}));
+    tokens += stats[i].new_tokens;
+  }
+  const double seconds = (all.prefill_ms + all.decode_ms) / 1e3;
+  return Json::object({{"texts", std::move(texts)},
+                       {"each", std::move(each)},
+                       {"decode_steps", all.decode_steps},
+                       {"load_ms", all.load_ms},
+                       {"prefill_ms", all.prefill_ms},
+                       {"decode_ms", all.decode_ms},
+                       {"tokens_per_s", static_cast<double>(tokens) / seconds}});
+}
+
+Status run_all(const Options& o) {
+  const auto prompts = lines_of(TEGULA_TRY(read_file(input_path(o.prompts))));
+  if (prompts.empty())
+    return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
+  const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
+  const GenerateEnd end = end_of(o);
+  std::vector<Stream> streams(prompts.size(), Stream{nullptr});
+  std::vector<TextRequest> requests;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    TEGULA_TRY(check(*g, prompts[i], o, end, cat("line ", i + 1, " of '", o.prompts, "': ")));
+    requests.push_back(request_of(prompts[i], o, streams[i]));
+  }
+  TEGULA_TRY(prepare(*g, o));
+  std::vector<GenerateStats> stats(prompts.size());
+  BatchStats all;
+  TEGULA_TRY(g->generate(requests, stats, all, end));
+  if (o.json) {
+    std::printf("%s\n", to_json(streams, stats, all).dump().c_str());
+    return {};
+  }
+  for (size_t i = 0; i < prompts.size(); ++i)
+    std::printf("%s%s%s\n", i > 0 ? kBetweenSamples.data() : "", prompts[i].c_str(),
+                streams[i].text.c_str());
+  return {};
+}
 }  // namespace
 
 void add_generate(CLI::App& app, int& exit_code) {
@@ -116,7 +201,14 @@ void add_generate(CLI::App& app, int& exit_code) {
   static Options o;
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   cmd->add_option("--model", o.model, "Directory of the model")->required()->type_name("DIR");
-  cmd->add_option("--prompt", o.prompt, "Text to continue, or - for standard input")->required();
+  auto* prompt = cmd->add_option("--prompt", o.prompt, "Text to continue, or - for standard input");
+  auto* prompts = cmd->add_option("--prompts", o.prompts, "A file with a prompt a line, or -")
+                      ->type_name("FILE")
+                      ->excludes(prompt);
+  whole(cmd->add_option("--batch", o.batch, "How many texts at once, of --prompts"), 1, 4096);
+  whole(
+      cmd->add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
+      0);
   whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
   whole(cmd->add_option("--samples", o.samples,
                         "How many continuations, each with a seed one larger than the last"),
@@ -130,6 +222,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   one_of(cmd->add_option("--overflow", o.overflow,
                          "When the context is full: forget its older half, or end"),
          {"slide", "stop"});
+  one_of(cmd->add_option("--mode", o.mode, "exact: long sums in 8 fixed parts; fast: in one"),
+         {"exact", "fast"});
   real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
   whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
   real(cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
@@ -140,7 +234,11 @@ void add_generate(CLI::App& app, int& exit_code) {
   add_threads(*cmd, o.threads);
   add_tuning(*cmd, o.tune, o.tune_cache);
   cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
-  cmd->callback([&exit_code] {
+  cmd->callback([&exit_code, prompt, prompts] {
+    if (prompt->empty() && prompts->empty()) throw CLI::RequiredError("--prompt or --prompts");
+    if (!prompts->empty() && o.samples > 1)
+      throw CLI::ValidationError("--samples: with --prompts each line is continued once",
+                                 CLI::ExitCodes::ValidationError);
     for (const std::string& stop : o.stop)
       if (stop.empty())
         throw CLI::ValidationError("--stop: an empty text would end it before the first token",
@@ -148,7 +246,7 @@ void add_generate(CLI::App& app, int& exit_code) {
     if (o.samples > 1 && o.sampler.temperature == 0)
       throw CLI::ValidationError("--samples: at --temperature 0 all of them are the same text",
                                  CLI::ExitCodes::ValidationError);
-    const Status st = run(o);
+    const Status st = prompts->empty() ? run(o) : run_all(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });
 }

@@ -205,20 +205,18 @@ void print_summary(const TrainSummary& s) {
 std::vector<TextSample> draw_samples(const Trainer& t) {
   constexpr int64_t kPromptTokens = 16, kTokens = 160;
   const TrainConfig& c = t.config();
-  auto generator = Generator::load(c.out, c.threads);
+  auto generator = Generator::load(c.out, {.threads = c.threads});
   std::vector<TextSample> samples;
   Status st = generator.ok() ? Status() : Status(generator.error());
   for (uint64_t seed = 1; st.ok() && seed <= 2; ++seed) {
     TextSample s{t.validation_text(std::clamp<int64_t>(c.model.max_seqlen / 4, 1, kPromptTokens)),
                  ""};
     GenerateStats stats;
-    st = (*generator)
-             ->generate(
-                 s.prompt, kTokens, {.temperature = 0.8, .seed = seed},
-                 [](void* text, std::string_view piece) {
-                   *static_cast<std::string*>(text) += piece;
-                 },
-                 &s.text, stats);
+    const auto add = [](void* text, std::string_view piece) {
+      *static_cast<std::string*>(text) += piece;
+    };
+    const TextRequest request{s.prompt, kTokens, {.temperature = 0.8, .seed = seed}, add, &s.text};
+    st = (*generator)->generate(request, stats);
     if (st.ok()) samples.push_back(std::move(s));
   }
   if (!st.ok())

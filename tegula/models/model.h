@@ -27,10 +27,21 @@ struct WeightSpec {
   std::string scope;    // where it is first used
 };
 
-// A call that goes on where an earlier one stopped: its tokens stand at position, position + 1, …
+// Keys and values of all tokens so far, in pages that texts take as they grow.
+struct CachePages {
+  int64_t count = 1, size = 64;
+};
+
+// A call that goes on where earlier ones stopped: some next tokens of n texts, packed into one row
+// of t. A text with a state that it carries on (Context::carried) stands alone, n = 1.
 struct Decoding {
-  Var position;  // i64 scalar
-  Dim length;    // symbol: tokens known after this call
+  CachePages pages;
+  Var positions;     // i64 [t]: of each token, in its text
+  Var slots;         // i32 [t]: which of the cache's rows keeps its key and value
+  Var seqlens_k;     // i32 [n]: tokens known after this call
+  Var block_table;   // i32 [n, pages of a text]
+  Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each, n = t
+  Var last;          // i32 [n]: which token is a text's last; invalid with cu_seqlens_q
 };
 
 class Context {
@@ -63,7 +74,8 @@ class Context {
 
  private:
   Var state(const std::string& name, const Shape& shape);
-  Var extended(const std::string& name, Var fresh);
+  Var appended(const std::string& name, Var fresh);
+  Var attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
 
   std::vector<WeightSpec> specs_;
   std::vector<Var> vars_;
@@ -123,7 +135,8 @@ Var model_loss(Context& c, const ModelDef& model, Var tokens, Var targets);
 Var hidden_loss(Context& c, const ModelDef& model, Var hidden, Var targets);
 // Logits of a hidden state [..., d_model], f32.
 Var hidden_logits(Context& c, const ModelDef& model, Var hidden);
-// Logits of every position, f32 [batch, seqlen, vocab_size], and of the last, [batch, vocab_size].
+// Logits of every position, f32 [batch, seqlen, vocab_size], and of each text's last,
+// [n, vocab_size].
 Var model_logits(Context& c, const ModelDef& model, Var tokens);
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens);
 // Every weight of the model, in the order of use.

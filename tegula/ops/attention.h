@@ -7,7 +7,8 @@
 // key.
 //   score = cap·tanh(scale·q·k / cap) + bias − slope·|position difference|,  visible pairs only
 // Rows that see no key give o = 0, lse = −inf and zero gradients. sq and sk may be symbolic.
-// Cost: the FLOPs of visible pairs; packed sequences, whose offsets are data, as if they were one.
+// Cost: the FLOPs of visible pairs; packed sequences, whose offsets are data, as if they were one,
+// and keys in pages as if every page of the table were full.
 #pragma once
 
 #include "tegula/ir/builder.h"
@@ -29,6 +30,15 @@ struct AttentionOptions {
   // positions count within it, aligned at the bottom right. Rows past the last offset see nothing.
   // Without cu_seqlens_k: those of q.
   Var cu_seqlens_q, cu_seqlens_k;
+  // Keys and values in pages: k [n_pages, page, hk, d], v [n_pages, page, hk, dv], one page of
+  // which may serve several sequences. Sequence s has seqlens_k[s] keys (i32 [n], clamped to what
+  // its pages hold); key j is row j % page of page block_table[s, j / page] (i32 [n, pages],
+  // clamped to the pages there are). Queries are packed by cu_seqlens_q, without a cu_seqlens_k, or
+  // the batch is the sequences, b = n. The last query of each stands at its last key. Blocks of
+  // keys lie at positions within the sequence, whatever the page, so that a sequence has the same
+  // bits in any pages, beside any others. A padded batch with lengths is one page a sequence. [Kwon
+  // et al. 2023, section 4.1] No bias, dropout or descale; gradients go through the decomposition.
+  Var seqlens_k, block_table;
   // A weight is dropped where u < dropout, else scaled by 1/(1 − dropout), with u uniform at
   // (seed, stream, ((b·hq + h)·sq + i)·sk + j). lse is that of all weights.
   double dropout = 0;

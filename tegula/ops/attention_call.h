@@ -1,6 +1,8 @@
 // What attention and attention_bwd share: attributes, operands, the mask, scores and their cost.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <type_traits>
 
 #include "tegula/ops/attention.h"
@@ -17,13 +19,16 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
       {"softcap", AttrKind::kFloat, false, "scores are capped by tanh"},
       {"bias", AttrKind::kBool, false, "operand bias [b|1, hq|1, sq|1, sk]"},
       {"alibi", AttrKind::kBool, false, "operand of slopes [hq]"},
-      {"varlen", AttrKind::kBool, false, "operands cu_seqlens_q, cu_seqlens_k [n+1]"},
+      {"varlen", AttrKind::kBool, false, "operands cu_seqlens_q, cu_seqlens_k [n+1]; paged: q's"},
       {"dropout", AttrKind::kFloat, false, "above 0: operand seed (i64)"},
       {"stream", AttrKind::kInt, false, "of the random numbers"},
       {"q_offset", AttrKind::kInt, false, "position of query 0; sk - sq, packed 0, if absent"},
       {"k_offset", AttrKind::kInt, false, "position of key 0"},
       {"origin", AttrKind::kInts, false, "where this part begins, for dropout: b, hq, sq, sk"},
       {"whole", AttrKind::kInts, false, "sizes of the whole, for dropout: hq, sq, sk"}};
+  if (!is_bwd)
+    a.items[a.count++] = {"paged", AttrKind::kBool, false,
+                          "operands seqlens_k [n], block_table [n, pages]; k and v are pages"};
   if (!is_bwd)
     a.items[a.count++] = {"descale", AttrKind::kBool, false,
                           "operands descale_q, descale_k, descale_v [b|1, hk|1] of e4m3"};
@@ -35,6 +40,7 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
 // Which operand is what; -1: absent. q, k, v are 0, 1, 2; attention_bwd's o, lse, do 3, 4, 5.
 struct AttentionOperands {
   int bias = -1, slopes = -1, cu_q = -1, cu_k = -1, seed = -1, dlse = -1;
+  int seqlens_k = -1, table = -1;
   int descale = -1;  // of q; those of k and v follow
   int count = 0;
   AttentionOperands(const Attrs& a, bool is_bwd);
@@ -43,6 +49,8 @@ struct AttentionOperands {
 // Sizes, and attributes with their defaults.
 struct AttentionCall {
   int64_t b = 0, sq = 0, sk = 0, hq = 0, hk = 0, g = 0, d = 0, dv = 0;
+  int64_t page = 0, n_pages = 0;  // keys of one, and how many there are; sk is what a table holds
+  int64_t n = 0;                  // sequences, of keys in pages
   double scale = 0, softcap = 0, dropout = 0;
   int64_t left = -1, right = -1;       // -1: no limit
   int64_t q_offset = 0, k_offset = 0;  // packed: where the part begins in the pack
@@ -52,6 +60,8 @@ struct AttentionCall {
   AttentionOperands operands;
 
   AttentionCall(const OpCall& c, bool is_bwd);
+  // Whether a block of 64 keys may lie in several pages, which no kernel reads in place.
+  bool has_split_blocks() const { return page % 64 != 0 && sk > page; }
   bool is_e4m3 = false;  // q, k and v
   // Dropout's factor of a weight: 0 or 1/(1 - dropout).
   double keep(int64_t seed, int64_t b, int64_t h, int64_t i, int64_t j) const;
@@ -59,19 +69,22 @@ struct AttentionCall {
   double dropout_bound() const { return static_cast<double>(static_cast<float>(dropout)); }
 };
 
-// The keys [lo, hi) that a query sees, and the one it is aligned with.
+// The keys [lo, hi) that a query sees, and the one it is aligned with; whose keys they are (packed
+// queries: -1, of no sequence), where they lie in pages.
 struct KeyRange {
-  int64_t lo = 0, hi = 0, aligned = 0;
+  int64_t lo = 0, hi = 0, aligned = 0, sequence = 0;
 };
 
 class AttentionMask {
  public:
   explicit AttentionMask(const AttentionCall& call) : call_(call) {}
-  // Packed sequences; offsets are those of the whole.
+  // Packed sequences; offsets are those of the whole. Keys in pages: cu_k are their numbers.
   AttentionMask(const AttentionCall& call, std::vector<int64_t> cu_q, std::vector<int64_t> cu_k);
-  KeyRange keys(int64_t i) const;
+  KeyRange keys(int64_t b, int64_t i) const;
 
  private:
+  KeyRange of_sequence(int64_t b, int64_t i) const;
+
   const AttentionCall& call_;
   std::vector<int64_t> cu_q_, cu_k_;
 };
@@ -88,6 +101,8 @@ int64_t score_flops(const AttentionCall& call);  // of one pair
 int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call, const AttentionWork& work);
 inline constexpr std::string_view kPackingDecides =
     "cu_seqlens are data: priced as if each query saw what it would in one sequence";
+inline constexpr std::string_view kPagingDecides =
+    "seqlens are data: priced as if all pages of the table were full";
 
 Result<DimMap> attention_dims(const OpCall& c, bool is_bwd);
 Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd);
@@ -96,13 +111,26 @@ Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t l
 
 template <class S>
 AttentionMask mask_of(const RefArgs<S>& a, const AttentionCall& call) {
-  if (call.operands.cu_q < 0) return AttentionMask(call);
-  std::vector<int64_t> cu[2];
-  for (int side = 0; side < 2; ++side) {
-    const auto k = static_cast<size_t>(side ? call.operands.cu_k : call.operands.cu_q);
-    for (int64_t s = 0; s < a.dim(k, 0); ++s) cu[side].push_back(a.load_i(k, s));
-  }
-  return AttentionMask(call, std::move(cu[0]), std::move(cu[1]));
+  const AttentionOperands& o = call.operands;
+  const auto all = [&](int k) {
+    std::vector<int64_t> v;
+    for (int64_t s = 0; k >= 0 && s < a.dim(static_cast<size_t>(k), 0); ++s)
+      v.push_back(a.load_i(static_cast<size_t>(k), s));
+    return v;
+  };
+  return AttentionMask(call, all(o.cu_q), all(o.seqlens_k >= 0 ? o.seqlens_k : o.cu_k));
+}
+
+// Where key j of a sequence (without pages: of a batch entry) lies: in which entry of k's first
+// dim, and which row of it.
+struct KeyPlace {
+  int64_t entry = 0, row = 0;
+};
+template <class S>
+KeyPlace key_place(const RefArgs<S>& a, const AttentionCall& call, int64_t sequence, int64_t j) {
+  if (call.operands.table < 0) return {sequence, j};
+  const int64_t page = a.load_i(static_cast<size_t>(call.operands.table), sequence, j / call.page);
+  return {std::clamp<int64_t>(page, 0, call.n_pages - 1), j % call.page};
 }
 
 // q · k as Hopper's tensor cores sum products of e4m3: 32 and the sum so far at a time, each cut to
@@ -119,14 +147,15 @@ class Scorer {
     if (call.operands.descale >= 0) scale_ = scale_ * descale(0) * descale(1);
     if (call.operands.slopes >= 0) slope_ = a.load(static_cast<size_t>(call.operands.slopes), h);
   }
-  // The score; *capped becomes tanh(S / softcap).
-  S operator()(int64_t i, int64_t j, int64_t aligned, S* capped = nullptr) const {
+  // The score of query i and a key that it sees; *capped becomes tanh(S / softcap).
+  S operator()(int64_t i, int64_t j, const KeyRange& keys, S* capped = nullptr) const {
     S s = S(0.0);
     if (a_.on_tensor_cores && call_.is_e4m3) {
       s = S(e4m3_product(i, j));
     } else {
+      const KeyPlace at = key_place(a_, call_, keys.sequence, j);
       for (int64_t e = 0; e < call_.d; ++e)
-        s = scalar::fma(a_.load(0, b_, i, h_, e), a_.load(1, b_, j, hk_, e), s);
+        s = scalar::fma(a_.load(0, b_, i, h_, e), a_.load(1, at.entry, at.row, hk_, e), s);
     }
     s = s * scale_;
     if (call_.softcap > 0) {
@@ -137,7 +166,7 @@ class Scorer {
     if (call_.operands.bias >= 0)
       s = s + a_.load_at(static_cast<size_t>(call_.operands.bias), bias_index(i, j));
     if (call_.operands.slopes >= 0)
-      s = s - slope_ * S(static_cast<double>(aligned < j ? j - aligned : aligned - j));
+      s = s - slope_ * S(static_cast<double>(std::abs(keys.aligned - j)));
     return s;
   }
   // As tensor cores would.
@@ -166,7 +195,8 @@ class Scorer {
   S scale_, slope_ = S(0.0);
 };
 
-// The same in nodes, for decompositions, in the accumulator's type.
+// The same in nodes, for decompositions, in the accumulator's type. Queries that are packed, with
+// keys in pages, are a batch of one query each: b is their number then, sq 1.
 struct AttentionGraph {
   Var q;       // [b, sq, hk, g, d]
   Var k, v;    // [b, sk, hk, d or dv]

@@ -6,9 +6,7 @@
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
-#include "tegula/models/checkpoint.h"
-#include "tegula/ops/math.h"
-#include "tegula/runtime/compile.h"
+#include "tegula/serve/stop_texts.h"
 
 namespace tegula {
 
@@ -51,55 +49,23 @@ Result<std::vector<int64_t>> end_of_text(const std::string& directory) {
   }
   return std::vector<int64_t>{};
 }
-
-// Text on its way out: the part that may be the beginning of a stop text waits.
-class StopTexts {
- public:
-  explicit StopTexts(const std::vector<std::string>& stops) : stops_(stops) {}
-
-  // What may be written once `piece` is there; valid until the next call.
-  std::string_view add(std::string_view piece) {
-    waiting_.erase(0, n_written_);
-    waiting_ += piece;
-    size_t at = waiting_.npos, held = 0;
-    for (const std::string& stop : stops_) {
-      at = std::min(at, waiting_.find(stop));
-      for (size_t n = std::min(stop.size() - 1, waiting_.size()); n > held; --n)
-        if (waiting_.ends_with(std::string_view(stop).substr(0, n))) held = n;
-    }
-    is_found_ = at != waiting_.npos;
-    n_written_ = is_found_ ? at : waiting_.size() - held;
-    if (is_found_) waiting_.resize(at);
-    return std::string_view(waiting_).substr(0, n_written_);
-  }
-  bool is_found() const { return is_found_; }
-  std::string_view rest() const { return std::string_view(waiting_).substr(n_written_); }
-
- private:
-  const std::vector<std::string>& stops_;
-  std::string waiting_;
-  size_t n_written_ = 0;  // of waiting_
-  bool is_found_ = false;
-};
 }  // namespace
 
-Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
-                              Dim n_new, Dim length, DType dtype) {
-  const ModelDef* model = TEGULA_TRY(find_model(config.type));
-  Builder b(module, name);
-  Context c(b, config);
-  c.dtype = dtype;
-  const Var tokens = b.param("tokens", {DType::kI32, {1, n_new}});
-  const Decoding decoding{b.param("position", {DType::kI64, {}}), length};
-  c.decoding = &decoding;
-  b.result("logits", model_last_logits(c, *model, tokens));
-  return b.finish_into_module();
-}
+// A text that is being made.
+struct Generator::Text {
+  const TextRequest* request;
+  GenerateStats* stats;
+  std::vector<int32_t> all;  // the prompt, and what came
+  StopTexts stops;
+  CachedText cached = {};
+  std::span<const int32_t> unread = {};  // to be read before the next token is drawn
+  bool is_done = false;
+};
 
-Result<std::unique_ptr<Generator>> Generator::load(const std::string& path, int threads,
-                                                   const TuneOptions& tune, DType dtype) {
-  auto g = TEGULA_TRY(open(path, dtype));
-  TEGULA_TRY(g->prepare(threads, tune));
+Result<std::unique_ptr<Generator>> Generator::load(const std::string& path,
+                                                   const RunnerOptions& options) {
+  auto g = TEGULA_TRY(open(path, options.dtype));
+  TEGULA_TRY(g->prepare(options));
   return g;
 }
 
@@ -121,90 +87,19 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   return g;
 }
 
-Status Generator::map_weights() {
-  std::vector<ModelWeights::Weight> weights;
-  const auto specs = TEGULA_TRY(model_weights(config_));
-  for (const WeightSpec& w : specs) {
-    const TensorRef t = contiguous_ref(nullptr, w.type);
-    weights.push_back({w.name, {t.shape, t.shape + t.rank}});
-  }
-  weights_ = TEGULA_TRY(ModelWeights::open(directory_, config_, weights));
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const auto& [name, shape] = weights[i];
-    const Type type{dtype_, specs[i].type.shape};
-    const Box box = Box::whole(shape);
-    if (const TensorRef t = weights_->mapped(name, box, dtype_); t.data != nullptr)
-      TEGULA_TRY(store_->borrow(name, type, box, t.data, weights_));
-    else
-      TEGULA_TRY(weights_->copy(name, box, TEGULA_TRY(store_->get(name, type))));
-  }
-  return {};
-}
-
-Status Generator::prepare(int threads, const TuneOptions& tune) {
+Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
-  rank_ = std::make_unique<Rank>(threads);
-  store_ = std::make_unique<Store>(*rank_);
-  TEGULA_TRY(map_weights());
-  TEGULA_TRY(compile_plans(tune));
+  RunnerOptions o = options;
+  o.dtype = dtype_;
+  runner_ = TEGULA_TRY(Runner::create(directory_, config_, o));
+  notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
   load_ms_ += ms_since(start);
   return {};
 }
 
-Status Generator::compile_plans(const TuneOptions& tune) {
-  CompileOptions options;
-  options.tune = tune;
-  options.plan.target = Target::this_cpu(rank_->pool.n_threads());
-  options.passes.pass.is_inference = true;
-  auto make = [&](const char* name, bool one) -> Result<std::unique_ptr<Session>> {
-    auto module = std::make_shared<Module>();
-    const Dim n = one ? Dim(1) : module->add_symbol("n_new", config_.max_seqlen);
-    const Dim length = module->add_symbol("length", config_.max_seqlen);
-    const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, n, length, dtype_));
-    const Compiled c = TEGULA_TRY(compile(module, f, options));
-    notes.insert(notes.end(), c.notes.begin(), c.notes.end());
-    auto s = TEGULA_TRY(Session::create(c.plan, *rank_));
-    auto st = s->bind_store(*store_);
-    if (!st.ok()) return std::move(st).error();
-    st = s->bind("position", &position_);
-    if (!st.ok()) return std::move(st).error();
-    return s;
-  };
-  prefill_ = TEGULA_TRY(make("prefill", false));
-  decode_ = TEGULA_TRY(make("decode", true));
-  tokens_.resize(static_cast<size_t>(config_.max_seqlen));
-  logits_.resize(static_cast<size_t>(config_.vocab_size));
-  for (Session* s : {prefill_.get(), decode_.get()}) {
-    auto st = s->bind("tokens", tokens_.data());
-    if (!st.ok()) return st;
-  }
-  return {};
-}
-
 Status Generator::feed(std::span<const int32_t> tokens) {
-  const auto n = static_cast<int64_t>(tokens.size());
-  if (n == 0 || position_ + n > config_.max_seqlen)
-    return invalid_argument(
-        cat(n, " tokens after ", position_, " do not fit the context of ", config_.max_seqlen));
-  for (const int32_t id : tokens)
-    if (id < 0 || id >= config_.vocab_size)
-      return invalid_argument(cat("token ", id, " is not in the vocabulary of ", config_.vocab_size,
-                                  " that the model has"));
-  if (!is_checked_) {
-    TEGULA_TRY(verify_model_tensors(directory_));
-    TEGULA_TRY(weights_->check(rank_->pool));
-    is_checked_ = true;
-  }
-  std::copy(tokens.begin(), tokens.end(), tokens_.begin());
-  Session& s = n == 1 ? *decode_ : *prefill_;
-  const int64_t length = position_ + n;
-  const int64_t both[] = {n, length};
-  auto st = s.run(n == 1 ? std::span<const int64_t>(&length, 1) : std::span<const int64_t>(both));
-  if (!st.ok()) return st;
-  const auto* row = s.result("logits").as<float>();
-  std::copy(row, row + config_.vocab_size, logits_.begin());
-  position_ += n;
-  return {};
+  const Runner::Piece piece[] = {{&by_hand_, tokens}};
+  return tokens.size() == 1 ? runner_->decode(piece) : runner_->read(piece);
 }
 
 bool Generator::is_end_of_text(int32_t token) const {
@@ -229,56 +124,112 @@ Result<std::string> Generator::check(std::string_view prompt, int64_t max_tokens
              " whenever it is full the older half is forgotten (--overflow stop ends there)");
 }
 
-Status Generator::generate(std::string_view prompt, int64_t max_tokens,
-                           const SamplerConfig& sampler, void (*emit)(void*, std::string_view),
-                           void* context, GenerateStats& stats, const GenerateEnd& end) {
-  std::vector<int32_t> all = TEGULA_TRY(tokenizer_->encode(prompt));
-  if (all.empty()) return empty_prompt();
+Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateStats& stats,
+                                         const GenerateEnd& end) {
+  Text t{&request, &stats, TEGULA_TRY(tokenizer_->encode(request.prompt)), StopTexts(&end.stop)};
+  if (t.all.empty()) return empty_prompt();
+  stats = {.prompt_tokens = static_cast<int64_t>(t.all.size())};
   stats.load_ms = load_ms_;
-  stats.prompt_tokens = static_cast<int64_t>(all.size());
-  auto start = Clock::now();
-  reset();
   // A prompt longer than the context: its end counts.
   const auto room = static_cast<size_t>(config_.max_seqlen);
-  const size_t skip = all.size() > room ? all.size() - room : 0;
-  if (skip > 0 && end.overflow == Overflow::kStop)
+  if (t.all.size() > room && end.overflow == Overflow::kStop)
     return too_long(stats.prompt_tokens, config_.max_seqlen);
-  TEGULA_TRY(feed(std::span(all).subspan(skip)));
-  stats.prefill_ms = ms_since(start);
-  start = Clock::now();
-  StopTexts stops(end.stop);
-  for (int64_t i = 0; i < max_tokens; ++i) {
-    const int32_t token = sample(logits_, sampler, static_cast<uint64_t>(i));
-    if (end.at_end_of_text && is_end_of_text(token)) {
-      stats.ended = Ended::kEndOfText;
-      break;
-    }
-    all.push_back(token);
-    ++stats.new_tokens;
-    if (const std::string_view piece = stops.add(tokenizer_->token(token)); !piece.empty())
-      emit(context, piece);
-    if (stops.is_found()) {
-      stats.ended = Ended::kStopText;
-      break;
-    }
-    if (i + 1 == max_tokens) break;
-    if (end.is_enough && end.is_enough()) {
-      stats.ended = Ended::kEnough;
-      break;
-    }
-    if (position_ < config_.max_seqlen) {
-      TEGULA_TRY(feed(std::span(all).last(1)));
-    } else if (end.overflow == Overflow::kSlide) {
-      reset();
-      TEGULA_TRY(feed(std::span(all).last(std::max<size_t>(room / 2, 1))));
-    } else {
-      stats.ended = Ended::kContext;
-      break;
-    }
+  return t;
+}
+
+// Draws the next token, or ends the text.
+void Generator::take_token(Text& t, std::span<const float> logits, const GenerateEnd& end) {
+  t.is_done = true;
+  if (t.stats->new_tokens == t.request->max_tokens) return;
+  const auto position = static_cast<uint64_t>(t.stats->new_tokens);
+  const int32_t token = sample(logits, t.request->sampler, position);
+  if (end.at_end_of_text && is_end_of_text(token)) {
+    t.stats->ended = Ended::kEndOfText;
+    return;
   }
-  if (const std::string_view rest = stops.rest(); !rest.empty()) emit(context, rest);
-  stats.decode_ms = ms_since(start);
+  t.all.push_back(token);
+  ++t.stats->new_tokens;
+  if (const std::string_view piece = t.stops.add(tokenizer_->token(token)); !piece.empty())
+    t.request->emit(t.request->context, piece);
+  if (t.stops.is_found()) {
+    t.stats->ended = Ended::kStopText;
+    return;
+  }
+  if (t.stats->new_tokens == t.request->max_tokens) return;
+  if (end.is_enough && end.is_enough()) {
+    t.stats->ended = Ended::kEnough;
+    return;
+  }
+  t.is_done = false;
+  place_token(t, end);
+}
+
+// Where the token that was drawn goes: behind the others, or, when the context is full, behind its
+// second half, which is read again.
+void Generator::place_token(Text& t, const GenerateEnd& end) {
+  if (t.cached.n_tokens < config_.max_seqlen) return;
+  if (end.overflow == Overflow::kSlide) {
+    runner_->forget(t.cached);
+    const auto half = static_cast<size_t>(std::max<int64_t>(config_.max_seqlen / 2, 1));
+    t.unread = std::span<const int32_t>(t.all).last(half);
+  } else {
+    t.stats->ended = Ended::kContext;
+    t.is_done = true;
+  }
+}
+
+Status Generator::generate(std::span<const TextRequest> requests, std::span<GenerateStats> stats,
+                           BatchStats& all, const GenerateEnd& end) {
+  all.load_ms = load_ms_;
+  std::vector<Text> texts;  // under way
+  std::vector<Runner::Piece> pieces;
+  std::vector<Text*> whose;
+  const auto step = [&](bool reads, double& ms) -> Status {
+    pieces.clear(), whose.clear();
+    for (Text& t : texts) {
+      if (t.unread.empty() == reads) continue;
+      whose.push_back(&t);
+      pieces.push_back({&t.cached, reads ? t.unread : std::span<const int32_t>(t.all).last(1)});
+      t.unread = {};
+    }
+    if (pieces.empty()) return {};
+    const auto start = Clock::now();
+    TEGULA_TRY(reads ? runner_->read(pieces) : runner_->decode(pieces));
+    for (size_t i = 0; i < whose.size(); ++i) take_token(*whose[i], runner_->logits(i), end);
+    ms += ms_since(start);
+    all.decode_steps += reads ? 0 : 1;
+    return {};
+  };
+  const auto leave = [&] {
+    for (Text& t : texts) {
+      if (!t.is_done) continue;
+      if (const std::string_view rest = t.stops.rest(); !rest.empty())
+        t.request->emit(t.request->context, rest);
+      t.stats->prefill_ms = all.prefill_ms, t.stats->decode_ms = all.decode_ms;
+      runner_->forget(t.cached);
+    }
+    std::erase_if(texts, [](const Text& t) { return t.is_done; });
+  };
+  for (size_t next = 0; next < requests.size() || !texts.empty();) {
+    while (next < requests.size() && static_cast<int64_t>(texts.size()) < runner_->batch()) {
+      texts.push_back(TEGULA_TRY(begin(requests[next], stats[next], end)));
+      ++next;
+      Text& t = texts.back();
+      t.unread = std::span<const int32_t>(t.all).last(
+          std::min(t.all.size(), static_cast<size_t>(config_.max_seqlen)));
+    }
+    TEGULA_TRY(step(true, all.prefill_ms));
+    leave();
+    TEGULA_TRY(step(false, all.decode_ms));
+    leave();
+  }
   return {};
+}
+
+Status Generator::generate(const TextRequest& request, GenerateStats& stats,
+                           const GenerateEnd& end) {
+  BatchStats all;
+  return generate({&request, 1}, {&stats, 1}, all, end);
 }
 
 }  // namespace tegula

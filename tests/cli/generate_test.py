@@ -103,6 +103,52 @@ class Generate(CliTest):
         self.expect_error(self.generate(prompt="-", stdin=subprocess.DEVNULL), INPUT,
                           "the prompt is empty")
 
+    def batch(self, prompts, *arguments, file="prompts.txt"):
+        return self.run_tool("generate", "--model", self.out, "--prompts", self.write(file, prompts),
+                             "--threads", 1, *arguments)
+
+    def test_prompts_of_a_file_are_continued_together(self):
+        prompts = ["ab", "c", "abcabc", "bca", "cab"]
+        flags = ("--max-tokens", 30, "--temperature", 3, "--seed", 5, "--json")
+        alone = []
+        for prompt in prompts:
+            done = self.run_tool("generate", "--model", self.out, "--prompt", prompt, *flags)
+            alone.append(json.loads(self.expect_ok(done).stdout))
+        for extra in ((), ("--prefill-chunk", 2), ("--dtype", "bf16"), ("--mode", "fast")):
+            if extra[:1] in (("--dtype",), ("--mode",)):
+                alone = [json.loads(self.expect_ok(self.run_tool(
+                    "generate", "--model", self.out, "--prompt", p, *flags, *extra)).stdout)
+                    for p in prompts]
+            for batch in (1, 2, 8):
+                done = self.expect_ok(self.batch("\n".join(prompts), "--batch", batch, *flags, *extra))
+                got = json.loads(done.stdout)
+                self.assertEqual(got["texts"], [one["text"] for one in alone], (batch, extra))
+                self.assertEqual([e["new_tokens"] for e in got["each"]], [30] * 5)
+                rounds = -(-len(prompts) // batch)  # a context of 12 is read again as it slides
+                self.assertLessEqual(got["decode_steps"], 29 * rounds)
+                if batch == 8:
+                    self.assertGreater(got["decode_steps"], 20)
+
+    def test_texts_of_a_batch_end_apart(self):
+        flags = ("--max-tokens", 9, "--temperature", 0, "--stop", "bc", "--json")
+        done = self.expect_ok(self.batch("ab\nb\n", "--batch", 2, *flags))
+        got = json.loads(done.stdout)
+        self.assertEqual(got["texts"], ["ca", "ca"])
+        self.assertEqual([e["ended"] for e in got["each"]], ["stop", "stop"])
+        done = self.expect_ok(self.batch("ab\nc\n", "--batch", 2, "--max-tokens", 3,
+                                         "--temperature", 0))
+        self.assertEqual(done.stdout, "abcab\n---------------\ncabc\n")
+
+    def test_prompts_that_cannot_be_used_are_named_by_their_lines(self):
+        self.expect_error(self.batch(""), INPUT, "is empty", "a prompt a line")
+        self.expect_error(self.batch("ab\n\nc\n"), INPUT, "line 2 of", "the prompt is empty")
+        done = self.batch("ab\n" + "abc" * 5 + "\n", "--overflow", "stop")
+        self.expect_error(done, INPUT, "line 2 of", "has 15 tokens", "context is 12")
+        self.expect_error(self.batch("ab", "--prompt", "c"), USAGE, "--prompt")
+        self.expect_error(self.batch("ab", "--samples", 2), USAGE, "--samples")
+        self.expect_error(self.batch("ab", "--batch", 0), USAGE, "--batch")
+        self.expect_error(self.run_tool("generate", "--model", self.out), USAGE, "--prompts")
+
     def test_errors_stand_alone(self):
         self.expect_error(self.run_tool("generate", "--prompt", "a"), USAGE, "--model is required")
         done = self.run_tool("generate", "--model", self.dir / "no", "--prompt", "a")

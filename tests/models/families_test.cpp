@@ -133,7 +133,7 @@ TEST_P(Family, ResumesWithTheSameBits) {
 // Prefill, decoding and a second prefill behind what is cached give the bits of one forward pass.
 void check_decoding(const std::string& out, DType dtype) {
   SCOPED_TRACE(dtype_name(dtype));
-  auto g = Generator::load(out, 2, {}, dtype);
+  auto g = Generator::load(out, {.threads = 2, .dtype = dtype});
   ASSERT_TRUE(g.ok()) << g.error().to_string();
   const std::vector<int32_t> tokens = {5, 3, 8, 1, 0, 7, 7, 2, 9, 4, 6, 5};
   const auto at_once = logits_at_once(out + "/latest", tokens, dtype);
@@ -159,7 +159,7 @@ TEST_P(Family, DecodesTheLogitsOfAForwardPass) {
   train(c, run);
   check_decoding(c.out, DType::kF32);
   if (!(*find_model(c.model.type))->f32_only.empty()) {
-    const auto g = Generator::load(c.out, 2, {}, DType::kF16);
+    const auto g = Generator::load(c.out, {.threads = 2, .dtype = DType::kF16});
     ASSERT_FALSE(g.ok());
     EXPECT_NE(g.error().message.find("--dtype f16"), std::string::npos);
     return;

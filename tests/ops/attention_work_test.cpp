@@ -12,7 +12,7 @@ AttentionWork counted(const AttentionCall& call) {
   const AttentionMask mask(call);
   std::vector<bool> is_seen(static_cast<size_t>(call.sk), false);
   for (int64_t i = 0; i < call.sq; ++i) {
-    const KeyRange r = mask.keys(i);
+    const KeyRange r = mask.keys(0, i);
     w.pairs += r.hi - r.lo;
     w.rows += r.hi > r.lo;
     for (int64_t j = r.lo; j < r.hi; ++j) is_seen[static_cast<size_t>(j)] = true;

@@ -39,12 +39,12 @@ struct Written {
 Written generate(const std::string& prompt, int64_t n, const SamplerConfig& sampler,
                  DType dtype = DType::kF32) {
   Written w;
-  auto g = Generator::load(trained(), 1, {}, dtype);
+  auto g = Generator::load(trained(), {.threads = 1, .dtype = dtype});
   EXPECT_TRUE(g.ok()) << g.error().to_string();
-  w.status = (*g)->generate(
-      prompt, n, sampler,
-      [](void* to, std::string_view piece) { static_cast<Written*>(to)->text += piece; }, &w,
-      w.stats);
+  const auto add = [](void* to, std::string_view piece) {
+    static_cast<Written*>(to)->text += piece;
+  };
+  w.status = (*g)->generate({prompt, n, sampler, add, &w}, w.stats);
   return w;
 }
 
@@ -65,7 +65,7 @@ TEST(Generator, GoesOnPastItsContext) {
 TEST(Generator, HalfPrecisionKnowsTheTextToo) {
   for (DType t : {DType::kBF16, DType::kF16}) {
     EXPECT_EQ(generate("ab", 20, {.temperature = 0}, t).text, "cabcabcabcabcabcabca");
-    auto g = Generator::load(trained(), 1, {}, t);
+    auto g = Generator::load(trained(), {.threads = 1, .dtype = t});
     ASSERT_TRUE(g.ok() && (*g)->feed(std::vector<int32_t>{0, 1}).ok());
     int rounded = 0;
     for (float l : (*g)->logits()) rounded += static_cast<float>(bf16(l)) == l;
@@ -86,7 +86,7 @@ TEST(Generator, NamesWhatIsWrong) {
   EXPECT_NE(empty.status.error().message.find("prompt is empty"), std::string::npos);
   ASSERT_FALSE(unknown.status.ok());
   EXPECT_NE(unknown.status.error().message.find("x"), std::string::npos);
-  auto none = Generator::load(::testing::TempDir() + "nowhere", 1);
+  auto none = Generator::load(::testing::TempDir() + "nowhere", {.threads = 1});
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.error().message.find("nowhere"), std::string::npos);
 }

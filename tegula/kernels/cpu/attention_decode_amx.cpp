@@ -7,7 +7,7 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
   return c.ok() && is_decode(*c) && c->d % 32 == 0 && c->d <= kMaxDecodeWidth &&
          q.in[0].dtype == DType::kBF16 && q.out[0].dtype == DType::kBF16 &&
          q.out[1].dtype == DType::kF32;

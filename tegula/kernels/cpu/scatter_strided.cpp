@@ -78,6 +78,9 @@ void run(const KernelCall& call) {
   if (has_x && call.in[2].data != x.data) move_strided(call.in[2], x, *call.pool);
   const GatherCall c(*call.attrs, x, call.in[1], y);
   const int64_t flops = std::is_same_v<Mode, Set> ? 0 : 1;
+  int64_t x_stride = 0, y_stride = 0;  // 1 and 1: slices lie in one piece
+  if (!c.inner.is_linear(kA, &x_stride) || !c.inner.is_linear(kB, &y_stride)) x_stride = 0;
+  const bool are_rows = x_stride == 1 && y_stride == 1;
   const int64_t columns = call.pool->grain(kColumns), parts = ceil_div(c.inner.count, columns);
   call.pool->parallel_for(c.outer.count * parts, [&](int64_t task, int) {
     const int64_t o = task / parts, first = task % parts * columns;
@@ -95,8 +98,12 @@ void run(const KernelCall& call) {
       if (id < 0) continue;
       T* at = to + id * c.n_stride;
       const T* row = from + c.index.offset(i, kB);
-      for (int64_t j = 0; j < count; ++j) at[x_at[j]] = Mode::combine(at[x_at[j]], row[y_at[j]]);
       ++hits;
+      if (std::is_same_v<Mode, Set> && are_rows) {
+        std::copy_n(row + y_at[0], count, at + x_at[0]);
+        continue;
+      }
+      for (int64_t j = 0; j < count; ++j) at[x_at[j]] = Mode::combine(at[x_at[j]], row[y_at[j]]);
     }
     // Ids out of range are priced, because only the data tells them apart; they are not executed.
     call.counters->add(flops * c.index.count * count, flops * hits * count);
@@ -106,10 +113,24 @@ void run(const KernelCall& call) {
 template <class T>
 void launch_of(const KernelCall& call) {
   const std::string& mode = call.attrs->str("mode");
-  if (mode == "set") return run<T, Set>(call);
   if (mode == "max") return run<T, Max>(call);
   if (mode == "min") return run<T, Min>(call);
   return mode == "mul" ? run<T, Mul>(call) : run<T, Add>(call);
+}
+bool sets(const Attrs& attrs) { return attrs.str("mode") == "set"; }
+
+// Of whatever type: bits move.
+void launch_set(const KernelCall& call) {
+  switch (size_bytes(call.out[0].dtype)) {
+    case 1:
+      return run<uint8_t, Set>(call);
+    case 2:
+      return run<uint16_t, Set>(call);
+    case 4:
+      return run<uint32_t, Set>(call);
+    default:
+      return run<uint64_t, Set>(call);
+  }
 }
 }  // namespace
 
@@ -122,11 +143,13 @@ extern constinit const KernelDef scatter_strided{
     .supports =
         [](const KernelQuery& q) {
           const DType t = q.in[0].dtype;
-          return (t == DType::kF32 || t == DType::kF64 || t == DType::kI32 || t == DType::kI64) &&
-                 gather_supported(q);
+          const bool combines =
+              t == DType::kF32 || t == DType::kF64 || t == DType::kI32 || t == DType::kI64;
+          return (combines || sets(*q.attrs)) && gather_supported(q);
         },
     .launch =
         [](const KernelCall& call) {
+          if (sets(*call.attrs)) return launch_set(call);
           switch (call.out[0].dtype) {
             case DType::kF64:
               return launch_of<double>(call);

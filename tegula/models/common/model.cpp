@@ -1,7 +1,7 @@
 #include "tegula/models/model.h"
 
 #include "tegula/ops/attention.h"
-#include "tegula/ops/dynamic_slice.h"
+#include "tegula/ops/indexing.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/math.h"
 
@@ -35,27 +35,30 @@ void Context::carry(const std::string& name, Var next) {
 
 Var Context::carried(const std::string& name, const Shape& shape) {
   const Var none = fill(b, 0, {dtype, shape});
-  return decoding ? select(gt(decoding->position, 0.0), state(name, shape), none) : none;
+  if (!decoding) return none;
+  if (!(decoding->seqlens_k.dim(0) == Dim(1)))
+    return b.fail(unsupported(cat("a ", config.type, " carries a state from token to token, and ",
+                                  "makes one text at a time: give --batch 1")));
+  const Var first = reshape(slice(decoding->positions, 0, 0, 1), {});
+  return select(gt(first, 0.0), state(name, shape), none);
 }
 
-// All keys (or values) so far: the cache with the fresh ones written behind the old.
-Var Context::extended(const std::string& name, Var fresh) {
-  const Var zero = constant(b, 0, DType::kI64);
-  const Var starts[] = {zero, decoding->position, zero, zero};
-  const Shape room = {fresh.dim(0), config.max_seqlen, fresh.dim(2), fresh.dim(3)};
-  const Var stored = dynamic_update_slice(state(name, room), fresh, starts);
+// All keys (or values) so far: the cache, in pages, with those of this call's tokens.
+Var Context::appended(const std::string& name, Var fresh) {
+  const auto& [count, size] = decoding->pages;
+  const int64_t heads = fresh.dim(2).bound(), d = fresh.dim(3).bound();
+  const Var rows = state(name, {count * size, heads, d});
+  const Var stored = scatter(rows, decoding->slots, reshape(fresh, {fresh.dim(1), heads, d}), 0,
+                             ScatterMode::kSet);
   carry(name, stored);
-  return slice(stored, 1, 0, decoding->length);
+  return reshape(stored, {count, size, heads, d});
 }
 
 Var Context::attend(Var q, Var k, Var v, int64_t layer) { return attend(q, k, v, layer, {}); }
 
 Var Context::attend(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
   o.is_causal = true;
-  if (decoding) {
-    k = extended(cat("k.", layer), k);
-    v = extended(cat("v.", layer), v);
-  }
+  if (decoding) return attend_in_pages(q, k, v, layer, o);
   if (config.dropout > 0 && seed.valid()) {
     o.dropout = config.dropout;
     o.seed = seed;
@@ -64,9 +67,19 @@ Var Context::attend(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
   return attention(q, k, v, o).o;
 }
 
+Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
+  k = appended(cat("k.", layer), k);
+  v = appended(cat("v.", layer), v);
+  o.seqlens_k = decoding->seqlens_k, o.block_table = decoding->block_table;
+  o.cu_seqlens_q = decoding->cu_seqlens_q;
+  if (o.cu_seqlens_q.valid()) return attention(q, k, v, o).o;
+  const Shape row = {1, q.dim(1), q.dim(2), v.dim(3)};
+  q = reshape(q, {q.dim(1), 1, q.dim(2), q.dim(3)});
+  return reshape(attention(q, k, v, o).o, row);
+}
+
 Var Context::positions(Var tokens) {
-  const Var p = iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
-  return decoding ? add(p, decoding->position) : p;
+  return decoding ? decoding->positions : iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
 }
 
 Result<const ModelDef*> find_model(std::string_view name) {
@@ -105,13 +118,11 @@ Var model_logits(Context& c, const ModelDef& model, Var tokens) {
 }
 
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
-  Var h = model.hidden(c, tokens);
+  const Var h = model.hidden(c, tokens);
   const Scope at(c.b, "head");
-  const Var n = sub(extent(h, 1, DType::kI64), constant(c.b, 1, DType::kI64));
-  const Var zero = constant(c.b, 0, DType::kI64);
-  const Var starts[] = {zero, n, zero};
-  h = dynamic_slice(h, starts, Shape{h.dim(0), 1, h.dim(2)});
-  return hidden_logits(c, model, reshape(h, Shape{h.dim(0), h.dim(2)}));
+  const Var rows = reshape(h, Shape{h.dim(1), h.dim(2)});
+  const Var last = c.decoding->last;
+  return hidden_logits(c, model, last.valid() ? gather(rows, last, 0) : rows);
 }
 
 Result<std::vector<WeightSpec>> model_weights(const ModelConfig& config) {

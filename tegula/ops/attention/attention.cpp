@@ -1,10 +1,11 @@
 // o = softmax(mask(scale Q K^T)) V and lse, with grouped heads, windows, softcap, bias, ALiBi,
-// packed sequences and dropout: see attention.h for the exact meaning.
+// packed sequences, pages and dropout: see attention.h for the exact meaning.
 #include "tegula/ops/attention.h"
 
 #include "tegula/base/half.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ops/attention_call.h"
+#include "tegula/ops/indexing.h"
 
 namespace tegula {
 
@@ -30,14 +31,14 @@ struct Ref {
       for (int64_t h = 0; h < call.hq; ++h) {
         const Scorer<S> scorer(a, call, b, h);
         for (int64_t i = 0; i < call.sq; ++i) {
-          const KeyRange r = mask.keys(i);
+          const KeyRange r = mask.keys(b, i);
           std::fill(o.begin(), o.end(), S(0.0));
           S lse = S(-HUGE_VAL);
           if (r.lo < r.hi) {
             S top = S(-HUGE_VAL), sum = S(0.0);
             for (int64_t j = r.lo; j < r.hi; ++j) {
               S& s = score[static_cast<size_t>(j)];
-              s = scorer(i, j, r.aligned);
+              s = scorer(i, j, r);
               top = scalar::max(top, s);
             }
             top = finite(top);
@@ -46,8 +47,9 @@ struct Ref {
               sum += w;
               if (call.is_e4m3) w = rounded(w);
               if (drops) w = w * S(call.keep(seed, b, h, i, j));
+              const KeyPlace at = key_place(a, call, r.sequence, j);
               for (size_t e = 0; e < o.size(); ++e)
-                o[e] = scalar::fma(w, a.load(2, b, j, h / call.g, e), o[e]);
+                o[e] = scalar::fma(w, a.load(2, at.entry, at.row, h / call.g, e), o[e]);
             }
             lse = top + scalar::log(sum);
             S share = S(1.0) / (sum == S(0.0) ? S(1.0) : sum);
@@ -78,7 +80,8 @@ Bytes bytes(const OpCall& c) {
 }
 
 Grads vjp(Builder& b, const VjpCall& c) {
-  if (c.in[0].dtype() == DType::kF8E4M3) return {};  // by decompose
+  // By decompose.
+  if (c.in[0].dtype() == DType::kF8E4M3 || c.attrs().flag("paged")) return {};
   std::vector<Var> in = {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.grad[0]};
   Attrs attrs = c.attrs();
   in.insert(in.end(), c.in.begin() + 3, c.in.end());
@@ -88,15 +91,34 @@ Grads vjp(Builder& b, const VjpCall& c) {
   return g;  // the other operands are constants
 }
 
+// Pages that share a block of keys with others, copied together: a page a sequence.
+std::vector<Var> with_whole_pages(Builder& b, const AttentionCall& call, const OpCall& c,
+                                  std::span<const Var> in) {
+  const auto t = static_cast<size_t>(call.operands.table);
+  std::vector<Var> whole(in.begin(), in.end());
+  const Var last = extent(in[1], 0, in[t].dtype()) - 1.0;
+  const Var table = max(min(in[t], last), 0.0);
+  const Dim n = table.dim(0);
+  for (size_t k : {1, 2})
+    whole[k] = reshape(gather(in[k], table, 0), {n, call.sk, call.hk, in[k].dim(3)});
+  whole[t] = iota(b, {n, 1}, 0, in[t].dtype());
+  return b.emit_n(attention_op, *c.attrs, whole);
+}
+
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   const AttentionCall call(c, false);
+  const bool is_paged = call.operands.table >= 0;
+  if (is_paged && call.has_split_blocks()) return with_whole_pages(b, call, c, in);
   const Dim batch = in[0].dim(0), sq = in[0].dim(1);
   const AttentionGraph t = attention_graph(b, call, *c.attrs, in);
   const Var lse = logsumexp(t.scores);
   const Var w = t.dropped(t.weights(lse), call.dropout);
   const Var o =
       reshape(dot("b k g i j, b j k e -> b i k g e", w, t.v), {batch, sq, call.hq, call.dv});
-  return {cast(o, call.is_e4m3 ? DType::kBF16 : in[0].dtype()), reshape(lse, {batch, call.hq, sq})};
+  const bool is_packed = is_paged && call.operands.cu_q >= 0;  // lse: [sq, hk, g, 1]
+  const Var heads_first = is_packed ? permute(reshape(lse, {sq, call.hq}), {1, 0}) : lse;
+  return {cast(o, call.is_e4m3 ? DType::kBF16 : in[0].dtype()),
+          reshape(heads_first, {batch, call.hq, sq})};
 }
 
 // One row of samples: sizes, then attributes, then the operands they announce.
@@ -113,11 +135,59 @@ Sample sample(std::string name, const Sizes& s, Attrs attrs, std::vector<SampleI
   if (!out.attrs.has("scale")) out.attrs.set("scale", 0.7);
   for (SampleInput& in : more) out.in.push_back(std::move(in));
   if (out.attrs.flag("varlen")) out.cost_bound = kPackingDecides;
+  if (out.attrs.flag("paged")) out.cost_bound = kPagingDecides;
+  return out;
+}
+// s.b is what q has, and keys lie in n_pages pages of s.sk.
+Sample paged(std::string name, const Sizes& s, int64_t n_pages, std::vector<double> lengths,
+             std::vector<double> table, Attrs attrs = {}, std::vector<SampleInput> more = {},
+             DType t = DType::kF32) {
+  attrs.set("paged", true);
+  const auto n = static_cast<int64_t>(lengths.size()), cells = static_cast<int64_t>(table.size());
+  more.push_back({{DType::kI32, {n}}, 0, 0, std::move(lengths)});
+  more.push_back({{DType::kI32, {n, cells / n}}, 0, 0, std::move(table)});
+  Sample out = sample(std::move(name), s, std::move(attrs), std::move(more), t);
+  out.in[1].type.shape[0] = out.in[2].type.shape[0] = n_pages;
   return out;
 }
 SampleInput offsets(std::vector<double> v) {
   const auto n = static_cast<int64_t>(v.size());
   return {{DType::kI32, {n}}, 0, 0, std::move(v)};
+}
+
+std::vector<Sample> samples_in_pages() {
+  const Attrs causal{{"is_causal", true}};
+  const Attrs packed{{"is_causal", true}, {"varlen", true}};
+  const Sizes two{2, 2, 2, 4, 2, 3, 2}, row{1, 5, 2, 2, 1, 2, 2};
+  const SampleInput slopes = {{DType::kF32, {4}}, 0.1, 0.5, {}, false};
+  const SampleInput bias = {{DType::kF32, {1, 1, 2, 4}}, -2, 2};
+  std::vector<Sample> s = {
+      paged("pages of a batch", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal),
+      paged("pages of one query each", {3, 1, 2, 4, 1, 3, 3}, 5, {1, 4, 2}, {3, 0, 1, 2, 4, 4},
+            causal),
+      paged("a padded batch with lengths", {2, 3, 5, 2, 1, 2, 2}, 2, {3, 5}, {0, 1}, causal),
+      paged("packed queries, a page that both read", row, 4, {4, 5}, {1, 3, 0, 1, 2, 3}, packed,
+            {offsets({0, 2, 5})}),
+      paged("packed queries, an empty sequence, rows left over", row, 4, {4, 2, 0, 1},
+            {0, 1, 2, 0, 3, 0, 3, 0}, packed, {offsets({0, 2, 2, 3, 4})}),
+      paged("pages of a block", {2, 3, 64, 2, 1, 2, 2}, 4, {70, 3}, {2, 0, 1, 3}, causal),
+      paged("pages, a window, a cap, ALiBi", {1, 4, 3, 4, 2, 2, 2}, 3, {5, 4}, {2, 0, 1, 2},
+            {{"window_left", int64_t{1}},
+             {"window_right", int64_t{1}},
+             {"softcap", 3.0},
+             {"alibi", true},
+             {"varlen", true}},
+            {slopes, offsets({0, 1, 4})}),
+      paged("lengths and pages out of range", two, 3, {9, -1}, {-1, 1, 0, 7}),
+      paged("pages of bf16", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal, {}, DType::kBF16),
+      paged("pages and a bias", two, 2, {3, 4}, {0, 1, 1, 0}, {{"bias", true}}, {bias}),
+      paged("pages, offsets misfit", row, 4, {4, 5}, {1, 3, 0, 1}, packed, {offsets({0, 5})})};
+  // lse is -inf in some rows.
+  for (Sample& x : s)
+    x.smooth = !x.name.ends_with("rows left over") && !x.name.ends_with("out of range");
+  s[s.size() - 2].expect_error = "no bias, dropout or descale";
+  s.back().expect_error = "2 offsets for 2 sequences";
+  return s;
 }
 
 std::vector<Sample> samples() {
@@ -197,6 +267,7 @@ std::vector<Sample> samples() {
   find("dropout of 1").expect_error = "dropout 1 must lie in [0, 1)";
   find("factors of f32").expect_error = "descale is for f8e4m3, q is f32";
   find("packed batch").expect_error = "stand in one batch entry, q has 2";
+  for (Sample& x : samples_in_pages()) s.push_back(std::move(x));
   return s;
 }
 }  // namespace
@@ -250,7 +321,12 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
   if (o.cu_seqlens_q.valid()) {
     a.set("varlen", true);
     in.push_back(o.cu_seqlens_q);
-    in.push_back(o.cu_seqlens_k.valid() ? o.cu_seqlens_k : o.cu_seqlens_q);
+    if (!o.block_table.valid())
+      in.push_back(o.cu_seqlens_k.valid() ? o.cu_seqlens_k : o.cu_seqlens_q);
+  }
+  if (o.block_table.valid()) {
+    a.set("paged", true);
+    in.insert(in.end(), {o.seqlens_k, o.block_table});
   }
   if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
   if (o.descale_q.valid()) {

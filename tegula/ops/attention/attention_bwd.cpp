@@ -24,7 +24,7 @@ struct Ref {
         for (int64_t h = hk * call.g; h < (hk + 1) * call.g; ++h) {
           const Scorer<S> scorer(a, call, b, h);
           for (int64_t i = 0; i < call.sq; ++i) {
-            const KeyRange r = mask.keys(i);
+            const KeyRange r = mask.keys(b, i);
             std::vector<S> dq = zeros(call.d);
             if (r.lo < r.hi) row(a, call, scorer, r, seed, b, h, i, dq, dk, dv, dbias);
             for (int64_t e = 0; e < call.d; ++e) a.store(0, dq[static_cast<size_t>(e)], b, i, h, e);
@@ -57,7 +57,7 @@ struct Ref {
     const S lse = finite(a.load(kLse, b, h, i));
     for (int64_t j = r.lo; j < r.hi; ++j) {
       S capped = S(0.0);
-      const S p = scalar::exp(scorer(i, j, r.aligned, &capped) - lse);
+      const S p = scalar::exp(scorer(i, j, r, &capped) - lse);
       S dp = S(0.0), kept = p;
       for (int64_t e = 0; e < call.dv; ++e)
         dp = scalar::fma(a.load(kDo, b, i, h, e), a.load(2, b, j, hk, e), dp);

@@ -13,7 +13,9 @@ AttentionOperands::AttentionOperands(const Attrs& a, bool is_bwd) {
   bias = next(a.flag("bias"));
   slopes = next(a.flag("alibi"));
   cu_q = next(a.flag("varlen"));
-  cu_k = next(a.flag("varlen"));
+  const bool is_paged = !is_bwd && a.flag("paged");
+  cu_k = next(a.flag("varlen") && !is_paged);
+  seqlens_k = next(is_paged), table = next(is_paged);
   seed = next(a.get_or<double>("dropout", 0) > 0);
   dlse = next(is_bwd && a.flag("dlse"));
   descale = next(!is_bwd && a.flag("descale"));
@@ -26,6 +28,11 @@ AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, 
   b = size(0, 0), sq = size(0, 1), hq = size(0, 2), d = size(0, 3);
   sk = size(1, 1), hk = size(1, 2), dv = size(2, 3);
   g = hk > 0 ? hq / hk : 0;
+  if (operands.table >= 0) {
+    const auto t = static_cast<size_t>(operands.table);
+    n_pages = size(1, 0), page = sk, n = size(t, 0);
+    sk = n_pages > 0 ? saturating_mul(page, size(t, 1)) : 0;
+  }
   is_e4m3 = c.in[0].dtype == DType::kF8E4M3;
   scale = a.f("scale");
   softcap = a.get_or<double>("softcap", 0);
@@ -58,14 +65,26 @@ AttentionMask::AttentionMask(const AttentionCall& call, std::vector<int64_t> cu_
   for (int64_t& at : cu_k_) at = std::clamp<int64_t>(at - call.k_offset, 0, call.sk);
 }
 
-KeyRange AttentionMask::keys(int64_t i) const {
-  KeyRange r{0, call_.sk, i + call_.q_offset - call_.k_offset};
-  if (!cu_q_.empty()) {
-    const auto next =
-        static_cast<size_t>(std::upper_bound(cu_q_.begin(), cu_q_.end(), i) - cu_q_.begin());
-    if (next == 0 || next == cu_q_.size()) return {};
-    r = {cu_k_[next - 1], cu_k_[next], cu_k_[next] - (cu_q_[next] - i)};
+// Before masks by position.
+KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
+  const bool is_paged = call_.operands.table >= 0;
+  if (cu_q_.empty()) {
+    if (!is_paged) return {0, call_.sk, i + call_.q_offset - call_.k_offset, b};
+    const int64_t keys = cu_k_[static_cast<size_t>(b)];
+    return {0, keys, keys - call_.sq + i, b};
   }
+  const auto next =
+      static_cast<size_t>(std::upper_bound(cu_q_.begin(), cu_q_.end(), i) - cu_q_.begin());
+  if (next == 0 || next == cu_q_.size()) return {0, 0, 0, -1};
+  const int64_t left = cu_q_[next] - i;
+  if (!is_paged) return {cu_k_[next - 1], cu_k_[next], cu_k_[next] - left, b};
+  const int64_t keys = cu_k_[next - 1];
+  return {0, keys, keys - left, static_cast<int64_t>(next) - 1};
+}
+
+KeyRange AttentionMask::keys(int64_t b, int64_t i) const {
+  KeyRange r = of_sequence(b, i);
+  if (r.sequence < 0) return r;
   if (call_.left >= 0) r.lo = std::max(r.lo, r.aligned - call_.left);
   if (call_.right >= 0) r.hi = std::min(r.hi, r.aligned + call_.right + 1);
   r.hi = std::max(r.lo, r.hi);
@@ -102,9 +121,16 @@ AttentionWork attention_work(const AttentionCall& call) {
     const Wide from = left < 0 ? 0 : -sum_below(left - (end - 1 + offset), w.rows, 0);
     w.pairs = count_of(to - from);
     const AttentionMask mask(call);
-    w.keys = mask.keys(end - 1).hi - mask.keys(begin).lo;
+    w.keys = mask.keys(0, end - 1).hi - mask.keys(0, begin).lo;
   }
   if (!is_packed) return w;
+  if (call.operands.table >= 0) {
+    const int64_t window = call.left < 0 || call.right < 0
+                               ? kUncountable
+                               : saturating_add(call.left, saturating_add(call.right, 1));
+    return {saturating_mul(call.sq, std::min(call.sk, window)), call.sq,
+            saturating_mul(call.sk, call.n)};
+  }
   // Cut into sequences, no query sees more than in one sequence of the same kind, as long as
   // nothing but the aligned key and the sequence's end limits it on the right.
   if (call.right > 0)
@@ -133,7 +159,7 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
     read += size_bytes(t.dtype) * t.shape[0].bound() * t.shape[1].bound() *
             (per_query ? work.pairs : work.keys);
   }
-  for (int k : {o.slopes, o.cu_q, o.cu_k, o.seed})
+  for (int k : {o.slopes, o.cu_q, o.cu_k, o.seqlens_k, o.table, o.seed})
     if (k >= 0) read += c.in[static_cast<size_t>(k)].bytes();
   for (size_t k = 0; o.descale >= 0 && k < 3; ++k)
     read += c.in[static_cast<size_t>(o.descale) + k].bytes();
@@ -142,7 +168,10 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
 
 Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   const AttentionOperands o(*c.attrs, is_bwd);
-  std::string spec = "q: b sq (hk g) d, k: b sk hk d, v: b sk hk dv", bias;
+  const bool is_paged = o.table >= 0;
+  std::string spec = is_paged ? "q: b sq (hk g) d, k: p r hk d, v: p r hk dv"
+                              : "q: b sq (hk g) d, k: b sk hk d, v: b sk hk dv";
+  std::string bias;
   if (is_bwd) spec += ", o: b sq (hk g) dv, lse: b (hk g) sq, do: b sq (hk g) dv";
   if (o.bias >= 0) {
     const Shape &s = c.shape(static_cast<size_t>(o.bias)), &q = c.shape(0);
@@ -155,7 +184,10 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
     spec += ", bias: " + bias;
   }
   if (o.slopes >= 0) spec += ", alibi: (hk g)";
-  if (o.cu_q >= 0) spec += ", cu_seqlens_q: n, cu_seqlens_k: n";
+  if (o.cu_q >= 0) spec += ", cu_seqlens_q: n";
+  if (o.cu_k >= 0) spec += ", cu_seqlens_k: n";
+  if (is_paged)
+    spec += o.cu_q >= 0 ? ", seqlens_k: s, block_table: s c" : ", seqlens_k: b, block_table: b c";
   if (o.seed >= 0) spec += ", seed:";
   if (o.dlse >= 0) spec += ", dlse: b (hk g) sq";
   for (size_t k = 0; o.descale >= 0 && k < 3; ++k) {
@@ -174,9 +206,13 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   auto factor = [&](std::string_view name) -> Factor& {
     return m.factors[static_cast<size_t>(m.find(name))];
   };
-  if (o.cu_q >= 0) {
+  if (o.cu_k >= 0) {
     factor("n").whole = true;
     factor("sq").ragged_by = o.cu_q, factor("sk").ragged_by = o.cu_k;
+  }
+  if (is_paged) {  // a part of some queries or pages would not know its place in a sequence
+    for (std::string_view name : {"sq", "p", "r", "c"}) factor(name).whole = true;
+    if (o.cu_q >= 0) factor("n").whole = factor("s").whole = true;
   }
   if (o.seed >= 0) factor("g").whole = true;  // a part's heads would not be neighbours in the whole
   m.finish();
@@ -199,7 +235,7 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
     const DType have = c.in[static_cast<size_t>(k)].dtype;
     bool ok = is_float(have);
     std::string_view want = "a float";
-    if (k == o.cu_q || k == o.cu_k) {
+    if (k == o.cu_q || k == o.cu_k || k == o.seqlens_k || k == o.table) {
       ok = have == DType::kI32, want = "i32";
     } else if (k == o.seed) {
       ok = have == DType::kI64, want = "i64";
@@ -219,6 +255,27 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
   return out;
 }
 
+namespace {
+Status check_pages(const OpCall& c, const AttentionCall& call) {
+  const AttentionOperands& o = call.operands;
+  if (o.bias >= 0 || o.seed >= 0 || o.descale >= 0)
+    return unsupported(cat(c.op->name, ": keys in pages go with no bias, dropout or descale: ",
+                           "gather the pages first"));
+  for (size_t k = 1; k < 3; ++k)
+    if (!c.shape(k)[1].is_const() || c.shape(k)[0] == Dim(0) || c.shape(k)[1] == Dim(0))
+      return invalid_argument(cat(c.op->name, ": operand ", k, " is ", c.in[k],
+                                  ": there must be pages, of a constant number of keys"));
+  const Shape& table = c.shape(static_cast<size_t>(o.table));
+  if (!table[1].is_const())
+    return unsupported(cat(c.op->name, ": block_table is ", table, ": pages must be constant"));
+  if (o.cu_q >= 0 && c.shape(static_cast<size_t>(o.cu_q))[0].bound() != call.n + 1)
+    return invalid_argument(cat(c.op->name, ": cu_seqlens_q has ",
+                                c.shape(static_cast<size_t>(o.cu_q))[0], " offsets for ", call.n,
+                                " sequences, expected one more"));
+  return {};
+}
+}  // namespace
+
 Status check_attention(const OpCall& c, bool is_bwd) {
   const AttentionCall call(c, is_bwd);
   const Attrs& a = *c.attrs;
@@ -237,6 +294,7 @@ Status check_attention(const OpCall& c, bool is_bwd) {
         cat(c.op->name, ": packed sequences stand in one batch entry, q has ", call.b));
   if (call.operands.cu_q >= 0 && c.shape(static_cast<size_t>(call.operands.cu_q))[0] == Dim(0))
     return invalid_argument(cat(c.op->name, ": cu_seqlens hold at least the offset 0"));
+  if (call.operands.table >= 0) TEGULA_TRY(check_pages(c, call));
   if (a.has("origin") != a.has("whole") ||
       (a.has("origin") && (a.ints("origin").size() != 4 || a.ints("whole").size() != 3)))
     return invalid_argument(cat(c.op->name, ": origin has 4 sizes and whole 3, both or none"));

@@ -5,11 +5,49 @@ namespace tegula {
 
 namespace {
 
-// i64, to broadcast over [sq, sk]: the keys a query sees, and the one it is aligned with. An
-// invalid bound is none.
+// i64, to broadcast over [sq, sk], with keys in pages over [b, hk, g, sq, sk]: the keys a query
+// sees, and the one it is aligned with. An invalid bound is none.
 struct Positions {
   Var key, aligned, begin, end;
 };
+
+// Keys in pages, of a batch of sequences, or of packed queries each as a sequence of its own.
+struct Paged {
+  Var table, seqlens;  // i64 [b, pages], [b]
+  Var left;            // i64 [b, sq]: from a query to its sequence's end, the query included
+};
+Paged paged(Builder& b, const AttentionCall& call, std::span<const Var> in) {
+  const DType i64 = DType::kI64;
+  const auto at = [&](int k) { return cast(in[static_cast<size_t>(k)], i64); };
+  const Var lengths = at(call.operands.seqlens_k), table = at(call.operands.table);
+  Paged p;
+  p.seqlens = min(max(lengths, 0.0), static_cast<double>(call.sk));
+  p.table = max(min(table, extent(in[1], 0, i64) - 1.0), 0.0);
+  const Dim sq = in[0].dim(1);
+  if (call.operands.cu_q < 0) {
+    p.left = unsqueeze(extent(in[0], 1, i64) - iota(b, {sq}, 0, i64), 0);
+    return p;
+  }
+  // Row i lies in the sequence after the last offset <= i; of rows outside, whose sequence is out
+  // of range, gather gives no keys.
+  const Var query = iota(b, {sq, 1}, 0, i64);
+  const Var cu = min(max(at(call.operands.cu_q), 0.0), extent(in[0], 1, i64));
+  const Var next = reduce_sum(cast(le(unsqueeze(cu, 0), query), i64), {1});  // [sq]
+  p.seqlens = gather(p.seqlens, next - 1.0, 0);
+  p.table = gather(p.table, next - 1.0, 0);
+  p.left = unsqueeze(gather(cu, next, 0), 1) - query;
+  return p;
+}
+
+Positions positions_in_pages(Builder& b, const AttentionCall& call, const Paged& p) {
+  Positions r;
+  const Dim n = p.seqlens.dim(0);
+  r.key = iota(b, {1, call.sk}, 1, DType::kI64);
+  r.begin = constant(b, 0, DType::kI64);
+  r.end = reshape(p.seqlens, {n, 1, 1, 1, 1});
+  r.aligned = r.end - reshape(p.left, {p.left.dim(0), 1, 1, p.left.dim(1), 1});
+  return r;
+}
 
 Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
                     std::span<const Var> in) {
@@ -75,10 +113,21 @@ Var uniform(Var seed, const AttentionCall& call, const Attrs& attrs, const Shape
 AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attrs& attrs,
                                std::span<const Var> in) {
   const DType sums = accumulator(in[0].dtype());
-  const Dim batch = in[0].dim(0), sq = in[0].dim(1), sk = in[1].dim(1);
+  const bool is_paged = call.operands.table >= 0;
+  const bool is_packed = is_paged && call.operands.cu_q >= 0;
+  const Dim batch = in[0].dim(is_packed ? 1 : 0), sq = is_packed ? Dim(1) : in[0].dim(1);
+  const Dim sk = is_paged ? Dim(call.sk) : in[1].dim(1);
   AttentionGraph t;
   t.q = cast(reshape(in[0], {batch, sq, call.hk, call.g, call.d}), sums);
   t.k = cast(in[1], sums), t.v = cast(in[2], sums);
+  Paged pages;
+  if (is_paged) {
+    pages = paged(b, call, in);
+    const auto rows = [&](Var x) {  // [b, pages, page, hk, d] -> [b, sk, hk, d]
+      return reshape(gather(x, pages.table, 0), {batch, sk, call.hk, x.dim(3)});
+    };
+    t.k = rows(t.k), t.v = rows(t.v);
+  }
   Var s = dot("b i k g d, b j k d -> b k g i j", t.q, t.k) * call.scale;
   if (call.operands.descale >= 0) {
     const auto factor = [&](size_t which, bool of_values) {
@@ -99,7 +148,7 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
     t.bias = {bias.dim(0), per_head ? call.hk : 1, per_head ? call.g : 1, bias.dim(2), sk};
     s = s + cast(reshape(bias, t.bias), sums);
   }
-  const Positions p = positions(b, call, attrs, in);
+  const Positions p = is_paged ? positions_in_pages(b, call, pages) : positions(b, call, attrs, in);
   if (call.operands.slopes >= 0) {
     const Var slopes = cast(in[static_cast<size_t>(call.operands.slopes)], sums);
     const Var distance = abs(cast(p.key - p.aligned, sums));

@@ -14,14 +14,16 @@ int64_t read_i32(const TensorRef& t, int64_t i) { return t.as<int32_t>()[i * t.s
 }  // namespace
 
 Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef> in,
-                                      bool is_backward, bool takes_e4m3) {
+                                      bool is_backward, const AttentionTakes& takes) {
   AttentionCall c{};
   size_t next = is_backward ? 6 : 3;
   const auto take = [&](bool present) {
     return !present ? nullptr : next < in.size() ? &in[next++] : (++next, nullptr);
   };
   c.bias = take(a.flag("bias")), c.alibi = take(a.flag("alibi"));
-  c.cu_q = take(a.flag("varlen")), c.cu_k = take(a.flag("varlen"));
+  const bool is_paged = a.flag("paged");
+  c.cu_q = take(a.flag("varlen")), c.cu_k = take(a.flag("varlen") && !is_paged);
+  c.seqlens_k = take(is_paged), c.table = take(is_paged);
   c.dropout = a.get_or<double>("dropout", 0);
   c.seed = take(c.dropout > 0), c.dlse = take(a.flag("dlse"));
   for (const TensorRef*& factor : c.descale) factor = take(a.flag("descale"));
@@ -30,7 +32,7 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.q = &in[0], c.k = &in[1], c.v = &in[2];
   if (is_backward) c.o = &in[3], c.lse = &in[4], c.d_o = &in[5];
   const bool is_e4m3 = in[0].dtype == DType::kF8E4M3;
-  if (is_e4m3 && !takes_e4m3)
+  if (is_e4m3 && !takes.e4m3)
     return unsupported(
         "attention: q is f8e4m3, which attention_sm90 takes (forward, head_dim a multiple of 16 up "
         "to 256): cast q, k and v to bf16");
@@ -41,6 +43,13 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   if (is_backward && c.lse->dtype != DType::kF32) return unsupported("attention: lse must be f32");
   c.batch = c.q->shape[0], c.n_q = c.q->shape[1], c.n_heads = c.q->shape[2], c.d = c.q->shape[3];
   c.n_k = c.k->shape[1], c.n_kv_heads = c.k->shape[2], c.dv = c.v->shape[3];
+  if (is_paged) {
+    if (!takes.pages) return unsupported("attention: keys in pages: gather them first");
+    c.page = c.n_k, c.n_k = c.k->shape[0] == 0 ? 0 : c.page * c.table->shape[1];
+    if (c.page % kKeyBlock != 0 && c.table->shape[1] > 1)
+      return unsupported(cat("attention: pages of ", c.page, " keys: a multiple of ", kKeyBlock,
+                             ", or one page a sequence, is read where it lies"));
+  }
   if (c.n_kv_heads == 0 || c.n_heads % c.n_kv_heads != 0)
     return unsupported(cat("attention: ", c.n_heads, " heads over ", c.n_kv_heads));
   c.group = c.n_heads / c.n_kv_heads;
@@ -74,12 +83,13 @@ AttentionWorkspace::AttentionWorkspace(const AttentionCall& c, bool is_backward)
   const int64_t d = round_up(c.d, kMaxTileN), dv = round_up(c.dv, kMaxTileN);
   const int64_t blocks = ceil_div(c.n_k, kKeyBlock);
   const int64_t strips = kRowBlock / 4;  // of the narrowest register tile
+  const int64_t batch = c.page > 0 ? 1 : c.batch;
   const int64_t q_floats = kRowBlock * c.d + strips * kPanelSlack;
   if (!is_backward) {
-    pairs_ = c.batch * c.n_kv_heads;
+    pairs_ = batch * c.n_kv_heads;
     pair_panels_ = blocks * key_block_floats(c);
     const int64_t rows = c.n_q * c.group;
-    row_blocks_ = c.batch * c.n_kv_heads * ceil_div(rows, kRowBlock);
+    row_blocks_ = batch * c.n_kv_heads * ceil_div(rows, kRowBlock);
     spans_ = ceil_div(c.n_k, kKeySpan);
     row_floats_ = round_up(std::min<int64_t>(rows, kRowBlock) * (dv + 2), 16);
     thread_floats = q_floats + 2 * kMaxTileM * kKeyBlock + kRowBlock * dv + key_block_floats(c) +

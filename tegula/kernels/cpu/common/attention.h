@@ -36,6 +36,10 @@ struct AttentionCall {
   const TensorRef *bias = nullptr, *alibi = nullptr, *cu_q = nullptr, *cu_k = nullptr;
   const TensorRef *seed = nullptr, *dlse = nullptr;
   const TensorRef* descale[3] = {};  // of q, k and v in e4m3
+  // Keys in pages: how many each sequence has, where they are (common/attention_pages.h).
+  const TensorRef *seqlens_k = nullptr, *table = nullptr;
+  int64_t page = 0;      // keys of one; 0: those of a batch entry lie side by side
+  int64_t sequence = 0;  // in pages: whose keys are those of batch entry 0
   int64_t batch, n_q, n_k, n_heads, n_kv_heads, group, d, dv;
   float scale, softcap;
   bool is_causal;
@@ -57,13 +61,27 @@ struct AttentionCall {
     return bias != nullptr && bias->shape[0] == batch && bias->shape[1] == n_heads &&
            bias->shape[2] == n_q;
   }
+  // Where key or value j of a batch entry and head lies; those after it in its block of kKeyBlock
+  // follow, stride[1] apart.
+  int64_t key_offset(const TensorRef& t, int64_t b, int64_t j, int64_t h) const {
+    if (page == 0) return b * t.stride[0] + j * t.stride[1] + h * t.stride[2];
+    const int64_t at = (sequence + b) * table->stride[0] + j / page * table->stride[1];
+    const int64_t entry = std::clamp<int64_t>(table->as<int32_t>()[at], 0, t.shape[0] - 1);
+    return entry * t.stride[0] + j % page * t.stride[1] + h * t.stride[2];
+  }
   int64_t score_flops() const {
     return 1 + (softcap > 0 ? 3 : 0) + (bias != nullptr ? 1 : 0) + (alibi != nullptr ? 2 : 0);
   }
 };
 
+// What a kernel takes besides plain operands.
+struct AttentionTakes {
+  bool e4m3 = false, pages = false;
+};
+// Of keys in pages, n_k is what a sequence has room for.
 Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
-                                      bool is_backward, bool takes_e4m3 = false);
+                                      bool is_backward, const AttentionTakes& takes = {});
+inline constexpr AttentionTakes kTakesPages = {.pages = true};
 
 // The keys [lo, hi) that query i sees; position - j is the distance to key j.
 struct KeyRange {
@@ -84,10 +102,11 @@ inline KeyRange visible_keys(const AttentionCall& c, int64_t i) {
   return r;
 }
 
-// Workspace. Forward: panels of as many pairs as the threads are ever at (kAttentionPanelFloats of
-// a thread at most, or one pair's), spans to be folded where these are shared out, and scratch per
-// thread. Backward: for each thread its scratch, and room for one pair: panels of keys, gradients
-// of keys and queries. Both: how far the pairs are.
+// Workspace (of keys in pages: of a sequence alone). Forward: panels of as many pairs as the
+// threads are ever at (kAttentionPanelFloats of a thread at most, or one pair's), spans to be
+// folded where these are shared out, and scratch per thread. Backward: for each thread its scratch,
+// and room for one pair: panels of keys, gradients of keys and queries. Both: how far the pairs
+// are.
 inline constexpr int64_t kAttentionPanelFloats = int64_t{1} << 19;
 inline constexpr int64_t kBiasKeys = 4 * kKeyBlock;  // that a task of a broadcast bias sums at once
 struct AttentionWorkspace {

@@ -15,7 +15,7 @@ AmxAttentionWorkspace::AmxAttentionWorkspace(const AttentionCall& c, bool is_bac
   constexpr int64_t kRows = kAmxRowBlock / 32, kKeys = kAmxKeyBlock / 32;
   constexpr int64_t kBf16 = 2048, kF32 = 4096;  // a block of 32 × 32
   if (!is_backward) {
-    pairs_ = c.batch * c.n_kv_heads;
+    pairs_ = (c.page > 0 ? 1 : c.batch) * c.n_kv_heads;
     pair_panels_ = keys * amx_key_bytes(c);
     thread_bytes = kRows * (d * kBf16 + dv * kF32) + 2 * kAmxKeyChunk / 32 * (kF32 + kBf16) + kF32;
   } else {

@@ -27,10 +27,18 @@ inline bool is_decode(const AttentionCall& c) {
   return has_one_query(c) && lies_by_key(*c.k, c.d) && lies_by_key(*c.v, c.dv);
 }
 
-// Floats of the spans' sums, a row each, and of a thread's scratch.
+// The keys that a sequence's query sees, how many of them there are in all, and their spans:
+// `before` of them are those of the sequences before it.
+struct DecodeKeys {
+  KeyRange seen;
+  int64_t n_k, first_span, spans, before;
+};
+
+// The sequences' keys, then floats of the spans' sums, a row each, and of a thread's scratch.
 struct DecodeWorkspace {
-  int64_t part_floats = 0, thread_floats = 0;
+  int64_t key_floats = 0, part_floats = 0, thread_floats = 0;
   explicit DecodeWorkspace(const AttentionCall& c) : dv_(round_up(c.dv, kMaxTileN)) {
+    key_floats = round_up(c.batch * static_cast<int64_t>(sizeof(DecodeKeys)) / 4, 16);
     part_floats =
         round_up(c.batch * c.n_heads * (ceil_div(c.n_k, kKeySpan) + 1) * row_floats(), 16);
     // Whose queries it holds; of each head: query, scores, sums, m and lanes of l. Queries in tiles
@@ -40,13 +48,15 @@ struct DecodeWorkspace {
     thread_floats = round_up(thread_floats + 6 * 16, 16);
   }
   int64_t row_floats() const { return dv_ + 16; }
-  int64_t bytes(int n_threads) const { return 4 * (part_floats + thread_floats * n_threads); }
+  int64_t bytes(int n_threads) const {
+    return 4 * (key_floats + part_floats + thread_floats * n_threads);
+  }
 
  private:
   int64_t dv_;
 };
 inline int64_t decode_workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
   return c.ok() ? DecodeWorkspace(*c).bytes(q.target->n_threads) : 0;
 }
 

@@ -7,6 +7,7 @@
 namespace tegula {
 
 namespace {
+using kernel::kTakesPages;
 using kernel::parse_attention;
 
 bool are_all(std::span<const TensorRef> tensors, DType t) {
@@ -23,7 +24,7 @@ bool dot_of_bf16(const KernelQuery& q) {
 }
 
 bool attends(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
   return c.ok() && kernel::amx_attends(*c) && q.out[0].dtype == DType::kBF16 &&
          q.out[1].dtype == DType::kF32;
 }
@@ -31,7 +32,7 @@ bool attends(const KernelQuery& q) {
 // One query a sequence, which no rank and no micro-batch makes fewer. Its keys are read where they
 // lie, and threads share them out.
 bool decodes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
   return c.ok() && kernel::has_one_query(*c) && c->d % 32 == 0 && attends(q);
 }
 

@@ -82,7 +82,7 @@ void run(const KernelCall& call, const AttentionCall& c) {
 }  // namespace
 
 void attention_decode(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   switch (c->q->dtype) {
     case DType::kF32:

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tegula/kernels/cpu/common/attention_decode.h"
+#include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_rows.h"
 #include "tegula/kernels/cpu/isa/attention_thin.h"
@@ -54,12 +55,10 @@ class Decode {
  public:
   Decode(const KernelCall& call, const AttentionCall& c)
       : call_(call), c_(c), space_(c), scores_(c), group_(static_cast<int>(c.group)) {
-    keys_ = visible_keys(c, 0);
-    first_span_ = keys_.lo / kKeySpan;
-    spans_ = keys_.count() == 0 ? 0 : ceil_div(keys_.hi, kKeySpan) - first_span_;
     strips_ = ceil_div(c.dv, kTileN);
     log2_ = c.unit() * kLog2E;
-    parts_ = static_cast<float*>(call.workspace);
+    keys_ = static_cast<DecodeKeys*>(call.workspace);
+    parts_ = static_cast<float*>(call.workspace) + space_.key_floats;
     scratch_ = parts_ + space_.part_floats;
   }
 
@@ -67,14 +66,15 @@ class Decode {
     ThreadPool& pool = *call_.pool;
     claim_workspace(call_, space_.bytes(pool.n_threads()));
     for (int thread = 0; thread < pool.n_threads(); ++thread) held(scratch_of(thread)) = -1;
+    const int64_t all_spans = find_keys();
     // Heads are shared out, too, where there are fewer spans than threads.
-    const int64_t spans = std::max<int64_t>(c_.batch * spans_, 1);
-    const int64_t heads =
-        ceil_div(c_.n_kv_heads, std::min(c_.n_kv_heads, ceil_div(pool.n_threads(), spans)));
+    const int64_t heads = ceil_div(
+        c_.n_kv_heads,
+        std::min(c_.n_kv_heads, ceil_div(pool.n_threads(), std::max<int64_t>(all_spans, 1))));
     const int64_t cuts = ceil_div(c_.n_kv_heads, heads);
-    pool.parallel_for(c_.batch * spans_ * cuts, [&](int64_t i, int thread) {
-      const int64_t h0 = i % cuts * heads;
-      run_span(i / cuts / spans_, i / cuts % spans_, h0, std::min(heads, c_.n_kv_heads - h0),
+    pool.parallel_for(all_spans * cuts, [&](int64_t i, int thread) {
+      const int64_t h0 = i % cuts * heads, batch = batch_of(i / cuts);
+      run_span(batch, i / cuts - keys_[batch].before, h0, std::min(heads, c_.n_kv_heads - h0),
                scratch_of(thread));
     });
     pool.parallel_for(c_.batch * c_.n_heads,
@@ -86,9 +86,32 @@ class Decode {
   // Whose queries a thread's scratch holds: the first head of the batch, or -1.
   static int64_t& held(float* scratch) { return *reinterpret_cast<int64_t*>(scratch); }
 
+  // Of each sequence; returns the spans of all.
+  int64_t find_keys() const {
+    int64_t before = 0;
+    AttentionCall one = c_;
+    for (int64_t b = 0; b < c_.batch; ++b) {
+      if (c_.page > 0) one.n_k = sequence_keys_count(c_, b), one.q_offset = one.n_k - 1;
+      DecodeKeys& k = keys_[b];
+      k = {visible_keys(one, 0), one.n_k, 0, 0, before};
+      k.first_span = k.seen.lo / kKeySpan;
+      k.spans = k.seen.count() == 0 ? 0 : ceil_div(k.seen.hi, kKeySpan) - k.first_span;
+      before += k.spans;
+    }
+    return before;
+  }
+  // Whose span it is, of all sequences'.
+  int64_t batch_of(int64_t span) const {
+    const DecodeKeys* next =
+        std::upper_bound(keys_, keys_ + c_.batch, span,
+                         [](int64_t at, const DecodeKeys& k) { return at < k.before; });
+    return next - keys_ - 1;  // the last that begins there: those without spans begin there, too
+  }
+
   // Of one head and span: sums of weighted values [dv], the largest score, the sum of weights.
   float* part(int64_t batch, int64_t head, int64_t span) const {
-    return parts_ + ((batch * c_.n_heads + head) * spans_ + span) * space_.row_floats();
+    const DecodeKeys& k = keys_[batch];
+    return parts_ + (k.before * c_.n_heads + head * k.spans + span) * space_.row_floats();
   }
 
   // What a task keeps of one key head: scores or weights [group][64], sums of values in strips
@@ -104,8 +127,8 @@ class Decode {
   int64_t o_floats() const { return strips_ * group_ * kTileN; }
   // Keys or values of a block and a head.
   ThinRows<T> rows_of(const TensorRef& x, const Task& t, int64_t h, int64_t k0) const {
-    return {x.as<const T>() + offset4(x, t.batch, k0, t.h0 + h), x.stride[1],
-            std::min<int64_t>(kKeyBlock, c_.n_k - k0)};
+    return {x.as<const T>() + c_.key_offset(x, t.batch, k0, t.h0 + h), x.stride[1],
+            std::min<int64_t>(kKeyBlock, keys_[t.batch].n_k - k0)};
   }
   Head head_of(const Task& t, int64_t h, int64_t k0) const {
     return {rows_of(*c_.v, t, h, k0), t.s + h * group_ * kKeyBlock, t.o + h * o_floats(),
@@ -120,10 +143,14 @@ class Decode {
   }
   // What a loop over a block's rows of `heads` heads fetches, from the first one's on: as far as
   // there are any, past the span, too, since most likely the next one is this thread's.
-  Ahead ahead_of(const ThinRows<T>& x, int64_t heads, int64_t width, int64_t k0) const {
+  Ahead ahead_of(const TensorRef& of, const Task& t, int64_t width, int64_t k0) const {
+    const ThinRows<T> x = rows_of(of, t, 0, k0);
     const auto size = static_cast<int64_t>(sizeof(T));
-    const int64_t keys = std::clamp<int64_t>(keys_.hi - k0 - kKeyBlock, 0, rows_ahead(x));
-    return {x.at + keys * x.stride, heads * width * size, x.stride * size};
+    const int64_t left = std::max<int64_t>(keys_[t.batch].seen.hi - k0 - kKeyBlock, 0);
+    const T* at = x.at + std::min(left, rows_ahead(x)) * x.stride;
+    // In pages the next block may lie anywhere: all of it, then.
+    if (c_.page > 0) at = left > 0 ? rows_of(of, t, 0, k0 + kKeyBlock).at : x.at;
+    return {at, t.heads * width * size, x.stride * size};
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
@@ -136,8 +163,10 @@ class Decode {
       scores_.pack(c_, batch, h0 * group_, heads, t.q);
     std::fill_n(t.o, heads * o_floats(), 0.0f);
     std::fill_n(t.m, rows, -kInf), std::fill_n(t.l, rows * 16, 0.0f);
-    const int64_t from = std::max(keys_.lo, (first_span_ + span) * kKeySpan);
-    const int64_t to = std::min(keys_.hi, (first_span_ + span + 1) * kKeySpan);
+    const DecodeKeys& seen_keys = keys_[batch];
+    const int64_t first_key = (seen_keys.first_span + span) * kKeySpan;
+    const int64_t from = std::max(seen_keys.seen.lo, first_key);
+    const int64_t to = std::min(seen_keys.seen.hi, first_key + kKeySpan);
     int64_t executed = 0, pairs = 0;  // operations; of a row and a key that it sees
     typename Scores::Work work;
     for (int64_t k0 = from / kKeyBlock * kKeyBlock; k0 < to; k0 += kKeyBlock) {
@@ -163,8 +192,7 @@ class Decode {
     const int64_t lo = seen.lo, hi = seen.hi, lo16 = lo / 16 * 16, hi16 = round_up(hi, 16);
     const ThinRows<T> first_keys = rows_of(*c_.k, t, 0, k0),
                       first_values = rows_of(*c_.v, t, 0, k0);
-    const Ahead keys = ahead_of(first_keys, t.heads, c_.d, k0);
-    const Ahead values = ahead_of(first_values, t.heads, c_.dv, k0);
+    const Ahead keys = ahead_of(*c_.k, t, c_.d, k0), values = ahead_of(*c_.v, t, c_.dv, k0);
     const Ahead nothing(first_keys.at, 0, 0);
     const int64_t n_keys = rows_ahead(first_keys), n_values = rows_ahead(first_values);
     for (int64_t j = lo16; j < hi16; j += n_keys)
@@ -231,7 +259,7 @@ class Decode {
     float sum[kMaxDecodeWidth + kTileN] __attribute__((aligned(64)));
     float top = -kInf, total = 0;
     std::fill_n(sum, width, 0.0f);
-    for (int64_t span = 0; span < spans_; ++span) {
+    for (int64_t span = 0; span < keys_[batch].spans; ++span) {
       const float* at = part(batch, head, span);
       const float m = at[width], next = top > m ? top : m, shift = next == -kInf ? 0 : next;
       float scale[2][kLanes];
@@ -256,7 +284,7 @@ class Decode {
         has_weight ? log_sum[0] + top : -kInf;
     store_row(sum, kTileN, c_.dv, has_weight ? 1 / total : 0.0f,
               o.as<T>() + offset4(o, batch, 0, head), o.stride[3]);
-    const int64_t flops = spans_ > 0 ? 3 + c_.dv : 0;
+    const int64_t flops = keys_[batch].spans > 0 ? 3 + c_.dv : 0;
     call_.counters->add(flops, flops);
   }
 
@@ -267,9 +295,9 @@ class Decode {
   const DecodeWorkspace space_;
   const Scores scores_;
   const int group_;
-  KeyRange keys_;
+  DecodeKeys* keys_;
   float log2_;  // exponents of 2 in a product
-  int64_t first_span_ = 0, spans_ = 0, strips_ = 0;
+  int64_t strips_ = 0;
   float *parts_ = nullptr, *scratch_ = nullptr;
 };
 }  // namespace tegula::kernel::TEGULA_ISA_NS

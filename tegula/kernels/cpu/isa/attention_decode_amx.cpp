@@ -113,7 +113,7 @@ class TileScores {
 }  // namespace
 
 void attention_decode_amx(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   Decode<bf16, TileScores>(call, *c).run();
 }

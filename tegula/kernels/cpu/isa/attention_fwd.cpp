@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/attention_tasks.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"
@@ -57,7 +58,6 @@ class Flash {
     ThreadPool& pool = *call_.pool;
     const int64_t pairs = c_.batch * c_.n_kv_heads;
     const int n_threads = pool.n_threads();
-    claim_workspace(call_, space_.bytes(n_threads));
     panels_ = static_cast<float*>(call_.workspace);
     parts_ = panels_ + space_.panel_floats(n_threads);
     scratch_ = parts_ + space_.part_floats(n_threads);
@@ -97,18 +97,18 @@ class Flash {
   void pack_keys(int64_t pair, int64_t block, float* dst) const {
     const int64_t b = pair / c_.n_kv_heads, h = pair % c_.n_kv_heads, k0 = block * kKeyBlock;
     const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k0);
-    const T* k = c_.k->as<const T>() + offset4(*c_.k, b, 0, h);
+    const T* k = c_.k->as<const T>() + c_.key_offset(*c_.k, b, k0, h);
     for (int64_t j = 0; j < n; j += kTileN) {
-      for (int64_t i = k0 + j + kTileN; i < std::min(c_.n_k, k0 + j + 2 * kTileN); ++i)
+      for (int64_t i = j + kTileN; i < std::min(c_.n_k - k0, j + 2 * kTileN); ++i)
         for (int64_t e = 0; e < c_.d; e += kLine) __builtin_prefetch(k + i * c_.k->stride[1] + e);
-      products_.pack(k, keys_of_k_, d_of_k_, kB, k0 + j,
+      products_.pack(k, keys_of_k_, d_of_k_, kB, j,
                      static_cast<int>(std::min<int64_t>(kTileN, n - j)), c_.d,
                      dst + j * products_.steps(c_.d), kTileN);
     }
-    const T* v = c_.v->as<const T>() + offset4(*c_.v, b, 0, h);
+    const T* v = c_.v->as<const T>() + c_.key_offset(*c_.v, b, k0, h);
     for (int64_t e = 0; e < c_.dv; e += kTileN)
       pack_panel(v, d_of_v_, keys_of_v_, kB, e,
-                 static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e)), k0, n,
+                 static_cast<int>(std::min<int64_t>(kTileN, c_.dv - e)), 0, n,
                  values(dst) + e * kKeyBlock, kTileN);
   }
   const float* values(const float* block) const { return block + kKeyBlock * c_.d; }
@@ -338,6 +338,7 @@ class Flash {
     };
     add_rows(o_, t, true);
     if (next.is_there) add_rows(*c_.q, next.block, false);
+    if (c_.page > 0) return;  // keys are no run of rows
     for (const TensorRef* of : {c_.k, c_.v})
       x.far.add(*of, next.key_pair / c_.n_kv_heads, next.first_key, next.key_pair % c_.n_kv_heads,
                 next.keys, false);
@@ -437,7 +438,7 @@ class Flash {
     const int64_t b = x.row[0].batch, h = x.pair % c_.n_kv_heads;
     const auto rows_at = [&](const TensorRef& t, int64_t k) {
       const int64_t n = std::min<int64_t>(kKeyBlock, c_.n_k - k);
-      return ThinRows<T>{t.as<const T>() + offset4(t, b, k, h), t.stride[1], n};
+      return ThinRows<T>{t.as<const T>() + c_.key_offset(t, b, k, h), t.stride[1], n};
     };
     const ThinRows<T> keys = rows_at(*c_.k, k0), values = rows_at(*c_.v, k0);
     const NextRows<T> of_values{values};
@@ -627,18 +628,21 @@ class Flash {
 }  // namespace
 
 void attention_fwd(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
-  switch (c->q->dtype) {
-    case DType::kF32:
-      return Flash<float>(call, *c).run();
-    case DType::kBF16:
-      return Flash<bf16>(call, *c).run();
-    case DType::kF16:
-      return Flash<f16>(call, *c).run();
-    default:
-      return;
-  }
+  claim_workspace(call, AttentionWorkspace(*c, false).bytes(call.pool->n_threads()));
+  for_each_sequence(call, *c, [](const KernelCall& of_call, const AttentionCall& of) {
+    switch (of.q->dtype) {
+      case DType::kF32:
+        return Flash<float>(of_call, of).run();
+      case DType::kBF16:
+        return Flash<bf16>(of_call, of).run();
+      case DType::kF16:
+        return Flash<f16>(of_call, of).run();
+      default:
+        return;
+    }
+  });
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tegula/kernels/cpu/common/attention_pages.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"
 #include "tegula/kernels/cpu/common/workspace.h"
 #include "tegula/kernels/cpu/isa/attention_amx_rows.h"
@@ -32,7 +33,6 @@ class AmxForward {
 
   void run() {
     const int n_threads = call_.pool->n_threads();
-    claim_workspace(call_, space_.bytes(n_threads));
     const int64_t pairs = c_.batch * c_.n_kv_heads;
     int64_t rows = kAmxRowBlock;
     while (rows > kStrip && pairs * ceil_div(n_rows_, rows) < kTasks * n_threads) rows /= 2;
@@ -69,13 +69,13 @@ class AmxForward {
   void pack_keys(int64_t pair, int64_t tile, char* dst) const {
     const int64_t b = pair / c_.n_kv_heads, h = pair % c_.n_kv_heads, k0 = tile * kStrip;
     const int64_t n = std::min<int64_t>(kStrip, c_.n_k - k0);
-    pack_block(c_.k->as<const bf16>() + offset4(*c_.k, b, 0, h), k_keys_, k_d_, k0, n, 0, c_.d,
-               TileForm::kB, dst);
-    const bf16* v = c_.v->as<const bf16>() + offset4(*c_.v, b, 0, h);
+    pack_block(c_.k->as<const bf16>() + c_.key_offset(*c_.k, b, k0, h), k_keys_, k_d_, 0, n, 0,
+               c_.d, TileForm::kB, dst);
+    const bf16* v = c_.v->as<const bf16>() + c_.key_offset(*c_.v, b, k0, h);
     uint32_t not_finite = 0;
     for (int64_t e = 0; e < v_strips_; ++e) {
       char* block = dst + (d_tiles_ + e) * kBf16Block;
-      pack_block(v, v_d_, v_keys_, e * kStrip, std::min<int64_t>(kStrip, c_.dv - e * kStrip), k0, n,
+      pack_block(v, v_d_, v_keys_, e * kStrip, std::min<int64_t>(kStrip, c_.dv - e * kStrip), 0, n,
                  TileForm::kB, block);
       not_finite |= clear_non_finite(block);
     }
@@ -492,9 +492,12 @@ class AmxForward {
 }  // namespace
 
 void attention_fwd_amx(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
-  AmxForward(call, *c).run();
+  claim_workspace(call, AmxAttentionWorkspace(*c, false).bytes(call.pool->n_threads()));
+  for_each_sequence(call, *c, [](const KernelCall& of_call, const AttentionCall& of) {
+    AmxForward(of_call, of).run();
+  });
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -7,7 +7,7 @@ namespace tegula::cuda {
 namespace {
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 90, 90));
-  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false, true));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false, {.e4m3 = true}));
   TEGULA_TRY(check_whole(c));
   TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
   TEGULA_TRY(check_results(c, q.out[0], q.out[1]));
@@ -17,7 +17,7 @@ Status check(const KernelQuery& q) {
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false, true);
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false, {.e4m3 = true});
   return c.ok() ? attention_workspace_bytes(shape_of(*c)) : 0;
 }
 }  // namespace

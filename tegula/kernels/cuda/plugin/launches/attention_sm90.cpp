@@ -4,7 +4,7 @@ namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call) {
-  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, true));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, {.e4m3 = true}));
   const AttentionVariant v = TEGULA_TRY(choose_attention(shape_of(c)));
   const AttentionKernel* k = TEGULA_TRY(loaded<AttentionKernel>(
       v.name(), "attention_sm90.cu", v.defines(),

@@ -1,0 +1,206 @@
+#include "tegula/serve/runner.h"
+
+#include <algorithm>
+
+#include "tegula/io/checkpoint.h"
+#include "tegula/runtime/compile.h"
+
+namespace tegula {
+
+namespace {
+constexpr int64_t kPageSize = 64;  // a block of keys: read where it lies
+}
+
+Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
+                              const DecodingShape& shape, DType dtype) {
+  const ModelDef* model = TEGULA_TRY(find_model(config.type));
+  Builder b(module, name);
+  Context c(b, config);
+  c.dtype = dtype;
+  const int64_t pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
+  const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
+  const Var tokens = ints("tokens", {1, shape.tokens});
+  Decoding d{shape.pages};
+  d.positions = b.param("positions", {DType::kI64, {shape.tokens}});
+  d.slots = ints("slots", {shape.tokens});
+  d.seqlens_k = ints("seqlens_k", {shape.texts});
+  d.block_table = ints("block_table", {shape.texts, pages});
+  if (!shape.is_one_each) {
+    d.cu_seqlens_q = ints("cu_seqlens_q", {TEGULA_TRY(add(shape.texts, Dim(1)))});
+    d.last = ints("last", {shape.texts});
+  }
+  c.decoding = &d;
+  b.result("logits", model_last_logits(c, *model, tokens));
+  return b.finish_into_module();
+}
+
+Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOptions& options)
+    : directory_(std::move(directory)),
+      config_(config),
+      options_(options),
+      pages_of_text_((config.max_seqlen + kPageSize - 1) / kPageSize),
+      pages_(options.batch * pages_of_text_, kPageSize),
+      rank_(options.threads),
+      store_(rank_) {
+  if (options_.chunk == 0) options_.chunk = config.max_seqlen;
+  const auto t = static_cast<size_t>(std::max(options_.chunk, options_.batch));
+  const auto n = static_cast<size_t>(options_.batch);
+  tokens_.resize(t), slots_.resize(t), positions_.resize(t);
+  seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
+  block_table_.resize(n * static_cast<size_t>(pages_of_text_));
+  logits_.resize(n * static_cast<size_t>(config.vocab_size));
+}
+
+Result<std::unique_ptr<Runner>> Runner::create(const std::string& directory,
+                                               const ModelConfig& config,
+                                               const RunnerOptions& options) {
+  std::unique_ptr<Runner> r(new Runner(directory, config, options));
+  TEGULA_TRY(r->map_weights());
+  TEGULA_TRY(r->make_plans());
+  return r;
+}
+
+Status Runner::map_weights() {
+  std::vector<ModelWeights::Weight> weights;
+  const auto specs = TEGULA_TRY(model_weights(config_));
+  for (const WeightSpec& w : specs) {
+    const TensorRef t = contiguous_ref(nullptr, w.type);
+    weights.push_back({w.name, {t.shape, t.shape + t.rank}});
+  }
+  weights_ = TEGULA_TRY(ModelWeights::open(directory_, config_, weights));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto& [name, shape] = weights[i];
+    const Type type{options_.dtype, specs[i].type.shape};
+    const Box box = Box::whole(shape);
+    if (const TensorRef t = weights_->mapped(name, box, options_.dtype); t.data != nullptr)
+      TEGULA_TRY(store_.borrow(name, type, box, t.data, weights_));
+    else
+      TEGULA_TRY(weights_->copy(name, box, TEGULA_TRY(store_.get(name, type))));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {
+  CompileOptions options;
+  options.tune = options_.tune;
+  options.plan.target = Target::this_cpu(rank_.pool.n_threads());
+  options.passes.pass.is_inference = true;
+  options.passes.pass.mode = options_.mode;
+  auto module = std::make_shared<Module>();
+  const int64_t batch = options_.batch;
+  DecodingShape shape{.is_one_each = is_one_each, .pages = {pages_.n_pages(), kPageSize}};
+  if (batch > 1) shape.texts = module->add_symbol("texts", batch);
+  shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", options_.chunk);
+  const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
+  const Compiled c = TEGULA_TRY(compile(module, f, options));
+  notes.insert(notes.end(), c.notes.begin(), c.notes.end());
+  auto s = TEGULA_TRY(Session::create(c.plan, rank_));
+  TEGULA_TRY(s->bind_store(store_));
+  const std::pair<const char*, void*> parameters[] = {{"tokens", tokens_.data()},
+                                                      {"positions", positions_.data()},
+                                                      {"slots", slots_.data()},
+                                                      {"seqlens_k", seqlens_k_.data()},
+                                                      {"cu_seqlens_q", cu_seqlens_q_.data()},
+                                                      {"last", last_.data()},
+                                                      {"block_table", block_table_.data()}};
+  for (const auto& [parameter, data] : parameters)
+    if (!is_one_each || (data != cu_seqlens_q_.data() && data != last_.data()))
+      TEGULA_TRY(s->bind(parameter, data));
+  return s;
+}
+
+Status Runner::make_plans() {
+  prefill_ = TEGULA_TRY(make_session("prefill", false));
+  decode_ = TEGULA_TRY(make_session("decode", true));
+  return {};
+}
+
+Status Runner::check(std::span<const Piece> pieces) {
+  for (const Piece& p : pieces) {
+    const auto n = static_cast<int64_t>(p.tokens.size());
+    if (n == 0 || p.text->n_tokens + n > config_.max_seqlen)
+      return invalid_argument(cat(n, " tokens after ", p.text->n_tokens,
+                                  " do not fit the context of ", config_.max_seqlen));
+    for (const int32_t id : p.tokens)
+      if (id < 0 || id >= config_.vocab_size)
+        return invalid_argument(cat("token ", id, " is not in the vocabulary of ",
+                                    config_.vocab_size, " that the model has"));
+  }
+  if (is_checked_) return {};
+  TEGULA_TRY(verify_model_tensors(directory_));
+  TEGULA_TRY(weights_->check(rank_.pool));
+  is_checked_ = true;
+  return {};
+}
+
+// The plans' parameters for the pieces; pages for their tokens are there.
+void Runner::lay_out(std::span<const Piece> pieces) {
+  size_t t = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto& [text, tokens] = pieces[i];
+    cu_seqlens_q_[i] = static_cast<int32_t>(t);
+    int64_t at = text->n_tokens;
+    for (const int32_t token : tokens) {
+      const auto page = text->pages[static_cast<size_t>(at / kPageSize)];
+      tokens_[t] = token, positions_[t] = at;
+      slots_[t++] = page * static_cast<int32_t>(kPageSize) + static_cast<int32_t>(at % kPageSize);
+      ++at;
+    }
+    seqlens_k_[i] = static_cast<int32_t>(at);
+    last_[i] = static_cast<int32_t>(t) - 1;
+    const auto row = block_table_.begin() + static_cast<int64_t>(i) * pages_of_text_;
+    std::fill_n(std::copy(text->pages.begin(), text->pages.end(), row),
+                pages_of_text_ - static_cast<int64_t>(text->pages.size()), 0);
+  }
+  cu_seqlens_q_[pieces.size()] = static_cast<int32_t>(t);
+}
+
+Status Runner::run(Session& session, std::span<const Piece> pieces) {
+  for (const Piece& p : pieces)
+    TEGULA_TRY(pages_.grow(*p.text, p.text->n_tokens + static_cast<int64_t>(p.tokens.size())));
+  lay_out(pieces);
+  const auto n = static_cast<int64_t>(pieces.size());
+  std::vector<int64_t> extents;
+  if (options_.batch > 1) extents.push_back(n);
+  if (&session == prefill_.get()) extents.push_back(cu_seqlens_q_[pieces.size()]);
+  TEGULA_TRY(session.run(extents));
+  for (const Piece& p : pieces) p.text->n_tokens += static_cast<int64_t>(p.tokens.size());
+  return {};
+}
+
+std::span<const float> Runner::logits(size_t i) const {
+  const auto v = static_cast<size_t>(config_.vocab_size);
+  return std::span(logits_).subspan(i * v, v);
+}
+
+Status Runner::decode(std::span<const Piece> pieces) {
+  TEGULA_TRY(check(pieces));
+  TEGULA_TRY(run(*decode_, pieces));
+  std::copy_n(decode_->result("logits").as<float>(),
+              pieces.size() * static_cast<size_t>(config_.vocab_size), logits_.begin());
+  return {};
+}
+
+Status Runner::read(std::span<const Piece> pieces) {
+  TEGULA_TRY(check(pieces));
+  const int64_t v = config_.vocab_size;
+  for (size_t i = 0, done = 0; i < pieces.size();) {  // done: tokens of piece i
+    std::vector<Piece> now;
+    const size_t first = i;
+    auto room = static_cast<size_t>(options_.chunk);
+    while (i < pieces.size() && room > 0) {
+      const std::span<const int32_t> tokens = pieces[i].tokens.subspan(done);
+      const size_t n = std::min(tokens.size(), room);
+      now.push_back({pieces[i].text, tokens.first(n)});
+      room -= n, done += n;
+      if (done == pieces[i].tokens.size()) ++i, done = 0;
+    }
+    TEGULA_TRY(run(*prefill_, now));
+    const auto* rows = prefill_->result("logits").as<float>();
+    std::copy_n(rows, static_cast<int64_t>(now.size()) * v,
+                logits_.begin() + static_cast<int64_t>(first) * v);
+  }
+  return {};
+}
+
+}  // namespace tegula

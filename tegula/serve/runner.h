@@ -1,0 +1,94 @@
+// Runner: a model's plans over one cache of pages, from tokens to logits.
+//
+// Two plans share the weights and the cache. `read` takes the next tokens of some texts, packed
+// into one row (prefill, in chunks); `decode` one token of each. What a text gets depends on its
+// own tokens alone, bit by bit: not on its companions, the pages it has, nor how its tokens are cut
+// into calls of one kind. Tokens that were given are read, those that were drawn are decoded: on
+// processors with AMX the two differ in bf16 (docs/design.md, "Numeric order").
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tegula/models/checkpoint.h"
+#include "tegula/models/model.h"
+#include "tegula/passes/pass.h"
+#include "tegula/runtime/session.h"
+#include "tegula/runtime/tuner.h"
+#include "tegula/serve/page_pool.h"
+
+namespace tegula {
+
+struct RunnerOptions {
+  int threads = 0;  // 0: all
+  int64_t batch = 1;
+  int64_t chunk = 0;  // tokens that are read at once, at most; 0: as many as the context has
+  DType dtype = DType::kF32;
+  Mode mode = Mode::kExact;
+  TuneOptions tune;
+};
+
+// What a decoding function is built for: t tokens of n texts, one of each or some in a row.
+struct DecodingShape {
+  Dim tokens = 1, texts = 1;
+  bool is_one_each = true;
+  CachePages pages;
+};
+// Adds it to the module; tokens [1, t] and the parameters that Decoding names -> logits [n, vocab].
+// Weights, activations and caches are `dtype`.
+Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
+                              const DecodingShape& shape, DType dtype = DType::kF32);
+
+class Runner {
+ public:
+  // Maps the weights where they lie in the directory's files (those of another dtype are copied),
+  // and makes the plans. Errors: a model that makes one text at a time, with a larger batch.
+  static Result<std::unique_ptr<Runner>> create(const std::string& directory,
+                                                const ModelConfig& config,
+                                                const RunnerOptions& options);
+
+  struct Piece {
+    CachedText* text;
+    std::span<const int32_t> tokens;  // behind those it has
+  };
+  // As many pieces as the batch holds, of different texts; logits(i) are those after piece i. What
+  // the files hold is checked with the first tokens. Errors: tokens outside the vocabulary or past
+  // the context; files that were altered.
+  Status read(std::span<const Piece> pieces);
+  // The same with one token each.
+  Status decode(std::span<const Piece> pieces);
+  std::span<const float> logits(size_t i) const;
+  void forget(CachedText& text) { pages_.give_back(text); }
+
+  int64_t batch() const { return options_.batch; }
+  const PagePool& pages() const { return pages_; }
+  std::vector<std::string> notes;  // for people: what the tuner did
+
+ private:
+  Runner(std::string directory, const ModelConfig& config, const RunnerOptions& options);
+  Status map_weights();
+  Status make_plans();
+  Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
+  Status check(std::span<const Piece> pieces);
+  Status run(Session& session, std::span<const Piece> pieces);
+  void lay_out(std::span<const Piece> pieces);
+
+  std::string directory_;
+  ModelConfig config_;
+  RunnerOptions options_;
+  int64_t pages_of_text_;
+  PagePool pages_;
+  Rank rank_;
+  Store store_;
+  std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
+  bool is_checked_ = false;
+  std::unique_ptr<Session> prefill_, decode_;
+  // Parameters of both plans, as Decoding names them.
+  std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;
+  std::vector<int64_t> positions_;
+  std::vector<float> logits_;
+};
+
+}  // namespace tegula
