@@ -99,25 +99,13 @@ TextRequest request_of(std::string_view prompt, const Options& o, Stream& stream
   return {prompt, o.max_tokens, o.sampler, emit, &stream};
 }
 
-Status check(const Generator& g, std::string_view prompt, const Options& o, const GenerateEnd& end,
-             std::string_view where) {
-  auto note = g.check(prompt, o.max_tokens, end.overflow);
-  if (!note.ok()) {
-    Error e = std::move(note).error();
-    e.message = cat(where, e.message);
-    return e;
-  }
-  if (!note->empty())
-    std::fprintf(stderr, "note: %s%s\n", std::string(where).c_str(), note->c_str());
-  return {};
-}
-
 Status run(const Options& o) {
   const std::string prompt =
       o.prompt == "-" ? TEGULA_TRY(read_file(input_path(o.prompt))) : o.prompt;
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
   const GenerateEnd end = end_of(o);
-  TEGULA_TRY(check(*g, prompt, o, end, ""));
+  const std::string note = TEGULA_TRY(g->check(prompt, o.max_tokens, end.overflow));
+  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
   TEGULA_TRY(prepare(*g, o));
   Json::Array samples;
   for (int64_t i = 0; i < o.samples; ++i) {
@@ -169,18 +157,35 @@ Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> sta
                        {"tokens_per_s", static_cast<double>(tokens) / seconds}});
 }
 
+// Notes of all lines, or the error of the first that is no prompt.
+Result<std::string> check_lines(const Generator& g, std::span<const std::string> prompts,
+                                const Options& o, Overflow overflow) {
+  std::string notes;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string where = cat("line ", i + 1, " of '", o.prompts, "': ");
+    Result<std::string> note = g.check(prompts[i], o.max_tokens, overflow);
+    if (!note.ok()) {
+      Error e = std::move(note).error();
+      e.message = where + e.message;
+      return e;
+    }
+    if (!note->empty()) notes += cat("note: ", where, *note, "\n");
+  }
+  return notes;
+}
+
 Status run_all(const Options& o) {
   const auto prompts = lines_of(TEGULA_TRY(read_file(input_path(o.prompts))));
   if (prompts.empty())
     return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
   const GenerateEnd end = end_of(o);
+  const std::string notes = TEGULA_TRY(check_lines(*g, prompts, o, end.overflow));
+  std::fputs(notes.c_str(), stderr);
   std::vector<Stream> streams(prompts.size(), Stream{nullptr});
   std::vector<TextRequest> requests;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    TEGULA_TRY(check(*g, prompts[i], o, end, cat("line ", i + 1, " of '", o.prompts, "': ")));
+  for (size_t i = 0; i < prompts.size(); ++i)
     requests.push_back(request_of(prompts[i], o, streams[i]));
-  }
   TEGULA_TRY(prepare(*g, o));
   std::vector<GenerateStats> stats(prompts.size());
   BatchStats all;

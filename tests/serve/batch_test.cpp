@@ -20,7 +20,7 @@ std::string model_of(const std::string& type) {
   TrainConfig c;
   c.data = dir + "/text.txt", c.out = dir + "/out";
   std::string text;
-  for (int i = 0; i < 1200; ++i) text += static_cast<char>('a' + i * i % 23);
+  for (int i = 0; i < 2400; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 23);
   EXPECT_TRUE(write_file(c.data, text).ok());
   c.model.type = type;
   c.model.n_layers = 2, c.model.n_heads = 4, c.model.d_model = 64, c.model.max_seqlen = kContext;

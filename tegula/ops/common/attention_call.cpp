@@ -69,7 +69,8 @@ AttentionMask::AttentionMask(const AttentionCall& call, std::vector<int64_t> cu_
 KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
   const bool is_paged = call_.operands.table >= 0;
   if (cu_q_.empty()) {
-    if (!is_paged) return {0, call_.sk, i + call_.q_offset - call_.k_offset, b};
+    // Of keys in pages whose numbers are not known: as if all were there.
+    if (cu_k_.empty()) return {0, call_.sk, i + call_.q_offset - call_.k_offset, b};
     const int64_t keys = cu_k_[static_cast<size_t>(b)];
     return {0, keys, keys - call_.sq + i, b};
   }
