@@ -269,6 +269,9 @@ Status check_pages(const OpCall& c, const AttentionCall& call) {
   const Shape& table = c.shape(static_cast<size_t>(o.table));
   if (!table[1].is_const())
     return unsupported(cat(c.op->name, ": block_table is ", table, ": pages must be constant"));
+  if (o.cu_q >= 0 && !(c.shape(0)[0] == Dim(1)))
+    return invalid_argument(
+        cat(c.op->name, ": q is ", c.in[0], ": packed sequences stand in one batch entry"));
   if (o.cu_q >= 0 && c.shape(static_cast<size_t>(o.cu_q))[0].bound() != call.n + 1)
     return invalid_argument(cat(c.op->name, ": cu_seqlens_q has ",
                                 c.shape(static_cast<size_t>(o.cu_q))[0], " offsets for ", call.n,
