@@ -50,7 +50,8 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   with.plan.target = device->target();
   with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
   // An op without a kernel stays what it is, so that it is the one that is named.
-  with.passes.pass.has_direct_kernel = [](const OpCall&, const void*) { return true; };
+  const Planning every_op_has_one;
+  with.passes.pass.planning = &every_op_has_one;
   if (o.is_deterministic) with.plan.force_kernel = repeating_kernels();
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));

@@ -32,6 +32,34 @@ S finite(S top) {
 }
 Var finite(Var top);
 
+// What softmax, log_softmax and logsumexp are made of, of the row of operand 0 at i: its largest
+// element (0 where all are -inf) and the sum of exp(x - top), each of which each(j, e) sees.
+template <class S>
+struct RowExp {
+  S top = S(-HUGE_VAL), sum = S(0.0);
+};
+template <class S, class Each>
+RowExp<S> row_exp(RefArgs<S>& a, Index& i, Each&& each) {
+  RowExp<S> row;
+  for_each_in_row(a.in[0], i, [&](const Index& at, size_t) {
+    row.top = scalar::max(row.top, a.load_at(0, at));
+  });
+  row.top = finite(row.top);
+  for_each_in_row(a.in[0], i, [&](const Index& at, size_t j) {
+    const S e = scalar::exp(a.load_at(0, at) - row.top);
+    row.sum += e;
+    each(j, e);
+  });
+  return row;
+}
+// The same in a graph, of all rows: x - top, its exp, and the sums of that, kept as a dim of 1.
+struct RowExps {
+  Var centred, e, sum;
+};
+RowExps row_exps(Var x, Var top);
+// exp(x - lse), with lse without x's last dim: softmax from a row's logsumexp, 0 in rows of -inf.
+Var exp_less_lse(Var x, Var lse);
+
 inline int64_t row_size(const Type& t) { return t.shape[t.shape.rank() - 1].bound(); }
 inline int64_t row_count(const Type& t) {
   int64_t n = 1;

@@ -117,7 +117,7 @@ class Autocast {
     const auto out = infer(call);
     if (!out.ok()) return false;
     call.out = *out;
-    return !options_.has_direct_kernel || options_.has_direct_kernel(call, options_.kernel_context);
+    return options_.asked().has_kernel(call);
   }
 
   void lower(const Node& n, const Attrs& attrs) {

@@ -6,10 +6,10 @@
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
-#include "tegula/passes/dot_dims.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/pass.h"
 #include "tegula/passes/peephole.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -79,8 +79,7 @@ class Finisher {
     const OpCall call{&dot_op, &attrs, types, out, &module_, {}};
     const auto inferred = infer(call);
     if (!inferred.ok() || !((*inferred)[0] == out[0])) return {};
-    if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
-      return {};
+    if (!options_.asked().has_kernel(call)) return {};
     rw_.builder().set_origin(old.origin);
     rw_.builder().set_phase(old.phase);
     return rw_.builder().emit_n(dot_op, std::move(attrs), vars)[0];
@@ -119,7 +118,7 @@ class Finisher {
     for (size_t k = 0; k < 2; ++k) {
       const Node* dot = only_dot(add.inputs[k]);
       if (!dot || has_bias_or_activation(*dot)) continue;
-      const int n = DotDims(dot->attrs.str("dims")).trailing_n();
+      const int n = trailing_n(dims_of(*dot));
       Var bias = n > 0 ? row_of(add.inputs[1 - k], n) : Var();
       if (!bias.valid()) continue;
       Attrs attrs = dot->attrs;

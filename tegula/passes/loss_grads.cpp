@@ -59,8 +59,7 @@ class LossGrads {
     in.erase(in.begin() + 3);
     for (const Type& t : f_.output_types(bwd)) out.push_back(t);
     const OpCall call{&linear_cross_entropy_grads_op, &fwd.attrs, in, out, nullptr, {}};
-    if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
-      return;
+    if (!options_.asked().has_kernel(call)) return;
     partner_[at] = n;
   }
 

@@ -19,7 +19,7 @@ bool has_low_kernel(const OpCall& call, const PassOptions& options) {
   const auto out = infer({call.op, call.attrs, in, {}, call.module, call.regions});
   if (!out.ok()) return false;
   low.out = *out;
-  return options.has_direct_kernel(low, options.kernel_context);
+  return options.asked().has_kernel(low);
 }
 
 bool is_wanted(const OpCall& call, const PassOptions& options) {
@@ -29,7 +29,7 @@ bool is_wanted(const OpCall& call, const PassOptions& options) {
   if (&op == &dot_op && !call.attrs->has("scale") && !call.attrs->has("bias") &&
       !call.attrs->has("activation"))
     return false;
-  return !options.has_direct_kernel(call, options.kernel_context) && !has_low_kernel(call, options);
+  return !options.asked().has_kernel(call) && !has_low_kernel(call, options);
 }
 
 // Is there anything to replace among the nodes from `begin` on?
@@ -79,7 +79,7 @@ Result<bool> sweep(Module& module, Function& f, const PassOptions& options) {
 }
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  if (!options.has_direct_kernel || !any_wanted(module, f, 0, options)) return false;
+  if (!any_wanted(module, f, 0, options)) return false;
   while (TEGULA_TRY(sweep(module, f, options)))
     ;
   return true;

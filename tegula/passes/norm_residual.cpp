@@ -42,8 +42,7 @@ class NormResidual {
     Attrs attrs = norm.attrs;
     attrs.set("residual", true);
     const OpCall call{norm.op, &attrs, in, out, nullptr, {}};
-    if (options_.has_direct_kernel && !options_.has_direct_kernel(call, options_.kernel_context))
-      return false;
+    if (!options_.asked().has_kernel(call)) return false;
     norm.attrs = std::move(attrs);
     norm.inputs.push_back(other);
     edit_.replace(f_.nodes[add].output(), dx);

@@ -11,6 +11,7 @@
 
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/target.h"
+#include "tegula/passes/planning.h"
 
 namespace tegula {
 
@@ -34,22 +35,24 @@ struct PassOptions {
   // Weights do not change from run to run, so work on weights alone is done once.
   bool is_inference = false;
 
-  // lower: can the device run this op as it is? Null: it can run everything.
-  bool (*has_direct_kernel)(const OpCall&, const void* context) = nullptr;
-  const void* kernel_context = nullptr;
+  // Whom passes ask for kernels and peaks; null: Planning's own answers. compile() sets those of
+  // the plan.
+  const Planning* planning = nullptr;
 
   Remat remat = Remat::kNone;
   int64_t memory_bytes = 0;  // budget of kBudget; under any, loss_grads keeps out
   // The function is a region, whose own peak should fit the budget as far as it can.
   bool is_region = false;
-  // The peak that the memory planner finds for a function. Null: passes/remat estimates it.
-  Result<int64_t> (*planned_peak)(const Module&, const Function&, const void* context) = nullptr;
-  const void* peak_context = nullptr;
   // blockwise: rows of a block of a feed-forward layer, at most; 0: layers stay whole.
   static constexpr int64_t kAutoBlock = -1;
   int64_t block_rows = 0;
   // What work is priced on (cost/price.h); compile() sets that of the plan.
   const Target* target = &Target::one_thread();
+
+  const Planning& asked() const {
+    static const Planning kAlone;
+    return planning ? *planning : kAlone;
+  }
 };
 
 // Where in the pipeline a pass stands. Orders and precision are chosen on the whole function; at

@@ -9,9 +9,9 @@
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
-#include "tegula/passes/dot_dims.h"
 #include "tegula/passes/edit.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -54,14 +54,14 @@ class Merger {
 
   // The only factor that b has alone, as dims of b and of the result.
   bool find_dims(const Node& n, Group& g) const {
-    const DotDims dims(n.attrs.str("dims"));
+    const DotDims dims = dims_of(n);
     int found = 0;
-    for (size_t d = 0; d < dims.b.size(); ++d)
-      if (!DotDims::has(dims.a, dims.b[d])) {
+    for (int d = 0; d < dims.b.size(); ++d)
+      if (!dims.a.has(dims.b[d])) {
         ++found;
-        g.w_dim = static_cast<int>(d);
-        for (size_t o = 0; o < dims.out.size(); ++o)
-          if (dims.out[o] == dims.b[d]) g.out_dim = static_cast<int>(o);
+        g.w_dim = d;
+        for (int o = 0; o < dims.out.size(); ++o)
+          if (dims.out[o] == dims.b[d]) g.out_dim = o;
       }
     return found == 1 && f_.type(n.inputs[1]).shape[g.w_dim].is_const();
   }

@@ -5,9 +5,9 @@
 // the weights stand as [k, n] with a scale for each column. Bits stay.
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/table.h"
-#include "tegula/passes/dot_dims.h"
 #include "tegula/passes/pass.h"
 #include "tegula/passes/peephole.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -17,13 +17,13 @@ constexpr int64_t kMostRows = 64;
 // Is it "… k, k n -> … n"?
 bool is_layer(const DotDims& d) {
   if (d.b.size() != 2 || d.a.size() < 2 || d.out.size() != d.a.size()) return false;
-  for (size_t i = 0; i + 1 < d.a.size(); ++i)
+  for (int i = 0; i + 1 < d.a.size(); ++i)
     if (d.a[i] != d.out[i]) return false;
   return d.a.back() == d.b[0] && d.out.back() == d.b[1];
 }
 
 Var dot_rule(Peephole& p, const Node& n) {
-  if (!is_plain_dot(n) || !is_layer(DotDims(n.attrs.str("dims")))) return {};
+  if (!is_plain_dot(n) || !is_layer(dims_of(n))) return {};
   const Node* made = p.made_by(p.in(n, 1), dequantise_op);
   Var x = p.in(n, 0);
   const Type out = p.result_type(n);

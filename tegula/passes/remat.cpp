@@ -247,33 +247,6 @@ Result<Function> Rematerializer::rewrite(const std::vector<Choice>& chosen) {
   return rw.finish();
 }
 
-// The largest sum of live bytes in this order, where there is no planner to ask.
-int64_t estimate_peak(const Function& f) {
-  std::vector<ValueId> root(f.values.size());
-  std::vector<NodeId> last(f.values.size(), 0);
-  for (ValueId v = 0; v < f.values.size(); ++v) {
-    const Node* n = f.producer(v);
-    const uint32_t k = f.values[v].index;
-    root[v] = n && n->op->is_view ? root[n->inputs[n->inputs.size() > 1 ? k : 0]] : v;
-  }
-  for (NodeId n = 0; n < f.nodes.size(); ++n)
-    for (ValueId v : f.nodes[n].inputs) last[root[v]] = n;
-  for (const Output& r : f.results) last[root[r.value]] = static_cast<NodeId>(f.nodes.size());
-  std::vector<std::vector<ValueId>> ends(f.nodes.size() + 1);
-  int64_t live = 0, peak = 0;
-  for (NodeId n = 0; n < f.nodes.size(); ++n) {
-    if (!f.nodes[n].op->is_view)
-      for (uint32_t i = 0; i < f.nodes[n].n_outputs; ++i) {
-        const ValueId v = f.nodes[n].output(i);
-        live += f.type(v).bytes();
-        ends[std::max(last[v], n)].push_back(v);
-      }
-    peak = std::max(peak, live);
-    for (ValueId v : ends[n]) live -= f.type(v).bytes();
-  }
-  return peak;
-}
-
 Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   Module copy = module_;
   Function fused = f;
@@ -281,8 +254,7 @@ Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   for (const PassDef* pass : {&dce_pass, &norm_residual_pass, &widen_again_pass})
     TEGULA_TRY(pass->run(copy, fused, options_));
   TEGULA_TRY(fuse_function(copy, fused, true));
-  if (!options_.planned_peak) return estimate_peak(fused);
-  return options_.planned_peak(copy, fused, options_.peak_context);
+  return options_.asked().peak_bytes(copy, fused);
 }
 
 // Least time within the model's budget; none if nothing fits it.

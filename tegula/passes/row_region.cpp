@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tegula/passes/dot_dims.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 

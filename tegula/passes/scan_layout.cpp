@@ -6,9 +6,9 @@
 
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/math.h"
-#include "tegula/passes/dot_dims.h"
 #include "tegula/passes/loops.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -53,11 +53,10 @@ class Loop {
         inner.clone(n);
         continue;
       }
-      const DotDims dims(n.attrs.str("dims"));
-      const std::string& spec = n.attrs.str("dims");
+      DotDims dims = dims_of(n);
+      std::swap(dims.b[0], dims.b[1]);
       Node dot = n;
-      dot.attrs.set("dims", cat(spec.substr(0, spec.find(',')), ", ", dims.b[1], " ", dims.b[0],
-                                " ", spec.substr(spec.find("->"))));
+      dot.attrs.set("dims", dims.text());
       std::vector<ValueId> operands;
       for (ValueId v : n.inputs) operands.push_back(inner.id(v));
       operands[1] = transposed(n.inputs[1]).id();
@@ -78,13 +77,12 @@ class Loop {
     const Value& b = body_.values[n.inputs[1]];
     const auto first = static_cast<size_t>(scan_.attrs.i("n_carry") + scan_.attrs.i("n_xs"));
     if (b.node != kNone || b.index < first || b.type.shape.rank() != 2) return false;
-    const DotDims dims(n.attrs.str("dims"));
-    if (DotDims::has(dims.out, dims.b[1]) || !DotDims::has(dims.out, dims.b[0])) return false;
-    if (DotDims::has(dims.a, dims.b[0])) return false;
+    const DotDims dims = dims_of(n);
+    if (dims.out.has(dims.b[1]) || !dims.out.has(dims.b[0])) return false;
+    if (dims.a.has(dims.b[0])) return false;
     int64_t rows = 1;
-    for (size_t d = 0; d < dims.a.size(); ++d)
-      if (DotDims::has(dims.out, dims.a[d]))
-        rows *= body_.type(n.inputs[0]).shape[static_cast<int>(d)].bound();
+    for (int d = 0; d < dims.a.size(); ++d)
+      if (dims.out.has(dims.a[d])) rows *= body_.type(n.inputs[0]).shape[d].bound();
     return rows <= kFewRows;
   }
 

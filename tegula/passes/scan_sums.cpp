@@ -11,9 +11,9 @@
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/common/scan.h"
 #include "tegula/ops/math.h"
-#include "tegula/passes/dot_dims.h"
 #include "tegula/passes/loops.h"
 #include "tegula/passes/pass.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -92,8 +92,7 @@ class Loop {
         if (const size_t x = x_of(v); x != kNone) return rw.at(scan_.inputs[x]);
         return out[carries.size() + place_of(body, v)];
       };
-      const Var product = dot(over_steps(s.dot->attrs.str("dims")), stack(s.dot->inputs[0]),
-                              stack(s.dot->inputs[1]));
+      const Var product = dot(over_steps(*s.dot), stack(s.dot->inputs[0]), stack(s.dot->inputs[1]));
       rw.bind(scan_.output(static_cast<uint32_t>(s.carry)),
               add(rw.at(scan_.inputs[s.carry]), product));
     }
@@ -121,13 +120,12 @@ class Loop {
     return kNone;
   }
 
-  static std::string over_steps(const std::string& dims) {
-    const DotDims names(dims);
+  static std::string over_steps(const Node& dot) {
+    const DotDims names = dims_of(dot);
     std::string step = "step";
-    while (DotDims::has(names.a, step) || DotDims::has(names.b, step)) step += '_';
-    const size_t comma = dims.find(',');
-    const size_t second = dims.find_first_not_of(' ', comma + 1);
-    return cat(step, " ", dims.substr(0, comma), ", ", step, " ", dims.substr(second));
+    while (names.a.has(step) || names.b.has(step)) step += '_';
+    return cat(step, " ", names.a.text(), ", ", step, " ", names.b.text(), " -> ",
+               names.out.text());
   }
 
   void find_sums() {

@@ -8,6 +8,7 @@
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
 #include "tegula/passes/peephole.h"
+#include "tegula/passes/plain_dot.h"
 
 namespace tegula {
 
@@ -87,68 +88,22 @@ Var slice_rule(Peephole& p, const Node& n) {
   return {};
 }
 
-using Names = std::vector<std::string>;
-
-struct Spec {
-  Names side[3];  // a, b, result
-};
-
-Spec parse(const std::string& dims) {
-  Spec s;
-  int side = 0;
-  for (size_t i = 0; i < dims.size();) {
-    if (dims[i] == ' ') {
-      ++i;
-    } else if (dims[i] == ',') {
-      side = 1, ++i;
-    } else if (dims.compare(i, 2, "->") == 0) {
-      side = 2, i += 2;
-    } else {
-      const size_t j = std::min(dims.find_first_of(" ,", i), dims.size());
-      s.side[side].push_back(dims.substr(i, j - i));
-      i = j;
-    }
-  }
-  return s;
-}
-
-std::string join(const Names& names) {
-  std::string out;
-  for (const std::string& n : names) out += cat(out.empty() ? "" : " ", n);
-  return out;
-}
-
-std::string print(const Spec& s) {
-  return cat(join(s.side[0]), ", ", join(s.side[1]), " -> ", join(s.side[2]));
-}
-
-bool has(const Names& names, const std::string& n) {
-  return std::ranges::find(names, n) != names.end();
-}
-
-// The names of `a` that are (or are not) in `b`, in a's order.
-Names filtered(const Names& a, const Names& b, bool in) {
-  Names out;
-  for (const std::string& n : a)
-    if (has(b, n) == in) out.push_back(n);
-  return out;
-}
-
 // dot(permute a, b): dims are only named in another order. The contracted factors must stand in a
 // in the same order as before, because that is the order of the sum.
 Var dot_operand_rule(Peephole& p, const Node& n) {
   for (size_t k = 0; k < 2; ++k) {
     const Node* m = p.made_by(p.in(n, k), permute_op);
     if (!m) continue;
-    Spec s = parse(n.attrs.str("dims"));
-    const Names contracted = filtered(s.side[0], s.side[2], false);
+    DotDims dims = dims_of(n);
+    const DimNames contracted = dims.a.not_in(dims.out);
     const auto& order = m->attrs.ints("order");
-    Names names(order.size());
-    for (size_t d = 0; d < order.size(); ++d) names[static_cast<size_t>(order[d])] = s.side[k][d];
-    s.side[k] = names;
-    if (filtered(s.side[0], s.side[2], false) != contracted) continue;
+    DimNames& side = k == 0 ? dims.a : dims.b;
+    const DimNames permuted = side;
+    for (int d = 0; d < side.size(); ++d)
+      side[static_cast<int>(order[static_cast<size_t>(d)])] = permuted[d];
+    if (!(dims.a.not_in(dims.out) == contracted)) continue;
     Attrs attrs = n.attrs;
-    attrs.set("dims", print(s));
+    attrs.set("dims", dims.text());
     std::vector<Var> in;
     for (size_t i = 0; i < n.inputs.size(); ++i)
       in.push_back(i == k ? p.operand(*m, 0) : p.in(n, i));
@@ -162,14 +117,14 @@ Var dot_operand_rule(Peephole& p, const Node& n) {
 Var permuted_dot_rule(Peephole& p, const Node& n) {
   const Node* m = p.made_by(p.in(n, 0), dot_op);
   if (!m || !p.is_only_reader(n, 0, dot_op)) return {};
-  Spec s = parse(m->attrs.str("dims"));
-  const Names bias = filtered(s.side[2], s.side[0], false);
-  Names names;
-  for (int64_t d : n.attrs.ints("order")) names.push_back(s.side[2][static_cast<size_t>(d)]);
-  s.side[2] = names;
-  if (m->attrs.flag("bias") && filtered(s.side[2], s.side[0], false) != bias) return {};
+  DotDims dims = dims_of(*m);
+  const DimNames bias = dims.out.not_in(dims.a);
+  DimNames out;
+  for (int64_t d : n.attrs.ints("order")) out.push_back(dims.out[static_cast<int>(d)]);
+  dims.out = out;
+  if (m->attrs.flag("bias") && !(dims.out.not_in(dims.a) == bias)) return {};
   Attrs attrs = m->attrs;
-  attrs.set("dims", print(s));
+  attrs.set("dims", dims.text());
   std::vector<Var> in;
   for (size_t i = 0; i < m->inputs.size(); ++i) in.push_back(p.operand(*m, i));
   return p.builder().emit_n(dot_op, std::move(attrs), in, {}, n.origin.loc)[0];

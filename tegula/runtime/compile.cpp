@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include "tegula/plan/planning.h"
+
 namespace tegula {
 
 namespace {
@@ -11,29 +13,6 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) {
   return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
 }
-
-// Can a kernel run this op on contiguous operands?
-bool has_direct_kernel(const OpCall& call, const void* context) {
-  const auto& options = *static_cast<const PlanOptions*>(context);
-  auto refs = [](std::span<const Type> types) {
-    std::vector<TensorRef> r;
-    for (const Type& t : types) r.push_back(contiguous_ref(nullptr, t));
-    return r;
-  };
-  const auto in = refs(call.in), out = refs(call.out);
-  const KernelQuery query{call.attrs, in, out, nullptr, &options.target};
-  return choose_kernel(*call.op, {&query, 1}, options);
-}
-
-Result<int64_t> planned_peak(const Module& module, const Function& f, const void* context) {
-  auto copy = std::make_shared<Module>(module);
-  const FuncId id = copy->add(f);
-  const Plan plan = TEGULA_TRY(make_plan(copy, id, *static_cast<const PlanOptions*>(context)));
-  return plan.arena_bytes;
-}
-}  // namespace
-
-namespace {
 
 // The plan of a function that the passes rewrote, which takes no smaller extents than it did
 // before: a window that no longer fits is refused, though what the window op became would run.
@@ -72,17 +51,10 @@ Status tune(const std::shared_ptr<Module>& module, FuncId function, const Compil
   return {};
 }
 
-// What passes ask of kernels and of the memory planner, where the caller did not say.
-void ask_planner(PipelineOptions& passes, const PlanOptions& plan) {
+// Passes ask the plan that is being made, unless the caller said whom to ask.
+void ask(PipelineOptions& passes, const PlanOptions& plan, const Planning& planning) {
   passes.pass.target = &plan.target;
-  if (!passes.pass.has_direct_kernel) {
-    passes.pass.has_direct_kernel = has_direct_kernel;
-    passes.pass.kernel_context = &plan;
-  }
-  if (!passes.pass.planned_peak) {
-    passes.pass.planned_peak = planned_peak;
-    passes.pass.peak_context = &plan;
-  }
+  if (!passes.pass.planning) passes.pass.planning = &planning;
 }
 
 Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId function,
@@ -96,7 +68,8 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
     if (!table.warning().empty()) out.notes.push_back(table.warning());
     plan.tunings = &table;
   }
-  ask_planner(passes, plan);
+  const PlanningFor planning(plan);
+  ask(passes, plan, planning);
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));
@@ -146,7 +119,8 @@ Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, F
         "--checkpoint, or take more micro-batches");
   CompiledProgram out;
   CompileOptions o = options;
-  ask_planner(o.passes, options.plan);
+  const PlanningFor planning(options.plan);
+  ask(o.passes, options.plan, planning);
   o.passes.until = PassPhase::kPartition;
   out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
   Program program = TEGULA_TRY(split(*module, step, split_options));

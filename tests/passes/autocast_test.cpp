@@ -153,7 +153,8 @@ TEST(Autocast, LeavesAlone) {
   EXPECT_FALSE(run(m, f, "autocast"));
   // What has no kernel in bf16.
   PassOptions o = bf16_options();
-  o.has_direct_kernel = [](const OpCall& c, const void*) { return c.in[0].dtype == DType::kF32; };
+  const KernelsThat of_f32([](const OpCall& c) { return c.in[0].dtype == DType::kF32; });
+  o.planning = &of_f32;
   EXPECT_FALSE(run(m, f, "autocast", o));
   // Doubles, and the update.
   Builder b(m, "g");

@@ -81,9 +81,9 @@ TEST(BiasActivation, AsksForAKernel) {
   l.b.result("y", gelu(matmul(l.x, l.w) + l.bias));
   const FuncId f = finish(l.b);
   PassOptions o;
-  o.has_direct_kernel = [](const OpCall& c, const void*) {
-    return c.op != &dot_op || !c.attrs->has("activation");
-  };
+  const KernelsThat has(
+      [](const OpCall& c) { return c.op != &dot_op || !c.attrs->has("activation"); });
+  o.planning = &has;
   EXPECT_TRUE(run_checked(l.m, f, "bias_activation", o));
   EXPECT_EQ(count(l.m[f], gelu_op), 1);
   EXPECT_EQ(count(l.m[f], add_op), 0);

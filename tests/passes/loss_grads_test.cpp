@@ -100,7 +100,8 @@ TEST(LossGrads, NotUnderABudgetOfMemory) {
 TEST(LossGrads, NotWithoutAKernel) {
   Step s = make(false);
   PassOptions options;
-  options.has_direct_kernel = [](const OpCall&, const void*) { return false; };
+  const KernelsThat none([](const OpCall&) { return false; });
+  options.planning = &none;
   EXPECT_FALSE(run(s.m, s.f, "loss_grads", options));
 }
 

@@ -11,17 +11,16 @@ FuncId attends(Module& m) {
   return finish(b);
 }
 
-PassOptions with_kernels(bool (*has)(const OpCall&, const void*), DType compute) {
+PassOptions with_kernels(const Planning& planning, DType compute) {
   PassOptions o;
-  o.has_direct_kernel = has, o.compute_dtype = compute;
+  o.planning = &planning, o.compute_dtype = compute;
   return o;
 }
 
 // A kernel of bf16 alone: the op stays for autocast, unless that is not wanted.
 TEST(Lower, WhatHasAKernelInTheLowDtypeStays) {
-  const auto of_bf16 = [](const OpCall& c, const void*) {
-    return c.op != &attention_op || c.in[0].dtype == DType::kBF16;
-  };
+  const KernelsThat of_bf16(
+      [](const OpCall& c) { return c.op != &attention_op || c.in[0].dtype == DType::kBF16; });
   for (const DType compute : {DType::kBF16, DType::kF32}) {
     Module m;
     const FuncId f = attends(m);
@@ -33,7 +32,7 @@ TEST(Lower, WhatHasAKernelInTheLowDtypeStays) {
 TEST(Lower, WhatHasNoneIsDecomposed) {
   Module m;
   const FuncId f = attends(m);
-  const auto none = [](const OpCall& c, const void*) { return c.op != &attention_op; };
+  const KernelsThat none([](const OpCall& c) { return c.op != &attention_op; });
   EXPECT_TRUE(run(m, f, "lower", with_kernels(none, DType::kBF16)));
   EXPECT_EQ(count(m[f], attention_op), 0);
 }

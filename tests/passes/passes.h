@@ -13,6 +13,14 @@
 
 namespace tegula {
 
+// Kernels for those calls alone that has(call) is true of.
+template <class F>
+struct KernelsThat : Planning {
+  explicit KernelsThat(F f) : has(f) {}
+  bool has_kernel(const OpCall& call) const override { return has(call); }
+  F has;
+};
+
 // Runs one pass; the test fails on an error.
 bool run(Module& m, FuncId f, std::string_view name, const PassOptions& options = {});
 FuncId finish(Builder& b);

@@ -244,18 +244,18 @@ TEST(Remat, WhatIsReadThroughAViewGoesToo) {
 TEST(Remat, ThePlannerIsAsked) {
   Module m;
   const FuncId f = residual_net(m, 8);
-  struct Asked {
-    int times = 0;
+  struct Asked : Planning {
+    mutable int times = 0;
+    Result<int64_t> peak_bytes(const Module&, const Function& g) const override {
+      ++times;
+      EXPECT_GT(count(g, fused_op), 0);
+      return 50;
+    }
   } asked;
   PassOptions o;
   o.remat = Remat::kBudget;
   o.memory_bytes = 100;
-  o.peak_context = &asked;
-  o.planned_peak = [](const Module&, const Function& g, const void* context) -> Result<int64_t> {
-    ++static_cast<Asked*>(const_cast<void*>(context))->times;
-    EXPECT_GT(count(g, fused_op), 0);
-    return 50;
-  };
+  o.planning = &asked;
   EXPECT_FALSE(run(m, f, "remat", o));
   EXPECT_EQ(asked.times, 1);
 }

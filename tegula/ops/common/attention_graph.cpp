@@ -165,7 +165,7 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
   return t;
 }
 
-Var AttentionGraph::weights(Var lse) const { return exp(scores - unsqueeze(finite(lse), -1)); }
+Var AttentionGraph::weights(Var lse) const { return exp_less_lse(scores, lse); }
 
 Var AttentionGraph::dropped(Var w, double dropout) const {
   if (!keep.valid()) return w;

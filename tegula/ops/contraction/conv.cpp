@@ -1,49 +1,11 @@
 // Convolution (cross-correlation) over 1 to 3 spatial dims. It has no kernel of its own: unfolded
 // windows are a strided view, and a contraction of that view with w is a convolution, whose packing
 // reads x directly (an implicit im2col).
-#include "tegula/ops/common/windows.h"
+#include "tegula/ops/common/convolution.h"
 
 namespace tegula {
 
 namespace {
-struct Ref {
-  template <class S>
-  void operator()(RefArgs<S>& a) const {
-    const ConvShapes s = *conv_shapes(a.call, "xw");
-    std::vector<int64_t> inner = {s.c};
-    for (const Window& w : s.windows) inner.push_back(w.kernel);
-    for_each_index(shape_of(a.out[0]), [&](const Index& y) {
-      S acc = S(0.0);
-      for_each_index(inner, [&](const Index& k) {
-        Index x = {y[0], y[1] / s.d * s.c + k[0]}, w = {y[1], k[0]};
-        bool inside = true;
-        for (size_t i = 0; i < s.windows.size(); ++i) {
-          x[i + 2] = s.windows[i].at(y[i + 2], k[i + 1]), w[i + 2] = k[i + 1];
-          inside &= x[i + 2] >= 0 && x[i + 2] < s.size[i].bound();
-        }
-        acc = scalar::fma(inside ? a.load_at(0, x) : S(0.0), a.load_at(1, w), acc);
-      });
-      a.store_at(0, acc, y);
-    });
-  }
-};
-
-std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
-  auto shapes = conv_shapes(c, "xw");
-  if (!shapes.ok()) return {b.fail(std::move(shapes).error())};
-  const ConvShapes& s = *shapes;
-  if (s.groups == 1)
-    return {conv_dot(unfold_windows(in[0], s.windows, s.out), {"nc", "ok"}, in[1], {"dc", "k"},
-                     {"nd", "o"}, s.rank())};
-  if (s.rank() < 3) {
-    const Var x = split_groups(unfold_windows(in[0], s.windows, s.out), 1, s.groups);
-    return {join_groups(conv_dot(x, {"ngc", "ok"}, split_groups(in[1], 0, s.groups), {"gdc", "k"},
-                                 {"ngd", "o"}, s.rank()),
-                        1)};
-  }
-  return conv_by_group(b, c, in, {1, s.c}, {0, s.d}, 1);
-}
-
 std::vector<Sample> samples() {
   auto f = [](Shape s) { return SampleInput{{DType::kF32, s}}; };
   auto by = [](int rank, ConvOptions o) {
@@ -86,27 +48,12 @@ Var conv(Var x, Var w, const ConvOptions& options, Loc loc) {
   return x.builder().emit(conv_op, std::move(attrs), {x, w}, loc);
 }
 
-constinit const OpDef conv_op = {
+constinit const OpDef conv_op = convolution<'y'>({
     .name = "conv",
     .formula = "y[n, d, o] = sum over c, k of x[n, c, stride o + dilation k - lo] w[d, c, k]",
     .source = "LeCun et al. 1989; implicit im2col: Chetlur et al. 2014, section 3",
-    .group = "contraction",
-    .dims_fn = [](const OpCall& c) { return conv_dims(c, "xw"); },
-    .types = "F, F -> F",
     .attrs = window_attr_defs(),
-    .flops = [](const OpCall& c) { return conv_flops(c, "xw"); },
-    .bytes = [](const OpCall& c) { return conv_bytes(c, "xw"); },
-    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
-      const Var x = c.in[0], w = c.in[1];
-      return {b.emit(conv_bwd_data_op, conv_attrs(c.attrs(), 'x', x.shape()), {c.grad[0], w}),
-              b.emit(conv_bwd_filter_op, conv_attrs(c.attrs(), 'w', w.shape()), {x, c.grad[0]})};
-    },
-    .decompose = decompose,
-    .reference = reference_of<Ref>,
     .samples = samples,
-    .localize = conv_localize,
-    .is_multilinear = true,
-    .precision = Precision::kLow,
-};
+});
 
 }  // namespace tegula

@@ -7,31 +7,14 @@
 // factors, then an activation, each rounded as the separate ops would be. With `accumulate` every
 // chain starts from the element of a third operand instead of 0, so that a sum may go on from call
 // to call: a chain in pieces has the bits of the whole one.
+#include "tegula/base/dot_dims.h"
 #include "tegula/ops/elementwise.h"
 
 namespace tegula {
 
 namespace {
-std::string_view operand_spec(std::string_view dims, int which) {
-  const size_t comma = dims.find(','), arrow = dims.find("->");
-  auto trim = [](std::string_view s) {
-    while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-    while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
-    return s;
-  };
-  if (which == 0) return trim(dims.substr(0, comma));
-  if (which == 1) return trim(dims.substr(comma + 1, arrow - comma - 1));
-  return trim(dims.substr(arrow + 2));
-}
-
-bool has_name(std::string_view spec, std::string_view name) {
-  for (size_t i = 0; i < spec.size();) {
-    size_t j = std::min(spec.find(' ', i), spec.size());
-    if (spec.substr(i, j - i) == name) return true;
-    i = j + 1;
-  }
-  return false;
-}
+// As check() has seen it.
+DotDims names_of(const Attrs& attrs) { return *DotDims::parse(attrs.str("dims")); }
 
 bool is_fused(const Attrs& a) {
   return a.flag("bias") || a.flag("accumulate") || a.has("scale") ||
@@ -40,52 +23,35 @@ bool is_fused(const Attrs& a) {
 
 Result<DimMap> dims(const OpCall& c) {
   const std::string& spec = c.attrs->str("dims");
-  if (spec.find(',') == std::string::npos || spec.find("->") == std::string::npos)
-    return invalid_argument(cat("dot: dims \"", spec, "\" must be \"a, b -> c\""));
-  std::string full = spec;
-  if (c.attrs->flag("bias")) {  // over the n factors: in the result, from b alone
-    std::string bias;
-    const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
-    for (size_t i = 0; i < r.size();) {
-      size_t j = std::min(r.find(' ', i), r.size());
-      const auto name = r.substr(i, j - i);
-      if (has_name(b, name) && !has_name(a, name)) bias += cat(bias.empty() ? "" : " ", name);
-      i = j + 1;
-    }
-    full = cat(a, ", ", b, ", ", bias, " -> ", r);
-  }
-  const bool accumulates = c.attrs->flag("accumulate");
-  if (accumulates)
-    full = cat(operand_spec(spec, 0), ", ", operand_spec(spec, 1), ", ", operand_spec(spec, 2),
-               " -> ", operand_spec(spec, 2));
-  if (c.in.size() != (c.attrs->flag("bias") || accumulates ? 3u : 2u))
+  const DotDims names = TEGULA_TRY(DotDims::parse(spec));
+  const bool accumulates = c.attrs->flag("accumulate"), has_bias = c.attrs->flag("bias");
+  // A third operand: a start has the result's dims, a bias those n factors that b alone has.
+  const DimNames bias = names.out.in(names.b).not_in(names.a);
+  const std::string third = accumulates ? cat(", ", names.out.text())
+                            : has_bias  ? cat(", ", bias.text())
+                                        : "";
+  if (c.in.size() != (third.empty() ? 2u : 3u))
     return invalid_argument(cat("dot: got ", c.in.size(), " operands"));
-  DimMap m = TEGULA_TRY(solve_dims("dot", full, c.in));
-  const auto a = operand_spec(spec, 0), b = operand_spec(spec, 1), r = operand_spec(spec, 2);
+  DimMap m = TEGULA_TRY(solve_dims(
+      "dot", cat(names.a.text(), ", ", names.b.text(), third, " -> ", names.out.text()), c.in));
   for (const Factor& f : m.factors)
-    if (has_name(a, f.name) + has_name(b, f.name) + has_name(r, f.name) < 2)
+    if (names.a.has(f.name) + names.b.has(f.name) + names.out.has(f.name) < 2)
       return invalid_argument(cat("dot: factor ", f.name, " of \"", spec,
                                   "\" stands in one place only: reduce or broadcast it apart"));
   // A scale, bias or activation acts on the finished sum, a start is added once: k may not be cut.
   if (is_fused(*c.attrs))
-    for (size_t f = 0; f < m.factors.size(); ++f)
-      if (!has_name(r, m.factors[f].name)) m.factors[f].whole = true;
+    for (Factor& f : m.factors) f.whole = f.whole || !names.out.has(f.name);
   m.finish();
   return m;
 }
 
 // The product of a's dims that the result has not; symbolic if one of them is.
-Dim contracted(std::string_view spec, const Shape& shape) {
-  const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
+Dim contracted(const DotDims& names, const Shape& shape) {
   Dim k = 1;
-  int d = 0;
-  for (size_t i = 0; i < a.size() && d < shape.rank(); ++d) {
-    size_t j = std::min(a.find(' ', i), a.size());
-    if (!has_name(r, a.substr(i, j - i)))
+  for (int d = 0; d < std::min(names.a.size(), shape.rank()); ++d)
+    if (!names.out.has(names.a[d]))
       k = k.is_const() && shape[d].is_const() ? Dim(k.bound() * shape[d].bound())
                                               : Dim::of(0, k.bound() * shape[d].bound());
-    i = j + 1;
-  }
   return k;
 }
 
@@ -93,7 +59,7 @@ struct Sizes {
   int64_t out = 1, k = 1;
 };
 Sizes sizes_of(const OpCall& c) {
-  return {c.out[0].shape.numel(), contracted(c.attrs->str("dims"), c.in[0].shape).bound()};
+  return {c.out[0].shape.numel(), contracted(names_of(*c.attrs), c.in[0].shape).bound()};
 }
 
 int64_t activation_flops(const Attrs& a) {
@@ -113,7 +79,7 @@ Status check(const OpCall& c) {
   if (shards != 1 && shards != 2 && shards != 4 && shards != 8)
     return invalid_argument(cat("dot: k_shards is ", shards, ", must be 1, 2, 4 or 8"));
   const int64_t k = sizes_of(c).k;
-  if (shards > 1 && !contracted(c.attrs->str("dims"), c.in[0].shape).is_const())
+  if (shards > 1 && !contracted(names_of(*c.attrs), c.in[0].shape).is_const())
     return unsupported(cat("dot: k_shards ", shards, " of a symbolic k: leave them out"));
   if (k % shards != 0)
     return invalid_argument(cat("dot: k_shards ", shards, " does not divide k=", k));
@@ -132,28 +98,23 @@ Status check(const OpCall& c) {
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const std::string& spec = a.attrs().str("dims");
-    const std::string_view names[3] = {operand_spec(spec, 0), operand_spec(spec, 1),
-                                       operand_spec(spec, 2)};
+    const DotDims names = names_of(a.attrs());
+    const DimNames* const sides[3] = {&names.a, &names.b, &names.out};
     // Factor of each dim of a, b and the result; the k factors in a's order come last.
-    std::vector<std::string> factor;
+    std::vector<std::string_view> factor;
     std::vector<int64_t> size;
     std::vector<int> at[3];
     size_t n_out = 0;
-    for (int which : {2, 0, 1}) {
-      const auto s = names[which];
-      for (size_t i = 0, d = 0; i < s.size(); ++d) {
-        size_t j = std::min(s.find(' ', i), s.size());
-        const std::string name(s.substr(i, j - i));
+    for (size_t which : {2u, 0u, 1u}) {
+      for (int d = 0; d < sides[which]->size(); ++d) {
+        const std::string_view name = (*sides[which])[d];
         size_t f = 0;
         while (f < factor.size() && factor[f] != name) ++f;
         if (f == factor.size()) {
           factor.push_back(name);
-          size.push_back(which == 2 ? a.out_dim(0, static_cast<int>(d))
-                                    : a.dim(static_cast<size_t>(which), static_cast<int>(d)));
+          size.push_back(which == 2 ? a.out_dim(0, d) : a.dim(which, d));
         }
         at[which].push_back(static_cast<int>(f));
-        i = j + 1;
       }
       if (which == 2) n_out = factor.size();
     }
@@ -221,15 +182,10 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   if (c.attrs->flag("accumulate")) return {in[2] + y};
   if (c.attrs->has("scale")) y = y * c.attrs->f("scale");
   if (c.attrs->flag("bias")) {
-    const std::string& spec = c.attrs->str("dims");
-    const auto a = operand_spec(spec, 0), r = operand_spec(spec, 2);
+    const DotDims names = names_of(*c.attrs);
     Shape s;
-    int d = 0;
-    for (size_t i = 0; i < r.size(); ++d) {
-      size_t j = std::min(r.find(' ', i), r.size());
-      s.push_back(has_name(a, r.substr(i, j - i)) ? Dim(1) : y.dim(d));
-      i = j + 1;
-    }
+    for (int d = 0; d < names.out.size(); ++d)
+      s.push_back(names.a.has(names.out[d]) ? Dim(1) : y.dim(d));
     y = y + reshape(in[2], s);
   }
   const auto act = c.attrs->get_or<std::string>("activation", "none");
@@ -239,10 +195,9 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
 // With C = A·B: dA has A's dims, from dC and B; dB has B's, from A and dC.
 Grads vjp(Builder&, const VjpCall& c) {
   if (is_fused(c.attrs())) return {};  // through the decomposition
-  const std::string& spec = c.attrs().str("dims");
-  const auto x = operand_spec(spec, 0), y = operand_spec(spec, 1), r = operand_spec(spec, 2);
-  return {dot(cat(r, ", ", y, " -> ", x), c.grad[0], c.in[1]),
-          dot(cat(x, ", ", r, " -> ", y), c.in[0], c.grad[0])};
+  const DotDims names = names_of(c.attrs());
+  return {dot(DotDims{names.out, names.b, names.a}.text(), c.grad[0], c.in[1]),
+          dot(DotDims{names.a, names.out, names.b}.text(), c.in[0], c.grad[0])};
 }
 
 // dC = dA·B + A·dB, in the order of C's own shards.
@@ -264,7 +219,7 @@ Attrs localize(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t
   Attrs a = *c.attrs;
   const int64_t shards = a.get_or<int64_t>("k_shards", 1);
   const Factor& f = m.factors[static_cast<size_t>(factor)];
-  if (shards == 1 || has_name(operand_spec(a.str("dims"), 2), f.name)) return a;
+  if (shards == 1 || names_of(a).out.has(f.name)) return a;
   const int64_t share = shards * (hi - lo) / f.size.bound();
   const bool whole = share * f.size.bound() == shards * (hi - lo) && (share & (share - 1)) == 0;
   a.set("k_shards", whole && share > 0 ? share : int64_t{1});
@@ -319,8 +274,8 @@ Var dot(std::string_view dims, Var a, Var b, DType out, Loc loc) {
   if (out != a.dtype()) attrs.set("out", out);
   Builder& builder = a.builder();
   // Exact mode's shards: a function of the shape alone, so that every rank count sums alike.
-  if (dims.find(',') != dims.npos && dims.find("->") != dims.npos) {
-    const Dim k = contracted(dims, a.shape());
+  if (const auto names = DotDims::parse(dims); names.ok()) {
+    const Dim k = contracted(*names, a.shape());
     if (k.is_const() && k.bound() >= 512 && k.bound() % 8 == 0) attrs.set("k_shards", int64_t{8});
   }
   return builder.emit(dot_op, std::move(attrs), {a, b}, loc);

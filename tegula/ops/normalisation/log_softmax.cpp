@@ -9,14 +9,10 @@ struct Ref {
   void operator()(RefArgs<S>& a) const {
     const TensorRef& x = a.in[0];
     for_each_row(x, [&](Index& i) {
-      S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i,
-                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
-      for_each_in_row(x, i,
-                      [&](const Index& at, size_t) { sum += scalar::exp(a.load_at(0, at) - top); });
-      const S log_sum = scalar::log(sum);
+      const RowExp<S> row = row_exp(a, i, [](size_t, S) {});
+      const S log_sum = scalar::log(row.sum);
       for_each_in_row(x, i, [&](const Index& at, size_t) {
-        a.store_at(0, a.load_at(0, at) - top - log_sum, at);
+        a.store_at(0, a.load_at(0, at) - row.top - log_sum, at);
       });
     });
   }
@@ -36,8 +32,8 @@ Grads jvp(Builder&, const JvpCall& c) {
 
 std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
   const Var x = cast(in[0], accumulator(in[0].dtype()));
-  const Var centred = x - reduce_max(x, {-1}, true);
-  return {cast(centred - log(reduce_sum(exp(centred), {-1}, true)), in[0].dtype())};
+  const RowExps rows = row_exps(x, reduce_max(x, {-1}, true));
+  return {cast(rows.centred - log(rows.sum), in[0].dtype())};
 }
 }  // namespace
 

@@ -10,14 +10,8 @@ struct Ref {
     const TensorRef& x = a.in[0];
     std::vector<S> e(static_cast<size_t>(x.shape[x.rank - 1]));
     for_each_row(x, [&](Index& i) {
-      S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i,
-                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
-      for_each_in_row(x, i, [&](const Index& at, size_t j) {
-        e[j] = scalar::exp(a.load_at(0, at) - top);
-        sum += e[j];
-      });
-      for_each_in_row(x, i, [&](const Index& at, size_t j) { a.store_at(0, e[j] / sum, at); });
+      const RowExp<S> row = row_exp(a, i, [&](size_t j, S w) { e[j] = w; });
+      for_each_in_row(x, i, [&](const Index& at, size_t j) { a.store_at(0, e[j] / row.sum, at); });
     });
   }
 };
@@ -27,8 +21,8 @@ Var slope(Builder& b, Var y, Var d) { return b.emit(softmax_bwd_op, {}, {y, d});
 
 std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
   const Var x = cast(in[0], accumulator(in[0].dtype()));
-  const Var e = exp(x - reduce_max(x, {-1}, true));
-  return {cast(e / reduce_sum(e, {-1}, true), in[0].dtype())};
+  const RowExps rows = row_exps(x, reduce_max(x, {-1}, true));
+  return {cast(rows.e / rows.sum, in[0].dtype())};
 }
 }  // namespace
 

@@ -8,30 +8,28 @@ namespace {
 struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
-    const TensorRef& x = a.in[0];
-    for_each_row(x, [&](Index& i) {
-      S top = S(-HUGE_VAL), sum = S(0.0);
-      for_each_in_row(x, i,
-                      [&](const Index& at, size_t) { top = scalar::max(top, a.load_at(0, at)); });
-      top = finite(top);
-      for_each_in_row(x, i,
-                      [&](const Index& at, size_t) { sum += scalar::exp(a.load_at(0, at) - top); });
-      a.store_at(0, top + scalar::log(sum), i);
+    for_each_row(a.in[0], [&](Index& i) {
+      const RowExp<S> row = row_exp(a, i, [](size_t, S) {});
+      a.store_at(0, row.top + scalar::log(row.sum), i);
     });
   }
 };
 
-// dy/dx = exp(x - y).
-Var weights(Var x, Var y) { return exp(cast(x, y.dtype()) - unsqueeze(finite(y), -1)); }
-
 std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
   const Var x = cast(in[0], accumulator(in[0].dtype()));
   const Var top = finite(reduce_max(x, {-1}, true));
-  return {squeeze(top + log(reduce_sum(exp(x - top), {-1}, true)), -1)};
+  return {squeeze(top + log(row_exps(x, top).sum), -1)};
 }
 }  // namespace
 
 Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
+
+RowExps row_exps(Var x, Var top) {
+  const Var centred = x - top, e = exp(centred);
+  return {centred, e, reduce_sum(e, {-1}, true)};
+}
+
+Var exp_less_lse(Var x, Var lse) { return exp(cast(x, lse.dtype()) - unsqueeze(finite(lse), -1)); }
 
 Var logsumexp(Var x, Loc loc) {
   if (x.rank() == 0) x = reshape(x, {1}, loc);
@@ -47,11 +45,11 @@ constinit const OpDef logsumexp_op = {
     .split = {{"d", Combine::kLogSumExp}},
     .flops = [](const OpCall& c) { return 4 * c.in[0].shape.numel() + 2 * c.out[0].shape.numel(); },
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
-      const Var dx = weights(c.in[0], c.out[0]) * unsqueeze(c.grad[0], -1);
+      const Var dx = exp_less_lse(c.in[0], c.out[0]) * unsqueeze(c.grad[0], -1);
       return {cast(dx, c.in[0].dtype())};
     },
     .jvp = [](Builder&, const JvpCall& c) -> Grads {
-      const Var w = weights(c.in[0], c.out[0]);
+      const Var w = exp_less_lse(c.in[0], c.out[0]);
       return {reduce_sum(w * cast(c.tangent[0], w.dtype()), {-1})};
     },
     .decompose = decompose,

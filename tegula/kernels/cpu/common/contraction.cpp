@@ -1,5 +1,6 @@
 #include "tegula/kernels/cpu/common/contraction.h"
 
+#include "tegula/base/dot_dims.h"
 #include "tegula/base/element.h"
 
 namespace tegula::kernel {
@@ -26,34 +27,22 @@ struct Names {
   }
 };
 
-std::string_view next_word(std::string_view& s) {
-  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-  size_t len = 0;
-  while (len < s.size() && s[len] != ' ') ++len;
-  const std::string_view word = s.substr(0, len);
-  s.remove_prefix(len);
-  return word;
-}
-
-Status name_operand(Names& names, std::string_view text, Operand operand, const TensorRef& t) {
-  int dim = 0;
-  for (std::string_view w = next_word(text); !w.empty(); w = next_word(text), ++dim) {
-    if (dim >= t.rank)
-      return invalid_argument(cat("dot: operand ", static_cast<int>(operand), " has rank ", t.rank,
-                                  ", but dims names more factors for it"));
-    Named& f = names.of(w);
+Status name_operand(Names& names, const DimNames& dims, Operand operand, const TensorRef& t) {
+  if (dims.size() != t.rank)
+    return invalid_argument(cat("dot: operand ", static_cast<int>(operand), " has rank ", t.rank,
+                                ", but dims names ", dims.size(), " factors for it"));
+  for (int dim = 0; dim < t.rank; ++dim) {
+    Named& f = names.of(dims[dim]);
     if (f.in(operand))
       return invalid_argument(
-          cat("dot: factor ", w, " appears twice in operand ", static_cast<int>(operand)));
+          cat("dot: factor ", f.name, " appears twice in operand ", static_cast<int>(operand)));
     if (f.extent >= 0 && f.extent != t.shape[dim])
-      return invalid_argument(cat("dot: factor ", w, " has extent ", f.extent, " in one operand, ",
-                                  t.shape[dim], " in operand ", static_cast<int>(operand)));
+      return invalid_argument(cat("dot: factor ", f.name, " has extent ", f.extent,
+                                  " in one operand, ", t.shape[dim], " in operand ",
+                                  static_cast<int>(operand)));
     f.extent = t.shape[dim];
     f.dim[operand] = dim;
   }
-  if (dim != t.rank)
-    return invalid_argument(cat("dot: operand ", static_cast<int>(operand), " has rank ", t.rank,
-                                ", but dims names ", dim, " factors for it"));
   return {};
 }
 
@@ -67,27 +56,14 @@ Result<Activation> parse_activation(const Attrs& attrs) {
   return invalid_argument(cat("dot: activation ", s, " is not none, relu, gelu or silu"));
 }
 
-Status name_all(Names& names, std::string_view dims, const Contraction& c,
+Status name_all(Names& names, std::string_view text, const Contraction& c,
                 std::span<const TensorRef> in, const TensorRef& out) {
-  const bool has_bias = c.has_bias;
-  const size_t arrow = dims.find("->");
-  const size_t comma = dims.find(',');
-  if (arrow == std::string_view::npos || comma == std::string_view::npos || comma > arrow)
-    return invalid_argument(cat("dot: dims \"", dims, "\" is not \"a.., b.. -> out..\""));
-  std::string_view second = dims.substr(comma + 1, arrow - comma - 1);
-  std::string_view third;
-  const size_t comma2 = second.find(',');
-  const bool bias_named = comma2 != std::string_view::npos;
-  if (bias_named) third = second.substr(comma2 + 1), second = second.substr(0, comma2);
-  if (bias_named && !has_bias)
-    return invalid_argument("dot: dims has three inputs, but the flag bias is not set");
-
-  TEGULA_TRY(name_operand(names, dims.substr(0, comma), kA, in[0]));
-  TEGULA_TRY(name_operand(names, second, kB, in[1]));
-  TEGULA_TRY(name_operand(names, dims.substr(arrow + 2), kOut, out));
-  if (c.accumulates) return name_operand(names, dims.substr(arrow + 2), kBias, in[2]);
-  if (bias_named) return name_operand(names, third, kBias, in[2]);
-  if (!has_bias) return {};
+  const DotDims dims = TEGULA_TRY(DotDims::parse(text));
+  TEGULA_TRY(name_operand(names, dims.a, kA, in[0]));
+  TEGULA_TRY(name_operand(names, dims.b, kB, in[1]));
+  TEGULA_TRY(name_operand(names, dims.out, kOut, out));
+  if (c.accumulates) return name_operand(names, dims.out, kBias, in[2]);
+  if (!c.has_bias) return {};
   int dim = 0;
   for (int d = 0; d < out.rank; ++d)
     for (int i = 0; i < names.n; ++i)

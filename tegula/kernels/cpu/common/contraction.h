@@ -2,10 +2,10 @@
 //
 // out[batch, m, n] = act(scale·Σ_k a[batch, m, k]·b[batch, k, n] + bias[batch, m, n])
 //
-// Attributes: `dims` names each operand's factors, "b m k, b k n -> b m n" (or, with `bias`, three
-// inputs: "m k, k n, n -> m n"; where the third is not named it has the n factors in the output's
-// order). A factor in both inputs and the output is batch, in the first input and the output m, in
-// the second and the output n, in both inputs only k. Any order, any strides.
+// Attributes: `dims` names each operand's factors (base/dot_dims.h), "b m k, b k n -> b m n"; a
+// `bias` has the n factors in the output's order. A factor in both inputs and the output is batch,
+// in the first input and the output m, in the second and the output n, in both inputs only k. Any
+// order of factors, any strides.
 // `k_shards` (default 1), `scale` (a float; none if absent), `bias` (default false), `activation`
 // (none, relu, gelu, silu).
 // With `accumulate` the third operand has the output's factors and every chain starts from it; it

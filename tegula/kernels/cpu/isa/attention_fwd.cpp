@@ -17,15 +17,19 @@
 namespace tegula::kernel::TEGULA_ISA_NS {
 
 namespace {
-// Where they are fewer of kRowBlock rows, a thread has smaller ones: all wait for the last task,
-// and some cores are slow. Also what is done again where hidden values were no numbers, whatever
-// the tasks: work is counted, and must not depend on threads.
+// A task is a block of kRowBlock query rows. Where that makes fewer than kTasksPerThread tasks for
+// each thread, a task is a smaller block of kFewRows: every thread waits for the last task, and
+// some cores are slower than others. A NaN behind a mask makes rows be computed again
+// (run_carefully). That is always done in blocks of kFewRows, whatever the size of a task, so that
+// the work counted does not depend on the number of threads.
 constexpr int64_t kTasksPerThread = 16, kFewRows = kRowBlock / (28 % kTileM == 0 ? 3 : 2);
 static_assert(kRowBlock % kFewRows == 0 && kFewRows % kTileM == 0);
-// Of keys, that a strip which sees them all takes before their values are added: half the loads and
-// stores of sums.
+// A strip of queries that sees all keys of two neighbouring blocks scores both before it adds their
+// values: its sums are then loaded and stored half as often.
 constexpr int64_t kBlocksAtOnce = 2, kScores = kTileM * kKeyBlock;
-constexpr int64_t kFetchedBytes = 512 << 10;  // of keys and values that are packed next: of an L2
+// So many bytes of the keys and values that will be packed next are fetched ahead: what an L2
+// holds.
+constexpr int64_t kFetchedBytes = 512 << 10;
 
 template <class T>
 class Flash {
@@ -71,7 +75,8 @@ class Flash {
         !split && !local_keys_ && n_threads > 1 && pairs * row_blocks < kTasksPerThread * n_threads;
     const RowTasks::Shape shape{n_rows_, c_.n_k, is_few ? kFewRows : kRowBlock, c_.is_causal,
                                 n_threads};
-    // All pairs in one round, unless memory holds the panels of fewer than threads come to.
+    // One round takes all pairs, unless the workspace has room for the packed keys of fewer pairs
+    // than the threads could be working on at once.
     const int64_t slots = local_keys_ ? 0 : space_.slots(n_threads);
     const bool is_enough = slots >= std::min(pairs, PairPanels::most_slots(n_threads));
     const int64_t most = std::max<int64_t>(1, local_keys_ || is_enough ? pairs : slots);
@@ -214,7 +219,8 @@ class Flash {
     const int64_t spans = ceil_div(c_.n_k, kKeySpan);
     finish_all(t, run_block(t, 0, spans, thread, nullptr, false, next), thread);
   }
-  // Some rows at a time; what has to be done again is last, as it takes the place of the sums.
+  // Some rows at a time. Those that must be computed again come last, since that overwrites the
+  // thread's sums.
   void finish_all(const Task& t, const Totals& sum, int thread) const {
     const auto part = [&](int r) {
       return Task{{t.pair, t.r0 + r, std::min(static_cast<int>(kFewRows), t.rows - r)}, t.panels};
@@ -225,8 +231,8 @@ class Flash {
     for (int i = 0; again >> i != 0; ++i)
       if ((again >> i & 1) != 0) run_carefully(part(i * static_cast<int>(kFewRows)), thread);
   }
-  // A row came out as NaN. Perhaps because a hidden value is one, and 0·NaN is: again, touching
-  // nothing that is hidden.
+  // Some row came out as NaN. The reason may be a NaN behind the mask, since 0·NaN is NaN: computed
+  // again without touching what is masked.
   void run_carefully(const Task& t, int thread) const {
     finish(t, run_block(t, 0, ceil_div(c_.n_k, kKeySpan), thread, nullptr, true), true);
   }

@@ -100,13 +100,16 @@ class PackedDot {
   }
 
  private:
-  // What a thread has packed for itself, and keeps for the tasks that follow.
+  // Says which panels a thread has packed for itself: its next tasks use them again.
   struct Kept {
-    int64_t batch, m0, blocks;             // of a: blocks of k, bits
-    int64_t b_batch, group, parts, begun;  // of b: parts, bits; one whose first strip is there
+    int64_t batch, m0;       // the rows of a whose block is packed
+    int64_t blocks;          // bit i: their block i along k is there
+    int64_t b_batch, group;  // the columns of b whose strips are packed
+    int64_t parts;           // bit i: part i of the group is there, all of its strips
+    int64_t begun;           // the part of which only the first strip is there; -1: none
   };
   static_assert(sizeof(Kept) <= kMarkFloats * sizeof(float));
-  // It lies before the thread's block of a and its strips of b.
+  // In the thread's share of the workspace, before its block of a and its strips of b.
   Kept* kept(int thread) const {
     return reinterpret_cast<Kept*>(blocks_of_a_ +
                                    thread * workspace_.own_thread_floats(call_.pool->n_threads()));

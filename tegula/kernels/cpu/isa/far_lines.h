@@ -1,4 +1,5 @@
-// Lines that are far away, fetched beside the work, some at a time: a core waits for few at once.
+// Cache lines that lie in memory and will be needed soon: their prefetches are spread over the work
+// that goes on meanwhile, because a core can wait for only a few lines at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,9 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 template <class T>  // of the operands
 class FarLines {
  public:
-  // n rows of an operand's innermost dim from (batch, s, head) on; the next one is one further on
-  // along s, or, of a group of heads, the next head, those of s after the group.
+  // Adds n rows of t, each its whole innermost dim. The first is at (batch, s, head + in_group).
+  // The next row is the next head of the group of `group` heads that begins at `head`; after the
+  // last head it is the group's first one at s + 1.
   void add(const TensorRef& t, int64_t batch, int64_t s, int64_t head, int64_t n, bool is_written,
            int64_t group = 1, int64_t in_group = 0) {
     if (n <= 0 || n_runs_ == kMostRuns) return;
@@ -28,7 +30,8 @@ class FarLines {
   }
   int64_t lines() const { return lines_; }
 
-  void fetch(int64_t n) {  // of all lines the next ones
+  // Prefetches the next n lines.
+  void fetch(int64_t n) {
     while (n > 0 && run_ < n_runs_) {
       Run& r = runs_[run_];
       const int64_t last = std::min(r.lines, line_ + n);

@@ -1,0 +1,23 @@
+#include "tegula/plan/planning.h"
+
+namespace tegula {
+
+bool PlanningFor::has_kernel(const OpCall& call) const {
+  auto refs = [](std::span<const Type> types) {
+    std::vector<TensorRef> r;
+    for (const Type& t : types) r.push_back(contiguous_ref(nullptr, t));
+    return r;
+  };
+  const auto in = refs(call.in), out = refs(call.out);
+  const KernelQuery query{call.attrs, in, out, nullptr, &options_.target};
+  return choose_kernel(*call.op, {&query, 1}, options_) != nullptr;
+}
+
+Result<int64_t> PlanningFor::peak_bytes(const Module& module, const Function& f) const {
+  auto copy = std::make_shared<Module>(module);
+  const FuncId id = copy->add(f);
+  const Plan plan = TEGULA_TRY(make_plan(copy, id, options_));
+  return plan.arena_bytes;
+}
+
+}  // namespace tegula
