@@ -24,7 +24,7 @@ bool cuts_model(const ModelSpec& m, int64_t tp) {
 
 std::vector<int64_t> microbatches(int64_t sequences_of_rank, const Pins& pins) {
   std::vector<int64_t> list;
-  for (int64_t b = 1; b <= kMostMicrobatch; b *= 2)
+  for (int64_t b = 1; b <= kMostMicrobatch; ++b)
     if (divides(b, sequences_of_rank)) list.push_back(b);
   if (!pins.microbatch) return list;
   if (divides(*pins.microbatch, sequences_of_rank)) return {*pins.microbatch};

@@ -2,8 +2,8 @@
 // that fit, and why the nearest others lost.
 //
 // The space is enumerated whole: factors dp·tp·pp·cp of the devices, ep, ZeRO stage, sp, schedule,
-// interleaving up to kMostInterleave, micro-batches of powers of two up to kMostMicrobatch
-// sequences, recomputation. Layouts that cut a layer alike share its price, so that a layout costs
+// interleaving up to kMostInterleave, micro-batches of up to kMostMicrobatch sequences,
+// recomputation. Layouts that cut a layer alike share its price, so that a layout costs
 // about a microsecond.
 // Ties go to less memory.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tegula::planner {
 
-inline constexpr int64_t kMostInterleave = 8, kMostMicrobatch = 32;
+inline constexpr int64_t kMostInterleave = 8, kMostMicrobatch = 256;
 inline constexpr size_t kBestLayouts = 5;
 
 struct Rejected {
