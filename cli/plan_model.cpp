@@ -35,7 +35,7 @@ bool asks_about_model(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments[0] != "plan") return false;
   if (!arguments[1].starts_with('-')) return true;
   for (const std::string& a : arguments)
-    for (const char* flag : {"--gpus", "--fix", "--batch-tokens"})
+    for (const char* flag : {"--gpus", "--fix", "--batch-tokens", "--serve", "--compare-gpus"})
       if (a == flag || a.starts_with(std::string(flag) + "=")) return true;
   return false;
 }
@@ -56,7 +56,7 @@ void add_plan_model(CLI::App& app, int& exit_code) {
         0, int64_t{1} << 50);
   one_of(
       cmd->add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
-      {"bf16", "fp8", "f32", "tf32"});
+      {"bf16", "fp8", "f32", "tf32", "int8"});
   cmd->add_option("--fix", q.fix,
                   "Settled already: dp=,tp=,pp=,cp=,ep=,zero=,sp=,schedule=,interleave=,"
                   "microbatch=,remat=,attention=,dtype=")
@@ -65,6 +65,18 @@ void add_plan_model(CLI::App& app, int& exit_code) {
                        "Also what a run over so many tokens costs: 15.6e12")
            ->type_name("N"),
        0, 1e18);
+  cmd->add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
+  whole(cmd->add_option("--prompt", q.prompt, "Tokens of a request's prompt, with --serve"), 1,
+        int64_t{1} << 28)
+      ->default_str("1024");
+  whole(cmd->add_option("--output", q.output, "Tokens that come out of it, with --serve"), 1,
+        int64_t{1} << 28)
+      ->default_str("256");
+  whole(cmd->add_option("--batch", q.serve_batch,
+                        "Sequences that a copy decodes at once, with --serve; 0: what is best"),
+        0, 1 << 14);
+  cmd->add_option("--compare-gpus", q.compare, "Also as many of each of these: A100,H100,H200")
+      ->type_name("NAME,…");
   cmd->add_flag("--json", o.json, "One JSON object on one line");
   cmd->callback([&exit_code] { exit_code = run(o); });
 }

@@ -39,6 +39,7 @@ struct Accelerator {
   int64_t multiprocessors = 0;  // 0: products are not cut into tiles of whole ones
   int64_t devices_per_node = 1;
   Link inside, between;         // within a node, and a device's share of the network
+  double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
 

@@ -1,21 +1,15 @@
 #include "tegula/planner/answer.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tegula/planner/model_config.h"
+#include "tegula/planner/print.h"
 
 namespace tegula::planner {
 
 namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
-
-std::string gb(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GB", bytes / 1e9);
-  return text;
-}
 
 // What the question says, else what the model was trained with, else a sequence a device.
 Status set_job(const Question& q, Answer& a) {
@@ -52,6 +46,43 @@ std::string nearest_that_fits(const Answer& a) {
   return "";
 }
 
+Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& cluster) {
+  Compared one;
+  one.cluster = cluster;
+  if (q.serve) {
+    auto served = plan_serving(a.preset.model, a.params, cluster, a.serve_job);
+    if (served.ok())
+      one.serve = served->best.front();
+    else
+      one.why_not = served.error().message;
+    return one;
+  }
+  auto found = search_layouts(a.preset.model, a.params, cluster, a.job, a.pins);
+  if (!found.ok()) {
+    one.why_not = found.error().message;
+  } else if (found->best.empty()) {
+    one.why_not = cat("does not fit: the smallest layout needs ", gb(found->smallest->peak_bytes()),
+                      " of ", gb(usable_bytes(cluster)), " usable");
+  } else {
+    one.train = found->best.front();
+  }
+  return one;
+}
+
+// "A100,H100": as many of each as --gpus names, or one.
+Status compare(const Question& q, Answer& a) {
+  const int64_t n = a.cluster ? a.cluster->n_devices : 1;
+  for (std::string_view rest = q.compare; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    ClusterSpec cluster;
+    cluster.device = TEGULA_TRY(find_accelerator(rest.substr(0, comma)));
+    cluster.n_devices = n;
+    a.compared.push_back(compare_one(q, a, cluster));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Answer> answer(const Question& q) {
@@ -70,7 +101,16 @@ Result<Answer> answer(const Question& q) {
   TEGULA_TRY(set_job(q, a));
   a.flops = token_flops(model, real(a.job.seqlen));
   a.tokens_total = q.tokens_total;
-  if (!a.cluster) return a;
+  a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
+  if (!q.compare.empty()) TEGULA_TRY(compare(q, a));
+  if (!a.cluster) {
+    if (q.serve) return invalid_argument("--serve needs --gpus, what to serve on: 8xH100");
+    return a;
+  }
+  if (q.serve) {
+    a.serve = TEGULA_TRY(plan_serving(model, a.params, *a.cluster, a.serve_job));
+    return a;
+  }
   a.found = TEGULA_TRY(search_layouts(model, a.params, *a.cluster, a.job, a.pins));
   StepPricer fast(model, a.params, *a.cluster, a.job, kFast);
   StepPricer slow(model, a.params, *a.cluster, a.job, kSlow);

@@ -7,6 +7,7 @@
 
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/search.h"
+#include "tegula/planner/serving.h"
 
 namespace tegula::planner {
 
@@ -17,6 +18,18 @@ struct Question {
   std::string dtype = "bf16";
   int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own
   double tokens_total = 0;               // of a run; 0: not asked
+  bool serve = false;                    // serving, not training
+  int64_t prompt = 1024, output = 256;   // of a request
+  int64_t serve_batch = 0;               // ServeJob's
+  std::string compare;                   // accelerators, by commas, beside that of `gpus`
+};
+
+// The best of one accelerator, as many as asked for.
+struct Compared {
+  ClusterSpec cluster;
+  std::optional<StepPrice> train;
+  std::optional<ServePrice> serve;
+  std::string why_not;  // where neither is there
 };
 
 struct Interval {
@@ -33,8 +46,11 @@ struct Answer {
   SearchResult found;
   std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
   double tokens_total = 0;
+  ServeJob serve_job;
+  std::optional<ServeAnswer> serve;
+  std::vector<Compared> compared;
 
-  bool fits() const { return !cluster || !found.best.empty(); }
+  bool fits() const { return !cluster || serve || !found.best.empty(); }
 };
 
 // For a family with a ModelDef the parameters of its graph are counted, too; they must agree.

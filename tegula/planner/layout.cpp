@@ -196,6 +196,8 @@ Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {
                                 job.seqlen, ": the nearest are ",
                                 job.batch_tokens / job.seqlen * job.seqlen, " and ",
                                 (job.batch_tokens / job.seqlen + 1) * job.seqlen));
+  if (job.dtype == Number::kI8)
+    return invalid_argument("nothing is trained in int8: it is for --serve");
   if (c.device.peak(job.dtype) == 0)
     return invalid_argument(cat(c.device.name, " has no units for ", number_name(job.dtype),
                                 ": choose another --dtype"));

@@ -66,6 +66,70 @@ Json rejected_json(const Rejected& r) {
   return j;
 }
 
+Json step_json(const StepSeconds& s) {
+  const ServeLayout& l = s.layout;
+  return Json::object({{"partition", partition_name(l.partition)},
+                       {"x", l.x},
+                       {"gather", l.gather},
+                       {"attention_by", l.attention_by_batch ? "batch" : "heads"},
+                       {"seconds", s.total()},
+                       {"comm_s", s.comm},
+                       {"bound_by", s.bound_by()}});
+}
+
+Json serve_json(const ServePrice& p, const ClusterSpec& c) {
+  Json j = Json::object({{"n", p.n},
+                         {"copies", p.copies},
+                         {"batch", p.batch},
+                         {"ttft_s", p.prefill.total()},
+                         {"tpot_s", p.decode.total()},
+                         {"tokens_per_s", p.tokens_per_s},
+                         {"tokens_per_s_per_gpu", p.tokens_per_s / real(c.n_devices)},
+                         {"weight_bytes", p.weight_bytes},
+                         {"kv_bytes", p.kv_bytes},
+                         {"prefill", step_json(p.prefill)},
+                         {"decode", step_json(p.decode)}});
+  if (p.dollars_per_million_tokens > 0)
+    j.set("dollars_per_million_tokens", p.dollars_per_million_tokens);
+  return j;
+}
+
+Json serve_json(const Answer& a) {
+  const ServeAnswer& s = *a.serve;
+  Json::Array layouts;
+  for (const ServePrice& p : s.best) layouts.push_back(serve_json(p, *a.cluster));
+  Json j = Json::object({{"prompt", a.serve_job.prompt},
+                         {"output", a.serve_job.output},
+                         {"layouts", layouts},
+                         {"kv_bytes_per_sequence", s.kv_bytes_per_sequence},
+                         {"max_batch", s.max_batch},
+                         {"concurrency", s.max_batch * s.best.front().copies},
+                         {"compute_bound_batch", s.compute_bound_batch},
+                         {"context_switch_s", s.context_switch_s}});
+  if (s.quickest) j.set("quickest", serve_json(*s.quickest, *a.cluster));
+  return j;
+}
+
+Json compared_json(const Answer& a, const Compared& c) {
+  Json j = Json::object({{"gpus", cat(c.cluster.n_devices, "x", c.cluster.device.name)}});
+  const double n = real(c.cluster.n_devices), rent = c.cluster.device.dollars_per_hour * n / 3600;
+  if (c.train) {
+    const double tokens_per_s = real(a.job.batch_tokens) / c.train->step_s();
+    set_layout(j, c.train->layout);
+    j.set("step_s", c.train->step_s());
+    j.set("tokens_per_s_per_gpu", tokens_per_s / n);
+    j.set("dollars_per_million_tokens", rent / tokens_per_s * 1e6);
+  }
+  if (c.serve) {
+    j.set("tokens_per_s_per_gpu", c.serve->tokens_per_s / n);
+    j.set("ttft_s", c.serve->prefill.total());
+    j.set("tpot_s", c.serve->decode.total());
+    j.set("dollars_per_million_tokens", c.serve->dollars_per_million_tokens);
+  }
+  if (!c.why_not.empty()) j.set("why_not", c.why_not);
+  return j;
+}
+
 }  // namespace
 
 std::string to_json(const Answer& a) {
@@ -73,7 +137,7 @@ std::string to_json(const Answer& a) {
   for (size_t i = 0; i < a.found.best.size(); ++i)
     layouts.push_back(layout_json(a, a.found.best[i], a.intervals[i]));
   for (const Rejected& r : a.found.rejected) rejected.push_back(rejected_json(r));
-  const Json j = Json::object(
+  Json j = Json::object(
       {{"params", a.params.total},
        {"params_active", a.params.active},
        {"flops_per_token_forward", counted(a.flops.forward())},
@@ -81,6 +145,12 @@ std::string to_json(const Answer& a) {
        {"kv_bytes_per_token", counted(kv_bytes_per_token(a.preset.model, bytes_of(a.job.dtype)))},
        {"layouts", layouts},
        {"rejected", rejected}});
+  if (a.serve) j.set("serve", serve_json(a));
+  if (!a.compared.empty()) {
+    Json::Array rows;
+    for (const Compared& c : a.compared) rows.push_back(compared_json(a, c));
+    j.set("compare", rows);
+  }
   return j.dump();
 }
 

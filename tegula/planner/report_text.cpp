@@ -1,31 +1,12 @@
-#include <cstdarg>
-#include <cstdio>
-
+#include "tegula/planner/print.h"
 #include "tegula/planner/report.h"
+#include "tegula/planner/report_serving.h"
 
 namespace tegula::planner {
 
 namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
-
-__attribute__((format(printf, 2, 3))) void print(std::string& out, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  out += line;
-}
-
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, 1, ',');
-  }
-  return digits;
-}
 
 void model_card(std::string& out, const Answer& a) {
   const ModelSpec& m = a.preset.model;
@@ -57,6 +38,9 @@ void cluster_card(std::string& out, const Answer& a) {
         std::string(number_name(a.job.dtype)).c_str(), d.memory_bytes / 1e9,
         d.memory_bytes_per_s / 1e9, d.ridge(a.job.dtype), grouped(d.devices_per_node).c_str(),
         d.inside.bytes_per_s / 1e9, d.between.bytes_per_s / 1e9);
+}
+
+void job_card(std::string& out, const Answer& a) {
   print(out, "job         %s tokens a step, %s sequences of %s; %s attention\n",
         grouped(a.job.batch_tokens).c_str(), grouped(a.job.batch_tokens / a.job.seqlen).c_str(),
         grouped(a.job.seqlen).c_str(), a.job.flash ? "flash" : "naive");
@@ -151,9 +135,12 @@ void what_would_help(std::string& out, const Answer& a) {
 std::string to_text(const Answer& a) {
   std::string out;
   model_card(out, a);
+  if (!a.compared.empty()) add_compared(out, a);
   if (!a.cluster) return out;
   cluster_card(out, a);
+  if (a.serve) add_serving(out, a);
   if (a.found.best.empty()) return out;
+  job_card(out, a);
   layout_rows(out, a);
   best_in_detail(out, a);
   if (!a.found.rejected.empty()) out += "\nwhy not\n";

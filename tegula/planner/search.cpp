@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "tegula/planner/enumerate.h"
+#include "tegula/planner/print.h"
 
 namespace tegula::planner {
 
@@ -101,18 +101,6 @@ class Tally {
   bool has_smallest_ = false;
   int64_t n_layouts_ = 0, n_fit_ = 0;
 };
-
-std::string gb(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GB", bytes / 1e9);
-  return text;
-}
-
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
 
 struct Named {
   const char* name;

@@ -93,6 +93,35 @@ class Planner(CliTest):
                       "what would help most"):
             self.assertIn(words, text)
 
+    def test_serving(self):
+        plan = self.plan("llama3-70b", "--gpus", "8xH100", "--serve", "--prompt", 2048,
+                         "--output", 256)
+        serve = plan["serve"]
+        self.assertEqual(list(plan), [*KEYS, "serve"])
+        rates = [layout["tokens_per_s"] for layout in serve["layouts"]]
+        self.assertEqual(rates, sorted(rates, reverse=True))
+        for layout in serve["layouts"]:
+            self.assertEqual(layout["n"] * layout["copies"], 8)
+            self.assertLess(layout["weight_bytes"] + layout["kv_bytes"], 80e9)
+        self.assertEqual(serve["quickest"]["batch"], 1)
+        self.assertLess(serve["quickest"]["tpot_s"], serve["layouts"][0]["tpot_s"])
+        self.assertEqual(serve["kv_bytes_per_sequence"], 2304 * plan["kv_bytes_per_token"])
+        text = self.expect_ok(self.run_tool("plan", "llama3-70b", "--gpus", "8xH100", "--serve")).stdout
+        for words in ("first token after", "ms a token", "dollars a million", "compute-bound"):
+            self.assertIn(words, text)
+        self.expect_error(self.run_tool("plan", "llama3-405b", "--gpus", "4xH100", "--serve"), (1, 2),
+                          "does not fit", "811.7 GB")
+        self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
+
+    def test_several_side_by_side(self):
+        for flags in ((), ("--serve",)):
+            plan = self.plan("llama3-8b", "--gpus", "8xH100", "--compare-gpus", "A100,H200,T4", *flags)
+            self.assertEqual([row["gpus"] for row in plan["compare"]], ["8xa100", "8xh200", "8xt4"])
+            a100, h200, _ = plan["compare"]
+            self.assertLess(a100["tokens_per_s_per_gpu"], h200["tokens_per_s_per_gpu"])
+        self.expect_error(self.run_tool("plan", "llama3-8b", "--compare-gpus", "A100,H20O"), USAGE,
+                          "H20O", "h200")
+
     def test_bad_input(self):
         for arguments, words in (
                 (("lama3-8b",), ("nearest", "llama3-8b")),

@@ -1,0 +1,84 @@
+// The pages of serving and of several accelerators side by side.
+#include "tegula/planner/report_serving.h"
+
+#include "tegula/planner/print.h"
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+std::string describe(const StepSeconds& s) {
+  const ServeLayout& l = s.layout;
+  std::string text(partition_name(l.partition));
+  if (l.partition == Partition::kStationary2d) text += cat(" ", l.x, "·", l.n / l.x);
+  if (l.gather > 1) text += cat(" over ", l.gather);
+  return text + (l.attention_by_batch ? ", attention by sequences" : ", attention by heads");
+}
+
+void row(std::string& out, const ServePrice& p) {
+  print(out, "  %lld %s of %lld device%s, batches of %lld: %.4g tokens/s",
+        static_cast<long long>(p.copies), p.copies == 1 ? "copy" : "copies",
+        static_cast<long long>(p.n), p.n == 1 ? "" : "s", static_cast<long long>(p.batch),
+        p.tokens_per_s);
+  if (p.dollars_per_million_tokens > 0)
+    print(out, ", %.3g dollars a million", p.dollars_per_million_tokens);
+  print(
+      out,
+      "\n     first token after %.4g s (%s, bound by %s)\n     then %.4g ms a token (%s, bound by "
+      "%s); %.1f GB of weights and %.1f of keys and values a device\n",
+      p.prefill.total(), describe(p.prefill).c_str(), std::string(p.prefill.bound_by()).c_str(),
+      1e3 * p.decode.total(), describe(p.decode).c_str(), std::string(p.decode.bound_by()).c_str(),
+      p.weight_bytes / 1e9, p.kv_bytes / 1e9);
+}
+
+}  // namespace
+
+void add_serving(std::string& out, const Answer& a) {
+  const ServeAnswer& s = *a.serve;
+  print(
+      out,
+      "request     a prompt of %lld tokens, %lld come out; %.3g GB of keys and values at its end\n",
+      static_cast<long long>(a.serve_job.prompt), static_cast<long long>(a.serve_job.output),
+      s.kv_bytes_per_sequence / 1e9);
+  print(
+      out,
+      "memory      %.4g GB of weights a copy; the best below holds %lld sequences a copy, %lld in "
+      "all\n",
+      s.weights_bytes / 1e9, static_cast<long long>(s.max_batch),
+      static_cast<long long>(s.max_batch * s.best.front().copies));
+  print(out, "decoding    products turn from memory- to compute-bound at a batch of %.4g\n",
+        s.compute_bound_batch);
+  if (s.context_switch_s > 0)
+    print(out, "switch      a sequence's cache out to the host and another's in: %.3g s\n",
+          s.context_switch_s);
+  out += "\nmost tokens a second\n";
+  for (const ServePrice& p : s.best) row(out, p);
+  if (!s.quickest) return;
+  out += "\nleast time between tokens\n";
+  row(out, *s.quickest);
+}
+
+void add_compared(std::string& out, const Answer& a) {
+  out += "\nside by side\n";
+  for (const Compared& c : a.compared) {
+    const double n = real(c.cluster.n_devices), rent = c.cluster.device.dollars_per_hour * n / 3600;
+    print(out, "  %-6lldx %-16s ", static_cast<long long>(c.cluster.n_devices),
+          c.cluster.device.name.c_str());
+    if (c.train) {
+      const double rate = real(a.job.batch_tokens) / c.train->step_s();
+      print(out, "%.4g s a step, %.4g tokens/s a device, %.3g dollars a million; %s\n",
+            c.train->step_s(), rate / n, rent / rate * 1e6, to_string(c.train->layout).c_str());
+    } else if (c.serve) {
+      print(out,
+            "%.4g tokens/s a device, first after %.3g s, then %.3g ms, %.3g dollars a million\n",
+            c.serve->tokens_per_s / n, c.serve->prefill.total(), 1e3 * c.serve->decode.total(),
+            c.serve->dollars_per_million_tokens);
+    } else {
+      print(out, "%s\n", c.why_not.c_str());
+    }
+  }
+}
+
+}  // namespace tegula::planner

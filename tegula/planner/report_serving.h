@@ -1,0 +1,13 @@
+// Parts of the page of text: what serving costs, and accelerators side by side.
+#pragma once
+
+#include <string>
+
+#include "tegula/planner/answer.h"
+
+namespace tegula::planner {
+
+void add_serving(std::string& out, const Answer& answer);  // answer.serve must be there
+void add_compared(std::string& out, const Answer& answer);
+
+}  // namespace tegula::planner
