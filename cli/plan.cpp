@@ -290,7 +290,8 @@ Result<Target> target_of(const Options& o, const TrainConfig& c) {
 Status run(const Options& o) {
   if (!o.load.empty()) return show(o.load);
   TrainConfig c = TEGULA_TRY(o.flags.resolve());
-  TEGULA_TRY(keep_inputs({"--save", o.save}, {{"--data", c.data}, {"--config", o.config_file}}));
+  for (const NamedPath& out : {NamedPath{"--save", o.save}, {"--gantt", o.stages.gantt}})
+    TEGULA_TRY(keep_inputs(out, {{"--data", c.data}, {"--config", o.config_file}}));
   c.model.vocab_size = TEGULA_TRY(vocab_size(o, c));
   TEGULA_TRY(c.model.resolve());
   const Target target = TEGULA_TRY(target_of(o, c));
@@ -323,15 +324,7 @@ void add_plan(CLI::App& app, int& exit_code) {
                        "Also what a run over so many tokens costs: 1e13")
            ->type_name("N"),
        1, 1e18);
-  auto* stages = cmd->add_option("--stages", o.stages.n,
-                                 "Cut the step at layers: what each stage costs and waits");
-  whole(stages, 1, 1 << 10);
-  std::vector<std::string> schedules;
-  for (const ScheduleDef* s : all_schedules()) schedules.emplace_back(s->name);
-  one_of(cmd->add_option("--schedule", o.stages.schedule,
-                         "Who runs which part of which micro-batch when, with --stages"),
-         schedules)
-      ->needs(stages);
+  auto* stages = add_stages(*cmd, o.stages);
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);

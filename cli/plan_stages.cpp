@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "cli/paths.h"
 #include "tegula/io/json.h"
+#include "tegula/plan/gantt.h"
+#include "tegula/plan/schedule_check.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/train/step.h"
 
@@ -14,11 +17,29 @@ namespace tegula::cli {
 
 namespace {
 
-struct Row {
+struct StageRow {
   std::string from;  // the scope that it begins with; "": the first
   int64_t forward_flops = 0, backward_flops = 0, update_flops = 0;  // a step
-  int64_t state_bytes = 0, arena_bytes = 0, flow_bytes = 0;
+  int64_t state_bytes = 0, arena_bytes = 0;
   double seconds = 0;
+};
+
+struct RankRow {
+  std::vector<int> stages;
+  int peak_in_flight = 0;
+  int64_t state_bytes = 0, arena_bytes = 0;  // of its stages: all of one, the largest of the other
+  Simulated::OfRank simulated;
+};
+
+// What is known of a schedule of a cut step.
+struct Planned {
+  PlannedProgram whole;         // as one rank runs it
+  Program program;              // its flows those of a slice
+  Schedule schedule;            // with the update
+  std::vector<double> seconds;  // of each part and slice
+  Simulated simulated;
+  std::vector<StageRow> stages;
+  std::vector<RankRow> ranks;
 };
 
 // FLOPs of each layer, forward and backward: of what comes before them with the first, of the head
@@ -63,103 +84,268 @@ std::vector<std::string> balanced_cuts(const std::vector<double>& flops, int64_t
   return cuts;
 }
 
-std::vector<Row> rows_of(const PlannedProgram& p, const std::vector<std::string>& cuts,
-                         const ScheduleCount& count) {
-  std::vector<Row> rows(static_cast<size_t>(p.program.n_stages));
+std::vector<StageRow> stage_rows(const PlannedProgram& p, const std::vector<std::string>& cuts,
+                                 std::span<const double> seconds) {
+  std::vector<StageRow> rows(static_cast<size_t>(p.program.n_stages));
   std::vector<std::set<std::string>> seen(rows.size());
+  std::vector<int64_t> runs(p.plans.size());
+  for (const PartRun& r : p.order) ++runs[static_cast<size_t>(r.part)];
   for (size_t i = 0; i < p.plans.size(); ++i) {
+    if (runs[i] == 0) continue;
     const Part& part = p.program.parts[i];
     const Plan& plan = *p.plans[i];
     const auto at = static_cast<size_t>(part.stage);
-    Row& r = rows[at];
-    const int64_t n = is_per_micro_batch(part.kind) ? p.program.n_micro_batches : 1;
+    StageRow& r = rows[at];
     (part.kind == PartKind::kForward ? r.forward_flops
      : is_per_micro_batch(part.kind) ? r.backward_flops
-                                     : r.update_flops) += n * plan.flops();
+                                     : r.update_flops) += runs[i] * plan.flops();
     r.arena_bytes = std::max(r.arena_bytes, plan.arena_bytes);
-    r.seconds += static_cast<double>(n) * plan.seconds();
+    r.seconds += static_cast<double>(runs[i]) * seconds[i];
     for (const Plan::Port& port : plan.params)
       if (port.role != Role::kInput && seen[at].insert(port.name).second)
         r.state_bytes += port.tensor.type.bytes();
   }
-  for (size_t s = 0; s < rows.size(); ++s) {
-    if (s > 0) rows[s].from = cuts[s - 1];
-    rows[s].flow_bytes = count.peak_bytes[s];
+  for (size_t s = 1; s < rows.size(); ++s) rows[s].from = cuts[s - 1];
+  return rows;
+}
+
+Result<std::vector<RankRow>> rank_rows(const Schedule& schedule, const Simulated& simulated,
+                                       const std::vector<StageRow>& stages) {
+  ScheduleFacts facts = TEGULA_TRY(check_schedule(schedule));
+  std::vector<RankRow> rows;
+  for (size_t r = 0; r < facts.stages.size(); ++r) {
+    RankRow row{std::move(facts.stages[r]), facts.peak_in_flight[r], 0, 0, simulated.ranks[r]};
+    for (int s : row.stages) {
+      const StageRow& stage = stages[static_cast<size_t>(s)];
+      row.state_bytes += stage.state_bytes;
+      row.arena_bytes = std::max(row.arena_bytes, stage.arena_bytes);
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }
 
-void print_json(const PlannedProgram& p, const std::vector<Row>& rows, const ScheduleCount& count,
-                const Stages& stages, const std::vector<double>& seconds) {
-  Json::Array list, parts;
-  for (const Row& r : rows)
+// The seconds of each part for a whole micro-batch: given, or by its plan's roofline.
+Result<std::vector<double>> part_seconds(const PlannedProgram& p, const std::vector<double>& ms) {
+  const auto n_stages = static_cast<size_t>(p.program.n_stages);
+  if (!ms.empty() && ms.size() != 3 && ms.size() != 3 * n_stages)
+    return invalid_argument(cat("--part-ms has ", ms.size(), " times: give three (forward, ",
+                                "backward, weight gradients), or three for each of ", n_stages,
+                                " stages"));
+  std::vector<double> seconds;
+  for (size_t i = 0; i < p.plans.size(); ++i) {
+    const Part& part = p.program.parts[i];
+    if (ms.empty()) {
+      seconds.push_back(p.plans[i]->seconds());
+      continue;
+    }
+    const double* t = &ms[ms.size() == 3 ? 0 : 3 * static_cast<size_t>(part.stage)];
+    // The first stage has no gradient to send: its backward part is all weight gradients.
+    const bool has_weights = p.program.find(PartKind::kWeightGradient, part.stage) >= 0,
+               has_backward = p.program.find(PartKind::kBackward, part.stage) >= 0;
+    seconds.push_back(1e-3 * (part.kind == PartKind::kForward    ? t[0]
+                              : part.kind == PartKind::kBackward ? t[1] + (has_weights ? 0 : t[2])
+                              : part.kind == PartKind::kWeightGradient
+                                  ? t[2] + (has_backward ? 0 : t[1])
+                                  : 0));
+  }
+  return seconds;
+}
+
+// Slices are equal shares of their micro-batch, in time and in bytes.
+Program sliced(Program program, int n_slices) {
+  for (Flow& flow : program.flows)
+    if (n_slices > 1 && is_per_micro_batch(program.parts[static_cast<size_t>(flow.from)].kind) &&
+        is_per_micro_batch(program.parts[static_cast<size_t>(flow.to.back())].kind))
+      flow.type = {DType::kU8, {flow.type.bytes() / n_slices}};
+  return program;
+}
+std::vector<double> sliced(const Program& program, const std::vector<double>& seconds,
+                           int n_slices) {
+  std::vector<double> out;
+  for (size_t i = 0; i < seconds.size(); ++i)
+    out.insert(out.end(), static_cast<size_t>(n_slices),
+               is_per_micro_batch(program.parts[i].kind) ? seconds[i] / n_slices : seconds[i]);
+  return out;
+}
+
+Json rank_json(const RankRow& r) {
+  Json::Array stages;
+  for (int s : r.stages) stages.emplace_back(s);
+  Json j = Json::object({{"begin_s", r.simulated.begin_s},
+                         {"end_s", r.simulated.end_s},
+                         {"busy_s", r.simulated.busy_s},
+                         {"waits_s", r.simulated.waits_s},
+                         {"peak_in_flight", r.peak_in_flight},
+                         {"flow_bytes", r.simulated.peak_bytes},
+                         {"state_bytes", r.state_bytes},
+                         {"arena_bytes", r.arena_bytes}});
+  j.set("stages", Json(std::move(stages)));
+  return j;
+}
+
+void print_json(const Planned& p, const Stages& stages) {
+  Json::Array list, parts, ranks;
+  for (const StageRow& r : p.stages)
     list.push_back(Json::object({{"from", r.from},
                                  {"flops_forward", r.forward_flops},
                                  {"flops_backward", r.backward_flops},
                                  {"flops_update", r.update_flops},
                                  {"state_bytes", r.state_bytes},
                                  {"arena_bytes", r.arena_bytes},
-                                 {"flow_bytes", r.flow_bytes},
                                  {"seconds", r.seconds}}));
-  for (size_t i = 0; i < p.plans.size(); ++i)
+  for (const RankRow& r : p.ranks) ranks.push_back(rank_json(r));
+  const auto n_slices = static_cast<size_t>(p.schedule.shape.n_slices);
+  for (size_t i = 0; i < p.whole.plans.size(); ++i)
     parts.push_back(Json::object({{"part", std::string(name_of(p.program.parts[i].kind))},
                                   {"stage", p.program.parts[i].stage},
-                                  {"flops", p.plans[i]->flops()},
-                                  {"seconds", seconds[i]}}));
+                                  {"flops", p.whole.plans[i]->flops()},
+                                  {"seconds", p.seconds[i * n_slices]}}));
   Json j = Json::object({{"schedule", stages.schedule},
                          {"micro_batches", p.program.n_micro_batches},
-                         {"seconds", count.seconds},
-                         {"bubble", count.bubble},
-                         {"flops_per_step", p.flops()},
-                         {"one_rank_peak_bytes", p.peak_bytes()}});
+                         {"slices", p.schedule.shape.n_slices},
+                         {"seconds", p.simulated.step_s},
+                         {"bubble", p.simulated.bubble},
+                         {"flops_per_step", p.whole.flops()},
+                         {"one_rank_peak_bytes", p.whole.peak_bytes()}});
   j.set("stages", Json(std::move(list)));
+  j.set("ranks", Json(std::move(ranks)));
   j.set("parts", Json(std::move(parts)));
   std::printf("%s\n", j.dump().c_str());
 }
 
-void print_text(const PlannedProgram& p, const std::vector<Row>& rows, const ScheduleCount& count,
-                const Stages& stages, bool is_priced) {
+void print_text(const Planned& p, const Stages& stages, bool is_priced) {
   const double mib = 1 << 20;
-  std::printf("stages      %zu, %d micro-batches, schedule %s\n", rows.size(),
-              p.program.n_micro_batches, stages.schedule.c_str());
-  std::printf("            %-12s %10s %10s %10s %10s %10s %10s\n", "from", "forward", "backward",
-              "update", "state MiB", "arena MiB", "kept MiB");
-  for (const Row& r : rows)
-    std::printf("            %-12s %10.4g %10.4g %10.4g %10.1f %10.1f %10.1f\n",
+  std::printf("stages      %zu on %zu ranks, %d micro-batches", p.stages.size(), p.ranks.size(),
+              p.program.n_micro_batches);
+  if (p.schedule.shape.n_slices > 1) std::printf(" in %d slices", p.schedule.shape.n_slices);
+  std::printf(", schedule %s\n", stages.schedule.c_str());
+  std::printf("            %5s  %-12s %10s %10s %10s %10s %10s\n", "stage", "from", "forward",
+              "backward", "update", "state MiB", "arena MiB");
+  for (size_t s = 0; s < p.stages.size(); ++s) {
+    const StageRow& r = p.stages[s];
+    std::printf("            %5zu  %-12s %10.4g %10.4g %10.4g %10.1f %10.1f\n", s,
                 r.from.empty() ? "the tokens" : r.from.c_str(),
                 static_cast<double>(r.forward_flops), static_cast<double>(r.backward_flops),
                 static_cast<double>(r.update_flops), static_cast<double>(r.state_bytes) / mib,
-                static_cast<double>(r.arena_bytes) / mib, static_cast<double>(r.flow_bytes) / mib);
-  std::printf("a step      %.4g FLOPs", static_cast<double>(p.flops()));
+                static_cast<double>(r.arena_bytes) / mib);
+  }
+  std::printf("ranks       %5s  %-12s %10s %10s %10s %10s\n", "rank", "stages", "in flight",
+              "kept MiB", "computes", "waits");
+  for (size_t i = 0; i < p.ranks.size(); ++i) {
+    const RankRow& r = p.ranks[i];
+    std::string held;
+    for (int s : r.stages) held += cat(held.empty() ? "" : ", ", s);
+    std::printf("            %5zu  %-12s %10d %10.1f", i, held.c_str(), r.peak_in_flight,
+                static_cast<double>(r.simulated.peak_bytes) / mib);
+    if (is_priced)
+      std::printf(" %7.4g ms %7.4g ms", 1e3 * r.simulated.busy_s, 1e3 * r.simulated.waits_s);
+    std::printf("\n");
+  }
+  std::printf("a step      %.4g FLOPs", static_cast<double>(p.whole.flops()));
   if (is_priced)
-    std::printf("; %.4g ms by its roofline, %.1f %% of it waiting", 1e3 * count.seconds,
-                100 * count.bubble);
+    std::printf("; %.4g ms by %s, %.1f %% of it waiting", 1e3 * p.simulated.step_s,
+                stages.part_ms.empty() ? "its roofline" : "the times given",
+                100 * p.simulated.bubble);
   std::printf("\none rank    all stages in turns: %.1f MiB at most\n",
-              static_cast<double>(p.peak_bytes()) / mib);
+              static_cast<double>(p.whole.peak_bytes()) / mib);
+}
+
+ScheduleShape shape_of(const Stages& stages, const ScheduleDef& def, int64_t accumulate) {
+  ScheduleShape shape =
+      default_shape(def, static_cast<int>(stages.n), static_cast<int>(accumulate));
+  if (stages.ranks > 0) shape.n_ranks = static_cast<int>(stages.ranks);
+  shape.n_slices = static_cast<int>(stages.slices);
+  return shape;
+}
+
+Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const Stages& stages) {
+  const ScheduleDef* def = TEGULA_TRY(find_schedule(stages.schedule));
+  ScheduleShape shape = shape_of(stages, *def, c.accumulate);
+  const Schedule schedule = TEGULA_TRY(make_schedule(*def, shape));
+  const StepFunctions f = TEGULA_TRY(build_step_functions(c));
+  SplitOptions split;
+  split.cuts =
+      balanced_cuts(layer_flops(*f.module, (*f.module)[f.train_step], c.model.n_layers), stages.n);
+  split.n_micro_batches = shape.n_micro_batches;
+  split.weight_gradients_apart = def->weight_gradients_apart;
+  shape.n_slices = 1;  // one rank runs whole micro-batches
+  const Schedule whole = TEGULA_TRY(make_schedule(*def, shape));
+  const CompiledProgram compiled =
+      TEGULA_TRY(compile_program(f.module, f.train_step, split, whole, compile_options(c, target)));
+  Planned p;
+  p.whole = *compiled.planned;
+  const int n_slices = schedule.shape.n_slices;
+  const std::vector<double> seconds = TEGULA_TRY(part_seconds(p.whole, stages.part_ms));
+  p.program = sliced(p.whole.program, n_slices);
+  p.schedule = with_update(schedule, p.program);
+  p.seconds = sliced(p.program, seconds, n_slices);
+  const Links links{stages.latency_us * 1e-6, stages.link_gb_per_s * 1e9};
+  p.simulated = TEGULA_TRY(simulate(p.program, p.schedule, {.seconds = p.seconds, .links = links}));
+  p.stages = stage_rows(p.whole, split.cuts, seconds);
+  p.ranks = TEGULA_TRY(rank_rows(p.schedule, p.simulated, p.stages));
+  return p;
 }
 
 }  // namespace
+
+CLI::Option* add_stages(CLI::App& cmd, Stages& s) {
+  auto* stages =
+      cmd.add_option("--stages", s.n, "Cut the step at layers: what each stage costs and waits");
+  whole(stages, 1, 1 << 10);
+  std::vector<std::string> schedules;
+  for (const ScheduleDef* def : all_schedules()) schedules.emplace_back(def->name);
+  one_of(cmd.add_option("--schedule", s.schedule,
+                        "Who runs which part of which micro-batch when, with --stages"),
+         schedules)
+      ->needs(stages);
+  whole(cmd.add_option("--ranks", s.ranks,
+                       "Of the pipeline; 0: one for each stage, or for two "
+                       "where the schedule wants it"),
+        0, 1 << 10)
+      ->needs(stages);
+  whole(cmd.add_option("--slices", s.slices, "Cut each micro-batch's tokens (tera_pipe)"), 1,
+        1 << 10)
+      ->needs(stages);
+  real(cmd.add_option("--latency-us", s.latency_us, "Of a message between ranks"), 0, 1e9)
+      ->needs(stages);
+  real(cmd.add_option("--link-gb-per-s", s.link_gb_per_s,
+                      "Between each two ranks, in each direction; 0: messages take no time"),
+       0, 1e9)
+      ->needs(stages);
+  cmd.add_option("--part-ms", s.part_ms,
+                 "Times instead of the roofline's: F,B,W of a stage and micro-batch, or of each "
+                 "stage")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1e12))
+      ->type_name("F,B,W")
+      ->needs(stages);
+  cmd.add_option("--gantt", s.gantt, "Draw the schedule into FILE, an SVG")
+      ->type_name("FILE")
+      ->needs(stages);
+  return stages;
+}
 
 Status plan_stages(const TrainConfig& c, const Target& target, const Stages& stages) {
   if (stages.n > c.model.n_layers)
     return invalid_argument(cat("--stages ", stages.n, ": ", c.model.type, " has ",
                                 c.model.n_layers, " layers, and a stage has one at least"));
-  const ScheduleDef* schedule = TEGULA_TRY(find_schedule(stages.schedule));
-  const StepFunctions f = TEGULA_TRY(build_step_functions(c));
-  SplitOptions split;
-  split.cuts =
-      balanced_cuts(layer_flops(*f.module, (*f.module)[f.train_step], c.model.n_layers), stages.n);
-  split.n_micro_batches = static_cast<int>(c.accumulate);
-  split.weight_gradients_apart = schedule->weight_gradients_apart;
-  const CompiledProgram compiled = TEGULA_TRY(
-      compile_program(f.module, f.train_step, split, *schedule, compile_options(c, target)));
-  const PlannedProgram& p = *compiled.planned;
-  std::vector<double> seconds;
-  for (const auto& plan : p.plans) seconds.push_back(plan->seconds());
-  const ScheduleCount count = TEGULA_TRY(count_schedule(p.program, p.schedule, seconds));
-  const std::vector<Row> rows = rows_of(p, split.cuts, count);
-  c.json ? print_json(p, rows, count, stages, seconds)
-         : print_text(p, rows, count, stages, target.bytes_per_s > 0);
+  const Planned p = TEGULA_TRY(plan_schedule(c, target, stages));
+  if (!stages.gantt.empty()) {
+    if (!(p.simulated.step_s > 0))
+      return invalid_argument(
+          "--gantt needs times: plan for a --target that has a roofline, --measure this machine, "
+          "or "
+          "give --part-ms");
+    char bubble[32];
+    std::snprintf(bubble, sizeof bubble, "%.1f %%", 100 * p.simulated.bubble);
+    const std::string title =
+        cat(stages.schedule, ": ", p.stages.size(), " stages on ", p.ranks.size(), " ranks, ",
+            p.program.n_micro_batches, " micro-batches; ", bubble, " of the time is spent waiting");
+    TEGULA_TRY(write_result(stages.gantt, gantt_svg(p.program, p.simulated, title)));
+  }
+  c.json ? print_json(p, stages)
+         : print_text(p, stages, target.bytes_per_s > 0 || !stages.part_ms.empty());
   return {};
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "cli/command.h"
 #include "tegula/kernels/target.h"
 #include "tegula/train/config.h"
 
@@ -11,10 +13,18 @@ namespace tegula::cli {
 struct Stages {
   int64_t n = 1;
   std::string schedule = "one_f_one_b";
+  int64_t ranks = 0;   // 0: as many as the schedule has by default
+  int64_t slices = 1;  // of a micro-batch's tokens
+  double latency_us = 0, link_gb_per_s = 0;
+  std::vector<double> part_ms;  // F, B, W: of all stages, or of each; empty: by the roofline
+  std::string gantt;            // a file
 };
 
+// --stages and what goes with it; returns --stages.
+CLI::Option* add_stages(CLI::App& cmd, Stages& stages);
+
 // Cuts at layers, so that the stage with most FLOPs has least. Prints a table, or one JSON object
-// with c.json.
+// with c.json, and writes the picture that was asked for.
 Status plan_stages(const TrainConfig& c, const Target& target, const Stages& stages);
 
 }  // namespace tegula::cli

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tegula/plan/memory.h"
+#include "tegula/plan/schedule_check.h"
 
 namespace tegula {
 
@@ -33,29 +34,34 @@ namespace {
 
 struct Recording {
   std::vector<PartRun> order;
-  Status run(const PartRun& r, int) {
-    order.push_back(r);
+  Status run(std::span<const PartRun> together, int) {
+    order.insert(order.end(), together.begin(), together.end());
     return {};
   }
 };
 
-}  // namespace
-
-Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr<const Plan>> plans,
-                                    const ScheduleDef& def) {
+Status check_fits(const Schedule& schedule, const Program& program) {
+  const ScheduleShape& s = schedule.shape;
+  if (s.n_stages != program.n_stages || s.n_micro_batches != program.n_micro_batches)
+    return invalid_argument(cat("the schedule is for ", s.n_stages, " stages and ",
+                                s.n_micro_batches, " micro-batches, and the step was cut into ",
+                                program.n_stages, " stages for ", program.n_micro_batches));
+  if (s.n_slices > 1)
+    return unsupported(cat("the schedule cuts micro-batches into ", s.n_slices,
+                           " slices of tokens, and a part of the step is a function of a whole "
+                           "one: it can be simulated, not run"));
   const bool apart = std::any_of(program.parts.begin(), program.parts.end(),
                                  [](const Part& p) { return p.kind == PartKind::kWeightGradient; });
-  if (apart != def.weight_gradients_apart)
-    return invalid_argument(cat("schedule ", def.name, " wants weight gradients ",
-                                def.weight_gradients_apart ? "apart" : "with the backward part",
-                                ", and the step was split otherwise"));
-  PlannedProgram out;
-  out.schedule = schedule_of(def, program);
-  ScheduleLoop loop(program, out.schedule);
-  Recording recording;
-  TEGULA_TRY(loop.follow(recording));
-  out.order = std::move(recording.order);
+  if (schedule.trains && apart != schedule.weight_gradients_apart)
+    return invalid_argument(
+        cat("the schedule wants weight gradients ",
+            schedule.weight_gradients_apart ? "apart" : "with the backward part",
+            ", and the step was split otherwise"));
+  return {};
+}
 
+// Of each flow and micro-batch, in steps of the order; a flow that is a sum has none.
+std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
   std::map<std::pair<int, int>, int> at;
   for (size_t i = 0; i < out.order.size(); ++i)
     at[{out.order[i].part, out.order[i].micro_batch}] = static_cast<int>(i);
@@ -67,14 +73,38 @@ Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr
   for (size_t f = 0; f < program.flows.size(); ++f) {
     const Flow& flow = program.flows[f];
     const int n = is_micro(flow.from) ? program.n_micro_batches : 1;
-    if (n > 1 && !is_micro(flow.to.back())) continue;  // a sum
+    if (n > 1 && !is_micro(flow.to.back())) continue;
+    out.offsets[f].assign(static_cast<size_t>(n), 0);
     for (int m = 0; m < n; ++m) {
-      Lifetime life{at[{flow.from, m}], 0, flow.type.bytes()};
-      for (int to : flow.to) life.last = std::max(life.last, at[{to, is_micro(to) ? m : 0}]);
+      const auto made = at.find({flow.from, m});
+      if (made == at.end()) {  // of a part that does not run: no memory
+        lives.push_back({0, 0, 0});
+        continue;
+      }
+      Lifetime life{made->second, made->second, flow.type.bytes()};
+      for (int to : flow.to)
+        if (const auto read = at.find({to, is_micro(to) ? m : 0}); read != at.end())
+          life.last = std::max(life.last, read->second);
       lives.push_back(life);
-      out.offsets[f].push_back(0);
     }
   }
+  return lives;
+}
+
+}  // namespace
+
+Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr<const Plan>> plans,
+                                    const Schedule& schedule) {
+  TEGULA_TRY(check_schedule(schedule));
+  TEGULA_TRY(check_fits(schedule, program));
+  PlannedProgram out;
+  out.schedule = with_update(schedule, program);
+  ScheduleLoop loop(program, out.schedule, RunsOn::kOneRank);
+  Recording recording;
+  TEGULA_TRY(loop.follow(recording));
+  out.order = std::move(recording.order);
+
+  const std::vector<Lifetime> lives = lifetimes(program, out);
   const Layout layout = plan_offsets(lives);
   size_t next = 0;
   for (auto& of_flow : out.offsets)

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "tegula/plan/plan.h"
-#include "tegula/plan/schedule.h"
+#include "tegula/plan/schedule_loop.h"
 
 namespace tegula {
 
 struct PlannedProgram {
   Program program;
   std::vector<std::shared_ptr<const Plan>> plans;  // of each part
-  Schedule schedule;
-  std::vector<PartRun> order;  // in which one rank runs them
+  Schedule schedule;                               // with the update behind it
+  std::vector<PartRun> order;                      // in which one rank runs them
   // Per flow and micro-batch; sums of gradients are state and have none.
   std::vector<std::vector<int64_t>> offsets;
   int64_t flow_bytes = 0;              // all of it, planned exactly
@@ -30,9 +30,12 @@ struct PlannedProgram {
   int64_t flops() const;  // of a step, all micro-batches
 };
 
-// Error: the schedule can never go on; it wants weight gradients apart, or not, and the program has
-// them otherwise.
+// `schedule`: without the update (make_schedule). Values that no run of it reads, as backward
+// parts' where it only runs forward, live until their maker ends. Errors: what check_schedule
+// finds; stages, micro-batches or weight gradients that the program has otherwise; slices, since
+// parts are functions of whole micro-batches; no order for one rank that sums gradients as the step
+// does.
 Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr<const Plan>> plans,
-                                    const ScheduleDef& schedule);
+                                    const Schedule& schedule);
 
 }  // namespace tegula

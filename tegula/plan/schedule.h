@@ -1,10 +1,8 @@
-// Schedule: who runs which part of which micro-batch in what order, as data; and the one loop that
-// follows it, whatever the backend: counting, one rank in turns, ranks.
+// Schedule: which rank runs which part of which micro-batch in what order, as data.
 //
-// A schedule is an order for each stage. What waits for what is not in it: that follows from the
-// program's flows alone. The loop gives each instruction to the backend as soon as everything that
-// it reads has been made, so a backend sees an order that is right for it, and an order that can
-// never go on is an error (a deadlock), which names what each stage waits for.
+// A schedule is a list for each rank. Where a stage's weights lie is in it (a rank holds the stages
+// that its list names, two ranks may hold one stage); what waits for what is not: that follows from
+// the entries alone (plan/schedule_check.h), or from a program's flows (plan/schedule_loop.h).
 #pragma once
 
 #include <span>
@@ -19,82 +17,58 @@ namespace tegula {
 
 struct Instr {
   PartKind kind = PartKind::kForward;
-  int micro_batch = 0;  // 0 for parts that run once a step
+  int stage = 0;
+  int micro_batch = 0;     // 0 for parts that run once a step
+  int slice = 0;           // of the micro-batch's tokens
+  int weights = 0;         // how many updates of this step its weights have seen
+  bool with_next = false;  // begins and ends with the entry behind it (DualPipe's pairs)
+};
+// "stage 2's forward of micro-batch 1", with its slice where it has one.
+std::string text_of(const Instr& instr);
+
+struct ScheduleShape {
+  int n_ranks = 1;
+  int n_stages = 1;
+  int n_micro_batches = 1;
+  int n_slices = 1;  // a micro-batch's tokens are cut into so many, one after another
 };
 
-// Per stage. A part that the program has not (no gradient flows out of the first stage) is passed
-// over; kForward stands for kWhole where there is one stage.
-using Schedule = std::vector<std::vector<Instr>>;
+using RankLists = std::vector<std::vector<Instr>>;
+
+struct Schedule {
+  ScheduleShape shape;
+  bool trains = true;                   // else forward parts alone
+  bool weight_gradients_apart = false;  // W is an entry of its own, else B has it
+  RankLists ranks;
+
+  // The rank that runs this micro-batch's part of a stage; -1: none does.
+  int rank_of(int stage, int micro_batch) const;
+};
 
 struct ScheduleDef {
   std::string_view name;  // = file stem
   std::string_view doc;   // one line, with its source
+  bool trains = true;
   bool weight_gradients_apart = false;
-  // Without the update, whose parts follow everything. Micro-batches' gradients are summed in
-  // ascending order in all schedules: their bits are the same.
-  Schedule (*make)(int n_stages, int n_micro_batches) = nullptr;
+  int stages_per_rank = 1;  // if nothing else is asked for
+  bool takes_any_stages_per_rank = false;
+  bool takes_slices = false;
+  // Without the update, whose parts follow everything. A stage's gradients are summed in ascending
+  // order of micro-batches. Errors: numbers that it cannot serve, with those that it could.
+  Result<RankLists> (*make)(const ScheduleShape& shape) = nullptr;
 };
 
 std::span<const ScheduleDef* const> all_schedules();
 Result<const ScheduleDef*> find_schedule(std::string_view name);  // the error lists the names
 
-// The schedule with the update's parts behind it.
-Schedule schedule_of(const ScheduleDef& def, const Program& program);
+// A schedule of `n_stages` stages on as many ranks as it has by default.
+ScheduleShape default_shape(const ScheduleDef& def, int n_stages, int n_micro_batches);
 
-// One run of a part: its index in the program and its micro-batch.
-struct PartRun {
-  int part = 0;
-  int micro_batch = 0;
-};
+// Errors: a number below 1; stages per rank, or slices, that the schedule does not have; its own.
+Result<Schedule> make_schedule(const ScheduleDef& def, const ScheduleShape& shape);
 
-class ScheduleLoop {
- public:
-  ScheduleLoop(const Program& program, const Schedule& schedule);
-
-  // backend.run(PartRun, stage) -> Status, in an order in which what is read has been made.
-  template <class Backend>
-  Status follow(Backend& backend) {
-    for (size_t left = count(); left > 0;) {
-      bool any = false;
-      for (size_t stage = 0; stage < schedule_.size(); ++stage) {
-        const PartRun* next = ready(stage);
-        if (!next) continue;
-        TEGULA_TRY(backend.run(*next, static_cast<int>(stage)));
-        finish(stage);
-        any = true, --left;
-      }
-      if (!any) return deadlock();
-    }
-    return {};
-  }
-  // What a run must wait for: the makers of all it reads.
-  std::vector<PartRun> sources(const PartRun& run) const;
-
- private:
-  size_t count() const;
-  const PartRun* ready(size_t stage) const;  // null: nothing is left, or it must wait
-  void finish(size_t stage);
-  Error deadlock() const;
-  size_t slot(const PartRun& run) const;
-
-  const Program& program_;
-  std::vector<std::vector<PartRun>> schedule_;  // per stage, of parts that there are
-  std::vector<size_t> at_;
-  std::vector<uint8_t> done_;            // per (part, micro-batch)
-  std::vector<std::vector<int>> reads_;  // per part: the parts whose flows it reads
-};
-
-// The counting backend: time if every stage has a device of its own and flows take none.
-struct ScheduleCount {
-  double seconds = 0;       // from the first start to the last end
-  double busy_seconds = 0;  // Σ over the stages
-  double bubble = 0;        // 1 − busy / (stages · seconds)
-  std::vector<int64_t>
-      peak_bytes;              // per stage: flows made or awaited there, until it has read them
-  std::vector<PartRun> order;  // as the loop ran them
-};
-// seconds: of each part, for example its plan's.
-Result<ScheduleCount> count_schedule(const Program& program, const Schedule& schedule,
-                                     std::span<const double> seconds);
+// The schedule with the program's update behind it, on the ranks that hold its stages; of two that
+// hold one stage, on that of micro-batch 0. What only runs forward has none.
+Schedule with_update(Schedule schedule, const Program& program);
 
 }  // namespace tegula

@@ -109,8 +109,7 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
 }
 
 Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
-                                        const SplitOptions& split_options,
-                                        const ScheduleDef& schedule,
+                                        const SplitOptions& split_options, const Schedule& schedule,
                                         const CompileOptions& options) {
   const PassOptions& pass = options.passes.pass;
   if (pass.remat != Remat::kNone || pass.memory_bytes > 0)

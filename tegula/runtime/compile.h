@@ -40,7 +40,7 @@ struct CompiledProgram {
 // others each part alone. Errors: split's, plan_program's; values recomputed by a budget, which
 // only a step that is not cut can have.
 Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
-                                        const SplitOptions& split, const ScheduleDef& schedule,
+                                        const SplitOptions& split, const Schedule& schedule,
                                         const CompileOptions& options);
 
 }  // namespace tegula

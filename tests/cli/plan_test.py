@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import threading
 import unittest
+import xml.etree.ElementTree
 
 from case import CliTest, INPUT, TEGULA, USAGE
 
@@ -258,7 +260,8 @@ class PlannedStages(CliTest):
 
     def test_schedules_wait_and_keep_what_they_should(self):
         plans = {s: self.stages(4, "--schedule", s)
-                 for s in ("in_turns", "gpipe", "one_f_one_b", "zero_bubble")}
+                 for s in ("in_turns", "gpipe", "one_f_one_b", "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
+                           "interleaved", "chimera", "dual_pipe")}
         whole = json.loads(self.expect_ok(self.run_tool(*self.STEP)).stdout)
         for name, plan in plans.items():
             self.assertEqual([s["from"] for s in plan["stages"]],
@@ -268,15 +271,60 @@ class PlannedStages(CliTest):
             # What is not kept between parts is made again, which is little.
             self.assertGreaterEqual(plan["flops_per_step"], whole["flops_per_step"] * .98, name)
             self.assertLess(plan["flops_per_step"], whole["flops_per_step"] * 1.05, name)
-            self.assertAlmostEqual(plan["bubble"],
-                                   1 - sum(s["seconds"] for s in plan["stages"]) / (4 * plan["seconds"]))
-        kept = {name: [s["flow_bytes"] for s in plan["stages"]] for name, plan in plans.items()}
-        for s in range(4):
-            self.assertLess(kept["in_turns"][s], kept["gpipe"][s])
-            self.assertLess(kept["one_f_one_b"][s], kept["gpipe"][s])
+            ranks = plan["ranks"]
+            self.assertAlmostEqual(plan["bubble"], 1 - sum(s["seconds"] for s in plan["stages"])
+                                   / (len(ranks) * plan["seconds"]))
+            self.assertAlmostEqual(sum(r["busy_s"] for r in ranks), sum(s["seconds"] for s in plan["stages"]))
+        kept = {name: [r["flow_bytes"] for r in plan["ranks"]] for name, plan in plans.items()}
+        for r in range(4):
+            self.assertLess(kept["in_turns"][r], kept["gpipe"][r])
+            self.assertLess(kept["one_f_one_b"][r], kept["gpipe"][r])
+        held = {name: [r["stages"] for r in plan["ranks"]] for name, plan in plans.items()}
+        self.assertEqual(held["gpipe"], [[0], [1], [2], [3]])
+        self.assertEqual(held["interleaved"], [[0, 2], [1, 3]])
+        self.assertEqual(held["zero_bubble_v"], [[0, 3], [1, 2]])
+        self.assertEqual(held["dual_pipe"], [[0, 3], [1, 2], [1, 2], [0, 3]])
+        in_flight = {name: [r["peak_in_flight"] for r in plan["ranks"]] for name, plan in plans.items()}
+        self.assertEqual(in_flight["gpipe"], [8] * 4)
+        self.assertEqual(in_flight["one_f_one_b"], [4, 3, 2, 1])
+        self.assertEqual(in_flight["zero_bubble_h2"], [7] * 4)
+        self.assertEqual(in_flight["dual_pipe"], [5] * 4)
         self.assertGreater(plans["in_turns"]["bubble"], .7)
         self.assertLess(plans["one_f_one_b"]["bubble"], .5)
         self.assertLess(plans["zero_bubble"]["seconds"], plans["one_f_one_b"]["seconds"])
+
+    def test_times_that_are_given_give_the_formulas(self):
+        def step(name, times, *flags):
+            return self.stages(4, "--schedule", name, "--part-ms", times, *flags)
+        self.assertAlmostEqual(step("gpipe", "1,1,1")["bubble"], 3 / 11)
+        self.assertAlmostEqual(step("interleaved", "1,1,1")["seconds"], (8 * 6 + 3) * 1e-3)
+        self.assertAlmostEqual(step("forward_only", "5,0,0")["bubble"], 3 / 11)
+        self.assertAlmostEqual(step("chimera", "1,1,0")["bubble"], 2 / 18)
+        self.assertAlmostEqual(step("tera_pipe", "1,1,1", "--slices", 4)["bubble"], 3 / 35)
+        # The first stage's backward part sends nothing: all of it is weight gradients.
+        self.assertAlmostEqual(step("zero_bubble_h2", "1,1,1")["ranks"][3]["waits_s"], 0)
+        # The second stage is three times as slow as each other one, which wait for it.
+        slow = step("one_f_one_b", "1,1,1,3,3,3,1,1,1,1,1,1")
+        self.assertAlmostEqual(max(r["busy_s"] for r in slow["ranks"]), 8 * 9e-3)
+        self.assertGreater(slow["bubble"], .5)
+        # Three messages up and three down for each micro-batch, and then the total to the updates.
+        fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
+        self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
+
+    def test_a_picture(self):
+        picture = self.dir / "schedule.svg"
+        for name in ("one_f_one_b", "dual_pipe"):
+            plan = self.stages(4, "--schedule", name, "--gantt", picture, "--link-gb-per-s", .05)
+            root = xml.etree.ElementTree.fromstring(picture.read_text())
+            titles = [t.text for t in root.iter() if t.tag.endswith("title")]
+            parts = [t for t in titles if re.match("rank [0-3], stage", t)]
+            n = {"one_f_one_b": 2 * 4 * 8, "dual_pipe": 3 * 4 * 8 - 8}[name]  # no B of stage 0
+            self.assertEqual(sum("micro-batch" in t for t in parts), n)
+            self.assertTrue(any("bytes from rank 0 to rank 1" in t for t in titles))
+            text = "".join(root.itertext())
+            self.assertIn(f"{100 * plan['bubble']:.1f} %", text)
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--gantt", self.dir / "no" / "x.svg"), INPUT,
+                          "cannot create")
 
     def test_what_cannot_be_cut_is_refused(self):
         self.expect_error(self.run_tool(*self.STEP, "--stages", 9), INPUT, "8 layers")
@@ -285,6 +333,15 @@ class PlannedStages(CliTest):
         self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--checkpoint", "sqrt"), INPUT,
                           "micro-batches")
         self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--tokens-total", 1e9), USAGE)
+        for flags, words in ((("--schedule", "gpipe", "--ranks", 3), "4 stages do not go on 3 ranks"),
+                             (("--schedule", "zero_bubble_v", "--ranks", 4), "2 stages on each rank"),
+                             (("--schedule", "dual_pipe", "--accumulate", 4), "4 ranks and 4 micro-batches"),
+                             (("--slices", 2), "tera_pipe does"),
+                             (("--part-ms", "1,2"), "three for each of 4")):
+            self.expect_error(self.run_tool(*self.STEP, "--stages", 4, *flags), INPUT, words)
+        for flag in ("--ranks", "--slices", "--latency-us", "--link-gb-per-s", "--part-ms", "--gantt"):
+            self.expect_error(self.run_tool(*self.STEP, flag, 1), USAGE, "--stages")
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 2, "--part-ms", "1,-1,1"), USAGE, "--part-ms")
 
     def test_a_large_head_gets_fewer_layers(self):
         step = [50257 if a == 65 else a for a in self.STEP]

@@ -1,21 +1,36 @@
 // A step cut into stages gives, part by part and under every schedule, the bits of the whole step.
+#include <map>
+
 #include "tests/train/one_step.h"
 
 namespace tegula::testing {
 namespace {
 
-// Cut before the given scopes.
-void run_cut(Step& step, const std::vector<std::string>& cuts, const ScheduleDef& schedule) {
+// The parts of a step cut before the given scopes, planned for GPipe; other schedules are planned
+// from the same parts.
+std::shared_ptr<const PlannedProgram> cut(Step& step, const std::vector<std::string>& cuts,
+                                          bool weight_gradients_apart) {
   const TrainConfig& c = step.c;
   SplitOptions o;
   o.cuts = cuts, o.n_micro_batches = static_cast<int>(c.accumulate);
-  o.weight_gradients_apart = schedule.weight_gradients_apart;
-  auto compiled = compile_program(step.f.module, step.f.train_step, o, schedule,
+  o.weight_gradients_apart = weight_gradients_apart;
+  const ScheduleDef& def = **find_schedule(weight_gradients_apart ? "zero_bubble" : "gpipe");
+  const auto schedule =
+      make_schedule(def, default_shape(def, static_cast<int>(cuts.size()) + 1, o.n_micro_batches));
+  EXPECT_TRUE(schedule.ok());
+  auto compiled = compile_program(step.f.module, step.f.train_step, o, *schedule,
                                   compile_options(c, Target::this_cpu(2)));
-  ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
-  const PlannedProgram& planned = *compiled->planned;
-  EXPECT_EQ(planned.program.n_stages, static_cast<int>(cuts.size()) + 1);
-  auto created = ProgramSession::create(compiled->planned, *step.rank, step.store);
+  EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
+  return compiled.ok() ? compiled->planned : nullptr;
+}
+
+void run_cut(Step& step, const PlannedProgram& parts, const Schedule& schedule) {
+  const TrainConfig& c = step.c;
+  auto as_planned = plan_program(parts.program, parts.plans, schedule);
+  ASSERT_TRUE(as_planned.ok()) << as_planned.error().to_string();
+  const auto shared = std::make_shared<const PlannedProgram>(std::move(*as_planned));
+  const PlannedProgram& planned = *shared;
+  auto created = ProgramSession::create(shared, *step.rank, step.store);
   ASSERT_TRUE(created.ok()) << created.error().to_string();
   ProgramSession& s = **created;
   step.init_weights();
@@ -40,29 +55,88 @@ void run_cut(Step& step, const std::vector<std::string>& cuts, const ScheduleDef
   EXPECT_EQ(s.counted_flops(), planned.flops());
   for (int64_t m = 0; m < c.accumulate; ++m)
     step.losses.push_back(s.result("loss", static_cast<int>(m)).as<float>()[0]);
+  if (!schedule.trains) return;
   step.norm = s.result("grad_norm").as<float>()[0];
   EXPECT_GT(step.norm, 0);
 }
 
+// Of one stage or two a rank, as the schedule has them; false where it cannot have these.
+bool make_for(const ScheduleDef& def, size_t n_stages, int64_t accumulate, Schedule& out) {
+  const auto n = static_cast<int>(n_stages);
+  auto s = make_schedule(def, default_shape(def, n, static_cast<int>(accumulate)));
+  if (s.ok()) out = std::move(*s);
+  return s.ok();
+}
+
 class Split : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+const std::vector<std::vector<std::string>> kAllCuts = {
+    {"layers.2"}, {"layers.1", "layers.2", "layers.3"}, {"layers.1", "layers.3", "head"}};
 
 TEST_P(Split, StagesGiveTheBitsOfTheWholeStep) {
   const auto& [family, dtype] = GetParam();
-  for (const int64_t accumulate : {1, 4}) {
+  std::map<std::string_view, int> ran;
+  for (const int64_t accumulate : {1, 4, 8}) {
     const TrainConfig c = config_of(family, accumulate, dtype);
     Step whole(c);
     whole.run_whole();
-    const std::vector<std::vector<std::string>> all_cuts = {
-        {"layers.2"}, {"layers.1", "layers.2", "layers.3"}, {"layers.1", "layers.3", "head"}};
-    for (const auto& cuts : all_cuts)
-      for (const ScheduleDef* schedule : all_schedules()) {
-        SCOPED_TRACE(cat(family, " ", dtype, ", ", accumulate, " micro-batches, ", cuts.size() + 1,
-                         " stages, ", schedule->name));
-        Step parts(c);
-        run_cut(parts, cuts, *schedule);
-        expect_same(whole, parts);
+    for (const auto& cuts : kAllCuts)
+      for (const bool apart : {false, true}) {
+        Step step(c);
+        const auto parts = cut(step, cuts, apart);
+        ASSERT_NE(parts, nullptr);
+        for (const ScheduleDef* def : all_schedules()) {
+          Schedule schedule;
+          if (!def->trains || def->weight_gradients_apart != apart ||
+              !make_for(*def, cuts.size() + 1, accumulate, schedule))
+            continue;
+          SCOPED_TRACE(cat(family, " ", dtype, ", ", accumulate, " micro-batches, ",
+                           cuts.size() + 1, " stages, ", def->name));
+          Step run(c);
+          run_cut(run, *parts, schedule);
+          expect_same(whole, run);
+          ++ran[def->name];
+        }
       }
   }
+  // Two stages or four, one micro-batch or several: of each schedule some.
+  for (const ScheduleDef* def : all_schedules())
+    if (def->trains) EXPECT_GE(ran[def->name], 2) << def->name;
+}
+
+// Its losses are those of the step, and nothing else changes.
+TEST_P(Split, ForwardPartsAloneGiveTheLossesOfTheWholeStep) {
+  const auto& [family, dtype] = GetParam();
+  const TrainConfig c = config_of(family, 4, dtype);
+  Step whole(c), before(c);
+  whole.run_whole();
+  before.init_weights();
+  for (const auto& cuts : kAllCuts) {
+    Step run(c);
+    const auto parts = cut(run, cuts, false);
+    ASSERT_NE(parts, nullptr);
+    Schedule schedule;
+    ASSERT_TRUE(make_for(**find_schedule("forward_only"), cuts.size() + 1, 4, schedule));
+    run_cut(run, *parts, schedule);
+    EXPECT_EQ(run.losses, whole.losses);
+    for (const WeightSpec& w : before.f.weights) {
+      const TensorRef a = before.store.find(w.name), b = run.store.find(w.name);
+      EXPECT_EQ(std::memcmp(a.data, b.data, static_cast<size_t>(w.type.bytes())), 0) << w.name;
+    }
+  }
+}
+
+TEST(SplitSchedule, SlicesAreSimulatedAndNotRun) {
+  const TrainConfig c = config_of("gpt2", 4, "f32");
+  Step step(c);
+  const auto parts = cut(step, {"layers.2"}, false);
+  ASSERT_NE(parts, nullptr);
+  const auto schedule = make_schedule(**find_schedule("tera_pipe"), {2, 2, 4, 3});
+  ASSERT_TRUE(schedule.ok());
+  const auto planned = plan_program(parts->program, parts->plans, *schedule);
+  ASSERT_FALSE(planned.ok());
+  EXPECT_NE(planned.error().message.find("3 slices of tokens"), std::string::npos)
+      << planned.error().message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Split,

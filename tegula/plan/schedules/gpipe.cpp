@@ -1,16 +1,17 @@
-// GPipe (Huang et al. 2019, section 2.3): all forward, then all backward. A stage keeps the
+// GPipe (Huang et al. 2019, section 2.3): all forward, then all backward. A rank keeps the
 // activations of every micro-batch; of the time, (p − 1) / (m + p − 1) is spent waiting.
 #include "tegula/plan/schedule.h"
 
 namespace tegula {
 
 namespace {
-Schedule make(int n_stages, int n_micro_batches) {
-  Schedule s(static_cast<size_t>(n_stages));
-  for (auto& stage : s)
+Result<RankLists> make(const ScheduleShape& shape) {
+  RankLists ranks(static_cast<size_t>(shape.n_ranks));
+  for (int r = 0; r < shape.n_ranks; ++r)
     for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
-      for (int m = 0; m < n_micro_batches; ++m) stage.push_back({kind, m});
-  return s;
+      for (int m = 0; m < shape.n_micro_batches; ++m)
+        ranks[static_cast<size_t>(r)].push_back({kind, r, m});
+  return ranks;
 }
 }  // namespace
 

@@ -1,18 +1,17 @@
 // Micro-batch after micro-batch, forward and backward: what one rank without stages does. Least
-// memory, and all stages but one wait.
+// memory, and all ranks but one wait.
 #include "tegula/plan/schedule.h"
 
 namespace tegula {
 
 namespace {
-Schedule make(int n_stages, int n_micro_batches) {
-  Schedule s(static_cast<size_t>(n_stages));
-  for (auto& stage : s)
-    for (int m = 0; m < n_micro_batches; ++m) {
-      stage.push_back({PartKind::kForward, m});
-      stage.push_back({PartKind::kBackward, m});
-    }
-  return s;
+Result<RankLists> make(const ScheduleShape& shape) {
+  RankLists ranks(static_cast<size_t>(shape.n_ranks));
+  for (int r = 0; r < shape.n_ranks; ++r)
+    for (int m = 0; m < shape.n_micro_batches; ++m)
+      for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
+        ranks[static_cast<size_t>(r)].push_back({kind, r, m});
+  return ranks;
 }
 }  // namespace
 

@@ -1,6 +1,6 @@
 // 1F1B without flushes within the step (PipeDream-flush; Narayanan et al. 2021, section 2.2.1): a
-// stage goes back as soon as it can, and then forward and backward in turns. It waits as long as
-// GPipe, but keeps the activations of at most p micro-batches, the last stage of one.
+// rank goes back as soon as it can, and then forward and backward in turns. It waits as long as
+// GPipe, but keeps the activations of at most p micro-batches, the last rank of one.
 #include <algorithm>
 
 #include "tegula/plan/schedule.h"
@@ -8,19 +8,20 @@
 namespace tegula {
 
 namespace {
-Schedule make(int n_stages, int n_micro_batches) {
-  Schedule s(static_cast<size_t>(n_stages));
-  for (int stage = 0; stage < n_stages; ++stage) {
-    auto& list = s[static_cast<size_t>(stage)];
+Result<RankLists> make(const ScheduleShape& shape) {
+  const int p = shape.n_ranks, m = shape.n_micro_batches;
+  RankLists ranks(static_cast<size_t>(p));
+  for (int r = 0; r < p; ++r) {
+    auto& list = ranks[static_cast<size_t>(r)];
     int forward = 0;
-    for (; forward < std::min(n_micro_batches, n_stages - 1 - stage); ++forward)
-      list.push_back({PartKind::kForward, forward});
-    for (int backward = 0; backward < n_micro_batches; ++backward) {
-      if (forward < n_micro_batches) list.push_back({PartKind::kForward, forward++});
-      list.push_back({PartKind::kBackward, backward});
+    for (; forward < std::min(m, p - 1 - r); ++forward)
+      list.push_back({PartKind::kForward, r, forward});
+    for (int backward = 0; backward < m; ++backward) {
+      if (forward < m) list.push_back({PartKind::kForward, r, forward++});
+      list.push_back({PartKind::kBackward, r, backward});
     }
   }
-  return s;
+  return ranks;
 }
 }  // namespace
 

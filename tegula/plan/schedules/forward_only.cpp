@@ -1,0 +1,23 @@
+// Forward parts alone, as inference and evaluation have them: of the time, (p − 1) / (m + p − 1) is
+// spent waiting for the first micro-batch to come and the last to go.
+#include "tegula/plan/schedule.h"
+
+namespace tegula {
+
+namespace {
+Result<RankLists> make(const ScheduleShape& shape) {
+  RankLists ranks(static_cast<size_t>(shape.n_ranks));
+  for (int r = 0; r < shape.n_ranks; ++r)
+    for (int m = 0; m < shape.n_micro_batches; ++m)
+      ranks[static_cast<size_t>(r)].push_back({PartKind::kForward, r, m});
+  return ranks;
+}
+}  // namespace
+
+extern constinit const ScheduleDef forward_only_schedule = {
+    .name = "forward_only",
+    .doc = "forward parts alone (inference)",
+    .trains = false,
+    .make = make};
+
+}  // namespace tegula
