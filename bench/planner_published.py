@@ -28,6 +28,7 @@ KORTHIKANTI = [("22B", 6144, 64, 48, 1, 8, 4, 1.42, 1.10), ("175B", 12288, 96, 9
                ("1T", 25600, 160, 128, 64, 512, 512, 94.42, 71.49)]
 # Smith et al. 2022, section 3.2: devices, seconds a step of 1920 sequences.
 MT_NLG = [(2240, 60.1), (2800, 50.2), (3360, 44.4)]
+# Le Scao et al. 2022, section 3.3.1: the fastest configuration's TFLOP/s.
 # Llama Team 2024, table 4: devices, cp, tokens a sequence, TFLOP/s; 16M tokens a step.
 LLAMA = [(8192, 1, 8192, 430), (16384, 1, 8192, 400), (16384, 16, 131072, 380)]
 

@@ -4,6 +4,8 @@
 
 #include "cli/command.h"
 #include "tegula/planner/answer.h"
+#include "tegula/planner/explain.h"
+#include "tegula/planner/guide.h"
 #include "tegula/planner/report.h"
 
 namespace tegula::cli {
@@ -12,7 +14,9 @@ namespace {
 
 struct Options {
   planner::Question question;
-  bool json = false;
+  std::string explain;
+  double deadline_days = 0;
+  bool json = false, guide = false;
 };
 
 // A file is an input, what stands on the command line is not.
@@ -23,7 +27,15 @@ Exit fault_of(const std::string& model) {
 int run(const Options& o) {
   const auto answer = planner::answer(o.question);
   if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
-  const std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
+  if (!o.explain.empty()) {
+    const auto text = planner::explain(*answer, o.explain);
+    if (!text.ok()) return report(text.error(), kUsage);
+    std::fputs(text->c_str(), stdout);
+    return kDone;
+  }
+  std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
+  if (o.guide && !o.json && answer->cluster && !answer->serve)
+    text += to_text(guide(*answer, 86400 * o.deadline_days));
   std::fputs(text.c_str(), stdout);
   if (answer->fits()) return kDone;
   return report(invalid_argument(why_nothing_fits(*answer)));
@@ -77,7 +89,21 @@ void add_plan_model(CLI::App& app, int& exit_code) {
         0, 1 << 14);
   cmd->add_option("--compare-gpus", q.compare, "Also as many of each of these: A100,H100,H200")
       ->type_name("NAME,…");
-  cmd->add_flag("--json", o.json, "One JSON object on one line");
+  cmd->add_option(
+         "--explain", o.explain,
+         "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring")
+      ->type_name("WHAT");
+  auto* json = cmd->add_flag("--json", o.json, "One JSON object on one line");
+  json->excludes(cmd->get_option("--explain"));
+  auto* guide =
+      cmd->add_flag("--guide", o.guide, "Also the way there: one device, data parallelism, …")
+          ->needs(cmd->get_option("--gpus"))
+          ->excludes(json);
+  real(cmd->add_option("--deadline", o.deadline_days,
+                       "Days that the run may take, for --guide; with --tokens-total"),
+       0, 1e6)
+      ->needs(guide)
+      ->needs(cmd->get_option("--tokens-total"));
   cmd->callback([&exit_code] { exit_code = run(o); });
 }
 

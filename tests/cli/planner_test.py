@@ -1,9 +1,10 @@
 """tegula plan MODEL: what is asked on the command line, its JSON, and what is refused."""
 
 import json
+import subprocess
 import unittest
 
-from case import CliTest, INPUT, USAGE
+from case import CliTest, INPUT, TEGULA, USAGE
 
 KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_train",
         "kv_bytes_per_token", "layouts", "rejected"]
@@ -121,6 +122,37 @@ class Planner(CliTest):
             self.assertLess(a100["tokens_per_s_per_gpu"], h200["tokens_per_s_per_gpu"])
         self.expect_error(self.run_tool("plan", "llama3-8b", "--compare-gpus", "A100,H20O"), USAGE,
                           "H20O", "h200")
+
+    def test_the_way_there(self):
+        run = ("plan", "gpt2", "--gpus", "8xA100", "--guide", "--tokens-total", "1e10")
+        text = self.expect_ok(self.run_tool(*run, "--deadline", 10)).stdout
+        self.assertIn("1. does it fit on one device? yes", text)
+        self.assertIn("2. is the job done in time on one? yes", text)
+        text = self.expect_ok(self.run_tool(*run, "--deadline", 0.01)).stdout
+        self.assertIn("5. what is the best of all combinations? no", text)
+        self.expect_error(self.run_tool("plan", "gpt2", "--guide"), USAGE, "--gpus")
+        self.expect_error(self.run_tool("plan", "gpt2", "--gpus", "8xA100", "--deadline", 3), USAGE,
+                          "--deadline requires")
+
+    def test_where_numbers_come_from(self):
+        asked = ("plan", "llama3-8b", "--gpus", "64xH100", "--explain")
+        text = self.expect_ok(self.run_tool(*asked, "ff up")).stdout
+        for words in ("[8192 4096]·[4096 14336]", "9.62073e+11 FLOPs", "bound by compute"):
+            self.assertIn(words, text)
+        self.assertIn("9.62073e+11", text)
+        step = self.expect_ok(self.run_tool(*asked, "step")).stdout
+        best = self.plan("llama3-8b", "--gpus", "64xH100")["layouts"][0]
+        self.assertIn(f"{best['step_s']:.6g} s", step)
+        self.assertIn(f"= {best['mfu']:.4f}", step)
+        memory = self.expect_ok(self.run_tool(*asked, "memory")).stdout
+        self.assertIn(f"{best['peak_bytes']:.6g}", memory)
+        self.expect_error(self.run_tool(*asked, "ff pu"), USAGE, "'ff pu'", "ff up")
+        self.expect_error(self.run_tool("plan", "llama3-8b", "--explain", "step"), USAGE, "--gpus")
+
+    def test_published_runs_stand_on_the_page(self):
+        done = subprocess.run(["bench/planner_published.py", "--tegula", TEGULA, "--check",
+                               "docs/planner.md"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_bad_input(self):
         for arguments, words in (
