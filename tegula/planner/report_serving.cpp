@@ -42,12 +42,13 @@ void add_serving(std::string& out, const Answer& a) {
       "request     a prompt of %lld tokens, %lld come out; %.3g GB of keys and values at its end\n",
       static_cast<long long>(a.serve_job.prompt), static_cast<long long>(a.serve_job.output),
       s.kv_bytes_per_sequence / 1e9);
+  const int64_t everywhere = s.max_batch * s.best.front().copies;
   print(
       out,
       "memory      %.4g GB of weights a copy; the best below holds %lld sequences a copy, %lld in "
       "all\n",
       s.weights_bytes / 1e9, static_cast<long long>(s.max_batch),
-      static_cast<long long>(s.max_batch * s.best.front().copies));
+      static_cast<long long>(everywhere));
   print(out, "decoding    products turn from memory- to compute-bound at a batch of %.4g\n",
         s.compute_bound_batch);
   if (s.context_switch_s > 0)

@@ -6,8 +6,9 @@
 // a balanced causal mask):
 //   c ≥ F/B · e·k/(2a),   twice that for a balanced causal ring
 // with F the device's operations a second and B the link's bytes a second. A device holds six such
-// blocks at a time, so the shortest sequence for each is 6c: with as many key/value heads as queries
-// 6·F/B, 6,240 tokens for an A100's 312 TFLOP/s over 300 GB/s (table 2 there: 6.2 thousand).
+// blocks at a time, so the shortest sequence for each is 6c: with as many key/value heads as
+// queries 6·F/B, 6,240 tokens for an A100's 312 TFLOP/s over 300 GB/s (table 2 there: 6.2
+// thousand).
 #pragma once
 
 #include <string>
