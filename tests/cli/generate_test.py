@@ -1,6 +1,7 @@
 """Generation: what ends it, what does not fit, and what is read and printed."""
 
 import json
+import os
 import subprocess
 import unittest
 
@@ -128,6 +129,20 @@ class Generate(CliTest):
                 self.assertLessEqual(got["decode_steps"], 29 * rounds)
                 if batch == 8:
                     self.assertGreater(got["decode_steps"], 20)
+
+    def test_batches_have_the_bits_of_single_texts_on_every_instruction_set(self):
+        # Of one that the machine lacks its own is taken.
+        for isa in ("portable", "avx2", "avx512"):
+            env = {**os.environ, "TEGULA_ISA": isa}
+            for dtype in ("f32", "bf16"):
+                def texts(prompts, batch):
+                    done = self.run_tool(
+                        "generate", "--model", self.out, "--prompts", self.write("p.txt", prompts), "--batch",
+                        batch, "--max-tokens", 20, "--temperature", 3, "--dtype", dtype, "--json", env=env)
+                    return json.loads(self.expect_ok(done).stdout)["texts"]
+                lines = ["ab", "cabcab", "b"]
+                alone = [texts(line, 1)[0] for line in lines]
+                self.assertEqual(texts("\n".join(lines), 3), alone, (isa, dtype))
 
     def test_texts_of_a_batch_end_apart(self):
         flags = ("--max-tokens", 9, "--temperature", 0, "--stop", "bc", "--json")

@@ -21,12 +21,15 @@ namespace tegula::kernel::TEGULA_ISA_NS {
 class Ahead {
  public:
   static constexpr bool kSplits = true;
-  // Rows of `bytes` each, next_row bytes apart.
-  Ahead(const void* row0, int64_t bytes, int64_t next_row)
+  // Rows of `bytes` each, next_row bytes apart; after n rows those from `further` on.
+  Ahead(const void* row0, int64_t bytes, int64_t next_row, int64_t n = INT64_MAX,
+        const void* further = nullptr)
       : at_(static_cast<const char*>(row0)),
+        further_(static_cast<const char*>(further)),
         lines_(ceil_div(std::max<int64_t>(bytes, 1), 64)),
         gap_(next_row - 64 * lines_),
-        left_(lines_) {}
+        left_(lines_),
+        rows_(n) {}
 
   // As many lines as a loop reads of a key, or of a value.
   __attribute__((always_inline)) void of_key(int64_t, int64_t) const { line(); }
@@ -40,12 +43,17 @@ class Ahead {
   __attribute__((always_inline)) void line() const {
     __builtin_prefetch(at_, 0, 2);
     at_ += 64;
-    if (--left_ == 0) left_ = lines_, at_ += gap_;
+    if (--left_ == 0) {
+      left_ = lines_, at_ += gap_;
+      if (--rows_ == 0) at_ = further_;
+    }
   }
 
   mutable const char* at_;
+  const char* further_;
   int64_t lines_, gap_;   // of a row, behind it
   mutable int64_t left_;  // of a row's lines
+  mutable int64_t rows_;  // before what is further
 };
 
 // Scores says how those of a block's keys and all heads' queries are formed, and how many bytes are
@@ -147,10 +155,13 @@ class Decode {
     const ThinRows<T> x = rows_of(of, t, 0, k0);
     const auto size = static_cast<int64_t>(sizeof(T));
     const int64_t left = std::max<int64_t>(keys_[t.batch].seen.hi - k0 - kKeyBlock, 0);
-    const T* at = x.at + std::min(left, rows_ahead(x)) * x.stride;
-    // In pages the next block may lie anywhere: all of it, then.
-    if (c_.page > 0) at = left > 0 ? rows_of(of, t, 0, k0 + kKeyBlock).at : x.at;
-    return {at, t.heads * width * size, x.stride * size};
+    const int64_t ahead = std::min(left, rows_ahead(x));
+    const T* at = x.at + ahead * x.stride;
+    if (c_.page == 0 || left == 0) return {at, t.heads * width * size, x.stride * size};
+    // The next block may lie anywhere.
+    const T* next = rows_of(of, t, 0, k0 + kKeyBlock).at;
+    if (ahead >= kKeyBlock) return {next, t.heads * width * size, x.stride * size};
+    return {at, t.heads * width * size, x.stride * size, kKeyBlock - ahead, next};
   }
 
   void run_span(int64_t batch, int64_t span, int64_t h0, int64_t heads, float* scratch) const {
