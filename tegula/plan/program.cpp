@@ -9,18 +9,28 @@
 
 namespace tegula {
 
+std::vector<uint8_t> PlannedProgram::parts_that_run() const {
+  std::vector<uint8_t> runs(plans.size());
+  for (const PartRun& r : order) runs[static_cast<size_t>(r.part)] = 1;
+  return runs;
+}
+
 int64_t PlannedProgram::arena_bytes() const {
+  const std::vector<uint8_t> runs = parts_that_run();
   int64_t most = 0;
-  for (const auto& plan : plans) most = std::max(most, plan->arena_bytes);
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (runs[i]) most = std::max(most, plans[i]->arena_bytes);
   return most;
 }
 
 int64_t PlannedProgram::state_bytes() const {
+  const std::vector<uint8_t> runs = parts_that_run();
   int64_t bytes = 0;
   std::set<std::string_view> seen;
-  for (const auto& plan : plans)
-    for (const Plan::Port& p : plan->params)
-      if (p.role != Role::kInput && seen.insert(p.name).second) bytes += p.tensor.type.bytes();
+  for (size_t i = 0; i < plans.size(); ++i)
+    for (const Plan::Port& p : plans[i]->params)
+      if (runs[i] && p.role != Role::kInput && seen.insert(p.name).second)
+        bytes += p.tensor.type.bytes();
   return bytes;
 }
 

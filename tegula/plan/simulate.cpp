@@ -19,11 +19,12 @@ class Simulator {
         is_begun_(schedule.ranks.size()),
         begin_(loop_.n_slots()),
         end_(loop_.n_slots()),
-        sent_(loop_.n_slots()),
+        first_sent_(loop_.n_slots()),
+        n_sent_(loop_.n_slots()),
+        link_free_at_(schedule.ranks.size() * schedule.ranks.size()),
         makes_(program.parts.size()) {
     out_.ranks.resize(schedule.ranks.size());
-    for (size_t f = 0; f < program.flows.size(); ++f)
-      makes_[static_cast<size_t>(program.flows[f].from)].push_back(f);
+    for (const Flow& flow : program.flows) makes_[static_cast<size_t>(flow.from)].push_back(&flow);
   }
 
   Result<Simulated> simulate() && {
@@ -72,6 +73,11 @@ class Simulator {
     int to;
     double begin_s, end_s;
   };
+  struct ToSend {
+    int to;
+    int64_t bytes;
+    const Flow* last;  // counted
+  };
   bool is_micro(int part) const {
     return is_per_micro_batch(program_.parts[static_cast<size_t>(part)].kind);
   }
@@ -87,36 +93,40 @@ class Simulator {
 
   // When what a run made is on a rank. What goes into a sum stays where it is.
   double arrival(const PartRun& from, int rank) const {
-    for (const Sent& s : sent_[loop_.slot(from)])
+    for (const Sent& s : sent(from))
       if (s.to == rank) return s.end_s + options_.links.latency_s;
     return end_[loop_.slot(from)];
   }
 
-  // The ranks other than its maker's that read a flow of this run.
-  std::vector<int> readers_elsewhere(const Flow& flow, const PartRun& made, int rank) const {
-    std::vector<int> ranks;
-    for (int to : flow.to) {
-      const int other = loop_.rank_of(reader_of(to, made));
-      if (other >= 0 && other != rank &&
-          std::find(ranks.begin(), ranks.end(), other) == ranks.end())
-        ranks.push_back(other);
-    }
-    return ranks;
-  }
-
+  // All that it made for one rank is one message.
   void send(const PartRun& r, int rank) {
-    std::map<int, int64_t> bytes;  // to each rank
-    for (size_t f : makes_[static_cast<size_t>(r.part)]) {
-      const Flow& flow = program_.flows[f];
-      if (is_sum(flow)) continue;
-      for (int to : readers_elsewhere(flow, r, rank)) bytes[to] += flow.type.bytes();
+    to_send_.clear();
+    for (const Flow* flow : makes_[static_cast<size_t>(r.part)]) {
+      if (is_sum(*flow)) continue;
+      for (int reader : flow->to) {
+        const int to = loop_.rank_of(reader_of(reader, r));
+        if (to < 0 || to == rank) continue;
+        auto at = std::find_if(to_send_.begin(), to_send_.end(),
+                               [&](const ToSend& t) { return t.to == to; });
+        if (at == to_send_.end()) at = to_send_.insert(at, {to, 0, nullptr});
+        if (at->last != flow) at->bytes += flow->type.bytes();
+        at->last = flow;
+      }
     }
-    for (const auto& [to, n] : bytes)
-      sent_[loop_.slot(r)].push_back(transfer(rank, to, n, end_[loop_.slot(r)]));
+    std::sort(to_send_.begin(), to_send_.end(),
+              [](const ToSend& x, const ToSend& y) { return x.to < y.to; });
+    const size_t slot = loop_.slot(r);
+    first_sent_[slot] = sent_.size();
+    for (const ToSend& t : to_send_) sent_.push_back(transfer(rank, t.to, t.bytes, end_[slot]));
+    n_sent_[slot] = to_send_.size();
+  }
+  std::span<const Sent> sent(const PartRun& r) const {
+    return std::span(sent_).subspan(first_sent_[loop_.slot(r)], n_sent_[loop_.slot(r)]);
   }
 
   Sent transfer(int from, int to, int64_t bytes, double ready) {
-    double& link = link_free_at_[{from, to}];
+    double& link =
+        link_free_at_[static_cast<size_t>(from) * free_at_.size() + static_cast<size_t>(to)];
     double& sender = free_at_[static_cast<size_t>(from)];
     double begin = std::max(ready, link);
     if (!options_.links.sends_overlap) begin = std::max(begin, sender);
@@ -195,25 +205,24 @@ class Simulator {
   void add_events(const Flow& flow, const PartRun& made, std::vector<std::vector<Event>>& events) {
     const size_t slot = loop_.slot(made);
     const int home = loop_.rank_of(made);
-    struct Life {
-      double begin, end;
+    const auto add = [&](int rank, double begin, double end) {
+      events[static_cast<size_t>(rank)].push_back({begin, flow.type.bytes()});
+      events[static_cast<size_t>(rank)].push_back({end, -flow.type.bytes()});
     };
-    std::map<int, Life> lives{{home, {begin_[slot], end_[slot]}}};
-    for (int to : flow.to) {
-      const PartRun reader = reader_of(to, made);
-      const int rank = loop_.rank_of(reader);
-      if (rank < 0) continue;
-      for (const Sent& s : sent_[slot])
-        if (s.to == rank) {
-          lives.insert({rank, {s.begin_s, s.end_s}});
-          lives[home].end = std::max(lives[home].end, s.end_s);
-        }
-      lives[rank].end = std::max(lives[rank].end, end_[loop_.slot(reader)]);
+    const auto last_reader = [&](int rank, double end) {
+      for (int to : flow.to)
+        if (const PartRun reader = reader_of(to, made); loop_.rank_of(reader) == rank)
+          end = std::max(end, end_[loop_.slot(reader)]);
+      return end;
+    };
+    double until = last_reader(home, end_[slot]);
+    for (const Sent& s : sent(made)) {
+      const double end = last_reader(s.to, -1);
+      if (end < 0) continue;  // another flow of that message
+      add(s.to, s.begin_s, std::max(end, s.end_s));
+      until = std::max(until, s.end_s);
     }
-    for (const auto& [rank, life] : lives) {
-      events[static_cast<size_t>(rank)].push_back({life.begin, flow.type.bytes()});
-      events[static_cast<size_t>(rank)].push_back({life.end, -flow.type.bytes()});
-    }
+    add(home, begin_[slot], until);
   }
   PartRun reader_of(int part, const PartRun& made) const {
     return is_micro(part) ? PartRun{part, made.micro_batch, made.slice} : PartRun{part, 0, 0};
@@ -223,12 +232,14 @@ class Simulator {
   const SimulateOptions& options_;
   ScheduleLoop loop_;
   Simulated out_;
-  std::vector<double> free_at_;          // per rank
-  std::vector<uint8_t> is_begun_;        // per rank
-  std::vector<double> begin_, end_;      // per slot
-  std::vector<std::vector<Sent>> sent_;  // per slot
-  std::map<std::pair<int, int>, double> link_free_at_;
-  std::vector<std::vector<size_t>> makes_;           // per part: flows
+  std::vector<double> free_at_;              // per rank
+  std::vector<uint8_t> is_begun_;            // per rank
+  std::vector<double> begin_, end_;          // per slot
+  std::vector<size_t> first_sent_, n_sent_;  // per slot: of sent_
+  std::vector<Sent> sent_;
+  std::vector<ToSend> to_send_;                      // of the part that has just ended
+  std::vector<double> link_free_at_;                 // from each rank to each
+  std::vector<std::vector<const Flow*>> makes_;      // per part
   std::set<std::pair<const Flow*, int>> sums_sent_;  // and by which rank
 };
 

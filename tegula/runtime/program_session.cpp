@@ -16,7 +16,13 @@ Result<std::unique_ptr<ProgramSession>> ProgramSession::create(
     return std::any_of(p.program.flows.begin(), p.program.flows.end(),
                        [&](const Flow& f) { return f.name == name; });
   };
-  for (const auto& plan : p.plans) {
+  const std::vector<uint8_t> runs = p.parts_that_run();
+  for (size_t part = 0; part < p.plans.size(); ++part) {
+    const auto& plan = p.plans[part];
+    if (!runs[part]) {
+      s->sessions_.push_back(nullptr);
+      continue;
+    }
     s->sessions_.push_back(std::make_unique<Session>(plan, rank, s->arena_.data()));
     TEGULA_TRY(s->sessions_.back()->bind_store(store));
     for (const Plan::Port& port : plan->params)
@@ -79,7 +85,8 @@ TensorRef ProgramSession::result(std::string_view name, int micro_batch) const {
 
 int64_t ProgramSession::counted_flops() const {
   int64_t sum = 0;
-  for (const auto& s : sessions_) sum += s->counters().math_flops;
+  for (const auto& s : sessions_)
+    if (s) sum += s->counters().math_flops;
   return sum;
 }
 

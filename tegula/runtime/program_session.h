@@ -49,7 +49,7 @@ class ProgramSession {
   };
   std::shared_ptr<const PlannedProgram> program_;
   Region arena_, flows_;
-  std::vector<std::unique_ptr<Session>> sessions_;  // of each part
+  std::vector<std::unique_ptr<Session>> sessions_;  // of each part that runs
   std::map<std::string, Input, std::less<>> inputs_;
   std::map<std::string, Kept, std::less<>> kept_;
 };

@@ -40,6 +40,24 @@ TEST(Simulate, AMessageTakesItsLinkAndItsLatency) {
   EXPECT_EQ(out({.bytes_per_s = 1}).step_s, 20);
 }
 
+TEST(Simulate, WhatIsSentIsHeldUntilItHasGone) {
+  const Schedule s = made("forward_only", {2, 2, 2, 1});
+  const std::vector<StagePrice> stages(2, {.forward_s = 4, .output_bytes = 6});
+  const StageChain chain = chain_of(s, stages);
+  const auto peaks = [&](double bytes_per_s) {
+    const auto r = simulate(chain.program, s,
+                            {.seconds = chain.seconds, .links = {.bytes_per_s = bytes_per_s}});
+    EXPECT_TRUE(r.ok());
+    return std::pair(r->ranks[0].peak_bytes, r->ranks[1].peak_bytes);
+  };
+  // On the link 4–16 and 16–28. Rank 0 makes the second at 4–8, while the first is going; rank 1
+  // reads the first at 16–20, while the second is coming.
+  EXPECT_EQ(peaks(.5), std::pair(int64_t{12}, int64_t{12}));
+  // 4–7 and 8–11: of the first 0–7 and 4–11, of the second 4–11 and 8–15.
+  EXPECT_EQ(peaks(2), std::pair(int64_t{12}, int64_t{12}));
+  EXPECT_EQ(peaks(0), std::pair(int64_t{6}, int64_t{6}));
+}
+
 TEST(Simulate, TheSlowestStageSetsThePace) {
   const Schedule s = made("one_f_one_b", {3, 3, 8, 1});
   std::vector<StagePrice> stages(3, {.forward_s = 1, .backward_s = 2});
