@@ -297,7 +297,7 @@ Status run(const Options& o) {
   const Target target = TEGULA_TRY(target_of(o, c));
   // GPU kernels have no shards yet.
   if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
-  if (o.stages.n > 1) return plan_stages(c, target, o.stages);
+  if (o.stages.n > 1 || !o.stages.gantt.empty()) return plan_stages(c, target, o.stages);
   const Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})

@@ -1,17 +1,15 @@
 #include "cli/plan_stages.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 
 #include "cli/paths.h"
+#include "cli/plan_cut.h"
+#include "cli/plan_slices.h"
 #include "tegula/io/json.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/plan/schedule_check.h"
-#include "tegula/runtime/compile.h"
-#include "tegula/train/step.h"
 
 namespace tegula::cli {
 
@@ -33,56 +31,16 @@ struct RankRow {
 
 // What is known of a schedule of a cut step.
 struct Planned {
-  PlannedProgram whole;         // as one rank runs it
-  Program program;              // its flows those of a slice
-  Schedule schedule;            // with the update
-  std::vector<double> seconds;  // of each part and slice
+  PlannedProgram whole;               // as one rank runs it
+  Program program;                    // its flows those of a slice
+  Schedule schedule;                  // with the update
+  std::vector<double> part_seconds;   // of a whole micro-batch
+  std::vector<double> seconds;        // of each part and slice
+  std::vector<int64_t> slice_tokens;  // none: micro-batches are whole
   Simulated simulated;
   std::vector<StageRow> stages;
   std::vector<RankRow> ranks;
 };
-
-// FLOPs of each layer, forward and backward: of what comes before them with the first, of the head
-// with the last.
-std::vector<double> layer_flops(const Module& m, const Function& step, int64_t n_layers) {
-  std::vector<double> flops(static_cast<size_t>(n_layers));
-  size_t at = 0;
-  for (const Node& n : step.nodes) {
-    if (n.phase == Phase::kUpdate) continue;
-    const std::string& scope = m.scopes[n.origin.scope];
-    if (scope.starts_with("layers."))
-      at = static_cast<size_t>(std::strtoll(scope.c_str() + 7, nullptr, 10));
-    else if (scope.starts_with("head"))
-      at = flops.size() - 1;
-    else if (scope.starts_with("embedding"))
-      at = 0;
-    if (at >= flops.size()) continue;
-    const auto in = step.input_types(n), out = step.output_types(n);
-    flops[at] += static_cast<double>(flops_of({n.op, &n.attrs, in, out, &m, n.regions}));
-  }
-  return flops;
-}
-
-// The cuts whose longest stage is shortest.
-std::vector<std::string> balanced_cuts(const std::vector<double>& flops, int64_t n_stages) {
-  const size_t layers = flops.size(), stages = static_cast<size_t>(n_stages);
-  // longest[s][l]: of the first l layers in s stages; from[s][l]: where the last of them begins.
-  std::vector<std::vector<double>> longest(stages + 1, std::vector<double>(layers + 1, HUGE_VAL));
-  std::vector<std::vector<size_t>> from(stages + 1, std::vector<size_t>(layers + 1));
-  longest[0][0] = 0;
-  for (size_t s = 1; s <= stages; ++s)
-    for (size_t l = s; l <= layers; ++l) {
-      double last = 0;
-      for (size_t begin = l; begin-- > s - 1;) {
-        last += flops[begin];
-        const double most = std::max(longest[s - 1][begin], last);
-        if (most < longest[s][l]) longest[s][l] = most, from[s][l] = begin;
-      }
-    }
-  std::vector<std::string> cuts(stages - 1);
-  for (size_t s = stages, l = layers; s > 1; --s) l = from[s][l], cuts[s - 2] = cat("layers.", l);
-  return cuts;
-}
 
 std::vector<StageRow> stage_rows(const PlannedProgram& p, const std::vector<std::string>& cuts,
                                  std::span<const double> seconds) {
@@ -152,21 +110,13 @@ Result<std::vector<double>> part_seconds(const PlannedProgram& p, const std::vec
   return seconds;
 }
 
-// Slices are equal shares of their micro-batch, in time and in bytes.
+// Of flows, slices are equal shares of their micro-batch.
 Program sliced(Program program, int n_slices) {
   for (Flow& flow : program.flows)
     if (n_slices > 1 && is_per_micro_batch(program.parts[static_cast<size_t>(flow.from)].kind) &&
         is_per_micro_batch(program.parts[static_cast<size_t>(flow.to.back())].kind))
       flow.type = {DType::kU8, {flow.type.bytes() / n_slices}};
   return program;
-}
-std::vector<double> sliced(const Program& program, const std::vector<double>& seconds,
-                           int n_slices) {
-  std::vector<double> out;
-  for (size_t i = 0; i < seconds.size(); ++i)
-    out.insert(out.end(), static_cast<size_t>(n_slices),
-               is_per_micro_batch(program.parts[i].kind) ? seconds[i] / n_slices : seconds[i]);
-  return out;
 }
 
 Json rank_json(const RankRow& r) {
@@ -185,7 +135,7 @@ Json rank_json(const RankRow& r) {
 }
 
 void print_json(const Planned& p, const Stages& stages) {
-  Json::Array list, parts, ranks;
+  Json::Array list, parts, ranks, slices;
   for (const StageRow& r : p.stages)
     list.push_back(Json::object({{"from", r.from},
                                  {"flops_forward", r.forward_flops},
@@ -195,31 +145,39 @@ void print_json(const Planned& p, const Stages& stages) {
                                  {"arena_bytes", r.arena_bytes},
                                  {"seconds", r.seconds}}));
   for (const RankRow& r : p.ranks) ranks.push_back(rank_json(r));
-  const auto n_slices = static_cast<size_t>(p.schedule.shape.n_slices);
+  for (int64_t tokens : p.slice_tokens) slices.emplace_back(tokens);
   for (size_t i = 0; i < p.whole.plans.size(); ++i)
     parts.push_back(Json::object({{"part", std::string(name_of(p.program.parts[i].kind))},
                                   {"stage", p.program.parts[i].stage},
                                   {"flops", p.whole.plans[i]->flops()},
-                                  {"seconds", p.seconds[i * n_slices]}}));
+                                  {"seconds", p.part_seconds[i]}}));
   Json j = Json::object({{"schedule", stages.schedule},
                          {"micro_batches", p.program.n_micro_batches},
-                         {"slices", p.schedule.shape.n_slices},
                          {"seconds", p.simulated.step_s},
                          {"bubble", p.simulated.bubble},
                          {"flops_per_step", p.whole.flops()},
                          {"one_rank_peak_bytes", p.whole.peak_bytes()}});
+  if (!slices.empty()) j.set("slice_tokens", Json(std::move(slices)));
   j.set("stages", Json(std::move(list)));
   j.set("ranks", Json(std::move(ranks)));
   j.set("parts", Json(std::move(parts)));
   std::printf("%s\n", j.dump().c_str());
 }
 
+template <class T>
+std::string list_of(const std::vector<T>& numbers) {
+  std::string out;
+  for (const T& n : numbers) out += cat(out.empty() ? "" : ", ", n);
+  return out;
+}
+
 void print_text(const Planned& p, const Stages& stages, bool is_priced) {
   const double mib = 1 << 20;
   std::printf("stages      %zu on %zu ranks, %d micro-batches", p.stages.size(), p.ranks.size(),
               p.program.n_micro_batches);
-  if (p.schedule.shape.n_slices > 1) std::printf(" in %d slices", p.schedule.shape.n_slices);
   std::printf(", schedule %s\n", stages.schedule.c_str());
+  if (!p.slice_tokens.empty())
+    std::printf("slices      %s tokens\n", list_of(p.slice_tokens).c_str());
   std::printf("            %5s  %-12s %10s %10s %10s %10s %10s\n", "stage", "from", "forward",
               "backward", "update", "state MiB", "arena MiB");
   for (size_t s = 0; s < p.stages.size(); ++s) {
@@ -234,10 +192,8 @@ void print_text(const Planned& p, const Stages& stages, bool is_priced) {
               "kept MiB", "computes", "waits");
   for (size_t i = 0; i < p.ranks.size(); ++i) {
     const RankRow& r = p.ranks[i];
-    std::string held;
-    for (int s : r.stages) held += cat(held.empty() ? "" : ", ", s);
-    std::printf("            %5zu  %-12s %10d %10.1f", i, held.c_str(), r.peak_in_flight,
-                static_cast<double>(r.simulated.peak_bytes) / mib);
+    std::printf("            %5zu  %-12s %10d %10.1f", i, list_of(r.stages).c_str(),
+                r.peak_in_flight, static_cast<double>(r.simulated.peak_bytes) / mib);
     if (is_priced)
       std::printf(" %7.4g ms %7.4g ms", 1e3 * r.simulated.busy_s, 1e3 * r.simulated.waits_s);
     std::printf("\n");
@@ -251,38 +207,59 @@ void print_text(const Planned& p, const Stages& stages, bool is_priced) {
               static_cast<double>(p.whole.peak_bytes()) / mib);
 }
 
-ScheduleShape shape_of(const Stages& stages, const ScheduleDef& def, int64_t accumulate) {
-  ScheduleShape shape =
-      default_shape(def, static_cast<int>(stages.n), static_cast<int>(accumulate));
-  if (stages.ranks > 0) shape.n_ranks = static_cast<int>(stages.ranks);
-  shape.n_slices = static_cast<int>(stages.slices);
-  return shape;
+// Of each part, by the plans for a quarter, half and all of the tokens, or by the times given.
+Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, const Cut& whole,
+                                         const Schedule& schedule, const Stages& stages) {
+  const int64_t n = c.model.max_seqlen;
+  if (n < 4) return invalid_argument(cat("--slices: ", n, " tokens are too few to cut"));
+  const std::array<int64_t, 3> tokens{n / 4, n / 2, n};
+  std::array<std::vector<double>, 3> seconds;
+  seconds[2] = TEGULA_TRY(part_seconds(whole.program, stages.part_ms));
+  for (size_t i = 0; i < 2; ++i) {
+    if (!stages.part_ms.empty()) {
+      for (double s : seconds[2])
+        seconds[i].push_back(s * static_cast<double>(tokens[i]) / static_cast<double>(n));
+      continue;
+    }
+    c.model.max_seqlen = tokens[i];
+    const Cut part = TEGULA_TRY(cut_step(c, target, schedule, whole.cuts));
+    seconds[i] = TEGULA_TRY(part_seconds(part.program, {}));
+    TEGULA_CHECK(seconds[i].size() == seconds[2].size(), "a step has the same parts at any length");
+  }
+  std::vector<PartTime> times;
+  for (size_t part = 0; part < seconds[2].size(); ++part)
+    times.push_back(is_per_micro_batch(whole.program.program.parts[part].kind)
+                        ? part_time(tokens, {seconds[0][part], seconds[1][part], seconds[2][part]})
+                        : PartTime{.fixed = seconds[2][part]});
+  return times;
 }
 
 Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const Stages& stages) {
   const ScheduleDef* def = TEGULA_TRY(find_schedule(stages.schedule));
-  ScheduleShape shape = shape_of(stages, *def, c.accumulate);
-  const Schedule schedule = TEGULA_TRY(make_schedule(*def, shape));
-  const StepFunctions f = TEGULA_TRY(build_step_functions(c));
-  SplitOptions split;
-  split.cuts =
-      balanced_cuts(layer_flops(*f.module, (*f.module)[f.train_step], c.model.n_layers), stages.n);
-  split.n_micro_batches = shape.n_micro_batches;
-  split.weight_gradients_apart = def->weight_gradients_apart;
-  shape.n_slices = 1;  // one rank runs whole micro-batches
+  ScheduleShape shape =
+      default_shape(*def, static_cast<int>(stages.n), static_cast<int>(c.accumulate));
+  if (stages.ranks > 0) shape.n_ranks = static_cast<int>(stages.ranks);
+  if (stages.slices != 1 && !def->takes_slices)
+    return invalid_argument(cat("--slices ", stages.slices, ": schedule ", def->name,
+                                " does not cut micro-batches into slices; tera_pipe does"));
   const Schedule whole = TEGULA_TRY(make_schedule(*def, shape));
-  const CompiledProgram compiled =
-      TEGULA_TRY(compile_program(f.module, f.train_step, split, whole, compile_options(c, target)));
+  Cut cut = TEGULA_TRY(cut_step(c, target, whole, {}));
   Planned p;
-  p.whole = *compiled.planned;
-  const int n_slices = schedule.shape.n_slices;
-  const std::vector<double> seconds = TEGULA_TRY(part_seconds(p.whole, stages.part_ms));
-  p.program = sliced(p.whole.program, n_slices);
-  p.schedule = with_update(schedule, p.program);
-  p.seconds = sliced(p.program, seconds, n_slices);
+  p.part_seconds = TEGULA_TRY(part_seconds(cut.program, stages.part_ms));
+  p.seconds = p.part_seconds;
+  if (stages.slices != 1) {
+    const auto times = TEGULA_TRY(part_times(c, target, cut, whole, stages));
+    Slices slices = TEGULA_TRY(cut_slices(cut.program.program, times, c.model.max_seqlen,
+                                          shape.n_ranks, static_cast<int>(stages.slices)));
+    shape.n_slices = static_cast<int>(slices.tokens.size());
+    p.slice_tokens = std::move(slices.tokens), p.seconds = std::move(slices.seconds);
+  }
+  p.whole = std::move(cut.program);
+  p.program = sliced(p.whole.program, shape.n_slices);
+  p.schedule = with_update(TEGULA_TRY(make_schedule(*def, shape)), p.program);
   const Links links{stages.latency_us * 1e-6, stages.link_gb_per_s * 1e9};
   p.simulated = TEGULA_TRY(simulate(p.program, p.schedule, {.seconds = p.seconds, .links = links}));
-  p.stages = stage_rows(p.whole, split.cuts, seconds);
+  p.stages = stage_rows(p.whole, cut.cuts, p.part_seconds);
   p.ranks = TEGULA_TRY(rank_rows(p.schedule, p.simulated, p.stages));
   return p;
 }
@@ -304,8 +281,10 @@ CLI::Option* add_stages(CLI::App& cmd, Stages& s) {
                        "where the schedule wants it"),
         0, 1 << 10)
       ->needs(stages);
-  whole(cmd.add_option("--slices", s.slices, "Cut each micro-batch's tokens (tera_pipe)"), 1,
-        1 << 10)
+  whole(cmd.add_option(
+            "--slices", s.slices,
+            "Cut each micro-batch's tokens into so many (tera_pipe); 0: as many as are best"),
+        0, 1 << 10)
       ->needs(stages);
   real(cmd.add_option("--latency-us", s.latency_us, "Of a message between ranks"), 0, 1e9)
       ->needs(stages);

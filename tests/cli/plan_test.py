@@ -300,7 +300,9 @@ class PlannedStages(CliTest):
         self.assertAlmostEqual(step("interleaved", "1,1,1")["seconds"], (8 * 6 + 3) * 1e-3)
         self.assertAlmostEqual(step("forward_only", "5,0,0")["bubble"], 3 / 11)
         self.assertAlmostEqual(step("chimera", "1,1,0")["bubble"], 2 / 18)
-        self.assertAlmostEqual(step("tera_pipe", "1,1,1", "--slices", 4)["bubble"], 3 / 35)
+        sliced = step("tera_pipe", "1,1,1", "--slices", 4)
+        self.assertAlmostEqual(sliced["bubble"], 3 / 35)
+        self.assertEqual(sliced["slice_tokens"], [16] * 4)
         # The first stage's backward part sends nothing: all of it is weight gradients.
         self.assertAlmostEqual(step("zero_bubble_h2", "1,1,1")["ranks"][3]["waits_s"], 0)
         # The second stage is three times as slow as each other one, which wait for it.
@@ -310,6 +312,23 @@ class PlannedStages(CliTest):
         # Three messages up and three down for each micro-batch, and then the total to the updates.
         fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
         self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
+
+    def test_slices_cost_what_attention_costs(self):
+        long = [4096 if a == 64 else a for a in self.STEP]
+        long[long.index("--d-model") + 1] = 64
+        def plan(*flags):
+            return json.loads(self.expect_ok(self.run_tool(
+                *long, "--accumulate", 1, "--target", "h100", "--device", "cuda", "--stages", 4, "--schedule",
+                "tera_pipe", *flags)).stdout)
+        whole, four, best = plan(), plan("--slices", 4), plan("--slices", 0)
+        tokens = four["slice_tokens"]
+        self.assertEqual((len(tokens), sum(tokens)), (4, 4096))
+        self.assertEqual(tokens, sorted(tokens, reverse=True))  # later ones attend to more
+        self.assertGreater(tokens[0], tokens[-1])
+        self.assertLess(four["seconds"], .8 * whole["seconds"])
+        self.assertLessEqual(best["seconds"], four["seconds"] * 1.02)
+        self.assertEqual(sum(best["slice_tokens"]), 4096)
+        self.assertNotIn("slice_tokens", whole)
 
     def test_a_picture(self):
         picture = self.dir / "schedule.svg"
