@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 import threading
 import unittest
 import xml.etree.ElementTree
@@ -312,6 +313,11 @@ class PlannedStages(CliTest):
         # Three messages up and three down for each micro-batch, and then the total to the updates.
         fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
         self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
+
+    def test_the_page_of_schedules_is_what_they_are(self):
+        done = subprocess.run([sys.executable, "bench/schedules.py", "--check", "--bin", TEGULA], capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_slices_cost_what_attention_costs(self):
         long = [4096 if a == 64 else a for a in self.STEP]
