@@ -3,9 +3,12 @@
 #include <cstring>
 
 #include "cli/command.h"
+#include "cli/paths.h"
+#include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
 #include "tegula/planner/explain.h"
 #include "tegula/planner/guide.h"
+#include "tegula/planner/pipeline.h"
 #include "tegula/planner/report.h"
 
 namespace tegula::cli {
@@ -14,7 +17,7 @@ namespace {
 
 struct Options {
   planner::Question question;
-  std::string explain;
+  std::string explain, gantt;
   double deadline_days = 0;
   bool json = false, guide = false;
 };
@@ -22,6 +25,15 @@ struct Options {
 // A file is an input, what stands on the command line is not.
 Exit fault_of(const std::string& model) {
   return model.find('/') != model.npos || model.ends_with(".json") ? kInput : kUsage;
+}
+
+// The best layout's pipeline, run entry by entry.
+Status draw(const planner::Answer& a, const std::string& file) {
+  const planner::StepPrice& best = a.found.best[0];
+  planner::StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
+  const planner::PipelineRun run = TEGULA_TRY(run_pipeline(pricer, best));
+  const std::string title = cat(a.preset.model.name, ": ", to_string(best.layout));
+  return write_result(file, gantt_svg(run.chain.program, run.simulated, title));
 }
 
 int run(const Options& o) {
@@ -37,6 +49,8 @@ int run(const Options& o) {
   if (o.guide && !o.json && answer->cluster && !answer->serve)
     text += to_text(guide(*answer, 86400 * o.deadline_days));
   std::fputs(text.c_str(), stdout);
+  if (!o.gantt.empty() && !answer->found.best.empty())
+    if (const Status s = draw(*answer, o.gantt); !s.ok()) return report(s.error());
   if (answer->fits()) return kDone;
   return report(invalid_argument(why_nothing_fits(*answer)));
 }
@@ -93,6 +107,9 @@ void add_plan_model(CLI::App& app, int& exit_code) {
          "--explain", o.explain,
          "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring")
       ->type_name("WHAT");
+  cmd->add_option("--gantt", o.gantt, "Draw the best layout's pipeline into FILE, an SVG")
+      ->needs(cmd->get_option("--gpus"))
+      ->type_name("FILE");
   auto* json = cmd->add_flag("--json", o.json, "One JSON object on one line");
   json->excludes(cmd->get_option("--explain"));
   auto* guide =

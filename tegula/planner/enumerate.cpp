@@ -100,6 +100,7 @@ void complete(const Layout& mesh, const ModelSpec& model, const Job& job, const 
     if (!allowed(turns)) continue;
     Layout l = mesh;
     l.turns = turns;
+    if (turns == Turns::kZeroBubbleH2 && m < 2 * mesh.pp - 1) continue;
     if (turns != Turns::kInterleaved) {
       if (pins.interleave.value_or(1) == 1) turned.push_back(l);
       continue;

@@ -10,7 +10,8 @@ namespace tegula::planner {
 
 namespace {
 
-constexpr std::string_view kTurnsNames[] = {"gpipe", "one_f_one_b", "interleaved", "zero_bubble"};
+constexpr std::string_view kTurnsNames[] = {"gpipe", "one_f_one_b", "interleaved", "zero_bubble",
+                                            "zero_bubble_h2"};
 constexpr std::string_view kRematNames[] = {"none", "selective", "full"};
 constexpr int64_t kMostDegree = int64_t{1} << 20;
 
@@ -112,6 +113,9 @@ Status check_schedule(const Layout& l, const Job& job) {
   const int64_t m = n_microbatches(job, l);
   if (is_interleaved && m % l.pp != 0)
     return does_not_divide("interleaved: the number of micro-batches", m, "pp", l.pp);
+  if (l.turns == Turns::kZeroBubbleH2 && m < 2 * l.pp - 1)
+    return invalid_argument(cat("schedule zero_bubble_h2 needs 2·pp − 1 = ", 2 * l.pp - 1,
+                                " micro-batches, and there are ", m));
   return {};
 }
 

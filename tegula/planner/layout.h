@@ -17,9 +17,9 @@
 namespace tegula::planner {
 
 // How stages take turns; names as in tegula/plan/schedules.
-enum class Turns : uint8_t { kGpipe, kOneFOneB, kInterleaved, kZeroBubble };
+enum class Turns : uint8_t { kGpipe, kOneFOneB, kInterleaved, kZeroBubble, kZeroBubbleH2 };
 inline constexpr Turns kTurns[] = {Turns::kOneFOneB, Turns::kInterleaved, Turns::kZeroBubble,
-                                   Turns::kGpipe};
+                                   Turns::kZeroBubbleH2, Turns::kGpipe};
 std::string_view turns_name(Turns turns);
 
 // What is computed again in the backward part. Selective: where attention is naive, its core

@@ -64,6 +64,8 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
       return n * real(std::min(m, l.pp - stage));
     case Turns::kZeroBubble:
       return n * real(std::min(m, l.pp));
+    case Turns::kZeroBubbleH2:
+      return n * real(std::min(m, 2 * l.pp - 1));
     case Turns::kInterleaved: {
       const int64_t chunks = 2 * (l.pp - stage - 1) + (l.interleave - 1) * l.pp + 1;
       return n / v * std::min(real(m) * v, real(chunks));

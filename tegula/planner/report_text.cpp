@@ -1,3 +1,4 @@
+#include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
 #include "tegula/planner/report.h"
 #include "tegula/planner/report_serving.h"
@@ -86,6 +87,13 @@ void best_in_detail(std::string& out, const Answer& a) {
       is_first = false;
     }
   out += '\n';
+  if (p.layout.pp > 1) {
+    StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
+    const double rest = w.dp + w.optimizer;
+    if (const auto run = run_pipeline(pricer, p); run.ok())
+      print(out, "            by its schedule entry by entry: %.4g s\n",
+            run->simulated.step_s + rest);
+  }
   if (a.tokens_total > 0) {
     const double steps = a.tokens_total / real(a.job.batch_tokens);
     const double hours = steps * p.step_s() / 3600, devices = real(a.cluster->n_devices);

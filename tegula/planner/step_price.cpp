@@ -48,6 +48,11 @@ Link StepPricer::reached(Link link, const RankGroup& group) const {
   return link;
 }
 
+Link StepPricer::stage_link(const Layout& l) const {
+  const RankGroup next{2, l.tp * l.cp * l.dp};
+  return reached(own_link(cluster_, next), next);
+}
+
 double StepPricer::comm(Collective what, double bytes, const RankGroup& group) const {
   const Link link =
       what == Collective::kAllToAll ? own_link(cluster_, group) : link_of(cluster_, group);
@@ -188,9 +193,12 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
   w.bubble = fill * s.total() / v;
   if (l.turns == Turns::kZeroBubble)
     w.bubble =
-        fill * beyond(s.forward_s() + s.backward.total() + s.comm_backward, s.weights.total());
-  const RankGroup next{2, l.tp * l.cp * l.dp};
-  const Link link = reached(own_link(cluster_, next), next);
+        fill * beyond(s.forward_s() + s.backward.total() + s.comm_backward, s.weights.total()) +
+        beyond(real(l.pp), m) * s.weights.total();
+  if (l.turns == Turns::kZeroBubbleH2)
+    w.bubble = fill * (s.forward_s() +
+                       beyond(s.backward.total() + s.comm_backward, 2 * s.weights.total()));
+  const Link link = stage_link(l);
   const double hop = link.seconds + p.boundary_bytes / link.bytes_per_s;
   // Sends of 1F1B wait for each other; those of chunks hide behind the other chunks' work.
   w.pp = l.turns == Turns::kInterleaved

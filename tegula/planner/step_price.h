@@ -1,8 +1,10 @@
 // Seconds and bytes of a training step under a layout.
 //
 //   step = m·t + bubble + exposed dp + optimizer,   t: the slowest stage's micro-batch, F + B + W
-//   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; zero bubble (p−1)·(F + B − W)
-//     [Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2]
+//   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; zero bubble (p−1)·(F + B − W), and W more
+//     for each micro-batch that m lacks of p, its second form (p−1)·max(F, F + B − 2W) [Narayanan
+//     et al. 2021, section 2.2; Qi et al. 2023, section 2]; these are what tegula/plan/simulate
+//     finds for the schedules' lists (pipeline_test.cpp)
 // t holds what a layer waits for: tensor parallelism's collectives (2 all-reduces forward and 2
 // backward, or as many pairs of all-gather and reduce-scatter with sp) in full, the ring of context
 // parallelism beyond attention's time, experts' all-to-alls in full.
@@ -63,6 +65,9 @@ class StepPricer {
   // Seconds of a collective with what its link reaches.
   double comm(Collective what, double bytes, const RankGroup& group) const;
   const LayerPrice& layer(const Layout& layout);
+  // Between neighbouring stages, what it reaches.
+  Link stage_link(const Layout& layout) const;
+  const Job& job() const { return job_; }
 
  private:
   struct Stage;
