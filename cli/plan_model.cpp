@@ -17,7 +17,7 @@ namespace {
 
 struct Options {
   planner::Question question;
-  std::string explain, gantt;
+  std::string explain, gantt, keeps = "mixed";
   double deadline_days = 0;
   bool json = false, guide = false;
 };
@@ -37,7 +37,9 @@ Status draw(const planner::Answer& a, const std::string& file) {
 }
 
 int run(const Options& o) {
-  const auto answer = planner::answer(o.question);
+  planner::Question q = o.question;
+  q.built = o.keeps == "built";
+  const auto answer = planner::answer(q);
   if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
   if (!o.explain.empty()) {
     const auto text = planner::explain(*answer, o.explain);
@@ -87,6 +89,13 @@ void add_plan_model(CLI::App& app, int& exit_code) {
                   "Settled already: dp=,tp=,pp=,cp=,ep=,zero=,sp=,schedule=,interleave=,"
                   "microbatch=,remat=,attention=,dtype=")
       ->type_name("KEY=VALUE,…");
+  one_of(
+      cmd->add_option("--keeps", o.keeps,
+                      "What a layer keeps for backward: 16 bits throughout, or what tegula's own "
+                      "graph keeps"),
+      {"mixed", "built"});
+  one_of(cmd->add_option("--optimizer", q.optimizer, "Whose state is held"),
+         {"adam", "adam-pure", "adam8bit", "galore", "sgd"});
   real(cmd->add_option("--tokens-total", q.tokens_total,
                        "Also what a run over so many tokens costs: 15.6e12")
            ->type_name("N"),

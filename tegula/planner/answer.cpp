@@ -17,6 +17,11 @@ Status set_job(const Question& q, Answer& a) {
   job.dtype = TEGULA_TRY(parse_number(q.dtype));
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
+  job.is_built = q.built;
+  job.optimizer = TEGULA_TRY(parse_optimizer(q.optimizer));
+  if (job.is_built && (a.preset.model.family.empty() || !job.flash))
+    return invalid_argument(cat("--keeps built: ", a.preset.model.name,
+                                " is not built here, or not with naive attention"));
   job.seqlen = q.seqlen > 0 ? q.seqlen : std::max<int64_t>(1, a.preset.seqlen);
   job.batch_tokens = q.batch_tokens;
   if (job.batch_tokens == 0) {

@@ -18,10 +18,12 @@ struct Question {
   std::string dtype = "bf16";
   int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own
   double tokens_total = 0;               // of a run; 0: not asked
-  bool serve = false;                    // serving, not training
-  int64_t prompt = 1024, output = 256;   // of a request
-  int64_t serve_batch = 0;               // ServeJob's
-  std::string compare;                   // accelerators, by commas, beside that of `gpus`
+  bool built = false;                    // Job::is_built
+  std::string optimizer = "adam";
+  bool serve = false;                   // serving, not training
+  int64_t prompt = 1024, output = 256;  // of a request
+  int64_t serve_batch = 0;              // ServeJob's
+  std::string compare;                  // accelerators, by commas, beside that of `gpus`
 };
 
 // The best of one accelerator, as many as asked for.

@@ -39,7 +39,7 @@ void explain_params(std::string& out, const Answer& a) {
 void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
   const Layout& l = p.layout;
   const RankParams r = rank_params(a.preset.model, a.params, l);
-  const StateBytes s = state_bytes(a.job);
+  const StateBytes s = state_bytes(a.job, a.preset.model);
   const bool is_last = p.worst_stage == l.pp - 1;
   const int64_t n = is_last ? p.last_layers : p.stage_layers;
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tegula/planner/built_saves.h"
+
 namespace tegula::planner {
 
 namespace {
@@ -157,7 +159,9 @@ RankShape rank_shape(const Layout& l, const Job& job) {
   s.batch = real(l.microbatch), s.seqlen = real(job.seqlen);
   s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
   s.sp = l.sp, s.flash = job.flash;
-  s.element_bytes = std::max(2.0, bytes_of(job.dtype));
+  s.element_bytes = s.stream_bytes = std::max(2.0, bytes_of(job.dtype));
+  s.is_built = job.is_built;
+  if (job.is_built) s.stream_bytes = std::max(4.0, s.element_bytes);
   s.weight_bytes = bytes_of(job.dtype);
   return s;
 }
@@ -179,7 +183,9 @@ LayerWork layer_work(const ModelSpec& m, const RankShape& s) {
     b.feed_forward();
     for (int64_t i = 2; i < m.norms_per_layer; ++i) b.norm("norm behind");
   }
-  return b.take();
+  LayerWork work = b.take();
+  if (s.is_built && has_built_saves(m, s)) work.saved = built_saves(m, s);
+  return work;
 }
 
 LayerWork embedding_work(const ModelSpec& m, const RankShape& s) {
@@ -219,7 +225,7 @@ double saved_bytes(const LayerWork& work, Remat remat, bool flash) {
 
 double input_bytes(const ModelSpec& m, const RankShape& s) {
   const double width = m.kind == ModelKind::kMlp ? real(m.d_ff) : real(m.d_model);
-  return s.element_bytes * s.tokens() * width / s.outside();
+  return s.stream_bytes * s.tokens() * width / s.outside();
 }
 
 double keys_seen(const ModelSpec& m, double s, bool is_window_layer) {

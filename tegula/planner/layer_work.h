@@ -24,6 +24,8 @@ struct RankShape {
   bool sp = false;
   bool flash = true;
   double element_bytes = 2;  // of activations
+  double stream_bytes = 2;   // of the residual stream, which goes from layer to layer
+  bool is_built = false;     // Job's
   double weight_bytes = 2;   // as products read them
 
   double tokens() const { return batch * seqlen / cp; }

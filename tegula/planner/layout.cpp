@@ -119,6 +119,26 @@ Status check_schedule(const Layout& l, const Job& job) {
   return {};
 }
 
+// Of one parameter, over a layer's matrices [m n], m ≤ n, at rank r = m/4: two moments [r n] of a
+// byte, a projection [m r] of two.
+double galore_bytes(const ModelSpec& m) {
+  double bytes = 0, params = 0;
+  const auto add = [&](int64_t rows, int64_t columns, double times) {
+    const double low = static_cast<double>(std::min(rows, columns)),
+                 high = static_cast<double>(std::max(rows, columns)), rank = low / 4;
+    bytes += times * (2 * rank * high + 2 * low * rank), params += times * low * high;
+  };
+  if (m.kind == ModelKind::kDecoder) {
+    add(m.d_model, m.q_width(), 2);
+    add(m.d_model, m.kv_width(), 2);
+    add(m.d_model, m.d_ff, static_cast<double>(m.n_ff_matrices * m.n_experts));
+  } else {
+    const int64_t width = m.kind == ModelKind::kMlp ? m.d_ff : m.d_model;
+    add(width, width, 1);
+  }
+  return bytes / params;
+}
+
 }  // namespace
 
 std::string_view turns_name(Turns turns) { return kTurnsNames[static_cast<int>(turns)]; }
@@ -133,15 +153,41 @@ std::string to_string(const Layout& l) {
   return text + cat(" microbatch ", l.microbatch, " remat ", remat_name(l.remat));
 }
 
-StateBytes state_bytes(const Job& job) {
+Result<Optimizer> parse_optimizer(std::string_view name) {
+  constexpr std::string_view kNames[] = {"adam", "adam-pure", "adam8bit", "galore", "sgd"};
+  std::string list;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<Optimizer>(i);
+    list += cat(i ? "|" : "", kNames[i]);
+  }
+  return invalid_argument(cat("--optimizer ", name, ": must be one of ", list));
+}
+
+StateBytes state_bytes(const Job& job, const ModelSpec& model) {
   const double weight = job.dtype == Number::kF32 || job.dtype == Number::kTf32 ? 4
                         : job.dtype == Number::kF64                             ? 8
                                                                                 : 2;
+  StateBytes s{weight, weight >= 4 ? weight : job.gradient_bytes, 0};
   const double master = weight < 4 ? 4 : 0;
-  double moments = 8;
-  if (job.optimizer == Optimizer::kAdam8bit) moments = 2;
-  if (job.optimizer == Optimizer::kSgd) moments = 0;
-  return {weight, weight >= 4 ? weight : job.gradient_bytes, master + moments};
+  switch (job.optimizer) {
+    case Optimizer::kAdam:
+      s.optimizer = master + 8;
+      break;
+    case Optimizer::kAdamPure:
+      s.optimizer = 2 * weight;
+      break;
+    case Optimizer::kAdam8bit:
+      s.optimizer = 2;
+      break;
+    case Optimizer::kGalore:
+      s.optimizer = galore_bytes(model);
+      s.gradients /= static_cast<double>(model.n_layers);
+      break;
+    case Optimizer::kSgd:
+      s.optimizer = master;
+      break;
+  }
+  return s;
 }
 
 int64_t n_microbatches(const Job& job, const Layout& l) {

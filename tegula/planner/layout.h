@@ -44,7 +44,12 @@ struct Layout {
 };
 std::string to_string(const Layout& layout);
 
-enum class Optimizer : uint8_t { kAdam, kAdam8bit, kGalore, kSgd };
+// Whose state is held: Adam with f32 master weights and moments; Adam in the weights' own dtype
+// without masters; Adam with moments of 8 bits, no masters [Dettmers et al. 2022]; GaLore, which
+// keeps 8-bit moments of gradients projected to a quarter of the rank, and one layer's gradients at
+// a time [Zhao et al. 2024]; none.
+enum class Optimizer : uint8_t { kAdam, kAdamPure, kAdam8bit, kGalore, kSgd };
+Result<Optimizer> parse_optimizer(std::string_view name);
 
 struct Job {
   int64_t seqlen = 0;
@@ -53,6 +58,8 @@ struct Job {
   bool flash = true;
   double gradient_bytes = 2;  // of one element; 4: summed in f32
   Optimizer optimizer = Optimizer::kAdam;
+  bool is_built = false;  // a layer keeps what the project's own graph does (built_saves.h), not
+                          // what mixed precision by the book does
 };
 
 // 16 bytes of state a parameter with Adam and 16-bit numbers: 2 weights, 2 gradients, 12 of f32
@@ -60,7 +67,7 @@ struct Job {
 struct StateBytes {
   double weights = 0, gradients = 0, optimizer = 0;  // of one parameter
 };
-StateBytes state_bytes(const Job& job);
+StateBytes state_bytes(const Job& job, const ModelSpec& model);
 
 int64_t n_microbatches(const Job& job, const Layout& layout);
 

@@ -74,7 +74,7 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
   return 0;
 }
 
-MemoryBytes stage_memory(const Layout& l, const Job& job, const RankParams& p,
+MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, const RankParams& p,
                          const ActivationBytes& a, int64_t stage, int64_t n_layers) {
   const bool is_first = stage == 0, is_last = stage == l.pp - 1;
   const double n = real(n_layers);
@@ -82,7 +82,7 @@ MemoryBytes stage_memory(const Layout& l, const Job& job, const RankParams& p,
   const double experts = n * p.experts;
   const double ranks = real(l.zero_ranks());
   const double sharded = dense / ranks + experts * real(l.ep) / ranks, whole = dense + experts;
-  const StateBytes state = state_bytes(job);
+  const StateBytes state = state_bytes(job, m);
   const int64_t microbatches = n_microbatches(job, l);
   MemoryBytes b;
   b.weights = state.weights * (l.zero >= 3 ? sharded : whole);

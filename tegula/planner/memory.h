@@ -42,8 +42,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, const LayerWork& layer,
 double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t stage,
                         int64_t n_layers);
 
-MemoryBytes stage_memory(const Layout& layout, const Job& job, const RankParams& params,
-                         const ActivationBytes& activations, int64_t stage, int64_t n_layers);
+MemoryBytes stage_memory(const ModelSpec& model, const Layout& layout, const Job& job,
+                         const RankParams& params, const ActivationBytes& activations,
+                         int64_t stage, int64_t n_layers);
 
 // Of a device's memory, what a step may take: the rest is the driver's, the collectives' and what
 // an allocator loses in gaps.

@@ -74,7 +74,7 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
   p.tp_forward = p.tp_backward = joins * pair(whole);
   p.tp_recompute = l.remat == Remat::kFull ? p.tp_forward : 0;
   p.tp_last = 2 * pair(whole);  // the embedding's sum and the head's input, and their gradients
-  p.boundary_bytes = whole / s.outside();
+  p.boundary_bytes = whole / s.outside() * s.stream_bytes / s.element_bytes;
   if (l.ep > 1) {
     const double routed = whole * real(model_.n_experts_per_token) / s.outside();
     p.ep = 2 * comm(Collective::kAllToAll, routed, ep);
@@ -208,7 +208,7 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
 
 void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& price) const {
   const RankParams p = rank_params(model_, params_, l);
-  const StateBytes state = state_bytes(job_);
+  const StateBytes state = state_bytes(job_, model_);
   const double n = real(s.layers), ranks = real(l.zero_ranks());
   const double dense = n * p.layer + p.first + (l.pp == 1 ? p.last : 0), experts = n * p.experts;
   const RankGroup all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
@@ -246,7 +246,7 @@ void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& pri
   for (const int64_t stage : {int64_t{0}, int64_t{1}, l.pp - 1}) {
     if (stage >= l.pp) continue;
     const int64_t n = stage == l.pp - 1 ? price.last_layers : price.stage_layers;
-    const MemoryBytes b = stage_memory(l, job_, params, p.activations, stage, n);
+    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, stage, n);
     if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = stage;
   }
 }

@@ -121,7 +121,7 @@ TEST(Search, NoStageIsFullerThanTheOnePrinted) {
         double most = 0;
         for (int64_t stage = 0; stage < pp; ++stage) {
           const int64_t layers = stage == pp - 1 ? p.last_layers : p.stage_layers;
-          most = std::max(most, stage_memory(l, job, rank_params(m, params, l),
+          most = std::max(most, stage_memory(m, l, job, rank_params(m, params, l),
                                              pricer.layer(l).activations, stage, layers)
                                     .total());
         }

@@ -230,7 +230,7 @@ TEST(Lecture, Gpt3InGigabytes) {
   l.dp = 1;
   const RankParams p = rank_params(preset("gpt3-175b"), *count_params(preset("gpt3-175b")), l);
   const double params = 96 * p.layer + p.first + p.last;
-  const StateBytes s = state_bytes(job_of(2048, 1));
+  const StateBytes s = state_bytes(job_of(2048, 1), preset("gpt3-175b"));
   EXPECT_NEAR(s.weights * params / 1e9, 350, 1);
   EXPECT_NEAR(s.optimizer * params / 1e9, 2100, 6);
   // A batch of 3.2 million rows of width 12288 at a layer's edge, and 96 of "78 GB".
@@ -241,6 +241,27 @@ TEST(Lecture, Gpt3InGigabytes) {
   RankShape r;
   r.batch = 3.2e6, r.seqlen = 1;
   EXPECT_NEAR(input_bytes(preset("gpt3-175b"), r) / 1e9, 78.64, 0.005);
+}
+
+// Zhao et al. 2024, figure 1 and section 1: LLaMA 7B on one device, a batch of 256 tokens. BF16: 14
+// GB of weights, 42 of gradients and Adam's state, 2 of activations, 58 in all. GaLore: 22 GB.
+TEST(Lecture, GaloresBars) {
+  const ModelSpec m = preset("llama2-7b");
+  const ClusterSpec c = cluster_of("A100");
+  Job job = job_of(256, 1);
+  const auto bar = [&](Optimizer o) {
+    job.optimizer = o;
+    return price_of(m, c, job, {}).memory;
+  };
+  const MemoryBytes bf16 = bar(Optimizer::kAdamPure);
+  EXPECT_EQ(std::round(bf16.weights / 1e9), 13);  // 13.48: the paper rounds 7 billion up
+  EXPECT_NEAR((bf16.gradients + bf16.optimizer) / 1e9, 3 * 13.48, 0.01);
+  EXPECT_NEAR(bf16.total() / 1e9, 58, 4);
+  const MemoryBytes eight = bar(Optimizer::kAdam8bit), galore = bar(Optimizer::kGalore);
+  EXPECT_DOUBLE_EQ(eight.optimizer, bf16.optimizer / 2);
+  EXPECT_LT(galore.total(), 24e9);  // a consumer's card holds it
+  EXPECT_NEAR(galore.total() / 1e9, 22, 2);
+  EXPECT_NEAR(1 - galore.optimizer / bf16.optimizer, 0.825, 0.03);  // "up to 82.5 %"
 }
 
 }  // namespace
