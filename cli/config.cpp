@@ -109,20 +109,23 @@ std::string on_one_line(std::string_view text) {
   return out;
 }
 
-Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App& cmd,
-                                             const std::string& path) {
-  const std::string text = TEGULA_TRY(read_file(path));
+Result<toml::table> parse_file(const std::string& text, const std::string& path) {
   TEGULA_TRY(check_depth(text, path));
-  const CLI::App* train = app.get_subcommand("train");
-  toml::table table;
   try {
-    table = toml::parse(text, path);
+    return toml::table(toml::parse(text, path));
   } catch (const toml::parse_error& e) {
     return invalid_argument(
         cat(path, ":", e.source().begin.line, ": ", on_one_line(e.description())));
   } catch (const std::logic_error& e) {
     return invalid_argument(cat(path, ": ", e.what()));
   }
+}
+
+Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App& cmd,
+                                             const std::string& path) {
+  const std::string text = TEGULA_TRY(read_file(path));
+  const CLI::App* train = app.get_subcommand("train");
+  const toml::table table = TEGULA_TRY(parse_file(text, path));
   std::vector<std::string> flags;
   for (auto&& [k, node] : table) {
     const std::string key(k.str());
@@ -198,6 +201,36 @@ Result<std::vector<std::string>> expand_config(const CLI::App& app,
   flags.push_back("--config=" + path);
   arguments.insert(arguments.begin() + static_cast<int64_t>(words), flags.begin(), flags.end());
   return arguments;
+}
+
+Result<std::vector<TomlTable>> read_tables(const std::string& path) {
+  const std::string text = TEGULA_TRY(read_file(path));
+  const toml::table file = TEGULA_TRY(parse_file(text, path));
+  std::vector<std::pair<toml::source_index, TomlTable>> found;
+  for (auto&& [name, node] : file) {
+    const std::string at = cat(path, ":", name.source().begin.line, ": ", name.str());
+    const toml::table* table = node.as_table();
+    if (table == nullptr)
+      return invalid_argument(at + " stands in no table: write [name] above it");
+    TomlTable t{std::string(name.str()), {}};
+    for (auto&& [key, value] : *table) {
+      if (const auto number = value.value_exact<double>())
+        t.entries.emplace_back(key.str(), *number);
+      else if (const auto whole = value.value_exact<int64_t>())
+        t.entries.emplace_back(key.str(), static_cast<double>(*whole));
+      else if (const auto word = value.value_exact<std::string>())
+        t.entries.emplace_back(key.str(), *word);
+      else
+        return invalid_argument(cat(path, ":", key.source().begin.line, ": ", key.str(),
+                                    ": must be a number or a text"));
+    }
+    found.emplace_back(name.source().begin.line, std::move(t));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<TomlTable> tables;
+  for (auto& [line, table] : found) tables.push_back(std::move(table));
+  return tables;
 }
 
 std::string config_file(const CLI::App& cmd) {

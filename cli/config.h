@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "tegula/base/result.h"
@@ -20,6 +22,14 @@ namespace tegula::cli {
 // Errors, naming file and line: what is no TOML, unknown keys, values that are no scalars.
 Result<std::vector<std::string>> expand_config(const CLI::App& app,
                                                std::vector<std::string> arguments);
+
+// A TOML file of tables of numbers and texts, in the order of the file. Errors, naming file and
+// line: what is no TOML, keys outside of a table, values that are neither.
+struct TomlTable {
+  std::string name;
+  std::vector<std::pair<std::string, std::variant<double, std::string>>> entries;
+};
+Result<std::vector<TomlTable>> read_tables(const std::string& path);
 
 // Whether the flag stands on the command line itself, not only in a --config file.
 bool is_on_command_line(const CLI::App& cmd, const std::string& flag);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/paths.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct Options {
   planner::Question question;
-  std::string explain, gantt, keeps = "mixed";
+  std::string explain, gantt, hardware, keeps = "mixed";
   double deadline_days = 0;
   bool json = false, guide = false;
 };
@@ -25,6 +26,27 @@ struct Options {
 // A file is an input, what stands on the command line is not.
 Exit fault_of(const std::string& model) {
   return model.find('/') != model.npos || model.ends_with(".json") ? kInput : kUsage;
+}
+
+// A table is a device, a text its preset, all else numbers.
+Result<std::vector<planner::DeviceSheet>> read_hardware(const std::string& file) {
+  std::vector<planner::DeviceSheet> sheets;
+  for (const TomlTable& table : TEGULA_TRY(read_tables(file))) {
+    planner::DeviceSheet sheet{table.name, "", {}};
+    for (const auto& [key, value] : table.entries) {
+      const auto* number = std::get_if<double>(&value);
+      if (number != nullptr)
+        sheet.numbers.emplace_back(key, *number);
+      else if (key == "like")
+        sheet.like = std::get<std::string>(value);
+      else
+        return invalid_argument(cat(file, ": [", table.name, "] ", key, " must be a number"));
+    }
+    if (const auto made = make_accelerator(sheet); !made.ok())
+      return invalid_argument(cat(file, ": ", made.error().message));
+    sheets.push_back(std::move(sheet));
+  }
+  return sheets;
 }
 
 // The best layout's pipeline, run entry by entry.
@@ -39,6 +61,11 @@ Status draw(const planner::Answer& a, const std::string& file) {
 int run(const Options& o) {
   planner::Question q = o.question;
   q.built = o.keeps == "built";
+  if (!o.hardware.empty()) {
+    auto sheets = read_hardware(o.hardware);
+    if (!sheets.ok()) return report(sheets.error(), kInput);
+    q.devices = std::move(*sheets);
+  }
   const auto answer = planner::answer(q);
   if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
   if (!o.explain.empty()) {
@@ -100,6 +127,11 @@ void add_plan_model(CLI::App& app, int& exit_code) {
                        "Also what a run over so many tokens costs: 15.6e12")
            ->type_name("N"),
        0, 1e18);
+  real(cmd->add_option("--budget", q.budget, "Also what so many FLOPs buy: parameters and tokens")
+           ->type_name("FLOPS"),
+       0, 1e32);
+  cmd->add_option("--hardware", o.hardware, "TOML file with accelerators of your own")
+      ->type_name("FILE");
   cmd->add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
   whole(cmd->add_option("--prompt", q.prompt, "Tokens of a request's prompt, with --serve"), 1,
         int64_t{1} << 28)

@@ -40,12 +40,13 @@ Result<Number> parse_number(std::string_view name) {
   return invalid_argument(cat("dtype '", name, "' is none of ", names));
 }
 
-Result<Accelerator> find_accelerator(std::string_view name) {
+Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own) {
   std::vector<std::string_view> names;
-  for (const Accelerator& a : accelerator_presets()) {
-    if (plain(a.name) == plain(name)) return a;
-    names.push_back(a.name);
-  }
+  for (const std::span<const Accelerator> list : {own, accelerator_presets()})
+    for (const Accelerator& a : list) {
+      if (plain(a.name) == plain(name)) return a;
+      names.push_back(a.name);
+    }
   return invalid_argument(
       cat("there is no accelerator '", name, "': the nearest are ", nearest_names(name, names)));
 }

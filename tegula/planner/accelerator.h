@@ -49,7 +49,8 @@ struct Accelerator {
 };
 
 std::span<const Accelerator> accelerator_presets();
-// By name, without regard to case and dashes ("H100", "h100-pcie"). Error: the nearest names.
-Result<Accelerator> find_accelerator(std::string_view name);
+// By name, without regard to case and dashes ("H100", "h100-pcie"), among `own` and then the
+// presets. Error: the nearest names.
+Result<Accelerator> find_accelerator(std::string_view name, std::span<const Accelerator> own = {});
 
 }  // namespace tegula::planner

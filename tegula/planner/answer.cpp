@@ -75,12 +75,12 @@ Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& clus
 }
 
 // "A100,H100": as many of each as --gpus names, or one.
-Status compare(const Question& q, Answer& a) {
+Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   const int64_t n = a.cluster ? a.cluster->n_devices : 1;
   for (std::string_view rest = q.compare; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
     ClusterSpec cluster;
-    cluster.device = TEGULA_TRY(find_accelerator(rest.substr(0, comma)));
+    cluster.device = TEGULA_TRY(find_accelerator(rest.substr(0, comma), own));
     cluster.n_devices = n;
     a.compared.push_back(compare_one(q, a, cluster));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
@@ -102,12 +102,14 @@ Result<Answer> answer(const Question& q) {
       return internal_error(cat(model.name, ": its graph has ", graph,
                                 " parameters, the planner counts ", a.params.total));
   }
-  if (!q.gpus.empty()) a.cluster = TEGULA_TRY(parse_cluster(q.gpus));
+  std::vector<Accelerator> own;
+  for (const DeviceSheet& sheet : q.devices) own.push_back(TEGULA_TRY(make_accelerator(sheet)));
+  if (!q.gpus.empty()) a.cluster = TEGULA_TRY(parse_cluster(q.gpus, own));
   TEGULA_TRY(set_job(q, a));
   a.flops = token_flops(model, real(a.job.seqlen));
-  a.tokens_total = q.tokens_total;
+  a.tokens_total = q.tokens_total, a.budget = q.budget;
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
-  if (!q.compare.empty()) TEGULA_TRY(compare(q, a));
+  if (!q.compare.empty()) TEGULA_TRY(compare(q, own, a));
   if (!a.cluster) {
     if (q.serve) return invalid_argument("--serve needs --gpus, what to serve on: 8xH100");
     return a;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/planner/device_sheet.h"
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/search.h"
 #include "tegula/planner/serving.h"
@@ -18,11 +19,13 @@ struct Question {
   std::string dtype = "bf16";
   int64_t seqlen = 0, batch_tokens = 0;  // 0: the model's own
   double tokens_total = 0;               // of a run; 0: not asked
+  double budget = 0;                     // FLOPs; 0: not asked
   bool built = false;                    // Job::is_built
   std::string optimizer = "adam";
   bool serve = false;                   // serving, not training
   int64_t prompt = 1024, output = 256;  // of a request
   int64_t serve_batch = 0;              // ServeJob's
+  std::vector<DeviceSheet> devices;     // the user's own
   std::string compare;                  // accelerators, by commas, beside that of `gpus`
 };
 
@@ -47,7 +50,7 @@ struct Answer {
   std::optional<ClusterSpec> cluster;
   SearchResult found;
   std::vector<Interval> intervals;  // seconds of found.best, with kFast and kSlow
-  double tokens_total = 0;
+  double tokens_total = 0, budget = 0;
   ServeJob serve_job;
   std::optional<ServeAnswer> serve;
   std::vector<Compared> compared;

@@ -5,7 +5,7 @@
 
 namespace tegula::planner {
 
-Result<ClusterSpec> parse_cluster(std::string_view text) {
+Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Accelerator> own) {
   ClusterSpec c;
   std::string_view name = text;
   if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
@@ -21,7 +21,7 @@ Result<ClusterSpec> parse_cluster(std::string_view text) {
   } else if (text.starts_with('-')) {
     return invalid_argument(cat("'", text, "' is no cluster: write 64xH100"));
   }
-  c.device = TEGULA_TRY(find_accelerator(name));
+  c.device = TEGULA_TRY(find_accelerator(name, own));
   return c;
 }
 

@@ -17,7 +17,7 @@ struct ClusterSpec {
 
 // "64xH100", or "H100" for one. Errors: no such accelerator (the nearest names), a number that is
 // none or not from 1 to 2^20.
-Result<ClusterSpec> parse_cluster(std::string_view text);
+Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Accelerator> own = {});
 
 // `size` ranks that are `stride` apart: ranks are numbered with tp innermost, then cp, dp and pp.
 struct RankGroup {

@@ -1,3 +1,4 @@
+#include "tegula/planner/budget.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
 #include "tegula/planner/report.h"
@@ -23,6 +24,21 @@ void model_card(std::string& out, const Answer& a) {
         a.flops.forward(), a.flops.train(),
         a.flops.layers + a.flops.head + a.flops.causal_attention, 6 * real(a.params.active),
         grouped(a.job.seqlen).c_str());
+  const double n = real(a.params.active);
+  const Optimum best = chinchilla(120 * n * n);
+  const double loss = predicted_loss(best.params, best.tokens);
+  print(out,
+        "optimum     20 tokens a parameter (Chinchilla): %.4g tokens, %.4g FLOPs, a loss of about "
+        "%.3g; critical batch there about %.2g tokens\n",
+        best.tokens, 6 * best.params * best.tokens, loss, critical_batch_tokens(loss));
+  if (a.budget > 0) {
+    const Optimum rule = chinchilla(a.budget), fit = chinchilla_by_loss(a.budget);
+    print(
+        out,
+        "budget      %.4g FLOPs: %.4g parameters and %.4g tokens by 20 a parameter, %.4g and %.4g "
+        "by the fitted loss\n",
+        a.budget, rule.params, rule.tokens, fit.params, fit.tokens);
+  }
   if (m.kind == ModelKind::kDecoder)
     print(out, "KV cache    %s bytes a token in %s\n",
           grouped(static_cast<int64_t>(kv_bytes_per_token(m, bytes_of(a.job.dtype)))).c_str(),

@@ -154,6 +154,21 @@ class Planner(CliTest):
                                "docs/planner.md"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_hardware_of_ones_own(self):
+        file = self.write("hw.toml", '[slow]\nlike = "h100"\nbetween-gb-per-s = 1.5\n')
+        slow = self.plan("llama3-8b", "--gpus", "64xslow", "--hardware", file)
+        fast = self.plan("llama3-8b", "--gpus", "64xH100")
+        self.assertGreater(slow["layouts"][0]["step_s"], fast["layouts"][0]["step_s"])
+        for text, words in (('[a]\nlike = "h1000"', ("hw.toml", "[a]", "h100")),
+                            ('[a]\nlike = "h100"\nmemry-gb = 1', ("hw.toml", "memory-gb")),
+                            ("[a]\nmemory-gb = 1", ("like",)), ("x = 3", ("hw.toml:1", "no table")),
+                            ('[a]\nlike = ["h100"]', ("hw.toml:2", "like")), ("[a", ("hw.toml:1",))):
+            file.write_text(text)
+            self.expect_error(self.run_tool("plan", "llama3-8b", "--gpus", "8xa", "--hardware", file),
+                              INPUT, *words)
+        self.expect_error(self.run_tool("plan", "gpt2", "--hardware", self.dir / "no.toml"), INPUT,
+                          "no.toml")
+
     def test_bad_input(self):
         for arguments, words in (
                 (("lama3-8b",), ("nearest", "llama3-8b")),
