@@ -257,8 +257,9 @@ Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const 
   p.whole = std::move(cut.program);
   p.program = sliced(p.whole.program, shape.n_slices);
   p.schedule = with_update(TEGULA_TRY(make_schedule(*def, shape)), p.program);
-  const Links links{stages.latency_us * 1e-6, stages.link_gb_per_s * 1e9};
-  p.simulated = TEGULA_TRY(simulate(p.program, p.schedule, {.seconds = p.seconds, .links = links}));
+  const Links links{stages.latency_us * 1e-6, stages.link_gb_per_s * 1e9, !stages.blocking_sends};
+  p.simulated = TEGULA_TRY(simulate(
+      p.program, p.schedule, {.seconds = p.seconds, .links = links, .together = stages.together}));
   p.stages = stage_rows(p.whole, cut.cuts, p.part_seconds);
   p.ranks = TEGULA_TRY(rank_rows(p.schedule, p.simulated, p.stages));
   return p;
@@ -291,6 +292,13 @@ CLI::Option* add_stages(CLI::App& cmd, Stages& s) {
   real(cmd.add_option("--link-gb-per-s", s.link_gb_per_s,
                       "Between each two ranks, in each direction; 0: messages take no time"),
        0, 1e9)
+      ->needs(stages);
+  cmd.add_flag("--blocking-sends", s.blocking_sends, "A rank computes nothing while it sends")
+      ->needs(stages);
+  real(cmd.add_option(
+           "--together", s.together,
+           "Share of the sum of their times that parts take that go together (dual_pipe)"),
+       0, 1)
       ->needs(stages);
   cmd.add_option("--part-ms", s.part_ms,
                  "Times instead of the roofline's: F,B,W of a stage and micro-batch, or of each "

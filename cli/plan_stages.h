@@ -16,6 +16,8 @@ struct Stages {
   int64_t ranks = 0;   // 0: as many as the schedule has by default
   int64_t slices = 1;  // of a micro-batch's tokens
   double latency_us = 0, link_gb_per_s = 0;
+  bool blocking_sends = false;
+  double together = 1;          // share of their times' sum that parts that go together take
   std::vector<double> part_ms;  // F, B, W: of all stages, or of each; empty: by the roofline
   std::string gantt;            // a file
 };

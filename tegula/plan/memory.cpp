@@ -125,6 +125,40 @@ int64_t live_lower_bound(std::span<const Lifetime> buffers) {
   return bound;
 }
 
+Layout plan_offsets_by_size(std::span<const Lifetime> buffers) {
+  Layout layout;
+  layout.offsets.assign(buffers.size(), 0);
+  layout.lower_bound = live_lower_bound(buffers);
+  std::vector<uint32_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const int64_t x = rounded(buffers[a].bytes), y = rounded(buffers[b].bytes);
+    return x != y ? x > y : buffers[a].first < buffers[b].first;
+  });
+  // Of one size: places by when they become free, soonest first.
+  using Place = std::pair<int, int64_t>;  // the last step that uses it, offset
+  const auto later = [](const Place& a, const Place& b) { return a.first > b.first; };
+  std::vector<Place> places;
+  int64_t size = -1;
+  for (uint32_t i : order) {
+    const int64_t need = rounded(buffers[i].bytes);
+    if (need == 0) continue;
+    if (need != size) places.clear(), size = need;
+    int64_t at = layout.bytes;
+    if (!places.empty() && places.front().first < buffers[i].first) {
+      at = places.front().second;
+      std::pop_heap(places.begin(), places.end(), later);
+      places.pop_back();
+    } else {
+      layout.bytes += need;
+    }
+    layout.offsets[i] = at;
+    places.emplace_back(buffers[i].last, at);
+    std::push_heap(places.begin(), places.end(), later);
+  }
+  return layout;
+}
+
 Layout plan_offsets(std::span<const Lifetime> buffers) {
   const int64_t bound = live_lower_bound(buffers);
   std::vector<uint32_t> order(buffers.size());

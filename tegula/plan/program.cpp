@@ -70,6 +70,9 @@ Status check_fits(const Schedule& schedule, const Program& program) {
   return {};
 }
 
+// Flows of micro-batches whose places are searched for: some hundred milliseconds.
+constexpr size_t kMostSearched = 2000;
+
 // Of each flow and micro-batch, in steps of the order; a flow that is a sum has none.
 std::vector<Lifetime> lifetimes(const Program& program, PlannedProgram& out) {
   std::map<std::pair<int, int>, int> at;
@@ -115,7 +118,10 @@ Result<PlannedProgram> plan_program(Program program, std::vector<std::shared_ptr
   out.order = std::move(recording.order);
 
   const std::vector<Lifetime> lives = lifetimes(program, out);
-  const Layout layout = plan_offsets(lives);
+  Layout layout = plan_offsets_by_size(lives);
+  if (layout.bytes > layout.lower_bound && lives.size() <= kMostSearched)
+    if (Layout searched = plan_offsets(lives); searched.bytes < layout.bytes)
+      layout = std::move(searched);
   size_t next = 0;
   for (auto& of_flow : out.offsets)
     for (int64_t& offset : of_flow) offset = layout.offsets[next++];

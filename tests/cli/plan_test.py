@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -313,6 +314,29 @@ class PlannedStages(CliTest):
         # Three messages up and three down for each micro-batch, and then the total to the updates.
         fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
         self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
+
+    def test_sends_that_block_and_parts_that_go_together(self):
+        def step(name, *flags):
+            return self.stages(4, "--schedule", name, "--part-ms", "1,1,1", *flags)["seconds"]
+        # 32,768 bytes of activations go in 100 us.
+        link = ("--link-gb-per-s", 32768 / 100e-6 / 1e9)
+        late, blocked = step("forward_only", *link), step("forward_only", *link, "--blocking-sends")
+        self.assertAlmostEqual(late, 11e-3 + 3 * 100e-6)
+        self.assertAlmostEqual(blocked, late + 7 * 100e-6)  # the first rank sends seven times before its last part
+        # Each rank has three pairs of 3 ms, which take 2.
+        pairs = self.stages(4, "--schedule", "dual_pipe", "--part-ms", "1,1,1", "--together", 2 / 3)
+        for rank in pairs["ranks"]:
+            self.assertAlmostEqual(rank["busy_s"], 21e-3)
+        self.assertLess(pairs["seconds"], step("dual_pipe"))
+        self.expect_error(self.run_tool(*self.STEP, "--stages", 4, "--together", 1.5), USAGE, "--together")
+
+    def test_thousands_of_micro_batches(self):
+        start = time.monotonic()
+        plan = self.stages(4, "--accumulate", 2000)
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual([r["peak_in_flight"] for r in plan["ranks"]], [4, 3, 2, 1])
+        few = self.stages(4, "--accumulate", 8)
+        self.assertLess(plan["one_rank_peak_bytes"], few["one_rank_peak_bytes"] * 1.1)
 
     def test_the_page_of_schedules_is_what_they_are(self):
         done = subprocess.run([sys.executable, "bench/schedules.py", "--check", "--bin", TEGULA], capture_output=True,

@@ -44,18 +44,39 @@ int64_t bound_of(const std::vector<Lifetime>& all) {
 
 void expect_holds(const std::function<void()>& property) { EXPECT_TRUE(rc::check(property)); }
 
+void assert_apart(const std::vector<Lifetime>& all, const Layout& layout) {
+  RC_ASSERT(layout.offsets.size() == all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t begin = layout.offsets[i], end = begin + rounded(all[i].bytes);
+    RC_ASSERT(begin % kAlignment == 0 && begin >= 0 && end <= layout.bytes);
+    for (size_t j = 0; j < i; ++j)
+      if (lives_with(all[i], all[j]) && all[i].bytes > 0 && all[j].bytes > 0)
+        RC_ASSERT(end <= layout.offsets[j] || layout.offsets[j] + rounded(all[j].bytes) <= begin);
+  }
+}
+
 TEST(Offsets, LiveBuffersNeverOverlap) {
   expect_holds([] {
     const auto all = lifetimes();
-    const Layout layout = plan_offsets(all);
-    RC_ASSERT(layout.offsets.size() == all.size());
-    for (size_t i = 0; i < all.size(); ++i) {
-      const int64_t begin = layout.offsets[i], end = begin + rounded(all[i].bytes);
-      RC_ASSERT(begin % kAlignment == 0 && begin >= 0 && end <= layout.bytes);
-      for (size_t j = 0; j < i; ++j)
-        if (lives_with(all[i], all[j]) && all[i].bytes > 0 && all[j].bytes > 0)
-          RC_ASSERT(end <= layout.offsets[j] || layout.offsets[j] + rounded(all[j].bytes) <= begin);
+    assert_apart(all, plan_offsets(all));
+  });
+}
+
+TEST(Offsets, BySizeTakesEachSizesPeak) {
+  expect_holds([] {
+    auto all = lifetimes();
+    for (Lifetime& b : all) b.bytes = b.bytes % 5 * 100;  // of few sizes
+    const Layout layout = plan_offsets_by_size(all);
+    assert_apart(all, layout);
+    int64_t sum = 0;
+    for (int64_t bytes = 100; bytes < 500; bytes += 100) {
+      std::vector<Lifetime> of_size;
+      for (const Lifetime& b : all)
+        if (rounded(b.bytes) == rounded(bytes)) of_size.push_back(b);
+      sum += bound_of(of_size);
     }
+    RC_ASSERT(layout.bytes == sum);
+    RC_ASSERT(layout.lower_bound == bound_of(all));
   });
 }
 
