@@ -14,8 +14,9 @@ struct Cut {
   std::vector<std::string> cuts;  // scopes that stages begin with, from the second on
 };
 
-// The step cut into the schedule's stages; `cuts` empty: so that the stage with most FLOPs has
-// least. Errors: those of building, splitting and planning the step.
+// The step cut into the schedule's stages; `cuts` empty: so that the slowest stage is as fast as it
+// can be by the prices of its steps, and the others as even as that leaves them. Errors: those of
+// building, splitting and planning the step.
 Result<Cut> cut_step(const TrainConfig& c, const Target& target, const Schedule& schedule,
                      std::vector<std::string> cuts);
 

@@ -25,8 +25,8 @@ struct Stages {
 // --stages and what goes with it; returns --stages.
 CLI::Option* add_stages(CLI::App& cmd, Stages& stages);
 
-// Cuts at layers, so that the stage with most FLOPs has least. Prints a table, or one JSON object
-// with c.json, and writes the picture that was asked for.
+// Cuts at layers, so that the slowest stage is fastest. Prints a table, or one JSON object with
+// c.json, and writes the picture that was asked for.
 Status plan_stages(const TrainConfig& c, const Target& target, const Stages& stages);
 
 }  // namespace tegula::cli
