@@ -11,6 +11,7 @@
 #include "tegula/planner/guide.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/report.h"
+#include "tegula/planner/report_html.h"
 
 namespace tegula::cli {
 
@@ -18,9 +19,9 @@ namespace {
 
 struct Options {
   planner::Question question;
-  std::string explain, gantt, hardware, keeps = "mixed";
+  std::string explain, gantt, html, hardware, keeps = "mixed";
   double deadline_days = 0;
-  bool json = false, guide = false;
+  bool json = false, guide = false, train = false;
 };
 
 // A file is an input, what stands on the command line is not.
@@ -80,6 +81,8 @@ int run(const Options& o) {
   std::fputs(text.c_str(), stdout);
   if (!o.gantt.empty() && !answer->found.best.empty())
     if (const Status s = draw(*answer, o.gantt); !s.ok()) return report(s.error());
+  if (!o.html.empty() && !answer->found.best.empty())
+    if (const Status s = write_result(o.html, to_html(*answer)); !s.ok()) return report(s.error());
   if (answer->fits()) return kDone;
   return report(invalid_argument(why_nothing_fits(*answer)));
 }
@@ -132,7 +135,10 @@ void add_plan_model(CLI::App& app, int& exit_code) {
        0, 1e32);
   cmd->add_option("--hardware", o.hardware, "TOML file with accelerators of your own")
       ->type_name("FILE");
-  cmd->add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
+  auto* serve =
+      cmd->add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
+  cmd->add_flag("--train", o.train, "Training, which is what is planned unless --serve is given")
+      ->excludes(serve);
   whole(cmd->add_option("--prompt", q.prompt, "Tokens of a request's prompt, with --serve"), 1,
         int64_t{1} << 28)
       ->default_str("1024");
@@ -148,6 +154,9 @@ void add_plan_model(CLI::App& app, int& exit_code) {
          "--explain", o.explain,
          "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring")
       ->type_name("WHAT");
+  cmd->add_option("--html", o.html, "Write the answer into FILE, a page complete in itself")
+      ->needs(cmd->get_option("--gpus"))
+      ->type_name("FILE");
   cmd->add_option("--gantt", o.gantt, "Draw the best layout's pipeline into FILE, an SVG")
       ->needs(cmd->get_option("--gpus"))
       ->type_name("FILE");

@@ -68,9 +68,10 @@ class ExitCodes(CliTest):
         for command in commands:
             self.assertIn(f"`tegula {command}", page)
         # And every flag that the page names is one.
-        for command, text in re.findall(r"^### `tegula (\w+)[^\n]*\n(.*?)(?=^#)", page + "\n# ",
-                                        re.MULTILINE | re.DOTALL):
-            known = self.run_tool(command, "--help").stdout
+        # `plan MODEL` is another page of flags than `plan`.
+        for command, text in re.findall(r"^### `tegula (\w+(?: MODEL)?)[^\n]*\n(.*?)(?=^#)",
+                                        page + "\n# ", re.MULTILINE | re.DOTALL):
+            known = self.run_tool(*command.split(), "--help").stdout
             for sub in re.findall(r"^  (\w+)  ", known.split("Subcommands:")[-1], re.MULTILINE) \
                     if "Subcommands:" in known else ():
                 known += self.run_tool(command, sub, "--help").stdout

@@ -1,8 +1,10 @@
 """tegula plan MODEL: what is asked on the command line, its JSON, and what is refused."""
 
 import json
+import re
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 from case import CliTest, INPUT, TEGULA, USAGE
 
@@ -153,6 +155,21 @@ class Planner(CliTest):
         done = subprocess.run(["bench/planner_published.py", "--tegula", TEGULA, "--check",
                                "docs/planner.md"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_pages_complete_in_themselves(self):
+        page, picture = self.dir / "plan.html", self.dir / "pipeline.svg"
+        asked = ("plan", "llama3-70b", "--gpus", "64xH100", "--fix", "pp=4")
+        self.expect_ok(self.run_tool(*asked, "--html", page, "--gantt", picture))
+        text = page.read_text()
+        for words in ("<h2>Layouts", "<h2>A step", "<h2>Memory", "<h2>Roofline", "<h2>Why not",
+                      "<h2>The pipeline", "over the step"):
+            self.assertIn(words, text)
+        for outside in ("http://", "https://", "<script", "src="):
+            self.assertNotIn(outside, text.replace("http://www.w3.org/2000/svg", ""))
+        for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL) + [picture.read_text()]:
+            xml.etree.ElementTree.fromstring(svg)
+        self.expect_error(self.run_tool(*asked, "--html", self.dir / "no" / "x.html"), (1, 3),
+                          "x.html")
 
     def test_hardware_of_ones_own(self):
         file = self.write("hw.toml", '[slow]\nlike = "h100"\nbetween-gb-per-s = 1.5\n')
