@@ -39,6 +39,9 @@ struct AttentionOptions {
   // bits in any pages, beside any others. A padded batch with lengths is one page a sequence. [Kwon
   // et al. 2023, section 4.1] No bias, dropout or descale; gradients go through the decomposition.
   Var seqlens_k, block_table;
+  // Positions in runs: start, stride, count, … of each; empty: as above. Of a part of a longer row,
+  // or of its stripes; those of keys ascend. With constant sizes, unpacked; parts combine by lse.
+  std::vector<int64_t> q_runs, k_runs;
   // A weight is dropped where u < dropout, else scaled by 1/(1 − dropout), with u uniform at
   // (seed, stream, ((b·hq + h)·sq + i)·sk + j). lse is that of all weights.
   double dropout = 0;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <type_traits>
 
+#include "tegula/base/position_runs.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/rows.h"
 
@@ -22,8 +23,10 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
       {"varlen", AttrKind::kBool, false, "operands cu_seqlens_q, cu_seqlens_k [n+1]; paged: q's"},
       {"dropout", AttrKind::kFloat, false, "above 0: operand seed (i64)"},
       {"stream", AttrKind::kInt, false, "of the random numbers"},
-      {"q_offset", AttrKind::kInt, false, "position of query 0; sk - sq, packed 0, if absent"},
-      {"k_offset", AttrKind::kInt, false, "position of key 0"},
+      {"q_runs", AttrKind::kInts, false,
+       "positions of queries: of the first (absent: sk - sq, packed 0), or start, stride, count, "
+       ".."},
+      {"k_runs", AttrKind::kInts, false, "positions of keys, which ascend: likewise; absent: 0"},
       {"origin", AttrKind::kInts, false, "where this part begins, for dropout: b, hq, sq, sk"},
       {"whole", AttrKind::kInts, false, "sizes of the whole, for dropout: hq, sq, sk"}};
   if (!is_bwd)
@@ -52,14 +55,16 @@ struct AttentionCall {
   int64_t page = 0, n_pages = 0;  // keys of one, and how many there are; sk is what a table holds
   int64_t n = 0;                  // sequences, of keys in pages
   double scale = 0, softcap = 0, dropout = 0;
-  int64_t left = -1, right = -1;       // -1: no limit
-  int64_t q_offset = 0, k_offset = 0;  // packed: where the part begins in the pack
+  int64_t left = -1, right = -1;  // -1: no limit
+  PositionRuns q_at, k_at;        // packed: where the part begins in the pack
   int64_t stream = 0;
   std::array<int64_t, 4> origin{};  // of b, hq, sq, sk
   std::array<int64_t, 3> whole{};   // of hq, sq, sk
   AttentionOperands operands;
 
   AttentionCall(const OpCall& c, bool is_bwd);
+  // What a query's `aligned` is compared with.
+  int64_t aligned_key(int64_t j) const { return k_at.is_one() ? j : k_at.at(j); }
   // Whether a block of 64 keys may lie in several pages, which no kernel reads in place.
   bool has_split_blocks() const { return page % 64 != 0 && sk > page; }
   bool is_e4m3 = false;  // q, k and v
@@ -69,8 +74,8 @@ struct AttentionCall {
   double dropout_bound() const { return static_cast<double>(static_cast<float>(dropout)); }
 };
 
-// The keys [lo, hi) that a query sees, and the one it is aligned with; whose keys they are (packed
-// queries: -1, of no sequence), where they lie in pages.
+// The keys [lo, hi) that a query sees, and the one it is aligned with, of keys in runs its
+// position; whose keys they are (packed queries: -1, of no sequence), where they lie in pages.
 struct KeyRange {
   int64_t lo = 0, hi = 0, aligned = 0, sequence = 0;
 };
@@ -166,7 +171,7 @@ class Scorer {
     if (call_.operands.bias >= 0)
       s = s + a_.load_at(static_cast<size_t>(call_.operands.bias), bias_index(i, j));
     if (call_.operands.slopes >= 0)
-      s = s - slope_ * S(static_cast<double>(std::abs(keys.aligned - j)));
+      s = s - slope_ * S(static_cast<double>(std::abs(keys.aligned - call_.aligned_key(j))));
     return s;
   }
   // As tensor cores would.

@@ -31,7 +31,7 @@ TEST(AttentionWork, IsWhatTheMaskShows) {
             const Attrs attrs = {{"scale", 1.0},
                                  {"window_left", left},
                                  {"window_right", right},
-                                 {"q_offset", offset}};
+                                 {"q_runs", std::vector<int64_t>{offset}}};
             const Type in[] = {type(sq), type(sk), type(sk)};
             const AttentionCall call({&attention_op, &attrs, in, {}, nullptr, {}}, false);
             const AttentionWork have = attention_work(call), want = counted(call);

@@ -155,6 +155,33 @@ SampleInput offsets(std::vector<double> v) {
   return {{DType::kI32, {n}}, 0, 0, std::move(v)};
 }
 
+// Of a row of 8: its first and last quarters (zigzag), every other one (stripes).
+std::vector<Sample> samples_in_runs() {
+  using Ints = std::vector<int64_t>;
+  const Ints zigzag = {0, 1, 2, 6, 1, 2}, odd = {1, 2, 4}, even = {0, 2, 4};
+  const auto runs = [](const Ints& q, const Ints& k, Attrs more = {}) {
+    more.set("is_causal", true), more.set("q_runs", q), more.set("k_runs", k);
+    return more;
+  };
+  const Sizes four{1, 4, 4, 2, 1, 2, 2};
+  const SampleInput slopes = {{DType::kF32, {2}}, 0.1, 0.5, {}, false};
+  std::vector<Sample> s = {
+      sample("zigzag", four, runs(zigzag, zigzag)),
+      sample("stripes, a window", four, runs(odd, even, {{"window_left", int64_t{3}}})),
+      sample("queries in a stripe, rows that see nothing", four, runs(even, {1})),
+      sample("keys in a stripe", four, runs({3}, odd)),
+      sample("queries in runs, ALiBi", four, runs(zigzag, {2}, {{"alibi", true}}), {slopes}),
+      sample("keys in runs, ALiBi", four, runs(odd, zigzag, {{"alibi", true}}), {slopes}),
+      sample("runs misfit", four, runs(odd, {0, 1, 3})),
+      sample("keys that go back", four, runs(odd, {4, 1, 2, 0, 1, 2})),
+      sample("half a run", four, runs({0, 1}, even))};
+  s[2].smooth = false;  // lse is -inf there
+  s[6].expect_error = "k_runs has 3 positions for 4";
+  s[7].expect_error = "positions of keys must ascend";
+  s[8].expect_error = "q_runs has 2 numbers";
+  return s;
+}
+
 std::vector<Sample> samples_in_pages() {
   const Attrs causal{{"is_causal", true}};
   const Attrs packed{{"is_causal", true}, {"varlen", true}};
@@ -267,6 +294,7 @@ std::vector<Sample> samples() {
   find("dropout of 1").expect_error = "dropout 1 must lie in [0, 1)";
   find("factors of f32").expect_error = "descale is for f8e4m3, q is f32";
   find("packed batch").expect_error = "stand in one batch entry, q has 2";
+  for (Sample& x : samples_in_runs()) s.push_back(std::move(x));
   for (Sample& x : samples_in_pages()) s.push_back(std::move(x));
   return s;
 }
@@ -328,6 +356,8 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
     a.set("paged", true);
     in.insert(in.end(), {o.seqlens_k, o.block_table});
   }
+  if (!o.q_runs.empty()) a.set("q_runs", o.q_runs);
+  if (!o.k_runs.empty()) a.set("k_runs", o.k_runs);
   if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
   if (o.descale_q.valid()) {
     a.set("descale", true);

@@ -40,8 +40,9 @@ AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, 
   left = a.get_or<int64_t>("window_left", -1);
   right = a.flag("is_causal") ? 0 : a.get_or<int64_t>("window_right", -1);
   stream = a.get_or<int64_t>("stream", 0);
-  q_offset = a.get_or<int64_t>("q_offset", a.flag("varlen") ? 0 : sk - sq);
-  k_offset = a.get_or<int64_t>("k_offset", 0);
+  q_at.start = a.flag("varlen") ? 0 : sk - sq;
+  if (a.has("q_runs")) q_at = PositionRuns::of(a.ints("q_runs"));
+  if (a.has("k_runs")) k_at = PositionRuns::of(a.ints("k_runs"));
   whole = {hq, sq, sk};
   if (a.has("origin")) {
     std::copy_n(a.ints("origin").begin(), 4, origin.begin());
@@ -61,8 +62,8 @@ AttentionMask::AttentionMask(const AttentionCall& call, std::vector<int64_t> cu_
                              std::vector<int64_t> cu_k)
     : call_(call), cu_q_(std::move(cu_q)), cu_k_(std::move(cu_k)) {
   // A part holds whole sequences; the others are empty in it.
-  for (int64_t& at : cu_q_) at = std::clamp<int64_t>(at - call.q_offset, 0, call.sq);
-  for (int64_t& at : cu_k_) at = std::clamp<int64_t>(at - call.k_offset, 0, call.sk);
+  for (int64_t& at : cu_q_) at = std::clamp<int64_t>(at - call.q_at.start, 0, call.sq);
+  for (int64_t& at : cu_k_) at = std::clamp<int64_t>(at - call.k_at.start, 0, call.sk);
 }
 
 // Before masks by position.
@@ -70,7 +71,8 @@ KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
   const bool is_paged = call_.operands.table >= 0;
   if (cu_q_.empty()) {
     // Of keys in pages whose numbers are not known: as if all were there.
-    if (cu_k_.empty()) return {0, call_.sk, i + call_.q_offset - call_.k_offset, b};
+    if (cu_k_.empty())
+      return {0, call_.sk, call_.q_at.at(i) - (call_.k_at.is_one() ? call_.k_at.start : 0), b};
     const int64_t keys = cu_k_[static_cast<size_t>(b)];
     return {0, keys, keys - call_.sq + i, b};
   }
@@ -86,6 +88,11 @@ KeyRange AttentionMask::of_sequence(int64_t b, int64_t i) const {
 KeyRange AttentionMask::keys(int64_t b, int64_t i) const {
   KeyRange r = of_sequence(b, i);
   if (r.sequence < 0) return r;
+  if (!call_.k_at.is_one()) {
+    if (call_.left >= 0) r.lo = call_.k_at.before(r.aligned - call_.left, call_.sk);
+    if (call_.right >= 0) r.hi = call_.k_at.before(r.aligned + call_.right + 1, call_.sk);
+    return r;
+  }
   if (call_.left >= 0) r.lo = std::max(r.lo, r.aligned - call_.left);
   if (call_.right >= 0) r.hi = std::min(r.hi, r.aligned + call_.right + 1);
   r.hi = std::max(r.lo, r.hi);
@@ -104,12 +111,32 @@ Wide sum_below(int64_t first, int64_t n, int64_t limit) {
 int64_t count_of(Wide n) { return n < kUncountable ? static_cast<int64_t>(n) : kUncountable; }
 }  // namespace
 
+namespace {
+// Query by query.
+AttentionWork work_in_runs(const AttentionCall& call) {
+  AttentionWork w;
+  const AttentionMask mask(call);
+  std::vector<int64_t> seen(static_cast<size_t>(call.sk) +
+                            1);  // how many more than of the key before
+  for (int64_t i = 0; i < call.sq; ++i) {
+    const KeyRange r = mask.keys(0, i);
+    if (r.lo >= r.hi) continue;
+    w.pairs += r.hi - r.lo, ++w.rows;
+    ++seen[static_cast<size_t>(r.lo)], --seen[static_cast<size_t>(r.hi)];
+  }
+  int64_t by = 0;
+  for (const int64_t more : seen) w.keys += (by += more) > 0;
+  return w;
+}
+}  // namespace
+
 AttentionWork attention_work(const AttentionCall& call) {
+  if (!call.q_at.is_one() || !call.k_at.is_one()) return work_in_runs(call);
   AttentionWork w;
   const bool is_packed = call.operands.cu_q >= 0;
   // The queries that see a key are neighbours, and so are the keys they see: ranges only move up,
   // by at most one key a query.
-  const int64_t offset = call.q_offset - call.k_offset;
+  const int64_t offset = call.q_at.start - call.k_at.start;
   int64_t begin = 0, end = call.sq;
   if (call.right >= 0) begin = std::max(begin, -offset - call.right);
   if (call.left >= 0) end = std::min(end, call.sk - offset + call.left);
@@ -220,98 +247,28 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
   return m;
 }
 
-Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
-  const AttentionOperands o(*c.attrs, is_bwd);
-  if (static_cast<int>(c.in.size()) != o.count)
-    return invalid_argument(
-        cat(c.op->name, ": takes ", o.count, " operands with these attributes, got ", c.in.size()));
-  const DType t = c.in[0].dtype, sums = accumulator(t);
-  const bool is_e4m3 = t == DType::kF8E4M3;
-  if (is_e4m3 && is_bwd)
-    return invalid_argument(
-        cat(c.op->name, ": q is ", t, ", which is served forward only: cast q, k and v to bf16"));
-  if (o.descale >= 0 && !is_e4m3)
-    return invalid_argument(cat(c.op->name, ": descale is for f8e4m3, q is ", t));
-  for (int k = 0; k < o.count; ++k) {
-    const DType have = c.in[static_cast<size_t>(k)].dtype;
-    bool ok = is_float(have);
-    std::string_view want = "a float";
-    if (k == o.cu_q || k == o.cu_k || k == o.seqlens_k || k == o.table) {
-      ok = have == DType::kI32, want = "i32";
-    } else if (k == o.seed) {
-      ok = have == DType::kI64, want = "i64";
-    } else if (o.descale >= 0 && k >= o.descale) {
-      ok = have == DType::kF32, want = "f32";
-    } else if (k == o.dlse || (is_bwd && k == 4)) {
-      ok = have == sums, want = dtype_name(sums);
-    } else if (k > 0 && k < (is_bwd ? 6 : 3)) {
-      ok = have == t, want = dtype_name(t);
-    }
-    if (!ok)
-      return invalid_argument(cat(c.op->name, ": operand ", k, " is ", have, ", expected ", want));
-  }
-  if (!is_bwd) return std::vector<DType>{is_e4m3 ? DType::kBF16 : t, sums};
-  std::vector<DType> out = {t, t, t};
-  if (o.bias >= 0) out.push_back(c.in[static_cast<size_t>(o.bias)].dtype);
-  return out;
-}
-
 namespace {
-Status check_pages(const OpCall& c, const AttentionCall& call) {
-  const AttentionOperands& o = call.operands;
-  if (o.bias >= 0 || o.seed >= 0 || o.descale >= 0)
-    return unsupported(cat(c.op->name, ": keys in pages go with no bias, dropout or descale: ",
-                           "gather the pages first"));
-  for (size_t k = 1; k < 3; ++k)
-    if (!c.shape(k)[1].is_const() || c.shape(k)[0] == Dim(0) || c.shape(k)[1] == Dim(0))
-      return invalid_argument(cat(c.op->name, ": operand ", k, " is ", c.in[k],
-                                  ": there must be pages, of a constant number of keys"));
-  const Shape& table = c.shape(static_cast<size_t>(o.table));
-  if (!table[1].is_const())
-    return unsupported(cat(c.op->name, ": block_table is ", table, ": pages must be constant"));
-  if (o.cu_q >= 0 && !(c.shape(0)[0] == Dim(1)))
-    return invalid_argument(
-        cat(c.op->name, ": q is ", c.in[0], ": packed sequences stand in one batch entry"));
-  if (o.cu_q >= 0 && c.shape(static_cast<size_t>(o.cu_q))[0].bound() != call.n + 1)
-    return invalid_argument(cat(c.op->name, ": cu_seqlens_q has ",
-                                c.shape(static_cast<size_t>(o.cu_q))[0], " offsets for ", call.n,
-                                " sequences, expected one more"));
-  return {};
+// Of positions [lo, hi).
+std::vector<int64_t> part_of(const PositionRuns& p, int64_t lo = 0, int64_t hi = INT64_MAX) {
+  if (p.is_one()) return {p.start + lo};
+  std::vector<int64_t> part;
+  for (size_t r = 0; r < p.runs.size(); r += 3) {
+    const int64_t count = p.runs[r + 2];
+    const int64_t from = std::clamp<int64_t>(lo, 0, count), to = std::clamp(hi, from, count);
+    part.insert(part.end(), {p.runs[r] + from * p.runs[r + 1], p.runs[r + 1], to - from});
+    lo -= count, hi -= count;
+  }
+  return part;
 }
 }  // namespace
 
-Status check_attention(const OpCall& c, bool is_bwd) {
-  const AttentionCall call(c, is_bwd);
-  const Attrs& a = *c.attrs;
-  if (call.dropout < 0 || call.dropout >= 1 || call.softcap < 0)
-    return invalid_argument(cat(c.op->name, ": dropout ", call.dropout, " must lie in [0, 1), ",
-                                "softcap ", call.softcap, " must not be negative"));
-  for (size_t k = 0; k < 3; ++k)
-    if (!c.shape(k)[2].is_const() || !c.shape(k)[3].is_const())
-      return unsupported(cat(c.op->name, ": operand ", k, " is ", c.in[k],
-                             ": heads and head_dim must be constant"));
-  if (call.left < -1 || call.right < -1)
-    return invalid_argument(
-        cat(c.op->name, ": window (", call.left, ", ", call.right, "): -1 is no limit"));
-  if (call.operands.cu_q >= 0 && call.b != 1)
-    return invalid_argument(
-        cat(c.op->name, ": packed sequences stand in one batch entry, q has ", call.b));
-  if (call.operands.cu_q >= 0 && c.shape(static_cast<size_t>(call.operands.cu_q))[0] == Dim(0))
-    return invalid_argument(cat(c.op->name, ": cu_seqlens hold at least the offset 0"));
-  if (call.operands.table >= 0) TEGULA_TRY(check_pages(c, call));
-  if (a.has("origin") != a.has("whole") ||
-      (a.has("origin") && (a.ints("origin").size() != 4 || a.ints("whole").size() != 3)))
-    return invalid_argument(cat(c.op->name, ": origin has 4 sizes and whole 3, both or none"));
-  return {};
-}
-
-Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t) {
+Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi) {
   const AttentionCall call(c, c.op == &attention_bwd_op);
   const std::string& name = m.factors[static_cast<size_t>(factor)].name;
   Attrs a = *c.attrs;
   // What is absent is taken from the sizes, which are the part's from now on.
-  a.set("q_offset", call.q_offset + (name == "sq" ? lo : 0));
-  a.set("k_offset", call.k_offset + (name == "sk" ? lo : 0));
+  a.set("q_runs", name == "sq" ? part_of(call.q_at, lo, hi) : part_of(call.q_at));
+  a.set("k_runs", name == "sk" ? part_of(call.k_at, lo, hi) : part_of(call.k_at));
   if (call.operands.seed < 0) return a;
   const int64_t begin[] = {name == "b" ? lo : 0, name == "hk" ? lo * call.g : 0,
                            name == "sq" ? lo : 0, name == "sk" ? lo : 0};

@@ -11,6 +11,12 @@ struct Positions {
   Var key, aligned, begin, end;
 };
 
+std::vector<int64_t> all_of(const PositionRuns& p, int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < n; ++i) all.push_back(p.at(i));
+  return all;
+}
+
 // Keys in pages, of a batch of sequences, or of packed queries each as a sequence of its own.
 struct Paged {
   Var table, seqlens;  // i64 [b, pages], [b]
@@ -56,9 +62,14 @@ Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
   Positions p;
   p.key = iota(b, {1, sk}, 1, i64);
   const Var query = iota(b, {sq, 1}, 0, i64);
+  if (!call.q_at.is_one() || !call.k_at.is_one()) {
+    p.key = reshape(constant_ints(b, all_of(call.k_at, call.sk), i64), {1, sk});
+    p.aligned = reshape(constant_ints(b, all_of(call.q_at, call.sq), i64), {sq, 1});
+    return p;
+  }
   if (call.operands.cu_q < 0) {
-    const Var shift = attrs.has("q_offset")
-                          ? constant(b, static_cast<double>(call.q_offset - call.k_offset), i64)
+    const Var shift = attrs.has("q_runs")
+                          ? constant(b, static_cast<double>(call.q_at.start - call.k_at.start), i64)
                           : sub(extent(in[1], 1, i64), extent(in[0], 1, i64));
     p.aligned = query + shift;
     return p;
@@ -68,7 +79,7 @@ Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
   for (int side = 0; side < 2; ++side) {
     const Var at =
         cast(in[static_cast<size_t>(side ? call.operands.cu_k : call.operands.cu_q)], i64);
-    const auto begin = static_cast<double>(side ? call.k_offset : call.q_offset);
+    const auto begin = static_cast<double>(side ? call.k_at.start : call.q_at.start);
     const Var size = extent(in[static_cast<size_t>(side)], 1, i64);
     cu[side] = min(max(at - begin, 0.0), size);
   }

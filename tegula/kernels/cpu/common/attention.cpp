@@ -57,13 +57,25 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.softcap = static_cast<float>(a.get_or<double>("softcap", 0));
   c.is_causal = a.flag("is_causal");
   c.left = a.get_or<int64_t>("window_left", -1), c.right = a.get_or<int64_t>("window_right", -1);
-  c.q_offset = a.get_or<int64_t>("q_offset", c.n_k - c.n_q);
-  c.k_offset = a.get_or<int64_t>("k_offset", 0);
+  if (a.has("q_runs")) c.q_runs = PositionRuns::of(a.ints("q_runs"));
+  if (a.has("k_runs")) c.k_runs = PositionRuns::of(a.ints("k_runs"));
+  c.q_offset = a.has("q_runs") ? c.q_runs.start : c.n_k - c.n_q, c.k_offset = c.k_runs.start;
+  if (c.alibi != nullptr && !c.k_runs.is_one())
+    return unsupported("attention: ALiBi over keys in runs");
   c.stream = static_cast<uint64_t>(a.get_or<int64_t>("stream", 0));
   if (a.has("origin")) std::copy_n(a.ints("origin").begin(), 4, c.origin);
   c.whole[0] = c.n_heads, c.whole[1] = c.n_q, c.whole[2] = c.n_k;
   if (a.has("whole")) std::copy_n(a.ints("whole").begin(), 3, c.whole);
   return c;
+}
+
+KeyRange keys_in_runs(const AttentionCall& c, int64_t i) {
+  const int64_t at = c.q_runs.is_one() ? c.q_offset + i : c.q_runs.at(i);
+  KeyRange r{0, c.n_k, at - c.k_offset};
+  const int64_t right = c.is_causal ? 0 : c.right;
+  if (right >= 0) r.hi = c.k_runs.before(at + right + 1, c.n_k);
+  if (c.left >= 0) r.lo = c.k_runs.before(at - c.left, c.n_k);
+  return r;
 }
 
 KeyRange sequence_keys(const AttentionCall& c, int64_t i) {

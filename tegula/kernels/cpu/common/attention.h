@@ -21,6 +21,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/position_runs.h"
 #include "tegula/kernels/cpu/common/contraction.h"
 #include "tegula/kernels/cpu/common/pair_panels.h"
 
@@ -45,6 +46,7 @@ struct AttentionCall {
   bool is_causal;
   int64_t left, right;  // -1: any
   int64_t q_offset, k_offset;
+  PositionRuns q_runs, k_runs;  // of several runs, instead
   double dropout;
   uint64_t stream;
   int64_t origin[4] = {};
@@ -55,6 +57,7 @@ struct AttentionCall {
   bool has_plain_scores() const { return !has_extras() && scale > 0x1p-100f; }
   // What the kernels' scores are multiples of until they are weighed.
   float unit() const { return has_plain_scores() ? scale : 1.0f; }
+  bool has_runs() const { return !q_runs.is_one() || !k_runs.is_one(); }
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
   // Whether every query has a bias of its own, hence no part of its gradient is a sum.
   bool owns_bias() const {
@@ -91,8 +94,11 @@ struct KeyRange {
 };
 // Those of its sequence, before masks by position.
 KeyRange sequence_keys(const AttentionCall& c, int64_t i);
+// Of rows whose positions are runs.
+KeyRange keys_in_runs(const AttentionCall& c, int64_t i);
 // In registers for a plain batch: through memory, the range would be read before it has got there.
 inline KeyRange visible_keys(const AttentionCall& c, int64_t i) {
+  if (c.has_runs()) return keys_in_runs(c, i);
   KeyRange r =
       c.cu_q == nullptr ? KeyRange{0, c.n_k, i + c.q_offset - c.k_offset} : sequence_keys(c, i);
   if (c.is_causal) r.hi = std::min(r.hi, r.position + 1);

@@ -95,7 +95,7 @@ bool can_read_a(const Contraction& c, int64_t* row) {
 bool is_thin(const Contraction& c, const DotTiles& tiles) {
   int64_t n, k;
   return c.n.count >= kThinColumns && c.n.is_linear(kB, &n) && c.k.is_linear(kB, &k) &&
-         (n == 1 ? c.m.count <= kThinRows : k == 1 && c.m.count <= kThinDotRows) &&
+         (n == 1 || k == 1) && c.m.count <= kThinRows &&
          c.batch.count * c.m.count * c.k.count <= DotWorkspace(c, tiles).a_floats;
 }
 

@@ -137,8 +137,8 @@ bool machine_sums_pairs();
 bool can_read_a(const Contraction& c, int64_t* row);
 
 // A contraction with few rows reads b once and does little else: isa/dot_thin.cpp, without packing.
-// At most kThinRows rows (of which k runs along b's memory: kThinDotRows), b contiguous along n or
-// k, and room for rows of a.
+// At most kThinRows rows, b contiguous along n or k, and room for rows of a. Where it is along k,
+// more than kThinDotRows are worth a tile of AMX.
 inline constexpr int kThinRows = 16;
 inline constexpr int kThinDotRows = 4;
 inline constexpr int kThinColumns = 64;  // of a task, at least

@@ -638,7 +638,9 @@ void dot_amx(const KernelCall& call) {
   const TensorRef &a = call.in[swap ? 1 : 0], &b = call.in[swap ? 0 : 1];
   claim_workspace(call, amx_dot_bytes(c, call.pool->n_threads()));
   // Few rows do not fill a tile: the same order, of vectors.
-  if (is_thin(c, DotTiles(call.tuning, c)))
+  int64_t along_n = 0;
+  const bool is_few = c.m.count <= kThinDotRows || (c.n.is_linear(kB, &along_n) && along_n == 1);
+  if (is_few && is_thin(c, DotTiles(call.tuning, c)))
     return thin::run<bf16, ThinOrder::kPairs>(call, c, a, b);
   if (c.out_dtype == DType::kF32) return AmxDot<float>(call, c, a, b).run();
   AmxDot<bf16>(call, c, a, b).run();

@@ -188,54 +188,61 @@ void thin_rows(const Task& t, const In* b) {
   }
 }
 
+// As many chains as hide the latency of a multiply-add, as few streams as memory likes.
+constexpr int groups_of_columns(int rows) { return rows <= 2 ? 2 : 1; }
+
 // k is contiguous: kLanes columns by kLanes of k are transposed in registers; a few columns over
-// all of k, shards within, so that memory is read along k.
-template <class In, ThinOrder kOrder, int kM>
+// all of k, shards within, so that memory is read along k. kM rows of some; the first come first.
+template <class In, ThinOrder kOrder, int kM, int kGroups = groups_of_columns(kM),
+          bool kIsFirst = true>
 struct ThinColumns {
   static constexpr bool kHasPairsOrder = kOrder == ThinOrder::kPairs;
   // Two of k at a time in each lane, taken apart after the transposition.
   static constexpr bool kIsPaired = std::is_same_v<In, bf16>;
   static constexpr int kWide = kIsPaired ? 2 * kLanes : kLanes;
-  // As many chains as hide the latency of a multiply-add, as few streams as memory likes.
-  static constexpr int kGroups = kM <= 2 ? 2 : 1;
   static constexpr int kStep = kGroups * kLanes;
   static constexpr int64_t kLine = 64 / sizeof(In);
   const Task& t;
   const In* b;
+  int first_row = 0;
+  const float* a = t.a + first_row * t.c.k.count;
+  float* sums = t.sums + first_row * t.ld;
 
   void run() const {
+    for (int j = 0; j < t.cols; j += kStep) run_step(j);
+  }
+  // Columns [j, j + kStep).
+  void run_step(int j) const {
     const int64_t shard_k = t.c.shard_k();
-    for (int j = 0; j < t.cols; j += kStep) {
-      Vf waiting[3][kGroups][kM], acc[kGroups][kM] = {}, part[kGroups][2][kM];
-      for (int64_t shard = 0; shard < t.c.k_shards; ++shard) {
-        for (int g = 0; g < kGroups; ++g)
-          for (int i = 0; i < kM; ++i)
-            acc[g][i] = t.c.accumulates ? load(t.sums + i * t.ld + j + g * kLanes) : zero();
-        int64_t k = shard * shard_k;
-        const int64_t begin = k, end = k + shard_k;
-        clear(part);
-        if (j + kStep <= t.cols)
-          for (; k + kWide <= end; k += kWide) {
-            for (int g = 0; g < kGroups; ++g) step(j, g, k, acc[g], part[g]);
-            if ((k + kWide - begin) % kPairsK == 0) add_pairs_of(part, acc);
-          }
-        for (; k < end; k += kLanes) {
-          const int n = static_cast<int>(std::min<int64_t>(kLanes, end - k));
-          for (int g = 0; g < kGroups; ++g) edge(j + g * kLanes, k, n, acc[g], part[g]);
-          if ((k + kLanes - begin) % kPairsK == 0 || k + kLanes >= end) add_pairs_of(part, acc);
-        }
-        if ((k - begin) % kPairsK != 0) add_pairs_of(part, acc);
-        int level = 0;
-        for (; (shard >> level & 1) != 0; ++level)
-          for (int g = 0; g < kGroups; ++g)
-            for (int i = 0; i < kM; ++i) acc[g][i] = waiting[level][g][i] + acc[g][i];
-        if (shard + 1 < t.c.k_shards)
-          for (int g = 0; g < kGroups; ++g)
-            for (int i = 0; i < kM; ++i) waiting[level][g][i] = acc[g][i];
-      }
+    Vf waiting[3][kGroups][kM], acc[kGroups][kM] = {}, part[kGroups][2][kM];
+    for (int64_t shard = 0; shard < t.c.k_shards; ++shard) {
       for (int g = 0; g < kGroups; ++g)
-        for (int i = 0; i < kM; ++i) store(t.sums + i * t.ld + j + g * kLanes, acc[g][i]);
+        for (int i = 0; i < kM; ++i)
+          acc[g][i] = t.c.accumulates ? load(sums + i * t.ld + j + g * kLanes) : zero();
+      int64_t k = shard * shard_k;
+      const int64_t begin = k, end = k + shard_k;
+      clear(part);
+      if (j + kStep <= t.cols)
+        for (; k + kWide <= end; k += kWide) {
+          for (int g = 0; g < kGroups; ++g) step(j, g, k, acc[g], part[g]);
+          if ((k + kWide - begin) % kPairsK == 0) add_pairs_of(part, acc);
+        }
+      for (; k < end; k += kLanes) {
+        const int n = static_cast<int>(std::min<int64_t>(kLanes, end - k));
+        for (int g = 0; g < kGroups; ++g) edge(j + g * kLanes, k, n, acc[g], part[g]);
+        if ((k + kLanes - begin) % kPairsK == 0 || k + kLanes >= end) add_pairs_of(part, acc);
+      }
+      if ((k - begin) % kPairsK != 0) add_pairs_of(part, acc);
+      int level = 0;
+      for (; (shard >> level & 1) != 0; ++level)
+        for (int g = 0; g < kGroups; ++g)
+          for (int i = 0; i < kM; ++i) acc[g][i] = waiting[level][g][i] + acc[g][i];
+      if (shard + 1 < t.c.k_shards)
+        for (int g = 0; g < kGroups; ++g)
+          for (int i = 0; i < kM; ++i) waiting[level][g][i] = acc[g][i];
     }
+    for (int g = 0; g < kGroups; ++g)
+      for (int i = 0; i < kM; ++i) store(sums + i * t.ld + j + g * kLanes, acc[g][i]);
   }
 
   using Parts = Vf[kGroups][2][kM];
@@ -259,7 +266,7 @@ struct ThinColumns {
   void step(int j, int g, int64_t k, Vf (&acc)[kM], Vf (&part)[2][kM]) const {
     const int64_t row = t.s.n, n_k = t.c.k.count;
     const In* p = b + (t.n0 + j + g * kLanes) * row + k;
-    if (k % kLine < kWide) {  // once a line
+    if (kIsFirst && k % kLine < kWide) {  // once a line
       const In* next = b + (t.n0 + j + kStep) * row + (k / kLine * kGroups + g) * kLanes * kLine;
 #pragma GCC unroll 16
       for (int l = 0; l < kLanes; ++l) __builtin_prefetch(next + l * kLine, 0, 2);
@@ -274,14 +281,14 @@ struct ThinColumns {
       }
     }
     transpose(r);
-    const float* a = t.a + k;
+    const float* a_k = a + k;
 #pragma GCC unroll 16
     for (int l = 0; l < kLanes; ++l) {
       if constexpr (kIsPaired) {
         const Vf even = low_bf16(r[l]), odd = high_bf16(r[l]);
 #pragma GCC unroll 4
         for (int i = 0; i < kM; ++i) {
-          const Vf first = set1(a[i * n_k + 2 * l]), second = set1(a[i * n_k + 2 * l + 1]);
+          const Vf first = set1(a_k[i * n_k + 2 * l]), second = set1(a_k[i * n_k + 2 * l + 1]);
           if constexpr (kHasPairsOrder) {
             part[0][i] = fma(first, even, part[0][i]), part[1][i] = fma(second, odd, part[1][i]);
           } else {
@@ -290,7 +297,7 @@ struct ThinColumns {
         }
       } else {
 #pragma GCC unroll 4
-        for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a[i * n_k + l]), r[l], acc[i]);
+        for (int i = 0; i < kM; ++i) acc[i] = fma(set1(a_k[i * n_k + l]), r[l], acc[i]);
       }
     }
   }
@@ -304,10 +311,33 @@ struct ThinColumns {
     for (int l = 0; l < n; ++l)
       for (int i = 0; i < kM; ++i) {
         Vf& sum = kHasPairsOrder ? part[l % 2][i] : acc[i];
-        sum = fma(set1(t.a[i * t.c.k.count + k + l]), r[l], sum);
+        sum = fma(set1(a[i * t.c.k.count + k + l]), r[l], sum);
       }
   }
 };
+
+// More than 4 rows, a few at a time: those after the first find b's columns in a cache.
+template <class In, ThinOrder kOrder>
+void many_thin_columns(const Task& t, const In* b) {
+  const int groups = static_cast<int>(ceil_div(t.rows(), 4));
+  for (int j = 0; j < t.cols; j += kLanes) {
+    ThinColumns<In, kOrder, 4, 1>{t, b}.run_step(j);
+    for (int g = 1, i = 4; g < groups; ++g, i += 4) switch (t.rows() - i) {
+        case 1:
+          ThinColumns<In, kOrder, 1, 1, false>{t, b, i}.run_step(j);
+          break;
+        case 2:
+          ThinColumns<In, kOrder, 2, 1, false>{t, b, i}.run_step(j);
+          break;
+        case 3:
+          ThinColumns<In, kOrder, 3, 1, false>{t, b, i}.run_step(j);
+          break;
+        default:
+          ThinColumns<In, kOrder, 4, 1, false>{t, b, i}.run_step(j);
+          break;
+      }
+  }
+}
 
 template <class In, ThinOrder kOrder>
 void thin_columns(const Task& t, const In* b) {
@@ -318,8 +348,10 @@ void thin_columns(const Task& t, const In* b) {
       return ThinColumns<In, kOrder, 2>{t, b}.run();
     case 3:
       return ThinColumns<In, kOrder, 3>{t, b}.run();
-    default:
+    case 4:
       return ThinColumns<In, kOrder, 4>{t, b}.run();
+    default:
+      return many_thin_columns<In, kOrder>(t, b);
   }
 }
 

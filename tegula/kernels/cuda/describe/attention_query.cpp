@@ -67,7 +67,7 @@ Status check_whole(const kernel::AttentionCall& c) {
   if (c.d != c.dv)
     return unsupported(cat("head_dim ", c.d, " of q and k, ", c.dv, " of v: pad the smaller"));
   if (!(c.scale > 0)) return unsupported(cat("scale ", double(c.scale), ": negate q"));
-  if (c.q_offset != c.n_k - c.n_q || c.k_offset != 0)
+  if (c.q_offset != c.n_k - c.n_q || c.k_offset != 0 || c.has_runs())
     return unsupported("only a mask whose last query sees the last key is there");
   if (c.cu_q != nullptr && c.batch != 1)
     return unsupported(cat("packed sequences in a batch of ", c.batch, ": pack them into one"));
