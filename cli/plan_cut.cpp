@@ -75,10 +75,10 @@ std::vector<std::string> balanced_cuts(const std::vector<double>& seconds, int64
 }
 
 // By the plan of the step as it is, before it is cut.
-Result<std::vector<std::string>> find_cuts(const StepFunctions& f, const TrainConfig& c,
+Result<std::vector<std::string>> find_cuts(const Module& module, FuncId step, const TrainConfig& c,
                                            const Target& target, int n_stages) {
-  const auto whole = std::make_shared<Module>(*f.module);
-  const Compiled compiled = TEGULA_TRY(compile(whole, f.train_step, compile_options(c, target)));
+  const auto whole = std::make_shared<Module>(module);
+  const Compiled compiled = TEGULA_TRY(compile(whole, step, compile_options(c, target)));
   return balanced_cuts(layer_seconds(*compiled.plan, c.model.n_layers), n_stages);
 }
 
@@ -87,13 +87,15 @@ Result<std::vector<std::string>> find_cuts(const StepFunctions& f, const TrainCo
 Result<Cut> cut_step(const TrainConfig& c, const Target& target, const Schedule& schedule,
                      std::vector<std::string> cuts) {
   const StepFunctions f = TEGULA_TRY(build_step_functions(c));
+  const FuncId step = schedule.trains ? f.train_step : f.eval_loss;
   SplitOptions split;
   split.cuts = std::move(cuts);
-  if (split.cuts.empty()) split.cuts = TEGULA_TRY(find_cuts(f, c, target, schedule.shape.n_stages));
+  if (split.cuts.empty())
+    split.cuts = TEGULA_TRY(find_cuts(*f.module, step, c, target, schedule.shape.n_stages));
   split.n_micro_batches = schedule.shape.n_micro_batches;
   split.weight_gradients_apart = schedule.weight_gradients_apart;
-  const CompiledProgram compiled = TEGULA_TRY(
-      compile_program(f.module, f.train_step, split, schedule, compile_options(c, target)));
+  const CompiledProgram compiled =
+      TEGULA_TRY(compile_program(f.module, step, split, schedule, compile_options(c, target)));
   return Cut{*compiled.planned, std::move(split.cuts)};
 }
 

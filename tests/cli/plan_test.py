@@ -315,6 +315,15 @@ class PlannedStages(CliTest):
         fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
         self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
 
+    def test_inference_keeps_nothing_and_updates_nothing(self):
+        plan, step = self.stages(4, "--schedule", "forward_only"), self.stages(4)
+        for stage, trained in zip(plan["stages"], step["stages"]):
+            self.assertEqual((stage["flops_backward"], stage["flops_update"]), (0, 0))
+            self.assertLess(stage["state_bytes"], trained["state_bytes"] / 3)  # no moments, no sums
+            self.assertAlmostEqual(stage["flops_forward"] / trained["flops_forward"], 1, delta=.01)
+        self.assertEqual({p["part"] for p in plan["parts"]}, {"forward"})
+        self.assertLess(plan["one_rank_peak_bytes"], step["one_rank_peak_bytes"] / 2)
+
     def test_sends_that_block_and_parts_that_go_together(self):
         def step(name, *flags):
             return self.stages(4, "--schedule", name, "--part-ms", "1,1,1", *flags)["seconds"]

@@ -34,12 +34,13 @@ void run_cut(Step& step, const PlannedProgram& parts, const Schedule& schedule) 
   ASSERT_TRUE(created.ok()) << created.error().to_string();
   ProgramSession& s = **created;
   step.init_weights();
+  const bool reads_seed = std::any_of(planned.plans.begin(), planned.plans.end(),
+                                      [](const auto& p) { return p->find_param("seed") >= 0; });
   for (int64_t m = 0; m < c.accumulate; ++m) {
     const auto i = static_cast<int>(m);
     ASSERT_TRUE(s.bind("tokens", i, step.tokens.data() + step.row(m)).ok());
     ASSERT_TRUE(s.bind("targets", i, step.targets.data() + step.row(m)).ok());
-    if (c.model.dropout > 0)
-      ASSERT_TRUE(s.bind("seed", i, &step.seeds[static_cast<size_t>(m)]).ok());
+    if (reads_seed) ASSERT_TRUE(s.bind("seed", i, &step.seeds[static_cast<size_t>(m)]).ok());
   }
   // What only runs forward reads no learning rate, and has no state but weights.
   for (auto [name, data] :
@@ -105,7 +106,42 @@ TEST_P(Split, StagesGiveTheBitsOfTheWholeStep) {
     if (def->trains) EXPECT_GE(ran[def->name], 2) << def->name;
 }
 
-// Its losses are those of the step, and nothing else changes.
+// Inference: the loss of a batch, whole and from stage to stage. Nothing is kept for a backward
+// part.
+TEST_P(Split, StagesOfInferenceGiveTheBitsOfTheWhole) {
+  const auto& [family, dtype] = GetParam();
+  const TrainConfig c = config_of(family, 4, dtype);
+  Step whole(c);
+  whole.init_weights();
+  auto compiled =
+      compile(whole.f.module, whole.f.eval_loss, compile_options(c, Target::this_cpu(2)));
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+  auto session = Session::create(compiled->plan, *whole.rank);
+  ASSERT_TRUE(session.ok() && (*session)->bind_store(whole.store).ok());
+  for (int64_t m = 0; m < c.accumulate; ++m) {
+    ASSERT_TRUE((*session)->bind("tokens", whole.tokens.data() + whole.row(m)).ok());
+    ASSERT_TRUE((*session)->bind("targets", whole.targets.data() + whole.row(m)).ok());
+    ASSERT_TRUE((*session)->run().ok());
+    whole.losses.push_back((*session)->result("loss").as<float>()[0]);
+  }
+  for (const auto& cuts : kAllCuts) {
+    Schedule schedule;
+    ASSERT_TRUE(make_for(**find_schedule("forward_only"), cuts.size() + 1, 4, schedule));
+    Step run(c), training(c);
+    SplitOptions o;
+    o.cuts = cuts, o.n_micro_batches = static_cast<int>(c.accumulate);
+    auto parts = compile_program(run.f.module, run.f.eval_loss, o, schedule,
+                                 compile_options(c, Target::this_cpu(2)));
+    ASSERT_TRUE(parts.ok()) << parts.error().to_string();
+    run_cut(run, *parts->planned, schedule);
+    expect_same(whole, run);
+    const auto step = cut(training, cuts, false);
+    ASSERT_NE(step, nullptr);
+    EXPECT_LT(parts->planned->flow_bytes, step->flow_bytes / 4);
+  }
+}
+
+// The forward parts of a training step by themselves give its losses, and change nothing.
 TEST_P(Split, ForwardPartsAloneGiveTheLossesOfTheWholeStep) {
   const auto& [family, dtype] = GetParam();
   const TrainConfig c = config_of(family, 4, dtype);
