@@ -312,7 +312,8 @@ void add_bench(CLI::App& app, int& exit_code) {
     flags.add_to(cmd, purpose);
     add_vocab_size(cmd, o);
     whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
-    cmd.add_flag("--by-op", o.by_op, "What each kernel takes of it, too");
+    cmd.add_flag("--by-op", o.by_op,
+                 "What each part of the model, and each kernel in it, takes of it, too");
   };
   add_model_flags(*add("train", "A training step, on tokens made up"), o.train, Purpose::kStep);
   auto* generate = add("generate", "One token at the end of a context of --seqlen");

@@ -1,12 +1,13 @@
 #include "cli/by_op.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
-#include <tuple>
 
 #include "tegula/base/str.h"
 #include "tegula/ir/opdef.h"
+#include "tegula/plan/places.h"
 
 namespace tegula::cli {
 
@@ -32,20 +33,22 @@ Result<Json> times_by_op(Measurement& m) {
   constexpr const char* kPhases[] = {"forward", "backward", "update"};
   const std::vector<StepStats> stats = TEGULA_TRY(m.time_steps(kRuns));
   const auto& steps = m.session().plan().steps;
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, Time> times;
+  std::map<std::array<std::string, 5>, Time> times;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
-    Time& t = times[{kPhases[static_cast<size_t>(s.phase)], std::string(s.op->name),
-                     std::string(s.kernel ? s.kernel->name : "reference"), shapes_of(s)}];
+    Time& t = times[{place_in_layers(s.scope), kPhases[static_cast<size_t>(s.phase)],
+                     std::string(s.op->name), std::string(s.kernel ? s.kernel->name : "reference"),
+                     shapes_of(s)}];
     t.seconds += stats[i].seconds, t.flops += stats[i].math_flops, t.bytes += s.bytes;
     ++t.launches;
   }
   std::vector<std::pair<double, Json>> rows;
   for (const auto& [key, t] : times) {
-    const auto& [phase, op, kernel, shapes] = key;
+    const auto& [scope, phase, op, kernel, shapes] = key;
     rows.emplace_back(
         t.seconds,
-        Json::object({{"phase", phase},
+        Json::object({{"scope", scope},
+                      {"phase", phase},
                       {"op", op},
                       {"kernel", kernel},
                       {"shapes", shapes},
@@ -62,13 +65,36 @@ Result<Json> times_by_op(Measurement& m) {
 }
 
 void print_by_op(const Json& ops) {
+  const auto& rows = *ops.as<Json::Array>();
+  const auto text = [](const Json& row, const char* key) {
+    return row.find(key)->as<std::string>()->c_str();
+  };
+  struct Place {
+    std::string name;
+    double ms = 0;
+  };
+  std::vector<Place> places;
+  double total = 0;
+  for (const Json& row : rows) {
+    const std::string name = text(row, "scope");
+    auto place =
+        std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.name == name; });
+    if (place == places.end()) place = places.insert(places.end(), {name});
+    place->ms += row.find("ms")->number(0), total += row.find("ms")->number(0);
+  }
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& a, const Place& b) { return a.ms > b.ms; });
   std::printf("      ms launches  GFLOP/s     GB/s  phase    kernel and shapes\n");
-  for (const Json& o : *ops.as<Json::Array>())
-    std::printf(
-        "%8.3f %8lld %8.1f %8.1f  %-8s %s %s\n", o.find("ms")->number(0),
-        static_cast<long long>(*o.find("launches")->as<int64_t>()), o.find("gflops")->number(0),
-        o.find("gbytes_per_s")->number(0), o.find("phase")->as<std::string>()->c_str(),
-        o.find("kernel")->as<std::string>()->c_str(), o.find("shapes")->as<std::string>()->c_str());
+  for (const Place& place : places) {
+    std::printf("%8.3f %s: %.1f %%\n", place.ms, place.name.c_str(),
+                total > 0 ? 100 * place.ms / total : 0.0);
+    for (const Json& row : rows)
+      if (text(row, "scope") == place.name)
+        std::printf("%8.3f %8lld %8.1f %8.1f  %-8s %s %s\n", row.find("ms")->number(0),
+                    static_cast<long long>(*row.find("launches")->as<int64_t>()),
+                    row.find("gflops")->number(0), row.find("gbytes_per_s")->number(0),
+                    text(row, "phase"), text(row, "kernel"), text(row, "shapes"));
+  }
 }
 
 }  // namespace tegula::cli

@@ -1,4 +1,4 @@
-// What each kernel takes of a plan's run.
+// What each part of a model, and each kernel in it, takes of a plan's run.
 #pragma once
 
 #include "tegula/io/json.h"
@@ -6,9 +6,11 @@
 
 namespace tegula::cli {
 
-// Launches of one phase, op, kernel and shape of operands together, the longest first:
-// [{"phase", "op", "kernel", "shapes", "launches", "ms", "gflops", "gbytes_per_s"}, …]
+// Launches of one place in the model (layers.*.attn: of all layers together), phase, op, kernel and
+// shape of operands together, the longest first:
+// [{"scope", "phase", "op", "kernel", "shapes", "launches", "ms", "gflops", "gbytes_per_s"}, …]
 Result<Json> times_by_op(Measurement& m);
+// Under a line for each place with its sum, the longest first.
 void print_by_op(const Json& ops);
 
 }  // namespace tegula::cli

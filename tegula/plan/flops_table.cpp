@@ -4,19 +4,11 @@
 #include <cstdlib>
 
 #include "tegula/ops/table.h"
+#include "tegula/plan/places.h"
 
 namespace tegula {
 
 namespace {
-
-// "layer 3" of "layers.3.attn"; "embedding", "head"; what stands nowhere is "other".
-std::string part_of(std::string_view scope) {
-  constexpr std::string_view kLayers = "layers.";
-  if (scope.empty()) return "other";
-  if (!scope.starts_with(kLayers)) return std::string(scope.substr(0, scope.find('.')));
-  scope.remove_prefix(kLayers.size());
-  return cat("layer ", scope.substr(0, scope.find('.')));
-}
 
 // In the order of the model.
 int place_of(const std::string& part) {
@@ -45,7 +37,7 @@ FlopsRow& row(std::vector<FlopsRow>& rows, const std::string& name) {
 void FlopsTable::add(const Plan& plan, int64_t times) {
   for (const Step& s : plan.steps) {
     if (s.flops == 0) continue;
-    const std::string layer = part_of(s.scope);
+    const std::string layer = layer_of(s.scope);
     const int64_t forward = forward_flops(s), rest = s.flops - forward;
     // The gradient of a weight may have taken the factor of its sum over micro-batches, an
     // update's.

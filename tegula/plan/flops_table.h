@@ -4,8 +4,8 @@
 // `total`, which is Plan::flops(). What is recomputed counts as backward. A loss computed together
 // with its gradients counts as forward what the loss alone takes.
 //
-// A step belongs to the part of the model that its scope names: "embedding", "layer 3", "head";
-// what has none (the gradient's norm) to "other". An update stands where its weight is first used.
+// A step belongs to the layer that its scope names (places.h). An update stands where its weight is
+// first used.
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tegula/io/file.h"
+#include "tegula/plan/places.h"
 #include "tegula/train/report_charts.h"
 #include "tegula/train/settings.h"
 #include "tegula/train/svg.h"
@@ -52,6 +53,36 @@ std::string compare(const std::string& what, int64_t planned, int64_t measured) 
                                   : "<span class=\"differs\">differs</span>"});
 }
 
+// By the roofline, of one launch.
+double least_ms(const Step& s, const MachineSpeed& speed) {
+  return 1e3 * std::max(static_cast<double>(s.flops) / speed.flops_per_s,
+                        static_cast<double>(s.bytes) / speed.bytes_per_s);
+}
+
+// Of one place in the model, in all its layers, by phase.
+struct PlaceTime {
+  std::string place;
+  double ms[3] = {}, least_ms = 0;
+  int64_t launches = 0;
+  double sum() const { return ms[0] + ms[1] + ms[2]; }
+};
+
+std::vector<PlaceTime> times_by_place(const Trainer& t, const MachineSpeed& speed) {
+  std::vector<PlaceTime> places;  // in the order of the model
+  const double n = static_cast<double>(std::max<int64_t>(t.timed_steps(), 1));
+  for (size_t i = 0; i < t.plan().steps.size(); ++i) {
+    const Step& s = t.plan().steps[i];
+    if (s.flops == 0 && s.bytes == 0) continue;
+    const std::string name = place_in_layers(s.scope);
+    auto p = std::find_if(places.begin(), places.end(),
+                          [&](const PlaceTime& x) { return x.place == name; });
+    if (p == places.end()) p = places.insert(places.end(), {name});
+    p->ms[static_cast<size_t>(s.phase)] += t.step_stats()[i].seconds * 1e3 / n;
+    p->least_ms += least_ms(s, speed), ++p->launches;
+  }
+  return places;
+}
+
 std::vector<OpTime> times_by_op(const Trainer& t, const MachineSpeed& speed) {
   std::map<std::pair<std::string_view, std::string_view>, OpTime> by_op;
   const double n = static_cast<double>(std::max<int64_t>(t.timed_steps(), 1));
@@ -62,8 +93,7 @@ std::vector<OpTime> times_by_op(const Trainer& t, const MachineSpeed& speed) {
     OpTime& o = by_op[{s.op->name, kernel}];
     o.op = s.op->name, o.kernel = kernel;
     o.ms += t.step_stats()[i].seconds * 1e3 / n;
-    o.least_ms += 1e3 * std::max(static_cast<double>(s.flops) / speed.flops_per_s,
-                                 static_cast<double>(s.bytes) / speed.bytes_per_s);
+    o.least_ms += least_ms(s, speed);
     o.flops += s.flops, o.bytes += s.bytes, ++o.launches;
   }
   std::vector<OpTime> sorted;
@@ -71,6 +101,31 @@ std::vector<OpTime> times_by_op(const Trainer& t, const MachineSpeed& speed) {
   std::sort(sorted.begin(), sorted.end(),
             [](const OpTime& a, const OpTime& b) { return a.ms > b.ms; });
   return sorted;
+}
+
+std::string share_bar(double share) {
+  return cat("<span class=\"bar\" style=\"width:", fixed(70 * share, "%.0f"), "px\"></span>",
+             fixed(100 * share, "%.1f"), " %");
+}
+
+std::string place_table(const std::vector<PlaceTime>& places) {
+  PlaceTime all;
+  for (const PlaceTime& p : places) {
+    for (size_t k = 0; k < 3; ++k) all.ms[k] += p.ms[k];
+    all.least_ms += p.least_ms, all.launches += p.launches;
+  }
+  const auto cells = [](const std::string& name, const std::string& share, const PlaceTime& p) {
+    return row({name, std::to_string(p.launches), share, fixed(p.sum(), "%.3f"),
+                fixed(p.ms[0], "%.3f"), fixed(p.ms[1], "%.3f"), fixed(p.ms[2], "%.3f"),
+                fixed(p.least_ms, "%.3f")});
+  };
+  std::string out = "<div class=\"wide\"><table id=\"places\">" +
+                    row({"part of the model", "launches a step", "share", "ms a step", "forward",
+                         "backward", "update", "ms by the roofline"},
+                        "th");
+  for (const PlaceTime& p : places)
+    out += cells(escape_html(p.place), share_bar(all.sum() > 0 ? p.sum() / all.sum() : 0), p);
+  return out + cells("all", "", all) + "</table></div>\n";
 }
 
 std::string op_table(const std::vector<OpTime>& ops) {
@@ -83,9 +138,7 @@ std::string op_table(const std::vector<OpTime>& ops) {
   for (const OpTime& o : ops) {
     const double share = total > 0 ? o.ms / total : 0, s = o.ms > 0 ? o.ms / 1e3 : HUGE_VAL;
     out += row({cat(o.op, "<small>", o.kernel, "</small>"), std::to_string(o.launches),
-                cat("<span class=\"bar\" style=\"width:", fixed(70 * share, "%.0f"), "px\"></span>",
-                    fixed(100 * share, "%.1f"), " %"),
-                fixed(o.ms, "%.3f"), fixed(o.least_ms, "%.3f"),
+                share_bar(share), fixed(o.ms, "%.3f"), fixed(o.least_ms, "%.3f"),
                 fixed(static_cast<double>(o.flops) / s / 1e9, "%.2f"),
                 fixed(static_cast<double>(o.bytes) / s / 1e9, "%.2f")});
   }
@@ -158,15 +211,18 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
           grouped(s.peak_bytes_written), ". Its lower bound for this order of ops is ",
           grouped(s.lower_bound_bytes), " bytes. ", explain_process_memory(s), " Compiled in ",
           fixed(s.compile_ms, "%.1f"), " ms.</p>\n");
-  page += cat("<h2>Time per op</h2>\n", op_table(ops), "<p>",
-              c.accumulate > 1 ? cat("Of one of a step's ", c.accumulate, " micro-steps. ") : "",
-              "By the roofline: FLOPs or least bytes of each launch, whichever takes longer at the "
-              "probed speeds. What fits in the caches can be faster.</p>\n<h2>Roofline</h2>\n",
-              roofline_chart(ops, speed), "<h2>Memory of the plan</h2>\n",
-              memory_chart(t.plan(), t.cost()),
-              "<h2>Configuration</h2>\n<p>As a file for <code>tegula train --config</code>:</p>\n"
-              "<pre id=\"config\">",
-              escape_html(settings_toml(c)), "</pre>\n</html>\n");
+  page += cat(
+      "<h2>Time per part of the model</h2>\n", place_table(times_by_place(t, speed)),
+      "<p>A star stands for all layers. What belongs to no part, as the gradient's norm, is "
+      "<i>other</i>.</p>\n<h2>Time per op</h2>\n",
+      op_table(ops), "<p>",
+      c.accumulate > 1 ? cat("Of one of a step's ", c.accumulate, " micro-steps. ") : "",
+      "By the roofline: FLOPs or least bytes of each launch, whichever takes longer at the "
+      "probed speeds. What fits in the caches can be faster.</p>\n<h2>Roofline</h2>\n",
+      roofline_chart(ops, speed), "<h2>Memory of the plan</h2>\n", memory_chart(t.plan(), t.cost()),
+      "<h2>Configuration</h2>\n<p>As a file for <code>tegula train --config</code>:</p>\n"
+      "<pre id=\"config\">",
+      escape_html(settings_toml(c)), "</pre>\n</html>\n");
   return replace_file(path, page);
 }
 

@@ -20,8 +20,8 @@ struct TextSample {
 };
 
 // Curves of loss, learning rate, gradient norm and throughput, samples (none: left out), predicted
-// beside measured, time per op, roofline with every op on it, memory timeline of the plan, the
-// configuration. Written whole and renamed.
+// beside measured, time per part of the model and per op, roofline with every op on it, memory
+// timeline of the plan, the configuration. Written whole and renamed.
 Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
                     const TrainHistory& history, const MachineSpeed& speed,
                     const std::vector<TextSample>& samples);

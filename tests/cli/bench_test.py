@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -117,6 +118,31 @@ class BenchTest(unittest.TestCase):
         self.assertEqual({op["phase"] for op in row["ops"]}, {"forward", "backward", "update"})
         self.assertGreater(row["loss"], 0)
         self.assertLess(row["loss"], 5)
+
+    def test_what_each_part_of_the_model_takes(self):
+        flags = ("train", "--n-layers", "3", "--n-heads", "2", "--d-model", "16", "--seqlen", "12", "--batch", "2",
+                 "--vocab-size", "50", "--by-op")
+        parts = {"embedding", "layers.*.attn", "layers.*.mlp", "head", "other"}
+        rows = self.measure(*flags)["ops"]
+        self.assertEqual({row["scope"] for row in rows}, parts)
+        attention = [row for row in rows if row["op"] == "attention"]
+        self.assertEqual([(row["scope"], row["launches"]) for row in attention], [("layers.*.attn", 3)])
+        table = bench(*flags, "--repeats", "1").stdout
+        table = table[table.index("kernel and shapes"):].splitlines()[1:]
+        sums, shares, found = [], [], {}
+        for line in table:
+            if part := re.fullmatch(r" *([\d.]+) ([\w.*]+): ([\d.]+) %", line):
+                name = part[2]
+                found[name] = [float(part[1]), 0]
+                sums.append(float(part[1]))
+                shares.append(float(part[3]))
+            else:
+                found[name][1] += float(line.split()[0])
+        self.assertEqual(set(found), parts)
+        self.assertEqual(sums, sorted(sums, reverse=True))
+        self.assertAlmostEqual(sum(shares), 100, delta=1)
+        for name, (total, of_rows) in found.items():
+            self.assertAlmostEqual(total, of_rows, delta=0.001 * len(table), msg=name)
 
     def test_ops_each_by_a_kernel_of_its_own_or_fused(self):
         table = subprocess.run([TEGULA, "ops"], capture_output=True, text=True, timeout=60).stdout

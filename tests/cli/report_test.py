@@ -50,7 +50,7 @@ class Report(CliTest):
         self.assertIn("prefers-color-scheme:dark", page)
         self.assertRegex(page, r"MFU [0-9.]+ %")
         for title in ("Loss", "Learning rate, gradient norm, throughput", "Samples",
-                      "Predicted beside measured", "Time per op", "Roofline", "Memory of the plan",
+                      "Predicted beside measured", "Time per part of the model", "Time per op", "Roofline", "Memory of the plan",
                       "Configuration"):
             self.assertIn(f"<h2>{title}</h2>", page)
         self.assertEqual(page.count(">equal<"), 2)
@@ -60,6 +60,12 @@ class Report(CliTest):
         # The whole run is drawn, also what went before the resume: evaluations at 2, 4, 6 and 8.
         titles = ["".join(t.itertext()) for t in charts[0].iter() if t.tag.endswith("title")]
         self.assertEqual([t.split(":")[0] for t in titles], [f"step {n}" for n in (2, 4, 6, 8)])
+        # The parts of the model and the ops each take all of a step.
+        total = re.findall(r"<tr><td>all</td>.*?</tr>", page)
+        parts, ops = (re.findall(r"<td>([^<]*)</td>", row) for row in total)
+        self.assertEqual((parts[3], parts[7]), (ops[3], ops[4]))
+        names = re.findall(r"<tr><td>([\w.*]+)</td>", page[page.index('id="places"'):page.index("Time per op<")])
+        self.assertEqual(set(names), {"embedding", "layers.*", "layers.*.attn", "layers.*.mlp", "head", "other", "all"})
         # Every op of the table stands in the roofline.
         ops = set(re.findall(r"<tr><td>(\w+)<small>", page))
         drawn = {"".join(t.itertext()).split(" (")[0] for t in charts[4].iter()}
