@@ -17,6 +17,7 @@
 #include "tegula/io/tokenizer.h"
 #include "tegula/kernels/device.h"
 #include "tegula/plan/flops_table.h"
+#include "tegula/plan/places.h"
 #include "tegula/plan/plan_json.h"
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
@@ -132,6 +133,17 @@ std::string duration(double seconds) {
   return "";
 }
 
+Json json_of(const std::vector<Recomputed>& choices) {
+  Json::Array all;
+  for (const Recomputed& r : choices)
+    all.push_back(Json::object({{"scope", r.scope},
+                                {"op", std::string(r.op)},
+                                {"bytes", r.bytes},
+                                {"saved_s", r.saved_s},
+                                {"paid_s", r.paid_s}}));
+  return Json(std::move(all));
+}
+
 void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
   const StepCost& cost = p.cost;
   const FlopsTable flops = flops_table(p, c.accumulate);
@@ -155,6 +167,7 @@ void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
                          {"arena_lower_bound_bytes", cost.lower_bound_bytes},
                          {"arena_without_blockwise_bytes",
                           c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
+                         {"recomputed", json_of(p.compiled.recomputed)},
                          {"build_ms", p.build_ms},
                          {"passes_ms", p.compiled.passes_ms},
                          {"plan_ms", p.compiled.plan_ms},
@@ -192,6 +205,23 @@ void print_flops(const std::vector<FlopsRow>& rows) {
     std::printf("            %-24s %10.4g forward %10.4g backward %10.4g update\n", r.name.c_str(),
                 static_cast<double>(r.forward), static_cast<double>(r.backward),
                 static_cast<double>(r.update));
+}
+
+// What is computed twice, all layers' together.
+void print_recomputed(const std::vector<Recomputed>& choices) {
+  struct Sum {
+    int64_t n = 0, bytes = 0;
+    double saved_s = 0, paid_s = 0;
+  };
+  std::map<std::pair<std::string, std::string_view>, Sum> sums;
+  for (const Recomputed& r : choices) {
+    Sum& s = sums[{place_in_layers(r.scope), r.op}];
+    ++s.n, s.bytes += r.bytes, s.saved_s += r.saved_s, s.paid_s += r.paid_s;
+  }
+  for (const auto& [what, s] : sums)
+    std::printf("recomputed  %s of %s, %lld values of %.1f MiB: %.4g ms instead of %.4g\n",
+                std::string(what.second).c_str(), what.first.c_str(), static_cast<long long>(s.n),
+                static_cast<double>(s.bytes) / (1 << 20), 1e3 * s.paid_s, 1e3 * s.saved_s);
 }
 
 void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
@@ -234,6 +264,7 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
     std::printf("blockwise   %.1f MiB arena instead of %.1f\n",
                 static_cast<double>(cost.arena_bytes) / mib,
                 static_cast<double>(p.whole_arena_bytes) / mib);
+  print_recomputed(p.compiled.recomputed);
   std::printf(
       "compiled    %zu nodes -> %zu steps; build and autodiff %.2f ms, passes %.2f, plan %.2f\n",
       p.nodes, plan.steps.size(), p.build_ms, p.compiled.passes_ms, p.compiled.plan_ms);

@@ -30,30 +30,36 @@ std::string DimNames::text() const {
   return out;
 }
 
-namespace {
-Result<DimNames> names_of(std::string_view side, std::string_view text) {
-  DimNames out;
-  for (size_t i = side.find_first_not_of(' '); i != side.npos; i = side.find_first_not_of(' ', i)) {
-    const size_t end = std::min(side.find(' ', i), side.size());
-    if (out.size() == kMaxRank)
-      return invalid_argument(
-          cat("dot: \"", side, "\" of \"", text, "\" names more than ", kMaxRank, " dims"));
-    out.push_back(side.substr(i, end - i));
-    i = end;
-  }
-  return out;
-}
-}  // namespace
-
+// One pass, since a compiler reads thousands of them.
 Result<DotDims> DotDims::parse(std::string_view text) {
-  const size_t comma = text.find(','), arrow = text.find("->");
-  if (comma == text.npos || arrow == text.npos || comma > arrow || text.rfind(',') != comma)
+  Result<DotDims> read{DotDims()};
+  DotDims& d = *read;
+  DimNames* side = &d.a;
+  const auto malformed = [&] {
     return invalid_argument(cat("dot: dims \"", text, "\" must be \"a, b -> c\""));
-  DotDims d;
-  d.a = TEGULA_TRY(names_of(text.substr(0, comma), text));
-  d.b = TEGULA_TRY(names_of(text.substr(comma + 1, arrow - comma - 1), text));
-  d.out = TEGULA_TRY(names_of(text.substr(arrow + 2), text));
-  return d;
+  };
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == ' ') {
+      ++i;
+    } else if (c == ',') {
+      if (side != &d.a) return malformed();
+      side = &d.b, ++i;
+    } else if (c == '-' && i + 1 < text.size() && text[i + 1] == '>') {
+      if (side != &d.b) return malformed();
+      side = &d.out, i += 2;
+    } else {
+      size_t end = i + 1;
+      while (end < text.size() && text[end] != ' ' && text[end] != ',' && text[end] != '-') ++end;
+      if (side->size() == kMaxRank)
+        return invalid_argument(
+            cat("dot: dims \"", text, "\" name more than ", kMaxRank, " dims of an operand"));
+      side->push_back(text.substr(i, end - i));
+      i = end;
+    }
+  }
+  if (side != &d.out) return malformed();
+  return read;
 }
 
 std::string DotDims::text() const { return cat(a.text(), ", ", b.text(), " -> ", out.text()); }

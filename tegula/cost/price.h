@@ -16,6 +16,11 @@ namespace tegula {
 // Operations a second that the target reaches on operands of a dtype.
 double flops_per_s(const Target& target, DType dtype);
 double bytes_per_s(const Target& target);
+// The same of elementwise operations in a fused loop, which are no multiply-adds and of which some
+// are functions that take many instructions but count as one.
+double elementwise_flops_per_s(const Target& target);
+// What the target's caches hold, all cores' together: less than this need not go to memory.
+int64_t cached_bytes(const Target& target);
 
 double price(const Target& target, DType dtype, double flops, double bytes);
 // Of an op alone, every operand read once, every result written once.

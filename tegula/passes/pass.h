@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/target.h"
@@ -19,6 +21,15 @@ enum class Remat : uint8_t {
   kNone,    // keep every activation
   kSqrt,    // keep the values between every √N blocks, recompute the rest
   kBudget,  // the least recomputation whose planned peak fits `memory_bytes`
+};
+
+// A value that the backward part computes again instead of reading it, because that takes less
+// time.
+struct Recomputed {
+  std::string scope;    // "layers.3.mlp"
+  std::string_view op;  // that made it
+  int64_t bytes = 0;
+  double saved_s = 0, paid_s = 0;  // of memory traffic; of operations
 };
 
 // What bits are promised across ranks and batch companions. Both modes give equal bits for any
@@ -48,6 +59,8 @@ struct PassOptions {
   int64_t block_rows = 0;
   // What work is priced on (cost/price.h); compile() sets that of the plan.
   const Target* target = &Target::one_thread();
+  // Where `recompute` lists what it chose; null: nowhere.
+  std::vector<Recomputed>* recomputed = nullptr;
 
   const Planning& asked() const {
     static const Planning kAlone;

@@ -33,6 +33,7 @@ namespace tegula {
   X(blockwise)             \
   X(bias_activation)       \
   X(remat)                 \
+  X(recompute)             \
   X(dce)                   \
   X(loss_grads)            \
   X(norm_residual)         \

@@ -70,6 +70,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
   }
   const PlanningFor planning(plan);
   ask(passes, plan, planning);
+  passes.pass.recomputed = &out.recomputed;
   const auto least = TEGULA_TRY(least_extents(*module, (*module)[function]));
   auto start = Clock::now();
   out.reports = TEGULA_TRY(run_passes(*module, function, passes));

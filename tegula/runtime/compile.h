@@ -24,7 +24,8 @@ struct Compiled {
   double passes_ms = 0;
   double plan_ms = 0;
   double tune_ms = 0;
-  std::vector<std::string> notes;  // of the tuner, for people
+  std::vector<Recomputed> recomputed;  // without a budget: what is cheaper computed twice
+  std::vector<std::string> notes;      // of the tuner, for people
 };
 
 // Rewrites the function in place and plans it.

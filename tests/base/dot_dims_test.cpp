@@ -36,7 +36,7 @@ TEST(DotDims, RefusesOtherForms) {
        {"", "m k, k n", "m k -> m", "m k -> k n, m n", "a, b, c -> a b c", "m k, k n -> m n, m"})
     EXPECT_NE(error_of(text).find("must be \"a, b -> c\""), std::string::npos) << text;
   EXPECT_EQ(error_of("a b c d e f g h, i -> i"), "");
-  EXPECT_NE(error_of("a b c d e f g h i, i -> i").find("more than 8 dims"), std::string::npos);
+  EXPECT_NE(error_of("a b c d e f g h i, i -> i").find("name more than 8 dims"), std::string::npos);
 }
 
 }  // namespace

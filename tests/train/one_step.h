@@ -39,6 +39,8 @@ struct Step {
   float lr = 0.05F, c1 = 10, c2 = 1000;
   std::vector<float> losses;
   float norm = 0;
+  std::vector<Recomputed> recomputed;
+  int64_t arena_bytes = 0;
 
   explicit Step(const TrainConfig& config) : c(config) {
     auto built = build_step_functions(c);
@@ -63,9 +65,10 @@ struct Step {
   }
 
   // order: the passes in another order than the pipeline's.
-  void run_whole(std::span<const PassDef* const> order = {}) {
+  void run_whole(std::span<const PassDef* const> order = {},
+                 const Target& target = Target::this_cpu(2)) {
     init_weights();
-    CompileOptions options = compile_options(c, Target::this_cpu(2));
+    CompileOptions options = compile_options(c, target);
     options.passes.order = order;
     std::vector<FuncId> ids{c.accumulate == 1 ? f.train_step : f.micro_step};
     if (c.accumulate > 1) ids.push_back(f.update);
@@ -73,6 +76,8 @@ struct Step {
     for (FuncId id : ids) {
       auto compiled = compile(f.module, id, options);
       ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+      for (const Recomputed& r : compiled->recomputed) recomputed.push_back(r);
+      arena_bytes = std::max(arena_bytes, compiled->plan->arena_bytes);
       auto s = Session::create(compiled->plan, *rank);
       ASSERT_TRUE(s.ok() && (*s)->bind_store(store).ok());
       for (auto [name, data] : {std::pair("lr", &lr), std::pair("c1", &c1), std::pair("c2", &c2)})

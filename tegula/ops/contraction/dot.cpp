@@ -25,15 +25,14 @@ Result<DimMap> dims(const OpCall& c) {
   const std::string& spec = c.attrs->str("dims");
   const DotDims names = TEGULA_TRY(DotDims::parse(spec));
   const bool accumulates = c.attrs->flag("accumulate"), has_bias = c.attrs->flag("bias");
-  // A third operand: a start has the result's dims, a bias those n factors that b alone has.
-  const DimNames bias = names.out.in(names.b).not_in(names.a);
-  const std::string third = accumulates ? cat(", ", names.out.text())
-                            : has_bias  ? cat(", ", bias.text())
-                                        : "";
-  if (c.in.size() != (third.empty() ? 2u : 3u))
+  if (c.in.size() != (accumulates || has_bias ? 3u : 2u))
     return invalid_argument(cat("dot: got ", c.in.size(), " operands"));
-  DimMap m = TEGULA_TRY(solve_dims(
-      "dot", cat(names.a.text(), ", ", names.b.text(), third, " -> ", names.out.text()), c.in));
+  std::string full = spec;
+  if (c.in.size() == 3) {  // a start has the result's dims, a bias those n factors that b alone has
+    const DimNames third = accumulates ? names.out : names.out.in(names.b).not_in(names.a);
+    full.insert(full.find("->"), cat(", ", third.text(), " "));
+  }
+  DimMap m = TEGULA_TRY(solve_dims("dot", full, c.in));
   for (const Factor& f : m.factors)
     if (names.a.has(f.name) + names.b.has(f.name) + names.out.has(f.name) < 2)
       return invalid_argument(cat("dot: factor ", f.name, " of \"", spec,
