@@ -5,7 +5,7 @@
     tools/ground_floor.py --write [--with times,build] [--previous COMMIT=PROGRAM]
     tools/ground_floor.py --list
 
---check runs 40 small golden runs on a made-up text and compares SHA-256 of their weights, their optimizer's state or
+--check runs 49 small golden runs on a made-up text and compares SHA-256 of their weights, their optimizer's state or
 the text they generate with bench/results/ground_floor.json. A landing that moves a hash on purpose runs --write and
 names the runs that it prints in CHANGELOG.md. Runs that must end with the same bits (threads, recomputation, blocks,
 passes left out, a resumed run) are compared with each other, too, whatever the record says.
@@ -45,6 +45,9 @@ LEARNED = "--data short.txt --steps 1000 --batch 4 --seqlen 32 --warmup 10 --wei
 GPT2 = "train --model gpt2 --n-heads 2"
 LLAMA = "train --model llama --n-heads 4 --n-kv-heads 2"
 MOE = "train --model moe --n-heads 2 --n-experts 4"
+QWEN2 = "train --model qwen2 --n-heads 4 --n-kv-heads 2"
+GEMMA2 = "train --model gemma2 --n-heads 4 --n-kv-heads 2 --window 24"
+MISTRAL = "train --model mistral --n-heads 4 --n-kv-heads 2 --window 24"
 MLP, LSTM = "train --model mlp", "train --model lstm"
 MIXED = f"{LLAMA} --dtype bf16 --dropout 0.1 --accumulate 2 --lr-decay-steps 6"
 GREEDY = "generate --prompt 'tolemu nai ba' --temperature 0"
@@ -81,6 +84,13 @@ RUNS = {
     "moe-threads": ("moe", f"{MOE} --threads 2"),
     "moe-sqrt": ("moe", f"{MOE} --checkpoint sqrt"),
     "moe-bf16": (None, f"{MOE} --dtype bf16 --capacity-factor 0 --experts-per-token 1"),
+    "qwen2": (None, QWEN2),
+    "qwen2-bf16": (None, f"{QWEN2} --dtype bf16"),
+    "gemma2": (None, GEMMA2),
+    "gemma2-sqrt": ("gemma2", f"{GEMMA2} --checkpoint sqrt --threads 2"),
+    "gemma2-bf16": (None, f"{GEMMA2} --dtype bf16"),
+    "mistral": (None, MISTRAL),
+    "mistral-accumulate": (None, f"{MISTRAL} --accumulate 2 --steps 4"),
     "mlp": (None, MLP),
     "mlp-bf16-blockwise": (None, f"{MLP} --dtype bf16 --blockwise 64 --accumulate 2"),
     "lstm": (None, LSTM),
@@ -90,6 +100,8 @@ RUNS = {
     "generate-gpt2-threads": ("generate-gpt2", f"{GPT2} {LEARNED} --threads 2", f"{GREEDY} --threads 2"),
     "generate-gpt2-f16": (None, f"{GPT2} {LEARNED}", f"{SAMPLED} --dtype f16 --top-k 20 --top-p 0.9"),
     "generate-llama-bf16": (None, f"{LLAMA} {LEARNED}", f"{SAMPLED} --dtype bf16 --samples 2"),
+    "generate-gemma2": (None, f"{GEMMA2} {LEARNED}", GREEDY),
+    "generate-mistral": (None, f"{MISTRAL} {LEARNED}", GREEDY),
     "generate-moe": (None, f"{MOE} {LEARNED}", GREEDY),
     "generate-lstm": (None, f"{LSTM} {LEARNED}", f"{SAMPLED} --max-tokens 300"),
 }
