@@ -314,11 +314,14 @@ Result<Function> Rematerializer::within_budget() {
   if (found) return std::move(found->function);
 
   // The least that works: the best of tries that do not depend on the budget, so that it does work.
-  std::optional<Candidate> least;
+  // Every √N is one of them, since the model's peak is not the planned one: where segments are few,
+  // a choice that costs the model more may need less.
+  std::optional<Candidate> least = Candidate{TEGULA_TRY(every_sqrt()), 0, 0};
+  least->peak = TEGULA_TRY(peak_of(least->function));
   for (int64_t k = 1, n = kMaxPlans; k <= n; ++k) {
     const int64_t up = (all_modelled_ - least_modelled_) * k * k / (4 * n * n);
     auto next = TEGULA_TRY(plan_for(k == n ? all_modelled_ : least_modelled_ + up));
-    if (next && (!least || next->peak < least->peak)) least = std::move(next);
+    if (next && next->peak < least->peak) least = std::move(next);
   }
   if (least->peak <= budget || options_.is_region) return std::move(least->function);
   return out_of_memory(cat("a budget of ", budget,

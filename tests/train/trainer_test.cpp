@@ -185,6 +185,28 @@ TEST(Trainer, RecomputesWithinABudgetWithTheSameBits) {
   }
 }
 
+// Whoever asks for the least memory is not told more than --checkpoint sqrt takes, and gets it.
+TEST(Trainer, TheLeastThatWorksIsNotAboveSqrt) {
+  for (const char* model : {"gpt2", "llama", "mlp", "lstm"})
+    for (const int64_t n_layers : {2, 3, 6}) {
+      SCOPED_TRACE(cat(model, ", ", n_layers, " layers"));
+      TrainConfig c = small_run(fresh_directory("least"));
+      c.model.type = model, c.model.n_layers = n_layers, c.batch = 16, c.out = "";
+      c.checkpoint = "sqrt";
+      auto sqrt = Trainer::create(c);
+      ASSERT_TRUE(sqrt.ok()) << sqrt.error().to_string();
+      c.memory_bytes = 1000, c.checkpoint = "auto";
+      const auto impossible = Trainer::create(c);
+      ASSERT_FALSE(impossible.ok());
+      const int64_t least = least_that_works(impossible.error());
+      EXPECT_LE(least, (*sqrt)->plan().arena_bytes);
+      c.memory_bytes = least;
+      auto fits = Trainer::create(c);
+      ASSERT_TRUE(fits.ok()) << fits.error().to_string();
+      EXPECT_LE((*fits)->plan().arena_bytes, least);
+    }
+}
+
 // The budget is that of the whole step, not of the bodies of its loops.
 TEST(Trainer, RecomputesAroundLoops) {
   TrainConfig c = small_run(fresh_directory("loops"));
