@@ -122,7 +122,7 @@ class BenchTest(unittest.TestCase):
     def test_what_each_part_of_the_model_takes(self):
         flags = ("train", "--n-layers", "3", "--n-heads", "2", "--d-model", "16", "--seqlen", "12", "--batch", "2",
                  "--vocab-size", "50", "--by-op")
-        parts = {"embedding", "layers.*.attn", "layers.*.mlp", "head", "other"}
+        parts = {"embedding", "layers.*", "layers.*.attn", "layers.*.mlp", "head", "other"}
         rows = self.measure(*flags)["ops"]
         self.assertEqual({row["scope"] for row in rows}, parts)
         attention = [row for row in rows if row["op"] == "attention"]

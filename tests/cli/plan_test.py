@@ -128,6 +128,25 @@ class Targets(CliTest):
         return json.loads(self.expect_ok(
             self.run_tool("plan", "--json", *GPT2, *arguments, **options)).stdout)
 
+    def test_what_is_cheaper_computed_twice_is_listed(self):
+        """Only where more waits than caches hold: 50 MB of an H100's."""
+        llama = ("--model", "llama", "--n-layers", 3, "--d-model", 512, "--n-heads", 8, "--d-ff", 1024,
+                 "--vocab-size", 512, "--target", "h100", "--device", "cuda")
+        large = (*llama, "--seqlen", 512, "--batch", 16)
+        plan = self.plan(*large)
+        self.assertEqual([(r["scope"], r["op"]) for r in plan["recomputed"]],
+                         [(f"layers.{n}.mlp", "silu") for n in range(3)])
+        for r in plan["recomputed"]:
+            self.assertEqual(r["bytes"], 16 * 512 * 1024 * 4)
+            self.assertLess(r["paid_s"], r["saved_s"])
+        kept = self.plan(*large, "--passes=-recompute")
+        self.assertEqual(kept["recomputed"], [])
+        self.assertLess(plan["bytes_per_step"], kept["bytes_per_step"])
+        self.assertLess(plan["arena_bytes"], kept["arena_bytes"])
+        text = self.expect_ok(self.run_tool("plan", *large, "--dtype", "bf16")).stdout
+        self.assertRegex(text, r"recomputed +silu of layers\.\*\.mlp, 3 values of 96\.0 MiB: [\d.e-]+ ms instead of")
+        self.assertEqual(self.plan(*llama, "--seqlen", 128, "--batch", 1)["recomputed"], [])
+
     def test_a_gpu_needs_none(self):
         plan = self.plan("--target", "h200", "--device", "cuda", "--verify")
         self.assertEqual(plan["target"], "h200")
