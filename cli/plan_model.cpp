@@ -11,6 +11,7 @@
 #include "tegula/planner/guide.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/report.h"
+#include "tegula/planner/report_baselines.h"
 #include "tegula/planner/report_html.h"
 
 namespace tegula::cli {
@@ -21,6 +22,7 @@ struct Options {
   planner::Question question;
   std::string explain, gantt, html, hardware, keeps = "mixed";
   double deadline_days = 0;
+  int64_t trials = 0;
   bool json = false, guide = false, train = false;
 };
 
@@ -78,6 +80,8 @@ int run(const Options& o) {
   std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
   if (o.guide && !o.json && answer->cluster && !answer->serve)
     text += to_text(guide(*answer, 86400 * o.deadline_days));
+  if (o.trials > 0 && !o.json && !answer->found.best.empty())
+    text += compare_searches(*answer, o.trials);
   std::fputs(text.c_str(), stdout);
   if (!o.gantt.empty() && !answer->found.best.empty())
     if (const Status s = draw(*answer, o.gantt); !s.ok()) return report(s.error());
@@ -171,6 +175,13 @@ void add_plan_model(CLI::App& app, int& exit_code) {
        0, 1e6)
       ->needs(guide)
       ->needs(cmd->get_option("--tokens-total"));
+  whole(cmd->add_option(
+            "--baselines", o.trials,
+            "Also what so many trials of random, MCMC, policy-gradient and Bayesian search "
+            "find"),
+        0, 1000000)
+      ->needs(cmd->get_option("--gpus"))
+      ->excludes(json);
   cmd->callback([&exit_code] { exit_code = run(o); });
 }
 
