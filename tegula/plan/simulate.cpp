@@ -185,7 +185,9 @@ class Simulator {
   void find_peaks() {
     std::vector<std::vector<Event>> events(out_.ranks.size());
     for (const Flow& flow : program_.flows) {
-      if (!is_micro(flow.from) || (is_sum(flow) && program_.n_micro_batches > 1)) continue;
+      if (flow.type.bytes() == 0 || !is_micro(flow.from) ||
+          (is_sum(flow) && program_.n_micro_batches > 1))
+        continue;
       for (int m = 0; m < program_.n_micro_batches; ++m)
         for (int t = 0; t < loop_.n_slices(); ++t)
           if (loop_.rank_of({flow.from, m, t}) >= 0) add_events(flow, {flow.from, m, t}, events);

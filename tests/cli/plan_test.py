@@ -334,6 +334,17 @@ class PlannedStages(CliTest):
         fast, late = (step("in_turns", "1,1,1", *flags) for flags in ((), ("--latency-us", 100)))
         self.assertAlmostEqual(late["seconds"] - fast["seconds"], (8 * 6 + 1) * 100e-6)
 
+    def test_memory_grows_with_micro_batches_only_where_all_go_forward_first(self):
+        def kept(schedule, n):
+            plan = self.stages(4, "--schedule", schedule, "--accumulate", n)
+            return [r["flow_bytes"] for r in plan["ranks"]], [r["state_bytes"] for r in plan["ranks"]]
+        (few, state), (more, same), (most, _) = (kept("gpipe", n) for n in (4, 8, 12))
+        for a, b, c in zip(few, more, most):  # P + A N
+            self.assertEqual(c - b, b - a)
+            self.assertGreater(b - a, 0)
+        self.assertEqual(state, same)
+        self.assertEqual(kept("one_f_one_b", 8), kept("one_f_one_b", 12))  # of D micro-batches
+
     def test_inference_keeps_nothing_and_updates_nothing(self):
         plan, step = self.stages(4, "--schedule", "forward_only"), self.stages(4)
         for stage, trained in zip(plan["stages"], step["stages"]):
