@@ -245,8 +245,9 @@ class Simulator {
   std::set<std::pair<const Flow*, int>> sums_sent_;  // and by which rank
 };
 
-Status check_seconds(const Program& program, const Schedule& schedule,
-                     std::span<const double> seconds) {
+Status check_options(const Program& program, const Schedule& schedule,
+                     const SimulateOptions& options) {
+  const std::span<const double> seconds = options.seconds;
   const size_t parts = program.parts.size(),
                slices = parts * static_cast<size_t>(schedule.shape.n_slices);
   if (seconds.size() != parts && seconds.size() != slices)
@@ -255,6 +256,12 @@ Status check_seconds(const Program& program, const Schedule& schedule,
   for (double s : seconds)
     if (!(s >= 0 && std::isfinite(s)))
       return invalid_argument(cat("simulate: a part cannot take ", s, " seconds"));
+  const Links& links = options.links;
+  for (double v : {links.latency_s, links.bytes_per_s, options.together})
+    if (!(v >= 0 && std::isfinite(v)))
+      return invalid_argument(cat("simulate: a latency of ", links.latency_s, " s, ",
+                                  links.bytes_per_s, " bytes/s and a share of ", options.together,
+                                  " for parts that go together: none may be below 0"));
   return {};
 }
 
@@ -262,7 +269,7 @@ Status check_seconds(const Program& program, const Schedule& schedule,
 
 Result<Simulated> simulate(const Program& program, const Schedule& schedule,
                            const SimulateOptions& options) {
-  TEGULA_TRY(check_seconds(program, schedule, options.seconds));
+  TEGULA_TRY(check_options(program, schedule, options));
   return Simulator(program, schedule, options).simulate();
 }
 

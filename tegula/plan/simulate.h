@@ -57,8 +57,8 @@ struct Simulated {
   double bubble = 0;  // 1 − Σ busy / (ranks · step)
 };
 
-// Errors: seconds that are not one for each part (or part and slice), negative or not finite;
-// an order that can never go on.
+// Errors: seconds that are not one for each part (or part and slice); numbers that are negative or
+// not finite; an order that can never go on.
 Result<Simulated> simulate(const Program& program, const Schedule& schedule,
                            const SimulateOptions& options);
 

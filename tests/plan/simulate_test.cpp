@@ -94,6 +94,11 @@ TEST(Simulate, RefusesTimesThatAreNone) {
        {std::vector<double>(3, 1), std::vector<double>(chain.seconds.size(), -1),
         std::vector<double>(chain.seconds.size(), std::numeric_limits<double>::infinity())})
     EXPECT_FALSE(simulate(chain.program, s, {.seconds = seconds}).ok());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Links& links : {Links{-1, 0}, Links{0, -1}, Links{nan, 0}, Links{0, nan}})
+    EXPECT_FALSE(simulate(chain.program, s, {.seconds = chain.seconds, .links = links}).ok());
+  EXPECT_FALSE(simulate(chain.program, s, {.seconds = chain.seconds, .together = -1}).ok());
+  EXPECT_TRUE(simulate(chain.program, s, {.seconds = chain.seconds}).ok());
 }
 
 // --- the other simulator
