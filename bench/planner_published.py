@@ -73,6 +73,28 @@ def rows(folder):
                    + ("all keys" if key == MODEL else "keys that are seen"))
 
 
+# Seconds: Pope et al. 2022, tables 2 and 3 (weights of int8 there beside activations of bf16); and
+# what we measured on one H200 with torch.compile under a CUDA graph, 2026-11.
+SERVING = [
+    ("Pope 2022, PaLM 540B, prefill", "palm-540b", "64xTPU-v4", "int8", 2047, 1, 1, "ttft_s", 0.29, "caches of int8"),
+    ("Pope 2022, PaLM 540B, decoding", "palm-540b", "64xTPU-v4", "int8", 1984, 64, 64, "tpot_s", 0.0285,
+     "caches of int8"),
+    ("measured, Llama 2 7B", "llama2-7b", "1xH200", "bf16", 128, 128, 1, "tpot_s", 1 / 220, "a context of 192"),
+    ("measured, Llama 3 8B", "llama3-8b", "1xH200", "bf16", 2016, 64, 1, "tpot_s", 1 / 206, ""),
+    ("measured, Llama 3 8B, batch of 64", "llama3-8b", "1xH200", "bf16", 2016, 64, 64, "tpot_s", 64 / 6420, "")]
+
+
+def predict_serving(tegula, row):
+    name, model, devices, dtype, prompt, output, batch, key, published, assumed = row
+    done = subprocess.run([tegula, "plan", model, "--gpus", devices, "--serve", "--dtype", dtype, "--prompt",
+                           str(prompt), "--output", str(output), "--batch", str(batch), "--json"],
+                          capture_output=True, text=True, check=True)
+    layouts = json.loads(done.stdout)["serve"]["layouts"]
+    whole = max(layouts, key=lambda layout: layout["n"])
+    error = whole[key] / published - 1
+    return (f"| {name} | {key} | {published:.4g} | {whole[key]:.4g} | {100 * error:+.1f} % | {assumed} |"), error
+
+
 def predict(tegula, row):
     name, model, devices, seqlen, sequences, fix, key, published, assumed = row
     done = subprocess.run([tegula, "plan", model, "--gpus", devices, "--seqlen", str(seqlen),
@@ -105,6 +127,9 @@ def main():
     errors = sorted(abs(error) for _, error in results if error is not None)
     lines += ["", f"{len(errors)} of {len(results)} runs fit; the median of |error| is "
               f"{100 * errors[len(errors) // 2]:.1f} %, the largest {100 * errors[-1]:.1f} %."]
+    served = [predict_serving(arguments.tegula, row) for row in SERVING]
+    lines += ["", "| serving | quantity | published | planned | error | not said, taken as |",
+              "| --- | --- | --- | --- | --- | --- |", *(line for line, _ in served)]
     table = "\n".join(lines)
     if not arguments.check:
         print(table)

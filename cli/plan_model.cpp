@@ -96,9 +96,14 @@ int run(const Options& o) {
 bool asks_about_model(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments[0] != "plan") return false;
   if (!arguments[1].starts_with('-')) return true;
-  for (const std::string& a : arguments)
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& a = arguments[i];
+    // What stands behind a flag may be its value: --model gpt2.
+    const bool may_be_value = arguments[i - 1].starts_with('-') && arguments[i - 1] != "--json";
+    if (!may_be_value && planner::find_model_preset(a).ok()) return true;
     for (const char* flag : {"--gpus", "--fix", "--batch-tokens", "--serve", "--compare-gpus"})
       if (a == flag || a.starts_with(std::string(flag) + "=")) return true;
+  }
   return false;
 }
 
@@ -182,6 +187,11 @@ void add_plan_model(CLI::App& app, int& exit_code) {
         0, 1000000)
       ->needs(cmd->get_option("--gpus"))
       ->excludes(json);
+  for (const char* of_serving : {"--prompt", "--output", "--batch"})
+    cmd->get_option(of_serving)->needs(serve);
+  for (const char* of_training : {"--batch-tokens", "--keeps", "--optimizer", "--guide", "--gantt",
+                                  "--html", "--baselines", "--tokens-total", "--explain"})
+    serve->excludes(cmd->get_option(of_training));
   cmd->callback([&exit_code] { exit_code = run(o); });
 }
 

@@ -116,6 +116,20 @@ class Planner(CliTest):
                           "does not fit", "811.7 GB")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
 
+    def test_flags_of_no_use_are_refused(self):
+        serve = ("plan", "llama3-8b", "--gpus", "8xH100", "--serve")
+        for flags, words in ((("--keeps", "built"), "--keeps"), (("--guide",), "--guide"),
+                             (("--fix", "tp=2"), "only dtype"), (("--html", "x"), "--html")):
+            self.expect_error(self.run_tool(*serve, *flags), USAGE, words)
+        self.expect_error(self.run_tool("plan", "llama3-8b", "--prompt", 3), USAGE, "--serve")
+        self.expect_ok(self.run_tool(*serve, "--fix", "dtype=fp8"))
+
+    def test_the_model_may_stand_behind_flags(self):
+        self.assertEqual(json.loads(self.expect_ok(self.run_tool(
+            "plan", "--json", "llama3-8b")).stdout)["params"], 8030261248)
+        # And a family is no model.
+        self.assertIn("compiled", self.expect_ok(self.run_tool("plan", "--model", "gpt2")).stdout)
+
     def test_several_side_by_side(self):
         for flags in ((), ("--serve",)):
             plan = self.plan("llama3-8b", "--gpus", "8xH100", "--compare-gpus", "A100,H200,T4", *flags)
