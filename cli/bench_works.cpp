@@ -219,7 +219,7 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   d.pages.count = (c.model.max_seqlen + d.pages.size - 1) / d.pages.size;
   std::vector<int64_t> pages(static_cast<size_t>(d.pages.count));
   std::iota(pages.begin(), pages.end(), 0);
-  d.positions = b.param("positions", {DType::kI64, {1}});
+  d.positions = b.param("positions", {DType::kI64, {1, 1}});
   d.slots = b.param("slots", {DType::kI32, {1}});
   d.seqlens_k = constant_ints(b, {c.model.max_seqlen}, DType::kI32);
   d.block_table = reshape(constant_ints(b, pages, DType::kI32), {1, d.pages.count});

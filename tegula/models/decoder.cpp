@@ -45,10 +45,11 @@ Var add_learned(Context& c, Var tokens, Var x) {
 // that angle. [Vaswani et al. 2017, section 3.5]
 Var add_sinusoid(Context& c, Var tokens, Var x) {
   const int64_t d = c.config.d_model;
-  const Var pairs = broadcast(iota(c.b, Shape{2}, 0, x.dtype()), Shape{1, x.dim(1), 1, d / 2, 2});
-  const Var unit = reshape(pairs, Shape{1, x.dim(1), 1, d});
-  const Var waves = rope(unit, neg(c.positions(tokens)), 10000, true);
-  return x + reshape(waves, Shape{1, x.dim(1), d});
+  const Var at = c.positions(tokens);
+  const Dim batch = at.rank() == 2 ? at.dim(0) : Dim(1), n = x.dim(1);
+  const Var pairs = broadcast(iota(c.b, Shape{2}, 0, x.dtype()), Shape{batch, n, 1, d / 2, 2});
+  const Var waves = rope(reshape(pairs, Shape{batch, n, 1, d}), neg(at), 10000, true);
+  return x + reshape(waves, Shape{batch, n, d});
 }
 
 Var hidden(Context& c, Var tokens) {

@@ -74,6 +74,7 @@ constinit const ModelDef lstm_model = {
     .fixed = kFixed,
     .names = {.table = "embed.weight", .head = "head.weight"},
     .cuts = kCuts,
+    .has_state = true,
 };
 
 }  // namespace tegula

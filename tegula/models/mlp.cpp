@@ -79,6 +79,7 @@ constinit const ModelDef mlp_model = {
     .fixed = kFixed,
     .names = {.table = "embed.weight"},
     .cuts = kCuts,
+    .has_state = true,
 };
 
 }  // namespace tegula

@@ -32,15 +32,15 @@ struct CachePages {
   int64_t count = 1, size = 64;
 };
 
-// A call that goes on where earlier ones stopped: some next tokens of n texts, packed into one row
-// of t. A text with a state that it carries on (Context::carried) stands alone, n = 1.
+// A call that goes on where earlier ones stopped: one next token of each of n texts, [n, 1], or
+// some, packed into one row [1, t]. With a state that models carry on, the row is one text's.
 struct Decoding {
   CachePages pages;
-  Var positions;     // i64 [t]: of each token, in its text
-  Var slots;         // i32 [t]: which of the cache's rows keeps its key and value
-  Var seqlens_k;     // i32 [n]: tokens known after this call
-  Var block_table;   // i32 [n, pages of a text]
-  Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each, n = t
+  Var positions;  // i64, as tokens: of each token, in its text
+  Var slots;      // i32, of all tokens in a row: which of the cache's rows keeps its key and value
+  Var seqlens_k;  // i32 [n]: tokens known after this call
+  Var block_table;   // i32 [n, pages of a text]; the first also says where the text's state lies
+  Var cu_seqlens_q;  // i32 [n + 1]: where each text's tokens begin; invalid: one of each
   Var last;          // i32 [n]: which token is a text's last; invalid with cu_seqlens_q
 };
 
@@ -66,19 +66,23 @@ class Context {
   // k, v[b s hk d]. The options are those of the family: a scale, a window, a cap.
   Var attend(Var q, Var k, Var v, int64_t layer);
   Var attend(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
-  // Positions 0, 1, … of this call's tokens: i64 [seqlen].
+  // Positions of this call's tokens, i64: 0, 1, … [seqlen], or of each token [batch, seqlen].
   Var positions(Var tokens);
-  // What `carry` of that name was given by the call before; zeros at the first position.
+  // What `carry` of that name was given by the call before, [batch, …]; zeros at the first
+  // position. Models that use it say has_state.
   Var carried(const std::string& name, const Shape& shape);
   void carry(const std::string& name, Var next);
 
  private:
   Var state(const std::string& name, const Shape& shape);
+  void keep(const std::string& name, Var next);
+  Var state_rows() const;
   Var appended(const std::string& name, Var fresh);
   Var attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOptions options);
 
   std::vector<WeightSpec> specs_;
   std::vector<Var> vars_;
+  std::vector<std::pair<std::string, Var>> states_;  // of all texts, as they were
   int64_t next_stream_ = 0;
 };
 
@@ -122,6 +126,7 @@ struct ModelDef {
   std::span<const FixedKey> fixed;
   TensorNames names;
   std::span<const Cut> cuts;
+  bool has_state = false;  // carries one from call to call: a row of tokens is one text's
   // Why it generates in f32 alone; empty: it does not.
   std::string_view f32_only;
 };

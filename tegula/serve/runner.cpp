@@ -19,9 +19,10 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   c.dtype = dtype;
   const int64_t pages = (config.max_seqlen + shape.pages.size - 1) / shape.pages.size;
   const auto ints = [&](const char* of, const Shape& s) { return b.param(of, {DType::kI32, s}); };
-  const Var tokens = ints("tokens", {1, shape.tokens});
+  const Shape row = shape.is_one_each ? Shape{shape.tokens, 1} : Shape{1, shape.tokens};
+  const Var tokens = ints("tokens", row);
   Decoding d{shape.pages};
-  d.positions = b.param("positions", {DType::kI64, {shape.tokens}});
+  d.positions = b.param("positions", {DType::kI64, row});
   d.slots = ints("slots", {shape.tokens});
   d.seqlens_k = ints("seqlens_k", {shape.texts});
   d.block_table = ints("block_table", {shape.texts, pages});
@@ -89,7 +90,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
   DecodingShape shape{.is_one_each = is_one_each, .pages = {pages_.n_pages(), kPageSize}};
-  if (batch > 1) shape.texts = module->add_symbol("texts", batch);
+  if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", options_.chunk);
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
   const Compiled c = TEGULA_TRY(compile(module, f, options));
@@ -110,6 +111,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
 }
 
 Status Runner::make_plans() {
+  has_state_ = TEGULA_TRY(find_model(config_.type))->has_state;
   prefill_ = TEGULA_TRY(make_session("prefill", false));
   decode_ = TEGULA_TRY(make_session("decode", true));
   return {};
@@ -161,8 +163,9 @@ Status Runner::run(Session& session, std::span<const Piece> pieces) {
   lay_out(pieces);
   const auto n = static_cast<int64_t>(pieces.size());
   std::vector<int64_t> extents;
-  if (options_.batch > 1) extents.push_back(n);
-  if (&session == prefill_.get()) extents.push_back(cu_seqlens_q_[pieces.size()]);
+  const bool reads = &session == prefill_.get();
+  if (options_.batch > 1 && !(reads && has_state_)) extents.push_back(n);
+  if (reads) extents.push_back(cu_seqlens_q_[pieces.size()]);
   TEGULA_TRY(session.run(extents));
   for (const Piece& p : pieces) p.text->n_tokens += static_cast<int64_t>(p.tokens.size());
   return {};
@@ -194,6 +197,7 @@ Status Runner::read(std::span<const Piece> pieces) {
       now.push_back({pieces[i].text, tokens.first(n)});
       room -= n, done += n;
       if (done == pieces[i].tokens.size()) ++i, done = 0;
+      if (has_state_) break;
     }
     TEGULA_TRY(run(*prefill_, now));
     const auto* rows = prefill_->result("logits").as<float>();

@@ -36,7 +36,8 @@ struct DecodingShape {
   bool is_one_each = true;
   CachePages pages;
 };
-// Adds it to the module; tokens [1, t] and the parameters that Decoding names -> logits [n, vocab].
+// Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
+// [n, vocab].
 // Weights, activations and caches are `dtype`.
 Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
                               const DecodingShape& shape, DType dtype = DType::kF32);
@@ -44,7 +45,7 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
 class Runner {
  public:
   // Maps the weights where they lie in the directory's files (those of another dtype are copied),
-  // and makes the plans. Errors: a model that makes one text at a time, with a larger batch.
+  // and makes the plans.
   static Result<std::unique_ptr<Runner>> create(const std::string& directory,
                                                 const ModelConfig& config,
                                                 const RunnerOptions& options);
@@ -84,6 +85,7 @@ class Runner {
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
   bool is_checked_ = false;
+  bool has_state_ = false;  // the model: a text at a time is read
   std::unique_ptr<Session> prefill_, decode_;
   // Parameters of both plans, as Decoding names them.
   std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;

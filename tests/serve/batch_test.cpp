@@ -145,7 +145,10 @@ INSTANTIATE_TEST_SUITE_P(
     Models, Batch,
     ::testing::Values(Setting{"gpt2", DType::kF32}, Setting{"gpt2", DType::kBF16},
                       Setting{"llama", DType::kF32}, Setting{"llama", DType::kBF16},
-                      Setting{"moe", DType::kF32}),
+                      Setting{"moe", DType::kF32}, Setting{"lstm", DType::kF32},
+                      Setting{"lstm", DType::kBF16}, Setting{"mlp", DType::kF32},
+                      Setting{"gemma2", DType::kF32}, Setting{"mistral", DType::kBF16},
+                      Setting{"decoder", DType::kF32}),
     [](const auto& p) { return p.param.type + "_" + std::string(dtype_name(p.param.dtype)); });
 
 // Texts that end early leave their places and their pages to those that wait.
@@ -198,16 +201,6 @@ TEST(PagePool, GivesEachPageToOneText) {
   EXPECT_TRUE(a.pages.empty() && a.n_tokens == 0);
   ASSERT_TRUE(pool.grow(b, 64 * 4).ok());
   EXPECT_EQ(b.pages, (std::vector<int32_t>{2, 0, 1, 3}));
-}
-
-TEST(Batch, AModelWithAStateMakesOneTextAtATime) {
-  const std::string model = model_of("lstm");
-  const auto g = Generator::load(model, {.threads = 1, .batch = 2});
-  ASSERT_FALSE(g.ok());
-  EXPECT_NE(g.error().message.find("one text at a time"), std::string::npos);
-  const auto each = prompts();
-  const Made m = make(model, each, {.threads = 1}, 10);
-  EXPECT_EQ(m.texts[2], make(model, {each[2]}, {.threads = 1}, 10).texts[0]);
 }
 
 }  // namespace

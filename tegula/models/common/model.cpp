@@ -27,30 +27,43 @@ Var Context::state(const std::string& name, const Shape& shape) {
   return b.param("cache." + name, {dtype, shape}, Role::kState);
 }
 
-void Context::carry(const std::string& name, Var next) {
-  if (!decoding) return;
+void Context::keep(const std::string& name, Var next) {
   b.result("cache." + name, next);
   b.donate("cache." + name, "cache." + name);
 }
 
+// States of all texts lie in one tensor, a text's in the row of its first page.
 Var Context::carried(const std::string& name, const Shape& shape) {
   const Var none = fill(b, 0, {dtype, shape});
   if (!decoding) return none;
-  if (!(decoding->seqlens_k.dim(0) == Dim(1)))
-    return b.fail(unsupported(cat("a ", config.type, " carries a state from token to token, and ",
-                                  "makes one text at a time: give --batch 1")));
-  const Var first = reshape(slice(decoding->positions, 0, 0, 1), {});
-  return select(gt(first, 0.0), state(name, shape), none);
+  Shape all = shape;
+  all[0] = decoding->pages.count;
+  const Var rows = state(name, all);
+  states_.emplace_back(name, rows);
+  Var at = decoding->positions;  // of a text's first token
+  if (decoding->cu_seqlens_q.valid()) at = slice(at, 1, 0, 1);
+  for (int d = 2; d < shape.rank(); ++d) at = unsqueeze(at, -1);
+  return select(gt(at, 0.0), gather(rows, state_rows(), 0), none);
+}
+
+Var Context::state_rows() const {
+  return reshape(slice(decoding->block_table, 1, 0, 1), {decoding->block_table.dim(0)});
+}
+
+void Context::carry(const std::string& name, Var next) {
+  if (!decoding) return;
+  for (const auto& [known, rows] : states_)
+    if (known == name) keep(name, scatter(rows, state_rows(), next, 0, ScatterMode::kSet));
 }
 
 // All keys (or values) so far: the cache, in pages, with those of this call's tokens.
 Var Context::appended(const std::string& name, Var fresh) {
   const auto& [count, size] = decoding->pages;
   const int64_t heads = fresh.dim(2).bound(), d = fresh.dim(3).bound();
-  const Var rows = state(name, {count * size, heads, d});
-  const Var stored = scatter(rows, decoding->slots, reshape(fresh, {fresh.dim(1), heads, d}), 0,
-                             ScatterMode::kSet);
-  carry(name, stored);
+  const Var rows = state(name, {count * size, heads, d}), slots = decoding->slots;
+  const Var stored =
+      scatter(rows, slots, reshape(fresh, {slots.dim(0), heads, d}), 0, ScatterMode::kSet);
+  keep(name, stored);
   return reshape(stored, {count, size, heads, d});
 }
 
@@ -72,10 +85,7 @@ Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOption
   v = appended(cat("v.", layer), v);
   o.seqlens_k = decoding->seqlens_k, o.block_table = decoding->block_table;
   o.cu_seqlens_q = decoding->cu_seqlens_q;
-  if (o.cu_seqlens_q.valid()) return attention(q, k, v, o).o;
-  const Shape row = {1, q.dim(1), q.dim(2), v.dim(3)};
-  q = reshape(q, {q.dim(1), 1, q.dim(2), q.dim(3)});
-  return reshape(attention(q, k, v, o).o, row);
+  return attention(q, k, v, o).o;
 }
 
 Var Context::positions(Var tokens) {
@@ -120,8 +130,8 @@ Var model_logits(Context& c, const ModelDef& model, Var tokens) {
 Var model_last_logits(Context& c, const ModelDef& model, Var tokens) {
   const Var h = model.hidden(c, tokens);
   const Scope at(c.b, "head");
-  const Var rows = reshape(h, Shape{h.dim(1), h.dim(2)});
   const Var last = c.decoding->last;
+  const Var rows = reshape(h, Shape{h.dim(last.valid() ? 1 : 0), h.dim(2)});
   return hidden_logits(c, model, last.valid() ? gather(rows, last, 0) : rows);
 }
 
