@@ -105,7 +105,7 @@ void complete(const Layout& mesh, const ModelSpec& model, const Job& job, const 
       if (pins.interleave.value_or(1) == 1) turned.push_back(l);
       continue;
     }
-    if (mesh.pp == 1 || m % mesh.pp != 0) continue;
+    if (mesh.pp == 1 || m < mesh.pp) continue;
     const int64_t first = pins.interleave.value_or(2),
                   last = pins.interleave.value_or(kMostInterleave);
     for (l.interleave = first; l.interleave <= last && l.interleave >= 2; ++l.interleave)

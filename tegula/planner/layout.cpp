@@ -111,8 +111,9 @@ Status check_schedule(const Layout& l, const Job& job) {
     return invalid_argument(cat("schedule interleaved needs pp ", l.pp, " and interleave ",
                                 l.interleave, " of at least 2"));
   const int64_t m = n_microbatches(job, l);
-  if (is_interleaved && m % l.pp != 0)
-    return does_not_divide("interleaved: the number of micro-batches", m, "pp", l.pp);
+  if (is_interleaved && m < l.pp)
+    return invalid_argument(cat("schedule interleaved needs as many micro-batches as pp, ", l.pp,
+                                ", and there are ", m));
   if (l.turns == Turns::kZeroBubbleH2 && m < 2 * l.pp - 1)
     return invalid_argument(cat("schedule zero_bubble_h2 needs 2·pp − 1 = ", 2 * l.pp - 1,
                                 " micro-batches, and there are ", m));

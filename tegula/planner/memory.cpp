@@ -67,7 +67,9 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
     case Turns::kZeroBubbleH2:
       return n * real(std::min(m, 2 * l.pp - 1));
     case Turns::kInterleaved: {
-      const int64_t chunks = 2 * (l.pp - stage - 1) + (l.interleave - 1) * l.pp + 1;
+      // Micro-batches go in groups of p, or a few more so that groups are alike.
+      const int64_t groups = std::max<int64_t>(1, m / l.pp), group = (m + groups - 1) / groups;
+      const int64_t chunks = 2 * (l.pp - stage - 1) + (l.interleave - 1) * group + 1;
       return n / v * std::min(real(m) * v, real(chunks));
     }
   }

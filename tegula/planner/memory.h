@@ -7,7 +7,8 @@
 //   temporaries  gradients of activations of one layer, or what it computes again; the head's block
 //                of logits; with ZeRO 3 two layers' gathered weights
 // In flight at stage i of p, with m micro-batches: GPipe m; 1F1B min(m, p − i); zero bubble
-// min(m, p), its second form min(m, 2p − 1); interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v.
+// min(m, p), its second form min(m, 2p − 1); interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v,
+// with a little more than p where m is no multiple of it.
 // [Narayanan et al. 2021, section 2.2]
 #pragma once
 

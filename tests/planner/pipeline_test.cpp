@@ -25,7 +25,7 @@ void for_each_shape(F&& visit) {
       for (const int m : {3, 4, 8, 15, 16, 24, 32})
         for (const int v : {1, 2, 3}) {
           if ((turns == Turns::kInterleaved) != (v > 1)) continue;
-          if (turns == Turns::kInterleaved && m % p != 0) continue;
+          if (turns == Turns::kInterleaved && m < p) continue;
           if (turns == Turns::kZeroBubbleH2 && m < 2 * p - 1) continue;
           const Schedule s = testing::made(turns_name(turns), {p, p * v, m, 1});
           SCOPED_TRACE(cat(turns_name(turns), ", ", p, " ranks, ", m, " micro-batches, ", v));
