@@ -4,7 +4,7 @@
 
 #include "cli/bench.h"
 #include "tegula/models/model.h"
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/math.h"

@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/opdef.h"
-#include "tegula/ops/docs.h"
+#include "tegula/ops/common/docs.h"
 
 namespace tegula::cli {
 

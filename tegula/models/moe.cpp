@@ -6,6 +6,7 @@
 #include "tegula/models/decoder.h"
 #include "tegula/models/table.h"
 #include "tegula/ops/expert.h"
+#include "tegula/ops/indexing.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/sorting.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tegula/ops/fused.h"
+#include "tegula/ops/common/fused.h"
 #include "tegula/tile/program.h"
 
 namespace tegula {

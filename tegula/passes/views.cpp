@@ -3,7 +3,7 @@
 // bytes, so nothing is computed differently; a dot keeps the order of its contracted factors.
 #include <algorithm>
 
-#include "tegula/ops/fused.h"
+#include "tegula/ops/common/fused.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"

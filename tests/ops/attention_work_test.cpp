@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {

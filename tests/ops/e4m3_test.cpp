@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 
 namespace tegula {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/registry.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tests/ops/checks.h"
 
 namespace tegula::testing {

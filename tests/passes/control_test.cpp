@@ -3,7 +3,7 @@
 #include <random>
 
 #include "tegula/ops/autodiff.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tests/passes/passes.h"
 
 namespace tegula {

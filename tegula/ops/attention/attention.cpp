@@ -4,7 +4,7 @@
 
 #include "tegula/base/half.h"
 #include "tegula/base/saturating.h"
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/indexing.h"
 
 namespace tegula {

@@ -2,7 +2,7 @@
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - D), dQ = scale dS K, dK = scale dS^T Q, dbias = dS
 // (dropout acts on P in dV and on dP; softcap multiplies dS by 1 - tanh^2 after dbias).
 #include "tegula/base/saturating.h"
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 
 namespace tegula {
 

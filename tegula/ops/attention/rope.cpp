@@ -2,7 +2,7 @@
 // angle's sign turned.
 #include "tegula/ops/rope.h"
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

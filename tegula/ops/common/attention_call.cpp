@@ -1,4 +1,4 @@
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // What attention and attention_bwd refuse, and the dtypes of their results.
-#include "tegula/ops/attention_call.h"
+#include "tegula/ops/common/attention_call.h"
 
 namespace tegula {
 

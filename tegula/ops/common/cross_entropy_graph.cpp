@@ -1,4 +1,4 @@
-#include "tegula/ops/cross_entropy_call.h"
+#include "tegula/ops/common/cross_entropy_call.h"
 #include "tegula/ops/indexing.h"
 
 namespace tegula {

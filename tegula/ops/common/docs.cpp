@@ -1,4 +1,4 @@
-#include "tegula/ops/docs.h"
+#include "tegula/ops/common/docs.h"
 
 #include <map>
 

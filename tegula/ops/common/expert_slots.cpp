@@ -1,4 +1,4 @@
-#include "tegula/ops/expert_slots.h"
+#include "tegula/ops/common/expert_slots.h"
 
 namespace tegula {
 

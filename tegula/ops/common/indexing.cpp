@@ -1,4 +1,4 @@
-#include "tegula/ops/indexing.h"
+#include "tegula/ops/common/gathering.h"
 
 namespace tegula {
 

@@ -1,4 +1,4 @@
-#include "tegula/ops/lines.h"
+#include "tegula/ops/common/lines.h"
 
 namespace tegula {
 

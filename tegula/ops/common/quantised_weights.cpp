@@ -1,4 +1,4 @@
-#include "tegula/ops/quantised_weights.h"
+#include "tegula/ops/common/quantised_weights.h"
 
 namespace tegula {
 

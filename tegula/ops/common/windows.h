@@ -3,8 +3,8 @@
 
 #include "tegula/base/saturating.h"
 #include "tegula/base/sizes.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/conv.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

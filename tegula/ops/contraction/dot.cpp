@@ -8,7 +8,7 @@
 // chain starts from the element of a third operand instead of 0, so that a sum may go on from call
 // to call: a chain in pieces has the bits of the whole one.
 #include "tegula/base/dot_dims.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

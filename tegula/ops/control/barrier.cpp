@@ -1,6 +1,6 @@
 // The first n operands, unchanged, but only once every operand is known. Optimisations do not see
 // through it: CSE and reordering would undo rematerialisation otherwise (it happened to others).
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,8 +1,8 @@
 // y = f(x…): a function of the module as one node. Its gradient calls the function's pullback,
 // which computes f again from x: a call is a checkpoint.
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

@@ -1,7 +1,7 @@
 // y = predicate ? then(x…) : otherwise(x…): only the branch taken runs. Its gradient is the cond
 // of the branches' pullbacks, which compute their branch again. Price: the dearer branch.
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

@@ -1,10 +1,10 @@
 // Elementwise ops and row reductions as one node, written by the fusion pass: regions[0] is the
 // body. On the CPU the tile interpreter runs it, on the GPU generated code; both from the body.
-#include "tegula/ops/fused.h"
+#include "tegula/ops/common/fused.h"
 
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

@@ -6,8 +6,8 @@
 // needs (common/scan.cpp): one checkpoint a step.
 #include "tegula/ops/common/scan.h"
 
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

@@ -4,9 +4,9 @@
 // of max_trips rounds, the run's may be fewer) and gives reverse mode its length: the derivatives
 // are those of a scan of max_trips steps, each of which does nothing once the condition has failed.
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/control.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

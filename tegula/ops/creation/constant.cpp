@@ -1,6 +1,6 @@
 // A constant: one scalar `value`, or a vector of integer `values`.
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/literal.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

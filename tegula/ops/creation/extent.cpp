@@ -1,5 +1,5 @@
 // The run-time extent of a symbolic dim, as a scalar.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y[i0, i1, ...] = i_dim: the index along one dim.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y[i] = Philox(seed, stream, i) in [0, 1): depends on position alone, never on threads or ranks.
 #include "tegula/base/philox.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = acos x, in [0, pi]; NaN beyond [-1, 1]
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

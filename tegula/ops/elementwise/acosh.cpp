@@ -1,5 +1,5 @@
 // y = log(x + sqrt(x^2 - 1)); NaN below 1
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

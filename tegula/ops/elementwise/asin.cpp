@@ -1,5 +1,5 @@
 // y = asin x, in [-pi/2, pi/2]; NaN beyond [-1, 1]
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = atan x, in [-pi/2, pi/2]
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

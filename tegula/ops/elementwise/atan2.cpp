@@ -1,5 +1,5 @@
 // y = the angle of the point (b, a), in [-pi, pi]
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

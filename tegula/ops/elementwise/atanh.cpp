@@ -1,5 +1,5 @@
 // y = log((1 + x) / (1 - x)) / 2; NaN beyond [-1, 1]
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = the bits set in one of a and b
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = |a| with the sign of b, of -0 too; the gradient is 0 where a is
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

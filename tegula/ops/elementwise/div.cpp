@@ -1,6 +1,6 @@
 // y = a / b. Integers truncate; a / 0 is the end of their range on a's side, 0 / 0 is 0. Of bools
 // a.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

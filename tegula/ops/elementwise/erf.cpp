@@ -1,5 +1,5 @@
 // y = 2/sqrt(pi) * integral of e^(-t^2) from 0 to x
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = 1 - erf(x), exact where erf is near 1
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

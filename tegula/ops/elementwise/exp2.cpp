@@ -1,5 +1,5 @@
 // y = 2^x
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

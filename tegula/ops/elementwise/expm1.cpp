@@ -1,5 +1,5 @@
 // y = e^x - 1
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = the largest integer not above x
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = floor(a / b); integers by 0: the largest, the smallest for a < 0, 0 for 0
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = a b + c, rounded once. Multiply-add contracts only where a node says so.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form, as GPT-2 uses it.
 // -0 at -inf, as in the limit.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = sqrt(a^2 + b^2), without overflow; inf where a or b is
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

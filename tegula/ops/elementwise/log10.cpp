@@ -1,5 +1,5 @@
 // y = the logarithm of x to base 10
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = log(1 + x)
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = (a < b)
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

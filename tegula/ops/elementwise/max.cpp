@@ -1,5 +1,5 @@
 // y = the larger of a and b; NaN wins; at a tie the gradient goes to a
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = a^b; integers wrap, and a^-n is 0, or 1 or -1 where a is
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = 1 / x
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = max(x, 0); -0 and NaN stay
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = a - b floor(a / b), with the sign of b; integers: a where b = 0, as a = b q + y asks
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = the nearest integer, halves to the even one
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

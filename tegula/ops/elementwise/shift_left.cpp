@@ -1,5 +1,5 @@
 // y = a 2^b, wrapped; 0 where b is negative or the width and more
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = floor(a / 2^b); where b is negative or the width and more: 0, or -1 for a < 0
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

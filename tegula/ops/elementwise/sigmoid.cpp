@@ -1,5 +1,5 @@
 // y = 1 / (1 + e^-x)
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = x / (1 + e^-x); -0 at -inf, as in the limit
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

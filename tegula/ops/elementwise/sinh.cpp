@@ -1,5 +1,5 @@
 // y = (e^x - e^-x) / 2
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = tan x
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

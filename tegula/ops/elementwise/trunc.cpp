@@ -1,5 +1,5 @@
 // y = x without its fraction
-#include "tegula/ops/elementary.h"
+#include "tegula/ops/common/elementary.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // Each token's experts' results, weighted and summed over its choices in order: see expert.h.
-#include "tegula/ops/expert_slots.h"
+#include "tegula/ops/common/expert_slots.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // Gradients of expert_combine: each choice's row of y gets weight dout[t, :], its weight gets
 // <y's row, dout[t, :]>. Sums in the order of (t, j).
-#include "tegula/ops/expert_slots.h"
+#include "tegula/ops/common/expert_slots.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // Tokens into their experts' buckets, in the order of (token, choice): see expert.h.
-#include "tegula/ops/expert_slots.h"
+#include "tegula/ops/common/expert_slots.h"
 
 namespace tegula {
 

@@ -2,7 +2,7 @@
 // rows gives partial results that sum up.
 #include "tegula/ops/embedding.h"
 
-#include "tegula/ops/indexing.h"
+#include "tegula/ops/common/gathering.h"
 
 namespace tegula {
 

@@ -1,7 +1,7 @@
 // Gradient of embedding: dtable[n, :] = the sum of grad[.., :] over ids[..] = n, in the order of
 // positions, so that equal ids always add up alike.
+#include "tegula/ops/common/gathering.h"
 #include "tegula/ops/embedding.h"
-#include "tegula/ops/indexing.h"
 
 namespace tegula {
 

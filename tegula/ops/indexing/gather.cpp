@@ -1,5 +1,5 @@
 // y[b.., p.., i.., q..] = x[b.., p.., ids[b.., i..], q..]; zero where the id is out of range.
-#include "tegula/ops/indexing.h"
+#include "tegula/ops/common/gathering.h"
 
 namespace tegula {
 

@@ -4,7 +4,7 @@
 // greatest value); with mode "add" that is the adjoint of gather.
 #include <limits>
 
-#include "tegula/ops/indexing.h"
+#include "tegula/ops/common/gathering.h"
 
 namespace tegula {
 

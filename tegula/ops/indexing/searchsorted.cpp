@@ -1,5 +1,6 @@
 // y = how many elements of the last dim of s, which ascends, are less than x (right: not greater):
 // where x would be inserted. NaN counts as greater than any number.
+#include "tegula/ops/common/rows.h"
 #include "tegula/ops/indexing.h"
 
 namespace tegula {

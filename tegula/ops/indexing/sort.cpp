@@ -1,5 +1,5 @@
 // The last dim in order, stably, and where each element was.
-#include "tegula/ops/sorting.h"
+#include "tegula/ops/common/ranking.h"
 
 namespace tegula {
 

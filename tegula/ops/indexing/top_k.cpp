@@ -1,5 +1,5 @@
 // The k largest of the last dim, largest first, and their indices; the lower index among equals.
-#include "tegula/ops/sorting.h"
+#include "tegula/ops/common/ranking.h"
 
 namespace tegula {
 

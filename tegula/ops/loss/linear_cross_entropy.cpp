@@ -1,7 +1,7 @@
 // Per token of x: the log-sum-exp of its logits x W^T and the logit of its target, one token's
 // logits at a time.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/cross_entropy_call.h"
+#include "tegula/ops/common/cross_entropy_call.h"
 
 namespace tegula {
 

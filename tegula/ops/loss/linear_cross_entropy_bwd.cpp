@@ -2,7 +2,7 @@
 //   dl = dlse exp(l - lse) + dpicked [n = target], dx = dl W, dW = the sum of dl^T x
 // over tokens in ascending order.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/cross_entropy_call.h"
+#include "tegula/ops/common/cross_entropy_call.h"
 
 namespace tegula {
 

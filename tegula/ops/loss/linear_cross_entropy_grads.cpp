@@ -1,7 +1,7 @@
 // linear_cross_entropy together with its gradient, for cotangents that do not wait for its results:
 // logits are computed once instead of twice, some tokens' at a time.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/cross_entropy_call.h"
+#include "tegula/ops/common/cross_entropy_call.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = the operands laid one after another along `dim`.
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/dynamic_slice.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

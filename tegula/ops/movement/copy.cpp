@@ -1,5 +1,5 @@
 // y = x, contiguous in row-major order: what a consumer that cannot read strides asks for.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

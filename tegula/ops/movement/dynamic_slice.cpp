@@ -1,7 +1,7 @@
 // y[i] = x[clamp(start) + i]: a part of x whose place is known at run time.
 #include "tegula/ops/dynamic_slice.h"
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = x with y[clamp(start) + i] = update[i]: how a KV cache grows, in place when x is donated.
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/dynamic_slice.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

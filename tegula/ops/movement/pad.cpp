@@ -3,8 +3,8 @@
 #include "tegula/ops/pad.h"
 
 #include "tegula/base/saturating.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/literal.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

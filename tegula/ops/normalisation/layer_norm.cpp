@@ -1,6 +1,6 @@
 // y = (x - mean) rstd w + b over the last dim; also gives mean and rstd = 1/sqrt(var + eps).
+#include "tegula/ops/common/rows.h"
 #include "tegula/ops/norm.h"
-#include "tegula/ops/rows.h"
 
 namespace tegula {
 

@@ -2,7 +2,7 @@
 //   dx = rstd (g - mean(g) - xhat mean(xhat g)), dw = the sum of dy xhat, db = the sum of dy.
 // With `residual`, what else reaches x is added to dx. Sums over rows are one ascending chain per
 // element of w.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

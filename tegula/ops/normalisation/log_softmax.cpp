@@ -1,5 +1,5 @@
 // y = x - log of the sum of exp(x), over the last dim.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = x rstd w over the last dim; also gives rstd = 1/sqrt(mean(x^2) + eps).
+#include "tegula/ops/common/rows.h"
 #include "tegula/ops/norm.h"
-#include "tegula/ops/rows.h"
 
 namespace tegula {
 

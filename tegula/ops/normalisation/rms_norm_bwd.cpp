@@ -1,7 +1,7 @@
 // Gradients of rms_norm: with xhat = x rstd and g = w dy,
 //   dx = rstd (g - xhat mean(xhat g)), dw = the sum of dy xhat.
 // Sums over rows are one ascending chain per element of w.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

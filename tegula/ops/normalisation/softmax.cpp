@@ -1,5 +1,5 @@
 // y = exp(x) / the sum of exp(x), over the last dim. A row of -inf alone gives NaN.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // Gradient of softmax from its result: dx = y (dy - the sum of y dy), over the last dim.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

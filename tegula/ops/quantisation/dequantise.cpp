@@ -1,5 +1,5 @@
 // x = q scale, with a scale for every entry of one dim.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/quantise.h"
 
 namespace tegula {

@@ -1,7 +1,7 @@
 // y = sx (x q) scale: rows of 8 bits by weights of 8 or 4 bits, integer sums.
 #include "tegula/ops/dot_i8.h"
 
-#include "tegula/ops/quantised_weights.h"
+#include "tegula/ops/common/quantised_weights.h"
 
 namespace tegula {
 

@@ -1,7 +1,7 @@
 // y = x (q scale): weights of 8 or 4 bits, a scale for each column of a group of rows.
 #include "tegula/ops/dot_quantised.h"
 
-#include "tegula/ops/quantised_weights.h"
+#include "tegula/ops/common/quantised_weights.h"
 
 namespace tegula {
 

@@ -2,7 +2,7 @@
 // every channel.
 #include "tegula/ops/quantise.h"
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

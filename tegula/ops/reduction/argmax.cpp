@@ -1,6 +1,6 @@
 // y = the index of the largest (or smallest) element of the last dim; the lowest among equals. A
 // NaN is found before any number.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

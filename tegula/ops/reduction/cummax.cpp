@@ -1,7 +1,7 @@
 // The largest (smallest) element so far along one dim, and where it is: the latest among equals, as
 // in torch; a NaN stays, at the index of the latest one.
+#include "tegula/ops/common/lines.h"
 #include "tegula/ops/indexing.h"
-#include "tegula/ops/lines.h"
 
 namespace tegula {
 

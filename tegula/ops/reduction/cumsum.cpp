@@ -1,5 +1,5 @@
 // y_i = x_0 + … + x_i along one dim; in reverse, y_i = x_i + … + x_n. One chain per line.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

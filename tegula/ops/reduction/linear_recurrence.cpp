@@ -1,7 +1,7 @@
 // y_i = a_i·y_{i-1} + b_i along one dim, from 0: the cumulative family's general member. Its
 // gradient is the same recurrence from the other end, h_i = g_i + a_{i+1}·h_{i+1}, with db = h and
 // da_i = h_i·y_{i-1}: no division, so zeros in a are nothing special.
-#include "tegula/ops/lines.h"
+#include "tegula/ops/common/lines.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = log of the sum of exp(x) over the last dim, in f32 (f64 for f64). Rows of -inf, or without
 // elements, give -inf.
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

@@ -1,5 +1,5 @@
 // y = the largest of x over `dims`; of none the least value of its type (floats: -inf). NaN wins.
-#include "tegula/ops/reduce.h"
+#include "tegula/ops/common/reduce.h"
 
 namespace tegula {
 

@@ -1,6 +1,6 @@
 // y = the smallest of x over `dims`; of none the greatest value of its type (floats: inf). NaN
 // wins.
-#include "tegula/ops/reduce.h"
+#include "tegula/ops/common/reduce.h"
 
 namespace tegula {
 

@@ -1,7 +1,7 @@
 // y = the product of x over `dims`; 1 of none. The gradient multiplies the products before and
 // after each element, so that zeros are nothing special.
-#include "tegula/ops/lines.h"
-#include "tegula/ops/reduce.h"
+#include "tegula/ops/common/lines.h"
+#include "tegula/ops/common/reduce.h"
 
 namespace tegula {
 

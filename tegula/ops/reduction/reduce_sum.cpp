@@ -1,5 +1,5 @@
 // y = the sum of x over `dims`.
-#include "tegula/ops/reduce.h"
+#include "tegula/ops/common/reduce.h"
 
 namespace tegula {
 

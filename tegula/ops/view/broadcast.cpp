@@ -1,5 +1,5 @@
 // y = x repeated along new or extent-1 dims, aligned at the right (NumPy); a stride-0 view.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

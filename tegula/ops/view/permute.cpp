@@ -1,5 +1,5 @@
 // y[i_order...] = x[i...]: dims in another order; a view.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

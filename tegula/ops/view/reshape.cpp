@@ -1,7 +1,7 @@
 // y = x with its elements, in row-major order, under another shape. A view where strides allow,
 // else a copy. Its factors are the common refinement of both shapes, so a cut passes through
 // wherever the shapes agree: [6, 4] -> [2, 12] has factors 2, 3, 4.
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

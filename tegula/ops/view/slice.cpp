@@ -1,6 +1,6 @@
 // y[i] = x[start + step i] along one dim; a view. A negative step reverses.
 #include "tegula/base/saturating.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/pad.h"
 

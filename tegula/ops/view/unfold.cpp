@@ -1,8 +1,8 @@
 // y[.., o, k, ..] = x[.., stride o + dilation k, ..]: the windows of a dim as a view, one element
 // of x at many places. With it a convolution is a contraction that moves no bytes first.
 #include "tegula/base/saturating.h"
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/conv.h"
-#include "tegula/ops/elementwise.h"
 #include "tegula/ops/pad.h"
 
 namespace tegula {

@@ -1,7 +1,7 @@
 // What ops over the last dim share: they see their operands as rows.
 #pragma once
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,6 +1,7 @@
 // What the expert ops share: a slot is the row e cap + p of all buckets laid one after another.
 #pragma once
 
+#include "tegula/ops/common/rows.h"
 #include "tegula/ops/expert.h"
 #include "tegula/ops/indexing.h"
 

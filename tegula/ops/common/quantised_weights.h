@@ -2,7 +2,7 @@
 // u8 [k / 2, n], a byte's low half before its high one, and scale f32 [groups, n].
 #pragma once
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -2,7 +2,7 @@
 // over any others, one ascending chain per output.
 #pragma once
 
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

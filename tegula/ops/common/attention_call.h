@@ -7,7 +7,7 @@
 
 #include "tegula/base/position_runs.h"
 #include "tegula/ops/attention.h"
-#include "tegula/ops/rows.h"
+#include "tegula/ops/common/rows.h"
 
 namespace tegula {
 

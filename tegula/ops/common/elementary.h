@@ -4,7 +4,7 @@
 
 #include "tegula/base/integer_math.h"
 #include "tegula/base/real.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 

@@ -1,8 +1,8 @@
 // What ops along the lines of one dim share: dims, the walk, attributes, samples.
 #pragma once
 
+#include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/cumulative.h"
-#include "tegula/ops/elementwise.h"
 
 namespace tegula {
 

@@ -1,8 +1,8 @@
 // What linear_cross_entropy, its gradient and both in one share.
 #pragma once
 
+#include "tegula/ops/common/rows.h"
 #include "tegula/ops/linear_cross_entropy.h"
-#include "tegula/ops/rows.h"
 
 namespace tegula {
 
