@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tegula/planner/nearest.h"
+#include "tegula/planner/other_kinds.h"
 
 namespace tegula::planner {
 
@@ -47,6 +48,7 @@ Result<Accelerator> find_accelerator(std::string_view name, std::span<const Acce
       if (plain(a.name) == plain(name)) return a;
       names.push_back(a.name);
     }
+  if (const OtherKind* other = find_other_kind(name)) return unsupported(why_not_priced(*other));
   return invalid_argument(
       cat("there is no accelerator '", name, "': the nearest are ", nearest_names(name, names)));
 }

@@ -9,6 +9,7 @@
 #include "tegula/planner/collective.h"
 #include "tegula/planner/layer_work.h"
 #include "tegula/planner/model_presets.h"
+#include "tegula/planner/other_kinds.h"
 
 namespace tegula::planner {
 namespace {
@@ -112,6 +113,19 @@ TEST(Accelerators, DataSheets) {
       ++known;
     }
   EXPECT_EQ(known, 5);  // a100, h100, h200, l4, rtx4090
+}
+
+TEST(Accelerators, OtherKindsAreRefusedWithWhatIsMissing) {
+  EXPECT_GE(other_kinds().size(), 11U);
+  for (const OtherKind& k : other_kinds()) {
+    const auto c = parse_cluster(cat("16x", k.name));
+    ASSERT_FALSE(c.ok()) << k.name;
+    EXPECT_EQ(c.error().code, Code::kUnsupported);
+    for (const std::string_view words : {k.name, k.executes, k.missing})
+      EXPECT_NE(c.error().message.find(words), std::string::npos) << c.error().message;
+  }
+  EXPECT_EQ(find_other_kind("Groq LPU"), find_other_kind("groq-lpu"));
+  EXPECT_EQ(find_other_kind("h100"), nullptr);
 }
 
 TEST(Clusters, LinksOfGroups) {
