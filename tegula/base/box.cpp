@@ -11,6 +11,37 @@ int64_t Box::numel() const {
   return n;
 }
 
+Share Share::of(Box box) {
+  const std::vector<int64_t> extent = box.extent;
+  return {{std::move(box)}, {Box::whole(extent)}};
+}
+
+std::vector<int64_t> Share::extent() const {
+  std::vector<int64_t> n(places.empty() ? 0 : places[0].extent.size(), 0);
+  for (const Box& p : places)
+    for (size_t d = 0; d < n.size(); ++d) n[d] = std::max(n[d], p.offset[d] + p.extent[d]);
+  return n;
+}
+
+Share share_of_ranges(std::span<const Ranges> dims) {
+  Share all{{Box{}}, {Box{}}};
+  for (const Ranges& ranges : dims) {
+    Share next;
+    for (size_t i = 0; i < all.boxes.size(); ++i) {
+      int64_t at = 0;
+      for (const auto& [begin, end] : ranges) {
+        Box box = all.boxes[i], place = all.places[i];
+        box.offset.push_back(begin), box.extent.push_back(end - begin);
+        place.offset.push_back(at), place.extent.push_back(end - begin);
+        next.boxes.push_back(std::move(box)), next.places.push_back(std::move(place));
+        at += end - begin;
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
 Status check_box(std::string_view name, std::span<const int64_t> shape, const Box& box) {
   const auto refuse = [&](auto... why) {
     return invalid_argument(cat(name, ": the box at ", box.offset, " of ", box.extent, " ", why...,

@@ -22,6 +22,7 @@ class Var;
 struct Counted;
 struct Integer;
 struct RegionDef;
+struct CollectiveDef;
 template <class S>
 class RefArgs;
 struct Sample;
@@ -144,6 +145,8 @@ struct OpDef {
 
   // For a part [lo, hi) of a factor: the attributes of the local op (target shapes, paddings, …).
   Attrs (*localize)(const OpCall&, const DimMap&, int factor, int64_t lo, int64_t hi) = nullptr;
+
+  const CollectiveDef* collective = nullptr;  // ranks execute it together (ir/collective.h)
 
   bool is_view = false;         // result 0 is a view of operand 0: no bytes move
   bool is_elementwise = false;  // all operands and results have one shape; may run in place

@@ -17,6 +17,7 @@
 
 namespace tegula {
 
+class Peers;
 namespace tile {
 struct Program;
 }
@@ -72,6 +73,7 @@ struct KernelCall {
   Counters* counters = nullptr;    // never null
   Tuning tuning = {};              // the query's
   const Target* target = nullptr;  // the query's, for kernels of a device
+  Peers* peers = nullptr;          // for collectives only: the other ranks (kernels/peers.h)
 };
 
 struct KernelDef {

@@ -5,7 +5,8 @@
 
 #include "tegula/base/saturating.h"
 #include "tegula/cost/price.h"
-#include "tegula/ir/opdef.h"
+#include "tegula/ir/collective.h"
+#include "tegula/ir/sharding.h"
 
 namespace tegula {
 
@@ -77,6 +78,25 @@ double Plan::seconds() const {
     sum += price(target, s.in.empty() ? DType::kF32 : s.in[0].type.dtype,
                  static_cast<double>(s.flops), static_cast<double>(s.bytes));
   return sum;
+}
+
+bool Plan::has_collectives() const {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.op->collective; });
+}
+
+int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
+  int64_t bytes = 0;
+  for (const Step& s : steps) {
+    if (!s.op->collective) continue;
+    std::vector<Type> in, out;
+    for (const PlanTensor& t : s.in) in.push_back(t.type);
+    for (const PlanTensor& t : s.out) out.push_back(t.type);
+    const OpCall call{s.op, &s.attrs, in, out, module.get(), {}};
+    const int axis = mesh.find(s.attrs.str("axis"));
+    TEGULA_CHECK(axis >= 0, "plan ", name, ": the mesh has no axis ", s.attrs.str("axis"));
+    bytes += s.op->collective->sent_bytes(call, at[static_cast<size_t>(axis)]);
+  }
+  return bytes;
 }
 
 int Plan::host_steps() const {

@@ -49,6 +49,7 @@ std::vector<TensorRef> refs_at(const std::vector<PlanTensor>& tensors,
 // Have they no element at all? A step whose results are so is not launched.
 bool are_empty(std::span<const TensorRef> tensors);
 
+struct Mesh;
 struct Plan;
 
 // One launch. Exactly one of kernel, reference and region runs it.
@@ -102,6 +103,10 @@ struct Plan {
   double seconds() const;
   // Steps, regions' too, that no kernel of the target runs: 0 on a CPU, where references do.
   int host_steps() const;
+  // Does it need other ranks? Collectives stand in a step alone, never in a region.
+  bool has_collectives() const;
+  // What the rank at `at` of the mesh gives to others in a run. Exact, as flops() is.
+  int64_t sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const;
   // Ports by name; -1: none.
   int find_param(std::string_view wanted) const;
   int find_result(std::string_view wanted) const;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
+
+#include "tegula/ir/text.h"
 
 #include "tegula/plan/planning.h"
 
@@ -133,6 +136,57 @@ Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, F
   }
   out.planned = std::make_shared<PlannedProgram>(
       TEGULA_TRY(plan_program(std::move(program), std::move(plans), schedule)));
+  return out;
+}
+
+namespace {
+
+// In the order in which plans run them: that must be one order on all ranks.
+std::string collectives_in_order(const Plan& plan) {
+  std::string text;
+  for (const Step& s : plan.steps)
+    if (s.op->collective)
+      text += cat(s.op->name, " over ", s.attrs.str("axis"), " of ", s.in[0].type, "\n");
+  return text;
+}
+
+Status check_collectives(const CompiledRanks& c) {
+  const std::string first = collectives_in_order(*c.plans[0]);
+  for (size_t r = 1; r < c.plans.size(); ++r)
+    if (collectives_in_order(*c.plans[r]) != first)
+      return internal_error(cat("ranks 0 and ", r, " of ", to_text(c.mesh),
+                                " would execute other collectives, or in another order"));
+  return {};
+}
+
+}  // namespace
+
+Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
+                                    const ShardOptions& shard_options,
+                                    const CompileOptions& options) {
+  CompiledRanks out;
+  out.mesh = shard_options.mesh, out.params = shard_options.params;
+  CompileOptions o = options;
+  ask_planner(o.passes, options.plan);
+  auto start = Clock::now();
+  o.passes.until = PassPhase::kPartition;
+  out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
+  out.sharded = TEGULA_TRY(shard(*module, (*module)[step], shard_options));
+  out.passes_ms = ms_since(start);
+  o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
+  std::map<std::string, std::shared_ptr<const Plan>> known;
+  for (int64_t r = 0; r < out.mesh.n_ranks(); ++r) {
+    const FuncId f = TEGULA_TRY(partition(*module, step, out.sharded, r));
+    std::shared_ptr<const Plan>& plan = known[to_text(*module, (*module)[f])];
+    if (!plan) {
+      Compiled c = TEGULA_TRY(compile(module, f, o));
+      if (r == 0) out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
+      out.passes_ms += c.passes_ms, out.plan_ms += c.plan_ms;
+      plan = std::move(c.plan);
+    }
+    out.plans.push_back(plan);
+  }
+  TEGULA_TRY(check_collectives(out));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tegula/passes/partition.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/passes/split.h"
 #include "tegula/plan/program.h"
@@ -43,5 +44,19 @@ struct CompiledProgram {
 Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
                                         const SplitOptions& split, const Schedule& schedule,
                                         const CompileOptions& options);
+
+// A step of one rank -> the plans of all ranks of a mesh.
+struct CompiledRanks {
+  Mesh mesh;
+  ShardedStep sharded;
+  std::vector<Sharding> params;                    // of the plans' parameters
+  std::vector<std::shared_ptr<const Plan>> plans;  // of each rank; equal functions share one
+  std::vector<PassReport> reports;                 // of rank 0's
+  double passes_ms = 0, plan_ms = 0;
+};
+// The passes up to the cut see the whole step, the others each rank's part. Errors: shard's and
+// partition's; ranks whose collectives differ, which would wait for one another for ever.
+Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
+                                    const ShardOptions& shard, const CompileOptions& options);
 
 }  // namespace tegula

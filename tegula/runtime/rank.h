@@ -13,6 +13,7 @@
 
 #include "tegula/base/thread_pool.h"
 #include "tegula/kernels/device.h"
+#include "tegula/kernels/peers.h"
 #include "tegula/runtime/memory.h"
 
 namespace tegula {
@@ -29,6 +30,7 @@ struct Rank {
   DeviceQueue queue;         // of the device: its status says what went wrong first
   MemoryAccount memory;      // of all Regions made for this rank
   Counters counters;         // of all kernels that its sessions launched
+  Peers* peers = nullptr;    // the other ranks (runtime/rank_group.h); null: there are none
 };
 
 }  // namespace tegula

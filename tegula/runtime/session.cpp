@@ -169,6 +169,9 @@ Status Session::run(std::span<const int64_t> extents) {
     if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
+  if (plan_->has_collectives() && !rank_->peers)
+    return invalid_argument(
+        cat("plan ", plan_->name, " is one rank's of several: run it in a RankGroup"));
   // Kernels count into the rank; what came in between, regions' counts too, is this run's.
   const Counters& all = rank_->counters;
   const int64_t math_before = all.math_flops, executed_before = all.executed_flops;
@@ -186,6 +189,8 @@ Status Session::run(std::span<const int64_t> extents) {
       s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
       s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
     }
+    if (plan_->steps[i].op->collective && rank_->peers->has_failed())
+      return io_error(cat("plan ", plan_->name, ": another rank failed"));
     if (observer) observer(observer_context, *this, i);
   }
   counters_.add(counted_since(all.math_flops, math_before),
@@ -219,7 +224,7 @@ void Session::launch(size_t i) {
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
-                           &rank_->counters, step.tuning, &plan_->target},
+                           &rank_->counters, step.tuning, &plan_->target, rank_->peers},
                           &rank_->queue};
     b.launch(call);
   } else if (!b.regions.empty()) {

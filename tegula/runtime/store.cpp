@@ -12,21 +12,28 @@ std::vector<int64_t> sizes_of(const Shape& s) {
   return out;
 }
 
-Shape shape_of_box(const Box& box) { return Shape(std::span<const int64_t>(box.extent)); }
+Shape shape_of_share(const Share& s) { return Shape(std::span<const int64_t>(s.extent())); }
 
 }  // namespace
+
+std::vector<TensorPart> Store::Entry::parts() const {
+  std::vector<TensorPart> all;
+  for (size_t i = 0; i < share.boxes.size(); ++i)
+    all.push_back({share.boxes[i], part_of(ref, share.places[i])});
+  return all;
+}
 
 Result<TensorRef> Store::get(const std::string& name, const Type& type) {
   if (const auto it = entries_.find(name); it != entries_.end() && it->second.type == type)
     return it->second.ref;
-  return get(name, type, Box::whole(sizes_of(type.shape)));
+  return get(name, type, Share::whole(sizes_of(type.shape)));
 }
 
-Result<TensorRef> Store::get(const std::string& name, const Type& type, const Box& box) {
+Result<TensorRef> Store::get(const std::string& name, const Type& type, const Share& share) {
   auto it = entries_.find(name);
   if (it == entries_.end()) {
-    TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
-    Entry e{.shape = type.shape, .box = box, .type = {type.dtype, shape_of_box(box)}};
+    for (const Box& box : share.boxes) TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
+    Entry e{.shape = type.shape, .share = share, .type = {type.dtype, shape_of_share(share)}};
     e.region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
     e.ref = contiguous_ref(e.region.data(), e.type);
     it = entries_.emplace(name, std::move(e)).first;
@@ -35,9 +42,12 @@ Result<TensorRef> Store::get(const std::string& name, const Type& type, const Bo
   if (e.type.dtype != type.dtype || !(e.shape == type.shape))
     return invalid_argument(
         cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ", type));
-  if (!(e.box == box))
-    return invalid_argument(cat("tensor ", name, ": here lies the box at ", e.box.offset, " of ",
-                                e.box.extent, ", not that at ", box.offset, " of ", box.extent));
+  if (!(e.share == share)) {
+    const Box &has = e.share.boxes[0], &wanted = share.boxes[0];
+    return invalid_argument(cat("tensor ", name, ": here lies the box at ", has.offset, " of ",
+                                has.extent, ", not that at ", wanted.offset, " of ",
+                                wanted.extent));
+  }
   return e.ref;
 }
 
@@ -45,7 +55,8 @@ Status Store::borrow(const std::string& name, const Type& type, const Box& box, 
                      std::shared_ptr<const void> lender) {
   TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
   TEGULA_CHECK(lender != nullptr, "nobody keeps the memory of ", name);
-  Entry e{.shape = type.shape, .box = box, .type = {type.dtype, shape_of_box(box)}};
+  Entry e{.shape = type.shape, .share = Share::of(box)};
+  e.type = {type.dtype, shape_of_share(e.share)};
   e.lender = std::move(lender);
   e.ref = contiguous_ref(const_cast<void*>(data), e.type);
   if (!entries_.emplace(name, std::move(e)).second)
@@ -83,7 +94,8 @@ Status Store::fill(std::string_view name, const TensorRef& whole) {
   if (whole.dtype != e.type.dtype || has != sizes_of(e.shape))
     return invalid_argument(cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ",
                                 Type{whole.dtype, Shape(std::span<const int64_t>(has))}));
-  copy_elements(part_of(whole, e.box), TEGULA_TRY(own(name)));
+  TEGULA_TRY(own(name));
+  for (const TensorPart& p : e.parts()) copy_elements(part_of(whole, p.box), p.data);
   return {};
 }
 
@@ -110,9 +122,11 @@ Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks) {
                       whole.shape + whole.rank))
         return invalid_argument(cat("two ranks do not agree on what tensor ", name, " is"));
       // What several hold alike (a norm's weight on every rank) is one part.
-      const bool is_known = std::any_of(t.parts.begin(), t.parts.end(),
-                                        [&, &e = e](const auto& p) { return p.box == e.box; });
-      if (!is_known) t.parts.push_back(e.part());
+      for (TensorPart& part : e.parts()) {
+        const bool is_known = std::any_of(t.parts.begin(), t.parts.end(),
+                                          [&](const auto& p) { return p.box == part.box; });
+        if (!is_known) t.parts.push_back(std::move(part));
+      }
     }
   std::vector<NamedTensor> out;
   for (auto& [name, t] : all) {

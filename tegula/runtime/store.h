@@ -1,6 +1,6 @@
 // Store: named tensors that outlive runs (weights, optimizer state), shared by the plans of a rank.
 //
-// An entry is a box of a tensor: all of it, or the part that this rank holds. Its memory is the
+// An entry is a share of a tensor: all of it, or the boxes that this rank holds. Its memory is the
 // store's own, or borrowed from someone who keeps it, such as a mapped file, until it is written.
 #pragma once
 
@@ -19,23 +19,26 @@ class Store {
  public:
   struct Entry {
     Shape shape;  // of the whole tensor
-    Box box;      // of it, that lies here
+    Share share;  // of it, that lies here
     DeviceKind space = DeviceKind::kCpu;
-    Type type;      // of the box
+    Type type;      // of what lies here
     Region region;  // owned memory; empty: borrowed
     std::shared_ptr<const void> lender;
     TensorRef ref;  // row-major; of borrowed memory nobody may write it
     bool is_borrowed() const { return lender != nullptr; }
-    // As a whole, or as the part that it is, for a file.
-    TensorPart part() const { return {box, ref}; }
+    // The boxes that lie here, for a file.
+    std::vector<TensorPart> parts() const;
   };
 
   explicit Store(Rank& rank) : rank_(&rank) {}
 
-  // The tensor of that name, owned and zero-filled at first; `box`: of a tensor of that type, the
-  // part. Errors: it exists with another type or box; the box leaves the tensor; no memory.
+  // The tensor of that name, owned and zero-filled at first; `share`: of a tensor of that type, the
+  // part. Errors: it exists with another type or share; a box leaves the tensor; no memory.
   Result<TensorRef> get(const std::string& name, const Type& type);
-  Result<TensorRef> get(const std::string& name, const Type& type, const Box& box);
+  Result<TensorRef> get(const std::string& name, const Type& type, const Share& share);
+  Result<TensorRef> get(const std::string& name, const Type& type, const Box& box) {
+    return get(name, type, Share::of(box));
+  }
   // Memory of someone else's for the box, row-major, that lives as long as `lender`. Nothing is
   // copied. Error: the name is taken; the box leaves the tensor.
   Status borrow(const std::string& name, const Type& type, const Box& box, const void* data,
@@ -46,7 +49,7 @@ class Store {
   bool is_borrowed(std::string_view name) const;
   // Null data: absent.
   TensorRef find(std::string_view name) const;
-  // Fills the entry with its box of a tensor. Error: another dtype or shape.
+  // Fills the entry with its share of a tensor. Error: another dtype or shape.
   Status fill(std::string_view name, const TensorRef& whole);
 
   auto begin() const { return entries_.begin(); }

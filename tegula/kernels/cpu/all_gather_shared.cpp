@@ -1,0 +1,40 @@
+// all_gather: each rank copies every rank's operand into its place.
+#include "tegula/kernels/cpu/common/collective.h"
+
+namespace tegula::kernel {
+
+namespace {
+
+void launch(const KernelCall& c) {
+  const std::string& axis = c.attrs->str("axis");
+  const TensorRef& y = c.out[0];
+  const Peers::Met met = c.peers->meet(axis, c.in[0], y);
+  if (met.all.empty()) return;
+  const auto n = static_cast<int64_t>(met.all.size());
+  const Runs runs(y, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
+  const int64_t bytes = runs.run * size_bytes(y.dtype);
+  c.pool->parallel_for(runs.count() * n, [&](int64_t i, int) {
+    const int64_t rank = i % n, run = i / n;
+    const Shown& giver = met.all[static_cast<size_t>(rank)];
+    const uint8_t* from = at(giver.in, runs.in_share(run));
+    uint8_t* to = at(y, runs.in_whole(run, rank, n));
+    if (static_cast<size_t>(rank) == met.index)
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    else
+      copy_from(giver, from, bytes, to);
+  });
+  c.peers->meet(axis);
+}
+
+}  // namespace
+
+extern constinit const KernelDef all_gather_shared = {
+    .name = "all_gather_shared",
+    .op = "all_gather",
+    .order = "exact",
+    .doc = "each rank copies all operands in shared memory",
+    .supports = supports_collective,
+    .launch = launch,
+};
+
+}  // namespace tegula::kernel

@@ -1,0 +1,39 @@
+// all_to_all: each rank copies its piece of every rank's operand into its place.
+#include "tegula/kernels/cpu/common/collective.h"
+#include "tegula/kernels/cpu/common/strided.h"
+
+namespace tegula::kernel {
+
+namespace {
+
+void launch(const KernelCall& c) {
+  const std::string& axis = c.attrs->str("axis");
+  const auto split = static_cast<int>(c.attrs->i("split"));
+  const auto gather = static_cast<int>(c.attrs->i("gather"));
+  const TensorRef& y = c.out[0];
+  const Peers::Met met = c.peers->meet(axis, c.in[0], y);
+  if (met.all.empty()) return;
+  const int64_t share = y.shape[split], piece = c.in[0].shape[gather];
+  for (size_t r = 0; r < met.all.size(); ++r) {
+    const TensorRef mine =
+        part_of(met.all[r].in, split, static_cast<int64_t>(met.index) * share, share);
+    move_strided(mine, part_of(y, gather, static_cast<int64_t>(r) * piece, piece), *c.pool);
+    if (r != met.index)
+      met.all[r].sent_bytes->fetch_add(mine.numel() * size_bytes(y.dtype),
+                                       std::memory_order_relaxed);
+  }
+  c.peers->meet(axis);
+}
+
+}  // namespace
+
+extern constinit const KernelDef all_to_all_shared = {
+    .name = "all_to_all_shared",
+    .op = "all_to_all",
+    .order = "exact",
+    .doc = "each rank copies its piece of all operands in shared memory",
+    .supports = supports_collective,
+    .launch = launch,
+};
+
+}  // namespace tegula::kernel

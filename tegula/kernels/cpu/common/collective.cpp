@@ -1,0 +1,98 @@
+#include "tegula/kernels/cpu/common/collective.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tegula/base/element.h"
+
+namespace tegula::kernel {
+
+namespace {
+
+constexpr int64_t kBlock = 256;  // elements of all ranks that are summed at once
+constexpr size_t kMostRanks = 64;
+
+// NaN wins, as everywhere.
+template <class T>
+T larger(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+T smaller(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+template <class T, class F>
+void join_neighbours(T (*x)[kBlock], size_t n_ranks, int64_t n, F&& join) {
+  for (size_t w = 1; w < n_ranks; w *= 2)
+    for (size_t r = 0; r + w < n_ranks; r += 2 * w)
+      for (int64_t i = 0; i < n; ++i) x[r][i] = join(x[r][i], x[r + w][i]);
+}
+
+template <class T, class F>
+void join_ranks(T (*x)[kBlock], std::string_view combine, size_t n_ranks, int64_t n, F&& sum) {
+  if (combine == "max") return join_neighbours(x, n_ranks, n, larger<T>);
+  if (combine == "min") return join_neighbours(x, n_ranks, n, smaller<T>);
+  join_neighbours(x, n_ranks, n, sum);
+}
+
+}  // namespace
+
+bool supports_collective(const KernelQuery& q) {
+  return q.in.size() == 1 && q.out.size() == 1 && q.in[0].is_contiguous() &&
+         q.out[0].is_contiguous() && q.attrs->i("ranks") <= static_cast<int64_t>(kMostRanks);
+}
+
+Runs::Runs(const TensorRef& whole, int64_t dim, int64_t parts_of_dim, int64_t n_ranks)
+    : parts(parts_of_dim) {
+  for (int d = 0; d < dim; ++d) outer *= whole.shape[d];
+  run = whole.shape[dim] / (parts * n_ranks);
+  for (int d = static_cast<int>(dim) + 1; d < whole.rank; ++d) run *= whole.shape[d];
+}
+
+uint8_t* at(const TensorRef& t, int64_t element) {
+  return t.as<uint8_t>() + element * size_bytes(t.dtype);
+}
+
+void copy_from(const Shown& giver, const uint8_t* from, int64_t n_bytes, uint8_t* to) {
+  std::memcpy(to, from, static_cast<size_t>(n_bytes));
+  giver.sent_bytes->fetch_add(n_bytes, std::memory_order_relaxed);
+}
+
+void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
+                uint8_t* to) {
+  const auto& [all, index] = met;
+  const DType dtype = all[0].in.dtype;
+  const int64_t size = size_bytes(dtype);
+  TensorRef result;
+  result.data = to, result.dtype = dtype;
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int64_t here = std::min(kBlock, n - done);
+    if (dtype == DType::kF32) {
+      float x[kMostRanks][kBlock];
+      for (size_t r = 0; r < all.size(); ++r)
+        std::memcpy(x[r], at(all[r].in, from + done), static_cast<size_t>(here * size));
+      join_ranks(x, combine, all.size(), here, [](float a, float b) { return a + b; });
+      std::memcpy(to + done * size, x[0], static_cast<size_t>(here * size));
+    } else if (is_float(dtype)) {
+      double x[kMostRanks][kBlock];
+      for (size_t r = 0; r < all.size(); ++r)
+        for (int64_t i = 0; i < here; ++i) x[r][i] = load_element(all[r].in, from + done + i);
+      join_ranks(x, combine, all.size(), here,
+                 [dtype](double a, double b) { return rounded_to(dtype, a + b); });
+      for (int64_t i = 0; i < here; ++i) store_element(result, done + i, x[0][i]);
+    } else {
+      int64_t x[kMostRanks][kBlock];
+      for (size_t r = 0; r < all.size(); ++r)
+        for (int64_t i = 0; i < here; ++i) x[r][i] = load_int(all[r].in, from + done + i);
+      join_ranks(x, combine, all.size(), here, [](int64_t a, int64_t b) {
+        return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+      });
+      for (int64_t i = 0; i < here; ++i) store_int(result, done + i, x[0][i]);
+    }
+  }
+  for (size_t r = 0; r < all.size(); ++r)
+    if (r != index) all[r].sent_bytes->fetch_add(n * size, std::memory_order_relaxed);
+}
+
+}  // namespace tegula::kernel

@@ -1,0 +1,39 @@
+// What the kernels of collectives share.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tegula/kernels/kernel.h"
+#include "tegula/kernels/peers.h"
+
+namespace tegula::kernel {
+
+// One operand and one result, both dense.
+bool supports_collective(const KernelQuery& q);
+
+// A dense tensor as rows along one dim: of each of `parts` parts of the dim, in each of `outer`
+// indices before it, one rank's share is a run of `run` elements.
+struct Runs {
+  int64_t outer = 1, parts = 1, run = 1;
+  // Of the tensor in which all ranks' shares lie side by side.
+  Runs(const TensorRef& whole, int64_t dim, int64_t parts, int64_t n_ranks);
+  int64_t count() const { return outer * parts; }
+  // First element of run i, in a share of its own and in the whole.
+  int64_t in_share(int64_t i) const { return i * run; }
+  int64_t in_whole(int64_t i, int64_t rank, int64_t n_ranks) const {
+    return (i * n_ranks + rank) * run;
+  }
+};
+
+// to[0, n) = the tree over neighbours (ir/collective.h) of all ranks' operands from `from` on.
+// What the others have of it counts as sent by them.
+void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
+                uint8_t* to);
+
+uint8_t* at(const TensorRef& t, int64_t element);
+// Bytes of `from`, which belongs to rank `giver`.
+void copy_from(const Shown& giver, const uint8_t* from, int64_t n_bytes, uint8_t* to);
+
+}  // namespace tegula::kernel

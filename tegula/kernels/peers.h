@@ -1,0 +1,34 @@
+// Peers: what the kernels of collectives reach of the other ranks. Ranks are threads that see one
+// another's memory (runtime/rank_group.h), so a meeting is all that they need.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string_view>
+
+#include "tegula/base/tensor.h"
+
+namespace tegula {
+
+// What a rank shows the others of its group until they meet again.
+struct Shown {
+  TensorRef in, out;
+  std::atomic<int64_t>* sent_bytes = nullptr;  // whoever copies from this rank counts it here
+};
+
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  // Waits for every rank of the group along the axis; then what they all show, in the axis's order,
+  // and where this rank stands among them. Empty: a rank failed, and nothing may be touched.
+  struct Met {
+    std::span<const Shown> all;
+    size_t index = 0;
+  };
+  virtual Met meet(std::string_view axis, const TensorRef& in, const TensorRef& out) = 0;
+  // Waits for them without showing anything new; false: a rank failed.
+  virtual bool meet(std::string_view axis) = 0;
+  virtual bool has_failed() const = 0;
+};
+
+}  // namespace tegula

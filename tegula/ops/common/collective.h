@@ -1,0 +1,44 @@
+// What collectives share: their attributes, shapes and loops.
+#pragma once
+
+#include "tegula/ops/collective.h"
+#include "tegula/ops/elementwise.h"
+
+namespace tegula {
+
+struct GroupCall {
+  int64_t n = 1, dim = 0, parts = 1;
+  explicit GroupCall(const OpCall& c)
+      : n(c.attrs->i("ranks")),
+        dim(c.attrs->get_or<int64_t>("dim", 0)),
+        parts(c.attrs->get_or<int64_t>("parts", 1)) {}
+};
+
+// Error: no rank; a dim that the operand has not, or that parts and ranks (`shrinks`: of the
+// operand) do not divide.
+Status check_group(const OpCall& c);
+Status check_group_dim(const OpCall& c, std::string_view dim, bool shrinks);
+
+// A dim that is read or written whole, so that nobody cuts it a second time.
+DimExpr uncut(DimMap& m, Dim size);
+// The dims of an op of one operand and one result that differ in the named dims alone.
+Result<DimMap> collective_dims(const OpCall& c, const Shape& result);
+
+// The tree over neighbours of element i of all ranks' tensors, rounded to their dtype.
+double reduced(Combine combine, std::span<const TensorRef> in, const Index& i);
+Combine combine_of(const Attrs& attrs);
+
+// Alone in its group (ranks = 1) a rank keeps what it has; a reference for more is the group's.
+struct AloneRef {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    TEGULA_CHECK(a.attrs().i("ranks") == 1, a.call.op->name,
+                 " of several ranks cannot be run by one: interpret them together");
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) { a.store_at(0, a.load_at(0, i), i); });
+  }
+};
+
+std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
+                                       std::vector<std::pair<Attrs, std::string_view>> wrong);
+
+}  // namespace tegula

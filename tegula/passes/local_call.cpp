@@ -1,0 +1,176 @@
+#include "tegula/passes/local_call.h"
+
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+
+// Is the dim the product of its factors and nothing more, so that each index is one of theirs?
+bool is_product(const DimMap& m, const DimExpr& e, Dim extent) {
+  if (e.offset != 0 || e.is_window || e.terms.empty()) return false;
+  int64_t inner = 1;
+  for (size_t t = e.terms.size(); t-- > 0;) {
+    const Dim size = m.factors[e.terms[t].factor].size;
+    if (!size.is_const() || !(e.terms[t].coeff == Dim(inner))) return false;
+    inner *= size.bound();
+  }
+  return extent == Dim(inner);
+}
+
+// Where a factor stands in a tensor's dims: {dim, parts before it}; {-1, …}: nowhere. Empty: in a
+// way that a share of it is no share of the dim.
+struct Stand {
+  int dim = -1;
+  int64_t before = 1;
+  bool is_sound = true;
+};
+Stand stand_of(const DimMap& m, const std::vector<DimExpr>& dims, const Shape& shape, int factor) {
+  Stand s;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    int64_t before = 1;
+    for (const DimTerm& t : dims[d].terms) {
+      if (t.factor == factor) {
+        s.is_sound &= s.dim < 0 && is_product(m, dims[d], shape[static_cast<int>(d)]);
+        s.dim = static_cast<int>(d), s.before = before;
+      }
+      before *= m.factors[t.factor].size.bound();
+    }
+  }
+  return s;
+}
+
+bool may_be_cut(const DimMap& m, int factor, int64_t parts, int64_t n) {
+  const Factor& f = m.factors[static_cast<size_t>(factor)];
+  if (f.whole || f.index_operand >= 0 || f.ragged_by >= 0 || !f.size.is_const()) return false;
+  return f.size.bound() > 0 && f.size.bound() % (parts * n) == 0;
+}
+
+// A slice, pad or concatenation along the very dim that is split, piece by piece.
+struct Pieces {
+  int dim = -1;
+  int64_t size = 0;  // of a piece
+};
+bool cuts_itself(const LocalCall& c) {
+  return (c.op == &slice_op && c.attrs.i("step") == 1) ||
+         (c.op == &pad_op && c.attrs.i("interior") == 0 && !c.attrs.has("size")) ||
+         c.op == &concat_op;
+}
+Pieces pieces_of(const LocalCall& c, int64_t parts) {
+  Pieces p;
+  if (!cuts_itself(c)) return p;
+  const auto dim = static_cast<int>(c.attrs.i("dim"));
+  const Dim extent = c.in[0].shape[dim];
+  if (!extent.is_const() || parts < 1 || extent.bound() == 0 || extent.bound() % parts != 0)
+    return p;
+  const int64_t size = extent.bound() / parts;
+  bool fits = true;
+  if (c.op == &slice_op) {
+    const Dim n = c.attrs.dims("size")[0];
+    fits = n.is_const() && c.attrs.i("start") % size == 0 && n.bound() % size == 0;
+  } else if (c.op == &pad_op) {
+    fits = c.attrs.i("lo") % size == 0 && c.attrs.i("hi") % size == 0;
+  }
+  for (const Type& t : c.in) fits &= t.shape[dim].is_const() && t.shape[dim].bound() % size == 0;
+  return fits ? Pieces{dim, size} : p;
+}
+
+}  // namespace
+
+LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
+    : op(n.op),
+      attrs(n.attrs),
+      in(f.input_types(n)),
+      out(f.output_types(n)),
+      module(&m),
+      regions(n.regions) {}
+
+Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
+  if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
+  if (cut.kind == AxisCut::kPieces) {
+    const auto dim = static_cast<int>(attrs.i("dim"));
+    for (Type& t : in) t.shape[dim] = t.shape[dim].bound() / n;
+    if (op == &slice_op) {
+      attrs.set("start", attrs.i("start") / n);
+      attrs.set("size", std::vector<Dim>{attrs.dims("size")[0].bound() / n});
+    } else if (op == &pad_op) {
+      attrs.set("lo", attrs.i("lo") / n), attrs.set("hi", attrs.i("hi") / n);
+    }
+  } else {
+    const DimMap m = TEGULA_TRY(dim_map(call()));
+    const int64_t size = m.factors[static_cast<size_t>(cut.factor)].size.bound() / n;
+    // Shares of several parts are no one range: what depends on where it begins has one part.
+    const int64_t lo = cut.parts == 1 ? index * size : 0;
+    if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
+    for (size_t k = 0; k < in.size(); ++k) {
+      const Stand s = stand_of(m, m.operands[k], in[k].shape, cut.factor);
+      if (s.dim >= 0) in[k].shape[s.dim] = in[k].shape[s.dim].bound() / n;
+    }
+  }
+  out.clear();
+  out = TEGULA_TRY(infer(call()));
+  return {};
+}
+
+AxisCut cut_of_operand(const LocalCall& c, const DimMap& m, size_t k, const AxisSharding& split,
+                       int64_t n) {
+  if (k >= m.operands.size()) return {};
+  const auto& dims = m.operands[k];
+  if (cuts_itself(c) && split.dim == c.attrs.i("dim"))
+    return pieces_of(c, split.parts).dim >= 0 && k == 0 ? AxisCut{AxisCut::kPieces, -1, split.parts}
+                                                        : AxisCut{};
+  const DimExpr& e = dims[static_cast<size_t>(split.dim)];
+  if (!is_product(m, e, c.in[k].shape[split.dim])) return {};
+  int64_t before = 1;
+  for (const DimTerm& t : e.terms) {
+    const int64_t size = m.factors[t.factor].size.bound();
+    if (split.parts % before == 0) {
+      const int64_t parts = split.parts / before;
+      if (parts <= size && size % (parts * n) == 0 && may_be_cut(m, t.factor, parts, n))
+        return {AxisCut::kAlong, t.factor, parts};
+    }
+    before *= size;
+  }
+  return {};
+}
+
+bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int64_t n,
+                   std::vector<AxisSharding>& in, std::vector<AxisSharding>& out) {
+  in.assign(c.in.size(), {}), out.assign(c.out.size(), {});
+  if (cut.kind == AxisCut::kWhole) return true;
+  if (cut.kind == AxisCut::kLinear) {
+    in.assign(c.in.size(), AxisSharding::pending()), out.assign(c.out.size(), in[0]);
+    return true;
+  }
+  if (cut.kind == AxisCut::kPieces) {
+    const Pieces p = pieces_of(c, cut.parts);
+    if (p.dim < 0 || p.size % n != 0) return false;
+    const auto state = [&](const Type& t) {
+      return AxisSharding::split(p.dim, t.shape[p.dim].bound() / p.size);
+    };
+    for (size_t k = 0; k < in.size(); ++k) in[k] = state(c.in[k]);
+    out[0] = state(c.out[0]);
+    return true;
+  }
+  if (!may_be_cut(m, cut.factor, cut.parts, n)) return false;
+  for (size_t k = 0; k < in.size(); ++k) {
+    const Stand s = stand_of(m, m.operands[k], c.in[k].shape, cut.factor);
+    if (!s.is_sound) return false;
+    if (s.dim >= 0) in[k] = AxisSharding::split(s.dim, s.before * cut.parts);
+  }
+  for (size_t r = 0; r < out.size(); ++r) {
+    const Stand s = stand_of(m, m.results[r], c.out[r].shape, cut.factor);
+    const Combine how = m.combine[static_cast<size_t>(cut.factor)][r];
+    if (!s.is_sound) return false;
+    if (how == Combine::kFree && s.dim >= 0) {
+      out[r] = AxisSharding::split(s.dim, s.before * cut.parts);
+    } else if (how == Combine::kSum || how == Combine::kMax || how == Combine::kMin) {
+      out[r] = AxisSharding::pending(how);
+    } else if (how != Combine::kEqual) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tegula

@@ -1,0 +1,210 @@
+#include "tegula/passes/partition.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tegula/ir/builder.h"
+#include "tegula/ir/collective.h"
+#include "tegula/ops/collective.h"
+#include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+
+class Partitioner {
+ public:
+  Partitioner(Module& m, FuncId step, const ShardedStep& s, int64_t rank)
+      : m_(m), f_(m[step]), s_(s), at_(s.mesh.at(rank)), b_(m, m[step].name) {}
+
+  Result<FuncId> run() {
+    map_.resize(f_.values.size());
+    for (const Param& p : f_.params) {
+      const Type& t = f_.type(p.value);
+      const Shape local = TEGULA_TRY(local_shape(s_.mesh, t.shape, s_.values[p.value]));
+      map_[p.value] = b_.param(p.name, {t.dtype, local}, p.role);
+    }
+    for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(emit(n));
+    b_.set_phase(Phase::kForward);
+    for (size_t r = 0; r < f_.results.size(); ++r) add_result(r);
+    for (const Param& p : f_.params)
+      if (p.donated_to >= 0) b_.donate(p.name, f_.results[static_cast<size_t>(p.donated_to)].name);
+    return b_.finish_into_module();
+  }
+
+ private:
+  void add_result(size_t r) {
+    Sharding want = replicated(s_.mesh);
+    for (const Param& p : f_.params)
+      if (p.donated_to == static_cast<int>(r)) want = s_.values[p.value];
+    const ValueId v = f_.results[r].value;
+    if (const Node* n = f_.producer(v)) b_.set_origin(n->origin), b_.set_phase(n->phase);
+    b_.result(f_.results[r].name, converted(v, want));
+  }
+
+  Status emit(NodeId id) {
+    const Node& n = f_.nodes[id];
+    const auto want = TEGULA_TRY(wanted_operands(m_, f_, id, s_));
+    b_.set_origin(n.origin);
+    b_.set_phase(n.phase);
+    std::vector<Var> in;
+    for (size_t k = 0; k < n.inputs.size(); ++k) in.push_back(converted(n.inputs[k], want[k]));
+    LocalCall call(m_, f_, n);
+    bool pends = false;
+    for (size_t a = 0; a < at_.size(); ++a) {
+      TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
+      pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output()][a].is_pending();
+    }
+    const DType dtype = call.out[0].dtype;
+    if (pends && n.op == &dot_op && dtype != accumulator(dtype))
+      call.attrs.set("out", accumulator(dtype));
+    const auto out = b_.emit_n(*n.op, call.attrs, in, n.regions, n.origin.loc);
+    for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
+    return b_.failed() ? Status(b_.error()) : Status();
+  }
+
+  Group group(size_t axis) const { return {s_.mesh.axes[axis].name, s_.mesh.axes[axis].size}; }
+
+  // The value as `to` says it lies. What changes on one axis is made whole there first, and so is
+  // what a later axis split of the same dim, innermost first; then what is wanted is cut.
+  Var converted(ValueId v, const Sharding& to) {
+    const Sharding& from = s_.values[v];
+    if (from == to) return map_[v];
+    if (auto fresh = made_anew(v, to); fresh.valid()) return fresh;
+    std::vector<uint8_t> changes(to.size());
+    for (size_t a = 0; a < to.size(); ++a) {
+      changes[a] = !(from[a] == to[a]) && s_.mesh.axes[a].size > 1;
+      for (size_t outer = 0; outer < a; ++outer) {
+        const auto meets = [&](const AxisSharding& x, const AxisSharding& y) {
+          return x.is_split() && y.is_split() && x.dim == y.dim;
+        };
+        changes[a] |=
+            changes[outer] && s_.mesh.axes[a].size > 1 &&
+            (meets(from[outer], from[a]) || meets(to[outer], from[a]) || meets(from[outer], to[a]));
+      }
+    }
+    Sharding now = from;
+    Var x = map_[v];
+    for (size_t a = to.size(); a-- > 0;) {
+      if (!changes[a] || now[a].is_replicated()) continue;
+      const bool is_last =
+          std::none_of(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(a),
+                       [](uint8_t c) { return c != 0; });
+      AxisSharding next;
+      // A sum of which only a share is wanted: nobody needs all of it.
+      if (is_last && now[a].is_pending() && now[a].combine == Combine::kSum && to[a].is_split() &&
+          divides(x.shape(), to[a], s_.mesh.axes[a].size))
+        next = to[a];
+      now[a] = next;
+      x = joined(v, x, a, now, next, from[a]);
+    }
+    for (size_t a = 0; a < to.size(); ++a) {
+      if (!to[a].is_split() || now[a] == to[a]) continue;
+      now[a] = to[a];
+      x = share(v, x, a, now);
+    }
+    return narrowed(v, x, now);
+  }
+
+  // One step of a conversion, done once for all who want it.
+  template <class F>
+  Var once(ValueId v, const Sharding& now, F&& make) {
+    std::string key = cat(v, " ", to_text(s_.mesh, now));
+    const auto it = made_.find(key);
+    if (it != made_.end()) return it->second;
+    return made_[std::move(key)] = make();
+  }
+
+  Var joined(ValueId v, Var x, size_t a, const Sharding& now, const AxisSharding& next,
+             const AxisSharding& from) {
+    return once(v, now, [&] {
+      if (from.is_split()) return all_gather(x, group(a), from.dim, from.parts);
+      if (next.is_split()) return reduce_scatter(x, group(a), next.dim, next.parts);
+      return all_reduce(x, group(a), from.combine);
+    });
+  }
+
+  // This rank's share of each part of a dim.
+  Var share(ValueId v, Var x, size_t a, const Sharding& now) {
+    return once(v, now, [&] {
+      const AxisSharding& s = now[a];
+      const int64_t extent = x.dim(s.dim).bound(), part = extent / s.parts;
+      const int64_t size = part / s_.mesh.axes[a].size;
+      if (s.parts == 1) return slice(x, s.dim, at_[a] * size, size);
+      Shape apart, again = x.shape();
+      for (int d = 0; d < x.rank(); ++d) {
+        if (d == s.dim) apart.push_back(s.parts);
+        apart.push_back(d == s.dim ? Dim(part) : x.dim(d));
+      }
+      again[s.dim] = s.parts * size;
+      return reshape(slice(reshape(x, apart), s.dim + 1, at_[a] * size, size), again);
+    });
+  }
+
+  // Once no sum pends any more it is rounded to its own dtype.
+  Var narrowed(ValueId v, Var x, const Sharding& now) {
+    const DType dtype = f_.type(v).dtype;
+    for (const AxisSharding& s : now)
+      if (s.is_pending()) return x;
+    if (x.dtype() == dtype) return x;
+    Var& narrow = made_[cat(v, " narrow ", to_text(s_.mesh, now))];
+    if (!narrow.valid()) narrow = cast(x, dtype);
+    return narrow;
+  }
+
+  // Random numbers, constants and the like: a share of them is made, not cut out.
+  Var made_anew(ValueId v, const Sharding& to) {
+    const Node* n = f_.producer(v);
+    if (!n || n->n_outputs != 1 || n->op->has_effect || !n->regions.empty()) return {};
+    for (const AxisSharding& s : s_.values[v])
+      if (!s.is_replicated()) return {};
+    const bool is_small = std::all_of(n->inputs.begin(), n->inputs.end(),
+                                      [&](ValueId i) { return f_.type(i).shape.rank() == 0; });
+    if (!is_small) return {};
+    std::string key = cat(v, " anew ", to_text(s_.mesh, to));
+    if (const auto it = made_.find(key); it != made_.end()) return it->second;
+    LocalCall call(m_, f_, *n);
+    for (size_t a = 0; a < to.size(); ++a) {
+      if (!to[a].is_split()) continue;
+      const auto map = dim_map(call.call());
+      if (!map.ok() || to[a].parts != 1) return {};
+      AxisCut cut{AxisCut::kAlong, -1, 1};
+      const auto& e = map->results[0][static_cast<size_t>(to[a].dim)];
+      if (e.terms.size() != 1 || e.offset != 0) return {};
+      cut.factor = e.terms[0].factor;
+      std::vector<AxisSharding> in, out;
+      if (!states_of_cut(call, *map, cut, s_.mesh.axes[a].size, in, out) || !(out[0] == to[a]))
+        return {};
+      if (!call.cut(cut, s_.mesh.axes[a].size, at_[a]).ok()) return {};
+    }
+    std::vector<Var> in;
+    for (ValueId i : n->inputs) in.push_back(converted(i, replicated(s_.mesh)));
+    return made_[key] = b_.emit_n(*n->op, call.attrs, in, {}, n->origin.loc)[0];
+  }
+
+  Module& m_;
+  const Function f_;  // a copy: the module grows
+  const ShardedStep& s_;
+  const std::vector<int64_t> at_;
+  Builder b_;
+  std::vector<Var> map_;
+  std::map<std::string, Var> made_;
+};
+
+}  // namespace
+
+Result<FuncId> partition(Module& module, FuncId step, const ShardedStep& sharded, int64_t rank) {
+  return Partitioner(module, step, sharded, rank).run();
+}
+
+std::string collectives_of(const Function& f) {
+  std::string text;
+  for (const Node& n : f.nodes)
+    if (n.op->collective)
+      text += cat(n.op->name, " ", n.attrs.str("axis"), " ", n.attrs.i("ranks"), " ",
+                  f.type(n.inputs[0]), "\n");
+  return text;
+}
+
+}  // namespace tegula

@@ -1,0 +1,204 @@
+#include "tegula/passes/shard.h"
+
+#include <algorithm>
+
+#include "tegula/cost/price.h"
+#include "tegula/ir/regions.h"
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+
+// FLOPs that every rank does alike are as bad as one byte sent for so many of them.
+constexpr double kFlopsPerByte = 64;
+constexpr double kImpossible = 1e30;
+
+bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
+
+class Sharder {
+ public:
+  Sharder(const Module& m, const Function& f, const ShardOptions& o) : m_(m), f_(f), options_(o) {
+    out_.mesh = o.mesh, out_.mode = o.mode;
+    out_.values.assign(f.values.size(), replicated(o.mesh));
+    out_.nodes.resize(f.nodes.size());
+  }
+
+  Result<ShardedStep> run() {
+    for (size_t p = 0; p < f_.params.size(); ++p) {
+      const Param& param = f_.params[p];
+      const auto local = local_shape(options_.mesh, f_.type(param.value).shape, options_.params[p]);
+      if (!local.ok())
+        return invalid_argument(cat("parameter ", param.name, ": ", local.error().message));
+      out_.values[param.value] = options_.params[p];
+    }
+    for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(place(n));
+    return std::move(out_);
+  }
+
+ private:
+  // One axis after another: the next sees the node as the last left it.
+  Status place(NodeId id) {
+    const Node& n = f_.nodes[id];
+    LocalCall call(m_, f_, n);
+    for (size_t a = 0; a < options_.mesh.axes.size(); ++a) {
+      const int64_t n_ranks = options_.mesh.axes[a].size;
+      std::vector<AxisSharding> in, out;
+      const AxisCut cut = n_ranks == 1 ? AxisCut{} : best(n, call, a, in, out);
+      if (cut.kind == AxisCut::kWhole) {
+        const bool is_heavy = n.op->precision == Precision::kLow || has_bodies(*n.op);
+        const int64_t flops = is_heavy ? flops_at_bounds(call) : 0;
+        if (flops > 0 && n_ranks > 1) out_.uncut.push_back({id, a, flops});
+      }
+      out_.nodes[id].push_back(cut);
+      if (out.empty()) out.resize(n.n_outputs);
+      for (uint32_t r = 0; r < n.n_outputs; ++r) out_.values[n.output(r)][a] = out[r];
+      TEGULA_TRY(call.cut(cut, n_ranks, 0));
+    }
+    return {};
+  }
+
+  static int64_t flops_at_bounds(const LocalCall& c) {
+    LocalCall at = c;
+    for (Type& t : at.in)
+      for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
+    for (Type& t : at.out)
+      for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
+    return flops_of(at.call());
+  }
+
+  AxisCut best(const Node& n, const LocalCall& c, size_t axis, std::vector<AxisSharding>& in,
+               std::vector<AxisSharding>& out) {
+    std::vector<AxisCut> cuts = {AxisCut{}};
+    if (passes_pending(n, c, axis)) cuts.push_back({AxisCut::kLinear});
+    DimMap map;
+    const int64_t n_ranks = options_.mesh.axes[axis].size;
+    if (!has_bodies(*n.op) && !n.op->has_effect) {
+      if (auto m = dim_map(c.call()); m.ok()) map = std::move(*m);
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        const AxisSharding& s = out_.values[n.inputs[k]][axis];
+        if (s.is_split()) cuts.push_back(cut_of_operand(c, map, k, s, n_ranks));
+      }
+      if (n.op->precision == Precision::kLow)
+        for (size_t f = 0; f < map.factors.size(); ++f)
+          cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
+    }
+    const int64_t flops = flops_at_bounds(c);
+    AxisCut chosen;
+    double least = kImpossible;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      if (std::find(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(i), cuts[i]) !=
+          cuts.begin() + static_cast<std::ptrdiff_t>(i))
+        continue;
+      std::vector<AxisSharding> want, give;
+      if (!states_of_cut(c, map, cuts[i], n_ranks, want, give)) continue;
+      if (!is_allowed(n, c, map, cuts[i], n_ranks, give)) continue;
+      const double price = price_of(n, c, axis, cuts[i], want, give, flops);
+      if (price < least) least = price, chosen = cuts[i], in = want, out = give;
+    }
+    return chosen;
+  }
+
+  // A sum may be left pending through whatever is linear in it. Adding two of them changes the
+  // order of the whole, so exact mode lets only views through.
+  bool passes_pending(const Node& n, const LocalCall& c, size_t axis) const {
+    const bool is_view = n.op->is_view && !n.op->has_effect && n.inputs.size() == 1;
+    const bool is_free = is_view || n.op == &neg_op || n.op == &pad_op || n.op == &concat_op;
+    if (!is_free && (options_.mode == Mode::kExact || (!n.op->is_linear && !adds(n.op))))
+      return false;
+    if (c.in.empty()) return false;
+    if (n.op == &pad_op && n.attrs.f("value") != 0) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      const AxisSharding& s = out_.values[v][axis];
+      return s.is_pending() && s.combine == Combine::kSum;
+    });
+  }
+
+  bool is_allowed(const Node& n, const LocalCall& c, const DimMap& map, const AxisCut& cut,
+                  int64_t n_ranks, const std::vector<AxisSharding>& give) const {
+    const bool sums =
+        cut.kind == AxisCut::kAlong &&
+        std::any_of(give.begin(), give.end(), [](const AxisSharding& s) { return s.is_pending(); });
+    if (!sums) return true;
+    // Narrow sums are joined in the wide dtype and rounded once: only a dot can leave them so.
+    for (const Type& t : c.out)
+      if (is_float(t.dtype) && t.dtype != accumulator(t.dtype) && n.op != &dot_op) return false;
+    if (options_.mode == Mode::kFast) return true;
+    if (n.op != &dot_op || cut.parts != 1) return false;
+    const int64_t shards = c.attrs.get_or<int64_t>("k_shards", 1);
+    return shards % n_ranks == 0 && is_outermost_of_sum(map, cut.factor);
+  }
+
+  // The factor of operand 0 that varies slowest among those that are summed.
+  static bool is_outermost_of_sum(const DimMap& map, int factor) {
+    for (const DimExpr& e : map.operands[0])
+      for (const DimTerm& t : e.terms)
+        if (map.combine[t.factor][0] == Combine::kSum && !(map.factors[t.factor].size == Dim(1)))
+          return t.factor == factor;
+    return false;
+  }
+
+  double price_of(const Node& n, const LocalCall& c, size_t axis, const AxisCut& cut,
+                  const std::vector<AxisSharding>& want, const std::vector<AxisSharding>& give,
+                  int64_t flops) const {
+    const auto n_ranks = static_cast<double>(options_.mesh.axes[axis].size);
+    const double share = (n_ranks - 1) / n_ranks;
+    double bytes = 0;
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      bytes += share * conversion(out_.values[n.inputs[k]][axis], want[k],
+                                  static_cast<double>(c.in[k].bytes()));
+    const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
+    // What lies apart will be joined again somewhere, most likely; what an operand's own cut gives
+    // costs nothing that was not decided before.
+    const bool is_new = cut.kind == AxisCut::kAlong &&
+                        std::none_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+                          return !out_.values[v][axis].is_replicated();
+                        });
+    double later = 0;
+    for (size_t r = 0; is_new && r < give.size(); ++r)
+      later += share * (give[r].is_pending() ? 2 : 1) * static_cast<double>(c.out[r].bytes());
+    const double same_work = alike ? share * static_cast<double>(flops) / kFlopsPerByte : 0;
+    // Of two free cuts, the one that leaves the work less alike.
+    return bytes + later + same_work + (alike ? 1e-3 : 0);
+  }
+
+  // Bytes of the whole that pass, as a share of it.
+  static double conversion(const AxisSharding& from, const AxisSharding& to, double bytes) {
+    if (from == to || from.is_replicated()) return to.is_pending() && from != to ? kImpossible : 0;
+    if (from.is_pending())
+      return to.is_replicated() ? 2 * bytes : to.is_split() ? bytes : kImpossible;
+    return to.is_replicated() ? bytes : to.is_split() ? bytes : kImpossible;
+  }
+
+  const Module& m_;
+  const Function& f_;
+  const ShardOptions& options_;
+  ShardedStep out_;
+};
+
+}  // namespace
+
+Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options) {
+  return Sharder(module, f, options).run();
+}
+
+Result<std::vector<Sharding>> wanted_operands(const Module& module, const Function& f, NodeId id,
+                                              const ShardedStep& sharded) {
+  const Node& n = f.nodes[id];
+  LocalCall call(module, f, n);
+  std::vector<Sharding> want(n.inputs.size(), replicated(sharded.mesh));
+  for (size_t a = 0; a < sharded.mesh.axes.size(); ++a) {
+    const int64_t n_ranks = sharded.mesh.axes[a].size;
+    const AxisCut& cut = sharded.nodes[id][a];
+    DimMap map;
+    if (cut.kind == AxisCut::kAlong) map = TEGULA_TRY(dim_map(call.call()));
+    std::vector<AxisSharding> in, out;
+    if (!states_of_cut(call, map, cut, n_ranks, in, out))
+      return internal_error(cat("shard: ", n.op->name, " %", n.output(), " has no such cut"));
+    for (size_t k = 0; k < in.size(); ++k) want[k][a] = in[k];
+    TEGULA_TRY(call.cut(cut, n_ranks, 0));
+  }
+  return want;
+}
+
+}  // namespace tegula

@@ -1,0 +1,49 @@
+// shard: where every value of a step lies on a mesh, from where its parameters lie.
+//
+// Cuts spread forward, node by node: one that an operand has already is taken wherever the op may
+// be cut along it (its DimMap says how), partial sums stay pending as long as what reads them is
+// linear, and what costs most (products) is cut along another dim rather than done by every rank.
+// Among the cuts of a node the cheapest is taken: bytes that ranks must exchange for its operands,
+// and its FLOPs where all ranks do the same. Types alone are looked at; nothing is rewritten.
+//
+// In Mode::kExact a sum is cut only where its order allows it: contractions of several shards
+// (k_shards), between them, outermost first; so every rank's part is a subtree of the whole's.
+// Anything else that sums has its operands gathered.
+//
+// [Xu et al. 2021 (GSPMD), section 3.5]
+#pragma once
+
+#include "tegula/passes/local_call.h"
+#include "tegula/passes/pass.h"
+
+namespace tegula {
+
+struct ShardOptions {
+  Mesh mesh;
+  std::vector<Sharding> params;  // of each parameter; none of them pends
+  Mode mode = Mode::kFast;
+};
+
+// What every rank of an axis does alike.
+struct Uncut {
+  NodeId node = kNone;
+  size_t axis = 0;
+  int64_t flops = 0;
+};
+
+struct ShardedStep {
+  Mesh mesh;
+  std::vector<Sharding> values;             // as their nodes give them
+  std::vector<std::vector<AxisCut>> nodes;  // per node and axis
+  std::vector<Uncut> uncut;                 // products that some axis does not share out
+  Mode mode = Mode::kFast;
+};
+
+// Errors: a parameter whose sharding does not fit its type, with both numbers.
+Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options);
+
+// What node n wants of its operands, per operand and axis.
+Result<std::vector<Sharding>> wanted_operands(const Module& module, const Function& f, NodeId n,
+                                              const ShardedStep& sharded);
+
+}  // namespace tegula

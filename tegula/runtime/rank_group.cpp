@@ -1,0 +1,101 @@
+#include "tegula/runtime/rank_group.h"
+
+#include <map>
+
+namespace tegula {
+
+// One group: everybody comes, then everybody goes on.
+struct RankGroup::Meeting {
+  std::vector<Shown> all;
+  size_t n_there = 0;
+  uint64_t round = 0;
+};
+
+struct RankGroup::Member final : Peers {
+  struct Place {
+    Meeting* meeting = nullptr;
+    size_t index = 0;
+  };
+  RankGroup* group = nullptr;
+  std::vector<Place> places;  // per axis
+  std::atomic<int64_t> sent{0};
+
+  Place place(std::string_view axis) const {
+    const int a = group->mesh_.find(axis);
+    TEGULA_CHECK(a >= 0, "the mesh ", to_text(group->mesh_), " has no axis ", axis);
+    return places[static_cast<size_t>(a)];
+  }
+
+  bool wait(Meeting& m) {
+    std::unique_lock lock(group->mutex_);
+    if (group->failed_) return false;
+    const uint64_t round = m.round;
+    if (++m.n_there == m.all.size()) {
+      m.n_there = 0, ++m.round;
+      group->changed_.notify_all();
+      return true;
+    }
+    group->changed_.wait(lock, [&] { return m.round != round || group->failed_; });
+    return m.round != round;
+  }
+
+  Met meet(std::string_view axis, const TensorRef& in, const TensorRef& out) override {
+    const Place p = place(axis);
+    p.meeting->all[p.index] = {in, out, &sent};
+    if (!wait(*p.meeting)) return {};
+    return {p.meeting->all, p.index};
+  }
+  bool meet(std::string_view axis) override { return wait(*place(axis).meeting); }
+  bool has_failed() const override {
+    const std::lock_guard lock(group->mutex_);
+    return group->failed_;
+  }
+};
+
+RankGroup::RankGroup(Mesh mesh) : mesh_(std::move(mesh)) {
+  std::map<std::pair<size_t, int64_t>, Meeting*> of_group;  // by axis and first rank
+  for (int64_t r = 0; r < mesh_.n_ranks(); ++r) {
+    auto member = std::make_unique<Member>();
+    member->group = this;
+    for (size_t a = 0; a < mesh_.axes.size(); ++a) {
+      const auto ranks = mesh_.group(r, a);
+      Meeting*& meeting = of_group[{a, ranks[0]}];
+      if (!meeting) {
+        meeting = meetings_.emplace_back(std::make_unique<Meeting>()).get();
+        meeting->all.resize(ranks.size());
+      }
+      member->places.push_back({meeting, static_cast<size_t>(mesh_.at(r)[a])});
+    }
+    members_.push_back(std::move(member));
+  }
+}
+RankGroup::~RankGroup() = default;
+
+Peers& RankGroup::peers(int64_t rank) { return *members_[static_cast<size_t>(rank)]; }
+
+int64_t RankGroup::sent_bytes(int64_t rank) const {
+  return members_[static_cast<size_t>(rank)]->sent.load(std::memory_order_relaxed);
+}
+
+void RankGroup::begin() {
+  failed_ = false, failed_first_ = -1;
+  for (const auto& m : meetings_) m->n_there = 0;
+}
+
+Status RankGroup::ended(int64_t rank, Status status) {
+  if (status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  if (!failed_) failed_first_ = rank;
+  failed_ = true;
+  changed_.notify_all();
+  return status;
+}
+
+Status RankGroup::first_cause(std::vector<Status>& status) const {
+  if (failed_first_ < 0) return {};
+  Error e = std::move(status[static_cast<size_t>(failed_first_)]).error();
+  e.message = cat("rank ", failed_first_, ": ", e.message);
+  return e;
+}
+
+}  // namespace tegula

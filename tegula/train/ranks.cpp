@@ -1,0 +1,129 @@
+#include "tegula/train/ranks.h"
+
+#include <algorithm>
+
+#include "tegula/models/model.h"
+
+namespace tegula {
+
+namespace {
+
+constexpr std::string_view kAxes = "dp, tp and ep";
+
+// The axis that cuts a weight so: experts by ep, everything else by tp.
+std::string_view axis_of(const Cut& cut) { return cut.units == &setting::kExperts ? "ep" : "tp"; }
+
+bool is_table(const ModelDef& model, std::string_view name) {
+  return name == model.names.table || name == model.names.head;
+}
+
+// Vocabularies are never cut: tokens are, over all axes.
+const Cut* cut_of(const ModelDef& model, std::string_view name) {
+  if (is_table(model, name)) return nullptr;
+  const auto it = std::find_if(model.cuts.begin(), model.cuts.end(),
+                               [&](const Cut& c) { return name.ends_with(c.name); });
+  return it == model.cuts.end() ? nullptr : &*it;
+}
+
+Result<Sharding> sharding_of_weight(const ModelConfig& config, const Mesh& mesh,
+                                    const ModelDef& model, std::string_view name,
+                                    const Shape& shape) {
+  Sharding s = replicated(mesh);
+  const Cut* cut = cut_of(model, name);
+  if (!cut) return s;
+  const int axis = mesh.find(axis_of(*cut));
+  if (axis < 0) return s;
+  const int64_t n = mesh.axes[static_cast<size_t>(axis)].size;
+  const int64_t extent = shape[cut->dim].bound() / cut->parts;
+  const int64_t units = cut->units ? config.size(*cut->units) : extent;
+  // Whole units alone: what does not divide stays whole, and its products are listed as uncut.
+  if (units % n == 0) s[static_cast<size_t>(axis)] = AxisSharding::split(cut->dim, cut->parts);
+  return s;
+}
+
+// "adam.m.wte.weight" is state of "wte.weight".
+std::string_view weight_of_state(std::string_view name, const std::vector<WeightSpec>& weights) {
+  for (const WeightSpec& w : weights)
+    if (name.ends_with(w.name) &&
+        (name.size() == w.name.size() || name[name.size() - w.name.size() - 1] == '.'))
+      return w.name;
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Mesh& mesh,
+                                              const Module&, const Function& step) {
+  const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
+  const auto weights = TEGULA_TRY(model_weights(config.model));
+  int64_t n_batch = 1;
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.name != "dp" && a.name != "tp" && a.name != "ep")
+      return invalid_argument(
+          cat("--mesh ", to_text(mesh), ": there is no axis ", a.name, "; axes are ", kAxes));
+    if (a.name == "dp" || a.name == "ep") n_batch *= a.size;
+  }
+  if (config.batch % n_batch != 0)
+    return invalid_argument(cat("--batch ", config.batch, " cannot be shared evenly by the ",
+                                n_batch, " ranks of --mesh ", to_text(mesh), " that cut it"));
+  std::vector<Sharding> all;
+  for (const Param& p : step.params) {
+    const Shape& shape = step.type(p.value).shape;
+    Sharding s = replicated(mesh);
+    if (p.name == "tokens" || p.name == "targets") {
+      for (size_t a = 0; a < mesh.axes.size(); ++a)
+        if (mesh.axes[a].name != "tp") s[a] = AxisSharding::split(0);
+    } else if (p.role != Role::kInput) {
+      const auto weight = weight_of_state(p.name, weights);
+      if (!weight.empty())
+        s = TEGULA_TRY(sharding_of_weight(config.model, mesh, model, weight, shape));
+    }
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+Result<CompiledRanks> compile_step_ranks(const TrainConfig& config, const StepFunctions& functions,
+                                         const Mesh& mesh, const Target& target) {
+  ShardOptions o;
+  o.mesh = mesh;
+  o.mode = config.mode == "fast" ? Mode::kFast : Mode::kExact;
+  const Function& step = (*functions.module)[functions.train_step];
+  o.params = TEGULA_TRY(param_shardings(config, mesh, *functions.module, step));
+  return compile_ranks(functions.module, functions.train_step, o, compile_options(config, target));
+}
+
+const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) {
+  const int p = ranks.plans[0]->find_param(param);
+  return p < 0 ? nullptr : &ranks.params[static_cast<size_t>(p)];
+}
+
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
+                   const StepFunctions& functions) {
+  const auto at = ranks.mesh.at(rank);
+  const Function& step = (*functions.module)[functions.train_step];
+  for (const Param& p : step.params) {
+    if (p.role == Role::kInput) continue;
+    const Sharding* s = sharding_of(ranks, p.name);
+    if (!s) continue;
+    const Type& whole = step.type(p.value);
+    TEGULA_TRY(store.get(p.name, whole, local_share(ranks.mesh, whole.shape, *s, at)));
+  }
+  return session.bind_store(store);
+}
+
+void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                const TensorRef& whole, std::vector<int32_t>& out) {
+  const Sharding* s = sharding_of(ranks, param);
+  TEGULA_CHECK(s != nullptr, "the step has no input ", param);
+  const Share share = local_share(
+      ranks.mesh, Shape(std::span<const int64_t>(whole.shape, static_cast<size_t>(whole.rank))), *s,
+      ranks.mesh.at(rank));
+  Type type{whole.dtype, Shape(std::span<const int64_t>(share.extent()))};
+  out.resize(static_cast<size_t>(type.shape.numel()));
+  const TensorRef local = contiguous_ref(out.data(), type);
+  for (size_t i = 0; i < share.boxes.size(); ++i)
+    copy_elements(part_of(whole, share.boxes[i]), part_of(local, share.places[i]));
+}
+
+}  // namespace tegula

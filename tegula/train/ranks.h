@@ -1,0 +1,35 @@
+// Training over the ranks of a mesh: which axis cuts what, and each rank's share of weights, state
+// and batch.
+//
+//   dp   the batch
+//   tp   weights along the dims that the model's file names (Cut), so heads and hidden widths
+//
+// [Dean et al. 2012, section 4; Shoeybi et al. 2019 (Megatron-LM), section 3]
+#pragma once
+
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/session.h"
+#include "tegula/train/step.h"
+
+namespace tegula {
+
+// Where the parameters of a step lie. Errors: an axis of another name; a batch or units of the
+// model that an axis does not divide, with both numbers.
+Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Mesh& mesh,
+                                              const Module& module, const Function& step);
+
+// The plans of all ranks of train_step.
+Result<CompiledRanks> compile_step_ranks(const TrainConfig& config, const StepFunctions& functions,
+                                         const Mesh& mesh, const Target& target);
+
+// The sharding of a parameter of the compiled step; null: it has none of that name.
+const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
+
+// Binds a rank's weights and state to its store's shares.
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
+                   const StepFunctions& functions);
+// A rank's share of an input, as dense memory.
+void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
+                const TensorRef& whole, std::vector<int32_t>& out);
+
+}  // namespace tegula
