@@ -19,9 +19,13 @@ struct DeviceQueue {
   Status status;
 };
 
-// What KernelDef::launch of a device's kernel is given: data and workspace lie on the device.
+class Peers;
+
+// What KernelDef::launch is given where a rank is more than its threads: of a device's kernel (data
+// and workspace lie on the device), and of a collective's.
 struct DeviceCall : KernelCall {
   DeviceQueue* queue = nullptr;
+  Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
 };
 
 // The launch of the kernel of that name.

@@ -17,7 +17,6 @@
 
 namespace tegula {
 
-class Peers;
 namespace tile {
 struct Program;
 }
@@ -73,7 +72,6 @@ struct KernelCall {
   Counters* counters = nullptr;    // never null
   Tuning tuning = {};              // the query's
   const Target* target = nullptr;  // the query's, for kernels of a device
-  Peers* peers = nullptr;          // for collectives only: the other ranks (kernels/peers.h)
 };
 
 struct KernelDef {

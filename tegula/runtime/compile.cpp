@@ -167,7 +167,8 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
   CompiledRanks out;
   out.mesh = shard_options.mesh, out.params = shard_options.params;
   CompileOptions o = options;
-  ask_planner(o.passes, options.plan);
+  const PlanningFor planning(options.plan);
+  ask(o.passes, options.plan, planning);
   auto start = Clock::now();
   o.passes.until = PassPhase::kPartition;
   out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
@@ -181,6 +182,7 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
     if (!plan) {
       Compiled c = TEGULA_TRY(compile(module, f, o));
       if (r == 0) out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
+      if (r == 0) out.notes = c.notes;
       out.passes_ms += c.passes_ms, out.plan_ms += c.plan_ms;
       plan = std::move(c.plan);
     }

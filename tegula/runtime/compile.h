@@ -52,6 +52,7 @@ struct CompiledRanks {
   std::vector<Sharding> params;                    // of the plans' parameters
   std::vector<std::shared_ptr<const Plan>> plans;  // of each rank; equal functions share one
   std::vector<PassReport> reports;                 // of rank 0's
+  std::vector<std::string> notes;                  // for people
   double passes_ms = 0, plan_ms = 0;
 };
 // The passes up to the cut see the whole step, the others each rank's part. Errors: shard's and

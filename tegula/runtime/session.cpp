@@ -224,8 +224,9 @@ void Session::launch(size_t i) {
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
-                           &rank_->counters, step.tuning, &plan_->target, rank_->peers},
-                          &rank_->queue};
+                           &rank_->counters, step.tuning, &plan_->target},
+                          &rank_->queue,
+                          rank_->peers};
     b.launch(call);
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/ir/sharding.h"
 #include "tegula/models/model.h"
 #include "tegula/train/optimizer.h"
 
@@ -36,7 +37,8 @@ struct TrainConfig {
   std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
   // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
   std::string blockwise = "off";
-  int threads = 0;           // 0: all cores
+  Mesh mesh;                 // of the ranks; no axis: one rank
+  int threads = 0;           // of each rank; 0: all cores, shared out
   std::string tune = "off";  // off, quick, full: runtime/tuner.h
   std::string tune_cache;    // directory of tunings; "": the user's cache
   bool json = false;

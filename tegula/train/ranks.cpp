@@ -52,8 +52,8 @@ std::string_view weight_of_state(std::string_view name, const std::vector<Weight
 
 }  // namespace
 
-Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Mesh& mesh,
-                                              const Module&, const Function& step) {
+Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step) {
+  const Mesh& mesh = config.mesh;
   const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
   const auto weights = TEGULA_TRY(model_weights(config.model));
   int64_t n_batch = 1;
@@ -83,14 +83,18 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const M
   return all;
 }
 
-Result<CompiledRanks> compile_step_ranks(const TrainConfig& config, const StepFunctions& functions,
-                                         const Mesh& mesh, const Target& target) {
-  ShardOptions o;
-  o.mesh = mesh;
-  o.mode = config.mode == "fast" ? Mode::kFast : Mode::kExact;
-  const Function& step = (*functions.module)[functions.train_step];
-  o.params = TEGULA_TRY(param_shardings(config, mesh, *functions.module, step));
-  return compile_ranks(functions.module, functions.train_step, o, compile_options(config, target));
+Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
+                                        FuncId function, const Target& target) {
+  const CompileOptions options = compile_options(config, target);
+  const Function& f = (*functions.module)[function];
+  ShardOptions o{config.mesh, {}, options.passes.pass.mode};
+  o.params = TEGULA_TRY(param_shardings(config, f));
+  if (config.mesh.n_ranks() > 1) return compile_ranks(functions.module, function, o, options);
+  Compiled one = TEGULA_TRY(compile(functions.module, function, options));
+  CompiledRanks out{.mesh = config.mesh, .params = std::move(o.params)};
+  out.plans = {std::move(one.plan)}, out.reports = std::move(one.reports);
+  out.notes = std::move(one.notes), out.passes_ms = one.passes_ms, out.plan_ms = one.plan_ms;
+  return out;
 }
 
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) {
@@ -98,16 +102,18 @@ const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) 
   return p < 0 ? nullptr : &ranks.params[static_cast<size_t>(p)];
 }
 
-Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
-                   const StepFunctions& functions) {
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank) {
   const auto at = ranks.mesh.at(rank);
-  const Function& step = (*functions.module)[functions.train_step];
-  for (const Param& p : step.params) {
+  const Plan& plan = session.plan();
+  for (size_t i = 0; i < plan.params.size(); ++i) {
+    const Plan::Port& p = plan.params[i];
     if (p.role == Role::kInput) continue;
-    const Sharding* s = sharding_of(ranks, p.name);
-    if (!s) continue;
-    const Type& whole = step.type(p.value);
-    TEGULA_TRY(store.get(p.name, whole, local_share(ranks.mesh, whole.shape, *s, at)));
+    Type whole = p.tensor.type;
+    const Sharding& s = ranks.params[i];
+    for (size_t a = 0; a < s.size(); ++a)
+      if (s[a].is_split())
+        whole.shape[s[a].dim] = whole.shape[s[a].dim].bound() * ranks.mesh.axes[a].size;
+    TEGULA_TRY(store.get(p.name, whole, local_share(ranks.mesh, whole.shape, s, at)));
   }
   return session.bind_store(store);
 }

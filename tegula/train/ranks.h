@@ -15,19 +15,17 @@ namespace tegula {
 
 // Where the parameters of a step lie. Errors: an axis of another name; a batch or units of the
 // model that an axis does not divide, with both numbers.
-Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Mesh& mesh,
-                                              const Module& module, const Function& step);
+Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step);
 
-// The plans of all ranks of train_step.
-Result<CompiledRanks> compile_step_ranks(const TrainConfig& config, const StepFunctions& functions,
-                                         const Mesh& mesh, const Target& target);
+// The plans of all ranks of config.mesh, of one of the step's functions.
+Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
+                                        FuncId function, const Target& target);
 
 // The sharding of a parameter of the compiled step; null: it has none of that name.
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
 
 // Binds a rank's weights and state to its store's shares.
-Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank,
-                   const StepFunctions& functions);
+Status bind_shares(Session& session, Store& store, const CompiledRanks& ranks, int64_t rank);
 // A rank's share of an input, as dense memory.
 void take_share(const CompiledRanks& ranks, int64_t rank, std::string_view param,
                 const TensorRef& whole, std::vector<int32_t>& out);

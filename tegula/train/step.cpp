@@ -97,6 +97,21 @@ Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Pl
                          ": accumulate fewer micro-batches"));
 }
 
+Result<StepCost> cost_of_ranks(std::span<const StepCost> ranks) {
+  StepCost all;
+  Count flops = 0, bytes = 0;
+  for (const StepCost& c : ranks) {
+    flops = flops + Count(c.flops), bytes = bytes + Count(c.bytes);
+    if (c.peak_bytes() <= all.peak_bytes()) continue;
+    all.state_bytes = c.state_bytes, all.arena_bytes = c.arena_bytes;
+    all.lower_bound_bytes = c.lower_bound_bytes;
+  }
+  all.flops = flops.n, all.bytes = bytes.n;
+  if (all.flops < kUncountable && all.bytes < kUncountable) return all;
+  return unsupported(cat("the FLOPs or bytes of a step of all ", ranks.size(),
+                         " ranks are more than the ", kUncountable, " that 64 bits count"));
+}
+
 CompileOptions compile_options(const TrainConfig& config, const Target& target) {
   CompileOptions o;
   o.passes.passes = config.passes;

@@ -38,6 +38,9 @@ struct StepCost {
 // Error: FLOPs or bytes of all micro-batches together are more than 64 bits count.
 Result<StepCost> step_cost(const TrainConfig& config, const Plan& step, const Plan* update);
 
+// What all ranks do together: FLOPs and bytes of all, memory of the rank that needs most.
+Result<StepCost> cost_of_ranks(std::span<const StepCost> ranks);
+
 // How they are compiled. Only train_step and micro_step have activations to recompute; a budget
 // they do not fit is an error that names the least that works.
 CompileOptions compile_options(const TrainConfig& config, const Target& target);

@@ -14,6 +14,7 @@
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
 #include "tegula/train/checkpoint.h"
+#include "tegula/train/ranks.h"
 
 namespace tegula {
 
@@ -103,64 +104,84 @@ Status Trainer::load_data() {
 
 Status Trainer::compile_plans() {
   const auto start = Clock::now();
+  const int64_t n_ranks = config_.mesh.n_ranks();
+  // Threads are each rank's.
+  const int threads = config_.threads > 0 || n_ranks == 1
+                          ? config_.threads
+                          : std::max(1, usable_cores() / static_cast<int>(n_ranks));
+  for (int64_t r = 0; r < n_ranks; ++r) {
+    ranks_.push_back(std::make_unique<RankRun>(threads));
+    if (n_ranks > 1) ranks_.back()->rank.peers = &group_.peers(r);
+  }
   functions_ = TEGULA_TRY(build_step_functions(config_));
-  const CompileOptions options = compile_options(config_, Target::this_cpu(rank_.pool.n_threads()));
+  const Target target = Target::this_cpu(ranks_[0]->rank.pool.n_threads());
   const bool one = config_.accumulate == 1;
-  plans_.push_back(TEGULA_TRY(
-      compile(functions_.module, one ? functions_.train_step : functions_.micro_step, options)));
+  const auto add = [&](FuncId f) -> Status {
+    plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
+    return {};
+  };
+  TEGULA_TRY(add(one ? functions_.train_step : functions_.micro_step));
   compile_ms_ = ms_since(start);
-  plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.eval_loss, options)));
-  if (!one) plans_.push_back(TEGULA_TRY(compile(functions_.module, functions_.update, options)));
-  cost_ = TEGULA_TRY(step_cost(config_, plan(), one ? nullptr : plans_[kUpdate].plan.get()));
-  for (const Compiled& plan : plans_)
+  TEGULA_TRY(add(functions_.eval_loss));
+  if (!one) TEGULA_TRY(add(functions_.update));
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    rank_costs_.push_back(TEGULA_TRY(step_cost(config_, *plans_[kStep].plans[r],
+                                               one ? nullptr : plans_[kUpdate].plans[r].get())));
+  cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
+  for (const CompiledRanks& plan : plans_)
     notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
   return {};
 }
 
 Status Trainer::allocate() {
-  int64_t bytes = 0;
-  for (const Compiled& c : plans_) bytes = std::max(bytes, c.plan->arena_bytes);
-  arena_ =
-      TEGULA_TRY(Region::between_guards(rank_.memory, bytes + (config_.check ? kSpareBytes : 0)));
-  TEGULA_TRY(make_watches());
-  for (const Compiled& c : plans_)
-    sessions_.push_back(std::make_unique<Session>(c.plan, rank_, arena_.data()));
-  if (memory_nodes() > 1) sessions_[kStep]->touch_arena();
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    RankRun& run = *ranks_[r];
+    int64_t bytes = 0;
+    for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plans[r]->arena_bytes);
+    run.arena = TEGULA_TRY(
+        Region::between_guards(run.rank.memory, bytes + (config_.check ? kSpareBytes : 0)));
+    TEGULA_TRY(make_watches(run, r));
+    for (const CompiledRanks& c : plans_)
+      run.sessions.push_back(std::make_unique<Session>(c.plans[r], run.rank, run.arena.data()));
+    if (memory_nodes() > 1) run.sessions[kStep]->touch_arena();
+  }
   return {};
 }
 
-Status Trainer::make_watches() {
+Status Trainer::make_watches(RankRun& run, size_t rank) {
   const auto where =
       config_.check ? MemoryWatch::Workspaces::kApart : MemoryWatch::Workspaces::kInArena;
   std::vector<const Plan*> step;
   for (size_t i = 0; i < plans_.size(); ++i)
-    if (i != kEval) step.push_back(plans_[i].plan.get());
-  watch_ = TEGULA_TRY(MemoryWatch::create(arena_, step, where));
-  const Plan* eval[] = {plans_[kEval].plan.get()};
-  if (config_.check) eval_watch_ = TEGULA_TRY(MemoryWatch::create(arena_, eval, where));
+    if (i != kEval) step.push_back(plans_[i].plans[rank].get());
+  run.watch = TEGULA_TRY(MemoryWatch::create(run.arena, step, where));
+  const Plan* eval[] = {plans_[kEval].plans[rank].get()};
+  if (config_.check) run.eval_watch = TEGULA_TRY(MemoryWatch::create(run.arena, eval, where));
   return {};
 }
 
 Status Trainer::init_or_resume() {
-  for (auto& s : sessions_) {
-    auto st = s->bind_store(store_);
-    if (!st.ok()) return st;
-  }
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    for (size_t i = 0; i < plans_.size(); ++i)
+      TEGULA_TRY(bind_shares(*ranks_[r]->sessions[i], ranks_[r]->store, plans_[i],
+                             static_cast<int64_t>(r)));
+  const WholeStore whole = TEGULA_TRY(whole_store(ranks_, false));
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, from_, data_sha256_, store_, notes));
+    step_ = TEGULA_TRY(load_training_state(config_, from_, data_sha256_, *whole.store, notes));
     saved_ = from_, saved_step_ = step_;
     best_ = best_checkpoint(config_.out);
     // A crash may have come between the two halves of naming it.
     if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
-    return {};
+    return give_out(whole, ranks_);
   }
   if (!from_.empty())
     TEGULA_TRY(load_model_weights(from_, config_.model, [&](const WeightSpec& w) {
-      return Result<TensorRef>(store_.find(w.name));
+      return Result<TensorRef>(whole.store->find(w.name));
     }));
   else
     for (const WeightSpec& w : functions_.weights)
-      init_weight(w, config_.seed, store_.find(w.name));
+      init_weight(w, config_.seed, whole.store->find(w.name));
+  TEGULA_TRY(give_out(whole, ranks_));
   if (!config_.overwrite || config_.out.empty()) return {};
   TEGULA_TRY(clear_run_directory(config_.out));
   return mark_run_directory(config_.out);
@@ -169,22 +190,41 @@ Status Trainer::init_or_resume() {
 Status Trainer::bind_all() {
   const auto n = static_cast<size_t>(config_.batch * config_.model.max_seqlen);
   tokens_.resize(n), targets_.resize(n);
+  give_batch();
   struct Input {
     const char* name;
     void* data;
   };
-  for (auto& s : sessions_)
-    for (const Input& in : {Input{"tokens", tokens_.data()},
-                            {"targets", targets_.data()},
-                            {"lr", &lr_},
-                            {"c1", &c1_},
-                            {"c2", &c2_},
-                            {"seed", &seed_}})
-      if (s->plan().find_param(in.name) >= 0) {
-        auto st = s->bind(in.name, in.data);
-        if (!st.ok()) return st;
-      }
+  for (const auto& run : ranks_)
+    for (auto& s : run->sessions)
+      for (const Input& in :
+           {Input{"tokens", ranks_.size() == 1 ? tokens_.data() : run->tokens.data()},
+            {"targets", ranks_.size() == 1 ? targets_.data() : run->targets.data()},
+            {"lr", &lr_},
+            {"c1", &c1_},
+            {"c2", &c2_},
+            {"seed", &seed_}})
+        if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind(in.name, in.data));
   return {};
+}
+
+// Each rank's share of the batch; one rank alone reads it where it is.
+void Trainer::give_batch() {
+  if (ranks_.size() == 1) return;
+  const Type type{DType::kI32, {config_.batch, config_.model.max_seqlen}};
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const auto rank = static_cast<int64_t>(r);
+    take_share(plans_[kEval], rank, "tokens", contiguous_ref(tokens_.data(), type),
+               ranks_[r]->tokens);
+    take_share(plans_[kEval], rank, "targets", contiguous_ref(targets_.data(), type),
+               ranks_[r]->targets);
+  }
+}
+
+Status Trainer::run_all(size_t which) {
+  if (ranks_.size() == 1) return ranks_[0]->sessions[which]->run();
+  return group_.run(
+      [&](int64_t r) { return ranks_[static_cast<size_t>(r)]->sessions[which]->run(); });
 }
 
 // Which batch, and which random numbers, are a function of (seed, step, micro step) alone.
@@ -193,6 +233,7 @@ void Trainer::fill_inputs(int64_t micro) {
   seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
   fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
              tokens_.data(), targets_.data());
+  give_batch();
 }
 
 Status Trainer::one_step(StepReport& report) {
@@ -206,16 +247,12 @@ Status Trainer::one_step(StepReport& report) {
   report.loss = 0;
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     fill_inputs(micro);
-    auto st = sessions_[kStep]->run();
-    if (!st.ok()) return st;
-    report.loss += sessions_[kStep]->result("loss").as<float>()[0];
+    TEGULA_TRY(run_all(kStep));
+    report.loss += ranks_[0]->sessions[kStep]->result("loss").as<float>()[0];
   }
   report.loss /= static_cast<double>(config_.accumulate);
-  Session& last = config_.accumulate > 1 ? *sessions_[kUpdate] : *sessions_[kStep];
-  if (config_.accumulate > 1) {
-    auto st = last.run();
-    if (!st.ok()) return st;
-  }
+  if (config_.accumulate > 1) TEGULA_TRY(run_all(kUpdate));
+  const Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep];
   report.grad_norm = last.result("grad_norm").as<float>()[0];
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
@@ -231,10 +268,8 @@ Status Trainer::one_step(StepReport& report) {
 Error Trainer::not_finite(const StepReport& report) {
   struct Hunt {
     std::string nan, infinite;
-  } hunt;
-  Session& s = *sessions_[kStep];
-  s.observer_context = &hunt;
-  s.observer = [](void* context, const Session& session, size_t step) {
+  };
+  const auto look = [](void* context, const Session& session, size_t step) {
     auto& h = *static_cast<Hunt*>(context);
     const Step& done = session.plan().steps[step];
     for (size_t k = 0; h.nan.empty() && k < done.out.size(); ++k) {
@@ -253,14 +288,25 @@ Error Trainer::not_finite(const StepReport& report) {
       if (infinite && h.infinite.empty()) h.infinite = op;
     }
   };
-  // Sums that hold the NaN already would be blamed for it.
-  for (const auto& [name, entry] : store_)
-    if (name.starts_with("grad.")) std::memset(entry.ref.data, 0, entry.region.bytes());
-  for (int64_t micro = 0; micro < config_.accumulate && hunt.nan.empty(); ++micro) {
-    fill_inputs(micro);
-    (void)s.run();
+  std::vector<Hunt> hunts(ranks_.size());
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Session& s = *ranks_[r]->sessions[kStep];
+    s.observer_context = &hunts[r], s.observer = look;
+    // Sums that hold the NaN already would be blamed for it.
+    for (const auto& [name, entry] : ranks_[r]->store)
+      if (name.starts_with("grad.")) std::memset(entry.ref.data, 0, entry.region.bytes());
   }
-  s.observer = nullptr;
+  const auto first_found = [&](std::string Hunt::*what) {
+    const auto it = std::find_if(hunts.begin(), hunts.end(),
+                                 [&](const Hunt& h) { return !(h.*what).empty(); });
+    return it == hunts.end() ? std::string() : (*it).*what;
+  };
+  for (int64_t micro = 0; micro < config_.accumulate && first_found(&Hunt::nan).empty(); ++micro) {
+    fill_inputs(micro);
+    (void)run_all(kStep);
+  }
+  for (const auto& run : ranks_) run->sessions[kStep]->observer = nullptr;
+  const Hunt hunt{first_found(&Hunt::nan), first_found(&Hunt::infinite)};
   const std::string cause =
       !hunt.nan.empty() ? cat("the first NaN came from op ", hunt.nan)
                         : cat("the first infinite value came from op ",
@@ -279,7 +325,8 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
   const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
   const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
   const int64_t rows = std::min(all, most_rows);
-  if (eval_watch_) eval_watch_->begin(kPoison[0], &rank_.pool);
+  for (const auto& run : ranks_)
+    if (run->eval_watch) run->eval_watch->begin(kPoison[0], &run->rank.pool);
   double total = 0;
   int64_t counted = 0;
   for (int64_t row = 0; row < rows; row += batch) {
@@ -295,12 +342,13 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
         std::fill_n(targets_.data() + r * seqlen, seqlen, -100);
       }
     }
-    auto st = sessions_[kEval]->run();
-    if (!st.ok()) return std::move(st).error();
-    total += sessions_[kEval]->result("loss").as<float>()[0] * static_cast<double>(here);
+    give_batch();
+    TEGULA_TRY(run_all(kEval));
+    total += ranks_[0]->sessions[kEval]->result("loss").as<float>()[0] * static_cast<double>(here);
     counted += here;
   }
-  if (eval_watch_) TEGULA_TRY(eval_watch_->end());
+  for (const auto& run : ranks_)
+    if (run->eval_watch) TEGULA_TRY(run->eval_watch->end());
   return total / static_cast<double>(counted);
 }
 
@@ -349,8 +397,9 @@ std::string Trainer::validation_text(int64_t n_tokens) const {
 
 Status Trainer::save() {
   if (config_.out.empty()) return {};
-  saved_ = TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights, store_,
-                                      data_sha256_, step_));
+  const WholeStore whole = TEGULA_TRY(whole_store(ranks_, true));
+  saved_ = TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights,
+                                      *whole.store, data_sha256_, step_));
   saved_step_ = step_;
   return {};
 }
@@ -358,24 +407,44 @@ Status Trainer::save() {
 // Step number `done` of this run: the first two are measured, and with --check all.
 Status Trainer::watched_step(StepReport& report, int64_t done) {
   const bool watches = done < 2 || config_.check;
-  for (size_t i = 0; i < sessions_.size(); ++i)
-    sessions_[i]->watch(i == kEval ? eval_watch_.get() : watches ? watch_.get() : nullptr);
-  if (watches) watch_->begin(kPoison[done % 2], &rank_.pool);
+  for (const auto& run : ranks_) {
+    for (size_t i = 0; i < run->sessions.size(); ++i)
+      run->sessions[i]->watch(i == kEval  ? run->eval_watch.get()
+                              : watches ? run->watch.get()
+                                        : nullptr);
+    if (watches) run->watch->begin(kPoison[done % 2], &run->rank.pool);
+  }
   auto st = one_step(report);
   if (!st.ok() || !watches) return st;
-  return watch_->end();
+  for (const auto& run : ranks_) TEGULA_TRY(run->watch->end());
+  return {};
+}
+
+int64_t Trainer::sent_bytes_a_step(int64_t rank) const {
+  const auto of = [&](size_t which) {
+    const CompiledRanks& c = plans_[which];
+    return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
+  };
+  return config_.accumulate * of(kStep) + (config_.accumulate > 1 ? of(kUpdate) : 0);
 }
 
 void Trainer::measure_memory(TrainSummary& sum) const {
-  sum.peak_bytes_measured = watch_->claimed_bytes();
-  sum.peak_bytes_written = watch_->written_bytes();
-  for (const auto& [name, entry] : store_) {
-    // Made of zeros: what is none now was written. More than its bytes: so was what lies behind.
-    const int64_t written = entry.region.touched(0);
-    sum.peak_bytes_measured += std::max(entry.region.bytes(), written);
-    sum.peak_bytes_written += written;
+  int64_t live = 0;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const RankRun& run = *ranks_[r];
+    int64_t measured = run.watch->claimed_bytes(), all_written = run.watch->written_bytes();
+    for (const auto& [name, entry] : run.store) {
+      // Made of zeros: what is none now was written. More than its bytes: so was what lies behind.
+      const int64_t written = entry.region.touched(0);
+      measured += std::max(entry.region.bytes(), written), all_written += written;
+    }
+    sum.ranks[r].peak_bytes_planned = rank_costs_[r].peak_bytes();
+    sum.ranks[r].peak_bytes_measured = measured;
+    sum.peak_bytes_measured = std::max(sum.peak_bytes_measured, measured);
+    sum.peak_bytes_written = std::max(sum.peak_bytes_written, all_written);
+    live += run.rank.memory.live_bytes();
   }
-  const ProcessMemory now = process_memory(rank_.memory.live_bytes());
+  const ProcessMemory now = process_memory(live);
   sum.process_touched_bytes = now.touched_bytes, sum.process_peak_bytes = now.peak_touched_bytes;
   sum.process_touched_before_bytes = before_.touched_bytes;
   sum.process_allocated_bytes = now.allocated_bytes;
@@ -407,19 +476,31 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
   StepReport report;
-  Session& main = *sessions_[kStep];
+  Session& main = *ranks_[0]->sessions[kStep];
+  const size_t n_ranks = ranks_.size();
+  sum.ranks.resize(n_ranks);
   const int64_t first = step_;
   stats_.assign(main.plan().steps.size(), {});
   while (step_ < config_.steps && !stop.load()) {
     const int64_t done = step_ - first;
-    const Counters& all = rank_.counters;  // micro-batches and update
-    const int64_t math = all.math_flops, executed = all.executed_flops;
+    std::vector<int64_t> math, executed, sent;  // of each rank, micro-batches and update
+    for (size_t r = 0; r < n_ranks; ++r) {
+      math.push_back(ranks_[r]->rank.counters.math_flops);
+      executed.push_back(ranks_[r]->rank.counters.executed_flops);
+      sent.push_back(group_.sent_bytes(static_cast<int64_t>(r)));
+    }
     main.collect(done >= 2 ? &stats_ : nullptr);
     auto st = watched_step(report, done);
     if (!st.ok()) return std::move(st).error();
     if (done >= 2) ++timed_steps_;
-    sum.flops_per_step_counted = counted_since(all.math_flops, math);
-    sum.flops_per_step_executed = counted_since(all.executed_flops, executed);
+    sum.flops_per_step_counted = sum.flops_per_step_executed = 0;
+    for (size_t r = 0; r < n_ranks; ++r) {
+      const Counters& now = ranks_[r]->rank.counters;
+      sum.ranks[r].flops_counted = counted_since(now.math_flops, math[r]);
+      sum.ranks[r].sent_bytes_counted = group_.sent_bytes(static_cast<int64_t>(r)) - sent[r];
+      sum.flops_per_step_counted += sum.ranks[r].flops_counted;
+      sum.flops_per_step_executed += counted_since(now.executed_flops, executed[r]);
+    }
     times.push_back(report.step_ms);
     if (on_step) on_step(context, report);
     const bool last = step_ == config_.steps;
@@ -446,6 +527,10 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.bytes_per_step_planned = cost_.bytes;
   sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;
   sum.peak_bytes_planned = cost_.peak_bytes();
+  for (size_t r = 0; r < n_ranks; ++r) {
+    sum.ranks[r].flops_planned = rank_costs_[r].flops;
+    sum.ranks[r].sent_bytes_planned = sent_bytes_a_step(static_cast<int64_t>(r));
+  }
   measure_memory(sum);
   sum.compile_ms = compile_ms_;
   return sum;

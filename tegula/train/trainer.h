@@ -16,10 +16,10 @@
 #include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
-#include "tegula/runtime/memory_watch.h"
-#include "tegula/runtime/session.h"
+#include "tegula/runtime/rank_group.h"
 #include "tegula/train/config.h"
 #include "tegula/train/data.h"
+#include "tegula/train/rank_run.h"
 #include "tegula/train/step.h"
 
 namespace tegula {
@@ -41,6 +41,14 @@ struct EvalReport {
   bool is_best = false;        // no val_loss of this run was lower
 };
 
+// Of a training step, by one rank.
+struct RankSummary {
+  int64_t flops_planned = 0, flops_counted = 0;
+  int64_t sent_bytes_planned = 0, sent_bytes_counted = 0;  // to other ranks
+  int64_t peak_bytes_planned = 0, peak_bytes_measured = 0;
+};
+
+// Numbers of a step are those of all ranks together; peaks those of the rank that needs most.
 struct TrainSummary {
   int64_t steps = 0;
   double train_loss = NAN;  // of the last step; NaN: there was none
@@ -61,6 +69,7 @@ struct TrainSummary {
   int64_t process_allocated_bytes = 0, process_allocated_before_bytes = 0;
   double compile_ms = 0;
   bool interrupted = false;
+  std::vector<RankSummary> ranks;
 };
 
 // What the process touched besides what was measured, in a sentence or two.
@@ -90,12 +99,13 @@ class Trainer {
 
   const TrainConfig& config() const { return config_; }
   // Of a step, or of a micro step where gradients are accumulated; cost() is of the whole step.
-  const Plan& plan() const { return *plans_[0].plan; }
+  // Rank 0's.
+  const Plan& plan() const { return *plans_[0].plans[0]; }
   const StepCost& cost() const { return cost_; }
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
-  Store& store() { return store_; }
+  Store& store() { return ranks_[0]->store; }  // rank 0's
   int64_t parameters() const { return parameter_count(functions_.weights); }
   int64_t next_step() const { return step_; }
   // The first tokens of the validation split, as text.
@@ -107,7 +117,7 @@ class Trainer {
 
  private:
   explicit Trainer(TrainConfig config)
-      : config_(std::move(config)), rank_(config_.threads), store_(rank_) {}
+      : config_(std::move(config)), group_(config_.mesh) {}
   Status lock_output();
   Status open_origin();
   Status load_data();
@@ -121,9 +131,13 @@ class Trainer {
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
-  Status make_watches();
+  Status make_watches(RankRun& run, size_t rank);
+  // The session of every rank, all at once.
+  Status run_all(size_t which);
+  void give_batch();
   Status watched_step(StepReport& report, int64_t done);
   void measure_memory(TrainSummary& sum) const;
+  int64_t sent_bytes_a_step(int64_t rank) const;  // planned
 
   TrainConfig config_;
   ProcessMemory before_ = process_memory(0);
@@ -133,13 +147,12 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenData data_;
   StepFunctions functions_;
-  std::vector<Compiled> plans_;  // step (or micro step), eval, update
-  StepCost cost_;
-  Rank rank_;
-  Store store_;
-  Region arena_;  // shared by the plans, which run in turns
-  std::vector<std::unique_ptr<Session>> sessions_;
-  std::vector<int32_t> tokens_, targets_;
+  std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update
+  StepCost cost_;                     // of all ranks
+  std::vector<StepCost> rank_costs_;
+  RankGroup group_;
+  RankRuns ranks_;
+  std::vector<int32_t> tokens_, targets_;  // of all ranks
   float lr_ = 0, c1_ = 0, c2_ = 0;
   int64_t seed_ = 0;
   int64_t step_ = 0;   // steps done
@@ -148,9 +161,7 @@ class Trainer {
   std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
   double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;
-  std::unique_ptr<MemoryWatch> watch_;       // of the step's plans: its first two runs, or all
-  std::unique_ptr<MemoryWatch> eval_watch_;  // with --check
-  std::vector<StepStats> stats_;
+  std::vector<StepStats> stats_;  // of rank 0's steps
   int64_t timed_steps_ = 0;
 };
 

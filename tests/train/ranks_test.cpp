@@ -41,12 +41,13 @@ void fill(const TrainConfig& c, int64_t step, std::vector<int32_t>& tokens,
 
 constexpr int64_t kSteps = 3;
 
-Ran run_on(const TrainConfig& c, const char* mesh_text) {
+Ran run_on(TrainConfig c, const char* mesh_text) {
   Ran ran;
   const Mesh mesh = *mesh_from_text(mesh_text);
+  c.mesh = mesh;
   StepFunctions f = *build_step_functions(c);
   Target target = Target::this_cpu(1);
-  auto compiled = compile_step_ranks(c, f, mesh, target);
+  auto compiled = compile_for_ranks(c, f, f.train_step, target);
   EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
   if (!compiled.ok()) return ran;
   RankGroup group(mesh);
@@ -54,7 +55,6 @@ Ran run_on(const TrainConfig& c, const char* mesh_text) {
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::unique_ptr<Store>> stores;
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<RankInputs> inputs(n);
   float lr = 0.01F, c1 = 0, c2 = 0;
   int64_t seed = 5;
   std::vector<std::vector<int32_t>> tokens(n), targets(n);
@@ -65,7 +65,8 @@ Ran run_on(const TrainConfig& c, const char* mesh_text) {
     auto s = Session::create(compiled->plans[r], *ranks[r]);
     EXPECT_TRUE(s.ok()) << s.error().to_string();
     sessions.push_back(std::move(*s));
-    EXPECT_TRUE(bind_shares(*sessions[r], *stores[r], *compiled, static_cast<int64_t>(r), f).ok());
+    EXPECT_TRUE(
+        bind_shares(*sessions[r], *stores[r], *compiled, static_cast<int64_t>(r)).ok());
     for (const auto& [name, data] :
          {std::pair<const char*, void*>{"lr", &lr}, {"c1", &c1}, {"c2", &c2}, {"seed", &seed}})
       if (compiled->plans[r]->find_param(name) >= 0)

@@ -6,9 +6,10 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
+  Peers& peers = peers_of(c);
   const std::string& axis = c.attrs->str("axis");
   const TensorRef& y = c.out[0];
-  const Peers::Met met = c.peers->meet(axis, c.in[0], y);
+  const Peers::Met met = peers.meet(axis, c.in[0], y);
   if (met.all.empty()) return;
   const auto n = static_cast<int64_t>(met.all.size());
   const Runs runs(y, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
@@ -23,7 +24,7 @@ void launch(const KernelCall& c) {
     else
       copy_from(giver, from, bytes, to);
   });
-  c.peers->meet(axis);
+  peers.meet(axis);
 }
 
 }  // namespace

@@ -24,10 +24,11 @@ void in_parts(ThreadPool& pool, int64_t lo, int64_t hi, F&& fn) {
 }
 
 void launch(const KernelCall& c) {
+  Peers& peers = peers_of(c);
   const std::string& axis = c.attrs->str("axis");
   const auto combine = c.attrs->get_or<std::string>("combine", "sum");
   const TensorRef& y = c.out[0];
-  const Peers::Met met = c.peers->meet(axis, c.in[0], y);
+  const Peers::Met met = peers.meet(axis, c.in[0], y);
   if (met.all.empty()) return;
   const int64_t n = y.numel(), size = size_bytes(y.dtype);
   // A result in the operand's place is written where only this rank reads the operand.
@@ -35,7 +36,7 @@ void launch(const KernelCall& c) {
   in_parts(*c.pool, lo, hi, [&](int64_t from, int64_t count) {
     reduce_run(met, combine, from, count, at(y, from));
   });
-  if (!c.peers->meet(axis)) return;
+  if (!peers.meet(axis)) return;
   for (size_t r = 0; r < met.all.size(); ++r) {
     if (r == met.index) continue;
     const auto [from, to] = share(n, r, met.all.size());
@@ -43,7 +44,7 @@ void launch(const KernelCall& c) {
       copy_from(met.all[r], at(met.all[r].out, begin), count * size, at(y, begin));
     });
   }
-  c.peers->meet(axis);
+  peers.meet(axis);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
+  Peers& peers = peers_of(c);
   const std::string& axis = c.attrs->str("axis");
   const auto split = static_cast<int>(c.attrs->i("split"));
   const auto gather = static_cast<int>(c.attrs->i("gather"));
   const TensorRef& y = c.out[0];
-  const Peers::Met met = c.peers->meet(axis, c.in[0], y);
+  const Peers::Met met = peers.meet(axis, c.in[0], y);
   if (met.all.empty()) return;
   const int64_t share = y.shape[split], piece = c.in[0].shape[gather];
   for (size_t r = 0; r < met.all.size(); ++r) {
@@ -22,7 +23,7 @@ void launch(const KernelCall& c) {
       met.all[r].sent_bytes->fetch_add(mine.numel() * size_bytes(y.dtype),
                                        std::memory_order_relaxed);
   }
-  c.peers->meet(axis);
+  peers.meet(axis);
 }
 
 }  // namespace

@@ -6,9 +6,10 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
+  Peers& peers = peers_of(c);
   const std::string& axis = c.attrs->str("axis");
   const TensorRef &x = c.in[0], &y = c.out[0];
-  const Peers::Met met = c.peers->meet(axis, x, y);
+  const Peers::Met met = peers.meet(axis, x, y);
   if (met.all.empty()) return;
   const auto n = static_cast<int64_t>(met.all.size());
   const Runs runs(x, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
@@ -16,7 +17,7 @@ void launch(const KernelCall& c) {
     reduce_run(met, "sum", runs.in_whole(i, static_cast<int64_t>(met.index), n), runs.run,
                at(y, runs.in_share(i)));
   });
-  c.peers->meet(axis);
+  peers.meet(axis);
 }
 
 }  // namespace

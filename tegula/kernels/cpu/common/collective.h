@@ -5,10 +5,12 @@
 #include <cstring>
 #include <utility>
 
-#include "tegula/kernels/kernel.h"
+#include "tegula/kernels/device.h"
 #include "tegula/kernels/peers.h"
 
 namespace tegula::kernel {
+
+inline Peers& peers_of(const KernelCall& c) { return *static_cast<const DeviceCall&>(c).peers; }
 
 // One operand and one result, both dense.
 bool supports_collective(const KernelQuery& q);

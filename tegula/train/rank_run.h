@@ -1,0 +1,36 @@
+// RankRun: what one rank of a training run has for itself: memory, sessions, its share of the batch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tegula/runtime/memory_watch.h"
+#include "tegula/runtime/session.h"
+
+namespace tegula {
+
+struct RankRun {
+  explicit RankRun(int n_threads) : rank(n_threads), store(rank) {}
+  Rank rank;
+  Store store;
+  Region arena;  // shared by the plans, which run in turns
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<int32_t> tokens, targets;
+  std::unique_ptr<MemoryWatch> watch;       // of the step's plans: its first two runs, or all
+  std::unique_ptr<MemoryWatch> eval_watch;  // with --check
+};
+using RankRuns = std::vector<std::unique_ptr<RankRun>>;
+
+// What all ranks hold together, as whole tensors: rank 0's own store where it is alone, else a copy
+// in `scratch`.
+struct WholeStore {
+  std::unique_ptr<Rank> rank;
+  std::unique_ptr<Store> copy;
+  Store* store = nullptr;
+};
+// `has_values`: their values are copied too; else zeros, to be loaded and given out again.
+Result<WholeStore> whole_store(const RankRuns& ranks, bool has_values);
+// Every rank takes its shares of it.
+Status give_out(const WholeStore& whole, const RankRuns& ranks);
+
+}  // namespace tegula
