@@ -8,6 +8,7 @@
 #include "cli/config.h"
 #include "cli/machine.h"
 #include "cli/paths.h"
+#include "cli/plan_ranks.h"
 #include "cli/plan_stages.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
@@ -148,6 +149,8 @@ void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
   const StepCost& cost = p.cost;
   const FlopsTable flops = flops_table(p, c.accumulate);
   const Plan& plan = *p.compiled.plan;
+  Json::Array ranks = {Json::object(
+      {{"flops", cost.flops}, {"sent_bytes", int64_t{0}}, {"peak_bytes", cost.peak_bytes()}})};
   Json j = Json::object({{"params", parameter_count(p.functions.weights)},
                          {"target", plan.target.name},
                          {"host_steps", plan.host_steps()},
@@ -329,6 +332,7 @@ Status run(const Options& o) {
   // GPU kernels have no shards yet.
   if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
   if (o.stages.n > 1 || !o.stages.gantt.empty()) return plan_stages(c, target, o.stages);
+  if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
   const Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
@@ -359,8 +363,11 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
   cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
       ->excludes(save);
-  for (const char* of_one : {"--save", "--tokens-total", "--repeat"})
+  for (const char* of_one : {"--save", "--tokens-total", "--repeat"}) {
     stages->excludes(cmd->get_option(of_one));
+    cmd->get_option("--mesh")->excludes(cmd->get_option(of_one));
+  }
+  stages->excludes(cmd->get_option("--mesh"));
   cmd->add_option("--target", o.target,
                   "The machine to plan for: h200, l4, zen4, …; default: this one")
       ->type_name("NAME");

@@ -150,6 +150,18 @@ void on_eval(void* context, const EvalReport& e) {
                e.train_loss, e.bits_per_byte, e.is_best ? "  lowest" : "");
 }
 
+Json ranks_json(const TrainSummary& s) {
+  Json::Array ranks;
+  for (const RankSummary& r : s.ranks)
+    ranks.push_back(Json::object({{"flops", r.flops_counted},
+                                  {"flops_planned", r.flops_planned},
+                                  {"sent_bytes", r.sent_bytes_counted},
+                                  {"sent_bytes_planned", r.sent_bytes_planned},
+                                  {"peak_bytes", r.peak_bytes_measured},
+                                  {"peak_bytes_planned", r.peak_bytes_planned}}));
+  return ranks;
+}
+
 Json summary_json(const TrainSummary& s) {
   return Json::object({{"steps", s.steps},
                        {"train_loss", s.train_loss},
@@ -173,6 +185,7 @@ Json summary_json(const TrainSummary& s) {
                        {"process_peak_bytes", s.process_peak_bytes},
                        {"process_allocated_bytes", s.process_allocated_bytes},
                        {"peak_bytes_lower_bound", s.lower_bound_bytes},
+                       {"ranks", ranks_json(s)},
                        {"compile_ms", s.compile_ms},
                        {"interrupted", s.interrupted}});
 }

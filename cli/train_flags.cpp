@@ -168,6 +168,12 @@ Status check_size(const TrainConfig& c) {
                               "d-model, d-ff, n-layers, seqlen or batch"));
 }
 
+void add_mesh(CLI::App& cmd, std::string& mesh) {
+  cmd.add_option("--mesh", mesh,
+                 "Ranks by axis: dp cuts the batch, tp heads and hidden widths: dp=2,tp=2")
+      ->type_name("AXIS=N,...");
+}
+
 }  // namespace
 
 Result<int64_t> parse_bytes(const std::string& text) {
@@ -199,6 +205,10 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
     add_optimizer(cmd, c);
     add_step(cmd, c, memory);
   }
+  if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) add_mesh(cmd, mesh);
+  if (purpose == Purpose::kTrain)  // of a plan they may be a pipeline's
+    whole(cmd.add_option("--ranks", ranks, "Ranks, threads of this process; without --mesh: dp"), 1,
+          1 << 10);
   one_of(cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights"),
          {"f32", "bf16"});
   add_threads(cmd, c.threads);
@@ -253,8 +263,18 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
   return {};
 }
 
+Result<Mesh> TrainFlags::resolve_mesh() const {
+  if (mesh.empty()) return ranks > 1 ? Mesh{{{"dp", ranks}}} : Mesh{};
+  Mesh m = TEGULA_TRY(mesh_from_text(mesh));
+  if (ranks > 0 && m.n_ranks() != ranks)
+    return invalid_argument(cat("--mesh ", mesh, " has ", m.n_ranks(), " ranks, --ranks is ", ranks,
+                                ": leave one of them out"));
+  return m;
+}
+
 Result<TrainConfig> TrainFlags::resolve() const {
   TrainConfig c = config;
+  c.mesh = TEGULA_TRY(resolve_mesh());
   // A checkpoint says by itself what model it is of.
   const bool has_origin = c.resume || !c.init_from.empty();
   if (!has_origin || is_given("--model")) TEGULA_TRY(check_model());

@@ -20,6 +20,8 @@ struct TrainFlags {
   TrainConfig config;
   int64_t depth = 0;
   std::string memory;  // "512MiB"
+  std::string mesh;    // "dp=2,tp=2"
+  int64_t ranks = 0;   // 0: as many as the mesh has, or one
 
   // What cannot be, alone or together, ends the parsing of the command line.
   void add_to(CLI::App& cmd, Purpose purpose);
@@ -30,6 +32,7 @@ struct TrainFlags {
   bool is_given(const std::string& flag) const;
   Status check_model() const;
   Status check_together(const TrainConfig& c) const;
+  Result<Mesh> resolve_mesh() const;
   CLI::App* cmd_ = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include "tegula/base/sizes.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ir/regions.h"
+#include "tegula/ir/sharding.h"
 
 namespace tegula {
 
@@ -40,7 +41,7 @@ Status check_attrs(const OpCall& call) {
       return invalid_argument(cat(op.name, ": attribute ", def.name, " has the wrong type"));
   }
   for (const auto& [name, value] : *call.attrs) {
-    bool known = false;
+    bool known = name == kSumShards && kind_matches(AttrKind::kInt, value);
     for (const AttrDef& def : op.attrs) known |= def.name == name;
     if (!known) return invalid_argument(cat(op.name, ": unknown attribute ", name));
     if (const auto* dims = std::get_if<std::vector<Dim>>(&value))

@@ -102,6 +102,15 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;
     if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
+    const bool is_outermost = !m.operands.empty() && !m.operands[0].empty() &&
+                              !m.operands[0][0].terms.empty() &&
+                              m.operands[0][0].terms[0].factor == cut.factor;
+    // A rank has its share of the shards.
+    if (is_outermost && attrs.has(kSumShards)) {
+      const int64_t left = attrs.i(kSumShards) / n;
+      attrs.erase(kSumShards);
+      if (left > 1) attrs.set(kSumShards, left);
+    }
     for (size_t k = 0; k < in.size(); ++k) {
       const Stand s = stand_of(m, m.operands[k], in[k].shape, cut.factor);
       if (s.dim >= 0) in[k].shape[s.dim] = in[k].shape[s.dim].bound() / n;

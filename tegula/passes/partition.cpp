@@ -8,6 +8,7 @@
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
@@ -56,12 +57,36 @@ class Partitioner {
       TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
       pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output()][a].is_pending();
     }
-    const DType dtype = call.out[0].dtype;
-    if (pends && n.op == &dot_op && dtype != accumulator(dtype))
-      call.attrs.set("out", accumulator(dtype));
-    const auto out = b_.emit_n(*n.op, call.attrs, in, n.regions, n.origin.loc);
+    const auto out = TEGULA_TRY(pends ? emit_pending(id, call, in) : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
     return b_.failed() ? Status(b_.error()) : Status();
+  }
+
+  Result<std::vector<Var>> emit_whole(const Node& n, const LocalCall& call,
+                                      std::span<const Var> in) {
+    return b_.emit_n(*n.op, call.attrs, in, n.regions, n.origin.loc);
+  }
+
+  // Sums that pend are wide, shards' sums too: what is narrow is rounded when all is joined.
+  Result<std::vector<Var>> emit_pending(NodeId id, LocalCall& call, std::span<const Var> in) {
+    const Node& n = f_.nodes[id];
+    const auto is_narrow = [](DType t) { return is_float(t) && t != accumulator(t); };
+    if (n.op == &dot_op && is_narrow(call.out[0].dtype))
+      call.attrs.set("out", accumulator(call.out[0].dtype));
+    const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
+                                        [&](const Type& t) { return is_narrow(t.dtype); });
+    if (n.op == &dot_op || !has_narrow) return emit_whole(n, call, in);
+    const int64_t shards = call.attrs.get_or<int64_t>(kSumShards, 1);
+    call.attrs.erase(kSumShards);
+    auto out = TEGULA_TRY(shards > 1 ? emit_in_shards(b_, call, shards, in, n.origin.loc)
+                                     : emit_whole(n, call, in));
+    for (uint32_t r = 0; r < n.n_outputs; ++r) {
+      const Sharding& s = s_.values[n.output(r)];
+      const bool does_pend =
+          std::any_of(s.begin(), s.end(), [](const AxisSharding& a) { return a.is_pending(); });
+      if (does_pend && is_float(out[r].dtype())) out[r] = cast(out[r], accumulator(out[r].dtype()));
+    }
+    return out;
   }
 
   Group group(size_t axis) const { return {s_.mesh.axes[axis].name, s_.mesh.axes[axis].size}; }

@@ -28,6 +28,7 @@ namespace tegula {
   X(cse)                   \
   X(dce)                   \
   X(one_chain)             \
+  X(exact_shards)          \
   X(autocast)              \
   X(qkv_concat)            \
   X(blockwise)             \
@@ -36,6 +37,7 @@ namespace tegula {
   X(recompute)             \
   X(dce)                   \
   X(loss_grads)            \
+  X(sum_shards)            \
   X(norm_residual)         \
   X(widen_again)           \
   X(fuse)                  \

@@ -5,6 +5,7 @@
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
@@ -48,7 +49,8 @@ class Sharder {
       if (cut.kind == AxisCut::kWhole) {
         const bool is_heavy = n.op->precision == Precision::kLow || has_bodies(*n.op);
         const int64_t flops = is_heavy ? flops_at_bounds(call) : 0;
-        if (flops > 0 && n_ranks > 1) out_.uncut.push_back({id, a, flops});
+        if (flops > 0 && n_ranks > 1)
+          out_.uncut.push_back({n.op, m_.scopes[n.origin.scope], a, flops});
       }
       out_.nodes[id].push_back(cut);
       if (out.empty()) out.resize(n.n_outputs);
@@ -120,13 +122,13 @@ class Sharder {
         cut.kind == AxisCut::kAlong &&
         std::any_of(give.begin(), give.end(), [](const AxisSharding& s) { return s.is_pending(); });
     if (!sums) return true;
-    // Narrow sums are joined in the wide dtype and rounded once: only a dot can leave them so.
-    for (const Type& t : c.out)
-      if (is_float(t.dtype) && t.dtype != accumulator(t.dtype) && n.op != &dot_op) return false;
     if (options_.mode == Mode::kFast) return true;
-    if (n.op != &dot_op || cut.parts != 1) return false;
-    const int64_t shards = c.attrs.get_or<int64_t>("k_shards", 1);
-    return shards % n_ranks == 0 && is_outermost_of_sum(map, cut.factor);
+    if (cut.parts != 1) return false;
+    if (n.op != &dot_op)
+      return c.attrs.get_or<int64_t>(kSumShards, 1) % n_ranks == 0 &&
+             cut.factor == sharded_factor(c, map);
+    return c.attrs.get_or<int64_t>("k_shards", 1) % n_ranks == 0 &&
+           is_outermost_of_sum(map, cut.factor);
   }
 
   // The factor of operand 0 that varies slowest among those that are summed.

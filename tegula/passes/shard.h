@@ -26,7 +26,8 @@ struct ShardOptions {
 
 // What every rank of an axis does alike.
 struct Uncut {
-  NodeId node = kNone;
+  const OpDef* op = nullptr;
+  std::string scope;  // "layers.3.attn"
   size_t axis = 0;
   int64_t flops = 0;
 };

@@ -12,6 +12,10 @@ namespace tegula {
 
 namespace {
 
+// Which sums mode exact makes: 2 has shards in all sums over the batch; before it was saved, 1 had
+// them in long products alone.
+constexpr int64_t kExactSums = 2;
+
 // What must be the same for a resumed run to be the run that was stopped. What may_change is for
 // the user to change in the course of a run.
 Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step) {
@@ -36,6 +40,7 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"mode", c.mode},
                            {"blockwise", c.blockwise != "off"},
                            {"data_sha256", data_sha256}});
+  if (c.mode == "exact") run.set("exact_sums", kExactSums);
   if (const auto model = find_model(c.model.type); model.ok())
     for (const Field& f : (*model)->fields)
       if (f.setting->is_of_training)
@@ -79,6 +84,20 @@ Json state_of(const std::string& directory, std::string& path) {
   const auto text = read_file(path);
   auto state = text.ok() ? Json::parse(*text, path) : Result<Json>(text.error());
   return state.ok() ? std::move(*state) : Json();
+}
+
+// How sums are made stays as it was, unless it was said otherwise, which is refused later.
+Status take_mode(const Json& state, TrainConfig& config, std::string_view whose) {
+  const Json* mode = state.find("mode");
+  if (!mode || !mode->as<std::string>()) return {};
+  const bool is_said =
+      std::find(config.said.begin(), config.said.end(), "mode") != config.said.end();
+  if (!is_said) config.mode = *mode->as<std::string>();
+  const Json* sums = state.find("exact_sums");
+  if (*mode->as<std::string>() != "exact" || (sums && *sums == Json(kExactSums))) return {};
+  return unsupported(cat("--resume: ", whose,
+                         " was trained by a version whose mode exact summed in another order, and "
+                         "would not go on with its bits: start from its weights, with --init-from"));
 }
 
 std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRef>>& tensors) {
@@ -136,6 +155,7 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   }
   saved.dropout = config.model.dropout;
   config.model = saved;
+  if (config.resume) TEGULA_TRY(take_mode(state, config, whose));
   const Json* name = state.find("tokenizer");
   const std::string tokenizer = name && name->as<std::string>() ? *name->as<std::string>() : "";
   if (config.tokenizer != tokenizer && !tokenizer.empty() &&

@@ -24,7 +24,7 @@ struct TrainConfig {
   int64_t warmup = 100;
   int64_t lr_decay_steps = 0;  // where the learning rate reaches min_lr; 0: at the last step
   std::string dtype = "f32";   // f32, bf16 (compute in bf16, f32 master weights)
-  std::string mode = "exact";  // exact, fast: passes/pass.h
+  std::string mode = "fast";   // fast, exact: passes/pass.h
   uint64_t seed = 1337;
   int64_t eval_every = 250;
   int64_t save_every = 250;  // 0: at the end only

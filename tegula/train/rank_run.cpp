@@ -11,8 +11,7 @@ Result<WholeStore> whole_store(const RankRuns& ranks, bool has_values) {
   for (const auto& r : ranks) parts.push_back(&r->store);
   for (const NamedTensor& t : TEGULA_TRY(joined(parts))) {
     const std::span<const int64_t> shape(t.tensor.shape, static_cast<size_t>(t.tensor.rank));
-    const TensorRef to =
-        TEGULA_TRY(whole.store->get(t.name, {t.tensor.dtype, Shape(shape)}));
+    const TensorRef to = TEGULA_TRY(whole.store->get(t.name, {t.tensor.dtype, Shape(shape)}));
     if (!has_values) continue;
     if (t.parts.empty()) copy_elements(t.tensor, to);
     for (const TensorPart& p : t.parts) copy_elements(p.data, part_of(to, p.box));

@@ -1,4 +1,5 @@
-// RankRun: what one rank of a training run has for itself: memory, sessions, its share of the batch.
+// RankRun: what one rank of a training run has for itself: memory, sessions, its share of the
+// batch.
 #pragma once
 
 #include <memory>

@@ -297,8 +297,8 @@ Error Trainer::not_finite(const StepReport& report) {
       if (name.starts_with("grad.")) std::memset(entry.ref.data, 0, entry.region.bytes());
   }
   const auto first_found = [&](std::string Hunt::*what) {
-    const auto it = std::find_if(hunts.begin(), hunts.end(),
-                                 [&](const Hunt& h) { return !(h.*what).empty(); });
+    const auto it =
+        std::find_if(hunts.begin(), hunts.end(), [&](const Hunt& h) { return !(h.*what).empty(); });
     return it == hunts.end() ? std::string() : (*it).*what;
   };
   for (int64_t micro = 0; micro < config_.accumulate && first_found(&Hunt::nan).empty(); ++micro) {
@@ -409,9 +409,9 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
   const bool watches = done < 2 || config_.check;
   for (const auto& run : ranks_) {
     for (size_t i = 0; i < run->sessions.size(); ++i)
-      run->sessions[i]->watch(i == kEval  ? run->eval_watch.get()
-                              : watches ? run->watch.get()
-                                        : nullptr);
+      run->sessions[i]->watch(i == kEval ? run->eval_watch.get()
+                              : watches  ? run->watch.get()
+                                         : nullptr);
     if (watches) run->watch->begin(kPoison[done % 2], &run->rank.pool);
   }
   auto st = one_step(report);

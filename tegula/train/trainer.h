@@ -116,8 +116,7 @@ class Trainer {
   std::vector<std::string> notes;
 
  private:
-  explicit Trainer(TrainConfig config)
-      : config_(std::move(config)), group_(config_.mesh) {}
+  explicit Trainer(TrainConfig config) : config_(std::move(config)), group_(config_.mesh) {}
   Status lock_output();
   Status open_origin();
   Status load_data();

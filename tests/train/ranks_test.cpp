@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tegula/models/init.h"
 #include "tegula/runtime/rank_group.h"
@@ -65,8 +67,7 @@ Ran run_on(TrainConfig c, const char* mesh_text) {
     auto s = Session::create(compiled->plans[r], *ranks[r]);
     EXPECT_TRUE(s.ok()) << s.error().to_string();
     sessions.push_back(std::move(*s));
-    EXPECT_TRUE(
-        bind_shares(*sessions[r], *stores[r], *compiled, static_cast<int64_t>(r)).ok());
+    EXPECT_TRUE(bind_shares(*sessions[r], *stores[r], *compiled, static_cast<int64_t>(r)).ok());
     for (const auto& [name, data] :
          {std::pair<const char*, void*>{"lr", &lr}, {"c1", &c1}, {"c2", &c2}, {"seed", &seed}})
       if (compiled->plans[r]->find_param(name) >= 0)

@@ -1,0 +1,118 @@
+#include "cli/plan_ranks.h"
+
+#include <cstdio>
+#include <map>
+
+#include "tegula/io/json.h"
+#include "tegula/ir/collective.h"
+
+namespace tegula::cli {
+
+namespace {
+
+struct Planned {
+  StepFunctions functions;
+  CompiledRanks step, update;  // update: without plans, unless gradients are accumulated
+  std::vector<StepCost> costs;
+  std::vector<int64_t> sent_bytes;
+};
+
+int64_t sent_bytes(const CompiledRanks& c, int64_t rank) {
+  if (c.plans.empty()) return 0;
+  return c.plans[static_cast<size_t>(rank)]->sent_bytes(c.mesh, c.mesh.at(rank));
+}
+
+Result<Planned> planned(const TrainConfig& c, const Target& target) {
+  Planned p;
+  p.functions = TEGULA_TRY(build_step_functions(c));
+  const bool one = c.accumulate == 1;
+  p.step = TEGULA_TRY(compile_for_ranks(
+      c, p.functions, one ? p.functions.train_step : p.functions.micro_step, target));
+  if (!one) p.update = TEGULA_TRY(compile_for_ranks(c, p.functions, p.functions.update, target));
+  for (int64_t r = 0; r < c.mesh.n_ranks(); ++r) {
+    const auto i = static_cast<size_t>(r);
+    p.costs.push_back(
+        TEGULA_TRY(step_cost(c, *p.step.plans[i], one ? nullptr : p.update.plans[i].get())));
+    p.sent_bytes.push_back(c.accumulate * sent_bytes(p.step, r) + sent_bytes(p.update, r));
+  }
+  return p;
+}
+
+// What rank 0 executes with others, by op and axis.
+struct Exchange {
+  int64_t count = 0, sent_bytes = 0;
+};
+std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c) {
+  std::map<std::string, Exchange> all;
+  const auto add = [&](const CompiledRanks& ranks, int64_t times) {
+    if (ranks.plans.empty()) return;
+    Plan one;  // of a single step, to count what it sends
+    one.module = ranks.plans[0]->module;
+    for (const Step& s : ranks.plans[0]->steps) {
+      if (!s.op->collective) continue;
+      one.steps = {s};
+      Exchange& e = all[cat(s.op->name, " over ", s.attrs.str("axis"))];
+      e.count += times;
+      e.sent_bytes += times * one.sent_bytes(ranks.mesh, ranks.mesh.at(0));
+    }
+  };
+  add(p.step, c.accumulate), add(p.update, 1);
+  return all;
+}
+
+// Products that all ranks of an axis do alike, by place, op and axis.
+std::map<std::string, int64_t> uncut(const Planned& p) {
+  std::map<std::string, int64_t> all;
+  for (const Uncut& u : p.step.sharded.uncut) {
+    const std::string place = u.scope.empty() ? "the step" : u.scope;
+    all[cat(u.op->name, " of ", place, " over ", p.step.mesh.axes[u.axis].name)] += u.flops;
+  }
+  return all;
+}
+
+void print_json(const Planned& p, const TrainConfig& c) {
+  Json::Array ranks, sends, alike;
+  for (size_t r = 0; r < p.costs.size(); ++r)
+    ranks.push_back(Json::object({{"flops", p.costs[r].flops},
+                                  {"sent_bytes", p.sent_bytes[r]},
+                                  {"peak_bytes", p.costs[r].peak_bytes()}}));
+  for (const auto& [what, e] : exchanges(p, c))
+    sends.push_back(
+        Json::object({{"what", what}, {"count", e.count}, {"sent_bytes", e.sent_bytes}}));
+  for (const auto& [what, flops] : uncut(p))
+    alike.push_back(Json::object({{"what", what}, {"flops", flops}}));
+  std::printf("%s\n", Json::object({{"params", parameter_count(p.functions.weights)},
+                                    {"mesh", to_text(c.mesh)},
+                                    {"mode", c.mode},
+                                    {"ranks", std::move(ranks)},
+                                    {"collectives", std::move(sends)},
+                                    {"uncut", std::move(alike)}})
+                          .dump()
+                          .c_str());
+}
+
+void print_text(const Planned& p, const TrainConfig& c) {
+  std::printf("mesh        %s: %lld ranks, mode %s\n", to_text(c.mesh).c_str(),
+              static_cast<long long>(c.mesh.n_ranks()), c.mode.c_str());
+  for (size_t r = 0; r < p.costs.size(); ++r)
+    std::printf("rank %-6zu %.4g FLOPs, %.1f MiB at its peak, sends %.4g bytes a step\n", r,
+                static_cast<double>(p.costs[r].flops),
+                static_cast<double>(p.costs[r].peak_bytes()) / (1 << 20),
+                static_cast<double>(p.sent_bytes[r]));
+  for (const auto& [what, e] : exchanges(p, c))
+    std::printf("exchange    %lld %s, %.4g bytes sent by rank 0\n", static_cast<long long>(e.count),
+                what.c_str(), static_cast<double>(e.sent_bytes));
+  for (const auto& [what, flops] : uncut(p))
+    std::printf("not cut     %s: %.4g FLOPs on every rank\n", what.c_str(),
+                static_cast<double>(flops));
+}
+
+}  // namespace
+
+Status plan_ranks(const TrainConfig& config, const Target& target) {
+  const Planned p = TEGULA_TRY(planned(config, target));
+  config.json ? print_json(p, config) : print_text(p, config);
+  return {};
+}
+
+}  // namespace tegula::cli
