@@ -55,7 +55,8 @@ class Partitioner {
     bool pends = false;
     for (size_t a = 0; a < at_.size(); ++a) {
       TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
-      pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output()][a].is_pending();
+      for (uint32_t r = 0; r < n.n_outputs; ++r)
+        pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output(r)][a].is_pending();
     }
     const auto out = TEGULA_TRY(pends ? emit_pending(id, call, in) : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
