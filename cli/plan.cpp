@@ -171,6 +171,7 @@ void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
                          {"arena_without_blockwise_bytes",
                           c.blockwise == "off" ? cost.arena_bytes : p.whole_arena_bytes},
                          {"recomputed", json_of(p.compiled.recomputed)},
+                         {"ranks", std::move(ranks)},
                          {"build_ms", p.build_ms},
                          {"passes_ms", p.compiled.passes_ms},
                          {"plan_ms", p.compiled.plan_ms},

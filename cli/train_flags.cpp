@@ -169,8 +169,9 @@ Status check_size(const TrainConfig& c) {
 }
 
 void add_mesh(CLI::App& cmd, std::string& mesh) {
-  cmd.add_option("--mesh", mesh,
-                 "Ranks by axis: dp cuts the batch, tp heads and hidden widths: dp=2,tp=2")
+  cmd.add_option(
+         "--mesh", mesh,
+         "Ranks by axis: dp cuts the batch, tp heads and widths, cp the sequence, ep experts")
       ->type_name("AXIS=N,...");
 }
 

@@ -38,7 +38,7 @@ RECORD = ROOT / "bench" / "results" / "ground_floor.json"
 SECONDS = 900  # of one command; portable kernels and sanitized builds are slow
 # 512 rows a step: sums over them are long enough for the shards of mode exact.
 TRAIN = ("--data text.txt --out out --n-layers 2 --d-model 32 --seqlen 64 --batch 8 --steps 6 --warmup 2 --lr 0.01 "
-         "--tokenizer bpe:300 --eval-every 0 --save-every 0 --threads 1")
+         "--tokenizer bpe:300 --eval-every 0 --save-every 0 --threads 1 --mode exact")
 GENERATE = "--model out --max-tokens 100 --overflow slide --threads 1"
 # Long enough, of a text short enough, that the likeliest tokens are not one letter again and again.
 LEARNED = "--data short.txt --steps 1000 --batch 4 --seqlen 32 --warmup 10 --weight-decay 0"

@@ -112,14 +112,15 @@ class Partitioner {
     }
     Sharding now = from;
     Var x = map_[v];
+    const auto n_changes = std::count(changes.begin(), changes.end(), uint8_t{1});
     for (size_t a = to.size(); a-- > 0;) {
       if (!changes[a] || now[a].is_replicated()) continue;
-      const bool is_last =
-          std::none_of(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(a),
-                       [](uint8_t c) { return c != 0; });
       AxisSharding next;
-      // A sum of which only a share is wanted: nobody needs all of it.
-      if (is_last && now[a].is_pending() && now[a].combine == Combine::kSum && to[a].is_split() &&
+      // Where nothing else changes no rank needs the whole: a sum is shared out as it is made, and
+      // what is split along another dim is exchanged.
+      const bool sums = now[a].is_pending() && now[a].combine == Combine::kSum;
+      const bool turns = now[a].is_split() && now[a].dim != to[a].dim && now[a].parts == 1;
+      if (n_changes == 1 && to[a].is_split() && (sums || (turns && to[a].parts == 1)) &&
           divides(x.shape(), to[a], s_.mesh.axes[a].size))
         next = to[a];
       now[a] = next;
@@ -145,6 +146,7 @@ class Partitioner {
   Var joined(ValueId v, Var x, size_t a, const Sharding& now, const AxisSharding& next,
              const AxisSharding& from) {
     return once(v, now, [&] {
+      if (from.is_split() && next.is_split()) return all_to_all(x, group(a), next.dim, from.dim);
       if (from.is_split()) return all_gather(x, group(a), from.dim, from.parts);
       if (next.is_split()) return reduce_scatter(x, group(a), next.dim, next.parts);
       return all_reduce(x, group(a), from.combine);

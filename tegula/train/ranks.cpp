@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "tegula/ir/regions.h"
 #include "tegula/models/model.h"
 
 namespace tegula {
 
 namespace {
 
-constexpr std::string_view kAxes = "dp, tp and ep";
+constexpr std::string_view kAxes = "dp, tp, cp and ep";
 
 // The axis that cuts a weight so: experts by ep, everything else by tp.
 std::string_view axis_of(const Cut& cut) { return cut.units == &setting::kExperts ? "ep" : "tp"; }
@@ -58,10 +59,13 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
   const auto weights = TEGULA_TRY(model_weights(config.model));
   int64_t n_batch = 1;
   for (const MeshAxis& a : mesh.axes) {
-    if (a.name != "dp" && a.name != "tp" && a.name != "ep")
+    if (a.name != "dp" && a.name != "tp" && a.name != "cp" && a.name != "ep")
       return invalid_argument(
           cat("--mesh ", to_text(mesh), ": there is no axis ", a.name, "; axes are ", kAxes));
     if (a.name == "dp" || a.name == "ep") n_batch *= a.size;
+    if (a.name == "cp" && config.model.max_seqlen % a.size != 0)
+      return invalid_argument(cat("--seqlen ", config.model.max_seqlen,
+                                  " cannot be shared evenly by the ", a.size, " ranks of cp"));
   }
   if (config.batch % n_batch != 0)
     return invalid_argument(cat("--batch ", config.batch, " cannot be shared evenly by the ",
@@ -72,7 +76,8 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
     Sharding s = replicated(mesh);
     if (p.name == "tokens" || p.name == "targets") {
       for (size_t a = 0; a < mesh.axes.size(); ++a)
-        if (mesh.axes[a].name != "tp") s[a] = AxisSharding::split(0);
+        if (mesh.axes[a].name != "tp")
+          s[a] = AxisSharding::split(mesh.axes[a].name == "cp" ? 1 : 0);
     } else if (p.role != Role::kInput) {
       const auto weight = weight_of_state(p.name, weights);
       if (!weight.empty())
@@ -83,10 +88,31 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
   return all;
 }
 
+namespace {
+
+// A loop that carries a sum from round to round has one order, which ranks cannot share.
+Status check_loops(const TrainConfig& config, const Function& f) {
+  if (config.mode != "exact" || config.mesh.n_ranks() == 1) return {};
+  if (config.blockwise != "off")
+    return unsupported(cat("--mode exact over ", config.mesh.n_ranks(),
+                           " ranks: --blockwise carries sums from block to block, whose order "
+                           "ranks cannot share: leave it out, or take --mode fast"));
+  for (const Node& n : f.nodes)
+    if (has_bodies(*n.op))
+      return unsupported(cat("--mode exact over ", config.mesh.n_ranks(), " ranks: the ",
+                             n.op->name, " of ", config.model.type,
+                             " carries sums from round to round, whose order ranks cannot share: "
+                             "take --mode fast"));
+  return {};
+}
+
+}  // namespace
+
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target) {
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
+  TEGULA_TRY(check_loops(config, f));
   ShardOptions o{config.mesh, {}, options.passes.pass.mode};
   o.params = TEGULA_TRY(param_shardings(config, f));
   if (config.mesh.n_ranks() > 1) return compile_ranks(functions.module, function, o, options);

@@ -3,8 +3,11 @@
 //
 //   dp   the batch
 //   tp   weights along the dims that the model's file names (Cut), so heads and hidden widths
+//   cp   the sequence; attention turns to heads where they can be shared out
+//   ep   experts, and the batch outside of them
 //
-// [Dean et al. 2012, section 4; Shoeybi et al. 2019 (Megatron-LM), section 3]
+// [Dean et al. 2012, section 4; Shoeybi et al. 2019 (Megatron-LM), section 3; Jacobs et al. 2023
+// (DeepSpeed-Ulysses), section 3; Lepikhin et al. 2020 (GShard), section 3]
 #pragma once
 
 #include "tegula/runtime/compile.h"

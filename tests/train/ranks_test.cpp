@@ -21,7 +21,8 @@ TrainConfig tiny(const char* model, const char* mode) {
   c.model.type = model;
   c.model.vocab_size = 61, c.model.n_layers = 2, c.model.n_heads = 4, c.model.d_model = 32;
   c.model.max_seqlen = 16, c.model.has_bias = std::string(model) == "gpt2";
-  if (std::string(model) != "gpt2") c.model.n_kv_heads = 2;
+  if (std::string(model) != "gpt2" && std::string(model) != "moe") c.model.n_kv_heads = 2;
+  if (std::string(model) == "moe") c.model.n_experts = 4;
   c.batch = 8, c.mode = mode;
   EXPECT_TRUE(c.model.resolve().ok());
   return c;
@@ -174,10 +175,48 @@ TEST_P(Ranks, ExactHasTheBitsOfOneRank) {
   }
 }
 
+int64_t product_flops(const Plan& plan) {
+  int64_t n = 0;
+  for (const Step& s : plan.steps)
+    if (s.op->precision == Precision::kLow) n += s.flops;
+  return n;
+}
+
+// A computation that all ranks repeat is no parallelism: over the ranks, products cost what they
+// cost one, but for what is listed as uncut.
+TEST_P(Ranks, ShareTheProductsOut) {
+  const auto [model, mesh] = GetParam();
+  for (const char* mode : {"fast", "exact"}) {
+    TrainConfig c = tiny(model, mode);
+    c.model.d_model = 512, c.model.d_ff = 0, c.model.n_heads = 8, c.model.head_dim = 0;
+    c.model.n_kv_heads = std::string(model) == "gpt2" || std::string(model) == "moe" ? 0 : 4;
+    c.model.max_seqlen = 64, c.model.vocab_size = 512;
+    ASSERT_TRUE(c.model.resolve().ok());
+    const auto flops_on = [&](const char* text) {
+      c.mesh = *mesh_from_text(text);
+      const StepFunctions f = *build_step_functions(c);
+      const auto r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+      int64_t all = 0, alike = 0;
+      for (const auto& plan : r.plans) all += product_flops(*plan);
+      for (const Uncut& u : r.sharded.uncut) alike += u.flops * (r.mesh.axes[u.axis].size - 1);
+      return std::pair(static_cast<double>(all), static_cast<double>(alike));
+    };
+    const double one = flops_on("").first;
+    const auto [many, alike] = flops_on(mesh);
+    EXPECT_LE(many - alike, 1.05 * one) << model << " " << mesh << " " << mode;
+    EXPECT_LE(many, 1.25 * one) << model << " " << mesh << " " << mode;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Ranks,
                          ::testing::Combine(::testing::Values("gpt2", "llama", "qwen2", "gemma2"),
                                             ::testing::Values("dp=2", "dp=4", "dp=8", "tp=2",
                                                               "tp=4", "dp=2,tp=2")));
+
+INSTANTIATE_TEST_SUITE_P(Experts, Ranks,
+                         ::testing::Combine(::testing::Values("moe"),
+                                            ::testing::Values("dp=2", "ep=2", "ep=4", "ep=2,dp=2",
+                                                              "ep=2,tp=2")));
 
 }  // namespace
 }  // namespace tegula

@@ -1,0 +1,87 @@
+"""Training over the ranks of a mesh: in mode exact the files of one rank, byte for byte, and what a rank does, holds and
+sends as `tegula plan --mesh` says."""
+
+import json
+import unittest
+
+from case import CliTest
+
+RUN = ("--steps 3 --batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 "
+       "--threads 1 --json").split()
+FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json")
+
+
+class Ranks(CliTest):
+    def train(self, out, *flags):
+        done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / out, *RUN, *flags))
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def files(self, out):
+        return {name: (self.dir / out / "latest" / name).read_bytes() for name in FILES}
+
+    def check(self, *flags, meshes):
+        one = self.train("one", "--mode", "exact", *flags)
+        self.assertEqual(len(one["ranks"]), 1)
+        self.assertEqual(one["ranks"][0]["sent_bytes"], 0)
+        self.assertEqual(one["ranks"][0]["flops"], one["flops_per_step_counted"])
+        for mesh in meshes:
+            with self.subTest(mesh=mesh, flags=flags):
+                many = self.train(mesh, "--mode", "exact", "--mesh", mesh, *flags)
+                self.assertEqual(self.files("one"), self.files(mesh))
+                self.assertEqual(many["train_loss"], one["train_loss"])
+                self.assertEqual(many["val_loss"], one["val_loss"])
+                for rank in many["ranks"]:
+                    for what in ("flops", "sent_bytes", "peak_bytes"):
+                        self.assertEqual(rank[what], rank[what + "_planned"])
+                    self.assertGreater(rank["sent_bytes"], 0)
+                # What all ranks do alike is little: products are shared out.
+                self.assertLess(many["flops_per_step_counted"], 1.25 * one["flops_per_step_counted"])
+
+    def test_gpt2_has_the_files_of_one_rank(self):
+        self.check("--model", "gpt2", "--bias", "--dropout", "0.1", meshes=("dp=2,tp=2", "dp=4", "tp=4"))
+
+    def test_llama_in_bf16_has_the_files_of_one_rank(self):
+        self.check("--model", "llama", "--n-kv-heads", "2", "--dtype", "bf16", meshes=("dp=2", "dp=2,tp=2"))
+
+    def test_accumulated_gradients_too(self):
+        self.check("--model", "gpt2", "--accumulate", "2", meshes=("dp=2,tp=2",))
+
+    def test_moe_has_the_files_of_one_rank(self):
+        self.check("--model", "moe", "--n-experts", "4", meshes=("dp=2", "ep=2,dp=2"))
+
+    def test_plan_says_what_training_measures(self):
+        flags = ("--model", "gpt2", "--mesh", "dp=2,tp=2")
+        measured = self.train("out", *flags)
+        vocab = json.loads((self.dir / "out/latest/config.json").read_text())["vocab_size"]
+        plan = self.expect_ok(self.run_tool(
+            "plan", *flags, "--vocab-size", vocab,
+            *"--batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --threads 1 --json".split()))
+        planned = json.loads(plan.stdout)
+        self.assertEqual(planned["mesh"], "dp=2,tp=2")
+        for ours, theirs in zip(planned["ranks"], measured["ranks"], strict=True):
+            self.assertEqual(ours, {what: theirs[what] for what in ("flops", "sent_bytes", "peak_bytes")})
+
+    def test_a_run_goes_on_on_another_mesh(self):
+        flags = ("--mode", "exact", "--model", "gpt2", "--lr-decay-steps", "6")
+        self.train("one", *flags, "--steps", "6")
+        self.train("many", *flags, "--mesh", "dp=4")
+        self.train("many", "--lr-decay-steps", "6", "--steps", "6", "--resume", "--mesh", "tp=2")
+        self.assertEqual(self.files("one"), self.files("many"))
+
+    def test_what_cannot_be_is_refused_with_its_numbers(self):
+        def refused(*flags):
+            return self.run_tool("train", "--data", self.text, *RUN, *flags)
+        for flags, why in ((("--mesh", "dp=3"), "--batch 8 cannot be shared evenly by the 3 ranks"),
+                           (("--mesh", "pp=2"), "there is no axis pp"),
+                           (("--mesh", "dp=2", "--ranks", "4"), "has 2 ranks, --ranks is 4"),
+                           (("--mesh", "dp"), "must be an axis and its ranks"),
+                           (("--mesh", "dp=2", "--mode", "exact", "--blockwise", "32"), "--blockwise"),
+                           (("--mesh", "dp=2", "--mode", "exact", "--model", "lstm"), "carries sums")):
+            with self.subTest(flags=flags):
+                done = refused(*flags)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(why, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
