@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "tegula/base/philox.h"
 #include "tegula/ir/collective.h"
@@ -13,7 +14,7 @@
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/rank_group.h"
 #include "tegula/runtime/session.h"
-#include "tests/common/run_both.h"
+#include "tests/io/temp_dir.h"
 
 namespace tegula {
 namespace {
