@@ -206,7 +206,12 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
     add_optimizer(cmd, c);
     add_step(cmd, c, memory);
   }
-  if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) add_mesh(cmd, mesh);
+  if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
+    add_mesh(cmd, mesh);
+    whole(cmd.add_option("--zero", c.zero,
+                         "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too"),
+          0, 2);
+  }
   if (purpose == Purpose::kTrain)  // of a plan they may be a pipeline's
     whole(cmd.add_option("--ranks", ranks, "Ranks, threads of this process; without --mesh: dp"), 1,
           1 << 10);
@@ -259,6 +264,8 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
                                 "effect: give one of them"));
   if (!c.init_from.empty() && is_said("--tokenizer"))
     return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
+  if (c.zero > 0 && c.mesh.find("dp") < 0)
+    return invalid_argument("--zero splits state over dp: give --mesh an axis dp");
   if (c.tune == "off" && is_said("--tune-cache"))
     return invalid_argument("--tune-cache is of no use without --tune quick or --tune full");
   return {};

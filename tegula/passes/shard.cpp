@@ -80,6 +80,12 @@ class Sharder {
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const AxisSharding& s = out_.values[n.inputs[k]][axis];
         if (s.is_split()) cuts.push_back(cut_of_operand(c, map, k, s, n_ranks));
+        if (s.is_pending() && n.phase == Phase::kUpdate && scatters(axis))
+          for (int d = 0; d < c.in[k].shape.rank(); ++d)
+            if (const auto split = AxisSharding::split(d); divides(c.in[k].shape, split, n_ranks)) {
+              cuts.push_back(cut_of_operand(c, map, k, split, n_ranks));
+              break;
+            }
       }
       if (n.op->precision == Precision::kLow)
         for (size_t f = 0; f < map.factors.size(); ++f)
@@ -99,6 +105,10 @@ class Sharder {
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
     return chosen;
+  }
+
+  bool scatters(size_t axis) const {
+    return axis < options_.scatters.size() && options_.scatters[axis] != 0;
   }
 
   // A sum may be left pending through whatever is linear in it. Adding two of them changes the

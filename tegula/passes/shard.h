@@ -22,6 +22,9 @@ struct ShardOptions {
   Mesh mesh;
   std::vector<Sharding> params;  // of each parameter; none of them pends
   Mode mode = Mode::kFast;
+  // Axes along which the update's state is split (ZeRO): there a pending gradient is shared out
+  // where it is read, rather than made whole on every rank.
+  std::vector<uint8_t> scatters = {};
 };
 
 // What every rank of an axis does alike.

@@ -42,6 +42,23 @@ Result<Sharding> sharding_of_weight(const ModelConfig& config, const Mesh& mesh,
   return s;
 }
 
+// ZeRO: dp also splits what only the update reads, along the first dim that it divides.
+// [Rajbhandari et al. 2020, section 5]
+void split_state(const TrainConfig& config, std::string_view name, const Shape& shape,
+                 std::string_view weight, Sharding& s) {
+  const int dp = config.mesh.find("dp");
+  const bool is_sum = name.starts_with("grad.");
+  if (dp < 0 || name == weight || config.zero < (is_sum ? 2 : 1)) return;
+  const MeshAxis& axis = config.mesh.axes[static_cast<size_t>(dp)];
+  for (int d = 0; d < shape.rank(); ++d) {
+    const bool is_free = std::none_of(
+        s.begin(), s.end(), [&](const AxisSharding& a) { return a.is_split() && a.dim == d; });
+    if (!is_free || !divides(shape, AxisSharding::split(d), axis.size)) continue;
+    s[static_cast<size_t>(dp)] = AxisSharding::split(d);
+    return;
+  }
+}
+
 // "adam.m.wte.weight" is state of "wte.weight".
 std::string_view weight_of_state(std::string_view name, const std::vector<WeightSpec>& weights) {
   for (const WeightSpec& w : weights)
@@ -80,8 +97,10 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
           s[a] = AxisSharding::split(mesh.axes[a].name == "cp" ? 1 : 0);
     } else if (p.role != Role::kInput) {
       const auto weight = weight_of_state(p.name, weights);
-      if (!weight.empty())
+      if (!weight.empty()) {
         s = TEGULA_TRY(sharding_of_weight(config.model, mesh, model, weight, shape));
+        split_state(config, p.name, shape, weight, s);
+      }
     }
     all.push_back(std::move(s));
   }
@@ -115,6 +134,8 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   TEGULA_TRY(check_loops(config, f));
   ShardOptions o{config.mesh, {}, options.passes.pass.mode};
   o.params = TEGULA_TRY(param_shardings(config, f));
+  for (const MeshAxis& a : config.mesh.axes)
+    o.scatters.push_back(config.zero > 0 && a.name == "dp");
   if (config.mesh.n_ranks() > 1) return compile_ranks(functions.module, function, o, options);
   Compiled one = TEGULA_TRY(compile(functions.module, function, options));
   CompiledRanks out{.mesh = config.mesh, .params = std::move(o.params)};

@@ -6,6 +6,8 @@
 //   cp   the sequence; attention turns to heads where they can be shared out
 //   ep   experts, and the batch outside of them
 //
+// With config.zero, dp also splits optimizer state (1) and sums of gradients (2).
+//
 // [Dean et al. 2012, section 4; Shoeybi et al. 2019 (Megatron-LM), section 3; Jacobs et al. 2023
 // (DeepSpeed-Ulysses), section 3; Lepikhin et al. 2020 (GShard), section 3]
 #pragma once

@@ -175,6 +175,30 @@ TEST_P(Ranks, ExactHasTheBitsOfOneRank) {
   }
 }
 
+// Optimizer state and sums of gradients in shares: less memory, the same bits.
+TEST_P(Ranks, ZeroKeepsBitsAndTakesLessMemory) {
+  const auto [model, mesh] = GetParam();
+  TrainConfig c = tiny(model, "exact");
+  const Mesh m = *mesh_from_text(mesh);
+  if (m.find("dp") < 0) GTEST_SKIP() << "state is split over dp alone";
+  const Ran one = run_on(c, "");
+  const auto state_bytes = [&](int64_t zero) {
+    c.mesh = m, c.zero = zero;
+    const StepFunctions f = *build_step_functions(c);
+    const auto r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+    return step_cost(c, *r.plans[0], nullptr)->state_bytes;
+  };
+  // Of three f32 tensors a weight, two are split by dp's ranks, but for what it does not divide.
+  const auto n = static_cast<double>(m.axes[static_cast<size_t>(m.find("dp"))].size);
+  EXPECT_LE(static_cast<double>(state_bytes(1)),
+            static_cast<double>(state_bytes(0)) * (1 + 2 / n) / 3 * 1.05);
+  const Ran many = run_on(c, mesh);
+  EXPECT_EQ(one.losses, many.losses);
+  EXPECT_EQ(one.norms, many.norms);
+  for (const auto& [name, w] : one.weights)
+    EXPECT_EQ(differing(w, many.weights.at(name)), 0) << name;
+}
+
 int64_t product_flops(const Plan& plan) {
   int64_t n = 0;
   for (const Step& s : plan.steps)

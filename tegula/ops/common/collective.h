@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tegula/ops/collective.h"
-#include "tegula/ops/elementwise.h"
+#include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
 
