@@ -22,6 +22,7 @@
 #include "tegula/ops/arrange.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/autodiff.h"
+#include "tegula/ops/collective.h"
 #include "tegula/ops/control.h"
 #include "tegula/ops/conv.h"
 #include "tegula/ops/cumulative.h"
