@@ -6,7 +6,6 @@
 #include <map>
 
 #include "tegula/ir/text.h"
-
 #include "tegula/plan/planning.h"
 
 namespace tegula {

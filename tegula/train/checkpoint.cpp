@@ -95,9 +95,10 @@ Status take_mode(const Json& state, TrainConfig& config, std::string_view whose)
   if (!is_said) config.mode = *mode->as<std::string>();
   const Json* sums = state.find("exact_sums");
   if (*mode->as<std::string>() != "exact" || (sums && *sums == Json(kExactSums))) return {};
-  return unsupported(cat("--resume: ", whose,
-                         " was trained by a version whose mode exact summed in another order, and "
-                         "would not go on with its bits: start from its weights, with --init-from"));
+  return unsupported(
+      cat("--resume: ", whose,
+          " was trained by a version whose mode exact summed in another order, and "
+          "would not go on with its bits: start from its weights, with --init-from"));
 }
 
 std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRef>>& tensors) {
