@@ -10,7 +10,7 @@ namespace tegula {
 namespace {
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  if (options.mode != Mode::kExact || options.is_inference || options.is_region) return false;
+  if (options.mode != Mode::kExact || !options.is_step || options.is_region) return false;
   bool changed = false;
   for (Node& n : f.nodes) {
     // A loss has the shards of its gradient, so that both may still become one op.

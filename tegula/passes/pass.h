@@ -35,7 +35,8 @@ struct Recomputed {
 // What bits are promised across ranks and batch companions. Both modes give equal bits for any
 // number of threads, and from run to run.
 enum class Mode : uint8_t {
-  kExact,  // equal ones: long contractions have 8 fixed shards, summed in a tree
+  kExact,  // equal ones: long contractions, and a step's sums over the batch, have up to 8 fixed
+           // shards, summed in a tree
   kFast,   // none: a contraction is one chain
 };
 
@@ -43,6 +44,8 @@ struct PassOptions {
   Mode mode = Mode::kExact;
   // autocast: matrix products in this dtype; kF32 leaves the function as it is.
   DType compute_dtype = DType::kF32;
+  // A step of training, which ranks may share: in kExact its sums over the batch have shards, too.
+  bool is_step = false;
   // Weights do not change from run to run, so work on weights alone is done once.
   bool is_inference = false;
 

@@ -81,13 +81,15 @@ double Plan::seconds() const {
 }
 
 bool Plan::has_collectives() const {
-  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.op->collective; });
+  return std::any_of(steps.begin(), steps.end(), [](const Step& s) {
+    return s.op->collective && s.attrs.i("ranks") > 1;
+  });
 }
 
 int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
   int64_t bytes = 0;
   for (const Step& s : steps) {
-    if (!s.op->collective) continue;
+    if (!s.op->collective || s.attrs.i("ranks") == 1) continue;
     std::vector<Type> in, out;
     for (const PlanTensor& t : s.in) in.push_back(t.type);
     for (const PlanTensor& t : s.out) out.push_back(t.type);

@@ -189,7 +189,7 @@ Status Session::run(std::span<const int64_t> extents) {
       s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
       s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
     }
-    if (plan_->steps[i].op->collective && rank_->peers->has_failed())
+    if (plan_->steps[i].op->collective && rank_->peers && rank_->peers->has_failed())
       return io_error(cat("plan ", plan_->name, ": another rank failed"));
     if (observer) observer(observer_context, *this, i);
   }

@@ -118,7 +118,8 @@ CompileOptions compile_options(const TrainConfig& config, const Target& target) 
   o.plan.target = target;
   PassOptions& p = o.passes.pass;
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
-  if (config.mode == "fast") p.mode = Mode::kFast;
+  p.mode = config.mode == "fast" ? Mode::kFast : Mode::kExact;
+  p.is_step = true;
   p.memory_bytes = config.memory_bytes;
   if (config.blockwise == "auto") p.block_rows = PassOptions::kAutoBlock;
   if (config.blockwise != "auto" && config.blockwise != "off")

@@ -7,6 +7,7 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
+  if (keeps_alone(c)) return;
   Peers& peers = peers_of(c);
   const std::string& axis = c.attrs->str("axis");
   const auto split = static_cast<int>(c.attrs->i("split"));

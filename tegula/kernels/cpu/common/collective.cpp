@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tegula/base/element.h"
+#include "tegula/kernels/cpu/common/strided.h"
 
 namespace tegula::kernel {
 
@@ -41,6 +42,12 @@ void join_ranks(T (*x)[kBlock], std::string_view combine, size_t n_ranks, int64_
 bool supports_collective(const KernelQuery& q) {
   return q.in.size() == 1 && q.out.size() == 1 && q.in[0].is_contiguous() &&
          q.out[0].is_contiguous() && q.attrs->i("ranks") <= static_cast<int64_t>(kMostRanks);
+}
+
+bool keeps_alone(const KernelCall& c) {
+  if (c.attrs->i("ranks") > 1) return false;
+  if (c.in[0].data != c.out[0].data) move_strided(c.in[0], c.out[0], *c.pool);
+  return true;
 }
 
 Runs::Runs(const TensorRef& whole, int64_t dim, int64_t parts_of_dim, int64_t n_ranks)

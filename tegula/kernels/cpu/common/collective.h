@@ -11,6 +11,8 @@
 namespace tegula::kernel {
 
 inline Peers& peers_of(const KernelCall& c) { return *static_cast<const DeviceCall&>(c).peers; }
+// A rank that is alone in its group keeps what it has; true: that was all.
+bool keeps_alone(const KernelCall& c);
 
 // One operand and one result, both dense.
 bool supports_collective(const KernelQuery& q);
