@@ -49,6 +49,8 @@ std::string settings_toml(const TrainConfig& c) {
   out.add("eval-every", c.eval_every), out.add("save-every", c.save_every);
   if (c.memory_bytes > 0) out.add("memory", std::to_string(c.memory_bytes));
   out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);
+  if (!c.mesh.axes.empty()) out.add("mesh", to_text(c.mesh));
+  if (c.zero > 0) out.add("zero", c.zero);
   out.add("threads", c.threads), out.add("tune", c.tune);
   if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);
   if (!c.passes.empty()) out.add("passes", c.passes);

@@ -122,6 +122,7 @@ TEST(BlockwiseTraining, GradientsAgainstTheReference) {
   c.model.n_layers = 1, c.model.d_model = 8, c.model.n_heads = 2, c.model.max_seqlen = 64;
   c.model.vocab_size = 16, c.model.has_bias = true, c.batch = 16;
   c.optimizer.name = "sgd", c.optimizer.clip = 0, c.optimizer.weight_decay = 0;
+  c.mode = "exact";
   ASSERT_TRUE(c.model.resolve().ok());
   std::vector<HostTensor> want, results[3];
   std::vector<std::string> names;
