@@ -81,9 +81,8 @@ double Plan::seconds() const {
 }
 
 bool Plan::has_collectives() const {
-  return std::any_of(steps.begin(), steps.end(), [](const Step& s) {
-    return s.op->collective && s.attrs.i("ranks") > 1;
-  });
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& s) { return s.op->collective && s.attrs.i("ranks") > 1; });
 }
 
 int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
