@@ -4,7 +4,6 @@
 #include <map>
 
 #include "tegula/ir/builder.h"
-#include "tegula/ir/collective.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -224,15 +223,6 @@ class Partitioner {
 
 Result<FuncId> partition(Module& module, FuncId step, const ShardedStep& sharded, int64_t rank) {
   return Partitioner(module, step, sharded, rank).run();
-}
-
-std::string collectives_of(const Function& f) {
-  std::string text;
-  for (const Node& n : f.nodes)
-    if (n.op->collective)
-      text += cat(n.op->name, " ", n.attrs.str("axis"), " ", n.attrs.i("ranks"), " ",
-                  f.type(n.inputs[0]), "\n");
-  return text;
 }
 
 }  // namespace tegula

@@ -16,7 +16,4 @@ namespace tegula {
 // Adds it to the module. Errors: an op's own about its part.
 Result<FuncId> partition(Module& module, FuncId step, const ShardedStep& sharded, int64_t rank);
 
-// The collectives of a function, one a line: op, axis, ranks, type. Ranks must agree on them.
-std::string collectives_of(const Function& f);
-
 }  // namespace tegula

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/sum_shards.h"

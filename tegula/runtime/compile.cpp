@@ -150,6 +150,11 @@ std::string collectives_in_order(const Plan& plan) {
 }
 
 Status check_collectives(const CompiledRanks& c) {
+  for (const Step& s : c.plans[0]->steps)
+    if (s.op->collective && !s.kernel)
+      return unsupported(cat("no kernel of ", c.plans[0]->target.name, " runs ", s.op->name, " of ",
+                             s.in[0].type, " over the ", s.attrs.i("ranks"), " ranks of ",
+                             s.attrs.str("axis"), ": an axis has at most 64"));
   const std::string first = collectives_in_order(*c.plans[0]);
   for (size_t r = 1; r < c.plans.size(); ++r)
     if (collectives_in_order(*c.plans[r]) != first)

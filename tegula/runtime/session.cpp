@@ -16,7 +16,8 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
       base_(static_cast<uint8_t*>(arena)),
       param_data_(plan_->params.size(), nullptr),
       bound_(plan_->steps.size()),
-      uses_(plan_->params.size()) {
+      uses_(plan_->params.size()),
+      needs_peers_(plan_->has_collectives()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
   set_extents();
@@ -169,7 +170,7 @@ Status Session::run(std::span<const int64_t> extents) {
     if (!param_data_[i] && plan_->params[i].tensor.type.bytes() > 0)
       return invalid_argument(cat("parameter ", plan_->params[i].name, " of plan ", plan_->name,
                                   " has no memory: bind it"));
-  if (plan_->has_collectives() && !rank_->peers)
+  if (needs_peers_ && !rank_->peers)
     return invalid_argument(
         cat("plan ", plan_->name, " is one rank's of several: run it in a RankGroup"));
   // Kernels count into the rank; what came in between, regions' counts too, is this run's.

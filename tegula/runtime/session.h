@@ -101,6 +101,7 @@ class Session {
   std::vector<int64_t> extents_;
   std::vector<Bound> bound_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
+  bool needs_peers_ = false;            // some step is one that ranks execute together
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
   MemoryWatch* watch_ = nullptr;

@@ -232,6 +232,15 @@ TEST_P(Ranks, ShareTheProductsOut) {
   }
 }
 
+TEST(Mesh, OfMoreRanksThanAKernelJoinsIsRefused) {
+  TrainConfig c = tiny("gpt2", "fast");
+  c.batch = 128, c.mesh = *mesh_from_text("dp=128");
+  const StepFunctions f = *build_step_functions(c);
+  const auto r = compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.error().message.find("at most 64"), std::string::npos) << r.error().message;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Ranks,
                          ::testing::Combine(::testing::Values("gpt2", "llama", "qwen2", "gemma2"),
                                             ::testing::Values("dp=2", "dp=4", "dp=8", "tp=2",

@@ -6,26 +6,23 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
-  if (keeps_alone(c)) return;
-  Peers& peers = peers_of(c);
-  const std::string& axis = c.attrs->str("axis");
-  const TensorRef& y = c.out[0];
-  const Peers::Met met = peers.meet(axis, c.in[0], y);
-  if (met.all.empty()) return;
-  const auto n = static_cast<int64_t>(met.all.size());
-  const Runs runs(y, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
-  const int64_t bytes = runs.run * size_bytes(y.dtype);
-  c.pool->parallel_for(runs.count() * n, [&](int64_t i, int) {
-    const int64_t rank = i % n, run = i / n;
-    const Shown& giver = met.all[static_cast<size_t>(rank)];
-    const uint8_t* from = at(giver.in, runs.in_share(run));
-    uint8_t* to = at(y, runs.in_whole(run, rank, n));
-    if (static_cast<size_t>(rank) == met.index)
-      std::memcpy(to, from, static_cast<size_t>(bytes));
-    else
-      copy_from(giver, from, bytes, to);
+  with_group(c, [&](const Peers::Met& met, Peers&) {
+    const TensorRef& y = c.out[0];
+    const auto n = static_cast<int64_t>(met.all.size());
+    const Runs runs(y, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
+    const int64_t bytes = runs.run * size_bytes(y.dtype);
+    c.pool->parallel_for(runs.count() * n, [&](int64_t i, int) {
+      const int64_t rank = i % n, run = i / n;
+      const Shown& giver = met.all[static_cast<size_t>(rank)];
+      const uint8_t* from = at(giver.in, runs.in_share(run));
+      uint8_t* to = at(y, runs.in_whole(run, rank, n));
+      if (static_cast<size_t>(rank) == met.index)
+        std::memcpy(to, from, static_cast<size_t>(bytes));
+      else
+        copy_from(giver, from, bytes, to);
+    });
+    return true;
   });
-  peers.meet(axis);
 }
 
 }  // namespace

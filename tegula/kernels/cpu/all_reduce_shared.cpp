@@ -24,28 +24,24 @@ void in_parts(ThreadPool& pool, int64_t lo, int64_t hi, F&& fn) {
 }
 
 void launch(const KernelCall& c) {
-  if (keeps_alone(c)) return;
-  Peers& peers = peers_of(c);
-  const std::string& axis = c.attrs->str("axis");
-  const auto combine = c.attrs->get_or<std::string>("combine", "sum");
-  const TensorRef& y = c.out[0];
-  const Peers::Met met = peers.meet(axis, c.in[0], y);
-  if (met.all.empty()) return;
-  const int64_t n = y.numel(), size = size_bytes(y.dtype);
-  // A result in the operand's place is written where only this rank reads the operand.
-  const auto [lo, hi] = share(n, met.index, met.all.size());
-  in_parts(*c.pool, lo, hi, [&](int64_t from, int64_t count) {
-    reduce_run(met, combine, from, count, at(y, from));
-  });
-  if (!peers.meet(axis)) return;
-  for (size_t r = 0; r < met.all.size(); ++r) {
-    if (r == met.index) continue;
-    const auto [from, to] = share(n, r, met.all.size());
-    in_parts(*c.pool, from, to, [&](int64_t begin, int64_t count) {
-      copy_from(met.all[r], at(met.all[r].out, begin), count * size, at(y, begin));
+  with_group(c, [&](const Peers::Met& met, Peers& peers) {
+    const auto combine = c.attrs->get_or<std::string>("combine", "sum");
+    const TensorRef& y = c.out[0];
+    const int64_t n = y.numel(), size = size_bytes(y.dtype);
+    const auto [lo, hi] = share(n, met.index, met.all.size());
+    in_parts(*c.pool, lo, hi, [&](int64_t from, int64_t count) {
+      reduce_run(met, combine, from, count, at(y, from));
     });
-  }
-  peers.meet(axis);
+    if (!peers.meet(c.attrs->str("axis"))) return false;
+    for (size_t r = 0; r < met.all.size(); ++r) {
+      if (r == met.index) continue;
+      const auto [from, to] = share(n, r, met.all.size());
+      in_parts(*c.pool, from, to, [&](int64_t begin, int64_t count) {
+        copy_from(met.all[r], at(met.all[r].out, begin), count * size, at(y, begin));
+      });
+    }
+    return true;
+  });
 }
 
 }  // namespace

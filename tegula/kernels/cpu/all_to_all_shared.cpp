@@ -7,24 +7,21 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
-  if (keeps_alone(c)) return;
-  Peers& peers = peers_of(c);
-  const std::string& axis = c.attrs->str("axis");
-  const auto split = static_cast<int>(c.attrs->i("split"));
-  const auto gather = static_cast<int>(c.attrs->i("gather"));
-  const TensorRef& y = c.out[0];
-  const Peers::Met met = peers.meet(axis, c.in[0], y);
-  if (met.all.empty()) return;
-  const int64_t share = y.shape[split], piece = c.in[0].shape[gather];
-  for (size_t r = 0; r < met.all.size(); ++r) {
-    const TensorRef mine =
-        part_of(met.all[r].in, split, static_cast<int64_t>(met.index) * share, share);
-    move_strided(mine, part_of(y, gather, static_cast<int64_t>(r) * piece, piece), *c.pool);
-    if (r != met.index)
-      met.all[r].sent_bytes->fetch_add(mine.numel() * size_bytes(y.dtype),
-                                       std::memory_order_relaxed);
-  }
-  peers.meet(axis);
+  with_group(c, [&](const Peers::Met& met, Peers&) {
+    const auto split = static_cast<int>(c.attrs->i("split"));
+    const auto gather = static_cast<int>(c.attrs->i("gather"));
+    const TensorRef& y = c.out[0];
+    const int64_t share = y.shape[split], piece = c.in[0].shape[gather];
+    for (size_t r = 0; r < met.all.size(); ++r) {
+      const TensorRef mine =
+          part_of(met.all[r].in, split, static_cast<int64_t>(met.index) * share, share);
+      move_strided(mine, part_of(y, gather, static_cast<int64_t>(r) * piece, piece), *c.pool);
+      if (r != met.index)
+        met.all[r].sent_bytes->fetch_add(mine.numel() * size_bytes(y.dtype),
+                                         std::memory_order_relaxed);
+    }
+    return true;
+  });
 }
 
 }  // namespace

@@ -6,19 +6,16 @@ namespace tegula::kernel {
 namespace {
 
 void launch(const KernelCall& c) {
-  if (keeps_alone(c)) return;
-  Peers& peers = peers_of(c);
-  const std::string& axis = c.attrs->str("axis");
-  const TensorRef &x = c.in[0], &y = c.out[0];
-  const Peers::Met met = peers.meet(axis, x, y);
-  if (met.all.empty()) return;
-  const auto n = static_cast<int64_t>(met.all.size());
-  const Runs runs(x, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
-  c.pool->parallel_for(runs.count(), [&](int64_t i, int) {
-    reduce_run(met, "sum", runs.in_whole(i, static_cast<int64_t>(met.index), n), runs.run,
-               at(y, runs.in_share(i)));
+  with_group(c, [&](const Peers::Met& met, Peers&) {
+    const TensorRef& x = c.in[0];
+    const auto n = static_cast<int64_t>(met.all.size());
+    const Runs runs(x, c.attrs->i("dim"), c.attrs->get_or<int64_t>("parts", 1), n);
+    c.pool->parallel_for(runs.count(), [&](int64_t i, int) {
+      reduce_run(met, "sum", runs.in_whole(i, static_cast<int64_t>(met.index), n), runs.run,
+                 at(c.out[0], runs.in_share(i)));
+    });
+    return true;
   });
-  peers.meet(axis);
 }
 
 }  // namespace

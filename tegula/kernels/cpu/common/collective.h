@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "tegula/kernels/device.h"
@@ -10,9 +11,20 @@
 
 namespace tegula::kernel {
 
-inline Peers& peers_of(const KernelCall& c) { return *static_cast<const DeviceCall&>(c).peers; }
 // A rank that is alone in its group keeps what it has; true: that was all.
 bool keeps_alone(const KernelCall& c);
+
+// Meets the group over the call's operand and result, does `work(met, peers)`, and waits until all
+// have done theirs, since nobody may change what others still read. `work` gives false where a rank
+// failed meanwhile.
+template <class F>
+void with_group(const KernelCall& c, F&& work) {
+  if (keeps_alone(c)) return;
+  Peers& peers = *static_cast<const DeviceCall&>(c).peers;
+  const std::string& axis = c.attrs->str("axis");
+  const Peers::Met met = peers.meet(axis, c.in[0], c.out[0]);
+  if (!met.all.empty() && work(met, peers)) peers.meet(axis);
+}
 
 // One operand and one result, both dense.
 bool supports_collective(const KernelQuery& q);
