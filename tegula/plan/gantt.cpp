@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tegula/io/html.h"
+
 namespace tegula {
 
 namespace {
@@ -43,21 +45,6 @@ std::string number(double v) {
   char b[32];
   std::snprintf(b, sizeof b, "%.1f", v);
   return b;
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
 }
 
 // The unit that fits the whole step.
@@ -112,7 +99,7 @@ class Gantt {
                number(height), "\" width=\"", number(width), "\" height=\"", number(height),
                "\" role=\"img\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\">\n"
                "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
-    text(8, 20, "start", escaped(title), " font-size=\"14\" font-weight=\"bold\"");
+    text(8, 20, "start", escape_html(title), " font-size=\"14\" font-weight=\"bold\"");
     legend();
     axis(height);
     for (size_t rank = 0; rank < s_.ranks.size(); ++rank) row(rank);

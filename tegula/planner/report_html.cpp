@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/io/html.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/pipeline.h"
 #include "tegula/planner/print.h"
@@ -19,21 +20,6 @@ constexpr char kStyle[] =
 // Distinguishable in print and for most eyes.
 constexpr const char* kFills[] = {"#3766b0", "#7aa7e8", "#dd7d31", "#57a854", "#b07aa1",
                                   "#e15759", "#76b7b2", "#edc948", "#9c755f", "#bab0ac"};
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 struct Share {
   const char* name;
@@ -75,9 +61,9 @@ void layouts_table(std::string& out, const Answer& a) {
     print(
         out,
         "<tr><td>%s<td>%.4g<td>%.4g<td>%.4g<td>%.1f %%<td>%.1f %%<td>%.1f<td>%.1f %%<td>%s</tr>\n",
-        escaped(to_string(p.layout)).c_str(), p.step_s(), a.intervals[i].low, a.intervals[i].high,
-        100 * mfu(a, p), 100 * hfu(a, p), p.peak_bytes() / 1e9, 100 * p.bubble(),
-        std::string(p.bound_by()).c_str());
+        escape_html(to_string(p.layout)).c_str(), p.step_s(), a.intervals[i].low,
+        a.intervals[i].high, 100 * mfu(a, p), 100 * hfu(a, p), p.peak_bytes() / 1e9,
+        100 * p.bubble(), std::string(p.bound_by()).c_str());
   }
   out += "</table></div>\n";
 }
@@ -166,7 +152,8 @@ void memory_over_time(std::string& out, const StepPrice& p, const PipelineRun& r
 void rejected_table(std::string& out, const Answer& a) {
   out += "<h2>Why not</h2>\n<div class=\"wide\"><table><tr><th>layout<th>why</tr>\n";
   for (const Rejected& r : a.found.rejected)
-    out += cat("<tr><td>", escaped(to_string(r.price.layout)), "<td>", escaped(r.why), "</tr>\n");
+    out += cat("<tr><td>", escape_html(to_string(r.price.layout)), "<td>", escape_html(r.why),
+               "</tr>\n");
   out += "</table></div>\n";
 }
 
@@ -174,8 +161,8 @@ void rejected_table(std::string& out, const Answer& a) {
 
 std::string to_html(const Answer& a) {
   const StepPrice& p = a.found.best[0];
-  const std::string title = cat(escaped(a.preset.model.name), " on ", a.cluster->n_devices, " × ",
-                                escaped(a.cluster->device.name));
+  const std::string title = cat(escape_html(a.preset.model.name), " on ", a.cluster->n_devices,
+                                " × ", escape_html(a.cluster->device.name));
   std::string out = cat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>", title,
                         "</title>\n", kStyle, "<h1>", title, "</h1>\n");
   print(out, "<p>%s parameters, %s tokens a step in sequences of %s; %s layouts, %s fit.</p>\n",

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tegula/io/file.h"
+#include "tegula/io/html.h"
 #include "tegula/plan/places.h"
 #include "tegula/train/report_charts.h"
 #include "tegula/train/settings.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/io/html.h"
 #include "tegula/train/svg.h"
 
 namespace tegula {

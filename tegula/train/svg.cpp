@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "tegula/base/str.h"
-#include "tegula/io/utf8.h"
+#include "tegula/io/html.h"
 
 namespace tegula {
 
@@ -174,30 +174,6 @@ std::string draw_bands(const std::vector<Band>& bands, const Axis& x, double wid
 std::string grouped(int64_t v) {
   std::string out = std::to_string(v);
   for (size_t at = out.size(); at > 3 && out[at - 4] != '-';) out.insert(at -= 3, "\u202f");
-  return out;
-}
-
-std::string escape_html(const std::string& text) {
-  std::string out;
-  for (std::string_view rest = text; !rest.empty();) {
-    const CodePoint c = first_code_point(rest);
-    // Control characters have no place in HTML, and some would be shown as other letters.
-    const bool is_text = c.is_valid && (c.value >= 32 || c.value == '\n' || c.value == '\t') &&
-                         (c.value < 127 || c.value > 159);
-    if (!is_text)
-      out += "\ufffd";
-    else if (c.value == '<')
-      out += "&lt;";
-    else if (c.value == '>')
-      out += "&gt;";
-    else if (c.value == '&')
-      out += "&amp;";
-    else if (c.value == '"')
-      out += "&quot;";
-    else
-      out += rest.substr(0, c.n_bytes);
-    rest.remove_prefix(c.n_bytes);
-  }
   return out;
 }
 

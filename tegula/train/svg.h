@@ -36,8 +36,6 @@ std::string chart(const Axis& x, const Axis& y, const std::vector<Series>& serie
                   const std::vector<Band>& bands = {}, int width = 760, int height = 300);
 // Smallest range that holds all points, with some air.
 void fit(Axis& x, Axis& y, const std::vector<Series>& series);
-// Text with <, > and & escaped; what is not UTF-8 becomes U+FFFD.
-std::string escape_html(const std::string& text);
 // "1.23 M" with SI prefixes from thousands on; "0.05" below.
 std::string si(double v);
 // "1 234 567", its groups held together by narrow spaces.
