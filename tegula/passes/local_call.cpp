@@ -77,6 +77,12 @@ Pieces pieces_of(const LocalCall& c, int64_t parts) {
 
 }  // namespace
 
+int outermost_factor(const DimMap& m) {
+  const bool has_one =
+      !m.operands.empty() && !m.operands[0].empty() && !m.operands[0][0].terms.empty();
+  return has_one ? m.operands[0][0].terms[0].factor : -1;
+}
+
 LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
     : op(n.op),
       attrs(n.attrs),
@@ -102,11 +108,8 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;
     if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
-    const bool is_outermost = !m.operands.empty() && !m.operands[0].empty() &&
-                              !m.operands[0][0].terms.empty() &&
-                              m.operands[0][0].terms[0].factor == cut.factor;
     // A rank has its share of the shards.
-    if (is_outermost && attrs.has(kSumShards)) {
+    if (outermost_factor(m) == cut.factor && attrs.has(kSumShards)) {
       const int64_t left = attrs.i(kSumShards) / n;
       attrs.erase(kSumShards);
       if (left > 1) attrs.set(kSumShards, left);

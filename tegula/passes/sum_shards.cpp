@@ -53,10 +53,8 @@ Result<bool> run(Module& module, Function& f, const PassOptions&) {
 }  // namespace
 
 int sharded_factor(const LocalCall& c, const DimMap& m) {
-  if (c.op == &dot_op || m.operands.empty() || m.operands[0].empty()) return -1;
-  const DimExpr& outermost = m.operands[0][0];
-  if (outermost.terms.empty()) return -1;
-  const int factor = outermost.terms[0].factor;
+  const int factor = outermost_factor(m);
+  if (c.op == &dot_op || factor < 0) return -1;
   const auto& combine = m.combine[static_cast<size_t>(factor)];
   return std::any_of(combine.begin(), combine.end(),
                      [](Combine how) { return how == Combine::kSum; })
