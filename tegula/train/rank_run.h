@@ -22,7 +22,8 @@ struct RankRun {
 };
 using RankRuns = std::vector<std::unique_ptr<RankRun>>;
 
-// What all ranks hold together, as whole tensors: rank 0's own store where it is alone, else a copy.
+// What all ranks hold together, as whole tensors: rank 0's own store where it is alone, else a
+// copy.
 struct WholeStore {
   std::unique_ptr<Rank> rank;
   std::unique_ptr<Store> copy;
