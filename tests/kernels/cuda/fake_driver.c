@@ -94,6 +94,62 @@ int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
   memset(to, value, bytes);
   return 0;
 }
+int cuMemcpyAsync(void* to, const void* from, size_t bytes, void* stream) {
+  (void)stream;
+  memcpy(to, from, bytes);
+  return 0;
+}
+int cuMemHostAlloc(void** data, size_t bytes, unsigned flags) {
+  (void)flags;
+  *data = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return 0;
+}
+int cuMemFreeHost(void* data) {
+  free(data);
+  return 0;
+}
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* bytes) {
+  *free_bytes = *bytes = (size_t)1 << 30;
+  return 0;
+}
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  (void)stream, (void)event, (void)flags;
+  return 0;
+}
+static int is_capturing;
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+  (void)stream, (void)mode;
+  is_capturing = 1;
+  return 0;
+}
+int cuStreamIsCapturing(void* stream, int* status) {
+  (void)stream;
+  *status = is_capturing;
+  return 0;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  (void)stream;
+  is_capturing = 0;
+  *graph = (void*)6;
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void** runnable, void* graph, unsigned long long flags) {
+  (void)graph, (void)flags;
+  *runnable = (void*)7;
+  return 0;
+}
+int cuGraphLaunch(void* runnable, void* stream) {
+  (void)runnable, (void)stream;
+  return 0;
+}
+int cuGraphExecDestroy(void* runnable) {
+  (void)runnable;
+  return 0;
+}
+int cuGraphDestroy(void* graph) {
+  (void)graph;
+  return 0;
+}
 int cuStreamCreate(void** stream, unsigned flags) {
   (void)flags;
   *stream = (void*)2;
