@@ -17,7 +17,7 @@ constexpr std::string_view kBetweenSamples = "---------------\n";
 
 struct Options {
   std::string model, prompt, prompts, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
-  std::string mode = "exact";
+  std::string mode = "exact", device = "cpu";
   std::vector<std::string> stop;
   int64_t max_tokens = 200, samples = 1, batch = 1, chunk = 0;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
@@ -84,6 +84,7 @@ GenerateEnd end_of(const Options& o) {
 Status prepare(Generator& g, const Options& o) {
   RunnerOptions r{.threads = o.threads, .batch = o.batch, .chunk = o.chunk};
   r.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
+  if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
   TEGULA_TRY(g.prepare(r));
   for (const std::string& each : g.notes) std::fprintf(stderr, "note: %s\n", each.c_str());
@@ -236,6 +237,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   one_of(cmd->add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
          {"f32", "bf16", "f16"});
   whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
+  one_of(cmd->add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
   add_threads(*cmd, o.threads);
   add_tuning(*cmd, o.tune, o.tune_cache);
   cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");

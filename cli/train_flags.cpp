@@ -127,6 +127,10 @@ void add_run(CLI::App& cmd, TrainConfig& c) {
       ->excludes(resume);
 }
 
+void add_device(CLI::App& cmd, TrainConfig& c) {
+  one_of(cmd.add_option("--device", c.device, "Where steps run"), {"cpu", "cuda"});
+}
+
 // How a step is computed.
 void add_step(CLI::App& cmd, TrainConfig& c, std::string& memory) {
   whole(cmd.add_option("--batch", c.batch, "Sequences in a step"), 1, 1 << 24);
@@ -200,7 +204,7 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
       ->type_name("FILE");
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
     add_data(cmd, c, purpose == Purpose::kTrain);
-  if (purpose == Purpose::kTrain) add_run(cmd, c);
+  if (purpose == Purpose::kTrain) add_run(cmd, c), add_device(cmd, c);
   add_model(cmd, c.model, depth, purpose != Purpose::kToken);
   if (purpose != Purpose::kToken) {
     add_optimizer(cmd, c);

@@ -54,12 +54,11 @@ Result<const DevicePlugin*> load_device_plugin() {
   return plugin;
 }
 
-void (*launch_of(const KernelDef& kernel))(const KernelCall&) {
-  if (kernel.launch != nullptr) return kernel.launch;
+const KernelLaunch* launch_of(const KernelDef& kernel) {
   const auto plugin = load_device_plugin();
   if (!plugin.ok()) return nullptr;
   for (const KernelLaunch* l : (*plugin)->launches())
-    if (l->name == kernel.name) return l->launch;
+    if (l->name == kernel.name) return l;
   return nullptr;
 }
 

@@ -6,6 +6,7 @@
 // it needs no driver, open() does.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,43 +14,59 @@
 
 namespace tegula {
 
-// Where a kernel of a device is launched: its stream, and what went wrong first.
-struct DeviceQueue {
-  void* stream = nullptr;
-  Status status;
-};
-
 class Peers;
 
-// What KernelDef::launch is given where a rank is more than its threads: of a device's kernel (data
-// and workspace lie on the device), and of a collective's.
+// What a launch is given where a rank is more than its threads: of a device's kernel (data and
+// workspace lie on the device), and of a collective's.
 struct DeviceCall : KernelCall {
-  DeviceQueue* queue = nullptr;
   Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
 };
 
-// The launch of the kernel of that name.
-struct KernelLaunch {
-  std::string_view name;
-  void (*launch)(const KernelCall&) = nullptr;
+// Work of a device made ready: parsed, compiled, loaded, its arguments laid out.
+class Prepared {
+ public:
+  Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+  virtual ~Prepared() = default;
+  // Puts it into the stream and no more: nothing is allocated, compiled, parsed or waited for, so
+  // that it may be captured.
+  virtual Status enqueue(void* stream) const = 0;
 };
 
-// Calls are made by one thread at a time; launches go into stream() in order.
+// A device's kernel of that name, made ready for a call whose memory it will use.
+struct KernelLaunch {
+  std::string_view name;
+  Result<std::unique_ptr<Prepared>> (*prepare)(const DeviceCall&) = nullptr;
+};
+
+// Calls are made by one thread at a time; what is enqueued goes into stream(), in order.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const Target& target() const = 0;
   virtual Result<void*> allocate(int64_t bytes) = 0;  // aligned to 256 bytes
   virtual void release(void* data) = 0;               // null: nothing
+  // Memory of the host that the device reads and writes by itself: copies of it go on beside.
+  virtual Result<void*> allocate_pinned(int64_t bytes) = 0;
+  virtual void release_pinned(void* data) = 0;
   // Either side on the device or the host. Copies and fills are over when they return.
   virtual Status copy(void* to, const void* from, int64_t bytes) = 0;
   virtual Status fill(void* to, uint8_t value, int64_t bytes) = 0;
+  // The same in the stream's order; a side on the host is pinned and stays until wait().
+  virtual Status copy_later(void* to, const void* from, int64_t bytes) = 0;
   virtual void* stream() = 0;
-  // What was launched is done; an error of a kernel comes up here.
+  // What was enqueued is done; an error of a kernel comes up here.
   virtual Status wait() = 0;
+  // What is enqueued from here on is written down, not done, and end_capture() gives it as one
+  // piece (a CUDA graph). In between only enqueue() and copy_later() may be called.
+  virtual Status begin_capture() = 0;
+  virtual Result<std::unique_ptr<Prepared>> end_capture() = 0;
   // Two marks in the stream, 0 and 1, and the time that the device took from one to the other.
   virtual Status mark(int which) = 0;
   virtual Result<double> ms_between_marks() = 0;
+  // Bytes that nobody has, of this process or another.
+  virtual Result<int64_t> free_bytes() = 0;
 };
 
 // One thing that a device needs, for `tegula doctor`.
@@ -76,9 +93,8 @@ inline constexpr int64_t kDeviceAbi = int64_t{1} << 40 | int64_t{sizeof(KernelDe
 // libtegula_cuda.so beside the program or in ../lib. Errors: unsupported, with what to do.
 Result<const DevicePlugin*> load_device_plugin();
 
-// KernelDef::launch, or what the plug-in brings for it. Null: there is no plug-in, or it is not in
-// it.
-void (*launch_of(const KernelDef& kernel))(const KernelCall&);
+// What the plug-in brings for a device's kernel. Null: there is no plug-in, or it is not in it.
+const KernelLaunch* launch_of(const KernelDef& kernel);
 
 // load_device_plugin() and its open().
 Result<Device*> open_device();

@@ -56,19 +56,24 @@ void MemoryAccount::take(int64_t bytes) {
 
 Region::~Region() {
   if (!data_) return;
-  munmap(static_cast<uint8_t*>(data_) - guard_bytes_,
-         static_cast<size_t>(round_up(bytes_, kPage) + 2 * guard_bytes_));
+  if (device_)
+    device_->release(data_);
+  else
+    munmap(static_cast<uint8_t*>(data_) - guard_bytes_,
+           static_cast<size_t>(round_up(bytes_, kPage) + 2 * guard_bytes_));
   account_->give_back(bytes_);
 }
 
 Region::Region(Region&& other) noexcept
     : account_(std::exchange(other.account_, nullptr)),
+      device_(std::exchange(other.device_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       guard_bytes_(std::exchange(other.guard_bytes_, 0)) {}
 
 Region& Region::operator=(Region&& other) noexcept {
   std::swap(account_, other.account_);
+  std::swap(device_, other.device_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(guard_bytes_, other.guard_bytes_);
@@ -96,7 +101,24 @@ Result<Region> Region::allocate(MemoryAccount& account, int64_t bytes, int64_t g
   return r;
 }
 
+Result<Region> Region::on(Device* device, MemoryAccount& account, int64_t bytes) {
+  if (!device) return allocate(account, bytes);
+  Region r;
+  r.account_ = &account;
+  if (bytes == 0) return r;
+  r.data_ = TEGULA_TRY(device->allocate(bytes));
+  r.device_ = device, r.bytes_ = bytes;
+  account.take(bytes);
+  TEGULA_TRY(device->fill(r.data_, 0, bytes));
+  return r;
+}
+
 void Region::poison(uint8_t value, ThreadPool* pool) {
+  if (device_) {
+    const Status filled = device_->fill(data_, value, bytes_);
+    TEGULA_CHECK(filled.ok(), filled.ok() ? "" : filled.error().message);
+    return;
+  }
   const int64_t all = round_up(bytes_, kPage);
   const auto part = [&](int64_t i) {
     const int64_t at = i * kHugePage;
@@ -108,7 +130,21 @@ void Region::poison(uint8_t value, ThreadPool* pool) {
   for (int64_t i = 0; i < parts; ++i) part(i);
 }
 
+// From the end, a piece at a time.
+static int64_t touched_on(Device& device, const uint8_t* data, int64_t bytes, uint8_t value) {
+  std::vector<uint8_t> piece(static_cast<size_t>(std::min<int64_t>(bytes, 16 << 20)));
+  while (bytes > 0) {
+    int64_t n = std::min(bytes, static_cast<int64_t>(piece.size()));
+    const Status copied = device.copy(piece.data(), data + bytes - n, n);
+    TEGULA_CHECK(copied.ok(), copied.ok() ? "" : copied.error().message);
+    while (n > 0 && piece[static_cast<size_t>(n) - 1] == value) --n, --bytes;
+    if (n > 0) break;
+  }
+  return bytes;
+}
+
 int64_t Region::touched(uint8_t value) const {
+  if (device_) return touched_on(*device_, static_cast<const uint8_t*>(data_), bytes_, value);
   const auto* p = static_cast<const uint8_t*>(data_);
   int64_t n = round_up(bytes_, kPage);
   // A page at a time: all alike, if the last is and each is the next one's like.
@@ -118,6 +154,39 @@ int64_t Region::touched(uint8_t value) const {
   while (n > 0 && is_untouched(p + n - kPage)) n -= kPage;
   while (n > 0 && p[n - 1] == value) --n;
   return n;
+}
+
+namespace {
+// From the first byte of a tensor to the last, and where its first element is among them.
+struct Span {
+  int64_t before = 0, bytes = 0;
+};
+Span span_of(const TensorRef& t) {
+  Span s;
+  if (t.numel() == 0) return s;
+  int64_t behind = 0;
+  for (int d = 0; d < t.rank; ++d) {
+    const int64_t reach = (t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype);
+    (reach < 0 ? s.before : behind) += std::abs(reach);
+  }
+  s.bytes = s.before + behind + size_bytes(t.dtype);
+  return s;
+}
+}  // namespace
+
+Result<TensorRef> on_host(const TensorRef& tensor, Device* device, std::vector<uint8_t>& buffer) {
+  if (!device) return tensor;
+  const Span s = span_of(tensor);
+  buffer.resize(static_cast<size_t>(s.bytes));
+  TEGULA_TRY(device->copy(buffer.data(), tensor.as<uint8_t>() - s.before, s.bytes));
+  TensorRef host = tensor;
+  host.data = buffer.data() + s.before;
+  return host;
+}
+
+Status to_device(const TensorRef& host, const TensorRef& tensor, Device& device) {
+  const Span s = span_of(tensor);
+  return device.copy(tensor.as<uint8_t>() - s.before, host.as<uint8_t>() - s.before, s.bytes);
 }
 
 int64_t machine_memory() {

@@ -8,9 +8,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tegula/base/result.h"
+#include "tegula/base/tensor.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/kernels/device.h"
 
 namespace tegula {
 
@@ -44,9 +47,13 @@ class Region {
   // The same between pages that nobody may touch: an access before the first page or behind the
   // last one ends the process. (The rest of the last page is for touched() to watch.)
   static Result<Region> between_guards(MemoryAccount& account, int64_t bytes);
+  // Of the device's memory, zero-filled; null: allocate(). What is on a device is only for copies:
+  // poison() and touched() make them.
+  static Result<Region> on(Device* device, MemoryAccount& account, int64_t bytes);
 
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  Device* device() const { return device_; }  // null: the host's
   // Null: default constructed.
   MemoryAccount* account() const { return account_; }
   // All bytes, and the rest of the last page.
@@ -58,10 +65,17 @@ class Region {
  private:
   static Result<Region> allocate(MemoryAccount& account, int64_t bytes, int64_t guard_bytes);
   MemoryAccount* account_ = nullptr;
+  Device* device_ = nullptr;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t guard_bytes_ = 0;  // before the first page, and behind the last one
 };
+
+// The tensor's elements, in place where it lies on the host, else copied into `buffer`:
+// gaps between them come along, so that strides stay.
+Result<TensorRef> on_host(const TensorRef& tensor, Device* device, std::vector<uint8_t>& buffer);
+// The way back, of a copy that on_host() made or of a tensor of the same strides.
+Status to_device(const TensorRef& host, const TensorRef& tensor, Device& device);
 
 // What the operating system and the C library say of this process, whoever asked for the memory.
 struct ProcessMemory {

@@ -21,13 +21,11 @@ namespace tegula {
 struct Rank {
   // n_threads counts the caller; 0 means one per core that this process may use.
   explicit Rank(int n_threads = 0) : pool(n_threads) {}
-  // Launches go into the device's stream, in order, from one thread.
-  explicit Rank(Device& launches_on)
-      : pool(1), device(&launches_on), queue{launches_on.stream(), {}} {}
+  // What its sessions and stores hold lies on the device, and launches go into its stream.
+  explicit Rank(Device& runs_on) : pool(1), device(&runs_on) {}
 
   ThreadPool pool;
   Device* device = nullptr;  // null: the CPU alone
-  DeviceQueue queue;         // of the device: its status says what went wrong first
   MemoryAccount memory;      // of all Regions made for this rank
   Counters counters;         // of all kernels that its sessions launched
   Peers* peers = nullptr;    // the other ranks (runtime/rank_group.h); null: there are none

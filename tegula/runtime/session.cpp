@@ -19,24 +19,28 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
       uses_(plan_->params.size()),
       needs_peers_(plan_->has_collectives()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
+  if (rank.device) on_device_ = std::make_unique<DeviceSteps>(*plan_, rank, bound_);
+  fetched_.resize(plan_->results.size());
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
   set_extents();
 }
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan, Rank& rank) {
-  if (Status st = plan->target.runs_on(Target::one_thread()); !st.ok()) {
+  const Target& here = rank.device ? rank.device->target() : Target::one_thread();
+  if (Status st = plan->target.runs_on(here); !st.ok()) {
     Error e = std::move(st).error();
     e.message = cat("plan ", plan->name, ": ", e.message);
     return e;
   }
-  if (rank.pool.n_threads() > plan->target.n_threads)
+  if (!rank.device && rank.pool.n_threads() > plan->target.n_threads)
     return invalid_argument(cat("plan ", plan->name, " was made for ", plan->target.n_threads,
                                 " threads, the rank has ", rank.pool.n_threads(),
                                 ": set PlanOptions::target"));
-  Region arena = TEGULA_TRY(Region::between_guards(rank.memory, plan->arena_bytes));
+  Region arena = TEGULA_TRY(rank.device ? Region::on(rank.device, rank.memory, plan->arena_bytes)
+                                        : Region::between_guards(rank.memory, plan->arena_bytes));
   auto s = std::make_unique<Session>(std::move(plan), rank, arena.data());
   s->arena_ = std::move(arena);
-  if (memory_nodes() > 1) s->touch_arena();
+  if (memory_nodes() > 1 && !rank.device) s->touch_arena();
   return s;
 }
 
@@ -57,8 +61,17 @@ void Session::bind(int param, void* data) {
   void*& slot = param_data_[static_cast<size_t>(param)];
   if (slot == data) return;
   slot = data;
+  if (on_device_) on_device_->forget();
   for (const Use& u : uses_[static_cast<size_t>(param)])
     u.ref->data = static_cast<uint8_t*>(data) + u.byte_offset;
+}
+
+Status Session::bind_input(std::string_view name, const void* host) {
+  const int p = plan_->find_param(name);
+  if (p < 0) return invalid_argument(cat("plan ", plan_->name, " has no parameter ", name));
+  // Who reads it only: a parameter that is written is no input.
+  bind(p, on_device_ ? TEGULA_TRY(on_device_->mirror(p, host)) : const_cast<void*>(host));
+  return {};
 }
 
 Status Session::bind_store(Store& store) {
@@ -67,7 +80,7 @@ Status Session::bind_store(Store& store) {
     if (p.role == Role::kInput) continue;
     TensorRef tensor = TEGULA_TRY(store.get(p.name, p.tensor.type));
     if (p.donated_to >= 0) tensor = TEGULA_TRY(store.own(p.name));
-    if (memory_nodes() > 1 && !store.is_borrowed(p.name))
+    if (memory_nodes() > 1 && !rank_->device && !store.is_borrowed(p.name))
       first_touch(tensor.data, p.tensor.type.bytes(), rank_->pool);
     bind(static_cast<int>(i), tensor.data);
   }
@@ -90,7 +103,7 @@ TensorRef Session::locate(const PlanTensor& t) const {
 
 void Session::bind_step(size_t i) {
   const Step& step = plan_->steps[i];
-  Bound& b = bound_[i];
+  BoundStep& b = bound_[i];
   auto add = [&](const std::vector<PlanTensor>& tensors, std::vector<TensorRef>& refs,
                  std::vector<Type>& types) {
     refs.resize(tensors.size()), types.resize(tensors.size());
@@ -103,9 +116,10 @@ void Session::bind_step(size_t i) {
   };
   add(step.in, b.in, b.in_types), add(step.out, b.out, b.out_types);
   b.attrs = step.attrs;
-  if (step.kernel) b.launch = launch_of(*step.kernel);
+  if (step.kernel) b.launch = step.kernel->launch;
   if (step.workspace >= 0)
     b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
+  if (on_device_) return;  // bodies run on the host, by their op's reference
   for (const auto& region : step.regions)
     b.regions.push_back(std::make_unique<Session>(
         region, *rank_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
@@ -113,9 +127,10 @@ void Session::bind_step(size_t i) {
 
 // Shapes and attributes at the extents; strides and offsets are those of the bounds.
 void Session::set_extents() {
+  if (on_device_) on_device_->forget();
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Step& step = plan_->steps[i];
-    Bound& b = bound_[i];
+    BoundStep& b = bound_[i];
     auto fix = [&](const std::vector<PlanTensor>& tensors, std::vector<TensorRef>& refs,
                    std::vector<Type>& types) {
       for (size_t k = 0; k < tensors.size(); ++k) {
@@ -139,7 +154,7 @@ void Session::set_extents() {
 Status Session::check_workspaces() const {
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Step& step = plan_->steps[i];
-    const Bound& b = bound_[i];
+    const BoundStep& b = bound_[i];
     if (!step.kernel || step.workspace < 0 || !step.kernel->workspace_bytes || b.is_empty) continue;
     const int64_t have = plan_->slots[static_cast<size_t>(step.workspace)].bytes;
     const int64_t need = step.kernel->workspace_bytes(
@@ -176,38 +191,76 @@ Status Session::run(std::span<const int64_t> extents) {
   // Kernels count into the rank; what came in between, regions' counts too, is this run's.
   const Counters& all = rank_->counters;
   const int64_t math_before = all.math_flops, executed_before = all.executed_flops;
-  for (size_t i = 0; i < bound_.size(); ++i) {
-    const int64_t math = all.math_flops, executed = all.executed_flops;
-    const double start = stats_ ? kernel_seconds(rank_->pool) : 0;
-    if (!watch_) {
-      launch(i);
-    } else if (auto st = launch_watched(i); !st.ok()) {
-      return st;
-    }
-    if (stats_) {
-      StepStats& s = (*stats_)[i];
-      s.seconds += kernel_seconds(rank_->pool) - start;
-      s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
-      s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
-    }
-    if (plan_->steps[i].op->collective && rank_->peers && rank_->peers->has_failed())
-      return io_error(cat("plan ", plan_->name, ": another rank failed"));
-    if (observer) observer(observer_context, *this, i);
+  if (on_device_) {
+    TEGULA_TRY(run_on_device());
+  } else {
+    for (size_t i = 0; i < bound_.size(); ++i) TEGULA_TRY(run_step(i));
   }
   counters_.add(counted_since(all.math_flops, math_before),
                 counted_since(all.executed_flops, executed_before));
   return {};
 }
 
+Status Session::run_on_device() {
+  TEGULA_TRY(on_device_->prepare());
+  if (stats_ || observer) {
+    TEGULA_TRY(on_device_->send());
+    for (size_t i = 0; i < bound_.size(); ++i) TEGULA_TRY(run_step(i));
+    return {};
+  }
+  TEGULA_TRY(on_device_->run());
+  for (size_t i = 0; i < bound_.size(); ++i)
+    rank_->counters.add(on_device_->math_flops(i), on_device_->executed_flops(i));
+  return {};
+}
+
+Status Session::run_step(size_t i) {
+  const Counters& all = rank_->counters;
+  const int64_t math = all.math_flops, executed = all.executed_flops;
+  const double start = stats_ ? kernel_seconds(rank_->pool) : 0;
+  if (on_device_) {
+    if (stats_) TEGULA_TRY(rank_->device->mark(0));
+    TEGULA_TRY(on_device_->run_step(i));
+    if (stats_) TEGULA_TRY(rank_->device->mark(1));
+    rank_->counters.add(on_device_->math_flops(i), on_device_->executed_flops(i));
+  } else if (!watch_) {
+    launch(i);
+  } else {
+    TEGULA_TRY(launch_watched(i));
+  }
+  if (stats_) {
+    StepStats& s = (*stats_)[i];
+    s.seconds += on_device_ ? TEGULA_TRY(rank_->device->ms_between_marks()) / 1e3
+                            : kernel_seconds(rank_->pool) - start;
+    s.math_flops += static_cast<double>(counted_since(all.math_flops, math));
+    s.executed_flops += static_cast<double>(counted_since(all.executed_flops, executed));
+  }
+  if (plan_->steps[i].op->collective && rank_->peers && rank_->peers->has_failed())
+    return io_error(cat("plan ", plan_->name, ": another rank failed"));
+  if (observer) observer(observer_context, *this, i);
+  return {};
+}
+
+void Session::capture(bool captures) {
+  if (on_device_) on_device_->captures = captures;
+}
+
+Result<TensorRef> Session::fetch(std::string_view name) {
+  const int r = plan_->find_result(name);
+  TEGULA_CHECK(r >= 0, "plan ", plan_->name, " has no result ", name);
+  if (on_device_) TEGULA_TRY(rank_->device->wait());
+  return on_host(result(r), rank_->device, fetched_[static_cast<size_t>(r)]);
+}
+
 void Session::watch(MemoryWatch* watch) {
   watch_ = watch;
-  for (Bound& b : bound_)
+  for (BoundStep& b : bound_)
     for (auto& region : b.regions) region->watch(watch);
 }
 
 // A step whose workspace is the watch's.
 Status Session::launch_watched(size_t i) {
-  Bound& b = bound_[i];
+  BoundStep& b = bound_[i];
   const Step& step = plan_->steps[i];
   void* const planned = b.workspace;
   if (step.kernel && planned)
@@ -220,32 +273,34 @@ Status Session::launch_watched(size_t i) {
 
 void Session::launch(size_t i) {
   const Step& step = plan_->steps[i];
-  Bound& b = bound_[i];
+  BoundStep& b = bound_[i];
   if (b.is_empty) return;
   if (step.kernel) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
                            &rank_->counters, step.tuning, &plan_->target},
-                          &rank_->queue,
                           rank_->peers};
     b.launch(call);
   } else if (!b.regions.empty()) {
     run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
   } else {
-    run_reference(step, b);
+    const int64_t flops = run_reference(*plan_, step, b, b.in, b.out);
+    rank_->counters.add(flops, flops);
   }
 }
 
-// The op's own reference as a kernel, at the tensors' precision: slow, always there.
-void Session::run_reference(const Step& step, Bound& b) {
-  const OpCall call{step.op, &b.attrs, b.in_types, b.out_types, plan_->module.get(), {}};
+int64_t run_reference(const Plan& plan, const Step& step, const BoundStep& bound,
+                      std::span<const TensorRef> in, std::span<const TensorRef> out) {
+  std::vector<FuncId> bodies;
+  for (const auto& region : step.regions) bodies.push_back(region->function);
+  const OpCall call{step.op,         &bound.attrs,      bound.in_types,
+                    bound.out_types, plan.module.get(), bodies};
   const auto run = [&]<class S>(void (*reference)(RefArgs<S>&)) {
-    RefArgs<S> args{call, b.in, b.out};
+    RefArgs<S> args{call, in, out};
     reference(args);
   };
-  at_own_precision(step.op->reference, b.in, b.out, run);
-  const int64_t flops = flops_of(call);
-  rank_->counters.add(flops, flops);
+  at_own_precision(step.op->reference, in, out, run);
+  return flops_of(call);
 }
 
 TensorRef Session::result(std::string_view name) const {

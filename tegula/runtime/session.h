@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tegula/plan/plan.h"
-#include "tegula/runtime/rank.h"
+#include "tegula/runtime/bound_step.h"
+#include "tegula/runtime/device_steps.h"
 #include "tegula/runtime/store.h"
 
 namespace tegula {
@@ -30,15 +30,18 @@ struct StepStats {
 
 class Session {
  public:
-  // Allocates the arena. Parameters without memory are bound later.
+  // Allocates the arena, on the rank's device if it has one. Parameters without memory are bound
+  // later. Error: the plan is for another target.
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan, Rank& rank);
-  // A session in memory that someone else owns (a sub-plan's; plans that run in turns). Of a plan
-  // for a rank's device, arena and parameters lie there.
+  // A session in memory that someone else owns (a sub-plan's; plans that run in turns), of a rank
+  // with a device: there, as all that is bound.
   Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena);
 
   const Plan& plan() const { return *plan_; }
   Status bind(std::string_view param, void* data);
   void bind(int param, void* data);
+  // Of an input that lies on the host: a device gets its values with every run.
+  Status bind_input(std::string_view param, const void* host);
   // Binds every weight and state parameter to the store's tensor of its name (made if absent). What
   // the plan writes is the store's own from then on; what it reads may be borrowed.
   Status bind_store(Store& store);
@@ -51,6 +54,9 @@ class Session {
   // parts of a loop they are. Done by create() where memory has several nodes.
   void touch_arena();
 
+  // A result on the host: its place there, or a copy from the device, which has then done all that
+  // was enqueued. Valid until it is fetched again.
+  Result<TensorRef> fetch(std::string_view result);
   // A result's place: valid until the next run; shape at the extents of the last run.
   TensorRef result(std::string_view name) const;
   TensorRef result(int index) const;
@@ -70,17 +76,10 @@ class Session {
   void (*observer)(void* context, const Session&, size_t step) = nullptr;
   void* observer_context = nullptr;
   TensorRef step_output(size_t step, size_t index) const;
+  // Whether a device's steps become one graph (default), see device_steps.h.
+  void capture(bool captures);
 
  private:
-  struct Bound {  // one step, ready to launch
-    std::vector<TensorRef> in, out;
-    Attrs attrs;                            // the step's, with dims at the run's extents
-    std::vector<Type> in_types, out_types;  // for references
-    void* workspace = nullptr;
-    void (*launch)(const KernelCall&) = nullptr;  // the kernel's
-    bool is_empty = false;                        // at the run's extents no result has an element
-    std::vector<std::unique_ptr<Session>> regions;
-  };
   struct Use {  // of a parameter by a bound step
     TensorRef* ref = nullptr;
     int64_t byte_offset = 0;
@@ -89,9 +88,10 @@ class Session {
   void bind_step(size_t i);
   void set_extents();
   Status check_workspaces() const;
+  Status run_step(size_t i);
   void launch(size_t i);
   Status launch_watched(size_t i);
-  void run_reference(const Step& step, Bound& bound);
+  Status run_on_device();
 
   std::shared_ptr<const Plan> plan_;
   Rank* rank_;
@@ -99,7 +99,9 @@ class Session {
   uint8_t* base_ = nullptr;
   std::vector<void*> param_data_;
   std::vector<int64_t> extents_;
-  std::vector<Bound> bound_;
+  std::vector<BoundStep> bound_;
+  std::unique_ptr<DeviceSteps> on_device_;  // null: a CPU
+  std::vector<std::vector<uint8_t>> fetched_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
   bool needs_peers_ = false;            // some step is one that ranks execute together
   Counters counters_;

@@ -1,6 +1,7 @@
 #include "tegula/runtime/store.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tegula {
 
@@ -16,11 +17,19 @@ Shape shape_of_share(const Share& s) { return Shape(std::span<const int64_t>(s.e
 
 }  // namespace
 
-std::vector<TensorPart> Store::Entry::parts() const {
+std::vector<TensorPart> Store::Entry::parts(const TensorRef& held) const {
   std::vector<TensorPart> all;
   for (size_t i = 0; i < share.boxes.size(); ++i)
-    all.push_back({share.boxes[i], part_of(ref, share.places[i])});
+    all.push_back({share.boxes[i], part_of(held, share.places[i])});
   return all;
+}
+
+Status Store::allocate(Entry& e) {
+  e.region =
+      TEGULA_TRY(Region::on(rank_->device, rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
+  e.space = rank_->device ? DeviceKind::kCuda : DeviceKind::kCpu;
+  e.ref = contiguous_ref(e.region.data(), e.type);
+  return {};
 }
 
 Result<TensorRef> Store::get(const std::string& name, const Type& type) {
@@ -34,8 +43,7 @@ Result<TensorRef> Store::get(const std::string& name, const Type& type, const Sh
   if (it == entries_.end()) {
     for (const Box& box : share.boxes) TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
     Entry e{.shape = type.shape, .share = share, .type = {type.dtype, shape_of_share(share)}};
-    e.region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
-    e.ref = contiguous_ref(e.region.data(), e.type);
+    TEGULA_TRY(allocate(e));
     it = entries_.emplace(name, std::move(e)).first;
   }
   const Entry& e = it->second;
@@ -57,8 +65,13 @@ Status Store::borrow(const std::string& name, const Type& type, const Box& box, 
   TEGULA_CHECK(lender != nullptr, "nobody keeps the memory of ", name);
   Entry e{.shape = type.shape, .share = Share::of(box)};
   e.type = {type.dtype, shape_of_share(e.share)};
-  e.lender = std::move(lender);
-  e.ref = contiguous_ref(const_cast<void*>(data), e.type);
+  if (rank_->device) {
+    TEGULA_TRY(allocate(e));
+    TEGULA_TRY(rank_->device->copy(e.ref.data, data, e.type.bytes()));
+  } else {
+    e.lender = std::move(lender);
+    e.ref = contiguous_ref(const_cast<void*>(data), e.type);
+  }
   if (!entries_.emplace(name, std::move(e)).second)
     return invalid_argument(cat("tensor ", name, " is there already"));
   return {};
@@ -69,11 +82,11 @@ Result<TensorRef> Store::own(std::string_view name) {
   if (it == entries_.end()) return invalid_argument(cat("there is no tensor ", name));
   Entry& e = it->second;
   if (!e.is_borrowed()) return e.ref;
-  e.region = TEGULA_TRY(Region::allocate(rank_->memory, std::max<int64_t>(e.type.bytes(), 1)));
-  const TensorRef own = contiguous_ref(e.region.data(), e.type);
-  copy_elements(e.ref, own);
-  e.ref = own, e.lender = nullptr;
-  return own;
+  const TensorRef lent = e.ref;
+  TEGULA_TRY(allocate(e));
+  copy_elements(lent, e.ref);
+  e.lender = nullptr;
+  return e.ref;
 }
 
 bool Store::is_borrowed(std::string_view name) const {
@@ -95,7 +108,30 @@ Status Store::fill(std::string_view name, const TensorRef& whole) {
     return invalid_argument(cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ",
                                 Type{whole.dtype, Shape(std::span<const int64_t>(has))}));
   TEGULA_TRY(own(name));
-  for (const TensorPart& p : e.parts()) copy_elements(part_of(whole, p.box), p.data);
+  std::vector<uint8_t> buffer;
+  TensorRef host = e.ref;
+  if (rank_->device) {
+    buffer.resize(static_cast<size_t>(e.type.bytes()));
+    host.data = buffer.data();
+  }
+  for (const TensorPart& p : e.parts(host)) copy_elements(part_of(whole, p.box), p.data);
+  return rank_->device ? rank_->device->copy(e.ref.data, host.data, e.type.bytes()) : Status{};
+}
+
+Status Store::zero(std::string_view name) {
+  const TensorRef t = TEGULA_TRY(own(name));
+  const int64_t bytes = entries_.find(name)->second.type.bytes();
+  if (rank_->device) return rank_->device->fill(t.data, 0, bytes);
+  std::memset(t.data, 0, static_cast<size_t>(bytes));
+  return {};
+}
+
+Status Store::read(std::string_view name, const TensorRef& to) const {
+  const auto it = entries_.find(name);
+  if (it == entries_.end()) return invalid_argument(cat("there is no tensor ", name));
+  std::vector<uint8_t> buffer;
+  const TensorRef host = TEGULA_TRY(on_host(it->second.ref, rank_->device, buffer));
+  for (const TensorPart& p : it->second.parts(host)) copy_elements(p.data, part_of(to, p.box));
   return {};
 }
 
@@ -122,7 +158,7 @@ Result<std::vector<NamedTensor>> joined(std::span<const Store* const> ranks) {
                       whole.shape + whole.rank))
         return invalid_argument(cat("two ranks do not agree on what tensor ", name, " is"));
       // What several hold alike (a norm's weight on every rank) is one part.
-      for (TensorPart& part : e.parts()) {
+      for (TensorPart& part : e.parts(e.ref)) {
         const bool is_known = std::any_of(t.parts.begin(), t.parts.end(),
                                           [&](const auto& p) { return p.box == part.box; });
         if (!is_known) t.parts.push_back(std::move(part));

@@ -18,16 +18,16 @@ namespace tegula {
 class Store {
  public:
   struct Entry {
-    Shape shape;  // of the whole tensor
-    Share share;  // of it, that lies here
-    DeviceKind space = DeviceKind::kCpu;
-    Type type;      // of what lies here
-    Region region;  // owned memory; empty: borrowed
+    Shape shape;                          // of the whole tensor
+    Share share;                          // of it, that lies here
+    DeviceKind space = DeviceKind::kCpu;  // of a rank with a device: there
+    Type type;                            // of what lies here
+    Region region;                        // owned memory; empty: borrowed
     std::shared_ptr<const void> lender;
     TensorRef ref;  // row-major; of borrowed memory nobody may write it
     bool is_borrowed() const { return lender != nullptr; }
-    // The boxes that lie here, for a file.
-    std::vector<TensorPart> parts() const;
+    // The boxes that lie here, of `ref` or a copy of it.
+    std::vector<TensorPart> parts(const TensorRef& held) const;
   };
 
   explicit Store(Rank& rank) : rank_(&rank) {}
@@ -40,7 +40,7 @@ class Store {
     return get(name, type, Share::of(box));
   }
   // Memory of someone else's for the box, row-major, that lives as long as `lender`. Nothing is
-  // copied. Error: the name is taken; the box leaves the tensor.
+  // copied, but to a device. Error: the name is taken; the box leaves the tensor.
   Status borrow(const std::string& name, const Type& type, const Box& box, const void* data,
                 std::shared_ptr<const void> lender);
   // Before it is written: what was borrowed is copied once, and who was bound to it must be bound
@@ -51,6 +51,10 @@ class Store {
   TensorRef find(std::string_view name) const;
   // Fills the entry with its share of a tensor. Error: another dtype or shape.
   Status fill(std::string_view name, const TensorRef& whole);
+  // What lies here, into a whole tensor of the host.
+  Status read(std::string_view name, const TensorRef& to) const;
+  // Error: absent; no memory.
+  Status zero(std::string_view name);
 
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
@@ -58,6 +62,7 @@ class Store {
   int64_t owned_bytes() const;  // without what is borrowed
 
  private:
+  Status allocate(Entry& e);
   Rank* rank_;
   std::map<std::string, Entry, std::less<>> entries_;
 };

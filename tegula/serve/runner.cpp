@@ -41,8 +41,9 @@ Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOpt
       options_(options),
       pages_of_text_((config.max_seqlen + kPageSize - 1) / kPageSize),
       pages_(options.batch * pages_of_text_, kPageSize),
-      rank_(options.threads),
-      store_(rank_) {
+      rank_(options.device ? std::make_unique<Rank>(*options.device)
+                           : std::make_unique<Rank>(options.threads)),
+      store_(*rank_) {
   if (options_.chunk == 0) options_.chunk = config.max_seqlen;
   const auto t = static_cast<size_t>(std::max(options_.chunk, options_.batch));
   const auto n = static_cast<size_t>(options_.batch);
@@ -69,14 +70,23 @@ Status Runner::map_weights() {
     weights.push_back({w.name, {t.shape, t.shape + t.rank}});
   }
   weights_ = TEGULA_TRY(ModelWeights::open(directory_, config_, weights));
+  std::vector<uint8_t> converted;  // on its way to a device
   for (size_t i = 0; i < specs.size(); ++i) {
     const auto& [name, shape] = weights[i];
     const Type type{options_.dtype, specs[i].type.shape};
     const Box box = Box::whole(shape);
-    if (const TensorRef t = weights_->mapped(name, box, options_.dtype); t.data != nullptr)
+    if (const TensorRef t = weights_->mapped(name, box, options_.dtype); t.data != nullptr) {
       TEGULA_TRY(store_.borrow(name, type, box, t.data, weights_));
-    else
-      TEGULA_TRY(weights_->copy(name, box, TEGULA_TRY(store_.get(name, type))));
+      continue;
+    }
+    const TensorRef here = TEGULA_TRY(store_.get(name, type));
+    TensorRef host = here;
+    if (rank_->device) {
+      converted.resize(static_cast<size_t>(type.bytes()));
+      host.data = converted.data();
+    }
+    TEGULA_TRY(weights_->copy(name, box, host));
+    if (rank_->device) TEGULA_TRY(store_.fill(name, host));
   }
   return {};
 }
@@ -84,7 +94,8 @@ Status Runner::map_weights() {
 Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_one_each) {
   CompileOptions options;
   options.tune = options_.tune;
-  options.plan.target = Target::this_cpu(rank_.pool.n_threads());
+  options.plan.target =
+      rank_->device ? rank_->device->target() : Target::this_cpu(rank_->pool.n_threads());
   options.passes.pass.is_inference = true;
   options.passes.pass.mode = options_.mode;
   auto module = std::make_shared<Module>();
@@ -95,7 +106,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
   const Compiled c = TEGULA_TRY(compile(module, f, options));
   notes.insert(notes.end(), c.notes.begin(), c.notes.end());
-  auto s = TEGULA_TRY(Session::create(c.plan, rank_));
+  auto s = TEGULA_TRY(Session::create(c.plan, *rank_));
   TEGULA_TRY(s->bind_store(store_));
   const std::pair<const char*, void*> parameters[] = {{"tokens", tokens_.data()},
                                                       {"positions", positions_.data()},
@@ -106,7 +117,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
                                                       {"block_table", block_table_.data()}};
   for (const auto& [parameter, data] : parameters)
     if (!is_one_each || (data != cu_seqlens_q_.data() && data != last_.data()))
-      TEGULA_TRY(s->bind(parameter, data));
+      TEGULA_TRY(s->bind_input(parameter, data));
   return s;
 }
 
@@ -130,7 +141,7 @@ Status Runner::check(std::span<const Piece> pieces) {
   }
   if (is_checked_) return {};
   TEGULA_TRY(verify_model_tensors(directory_));
-  TEGULA_TRY(weights_->check(rank_.pool));
+  TEGULA_TRY(weights_->check(rank_->pool));
   is_checked_ = true;
   return {};
 }
@@ -179,7 +190,7 @@ std::span<const float> Runner::logits(size_t i) const {
 Status Runner::decode(std::span<const Piece> pieces) {
   TEGULA_TRY(check(pieces));
   TEGULA_TRY(run(*decode_, pieces));
-  std::copy_n(decode_->result("logits").as<float>(),
+  std::copy_n(TEGULA_TRY(decode_->fetch("logits")).as<float>(),
               pieces.size() * static_cast<size_t>(config_.vocab_size), logits_.begin());
   return {};
 }
@@ -200,7 +211,7 @@ Status Runner::read(std::span<const Piece> pieces) {
       if (has_state_) break;
     }
     TEGULA_TRY(run(*prefill_, now));
-    const auto* rows = prefill_->result("logits").as<float>();
+    const auto* rows = TEGULA_TRY(prefill_->fetch("logits")).as<float>();
     std::copy_n(rows, static_cast<int64_t>(now.size()) * v,
                 logits_.begin() + static_cast<int64_t>(first) * v);
   }

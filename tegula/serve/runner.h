@@ -22,7 +22,8 @@
 namespace tegula {
 
 struct RunnerOptions {
-  int threads = 0;  // 0: all
+  int threads = 0;           // 0: all
+  Device* device = nullptr;  // where the model runs; null: on the CPU
   int64_t batch = 1;
   int64_t chunk = 0;  // tokens that are read at once, at most; 0: as many as the context has
   DType dtype = DType::kF32;
@@ -81,7 +82,7 @@ class Runner {
   RunnerOptions options_;
   int64_t pages_of_text_;
   PagePool pages_;
-  Rank rank_;
+  std::unique_ptr<Rank> rank_;
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it
   bool is_checked_ = false;

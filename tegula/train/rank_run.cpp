@@ -3,7 +3,8 @@
 namespace tegula {
 
 Result<WholeStore> whole_store(const RankRuns& ranks, bool has_values) {
-  if (ranks.size() == 1) return WholeStore{nullptr, nullptr, &ranks[0]->store};
+  if (ranks.size() == 1 && !ranks[0]->rank.device)
+    return WholeStore{nullptr, nullptr, &ranks[0]->store};
   WholeStore whole{std::make_unique<Rank>(1), nullptr, nullptr};
   whole.copy = std::make_unique<Store>(*whole.rank);
   whole.store = whole.copy.get();
@@ -13,8 +14,11 @@ Result<WholeStore> whole_store(const RankRuns& ranks, bool has_values) {
     const std::span<const int64_t> shape(t.tensor.shape, static_cast<size_t>(t.tensor.rank));
     const TensorRef to = TEGULA_TRY(whole.store->get(t.name, {t.tensor.dtype, Shape(shape)}));
     if (!has_values) continue;
-    if (t.parts.empty()) copy_elements(t.tensor, to);
-    for (const TensorPart& p : t.parts) copy_elements(p.data, part_of(to, p.box));
+    for (const auto& r : ranks) {
+      if (!r->store.find(t.name).data) continue;
+      TEGULA_TRY(r->store.read(t.name, to));
+      if (t.parts.empty()) break;  // it has it whole
+    }
   }
   return whole;
 }

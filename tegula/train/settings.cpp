@@ -51,7 +51,7 @@ std::string settings_toml(const TrainConfig& c) {
   out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);
   if (!c.mesh.axes.empty()) out.add("mesh", to_text(c.mesh));
   if (c.zero > 0) out.add("zero", c.zero);
-  out.add("threads", c.threads), out.add("tune", c.tune);
+  out.add("device", c.device), out.add("threads", c.threads), out.add("tune", c.tune);
   if (!c.tune_cache.empty()) out.add("tune-cache", c.tune_cache);
   if (!c.passes.empty()) out.add("passes", c.passes);
   return out.text();

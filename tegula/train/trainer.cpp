@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
+#include "tegula/base/round.h"
 #include "tegula/base/saturating.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/run_directory.h"
@@ -105,16 +105,26 @@ Status Trainer::load_data() {
 Status Trainer::compile_plans() {
   const auto start = Clock::now();
   const int64_t n_ranks = config_.mesh.n_ranks();
+  Device* device = nullptr;
+  if (config_.device == "cuda") {
+    if (n_ranks > 1)
+      return unsupported("--mesh: the ranks of a mesh run on the CPU: leave out --device cuda");
+    if (config_.check)
+      return unsupported("--check watches the CPU's kernels: leave out --device cuda");
+    device = TEGULA_TRY(open_device());
+  }
   // Threads are each rank's.
   const int threads = config_.threads > 0 || n_ranks == 1
                           ? config_.threads
                           : std::max(1, usable_cores() / static_cast<int>(n_ranks));
   for (int64_t r = 0; r < n_ranks; ++r) {
-    ranks_.push_back(std::make_unique<RankRun>(threads));
+    ranks_.push_back(device ? std::make_unique<RankRun>(*device)
+                            : std::make_unique<RankRun>(threads));
     if (n_ranks > 1) ranks_.back()->rank.peers = &group_.peers(r);
   }
   functions_ = TEGULA_TRY(build_step_functions(config_));
-  const Target target = Target::this_cpu(ranks_[0]->rank.pool.n_threads());
+  const Target target =
+      device ? device->target() : Target::this_cpu(ranks_[0]->rank.pool.n_threads());
   const bool one = config_.accumulate == 1;
   const auto add = [&](FuncId f) -> Status {
     plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
@@ -138,12 +148,14 @@ Status Trainer::allocate() {
     RankRun& run = *ranks_[r];
     int64_t bytes = 0;
     for (const CompiledRanks& c : plans_) bytes = std::max(bytes, c.plans[r]->arena_bytes);
-    run.arena = TEGULA_TRY(
-        Region::between_guards(run.rank.memory, bytes + (config_.check ? kSpareBytes : 0)));
-    TEGULA_TRY(make_watches(run, r));
+    Device* device = run.rank.device;
+    const int64_t spare = config_.check || device ? kSpareBytes : 0;
+    run.arena = TEGULA_TRY(device ? Region::on(device, run.rank.memory, bytes + spare)
+                                  : Region::between_guards(run.rank.memory, bytes + spare));
+    if (!device) TEGULA_TRY(make_watches(run, r));
     for (const CompiledRanks& c : plans_)
       run.sessions.push_back(std::make_unique<Session>(c.plans[r], run.rank, run.arena.data()));
-    if (memory_nodes() > 1) run.sessions[kStep]->touch_arena();
+    if (memory_nodes() > 1 && !device) run.sessions[kStep]->touch_arena();
   }
   return {};
 }
@@ -204,7 +216,7 @@ Status Trainer::bind_all() {
             {"c1", &c1_},
             {"c2", &c2_},
             {"seed", &seed_}})
-        if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind(in.name, in.data));
+        if (s->plan().find_param(in.name) >= 0) TEGULA_TRY(s->bind_input(in.name, in.data));
   return {};
 }
 
@@ -248,12 +260,12 @@ Status Trainer::one_step(StepReport& report) {
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     fill_inputs(micro);
     TEGULA_TRY(run_all(kStep));
-    report.loss += ranks_[0]->sessions[kStep]->result("loss").as<float>()[0];
+    report.loss += TEGULA_TRY(ranks_[0]->sessions[kStep]->fetch("loss")).as<float>()[0];
   }
   report.loss /= static_cast<double>(config_.accumulate);
   if (config_.accumulate > 1) TEGULA_TRY(run_all(kUpdate));
-  const Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep];
-  report.grad_norm = last.result("grad_norm").as<float>()[0];
+  Session& last = *ranks_[0]->sessions[config_.accumulate > 1 ? kUpdate : kStep];
+  report.grad_norm = TEGULA_TRY(last.fetch("grad_norm")).as<float>()[0];
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                         static_cast<double>(config_.model.max_seqlen) / report.step_ms * 1e3;
@@ -268,13 +280,17 @@ Status Trainer::one_step(StepReport& report) {
 Error Trainer::not_finite(const StepReport& report) {
   struct Hunt {
     std::string nan, infinite;
+    Device* device = nullptr;
+    std::vector<uint8_t> copied = {};  // from the device
   };
   const auto look = [](void* context, const Session& session, size_t step) {
     auto& h = *static_cast<Hunt*>(context);
     const Step& done = session.plan().steps[step];
     for (size_t k = 0; h.nan.empty() && k < done.out.size(); ++k) {
-      const TensorRef t = session.step_output(step, k);
-      if (!is_float(t.dtype)) continue;
+      if (!is_float(done.out[k].type.dtype)) continue;
+      const auto there = on_host(session.step_output(step, k), h.device, h.copied);
+      if (!there.ok()) return;
+      const TensorRef t = *there;
       bool nan = false, infinite = false;
       for_each_index(shape_of(t), [&](const Index& i) {
         const double v = load_element(t, RefArgs<double>::offset_at(t, i));
@@ -291,10 +307,11 @@ Error Trainer::not_finite(const StepReport& report) {
   std::vector<Hunt> hunts(ranks_.size());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Session& s = *ranks_[r]->sessions[kStep];
+    hunts[r].device = ranks_[r]->rank.device;
     s.observer_context = &hunts[r], s.observer = look;
     // Sums that hold the NaN already would be blamed for it.
     for (const auto& [name, entry] : ranks_[r]->store)
-      if (name.starts_with("grad.")) std::memset(entry.ref.data, 0, entry.region.bytes());
+      if (name.starts_with("grad.")) (void)ranks_[r]->store.zero(name);
   }
   const auto first_found = [&](std::string Hunt::*what) {
     const auto it =
@@ -344,7 +361,8 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
     }
     give_batch();
     TEGULA_TRY(run_all(kEval));
-    total += ranks_[0]->sessions[kEval]->result("loss").as<float>()[0] * static_cast<double>(here);
+    const TensorRef loss = TEGULA_TRY(ranks_[0]->sessions[kEval]->fetch("loss"));
+    total += loss.as<float>()[0] * static_cast<double>(here);
     counted += here;
   }
   for (const auto& run : ranks_)
@@ -412,11 +430,22 @@ Status Trainer::watched_step(StepReport& report, int64_t done) {
       run->sessions[i]->watch(i == kEval ? run->eval_watch.get()
                               : watches  ? run->watch.get()
                                          : nullptr);
-    if (watches) run->watch->begin(kPoison[done % 2], &run->rank.pool);
+    if (watches && run->watch) run->watch->begin(kPoison[done % 2], &run->rank.pool);
+    if (watches && !run->watch) run->arena.poison(kPoison[done % 2]);
   }
   auto st = one_step(report);
   if (!st.ok() || !watches) return st;
-  for (const auto& run : ranks_) TEGULA_TRY(run->watch->end());
+  for (const auto& run : ranks_) {
+    if (run->watch) {
+      TEGULA_TRY(run->watch->end());
+      continue;
+    }
+    const int64_t written = run->arena.touched(kPoison[done % 2]);
+    if (written > run->arena.bytes() - kSpareBytes)
+      return internal_error(cat("a kernel wrote ", written, " bytes far into an arena of ",
+                                run->arena.bytes() - kSpareBytes));
+    run->written_bytes = std::max(run->written_bytes, written);
+  }
   return {};
 }
 
@@ -432,7 +461,10 @@ void Trainer::measure_memory(TrainSummary& sum) const {
   int64_t live = 0;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const RankRun& run = *ranks_[r];
-    int64_t measured = run.watch->claimed_bytes(), all_written = run.watch->written_bytes();
+    // Of a device only what was written is seen, in whole lines of memory.
+    int64_t all_written = run.watch ? run.watch->written_bytes() : run.written_bytes;
+    int64_t measured =
+        run.watch ? run.watch->claimed_bytes() : round_up(run.written_bytes, kAlignment);
     for (const auto& [name, entry] : run.store) {
       // Made of zeros: what is none now was written. More than its bytes: so was what lies behind.
       const int64_t written = entry.region.touched(0);

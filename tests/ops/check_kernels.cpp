@@ -262,12 +262,13 @@ std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant&
   void* workspace = device.allocate(bytes).value();
   device.fill(workspace, 0xff, bytes).value();
   Counters counters;
-  DeviceQueue queue{device.stream(), {}};
   DeviceCall call;
   call.attrs = &c.sample.attrs, call.in = in, call.out = results, call.workspace = workspace;
-  call.counters = &counters, call.queue = &queue, call.target = &device.target();
-  launch_of(kernel)(call);
-  if (!queue.status.ok()) return queue.status.error().message;
+  call.counters = &counters, call.target = &device.target();
+  const auto ready = launch_of(kernel)->prepare(call);
+  if (!ready.ok()) return ready.error().message;
+  if (const Status queued = (*ready)->enqueue(device.stream()); !queued.ok())
+    return queued.error().message;
   if (const Status done = device.wait(); !done.ok()) return done.error().message;
   device.release(workspace);
   for (const auto& t : in_memory)

@@ -74,18 +74,20 @@ int count_repeats(const Case& c, const KernelDef& kernel, Device& device) {
     first.emplace_back(static_cast<size_t>(bytes)), again.push_back(first.back());
     t.data = buffers.add(bytes);
   }
-  DeviceQueue queue{device.stream(), {}};
   Counters counters;
   DeviceCall call;
   call.attrs = &c.sample.attrs, call.in = in, call.out = out;
-  call.counters = &counters, call.queue = &queue, call.target = &device.target();
+  call.counters = &counters, call.target = &device.target();
   if (kernel.workspace_bytes != nullptr)
     call.workspace = buffers.add(kernel.workspace_bytes(query));
+  const auto ready = launch_of(kernel)->prepare(call);
+  EXPECT_TRUE(ready.ok()) << kernel.name << ": " << ready.error().message;
+  if (!ready.ok()) return -1;
   int same = 0;
   for (int run = 0; run <= (is_launch_only() ? 0 : kRuns); ++run) {
-    launch_of(kernel)(call);
-    EXPECT_TRUE(queue.status.ok()) << kernel.name << ": " << queue.status.error().message;
-    if (!queue.status.ok()) return same;
+    const Status queued = (*ready)->enqueue(device.stream());
+    EXPECT_TRUE(queued.ok()) << kernel.name << ": " << queued.error().message;
+    if (!queued.ok()) return same;
     device.wait().value();
     auto& bits = run == 0 ? first : again;
     for (size_t r = 0; r < out.size(); ++r)

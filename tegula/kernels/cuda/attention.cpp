@@ -257,14 +257,10 @@ Status AttentionKernel::transpose_v(const AttentionCall& call) const {
   int keys = static_cast<int>(s.seqlen_k), d = static_cast<int>(s.head_dim);
   int heads = static_cast<int>(s.n_heads_kv);
   void* to = call.workspace;
-  void* arguments[] = {&v, &to, &keys, &d, &heads};
   const Driver* driver = TEGULA_TRY(Driver::get());
-  return driver->check(
-      driver->launch(transpose_, static_cast<unsigned>(ceil_div(s.seqlen_k, 128)),
-                     static_cast<unsigned>(heads), static_cast<unsigned>(s.batch),
-                     static_cast<unsigned>(2 * d), 1, 1, static_cast<unsigned>(128 * d),
-                     call.stream, arguments, nullptr),
-      "launching attention_f8_transpose");
+  const Grid grid{{ceil_div(s.seqlen_k, 128), heads, s.batch}, {2 * d, 1, 1}, 128 * d};
+  return driver->start(transpose_, grid, call.stream, "launching attention_f8_transpose", v, to,
+                       keys, d, heads);
 }
 
 Status AttentionKernel::launch(const AttentionCall& call) const {
@@ -306,10 +302,9 @@ Status AttentionKernel::launch(const AttentionCall& call) const {
     p.row_shift = static_cast<int>((p.n_tiles_m * v.tile_m() - s.seqlen_q) / 64 * 64);
 
   const int n_blocks = std::min(p.n_tiles, n_multiprocessors_);
-  void* arguments[] = {&q, &k, &w, &o, &p};
+  const Grid grid{{n_blocks, 1, 1}, {v.threads(), 1, 1}, v.smem_bytes(), true};
   return TEGULA_TRY(Driver::get())
-      ->launch_early(function_, {n_blocks, 1, 1}, v.threads(), v.smem_bytes(), call.stream,
-                     arguments, "launching attention_sm90");
+      ->start(function_, grid, call.stream, "launching attention_sm90", q, k, w, o, p);
 }
 
 }  // namespace tegula::cuda

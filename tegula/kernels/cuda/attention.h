@@ -76,7 +76,7 @@ struct AttentionCall {
   void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes (f32: 256)
   unsigned* counter =
       nullptr;  // 0 before the first launch; launches that may overlap need their own
-  StreamHandle stream = nullptr;
+  Stream stream;
 };
 
 // Whether the kernels can serve a shape: invalid_argument or unsupported, with the reason and the

@@ -132,17 +132,14 @@ bool gains_by_order(const AttentionBwdVariant& v, const AttentionShape& s) {
          s.batch * s.n_heads_kv * ceil_div(s.seqlen_k, kKeys) >= kShort_units;
 }
 
-// A grid of one or two dims; the arguments are passed by address.
+// A grid of one or two dims.
 template <class... Args>
 Status launch_grid(FunctionHandle f, int64_t x, int64_t y, int threads, int smem_bytes,
-                   StreamHandle stream, Args&... args) {
+                   const Stream& stream, const Args&... args) {
   if (x == 0 || y == 0) return {};
-  void* arguments[] = {&args...};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(d->launch(f, static_cast<unsigned>(x), static_cast<unsigned>(y), 1,
-                            static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(smem_bytes),
-                            stream, arguments, nullptr),
-                  "launching the backward of attention");
+  return d->start(f, {{x, y, 1}, {threads, 1, 1}, smem_bytes}, stream,
+                  "launching the backward of attention", args...);
 }
 
 // The gradient of a bias has no gaps, and strides of 0 where the bias has.
@@ -433,8 +430,7 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   TEGULA_TRY(launch_grid(before_, p.n_tiles_m, q_heads, 256, 0, call.stream, p));
   if (p.n_tiles_m == 0) {  // no block has zeroed the tickets
     const Driver* d = TEGULA_TRY(Driver::get());
-    TEGULA_TRY(
-        d->check(d->fill_later(p.leaked, 0, 4 * kHead_floats, call.stream), "cuMemsetD8Async"));
+    TEGULA_TRY(d->start_fill(p.leaked, 0, 4 * kHead_floats, call.stream));
   }
   if (variant.features.has_sinks)
     TEGULA_TRY(launch_grid(sinks_, s.n_heads_q, 1, 32, 0, call.stream, p));
@@ -468,10 +464,10 @@ Status AttentionBwdKernel::launch(const AttentionBwdCall& call) const {
   set_sections(p, variant, s, (variant.is_wide() ? 4 : 8) * s.seqlen_q * s.head_dim * p.group);
   const int64_t blocks = p.n_units_k * kv_heads;
   if (p.is_second != 0 && blocks > 0) {  // fills what the kernel before leaves idle
-    void* arguments[] = {&q, &k, &v, &d_o, &dk, &dv, &p};
     const Driver* d = TEGULA_TRY(Driver::get());
-    TEGULA_TRY(d->launch_early(first_, {blocks, 1, 1}, 384, first_smem_bytes(variant), call.stream,
-                               arguments, "launching the backward of attention"));
+    const Grid grid{{blocks, 1, 1}, {384, 1, 1}, first_smem_bytes(variant), true};
+    TEGULA_TRY(d->start(first_, grid, call.stream, "launching the backward of attention", q, k, v,
+                        d_o, dk, dv, p));
   } else {
     TEGULA_TRY(launch_grid(first_, blocks, 1, 384, first_smem_bytes(variant), call.stream, q, k, v,
                            d_o, dk, dv, p));

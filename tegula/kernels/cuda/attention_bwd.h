@@ -60,7 +60,7 @@ struct AttentionBwdCall {
   float* d_bias = nullptr;
   float* d_sinks = nullptr;   // with sinks: [hq]
   void* workspace = nullptr;  // attention_bwd_workspace_bytes, aligned to 256, contents undefined
-  StreamHandle stream = nullptr;
+  Stream stream;
 };
 
 // The variant that serves a shape, or why there is none.

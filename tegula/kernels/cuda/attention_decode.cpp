@@ -174,19 +174,11 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.keeps_kv = int{kv_bytes >= kLeastKept_bytes && kv_bytes <= kMostKept_bytes};
   p.is_settled = int{call.is_settled || (call.seqlens_k == nullptr && !v.is_paged)};
   p.scale_log2 = call.scale * 1.44269504F;
-  void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
   const int threads = 32 * variant_.n_warps, smem = variant_.smem_bytes();
   const int64_t heads = s.n_heads_kv / s.heads * p.n_tiles;
-  const char* what = "launching attention_decode";
-  if (is_short)
-    return d->launch_early(function_, {p.n_splits, heads, s.batch}, threads, smem, call.stream,
-                           arguments, what);
-  return d->check(
-      d->launch(function_, static_cast<unsigned>(p.n_splits), static_cast<unsigned>(heads),
-                static_cast<unsigned>(s.batch), static_cast<unsigned>(threads), 1, 1,
-                static_cast<unsigned>(smem), call.stream, arguments, nullptr),
-      what);
+  return d->start(function_, {{p.n_splits, heads, s.batch}, {threads, 1, 1}, smem, is_short},
+                  call.stream, "launching attention_decode", p);
 }
 
 }  // namespace tegula::cuda

@@ -57,7 +57,7 @@ struct DecodeCall {
   void* workspace = nullptr;     // decode_workspace_bytes, aligned to 256, contents undefined
   unsigned* counters = nullptr;  // decode_blocks, 0 before the first launch
   float scale = 1;
-  StreamHandle stream = nullptr;
+  Stream stream;
 };
 
 // KV heads that a block should take: several where sequences are equally long and have more heads

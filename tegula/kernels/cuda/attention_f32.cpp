@@ -36,18 +36,15 @@ void add_split(SplitParams& p, int index, const AttentionOperand& t, int64_t row
 }
 
 Status launch_split(FunctionHandle split, SplitParams p, int n_tensors, const AttentionShape& s,
-                    int head_dim, unsigned* leaked, StreamHandle stream) {
+                    int head_dim, unsigned* leaked, const Stream& stream) {
   p.batch = static_cast<int>(s.batch), p.head_dim = static_cast<int>(s.head_dim);
   p.leaked = leaked;
   p.is_aligned = int{std::all_of(p.t, p.t + n_tensors, is_aligned)};
   const int64_t rows = std::max<int64_t>(1, std::max(s.seqlen_q, s.seqlen_k));
   const Driver* d = TEGULA_TRY(Driver::get());
-  void* arguments[] = {&p};
-  return d->check(
-      d->launch(split, static_cast<unsigned>(ceil_div(rows, 2048 / head_dim)),
-                static_cast<unsigned>(s.batch * s.n_heads_q), static_cast<unsigned>(n_tensors), 256,
-                1, 1, 0, stream, arguments, nullptr),
-      "launching attention_split");
+  return d->start(
+      split, {{ceil_div(rows, 2048 / head_dim), s.batch * s.n_heads_q, n_tensors}, {256, 1, 1}},
+      stream, "launching attention_split", p);
 }
 
 Result<HostTensorMap> map_of_parts(const SplitTensor& t, int64_t batch, int head_dim, int rows) {
@@ -150,16 +147,11 @@ Status AttentionF32Kernel::launch(const AttentionCall& call) const {
       TEGULA_TRY(map_of_parts(split.t[has_keys ? 2 : 0], s.batch, v.head_dim, v.tile_n));
 
   const Driver* d = TEGULA_TRY(Driver::get());
-  void* arguments[] = {&q, &k, &w, &p};
-  TEGULA_TRY(
-      d->check(d->launch(attend_, static_cast<unsigned>(std::min(p.n_tiles, n_multiprocessors_)), 1,
-                         1, static_cast<unsigned>(v.threads()), 1, 1,
-                         static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
-               "launching attention_f32_sm90"));
-  void* of_repair[] = {&p};
-  return d->check(
-      d->launch(repair_, kRepair_blocks, 1, 1, 256, 1, 1, 0, call.stream, of_repair, nullptr),
-      "launching attention_f32_repair");
+  const int64_t blocks = std::min(p.n_tiles, n_multiprocessors_);
+  TEGULA_TRY(d->start(attend_, {{blocks, 1, 1}, {v.threads(), 1, 1}, v.smem_bytes()}, call.stream,
+                      "launching attention_f32_sm90", q, k, w, p));
+  return d->start(repair_, {{kRepair_blocks, 1, 1}, {256, 1, 1}}, call.stream,
+                  "launching attention_f32_repair", p);
 }
 
 }  // namespace tegula::cuda

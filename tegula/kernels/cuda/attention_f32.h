@@ -65,7 +65,7 @@ void add_split(SplitParams& p, int index, const AttentionOperand& t, int64_t row
                int64_t batch, int head_dim, char*& at);
 
 Status launch_split(FunctionHandle split, SplitParams p, int n_tensors, const AttentionShape& shape,
-                    int head_dim, unsigned* leaked, StreamHandle stream);
+                    int head_dim, unsigned* leaked, const Stream& stream);
 
 // The parts of a tensor in boxes of `rows` rows; without rows, of any other.
 Result<HostTensorMap> map_of_parts(const SplitTensor& t, int64_t batch, int head_dim, int rows);

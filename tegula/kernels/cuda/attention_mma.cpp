@@ -86,12 +86,9 @@ Status AttentionMmaKernel::launch(const AttentionCall& call) const {
   TEGULA_TRY(check_copyable("o", call.o));
   TEGULA_TRY(check_o_apart(call));
   AttentionParams p = attention_params(call, kTileM, kSection_mb, 4 * s.seqlen_k * s.head_dim);
-  void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(d->launch(function_, static_cast<unsigned>(p.n_tiles), 1, 1,
-                            static_cast<unsigned>(v.threads()), 1, 1,
-                            static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
-                  "launching attention_mma");
+  return d->start(function_, {{p.n_tiles, 1, 1}, {v.threads(), 1, 1}, v.smem_bytes()}, call.stream,
+                  "launching attention_mma", p);
 }
 
 }  // namespace tegula::cuda

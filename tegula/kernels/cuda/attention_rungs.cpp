@@ -68,24 +68,19 @@ Status AttentionRung::launch(const AttentionCall& call, float* scores) const {
   p.head_dim = static_cast<int>(s.head_dim), p.is_causal = int{s.is_causal};
   p.scale = call.scale;
   const Driver* d = TEGULA_TRY(Driver::get());
-  void* arguments[] = {&p};
-  const auto heads = static_cast<unsigned>(s.batch * s.n_heads_q);
-  const auto blocks = [](int64_t n, int64_t tile) {
-    return static_cast<unsigned>(ceil_div(n, tile));
-  };
-  const auto launch = [&](int which, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                          unsigned threads_y, int smem) {
-    return d->check(d->launch(functions_[which], x, y, z, threads_x, threads_y, 1,
-                              static_cast<unsigned>(smem), call.stream, arguments, nullptr),
-                    "launching a rung of attention");
+  const auto heads = s.batch * s.n_heads_q;
+  const auto blocks = [](int64_t n, int64_t tile) { return ceil_div(n, tile); };
+  const auto launch = [&](int which, int64_t x, int64_t y, int64_t z, int threads_x, int threads_y,
+                          int smem) {
+    return d->start(functions_[which], {{x, y, z}, {threads_x, threads_y, 1}, smem}, call.stream,
+                    "launching a rung of attention", p);
   };
   if (head_dim_ != 0)
     return launch(0, blocks(s.seqlen_q, kTile), heads, 1, 128, 1, tiled_smem_bytes(head_dim_));
   if (s.seqlen_k > 0)
     TEGULA_TRY(launch(0, blocks(s.seqlen_k, 16), blocks(s.seqlen_q, 16), heads, 16, 16, 0));
   TEGULA_TRY(launch(1, blocks(s.seqlen_q, 4), heads, 1, 32, 4, 0));
-  return launch(2, static_cast<unsigned>(s.seqlen_q), heads, 1, static_cast<unsigned>(s.head_dim),
-                1, 0);
+  return launch(2, s.seqlen_q, heads, 1, static_cast<int>(s.head_dim), 1, 0);
 }
 
 }  // namespace tegula::cuda

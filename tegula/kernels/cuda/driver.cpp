@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "tegula/kernels/cuda/launch_list.h"
+
 namespace tegula::cuda {
 
 namespace {
@@ -34,6 +36,16 @@ bool find_calls(void* library, Driver& d) {
          find(library, "cuMemAlloc_v2", d.allocate) && find(library, "cuMemFree_v2", d.release) &&
          find(library, "cuMemcpy", d.copy) && find(library, "cuMemsetD8_v2", d.fill) &&
          find(library, "cuMemsetD8Async", d.fill_later) &&
+         find(library, "cuMemcpyAsync", d.copy_later) &&
+         find(library, "cuMemHostAlloc", d.allocate_pinned) &&
+         find(library, "cuMemFreeHost", d.release_pinned) &&
+         find(library, "cuMemGetInfo_v2", d.memory_info) &&
+         find(library, "cuStreamBeginCapture_v2", d.begin_capture) &&
+         find(library, "cuStreamEndCapture", d.end_capture) &&
+         find(library, "cuGraphInstantiateWithFlags", d.graph_instantiate) &&
+         find(library, "cuGraphLaunch", d.graph_launch) &&
+         find(library, "cuGraphExecDestroy", d.graph_exec_destroy) &&
+         find(library, "cuGraphDestroy", d.graph_destroy) &&
          find(library, "cuStreamCreate", d.stream_create) &&
          find(library, "cuStreamSynchronize", d.stream_wait) &&
          find(library, "cuEventCreate", d.event_create) &&
@@ -83,19 +95,33 @@ Result<const Driver*> Driver::get() {
   return &driver.value();
 }
 
-Status Driver::launch_early(FunctionHandle f, const int64_t (&blocks)[3], int threads,
-                            int smem_bytes, StreamHandle stream, void** arguments,
-                            const char* what) const {
-  const bool has_early = TEGULA_TRY(current_capability()) >= 90;
+Status Driver::start_with(FunctionHandle f, const Grid& grid, const Stream& stream,
+                          const char* what, std::span<const LaunchArgument> arguments) const {
+  if (stream.list != nullptr) {
+    stream.list->add(f, grid, what, arguments);
+    return {};
+  }
+  void* pointers[16];
+  TEGULA_CHECK(arguments.size() <= std::size(pointers), what, ": too many arguments");
+  for (size_t i = 0; i < arguments.size(); ++i) pointers[i] = const_cast<void*>(arguments[i].data);
+  const bool is_early = grid.is_early && TEGULA_TRY(current_capability()) >= 90;
   const LaunchAttribute early{kProgrammaticSerialization, {1}};
-  const LaunchConfig config{{static_cast<unsigned>(blocks[0]), static_cast<unsigned>(blocks[1]),
-                             static_cast<unsigned>(blocks[2])},
-                            {static_cast<unsigned>(threads), 1, 1},
-                            static_cast<unsigned>(smem_bytes),
-                            stream,
+  const auto u = [](auto n) { return static_cast<unsigned>(n); };
+  const LaunchConfig config{{u(grid.blocks[0]), u(grid.blocks[1]), u(grid.blocks[2])},
+                            {u(grid.threads[0]), u(grid.threads[1]), u(grid.threads[2])},
+                            u(grid.smem_bytes),
+                            stream.handle,
                             &early,
-                            has_early ? 1U : 0U};
-  return check(launch_ex(&config, f, arguments, nullptr), what);
+                            is_early ? 1U : 0U};
+  return check(launch_ex(&config, f, pointers, nullptr), what);
+}
+
+Status Driver::start_fill(void* to, uint8_t value, int64_t bytes, const Stream& stream) const {
+  if (stream.list != nullptr) {
+    stream.list->add_fill(to, value, bytes);
+    return {};
+  }
+  return check(fill_later(to, value, static_cast<size_t>(bytes), stream.handle), "cuMemsetD8Async");
 }
 
 Status Driver::check(DriverStatus status, const char* what) const {

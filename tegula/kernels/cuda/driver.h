@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "tegula/base/result.h"
@@ -17,6 +18,8 @@ using DriverStatus = int;           // CUresult; 0 is success
 using ModuleHandle = void*;         // CUmodule
 using FunctionHandle = void*;       // CUfunction
 using StreamHandle = void*;         // CUstream
+using GraphHandle = void*;          // CUgraph
+using GraphExecHandle = void*;      // CUgraphExec
 struct alignas(64) HostTensorMap {  // CUtensorMap
   uint64_t words[16];
 };
@@ -31,6 +34,29 @@ struct LaunchConfig {
   StreamHandle stream;
   const LaunchAttribute* attributes;
   unsigned n_attributes;
+};
+
+// Of a launch. An early kernel begins with wait_for_grid_before() (ptx/sync.cuh), so its blocks may
+// be set up while the kernel before it still runs.
+struct Grid {
+  int64_t blocks[3] = {1, 1, 1};
+  int threads[3] = {1, 1, 1};
+  int64_t smem_bytes = 0;
+  bool is_early = false;
+};
+struct LaunchArgument {
+  const void* data;
+  size_t bytes;
+};
+
+class LaunchList;  // launch_list.h
+
+// Where launches go: into a stream, or onto a list that is enqueued later.
+struct Stream {
+  StreamHandle handle = nullptr;
+  LaunchList* list = nullptr;
+  Stream(StreamHandle into = nullptr) : handle(into) {}  // NOLINT: a stream is one
+  Stream(LaunchList& onto) : list(&onto) {}              // NOLINT
 };
 
 inline constexpr int kOldestDriver = 12000;  // tensor maps
@@ -51,7 +77,18 @@ struct Driver {
   DriverStatus (*release)(void*);
   DriverStatus (*copy)(void*, const void*, size_t);
   DriverStatus (*fill)(void*, unsigned char, size_t);
-  DriverStatus (*fill_later)(void*, unsigned char, size_t, StreamHandle);  // in the stream's order
+  // In the stream's order.
+  DriverStatus (*fill_later)(void*, unsigned char, size_t, StreamHandle);
+  DriverStatus (*copy_later)(void*, const void*, size_t, StreamHandle);
+  DriverStatus (*allocate_pinned)(void**, size_t, unsigned);
+  DriverStatus (*release_pinned)(void*);
+  DriverStatus (*memory_info)(size_t* free, size_t* total);
+  DriverStatus (*begin_capture)(StreamHandle, int mode);
+  DriverStatus (*end_capture)(StreamHandle, GraphHandle*);
+  DriverStatus (*graph_instantiate)(GraphExecHandle*, GraphHandle, unsigned long long);
+  DriverStatus (*graph_launch)(GraphExecHandle, StreamHandle);
+  DriverStatus (*graph_exec_destroy)(GraphExecHandle);
+  DriverStatus (*graph_destroy)(GraphHandle);
   DriverStatus (*stream_create)(StreamHandle*, unsigned);
   DriverStatus (*stream_wait)(StreamHandle);
   DriverStatus (*event_create)(void**, unsigned);
@@ -71,10 +108,17 @@ struct Driver {
   // Loads the library once: libcuda.so.1, or $TEGULA_CUDA_DRIVER. Device error if there is none, if
   // it is older than kOldestDriver, or if it finds no device.
   static Result<const Driver*> get();
-  // Launches; the kernel begins with wait_for_grid_before() (ptx/sync.cuh), so
-  // its blocks may be set up while the kernel before it still runs.
-  Status launch_early(FunctionHandle f, const int64_t (&blocks)[3], int threads, int smem_bytes,
-                      StreamHandle stream, void** arguments, const char* what) const;
+  // Launches the kernel into the stream or onto its list, with copies of the arguments.
+  template <class... Args>
+  Status start(FunctionHandle f, const Grid& grid, const Stream& stream, const char* what,
+               const Args&... arguments) const {
+    const LaunchArgument all[] = {{&arguments, sizeof arguments}...};
+    return start_with(f, grid, stream, what, all);
+  }
+  Status start_with(FunctionHandle f, const Grid& grid, const Stream& stream, const char* what,
+                    std::span<const LaunchArgument> arguments) const;
+  // cuMemsetD8Async, or put onto the list.
+  Status start_fill(void* to, uint8_t value, int64_t bytes, const Stream& stream) const;
   // What a call said: ok, or a device error that names `what`.
   Status check(DriverStatus status, const char* what) const;
 };

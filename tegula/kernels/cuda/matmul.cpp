@@ -105,12 +105,9 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
   p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
 
   const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n, n_multiprocessors_);
-  void* arguments[] = {&a, &b, &c, &p};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(
-      d->launch(function_, static_cast<unsigned>(n_blocks), 1, 1, static_cast<unsigned>(kThreads),
-                1, 1, static_cast<unsigned>(v.smem_bytes()), call.stream, arguments, nullptr),
-      "launching matmul_sm90");
+  return d->start(function_, {{n_blocks, 1, 1}, {kThreads, 1, 1}, v.smem_bytes()}, call.stream,
+                  "launching matmul_sm90", a, b, c, p);
 }
 
 std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major) {
@@ -135,12 +132,9 @@ Status MatmulMmaKernel::launch(const MatmulCall& call) const {
   p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
   p.order = tile_order(s.m, s.n, 128, 256, 16);
-  void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(
-      d->launch(function_, static_cast<unsigned>(p.order.tiles_m * p.order.tiles_n), 1, 1, 256, 1,
-                1, static_cast<unsigned>(smem_bytes_), call.stream, arguments, nullptr),
-      "launching matmul_mma");
+  return d->start(function_, {{p.order.tiles_m * p.order.tiles_n, 1, 1}, {256, 1, 1}, smem_bytes_},
+                  call.stream, "launching matmul_mma", p);
 }
 
 }  // namespace tegula::cuda

@@ -28,7 +28,7 @@ struct MatmulOperand {
 struct MatmulCall {
   MatmulShape shape;
   MatmulOperand a, b, c;
-  StreamHandle stream = nullptr;
+  Stream stream;
 };
 
 // invalid_argument for what is empty, misaligned or strided as above forbids; unsupported for

@@ -10,7 +10,7 @@ namespace tegula::cuda {
 
 namespace {
 
-constexpr unsigned kThreads = 256;
+constexpr int kThreads = 256;
 constexpr int kL = 128;  // outputs along each side of a block, from v1_5 on
 
 MatmulRung v3(std::string_view name, int coalesced, int conflict_free, int double_buffered) {
@@ -56,15 +56,12 @@ Result<MatmulRungKernel> MatmulRungKernel::load(const MatmulRung& rung, const st
 }
 
 Status MatmulRungKernel::launch(const float* a, const float* b, float* c, int64_t m, int64_t n,
-                                int64_t k, StreamHandle stream) const {
+                                int64_t k, const Stream& stream) const {
   TEGULA_TRY(check_matmul_rung(m, n, k));
   MatmulRungParams p{a, b, c, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
-  void* arguments[] = {&p};
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->check(d->launch(function_, static_cast<unsigned>(ceil_div(n, rung_->tile_n)),
-                            static_cast<unsigned>(ceil_div(m, rung_->tile_m)), 1, kThreads, 1, 1, 0,
-                            stream, arguments, nullptr),
-                  "launching a matmul rung");
+  const Grid grid{{ceil_div(n, rung_->tile_n), ceil_div(m, rung_->tile_m), 1}, {kThreads, 1, 1}};
+  return d->start(function_, grid, stream, "launching a matmul rung", p);
 }
 
 }  // namespace tegula::cuda

@@ -31,7 +31,7 @@ class MatmulRungKernel {
  public:
   static Result<MatmulRungKernel> load(const MatmulRung& rung, const std::string& cubin);
   Status launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                StreamHandle stream) const;
+                const Stream& stream) const;
 
  private:
   MatmulRungKernel(const MatmulRung& rung, Module module, FunctionHandle function)

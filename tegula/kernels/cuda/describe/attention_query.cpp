@@ -47,12 +47,12 @@ AttentionFeatureParams given_of(const kernel::AttentionCall& c) {
   return p;
 }
 
-AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call) {
+AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call, const Stream& to) {
   AttentionCall a;
   a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
-  a.workspace = call.workspace, a.stream = call.queue->stream;
+  a.workspace = call.workspace, a.stream = to;
   return a;
 }
 

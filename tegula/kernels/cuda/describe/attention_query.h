@@ -43,7 +43,7 @@ AttentionDescale descale_of(const kernel::AttentionCall& c, int which);
 AttentionFeatureParams given_of(const kernel::AttentionCall& c);
 
 // A forward call, but for what only some kernels read: the counter, and factors of e4m3.
-AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call);
+AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call, const Stream& to);
 
 // Whether the kernels can read the call: what the op says, but no part of a larger call.
 Status check_whole(const kernel::AttentionCall& c);

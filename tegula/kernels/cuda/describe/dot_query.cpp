@@ -55,7 +55,7 @@ Result<DotCall> parse_dot(const KernelQuery& q, DType dtype) {
   return d;
 }
 
-MatmulCall matmul_call(const DotCall& dot, int64_t batch, void* stream) {
+MatmulCall matmul_call(const DotCall& dot, int64_t batch, const Stream& stream) {
   MatmulCall call;
   call.shape = dot.shape;
   call.a = dot.operand(*dot.a, kernel::kA, batch, dot.lda);

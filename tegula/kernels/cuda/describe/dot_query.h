@@ -32,7 +32,7 @@ inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype) {
 }
 
 // The products of the tensor cores: what matmul.h takes, for every index of the batch.
-MatmulCall matmul_call(const DotCall& dot, int64_t batch, void* stream);
+MatmulCall matmul_call(const DotCall& dot, int64_t batch, const Stream& stream);
 
 // Whether a rung of f32 can.
 bool rung_supports(const KernelQuery& q);

@@ -8,7 +8,7 @@
 namespace tegula::cuda {
 
 template <ChooseBwd kChoose, bool kIsOrdered>
-Status launch_bwd(const DeviceCall& call) {
+Status launch_bwd(const DeviceCall& call, const Stream& to) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, true));
   const AttentionBwdVariant v = TEGULA_TRY(kChoose(shape_of(c), kIsOrdered, *call.target));
   const AttentionBwdKernel* k = TEGULA_TRY(loaded<AttentionBwdKernel>(
@@ -23,16 +23,14 @@ Status launch_bwd(const DeviceCall& call) {
   if (c.bias != nullptr) {  // summed
     const Driver* d = TEGULA_TRY(Driver::get());
     a.d_bias = call.out[3].as<float>();
-    TEGULA_TRY(d->check(d->fill_later(a.d_bias, 0, 4 * static_cast<size_t>(call.out[3].numel()),
-                                      call.queue->stream),
-                        "cuMemsetD8Async"));
+    TEGULA_TRY(d->start_fill(a.d_bias, 0, 4 * call.out[3].numel(), to));
   }
-  a.workspace = call.workspace, a.stream = call.queue->stream;
+  a.workspace = call.workspace, a.stream = to;
   return k->launch(a);
 }
 
 template <ChooseBwd kChoose, bool kIsOrdered>
 inline constexpr auto* bwd_launch =
-    launch_into_queue<launch_padded<kBackwardOperands, launch_bwd<kChoose, kIsOrdered>>>;
+    prepare_by<launch_padded<kBackwardOperands, launch_bwd<kChoose, kIsOrdered>>>;
 
 }  // namespace tegula::cuda

@@ -9,14 +9,15 @@ namespace tegula::cuda {
 
 namespace {
 
-constexpr int64_t kThreads = 256, kMostBlocks = 1024;
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1024;
 
 struct Copy {
   Module module;
   FunctionHandle function;
 };
 
-Status copy(const TensorRef& from, const TensorRef& to, StreamHandle stream) {
+Status copy(const TensorRef& from, const TensorRef& to, const Stream& stream) {
   AttentionPadParams p{};
   p.from = tensor_of(operand_of(from)), p.to = tensor_of(operand_of(to));
   p.from_step = from.stride[3], p.to_step = to.stride[3];
@@ -31,25 +32,23 @@ Status copy(const TensorRef& from, const TensorRef& to, StreamHandle stream) {
         return Copy{std::move(module), function};
       }));
   const Driver* d = TEGULA_TRY(Driver::get());
-  void* arguments[] = {&p};
   const int64_t blocks = std::min(ceil_div(p.n_rows, kThreads / 32), kMostBlocks);
-  return d->check(d->launch(k->function, static_cast<unsigned>(blocks), 1, 1, kThreads, 1, 1, 0,
-                            stream, arguments, nullptr),
-                  "launching attention_pad");
+  return d->start(k->function, {{blocks, 1, 1}, {kThreads, 1, 1}}, stream,
+                  "launching attention_pad", p);
 }
 
 }  // namespace
 
 Status copy_padded(const PaddedOperands& which, const PaddedCall& p, const DeviceCall& call,
-                   bool is_back) {
+                   const Stream& to, bool is_back) {
   const auto& given = is_back ? call.out : call.in;
   for (const int* at = is_back ? which.out : which.in; *at >= 0; ++at) {
     const auto i = static_cast<size_t>(*at);
     if (!needs_padding(given[i])) continue;
     if (is_back)
-      TEGULA_TRY(copy(p.out[i], given[i], call.queue->stream));
+      TEGULA_TRY(copy(p.out[i], given[i], to));
     else
-      TEGULA_TRY(copy(given[i], p.in[i], call.queue->stream));
+      TEGULA_TRY(copy(given[i], p.in[i], to));
   }
   return {};
 }

@@ -6,20 +6,20 @@
 
 namespace tegula::cuda {
 
-// Copies, on the call's stream, what needs it: operands there, or results back.
+// Copies what needs it: operands there, or results back.
 Status copy_padded(const PaddedOperands& which, const PaddedCall& padded, const DeviceCall& call,
-                   bool is_back);
+                   const Stream& to, bool is_back);
 
-template <const PaddedOperands& kWhich, Status (*kLaunch)(const DeviceCall&)>
-Status launch_padded(const DeviceCall& call) {
-  if (!has_padded(kWhich, call.in, call.out)) return kLaunch(call);
+template <const PaddedOperands& kWhich, Status (*kLaunch)(const DeviceCall&, const Stream&)>
+Status launch_padded(const DeviceCall& call, const Stream& to) {
+  if (!has_padded(kWhich, call.in, call.out)) return kLaunch(call, to);
   const PaddedCall p = padded(kWhich, call.in, call.out, static_cast<char*>(call.workspace));
   DeviceCall inner = call;
   inner.in = p.in, inner.out = p.out;
   inner.workspace = static_cast<char*>(call.workspace) + p.workspace_bytes;
-  TEGULA_TRY(copy_padded(kWhich, p, call, false));
-  TEGULA_TRY(kLaunch(inner));
-  return copy_padded(kWhich, p, call, true);
+  TEGULA_TRY(copy_padded(kWhich, p, call, to, false));
+  TEGULA_TRY(kLaunch(inner, to));
+  return copy_padded(kWhich, p, call, to, true);
 }
 
 }  // namespace tegula::cuda

@@ -8,7 +8,7 @@
 namespace tegula::cuda {
 
 template <bool kIsNaive>
-Status launch_rung(const DeviceCall& call) {
+Status launch_rung(const DeviceCall& call, const Stream& to) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
   const int head_dim = kIsNaive ? 0 : static_cast<int>(c.d);
   const AttentionRung* rung = TEGULA_TRY(loaded<AttentionRung>(
@@ -22,7 +22,7 @@ Status launch_rung(const DeviceCall& call) {
   };
   a.q = operand(call.in[0]), a.k = operand(call.in[1]), a.v = operand(call.in[2]);
   a.o = operand(call.out[0]), a.lse = call.out[1].as<float>();
-  a.stream = call.queue->stream;
+  a.stream = to;
   return rung->launch(a, static_cast<float*>(call.workspace));
 }
 

@@ -26,11 +26,24 @@ int report(const Status& s) {
 
 struct Call {
   const KernelDef* kernel = nullptr;
-  void (*launch)(const KernelCall&) = nullptr;
+  const KernelLaunch* launch = nullptr;
   const Target* target = nullptr;
   Attrs attrs;
   std::vector<TensorRef> in, out;
+  mutable std::unique_ptr<Prepared> prepared;
+  mutable void* workspace = nullptr;  // that it is prepared for
   KernelQuery query() const { return {.attrs = &attrs, .in = in, .out = out, .target = target}; }
+  Status enqueue(void* with_workspace, void* stream) const {
+    if (!prepared || workspace != with_workspace) {
+      Counters counters;
+      DeviceCall call;
+      call.attrs = &attrs, call.in = in, call.out = out, call.workspace = with_workspace;
+      call.counters = &counters, call.target = target;
+      prepared = TEGULA_TRY(launch->prepare(call));
+      workspace = with_workspace;
+    }
+    return prepared->enqueue(stream);
+  }
 };
 
 // "is_causal=b1;scale=f0.125;window_left=i7;dims=sm k, k n -> m n": the first letter of a value is
@@ -83,7 +96,7 @@ Result<Call> make_call(std::string_view op, std::string_view kernel, std::string
     return unsupported(cat("no CUDA kernel ", kernel, kernel.empty() ? "" : " ", "serves this ", op,
                            " (", attrs, ")", why_not));
   for (const KernelLaunch* l : cuda_launches())
-    if (l->name == call.kernel->name) call.launch = l->launch;
+    if (l->name == call.kernel->name) call.launch = l;
   return call;
 }
 
@@ -141,14 +154,7 @@ int64_t tegula_cuda_call_workspace_bytes(const void* call) {
 
 // Queues it; the workspace is aligned to 256 bytes.
 int tegula_cuda_call_launch(const void* call, void* workspace, void* stream) {
-  const auto& c = *static_cast<const tegula::Call*>(call);
-  tegula::Counters counters;
-  tegula::DeviceQueue queue{stream, {}};
-  tegula::DeviceCall launch;
-  launch.attrs = &c.attrs, launch.in = c.in, launch.out = c.out, launch.workspace = workspace;
-  launch.counters = &counters, launch.queue = &queue, launch.target = c.target;
-  c.launch(launch);
-  return tegula::report(queue.status);
+  return tegula::report(static_cast<const tegula::Call*>(call)->enqueue(workspace, stream));
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace tegula::cuda {
@@ -8,6 +9,20 @@ namespace {
 
 // A stream of this kind and the driver's copies wait for each other.
 constexpr unsigned kInOrderWithCopies = 0, kWithTiming = 0;
+
+// A CUDA graph.
+class PreparedGraph final : public Prepared {
+ public:
+  PreparedGraph(const Driver* driver, GraphExecHandle graph) : driver_(driver), graph_(graph) {}
+  ~PreparedGraph() override { driver_->graph_exec_destroy(graph_); }
+  Status enqueue(void* stream) const override {
+    return driver_->check(driver_->graph_launch(graph_, stream), "cuGraphLaunch");
+  }
+
+ private:
+  const Driver* driver_;
+  GraphExecHandle graph_;
+};
 
 class CudaDevice final : public Device {
  public:
@@ -34,8 +49,32 @@ class CudaDevice final : public Device {
     TEGULA_TRY(driver_->check(driver_->fill(to, value, static_cast<size_t>(bytes)), "cuMemsetD8"));
     return driver_->check(driver_->stream_wait(nullptr), "cuMemsetD8");
   }
+  Result<void*> allocate_pinned(int64_t bytes) override {
+    void* data = nullptr;
+    TEGULA_TRY(driver_->check(
+        driver_->allocate_pinned(&data, static_cast<size_t>(bytes > 0 ? bytes : 1), 0),
+        "cuMemHostAlloc"));
+    return data;
+  }
+  void release_pinned(void* data) override {
+    if (data != nullptr) driver_->release_pinned(data);
+  }
+  Status copy_later(void* to, const void* from, int64_t bytes) override {
+    if (bytes == 0) return {};
+    return driver_->check(driver_->copy_later(to, from, static_cast<size_t>(bytes), stream_),
+                          "cuMemcpyAsync");
+  }
   void* stream() override { return stream_; }
   Status wait() override { return driver_->check(driver_->stream_wait(stream_), "a kernel"); }
+  Status begin_capture() override {
+    return driver_->check(driver_->begin_capture(stream_, kOfThisThread), "cuStreamBeginCapture");
+  }
+  Result<std::unique_ptr<Prepared>> end_capture() override;
+  Result<int64_t> free_bytes() override {
+    size_t free = 0, total = 0;
+    TEGULA_TRY(driver_->check(driver_->memory_info(&free, &total), "cuMemGetInfo"));
+    return static_cast<int64_t>(free);
+  }
   Status mark(int which) override {
     return driver_->check(driver_->event_record(events_[which], stream_), "cuEventRecord");
   }
@@ -49,11 +88,23 @@ class CudaDevice final : public Device {
 
  private:
   static constexpr DriverStatus kOutOfMemory = 2;
+  static constexpr int kOfThisThread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
   const Driver* driver_ = nullptr;
   Target target_;
   StreamHandle stream_ = nullptr;
   void* events_[2] = {};
 };
+
+Result<std::unique_ptr<Prepared>> CudaDevice::end_capture() {
+  GraphHandle graph = nullptr;
+  GraphExecHandle ready = nullptr;
+  TEGULA_TRY(driver_->check(driver_->end_capture(stream_, &graph), "cuStreamEndCapture"));
+  const Status made =
+      driver_->check(driver_->graph_instantiate(&ready, graph, 0), "cuGraphInstantiate");
+  driver_->graph_destroy(graph);
+  TEGULA_TRY(Status(made));
+  return std::unique_ptr<Prepared>(std::make_unique<PreparedGraph>(driver_, ready));
+}
 
 Result<Target> target_of(const Driver& d, int device) {
   const auto number = [device](DeviceAttribute which) { return device_attribute(which, device); };
@@ -114,17 +165,15 @@ Result<Device*> open_cuda_device() {
 std::string arch_of(int capability) { return cat("sm_", capability, capability >= 90 ? "a" : ""); }
 
 Result<void*> zeroed_memory(int64_t bytes) {
+  // What was given before is in prepared launches: it is kept.
   static void* memory = nullptr;
   static int64_t size = 0;
   if (size < bytes) {
     Device* device = TEGULA_TRY(open_cuda_device());
-    TEGULA_TRY(device->wait());
-    device->release(memory);
-    memory = nullptr, size = 0;
-    const int64_t wanted = bytes < (1 << 16) ? 1 << 16 : bytes;
-    memory = TEGULA_TRY(device->allocate(wanted));
-    TEGULA_TRY(device->fill(memory, 0, wanted));
-    size = wanted;
+    const int64_t wanted = std::max({bytes, 2 * size, int64_t{1} << 16});
+    void* more = TEGULA_TRY(device->allocate(wanted));
+    TEGULA_TRY(device->fill(more, 0, wanted));
+    memory = more, size = wanted;
   }
   return memory;
 }

@@ -12,8 +12,8 @@ Result<Device*> open_cuda_device();
 // "sm_90a": what kernels are compiled for.
 std::string arch_of(int capability);
 
-// Device memory of zeros that stays, for counters which a kernel leaves at zero again; launches of
-// one stream share it.
+// Device memory of zeros that stays where it is, for counters which a kernel leaves at zero again;
+// launches of one stream share it. Where more is asked for than there is, more is taken.
 Result<void*> zeroed_memory(int64_t bytes);
 
 }  // namespace tegula::cuda

@@ -1,10 +1,11 @@
-// What the KernelDefs of the plug-in share: a compiled variant is loaded once, and what goes wrong
-// in a launch is told to the call's queue.
+// What the launches of the plug-in share: a compiled variant is loaded once, and a call that is
+// made ready is a list of launches.
 #pragma once
 
 #include <map>
 #include <memory>
 
+#include "tegula/kernels/cuda/launch_list.h"
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 
 namespace tegula::cuda {
@@ -25,11 +26,18 @@ Result<const Kernel*> loaded(const std::string& name, std::string_view source,
   return static_cast<const Kernel*>((kernels[name] = std::move(kernel)).get());
 }
 
-// KernelDef::launch for a function that may fail. After a failure nothing more is launched.
-template <Status (*kLaunch)(const DeviceCall&)>
-void launch_into_queue(const KernelCall& given) {
-  const auto& call = static_cast<const DeviceCall&>(given);
-  if (call.queue->status.ok()) call.queue->status = kLaunch(call);
+class PreparedLaunches final : public Prepared {
+ public:
+  LaunchList list;
+  Status enqueue(void* stream) const override { return list.enqueue(stream); }
+};
+
+// KernelLaunch::prepare by a function that launches into a stream or onto a list.
+template <Status (*kLaunch)(const DeviceCall&, const Stream&)>
+Result<std::unique_ptr<Prepared>> prepare_by(const DeviceCall& call) {
+  auto prepared = std::make_unique<PreparedLaunches>();
+  TEGULA_TRY(kLaunch(call, prepared->list));
+  return std::unique_ptr<Prepared>(std::move(prepared));
 }
 
 }  // namespace tegula::cuda

@@ -5,7 +5,7 @@
 
 namespace tegula::cuda {
 
-Status launch_rung(const DeviceCall& call, std::string_view name) {
+Status launch_rung(const DeviceCall& call, const Stream& to, std::string_view name) {
   const DotCall d = TEGULA_TRY(parse_dot(call, DType::kF32));
   for (const MatmulRung& rung : matmul_rungs()) {
     if (rung.name != name) continue;
@@ -13,7 +13,7 @@ Status launch_rung(const DeviceCall& call, std::string_view name) {
         std::string(name), rung.source, rung.defines,
         [&](const std::string& cubin) { return MatmulRungKernel::load(rung, cubin); }));
     for (int64_t i = 0; i < d.c.batch.count; ++i) {
-      const MatmulCall m = matmul_call(d, i, call.queue->stream);
+      const MatmulCall m = matmul_call(d, i, to);
       TEGULA_TRY(k->launch(static_cast<const float*>(m.a.data), static_cast<const float*>(m.b.data),
                            static_cast<float*>(m.c.data), d.shape.m, d.shape.n, d.shape.k,
                            m.stream));

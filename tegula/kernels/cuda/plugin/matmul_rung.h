@@ -5,6 +5,6 @@
 
 namespace tegula::cuda {
 
-Status launch_rung(const DeviceCall& call, std::string_view name);
+Status launch_rung(const DeviceCall& call, const Stream& to, std::string_view name);
 
 }  // namespace tegula::cuda

@@ -4,7 +4,7 @@
 namespace tegula::cuda {
 
 namespace {
-Status launch(const DeviceCall& call) {
+Status launch(const DeviceCall& call, const Stream& to) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
   DecodeCall a;
   a.shape = decode_shape(c, *call.target), a.scale = c.scale;
@@ -18,12 +18,11 @@ Status launch(const DeviceCall& call) {
   a.workspace = call.workspace;
   a.counters = static_cast<unsigned*>(
       TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
-  a.stream = call.queue->stream;
+  a.stream = to;
   return k->launch(a);
 }
 }  // namespace
 
-extern constinit const KernelLaunch attention_decode_launch{"attention_decode",
-                                                            launch_into_queue<launch>};
+extern constinit const KernelLaunch attention_decode_launch{"attention_decode", prepare_by<launch>};
 
 }  // namespace tegula::cuda

@@ -5,19 +5,19 @@
 namespace tegula::cuda {
 
 namespace {
-Status launch(const DeviceCall& call) {
+Status launch(const DeviceCall& call, const Stream& to) {
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
   const AttentionF32Variant v = TEGULA_TRY(choose_attention_f32(shape_of(c)));
   const AttentionF32Kernel* k = TEGULA_TRY(loaded<AttentionF32Kernel>(
       v.name(), "attention_f32_sm90.cu", v.defines(),
       [&](const std::string& cubin) { return AttentionF32Kernel::load(v, cubin); }));
-  AttentionCall a = call_of(c, call);
+  AttentionCall a = call_of(c, call, to);
   a.counter = static_cast<unsigned*>(TEGULA_TRY(zeroed_memory(sizeof(unsigned))));
   return k->launch(a);
 }
 }  // namespace
 
 extern constinit const KernelLaunch attention_f32_sm90_launch{"attention_f32_sm90",
-                                                              launch_into_queue<launch>};
+                                                              prepare_by<launch>};
 
 }  // namespace tegula::cuda

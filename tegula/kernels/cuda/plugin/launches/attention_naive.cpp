@@ -3,6 +3,6 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch attention_naive_launch{"attention_naive",
-                                                           launch_into_queue<launch_rung<true>>};
+                                                           prepare_by<launch_rung<true>>};
 
 }  // namespace tegula::cuda

@@ -3,6 +3,6 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch attention_tiled_launch{"attention_tiled",
-                                                           launch_into_queue<launch_rung<false>>};
+                                                           prepare_by<launch_rung<false>>};
 
 }  // namespace tegula::cuda

@@ -4,18 +4,17 @@
 namespace tegula::cuda {
 
 namespace {
-Status launch(const DeviceCall& call) {
+Status launch(const DeviceCall& call, const Stream& to) {
   const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16));
   const bool b_mn_major = d.shape.b_mn_major;
   const MatmulMmaKernel* k = TEGULA_TRY(loaded<MatmulMmaKernel>(
       b_mn_major ? "bn" : "bk", "matmul_mma.cu", MatmulMmaKernel::defines(b_mn_major),
       [&](const std::string& cubin) { return MatmulMmaKernel::load(b_mn_major, cubin); }));
-  for (int64_t i = 0; i < d.c.batch.count; ++i)
-    TEGULA_TRY(k->launch(matmul_call(d, i, call.queue->stream)));
+  for (int64_t i = 0; i < d.c.batch.count; ++i) TEGULA_TRY(k->launch(matmul_call(d, i, to)));
   return {};
 }
 }  // namespace
 
-extern constinit const KernelLaunch matmul_mma_launch{"matmul_mma", launch_into_queue<launch>};
+extern constinit const KernelLaunch matmul_mma_launch{"matmul_mma", prepare_by<launch>};
 
 }  // namespace tegula::cuda

@@ -3,6 +3,7 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v1_launch{
-    "matmul_v1", launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v1"); }>};
+    "matmul_v1",
+    prepare_by<[](const DeviceCall& c, const Stream& to) { return launch_rung(c, to, "v1"); }>};
 
 }  // namespace tegula::cuda

@@ -3,6 +3,7 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v1_5_launch{
-    "matmul_v1_5", launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v1_5"); }>};
+    "matmul_v1_5",
+    prepare_by<[](const DeviceCall& c, const Stream& to) { return launch_rung(c, to, "v1_5"); }>};
 
 }  // namespace tegula::cuda

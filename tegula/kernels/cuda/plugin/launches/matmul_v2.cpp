@@ -3,6 +3,7 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v2_launch{
-    "matmul_v2", launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v2"); }>};
+    "matmul_v2",
+    prepare_by<[](const DeviceCall& c, const Stream& to) { return launch_rung(c, to, "v2"); }>};
 
 }  // namespace tegula::cuda

@@ -3,6 +3,7 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v3_launch{
-    "matmul_v3", launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v3"); }>};
+    "matmul_v3",
+    prepare_by<[](const DeviceCall& c, const Stream& to) { return launch_rung(c, to, "v3"); }>};
 
 }  // namespace tegula::cuda

@@ -3,7 +3,8 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v3_coalesced_launch{
-    "matmul_v3_coalesced",
-    launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v3_coalesced"); }>};
+    "matmul_v3_coalesced", prepare_by<[](const DeviceCall& c, const Stream& to) {
+      return launch_rung(c, to, "v3_coalesced");
+    }>};
 
 }  // namespace tegula::cuda

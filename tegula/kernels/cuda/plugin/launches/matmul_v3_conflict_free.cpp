@@ -3,7 +3,8 @@
 namespace tegula::cuda {
 
 extern constinit const KernelLaunch matmul_v3_conflict_free_launch{
-    "matmul_v3_conflict_free",
-    launch_into_queue<[](const DeviceCall& c) { return launch_rung(c, "v3_conflict_free"); }>};
+    "matmul_v3_conflict_free", prepare_by<[](const DeviceCall& c, const Stream& to) {
+      return launch_rung(c, to, "v3_conflict_free");
+    }>};
 
 }  // namespace tegula::cuda

@@ -1,0 +1,143 @@
+#include "tegula/runtime/device_steps.h"
+
+#include <cstring>
+
+#include "tegula/base/round.h"
+#include "tegula/ir/opdef.h"
+#include "tegula/plan/memory.h"
+
+namespace tegula {
+
+DeviceSteps::DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps)
+    : plan_(plan), rank_(rank), device_(*rank.device), steps_(steps), ready_(steps.size()) {
+  for (size_t i = 0; i < steps.size(); ++i) has_host_steps_ |= plan.steps[i].kernel == nullptr;
+}
+
+DeviceSteps::~DeviceSteps() {
+  (void)device_.wait();  // what still runs uses the memory of this and of the session
+  device_.release_pinned(pinned_);
+}
+
+// Room for all parameters is taken with the first.
+Result<void*> DeviceSteps::mirror(int param, const void* host) {
+  if (!pinned_) {
+    int64_t bytes = 0;
+    for (size_t p = 0; p < plan_.params.size(); ++p) {
+      if (plan_.params[p].role != Role::kInput) continue;
+      const int64_t size = plan_.params[p].tensor.type.bytes();
+      mirrors_.push_back({static_cast<int>(p), nullptr, bytes, size});
+      bytes += round_up(size, kAlignment);
+    }
+    mirrored_ = TEGULA_TRY(Region::on(&device_, rank_.memory, bytes));
+    pinned_ = TEGULA_TRY(device_.allocate_pinned(bytes));
+    std::memset(pinned_, 0, static_cast<size_t>(bytes));
+  }
+  for (Mirror& m : mirrors_)
+    if (m.param == param) {
+      m.host = host;
+      return static_cast<void*>(static_cast<uint8_t*>(mirrored_.data()) + m.offset);
+    }
+  return invalid_argument(cat("parameter ", plan_.params[static_cast<size_t>(param)].name,
+                              " of plan ", plan_.name, " is no input: bind it to the device's"));
+}
+
+void DeviceSteps::forget() { is_ready_ = false; }
+
+Status DeviceSteps::prepare() {
+  if (is_ready_) return {};
+  TEGULA_TRY(device_.wait());
+  graph_ = nullptr, n_runs_ = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(prepare_step(i));
+  is_ready_ = true;
+  return {};
+}
+
+Status DeviceSteps::prepare_step(size_t i) {
+  const Step& step = plan_.steps[i];
+  const BoundStep& b = steps_[i];
+  ready_[i] = {};
+  if (b.is_empty || !step.kernel) return {};
+  const KernelLaunch* launch = launch_of(*step.kernel);
+  if (!launch)
+    return unsupported(cat("plan ", plan_.name, " needs the kernel ", step.kernel->name,
+                           ", which this plug-in does not have: build both together"));
+  Counters counters;
+  DeviceCall call;
+  call.attrs = &b.attrs, call.in = b.in, call.out = b.out, call.workspace = b.workspace;
+  call.program = step.program.get(), call.pool = &rank_.pool, call.counters = &counters;
+  call.tuning = step.tuning, call.target = &plan_.target, call.peers = rank_.peers;
+  auto ready = launch->prepare(call);
+  if (!ready.ok()) {
+    Error e = std::move(ready).error();
+    e.message = cat("step ", i, " of plan ", plan_.name, " (", step.op->name, "): ", e.message);
+    return e;
+  }
+  ready_[i] = {std::move(*ready), counters.math_flops, counters.executed_flops};
+  return {};
+}
+
+void DeviceSteps::fill_pinned() {
+  for (const Mirror& m : mirrors_)
+    if (m.host)
+      std::memcpy(static_cast<uint8_t*>(pinned_) + m.offset, m.host, static_cast<size_t>(m.bytes));
+}
+
+Status DeviceSteps::send() {
+  if (!pinned_) return {};
+  if (is_sent_) TEGULA_TRY(device_.wait());
+  fill_pinned();
+  is_sent_ = true;
+  return device_.copy_later(mirrored_.data(), pinned_, mirrored_.bytes());
+}
+
+Status DeviceSteps::run_step(size_t i) {
+  if (steps_[i].is_empty) return {};
+  if (ready_[i].launch) return ready_[i].launch->enqueue(device_.stream());
+  return run_on_host(i);
+}
+
+Status DeviceSteps::run_on_host(size_t i) {
+  const Step& step = plan_.steps[i];
+  BoundStep& b = steps_[i];
+  TEGULA_TRY(device_.wait());
+  std::vector<std::vector<uint8_t>> buffers(b.in.size() + b.out.size());
+  std::vector<TensorRef> in, out;
+  for (const TensorRef& t : b.in)
+    in.push_back(TEGULA_TRY(on_host(t, &device_, buffers[in.size()])));
+  // What lies between the elements of a result stays as it is.
+  for (const TensorRef& t : b.out)
+    out.push_back(TEGULA_TRY(on_host(t, &device_, buffers[in.size() + out.size()])));
+  const int64_t flops = run_reference(plan_, step, b, in, out);
+  ready_[i].math_flops = ready_[i].executed_flops = flops;
+  for (size_t k = 0; k < out.size(); ++k) TEGULA_TRY(to_device(out[k], b.out[k], device_));
+  return {};
+}
+
+Status DeviceSteps::enqueue_all() {
+  for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(run_step(i));
+  return {};
+}
+
+Status DeviceSteps::run() {
+  if (!captures || has_host_steps_ || n_runs_++ == 0) {
+    TEGULA_TRY(send());
+    return enqueue_all();
+  }
+  if (!graph_) {
+    TEGULA_TRY(device_.wait());
+    TEGULA_TRY(device_.begin_capture());
+    Status st =
+        pinned_ ? device_.copy_later(mirrored_.data(), pinned_, mirrored_.bytes()) : Status{};
+    if (st.ok()) st = enqueue_all();
+    auto graph = device_.end_capture();
+    TEGULA_TRY(std::move(st));
+    graph_ = TEGULA_TRY(std::move(graph));
+    is_sent_ = false;
+  }
+  if (is_sent_) TEGULA_TRY(device_.wait());
+  fill_pinned();
+  is_sent_ = pinned_ != nullptr;
+  return graph_->enqueue(device_.stream());
+}
+
+}  // namespace tegula

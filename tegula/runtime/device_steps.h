@@ -1,0 +1,70 @@
+// DeviceSteps: a session's steps on a device. They are made ready once, then enqueued; from the
+// second run on that nothing changes for they are one captured graph (a CUDA graph), so that a run
+// costs the host one launch. Internal to runtime/.
+//
+// Inputs that lie on the host cross in one copy from pinned memory, which belongs to the graph.
+// A step that no kernel of the device runs is done on the host (Plan::host_steps counts them): the
+// device is waited for, operands and results cross the bus, and nothing is captured.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tegula/runtime/bound_step.h"
+#include "tegula/runtime/memory.h"
+#include "tegula/runtime/rank.h"
+
+namespace tegula {
+
+class DeviceSteps {
+ public:
+  DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps);
+  ~DeviceSteps();
+
+  // Memory on the device for a parameter whose values are read from `host` before each run.
+  Result<void*> mirror(int param, const void* host);
+  // Other memory or extents: everything is to be made ready anew.
+  void forget();
+  // Makes the steps ready. Error: no kernel of that name in the plug-in; a kernel's.
+  Status prepare();
+  // Enqueues what mirrors hold and all steps.
+  Status run();
+  // The same step by step: send() first.
+  Status send();
+  Status run_step(size_t i);
+
+  bool captures = true;
+  // What the kernels of a run do, as they said when they were made ready.
+  int64_t math_flops(size_t step) const { return ready_[step].math_flops; }
+  int64_t executed_flops(size_t step) const { return ready_[step].executed_flops; }
+
+ private:
+  struct Ready {
+    std::unique_ptr<Prepared> launch;  // null: on the host, or empty
+    int64_t math_flops = 0, executed_flops = 0;
+  };
+  struct Mirror {
+    int param = 0;
+    const void* host = nullptr;
+    int64_t offset = 0, bytes = 0;
+  };
+  Status prepare_step(size_t i);
+  Status run_on_host(size_t i);
+  void fill_pinned();
+  Status enqueue_all();
+
+  const Plan& plan_;
+  Rank& rank_;
+  Device& device_;
+  std::vector<BoundStep>& steps_;
+  std::vector<Ready> ready_;
+  bool is_ready_ = false, is_sent_ = false;  // sent: a copy out of pinned_ may still go on
+  bool has_host_steps_ = false;
+  int n_runs_ = 0;  // since it was made ready
+  std::unique_ptr<Prepared> graph_;
+  std::vector<Mirror> mirrors_;
+  Region mirrored_;  // on the device: all of them
+  void* pinned_ = nullptr;
+};
+
+}  // namespace tegula
