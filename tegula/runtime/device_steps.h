@@ -3,8 +3,9 @@
 // costs the host one launch. Internal to runtime/.
 //
 // Inputs that lie on the host cross in one copy from pinned memory, which belongs to the graph.
-// A step that no kernel of the device runs is done on the host (Plan::host_steps counts them): the
-// device is waited for, operands and results cross the bus, and nothing is captured.
+// A step that no kernel of the device runs is done on the host (Plan::host_steps counts them), by a
+// kernel of the CPU or else the op's reference: the device is waited for, operands and results
+// cross the bus, and nothing is captured.
 #pragma once
 
 #include <memory>
@@ -50,6 +51,8 @@ class DeviceSteps {
   };
   Status prepare_step(size_t i);
   Status run_on_host(size_t i);
+  bool run_cpu_kernel(size_t i, std::span<const TensorRef> in, std::span<const TensorRef> out,
+                      Counters& counters);
   void fill_pinned();
   Status enqueue_all();
 

@@ -377,11 +377,12 @@ TEST_F(CudaPtx, DependentLaunch) {
   const auto first = module_->function("probe_first_grid", 0);
   const auto second = module_->function("probe_second_grid", 0);
   ASSERT_TRUE(first.ok() && second.ok());
-  void *b = box.data(), *s = sum.data();
-  int n = kBlocks;
-  void *of_first[] = {&b}, *of_second[] = {&b, &n, &s};
-  ASSERT_EQ(d.launch(*first, kBlocks, 1, 1, 1, 1, 1, 0, nullptr, of_first, nullptr), 0);
-  ASSERT_TRUE(d.launch_early(*second, {kBlocks, 1, 1}, 1, 0, nullptr, of_second, "second").ok());
+  int *b = box.data(), *s = sum.data();
+  const int n = kBlocks;
+  const Grid grid{{kBlocks, 1, 1}};
+  const Grid early{{kBlocks, 1, 1}, {1, 1, 1}, 0, true};
+  ASSERT_TRUE(d.start(*first, grid, nullptr, "first", b).ok());
+  ASSERT_TRUE(d.start(*second, early, nullptr, "second", b, n, s).ok());
   ASSERT_EQ(d.stream_wait(nullptr), 0);
   for (const int x : sum.host()) EXPECT_EQ(x, kBlocks * (kBlocks + 1) / 2);
 }
