@@ -1,5 +1,5 @@
 """The CUDA plug-in without a GPU: what is missing is said and named, the CPU goes on, and with a driver made for
-tests (tests/kernels/cuda/fake_driver.c) calls are planned, compiled and launched to their end."""
+tests (tests/kernels/cuda/emulator) calls are planned, compiled and launched to their end."""
 
 import json
 import os

@@ -1,0 +1,134 @@
+// CUDA C++ for a host's compiler: what a kernel's text means when it runs as threads of the
+// emulated driver. `extern __shared__`, asm statements and the list of kernels are written by
+// rewrite.cpp before this is compiled.
+#pragma once
+
+#define __CUDACC__ 1
+#define __CUDACC_RTC__ 1
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __constant__
+#define __grid_constant__
+#define __restrict__ __restrict
+#define __align__(n) __attribute__((aligned(n)))
+// Marks for rewrite.cpp.
+#define __global__ __attribute__((tegula_kernel))
+#define __launch_bounds__(...) __attribute__((tegula_bounds(__VA_ARGS__)))
+#define __shared__ tegula_shared
+
+namespace tegula::emulated {
+extern const Thread* current_thread;
+extern const Machine* current_machine;
+
+[[noreturn]] inline void fail(const char* message) {
+  current_machine->fail(message);
+  __builtin_unreachable();
+}
+template <class T>
+inline T* dynamic_shared() {
+  return reinterpret_cast<T*>(current_machine->dynamic_shared());
+}
+}  // namespace tegula::emulated
+
+#define threadIdx (::tegula::emulated::current_thread->thread_index)
+#define blockIdx (::tegula::emulated::current_thread->block_index)
+#define blockDim (::tegula::emulated::current_thread->block_dim)
+#define gridDim (::tegula::emulated::current_thread->grid_dim)
+inline constexpr int warpSize = 32;
+
+using size_t = decltype(sizeof 0);
+using ptrdiff_t = decltype(static_cast<char*>(nullptr) - static_cast<char*>(nullptr));
+using uint = unsigned;
+using ushort = unsigned short;
+using uchar = unsigned char;
+using dim3 = ::tegula::emulated::Dim3;
+using uint3 = ::tegula::emulated::Dim3;
+
+// Vectors, aligned as on the device: an address that is not stops the kernel here too.
+#define TEGULA_VECTORS(name, type)                                        \
+  struct name##1 {                                                        \
+    type x;                                                               \
+  };                                                                      \
+  struct alignas(2 * sizeof(type)) name##2 {                              \
+    type x, y;                                                            \
+  };                                                                      \
+  struct alignas(4 * sizeof(type) < 16 ? 4 * sizeof(type) : 16) name##4 { \
+    type x, y, z, w;                                                      \
+  };                                                                      \
+  inline name##2 make_##name##2(type x, type y) { return {x, y}; }        \
+  inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+#define TEGULA_VECTORS_OF_3(name, type) \
+  struct name##3 {                      \
+    type x, y, z;                       \
+  };                                    \
+  inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }
+TEGULA_VECTORS(char, signed char)
+TEGULA_VECTORS(uchar, unsigned char)
+TEGULA_VECTORS(short, short)
+TEGULA_VECTORS(ushort, unsigned short)
+TEGULA_VECTORS(int, int)
+TEGULA_VECTORS(uint, unsigned)
+TEGULA_VECTORS(longlong, long long)
+TEGULA_VECTORS(ulonglong, unsigned long long)
+TEGULA_VECTORS(float, float)
+TEGULA_VECTORS(double, double)
+TEGULA_VECTORS_OF_3(int, int)
+TEGULA_VECTORS_OF_3(float, float)
+TEGULA_VECTORS_OF_3(double, double)
+inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
+#undef TEGULA_VECTORS
+#undef TEGULA_VECTORS_OF_3
+
+// Shared memory's 32-bit addresses.
+inline size_t __cvta_generic_to_shared(const void* p) {
+  return ::tegula::emulated::current_machine->shared_address(p);
+}
+
+// Caches and order: threads take turns and see what was written before.
+template <class T>
+inline T __ldg(const T* from) {
+  return *from;
+}
+template <class T>
+inline T __ldcg(const T* from) {
+  ::tegula::emulated::current_machine->pause();
+  return *from;
+}
+template <class T>
+inline T __ldcs(const T* from) {
+  return *from;
+}
+template <class T>
+inline T __ldca(const T* from) {
+  return *from;
+}
+template <class T>
+inline T __ldcv(const T* from) {
+  ::tegula::emulated::current_machine->pause();
+  return *from;
+}
+template <class T>
+inline void __stcg(T* to, T value) {
+  *to = value;
+}
+template <class T>
+inline void __stcs(T* to, T value) {
+  *to = value;
+}
+template <class T>
+inline void __stwt(T* to, T value) {
+  *to = value;
+}
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+inline void __threadfence_system() {}
+inline void __nanosleep(unsigned) { ::tegula::emulated::current_machine->pause(); }
+[[noreturn]] inline void __trap() { ::tegula::emulated::fail("__trap() was called"); }
+inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
+
+#define __TEGULA_TEXT(x) #x
+#define assert(claim) \
+  ((claim) ? void()   \
+           : ::tegula::emulated::fail("the assertion does not hold: " __TEGULA_TEXT(claim)))

@@ -1,0 +1,103 @@
+// The running block: its threads take turns where they wait for one another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/cuda/emulator/driver/launch.h"
+
+namespace tegula::emulated {
+
+inline constexpr unsigned kMostThreads = 1024, kBarriers = 16, kWarps = kMostThreads / kWarpSize;
+
+// A copy in the background: 16 bytes to shared memory.
+struct Copy {
+  char* to;
+  const void* from;
+  unsigned bytes, group;
+};
+
+struct Fiber {
+  void* stack = nullptr;  // where it goes on
+  Thread thread;
+  bool has_ended = false;
+  int barrier = -1;                 // that it waits at
+  unsigned meets = 0;               // the lanes that it waits for
+  const char* meets_for = nullptr;  // the instruction
+  std::vector<Copy> copies;
+  unsigned group = 0;  // of the copies asked for next
+};
+
+struct Meeting {
+  unsigned lanes, come = 0;
+  const char* what;
+  Join join;
+};
+
+struct Warp {
+  unsigned ready = 0, alive = 0;  // lanes
+  std::vector<Meeting> meetings;
+  void* slots[kWarpSize] = {};
+};
+
+struct Barrier {
+  unsigned n_threads = 0, come = 0;
+  unsigned waiting[kWarps] = {};  // lanes of each warp
+};
+
+class Block {
+ public:
+  explicit Block(const Launch& launch);
+  // Runs the block of this index; false: it failed, `outcome` says how.
+  bool run(Dim3 index);
+  const Outcome& outcome() const { return outcome_; }
+  bool is_running() const { return is_running_; }
+
+  // What a thread asks for: Machine.
+  void sync(unsigned id, unsigned n_threads, bool waits);
+  void meet(unsigned lanes, const char* what, Join join, void* slot);
+  void pause();
+  [[noreturn]] void fail(Status status, const std::string& message);
+  unsigned shared_address(const void* data);
+  char* shared_data(unsigned address, unsigned bytes, unsigned alignment);
+  char* dynamic_shared() const { return dynamic_; }
+  Fiber& current() { return fibers_[now_]; }
+  void await_copies(unsigned n_left);
+  [[noreturn]] void end_thread();
+  void call_kernel() const { launch_.function->kernel->run(arguments_.data()); }
+  char* top_of_stack() const;  // of the running thread
+  // Of an address that faulted, if it is shared memory's or a stack's.
+  std::string describe_fault(uintptr_t address) const;
+
+ private:
+  void begin_threads(Dim3 index);
+  void poison();
+  void switch_to(unsigned next);
+  void switch_away();  // to whoever can run; fails if nobody can
+  bool find_ready(unsigned& next) const;
+  bool end_meeting_if_all_came(Warp& warp, unsigned first_thread, size_t meeting);
+  std::string where() const;
+  std::string who_waits() const;
+
+  const Launch& launch_;
+  const unsigned n_threads_, n_warps_;
+  std::vector<void*> arguments_;
+  StaticShared static_;
+  char* dynamic_ = nullptr;
+  std::vector<Fiber> fibers_;
+  Warp warps_[kWarps];
+  Barrier barriers_[kBarriers];
+  Dim3 index_;
+  unsigned now_ = 0, n_ended_ = 0;
+  uint64_t n_pauses_ = 0;  // since a thread last got on
+  void* host_stack_ = nullptr;
+  bool is_running_ = false;
+  bool is_backwards_ = false;
+  Outcome outcome_;
+};
+
+// The block whose threads run, or null.
+Block* running_block();
+
+}  // namespace tegula::emulated

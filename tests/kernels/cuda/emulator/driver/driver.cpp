@@ -1,0 +1,232 @@
+// The calls of the CUDA driver that the plug-in makes, on a device that is this host: see README.md
+// for what the environment changes.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "tests/kernels/cuda/emulator/driver/launch.h"
+#include "tests/kernels/cuda/emulator/driver/memory.h"
+#include "tests/kernels/cuda/emulator/driver/stream.h"
+
+namespace tegula::emulated {
+
+namespace {
+
+std::mutex text_mutex;
+std::string& last_failure() {
+  static auto& text = *new std::string();
+  return text;
+}
+
+}  // namespace
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+int told(const Outcome& outcome) {
+  if (outcome.status != kSuccess && !outcome.message.empty()) {
+    const std::lock_guard lock(text_mutex);
+    last_failure() = outcome.message;
+    if (setting("FAKE_CUDA_QUIET", 0) == 0)
+      std::fprintf(stderr, "emulated GPU: %s\n", outcome.message.c_str());
+  }
+  return outcome.status;
+}
+
+}  // namespace tegula::emulated
+
+using namespace tegula::emulated;
+
+#define TEGULA_EXPORT extern "C" __attribute__((visibility("default"))) int
+
+TEGULA_EXPORT cuDriverGetVersion(int* version) {
+  *version = setting("FAKE_CUDA_VERSION", 13000);
+  return kSuccess;
+}
+TEGULA_EXPORT cuInit(unsigned) {
+  return setting("FAKE_CUDA_DEVICES", 1) > 0 ? kSuccess : kNoDevice;
+}
+
+TEGULA_EXPORT cuGetErrorString(int status, const char** text) {
+  static constexpr struct {
+    int status;
+    const char* text;
+  } kTexts[] = {
+      {kSuccess, "no error"},
+      {kOutOfMemory, "out of memory"},
+      {kInvalidImage, "device kernel image is invalid"},
+      {kNoBinaryForGpu, "no kernel image for the device"},
+      {kNotFound, "named symbol not found"},
+      {kCaptureUnsupported, "operation not permitted when stream is capturing"},
+      {kCaptureInvalidated, "operation failed due to a previous error during capture"},
+      {kCaptureUnjoined, "a captured stream was not joined to the one that the capture began in"},
+      {kCaptureImplicit, "the null stream was used during a capture"},
+  };
+  const std::lock_guard lock(text_mutex);
+  const bool has_own = status == kIllegalAddress || status == kLaunchFailed ||
+                       status == kInvalidValue || status == kLaunchOutOfResources;
+  if (has_own && !last_failure().empty()) {
+    static auto& kept = *new std::string();  // what is given out stays valid until the next
+    kept = last_failure();
+    *text = kept.c_str();
+    return kSuccess;
+  }
+  const auto* known = std::find_if(std::begin(kTexts), std::end(kTexts),
+                                   [status](const auto& t) { return t.status == status; });
+  *text = known != std::end(kTexts) ? known->text : "fake";
+  return kSuccess;
+}
+
+TEGULA_EXPORT cuDeviceGetCount(int* n) {
+  *n = setting("FAKE_CUDA_DEVICES", 1);
+  return kSuccess;
+}
+TEGULA_EXPORT cuDeviceGet(int* device, int which) {
+  *device = which;
+  return kSuccess;
+}
+TEGULA_EXPORT cuDeviceGetName(char* name, int size, int) {
+  std::snprintf(name, static_cast<size_t>(size), "Fake GPU");
+  return kSuccess;
+}
+TEGULA_EXPORT cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = total_bytes();
+  return kSuccess;
+}
+TEGULA_EXPORT cuDeviceGetAttribute(int* value, int which, int) {
+  const int capability = setting("FAKE_CUDA_CAPABILITY", 90);
+  switch (which) {
+    case 13:
+      *value = 1000000;
+      break;  // kHz of multiprocessors
+    case 16:
+      *value = setting("FAKE_CUDA_MULTIPROCESSORS", 132);
+      break;
+    case 36:
+      *value = 1000000;
+      break;  // kHz of memory
+    case 37:
+      *value = 1024;
+      break;  // bits of its bus
+    case 38:
+      *value = 50 << 20;
+      break;  // bytes of L2
+    case 75:
+      *value = capability / 10;
+      break;
+    case 76:
+      *value = capability % 10;
+      break;
+    default:
+      return kInvalidValue;
+  }
+  return kSuccess;
+}
+TEGULA_EXPORT cuDevicePrimaryCtxRetain(void** context, int) {
+  static char the_context;
+  *context = &the_context;
+  return kSuccess;
+}
+TEGULA_EXPORT cuCtxSetCurrent(void*) { return kSuccess; }
+TEGULA_EXPORT cuCtxGetDevice(int* device) {
+  *device = 0;
+  return kSuccess;
+}
+
+TEGULA_EXPORT cuMemAlloc_v2(void** data, size_t bytes) {
+  const Status s = check_not_captured();
+  return s != kSuccess ? s : allocate(data, bytes);
+}
+TEGULA_EXPORT cuMemFree_v2(void* data) {
+  const Status s = check_not_captured();
+  return s != kSuccess ? s : release(data);
+}
+TEGULA_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
+  if (const Status s = check_not_captured(); s != kSuccess) return s;
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *data != nullptr ? kSuccess : kOutOfMemory;
+}
+TEGULA_EXPORT cuMemFreeHost(void* data) {
+  if (const Status s = check_not_captured(); s != kSuccess) return s;
+  std::free(data);
+  return kSuccess;
+}
+TEGULA_EXPORT cuMemGetInfo_v2(size_t* n_free, size_t* n_total) {
+  *n_free = free_bytes(), *n_total = total_bytes();
+  return kSuccess;
+}
+TEGULA_EXPORT cuMemcpy(void* to, const void* from, size_t bytes) {
+  if (const Status s = check_not_captured(); s != kSuccess) return s;
+  std::memcpy(to, from, bytes);
+  return kSuccess;
+}
+TEGULA_EXPORT cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
+  if (const Status s = check_not_captured(); s != kSuccess) return s;
+  std::memset(to, value, bytes);
+  return kSuccess;
+}
+TEGULA_EXPORT cuMemcpyAsync(void* to, const void* from, size_t bytes, void* stream) {
+  return told(enqueue(stream_of(stream), [=]() -> Outcome {
+    std::memcpy(to, from, bytes);
+    return {};
+  }));
+}
+TEGULA_EXPORT cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
+  return told(enqueue(stream_of(stream), [=]() -> Outcome {
+    std::memset(to, value, bytes);
+    return {};
+  }));
+}
+
+TEGULA_EXPORT cuModuleLoadData(void** module, const void* image) {
+  if (const Status s = check_not_captured(); s != kSuccess) return s;
+  if (const int s = setting("FAKE_CUDA_LOAD", 0); s != 0) return s;
+  Module* loaded = nullptr;
+  const int status = told(Module::load(image, &loaded));
+  *module = loaded;
+  return status;
+}
+TEGULA_EXPORT cuModuleUnload(void* module) {
+  if (module == nullptr) return kInvalidHandle;
+  static_cast<Module*>(module)->unload();
+  return kSuccess;
+}
+TEGULA_EXPORT cuModuleGetFunction(void** function, void* module, const char* name) {
+  *function = module != nullptr ? static_cast<Module*>(module)->function(name) : nullptr;
+  return *function != nullptr ? kSuccess : kNotFound;
+}
+TEGULA_EXPORT cuFuncSetAttribute(void* function, int which, int value) {
+  constexpr int kDynamicShared = 8;
+  if (function == nullptr || which != kDynamicShared || value < 0 ||
+      value > static_cast<int>(most_shared_bytes()))
+    return kInvalidValue;
+  auto& bytes = static_cast<Function*>(function)->dynamic_bytes;
+  bytes = std::max(bytes, static_cast<unsigned>(value));
+  return kSuccess;
+}
+
+TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                             unsigned by, unsigned bz, unsigned smem, void* stream,
+                             void** arguments, void**) {
+  Launch launch;
+  const Outcome made = make_launch(static_cast<const Function*>(f), {gx, gy, gz}, {bx, by, bz},
+                                   smem, arguments, launch);
+  if (made.status != kSuccess) return told(made);
+  return told(enqueue(stream_of(stream), [launch = std::move(launch)] { return run(launch); }));
+}
+TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments, void** extra) {
+  void* stream = nullptr;
+  std::memcpy(&stream, config + 8, sizeof stream);  // CUlaunchConfig: seven numbers, then it
+  return cuLaunchKernel(f, config[0], config[1], config[2], config[3], config[4], config[5],
+                        config[6], stream, arguments, extra);
+}
+TEGULA_EXPORT cuTensorMapEncodeTiled(void* map, int, uint32_t, void*, const uint64_t*,
+                                     const uint64_t*, const uint32_t*, const uint32_t*, int, int,
+                                     int, int) {
+  std::memset(map, 0, 128);
+  return kSuccess;
+}

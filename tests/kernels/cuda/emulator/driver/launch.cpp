@@ -1,0 +1,96 @@
+#include "tests/kernels/cuda/emulator/driver/launch.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "tegula/base/str.h"
+#include "tegula/kernels/cuda/capability.h"
+#include "tests/kernels/cuda/emulator/driver/block.h"
+#include "tests/kernels/cuda/emulator/driver/faults.h"
+
+namespace tegula::emulated {
+
+namespace {
+
+constexpr unsigned kCopied_bytes = 16;
+
+constexpr Machine kMachine{
+    .sync = [](unsigned id, unsigned n, bool waits) { running_block()->sync(id, n, waits); },
+    .meet = [](unsigned lanes, const char* what, Join join,
+               void* slot) { running_block()->meet(lanes, what, join, slot); },
+    .fail = [](const char* message) { running_block()->fail(kLaunchFailed, message); },
+    .pause = []() { running_block()->pause(); },
+    .shared_address = [](const void* data) { return running_block()->shared_address(data); },
+    .shared_data =
+        [](unsigned address, unsigned bytes, unsigned alignment) {
+          return running_block()->shared_data(address, bytes, alignment);
+        },
+    .dynamic_shared = []() { return running_block()->dynamic_shared(); },
+    .copy_later =
+        [](char* to, const void* from, unsigned bytes) {
+          Fiber& f = running_block()->current();
+          f.copies.push_back({to, from, bytes < kCopied_bytes ? bytes : kCopied_bytes, f.group});
+        },
+    .end_copies = []() { ++running_block()->current().group; },
+    .await_copies = [](unsigned n_left) { running_block()->await_copies(n_left); },
+};
+
+}  // namespace
+
+unsigned most_shared_bytes() {
+  return static_cast<unsigned>(cuda::max_smem_bytes(setting("FAKE_CUDA_CAPABILITY", 90)));
+}
+
+Outcome make_launch(const Function* f, Dim3 grid, Dim3 block, unsigned dynamic_bytes,
+                    void* const* arguments, Launch& out) {
+  const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
+                    block.x > 0 && block.y > 0 && block.z > 0 && block.z <= 64 &&
+                    uint64_t{block.x} * block.y * block.z <= kMostThreads &&
+                    dynamic_bytes <= most_shared_bytes() && f != nullptr && arguments != nullptr;
+  if (!fits) return {kInvalidValue, ""};
+  out = {f, grid, block, dynamic_bytes, {}};
+  if (f->kernel == nullptr) return {};
+  const std::string what = cat(f->kernel->name, ": ");
+  if (dynamic_bytes > f->dynamic_bytes)
+    return {kInvalidValue, cat(what, dynamic_bytes,
+                               " bytes of dynamic shared memory, cuFuncSetAttribute "
+                               "allowed ",
+                               f->dynamic_bytes)};
+  if (const size_t fixed = f->module->static_shared().bytes;
+      fixed + dynamic_bytes > most_shared_bytes())
+    return {kInvalidValue, cat(what, fixed, " bytes of static and ", dynamic_bytes,
+                               " of dynamic shared memory: a block has ", most_shared_bytes())};
+  if (f->kernel->max_threads != 0 && block.x * block.y * block.z > f->kernel->max_threads)
+    return {kLaunchOutOfResources,
+            cat(what, block.x * block.y * block.z, " threads, __launch_bounds__ says ",
+                f->kernel->max_threads)};
+  for (unsigned i = 0; i < f->kernel->n_arguments; ++i) {
+    const unsigned bytes = f->kernel->argument_bytes[i];
+    auto& copy = out.arguments.emplace_back(bytes / sizeof(std::max_align_t) + 1);
+    std::memcpy(copy.data(), arguments[i], bytes);
+  }
+  return {};
+}
+
+Outcome run(const Launch& launch) {
+  if (launch.function->module->is_unloaded())
+    return {kInvalidHandle, "a kernel is launched whose module was unloaded"};
+  if (launch.function->kernel == nullptr) {
+    const int status = setting("FAKE_CUDA_REAL_LAUNCH", 0);
+    return {static_cast<Status>(status),
+            status == 0 ? "" : "a kernel compiled for a real GPU is launched on the emulated one"};
+  }
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  *launch.function->module->cubin()->machine = &kMachine;
+  const CatchFaults faults;
+  Block block(launch);
+  const Dim3 grid = launch.grid;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x)
+        if (!block.run({x, y, z})) return block.outcome();
+  return {};
+}
+
+}  // namespace tegula::emulated

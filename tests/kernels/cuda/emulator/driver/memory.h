@@ -1,0 +1,24 @@
+// The emulated device's memory: the host's, each allocation between pages that nobody may touch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/kernels/cuda/emulator/driver/outcome.h"
+
+namespace tegula::emulated {
+
+// Of all bits set at first (NaN, -1). Ends where a page does, but for an alignment of 256 bytes.
+Status allocate(void** data, size_t bytes);
+Status release(void* data);
+size_t total_bytes();
+size_t free_bytes();
+
+// Pages with a forbidden one on either side; they are never given back.
+char* guarded_pages(size_t bytes);
+
+// In words, what lies at an address: "4 bytes past the end of an allocation of 1024 bytes".
+std::string describe_address(uintptr_t address);
+
+}  // namespace tegula::emulated

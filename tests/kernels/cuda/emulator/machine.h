@@ -1,0 +1,64 @@
+// What an emulated cubin (a shared library made of a kernel's text) and the emulated driver know of
+// each other. Read by both sides; plain types, so that it needs no header.
+#pragma once
+
+namespace tegula::emulated {
+
+inline constexpr unsigned kMachineAbi = 1;
+inline constexpr unsigned kWarpSize = 32;
+
+// CUDA's uint3 and dim3.
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// What a thread of a running block may know.
+struct Thread {
+  Dim3 thread_index, block_index, block_dim, grid_dim;
+};
+
+// Given the slots of all lanes that have met (of the others: null), in the turn of the last.
+using Join = void (*)(void* const (&slots)[kWarpSize], unsigned lanes);
+
+// What the driver does for the running thread.
+struct Machine {
+  // At barrier `id` (0 is __syncthreads) of `n_threads` threads (0: of the whole block): counts,
+  // and with `waits` goes on when all have come.
+  void (*sync)(unsigned id, unsigned n_threads, bool waits);
+  // Waits until all lanes of `lanes` that have not ended are here, with the same `join`, which the
+  // last runs. `slot` holds what a lane brings and takes.
+  void (*meet)(unsigned lanes, const char* what, Join join, void* slot);
+  // Fails the launch with this message; does not return.
+  void (*fail)(const char* message);
+  // Lets other threads run: called by what may be read again and again until it changes.
+  void (*pause)();
+  // 32-bit addresses of shared memory, checked: of something in it, and where `bytes` at one lie.
+  unsigned (*shared_address)(const void* data);
+  char* (*shared_data)(unsigned address, unsigned bytes, unsigned alignment);
+  char* (*dynamic_shared)();
+  // 16 bytes at a shared address: `bytes` of them from `data`, then zeros; written when the group
+  // of copies that it belongs to is waited for, no sooner.
+  void (*copy_later)(char* to, const void* from, unsigned bytes);
+  void (*end_copies)();                   // ends this thread's group of copies
+  void (*await_copies)(unsigned n_left);  // does all but the last groups
+};
+
+struct Kernel {
+  const char* name;
+  unsigned max_threads;  // of __launch_bounds__; 0: none are given
+  unsigned n_arguments;
+  const unsigned* argument_bytes;
+  void (*run)(void* const* arguments);  // as one thread
+};
+
+// The symbol tegula_emulated_cubin.
+struct Cubin {
+  unsigned abi;
+  const Thread** thread;    // the running one; set at each switch
+  const Machine** machine;  // set on loading
+  const Kernel* kernels;
+  unsigned n_kernels;
+  const void* (*touch)();  // the address of something among its static shared memory
+};
+
+}  // namespace tegula::emulated
