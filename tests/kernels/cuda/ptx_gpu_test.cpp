@@ -377,7 +377,7 @@ TEST_F(CudaPtx, DependentLaunch) {
   const auto first = module_->function("probe_first_grid", 0);
   const auto second = module_->function("probe_second_grid", 0);
   ASSERT_TRUE(first.ok() && second.ok());
-  int *b = box.data(), *s = sum.data();
+  void *b = box.data(), *s = sum.data();
   const int n = kBlocks;
   const Grid grid{{kBlocks, 1, 1}};
   const Grid early{{kBlocks, 1, 1}, {1, 1, 1}, 0, true};

@@ -1,0 +1,36 @@
+// What the reductions over any dims take. One kernel serves every layout; a row program (fused) is
+// chosen before it where trailing dims are reduced and something follows.
+#pragma once
+
+#include "tegula/kernels/cuda/describe/check.h"
+
+namespace tegula::cuda {
+
+inline constexpr int64_t kReduceChunk = 128;  // of the reduced elements, one chain
+
+struct ReduceSizes {
+  int64_t kept = 1, reduced = 1;
+  int64_t n_parts() const {
+    return reduced <= kReduceChunk ? 1 : (reduced + kReduceChunk - 1) / kReduceChunk;
+  }
+};
+inline ReduceSizes reduce_sizes(const KernelQuery& q) {
+  ReduceSizes s;
+  s.kept = q.out[0].numel();
+  for (const int64_t d : q.attrs->ints("dims")) s.reduced *= q.in[0].shape[d];
+  return s;
+}
+
+inline bool check_reduce(const KernelQuery& q) {
+  const DType t = q.in[0].dtype;
+  return (t == DType::kF32 || t == DType::kF64 || t == DType::kBF16) && q.out[0].dtype == t &&
+         !q.attrs->ints("dims").empty() && reduce_sizes(q).reduced > 0 &&
+         reduce_sizes(q).n_parts() < 65536;
+}
+
+inline int64_t reduce_workspace_bytes(const KernelQuery& q) {
+  const ReduceSizes s = reduce_sizes(q);
+  return s.n_parts() == 1 ? 0 : s.n_parts() * s.kept * (q.in[0].dtype == DType::kF64 ? 8 : 4);
+}
+
+}  // namespace tegula::cuda

@@ -1,0 +1,103 @@
+// Slices of a tensor by ids: gathered, or met with others by `scatter`.
+//
+// Variant, by -D: TEGULA_ID64 0 | 1; for gather TEGULA_BYTES; for scatter TEGULA_T, the elements'
+// type, or TEGULA_BF16 1, and TEGULA_MODE: 0 set, 1 add, 2 mul, 3 max, 4 min.
+#include "tegula/kernels/cuda/strided.cuh"
+
+#ifndef TEGULA_BF16
+#define TEGULA_BF16 0
+#endif
+
+using namespace tegula::cuda;
+
+#ifndef TEGULA_T
+// An id outside of x gives zeros. Threads over elements of y, neighbours beside each other.
+extern "C" __global__ void __launch_bounds__(256) gather(const IndexParams p) {
+  const long long per_outer = p.index.count * p.inner.count, all = p.outer.count * per_outer;
+  for (long long e = flat_thread(); e < all; e += flat_threads()) {
+    const long long o = e / per_outer, rest = e % per_outer;
+    const long long i = rest / p.inner.count, q = rest % p.inner.count;
+    const long long id = id_at(p.ids, offset_of(p.outer, o, 2) + offset_of(p.index, i, 2));
+    MovedElement v{};
+    if (id >= 0 && id < p.n)
+      v = static_cast<const MovedElement*>(
+          p.x)[offset_of(p.outer, o, 0) + id * p.n_stride + offset_of(p.inner, q, 0)];
+    static_cast<MovedElement*>(
+        p.y)[offset_of(p.outer, o, 1) + offset_of(p.index, i, 1) + offset_of(p.inner, q, 1)] = v;
+  }
+}
+#else
+
+#if TEGULA_BF16
+using Stored = u16;
+using Value = float;
+__device__ inline Value value_of(Stored x) { return bf16_to_float(x); }
+__device__ inline Stored stored_of(Value x) { return static_cast<u16>(pack_bf16(x, 0.f)); }
+#else
+using Stored = TEGULA_T;
+using Value = TEGULA_T;
+__device__ inline Value value_of(Stored x) { return x; }
+__device__ inline Stored stored_of(Value x) { return x; }
+#endif
+
+__device__ inline Value combine(Value x, Value y) {
+#if TEGULA_MODE == 0
+  return y;
+#elif TEGULA_MODE == 1
+  return x + y;
+#elif TEGULA_MODE == 2
+  return x * y;
+#elif TEGULA_MODE == 3
+  return x > y || x != x ? x : y;
+#else
+  return x < y || x != x ? x : y;
+#endif
+}
+
+constexpr int kThreads = 128, kColumns = 4;
+
+// The slices of y meet those of x in the order of ids, whatever runs when: a block has one id, and
+// does nothing if an earlier one is the same; else it goes through all that are, in order.
+extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams p) {
+  const long long o = blockIdx.x / p.index.count, first = blockIdx.x % p.index.count;
+  const long long ids = offset_of(p.outer, o, 2);
+  const long long id = id_at(p.ids, ids + offset_of(p.index, first, 2));
+  if (id < 0 || id >= p.n) return;
+  bool is_known = false;
+  for (long long i = threadIdx.x; i < first; i += kThreads)
+    is_known = is_known || id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
+  if (__syncthreads_or(is_known)) return;
+
+  __shared__ u32 matches[kThreads / 32];
+  const Stored* y = static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1);
+  Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
+  const long long column = static_cast<long long>(blockIdx.y) * kThreads * kColumns + threadIdx.x;
+  Value sum[kColumns];
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+    if (column + c * kThreads < p.inner.count)
+      sum[c] = value_of(x[offset_of(p.inner, column + c * kThreads, 0)]);
+  for (long long base = first; base < p.index.count; base += kThreads) {
+    const long long i = base + threadIdx.x;
+    const bool is_same =
+        i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
+    const u32 warp = __ballot_sync(0xffffffffu, is_same);
+    if (threadIdx.x % 32 == 0) matches[threadIdx.x / 32] = warp;
+    __syncthreads();
+    for (int w = 0; w < kThreads / 32; ++w)
+      for (u32 rest = matches[w]; rest != 0; rest &= rest - 1) {
+        const long long at = offset_of(p.index, base + 32 * w + (__ffs(rest) - 1), 1);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c)
+          if (column + c * kThreads < p.inner.count)
+            sum[c] =
+                combine(sum[c], value_of(y[at + offset_of(p.inner, column + c * kThreads, 1)]));
+      }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+    if (column + c * kThreads < p.inner.count)
+      x[offset_of(p.inner, column + c * kThreads, 0)] = stored_of(sum[c]);
+}
+#endif

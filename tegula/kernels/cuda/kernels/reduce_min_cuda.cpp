@@ -1,0 +1,17 @@
+// Chains of 128 elements, joined in order.
+#include "tegula/kernels/cuda/describe/check.h"
+#include "tegula/kernels/cuda/describe/reduce_query.h"
+
+namespace tegula::cuda {
+
+extern constinit const KernelDef reduce_min_cuda{
+    .name = "reduce_min_cuda",
+    .op = "reduce_min",
+    .device = DeviceKind::kCuda,
+    .order = "chunks128",
+    .doc = "chains of 128 elements, joined in order",
+    .supports = check_reduce,
+    .workspace_bytes = reduce_workspace_bytes,
+};
+
+}  // namespace tegula::cuda

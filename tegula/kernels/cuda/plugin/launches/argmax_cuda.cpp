@@ -1,0 +1,20 @@
+#include "tegula/kernels/cuda/plugin/lines.h"
+#include "tegula/kernels/cuda/plugin/plain.h"
+
+namespace tegula::cuda {
+
+namespace {
+Status launch(const DeviceCall& call, const Stream& to) {
+  const TensorRef &x = call.in[0], &y = call.out[0];
+  if (y.numel() == 0) return {};
+  LineParams p = lines_along(x.rank - 1, x, {&y});
+  p.is_smallest = int{call.attrs->flag("smallest")};
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "argmax", line_defines(x.dtype)));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}}, to, "launching argmax", p);
+}
+}  // namespace
+
+extern constinit const KernelLaunch argmax_cuda_launch{"argmax_cuda", prepare_by<launch>};
+
+}  // namespace tegula::cuda

@@ -1,0 +1,12 @@
+#include "tegula/kernels/cuda/plugin/plain.h"
+#include "tegula/kernels/cuda/plugin/reduce.h"
+
+namespace tegula::cuda {
+
+namespace {
+Status launch(const DeviceCall& call, const Stream& to) { return launch_reduce(call, 2, to); }
+}  // namespace
+
+extern constinit const KernelLaunch reduce_min_cuda_launch{"reduce_min_cuda", prepare_by<launch>};
+
+}  // namespace tegula::cuda

@@ -1,0 +1,45 @@
+#include "tegula/kernels/cuda/plugin/reduce.h"
+
+#include <algorithm>
+
+#include "tegula/kernels/cuda/describe/reduce_query.h"
+
+namespace tegula::cuda {
+
+Status launch_reduce(const DeviceCall& call, int op, const Stream& to) {
+  const TensorRef &x = call.in[0], &out = call.out[0];
+  const KernelQuery query{
+      .attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target};
+  const ReduceSizes sizes = reduce_sizes(query);
+  if (sizes.kept == 0) return {};
+  const auto& dims = call.attrs->ints("dims");
+  std::vector<int64_t> kept, kept_x, kept_out, reduced, reduced_x;
+  // Kept dims stand in the result in their order; where it keeps reduced ones, with extent 1.
+  const bool keeps_all = out.rank == x.rank;
+  for (int d = 0, at = 0; d < x.rank; ++d) {
+    if (std::find(dims.begin(), dims.end(), d) != dims.end()) {
+      reduced.push_back(x.shape[d]), reduced_x.push_back(x.stride[d]);
+      at += int{keeps_all};
+      continue;
+    }
+    kept.push_back(x.shape[d]), kept_x.push_back(x.stride[d]);
+    kept_out.push_back(out.stride[at++]);
+  }
+  ReduceParams p{};
+  p.x = x.data, p.out = out.data, p.parts = static_cast<float*>(call.workspace);
+  p.kept = loops_of(kept, {kept_x, kept_out}), p.reduced = loops_of(reduced, {reduced_x});
+  p.chunk = kReduceChunk, p.n_parts = static_cast<int>(sizes.n_parts());
+  std::vector<std::string> defines = {cat("TEGULA_OP=", op), type_define(x.dtype)};
+  const FunctionHandle chunks = TEGULA_TRY(plain_kernel("reduce.cu", "reduce_chunks", defines));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const int threads = 128;
+  const int64_t blocks = (sizes.kept + threads - 1) / threads;
+  call.counters->add(sizes.kept * sizes.reduced, sizes.kept * sizes.reduced);
+  TEGULA_TRY(d->start(chunks, {{blocks, p.n_parts, 1}, {threads, 1, 1}}, to,
+                      "launching reduce_chunks", p));
+  if (p.n_parts == 1) return {};
+  const FunctionHandle parts = TEGULA_TRY(plain_kernel("reduce.cu", "reduce_parts", defines));
+  return d->start(parts, {{blocks, 1, 1}, {threads, 1, 1}}, to, "launching reduce_parts", p);
+}
+
+}  // namespace tegula::cuda

@@ -1,0 +1,11 @@
+// Launches of reductions over any dims.
+#pragma once
+
+#include "tegula/kernels/cuda/plugin/plain.h"
+
+namespace tegula::cuda {
+
+// op: 0 sum, 1 max, 2 min, 3 prod, as reduce.cu numbers them.
+Status launch_reduce(const DeviceCall& call, int op, const Stream& to);
+
+}  // namespace tegula::cuda

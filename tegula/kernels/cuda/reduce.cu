@@ -1,0 +1,78 @@
+// Sums, products and extremes over any dims: chains of a fixed length, joined in order.
+//
+//   out[i] = op over r of x[i, r]: part c is the chain over r in [c·chunk, (c + 1)·chunk), and parts
+//   are joined one after the other.
+//
+// Variant, by -D: TEGULA_T the elements' type, or TEGULA_BF16 1; TEGULA_OP 0 sum, 1 max, 2 min,
+// 3 prod.
+#include "tegula/kernels/cuda/strided.cuh"
+
+#ifndef TEGULA_BF16
+#define TEGULA_BF16 0
+#endif
+
+using namespace tegula::cuda;
+
+#if TEGULA_BF16
+using Stored = u16;
+using Value = float;
+__device__ inline Value value_of(Stored x) { return bf16_to_float(x); }
+__device__ inline Stored stored_of(Value x) { return static_cast<u16>(pack_bf16(x, 0.f)); }
+#else
+using Stored = TEGULA_T;
+using Value = TEGULA_T;
+__device__ inline Value value_of(Stored x) { return x; }
+__device__ inline Stored stored_of(Value x) { return x; }
+#endif
+
+__device__ inline Value join(Value a, Value b) {
+#if TEGULA_OP == 0
+  return a + b;
+#elif TEGULA_OP == 1
+  return a > b || a != a ? a : b;
+#elif TEGULA_OP == 2
+  return a < b || a != a ? a : b;
+#else
+  return a * b;
+#endif
+}
+
+constexpr int kUnroll = 8;
+
+// Grid (columns, parts): a thread has one chain of one result.
+extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const ReduceParams p) {
+  const long long i = flat_thread(), part = blockIdx.y;
+  if (i >= p.kept.count) return;
+  const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.kept, i, 0);
+  const long long begin = part * p.chunk, end = min(p.reduced.count, begin + p.chunk);
+  long long r = begin;
+  // A sum starts from 0, a product from 1, the others from their first element.
+#if TEGULA_OP == 0
+  Value sum = 0;
+#elif TEGULA_OP == 3
+  Value sum = 1;
+#else
+  Value sum = value_of(x[offset_of(p.reduced, r++, 0)]);
+#endif
+  for (; r + kUnroll <= end; r += kUnroll) {
+    Value v[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) v[u] = value_of(x[offset_of(p.reduced, r + u, 0)]);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) sum = join(sum, v[u]);
+  }
+  for (; r < end; ++r) sum = join(sum, value_of(x[offset_of(p.reduced, r, 0)]));
+  if (p.n_parts == 1)
+    static_cast<Stored*>(p.out)[offset_of(p.kept, i, 1)] = stored_of(sum);
+  else
+    reinterpret_cast<Value*>(p.parts)[part * p.kept.count + i] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256) reduce_parts(const ReduceParams p) {
+  const long long i = flat_thread();
+  if (i >= p.kept.count) return;
+  const Value* parts = reinterpret_cast<const Value*>(p.parts) + i;
+  Value sum = parts[0];
+  for (int c = 1; c < p.n_parts; ++c) sum = join(sum, parts[c * p.kept.count]);
+  static_cast<Stored*>(p.out)[offset_of(p.kept, i, 1)] = stored_of(sum);
+}

@@ -1,0 +1,72 @@
+// Loops over tensors of any strides, and elements of 1 to 16 bytes that are only moved.
+#pragma once
+
+#include "tegula/kernels/cuda/ptx/types.cuh"
+#include "tegula/kernels/cuda/strided_params.h"
+
+// Bytes of an element.
+#ifndef TEGULA_BYTES
+#define TEGULA_BYTES 4
+#endif
+
+namespace tegula::cuda {
+
+template <int kBytes>
+struct Moved;
+template <>
+struct Moved<1> {
+  using Type = u8;
+};
+template <>
+struct Moved<2> {
+  using Type = u16;
+};
+template <>
+struct Moved<4> {
+  using Type = u32;
+};
+template <>
+struct Moved<8> {
+  using Type = u64;
+};
+template <>
+struct Moved<16> {
+  using Type = uint4;
+};
+using MovedElement = Moved<TEGULA_BYTES>::Type;
+
+// The offset of flat index i, row-major, in one tensor. Indices below 2^32 take short divisions.
+__device__ inline long long offset_of(const LoopParams& l, long long i, int tensor) {
+  long long offset = 0;
+  if (l.count <= 0xffffffffLL) {
+    u32 rest = static_cast<u32>(i);
+    for (int d = l.rank - 1; d > 0; --d) {
+      const u32 extent = static_cast<u32>(l.extent[d]);
+      offset += static_cast<long long>(rest % extent) * l.stride[tensor][d];
+      rest /= extent;
+    }
+    return l.rank == 0 ? 0 : offset + static_cast<long long>(rest) * l.stride[tensor][0];
+  }
+  for (int d = l.rank - 1; d > 0; --d) {
+    offset += i % l.extent[d] * l.stride[tensor][d];
+    i /= l.extent[d];
+  }
+  return l.rank == 0 ? 0 : offset + i * l.stride[tensor][0];
+}
+
+__device__ inline long long flat_thread() {
+  return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline long long flat_threads() {
+  return static_cast<long long>(gridDim.x) * blockDim.x;
+}
+
+__device__ inline long long id_at(const void* ids, long long at) {
+#if TEGULA_ID64
+  return static_cast<const long long*>(ids)[at];
+#else
+  return static_cast<const int*>(ids)[at];
+#endif
+}
+
+}  // namespace tegula::cuda
