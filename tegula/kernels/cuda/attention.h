@@ -73,7 +73,7 @@ struct AttentionCall {
   float scale = 1;
   AttentionFeatureParams given{};  // what the features read
   AttentionDescale q_descale{}, k_descale{}, v_descale{};
-  void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes (f32: 256)
+  void* workspace = nullptr;  // attention_workspace_bytes, aligned to 16 bytes (f32: 64)
   unsigned* counter =
       nullptr;  // 0 before the first launch; launches that may overlap need their own
   Stream stream;

@@ -352,8 +352,8 @@ Status AttentionBwdKernel::check(const AttentionBwdCall& call) const {
   TEGULA_TRY(check_features(s.features, call.given, s.batch));
   if (s.features.has_sinks && call.d_sinks == nullptr)
     return invalid_argument("attention backward: sinks need a place for their gradient");
-  if (reinterpret_cast<uintptr_t>(call.workspace) % 256 != 0 || call.workspace == nullptr)
-    return invalid_argument("attention backward: the workspace must be aligned to 256 bytes");
+  if (reinterpret_cast<uintptr_t>(call.workspace) % 64 != 0 || call.workspace == nullptr)
+    return invalid_argument("attention backward: the workspace must be aligned to 64 bytes");
   struct Operand {
     const AttentionOperand* t;
     bool is_query;

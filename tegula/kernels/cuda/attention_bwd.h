@@ -59,7 +59,7 @@ struct AttentionBwdCall {
   // What the bias has only once (a stride of 0 in `given`) is summed.
   float* d_bias = nullptr;
   float* d_sinks = nullptr;   // with sinks: [hq]
-  void* workspace = nullptr;  // attention_bwd_workspace_bytes, aligned to 256, contents undefined
+  void* workspace = nullptr;  // attention_bwd_workspace_bytes, aligned to 64, contents undefined
   Stream stream;
 };
 

@@ -164,7 +164,7 @@ Status DecodeKernel::launch(const DecodeCall& call) const {
   p.keys_per_split = static_cast<int>(call.keys_per_split);
   p.n_splits = static_cast<int>(splits_of(s, call.keys_per_split));
   p.pages_per_sequence = static_cast<int>(call.pages_per_sequence);
-  p.page_size = static_cast<int>(s.page_size);
+  p.page_size = static_cast<int>(s.page_size), p.last_page = static_cast<int>(call.n_pages) - 1;
   const auto page = static_cast<uint64_t>(s.page_size);
   p.page_log2 = std::has_single_bit(page) ? std::countr_zero(page) : -1;
   p.window_left = static_cast<int>(s.window_left), p.is_causal = int{s.is_causal};

@@ -62,7 +62,7 @@ struct Item {
       first_row = (blockIdx.y - first_head * p.n_tiles) * kRows;
     }
     head_kv = first_head + warp % kHeads;
-    keys = p.seqlens_k ? p.seqlens_k[batch] : p.seqlen_k;
+    keys = p.seqlens_k ? max(0, min(p.seqlens_k[batch], p.seqlen_k)) : p.seqlen_k;
     first_seen = first_split = 0;
     if (p.window_left >= 0) {
       first_seen = max(0, keys - p.seqlen_q - p.window_left);
@@ -122,7 +122,7 @@ struct Reader {
     const int at = p.page_log2 >= 0 ? key >> p.page_log2 : key / p.page_size;
     const int within =
         has_one_page() ? (first_key + of_lane) & (p.page_size - 1) : key - at * p.page_size;
-    const long long page = __ldg(pages + at);
+    const long long page = max(0, min(__ldg(pages + at), p.last_page));
     return {page * p.k.batch + within * p.k.row, page * p.v.batch + within * p.v.row};
   }
   // Before K of step n is copied, and after V is: pages are looked up long before they are needed.

@@ -50,6 +50,7 @@ struct DecodeCall {
   const int* seqlens_k = nullptr;
   const int* pages = nullptr;
   int64_t pages_per_sequence = 0;
+  int64_t n_pages = int64_t{1} << 30;  // there are; numbers past them are the last one's
   // No kernel that may still run while the one before ends writes seqlens_k or pages: they are read
   // then. (K and V may be what it writes.)
   bool is_settled = false;

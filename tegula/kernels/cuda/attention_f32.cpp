@@ -124,8 +124,8 @@ Status AttentionF32Kernel::launch(const AttentionCall& call) const {
                               s.is_causal ? " causal" : "", s.features.name()));
   TEGULA_TRY(check_attention_f32(s, call.scale));
   TEGULA_TRY(check_features(s.features, call.given, s.batch));
-  if (call.workspace == nullptr || reinterpret_cast<uintptr_t>(call.workspace) % 256 != 0)
-    return invalid_argument("attention of f32: the workspace must be aligned to 256 bytes");
+  if (call.workspace == nullptr || reinterpret_cast<uintptr_t>(call.workspace) % 64 != 0)
+    return invalid_argument("attention of f32: the workspace must be aligned to 64 bytes");
   if (s.batch == 0 || s.seqlen_q == 0) return {};
   TEGULA_TRY(check_o_apart(call));
 

@@ -38,7 +38,7 @@ Result<AttentionF32Variant> choose_attention_f32(const AttentionShape& shape);
 int64_t attention_f32_workspace_bytes(const AttentionF32Variant& variant,
                                       const AttentionShape& shape);
 
-// The kernels of a variant in the current context. A call's workspace is aligned to 256 bytes; what
+// The kernels of a variant in the current context. A call's workspace is aligned to 64 bytes; what
 // it holds before does not matter.
 class AttentionF32Kernel {
  public:

@@ -115,6 +115,7 @@ struct AttentionDecodeParams {
   int keys_per_split, n_splits;
   int n_slots;                                   // steps that a warp has under way: 1 or all
   int pages_per_sequence, page_size, page_log2;  // page_log2 < 0: not a power of two
+  int last_page;                                 // larger numbers are this one
   int window_left;                               // < 0: none
   int is_causal;
   int keeps_kv;      // K and V are to stay in the L2 cache

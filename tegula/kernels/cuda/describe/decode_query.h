@@ -16,10 +16,15 @@ inline DecodeShape decode_shape(const kernel::AttentionCall& c, const Target& ta
                 .head_dim = c.d,
                 .is_causal = c.is_causal,
                 .window_left = c.left,
+                .page_size = c.page,
                 .is_f16 = c.q->dtype == DType::kF16};
-  if (s.n_heads_kv > 0 && s.n_heads_q % s.n_heads_kv == 0)
+  // Of pages a sequence's bits are its own, whatever the batch.
+  if (c.page == 0 && s.n_heads_kv > 0 && s.n_heads_q % s.n_heads_kv == 0)
     s.heads = decode_heads(s, target.multiprocessors);
   return s;
 }
+
+// Keys of a split of sequences in pages.
+inline constexpr int64_t kKeysPerSplitOfPages = 512;
 
 }  // namespace tegula::cuda

@@ -19,8 +19,10 @@ Status check_rows(const kernel::AttentionCall& c) {
 
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 80));
-  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false));
+  const auto c = TEGULA_TRY(kernel::parse_attention(*q.attrs, q.in, false, kernel::kTakesPages));
   TEGULA_TRY(check_plain(c));
+  if (c.page > 0 && (c.seqlens_k->stride[0] != 1 || !c.table->is_contiguous() || c.n_q != 1))
+    return unsupported("keys in pages: one query a sequence, lengths and table without gaps");
   TEGULA_TRY(check_rows(c));
   if (c.right >= 0) return unsupported("no window to the right: use attention_sm90");
   TEGULA_TRY(check_readable(c, false, {&q.in[0], &q.in[1], &q.in[2]}));
@@ -31,7 +33,7 @@ Status check(const KernelQuery& q) {
 }
 
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = kernel::parse_attention(*q.attrs, q.in, false);
+  const auto c = kernel::parse_attention(*q.attrs, q.in, false, kernel::kTakesPages);
   // At the finest split that any device asks for.
   return c.ok() ? decode_workspace_bytes(decode_shape(*c, *q.target), 128) : 0;
 }

@@ -5,7 +5,8 @@ namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
-  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
+  const auto c =
+      TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, kernel::kTakesPages));
   DecodeCall a;
   a.shape = decode_shape(c, *call.target), a.scale = c.scale;
   const DecodeVariant v = TEGULA_TRY(choose_decode(a.shape, call.target->capability));
@@ -15,6 +16,11 @@ Status launch(const DeviceCall& call, const Stream& to) {
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
   a.keys_per_split = decode_split(a.shape, call.target->multiprocessors);
+  if (c.page > 0) {
+    a.seqlens_k = c.seqlens_k->as<int>(), a.pages = c.table->as<int>();
+    a.pages_per_sequence = c.table->shape[1], a.n_pages = c.k->shape[0];
+    a.keys_per_split = kKeysPerSplitOfPages;
+  }
   a.workspace = call.workspace;
   a.counters = static_cast<unsigned*>(
       TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
