@@ -2,10 +2,10 @@
 //
 //   out[b, m, n] = start[b, m, n] + Σ_k a[b, m, k] b[b, k, n]
 //
-// One ascending chain of fma per output, or per shard of k (a tree of neighbours joins them), rounded
-// once: the order of the CPU's products (kernels/cpu/common/contraction.h). A block has 64 × 64
-// outputs of one batch index, a thread 4 × 4; offsets of rows, columns and k are looked up, so that
-// any loops will do.
+// One ascending chain of fma per output, or per shard of k (a tree of neighbours joins them),
+// rounded once: the order of the CPU's products (kernels/cpu/common/contraction.h). A block has 64
+// × 64 outputs of one batch index, a thread 4 × 4; offsets of rows, columns and k are looked up, so
+// that any loops will do.
 //
 // Variant, by -D: TEGULA_IN16, TEGULA_OUT16: 0, or 1 of 16 bits (bf16, or f16 by TEGULA_F16);
 // TEGULA_T: the type of factors that have not 16 bits; TEGULA_SUM: float, double or u64;
@@ -63,7 +63,8 @@ __device__ inline void add_products(const DotAnyParams& p, Shared& s, const In* 
     for (int e = threadIdx.x; e < kTile * kStep; e += kThreads) {
       const int ak = a_by_k ? e % kStep : e / kTile, am = a_by_k ? e / kStep : e % kTile;
       const int bk = b_by_k ? e % kStep : e / kTile, bn = b_by_k ? e / kStep : e % kTile;
-      s.a[ak][am] = ak < n_k && first_m + am < p.m.count ? sum_of(a[s.a_row[am] + s.a_k[ak]]) : Sum(0);
+      s.a[ak][am] =
+          ak < n_k && first_m + am < p.m.count ? sum_of(a[s.a_row[am] + s.a_k[ak]]) : Sum(0);
       s.b[bk][bn] =
           bk < n_k && first_n + bn < p.n.count ? sum_of(b[s.b_column[bn] + s.b_k[bk]]) : Sum(0);
     }

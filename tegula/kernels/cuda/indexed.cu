@@ -79,8 +79,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams
       sum[c] = value_of(x[offset_of(p.inner, column + c * kThreads, 0)]);
   for (long long base = first; base < p.index.count; base += kThreads) {
     const long long i = base + threadIdx.x;
-    const bool is_same =
-        i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
+    const bool is_same = i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
     const u32 warp = __ballot_sync(0xffffffffu, is_same);
     if (threadIdx.x % 32 == 0) matches[threadIdx.x / 32] = warp;
     __syncthreads();

@@ -14,8 +14,7 @@ extern "C" __global__ void __launch_bounds__(256) move_strided(const MoveParams 
 #if TEGULA_BYTES <= 8
 extern "C" __global__ void __launch_bounds__(256) fill_strided(const FillParams p) {
   for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
-    static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 0)] =
-        static_cast<MovedElement>(p.value);
+    static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 0)] = static_cast<MovedElement>(p.value);
 }
 #endif
 

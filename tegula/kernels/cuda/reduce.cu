@@ -1,7 +1,7 @@
 // Sums, products and extremes over any dims: chains of a fixed length, joined in order.
 //
-//   out[i] = op over r of x[i, r]: part c is the chain over r in [c·chunk, (c + 1)·chunk), and parts
-//   are joined one after the other.
+//   out[i] = op over r of x[i, r]: part c is the chain over r in [c·chunk, (c + 1)·chunk), and
+//   parts are joined one after the other.
 //
 // Variant, by -D: TEGULA_T the elements' type, or TEGULA_BF16 1; TEGULA_OP 0 sum, 1 max, 2 min,
 // 3 prod.
