@@ -27,6 +27,16 @@ void LaunchList::add_fill(void* to, uint8_t value, int64_t bytes) {
   entries_.push_back(e);
 }
 
+void LaunchList::append(const LaunchList& more) {
+  const size_t first_argument = arguments_.size(), first_line = lines_.size();
+  for (Entry e : more.entries_) {
+    e.first += first_argument;
+    entries_.push_back(e);
+  }
+  for (const size_t line : more.arguments_) arguments_.push_back(first_line + line);
+  lines_.insert(lines_.end(), more.lines_.begin(), more.lines_.end());
+}
+
 Status LaunchList::enqueue(StreamHandle stream) const {
   const Driver* d = TEGULA_TRY(Driver::get());
   for (const Entry& e : entries_) {

@@ -12,6 +12,7 @@ class LaunchList {
   void add(FunctionHandle f, const Grid& grid, const char* what,
            std::span<const LaunchArgument> arguments);
   void add_fill(void* to, uint8_t value, int64_t bytes);
+  void append(const LaunchList& more);
   // In the order in which they were added; after an error the rest is left out.
   Status enqueue(StreamHandle stream) const;
   size_t size() const { return entries_.size(); }

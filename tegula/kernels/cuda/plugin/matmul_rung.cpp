@@ -12,6 +12,8 @@ Status launch_rung(const DeviceCall& call, const Stream& to, std::string_view na
     const MatmulRungKernel* k = TEGULA_TRY(loaded<MatmulRungKernel>(
         std::string(name), rung.source, rung.defines,
         [&](const std::string& cubin) { return MatmulRungKernel::load(rung, cubin); }));
+    const int64_t flops = 2 * d.c.batch.count * d.shape.m * d.shape.n * d.shape.k;
+    call.counters->add(flops, flops);
     for (int64_t i = 0; i < d.c.batch.count; ++i) {
       const MatmulCall m = matmul_call(d, i, to);
       TEGULA_TRY(k->launch(static_cast<const float*>(m.a.data), static_cast<const float*>(m.b.data),

@@ -10,6 +10,8 @@ Status launch(const DeviceCall& call, const Stream& to) {
   const MatmulKernel* k = TEGULA_TRY(
       loaded<MatmulKernel>(v.name(), "matmul_sm90.cu", v.defines(),
                            [&](const std::string& cubin) { return MatmulKernel::load(v, cubin); }));
+  const int64_t flops = 2 * d.c.batch.count * d.shape.m * d.shape.n * d.shape.k;
+  call.counters->add(flops, flops);
   for (int64_t i = 0; i < d.c.batch.count; ++i) TEGULA_TRY(k->launch(matmul_call(d, i, to)));
   return {};
 }

@@ -1,0 +1,71 @@
+// Cross-entropies as the CUDA kernels take them: logits are formed in the workspace, in bf16, rows
+// padded to 16 bytes, and turned into their gradient there.
+#pragma once
+
+#include "tegula/base/round.h"
+#include "tegula/kernels/cpu/common/cross_entropy.h"
+#include "tegula/kernels/cuda/describe/check.h"
+
+namespace tegula::cuda {
+
+// Of what the op computes: lse and picked, gradients, or both.
+enum class CrossEntropyPart : uint8_t { kForward, kBackward, kGrads };
+
+// Forward: tokens at a time, at most, whose logits are there at once.
+inline constexpr int64_t kForwardLogits = int64_t{1} << 26;
+
+struct CrossEntropyShape {
+  int64_t n = 0, v = 0, d = 0, row = 0;  // row: elements between rows of logits
+  int64_t chunk = 0;                     // tokens at a time
+  int64_t workspace_bytes() const { return 2 * row * chunk; }
+};
+
+inline CrossEntropyShape cross_entropy_shape(const KernelQuery& q, CrossEntropyPart part) {
+  CrossEntropyShape s;
+  const TensorRef &x = q.in[0], &w = q.in[1];
+  s.d = x.shape[x.rank - 1], s.v = w.shape[0], s.n = s.d > 0 ? x.numel() / s.d : 0;
+  s.row = round_up(s.v, 64);
+  s.chunk = part == CrossEntropyPart::kForward
+                ? std::min(s.n, std::max<int64_t>(128, kForwardLogits / s.row / 128 * 128))
+                : s.n;
+  return s;
+}
+
+template <CrossEntropyPart kPart>
+Status check_cross_entropy(const KernelQuery& q) {
+  const TensorRef &x = q.in[0], &w = q.in[1];
+  if (x.dtype != DType::kBF16 || w.dtype != DType::kBF16)
+    return unsupported("cross-entropy: logits are formed in bf16, of bf16");
+  if (q.attrs->flag("transposed")) return unsupported("cross-entropy: w must be [v, d]");
+  if (x.rank < 1 || x.numel() == 0 || w.shape[0] == 0)
+    return unsupported("cross-entropy: no tokens or columns");
+  for (const TensorRef* t : {&q.in[0], &q.in[1], &q.in[2]})
+    if (!t->is_contiguous()) return unsupported("cross-entropy: x, w and targets without gaps");
+  if (q.in[2].dtype != DType::kI32 && q.in[2].dtype != DType::kI64)
+    return unsupported("cross-entropy: targets of i32 or i64");
+  for (const TensorRef& t : q.out)
+    if (!t.is_contiguous()) return unsupported("cross-entropy: results without gaps");
+  for (size_t i = 3; i < q.in.size(); ++i) {
+    if (q.in[i].dtype != DType::kF32)
+      return unsupported("cross-entropy: lse and cotangents of f32");
+    kernel::Loops tokens;
+    for (int d = 0; d < q.in[i].rank; ++d) {
+      kernel::Factor f;
+      f.extent = q.in[i].shape[d], f.stride[kernel::kA] = q.in[i].stride[d];
+      tokens.add(f);
+    }
+    int64_t stride = 0;
+    if (tokens.count > 1 && !tokens.is_linear(kernel::kA, &stride))
+      return unsupported("cross-entropy: cotangents in steps of one size");
+  }
+  if (cross_entropy_shape(q, kPart).n >= int64_t{1} << 31)
+    return unsupported("cross-entropy: 2^31 tokens");
+  return {};
+}
+
+template <CrossEntropyPart kPart>
+int64_t cross_entropy_workspace_bytes(const KernelQuery& q) {
+  return cross_entropy_shape(q, kPart).workspace_bytes();
+}
+
+}  // namespace tegula::cuda

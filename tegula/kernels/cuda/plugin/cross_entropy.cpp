@@ -1,0 +1,91 @@
+#include "tegula/kernels/cuda/plugin/cross_entropy.h"
+
+#include "tegula/kernels/cuda/cross_entropy_params.h"
+#include "tegula/kernels/cuda/plugin/inner.h"
+
+namespace tegula::cuda {
+
+namespace {
+
+TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride) {
+  TensorRef t;
+  t.data = data, t.dtype = DType::kBF16, t.rank = 2;
+  t.shape[0] = rows, t.shape[1] = columns, t.stride[0] = stride, t.stride[1] = 1;
+  return t;
+}
+
+Status product(const DeviceCall& call, const char* dims, const TensorRef& a, const TensorRef& b,
+               const TensorRef& out, const Stream& to) {
+  Attrs attrs;
+  attrs.set("dims", std::string(dims));
+  const TensorRef in[] = {a, b};
+  return launch_inner(call, "dot", attrs, in, {&out, 1}, to);
+}
+
+// The step from token to token; a single one has any.
+int64_t step_of(const TensorRef& t) {
+  const LoopParams l = loops_over({&t});
+  return l.rank == 0 ? 0 : l.stride[0][l.rank - 1];
+}
+
+// Tokens from `first` on, whose logits lie at the workspace's beginning.
+struct Rows {
+  CrossEntropyParams p{};
+  Rows(const DeviceCall& call, CrossEntropyPart part, const CrossEntropyShape& s) {
+    const bool has_grads = part != CrossEntropyPart::kForward;
+    const bool is_given = part == CrossEntropyPart::kBackward;
+    p.logits = static_cast<unsigned short*>(call.workspace), p.row = s.row;
+    p.v = static_cast<int>(s.v), p.ignore_index = call.attrs->get_or<int64_t>("ignore_index", -100);
+    p.targets = call.in[2].data, p.target_stride = 1;
+    if (has_grads) {
+      const TensorRef &dlse = call.in[is_given ? 4 : 3], &dpicked = call.in[is_given ? 5 : 4];
+      p.dlse = dlse.as<float>(), p.dlse_stride = step_of(dlse);
+      p.dpicked = dpicked.as<float>(), p.dpicked_stride = step_of(dpicked);
+    }
+    const TensorRef& lse = is_given ? call.in[3] : call.out[0];
+    p.lse = lse.as<float>(), p.lse_stride = is_given ? step_of(lse) : 1;
+    if (!is_given) p.picked = call.out[1].as<float>(), p.picked_stride = 1;
+  }
+  void start_at(int64_t first, const TensorRef& targets) {
+    p.targets = targets.as<char>() + first * size_bytes(targets.dtype);
+    p.lse += first * p.lse_stride;
+    if (p.picked != nullptr) p.picked += first * p.picked_stride;
+  }
+};
+
+}  // namespace
+
+Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const Stream& to) {
+  const KernelQuery query{
+      .attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target};
+  const CrossEntropyShape s = cross_entropy_shape(query, part);
+  const bool has_grads = part != CrossEntropyPart::kForward;
+  const FunctionHandle f =
+      TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy",
+                              {cat("TEGULA_GRADS=", int{has_grads}),
+                               cat("TEGULA_GIVEN=", int{part == CrossEntropyPart::kBackward}),
+                               cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64})}));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const TensorRef w = matrix(call.in[1].data, s.v, s.d, s.d);
+  for (int64_t first = 0; first < s.n; first += s.chunk) {
+    const int64_t n = std::min(s.chunk, s.n - first);
+    const TensorRef x = matrix(call.in[0].as<unsigned short>() + first * s.d, n, s.d, s.d);
+    const TensorRef logits = matrix(call.workspace, n, s.v, s.row);
+    TEGULA_TRY(product(call, "n d, v d -> n v", x, w, logits, to));
+    Rows rows(call, part, s);
+    rows.start_at(first, call.in[2]);
+    TEGULA_TRY(d->start(f, {{n, 1, 1}, {512, 1, 1}}, to, "launching cross_entropy", rows.p));
+    // As the op counts a token: 4 v + 2, and the gradient's 4 v.
+    const int64_t flops = n * ((has_grads ? 8 : 4) * s.v + 2);
+    call.counters->add(flops, flops);
+    if (!has_grads) continue;
+    const size_t dx = part == CrossEntropyPart::kGrads ? 2 : 0;
+    TEGULA_TRY(
+        product(call, "n v, v d -> n d", logits, w, matrix(call.out[dx].data, n, s.d, s.d), to));
+    TEGULA_TRY(product(call, "n v, n d -> v d", logits, x,
+                       matrix(call.out[dx + 1].data, s.v, s.d, s.d), to));
+  }
+  return {};
+}
+
+}  // namespace tegula::cuda
