@@ -3,11 +3,11 @@
 //   lse = log Σ exp(logit),  picked = logit[target]
 //   logit <- dlse · exp(logit - lse) + (dpicked where it is the target)
 //
-// A block has a row. Its threads walk it in steps of 8 elements, each with a running maximum and sum
-// [Milakov and Gimelshein 2018, Alg. 3], which are joined in a fixed order.
+// A block has a row. Its threads walk it in steps of 8 elements, each with a running maximum and
+// sum [Milakov and Gimelshein 2018, Alg. 3], which are joined in a fixed order.
 //
-// Variant, by -D: TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1: lse is read, not formed; TEGULA_ID64 0 | 1
-// of targets.
+// Variant, by -D: TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1: lse is read, not formed; TEGULA_ID64 0 |
+// 1 of targets.
 #include "tegula/kernels/cuda/cross_entropy_params.h"
 #include "tegula/kernels/cuda/strided.cuh"
 
