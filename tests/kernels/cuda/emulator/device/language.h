@@ -125,6 +125,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 inline void __nanosleep(unsigned) { ::tegula::emulated::current_machine->pause(); }
+extern "C" int printf(const char* format, ...);
 [[noreturn]] inline void __trap() { ::tegula::emulated::fail("__trap() was called"); }
 inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
 
