@@ -68,7 +68,8 @@ void Block::poison() {
 }
 
 void Block::begin_threads(Dim3 index) {
-  index_ = index, n_ended_ = 0, now_ = 0, n_pauses_ = 0;
+  index_ = index, n_ended_ = 0, n_pauses_ = 0;
+  now_ = is_backwards_ ? n_threads_ - 1 : 0;
   for (Barrier& b : barriers_) b = {};
   for (unsigned w = 0; w < n_warps_; ++w) {
     const unsigned lanes = std::min(kWarpSize, n_threads_ - w * kWarpSize);
@@ -90,7 +91,6 @@ bool Block::run(Dim3 index) {
   begin_threads(index);
   the_block = this;
   is_running_ = true;
-  find_ready(now_);
   *launch_.function->module->cubin()->thread = &fibers_[now_].thread;
   tegula_emulated_switch(&host_stack_, fibers_[now_].stack);
   is_running_ = false;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -41,6 +42,7 @@ size_t page_bytes() {
   static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
+size_t left_of(const Memory& m) { return total_bytes() - std::min(m.used_bytes, total_bytes()); }
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 char* map_pages(size_t bytes) {
@@ -61,7 +63,7 @@ size_t total_bytes() { return static_cast<size_t>(setting("FAKE_CUDA_MEMORY_MIB"
 size_t free_bytes() {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  return total_bytes() - m.used_bytes;
+  return left_of(m);
 }
 
 char* guarded_pages(size_t bytes) {
@@ -74,7 +76,7 @@ Status allocate(void** data, size_t bytes) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   const size_t taken = rounded(bytes, kAlignment_bytes);
-  if (taken > total_bytes() - m.used_bytes) return kOutOfMemory;
+  if (taken > left_of(m)) return kOutOfMemory;
   char* pages = map_pages(taken);
   if (pages == nullptr) return kOutOfMemory;
   const size_t inside = rounded(taken, page_bytes());

@@ -14,7 +14,8 @@ extern "C" __global__ void kernel(int* out, int i) { if (threadIdx.x == 3) out[i
   DeviceMemory<int> out(256);
   EXPECT_EQ(text.launch({}, out.data(), 255), 0);
   expect_says(text.failure({}, out.data(), 257),
-              {"thread (3, 0, 0) of (32, 1, 1)", "4 bytes past the end of an allocation of 1024 bytes", "(700)"});
+              {"thread (3, 0, 0) of (32, 1, 1)",
+               "4 bytes past the end of an allocation of 1024 bytes", "(700)"});
   expect_says(text.failure({}, static_cast<int*>(nullptr), 2), {"8 bytes from the null pointer"});
 }
 
@@ -23,7 +24,8 @@ TEST(EmulatedFaults, FreedMemory) {
   void* freed = nullptr;
   ASSERT_EQ(driver().allocate(&freed, 4096), 0);
   ASSERT_EQ(driver().release(freed), 0);
-  expect_says(text.failure({1, 1}, freed), {"4 bytes into an allocation of 4096 bytes that was freed"});
+  expect_says(text.failure({1, 1}, freed),
+              {"4 bytes into an allocation of 4096 bytes that was freed"});
   EXPECT_NE(driver().release(freed), 0);
 }
 
@@ -51,7 +53,8 @@ extern "C" __global__ void kernel(int* out, int i) {
   expect_says(text.failure({1, 1, 100}, out.data(), 25),
               {"byte 100 of dynamic shared memory was written, the launch gave 100"});
   // More than a block has without asking; then asked for.
-  expect_says(text.failure({1, 1, 50000}, out.data(), 0), {"50000", "cuFuncSetAttribute allowed 49152", "(1)"});
+  expect_says(text.failure({1, 1, 50000}, out.data(), 0),
+              {"50000", "cuFuncSetAttribute allowed 49152", "(1)"});
   ASSERT_EQ(driver().function_set(text.function(), 8, 50000), 0);
   EXPECT_EQ(text.launch({1, 1, 50000}, out.data(), 0), 0);
   EXPECT_NE(driver().function_set(text.function(), 8, 164 * 1024), 0);
@@ -65,11 +68,13 @@ extern "C" __global__ void kernel(const int* in, int at) {
 })");
   DeviceMemory<int> in(4);
   EXPECT_EQ(text.launch({1, 1, 64}, in.data(), 48), 0);
-  expect_says(text.failure({1, 1, 64}, in.data(), 64), {"bytes 64 to 80 of dynamic shared memory", "gave 64"});
+  expect_says(text.failure({1, 1, 64}, in.data(), 64),
+              {"bytes 64 to 80 of dynamic shared memory", "gave 64"});
   expect_says(text.failure({1, 1, 64}, in.data(), 8), {"not aligned to 16"});
   const KernelText global(R"(
 extern "C" __global__ void kernel(const int* in) { cp_async(smem_address(in), in, 16); })");
-  expect_says(global.failure({1, 1}, in.data()), {"not in shared memory", "0 bytes into an allocation of 16"});
+  expect_says(global.failure({1, 1}, in.data()),
+              {"not in shared memory", "0 bytes into an allocation of 16"});
 }
 
 TEST(EmulatedFaults, WhatTheProcessorRefuses) {
@@ -87,7 +92,8 @@ __device__ __noinline__ int down(volatile int* x, int n) {
 }
 extern "C" __global__ void kernel(int* x) { x[0] = down(x, 1000); })");
   expect_says(deep.failure({1, 1}, data.data()), {"stack"});
-  const KernelText asserts(R"(extern "C" __global__ void kernel(int* x) { assert(x[0] == 1 && "one"); })");
+  const KernelText asserts(
+      R"(extern "C" __global__ void kernel(int* x) { assert(x[0] == 1 && "one"); })");
   expect_says(asserts.failure({1, 1}, data.data()), {"does not hold", "x[0] == 1"});
 }
 
@@ -105,7 +111,8 @@ extern "C" __global__ void kernel(int* x) {
 })");
   DeviceMemory<int> x(1), one(std::vector<int>{1});
   EXPECT_EQ(text.launch({1, 1}, x.data()), 0);
-  expect_says(text.failure({1, 1}, one.data()), {"does not know the instruction frobnicate.sync.u32"});
+  expect_says(text.failure({1, 1}, one.data()),
+              {"does not know the instruction frobnicate.sync.u32"});
 }
 
 TEST(EmulatedFaults, TextsThatDoNotCompile) {
@@ -123,7 +130,9 @@ TEST(EmulatedFaults, CubinsOfARealGpu) {
   ASSERT_EQ(driver().module_load(&module, &head), 0);
   ASSERT_EQ(driver().module_function(&f, module, "any"), 0);
   void* arguments[] = {nullptr};
-  const auto launch = [&] { return driver().launch(f, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr); };
+  const auto launch = [&] {
+    return driver().launch(f, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+  };
   EXPECT_EQ(launch(), 0);
   const Setting refuses("FAKE_CUDA_REAL_LAUNCH", "209");
   EXPECT_EQ(launch(), 209);

@@ -47,11 +47,12 @@ struct Shape {
 class KernelText {
  public:
   explicit KernelText(const std::string& text) {
-    const Result<Compiled> c =
-        compile_text("tests/emulator/text.cu",
-                     "#include \"tegula/kernels/cuda/ptx/cp_async.cuh\"\n"
-                     "#include \"tegula/kernels/cuda/ptx/sync.cuh\"\n"
-                     "using namespace tegula::cuda;\n#line 1\n" + text, {}, "sm_80");
+    const Result<Compiled> c = compile_text("tests/emulator/text.cu",
+                                            "#include \"tegula/kernels/cuda/ptx/cp_async.cuh\"\n"
+                                            "#include \"tegula/kernels/cuda/ptx/sync.cuh\"\n"
+                                            "using namespace tegula::cuda;\n#line 1\n" +
+                                                text,
+                                            {}, "sm_80");
     if (!c.ok()) {
       ADD_FAILURE() << c.error().message;
       return;
@@ -77,8 +78,9 @@ class KernelText {
   std::string failure(const Shape& s, Args... args) const {
     const int status = launch(s, args...);
     EXPECT_NE(status, 0);
-    return driver().check(status, "a launch").ok() ? ""
-                                                   : driver().check(status, "a launch").error().message;
+    return driver().check(status, "a launch").ok()
+               ? ""
+               : driver().check(status, "a launch").error().message;
   }
 
  private:
@@ -87,7 +89,8 @@ class KernelText {
 };
 
 inline void expect_says(const std::string& message, std::initializer_list<const char*> words) {
-  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << word << "\n" << message;
+  for (const char* word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << word << "\n" << message;
 }
 
 // A variable of the environment, for as long as this lives.

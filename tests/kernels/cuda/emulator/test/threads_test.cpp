@@ -134,8 +134,8 @@ extern "C" __global__ void kernel(int* out) {
   out[threadIdx.x] = threadIdx.x < 4 ? __shfl_sync(0xffffffff, 1, 0) : __any_sync(0xffffffff, 1);
 })");
   DeviceMemory<int> out(32);
-  expect_says(other.failure({}, out.data()),
-              {"thread (4, 0, 0)", "meet at different instructions", "__any_sync", "__shfl_sync of lane 0"});
+  expect_says(other.failure({}, out.data()), {"thread (4, 0, 0)", "meet at different instructions",
+                                              "__any_sync", "__shfl_sync of lane 0"});
   const KernelText absent(R"(
 extern "C" __global__ void kernel(int* out) {
   if (threadIdx.x == 7) return;
