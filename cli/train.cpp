@@ -187,6 +187,8 @@ Json summary_json(const TrainSummary& s) {
                        {"peak_bytes_lower_bound", s.lower_bound_bytes},
                        {"ranks", ranks_json(s)},
                        {"compile_ms", s.compile_ms},
+                       {"device", s.device},
+                       {"host_steps", s.host_steps},
                        {"interrupted", s.interrupted}});
 }
 
@@ -268,6 +270,14 @@ void announce(const Trainer& t) {
   for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
 }
 
+// Of a device, what its data sheet says.
+MachineSpeed speed_of(const Trainer& t) {
+  const Target& target = t.plan().target;
+  if (target.device == DeviceKind::kCpu) return probe_machine(t.config().threads);
+  return {t.config().dtype == "bf16" ? target.bf16_flops_per_s : target.f32_flops_per_s,
+          target.bytes_per_s};
+}
+
 int run(TrainConfig config) {
   auto trainer = Trainer::create(std::move(config), note_memory);
   if (!trainer.ok()) return report(trainer.error());
@@ -276,7 +286,7 @@ int run(TrainConfig config) {
   Progress p;
   p.config = &t.config();
   p.cost = t.cost();
-  p.speed = probe_machine(t.config().threads);
+  p.speed = speed_of(t);
   announce(t);
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)
@@ -299,7 +309,7 @@ int run(TrainConfig config) {
   if (!out.empty() && summary->steps > first) {
     const std::string path = out + "/report.html";
     // Other work may have slowed the first probe down.
-    const MachineSpeed again = probe_machine(t.config().threads);
+    const MachineSpeed again = speed_of(t);
     p.speed.flops_per_s = std::max(p.speed.flops_per_s, again.flops_per_s);
     p.speed.bytes_per_s = std::max(p.speed.bytes_per_s, again.bytes_per_s);
     const auto samples = summary->interrupted ? std::vector<TextSample>{} : draw_samples(t);

@@ -6,6 +6,7 @@
 #include "tegula/base/saturating.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/collective.h"
+#include "tegula/ir/regions.h"
 #include "tegula/ir/sharding.h"
 
 namespace tegula {
@@ -104,7 +105,10 @@ int Plan::host_steps() const {
   if (target.device == DeviceKind::kCpu) return 0;
   int n = 0;
   for (const Step& s : steps) {
-    n += s.kernel == nullptr;
+    // A loop's rounds are known before it runs, unless the data decides.
+    const bool is_loop =
+        !s.regions.empty() && !s.op->regions->is_choice() && s.op->regions->body() == 0;
+    n += s.kernel == nullptr && !is_loop;
     for (const auto& region : s.regions) n += region->host_steps();
   }
   return n;

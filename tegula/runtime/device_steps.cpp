@@ -1,5 +1,6 @@
 #include "tegula/runtime/device_steps.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tegula/base/denormals.h"
@@ -8,12 +9,76 @@
 #include "tegula/kernels/order.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/plan/memory.h"
+#include "tegula/runtime/regions.h"
 
 namespace tegula {
 
-DeviceSteps::DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps)
-    : plan_(plan), rank_(rank), device_(*rank.device), steps_(steps), ready_(steps.size()) {
-  for (size_t i = 0; i < steps.size(); ++i) has_host_steps_ |= plan.steps[i].kernel == nullptr;
+// Puts a loop's rounds down, one after another.
+class DeviceSteps::Recorder final : public RegionRunner {
+ public:
+  Recorder(DeviceSteps& steps, Ready& to) : steps_(steps), to_(to) {}
+  Status run(Session& region, std::span<const int64_t> extents) override {
+    for (Ready& r : TEGULA_TRY(region.take_ready(extents))) add(std::move(r));
+    return {};
+  }
+  Status copy(const TensorRef& from, const TensorRef& to) override {
+    add(TEGULA_TRY(steps_.prepare_copy(from, to)));
+    return {};
+  }
+  Result<bool> read(const void*) override {
+    return internal_error("what the data decides is not known before it is there");
+  }
+
+ private:
+  void add(Ready ready) {
+    for (auto& l : ready.launches) to_.launches.push_back(std::move(l));
+    to_.math_flops += ready.math_flops, to_.executed_flops += ready.executed_flops;
+  }
+  DeviceSteps& steps_;
+  Ready& to_;
+};
+
+// Enqueues them, and waits for what decides.
+class DeviceSteps::AtOnce final : public RegionRunner {
+ public:
+  explicit AtOnce(DeviceSteps& steps) : steps_(steps) {}
+  Status run(Session& region, std::span<const int64_t> extents) override {
+    return region.run(extents);
+  }
+  Status copy(const TensorRef& from, const TensorRef& to) override {
+    const Ready ready = TEGULA_TRY(steps_.prepare_copy(from, to));
+    for (const auto& l : ready.launches) TEGULA_TRY(l->enqueue(steps_.device_.stream()));
+    return {};
+  }
+  Result<bool> read(const void* flag) override {
+    bool value = false;
+    TEGULA_TRY(steps_.device_.wait());
+    TEGULA_TRY(steps_.device_.copy(&value, flag, 1));
+    return value;
+  }
+
+ private:
+  DeviceSteps& steps_;
+};
+
+DeviceSteps::DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps,
+                         const std::vector<int64_t>& extents)
+    : plan_(plan),
+      rank_(rank),
+      device_(*rank.device),
+      steps_(steps),
+      extents_(extents),
+      ready_(steps.size()) {
+  for (const Step& s : plan.steps) has_host_steps_ = has_host_steps_ || !is_on_device(s);
+}
+
+bool DeviceSteps::is_on_device(const Step& step) const {
+  if (step.kernel) return true;
+  if (step.regions.empty() || is_decided_by_data(*step.op)) return false;
+  return std::all_of(step.regions.begin(), step.regions.end(), [&](const auto& region) {
+    return std::all_of(region->steps.begin(), region->steps.end(),
+                       [&](const Step& s) { return is_on_device(s); });
+  });
 }
 
 DeviceSteps::~DeviceSteps() {
@@ -55,27 +120,57 @@ Status DeviceSteps::prepare() {
   return {};
 }
 
+Result<std::vector<DeviceSteps::Ready>> DeviceSteps::take() {
+  TEGULA_TRY(prepare());
+  is_ready_ = false;
+  std::vector<Ready> taken(ready_.size());
+  std::swap(taken, ready_);
+  return taken;
+}
+
+Result<DeviceSteps::Ready> DeviceSteps::prepare_kernel(const KernelDef& kernel, DeviceCall& call) {
+  const KernelLaunch* launch = launch_of(kernel);
+  if (!launch)
+    return unsupported(cat("plan ", plan_.name, " needs the kernel ", kernel.name,
+                           ", which this plug-in does not have: build both together"));
+  Counters counters;
+  call.pool = &rank_.pool, call.counters = &counters, call.target = &plan_.target;
+  call.peers = rank_.peers;
+  Ready ready;
+  ready.launches.push_back(TEGULA_TRY(launch->prepare(call)));
+  ready.math_flops = counters.math_flops, ready.executed_flops = counters.executed_flops;
+  return ready;
+}
+
+Result<DeviceSteps::Ready> DeviceSteps::prepare_copy(const TensorRef& from, const TensorRef& to) {
+  static const Attrs kNone;
+  const KernelQuery query{&kNone, {&from, 1}, {&to, 1}, nullptr, &plan_.target};
+  const KernelDef* kernel = best_kernel("copy", plan_.target, {&query, 1});
+  if (!kernel) return unsupported(cat("no kernel of ", plan_.target.name, " copies"));
+  DeviceCall call;
+  call.attrs = &kNone, call.in = query.in, call.out = query.out;
+  return prepare_kernel(*kernel, call);
+}
+
 Status DeviceSteps::prepare_step(size_t i) {
   const Step& step = plan_.steps[i];
   const BoundStep& b = steps_[i];
   ready_[i] = {};
-  if (b.is_empty || !step.kernel) return {};
-  const KernelLaunch* launch = launch_of(*step.kernel);
-  if (!launch)
-    return unsupported(cat("plan ", plan_.name, " needs the kernel ", step.kernel->name,
-                           ", which this plug-in does not have: build both together"));
-  Counters counters;
+  if (b.is_empty || !is_on_device(step)) return {};
+  if (!step.kernel) {
+    Recorder recorder(*this, ready_[i]);
+    return run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_}, &recorder);
+  }
   DeviceCall call;
   call.attrs = &b.attrs, call.in = b.in, call.out = b.out, call.workspace = b.workspace;
-  call.program = step.program.get(), call.pool = &rank_.pool, call.counters = &counters;
-  call.tuning = step.tuning, call.target = &plan_.target, call.peers = rank_.peers;
-  auto ready = launch->prepare(call);
+  call.program = step.program.get(), call.tuning = step.tuning;
+  auto ready = prepare_kernel(*step.kernel, call);
   if (!ready.ok()) {
     Error e = std::move(ready).error();
     e.message = cat("step ", i, " of plan ", plan_.name, " (", step.op->name, "): ", e.message);
     return e;
   }
-  ready_[i] = {std::move(*ready), counters.math_flops, counters.executed_flops};
+  ready_[i] = std::move(*ready);
   return {};
 }
 
@@ -95,8 +190,15 @@ Status DeviceSteps::send() {
 
 Status DeviceSteps::run_step(size_t i) {
   if (steps_[i].is_empty) return {};
-  if (ready_[i].launch) return ready_[i].launch->enqueue(device_.stream());
-  return run_on_host(i);
+  const Step& step = plan_.steps[i];
+  if (is_on_device(step)) {
+    for (const auto& l : ready_[i].launches) TEGULA_TRY(l->enqueue(device_.stream()));
+    return {};
+  }
+  if (step.regions.empty()) return run_on_host(i);
+  AtOnce at_once(*this);
+  const BoundStep& b = steps_[i];
+  return run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_}, &at_once);
 }
 
 Status DeviceSteps::run_on_host(size_t i) {

@@ -3,6 +3,9 @@
 // costs the host one launch. Internal to runtime/.
 //
 // Inputs that lie on the host cross in one copy from pinned memory, which belongs to the graph.
+// Rounds of a loop whose number is known are steps one after another, bodies' pointers and all;
+// where the data decides (while, cond) the host waits for it.
+//
 // A step that no kernel of the device runs is done on the host (Plan::host_steps counts them), by a
 // kernel of the CPU or else the op's reference: the device is waited for, operands and results
 // cross the bus, and nothing is captured.
@@ -19,7 +22,8 @@ namespace tegula {
 
 class DeviceSteps {
  public:
-  DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps);
+  DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& steps,
+              const std::vector<int64_t>& extents);
   ~DeviceSteps();
 
   // Memory on the device for a parameter whose values are read from `host` before each run.
@@ -34,22 +38,31 @@ class DeviceSteps {
   Status send();
   Status run_step(size_t i);
 
+  struct Ready {
+    std::vector<std::unique_ptr<Prepared>> launches;  // none: on the host, or empty
+    int64_t math_flops = 0, executed_flops = 0;
+  };
+  // prepare(), and what it made is the caller's.
+  Result<std::vector<Ready>> take();
+
   bool captures = true;
   // What the kernels of a run do, as they said when they were made ready.
   int64_t math_flops(size_t step) const { return ready_[step].math_flops; }
   int64_t executed_flops(size_t step) const { return ready_[step].executed_flops; }
 
  private:
-  struct Ready {
-    std::unique_ptr<Prepared> launch;  // null: on the host, or empty
-    int64_t math_flops = 0, executed_flops = 0;
-  };
   struct Mirror {
     int param = 0;
     const void* host = nullptr;
     int64_t offset = 0, bytes = 0;
   };
+  class Recorder;
+  class AtOnce;
+  // Enqueued without the host; else it is done while the device waits.
+  bool is_on_device(const Step& step) const;
   Status prepare_step(size_t i);
+  Result<Ready> prepare_kernel(const KernelDef& kernel, DeviceCall& call);
+  Result<Ready> prepare_copy(const TensorRef& from, const TensorRef& to);
   Status run_on_host(size_t i);
   bool run_cpu_kernel(size_t i, std::span<const TensorRef> in, std::span<const TensorRef> out,
                       Counters& counters);
@@ -60,6 +73,7 @@ class DeviceSteps {
   Rank& rank_;
   Device& device_;
   std::vector<BoundStep>& steps_;
+  const std::vector<int64_t>& extents_;
   std::vector<Ready> ready_;
   bool is_ready_ = false, is_sent_ = false;  // sent: a copy out of pinned_ may still go on
   bool has_host_steps_ = false;

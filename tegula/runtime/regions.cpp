@@ -60,10 +60,17 @@ TensorRef row_view(const TensorRef& t, int64_t i) {
   return r;
 }
 
-void run(Session& region, const RegionStep& s) {
-  const auto status = region.run(s.extents);
-  TEGULA_CHECK(status.ok(), s.step->op->name, ": ", status.error().message);
-}
+class OnCpu final : public RegionRunner {
+ public:
+  Status run(Session& region, std::span<const int64_t> extents) override {
+    return region.run(extents);
+  }
+  Status copy(const TensorRef& from, const TensorRef& to) override {
+    copy_view(from, to);
+    return {};
+  }
+  Result<bool> read(const void* flag) override { return *static_cast<const bool*>(flag); }
+};
 
 // Binds parameters `first`, `first + 1`, … of a region to tensors.
 void bind(Session& region, size_t first, std::span<const TensorRef> tensors) {
@@ -71,9 +78,10 @@ void bind(Session& region, size_t first, std::span<const TensorRef> tensors) {
 }
 
 // A carry lives in its result's memory from the start.
-void start_carries(const RegionStep& s, size_t n_carry) {
+Status start_carries(const RegionStep& s, size_t n_carry, RegionRunner& runner) {
   for (size_t i = 0; i < n_carry; ++i)
-    if (s.in[i].data != s.out[i].data) copy_view(s.in[i], s.out[i]);
+    if (s.in[i].data != s.out[i].data) TEGULA_TRY(runner.copy(s.in[i], s.out[i]));
+  return {};
 }
 
 // Binds a region's own operands: carries, which the body overwrites, and what no round changes.
@@ -83,25 +91,35 @@ void bind_operands(Session& region, const RegionStep& s, const RegionLayout& l) 
 }
 
 // Binds what round t sees and gives: slices of the xs and ys.
-void bind_slices(Session& body, const RegionStep& s, const RegionLayout& l, int64_t t) {
+Status bind_slices(Session& body, const RegionStep& s, const RegionLayout& l, int64_t t,
+                   RegionRunner& runner) {
   const size_t n_results = s.out.size() - l.saves.size();
   for (size_t i = l.first + l.n_carry; i < l.first_invariant(); ++i)
     body.bind(static_cast<int>(i - l.first), row_of(s.in[i], t));
   for (size_t i = l.n_carry; i < n_results; ++i)
     body.bind(static_cast<int>(s.in.size() - l.first + i - l.n_carry), row_of(s.out[i], t));
   for (size_t i = n_results; i < s.out.size(); ++i)
-    copy_view(s.out[static_cast<size_t>(l.saves[i - n_results])], row_view(s.out[i], t));
+    TEGULA_TRY(
+        runner.copy(s.out[static_cast<size_t>(l.saves[i - n_results])], row_view(s.out[i], t)));
+  return {};
 }
 
 }  // namespace
 
-void run_region_step(const RegionStep& s) {
+bool is_decided_by_data(const OpDef& op) {
+  return has_bodies(op) && (op.regions->is_choice() || op.regions->body() > 0);
+}
+
+Status run_region_step(const RegionStep& s, RegionRunner* given) {
+  OnCpu on_cpu;
+  RegionRunner& runner = given ? *given : on_cpu;
   const RegionDef& def = *s.step->op->regions;
   const Attrs& attrs = s.step->attrs;
   const RegionLayout l(def, attrs, s.in.size());
-  const size_t chosen = def.is_choice() && !*s.in[0].as<uint8_t>() ? 1 : def.body();
+  const bool is_second = def.is_choice() && !TEGULA_TRY(runner.read(s.in[0].data));
+  const size_t chosen = is_second ? 1 : def.body();
   Session& body = *s.regions[chosen];
-  start_carries(s, l.n_carry);
+  TEGULA_TRY(start_carries(s, l.n_carry, runner));
   bind_operands(body, s, l);
   Session* condition = nullptr;
   if (def.body() > 0) {
@@ -115,12 +133,13 @@ void run_region_step(const RegionStep& s) {
   const int64_t n = region_rounds(def, attrs, s.extents);
   for (int64_t round = 0; round < n; ++round) {
     if (condition) {
-      run(*condition, s);
-      if (!*static_cast<const uint8_t*>(s.workspace)) return;
+      TEGULA_TRY(runner.run(*condition, s.extents));
+      if (!TEGULA_TRY(runner.read(s.workspace))) return {};
     }
-    if (has_slices) bind_slices(body, s, l, is_reverse ? n - 1 - round : round);
-    run(body, s);
+    if (has_slices) TEGULA_TRY(bind_slices(body, s, l, is_reverse ? n - 1 - round : round, runner));
+    TEGULA_TRY(runner.run(body, s.extents));
   }
+  return {};
 }
 
 }  // namespace tegula

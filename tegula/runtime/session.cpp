@@ -19,7 +19,7 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
       uses_(plan_->params.size()),
       needs_peers_(plan_->has_collectives()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
-  if (rank.device) on_device_ = std::make_unique<DeviceSteps>(*plan_, rank, bound_);
+  if (rank.device) on_device_ = std::make_unique<DeviceSteps>(*plan_, rank, bound_, extents_);
   fetched_.resize(plan_->results.size());
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
   set_extents();
@@ -119,7 +119,6 @@ void Session::bind_step(size_t i) {
   if (step.kernel) b.launch = step.kernel->launch;
   if (step.workspace >= 0)
     b.workspace = base_ + plan_->slots[static_cast<size_t>(step.workspace)].offset;
-  if (on_device_) return;  // bodies run on the host, by their op's reference
   for (const auto& region : step.regions)
     b.regions.push_back(std::make_unique<Session>(
         region, *rank_, static_cast<uint8_t*>(b.workspace) + kRegionArena));
@@ -245,6 +244,14 @@ void Session::capture(bool captures) {
   if (on_device_) on_device_->captures = captures;
 }
 
+Result<std::vector<DeviceSteps::Ready>> Session::take_ready(std::span<const int64_t> extents) {
+  if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
+    extents_.assign(extents.begin(), extents.end());
+    set_extents();
+  }
+  return on_device_->take();
+}
+
 Result<TensorRef> Session::fetch(std::string_view name) {
   const int r = plan_->find_result(name);
   TEGULA_CHECK(r >= 0, "plan ", plan_->name, " has no result ", name);
@@ -282,7 +289,8 @@ void Session::launch(size_t i) {
                           rank_->peers};
     b.launch(call);
   } else if (!b.regions.empty()) {
-    run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
+    const Status st = run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});
+    TEGULA_CHECK(st.ok(), step.op->name, ": ", st.error().message);
   } else {
     const int64_t flops = run_reference(*plan_, step, b, b.in, b.out);
     rank_->counters.add(flops, flops);

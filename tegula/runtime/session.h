@@ -78,6 +78,8 @@ class Session {
   TensorRef step_output(size_t step, size_t index) const;
   // Whether a device's steps become one graph (default), see device_steps.h.
   void capture(bool captures);
+  // Of a body, at these extents: its steps as they are bound now, made ready; for the loop's own.
+  Result<std::vector<DeviceSteps::Ready>> take_ready(std::span<const int64_t> extents);
 
  private:
   struct Use {  // of a parameter by a bound step

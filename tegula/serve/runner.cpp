@@ -107,6 +107,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   const Compiled c = TEGULA_TRY(compile(module, f, options));
   notes.insert(notes.end(), c.notes.begin(), c.notes.end());
   auto s = TEGULA_TRY(Session::create(c.plan, *rank_));
+  s->capture(options_.captures);
   TEGULA_TRY(s->bind_store(store_));
   const std::pair<const char*, void*> parameters[] = {{"tokens", tokens_.data()},
                                                       {"positions", positions_.data()},

@@ -24,6 +24,7 @@ namespace tegula {
 struct RunnerOptions {
   int threads = 0;           // 0: all
   Device* device = nullptr;  // where the model runs; null: on the CPU
+  bool captures = true;      // a device's steps are one graph (runtime/device_steps.h)
   int64_t batch = 1;
   int64_t chunk = 0;  // tokens that are read at once, at most; 0: as many as the context has
   DType dtype = DType::kF32;

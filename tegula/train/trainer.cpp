@@ -30,6 +30,8 @@ constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 // The arena is poisoned with one value, then the other, so that no written byte can hide.
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 constexpr int64_t kSpareBytes = 1 << 16;  // behind the arena, with --check
+// Whose kernels are timed one by one, for the report: the others are replayed as one graph.
+constexpr int64_t kTimedDeviceSteps = 2;
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
@@ -521,10 +523,11 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
       executed.push_back(ranks_[r]->rank.counters.executed_flops);
       sent.push_back(group_.sent_bytes(static_cast<int64_t>(r)));
     }
-    main.collect(done >= 2 ? &stats_ : nullptr);
+    const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
+    main.collect(is_timed ? &stats_ : nullptr);
     auto st = watched_step(report, done);
     if (!st.ok()) return std::move(st).error();
-    if (done >= 2) ++timed_steps_;
+    timed_steps_ += int64_t{is_timed};
     sum.flops_per_step_counted = sum.flops_per_step_executed = 0;
     for (size_t r = 0; r < n_ranks; ++r) {
       const Counters& now = ranks_[r]->rank.counters;
@@ -565,6 +568,8 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   }
   measure_memory(sum);
   sum.compile_ms = compile_ms_;
+  sum.device = main.plan().target.name;
+  for (const CompiledRanks& c : plans_) sum.host_steps += c.plans[0]->host_steps();
   return sum;
 }
 

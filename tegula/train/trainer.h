@@ -68,6 +68,8 @@ struct TrainSummary {
   int64_t process_touched_bytes = 0, process_touched_before_bytes = 0, process_peak_bytes = 0;
   int64_t process_allocated_bytes = 0, process_allocated_before_bytes = 0;
   double compile_ms = 0;
+  std::string device;      // the target's name
+  int64_t host_steps = 0;  // of all plans: steps that the device has no kernel for
   bool interrupted = false;
   std::vector<RankSummary> ranks;
 };

@@ -1,0 +1,172 @@
+// Training and generating on a device beside the CPU: losses, memory, checkpoints, graphs. Skipped
+// where there is none; CI runs it on the driver made for tests (tests/kernels/cuda/emulator).
+#include <gtest/gtest.h>
+
+#include "tegula/io/file.h"
+#include "tegula/serve/generator.h"
+#include "tegula/serve/runner.h"
+#include "tegula/train/trainer.h"
+
+namespace tegula {
+namespace {
+
+class OnDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto opened = open_device();
+    if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+    device_ = *opened;
+  }
+
+  static TrainConfig config_of(const std::string& family, const std::string& dtype) {
+    TrainConfig c;
+    c.data = ::testing::TempDir() + "/device.txt";
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += cat("line ", i, " of ", i * 7919 % 1000, "\n");
+    EXPECT_TRUE(write_file(c.data, text).ok());
+    c.model.type = family, c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 32;
+    c.model.max_seqlen = 32, c.batch = 3, c.steps = 5, c.warmup = 1, c.lr = 1e-2, c.min_lr = 1e-3;
+    if (family == "moe") c.model.n_experts = 4;
+    c.eval_every = 0, c.dtype = dtype, c.threads = 1;
+    return c;
+  }
+
+  struct Run {
+    std::vector<double> losses, norms;
+    TrainSummary sum;
+  };
+  static Run train(TrainConfig c, const std::string& device) {
+    c.device = device;
+    Run run;
+    auto t = Trainer::create(c);
+    EXPECT_TRUE(t.ok()) << t.error().to_string();
+    if (!t.ok()) return run;
+    (*t)->context = &run;
+    (*t)->on_step = [](void* context, const StepReport& r) {
+      static_cast<Run*>(context)->losses.push_back(r.loss);
+      static_cast<Run*>(context)->norms.push_back(r.grad_norm);
+    };
+    auto sum = (*t)->run(std::atomic<bool>{false});
+    EXPECT_TRUE(sum.ok()) << sum.error().to_string();
+    if (sum.ok()) run.sum = *sum;
+    return run;
+  }
+
+  Device* device_ = nullptr;
+};
+
+// Of bf16 the orders of sums, and what is rounded in between, differ.
+TEST_F(OnDevice, LossesAreTheCpus) {
+  for (const char* family : {"gpt2", "llama", "gemma2", "moe", "mlp", "lstm"})
+    for (const char* dtype : {"f32", "bf16"}) {
+      const TrainConfig c = config_of(family, dtype);
+      const Run cpu = train(c, "cpu"), gpu = train(c, "cuda");
+      ASSERT_EQ(cpu.losses.size(), gpu.losses.size()) << family << " " << dtype;
+      const double share = c.dtype == "f32" ? 2e-5 : 2e-2;
+      for (size_t i = 0; i < cpu.losses.size(); ++i) {
+        EXPECT_NEAR(gpu.losses[i], cpu.losses[i], share * cpu.losses[i])
+            << family << " " << dtype << ", step " << i;
+        EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 10 * share * cpu.norms[i])
+            << family << " " << dtype << ", step " << i;
+      }
+    }
+}
+
+TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {
+  for (const char* family : {"gpt2", "llama", "gemma2", "moe", "mlp"})
+    for (const char* dtype : {"f32", "bf16"}) {
+      const Run gpu = train(config_of(family, dtype), "cuda");
+      EXPECT_EQ(gpu.sum.host_steps, 0) << family << " " << dtype;
+    }
+}
+
+// What was written of the arena ends where the plan says, and not behind it.
+TEST_F(OnDevice, MemoryIsThePlans) {
+  const Run gpu = train(config_of("gpt2", "bf16"), "cuda");
+  EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned);
+}
+
+TEST_F(OnDevice, RunsRepeatTheirBits) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    TrainConfig c = config_of("gpt2", dtype);
+    c.mode = "exact";
+    EXPECT_EQ(train(c, "cuda").losses, train(c, "cuda").losses) << dtype;
+  }
+}
+
+// A run that was begun on one device goes on, on the other.
+TEST_F(OnDevice, CheckpointsCrossDevices) {
+  for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+    TrainConfig c = config_of("gpt2", "f32");
+    c.out = ::testing::TempDir() + "/device_" + first;
+    (void)remove_tree(c.out);
+    c.lr_decay_steps = 5;
+    const Run whole = train(
+        [&] {
+          TrainConfig w = c;
+          w.out.clear();
+          return w;
+        }(),
+        first);
+    c.steps = 3;
+    (void)train(c, first);
+    c.steps = 5, c.resume = true;
+    const Run rest = train(c, second);
+    ASSERT_EQ(rest.losses.size(), 2U);
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(rest.losses[i], whole.losses[3 + i], 2e-5 * whole.losses[3 + i]) << first;
+  }
+}
+
+// Two texts, together and alone, with graphs and with launches, at every length: the same logits,
+// bit by bit.
+class Decoding : public OnDevice {
+ protected:
+  static std::string model() {
+    TrainConfig c = config_of("gpt2", "f32");
+    c.out = ::testing::TempDir() + "/device_decodes", c.model.max_seqlen = 80, c.overwrite = true;
+    (void)train(c, "cpu");
+    return c.out;
+  }
+  std::vector<std::vector<float>> logits(const std::string& directory, DType dtype, bool captures,
+                                         int64_t n_texts) {
+    RunnerOptions o;
+    o.device = device_, o.captures = captures, o.batch = n_texts, o.dtype = dtype;
+    std::vector<std::vector<float>> all;
+    auto config = load_model_config(directory);
+    EXPECT_TRUE(config.ok());
+    auto r = Runner::create(directory, *config, o);
+    EXPECT_TRUE(r.ok()) << r.error().to_string();
+    if (!r.ok()) return all;
+    std::vector<CachedText> texts(static_cast<size_t>(n_texts));
+    const std::vector<int32_t> prompt = {1, 2, 3};
+    std::vector<Runner::Piece> pieces;
+    for (CachedText& t : texts) pieces.push_back({&t, prompt});
+    EXPECT_TRUE((*r)->read(pieces).ok());
+    std::vector<int32_t> token(1, 4);
+    for (auto& p : pieces) p.tokens = token;
+    for (int length = 1; length <= 64; ++length) {
+      token[0] = length % 7;
+      const Status st = (*r)->decode(pieces);
+      EXPECT_TRUE(st.ok()) << st.error().to_string();
+      const auto row = (*r)->logits(0);
+      all.emplace_back(row.begin(), row.end());
+    }
+    return all;
+  }
+};
+
+TEST_F(Decoding, AGraphReplaysAtEveryLength) {
+  const std::string dir = model();
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_EQ(logits(dir, dtype, true, 1), logits(dir, dtype, false, 1)) << dtype_name(dtype);
+}
+
+TEST_F(Decoding, CompanionsChangeNoBit) {
+  const std::string dir = model();
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    EXPECT_EQ(logits(dir, dtype, true, 1), logits(dir, dtype, true, 3)) << dtype_name(dtype);
+}
+
+}  // namespace
+}  // namespace tegula
