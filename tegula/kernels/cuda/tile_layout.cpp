@@ -1,0 +1,275 @@
+#include "tegula/kernels/cuda/tile_layout.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tegula/kernels/cuda/tile_phases.h"
+
+namespace tegula::cuda {
+
+namespace {
+
+using tile::Extent;
+using tile::Program;
+
+constexpr int64_t kMostPosition = int64_t{1} << 30;  // of an int, with room for a grid's stride
+constexpr int kMostVector = 8;
+constexpr int kBodyWords = 64;       // registers that the values of a thread's elements may take
+constexpr int kKeptWords = 96;       // and those that are kept across reductions
+constexpr int kUnrolledWork = 3000;  // instructions of an unrolled row
+constexpr int64_t kSharedRowBytes = 8 << 10;  // of longer rows too few would be in flight
+constexpr int64_t kBlocksPerMultiprocessor = 32;
+
+struct MergedDim {
+  int64_t extent = 1;
+  std::vector<int64_t> stride;  // per operand
+};
+
+struct OperandRef {
+  const TensorRef* tensor;
+  Extent extent;
+};
+
+class Caller {
+ public:
+  Caller(const Program& p, const tile::Space& space, const Target& target)
+      : p_(p), space_(space), target_(target) {}
+
+  TileCall run(std::vector<OperandRef> operands) {
+    operands_ = std::move(operands);
+    TileLayout& l = call_.layout;
+    l.is_rows = p_.n_inner > 0;
+    outer_ = merged(0, p_.rank - p_.n_inner);
+    inner_ = merged(p_.rank - p_.n_inner, p_.rank);
+    if (!l.is_rows) std::swap(inner_, outer_);
+    if (inner_.empty()) inner_.push_back({1, std::vector<int64_t>(operands_.size(), 0)});
+    l.n_outer = static_cast<int>(outer_.size()), l.n_inner = static_cast<int>(inner_.size());
+    l.is_wide = needs_wide();
+    l.is_rows ? rows() : elements();
+    if (l.is_rows) block_of_rows();
+    add_params();
+    return std::move(call_);
+  }
+
+ private:
+  std::vector<MergedDim> merged(int begin, int end) const {
+    std::vector<MergedDim> dims;
+    for (int d = begin; d < end; ++d) {
+      MergedDim dim{space_.shape[d], {}};
+      if (dim.extent == 1) continue;
+      for (const OperandRef& o : operands_) {
+        const bool moves = o.extent == Extent::kFull ||
+                           (o.extent == Extent::kRow && d < p_.rank - p_.n_inner);
+        dim.stride.push_back(moves ? o.tensor->stride[d] : 0);
+      }
+      bool continues = !dims.empty();
+      for (size_t k = 0; continues && k < operands_.size(); ++k)
+        continues = dims.back().stride[k] == dim.stride[k] * dim.extent;
+      if (continues) {
+        dim.extent *= dims.back().extent;
+        dims.back() = std::move(dim);
+      } else {
+        dims.push_back(std::move(dim));
+      }
+    }
+    return dims;
+  }
+
+  // Of rows, positions within one; their beginnings are found in 64 bits anyway.
+  bool needs_wide() const {
+    int64_t n = 1;
+    std::vector<int64_t> reach(operands_.size(), 0);
+    for (const MergedDim& d : inner_) {
+      n *= d.extent;
+      for (size_t k = 0; k < reach.size(); ++k) reach[k] += std::abs(d.stride[k]) * d.extent;
+    }
+    return n > kMostPosition ||
+           std::any_of(reach.begin(), reach.end(), [](int64_t r) { return r > kMostPosition; });
+  }
+
+  bool is_aligned(size_t k, int n) const {
+    const int64_t size = size_bytes(operands_[k].tensor->dtype);
+    const int64_t bytes = std::min<int64_t>(16, size * n);
+    bool is = reinterpret_cast<uintptr_t>(operands_[k].tensor->data) % static_cast<size_t>(bytes) == 0;
+    for (size_t d = 0; d + 1 < inner_.size(); ++d) is &= inner_[d].stride[k] * size % bytes == 0;
+    return is;
+  }
+
+  void elements() {
+    TileLayout& l = call_.layout;
+    const TilePhases phases = tile_phases(p_, true);
+    const MergedDim& last = inner_.back();
+    int least_bytes = 8, n = kMostVector;
+    for (size_t k = 0; k < operands_.size(); ++k)
+      if (operands_[k].extent == Extent::kFull && last.stride[k] == 1)
+        least_bytes = std::min(least_bytes, size_bytes(operands_[k].tensor->dtype));
+    n = std::min(n, 16 / least_bytes);
+    while (n > 1 && (n * phases.live_words > kBodyWords || n * phases.work > kUnrolledWork)) n /= 2;
+    if (inner_.size() > 1)
+      while (last.extent % n != 0) n /= 2;
+    l.vector = n;
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      const int64_t stride = last.stride[k];
+      // An output of stride 0 has one element along the dim.
+      const bool is_same = stride == 0 && k < p_.inputs.size();
+      l.access.push_back(operands_[k].extent == Extent::kUniform ? TileAccess::kOne
+                         : is_same                               ? TileAccess::kSame
+                         : stride == 1 && is_aligned(k, n)       ? TileAccess::kVector
+                                                                 : TileAccess::kStrided);
+    }
+    const int64_t per_block = int64_t{l.n_threads} * n;
+    const int64_t most = kBlocksPerMultiprocessor * std::max(target_.multiprocessors, 1);
+    call_.n_blocks = std::min((space_.n_rows + per_block - 1) / per_block, most);
+  }
+
+  void rows() {
+    TileLayout& l = call_.layout;
+    const MergedDim& last = inner_.back();
+    int64_t along = 0, across = 0;  // bytes an element
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      const OperandRef& o = operands_[k];
+      const int64_t stride = last.stride[k], bytes = size_bytes(o.tensor->dtype);
+      bool is_same = k < p_.inputs.size();
+      for (const MergedDim& d : inner_) is_same &= d.stride[k] == 0;
+      l.access.push_back(o.extent == Extent::kUniform ? TileAccess::kOne
+                         : o.extent == Extent::kRow   ? TileAccess::kRow
+                         : is_same                    ? TileAccess::kSame
+                         : stride == 1                ? TileAccess::kVector
+                                                      : TileAccess::kStrided);
+      if (o.extent != Extent::kFull || stride == 0) continue;
+      if (stride == 1) along += bytes;
+      if (stride != 1 && !outer_.empty() && outer_.back().stride[k] == 1) across += bytes;
+    }
+    l.is_across = across > along;
+  }
+
+  void block_of_rows() {
+    TileLayout& l = call_.layout;
+    const TilePhases phases = tile_phases(p_, true);
+    l.vector = kMostVector;
+    while (l.vector > 1 && l.vector * phases.live_words > kBodyWords) l.vector /= 2;
+    l.rows_per_block = l.is_across ? 16 : 8;
+    const int64_t steps = (space_.row_len + 15) / 16;
+    int64_t row_bytes = 0;
+    for (const uint16_t v : phases.kept)
+      row_bytes += steps * 16 * (tile::class_of(p_.code[v].dtype) == tile::Class::kF32 ? 4 : 8);
+    if (!phases.kept.empty()) {
+      const bool fits = steps * phases.kept_words <= kKeptWords;
+      if (fits && steps * phases.work <= kUnrolledWork && steps > 0) {
+        l.keep = TileKeep::kRegisters;
+        l.row_steps = static_cast<int>(steps), l.is_whole = space_.row_len % 16 == 0;
+      } else if (row_bytes <= std::min(kSharedRowBytes, target_.smem_bytes / 9) && !l.is_across) {
+        l.keep = TileKeep::kShared;
+        // Two rows of a warp use different banks.
+        call_.smem_bytes = static_cast<int>(row_bytes + (row_bytes % 128 == 0 ? 64 : 0));
+        call_.smem_bytes *= l.rows_per_block;
+      } else {
+        l.keep = TileKeep::kStreamed;
+      }
+    }
+    l.n_threads = 16 * l.rows_per_block;
+    call_.n_blocks = (space_.n_rows + l.rows_per_block - 1) / l.rows_per_block;
+  }
+
+  void add(std::string type, std::string name, int64_t value) {
+    call_.params.push_back({std::move(type), std::move(name), static_cast<uint64_t>(value)});
+  }
+
+  std::string name_of(size_t k) const {
+    const size_t n_in = p_.inputs.size();
+    return k < n_in ? cat("in", k) : cat("out", k - n_in);
+  }
+
+  void add_params() {
+    const bool is_rows = call_.layout.is_rows;
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      const TensorRef& t = *operands_[k].tensor;
+      add(cat(k < p_.inputs.size() ? "const " : "", tile_dtype(t.dtype), "::Storage*"), name_of(k),
+          static_cast<int64_t>(reinterpret_cast<uintptr_t>(t.data)));
+    }
+    add("i64", is_rows ? "n_rows" : "n", space_.n_rows);
+    if (is_rows) {
+      add("i64", "row_len", space_.row_len);
+      add("i64", "row_bytes", call_.smem_bytes / call_.layout.rows_per_block);
+    }
+    add_dims(outer_, "outer");
+    add_dims(inner_, "inner");
+    for (size_t v = 0; v < p_.code.size(); ++v) {
+      if (p_.code[v].op != tile::Op::kIota) continue;
+      const auto dim = static_cast<int>(p_.code[v].imm);
+      const bool is_outer = dim < p_.rank - p_.n_inner;
+      int64_t weight = 1;
+      for (int d = dim + 1; d < (is_outer ? p_.rank - p_.n_inner : p_.rank); ++d)
+        weight *= std::max<int64_t>(space_.shape[d], 1);
+      add("i64", cat("iota", v, "_weight"), weight);
+      add("i64", cat("iota", v, "_extent"), std::max<int64_t>(space_.shape[dim], 1));
+    }
+  }
+
+  void add_dims(const std::vector<MergedDim>& dims, const char* name) {
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (d > 0) add("i64", cat(name, d), std::max<int64_t>(dims[d].extent, 1));
+      for (size_t k = 0; k < operands_.size(); ++k)
+        if (operands_[k].extent != Extent::kUniform)
+          add("i64", cat(name_of(k), "_", name, d), dims[d].stride[k]);
+    }
+  }
+
+  const Program& p_;
+  const tile::Space& space_;
+  const Target& target_;
+  std::vector<OperandRef> operands_;
+  std::vector<MergedDim> outer_, inner_;
+  TileCall call_;
+};
+
+}  // namespace
+
+std::string_view tile_dtype(DType t) {
+  switch (t) {
+    case DType::kF64:
+      return "F64";
+    case DType::kF32:
+      return "F32";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kF16:
+      return "F16";
+    case DType::kF8E4M3:
+      return "E4M3";
+    case DType::kI64:
+      return "I64";
+    case DType::kI32:
+      return "I32";
+    case DType::kI8:
+      return "I8";
+    case DType::kU8:
+      return "U8";
+    case DType::kBool:
+      return "Bool";
+  }
+  return "";
+}
+
+std::string TileLayout::key() const {
+  std::string s = cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner,
+                      " vector ", vector, " across ", is_across, " of ", rows_per_block, " keep ",
+                      static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "",
+                      " access ");
+  for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
+  return s;
+}
+
+Result<TileCall> tile_call(const Program& p, std::span<const TensorRef> in,
+                           std::span<const TensorRef> out, const Target& target) {
+  const tile::Space space = TEGULA_TRY(tile::space_of(p, in, out));
+  std::vector<OperandRef> operands;
+  for (size_t k = 0; k < in.size(); ++k) operands.push_back({&in[k], p.inputs[k].extent});
+  for (size_t k = 0; k < out.size(); ++k) operands.push_back({&out[k], p.outputs[k].extent});
+  TileCall call = Caller(p, space, target).run(std::move(operands));
+  if (call.n_blocks > INT32_MAX)
+    return unsupported(cat("tile program: ", space.n_rows, " rows are more than a grid has blocks for"));
+  return call;
+}
+
+}  // namespace tegula::cuda

@@ -1,0 +1,227 @@
+#include "tegula/kernels/cuda/tile_writer.h"
+
+#include <bit>
+#include <cmath>
+
+namespace tegula::cuda {
+
+using tile::Class;
+using tile::class_of;
+using tile::Extent;
+using tile::Instr;
+using tile::Kind;
+using tile::kNoValue;
+using tile::Op;
+using tile::op_info;
+
+std::string_view tile_value_type(DType t) {
+  switch (class_of(t)) {
+    case Class::kF32:
+      return "float";
+    case Class::kF64:
+      return "double";
+    case Class::kI64:
+      return "i64";
+  }
+  return "";
+}
+
+TileWriter::TileWriter(const tile::Program& p, const TileCall& call)
+    : p_(p), call_(call), extent_(tile::extents_of(p)) {}
+
+std::string TileWriter::name_of(size_t k) const {
+  const size_t n_in = p_.inputs.size();
+  return k < n_in ? cat("in", k) : cat("out", k - n_in);
+}
+
+void TileWriter::head() {
+  line("// Layout: ", layout().key());
+  const std::string program = tile::to_text(p_);
+  for (size_t at = 0; at < program.size();) {
+    const size_t end = std::min(program.find('\n', at), program.size());
+    line("// ", std::string_view(program).substr(at, end - at));
+    at = end + 1;
+  }
+  line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
+  line("namespace tegula::cuda::tile {\n");
+  line("using Index = ", layout().is_wide ? "i64" : "int", ";  // of positions\n");
+  line("struct Params {");
+  for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
+  line("};\n");
+  line("extern \"C\" __global__ void __launch_bounds__(", layout().n_threads, ")");
+  line("    ", kTileEntry, "(const __grid_constant__ Params p) {");
+  open();
+}
+
+std::string TileWriter::arguments(const Instr& i) const {
+  std::string s;
+  for (int k = 0; k < op_info(i.op).n_src; ++k) append(s, cat(k ? ", v" : "v", i.src[k]));
+  return s;
+}
+
+// Exact, and readable where that is short.
+std::string TileWriter::constant(const Instr& i) const {
+  const std::string_view type = tile_dtype(i.dtype);
+  if (class_of(i.dtype) == Class::kI64)
+    return cat(type, "::wrap(static_cast<i64>(", static_cast<uint64_t>(i.imm), "ull))");
+  if (i.dtype == DType::kF64)
+    return cat("as_double(", std::bit_cast<uint64_t>(i.value), "ull)  /* ", i.value, " */");
+  const auto single = static_cast<float>(i.value);
+  return cat(type, "::round(as_float(", std::bit_cast<uint32_t>(single), "u))  /* ", i.value, " */");
+}
+
+std::string TileWriter::generated(size_t v) const {
+  const Instr& i = at(v);
+  const std::string_view type = tile_dtype(i.dtype);
+  const bool is_rows = layout().is_rows, is_full = extent_[v] == Extent::kFull;
+  const std::string linear = is_rows ? "(row * p.row_len + c)" : "static_cast<i64>(i + u)";
+  switch (i.op) {
+    case Op::kConstant:
+      return constant(i);
+    case Op::kIndex:
+      return cat(type, "::wrap(", i.imm ? "row" : linear, ")");
+    case Op::kIota: {
+      const std::string of = !is_full ? "row" : is_rows ? "static_cast<Index>(c)" : "(i + u)";
+      const std::string word = is_full ? "static_cast<Index>" : "";
+      return cat(type, "::wrap(static_cast<i64>(quotient(", of, ", ", word, "(p.iota", v,
+                 "_weight)) % ", word, "(p.iota", v, "_extent)))");
+    }
+    default:
+      break;
+  }
+  const auto stream = static_cast<uint64_t>(i.imm);
+  if (i.src[1] != kNoValue)
+    return cat("random_uniform(v", i.src[0], ", ", stream, "ull, static_cast<u64>(v", i.src[1],
+               ") >> 2, static_cast<int>(v", i.src[1], " & 3))");
+  if (is_rows || layout().vector % 4 != 0)
+    return cat("random_uniform(v", i.src[0], ", ", stream, "ull, static_cast<u64>(", linear,
+               ") >> 2, static_cast<int>(", linear, " & 3))");
+  // Four neighbours share a block, which the compiler sees if the position's low bits are u's.
+  return cat("random_uniform(v", i.src[0], ", ", stream,
+             "ull, (static_cast<u64>(i) >> 2) + (u >> 2), U == 1 ? static_cast<int>(i & 3) : u & 3)");
+}
+
+void TileWriter::value(size_t v) {
+  const Instr& i = at(v);
+  const OpInfo& info = op_info(i.op);
+  const std::string_view type = tile_dtype(i.dtype);
+  std::string expression;
+  if (i.op == Op::kLoad) {
+    const auto k = static_cast<size_t>(i.imm);
+    const TileAccess access = layout().access[k];
+    const std::string from = access == TileAccess::kOne ? cat("*p.in", k)
+                             : access == TileAccess::kRow ? cat("*in", k)
+                             : access == TileAccess::kSame ? cat("a", v)
+                             : access == TileAccess::kVector && !layout().is_rows
+                                 ? cat("a", v, ".v[u]")
+                                 : cat("a", v, "[u]");
+    expression = cat(type, "::widen(", from, ")");
+  } else if (info.kind == Kind::kGenerator) {
+    expression = generated(v);
+  } else {
+    expression = cat(info.name, "<", type, ">(", arguments(i), ")");
+  }
+  line("const ", tile_value_type(i.dtype), " v", v, " = ", expression, ";");
+}
+
+void TileWriter::coordinates(const char* position) {
+  const int n = layout().n_inner;
+  if (n == 1) return line("const Index x0 = ", position, ";");
+  line("Index rest", " = ", position, ";");
+  for (int d = n - 1; d > 0; --d) {
+    const std::string extent = cat("static_cast<Index>(p.inner", d, ")");
+    line("const Index next", d, " = quotient(rest, ", extent, "), x", d, " = rest - next", d, " * ",
+         extent, ";");
+    line("rest = next", d, ";");
+  }
+  line("const Index x0 = rest;");
+}
+
+std::string TileWriter::offset(size_t k, const std::string& along) const {
+  const int last = layout().n_inner - 1;
+  std::string s;
+  for (int d = 0; d <= last; ++d) {
+    const std::string x = d == last && !along.empty() ? cat("(x", d, " + ", along, ")") : cat("x", d);
+    const bool is_one = d == last && layout().access[k] == TileAccess::kVector;
+    if (d == last && layout().access[k] == TileAccess::kSame) break;
+    if (!s.empty()) s += " + ";
+    s += is_one ? x : cat(x, " * static_cast<Index>(p.", name_of(k), "_inner", d, ")");
+  }
+  return s.empty() ? "0" : s;
+}
+
+void TileWriter::loads(const std::vector<uint16_t>& body, const char* guard) {
+  const bool is_rows = layout().is_rows;
+  std::vector<uint16_t> single;
+  for (const uint16_t v : body) {
+    if (at(v).op != Op::kLoad) continue;
+    const auto k = static_cast<size_t>(at(v).imm);
+    const std::string storage = cat(tile_dtype(at(v).dtype), "::Storage");
+    const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
+    const TileAccess access = layout().access[k];
+    if (access == TileAccess::kSame && (is_rows || layout().n_inner == 1)) {
+      line("const ", storage, " a", v, " = *", base, ";");
+    } else if (access == TileAccess::kSame) {
+      line("const ", storage, " a", v, " = ", base, "[", offset(k, ""), "];");
+    } else if (access == TileAccess::kVector && !is_rows) {
+      const std::string pack = cat("Pack<", storage, ", U>");
+      line("const ", pack, " a", v, " = *reinterpret_cast<const ", pack, "*>(", base, " + ",
+           offset(k, ""), ");");
+    } else {
+      line(storage, " a", v, "[U] = {};");
+      single.push_back(v);
+    }
+  }
+  if (single.empty()) return;
+  line("#pragma unroll");
+  line("for (int u = 0; u < U; ++u) {");
+  open();
+  if (is_rows) coordinates("(static_cast<Index>(t + u) * 16 + lane)");
+  for (const uint16_t v : single) {
+    const auto k = static_cast<size_t>(at(v).imm);
+    const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
+    line(guard, "a", v, "[u] = ", base, "[", offset(k, is_rows ? "" : "u"), "];");
+  }
+  close();
+  line("}");
+}
+
+void TileWriter::open_stores(const std::vector<uint16_t>& stores) {
+  for (const uint16_t v : stores) {
+    const std::string storage = cat(tile_dtype(at(v).dtype), "::Storage");
+    line("Pack<", storage, ", U> b", v, ";");
+  }
+}
+
+void TileWriter::fill_stores(const std::vector<uint16_t>& stores) {
+  for (const uint16_t v : stores)
+    line("b", v, ".v[u] = ", tile_dtype(at(v).dtype), "::narrow(v", at(v).src[0], ");");
+}
+
+void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* guard) {
+  const bool is_rows = layout().is_rows;
+  std::vector<uint16_t> single;
+  for (const uint16_t v : stores) {
+    const size_t k = operand_of_store(v);
+    if (is_rows || layout().access[k] != TileAccess::kVector) {
+      single.push_back(v);
+      continue;
+    }
+    const std::string pack = cat("Pack<", tile_dtype(at(v).dtype), "::Storage, U>");
+    line("*reinterpret_cast<", pack, "*>(p.", name_of(k), " + ", offset(k, ""), ") = b", v, ";");
+  }
+  if (single.empty()) return;
+  line("#pragma unroll");
+  line("for (int u = 0; u < U; ++u) {");
+  open();
+  if (is_rows) coordinates("(static_cast<Index>(t + u) * 16 + lane)");
+  for (const uint16_t v : single) {
+    const size_t k = operand_of_store(v);
+    line(guard, is_rows ? "" : "p.", name_of(k), "[", offset(k, is_rows ? "" : "u"), "] = b", v,
+         ".v[u];");
+  }
+  close();
+  line("}");
+}
+
+}  // namespace tegula::cuda

@@ -1,0 +1,66 @@
+// What the two forms of tile kernels share: names of values, and the lines that make them.
+#pragma once
+
+#include "tegula/kernels/cuda/tile_phases.h"
+#include "tegula/kernels/cuda/tile_text.h"
+
+namespace tegula::cuda {
+
+class TileWriter {
+ public:
+  TileWriter(const tile::Program& p, const TileCall& call);
+
+  // The struct of parameters, and the kernel's head up to the opening brace.
+  void head();
+  std::string finish() { return text_ + "}\n}  // namespace tegula::cuda::tile\n"; }
+
+  // A line, indented by `depth_`.
+  template <class... Args>
+  void line(const Args&... args) {
+    text_.append(static_cast<size_t>(2 * depth_), ' ');
+    (append(text_, args), ...);
+    text_ += '\n';
+  }
+  void open() { ++depth_; }
+  void close() { --depth_; }
+
+  // `const float v7 = …;` for an instruction that is no store and no reduction. A full load reads
+  // what `loads` has brought; positions are those of `linear` and `inner`, below.
+  void value(size_t v);
+  // Arrays of what the full loads of `body` read, U elements, offsets by `offset`.
+  void loads(const std::vector<uint16_t>& body, const char* guard);
+  // Declares what stores fill, and writes it.
+  void open_stores(const std::vector<uint16_t>& stores);
+  void fill_stores(const std::vector<uint16_t>& stores);
+  void write_stores(const std::vector<uint16_t>& stores, const char* guard);
+  // Coordinates x0, x1, … of the merged inner dims at position `position`.
+  void coordinates(const char* position);
+  // The offset of operand k at these coordinates, moved by `along` elements along the last.
+  std::string offset(size_t k, const std::string& along) const;
+
+  const tile::Instr& at(size_t v) const { return p_.code[v]; }
+  const TileLayout& layout() const { return call_.layout; }
+  size_t operand_of_store(size_t v) const {
+    return p_.inputs.size() + static_cast<size_t>(at(v).imm);
+  }
+  std::string name_of(size_t k) const;
+
+ private:
+  std::string arguments(const tile::Instr& i) const;
+  std::string constant(const tile::Instr& i) const;
+  std::string generated(size_t v) const;
+
+  const tile::Program& p_;
+  const TileCall& call_;
+  const std::vector<tile::Extent> extent_;
+  std::string text_;
+  int depth_ = 0;
+};
+
+// "float", "double", "i64": of the dtype's class.
+std::string_view tile_value_type(DType t);
+
+void write_elements(TileWriter& w, const TilePhases& phases);
+void write_rows(TileWriter& w, const TilePhases& phases);
+
+}  // namespace tegula::cuda
