@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -130,16 +131,25 @@ KernelCache KernelCache::standard() {
   return cache;
 }
 
+namespace {
+uint64_t hash_on(uint64_t h, std::string_view text) {
+  return fnv1a(text, fnv1a(cat(text.size(), ':'), h));
+}
+}  // namespace
+
 std::string kernel_key(std::string_view source, std::span<const std::string> defines,
                        std::string_view arch, std::string_view version) {
+  // The sources are the same for all kernels of a process, of which there may be hundreds.
+  static const auto of_sources = [] {
+    auto hashes = std::to_array(kSeeds);
+    for (uint64_t& h : hashes)
+      for (const KernelSource& s : kernel_sources()) h = hash_on(hash_on(h, s.path), s.text);
+    return hashes;
+  }();
   std::string key;
-  for (uint64_t h : kSeeds) {
-    const auto add = [&](std::string_view text) {
-      h = fnv1a(text, fnv1a(cat(text.size(), ':'), h));
-    };
-    for (const KernelSource& s : kernel_sources()) add(s.path), add(s.text);
-    add(source), add(arch), add(version);
-    for (const std::string& d : defines) add(d);
+  for (uint64_t h : of_sources) {
+    h = hash_on(hash_on(hash_on(h, source), arch), version);
+    for (const std::string& d : defines) h = hash_on(h, d);
     key += hex(h);
   }
   return key;
@@ -158,8 +168,13 @@ std::string KernelCache::why_unusable() const {
   return cat("the kernel cache ", folder, " cannot be written: ", why, kAnotherFolder);
 }
 
-Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view source,
-                                    std::span<const std::string> defines, std::string_view arch) {
+namespace {
+
+// `named` is what the entry is a hash of, `compile` makes it.
+template <class Compile>
+Result<CachedKernel> cached(const KernelCache& cache, std::string_view named,
+                            std::span<const std::string> defines, std::string_view arch,
+                            Compile compile) {
   CachedKernel out;
   std::error_code error;
   if (!cache.folder.empty()) fs::create_directories(cache.folder, error);
@@ -167,11 +182,11 @@ Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view s
     out.note = cache.folder.empty() ? kNoFolder
                                     : cat("no kernel cache in ", cache.folder, ": ",
                                           error.message(), kAnotherFolder);
-    out.kernel = TEGULA_TRY(compile_kernel(source, defines, arch));
+    out.kernel = TEGULA_TRY(compile());
     return out;
   }
   const std::string version = TEGULA_TRY(nvrtc_version());
-  const std::string key = kernel_key(source, defines, arch, version);
+  const std::string key = kernel_key(named, defines, arch, version);
   const std::string path = cat(cache.folder, "/", key, ".cubin");
   // One of 16 locks, which stay: a lock that is removed can be held by two processes at once.
   const Lock lock(cat(cache.folder, "/lock-", key[0]));
@@ -184,12 +199,28 @@ Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view s
     out.was_found = true;
     return out;
   }
-  out.kernel = TEGULA_TRY(compile_kernel(source, defines, arch));
+  out.kernel = TEGULA_TRY(compile());
   if (found == Found::kBroken) out.note = cat("the kernel cache's ", path, " was damaged: rebuilt");
   if (!lock.is_held()) return out;
   if (const std::string why = write_entry(path, out.kernel); !why.empty()) out.note = why;
   shrink(cache);
   return out;
+}
+
+}  // namespace
+
+Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view source,
+                                    std::span<const std::string> defines, std::string_view arch) {
+  return cached(cache, source, defines, arch,
+                [&] { return compile_kernel(source, defines, arch); });
+}
+
+Result<CachedKernel> compile_text_cached(const KernelCache& cache, const std::string& path,
+                                         const std::string& text,
+                                         std::span<const std::string> defines,
+                                         std::string_view arch) {
+  return cached(cache, text, defines, arch,
+                [&] { return compile_text(path, text, defines, arch); });
 }
 
 }  // namespace tegula::cuda

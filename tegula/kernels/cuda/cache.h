@@ -38,4 +38,10 @@ Result<CachedKernel> compile_cached(const KernelCache& cache, std::string_view s
                                     std::span<const std::string> defines,
                                     std::string_view arch = "sm_90a");
 
+// As compile_text.
+Result<CachedKernel> compile_text_cached(const KernelCache& cache, const std::string& path,
+                                         const std::string& text,
+                                         std::span<const std::string> defines,
+                                         std::string_view arch);
+
 }  // namespace tegula::cuda

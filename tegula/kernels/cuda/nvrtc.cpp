@@ -128,7 +128,7 @@ Result<Compiled> compile_text(const std::string& path, const std::string& text,
   int major = 0, minor = 0;
   if (n.version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 9)))
     flags.emplace_back("--no-cache");
-  for (const std::string& d : defines) flags.push_back("-D" + d);
+  for (const std::string& d : defines) flags.push_back(d.starts_with("--") ? d : "-D" + d);
   for (const std::string& f : flags) options.push_back(f.c_str());
 
   const double begin = thread_seconds();

@@ -29,7 +29,8 @@ struct Compiled {
 // "13.0"; unsupported without the library.
 Result<std::string> nvrtc_version();
 
-// `source` is a file name of this folder ("attention_sm90.cu"); `defines` are NAME=VALUE. Needs
+// `source` is a file name of this folder ("attention_sm90.cu"); `defines` are NAME=VALUE, or what
+// begins with -- a flag of the compiler's. Needs
 // libnvrtc.so.13 or .12 (TEGULA_NVRTC names another), and no GPU. Errors: unsupported without the
 // library, invalid_argument for an unknown source, internal with the compiler's log.
 Result<Compiled> compile_kernel(std::string_view source, std::span<const std::string> defines,

@@ -58,8 +58,8 @@ class Caller {
       MergedDim dim{space_.shape[d], {}};
       if (dim.extent == 1) continue;
       for (const OperandRef& o : operands_) {
-        const bool moves = o.extent == Extent::kFull ||
-                           (o.extent == Extent::kRow && d < p_.rank - p_.n_inner);
+        const bool moves =
+            o.extent == Extent::kFull || (o.extent == Extent::kRow && d < p_.rank - p_.n_inner);
         dim.stride.push_back(moves ? o.tensor->stride[d] : 0);
       }
       bool continues = !dims.empty();
@@ -90,7 +90,8 @@ class Caller {
   bool is_aligned(size_t k, int n) const {
     const int64_t size = size_bytes(operands_[k].tensor->dtype);
     const int64_t bytes = std::min<int64_t>(16, size * n);
-    bool is = reinterpret_cast<uintptr_t>(operands_[k].tensor->data) % static_cast<size_t>(bytes) == 0;
+    bool is =
+        reinterpret_cast<uintptr_t>(operands_[k].tensor->data) % static_cast<size_t>(bytes) == 0;
     for (size_t d = 0; d + 1 < inner_.size(); ++d) is &= inner_[d].stride[k] * size % bytes == 0;
     return is;
   }
@@ -154,15 +155,18 @@ class Caller {
     for (const uint16_t v : phases.kept)
       row_bytes += steps * 16 * (tile::class_of(p_.code[v].dtype) == tile::Class::kF32 ? 4 : 8);
     if (!phases.kept.empty()) {
+      const int64_t most_bytes =
+          std::min(kSharedRowBytes, (target_.smem_bytes / l.rows_per_block - 64) / 64 * 64);
       const bool fits = steps * phases.kept_words <= kKeptWords;
       if (fits && steps * phases.work <= kUnrolledWork && steps > 0) {
         l.keep = TileKeep::kRegisters;
         l.row_steps = static_cast<int>(steps), l.is_whole = space_.row_len % 16 == 0;
-      } else if (row_bytes <= std::min(kSharedRowBytes, target_.smem_bytes / 9) && !l.is_across) {
+      } else if (row_bytes <= most_bytes && !l.is_across) {
         l.keep = TileKeep::kShared;
         // Two rows of a warp use different banks.
         call_.smem_bytes = static_cast<int>(row_bytes + (row_bytes % 128 == 0 ? 64 : 0));
         call_.smem_bytes *= l.rows_per_block;
+        call_.most_smem_bytes = static_cast<int>(most_bytes + 64) * l.rows_per_block;
       } else {
         l.keep = TileKeep::kStreamed;
       }
@@ -252,10 +256,10 @@ std::string_view tile_dtype(DType t) {
 }
 
 std::string TileLayout::key() const {
-  std::string s = cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner,
-                      " vector ", vector, " across ", is_across, " of ", rows_per_block, " keep ",
-                      static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "",
-                      " access ");
+  std::string s =
+      cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner, " vector ", vector,
+          " across ", is_across, " of ", rows_per_block, " keep ", static_cast<int>(keep),
+          " steps ", row_steps, is_whole ? " whole" : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
   return s;
 }
@@ -268,7 +272,8 @@ Result<TileCall> tile_call(const Program& p, std::span<const TensorRef> in,
   for (size_t k = 0; k < out.size(); ++k) operands.push_back({&out[k], p.outputs[k].extent});
   TileCall call = Caller(p, space, target).run(std::move(operands));
   if (call.n_blocks > INT32_MAX)
-    return unsupported(cat("tile program: ", space.n_rows, " rows are more than a grid has blocks for"));
+    return unsupported(
+        cat("tile program: ", space.n_rows, " rows are more than a grid has blocks for"));
   return call;
 }
 

@@ -60,6 +60,7 @@ struct TileCall {
   std::vector<TileParam> params;
   int64_t n_blocks = 0;  // 0: there is nothing to do
   int smem_bytes = 0;
+  int most_smem_bytes = 0;  // of any call of this layout
 };
 
 // The name of a dtype in tile_types.cuh.

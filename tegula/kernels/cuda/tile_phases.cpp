@@ -77,8 +77,8 @@ class Phaser {
       if (is_reduction(at(v))) {
         out_.phases[static_cast<size_t>(level_[v]) - 1].reduced.push_back(number);
       } else if (at(v).op == Op::kStore) {
-        auto& list = is_full(v) ? out_.phases[static_cast<size_t>(store_phase_)].stores
-                                : out_.row_stores;
+        auto& list =
+            is_full(v) ? out_.phases[static_cast<size_t>(store_phase_)].stores : out_.row_stores;
         list.push_back(number);
       } else if (!is_full(v)) {
         out_.phases[static_cast<size_t>(level_[v])].row.push_back(number);

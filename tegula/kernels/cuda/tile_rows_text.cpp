@@ -64,9 +64,12 @@ class Rows {
     const int rows = l_.rows_per_block;
     if (l_.is_across) {
       w_.line("__shared__ i64 room[", l_.n_threads, "];");
-      w_.line("const int lane = static_cast<int>(threadIdx.x) / ", rows, ", in_block = static_cast<int>(threadIdx.x) % ", rows, ";");
+      w_.line("const int lane = static_cast<int>(threadIdx.x) / ", rows,
+              ", in_block = static_cast<int>(threadIdx.x) % ", rows, ";");
     } else {
-      w_.line("const int lane = static_cast<int>(threadIdx.x) & 15, in_block = static_cast<int>(threadIdx.x) >> 4;");
+      w_.line(
+          "const int lane = static_cast<int>(threadIdx.x) & 15, in_block = "
+          "static_cast<int>(threadIdx.x) >> 4;");
       w_.line("const u32 group = 0xffffu << (threadIdx.x & 16);");
     }
     w_.line("i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + in_block;");
@@ -87,10 +90,10 @@ class Rows {
       if (l_.access[k] == TileAccess::kOne) continue;
       std::string at = "0";
       for (int d = 0; d < l_.n_outer; ++d)
-        at = cat(d == 0 ? std::string() : at + " + ", d == 0 ? "rest" : cat("y", d), " * p.", w_.name_of(k), "_outer",
-                 d);
-      w_.line("auto* const ", w_.name_of(k), " = p.", w_.name_of(k), " + ", l_.n_outer == 0 ? "0" : at,
-              ";");
+        at = cat(d == 0 ? std::string() : at + " + ", d == 0 ? "rest" : cat("y", d), " * p.",
+                 w_.name_of(k), "_outer", d);
+      w_.line("auto* const ", w_.name_of(k), " = p.", w_.name_of(k), " + ",
+              l_.n_outer == 0 ? "0" : at, ";");
     }
   }
 
@@ -178,11 +181,11 @@ class Rows {
   void join(uint16_t v) {
     const Instr& i = w_.at(v);
     const std::string_view c = combiner(i.op);
-    const std::string all = l_.is_across
-                                ? cat("joined_across<", c, ", ", l_.rows_per_block, ">(room, r", v, ")")
-                                : cat("joined<", c, ">(group, r", v, ")");
-    w_.line("const ", tile_value_type(i.dtype), " v", v, " = ", tile_dtype(i.dtype), "::round(", all,
-            ");");
+    const std::string all =
+        l_.is_across ? cat("joined_across<", c, ", ", l_.rows_per_block, ">(room, r", v, ")")
+                     : cat("joined<", c, ">(group, r", v, ")");
+    w_.line("const ", tile_value_type(i.dtype), " v", v, " = ", tile_dtype(i.dtype), "::round(",
+            all, ");");
   }
 
   // By one thread of a row, after all have read what may lie there.

@@ -3,9 +3,9 @@
 // "lane16", every instruction rounded to its dtype, multiply-add only where the program says fma.
 //
 // An elementwise kernel's threads take `vector` elements at once, in grid strides. A kernel of rows
-// has 16 threads a row; see tile_layout.h. The kernel is passed one struct of 8-byte words: pointers,
-// extents and strides, so one text serves all sizes of a layout, but for rows that are kept in
-// registers, whose length in steps of 16 is part of it.
+// has 16 threads a row; see tile_layout.h. The kernel is passed one struct of 8-byte words:
+// pointers, extents and strides, so one text serves all sizes of a layout, but for rows that are
+// kept in registers, whose length in steps of 16 is part of it.
 #pragma once
 
 #include <string>
@@ -16,8 +16,10 @@
 namespace tegula::cuda {
 
 inline constexpr const char* kTileEntry = "tile_program";
-// Compile its text with these: denormals are flushed as the CPU flushes them.
-inline constexpr std::string_view kTileFlags[] = {"--ftz=true"};
+// Compile its text with these: denormals are flushed as the CPU flushes them, and a lambda runs where
+// its function does.
+inline constexpr std::string_view kTileFlags[] = {"--ftz=true",
+                                                 "--device-as-default-execution-space"};
 
 std::string tile_text(const tile::Program& p, const TileCall& call);
 

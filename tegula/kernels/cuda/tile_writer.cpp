@@ -67,7 +67,8 @@ std::string TileWriter::constant(const Instr& i) const {
   if (i.dtype == DType::kF64)
     return cat("as_double(", std::bit_cast<uint64_t>(i.value), "ull)  /* ", i.value, " */");
   const auto single = static_cast<float>(i.value);
-  return cat(type, "::round(as_float(", std::bit_cast<uint32_t>(single), "u))  /* ", i.value, " */");
+  return cat(type, "::round(as_float(", std::bit_cast<uint32_t>(single), "u))  /* ", i.value,
+             " */");
 }
 
 std::string TileWriter::generated(size_t v) const {
@@ -97,20 +98,21 @@ std::string TileWriter::generated(size_t v) const {
     return cat("random_uniform(v", i.src[0], ", ", stream, "ull, static_cast<u64>(", linear,
                ") >> 2, static_cast<int>(", linear, " & 3))");
   // Four neighbours share a block, which the compiler sees if the position's low bits are u's.
-  return cat("random_uniform(v", i.src[0], ", ", stream,
-             "ull, (static_cast<u64>(i) >> 2) + (u >> 2), U == 1 ? static_cast<int>(i & 3) : u & 3)");
+  return cat(
+      "random_uniform(v", i.src[0], ", ", stream,
+      "ull, (static_cast<u64>(i) >> 2) + (u >> 2), U == 1 ? static_cast<int>(i & 3) : u & 3)");
 }
 
 void TileWriter::value(size_t v) {
   const Instr& i = at(v);
-  const OpInfo& info = op_info(i.op);
+  const tile::OpInfo& info = op_info(i.op);
   const std::string_view type = tile_dtype(i.dtype);
   std::string expression;
   if (i.op == Op::kLoad) {
     const auto k = static_cast<size_t>(i.imm);
     const TileAccess access = layout().access[k];
-    const std::string from = access == TileAccess::kOne ? cat("*p.in", k)
-                             : access == TileAccess::kRow ? cat("*in", k)
+    const std::string from = access == TileAccess::kOne    ? cat("*p.in", k)
+                             : access == TileAccess::kRow  ? cat("*in", k)
                              : access == TileAccess::kSame ? cat("a", v)
                              : access == TileAccess::kVector && !layout().is_rows
                                  ? cat("a", v, ".v[u]")
@@ -141,7 +143,8 @@ std::string TileWriter::offset(size_t k, const std::string& along) const {
   const int last = layout().n_inner - 1;
   std::string s;
   for (int d = 0; d <= last; ++d) {
-    const std::string x = d == last && !along.empty() ? cat("(x", d, " + ", along, ")") : cat("x", d);
+    const std::string x =
+        d == last && !along.empty() ? cat("(x", d, " + ", along, ")") : cat("x", d);
     const bool is_one = d == last && layout().access[k] == TileAccess::kVector;
     if (d == last && layout().access[k] == TileAccess::kSame) break;
     if (!s.empty()) s += " + ";

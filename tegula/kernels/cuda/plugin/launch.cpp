@@ -8,16 +8,29 @@
 
 namespace tegula::cuda {
 
+namespace {
+std::string told_once(CachedKernel kernel) {
+  static auto& told = *new std::set<std::string>();
+  if (!kernel.note.empty() && told.insert(kernel.note).second)
+    std::fprintf(stderr, "note: %s\n", kernel.note.c_str());
+  return std::move(kernel.kernel.cubin);
+}
+}  // namespace
+
 Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& defines) {
   Device* device = TEGULA_TRY(open_cuda_device());
   const std::string arch = arch_of(device->target().capability);
   if (const auto built_in = ahead_cubin(source, defines, arch); !built_in.empty())
     return std::string(built_in);
-  CachedKernel kernel = TEGULA_TRY(compile_cached(KernelCache::standard(), source, defines, arch));
-  static auto& told = *new std::set<std::string>();
-  if (!kernel.note.empty() && told.insert(kernel.note).second)
-    std::fprintf(stderr, "note: %s\n", kernel.note.c_str());
-  return std::move(kernel.kernel.cubin);
+  return told_once(TEGULA_TRY(compile_cached(KernelCache::standard(), source, defines, arch)));
+}
+
+Result<std::string> cubin_of_text(const std::string& path, const std::string& text,
+                                  const std::vector<std::string>& defines) {
+  Device* device = TEGULA_TRY(open_cuda_device());
+  const std::string arch = arch_of(device->target().capability);
+  return told_once(
+      TEGULA_TRY(compile_text_cached(KernelCache::standard(), path, text, defines, arch)));
 }
 
 }  // namespace tegula::cuda
