@@ -16,10 +16,10 @@
 namespace tegula::cuda {
 
 inline constexpr const char* kTileEntry = "tile_program";
-// Compile its text with these: denormals are flushed as the CPU flushes them, and a lambda runs where
-// its function does.
+// Compile its text with these: denormals are flushed as the CPU flushes them, and a lambda runs
+// where its function does.
 inline constexpr std::string_view kTileFlags[] = {"--ftz=true",
-                                                 "--device-as-default-execution-space"};
+                                                  "--device-as-default-execution-space"};
 
 std::string tile_text(const tile::Program& p, const TileCall& call);
 

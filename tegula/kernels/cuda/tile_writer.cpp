@@ -43,7 +43,8 @@ void TileWriter::head() {
     at = end + 1;
   }
   line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
-  line("namespace tegula::cuda::tile {\n");
+  line("namespace tegula::cuda {\n");
+  line("using namespace tile;");
   line("using Index = ", layout().is_wide ? "i64" : "int", ";  // of positions\n");
   line("struct Params {");
   for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
@@ -114,9 +115,8 @@ void TileWriter::value(size_t v) {
     const std::string from = access == TileAccess::kOne    ? cat("*p.in", k)
                              : access == TileAccess::kRow  ? cat("*in", k)
                              : access == TileAccess::kSame ? cat("a", v)
-                             : access == TileAccess::kVector && !layout().is_rows
-                                 ? cat("a", v, ".v[u]")
-                                 : cat("a", v, "[u]");
+                             : is_vector(k)                ? cat("a", v, ".v[u]")
+                                                           : cat("a", v, "[u]");
     expression = cat(type, "::widen(", from, ")");
   } else if (info.kind == Kind::kGenerator) {
     expression = generated(v);
@@ -166,7 +166,7 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const char* guard) {
       line("const ", storage, " a", v, " = *", base, ";");
     } else if (access == TileAccess::kSame) {
       line("const ", storage, " a", v, " = ", base, "[", offset(k, ""), "];");
-    } else if (access == TileAccess::kVector && !is_rows) {
+    } else if (is_vector(k)) {
       const std::string pack = cat("Pack<", storage, ", U>");
       line("const ", pack, " a", v, " = *reinterpret_cast<const ", pack, "*>(", base, " + ",
            offset(k, ""), ");");
@@ -189,16 +189,22 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const char* guard) {
   line("}");
 }
 
+bool TileWriter::is_vector(size_t k) const {
+  return !layout().is_rows && layout().access[k] == TileAccess::kVector;
+}
+
 void TileWriter::open_stores(const std::vector<uint16_t>& stores) {
   for (const uint16_t v : stores) {
     const std::string storage = cat(tile_dtype(at(v).dtype), "::Storage");
-    line("Pack<", storage, ", U> b", v, ";");
+    is_vector(operand_of_store(v)) ? line("Pack<", storage, ", U> b", v, ";")
+                                   : line(storage, " b", v, "[U];");
   }
 }
 
 void TileWriter::fill_stores(const std::vector<uint16_t>& stores) {
   for (const uint16_t v : stores)
-    line("b", v, ".v[u] = ", tile_dtype(at(v).dtype), "::narrow(v", at(v).src[0], ");");
+    line("b", v, is_vector(operand_of_store(v)) ? ".v[u] = " : "[u] = ", tile_dtype(at(v).dtype),
+         "::narrow(v", at(v).src[0], ");");
 }
 
 void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* guard) {
@@ -206,7 +212,7 @@ void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* g
   std::vector<uint16_t> single;
   for (const uint16_t v : stores) {
     const size_t k = operand_of_store(v);
-    if (is_rows || layout().access[k] != TileAccess::kVector) {
+    if (!is_vector(k)) {
       single.push_back(v);
       continue;
     }
@@ -221,7 +227,7 @@ void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* g
   for (const uint16_t v : single) {
     const size_t k = operand_of_store(v);
     line(guard, is_rows ? "" : "p.", name_of(k), "[", offset(k, is_rows ? "" : "u"), "] = b", v,
-         ".v[u];");
+         "[u];");
   }
   close();
   line("}");

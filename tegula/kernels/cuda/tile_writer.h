@@ -12,7 +12,7 @@ class TileWriter {
 
   // The struct of parameters, and the kernel's head up to the opening brace.
   void head();
-  std::string finish() { return text_ + "}\n}  // namespace tegula::cuda::tile\n"; }
+  std::string finish() { return text_ + "}\n}  // namespace tegula::cuda\n"; }
 
   // A line, indented by `depth_`.
   template <class... Args>
@@ -46,6 +46,7 @@ class TileWriter {
   std::string name_of(size_t k) const;
 
  private:
+  bool is_vector(size_t k) const;  // operand k is moved in whole vectors
   std::string arguments(const tile::Instr& i) const;
   std::string constant(const tile::Instr& i) const;
   std::string generated(size_t v) const;

@@ -4,7 +4,7 @@
 
 namespace tegula::emulated {
 
-inline constexpr unsigned kMachineAbi = 1;
+inline constexpr unsigned kMachineAbi = 2;
 inline constexpr unsigned kWarpSize = 32;
 
 // CUDA's uint3 and dim3.
@@ -59,6 +59,7 @@ struct Cubin {
   const Kernel* kernels;
   unsigned n_kernels;
   const void* (*touch)();  // the address of something among its static shared memory
+  bool flushes;            // denormal numbers, compiled with --ftz=true
 };
 
 }  // namespace tegula::emulated

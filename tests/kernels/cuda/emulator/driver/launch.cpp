@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <mutex>
+#include <optional>
 
+#include "tegula/base/denormals.h"
 #include "tegula/base/str.h"
 #include "tegula/kernels/cuda/capability.h"
 #include "tests/kernels/cuda/emulator/driver/block.h"
@@ -83,6 +85,8 @@ Outcome run(const Launch& launch) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   *launch.function->module->cubin()->machine = &kMachine;
+  std::optional<FlushDenormals> flush;
+  if (launch.function->module->cubin()->flushes) flush.emplace();
   const CatchFaults faults;
   Block block(launch);
   const Dim3 grid = launch.grid;

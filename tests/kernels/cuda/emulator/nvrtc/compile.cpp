@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +88,7 @@ bool run_compiler(const Folder& folder, std::vector<std::string> words, std::str
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-std::string table_of(const std::vector<KernelName>& kernels) {
+std::string table_of(const std::vector<KernelName>& kernels, bool flushes) {
   std::string out =
       "\nnamespace tegula::cuda {}\nusing namespace tegula::cuda;\n"
       "static constexpr tegula::emulated::Kernel tegula_kernels[] = {\n";
@@ -100,7 +101,8 @@ std::string table_of(const std::vector<KernelName>& kernels) {
          "tegula_emulated_cubin = {tegula::emulated::kMachineAbi, "
          "&tegula::emulated::current_thread, &tegula::emulated::current_machine, "
          "tegula_kernels, " +
-         std::to_string(kernels.size()) + ", tegula::emulated::touch};\n";
+         std::to_string(kernels.size()) + ", tegula::emulated::touch, " +
+         (flushes ? "true" : "false") + "};\n";
 }
 
 bool knows(const std::string& instruction) {
@@ -138,8 +140,9 @@ Built build(const Source& source, const std::vector<std::string>& options) {
   words.insert(words.end(), {"-o", "preprocessed.ii", source.path});
   if (!run_compiler(folder, words, out.log)) return out;
 
+  const bool flushes = std::find(options.begin(), options.end(), "--ftz=true") != options.end();
   const Rewritten rewritten = rewrite(folder.read("preprocessed.ii"), knows);
-  folder.write("kernel.ii", rewritten.text + table_of(rewritten.kernels));
+  folder.write("kernel.ii", rewritten.text + table_of(rewritten.kernels, flushes));
   // Device code reads memory as what it likes, and its variables are its library's alone.
   if (!run_compiler(folder,
                     {"-fpreprocessed",
