@@ -2,10 +2,10 @@
 // launch.
 //
 //   c[m, n] = a[m, k] b[k, n]
-// bf16; c with stride 1 over n; a with stride 1 over k, or over m (a_mn_major: it lies transposed);
-// b with stride 1 over n (b_mn_major) or over k; the other stride a multiple of 8 elements, data
-// aligned to 16 bytes. Numerics: f32 sums over ascending k, rounded to bf16 once; the same bits in
-// every run of a variant.
+// bf16, c also f32; c with stride 1 over n; a with stride 1 over k, or over m (a_mn_major: it lies
+// transposed); b with stride 1 over n (b_mn_major) or over k; the other stride a multiple of 8
+// elements, data aligned to 16 bytes. Numerics: f32 sums over ascending k, rounded to bf16 once;
+// the same bits in every run of a variant.
 #pragma once
 
 #include <string>
@@ -18,6 +18,7 @@ namespace tegula::cuda {
 struct MatmulShape {
   int64_t m = 1, n = 1, k = 1;
   bool a_mn_major = false, b_mn_major = true;
+  bool f32_out = false;  // c is f32: sums as they are
 };
 
 struct MatmulOperand {
@@ -40,6 +41,7 @@ struct MatmulVariant {
   int tile_n = 256;
   int n_stages = 4;
   bool a_mn_major = false, b_mn_major = true;
+  bool f32_out = false;
   int group = 16;  // rows of tiles that are worked on together: so many columns of B stay in L2
 
   int smem_bytes() const;

@@ -17,6 +17,7 @@
 //   TEGULA_TILE_N                        columns of a tile: 128, 256
 //   TEGULA_STAGES                        slabs in shared memory
 //   TEGULA_A_MN_MAJOR, TEGULA_B_MN_MAJOR 0 | 1
+//   TEGULA_F32_OUT                       1: c is f32, its sums as they are, written from registers
 #include "tegula/kernels/cuda/matmul_tiles.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -28,6 +29,7 @@ namespace tegula::cuda {
 constexpr int kTileN = TEGULA_TILE_N;
 constexpr int kStages = TEGULA_STAGES;
 constexpr bool kAMnMajor = TEGULA_A_MN_MAJOR, kBMnMajor = TEGULA_B_MN_MAJOR;
+constexpr bool kF32Out = TEGULA_F32_OUT;
 
 constexpr int kConsumers = 2;
 constexpr int kRows = 64;                   // rows of a consumer
@@ -169,6 +171,29 @@ struct Consumer {
     }
   }
 
+  // Sums as they are, from registers: pairs of neighbouring columns, 32 bytes of a row at a time.
+  __device__ void write_sums(int first_row, int first_column) const {
+    const int r = first_row + 16 * warp + lane / 4, c = first_column + 2 * (lane % 4);
+    float* const out = reinterpret_cast<float*>(p.c);
+    const bool are_pairs = p.ldc % 2 == 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (r + 8 * half >= p.m) continue;
+      float* const to = out + (r + 8 * half) * p.ldc;
+#pragma unroll
+      for (int j = 0; j < kTileN / 8; ++j) {
+        const int at = c + 8 * j;
+        const float x = d[4 * j + 2 * half], y = d[4 * j + 2 * half + 1];
+        if (are_pairs && at + 1 < p.n) {
+          *reinterpret_cast<float2*>(to + at) = float2{x, y};
+        } else {
+          if (at < p.n) to[at] = x;
+          if (at + 1 < p.n) to[at + 1] = y;
+        }
+      }
+    }
+  }
+
   __device__ void run() {
     for (int index = blockIdx.x; index < p.order.tiles_m * p.order.tiles_n; index += gridDim.x) {
 #pragma unroll
@@ -177,9 +202,13 @@ struct Consumer {
       wgmma_wait<0>();
       fence_registers(d);
       release_last();
+      const TilePlace at = tile_place(p.order, index);
+      if (kF32Out) {
+        write_sums(at.m * kTileM + int(wg) * kRows, at.n * kTileN);
+        continue;
+      }
 #pragma unroll
       for (int i = 0; i < kTileN / 4; ++i) rounded[i] = pack_bf16(d[2 * i], d[2 * i + 1]);
-      const TilePlace at = tile_place(p.order, index);
       row = at.m * kTileM + int(wg) * kRows;
       column = at.n * kTileN;
     }

@@ -37,20 +37,21 @@ Result<Layout> layout_of(const kernel::Loops& first, const kernel::Loops& second
 
 }  // namespace
 
-Result<DotCall> parse_dot(const KernelQuery& q, DType dtype) {
+Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out) {
   DotCall d;
   d.c = TEGULA_TRY(kernel::parse_contraction(*q.attrs, q.in, q.out));
   d.a = &q.in[0], d.b = &q.in[1], d.out = &q.out[0];
   if (d.c.accumulates || d.c.has_epilogue() || d.c.k_shards != 1)
     return unsupported("dot: one chain without epilogue is all that the CUDA kernels have");
-  if (d.a->dtype != dtype || d.b->dtype != dtype || d.out->dtype != dtype)
+  if (d.a->dtype != dtype || d.b->dtype != dtype || d.out->dtype != out)
     return unsupported(cat("dot: this kernel is for ", dtype_name(dtype)));
   if (d.c.last_is_m) d.c = d.c.swapped(), std::swap(d.a, d.b);
   const Layout a = TEGULA_TRY(layout_of(d.c.m, d.c.k, kernel::kA));
   const Layout b = TEGULA_TRY(layout_of(d.c.k, d.c.n, kernel::kB));
   const Layout c = TEGULA_TRY(layout_of(d.c.m, d.c.n, kernel::kOut));
   if (c.first_is_inner) return unsupported("dot: the result's last dim must have stride 1");
-  d.shape = {d.c.m.count, d.c.n.count, d.c.k.count, a.first_is_inner, !b.first_is_inner};
+  d.shape = {d.c.m.count,      d.c.n.count,       d.c.k.count,
+             a.first_is_inner, !b.first_is_inner, out == DType::kF32};
   d.lda = a.stride, d.ldb = b.stride, d.ldc = c.stride;
   return d;
 }

@@ -21,14 +21,21 @@ struct DotCall {
   }
 };
 
-// Unsupported: anything but one chain over k of two matrices without epilogue, of `dtype`.
-Result<DotCall> parse_dot(const KernelQuery& q, DType dtype);
+// Unsupported: anything but one chain over k of two matrices without epilogue, of `dtype`,
+// the result of `out`.
+Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out);
+inline Result<DotCall> parse_dot(const KernelQuery& q, DType dtype) {
+  return parse_dot(q, dtype, dtype);
+}
 
 // As parse_dot, of a launch.
-inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype) {
+inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype, DType out) {
   return parse_dot(
       KernelQuery{.attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target},
-      dtype);
+      dtype, out);
+}
+inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype) {
+  return parse_dot(call, dtype, dtype);
 }
 
 // The products of the tensor cores: what matmul.h takes, for every index of the batch.

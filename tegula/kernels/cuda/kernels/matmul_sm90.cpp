@@ -6,7 +6,9 @@ namespace tegula::cuda {
 namespace {
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 90, 90));
-  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16));
+  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16, q.out[0].dtype));
+  if (q.out[0].dtype != DType::kBF16 && q.out[0].dtype != DType::kF32)
+    return unsupported("dot: results of bf16 or f32");
   return check_matmul(matmul_call(d, 0, nullptr));
 }
 }  // namespace

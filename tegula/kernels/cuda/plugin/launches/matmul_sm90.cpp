@@ -5,7 +5,7 @@ namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
-  const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16));
+  const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16, call.out[0].dtype));
   const MatmulVariant v = choose_matmul(d.shape, call.target->multiprocessors);
   const MatmulKernel* k = TEGULA_TRY(
       loaded<MatmulKernel>(v.name(), "matmul_sm90.cu", v.defines(),
