@@ -202,12 +202,13 @@ Program statistics(DType t) {
   return b.finish().value();
 }
 
-// One text a dtype and way of keeping: a length each of registers, shared memory, made again.
+// One text a dtype and way of keeping: rows of 16 threads and of blocks, of 256, 512 and 1,024,
+// that keep what crosses in registers or make it again.
 TEST(TileDevice, ReductionsOfEveryDtypeAndLength) {
   Rng rng(3);
   for (const DType t : kAllDTypes) {
     const Program p = statistics(t);
-    for (const int64_t n : {int64_t{7}, int64_t{48}, int64_t{1700}, int64_t{5000}}) {
+    for (const int64_t n : {7, 48, 700, 1700, 5000, 20000}) {
       if (n != 48 && t != DType::kF32 && t != DType::kBF16 && t != DType::kF64) continue;
       const std::vector<int64_t> shape = {n > 1000 ? 3 : 19, n};
       std::vector<Tensor> in;

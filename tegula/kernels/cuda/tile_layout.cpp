@@ -17,7 +17,10 @@ constexpr int kMostVector = 8;
 constexpr int kBodyWords = 64;       // registers that the values of a thread's elements may take
 constexpr int kKeptWords = 96;       // and those that are kept across reductions
 constexpr int kUnrolledWork = 3000;  // instructions of an unrolled row
-constexpr int64_t kSharedRowBytes = 8 << 10;  // of longer rows too few would be in flight
+constexpr int64_t kLongRow = 4096;   // a block takes such a row,
+constexpr int64_t kFewRowsLength = 512;   // and one of these if there are too few rows
+constexpr int kFewThreads = 512;          // to give each multiprocessor so many threads
+constexpr int64_t kRoomBytes = 32 << 10;  // of shared memory
 constexpr int64_t kBlocksPerMultiprocessor = 32;
 
 struct MergedDim {
@@ -149,30 +152,38 @@ class Caller {
     const TilePhases phases = tile_phases(p_, true);
     l.vector = kMostVector;
     while (l.vector > 1 && l.vector * phases.live_words > kBodyWords) l.vector /= 2;
-    l.rows_per_block = l.is_across ? 16 : 8;
-    const int64_t steps = (space_.row_len + 15) / 16;
-    int64_t row_bytes = 0;
-    for (const uint16_t v : phases.kept)
-      row_bytes += steps * 16 * (tile::class_of(p_.code[v].dtype) == tile::Class::kF32 ? 4 : 8);
-    if (!phases.kept.empty()) {
-      const int64_t most_bytes =
-          std::min(kSharedRowBytes, (target_.smem_bytes / l.rows_per_block - 64) / 64 * 64);
-      const bool fits = steps * phases.kept_words <= kKeptWords;
-      if (fits && steps * phases.work <= kUnrolledWork && steps > 0) {
-        l.keep = TileKeep::kRegisters;
-        l.row_steps = static_cast<int>(steps), l.is_whole = space_.row_len % 16 == 0;
-      } else if (row_bytes <= most_bytes && !l.is_across) {
-        l.keep = TileKeep::kShared;
-        // Two rows of a warp use different banks.
-        call_.smem_bytes = static_cast<int>(row_bytes + (row_bytes % 128 == 0 ? 64 : 0));
-        call_.smem_bytes *= l.rows_per_block;
-        call_.most_smem_bytes = static_cast<int>(most_bytes + 64) * l.rows_per_block;
-      } else {
-        l.keep = TileKeep::kStreamed;
-      }
-    }
-    l.n_threads = 16 * l.rows_per_block;
+    keep_in(l, phases, 16);
+    const bool are_few =
+        space_.n_rows * 16 < int64_t{kFewThreads} * std::max(target_.multiprocessors, 1);
+    const bool is_long = l.keep == TileKeep::kStreamed || space_.row_len > kLongRow;
+    if (!l.is_across && (is_long || (are_few && space_.row_len >= kFewRowsLength)))
+      block_per_row(phases);
+    l.rows_per_block = l.is_block() ? 1 : l.is_across ? 16 : 8;
+    l.n_threads = l.threads_per_row * l.rows_per_block;
     call_.n_blocks = (space_.n_rows + l.rows_per_block - 1) / l.rows_per_block;
+  }
+
+  void keep_in(TileLayout& l, const TilePhases& phases, int threads) const {
+    l.threads_per_row = threads;
+    l.keep = TileKeep::kNothing;
+    if (phases.kept.empty()) return;
+    const int64_t steps = (space_.row_len + threads - 1) / threads;
+    // A block's threads share 64 K registers.
+    const int most_words = threads == 16 ? kKeptWords : 65536 / threads / 4;
+    const bool fits = steps > 0 && steps * phases.kept_words <= most_words &&
+                      steps * phases.work <= kUnrolledWork;
+    l.keep = fits ? TileKeep::kRegisters : TileKeep::kStreamed;
+    l.row_steps = fits ? static_cast<int>(steps) : 0;
+    l.is_whole = fits && space_.row_len % threads == 0;
+  }
+
+  // As many threads as there is work for; sums want room for two chunks of what they read.
+  void block_per_row(const TilePhases& phases) {
+    TileLayout& l = call_.layout;
+    keep_in(l, phases, space_.row_len <= 4096 ? 256 : space_.row_len <= 16384 ? 512 : 1024);
+    const int words = 65536 / l.threads_per_row / 2;
+    while (l.vector > 1 && l.vector * phases.live_words > words) l.vector /= 2;
+    while (l.vector > 1 && tile_room_bytes(p_, phases, l) > kRoomBytes) l.vector /= 2;
   }
 
   void add(std::string type, std::string name, int64_t value) {
@@ -194,7 +205,6 @@ class Caller {
     add("i64", is_rows ? "n_rows" : "n", space_.n_rows);
     if (is_rows) {
       add("i64", "row_len", space_.row_len);
-      add("i64", "row_bytes", call_.smem_bytes / call_.layout.rows_per_block);
     }
     add_dims(outer_, "outer");
     add_dims(inner_, "inner");
@@ -255,11 +265,22 @@ std::string_view tile_dtype(DType t) {
   return "";
 }
 
+int64_t tile_room_bytes(const Program& p, const TilePhases& phases, const TileLayout& l) {
+  int64_t most = 0;
+  for (const TilePhase& phase : phases.phases) {
+    int64_t bytes = 0;
+    for (const uint16_t v : phase.reduced)
+      bytes += tile::class_of(p.code[v].dtype) == tile::Class::kF32 ? 4 : 8;
+    most = std::max(most, bytes * 2 * l.vector * l.threads_per_row);
+  }
+  return most;
+}
+
 std::string TileLayout::key() const {
   std::string s =
       cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner, " vector ", vector,
-          " across ", is_across, " of ", rows_per_block, " keep ", static_cast<int>(keep),
-          " steps ", row_steps, is_whole ? " whole" : "", " access ");
+          " across ", is_across, " threads ", threads_per_row, " rows ", rows_per_block, " keep ",
+          static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
   return s;
 }

@@ -3,11 +3,13 @@
 //
 // Dims of the iteration space that every operand walks as if they were one are merged; what is left
 // is the kernel's. An elementwise program has `n_inner` such dims, and a thread takes `vector`
-// elements along the last; a program of rows has outer and inner dims, and 16 threads take a row,
-// each every sixteenth element, in order "lane16" (tile/program.h).
-//   along   the 16 are neighbours, for rows that lie along memory
-//   across  neighbours have the same lane of neighbouring rows, for rows that lie across it
-// What crosses a reduction stays in registers, in shared memory, or is made again.
+// elements along the last; a program of rows has outer and inner dims. Sums run in order "lane16"
+// (tile/program.h), whose 16 chains a row are all the parallelism that it has:
+//   along   16 neighbours take a row, each every sixteenth element, for rows that lie along memory
+//   across  the same, but neighbours have the same lane of neighbouring rows that lie across it
+//   block   all threads of a block make a row's elements, and 16 of them add up what the others
+//           leave in shared memory: for long rows, and where there are few
+// What crosses a reduction stays in registers, or is made again.
 #pragma once
 
 #include <span>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "tegula/base/tensor.h"
+#include "tegula/kernels/cuda/tile_phases.h"
 #include "tegula/kernels/target.h"
 #include "tegula/tile/space.h"
 
@@ -29,7 +32,7 @@ enum class TileAccess : uint8_t {
   kStrided,  // any stride
 };
 
-enum class TileKeep : uint8_t { kNothing, kRegisters, kShared, kStreamed };
+enum class TileKeep : uint8_t { kNothing, kRegisters, kStreamed };
 
 struct TileLayout {
   bool is_rows = false;
@@ -37,13 +40,15 @@ struct TileLayout {
   int n_outer = 0, n_inner = 0;  // merged dims
   int vector = 1;                // elements that a thread takes at once
   bool is_across = false;
+  int threads_per_row = 16;
   int rows_per_block = 1;
   int n_threads = 256;
   TileKeep keep = TileKeep::kNothing;
-  // kRegisters: steps of 16 elements in a row, and whether the last is whole.
+  // kRegisters: steps of threads_per_row elements in a row, and whether the last is whole.
   int row_steps = 0;
   bool is_whole = false;
   std::vector<TileAccess> access;  // inputs, then outputs
+  bool is_block() const { return threads_per_row > 16; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;
   // All of it in a line: with the program's text, the signature of a kernel.
   std::string key() const;
@@ -59,9 +64,10 @@ struct TileCall {
   TileLayout layout;
   std::vector<TileParam> params;
   int64_t n_blocks = 0;  // 0: there is nothing to do
-  int smem_bytes = 0;
-  int most_smem_bytes = 0;  // of any call of this layout
 };
+
+// Shared memory for what a block's threads leave for its sums: two chunks of a phase's.
+int64_t tile_room_bytes(const tile::Program& p, const TilePhases& phases, const TileLayout& l);
 
 // The name of a dtype in tile_types.cuh.
 std::string_view tile_dtype(DType t);

@@ -333,6 +333,19 @@ struct Smallest {
   }
 };
 
+// One of the 16 chains of order lane16, over n more values of a row: elements lane, lane + 16, ….
+template <class C, class V>
+__device__ void chain(V& r, const V* values, int n, int lane) {
+  int j = lane;
+  for (; j + 7 * 16 < n; j += 8 * 16) {
+    V v[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = values[j + 16 * k];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) r = C::of(r, v[k]);
+  }
+  for (; j < n; j += 16) r = C::of(r, values[j]);
+}
 // The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j + 4,
 // j + 2, j + 1; all get lane 0's.
 template <class C, class V>

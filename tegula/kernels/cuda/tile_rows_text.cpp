@@ -1,4 +1,6 @@
-// Programs of rows: 16 threads a row, in order "lane16".
+// Programs of rows, in order "lane16".
+#include <algorithm>
+
 #include "tegula/kernels/cuda/tile_writer.h"
 
 namespace tegula::cuda {
@@ -36,100 +38,117 @@ std::string start(const Instr& i) {
 
 class Rows {
  public:
-  Rows(TileWriter& w, const TilePhases& phases) : w_(w), phases_(phases), l_(w.layout()) {}
+  Rows(TileWriter& w, const TilePhases& phases)
+      : w_(w), phases_(phases), l_(w.layout()), threads_(w.layout().threads_per_row) {}
 
   void run() {
     place();
+    find_row();
     keep();
-    for (size_t k = 0; k < phases_.phases.size(); ++k) {
-      const TilePhase& phase = phases_.phases[k];
+    for (const TilePhase& phase : phases_.phases) {
       for (const uint16_t v : phase.row) w_.value(v);
       if (!phase.walks()) continue;
       for (const uint16_t v : phase.reduced)
         w_.line(tile_value_type(w_.at(v).dtype), " r", v, " = ", start(w_.at(v)), ";");
       w_.line("{");
       w_.open();
+      if (sums_apart(phase)) open_room(phase);
       body(phase);
       walk();
       w_.close();
       w_.line("}");
-      for (const uint16_t v : phase.reduced) join(v);
+      join(phase);
     }
     store_rows();
   }
 
  private:
-  // Which row and lane a thread has, and where its row begins in each operand.
+  // Which row, and which of its threads, this one is.
   void place() {
     const int rows = l_.rows_per_block;
-    if (l_.is_across) {
+    w_.line("const int thread = static_cast<int>(threadIdx.x);");
+    if (l_.is_block()) {
+      w_.line("const int lane = thread;");
+      w_.line("const i64 row = blockIdx.x;");
+      w_.line("const int warp = thread / 32;  // of which the first half may sum");
+      const int64_t words = tile_room_bytes(w_.program(), phases_, l_) / 8;
+      if (words > 0) {
+        w_.line("__shared__ i64 room[", words, "];");
+        w_.line("__shared__ i64 sums[", n_reductions(), "];");
+      }
+    } else if (l_.is_across) {
       w_.line("__shared__ i64 room[", l_.n_threads, "];");
-      w_.line("const int lane = static_cast<int>(threadIdx.x) / ", rows,
-              ", in_block = static_cast<int>(threadIdx.x) % ", rows, ";");
-    } else {
-      w_.line(
-          "const int lane = static_cast<int>(threadIdx.x) & 15, in_block = "
-          "static_cast<int>(threadIdx.x) >> 4;");
-      w_.line("const u32 group = 0xffffu << (threadIdx.x & 16);");
-    }
-    w_.line("i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + in_block;");
-    if (l_.is_across) {
+      w_.line("const int lane = thread / ", rows, ";");
+      w_.line("i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + thread % ", rows, ";");
       // All threads come to the barriers.
       w_.line("const bool is_there = row < p.n_rows;");
       w_.line("if (!is_there) row = p.n_rows - 1;");
     } else {
+      w_.line("const int lane = thread & 15;");
+      w_.line("const u32 group = 0xffffu << (thread & 16);");
+      w_.line("const i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + (thread >> 4);");
       w_.line("if (row >= p.n_rows) return;");
     }
+  }
+
+  // Where the row begins in each operand.
+  void find_row() {
     w_.line("const Index row_len = static_cast<Index>(p.row_len);");
-    w_.line("i64 rest = row;");
+    if (l_.n_outer > 0) w_.line("i64 rest = row;");
     for (int d = l_.n_outer - 1; d > 0; --d) {
       w_.line("const i64 y", d, " = rest % p.outer", d, ";");
       w_.line("rest /= p.outer", d, ";");
     }
     for (size_t k = 0; k < l_.access.size(); ++k) {
       if (l_.access[k] == TileAccess::kOne) continue;
-      std::string at = "0";
+      const std::string name = w_.name_of(k);
+      std::string at = cat("p.", name);
       for (int d = 0; d < l_.n_outer; ++d)
-        at = cat(d == 0 ? std::string() : at + " + ", d == 0 ? "rest" : cat("y", d), " * p.",
-                 w_.name_of(k), "_outer", d);
-      w_.line("auto* const ", w_.name_of(k), " = p.", w_.name_of(k), " + ",
-              l_.n_outer == 0 ? "0" : at, ";");
+        append(at, cat(" + ", d == 0 ? "rest" : cat("y", d), " * p.", name, "_outer", d));
+      w_.line("auto* const ", name, " = ", at, ";");
     }
   }
 
   void keep() {
-    if (phases_.kept.empty()) return;
-    if (l_.keep == TileKeep::kShared) {
-      w_.line("extern __shared__ double kept[];");
-      w_.line("char* keep_at = reinterpret_cast<char*>(kept) + in_block * p.row_bytes;");
-      w_.line("const Index steps = (row_len + 15) / 16;");
-    }
-    for (const uint16_t v : phases_.kept) {
-      const std::string_view type = tile_value_type(w_.at(v).dtype);
-      if (l_.keep == TileKeep::kRegisters) {
-        w_.line(type, " k", v, "[", l_.row_steps, "];");
-      } else {
-        w_.line(type, "* const k", v, " = reinterpret_cast<", type, "*>(keep_at) + lane;");
-        w_.line("keep_at += steps * 16 * sizeof(", type, ");");
-      }
-    }
-    if (l_.keep == TileKeep::kRegisters && !l_.is_whole)
-      w_.line("const bool has_last = ", 16 * (l_.row_steps - 1), " + lane < row_len;");
+    if (l_.keep != TileKeep::kRegisters) return;
+    for (const uint16_t v : phases_.kept)
+      w_.line(tile_value_type(w_.at(v).dtype), " k", v, "[", l_.row_steps, "];");
+    if (!l_.is_whole)
+      w_.line("const bool has_last = ", threads_ * (l_.row_steps - 1), " + lane < row_len;");
   }
 
-  bool has_guard() const { return l_.keep == TileKeep::kRegisters && !l_.is_whole; }
-  std::string guard(bool stores) const {
-    std::string g = has_guard() ? cat("t + u < ", l_.row_steps - 1, " || has_last") : "";
-    if (stores && l_.is_across) g = g.empty() ? "is_there" : cat("is_there && (", g, ")");
-    return g.empty() ? "" : cat("if (", g, ") ");
+  int n_reductions() const {
+    size_t n = 0;
+    for (const TilePhase& phase : phases_.phases) n += phase.reduced.size();
+    return static_cast<int>(n);
   }
-  std::string kept(uint16_t v) const {
-    return l_.keep == TileKeep::kRegisters ? cat("k", v, "[t + u]") : cat("k", v, "[(t + u) * 16]");
+  // In a block the 16 chains of a sum are not where the elements are made.
+  bool sums_apart(const TilePhase& phase) const { return l_.is_block() && !phase.reduced.empty(); }
+
+  // Whether element t + u is there, as a condition; empty where it always is.
+  std::string there() const {
+    if (l_.keep == TileKeep::kRegisters)
+      return l_.is_whole ? "" : cat("(t + u < ", l_.row_steps - 1, " || has_last)");
+    return l_.is_block() ? cat("(", w_.element(), " < row_len)") : "";
+  }
+  static std::string guard(const std::string& condition) {
+    return condition.empty() ? "" : cat("if ", condition, " ");
   }
   bool is_kept(uint16_t v) const {
-    for (const uint16_t k : phases_.kept)
-      if (k == v) return true;
-    return false;
+    return std::find(phases_.kept.begin(), phases_.kept.end(), v) != phases_.kept.end();
+  }
+
+  // Two chunks of each value that is summed, written and read in turns.
+  void open_room(const TilePhase& phase) {
+    const int chunk = l_.vector * threads_;
+    int64_t at = 0;
+    for (const uint16_t v : phase.reduced) {
+      const std::string_view type = tile_value_type(w_.at(v).dtype);
+      w_.line(type, "* const s", v, " = reinterpret_cast<", type,
+              "*>(reinterpret_cast<char*>(room) + ", at, ");");
+      at += int64_t{2} * chunk * (type == "float" ? 4 : 8);
+    }
+    w_.line("int turn = 0;");
   }
 
   void body(const TilePhase& phase) {
@@ -137,27 +156,51 @@ class Rows {
     w_.line("const auto body = [&](auto width, ", by_registers ? "int" : "Index", " t) {");
     w_.open();
     w_.line("constexpr int U = decltype(width)::value;");
-    w_.loads(phase.body, guard(false).c_str());
+    w_.loads(phase.body, guard(there()));
     w_.open_stores(phase.stores);
     w_.line("#pragma unroll");
     w_.line("for (int u = 0; u < U; ++u) {");
     w_.open();
-    w_.line("const Index c = static_cast<Index>(t + u) * 16 + lane;");
+    w_.line("const Index c = ", w_.element(), ";");
     for (const uint16_t v : phase.read)
-      w_.line("const ", tile_value_type(w_.at(v).dtype), " v", v, " = ", kept(v), ";");
+      w_.line("const ", tile_value_type(w_.at(v).dtype), " v", v, " = k", v, "[t + u];");
     for (const uint16_t v : phase.body) {
       w_.value(v);
-      if (is_kept(v)) w_.line(kept(v), " = v", v, ";");
+      if (by_registers && is_kept(v)) w_.line("k", v, "[t + u] = v", v, ";");
     }
-    for (const uint16_t v : phase.reduced)
-      w_.line(guard(false), "r", v, " = ", combiner(w_.at(v).op), "::of(r", v, ", v",
-              w_.at(v).src[0], ");");
+    for (const uint16_t v : phase.reduced) {
+      const uint16_t from = w_.at(v).src[0];
+      if (l_.is_block())
+        w_.line("s", v, "[(turn * ", l_.vector, " + u) * ", threads_, " + lane] = v", from, ";");
+      else
+        w_.line(guard(there()), "r", v, " = ", combiner(w_.at(v).op), "::of(r", v, ", v", from,
+                ");");
+    }
     w_.fill_stores(phase.stores);
     w_.close();
     w_.line("}");
-    w_.write_stores(phase.stores, guard(true).c_str());
+    std::string stored = there();
+    if (l_.is_across) stored = stored.empty() ? "(is_there)" : cat("(is_there && ", stored, ")");
+    w_.write_stores(phase.stores, guard(stored));
+    if (sums_apart(phase)) sum_chunk(phase);
     w_.close();
     w_.line("};");
+  }
+
+  // A warp a reduction, so that several go on at once; the others make the next chunk meanwhile.
+  void sum_chunk(const TilePhase& phase) {
+    w_.line("__syncthreads();");
+    w_.line("const Index left = row_len - static_cast<Index>(t) * ", threads_, ";");
+    w_.line("const int n = left < U * ", threads_, " ? static_cast<int>(left) : U * ", threads_,
+            ";");
+    int q = 0;
+    for (const uint16_t v : phase.reduced)
+      w_.line("if (", sums_here(q++), ") chain<", combiner(w_.at(v).op), ">(r", v, ", s", v,
+              " + turn * ", l_.vector * threads_, ", n, thread % 32);");
+    w_.line("turn ^= 1;");
+  }
+  std::string sums_here(int q) const {
+    return cat("warp == ", q % (threads_ / 32), " && thread % 32 < 16");
   }
 
   void walk() {
@@ -169,29 +212,51 @@ class Rows {
         w_.line("for (int t = 0; t < ", whole, "; t += ", n, ") body(Width<", n, ">{}, t);");
       }
       if (steps > whole) w_.line("body(Width<", steps - whole, ">{}, ", whole, ");");
-      return;
+    } else if (l_.is_block()) {
+      w_.line("for (Index t = 0; t * ", threads_, " < row_len; t += ", n, ") body(Width<", n,
+              ">{}, t);");
+    } else {
+      w_.line("const Index mine = (row_len - lane + 15) / 16;  // steps of this lane");
+      w_.line("Index t = 0;");
+      if (n > 1) w_.line("for (; t + ", n, " <= mine; t += ", n, ") body(Width<", n, ">{}, t);");
+      w_.line("for (; t < mine; ++t) body(Width<1>{}, t);");
     }
-    // This lane's steps.
-    w_.line("const Index mine = (row_len - lane + 15) / 16;");
-    w_.line("Index t = 0;");
-    if (n > 1) w_.line("for (; t + ", n, " <= mine; t += ", n, ") body(Width<", n, ">{}, t);");
-    w_.line("for (; t < mine; ++t) body(Width<1>{}, t);");
   }
 
-  void join(uint16_t v) {
-    const Instr& i = w_.at(v);
-    const std::string_view c = combiner(i.op);
-    const std::string all =
-        l_.is_across ? cat("joined_across<", c, ", ", l_.rows_per_block, ">(room, r", v, ")")
-                     : cat("joined<", c, ">(group, r", v, ")");
-    w_.line("const ", tile_value_type(i.dtype), " v", v, " = ", tile_dtype(i.dtype), "::round(",
-            all, ");");
+  void join(const TilePhase& phase) {
+    if (sums_apart(phase)) return join_block(phase);
+    for (const uint16_t v : phase.reduced) {
+      const std::string_view c = combiner(w_.at(v).op);
+      const std::string all =
+          l_.is_across ? cat("joined_across<", c, ", ", l_.rows_per_block, ">(room, r", v, ")")
+                       : cat("joined<", c, ">(group, r", v, ")");
+      w_.line("const ", tile_value_type(w_.at(v).dtype), " v", v, " = ", tile_dtype(w_.at(v).dtype),
+              "::round(", all, ");");
+    }
+  }
+  void join_block(const TilePhase& phase) {
+    int q = 0;
+    for (const uint16_t v : phase.reduced) {
+      const std::string_view type = tile_value_type(w_.at(v).dtype);
+      w_.line("if (", sums_here(q++), ") {");
+      w_.line("  const ", type, " all = joined<", combiner(w_.at(v).op), ">(0xffffu, r", v, ");");
+      w_.line("  if (thread % 32 == 0) *reinterpret_cast<", type, "*>(sums + ", n_joined_ + q - 1,
+              ") = ", tile_dtype(w_.at(v).dtype), "::round(all);");
+      w_.line("}");
+    }
+    w_.line("__syncthreads();");
+    for (const uint16_t v : phase.reduced) {
+      const std::string_view type = tile_value_type(w_.at(v).dtype);
+      w_.line("const ", type, " v", v, " = *reinterpret_cast<const ", type, "*>(sums + ",
+              n_joined_++, ");");
+    }
   }
 
   // By one thread of a row, after all have read what may lie there.
   void store_rows() {
     if (phases_.row_stores.empty()) return;
-    w_.line(l_.is_across ? "__syncthreads();" : "__syncwarp(group);");
+    const bool is_warp = !l_.is_block() && !l_.is_across;
+    w_.line(is_warp ? "__syncwarp(group);" : "__syncthreads();");
     w_.line("if (lane == 0", l_.is_across ? " && is_there" : "", ") {");
     w_.open();
     for (const uint16_t v : phases_.row_stores)
@@ -204,6 +269,8 @@ class Rows {
   TileWriter& w_;
   const TilePhases& phases_;
   const TileLayout& l_;
+  const int threads_;  // of a row
+  int n_joined_ = 0;
 };
 
 }  // namespace

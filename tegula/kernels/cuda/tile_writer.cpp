@@ -126,7 +126,11 @@ void TileWriter::value(size_t v) {
   line("const ", tile_value_type(i.dtype), " v", v, " = ", expression, ";");
 }
 
-void TileWriter::coordinates(const char* position) {
+std::string TileWriter::element() const {
+  return cat("static_cast<Index>(t + u) * ", layout().threads_per_row, " + lane");
+}
+
+void TileWriter::coordinates(const std::string& position) {
   const int n = layout().n_inner;
   if (n == 1) return line("const Index x0 = ", position, ";");
   line("Index rest", " = ", position, ";");
@@ -153,7 +157,7 @@ std::string TileWriter::offset(size_t k, const std::string& along) const {
   return s.empty() ? "0" : s;
 }
 
-void TileWriter::loads(const std::vector<uint16_t>& body, const char* guard) {
+void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& guard) {
   const bool is_rows = layout().is_rows;
   std::vector<uint16_t> single;
   for (const uint16_t v : body) {
@@ -179,7 +183,7 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const char* guard) {
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
   open();
-  if (is_rows) coordinates("(static_cast<Index>(t + u) * 16 + lane)");
+  if (is_rows) coordinates("(" + element() + ")");
   for (const uint16_t v : single) {
     const auto k = static_cast<size_t>(at(v).imm);
     const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
@@ -207,7 +211,7 @@ void TileWriter::fill_stores(const std::vector<uint16_t>& stores) {
          "::narrow(v", at(v).src[0], ");");
 }
 
-void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* guard) {
+void TileWriter::write_stores(const std::vector<uint16_t>& stores, const std::string& guard) {
   const bool is_rows = layout().is_rows;
   std::vector<uint16_t> single;
   for (const uint16_t v : stores) {
@@ -223,7 +227,7 @@ void TileWriter::write_stores(const std::vector<uint16_t>& stores, const char* g
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
   open();
-  if (is_rows) coordinates("(static_cast<Index>(t + u) * 16 + lane)");
+  if (is_rows) coordinates("(" + element() + ")");
   for (const uint16_t v : single) {
     const size_t k = operand_of_store(v);
     line(guard, is_rows ? "" : "p.", name_of(k), "[", offset(k, is_rows ? "" : "u"), "] = b", v,

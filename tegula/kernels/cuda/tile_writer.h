@@ -28,18 +28,21 @@ class TileWriter {
   // what `loads` has brought; positions are those of `linear` and `inner`, below.
   void value(size_t v);
   // Arrays of what the full loads of `body` read, U elements, offsets by `offset`.
-  void loads(const std::vector<uint16_t>& body, const char* guard);
+  void loads(const std::vector<uint16_t>& body, const std::string& guard);
   // Declares what stores fill, and writes it.
   void open_stores(const std::vector<uint16_t>& stores);
   void fill_stores(const std::vector<uint16_t>& stores);
-  void write_stores(const std::vector<uint16_t>& stores, const char* guard);
+  void write_stores(const std::vector<uint16_t>& stores, const std::string& guard);
   // Coordinates x0, x1, … of the merged inner dims at position `position`.
-  void coordinates(const char* position);
+  void coordinates(const std::string& position);
+  // A thread's element of its row in step t + u.
+  std::string element() const;
   // The offset of operand k at these coordinates, moved by `along` elements along the last.
   std::string offset(size_t k, const std::string& along) const;
 
   const tile::Instr& at(size_t v) const { return p_.code[v]; }
   const TileLayout& layout() const { return call_.layout; }
+  const tile::Program& program() const { return p_; }
   size_t operand_of_store(size_t v) const {
     return p_.inputs.size() + static_cast<size_t>(at(v).imm);
   }

@@ -21,7 +21,7 @@ Result<FunctionHandle> loaded_tile(const tile::Program& p, const TileCall& call)
   const std::string cubin =
       TEGULA_TRY(cubin_of_text("tegula/kernels/cuda/tile_program.cu", tile_text(p, call), flags));
   Module module = TEGULA_TRY(Module::load(cubin));
-  FunctionHandle f = TEGULA_TRY(module.function(kTileEntry, call.most_smem_bytes));
+  FunctionHandle f = TEGULA_TRY(module.function(kTileEntry, 0));
   kernels.emplace(name, TileKernel{std::move(module), f});
   return f;
 }
@@ -38,7 +38,7 @@ Status launch(const DeviceCall& call, const Stream& to) {
   std::vector<uint64_t> words;
   for (const TileParam& param : c.params) words.push_back(param.value);
   const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}, c.smem_bytes};
+  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}};
   return d->start_with(f, grid, to, "launching a tile program", {&argument, 1});
 }
 
