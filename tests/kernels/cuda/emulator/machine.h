@@ -17,6 +17,16 @@ struct Thread {
   Dim3 thread_index, block_index, block_dim, grid_dim;
 };
 
+// What the driver writes into a tensor map: a box of a tensor of 4 dims, fastest first.
+inline constexpr unsigned long long kTensorBoxMark = 0x7e6u << 20 | 0xb0c5;
+struct TensorBox {
+  unsigned long long mark;
+  char* data;
+  unsigned long long dims[4], strides[3];  // elements; bytes, of the dims but the first
+  unsigned box[4], element_bytes;
+  bool is_swizzled;  // 16-byte pieces of 128-byte lines
+};
+
 // Given the slots of all lanes that have met (of the others: null), in the turn of the last.
 using Join = void (*)(void* const (&slots)[kWarpSize], unsigned lanes);
 
@@ -41,6 +51,15 @@ struct Machine {
   void (*copy_later)(char* to, const void* from, unsigned bytes);
   void (*end_copies)();                   // ends this thread's group of copies
   void (*await_copies)(unsigned n_left);  // does all but the last groups
+  // A wait in a loop has got on.
+  void (*get_on)();
+  // `act` on a copy of `what` when barrier `key` is next asked about (land), or when the group of
+  // this thread that it belongs to is waited for.
+  void (*arrive_later)(unsigned key, const void* what, unsigned bytes, void (*act)(const void*));
+  void (*land)(unsigned key);
+  void (*leave_later)(const void* what, unsigned bytes, void (*act)(const void*));
+  void (*end_bulk_group)();
+  void (*await_bulk)(unsigned n_left);
 };
 
 struct Kernel {

@@ -12,8 +12,6 @@ namespace tegula::emulated {
 namespace {
 
 constexpr size_t kDynamic_bytes = 256 << 10;  // more than any device has
-constexpr size_t kDynamicAlignment_bytes = 1024;
-constexpr unsigned kDynamicAddress = 0x10000, kStaticAddress = 0x1000000;
 constexpr uint64_t kMostPauses = uint64_t{1} << 24;
 constexpr unsigned char kPoison = 0xff, kPastEnd = 0xa5;
 
@@ -56,8 +54,13 @@ Block::Block(const Launch& launch)
   for (const auto& a : launch.arguments)
     arguments_.push_back(const_cast<std::max_align_t*>(a.data()));
   // Its end is the arena's, so that what lies past it is caught, as far as its alignment lets.
-  dynamic_ = arena().dynamic + (kDynamic_bytes - launch.dynamic_bytes) / kDynamicAlignment_bytes *
-                                   kDynamicAlignment_bytes;
+  dynamic_ = arena().dynamic +
+             (kDynamic_bytes - launch.dynamic_bytes) / kSharedPage_bytes * kSharedPage_bytes;
+  const auto page = [](size_t bytes) {
+    return (bytes + kSharedPage_bytes - 1) / kSharedPage_bytes;
+  };
+  const size_t fixed = address_of(static_.begin) % kSharedPage_bytes + static_.bytes;
+  dynamic_address_ = static_cast<unsigned>((1 + page(fixed)) * kSharedPage_bytes);
 }
 
 void Block::poison() {
@@ -71,6 +74,7 @@ void Block::begin_threads(Dim3 index) {
   index_ = index, n_ended_ = 0, n_pauses_ = 0;
   now_ = is_backwards_ ? n_threads_ - 1 : 0;
   for (Barrier& b : barriers_) b = {};
+  arriving_.clear();
   for (unsigned w = 0; w < n_warps_; ++w) {
     const unsigned lanes = std::min(kWarpSize, n_threads_ - w * kWarpSize);
     warps_[w].ready = warps_[w].alive = lanes == kWarpSize ? ~0U : (1U << lanes) - 1;
@@ -81,7 +85,7 @@ void Block::begin_threads(Dim3 index) {
     Fiber& f = fibers_[i];
     f.thread = {{i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y}, index, dim, launch_.grid};
     f.has_ended = false, f.barrier = -1, f.meets = 0, f.group = 0;
-    f.copies.clear();
+    f.copies.clear(), f.leaving.clear(), f.bulk_group = 0;
     f.stack = fresh_stack(arena().stack(i) + kStack_bytes, begin_thread);
   }
 }
@@ -276,6 +280,8 @@ void Block::pause() {
 void Block::end_thread() {
   Warp& warp = warps_[now_ / kWarpSize];
   const unsigned lane = 1U << now_ % kWarpSize;
+  if (!current().leaving.empty())
+    fail(kLaunchFailed, "the thread ends without waiting for its bulk copies from shared memory");
   current().has_ended = true;
   warp.ready &= ~lane, warp.alive &= ~lane;
   for (size_t i = 0; i < warp.meetings.size();)
@@ -287,50 +293,6 @@ void Block::end_thread() {
   }
   switch_away();
   __builtin_unreachable();
-}
-
-unsigned Block::shared_address(const void* data) {
-  const uintptr_t at = address_of(data), dynamic = address_of(dynamic_);
-  if (at >= dynamic && at <= dynamic + launch_.dynamic_bytes)
-    return kDynamicAddress + static_cast<unsigned>(at - dynamic);
-  const uintptr_t fixed = address_of(static_.begin);
-  if (at >= fixed && at <= fixed + static_.bytes)  // as aligned as the memory is
-    return kStaticAddress +
-           static_cast<unsigned>(at - fixed / kDynamicAlignment_bytes * kDynamicAlignment_bytes);
-  fail(kIllegalAddress,
-       cat("the shared address of what is not in shared memory, but ", describe_address(at)));
-}
-
-char* Block::shared_data(unsigned address, unsigned bytes, unsigned alignment) {
-  if (address % alignment != 0)
-    fail(kIllegalAddress, cat("shared address ", address, " is not aligned to ", alignment));
-  if (address < kStaticAddress) {
-    const int64_t at = int64_t{address} - kDynamicAddress;
-    if (at < 0 || at + bytes > launch_.dynamic_bytes)
-      fail(kIllegalAddress, cat("bytes ", at, " to ", at + bytes,
-                                " of dynamic shared memory, of which "
-                                "the launch gave ",
-                                launch_.dynamic_bytes));
-    return dynamic_ + at;
-  }
-  const uintptr_t fixed = address_of(static_.begin);
-  const uintptr_t at =
-      fixed / kDynamicAlignment_bytes * kDynamicAlignment_bytes + address - kStaticAddress;
-  if (at < fixed || at + bytes > fixed + static_.bytes)
-    fail(kIllegalAddress, cat("byte ", static_cast<int64_t>(at - fixed), " of the ", static_.bytes,
-                              " bytes of static shared memory"));
-  return static_.begin + (at - fixed);
-}
-
-void Block::await_copies(unsigned n_left) {
-  Fiber& f = current();
-  size_t done = 0;
-  for (; done < f.copies.size() && f.copies[done].group + n_left < f.group; ++done) {
-    const Copy& c = f.copies[done];
-    std::memcpy(c.to, c.from, c.bytes);
-    std::memset(c.to + c.bytes, 0, 16 - c.bytes);
-  }
-  f.copies.erase(f.copies.begin(), f.copies.begin() + static_cast<ptrdiff_t>(done));
 }
 
 std::string Block::describe_fault(uintptr_t address) const {

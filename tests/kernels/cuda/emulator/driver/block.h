@@ -10,12 +10,21 @@
 namespace tegula::emulated {
 
 inline constexpr unsigned kMostThreads = 1024, kBarriers = 16, kWarps = kMostThreads / kWarpSize;
+// Shared memory is as aligned as this, and its addresses begin there: static, then dynamic memory.
+inline constexpr size_t kSharedPage_bytes = 1024;
 
 // A copy in the background: 16 bytes to shared memory.
 struct Copy {
   char* to;
   const void* from;
   unsigned bytes, group;
+};
+
+// Something to be done when it is waited for.
+struct Later {
+  unsigned key;  // a barrier, or a group of the thread's
+  void (*act)(const void*);
+  alignas(16) char what[160];
 };
 
 struct Fiber {
@@ -27,6 +36,8 @@ struct Fiber {
   const char* meets_for = nullptr;  // the instruction
   std::vector<Copy> copies;
   unsigned group = 0;  // of the copies asked for next
+  std::vector<Later> leaving;
+  unsigned bulk_group = 0;  // of those
 };
 
 struct Meeting {
@@ -64,6 +75,11 @@ class Block {
   char* dynamic_shared() const { return dynamic_; }
   Fiber& current() { return fibers_[now_]; }
   void await_copies(unsigned n_left);
+  void get_on() { n_pauses_ = 0; }
+  void arrive_later(unsigned key, const void* what, unsigned bytes, void (*act)(const void*));
+  void land(unsigned key);
+  void leave_later(const void* what, unsigned bytes, void (*act)(const void*));
+  void await_bulk(unsigned n_left);
   [[noreturn]] void end_thread();
   void call_kernel() const { launch_.function->kernel->run(arguments_.data()); }
   char* top_of_stack() const;  // of the running thread
@@ -88,6 +104,8 @@ class Block {
   std::vector<Fiber> fibers_;
   Warp warps_[kWarps];
   Barrier barriers_[kBarriers];
+  std::vector<Later> arriving_;
+  unsigned dynamic_address_ = 0;
   Dim3 index_;
   unsigned now_ = 0, n_ended_ = 0;
   uint64_t n_pauses_ = 0;  // since a thread last got on

@@ -41,6 +41,7 @@ int told(const Outcome& outcome) {
 
 using namespace tegula::emulated;
 
+// NOLINTBEGIN(readability-identifier-naming): the names that callers look up
 #define TEGULA_EXPORT extern "C" __attribute__((visibility("default"))) int
 
 TEGULA_EXPORT cuDriverGetVersion(int* version) {
@@ -224,9 +225,27 @@ TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments
   return cuLaunchKernel(f, config[0], config[1], config[2], config[3], config[4], config[5],
                         config[6], stream, arguments, extra);
 }
-TEGULA_EXPORT cuTensorMapEncodeTiled(void* map, int, uint32_t, void*, const uint64_t*,
-                                     const uint64_t*, const uint32_t*, const uint32_t*, int, int,
-                                     int, int) {
+// Of up to 4 dims; whole elements, in steps of one; without a swizzle, or that of 128 bytes.
+TEGULA_EXPORT cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data,
+                                     const uint64_t* dims, const uint64_t* strides,
+                                     const uint32_t* box, const uint32_t*, int, int swizzle, int,
+                                     int) {
+  constexpr int kU8 = 0, kU16 = 1, kF16 = 6, kBf16 = 9, kSwizzle128 = 3;
+  if (rank == 0 || rank > 4 || reinterpret_cast<uintptr_t>(data) % 16 != 0 ||
+      (swizzle != 0 && swizzle != kSwizzle128))
+    return kInvalidValue;
+  TensorBox out{};
+  out.mark = kTensorBoxMark, out.data = static_cast<char*>(data);
+  out.element_bytes = type == kU8 ? 1 : type == kU16 || type == kF16 || type == kBf16 ? 2 : 4;
+  out.is_swizzled = swizzle == kSwizzle128;
+  for (uint32_t i = 0; i < 4; ++i) {
+    out.dims[i] = i < rank ? dims[i] : 1, out.box[i] = i < rank ? box[i] : 1;
+    if (i > 0) out.strides[i - 1] = i < rank ? strides[i - 1] : 0;
+    if (out.box[i] > 256 || (i > 0 && out.strides[i - 1] % 16 != 0)) return kInvalidValue;
+  }
+  if (out.is_swizzled && out.box[0] * out.element_bytes > 128) return kInvalidValue;
   std::memset(map, 0, 128);
+  std::memcpy(map, &out, sizeof out);
   return kSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

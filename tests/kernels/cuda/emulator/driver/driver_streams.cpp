@@ -3,6 +3,7 @@
 
 using namespace tegula::emulated;
 
+// NOLINTBEGIN(readability-identifier-naming): the names that callers look up
 #define TEGULA_EXPORT extern "C" __attribute__((visibility("default"))) int
 
 TEGULA_EXPORT cuStreamCreate(void** stream, unsigned) {
@@ -70,3 +71,4 @@ TEGULA_EXPORT cuGraphDestroy(void* graph) {
   delete static_cast<Graph*>(graph);
   return kSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

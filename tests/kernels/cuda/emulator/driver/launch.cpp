@@ -35,6 +35,16 @@ constexpr Machine kMachine{
         },
     .end_copies = []() { ++running_block()->current().group; },
     .await_copies = [](unsigned n_left) { running_block()->await_copies(n_left); },
+    .get_on = []() { running_block()->get_on(); },
+    .arrive_later =
+        [](unsigned key, const void* what, unsigned bytes, void (*act)(const void*)) {
+          running_block()->arrive_later(key, what, bytes, act);
+        },
+    .land = [](unsigned key) { running_block()->land(key); },
+    .leave_later = [](const void* what, unsigned bytes,
+                      void (*act)(const void*)) { running_block()->leave_later(what, bytes, act); },
+    .end_bulk_group = []() { ++running_block()->current().bulk_group; },
+    .await_bulk = [](unsigned n_left) { running_block()->await_bulk(n_left); },
 };
 
 }  // namespace
@@ -58,7 +68,7 @@ Outcome make_launch(const Function* f, Dim3 grid, Dim3 block, unsigned dynamic_b
                                " bytes of dynamic shared memory, cuFuncSetAttribute "
                                "allowed ",
                                f->dynamic_bytes)};
-  if (const size_t fixed = f->module->static_shared().bytes;
+  if (const size_t fixed = f->module->static_shared().bytes - 1;  // without touch()'s
       fixed + dynamic_bytes > most_shared_bytes())
     return {kInvalidValue, cat(what, fixed, " bytes of static and ", dynamic_bytes,
                                " of dynamic shared memory: a block has ", most_shared_bytes())};

@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 // As a machine with fused multiply-adds computes them; without them fmaf is a slow function.
 const char* machine_option() {
   __builtin_cpu_init();
-  const bool is_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                     __builtin_cpu_supports("f16c");
+  const bool is_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return is_v3 ? "-march=x86-64-v3" : "-march=x86-64";
 }
 
@@ -105,13 +104,6 @@ std::string table_of(const std::vector<KernelName>& kernels, bool flushes) {
          (flushes ? "true" : "false") + "};\n";
 }
 
-bool knows(const std::string& instruction) {
-  const std::string declaration = "inline void " + instruction + "(";
-  for (const DeviceHeader& h : device_headers())
-    if (h.text.find(declaration) != h.text.npos) return true;
-  return false;
-}
-
 }  // namespace
 
 Built build(const Source& source, const std::vector<std::string>& options) {
@@ -141,7 +133,11 @@ Built build(const Source& source, const std::vector<std::string>& options) {
   if (!run_compiler(folder, words, out.log)) return out;
 
   const bool flushes = std::find(options.begin(), options.end(), "--ftz=true") != options.end();
-  const Rewritten rewritten = rewrite(folder.read("preprocessed.ii"), knows);
+  const std::string text = folder.read("preprocessed.ii");
+  const Rewritten rewritten = rewrite(text, [&text](const std::string& instruction) {
+    return text.find("void " + instruction + "(") != std::string::npos ||
+           text.find("\n" + instruction + "(") != std::string::npos;
+  });
   folder.write("kernel.ii", rewritten.text + table_of(rewritten.kernels, flushes));
   // Device code reads memory as what it likes, and its variables are its library's alone.
   if (!run_compiler(folder,

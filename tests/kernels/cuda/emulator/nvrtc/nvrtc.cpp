@@ -21,6 +21,7 @@ int size_of(const Program* p, size_t* size, size_t bytes) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names that callers look up
 #define TEGULA_EXPORT extern "C" __attribute__((visibility("default"))) int
 
 // The minor version is a fingerprint of the emulator: kernels in a cache are found by it.
@@ -70,3 +71,4 @@ TEGULA_EXPORT nvrtcGetCUBIN(Program* p, char* cubin) {
   std::memcpy(cubin, p->built.library.data(), p->built.library.size());
   return kSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

@@ -95,7 +95,7 @@ extern "C" __global__ void kernel(int* out) {
   ASSERT_EQ(text.launch({}, out.data()), 0);
   const std::vector<int> got = out.host();
   for (int i = 0; i < 32; ++i) {
-    const auto at = static_cast<size_t>(6 * i);
+    const auto at = 6 * static_cast<size_t>(i);
     EXPECT_EQ(got[at], 50);
     EXPECT_EQ(got[at + 1], 10 * (i / 8 * 8 + 3));
     EXPECT_EQ(got[at + 2], 10 * (i ^ 9));
