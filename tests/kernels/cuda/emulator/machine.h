@@ -4,7 +4,7 @@
 
 namespace tegula::emulated {
 
-inline constexpr unsigned kMachineAbi = 2;
+inline constexpr unsigned kMachineAbi = 3;
 inline constexpr unsigned kWarpSize = 32;
 
 // CUDA's uint3 and dim3.

@@ -40,6 +40,20 @@ inline constexpr int warpSize = 32;
 
 using size_t = decltype(sizeof 0);
 using ptrdiff_t = decltype(static_cast<char*>(nullptr) - static_cast<char*>(nullptr));
+namespace std {
+// As the compiler fills it in; what `for (x : {a, b})` needs.
+template <class T>
+class initializer_list {
+ public:
+  constexpr const T* begin() const { return data_; }
+  constexpr const T* end() const { return data_ + size_; }
+  constexpr size_t size() const { return size_; }
+
+ private:
+  const T* data_ = nullptr;
+  size_t size_ = 0;
+};
+}  // namespace std
 using uint = unsigned;
 using ushort = unsigned short;
 using uchar = unsigned char;

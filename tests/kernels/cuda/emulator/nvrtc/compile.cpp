@@ -159,6 +159,7 @@ Built build(const Source& source, const std::vector<std::string>& options) {
                      "-fPIC",
                      "-shared",
                      "-w",
+                     "-Wno-psabi",
                      "kernel.ii",
                      "-o",
                      "kernel.so"},
