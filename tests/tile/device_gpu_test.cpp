@@ -252,6 +252,40 @@ TEST(TileDevice, LayoutsOfRows) {
   }
 }
 
+// An output on an input: of elements that a later phase reads again, because a row is too long to
+// keep; and of a row's value, which all its threads read and one writes.
+TEST(TileDevice, InPlaceIsReadBeforeItIsWritten) {
+  Rng rng(7);
+  Builder again(2, 1);
+  const Reg x = again.load(again.input(DType::kF32));
+  again.store(again.output(DType::kF32), x + 1);
+  const Reg top = again.reduce(Op::kReduceMax, x);
+  again.store(again.output(DType::kF32, Extent::kRow), again.reduce(Op::kReduceSum, x - top));
+  const Program p = again.finish().value();
+  for (const auto& [n, layout] : {std::pair{int64_t{20000}, Layout::kContiguous},
+                                  std::pair{int64_t{2000}, Layout::kTransposed}}) {
+    std::vector<Tensor> in;
+    in.emplace_back(DType::kF32, std::vector<int64_t>{3, n}, layout);
+    in[0].fill(rng, -2, 2);
+    compare(p, {3, n}, std::move(in), {layout, Layout::kContiguous}, {0, 9}, cat("rows of ", n));
+    if (HasFatalFailure()) return;
+  }
+  Builder row(2, 1);
+  const Reg a = row.load(row.input(DType::kF32));
+  const Reg r = row.load(row.input(DType::kF32, Extent::kRow));
+  row.store(row.output(DType::kF32), a + r);
+  row.store(row.output(DType::kF32, Extent::kRow), r * 2);
+  const Program q = row.finish().value();
+  for (const Layout layout : {Layout::kContiguous, Layout::kTransposed}) {
+    std::vector<Tensor> in;
+    in.emplace_back(DType::kF32, std::vector<int64_t>{40, 33}, layout);
+    in.emplace_back(DType::kF32, std::vector<int64_t>{40, 1});
+    for (Tensor& t : in) t.fill(rng, -2, 2);
+    compare(q, {40, 33}, std::move(in), {layout, Layout::kContiguous}, {9, 1}, "a row's value");
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Vectors that begin at an odd element, ends that fill none, dims that do not merge.
 TEST(TileDevice, LayoutsOfElements) {
   Rng rng(5);

@@ -17,7 +17,7 @@ class TileWriter {
   // A line, indented by `depth_`.
   template <class... Args>
   void line(const Args&... args) {
-    text_.append(static_cast<size_t>(2 * depth_), ' ');
+    text_.append(2 * static_cast<size_t>(depth_), ' ');
     (append(text_, args), ...);
     text_ += '\n';
   }
