@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 
+#include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/machine.h"
@@ -32,7 +34,7 @@ namespace {
 struct Options {
   TrainFlags flags;
   int64_t vocab_size = 50257;
-  bool verbose = false, timings = false, verify = false, measure = false;
+  bool verbose = false, timings = false, verify = false, measure = false, calibrate = false;
   int repeat = 1;
   std::string save, load, config_file;
   std::string target, device;
@@ -53,7 +55,8 @@ struct Planned {
   StepCost cost;
   size_t nodes = 0;
   double build_ms = 0, total_ms = 0;
-  int64_t whole_arena_bytes = 0;  // without --blockwise
+  int64_t whole_arena_bytes = 0;                // without --blockwise
+  std::optional<planner::Predicted> predicted;  // a step's, with --calibrate
 };
 
 Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
@@ -176,6 +179,11 @@ void print_json(const Planned& p, const TrainConfig& c, const Options& o) {
                          {"passes_ms", p.compiled.passes_ms},
                          {"plan_ms", p.compiled.plan_ms},
                          {"total_ms", p.total_ms}});
+  if (p.predicted) {
+    j.set("predicted_s", p.predicted->seconds);
+    j.set("predicted_low_s", p.predicted->low), j.set("predicted_high_s", p.predicted->high);
+    j.set("predicted_share_unknown", p.predicted->share_unknown);
+  }
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
     j.set("run", Json::object({{"tokens", o.tokens_total},
@@ -246,6 +254,14 @@ void print_text(const Planned& p, const TrainConfig& c, const Options& o) {
   if (plan.target.bytes_per_s > 0)
     std::printf("priced      %.4g ms a step by its roofline, %.4g tokens/s\n",
                 1e3 * seconds_of(p, c), tokens / seconds_of(p, c));
+  if (p.predicted)
+    std::printf("predicted   %.4g ms a step (%.4g to %.4g) by calls timed on this machine%s\n",
+                1e3 * p.predicted->seconds, 1e3 * p.predicted->low, 1e3 * p.predicted->high,
+                p.predicted->share_unknown > 0.005
+                    ? cat(", ", std::lround(100 * p.predicted->share_unknown),
+                          " % of it by calls of other kinds")
+                          .c_str()
+                    : "");
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
     std::printf("a run       %.4g tokens in %.10g steps: %.4g FLOPs, %.4g bytes moved at least%s\n",
@@ -334,7 +350,9 @@ Status run(const Options& o) {
   if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
   if (o.stages.n > 1 || !o.stages.gantt.empty()) return plan_stages(c, target, o.stages);
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
-  const Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
+  Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
+  if (o.calibrate)
+    p.predicted = TEGULA_TRY(predict_step(c, target, *p.compiled.plan, p.update.plan.get()));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
       if (each) TEGULA_TRY(verify_plan(*each));
@@ -378,6 +396,13 @@ void add_plan(CLI::App& app, int& exit_code) {
                 "Time this machine's CPU first, under a second, so that the step is priced")
       ->excludes(cmd->get_option("--target"))
       ->excludes(cmd->get_option("--device"));
+  auto* calibrate =
+      cmd->add_flag("--calibrate", o.calibrate,
+                    "Predict the step's time from this CPU's kernel calls, timed once and kept in "
+                    "the user's cache");
+  for (const char* other : {"--target", "--device", "--mesh"})
+    calibrate->excludes(cmd->get_option(other));
+  stages->excludes(calibrate);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");

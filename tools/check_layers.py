@@ -27,7 +27,7 @@ ALLOWED = {
     "passes": {"base", "ir", "tile", "kernels", "ops", "cost"},
     "plan": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes"},
     "runtime": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan"},
-    "planner": {"base", "io", "ir", "kernels", "ops", "cost", "passes", "plan", "models"},
+    "planner": {"base", "io", "ir", "tile", "kernels", "ops", "cost", "passes", "plan", "models"},
     "train": TRAINING_AND_SERVING,
     "serve": TRAINING_AND_SERVING,
 }

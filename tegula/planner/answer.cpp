@@ -27,7 +27,7 @@ Status set_job(const Question& q, Answer& a) {
   if (job.batch_tokens == 0) {
     const int64_t usual = a.preset.batch_tokens > 0
                               ? a.preset.batch_tokens
-                              : job.seqlen * (a.cluster ? a.cluster->n_devices : 1);
+                              : job.seqlen * (a.cluster ? a.cluster->n_devices : a.other.n);
     job.batch_tokens = std::max<int64_t>(1, usual / job.seqlen) * job.seqlen;
   }
   return {};
@@ -104,12 +104,20 @@ Result<Answer> answer(const Question& q) {
   }
   std::vector<Accelerator> own;
   for (const DeviceSheet& sheet : q.devices) own.push_back(TEGULA_TRY(make_accelerator(sheet)));
-  if (!q.gpus.empty()) a.cluster = TEGULA_TRY(parse_cluster(q.gpus, own));
+  a.other = find_other_cluster(q.gpus);
+  if (!q.gpus.empty() && !a.other.kind) a.cluster = TEGULA_TRY(parse_cluster(q.gpus, own));
   TEGULA_TRY(set_job(q, a));
   a.flops = token_flops(model, real(a.job.seqlen));
   a.tokens_total = q.tokens_total, a.budget = q.budget;
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
   if (!q.compare.empty()) TEGULA_TRY(compare(q, own, a));
+  if (a.other.kind) {
+    const double keys = real(q.serve ? q.prompt + q.output / 2 : a.job.seqlen);
+    const OtherJob job{q.serve, real(a.job.batch_tokens), real(std::max<int64_t>(1, q.serve_batch)),
+                       keys, a.job.dtype};
+    a.other_price = TEGULA_TRY(a.other.kind->price(model, a.params, a.other.n, job));
+    return a;
+  }
   if (!a.cluster) {
     if (q.serve) return invalid_argument("--serve needs --gpus, what to serve on: 8xH100");
     return a;

@@ -7,6 +7,7 @@
 
 #include "tegula/planner/device_sheet.h"
 #include "tegula/planner/model_presets.h"
+#include "tegula/planner/other_kinds.h"
 #include "tegula/planner/search.h"
 #include "tegula/planner/serving.h"
 
@@ -54,6 +55,8 @@ struct Answer {
   ServeJob serve_job;
   std::optional<ServeAnswer> serve;
   std::vector<Compared> compared;
+  OtherCluster other;  // an accelerator of another kind, and its price; then no cluster
+  OtherPrice other_price;
 
   bool fits() const { return !cluster || serve || !found.best.empty(); }
 };

@@ -1,8 +1,11 @@
 #include "tegula/planner/other_kinds.h"
 
 #include <cctype>
+#include <charconv>
 
 #include "tegula/base/str.h"
+#include "tegula/planner/cluster.h"
+#include "tegula/planner/print.h"
 
 namespace tegula::planner {
 
@@ -10,33 +13,30 @@ namespace {
 
 constexpr OtherKind kKinds[] = {
     {"cerebras-wse3",
-     "weights are streamed from outside (training) or lie in the wafer's SRAM (decoding); no DRAM "
-     "beside it",
-     "44 GB of SRAM, 21 PB/s, 1.2 Tb/s of links to outside",
-     "the latency of a layer across the wafer; by bandwidth alone a token takes a small part of "
-     "the "
-     "published time"},
+     "in training weights are streamed from outside through a wafer that holds activations alone, "
+     "and gradients stream back",
+     "44 GB of SRAM, 21 PB/s, 1.2 Tb/s of links to outside, 125 PFLOP/s with sparsity", "",
+     price_weight_streaming, published_weight_streaming},
     {"groq-lpu",
      "no DRAM: weights lie in the SRAM of many chips, and a static schedule passes a token from "
-     "chip "
-     "to chip",
-     "230 MB of SRAM a chip, 80 TB/s, 188 TFLOP/s of f16, 750 TOP/s of int8",
-     "the latency of a hop between chips and of a product of one row, which decide its rate"},
+     "chip to chip",
+     "230 MB of SRAM a chip, 80 TB/s, 188 TFLOP/s of f16, 750 TOP/s of int8", "",
+     price_static_schedule, published_static_schedule},
     {"sambanova-sn40l",
      "three tiers of memory, SRAM, HBM and DDR; whole layers are one dataflow; experts are models "
-     "that "
-     "are switched",
-     "638 TFLOP/s of bf16, 520 MB of SRAM, 64 GB of HBM, 1.5 TB of DDR",
-     "the bandwidth of a socket's HBM in its data sheet"},
-    {"tenstorrent-grayskull", "attention's scores stay in SRAM spread over a grid of cores",
+     "that are switched",
+     "638 TFLOP/s of bf16, 520 MB of SRAM, 64 GB of HBM, 1.5 TB of DDR", "", price_three_tiers,
+     published_three_tiers},
+    {"tenstorrent-wormhole", "attention's scores stay in SRAM spread over a grid of cores",
+     "72 cores of 1.5 MB, 12 GB at 288 GB/s, 74 TFLOP/s of f16, 262 of f8 (n150s)", "",
+     price_scores_in_sram, published_scores_in_sram},
+    {"tenstorrent-grayskull", "as Wormhole, without links",
      "a fused kernel 1.8 times as fast as softmax alone (Thüning 2024)",
      "operations and bytes a second of a core"},
-    {"tenstorrent-wormhole", "as Grayskull, with links between chips", "",
-     "operations and bytes a second of a core, and of a link"},
     {"graphcore-gc200",
-     "many small local memories and no shared one: computing and exchange take turns",
-     "900 MB in 1,472 tiles, 47.5 TB/s, 250 TFLOP/s of f16, links of 320 GB/s",
-     "how long a synchronisation of all tiles takes"},
+     "many small local memories and no shared one: computing, exchange and a barrier take turns",
+     "900 MB in 1,472 tiles, 47.5 TB/s, 250 TFLOP/s of f16, links of 320 GB/s", "",
+     price_local_memories, published_local_memories},
     {"d-matrix", "products within the memory's arrays", "", "peak, memory and bandwidth"},
     {"furiosa", "tensor contractions as the instruction", "", "peak and bandwidth of a chip"},
     {"lightmatter", "light between chips, or products in light", "", "anything that is measured"},
@@ -62,9 +62,42 @@ const OtherKind* find_other_kind(std::string_view name) {
 }
 
 std::string why_not_priced(const OtherKind& k) {
+  if (k.price)
+    return cat(k.name, " executes otherwise (", k.executes,
+               "): it has a price of its own, by "
+               "--gpus Nx",
+               k.name, ", and no layouts that could be compared");
   std::string text = cat(k.name, " is not priced. It executes otherwise: ", k.executes, ".");
   if (!k.known.empty()) text += cat(" Public: ", k.known, ".");
   return text + cat(" No public number was found for: ", k.missing);
+}
+
+OtherCluster find_other_cluster(std::string_view text) {
+  OtherCluster c;
+  if (const size_t x = text.find_first_of("xX"); x != text.npos && x > 0) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + x, n);
+    if (error == std::errc() && end == text.data() + x && n >= 1 && n <= kMostDevices)
+      c.n = n, text.remove_prefix(x + 1);
+  }
+  const OtherKind* kind = find_other_kind(text);
+  if (kind && kind->price) c.kind = kind;
+  return c;
+}
+
+std::string to_text(const PublishedFigure& f) {
+  std::string out;
+  print(out, "%s: %.4g %s published (%s), %.4g by this model, %+.1f %%; assumed: %s",
+        std::string(f.what).c_str(), f.published, std::string(f.unit).c_str(),
+        std::string(f.source).c_str(), f.planned, 100 * f.error(), std::string(f.assumed).c_str());
+  return out;
+}
+
+double OtherPrice::seconds() const {
+  double sum = 0;
+  for (const OtherTerm& t : terms)
+    if (!t.is_hidden) sum += t.seconds;
+  return sum;
 }
 
 }  // namespace tegula::planner

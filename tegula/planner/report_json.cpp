@@ -130,6 +130,30 @@ Json compared_json(const Answer& a, const Compared& c) {
   return j;
 }
 
+Json other_json(const Answer& a) {
+  const OtherPrice& p = a.other_price;
+  const PublishedFigure f = a.other.kind->published();
+  Json::Array terms;
+  for (const OtherTerm& t : p.terms)
+    terms.push_back(
+        Json::object({{"what", t.what}, {"seconds", t.seconds}, {"is_hidden", t.is_hidden}}));
+  Json j = Json::object({{"kind", a.other.kind->name},
+                         {"n", a.other.n},
+                         {"of", p.of},
+                         {"seconds", p.seconds()},
+                         {"memory_needed", p.memory_needed},
+                         {"memory_bytes", p.memory_bytes}});
+  j.set("terms", std::move(terms));
+  j.set("published", Json::object({{"what", f.what},
+                                   {"unit", f.unit},
+                                   {"source", f.source},
+                                   {"published", f.published},
+                                   {"planned", f.planned},
+                                   {"error", f.error()},
+                                   {"assumed", f.assumed}}));
+  return j;
+}
+
 }  // namespace
 
 std::string to_json(const Answer& a) {
@@ -145,6 +169,7 @@ std::string to_json(const Answer& a) {
        {"kv_bytes_per_token", counted(kv_bytes_per_token(a.preset.model, bytes_of(a.job.dtype)))},
        {"layouts", layouts},
        {"rejected", rejected}});
+  if (a.other.kind) j.set("other_kind", other_json(a));
   if (a.serve) j.set("serve", serve_json(a));
   if (!a.compared.empty()) {
     Json::Array rows;

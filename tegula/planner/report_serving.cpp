@@ -61,6 +61,20 @@ void add_serving(std::string& out, const Answer& a) {
   row(out, *s.quickest);
 }
 
+void add_other(std::string& out, const Answer& a) {
+  const OtherKind& k = *a.other.kind;
+  const OtherPrice& p = a.other_price;
+  print(out, "cluster     %lldx%s. It executes otherwise: %s\n", static_cast<long long>(a.other.n),
+        std::string(k.name).c_str(), std::string(k.executes).c_str());
+  print(out, "memory      %.4g GB of %.4g a device\n", p.memory_needed / 1e9, p.memory_bytes / 1e9);
+  print(out, "price       %.4g s %s\n", p.seconds(), p.of.c_str());
+  for (const OtherTerm& t : p.terms)
+    print(out, "            %.4g s %s%s\n", t.seconds, t.what.c_str(),
+          t.is_hidden ? " (not counted: hidden, or apart)" : "");
+  for (const std::string& text : p.assumed) print(out, "assumed     %s\n", text.c_str());
+  out += cat("published   ", to_text(k.published()), "\n");
+}
+
 void add_compared(std::string& out, const Answer& a) {
   out += "\nside by side\n";
   for (const Compared& c : a.compared) {

@@ -160,6 +160,7 @@ std::string to_text(const Answer& a) {
   std::string out;
   model_card(out, a);
   if (!a.compared.empty()) add_compared(out, a);
+  if (a.other.kind) add_other(out, a);
   if (!a.cluster) return out;
   cluster_card(out, a);
   if (a.serve) add_serving(out, a);

@@ -117,13 +117,20 @@ TEST(Accelerators, DataSheets) {
 
 TEST(Accelerators, OtherKindsAreRefusedWithWhatIsMissing) {
   EXPECT_GE(other_kinds().size(), 11U);
+  int priced = 0;
   for (const OtherKind& k : other_kinds()) {
     const auto c = parse_cluster(cat("16x", k.name));
     ASSERT_FALSE(c.ok()) << k.name;
     EXPECT_EQ(c.error().code, Code::kUnsupported);
     for (const std::string_view words : {k.name, k.executes, k.missing})
       EXPECT_NE(c.error().message.find(words), std::string::npos) << c.error().message;
+    EXPECT_EQ(k.price == nullptr, !k.missing.empty()) << k.name;
+    const OtherCluster found = find_other_cluster(cat("16x", k.name));
+    EXPECT_EQ(found.kind, k.price ? &k : nullptr) << k.name;
+    if (k.price) EXPECT_EQ(found.n, 16);
+    if (k.price) ++priced;
   }
+  EXPECT_EQ(priced, 5);
   EXPECT_EQ(find_other_kind("Groq LPU"), find_other_kind("groq-lpu"));
   EXPECT_EQ(find_other_kind("h100"), nullptr);
 }

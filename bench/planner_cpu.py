@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Training steps as `tegula plan --calibrate` predicts them, beside the same steps run by `tegula train`.
+
+The calibration is of this machine and hour, in a folder of its own; none of the runs is in it, and nothing is
+fitted to them. What counts is CPU time, with one thread, since others may use the machine: that of a process that
+trains for many steps less that of one that trains for few, over the steps in between, so that what a run does once
+does not count. Each pair stands between two reference products; where their rate differs from the calibration's, or
+from one another's, by more than 5 %, it is repeated, at most four times, and the last try counts and is marked.
+
+    bench/planner_cpu.py --tegula build/release/tegula                   # measures, writes bench/results/planner_cpu.json
+    bench/planner_cpu.py --table bench/results/planner_cpu.json          # the table of a result
+    bench/planner_cpu.py --table … --check docs/planner.md               # is it that of the page?
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import record
+
+DRIFT, TRIES, FEW, LEAST_S = 0.05, 4, 3, 0.8
+# Family, layers, heads, width, seqlen, batch, and what else.
+RUNS = [
+    ("gpt2", 4, 4, 128, 64, 12, ""), ("gpt2", 2, 4, 256, 128, 4, ""), ("gpt2", 6, 6, 192, 96, 6, ""),
+    ("gpt2", 3, 2, 96, 40, 20, ""), ("gpt2", 5, 5, 160, 120, 5, ""), ("gpt2", 8, 4, 64, 200, 3, ""),
+    ("gpt2", 2, 6, 384, 256, 2, ""), ("gpt2", 1, 8, 512, 64, 8, ""), ("gpt2", 10, 2, 64, 32, 16, ""),
+    ("gpt2", 4, 4, 224, 304, 2, ""), ("gpt2", 2, 12, 192, 64, 30, ""), ("gpt2", 3, 3, 96, 512, 2, ""),
+    ("gpt2", 12, 4, 128, 48, 4, ""), ("gpt2", 2, 2, 48, 24, 50, ""), ("gpt2", 6, 8, 256, 80, 3, ""),
+    ("gpt2", 4, 4, 128, 64, 12, "--checkpoint sqrt"), ("gpt2", 9, 4, 128, 64, 6, "--checkpoint sqrt"),
+    ("gpt2", 6, 6, 192, 96, 6, "--checkpoint sqrt"), ("gpt2", 4, 4, 224, 304, 2, "--checkpoint sqrt"),
+    ("gpt2", 4, 4, 128, 64, 12, "--memory 10MiB"), ("gpt2", 8, 4, 128, 128, 4, "--memory 12MiB"),
+    ("gpt2", 4, 4, 128, 64, 12, "--blockwise 128"), ("gpt2", 3, 4, 256, 128, 8, "--blockwise 256"),
+    ("gpt2", 4, 4, 128, 64, 4, "--accumulate 3"), ("gpt2", 3, 6, 192, 96, 2, "--accumulate 5"),
+    ("llama", 4, 4, 128, 64, 12, ""), ("llama", 2, 4, 256, 128, 4, ""), ("llama", 6, 6, 192, 96, 6, ""),
+    ("llama", 3, 2, 96, 40, 20, ""), ("llama", 5, 5, 160, 120, 5, ""), ("llama", 8, 4, 64, 200, 3, ""),
+    ("llama", 2, 6, 384, 256, 2, ""), ("llama", 1, 8, 512, 64, 8, ""), ("llama", 4, 8, 256, 304, 1, ""),
+    ("llama", 3, 3, 96, 512, 2, ""), ("llama", 12, 4, 128, 48, 4, ""), ("llama", 2, 2, 48, 24, 50, ""),
+    ("llama", 4, 4, 128, 64, 12, "--checkpoint sqrt"), ("llama", 9, 4, 128, 64, 6, "--checkpoint sqrt"),
+    ("llama", 6, 6, 192, 96, 6, "--checkpoint sqrt"), ("llama", 4, 4, 128, 64, 12, "--memory 10MiB"),
+    ("llama", 3, 4, 256, 128, 8, "--blockwise 256"), ("llama", 3, 6, 192, 96, 2, "--accumulate 5"),
+    ("llama", 4, 4, 128, 64, 12, "--n-kv-heads 2"),
+]
+
+
+def flags_of(run):
+    family, layers, heads, width, seqlen, batch, more = run
+    return ["--model", family, "--n-layers", layers, "--n-heads", heads, "--d-model", width, "--seqlen", seqlen,
+            "--batch", batch, *more.split()]
+
+
+def reference(args):
+    return record.last_json(args.tegula, "bench", "gemm", "--shape", "384,384,384", "--threads", args.threads,
+                            "--repeats", 7, "--json")["gflops"]
+
+
+def letters(path):
+    """65 characters in no order: what is learned does not matter here."""
+    random.seed(1)
+    text = "".join(chr(48 + i) for i in range(65))
+    path.write_text(text + "".join(random.choice(text) for _ in range(60000)), encoding="utf-8")
+
+
+def train(args, data, flags, steps):
+    """CPU seconds of the process, and what it printed last."""
+    command = [args.tegula, "train", "--data", data, *flags, "--steps", steps, "--eval-every", 0, "--save-every", 0,
+               "--warmup", 1, "--json"]
+    with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as process:
+        out = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(" ".join(map(str, command)))
+    return usage.ru_utime + usage.ru_stime, json.loads(out.strip().splitlines()[-1])
+
+
+def measure(args, run, data, calibrated):
+    flags = [*flags_of(run), "--threads", args.threads]
+    plan = record.last_json(args.tegula, "plan", *flags, "--vocab-size", 65, "--calibrate", "--json")
+    row = {"flags": " ".join(str(f) for f in flags_of(run)), "predicted_ms": 1e3 * plan["predicted_s"],
+           "low_ms": 1e3 * plan["predicted_low_s"], "high_ms": 1e3 * plan["predicted_high_s"],
+           "share_unknown": plan["predicted_share_unknown"], "roofline_ms": 1e3 * plan["seconds"]}
+    steps = max(8, min(200, round(LEAST_S / plan["predicted_s"])))
+    for tries in range(1, TRIES + 1):
+        before = reference(args)
+        few_s, _ = train(args, data, flags, FEW)
+        many_s, done = train(args, data, flags, FEW + steps)
+        after = reference(args)
+        rates = (before, after, calibrated)
+        row.update(measured_ms=1e3 * (many_s - few_s) / steps, wall_ms=done["step_ms"], steps=steps, tries=tries,
+                   reference_gflops=[before, after], peak_planned=done["peak_bytes_planned"],
+                   peak_measured=done["peak_bytes_measured"])
+        row["drifted"] = max(rates) / min(rates) > 1 + DRIFT
+        if not row["drifted"]:
+            break
+    return row
+
+
+def table(result):
+    rows = result["rows"]
+    lines = ["| run | predicted, ms (interval) | measured, ms | error | inside | |", "| --- | --- | --- | --- | --- | --- |"]
+    errors = []
+    for r in rows:
+        error = r["predicted_ms"] / r["measured_ms"] - 1
+        errors.append(abs(error))
+        inside = r["low_ms"] <= r["measured_ms"] <= r["high_ms"]
+        flags = r["flags"].replace("--model ", "").replace("--n-layers", "layers").replace("--n-heads", "heads")
+        flags = flags.replace("--d-model", "width").replace("--", "")
+        lines.append(f"| {flags} | {r['predicted_ms']:.4g} ({r['low_ms']:.4g} to {r['high_ms']:.4g}) | "
+                     f"{r['measured_ms']:.4g} | {100 * error:+.1f} % | {'yes' if inside else 'no'} | "
+                     f"{'the reference drifted' if r['drifted'] else ''} |")
+    errors.sort()
+    n = len(errors)
+    inside = sum(r["low_ms"] <= r["measured_ms"] <= r["high_ms"] for r in rows)
+    equal = sum(r["peak_planned"] == r["peak_measured"] for r in rows)
+    lines += ["", f"{n} runs: the median of |error| is {100 * errors[n // 2]:.1f} %, the 95th percentile "
+              f"{100 * errors[min(n - 1, -(-95 * n // 100) - 1)]:.1f} %, the largest {100 * errors[-1]:.1f} %; "
+              f"{inside} lie inside their interval, {equal} have the planned peak of memory to the byte, "
+              f"and of {sum(r['drifted'] for r in rows)} the reference product drifted in all {TRIES} tries."]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    record.add_flags(parser, threads=1)
+    parser.add_argument("--table", metavar="RESULT")
+    parser.add_argument("--check", metavar="PAGE")
+    parser.add_argument("--only", type=int, default=0, help="so many of the runs, to look at")
+    args = parser.parse_args()
+    if args.table:
+        text = table(json.loads(pathlib.Path(args.table).read_text(encoding="utf-8")))
+        if args.check and text not in pathlib.Path(args.check).read_text(encoding="utf-8"):
+            print(f"{args.check} has another table than {args.table} gives; it should be\n{text}")
+            return 1
+        if not args.check:
+            print(text)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        data = pathlib.Path(folder) / "letters.txt"
+        letters(data)
+        start, before = time.time(), reference(args)
+        subprocess.run([args.tegula, "plan", "--threads", str(args.threads), "--calibrate"], check=True,
+                       stdout=subprocess.DEVNULL)
+        calibrated = (before + reference(args)) / 2
+        seconds = time.time() - start
+        rows = []
+        for run in RUNS[:args.only or len(RUNS)]:
+            rows.append(measure(args, run, data, calibrated))
+            r = rows[-1]
+            print(f"{r['predicted_ms'] / r['measured_ms'] - 1:+.3f} {r['predicted_ms']:9.3f} {r['measured_ms']:9.3f} "
+                  f"unknown {r['share_unknown']:.2f} tries {r['tries']} {r['flags']}", file=sys.stderr)
+    record.write(args, "planner_cpu", "bench/planner_cpu.py", rows, record.STEP, args.threads,
+                 calibration_s=seconds, calibration_gflops=calibrated)
+    print(table({"rows": rows}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

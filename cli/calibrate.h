@@ -1,0 +1,18 @@
+// tegula plan --calibrate: this CPU's kernel calls, timed once and kept, and what a step takes by
+// them.
+#pragma once
+
+#include "tegula/planner/calibration.h"
+#include "tegula/train/config.h"
+
+namespace tegula::cli {
+
+// The calibration of this machine, from the user's cache; calls on so many threads and in that
+// dtype that it has not are timed first, some twenty seconds, and kept. Errors: those of compiling
+// and of writing; a file that cannot be read is replaced, with a note.
+Result<planner::Calibration> calibrate(const TrainConfig& config, int n_threads);
+// A step of the plan of train_step, or of micro_step and of update, by it.
+Result<planner::Predicted> predict_step(const TrainConfig& config, const Target& target,
+                                        const Plan& step, const Plan* update);
+
+}  // namespace tegula::cli

@@ -1,0 +1,65 @@
+#include <algorithm>
+
+#include "tegula/planner/layer_work.h"
+#include "tegula/planner/model_presets.h"
+#include "tegula/planner/other_price.h"
+
+namespace tegula::planner {
+
+namespace {
+
+// GroqChip 1: 230 MB and 80 TB/s by its data sheet; what products read is less: four arrays of 320
+// lanes that take 16 bytes a lane and cycle at 900 MHz. 722 ns a hop: Abts et al. 2022, from
+// memory.
+constexpr double kSramBytes = 230e6, kProductBytes = 4 * 320 * 16 * 0.9e9, kHop = 722e-9;
+constexpr double kPeakF16 = 188e12, kPeakI8 = 750e12;
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+}  // namespace
+
+Result<OtherPrice> price_static_schedule(const ModelSpec& model, const ParamCount& params,
+                                         int64_t n, const OtherJob& job) {
+  if (!job.serve)
+    return unsupported(
+        "groq-lpu is priced for serving: add --serve. It has no memory beside the SRAM that holds "
+        "the weights, so what training keeps has no place");
+  const double element = job.dtype == Number::kI8 ? 1 : 2;
+  OtherPrice p;
+  p.of = "a token of every sequence";
+  p.memory_bytes = kSramBytes;
+  const double caches = job.batch * job.keys * kv_bytes_per_token(model, 2);
+  p.memory_needed = (element * real(params.total) + caches) / real(n);
+  if (p.memory_needed > p.memory_bytes)
+    return unsupported(cat(n, "xgroq-lpu hold ", n * 230, " MB, the weights and caches take ",
+                           static_cast<int64_t>(p.memory_needed * real(n) / 1e6),
+                           " MB, and there is no other memory: take ",
+                           static_cast<int64_t>(p.memory_needed * real(n) / kSramBytes) + 1));
+  // Every chip reads its own weights once while a token passes all groups, one after another.
+  const double groups = std::min(real(model.n_layers), real(n)), g = real(n) / groups;
+  const double read = groups * p.memory_needed / kProductBytes;
+  const double peak = job.dtype == Number::kI8 ? kPeakI8 : kPeakF16;
+  const double products = job.batch * token_flops(model, job.keys).forward() / (g * peak);
+  const double hops = real(model.n_layers) * (g > 1 ? 4 : 0) + (groups - 1);
+  p.terms = {{"weights and caches out of SRAM", read, products > read},
+             {"products", products, products <= read},
+             {"hops between chips", hops * kHop, false}};
+  p.assumed = {"arrays read 18.4 TB/s a chip", "722 ns a hop (Abts et al. 2022, from memory)",
+               "layers in a row over groups of chips, two all-reduces of two hops a layer"};
+  return p;
+}
+
+PublishedFigure published_static_schedule() {
+  const ModelSpec m = find_model_preset("llama2-70b")->model;
+  const OtherJob job{true, 0, 1, 2048, Number::kI8};
+  const auto price = price_static_schedule(m, *count_params(m), 576, job);
+  return {"Llama 2 70B at a batch of 1",
+          "tokens/s",
+          "TechPowerUp, 2024-02",
+          "576 chips (from memory), weights of 8 bits, 2,048 tokens of context; latency of a "
+          "product's own instructions is not public and not in it",
+          300,
+          1 / price->seconds()};
+}
+
+}  // namespace tegula::planner
