@@ -42,6 +42,30 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
                   seconds_of(what, Algorithm::kTree, bytes, n, link, gamma));
 }
 
+double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+                  double gamma) {
+  const Link link =
+      what == Collective::kAllToAll ? own_link(cluster, group) : link_of(cluster, group);
+  const double flat = seconds_of(what, bytes, group.size, link, gamma);
+  const int64_t k =
+      std::min(group.size, cluster.device.devices_per_node / std::max<int64_t>(1, group.stride));
+  if (is_in_node(cluster, group) || k <= 1 || group.size % k != 0 || what == Collective::kAllToAll)
+    return flat;
+  const int64_t m = group.size / k;
+  const auto n = static_cast<double>(k);
+  const Link inside = cluster.device.inside, between = cluster.device.between;
+  // Each of a node's k ranks has a card of its own for its share of the message.
+  double nested = 0;
+  if (what == Collective::kAllReduce)
+    nested = seconds_of(Collective::kReduceScatter, bytes, k, inside, gamma) +
+             seconds_of(what, bytes / n, m, between, gamma) +
+             seconds_of(Collective::kAllGather, bytes, k, inside, gamma);
+  else
+    nested =
+        seconds_of(what, bytes / n, m, between, gamma) + seconds_of(what, bytes, k, inside, gamma);
+  return std::min(flat, nested);
+}
+
 double bytes_sent(Collective what, double bytes, int64_t n) {
   return n <= 1 ? 0 : bytes * terms_of(what, Algorithm::kRing, n).bytes;
 }

@@ -28,6 +28,15 @@ double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link 
 double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma = 0);
 // Bytes that leave each rank by the ring.
 double bytes_sent(Collective what, double bytes, int64_t n);
+// Over a cluster: a group within a node, or of one rank a node, by its link. One with several ranks
+// in each of several nodes also by the hierarchy, if that is faster: within nodes, between them
+// with as many cards as a node has ranks, within nodes again.
+//   all-reduce      reduce-scatter inside + all-reduce of M/k between + all-gather inside
+//   all-gather      all-gather of M/m between (each rank its share) + all-gather inside
+//   reduce-scatter  the other way round
+// k ranks of the group in each of m nodes.
+double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+                  double gamma = 0);
 // The message from which on the ring is the faster one; 0: always.
 double crossover_bytes(Collective what, int64_t n, Link link, double gamma = 0);
 

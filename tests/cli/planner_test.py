@@ -116,6 +116,26 @@ class Planner(CliTest):
                           "does not fit", "811.7 GB")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
 
+    def test_accelerators_of_another_kind(self):
+        for gpus, flags, model in (("16xcerebras-wse3", (), "llama2-70b"),
+                                   ("576xgroq-lpu", ("--serve", "--dtype", "int8"), "llama2-70b"),
+                                   ("8xsambanova-sn40l", ("--serve",), "llama3-8b"),
+                                   ("tenstorrent-wormhole", ("--serve", "--dtype", "fp8"), "mistral-7b"),
+                                   ("4xgraphcore-gc200", ("--serve",), "gpt2")):
+            other = self.plan(model, "--gpus", gpus, *flags)["other_kind"]
+            shown = sum(t["seconds"] for t in other["terms"] if not t["is_hidden"])
+            self.assertAlmostEqual(other["seconds"] / shown, 1)
+            figure = other["published"]
+            self.assertAlmostEqual(figure["planned"] / figure["published"] - 1, figure["error"])
+            text = self.expect_ok(self.run_tool("plan", model, "--gpus", gpus, *flags)).stdout
+            self.assertIn("published", text)
+            self.assertIn("assumed", text)
+        for kind in ("d-matrix", "furiosa", "lightmatter", "matx", "taalas"):
+            self.expect_error(self.run_tool("plan", "gpt2", "--gpus", f"8x{kind}"), (1, USAGE), kind,
+                              "No public number was found for")
+        self.expect_error(self.run_tool("plan", "llama2-70b", "--gpus", "8xgroq-lpu", "--serve"),
+                          (1, USAGE), "take")
+
     def test_flags_of_no_use_are_refused(self):
         serve = ("plan", "llama3-8b", "--gpus", "8xH100", "--serve")
         for flags, words in ((("--keeps", "built"), "--keeps"), (("--guide",), "--guide"),

@@ -1,0 +1,358 @@
+#include "tegula/planner/choices.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tegula::planner {
+
+namespace {
+
+using Costs = std::vector<double>;
+
+// Costs are compared with what additions in another order may differ by.
+constexpr double kSame = 1e-12;
+
+struct Matrix {
+  size_t rows = 0, columns = 0;
+  Costs at;
+  double operator()(size_t r, size_t c) const { return at[r * columns + c]; }
+  Matrix turned() const {
+    Matrix t{columns, rows, Costs(at.size())};
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < columns; ++c) t.at[c * rows + r] = at[r * columns + c];
+    return t;
+  }
+};
+
+size_t least(const Costs& c) {
+  return static_cast<size_t>(std::min_element(c.begin(), c.end()) - c.begin());
+}
+
+// A graph that shrinks. Edges are kept from both ends.
+struct Graph {
+  std::vector<Costs> cost;  // empty: gone
+  std::vector<std::map<int, Matrix>> edges;
+
+  void add_edge(int u, int v, Matrix m) {
+    const auto found = edges[static_cast<size_t>(u)].find(v);
+    if (found != edges[static_cast<size_t>(u)].end())
+      for (size_t i = 0; i < m.at.size(); ++i) m.at[i] += found->second.at[i];
+    edges[static_cast<size_t>(v)][u] = m.turned();
+    edges[static_cast<size_t>(u)][v] = std::move(m);
+  }
+  void remove(int u) {
+    for (const auto& [v, m] : edges[static_cast<size_t>(u)]) edges[static_cast<size_t>(v)].erase(u);
+    edges[static_cast<size_t>(u)].clear(), cost[static_cast<size_t>(u)].clear();
+  }
+};
+
+// A node that was taken out, and what it chooses by once its neighbours have chosen.
+struct Gone {
+  int node;
+  Costs cost;
+  std::vector<std::pair<int, Matrix>> edges;  // [its choice][the neighbour's]
+};
+
+class Solver {
+ public:
+  Solver(size_t n, int64_t most_branches) : choice_(n, 0), most_(most_branches) {}
+
+  void solve(Graph g, double spent) {
+    const size_t depth = gone_.size();
+    reduce(g, spent);
+    const int node = widest(g);
+    if (node < 0) {
+      if (spent < best_ - kSame * std::fabs(spent)) keep(spent);
+    } else if (const double bound = spent + bound_of(g); bound < best_ - kSame * std::fabs(bound)) {
+      branch(g, spent, node);
+    }
+    gone_.resize(depth);
+  }
+
+  static double lower_bound(const Graph& g) { return bound_of(g); }
+
+  double best_ = HUGE_VAL;
+  std::vector<int> best_choice_;
+  int64_t branches_ = 0;
+  bool gave_up_ = false;
+
+ private:
+  // Nodes of at most two neighbours.
+  void reduce(Graph& g, double& spent) {
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t u = 0; u < g.cost.size(); ++u) {
+        if (g.cost[u].empty() || g.edges[u].size() > 2) continue;
+        take_out(g, static_cast<int>(u), spent);
+        any = true;
+      }
+    }
+  }
+
+  void take_out(Graph& g, int u, double& spent) {
+    const auto at = static_cast<size_t>(u);
+    Gone gone{u, g.cost[at], {}};
+    for (const auto& [v, m] : g.edges[at]) gone.edges.emplace_back(v, m);
+    const Costs& c = gone.cost;
+    if (gone.edges.empty()) {
+      spent += c[least(c)];
+    } else if (gone.edges.size() == 1) {
+      const auto& [v, m] = gone.edges[0];
+      for (size_t j = 0; j < m.columns; ++j) {
+        double low = HUGE_VAL;
+        for (size_t i = 0; i < m.rows; ++i) low = std::min(low, c[i] + m(i, j));
+        g.cost[static_cast<size_t>(v)][j] += low;
+      }
+    } else {
+      const auto& [v, a] = gone.edges[0];
+      const auto& [w, b] = gone.edges[1];
+      Matrix joined{a.columns, b.columns, Costs(a.columns * b.columns, HUGE_VAL)};
+      for (size_t i = 0; i < a.rows; ++i)
+        for (size_t j = 0; j < a.columns; ++j)
+          for (size_t k = 0; k < b.columns; ++k) {
+            double& low = joined.at[j * b.columns + k];
+            low = std::min(low, c[i] + a(i, j) + b(i, k));
+          }
+      const int to = w;
+      g.remove(u);
+      g.add_edge(v, to, std::move(joined));
+      gone_.push_back(std::move(gone));
+      return;
+    }
+    g.remove(u);
+    gone_.push_back(std::move(gone));
+  }
+
+  static int widest(const Graph& g) {
+    int node = -1;
+    size_t most = 0;
+    for (size_t u = 0; u < g.cost.size(); ++u)
+      if (!g.cost[u].empty() && (node < 0 || g.edges[u].size() > most))
+        node = static_cast<int>(u), most = g.edges[u].size();
+    return node;
+  }
+
+  // Edges give their minima to their ends.
+  static double bound_of(Graph g) {
+    for (size_t u = 0; u < g.cost.size(); ++u)
+      for (auto& [v, m] : g.edges[u]) {
+        if (static_cast<int>(u) > v) continue;
+        const auto other = static_cast<size_t>(v);
+        for (size_t i = 0; i < m.rows; ++i) {
+          double low = HUGE_VAL;
+          for (size_t j = 0; j < m.columns; ++j) low = std::min(low, m(i, j));
+          g.cost[u][i] += low;
+          if (low < HUGE_VAL)
+            for (size_t j = 0; j < m.columns; ++j) m.at[i * m.columns + j] -= low;
+        }
+        for (size_t j = 0; j < m.columns; ++j) {
+          double low = HUGE_VAL;
+          for (size_t i = 0; i < m.rows; ++i) low = std::min(low, m(i, j));
+          g.cost[other][j] += low;
+        }
+      }
+    double sum = 0;
+    for (const Costs& c : g.cost)
+      if (!c.empty()) sum += c[least(c)];
+    return sum;
+  }
+
+  void branch(const Graph& g, double spent, int node) {
+    const auto at = static_cast<size_t>(node);
+    // The most promising choice first.
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 0; i < g.cost[at].size(); ++i) {
+      double sum = g.cost[at][i];
+      for (const auto& [v, m] : g.edges[at]) {
+        double low = HUGE_VAL;
+        for (size_t j = 0; j < m.columns; ++j)
+          low = std::min(low, m(i, j) + g.cost[static_cast<size_t>(v)][j]);
+        sum += low;
+      }
+      if (sum < HUGE_VAL) order.emplace_back(sum, i);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [promise, i] : order) {
+      if (branches_ >= most_ && best_ < HUGE_VAL) {
+        gave_up_ = true;
+        return;
+      }
+      ++branches_;
+      Graph next = g;
+      for (const auto& [v, m] : g.edges[at])
+        for (size_t j = 0; j < m.columns; ++j) next.cost[static_cast<size_t>(v)][j] += m(i, j);
+      Costs fixed(g.cost[at].size(), HUGE_VAL);
+      fixed[i] = 0;
+      gone_.push_back({node, std::move(fixed), {}});
+      next.remove(node);
+      solve(std::move(next), spent + g.cost[at][i]);
+      gone_.pop_back();
+    }
+  }
+
+  void keep(double spent) {
+    for (size_t n = gone_.size(); n-- > 0;) {
+      Costs c = gone_[n].cost;
+      for (const auto& [v, m] : gone_[n].edges)
+        for (size_t i = 0; i < c.size(); ++i)
+          c[i] += m(i, static_cast<size_t>(choice_[static_cast<size_t>(v)]));
+      choice_[static_cast<size_t>(gone_[n].node)] = static_cast<int>(least(c));
+    }
+    best_ = spent, best_choice_ = choice_;
+  }
+
+  std::vector<Gone> gone_;
+  std::vector<int> choice_;
+  int64_t most_;
+};
+
+Graph graph_of(const ChoiceProblem& p, double multiplier, const std::vector<int>& fixed) {
+  Graph g;
+  g.cost = p.cost, g.edges.resize(p.cost.size());
+  for (size_t v = 0; v < p.cost.size(); ++v)
+    for (size_t i = 0; i < p.cost[v].size(); ++i) {
+      if (multiplier > 0) g.cost[v][i] += multiplier * p.bytes[v][i];
+      if (fixed[v] >= 0 && fixed[v] != static_cast<int>(i)) g.cost[v][i] = HUGE_VAL;
+    }
+  for (const ChoiceProblem::Edge& e : p.edges)
+    g.add_edge(
+        e.u, e.v,
+        {p.cost[static_cast<size_t>(e.u)].size(), p.cost[static_cast<size_t>(e.v)].size(), e.cost});
+  return g;
+}
+
+double bytes_of(const ChoiceProblem& p, const std::vector<int>& choice) {
+  double sum = 0;
+  for (size_t v = 0; v < p.bytes.size(); ++v) sum += p.bytes[v][static_cast<size_t>(choice[v])];
+  return sum;
+}
+
+// Within a limit: what a multiplier leaves open is branched over.
+class Limited {
+ public:
+  Limited(const ChoiceProblem& p, int64_t most) : p_(p), most_(most) {}
+
+  Result<ChoiceResult> run() {
+    std::vector<int> fixed(p_.cost.size(), -1);
+    double low = 0;
+    for (const Costs& b : p_.bytes) low += b[least(b)];
+    if (low > p_.limit)
+      return invalid_argument(
+          cat("no choice takes at most ", p_.limit, " bytes: the least is ", low));
+    result_.cost = HUGE_VAL;
+    find_multiplier(fixed);
+    result_.bound = bound(fixed);
+    search(fixed, 0);
+    if (result_.choice.empty())
+      return invalid_argument(
+          cat("none of ", result_.n_branches, " branches meets the limit of ", p_.limit, " bytes"));
+    if (!gave_up_) result_.bound = result_.cost, result_.is_exact = true;
+    return result_;
+  }
+
+ private:
+  ChoiceResult relaxed(double multiplier, const std::vector<int>& fixed) {
+    Solver s(p_.cost.size(), most_);
+    s.solve(graph_of(p_, multiplier, fixed), 0);
+    ChoiceResult r;
+    r.choice = s.best_choice_, r.cost = s.best_;
+    if (s.gave_up_) gave_up_ = true;
+    offer(r.choice);
+    return r;
+  }
+
+  void offer(const std::vector<int>& choice) {
+    if (choice.empty() || bytes_of(p_, choice) > p_.limit) return;
+    if (const double c = cost_of(p_, choice); c < result_.cost)
+      result_.cost = c, result_.choice = choice;
+  }
+
+  // The least multiplier whose solution meets the limit, by halving.
+  void find_multiplier(const std::vector<int>& fixed) {
+    double high = 1e-15;
+    while (high < 1e15 && bytes_of(p_, relaxed(high, fixed).choice) > p_.limit) high *= 8;
+    double low = high / 8;
+    for (int i = 0; i < 30; ++i) {
+      const double middle = (low + high) / 2;
+      (bytes_of(p_, relaxed(middle, fixed).choice) > p_.limit ? low : high) = middle;
+    }
+    multiplier_ = high;
+  }
+
+  double bound(const std::vector<int>& fixed) {
+    const double at = relaxed(multiplier_, fixed).cost - multiplier_ * p_.limit;
+    return std::max(at, relaxed(0, fixed).cost);
+  }
+
+  void search(std::vector<int>& fixed, size_t node) {
+    if (result_.n_branches >= most_) {
+      gave_up_ = true;
+      return;
+    }
+    ++result_.n_branches;
+    double low = 0;
+    for (size_t v = 0; v < fixed.size(); ++v)
+      low += fixed[v] >= 0 ? p_.bytes[v][static_cast<size_t>(fixed[v])]
+                           : p_.bytes[v][least(p_.bytes[v])];
+    if (low > p_.limit) return;
+    const double b = bound(fixed);
+    if (!(b < result_.cost - kSame * std::fabs(b)) || node == fixed.size()) return;
+    for (size_t i = 0; i < p_.cost[node].size(); ++i) {
+      if (p_.cost[node][i] == HUGE_VAL) continue;
+      fixed[node] = static_cast<int>(i);
+      search(fixed, node + 1);
+    }
+    fixed[node] = -1;
+  }
+
+  const ChoiceProblem& p_;
+  const int64_t most_;
+  ChoiceResult result_;
+  double multiplier_ = 0;
+  bool gave_up_ = false;
+};
+
+Status check(const ChoiceProblem& p) {
+  const int n = static_cast<int>(p.cost.size());
+  for (const ChoiceProblem::Edge& e : p.edges) {
+    if (e.u < 0 || e.v < 0 || e.u >= n || e.v >= n || e.u == e.v)
+      return invalid_argument(cat("an edge from ", e.u, " to ", e.v, " of ", n, " nodes"));
+    const size_t want =
+        p.cost[static_cast<size_t>(e.u)].size() * p.cost[static_cast<size_t>(e.v)].size();
+    if (e.cost.size() != want)
+      return invalid_argument(
+          cat("the edge from ", e.u, " to ", e.v, " has ", e.cost.size(), " costs, not ", want));
+  }
+  for (size_t v = 0; v < p.cost.size(); ++v)
+    if (p.cost[v].empty()) return invalid_argument(cat("node ", v, " has no choice"));
+  return {};
+}
+
+}  // namespace
+
+double cost_of(const ChoiceProblem& p, const std::vector<int>& choice) {
+  double sum = 0;
+  for (size_t v = 0; v < p.cost.size(); ++v) sum += p.cost[v][static_cast<size_t>(choice[v])];
+  for (const ChoiceProblem::Edge& e : p.edges)
+    sum += e.cost[static_cast<size_t>(choice[static_cast<size_t>(e.u)]) *
+                      p.cost[static_cast<size_t>(e.v)].size() +
+                  static_cast<size_t>(choice[static_cast<size_t>(e.v)])];
+  return sum;
+}
+
+Result<ChoiceResult> choose(const ChoiceProblem& p, int64_t most_branches) {
+  TEGULA_TRY(check(p));
+  Solver s(p.cost.size(), most_branches);
+  const Graph g = graph_of(p, 0, std::vector<int>(p.cost.size(), -1));
+  s.solve(g, 0);
+  if (s.best_choice_.empty() && !p.cost.empty())
+    return invalid_argument("every choice has an infinite cost: some edge allows none");
+  ChoiceResult r;
+  r.choice = s.best_choice_, r.cost = p.cost.empty() ? 0 : cost_of(p, r.choice);
+  r.n_branches = s.branches_, r.is_exact = !s.gave_up_;
+  r.bound = r.is_exact ? r.cost : s.lower_bound(g);
+  if (p.bytes.empty() || bytes_of(p, r.choice) <= p.limit) return r;
+  return Limited(p, most_branches).run();
+}
+
+}  // namespace tegula::planner

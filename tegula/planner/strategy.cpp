@@ -1,0 +1,109 @@
+#include "tegula/planner/strategy.h"
+
+#include <algorithm>
+
+#include "tegula/ir/regions.h"
+#include "tegula/ops/table.h"
+#include "tegula/planner/efficiency.h"
+
+namespace tegula::planner {
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+double seconds_of_part(const LocalCall& c, const Accelerator& device, int64_t& flops) {
+  LocalCall at = c;
+  for (auto* side : {&at.in, &at.out})
+    for (Type& t : *side)
+      for (int d = 0; d < t.shape.rank(); ++d) t.shape[d] = t.shape[d].bound();
+  flops = flops_of(at.call());
+  const Bytes moved = bytes_of(at.call());
+  if (c.op->is_view || flops + moved.read + moved.written == 0) return 0;
+  const bool is_product = c.op->precision == Precision::kLow;
+  const double peak = device.peak(is_product ? Number::kBf16 : Number::kF32);
+  return std::max(
+             real(flops) / (peak * kExpected.matmul),
+             real(moved.read + moved.written) / (device.memory_bytes_per_s * kExpected.memory)) +
+         device.launch_s;
+}
+
+struct Grown {
+  Strategy strategy;
+  LocalCall call;
+};
+
+// One axis more.
+bool grow(Grown& g, const AxisCut& cut, int64_t n) {
+  DimMap map;
+  if (cut.kind == AxisCut::kAlong) {
+    auto m = dim_map(g.call.call());
+    if (!m.ok()) return false;
+    map = std::move(*m);
+  }
+  std::vector<AxisSharding> in, out;
+  if (n == 1 && cut.kind != AxisCut::kWhole) return false;
+  if (!states_of_cut(g.call, map, cut, n, in, out)) return false;
+  if (!g.call.cut(cut, n, 0).ok()) return false;
+  g.strategy.cuts.push_back(cut);
+  g.strategy.in.resize(g.call.in.size()), g.strategy.out.resize(g.call.out.size());
+  for (size_t k = 0; k < in.size(); ++k) g.strategy.in[k].push_back(in[k]);
+  for (size_t r = 0; r < out.size(); ++r) g.strategy.out[r].push_back(out[r]);
+  return true;
+}
+
+// Sums may stay pending through what is linear in one operand: views, negation, and so on.
+bool passes_sums(const OpDef& op, size_t n_inputs) {
+  return n_inputs == 1 && op.is_linear && !op.has_effect;
+}
+
+std::vector<AxisCut> cuts_of(const LocalCall& call, int64_t n) {
+  std::vector<AxisCut> cuts = {AxisCut{}};
+  if (n == 1 || has_bodies(*call.op) || call.op->has_effect) return cuts;
+  const auto map = dim_map(call.call());
+  if (!map.ok()) return cuts;
+  for (size_t f = 0; f < map->factors.size(); ++f)
+    cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
+  if (passes_sums(*call.op, call.in.size())) cuts.push_back({AxisCut::kLinear});
+  return cuts;
+}
+
+void finish(Grown& g, const MeshLinks& links) {
+  g.strategy.seconds = seconds_of_part(g.call, links.cluster().device, g.strategy.flops);
+  for (const Type& t : g.call.out)
+    g.strategy.bytes += real(t.shape.numel()) * real(size_bytes(t.dtype));
+}
+
+}  // namespace
+
+std::vector<Strategy> strategies_of(const Module& module, const Function& f, const Node& node,
+                                    const MeshLinks& links, size_t most) {
+  std::vector<Grown> all = {{{}, LocalCall(module, f, node)}};
+  for (const MeshAxis& axis : links.mesh().axes) {
+    std::vector<Grown> more;
+    for (const Grown& g : all)
+      for (const AxisCut& cut : cuts_of(g.call, axis.size))
+        if (Grown next = g; grow(next, cut, axis.size)) more.push_back(std::move(next));
+    all = std::move(more);
+  }
+  std::vector<Strategy> list;
+  for (Grown& g : all) finish(g, links), list.push_back(std::move(g.strategy));
+  if (list.size() > most) {
+    std::stable_sort(list.begin() + 1, list.end(),
+                     [](const Strategy& a, const Strategy& b) { return a.seconds < b.seconds; });
+    list.resize(most);
+  }
+  return list;
+}
+
+Result<Strategy> strategy_of(const Module& module, const Function& f, const Node& node,
+                             const MeshLinks& links, const std::vector<AxisCut>& cuts) {
+  Grown g{{}, LocalCall(module, f, node)};
+  for (size_t a = 0; a < cuts.size(); ++a)
+    if (!grow(g, cuts[a], links.mesh().axes[a].size))
+      return unsupported(cat(node.op->name, " cannot be cut so over ", links.mesh().axes[a].name));
+  finish(g, links);
+  return std::move(g.strategy);
+}
+
+}  // namespace tegula::planner
