@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "tegula/base/str.h"
 #include "tests/kernels/cuda/emulator/driver/launch.h"
 #include "tests/kernels/cuda/emulator/driver/memory.h"
 #include "tests/kernels/cuda/emulator/driver/stream.h"
@@ -18,6 +19,21 @@ std::mutex text_mutex;
 std::string& last_failure() {
   static auto& text = *new std::string();
   return text;
+}
+
+Outcome copy(void* to, const void* from, size_t bytes) {
+  for (const void* side : {static_cast<const void*>(to), from})
+    if (const std::string why = check_range(side, bytes); !why.empty())
+      return {kInvalidValue,
+              cat("a copy of ", bytes, " bytes ", side == to ? "to " : "from ", why)};
+  std::memcpy(to, from, bytes);
+  return {};
+}
+Outcome fill(void* to, unsigned char value, size_t bytes) {
+  if (const std::string why = check_range(to, bytes); !why.empty())
+    return {kInvalidValue, cat("a fill of ", bytes, " bytes of ", why)};
+  std::memset(to, value, bytes);
+  return {};
 }
 
 }  // namespace
@@ -148,39 +164,29 @@ TEGULA_EXPORT cuMemFree_v2(void* data) {
 }
 TEGULA_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
   if (const Status s = check_not_captured(); s != kSuccess) return s;
-  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return *data != nullptr ? kSuccess : kOutOfMemory;
+  return allocate_pinned(data, bytes);
 }
 TEGULA_EXPORT cuMemFreeHost(void* data) {
   if (const Status s = check_not_captured(); s != kSuccess) return s;
-  std::free(data);
-  return kSuccess;
+  return release_pinned(data);
 }
 TEGULA_EXPORT cuMemGetInfo_v2(size_t* n_free, size_t* n_total) {
   *n_free = free_bytes(), *n_total = total_bytes();
   return kSuccess;
 }
 TEGULA_EXPORT cuMemcpy(void* to, const void* from, size_t bytes) {
-  if (const Status s = check_not_captured(); s != kSuccess) return s;
-  std::memcpy(to, from, bytes);
-  return kSuccess;
+  const Status s = check_not_captured();
+  return s != kSuccess ? s : told(copy(to, from, bytes));
 }
 TEGULA_EXPORT cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
-  if (const Status s = check_not_captured(); s != kSuccess) return s;
-  std::memset(to, value, bytes);
-  return kSuccess;
+  const Status s = check_not_captured();
+  return s != kSuccess ? s : told(fill(to, value, bytes));
 }
 TEGULA_EXPORT cuMemcpyAsync(void* to, const void* from, size_t bytes, void* stream) {
-  return told(enqueue(stream_of(stream), [=]() -> Outcome {
-    std::memcpy(to, from, bytes);
-    return {};
-  }));
+  return told(enqueue(stream_of(stream), [=] { return copy(to, from, bytes); }));
 }
 TEGULA_EXPORT cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
-  return told(enqueue(stream_of(stream), [=]() -> Outcome {
-    std::memset(to, value, bytes);
-    return {};
-  }));
+  return told(enqueue(stream_of(stream), [=] { return fill(to, value, bytes); }));
 }
 
 TEGULA_EXPORT cuModuleLoadData(void** module, const void* image) {

@@ -9,6 +9,7 @@
 #include "tegula/kernels/cuda/capability.h"
 #include "tests/kernels/cuda/emulator/driver/block.h"
 #include "tests/kernels/cuda/emulator/driver/faults.h"
+#include "tests/kernels/cuda/emulator/driver/memory.h"
 
 namespace tegula::emulated {
 
@@ -80,6 +81,14 @@ Outcome make_launch(const Function* f, Dim3 grid, Dim3 block, unsigned dynamic_b
     const unsigned bytes = f->kernel->argument_bytes[i];
     auto& copy = out.arguments.emplace_back(bytes / sizeof(std::max_align_t) + 1);
     std::memcpy(copy.data(), arguments[i], bytes);
+    for (unsigned at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+      uintptr_t word = 0;
+      std::memcpy(&word, static_cast<const char*>(arguments[i]) + at, sizeof word);
+      if (is_hosts(word))
+        return {kIllegalAddress,
+                cat(what, "byte ", at, " of argument ", i,
+                    " points to the host's memory, which a device cannot see: copy it there")};
+    }
   }
   return {};
 }

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -16,7 +18,7 @@ namespace tegula::emulated {
 namespace {
 
 constexpr size_t kAlignment_bytes = 256;
-constexpr size_t kMostFreed = 256;  // freed ones that are remembered
+constexpr size_t kMostFreed = 256;  // whose addresses nobody else gets yet
 
 struct Allocation {
   size_t bytes;
@@ -25,11 +27,12 @@ struct Allocation {
 };
 struct Freed {
   uintptr_t begin;
-  size_t bytes;
+  Allocation was;
 };
 struct Memory {
   std::mutex mutex;
   std::map<uintptr_t, Allocation> all;
+  std::map<uintptr_t, size_t> pinned;  // sizes
   std::deque<Freed> freed;
   size_t used_bytes = 0;
 };
@@ -95,12 +98,78 @@ Status release(void* data) {
   const auto found = m.all.find(reinterpret_cast<uintptr_t>(data));
   if (found == m.all.end()) return kInvalidValue;
   const Allocation a = found->second;
-  m.freed.push_front({found->first, a.bytes});
-  if (m.freed.size() > kMostFreed) m.freed.pop_back();
+  ::mprotect(a.pages, a.pages_bytes, PROT_NONE);
+  ::madvise(a.pages, a.pages_bytes, MADV_DONTNEED);
+  m.freed.push_front({found->first, a});
+  if (m.freed.size() > kMostFreed) {
+    const Allocation& oldest = m.freed.back().was;
+    ::munmap(oldest.pages, oldest.pages_bytes);
+    m.freed.pop_back();
+  }
   m.used_bytes -= rounded(a.bytes, kAlignment_bytes);
   m.all.erase(found);
-  ::munmap(a.pages, a.pages_bytes);
   return kSuccess;
+}
+
+Status allocate_pinned(void** data, size_t bytes) {
+  if (data == nullptr || bytes == 0) return kInvalidValue;
+  *data = std::aligned_alloc(kAlignment_bytes, rounded(bytes, kAlignment_bytes));
+  if (*data == nullptr) return kOutOfMemory;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  m.pinned[reinterpret_cast<uintptr_t>(*data)] = bytes;
+  return kSuccess;
+}
+
+Status release_pinned(void* data) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (m.pinned.erase(reinterpret_cast<uintptr_t>(data)) == 0) return kInvalidValue;
+  std::free(data);
+  return kSuccess;
+}
+
+bool is_hosts(uintptr_t address) {
+  constexpr uintptr_t kLeast = 1 << 16, kPastUser = uintptr_t{1} << 47;
+  if (address < kLeast || address >= kPastUser) return false;
+  unsigned char in_core = 0;
+  if (::mincore(reinterpret_cast<void*>(address / page_bytes() * page_bytes()), 1, &in_core) != 0)
+    return false;  // nothing is mapped there
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const auto pinned = m.pinned.upper_bound(address);
+  if (pinned != m.pinned.begin() && address < std::prev(pinned)->first + std::prev(pinned)->second)
+    return false;
+  const auto is_in = [address](const Allocation& a) {
+    const auto pages = reinterpret_cast<uintptr_t>(a.pages);
+    return address >= pages && address < pages + a.pages_bytes;
+  };
+  const auto after = m.all.upper_bound(address);
+  if ((after != m.all.begin() && is_in(std::prev(after)->second)) ||
+      (after != m.all.end() && is_in(after->second)))
+    return false;
+  return std::none_of(m.freed.begin(), m.freed.end(), [&](const Freed& f) { return is_in(f.was); });
+}
+
+std::string check_range(const void* data, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address < page_bytes()) return bytes == 0 ? "" : describe_address(address);
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  auto found = m.all.upper_bound(address);
+  if (found != m.all.begin()) {
+    const auto& [begin, a] = *--found;
+    if (address < begin + a.bytes) {
+      const size_t left = begin + a.bytes - address;
+      return bytes <= left ? ""
+                           : cat(bytes - left, " bytes more than an allocation of ", a.bytes,
+                                 " bytes has from byte ", address - begin, " on");
+    }
+  }
+  for (const Freed& f : m.freed)
+    if (address >= f.begin && address < f.begin + f.was.bytes)
+      return cat("an allocation of ", f.was.bytes, " bytes that was freed");
+  return "";
 }
 
 std::string describe_address(uintptr_t address) {
@@ -117,8 +186,8 @@ std::string describe_address(uintptr_t address) {
     return cat(address - begin, " bytes into", of);
   }
   for (const Freed& f : m.freed)
-    if (address >= f.begin && address < f.begin + f.bytes)
-      return cat(address - f.begin, " bytes into an allocation of ", f.bytes,
+    if (address >= f.begin && address < f.begin + f.was.bytes)
+      return cat(address - f.begin, " bytes into an allocation of ", f.was.bytes,
                  " bytes that was freed");
   return "no memory of the device";
 }

@@ -2,6 +2,7 @@
 #include <elf.h>
 
 #include <cstring>
+#include <memory>
 
 #include "tests/kernels/cuda/emulator/test/kernel_text.h"
 
@@ -27,6 +28,45 @@ TEST(EmulatedFaults, FreedMemory) {
   expect_says(text.failure({1, 1}, freed),
               {"4 bytes into an allocation of 4096 bytes that was freed"});
   EXPECT_NE(driver().release(freed), 0);
+}
+
+TEST(EmulatedFaults, CopiesAndFills) {
+  void* data = nullptr;
+  char host[2000] = {};
+  ASSERT_EQ(driver().allocate(&data, 1000), 0);
+  char* inside = static_cast<char*>(data) + 100;
+  EXPECT_EQ(driver().copy(inside, host, 900), 0);
+  const auto says = [](int status) {
+    EXPECT_EQ(status, 1);
+    return driver().check(status, "a call").error().message;
+  };
+  expect_says(says(driver().copy(inside, host, 908)),
+              {"908 bytes to 8 bytes more than an allocation of 1000 bytes has from byte 100"});
+  expect_says(says(driver().copy(host, inside, 908)), {"908 bytes from 8 bytes more"});
+  expect_says(says(driver().fill(inside, 0, 901)), {"901 bytes of 1 bytes more"});
+  expect_says(says(driver().fill_later(nullptr, 0, 1, nullptr)), {"null pointer"});
+  ASSERT_EQ(driver().release(data), 0);
+  expect_says(says(driver().copy(host, inside, 1)), {"an allocation of 1000 bytes that was freed"});
+}
+
+TEST(EmulatedFaults, PointersOfTheHost) {
+  const KernelText text(R"(
+struct Two { long long n; int* out; };
+extern "C" __global__ void kernel(int y, const Two p) { *p.out = y; })");
+  struct Two {
+    int64_t n;
+    void* out;
+  };
+  const auto on_heap = std::make_unique<int>(1);
+  int on_stack = 1;
+  for (int* out : {on_heap.get(), &on_stack})
+    expect_says(text.failure({1, 1}, 7, Two{5, out}),
+                {"kernel: byte 8 of argument 1 points to the host's memory"});
+  void* pinned = nullptr;
+  ASSERT_EQ(driver().allocate_pinned(&pinned, 4, 0), 0);
+  EXPECT_EQ(text.launch({1, 1}, 7, Two{5, pinned}), 0);
+  EXPECT_EQ(*static_cast<int*>(pinned), 7);
+  EXPECT_EQ(driver().release_pinned(pinned), 0);
 }
 
 TEST(EmulatedFaults, FreshMemoryIsNoNumber) {
