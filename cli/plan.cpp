@@ -11,6 +11,7 @@
 #include "cli/machine.h"
 #include "cli/paths.h"
 #include "cli/plan_ranks.h"
+#include "cli/plan_sharding.h"
 #include "cli/plan_stages.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
@@ -40,6 +41,7 @@ struct Options {
   std::string target, device;
   double tokens_total = 0;  // of a run; 0: not asked
   Stages stages;
+  ShardingFlags sharding;
   bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
@@ -349,6 +351,11 @@ Status run(const Options& o) {
   // GPU kernels have no shards yet.
   if (target.device == DeviceKind::kCuda && !o.has_mode) c.mode = "fast";
   if (o.stages.n > 1 || !o.stages.gantt.empty()) return plan_stages(c, target, o.stages);
+  if (o.sharding.asked()) {
+    ShardingFlags sharding = o.sharding;
+    sharding.mesh = o.flags.mesh;
+    return plan_sharding(c, sharding);
+  }
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
   Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
   if (o.calibrate)
@@ -387,6 +394,7 @@ void add_plan(CLI::App& app, int& exit_code) {
     cmd->get_option("--mesh")->excludes(cmd->get_option(of_one));
   }
   stages->excludes(cmd->get_option("--mesh"));
+  add_sharding(*cmd, o.sharding);
   cmd->add_option("--target", o.target,
                   "The machine to plan for: h200, l4, zen4, …; default: this one")
       ->type_name("NAME");

@@ -60,8 +60,11 @@ class Propagator {
   std::optional<AxisCut> implied(NodeId id, const DimMap& map, int64_t n_ranks) const {
     const Node& n = f_.nodes[id];
     const LocalCall& c = calls_[id];
-    if (n.op->is_linear && n.inputs.size() == 1 && known_[n.inputs[0]] &&
-        known_[n.inputs[0]]->is_pending())
+    const auto pends = [&](ValueId v) {
+      return known_[v] && known_[v]->is_pending() && known_[v]->combine == Combine::kSum;
+    };
+    if (passes_sums(*n.op) && !n.inputs.empty() &&
+        std::all_of(n.inputs.begin(), n.inputs.end(), pends))
       return AxisCut{AxisCut::kLinear};
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const auto& s = known_[n.inputs[k]];

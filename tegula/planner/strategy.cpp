@@ -52,11 +52,6 @@ bool grow(Grown& g, const AxisCut& cut, int64_t n) {
   return true;
 }
 
-// Sums may stay pending through what is linear in one operand: views, negation, and so on.
-bool passes_sums(const OpDef& op, size_t n_inputs) {
-  return n_inputs == 1 && op.is_linear && !op.has_effect;
-}
-
 std::vector<AxisCut> cuts_of(const LocalCall& call, int64_t n) {
   std::vector<AxisCut> cuts = {AxisCut{}};
   if (n == 1 || has_bodies(*call.op) || call.op->has_effect) return cuts;
@@ -64,7 +59,7 @@ std::vector<AxisCut> cuts_of(const LocalCall& call, int64_t n) {
   if (!map.ok()) return cuts;
   for (size_t f = 0; f < map->factors.size(); ++f)
     cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
-  if (passes_sums(*call.op, call.in.size())) cuts.push_back({AxisCut::kLinear});
+  if (passes_sums(*call.op)) cuts.push_back({AxisCut::kLinear});
   return cuts;
 }
 
@@ -75,6 +70,10 @@ void finish(Grown& g, const MeshLinks& links) {
 }
 
 }  // namespace
+
+bool passes_sums(const OpDef& op) {
+  return (op.is_linear || &op == &add_op || &op == &sub_op) && !op.has_effect;
+}
 
 std::vector<Strategy> strategies_of(const Module& module, const Function& f, const Node& node,
                                     const MeshLinks& links, size_t most) {

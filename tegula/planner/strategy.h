@@ -5,6 +5,7 @@
 // a window's or a fixed order's is no choice. Axes are cut one after another, so that two of them
 // may share one factor.
 //   seconds = max(flops / (.75·peak), bytes / (.9·bandwidth)) + launch,   of a rank's part
+// without the launch where it is elementwise, since loops are fused.
 #pragma once
 
 #include <vector>
@@ -21,6 +22,9 @@ struct Strategy {
   double bytes = 0;   // of a rank's results
   int64_t flops = 0;  // of a rank
 };
+
+// May sums stay pending through it, if all its operands' do?
+bool passes_sums(const OpDef& op);
 
 // All of a node, the uncut one first; at most `most`, those that cut more of the work first.
 // Nodes with regions are done whole.
