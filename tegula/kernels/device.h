@@ -38,6 +38,9 @@ class Prepared {
 struct KernelLaunch {
   std::string_view name;
   Result<std::unique_ptr<Prepared>> (*prepare)(const DeviceCall&) = nullptr;
+  // Compiles what prepare() will load, if no cache has it: true then. Many threads may call it at
+  // once. Null: nothing need be compiled first.
+  Result<bool> (*compile)(const DeviceCall&) = nullptr;
 };
 
 // Calls are made by one thread at a time; what is enqueued goes into stream(), in order.

@@ -1,6 +1,9 @@
 #include "tegula/runtime/device_steps.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "tegula/base/denormals.h"
@@ -115,9 +118,41 @@ Status DeviceSteps::prepare() {
   if (is_ready_) return {};
   TEGULA_TRY(device_.wait());
   graph_ = nullptr, n_runs_ = 0;
+  compile_all();
   for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(prepare_step(i));
   is_ready_ = true;
   return {};
+}
+
+// What is to be compiled, on all threads. An error comes up again where a step is made ready.
+void DeviceSteps::compile_all() {
+  std::vector<std::pair<const KernelLaunch*, size_t>> work;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    if (!step.kernel || steps_[i].is_empty || !is_on_device(step)) continue;
+    const KernelLaunch* launch = launch_of(*step.kernel);
+    if (launch && launch->compile) work.emplace_back(launch, i);
+  }
+  std::atomic<int> n_compiled = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  rank_.pool.parallel_for(static_cast<int64_t>(work.size()), [&](int64_t k, int) {
+    const auto& [launch, step] = work[static_cast<size_t>(k)];
+    const Result<bool> is_new = launch->compile(call_of(step));
+    if (is_new.ok() && *is_new) ++n_compiled;
+  });
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (n_compiled > 0 && took.count() > 1)
+    std::fprintf(stderr, "note: compiled %d kernels in %.1f s; the next start finds them\n",
+                 n_compiled.load(), took.count());
+}
+
+DeviceCall DeviceSteps::call_of(size_t i) {
+  const Step& step = plan_.steps[i];
+  const BoundStep& b = steps_[i];
+  DeviceCall call;
+  call.attrs = &b.attrs, call.in = b.in, call.out = b.out, call.workspace = b.workspace;
+  call.program = step.program.get(), call.tuning = step.tuning, call.target = &plan_.target;
+  return call;
 }
 
 Result<std::vector<DeviceSteps::Ready>> DeviceSteps::take() {
@@ -161,9 +196,7 @@ Status DeviceSteps::prepare_step(size_t i) {
     Recorder recorder(*this, ready_[i]);
     return run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_}, &recorder);
   }
-  DeviceCall call;
-  call.attrs = &b.attrs, call.in = b.in, call.out = b.out, call.workspace = b.workspace;
-  call.program = step.program.get(), call.tuning = step.tuning;
+  DeviceCall call = call_of(i);
   auto ready = prepare_kernel(*step.kernel, call);
   if (!ready.ok()) {
     Error e = std::move(ready).error();

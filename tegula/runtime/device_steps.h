@@ -60,6 +60,8 @@ class DeviceSteps {
   class AtOnce;
   // Enqueued without the host; else it is done while the device waits.
   bool is_on_device(const Step& step) const;
+  void compile_all();
+  DeviceCall call_of(size_t i);
   Status prepare_step(size_t i);
   Result<Ready> prepare_kernel(const KernelDef& kernel, DeviceCall& call);
   Result<Ready> prepare_copy(const TensorRef& from, const TensorRef& to);

@@ -167,14 +167,22 @@ class Caller {
     l.threads_per_row = threads;
     l.keep = TileKeep::kNothing;
     if (phases.kept.empty()) return;
-    const int64_t steps = (space_.row_len + threads - 1) / threads;
+    const int64_t steps = rounded_steps((space_.row_len + threads - 1) / threads);
     // A block's threads share 64 K registers.
     const int most_words = threads == 16 ? kKeptWords : 65536 / threads / 4;
     const bool fits = steps > 0 && steps * phases.kept_words <= most_words &&
                       steps * phases.work <= kUnrolledWork;
     l.keep = fits ? TileKeep::kRegisters : TileKeep::kStreamed;
     l.row_steps = fits ? static_cast<int>(steps) : 0;
-    l.is_whole = fits && space_.row_len % threads == 0;
+    l.is_whole = fits && space_.row_len == steps * threads;
+  }
+
+  // A text serves all rows of up to so many steps: else each length would be compiled anew, and the
+  // lengths of a run may be its own. 1, 2, 3, 4, 6, 8, 12, ….
+  static int64_t rounded_steps(int64_t steps) {
+    int64_t power = 1;
+    while (power * 2 <= steps) power *= 2;
+    return steps <= power ? steps : 2 * steps <= 3 * power ? power / 2 * 3 : power * 2;
   }
 
   // As many threads as there is work for; sums want room for two chunks of what they read.

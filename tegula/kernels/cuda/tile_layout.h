@@ -44,7 +44,7 @@ struct TileLayout {
   int rows_per_block = 1;
   int n_threads = 256;
   TileKeep keep = TileKeep::kNothing;
-  // kRegisters: steps of threads_per_row elements in a row, and whether the last is whole.
+  // kRegisters: steps of threads_per_row elements, enough for a row; whether they are just a row.
   int row_steps = 0;
   bool is_whole = false;
   std::vector<TileAccess> access;  // inputs, then outputs

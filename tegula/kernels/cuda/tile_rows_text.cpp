@@ -113,8 +113,6 @@ class Rows {
     if (l_.keep != TileKeep::kRegisters) return;
     for (const uint16_t v : phases_.kept)
       w_.line(tile_value_type(w_.at(v).dtype), " k", v, "[", l_.row_steps, "];");
-    if (!l_.is_whole)
-      w_.line("const bool has_last = ", threads_ * (l_.row_steps - 1), " + lane < row_len;");
   }
 
   int n_reductions() const {
@@ -127,9 +125,8 @@ class Rows {
 
   // Whether element t + u is there, as a condition; empty where it always is.
   std::string there() const {
-    if (l_.keep == TileKeep::kRegisters)
-      return l_.is_whole ? "" : cat("(t + u < ", l_.row_steps - 1, " || has_last)");
-    return l_.is_block() ? cat("(", w_.element(), " < row_len)") : "";
+    const bool may_end = l_.keep == TileKeep::kRegisters ? !l_.is_whole : l_.is_block();
+    return may_end ? cat("(", w_.element(), " < row_len)") : "";
   }
   static std::string guard(const std::string& condition) {
     return condition.empty() ? "" : cat("if ", condition, " ");

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <set>
 
 #include "tegula/kernels/cuda/cache.h"
@@ -10,11 +11,14 @@
 namespace tegula::cuda {
 
 namespace {
-std::string told_once(CachedKernel kernel) {
+// Says what is wrong with the cache, once.
+CachedKernel told_once(CachedKernel kernel) {
   static auto& told = *new std::set<std::string>();
+  static std::mutex one;
+  const std::lock_guard lock(one);
   if (!kernel.note.empty() && told.insert(kernel.note).second)
     std::fprintf(stderr, "note: %s\n", kernel.note.c_str());
-  return std::move(kernel.kernel.cubin);
+  return kernel;
 }
 }  // namespace
 
@@ -25,11 +29,12 @@ Result<std::string> cubin_of(std::string_view source, const std::vector<std::str
   if (uses_built_in)
     if (const auto built_in = ahead_cubin(source, defines, arch); !built_in.empty())
       return std::string(built_in);
-  return told_once(TEGULA_TRY(compile_cached(KernelCache::standard(), source, defines, arch)));
+  return told_once(TEGULA_TRY(compile_cached(KernelCache::standard(), source, defines, arch)))
+      .kernel.cubin;
 }
 
-Result<std::string> cubin_of_text(const std::string& path, const std::string& text,
-                                  const std::vector<std::string>& defines) {
+Result<CachedKernel> cubin_of_text(const std::string& path, const std::string& text,
+                                   const std::vector<std::string>& defines) {
   Device* device = TEGULA_TRY(open_cuda_device());
   const std::string arch = arch_of(device->target().capability);
   return told_once(

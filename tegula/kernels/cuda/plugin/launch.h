@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "tegula/kernels/cuda/cache.h"
 #include "tegula/kernels/cuda/launch_list.h"
 #include "tegula/kernels/cuda/plugin/cuda_device.h"
 
@@ -12,9 +13,9 @@ namespace tegula::cuda {
 
 // The code of a variant for the open device: built in, else from the kernel cache, else compiled.
 Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& defines);
-// Of a text that no file holds; `path` is for messages.
-Result<std::string> cubin_of_text(const std::string& path, const std::string& text,
-                                  const std::vector<std::string>& defines);
+// Of a text that no file holds; `path` is for messages. Any thread may ask.
+Result<CachedKernel> cubin_of_text(const std::string& path, const std::string& text,
+                                   const std::vector<std::string>& defines);
 
 // The loaded kernel of that name; `load` makes it from its cubin the first time.
 template <class Kernel, class Load>

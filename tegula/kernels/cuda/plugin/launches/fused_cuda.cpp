@@ -1,3 +1,6 @@
+#include <mutex>
+#include <set>
+
 #include "tegula/kernels/cuda/plugin/launch.h"
 #include "tegula/kernels/cuda/tile_text.h"
 
@@ -10,19 +13,58 @@ struct TileKernel {
   FunctionHandle function = nullptr;
 };
 
-// Loaded once for each program and layout.
-Result<FunctionHandle> loaded_tile(const tile::Program& p, const TileCall& call) {
+// Of each program and layout: the code, from when one thread begins to make it, then the kernel.
+struct Tiles {
+  std::mutex one;
+  std::set<std::string> begun;
+  std::map<std::string, std::string> cubins;
+  std::map<std::string, TileKernel> kernels;  // of the thread that launches
   // Never destroyed: the driver goes before statics do.
-  static auto& kernels = *new std::map<std::string, TileKernel>();
-  const std::string name = cat(call.layout.key(), "\n", tile::to_text(p));
-  const auto found = kernels.find(name);
-  if (found != kernels.end()) return found->second.function;
+  static Tiles& all() {
+    static auto& tiles = *new Tiles();
+    return tiles;
+  }
+};
+
+std::string name_of(const tile::Program& p, const TileCall& call) {
+  return cat(call.layout.key(), "\n", tile::to_text(p));
+}
+
+Result<CachedKernel> code_of(const tile::Program& p, const TileCall& call) {
   const std::vector<std::string> flags(std::begin(kTileFlags), std::end(kTileFlags));
-  const std::string cubin =
-      TEGULA_TRY(cubin_of_text("tegula/kernels/cuda/tile_program.cu", tile_text(p, call), flags));
+  return cubin_of_text("tegula/kernels/cuda/tile_program.cu", tile_text(p, call), flags);
+}
+
+Result<bool> compile(const DeviceCall& given) {
+  const tile::Program& p = *given.program;
+  const TileCall call = TEGULA_TRY(tile_call(p, given.in, given.out, *given.target));
+  if (call.n_blocks == 0) return false;
+  const std::string name = name_of(p, call);
+  Tiles& tiles = Tiles::all();
+  {
+    const std::lock_guard lock(tiles.one);
+    if (!tiles.begun.insert(name).second) return false;
+  }
+  CachedKernel code = TEGULA_TRY(code_of(p, call));
+  const std::lock_guard lock(tiles.one);
+  tiles.cubins[name] = std::move(code.kernel.cubin);
+  return !code.was_found;
+}
+
+Result<FunctionHandle> loaded_tile(const tile::Program& p, const TileCall& call) {
+  Tiles& tiles = Tiles::all();
+  const std::string name = name_of(p, call);
+  const auto found = tiles.kernels.find(name);
+  if (found != tiles.kernels.end()) return found->second.function;
+  std::string cubin;
+  {
+    const std::lock_guard lock(tiles.one);
+    if (const auto made = tiles.cubins.extract(name)) cubin = std::move(made.mapped());
+  }
+  if (cubin.empty()) cubin = TEGULA_TRY(code_of(p, call)).kernel.cubin;
   Module module = TEGULA_TRY(Module::load(cubin));
   FunctionHandle f = TEGULA_TRY(module.function(kTileEntry, 0));
-  kernels.emplace(name, TileKernel{std::move(module), f});
+  tiles.kernels.emplace(name, TileKernel{std::move(module), f});
   return f;
 }
 
@@ -44,6 +86,6 @@ Status launch(const DeviceCall& call, const Stream& to) {
 
 }  // namespace
 
-extern constinit const KernelLaunch fused_cuda_launch{"fused_cuda", prepare_by<launch>};
+extern constinit const KernelLaunch fused_cuda_launch{"fused_cuda", prepare_by<launch>, compile};
 
 }  // namespace tegula::cuda
