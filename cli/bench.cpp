@@ -41,28 +41,34 @@ Status check_kernel(const Plan& plan, const std::string& kernel) {
                          by_commas(kernels_of(plan))));
 }
 
+// Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
+// slower ways of its own).
+void set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
+  const auto fill = [&](float value) { std::fill_n(t.as<float>(), t.numel(), value); };
+  if (param == "ids") {  // rows of a table, in no order
+    for (int64_t i = 0; i < t.numel(); ++i)
+      t.as<int32_t>()[i] = static_cast<int32_t>(philox_bits(1, 0, static_cast<uint64_t>(i)) %
+                                                static_cast<uint64_t>(w.integers_below));
+    return;
+  }
+  if (w.weights.empty()) return;
+  if (param == "lr") return fill(1e-4F);
+  if (param == "c1" || param == "c2") return fill(1);
+  for (const char* state : {"adam.m.", "adam.v.", "momentum."})
+    if (param.starts_with(state)) return fill(0);
+  for (const WeightSpec& spec : w.weights)
+    if (spec.name == param) return init_weight(spec, 1, t);
+}
+
 namespace {
 
 using Options = BenchOptions;
 using Work = BenchWork;
 
-// Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
-// slower ways of its own); and decoding at the end of its cache.
 void set_values(const Work& w, Measurement& m) {
-  for (const WeightSpec& spec : w.weights)
-    for (const TensorRef& t : m.values(spec.name)) init_weight(spec, 1, t);
-  const auto fill = [&](const std::string& param, float value) {
-    for (const TensorRef& t : m.values(param)) std::fill_n(t.as<float>(), t.numel(), value);
-  };
-  // Rows of a table, in no order.
-  for (const TensorRef& t : m.values("ids"))
-    for (int64_t i = 0; i < t.numel(); ++i)
-      t.as<int32_t>()[i] = static_cast<int32_t>(philox_bits(1, 0, static_cast<uint64_t>(i)) %
-                                                static_cast<uint64_t>(w.integers_below));
-  for (const WeightSpec& spec : w.weights)
-    fill("adam.m." + spec.name, 0), fill("adam.v." + spec.name, 0),
-        fill("momentum." + spec.name, 0);
-  if (!w.weights.empty()) fill("lr", 1e-4F), fill("c1", 1), fill("c2", 1);
+  for (const auto& p : m.session().plan().params)
+    for (const TensorRef& t : m.values(p.name)) set_value(w, p.name, t);
+  // Decoding at the end of its cache.
   const int cache = m.session().plan().find_param("cache.k.0");
   for (const TensorRef& t : m.values("position"))
     if (cache >= 0) *t.as<int64_t>() = m.session().param(cache).shape[1] - 1;
@@ -172,7 +178,7 @@ Status run(const Options& o, std::string_view kind) {
   CompileOptions compile_with;
   compile_with.plan.target = Target::this_cpu(rank.pool.n_threads());
   const Work w = TEGULA_TRY(bench_work(kind, o, compile_with));
-  if (o.device == "cuda") return bench_on_cuda(w, o);
+  if (o.device == "cuda") return bench_on_cuda(w, o, model ? &compile_with : nullptr);
   if (!model) TEGULA_TRY(set_tuning(o, compile_with));
   BenchRun r = TEGULA_TRY(time_work(w, o, compile_with, rank));
   const double tokens_per_s = 1e3 * w.tokens / r.times.measured.ms_median;
@@ -312,6 +318,7 @@ void add_bench(CLI::App& app, int& exit_code) {
     flags.add_to(cmd, purpose);
     add_vocab_size(cmd, o);
     whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
+    one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
     cmd.add_flag("--by-op", o.by_op,
                  "What each part of the model, and each kernel in it, takes of it, too");
   };

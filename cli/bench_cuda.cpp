@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/bench.h"
+#include "cli/by_op.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/registry.h"
@@ -44,14 +45,17 @@ Status check_repeats(const Plan& plan, std::string_view asked) {
 
 }  // namespace
 
-Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
+Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOptions* model) {
   Device* device = TEGULA_TRY(open_device());
   CompileOptions with;
+  if (model) with = *model;
   with.plan.target = device->target();
-  with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
   // An op without a kernel stays what it is, so that it is the one that is named.
   const Planning every_op_has_one;
-  with.passes.pass.planning = &every_op_has_one;
+  if (!model) {
+    with.passes.pass.mode = Mode::kFast;  // no shards over k: the GPU's default
+    with.passes.pass.planning = &every_op_has_one;
+  }
   if (o.is_deterministic) with.plan.force_kernel = repeating_kernels();
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
@@ -60,10 +64,21 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
   MeasureOptions how;
   how.repeats = o.repeats;
   how.cold_bytes = o.is_cold ? int64_t{1} << 30 : 0;
-  const Measured t = TEGULA_TRY(measure_on_device(compiled.plan, *device, how));
+  OfDevice more;
+  more.integers_below = w.integers_below;
+  BenchWork work = w;
+  more.context = &work;
+  more.set = [](void* context, std::string_view param, const TensorRef& value) {
+    set_value(*static_cast<const BenchWork*>(context), param, value);
+  };
+  std::vector<StepStats> stats;
+  if (o.by_op) more.by_step = &stats;
+  const Measured t = TEGULA_TRY(measure_on_device(compiled.plan, *device, how, more));
 
   const Target& target = device->target();
-  const double seconds = t.ms_median / 1e3, gflops = w.flops / seconds / 1e9;
+  const double seconds = t.ms_median / 1e3,
+               gflops = (w.flops > 0 ? w.flops : static_cast<double>(compiled.plan->flops())) /
+                        seconds / 1e9;
   const double gbytes = static_cast<double>(compiled.plan->bytes()) / seconds / 1e9;
   const double peak = (o.dtype == "f32"      ? target.f32_flops_per_s
                        : o.dtype == "f8e4m3" ? 2 * target.bf16_flops_per_s
@@ -77,22 +92,27 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o) {
         "its %.4g\n",
         t.ms_median, t.ms_min, gflops, 100 * gflops / peak, peak, gbytes,
         100 * gbytes / peak_gbytes, peak_gbytes);
+    if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
+    if (o.by_op) print_by_op(times_by_op(*compiled.plan, stats));
     return {};
   }
-  const Json j = Json::object({{"what", w.what},
-                               {"device", target.name},
-                               {"ms_median", t.ms_median},
-                               {"ms_min", t.ms_min},
-                               {"gflops", gflops},
-                               {"gbytes_per_s", gbytes},
-                               {"peak_gflops", peak},
-                               {"share_of_peak", gflops / peak},
-                               {"peak_gbytes_per_s", peak_gbytes},
-                               {"share_of_bandwidth", gbytes / peak_gbytes},
-                               {"first_ms", t.first_ms},
-                               {"is_cold", o.is_cold},
-                               {"flops", w.flops},
-                               {"kernel", by_commas(kernels_of(*compiled.plan))}});
+  Json j = Json::object({{"what", w.what},
+                         {"device", target.name},
+                         {"ms_median", t.ms_median},
+                         {"ms_min", t.ms_min},
+                         {"gflops", gflops},
+                         {"gbytes_per_s", gbytes},
+                         {"peak_gflops", peak},
+                         {"share_of_peak", gflops / peak},
+                         {"peak_gbytes_per_s", peak_gbytes},
+                         {"share_of_bandwidth", gbytes / peak_gbytes},
+                         {"first_ms", t.first_ms},
+                         {"is_cold", o.is_cold},
+                         {"flops", w.flops},
+                         {"tokens_per_s", w.tokens / seconds},
+                         {"peak_bytes", compiled.plan->peak_bytes()},
+                         {"kernel", by_commas(kernels_of(*compiled.plan))}});
+  if (o.by_op) j.set("ops", times_by_op(*compiled.plan, stats));
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

@@ -30,9 +30,12 @@ std::string shapes_of(const Step& s) {
 }  // namespace
 
 Result<Json> times_by_op(Measurement& m) {
+  return times_by_op(m.session().plan(), TEGULA_TRY(m.time_steps(kRuns)));
+}
+
+Json times_by_op(const Plan& plan, const std::vector<StepStats>& stats) {
   constexpr const char* kPhases[] = {"forward", "backward", "update"};
-  const std::vector<StepStats> stats = TEGULA_TRY(m.time_steps(kRuns));
-  const auto& steps = m.session().plan().steps;
+  const auto& steps = plan.steps;
   std::map<std::array<std::string, 5>, Time> times;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];

@@ -10,6 +10,7 @@ namespace tegula::cli {
 // shape of operands together, the longest first:
 // [{"scope", "phase", "op", "kernel", "shapes", "launches", "ms", "gflops", "gbytes_per_s"}, …]
 Result<Json> times_by_op(Measurement& m);
+Json times_by_op(const Plan& plan, const std::vector<StepStats>& stats);
 // Under a line for each place with its sum, the longest first.
 void print_by_op(const Json& ops);
 

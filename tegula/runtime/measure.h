@@ -55,12 +55,18 @@ class Measurement {
   int64_t far_at_ = 0;
 };
 
-class Device;
-
 // The same for a plan of a device's kernels, by the device's own clock; nothing is counted there,
 // and the peak is 0. Samples begin when the device has done the same work for a tenth of a second:
 // what ran before decides its clocks for that long. Errors: a step that has no kernel there.
+// `set`: may change what a parameter was filled with, on the host; null: nobody does. `by_step`:
+// also what each step takes, by launches of its own.
+struct OfDevice {
+  int64_t integers_below = 1;
+  void (*set)(void* context, std::string_view param, const TensorRef& value) = nullptr;
+  void* context = nullptr;
+  std::vector<StepStats>* by_step = nullptr;
+};
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
-                                   const MeasureOptions& options);
+                                   const MeasureOptions& options, const OfDevice& more = {});
 
 }  // namespace tegula

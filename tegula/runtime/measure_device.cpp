@@ -11,6 +11,9 @@ namespace tegula {
 namespace {
 
 constexpr double kWarmUp_ms = 150;
+// A kernel, and what lays its operands out: timed as launches. Of a model's steps a graph is
+// replayed.
+constexpr size_t kLoneSteps = 8;
 
 // Memory of a device that goes with its owner.
 class DeviceMemory {
@@ -48,7 +51,8 @@ Status check_kernels(const Plan& plan, const Device& device) {
 using Set = std::vector<DeviceMemory>;  // one per parameter
 
 // The first set is filled; others are copies of it: only where they lie matters.
-Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_bytes) {
+Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_bytes,
+                                   const OfDevice& more) {
   Device& device = *rank.device;
   std::vector<Set> sets;
   int64_t bytes = 0;
@@ -59,7 +63,9 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
       set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
       if (sets.empty()) {
         Region host = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
-        fill_parameter(type, host.data(), p, 1);
+        fill_parameter(type, host.data(), p, more.integers_below);
+        if (more.set)
+          more.set(more.context, plan.params[p].name, contiguous_ref(host.data(), type));
         TEGULA_TRY(device.copy(set[p].data(), host.data(), type.bytes()));
       } else {
         TEGULA_TRY(device.copy(set[p].data(), sets[0][p].data(), type.bytes()));
@@ -74,15 +80,15 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
 }  // namespace
 
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
-                                   const MeasureOptions& options) {
+                                   const MeasureOptions& options, const OfDevice& more) {
   TEGULA_TRY(check_kernels(*plan, device));
   Rank rank(device);
   const DeviceMemory arena = TEGULA_TRY(DeviceMemory::allocate(device, plan->arena_bytes));
-  const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, rank, options.cold_bytes));
+  const std::vector<Set> sets = TEGULA_TRY(fill_sets(*plan, rank, options.cold_bytes, more));
   std::vector<std::unique_ptr<Session>> sessions;
   for (const Set& set : sets) {
     sessions.push_back(std::make_unique<Session>(plan, rank, arena.data()));
-    sessions.back()->capture(false);
+    sessions.back()->capture(plan->steps.size() > kLoneSteps);
     for (size_t p = 0; p < set.size(); ++p)
       sessions.back()->bind(static_cast<int>(p), set[p].data());
   }
@@ -109,6 +115,16 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
   for (int i = 0; i < options.repeats; ++i) samples.push_back(TEGULA_TRY(run(n)) / n);
   std::sort(samples.begin(), samples.end());
   out.ms_median = samples[samples.size() / 2], out.ms_min = samples[0];
+  if (more.by_step) {
+    constexpr int kRuns = 3;
+    more.by_step->assign(plan->steps.size(), {});
+    sessions[0]->collect(more.by_step);
+    for (int i = 0; i < kRuns; ++i) TEGULA_TRY(sessions[0]->run());
+    sessions[0]->collect(nullptr);
+    for (StepStats& s : *more.by_step) {
+      s.seconds /= kRuns, s.math_flops /= kRuns, s.executed_flops /= kRuns;
+    }
+  }
   return out;
 }
 
