@@ -178,7 +178,11 @@ Status run(const Options& o, std::string_view kind) {
   CompileOptions compile_with;
   compile_with.plan.target = Target::this_cpu(rank.pool.n_threads());
   const Work w = TEGULA_TRY(bench_work(kind, o, compile_with));
-  if (o.device == "cuda") return bench_on_cuda(w, o, model ? &compile_with : nullptr);
+  if (o.device == "cuda") {
+    Options with = o;
+    if (model) with.json = model->config.json, with.dtype = model->config.dtype;
+    return bench_on_cuda(w, with, model ? &compile_with : nullptr);
+  }
   if (!model) TEGULA_TRY(set_tuning(o, compile_with));
   BenchRun r = TEGULA_TRY(time_work(w, o, compile_with, rank));
   const double tokens_per_s = 1e3 * w.tokens / r.times.measured.ms_median;

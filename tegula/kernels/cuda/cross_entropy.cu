@@ -76,6 +76,7 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const CrossEntropyParams p) {
+  begin_early();
   const long long token = blockIdx.x;
   u16* row = p.logits + token * p.row;
   const long long target = id_at(p.targets, token * p.target_stride);

@@ -13,6 +13,7 @@ using namespace tegula::cuda;
 #ifndef TEGULA_T
 // An id outside of x gives zeros. Threads over elements of y, neighbours beside each other.
 extern "C" __global__ void __launch_bounds__(256) gather(const IndexParams p) {
+  begin_early();
   const long long per_outer = p.index.count * p.inner.count, all = p.outer.count * per_outer;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {
     const long long o = e / per_outer, rest = e % per_outer;
@@ -54,21 +55,24 @@ __device__ inline Value combine(Value x, Value y) {
 #endif
 }
 
-constexpr int kThreads = 128, kColumns = 4;
+constexpr int kThreads = 256, kColumns = 4;
+constexpr int kIds = 4;  // that a thread compares at once
 
 // The slices of y meet those of x in the order of ids, whatever runs when: a block has one id, and
 // does nothing if an earlier one is the same; else it goes through all that are, in order.
 extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams p) {
+  begin_early();
   const long long o = blockIdx.x / p.index.count, first = blockIdx.x % p.index.count;
   const long long ids = offset_of(p.outer, o, 2);
   const long long id = id_at(p.ids, ids + offset_of(p.index, first, 2));
   if (id < 0 || id >= p.n) return;
   bool is_known = false;
+#pragma unroll 4
   for (long long i = threadIdx.x; i < first; i += kThreads)
     is_known = is_known || id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
   if (__syncthreads_or(is_known)) return;
 
-  __shared__ u32 matches[kThreads / 32];
+  __shared__ u32 matches[kIds * kThreads / 32];
   const Stored* y = static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1);
   Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
   const long long column = static_cast<long long>(blockIdx.y) * kThreads * kColumns + threadIdx.x;
@@ -77,13 +81,16 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams
   for (int c = 0; c < kColumns; ++c)
     if (column + c * kThreads < p.inner.count)
       sum[c] = value_of(x[offset_of(p.inner, column + c * kThreads, 0)]);
-  for (long long base = first; base < p.index.count; base += kThreads) {
-    const long long i = base + threadIdx.x;
-    const bool is_same = i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
-    const u32 warp = __ballot_sync(0xffffffffu, is_same);
-    if (threadIdx.x % 32 == 0) matches[threadIdx.x / 32] = warp;
+  for (long long base = first; base < p.index.count; base += kIds * kThreads) {
+#pragma unroll
+    for (int k = 0; k < kIds; ++k) {
+      const long long i = base + k * kThreads + threadIdx.x;
+      const bool is_same = i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
+      const u32 warp = __ballot_sync(0xffffffffu, is_same);
+      if (threadIdx.x % 32 == 0) matches[(k * kThreads + threadIdx.x) / 32] = warp;
+    }
     __syncthreads();
-    for (int w = 0; w < kThreads / 32; ++w)
+    for (int w = 0; w < kIds * kThreads / 32; ++w)
       for (u32 rest = matches[w]; rest != 0; rest &= rest - 1) {
         const long long at = offset_of(p.index, base + 32 * w + (__ffs(rest) - 1), 1);
 #pragma unroll

@@ -30,6 +30,7 @@ __device__ inline Stored stored_of(T x) {
 
 // One chain a line. Neighbouring threads have neighbouring lines.
 extern "C" __global__ void __launch_bounds__(128) cumsum(const LineParams p) {
+  begin_early();
   const long long line = flat_thread();
   if (line >= p.lines.count) return;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.lines, line, 0);
@@ -68,6 +69,7 @@ __device__ inline Found first_of_warp(Found f, bool is_smallest) {
 
 // A warp a line.
 extern "C" __global__ void __launch_bounds__(128) argmax(const LineParams p) {
+  begin_early();
   const long long line = flat_thread() / 32;
   if (line >= p.lines.count) return;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.lines, line, 0);
@@ -81,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(128) argmax(const LineParams p) {
 
 // A warp a line: each of the k passes finds the first element behind the one found before.
 extern "C" __global__ void __launch_bounds__(128) top_k(const LineParams p) {
+  begin_early();
   const long long line = flat_thread() / 32;
   if (line >= p.lines.count) return;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.lines, line, 0);

@@ -52,7 +52,9 @@ Status check_matmul(const MatmulCall& call) {
         cat("matmul: extents or tiles past 2^30: m ", s.m, ", n ", s.n, ", k ", s.k));
   TEGULA_TRY(check_operand("a", call.a, s.a_mn_major ? s.m : s.k));
   TEGULA_TRY(check_operand("b", call.b, s.b_mn_major ? s.n : s.k));
-  return check_operand("c", call.c, s.n);
+  if (!s.f32_out) return check_operand("c", call.c, s.n);
+  if (call.c.stride < s.n) return invalid_argument("matmul: the rows of c overlap");
+  return {};
 }
 
 int MatmulVariant::smem_bytes() const {
@@ -79,8 +81,26 @@ MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
     return ceil_div(ceil_div(shape.m, kTileM) * ceil_div(shape.n, tile_n), n_multiprocessors);
   };
   // A tile half as wide takes a little more than half the time.
-  if (rounds(128) * 11 < rounds(256) * 20) v.tile_n = 128, v.n_stages = 6;
+  if (shape.f32_out && rounds(192) * 31 < rounds(256) * 40) v.tile_n = 192;
+  const int64_t wide = v.tile_n == 192 ? rounds(192) * 31 : rounds(256) * 40;
+  if (rounds(128) * 22 < wide) v.tile_n = 128, v.n_stages = 6;
   return v;
+}
+
+int choose_splits(const MatmulShape& s, int n_multiprocessors) {
+  if (!s.f32_out) return 1;
+  const MatmulVariant v = choose_matmul(s, n_multiprocessors);
+  const int64_t tiles = ceil_div(s.m, kTileM) * ceil_div(s.n, int64_t{v.tile_n});
+  int best = 1;
+  // Sums of parts are written, read and joined: that must be worth it, and a part long enough.
+  for (const int splits : {2, 4, 8}) {
+    if (s.k % (splits * kTileK) != 0 || s.k / splits < 1024) break;
+    const auto work = [&](int n) {
+      return ceil_div(tiles * n, int64_t{n_multiprocessors}) * (8 / n);
+    };
+    if (4 * work(splits) < 3 * work(best)) best = splits;
+  }
+  return best;
 }
 
 Result<MatmulKernel> MatmulKernel::load(const MatmulVariant& variant, const std::string& cubin) {
@@ -96,6 +116,8 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
   if (s.a_mn_major != v.a_mn_major || s.b_mn_major != v.b_mn_major || s.f32_out != v.f32_out)
     return internal_error(cat("matmul variant ", v.name(), " got operands of another layout"));
   TEGULA_TRY(check_matmul(call));
+  if (call.n_splits > 1 && (!s.f32_out || s.k % (call.n_splits * kTileK) != 0))
+    return internal_error(cat("matmul: k ", s.k, " in ", call.n_splits, " parts"));
   HostTensorMap a = TEGULA_TRY(map_of(call.a, v.a_mn_major, s.m, s.k, kTileM));
   HostTensorMap b = TEGULA_TRY(map_of(call.b, v.b_mn_major, s.n, s.k, v.tile_n));
   HostTensorMap c = s.f32_out ? b : TEGULA_TRY(map_of(call.c, s.n, s.m, 64));  // or unused
@@ -103,13 +125,15 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
   MatmulSm90Params p{};
   p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n);
-  p.n_steps = static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK), v.tile_n / 64));
+  p.n_splits = call.n_splits, p.split_stride = call.split_stride;
+  p.n_steps =
+      static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));
   p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
 
-  const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n, n_multiprocessors_);
+  const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n * p.n_splits, n_multiprocessors_);
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(function_, {{n_blocks, 1, 1}, {kThreads, 1, 1}, v.smem_bytes()}, call.stream,
-                  "launching matmul_sm90", a, b, c, p);
+  return d->start(function_, {{n_blocks, 1, 1}, {kThreads, 1, 1}, v.smem_bytes(), true},
+                  call.stream, "launching matmul_sm90", a, b, c, p);
 }
 
 std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major) {

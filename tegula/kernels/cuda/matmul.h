@@ -30,6 +30,10 @@ struct MatmulCall {
   MatmulShape shape;
   MatmulOperand a, b, c;
   Stream stream;
+  // Of f32 results: k in so many parts, each part's sums in a c of its own, split_stride elements
+  // apart; parts are multiples of 64.
+  int n_splits = 1;
+  int64_t split_stride = 0;
 };
 
 // invalid_argument for what is empty, misaligned or strided as above forbids; unsupported for
@@ -51,8 +55,12 @@ struct MatmulVariant {
 };
 
 // The fastest variant measured for a shape (bench/results/matmul_cuda.json): tiles of 128 × 256, or
-// of 128 × 128 where those leave fewer multiprocessors idle.
+// of 128 × 128 (f32 results: 192) where those leave fewer multiprocessors idle.
 MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors = 132);
+
+// Into how many parts k should be cut so that more multiprocessors have work: 1, 2, 4 or 8, and 1
+// but for f32 results. Depends on the shape and the device alone.
+int choose_splits(const MatmulShape& shape, int n_multiprocessors = 132);
 
 // matmul_sm90, compiled, in the current context.
 class MatmulKernel {

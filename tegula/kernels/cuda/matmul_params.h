@@ -33,6 +33,8 @@ struct MatmulSm90Params {
   int m, n;
   int n_steps;  // slabs of 64 k, at least as many as a tile has boxes of 64 columns
   TileOrder order;
+  int n_splits;            // of k, each into a c of its own; of several n_steps are one's
+  long long split_stride;  // elements between them
 };
 
 // divergence: out[i] after n rounds of work on the path (of `paths`, a power of 2) of thread i:

@@ -14,7 +14,7 @@
 // through shared memory.
 //
 // Variant, by -D:
-//   TEGULA_TILE_N                        columns of a tile: 128, 256
+//   TEGULA_TILE_N                        columns of a tile: 128, 256; of f32 results 192, too
 //   TEGULA_STAGES                        slabs in shared memory
 //   TEGULA_A_MN_MAJOR, TEGULA_B_MN_MAJOR 0 | 1
 //   TEGULA_F32_OUT                       1: c is f32, its sums as they are, written from registers
@@ -45,7 +45,7 @@ constexpr int kOutBoxes = 2;               // of them on their way at once
 constexpr int kOutBytes = kConsumers * kOutBoxes * kBoxBytes;
 constexpr int kBarrierBytes = 256;
 static_assert(kStages * kStageBytes + kOutBytes + kBarrierBytes + 1024 <= 227 * 1024);
-static_assert(kTileN % 64 == 0 && kBoxes % kOutBoxes == 0);
+static_assert(kTileN % 64 == 0 && (kF32Out || kBoxes % kOutBoxes == 0));
 
 struct Shared {
   char* stages;           // [kStages] of A [kTileM][64] or [kTileM / 64][64][64], and B likewise
@@ -75,9 +75,11 @@ __device__ inline void fetch(char* tile, const TensorMap* map, Barrier* full, in
 __device__ inline void produce(const MatmulSm90Params& p, const Shared& s, const TensorMap* a,
                                const TensorMap* b) {
   Ring<kStages> ring;
-  for (int index = blockIdx.x; index < p.order.tiles_m * p.order.tiles_n; index += gridDim.x) {
-    const TilePlace at = tile_place(p.order, index);
-    for (int step = 0; step < p.n_steps; ++step) {
+  const int n_tiles = p.order.tiles_m * p.order.tiles_n;
+  for (int index = blockIdx.x; index < n_tiles * p.n_splits; index += gridDim.x) {
+    const TilePlace at = tile_place(p.order, index % n_tiles);
+    const int first = index / n_tiles * p.n_steps;
+    for (int step = first; step < first + p.n_steps; ++step) {
       barrier_wait(s.empty + ring.slot, ring.parity ^ 1);
       Barrier* full = s.full + ring.slot;
       char* slab = s.stages + ring.slot * kStageBytes;
@@ -172,10 +174,10 @@ struct Consumer {
   }
 
   // Sums as they are, from registers: pairs of neighbouring columns, 32 bytes of a row at a time.
-  __device__ void write_sums(int first_row, int first_column) const {
+  __device__ void write_sums(int split, int first_row, int first_column) const {
     const int r = first_row + 16 * warp + lane / 4, c = first_column + 2 * (lane % 4);
-    float* const out = reinterpret_cast<float*>(p.c);
-    const bool are_pairs = p.ldc % 2 == 0;
+    float* const out = reinterpret_cast<float*>(p.c) + split * p.split_stride;
+    const bool are_pairs = p.ldc % 2 == 0 && reinterpret_cast<unsigned long long>(out) % 8 == 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (r + 8 * half >= p.m) continue;
@@ -195,16 +197,17 @@ struct Consumer {
   }
 
   __device__ void run() {
-    for (int index = blockIdx.x; index < p.order.tiles_m * p.order.tiles_n; index += gridDim.x) {
+    const int n_tiles = p.order.tiles_m * p.order.tiles_n;
+    for (int index = blockIdx.x; index < n_tiles * p.n_splits; index += gridDim.x) {
 #pragma unroll
       for (int i = 0; i < kBoxes; ++i) step(i == 0, [&] { write(i); });
       for (int i = kBoxes; i < p.n_steps; ++i) step(false, [] {});
       wgmma_wait<0>();
       fence_registers(d);
       release_last();
-      const TilePlace at = tile_place(p.order, index);
+      const TilePlace at = tile_place(p.order, index % n_tiles);
       if (kF32Out) {
-        write_sums(at.m * kTileM + int(wg) * kRows, at.n * kTileN);
+        write_sums(index / n_tiles, at.m * kTileM + int(wg) * kRows, at.n * kTileN);
         continue;
       }
 #pragma unroll
@@ -236,6 +239,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
+  begin_early();
 
   if (warp < 4) {
     give_registers<kProducerRegisters>();

@@ -6,6 +6,7 @@
 using namespace tegula::cuda;
 
 extern "C" __global__ void __launch_bounds__(256) move_strided(const MoveParams p) {
+  begin_early();
   for (long long i = flat_thread(); i < p.to_loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[offset_of(p.to_loops, i, 0)] =
         static_cast<const MovedElement*>(p.from)[offset_of(p.from_loops, i, 0)];
@@ -13,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(256) move_strided(const MoveParams 
 
 #if TEGULA_BYTES <= 8
 extern "C" __global__ void __launch_bounds__(256) fill_strided(const FillParams p) {
+  begin_early();
   for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 0)] = static_cast<MovedElement>(p.value);
 }
@@ -20,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) fill_strided(const FillParams 
 
 // Starts are clamped, so that the update lies inside.
 extern "C" __global__ void __launch_bounds__(256) update_slice(const UpdateParams p) {
+  begin_early();
   long long first = 0;
   for (int d = 0; d < p.loops.rank; ++d) {
     const long long start = id_at(p.start[d], 0);

@@ -1,7 +1,7 @@
-// Sums, products and extremes over any dims: chains of a fixed length, joined in order.
+// Sums, products and extremes over any dims: chains of a fixed length, joined in a fixed order.
 //
-//   out[i] = op over r of x[i, r]: part c is the chain over r in [c·chunk, (c + 1)·chunk), and
-//   parts are joined one after the other.
+//   out[i] = op over r of x[i, r]: part c is the chain over r in [c·chunk, (c + 1)·chunk); parts c,
+//   c + 8, … are joined one after the other, and then the eight that come of it.
 //
 // Variant, by -D: TEGULA_T the elements' type, or TEGULA_BF16 1; TEGULA_OP 0 sum, 1 max, 2 min,
 // 3 prod.
@@ -37,10 +37,11 @@ __device__ inline Value join(Value a, Value b) {
 #endif
 }
 
-constexpr int kUnroll = 8;
+constexpr int kUnroll = 16;
 
 // Grid (columns, parts): a thread has one chain of one result.
 extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const ReduceParams p) {
+  begin_early();
   const long long i = flat_thread(), part = blockIdx.y;
   if (i >= p.kept.count) return;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.kept, i, 0);
@@ -68,11 +69,25 @@ extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const ReducePara
     reinterpret_cast<Value*>(p.parts)[part * p.kept.count + i] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(256) reduce_parts(const ReduceParams p) {
-  const long long i = flat_thread();
-  if (i >= p.kept.count) return;
-  const Value* parts = reinterpret_cast<const Value*>(p.parts) + i;
-  Value sum = parts[0];
-  for (int c = 1; c < p.n_parts; ++c) sum = join(sum, parts[c * p.kept.count]);
+// A block has 32 results; row g of its threads joins parts g, g + kGroups, …, then the rows are
+// joined in order.
+constexpr int kGroups = 8;
+extern "C" __global__ void __launch_bounds__(32 * kGroups) reduce_parts(const ReduceParams p) {
+  begin_early();
+  __shared__ Value of_group[kGroups][32];
+  const int column = threadIdx.x % 32, group = threadIdx.x / 32;
+  const long long i = static_cast<long long>(blockIdx.x) * 32 + column;
+  if (i < p.kept.count && group < p.n_parts) {
+    const Value* parts = reinterpret_cast<const Value*>(p.parts) + i;
+    Value sum = parts[group * p.kept.count];
+#pragma unroll 8
+    for (int c = group + kGroups; c < p.n_parts; c += kGroups)
+      sum = join(sum, parts[c * p.kept.count]);
+    of_group[group][column] = sum;
+  }
+  __syncthreads();
+  if (i >= p.kept.count || group != 0) return;
+  Value sum = of_group[0][column];
+  for (int g = 1; g < kGroups && g < p.n_parts; ++g) sum = join(sum, of_group[g][column]);
   static_cast<Stored*>(p.out)[offset_of(p.kept, i, 1)] = stored_of(sum);
 }

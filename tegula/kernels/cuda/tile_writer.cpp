@@ -42,6 +42,7 @@ void TileWriter::head() {
     line("// ", std::string_view(program).substr(at, end - at));
     at = end + 1;
   }
+  line("#include \"tegula/kernels/cuda/ptx/sync.cuh\"");
   line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
   line("namespace tegula::cuda {\n");
   line("using namespace tile;");
@@ -52,6 +53,7 @@ void TileWriter::head() {
   line("extern \"C\" __global__ void __launch_bounds__(", layout().n_threads, ")");
   line("    ", kTileEntry, "(const __grid_constant__ Params p) {");
   open();
+  line("begin_early();");
 }
 
 std::string TileWriter::arguments(const Instr& i) const {

@@ -56,6 +56,7 @@ constexpr KernelDef bwd_kernel(KernelDef def) {
   def.op = "attention_bwd";
   def.device = DeviceKind::kCuda;
   def.repeats_bits = kIsOrdered;
+  def.writes_strides = true;
   def.check = check_padded<kBackwardOperands, check_bwd<kChoose, kIsOrdered, kOfF32>>;
   def.supports = passes<check_padded<kBackwardOperands, check_bwd<kChoose, kIsOrdered, kOfF32>>>;
   def.workspace_bytes =

@@ -26,7 +26,8 @@ Result<Layout> layout_of(const kernel::Loops& first, const kernel::Loops& second
   Layout l;
   const int64_t s = TEGULA_TRY(stride_of(second, operand, 1));
   if (s == 1) {
-    l.stride = TEGULA_TRY(stride_of(first, operand, round_up(second.count, 8)));
+    // A single row is taken as if more followed it, so that as many rows have its kernel.
+    l.stride = TEGULA_TRY(stride_of(first, operand, second.count));
     return l;
   }
   const int64_t f = TEGULA_TRY(stride_of(first, operand, 1));

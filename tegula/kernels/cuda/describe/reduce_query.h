@@ -6,7 +6,7 @@
 
 namespace tegula::cuda {
 
-inline constexpr int64_t kReduceChunk = 128;  // of the reduced elements, one chain
+inline constexpr int64_t kReduceChunk = 64;  // of the reduced elements, one chain
 
 struct ReduceSizes {
   int64_t kept = 1, reduced = 1;

@@ -11,6 +11,13 @@ Status check(const KernelQuery& q) {
     return unsupported("dot: results of bf16 or f32");
   return check_matmul(matmul_call(d, 0, nullptr));
 }
+// The sums of each part of k.
+int64_t workspace_bytes(const KernelQuery& q) {
+  const auto d = parse_dot(q, DType::kBF16, q.out[0].dtype);
+  if (!d.ok()) return 0;
+  const int splits = choose_splits(d->shape, q.target->multiprocessors);
+  return splits == 1 ? 0 : 4 * splits * d->shape.m * d->shape.n;
+}
 }  // namespace
 
 extern constinit const KernelDef matmul_sm90{
@@ -22,6 +29,7 @@ extern constinit const KernelDef matmul_sm90{
     .priority = 100,
     .supports = passes<check>,
     .check = check,
+    .workspace_bytes = workspace_bytes,
 };
 
 }  // namespace tegula::cuda

@@ -1,4 +1,4 @@
-// Chains of 128 elements, joined in order.
+// Chains of 64 elements, joined in a fixed order.
 #include "tegula/kernels/cuda/describe/check.h"
 #include "tegula/kernels/cuda/describe/reduce_query.h"
 
@@ -8,8 +8,8 @@ extern constinit const KernelDef reduce_max_cuda{
     .name = "reduce_max_cuda",
     .op = "reduce_max",
     .device = DeviceKind::kCuda,
-    .order = "chunks128",
-    .doc = "chains of 128 elements, joined in order",
+    .order = "chunks64",
+    .doc = "chains of 64 elements, joined in a fixed order",
     .supports = check_reduce,
     .workspace_bytes = reduce_workspace_bytes,
 };

@@ -74,7 +74,8 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     TEGULA_TRY(product(call, "n d, v d -> n v", x, w, logits, to));
     Rows rows(call, part, s);
     rows.start_at(first, call.in[2]);
-    TEGULA_TRY(d->start(f, {{n, 1, 1}, {512, 1, 1}}, to, "launching cross_entropy", rows.p));
+    TEGULA_TRY(
+        d->start(f, {{n, 1, 1}, {512, 1, 1}, 0, true}, to, "launching cross_entropy", rows.p));
     // As the op counts a token: 4 v + 2, and the gradient's 4 v.
     const int64_t flops = n * ((has_grads ? 8 : 4) * s.v + 2);
     call.counters->add(flops, flops);

@@ -35,7 +35,7 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
                       const TensorRef& y, Meet meet, const Stream& to) {
   if (y.numel() == 0) return {};
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
-  constexpr int kThreads = 128, kColumns = 4;
+  constexpr int kThreads = 256, kColumns = 4;
   std::string type = type_define(x.dtype);
   if (meet == Meet::kSet)  // bits move
     type = size_bytes(x.dtype) == 1   ? "TEGULA_T=unsigned char"
@@ -51,7 +51,9 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
   const Driver* d = TEGULA_TRY(Driver::get());
   const Grid grid{
       {p.outer.count * p.index.count, ceil_div(p.inner.count, int64_t{kThreads * kColumns}), 1},
-      {kThreads, 1, 1}};
+      {kThreads, 1, 1},
+      0,
+      true};
   // Ids outside of x are priced, because only the data tells them apart.
   if (meet != Meet::kSet) call.counters->add(y.numel(), y.numel());
   return d->start(f, grid, to, "launching scatter", p);

@@ -10,6 +10,18 @@
 
 namespace tegula::cuda {
 
+PreparedLaunches::~PreparedLaunches() {
+  for (void* data : kept_) open_cuda_device().value()->release(data);
+}
+
+Result<void*> PreparedLaunches::keep(const void* host, int64_t bytes) {
+  Device* device = TEGULA_TRY(open_cuda_device());
+  void* data = TEGULA_TRY(device->allocate(bytes));
+  kept_.push_back(data);
+  TEGULA_TRY(device->copy(data, host, bytes));
+  return data;
+}
+
 namespace {
 // Says what is wrong with the cache, once.
 CachedKernel told_once(CachedKernel kernel) {

@@ -32,8 +32,14 @@ Result<const Kernel*> loaded(const std::string& name, std::string_view source,
 
 class PreparedLaunches final : public Prepared {
  public:
+  ~PreparedLaunches() override;
+  // Memory with a copy of that of the host, as long as this lives.
+  Result<void*> keep(const void* host, int64_t bytes);
   LaunchList list;
   Status enqueue(void* stream) const override { return list.enqueue(stream); }
+
+ private:
+  std::vector<void*> kept_;
 };
 
 // KernelLaunch::prepare by a function that launches into a stream or onto a list.

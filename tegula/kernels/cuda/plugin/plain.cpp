@@ -67,7 +67,7 @@ Result<FunctionHandle> plain_kernel(std::string_view source, const char* name,
 
 Grid grid_for(int64_t n, int threads) {
   const int64_t blocks = std::clamp<int64_t>(ceil_div(n, int64_t{threads}), 1, kMostBlocks);
-  return {{blocks, 1, 1}, {threads, 1, 1}};
+  return {{blocks, 1, 1}, {threads, 1, 1}, 0, true};
 }
 
 LoopParams loops_of(std::span<const int64_t> extents,

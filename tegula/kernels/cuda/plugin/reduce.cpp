@@ -6,6 +6,22 @@
 
 namespace tegula::cuda {
 
+namespace {
+std::vector<std::string> defines_of(int op, DType t) {
+  return {cat("TEGULA_OP=", op), type_define(t)};
+}
+}  // namespace
+
+Status launch_chunks(const ReduceParams& p, int op, DType t, const Stream& to) {
+  const FunctionHandle f =
+      TEGULA_TRY(plain_kernel("reduce.cu", "reduce_chunks", defines_of(op, t)));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const int threads = 128;
+  const int64_t blocks = (p.kept.count + threads - 1) / threads;
+  return d->start(f, {{blocks, p.n_parts, 1}, {threads, 1, 1}, 0, true}, to,
+                  "launching reduce_chunks", p);
+}
+
 Status launch_reduce(const DeviceCall& call, int op, const Stream& to) {
   const TensorRef &x = call.in[0], &out = call.out[0];
   const KernelQuery query{
@@ -29,17 +45,14 @@ Status launch_reduce(const DeviceCall& call, int op, const Stream& to) {
   p.x = x.data, p.out = out.data, p.parts = static_cast<float*>(call.workspace);
   p.kept = loops_of(kept, {kept_x, kept_out}), p.reduced = loops_of(reduced, {reduced_x});
   p.chunk = kReduceChunk, p.n_parts = static_cast<int>(sizes.n_parts());
-  std::vector<std::string> defines = {cat("TEGULA_OP=", op), type_define(x.dtype)};
-  const FunctionHandle chunks = TEGULA_TRY(plain_kernel("reduce.cu", "reduce_chunks", defines));
-  const Driver* d = TEGULA_TRY(Driver::get());
-  const int threads = 128;
-  const int64_t blocks = (sizes.kept + threads - 1) / threads;
   call.counters->add(sizes.kept * sizes.reduced, sizes.kept * sizes.reduced);
-  TEGULA_TRY(d->start(chunks, {{blocks, p.n_parts, 1}, {threads, 1, 1}}, to,
-                      "launching reduce_chunks", p));
+  TEGULA_TRY(launch_chunks(p, op, x.dtype, to));
   if (p.n_parts == 1) return {};
-  const FunctionHandle parts = TEGULA_TRY(plain_kernel("reduce.cu", "reduce_parts", defines));
-  return d->start(parts, {{blocks, 1, 1}, {threads, 1, 1}}, to, "launching reduce_parts", p);
+  const FunctionHandle parts =
+      TEGULA_TRY(plain_kernel("reduce.cu", "reduce_parts", defines_of(op, x.dtype)));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const Grid joined{{(sizes.kept + 31) / 32, 1, 1}, {256, 1, 1}, 0, true};
+  return d->start(parts, joined, to, "launching reduce_parts", p);
 }
 
 }  // namespace tegula::cuda

@@ -61,6 +61,12 @@ __device__ inline void wait_for_grid_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+__device__ inline void start_grid_after();
+// How a kernel begins that may be launched early: its launch, and the next one's, are hidden.
+__device__ inline void begin_early() {
+  wait_for_grid_before();
+  start_grid_after();
+}
 __device__ inline void start_grid_after() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -11,7 +11,8 @@ Status launch(const DeviceCall& call, const Stream& to) {
   p.is_smallest = int{call.attrs->flag("smallest")};
   const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "argmax", line_defines(x.dtype)));
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}}, to, "launching argmax", p);
+  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}, 0, true}, to,
+                  "launching argmax", p);
 }
 }  // namespace
 

@@ -17,7 +17,8 @@ Status launch(const DeviceCall& call, const Stream& to) {
   const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "cumsum", line_defines(x.dtype)));
   const Driver* d = TEGULA_TRY(Driver::get());
   call.counters->add(x.numel(), x.numel());
-  return d->start(f, {{(p.lines.count + 127) / 128, 1, 1}, {128, 1, 1}}, to, "launching cumsum", p);
+  return d->start(f, {{(p.lines.count + 127) / 128, 1, 1}, {128, 1, 1}, 0, true}, to,
+                  "launching cumsum", p);
 }
 }  // namespace
 

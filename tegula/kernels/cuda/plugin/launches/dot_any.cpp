@@ -52,7 +52,9 @@ Status launch(const DeviceCall& call, const Stream& to) {
   constexpr int64_t kTile = 64;
   const Grid grid{{ceil_div(c.n.count, kTile), ceil_div(c.m.count, kTile),
                    std::min<int64_t>(c.batch.count, 65535)},
-                  {256, 1, 1}};
+                  {256, 1, 1},
+                  0,
+                  true};
   const int64_t flops = out.numel() * (2 * c.k.count + c.k_shards - 1);
   call.counters->add(flops, flops);
   return d->start(f, grid, to, "launching dot_any", p);

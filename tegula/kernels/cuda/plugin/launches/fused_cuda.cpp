@@ -80,7 +80,7 @@ Status launch(const DeviceCall& call, const Stream& to) {
   std::vector<uint64_t> words;
   for (const TileParam& param : c.params) words.push_back(param.value);
   const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}};
+  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}, 0, true};
   return d->start_with(f, grid, to, "launching a tile program", {&argument, 1});
 }
 

@@ -11,7 +11,8 @@ Status launch(const DeviceCall& call, const Stream& to) {
   p.k = static_cast<int>(values.shape[x.rank - 1]);
   const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "top_k", line_defines(x.dtype)));
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}}, to, "launching top_k", p);
+  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}, 0, true}, to, "launching top_k",
+                  p);
 }
 }  // namespace
 
