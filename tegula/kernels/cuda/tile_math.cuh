@@ -47,6 +47,18 @@ __device__ inline double floor_divide(double a, double b) {
 }
 }  // namespace f64
 
+// Signs as the CPU changes them: a denormal number stays, which the compiler's own neg and abs flush.
+__device__ inline u32 flipped(u32 a, u32 which) {
+  u32 r;
+  asm("xor.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(which));
+  return r;
+}
+__device__ inline u32 masked(u32 a, u32 which) {
+  u32 r;
+  asm("and.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(which));
+  return r;
+}
+
 #define TILE_UNARY_F32(name, expression)        \
   template <class T>                            \
   __device__ float name(float a) {              \
@@ -77,10 +89,10 @@ __device__ inline double floor_divide(double a, double b) {
 TILE_UNARY_F32(copy, a)
 TILE_BITS_F64(copy, a)
 TILE_UNARY_I64(copy, a)
-TILE_UNARY_F32(neg, f32::negated(a))
+TILE_UNARY_F32(neg, as_float(flipped(bits(a), 0x80000000u)))
 TILE_BITS_F64(neg, f64::negated(a))
 TILE_UNARY_I64(neg, static_cast<i64>(-static_cast<u64>(a)))
-TILE_UNARY_F32(abs, f32::abs(a))
+TILE_UNARY_F32(abs, as_float(masked(bits(a), 0x7fffffffu)))
 TILE_BITS_F64(abs, wide::abs(a))
 TILE_UNARY_I64(abs, a < 0 ? static_cast<i64>(-static_cast<u64>(a)) : a)
 TILE_UNARY_F32(sign, (a > 0 ? 1.0f : 0.0f) - (a < 0 ? 1.0f : 0.0f))

@@ -88,6 +88,8 @@ inline void fma_rn_bf16x2(auto& to, u32 a, u32 b, u32 c) {
 inline void fma_rn_f16x2(auto& to, u32 a, u32 b, u32 c) {
   to = fma_of_pairs(a, b, c, from_f16, to_f16);
 }
+inline void xor_b32(auto& to, u32 a, u32 b) { to = a ^ b; }
+inline void and_b32(auto& to, u32 a, u32 b) { to = a & b; }
 inline void setp_ne_b32(bool& to, u32 a, u32 b) { to = a != b; }
 inline void setp_eq_b32(bool& to, u32 a, u32 b) { to = a == b; }
 inline void selp_u32(auto& to, u32 a, u32 b, bool p) { to = p ? a : b; }
