@@ -96,7 +96,6 @@ class CudaTest(unittest.TestCase):
 
     def test_what_has_no_kernel_is_named(self):
         self.refused(self.bench("gemm", "--shape", "32,128,128", "--weights", "int8"), "op dot_quantised", "--device cpu")
-        self.refused(self.bench("gemm", "--shape", "64,64,64", "--dtype", "f16"), "op dot", "matmul_sm90")
 
     def test_no_driver(self):
         self.refused(self.bench(*GEMM, TEGULA_CUDA_DRIVER=NO_DRIVER), "no CUDA driver", "run on the CPU", code=MACHINE)
@@ -164,8 +163,12 @@ class CudaTest(unittest.TestCase):
         wide = self.bench("attention", "--shape", "1,4,256,320", "--dtype", "f32", "--pass", "bwd")
         self.refused(wide, "no CUDA kernel", "attention_f32_bwd_sm90: attention: head_dim 320", "the nearest is 256",
                      "attention_bwd_sm90: it is not for f32")
-        self.refused(self.bench("gemm", "--shape", "100,100,100", "--dtype", "bf16"), "matmul_sm90: ",
-                     "a multiple of 8", "copy it into padded rows")
+
+    def test_products_that_tensor_cores_do_not_take(self):
+        if not self.has_compiler():
+            self.skipTest("no NVRTC")
+        for call in (("--shape", "100,100,100", "--dtype", "bf16"), ("--shape", "64,64,64", "--dtype", "f16")):
+            self.assertEqual(self.measure("gemm", *call, "--repeats", "1")["kernel"], "dot_any")
 
     def test_a_device_with_less_shared_memory_gets_smaller_tiles(self):
         if not self.has_compiler():
