@@ -191,10 +191,11 @@ class BlockLoop {
     Node cut = node;
     if (!node.op->localize) return node.attrs;
     const auto in = f_.input_types(node), out = f_.output_types(node);
-    for (int d = 0; d < block_.rank(); ++d) {
+    // Of the whole: with one dim cut, attributes and operands no longer agree.
+    const auto map = dim_map({node.op, &node.attrs, in, out, &module_, {}});
+    for (int d = 0; map.ok() && d < block_.rank(); ++d) {
+      if (r_.rows[d] == block_[d]) continue;
       const OpCall call{node.op, &cut.attrs, in, out, &module_, {}};
-      const auto map = dim_map(call);
-      if (!map.ok() || r_.rows[d] == block_[d]) continue;
       const int factor = map->results[0][static_cast<size_t>(d)].terms[0].factor;
       cut.attrs = node.op->localize(call, *map, factor, 0, block_[d].bound());
     }

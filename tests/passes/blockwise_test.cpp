@@ -11,6 +11,7 @@ Type f32(Shape s) { return {DType::kF32, s}; }
 struct Net {
   Shape rows = {4, 32};
   bool is_gated = false, has_bias = true, is_training = true, shows_hidden = false;
+  bool is_norm_written_out = false;  // as where a target has no kernel for it
 };
 
 // y = x + ffn(norm(x)), twice, and the gradients of a loss.
@@ -27,7 +28,12 @@ FuncId network(Module& m, const Net& n) {
   };
   Var hidden;
   for (int layer = 0; layer < 2; ++layer) {
-    const Var a = layer_norm(x, weight("norm", {kD}), n.has_bias ? weight("shift", {kD}) : Var());
+    const Var scale = weight("norm", {kD});
+    Var a;
+    if (n.is_norm_written_out)
+      a = x * rsqrt(reduce_mean(x * x, {x.rank() - 1}, true) + 1e-5) * scale;
+    else
+      a = layer_norm(x, scale, n.has_bias ? weight("shift", {kD}) : Var());
     Var h = matmul(a, weight("w", {kD, kFf}));
     if (n.has_bias) h = h + weight("b", {kFf});
     h = n.is_gated ? silu(h) * matmul(a, weight("up", {kD, kFf})) : gelu(h);
@@ -85,6 +91,18 @@ TEST(Blockwise, KeepsBitsAndNothingWide) {
           const Function once = m[f];
           EXPECT_FALSE(run(m, f, "blockwise", blocks_of(block)));
         }
+}
+
+// Its broadcasts name the rows, of which a block cuts two dims.
+TEST(Blockwise, CutsNormsThatAreWrittenOut) {
+  for (const bool is_training : {false, true}) {
+    Module m;
+    const FuncId f = network(m, {.is_training = is_training, .is_norm_written_out = true});
+    const Function before = m[f];
+    ASSERT_TRUE(run(m, f, "blockwise", blocks_of(16)));
+    expect_same_bits(m, before, m[f]);
+    EXPECT_GE(count(m[f], scan_op), 2);
+  }
 }
 
 TEST(Blockwise, TakesNormAndResidualAlong) {
