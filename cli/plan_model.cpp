@@ -13,6 +13,7 @@
 #include "tegula/planner/report.h"
 #include "tegula/planner/report_baselines.h"
 #include "tegula/planner/report_html.h"
+#include "tegula/planner/report_stages.h"
 
 namespace tegula::cli {
 
@@ -23,7 +24,7 @@ struct Options {
   std::string explain, gantt, html, hardware, keeps = "mixed";
   double deadline_days = 0;
   int64_t trials = 0;
-  bool json = false, guide = false, train = false;
+  bool json = false, guide = false, train = false, stages = false;
 };
 
 // A file is an input, what stands on the command line is not.
@@ -80,6 +81,11 @@ int run(const Options& o) {
   std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
   if (o.guide && !o.json && answer->cluster && !answer->serve)
     text += to_text(guide(*answer, 86400 * o.deadline_days));
+  if (o.stages && answer->cluster) {
+    const auto stages = unequal_stages(*answer);
+    if (!stages.ok()) return report(stages.error());
+    text += *stages;
+  }
   if (o.trials > 0 && !o.json && !answer->found.best.empty())
     text += compare_searches(*answer, o.trials);
   std::fputs(text.c_str(), stdout);
@@ -187,6 +193,11 @@ void add_plan_model(CLI::App& app, int& exit_code) {
         0, 1000000)
       ->needs(cmd->get_option("--gpus"))
       ->excludes(json);
+  cmd->add_flag("--unequal-stages", o.stages,
+                "Also stages of unequal sizes on submeshes of unequal sizes, exactly the best")
+      ->needs(cmd->get_option("--gpus"))
+      ->excludes(json)
+      ->excludes(serve);
   for (const char* of_serving : {"--prompt", "--output", "--batch"})
     cmd->get_option(of_serving)->needs(serve);
   for (const char* of_training : {"--batch-tokens", "--keeps", "--optimizer", "--guide", "--gantt",

@@ -35,17 +35,26 @@ class ServeStep {
     s.layout = l_;
     add_layer();
     s.seconds = total() * layers;
+    count(s, layers);
     s.comm = layers * layer_comm();
     works_.clear();
     // The head sees one token of every sequence.
     works_.push_back(
         matmul_work("head", batch_, real(m_.vocab_size) / real(l_.n), real(m_.d_model), e_));
     s.seconds += total();
+    count(s, 1);
     s.comm += comm(Collective::kAllGather, e_ * batch_ * real(m_.d_model), l_.n);
     return s;
   }
 
  private:
+  void count(StepSeconds& s, double times) const {
+    for (const Work& w : works_)
+      if (w.unit == Unit::kMatmul)
+        s.products += times * w.flops;
+      else if (w.unit == Unit::kAttention)
+        s.attention += times * w.flops;
+  }
   Seconds total() const { return planner::price(works_, c_.device, kExpected, job_.dtype); }
   double comm(Collective what, double bytes, int64_t n, int64_t stride = 1) const {
     const RankGroup g{n, stride};

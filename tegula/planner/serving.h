@@ -46,6 +46,8 @@ struct StepSeconds {
   ServeLayout layout;
   Seconds seconds;  // of the work
   double comm = 0;
+  double products = 0;   // FLOPs of products, of one device
+  double attention = 0;  // those of attention, 4 · keys · width a token and layer
   double total() const { return seconds.total() + comm; }
   std::string_view bound_by() const;  // compute, memory, network, launch
 };

@@ -116,6 +116,16 @@ class Planner(CliTest):
                           "does not fit", "811.7 GB")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
 
+    def test_other_schedules_and_unequal_stages(self):
+        text = self.expect_ok(self.run_tool("plan", "gpt2-xl", "--gpus", "8xA100", "--fix", "pp=4", "--batch-tokens",
+                                            65536, "--unequal-stages")).stdout
+        for name in ("zero_bubble_v", "chimera", "dual_pipe", "tera_pipe"):
+            self.assertRegex(text, rf"by {name}: [0-9.e-]+ s, [0-9.]+ GB")
+        layers = [tuple(map(int, m)) for m in re.findall(r"layers (\d+) to (\d+) on (\d+) nodes? of (\d+)", text)]
+        self.assertEqual([layers[0][0], layers[-1][1]], [0, 47])
+        self.assertEqual(sum(nodes * devices for _, _, nodes, devices in layers), 8)
+        self.expect_error(self.run_tool("plan", "gpt2-xl", "--unequal-stages"), USAGE, "--gpus")
+
     def test_accelerators_of_another_kind(self):
         for gpus, flags, model in (("16xcerebras-wse3", (), "llama2-70b"),
                                    ("576xgroq-lpu", ("--serve", "--dtype", "int8"), "llama2-70b"),

@@ -1,0 +1,25 @@
+// The memory of a step of many layers from the plans of three and of four.
+//
+// What lies in the arena while a step runs is known of every step of a plan. A layer more adds the
+// same to each: what it keeps, until its own backward part has run, and its gradients after that.
+// So of steps that correspond (the first, the second, the last but one and the last layer, what is
+// outside of layers) the live bytes are linear in the number of layers,
+//   live_L(step) = live_3(step) + (L − 3)·(live_4(step) − live_3(step)),
+// and in between they are linear in the layer's index, so that the largest is at an end. The peak
+// is the largest of them, equal to the byte to the liveness peak (lower_bound_bytes) of the whole
+// plan.
+#pragma once
+
+#include <cstdint>
+
+#include "tegula/plan/plan.h"
+
+namespace tegula::planner {
+
+// Live arena bytes of each step, slots rounded up to kAlignment as the memory planner does.
+std::vector<int64_t> live_bytes(const Plan& plan);
+// Errors: fewer than three layers; a step of forward or backward of which only one of the plans has
+// the like, or one of the update at which more lies than at any that both have.
+Result<int64_t> composed_peak(const Plan& three, const Plan& four, int64_t n_layers);
+
+}  // namespace tegula::planner
