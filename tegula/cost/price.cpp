@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "tegula/ir/collective.h"
+
 namespace tegula {
 
 namespace {
 // Of the peak of multiply-adds: `tegula bench ops --shape 64,1024 --threads 1` does silu at 15 and
 // gelu at 24 GFLOP/s, in caches, where multiply-adds reach 118.
 constexpr double kPeakOfElementwise = 8;
+constexpr double kMeetingSeconds = 1e-5;  // `tests_runtime --gtest_filter=*MeetingTakes*` prints it
 }  // namespace
 
 double flops_per_s(const Target& t, DType dtype) {
@@ -34,7 +37,20 @@ double price(const Target& target, DType dtype, double flops, double bytes) {
   return std::max(flops / flops_per_s(target, dtype), bytes / bytes_per_s(target));
 }
 
+double price_of_exchange(const Target& target, int n_meetings, double sent_bytes) {
+  return n_meetings * kMeetingSeconds + sent_bytes / bytes_per_s(target);
+}
+
+double price_of_collective(const Target& target, const OpCall& call) {
+  const int64_t n = call.attrs->i("ranks");
+  if (n == 1) return 0;
+  int64_t most = 0;
+  for (int64_t r = 0; r < n; ++r) most = std::max(most, call.op->collective->sent_bytes(call, r));
+  return price_of_exchange(target, call.op->collective->n_meetings, static_cast<double>(most));
+}
+
 double price(const Target& target, const OpCall& call) {
+  if (call.op->collective) return price_of_collective(target, call);
   const Bytes b = bytes_of(call);
   const DType dtype = call.in.empty() ? DType::kF32 : call.in[0].dtype;
   return price(target, dtype, static_cast<double>(flops_of(call)),

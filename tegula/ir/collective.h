@@ -24,6 +24,7 @@ struct CollectiveDef {
   // The definition, on the operands and results of the whole group.
   void (*reference)(const OpCall& call, std::span<const TensorRef> in,
                     std::span<const TensorRef> out) = nullptr;
+  int n_meetings = 1;  // how often all of them wait for one another's data
 };
 
 // Share i of n of a tensor's elements, in row-major order: what one rank sums.

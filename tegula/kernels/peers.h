@@ -16,6 +16,8 @@ struct Shown {
   std::atomic<int64_t>* sent_bytes = nullptr;  // whoever copies from this rank counts it here
 };
 
+class Errand;
+
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -29,6 +31,21 @@ class Peers {
   // Waits for them without showing anything new; false: a rank failed.
   virtual bool meet(std::string_view axis) = 0;
   virtual bool has_failed() const = 0;
+  // The group's errand of that number along the axis, the same on all of its ranks. Made when it is
+  // first asked for; lives as long as the group.
+  virtual Errand& errand(std::string_view axis, int number) = 0;
+};
+
+// A collective in the background. post() shows this rank's tensors and does not wait; to a kernel
+// that is launched some time later this is the group: its one meeting gives what all have posted,
+// and its end is noted without waiting. end() waits until nobody needs this rank's tensors.
+class Errand : public Peers {
+ public:
+  virtual void post(const TensorRef& in, const TensorRef& out) = 0;
+  // Have all posted? If not, a launch waits for them.
+  virtual bool is_ready() const = 0;
+  // False: a rank failed.
+  virtual bool end() = 0;
 };
 
 }  // namespace tegula

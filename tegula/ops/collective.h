@@ -12,6 +12,9 @@ namespace tegula {
 struct Group {
   std::string_view axis;
   int64_t n_ranks = 1;
+  // Begun where it stands and over where it is first read, beside the work in between (Step::starts
+  // in plan/plan.h). Not all_reduce, in which ranks meet twice.
+  bool in_background = false;
 };
 
 // The sum, largest or smallest over the group, elementwise.
@@ -25,5 +28,13 @@ Var reduce_scatter(Var x, const Group& group, int dim, int64_t parts = 1, Loc lo
 // From split along one dim to split along another: a rank gives every other one that one's share of
 // `split`, and lays what it gets side by side along `gather`.
 Var all_to_all(Var x, const Group& group, int split, int gather, Loc loc = Loc::current());
+
+// Rank r receives x of rank from[r], where that is -1 zeros; nobody sends to two. One op for all
+// that passes between pairs: a send and its receive are two sides of one node, a ring's shift is a
+// `from` of neighbours, and as every rank has the node none can wait for one that never comes.
+Var send_recv(Var x, const Group& group, std::vector<int64_t> from, Loc loc = Loc::current());
+// x of rank `root`, on all; its adjoint, the sum on rank `root` and zeros elsewhere.
+Var broadcast_from(Var x, const Group& group, int64_t root, Loc loc = Loc::current());
+Var reduce_to(Var x, const Group& group, int64_t root, Loc loc = Loc::current());
 
 }  // namespace tegula

@@ -1,6 +1,7 @@
 #include "tegula/passes/local_call.h"
 
 #include "tegula/ops/table.h"
+#include "tegula/passes/ring.h"
 
 namespace tegula {
 
@@ -75,6 +76,23 @@ Pieces pieces_of(const LocalCall& c, int64_t parts) {
   return fits ? Pieces{dim, size} : p;
 }
 
+// Every tensor is split along its queries or its keys.
+bool states_of_ring(const LocalCall& c, const DimMap& m, int64_t n, std::vector<AxisSharding>& in,
+                    std::vector<AxisSharding>& out) {
+  const RingFactors f = ring_factors(c, m, n);
+  if (f.queries < 0) return false;
+  const auto split = [&](const std::vector<DimExpr>& dims, const Type& t) {
+    for (const int factor : {f.queries, f.keys}) {
+      const Stand s = stand_of(m, dims, t.shape, factor);
+      if (s.dim >= 0) return AxisSharding::split(s.dim);
+    }
+    return AxisSharding();
+  };
+  for (size_t k = 0; k < in.size(); ++k) in[k] = split(m.operands[k], c.in[k]);
+  for (size_t r = 0; r < out.size(); ++r) out[r] = split(m.results[r], c.out[r]);
+  return true;
+}
+
 }  // namespace
 
 int outermost_factor(const DimMap& m) {
@@ -93,6 +111,11 @@ LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
 
 Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
   if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
+  if (cut.kind == AxisCut::kRing) {  // as in its first step: its own queries and keys
+    const RingFactors f = ring_factors(*this, TEGULA_TRY(dim_map(call())), n);
+    TEGULA_TRY(this->cut({AxisCut::kAlong, f.queries, 1}, n, index));
+    return this->cut({AxisCut::kAlong, f.keys, 1}, n, index);
+  }
   if (cut.kind == AxisCut::kPieces) {
     const auto dim = static_cast<int>(attrs.i("dim"));
     for (Type& t : in) t.shape[dim] = t.shape[dim].bound() / n;
@@ -164,6 +187,7 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
     out[0] = state(c.out[0]);
     return true;
   }
+  if (cut.kind == AxisCut::kRing) return states_of_ring(c, m, n, in, out);
   if (!may_be_cut(m, cut.factor, cut.parts, n)) return false;
   for (size_t k = 0; k < in.size(); ++k) {
     const Stand s = stand_of(m, m.operands[k], c.in[k].shape, cut.factor);

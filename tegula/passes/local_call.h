@@ -15,6 +15,7 @@ struct AxisCut {
     kAlong,   // a factor of the op's dims: each rank has its share
     kLinear,  // every rank does all of it to its own part of pending sums
     kPieces,  // along a dim that the op cuts or joins itself, between whole pieces of it
+    kRing,    // attention along queries, keys passed from rank to rank (passes/ring.h)
   };
   Kind kind = kWhole;
   int factor = -1;    // kAlong

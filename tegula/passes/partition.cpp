@@ -7,6 +7,7 @@
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/ring.h"
 #include "tegula/passes/sum_shards.h"
 
 namespace tegula {
@@ -52,12 +53,21 @@ class Partitioner {
     for (size_t k = 0; k < n.inputs.size(); ++k) in.push_back(converted(n.inputs[k], want[k]));
     LocalCall call(m_, f_, n);
     bool pends = false;
+    int ring = -1;
     for (size_t a = 0; a < at_.size(); ++a) {
+      if (s_.nodes[id][a].kind == AxisCut::kRing && s_.mesh.axes[a].size > 1) {
+        ring = static_cast<int>(a);
+        continue;
+      }
       TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
       for (uint32_t r = 0; r < n.n_outputs; ++r)
         pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output(r)][a].is_pending();
     }
-    const auto out = TEGULA_TRY(pends ? emit_pending(id, call, in) : emit_whole(n, call, in));
+    const auto axis = static_cast<size_t>(ring);
+    const auto out = TEGULA_TRY(ring >= 0 ? emit_ring(b_, call, in, s_.mesh.axes[axis].name,
+                                                      s_.mesh.axes[axis].size, at_[axis])
+                                : pends   ? emit_pending(id, call, in)
+                                          : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
     return b_.failed() ? Status(b_.error()) : Status();
   }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
+#include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/ring.h"
 #include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
 namespace {
 
-// FLOPs that every rank does alike are as bad as one byte sent for so many of them.
-constexpr double kFlopsPerByte = 64;
-constexpr double kImpossible = 1e30;
+constexpr double kImpossible = 1e30;  // seconds
 
 bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
 
@@ -86,6 +86,8 @@ class Sharder {
               break;
             }
       }
+      if (options_.mode == Mode::kFast && may_ring(n, c, map, axis))
+        cuts.push_back({AxisCut::kRing});
       if (n.op->precision == Precision::kLow)
         for (size_t f = 0; f < map.factors.size(); ++f)
           cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
@@ -149,36 +151,73 @@ class Sharder {
     return false;
   }
 
+  // Queries and keys lie in shares of the sequence already.
+  bool may_ring(const Node& n, const LocalCall& c, const DimMap& map, size_t axis) const {
+    if (ring_factors(c, map, options_.mesh.axes[axis].size).queries < 0) return false;
+    const size_t id = static_cast<size_t>(&n - f_.nodes.data());
+    for (const AxisCut& outer : out_.nodes[id])
+      if (outer.kind == AxisCut::kRing) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.begin() + 3,
+                       [&](ValueId v) { return out_.values[v][axis] == AxisSharding::split(1); });
+  }
+
+  // Seconds that a rank waits for others, and that it spends on what all do alike.
   double price_of(const Node& n, const LocalCall& c, size_t axis, const AxisCut& cut,
                   const std::vector<AxisSharding>& want, const std::vector<AxisSharding>& give,
                   int64_t flops) const {
-    const auto n_ranks = static_cast<double>(options_.mesh.axes[axis].size);
-    const double share = (n_ranks - 1) / n_ranks;
-    double bytes = 0;
+    const int64_t n_ranks = options_.mesh.axes[axis].size;
+    Exchange all;
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      bytes += share * conversion(out_.values[n.inputs[k]][axis], want[k],
-                                  static_cast<double>(c.in[k].bytes()));
+      all += conversion(out_.values[n.inputs[k]][axis], want[k], c.in[k].bytes(), n_ranks);
     const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
     // What lies apart will be joined again somewhere, most likely; what an operand's own cut gives
-    // costs nothing that was not decided before.
+    // costs nothing that was not decided before; what was turned will be turned back.
     const bool is_new = cut.kind == AxisCut::kAlong &&
                         std::none_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
                           return !out_.values[v][axis].is_replicated();
                         });
-    double later = 0;
-    for (size_t r = 0; is_new && r < give.size(); ++r)
-      later += share * (give[r].is_pending() ? 2 : 1) * static_cast<double>(c.out[r].bytes());
-    const double same_work = alike ? share * static_cast<double>(flops) / kFlopsPerByte : 0;
+    const AxisSharding& first = out_.values[n.inputs.empty() ? 0 : n.inputs[0]][axis];
+    const bool is_turned =
+        !n.inputs.empty() && first.is_split() && want[0].is_split() && first.dim != want[0].dim;
+    for (size_t r = 0; r < give.size(); ++r) {
+      if (is_new) all += conversion(give[r], {}, c.out[r].bytes(), n_ranks);
+      if (is_turned && give[r].is_split())
+        all += conversion(want[0], first, c.out[r].bytes(), n_ranks);
+    }
+    if (cut.kind == AxisCut::kRing) {
+      // In the background, so that nobody waits to meet. (A sum that pends is not priced here, and
+      // no more are the gradients that a ring sends home.)
+      const auto passed = ring_transfers(c, n_ranks);
+      if (!passed.ok()) return kImpossible;
+      all.bytes += static_cast<double>(passed->n_blocks * (c.in[1].bytes() + c.in[2].bytes())) /
+                   static_cast<double>(n_ranks * n_ranks);
+    }
+    const DType dtype = c.in.empty() ? DType::kF32 : c.in[0].dtype;
+    const double repeated = static_cast<double>(flops) * static_cast<double>(n_ranks - 1) /
+                            static_cast<double>(n_ranks);
     // Of two free cuts, the one that leaves the work less alike.
-    return bytes + later + same_work + (alike ? 1e-3 : 0);
+    return all.seconds + price_of_exchange(options_.target, all.n_meetings, all.bytes) +
+           (alike ? repeated / flops_per_s(options_.target, dtype) + 1e-15 : 0);
   }
 
-  // Bytes of the whole that pass, as a share of it.
-  static double conversion(const AxisSharding& from, const AxisSharding& to, double bytes) {
-    if (from == to || from.is_replicated()) return to.is_pending() && from != to ? kImpossible : 0;
-    if (from.is_pending())
-      return to.is_replicated() ? 2 * bytes : to.is_split() ? bytes : kImpossible;
-    return to.is_replicated() ? bytes : to.is_split() ? bytes : kImpossible;
+  // What a rank sends to change where a value of so many bytes lies. [Thakur et al. 2005, table 1]
+  struct Exchange {
+    double bytes = 0, seconds = 0;
+    int n_meetings = 0;
+    Exchange& operator+=(const Exchange& e) {
+      bytes += e.bytes, seconds += e.seconds, n_meetings += e.n_meetings;
+      return *this;
+    }
+  };
+  static Exchange conversion(const AxisSharding& from, const AxisSharding& to, int64_t n_bytes,
+                             int64_t n) {
+    if (from == to) return {};
+    if (to.is_pending()) return {0, kImpossible, 0};
+    if (from.is_replicated()) return {};
+    const double share =
+        static_cast<double>(n_bytes) * static_cast<double>(n - 1) / static_cast<double>(n);
+    if (from.is_pending()) return to.is_split() ? Exchange{share, 0, 1} : Exchange{2 * share, 0, 2};
+    return {to.is_split() ? share / static_cast<double>(n) : share, 0, 1};
   }
 
   const Module& m_;
@@ -202,7 +241,8 @@ Result<std::vector<Sharding>> wanted_operands(const Module& module, const Functi
     const int64_t n_ranks = sharded.mesh.axes[a].size;
     const AxisCut& cut = sharded.nodes[id][a];
     DimMap map;
-    if (cut.kind == AxisCut::kAlong) map = TEGULA_TRY(dim_map(call.call()));
+    if (cut.kind == AxisCut::kAlong || cut.kind == AxisCut::kRing)
+      map = TEGULA_TRY(dim_map(call.call()));
     std::vector<AxisSharding> in, out;
     if (!states_of_cut(call, map, cut, n_ranks, in, out))
       return internal_error(cat("shard: ", n.op->name, " %", n.output(), " has no such cut"));

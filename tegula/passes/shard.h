@@ -3,12 +3,13 @@
 // Cuts spread forward, node by node: one that an operand has already is taken wherever the op may
 // be cut along it (its DimMap says how), partial sums stay pending as long as what reads them is
 // linear, and what costs most (products) is cut along another dim rather than done by every rank.
-// Among the cuts of a node the cheapest is taken: bytes that ranks must exchange for its operands,
-// and its FLOPs where all ranks do the same. Types alone are looked at; nothing is rewritten.
+// Among the cuts of a node the cheapest is taken (cost/price.h): what ranks must exchange for its
+// operands, and its FLOPs where all ranks do the same. Attention over a split sequence may be a
+// ring (passes/ring.h). Types alone are looked at; nothing is rewritten.
 //
 // In Mode::kExact a sum is cut only where its order allows it: contractions of several shards
 // (k_shards), between them, outermost first; so every rank's part is a subtree of the whole's.
-// Anything else that sums has its operands gathered.
+// Anything else that sums has its operands gathered: attention its keys and values.
 //
 // [Xu et al. 2021 (GSPMD), section 3.5]
 #pragma once
@@ -25,6 +26,7 @@ struct ShardOptions {
   // Axes along which the update's state is split (ZeRO): there a pending gradient is shared out
   // where it is read, rather than made whole on every rank.
   std::vector<uint8_t> scatters = {};
+  Target target = {};  // of each rank
 };
 
 // What every rank of an axis does alike.

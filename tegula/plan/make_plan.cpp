@@ -56,6 +56,22 @@ static Error uncountable(const OpCall& call, const Step& step) {
           step.loc};
 }
 
+void Planner::end_background(ValueId holds) {
+  for (size_t i = 0; i < in_background_.size();) {
+    const auto [value, start] = in_background_[i];
+    if (holds != kNone && value != holds) {
+      ++i;
+      continue;
+    }
+    in_background_.erase(in_background_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (static_cast<size_t>(start) + 1 == plan_.steps.size()) continue;  // nothing is beside it
+    Step done = plan_.steps[static_cast<size_t>(start)];
+    plan_.steps[static_cast<size_t>(start)].starts = done.ends = n_background_++;
+    done.flops = done.bytes = 0;
+    plan_.steps.push_back(std::move(done));
+  }
+}
+
 Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node& cause) {
   Step step;
   step.op = &copy_op;
@@ -71,6 +87,7 @@ Step Planner::copy_step(const PlanTensor& from, const PlanTensor& to, const Node
 }
 
 PlanTensor Planner::add_copy(const PlanTensor& from, const Node& cause) {
+  if (!in_background_.empty()) end_background(from.holds);
   PlanTensor to;
   to.type = from.type;
   set_contiguous(to);
@@ -206,6 +223,8 @@ Status Planner::add_node(const Node& n) {
   const auto in_types = f_.input_types(n), out_types = f_.output_types(n);
   const OpCall call{n.op, &n.attrs, in_types, out_types, module_.get(), n.regions};
   if (n.op->is_view && add_view(n, call)) return {};
+  if (!in_background_.empty())
+    for (ValueId v : n.inputs) end_background(tensors_[v].holds);
   Step step;
   step.op = n.op, step.attrs = n.attrs, step.phase = n.phase;
   step.loc = n.origin.loc, step.scope = module_->scopes[n.origin.scope];
@@ -245,6 +264,8 @@ Status Planner::add_node(const Node& n) {
   if (step.flops == kUncountable) return uncountable(call, step);
   if (n.op->is_view) step.bytes = call.in[0].bytes() + call.out[0].bytes();  // moved after all
   plan_.steps.push_back(std::move(step));
+  if (n.op->collective && n.attrs.flag("background") && n.attrs.i("ranks") > 1)
+    in_background_.emplace_back(n.output(), static_cast<int>(plan_.steps.size()) - 1);
   return {};
 }
 
@@ -285,6 +306,7 @@ Result<Plan> Planner::run() {
       if (!st.ok()) return std::move(st).error();
     }
   }
+  end_background(kNone);
   for (const Output& r : f_.results)
     plan_.results.push_back({r.name, Role::kInput, -1, tensors_[r.value]});
   find_homes();

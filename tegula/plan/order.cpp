@@ -48,7 +48,8 @@ struct Scheduler {
   std::vector<uint32_t> remaining;  // per root: computing nodes that still read it
   std::vector<bool> done;
   std::vector<NodeId> order;
-  NodeLists readers;  // per root: computing nodes
+  NodeLists readers;        // per root: computing nodes
+  std::vector<bool> waits;  // nodes that read what comes in the background; empty: none does
 
   explicit Scheduler(const Function& fn)
       : f(fn),
@@ -72,6 +73,11 @@ struct Scheduler {
         if (!f.nodes[n].op->is_view) readers.add(root[v], n);
       }
     order.reserve(f.nodes.size());
+    for (const Node& n : f.nodes)
+      if (n.op->collective && n.attrs.flag("background")) {
+        waits.resize(f.nodes.size());
+        for (NodeId u : readers[n.output()]) waits[u] = true;
+      }
   }
 
   // Bytes allocated less bytes freed if n ran now.
@@ -109,7 +115,8 @@ struct Scheduler {
         for (ValueId v : node.inputs) --remaining[root[v]];
       // Whoever became ready, or became the last reader of a buffer, may now shrink memory.
       auto consider = [&](NodeId u) {
-        if (!done[u] && missing[u] == 0 && (f.nodes[u].op->is_view || net(u) <= 0))
+        if (!done[u] && missing[u] == 0 && (waits.empty() || !waits[u]) &&
+            (f.nodes[u].op->is_view || net(u) <= 0))
           stack.push_back(u);
       };
       for (ValueId v : node.inputs)

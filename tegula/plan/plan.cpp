@@ -73,11 +73,25 @@ Status check_totals(const Plan& plan) {
   return {};
 }
 
+// fn of the step's call at the bounds.
+template <class F>
+static auto with_call(const Step& s, F&& fn) {
+  std::vector<Type> in, out;
+  for (const PlanTensor& t : s.in) in.push_back(t.type);
+  for (const PlanTensor& t : s.out) out.push_back(t.type);
+  return fn(OpCall{s.op, &s.attrs, in, out, nullptr, {}});
+}
+
 double Plan::seconds() const {
   double sum = 0;
-  for (const Step& s : steps)
+  for (const Step& s : steps) {
+    if (s.op->collective) {
+      if (s.ends < 0) sum += with_call(s, [&](const OpCall& c) { return price(target, c); });
+      continue;
+    }
     sum += price(target, s.in.empty() ? DType::kF32 : s.in[0].type.dtype,
                  static_cast<double>(s.flops), static_cast<double>(s.bytes));
+  }
   return sum;
 }
 
@@ -89,16 +103,19 @@ bool Plan::has_collectives() const {
 int64_t Plan::sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const {
   int64_t bytes = 0;
   for (const Step& s : steps) {
-    if (!s.op->collective || s.attrs.i("ranks") == 1) continue;
-    std::vector<Type> in, out;
-    for (const PlanTensor& t : s.in) in.push_back(t.type);
-    for (const PlanTensor& t : s.out) out.push_back(t.type);
-    const OpCall call{s.op, &s.attrs, in, out, module.get(), {}};
+    if (!s.op->collective || s.attrs.i("ranks") == 1 || s.ends >= 0) continue;
     const int axis = mesh.find(s.attrs.str("axis"));
     TEGULA_CHECK(axis >= 0, "plan ", name, ": the mesh has no axis ", s.attrs.str("axis"));
-    bytes += s.op->collective->sent_bytes(call, at[static_cast<size_t>(axis)]);
+    bytes += with_call(s, [&](const OpCall& c) {
+      return s.op->collective->sent_bytes(c, at[static_cast<size_t>(axis)]);
+    });
   }
   return bytes;
+}
+
+int Plan::n_background() const {
+  return static_cast<int>(
+      std::count_if(steps.begin(), steps.end(), [](const Step& s) { return s.starts >= 0; }));
 }
 
 int Plan::host_steps() const {
@@ -143,7 +160,8 @@ std::string Plan::to_string() const {
   };
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
-    out += cat("  ", i, " ", s.op->name, " [",
+    out += cat("  ", i, " ", s.starts >= 0 ? cat("start ", s.starts, " ") : "",
+               s.ends >= 0 ? cat("done ", s.ends, " ") : "", s.op->name, " [",
                s.kernel                            ? s.kernel->name
                : target.device == DeviceKind::kCpu ? "reference"
                                                    : "none");

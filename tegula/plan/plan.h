@@ -53,6 +53,10 @@ struct Mesh;
 struct Plan;
 
 // One launch. Exactly one of kernel, reference and region runs it.
+//
+// What takes time in the background (a collective) is two steps alike, one that starts it and a
+// later one that ends it. Whoever runs the plan may do the work at any moment in between: what it
+// reads and writes is live in all of them, since both steps name it, and nobody else touches it.
 struct Step {
   const OpDef* op = nullptr;
   const KernelDef* kernel = nullptr;  // null: the op's reference, or a region op
@@ -61,6 +65,7 @@ struct Step {
   Attrs attrs;
   std::vector<PlanTensor> in, out;
   int workspace = -1;                            // slot
+  int starts = -1, ends = -1;                    // work in the background, by its number; -1: none
   std::shared_ptr<const tile::Program> program;  // op "fused"
   std::vector<std::shared_ptr<const Plan>>
       regions;        // control flow; their arenas lie in `workspace`
@@ -105,6 +110,8 @@ struct Plan {
   int host_steps() const;
   // Does it need other ranks? Collectives stand in a step alone, never in a region.
   bool has_collectives() const;
+  // Works in the background: their numbers are those below.
+  int n_background() const;
   // What the rank at `at` of the mesh gives to others in a run. Exact, as flops() is.
   int64_t sent_bytes(const Mesh& mesh, std::span<const int64_t> at) const;
   // Ports by name; -1: none.

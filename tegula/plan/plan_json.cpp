@@ -111,6 +111,8 @@ class Writer {
     if (s.attrs.size() > 0) out.set("attrs", std::move(attrs));
     out.set("in", tensors(s.in)), out.set("out", tensors(s.out));
     if (s.workspace >= 0) out.set("workspace", s.workspace);
+    if (s.starts >= 0) out.set("starts", s.starts);
+    if (s.ends >= 0) out.set("ends", s.ends);
     if (s.program) out.set("program", program(*s.program));
     Json::Array regions;
     for (const auto& r : s.regions) regions.push_back(plan(*r));
@@ -362,6 +364,8 @@ class Reader {
     }
     s.in = tensors(j.find("in")), s.out = tensors(j.find("out"));
     if (const Json* w = j.find("workspace")) s.workspace = small(w, 0, kMostItems, "a workspace");
+    if (const Json* b = j.find("starts")) s.starts = small(b, 0, kMostItems, "starts");
+    if (const Json* b = j.find("ends")) s.ends = small(b, 0, kMostItems, "ends");
     if (const Json* p = j.find("program")) {
       const int64_t last = static_cast<int64_t>(programs_.size()) - 1;
       const auto at = static_cast<size_t>(integer(p, 0, last, "a program"));

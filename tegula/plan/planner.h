@@ -44,6 +44,8 @@ class Planner {
   const KernelDef* kernel_for(const Step& step, const std::vector<PlanTensor>& operands,
                               const Node& n) const;
   Status plan_fused(Step& step, const Node& n);
+  // Work in the background ends before what lies in `holds` is read; kNone: all of it does.
+  void end_background(ValueId holds);
   // regions.cpp
   Status plan_regions(Step& step, const Node& n);
 
@@ -81,6 +83,8 @@ class Planner {
   };
   std::vector<Use> uses_;
   std::vector<std::pair<int, int>> uses_of_;
+  std::vector<std::pair<ValueId, int>> in_background_;  // its result, the step that starts it
+  int n_background_ = 0;
   // Layers share bodies: lowered once, with the attributes they were lowered for.
   std::map<FuncId, std::pair<Attrs, TileLowering>> lowered_;
 };

@@ -36,6 +36,7 @@ class Checker {
     TEGULA_TRY(slots());
     TEGULA_TRY(ports());
     for (size_t i = 0; i < plan_.steps.size(); ++i) TEGULA_TRY(step_form(i));
+    TEGULA_TRY(check_background(plan_, is_region_));
     TEGULA_TRY(lifetimes());
     TEGULA_TRY(overlap());
     TEGULA_TRY(totals());
@@ -416,9 +417,33 @@ class Checker {
     if (s.workspace >= 0)
       write(memory_[0], {base(s.workspace), base(s.workspace) + slot(s.workspace).bytes},
             {0, kNone, step, nullptr, 0});
+    if (s.ends >= 0)
+      for (const PlanTensor& t : s.out) TEGULA_TRY(untouched(t, i));
+    // Nobody knows until it ends how much of it is there.
     for (const PlanTensor& t : s.out)
       for (const Bytes& run : places(t))
-        write(memory_[space(t.slot)], run, {0, t.holds, step, &t, base(t.slot)});
+        write(memory_[space(t.slot)], run,
+              {0, s.starts < 0 ? t.holds : kNone, step, &t, base(t.slot)});
+    return {};
+  }
+
+  // Since it was started in the background, nobody wrote where the work does.
+  Status untouched(const PlanTensor& t, size_t end) const {
+    const Memory& m = memory_[space(t.slot)];
+    for (const Bytes& run : places(t)) {
+      int64_t at = run.begin;
+      while (at < run.end) {
+        const auto it = m.upper_bound(at);
+        const Held* h = it == m.begin() ? nullptr : &std::prev(it)->second;
+        const bool is_there = h && h->end > at && h->writer >= 0;
+        if (!is_there ||
+            plan_.steps[static_cast<size_t>(h->writer)].starts != plan_.steps[end].ends)
+          return error("M11 background",
+                       cat(step_name(plan_, end), ": ", h ? writer(*h) : std::string("nobody"),
+                           " wrote byte ", at, " while it ran"));
+        at = h->end;
+      }
+    }
     return {};
   }
 

@@ -12,6 +12,8 @@
 //   M8 totals      arena = highest end; lower bound = largest live sum; parameters' bytes
 //   M9 strides     a tensor shows the elements of its value (while the plan has its module)
 //   M10 regions    the plans of regions are valid, and agree with the tensors bound to them
+//   M11 background what is started ends once, later, alike; nobody wrote meanwhile where it writes
+//                  (and M4: what it reads is still there, what it writes is not read before)
 //
 // Value tracking is by byte: a map from address to the value last written there is carried over the
 // steps in order, so a step moved, an offset shifted or a donation too early all show as a reader

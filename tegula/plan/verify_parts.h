@@ -29,6 +29,8 @@ int64_t count_runs(const PlanTensor& t);
 
 // M7: op, kernel, types and workspace of one step.
 Status check_launch(const Plan& plan, size_t step);
+// M11, but for what lies in memory.
+Status check_background(const Plan& plan, bool is_region);
 // M10, and verify_plan of the regions.
 Status check_regions(const Plan& plan, size_t step);
 // M9: t is a view of bytes that `layout` wrote; t_at and layout_at are their addresses in one

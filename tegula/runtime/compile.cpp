@@ -145,7 +145,10 @@ std::string collectives_in_order(const Plan& plan) {
   std::string text;
   for (const Step& s : plan.steps)
     if (s.op->collective)
-      text += cat(s.op->name, " over ", s.attrs.str("axis"), " of ", s.in[0].type, "\n");
+      text += cat(s.starts >= 0 ? "start "
+                  : s.ends >= 0 ? "done "
+                                : "",
+                  s.op->name, " over ", s.attrs.str("axis"), " of ", s.in[0].type, "\n");
   return text;
 }
 

@@ -9,6 +9,57 @@ struct RankGroup::Meeting {
   std::vector<Shown> all;
   size_t n_there = 0;
   uint64_t round = 0;
+  // Errands by number. Each rank posts once a round and takes once a round, in any order; it posts
+  // again only when all have taken, so counts of all rounds say enough.
+  struct Board {
+    std::vector<Shown> all;
+    uint64_t n_posted = 0, n_taken = 0;
+  };
+  std::vector<std::unique_ptr<Board>> boards;
+};
+
+// One rank's side of a board.
+struct RankGroup::Posted final : Errand {
+  RankGroup* group = nullptr;
+  Meeting::Board* board = nullptr;
+  size_t index = 0;
+  std::atomic<int64_t>* sent = nullptr;
+  uint64_t round = 0;  // how often this rank has posted
+
+  uint64_t all_of_round() const { return round * board->all.size(); }
+  bool wait_for(const uint64_t& count) {
+    std::unique_lock lock(group->mutex_);
+    group->changed_.wait(lock, [&] { return count >= all_of_round() || group->failed_; });
+    return count >= all_of_round() && !group->failed_;
+  }
+  void note(uint64_t& count) {
+    const std::lock_guard lock(group->mutex_);
+    if (++count == all_of_round()) group->changed_.notify_all();
+  }
+
+  void post(const TensorRef& in, const TensorRef& out) override {
+    board->all[index] = {in, out, sent};
+    ++round;
+    note(board->n_posted);
+  }
+  bool is_ready() const override {
+    const std::lock_guard lock(group->mutex_);
+    return board->n_posted >= all_of_round() && !group->failed_;
+  }
+  Met meet(std::string_view, const TensorRef&, const TensorRef&) override {
+    if (!wait_for(board->n_posted)) return {};
+    return {board->all, index};
+  }
+  bool meet(std::string_view) override {
+    note(board->n_taken);
+    return true;
+  }
+  bool end() override { return wait_for(board->n_taken); }
+  bool has_failed() const override {
+    const std::lock_guard lock(group->mutex_);
+    return group->failed_;
+  }
+  Errand& errand(std::string_view, int) override { return *this; }
 };
 
 struct RankGroup::Member final : Peers {
@@ -18,6 +69,7 @@ struct RankGroup::Member final : Peers {
   };
   RankGroup* group = nullptr;
   std::vector<Place> places;  // per axis
+  std::map<std::pair<Meeting*, int>, std::unique_ptr<Posted>> errands;
   std::atomic<int64_t> sent{0};
 
   Place place(std::string_view axis) const {
@@ -50,6 +102,23 @@ struct RankGroup::Member final : Peers {
     const std::lock_guard lock(group->mutex_);
     return group->failed_;
   }
+  Errand& errand(std::string_view axis, int number) override {
+    const std::lock_guard lock(group->mutex_);
+    const Place p = place(axis);
+    std::unique_ptr<Posted>& errand = errands[{p.meeting, number}];
+    if (errand) return *errand;
+    auto& boards = p.meeting->boards;
+    const auto at = static_cast<size_t>(number);
+    if (boards.size() <= at) boards.resize(at + 1);
+    if (!boards[at]) {
+      boards[at] = std::make_unique<Meeting::Board>();
+      boards[at]->all.resize(p.meeting->all.size());
+    }
+    errand = std::make_unique<Posted>();
+    errand->group = group, errand->board = boards[at].get();
+    errand->index = p.index, errand->sent = &sent;
+    return *errand;
+  }
 };
 
 RankGroup::RankGroup(Mesh mesh) : mesh_(std::move(mesh)) {
@@ -79,7 +148,13 @@ int64_t RankGroup::sent_bytes(int64_t rank) const {
 
 void RankGroup::begin() {
   failed_ = false, failed_first_ = -1;
-  for (const auto& m : meetings_) m->n_there = 0;
+  for (const auto& m : meetings_) {
+    m->n_there = 0;
+    for (const auto& b : m->boards)
+      if (b) b->n_posted = b->n_taken = 0;
+  }
+  for (const auto& m : members_)
+    for (const auto& [key, errand] : m->errands) errand->round = 0;
 }
 
 Status RankGroup::ended(int64_t rank, Status status) {

@@ -46,6 +46,7 @@ class RankGroup {
 
  private:
   struct Meeting;
+  struct Posted;
   struct Member;
   void begin();
   Status ended(int64_t rank, Status status);

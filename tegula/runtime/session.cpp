@@ -19,6 +19,9 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
       uses_(plan_->params.size()),
       needs_peers_(plan_->has_collectives()) {
   for (const Symbol& s : plan_->symbols) extents_.push_back(s.bound);
+  if (needs_peers_) running_.reserve(static_cast<size_t>(plan_->n_background()));
+  for (const Step& s : plan_->steps)
+    if (s.starts >= 0 && rank.peers) rank.peers->errand(s.attrs.str("axis"), s.starts);
   if (rank.device) on_device_ = std::make_unique<DeviceSteps>(*plan_, rank, bound_, extents_);
   fetched_.resize(plan_->results.size());
   for (size_t i = 0; i < bound_.size(); ++i) bind_step(i);
@@ -187,6 +190,7 @@ Status Session::run(std::span<const int64_t> extents) {
   if (needs_peers_ && !rank_->peers)
     return invalid_argument(
         cat("plan ", plan_->name, " is one rank's of several: run it in a RankGroup"));
+  running_.clear();  // of a run that failed
   // Kernels count into the rank; what came in between, regions' counts too, is this run's.
   const Counters& all = rank_->counters;
   const int64_t math_before = all.math_flops, executed_before = all.executed_flops;
@@ -279,6 +283,12 @@ Status Session::launch_watched(size_t i) {
 }
 
 void Session::launch(size_t i) {
+  if (needs_peers_ && is_in_background(i)) return;
+  launch(i, rank_->peers);
+  if (!running_.empty()) complete_some();
+}
+
+void Session::launch(size_t i, Peers* peers) {
   const Step& step = plan_->steps[i];
   BoundStep& b = bound_[i];
   if (b.is_empty) return;
@@ -286,7 +296,7 @@ void Session::launch(size_t i) {
     const FlushDenormals flush;  // also what a kernel does outside its loops
     const DeviceCall call{{&b.attrs, b.in, b.out, b.workspace, step.program.get(), &rank_->pool,
                            &rank_->counters, step.tuning, &plan_->target},
-                          rank_->peers};
+                          peers};
     b.launch(call);
   } else if (!b.regions.empty()) {
     const Status st = run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_});

@@ -75,6 +75,10 @@ class Session {
   // Called after every step when set (debugging, NaN hunts): return false to stop the run.
   void (*observer)(void* context, const Session&, size_t step) = nullptr;
   void* observer_context = nullptr;
+  // When what runs in the background is done (plan/plan.h, Step): asked after every step for each,
+  // true: at once. Null: as soon as nobody has to be waited for.
+  bool (*completes)(void* context, int number) = nullptr;
+  void* completes_context = nullptr;
   TensorRef step_output(size_t step, size_t index) const;
   // Whether a device's steps become one graph (default), see device_steps.h.
   void capture(bool captures);
@@ -92,6 +96,10 @@ class Session {
   Status check_workspaces() const;
   Status run_step(size_t i);
   void launch(size_t i);
+  void launch(size_t i, Peers* peers);
+  // background.cpp
+  bool is_in_background(size_t i);
+  void complete_some();
   Status launch_watched(size_t i);
   Status run_on_device();
 
@@ -106,6 +114,12 @@ class Session {
   std::vector<std::vector<uint8_t>> fetched_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
   bool needs_peers_ = false;            // some step is one that ranks execute together
+  struct Running {                      // in the background: step, the ranks' meeting, its state
+    size_t step = 0;
+    Errand* errand = nullptr;
+    bool is_done = false;
+  };
+  std::vector<Running> running_;
   Counters counters_;
   std::vector<StepStats>* stats_ = nullptr;
   MemoryWatch* watch_ = nullptr;

@@ -23,6 +23,17 @@ struct Kind {
   const char* name;
   Var (*call)(Var x, const Group& group);
 };
+std::vector<int64_t> from_neighbours(const Group& g) {
+  std::vector<int64_t> from;
+  for (int64_t r = 0; r < g.n_ranks; ++r) from.push_back((r + g.n_ranks - 1) % g.n_ranks);
+  return from;
+}
+// The first sends to the last, nobody else does.
+std::vector<int64_t> of_one_pair(const Group& g) {
+  std::vector<int64_t> from(static_cast<size_t>(g.n_ranks), -1);
+  from.back() = 0;
+  return from;
+}
 const Kind kKinds[] = {
     {"all_reduce", [](Var x, const Group& g) { return all_reduce(x, g); }},
     {"max", [](Var x, const Group& g) { return all_reduce(x, g, Combine::kMax); }},
@@ -32,6 +43,10 @@ const Kind kKinds[] = {
     {"reduce_scatter", [](Var x, const Group& g) { return reduce_scatter(x, g, 0); }},
     {"reduce_scatter of parts", [](Var x, const Group& g) { return reduce_scatter(x, g, 1, 2); }},
     {"all_to_all", [](Var x, const Group& g) { return all_to_all(x, g, 1, 0); }},
+    {"a ring", [](Var x, const Group& g) { return send_recv(x, g, from_neighbours(g)); }},
+    {"a pair", [](Var x, const Group& g) { return send_recv(x, g, of_one_pair(g)); }},
+    {"broadcast_from", [](Var x, const Group& g) { return broadcast_from(x, g, g.n_ranks / 2); }},
+    {"reduce_to", [](Var x, const Group& g) { return reduce_to(x, g, g.n_ranks - 1); }},
 };
 // Divided by 2 parts of every number of ranks below; enough elements for several tasks.
 const Shape kShape = {48, 96, 3};

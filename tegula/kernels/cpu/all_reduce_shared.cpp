@@ -6,21 +6,9 @@ namespace tegula::kernel {
 
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements of a task
-
 std::pair<int64_t, int64_t> share(int64_t n, size_t index, size_t n_ranks) {
   const auto i = static_cast<int64_t>(index), of = static_cast<int64_t>(n_ranks);
   return {n * i / of, n * (i + 1) / of};
-}
-
-// fn(from, n) on the parts of [lo, hi), shared out over threads.
-template <class F>
-void in_parts(ThreadPool& pool, int64_t lo, int64_t hi, F&& fn) {
-  const int64_t grain = pool.grain(kGrain);
-  pool.parallel_for((hi - lo + grain - 1) / grain, [&](int64_t i, int) {
-    const int64_t from = lo + i * grain;
-    fn(from, std::min(grain, hi - from));
-  });
 }
 
 void launch(const KernelCall& c) {

@@ -41,7 +41,8 @@ constinit const OpDef all_gather_op = {
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which ranks' operands are laid"},
-              {"parts", AttrKind::kInt, false, "of the dim, each laid by itself; 1 if absent"}},
+              {"parts", AttrKind::kInt, false, "of the dim, each laid by itself; 1 if absent"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
     .check = [](const OpCall& c) { return check_group_dim(c, "dim", false); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(reduce_scatter_op, c.attrs(), {c.grad[0]})};

@@ -27,7 +27,8 @@ int64_t sent_bytes(const OpCall& c, int64_t index) {
   return ((n - (hi - lo)) + (g.n - 1) * (hi - lo)) * size_bytes(c.in[0].dtype);
 }
 
-constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
+constexpr CollectiveDef kTogether = {
+    .sent_bytes = sent_bytes, .reference = together, .n_meetings = 2};
 }  // namespace
 
 constinit const OpDef all_reduce_op = {

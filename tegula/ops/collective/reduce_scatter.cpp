@@ -43,7 +43,8 @@ constinit const OpDef reduce_scatter_op = {
     .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
               {"ranks", AttrKind::kInt, true, "in the group"},
               {"dim", AttrKind::kInt, true, "along which the sum is shared out"},
-              {"parts", AttrKind::kInt, false, "of the dim, each shared out; 1 if absent"}},
+              {"parts", AttrKind::kInt, false, "of the dim, each shared out; 1 if absent"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
     .check = [](const OpCall& c) { return check_group_dim(c, "dim", true); },
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {b.emit(all_gather_op, c.attrs(), {c.grad[0]})};

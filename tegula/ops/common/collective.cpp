@@ -6,7 +6,9 @@ namespace tegula {
 
 namespace {
 Attrs group_attrs(const Group& group) {
-  return {{"axis", std::string(group.axis)}, {"ranks", group.n_ranks}};
+  Attrs a{{"axis", std::string(group.axis)}, {"ranks", group.n_ranks}};
+  if (group.in_background) a.set("background", true);
+  return a;
 }
 
 int from_end(int dim, Var x) { return dim < 0 ? dim + x.rank() : dim; }
@@ -30,6 +32,14 @@ Status check_group_dim(const OpCall& c, std::string_view name, bool shrinks) {
   if (extent % by == 0) return {};
   return invalid_argument(cat(c.op->name, ": dim ", dim, " of ", x, " is not a multiple of ",
                               g.parts, " parts", shrinks ? cat(" of ", g.n, " ranks") : ""));
+}
+
+Status check_root(const OpCall& c) {
+  TEGULA_TRY(check_group(c));
+  const int64_t root = c.attrs->i("root"), n = GroupCall(c).n;
+  if (root >= 0 && root < n) return {};
+  return invalid_argument(
+      cat(c.op->name, ": root ", root, " is none of the ", n, " ranks of the group"));
 }
 
 DimExpr uncut(DimMap& m, Dim size) {
@@ -76,6 +86,14 @@ std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, A
   return all;
 }
 
+std::vector<Sample> samples_with_root() {
+  const Attrs alone{{"axis", std::string("dp")}, {"ranks", int64_t{1}}, {"root", int64_t{0}}};
+  Attrs other = alone, below = alone;
+  other.set("root", int64_t{1}), below.set("root", int64_t{-1});
+  return collective_samples({{"alone", alone}}, {{other, "root 1 is none of the 1 ranks"},
+                                                 {below, "root -1 is none of the 1 ranks"}});
+}
+
 Var all_reduce(Var x, const Group& group, Combine combine, Loc loc) {
   Attrs a = group_attrs(group);
   if (combine != Combine::kSum)
@@ -99,6 +117,27 @@ Var all_to_all(Var x, const Group& group, int split, int gather, Loc loc) {
   Attrs a = group_attrs(group);
   a.set("split", int64_t{from_end(split, x)}), a.set("gather", int64_t{from_end(gather, x)});
   return x.builder().emit(all_to_all_op, std::move(a), {x}, loc);
+}
+
+Var send_recv(Var x, const Group& group, std::vector<int64_t> from, Loc loc) {
+  Attrs a = group_attrs(group);
+  a.set("from", std::move(from));
+  return x.builder().emit(send_recv_op, std::move(a), {x}, loc);
+}
+
+namespace {
+Var with_root(const OpDef& op, Var x, const Group& group, int64_t root, Loc loc) {
+  Attrs a = group_attrs(group);
+  a.set("root", root);
+  return x.builder().emit(op, std::move(a), {x}, loc);
+}
+}  // namespace
+
+Var broadcast_from(Var x, const Group& group, int64_t root, Loc loc) {
+  return with_root(broadcast_from_op, x, group, root, loc);
+}
+Var reduce_to(Var x, const Group& group, int64_t root, Loc loc) {
+  return with_root(reduce_to_op, x, group, root, loc);
 }
 
 }  // namespace tegula

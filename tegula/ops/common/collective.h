@@ -18,6 +18,12 @@ struct GroupCall {
 // operand) do not divide.
 Status check_group(const OpCall& c);
 Status check_group_dim(const OpCall& c, std::string_view dim, bool shrinks);
+// Of an op with a root: one of the ranks.
+Status check_root(const OpCall& c);
+
+// What the attribute "background" says of every collective in which ranks meet but once.
+inline constexpr std::string_view kBackgroundDoc =
+    "from where it stands up to whoever reads it, beside the work in between";
 
 // A dim that is read or written whole, so that nobody cuts it a second time.
 DimExpr uncut(DimMap& m, Dim size);
@@ -40,5 +46,6 @@ struct AloneRef {
 
 std::vector<Sample> collective_samples(std::vector<std::pair<std::string_view, Attrs>> valid,
                                        std::vector<std::pair<Attrs, std::string_view>> wrong);
+std::vector<Sample> samples_with_root();
 
 }  // namespace tegula

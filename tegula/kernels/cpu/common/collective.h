@@ -48,6 +48,17 @@ struct Runs {
 void reduce_run(const Peers::Met& met, std::string_view combine, int64_t from, int64_t n,
                 uint8_t* to);
 
+// fn(from, n) on the parts of elements [lo, hi), shared out over threads.
+template <class F>
+void in_parts(ThreadPool& pool, int64_t lo, int64_t hi, F&& fn) {
+  constexpr int64_t kGrain = 4096;
+  const int64_t grain = pool.grain(kGrain);
+  pool.parallel_for((hi - lo + grain - 1) / grain, [&](int64_t i, int) {
+    const int64_t from = lo + i * grain;
+    fn(from, std::min(grain, hi - from));
+  });
+}
+
 uint8_t* at(const TensorRef& t, int64_t element);
 // Bytes of `from`, which belongs to rank `giver`.
 void copy_from(const Shown& giver, const uint8_t* from, int64_t n_bytes, uint8_t* to);

@@ -1,0 +1,47 @@
+// y = the x of one rank, on all of them.
+#include "tegula/ops/common/collective.h"
+
+namespace tegula {
+
+namespace {
+void together(const OpCall& c, std::span<const TensorRef> in, std::span<const TensorRef> out) {
+  const TensorRef& x = in[static_cast<size_t>(c.attrs->i("root"))];
+  for_each_index(shape_of(x), [&](const Index& i) {
+    const double value = load_element(x, RefArgs<double>::offset_at(x, i));
+    for (const TensorRef& t : out) store_element(t, RefArgs<double>::offset_at(t, i), value);
+  });
+}
+
+// Each of the others takes all of it from the root.
+int64_t sent_bytes(const OpCall& c, int64_t index) {
+  return index == c.attrs->i("root") ? (GroupCall(c).n - 1) * c.in[0].bytes() : 0;
+}
+
+constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
+}  // namespace
+
+constinit const OpDef broadcast_from_op = {
+    .name = "broadcast_from",
+    .formula = "y = x of rank root",
+    .source = "Chan et al. 2007, section 3",
+    .group = "collective",
+    .dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); },
+    .types = "T -> T",
+    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+              {"ranks", AttrKind::kInt, true, "in the group"},
+              {"root", AttrKind::kInt, true, "the rank whose operand it is"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+    .check = check_root,
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      return {b.emit(reduce_to_op, c.attrs(), {c.grad[0]})};
+    },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return {b.emit(broadcast_from_op, c.attrs(), {c.tangent[0]})};
+    },
+    .reference = reference_with_ints<AloneRef>,
+    .samples = [] { return samples_with_root(); },
+    .collective = &kTogether,
+    .has_effect = true,
+};
+
+}  // namespace tegula

@@ -1,0 +1,48 @@
+// y = the sum of x over the ranks of the group, on one of them; zeros on the others.
+#include "tegula/ops/common/collective.h"
+
+namespace tegula {
+
+namespace {
+void together(const OpCall& c, std::span<const TensorRef> in, std::span<const TensorRef> out) {
+  const auto root = static_cast<size_t>(c.attrs->i("root"));
+  for_each_index(shape_of(out[0]), [&](const Index& i) {
+    const double sum = reduced(Combine::kSum, in, i);
+    for (size_t r = 0; r < out.size(); ++r)
+      store_element(out[r], RefArgs<double>::offset_at(out[r], i), r == root ? sum : 0);
+  });
+}
+
+// The root reads all operands but its own.
+int64_t sent_bytes(const OpCall& c, int64_t index) {
+  return index == c.attrs->i("root") ? 0 : c.in[0].bytes();
+}
+
+constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
+}  // namespace
+
+constinit const OpDef reduce_to_op = {
+    .name = "reduce_to",
+    .formula = "y = sum over ranks r of x_r on rank root, elsewhere 0",
+    .source = "Chan et al. 2007, section 3",
+    .group = "collective",
+    .dims_fn = [](const OpCall& c) { return collective_dims(c, c.shape(0)); },
+    .types = "T -> T",
+    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+              {"ranks", AttrKind::kInt, true, "in the group"},
+              {"root", AttrKind::kInt, true, "the rank that gets the sum"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+    .check = check_root,
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      return {b.emit(broadcast_from_op, c.attrs(), {c.grad[0]})};
+    },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return {b.emit(reduce_to_op, c.attrs(), {c.tangent[0]})};
+    },
+    .reference = reference_with_ints<AloneRef>,
+    .samples = [] { return samples_with_root(); },
+    .collective = &kTogether,
+    .has_effect = true,
+};
+
+}  // namespace tegula

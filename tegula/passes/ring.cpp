@@ -1,0 +1,193 @@
+#include "tegula/passes/ring.h"
+
+#include <algorithm>
+
+#include "tegula/ops/collective.h"
+#include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
+
+namespace tegula {
+
+namespace {
+
+int factor_named(const DimMap& m, std::string_view name) {
+  for (size_t f = 0; f < m.factors.size(); ++f)
+    if (m.factors[f].name == name) return static_cast<int>(f);
+  return -1;
+}
+
+bool has_factor(const std::vector<DimExpr>& dims, int factor) {
+  return std::any_of(dims.begin(), dims.end(), [&](const DimExpr& e) {
+    return std::any_of(e.terms.begin(), e.terms.end(),
+                       [&](const DimTerm& t) { return t.factor == factor; });
+  });
+}
+
+// The call of rank r's queries and rank j's keys.
+Result<LocalCall> part_of_ring(const LocalCall& whole, int64_t n, int64_t r, int64_t j) {
+  LocalCall part = whole;
+  const RingFactors f = ring_factors(whole, TEGULA_TRY(dim_map(whole.call())), n);
+  TEGULA_TRY(part.cut({AxisCut::kAlong, f.queries, 1}, n, r));
+  TEGULA_TRY(part.cut({AxisCut::kAlong, f.keys, 1}, n, j));
+  return part;
+}
+
+// Who sees whose keys: sees[r][j].
+using Sees = std::vector<std::vector<uint8_t>>;
+Result<Sees> who_sees(const LocalCall& call, int64_t n) {
+  Sees sees(static_cast<size_t>(n), std::vector<uint8_t>(static_cast<size_t>(n)));
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t j = 0; j < n; ++j) {
+      const LocalCall part = TEGULA_TRY(part_of_ring(call, n, r, j));
+      sees[static_cast<size_t>(r)][static_cast<size_t>(j)] = flops_of(part.call()) > 0;
+    }
+  return sees;
+}
+
+// From whom each rank gets the block of keys that it attends to in a step.
+std::vector<int64_t> passed_on(const Sees& sees, int64_t step) {
+  const auto n = static_cast<int64_t>(sees.size());
+  std::vector<int64_t> from(sees.size(), -1);
+  for (int64_t r = 0; r < n; ++r) {
+    const int64_t block = (r - step + n) % n;
+    for (int64_t later = step; later < n; ++later)
+      if (sees[static_cast<size_t>((block + later) % n)][static_cast<size_t>(block)])
+        from[static_cast<size_t>(r)] = (r + n - 1) % n;
+  }
+  return from;
+}
+
+// Who sends each rank what a step found for its keys.
+std::vector<int64_t> sent_home(const Sees& sees, int64_t step) {
+  const auto n = static_cast<int64_t>(sees.size());
+  std::vector<int64_t> from(sees.size(), -1);
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t r = (j + step) % n;
+    if (sees[static_cast<size_t>(r)][static_cast<size_t>(j)]) from[static_cast<size_t>(j)] = r;
+  }
+  return from;
+}
+
+int64_t n_sent(const std::vector<int64_t>& from) {
+  return std::count_if(from.begin(), from.end(), [](int64_t giver) { return giver >= 0; });
+}
+
+class Ring {
+ public:
+  Ring(Builder& b, const LocalCall& call, std::span<const Var> in, const Group& group,
+       int64_t index, Sees sees)
+      : b_(b), call_(call), in_(in), group_(group), index_(index), sees_(std::move(sees)) {}
+
+  Result<std::vector<Var>> run() {
+    const bool is_forward = call_.op == &attention_op;
+    const auto n_wide = is_forward ? size_t{3} : size_t{6};  // q, k, v (o, lse, do)
+    wide_.assign(in_.begin(), in_.end());
+    for (size_t k = 0; k < n_wide; ++k)
+      if (k != 1 && k != 2) wide_[k] = widened(in_[k]);
+    Var k = in_[1], v = in_[2];
+    for (int64_t step = 0; step < group_.n_ranks; ++step) {
+      Var next_k, next_v;
+      if (step + 1 < group_.n_ranks) {
+        const std::vector<int64_t> from = passed_on(sees_, step + 1);
+        next_k = send_recv(k, group_, from), next_v = send_recv(v, group_, from);
+      }
+      wide_[1] = widened(k), wide_[2] = widened(v);
+      const LocalCall part = TEGULA_TRY(part_of_ring(
+          call_, group_.n_ranks, index_, (index_ - step + group_.n_ranks) % group_.n_ranks));
+      const std::vector<Var> found = b_.emit_n(*call_.op, part.attrs, wide_);
+      is_forward ? join(found, step) : add(found, step);
+      k = next_k, v = next_v;
+    }
+    if (!is_forward) add_from_others();
+    for (size_t r = 0; r < sum_.size(); ++r) sum_[r] = cast(sum_[r], call_.out[r].dtype);
+    return sum_;
+  }
+
+ private:
+  static Var widened(Var x) {
+    const DType wide = accumulator(x.dtype());
+    return x.dtype() == wide ? x : cast(x, wide);
+  }
+
+  // o and lse of the steps so far and of this one.
+  void join(const std::vector<Var>& found, int64_t step) {
+    if (step == 0) {
+      sum_ = found;
+      return;
+    }
+    const Var o = sum_[0], lse = sum_[1], o_s = found[0], lse_s = found[1];
+    const Var m = max(max(lse, lse_s), -3e38);  // finite: of rows that see nothing yet, too
+    const Var a = exp(lse - m), c = exp(lse_s - m);
+    const Var total = a + c;  // at least 1, or 0 where nothing is seen
+    const Var share = reciprocal(max(total, 1.0));
+    const auto per_row = [&](Var w) {  // [b, h, s] beside o [b, s, h, d]
+      return broadcast(unsqueeze(permute(w, {0, 2, 1}), 3), o.shape());
+    };
+    sum_ = {o * per_row(a * share) + o_s * per_row(c * share), m + log(total)};
+  }
+
+  // dQ stays; dK and dV of another one's keys are on their way home during the next step.
+  void add(const std::vector<Var>& found, int64_t step) {
+    if (step == 0) {
+      sum_ = found;
+      return;
+    }
+    sum_[0] = sum_[0] + found[0];
+    add_from_others();
+    const std::vector<int64_t> from = sent_home(sees_, step);
+    if (n_sent(from) > 0)
+      coming_ = {send_recv(found[1], group_, from), send_recv(found[2], group_, from)};
+  }
+  void add_from_others() {
+    for (size_t k = 0; k < coming_.size(); ++k) sum_[k + 1] = sum_[k + 1] + coming_[k];
+    coming_.clear();
+  }
+
+  Builder& b_;
+  const LocalCall& call_;
+  std::span<const Var> in_;
+  const Group group_;
+  const int64_t index_;
+  const Sees sees_;
+  std::vector<Var> wide_;    // the part's operands
+  std::vector<Var> sum_;     // results so far, f32
+  std::vector<Var> coming_;  // dK and dV of the step before
+};
+
+}  // namespace
+
+RingFactors ring_factors(const LocalCall& c, const DimMap& m, int64_t n) {
+  if (c.op != &attention_op && c.op != &attention_bwd_op) return {};
+  const RingFactors f = {factor_named(m, "sq"), factor_named(m, "sk")};
+  if (f.queries < 0 || f.keys < 0) return {};
+  for (size_t k = 0; k < m.operands.size(); ++k) {
+    const bool is_key = k == 1 || k == 2;
+    if (has_factor(m.operands[k], f.keys) != is_key) return {};
+    if (is_key && has_factor(m.operands[k], f.queries)) return {};
+  }
+  for (const int factor : {f.queries, f.keys}) {
+    const Factor& of = m.factors[static_cast<size_t>(factor)];
+    const bool can = !of.whole && of.index_operand < 0 && of.ragged_by < 0 && of.size.is_const() &&
+                     of.size.bound() > 0 && of.size.bound() % n == 0;
+    if (!can) return {};
+  }
+  return f;
+}
+
+Result<RingTransfers> ring_transfers(const LocalCall& call, int64_t n) {
+  const Sees sees = TEGULA_TRY(who_sees(call, n));
+  RingTransfers t;
+  for (int64_t step = 1; step < n; ++step) {
+    t.n_blocks += n_sent(passed_on(sees, step));
+    if (call.op == &attention_bwd_op) t.n_gradients += n_sent(sent_home(sees, step));
+  }
+  return t;
+}
+
+Result<std::vector<Var>> emit_ring(Builder& b, const LocalCall& call, std::span<const Var> in,
+                                   std::string_view axis, int64_t n, int64_t index) {
+  Sees sees = TEGULA_TRY(who_sees(call, n));
+  return Ring(b, call, in, {axis, n, true}, index, std::move(sees)).run();
+}
+
+}  // namespace tegula

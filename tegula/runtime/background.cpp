@@ -1,0 +1,43 @@
+// What a session does with steps that run in the background: a start shows the ranks' tensors, the
+// work itself is done after any step up to the one that ends it.
+#include <algorithm>
+
+#include "tegula/kernels/peers.h"
+#include "tegula/runtime/session.h"
+
+namespace tegula {
+
+bool Session::is_in_background(size_t i) {
+  const Step& step = plan_->steps[i];
+  BoundStep& b = bound_[i];
+  if (step.starts < 0 && step.ends < 0) return false;
+  if (b.is_empty) return true;
+  if (step.starts >= 0) {
+    Errand& errand = rank_->peers->errand(step.attrs.str("axis"), step.starts);
+    errand.post(b.in[0], b.out[0]);
+    running_.push_back({i, &errand});
+    complete_some();
+    return true;
+  }
+  const auto work = std::find_if(running_.begin(), running_.end(), [&](const Running& r) {
+    return plan_->steps[r.step].starts == step.ends;
+  });
+  TEGULA_CHECK(work != running_.end(), "plan ", plan_->name, " ends work that is not running");
+  if (!work->is_done) launch(i, work->errand);
+  work->errand->end();  // a rank that failed is seen by run_step
+  running_.erase(work);
+  return true;
+}
+
+void Session::complete_some() {
+  for (Running& r : running_) {
+    if (r.is_done) continue;
+    const bool is_time = completes ? completes(completes_context, plan_->steps[r.step].starts)
+                                   : r.errand->is_ready();
+    if (!is_time) continue;
+    launch(r.step, r.errand);
+    r.is_done = true;
+  }
+}
+
+}  // namespace tegula

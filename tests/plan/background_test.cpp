@@ -1,0 +1,151 @@
+// Work in the background in a plan: two steps, what lies between them, and every way to get it
+// wrong.
+#include <gtest/gtest.h>
+
+#include "tegula/ir/sharding.h"
+#include "tegula/ops/collective.h"
+#include "tegula/ops/math.h"
+#include "tegula/plan/plan_json.h"
+#include "tegula/plan/verify.h"
+
+namespace tegula {
+namespace {
+
+// x -> a; (start) y = a of the neighbour; b, c, d beside; (done) y + d.
+Plan planned() {
+  auto module = std::make_shared<Module>();
+  Builder b(*module, "ring");
+  const Type type{DType::kF32, {64, 64}};
+  const Var a = tanh(b.param("x", type));
+  const Var y = send_recv(a, {"cp", 2, true}, {1, 0});
+  const Var d = cumsum(cumsum(cumsum(a, 0), 1), 0);
+  b.result("z", cumsum(y, 0) + d);
+  PlanOptions options;
+  options.verify = true;
+  auto plan = make_plan(module, *b.finish_into_module(), options);
+  EXPECT_TRUE(plan.ok()) << plan.error().to_string();
+  return std::move(*plan);
+}
+
+size_t start_of(const Plan& p) {
+  for (size_t i = 0; i < p.steps.size(); ++i)
+    if (p.steps[i].starts >= 0) return i;
+  return p.steps.size();
+}
+size_t end_of(const Plan& p) {
+  for (size_t i = 0; i < p.steps.size(); ++i)
+    if (p.steps[i].ends >= 0) return i;
+  return p.steps.size();
+}
+
+TEST(BackgroundSteps, WhatTheyTouchIsLiveInBetween) {
+  const Plan p = planned();
+  const size_t start = start_of(p), end = end_of(p);
+  ASSERT_LT(start + 1, end);
+  ASSERT_LT(end, p.steps.size());
+  const Step& s = p.steps[start];
+  EXPECT_EQ(p.n_background(), 1);
+  for (const auto* tensors : {&s.in, &s.out})
+    for (const PlanTensor& t : *tensors) {
+      const Slot& slot = p.slots[static_cast<size_t>(t.slot)];
+      EXPECT_LE(slot.first_step, static_cast<int>(start));
+      EXPECT_GE(slot.last_step, static_cast<int>(end));
+    }
+  EXPECT_EQ(p.steps[end].bytes, 0);
+  const Mesh mesh = *mesh_from_text("cp=2");
+  const int64_t at[] = {0};
+  EXPECT_EQ(p.sent_bytes(mesh, at), 64 * 64 * 4);
+}
+
+TEST(BackgroundSteps, TextAndJsonShowThem) {
+  const Plan p = planned();
+  EXPECT_NE(p.to_string().find("start 0 send_recv"), std::string::npos) << p.to_string();
+  EXPECT_NE(p.to_string().find("done 0 send_recv"), std::string::npos) << p.to_string();
+  const std::string text = plan_to_json(p);
+  EXPECT_NE(text.find("\"starts\": 0"), std::string::npos);
+  EXPECT_NE(text.find("\"ends\": 0"), std::string::npos);
+  const auto again = plan_from_json(text, "the plan");
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  EXPECT_EQ(plan_to_json(*again), text);
+}
+
+TEST(BackgroundSteps, WithNothingBesideThemAreOne) {
+  auto module = std::make_shared<Module>();
+  Builder b(*module, "at_once");
+  const Var x = b.param("x", {DType::kF32, {8}});
+  b.result("y", tanh(send_recv(x, {"cp", 2, true}, {1, 0})));
+  const auto plan = make_plan(module, *b.finish_into_module(), {});
+  ASSERT_TRUE(plan.ok()) << plan.error().to_string();
+  EXPECT_EQ(plan->n_background(), 0);
+  EXPECT_EQ(plan->steps.size(), 2U);
+}
+
+// The faults, and what finds each.
+struct Fault {
+  const char* name;
+  const char* found;
+  void (*plant)(Plan& p, size_t start, size_t end);
+};
+const Fault kFaults[] = {
+    {"never ended", "1 works are started, 0 are ended",
+     [](Plan& p, size_t, size_t end) { p.steps[end].ends = -1; }},
+    {"not started", "there is no work 0",
+     [](Plan& p, size_t start, size_t) { p.steps[start].starts = -1; }},
+    {"ended twice", "ends work 0, which is not running",
+     [](Plan& p, size_t, size_t end) {
+       p.steps.insert(p.steps.begin() + static_cast<std::ptrdiff_t>(end), p.steps[end]);
+     }},
+    {"ended before it starts", "ends work 0, which is not running",
+     [](Plan& p, size_t start, size_t end) { std::swap(p.steps[start], p.steps[end]); }},
+    {"another's end", "which is another",
+     [](Plan& p, size_t, size_t end) {
+       p.steps[end].attrs.set("from", std::vector<int64_t>{-1, 0});
+     }},
+    {"its result is read too early", "left scratch there",
+     [](Plan& p, size_t start, size_t) {
+       const PlanTensor y = p.steps[start].out[0];
+       p.steps[start + 1].in[0] = y;
+     }},
+    {"its operand is written", "",
+     [](Plan& p, size_t start, size_t) {
+       PlanTensor& out = p.steps[start + 1].out[0];
+       out.slot = p.steps[start].in[0].slot;
+     }},
+    {"its result's place is written", "",
+     [](Plan& p, size_t start, size_t) {
+       PlanTensor& out = p.steps[start + 1].out[0];
+       out.slot = p.steps[start].out[0].slot;
+     }},
+    {"no collective", "cannot run in the background",
+     [](Plan& p, size_t start, size_t) { p.steps[start + 1].starts = 0; }},
+};
+
+TEST(BackgroundSteps, FaultsAreFound) {
+  for (const Fault& fault : kFaults) {
+    SCOPED_TRACE(fault.name);
+    Plan p = planned();
+    fault.plant(p, start_of(p), end_of(p));
+    // Lifetimes say what the steps say, so that nothing else finds the fault first.
+    const auto at_end = static_cast<int>(p.steps.size());
+    for (size_t s = 0; s < p.slots.size(); ++s) {
+      int first = at_end + 1, last = -1;
+      const auto use = [&](int slot, int step) {
+        if (slot == static_cast<int>(s)) first = std::min(first, step), last = std::max(last, step);
+      };
+      for (int i = 0; i < at_end; ++i) {
+        const Step& step = p.steps[static_cast<size_t>(i)];
+        for (const PlanTensor& t : step.in) use(t.slot, i);
+        for (const PlanTensor& t : step.out) use(t.slot, i);
+        use(step.workspace, i);
+      }
+      for (const auto& r : p.results) use(r.tensor.slot, at_end);
+      if (last >= 0) p.slots[s].first_step = first, p.slots[s].last_step = last;
+    }
+    const Status st = verify_plan(p);
+    ASSERT_FALSE(st.ok());
+    EXPECT_NE(st.error().message.find(fault.found), std::string::npos) << st.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace tegula
