@@ -136,7 +136,16 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   o.params = TEGULA_TRY(param_shardings(config, f));
   for (const MeshAxis& a : config.mesh.axes)
     o.scatters.push_back(config.zero > 0 && a.name == "dp");
-  if (config.mesh.n_ranks() > 1) return compile_ranks(functions.module, function, o, options);
+  o.target = target;
+  if (config.mesh.n_ranks() > 1) {
+    CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
+    const int cp = config.mesh.find("cp");
+    if (config.mode == "exact" && cp >= 0 && config.mesh.axes[static_cast<size_t>(cp)].size > 1)
+      ranks.notes.push_back(
+          "mode exact over cp: attention gathers keys and values, or turns to heads; a ring, which "
+          "takes less memory, joins parts in an order of its own (--mode fast)");
+    return ranks;
+  }
   Compiled one = TEGULA_TRY(compile(functions.module, function, options));
   CompiledRanks out{.mesh = config.mesh, .params = std::move(o.params)};
   out.plans = {std::move(one.plan)}, out.reports = std::move(one.reports);

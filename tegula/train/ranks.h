@@ -3,7 +3,9 @@
 //
 //   dp   the batch
 //   tp   weights along the dims that the model's file names (Cut), so heads and hidden widths
-//   cp   the sequence; attention turns to heads where they can be shared out
+//   cp   the sequence; in mode fast attention is a ring (passes/ring.h), or turns to heads where
+//   that
+//        moves less; in exact it turns to heads where they can be shared out, or gathers
 //   ep   experts, and the batch outside of them
 //
 // With config.zero, dp also splits optimizer state (1) and sums of gradients (2).

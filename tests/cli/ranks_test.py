@@ -61,6 +61,23 @@ class Ranks(CliTest):
         for ours, theirs in zip(planned["ranks"], measured["ranks"], strict=True):
             self.assertEqual(ours, {what: theirs[what] for what in ("flops", "sent_bytes", "peak_bytes")})
 
+    def test_sequences_go_round_a_ring(self):
+        flags = ("--model", "llama", "--n-kv-heads", "2")
+        one = self.train("one", *flags)
+        for dtype in ("f32", "bf16"):
+            with self.subTest(dtype=dtype):
+                many = self.train(dtype, *flags, "--mesh", "cp=4", "--dtype", dtype)
+                self.assertAlmostEqual(many["train_loss"], one["train_loss"], delta=1e-5 if dtype == "f32" else 2e-2)
+                for rank in many["ranks"]:
+                    for what in ("flops", "sent_bytes", "peak_bytes"):
+                        self.assertEqual(rank[what], rank[what + "_planned"])
+                    self.assertGreater(rank["sent_bytes"], 0)
+
+    def test_exact_over_cp_says_that_it_gathers(self):
+        done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / "cp", *RUN, "--model", "llama",
+                                            "--n-kv-heads", "2", "--mode", "exact", "--mesh", "cp=4"))
+        self.assertIn("attention gathers keys and values", done.stdout + done.stderr)
+
     def test_a_run_goes_on_on_another_mesh(self):
         flags = ("--mode", "exact", "--model", "gpt2", "--lr-decay-steps", "6")
         self.train("one", *flags, "--steps", "6")

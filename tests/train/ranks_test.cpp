@@ -232,6 +232,38 @@ TEST_P(Ranks, ShareTheProductsOut) {
   }
 }
 
+// Attention over cp is a ring in fast; what exact gathers is said.
+TEST(Mesh, SequencesGoRoundARing) {
+  TrainConfig c = tiny("llama", "fast");
+  c.mesh = *mesh_from_text("cp=4");
+  c.model.max_seqlen = 256;
+  const auto compiled = [&](const char* mode) {
+    c.mode = mode;
+    const StepFunctions f = *build_step_functions(c);
+    return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  };
+  const CompiledRanks ring = compiled("fast"), gathers = compiled("exact");
+  for (size_t r = 0; r < 4; ++r) {
+    const Plan& fast = *ring.plans[r];
+    // Two layers, K and V, three hops, forward and backward; dK and dV home.
+    const auto sends = std::ranges::count_if(
+        fast.steps, [](const Step& s) { return s.op->name == "send_recv" && s.ends < 0; });
+    EXPECT_EQ(sends, 2 * (2 * 3 * 2 + 2 * 3));
+    EXPECT_GT(fast.n_background(), 2 * 2 * 3);
+    // A hop is started before the attention beside it, and ends after it.
+    bool is_beside = false;
+    for (size_t i = 0; i < fast.steps.size(); ++i) {
+      if (fast.steps[i].starts < 0 || fast.steps[i].op->name != "send_recv") continue;
+      for (size_t j = i; fast.steps[j].ends != fast.steps[i].starts; ++j)
+        is_beside |= fast.steps[j].op->name.starts_with("attention");
+    }
+    EXPECT_TRUE(is_beside);
+  }
+  EXPECT_TRUE(ring.notes.empty());
+  ASSERT_FALSE(gathers.notes.empty());
+  EXPECT_NE(gathers.notes.back().find("gathers keys and values"), std::string::npos);
+}
+
 TEST(Mesh, OfMoreRanksThanAKernelJoinsIsRefused) {
   TrainConfig c = tiny("gpt2", "fast");
   c.batch = 128, c.mesh = *mesh_from_text("dp=128");
@@ -245,6 +277,11 @@ INSTANTIATE_TEST_SUITE_P(All, Ranks,
                          ::testing::Combine(::testing::Values("gpt2", "llama", "qwen2", "gemma2"),
                                             ::testing::Values("dp=2", "dp=4", "dp=8", "tp=2",
                                                               "tp=4", "dp=2,tp=2")));
+
+INSTANTIATE_TEST_SUITE_P(Sequences, Ranks,
+                         ::testing::Combine(::testing::Values("gpt2", "llama", "gemma2"),
+                                            ::testing::Values("cp=2", "cp=4", "dp=2,cp=2",
+                                                              "cp=2,tp=2")));
 
 INSTANTIATE_TEST_SUITE_P(Experts, Ranks,
                          ::testing::Combine(::testing::Values("moe"),
