@@ -49,7 +49,7 @@ std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c
     Plan one;  // of a single step, to count what it sends
     one.module = ranks.plans[0]->module;
     for (const Step& s : ranks.plans[0]->steps) {
-      if (!s.op->collective) continue;
+      if (!s.op->collective || s.ends >= 0) continue;
       one.steps = {s};
       Exchange& e = all[cat(s.op->name, " over ", s.attrs.str("axis"))];
       e.count += times;

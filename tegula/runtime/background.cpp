@@ -7,26 +7,28 @@
 
 namespace tegula {
 
-bool Session::is_in_background(size_t i) {
+void Session::launch_among_peers(size_t i) {
   const Step& step = plan_->steps[i];
   BoundStep& b = bound_[i];
-  if (step.starts < 0 && step.ends < 0) return false;
-  if (b.is_empty) return true;
-  if (step.starts >= 0) {
+  const bool is_in_background = step.starts >= 0 || step.ends >= 0;
+  if (!is_in_background) {
+    launch(i, rank_->peers);
+  } else if (b.is_empty) {
+    return;
+  } else if (step.starts >= 0) {
     Errand& errand = rank_->peers->errand(step.attrs.str("axis"), step.starts);
     errand.post(b.in[0], b.out[0]);
     running_.push_back({i, &errand});
-    complete_some();
-    return true;
+  } else {
+    const auto work = std::find_if(running_.begin(), running_.end(), [&](const Running& r) {
+      return plan_->steps[r.step].starts == step.ends;
+    });
+    TEGULA_CHECK(work != running_.end(), "plan ", plan_->name, " ends work that is not running");
+    if (!work->is_done) launch(i, work->errand);
+    work->errand->end();  // a rank that failed is seen by run_step
+    running_.erase(work);
   }
-  const auto work = std::find_if(running_.begin(), running_.end(), [&](const Running& r) {
-    return plan_->steps[r.step].starts == step.ends;
-  });
-  TEGULA_CHECK(work != running_.end(), "plan ", plan_->name, " ends work that is not running");
-  if (!work->is_done) launch(i, work->errand);
-  work->errand->end();  // a rank that failed is seen by run_step
-  running_.erase(work);
-  return true;
+  if (!running_.empty()) complete_some();
 }
 
 void Session::complete_some() {

@@ -197,7 +197,12 @@ Status Session::run(std::span<const int64_t> extents) {
   if (on_device_) {
     TEGULA_TRY(run_on_device());
   } else {
-    for (size_t i = 0; i < bound_.size(); ++i) TEGULA_TRY(run_step(i));
+    const bool is_plain = !stats_ && !watch_ && !observer && !needs_peers_;
+    for (size_t i = 0; i < bound_.size(); ++i)
+      if (is_plain)
+        launch(i, nullptr);
+      else
+        TEGULA_TRY(run_step(i));
   }
   counters_.add(counted_since(all.math_flops, math_before),
                 counted_since(all.executed_flops, executed_before));
@@ -227,7 +232,7 @@ Status Session::run_step(size_t i) {
     if (stats_) TEGULA_TRY(rank_->device->mark(1));
     rank_->counters.add(on_device_->math_flops(i), on_device_->executed_flops(i));
   } else if (!watch_) {
-    launch(i);
+    needs_peers_ ? launch_among_peers(i) : launch(i, nullptr);
   } else {
     TEGULA_TRY(launch_watched(i));
   }
@@ -277,15 +282,9 @@ Status Session::launch_watched(size_t i) {
   if (step.kernel && planned)
     b.workspace = watch_->open(planned, plan_->slots[static_cast<size_t>(step.workspace)].bytes);
   rank_->counters.claimed_bytes = 0;
-  launch(i);
+  needs_peers_ ? launch_among_peers(i) : launch(i, nullptr);
   b.workspace = planned;
   return watch_->close({plan_.get(), i, b.out, planned, rank_->counters.claimed_bytes});
-}
-
-void Session::launch(size_t i) {
-  if (needs_peers_ && is_in_background(i)) return;
-  launch(i, rank_->peers);
-  if (!running_.empty()) complete_some();
 }
 
 void Session::launch(size_t i, Peers* peers) {

@@ -95,10 +95,9 @@ class Session {
   void set_extents();
   Status check_workspaces() const;
   Status run_step(size_t i);
-  void launch(size_t i);
   void launch(size_t i, Peers* peers);
   // background.cpp
-  bool is_in_background(size_t i);
+  void launch_among_peers(size_t i);
   void complete_some();
   Status launch_watched(size_t i);
   Status run_on_device();
