@@ -31,7 +31,7 @@ BIG = "--seqlen 1024 --batch 8 --n-layers 12 --n-heads 12 --d-model 768 --thread
 SMALL = ("--tokenizer bpe:512 --n-layers 2 --n-heads 2 --d-model 16 --seqlen 16 --batch 2 --threads 1 --warmup 1 "
          "--eval-every 0 --save-every 0").split()
 ENVIRONMENT = {**os.environ, "TEGULA_ISA": "avx2"}
-LOOP = ("tegula::Session::run(", "tegula::Session::launch(")
+LOOP = ("tegula::Session::run(", "tegula::Session::run_step(", "tegula::Session::launch(")
 
 
 def run(*command):
