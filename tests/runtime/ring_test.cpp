@@ -60,7 +60,8 @@ FuncId write_step(Module& module, const Case& c) {
   const std::vector<Var> grads = pullback(b, ys, cts, xs);
   const std::pair<const char*, Var> results[] = {
       {"o", a.o}, {"lse", a.lse}, {"dq", grads[0]}, {"dk", grads[1]}, {"dv", grads[2]}};
-  for (const auto& [name, x] : results) b.result(name, c.sums ? reduce_sum(reshape(x, {-1}), {0}) : x);
+  for (const auto& [name, x] : results)
+    b.result(name, c.sums ? reduce_sum(reshape(x, {-1}), {0}) : x);
   return *b.finish_into_module();
 }
 
