@@ -252,6 +252,23 @@ TEST(TileDevice, LayoutsOfRows) {
   }
 }
 
+// More sums than a block has room for.
+TEST(TileDevice, ManySumsOfLongRows) {
+  Rng rng(8);
+  for (const int n_sums : {9, 40}) {
+    Builder b(2, 1);
+    const Reg x = b.load(b.input(DType::kF64));
+    for (int k = 0; k < n_sums; ++k)
+      b.store(b.output(DType::kF64, Extent::kRow), b.reduce(Op::kReduceSum, x * (k + 1.0)));
+    const Program p = b.finish().value();
+    std::vector<Tensor> in;
+    in.emplace_back(DType::kF64, std::vector<int64_t>{2, 17000});
+    in[0].fill(rng, -2, 2);
+    compare(p, {2, 17000}, std::move(in), cat(n_sums, " sums"));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // An output on an input: of elements that a later phase reads again, because a row is too long to
 // keep; and of a row's value, which all its threads read and one writes.
 TEST(TileDevice, InPlaceIsReadBeforeItIsWritten) {

@@ -185,13 +185,21 @@ class Caller {
     return steps <= power ? steps : 2 * steps <= 3 * power ? power / 2 * 3 : power * 2;
   }
 
-  // As many threads as there is work for; sums want room for two chunks of what they read.
+  // As many threads as there is work for; sums want room for two chunks of what they read, and
+  // where there are too many of them a row stays with 16 threads.
   void block_per_row(const TilePhases& phases) {
-    TileLayout& l = call_.layout;
-    keep_in(l, phases, space_.row_len <= 4096 ? 256 : space_.row_len <= 16384 ? 512 : 1024);
-    const int words = 65536 / l.threads_per_row / 2;
-    while (l.vector > 1 && l.vector * phases.live_words > words) l.vector /= 2;
-    while (l.vector > 1 && tile_room_bytes(p_, phases, l) > kRoomBytes) l.vector /= 2;
+    const int most = space_.row_len <= 4096 ? 256 : space_.row_len <= 16384 ? 512 : 1024;
+    for (int threads = most; threads >= 128; threads /= 2) {
+      TileLayout l = call_.layout;
+      keep_in(l, phases, threads);
+      const int words = 65536 / threads / 2;
+      while (l.vector > 1 &&
+             (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > kRoomBytes))
+        l.vector /= 2;
+      if (tile_room_bytes(p_, phases, l) > kRoomBytes) continue;
+      call_.layout = std::move(l);
+      return;
+    }
   }
 
   void add(std::string type, std::string name, int64_t value) {
