@@ -42,8 +42,10 @@ void print(const ShardPlan& p, const Function& f, const Mesh& mesh, const std::s
   std::printf("a step      %.4g s: %.4g computing, %.4g exchanging; %.4g FLOPs a rank\n",
               p.seconds(), p.compute_s, p.comm_s, static_cast<double>(p.flops));
   if (is_search)
-    std::printf("search      %s\n", p.is_exact ? "exact: no other choice takes less, as priced"
-                                               : "ended early, not proven to be the best");
+    std::printf("search      %s\n",
+                p.is_exact
+                    ? "exact: no other choice takes less, as priced"
+                    : cat("ended early: no choice takes less than ", p.bound_s, " s").c_str());
   std::printf("memory      %.1f MiB of parameters and state a rank\n", p.param_bytes / (1 << 20));
   for (const auto& [what, e] : p.exchanges)
     std::printf("exchange    %lld %s, %.4g bytes sent, %.4g s\n", static_cast<long long>(e.count),

@@ -77,16 +77,103 @@ class Solver {
   bool gave_up_ = false;
 
  private:
-  // Nodes of at most two neighbours.
+  // Nodes of at most two neighbours or of one choice; then choices that another one beats whatever
+  // the neighbours choose, and edges that say nothing any more; and again.
   void reduce(Graph& g, double& spent) {
     for (bool any = true; any;) {
       any = false;
       for (size_t u = 0; u < g.cost.size(); ++u) {
-        if (g.cost[u].empty() || g.edges[u].size() > 2) continue;
-        take_out(g, static_cast<int>(u), spent);
-        any = true;
+        if (g.cost[u].empty()) continue;
+        if (g.edges[u].size() <= 2) {
+          take_out(g, static_cast<int>(u), spent);
+          any = true;
+        } else if (const auto [only, n] = alive(g.cost[u]); n == 1) {
+          fix(g, static_cast<int>(u), only, spent);
+          any = true;
+        }
+      }
+      if (any) continue;
+      for (size_t u = 0; u < g.cost.size(); ++u)
+        if (!g.cost[u].empty()) any |= drop_beaten(g, u);
+      any |= drop_edges(g);
+    }
+  }
+
+  static std::pair<size_t, size_t> alive(const Costs& c) {
+    size_t last = 0, n = 0;
+    for (size_t i = 0; i < c.size(); ++i)
+      if (c[i] < HUGE_VAL) last = i, ++n;
+    return {last, n};
+  }
+
+  // The node chooses i.
+  void fix(Graph& g, int u, size_t i, double& spent) {
+    const auto at = static_cast<size_t>(u);
+    spent += g.cost[at][i];
+    for (const auto& [v, m] : g.edges[at])
+      for (size_t j = 0; j < m.columns; ++j) g.cost[static_cast<size_t>(v)][j] += m(i, j);
+    Costs fixed(g.cost[at].size(), HUGE_VAL);
+    fixed[i] = 0;
+    gone_.push_back({u, std::move(fixed), {}});
+    g.remove(u);
+  }
+
+  // i falls if some j has c_i − c_j + Σ_v min_k (R_ik − R_jk) ≥ 0. [Goldstein 1994]
+  static bool drop_beaten(Graph& g, size_t u) {
+    Costs& c = g.cost[u];
+    bool any = false;
+    for (size_t i = 0; i < c.size(); ++i) {
+      if (c[i] == HUGE_VAL) continue;
+      for (size_t j = 0; j < c.size(); ++j) {
+        if (j == i || c[j] == HUGE_VAL || !is_beaten(g, u, i, j)) continue;
+        c[i] = HUGE_VAL, any = true;
+        break;
       }
     }
+    return any;
+  }
+
+  static bool is_beaten(const Graph& g, size_t u, size_t i, size_t j) {
+    double gap = g.cost[u][i] - g.cost[u][j];
+    for (const auto& [v, m] : g.edges[u]) {
+      double low = HUGE_VAL;
+      for (size_t k = 0; k < m.columns; ++k) {
+        if (g.cost[static_cast<size_t>(v)][k] == HUGE_VAL || m(i, k) == HUGE_VAL) continue;
+        low = std::min(low, m(i, k) - m(j, k));
+      }
+      gap += low;
+      if (gap < 0) return false;
+    }
+    return gap >= 0;
+  }
+
+  // What an edge costs beyond a sum of its ends' shares; nothing: it goes.
+  static bool drop_edges(Graph& g) {
+    bool any = false;
+    for (size_t u = 0; u < g.cost.size(); ++u)
+      for (auto it = g.edges[u].begin(); it != g.edges[u].end();) {
+        const auto v = static_cast<size_t>(it->first);
+        const Matrix m = it->second;
+        ++it;
+        if (v < u || !is_sum(g, u, v, m)) continue;
+        const size_t base = alive(g.cost[u]).first, first = alive(g.cost[v]).first;
+        for (size_t i = 0; i < m.rows; ++i) g.cost[u][i] += m(i, first) - m(base, first);
+        for (size_t k = 0; k < m.columns; ++k) g.cost[v][k] += m(base, k);
+        g.edges[u].erase(static_cast<int>(v)), g.edges[v].erase(static_cast<int>(u));
+        any = true;
+      }
+    return any;
+  }
+
+  static bool is_sum(const Graph& g, size_t u, size_t v, const Matrix& m) {
+    const size_t base = alive(g.cost[u]).first, first = alive(g.cost[v]).first;
+    for (size_t i = 0; i < m.rows; ++i)
+      for (size_t k = 0; k < m.columns; ++k) {
+        if (g.cost[u][i] == HUGE_VAL || g.cost[v][k] == HUGE_VAL) continue;
+        const double sum = m(i, first) + m(base, k) - m(base, first);
+        if (!(std::fabs(m(i, k) - sum) <= kSame * std::fabs(m(i, k)))) return false;
+      }
+    return true;
   }
 
   void take_out(Graph& g, int u, double& spent) {
@@ -179,13 +266,9 @@ class Solver {
       }
       ++branches_;
       Graph next = g;
-      for (const auto& [v, m] : g.edges[at])
-        for (size_t j = 0; j < m.columns; ++j) next.cost[static_cast<size_t>(v)][j] += m(i, j);
-      Costs fixed(g.cost[at].size(), HUGE_VAL);
-      fixed[i] = 0;
-      gone_.push_back({node, std::move(fixed), {}});
-      next.remove(node);
-      solve(std::move(next), spent + g.cost[at][i]);
+      double more = spent;
+      fix(next, node, i, more);
+      solve(std::move(next), more);
       gone_.pop_back();
     }
   }

@@ -14,7 +14,7 @@ using Known = std::vector<std::optional<AxisSharding>>;  // by value, on one axi
 class Propagator {
  public:
   Propagator(const Module& m, const Function& f, const Mesh& mesh, const Annotations& said)
-      : m_(m), f_(f), mesh_(mesh), said_(said) {
+      : f_(f), mesh_(mesh), said_(said) {
     for (const Node& n : f.nodes) calls_.emplace_back(m, f, n);
     out_.values.assign(f.values.size(), replicated(mesh));
     out_.nodes.resize(f.nodes.size());
@@ -106,7 +106,6 @@ class Propagator {
     return true;
   }
 
-  const Module& m_;
   const Function& f_;
   const Mesh& mesh_;
   const Annotations& said_;

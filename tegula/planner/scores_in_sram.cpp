@@ -10,7 +10,7 @@ namespace {
 // Wormhole n150s, docs.tenstorrent.com: 72 cores of 1.5 MB, 288 GB/s, 12 GB, 74 TFLOP/s of f16 and
 // 262 of f8.
 constexpr double kPeakF16 = 74e12, kPeakF8 = 262e12, kDram = 288e9, kMemory = 12e9;
-constexpr double kCores = 72, kCoreSram = 1.5e6, kReached = 0.9;
+constexpr double kCoreSram = 1.5e6, kReached = 0.9;
 constexpr double kTile = 32;  // rows of scores that a core holds at a time
 
 double real(int64_t n) { return static_cast<double>(n); }

@@ -56,6 +56,6 @@ Result<ShardPlan> plan_by_propagation(
 Result<ShardPlan> plan_by_search(
     const Module& module, const Function& step, const MeshLinks& links,
     const std::vector<std::vector<std::optional<AxisSharding>>>& params, double limit = HUGE_VAL,
-    int64_t most_branches = 20000);
+    int64_t most_branches = 100000);
 
 }  // namespace tegula::planner

@@ -1,0 +1,30 @@
+// What tegula plan says of a step of one rank.
+#pragma once
+
+#include <optional>
+
+#include "tegula/planner/calibration.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/train/step.h"
+
+namespace tegula::cli {
+
+struct Planned {
+  StepFunctions functions;
+  Compiled compiled, update;  // update: null without accumulation
+  StepCost cost;
+  size_t nodes = 0;
+  double build_ms = 0, total_ms = 0;
+  int64_t whole_arena_bytes = 0;                // without --blockwise
+  std::optional<planner::Predicted> predicted;  // a step's, with --calibrate
+};
+
+struct PrintOptions {
+  double tokens_total = 0;  // of a run; 0: not asked
+  bool verbose = false, timings = false;
+};
+// One object on a line; or text.
+void print_json(const Planned& planned, const TrainConfig& config, const PrintOptions& options);
+void print_text(const Planned& planned, const TrainConfig& config, const PrintOptions& options);
+
+}  // namespace tegula::cli
