@@ -4,7 +4,7 @@
 
 namespace tegula::emulated {
 
-inline constexpr unsigned kMachineAbi = 3;
+inline constexpr unsigned kMachineAbi = 4;
 inline constexpr unsigned kWarpSize = 32;
 
 // CUDA's uint3 and dim3.
@@ -53,6 +53,12 @@ struct Machine {
   void (*await_copies)(unsigned n_left);  // does all but the last groups
   // A wait in a loop has got on.
   void (*get_on)();
+  // Of a cubin that checks for races: an access; what takes and gives order by its address, as
+  // atomics and volatile accesses do; the two apart.
+  void (*access)(const void* data, unsigned bytes, bool writes);
+  void (*order)(const void* data);
+  void (*release)(const void* data);
+  void (*acquire)(const void* data);
   // `act` on a copy of `what` when barrier `key` is next asked about (land), or when the group of
   // this thread that it belongs to is waited for.
   void (*arrive_later)(unsigned key, const void* what, unsigned bytes, void (*act)(const void*));
@@ -78,7 +84,8 @@ struct Cubin {
   const Kernel* kernels;
   unsigned n_kernels;
   const void* (*touch)();  // the address of something among its static shared memory
-  bool flushes;            // denormal numbers, compiled with --ftz=true
+  bool checks_races;
+  bool flushes;  // denormal numbers, compiled with --ftz=true
 };
 
 }  // namespace tegula::emulated

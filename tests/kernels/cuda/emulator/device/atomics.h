@@ -5,8 +5,9 @@
 namespace tegula::emulated {
 template <class T, class F>
 inline T exchange_with(T* at, F next) {
-  const T before = *at;
-  *at = next(before);
+  volatile T& x = *at;  // which orders what is around it
+  const T before = x;
+  x = next(before);
   return before;
 }
 }  // namespace tegula::emulated

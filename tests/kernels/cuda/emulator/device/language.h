@@ -13,6 +13,8 @@
 #define __grid_constant__
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
+// What it reads and writes is no access of the kernel (races.h).
+#define TEGULA_UNSEEN __attribute__((no_sanitize("thread")))
 // Marks for rewrite.cpp.
 #define __global__ __attribute__((tegula_kernel))
 #define __launch_bounds__(...) __attribute__((tegula_bounds(__VA_ARGS__)))

@@ -99,11 +99,11 @@ TEGULA_VOTE(OfXor, x, a ^ x)
 inline void __syncthreads() { ::tegula::emulated::current_machine->sync(0, 0, true); }
 inline int __syncthreads_count(int claim) {
   // Three barriers: the counter is set, added to, and read by all before it is set again.
-  static thread_local int count;  // as shared memory is
+  static thread_local volatile int count;  // shared; volatile is no race
   ::tegula::emulated::current_machine->sync(0, 0, true);
   count = 0;
   ::tegula::emulated::current_machine->sync(0, 0, true);
-  count += claim != 0;
+  count = count + (claim != 0);
   ::tegula::emulated::current_machine->sync(0, 0, true);
   return count;
 }

@@ -50,6 +50,7 @@ Block::Block(const Launch& launch)
       n_warps_((n_threads_ + kWarpSize - 1) / kWarpSize),
       static_(launch.function->module->static_shared()),
       fibers_(n_threads_),
+      checks_races_(launch.function->module->cubin()->checks_races),
       is_backwards_(setting("FAKE_CUDA_BACKWARDS", 0) != 0) {
   for (const auto& a : launch.arguments)
     arguments_.push_back(const_cast<std::max_align_t*>(a.data()));
@@ -75,6 +76,7 @@ void Block::begin_threads(Dim3 index) {
   now_ = is_backwards_ ? n_threads_ - 1 : 0;
   for (Barrier& b : barriers_) b = {};
   arriving_.clear();
+  if (checks_races_) races_.begin(n_warps_, static_.bytes + launch_.dynamic_bytes);
   for (unsigned w = 0; w < n_warps_; ++w) {
     const unsigned lanes = std::min(kWarpSize, n_threads_ - w * kWarpSize);
     warps_[w].ready = warps_[w].alive = lanes == kWarpSize ? ~0U : (1U << lanes) - 1;
@@ -213,14 +215,17 @@ void Block::sync(unsigned id, unsigned n_threads, bool waits) {
          cat("barrier ", id, " is of ", b.n_threads, " threads to those that have come, and of ",
              n_threads, " to this one"));
   n_pauses_ = 0;
+  const unsigned own = now_ / kWarpSize;
+  if (checks_races_) races_.release(own, b.clocks);
   if (++b.come == b.n_threads) {
     for (unsigned w = 0; w < n_warps_; ++w) {
+      if (checks_races_ && (b.waiting[w] != 0 || (w == own && waits))) races_.acquire(w, b.clocks);
       for (unsigned lanes = b.waiting[w]; lanes != 0; lanes &= lanes - 1)
         fibers_[w * kWarpSize + static_cast<unsigned>(std::countr_zero(lanes))].barrier = -1;
       warps_[w].ready |= b.waiting[w];
       b.waiting[w] = 0;
     }
-    b.come = 0;
+    b.come = 0, b.clocks = {};
     return;
   }
   if (!waits) return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/emulator/driver/launch.h"
+#include "tests/kernels/cuda/emulator/driver/races.h"
 
 namespace tegula::emulated {
 
@@ -54,6 +55,7 @@ struct Warp {
 
 struct Barrier {
   unsigned n_threads = 0, come = 0;
+  Clocks clocks{};
   unsigned waiting[kWarps] = {};  // lanes of each warp
 };
 
@@ -74,8 +76,14 @@ class Block {
   char* shared_data(unsigned address, unsigned bytes, unsigned alignment);
   char* dynamic_shared() const { return dynamic_; }
   Fiber& current() { return fibers_[now_]; }
+  void begin_copy(const char* to) {
+    if (checks_races_) access(to, 16, true);
+  }
   void await_copies(unsigned n_left);
   void get_on() { n_pauses_ = 0; }
+  void access(const void* data, unsigned bytes, bool writes);
+  void release(const void* data);
+  void acquire(const void* data);
   void arrive_later(unsigned key, const void* what, unsigned bytes, void (*act)(const void*));
   void land(unsigned key);
   void leave_later(const void* what, unsigned bytes, void (*act)(const void*));
@@ -106,6 +114,10 @@ class Block {
   Barrier barriers_[kBarriers];
   std::vector<Later> arriving_;
   unsigned dynamic_address_ = 0;
+  // Only of a cubin that asks for it.
+  const bool checks_races_;
+  bool is_engine_ = false;  // what is done is a copy engine's
+  Races races_;
   Dim3 index_;
   unsigned now_ = 0, n_ended_ = 0;
   uint64_t n_pauses_ = 0;  // since a thread last got on

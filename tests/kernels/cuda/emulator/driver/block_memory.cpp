@@ -49,11 +49,37 @@ char* Block::shared_data(unsigned address, unsigned bytes, unsigned alignment) {
   return static_.begin + at;
 }
 
+void Block::access(const void* data, unsigned bytes, bool writes) {
+  if (is_engine_) return;
+  const uintptr_t at = address_of(data), dynamic = address_of(dynamic_);
+  const uintptr_t fixed = address_of(static_.begin);
+  size_t place = 0;
+  const bool is_dynamic = at >= dynamic && at + bytes <= dynamic + launch_.dynamic_bytes;
+  if (is_dynamic)
+    place = at - dynamic;
+  else if (at >= fixed && at + bytes <= fixed + static_.bytes)
+    place = launch_.dynamic_bytes + (at - fixed);
+  else
+    return;
+  const std::string why = races_.access(now_ / kWarpSize, place, bytes, writes);
+  if (!why.empty())
+    fail(kLaunchFailed, cat("a race: byte ", is_dynamic ? place : at - fixed, " of ",
+                            is_dynamic ? "dynamic" : "static", " shared memory ", why));
+}
+
+void Block::release(const void* data) {
+  if (checks_races_) races_.release(now_ / kWarpSize, races_.at(address_of(data)));
+}
+void Block::acquire(const void* data) {
+  if (checks_races_) races_.acquire(now_ / kWarpSize, races_.at(address_of(data)));
+}
+
 void Block::await_copies(unsigned n_left) {
   Fiber& f = current();
   size_t done = 0;
   for (; done < f.copies.size() && f.copies[done].group + n_left < f.group; ++done) {
     const Copy& c = f.copies[done];
+    if (checks_races_) access(c.to, 16, true);
     std::memcpy(c.to, c.from, c.bytes);
     std::memset(c.to + c.bytes, 0, 16 - c.bytes);
   }
@@ -72,7 +98,9 @@ void Block::land(unsigned key) {
     }
     const Later l = arriving_[i];
     arriving_.erase(arriving_.begin() + static_cast<ptrdiff_t>(i));
+    is_engine_ = true;
     l.act(l.what);
+    is_engine_ = false;
   }
 }
 
@@ -83,8 +111,10 @@ void Block::leave_later(const void* what, unsigned bytes, void (*act)(const void
 void Block::await_bulk(unsigned n_left) {
   Fiber& f = current();
   size_t done = 0;
+  is_engine_ = true;
   for (; done < f.leaving.size() && f.leaving[done].key + n_left < f.bulk_group; ++done)
     f.leaving[done].act(f.leaving[done].what);
+  is_engine_ = false;
   f.leaving.erase(f.leaving.begin(), f.leaving.begin() + static_cast<ptrdiff_t>(done));
 }
 

@@ -32,11 +32,21 @@ constexpr Machine kMachine{
     .copy_later =
         [](char* to, const void* from, unsigned bytes) {
           Fiber& f = running_block()->current();
+          running_block()->begin_copy(to);
           f.copies.push_back({to, from, bytes < kCopied_bytes ? bytes : kCopied_bytes, f.group});
         },
     .end_copies = []() { ++running_block()->current().group; },
     .await_copies = [](unsigned n_left) { running_block()->await_copies(n_left); },
     .get_on = []() { running_block()->get_on(); },
+    .access = [](const void* data, unsigned bytes,
+                 bool writes) { running_block()->access(data, bytes, writes); },
+    .order =
+        [](const void* data) {
+          running_block()->acquire(data);
+          running_block()->release(data);
+        },
+    .release = [](const void* data) { running_block()->release(data); },
+    .acquire = [](const void* data) { running_block()->acquire(data); },
     .arrive_later =
         [](unsigned key, const void* what, unsigned bytes, void (*act)(const void*)) {
           running_block()->arrive_later(key, what, bytes, act);

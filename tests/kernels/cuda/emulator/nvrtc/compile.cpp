@@ -87,6 +87,12 @@ bool run_compiler(const Folder& folder, std::vector<std::string> words, std::str
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Whether accesses are looked at for races.
+bool checks_races() {
+  const char* text = std::getenv("FAKE_CUDA_RACES");
+  return text != nullptr && std::atoi(text) != 0;
+}
+
 std::string table_of(const std::vector<KernelName>& kernels, bool flushes) {
   std::string out =
       "\nnamespace tegula::cuda {}\nusing namespace tegula::cuda;\n"
@@ -101,7 +107,7 @@ std::string table_of(const std::vector<KernelName>& kernels, bool flushes) {
          "&tegula::emulated::current_thread, &tegula::emulated::current_machine, "
          "tegula_kernels, " +
          std::to_string(kernels.size()) + ", tegula::emulated::touch, " +
-         (flushes ? "true" : "false") + "};\n";
+         (checks_races() ? "true, " : "false, ") + (flushes ? "true" : "false") + "};\n";
 }
 
 }  // namespace
@@ -124,6 +130,7 @@ Built build(const Source& source, const std::vector<std::string>& options) {
 
   std::vector<std::string> words = {
       "-E", "-x", "c++", "-std=gnu++20", "-I.", "-include", "emulator/prelude.h"};
+  if (checks_races()) words.emplace_back("-DTEGULA_EMULATOR_RACES=1");
   for (const std::string& o : options) {
     if (o.starts_with("-D")) words.push_back(o);
     if (const size_t at = o.find("sm_"); o.starts_with("--gpu-architecture=") && at != o.npos)
@@ -140,30 +147,33 @@ Built build(const Source& source, const std::vector<std::string>& options) {
   });
   folder.write("kernel.ii", rewritten.text + table_of(rewritten.kernels, flushes));
   // Device code reads memory as what it likes, and its variables are its library's alone.
-  if (!run_compiler(folder,
-                    {"-fpreprocessed",
-                     "-x",
-                     "c++-cpp-output",
-                     "-std=gnu++20",
-                     machine_option(),
-                     "-O1",
-                     "-ftree-vectorize",
-                     "-ffp-contract=off",
-                     "-fno-math-errno",
-                     "-fno-trapping-math",
-                     "-fno-strict-aliasing",
-                     "-fno-exceptions",
-                     "-fno-rtti",
-                     "-fno-gnu-unique",
-                     "-fvisibility=hidden",
-                     "-fPIC",
-                     "-shared",
-                     "-w",
-                     "-Wno-psabi",
-                     "kernel.ii",
-                     "-o",
-                     "kernel.so"},
-                    out.log))
+  words = {"-c",
+           "-fpreprocessed",
+           "-x",
+           "c++-cpp-output",
+           "-std=gnu++20",
+           machine_option(),
+           "-O1",
+           "-ftree-vectorize",
+           "-ffp-contract=off",
+           "-fno-math-errno",
+           "-fno-trapping-math",
+           "-fno-strict-aliasing",
+           "-fno-exceptions",
+           "-fno-rtti",
+           "-fno-gnu-unique",
+           "-fvisibility=hidden",
+           "-fPIC",
+           "-w",
+           "-Wno-psabi",
+           "kernel.ii",
+           "-o",
+           "kernel.o"};
+  if (checks_races())
+    words.insert(words.end(), {"-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0",
+                               "--param", "tsan-distinguish-volatile=1"});
+  if (!run_compiler(folder, words, out.log) ||
+      !run_compiler(folder, {"-shared", "kernel.o", "-o", "kernel.so"}, out.log))
     return out;
   out.library = folder.read("kernel.so");
   out.ok = true;
@@ -176,7 +186,8 @@ unsigned fingerprint() {
     for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 16777619U;
   };
   for (const DeviceHeader& d : device_headers()) add(d.path), add(d.text);
-  add(TEGULA_EMULATOR_SOURCES), add(compiler()), add(machine_option());
+  add(TEGULA_EMULATOR_SOURCES), add(compiler()), add(machine_option()),
+      add(checks_races() ? "races" : "");
   return h;
 }
 
