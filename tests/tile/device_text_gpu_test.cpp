@@ -132,6 +132,9 @@ TEST(TileText, CompilesWithoutLoss) {
   }
   expect_no_loss("adamw", adamw(), 768, 3072, rows_along);
   expect_no_loss("gelu_dropout", gelu_dropout(), 8192, 3072, rows_along);
+  // Positions of 64 bits.
+  expect_no_loss("gelu_dropout", gelu_dropout(), 1 << 20, 4096, rows_along);
+  expect_no_loss("softmax", softmax(), 2, int64_t{1} << 31, rows_along);
   expect_no_loss("functions", all_functions(F), 8192, 768, rows_along);
   expect_no_loss("functions", all_functions(B), 8192, 768, rows_along);
 }
