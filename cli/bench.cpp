@@ -42,22 +42,29 @@ Status check_kernel(const Plan& plan, const std::string& kernel) {
 }
 
 // Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
-// slower ways of its own).
-void set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
-  const auto fill = [&](float value) { std::fill_n(t.as<float>(), t.numel(), value); };
+// slower ways of its own). False: it is not one of them.
+bool set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
+  const auto fill = [&](float value) {
+    std::fill_n(t.as<float>(), t.numel(), value);
+    return true;
+  };
   if (param == "ids") {  // rows of a table, in no order
     for (int64_t i = 0; i < t.numel(); ++i)
       t.as<int32_t>()[i] = static_cast<int32_t>(philox_bits(1, 0, static_cast<uint64_t>(i)) %
                                                 static_cast<uint64_t>(w.integers_below));
-    return;
+    return true;
   }
-  if (w.weights.empty()) return;
+  if (w.weights.empty()) return false;
   if (param == "lr") return fill(1e-4F);
   if (param == "c1" || param == "c2") return fill(1);
   for (const char* state : {"adam.m.", "adam.v.", "momentum."})
     if (param.starts_with(state)) return fill(0);
   for (const WeightSpec& spec : w.weights)
-    if (spec.name == param) return init_weight(spec, 1, t);
+    if (spec.name == param) {
+      init_weight(spec, 1, t);
+      return true;
+    }
+  return false;
 }
 
 namespace {
@@ -67,7 +74,7 @@ using Work = BenchWork;
 
 void set_values(const Work& w, Measurement& m) {
   for (const auto& p : m.session().plan().params)
-    for (const TensorRef& t : m.values(p.name)) set_value(w, p.name, t);
+    for (const TensorRef& t : m.values(p.name)) (void)set_value(w, p.name, t);
   // Decoding at the end of its cache.
   const int cache = m.session().plan().find_param("cache.k.0");
   for (const TensorRef& t : m.values("position"))

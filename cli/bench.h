@@ -81,7 +81,7 @@ Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, Compile
 Status check_kernel(const Plan& plan, const std::string& kernel);
 
 // Plans the function for the GPU, times it and prints what `tegula bench` prints.
-void set_value(const BenchWork& work, std::string_view param, const TensorRef& value);
+bool set_value(const BenchWork& work, std::string_view param, const TensorRef& value);
 // `model`: how one is compiled; null: a lone op.
 Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
                      const CompileOptions* model);

@@ -69,7 +69,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
   BenchWork work = w;
   more.context = &work;
   more.set = [](void* context, std::string_view param, const TensorRef& value) {
-    set_value(*static_cast<const BenchWork*>(context), param, value);
+    return set_value(*static_cast<const BenchWork*>(context), param, value);
   };
   std::vector<StepStats> stats;
   if (o.by_op) more.by_step = &stats;

@@ -58,11 +58,11 @@ class Measurement {
 // The same for a plan of a device's kernels, by the device's own clock; nothing is counted there,
 // and the peak is 0. Samples begin when the device has done the same work for a tenth of a second:
 // what ran before decides its clocks for that long. Errors: a step that has no kernel there.
-// `set`: may change what a parameter was filled with, on the host; null: nobody does. `by_step`:
-// also what each step takes, by launches of its own.
+// `set`: fills a parameter on the host, or leaves that to fill_parameter: false; null: it leaves
+// all. `by_step`: also what each step takes, by launches of its own.
 struct OfDevice {
   int64_t integers_below = 1;
-  void (*set)(void* context, std::string_view param, const TensorRef& value) = nullptr;
+  bool (*set)(void* context, std::string_view param, const TensorRef& value) = nullptr;
   void* context = nullptr;
   std::vector<StepStats>* by_step = nullptr;
 };

@@ -63,9 +63,9 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
       set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
       if (sets.empty()) {
         Region host = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
-        fill_parameter(type, host.data(), p, more.integers_below);
-        if (more.set)
-          more.set(more.context, plan.params[p].name, contiguous_ref(host.data(), type));
+        if (!more.set ||
+            !more.set(more.context, plan.params[p].name, contiguous_ref(host.data(), type)))
+          fill_parameter(type, host.data(), p, more.integers_below);
         TEGULA_TRY(device.copy(set[p].data(), host.data(), type.bytes()));
       } else {
         TEGULA_TRY(device.copy(set[p].data(), sets[0][p].data(), type.bytes()));

@@ -97,7 +97,8 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.plan.target =
       rank_->device ? rank_->device->target() : Target::this_cpu(rank_->pool.n_threads());
   options.passes.pass.is_inference = true;
-  options.passes.pass.mode = options_.mode;
+  // A GPU's orders are a text's own without shards.
+  options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
   DecodingShape shape{.is_one_each = is_one_each, .pages = {pages_.n_pages(), kPageSize}};

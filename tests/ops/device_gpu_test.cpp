@@ -24,9 +24,23 @@ Sample widened(const Sample& s, int64_t d, bool is_backward) {
   return wide;
 }
 
+// Few and many rows, in whole pieces of 16 bytes, with the matrix lying either way.
+void add_products(std::vector<Sample>& all) {
+  for (const char* dims : {"m k, k n -> m n", "m k, n k -> m n"})
+    for (const int64_t m : {1, 3, 9, 70})
+      for (const DType t : {DType::kF32, DType::kBF16}) {
+        const bool is_transposed = std::string_view(dims).find("n k") != std::string_view::npos;
+        const Shape b = is_transposed ? Shape{136, 320} : Shape{320, 136};
+        all.push_back({cat(dims, " of ", m, " rows, ", dtype_name(t)),
+                       {{{t, {m, 320}}}, {{t, b}}},
+                       {{"dims", std::string(dims)}}});
+      }
+}
+
 std::vector<Sample> samples_of(const OpDef& op) {
   std::vector<Sample> all;
   const bool is_backward = op.name == "attention_bwd";
+  if (op.name == "dot") add_products(all);
   for (const Sample& s : op.samples()) {
     if (!s.expect_error.empty()) continue;
     all.push_back(s);

@@ -1,0 +1,149 @@
+// Few rows times a matrix: what decoding is made of. Bound by reading b once, 16 bytes a load.
+//
+//   c[m, n] = a[m, k] b[k, n], f32 sums rounded once
+//
+// b as [n, k]: a warp has kRows columns of c; its lanes walk k side by side, and their sums are
+// joined by a tree. b as [k, n]: a block has 64 or 32 columns; group g of its threads takes k = g,
+// g + kGroups, …, and the groups are joined by a tree. Neither order depends on m: a row has the
+// bits that it has alone.
+//
+// Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_B_MN_MAJOR 0 | 1;
+// TEGULA_IN16, TEGULA_OUT16 1: bf16, 0: f32.
+#include "tegula/kernels/cuda/matvec_params.h"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
+#include "tegula/kernels/cuda/ptx/types.cuh"
+
+using namespace tegula::cuda;
+
+#if TEGULA_IN16
+using In = u16;
+#else
+using In = float;
+#endif
+constexpr int kVector = 16 / sizeof(In);  // elements of a load
+constexpr int kM = TEGULA_M;
+
+struct Values {
+  float at[kVector];
+  __device__ explicit Values(const uint4& words) {
+    const u32 w[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#if TEGULA_IN16
+      at[2 * i] = bf16_to_float(static_cast<u16>(w[i]));
+      at[2 * i + 1] = bf16_to_float(static_cast<u16>(w[i] >> 16));
+#else
+      at[i] = __uint_as_float(w[i]);
+#endif
+    }
+  }
+};
+
+__device__ inline void store(const MatvecParams& p, int m, int n, float x) {
+#if TEGULA_OUT16
+  static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_bf16(x, 0.f));
+#else
+  static_cast<float*>(p.c)[m * p.ldc + n] = x;
+#endif
+}
+
+__device__ inline const In* row_of_a(const MatvecParams& p, int m) {
+  // Rows past the last are the last, and not written.
+  return static_cast<const In*>(p.a) + min(m, p.m - 1) * p.lda;
+}
+
+#if TEGULA_B_MN_MAJOR
+constexpr int kColumns = 64, kAcross = kColumns / kVector, kThreads = 256;
+constexpr int kGroups = kThreads / kAcross;
+
+// Grid (⌈n / kColumns⌉, ⌈m / kM⌉).
+extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams p) {
+  begin_early();
+  __shared__ float sums[kThreads][kVector + 1];
+  const int across = threadIdx.x % kAcross, group = threadIdx.x / kAcross;
+  const int n = blockIdx.x * kColumns + across * kVector, first = blockIdx.y * kM;
+  float sum[kM][kVector] = {};
+  if (n < p.n) {
+    const In* b = static_cast<const In*>(p.b) + n;
+#pragma unroll 4
+    for (int k = group; k < p.k; k += kGroups) {
+      const Values y(*reinterpret_cast<const uint4*>(b + k * p.ldb));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+#if TEGULA_IN16
+        const float x = bf16_to_float(row_of_a(p, first + m)[k]);
+#else
+        const float x = row_of_a(p, first + m)[k];
+#endif
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) sum[m][i] = __fmaf_rn(x, y.at[i], sum[m][i]);
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) sums[threadIdx.x][i] = sum[m][i];
+    for (int half = kGroups / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (group < half)
+#pragma unroll
+        for (int i = 0; i < kVector; ++i)
+          sums[threadIdx.x][i] += sums[threadIdx.x + half * kAcross][i];
+    }
+    if (group == 0 && first + m < p.m)
+      for (int i = 0; i < kVector; ++i)
+        if (n + i < p.n) store(p, first + m, n + i, sums[threadIdx.x][i]);
+  }
+}
+#else
+constexpr int kThreads = 128, kRows = 2, kAhead = kM <= 2 ? 4 : 2;
+
+// Grid (⌈n / (kRows · warps)⌉, ⌈m / kM⌉).
+extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams p) {
+  begin_early();
+  const int lane = threadIdx.x % 32, warp = blockIdx.x * (kThreads / 32) + threadIdx.x / 32;
+  const int n = warp * kRows, first = blockIdx.y * kM;
+  if (n >= p.n) return;
+  const In* b[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+    b[r] = static_cast<const In*>(p.b) + static_cast<long long>(min(n + r, p.n - 1)) * p.ldb;
+  float sum[kM][kRows] = {};
+  constexpr int kStep = 32 * kVector;
+  for (int k0 = lane * kVector; k0 < p.k; k0 += kAhead * kStep) {
+    uint4 y[kAhead][kRows];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int k = k0 + s * kStep;
+        y[s][r] = k < p.k ? *reinterpret_cast<const uint4*>(b[r] + k) : uint4{0, 0, 0, 0};
+      }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+      const int k = k0 + s * kStep;
+      if (k >= p.k) break;
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        const Values x(*reinterpret_cast<const uint4*>(row_of_a(p, first + m) + k));
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const Values w(y[s][r]);
+#pragma unroll
+          for (int i = 0; i < kVector; ++i) sum[m][r] = __fmaf_rn(x.at[i], w.at[i], sum[m][r]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float x = sum[m][r];
+      for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+      if (lane == 0 && first + m < p.m && n + r < p.n) store(p, first + m, n + r, x);
+    }
+}
+#endif

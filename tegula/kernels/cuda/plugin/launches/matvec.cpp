@@ -1,0 +1,36 @@
+#include "tegula/base/round.h"
+#include "tegula/kernels/cuda/describe/dot_query.h"
+#include "tegula/kernels/cuda/matvec_params.h"
+#include "tegula/kernels/cuda/plugin/plain.h"
+
+namespace tegula::cuda {
+
+namespace {
+Status launch(const DeviceCall& call, const Stream& to) {
+  const DType in = call.in[0].dtype, out = call.out[0].dtype;
+  const DotCall d = TEGULA_TRY(parse_dot(call, in, out));
+  const MatmulShape& s = d.shape;
+  if (s.m == 0 || s.n == 0) return {};
+  MatvecParams p{};
+  p.a = d.a->data, p.b = d.b->data, p.c = d.out->data;
+  p.lda = d.lda, p.ldb = d.ldb, p.ldc = d.ldc;
+  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
+  const int64_t rows = s.m == 1 ? 1 : s.m == 2 ? 2 : s.m <= 4 ? 4 : 8;
+  const FunctionHandle f =
+      TEGULA_TRY(plain_kernel("matvec.cu", "matvec",
+                              {cat("TEGULA_M=", rows), cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
+                               cat("TEGULA_IN16=", int{in == DType::kBF16}),
+                               cat("TEGULA_OUT16=", int{out == DType::kBF16})}));
+  const int64_t columns = s.b_mn_major ? 64 : 8;  // of a block
+  const Grid grid{
+      {ceil_div(s.n, columns), ceil_div(s.m, rows), 1}, {s.b_mn_major ? 256 : 128, 1, 1}, 0, true};
+  const int64_t flops = 2 * s.m * s.n * s.k;
+  call.counters->add(flops, flops);
+  const Driver* driver = TEGULA_TRY(Driver::get());
+  return driver->start(f, grid, to, "launching matvec", p);
+}
+}  // namespace
+
+extern constinit const KernelLaunch matvec_launch{"matvec", prepare_by<launch>};
+
+}  // namespace tegula::cuda
