@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/paths.h"
+#include "cli/plan_full.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
 #include "tegula/planner/explain.h"
@@ -24,7 +25,7 @@ struct Options {
   std::string explain, gantt, html, hardware, keeps = "mixed";
   double deadline_days = 0;
   int64_t trials = 0;
-  bool json = false, guide = false, train = false, stages = false;
+  bool json = false, guide = false, train = false, stages = false, in_full = false;
 };
 
 // A file is an input, what stands on the command line is not.
@@ -85,6 +86,11 @@ int run(const Options& o) {
     const auto stages = unequal_stages(*answer);
     if (!stages.ok()) return report(stages.error());
     text += *stages;
+  }
+  if (o.in_full && answer->fits()) {
+    const auto full = plan_in_full(*answer);
+    if (!full.ok()) return report(full.error());
+    text += *full;
   }
   if (o.trials > 0 && !o.json && !answer->found.best.empty())
     text += compare_searches(*answer, o.trials);
@@ -195,6 +201,11 @@ void add_plan_model(CLI::App& app, int& exit_code) {
       ->excludes(json);
   cmd->add_flag("--unequal-stages", o.stages,
                 "Also stages of unequal sizes on submeshes of unequal sizes, exactly the best")
+      ->needs(cmd->get_option("--gpus"))
+      ->excludes(json)
+      ->excludes(serve);
+  cmd->add_flag("--plan-in-full", o.in_full,
+                "Also the best layouts' memory from the graph that tegula itself would run")
       ->needs(cmd->get_option("--gpus"))
       ->excludes(json)
       ->excludes(serve);

@@ -126,6 +126,19 @@ class Planner(CliTest):
         self.assertEqual(sum(nodes * devices for _, _, nodes, devices in layers), 8)
         self.expect_error(self.run_tool("plan", "gpt2-xl", "--unequal-stages"), USAGE, "--gpus")
 
+    def test_best_layouts_in_full_are_what_a_whole_plan_says(self):
+        text = self.expect_ok(self.run_tool("plan", "gpt2", "--gpus", "1xA100", "--fix", "microbatch=2,remat=none",
+                                            "--dtype", "f32", "--batch-tokens", 2048, "--plan-in-full")).stdout
+        planned = float(re.search(r"([0-9.]+) GB of activations, gradients and workspaces", text)[1])
+        whole = json.loads(self.expect_ok(self.run_tool(
+            "plan", "--n-layers", 12, "--n-heads", 12, "--d-model", 768, "--seqlen", 1024, "--batch", 2,
+            "--vocab-size", 50257, "--threads", 1, "--json")).stdout)
+        self.assertEqual(planned, round(whole["arena_bytes"] / 1e9, 2))
+        text = self.expect_ok(self.run_tool("plan", "llama3-8b", "--gpus", "16xH100", "--fix", "pp=2",
+                                            "--plan-in-full")).stdout
+        self.assertIn("not planned", text)
+        self.assertIn("not built here", self.run_tool("plan", "palm-540b", "--gpus", "1024xH100", "--plan-in-full").stderr)
+
     def test_accelerators_of_another_kind(self):
         for gpus, flags, model in (("16xcerebras-wse3", (), "llama2-70b"),
                                    ("576xgroq-lpu", ("--serve", "--dtype", "int8"), "llama2-70b"),
