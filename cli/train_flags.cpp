@@ -212,9 +212,10 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   }
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
     add_mesh(cmd, mesh);
-    whole(cmd.add_option("--zero", c.zero,
-                         "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too"),
-          0, 2);
+    whole(cmd.add_option(
+              "--zero", c.zero,
+              "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too; 3: weights, too"),
+          0, 3);
   }
   if (purpose == Purpose::kTrain)  // of a plan they may be a pipeline's
     whole(cmd.add_option("--ranks", ranks, "Ranks, threads of this process; without --mesh: dp"), 1,

@@ -26,6 +26,7 @@ class Partitioner {
       const Shape local = TEGULA_TRY(local_shape(s_.mesh, t.shape, s_.values[p.value]));
       map_[p.value] = b_.param(p.name, {t.dtype, local}, p.role);
     }
+    TEGULA_TRY(find_fetches());
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(emit(n));
     b_.set_phase(Phase::kForward);
     for (size_t r = 0; r < f_.results.size(); ++r) add_result(r);
@@ -44,6 +45,36 @@ class Partitioner {
     b_.result(f_.results[r].name, converted(v, want));
   }
 
+  // Stored weights that a node wants otherwise than they lie, in the order of the nodes.
+  struct Fetch {
+    NodeId reader = 0;
+    ValueId value = kNone;
+    Sharding want;
+  };
+  Status find_fetches() {
+    if (s_.stored.empty()) return {};
+    for (NodeId id = 0; id < f_.nodes.size(); ++id) {
+      const Node& n = f_.nodes[id];
+      if (n.phase == Phase::kUpdate) continue;
+      const auto want = TEGULA_TRY(wanted_operands(m_, f_, id, s_));
+      for (size_t k = 0; k < n.inputs.size(); ++k)
+        if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == want[k]))
+          fetches_.push_back({id, n.inputs[k], want[k]});
+    }
+    return {};
+  }
+
+  // The next weight that is not there yet, fetched beside the node that reads the one before.
+  void fetch_next(NodeId id) {
+    while (n_fetched_ < fetches_.size() && fetches_[n_fetched_].reader <= id) ++n_fetched_;
+    if (n_fetched_ == fetches_.size() || n_fetched_ == 0) return;
+    const Fetch& next = fetches_[n_fetched_];
+    if (fetches_[n_fetched_ - 1].reader != id || !map_[next.value].valid()) return;
+    b_.set_origin(f_.nodes[next.reader].origin), b_.set_phase(f_.nodes[next.reader].phase);
+    converted(next.value, next.want);
+    b_.set_origin(f_.nodes[id].origin), b_.set_phase(f_.nodes[id].phase);
+  }
+
   Status emit(NodeId id) {
     const Node& n = f_.nodes[id];
     const auto want = TEGULA_TRY(wanted_operands(m_, f_, id, s_));
@@ -51,6 +82,7 @@ class Partitioner {
     b_.set_phase(n.phase);
     std::vector<Var> in;
     for (size_t k = 0; k < n.inputs.size(); ++k) in.push_back(converted(n.inputs[k], want[k]));
+    fetch_next(id);
     LocalCall call(m_, f_, n);
     bool pends = false;
     int ring = -1;
@@ -99,7 +131,14 @@ class Partitioner {
     return out;
   }
 
-  Group group(size_t axis) const { return {s_.mesh.axes[axis].name, s_.mesh.axes[axis].size}; }
+  Group group(size_t axis, bool in_background = false) const {
+    return {s_.mesh.axes[axis].name, s_.mesh.axes[axis].size, in_background};
+  }
+
+  // Is it a stored weight that forward and backward fetch each for itself?
+  bool is_fetched(ValueId v) const {
+    return !s_.stored.empty() && s_.stored[v] != 0 && b_.phase() != Phase::kUpdate;
+  }
 
   // The value as `to` says it lies. What changes on one axis is made whole there first, and so is
   // what a later axis split of the same dim, innermost first; then what is wanted is cut.
@@ -147,6 +186,7 @@ class Partitioner {
   template <class F>
   Var once(ValueId v, const Sharding& now, F&& make) {
     std::string key = cat(v, " ", to_text(s_.mesh, now));
+    if (is_fetched(v)) append(key, cat(" in phase ", static_cast<int>(b_.phase())));
     const auto it = made_.find(key);
     if (it != made_.end()) return it->second;
     return made_[std::move(key)] = make();
@@ -156,7 +196,7 @@ class Partitioner {
              const AxisSharding& from) {
     return once(v, now, [&] {
       if (from.is_split() && next.is_split()) return all_to_all(x, group(a), next.dim, from.dim);
-      if (from.is_split()) return all_gather(x, group(a), from.dim, from.parts);
+      if (from.is_split()) return all_gather(x, group(a, is_fetched(v)), from.dim, from.parts);
       if (next.is_split()) return reduce_scatter(x, group(a), next.dim, next.parts);
       return all_reduce(x, group(a), from.combine);
     });
@@ -227,6 +267,8 @@ class Partitioner {
   Builder b_;
   std::vector<Var> map_;
   std::map<std::string, Var> made_;
+  std::vector<Fetch> fetches_;
+  size_t n_fetched_ = 0;
 };
 
 }  // namespace

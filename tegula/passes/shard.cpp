@@ -32,11 +32,35 @@ class Sharder {
         return invalid_argument(cat("parameter ", param.name, ": ", local.error().message));
       out_.values[param.value] = options_.params[p];
     }
+    find_stored();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(place(n));
     return std::move(out_);
   }
 
  private:
+  // Weights that an axis of the state splits, and what is made of weights alone.
+  void find_stored() {
+    bool is_any = false;
+    std::vector<uint8_t> stored(f_.values.size());
+    for (size_t p = 0; p < f_.params.size(); ++p) {
+      if (f_.params[p].role != Role::kWeight) continue;
+      stored[f_.params[p].value] = 1;
+      for (size_t a = 0; a < options_.mesh.axes.size(); ++a)
+        is_any |= scatters(a) && options_.params[p][a].is_split();
+    }
+    if (!is_any) return;
+    for (const Node& n : f_.nodes) {
+      const bool is_stored =
+          !n.inputs.empty() && !n.op->has_effect && n.phase != Phase::kUpdate &&
+          std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return stored[v] != 0; });
+      for (uint32_t r = 0; r < n.n_outputs; ++r) stored[n.output(r)] = is_stored;
+    }
+    out_.stored = std::move(stored);
+  }
+  bool is_stored(ValueId v, size_t axis) const {
+    return !out_.stored.empty() && out_.stored[v] != 0 && scatters(axis);
+  }
+
   // One axis after another: the next sees the node as the last left it.
   Status place(NodeId id) {
     const Node& n = f_.nodes[id];
@@ -76,8 +100,13 @@ class Sharder {
     const int64_t n_ranks = options_.mesh.axes[axis].size;
     if (!has_bodies(*n.op) && !n.op->has_effect) {
       if (auto m = dim_map(c.call()); m.ok()) map = std::move(*m);
+      const bool has_other = n.phase != Phase::kUpdate &&
+                             std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+                               return !out_.values[v][axis].is_replicated() && !is_stored(v, axis);
+                             });
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const AxisSharding& s = out_.values[n.inputs[k]][axis];
+        if (has_other && is_stored(n.inputs[k], axis)) continue;
         if (s.is_split()) cuts.push_back(cut_of_operand(c, map, k, s, n_ranks));
         if (s.is_pending() && n.phase == Phase::kUpdate && scatters(axis))
           for (int d = 0; d < c.in[k].shape.rank(); ++d)
@@ -88,7 +117,7 @@ class Sharder {
       }
       if (options_.mode == Mode::kFast && may_ring(n, c, map, axis))
         cuts.push_back({AxisCut::kRing});
-      if (n.op->precision == Precision::kLow)
+      if (n.op->precision == Precision::kLow && !(has_other && reads_stored(n, axis)))
         for (size_t f = 0; f < map.factors.size(); ++f)
           cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
     }
@@ -106,6 +135,12 @@ class Sharder {
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
     return chosen;
+  }
+
+  bool reads_stored(const Node& n, size_t axis) const {
+    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      return is_stored(v, axis) && out_.values[v][axis].is_split();
+    });
   }
 
   bool scatters(size_t axis) const {

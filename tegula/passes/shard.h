@@ -24,7 +24,8 @@ struct ShardOptions {
   std::vector<Sharding> params;  // of each parameter; none of them pends
   Mode mode = Mode::kFast;
   // Axes along which the update's state is split (ZeRO): there a pending gradient is shared out
-  // where it is read, rather than made whole on every rank.
+  // where it is read, rather than made whole on every rank. A weight that is split along one, too,
+  // is only stored so: what reads it is cut as its other operands are.
   std::vector<uint8_t> scatters = {};
   Target target = {};  // of each rank
 };
@@ -41,7 +42,10 @@ struct ShardedStep {
   Mesh mesh;
   std::vector<Sharding> values;             // as their nodes give them
   std::vector<std::vector<AxisCut>> nodes;  // per node and axis
-  std::vector<Uncut> uncut;                 // products that some axis does not share out
+  // Values of weights alone, which are fetched for each phase anew, one ahead (ZeRO-3). Empty:
+  // none.
+  std::vector<uint8_t> stored;
+  std::vector<Uncut> uncut;  // products that some axis does not share out
   Mode mode = Mode::kFast;
 };
 

@@ -42,13 +42,14 @@ Result<Sharding> sharding_of_weight(const ModelConfig& config, const Mesh& mesh,
   return s;
 }
 
-// ZeRO: dp also splits what only the update reads, along the first dim that it divides.
+// ZeRO: dp also splits what only the update reads, and in 3 weights, along the first dim that it
+// divides.
 // [Rajbhandari et al. 2020, section 5]
 void split_state(const TrainConfig& config, std::string_view name, const Shape& shape,
                  std::string_view weight, Sharding& s) {
   const int dp = config.mesh.find("dp");
   const bool is_sum = name.starts_with("grad.");
-  if (dp < 0 || name == weight || config.zero < (is_sum ? 2 : 1)) return;
+  if (dp < 0 || config.zero < (name == weight ? 3 : is_sum ? 2 : 1)) return;
   const MeshAxis& axis = config.mesh.axes[static_cast<size_t>(dp)];
   for (int d = 0; d < shape.rank(); ++d) {
     const bool is_free = std::none_of(

@@ -8,7 +8,9 @@
 //        moves less; in exact it turns to heads where they can be shared out, or gathers
 //   ep   experts, and the batch outside of them
 //
-// With config.zero, dp also splits optimizer state (1) and sums of gradients (2).
+// With config.zero, dp also splits optimizer state (1), sums of gradients (2) and weights (3),
+// which are then fetched for the products that read them, forward and backward each for itself, the
+// next one during the product before it, and dropped after.
 //
 // [Dean et al. 2012, section 4; Shoeybi et al. 2019 (Megatron-LM), section 3; Jacobs et al. 2023
 // (DeepSpeed-Ulysses), section 3; Lepikhin et al. 2020 (GShard), section 3]

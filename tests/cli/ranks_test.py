@@ -73,6 +73,19 @@ class Ranks(CliTest):
                         self.assertEqual(rank[what], rank[what + "_planned"])
                     self.assertGreater(rank["sent_bytes"], 0)
 
+    def test_weights_in_shares_have_the_files_of_one_rank(self):
+        flags = ("--model", "llama", "--n-kv-heads", "2", "--mode", "exact")
+        self.train("one", *flags)
+        peaks = []
+        for zero in ("0", "3"):
+            many = self.train(zero, *flags, "--mesh", "dp=4", "--zero", zero)
+            self.assertEqual(self.files("one"), self.files(zero))
+            for rank in many["ranks"]:
+                for what in ("flops", "sent_bytes", "peak_bytes"):
+                    self.assertEqual(rank[what], rank[what + "_planned"])
+            peaks.append(many["ranks"][0]["peak_bytes"])
+        self.assertLess(peaks[1], peaks[0])
+
     def test_exact_over_cp_says_that_it_gathers(self):
         done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / "cp", *RUN, "--model", "llama",
                                             "--n-kv-heads", "2", "--mode", "exact", "--mesh", "cp=4"))
