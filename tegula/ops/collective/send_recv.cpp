@@ -43,6 +43,12 @@ int64_t sent_bytes(const OpCall& c, int64_t index) {
   return 0;
 }
 
+// Alone, what comes from nobody is not read.
+Bytes bytes(const OpCall& c) {
+  const bool is_read = GroupCall(c).n > 1 || c.attrs->ints("from")[0] == 0;
+  return {is_read ? c.in[0].bytes() : 0, c.out[0].bytes()};
+}
+
 constexpr CollectiveDef kTogether = {.sent_bytes = sent_bytes, .reference = together};
 
 // A rank that nobody sends to has zeros, so one that sends to nobody has none of the gradient.
@@ -81,6 +87,7 @@ constinit const OpDef send_recv_op = {
               {"from", AttrKind::kInts, true, "per rank: from which it receives; -1: from none"},
               {"background", AttrKind::kBool, false, kBackgroundDoc}},
     .check = check,
+    .bytes = bytes,
     .vjp = [](Builder& b, const VjpCall& c) -> Grads {
       return {sent_back(b, c.attrs(), c.grad[0])};
     },
