@@ -208,6 +208,11 @@ class Planner(CliTest):
         self.expect_error(self.run_tool(*asked, "ff pu"), USAGE, "'ff pu'", "ff up")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--explain", "step"), USAGE, "--gpus")
 
+    def test_predicted_steps_stand_on_the_page(self):
+        done = subprocess.run(["bench/planner_cpu.py", "--table", "bench/results/planner_cpu.json", "--check",
+                               "docs/planner.md"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_published_runs_stand_on_the_page(self):
         done = subprocess.run(["bench/planner_published.py", "--tegula", TEGULA, "--check",
                                "docs/planner.md"], capture_output=True, text=True, check=False)
