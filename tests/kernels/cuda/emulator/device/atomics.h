@@ -12,31 +12,31 @@ inline T exchange_with(T* at, F next) {
 }
 }  // namespace tegula::emulated
 
-#define TEGULA_ATOMIC(name, type, result)                                                 \
+#define EMULATED_ATOMIC(name, type, result)                                               \
   inline type name(type* at, type x) {                                                    \
     return ::tegula::emulated::exchange_with(at, [x](type a) -> type { return result; }); \
   }
-#define TEGULA_ATOMICS(type)                                       \
-  TEGULA_ATOMIC(atomicAdd, type, a + x)                            \
-  TEGULA_ATOMIC(atomicSub, type, a - x)                            \
-  TEGULA_ATOMIC(atomicMin, type, x < a ? x : a)                    \
-  TEGULA_ATOMIC(atomicMax, type, a < x ? x : a)                    \
-  TEGULA_ATOMIC(atomicAnd, type, a& x)                             \
-  TEGULA_ATOMIC(atomicOr, type, a | x)                             \
-  TEGULA_ATOMIC(atomicXor, type, a ^ x)                            \
-  TEGULA_ATOMIC(atomicExch, type, x)                               \
+#define EMULATED_ATOMICS(type)                                     \
+  EMULATED_ATOMIC(atomicAdd, type, a + x)                          \
+  EMULATED_ATOMIC(atomicSub, type, a - x)                          \
+  EMULATED_ATOMIC(atomicMin, type, x < a ? x : a)                  \
+  EMULATED_ATOMIC(atomicMax, type, a < x ? x : a)                  \
+  EMULATED_ATOMIC(atomicAnd, type, a& x)                           \
+  EMULATED_ATOMIC(atomicOr, type, a | x)                           \
+  EMULATED_ATOMIC(atomicXor, type, a ^ x)                          \
+  EMULATED_ATOMIC(atomicExch, type, x)                             \
   inline type atomicCAS(type* at, type compare, type x) {          \
     ::tegula::emulated::current_machine->pause();                  \
     return ::tegula::emulated::exchange_with(                      \
         at, [=](type a) -> type { return a == compare ? x : a; }); \
   }
-TEGULA_ATOMICS(int)
-TEGULA_ATOMICS(unsigned)
-TEGULA_ATOMICS(unsigned long long)
-TEGULA_ATOMIC(atomicAdd, float, a + x)
-TEGULA_ATOMIC(atomicAdd, double, a + x)
-TEGULA_ATOMIC(atomicExch, float, x)
-TEGULA_ATOMIC(atomicInc, unsigned, a >= x ? 0 : a + 1)
-TEGULA_ATOMIC(atomicDec, unsigned, a == 0 || a > x ? x : a - 1)
-#undef TEGULA_ATOMICS
-#undef TEGULA_ATOMIC
+EMULATED_ATOMICS(int)
+EMULATED_ATOMICS(unsigned)
+EMULATED_ATOMICS(unsigned long long)
+EMULATED_ATOMIC(atomicAdd, float, a + x)
+EMULATED_ATOMIC(atomicAdd, double, a + x)
+EMULATED_ATOMIC(atomicExch, float, x)
+EMULATED_ATOMIC(atomicInc, unsigned, a >= x ? 0 : a + 1)
+EMULATED_ATOMIC(atomicDec, unsigned, a == 0 || a > x ? x : a - 1)
+#undef EMULATED_ATOMICS
+#undef EMULATED_ATOMIC

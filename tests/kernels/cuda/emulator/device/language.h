@@ -1,6 +1,7 @@
 // CUDA C++ for a host's compiler: what a kernel's text means when it runs as threads of the
 // emulated driver. `extern __shared__`, asm statements and the list of kernels are written by
-// rewrite.cpp before this is compiled.
+// rewrite.cpp before this is compiled. Macros are EMULATED_…: kernels' variants are named by
+// TEGULA_….
 #pragma once
 
 #define __CUDACC__ 1
@@ -14,7 +15,7 @@
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
 // What it reads and writes is no access of the kernel (races.h).
-#define TEGULA_UNSEEN __attribute__((no_sanitize("thread")))
+#define EMULATED_UNSEEN __attribute__((no_sanitize("thread")))
 // Marks for rewrite.cpp.
 #define __global__ __attribute__((tegula_kernel))
 #define __launch_bounds__(...) __attribute__((tegula_bounds(__VA_ARGS__)))
@@ -63,7 +64,7 @@ using dim3 = ::tegula::emulated::Dim3;
 using uint3 = ::tegula::emulated::Dim3;
 
 // Vectors, aligned as on the device: an address that is not stops the kernel here too.
-#define TEGULA_VECTORS(name, type)                                        \
+#define EMULATED_VECTORS(name, type)                                      \
   struct name##1 {                                                        \
     type x;                                                               \
   };                                                                      \
@@ -75,27 +76,27 @@ using uint3 = ::tegula::emulated::Dim3;
   };                                                                      \
   inline name##2 make_##name##2(type x, type y) { return {x, y}; }        \
   inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
-#define TEGULA_VECTORS_OF_3(name, type) \
-  struct name##3 {                      \
-    type x, y, z;                       \
-  };                                    \
+#define EMULATED_VECTORS_OF_3(name, type) \
+  struct name##3 {                        \
+    type x, y, z;                         \
+  };                                      \
   inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }
-TEGULA_VECTORS(char, signed char)
-TEGULA_VECTORS(uchar, unsigned char)
-TEGULA_VECTORS(short, short)
-TEGULA_VECTORS(ushort, unsigned short)
-TEGULA_VECTORS(int, int)
-TEGULA_VECTORS(uint, unsigned)
-TEGULA_VECTORS(longlong, long long)
-TEGULA_VECTORS(ulonglong, unsigned long long)
-TEGULA_VECTORS(float, float)
-TEGULA_VECTORS(double, double)
-TEGULA_VECTORS_OF_3(int, int)
-TEGULA_VECTORS_OF_3(float, float)
-TEGULA_VECTORS_OF_3(double, double)
+EMULATED_VECTORS(char, signed char)
+EMULATED_VECTORS(uchar, unsigned char)
+EMULATED_VECTORS(short, short)
+EMULATED_VECTORS(ushort, unsigned short)
+EMULATED_VECTORS(int, int)
+EMULATED_VECTORS(uint, unsigned)
+EMULATED_VECTORS(longlong, long long)
+EMULATED_VECTORS(ulonglong, unsigned long long)
+EMULATED_VECTORS(float, float)
+EMULATED_VECTORS(double, double)
+EMULATED_VECTORS_OF_3(int, int)
+EMULATED_VECTORS_OF_3(float, float)
+EMULATED_VECTORS_OF_3(double, double)
 inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
-#undef TEGULA_VECTORS
-#undef TEGULA_VECTORS_OF_3
+#undef EMULATED_VECTORS
+#undef EMULATED_VECTORS_OF_3
 
 // Shared memory's 32-bit addresses.
 inline size_t __cvta_generic_to_shared(const void* p) {
@@ -145,7 +146,7 @@ extern "C" int printf(const char* format, ...);
 [[noreturn]] inline void __trap() { ::tegula::emulated::fail("__trap() was called"); }
 inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
 
-#define __TEGULA_TEXT(x) #x
+#define __EMULATED_TEXT(x) #x
 #define assert(claim) \
   ((claim) ? void()   \
-           : ::tegula::emulated::fail("the assertion does not hold: " __TEGULA_TEXT(claim)))
+           : ::tegula::emulated::fail("the assertion does not hold: " __EMULATED_TEXT(claim)))

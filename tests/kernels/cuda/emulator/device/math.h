@@ -2,54 +2,54 @@
 // to a few ulp are the host's.
 #pragma once
 
-#define TEGULA_OF_1(name)                                          \
+#define EMULATED_OF_1(name)                                        \
   inline float name##f(float x) { return __builtin_##name##f(x); } \
   inline double name(double x) { return __builtin_##name(x); }     \
   inline float name(float x) { return __builtin_##name##f(x); }
-#define TEGULA_OF_2(name)                                                      \
+#define EMULATED_OF_2(name)                                                    \
   inline float name##f(float x, float y) { return __builtin_##name##f(x, y); } \
   inline double name(double x, double y) { return __builtin_##name(x, y); }    \
   inline float name(float x, float y) { return __builtin_##name##f(x, y); }
-TEGULA_OF_1(exp)
-TEGULA_OF_1(exp2)
-TEGULA_OF_1(expm1)
-TEGULA_OF_1(log)
-TEGULA_OF_1(log2)
-TEGULA_OF_1(log10)
-TEGULA_OF_1(log1p)
-TEGULA_OF_1(sqrt)
-TEGULA_OF_1(cbrt)
-TEGULA_OF_1(sin)
-TEGULA_OF_1(cos)
-TEGULA_OF_1(tan)
-TEGULA_OF_1(asin)
-TEGULA_OF_1(acos)
-TEGULA_OF_1(atan)
-TEGULA_OF_1(sinh)
-TEGULA_OF_1(cosh)
-TEGULA_OF_1(tanh)
-TEGULA_OF_1(asinh)
-TEGULA_OF_1(acosh)
-TEGULA_OF_1(atanh)
-TEGULA_OF_1(erf)
-TEGULA_OF_1(erfc)
-TEGULA_OF_1(floor)
-TEGULA_OF_1(ceil)
-TEGULA_OF_1(trunc)
-TEGULA_OF_1(round)
-TEGULA_OF_1(rint)
-TEGULA_OF_1(nearbyint)
-TEGULA_OF_1(fabs)
-TEGULA_OF_2(pow)
-TEGULA_OF_2(fmod)
-TEGULA_OF_2(atan2)
-TEGULA_OF_2(fmax)
-TEGULA_OF_2(fmin)
-TEGULA_OF_2(copysign)
-TEGULA_OF_2(hypot)
-TEGULA_OF_2(remainder)
-#undef TEGULA_OF_1
-#undef TEGULA_OF_2
+EMULATED_OF_1(exp)
+EMULATED_OF_1(exp2)
+EMULATED_OF_1(expm1)
+EMULATED_OF_1(log)
+EMULATED_OF_1(log2)
+EMULATED_OF_1(log10)
+EMULATED_OF_1(log1p)
+EMULATED_OF_1(sqrt)
+EMULATED_OF_1(cbrt)
+EMULATED_OF_1(sin)
+EMULATED_OF_1(cos)
+EMULATED_OF_1(tan)
+EMULATED_OF_1(asin)
+EMULATED_OF_1(acos)
+EMULATED_OF_1(atan)
+EMULATED_OF_1(sinh)
+EMULATED_OF_1(cosh)
+EMULATED_OF_1(tanh)
+EMULATED_OF_1(asinh)
+EMULATED_OF_1(acosh)
+EMULATED_OF_1(atanh)
+EMULATED_OF_1(erf)
+EMULATED_OF_1(erfc)
+EMULATED_OF_1(floor)
+EMULATED_OF_1(ceil)
+EMULATED_OF_1(trunc)
+EMULATED_OF_1(round)
+EMULATED_OF_1(rint)
+EMULATED_OF_1(nearbyint)
+EMULATED_OF_1(fabs)
+EMULATED_OF_2(pow)
+EMULATED_OF_2(fmod)
+EMULATED_OF_2(atan2)
+EMULATED_OF_2(fmax)
+EMULATED_OF_2(fmin)
+EMULATED_OF_2(copysign)
+EMULATED_OF_2(hypot)
+EMULATED_OF_2(remainder)
+#undef EMULATED_OF_1
+#undef EMULATED_OF_2
 inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -72,25 +72,25 @@ inline float abs(float x) { return __builtin_fabsf(x); }
 inline double abs(double x) { return __builtin_fabs(x); }
 
 // min and max, with the device's rules for mixed signs; of floats the number beside a NaN.
-#define TEGULA_EXTREMES(type)                               \
+#define EMULATED_EXTREMES(type)                             \
   inline type min(type a, type b) { return b < a ? b : a; } \
   inline type max(type a, type b) { return a < b ? b : a; }
-TEGULA_EXTREMES(int)
-TEGULA_EXTREMES(unsigned)
-TEGULA_EXTREMES(long)
-TEGULA_EXTREMES(unsigned long)
-TEGULA_EXTREMES(long long)
-TEGULA_EXTREMES(unsigned long long)
-#undef TEGULA_EXTREMES
-#define TEGULA_MIXED(a_type, b_type, type)                                                        \
+EMULATED_EXTREMES(int)
+EMULATED_EXTREMES(unsigned)
+EMULATED_EXTREMES(long)
+EMULATED_EXTREMES(unsigned long)
+EMULATED_EXTREMES(long long)
+EMULATED_EXTREMES(unsigned long long)
+#undef EMULATED_EXTREMES
+#define EMULATED_MIXED(a_type, b_type, type)                                                      \
   inline type min(a_type a, b_type b) { return min(static_cast<type>(a), static_cast<type>(b)); } \
   inline type max(a_type a, b_type b) { return max(static_cast<type>(a), static_cast<type>(b)); } \
   inline type min(b_type a, a_type b) { return min(static_cast<type>(a), static_cast<type>(b)); } \
   inline type max(b_type a, a_type b) { return max(static_cast<type>(a), static_cast<type>(b)); }
-TEGULA_MIXED(int, unsigned, unsigned)
-TEGULA_MIXED(long, unsigned long, unsigned long)
-TEGULA_MIXED(long long, unsigned long long, unsigned long long)
-#undef TEGULA_MIXED
+EMULATED_MIXED(int, unsigned, unsigned)
+EMULATED_MIXED(long, unsigned long, unsigned long)
+EMULATED_MIXED(long long, unsigned long long, unsigned long long)
+#undef EMULATED_MIXED
 inline float min(float a, float b) { return __builtin_fminf(a, b); }
 inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
 inline double min(double a, double b) { return __builtin_fmin(a, b); }
@@ -182,7 +182,7 @@ To to_whole(From x, To least, To most) {
   return static_cast<To>(x);
 }
 }  // namespace tegula::emulated
-#define TEGULA_TO_WHOLE(suffix, rounded)                                                \
+#define EMULATED_TO_WHOLE(suffix, rounded)                                              \
   inline int __float2int_##suffix(float x) {                                            \
     return ::tegula::emulated::to_whole<int>(rounded(x), -2147483647 - 1, 2147483647);  \
   }                                                                                     \
@@ -193,11 +193,11 @@ To to_whole(From x, To least, To most) {
     return ::tegula::emulated::to_whole<long long>(rounded(x), -0x7fffffffffffffff - 1, \
                                                    0x7fffffffffffffff);                 \
   }
-TEGULA_TO_WHOLE(rn, __builtin_rintf)
-TEGULA_TO_WHOLE(rz, __builtin_truncf)
-TEGULA_TO_WHOLE(ru, __builtin_ceilf)
-TEGULA_TO_WHOLE(rd, __builtin_floorf)
-#undef TEGULA_TO_WHOLE
+EMULATED_TO_WHOLE(rn, __builtin_rintf)
+EMULATED_TO_WHOLE(rz, __builtin_truncf)
+EMULATED_TO_WHOLE(ru, __builtin_ceilf)
+EMULATED_TO_WHOLE(rd, __builtin_floorf)
+#undef EMULATED_TO_WHOLE
 inline float __int2float_rn(int x) { return float(x); }
 inline float __uint2float_rn(unsigned x) { return float(x); }
 inline float __ll2float_rn(long long x) { return float(x); }

@@ -13,7 +13,7 @@ struct MemoryBarrier {
   long long bytes : 23;
   u64 parity : 1;
 
-  TEGULA_UNSEEN void turn_if_complete() {
+  EMULATED_UNSEEN void turn_if_complete() {
     if (pending != 0 || bytes != 0) return;
     pending = n_arrivals, parity ^= 1;
     current_machine->get_on();
@@ -23,30 +23,30 @@ static_assert(sizeof(MemoryBarrier) == 8);
 inline MemoryBarrier& barrier_at(u32 address) {
   return *reinterpret_cast<MemoryBarrier*>(current_machine->shared_data(address, 8, 8));
 }
-TEGULA_UNSEEN inline void mbarrier_init_shared_cta_b64(u32 address, u32 n_arrivals) {
+EMULATED_UNSEEN inline void mbarrier_init_shared_cta_b64(u32 address, u32 n_arrivals) {
   if (n_arrivals == 0) fail("an mbarrier of no arrivals");
   barrier_at(address) = {n_arrivals, n_arrivals, 0, 0};
 }
 inline void fence_mbarrier_init_release_cluster() {}
-TEGULA_UNSEEN inline void mbarrier_arrive_shared_cta_b64(u32 address) {
+EMULATED_UNSEEN inline void mbarrier_arrive_shared_cta_b64(u32 address) {
   MemoryBarrier& b = barrier_at(address);
   current_machine->release(&b);
   if (b.pending == 0) fail("more arrivals at an mbarrier than its phase takes");
   --b.pending;
   b.turn_if_complete();
 }
-TEGULA_UNSEEN inline void mbarrier_arrive_expect_tx_shared_cta_b64(u32 address, u32 bytes) {
+EMULATED_UNSEEN inline void mbarrier_arrive_expect_tx_shared_cta_b64(u32 address, u32 bytes) {
   barrier_at(address).bytes += bytes;
   mbarrier_arrive_shared_cta_b64(address);
 }
-TEGULA_UNSEEN inline void complete_bytes(u32 address, u32 bytes) {
+EMULATED_UNSEEN inline void complete_bytes(u32 address, u32 bytes) {
   MemoryBarrier& b = barrier_at(address);
   b.bytes -= bytes;
   b.turn_if_complete();
 }
 // Whether the phase of this parity is over.
-TEGULA_UNSEEN inline void mbarrier_try_wait_parity_shared_cta_b64(bool& is_over, u32 address,
-                                                                  u32 parity) {
+EMULATED_UNSEEN inline void mbarrier_try_wait_parity_shared_cta_b64(bool& is_over, u32 address,
+                                                                    u32 parity) {
   current_machine->land(address);
   const MemoryBarrier& b = barrier_at(address);
   is_over = b.parity != (parity & 1);

@@ -90,28 +90,28 @@ void wgmma(T&&... operands) {
   current_machine->meet(kAllLanes, "wgmma", join_wgmma<kN, kBytes, kFrom>, &slot);
 }
 
-#define TEGULA_WGMMA_OF(N, shape, types, bytes, from)                               \
+#define EMULATED_WGMMA_OF(N, shape, types, bytes, from)                             \
   template <class... T>                                                             \
   inline void wgmma_mma_async_sync_aligned_m64n##N##shape##_f32_##types(T&&... x) { \
     wgmma<N, bytes, from>(x...);                                                    \
   }
-#define TEGULA_WGMMA_WIDTH(N)                      \
-  TEGULA_WGMMA_OF(N, k16, bf16_bf16, 2, from_bf16) \
-  TEGULA_WGMMA_OF(N, k16, f16_f16, 2, from_f16)    \
-  TEGULA_WGMMA_OF(N, k32, e4m3_e4m3, 1, from_e4m3)
-TEGULA_WGMMA_WIDTH(32)
-TEGULA_WGMMA_WIDTH(64)
-TEGULA_WGMMA_WIDTH(80)
-TEGULA_WGMMA_WIDTH(88)
-TEGULA_WGMMA_WIDTH(96)
-TEGULA_WGMMA_WIDTH(112)
-TEGULA_WGMMA_WIDTH(128)
-TEGULA_WGMMA_WIDTH(144)
-TEGULA_WGMMA_WIDTH(160)
-TEGULA_WGMMA_WIDTH(176)
-TEGULA_WGMMA_WIDTH(192)
-TEGULA_WGMMA_WIDTH(256)
-#undef TEGULA_WGMMA_WIDTH
-#undef TEGULA_WGMMA_OF
+#define EMULATED_WGMMA_WIDTH(N)                      \
+  EMULATED_WGMMA_OF(N, k16, bf16_bf16, 2, from_bf16) \
+  EMULATED_WGMMA_OF(N, k16, f16_f16, 2, from_f16)    \
+  EMULATED_WGMMA_OF(N, k32, e4m3_e4m3, 1, from_e4m3)
+EMULATED_WGMMA_WIDTH(32)
+EMULATED_WGMMA_WIDTH(64)
+EMULATED_WGMMA_WIDTH(80)
+EMULATED_WGMMA_WIDTH(88)
+EMULATED_WGMMA_WIDTH(96)
+EMULATED_WGMMA_WIDTH(112)
+EMULATED_WGMMA_WIDTH(128)
+EMULATED_WGMMA_WIDTH(144)
+EMULATED_WGMMA_WIDTH(160)
+EMULATED_WGMMA_WIDTH(176)
+EMULATED_WGMMA_WIDTH(192)
+EMULATED_WGMMA_WIDTH(256)
+#undef EMULATED_WGMMA_WIDTH
+#undef EMULATED_WGMMA_OF
 
 }  // namespace tegula::emulated::ptx

@@ -74,7 +74,7 @@ T vote(unsigned lanes, T value, const char* what, Of) {
       &slot);
   return slot.result;
 }
-#define TEGULA_VOTE(name, first_, next_)                   \
+#define EMULATED_VOTE(name, first_, next_)                 \
   struct name {                                            \
     template <class T>                                     \
     static T first(T x, [[maybe_unused]] unsigned i) {     \
@@ -85,14 +85,14 @@ T vote(unsigned lanes, T value, const char* what, Of) {
       return next_;                                        \
     }                                                      \
   };
-TEGULA_VOTE(OfBallot, T(x) << i, a | T(x) << i)
-TEGULA_VOTE(OfSum, x, a + x)
-TEGULA_VOTE(OfMin, x, a < x ? a : x)
-TEGULA_VOTE(OfMax, x, a < x ? x : a)
-TEGULA_VOTE(OfAnd, x, a& x)
-TEGULA_VOTE(OfOr, x, a | x)
-TEGULA_VOTE(OfXor, x, a ^ x)
-#undef TEGULA_VOTE
+EMULATED_VOTE(OfBallot, T(x) << i, a | T(x) << i)
+EMULATED_VOTE(OfSum, x, a + x)
+EMULATED_VOTE(OfMin, x, a < x ? a : x)
+EMULATED_VOTE(OfMax, x, a < x ? x : a)
+EMULATED_VOTE(OfAnd, x, a& x)
+EMULATED_VOTE(OfOr, x, a | x)
+EMULATED_VOTE(OfXor, x, a ^ x)
+#undef EMULATED_VOTE
 
 }  // namespace tegula::emulated
 
@@ -155,18 +155,18 @@ inline int __all_sync(unsigned lanes, int claim) {
   return ::tegula::emulated::vote(lanes, unsigned(claim != 0), "__all_sync",
                                   ::tegula::emulated::OfAnd()) != 0;
 }
-#define TEGULA_REDUCE(name, type, of)                                    \
+#define EMULATED_REDUCE(name, type, of)                                  \
   inline type __reduce_##name##_sync(unsigned lanes, type x) {           \
     return ::tegula::emulated::vote(lanes, x, "__reduce_" #name "_sync", \
                                     ::tegula::emulated::of());           \
   }
-TEGULA_REDUCE(add, unsigned, OfSum)
-TEGULA_REDUCE(add, int, OfSum)
-TEGULA_REDUCE(min, unsigned, OfMin)
-TEGULA_REDUCE(min, int, OfMin)
-TEGULA_REDUCE(max, unsigned, OfMax)
-TEGULA_REDUCE(max, int, OfMax)
-TEGULA_REDUCE(and, unsigned, OfAnd)
-TEGULA_REDUCE(or, unsigned, OfOr)
-TEGULA_REDUCE(xor, unsigned, OfXor)
-#undef TEGULA_REDUCE
+EMULATED_REDUCE(add, unsigned, OfSum)
+EMULATED_REDUCE(add, int, OfSum)
+EMULATED_REDUCE(min, unsigned, OfMin)
+EMULATED_REDUCE(min, int, OfMin)
+EMULATED_REDUCE(max, unsigned, OfMax)
+EMULATED_REDUCE(max, int, OfMax)
+EMULATED_REDUCE(and, unsigned, OfAnd)
+EMULATED_REDUCE(or, unsigned, OfOr)
+EMULATED_REDUCE(xor, unsigned, OfXor)
+#undef EMULATED_REDUCE
