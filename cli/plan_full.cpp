@@ -37,7 +37,7 @@ Result<std::string> plan_in_full(const planner::Answer& a) {
     const planner::Layout& l = p.layout;
     out += cat("  ", to_string(l), "\n     ");
     if (l.pp > 1 || l.ep > 1 || l.remat != planner::Remat::kNone || l.zero == 3) {
-      out += "not planned: of stages, experts' ranks, recomputation and ZeRO 3 it has no plan\n";
+      out += "not planned here: stages, ranks of experts, recomputation, ZeRO 3\n";
       continue;
     }
     const int64_t arena = TEGULA_TRY(arena_of(a, l));
