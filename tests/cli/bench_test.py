@@ -287,7 +287,7 @@ class BenchTest(unittest.TestCase):
                                  (("gemm", "--shape", "3,3,3", "--device", "cuda"), "cuda")):
             done = bench(*arguments)
             # With the plug-in at hand it is the driver that is missing, which is no bad flag.
-            self.assertEqual(done.returncode, 1 if "cuda" in arguments and os.path.exists(PLUGIN) else 2, arguments)
+            self.assertEqual(done.returncode, 3 if "cuda" in arguments and os.path.exists(PLUGIN) else 2, arguments)
             self.assertIn(words, done.stderr)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 

@@ -131,8 +131,15 @@ void fill_wide(Tensor& t, Rng& rng) {
     t.set(k, std::uniform_real_distribution<double>(-110, 110)(rng));
 }
 
+class TileDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto device = open_device(); !device.ok()) GTEST_SKIP() << device.error().message;
+  }
+};
+
 // All arithmetic of a dtype in one program: an output an instruction.
-TEST(TileDevice, EveryInstructionInEveryDtype) {
+TEST_F(TileDevice, EveryInstructionInEveryDtype) {
   Rng rng(1);
   for (const DType t : kAllDTypes) {
     std::vector<Op> ops;
@@ -167,7 +174,7 @@ TEST(TileDevice, EveryInstructionInEveryDtype) {
   }
 }
 
-TEST(TileDevice, EveryCastAndSelect) {
+TEST_F(TileDevice, EveryCastAndSelect) {
   Rng rng(2);
   for (const DType t : kAllDTypes) {
     Builder b(1);
@@ -204,7 +211,7 @@ Program statistics(DType t) {
 
 // One text a dtype and way of keeping: rows of 16 threads and of blocks, of 256, 512 and 1,024,
 // that keep what crosses in registers or make it again.
-TEST(TileDevice, ReductionsOfEveryDtypeAndLength) {
+TEST_F(TileDevice, ReductionsOfEveryDtypeAndLength) {
   Rng rng(3);
   for (const DType t : kAllDTypes) {
     const Program p = statistics(t);
@@ -232,7 +239,7 @@ Program layer_norm(DType t) {
 }
 
 // Along memory, across it, with gaps, backwards, in place.
-TEST(TileDevice, LayoutsOfRows) {
+TEST_F(TileDevice, LayoutsOfRows) {
   Rng rng(4);
   for (const DType t : {DType::kF32, DType::kBF16}) {
     const Program p = layer_norm(t);
@@ -253,7 +260,7 @@ TEST(TileDevice, LayoutsOfRows) {
 }
 
 // More sums than a block has room for.
-TEST(TileDevice, ManySumsOfLongRows) {
+TEST_F(TileDevice, ManySumsOfLongRows) {
   Rng rng(8);
   for (const int n_sums : {9, 40}) {
     Builder b(2, 1);
@@ -271,7 +278,7 @@ TEST(TileDevice, ManySumsOfLongRows) {
 
 // An output on an input: of elements that a later phase reads again, because a row is too long to
 // keep; and of a row's value, which all its threads read and one writes.
-TEST(TileDevice, InPlaceIsReadBeforeItIsWritten) {
+TEST_F(TileDevice, InPlaceIsReadBeforeItIsWritten) {
   Rng rng(7);
   Builder again(2, 1);
   const Reg x = again.load(again.input(DType::kF32));
@@ -304,7 +311,7 @@ TEST(TileDevice, InPlaceIsReadBeforeItIsWritten) {
 }
 
 // Vectors that begin at an odd element, ends that fill none, dims that do not merge.
-TEST(TileDevice, LayoutsOfElements) {
+TEST_F(TileDevice, LayoutsOfElements) {
   Rng rng(5);
   Builder b(3);
   const Reg x = b.load(b.input(DType::kBF16)), y = b.load(b.input(DType::kF32));
@@ -328,7 +335,7 @@ TEST(TileDevice, LayoutsOfElements) {
 }
 
 // What arithmetic makes of denormal numbers is 0; what copies them keeps them.
-TEST(TileDevice, DenormalsAreFlushedAsOnTheCpu) {
+TEST_F(TileDevice, DenormalsAreFlushedAsOnTheCpu) {
   Rng rng(6);
   for (const DType t : {DType::kF32, DType::kF64}) {
     Builder b(1);
@@ -380,13 +387,13 @@ void run_random(uint64_t seed, int64_t max_inner) {
   compare(p, shape, std::move(in), layouts, lies_on, cat("seed ", seed));
 }
 
-TEST(TileDevice, RandomPrograms) {
+TEST_F(TileDevice, RandomPrograms) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     run_random(seed, 300);
     if (HasFatalFailure()) return;
   }
 }
-TEST(TileDevice, RandomProgramsOfLongRows) {
+TEST_F(TileDevice, RandomProgramsOfLongRows) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     run_random(1000000 + seed, 9000);
     if (HasFatalFailure()) return;

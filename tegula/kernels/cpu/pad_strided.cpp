@@ -6,7 +6,7 @@ namespace tegula::kernel {
 namespace {
 void launch(const KernelCall& c) {
   const PadCall p(*c.attrs, c.in[0], c.out[0]);
-  for (const TensorRef& part : p.filled) fill_strided(&p.value, part, *c.pool);
+  for (int64_t i = 0; i < p.n_filled(); ++i) fill_strided(&p.value, p.filled(i), *c.pool);
   move_strided(c.in[0], p.copied, *c.pool);
 }
 }  // namespace

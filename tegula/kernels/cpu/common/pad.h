@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstring>
-#include <vector>
 
 #include "tegula/base/half.h"
 #include "tegula/kernels/cpu/common/strided.h"
@@ -48,23 +47,34 @@ inline uint64_t bits_of(double v, DType t) {
   return bits;
 }
 
+// Allocates nothing.
 struct PadCall {
-  uint64_t value;  // its lowest bytes
-  std::vector<TensorRef> filled;
-  TensorRef copied;
+  uint64_t value;    // its lowest bytes
+  TensorRef copied;  // where x goes
 
   PadCall(const Attrs& attrs, const TensorRef& x, const TensorRef& y)
-      : value(bits_of(attrs.f("value"), y.dtype)) {
-    const auto dim = static_cast<int>(attrs.i("dim"));
-    const int64_t step = attrs.i("interior") + 1, n = x.shape[dim], end = y.shape[dim];
-    // Of nothing, the new places are all there is.
-    const int64_t lo = n > 0 ? attrs.i("lo") : end;
-    const int64_t hi = n > 0 ? end - lo - (n - 1) * step - 1 : 0;
-    filled = {part_of(y, dim, 0, lo), part_of(y, dim, end - hi, hi)};
-    for (int64_t between = 1; between < step && n > 1; ++between)
-      filled.push_back(part_of(y, dim, lo + between, n - 1, step));
-    copied = part_of(y, dim, lo, n, step);
+      : value(bits_of(attrs.f("value"), y.dtype)),
+        y_(y),
+        dim_(static_cast<int>(attrs.i("dim"))),
+        step_(attrs.i("interior") + 1),
+        n_(x.shape[dim_]),
+        // Of nothing, the new places are all there is.
+        lo_(n_ > 0 ? attrs.i("lo") : y.shape[dim_]) {
+    copied = part_of(y, dim_, lo_, n_, step_);
   }
+  // Parts that are new: before x, behind it, and between its elements.
+  int64_t n_filled() const { return 2 + (n_ > 1 ? step_ - 1 : 0); }
+  TensorRef filled(int64_t i) const {
+    const int64_t end = y_.shape[dim_], hi = n_ > 0 ? end - lo_ - (n_ - 1) * step_ - 1 : 0;
+    if (i == 0) return part_of(y_, dim_, 0, lo_);
+    if (i == 1) return part_of(y_, dim_, end - hi, hi);
+    return part_of(y_, dim_, lo_ + i - 1, n_ - 1, step_);
+  }
+
+ private:
+  TensorRef y_;
+  int dim_;
+  int64_t step_, n_, lo_;
 };
 
 }  // namespace tegula::kernel
