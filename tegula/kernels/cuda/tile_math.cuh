@@ -28,9 +28,7 @@ __device__ inline double gelu(double a) {
   const double minus_2u = -2 * 0.7978845608028654 * (a + 0.044715 * a * a * a);
   return a == -wide::inf() ? -0.0 : a / (1 + ::exp(minus_2u));
 }
-__device__ inline double silu(double a) {
-  return a == -wide::inf() ? -0.0 : a / (1 + ::exp(-a));
-}
+__device__ inline double silu(double a) { return a == -wide::inf() ? -0.0 : a / (1 + ::exp(-a)); }
 __device__ inline double remainder(double a, double b) {
   const double r = ::fmod(a, b);
   if (r == 0) return wide::copysign(r, b);
@@ -47,7 +45,8 @@ __device__ inline double floor_divide(double a, double b) {
 }
 }  // namespace f64
 
-// Signs as the CPU changes them: a denormal number stays, which the compiler's own neg and abs flush.
+// Signs as the CPU changes them: a denormal number stays, which the compiler's own neg and abs
+// flush.
 __device__ inline u32 flipped(u32 a, u32 which) {
   u32 r;
   asm("xor.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(which));
@@ -59,9 +58,9 @@ __device__ inline u32 masked(u32 a, u32 which) {
   return r;
 }
 
-#define TILE_UNARY_F32(name, expression)        \
-  template <class T>                            \
-  __device__ float name(float a) {              \
+#define TILE_UNARY_F32(name, expression)             \
+  template <class T>                                 \
+  __device__ float name(float a) {                   \
     return T::round(static_cast<float>(expression)); \
   }
 #define TILE_UNARY_F64(name, expression) \
@@ -154,9 +153,9 @@ TILE_WIDE(erfc)
   __device__ i64 name(i64 a, i64 b) {     \
     return T::wrap(expression);           \
   }
-#define TILE_SUM(name, op)         \
-  TILE_BINARY_F32(name, a op b)    \
-  TILE_BINARY_F64(name, a op b)    \
+#define TILE_SUM(name, op)      \
+  TILE_BINARY_F32(name, a op b) \
+  TILE_BINARY_F64(name, a op b) \
   TILE_BINARY_I64(name, static_cast<i64>(static_cast<u64>(a) op static_cast<u64>(b)))
 
 TILE_SUM(add, +)
@@ -187,25 +186,25 @@ template <>
 struct IsBool<Bool> {
   static constexpr bool value = true;
 };
-#define TILE_DIVISION(name, in_f32, in_f64, in_i64)                    \
-  template <class T>                                                   \
-  __device__ i64 name(i64 x, i64 y) {                                  \
-    return in_i64;                                                     \
-  }                                                                    \
-  template <class T>                                                   \
-  __device__ float name(float a, float b) {                            \
-    if constexpr (IsBool<T>::value) {                                  \
-      const i64 x = static_cast<i64>(a), y = static_cast<i64>(b);      \
-      return static_cast<float>(Bool::wrap(in_i64));                   \
-    } else {                                                           \
-      const double x = a, y = b;                                       \
-      return T::round(to_f32(in_f32));                                 \
-    }                                                                  \
-  }                                                                    \
-  template <class T>                                                   \
-  __device__ double name(double a, double b) {                         \
-    const double x = flushed(a), y = flushed(b);                       \
-    return flushed(in_f64);                                            \
+#define TILE_DIVISION(name, in_f32, in_f64, in_i64)               \
+  template <class T>                                              \
+  __device__ i64 name(i64 x, i64 y) {                             \
+    return in_i64;                                                \
+  }                                                               \
+  template <class T>                                              \
+  __device__ float name(float a, float b) {                       \
+    if constexpr (IsBool<T>::value) {                             \
+      const i64 x = static_cast<i64>(a), y = static_cast<i64>(b); \
+      return static_cast<float>(Bool::wrap(in_i64));              \
+    } else {                                                      \
+      const double x = a, y = b;                                  \
+      return T::round(to_f32(in_f32));                            \
+    }                                                             \
+  }                                                               \
+  template <class T>                                              \
+  __device__ double name(double a, double b) {                    \
+    const double x = flushed(a), y = flushed(b);                  \
+    return flushed(in_f64);                                       \
   }
 TILE_DIVISION(pow, ::pow(x, y), ::pow(x, y), integer::pow<T>(x, y))
 TILE_DIVISION(fmod, wide::fmod(x, y), ::fmod(x, y), T::wrap(integer::fmod(x, y)))
@@ -214,14 +213,14 @@ TILE_DIVISION(remainder, wide::remainder(x, y), f64::remainder(x, y),
 TILE_DIVISION(floor_divide, wide::floor_divide(x, y), f64::floor_divide(x, y),
               integer::floor_divide<T>(x, y))
 
-#define TILE_BITS(name, expression)                                                      \
-  template <class T>                                                                     \
-  __device__ i64 name(i64 x, i64 y) {                                                    \
-    return T::wrap(expression);                                                          \
-  }                                                                                      \
-  template <class T>                                                                     \
-  __device__ float name(float a, float b) {                                              \
-    return static_cast<float>(name<T>(static_cast<i64>(a), static_cast<i64>(b)));        \
+#define TILE_BITS(name, expression)                                               \
+  template <class T>                                                              \
+  __device__ i64 name(i64 x, i64 y) {                                             \
+    return T::wrap(expression);                                                   \
+  }                                                                               \
+  template <class T>                                                              \
+  __device__ float name(float a, float b) {                                       \
+    return static_cast<float>(name<T>(static_cast<i64>(a), static_cast<i64>(b))); \
   }
 TILE_BITS(bit_and, x& y)
 TILE_BITS(bit_or, x | y)
@@ -229,14 +228,14 @@ TILE_BITS(bit_xor, x ^ y)
 TILE_BITS(shift_left, integer::shift_left<T>(x, y))
 TILE_BITS(shift_right, integer::shift_right<T>(x, y))
 
-#define TILE_COMPARE(name, op)         \
-  template <class T, class V>          \
-  __device__ float name(V a, V b) {    \
-    return a op b ? 1.0f : 0.0f;       \
-  }                                    \
-  template <class T>                   \
-  __device__ float name(double a, double b) {           \
-    return flushed(a) op flushed(b) ? 1.0f : 0.0f;      \
+#define TILE_COMPARE(name, op)                     \
+  template <class T, class V>                      \
+  __device__ float name(V a, V b) {                \
+    return a op b ? 1.0f : 0.0f;                   \
+  }                                                \
+  template <class T>                               \
+  __device__ float name(double a, double b) {      \
+    return flushed(a) op flushed(b) ? 1.0f : 0.0f; \
   }
 TILE_COMPARE(eq, ==)
 TILE_COMPARE(ne, !=)
@@ -272,8 +271,7 @@ __device__ double fma(double a, double b, double c) {
 }
 template <class T>
 __device__ i64 fma(i64 a, i64 b, i64 c) {
-  return T::wrap(
-      static_cast<i64>(static_cast<u64>(a) * static_cast<u64>(b) + static_cast<u64>(c)));
+  return T::wrap(static_cast<i64>(static_cast<u64>(a) * static_cast<u64>(b) + static_cast<u64>(c)));
 }
 
 // From any class to T's.
@@ -305,7 +303,8 @@ __device__ typename T::Value cast(V a) {
 __device__ inline float random_uniform(i64 seed, u64 stream, u64 block, int word) {
   u32 c0 = static_cast<u32>(block), c1 = static_cast<u32>(block >> 32);
   u32 c2 = static_cast<u32>(stream), c3 = static_cast<u32>(stream >> 32);
-  u32 k0 = static_cast<u32>(static_cast<u64>(seed)), k1 = static_cast<u32>(static_cast<u64>(seed) >> 32);
+  u32 k0 = static_cast<u32>(static_cast<u64>(seed)),
+      k1 = static_cast<u32>(static_cast<u64>(seed) >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const u64 p0 = u64{0xD2511F53u} * c0, p1 = u64{0xCD9E8D57u} * c2;
@@ -358,13 +357,12 @@ __device__ void chain(V& r, const V* values, int n, int lane) {
   }
   for (; j < n; j += 16) r = C::of(r, values[j]);
 }
-// The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j + 4,
-// j + 2, j + 1; all get lane 0's.
+// The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j +
+// 4, j + 2, j + 1; all get lane 0's.
 template <class C, class V>
 __device__ V joined(u32 group, V a) {
 #pragma unroll
-  for (int apart = 8; apart > 0; apart /= 2)
-    a = C::of(a, __shfl_down_sync(group, a, apart, 16));
+  for (int apart = 8; apart > 0; apart /= 2) a = C::of(a, __shfl_down_sync(group, a, apart, 16));
   return __shfl_sync(group, a, 0, 16);
 }
 // The same where the 16 lanes of a row are `step` threads apart, by way of shared memory: every

@@ -1,10 +1,11 @@
 // The dtypes of tile programs on the device: how a value of each is stored, computed with, and
 // rounded. The text that tile_text.h writes names them; tile/program.h says what they mean.
 //
-// A dtype T has T::Value (float, double or long long: its class), T::Storage (an element of memory),
-// widen and narrow between them, and round, which takes what was computed to the dtype's nearest
-// value. Ties go to even, integers wrap. What lies in memory as a denormal number is read as it is;
-// arithmetic flushes it: f32's by the compiler's flag --ftz=true, f64's here, by flushed().
+// A dtype T has T::Value (float, double or long long: its class), T::Storage (an element of
+// memory), widen and narrow between them, and round, which takes what was computed to the dtype's
+// nearest value. Ties go to even, integers wrap. What lies in memory as a denormal number is read
+// as it is; arithmetic flushes it: f32's by the compiler's flag --ftz=true, f64's here, by
+// flushed().
 #pragma once
 
 namespace tegula::cuda::tile {
@@ -115,8 +116,7 @@ struct Int {
   using Value = i64;
   using Storage = S;
   static constexpr int kBits = kWidth;
-  static constexpr i64 kGreatest =
-      static_cast<i64>(~u64{0} >> (64 - kWidth + (kSigned ? 1 : 0)));
+  static constexpr i64 kGreatest = static_cast<i64>(~u64{0} >> (64 - kWidth + (kSigned ? 1 : 0)));
   static constexpr i64 kLeast = kSigned ? -kGreatest - 1 : 0;
   __device__ static i64 widen(S a) { return static_cast<i64>(a); }
   __device__ static S narrow(i64 a) { return static_cast<S>(a); }

@@ -1,6 +1,7 @@
-// Functions of f32 that are computed in f64, with the bits of the CPU's: kernels/cpu/isa/wide_math.h
-// lane by lane, of additions, multiplications, divisions, square roots and bits only. What the C
-// library does there (tan beyond 1e6), CUDA's f64 function does here; fmod is exact in both.
+// Functions of f32 that are computed in f64, with the bits of the CPU's:
+// kernels/cpu/isa/wide_math.h lane by lane, of additions, multiplications, divisions, square roots
+// and bits only. What the C library does there (tan beyond 1e6), CUDA's f64 function does here;
+// fmod is exact in both.
 #pragma once
 
 #include "tegula/kernels/cuda/tile_types.cuh"
@@ -79,8 +80,8 @@ __device__ inline Log log_parts(double x) {
   const double f = as_double(u - ((e - 1023u) << 52)) - 1;
   const double s = f / (f + 2), z = s * s;
   const double exponent = as_double(e + 0x4338000000000000u) - (kShifter + 1023);
-  const double series = polynomial(z, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13,
-                                   1.0 / 15, 1.0 / 17);
+  const double series =
+      polynomial(z, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17);
   return {exponent, 2 * s + 2 * s * z * series};
 }
 // The logarithm y of x, or its limit where x is 0, negative or not finite.
@@ -136,9 +137,8 @@ __device__ inline double angle(double y, double x) {
   const double t = num / den;
   // Minimax of atan(√z)/√z up to tan²(π/8): 2^-53.
   return base + t * polynomial(t * t, 0x1p+0, -0x1.55555555551dbp-2, 0x1.9999999934100p-3,
-                               -0x1.2492490052926p-3, 0x1.c71c647592357p-4,
-                               -0x1.745ba83b8a69bp-4, 0x1.3afae6a2b3775p-4,
-                               -0x1.0ffafaf07177fp-4, 0x1.d1f3b7028794bp-5,
+                               -0x1.2492490052926p-3, 0x1.c71c647592357p-4, -0x1.745ba83b8a69bp-4,
+                               0x1.3afae6a2b3775p-4, -0x1.0ffafaf07177fp-4, 0x1.d1f3b7028794bp-5,
                                -0x1.64158043652edp-5, 0x1.5a04364b4e9d9p-6);
 }
 __device__ inline double atan(double x) { return copysign(angle(abs(x), 1), x); }
@@ -165,15 +165,14 @@ __device__ inline double tan(double x) {
   if (!(abs(x) < 1e6)) return ::tan(x);
   const double n = nearest(x * (1 / kHalfPi));
   // π/2 in three parts, of 33 bits and of 33 bits: their products with n are exact.
-  const double r =
-      ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
+  const double r = ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
   const double z = r * r;
-  const double s = r + r * z * polynomial(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880,
-                                          -1.0 / 39916800, 1.0 / 6227020800.0,
-                                          -1.0 / 1307674368e3);
-  const double c = 1 + z * polynomial(z, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320,
-                                      -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200,
-                                      1.0 / 20922789888e3);
+  const double s = r + r * z *
+                           polynomial(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880,
+                                      -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368e3);
+  const double c =
+      1 + z * polynomial(z, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800,
+                         1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888e3);
   const bool odd = (bits(n + kShifter) & 1) != 0;
   return (odd ? -c : s) / (odd ? s : c);
 }
@@ -183,12 +182,12 @@ __device__ inline double erfc(double x) {
   double a = abs(x);
   a = a > 11 ? 11.0 : a;  // 0, long before
   const double t = 4 / (a + 4);
-  const double g = polynomial(
-      t - 0x1.4444444444444p-1, 0x1.6c7028f554abbp-2, 0x1.88d48e1847c06p-1, 0x1.62fbd3f03a791p+0,
-      0x1.0d35d98d5ea95p+1, 0x1.53f9844d4e5fcp+1, 0x1.5e4bf2d33c9ebp+1, 0x1.19dead4aa3233p+1,
-      0x1.3de7cd42e59d4p+0, 0x1.3add3daf62fffp-2, -0x1.996b66e0b4ab4p-3, -0x1.c957f79298a51p-3,
-      -0x1.11edb91125968p-5, 0x1.31024f56122a5p-4, 0x1.35a5768554960p-5, -0x1.39240f85ae11ap-6,
-      -0x1.151e3410251d5p-6);
+  const double g = polynomial(t - 0x1.4444444444444p-1, 0x1.6c7028f554abbp-2, 0x1.88d48e1847c06p-1,
+                              0x1.62fbd3f03a791p+0, 0x1.0d35d98d5ea95p+1, 0x1.53f9844d4e5fcp+1,
+                              0x1.5e4bf2d33c9ebp+1, 0x1.19dead4aa3233p+1, 0x1.3de7cd42e59d4p+0,
+                              0x1.3add3daf62fffp-2, -0x1.996b66e0b4ab4p-3, -0x1.c957f79298a51p-3,
+                              -0x1.11edb91125968p-5, 0x1.31024f56122a5p-4, 0x1.35a5768554960p-5,
+                              -0x1.39240f85ae11ap-6, -0x1.151e3410251d5p-6);
   const double y = t * g * exp(-a * a);
   return is_negative(x) ? 2 - y : y;
 }
@@ -198,8 +197,8 @@ __device__ inline double hypot(double a, double b) {
   return x == inf() || y == inf() ? inf() : ::sqrt(x * x + y * y);
 }
 
-// A quotient below 2^29 of two f32 is no integer unless it is exact, so that a - trunc(a/b)·b has no
-// error at all.
+// A quotient below 2^29 of two f32 is no integer unless it is exact, so that a - trunc(a/b)·b has
+// no error at all.
 __device__ inline double fmod(double a, double b) {
   const double q = a / b;
   if (abs(q) < 0x1p29 && abs(b) < inf()) return copysign(a - trunc(q) * b, a);

@@ -189,7 +189,7 @@ void add_common(List& list) {
     for (const bool b_mn_major : {false, true})
       for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
   // Gradients of weights, for which both factors lie across k.
-  for (const int64_t n : {300, 3072, 8192}) add_matmul(list, {768, n, 8192, true, true, true});
+  for (const int64_t n : {300, 3072}) add_matmul(list, {768, n, 8192, true, true, true});
 }
 
 DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false,
