@@ -84,7 +84,7 @@ template <class F>
 void each_two_features(F of) {
   for (int n = 0; n < 5; ++n) {
     std::vector<int> row(kAttentionOptions.size(), 0);
-    const auto first = static_cast<size_t>(4 + 2 * n);
+    const size_t first = 4 + 2 * static_cast<size_t>(n);
     row[first] = 1;
     if (first + 1 < row.size()) row[first + 1] = 1;
     of(attention_shape(row), n);
