@@ -3,13 +3,35 @@
 #include "cli/command.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/opdef.h"
+#include "tegula/ir/regions.h"
+#include "tegula/kernels/kernel.h"
 #include "tegula/ops/common/docs.h"
 
 namespace tegula::cli {
 
 namespace {
 
-Json json_of(const OpDef& op) {
+// How a device runs the op: kernels of its own; a view; in a fused group, as its tile program or
+// made anew where it is read; its decomposition; steps of its bodies; or else the host.
+struct HowRun {
+  const char* by = "host";
+  Json::Array kernels;
+};
+HowRun how_run(const OpDef& op, DeviceKind device) {
+  HowRun how;
+  for (const KernelDef* k : all_kernels())
+    if (k->device == device && k->op == op.name) how.kernels.emplace_back(k->name);
+  if (!how.kernels.empty()) return {"kernel", std::move(how.kernels)};
+  if (op.is_view) return {"view", {}};
+  const bool is_source = op.name == "iota" || op.name == "random_uniform";
+  if (op.tile != nullptr || is_source) return {"tile", {}};
+  if (op.decompose != nullptr) return {"decomposition", {}};
+  if (has_bodies(op)) return {"bodies", {}};
+  return how;
+}
+
+Json json_of(const OpDef& op, DeviceKind device) {
+  HowRun how = how_run(op, device);
   Json::Array attributes;
   for (const AttrDef& a : op.attrs) attributes.emplace_back(a.name);
   return Json::object({{"name", op.name},
@@ -19,7 +41,9 @@ Json json_of(const OpDef& op) {
                        {"attributes", std::move(attributes)},
                        {"has_vjp", op.vjp != nullptr},
                        {"has_jvp", op.jvp != nullptr},
-                       {"decomposes", op.decompose != nullptr}});
+                       {"decomposes", op.decompose != nullptr},
+                       {"runs_by", how.by},
+                       {"kernels", std::move(how.kernels)}});
 }
 
 void print_table() {
@@ -34,12 +58,16 @@ void print_table() {
 void add_ops(CLI::App& app, int& exit_code) {
   auto* cmd = app.add_subcommand("ops", "List the table of ops");
   static bool markdown = false, json = false;
+  static std::string device = "cpu";
   auto* as_page = cmd->add_flag("--markdown", markdown, "As docs/ops.md");
-  cmd->add_flag("--json", json, "One JSON array")->excludes(as_page);
+  auto* as_json = cmd->add_flag("--json", json, "One JSON array")->excludes(as_page);
+  one_of(cmd->add_option("--device", device, "Whose kernels the JSON names"), {"cpu", "cuda"})
+      ->needs(as_json);
   cmd->callback([&exit_code] {
     if (json) {
       Json::Array rows;
-      for (const OpDef* op : all_ops()) rows.push_back(json_of(*op));
+      for (const OpDef* op : all_ops())
+        rows.push_back(json_of(*op, device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu));
       std::printf("%s\n", Json(std::move(rows)).dump().c_str());
     } else if (markdown) {
       std::fputs(ops_markdown().c_str(), stdout);

@@ -161,6 +161,13 @@ class Targets(CliTest):
         self.assertNotIn("sm90", older)
         self.assertEqual(self.plan("--target", "zen3")["host_steps"], 0)
 
+    def test_ops_say_how_a_device_runs_them(self):
+        done = self.expect_ok(self.run_tool("ops", "--json", "--device", "cuda"))
+        by = {op["name"]: op for op in json.loads(done.stdout)}
+        self.assertIn("matmul_sm90", by["dot"]["kernels"])
+        self.assertEqual([by[name]["runs_by"] for name in ("dot", "gelu", "rms_norm", "permute", "scan", "sort")],
+                         ["kernel", "tile", "decomposition", "view", "bodies", "host"])
+
     def test_the_same_bytes_wherever_it_is_made(self):
         have = {s["isa"] for s in json.loads(
             self.expect_ok(self.run_tool("doctor", "--json")).stdout.splitlines()[-1])["isa_levels"]
