@@ -189,6 +189,7 @@ Json summary_json(const TrainSummary& s) {
                        {"compile_ms", s.compile_ms},
                        {"device", s.device},
                        {"host_steps", s.host_steps},
+                       {"device_taken_bytes", s.device_taken_bytes},
                        {"interrupted", s.interrupted}});
 }
 

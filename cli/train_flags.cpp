@@ -288,6 +288,11 @@ Result<Mesh> TrainFlags::resolve_mesh() const {
 Result<TrainConfig> TrainFlags::resolve() const {
   TrainConfig c = config;
   c.mesh = TEGULA_TRY(resolve_mesh());
+  if (c.device == "cuda" && c.mesh.n_ranks() > 1)
+    return invalid_argument("--mesh: ranks run on the CPU: leave out one of it and --device cuda");
+  if (c.device == "cuda" && c.check)
+    return invalid_argument(
+        "--check watches the CPU's kernels: leave out one of it and --device cuda");
   // A checkpoint says by itself what model it is of.
   const bool has_origin = c.resume || !c.init_from.empty();
   if (!has_origin || is_given("--model")) TEGULA_TRY(check_model());

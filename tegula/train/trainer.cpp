@@ -114,6 +114,7 @@ Status Trainer::compile_plans() {
     if (config_.check)
       return unsupported("--check watches the CPU's kernels: leave out --device cuda");
     device = TEGULA_TRY(open_device());
+    free_before_ = TEGULA_TRY(device->free_bytes());
   }
   // Threads are each rank's.
   const int threads = config_.threads > 0 || n_ranks == 1
@@ -569,6 +570,8 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   measure_memory(sum);
   sum.compile_ms = compile_ms_;
   sum.device = main.plan().target.name;
+  if (Device* device = ranks_[0]->rank.device)
+    sum.device_taken_bytes = free_before_ - TEGULA_TRY(device->free_bytes());
   for (const CompiledRanks& c : plans_) sum.host_steps += c.plans[0]->host_steps();
   return sum;
 }

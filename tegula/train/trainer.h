@@ -70,6 +70,9 @@ struct TrainSummary {
   double compile_ms = 0;
   std::string device;      // the target's name
   int64_t host_steps = 0;  // of all plans: steps that the device has no kernel for
+  // Of a device: what it has less free than before, by its driver: the peak, what inputs and other
+  // plans take, loaded kernels and the driver's own share.
+  int64_t device_taken_bytes = 0;
   bool interrupted = false;
   std::vector<RankSummary> ranks;
 };
@@ -159,6 +162,7 @@ class Trainer {
   int64_t step_ = 0;   // steps done
   std::string saved_;  // the checkpoint of saved_step_
   int64_t saved_step_ = -1;
+  int64_t free_before_ = 0;  // bytes of the device
   std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
   double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;

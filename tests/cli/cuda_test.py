@@ -50,6 +50,14 @@ class CudaTest(unittest.TestCase):
     def has_compiler(self):
         return self.facts()["compiler"]["is_well"]
 
+    def test_models_need_a_gpu(self):
+        text = self.dir / "text.txt"
+        text.write_text("one two three four five\n" * 100, encoding="utf-8")
+        small = ("train", "--data", text, "--steps", "1", "--n-layers", "1", "--d-model", "16", "--n-heads", "2", "--seqlen", "8")
+        self.refused(self.tool(*small, "--device", "cuda", TEGULA_CUDA_DRIVER=NO_DRIVER), "driver", code=MACHINE)
+        for flag in (("--mesh", "dp=2"), ("--check",)):
+            self.refused(self.tool(*small, *flag, "--device", "cuda"), flag[0], "--device cuda", code=USAGE)
+
     def test_json_is_the_cpus(self):
         cpu = self.tool("bench", *GEMM, "--device", "cpu", "--json")
         row = json.loads(cpu.stdout.strip().splitlines()[-1])
