@@ -162,7 +162,7 @@ class Trainer {
   int64_t step_ = 0;   // steps done
   std::string saved_;  // the checkpoint of saved_step_
   int64_t saved_step_ = -1;
-  int64_t free_before_ = 0;  // bytes of the device
+  int64_t free_before_ = 0;             // bytes of the device
   std::optional<BestCheckpoint> best_;  // of this run and those that it goes on from
   double bytes_per_token_ = 0;          // of the validation split; 0: not counted yet
   double compile_ms_ = 0;
