@@ -25,8 +25,9 @@ double counted_halo(const ConvShape& c, const ConvSplit& s, int64_t row, int64_t
           if (i < 0 || j < 0 || i >= c.height || j >= c.width) continue;
           if (owner(i, h, s.height) != row || owner(j, w, s.width) != column) lacks.emplace(i, j);
         }
-  return c.element_bytes * static_cast<double>(c.batch / s.batch) *
-         static_cast<double>(c.in / s.in) * static_cast<double>(lacks.size());
+  const int64_t images = c.batch / s.batch, channels = c.in / s.in;
+  return c.element_bytes * static_cast<double>(images * channels) *
+         static_cast<double>(lacks.size());
 }
 
 TEST(ConvSplit, HalosAreTheElementsThatARankLacks) {
@@ -54,7 +55,8 @@ TEST(ConvSplit, EverySplitSharesOutAllTheWork) {
   for (const PricedConv& p : all) {
     EXPECT_EQ(p.cost.flops * 16, flops);
     // The lecture's B·C·H·W·sizeof(element), dealt over the ranks that split it.
-    const double dealt = static_cast<double>(p.split.ranks() / p.split.in);
+    const int64_t dealt_over = p.split.ranks() / p.split.in;
+    const auto dealt = static_cast<double>(dealt_over);
     EXPECT_EQ(p.cost.activation_bytes * dealt, 4.0 * 8 * 32 * 16 * 16);
     const bool cuts_space = p.split.height > 1 || p.split.width > 1;
     EXPECT_EQ(p.cost.halo_bytes > 0, cuts_space);
