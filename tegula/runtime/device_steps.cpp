@@ -72,7 +72,10 @@ DeviceSteps::DeviceSteps(const Plan& plan, Rank& rank, std::vector<BoundStep>& s
       steps_(steps),
       extents_(extents),
       ready_(steps.size()) {
-  for (const Step& s : plan.steps) has_host_steps_ = has_host_steps_ || !is_on_device(s);
+  for (const Step& s : plan.steps) {
+    on_device_.push_back(is_on_device(s));
+    has_host_steps_ = has_host_steps_ || !on_device_.back();
+  }
 }
 
 bool DeviceSteps::is_on_device(const Step& step) const {
@@ -191,7 +194,7 @@ Status DeviceSteps::prepare_step(size_t i) {
   const Step& step = plan_.steps[i];
   const BoundStep& b = steps_[i];
   ready_[i] = {};
-  if (b.is_empty || !is_on_device(step)) return {};
+  if (b.is_empty || !on_device_[i]) return {};
   if (!step.kernel) {
     Recorder recorder(*this, ready_[i]);
     return run_region_step({&step, b.in, b.out, b.workspace, b.regions, extents_}, &recorder);
@@ -224,7 +227,7 @@ Status DeviceSteps::send() {
 Status DeviceSteps::run_step(size_t i) {
   if (steps_[i].is_empty) return {};
   const Step& step = plan_.steps[i];
-  if (is_on_device(step)) {
+  if (on_device_[i]) {
     for (const auto& l : ready_[i].launches) TEGULA_TRY(l->enqueue(device_.stream()));
     return {};
   }

@@ -77,6 +77,7 @@ class DeviceSteps {
   std::vector<BoundStep>& steps_;
   const std::vector<int64_t>& extents_;
   std::vector<Ready> ready_;
+  std::vector<bool> on_device_;              // each step
   bool is_ready_ = false, is_sent_ = false;  // sent: a copy out of pinned_ may still go on
   bool has_host_steps_ = false;
   int n_runs_ = 0;  // since it was made ready

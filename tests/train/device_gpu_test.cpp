@@ -2,7 +2,13 @@
 // where there is none; CI runs it on the driver made for tests (tests/kernels/cuda/emulator).
 #include <gtest/gtest.h>
 
+#include "tegula/base/element.h"
 #include "tegula/io/file.h"
+#include "tegula/ir/host_tensor.h"
+#include "tegula/ops/arrange.h"
+#include "tegula/ops/math.h"
+#include "tegula/runtime/compile.h"
+#include "tegula/runtime/session.h"
 #include "tegula/serve/generator.h"
 #include "tegula/serve/runner.h"
 #include "tegula/train/trainer.h"
@@ -69,6 +75,41 @@ TEST_F(OnDevice, LossesAreTheCpus) {
         EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 10 * share * cpu.norms[i])
             << family << " " << dtype << ", step " << i;
       }
+    }
+}
+
+// Columns 4 to 12 of a wider matrix: nothing that 16-byte loads could read.
+TEST_F(OnDevice, FactorsMayBeginAnywhere) {
+  for (const int64_t m : {3, 80})
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      const int64_t first = t == DType::kF32 ? 2 : 4;
+      auto module = std::make_shared<Module>();
+      Builder b(*module, "product");
+      const Var x = b.param("x", {t, {m, 24}}), w = b.param("w", {t, {8, 16}});
+      b.result("y", dot("m k, k n -> m n", slice(x, 1, first, 8), w));
+      const FuncId f = b.finish_into_module().value();
+      CompileOptions options;
+      options.plan.target = device_->target(), options.passes.pass.mode = Mode::kFast;
+      const auto compiled = compile(module, f, options);
+      ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+      Rank rank(*device_);
+      auto s = Session::create(compiled->plan, rank);
+      ASSERT_TRUE(s.ok()) << s.error().to_string();
+      HostTensor xs({t, {m, 24}}), ws({t, {8, 16}});
+      for (int64_t i = 0; i < xs.numel(); ++i) xs.put(i, static_cast<double>(i % 7 - 3));
+      for (int64_t i = 0; i < ws.numel(); ++i) ws.put(i, static_cast<double>(i % 5 - 2));
+      ASSERT_TRUE((*s)->bind_input("x", xs.bytes.data()).ok());
+      ASSERT_TRUE((*s)->bind_input("w", ws.bytes.data()).ok());
+      const Status ran = (*s)->run();
+      ASSERT_TRUE(ran.ok()) << ran.error().to_string();
+      const auto y = (*s)->fetch("y");
+      ASSERT_TRUE(y.ok()) << y.error().to_string();
+      for (int64_t i = 0; i < m; ++i)  // small whole numbers: exact in bf16
+        for (int64_t j = 0; j < 16; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < 8; ++k) sum += xs.at(i * 24 + first + k) * ws.at(k * 16 + j);
+          EXPECT_EQ(load_element(*y, i * 16 + j), sum) << m << " rows of " << dtype_name(t);
+        }
     }
 }
 

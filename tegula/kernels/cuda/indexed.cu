@@ -3,9 +3,8 @@
 // Variant, by -D: TEGULA_ID64 0 | 1; for gather TEGULA_BYTES; for scatter TEGULA_T, the elements'
 // type, or TEGULA_BF16 1, and TEGULA_MODE: 0 set, 1 add, 2 mul, 3 max, 4 min.
 #include "tegula/kernels/cuda/strided.cuh"
-
-#ifndef TEGULA_BF16
-#define TEGULA_BF16 0
+#ifdef TEGULA_T
+#include "tegula/kernels/cuda/elements.cuh"
 #endif
 
 using namespace tegula::cuda;
@@ -28,18 +27,6 @@ extern "C" __global__ void __launch_bounds__(256) gather(const IndexParams p) {
   }
 }
 #else
-
-#if TEGULA_BF16
-using Stored = u16;
-using Value = float;
-__device__ inline Value value_of(Stored x) { return bf16_to_float(x); }
-__device__ inline Stored stored_of(Value x) { return static_cast<u16>(pack_bf16(x, 0.f)); }
-#else
-using Stored = TEGULA_T;
-using Value = TEGULA_T;
-__device__ inline Value value_of(Stored x) { return x; }
-__device__ inline Stored stored_of(Value x) { return x; }
-#endif
 
 __device__ inline Value combine(Value x, Value y) {
 #if TEGULA_MODE == 0

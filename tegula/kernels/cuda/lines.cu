@@ -2,31 +2,14 @@
 //
 // Variant, by -D: TEGULA_T the elements' type, or TEGULA_BF16 1 or TEGULA_F16 1 of 16 bits;
 // TEGULA_SUM the type of a running sum.
+#include "tegula/kernels/cuda/elements.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
 
-#ifndef TEGULA_BF16
-#define TEGULA_BF16 0
-#endif
 #ifndef TEGULA_SUM
 #define TEGULA_SUM float
 #endif
 
 using namespace tegula::cuda;
-
-#if TEGULA_BF16 || TEGULA_F16
-using Stored = u16;
-using Value = float;
-__device__ inline Value value_of(Stored x) { return element_to_float(x); }
-__device__ inline Stored stored_of(float x) { return round_to_element(x); }
-#else
-using Stored = TEGULA_T;
-using Value = TEGULA_T;
-__device__ inline Value value_of(Stored x) { return x; }
-template <class T>
-__device__ inline Stored stored_of(T x) {
-  return static_cast<Stored>(x);
-}
-#endif
 
 // One chain a line. Neighbouring threads have neighbouring lines.
 extern "C" __global__ void __launch_bounds__(128) cumsum(const LineParams p) {

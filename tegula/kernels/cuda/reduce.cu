@@ -5,25 +5,10 @@
 //
 // Variant, by -D: TEGULA_T the elements' type, or TEGULA_BF16 1; TEGULA_OP 0 sum, 1 max, 2 min,
 // 3 prod.
+#include "tegula/kernels/cuda/elements.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
 
-#ifndef TEGULA_BF16
-#define TEGULA_BF16 0
-#endif
-
 using namespace tegula::cuda;
-
-#if TEGULA_BF16
-using Stored = u16;
-using Value = float;
-__device__ inline Value value_of(Stored x) { return bf16_to_float(x); }
-__device__ inline Stored stored_of(Value x) { return static_cast<u16>(pack_bf16(x, 0.f)); }
-#else
-using Stored = TEGULA_T;
-using Value = TEGULA_T;
-__device__ inline Value value_of(Stored x) { return x; }
-__device__ inline Stored stored_of(Value x) { return x; }
-#endif
 
 __device__ inline Value join(Value a, Value b) {
 #if TEGULA_OP == 0

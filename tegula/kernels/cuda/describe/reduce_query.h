@@ -33,4 +33,13 @@ inline int64_t reduce_workspace_bytes(const KernelQuery& q) {
   return s.n_parts() == 1 ? 0 : s.n_parts() * s.kept * (q.in[0].dtype == DType::kF64 ? 8 : 4);
 }
 
+// The kernel of an op of that kind.
+constexpr KernelDef reduce_kernel(std::string_view name, std::string_view op) {
+  KernelDef k;
+  k.name = name, k.op = op, k.device = DeviceKind::kCuda, k.order = "chunks64";
+  k.doc = "chains of 64 elements, joined in a fixed order";
+  k.supports = check_reduce, k.workspace_bytes = reduce_workspace_bytes;
+  return k;
+}
+
 }  // namespace tegula::cuda

@@ -1,17 +1,9 @@
 // Chains of 64 elements, joined in a fixed order.
-#include "tegula/kernels/cuda/describe/check.h"
 #include "tegula/kernels/cuda/describe/reduce_query.h"
 
 namespace tegula::cuda {
 
-extern constinit const KernelDef reduce_prod_cuda{
-    .name = "reduce_prod_cuda",
-    .op = "reduce_prod",
-    .device = DeviceKind::kCuda,
-    .order = "chunks64",
-    .doc = "chains of 64 elements, joined in a fixed order",
-    .supports = check_reduce,
-    .workspace_bytes = reduce_workspace_bytes,
-};
+extern constinit const KernelDef reduce_prod_cuda =
+    reduce_kernel("reduce_prod_cuda", "reduce_prod");
 
 }  // namespace tegula::cuda

@@ -1,10 +1,12 @@
 #include "tegula/kernels/cuda/describe/dot_query.h"
+#include "tegula/kernels/cuda/plugin/inner.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
 
 namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
+  if (!are_aligned(call)) return launch_inner(call, "dot", *call.attrs, call.in, call.out, to);
   const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16));
   const bool b_mn_major = d.shape.b_mn_major;
   const MatmulMmaKernel* k = TEGULA_TRY(loaded<MatmulMmaKernel>(

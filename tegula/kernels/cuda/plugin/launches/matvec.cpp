@@ -1,12 +1,14 @@
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/describe/dot_query.h"
 #include "tegula/kernels/cuda/matvec_params.h"
+#include "tegula/kernels/cuda/plugin/inner.h"
 #include "tegula/kernels/cuda/plugin/plain.h"
 
 namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
+  if (!are_aligned(call)) return launch_inner(call, "dot", *call.attrs, call.in, call.out, to);
   const DType in = call.in[0].dtype, out = call.out[0].dtype;
   const DotCall d = TEGULA_TRY(parse_dot(call, in, out));
   const MatmulShape& s = d.shape;
