@@ -12,7 +12,8 @@ Status launch_inner(const DeviceCall& call, std::string_view op, const Attrs& at
                     const Stream& to);
 
 // Whether the operands of a product begin at whole pieces of 16 bytes. A plan does not know: a view
-// may begin anywhere. If not, another kernel takes the call: launch_inner, which asks with the data.
+// may begin anywhere. If not, another kernel takes the call: launch_inner, which asks with the
+// data.
 inline bool are_aligned(const DeviceCall& call) {
   for (const TensorRef& t : {call.in[0], call.in[1], call.out[0]})
     if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0) return false;
