@@ -12,7 +12,8 @@ namespace tegula::cli {
 namespace {
 
 // How a device runs the op: kernels of its own; a view; in a fused group, as its tile program or
-// made anew where it is read; its decomposition; steps of its bodies; or else the host.
+// made anew where it is read; its decomposition; steps of its bodies; between ranks, of which a GPU
+// has one alone; or else the host.
 struct HowRun {
   const char* by = "host";
   Json::Array kernels;
@@ -27,6 +28,7 @@ HowRun how_run(const OpDef& op, DeviceKind device) {
   if (op.tile != nullptr || is_source) return {"tile", {}};
   if (op.decompose != nullptr) return {"decomposition", {}};
   if (has_bodies(op)) return {"bodies", {}};
+  if (op.group == "collective") return {"ranks", {}};
   return how;
 }
 

@@ -166,7 +166,8 @@ class Targets(CliTest):
         by = {op["name"]: op for op in json.loads(done.stdout)}
         self.assertIn("matmul_sm90", by["dot"]["kernels"])
         self.assertEqual([by[name]["runs_by"] for name in ("dot", "gelu", "rms_norm", "permute", "scan", "sort")],
-                         ["kernel", "tile", "decomposition", "view", "bodies", "host"])
+                         ["kernel", "tile", "decomposition", "view", "bodies", "kernel"])
+        self.assertEqual([name for name, op in by.items() if op["runs_by"] == "host"], [])
 
     def test_the_same_bytes_wherever_it_is_made(self):
         have = {s["isa"] for s in json.loads(

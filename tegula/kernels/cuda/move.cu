@@ -32,3 +32,16 @@ extern "C" __global__ void __launch_bounds__(256) update_slice(const UpdateParam
     static_cast<MovedElement*>(p.to)[first + offset_of(p.loops, i, 1)] =
         static_cast<const MovedElement*>(p.from)[offset_of(p.loops, i, 0)];
 }
+
+// The reverse: a part of x at clamped starts.
+extern "C" __global__ void __launch_bounds__(256) slice_at(const UpdateParams p) {
+  begin_early();
+  long long first = 0;
+  for (int d = 0; d < p.loops.rank; ++d) {
+    const long long start = id_at(p.start[d], 0);
+    first += max(0LL, min(start, p.room[d])) * p.loops.stride[0][d];
+  }
+  for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
+    static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 1)] =
+        static_cast<const MovedElement*>(p.from)[first + offset_of(p.loops, i, 0)];
+}

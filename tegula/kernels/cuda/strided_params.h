@@ -64,6 +64,7 @@ struct LineParams {
   long long n, step[3];
   int k;            // top_k
   int is_smallest;  // argmin
+  int is_reverse;   // cummax: places count from the end
 };
 
 }  // namespace tegula::cuda

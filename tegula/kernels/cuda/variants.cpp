@@ -215,6 +215,25 @@ void add_decode_variants(List& list) {
     add_decode(list, s, kAmpere);
 }
 
+// Of ops that are not most of any model: a variant or two each.
+void add_plain(List& list, const char* arch) {
+  const std::string f32 = "TEGULA_T=float", ftz = "--ftz=true";
+  for (const bool is_recurrence : {false, true})
+    for (const int lines : {32, 1})
+      list.add({cat(is_recurrence ? "linear_recurrence" : "cummax", " of ", lines),
+                "scans.cu",
+                {f32, "TEGULA_SUM=float", cat("TEGULA_LINES=", lines),
+                 cat("TEGULA_SCAN=", int{is_recurrence}), ftz},
+                arch});
+  list.add({"sort f64", "sort.cu", {"TEGULA_T=double", ftz}, arch});
+  list.add({"max_pool", "max_pool.cu", {f32, ftz}, arch});
+  for (const int bits : {8, 4})
+    list.add({cat("dot_i8 of ", bits),
+              "dot_i8.cu",
+              {cat("TEGULA_ROWS=", bits == 8 ? 64 : 16), cat("TEGULA_BITS=", bits), ftz},
+              arch});
+}
+
 void add_rungs(List& list, const char* arch) {
   list.add({"attention_pad", "attention_pad.cu", {}, arch, 256});
   for (const int d : {0, arch == kHopper ? 128 : 64})
@@ -297,7 +316,7 @@ std::vector<KernelVariant> covering_variants() {
   add_attention_f32(list);
   add_attention_mma(list);
   add_decode_variants(list);
-  for (const char* arch : {kHopper, kAmpere}) add_rungs(list, arch);
+  for (const char* arch : {kHopper, kAmpere}) add_rungs(list, arch), add_plain(list, arch);
   return list.take();
 }
 

@@ -1,5 +1,4 @@
-#include "tegula/kernels/cuda/plugin/lines.h"
-#include "tegula/kernels/cuda/plugin/plain.h"
+#include "tegula/kernels/cuda/plugin/scans.h"
 
 namespace tegula::cuda {
 
@@ -9,10 +8,7 @@ Status launch(const DeviceCall& call, const Stream& to) {
   if (x.numel() == 0) return {};
   const auto dim = static_cast<int>(call.attrs->i("dim"));
   if (call.attrs->flag("reverse"))
-    for (TensorRef* t : {&x, &y}) {
-      t->data = t->as<char>() + (t->shape[dim] - 1) * t->stride[dim] * size_bytes(t->dtype);
-      t->stride[dim] = -t->stride[dim];
-    }
+    for (TensorRef* t : {&x, &y}) *t = reversed(*t, dim);
   const LineParams p = lines_along(dim, x, {&y});
   const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "cumsum", line_defines(x.dtype)));
   const Driver* d = TEGULA_TRY(Driver::get());

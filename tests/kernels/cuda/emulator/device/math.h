@@ -145,6 +145,12 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) y |= (x >> i & 1) << (31 - i);
   return y;
 }
+// sum + Σ a_i b_i of four signed bytes each.
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8)
+    sum += static_cast<signed char>(a >> i) * static_cast<signed char>(b >> i);
+  return sum;
+}
 // Byte i of the result is byte (selector >> 4 i) % 8 of y:x; with bit 3 its sign, repeated.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const unsigned long long both = static_cast<unsigned long long>(y) << 32 | x;
