@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/passes/pipeline.h"
+#include "tegula/train/ranks.h"
 
 namespace tegula::cli {
 
@@ -278,7 +279,7 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
 
 Result<Mesh> TrainFlags::resolve_mesh() const {
   if (mesh.empty()) return ranks > 1 ? Mesh{{{"dp", ranks}}} : Mesh{};
-  Mesh m = TEGULA_TRY(mesh_from_text(mesh));
+  const Mesh m = in_training_order(TEGULA_TRY(mesh_from_text(mesh)));
   if (ranks > 0 && m.n_ranks() != ranks)
     return invalid_argument(cat("--mesh ", mesh, " has ", m.n_ranks(), " ranks, --ranks is ", ranks,
                                 ": leave one of them out"));

@@ -2,6 +2,7 @@
 // likeliest of e experts and weighs their results. [Shazeer et al. 2017; Jiang et al. 2024]
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tegula/models/decoder.h"
 #include "tegula/models/table.h"
@@ -14,8 +15,14 @@ namespace tegula {
 
 namespace {
 
-// Rows in an expert's bucket. Outside of training there is one for every token, so that none is
-// dropped and a token's result does not depend on its neighbours.
+// Sequences are dealt out in 8, 4 or 2 shards, whichever divides them, or not at all: what an
+// expert has room for, and how evenly it is used, is a matter of each shard, so that ranks that
+// hold whole shards need not know of others.
+constexpr int64_t kMostShards = 8;
+int64_t shards_of(Dim batch) { return batch.is_const() ? std::gcd(batch.bound(), kMostShards) : 1; }
+
+// Rows in an expert's bucket of one shard. Outside of training there is one for every token, so
+// that none is dropped and a token's result does not depend on its neighbours.
 int64_t capacity(const Context& c, int64_t tokens) {
   const ModelConfig& m = c.config;
   if (!c.is_training || m.capacity_factor == 0) return tokens;
@@ -24,30 +31,32 @@ int64_t capacity(const Context& c, int64_t tokens) {
   return std::min(tokens, static_cast<int64_t>(std::ceil(m.capacity_factor * even)));
 }
 
-// e · the sum over experts of (share of choices) · (mean probability): 1 at an even load.
-// [Fedus et al. 2022, eq. 4]
+// The mean over shards of e · the sum over experts of (share of choices) · (mean probability): 1 at
+// an even load. probabilities: [s t e]. [Fedus et al. 2022, eq. 4]
 Var balance(Var probabilities, Var experts) {
-  const Dim e = probabilities.dim(1);
-  const Var share = reduce_mean(one_hot(experts, e), {0, 1});
-  const Var chance = reduce_mean(probabilities, {0});
-  return reduce_sum(share * chance, {0}) * static_cast<double>(e.bound());
+  const Dim e = probabilities.dim(2);
+  const Var share = reduce_mean(one_hot(experts, e), {1, 2});
+  const Var chance = reduce_mean(probabilities, {1});
+  return reduce_mean(reduce_sum(share * chance, {1}), {0}) * static_cast<double>(e.bound());
 }
 
 // [b s d] -> [b s d]
 Var sparse_ffn(Context& c, const Decoder&, Var x, const std::string& layer) {
   const ModelConfig& m = c.config;
   const std::string at = layer + "block_sparse_moe.";
-  const Result<Dim> tokens = mul(x.dim(0), x.dim(1));
+  const int64_t shards = shards_of(x.dim(0));
+  const Dim sequences = shards > 1 ? Dim(x.dim(0).bound() / shards) : x.dim(0);
+  const Result<Dim> tokens = mul(sequences, x.dim(1));
   if (!tokens.ok()) return c.b.fail(tokens.error());
-  const Var t = reshape(x, Shape{*tokens, m.d_model});
-  const Var p = softmax(decoder_linear(c, t, at + "gate", m.n_experts));  // [t e]
-  const Ranked top = top_k(p, m.n_experts_per_token);                     // [t k]
+  const Var t = reshape(x, Shape{shards, *tokens, m.d_model});
+  const Var p = softmax(decoder_linear(c, t, at + "gate", m.n_experts));  // [s t e]
+  const Ranked top = top_k(p, m.n_experts_per_token);                     // [s t k]
   const Var weights = top.values / reduce_sum(top.values, {-1}, true);
   const Dispatched in = expert_dispatch(t, top.indices, m.n_experts, capacity(c, tokens->bound()));
   auto experts = [&](const char* name, Var v, int64_t n_out, double stddev) {
     const Var w = c.weight(cat(at, "experts.", name, ".weight"),
                            Shape{m.n_experts, n_out, v.dim(-1)}, Init::kNormal, stddev);
-    return dot("e t k, e n k -> e t n", v, w);
+    return dot("e s t k, e n k -> e s t n", v, w);
   };
   const Var h =
       silu(experts("w1", in.buckets, m.d_ff, 0.02)) * experts("w3", in.buckets, m.d_ff, 0.02);

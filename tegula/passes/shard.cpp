@@ -32,30 +32,30 @@ class Sharder {
         return invalid_argument(cat("parameter ", param.name, ": ", local.error().message));
       out_.values[param.value] = options_.params[p];
     }
-    find_stored();
+    find_weights();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(place(n));
     return std::move(out_);
   }
 
  private:
-  // Weights that an axis of the state splits, and what is made of weights alone.
-  void find_stored() {
+  // What is made of weights alone; it is stored in shares where an axis of the state splits one.
+  void find_weights() {
     bool is_any = false;
-    std::vector<uint8_t> stored(f_.values.size());
+    of_weights_.resize(f_.values.size());
     for (size_t p = 0; p < f_.params.size(); ++p) {
       if (f_.params[p].role != Role::kWeight) continue;
-      stored[f_.params[p].value] = 1;
+      of_weights_[f_.params[p].value] = 1;
       for (size_t a = 0; a < options_.mesh.axes.size(); ++a)
         is_any |= scatters(a) && options_.params[p][a].is_split();
     }
-    if (!is_any) return;
     for (const Node& n : f_.nodes) {
-      const bool is_stored =
-          !n.inputs.empty() && !n.op->has_effect && n.phase != Phase::kUpdate &&
-          std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return stored[v] != 0; });
-      for (uint32_t r = 0; r < n.n_outputs; ++r) stored[n.output(r)] = is_stored;
+      const bool is_of_weights = !n.inputs.empty() && !n.op->has_effect &&
+                                 n.phase != Phase::kUpdate &&
+                                 std::all_of(n.inputs.begin(), n.inputs.end(),
+                                             [&](ValueId v) { return of_weights_[v] != 0; });
+      for (uint32_t r = 0; r < n.n_outputs; ++r) of_weights_[n.output(r)] = is_of_weights;
     }
-    out_.stored = std::move(stored);
+    if (is_any) out_.stored = of_weights_;
   }
   bool is_stored(ValueId v, size_t axis) const {
     return !out_.stored.empty() && out_.stored[v] != 0 && scatters(axis);
@@ -120,6 +120,8 @@ class Sharder {
       if (n.op->precision == Precision::kLow && !(has_other && reads_stored(n, axis)))
         for (size_t f = 0; f < map.factors.size(); ++f)
           cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
+      if (const AxisCut own = cut_of_weight(n, c, map, axis); own.kind != AxisCut::kWhole)
+        cuts = {own};
     }
     const int64_t flops = flops_at_bounds(c);
     AxisCut chosen;
@@ -135,6 +137,24 @@ class Sharder {
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
     return chosen;
+  }
+
+  // What is cut by experts or by widths is so in order that no rank holds more: products go to such
+  // weights, not these to them, however few their bytes. kWhole: none is read, or none may be cut.
+  AxisCut cut_of_weight(const Node& n, const LocalCall& c, const DimMap& map, size_t axis) const {
+    if (n.op->precision != Precision::kLow || n.phase == Phase::kUpdate || scatters(axis))
+      return {};
+    const int64_t n_ranks = options_.mesh.axes[axis].size;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const AxisSharding& s = out_.values[n.inputs[k]][axis];
+      if (of_weights_[n.inputs[k]] == 0 || !s.is_split()) continue;
+      const AxisCut cut = cut_of_operand(c, map, k, s, n_ranks);
+      std::vector<AxisSharding> want, give;
+      if (cut.kind == AxisCut::kAlong && states_of_cut(c, map, cut, n_ranks, want, give) &&
+          is_allowed(n, c, map, cut, n_ranks, give))
+        return cut;
+    }
+    return {};
   }
 
   bool reads_stored(const Node& n, size_t axis) const {
@@ -258,6 +278,7 @@ class Sharder {
   const Module& m_;
   const Function& f_;
   const ShardOptions& options_;
+  std::vector<uint8_t> of_weights_;  // per value: is it made of weights alone?
   ShardedStep out_;
 };
 

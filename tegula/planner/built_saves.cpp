@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tegula::planner {
 
 namespace {
 
 constexpr double kCapacity = 1.25;  // of an expert in training, in even loads
+constexpr int64_t kMostShards = 8;  // of a batch, each with room of its own
 
 double real(int64_t n) { return static_cast<double>(n); }
 
@@ -71,8 +73,10 @@ class Saves {
   }
   void experts() {
     const double e = real(m_.n_experts), k = real(m_.n_experts_per_token), h = real(m_.d_model);
-    const double room = std::min(t_, std::ceil(kCapacity * t_ * k / e));
-    keep("router", 4 * t_ * (e + 3 * k + 1) + 4 * e);
+    const double shards = real(std::gcd(static_cast<int64_t>(s_.batch), kMostShards));
+    const double of_shard = t_ / shards;
+    const double room = shards * std::min(of_shard, std::ceil(kCapacity * of_shard * k / e));
+    keep("router", 4 * t_ * (e + 3 * k + 1) + 4 * e * shards);
     keep("dispatched", e_ * e / s_.ep * room * h);
     feed_forward(e / s_.ep * room);
     keep("results of experts", 4 * t_ * k * h);

@@ -7,7 +7,8 @@
 //   norms      e·T·h each, and 4·T (RMS) or 8·T (layer norm) of statistics; norms behind a layer
 //              keep their input in f32 instead
 //   attention  e·T·(2a + 2k)·d, and 4·T·a of log-sum-exp
-//   ff         gated 12·T·f + e·T·f, else 4·T·f + e·T·f; experts over E·⌈1.25·T·K/E⌉ rows
+//   ff         gated 12·T·f + e·T·f, else 4·T·f + e·T·f; experts over s·E·⌈1.25·T·K/(s·E)⌉
+//              rows, s the most of 8, 4, 2 and 1 shards that divide the sequences
 #pragma once
 
 #include "tegula/planner/layer_work.h"

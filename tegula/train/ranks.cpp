@@ -10,6 +10,7 @@ namespace tegula {
 namespace {
 
 constexpr std::string_view kAxes = "dp, tp, cp and ep";
+constexpr std::string_view kOrder[] = {"dp", "cp", "ep", "tp"};
 
 // The axis that cuts a weight so: experts by ep, everything else by tp.
 std::string_view axis_of(const Cut& cut) { return cut.units == &setting::kExperts ? "ep" : "tp"; }
@@ -70,6 +71,13 @@ std::string_view weight_of_state(std::string_view name, const std::vector<Weight
 }
 
 }  // namespace
+
+Mesh in_training_order(Mesh mesh) {
+  std::stable_sort(mesh.axes.begin(), mesh.axes.end(), [](const MeshAxis& a, const MeshAxis& b) {
+    return std::ranges::find(kOrder, a.name) < std::ranges::find(kOrder, b.name);
+  });
+  return mesh;
+}
 
 Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step) {
   const Mesh& mesh = config.mesh;

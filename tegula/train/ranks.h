@@ -22,6 +22,11 @@
 
 namespace tegula {
 
+// The same axes in the order in which ranks are numbered, whatever order they are named in: dp, cp,
+// ep, tp. So what ep exchanges within shards of the batch that dp has cut is one piece of a dim, and
+// neighbours are those that exchange most.
+Mesh in_training_order(Mesh mesh);
+
 // Where the parameters of a step lie. Errors: an axis of another name; a batch or units of the
 // model that an axis does not divide, with both numbers.
 Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const Function& step);

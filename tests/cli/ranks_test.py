@@ -8,6 +8,7 @@ from case import CliTest
 
 RUN = ("--steps 3 --batch 8 --seqlen 32 --n-layers 2 --n-heads 4 --d-model 64 --warmup 1 --eval-every 0 --lr 0.01 "
        "--threads 1 --json").split()
+MOE = "--model moe --n-experts 4 --capacity-factor 1 --balance-loss 0.05".split()
 FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json")
 
 
@@ -47,7 +48,10 @@ class Ranks(CliTest):
         self.check("--model", "gpt2", "--accumulate", "2", meshes=("dp=2,tp=2",))
 
     def test_moe_has_the_files_of_one_rank(self):
-        self.check("--model", "moe", "--n-experts", "4", meshes=("dp=2", "ep=2,dp=2"))
+        self.check(*MOE, meshes=("dp=4", "ep=4", "ep=2,dp=2"))
+
+    def test_moe_in_bf16_has_the_files_of_one_rank(self):
+        self.check(*MOE, "--dtype", "bf16", meshes=("dp=4", "ep=4", "ep=2,dp=2"))
 
     def test_plan_says_what_training_measures(self):
         flags = ("--model", "gpt2", "--mesh", "dp=2,tp=2")

@@ -20,19 +20,24 @@ ModelConfig small_moe(double capacity_factor, double balance_loss) {
   return m;
 }
 
-// Loss and logits of one sequence. `zero` names the weights that are 0; the others are random.
-std::vector<HostTensor> run(const ModelConfig& m, bool is_training, std::string_view zero) {
+// Loss and logits of sequences `first` to `first` + n. `zero` names the weights that are 0; the
+// others are random.
+std::vector<HostTensor> run(const ModelConfig& m, bool is_training, std::string_view zero,
+                            int64_t first = 0, int64_t n = 1) {
   Module module;
   Builder b(module, "moe");
   Context c(b, m);
   c.is_training = is_training;
-  const Type ids = {DType::kI32, {1, kTokens}};
+  const Type ids = {DType::kI32, {n, kTokens}};
   const Var tokens = b.param("tokens", ids), targets = b.param("targets", ids);
   const ModelDef& model = **find_model("moe");
   b.result("loss", model_loss(c, model, tokens, targets));
   b.result("logits", model_logits(c, model, tokens));
   std::vector<HostTensor> in(2, HostTensor(ids));
-  for (int64_t i = 0; i < kTokens; ++i) in[0].put(i, i), in[1].put(i, 10 - i);
+  for (int64_t i = 0; i < n * kTokens; ++i) {
+    const int64_t s = first + i / kTokens, t = i % kTokens;
+    in[0].put(i, (t + s * (t + 3)) % 11), in[1].put(i, 10 - t);
+  }
   for (const WeightSpec& w : c.weights()) {
     in.emplace_back(w.type);
     WeightSpec spec = w;
@@ -66,6 +71,24 @@ TEST(Moe, TokensWithoutRoomPassByTheExperts) {
     EXPECT_EQ(bounded.at(i), has_room ? whole.at(i) : without.at(i)) << i;
     EXPECT_NE(whole.at(i), without.at(i)) << i;
   }
+}
+
+// Each shard has rows and a balance of its own, so that a sequence's part of the loss and its
+// logits are those that it has alone, be the others ever so crowded.
+TEST(Moe, ShardsOfABatchDoNotKnowOfOneAnother) {
+  const ModelConfig m = small_moe(1, 0.25);
+  double loss = 0;
+  std::vector<double> logits;
+  for (int64_t s = 0; s < 4; ++s) {
+    const auto alone = run(m, true, "none", s);
+    loss += alone[0].at(0) / 4;
+    const auto values = alone[1].values();
+    logits.insert(logits.end(), values.begin(), values.end());
+    EXPECT_NE(alone[1].values(), run(m, false, "none", s)[1].values()) << "all find room: " << s;
+  }
+  const auto together = run(m, true, "none", 0, 4);
+  EXPECT_EQ(together[1].values(), logits);
+  EXPECT_NEAR(together[0].at(0), loss, 1e-12);
 }
 
 TEST(Moe, NothingIsDroppedWithoutABound) {

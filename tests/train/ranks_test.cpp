@@ -47,7 +47,7 @@ constexpr int64_t kSteps = 3;
 
 Ran run_on(TrainConfig c, const char* mesh_text) {
   Ran ran;
-  const Mesh mesh = *mesh_from_text(mesh_text);
+  const Mesh mesh = in_training_order(*mesh_from_text(mesh_text));
   c.mesh = mesh;
   StepFunctions f = *build_step_functions(c);
   Target target = Target::this_cpu(1);
@@ -179,7 +179,7 @@ TEST_P(Ranks, ExactHasTheBitsOfOneRank) {
 TEST_P(Ranks, ZeroKeepsBitsAndTakesLessMemory) {
   const auto [model, mesh] = GetParam();
   TrainConfig c = tiny(model, "exact");
-  const Mesh m = *mesh_from_text(mesh);
+  const Mesh m = in_training_order(*mesh_from_text(mesh));
   if (m.find("dp") < 0) GTEST_SKIP() << "state is split over dp alone";
   const Ran one = run_on(c, "");
   const auto state_bytes = [&](int64_t zero) {
@@ -253,7 +253,7 @@ TEST_P(Ranks, ShareTheProductsOut) {
     c.model.max_seqlen = 64, c.model.vocab_size = 512;
     ASSERT_TRUE(c.model.resolve().ok());
     const auto flops_on = [&](const char* text) {
-      c.mesh = *mesh_from_text(text);
+      c.mesh = in_training_order(*mesh_from_text(text));
       const StepFunctions f = *build_step_functions(c);
       const auto r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
       int64_t all = 0, alike = 0;
@@ -300,6 +300,45 @@ TEST(Mesh, SequencesGoRoundARing) {
   EXPECT_NE(gathers.notes.back().find("gathers keys and values"), std::string::npos);
 }
 
+// Experts stay where they are: tokens go to them and come home, in the forward part and in the
+// backward one; what dp splits stays apart, and only dp joins their gradients.
+TEST(Mesh, TokensGoToTheirExperts) {
+  for (const char* mode : {"fast", "exact"})
+    for (const char* mesh : {"ep=4", "ep=2,dp=2"}) {
+      TrainConfig c = tiny("moe", mode);
+      c.model.n_experts = 8, c.model.max_seqlen = 256, c.model.capacity_factor = 1;
+      const auto compiled = [&](const char* text) {
+        c.mesh = in_training_order(*mesh_from_text(text));
+        const StepFunctions f = *build_step_functions(c);
+        return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+      };
+      const CompiledRanks one = compiled(""), many = compiled(mesh);
+      int64_t n_turns = 0, expert_flops = 0, all_flops = 0;
+      const auto flops_of_experts = [](const Plan& plan) {
+        int64_t n = 0;
+        for (const Step& s : plan.steps)
+          if (s.op->name == "dot" && s.scope.ends_with("mlp") && s.out[0].type.shape.rank() > 2)
+            n += s.flops;
+        return n;
+      };
+      all_flops = flops_of_experts(*one.plans[0]);
+      for (const auto& plan : many.plans) expert_flops += flops_of_experts(*plan);
+      // What sums of shards are joined by is an all_reduce's where a rank has some of them.
+      EXPECT_LE(expert_flops, all_flops) << mode << " " << mesh;
+      EXPECT_GT(expert_flops, all_flops - all_flops / 1000) << mode << " " << mesh;
+      for (const Step& s : many.plans[0]->steps) {
+        if (!s.op->collective || !s.scope.ends_with("mlp") || s.ends >= 0) continue;
+        n_turns += s.op->name == "all_to_all";
+        EXPECT_TRUE(s.op->name != "all_gather" || s.out[0].type.shape.rank() < 2)
+            << cat(mode, " ", mesh, ": ", s.in[0].type, " is gathered");
+        EXPECT_TRUE(s.attrs.str("axis") == "dp" || s.op->name == "all_to_all" ||
+                    s.out[0].type.shape.rank() < 3)
+            << cat(mode, " ", mesh, ": ", s.in[0].type, " is joined over ep");
+      }
+      EXPECT_EQ(n_turns, 4 * c.model.n_layers) << mode << " " << mesh;
+    }
+}
+
 TEST(Mesh, OfMoreRanksThanAKernelJoinsIsRefused) {
   TrainConfig c = tiny("gpt2", "fast");
   c.batch = 128, c.mesh = *mesh_from_text("dp=128");
@@ -321,7 +360,8 @@ INSTANTIATE_TEST_SUITE_P(Sequences, Ranks,
 
 INSTANTIATE_TEST_SUITE_P(Experts, Ranks,
                          ::testing::Combine(::testing::Values("moe"),
-                                            ::testing::Values("dp=2", "ep=2", "ep=4", "ep=2,dp=2",
+                                            ::testing::Values("dp=2", "dp=4", "ep=2", "ep=4",
+                                                              "ep=2,dp=2", "dp=2,ep=4",
                                                               "ep=2,tp=2")));
 
 }  // namespace

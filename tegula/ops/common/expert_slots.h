@@ -1,4 +1,5 @@
-// What the expert ops share: a slot is the row e cap + p of all buckets laid one after another.
+// What the expert ops share: a slot is the row e cap + p of a shard's buckets laid one after
+// another.
 #pragma once
 
 #include "tegula/ops/common/rows.h"
@@ -9,7 +10,7 @@ namespace tegula {
 
 inline constexpr std::string_view kChoicesDecide = "dropped choices move and add nothing";
 
-// The place of choice (t, j) among buckets [n_experts, capacity]; -1: none.
+// The place of choice (t, j) of a shard among its buckets [n_experts, capacity]; -1: none.
 struct Slot {
   int64_t expert = -1, position = -1;
   bool is_valid(int64_t n_experts, int64_t capacity) const {
@@ -17,8 +18,11 @@ struct Slot {
   }
 };
 
-// In nodes: slots [t, k] of i32; -1 where a choice has none.
+// In nodes: slots [s, t, k] of i32; -1 where a choice has none.
 Var slots_of(Var experts, Var positions, Dim n_experts, Dim capacity);
+// Buckets [e, s, cap, d] as each shard's rows [s, e cap, d], and back.
+Var shards_first(Var buckets);
+Var experts_first(Var rows, Dim n_experts, Dim capacity);
 Var extent_of(Builder& b, Dim size, DType dtype);
 
 // The dims of expert_combine and its gradient; experts select e, positions select cap.
