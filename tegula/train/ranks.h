@@ -23,8 +23,8 @@
 namespace tegula {
 
 // The same axes in the order in which ranks are numbered, whatever order they are named in: dp, cp,
-// ep, tp. So what ep exchanges within shards of the batch that dp has cut is one piece of a dim, and
-// neighbours are those that exchange most.
+// ep, tp. So what ep exchanges within shards of the batch that dp has cut is one piece of a dim,
+// and neighbours are those that exchange most.
 Mesh in_training_order(Mesh mesh);
 
 // Where the parameters of a step lie. Errors: an axis of another name; a batch or units of the
