@@ -199,6 +199,35 @@ class Decoding : public OnDevice {
   }
 };
 
+// Prompts of several lengths, read together out of pages, give the logits that each gives alone.
+TEST_F(Decoding, PromptsReadTogetherKeepTheirBits) {
+  const std::string dir = model();
+  const std::vector<std::vector<int32_t>> prompts = {
+      std::vector<int32_t>(70, 5), {1, 2, 3}, {6, 5, 4, 3, 2, 1, 0, 1, 2}};
+  const auto config = load_model_config(dir);
+  ASSERT_TRUE(config.ok());
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    RunnerOptions o;
+    o.device = device_, o.batch = 3, o.dtype = dtype;
+    const auto read = [&](std::vector<size_t> which) {
+      auto r = Runner::create(dir, *config, o).value();
+      std::vector<CachedText> texts(which.size());
+      std::vector<Runner::Piece> pieces;
+      for (size_t i = 0; i < which.size(); ++i) pieces.push_back({&texts[i], prompts[which[i]]});
+      EXPECT_TRUE(r->read(pieces).ok());
+      std::vector<std::vector<float>> logits;
+      for (size_t i = 0; i < which.size(); ++i) {
+        const auto row = r->logits(static_cast<int64_t>(i));
+        logits.emplace_back(row.begin(), row.end());
+      }
+      return logits;
+    };
+    const auto together = read({0, 1, 2});
+    for (const size_t i : {0, 1, 2})
+      EXPECT_EQ(together[i], read({i})[0]) << dtype_name(dtype) << ", prompt " << i;
+  }
+}
+
 TEST_F(Decoding, AGraphReplaysAtEveryLength) {
   const std::string dir = model();
   for (const DType dtype : {DType::kF32, DType::kBF16})

@@ -140,7 +140,20 @@ Status check_apart(const AttentionOperand& out, int64_t out_rows, int64_t out_he
 }
 
 Status check_o_apart(const AttentionCall& call) {
-  const AttentionShape& s = call.shape;
+  AttentionShape s = call.shape;
+  if (s.features.is_paged) {  // the last page, and all before it
+    s.seqlen_k = call.given.page_size;
+    const int64_t pages = call.given.last_page * call.k.batch;
+    for (const AttentionOperand* t : {&call.k, &call.v}) {
+      AttentionShape whole = s;
+      whole.batch = 1;
+      TEGULA_TRY(check_apart(call.o, s.seqlen_q + (s.batch - 1) * call.o.batch / call.o.row,
+                             s.n_heads_q, *t, s.seqlen_k + pages / t->row, s.n_heads_kv, whole,
+                             "o and the pages"));
+    }
+    return check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s,
+                       "o and q");
+  }
   TEGULA_TRY(
       check_apart(call.o, s.seqlen_q, s.n_heads_q, call.q, s.seqlen_q, s.n_heads_q, s, "o and q"));
   TEGULA_TRY(

@@ -18,6 +18,17 @@ __device__ inline T* row_of(const AttentionTensor& t, int batch, int row, int he
   return reinterpret_cast<T*>(t.data) + batch * t.batch + row * t.row + head * t.head;
 }
 
+// The same of a sequence's key or value.
+template <class T = Element>
+__device__ inline T* row_of_key(const AttentionFeatureParams& f, const AttentionTensor& t,
+                                const Sequence& s, int batch, int key, int head) {
+#if TEGULA_PAGED
+  return reinterpret_cast<T*>(t.data) + place_in_pages(f, s, t, key) + head * t.head;
+#else
+  return row_of<T>(t, batch, key, head);
+#endif
+}
+
 // Of a row of packed queries or keys.
 __device__ inline Sequence sequence_of_row(const AttentionFeatureParams& f, bool of_query, int row,
                                            int seqlen_q, int seqlen_k) {
@@ -50,8 +61,8 @@ __device__ inline void attend_exactly(const AttentionParams& p, const AttentionS
 #pragma unroll 1
   for (int j = seen.lo; j < seen.hi; ++j) {
     if (!score.user_sees(i, j)) continue;
-    const InElement* k = row_of<InElement>(p.k, score.batch, j, kv_head);
-    const InElement* v = row_of<InElement>(p.v, score.batch, j, kv_head);
+    const InElement* k = row_of_key<InElement>(p.f, p.k, score.s, score.batch, j, kv_head);
+    const InElement* v = row_of_key<InElement>(p.f, p.v, score.s, score.batch, j, kv_head);
     float raw = 0.f;
 #pragma unroll 1
     for (int e = lane; e < p.head_dim; e += 32)

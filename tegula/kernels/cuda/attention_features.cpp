@@ -47,6 +47,7 @@ std::string AttentionFeatures::name() const {
   std::string s;
   if (has_window) s += "_window";
   if (is_packed) s += "_packed";
+  if (is_paged) s += "_paged";
   if (has_documents) s += "_documents";
   if (has_softcap) s += "_softcap";
   if (has_alibi) s += "_alibi";
@@ -62,6 +63,7 @@ std::vector<std::string> AttentionFeatures::defines() const {
   std::vector<std::string> d;
   if (has_window) d.emplace_back("TEGULA_WINDOW=1");
   if (is_packed) d.emplace_back("TEGULA_VARLEN=1");
+  if (is_paged) d.emplace_back("TEGULA_PAGED=1");
   if (has_documents) d.emplace_back("TEGULA_DOCUMENTS=1");
   if (has_softcap) d.emplace_back("TEGULA_SOFTCAP=1");
   if (has_alibi) d.emplace_back("TEGULA_ALIBI=1");
@@ -76,6 +78,8 @@ std::vector<std::string> AttentionFeatures::defines() const {
 Status AttentionFeatures::check() const {
   TEGULA_TRY(check_expression("score function", score_fn));
   TEGULA_TRY(check_expression("mask function", mask_fn));
+  if (is_paged && (has_documents || has_dropout || bias != BiasType::kNone))
+    return unsupported("attention: keys in pages go with no documents, bias or dropout");
   if (is_packed && has_documents)
     return unsupported(
         "attention: documents within packed sequences; give cu_seqlens of the documents, or "
@@ -86,12 +90,15 @@ Status AttentionFeatures::check() const {
 Status check_features(const AttentionFeatures& f, const AttentionFeatureParams& p, int64_t batch) {
   TEGULA_TRY(f.check());
   if (f.is_packed) {
-    TEGULA_TRY(needs(p.cu_seqlens_q && p.cu_seqlens_k && p.n_sequences >= 0, "packing",
-                     "offsets for q and for k, and how many sequences there are"));
+    TEGULA_TRY(needs(p.cu_seqlens_q && (p.cu_seqlens_k || f.is_paged) && p.n_sequences >= 0,
+                     "packing", "offsets for q and for k, and how many sequences there are"));
     if (batch != 1)
       return unsupported(cat("attention: packed sequences in a batch of ", batch,
                              "; put all into one batch entry"));
   }
+  if (f.is_paged)
+    TEGULA_TRY(needs(p.seqlens_k && p.block_table && p.page_size > 0 && p.last_page >= 0, "paging",
+                     "lengths, a block table and pages"));
   if (f.has_documents)
     TEGULA_TRY(needs(p.documents_q && p.documents_k, "documents", "their numbers for q and for k"));
   if (f.has_alibi) TEGULA_TRY(needs(p.slopes, "ALiBi", "slopes"));

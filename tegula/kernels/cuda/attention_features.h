@@ -15,6 +15,7 @@ enum class BiasType { kNone, kF32, kElement };  // kElement: that of q, k and v
 struct AttentionFeatures {
   bool has_window = false;     // AttentionFeatureParams::window_left, window_right
   bool is_packed = false;      // cu_seqlens_q, cu_seqlens_k, n_sequences; batch is 1
+  bool is_paged = false;       // seqlens_k, block_table and the pages' sizes; attention_mma alone
   bool has_documents = false;  // documents_q, documents_k
   bool has_softcap = false;    // softcap, softcap_inverse
   bool has_alibi = false;      // slopes

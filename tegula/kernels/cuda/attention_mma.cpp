@@ -56,7 +56,7 @@ Result<AttentionMmaVariant> choose_attention_mma(const AttentionShape& s, int mo
   v.features = s.features;
   // Registers for more than the products: for every score's work, or for each row's keys.
   const AttentionFeatures& f = v.features;
-  const bool has_ranges = f.has_window || f.is_packed || f.has_documents;
+  const bool has_ranges = f.has_window || f.is_packed || f.is_paged || f.has_documents;
   if (v.head_dim > 128 || (v.head_dim == 128 && has_ranges) || f.is_heavy()) v.n_groups = 1;
   if ((v.head_dim == 64 || v.head_dim > 128) && !has_ranges && !f.is_heavy()) v.tile_n = 96;
   while (v.smem_bytes() > most_smem_bytes && v.tile_n > 32) v.tile_n -= 32;

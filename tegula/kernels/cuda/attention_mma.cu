@@ -14,8 +14,8 @@
 // Source: FlashAttention-2 (Dao 2023), §3.1 and §3.3.
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 96 | 128 | 192 | 256; TEGULA_F16 0 | 1; TEGULA_TILE_N;
-// TEGULA_GROUPS 1 | 2; TEGULA_LAZY_LOG2; TEGULA_CONSUMERS=2, halves of 64 rows; masks and score
-// functions: attention_score.cuh.
+// TEGULA_GROUPS 1 | 2; TEGULA_LAZY_LOG2; TEGULA_CONSUMERS=2, halves of 64 rows; TEGULA_PAGED 1: K
+// and V in pages; masks and score functions: attention_score.cuh.
 #include "tegula/kernels/cuda/attention_mma_tiles.cuh"
 #include "tegula/kernels/cuda/attention_rows.cuh"
 
@@ -43,11 +43,34 @@ struct AttentionMma {
     copy_rows<kCount, kBlockThreads>(to, row_of<u16>(x, t.batch, first, head), x.row,
                                      n_rows - first, p.head_dim);
   }
+#if TEGULA_PAGED
+  // Of keys in pages each row is looked up; none past the sequence's end is read.
+  __device__ void fetch_keys(u32 to, const AttentionTensor& x, int block) const {
+    constexpr int kStep = kBlockThreads / 8;
+    const int r = int(threadIdx.x) / 8, chunk = int(threadIdx.x) % 8, head = t.head / p.group;
+    const int first = t.key + block * kTileN;
+    if (block < t.n_blocks) {
+#pragma unroll
+      for (int i = 0; i < kTileN; i += kStep) {
+        const int key = min(first + r + i, t.s.k_end - 1);
+        const u16* from = row_of_key<u16>(p.f, x, t.s, t.batch, key, head) + 8 * chunk;
+#pragma unroll
+        for (int box = 0; box < kRowBoxes; ++box) {
+          const int columns = min(max(p.head_dim - 64 * box - 8 * chunk, 0), 8);
+          cp_async(to + swizzled(r, chunk) + box * (kTileN * kRowBytes) + i * kRowBytes,
+                   from + 64 * box, first + r + i < t.s.k_end ? 2 * columns : 0);
+        }
+      }
+    }
+    cp_async_commit();
+  }
+#else
   __device__ void fetch_keys(u32 to, const AttentionTensor& x, int block) const {
     if (block < t.n_blocks)
       fetch<kTileN>(to, x, t.head / p.group, t.key + block * kTileN, p.seqlen_k);
     cp_async_commit();
   }
+#endif
   // All that was asked for has landed, and all warps are done with what they read.
   __device__ static void meet() {
     cp_async_wait<0>();

@@ -23,7 +23,13 @@ struct AttentionFeatureParams {
   const long long* seed;  // of dropout, one number
   unsigned long long stream;
   int n_sequences;
-  int window_left, window_right;  // keys before and after the aligned one; < 0: all
+  // Keys in pages: K and V are [page, row in it, hk, d], `batch` of their strides a page's.
+  // Sequence s (packed by cu_seqlens_q, or batch entry s) has seqlens_k[s] keys; key j is row j %
+  // page_size of page block_table[s, j / page_size].
+  const int *seqlens_k, *block_table;
+  int pages_per_sequence, page_size, last_page;  // larger numbers are the last page
+  int lse_rows;                                  // from one head of lse to the next
+  int window_left, window_right;                 // keys before and after the aligned one; < 0: all
   float softcap, softcap_inverse;
   float dropout, keep_factor;  // keep_factor = 1 / (1 - dropout)
 };

@@ -22,7 +22,7 @@ constexpr int kRows = 64;                   // query rows of a warpgroup
 constexpr int kTileM = kRows * kConsumers;  // query rows of a block
 constexpr int kThreads = 128 * (1 + kConsumers);
 // Each row's keys are found once for a tile; otherwise the bounds are a subtraction away.
-constexpr bool kHasRanges = kHasStart || kIsPacked;
+constexpr bool kHasRanges = kHasStart || kIsPacked || kIsPaged;
 // Every score needs work, not those at a mask's edge only.
 // (Documents: to find the tiles without an edge takes registers that d256 does not have; in f32 it
 // has none for two copies of a step.)
@@ -51,6 +51,10 @@ struct Tile {
     head = head_of_all - batch * p.n_heads_q;
     row = (p.n_tiles_m - 1 - m) * kTileM - p.row_shift;
     s = {0, p.seqlen_q, 0, p.seqlen_k};
+#if TEGULA_PAGED
+    s.index = batch;
+    if constexpr (!kIsPacked) s.k_end = keys_in_pages(p.f, batch);
+#endif
     if constexpr (kIsPacked) {
       const int part =
           part_of_tile<kTileM>(p.f.cu_seqlens_q, p.f.n_sequences, p.seqlen_q, row / kTileM, row);
@@ -63,6 +67,8 @@ struct Tile {
         const AttentionScore score = scores(p);
         key = score.keys(max(row, 0)).lo;
         if (kIsF8) key -= key % 16;  // in Vᵀ the order of keys within 16 is its own
+        // A query's bits depend neither on those beside it nor on which came before.
+        if (kIsPaged) key -= key % kTileN;
         const int end = score.keys(min(row + kTileM, s.q_end) - 1).hi;
         n_blocks = (end - key + kTileN - 1) / kTileN;
       }
@@ -210,11 +216,12 @@ struct RowsOfWarpgroup {
       block_top[r] = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
     }
   }
-  // Moves `top`, and the sums with it.
-  __device__ void raise(const float (&block_top)[2], float factor) {
+  // Moves `top`, and the sums with it; of keys in pages only where this row itself asks for it.
+  __device__ void raise(const float (&block_top)[2], float factor, float slack = 0.f) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float next = fmaxf(top[r], block_top[r]);
+      const float next =
+          kIsPaged && !(block_top[r] > top[r] + slack) ? top[r] : fmaxf(top[r], block_top[r]);
       grow[r] = next == kNegativeInfinity ? 1.f : exp2_approx((top[r] - next) * factor);
       top[r] = next;
       sum[r] *= grow[r];
@@ -235,7 +242,7 @@ struct RowsOfWarpgroup {
     const float slack = kIsF32 ? fminf(kLazyLog2 / factor, 1e38f) : kLazyLog2 / factor;
     rescale = kIsF8 || __any_sync(0xffffffff,
                                   block_top[0] > top[0] + slack || block_top[1] > top[1] + slack);
-    if (rescale) raise(block_top, factor);
+    if (rescale) raise(block_top, factor, slack);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float reference = top[r] == kNegativeInfinity ? 0.f : top[r];
@@ -386,7 +393,8 @@ struct RowsOfWarpgroup {
       top[r] = lse;
       if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
         const int head_of_all = t.batch * p.n_heads_q + t.head;
-        p.lse[static_cast<long long>(head_of_all) * p.seqlen_q + row + 8 * r] = lse;
+        const int rows = kIsPaged ? p.f.lse_rows : p.seqlen_q;
+        p.lse[static_cast<long long>(head_of_all) * rows + row + 8 * r] = lse;
       }
     }
   }

@@ -11,9 +11,9 @@
 //
 // Variant, by -D (each 0 or absent: costs nothing):
 //   TEGULA_CAUSAL, TEGULA_WINDOW, TEGULA_VARLEN, TEGULA_DOCUMENTS, TEGULA_SOFTCAP, TEGULA_ALIBI,
-//   TEGULA_DROPOUT 0 | 1; TEGULA_BIAS 0 | 1 (f32) | 2 (of the tensors' type); TEGULA_SINKS 0 | 1
-//   TEGULA_SCORE_FN  an expression in score, b, h, i, j, sq, sk; the score has type T
-//   TEGULA_MASK_FN   an expression in b, h, i, j, sq, sk: whether query i sees key j
+//   TEGULA_DROPOUT, TEGULA_PAGED 0 | 1; TEGULA_BIAS 0 | 1 (f32) | 2 (of the tensors' type);
+//   TEGULA_SINKS 0 | 1 TEGULA_SCORE_FN  an expression in score, b, h, i, j, sq, sk; the score has
+//   type T TEGULA_MASK_FN   an expression in b, h, i, j, sq, sk: whether query i sees key j
 // Random numbers: Philox4x32-10 [Salmon et al. 2011, §4], as in tegula/base/philox.h.
 #pragma once
 
@@ -45,6 +45,9 @@
 #ifndef TEGULA_SINKS
 #define TEGULA_SINKS 0
 #endif
+#ifndef TEGULA_PAGED
+#define TEGULA_PAGED 0
+#endif
 
 namespace tegula::cuda {
 
@@ -57,6 +60,7 @@ constexpr bool kHasAlibi = TEGULA_ALIBI;
 constexpr bool kHasDropout = TEGULA_DROPOUT;
 constexpr int kBias = TEGULA_BIAS;
 constexpr bool kHasSinks = TEGULA_SINKS;
+constexpr bool kIsPaged = TEGULA_PAGED;
 // Keys before a row's first may be hidden, so that its first tiles need a mask as its last do.
 // (Tiles of e4m3 begin at multiples of 16 keys, sequences anywhere.)
 constexpr bool kHasStart = kHasWindow || kHasDocuments || (kIsF8 && kIsPacked);
@@ -68,7 +72,24 @@ constexpr float kLog2e = 1.44269504f;
 // Query rows [q_begin, q_end) see keys of [k_begin, k_end) only.
 struct Sequence {
   int q_begin, q_end, k_begin, k_end;
+#if TEGULA_PAGED
+  int index;  // whose pages; its keys are [0, k_end)
+#endif
 };
+
+#if TEGULA_PAGED
+// The keys of a sequence, as many as its pages hold.
+__device__ inline int keys_in_pages(const AttentionFeatureParams& f, int sequence) {
+  return min(max(f.seqlens_k[sequence], 0), f.pages_per_sequence * f.page_size);
+}
+// Where its key j lies, in elements from the first page's first.
+__device__ inline long long place_in_pages(const AttentionFeatureParams& f, const Sequence& s,
+                                           const AttentionTensor& t, int j) {
+  const u32 page = u32(j) / u32(f.page_size), row = u32(j) % u32(f.page_size);
+  const int entry = f.block_table[static_cast<long long>(s.index) * f.pages_per_sequence + page];
+  return min(max(entry, 0), f.last_page) * t.batch + row * t.row;
+}
+#endif
 
 struct Range {
   int lo, hi;  // [lo, hi), hi >= lo
@@ -105,12 +126,20 @@ __device__ inline int part_of_tile(const int* offsets, int n, int size, int inde
 __device__ inline Sequence sequence_of_part(const AttentionFeatureParams& f, int part, int seqlen_q,
                                             int seqlen_k) {
   const int n = f.n_sequences;
+#if TEGULA_PAGED
+  Sequence s{part_begin(f.cu_seqlens_q, n, seqlen_q, part),
+             part_begin(f.cu_seqlens_q, n, seqlen_q, part + 1), 0, 0, min(max(part - 1, 0), n - 1)};
+  s.q_end = max(s.q_end, s.q_begin);
+  if (part > 0 && part <= n) s.k_end = keys_in_pages(f, s.index);
+  return s;
+#else
   Sequence s{part_begin(f.cu_seqlens_q, n, seqlen_q, part),
              part_begin(f.cu_seqlens_q, n, seqlen_q, part + 1),
              part_begin(f.cu_seqlens_k, n, seqlen_k, part),
              part_begin(f.cu_seqlens_k, n, seqlen_k, part + 1)};
   s.q_end = max(s.q_end, s.q_begin), s.k_end = max(s.k_end, s.k_begin);
   return s;
+#endif
 }
 __device__ inline bool sees_nothing(const AttentionFeatureParams& f, int part) {
   return part == 0 || part == f.n_sequences + 1;

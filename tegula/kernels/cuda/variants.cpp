@@ -110,6 +110,11 @@ void add_attention_mma(List& list) {
                 v->threads(), v->smem_bytes()});
   };
   for (const int64_t d : {64, 128, 256}) add({.head_dim = d, .is_causal = d > 64});
+  for (const int64_t d : {64, 128, 192, 256}) {  // prompts in pages
+    AttentionShape s{.head_dim = d, .is_causal = true};
+    s.features.is_packed = s.features.is_paged = true, s.features.has_window = d == 192;
+    add(s);
+  }
   each_two_features([&](AttentionShape s, int n) {
     s.head_dim = kHeadDims[n], s.is_f16 = n % 2;
     add(s, n < 3 ? 80 : kSmall);

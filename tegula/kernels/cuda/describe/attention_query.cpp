@@ -10,7 +10,7 @@ AttentionShape shape_of(const kernel::AttentionCall& c) {
   s.is_f8 = c.q->dtype == DType::kF8E4M3;
   AttentionFeatures& f = s.features;
   f.has_window = c.left >= 0 || c.right >= 0;
-  f.is_packed = c.cu_q != nullptr;
+  f.is_packed = c.cu_q != nullptr, f.is_paged = c.page > 0;
   f.has_softcap = c.softcap > 0;
   f.has_alibi = c.alibi != nullptr;
   f.has_dropout = c.dropout > 0;
@@ -29,8 +29,14 @@ AttentionFeatureParams given_of(const kernel::AttentionCall& c) {
   AttentionFeatureParams p{};
   p.window_left = static_cast<int>(c.left), p.window_right = static_cast<int>(c.right);
   if (c.cu_q != nullptr) {
-    p.cu_seqlens_q = c.cu_q->as<int>(), p.cu_seqlens_k = c.cu_k->as<int>();
+    p.cu_seqlens_q = c.cu_q->as<int>();
+    if (c.cu_k != nullptr) p.cu_seqlens_k = c.cu_k->as<int>();
     p.n_sequences = static_cast<int>(c.cu_q->shape[0] - 1);
+  }
+  if (c.page > 0) {
+    p.seqlens_k = c.seqlens_k->as<int>(), p.block_table = c.table->as<int>();
+    p.pages_per_sequence = static_cast<int>(c.table->shape[1]);
+    p.page_size = static_cast<int>(c.page), p.last_page = static_cast<int>(c.k->shape[0] - 1);
   }
   if (c.alibi != nullptr) p.slopes = c.alibi->as<float>();
   if (c.bias != nullptr) {
@@ -47,11 +53,20 @@ AttentionFeatureParams given_of(const kernel::AttentionCall& c) {
   return p;
 }
 
+int64_t lse_rows(const TensorRef& lse) {
+  const int64_t b = lse.shape[0], h = lse.shape[1];
+  if (lse.shape[2] > 1 && lse.stride[2] != 1) return 0;
+  const int64_t rows = h > 1 ? lse.stride[1] : b > 1 ? lse.stride[0] : lse.shape[2];
+  return rows < lse.shape[2] || (b > 1 && lse.stride[0] != h * rows) ? 0
+                                                                     : std::max<int64_t>(rows, 1);
+}
+
 AttentionCall call_of(const kernel::AttentionCall& c, const DeviceCall& call, const Stream& to) {
   AttentionCall a;
   a.shape = shape_of(c), a.scale = c.scale, a.given = given_of(c);
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
+  a.given.lse_rows = static_cast<int>(lse_rows(call.out[1]));
   a.workspace = call.workspace, a.stream = to;
   return a;
 }
@@ -71,8 +86,11 @@ Status check_whole(const kernel::AttentionCall& c) {
     return unsupported("only a mask whose last query sees the last key is there");
   if (c.cu_q != nullptr && c.batch != 1)
     return unsupported(cat("packed sequences in a batch of ", c.batch, ": pack them into one"));
-  if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi))
-    return unsupported("offsets of sequences and ALiBi's slopes must be contiguous: copy them");
+  if (!is_packed_row(c.cu_q) || !is_packed_row(c.cu_k) || !is_packed_row(c.alibi) ||
+      !is_packed_row(c.seqlens_k) || !is_packed_row(c.table))
+    return unsupported(
+        "offsets and lengths of sequences, a table of pages and ALiBi's slopes must be contiguous: "
+        "copy them");
   if (c.alibi != nullptr && c.alibi->dtype != DType::kF32)
     return unsupported("ALiBi's slopes are of f32");
   if (c.bias != nullptr) {
@@ -111,7 +129,8 @@ Status check_results(const kernel::AttentionCall& c, const TensorRef& o, const T
     return unsupported(cat("o of ", dtype_name(o.dtype), ": it is written as ",
                            dtype_name(result_type(c.q->dtype))));
   if (!is_f32(c) && !is_copyable(o)) return unsupported("o must have strides of whole 16 bytes");
-  if (!lse.is_contiguous()) return unsupported("the log-sum-exp must be contiguous");
+  if (c.page > 0 ? lse_rows(lse) == 0 : !lse.is_contiguous())
+    return unsupported("the log-sum-exp must be contiguous");
   return {};
 }
 

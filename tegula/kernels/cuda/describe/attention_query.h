@@ -53,6 +53,10 @@ inline bool is_f32(const kernel::AttentionCall& c) { return c.q->dtype == DType:
 Status check_readable(const kernel::AttentionCall& c, bool of_f32,
                       std::initializer_list<const TensorRef*> tensors);
 
+// From one head of a log-sum-exp [b, hq, sq] to the next, all alike; 0: they are not. Where sq is
+// what a run has, rows lie as far apart as its bound.
+int64_t lse_rows(const TensorRef& lse);
+
 // Whether `o` and the log-sum-exp can be written, o in the type that q gives.
 Status check_results(const kernel::AttentionCall& c, const TensorRef& o, const TensorRef& lse);
 
