@@ -6,7 +6,8 @@ namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
-  const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, kernel::kTakesPages));
+  const auto c =
+      TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, kernel::kTakesPages));
   const AttentionMmaVariant v =
       TEGULA_TRY(choose_attention_mma(shape_of(c), static_cast<int>(call.target->smem_bytes)));
   const AttentionMmaKernel* k = TEGULA_TRY(loaded<AttentionMmaKernel>(
