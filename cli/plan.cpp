@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/machine.h"
+#include "cli/occupancy.h"
 #include "cli/paths.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
@@ -36,6 +37,7 @@ struct Options {
   double tokens_total = 0;  // of a run; 0: not asked
   Stages stages;
   ShardingFlags sharding;
+  OccupancyFlags occupancy;
   bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
 };
@@ -111,8 +113,18 @@ Result<Target> target_of(const Options& o, const TrainConfig& c) {
   return t;
 }
 
+Status show_occupancy(const Options& o) {
+  if (!o.target.empty())
+    return print_occupancy(TEGULA_TRY(find_target(o.target)), o.occupancy, o.flags.config.json);
+  const auto device = open_device();
+  if (device.ok()) return print_occupancy((*device)->target(), o.occupancy, o.flags.config.json);
+  return unsupported(
+      cat("--occupancy: ", device.error().message, "; or name a GPU: --target h100"));
+}
+
 Status run(const Options& o) {
   if (!o.load.empty()) return show(o.load);
+  if (!o.occupancy.kernel.empty()) return show_occupancy(o);
   TrainConfig c = TEGULA_TRY(o.flags.resolve());
   for (const NamedPath& out : {NamedPath{"--save", o.save}, {"--gantt", o.stages.gantt}})
     TEGULA_TRY(keep_inputs(out, {{"--data", c.data}, {"--config", o.config_file}}));
@@ -167,6 +179,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   }
   stages->excludes(cmd->get_option("--mesh"));
   add_sharding(*cmd, o.sharding);
+  add_occupancy(*cmd, o.occupancy)->excludes(stages)->excludes(save);
   cmd->add_option("--target", o.target,
                   "The machine to plan for: h200, l4, zen4, …; default: this one")
       ->type_name("NAME");

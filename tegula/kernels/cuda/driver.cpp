@@ -56,6 +56,8 @@ bool find_calls(void* library, Driver& d) {
          find(library, "cuModuleUnload", d.module_unload) &&
          find(library, "cuModuleGetFunction", d.module_function) &&
          find(library, "cuFuncSetAttribute", d.function_set) &&
+         find(library, "cuFuncGetAttribute", d.function_get) &&
+         find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", d.occupancy) &&
          find(library, "cuLaunchKernel", d.launch) &&
          find(library, "cuLaunchKernelEx", d.launch_ex) &&
          find(library, "cuTensorMapEncodeTiled", d.tensor_map);

@@ -99,6 +99,8 @@ struct Driver {
   DriverStatus (*module_unload)(ModuleHandle);
   DriverStatus (*module_function)(FunctionHandle*, ModuleHandle, const char*);
   DriverStatus (*function_set)(FunctionHandle, int, int);
+  DriverStatus (*function_get)(int*, int, FunctionHandle);
+  DriverStatus (*occupancy)(int*, FunctionHandle, int threads, size_t smem_bytes);
   DriverStatus (*launch)(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned, StreamHandle, void**, void**);
   DriverStatus (*launch_ex)(const LaunchConfig*, FunctionHandle, void**, void**);

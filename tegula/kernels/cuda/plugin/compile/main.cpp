@@ -1,18 +1,24 @@
 // tegula_cuda_compile --check [WORD]: compiles the covering set of variants, or those with WORD in
 //   their names, and prints what each takes; fails on a spill, on serialized products, or where a
 //   block exceeds a multiprocessor.
+// tegula_cuda_compile --resources FILE: writes what each of them takes
+// (describe/kernel_resources.h);
+//   with --compare it only says whether that is what the program has.
 // tegula_cuda_compile --pack FILE: what is built into the plug-in. An empty file without NVRTC.
 // Needs NVRTC, and no GPU.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "tegula/kernels/cuda/cache.h"
+#include "tegula/kernels/cuda/describe/kernel_resources.h"
 #include "tegula/kernels/cuda/variants.h"
 
 namespace tegula::cuda {
@@ -87,6 +93,64 @@ int check(const std::vector<KernelVariant>& variants) {
   return n_faults == 0 ? 0 : 1;
 }
 
+struct Row {
+  std::string name;
+  int capability, threads, registers, static_smem, dynamic_smem;
+  auto operator<=>(const Row&) const = default;
+};
+
+// Of the covering set, in order; empty after an error, which was printed.
+std::vector<Row> resources(const KernelCache* cache) {
+  const auto variants = covering_variants();
+  std::vector<Row> rows;
+  bool is_whole = true;
+  compile_all(variants, cache, [&](const KernelVariant& v, const Result<Compiled>& c) {
+    if (!c.ok()) std::fprintf(stderr, "%s\n", c.error().to_string().c_str());
+    is_whole &= c.ok();
+    if (c.ok())
+      rows.push_back({v.name, v.arch == "sm_80" ? 80 : 90, v.threads, c->registers, c->smem_bytes,
+                      v.smem_bytes});
+  });
+  if (!is_whole) rows.clear();
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+int write_resources(const char* path) {
+  const std::vector<Row> rows = resources(nullptr);
+  std::ofstream f(path);
+  f << "// Written by tegula_cuda_compile --resources; do not edit.\n"
+       "#include \"tegula/kernels/cuda/describe/kernel_resources.h\"\n\n"
+       "namespace tegula::cuda {\n\nnamespace {\n// clang-format off\n"
+       "constexpr KernelResources kResources[] = {\n";
+  for (const Row& r : rows)
+    f << "    {\"" << r.name << "\", " << r.capability << ", " << r.threads << ", " << r.registers
+      << ", " << r.static_smem << ", " << r.dynamic_smem << "},\n";
+  f << "};\n// clang-format on\n}  // namespace\n\n"
+       "std::span<const KernelResources> kernel_resources() { return kResources; }\n\n"
+       "}  // namespace tegula::cuda\n";
+  f.close();
+  if (!f) std::fprintf(stderr, "cannot write %s: %s\n", path, std::strerror(errno));
+  return f && !rows.empty() ? 0 : 1;
+}
+
+int compare_resources() {
+  const std::vector<Row> rows = resources(nullptr);
+  std::vector<Row> known;
+  for (const KernelResources& r : kernel_resources())
+    known.push_back({std::string(r.name), r.capability, r.threads, r.registers, r.static_smem_bytes,
+                     r.dynamic_smem_bytes});
+  std::vector<Row> differ;
+  std::set_symmetric_difference(rows.begin(), rows.end(), known.begin(), known.end(),
+                                std::back_inserter(differ));
+  for (const Row& r : differ)
+    std::printf("%s, %d: %d registers, %d + %d bytes are %s\n", r.name.c_str(), r.capability,
+                r.registers, r.static_smem, r.dynamic_smem,
+                std::binary_search(rows.begin(), rows.end(), r) ? "not in the table" : "no more");
+  std::printf("%zu variants, %zu differ\n", rows.size(), differ.size());
+  return rows.empty() || !differ.empty() ? 1 : 0;
+}
+
 // Lines "key size", an empty line, and the cubins one after the other.
 int pack(const char* path) {
   const auto version = nvrtc_version();
@@ -119,13 +183,25 @@ int pack(const char* path) {
 int run(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "--pack" && argc == 3) return pack(argv[2]);
-  if (mode != "--check" || argc > 3) {
-    std::fprintf(stderr, "usage: tegula_cuda_compile --check [WORD] | --pack FILE\n");
+  const bool is_resources = mode == "--resources" && argc == 3;
+  if (!is_resources && (mode != "--check" || argc > 3)) {
+    std::fprintf(stderr,
+                 "usage: tegula_cuda_compile --check [WORD] | --resources FILE | --resources "
+                 "--compare | --pack FILE\n");
     return 2;
   }
   if (const auto version = nvrtc_version(); !version.ok()) {
     std::printf("skipped: %s\n", version.error().message.c_str());
     return kSkipped;
+  }
+  if (is_resources) {
+    // Another compiler gives other registers.
+    if (const std::string version = *nvrtc_version(); version != "13.0") {
+      std::printf("skipped: the table is NVRTC 13.0's, this is %s\n", version.c_str());
+      return kSkipped;
+    }
+    return std::string_view(argv[2]) == "--compare" ? compare_resources()
+                                                    : write_resources(argv[2]);
   }
   auto variants = covering_variants();
   if (argc == 3)
