@@ -109,7 +109,16 @@ LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
       module(&m),
       regions(n.regions) {}
 
+// A rank has its share of the shards.
+static void share_shards(Attrs& attrs, int64_t n) {
+  if (!attrs.has(kSumShards)) return;
+  const int64_t left = attrs.i(kSumShards) / n;
+  attrs.erase(kSumShards);
+  if (left > 1) attrs.set(kSumShards, left);
+}
+
 Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
+  if (cut.kind == AxisCut::kLinear) share_shards(attrs, n);
   if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
   if (cut.kind == AxisCut::kRing) {  // as in its first step: its own queries and keys
     const RingFactors f = ring_factors(*this, TEGULA_TRY(dim_map(call())), n);
@@ -131,12 +140,7 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;
     if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
-    // A rank has its share of the shards.
-    if (outermost_factor(m) == cut.factor && attrs.has(kSumShards)) {
-      const int64_t left = attrs.i(kSumShards) / n;
-      attrs.erase(kSumShards);
-      if (left > 1) attrs.set(kSumShards, left);
-    }
+    if (outermost_factor(m) == cut.factor) share_shards(attrs, n);
     for (size_t k = 0; k < in.size(); ++k) {
       const Stand s = stand_of(m, m.operands[k], in[k].shape, cut.factor);
       if (s.dim >= 0) in[k].shape[s.dim] = in[k].shape[s.dim].bound() / n;

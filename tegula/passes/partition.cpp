@@ -17,7 +17,12 @@ namespace {
 class Partitioner {
  public:
   Partitioner(Module& m, FuncId step, const ShardedStep& s, int64_t rank)
-      : m_(m), f_(m[step]), s_(s), at_(s.mesh.at(rank)), b_(m, m[step].name) {}
+      : m_(m),
+        f_(m[step]),
+        s_(s),
+        at_(s.mesh.at(rank)),
+        b_(m, m[step].name),
+        root_of_(shard_addends(m[step])) {}
 
   Result<FuncId> run() {
     map_.resize(f_.values.size());
@@ -95,6 +100,10 @@ class Partitioner {
       for (uint32_t r = 0; r < n.n_outputs; ++r)
         pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output(r)][a].is_pending();
     }
+    if (n.op == &cast_op && is_added(n.output())) {
+      map_[n.output()] = in[0];  // sums that pend stay wide
+      return {};
+    }
     const auto axis = static_cast<size_t>(ring);
     const auto out = TEGULA_TRY(ring >= 0 ? emit_ring(b_, call, in, s_.mesh.axes[axis].name,
                                                       s_.mesh.axes[axis].size, at_[axis])
@@ -118,8 +127,11 @@ class Partitioner {
     const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
                                         [&](const Type& t) { return is_narrow(t.dtype); });
     if (n.op == &dot_op || !has_narrow) return emit_whole(n, call, in);
-    const int64_t shards = call.attrs.get_or<int64_t>(kSumShards, 1);
-    call.attrs.erase(kSumShards);
+    bool is_addend = false;
+    for (uint32_t r = 0; r < n.n_outputs; ++r) is_addend |= is_added(n.output(r));
+    // What is added shard by shard keeps its shards.
+    const int64_t shards = is_addend ? 1 : call.attrs.get_or<int64_t>(kSumShards, 1);
+    if (!is_addend) call.attrs.erase(kSumShards);
     auto out = TEGULA_TRY(shards > 1 ? emit_in_shards(b_, call, shards, in, n.origin.loc)
                                      : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) {
@@ -129,6 +141,13 @@ class Partitioner {
       if (does_pend && is_float(out[r].dtype())) out[r] = cast(out[r], accumulator(out[r].dtype()));
     }
     return out;
+  }
+
+  // Is it a part of a sum whose shards are added before they are joined, which pends?
+  bool is_added(ValueId v) const {
+    return root_of_[v] != kNone &&
+           std::any_of(s_.values[v].begin(), s_.values[v].end(),
+                       [](const AxisSharding& a) { return a.is_pending(); });
   }
 
   Group group(size_t axis, bool in_background = false) const {
@@ -265,6 +284,7 @@ class Partitioner {
   const ShardedStep& s_;
   const std::vector<int64_t> at_;
   Builder b_;
+  std::vector<NodeId> root_of_;
   std::vector<Var> map_;
   std::map<std::string, Var> made_;
   std::vector<Fetch> fetches_;

@@ -29,6 +29,7 @@ namespace tegula {
   X(dce)                   \
   X(one_chain)             \
   X(exact_shards)          \
+  X(sum_products)          \
   X(autocast)              \
   X(qkv_concat)            \
   X(blockwise)             \

@@ -1,6 +1,7 @@
 #include "tegula/passes/shard.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
@@ -22,6 +23,8 @@ class Sharder {
     out_.mesh = o.mesh, out_.mode = o.mode;
     out_.values.assign(f.values.size(), replicated(o.mesh));
     out_.nodes.resize(f.nodes.size());
+    if (o.mode == Mode::kExact) root_of_ = shard_addends(f);
+    joined_.resize(f.values.size() * o.mesh.axes.size());
   }
 
   Result<ShardedStep> run() {
@@ -78,6 +81,8 @@ class Sharder {
       out_.nodes[id].push_back(cut);
       if (out.empty()) out.resize(n.n_outputs);
       for (uint32_t r = 0; r < n.n_outputs; ++r) out_.values[n.output(r)][a] = out[r];
+      for (size_t k = 0; k < in.size(); ++k)
+        if (in[k].is_replicated()) joined_[slot(n.inputs[k], a)] = 1;
       TEGULA_TRY(call.cut(cut, n_ranks, 0));
     }
     return {};
@@ -122,6 +127,7 @@ class Sharder {
           cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
       if (const AxisCut own = cut_of_weight(n, c, map, axis); own.kind != AxisCut::kWhole)
         cuts = {own};
+      if (const NodeId root = root_of(n); root != kNone) cuts = cuts_of_addend(root, c, map, axis);
     }
     const int64_t flops = flops_at_bounds(c);
     AxisCut chosen;
@@ -136,6 +142,8 @@ class Sharder {
       const double price = price_of(n, c, axis, cuts[i], want, give, flops);
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
+    if (const NodeId root = root_of(n); root != kNone)
+      pending_roots_[{root, axis}] = chosen.kind != AxisCut::kWhole;
     return chosen;
   }
 
@@ -161,6 +169,33 @@ class Sharder {
     return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
       return is_stored(v, axis) && out_.values[v][axis].is_split();
     });
+  }
+
+  // The add that n's sum is added by before its shards are joined, or that is n; kNone: none.
+  NodeId root_of(const Node& n) const {
+    if (root_of_.empty()) return kNone;
+    for (uint32_t r = 0; r < n.n_outputs; ++r)
+      if (root_of_[n.output(r)] != kNone) return root_of_[n.output(r)];
+    const bool is_root = n.op == &add_op && n.attrs.has(kSumShards);
+    return is_root ? static_cast<NodeId>(&n - f_.nodes.data()) : kNone;
+  }
+
+  // Sums over the same shards are cut between these or not at all, and all of them as the first is.
+  std::vector<AxisCut> cuts_of_addend(NodeId root, const LocalCall& c, const DimMap& map,
+                                      size_t axis) {
+    if (c.op == &add_op || c.op == &cast_op)
+      return {pending_roots_[{root, axis}] ? AxisCut{AxisCut::kLinear} : AxisCut{}};
+    const AxisCut cut{AxisCut::kAlong, sharded_factor(c, map), 1};
+    const auto known = pending_roots_.find({root, axis});
+    if (known != pending_roots_.end()) return {known->second ? cut : AxisCut{}};
+    const bool may = c.attrs.get_or<int64_t>(kSumShards, 1) % options_.mesh.axes[axis].size == 0;
+    return may ? std::vector{AxisCut{}, cut} : std::vector{AxisCut{}};
+  }
+
+  size_t slot(ValueId v, size_t axis) const { return v * options_.mesh.axes.size() + axis; }
+  // Does every rank have all of it, there or joined for an earlier reader?
+  bool is_there(ValueId v, size_t axis) const {
+    return out_.values[v][axis].is_replicated() || joined_[slot(v, axis)] != 0;
   }
 
   bool scatters(size_t axis) const {
@@ -223,14 +258,14 @@ class Sharder {
     const int64_t n_ranks = options_.mesh.axes[axis].size;
     Exchange all;
     for (size_t k = 0; k < n.inputs.size(); ++k)
-      all += conversion(out_.values[n.inputs[k]][axis], want[k], c.in[k].bytes(), n_ranks);
+      if (!(want[k].is_replicated() && is_there(n.inputs[k], axis)))
+        all += conversion(out_.values[n.inputs[k]][axis], want[k], c.in[k].bytes(), n_ranks);
     const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
     // What lies apart will be joined again somewhere, most likely; what an operand's own cut gives
     // costs nothing that was not decided before; what was turned will be turned back.
-    const bool is_new = cut.kind == AxisCut::kAlong &&
-                        std::none_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
-                          return !out_.values[v][axis].is_replicated();
-                        });
+    const bool is_new =
+        cut.kind == AxisCut::kAlong &&
+        std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return is_there(v, axis); });
     const AxisSharding& first = out_.values[n.inputs.empty() ? 0 : n.inputs[0]][axis];
     const bool is_turned =
         !n.inputs.empty() && first.is_split() && want[0].is_split() && first.dim != want[0].dim;
@@ -278,6 +313,9 @@ class Sharder {
   const Module& m_;
   const Function& f_;
   const ShardOptions& options_;
+  std::vector<NodeId> root_of_;  // shard_addends, in exact mode
+  std::vector<uint8_t> joined_;  // per value and axis: was it made whole for a reader?
+  std::map<std::pair<NodeId, size_t>, bool> pending_roots_;  // per root and axis: does it pend?
   std::vector<uint8_t> of_weights_;  // per value: is it made of weights alone?
   ShardedStep out_;
 };

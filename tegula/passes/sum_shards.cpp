@@ -2,6 +2,7 @@
 #include "tegula/passes/sum_shards.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
@@ -24,29 +25,73 @@ Var tree_of(std::span<const Var> partials) {
   return tree_of(partials.first(half)) + tree_of(partials.subspan(half));
 }
 
+class Expander {
+ public:
+  Expander(Module& module, Function& f)
+      : module_(module), f_(f), rw_(module, f), root_of_(shard_addends(f)) {}
+
+  Result<Function> run() {
+    for (const Node& n : f_.nodes) {
+      const bool is_addend = n.op == &cast_op && root_of_[n.output()] != kNone;
+      if (!is_addend && !n.attrs.has(kSumShards)) {
+        rw_.clone(n);
+        continue;
+      }
+      rw_.builder().set_origin(n.origin);
+      rw_.builder().set_phase(n.phase);
+      if (is_addend) {
+        shards_[n.output()] = shards_[n.inputs[0]];
+      } else if (n.op == &add_op) {
+        add(n);
+      } else {
+        TEGULA_TRY(expand(n));
+      }
+    }
+    return rw_.finish();
+  }
+
+ private:
+  Status expand(const Node& n) {
+    LocalCall call(module_, f_, n);
+    const int64_t shards = call.attrs.i(kSumShards);
+    call.attrs.erase(kSumShards);
+    std::vector<Var> in;
+    for (ValueId v : n.inputs) in.push_back(rw_.at(v));
+    const auto out = TEGULA_TRY(emit_shards(rw_.builder(), call, shards, in, n.origin.loc));
+    for (uint32_t r = 0; r < n.n_outputs; ++r) give(n, r, out[r]);
+    return {};
+  }
+
+  void add(const Node& n) {
+    std::vector<Var> sum = shards_[n.inputs[0]];
+    const std::vector<Var>& other = shards_[n.inputs[1]];
+    TEGULA_CHECK(sum.size() == other.size() && !sum.empty(), "sums over other shards are added");
+    const DType wide = accumulator(f_.type(n.output()).dtype);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = cast(sum[i], wide) + cast(other[i], wide);
+    give(n, 0, sum);
+  }
+
+  // To whom adds them up, or joined.
+  void give(const Node& n, uint32_t r, const std::vector<Var>& shards) {
+    const ValueId v = n.output(r);
+    if (root_of_[v] != kNone)
+      shards_[v] = shards;
+    else
+      rw_.bind(v, cast(tree_of(shards), f_.type(v).dtype, n.origin.loc));
+  }
+
+  Module& module_;
+  Function& f_;
+  Rewriter rw_;
+  std::vector<NodeId> root_of_;
+  std::map<ValueId, std::vector<Var>> shards_;  // of values that are added before they are joined
+};
+
 Result<bool> run(Module& module, Function& f, const PassOptions&) {
   const bool any = std::any_of(f.nodes.begin(), f.nodes.end(),
                                [](const Node& n) { return n.attrs.has(kSumShards); });
   if (!any) return false;
-  Rewriter rw(module, f);
-  for (const Node& n : f.nodes) {
-    if (!n.attrs.has(kSumShards)) {
-      rw.clone(n);
-      continue;
-    }
-    LocalCall call(module, f, n);
-    const int64_t shards = call.attrs.i(kSumShards);
-    call.attrs.erase(kSumShards);
-    Builder& b = rw.builder();
-    b.set_origin(n.origin);
-    b.set_phase(n.phase);
-    std::vector<Var> in;
-    for (ValueId v : n.inputs) in.push_back(rw.at(v));
-    const auto out = TEGULA_TRY(emit_in_shards(b, call, shards, in, n.origin.loc));
-    for (uint32_t r = 0; r < n.n_outputs; ++r)
-      rw.bind(n.output(r), cast(out[r], f.type(n.output(r)).dtype, n.origin.loc));
-  }
-  f = TEGULA_TRY(rw.finish());
+  f = TEGULA_TRY(Expander(module, f).run());
   return true;
 }
 
@@ -80,15 +125,34 @@ int64_t most_shards(const LocalCall& c) {
   return shards > 1 && states_of_cut(c, *map, cut, shards, in, out) ? shards : 1;
 }
 
-Result<std::vector<Var>> emit_in_shards(Builder& b, const LocalCall& call, int64_t shards,
-                                        std::span<const Var> in, Loc loc) {
+std::vector<NodeId> shard_addends(const Function& f) {
+  std::vector<NodeId> root_of(f.values.size(), kNone);
+  for (NodeId id = static_cast<NodeId>(f.nodes.size()); id-- > 0;) {
+    const Node& n = f.nodes[id];
+    if (n.op != &add_op || !n.attrs.has(kSumShards)) continue;
+    const NodeId root = root_of[n.output()] == kNone ? id : root_of[n.output()];
+    for (ValueId v : n.inputs) {
+      root_of[v] = root;
+      for (const Node* from = f.producer(v); from && from->op == &cast_op; from = f.producer(v))
+        v = from->inputs[0], root_of[v] = root;
+    }
+  }
+  return root_of;
+}
+
+Result<std::vector<std::vector<Var>>> emit_shards(Builder& b, const LocalCall& call, int64_t shards,
+                                                  std::span<const Var> in, Loc loc) {
   const DimMap map = TEGULA_TRY(dim_map(call.call()));
   const AxisCut cut{AxisCut::kAlong, sharded_factor(call, map), 1};
-  if (cut.factor < 0) return b.emit_n(*call.op, call.attrs, in, {}, loc);  // nothing is summed
+  std::vector<std::vector<Var>> results(call.out.size());
+  if (cut.factor < 0) {  // nothing is summed
+    const auto out = b.emit_n(*call.op, call.attrs, in, {}, loc);
+    for (size_t r = 0; r < results.size(); ++r) results[r] = {out[r]};
+    return results;
+  }
   std::vector<AxisSharding> want, give;
   if (!states_of_cut(call, map, cut, shards, want, give))
     return internal_error(cat(call.op->name, " has no ", shards, " shards"));
-  std::vector<std::vector<Var>> results(call.out.size());
   for (int64_t i = 0; i < shards; ++i) {
     LocalCall part = call;
     TEGULA_TRY(part.cut(cut, shards, i));
@@ -98,16 +162,22 @@ Result<std::vector<Var>> emit_in_shards(Builder& b, const LocalCall& call, int64
     if (b.failed()) return b.error();
     for (size_t r = 0; r < out.size(); ++r) results[r].push_back(out[r]);
   }
-  std::vector<Var> out;
   for (size_t r = 0; r < results.size(); ++r) {
-    if (give[r].is_pending()) {
-      for (Var& v : results[r])
-        if (is_float(v.dtype())) v = cast(v, accumulator(v.dtype()), loc);
-      out.push_back(tree_of(results[r]));
-    } else {
-      out.push_back(give[r].is_split() ? concat(results[r], give[r].dim, loc) : results[r][0]);
-    }
+    if (give[r].is_split())
+      results[r] = {concat(results[r], give[r].dim, loc)};
+    else if (!give[r].is_pending())
+      results[r].resize(1);
+    for (Var& v : results[r])
+      if (give[r].is_pending() && is_float(v.dtype())) v = cast(v, accumulator(v.dtype()), loc);
   }
+  return results;
+}
+
+Result<std::vector<Var>> emit_in_shards(Builder& b, const LocalCall& call, int64_t shards,
+                                        std::span<const Var> in, Loc loc) {
+  std::vector<Var> out;
+  for (const auto& sums : TEGULA_TRY(emit_shards(b, call, shards, in, loc)))
+    out.push_back(tree_of(sums));
   return out;
 }
 

@@ -5,6 +5,9 @@
 // wide, rounded once. A rank that holds S/n of the shards computes a subtree; all_reduce joins
 // these. `dot` has the same as its own attribute, k_shards, since its kernels do it in one launch;
 // of other ops this is the definition, and what runs.
+//
+// An add with the attribute adds sums over the same shards: within each shard, in the graph's
+// order, before the tree. So what ranks hold of them has one sum that pends.
 #pragma once
 
 #include <numeric>
@@ -23,8 +26,15 @@ int sharded_factor(const LocalCall& call, const DimMap& map);
 // How many shards the call's sums can have: 8, 4 or 2, as divides the factor; 1: none.
 int64_t most_shards(const LocalCall& call);
 
-// The call, shard by shard, of whole operands. Sums are wide where their dtype is narrow; other
-// results are the shards' side by side.
+// Per value the add at the root of those that it is added by before its shards are joined, directly
+// or through casts; kNone: it is joined itself.
+std::vector<NodeId> shard_addends(const Function& f);
+
+// The call, shard by shard, of whole operands: per result its shards' sums, wide where their dtype
+// is narrow, or one value, the shards' results side by side.
+Result<std::vector<std::vector<Var>>> emit_shards(Builder& b, const LocalCall& call, int64_t shards,
+                                                  std::span<const Var> in, Loc loc);
+// The same with sums joined.
 Result<std::vector<Var>> emit_in_shards(Builder& b, const LocalCall& call, int64_t shards,
                                         std::span<const Var> in, Loc loc);
 

@@ -1,0 +1,79 @@
+// Mode exact where sums have shards (512 and wider): what pends over the same shards is joined
+// once, and the bits are those of one rank.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tegula/train/step.h"
+#include "tests/train/on_ranks.h"
+
+namespace tegula {
+namespace {
+
+TrainConfig wide(const char* model, const char* mode) {
+  TrainConfig c = tiny(model, mode);
+  c.model.n_layers = 1, c.model.d_model = 512, c.model.d_ff = 0, c.model.n_heads = 8;
+  c.model.head_dim = 0, c.model.max_seqlen = 8;
+  const std::string name = model;
+  c.model.n_kv_heads = name == "gpt2" || name == "moe" ? 0 : 4;
+  if (name == "moe") c.model.n_experts = 4;
+  EXPECT_TRUE(c.model.resolve().ok());
+  return c;
+}
+
+class WideRanks : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(WideRanks, HaveTheBitsOfOneRank) {
+  const auto [model, mesh] = GetParam();
+  for (const char* dtype : {"f32", "bf16"}) {
+    TrainConfig c = wide(model, "exact");
+    c.dtype = dtype;
+    const Ran one = run_on(c, ""), many = run_on(c, mesh);
+    EXPECT_EQ(one.losses, many.losses) << dtype;
+    EXPECT_EQ(one.norms, many.norms) << dtype;
+    for (const auto& [name, w] : one.weights)
+      EXPECT_EQ(differing(w, many.weights.at(name)), 0) << dtype << " " << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WideRanks,
+                         ::testing::Combine(::testing::Values("gpt2", "llama", "qwen2", "gemma2",
+                                                              "moe"),
+                                            ::testing::Values("tp=2", "tp=4", "dp=2,tp=2", "dp=4",
+                                                              "dp=8", "cp=2,tp=2")));
+
+// How often rank 0 joins sums of a shape.
+int64_t n_joined(const TrainConfig& c, const Shape& shape) {
+  const StepFunctions f = *build_step_functions(c);
+  const CompiledRanks r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  return std::ranges::count_if(r.plans[0]->steps, [&](const Step& s) {
+    return s.op->name == "all_reduce" && s.ends < 0 && s.in[0].type.shape == shape;
+  });
+}
+
+// Of a layer four sums of activations: forward those of attention's and the feed-forward's ends,
+// backward those of what they begin with (q, k and v; gate and up). A fused projection's is one.
+TEST(SumsOfRanks, OverTheSameShardsAreJoinedOnce) {
+  for (const char* model : {"gpt2", "llama", "qwen2"})
+    for (const char* dtype : {"f32", "bf16"})
+      for (const char* mode : {"exact", "fast"}) {
+        TrainConfig c = wide(model, mode);
+        c.dtype = dtype, c.mesh = *mesh_from_text("tp=2");
+        EXPECT_EQ(n_joined(c, {c.batch, 8, 512}), 4) << model << " " << dtype << " " << mode;
+      }
+}
+
+// A table that is embedding and head has one sum over the batch.
+TEST(SumsOfRanks, OfATableThatIsUsedTwiceIsOne) {
+  for (const char* dtype : {"f32", "bf16"})
+    for (const char* mode : {"exact", "fast"})
+      for (const char* mesh : {"dp=2", "dp=8"}) {
+        TrainConfig c = wide("gpt2", mode);
+        c.dtype = dtype, c.mesh = *mesh_from_text(mesh);
+        EXPECT_EQ(n_joined(c, {61, 512}), 1) << dtype << " " << mode << " " << mesh;
+      }
+}
+
+}  // namespace
+}  // namespace tegula
