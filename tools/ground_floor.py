@@ -94,7 +94,7 @@ RUNS = {
     "mlp": (None, MLP),
     "mlp-bf16-blockwise": (None, f"{MLP} --dtype bf16 --blockwise 64 --accumulate 2"),
     "lstm": (None, LSTM),
-    "lstm-memory": ("lstm", f"{LSTM} --memory 1800KiB --threads 2"),
+    "lstm-memory": ("lstm", f"{LSTM} --memory 1900KiB --threads 2"),
     "lstm-bf16-fast": (None, f"{LSTM} --dtype bf16 --mode fast"),
     "generate-gpt2": (None, f"{GPT2} {LEARNED}", GREEDY),
     "generate-gpt2-threads": ("generate-gpt2", f"{GPT2} {LEARNED} --threads 2", f"{GREEDY} --threads 2"),

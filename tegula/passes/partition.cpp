@@ -100,8 +100,8 @@ class Partitioner {
       for (uint32_t r = 0; r < n.n_outputs; ++r)
         pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output(r)][a].is_pending();
     }
-    if (n.op == &cast_op && is_added(n.output())) {
-      map_[n.output()] = in[0];  // sums that pend stay wide
+    if (n.op == &cast_op && pends_at_all(n.output())) {
+      map_[n.output()] = in[0];  // it is wide already
       return {};
     }
     const auto axis = static_cast<size_t>(ring);
@@ -128,25 +128,21 @@ class Partitioner {
                                         [&](const Type& t) { return is_narrow(t.dtype); });
     if (n.op == &dot_op || !has_narrow) return emit_whole(n, call, in);
     bool is_addend = false;
-    for (uint32_t r = 0; r < n.n_outputs; ++r) is_addend |= is_added(n.output(r));
+    for (uint32_t r = 0; r < n.n_outputs; ++r) is_addend |= root_of_[n.output(r)] != kNone;
     // What is added shard by shard keeps its shards.
     const int64_t shards = is_addend ? 1 : call.attrs.get_or<int64_t>(kSumShards, 1);
     if (!is_addend) call.attrs.erase(kSumShards);
     auto out = TEGULA_TRY(shards > 1 ? emit_in_shards(b_, call, shards, in, n.origin.loc)
                                      : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) {
-      const Sharding& s = s_.values[n.output(r)];
-      const bool does_pend =
-          std::any_of(s.begin(), s.end(), [](const AxisSharding& a) { return a.is_pending(); });
-      if (does_pend && is_float(out[r].dtype())) out[r] = cast(out[r], accumulator(out[r].dtype()));
+      if (pends_at_all(n.output(r)) && is_float(out[r].dtype()))
+        out[r] = cast(out[r], accumulator(out[r].dtype()));
     }
     return out;
   }
 
-  // Is it a part of a sum whose shards are added before they are joined, which pends?
-  bool is_added(ValueId v) const {
-    return root_of_[v] != kNone &&
-           std::any_of(s_.values[v].begin(), s_.values[v].end(),
+  bool pends_at_all(ValueId v) const {
+    return std::any_of(s_.values[v].begin(), s_.values[v].end(),
                        [](const AxisSharding& a) { return a.is_pending(); });
   }
 

@@ -17,6 +17,12 @@ constexpr double kImpossible = 1e30;  // seconds
 
 bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
 
+// What pends is wide already.
+bool widens(const Node& n, const LocalCall& c) {
+  return n.op == &cast_op && is_float(c.in[0].dtype) &&
+         c.out[0].dtype == accumulator(c.in[0].dtype);
+}
+
 class Sharder {
  public:
   Sharder(const Module& m, const Function& f, const ShardOptions& o) : m_(m), f_(f), options_(o) {
@@ -207,8 +213,8 @@ class Sharder {
   bool passes_pending(const Node& n, const LocalCall& c, size_t axis) const {
     const bool is_view = n.op->is_view && !n.op->has_effect && n.inputs.size() == 1;
     const bool is_free = is_view || n.op == &neg_op || n.op == &pad_op || n.op == &concat_op;
-    if (!is_free && (options_.mode == Mode::kExact || (!n.op->is_linear && !adds(n.op))))
-      return false;
+    const bool may_add = n.op->is_linear || adds(n.op) || widens(n, c);
+    if (!is_free && (options_.mode == Mode::kExact || !may_add)) return false;
     if (c.in.empty()) return false;
     if (n.op == &pad_op && n.attrs.f("value") != 0) return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {

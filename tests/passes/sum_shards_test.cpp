@@ -98,6 +98,51 @@ TEST(SumShards, AreTheOpOnEachShardInATreeOverNeighbours) {
   }
 }
 
+// Sums over the same shards are added within each before the tree, through a cast, too.
+TEST(SumShards, ThatAreAddedAreAddedShardByShard) {
+  for (const bool has_cast : {false, true}) {
+    Module m;
+    Builder b(m, "f");
+    Var x[3];
+    for (int i = 0; i < 3; ++i) {
+      const Var p = b.param(std::string(1, static_cast<char>('x' + i)), {F, {8, 5}});
+      x[i] = reduce_sum(p, {0});
+    }
+    b.result("y", (x[0] + x[1]) + x[2]);
+    const FuncId f = finish(b);
+    ASSERT_TRUE(run(m, f, "exact_shards", of_a_step()));
+    EXPECT_FALSE(run(m, f, "exact_shards", of_a_step()));
+    if (has_cast) {  // as autocast leaves them: a cast between a sum and what adds it
+      Rewriter rw(m, m[f]);
+      for (const Node& n : m[f].nodes) {
+        rw.clone(n);
+        if (n.op == &reduce_sum_op)
+          rw.bind(n.output(), rw.builder().emit(cast_op, {{"dtype", F}}, {rw.at(n.output())}));
+      }
+      m[f] = *rw.finish();
+    }
+    ASSERT_TRUE(run(m, f, "sum_shards"));
+    EXPECT_EQ(count(m[f], add_op), 8 * 2 + 7);
+    std::vector<HostTensor> in;
+    for (int p = 0; p < 3; ++p) {
+      in.emplace_back(Type{F, {8, 5}});
+      for (int64_t i = 0; i < 40; ++i)
+        in.back().put(i, std::sin(static_cast<double>(i * i + 7 * p)) * (p == 1 ? 1e3 : 1));
+    }
+    const HostTensor got = (*interpret(m, m[f], in, Arithmetic::kNaive))[0];
+    for (int64_t k = 0; k < 5; ++k) {
+      float shard[8];
+      for (int64_t s = 0; s < 8; ++s) {
+        const auto at = [&](size_t p) { return static_cast<float>(in[p].at(s * 5 + k)); };
+        shard[s] = (at(0) + at(1)) + at(2);
+      }
+      for (int w = 1; w < 8; w *= 2)
+        for (int s = 0; s < 8; s += 2 * w) shard[s] += shard[s + w];
+      EXPECT_EQ(static_cast<float>(got.at(k)), shard[0]);
+    }
+  }
+}
+
 // Of an op with several results, sums are joined and the others laid side by side.
 TEST(SumShards, OfSeveralResultsOnlySumsAreSummed) {
   Module m;

@@ -13,12 +13,13 @@ namespace {
 
 TrainConfig wide(const char* model, const char* mode) {
   TrainConfig c = tiny(model, mode);
-  c.model.n_layers = 1, c.model.d_model = 512, c.model.d_ff = 0, c.model.n_heads = 8;
+  c.model.d_model = 512, c.model.d_ff = 0, c.model.n_heads = 8;
   c.model.head_dim = 0, c.model.max_seqlen = 8;
   const std::string name = model;
   c.model.n_kv_heads = name == "gpt2" || name == "moe" ? 0 : 4;
   if (name == "moe") c.model.n_experts = 4;
-  EXPECT_TRUE(c.model.resolve().ok());
+  const Status st = c.model.resolve();
+  EXPECT_TRUE(st.ok()) << st.error().message;
   return c;
 }
 
@@ -37,11 +38,12 @@ TEST_P(WideRanks, HaveTheBitsOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WideRanks,
-                         ::testing::Combine(::testing::Values("gpt2", "llama", "qwen2", "gemma2",
-                                                              "moe"),
-                                            ::testing::Values("tp=2", "tp=4", "dp=2,tp=2", "dp=4",
-                                                              "dp=8", "cp=2,tp=2")));
+INSTANTIATE_TEST_SUITE_P(Dense, WideRanks,
+                         ::testing::Combine(::testing::Values("gpt2", "llama"),
+                                            ::testing::Values("tp=4", "dp=2,tp=2")));
+INSTANTIATE_TEST_SUITE_P(Others, WideRanks,
+                         ::testing::Combine(::testing::Values("gemma2", "moe"),
+                                            ::testing::Values("dp=2,tp=2")));
 
 // How often rank 0 joins sums of a shape.
 int64_t n_joined(const TrainConfig& c, const Shape& shape) {
@@ -60,7 +62,7 @@ TEST(SumsOfRanks, OverTheSameShardsAreJoinedOnce) {
       for (const char* mode : {"exact", "fast"}) {
         TrainConfig c = wide(model, mode);
         c.dtype = dtype, c.mesh = *mesh_from_text("tp=2");
-        EXPECT_EQ(n_joined(c, {c.batch, 8, 512}), 4) << model << " " << dtype << " " << mode;
+        EXPECT_EQ(n_joined(c, {c.batch, 8, 512}), 2 * 4) << model << " " << dtype << " " << mode;
       }
 }
 
