@@ -30,7 +30,7 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_error.restype = ctypes.c_char_p
-        for kind in ("matmul_rung", "matmul_mma", "matmul_sm90", "divergence"):
+        for kind in ("matmul_rung", "matmul_mma", "matmul_sm90", "divergence", "mean"):
             getattr(self.lib, f"tegula_{kind}_load").restype = ctypes.c_void_p
 
     def load(self, kind, *args):
@@ -151,6 +151,15 @@ def divergence_runs(lib, cubin, blocks=1056, n_rounds=4096):
             for by_warp, paths in ((0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (0, 32), (1, 1), (1, 32))}
 
 
+def mean_runs(lib, cubin, n=1 << 28):
+    handle = lib.load("mean", cubin.encode())
+    x, y = torch.randn(n + 2, device="cuda"), torch.empty(n, device="cuda")
+    return {f"mean of three, {'through shared memory' if is_shared else 'naive'}":
+            lambda is_shared=is_shared: lib.call("mean", handle, ctypes.c_void_p(x.data_ptr()),
+                                                 ctypes.c_void_p(y.data_ptr()), ctypes.c_int64(n), is_shared)
+            for is_shared in (0, 1)}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default="build/cuda")
@@ -218,6 +227,8 @@ def main():
         del runs, a, b
         torch.cuda.empty_cache()
     branches = divergence_runs(lib, f"{args.cubins}/divergence.cubin") if "div" in args.only or not args.only else {}
+    if "mean" in args.only or not args.only:
+        branches |= mean_runs(lib, f"{args.cubins}/mean.cubin")
     if args.profile:
         profile(branches)
         n = len(kernels) + len(branches)

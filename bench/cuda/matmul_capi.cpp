@@ -6,6 +6,7 @@
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_params.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
+#include "tegula/kernels/cuda/mean_params.h"
 
 namespace {
 
@@ -44,6 +45,25 @@ Status launch_divergence(const Divergence& kernel, DivergenceParams p, unsigned 
   return d->check(
       d->launch(kernel.function, blocks, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr),
       "launching divergence");
+}
+
+struct Mean {
+  Module module;
+  FunctionHandle naive, shared;
+};
+
+Result<Mean> load_mean(const char* path) {
+  Module module = TEGULA_TRY(Module::load(TEGULA_TRY(read_cubin(path))));
+  FunctionHandle naive = TEGULA_TRY(module.function("mean_naive", 0));
+  FunctionHandle shared = TEGULA_TRY(module.function("mean_shared", 0));
+  return Mean{std::move(module), naive, shared};
+}
+
+Status launch_mean(const Mean& kernel, bool is_shared, const MeanParams& p, void* stream) {
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const Grid grid{{(p.n + kMeanThreads - 1) / kMeanThreads, 1, 1}, {kMeanThreads, 1, 1}};
+  return d->start(is_shared ? kernel.shared : kernel.naive, grid, StreamHandle(stream),
+                  "launching a mean", p);
 }
 
 // pointers: a, b, c. sizes: m, n, k, a_mn_major, b_mn_major, and the strides of a, b and c.
@@ -95,6 +115,14 @@ int tegula_divergence_launch(const void* kernel, float* out, int blocks, int pat
   return report(launch_divergence(*static_cast<const Divergence*>(kernel),
                                   {out, paths, by_warp, n_rounds}, static_cast<unsigned>(blocks),
                                   stream));
+}
+
+// n means of n + 2 elements.
+void* tegula_mean_load(const char* cubin) { return release(load_mean(cubin)); }
+int tegula_mean_launch(const void* kernel, const float* x, float* y, int64_t n, int is_shared,
+                       void* stream) {
+  return report(
+      launch_mean(*static_cast<const Mean*>(kernel), is_shared != 0, {x, y, n, nullptr}, stream));
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@
 #include "tegula/kernels/cuda/attention_rungs.h"
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
+#include "tegula/kernels/cuda/mean_params.h"
 
 namespace tegula::cuda {
 
@@ -252,6 +253,7 @@ void add_rungs(List& list, const char* arch) {
               MatmulMmaKernel::defines(b_mn_major), arch, 256,
               MatmulMmaKernel::smem_bytes(arch == kAmpere ? 80 : 90)});
   list.add({"divergence", "divergence.cu", {}, arch});
+  list.add({"mean", "mean.cu", {}, arch, kMeanThreads});
 }
 
 // Pairs of values that no row has yet.

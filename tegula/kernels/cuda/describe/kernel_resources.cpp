@@ -175,6 +175,8 @@ constexpr KernelResources kResources[] = {
     {"matmul_v3_double_buffered", 90, 256, 127, 16640, 0},
     {"max_pool", 80, 256, 91, 0, 0},
     {"max_pool", 90, 256, 96, 0, 0},
+    {"mean", 80, 128, 16, 520, 0},
+    {"mean", 90, 128, 20, 520, 0},
     {"sort f64", 80, 256, 48, 24576, 0},
     {"sort f64", 90, 256, 48, 24576, 0},
 };
