@@ -124,11 +124,13 @@ void on_step(void* context, const StepReport& r) {
   auto& p = *static_cast<Progress*>(context);
   p.history.steps.push_back(r);
   p.elapsed_ms += r.step_ms;
-  add_metric(p, Json::object({{"step", r.step},
-                              {"loss", r.loss},
-                              {"grad_norm", r.grad_norm},
-                              {"lr", r.lr},
-                              {"step_ms", r.step_ms}}));
+  Json row = Json::object({{"step", r.step},
+                           {"loss", r.loss},
+                           {"grad_norm", r.grad_norm},
+                           {"lr", r.lr},
+                           {"step_ms", r.step_ms}});
+  if (p.config->dtype == "f16") row.set("loss_scale", r.loss_scale);
+  add_metric(p, row);
   const double every_ms = p.is_terminal ? 200 : 5000;
   if (r.step == 1 || r.step == p.config->steps || p.elapsed_ms - p.last_print_ms >= every_ms) {
     p.last_print_ms = p.elapsed_ms;
@@ -173,6 +175,8 @@ Json summary_json(const TrainSummary& s) {
                        {"tokens_per_s", s.tokens_per_s},
                        {"step_ms", s.step_ms},
                        {"params", s.params},
+                       {"loss_scale", s.loss_scale.scale},
+                       {"skipped_steps", s.loss_scale.skipped},
                        {"flops_per_step_planned", s.flops_per_step_planned},
                        {"flops_per_step_counted", s.flops_per_step_counted},
                        {"flops_per_step_executed", s.flops_per_step_executed},
@@ -243,7 +247,8 @@ std::vector<TextSample> draw_samples(const Trainer& t) {
 // A run must not write over what it reads.
 Status check_paths(const TrainConfig& c, const std::string& config_file) {
   if (c.out.empty()) return {};
-  for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--config", config_file}})
+  for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--config", config_file},
+                              NamedPath{"--batches", c.batches}})
     if (!in.path.empty() && is_written_by_run(c.out, in.path))
       return invalid_argument(cat("--out '", c.out, "' would overwrite ", in.flag, " '", in.path,
                                   "': choose another --out"));
@@ -275,7 +280,7 @@ void announce(const Trainer& t) {
 MachineSpeed speed_of(const Trainer& t) {
   const Target& target = t.plan().target;
   if (target.device == DeviceKind::kCpu) return probe_machine(t.config().threads);
-  return {t.config().dtype == "bf16" ? target.bf16_flops_per_s : target.f32_flops_per_s,
+  return {t.config().dtype != "f32" ? target.bf16_flops_per_s : target.f32_flops_per_s,
           target.bytes_per_s};
 }
 

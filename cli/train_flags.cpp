@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/passes/pipeline.h"
+#include "tegula/train/loss_scale.h"
 #include "tegula/train/ranks.h"
 
 namespace tegula::cli {
@@ -103,6 +104,9 @@ void add_data(CLI::App& cmd, TrainConfig& c, bool is_required) {
 
 // What a run does beyond a step.
 void add_run(CLI::App& cmd, TrainConfig& c) {
+  cmd.add_option("--batches", c.batches,
+                 "Which sequences each batch has: a line of places in the training split each")
+      ->type_name("FILE");
   cmd.add_option("--out", c.out, "Directory for the model, metrics and report")->type_name("DIR");
   whole(cmd.add_option("--steps", c.steps, "Optimizer steps"), 0);
   real(cmd.add_option("--lr", c.lr, "Largest learning rate"), 0);
@@ -130,6 +134,16 @@ void add_run(CLI::App& cmd, TrainConfig& c) {
 
 void add_device(CLI::App& cmd, TrainConfig& c) {
   one_of(cmd.add_option("--device", c.device, "Where steps run"), {"cpu", "cuda"});
+}
+
+void add_loss_scale(CLI::App& cmd, TrainConfig& c) {
+  real(cmd.add_option("--loss-scale", c.loss_scale,
+                      "f16: what the loss is multiplied by at first, a power of two"),
+       1, kMostLossScale);
+  whole(cmd.add_option("--loss-scale-every", c.loss_scale_every,
+                       "f16: good steps after which that doubles; it halves where gradients "
+                       "overflow"),
+        1, 1 << 24);
 }
 
 // How a step is computed.
@@ -221,8 +235,10 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   if (purpose == Purpose::kTrain)  // of a plan they may be a pipeline's
     whole(cmd.add_option("--ranks", ranks, "Ranks, threads of this process; without --mesh: dp"), 1,
           1 << 10);
-  one_of(cmd.add_option("--dtype", c.dtype, "f32, or bf16 with f32 master weights"),
-         {"f32", "bf16"});
+  one_of(cmd.add_option("--dtype", c.dtype,
+                        "f32; bf16, or f16 with a scaled loss, with f32 master weights"),
+         {"f32", "bf16", "f16"});
+  if (purpose != Purpose::kToken) add_loss_scale(cmd, c);
   add_threads(cmd, c.threads);
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
   cmd.parse_complete_callback([this] {
@@ -272,6 +288,18 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
     return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
   if (c.zero > 0 && c.mesh.find("dp") < 0)
     return invalid_argument("--zero splits state over dp: give --mesh an axis dp");
+  for (const char* flag : {"--loss-scale", "--loss-scale-every"})
+    if (c.dtype != "f16" && is_said(flag))
+      return invalid_argument(cat(flag,
+                                  " is for --dtype f16, in which small gradients would "
+                                  "vanish; ",
+                                  c.dtype, " scales no loss: leave it out"));
+  int exponent = 0;
+  if (std::frexp(c.loss_scale, &exponent) != 0.5)
+    return invalid_argument(cat("--loss-scale ", c.loss_scale,
+                                " is no power of two, and would "
+                                "round gradients: take ",
+                                std::ldexp(1, exponent - 1)));
   if (c.tune == "off" && is_said("--tune-cache"))
     return invalid_argument("--tune-cache is of no use without --tune quick or --tune full");
   return {};

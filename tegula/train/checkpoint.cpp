@@ -18,7 +18,7 @@ constexpr int64_t kExactSums = 2;
 
 // What must be the same for a resumed run to be the run that was stopped. What may_change is for
 // the user to change in the course of a run.
-Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step) {
+Json run_json(const TrainConfig& c, const DataHashes& hashes, int64_t step) {
   const OptimizerConfig& o = c.optimizer;
   Json run = Json::object({{"step", step},
                            {"seed", std::to_string(c.seed)},
@@ -39,8 +39,10 @@ Json run_json(const TrainConfig& c, const std::string& data_sha256, int64_t step
                            {"dtype", c.dtype},
                            {"mode", c.mode},
                            {"blockwise", c.blockwise != "off"},
-                           {"data_sha256", data_sha256}});
+                           {"data_sha256", hashes.text},
+                           {"batches_sha256", hashes.batches}});
   if (c.mode == "exact") run.set("exact_sums", kExactSums);
+  if (c.dtype == "f16") run.set("loss_scale_every", c.loss_scale_every);
   if (const auto model = find_model(c.model.type); model.ok())
     for (const Field& f : (*model)->fields)
       if (f.setting->is_of_training)
@@ -61,9 +63,11 @@ constexpr MayChange kMayChange[] = {
     {"grad_clip", ""},
     {"beta1", ""},
     {"beta2", ""},
+    {"loss_scale_every", ""},
     {"dropout", ""},
     {"tokenizer", ""},
-    {"data_sha256", ""}};
+    {"data_sha256", ""},
+    {"batches_sha256", ""}};
 
 const MayChange* may_change(std::string_view key) {
   for (const MayChange& m : kMayChange)
@@ -170,7 +174,7 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
 Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
                                     const Tokenizer& tokenizer,
                                     const std::vector<WeightSpec>& weights, const Store& store,
-                                    const std::string& data_sha256, int64_t step) {
+                                    const DataHashes& hashes, int64_t step) {
   CheckpointWriter writer = TEGULA_TRY(CheckpointWriter::begin(config.out, step, lock));
   std::vector<std::pair<std::string, TensorRef>> model, state;
   std::set<std::string> is_weight;
@@ -188,19 +192,19 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
     if (st.ok()) st = writer.add_file(name, text);
   if (st.ok()) st = writer.add_tensors(kOptimizerFile, named(state));
   if (st.ok())
-    st = writer.add_file(kTrainerStateFile, run_json(config, data_sha256, step).dump(1) + "\n");
+    st = writer.add_file(kTrainerStateFile, run_json(config, hashes, step).dump(1) + "\n");
   if (!st.ok()) return std::move(st).error();
   return TEGULA_TRY(writer.publish()).path;
 }
 
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
-                                    const std::string& data_sha256, Store& store,
+                                    const DataHashes& hashes, Store& store,
                                     std::vector<std::string>& notes) {
   const std::string path = directory + "/" + std::string(kTrainerStateFile);
   const Json saved = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
   const Json* step = saved.find("step");
   if (!step || !step->as<int64_t>()) return invalid_argument(path + ": has no step");
-  const Json wanted = run_json(config, data_sha256, *step->as<int64_t>());
+  const Json wanted = run_json(config, hashes, *step->as<int64_t>());
   for (const auto& [key, value] : *wanted.as<Json::Object>()) {
     const Json* had = saved.find(key);
     const MayChange* change = may_change(key);

@@ -9,12 +9,17 @@
 
 namespace tegula {
 
+// SHA-256 of the text, and of the file of --batches ("": there is none).
+struct DataHashes {
+  std::string text, batches;
+};
+
 // Saves step `step` of the run under config.out (see io/checkpoint.h for the layout and what it
 // survives), whose lock the run holds; the checkpoint's directory.
 Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
                                     const Tokenizer& tokenizer,
                                     const std::vector<WeightSpec>& weights, const Store& store,
-                                    const std::string& data_sha256, int64_t step);
+                                    const DataHashes& hashes, int64_t step);
 
 // For --resume and --init-from. Makes config.model the checkpoint's: what was not said is taken
 // over, and so is the name of the tokenizer, which stays that of the checkpoint in any case (a line
@@ -28,7 +33,7 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
 // not with the bits of one that never stopped. Errors: a difference that makes it another run
 // (optimizer, batch, seed, dtype), naming the first one; weights or state that are not this run's.
 Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
-                                    const std::string& data_sha256, Store& store,
+                                    const DataHashes& hashes, Store& store,
                                     std::vector<std::string>& notes);
 
 }  // namespace tegula

@@ -13,6 +13,8 @@ namespace tegula {
 struct TrainConfig {
   std::string data;
   std::string out;
+  std::string
+      batches;  // file that says which sequences each batch has (train/batches.h); "": drawn
   std::string tokenizer = "chars";  // bytes, chars, bpe:N
   ModelConfig model;
   OptimizerConfig optimizer;
@@ -23,8 +25,12 @@ struct TrainConfig {
   double min_lr = 1e-4;
   int64_t warmup = 100;
   int64_t lr_decay_steps = 0;  // where the learning rate reaches min_lr; 0: at the last step
-  std::string dtype = "f32";   // f32, bf16 (compute in bf16, f32 master weights)
-  std::string mode = "fast";   // fast, exact: passes/pass.h
+  // What products compute in: f32; bf16 or f16, with f32 master weights, and f16 with a scaled loss
+  // (train/loss_scale.h): what it is scaled by at first, and after how many good steps it doubles.
+  std::string dtype = "f32";
+  double loss_scale = 65536;
+  int64_t loss_scale_every = 2000;
+  std::string mode = "fast";  // fast, exact: passes/pass.h
   uint64_t seed = 1337;
   int64_t eval_every = 250;
   int64_t save_every = 250;  // 0: at the end only
@@ -34,6 +40,9 @@ struct TrainConfig {
   // Budget for what a step holds besides weights and optimizer state: activations, gradients and
   // workspaces, that is, its arena. 0: none.
   int64_t memory_bytes = 0;
+  // Budget for all that a run takes of its device: the arena, weights, state, inputs, what other
+  // plans and the plug-in hold (train/device_memory.h). 0: none.
+  int64_t device_memory_bytes = 0;
   std::string checkpoint = "auto";  // recompute activations: none, sqrt, auto (to fit the budget)
   // Rows of a block of a feed-forward layer (passes/blockwise.cpp): off, auto, or so many at most.
   std::string blockwise = "off";
@@ -43,6 +52,7 @@ struct TrainConfig {
   int threads = 0;             // of each rank; 0: all cores, shared out
   std::string tune = "off";    // off, quick, full: runtime/tuner.h
   std::string tune_cache;      // directory of tunings; "": the user's cache
+  std::string timeline;        // HTML file that shows when each of a step's ops ran; "": none
   bool json = false;
   bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable

@@ -6,6 +6,15 @@
 
 namespace tegula {
 
+void fill_rows(std::span<const int32_t> tokens, std::span<const int64_t> places, int64_t seqlen,
+               int32_t* out_tokens, int32_t* out_targets) {
+  for (const int64_t place : places) {
+    const auto* at = tokens.data() + place;
+    out_tokens = std::copy(at, at + seqlen, out_tokens);
+    out_targets = std::copy(at + 1, at + seqlen + 1, out_targets);
+  }
+}
+
 void fill_batch(std::span<const int32_t> tokens, uint64_t seed, int64_t step, int64_t batch,
                 int64_t seqlen, int32_t* out_tokens, int32_t* out_targets) {
   constexpr uint64_t kStream = 0x64617461;  // "data"
@@ -14,9 +23,8 @@ void fill_batch(std::span<const int32_t> tokens, uint64_t seed, int64_t step, in
     const auto i = static_cast<uint64_t>(step * batch + r);
     const uint64_t bits =
         (uint64_t{philox_bits(seed, kStream, 2 * i)} << 32) | philox_bits(seed, kStream, 2 * i + 1);
-    const auto* at = tokens.data() + bits % places;
-    std::copy(at, at + seqlen, out_tokens + r * seqlen);
-    std::copy(at + 1, at + seqlen + 1, out_targets + r * seqlen);
+    const auto place = static_cast<int64_t>(bits % places);
+    fill_rows(tokens, {&place, 1}, seqlen, out_tokens + r * seqlen, out_targets + r * seqlen);
   }
 }
 

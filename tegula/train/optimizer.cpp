@@ -31,6 +31,10 @@ Var state(Builder& b, const std::string& name, const Type& type) {
 
 }  // namespace
 
+Var is_finite_norm(Var norm) {
+  return lt(norm, static_cast<double>(std::numeric_limits<float>::max()));
+}
+
 Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars& scalars,
                     const std::vector<WeightSpec>& specs, const std::vector<Var>& weights,
                     std::vector<Var> grads) {
@@ -45,7 +49,7 @@ Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars
   const Var norm = sqrt(total);
   // A step whose gradient is not finite changes nothing: its cause can still be found, and the last
   // good weights are still there to save.
-  const Var is_finite = lt(norm, static_cast<double>(std::numeric_limits<float>::max()));
+  const Var is_finite = is_finite_norm(norm);
   if (config.clip > 0) {
     const Var scale = min(div(fill(b, config.clip, norm.type()), norm + 1e-6), 1.0);
     for (size_t i = 0; i < grads.size(); ++i) {

@@ -30,6 +30,10 @@ struct StepScalars {
   static StepScalars params(Builder& b);
 };
 
+// Whether the update is done: one whose gradients have a norm that is no number or infinite changes
+// no weight and no state.
+Var is_finite_norm(Var norm);
+
 // Adds state parameters ("adam.m.<weight>", …), results and donations for every weight; returns the
 // gradient norm before clipping.
 Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars& scalars,

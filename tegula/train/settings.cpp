@@ -42,10 +42,13 @@ void add_optimizer(Lines& out, const TrainConfig& c) {
 std::string settings_toml(const TrainConfig& c) {
   Lines out;
   out.add("data", c.data), out.add("out", c.out), out.add("tokenizer", c.tokenizer);
+  if (!c.batches.empty()) out.add("batches", c.batches);
   add_model(out, c.model);
   out.add("batch", c.batch), out.add("accumulate", c.accumulate), out.add("steps", c.steps);
   add_optimizer(out, c);
   out.add("dtype", c.dtype), out.add("mode", c.mode), out.add("seed", c.seed);
+  if (c.dtype == "f16")
+    out.add("loss-scale", c.loss_scale), out.add("loss-scale-every", c.loss_scale_every);
   out.add("eval-every", c.eval_every), out.add("save-every", c.save_every);
   if (c.memory_bytes > 0) out.add("memory", std::to_string(c.memory_bytes));
   out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);

@@ -1,12 +1,14 @@
 #include "tegula/train/step.h"
 
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 #include "tegula/passes/split.h"
+#include "tegula/train/loss_scale.h"
 
 namespace tegula {
 
@@ -30,9 +32,8 @@ std::vector<Var> weight_vars(Context& c) {
 }  // namespace
 
 Result<StepFunctions> build_step_functions(const TrainConfig& config) {
-  if (config.dtype != "f32" && config.dtype != "bf16")
-    return unsupported(cat("dtype ", config.dtype,
-                           ": training computes in f32 or bf16; in f16 small gradients vanish"));
+  if (config.dtype != "f32" && config.dtype != "bf16" && config.dtype != "f16")
+    return unsupported(cat("dtype ", config.dtype, ": training computes in f32, bf16 or f16"));
   const ModelDef* model = TEGULA_TRY(find_model(config.model.type));
   StepFunctions f;
   f.module = std::make_shared<Module>();
@@ -50,13 +51,18 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
     Context c(b, config.model);
     const Var loss = forward(b, c, true);
     const auto weights = weight_vars(c);
-    auto grads = grad(loss, weights);
+    std::optional<LossScale> scale;
+    if (config.dtype == "f16") scale = LossScale::params(b);
+    auto grads = grad(scale ? loss * scale->scale : loss, weights);
     f.weights = c.weights();
     b.result("loss", loss);
     if (config.accumulate > 1)
       for (size_t i = 0; i < grads.size(); ++i) b.result("grad." + f.weights[i].name, grads[i]);
     const StepScalars scalars = StepScalars::params(b);
-    b.result("grad_norm", apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads));
+    if (scale) grads = scale->unscaled(b, f.weights, std::move(grads));
+    const Var norm = apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads);
+    b.result("grad_norm", norm);
+    if (scale) scale->follow(b, norm, config.loss_scale_every);
     f.train_step = TEGULA_TRY(b.finish_into_module());
   }
   if (config.accumulate > 1) {
@@ -118,6 +124,7 @@ CompileOptions compile_options(const TrainConfig& config, const Target& target) 
   o.plan.target = target;
   PassOptions& p = o.passes.pass;
   if (config.dtype == "bf16") p.compute_dtype = DType::kBF16;
+  if (config.dtype == "f16") p.compute_dtype = DType::kF16;
   p.mode = config.mode == "fast" ? Mode::kFast : Mode::kExact;
   p.is_step = true;
   p.memory_bytes = config.memory_bytes;

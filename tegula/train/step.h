@@ -1,6 +1,7 @@
 // The step functions of training, built as graphs: what one optimizer step computes.
 //
 //   train_step  tokens, targets, scalars, weights, state -> loss, grad_norm, weights', state'
+// (in f16 the state has the loss's scale, train/loss_scale.h)
 // With accumulation (n > 1) it has results "grad.<weight>" too and is not run, but its two parts
 // (passes/split.h); gradient sums are donated state:
 //   micro_step  tokens, targets, weights, sums -> loss, sums' = sums + gradient / n

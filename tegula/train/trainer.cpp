@@ -13,7 +13,6 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
-#include "tegula/train/checkpoint.h"
 #include "tegula/train/ranks.h"
 
 namespace tegula {
@@ -89,7 +88,7 @@ Status Trainer::open_origin() {
 Status Trainer::load_data() {
   const TextData text = TEGULA_TRY(load_text(config_.data, config_.out));
   data_summary = text.summary();
-  data_sha256_ = sha256_hex(text.text);
+  hashes_.text = sha256_hex(text.text);
   std::string note;
   Tokenizer tokenizer = from_.empty()
                             ? TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text))
@@ -101,6 +100,17 @@ Status Trainer::load_data() {
   data_ =
       TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  return load_batches();
+}
+
+Status Trainer::load_batches() {
+  if (config_.batches.empty()) return {};
+  const std::string text = TEGULA_TRY(read_file(config_.batches));
+  hashes_.batches = sha256_hex(text);
+  batches_ = TEGULA_TRY(parse_batches(
+      text, config_.batches,
+      {config_.batch, config_.model.max_seqlen, static_cast<int64_t>(data_.train().size()),
+       config_.steps, config_.accumulate}));
   return {};
 }
 
@@ -182,8 +192,9 @@ Status Trainer::init_or_resume() {
                              static_cast<int64_t>(r)));
   const WholeStore whole = TEGULA_TRY(whole_store(ranks_, false));
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, from_, data_sha256_, *whole.store, notes));
+    step_ = TEGULA_TRY(load_training_state(config_, from_, hashes_, *whole.store, notes));
     saved_ = from_, saved_step_ = step_;
+    loss_scale_ = loss_scale_of(*whole.store);
     best_ = best_checkpoint(config_.out);
     // A crash may have come between the two halves of naming it.
     if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
@@ -196,6 +207,8 @@ Status Trainer::init_or_resume() {
   else
     for (const WeightSpec& w : functions_.weights)
       init_weight(w, config_.seed, whole.store->find(w.name));
+  init_loss_scale(*whole.store, config_.loss_scale);
+  loss_scale_ = loss_scale_of(*whole.store);
   TEGULA_TRY(give_out(whole, ranks_));
   if (!config_.overwrite || config_.out.empty()) return {};
   TEGULA_TRY(clear_run_directory(config_.out));
@@ -246,14 +259,18 @@ Status Trainer::run_all(size_t which) {
 void Trainer::fill_inputs(int64_t micro) {
   const int64_t index = step_ * config_.accumulate + micro;
   seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
-  fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
-             tokens_.data(), targets_.data());
+  if (batches_)
+    fill_rows(data_.train(), batches_->of(index), config_.model.max_seqlen, tokens_.data(),
+              targets_.data());
+  else
+    fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
+               tokens_.data(), targets_.data());
   give_batch();
 }
 
 Status Trainer::one_step(StepReport& report) {
   const auto start = Clock::now();
-  const auto t = static_cast<double>(step_ + 1);
+  const auto t = static_cast<double>(step_ + 1 - loss_scale_.skipped);  // updates, with this one
   report.step = step_ + 1;
   report.lr = learning_rate(config_, step_);
   lr_ = static_cast<float>(report.lr);
@@ -272,8 +289,18 @@ Status Trainer::one_step(StepReport& report) {
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
                         static_cast<double>(config_.model.max_seqlen) / report.step_ms * 1e3;
-  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) return not_finite(report);
+  if (config_.dtype == "f16") TEGULA_TRY(follow_loss_scale(last, report));
+  if (!std::isfinite(report.loss) || !(report.is_skipped || std::isfinite(report.grad_norm)))
+    return not_finite(report);
   ++step_;
+  return {};
+}
+
+Status Trainer::follow_loss_scale(Session& last, StepReport& report) {
+  report.loss_scale = loss_scale_.scale;
+  const LossScaleState before = loss_scale_;
+  loss_scale_ = TEGULA_TRY(fetch_loss_scale(last));
+  report.is_skipped = loss_scale_.skipped > before.skipped && loss_scale_.scale >= kLeastLossScale;
   return {};
 }
 
@@ -420,7 +447,7 @@ Status Trainer::save() {
   if (config_.out.empty()) return {};
   const WholeStore whole = TEGULA_TRY(whole_store(ranks_, true));
   saved_ = TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights,
-                                      *whole.store, data_sha256_, step_));
+                                      *whole.store, hashes_, step_));
   saved_step_ = step_;
   return {};
 }
@@ -559,6 +586,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
                        static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;
   }
   sum.params = parameters();
+  sum.loss_scale = loss_scale_;
   sum.flops_per_step_planned = cost_.flops;
   sum.bytes_per_step_planned = cost_.bytes;
   sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;

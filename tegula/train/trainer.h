@@ -17,8 +17,11 @@
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/rank_group.h"
+#include "tegula/train/batches.h"
+#include "tegula/train/checkpoint.h"
 #include "tegula/train/config.h"
 #include "tegula/train/data.h"
+#include "tegula/train/loss_scale.h"
 #include "tegula/train/rank_run.h"
 #include "tegula/train/step.h"
 
@@ -31,6 +34,10 @@ struct StepReport {
   double lr = 0;
   double step_ms = 0;
   double tokens_per_s = 0;
+  // In f16 (train/loss_scale.h): what the step's loss was multiplied by; it changed nothing, since
+  // gradients overflowed, and grad_norm is not finite.
+  double loss_scale = 1;
+  bool is_skipped = false;
 };
 
 struct EvalReport {
@@ -55,6 +62,7 @@ struct TrainSummary {
   EvalReport eval;          // the last one
   double best_val_loss = NAN;
   int64_t best_step = -1;
+  LossScaleState loss_scale;             // after the last step
   double tokens_per_s = 0, step_ms = 0;  // of the median step
   int64_t params = 0;
   int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
@@ -88,8 +96,8 @@ class Trainer {
 
   // Trains to the last step, or until `stop` is set (finishes the step, saves, does not evaluate).
   // A step whose loss or gradient is not finite ends the run with an error that names the first op
-  // at fault; nothing is saved, since the weights before it lead there again: the last good
-  // checkpoint stays.
+  // at fault, unless its loss was scaled and may be scaled by less; nothing is saved, since the
+  // weights before it lead there again: the last good checkpoint stays.
   Result<TrainSummary> run(const std::atomic<bool>& stop);
 
   // Loss over the whole validation split, every full sequence of it once, and over as many of the
@@ -125,11 +133,13 @@ class Trainer {
   Status lock_output();
   Status open_origin();
   Status load_data();
+  Status load_batches();
   Status compile_plans();
   Status allocate();
   Status init_or_resume();
   Status bind_all();
   Status one_step(StepReport& report);
+  Status follow_loss_scale(Session& last, StepReport& report);
   Result<double> split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                             const std::atomic<bool>& stop);
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
@@ -147,9 +157,10 @@ class Trainer {
   ProcessMemory before_ = process_memory(0);
   std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
   std::string from_;                // the directory that weights come from; "": they are random
-  std::string data_sha256_;
+  DataHashes hashes_;
   std::unique_ptr<Tokenizer> tokenizer_;
   TokenData data_;
+  std::optional<BatchOrder> batches_;  // as config_.batches says; none: drawn
   StepFunctions functions_;
   std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update
   StepCost cost_;                     // of all ranks
@@ -159,7 +170,8 @@ class Trainer {
   std::vector<int32_t> tokens_, targets_;  // of all ranks
   float lr_ = 0, c1_ = 0, c2_ = 0;
   int64_t seed_ = 0;
-  int64_t step_ = 0;   // steps done
+  int64_t step_ = 0;  // steps done
+  LossScaleState loss_scale_;
   std::string saved_;  // the checkpoint of saved_step_
   int64_t saved_step_ = -1;
   int64_t free_before_ = 0;             // bytes of the device

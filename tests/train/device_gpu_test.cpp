@@ -2,6 +2,8 @@
 // where there is none; CI runs it on the driver made for tests (tests/kernels/cuda/emulator).
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tegula/base/element.h"
 #include "tegula/io/file.h"
 #include "tegula/ir/host_tensor.h"
@@ -64,7 +66,7 @@ class OnDevice : public ::testing::Test {
 // Of bf16 the orders of sums, and what is rounded in between, differ.
 TEST_F(OnDevice, LossesAreTheCpus) {
   for (const char* family : {"gpt2", "llama", "gemma2", "moe", "mlp", "lstm"})
-    for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
       const TrainConfig c = config_of(family, dtype);
       const Run cpu = train(c, "cpu"), gpu = train(c, "cuda");
       ASSERT_EQ(cpu.losses.size(), gpu.losses.size()) << family << " " << dtype;
@@ -75,6 +77,31 @@ TEST_F(OnDevice, LossesAreTheCpus) {
         EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 10 * share * cpu.norms[i])
             << family << " " << dtype << ", step " << i;
       }
+    }
+}
+
+// A scale that is too large, on both: the same steps are skipped, and in f16 losses are closer than
+// in bf16.
+TEST_F(OnDevice, F16ScalesItsLossAsOnTheCpu) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const int64_t accumulate : {1, 2}) {
+      TrainConfig c = config_of(family, "f16");
+      c.accumulate = accumulate, c.steps = 24;
+      c.loss_scale = kMostLossScale, c.loss_scale_every = 2;
+      const Run cpu = train(c, "cpu"), gpu = train(c, "cuda");
+      ASSERT_EQ(cpu.losses.size(), gpu.losses.size()) << family;
+      EXPECT_EQ(gpu.sum.host_steps, 0) << family;
+      EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned) << family;
+      EXPECT_TRUE(std::isinf(gpu.norms[0]) || std::isnan(gpu.norms[0])) << family;
+      EXPECT_GT(gpu.sum.loss_scale.skipped, 2) << family;
+      // A gradient at the edge of what f16 holds may overflow a step later or earlier.
+      EXPECT_NEAR(static_cast<double>(gpu.sum.loss_scale.skipped),
+                  static_cast<double>(cpu.sum.loss_scale.skipped), 1)
+          << family;
+      EXPECT_LE(std::fabs(std::log2(gpu.sum.loss_scale.scale / cpu.sum.loss_scale.scale)), 2)
+          << family;
+      for (size_t i = 0; i < cpu.losses.size(); ++i)
+        EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-2 * cpu.losses[i]) << family << ", step " << i;
     }
 }
 
@@ -115,7 +142,7 @@ TEST_F(OnDevice, FactorsMayBeginAnywhere) {
 
 TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {
   for (const char* family : {"gpt2", "llama", "gemma2", "moe", "mlp"})
-    for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
       const Run gpu = train(config_of(family, dtype), "cuda");
       EXPECT_EQ(gpu.sum.host_steps, 0) << family << " " << dtype;
     }

@@ -1,0 +1,67 @@
+#include "tegula/train/loss_scale.h"
+
+#include "tegula/ops/math.h"
+#include "tegula/train/optimizer.h"
+
+namespace tegula {
+
+namespace {
+constexpr const char *kScale = "loss_scale", *kGood = "loss_scale.good",
+                     *kSkipped = "loss_scale.skipped";
+
+void set_state(Builder& b, const char* name, Var v) {
+  b.result(name, v);
+  b.donate(name, name);
+}
+
+Var constant(Builder& b, double value) { return fill(b, value, {DType::kF32, {}}); }
+}  // namespace
+
+LossScale LossScale::params(Builder& b) {
+  const Type f32{DType::kF32, {}};
+  return {b.param(kScale, f32, Role::kState), b.param(kGood, f32, Role::kState),
+          b.param(kSkipped, f32, Role::kState)};
+}
+
+std::vector<Var> LossScale::unscaled(Builder& b, const std::vector<WeightSpec>& specs,
+                                     std::vector<Var> grads) const {
+  b.set_phase(Phase::kUpdate);
+  const Var inverse = constant(b, 1) / scale;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const Scope scope(b, specs[i].scope);
+    grads[i] = grads[i] * inverse;
+  }
+  b.set_phase(Phase::kForward);
+  return grads;
+}
+
+void LossScale::follow(Builder& b, Var norm, int64_t every) const {
+  b.set_phase(Phase::kUpdate);
+  const Var is_good = is_finite_norm(norm), zero = constant(b, 0);
+  const Var in_a_row = good + 1.0;
+  const Var grows = lt(constant(b, static_cast<double>(every) - 0.5), in_a_row);
+  const Var larger = select(grows, min(scale * 2.0, kMostLossScale), scale);
+  set_state(b, kScale, select(is_good, larger, scale * 0.5));
+  set_state(b, kGood, select(is_good, select(grows, zero, in_a_row), zero));
+  set_state(b, kSkipped, select(is_good, skipped, skipped + 1.0));
+  b.set_phase(Phase::kForward);
+}
+
+void init_loss_scale(const Store& store, double scale) {
+  const TensorRef at = store.find(kScale);
+  if (at.data) at.as<float>()[0] = static_cast<float>(scale);
+}
+
+LossScaleState loss_scale_of(const Store& store) {
+  const TensorRef scale = store.find(kScale), skipped = store.find(kSkipped);
+  if (!scale.data || !skipped.data) return {};
+  return {static_cast<double>(scale.as<float>()[0]), static_cast<int64_t>(skipped.as<float>()[0])};
+}
+
+Result<LossScaleState> fetch_loss_scale(Session& step) {
+  const double scale = TEGULA_TRY(step.fetch(kScale)).as<float>()[0];
+  const float skipped = TEGULA_TRY(step.fetch(kSkipped)).as<float>()[0];
+  return LossScaleState{scale, static_cast<int64_t>(skipped)};
+}
+
+}  // namespace tegula
