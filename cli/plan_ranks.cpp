@@ -15,6 +15,7 @@ struct Planned {
   CompiledRanks step, update;  // update: without plans, unless gradients are accumulated
   std::vector<StepCost> costs;
   std::vector<int64_t> sent_bytes;
+  ProductShares products;
 };
 
 int64_t sent_bytes(const CompiledRanks& c, int64_t rank) {
@@ -28,6 +29,12 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
   const bool one = c.accumulate == 1;
   p.step = TEGULA_TRY(compile_for_ranks(
       c, p.functions, one ? p.functions.train_step : p.functions.micro_step, target));
+  TrainConfig alone = c;
+  alone.mesh = {}, alone.zero = 0;
+  const StepFunctions whole = TEGULA_TRY(build_step_functions(alone));
+  const CompiledRanks by_one = TEGULA_TRY(
+      compile_for_ranks(alone, whole, one ? whole.train_step : whole.micro_step, target));
+  p.products = product_shares(p.step, *by_one.plans[0]);
   if (!one) p.update = TEGULA_TRY(compile_for_ranks(c, p.functions, p.functions.update, target));
   for (int64_t r = 0; r < c.mesh.n_ranks(); ++r) {
     const auto i = static_cast<size_t>(r);
@@ -41,6 +48,7 @@ Result<Planned> planned(const TrainConfig& c, const Target& target) {
 // What rank 0 executes with others, by op and axis.
 struct Exchange {
   int64_t count = 0, sent_bytes = 0;
+  bool is_bound = false;  // what data decides, at most
 };
 std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c) {
   std::map<std::string, Exchange> all;
@@ -52,7 +60,7 @@ std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c
       if (!s.op->collective || s.ends >= 0) continue;
       one.steps = {s};
       Exchange& e = all[cat(s.op->name, " over ", s.attrs.str("axis"))];
-      e.count += times;
+      e.count += times, e.is_bound = s.op->collective->is_bound;
       e.sent_bytes += times * one.sent_bytes(ranks.mesh, ranks.mesh.at(0));
     }
   };
@@ -81,14 +89,18 @@ void print_json(const Planned& p, const TrainConfig& c) {
         Json::object({{"what", what}, {"count", e.count}, {"sent_bytes", e.sent_bytes}}));
   for (const auto& [what, flops] : uncut(p))
     alike.push_back(Json::object({{"what", what}, {"flops", flops}}));
-  std::printf("%s\n", Json::object({{"params", parameter_count(p.functions.weights)},
-                                    {"mesh", to_text(c.mesh)},
-                                    {"mode", c.mode},
-                                    {"ranks", std::move(ranks)},
-                                    {"collectives", std::move(sends)},
-                                    {"uncut", std::move(alike)}})
-                          .dump()
-                          .c_str());
+  std::printf(
+      "%s\n",
+      Json::object({{"params", parameter_count(p.functions.weights)},
+                    {"mesh", to_text(c.mesh)},
+                    {"mode", c.mode},
+                    {"ranks", std::move(ranks)},
+                    {"collectives", std::move(sends)},
+                    {"uncut", std::move(alike)},
+                    {"products", Json::object({{"of_one_rank", p.products.all},
+                                               {"without_uncut", p.products.without_uncut}})}})
+          .dump()
+          .c_str());
 }
 
 void print_text(const Planned& p, const TrainConfig& c) {
@@ -100,8 +112,11 @@ void print_text(const Planned& p, const TrainConfig& c) {
                 static_cast<double>(p.costs[r].peak_bytes()) / (1 << 20),
                 static_cast<double>(p.sent_bytes[r]));
   for (const auto& [what, e] : exchanges(p, c))
-    std::printf("exchange    %lld %s, %.4g bytes sent by rank 0\n", static_cast<long long>(e.count),
-                what.c_str(), static_cast<double>(e.sent_bytes));
+    std::printf("exchange    %lld %s, %s%.4g bytes sent by rank 0\n",
+                static_cast<long long>(e.count), what.c_str(), e.is_bound ? "at most " : "",
+                static_cast<double>(e.sent_bytes));
+  std::printf("products    %.3f of one rank's FLOPs over all ranks, %.3f without what is not cut\n",
+              p.products.all, p.products.without_uncut);
   for (const auto& [what, flops] : uncut(p))
     std::printf("not cut     %s: %.4g FLOPs on every rank\n", what.c_str(),
                 static_cast<double>(flops));

@@ -21,10 +21,11 @@ struct CollectiveDef {
   // Bytes that the rank at `index` of the group gives to others, where each of them takes just what
   // it needs and sums are made in shares: a ring's volume. [Thakur et al. 2005, table 1]
   int64_t (*sent_bytes)(const OpCall& call, int64_t index) = nullptr;
-  // The definition, on the operands and results of the whole group.
+  // The definition, on the operands and results of the whole group, rank by rank.
   void (*reference)(const OpCall& call, std::span<const TensorRef> in,
                     std::span<const TensorRef> out) = nullptr;
-  int n_meetings = 1;  // how often all of them wait for one another's data
+  int n_meetings = 1;     // how often all of them wait for one another's data
+  bool is_bound = false;  // sent_bytes is what it sends at most: lengths are data
 };
 
 // Share i of n of a tensor's elements, in row-major order: what one rank sums.

@@ -13,7 +13,8 @@ struct Group {
   std::string_view axis;
   int64_t n_ranks = 1;
   // Begun where it stands and over where it is first read, beside the work in between (Step::starts
-  // in plan/plan.h). Not all_reduce, in which ranks meet twice.
+  // in plan/plan.h). Not all_reduce, in which ranks meet twice: its halves are reduce_scatter and
+  // all_gather.
   bool in_background = false;
 };
 
@@ -28,6 +29,11 @@ Var reduce_scatter(Var x, const Group& group, int dim, int64_t parts = 1, Loc lo
 // From split along one dim to split along another: a rank gives every other one that one's share of
 // `split`, and lays what it gets side by side along `gather`.
 Var all_to_all(Var x, const Group& group, int split, int gather, Loc loc = Loc::current());
+// The same of rows along the last dim of which only the first `sent` elements are filled; what rows
+// hold beyond is 0 in y. sent: i32 [dims of x but the last]; received: the same of y, which is
+// all_to_all of `sent`.
+Var all_to_all_ragged(Var x, Var sent, Var received, const Group& group, int split, int gather,
+                      Loc loc = Loc::current());
 
 // Rank r receives x of rank from[r], where that is -1 zeros; nobody sends to two. One op for all
 // that passes between pairs: a send and its receive are two sides of one node, a ring's shift is a

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <map>
 
+#include "tegula/cost/price.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/ring.h"
+#include "tegula/passes/rows_in_use.h"
+#include "tegula/passes/sum_buckets.h"
 #include "tegula/passes/sum_shards.h"
 
 namespace tegula {
@@ -22,7 +25,8 @@ class Partitioner {
         s_(s),
         at_(s.mesh.at(rank)),
         b_(m, m[step].name),
-        root_of_(shard_addends(m[step])) {}
+        root_of_(shard_addends(m[step])),
+        rows_in_use_(rows_in_use(f_)) {}
 
   Result<FuncId> run() {
     map_.resize(f_.values.size());
@@ -31,7 +35,10 @@ class Partitioner {
       const Shape local = TEGULA_TRY(local_shape(s_.mesh, t.shape, s_.values[p.value]));
       map_[p.value] = b_.param(p.name, {t.dtype, local}, p.role);
     }
-    TEGULA_TRY(find_fetches());
+    for (NodeId n = 0; n < f_.nodes.size(); ++n)
+      wants_.push_back(TEGULA_TRY(wanted_operands(m_, f_, n, s_)));
+    find_fetches();
+    find_late();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(emit(n));
     b_.set_phase(Phase::kForward);
     for (size_t r = 0; r < f_.results.size(); ++r) add_result(r);
@@ -56,17 +63,50 @@ class Partitioner {
     ValueId value = kNone;
     Sharding want;
   };
-  Status find_fetches() {
-    if (s_.stored.empty()) return {};
+  void find_fetches() {
+    if (s_.stored.empty()) return;
     for (NodeId id = 0; id < f_.nodes.size(); ++id) {
       const Node& n = f_.nodes[id];
       if (n.phase == Phase::kUpdate) continue;
-      const auto want = TEGULA_TRY(wanted_operands(m_, f_, id, s_));
       for (size_t k = 0; k < n.inputs.size(); ++k)
-        if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == want[k]))
-          fetches_.push_back({id, n.inputs[k], want[k]});
+        if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == wants_[id][k]))
+          fetches_.push_back({id, n.inputs[k], wants_[id][k]});
     }
-    return {};
+  }
+
+  // Sums of the backward part that pend until the update: what the first reader there wants.
+  void find_late() {
+    late_.resize(f_.values.size());
+    std::vector<uint8_t> is_early(f_.values.size());
+    for (NodeId id = 0; id < f_.nodes.size(); ++id) {
+      const Node& n = f_.nodes[id];
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        const ValueId v = n.inputs[k];
+        const Node* maker = f_.producer(v);
+        if (!maker || maker->phase != Phase::kBackward || s_.values[v] == wants_[id][k]) continue;
+        if (n.phase != Phase::kUpdate) is_early[v] = 1;
+        if (!is_early[v] && late_[v].empty()) late_[v] = wants_[id][k];
+      }
+    }
+  }
+
+  // A sum that is not needed soon is joined, or shared out, beside what comes next.
+  void join_late(ValueId v) {
+    const Sharding &from = s_.values[v], &to = late_[v];
+    std::vector<size_t> sums;
+    size_t n_changes = 0;
+    for (size_t a = 0; a < to.size(); ++a) {
+      if (from[a] == to[a] || s_.mesh.axes[a].size == 1) continue;
+      n_changes += 1;
+      if (from[a].is_pending() && from[a].combine == Combine::kSum) sums.push_back(a);
+    }
+    if (sums.empty() || sums.size() != n_changes) return;
+    const bool is_shared_out =
+        std::any_of(sums.begin(), sums.end(), [&](size_t a) { return to[a].is_split(); });
+    if (!is_shared_out) return buckets_.add(v, map_[v], sums);
+    is_late_ = n_changes == 1;
+    if (is_late_) converted(v, to);
+    is_late_ = false;
   }
 
   // The next weight that is not there yet, fetched beside the node that reads the one before.
@@ -82,7 +122,7 @@ class Partitioner {
 
   Status emit(NodeId id) {
     const Node& n = f_.nodes[id];
-    const auto want = TEGULA_TRY(wanted_operands(m_, f_, id, s_));
+    const auto& want = wants_[id];
     b_.set_origin(n.origin);
     b_.set_phase(n.phase);
     std::vector<Var> in;
@@ -102,6 +142,7 @@ class Partitioner {
     }
     if (n.op == &cast_op && pends_at_all(n.output())) {
       map_[n.output()] = in[0];  // it is wide already
+      if (!late_[n.output()].empty()) join_late(n.output());
       return {};
     }
     const auto axis = static_cast<size_t>(ring);
@@ -110,6 +151,8 @@ class Partitioner {
                                 : pends   ? emit_pending(id, call, in)
                                           : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
+    for (uint32_t r = 0; r < n.n_outputs; ++r)
+      if (!late_[n.output(r)].empty()) join_late(n.output(r));
     return b_.failed() ? Status(b_.error()) : Status();
   }
 
@@ -158,8 +201,16 @@ class Partitioner {
   // The value as `to` says it lies. What changes on one axis is made whole there first, and so is
   // what a later axis split of the same dim, innermost first; then what is wanted is cut.
   Var converted(ValueId v, const Sharding& to) {
-    const Sharding& from = s_.values[v];
-    if (from == to) return map_[v];
+    if (s_.values[v] == to) return map_[v];
+    Sharding from = s_.values[v];
+    Var x = map_[v];
+    const bool stays =
+        std::any_of(to.begin(), to.end(), [](const auto& s) { return s.is_pending(); });
+    if (buckets_.has(v) && !stays) {
+      x = buckets_.take(v);
+      for (AxisSharding& s : from)
+        if (s.is_pending()) s = {};
+    }
     if (auto fresh = made_anew(v, to); fresh.valid()) return fresh;
     std::vector<uint8_t> changes(to.size());
     for (size_t a = 0; a < to.size(); ++a) {
@@ -174,7 +225,6 @@ class Partitioner {
       }
     }
     Sharding now = from;
-    Var x = map_[v];
     const auto n_changes = std::count(changes.begin(), changes.end(), uint8_t{1});
     for (size_t a = to.size(); a-- > 0;) {
       if (!changes[a] || now[a].is_replicated()) continue;
@@ -210,11 +260,30 @@ class Partitioner {
   Var joined(ValueId v, Var x, size_t a, const Sharding& now, const AxisSharding& next,
              const AxisSharding& from) {
     return once(v, now, [&] {
-      if (from.is_split() && next.is_split()) return all_to_all(x, group(a), next.dim, from.dim);
+      if (from.is_split() && next.is_split()) return turned(v, x, group(a), next.dim, from.dim);
       if (from.is_split()) return all_gather(x, group(a, is_fetched(v)), from.dim, from.parts);
-      if (next.is_split()) return reduce_scatter(x, group(a), next.dim, next.parts);
+      if (next.is_split()) return reduce_scatter(x, group(a, is_late_), next.dim, next.parts);
       return all_reduce(x, group(a), from.combine);
     });
+  }
+
+  // From split along one dim to split along another. Rows that are not filled need not travel,
+  // where that is less than their lengths are: these go first. (Zeros of such a row lose their
+  // sign.)
+  Var turned(ValueId v, Var x, const Group& g, int split, int gather) {
+    const int last = x.rank() - 1;
+    const auto bytes = static_cast<double>(x.type().bytes()) * static_cast<double>(g.n_ranks - 1) /
+                       static_cast<double>(g.n_ranks);
+    const auto of_lengths = bytes * 4 / static_cast<double>(x.dim(last).bound()) /
+                            static_cast<double>(size_bytes(x.dtype()));
+    const bool is_ragged = s_.mode == Mode::kFast && is_float(x.dtype()) && split < last &&
+                           gather < last &&
+                           price_of_exchange(s_.target, 2, rows_in_use_[v] * bytes + of_lengths) <
+                               price_of_exchange(s_.target, 1, bytes);
+    if (!is_ragged) return all_to_all(x, g, split, gather);
+    const Var is_filled = ne(reduce_max(abs(x), {last}), 0.0);
+    const Var sent = cast(is_filled, DType::kI32) * static_cast<double>(x.dim(last).bound());
+    return all_to_all_ragged(x, sent, all_to_all(sent, g, split, gather), g, split, gather);
   }
 
   // This rank's share of each part of a dim.
@@ -281,8 +350,13 @@ class Partitioner {
   const std::vector<int64_t> at_;
   Builder b_;
   std::vector<NodeId> root_of_;
+  const std::vector<double> rows_in_use_;  // per value
   std::vector<Var> map_;
   std::map<std::string, Var> made_;
+  std::vector<std::vector<Sharding>> wants_;  // of each node's operands
+  std::vector<Sharding> late_;                // of each value; empty: it is none
+  SumBuckets buckets_{b_, s_.mesh, s_.target};
+  bool is_late_ = false;
   std::vector<Fetch> fetches_;
   size_t n_fetched_ = 0;
 };

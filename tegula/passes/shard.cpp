@@ -26,7 +26,7 @@ bool widens(const Node& n, const LocalCall& c) {
 class Sharder {
  public:
   Sharder(const Module& m, const Function& f, const ShardOptions& o) : m_(m), f_(f), options_(o) {
-    out_.mesh = o.mesh, out_.mode = o.mode;
+    out_.mesh = o.mesh, out_.mode = o.mode, out_.target = o.target;
     out_.values.assign(f.values.size(), replicated(o.mesh));
     out_.nodes.resize(f.nodes.size());
     if (o.mode == Mode::kExact) root_of_ = shard_addends(f);

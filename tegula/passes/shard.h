@@ -47,6 +47,7 @@ struct ShardedStep {
   std::vector<uint8_t> stored;
   std::vector<Uncut> uncut;  // products that some axis does not share out
   Mode mode = Mode::kFast;
+  Target target = {};
 };
 
 // Errors: a parameter whose sharding does not fit its type, with both numbers.

@@ -162,6 +162,29 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   return out;
 }
 
+namespace {
+double product_flops(const Plan& plan) {
+  double sum = 0;
+  for (const Step& s : plan.steps)
+    if (s.op->precision == Precision::kLow || has_bodies(*s.op))
+      sum += static_cast<double>(s.flops);
+  return sum;
+}
+}  // namespace
+
+ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole) {
+  double all = 0, alike = 0;
+  for (const auto& plan : ranks.plans) all += product_flops(*plan);
+  for (const Uncut& u : ranks.sharded.uncut) {
+    // Each group of the axis does it, as the axes before have left it.
+    double n = static_cast<double>(ranks.mesh.axes[u.axis].size - 1);
+    for (size_t a = 0; a < u.axis; ++a) n *= static_cast<double>(ranks.mesh.axes[a].size);
+    alike += static_cast<double>(u.flops) * n;
+  }
+  const double one = product_flops(whole);
+  return one > 0 ? ProductShares{all / one, (all - alike) / one} : ProductShares{};
+}
+
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) {
   const int p = ranks.plans[0]->find_param(param);
   return p < 0 ? nullptr : &ranks.params[static_cast<size_t>(p)];

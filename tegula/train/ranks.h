@@ -35,6 +35,13 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target);
 
+// FLOPs of products over all ranks, as a multiple of those of one rank that does the whole step.
+struct ProductShares {
+  double all = 1;
+  double without_uncut = 1;  // without what is listed as done alike by the ranks of an axis
+};
+ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole);
+
 // The sharding of a parameter of the compiled step; null: it has none of that name.
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param);
 

@@ -65,6 +65,21 @@ class Ranks(CliTest):
         for ours, theirs in zip(planned["ranks"], measured["ranks"], strict=True):
             self.assertEqual(ours, {what: theirs[what] for what in ("flops", "sent_bytes", "peak_bytes")})
 
+    def test_products_are_shared_out(self):
+        """Over all ranks they cost what they cost one, but for what is listed as not cut."""
+        size = ("--batch 8 --seqlen 64 --n-layers 2 --n-heads 8 --d-model 256 --vocab-size 512 --threads 1 --json").split()
+        for model, mesh in (("gpt2", "dp=2,tp=2"), ("llama", "cp=4"), ("moe", "ep=2,dp=2"), ("gpt2", "dp=4"), ("gpt2", "tp=4")):
+            for mode in ("fast", "exact"):
+                with self.subTest(mesh=mesh, mode=mode):
+                    plan = self.expect_ok(self.run_tool("plan", "--model", model, "--mesh", mesh, "--mode", mode, *size))
+                    planned = json.loads(plan.stdout)
+                    products = planned["products"]
+                    self.assertLessEqual(products["without_uncut"], 1.05)
+                    self.assertLessEqual(products["of_one_rank"], 1.25)
+                    self.assertGreaterEqual(products["of_one_rank"], products["without_uncut"])
+                    self.assertGreater(products["without_uncut"], .9)
+                    self.assertEqual(bool(planned["uncut"]), products["of_one_rank"] > products["without_uncut"])
+
     def test_sequences_go_round_a_ring(self):
         flags = ("--model", "llama", "--n-kv-heads", "2")
         one = self.train("one", *flags)

@@ -119,6 +119,13 @@ Var all_to_all(Var x, const Group& group, int split, int gather, Loc loc) {
   return x.builder().emit(all_to_all_op, std::move(a), {x}, loc);
 }
 
+Var all_to_all_ragged(Var x, Var sent, Var received, const Group& group, int split, int gather,
+                      Loc loc) {
+  Attrs a = group_attrs(group);
+  a.set("split", int64_t{from_end(split, x)}), a.set("gather", int64_t{from_end(gather, x)});
+  return x.builder().emit(all_to_all_ragged_op, std::move(a), {x, sent, received}, loc);
+}
+
 Var send_recv(Var x, const Group& group, std::vector<int64_t> from, Loc loc) {
   Attrs a = group_attrs(group);
   a.set("from", std::move(from));

@@ -39,9 +39,13 @@ void join_ranks(T (*x)[kBlock], std::string_view combine, size_t n_ranks, int64_
 
 }  // namespace
 
+bool supports_group(const Attrs& attrs) {
+  return attrs.i("ranks") <= static_cast<int64_t>(kMostRanks);
+}
+
 bool supports_collective(const KernelQuery& q) {
   return q.in.size() == 1 && q.out.size() == 1 && q.in[0].is_contiguous() &&
-         q.out[0].is_contiguous() && q.attrs->i("ranks") <= static_cast<int64_t>(kMostRanks);
+         q.out[0].is_contiguous() && supports_group(*q.attrs);
 }
 
 bool keeps_alone(const KernelCall& c) {

@@ -26,6 +26,8 @@ void with_group(const KernelCall& c, F&& work) {
   if (!met.all.empty() && work(met, peers)) peers.meet(axis);
 }
 
+// Not more ranks than are joined at once.
+bool supports_group(const Attrs& attrs);
 // One operand and one result, both dense.
 bool supports_collective(const KernelQuery& q);
 

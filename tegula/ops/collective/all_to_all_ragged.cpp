@@ -1,0 +1,132 @@
+// all_to_all of rows of which only a part is filled: lengths are data, what they may be is static.
+#include "tegula/ops/common/collective.h"
+
+namespace tegula {
+
+namespace {
+Status check(const OpCall& c) {
+  TEGULA_TRY(check_group_dim(c, "split", true));
+  TEGULA_TRY(check_group_dim(c, "gather", false));
+  const int64_t split = c.attrs->i("split"), gather = c.attrs->i("gather");
+  const int last = c.shape(0).rank() - 1;
+  if (split != gather && split < last && gather < last) return {};
+  return invalid_argument(cat("all_to_all_ragged: splits dim ", split, " of ", c.in[0],
+                              " and gathers dim ", gather,
+                              ": they must be two, and not the last one, along which rows lie"));
+}
+
+Result<DimMap> dims(const OpCall& c) {
+  TEGULA_TRY(check(c));
+  const auto split = static_cast<int>(c.attrs->i("split"));
+  const auto gather = static_cast<int>(c.attrs->i("gather"));
+  Shape y = c.shape(0);
+  y[split] = y[split].bound() / GroupCall(c).n;
+  y[gather] = TEGULA_TRY(mul(y[gather], Dim(GroupCall(c).n)));
+  DimMap m = TEGULA_TRY(collective_dims(c, y));
+  for (int k = 1; k <= 2; ++k) {  // the lengths have all dims but the last
+    const Shape& rows = k == 1 ? c.shape(0) : y;
+    Shape want;
+    for (int d = 0; d + 1 < rows.rank(); ++d) want.push_back(rows[d]);
+    if (!(c.shape(k) == want))
+      return invalid_argument(cat("all_to_all_ragged: ", k == 1 ? "sent" : "received", " is ",
+                                  c.in[k], ", must be ", want, ", a length for each row of ",
+                                  rows));
+    m.operands.push_back(k == 1 ? m.operands[0] : m.results[0]);
+    m.operands.back().pop_back();
+  }
+  m.finish();
+  return m;
+}
+
+// y's row i has what the giver's row has of it, then zeros.
+void together(const OpCall& c, std::span<const TensorRef> in, std::span<const TensorRef> out) {
+  const auto split = static_cast<size_t>(c.attrs->i("split"));
+  const auto gather = static_cast<size_t>(c.attrs->i("gather"));
+  const int64_t share = out[0].shape[split], piece = in[0].shape[gather];
+  for (size_t to = 0; to < out.size(); ++to)
+    for_each_index(shape_of(out[to]), [&](const Index& i) {
+      const TensorRef* giver = &in[static_cast<size_t>(i[gather] / piece) * c.in.size()];
+      Index at = i;
+      at[split] = static_cast<int64_t>(to) * share + i[split];
+      at[gather] = i[gather] % piece;
+      const auto last = static_cast<size_t>(out[to].rank - 1);
+      const int64_t length = load_int(giver[1], RefArgs<double>::offset_at(giver[1], at));
+      const double value =
+          i[last] < length ? load_element(giver[0], RefArgs<double>::offset_at(giver[0], at)) : 0;
+      store_element(out[to], RefArgs<double>::offset_at(out[to], i), value);
+    });
+}
+
+// At most: if all rows were full.
+int64_t sent_bytes(const OpCall& c, int64_t) {
+  const int64_t n = GroupCall(c).n;
+  return c.in[0].bytes() / n * (n - 1);
+}
+
+constexpr CollectiveDef kTogether = {
+    .sent_bytes = sent_bytes, .reference = together, .is_bound = true};
+
+struct Ref {
+  template <class S>
+  void operator()(RefArgs<S>& a) const {
+    TEGULA_CHECK(
+        a.attrs().i("ranks") == 1,
+        "all_to_all_ragged of several ranks cannot be run by one: interpret them together");
+    const int last = a.call.shape(0).rank() - 1;
+    for_each_index(shape_of(a.out[0]), [&](const Index& i) {
+      const bool is_sent = i[static_cast<size_t>(last)] < a.load_i_at(1, i);
+      a.store_at(0, is_sent ? a.load_at(0, i) : S(0.0), i);
+    });
+  }
+};
+
+Var turned(Builder& b, const Attrs& attrs, Var x, Var sent, Var received) {
+  Attrs a = attrs;
+  a.set("split", attrs.i("gather")), a.set("gather", attrs.i("split"));
+  return b.emit(all_to_all_ragged_op, std::move(a), {x, sent, received});
+}
+
+std::vector<Sample> samples() {
+  const SampleInput x = {{DType::kF32, {2, 3, 4}}};
+  const SampleInput lengths = {{DType::kI32, {2, 3}}, 0, 0, {4, 0, 2, 1, 3, 4}};
+  const Attrs alone{{"axis", std::string("ep")},
+                    {"ranks", int64_t{1}},
+                    {"split", int64_t{1}},
+                    {"gather", int64_t{0}}};
+  Attrs same = alone, rows = alone, four = alone;
+  same.set("gather", int64_t{1}), rows.set("split", int64_t{2}), four.set("ranks", int64_t{4});
+  const SampleInput few = {{DType::kI32, {2}}};
+  return {{"alone", {x, lengths, lengths}, alone},
+          {"split and gathered", {x, lengths, lengths}, same, "they must be two"},
+          {"along rows", {x, lengths, lengths}, rows, "not the last one"},
+          {"four", {x, lengths, lengths}, four, "not a multiple of"},
+          {"too few lengths", {x, few, lengths}, alone, "a length for each row"}};
+}
+}  // namespace
+
+constinit const OpDef all_to_all_ragged_op = {
+    .name = "all_to_all_ragged",
+    .formula = "all_to_all of the first sent[row] elements of each row of x; the others of y are 0",
+    .source = "Lepikhin et al. 2020, section 3.2",
+    .group = "collective",
+    .dims_fn = dims,
+    .types = "T, i, i -> T",
+    .attrs = {{"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+              {"ranks", AttrKind::kInt, true, "in the group"},
+              {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
+              {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
+              {"background", AttrKind::kBool, false, kBackgroundDoc}},
+    .check = check,
+    .vjp = [](Builder& b, const VjpCall& c) -> Grads {
+      return {turned(b, c.attrs(), c.grad[0], c.in[2], c.in[1]), Var(), Var()};
+    },
+    .jvp = [](Builder& b, const JvpCall& c) -> Grads {
+      return {b.emit(all_to_all_ragged_op, c.attrs(), {c.tangent[0], c.in[1], c.in[2]})};
+    },
+    .reference = reference_with_ints<Ref>,
+    .samples = samples,
+    .collective = &kTogether,
+    .has_effect = true,
+};
+
+}  // namespace tegula

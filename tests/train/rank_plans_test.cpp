@@ -1,0 +1,159 @@
+// What the plans of ranks show: where exchanges stand, what they carry and what runs beside them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tegula/cost/price.h"
+#include "tegula/ops/table.h"
+#include "tegula/train/ranks.h"
+#include "tests/train/tiny.h"
+
+namespace tegula {
+namespace {
+
+// ZeRO-3: weights are fetched in the background, one ahead, for each phase anew, and dropped.
+TEST(RankPlans, WeightsAreFetchedAndDropped) {
+  TrainConfig c = tiny("llama", "fast");
+  c.model.n_layers = 8, c.model.d_model = 64, c.model.d_ff = 0, c.batch = 4;
+  c.model.head_dim = 0;
+  ASSERT_TRUE(c.model.resolve().ok());
+  c.mesh = *mesh_from_text("dp=4");
+  const auto compiled = [&](int64_t zero) {
+    c.zero = zero;
+    const StepFunctions f = *build_step_functions(c);
+    return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  };
+  const CompiledRanks whole = compiled(2), fetched = compiled(3);
+  const Plan& plan = *fetched.plans[0];
+  int64_t gathered = 0, in_background = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    if (s.op->name != "all_gather" || s.ends >= 0) continue;
+    gathered += 1, in_background += s.starts >= 0;
+    // Nothing fetched lives from the forward part into the backward one.
+    const Slot& slot = plan.slots[static_cast<size_t>(s.out[0].slot)];
+    EXPECT_LT(slot.last_step - slot.first_step, static_cast<int>(plan.steps.size()) / 4) << i;
+  }
+  EXPECT_GE(gathered, 2 * 8 * 4);
+  EXPECT_GE(2 * in_background, gathered);
+  // Weights and two moments: 3/4 of a weight each instead of 1 + 2/4, but for lines that are filled
+  // up.
+  EXPECT_LE(plan.param_bytes, whole.plans[0]->param_bytes / 2 + whole.plans[0]->param_bytes / 100);
+  EXPECT_LT(plan.peak_bytes(), whole.plans[0]->peak_bytes());
+}
+
+// Gradients are joined in halves, in the background, while the backward part goes on; those too
+// small to be worth a meeting go together.
+TEST(RankPlans, GradientsAreJoinedBesideTheBackwardPart) {
+  for (const char* mode : {"fast", "exact"}) {
+    TrainConfig c = tiny("llama", mode);
+    c.model.n_layers = 6, c.model.d_model = 128, c.model.d_ff = 0, c.model.head_dim = 0;
+    c.model.max_seqlen = 64;
+    ASSERT_TRUE(c.model.resolve().ok());
+    c.mesh = *mesh_from_text("dp=4");
+    const StepFunctions f = *build_step_functions(c);
+    const auto ranks = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+    const Plan& plan = *ranks.plans[0];
+    int64_t n_halves = 0, n_beside = 0, bytes = 0, n_copied = 0;
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      const Step& s = plan.steps[i];
+      if (!s.op->collective || s.ends >= 0) continue;
+      EXPECT_TRUE(s.op->name != "all_reduce" || s.in[0].type.shape.numel() <= 128)
+          << mode << ": " << cat(s.in[0].type) << " is joined in the foreground";
+      if (s.op->name == "all_reduce") continue;
+      n_halves += 1, bytes += s.op->name == "reduce_scatter" ? s.in[0].type.bytes() : 0;
+      bool is_beside = false;
+      for (size_t j = i; s.starts >= 0 && plan.steps[j].ends != s.starts; ++j)
+        is_beside |= plan.steps[j].op == &dot_op;
+      n_beside += is_beside;
+    }
+    int64_t n_weights = 0, weight_bytes = 0;
+    const Target& target = plan.target;
+    for (const WeightSpec& w : f.weights) {
+      const double copying = 2 * static_cast<double>(w.type.bytes()) / bytes_per_s(target);
+      const bool is_small = copying < price_of_exchange(target, 2, 0);
+      n_weights += 1, weight_bytes += w.type.bytes(), n_copied += is_small;
+    }
+    // All of them, filled up to a multiple of ranks; of two that are small one meeting less each.
+    EXPECT_GE(bytes, weight_bytes) << mode;
+    EXPECT_LE(bytes, weight_bytes + n_weights * 4 * 4) << mode;
+    EXPECT_GT(n_copied, 6) << mode;
+    EXPECT_LT(n_halves, 2 * (n_weights - n_copied / 2)) << mode;
+    // But for what the last layers' products have nothing beside.
+    EXPECT_GT(n_beside, n_halves * 2 / 3) << mode << ": of " << n_halves;
+  }
+}
+
+// Attention over cp is a ring in fast; what exact gathers is said.
+TEST(RankPlans, SequencesGoRoundARing) {
+  TrainConfig c = tiny("llama", "fast");
+  c.mesh = *mesh_from_text("cp=4");
+  c.model.max_seqlen = 256;
+  const auto compiled = [&](const char* mode) {
+    c.mode = mode;
+    const StepFunctions f = *build_step_functions(c);
+    return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+  };
+  const CompiledRanks ring = compiled("fast"), gathers = compiled("exact");
+  for (size_t r = 0; r < 4; ++r) {
+    const Plan& fast = *ring.plans[r];
+    // Two layers, K and V, three hops, forward and backward; dK and dV home.
+    const auto sends = std::ranges::count_if(
+        fast.steps, [](const Step& s) { return s.op->name == "send_recv" && s.ends < 0; });
+    EXPECT_EQ(sends, 2 * (2 * 3 * 2 + 2 * 3));
+    EXPECT_GT(fast.n_background(), 2 * 2 * 3);
+    // A hop is started before the attention beside it, and ends after it.
+    bool is_beside = false;
+    for (size_t i = 0; i < fast.steps.size(); ++i) {
+      if (fast.steps[i].starts < 0 || fast.steps[i].op->name != "send_recv") continue;
+      for (size_t j = i; fast.steps[j].ends != fast.steps[i].starts; ++j)
+        is_beside |= fast.steps[j].op->name.starts_with("attention");
+    }
+    EXPECT_TRUE(is_beside);
+  }
+  EXPECT_TRUE(ring.notes.empty());
+  ASSERT_FALSE(gathers.notes.empty());
+  EXPECT_NE(gathers.notes.back().find("gathers keys and values"), std::string::npos);
+}
+
+// Experts stay where they are: tokens go to them and come home, in the forward part and in the
+// backward one; what dp splits stays apart, and only dp joins their gradients.
+TEST(RankPlans, TokensGoToTheirExperts) {
+  for (const char* mode : {"fast", "exact"})
+    for (const char* mesh : {"ep=4", "ep=2,dp=2"}) {
+      TrainConfig c = tiny("moe", mode);
+      c.model.n_experts = 8, c.model.max_seqlen = 256, c.model.capacity_factor = 1;
+      const auto compiled = [&](const char* text) {
+        c.mesh = in_training_order(*mesh_from_text(text));
+        const StepFunctions f = *build_step_functions(c);
+        return *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+      };
+      const CompiledRanks one = compiled(""), many = compiled(mesh);
+      int64_t n_turns = 0, expert_flops = 0, all_flops = 0;
+      const auto flops_of_experts = [](const Plan& plan) {
+        int64_t n = 0;
+        for (const Step& s : plan.steps)
+          if (s.op->name == "dot" && s.scope.ends_with("mlp") && s.out[0].type.shape.rank() > 2)
+            n += s.flops;
+        return n;
+      };
+      all_flops = flops_of_experts(*one.plans[0]);
+      for (const auto& plan : many.plans) expert_flops += flops_of_experts(*plan);
+      // What sums of shards are joined by is an all_reduce's where a rank has some of them.
+      EXPECT_LE(expert_flops, all_flops) << mode << " " << mesh;
+      EXPECT_GT(expert_flops, all_flops - all_flops / 1000) << mode << " " << mesh;
+      for (const Step& s : many.plans[0]->steps) {
+        if (!s.op->collective || !s.scope.ends_with("mlp") || s.ends >= 0) continue;
+        n_turns += s.op->name == "all_to_all";
+        EXPECT_TRUE(s.op->name != "all_gather" || s.out[0].type.shape.rank() < 2)
+            << cat(mode, " ", mesh, ": ", s.in[0].type, " is gathered");
+        EXPECT_TRUE(s.attrs.str("axis") == "dp" || s.op->name == "all_to_all" ||
+                    s.out[0].type.shape.rank() < 3)
+            << cat(mode, " ", mesh, ": ", s.in[0].type, " is joined over ep");
+      }
+      EXPECT_EQ(n_turns, 4 * c.model.n_layers) << mode << " " << mesh;
+    }
+}
+
+}  // namespace
+}  // namespace tegula
