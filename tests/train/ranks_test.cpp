@@ -107,14 +107,15 @@ TEST_P(Ranks, ShareTheProductsOut) {
 // In fast, rows of buckets that no token filled do not travel.
 TEST(Mesh, EmptyRowsOfExpertsStayAtHome) {
   TrainConfig c = tiny("moe", "fast");
-  c.model.max_seqlen = 128, c.model.capacity_factor = 2, c.model.d_model = 64, c.model.d_ff = 0;
+  c.model.max_seqlen = 256, c.model.capacity_factor = 2, c.model.d_model = 64, c.model.d_ff = 0;
   c.model.head_dim = 0;
   ASSERT_TRUE(c.model.resolve().ok());
   const Ran one = run_on(c, ""), ragged = run_on(c, "ep=4");
   for (size_t i = 0; i < kSteps; ++i)
     EXPECT_NEAR(ragged.losses[i], one.losses[i], 1e-5 * one.losses[i]);
   EXPECT_LT(largest_difference(one, ragged), 2e-3);
-  // Half of the rows are empty, at least; the lengths of all are sent.
+  // Half of all rows are empty, at least; 3/4 would go elsewhere, so 1/3 of these stay at home. The
+  // lengths of all are sent.
   const StepFunctions f = *build_step_functions(c);
   c.mesh = *mesh_from_text("ep=4");
   const auto ranks = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
@@ -127,8 +128,8 @@ TEST(Mesh, EmptyRowsOfExpertsStayAtHome) {
   }
   EXPECT_EQ(n_ragged, 4 * c.model.n_layers);
   EXPECT_GT(lengths, 0);
-  EXPECT_LE(ragged.sent_bytes, ragged.planned_bytes - kSteps * bound / 2);
-  EXPECT_GT(bound / 2, lengths);
+  EXPECT_LE(ragged.sent_bytes, ragged.planned_bytes - kSteps * bound / 3);
+  EXPECT_GT(bound / 3, lengths);
 }
 
 TEST(Mesh, OfMoreRanksThanAKernelJoinsIsRefused) {
