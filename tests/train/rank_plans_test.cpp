@@ -5,8 +5,8 @@
 
 #include "tegula/cost/price.h"
 #include "tegula/ops/table.h"
-#include "tegula/train/ranks.h"
-#include "tests/train/tiny.h"
+#include "tegula/train/step.h"
+#include "tests/train/on_ranks.h"
 
 namespace tegula {
 namespace {
