@@ -48,7 +48,7 @@ struct Shared {
 // The sums of k in [begin, end) into `sum`.
 __device__ inline void add_products(const DotAnyParams& p, Shared& s, const In* a, const In* b,
                                     long long first_m, long long first_n, long long begin,
-                                    long long end, Sum (&sum)[kEach][kEach]) {
+                                    long long end, int n_inside, Sum (&sum)[kEach][kEach]) {
   const int tm = threadIdx.x / 16, tn = threadIdx.x % 16;
   // Neighbouring threads read neighbours where an operand has any: along k or along its own side.
   const bool a_by_k = p.k.stride[0][p.k.rank > 0 ? p.k.rank - 1 : 0] == 1;
@@ -69,6 +69,7 @@ __device__ inline void add_products(const DotAnyParams& p, Shared& s, const In* 
           bk < n_k && first_n + bn < p.n.count ? sum_of(b[s.b_column[bn] + s.b_k[bk]]) : Sum(0);
     }
     __syncthreads();
+    count_flops(2ULL * static_cast<u32>(n_k * n_inside));
     for (int k = 0; k < n_k; ++k) {
       Sum x[kEach], y[kEach];
 #pragma unroll
@@ -106,6 +107,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) dot_any(const DotAnyParam
     const auto is_inside = [&](int i, int j) {
       return first_m + tm * kEach + i < p.m.count && first_n + tn * kEach + j < p.n.count;
     };
+    int n_inside = 0;  // of the thread's outputs
+#pragma unroll
+    for (int e = 0; e < kEach * kEach; ++e) n_inside += is_inside(e / kEach, e % kEach);
     // Shards in order; of a tree of neighbours, level l holds the sum of 2^l shards that waits for
     // its sibling.
     Sum waiting[3][kEach][kEach], sum[kEach][kEach];
@@ -122,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) dot_any(const DotAnyParam
                          offset_of(p.start_n, first_n + tn * kEach + j, 0)]);
         }
       const long long length = p.k.count / p.n_shards;
-      add_products(p, s, a, b, first_m, first_n, shard * length, (shard + 1) * length, sum);
+      add_products(p, s, a, b, first_m, first_n, shard * length, (shard + 1) * length, n_inside,
+                   sum);
 #pragma unroll
       for (int level = 0; level < 3; ++level) {
         if (((shard + 1) >> level & 1) != 0 && p.n_shards > (1 << level)) {
@@ -133,6 +138,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) dot_any(const DotAnyParam
           break;
         }
         if (p.n_shards <= (1 << level)) break;
+        count_flops(n_inside);
 #pragma unroll
         for (int i = 0; i < kEach; ++i)
 #pragma unroll

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "tegula/kernels/cuda/count.h"
 #include "tegula/kernels/cuda/launch_list.h"
 
 namespace tegula::cuda {
@@ -55,6 +56,7 @@ bool find_calls(void* library, Driver& d) {
          find(library, "cuModuleLoadData", d.module_load) &&
          find(library, "cuModuleUnload", d.module_unload) &&
          find(library, "cuModuleGetFunction", d.module_function) &&
+         find(library, "cuModuleGetGlobal_v2", d.module_global) &&
          find(library, "cuFuncSetAttribute", d.function_set) &&
          find(library, "cuFuncGetAttribute", d.function_get) &&
          find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", d.occupancy) &&
@@ -146,11 +148,14 @@ Result<Module> Module::load(const std::string& cubin) {
                             "; a kernel of a newer compiler needs a newer one: "
                             "update the driver, or set TEGULA_NVRTC to an older compiler"));
   }
+  watch_counter(handle);
   return Module(handle);
 }
 
 Module::~Module() {
-  if (handle_ != nullptr) Driver::get().value()->module_unload(handle_);
+  if (handle_ == nullptr) return;
+  forget_counter(handle_);
+  Driver::get().value()->module_unload(handle_);
 }
 
 Result<FunctionHandle> Module::function(const char* name, int smem_bytes) const {

@@ -98,6 +98,7 @@ struct Driver {
   DriverStatus (*module_load)(ModuleHandle*, const void*);
   DriverStatus (*module_unload)(ModuleHandle);
   DriverStatus (*module_function)(FunctionHandle*, ModuleHandle, const char*);
+  DriverStatus (*module_global)(void**, size_t*, ModuleHandle, const char*);
   DriverStatus (*function_set)(FunctionHandle, int, int);
   DriverStatus (*function_get)(int*, int, FunctionHandle);
   DriverStatus (*occupancy)(int*, FunctionHandle, int threads, size_t smem_bytes);

@@ -82,9 +82,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams
         const long long at = offset_of(p.index, base + 32 * w + (__ffs(rest) - 1), 1);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c)
-          if (column + c * kThreads < p.inner.count)
+          if (column + c * kThreads < p.inner.count) {
             sum[c] =
                 combine(sum[c], value_of(y[at + offset_of(p.inner, column + c * kThreads, 1)]));
+            count_flops(TEGULA_MODE != 0);
+          }
       }
     __syncthreads();
   }

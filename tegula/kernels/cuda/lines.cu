@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(128) cumsum(const LineParams p) {
     sum += static_cast<TEGULA_SUM>(value_of(x[i * p.step[0]]));
     y[i * p.step[1]] = stored_of(sum);
   }
+  count_flops(p.n);
 }
 
 // NaN before all, then the larger (or the smaller), the lower index among equals.

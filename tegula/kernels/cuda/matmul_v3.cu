@@ -11,6 +11,7 @@
 //   TEGULA_COALESCED 0 | 1       a fetch of a warp reads neighbours: 4 sectors of 32 bytes, not 16
 //   TEGULA_CONFLICT_FREE 0 | 1   A lies transposed, and lanes read 16 bytes each beside each other
 //   TEGULA_DOUBLE_BUFFERED 0 | 1 the next slab is fetched while this one is used
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/matmul_params.h"
 
 namespace tegula::cuda {
@@ -107,6 +108,17 @@ struct Matmul {
     }
   }
 
+  // Of k0 and what follows in its slab.
+  __device__ void count(int k0) const {
+#if TEGULA_COUNT
+    unsigned long long n = 0;
+    for (int e = 0; e < kV * kV; ++e)
+      n += first_row + at(e / kV, thread_row()) < p.m &&
+           first_column + at(e % kV, thread_column()) < p.n;
+    count_flops(2 * n * min(kS, p.k - k0));
+#endif
+  }
+
   __device__ void run(Slab* slabs) {
     if constexpr (kDoubleBuffered) {
       fetch(0);
@@ -115,6 +127,7 @@ struct Matmul {
       for (int k0 = 0, now = 0; k0 < p.k; k0 += kS, now ^= 1) {
         if (k0 + kS < p.k) fetch(k0 + kS);
         multiply(slabs[now]);
+        count(k0);
         if (k0 + kS < p.k) store(slabs[now ^ 1]);
         __syncthreads();
       }
@@ -125,6 +138,7 @@ struct Matmul {
         store(slabs[0]);
         __syncthreads();
         multiply(slabs[0]);
+        count(k0);
       }
     }
   }

@@ -48,6 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const ReducePara
     for (int u = 0; u < kUnroll; ++u) sum = join(sum, v[u]);
   }
   for (; r < end; ++r) sum = join(sum, value_of(x[offset_of(p.reduced, r, 0)]));
+  count_flops(end - begin);
   if (p.n_parts == 1)
     static_cast<Stored*>(p.out)[offset_of(p.kept, i, 1)] = stored_of(sum);
   else

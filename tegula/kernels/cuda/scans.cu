@@ -175,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) linear_recurrence(const L
         // The first is b itself, whatever a is.
         y = begin + i == 0 ? b[at] : next_of(a[at], y, b[at]);
         b[at] = y;
+        count_flops(2);
       }
     __syncthreads();
     for (int e = threadIdx.x; e < kElements; e += kThreads) {

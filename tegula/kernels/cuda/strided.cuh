@@ -1,6 +1,7 @@
 // Loops over tensors of any strides, and elements of 1 to 16 bytes that are only moved.
 #pragma once
 
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 #include "tegula/kernels/cuda/strided_params.h"

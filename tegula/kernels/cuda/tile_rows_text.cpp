@@ -47,6 +47,7 @@ class Rows {
     keep();
     for (const TilePhase& phase : phases_.phases) {
       for (const uint16_t v : phase.row) w_.value(v);
+      w_.count("", l_.is_across ? "(lane == 0 && is_there)" : "(lane == 0)");
       if (!phase.walks()) continue;
       for (const uint16_t v : phase.reduced)
         w_.line(tile_value_type(w_.at(v).dtype), " r", v, " = ", start(w_.at(v)), ";");
@@ -173,6 +174,9 @@ class Rows {
         w_.line(guard(there()), "r", v, " = ", combiner(w_.at(v).op), "::of(r", v, ", v", from,
                 ");");
     }
+    std::string counted = there();
+    if (l_.is_across) counted = counted.empty() ? "(is_there)" : cat("(is_there && ", counted, ")");
+    w_.count(counted, "(lane == 0)", phase.reduced);
     w_.fill_stores(phase.stores);
     w_.close();
     w_.line("}");

@@ -8,6 +8,7 @@ namespace tegula::cuda {
 void write_elements(TileWriter& w, const TilePhases& phases) {
   const TilePhase& phase = phases.phases.front();
   for (const uint16_t v : phase.row) w.value(v);
+  w.count("", "");
   w.line("const auto body = [&](auto width, Index i) {");
   w.open();
   w.line("constexpr int U = decltype(width)::value;");
@@ -18,6 +19,7 @@ void write_elements(TileWriter& w, const TilePhases& phases) {
   w.line("for (int u = 0; u < U; ++u) {");
   w.open();
   for (const uint16_t v : phase.body) w.value(v);
+  w.count("", "");
   w.fill_stores(phase.stores);
   w.close();
   w.line("}");

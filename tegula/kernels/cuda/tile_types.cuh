@@ -8,6 +8,8 @@
 // flushed().
 #pragma once
 
+#include "tegula/kernels/cuda/count.cuh"
+
 namespace tegula::cuda::tile {
 
 using u32 = unsigned;

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tegula/kernels/cuda/count.h"
+
 namespace tegula::cuda {
 
 using tile::Class;
@@ -27,7 +29,25 @@ std::string_view tile_value_type(DType t) {
 }
 
 TileWriter::TileWriter(const tile::Program& p, const TileCall& call)
-    : p_(p), call_(call), extent_(tile::extents_of(p)) {}
+    : p_(p), call_(call), extent_(tile::extents_of(p)), was_counted_(p.code.size()) {}
+
+void TileWriter::count(const std::string& of_element, const std::string& of_row,
+                       const std::vector<uint16_t>& reduced) {
+  if (!counts_flops()) return;
+  for (const uint16_t v : reduced) add_flops(v, Extent::kFull);
+  const auto write = [&](Extent of, const std::string& condition) {
+    int& n = pending_[static_cast<int>(of)];
+    if (n > 0) line(condition.empty() ? "" : cat("if ", condition, " "), "count_flops(", n, ");");
+    n = 0;
+  };
+  write(Extent::kFull, of_element), write(Extent::kRow, of_row);
+  write(Extent::kUniform, "(blockIdx.x == 0 && threadIdx.x == 0)");
+}
+
+void TileWriter::add_flops(size_t v, Extent of) {
+  if (!was_counted_[v]) pending_[static_cast<int>(of)] += tile::flops_of(at(v).op);
+  was_counted_[v] = true;
+}
 
 std::string TileWriter::name_of(size_t k) const {
   const size_t n_in = p_.inputs.size();
@@ -109,6 +129,7 @@ std::string TileWriter::generated(size_t v) const {
 void TileWriter::value(size_t v) {
   const Instr& i = at(v);
   const tile::OpInfo& info = op_info(i.op);
+  add_flops(v, extent_[v]);
   const std::string_view type = tile_dtype(i.dtype);
   std::string expression;
   if (i.op == Op::kLoad) {

@@ -27,6 +27,10 @@ class TileWriter {
   // `const float v7 = …;` for an instruction that is no store and no reduction. A full load reads
   // what `loads` has brought; positions are those of `linear` and `inner`, below.
   void value(size_t v);
+  // Where texts count (count.cuh): what the values written since the last call, and of `reduced`,
+  // cost an element, row or launch, each value once, however often it is made; conditions as "(…)".
+  void count(const std::string& of_element, const std::string& of_row,
+             const std::vector<uint16_t>& reduced = {});
   // Arrays of what the full loads of `body` read, U elements, offsets by `offset`.
   void loads(const std::vector<uint16_t>& body, const std::string& guard);
   // Declares what stores fill, and writes it.
@@ -49,6 +53,7 @@ class TileWriter {
   std::string name_of(size_t k) const;
 
  private:
+  void add_flops(size_t v, tile::Extent of);
   bool is_vector(size_t k) const;  // operand k is moved in whole vectors
   std::string arguments(const tile::Instr& i) const;
   std::string constant(const tile::Instr& i) const;
@@ -58,6 +63,8 @@ class TileWriter {
   const TileCall& call_;
   const std::vector<tile::Extent> extent_;
   std::string text_;
+  std::vector<bool> was_counted_;
+  int pending_[3] = {};  // FLOPs, by tile::Extent
   int depth_ = 0;
 };
 

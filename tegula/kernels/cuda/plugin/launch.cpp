@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tegula/kernels/cuda/cache.h"
+#include "tegula/kernels/cuda/count.h"
 #include "tegula/kernels/cuda/plugin/ahead.h"
 
 namespace tegula::cuda {
@@ -34,7 +35,14 @@ CachedKernel told_once(CachedKernel kernel) {
 }
 }  // namespace
 
-Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& defines) {
+// With the kernels' own counters, where a test asks for them.
+static std::vector<std::string> counted(std::vector<std::string> defines) {
+  if (counts_flops()) defines.emplace_back(kCountDefine);
+  return defines;
+}
+
+Result<std::string> cubin_of(std::string_view source, const std::vector<std::string>& given) {
+  const std::vector<std::string> defines = counted(given);
   Device* device = TEGULA_TRY(open_cuda_device());
   const std::string arch = arch_of(device->target().capability);
   static const bool uses_built_in = std::getenv("TEGULA_COMPILE_KERNELS") == nullptr;
@@ -50,7 +58,7 @@ Result<CachedKernel> cubin_of_text(const std::string& path, const std::string& t
   Device* device = TEGULA_TRY(open_cuda_device());
   const std::string arch = arch_of(device->target().capability);
   return told_once(
-      TEGULA_TRY(compile_text_cached(KernelCache::standard(), path, text, defines, arch)));
+      TEGULA_TRY(compile_text_cached(KernelCache::standard(), path, text, counted(defines), arch)));
 }
 
 }  // namespace tegula::cuda

@@ -7,6 +7,7 @@
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
 #define __device__
+#define TEGULA_EXPORTED __attribute__((visibility("default")))
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))

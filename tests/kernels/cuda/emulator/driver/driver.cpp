@@ -206,6 +206,11 @@ TEGULA_EXPORT cuModuleGetFunction(void** function, void* module, const char* nam
   *function = module != nullptr ? static_cast<Module*>(module)->function(name) : nullptr;
   return *function != nullptr ? kSuccess : kNotFound;
 }
+TEGULA_EXPORT cuModuleGetGlobal_v2(void** at, size_t* bytes, void* module, const char* name) {
+  *at = module != nullptr ? static_cast<Module*>(module)->global(name) : nullptr;
+  if (bytes != nullptr) *bytes = sizeof(long long);  // of those that there are
+  return *at != nullptr ? kSuccess : kNotFound;
+}
 TEGULA_EXPORT cuFuncSetAttribute(void* function, int which, int value) {
   constexpr int kDynamicShared = 8;
   if (function == nullptr || which != kDynamicShared || value < 0 ||

@@ -83,6 +83,10 @@ Function* Module::function(const std::string& name) {
   return nullptr;
 }
 
+void* Module::global(const std::string& name) const {
+  return library_ != nullptr ? ::dlsym(library_, name.c_str()) : nullptr;
+}
+
 StaticShared Module::static_shared() const {
   const void* inside = cubin_->touch();  // the host makes a thread's copy when it is first touched
   Seen seen{cubin_, {}};

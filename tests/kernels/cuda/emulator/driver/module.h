@@ -34,6 +34,7 @@ class Module {
 
   const Cubin* cubin() const { return cubin_; }  // null: real
   Function* function(const std::string& name);   // null: there is none
+  void* global(const std::string& name) const;   // of the device's variables; null: there is none
   StaticShared static_shared() const;
 
  private:
