@@ -21,6 +21,7 @@
 #include "tegula/plan/verify.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measured_target.h"
+#include "tegula/train/device_memory.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -77,6 +78,14 @@ Result<int64_t> vocab_size(const Options& o, const TrainConfig& c) {
   TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), c.model.max_seqlen));
   std::fprintf(stderr, "%s\n", text.summary().c_str());
   return tokenizer.vocab_size();
+}
+
+// c's budget for the arena and what all takes, where a budget for the device is given.
+Result<std::optional<DeviceMemory>> fit_device(TrainConfig& c, const Target& target) {
+  if (c.device_memory_bytes == 0) return std::optional<DeviceMemory>();
+  const DeviceFit fit = TEGULA_TRY(fit_device_memory(c, target, c.device_memory_bytes));
+  c.memory_bytes = fit.arena_budget_bytes;
+  return std::optional(fit.memory);
 }
 
 Result<Planned> plan_best(const TrainConfig& c, const Target& target, int repeat) {
@@ -140,7 +149,9 @@ Status run(const Options& o) {
     return plan_sharding(c, sharding);
   }
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
+  const auto all = TEGULA_TRY(fit_device(c, target));
   Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
+  p.of_device = all;
   if (o.calibrate)
     p.predicted = TEGULA_TRY(predict_step(c, target, *p.compiled.plan, p.update.plan.get()));
   if (o.verify)

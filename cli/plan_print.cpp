@@ -159,6 +159,7 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
     j.set("predicted_low_s", p.predicted->low), j.set("predicted_high_s", p.predicted->high);
     j.set("predicted_share_unknown", p.predicted->share_unknown);
   }
+  if (p.of_device) j.set("device_bytes", p.of_device->total_bytes());
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
     j.set("run", Json::object({{"tokens", o.tokens_total},
@@ -214,6 +215,14 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
       static_cast<double>(cost.lower_bound_bytes) / mib,
       100.0 * static_cast<double>(cost.arena_bytes - cost.lower_bound_bytes) /
           static_cast<double>(std::max<int64_t>(cost.lower_bound_bytes, 1)));
+  if (p.of_device)
+    std::printf(
+        "device      %.1f MiB of %.1f in all: arena, weights and state, inputs %.1f, "
+        "plug-in %.1f\n",
+        static_cast<double>(p.of_device->total_bytes()) / mib,
+        static_cast<double>(c.device_memory_bytes) / mib,
+        static_cast<double>(p.of_device->input_bytes) / mib,
+        static_cast<double>(p.of_device->plugin_bytes) / mib);
   if (c.blockwise != "off")
     std::printf("blockwise   %.1f MiB arena instead of %.1f\n",
                 static_cast<double>(cost.arena_bytes) / mib,

@@ -5,6 +5,7 @@
 
 #include "tegula/planner/calibration.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/train/device_memory.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
@@ -16,6 +17,7 @@ struct Planned {
   size_t nodes = 0;
   double build_ms = 0, total_ms = 0;
   int64_t whole_arena_bytes = 0;                // without --blockwise
+  std::optional<DeviceMemory> of_device;        // with --device-memory
   std::optional<planner::Predicted> predicted;  // a step's, with --calibrate
 };
 

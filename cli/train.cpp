@@ -16,6 +16,7 @@
 #include "tegula/io/run_directory.h"
 #include "tegula/serve/generator.h"
 #include "tegula/train/report.h"
+#include "tegula/train/timeline.h"
 #include "tegula/train/trainer.h"
 
 namespace tegula::cli {
@@ -246,6 +247,9 @@ std::vector<TextSample> draw_samples(const Trainer& t) {
 
 // A run must not write over what it reads.
 Status check_paths(const TrainConfig& c, const std::string& config_file) {
+  TEGULA_TRY(
+      keep_inputs({"--timeline", c.timeline},
+                  {{"--data", c.data}, {"--config", config_file}, {"--batches", c.batches}}));
   if (c.out.empty()) return {};
   for (const NamedPath& in : {NamedPath{"--data", c.data}, NamedPath{"--config", config_file},
                               NamedPath{"--batches", c.batches}})
@@ -284,6 +288,23 @@ MachineSpeed speed_of(const Trainer& t) {
           target.bytes_per_s};
 }
 
+Status draw_timeline(const Trainer& t, const TrainSummary& summary) {
+  const std::string& path = t.config().timeline;
+  if (path.empty() || summary.interrupted) return {};
+  TEGULA_TRY(write_result(path, TEGULA_TRY(timeline_page(t, summary))));
+  std::fprintf(stderr, "timeline: %s\n", path.c_str());
+  return {};
+}
+
+// Found before anything is trained.
+Status check_timeline(const Trainer& t) {
+  const int64_t left = t.config().steps - t.next_step();
+  if (t.config().timeline.empty() || left >= kLeastTimelineSteps) return {};
+  return invalid_argument(cat("--timeline: ", left,
+                              " steps are left to do, and the third is the "
+                              "first that is timed: give more --steps"));
+}
+
 int run(TrainConfig config) {
   auto trainer = Trainer::create(std::move(config), note_memory);
   if (!trainer.ok()) return report(trainer.error());
@@ -294,6 +315,7 @@ int run(TrainConfig config) {
   p.cost = t.cost();
   p.speed = speed_of(t);
   announce(t);
+  if (const Status st = check_timeline(t); !st.ok()) return report(st.error());
   const int64_t first = p.first_step = t.next_step();
   if (first > 0)
     std::fprintf(
@@ -323,6 +345,7 @@ int run(TrainConfig config) {
     if (!st.ok()) return report(st.error());
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }
+  if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return report(drawn.error());
   print_summary(*summary);
   if (t.config().json) std::printf("%s\n", summary_json(*summary).dump().c_str());
   if (!p.metrics_written.ok()) return report(p.metrics_written.error());

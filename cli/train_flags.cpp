@@ -122,6 +122,8 @@ void add_run(CLI::App& cmd, TrainConfig& c) {
   whole(cmd.add_option("--save-every", c.save_every, "Steps between saves; 0: at the end"), 0);
   cmd.add_flag("--check", c.check,
                "After each op, check that its kernel wrote nothing but its own memory; slower");
+  cmd.add_option("--timeline", c.timeline, "Write what a step's time goes to, op after op, as HTML")
+      ->type_name("FILE");
   auto* resume = cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
   cmd.add_option("--init-from", c.init_from,
                  "Start from the weights and the tokenizer of this model, with a new schedule")
@@ -224,6 +226,10 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   if (purpose != Purpose::kToken) {
     add_optimizer(cmd, c);
     add_step(cmd, c, memory);
+    if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
+      cmd.add_option("--device-memory", device_memory,
+                     "Budget for all that a run takes of its device, weights and all: 10GiB")
+          ->type_name("BYTES");
   }
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
     add_mesh(cmd, mesh);
@@ -284,6 +290,13 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
     return invalid_argument(cat("--checkpoint ", c.checkpoint,
                                 " decides by itself what is recomputed, and --memory would have no "
                                 "effect: give one of them"));
+  if (c.device_memory_bytes > 0 && (c.memory_bytes > 0 || c.checkpoint != "auto"))
+    return invalid_argument(
+        cat("--device-memory decides what is recomputed, and so does ",
+            c.memory_bytes > 0 ? "--memory" : cat("--checkpoint ", c.checkpoint),
+            ": give one of them"));
+  if (c.device_memory_bytes > 0 && c.mesh.n_ranks() > 1)
+    return invalid_argument("--device-memory is of one device: leave out one of it and --mesh");
   if (!c.init_from.empty() && is_said("--tokenizer"))
     return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
   if (c.zero > 0 && c.mesh.find("dp") < 0)
@@ -335,6 +348,7 @@ Result<TrainConfig> TrainFlags::resolve() const {
   }
   if (!is_given("--min-lr")) c.min_lr = c.lr / 10;
   if (!memory.empty()) c.memory_bytes = TEGULA_TRY(parse_bytes(memory));
+  if (!device_memory.empty()) c.device_memory_bytes = TEGULA_TRY(parse_bytes(device_memory));
   if (c.blockwise != "off" && c.blockwise != "auto") {
     char* end = nullptr;
     if (std::strtoll(c.blockwise.c_str(), &end, 10) < 1 || *end != 0)

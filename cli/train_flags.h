@@ -19,9 +19,9 @@ enum class Purpose { kTrain, kPlan, kStep, kToken };
 struct TrainFlags {
   TrainConfig config;
   int64_t depth = 0;
-  std::string memory;  // "512MiB"
-  std::string mesh;    // "dp=2,tp=2"
-  int64_t ranks = 0;   // 0: as many as the mesh has, or one
+  std::string device_memory, memory;  // "512MiB"
+  std::string mesh;                   // "dp=2,tp=2"
+  int64_t ranks = 0;                  // 0: as many as the mesh has, or one
 
   // What cannot be, alone or together, ends the parsing of the command line.
   void add_to(CLI::App& cmd, Purpose purpose);

@@ -50,7 +50,9 @@ std::string settings_toml(const TrainConfig& c) {
   if (c.dtype == "f16")
     out.add("loss-scale", c.loss_scale), out.add("loss-scale-every", c.loss_scale_every);
   out.add("eval-every", c.eval_every), out.add("save-every", c.save_every);
-  if (c.memory_bytes > 0) out.add("memory", std::to_string(c.memory_bytes));
+  if (c.memory_bytes > 0 && c.device_memory_bytes == 0)
+    out.add("memory", std::to_string(c.memory_bytes));
+  if (c.device_memory_bytes > 0) out.add("device-memory", std::to_string(c.device_memory_bytes));
   out.add("checkpoint", c.checkpoint), out.add("blockwise", c.blockwise);
   if (!c.mesh.axes.empty()) out.add("mesh", to_text(c.mesh));
   if (c.zero > 0) out.add("zero", c.zero);

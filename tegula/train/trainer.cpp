@@ -13,6 +13,7 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
+#include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
 
 namespace tegula {
@@ -28,7 +29,6 @@ constexpr int64_t kTrainEvalBatches = 32;
 constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 // The arena is poisoned with one value, then the other, so that no written byte can hide.
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
-constexpr int64_t kSpareBytes = 1 << 16;  // behind the arena, with --check
 // Whose kernels are timed one by one, for the report: the others are replayed as one graph.
 constexpr int64_t kTimedDeviceSteps = 2;
 }  // namespace
@@ -135,9 +135,17 @@ Status Trainer::compile_plans() {
                             : std::make_unique<RankRun>(threads));
     if (n_ranks > 1) ranks_.back()->rank.peers = &group_.peers(r);
   }
-  functions_ = TEGULA_TRY(build_step_functions(config_));
   const Target target =
       device ? device->target() : Target::this_cpu(ranks_[0]->rank.pool.n_threads());
+  if (config_.device_memory_bytes > 0) {
+    const DeviceFit fit =
+        TEGULA_TRY(fit_device_memory(config_, target, config_.device_memory_bytes));
+    config_.memory_bytes = fit.arena_budget_bytes;
+    if (fit.arena_budget_bytes > 0)
+      notes.push_back(cat("--device-memory: activations are recomputed to fit: ",
+                          fit.memory.total_bytes(), " bytes of ", config_.device_memory_bytes));
+  }
+  functions_ = TEGULA_TRY(build_step_functions(config_));
   const bool one = config_.accumulate == 1;
   const auto add = [&](FuncId f) -> Status {
     plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
@@ -151,6 +159,13 @@ Status Trainer::compile_plans() {
     rank_costs_.push_back(TEGULA_TRY(step_cost(config_, *plans_[kStep].plans[r],
                                                one ? nullptr : plans_[kUpdate].plans[r].get())));
   cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
+  if (device) {
+    std::vector<const Plan*> all;
+    for (const CompiledRanks& c : plans_) all.push_back(c.plans[0].get());
+    const DeviceMemory needs = device_memory(target, all, cost_.state_bytes);
+    if (needs.total_bytes() > free_before_)
+      return more_than_free(config_, target, needs, free_before_);
+  }
   for (const CompiledRanks& plan : plans_)
     notes.insert(notes.end(), plan.notes.begin(), plan.notes.end());
   return {};
@@ -534,6 +549,16 @@ std::string explain_process_memory(const TrainSummary& s) {
       " (reading the text, or probing the machine's speed).");
 }
 
+// A device that fails takes what lies there along.
+Error Trainer::in_step(Error e) const {
+  if (e.code != Code::kDevice) return e;
+  e.message = cat("step ", step_ + 1, ": ", e.message, "; ",
+                  saved_step_ < 0 ? std::string("nothing was saved yet")
+                                  : cat("step ", saved_step_, " is saved in ", config_.out,
+                                        ": --resume goes on from there, with --device cpu too"));
+  return e;
+}
+
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
@@ -554,7 +579,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
     main.collect(is_timed ? &stats_ : nullptr);
     auto st = watched_step(report, done);
-    if (!st.ok()) return std::move(st).error();
+    if (!st.ok()) return in_step(std::move(st).error());
     timed_steps_ += int64_t{is_timed};
     sum.flops_per_step_counted = sum.flops_per_step_executed = 0;
     for (size_t r = 0; r < n_ranks; ++r) {

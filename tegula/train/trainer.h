@@ -145,6 +145,7 @@ class Trainer {
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
   Error not_finite(const StepReport& report);
+  Error in_step(Error e) const;
   Status make_watches(RankRun& run, size_t rank);
   // The session of every rank, all at once.
   Status run_all(size_t which);

@@ -4,6 +4,7 @@ tests (tests/kernels/cuda/emulator) calls are planned, compiled and launched to 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import unittest
 
 TEGULA = os.environ.get("TEGULA_BIN", "build/cuda/tegula")
 FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
+EMULATED = os.environ.get("TEGULA_EMULATED_NVRTC", "build/cuda/libemulated_nvrtc.so")
 NO_DRIVER = "/nowhere/libcuda.so.1"
 GEMM = ("gemm", "--shape", "256,256,256", "--dtype", "bf16", "--repeats", "1")
 USAGE, MACHINE = 2, 3  # exit codes of docs/cli.md
@@ -218,6 +220,59 @@ class CudaTest(unittest.TestCase):
 
     def test_too_large_for_the_device(self):
         self.refused(self.bench("gemm", "--shape", "32768,32768,64", "--dtype", "bf16"), "no 2147483648 bytes", code=MACHINE)
+
+    def train_emulated(self, *flags, **environment):
+        """A small run on the GPU that the driver made for tests plays to its results."""
+        text = self.dir / "text.txt"
+        text.write_text("".join(f"line {i * i % 97} of the text;\n" for i in range(300)), encoding="utf-8")
+        env = {"FAKE_CUDA_CAPABILITY": "80", "FAKE_CUDA_MULTIPROCESSORS": "4", "TEGULA_NVRTC": EMULATED,
+               "TEGULA_KERNEL_CACHE": str(pathlib.Path(tempfile.gettempdir()) / "tegula_emulated_kernels")}
+        small = ("--n-layers", "1", "--n-heads", "2", "--d-model", "16", "--seqlen", "12", "--batch", "2", "--steps", "6",
+                 "--warmup", "1", "--eval-every", "0", "--threads", "1", "--out", str(self.dir / "out"))
+        return self.tool("train", "--data", str(text), *small, *flags, **env, **environment)
+
+    def train_error(self, done, *words):
+        lines = [line for line in done.stderr.splitlines() if "error" in line]
+        self.assertEqual(done.returncode, MACHINE, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertEqual(lines[0], done.stderr.splitlines()[-1])
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def weights(self):
+        return (self.dir / "out/latest/model.safetensors").read_bytes()
+
+    def test_a_gpu_lost_in_a_step(self):
+        whole = self.train_emulated("--device", "cuda", "--save-every", "2")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        expected = self.weights()
+        n_lost = 0
+        # In the middle of the first step's kernels, and in the steps that are one graph.
+        for launch in (1, 7, 90, 130, 131, 132, 133, 134, 135, 136):
+            shutil.rmtree(self.dir / "out")
+            done = self.train_emulated("--device", "cuda", "--save-every", "2", FAKE_CUDA_LOST=str(launch))
+            if done.returncode == 0:
+                self.assertEqual(self.weights(), expected)
+                continue
+            n_lost += 1
+            self.train_error(done, "unknown error (999)", "the GPU is lost", "nvidia-smi", "run on the CPU")
+            if "is saved in" in done.stderr:
+                again = self.train_emulated("--device", "cuda", "--save-every", "2", "--resume")
+                self.assertEqual(again.returncode, 0, again.stderr)
+                self.assertNotIn("damaged", again.stderr)
+                self.assertEqual(self.weights(), expected)
+        self.assertGreater(n_lost, 2)
+
+    def test_no_memory_is_found_before_the_run(self):
+        flags = ("--device", "cuda", "--d-model", "256", "--n-layers", "8", "--seqlen", "128", "--batch", "16")
+        done = self.train_emulated(*flags, FAKE_CUDA_MEMORY_MIB="450")
+        self.train_error(done, "Fake GPU", "free", "--device-memory", "recomputes")
+        self.assertFalse((self.dir / "out/latest").exists())
+        self.train_error(self.train_emulated(*flags, FAKE_CUDA_MEMORY_MIB="90"), "not even recomputing")
+
+    def test_kernels_of_another_architecture(self):
+        self.train_error(self.train_emulated("--device", "cuda", FAKE_CUDA_LOAD="209"), "another architecture",
+                         "TEGULA_COMPILE_KERNELS")
 
 
 if __name__ == "__main__":

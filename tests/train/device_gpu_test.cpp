@@ -13,6 +13,7 @@
 #include "tegula/runtime/session.h"
 #include "tegula/serve/generator.h"
 #include "tegula/serve/runner.h"
+#include "tegula/train/device_memory.h"
 #include "tegula/train/trainer.h"
 
 namespace tegula {
@@ -41,6 +42,7 @@ class OnDevice : public ::testing::Test {
 
   struct Run {
     std::vector<double> losses, norms;
+    std::vector<StepReport> steps;
     TrainSummary sum;
   };
   static Run train(TrainConfig c, const std::string& device) {
@@ -51,6 +53,7 @@ class OnDevice : public ::testing::Test {
     if (!t.ok()) return run;
     (*t)->context = &run;
     (*t)->on_step = [](void* context, const StepReport& r) {
+      static_cast<Run*>(context)->steps.push_back(r);
       static_cast<Run*>(context)->losses.push_back(r.loss);
       static_cast<Run*>(context)->norms.push_back(r.grad_norm);
     };
@@ -80,28 +83,41 @@ TEST_F(OnDevice, LossesAreTheCpus) {
     }
 }
 
-// A scale that is too large, on both: the same steps are skipped, and in f16 losses are closer than
-// in bf16.
-TEST_F(OnDevice, F16ScalesItsLossAsOnTheCpu) {
+// A scale that is too large at first, and one batch again and again: after a step that was skipped
+// the loss is the same to the bit, and the scale goes as the rule says.
+TEST_F(OnDevice, F16SkipsHalvesAndGrows) {
   for (const char* family : {"gpt2", "llama"})
     for (const int64_t accumulate : {1, 2}) {
       TrainConfig c = config_of(family, "f16");
-      c.accumulate = accumulate, c.steps = 24;
-      c.loss_scale = kMostLossScale, c.loss_scale_every = 2;
-      const Run cpu = train(c, "cpu"), gpu = train(c, "cuda");
-      ASSERT_EQ(cpu.losses.size(), gpu.losses.size()) << family;
+      c.accumulate = accumulate, c.steps = 28, c.loss_scale_every = 2;
+      c.loss_scale = kMostLossScale;
+      c.batches = ::testing::TempDir() + "/device_batches.txt";
+      std::string lines;
+      for (int64_t i = 0; i < c.steps * accumulate; ++i) lines += "0 100 1000\n";
+      ASSERT_TRUE(write_file(c.batches, lines).ok());
+      const Run gpu = train(c, "cuda");
+      ASSERT_EQ(gpu.steps.size(), 28U) << family;
+      double scale = kMostLossScale;
+      int64_t good = 0, skipped = 0, grown = 0;
+      for (size_t i = 0; i < gpu.steps.size(); ++i) {
+        const StepReport& r = gpu.steps[i];
+        SCOPED_TRACE(cat(family, " step ", r.step, " scale ", scale, " norm ", r.grad_norm));
+        EXPECT_EQ(r.loss_scale, scale);
+        EXPECT_EQ(r.is_skipped, !std::isfinite(r.grad_norm));
+        if (i + 1 < gpu.steps.size())
+          EXPECT_EQ(gpu.steps[i + 1].loss == r.loss, r.is_skipped || r.lr == 0);
+        if (r.is_skipped) {
+          scale /= 2, good = 0, ++skipped;
+        } else if (++good == 2) {
+          good = 0, scale *= 2, ++grown;
+        }
+      }
+      EXPECT_GT(skipped, 2) << family;
+      EXPECT_GT(grown, 1) << family;
+      EXPECT_EQ(gpu.sum.loss_scale.skipped, skipped) << family;
+      EXPECT_EQ(gpu.sum.loss_scale.scale, scale) << family;
       EXPECT_EQ(gpu.sum.host_steps, 0) << family;
       EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned) << family;
-      EXPECT_TRUE(std::isinf(gpu.norms[0]) || std::isnan(gpu.norms[0])) << family;
-      EXPECT_GT(gpu.sum.loss_scale.skipped, 2) << family;
-      // A gradient at the edge of what f16 holds may overflow a step later or earlier.
-      EXPECT_NEAR(static_cast<double>(gpu.sum.loss_scale.skipped),
-                  static_cast<double>(cpu.sum.loss_scale.skipped), 1)
-          << family;
-      EXPECT_LE(std::fabs(std::log2(gpu.sum.loss_scale.scale / cpu.sum.loss_scale.scale)), 2)
-          << family;
-      for (size_t i = 0; i < cpu.losses.size(); ++i)
-        EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-2 * cpu.losses[i]) << family << ", step " << i;
     }
 }
 
@@ -154,6 +170,23 @@ TEST_F(OnDevice, MemoryIsThePlans) {
   EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned);
   // By the driver's account nothing that was planned was not taken.
   EXPECT_GE(gpu.sum.device_taken_bytes, gpu.sum.peak_bytes_planned);
+}
+
+// What the driver says was taken lies within the budget, and recomputing changes no weight.
+TEST_F(OnDevice, DeviceMemoryIsKept) {
+  TrainConfig c = config_of("gpt2", "f32");
+  c.model.n_layers = 4, c.model.max_seqlen = 64, c.batch = 8, c.steps = 3;
+  const Run whole = train(c, "cuda");
+  ASSERT_GT(whole.sum.steps, 0);
+  c.device_memory_bytes = whole.sum.peak_bytes_planned * 4 / 5 + kPluginBytes;
+  const Run tight = train(c, "cuda");
+  EXPECT_LT(tight.sum.peak_bytes_planned, whole.sum.peak_bytes_planned);
+  EXPECT_LE(tight.sum.device_taken_bytes, c.device_memory_bytes);
+  EXPECT_EQ(tight.losses, whole.losses);
+  c.device = "cuda", c.device_memory_bytes = kPluginBytes + (1 << 20);
+  const auto none = Trainer::create(c);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, Code::kOutOfMemory) << none.error().message;
 }
 
 TEST_F(OnDevice, RunsRepeatTheirBits) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tegula/kernels/cuda/count.h"
@@ -12,7 +13,10 @@ namespace tegula::cuda {
 namespace {
 
 // Values of the driver's enumerations.
-constexpr DriverStatus kNoDevice = 100;
+constexpr DriverStatus kNoDevice = 100, kNoBinaryForGpu = 209;
+// After these no call of the process works any more: the device is unavailable, uncorrectable
+// memory, a fault of NVLink, of an address, an instruction or a launch, and the bus (unknown).
+constexpr DriverStatus kLost[] = {46, 214, 220, 700, 714, 715, 716, 717, 718, 719, 999};
 constexpr int kMaxDynamicSharedBytes = 8, kProgrammaticSerialization = 6;
 constexpr int kU8 = 0, kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
               kFillZero = 0;
@@ -132,15 +136,25 @@ Status Driver::check(DriverStatus status, const char* what) const {
   if (status == 0) return {};
   const char* text = nullptr;
   error_string(status, &text);
+  const bool is_lost = std::find(std::begin(kLost), std::end(kLost), status) != std::end(kLost);
   return Error{Code::kDevice,
-               cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", status, ")")};
+               cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", status, ")",
+                   is_lost ? "; the GPU is lost to this process: start it anew, and if that fails "
+                             "see nvidia-smi and dmesg, or run on the CPU"
+                           : "")};
 }
 
 Result<Module> Module::load(const std::string& cubin) {
   const Driver* d = TEGULA_TRY(Driver::get());
   ModuleHandle handle = nullptr;
-  if (const Status s = d->check(d->module_load(&handle, cubin.data()), "loading a kernel");
-      !s.ok()) {
+  const DriverStatus status = d->module_load(&handle, cubin.data());
+  if (const Status s = d->check(status, "loading a kernel"); !s.ok()) {
+    if (status == kNoBinaryForGpu)
+      return device_error(cat(s.error().message,
+                              ": it was compiled for another architecture than "
+                              "this GPU's: empty the kernel cache (tegula "
+                              "doctor names it), set TEGULA_COMPILE_KERNELS=1, "
+                              "or update the plug-in"));
     int version = 0;
     d->version(&version);
     return device_error(cat(s.error().message, ": the driver serves CUDA ", version / 1000, ".",

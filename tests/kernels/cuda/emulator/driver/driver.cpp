@@ -1,6 +1,7 @@
 // The calls of the CUDA driver that the plug-in makes, on a device that is this host: see README.md
 // for what the environment changes.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +44,13 @@ int setting(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
+Status check_not_lost(bool is_launch) {
+  static std::atomic<int> launches = 0;
+  const int last = setting("FAKE_CUDA_LOST", 0);
+  const int now = is_launch ? ++launches : launches.load();
+  return last > 0 && now >= last ? kUnknown : kSuccess;
+}
+
 int told(const Outcome& outcome) {
   if (outcome.status != kSuccess && !outcome.message.empty()) {
     const std::lock_guard lock(text_mutex);
@@ -78,6 +86,7 @@ TEGULA_EXPORT cuGetErrorString(int status, const char** text) {
       {kInvalidImage, "device kernel image is invalid"},
       {kNoBinaryForGpu, "no kernel image for the device"},
       {kNotFound, "named symbol not found"},
+      {kUnknown, "unknown error"},
       {kCaptureUnsupported, "operation not permitted when stream is capturing"},
       {kCaptureInvalidated, "operation failed due to a previous error during capture"},
       {kCaptureUnjoined, "a captured stream was not joined to the one that the capture began in"},
@@ -175,14 +184,17 @@ TEGULA_EXPORT cuMemGetInfo_v2(size_t* n_free, size_t* n_total) {
   return kSuccess;
 }
 TEGULA_EXPORT cuMemcpy(void* to, const void* from, size_t bytes) {
+  if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
   const Status s = check_not_captured();
   return s != kSuccess ? s : told(copy(to, from, bytes));
 }
 TEGULA_EXPORT cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
+  if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
   const Status s = check_not_captured();
   return s != kSuccess ? s : told(fill(to, value, bytes));
 }
 TEGULA_EXPORT cuMemcpyAsync(void* to, const void* from, size_t bytes, void* stream) {
+  if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
   return told(enqueue(stream_of(stream), [=] { return copy(to, from, bytes); }));
 }
 TEGULA_EXPORT cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
@@ -224,6 +236,7 @@ TEGULA_EXPORT cuFuncSetAttribute(void* function, int which, int value) {
 TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                              unsigned by, unsigned bz, unsigned smem, void* stream,
                              void** arguments, void**) {
+  if (const Status s = check_not_lost(true); s != kSuccess) return s;
   Launch launch;
   const Outcome made = make_launch(static_cast<const Function*>(f), {gx, gy, gz}, {bx, by, bz},
                                    smem, arguments, launch);

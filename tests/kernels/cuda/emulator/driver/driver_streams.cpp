@@ -10,7 +10,10 @@ TEGULA_EXPORT cuStreamCreate(void** stream, unsigned) {
   *stream = new Stream();
   return kSuccess;
 }
-TEGULA_EXPORT cuStreamSynchronize(void* stream) { return wait_for_stream(stream_of(stream)); }
+TEGULA_EXPORT cuStreamSynchronize(void* stream) {
+  if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
+  return wait_for_stream(stream_of(stream));
+}
 TEGULA_EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   return wait_for_event(stream_of(stream), static_cast<const Event*>(event));
 }
@@ -56,6 +59,7 @@ TEGULA_EXPORT cuGraphInstantiateWithFlags(void** runnable, void* graph, unsigned
 }
 TEGULA_EXPORT cuGraphLaunch(void* runnable, void* stream) {
   if (runnable == nullptr) return kInvalidValue;
+  if (const Status lost = check_not_lost(true); lost != kSuccess) return lost;
   // A copy: a graph captured into another outlives its handle.
   return told(enqueue(stream_of(stream), [graph = *static_cast<const Graph*>(runnable)] {
     for (const Work& step : graph.steps)

@@ -27,6 +27,7 @@ enum Status : int {
   kCaptureIsolation = 905,
   kCaptureImplicit = 906,
   kCapturedEvent = 907,
+  kUnknown = 999,
 };
 
 struct Outcome {
@@ -36,6 +37,10 @@ struct Outcome {
 
 // Prints a failed kernel's message, keeps it for cuGetErrorString, and gives its status.
 int told(const Outcome& outcome);
+
+// With FAKE_CUDA_LOST=N the GPU falls off its bus with launch number N (a graph's is one): that
+// call and all that follow fail, as kUnknown.
+Status check_not_lost(bool is_launch = false);
 
 // A number of the environment.
 int setting(const char* name, int otherwise);

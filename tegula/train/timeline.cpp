@@ -1,0 +1,148 @@
+#include "tegula/train/timeline.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "tegula/io/html.h"
+#include "tegula/ir/opdef.h"
+
+namespace tegula {
+
+namespace {
+
+constexpr double kWidth = 1400, kLeft = 130, kRow = 34;
+constexpr const char* kRows[] = {"products", "other kernels", "copies", "host", "the rest"};
+constexpr size_t kRest = 4;
+constexpr const char* kStyle =
+    "body{font:14px system-ui,sans-serif;margin:24px;color:#222}td,th{padding:2px 12px 2px "
+    "0;text-align:left}td.n,th.n{text-align:right}.wide{overflow-x:auto}";
+
+const char* color_of(Phase phase) {
+  return phase == Phase::kForward ? "#3b78c3" : phase == Phase::kBackward ? "#c3553b" : "#3f9150";
+}
+
+std::string fixed(double v, const char* format) {
+  char b[64];
+  std::snprintf(b, sizeof b, format, v);
+  return b;
+}
+
+Queue queue_of(const Step& step, bool is_device) {
+  if (is_device && !step.kernel && step.regions.empty()) return Queue::kHost;
+  const std::string_view op = step.op->name;
+  if (op == "copy" || op == "concat" || op == "pad" || op == "reshape") return Queue::kCopies;
+  return step.op->precision == Precision::kLow ? Queue::kProducts : Queue::kKernels;
+}
+
+std::string rect(double from_ms, double to_ms, double scale, size_t row, const char* color,
+                 const std::string& title) {
+  return cat("<rect x=\"", fixed(kLeft + from_ms * scale, "%.2f"), "\" y=\"",
+             fixed(kRow * static_cast<double>(row) + 4, "%.0f"), "\" width=\"",
+             fixed(std::max((to_ms - from_ms) * scale, 0.2), "%.2f"), "\" height=\"", kRow - 8,
+             "\" fill=\"", color, "\"><title>", escape_html(title), "</title></rect>\n");
+}
+
+// Time marks below the rows, at round numbers.
+std::string axis(double all_ms, double scale, double bottom) {
+  double every = 1e-4;
+  for (int i = 0; all_ms / every > 12; ++i) every *= i % 3 == 1 ? 2.5 : 2;
+  std::string out;
+  for (double t = 0; t <= all_ms; t += every)
+    out += cat("<text x=\"", fixed(kLeft + t * scale, "%.1f"), "\" y=\"", bottom + 16,
+               "\" font-size=\"11\" text-anchor=\"middle\">", fixed(t, "%g"), "</text>\n");
+  return out;
+}
+
+struct Sum {
+  int64_t calls = 0;
+  double ms = 0;
+};
+
+std::string table(const std::vector<TimelineEvent>& events, double all_ms) {
+  std::map<std::string, Sum> by_kernel;
+  for (const TimelineEvent& e : events) {
+    Sum& s = by_kernel[cat(e.op, " ", e.kernel)];
+    ++s.calls, s.ms += e.end_ms - e.begin_ms;
+  }
+  std::vector<std::pair<std::string, Sum>> rows(by_kernel.begin(), by_kernel.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
+  std::string out =
+      "<table><tr><th>op, kernel</th><th class=n>calls</th><th class=n>ms</th><th class=n>share of "
+      "the step</th></tr>\n";
+  for (const auto& [name, s] : rows)
+    out += cat("<tr><td>", escape_html(name), "</td><td class=n>", s.calls, "</td><td class=n>",
+               fixed(s.ms, "%.4f"), "</td><td class=n>", fixed(100 * s.ms / all_ms, "%.1f"),
+               " %</td></tr>\n");
+  return out + "</table>\n";
+}
+
+}  // namespace
+
+std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepStats> stats,
+                                       int64_t timed_steps) {
+  std::vector<TimelineEvent> events;
+  double at = 0;
+  const bool is_device = plan.target.device != DeviceKind::kCpu;
+  for (size_t i = 0; i < plan.steps.size() && i < stats.size() && timed_steps > 0; ++i) {
+    const Step& step = plan.steps[i];
+    const double ms = 1e3 * stats[i].seconds / static_cast<double>(timed_steps);
+    if (ms <= 0) continue;
+    events.push_back({std::string(step.op->name),
+                      std::string(step.kernel            ? step.kernel->name
+                                  : step.regions.empty() ? "reference"
+                                                         : "bodies"),
+                      step.scope, step.phase, queue_of(step, is_device), at, at + ms});
+    at += ms;
+  }
+  return events;
+}
+
+std::string timeline_html(const std::vector<TimelineEvent>& events, double step_ms,
+                          std::string_view title) {
+  const double busy = events.empty() ? 0 : events.back().end_ms;
+  const double all = std::max({busy, step_ms, 1e-6});
+  const double scale = (kWidth - kLeft - 20) / all, bottom = kRow * 5;
+  std::string svg = cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
+                        kWidth, "\" height=\"", bottom + 24, "\">\n");
+  for (size_t row = 0; row <= kRest; ++row)
+    svg += cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
+               "\" font-size=\"13\">", kRows[row], "</text>\n");
+  for (const TimelineEvent& e : events)
+    svg += rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue), color_of(e.phase),
+                cat(e.op, " (", e.kernel, ") ", e.scope, ": ", fixed(e.end_ms - e.begin_ms, "%.4f"),
+                    " ms from ", fixed(e.begin_ms, "%.4f")));
+  const double rest = step_ms - busy;
+  if (rest > 0)
+    svg += rect(busy, step_ms, scale, kRest, "#999",
+                cat("not in any op: ", fixed(rest, "%.4f"), " ms"));
+  svg += axis(all, scale, bottom) + "</svg></div>\n";
+  std::string said = cat(events.size(), " ops take ", fixed(busy, "%.4f"), " ms");
+  if (step_ms > 0)
+    said +=
+        cat(" of a step of ", fixed(step_ms, "%.4f"), " ms; ",
+            rest > 0 ? cat(fixed(rest, "%.4f"), " ms (", fixed(100 * rest / step_ms, "%.1f"),
+                           " %) are in none of them")
+                     : std::string("steps that are not timed op by op are faster than their sum"));
+  return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
+             "</title><style>", kStyle, "</style><h1>", escape_html(title), "</h1>\n<p>", said,
+             ". <span style=\"color:#3b78c3\">forward</span>, <span "
+             "style=\"color:#c3553b\">backward</span>, <span style=\"color:#3f9150\">update</span>;"
+             " milliseconds; names on hover.</p>\n",
+             svg, "<h2>By kernel</h2>\n", table(events, all), "</html>\n");
+}
+
+Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& summary) {
+  if (trainer.timed_steps() == 0)
+    return invalid_argument("--timeline: no step was timed: the first two steps of a run are not");
+  const Plan& plan = trainer.plan();
+  const int64_t parts = trainer.config().accumulate;
+  const std::string title =
+      cat(parts > 1 ? "A micro-batch of a step" : "A training step", ": ",
+          trainer.config().model.type, ", ", trainer.config().dtype, ", ", plan.target.name);
+  const auto events = timeline_of(plan, trainer.step_stats(), trainer.timed_steps());
+  return timeline_html(events, parts > 1 ? 0 : summary.step_ms, title);
+}
+
+}  // namespace tegula
