@@ -264,11 +264,17 @@ class CudaTest(unittest.TestCase):
         self.assertGreater(n_lost, 2)
 
     def test_no_memory_is_found_before_the_run(self):
-        flags = ("--device", "cuda", "--d-model", "256", "--n-layers", "8", "--seqlen", "128", "--batch", "16")
-        done = self.train_emulated(*flags, FAKE_CUDA_MEMORY_MIB="450")
+        shape = ("--d-model", "128", "--n-layers", "6", "--n-heads", "2", "--seqlen", "128", "--batch", "16")
+        planned = self.tool("plan", "--json", "--device", "cuda", *shape, "--vocab-size", "40", "--threads", "1",
+                            "--device-memory", "100GiB", FAKE_CUDA_CAPABILITY="80", FAKE_CUDA_MULTIPROCESSORS="4")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        plan = json.loads(planned.stdout)
+        room = (plan["device_bytes"] - plan["arena_bytes"] // 4) >> 20
+        done = self.train_emulated("--device", "cuda", *shape, FAKE_CUDA_MEMORY_MIB=str(room))
         self.train_error(done, "Fake GPU", "free", "--device-memory", "recomputes")
         self.assertFalse((self.dir / "out/latest").exists())
-        self.train_error(self.train_emulated(*flags, FAKE_CUDA_MEMORY_MIB="90"), "not even recomputing")
+        done = self.train_emulated("--device", "cuda", *shape, FAKE_CUDA_MEMORY_MIB="66")
+        self.train_error(done, "not even recomputing")
 
     def test_kernels_of_another_architecture(self):
         self.train_error(self.train_emulated("--device", "cuda", FAKE_CUDA_LOAD="209"), "another architecture",

@@ -86,39 +86,39 @@ TEST_F(OnDevice, LossesAreTheCpus) {
 // A scale that is too large at first, and one batch again and again: after a step that was skipped
 // the loss is the same to the bit, and the scale goes as the rule says.
 TEST_F(OnDevice, F16SkipsHalvesAndGrows) {
-  for (const char* family : {"gpt2", "llama"})
-    for (const int64_t accumulate : {1, 2}) {
-      TrainConfig c = config_of(family, "f16");
-      c.accumulate = accumulate, c.steps = 28, c.loss_scale_every = 2;
-      c.loss_scale = kMostLossScale;
-      c.batches = ::testing::TempDir() + "/device_batches.txt";
-      std::string lines;
-      for (int64_t i = 0; i < c.steps * accumulate; ++i) lines += "0 100 1000\n";
-      ASSERT_TRUE(write_file(c.batches, lines).ok());
-      const Run gpu = train(c, "cuda");
-      ASSERT_EQ(gpu.steps.size(), 28U) << family;
-      double scale = kMostLossScale;
-      int64_t good = 0, skipped = 0, grown = 0;
-      for (size_t i = 0; i < gpu.steps.size(); ++i) {
-        const StepReport& r = gpu.steps[i];
-        SCOPED_TRACE(cat(family, " step ", r.step, " scale ", scale, " norm ", r.grad_norm));
-        EXPECT_EQ(r.loss_scale, scale);
-        EXPECT_EQ(r.is_skipped, !std::isfinite(r.grad_norm));
-        if (i + 1 < gpu.steps.size())
-          EXPECT_EQ(gpu.steps[i + 1].loss == r.loss, r.is_skipped || r.lr == 0);
-        if (r.is_skipped) {
-          scale /= 2, good = 0, ++skipped;
-        } else if (++good == 2) {
-          good = 0, scale *= 2, ++grown;
-        }
+  for (const auto& [name, accumulate] : {std::pair{"gpt2", int64_t{1}}, {"llama", int64_t{2}}}) {
+    const std::string family = name;
+    TrainConfig c = config_of(family, "f16");
+    c.accumulate = accumulate, c.steps = 28, c.loss_scale_every = 2;
+    c.loss_scale = kMostLossScale;
+    c.batches = ::testing::TempDir() + "/device_batches.txt";
+    std::string lines;
+    for (int64_t i = 0; i < c.steps * accumulate; ++i) lines += "0 100 1000\n";
+    ASSERT_TRUE(write_file(c.batches, lines).ok());
+    const Run gpu = train(c, "cuda");
+    ASSERT_EQ(gpu.steps.size(), 28U) << family;
+    double scale = kMostLossScale;
+    int64_t good = 0, skipped = 0, grown = 0;
+    for (size_t i = 0; i < gpu.steps.size(); ++i) {
+      const StepReport& r = gpu.steps[i];
+      SCOPED_TRACE(cat(family, " step ", r.step, " scale ", scale, " norm ", r.grad_norm));
+      EXPECT_EQ(r.loss_scale, scale);
+      EXPECT_EQ(r.is_skipped, !std::isfinite(r.grad_norm));
+      if (i + 1 < gpu.steps.size())
+        EXPECT_EQ(gpu.steps[i + 1].loss == r.loss, r.is_skipped || r.lr == 0);
+      if (r.is_skipped) {
+        scale /= 2, good = 0, ++skipped;
+      } else if (++good == 2) {
+        good = 0, scale *= 2, ++grown;
       }
-      EXPECT_GT(skipped, 2) << family;
-      EXPECT_GT(grown, 1) << family;
-      EXPECT_EQ(gpu.sum.loss_scale.skipped, skipped) << family;
-      EXPECT_EQ(gpu.sum.loss_scale.scale, scale) << family;
-      EXPECT_EQ(gpu.sum.host_steps, 0) << family;
-      EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned) << family;
     }
+    EXPECT_GT(skipped, 2) << family;
+    EXPECT_GT(grown, 1) << family;
+    EXPECT_EQ(gpu.sum.loss_scale.skipped, skipped) << family;
+    EXPECT_EQ(gpu.sum.loss_scale.scale, scale) << family;
+    EXPECT_EQ(gpu.sum.host_steps, 0) << family;
+    EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned) << family;
+  }
 }
 
 // Columns 4 to 12 of a wider matrix: nothing that 16-byte loads could read.
