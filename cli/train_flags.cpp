@@ -233,6 +233,9 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   }
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
     add_mesh(cmd, mesh);
+    one_of(cmd.add_option("--ring", c.ring,
+                          "In which order the ranks of cp share out a row's tokens (mode fast)"),
+           {"zigzag", "striped", "contiguous"});
     whole(cmd.add_option(
               "--zero", c.zero,
               "ZeRO: 1: dp splits optimizer state; 2: sums of gradients, too; 3: weights, too"),
@@ -299,6 +302,8 @@ Status TrainFlags::check_together(const TrainConfig& c) const {
     return invalid_argument("--device-memory is of one device: leave out one of it and --mesh");
   if (!c.init_from.empty() && is_said("--tokenizer"))
     return invalid_argument("--init-from brings the tokenizer of its model: leave out --tokenizer");
+  if (is_said("--ring") && c.mesh.find("cp") < 0)
+    return invalid_argument("--ring is of the ranks that share a sequence: give --mesh an axis cp");
   if (c.zero > 0 && c.mesh.find("dp") < 0)
     return invalid_argument("--zero splits state over dp: give --mesh an axis dp");
   for (const char* flag : {"--loss-scale", "--loss-scale-every"})

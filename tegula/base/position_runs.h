@@ -41,8 +41,12 @@ struct PositionRuns {
     return below;
   }
   bool ascends() const {
-    for (int64_t i = 1, n = count(); i < n; ++i)
-      if (at(i) <= at(i - 1)) return false;
+    int64_t next = INT64_MIN;  // the least that the next one may be
+    for (size_t r = 0; r < runs.size(); r += 3) {
+      if (runs[r + 2] == 0) continue;
+      if (runs[r] < next) return false;
+      next = runs[r] + (runs[r + 2] - 1) * runs[r + 1] + 1;
+    }
     return true;
   }
 };

@@ -53,6 +53,7 @@ class Context {
   Var seed;                            // i64 scalar for dropout; invalid: no dropout
   bool is_training = false;            // experts have bounded room, and losses are added
   const Decoding* decoding = nullptr;  // null: this call's tokens are all there are
+  std::vector<int64_t> order;          // runs of tokens' positions; none: 0, 1, …
   std::vector<Var> losses;             // scalars that a model adds to its training loss
 
   // The weight of that name; its spec is recorded on first use.
@@ -84,6 +85,7 @@ class Context {
   std::vector<Var> vars_;
   std::vector<std::pair<std::string, Var>> states_;  // of all texts, as they were
   int64_t next_stream_ = 0;
+  Var positions_;  // of tokens in that order
 };
 
 // How the files of a family name and keep its weights.

@@ -40,8 +40,15 @@ struct AttentionOptions {
   // et al. 2023, section 4.1] No bias, dropout or descale; gradients go through the decomposition.
   Var seqlens_k, block_table;
   // Positions in runs: start, stride, count, … of each; empty: as above. Of a part of a longer row,
-  // or of its stripes; those of keys ascend. With constant sizes, unpacked; parts combine by lse.
+  // of its stripes, or of a row that is dealt out in another order. With constant sizes, unpacked.
   std::vector<int64_t> q_runs, k_runs;
+  // Attention in parts of the keys: each goes on from the o and lse that those before it gave, f32
+  // whatever q is, and gives its own so if others follow (is_part):
+  //   lse' = log(e^lse_before + e^lse),  o' = o_before e^(lse_before - lse') + o e^(lse - lse')
+  // What has seen no key has lse_before = -inf, and its o_before is not read. (o, lse) says as much
+  // as (o, m, l): l = 1 where m = lse. [Dao 2023 (FlashAttention-2), section 3.1]
+  Var o_before, lse_before;  // [b, sq, hq, dv], [b, hq, sq]; differentiable
+  bool is_part = false;
   // A weight is dropped where u < dropout, else scaled by 1/(1 − dropout), with u uniform at
   // (seed, stream, ((b·hq + h)·sq + i)·sk + j). lse is that of all weights.
   double dropout = 0;

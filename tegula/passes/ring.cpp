@@ -79,11 +79,6 @@ class Ring {
       : b_(b), call_(call), in_(in), group_(group), index_(index), sees_(std::move(sees)) {}
 
   Result<std::vector<Var>> run() {
-    const bool is_forward = call_.op == &attention_op;
-    const auto n_wide = is_forward ? size_t{3} : size_t{6};  // q, k, v (o, lse, do)
-    wide_.assign(in_.begin(), in_.end());
-    for (size_t k = 0; k < n_wide; ++k)
-      if (k != 1 && k != 2) wide_[k] = widened(in_[k]);
     Var k = in_[1], v = in_[2];
     for (int64_t step = 0; step < group_.n_ranks; ++step) {
       Var next_k, next_v;
@@ -91,39 +86,32 @@ class Ring {
         const std::vector<int64_t> from = passed_on(sees_, step + 1);
         next_k = send_recv(k, group_, from), next_v = send_recv(v, group_, from);
       }
-      wide_[1] = widened(k), wide_[2] = widened(v);
-      const LocalCall part = TEGULA_TRY(part_of_ring(
-          call_, group_.n_ranks, index_, (index_ - step + group_.n_ranks) % group_.n_ranks));
-      const std::vector<Var> found = b_.emit_n(*call_.op, part.attrs, wide_);
-      is_forward ? join(found, step) : add(found, step);
+      LocalCall part = TEGULA_TRY(part_of_ring(call_, group_.n_ranks, index_,
+                                               (index_ - step + group_.n_ranks) % group_.n_ranks));
+      std::vector<Var> in(in_.begin(), in_.end());
+      in[1] = k, in[2] = v;
+      if (call_.op == &attention_op) {
+        go_on(part, in, step);
+      } else {
+        part.attrs.set("part", std::string("middle"));
+        add(b_.emit_n(*call_.op, part.attrs, in), step);
+      }
       k = next_k, v = next_v;
     }
-    if (!is_forward) add_from_others();
+    if (call_.op == &attention_op) return sum_;
+    add_from_others();
     for (size_t r = 0; r < sum_.size(); ++r) sum_[r] = cast(sum_[r], call_.out[r].dtype);
     return sum_;
   }
 
  private:
-  static Var widened(Var x) {
-    const DType wide = accumulator(x.dtype());
-    return x.dtype() == wide ? x : cast(x, wide);
-  }
-
-  // o and lse of the steps so far and of this one.
-  void join(const std::vector<Var>& found, int64_t step) {
-    if (step == 0) {
-      sum_ = found;
-      return;
-    }
-    const Var o = sum_[0], lse = sum_[1], o_s = found[0], lse_s = found[1];
-    const Var m = max(max(lse, lse_s), -3e38);  // finite: of rows that see nothing yet, too
-    const Var a = exp(lse - m), c = exp(lse_s - m);
-    const Var total = a + c;  // at least 1, or 0 where nothing is seen
-    const Var share = reciprocal(max(total, 1.0));
-    const auto per_row = [&](Var w) {  // [b, h, s] beside o [b, s, h, d]
-      return broadcast(unsqueeze(permute(w, {0, 2, 1}), 3), o.shape());
-    };
-    sum_ = {o * per_row(a * share) + o_s * per_row(c * share), m + log(total)};
+  // Attention to one more block, from the o and lse of those before; what others follow is f32.
+  void go_on(const LocalCall& part, std::vector<Var> in, int64_t step) {
+    const bool is_last = step + 1 == group_.n_ranks && call_.out[0].dtype == call_.in[0].dtype;
+    Attrs attrs = part.attrs;
+    attrs.set("part", std::string(step == 0 ? "first" : is_last ? "last" : "middle"));
+    in.insert(in.end(), sum_.begin(), sum_.end());
+    sum_ = b_.emit_n(*call_.op, std::move(attrs), in);
   }
 
   // dQ stays; dK and dV of another one's keys are on their way home during the next step.
@@ -149,7 +137,6 @@ class Ring {
   const Group group_;
   const int64_t index_;
   const Sees sees_;
-  std::vector<Var> wide_;    // the part's operands
   std::vector<Var> sum_;     // results so far, f32
   std::vector<Var> coming_;  // dK and dV of the step before
 };

@@ -4,9 +4,8 @@
 // Rank r holds its queries and block r of the keys. In step s = 0 … n-1 it attends to block
 // r - s (mod n), which its neighbour passed on while it attended to the one before: a block's
 // transfer is started before the attention beside it (Step::starts in plan/plan.h). At no time a
-// rank has more than three blocks. The parts are joined in f32 by their log-sum-exp, step by step:
-//   m = max(lse, lse_s),  lse' = m + log(e^(lse-m) + e^(lse_s-m)),
-//   o' = o e^(lse-lse') + o_s e^(lse_s-lse')
+// rank has more than three blocks. Each attention goes on from the o and lse of those before it, in
+// f32 (ops/attention.h), and the last one rounds o to the dtype of q.
 // Backward the blocks go round once more; every part is made with the whole's lse, dQ is summed
 // where it is, and what a rank finds for another one's keys goes straight home, f32, to be added
 // there in the order of the steps. Blocks that nobody further on can see (a causal mask, a window)
@@ -14,7 +13,6 @@
 // [Liu et al. 2023 (Ring Attention), section 3; Dao 2023 (FlashAttention-2), section 3.1]
 //
 // Positions are the attributes q_runs and k_runs, so ranks' functions differ in attributes alone.
-// bf16 operands are widened where they arrive: what travels is narrow, parts are f32.
 #pragma once
 
 #include "tegula/ir/builder.h"

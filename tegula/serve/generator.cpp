@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/file.h"
@@ -57,9 +58,20 @@ struct Generator::Text {
   GenerateStats* stats;
   std::vector<int32_t> all;  // the prompt, and what came
   StopTexts stops;
-  CachedText cached = {};
-  std::span<const int32_t> unread = {};  // to be read before the next token is drawn
+  int64_t first = 0;     // of `all`: what the cache begins with
+  int64_t n_cached = 0;  // tokens
+  bool slides = false;   // the cache is full: what is behind `first` is read again
   bool is_done = false;
+};
+
+// Texts that are made together: those that have begun, by their place among the requests.
+struct Generator::Made {
+  std::span<const TextRequest> requests;
+  std::span<GenerateStats> stats;
+  BatchStats& all;
+  std::map<int64_t, Text> texts = {};
+  std::vector<ScheduledText> arrivals = {};  // of them, those that the batch has not taken yet
+  size_t n_begun = 0;
 };
 
 Result<std::unique_ptr<Generator>> Generator::load(const std::string& path,
@@ -92,14 +104,24 @@ Status Generator::prepare(const RunnerOptions& options) {
   RunnerOptions o = options;
   o.dtype = dtype_;
   runner_ = TEGULA_TRY(Runner::create(directory_, config_, o));
+  schedule_ = {runner_->pages(), {}};
   notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
   load_ms_ += ms_since(start);
   return {};
 }
 
 Status Generator::feed(std::span<const int32_t> tokens) {
-  const Runner::Piece piece[] = {{&by_hand_, tokens}};
-  return tokens.size() == 1 ? runner_->decode(piece) : runner_->read(piece);
+  const bool reads = tokens.size() > 1;
+  for (size_t done = 0; done < tokens.size();) {
+    const auto chunk = static_cast<size_t>(runner_->limits().chunk);
+    const auto part = tokens.subspan(done, std::min(chunk, tokens.size() - done));
+    const int64_t first = by_hand_.n_tokens, n = first + static_cast<int64_t>(part.size());
+    TEGULA_TRY(schedule_.pages.grow(by_hand_, n));
+    const Runner::Piece piece[] = {{by_hand_.pages, first, part}};
+    TEGULA_TRY(reads ? runner_->read(piece) : runner_->decode(piece));
+    by_hand_.n_tokens = n, done += part.size();
+  }
+  return {};
 }
 
 bool Generator::is_end_of_text(int32_t token) const {
@@ -134,7 +156,16 @@ Result<Generator::Text> Generator::begin(const TextRequest& request, GenerateSta
   const auto room = static_cast<size_t>(config_.max_seqlen);
   if (t.all.size() > room && end.overflow == Overflow::kStop)
     return too_long(stats.prompt_tokens, config_.max_seqlen);
+  t.first = static_cast<int64_t>(t.all.size() - std::min(t.all.size(), room));
   return t;
+}
+
+ScheduledText Generator::arrival(const Text& t, int64_t id) const {
+  const int64_t n = static_cast<int64_t>(t.all.size()) - t.first;
+  const int64_t room = config_.max_seqlen;
+  // The last token is never read.
+  const int64_t most = n + std::clamp<int64_t>(t.request->max_tokens, 1, room) - 1;
+  return {.id = id, .n_unread = n, .most_tokens = std::min(most, room)};
 }
 
 // Draws the next token, or ends the text.
@@ -167,63 +198,87 @@ void Generator::take_token(Text& t, std::span<const float> logits, const Generat
 // Where the token that was drawn goes: behind the others, or, when the context is full, behind its
 // second half, which is read again.
 void Generator::place_token(Text& t, const GenerateEnd& end) {
-  if (t.cached.n_tokens < config_.max_seqlen) return;
+  if (t.n_cached < config_.max_seqlen) return;
   if (end.overflow == Overflow::kSlide) {
-    runner_->forget(t.cached);
-    const auto half = static_cast<size_t>(std::max<int64_t>(config_.max_seqlen / 2, 1));
-    t.unread = std::span<const int32_t>(t.all).last(half);
+    const int64_t half = std::max<int64_t>(config_.max_seqlen / 2, 1);
+    t.first = static_cast<int64_t>(t.all.size()) - half;
+    t.slides = true;
   } else {
     t.stats->ended = Ended::kContext;
     t.is_done = true;
   }
 }
 
+// Begins as many texts as the batch may have places for.
+Status Generator::admit(Made& made, const GenerateEnd& end) {
+  const auto places = static_cast<size_t>(runner_->limits().batch);
+  while (made.n_begun < made.requests.size() && made.texts.size() < places) {
+    const size_t i = made.n_begun++;
+    Text t = TEGULA_TRY(begin(made.requests[i], made.stats[i], end));
+    made.arrivals.push_back(arrival(t, static_cast<int64_t>(i)));
+    made.texts.emplace(static_cast<int64_t>(i), std::move(t));
+  }
+  return {};
+}
+
+// Runs a step, and draws a token of each text that has read all it knows.
+Status Generator::take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end) {
+  const auto start = Clock::now();
+  std::vector<Runner::Piece> pieces;
+  for (const auto& p : step.pieces) {
+    const std::span<const int32_t> all = made.texts.at(p.id).all;
+    const auto from = static_cast<size_t>(made.texts.at(p.id).first + p.first);
+    pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
+                      all.subspan(from, static_cast<size_t>(p.n_tokens))});
+  }
+  TEGULA_TRY(step.reads ? runner_->read(pieces) : runner_->decode(pieces));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto& p = step.pieces[i];
+    Text& t = made.texts.at(p.id);
+    t.n_cached = p.first + p.n_tokens;
+    if (p.is_last) take_token(t, runner_->logits(i), end);
+  }
+  (step.reads ? made.all.prefill_ms : made.all.decode_ms) += ms_since(start);
+  made.all.decode_steps += step.reads ? 0 : 1;
+  return {};
+}
+
+// Texts that are done go, and those whose context is full begin anew.
+void Generator::leave(Made& made) {
+  for (auto& [id, t] : made.texts) {
+    if (t.slides) {
+      schedule_.read_again(id, static_cast<int64_t>(t.all.size()) - t.first);
+      t.slides = false;
+    }
+    if (!t.is_done) continue;
+    if (const std::string_view rest = t.stops.rest(); !rest.empty())
+      t.request->emit(t.request->context, rest);
+    t.stats->prefill_ms = made.all.prefill_ms, t.stats->decode_ms = made.all.decode_ms;
+    schedule_.end(id);
+  }
+  std::erase_if(made.texts, [](const auto& t) { return t.second.is_done; });
+}
+
 Status Generator::generate(std::span<const TextRequest> requests, std::span<GenerateStats> stats,
                            BatchStats& all, const GenerateEnd& end) {
   all.load_ms = load_ms_;
-  std::vector<Text> texts;  // under way
-  std::vector<Runner::Piece> pieces;
-  std::vector<Text*> whose;
-  const auto step = [&](bool reads, double& ms) -> Status {
-    pieces.clear(), whose.clear();
-    for (Text& t : texts) {
-      if (t.unread.empty() == reads) continue;
-      whose.push_back(&t);
-      pieces.push_back({&t.cached, reads ? t.unread : std::span<const int32_t>(t.all).last(1)});
-      t.unread = {};
+  Made made{requests, stats, all};
+  const auto run = [&]() -> Status {
+    for (;;) {
+      TEGULA_TRY(admit(made, end));
+      ScheduledStep step =
+          TEGULA_TRY(next_step(std::move(schedule_), made.arrivals, runner_->limits()));
+      schedule_ = std::move(step.after);
+      made.arrivals.erase(made.arrivals.begin(), made.arrivals.begin() + step.n_admitted);
+      if (step.pieces.empty()) return {};
+      TEGULA_TRY(take_step(made, step, end));
+      leave(made);
     }
-    if (pieces.empty()) return {};
-    const auto start = Clock::now();
-    TEGULA_TRY(reads ? runner_->read(pieces) : runner_->decode(pieces));
-    for (size_t i = 0; i < whose.size(); ++i) take_token(*whose[i], runner_->logits(i), end);
-    ms += ms_since(start);
-    all.decode_steps += reads ? 0 : 1;
-    return {};
   };
-  const auto leave = [&] {
-    for (Text& t : texts) {
-      if (!t.is_done) continue;
-      if (const std::string_view rest = t.stops.rest(); !rest.empty())
-        t.request->emit(t.request->context, rest);
-      t.stats->prefill_ms = all.prefill_ms, t.stats->decode_ms = all.decode_ms;
-      runner_->forget(t.cached);
-    }
-    std::erase_if(texts, [](const Text& t) { return t.is_done; });
-  };
-  for (size_t next = 0; next < requests.size() || !texts.empty();) {
-    while (next < requests.size() && static_cast<int64_t>(texts.size()) < runner_->batch()) {
-      texts.push_back(TEGULA_TRY(begin(requests[next], stats[next], end)));
-      ++next;
-      Text& t = texts.back();
-      t.unread = std::span<const int32_t>(t.all).last(
-          std::min(t.all.size(), static_cast<size_t>(config_.max_seqlen)));
-    }
-    TEGULA_TRY(step(true, all.prefill_ms));
-    leave();
-    TEGULA_TRY(step(false, all.decode_ms));
-    leave();
-  }
-  return {};
+  const Status st = run();
+  // After an error the next texts find all pages free.
+  if (!st.ok()) schedule_ = {runner_->pages(), {}}, by_hand_ = {};
+  return st;
 }
 
 Status Generator::generate(const TextRequest& request, GenerateStats& stats,

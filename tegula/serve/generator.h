@@ -73,7 +73,7 @@ class Generator {
   // One text.
   Status generate(const TextRequest& request, GenerateStats& stats, const GenerateEnd& end = {});
   // By hand: forget everything; go on with these tokens; the logits of the last one.
-  void reset() { runner_->forget(by_hand_); }
+  void reset() { schedule_.pages.give_back(by_hand_); }
   Status feed(std::span<const int32_t> tokens);
   std::span<const float> logits() const { return runner_->logits(0); }
 
@@ -82,7 +82,12 @@ class Generator {
 
  private:
   struct Text;
+  struct Made;
   Result<Text> begin(const TextRequest& request, GenerateStats& stats, const GenerateEnd& end);
+  ScheduledText arrival(const Text& text, int64_t id) const;
+  Status admit(Made& made, const GenerateEnd& end);
+  Status take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end);
+  void leave(Made& made);
   void take_token(Text& text, std::span<const float> logits, const GenerateEnd& end);
   void place_token(Text& text, const GenerateEnd& end);
   bool is_end_of_text(int32_t token) const;
@@ -93,6 +98,7 @@ class Generator {
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Runner> runner_;
+  BatchSchedule schedule_;  // the cache's pages, and texts under way
   CachedText by_hand_;
   double load_ms_ = 0;
 };

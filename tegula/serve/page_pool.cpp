@@ -8,7 +8,7 @@ PagePool::PagePool(int64_t n_pages, int64_t page_size) : n_pages_(n_pages), page
 
 Status PagePool::grow(CachedText& text, int64_t n_tokens) {
   const auto have = static_cast<int64_t>(text.pages.size());
-  const int64_t more = (n_tokens + page_size_ - 1) / page_size_ - have;
+  const int64_t more = pages_of(n_tokens) - have;
   if (more > n_free())
     return out_of_memory(cat("a text of ", n_tokens, " tokens needs ", more, " more pages of ",
                              page_size_, " tokens, and of ", n_pages_, " ", n_free(),

@@ -16,6 +16,7 @@ struct CachedText {
 
 class PagePool {
  public:
+  PagePool() = default;  // of no pages
   PagePool(int64_t n_pages, int64_t page_size);
 
   // Room for n tokens. Error: as many pages are not free; nothing is taken then.
@@ -23,12 +24,13 @@ class PagePool {
   // The text is forgotten.
   void give_back(CachedText& text);
 
+  int64_t pages_of(int64_t n_tokens) const { return (n_tokens + page_size_ - 1) / page_size_; }
   int64_t page_size() const { return page_size_; }
   int64_t n_pages() const { return n_pages_; }
   int64_t n_free() const { return static_cast<int64_t>(free_.size()); }
 
  private:
-  int64_t n_pages_, page_size_;
+  int64_t n_pages_ = 0, page_size_ = 1;
   std::vector<int32_t> free_;  // the next one last: the lowest at first
 };
 

@@ -7,10 +7,6 @@
 
 namespace tegula {
 
-namespace {
-constexpr int64_t kPageSize = 64;  // a block of keys: read where it lies
-}
-
 Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const std::string& name,
                               const DecodingShape& shape, DType dtype) {
   const ModelDef* model = TEGULA_TRY(find_model(config.type));
@@ -40,7 +36,6 @@ Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOpt
       config_(config),
       options_(options),
       pages_of_text_((config.max_seqlen + kPageSize - 1) / kPageSize),
-      pages_(options.batch * pages_of_text_, kPageSize),
       rank_(options.device ? std::make_unique<Rank>(*options.device)
                            : std::make_unique<Rank>(options.threads)),
       store_(*rank_) {
@@ -101,7 +96,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
-  DecodingShape shape{.is_one_each = is_one_each, .pages = {pages_.n_pages(), kPageSize}};
+  DecodingShape shape{.is_one_each = is_one_each, .pages = {n_pages(), kPageSize}};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", options_.chunk);
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
@@ -130,17 +125,29 @@ Status Runner::make_plans() {
   return {};
 }
 
-Status Runner::check(std::span<const Piece> pieces) {
+Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
+  int64_t all = 0;
   for (const Piece& p : pieces) {
     const auto n = static_cast<int64_t>(p.tokens.size());
-    if (n == 0 || p.text->n_tokens + n > config_.max_seqlen)
-      return invalid_argument(cat(n, " tokens after ", p.text->n_tokens,
-                                  " do not fit the context of ", config_.max_seqlen));
+    all += n;
+    if (n == 0 || p.first + n > config_.max_seqlen)
+      return invalid_argument(
+          cat(n, " tokens after ", p.first, " do not fit the context of ", config_.max_seqlen));
+    const auto room = static_cast<int64_t>(p.pages.size()) * kPageSize;
+    if (p.first + n > room)
+      return invalid_argument(cat(n, " tokens after ", p.first, " do not fit ", p.pages.size(),
+                                  " pages of ", kPageSize));
+    for (const int32_t page : p.pages)
+      if (page < 0 || page >= n_pages())
+        return invalid_argument(cat("page ", page, " is not one of the cache's ", n_pages()));
     for (const int32_t id : p.tokens)
       if (id < 0 || id >= config_.vocab_size)
         return invalid_argument(cat("token ", id, " is not in the vocabulary of ",
                                     config_.vocab_size, " that the model has"));
   }
+  if (static_cast<int64_t>(pieces.size()) > options_.batch || all > most_tokens)
+    return invalid_argument(cat(pieces.size(), " texts with ", all, " tokens: there is room for ",
+                                options_.batch, " with ", most_tokens));
   if (is_checked_) return {};
   TEGULA_TRY(verify_model_tensors(directory_));
   TEGULA_TRY(weights_->check(rank_->pool));
@@ -148,15 +155,15 @@ Status Runner::check(std::span<const Piece> pieces) {
   return {};
 }
 
-// The plans' parameters for the pieces; pages for their tokens are there.
+// The plans' parameters for the pieces.
 void Runner::lay_out(std::span<const Piece> pieces) {
   size_t t = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto& [text, tokens] = pieces[i];
+    const auto& [pages, first, tokens] = pieces[i];
     cu_seqlens_q_[i] = static_cast<int32_t>(t);
-    int64_t at = text->n_tokens;
+    int64_t at = first;
     for (const int32_t token : tokens) {
-      const auto page = text->pages[static_cast<size_t>(at / kPageSize)];
+      const auto page = pages[static_cast<size_t>(at / kPageSize)];
       tokens_[t] = token, positions_[t] = at;
       slots_[t++] = page * static_cast<int32_t>(kPageSize) + static_cast<int32_t>(at % kPageSize);
       ++at;
@@ -164,15 +171,13 @@ void Runner::lay_out(std::span<const Piece> pieces) {
     seqlens_k_[i] = static_cast<int32_t>(at);
     last_[i] = static_cast<int32_t>(t) - 1;
     const auto row = block_table_.begin() + static_cast<int64_t>(i) * pages_of_text_;
-    std::fill_n(std::copy(text->pages.begin(), text->pages.end(), row),
-                pages_of_text_ - static_cast<int64_t>(text->pages.size()), 0);
+    const auto n = std::min(static_cast<int64_t>(pages.size()), pages_of_text_);
+    std::fill_n(std::copy_n(pages.begin(), n, row), pages_of_text_ - n, 0);
   }
   cu_seqlens_q_[pieces.size()] = static_cast<int32_t>(t);
 }
 
 Status Runner::run(Session& session, std::span<const Piece> pieces) {
-  for (const Piece& p : pieces)
-    TEGULA_TRY(pages_.grow(*p.text, p.text->n_tokens + static_cast<int64_t>(p.tokens.size())));
   lay_out(pieces);
   const auto n = static_cast<int64_t>(pieces.size());
   std::vector<int64_t> extents;
@@ -180,7 +185,8 @@ Status Runner::run(Session& session, std::span<const Piece> pieces) {
   if (options_.batch > 1 && !(reads && has_state_)) extents.push_back(n);
   if (reads) extents.push_back(cu_seqlens_q_[pieces.size()]);
   TEGULA_TRY(session.run(extents));
-  for (const Piece& p : pieces) p.text->n_tokens += static_cast<int64_t>(p.tokens.size());
+  const auto* rows = TEGULA_TRY(session.fetch("logits")).as<float>();
+  std::copy_n(rows, n * config_.vocab_size, logits_.begin());
   return {};
 }
 
@@ -190,34 +196,18 @@ std::span<const float> Runner::logits(size_t i) const {
 }
 
 Status Runner::decode(std::span<const Piece> pieces) {
-  TEGULA_TRY(check(pieces));
-  TEGULA_TRY(run(*decode_, pieces));
-  std::copy_n(TEGULA_TRY(decode_->fetch("logits")).as<float>(),
-              pieces.size() * static_cast<size_t>(config_.vocab_size), logits_.begin());
-  return {};
+  for (const Piece& p : pieces)
+    if (p.tokens.size() != 1)
+      return invalid_argument(cat("a text decodes one token, not ", p.tokens.size()));
+  TEGULA_TRY(check(pieces, options_.batch));
+  return run(*decode_, pieces);
 }
 
 Status Runner::read(std::span<const Piece> pieces) {
-  TEGULA_TRY(check(pieces));
-  const int64_t v = config_.vocab_size;
-  for (size_t i = 0, done = 0; i < pieces.size();) {  // done: tokens of piece i
-    std::vector<Piece> now;
-    const size_t first = i;
-    auto room = static_cast<size_t>(options_.chunk);
-    while (i < pieces.size() && room > 0) {
-      const std::span<const int32_t> tokens = pieces[i].tokens.subspan(done);
-      const size_t n = std::min(tokens.size(), room);
-      now.push_back({pieces[i].text, tokens.first(n)});
-      room -= n, done += n;
-      if (done == pieces[i].tokens.size()) ++i, done = 0;
-      if (has_state_) break;
-    }
-    TEGULA_TRY(run(*prefill_, now));
-    const auto* rows = TEGULA_TRY(prefill_->fetch("logits")).as<float>();
-    std::copy_n(rows, static_cast<int64_t>(now.size()) * v,
-                logits_.begin() + static_cast<int64_t>(first) * v);
-  }
-  return {};
+  if (has_state_ && pieces.size() > 1)
+    return invalid_argument(cat(pieces.size(), " texts at once: this model reads one"));
+  TEGULA_TRY(check(pieces, options_.chunk));
+  return run(*prefill_, pieces);
 }
 
 }  // namespace tegula

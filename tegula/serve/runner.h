@@ -1,6 +1,7 @@
 // Runner: a model's plans over one cache of pages, from tokens to logits.
 //
-// Two plans share the weights and the cache. `read` takes the next tokens of some texts, packed
+// Who calls says in which pages a text's tokens lie (serve/schedule.h). Two plans share the weights
+// and the cache. `read` takes the next tokens of some texts, packed
 // into one row (prefill, in chunks); `decode` one token of each. What a text gets depends on its
 // own tokens alone, bit by bit: not on its companions, the pages it has, nor how its tokens are cut
 // into calls of one kind. Tokens that were given are read, those that were drawn are decoded: on
@@ -17,7 +18,7 @@
 #include "tegula/passes/pass.h"
 #include "tegula/runtime/session.h"
 #include "tegula/runtime/tuner.h"
-#include "tegula/serve/page_pool.h"
+#include "tegula/serve/schedule.h"
 
 namespace tegula {
 
@@ -53,20 +54,22 @@ class Runner {
                                                 const RunnerOptions& options);
 
   struct Piece {
-    CachedText* text;
-    std::span<const int32_t> tokens;  // behind those it has
+    std::span<const int32_t> pages;   // that the text has, in order
+    int64_t first = 0;                // position of the first of these tokens
+    std::span<const int32_t> tokens;  // behind those that the pages hold
   };
-  // As many pieces as the batch holds, of different texts; logits(i) are those after piece i. What
-  // the files hold is checked with the first tokens. Errors: tokens outside the vocabulary or past
-  // the context; files that were altered.
+  // As many pieces as the batch holds, of different texts, and as many tokens as a chunk; a model
+  // with a state reads one piece. logits(i) are those after piece i. What the files hold is checked
+  // with the first tokens. Errors: tokens outside the vocabulary, past the context or outside the
+  // pages; more than the plan has room for; files that were altered.
   Status read(std::span<const Piece> pieces);
   // The same with one token each.
   Status decode(std::span<const Piece> pieces);
   std::span<const float> logits(size_t i) const;
-  void forget(CachedText& text) { pages_.give_back(text); }
 
-  int64_t batch() const { return options_.batch; }
-  const PagePool& pages() const { return pages_; }
+  ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }
+  // All pages of the cache.
+  PagePool pages() const { return {n_pages(), kPageSize}; }
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
@@ -74,7 +77,9 @@ class Runner {
   Status map_weights();
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
-  Status check(std::span<const Piece> pieces);
+  static constexpr int64_t kPageSize = 64;  // a block of keys: read where it lies
+  int64_t n_pages() const { return options_.batch * pages_of_text_; }
+  Status check(std::span<const Piece> pieces, int64_t most_tokens);
   Status run(Session& session, std::span<const Piece> pieces);
   void lay_out(std::span<const Piece> pieces);
 
@@ -82,7 +87,6 @@ class Runner {
   ModelConfig config_;
   RunnerOptions options_;
   int64_t pages_of_text_;
-  PagePool pages_;
   std::unique_ptr<Rank> rank_;
   Store store_;
   std::shared_ptr<ModelWeights> weights_;  // the store borrows from it

@@ -4,6 +4,7 @@
 
 #include "tegula/ir/regions.h"
 #include "tegula/models/model.h"
+#include "tegula/train/deal.h"
 
 namespace tegula {
 
@@ -148,6 +149,8 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   o.target = target;
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
+    if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
+      ranks.notes.push_back(cat("tokens are shared out over cp in order: ", why));
     const int cp = config.mesh.find("cp");
     if (config.mode == "exact" && cp >= 0 && config.mesh.axes[static_cast<size_t>(cp)].size > 1)
       ranks.notes.push_back(

@@ -8,6 +8,7 @@
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"
 #include "tegula/passes/split.h"
+#include "tegula/train/deal.h"
 #include "tegula/train/loss_scale.h"
 
 namespace tegula {
@@ -43,6 +44,7 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
   auto forward = [&](Builder& b, Context& c, bool training) {
     const Batch in = batch_params(b, config);
     c.is_training = training;
+    c.order = dealt_order(config);
     if (training && dropout) c.seed = b.param("seed", {DType::kI64, {}});
     return model_loss(c, *model, in.tokens, in.targets);
   };

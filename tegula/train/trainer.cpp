@@ -13,6 +13,7 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
+#include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
 
@@ -255,6 +256,8 @@ Status Trainer::bind_all() {
 void Trainer::give_batch() {
   if (ranks_.size() == 1) return;
   const Type type{DType::kI32, {config_.batch, config_.model.max_seqlen}};
+  const std::vector<int64_t> order = dealt_order(config_);
+  deal(order, tokens_), deal(order, targets_);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
     take_share(plans_[kEval], rank, "tokens", contiguous_ref(tokens_.data(), type),

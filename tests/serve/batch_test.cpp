@@ -2,6 +2,7 @@
 // steps of decoding that they share.
 #include <gtest/gtest.h>
 
+#include "tegula/base/philox.h"
 #include "tegula/io/file.h"
 #include "tegula/serve/generator.h"
 #include "tegula/train/trainer.h"
@@ -105,39 +106,63 @@ TEST_P(Batch, LogitsHaveTheBitsOfATextAlone) {
   ASSERT_TRUE(config.ok());
   constexpr size_t kSteps = 20;
   const std::vector<size_t> lengths = {70, 3, 31};
-  // Logits of each text after its prompt and after each step.
-  const auto run = [&](const std::vector<size_t>& texts, int64_t chunk) {
-    auto r = Runner::create(directory, *config,
-                            {.threads = 2,
-                             .batch = static_cast<int64_t>(texts.size()),
-                             .chunk = chunk,
-                             .dtype = GetParam().dtype});
+  // Logits of each text after its prompt and after each step; prompts are read as many tokens at a
+  // time as `chunk` says of each step.
+  const auto run = [&](const std::vector<size_t>& texts, auto&& chunk) {
+    auto r = Runner::create(
+        directory, *config,
+        {.threads = 2, .batch = static_cast<int64_t>(texts.size()), .dtype = GetParam().dtype});
     EXPECT_TRUE(r.ok()) << r.error().to_string();
     std::vector<std::vector<float>> logits(texts.size());
     std::vector<std::vector<int32_t>> tokens(texts.size());
-    std::vector<CachedText> cached(texts.size());
-    for (size_t step = 0; step <= kSteps; ++step) {
+    std::vector<ScheduledText> arrivals;
+    for (size_t s = 0; s < texts.size(); ++s) {
+      const size_t n = lengths[texts[s]];
+      for (size_t i = 0; i < n + kSteps; ++i)
+        tokens[s].push_back(static_cast<int32_t>((i * i + i / 3 + 5 * texts[s]) % 20));
+      const auto all = static_cast<int64_t>(n + kSteps);
+      arrivals.push_back({static_cast<int64_t>(s), static_cast<int64_t>(n), all});
+    }
+    BatchSchedule schedule{(*r)->pages(), {}};
+    ScheduleLimits limits = (*r)->limits();
+    for (size_t n_decoded = 0, n_read = 0; n_decoded < kSteps; ++n_read) {
+      limits.chunk = chunk(n_read);
+      auto step = next_step(std::move(schedule), arrivals, limits);
+      EXPECT_TRUE(step.ok()) << step.error().to_string();
+      schedule = std::move(step->after);
+      arrivals.erase(arrivals.begin(), arrivals.begin() + step->n_admitted);
       std::vector<Runner::Piece> pieces;
-      for (size_t s = 0; s < texts.size(); ++s) {
-        const size_t n = step == 0 ? lengths[texts[s]] : 1;
-        for (size_t i = 0; i < n; ++i)
-          tokens[s].push_back(static_cast<int32_t>((step * step + i * i + 5 * texts[s]) % 20));
-        pieces.push_back({&cached[s], std::span<const int32_t>(tokens[s]).last(n)});
-      }
-      const Status st = step == 0 ? (*r)->read(pieces) : (*r)->decode(pieces);
+      for (const auto& p : step->pieces)
+        pieces.push_back(
+            {schedule.find(p.id)->cached.pages, p.first,
+             std::span<const int32_t>(tokens[static_cast<size_t>(p.id)])
+                 .subspan(static_cast<size_t>(p.first), static_cast<size_t>(p.n_tokens))});
+      const Status st = step->reads ? (*r)->read(pieces) : (*r)->decode(pieces);
       EXPECT_TRUE(st.ok()) << st.error().to_string();
-      for (size_t s = 0; s < texts.size(); ++s) {
-        const auto row = (*r)->logits(s);
-        logits[s].insert(logits[s].end(), row.begin(), row.end());
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        if (!step->pieces[i].is_last) continue;
+        const auto row = (*r)->logits(i);
+        auto& to = logits[static_cast<size_t>(step->pieces[i].id)];
+        to.insert(to.end(), row.begin(), row.end());
       }
+      n_decoded += step->reads ? 0 : 1;
     }
     return logits;
   };
-  const auto together = run({0, 1, 2}, 0), in_chunks = run({2, 0, 1}, 5);
+  const auto at_once = [](size_t) { return kContext; };
+  const auto together = run({0, 1, 2}, at_once);
   for (size_t s = 0; s < 3; ++s) {
-    const auto alone = run({s}, 0)[0];
-    EXPECT_EQ(together[s], alone) << "text " << s;
-    EXPECT_EQ(in_chunks[(s + 1) % 3], alone) << "text " << s << " in chunks";
+    EXPECT_EQ(together[s], run({s}, at_once)[0]) << "text " << s;
+    EXPECT_EQ(together[s].size(), (kSteps + 1) * static_cast<size_t>(config->vocab_size));
+  }
+  // In any chunks, of any sizes: of one token, of what ends within a text or between two.
+  for (const uint64_t seed : {1, 2, 3}) {
+    const auto any = [&](size_t step) {
+      return 1 + static_cast<int64_t>(40 * philox_uniform(seed, 2, step));
+    };
+    const auto in_chunks = run({2, 0, 1}, any);
+    for (size_t s = 0; s < 3; ++s)
+      EXPECT_EQ(in_chunks[(s + 1) % 3], together[s]) << "text " << s << ", chunks " << seed;
   }
 }
 

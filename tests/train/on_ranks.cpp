@@ -9,6 +9,7 @@
 #include "tegula/ir/collective.h"
 #include "tegula/models/init.h"
 #include "tegula/runtime/rank_group.h"
+#include "tegula/train/deal.h"
 #include "tegula/train/step.h"
 
 namespace tegula {
@@ -87,6 +88,7 @@ Ran run_on(TrainConfig c, const char* mesh_text) {
     std::vector<int32_t> all_tokens, all_targets;
     fill(c, step, all_tokens, all_targets);
     const Type batch{DType::kI32, {c.batch, c.model.max_seqlen}};
+    deal(dealt_order(c), all_tokens), deal(dealt_order(c), all_targets);
     for (size_t r = 0; r < n; ++r) {
       take_share(*compiled, static_cast<int64_t>(r), "tokens",
                  contiguous_ref(all_tokens.data(), batch), tokens[r]);

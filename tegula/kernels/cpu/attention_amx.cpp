@@ -10,12 +10,12 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
-  return c.ok() && amx_attends(*c) && q.out[0].dtype == DType::kBF16 &&
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesParts);
+  return c.ok() && amx_attends(*c) && q.out[0].dtype == c->result_type() &&
          q.out[1].dtype == DType::kF32;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesParts);
   return c.ok() ? AmxAttentionWorkspace(*c, false).bytes(q.target->n_threads) : 0;
 }
 }  // namespace

@@ -7,14 +7,14 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, true);
+  const auto c = parse_attention(*q.attrs, q.in, true, kTakesParts);
   if (!c.ok() || !amx_attends(*c) || q.out.size() != 3) return false;
   for (const TensorRef& t : q.out)
-    if (t.dtype != DType::kBF16) return false;
+    if (t.dtype != c->result_type()) return false;
   return true;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, true);
+  const auto c = parse_attention(*q.attrs, q.in, true, kTakesParts);
   return c.ok() ? AmxAttentionWorkspace(*c, true).bytes(q.target->n_threads) : 0;
 }
 }  // namespace

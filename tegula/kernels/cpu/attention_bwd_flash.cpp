@@ -7,14 +7,14 @@ namespace tegula::kernel {
 
 namespace {
 bool supports(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, true);
+  const auto c = parse_attention(*q.attrs, q.in, true, kTakesParts);
   if (!c.ok() || q.out.size() != (c->bias != nullptr ? 4u : 3u)) return false;
   for (int i = 0; i < 3; ++i)
-    if (q.out[static_cast<size_t>(i)].dtype != q.in[0].dtype) return false;
+    if (q.out[static_cast<size_t>(i)].dtype != c->result_type()) return false;
   return true;
 }
 int64_t workspace_bytes(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, true);
+  const auto c = parse_attention(*q.attrs, q.in, true, kTakesParts);
   return c.ok() ? AttentionWorkspace(*c, true).bytes(q.target->n_threads) : 0;
 }
 }  // namespace

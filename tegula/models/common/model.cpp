@@ -1,5 +1,6 @@
 #include "tegula/models/model.h"
 
+#include "tegula/base/position_runs.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/linear_cross_entropy.h"
@@ -89,7 +90,13 @@ Var Context::attend_in_pages(Var q, Var k, Var v, int64_t layer, AttentionOption
 }
 
 Var Context::positions(Var tokens) {
-  return decoding ? decoding->positions : iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
+  if (decoding) return decoding->positions;
+  if (order.empty()) return iota(b, Shape{tokens.dim(1)}, 0, DType::kI64);
+  if (positions_.valid()) return positions_;
+  const PositionRuns runs = PositionRuns::of(order);
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < runs.count(); ++i) all.push_back(runs.at(i));
+  return positions_ = constant_ints(b, std::move(all), DType::kI64);
 }
 
 Result<const ModelDef*> find_model(std::string_view name) {

@@ -46,7 +46,7 @@ struct Ref {
               S w = scalar::exp(score[static_cast<size_t>(j)] - top);
               sum += w;
               if (call.is_e4m3) w = rounded(w);
-              if (drops) w = w * S(call.keep(seed, b, h, i, j));
+              if (drops) w = w * S(call.keep(seed, b, h, i, call.key_row(j)));
               const KeyPlace at = key_place(a, call, r.sequence, j);
               for (size_t e = 0; e < o.size(); ++e)
                 o[e] = scalar::fma(w, a.load(2, at.entry, at.row, h / call.g, e), o[e]);
@@ -56,10 +56,36 @@ struct Ref {
             if (call.operands.descale >= 0) share = share * scorer.descale(2);
             for (S& x : o) x = x * share;
           }
+          if (call.operands.before >= 0) join(a, call, {b, i, h}, r.lo < r.hi, o, lse);
           for (size_t e = 0; e < o.size(); ++e) a.store(0, o[e], b, i, h, e);
           a.store(1, lse, b, h, i);
         }
       }
+  }
+
+  // With what there was before: of keys that are seen, o and lse.
+  template <class S>
+  static void join(RefArgs<S>& a, const AttentionCall& call, const std::array<int64_t, 3>& at,
+                   bool sees, std::vector<S>& o, S& lse) {
+    const auto k = static_cast<size_t>(call.operands.before);
+    const auto [b, i, h] = at;
+    const S lse_before = a.load(k + 1, b, h, i);
+    // What has seen nothing is not read.
+    const auto before = [&](size_t e) {
+      return lse_before == S(-HUGE_VAL) ? S(0.0) : a.load(k, b, i, h, e);
+    };
+    if (!sees) {
+      lse = lse_before;
+      for (size_t e = 0; e < o.size(); ++e) o[e] = before(e);
+      return;
+    }
+    const S top = finite(scalar::max(lse_before, lse));
+    S old = scalar::exp(lse_before - top), now = scalar::exp(lse - top);
+    const S sum = old + now;
+    lse = top + scalar::log(sum);
+    const S share = S(1.0) / (sum == S(0.0) ? S(1.0) : sum);
+    old = old * share, now = now * share;
+    for (size_t e = 0; e < o.size(); ++e) o[e] = scalar::fma(o[e], now, before(e) * old);
   }
 };
 
@@ -68,7 +94,8 @@ int64_t flops(const OpCall& c) {
   const AttentionWork work = attention_work(call);
   const int64_t per_pair = score_flops(call) + 4 + (call.operands.seed >= 0 ? 1 : 0) + 2 * call.dv;
   const bool descales = call.operands.descale >= 0;
-  const int64_t per_row = 3 + call.dv + (descales ? 1 : 0);
+  const int64_t joins = call.operands.before >= 0 ? 11 + 3 * call.dv : 0;
+  const int64_t per_row = 3 + call.dv + (descales ? 1 : 0) + joins;
   const Count per_head =
       Count(work.pairs) * per_pair + Count(work.rows) * per_row + (descales ? 2 : 0);
   return (Count(call.b) * call.hq * per_head).n;
@@ -79,16 +106,48 @@ Bytes bytes(const OpCall& c) {
   return {attention_bytes_read(c, call, attention_work(call)), c.out[0].bytes() + c.out[1].bytes()};
 }
 
+Attrs without_part(const Attrs& attrs) {
+  Attrs a = attrs;
+  a.erase("part");
+  return a;
+}
+
+// A number for each [b, h, s], beside o [b, s, h, d].
+Var beside_o(Var x, Var o) { return broadcast(unsqueeze(permute(x, {0, 2, 1}), 3), o.shape()); }
+
+// o = w o_before + ..., w = e^(lse_before - lse): of what was before,
+//   do_before = w do,  dlse_before = w (rowsum(do o_before) - rowsum(do o) + dlse)
+std::pair<Var, Var> grads_of_before(const VjpCall& c, size_t before) {
+  const Var o_before = c.in[before], lse_before = c.in[before + 1], lse = c.out[1];
+  const DType wide = o_before.dtype();
+  const Var d_o = cast(c.grad[0], wide);
+  const Var w = exp_less_lse(unsqueeze(lse_before, -1), lse);  // [b, h, s, 1]
+  const Var weight = reshape(w, lse.shape());
+  const Var level = reduce_sum(d_o * (o_before - cast(c.out[0], wide)), {-1});  // [b, s, h]
+  Var d_lse = permute(level, {0, 2, 1});
+  if (!is_zero(c.grad[1])) d_lse = d_lse + c.grad[1];
+  return {d_o * beside_o(weight, d_o), d_lse * weight};
+}
+
 Grads vjp(Builder& b, const VjpCall& c) {
   // By decompose.
   if (c.in[0].dtype() == DType::kF8E4M3 || c.attrs().flag("paged")) return {};
-  std::vector<Var> in = {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.grad[0]};
-  Attrs attrs = c.attrs();
-  in.insert(in.end(), c.in.begin() + 3, c.in.end());
+  const DType t = c.in[0].dtype();
+  const Var o = cast(c.out[0], t), d_o = cast(c.grad[0], t);
+  std::vector<Var> in = {c.in[0], c.in[1], c.in[2], o, c.out[1], d_o};
+  const AttentionOperands operands(c.attrs(), false);
+  const auto n = static_cast<std::ptrdiff_t>(operands.before >= 0 ? operands.before : c.in.size());
+  Attrs attrs = without_part(c.attrs());
+  in.insert(in.end(), c.in.begin() + 3, c.in.begin() + n);
   if (!is_zero(c.grad[1])) in.push_back(c.grad[1]), attrs.set("dlse", true);
+  // With the whole's o and lse these are what the whole gives to this part's operands.
   auto g = b.emit_n(attention_bwd_op, std::move(attrs), in);
   g.resize(c.attrs().flag("bias") ? 4 : 3);
-  return g;  // the other operands are constants
+  if (operands.before < 0) return g;  // the other operands are constants
+  g.resize(c.in.size());
+  const auto [d_before, d_lse] = grads_of_before(c, static_cast<size_t>(operands.before));
+  g[g.size() - 2] = d_before, g[g.size() - 1] = d_lse;
+  return g;
 }
 
 // Pages that share a block of keys with others, copied together: a page a sequence.
@@ -105,10 +164,37 @@ std::vector<Var> with_whole_pages(Builder& b, const AttentionCall& call, const O
   return b.emit_n(attention_op, *c.attrs, whole);
 }
 
+// o and lse joined with those of the keys before.
+std::vector<Var> joined(Var o, Var lse, Var o_before, Var lse_before) {
+  const Var top = max(max(lse_before, lse), -3e38);  // finite: of rows that see nothing, too
+  const Var old = exp(lse_before - top), now = exp(lse - top);
+  const Var sum = old + now;  // at least 1, or 0 where nothing is seen
+  const Var share = reciprocal(max(sum, 1.0));
+  // What has seen nothing is not read.
+  const Var is_there = gt(beside_o(lse_before, o), -HUGE_VAL);
+  const Var before = select(is_there, o_before, zeros_like(o_before));
+  return {o * beside_o(now * share, o) + before * beside_o(old * share, o), top + log(sum)};
+}
+
+// The part by itself, then joined.
+std::vector<Var> join_after(Builder& b, const AttentionCall& call, const OpCall& c,
+                            std::span<const Var> in) {
+  const auto k = static_cast<size_t>(call.operands.before);
+  Attrs attrs = *c.attrs;
+  attrs.set("part", std::string("first"));
+  const auto own = b.emit_n(attention_op, std::move(attrs), {in.begin(), in.begin() + k});
+  auto out = joined(own[0], own[1], in[k], in[k + 1]);
+  out[0] = cast(out[0], c.out[0].dtype);
+  return out;
+}
+
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   const AttentionCall call(c, false);
+  if (call.operands.before >= 0) return join_after(b, call, c, in);
   const bool is_paged = call.operands.table >= 0;
   if (is_paged && call.has_split_blocks()) return with_whole_pages(b, call, c, in);
+  if (can_sort_keys(call))
+    return b.emit_n(attention_op, sorted(call, *c.attrs), sorted(b, call, in));
   const Dim batch = in[0].dim(0), sq = in[0].dim(1);
   const AttentionGraph t = attention_graph(b, call, *c.attrs, in);
   const Var lse = logsumexp(t.scores);
@@ -117,186 +203,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
       reshape(dot("b k g i j, b j k e -> b i k g e", w, t.v), {batch, sq, call.hq, call.dv});
   const bool is_packed = is_paged && call.operands.cu_q >= 0;  // lse: [sq, hk, g, 1]
   const Var heads_first = is_packed ? permute(reshape(lse, {sq, call.hq}), {1, 0}) : lse;
-  return {cast(o, call.is_e4m3 ? DType::kBF16 : in[0].dtype()),
-          reshape(heads_first, {batch, call.hq, sq})};
-}
-
-// One row of samples: sizes, then attributes, then the operands they announce.
-struct Sizes {
-  int64_t b = 1, sq = 3, sk = 4, hq = 2, hk = 1, d = 3, dv = 2;
-};
-Sample sample(std::string name, const Sizes& s, Attrs attrs, std::vector<SampleInput> more = {},
-              DType t = DType::kF32) {
-  Sample out{std::move(name),
-             {{{t, {s.b, s.sq, s.hq, s.d}}, -2, 2},
-              {{t, {s.b, s.sk, s.hk, s.d}}, -2, 2},
-              {{t, {s.b, s.sk, s.hk, s.dv}}}},
-             std::move(attrs)};
-  if (!out.attrs.has("scale")) out.attrs.set("scale", 0.7);
-  for (SampleInput& in : more) out.in.push_back(std::move(in));
-  if (out.attrs.flag("varlen")) out.cost_bound = kPackingDecides;
-  if (out.attrs.flag("paged")) out.cost_bound = kPagingDecides;
-  return out;
-}
-// s.b is what q has, and keys lie in n_pages pages of s.sk.
-Sample paged(std::string name, const Sizes& s, int64_t n_pages, std::vector<double> lengths,
-             std::vector<double> table, Attrs attrs = {}, std::vector<SampleInput> more = {},
-             DType t = DType::kF32) {
-  attrs.set("paged", true);
-  const auto n = static_cast<int64_t>(lengths.size()), cells = static_cast<int64_t>(table.size());
-  more.push_back({{DType::kI32, {n}}, 0, 0, std::move(lengths)});
-  more.push_back({{DType::kI32, {n, cells / n}}, 0, 0, std::move(table)});
-  Sample out = sample(std::move(name), s, std::move(attrs), std::move(more), t);
-  out.in[1].type.shape[0] = out.in[2].type.shape[0] = n_pages;
-  return out;
-}
-SampleInput offsets(std::vector<double> v) {
-  const auto n = static_cast<int64_t>(v.size());
-  return {{DType::kI32, {n}}, 0, 0, std::move(v)};
-}
-
-// Of a row of 8: its first and last quarters (zigzag), every other one (stripes).
-std::vector<Sample> samples_in_runs() {
-  using Ints = std::vector<int64_t>;
-  const Ints zigzag = {0, 1, 2, 6, 1, 2}, odd = {1, 2, 4}, even = {0, 2, 4};
-  const auto runs = [](const Ints& q, const Ints& k, Attrs more = {}) {
-    more.set("is_causal", true), more.set("q_runs", q), more.set("k_runs", k);
-    return more;
-  };
-  const Sizes four{1, 4, 4, 2, 1, 2, 2};
-  const SampleInput slopes = {{DType::kF32, {2}}, 0.1, 0.5, {}, false};
-  std::vector<Sample> s = {
-      sample("zigzag", four, runs(zigzag, zigzag)),
-      sample("stripes, a window", four, runs(odd, even, {{"window_left", int64_t{3}}})),
-      sample("queries in a stripe, rows that see nothing", four, runs(even, {1})),
-      sample("keys in a stripe", four, runs({3}, odd)),
-      sample("queries in runs, ALiBi", four, runs(zigzag, {2}, {{"alibi", true}}), {slopes}),
-      sample("keys in runs, ALiBi", four, runs(odd, zigzag, {{"alibi", true}}), {slopes}),
-      sample("runs misfit", four, runs(odd, {0, 1, 3})),
-      sample("keys that go back", four, runs(odd, {4, 1, 2, 0, 1, 2})),
-      sample("half a run", four, runs({0, 1}, even))};
-  s[2].smooth = false;  // lse is -inf there
-  s[6].expect_error = "k_runs has 3 positions for 4";
-  s[7].expect_error = "positions of keys must ascend";
-  s[8].expect_error = "q_runs has 2 numbers";
-  return s;
-}
-
-std::vector<Sample> samples_in_pages() {
-  const Attrs causal{{"is_causal", true}};
-  const Attrs packed{{"is_causal", true}, {"varlen", true}};
-  const Sizes two{2, 2, 2, 4, 2, 3, 2}, row{1, 5, 2, 2, 1, 2, 2};
-  const SampleInput slopes = {{DType::kF32, {4}}, 0.1, 0.5, {}, false};
-  const SampleInput bias = {{DType::kF32, {1, 1, 2, 4}}, -2, 2};
-  std::vector<Sample> s = {
-      paged("pages of a batch", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal),
-      paged("pages of one query each", {3, 1, 2, 4, 1, 3, 3}, 5, {1, 4, 2}, {3, 0, 1, 2, 4, 4},
-            causal),
-      paged("a padded batch with lengths", {2, 3, 5, 2, 1, 2, 2}, 2, {3, 5}, {0, 1}, causal),
-      paged("packed queries, a page that both read", row, 4, {4, 5}, {1, 3, 0, 1, 2, 3}, packed,
-            {offsets({0, 2, 5})}),
-      paged("packed queries, an empty sequence, rows left over", row, 4, {4, 2, 0, 1},
-            {0, 1, 2, 0, 3, 0, 3, 0}, packed, {offsets({0, 2, 2, 3, 4})}),
-      paged("pages of a block", {2, 3, 64, 2, 1, 2, 2}, 4, {70, 3}, {2, 0, 1, 3}, causal),
-      paged("pages, a window, a cap, ALiBi", {1, 4, 3, 4, 2, 2, 2}, 3, {5, 4}, {2, 0, 1, 2},
-            {{"window_left", int64_t{1}},
-             {"window_right", int64_t{1}},
-             {"softcap", 3.0},
-             {"alibi", true},
-             {"varlen", true}},
-            {slopes, offsets({0, 1, 4})}),
-      paged("lengths and pages out of range", two, 3, {9, -1}, {-1, 1, 0, 7}),
-      paged("pages of bf16", two, 6, {5, 3}, {4, 0, 2, 1, 5, 1}, causal, {}, DType::kBF16),
-      paged("pages and a bias", two, 2, {3, 4}, {0, 1, 1, 0}, {{"bias", true}}, {bias}),
-      paged("pages, offsets misfit", row, 4, {4, 5}, {1, 3, 0, 1}, packed, {offsets({0, 5})})};
-  // lse is -inf in some rows.
-  for (Sample& x : s)
-    x.smooth = !x.name.ends_with("rows left over") && !x.name.ends_with("out of range");
-  s[s.size() - 2].expect_error = "no bias, dropout or descale";
-  s.back().expect_error = "2 offsets for 2 sequences";
-  return s;
-}
-
-std::vector<Sample> samples() {
-  const DType f32 = DType::kF32;
-  const Attrs causal{{"is_causal", true}};
-  auto bias = [&](Shape s) { return SampleInput{{f32, s}, -2, 2}; };
-  const SampleInput seed = {{DType::kI64, {}}, 0, 1000};
-  auto factors = [&](int64_t b, int64_t hk) {
-    return SampleInput{{f32, {b, hk}}, 0.5, 2, {}, false};
-  };
-  const SampleInput slopes = {{f32, {4}}, 0.1, 0.5, {}, false};
-  Attrs all{{"is_causal", true}, {"window_left", int64_t{3}},
-            {"softcap", 4.0},    {"scale", 0.5},
-            {"bias", true},      {"alibi", true},
-            {"dropout", 0.25},   {"stream", int64_t{7}}};
-  const Sizes grouped{2, 3, 4, 4, 2, 3, 2};
-  std::vector<Sample> s = {
-      sample("grouped heads", grouped, {}),
-      sample("one key head", {1, 2, 3, 3, 1, 4, 4}, {{"scale", 0.25}}),
-      sample("causal", {1, 4, 4, 2, 2, 2, 2}, causal),
-      sample("causal after a cache", {1, 2, 5, 2, 1, 2, 2}, causal),
-      sample("causal, rows that see nothing", {1, 5, 3, 2, 1, 2, 2}, causal),
-      sample("one query", {2, 1, 6, 4, 1, 3, 3}, causal),
-      sample("window", {1, 6, 6, 2, 1, 2, 2},
-             {{"window_left", int64_t{1}}, {"window_right", int64_t{2}}}),
-      sample("causal window", {1, 5, 7, 2, 1, 2, 2},
-             {{"is_causal", true}, {"window_left", int64_t{2}}}),
-      sample("keys that nobody sees", {1, 2, 7, 2, 1, 2, 2},
-             {{"is_causal", true}, {"window_left", int64_t{1}}}),
-      sample("softcap", grouped, {{"softcap", 1.5}}),
-      sample("bias", grouped, {{"bias", true}}, {bias({2, 4, 3, 4})}),
-      sample("bias for all heads", grouped, {{"bias", true}}, {bias({2, 1, 3, 4})}),
-      sample("bias for all queries", grouped, {{"bias", true}, {"is_causal", true}},
-             {bias({1, 4, 1, 4})}),
-      sample("bias that masks", {1, 2, 2, 1, 1, 2, 2}, {{"bias", true}},
-             {{{f32, {1, 1, 2, 2}}, 0, 0, {0, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL}, false}}),
-      sample("ALiBi", {1, 3, 5, 4, 2, 2, 2}, {{"alibi", true}}, {slopes}),
-      sample("packed", {1, 6, 6, 2, 1, 2, 2}, {{"varlen", true}, {"is_causal", true}},
-             {offsets({0, 2, 6}), offsets({0, 2, 6})}),
-      sample("packed, empty sequences, rows left over", {1, 7, 8, 2, 2, 2, 2},
-             {{"varlen", true}, {"is_causal", true}},
-             {offsets({0, 2, 2, 5, 6}), offsets({0, 3, 5, 5, 8})}),
-      sample("packed, window, ALiBi", {1, 5, 7, 4, 2, 2, 2},
-             {{"varlen", true},
-              {"window_left", int64_t{1}},
-              {"window_right", int64_t{1}},
-              {"alibi", true}},
-             {slopes, offsets({0, 3, 5}), offsets({0, 3, 7})}),
-      sample("dropout", {2, 3, 4, 4, 2, 3, 2}, {{"dropout", 0.4}}, {seed}),
-      sample("all at once", {2, 4, 6, 4, 2, 3, 2}, all, {bias({1, 4, 4, 6}), slopes, seed}),
-      sample("no keys", {1, 3, 0, 2, 1, 2, 2}, {}),
-      sample("no queries", {1, 0, 3, 2, 1, 2, 2}, causal),
-      sample("bf16", grouped, causal, {}, DType::kBF16),
-      sample("e4m3", grouped, causal, {}, DType::kF8E4M3),
-      sample("e4m3 with factors", {2, 5, 6, 4, 2, 3, 3}, {{"descale", true}, {"scale", 0.5}},
-             {factors(2, 2), factors(1, 2), factors(1, 1)}, DType::kF8E4M3),
-      sample("factors of f32", grouped, {{"descale", true}},
-             {factors(2, 2), factors(2, 2), factors(2, 2)}),
-      sample("head sizes differ", {}, {}),
-      sample("heads do not divide", {1, 3, 4, 3, 2, 3, 2}, {}),
-      sample("bias missing", {}, {{"bias", true}}),
-      sample("bias misfits", {}, {{"bias", true}}, {bias({1, 2, 3, 5})}),
-      sample("dropout of 1", {}, {{"dropout", 1.0}}, {seed}),
-      sample("packed batch", grouped, {{"varlen", true}}, {offsets({0, 3}), offsets({0, 4})})};
-  auto find = [&](std::string_view name) -> Sample& {
-    return *std::find_if(s.begin(), s.end(), [&](const Sample& x) { return x.name == name; });
-  };
-  // lse is -inf there.
-  for (const char* name : {"causal, rows that see nothing", "bias that masks", "no keys",
-                           "packed, empty sequences, rows left over"})
-    find(name).smooth = false;
-  find("head sizes differ").in[1].type.shape[3] = 5;
-  find("head sizes differ").expect_error = "k has d=5, q has d=3";
-  find("heads do not divide").expect_error = "q has a dim of 3 that is not a multiple of 2";
-  find("bias missing").expect_error = "takes 4 operands";
-  find("bias misfits").expect_error = "bias has sk=5, k has sk=4";
-  find("dropout of 1").expect_error = "dropout 1 must lie in [0, 1)";
-  find("factors of f32").expect_error = "descale is for f8e4m3, q is f32";
-  find("packed batch").expect_error = "stand in one batch entry, q has 2";
-  for (Sample& x : samples_in_runs()) s.push_back(std::move(x));
-  for (Sample& x : samples_in_pages()) s.push_back(std::move(x));
-  return s;
+  return {cast(o, c.out[0].dtype), reshape(heads_first, {batch, call.hq, sq})};
 }
 }  // namespace
 
@@ -358,11 +265,15 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
   }
   if (!o.q_runs.empty()) a.set("q_runs", o.q_runs);
   if (!o.k_runs.empty()) a.set("k_runs", o.k_runs);
+  const bool goes_on = o.o_before.valid();
+  if (goes_on || o.is_part)
+    a.set("part", std::string(!goes_on ? "first" : o.is_part ? "middle" : "last"));
   if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
   if (o.descale_q.valid()) {
     a.set("descale", true);
     in.insert(in.end(), {o.descale_q, o.descale_k, o.descale_v});
   }
+  if (goes_on) in.insert(in.end(), {o.o_before, o.lse_before});
   const auto out = q.builder().emit_n(attention_op, std::move(a), in, {}, loc);
   return {out[0], out[1]};
 }
@@ -387,7 +298,7 @@ constinit const OpDef attention_op = {
     .vjp = vjp,
     .decompose = decompose,
     .reference = reference_of<Ref>,
-    .samples = samples,
+    .samples = attention_samples,
     .localize = localize_attention,
     .precision = Precision::kLow,
 };

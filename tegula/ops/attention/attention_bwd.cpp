@@ -3,6 +3,7 @@
 // (dropout acts on P in dV and on dP; softcap multiplies dS by 1 - tanh^2 after dbias).
 #include "tegula/base/saturating.h"
 #include "tegula/ops/common/attention_call.h"
+#include "tegula/ops/indexing.h"
 
 namespace tegula {
 
@@ -59,10 +60,11 @@ struct Ref {
       S capped = S(0.0);
       const S p = scalar::exp(scorer(i, j, r, &capped) - lse);
       S dp = S(0.0), kept = p;
+      const int64_t key = call.key_row(j);
       for (int64_t e = 0; e < call.dv; ++e)
-        dp = scalar::fma(a.load(kDo, b, i, h, e), a.load(2, b, j, hk, e), dp);
+        dp = scalar::fma(a.load(kDo, b, i, h, e), a.load(2, b, key, hk, e), dp);
       if (ops.seed >= 0) {
-        const S factor = S(call.keep(seed, b, h, i, j));
+        const S factor = S(call.keep(seed, b, h, i, call.key_row(j)));
         dp = dp * factor, kept = p * factor;
       }
       S ds = p * (dp - level);
@@ -72,12 +74,12 @@ struct Ref {
       ds = ds * S(call.scale);
       for (int64_t e = 0; e < call.d; ++e) {
         S& to_q = dq[static_cast<size_t>(e)];
-        S& to_k = dk[static_cast<size_t>(j * call.d + e)];
-        to_q = scalar::fma(ds, a.load(1, b, j, hk, e), to_q);
+        S& to_k = dk[static_cast<size_t>(key * call.d + e)];
+        to_q = scalar::fma(ds, a.load(1, b, key, hk, e), to_q);
         to_k = scalar::fma(ds, a.load(0, b, i, h, e), to_k);
       }
       for (int64_t e = 0; e < call.dv; ++e) {
-        S& to_v = dv[static_cast<size_t>(j * call.dv + e)];
+        S& to_v = dv[static_cast<size_t>(key * call.dv + e)];
         to_v = scalar::fma(kept, a.load(kDo, b, i, h, e), to_v);
       }
     }
@@ -107,8 +109,20 @@ Bytes bytes(const OpCall& c) {
   return b;
 }
 
+// Gradients of keys go back to where these lie.
+std::vector<Var> with_sorted_keys(Builder& b, const AttentionCall& call, const OpCall& c,
+                                  std::span<const Var> in) {
+  auto out = b.emit_n(attention_bwd_op, sorted(call, *c.attrs), sorted(b, call, in));
+  std::vector<int64_t> place(call.key_rows().size());
+  for (size_t j = 0; j < place.size(); ++j)
+    place[static_cast<size_t>(call.key_rows()[j])] = static_cast<int64_t>(j);
+  for (const size_t k : {1, 2}) out[k] = gather(out[k], constant_ints(b, place, DType::kI32), 1);
+  return out;
+}
+
 std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in) {
   const AttentionCall call(c, true);
+  if (can_sort_keys(call)) return with_sorted_keys(b, call, c, in);
   const Dim batch = in[0].dim(0), sq = in[0].dim(1);
   const AttentionGraph t = attention_graph(b, call, *c.attrs, in);
   auto by_head = [&](Var lse) { return reshape(lse, {batch, call.hk, call.g, sq}); };
@@ -128,7 +142,7 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   }
   if (t.capped.valid()) ds = ds * (1.0 - t.capped * t.capped);
   ds = ds * call.scale;
-  const DType type = in[0].dtype();
+  const DType type = c.out[0].dtype;
   const Var dq = dot("b k g i j, b j k d -> b i k g d", ds, t.k);
   std::vector<Var> out = {
       cast(reshape(dq, {batch, sq, call.hq, call.d}), type),
@@ -144,6 +158,7 @@ std::vector<Sample> samples() {
   for (Sample& s : attention_op.samples()) {
     if (!s.expect_error.empty() || s.in[0].type.dtype == DType::kF8E4M3) continue;
     if (s.attrs.flag("paged")) continue;  // differentiated through its decomposition
+    if (AttentionOperands(s.attrs, false).before >= 0) s.in.resize(s.in.size() - 2);
     const Shape q = s.in[0].type.shape, v = s.in[2].type.shape;
     const DType t = s.in[0].type.dtype;
     const SampleInput o = {{t, {q[0], q[1], q[2], v[3]}}};

@@ -1,6 +1,7 @@
 #include "tegula/ops/common/attention_call.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "tegula/base/philox.h"
 #include "tegula/base/saturating.h"
@@ -20,6 +21,9 @@ AttentionOperands::AttentionOperands(const Attrs& a, bool is_bwd) {
   dlse = next(is_bwd && a.flag("dlse"));
   descale = next(!is_bwd && a.flag("descale"));
   if (descale >= 0) count += 2;
+  const std::string_view part = is_bwd ? "" : a.get_or<std::string>("part", "");
+  before = next(part == "middle" || part == "last");
+  if (before >= 0) ++count;
 }
 
 AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, is_bwd) {
@@ -42,12 +46,33 @@ AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, 
   stream = a.get_or<int64_t>("stream", 0);
   q_at.start = a.flag("varlen") ? 0 : sk - sq;
   if (a.has("q_runs")) q_at = PositionRuns::of(a.ints("q_runs"));
-  if (a.has("k_runs")) k_at = PositionRuns::of(a.ints("k_runs"));
+  if (a.has("k_runs")) k_given = PositionRuns::of(a.ints("k_runs"));
+  k_at = k_given;
+  if (!k_given.ascends()) sort_keys();
   whole = {hq, sq, sk};
-  if (a.has("origin")) {
-    std::copy_n(a.ints("origin").begin(), 4, origin.begin());
-    std::copy_n(a.ints("whole").begin(), 3, whole.begin());
+  if (a.has("within") && a.ints("within").size() == 7) {
+    std::copy_n(a.ints("within").begin(), 4, origin.begin());
+    std::copy_n(a.ints("within").begin() + 4, 3, whole.begin());
   }
+  const auto part = a.get_or<std::string>("part", "");
+  is_part = !part.empty() && part != "last";
+}
+
+void AttentionCall::sort_keys() {
+  const int64_t n = std::min(sk, k_given.count());  // what differs is refused later
+  key_rows_.resize(static_cast<size_t>(n));
+  std::iota(key_rows_.begin(), key_rows_.end(), 0);
+  std::stable_sort(key_rows_.begin(), key_rows_.end(),
+                   [&](int64_t a, int64_t b) { return k_given.at(a) < k_given.at(b); });
+  for (const int64_t row : key_rows_) {
+    const int64_t at = k_given.at(row);
+    const size_t last = ascending_.size() - 3;  // the run that may go on
+    if (!ascending_.empty() && at == ascending_[last] + ascending_[last + 2])
+      ++ascending_[last + 2];
+    else
+      ascending_.insert(ascending_.end(), {at, 1, 1});
+  }
+  k_at = PositionRuns::of(ascending_);
 }
 
 double AttentionCall::keep(int64_t seed, int64_t batch, int64_t h, int64_t i, int64_t j) const {
@@ -191,6 +216,8 @@ int64_t attention_bytes_read(const OpCall& c, const AttentionCall& call,
     if (k >= 0) read += c.in[static_cast<size_t>(k)].bytes();
   for (size_t k = 0; o.descale >= 0 && k < 3; ++k)
     read += c.in[static_cast<size_t>(o.descale) + k].bytes();
+  for (size_t k = 0; o.before >= 0 && k < 2; ++k)
+    read += c.in[static_cast<size_t>(o.before) + k].bytes();
   return read;
 }
 
@@ -228,6 +255,7 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
     spec += cat(", descale_", "qkv"[k], is_one(0, c.shape(0)[0]) ? ": 1 " : ": b ",
                 is_one(1, c.shape(1)[2]) ? "1" : "hk");
   }
+  if (o.before >= 0) spec += ", o_before: b sq (hk g) dv, lse_before: b (hk g) sq";
   spec += is_bwd ? " -> b sq (hk g) d, b sk hk d, b sk hk dv" : " -> b sq (hk g) dv, b (hk g) sq";
   if (is_bwd && o.bias >= 0) spec += ", " + bias;
   DimMap m = TEGULA_TRY(solve_dims(c.op->name, spec, c.in));
@@ -242,6 +270,7 @@ Result<DimMap> attention_dims(const OpCall& c, bool is_bwd) {
     for (std::string_view name : {"sq", "p", "r", "c"}) factor(name).whole = true;
     if (o.cu_q >= 0) factor("n").whole = factor("s").whole = true;
   }
+  if (o.before >= 0) factor("sk").whole = true;  // what was before would be in each part
   if (o.seed >= 0) factor("g").whole = true;  // a part's heads would not be neighbours in the whole
   m.finish();
   return m;
@@ -268,14 +297,14 @@ Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t l
   Attrs a = *c.attrs;
   // What is absent is taken from the sizes, which are the part's from now on.
   a.set("q_runs", name == "sq" ? part_of(call.q_at, lo, hi) : part_of(call.q_at));
-  a.set("k_runs", name == "sk" ? part_of(call.k_at, lo, hi) : part_of(call.k_at));
+  a.set("k_runs", name == "sk" ? part_of(call.k_given, lo, hi) : part_of(call.k_given));
   if (call.operands.seed < 0) return a;
   const int64_t begin[] = {name == "b" ? lo : 0, name == "hk" ? lo * call.g : 0,
                            name == "sq" ? lo : 0, name == "sk" ? lo : 0};
-  std::vector<int64_t> origin(call.origin.begin(), call.origin.end());
-  for (size_t i = 0; i < 4; ++i) origin[i] += begin[i];
-  a.set("origin", origin);
-  a.set("whole", std::vector<int64_t>(call.whole.begin(), call.whole.end()));
+  std::vector<int64_t> within(call.origin.begin(), call.origin.end());
+  for (size_t i = 0; i < 4; ++i) within[i] += begin[i];
+  within.insert(within.end(), call.whole.begin(), call.whole.end());
+  a.set("within", within);
   return a;
 }
 

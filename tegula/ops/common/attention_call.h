@@ -26,9 +26,13 @@ constexpr InlineList<AttrDef, 16> attention_attrs(bool is_bwd) {
       {"q_runs", AttrKind::kInts, false,
        "positions of queries: of the first (absent: sk - sq, packed 0), or start, stride, count, "
        ".."},
-      {"k_runs", AttrKind::kInts, false, "positions of keys, which ascend: likewise; absent: 0"},
-      {"origin", AttrKind::kInts, false, "where this part begins, for dropout: b, hq, sq, sk"},
-      {"whole", AttrKind::kInts, false, "sizes of the whole, for dropout: hq, sq, sk"}};
+      {"k_runs", AttrKind::kInts, false, "positions of keys: likewise; absent: 0"},
+      {"within", AttrKind::kInts, false,
+       "of the whole, for dropout: where this part begins in b, hq, sq, sk; sizes of hq, sq, sk"},
+      {"part", AttrKind::kString, false,
+       is_bwd ? "gradients in f32, to be added to those of other parts of the keys"
+              : "of the keys: first and middle give o in f32, middle and last take operands "
+                "o_before, lse_before of those before"}};
   if (!is_bwd)
     a.items[a.count++] = {"paged", AttrKind::kBool, false,
                           "operands seqlens_k [n], block_table [n, pages]; k and v are pages"};
@@ -45,6 +49,7 @@ struct AttentionOperands {
   int bias = -1, slopes = -1, cu_q = -1, cu_k = -1, seed = -1, dlse = -1;
   int seqlens_k = -1, table = -1;
   int descale = -1;  // of q; those of k and v follow
+  int before = -1;   // o of the parts before; their lse follows
   int count = 0;
   AttentionOperands(const Attrs& a, bool is_bwd);
 };
@@ -56,22 +61,35 @@ struct AttentionCall {
   int64_t n = 0;                  // sequences, of keys in pages
   double scale = 0, softcap = 0, dropout = 0;
   int64_t left = -1, right = -1;  // -1: no limit
-  PositionRuns q_at, k_at;        // packed: where the part begins in the pack
+  PositionRuns q_at, k_at;        // packed: where the part begins in the pack; k_at ascends
+  PositionRuns k_given;           // of keys as they lie
   int64_t stream = 0;
   std::array<int64_t, 4> origin{};  // of b, hq, sq, sk
   std::array<int64_t, 3> whole{};   // of hq, sq, sk
   AttentionOperands operands;
 
   AttentionCall(const OpCall& c, bool is_bwd);
+  AttentionCall(const AttentionCall&) = delete;  // k_at may point into it
+  AttentionCall& operator=(const AttentionCall&) = delete;
   // What a query's `aligned` is compared with.
   int64_t aligned_key(int64_t j) const { return k_at.is_one() ? j : k_at.at(j); }
   // Whether a block of 64 keys may lie in several pages, which no kernel reads in place.
   bool has_split_blocks() const { return page % 64 != 0 && sk > page; }
   bool is_e4m3 = false;  // q, k and v
+  bool is_part = false;  // results are in f32
+  // Keys count in the order of their positions: where the j-th lies.
+  int64_t key_row(int64_t j) const {
+    return key_rows_.empty() ? j : key_rows_[static_cast<size_t>(j)];
+  }
+  const std::vector<int64_t>& key_rows() const { return key_rows_; }  // empty: they lie in order
   // Dropout's factor of a weight: 0 or 1/(1 - dropout).
   double keep(int64_t seed, int64_t b, int64_t h, int64_t i, int64_t j) const;
   // What is compared with a uniform number: rounded as f32 nodes would.
   double dropout_bound() const { return static_cast<double>(static_cast<float>(dropout)); }
+
+ private:
+  void sort_keys();
+  std::vector<int64_t> key_rows_, ascending_;
 };
 
 // The keys [lo, hi) that a query sees, and the one it is aligned with, of keys in runs its
@@ -114,6 +132,8 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd);
 Status check_attention(const OpCall& c, bool is_bwd);
 Attrs localize_attention(const OpCall& c, const DimMap& m, int factor, int64_t lo, int64_t hi);
 
+std::vector<Sample> attention_samples();
+
 template <class S>
 AttentionMask mask_of(const RefArgs<S>& a, const AttentionCall& call) {
   const AttentionOperands& o = call.operands;
@@ -133,7 +153,7 @@ struct KeyPlace {
 };
 template <class S>
 KeyPlace key_place(const RefArgs<S>& a, const AttentionCall& call, int64_t sequence, int64_t j) {
-  if (call.operands.table < 0) return {sequence, j};
+  if (call.operands.table < 0) return {sequence, call.key_row(j)};
   const int64_t page = a.load_i(static_cast<size_t>(call.operands.table), sequence, j / call.page);
   return {std::clamp<int64_t>(page, 0, call.n_pages - 1), j % call.page};
 }
@@ -179,7 +199,7 @@ class Scorer {
     std::vector<double> q, k;
     for (int64_t e = 0; e < call_.d; ++e) {
       q.push_back(static_cast<double>(a_.load(0, b_, i, h_, e)));
-      k.push_back(static_cast<double>(a_.load(1, b_, j, hk_, e)));
+      k.push_back(static_cast<double>(a_.load(1, b_, call_.key_row(j), hk_, e)));
     }
     return sum_of_e4m3_products(q, k);
   }
@@ -190,7 +210,8 @@ class Scorer {
   }
   Index bias_index(int64_t i, int64_t j) const {
     const TensorRef& t = a_.in[static_cast<size_t>(call_.operands.bias)];
-    return {t.shape[0] == 1 ? 0 : b_, t.shape[1] == 1 ? 0 : h_, t.shape[2] == 1 ? 0 : i, j};
+    return {t.shape[0] == 1 ? 0 : b_, t.shape[1] == 1 ? 0 : h_, t.shape[2] == 1 ? 0 : i,
+            call_.key_row(j)};
   }
 
  private:
@@ -215,6 +236,13 @@ struct AttentionGraph {
   // w with dropout applied.
   Var dropped(Var w, double dropout) const;
 };
+// Keys whose positions do not ascend, brought in order; unless something else counts them.
+inline bool can_sort_keys(const AttentionCall& call) {
+  return !call.key_rows().empty() && call.operands.bias < 0 && call.operands.seed < 0;
+}
+Attrs sorted(const AttentionCall& call, const Attrs& attrs);
+std::vector<Var> sorted(Builder& b, const AttentionCall& call, std::span<const Var> in);
+
 AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attrs& attrs,
                                std::span<const Var> in);
 

@@ -25,7 +25,7 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
       ok = have == DType::kI64, want = "i64";
     } else if (o.descale >= 0 && k >= o.descale) {
       ok = have == DType::kF32, want = "f32";
-    } else if (k == o.dlse || (is_bwd && k == 4)) {
+    } else if (k == o.dlse || (is_bwd && k == 4) || (o.before >= 0 && k >= o.before)) {
       ok = have == sums, want = dtype_name(sums);
     } else if (k > 0 && k < (is_bwd ? 6 : 3)) {
       ok = have == t, want = dtype_name(t);
@@ -33,8 +33,10 @@ Result<std::vector<DType>> attention_types(const OpCall& c, bool is_bwd) {
     if (!ok)
       return invalid_argument(cat(c.op->name, ": operand ", k, " is ", have, ", expected ", want));
   }
-  if (!is_bwd) return std::vector<DType>{is_e4m3 ? DType::kBF16 : t, sums};
-  std::vector<DType> out = {t, t, t};
+  const auto part = c.attrs->get_or<std::string>("part", "");
+  const bool is_part = !part.empty() && part != "last";
+  if (!is_bwd) return std::vector<DType>{is_part ? sums : is_e4m3 ? DType::kBF16 : t, sums};
+  std::vector<DType> out(3, is_part ? sums : t);
   if (o.bias >= 0) out.push_back(c.in[static_cast<size_t>(o.bias)].dtype);
   return out;
 }
@@ -84,8 +86,6 @@ Status check_runs(const OpCall& c, const AttentionCall& call, const PositionRuns
   if (!rows.is_const() || rows.bound() != p.count())
     return invalid_argument(
         cat(c.op->name, ": ", name, " has ", p.count(), " positions for ", rows));
-  if (k == 1 && !p.ascends())
-    return invalid_argument(cat(c.op->name, ": positions of keys must ascend, in ", name, ", too"));
   return {};
 }
 }  // namespace
@@ -109,11 +109,14 @@ Status check_attention(const OpCall& c, bool is_bwd) {
   if (call.operands.cu_q >= 0 && c.shape(static_cast<size_t>(call.operands.cu_q))[0] == Dim(0))
     return invalid_argument(cat(c.op->name, ": cu_seqlens hold at least the offset 0"));
   TEGULA_TRY(check_runs(c, call, call.q_at, 0, "q_runs"));
-  TEGULA_TRY(check_runs(c, call, call.k_at, 1, "k_runs"));
+  TEGULA_TRY(check_runs(c, call, call.k_given, 1, "k_runs"));
   if (call.operands.table >= 0) TEGULA_TRY(check_pages(c, call));
-  if (a.has("origin") != a.has("whole") ||
-      (a.has("origin") && (a.ints("origin").size() != 4 || a.ints("whole").size() != 3)))
-    return invalid_argument(cat(c.op->name, ": origin has 4 sizes and whole 3, both or none"));
+  if (a.has("within") && a.ints("within").size() != 7)
+    return invalid_argument(
+        cat(c.op->name, ": within has ", a.ints("within").size(), " numbers, not 7"));
+  const auto part = a.get_or<std::string>("part", "");
+  if (!part.empty() && part != "first" && part != "middle" && part != "last")
+    return invalid_argument(cat(c.op->name, ": part is ", part, ", not first, middle or last"));
   return {};
 }
 

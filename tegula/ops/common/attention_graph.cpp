@@ -63,7 +63,7 @@ Positions positions(Builder& b, const AttentionCall& call, const Attrs& attrs,
   p.key = iota(b, {1, sk}, 1, i64);
   const Var query = iota(b, {sq, 1}, 0, i64);
   if (!call.q_at.is_one() || !call.k_at.is_one()) {
-    p.key = reshape(constant_ints(b, all_of(call.k_at, call.sk), i64), {1, sk});
+    p.key = reshape(constant_ints(b, all_of(call.k_given, call.sk), i64), {1, sk});
     p.aligned = reshape(constant_ints(b, all_of(call.q_at, call.sq), i64), {sq, 1});
     return p;
   }
@@ -111,8 +111,8 @@ Var uniform(Var seed, const AttentionCall& call, const Attrs& attrs, const Shape
   Attrs a{{"shape", std::vector<Dim>(heads.begin(), heads.end())},
           {"stream", call.stream},
           {"dtype", DType::kF32}};
-  if (attrs.has("origin")) {
-    a.set("origin", attrs.ints("origin"));
+  if (attrs.has("within")) {
+    a.set("origin", std::vector<int64_t>(call.origin.begin(), call.origin.end()));
     // The batch's own size does not enter an index.
     a.set("whole", std::vector<int64_t>{0, call.whole[0], call.whole[1], call.whole[2]});
   }
@@ -174,6 +174,18 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
     t.keep = ge(uniform(seed, call, attrs, shape), call.dropout_bound());
   }
   return t;
+}
+
+Attrs sorted(const AttentionCall& call, const Attrs& attrs) {
+  Attrs a = attrs;
+  a.set("k_runs", std::vector<int64_t>(call.k_at.runs.begin(), call.k_at.runs.end()));
+  return a;
+}
+std::vector<Var> sorted(Builder& b, const AttentionCall& call, std::span<const Var> in) {
+  std::vector<Var> out(in.begin(), in.end());
+  const Var rows = constant_ints(b, call.key_rows(), DType::kI32);
+  for (const size_t k : {1, 2}) out[k] = gather(in[k], rows, 1);
+  return out;
 }
 
 Var AttentionGraph::weights(Var lse) const { return exp_less_lse(scores, lse); }

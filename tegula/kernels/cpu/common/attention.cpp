@@ -27,6 +27,12 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.dropout = a.get_or<double>("dropout", 0);
   c.seed = take(c.dropout > 0), c.dlse = take(a.flag("dlse"));
   for (const TensorRef*& factor : c.descale) factor = take(a.flag("descale"));
+  const auto part = a.get_or<std::string>("part", "");
+  if (!part.empty() && !takes.parts)
+    return unsupported("attention: a part of the keys: attend to it alone, then join");
+  const bool goes_on = !is_backward && (part == "middle" || part == "last");
+  c.o_before = take(goes_on), c.lse_before = take(goes_on);
+  c.is_part = !part.empty() && part != "last";
   if (next != in.size())
     return invalid_argument(cat("attention: ", in.size(), " operands instead of ", next));
   c.q = &in[0], c.k = &in[1], c.v = &in[2];
@@ -45,6 +51,7 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.n_k = c.k->shape[1], c.n_kv_heads = c.k->shape[2], c.dv = c.v->shape[3];
   if (is_paged) {
     if (!takes.pages) return unsupported("attention: keys in pages: gather them first");
+    if (goes_on) return unsupported("attention: a part of keys in pages: attend alone, then join");
     c.page = c.n_k, c.n_k = c.k->shape[0] == 0 ? 0 : c.page * c.table->shape[1];
     if (c.page % kKeyBlock != 0 && c.table->shape[1] > 1)
       return unsupported(cat("attention: pages of ", c.page, " keys: a multiple of ", kKeyBlock,
@@ -59,13 +66,16 @@ Result<AttentionCall> parse_attention(const Attrs& a, std::span<const TensorRef>
   c.left = a.get_or<int64_t>("window_left", -1), c.right = a.get_or<int64_t>("window_right", -1);
   if (a.has("q_runs")) c.q_runs = PositionRuns::of(a.ints("q_runs"));
   if (a.has("k_runs")) c.k_runs = PositionRuns::of(a.ints("k_runs"));
+  if (!c.k_runs.ascends()) return unsupported("attention: keys out of order: sort them first");
   c.q_offset = a.has("q_runs") ? c.q_runs.start : c.n_k - c.n_q, c.k_offset = c.k_runs.start;
   if (c.alibi != nullptr && !c.k_runs.is_one())
     return unsupported("attention: ALiBi over keys in runs");
   c.stream = static_cast<uint64_t>(a.get_or<int64_t>("stream", 0));
-  if (a.has("origin")) std::copy_n(a.ints("origin").begin(), 4, c.origin);
   c.whole[0] = c.n_heads, c.whole[1] = c.n_q, c.whole[2] = c.n_k;
-  if (a.has("whole")) std::copy_n(a.ints("whole").begin(), 3, c.whole);
+  if (a.has("within")) {
+    std::copy_n(a.ints("within").begin(), 4, c.origin);
+    std::copy_n(a.ints("within").begin() + 4, 3, c.whole);
+  }
   return c;
 }
 

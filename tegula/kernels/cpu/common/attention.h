@@ -11,7 +11,8 @@
 // Blocks that a row cannot see do not touch it; a span's l is the lane16 sum of l_i. Spans are
 // folded together, ascending, from the same beginnings: M' = max(M, m), O = fma(o, exp(m - M'),
 // O·exp(M - M')), L alike, so that threads may take a span each. At the end O·(1/L) + 0 (so that a
-// zero has one sign) and lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf.
+// zero has one sign) and lse = log(L) + M. A row without visible keys gives o = 0, lse = -inf. What
+// goes on from an o and an lse begins with O = o, M = lse, L = 1 (0 where lse = -inf).
 //
 // Order of the backward, "fma_chain": p = 2^((score - lse)·log2(e)), the difference an fma with
 // scale where scores are plain; delta is one fma chain do·o, less dlse; ds = p·(dp - delta); dq and
@@ -36,7 +37,9 @@ struct AttentionCall {
   const TensorRef *o = nullptr, *lse = nullptr, *d_o = nullptr;  // backward
   const TensorRef *bias = nullptr, *alibi = nullptr, *cu_q = nullptr, *cu_k = nullptr;
   const TensorRef *seed = nullptr, *dlse = nullptr;
-  const TensorRef* descale[3] = {};  // of q, k and v in e4m3
+  const TensorRef* descale[3] = {};                            // of q, k and v in e4m3
+  const TensorRef *o_before = nullptr, *lse_before = nullptr;  // of the parts of the keys before
+  bool is_part = false;                                        // results are in f32
   // Keys in pages: how many each sequence has, where they are (common/attention_pages.h).
   const TensorRef *seqlens_k = nullptr, *table = nullptr;
   int64_t page = 0;      // keys of one; 0: those of a batch entry lie side by side
@@ -57,6 +60,8 @@ struct AttentionCall {
   bool has_plain_scores() const { return !has_extras() && scale > 0x1p-100f; }
   // What the kernels' scores are multiples of until they are weighed.
   float unit() const { return has_plain_scores() ? scale : 1.0f; }
+  // Of o, and of gradients.
+  DType result_type() const { return is_part ? DType::kF32 : q->dtype; }
   bool has_runs() const { return !q_runs.is_one() || !k_runs.is_one(); }
   bool has_extras() const { return softcap > 0 || bias != nullptr || alibi != nullptr; }
   // Whether every query has a bias of its own, hence no part of its gradient is a sum.
@@ -80,11 +85,31 @@ struct AttentionCall {
 // What a kernel takes besides plain operands.
 struct AttentionTakes {
   bool e4m3 = false, pages = false;
+  bool parts = false;  // of keys
 };
 // Of keys in pages, n_k is what a sequence has room for.
 Result<AttentionCall> parse_attention(const Attrs& attrs, std::span<const TensorRef> in,
                                       bool is_backward, const AttentionTakes& takes = {});
 inline constexpr AttentionTakes kTakesPages = {.pages = true};
+inline constexpr AttentionTakes kTakesParts = {.pages = true, .parts = true};
+
+// What a row begins with, (o, lse) of the keys before it: the lse, -inf where there is none.
+inline float lse_before(const AttentionCall& c, int64_t b, int64_t h, int64_t i) {
+  const TensorRef* t = c.lse_before;
+  return t == nullptr ? -__builtin_inff()
+                      : t->as<float>()[b * t->stride[0] + h * t->stride[1] + i * t->stride[2]];
+}
+// Elements [e, e + n) of its o.
+inline void copy_o_before(const AttentionCall& c, int64_t b, int64_t i, int64_t h, int64_t e,
+                          int64_t n, float* to) {
+  const TensorRef& t = *c.o_before;
+  const float* o = t.as<float>() + b * t.stride[0] + i * t.stride[1] + h * t.stride[2];
+  for (int64_t k = 0; k < n; ++k) to[k] = o[(e + k) * t.stride[3]];
+}
+// What a row that sees a key does at its end, and where it goes on from others.
+inline int64_t flops_of_row(const AttentionCall& c) {
+  return 3 + c.dv + (c.o_before == nullptr ? 0 : 11 + 3 * c.dv);
+}
 
 // The keys [lo, hi) that query i sees; position - j is the distance to key j.
 struct KeyRange {

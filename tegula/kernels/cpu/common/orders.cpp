@@ -8,6 +8,7 @@ namespace tegula {
 
 namespace {
 using kernel::kTakesPages;
+using kernel::kTakesParts;
 using kernel::parse_attention;
 
 bool are_all(std::span<const TensorRef> tensors, DType t) {
@@ -24,8 +25,8 @@ bool dot_of_bf16(const KernelQuery& q) {
 }
 
 bool attends(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, false, kTakesPages);
-  return c.ok() && kernel::amx_attends(*c) && q.out[0].dtype == DType::kBF16 &&
+  const auto c = parse_attention(*q.attrs, q.in, false, kTakesParts);
+  return c.ok() && kernel::amx_attends(*c) && q.out[0].dtype == c->result_type() &&
          q.out[1].dtype == DType::kF32;
 }
 
@@ -37,8 +38,8 @@ bool decodes(const KernelQuery& q) {
 }
 
 bool attends_backward(const KernelQuery& q) {
-  const auto c = parse_attention(*q.attrs, q.in, true);
-  return c.ok() && kernel::amx_attends(*c) && q.out.size() == 3 && are_all(q.out, DType::kBF16);
+  const auto c = parse_attention(*q.attrs, q.in, true, kTakesParts);
+  return c.ok() && kernel::amx_attends(*c) && q.out.size() == 3 && are_all(q.out, c->result_type());
 }
 
 bool has_bf16_tokens(const KernelQuery& q) { return q.in[0].dtype == DType::kBF16; }

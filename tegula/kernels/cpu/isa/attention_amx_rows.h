@@ -45,9 +45,9 @@ static inline uint32_t clear_non_finite(char* block) {
 }
 inline constexpr uint16_t kNaN16 = 0x7fc0;
 
-// acc[0 .. n) times `scale` to a row of the output.
-static inline void store_result(const float* acc, int64_t n, float scale, bf16* out,
-                                int64_t stride) {
+// acc[0 .. n) times `scale` to a row of a result.
+template <class T>
+static inline void store_result(const float* acc, int64_t n, float scale, T* out, int64_t stride) {
   for (int64_t e = 0; e < n; e += kLanes) {
     // + 0: a zero has one sign, whichever masked products were formed.
     const Vf y = fma(load(acc + e), set1(scale), zero());
@@ -55,11 +55,20 @@ static inline void store_result(const float* acc, int64_t n, float scale, bf16* 
     if (stride == 1) {
       m == kLanes ? store(out + e, y) : store_n(out + e, y, m);
     } else {
-      bf16 t[kLanes];
+      T t[kLanes];
       store(t, y);
       for (int l = 0; l < m; ++l) out[(e + l) * stride] = t[l];
     }
   }
+}
+
+// The same to `out` at an offset, which is f32 or bf16.
+static inline void store_result(const float* acc, int64_t n, float scale, const TensorRef& out,
+                                int64_t at) {
+  if (out.dtype == DType::kF32)
+    store_result(acc, n, scale, out.as<float>() + at, out.stride[3]);
+  else
+    store_result(acc, n, scale, out.as<bf16>() + at, out.stride[3]);
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -186,7 +186,7 @@ class FlashBackward {
     for (int64_t e = 0; e < width; e += kTileN)
       for (int v = 0; v < kTileN; v += kLanes) bad = bad | is_nan(load(acc + e * n + v));
     if (any(bad)) saw_nan_.store(true, std::memory_order_relaxed);
-    store_row(acc, n * kTileN, width, scale, out.as<T>() + offset4(out, b, s, h), out.stride[3]);
+    store_row_of<T>(acc, n * kTileN, width, scale, out, offset4(out, b, s, h));
   }
 
   // Keys [first, first + n) transposed.
@@ -250,6 +250,7 @@ class FlashBackward {
     const int64_t b = w.next / c_.n_kv_heads, h = w.next % c_.n_kv_heads;
     const auto& out = call_.out;
     for (const TensorRef* t : {c_.q, c_.k, c_.v, c_.o, c_.d_o, &out[0], &out[1], &out[2]}) {
+      if (t->dtype != c_.q->dtype) continue;
       const T* rows = t->as<const T>() + offset4(*t, b, r0, h);
       for (int i = 0; i < n; ++i, rows += t->stride[1])
         for (int64_t e = 0; e < t->shape[3]; e += kLine) __builtin_prefetch(rows + e, 0, 2);
@@ -556,7 +557,7 @@ class FlashBackward {
 }  // namespace
 
 void attention_bwd(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, true);
+  const auto c = parse_attention(*call.attrs, call.in, true, kTakesParts);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   switch (c->q->dtype) {
     case DType::kF32:

@@ -155,11 +155,11 @@ class AmxBackward {
 
   static void store_key(const float* acc, int64_t n_tiles, int64_t width, float scale,
                         const TensorRef& out, const Pair& w, int64_t key) {
-    bf16* to = out.as<bf16>() + offset4(out, w.batch, key, w.kv_head);
+    const int64_t to = offset4(out, w.batch, key, w.kv_head);
     for (int64_t e = 0; e < n_tiles; ++e)
       store_result(acc + (key / kStrip * n_tiles + e) * kF32Block + key % kStrip * kStrip,
-                   std::min<int64_t>(kStrip, width - e * kStrip), scale,
-                   to + e * kStrip * out.stride[3], out.stride[3]);
+                   std::min<int64_t>(kStrip, width - e * kStrip), scale, out,
+                   to + e * kStrip * out.stride[3]);
   }
 
   // Panels of keys [from, to) of the pair, whole tiles of them, and their gradients at 0.
@@ -423,10 +423,8 @@ class AmxBackward {
           for (int l = 0; l < kLanes; ++l) store(row[l] + d, v[l]);
         }
         for (int r = r0; r < std::min(x.rows, r0 + kLanes); ++r)
-          store_result(row[r - r0], std::min<int64_t>(kStrip, c_.d - e * kStrip), c_.scale,
-                       out.as<bf16>() + offset4(out, w.batch, x.query[r], x.head[r]) +
-                           e * kStrip * out.stride[3],
-                       out.stride[3]);
+          store_result(row[r - r0], std::min<int64_t>(kStrip, c_.d - e * kStrip), c_.scale, out,
+                       offset4(out, w.batch, x.query[r], x.head[r]) + e * kStrip * out.stride[3]);
       }
   }
 
@@ -441,7 +439,7 @@ class AmxBackward {
 }  // namespace
 
 void attention_bwd_amx(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, true);
+  const auto c = parse_attention(*call.attrs, call.in, true, kTakesParts);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   AmxBackward(call, *c).run();
 }

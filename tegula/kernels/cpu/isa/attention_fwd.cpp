@@ -268,6 +268,7 @@ class Flash {
     std::fill_n(sum.m, x.rows, -kInf), std::fill_n(sum.l, x.rows, 0.0f);
     const int64_t from = first * kKeySpan, to = std::min(last * kKeySpan, c_.n_k);
     find_rows(t, x.row);
+    if (first == 0 && c_.o_before != nullptr) go_on(x.row, x.rows, sum);
     const auto [lo, hi] = keys_between(x, from, to);
     if (lo >= hi) return sum;
     for (int64_t s = 0; s < strips; ++s)
@@ -334,6 +335,16 @@ class Flash {
     }
   }
 
+  // From what the parts of the keys before gave.
+  void go_on(const QueryRow* row, int rows, const Totals& sum) const {
+    for (int i = 0; i < rows; ++i) {
+      sum.m[i] = lse_before(c_, row[i].batch, row[i].head, row[i].query);
+      if (sum.m[i] == -kInf) continue;
+      sum.l[i] = 1;
+      copy_o_before(c_, row[i].batch, row[i].query, row[i].head, 0, c_.dv, sum.o + i * o_width_);
+    }
+  }
+
   // What is fetched beside the work: first lines that finish() will write, then the next task's
   // queries, then keys and values that are packed next.
   void add_far(Block& x, const Task& t, const RowTasks::Next& next) const {
@@ -342,7 +353,7 @@ class Flash {
       x.far.add(of, b, rows.r0 / c_.group, head, rows.rows, is_written, c_.group,
                 rows.r0 % c_.group);
     };
-    add_rows(o_, t, true);
+    if (o_.dtype == c_.q->dtype) add_rows(o_, t, true);
     if (next.is_there) add_rows(*c_.q, next.block, false);
     if (c_.page > 0) return;  // keys are no run of rows
     for (const TensorRef* of : {c_.k, c_.v})
@@ -611,10 +622,10 @@ class Flash {
       const bool has_weight = !(sum.l[i] <= 0);  // NaN has
       lse_.as<float>()[row[i].batch * lse_.stride[0] + row[i].head * lse_.stride[1] +
                        row[i].query * lse_.stride[2]] = has_weight ? log_sum[i] + sum.m[i] : -kInf;
-      store_row(o, kTileN, c_.dv, has_weight ? 1 / sum.l[i] : 0.0f,
-                o_.as<T>() + offset4(o_, row[i].batch, row[i].query, row[i].head), o_.stride[3]);
+      store_row_of<T>(o, kTileN, c_.dv, has_weight ? 1 / sum.l[i] : 0.0f, o_,
+                      offset4(o_, row[i].batch, row[i].query, row[i].head));
     }
-    const int64_t flops = live * (3 + c_.dv);
+    const int64_t flops = live * flops_of_row(c_);
     call_.counters->add(flops, flops);
     return true;
   }
@@ -634,7 +645,7 @@ class Flash {
 }  // namespace
 
 void attention_fwd(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesParts);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   claim_workspace(call, AttentionWorkspace(*c, false).bytes(call.pool->n_threads()));
   for_each_sequence(call, *c, [](const KernelCall& of_call, const AttentionCall& of) {

@@ -219,12 +219,13 @@ class AmxForward {
       Strip& x = strips[i];
       load_strip(pair, r0 + i * kStrip, q + i * d_tiles_ * kBf16Block, x, live);
       x.o = o + i * v_strips_ * kF32Block;
+      if (c_.o_before != nullptr) go_on(x);
       lo = std::min(lo, x.some.lo), hi = std::max(hi, x.some.hi);
     }
     const Count done = run_items(tiles, strips, n_strips, lo, hi, panels, w, sums);
     for (int i = 0; i < n_strips; ++i) finish(strips[i]);
     const int64_t score = c_.score_flops() + 4;
-    const int64_t other = done.pairs * score + live * (3 + c_.dv);
+    const int64_t other = done.pairs * score + live * flops_of_row(c_);
     call_.counters->add(other + done.pairs * 2 * (c_.d + c_.dv), other + done.executed);
   }
 
@@ -281,6 +282,21 @@ class AmxForward {
     }
     pack_block(c_.q->as<const bf16>() + offset4(*c_.q, batch, 0, head0), q_rows_, q_d_, r0, x.rows,
                0, c_.d, TileForm::kA, q);
+  }
+
+  // From what the parts of the keys before gave.
+  void go_on(Strip& x) const {
+    std::fill_n(x.o, v_strips_ * kF32Block, 0.0f);
+    x.has_sums = true;
+    for (int r = 0; r < x.rows; ++r) {
+      const QueryRow& row = x.row[r];
+      const float lse = lse_before(c_, row.batch, row.head, row.query);
+      if (lse == -kInf) continue;
+      x.m[r] = lse * kLog2E, x.l[r] = x.n[r] = 1;
+      for (int64_t e = 0; e < c_.dv; e += kStrip)
+        copy_o_before(c_, row.batch, row.query, row.head, e, std::min<int64_t>(kStrip, c_.dv - e),
+                      x.o + e / kStrip * kF32Block + r * kStrip);
+    }
   }
 
   TEGULA_VEC Row16 masked(const Row16& y, int64_t key, int64_t from, int64_t to, float hidden) {
@@ -471,12 +487,15 @@ class AmxForward {
       const QueryRow& row = x.row[r];
       const bool live = x.l[r] != 0;  // NaN is alive
       lse_.as<float>()[row.batch * lse_.stride[0] + row.head * lse_.stride[1] +
-                       row.query * lse_.stride[2]] = live ? lse[r] : -kInf;
-      bf16* out = o_.as<bf16>() + offset4(o_, row.batch, row.query, row.head);
+                       row.query * lse_.stride[2]] =
+          !live                   ? -kInf
+          : row.keys.count() == 0 ? lse_before(c_, row.batch, row.head, row.query)
+                                  : lse[r];
+      const int64_t out = offset4(o_, row.batch, row.query, row.head);
       for (int64_t e = 0; e < v_strips_; ++e)
         store_result(x.o + e * kF32Block + r * kStrip,
-                     std::min<int64_t>(kStrip, c_.dv - e * kStrip), live ? 1 / x.n[r] : 0.0f,
-                     out + e * kStrip * o_.stride[3], o_.stride[3]);
+                     std::min<int64_t>(kStrip, c_.dv - e * kStrip), live ? 1 / x.n[r] : 0.0f, o_,
+                     out + e * kStrip * o_.stride[3]);
     }
   }
 
@@ -492,7 +511,7 @@ class AmxForward {
 }  // namespace
 
 void attention_fwd_amx(const KernelCall& call) {
-  const auto c = parse_attention(*call.attrs, call.in, false, kTakesPages);
+  const auto c = parse_attention(*call.attrs, call.in, false, kTakesParts);
   TEGULA_CHECK(c.ok(), c.ok() ? "" : c.error().message);
   claim_workspace(call, AmxAttentionWorkspace(*c, false).bytes(call.pool->n_threads()));
   for_each_sequence(call, *c, [](const KernelCall& of_call, const AttentionCall& of) {

@@ -231,4 +231,14 @@ static void store_row(const float* acc, int64_t strip_stride, int64_t n, float s
   }
 }
 
+// The same to a row of `out` at an offset, which is f32 or of T.
+template <class T>
+static void store_row_of(const float* acc, int64_t strip_stride, int64_t n, float scale,
+                         const TensorRef& out, int64_t at) {
+  if (out.dtype == DType::kF32)
+    store_row(acc, strip_stride, n, scale, out.as<float>() + at, out.stride[3]);
+  else
+    store_row(acc, strip_stride, n, scale, out.as<T>() + at, out.stride[3]);
+}
+
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -1,0 +1,92 @@
+#include "tegula/serve/schedule.h"
+
+#include <algorithm>
+
+namespace tegula {
+
+namespace {
+
+// Pages that texts under way have not taken and may still need.
+int64_t promised(const BatchSchedule& s) {
+  int64_t n = 0;
+  for (const ScheduledText& t : s.texts)
+    n += s.pages.pages_of(t.most_tokens) - static_cast<int64_t>(t.cached.pages.size());
+  return n;
+}
+
+Status check_arrival(const ScheduledText& t) {
+  if (t.n_unread >= 1 && t.n_unread <= t.most_tokens && t.cached.pages.empty()) return {};
+  return invalid_argument(cat("text ", t.id, " has ", t.n_unread, " tokens to read and may have ",
+                              t.most_tokens, " in all, with ", t.cached.pages.size(),
+                              " pages: it must have 1 at least, and no pages yet"));
+}
+
+Result<int64_t> admit(BatchSchedule& s, std::span<const ScheduledText> arrivals, int64_t batch) {
+  int64_t n = 0, room = s.pages.n_free() - promised(s);
+  for (const ScheduledText& t : arrivals) {
+    if (static_cast<int64_t>(s.texts.size()) >= batch) break;
+    TEGULA_TRY(check_arrival(t));
+    const int64_t needs = s.pages.pages_of(t.most_tokens);
+    if (needs > room && s.texts.empty())
+      return out_of_memory(cat("a text of ", t.most_tokens, " tokens needs ", needs, " pages of ",
+                               s.pages.page_size(), " tokens, and of ", s.pages.n_pages(), " ",
+                               room, " are free: give the cache more pages"));
+    if (needs > room) break;
+    room -= needs;
+    s.texts.push_back(t);
+    ++n;
+  }
+  return n;
+}
+
+}  // namespace
+
+ScheduledText* BatchSchedule::find(int64_t id) {
+  const auto it =
+      std::find_if(texts.begin(), texts.end(), [&](const ScheduledText& t) { return t.id == id; });
+  return it == texts.end() ? nullptr : &*it;
+}
+
+bool BatchSchedule::end(int64_t id) {
+  ScheduledText* t = find(id);
+  if (t == nullptr) return false;
+  pages.give_back(t->cached);
+  texts.erase(texts.begin() + (t - texts.data()));
+  return true;
+}
+
+bool BatchSchedule::read_again(int64_t id, int64_t n_tokens) {
+  ScheduledText* t = find(id);
+  if (t == nullptr) return false;
+  pages.give_back(t->cached);
+  t->n_unread = n_tokens;
+  return true;
+}
+
+Result<ScheduledStep> next_step(BatchSchedule now, std::span<const ScheduledText> arrivals,
+                                const ScheduleLimits& limits) {
+  if (limits.batch < 1 || limits.chunk < 1)
+    return invalid_argument(cat("a batch of ", limits.batch, " texts that reads ", limits.chunk,
+                                " tokens at once: both must be at least 1"));
+  ScheduledStep step{.after = std::move(now)};
+  BatchSchedule& s = step.after;
+  step.n_admitted = TEGULA_TRY(admit(s, arrivals, limits.batch));
+  step.reads = std::any_of(s.texts.begin(), s.texts.end(),
+                           [](const ScheduledText& t) { return t.n_unread > 0; });
+  int64_t room = limits.chunk;
+  for (ScheduledText& t : s.texts) {
+    if (step.reads && (t.n_unread == 0 || room == 0)) continue;
+    const int64_t n = step.reads ? std::min(t.n_unread, room) : 1, first = t.cached.n_tokens;
+    if (first + n > t.most_tokens)
+      return invalid_argument(cat("text ", t.id, " has ", first, " tokens and comes to ", first + n,
+                                  ", more than the ", t.most_tokens, " that it may have"));
+    TEGULA_TRY(s.pages.grow(t.cached, first + n));
+    t.cached.n_tokens += n;
+    if (step.reads) t.n_unread -= n, room -= n;
+    step.pieces.push_back({t.id, first, n, t.n_unread == 0});
+    if (step.reads && limits.reads_alone) break;
+  }
+  return step;
+}
+
+}  // namespace tegula
