@@ -11,6 +11,8 @@
 // and keys in pages as if every page of the table were full.
 #pragma once
 
+#include <optional>
+
 #include "tegula/ir/builder.h"
 
 namespace tegula {
@@ -62,6 +64,10 @@ struct AttentionOptions {
 struct Attention {
   Var o, lse;
 };
+
+// The attributes of an attention, or of its gradients, whose keys are brought in the order of their
+// positions; none: they lie in it, or something else (bias, dropout) counts them as they lie.
+std::optional<Attrs> in_key_order(const OpCall& call);
 
 Attention attention(Var q, Var k, Var v, const AttentionOptions& options = {},
                     Loc loc = Loc::current());

@@ -31,6 +31,7 @@ namespace tegula {
   X(exact_shards)          \
   X(sum_products)          \
   X(autocast)              \
+  X(sort_keys)             \
   X(qkv_concat)            \
   X(blockwise)             \
   X(bias_activation)       \

@@ -1,8 +1,15 @@
 #include "tegula/plan/planning.h"
 
+#include "tegula/ops/attention.h"
+
 namespace tegula {
 
 bool PlanningFor::has_kernel(const OpCall& call) const {
+  if (const auto sorted = in_key_order(call)) {  // passes/sort_keys.cpp
+    OpCall in_order = call;
+    in_order.attrs = &*sorted;
+    return has_kernel(in_order);
+  }
   auto refs = [](std::span<const Type> types) {
     std::vector<TensorRef> r;
     for (const Type& t : types) r.push_back(contiguous_ref(nullptr, t));

@@ -92,6 +92,31 @@ class Ranks(CliTest):
                         self.assertEqual(rank[what], rank[what + "_planned"])
                     self.assertGreater(rank["sent_bytes"], 0)
 
+    def test_tokens_are_dealt_out_so_that_ranks_do_as_much(self):
+        flags = ("--model", "llama", "--n-kv-heads", "2", "--seqlen", "128")
+        one = self.train("one", *flags)
+        for ring in ("zigzag", "striped", "contiguous"):
+            for dtype in ("f32", "bf16"):
+                with self.subTest(ring=ring, dtype=dtype):
+                    many = self.train(ring + dtype, *flags, "--mesh", "cp=4", "--ring", ring, "--dtype", dtype)
+                    close = 1e-5 if dtype == "f32" else 2e-2
+                    self.assertAlmostEqual(many["train_loss"], one["train_loss"], delta=close)
+                    self.assertAlmostEqual(many["val_loss"], one["val_loss"], delta=close)
+                    flops = [rank["flops"] for rank in many["ranks"]]
+                    if ring != "contiguous":
+                        self.assertLess(max(flops), 1.1 * min(flops))
+                    for rank in many["ranks"]:
+                        for what in ("flops", "sent_bytes", "peak_bytes"):
+                            self.assertEqual(rank[what], rank[what + "_planned"])
+
+    def test_what_keeps_tokens_in_order_is_said(self):
+        done = self.expect_ok(self.run_tool("train", "--data", self.text, "--out", self.dir / "cp", *RUN, "--model", "llama",
+                                            "--n-kv-heads", "2", "--dropout", "0.1", "--mesh", "cp=4"))
+        self.assertIn("dropout goes by a token's place", done.stdout + done.stderr)
+        done = self.run_tool("train", "--data", self.text, *RUN, "--ring", "striped")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("give --mesh an axis cp", done.stderr)
+
     def test_weights_in_shares_have_the_files_of_one_rank(self):
         flags = ("--model", "llama", "--n-kv-heads", "2", "--mode", "exact")
         self.train("one", *flags)

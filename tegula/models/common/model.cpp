@@ -73,6 +73,7 @@ Var Context::attend(Var q, Var k, Var v, int64_t layer) { return attend(q, k, v,
 Var Context::attend(Var q, Var k, Var v, int64_t layer, AttentionOptions o) {
   o.is_causal = true;
   if (decoding) return attend_in_pages(q, k, v, layer, o);
+  o.q_runs = order, o.k_runs = order;
   if (config.dropout > 0 && seed.valid()) {
     o.dropout = config.dropout;
     o.seed = seed;
