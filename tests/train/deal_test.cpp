@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/train/step.h"
 #include "tests/train/on_ranks.h"
 
 namespace tegula {
