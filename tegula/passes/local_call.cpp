@@ -178,7 +178,9 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
   in.assign(c.in.size(), {}), out.assign(c.out.size(), {});
   if (cut.kind == AxisCut::kWhole) return true;
   if (cut.kind == AxisCut::kLinear) {
-    in.assign(c.in.size(), AxisSharding::pending()), out.assign(c.out.size(), in[0]);
+    const bool is_max = c.op == &max_op || c.op == &reduce_max_op;
+    const auto how = is_max ? Combine::kMax : Combine::kSum;
+    in.assign(c.in.size(), AxisSharding::pending(how)), out.assign(c.out.size(), in[0]);
     return true;
   }
   if (cut.kind == AxisCut::kPieces) {

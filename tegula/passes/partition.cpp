@@ -244,6 +244,13 @@ class Partitioner {
       now[a] = to[a];
       x = share(v, x, a, now);
     }
+    // Of a sum that pends a whole addend is the first rank's part.
+    for (size_t a = 0; a < to.size(); ++a) {
+      if (!to[a].is_pending() || !now[a].is_replicated()) continue;
+      now[a] = to[a];
+      if (to[a].combine != Combine::kSum) continue;
+      x = once(v, now, [&] { return x * constant(b_, at_[a] == 0 ? 1 : 0, x.dtype()); });
+    }
     return narrowed(v, x, now);
   }
 
@@ -320,6 +327,8 @@ class Partitioner {
     if (!n || n->n_outputs != 1 || n->op->has_effect || !n->regions.empty()) return {};
     for (const AxisSharding& s : s_.values[v])
       if (!s.is_replicated()) return {};
+    for (const AxisSharding& s : to)
+      if (s.is_pending()) return {};
     const bool is_small = std::all_of(n->inputs.begin(), n->inputs.end(),
                                       [&](ValueId i) { return f_.type(i).shape.rank() == 0; });
     if (!is_small) return {};

@@ -17,6 +17,11 @@ constexpr double kImpossible = 1e30;  // seconds
 
 bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
 
+// Sums of integers and largest elements are the same in any order.
+bool has_no_order(DType dtype, Combine how) {
+  return how == Combine::kMax || how == Combine::kMin || (how == Combine::kSum && !is_float(dtype));
+}
+
 // What pends is wide already.
 bool widens(const Node& n, const LocalCall& c) {
   return n.op == &cast_op && is_float(c.in[0].dtype) &&
@@ -57,6 +62,7 @@ class Sharder {
       for (size_t a = 0; a < options_.mesh.axes.size(); ++a)
         is_any |= scatters(a) && options_.params[p][a].is_split();
     }
+    find_state();
     for (const Node& n : f_.nodes) {
       const bool is_of_weights = !n.inputs.empty() && !n.op->has_effect &&
                                  n.phase != Phase::kUpdate &&
@@ -65,6 +71,26 @@ class Sharder {
       for (uint32_t r = 0; r < n.n_outputs; ++r) of_weights_[n.output(r)] = is_of_weights;
     }
     if (is_any) out_.stored = of_weights_;
+  }
+  // The state that a value of the update goes with, element by element.
+  void find_state() {
+    state_of_.assign(f_.values.size(), kNone);
+    for (const Param& p : f_.params)
+      if (p.role != Role::kInput) state_of_[p.value] = p.value;
+    for (const Node& n : f_.nodes)
+      for (ValueId v : n.inputs)
+        if (n.phase == Phase::kUpdate && state_of_[v] != kNone)
+          state_of_[n.output()] = state_of_[v];
+    for (size_t id = f_.nodes.size(); id-- > 0;) {
+      const Node& n = f_.nodes[id];
+      if (n.phase != Phase::kUpdate || n.n_outputs != 1) continue;
+      for (ValueId v : n.inputs) {
+        const Node* from = f_.producer(v);
+        if (from && from->phase == Phase::kUpdate && state_of_[v] == kNone &&
+            f_.type(v).shape == f_.type(n.output()).shape)
+          state_of_[v] = state_of_[n.output()];
+      }
+    }
   }
   bool is_stored(ValueId v, size_t axis) const {
     return !out_.stored.empty() && out_.stored[v] != 0 && scatters(axis);
@@ -131,6 +157,8 @@ class Sharder {
       if (n.op->precision == Precision::kLow && !(has_other && reads_stored(n, axis)))
         for (size_t f = 0; f < map.factors.size(); ++f)
           cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
+      if (n.phase == Phase::kUpdate && !scatters(axis) && is_of_whole_state(n, axis))
+        std::erase_if(cuts, [](const AxisCut& cut) { return cut.kind == AxisCut::kAlong; });
       if (const AxisCut own = cut_of_weight(n, c, map, axis); own.kind != AxisCut::kWhole)
         cuts = {own};
       if (const NodeId root = root_of(n); root != kNone) cuts = cuts_of_addend(root, c, map, axis);
@@ -169,6 +197,12 @@ class Sharder {
         return cut;
     }
     return {};
+  }
+
+  // State that every rank holds is updated whole: in shares, all of it would have to be joined.
+  bool is_of_whole_state(const Node& n, size_t axis) const {
+    const ValueId state = n.n_outputs == 1 ? state_of_[n.output()] : kNone;
+    return state != kNone && out_.values[state][axis].is_replicated();
   }
 
   bool reads_stored(const Node& n, size_t axis) const {
@@ -214,13 +248,21 @@ class Sharder {
     const bool is_view = n.op->is_view && !n.op->has_effect && n.inputs.size() == 1;
     const bool is_free = is_view || n.op == &neg_op || n.op == &pad_op || n.op == &concat_op;
     const bool may_add = n.op->is_linear || adds(n.op) || widens(n, c);
-    if (!is_free && (options_.mode == Mode::kExact || !may_add)) return false;
+    const bool is_max = n.op == &max_op || n.op == &reduce_max_op;
+    const Combine how = is_max ? Combine::kMax : Combine::kSum;
     if (c.in.empty()) return false;
+    const bool has_none = (may_add || is_max) && has_no_order(c.in[0].dtype, how);
+    const bool is_scalar =
+        has_none && c.in[0].shape.rank() == 0 && (n.op == &add_op || n.op == &max_op);
+    if (!is_free && !has_none && (options_.mode == Mode::kExact || !may_add)) return false;
     if (n.op == &pad_op && n.attrs.f("value") != 0) return false;
-    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+    const auto pends = [&](ValueId v) {
       const AxisSharding& s = out_.values[v][axis];
-      return s.is_pending() && s.combine == Combine::kSum;
-    });
+      return s.is_pending() && s.combine == how;
+    };
+    // Beside a scalar that pends a whole one is what one of the ranks has of it.
+    return is_scalar ? std::any_of(n.inputs.begin(), n.inputs.end(), pends)
+                     : std::all_of(n.inputs.begin(), n.inputs.end(), pends);
   }
 
   bool is_allowed(const Node& n, const LocalCall& c, const DimMap& map, const AxisCut& cut,
@@ -230,6 +272,10 @@ class Sharder {
         std::any_of(give.begin(), give.end(), [](const AxisSharding& s) { return s.is_pending(); });
     if (!sums) return true;
     if (options_.mode == Mode::kFast) return true;
+    bool is_free = true;
+    for (size_t r = 0; r < give.size(); ++r)
+      is_free &= !give[r].is_pending() || has_no_order(c.out[r].dtype, give[r].combine);
+    if (is_free) return true;
     if (cut.parts != 1) return false;
     if (n.op != &dot_op)
       return c.attrs.get_or<int64_t>(kSumShards, 1) % n_ranks == 0 &&
@@ -263,9 +309,14 @@ class Sharder {
                   int64_t flops) const {
     const int64_t n_ranks = options_.mesh.axes[axis].size;
     Exchange all;
-    for (size_t k = 0; k < n.inputs.size(); ++k)
-      if (!(want[k].is_replicated() && is_there(n.inputs[k], axis)))
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const bool is_there_already = want[k].is_replicated() && is_there(n.inputs[k], axis);
+      const bool is_part = want[k].is_pending() && out_.values[n.inputs[k]][axis].is_replicated() &&
+                           c.in[k].shape.rank() == 0 &&
+                           has_no_order(c.in[k].dtype, want[k].combine);
+      if (!is_there_already && !is_part)
         all += conversion(out_.values[n.inputs[k]][axis], want[k], c.in[k].bytes(), n_ranks);
+    }
     const bool alike = cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear;
     // What lies apart will be joined again somewhere, most likely; what an operand's own cut gives
     // costs nothing that was not decided before; what was turned will be turned back.
@@ -322,6 +373,7 @@ class Sharder {
   std::vector<NodeId> root_of_;  // shard_addends, in exact mode
   std::vector<uint8_t> joined_;  // per value and axis: was it made whole for a reader?
   std::map<std::pair<NodeId, size_t>, bool> pending_roots_;  // per root and axis: does it pend?
+  std::vector<ValueId> state_of_;
   std::vector<uint8_t> of_weights_;  // per value: is it made of weights alone?
   ShardedStep out_;
 };

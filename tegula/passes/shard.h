@@ -8,7 +8,8 @@
 // ring (passes/ring.h). Types alone are looked at; nothing is rewritten.
 //
 // In Mode::kExact a sum is cut only where its order allows it: contractions of several shards
-// (k_shards), between them, outermost first; so every rank's part is a subtree of the whole's.
+// (k_shards), between them, outermost first; so every rank's part is a subtree of the whole's. Sums
+// of integers and largest elements have no order and are cut anywhere.
 // Anything else that sums has its operands gathered: attention its keys and values.
 //
 // [Xu et al. 2021 (GSPMD), section 3.5]

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tegula/ops/math.h"
+#include "tegula/train/order_free_norm.h"
 
 namespace tegula {
 
@@ -18,6 +19,24 @@ Var sum_of_squares(Var g) {
   Var s = g * g;
   while (s.rank() > 0) s = reduce_sum(s, {s.rank() - 1});
   return s;
+}
+
+Var sum_of_squares(Builder& b, const std::vector<WeightSpec>& specs,
+                   const std::vector<Var>& grads) {
+  std::vector<Var> squares;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const Scope scope(b, specs[i].scope);
+    squares.push_back(sum_of_squares(grads[i]));
+  }
+  Var total;
+  for (const Var& s : squares) total = total.valid() ? total + s : s;
+  return total;
+}
+
+Var exact_norm(Builder& b, const std::vector<WeightSpec>& specs, const std::vector<Var>& grads) {
+  std::vector<std::string_view> scopes;
+  for (const WeightSpec& s : specs) scopes.emplace_back(s.scope);
+  return order_free_norm(b, grads, scopes);
 }
 
 void set_state(Builder& b, const std::string& name, Var v) {
@@ -37,16 +56,9 @@ Var is_finite_norm(Var norm) {
 
 Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars& scalars,
                     const std::vector<WeightSpec>& specs, const std::vector<Var>& weights,
-                    std::vector<Var> grads) {
+                    std::vector<Var> grads, bool is_exact) {
   b.set_phase(Phase::kUpdate);
-  std::vector<Var> squares;
-  for (size_t i = 0; i < grads.size(); ++i) {
-    const Scope scope(b, specs[i].scope);
-    squares.push_back(sum_of_squares(grads[i]));
-  }
-  Var total;
-  for (const Var& s : squares) total = total.valid() ? total + s : s;
-  const Var norm = sqrt(total);
+  const Var norm = is_exact ? exact_norm(b, specs, grads) : sqrt(sum_of_squares(b, specs, grads));
   // A step whose gradient is not finite changes nothing: its cause can still be found, and the last
   // good weights are still there to save.
   const Var is_finite = is_finite_norm(norm);

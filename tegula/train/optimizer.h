@@ -35,9 +35,10 @@ struct StepScalars {
 Var is_finite_norm(Var norm);
 
 // Adds state parameters ("adam.m.<weight>", …), results and donations for every weight; returns the
-// gradient norm before clipping.
+// gradient norm before clipping. Exact: the norm is one that ranks may share out in any way
+// (order_free_norm.h).
 Var apply_optimizer(Builder& b, const OptimizerConfig& config, const StepScalars& scalars,
                     const std::vector<WeightSpec>& specs, const std::vector<Var>& weights,
-                    std::vector<Var> grads);
+                    std::vector<Var> grads, bool is_exact = false);
 
 }  // namespace tegula

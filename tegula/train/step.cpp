@@ -62,7 +62,8 @@ Result<StepFunctions> build_step_functions(const TrainConfig& config) {
       for (size_t i = 0; i < grads.size(); ++i) b.result("grad." + f.weights[i].name, grads[i]);
     const StepScalars scalars = StepScalars::params(b);
     if (scale) grads = scale->unscaled(b, f.weights, std::move(grads));
-    const Var norm = apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads);
+    const Var norm = apply_optimizer(b, config.optimizer, scalars, f.weights, weights, grads,
+                                     config.mode == "exact");
     b.result("grad_norm", norm);
     if (scale) scale->follow(b, norm, config.loss_scale_every);
     f.train_step = TEGULA_TRY(b.finish_into_module());

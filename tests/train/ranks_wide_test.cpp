@@ -66,6 +66,29 @@ TEST(SumsOfRanks, OverTheSameShardsAreJoinedOnce) {
       }
 }
 
+// The norm of gradients needs none of them whole: what tp splits is never gathered. (512 tokens, so
+// that dp, too, sums over shards.)
+TEST(SumsOfRanks, OfSquaresGatherNoGradient) {
+  for (const char* model : {"gpt2", "llama", "qwen2"})
+    for (const char* mode : {"exact", "fast"})
+      for (const char* mesh : {"tp=2", "tp=4", "dp=2,tp=2"}) {
+        TrainConfig c = wide(model, mode);
+        c.model.max_seqlen = 64, c.mesh = *mesh_from_text(mesh);
+        const StepFunctions f = *build_step_functions(c);
+        const CompiledRanks r = *compile_for_ranks(c, f, f.train_step, Target::this_cpu(1));
+        int64_t n_scalars = 0;
+        for (const Step& s : r.plans[0]->steps) {
+          if (!s.op->collective) continue;
+          n_scalars += s.in[0].type.shape.rank() == 0 && s.scope.empty();
+          EXPECT_TRUE(s.op->name != "all_gather" || s.in[0].type.shape.rank() == 3)
+              << cat(model, " ", mode, " ", mesh, ": ", s.in[0].type, " in ", s.scope);
+        }
+        // The largest element and two sums, over each axis.
+        if (std::string(mode) == "exact")
+          EXPECT_LE(n_scalars, 3 * static_cast<int64_t>(c.mesh.axes.size())) << model << mesh;
+      }
+}
+
 // A table that is embedding and head has one sum over the batch.
 TEST(SumsOfRanks, OfATableThatIsUsedTwiceIsOne) {
   for (const char* dtype : {"f32", "bf16"})
