@@ -26,8 +26,8 @@ float norm_of(const std::vector<float>& numbers) {
   EXPECT_TRUE(f.ok()) << f.error().to_string();
   std::vector<HostTensor> in;
   size_t next = 0;
-  for (const Var& v : g) {
-    in.emplace_back(v.type());
+  for (const Param& p : m[*f].params) {
+    in.emplace_back(m[*f].type(p.value));
     for (int64_t i = 0; i < in.back().numel(); ++i) in.back().put(i, numbers[next++]);
   }
   return static_cast<float>((*interpret(m, m[*f], in, Arithmetic::kNaive))[0].at(0));
