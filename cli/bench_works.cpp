@@ -228,6 +228,7 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   b.result("logits", model_last_logits(context, *model, tokens));
   w.function = TEGULA_TRY(b.finish_into_module());
   compile.passes.pass.is_inference = true;
+  compile.passes.pass.mode = c.mode == "exact" ? Mode::kExact : Mode::kFast;
   w.tokens = 1;
   w.integers_below = c.model.vocab_size;
   w.what =

@@ -17,7 +17,7 @@ constexpr std::string_view kBetweenSamples = "---------------\n";
 
 struct Options {
   std::string model, prompt, prompts, dtype = "f32", tune = "off", tune_cache, overflow = "slide";
-  std::string mode = "exact", device = "cpu";
+  std::string mode, device = "cpu";  // mode empty: exact on the CPU, fast on a GPU
   std::vector<std::string> stop;
   int64_t max_tokens = 200, samples = 1, batch = 1, chunk = 0;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
@@ -83,7 +83,8 @@ GenerateEnd end_of(const Options& o) {
 
 Status prepare(Generator& g, const Options& o) {
   RunnerOptions r{.threads = o.threads, .batch = o.batch, .chunk = o.chunk};
-  r.mode = o.mode == "fast" ? Mode::kFast : Mode::kExact;
+  const bool is_fast = o.mode.empty() ? o.device == "cuda" : o.mode == "fast";
+  r.mode = is_fast ? Mode::kFast : Mode::kExact;
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
   TEGULA_TRY(g.prepare(r));
@@ -228,7 +229,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   one_of(cmd->add_option("--overflow", o.overflow,
                          "When the context is full: forget its older half, or end"),
          {"slide", "stop"});
-  one_of(cmd->add_option("--mode", o.mode, "exact: long sums in 8 fixed parts; fast: in one"),
+  one_of(cmd->add_option("--mode", o.mode, "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
          {"exact", "fast"});
   real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
   whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);

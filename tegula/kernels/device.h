@@ -32,6 +32,11 @@ class Prepared {
   // Puts it into the stream and no more: nothing is allocated, compiled, parsed or waited for, so
   // that it may be captured.
   virtual Status enqueue(void* stream) const = 0;
+  // Work of one kind, other than null, may become one launch.
+  virtual const void* kind() const { return nullptr; }
+  // Takes in another's work of the same kind, which neither uses what this makes nor makes what it
+  // uses; false: there is no room. What was taken in is not enqueued by itself.
+  virtual bool take(const Prepared& /*other*/) { return false; }
 };
 
 // A device's kernel of that name, made ready for a call whose memory it will use.

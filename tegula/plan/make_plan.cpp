@@ -13,6 +13,7 @@
 #include "tegula/ops/table.h"
 #include "tegula/passes/lower_tile.h"
 #include "tegula/plan/memory.h"
+#include "tegula/plan/gather_alike.h"
 #include "tegula/plan/order.h"
 #include "tegula/plan/plan.h"
 #include "tegula/plan/planner.h"
@@ -296,7 +297,9 @@ Result<Plan> Planner::run() {
   tensors_.resize(f_.values.size());
   add_params();
   if (options_.reorder) {
-    for (NodeId n : schedule_nodes(f_)) {
+    std::vector<NodeId> order = schedule_nodes(f_);
+    if (options_.target.device == DeviceKind::kCuda) order = gather_alike(f_, order);
+    for (const NodeId n : order) {
       auto st = add_node(f_.nodes[n]);
       if (!st.ok()) return std::move(st).error();
     }

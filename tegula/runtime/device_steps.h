@@ -61,6 +61,9 @@ class DeviceSteps {
   // Enqueued without the host; else it is done while the device waits.
   bool is_on_device(const Step& step) const;
   void compile_all();
+  // Steps whose launches are of one kind become one, that of the first, where what is in between
+  // allows it.
+  void join_alike();
   DeviceCall call_of(size_t i);
   Status prepare_step(size_t i);
   Result<Ready> prepare_kernel(const KernelDef& kernel, DeviceCall& call);

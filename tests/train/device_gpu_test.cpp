@@ -166,10 +166,15 @@ TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {
 
 // What was written of the arena ends where the plan says, and not behind it.
 TEST_F(OnDevice, MemoryIsThePlans) {
-  const Run gpu = train(config_of("gpt2", "bf16"), "cuda");
+  TrainConfig c = config_of("gpt2", "bf16");
+  c.model.d_model = 256, c.steps = 1;
+  const Run gpu = train(c, "cuda");
   EXPECT_EQ(gpu.sum.peak_bytes_measured, gpu.sum.peak_bytes_planned);
-  // By the driver's account nothing that was planned was not taken.
-  EXPECT_GE(gpu.sum.device_taken_bytes, gpu.sum.peak_bytes_planned);
+  // By the driver's account nothing that was planned was not taken. It hands out from pieces of
+  // 2 MiB, of which one may have been there before.
+  constexpr int64_t kPiece = 2 << 20;
+  EXPECT_GT(gpu.sum.peak_bytes_planned, 4 * kPiece);
+  EXPECT_GE(gpu.sum.device_taken_bytes + kPiece, gpu.sum.peak_bytes_planned);
 }
 
 // What the driver says was taken lies within the budget, and recomputing changes no weight.

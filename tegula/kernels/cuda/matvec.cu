@@ -3,12 +3,13 @@
 //   c[m, n] = a[m, k] b[k, n], f32 sums rounded once
 //
 // b as [n, k]: a warp has kRows columns of c; its lanes walk k side by side, and their sums are
-// joined by a tree. b as [k, n]: a block has 64 or 32 columns; group g of its threads takes k = g,
+// joined by a tree. b as [k, n]: a block has 64 columns; group g of its threads takes k = g,
 // g + kGroups, …, and the groups are joined by a tree. Neither order depends on m: a row has the
-// bits that it has alone.
+// bits that it has alone. With shards every shard of k is such a sum, and a tree of neighbours
+// joins them: the bits of the shards' products, added.
 //
-// Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_B_MN_MAJOR 0 | 1;
-// TEGULA_IN16, TEGULA_OUT16 1: bf16, 0: f32.
+// Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_SHARDS 1 | 2 | 4 | 8;
+// TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16, 0: f32.
 #include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
@@ -21,7 +22,16 @@ using In = u16;
 using In = float;
 #endif
 constexpr int kVector = 16 / sizeof(In);  // elements of a load
-constexpr int kM = TEGULA_M;
+constexpr int kM = TEGULA_M, kShards = TEGULA_SHARDS;
+
+// of[0] + of[1], of[2] + of[3], …, and so on up.
+__device__ inline float sum_of_neighbours(float (&of)[kShards]) {
+#pragma unroll
+  for (int step = 1; step < kShards; step *= 2)
+#pragma unroll
+    for (int s = 0; s < kShards; s += 2 * step) of[s] += of[s + step];
+  return of[0];
+}
 
 struct Values {
   float at[kVector];
@@ -62,43 +72,53 @@ extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams
   __shared__ float sums[kThreads][kVector + 1];
   const int across = threadIdx.x % kAcross, group = threadIdx.x / kAcross;
   const int n = blockIdx.x * kColumns + across * kVector, first = blockIdx.y * kM;
-  float sum[kM][kVector] = {};
-  if (n < p.n) {
-    const In* b = static_cast<const In*>(p.b) + n;
-#pragma unroll 4
-    for (int k = group; k < p.k; k += kGroups) {
-      const Values y(*reinterpret_cast<const uint4*>(b + k * p.ldb));
+  const int shard_k = p.k / kShards;
+  float total[kM][kVector][kShards];
 #pragma unroll
-      for (int m = 0; m < kM; ++m) {
+  for (int shard = 0; shard < kShards; ++shard) {
+    float sum[kM][kVector] = {};
+    if (n < p.n) {
+      const In* b = static_cast<const In*>(p.b) + n;
+#pragma unroll 4
+      for (int k = shard * shard_k + group; k < (shard + 1) * shard_k; k += kGroups) {
+        const Values y(*reinterpret_cast<const uint4*>(b + k * p.ldb));
+#pragma unroll
+        for (int m = 0; m < kM; ++m) {
 #if TEGULA_IN16
-        const float x = bf16_to_float(row_of_a(p, first + m)[k]);
+          const float x = bf16_to_float(row_of_a(p, first + m)[k]);
 #else
-        const float x = row_of_a(p, first + m)[k];
+          const float x = row_of_a(p, first + m)[k];
 #endif
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) sum[m][i] = __fmaf_rn(x, y.at[i], sum[m][i]);
+          for (int i = 0; i < kVector; ++i) sum[m][i] = __fmaf_rn(x, y.at[i], sum[m][i]);
+        }
       }
     }
-  }
 #pragma unroll
-  for (int m = 0; m < kM; ++m) {
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) sums[threadIdx.x][i] = sum[m][i];
-    for (int half = kGroups / 2; half > 0; half /= 2) {
+    for (int m = 0; m < kM; ++m) {
       __syncthreads();
-      if (group < half)
 #pragma unroll
-        for (int i = 0; i < kVector; ++i)
-          sums[threadIdx.x][i] += sums[threadIdx.x + half * kAcross][i];
+      for (int i = 0; i < kVector; ++i) sums[threadIdx.x][i] = sum[m][i];
+      for (int half = kGroups / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (group < half)
+#pragma unroll
+          for (int i = 0; i < kVector; ++i)
+            sums[threadIdx.x][i] += sums[threadIdx.x + half * kAcross][i];
+      }
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) total[m][i][shard] = sums[threadIdx.x][i];
     }
-    if (group == 0 && first + m < p.m)
-      for (int i = 0; i < kVector; ++i)
-        if (n + i < p.n) store(p, first + m, n + i, sums[threadIdx.x][i]);
   }
+  if (group != 0) return;
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      if (first + m < p.m && n + i < p.n) store(p, first + m, n + i, sum_of_neighbours(total[m][i]));
 }
 #else
-constexpr int kThreads = 128, kRows = 2, kAhead = kM <= 2 ? 4 : 2;
+constexpr int kThreads = 128, kRows = 2, kAhead = kShards > 1 ? 1 : kM <= 2 ? 4 : 2;
 
 // Grid (⌈n / (kRows · warps)⌉, ⌈m / kM⌉).
 extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams p) {
@@ -110,39 +130,53 @@ extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     b[r] = static_cast<const In*>(p.b) + static_cast<long long>(min(n + r, p.n - 1)) * p.ldb;
-  float sum[kM][kRows] = {};
   constexpr int kStep = 32 * kVector;
-  for (int k0 = lane * kVector; k0 < p.k; k0 += kAhead * kStep) {
-    uint4 y[kAhead][kRows];
+  const int shard_k = p.k / kShards;
+  float total[kM][kRows][kShards];
 #pragma unroll
-    for (int s = 0; s < kAhead; ++s)
+  for (int shard = 0; shard < kShards; ++shard) {
+    float sum[kM][kRows] = {};
+    const int end = (shard + 1) * shard_k;
+    for (int k0 = shard * shard_k + lane * kVector; k0 < end; k0 += kAhead * kStep) {
+      uint4 y[kAhead][kRows];
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int k = k0 + s * kStep;
-        y[s][r] = k < p.k ? *reinterpret_cast<const uint4*>(b[r] + k) : uint4{0, 0, 0, 0};
-      }
-#pragma unroll
-    for (int s = 0; s < kAhead; ++s) {
-      const int k = k0 + s * kStep;
-      if (k >= p.k) break;
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        const Values x(*reinterpret_cast<const uint4*>(row_of_a(p, first + m) + k));
+      for (int s = 0; s < kAhead; ++s)
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          const Values w(y[s][r]);
+          const int k = k0 + s * kStep;
+          y[s][r] = k < end ? *reinterpret_cast<const uint4*>(b[r] + k) : uint4{0, 0, 0, 0};
+        }
 #pragma unroll
-          for (int i = 0; i < kVector; ++i) sum[m][r] = __fmaf_rn(x.at[i], w.at[i], sum[m][r]);
+      for (int s = 0; s < kAhead; ++s) {
+        const int k = k0 + s * kStep;
+        if (k >= end) break;
+#pragma unroll
+        for (int m = 0; m < kM; ++m) {
+          const Values x(*reinterpret_cast<const uint4*>(row_of_a(p, first + m) + k));
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+            const Values w(y[s][r]);
+#pragma unroll
+            for (int i = 0; i < kVector; ++i) sum[m][r] = __fmaf_rn(x.at[i], w.at[i], sum[m][r]);
+          }
         }
       }
     }
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) total[m][r][shard] = sum[m][r];
   }
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float x = sum[m][r];
-      for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+#pragma unroll
+      for (int shard = 0; shard < kShards; ++shard)
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+          total[m][r][shard] += __shfl_xor_sync(0xffffffffu, total[m][r][shard], step);
+      const float x = sum_of_neighbours(total[m][r]);
       if (lane == 0 && first + m < p.m && n + r < p.n) store(p, first + m, n + r, x);
     }
 }

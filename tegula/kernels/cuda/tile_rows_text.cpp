@@ -70,7 +70,7 @@ class Rows {
     w_.line("const int thread = static_cast<int>(threadIdx.x);");
     if (l_.is_block()) {
       w_.line("const int lane = thread;");
-      w_.line("const i64 row = blockIdx.x;");
+      w_.line("const i64 row = block;");
       w_.line("const int warp = thread / 32;  // of which the first half may sum");
       const int64_t words = tile_room_bytes(w_.program(), phases_, l_) / 8;
       if (words > 0) {
@@ -80,14 +80,14 @@ class Rows {
     } else if (l_.is_across) {
       w_.line("__shared__ i64 room[", l_.n_threads, "];");
       w_.line("const int lane = thread / ", rows, ";");
-      w_.line("i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + thread % ", rows, ";");
+      w_.line("i64 row = static_cast<i64>(block) * ", rows, " + thread % ", rows, ";");
       // All threads come to the barriers.
       w_.line("const bool is_there = row < p.n_rows;");
       w_.line("if (!is_there) row = p.n_rows - 1;");
     } else {
       w_.line("const int lane = thread & 15;");
       w_.line("const u32 group = 0xffffu << (thread & 16);");
-      w_.line("const i64 row = static_cast<i64>(blockIdx.x) * ", rows, " + (thread >> 4);");
+      w_.line("const i64 row = static_cast<i64>(block) * ", rows, " + (thread >> 4);");
       w_.line("if (row >= p.n_rows) return;");
     }
   }

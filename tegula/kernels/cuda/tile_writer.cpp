@@ -70,10 +70,37 @@ void TileWriter::head() {
   line("struct Params {");
   for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
   line("};\n");
-  line("extern \"C\" __global__ void __launch_bounds__(", layout().n_threads, ")");
-  line("    ", kTileEntry, "(const __grid_constant__ Params p) {");
+  line("__device__ __forceinline__ void run(const Params& p, const u32 block, const u32 n_blocks) {");
   open();
-  line("begin_early();");
+}
+
+// The kernels: of one call, and of several whose blocks follow each other.
+std::string TileWriter::finish() {
+  close();
+  line("}\n");
+  const std::string head =
+      cat("extern \"C\" __global__ void __launch_bounds__(", layout().n_threads, ")\n    ");
+  line(head, kTileEntry, "(const __grid_constant__ Params p) {");
+  line("  begin_early();");
+  line("  run(p, blockIdx.x, gridDim.x);");
+  line("}\n");
+  const size_t most = most_joined(call_.params.size());
+  line("struct Joined {");
+  line("  Params of[", most, "];");
+  line("  i64 first[", most, "];  // block of each; of those that are none, past the last");
+  line("};\n");
+  line(head, kJoinedEntry, "(const __grid_constant__ Joined p) {");
+  line("  begin_early();");
+  line("  int k = 0;");
+  line("#pragma unroll");
+  line("  for (int step = ", std::bit_floor(most - 1), "; step > 0; step /= 2)");
+  line("    if (k + step < ", most, " && blockIdx.x >= p.first[k + step]) k += step;");
+  line("  const u32 first = static_cast<u32>(p.first[k]);");
+  line("  const i64 last = gridDim.x, next = k + 1 < ", most, " ? p.first[k + 1] : last;");
+  line("  const u32 end = static_cast<u32>(next < last ? next : last);");
+  line("  run(p.of[k], blockIdx.x - first, end - first);");
+  line("}\n");
+  return text_ + "}  // namespace tegula::cuda\n";
 }
 
 std::string TileWriter::arguments(const Instr& i) const {

@@ -10,9 +10,9 @@ class TileWriter {
  public:
   TileWriter(const tile::Program& p, const TileCall& call);
 
-  // The struct of parameters, and the kernel's head up to the opening brace.
+  // The struct of parameters, and the head of what a block runs up to the opening brace.
   void head();
-  std::string finish() { return text_ + "}\n}  // namespace tegula::cuda\n"; }
+  std::string finish();
 
   // A line, indented by `depth_`.
   template <class... Args>

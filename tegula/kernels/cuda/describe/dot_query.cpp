@@ -38,12 +38,13 @@ Result<Layout> layout_of(const kernel::Loops& first, const kernel::Loops& second
 
 }  // namespace
 
-Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out) {
+Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out, int64_t most_shards) {
   DotCall d;
   d.c = TEGULA_TRY(kernel::parse_contraction(*q.attrs, q.in, q.out));
   d.a = &q.in[0], d.b = &q.in[1], d.out = &q.out[0];
-  if (d.c.accumulates || d.c.has_epilogue() || d.c.k_shards != 1)
-    return unsupported("dot: one chain without epilogue is all that the CUDA kernels have");
+  if (d.c.accumulates || d.c.has_epilogue() || d.c.k_shards > most_shards)
+    return unsupported(cat("dot: this kernel has no epilogue, no start and at most ", most_shards,
+                           " shards of k, not ", d.c.k_shards));
   if (d.a->dtype != dtype || d.b->dtype != dtype || d.out->dtype != out)
     return unsupported(cat("dot: this kernel is for ", dtype_name(dtype)));
   if (d.c.last_is_m) d.c = d.c.swapped(), std::swap(d.a, d.b);

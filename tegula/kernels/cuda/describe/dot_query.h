@@ -21,18 +21,19 @@ struct DotCall {
   }
 };
 
-// Unsupported: anything but one chain over k of two matrices without epilogue, of `dtype`,
-// the result of `out`.
-Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out);
+// Unsupported: anything but a product of two matrices without epilogue, of `dtype`, the result of
+// `out`; and more than `most_shards` shards of k.
+Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out, int64_t most_shards = 1);
 inline Result<DotCall> parse_dot(const KernelQuery& q, DType dtype) {
   return parse_dot(q, dtype, dtype);
 }
 
 // As parse_dot, of a launch.
-inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype, DType out) {
+inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype, DType out,
+                                 int64_t most_shards = 1) {
   return parse_dot(
       KernelQuery{.attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target},
-      dtype, out);
+      dtype, out, most_shards);
 }
 inline Result<DotCall> parse_dot(const KernelCall& call, DType dtype) {
   return parse_dot(call, dtype, dtype);

@@ -6,7 +6,7 @@
 namespace tegula::cuda {
 
 namespace {
-constexpr int64_t kMostRows = 64;
+constexpr int64_t kMostRows = 64, kMostShards = 8;
 
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 80));
@@ -14,12 +14,12 @@ Status check(const KernelQuery& q) {
   if (out != DType::kF32 && (out != in || out != DType::kBF16))
     return unsupported("dot: bf16 into bf16 or f32, f32 into f32");
   if (in != DType::kF32 && in != DType::kBF16) return unsupported("dot: of bf16 or f32");
-  const DotCall d = TEGULA_TRY(parse_dot(q, in, out));
+  const DotCall d = TEGULA_TRY(parse_dot(q, in, out, kMostShards));
   const int64_t vector = 16 / size_bytes(in);
   const MatmulShape& s = d.shape;
   if (d.c.batch.count != 1 || s.a_mn_major || s.m > kMostRows)
     return unsupported(cat("dot: at most ", kMostRows, " rows, that lie along k, of one batch"));
-  if (s.k % vector != 0 || d.lda % vector != 0 || d.ldb % vector != 0 ||
+  if (s.k / d.c.k_shards % vector != 0 || d.lda % vector != 0 || d.ldb % vector != 0 ||
       (s.b_mn_major && s.n % vector != 0))
     return unsupported("dot: rows in whole pieces of 16 bytes");
   if (std::max(s.n, s.k) > (int64_t{1} << 30)) return unsupported("dot: extents past 2^30");

@@ -30,7 +30,7 @@ Result<const Kernel*> loaded(const std::string& name, std::string_view source,
   return static_cast<const Kernel*>((kernels[name] = std::move(kernel)).get());
 }
 
-class PreparedLaunches final : public Prepared {
+class PreparedLaunches : public Prepared {
  public:
   ~PreparedLaunches() override;
   // Memory with a copy of that of the host, as long as this lives.

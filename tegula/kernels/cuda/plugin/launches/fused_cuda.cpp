@@ -10,7 +10,52 @@ namespace {
 
 struct TileKernel {
   Module module;
-  FunctionHandle function = nullptr;
+  FunctionHandle one = nullptr, joined = nullptr;
+};
+
+// Calls of one text, as one launch.
+class TileLaunches final : public PreparedLaunches {
+ public:
+  TileLaunches(const TileKernel& kernel, const TileCall& call)
+      : kernel_(kernel), n_threads_(call.layout.n_threads), n_words_(call.params.size()) {
+    for (const TileParam& param : call.params) words_.push_back(param.value);
+    blocks_.push_back(call.n_blocks);
+  }
+  Status make() {
+    list = LaunchList();
+    const bool is_one = blocks_.size() == 1;
+    std::vector<uint64_t> words = words_;
+    int64_t n_blocks = 0;
+    if (!is_one) {
+      const size_t most = most_joined(n_words_);
+      words.resize(most * n_words_);
+      for (size_t k = 0; k < most; ++k) {
+        words.push_back(static_cast<uint64_t>(k < blocks_.size() ? n_blocks : kNone));
+        if (k < blocks_.size()) n_blocks += blocks_[k];
+      }
+    }
+    const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
+    const Grid grid{{is_one ? blocks_[0] : n_blocks, 1, 1}, {n_threads_, 1, 1}, 0, true};
+    const Driver* d = TEGULA_TRY(Driver::get());
+    return d->start_with(is_one ? kernel_.one : kernel_.joined, grid, list,
+                         "launching a tile program", {&argument, 1});
+  }
+  const void* kind() const override { return kernel_.joined; }
+  bool take(const Prepared& other) override {
+    const auto& o = static_cast<const TileLaunches&>(other);
+    if (blocks_.size() + o.blocks_.size() > most_joined(n_words_)) return false;
+    words_.insert(words_.end(), o.words_.begin(), o.words_.end());
+    blocks_.insert(blocks_.end(), o.blocks_.begin(), o.blocks_.end());
+    return make().ok();
+  }
+
+ private:
+  static constexpr int64_t kNone = int64_t{1} << 40;
+  const TileKernel& kernel_;  // lives as long as the process
+  const int n_threads_;
+  const size_t n_words_;
+  std::vector<uint64_t> words_;  // n_words_ of each
+  std::vector<int64_t> blocks_;
 };
 
 // Of each program and layout: the code, from when one thread begins to make it, then the kernel.
@@ -51,11 +96,11 @@ Result<bool> compile(const DeviceCall& given) {
   return !code.was_found;
 }
 
-Result<FunctionHandle> loaded_tile(const tile::Program& p, const TileCall& call) {
+Result<const TileKernel*> loaded_tile(const tile::Program& p, const TileCall& call) {
   Tiles& tiles = Tiles::all();
   const std::string name = name_of(p, call);
   const auto found = tiles.kernels.find(name);
-  if (found != tiles.kernels.end()) return found->second.function;
+  if (found != tiles.kernels.end()) return &found->second;
   std::string cubin;
   {
     const std::lock_guard lock(tiles.one);
@@ -63,29 +108,25 @@ Result<FunctionHandle> loaded_tile(const tile::Program& p, const TileCall& call)
   }
   if (cubin.empty()) cubin = TEGULA_TRY(code_of(p, call)).kernel.cubin;
   Module module = TEGULA_TRY(Module::load(cubin));
-  FunctionHandle f = TEGULA_TRY(module.function(kTileEntry, 0));
-  tiles.kernels.emplace(name, TileKernel{std::move(module), f});
-  return f;
+  FunctionHandle one = TEGULA_TRY(module.function(kTileEntry, 0));
+  FunctionHandle joined = TEGULA_TRY(module.function(kJoinedEntry, 0));
+  return &tiles.kernels.emplace(name, TileKernel{std::move(module), one, joined}).first->second;
 }
 
-Status launch(const DeviceCall& call, const Stream& to) {
+Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   const tile::Program& p = *call.program;
   const TileCall c = TEGULA_TRY(tile_call(p, call.in, call.out, *call.target));
   const tile::Space space = TEGULA_TRY(tile::space_of(p, call.in, call.out));
   const int64_t flops = tile::flops(p, {space.shape, static_cast<size_t>(p.rank)});
   call.counters->add(flops, flops);
-  if (c.n_blocks == 0) return {};
-  const Driver* d = TEGULA_TRY(Driver::get());
-  const FunctionHandle f = TEGULA_TRY(loaded_tile(p, c));
-  std::vector<uint64_t> words;
-  for (const TileParam& param : c.params) words.push_back(param.value);
-  const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}, 0, true};
-  return d->start_with(f, grid, to, "launching a tile program", {&argument, 1});
+  if (c.n_blocks == 0) return std::unique_ptr<Prepared>(std::make_unique<PreparedLaunches>());
+  auto launches = std::make_unique<TileLaunches>(*TEGULA_TRY(loaded_tile(p, c)), c);
+  TEGULA_TRY(launches->make());
+  return std::unique_ptr<Prepared>(std::move(launches));
 }
 
 }  // namespace
 
-extern constinit const KernelLaunch fused_cuda_launch{"fused_cuda", prepare_by<launch>, compile};
+extern constinit const KernelLaunch fused_cuda_launch{"fused_cuda", prepare, compile};
 
 }  // namespace tegula::cuda

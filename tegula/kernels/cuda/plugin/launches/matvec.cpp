@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/describe/dot_query.h"
 #include "tegula/kernels/cuda/matvec_params.h"
@@ -10,23 +12,26 @@ namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
   if (!are_aligned(call)) return launch_inner(call, "dot", *call.attrs, call.in, call.out, to);
   const DType in = call.in[0].dtype, out = call.out[0].dtype;
-  const DotCall d = TEGULA_TRY(parse_dot(call, in, out));
+  const DotCall d = TEGULA_TRY(parse_dot(call, in, out, 8));
   const MatmulShape& s = d.shape;
   if (s.m == 0 || s.n == 0) return {};
   MatvecParams p{};
   p.a = d.a->data, p.b = d.b->data, p.c = d.out->data;
   p.lda = d.lda, p.ldb = d.ldb, p.ldc = d.ldc;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
-  const int64_t rows = s.m == 1 ? 1 : s.m == 2 ? 2 : s.m <= 4 ? 4 : 8;
+  // Shards of several rows would not find room in registers.
+  const int64_t most = d.c.k_shards > 1 ? 2 : 8;
+  const int64_t rows = std::min(most, int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1)));
   const FunctionHandle f =
       TEGULA_TRY(plain_kernel("matvec.cu", "matvec",
-                              {cat("TEGULA_M=", rows), cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
+                              {cat("TEGULA_M=", rows), cat("TEGULA_SHARDS=", d.c.k_shards),
+                               cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
                                cat("TEGULA_IN16=", int{in == DType::kBF16}),
                                cat("TEGULA_OUT16=", int{out == DType::kBF16})}));
   const int64_t columns = s.b_mn_major ? 64 : 8;  // of a block
   const Grid grid{
       {ceil_div(s.n, columns), ceil_div(s.m, rows), 1}, {s.b_mn_major ? 256 : 128, 1, 1}, 0, true};
-  const int64_t flops = 2 * s.m * s.n * s.k;
+  const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
   const Driver* driver = TEGULA_TRY(Driver::get());
   return driver->start(f, grid, to, "launching matvec", p);

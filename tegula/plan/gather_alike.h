@@ -1,0 +1,16 @@
+// What a device does in many small kernels of one kind, brought together in the order, so that
+// neighbours may become one launch (runtime/device_joins.cpp).
+#pragma once
+
+#include <vector>
+
+#include "tegula/ir/module.h"
+
+namespace tegula {
+
+// An order of f's nodes with two changes. What makes of weights alone what the backward reads too
+// (casts) comes first: it lives until then anyway. The update at the end comes in waves, each of
+// what needs only those before: all parameters' sums of squares, then their sums, then all updates.
+std::vector<NodeId> gather_alike(const Function& f, const std::vector<NodeId>& order);
+
+}  // namespace tegula
