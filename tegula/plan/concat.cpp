@@ -87,7 +87,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
 }
 
 void Planner::join_in_place() {
-  if (options_.target.device != DeviceKind::kCpu || !module_->symbols.empty()) return;
+  if (!module_->symbols.empty()) return;
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
     if (plan_.steps[static_cast<size_t>(i)].op->joins.empty()) continue;
     std::map<int, Step> moved = joined_in_place(i);
