@@ -1,6 +1,7 @@
 #include "tegula/plan/gather_alike.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/order.h"
@@ -35,27 +36,74 @@ bool comes_first(const Function& f, const Node& n, const std::vector<bool>& is_w
   return f.values[n.output()].node != kNone;
 }
 
-}  // namespace
+using Nodes = std::vector<NodeId>;
 
-std::vector<NodeId> gather_alike(const Function& f, const std::vector<NodeId>& order) {
-  const std::vector<ValueId> root = view_roots(f);
-  const std::vector<bool> is_read = read_by_backward(f, root), is_weight = of_weights(f);
-  std::vector<NodeId> gathered = order;
-  std::stable_partition(gathered.begin(), gathered.end(), [&](NodeId n) {
-    return comes_first(f, f.nodes[n], is_weight, is_read);
-  });
-  auto update = gathered.end();
-  while (update != gathered.begin() && f.nodes[*(update - 1)].phase == Phase::kUpdate) --update;
+// The nodes in [begin, end) by wave; those of before are there.
+void in_waves(const Function& f, Nodes::iterator begin, Nodes::iterator end) {
   std::vector<int> wave(f.nodes.size(), 0);
-  for (auto at = update; at != gathered.end(); ++at) {
+  for (auto at = begin; at != end; ++at) {
     const Node& n = f.nodes[*at];
     for (const ValueId v : n.inputs)
       if (const NodeId from = f.values[v].node; from != kNone)
         wave[*at] = std::max(wave[*at], wave[from]);
     if (!n.op->is_view) ++wave[*at];
   }
-  std::stable_sort(update, gathered.end(), [&](NodeId a, NodeId b) { return wave[a] < wave[b]; });
-  return gathered;
+  std::stable_sort(begin, end, [&](NodeId a, NodeId b) { return wave[a] < wave[b]; });
+}
+
+void put_weights_first(const Function& f, Nodes& order) {
+  const std::vector<bool> is_read = read_by_backward(f, view_roots(f)), is_weight = of_weights(f);
+  std::stable_partition(order.begin(), order.end(), [&](NodeId n) {
+    return comes_first(f, f.nodes[n], is_weight, is_read);
+  });
+}
+
+// By wave, where waves are counted from what is no weight.
+void in_waves_of_inputs(const Function& f, Nodes& order) {
+  constexpr int kOfWeights = -1;
+  std::vector<int> wave(f.nodes.size(), kOfWeights);
+  std::vector<bool> is_weight(f.values.size(), false);
+  for (const Param& p : f.params) is_weight[p.value] = p.role == Role::kWeight;
+  for (const NodeId at : order) {
+    const Node& n = f.nodes[at];
+    for (const ValueId v : n.inputs) {
+      const NodeId from = f.values[v].node;
+      wave[at] = std::max(wave[at], from != kNone ? wave[from] : is_weight[v] ? kOfWeights : 0);
+    }
+    if (wave[at] != kOfWeights && !n.op->is_view) ++wave[at];
+  }
+  // What weights alone make has its first reader's.
+  std::vector<int> first(f.values.size(), INT_MAX);
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const Node& n = f.nodes[*at];
+    if (wave[*at] == kOfWeights) {
+      wave[*at] = INT_MAX;
+      for (uint32_t i = 0; i < n.n_outputs; ++i)
+        wave[*at] = std::min(wave[*at], first[n.output(i)]);
+    }
+    for (const ValueId v : n.inputs) first[v] = std::min(first[v], wave[*at]);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](NodeId a, NodeId b) { return wave[a] < wave[b]; });
+}
+
+bool is_inference(const Function& f) {
+  return std::all_of(f.nodes.begin(), f.nodes.end(),
+                     [](const Node& n) { return n.phase == Phase::kForward; });
+}
+
+}  // namespace
+
+Nodes gather_alike(const Function& f, Nodes order) {
+  if (is_inference(f)) {
+    in_waves_of_inputs(f, order);
+    return order;
+  }
+  put_weights_first(f, order);
+  auto update = order.end();
+  while (update != order.begin() && f.nodes[*(update - 1)].phase == Phase::kUpdate) --update;
+  in_waves(f, update, order.end());
+  return order;
 }
 
 }  // namespace tegula

@@ -8,9 +8,13 @@
 
 namespace tegula {
 
-// An order of f's nodes with two changes. What makes of weights alone what the backward reads too
-// (casts) comes first: it lives until then anyway. The update at the end comes in waves, each of
-// what needs only those before: all parameters' sums of squares, then their sums, then all updates.
-std::vector<NodeId> gather_alike(const Function& f, const std::vector<NodeId>& order);
+// An order of f's nodes, changed thus.
+//   a training step   What makes of weights alone what the backward reads too (casts) comes first:
+//                     it lives until then anyway. The update at the end comes in waves, each of
+//                     what needs only those before: all parameters' sums of squares, then their
+//                     sums, then all updates.
+//   inference         All of it in waves (queries beside keys and values, gates beside what they
+//                     multiply), but for what is made of weights alone: that stays with its reader.
+std::vector<NodeId> gather_alike(const Function& f, std::vector<NodeId> order);
 
 }  // namespace tegula

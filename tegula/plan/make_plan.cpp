@@ -298,7 +298,7 @@ Result<Plan> Planner::run() {
   add_params();
   if (options_.reorder) {
     std::vector<NodeId> order = schedule_nodes(f_);
-    if (options_.target.device == DeviceKind::kCuda) order = gather_alike(f_, order);
+    if (options_.target.device == DeviceKind::kCuda) order = gather_alike(f_, std::move(order));
     for (const NodeId n : order) {
       auto st = add_node(f_.nodes[n]);
       if (!st.ok()) return std::move(st).error();

@@ -2,6 +2,7 @@
 //
 // Variant, by -D: TEGULA_ID64 0 | 1; for gather TEGULA_BYTES; for scatter TEGULA_T, the elements'
 // type, or TEGULA_BF16 1, and TEGULA_MODE: 0 set, 1 add, 2 mul, 3 max, 4 min.
+#include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
 #ifdef TEGULA_T
 #include "tegula/kernels/cuda/elements.cuh"
@@ -95,4 +96,43 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams
     if (column + c * kThreads < p.inner.count)
       x[offset_of(p.inner, column + c * kThreads, 0)] = stored_of(sum[c]);
 }
+
+#if TEGULA_MODE == 0
+// Where nothing is joined the last of an id's slices stands: a block has one slice, and does
+// nothing if a later one has its id. Blocks: those of a slice beside each other.
+__device__ __forceinline__ void put_slice(const IndexParams& p, u32 block) {
+  const u32 across = static_cast<u32>((p.inner.count + kThreads * kColumns - 1) /
+                                      (kThreads * kColumns));
+  const long long slice = block / across, column = block % across * kThreads * kColumns;
+  const long long o = slice / p.index.count, i = slice % p.index.count;
+  const long long ids = offset_of(p.outer, o, 2);
+  const long long id = id_at(p.ids, ids + offset_of(p.index, i, 2));
+  if (id < 0 || id >= p.n) return;
+  bool is_later = false;
+#pragma unroll 4
+  for (long long k = i + 1 + threadIdx.x; k < p.index.count; k += kThreads)
+    is_later = is_later || id_at(p.ids, ids + offset_of(p.index, k, 2)) == id;
+  if (__syncthreads_or(is_later)) return;
+  const Stored* y = static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1) +
+                    offset_of(p.index, i, 1);
+  Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) {
+    const long long q = column + c * kThreads + threadIdx.x;
+    if (q < p.inner.count) x[offset_of(p.inner, q, 0)] = y[offset_of(p.inner, q, 1)];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) put(const __grid_constant__ IndexParams p) {
+  begin_early();
+  put_slice(p, blockIdx.x);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    puts(const __grid_constant__ Joined<IndexParams> p) {
+  begin_early();
+  const JoinedBlock at = joined_block(p);
+  put_slice(p.of[at.call], at.block);
+}
+#endif
 #endif

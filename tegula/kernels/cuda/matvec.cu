@@ -10,6 +10,7 @@
 //
 // Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_SHARDS 1 | 2 | 4 | 8;
 // TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16, 0: f32.
+#include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
@@ -66,12 +67,12 @@ __device__ inline const In* row_of_a(const MatvecParams& p, int m) {
 constexpr int kColumns = 64, kAcross = kColumns / kVector, kThreads = 256;
 constexpr int kGroups = kThreads / kAcross;
 
-// Grid (⌈n / kColumns⌉, ⌈m / kM⌉).
-extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams p) {
-  begin_early();
+// Blocks: ⌈n / kColumns⌉ for each kM rows.
+__device__ __forceinline__ void run(const MatvecParams& p, int block) {
   __shared__ float sums[kThreads][kVector + 1];
   const int across = threadIdx.x % kAcross, group = threadIdx.x / kAcross;
-  const int n = blockIdx.x * kColumns + across * kVector, first = blockIdx.y * kM;
+  const int n_columns = (p.n + kColumns - 1) / kColumns;
+  const int n = block % n_columns * kColumns + across * kVector, first = block / n_columns * kM;
   const int shard_k = p.k / kShards;
   float total[kM][kVector][kShards];
 #pragma unroll
@@ -120,11 +121,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams
 #else
 constexpr int kThreads = 128, kRows = 2, kAhead = kShards > 1 ? 1 : kM <= 2 ? 4 : 2;
 
-// Grid (⌈n / (kRows · warps)⌉, ⌈m / kM⌉).
-extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams p) {
-  begin_early();
-  const int lane = threadIdx.x % 32, warp = blockIdx.x * (kThreads / 32) + threadIdx.x / 32;
-  const int n = warp * kRows, first = blockIdx.y * kM;
+// Blocks: ⌈n / (kRows · warps)⌉ for each kM rows.
+__device__ __forceinline__ void run(const MatvecParams& p, int block) {
+  constexpr int kWarps = kThreads / 32, kColumns = kRows * kWarps;
+  const int n_columns = (p.n + kColumns - 1) / kColumns;
+  const int lane = threadIdx.x % 32, warp = block % n_columns * kWarps + threadIdx.x / 32;
+  const int n = warp * kRows, first = block / n_columns * kM;
   if (n >= p.n) return;
   const In* b[kRows];
 #pragma unroll
@@ -181,3 +183,16 @@ extern "C" __global__ void __launch_bounds__(kThreads) matvec(const MatvecParams
     }
 }
 #endif
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    matvec(const __grid_constant__ MatvecParams p) {
+  begin_early();
+  run(p, static_cast<int>(blockIdx.x));
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    matvecs(const __grid_constant__ Joined<MatvecParams> p) {
+  begin_early();
+  const JoinedBlock at = joined_block(p);
+  run(p.of[at.call], static_cast<int>(at.block));
+}

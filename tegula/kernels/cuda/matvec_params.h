@@ -8,7 +8,7 @@ struct MatvecParams {
   const void *a, *b;
   void* c;
   long long lda, ldb, ldc;
-  int m, n, k;
+  int m, n, k, unused;
 };
 
 }  // namespace tegula::cuda

@@ -8,7 +8,6 @@
 // kept in registers, whose length in steps of 16 is part of it.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,13 +17,9 @@ namespace tegula::cuda {
 
 //
 // Calls of one text that need not wait for each other may be one launch, of kJoinedEntry: their
-// structs one after another, then the first block of each.
+// structs one after another (joined.cuh).
 inline constexpr const char* kTileEntry = "tile_program";
 inline constexpr const char* kJoinedEntry = "tile_programs";
-// How many calls of so many words find room in the 4 KiB that a launch may be passed.
-constexpr size_t most_joined(size_t n_words) {
-  return std::clamp(size_t{4000} / (8 * (n_words + 1)), size_t{2}, size_t{64});
-}
 // Compile its text with these: denormals are flushed as the CPU flushes them, and a lambda runs
 // where its function does.
 inline constexpr std::string_view kTileFlags[] = {"--ftz=true",

@@ -62,6 +62,7 @@ void TileWriter::head() {
     line("// ", std::string_view(program).substr(at, end - at));
     at = end + 1;
   }
+  line("#include \"tegula/kernels/cuda/joined.cuh\"");
   line("#include \"tegula/kernels/cuda/ptx/sync.cuh\"");
   line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
   line("namespace tegula::cuda {\n");
@@ -84,21 +85,10 @@ std::string TileWriter::finish() {
   line("  begin_early();");
   line("  run(p, blockIdx.x, gridDim.x);");
   line("}\n");
-  const size_t most = most_joined(call_.params.size());
-  line("struct Joined {");
-  line("  Params of[", most, "];");
-  line("  i64 first[", most, "];  // block of each; of those that are none, past the last");
-  line("};\n");
-  line(head, kJoinedEntry, "(const __grid_constant__ Joined p) {");
+  line(head, kJoinedEntry, "(const __grid_constant__ Joined<Params> p) {");
   line("  begin_early();");
-  line("  int k = 0;");
-  line("#pragma unroll");
-  line("  for (int step = ", std::bit_floor(most - 1), "; step > 0; step /= 2)");
-  line("    if (k + step < ", most, " && blockIdx.x >= p.first[k + step]) k += step;");
-  line("  const u32 first = static_cast<u32>(p.first[k]);");
-  line("  const i64 last = gridDim.x, next = k + 1 < ", most, " ? p.first[k + 1] : last;");
-  line("  const u32 end = static_cast<u32>(next < last ? next : last);");
-  line("  run(p.of[k], blockIdx.x - first, end - first);");
+  line("  const JoinedBlock at = joined_block(p);");
+  line("  run(p.of[at.call], at.block, at.n_blocks);");
   line("}\n");
   return text_ + "}  // namespace tegula::cuda\n";
 }

@@ -81,9 +81,10 @@ std::vector<Var> decompose(Builder& b, const OpCall& c, std::span<const Var> in)
   const DType type = in[0].dtype();
   const bool interleaved = c.attrs->flag("interleaved");
   const int64_t half = in[0].dim(3).bound() / 2;
-  const Var x = cast(in[0], accumulator(type));
-  const Var x1 = slice(x, 3, 0, half, interleaved ? 2 : 1);
-  const Var x2 = slice(x, 3, interleaved ? (half > 0 ? 1 : 0) : half, half, interleaved ? 2 : 1);
+  const DType sums = accumulator(type);
+  const int64_t step = interleaved ? 2 : 1;
+  const Var x1 = cast(slice(in[0], 3, 0, half, step), sums);
+  const Var x2 = cast(slice(in[0], 3, interleaved ? (half > 0 ? 1 : 0) : half, half, step), sums);
   const auto [cos, sin] = turns(b, *c.attrs, in);
   Var y[] = {cast(x1 * cos - x2 * sin, type), cast(x1 * sin + x2 * cos, type)};
   if (!interleaved) return {concat(y, 3)};

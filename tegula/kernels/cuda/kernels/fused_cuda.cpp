@@ -19,7 +19,7 @@ extern constinit const KernelDef fused_cuda{
     .device = DeviceKind::kCuda,
     .order = "lane16",
     .doc = "Tile programs compiled for the GPU: 16 threads a row, with the bits of the CPU's f32",
-    .writes_strides = false,
+    .writes_strides = true,
     .supports = passes<check>,
     .check = check,
 };

@@ -10,6 +10,9 @@ Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef
                      const TensorRef& y, const Stream& to);
 enum class Meet : uint8_t { kSet, kAdd, kMul, kMax, kMin };
 // x[o, ids[o, i], q] = x meets y[o, i, q], in the order of i. x has its start already.
+// What is set, no more: the last slice of an id stands.
+Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const TensorRef& x,
+                                              const TensorRef& ids, const TensorRef& y);
 Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                       const TensorRef& y, Meet meet, const Stream& to);
 

@@ -1,7 +1,7 @@
 #include <mutex>
 #include <set>
 
-#include "tegula/kernels/cuda/plugin/launch.h"
+#include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/tile_text.h"
 
 namespace tegula::cuda {
@@ -11,51 +11,6 @@ namespace {
 struct TileKernel {
   Module module;
   FunctionHandle one = nullptr, joined = nullptr;
-};
-
-// Calls of one text, as one launch.
-class TileLaunches final : public PreparedLaunches {
- public:
-  TileLaunches(const TileKernel& kernel, const TileCall& call)
-      : kernel_(kernel), n_threads_(call.layout.n_threads), n_words_(call.params.size()) {
-    for (const TileParam& param : call.params) words_.push_back(param.value);
-    blocks_.push_back(call.n_blocks);
-  }
-  Status make() {
-    list = LaunchList();
-    const bool is_one = blocks_.size() == 1;
-    std::vector<uint64_t> words = words_;
-    int64_t n_blocks = 0;
-    if (!is_one) {
-      const size_t most = most_joined(n_words_);
-      words.resize(most * n_words_);
-      for (size_t k = 0; k < most; ++k) {
-        words.push_back(static_cast<uint64_t>(k < blocks_.size() ? n_blocks : kNone));
-        if (k < blocks_.size()) n_blocks += blocks_[k];
-      }
-    }
-    const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-    const Grid grid{{is_one ? blocks_[0] : n_blocks, 1, 1}, {n_threads_, 1, 1}, 0, true};
-    const Driver* d = TEGULA_TRY(Driver::get());
-    return d->start_with(is_one ? kernel_.one : kernel_.joined, grid, list,
-                         "launching a tile program", {&argument, 1});
-  }
-  const void* kind() const override { return kernel_.joined; }
-  bool take(const Prepared& other) override {
-    const auto& o = static_cast<const TileLaunches&>(other);
-    if (blocks_.size() + o.blocks_.size() > most_joined(n_words_)) return false;
-    words_.insert(words_.end(), o.words_.begin(), o.words_.end());
-    blocks_.insert(blocks_.end(), o.blocks_.begin(), o.blocks_.end());
-    return make().ok();
-  }
-
- private:
-  static constexpr int64_t kNone = int64_t{1} << 40;
-  const TileKernel& kernel_;  // lives as long as the process
-  const int n_threads_;
-  const size_t n_words_;
-  std::vector<uint64_t> words_;  // n_words_ of each
-  std::vector<int64_t> blocks_;
 };
 
 // Of each program and layout: the code, from when one thread begins to make it, then the kernel.
@@ -120,9 +75,11 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   const int64_t flops = tile::flops(p, {space.shape, static_cast<size_t>(p.rank)});
   call.counters->add(flops, flops);
   if (c.n_blocks == 0) return std::unique_ptr<Prepared>(std::make_unique<PreparedLaunches>());
-  auto launches = std::make_unique<TileLaunches>(*TEGULA_TRY(loaded_tile(p, c)), c);
-  TEGULA_TRY(launches->make());
-  return std::unique_ptr<Prepared>(std::move(launches));
+  const TileKernel* k = TEGULA_TRY(loaded_tile(p, c));
+  std::vector<uint64_t> words;
+  for (const TileParam& param : c.params) words.push_back(param.value);
+  return prepare_joinable({k->one, k->joined, c.layout.n_threads, "launching a tile program"},
+                          std::move(words), c.n_blocks);
 }
 
 }  // namespace

@@ -42,8 +42,17 @@ Status launch(const DeviceCall& call, const Stream& to) {
   }
   return launch_scatter(call, x, ids, y, meet, to);
 }
+
+// What is only put down is one launch, which may be joined with others.
+Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
+  const TensorRef &y = call.in[0], &ids = call.in[1], &x = call.out[0];
+  if (call.in.size() > 2 && call.in[2].data == x.data && y.numel() > 0 &&
+      meet_of(call.attrs->str("mode")) == Meet::kSet)
+    return prepare_put(call, x, ids, y);
+  return prepare_by<launch>(call);
+}
 }  // namespace
 
-extern constinit const KernelLaunch scatter_cuda_launch{"scatter_cuda", prepare_by<launch>};
+extern constinit const KernelLaunch scatter_cuda_launch{"scatter_cuda", prepare};
 
 }  // namespace tegula::cuda
