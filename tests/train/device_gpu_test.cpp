@@ -9,6 +9,7 @@
 #include "tegula/ir/host_tensor.h"
 #include "tegula/ops/arrange.h"
 #include "tegula/ops/math.h"
+#include "tegula/ops/table.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/session.h"
 #include "tegula/serve/generator.h"
@@ -154,6 +155,56 @@ TEST_F(OnDevice, FactorsMayBeginAnywhere) {
           EXPECT_EQ(load_element(*y, i * 16 + j), sum) << m << " rows of " << dtype_name(t);
         }
     }
+}
+
+// More tokens than have their logits at once: the parts of dW are added up.
+TEST_F(OnDevice, GradientsOfManyTokens) {
+  const int64_t n = 2 * 16384 + 40, d = 16, v = 24;
+  const Type tx{DType::kBF16, {n, d}}, tw{DType::kBF16, {v, d}}, ti{DType::kI32, {n}};
+  const Type stats{DType::kF32, {n}};
+  HostTensor x(tx), w(tw), t(ti), dlse(stats), dpicked(stats);
+  for (int64_t i = 0; i < x.numel(); ++i) x.put(i, static_cast<double>(i * 37 % 9 - 4) / 4);
+  for (int64_t i = 0; i < w.numel(); ++i) w.put(i, static_cast<double>(i * 53 % 7 - 3) / 4);
+  for (int64_t i = 0; i < n; ++i) {
+    t.put(i, static_cast<double>(i * 11 % v));
+    dlse.put(i, 1.0 / static_cast<double>(n)), dpicked.put(i, -1.0 / static_cast<double>(n));
+  }
+  std::vector<std::vector<float>> got;
+  for (const bool is_gpu : {false, true}) {
+    auto module = std::make_shared<Module>();
+    Builder b(*module, "loss");
+    const std::vector<Var> in = {b.param("x", tx), b.param("w", tw), b.param("t", ti),
+                                 b.param("dlse", stats), b.param("dpicked", stats)};
+    const auto out = b.emit_n(linear_cross_entropy_grads_op, {}, in);
+    b.result("dx", out[2]), b.result("dw", out[3]);
+    const FuncId f = b.finish_into_module().value();
+    CompileOptions options;
+    options.passes.pass.mode = Mode::kFast;
+    if (is_gpu) options.plan.target = device_->target();
+    const auto compiled = compile(module, f, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    Rank on_gpu(*device_), on_cpu(1);
+    auto s = Session::create(compiled->plan, is_gpu ? on_gpu : on_cpu);
+    ASSERT_TRUE(s.ok()) << s.error().to_string();
+    for (const auto& [name, values] : {std::pair{"x", &x}, {"w", &w}, {"t", &t}, {"dlse", &dlse},
+                                       {"dpicked", &dpicked}})
+      ASSERT_TRUE((*s)->bind_input(name, values->bytes.data()).ok());
+    const Status ran = (*s)->run();
+    ASSERT_TRUE(ran.ok()) << ran.error().to_string();
+    for (const char* name : {"dx", "dw"}) {
+      const auto y = (*s)->fetch(name);
+      ASSERT_TRUE(y.ok()) << y.error().to_string();
+      got.emplace_back();
+      for (int64_t i = 0; i < y->numel(); ++i)
+        got.back().push_back(static_cast<float>(load_element(*y, i)));
+    }
+  }
+  for (size_t k = 0; k < 2; ++k) {  // logits and results are bf16 on both
+    float most = 0;
+    for (const float g : got[k]) most = std::max(most, std::abs(g));
+    for (size_t i = 0; i < got[k].size(); ++i)
+      ASSERT_NEAR(got[k + 2][i], got[k][i], 0.02 * most) << (k ? "dw " : "dx ") << i;
+  }
 }
 
 TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {

@@ -108,3 +108,17 @@ extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const Cross
   }
 #endif
 }
+
+// n / 4 threads.
+extern "C" __global__ void __launch_bounds__(256) add_part(const AddPartParams p) {
+  begin_early();
+  const long long i = (static_cast<long long>(blockIdx.x) * 256 + threadIdx.x) * 4;
+  for (int e = 0; e < 4; ++e) {
+    if (i + e >= p.n) return;
+    const float sum = p.sum[i + e] + p.part[i + e];
+    if (p.out != nullptr)
+      p.out[i + e] = static_cast<u16>(pack_bf16(sum, 0.f));
+    else
+      p.sum[i + e] = sum;
+  }
+}

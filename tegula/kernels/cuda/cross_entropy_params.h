@@ -15,4 +15,12 @@ struct CrossEntropyParams {
   int v;
 };
 
+// sum[i] + part[i]: back into sum, or, where it is given, rounded into out.
+struct AddPartParams {
+  float* sum;
+  const float* part;
+  unsigned short* out;
+  long long n;
+};
+
 }  // namespace tegula::cuda

@@ -14,10 +14,17 @@ enum class CrossEntropyPart : uint8_t { kForward, kBackward, kGrads };
 // Forward: tokens at a time, at most, whose logits are there at once.
 inline constexpr int64_t kForwardLogits = int64_t{1} << 26;
 
+// With gradients: tokens at a time. Their parts of dW are added up in f32.
+inline constexpr int64_t kGradientTokens = 16384;
+
 struct CrossEntropyShape {
   int64_t n = 0, v = 0, d = 0, row = 0;  // row: elements between rows of logits
   int64_t chunk = 0;                     // tokens at a time
-  int64_t workspace_bytes() const { return 2 * row * chunk; }
+  bool has_parts = false;                // of dW, one a chunk
+  // Logits, then the sum of dW's parts, then a part.
+  int64_t logits_bytes() const { return round_up(2 * row * chunk, int64_t{256}); }
+  int64_t part_bytes() const { return has_parts ? round_up(4 * v * d, int64_t{256}) : 0; }
+  int64_t workspace_bytes() const { return logits_bytes() + 2 * part_bytes(); }
 };
 
 inline CrossEntropyShape cross_entropy_shape(const KernelQuery& q, CrossEntropyPart part) {
@@ -25,9 +32,10 @@ inline CrossEntropyShape cross_entropy_shape(const KernelQuery& q, CrossEntropyP
   const TensorRef &x = q.in[0], &w = q.in[1];
   s.d = x.shape[x.rank - 1], s.v = w.shape[0], s.n = s.d > 0 ? x.numel() / s.d : 0;
   s.row = round_up(s.v, 64);
-  s.chunk = part == CrossEntropyPart::kForward
-                ? std::min(s.n, std::max<int64_t>(128, kForwardLogits / s.row / 128 * 128))
-                : s.n;
+  s.chunk = std::min(s.n, part == CrossEntropyPart::kForward
+                              ? std::max<int64_t>(128, kForwardLogits / s.row / 128 * 128)
+                              : kGradientTokens);
+  s.has_parts = part != CrossEntropyPart::kForward && s.chunk < s.n;
   return s;
 }
 

@@ -7,9 +7,10 @@ namespace tegula::cuda {
 
 namespace {
 
-TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride) {
+TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride,
+                 DType dtype = DType::kBF16) {
   TensorRef t;
-  t.data = data, t.dtype = DType::kBF16, t.rank = 2;
+  t.data = data, t.dtype = dtype, t.rank = 2;
   t.shape[0] = rows, t.shape[1] = columns, t.stride[0] = stride, t.stride[1] = 1;
   return t;
 }
@@ -18,6 +19,7 @@ Status product(const DeviceCall& call, const char* dims, const TensorRef& a, con
                const TensorRef& out, const Stream& to) {
   Attrs attrs;
   attrs.set("dims", std::string(dims));
+  if (out.dtype != a.dtype) attrs.set("out", out.dtype);
   const TensorRef in[] = {a, b};
   return launch_inner(call, "dot", attrs, in, {&out, 1}, to);
 }
@@ -50,8 +52,28 @@ struct Rows {
     p.targets = targets.as<char>() + first * size_bytes(targets.dtype);
     p.lse += first * p.lse_stride;
     if (p.picked != nullptr) p.picked += first * p.picked_stride;
+    if (p.dlse != nullptr) p.dlse += first * p.dlse_stride, p.dpicked += first * p.dpicked_stride;
   }
 };
+
+// dW of one chunk's tokens; of several, the sum of their parts so far.
+Status product_dw(const DeviceCall& call, const CrossEntropyShape& s, int64_t first,
+                  const TensorRef& logits, const TensorRef& x, const TensorRef& dw,
+                  const std::vector<std::string>& defines, const Stream& to) {
+  const char* dims = "n v, n d -> v d";
+  if (!s.has_parts) return product(call, dims, logits, x, matrix(dw.data, s.v, s.d, s.d), to);
+  char* sum = static_cast<char*>(call.workspace) + s.logits_bytes();
+  char* part = first == 0 ? sum : sum + s.part_bytes();
+  TEGULA_TRY(product(call, dims, logits, x, matrix(part, s.v, s.d, s.d, DType::kF32), to));
+  if (first == 0) return {};
+  AddPartParams p{};
+  p.sum = reinterpret_cast<float*>(sum), p.part = reinterpret_cast<float*>(part), p.n = s.v * s.d;
+  if (first + s.chunk >= s.n) p.out = dw.as<unsigned short>();
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("cross_entropy.cu", "add_part", defines));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->start(f, {{ceil_div(p.n, int64_t{1024}), 1, 1}, {256, 1, 1}, 0, true}, to,
+                  "launching add_part", p);
+}
 
 }  // namespace
 
@@ -60,11 +82,11 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
       .attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target};
   const CrossEntropyShape s = cross_entropy_shape(query, part);
   const bool has_grads = part != CrossEntropyPart::kForward;
-  const FunctionHandle f =
-      TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy",
-                              {cat("TEGULA_GRADS=", int{has_grads}),
-                               cat("TEGULA_GIVEN=", int{part == CrossEntropyPart::kBackward}),
-                               cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64})}));
+  const std::vector<std::string> defines = {
+      cat("TEGULA_GRADS=", int{has_grads}),
+      cat("TEGULA_GIVEN=", int{part == CrossEntropyPart::kBackward}),
+      cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64})};
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy", defines));
   const Driver* d = TEGULA_TRY(Driver::get());
   const TensorRef w = matrix(call.in[1].data, s.v, s.d, s.d);
   for (int64_t first = 0; first < s.n; first += s.chunk) {
@@ -82,9 +104,9 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     if (!has_grads) continue;
     const size_t dx = part == CrossEntropyPart::kGrads ? 2 : 0;
     TEGULA_TRY(
-        product(call, "n v, v d -> n d", logits, w, matrix(call.out[dx].data, n, s.d, s.d), to));
-    TEGULA_TRY(product(call, "n v, n d -> v d", logits, x,
-                       matrix(call.out[dx + 1].data, s.v, s.d, s.d), to));
+        product(call, "n v, v d -> n d", logits, w,
+                matrix(call.out[dx].as<unsigned short>() + first * s.d, n, s.d, s.d), to));
+    TEGULA_TRY(product_dw(call, s, first, logits, x, call.out[dx + 1], defines, to));
   }
   return {};
 }
