@@ -1,6 +1,7 @@
 // A loss whose gradient does not wait for it is computed together with it, so that logits are
-// formed once: linear_cross_entropy and its gradient become linear_cross_entropy_grads. Not under a
-// budget of memory, since the kernel keeps logits. Keeps bits on one device.
+// formed once: linear_cross_entropy and its gradient become linear_cross_entropy_grads. On a CPU not
+// under a budget of memory, since the kernel there keeps logits, and the gradient's alone does not.
+// Keeps bits on one device.
 #include <algorithm>
 
 #include "tegula/ir/builder.h"
@@ -105,7 +106,8 @@ class LossGrads {
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {
-  if (options.remat != Remat::kNone || options.memory_bytes > 0) return false;
+  const bool is_tight = options.remat != Remat::kNone || options.memory_bytes > 0;
+  if (is_tight && options.target->device == DeviceKind::kCpu) return false;
   LossGrads pass(module, f, options);
   return rewrite_if_any(pass, f);
 }

@@ -54,6 +54,10 @@ class Rematerializer {
         recomputer_(f, chain_),
         keep_(f.values.size(), 0) {
     for (const Output& r : f.results) keep_[chain_.root[r.value]] = 1;
+    // A loss and its gradients are one op only of the same operands (loss_grads).
+    for (const Node& n : f.nodes)
+      if (n.op == &linear_cross_entropy_op)
+        for (const ValueId v : n.inputs) keep_[chain_.root[v]] = 1;
   }
 
   // Every √N blocks of a body: not of a layer's few, which are computed again as it is.
@@ -335,11 +339,13 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
   bool has_backward = false;
   for (const Node& n : f.nodes) has_backward |= n.phase == Phase::kBackward;
   if (!has_backward) return false;
+  // So that it is narrow values that are saved.
+  const bool is_widened = TEGULA_TRY(widen_again_pass.run(module, f, options));
   Rematerializer remat(module, f, options);
-  if (!remat.has_chain()) return false;
+  if (!remat.has_chain()) return is_widened;
   Function out =
       TEGULA_TRY(options.remat == Remat::kSqrt ? remat.every_sqrt() : remat.within_budget());
-  const bool changed = out.nodes.size() != f.nodes.size();
+  const bool changed = is_widened || out.nodes.size() != f.nodes.size();
   f = std::move(out);
   return changed;
 }

@@ -58,17 +58,18 @@ class Finder {
     }
   }
 
-  // Compute at the machine's peak, or memory traffic: elementwise ops fuse, and each counts half of
-  // what it would move alone.
+  // Compute at the machine's peak, or memory traffic. Elementwise ops fuse: what they take is seen
+  // where it is known which are computed again together (Recomputer).
   void find_times() {
     c_.seconds.assign(f_.nodes.size(), 0);
+    c_.seconds_per_byte = price(*options_.target, DType::kF32, 0, 1);
     for (NodeId n = 0; n < f_.nodes.size(); ++n) {
       const Node& node = f_.nodes[n];
       if (c_.is_backward[n] || node.op->is_view) continue;
       const auto in = f_.input_types(node), out = f_.output_types(node);
       const OpCall call{node.op, &node.attrs, in, out, &module_, node.regions};
       const Bytes b = bytes_of(call);
-      const double share = node.op->is_elementwise || node.op->is_reduction ? 0.5 : 1;
+      const double share = node.op->is_elementwise ? 0 : node.op->is_reduction ? 0.5 : 1;
       c_.seconds[n] = price(*options_.target, in.empty() ? DType::kF32 : in[0].dtype,
                             static_cast<double>(flops_of(call)),
                             share * static_cast<double>(b.read + b.written));
@@ -231,7 +232,15 @@ RematChain find_chain(const Module& module, const Function& f, const PassOptions
 }
 
 Recomputer::Recomputer(const Function& f, const RematChain& chain)
-    : f_(f), chain_(chain), node_seen_(f.nodes.size(), 0), value_seen_(f.values.size(), 0) {}
+    : f_(f),
+      chain_(chain),
+      node_seen_(f.nodes.size(), 0),
+      value_seen_(f.values.size(), 0),
+      moved_seen_(f.values.size(), 0),
+      is_saved_(f.values.size(), 0) {
+  for (const auto& segment : chain.saved)
+    for (const ValueId v : segment) is_saved_[v] = 1;
+}
 
 Recompute Recomputer::plan(int begin, int end, const std::vector<uint8_t>& keep) {
   Recompute r;
@@ -273,7 +282,34 @@ Recompute Recomputer::plan(int begin, int end, const std::vector<uint8_t>& keep)
         }
   std::sort(r.nodes.begin(), r.nodes.end());
   for (NodeId n : r.nodes) r.seconds += chain_.seconds[n];
+  r.seconds += chain_.seconds_per_byte * static_cast<double>(moved_by_fused(r));
   return r;
+}
+
+// Bytes of what the elementwise nodes read that none of them makes, and of what they make for
+// others: the rest stays in registers.
+int64_t Recomputer::moved_by_fused(const Recompute& r) {
+  const auto is_fused = [&](ValueId v) {
+    const NodeId p = f_.values[v].node;
+    return p != kNone && node_seen_[p] == tick_ && f_.nodes[p].op->is_elementwise;
+  };
+  int64_t bytes = 0;
+  ++moved_tick_;
+  const auto move = [&](ValueId v) {
+    if (moved_seen_[v] == moved_tick_) return;
+    moved_seen_[v] = moved_tick_;
+    bytes += f_.type(v).bytes();
+  };
+  for (const NodeId n : r.nodes) {
+    const Node& node = f_.nodes[n];
+    if (node.op->is_view) continue;
+    for (const ValueId in : node.inputs)
+      if (const ValueId v = chain_.root[in]; node.op->is_elementwise != is_fused(v)) move(v);
+    if (!node.op->is_elementwise) continue;
+    for (uint32_t i = 0; i < node.n_outputs; ++i)
+      if (is_saved_[node.output(i)]) move(node.output(i));
+  }
+  return bytes;
 }
 
 }  // namespace tegula

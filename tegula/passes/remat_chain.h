@@ -24,7 +24,9 @@ struct RematChain {
   std::vector<std::vector<ValueId>> saved;  // per segment: values made in it, but for entries
   // Per segment: values of the backward part (gradients above all) that live when it begins there.
   std::vector<int64_t> backward_bytes;
-  std::vector<double> seconds;       // per node: what running it again takes
+  std::vector<double> seconds;       // per node: what running it again takes, but for what
+                                     // elementwise nodes move
+  double seconds_per_byte = 0;       // of memory
   std::vector<uint8_t> is_backward;  // per node: not of the forward part
   std::vector<int> late;             // per backward node: the last segment it depends on
   std::vector<ValueId> root;         // per value: what it is a view of
@@ -53,8 +55,10 @@ class Recomputer {
  private:
   const Function& f_;
   const RematChain& chain_;
-  std::vector<uint32_t> node_seen_, value_seen_;
-  uint32_t tick_ = 0;
+  int64_t moved_by_fused(const Recompute& r);
+  std::vector<uint32_t> node_seen_, value_seen_, moved_seen_;
+  std::vector<uint8_t> is_saved_;
+  uint32_t tick_ = 0, moved_tick_ = 0;
 };
 
 }  // namespace tegula
