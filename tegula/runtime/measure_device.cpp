@@ -50,6 +50,23 @@ Status check_kernels(const Plan& plan, const Device& device) {
 
 using Set = std::vector<DeviceMemory>;  // one per parameter
 
+// Of large floats the first kBlock elements are made, and the rest repeats them: the host would
+// take minutes for billions.
+Status fill_first(const Plan& plan, Rank& rank, size_t p, void* data, const OfDevice& more) {
+  constexpr int64_t kBlock = int64_t{1} << 22;
+  Type type = plan.params[p].tensor.type;
+  const int64_t all = type.bytes();
+  if (is_float(type.dtype) && type.shape.numel() > kBlock) type.shape = {kBlock};
+  Region host = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
+  if (!more.set || !more.set(more.context, plan.params[p].name, contiguous_ref(host.data(), type)))
+    fill_parameter(type, host.data(), p, more.integers_below);
+  TEGULA_TRY(rank.device->copy(data, host.data(), type.bytes()));
+  for (int64_t done = type.bytes(); done < all; done *= 2)
+    TEGULA_TRY(
+        rank.device->copy(static_cast<char*>(data) + done, data, std::min(done, all - done)));
+  return {};
+}
+
 // The first set is filled; others are copies of it: only where they lie matters.
 Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_bytes,
                                    const OfDevice& more) {
@@ -62,11 +79,7 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
       const Type& type = plan.params[p].tensor.type;
       set.push_back(TEGULA_TRY(DeviceMemory::allocate(device, type.bytes())));
       if (sets.empty()) {
-        Region host = TEGULA_TRY(Region::allocate(rank.memory, std::max<int64_t>(type.bytes(), 1)));
-        if (!more.set ||
-            !more.set(more.context, plan.params[p].name, contiguous_ref(host.data(), type)))
-          fill_parameter(type, host.data(), p, more.integers_below);
-        TEGULA_TRY(device.copy(set[p].data(), host.data(), type.bytes()));
+        TEGULA_TRY(fill_first(plan, rank, p, set[p].data(), more));
       } else {
         TEGULA_TRY(device.copy(set[p].data(), sets[0][p].data(), type.bytes()));
       }

@@ -6,7 +6,7 @@
 
 namespace tegula::cuda {
 
-template <class Params, int kMost = most_joined(sizeof(Params))>
+template <class Params, int kMost = kMostJoinedOf<sizeof(Params)>>
 struct Joined {
   Params of[kMost];
   long long first[kMost];  // block of each; of those that are none, past the last

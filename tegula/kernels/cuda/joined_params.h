@@ -3,10 +3,15 @@
 
 namespace tegula::cuda {
 
-// How many calls of so many bytes find room in the 4 KiB that a launch may be passed.
-constexpr int most_joined(int params_bytes) {
-  const int n = 4000 / (params_bytes + 8);
-  return n < 2 ? 2 : n > 64 ? 64 : n;
-}
+// Calls find room in the 4 KiB that a launch may be passed.
+inline constexpr int kJoinedBytes = 4000, kFewestJoined = 2, kMostJoined = 64;
+
+// How many of so many bytes each, and 8 for its first block. A constant, since device code that is
+// compiled at run time has no functions of both sides.
+template <int kBytes>
+inline constexpr int kMostJoinedOf =
+    kJoinedBytes / (kBytes + 8) < kFewestJoined ? kFewestJoined
+    : kJoinedBytes / (kBytes + 8) > kMostJoined ? kMostJoined
+                                                : kJoinedBytes / (kBytes + 8);
 
 }  // namespace tegula::cuda

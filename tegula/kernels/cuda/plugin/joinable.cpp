@@ -1,9 +1,16 @@
 #include "tegula/kernels/cuda/plugin/joinable.h"
 
+#include <algorithm>
+
 namespace tegula::cuda {
 
 namespace {
 constexpr int64_t kPastTheLast = int64_t{1} << 40;
+
+// kMostJoinedOf of a struct of so many words.
+size_t most_joined(size_t n_words) {
+  return std::clamp(kJoinedBytes / (8 * n_words + 8), size_t{kFewestJoined}, size_t{kMostJoined});
+}
 }
 
 JoinableLaunch::JoinableLaunch(const JoinableKernel& kernel, std::vector<uint64_t> params,
@@ -16,7 +23,7 @@ Status JoinableLaunch::make() {
   std::vector<uint64_t> words = words_;
   int64_t n_blocks = blocks_[0];
   if (blocks_.size() > 1) {
-    const auto most = static_cast<size_t>(most_joined(static_cast<int>(8 * n_words_)));
+    const size_t most = most_joined(n_words_);
     words.resize(most * n_words_);
     n_blocks = 0;
     for (size_t k = 0; k < most; ++k) {
@@ -32,7 +39,7 @@ Status JoinableLaunch::make() {
 
 bool JoinableLaunch::take(const Prepared& other) {
   const auto& o = static_cast<const JoinableLaunch&>(other);
-  const auto most = static_cast<size_t>(most_joined(static_cast<int>(8 * n_words_)));
+  const size_t most = most_joined(n_words_);
   if (blocks_.size() + o.blocks_.size() > most) return false;
   words_.insert(words_.end(), o.words_.begin(), o.words_.end());
   blocks_.insert(blocks_.end(), o.blocks_.begin(), o.blocks_.end());
