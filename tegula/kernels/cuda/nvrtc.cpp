@@ -1,10 +1,15 @@
 #include "tegula/kernels/cuda/nvrtc.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 namespace tegula::cuda {
@@ -93,6 +98,112 @@ int largest_before(const std::string& log, std::string_view word) {
   return largest;
 }
 
+struct Headers {
+  std::vector<const char*> texts, names;
+};
+
+struct Output {
+  int status = 0;
+  double seconds = 0;
+  std::string log, cubin;
+};
+
+Result<Output> compile_here(const std::string& path, const std::string& text,
+                            const Headers& headers, const std::vector<const char*>& options) {
+  const Nvrtc& n = *nvrtc();
+  Output out;
+  const double begin = thread_seconds();
+  Program program = nullptr;
+  if (n.create(&program, text.c_str(), path.c_str(), static_cast<int>(headers.names.size()),
+               headers.texts.data(), headers.names.data()) != 0)
+    return internal_error("nvrtcCreateProgram failed");
+  out.status = n.compile(program, static_cast<int>(options.size()), options.data());
+  size_t size = 0;
+  if (n.log_size(program, &size) == 0 && size > 1) {
+    out.log.resize(size);
+    n.log(program, out.log.data());
+    out.log.resize(size - 1);
+  }
+  if (out.status == 0 && n.cubin_size(program, &size) == 0) {
+    out.cubin.resize(size);
+    n.cubin(program, out.cubin.data());
+  }
+  n.destroy(&program);
+  out.seconds = thread_seconds() - begin;
+  return out;
+}
+
+// What goes through the pipe before the log and the cubin.
+struct Head {
+  int status = 0;
+  double seconds = 0;
+  size_t log_bytes = 0, cubin_bytes = 0;
+};
+
+bool write_all(int fd, const void* data, size_t n) {
+  for (const auto* p = static_cast<const char*>(data); n > 0;) {
+    const ssize_t done = write(fd, p, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    p += done, n -= static_cast<size_t>(done);
+  }
+  return true;
+}
+
+std::string read_to_end(int fd) {
+  std::string all;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return all;
+    all.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+// In a child: within a process NVRTC compiles one program after another, whatever the threads.
+// Another library than NVRTC may keep state, and is called here.
+Result<Output> compile_beside(const std::string& path, const std::string& text,
+                              const Headers& headers, const std::vector<const char*>& options) {
+  static const bool forks = std::getenv("TEGULA_NVRTC") == nullptr;
+  if (!forks) return compile_here(path, text, headers, options);
+  // What the library sets up at its first program is there in every child, and no child is begun
+  // while this process holds a lock of the library's.
+  static const bool is_warm = [] {
+    return compile_here("empty.cu", "", {}, {"--gpu-architecture=sm_80"}).ok();
+  }();
+  int ends[2];
+  if (!is_warm || pipe2(ends, O_CLOEXEC) != 0)
+    return internal_error(cat("compiling ", path, ": no pipe: ", std::strerror(errno)));
+  const pid_t child = fork();
+  if (child < 0) {
+    const std::string why = std::strerror(errno);
+    close(ends[0]), close(ends[1]);
+    return internal_error(cat("compiling ", path, ": no process to do it in: ", why));
+  }
+  if (child == 0) {
+    const Result<Output> out = compile_here(path, text, headers, options);
+    const Head head =
+        out.ok() ? Head{out->status, out->seconds, out->log.size(), out->cubin.size()} : Head{-1};
+    bool is_written = write_all(ends[1], &head, sizeof(head));
+    if (out.ok())
+      is_written = is_written && write_all(ends[1], out->log.data(), out->log.size()) &&
+                   write_all(ends[1], out->cubin.data(), out->cubin.size());
+    _exit(is_written ? 0 : 1);
+  }
+  close(ends[1]);
+  const std::string all = read_to_end(ends[0]);
+  close(ends[0]);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  Head head;
+  if (all.size() >= sizeof(head)) std::memcpy(&head, all.data(), sizeof(head));
+  if (all.size() < sizeof(head) || all.size() != sizeof(head) + head.log_bytes + head.cubin_bytes)
+    return internal_error(cat("compiling ", path, ": the compiler's process ended early"));
+  return Output{head.status, head.seconds, all.substr(sizeof(head), head.log_bytes),
+                all.substr(sizeof(head) + head.log_bytes)};
+}
+
 }  // namespace
 
 Result<std::string> nvrtc_version() {
@@ -131,26 +242,11 @@ Result<Compiled> compile_text(const std::string& path, const std::string& text,
   for (const std::string& d : defines) flags.push_back(d.starts_with("--") ? d : "-D" + d);
   for (const std::string& f : flags) options.push_back(f.c_str());
 
-  const double begin = thread_seconds();
-  Program program = nullptr;
-  if (n.create(&program, text.c_str(), path.c_str(), static_cast<int>(names.size()),
-               header_texts.data(), header_names.data()) != 0)
-    return internal_error("nvrtcCreateProgram failed");
-  const int status = n.compile(program, static_cast<int>(options.size()), options.data());
+  const Headers all{header_texts, header_names};
+  const Output made = TEGULA_TRY(compile_beside(path, text, all, options));
   Compiled out;
-  size_t size = 0;
-  if (n.log_size(program, &size) == 0 && size > 1) {
-    out.log.resize(size);
-    n.log(program, out.log.data());
-    out.log.resize(size - 1);
-  }
-  if (status == 0 && n.cubin_size(program, &size) == 0) {
-    out.cubin.resize(size);
-    n.cubin(program, out.cubin.data());
-  }
-  n.destroy(&program);
-  if (status != 0) return internal_error(cat(path, " did not compile:\n", out.log));
-  out.seconds = thread_seconds() - begin;
+  out.cubin = made.cubin, out.log = made.log, out.seconds = made.seconds;
+  if (made.status != 0) return internal_error(cat(path, " did not compile:\n", out.log));
   out.registers = largest_before(out.log, " registers");
   out.spill_bytes = largest_before(out.log, " bytes spill stores") +
                     largest_before(out.log, " bytes spill loads");

@@ -327,10 +327,30 @@ std::vector<KernelVariant> covering_variants() {
   return list.take();
 }
 
+// What stands between products and attention where a model of 16 bits is trained or decodes.
+void add_plain(List& list) {
+  const auto add = [&](const char* source, std::vector<std::string> defines) {
+    list.add({source, source, std::move(defines), kHopper});
+  };
+  add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0"});
+  for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"}) {
+    for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4"})
+      add("indexed.cu", {bytes, id64});
+    add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_T=float"});
+  }
+  add("indexed.cu", {"TEGULA_MODE=0", "TEGULA_ID64=0", "TEGULA_T=unsigned short"});
+  add("move.cu", {"TEGULA_BYTES=4"});
+  add("reduce.cu", {"TEGULA_OP=0", "TEGULA_T=float"});
+  for (const char* out : {"TEGULA_OUT16=0", "TEGULA_OUT16=1"})
+    add("matvec.cu",
+        {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_IN16=1", out});
+}
+
 std::vector<KernelVariant> ahead_variants() {
   List list;
   add_common(list);
   add_common_decode(list);
+  add_plain(list);
   return list.take();
 }
 
