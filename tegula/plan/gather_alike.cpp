@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 
+#include "tegula/base/shape.h"
 #include "tegula/ir/opdef.h"
+#include "tegula/ops/table.h"
 #include "tegula/plan/order.h"
 
 namespace tegula {
@@ -58,6 +61,31 @@ void put_weights_first(const Function& f, Nodes& order) {
   });
 }
 
+// A node that can wait goes into the next wave that has one of its op and types: rows of values go
+// into the cache with those of keys.
+void meet_later(const Function& f, const Nodes& order, std::vector<int>& wave) {
+  std::vector<int> last(f.nodes.size(), INT_MAX);  // wave before the first reader's
+  std::map<std::string, std::vector<int>> waves;   // of each kind, from the last on
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const Node& n = f.nodes[*at];
+    if (!n.op->is_view && n.op == &scatter_op) {
+      std::string kind = cat(n.op->name);
+      for (const Type& t : f.output_types(n)) append(kind, cat(" ", t));
+      std::vector<int>& known = waves[kind];
+      for (auto w = known.rbegin(); w != known.rend(); ++w)
+        if (*w > wave[*at] && *w <= last[*at]) {
+          wave[*at] = *w;
+          break;
+        }
+      known.push_back(wave[*at]);
+    }
+    const int before = n.op->is_view ? last[*at] : wave[*at] - 1;
+    for (const ValueId v : n.inputs)
+      if (const NodeId from = f.values[v].node; from != kNone)
+        last[from] = std::min(last[from], before);
+  }
+}
+
 // By wave, where waves are counted from what is no weight.
 void in_waves_of_inputs(const Function& f, Nodes& order) {
   constexpr int kOfWeights = -1;
@@ -83,6 +111,7 @@ void in_waves_of_inputs(const Function& f, Nodes& order) {
     }
     for (const ValueId v : n.inputs) first[v] = std::min(first[v], wave[*at]);
   }
+  meet_later(f, order, wave);
   std::stable_sort(order.begin(), order.end(),
                    [&](NodeId a, NodeId b) { return wave[a] < wave[b]; });
 }

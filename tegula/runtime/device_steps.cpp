@@ -139,7 +139,8 @@ void DeviceSteps::compile_all() {
   }
   std::atomic<int> n_compiled = 0;
   const auto begin = std::chrono::steady_clock::now();
-  rank_.pool.parallel_for(static_cast<int64_t>(work.size()), [&](int64_t k, int) {
+  ThreadPool pool(work.size() > 1 ? 0 : 1);  // the rank's has no work beside a device
+  pool.parallel_for(static_cast<int64_t>(work.size()), [&](int64_t k, int) {
     const auto& [launch, step] = work[static_cast<size_t>(k)];
     const Result<bool> is_new = launch->compile(call_of(step));
     if (is_new.ok() && *is_new) ++n_compiled;

@@ -188,8 +188,8 @@ Result<CachedKernel> cached(const KernelCache& cache, std::string_view named,
   const std::string version = TEGULA_TRY(nvrtc_version());
   const std::string key = kernel_key(named, defines, arch, version);
   const std::string path = cat(cache.folder, "/", key, ".cubin");
-  // One of 16 locks, which stay: a lock that is removed can be held by two processes at once.
-  const Lock lock(cat(cache.folder, "/lock-", key[0]));
+  // One of 256 locks, which stay: a lock that is removed can be held by two processes at once.
+  const Lock lock(cat(cache.folder, "/lock-", std::string_view(key).substr(0, 2)));
   if (!lock.is_held())
     out.note = cat("the kernel cache ", cache.folder, " cannot be locked: ", std::strerror(errno),
                    kAnotherFolder);

@@ -12,7 +12,7 @@ using namespace tegula::cuda;
 
 #ifndef TEGULA_T
 // An id outside of x gives zeros. Threads over elements of y, neighbours beside each other.
-extern "C" __global__ void __launch_bounds__(256) gather(const IndexParams p) {
+extern "C" __global__ void __launch_bounds__(256) gather(const __grid_constant__ IndexParams p) {
   begin_early();
   const long long per_outer = p.index.count * p.inner.count, all = p.outer.count * per_outer;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {
@@ -48,7 +48,7 @@ constexpr int kIds = 4;  // that a thread compares at once
 
 // The slices of y meet those of x in the order of ids, whatever runs when: a block has one id, and
 // does nothing if an earlier one is the same; else it goes through all that are, in order.
-extern "C" __global__ void __launch_bounds__(kThreads) scatter(const IndexParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads) scatter(const __grid_constant__ IndexParams p) {
   begin_early();
   const long long o = blockIdx.x / p.index.count, first = blockIdx.x % p.index.count;
   const long long ids = offset_of(p.outer, o, 2);

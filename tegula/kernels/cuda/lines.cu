@@ -12,7 +12,7 @@
 using namespace tegula::cuda;
 
 // One chain a line. Neighbouring threads have neighbouring lines.
-extern "C" __global__ void __launch_bounds__(128) cumsum(const LineParams p) {
+extern "C" __global__ void __launch_bounds__(128) cumsum(const __grid_constant__ LineParams p) {
   begin_early();
   const long long line = flat_thread();
   if (line >= p.lines.count) return;
@@ -52,7 +52,7 @@ __device__ inline Found first_of_warp(Found f, bool is_smallest) {
 }
 
 // A warp a line.
-extern "C" __global__ void __launch_bounds__(128) argmax(const LineParams p) {
+extern "C" __global__ void __launch_bounds__(128) argmax(const __grid_constant__ LineParams p) {
   begin_early();
   const long long line = flat_thread() / 32;
   if (line >= p.lines.count) return;
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(128) argmax(const LineParams p) {
 }
 
 // A warp a line: each of the k passes finds the first element behind the one found before.
-extern "C" __global__ void __launch_bounds__(128) top_k(const LineParams p) {
+extern "C" __global__ void __launch_bounds__(128) top_k(const __grid_constant__ LineParams p) {
   begin_early();
   const long long line = flat_thread() / 32;
   if (line >= p.lines.count) return;

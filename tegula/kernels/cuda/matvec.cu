@@ -184,15 +184,34 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 }
 #endif
 
+// A block's rows of b are asked into the L2 while the grid before still runs: most often they are
+// weights, and if they are not, nothing that is read here is kept from changing.
+__device__ __forceinline__ void ask_early(const MatvecParams& p, int block) {
+#if !TEGULA_B_MN_MAJOR
+  constexpr int kColumns = kRows * (kThreads / 32), kLine = 128, kMostBytes = 64 << 10;
+  const int first = block % ((p.n + kColumns - 1) / kColumns) * kColumns;
+  const int bytes = min(static_cast<int>(p.k * sizeof(In)), kMostBytes / kColumns);
+  const int lines = bytes / kLine;
+  for (int i = threadIdx.x; i < kColumns * lines; i += kThreads) {
+    const int row = first + i / lines;
+    if (row < p.n)
+      prefetch_l2(reinterpret_cast<const char*>(static_cast<const In*>(p.b) + row * p.ldb) +
+                  i % lines * kLine);
+  }
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvec(const __grid_constant__ MatvecParams p) {
+  ask_early(p, static_cast<int>(blockIdx.x));
   begin_early();
   run(p, static_cast<int>(blockIdx.x));
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvecs(const __grid_constant__ Joined<MatvecParams> p) {
-  begin_early();
   const JoinedBlock at = joined_block(p);
+  ask_early(p.of[at.call], static_cast<int>(at.block));
+  begin_early();
   run(p.of[at.call], static_cast<int>(at.block));
 }

@@ -37,8 +37,10 @@ struct Moved<16> {
 };
 using MovedElement = Moved<TEGULA_BYTES>::Type;
 
-// The offset of flat index i, row-major, in one tensor. Indices below 2^32 take short divisions.
-__device__ inline long long offset_of(const LoopParams& l, long long i, int tensor) {
+// Of two loops or more. A function of its own, since kernels ask for many offsets, and compiling
+// each in its place takes seconds. Indices below 2^32 take short divisions.
+__device__ __noinline__ inline long long offset_in_loops(const LoopParams& l, long long i,
+                                                         int tensor) {
   long long offset = 0;
   if (l.count <= 0xffffffffLL) {
     u32 rest = static_cast<u32>(i);
@@ -47,13 +49,20 @@ __device__ inline long long offset_of(const LoopParams& l, long long i, int tens
       offset += static_cast<long long>(rest % extent) * l.stride[tensor][d];
       rest /= extent;
     }
-    return l.rank == 0 ? 0 : offset + static_cast<long long>(rest) * l.stride[tensor][0];
+    return offset + static_cast<long long>(rest) * l.stride[tensor][0];
   }
   for (int d = l.rank - 1; d > 0; --d) {
     offset += i % l.extent[d] * l.stride[tensor][d];
     i /= l.extent[d];
   }
-  return l.rank == 0 ? 0 : offset + i * l.stride[tensor][0];
+  return offset + i * l.stride[tensor][0];
+}
+
+// The offset of flat index i, row-major, in one tensor. Kernels take the loops as a
+// __grid_constant__, so that they are not copied to have an address.
+__device__ inline long long offset_of(const LoopParams& l, long long i, int tensor) {
+  if (l.rank <= 1) return l.rank == 0 ? 0 : i * l.stride[tensor][0];
+  return offset_in_loops(l, i, tensor);
 }
 
 __device__ inline long long flat_thread() {

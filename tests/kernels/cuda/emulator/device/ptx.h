@@ -125,6 +125,7 @@ inline void fence_proxy_async() {}
 inline void fence_proxy_async_shared_cta() {}
 inline void griddepcontrol_wait() {}
 inline void griddepcontrol_launch_dependents() {}
+inline void prefetch_global_L2(const void*) {}
 
 // Copies in the background.
 inline void cp_async_cg_shared_global(u32 to, const void* from, int size, u32 bytes) {
