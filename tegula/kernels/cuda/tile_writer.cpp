@@ -41,7 +41,7 @@ void TileWriter::count(const std::string& of_element, const std::string& of_row,
     n = 0;
   };
   write(Extent::kFull, of_element), write(Extent::kRow, of_row);
-  write(Extent::kUniform, "(blockIdx.x == 0 && threadIdx.x == 0)");
+  write(Extent::kUniform, "(block == 0 && threadIdx.x == 0)");
 }
 
 void TileWriter::add_flops(size_t v, Extent of) {
