@@ -297,21 +297,30 @@ class Decoding : public OnDevice {
     auto r = Runner::create(directory, *config, o);
     EXPECT_TRUE(r.ok()) << r.error().to_string();
     if (!r.ok()) return all;
-    std::vector<CachedText> texts(static_cast<size_t>(n_texts));
+    const auto pages = pages_of(**r, n_texts);
     const std::vector<int32_t> prompt = {1, 2, 3};
     std::vector<Runner::Piece> pieces;
-    for (CachedText& t : texts) pieces.push_back({&t, prompt});
+    for (const auto& p : pages) pieces.push_back({p, 0, prompt});
     EXPECT_TRUE((*r)->read(pieces).ok());
     std::vector<int32_t> token(1, 4);
-    for (auto& p : pieces) p.tokens = token;
+    for (auto& p : pieces) p.first = 3, p.tokens = token;
     for (int length = 1; length <= 64; ++length) {
       token[0] = length % 7;
       const Status st = (*r)->decode(pieces);
       EXPECT_TRUE(st.ok()) << st.error().to_string();
       const auto row = (*r)->logits(0);
       all.emplace_back(row.begin(), row.end());
+      for (auto& p : pieces) ++p.first;
     }
     return all;
+  }
+  // The cache's pages, shared out among the texts.
+  static std::vector<std::vector<int32_t>> pages_of(const Runner& r, int64_t n_texts) {
+    std::vector<std::vector<int32_t>> pages(static_cast<size_t>(n_texts));
+    const int64_t each = r.pages().n_pages() / n_texts;
+    for (int64_t p = 0; p < each * n_texts; ++p)
+      pages[static_cast<size_t>(p / each)].push_back(static_cast<int32_t>(p));
+    return pages;
   }
 };
 
@@ -327,13 +336,13 @@ TEST_F(Decoding, PromptsReadTogetherKeepTheirBits) {
     o.device = device_, o.batch = 3, o.dtype = dtype;
     const auto read = [&](std::vector<size_t> which) {
       auto r = Runner::create(dir, *config, o).value();
-      std::vector<CachedText> texts(which.size());
+      const auto pages = pages_of(*r, static_cast<int64_t>(which.size()));
       std::vector<Runner::Piece> pieces;
-      for (size_t i = 0; i < which.size(); ++i) pieces.push_back({&texts[i], prompts[which[i]]});
+      for (size_t i = 0; i < which.size(); ++i) pieces.push_back({pages[i], 0, prompts[which[i]]});
       EXPECT_TRUE(r->read(pieces).ok());
       std::vector<std::vector<float>> logits;
       for (size_t i = 0; i < which.size(); ++i) {
-        const auto row = r->logits(static_cast<int64_t>(i));
+        const auto row = r->logits(i);
         logits.emplace_back(row.begin(), row.end());
       }
       return logits;
