@@ -333,7 +333,7 @@ TEST_F(Decoding, PromptsReadTogetherKeepTheirBits) {
   ASSERT_TRUE(config.ok());
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     RunnerOptions o;
-    o.device = device_, o.batch = 3, o.dtype = dtype;
+    o.device = device_, o.batch = 3, o.chunk = 96, o.dtype = dtype;
     const auto read = [&](std::vector<size_t> which) {
       auto r = Runner::create(dir, *config, o).value();
       const auto pages = pages_of(*r, static_cast<int64_t>(which.size()));
