@@ -229,7 +229,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   one_of(cmd->add_option("--overflow", o.overflow,
                          "When the context is full: forget its older half, or end"),
          {"slide", "stop"});
-  one_of(cmd->add_option("--mode", o.mode, "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
+  one_of(cmd->add_option("--mode", o.mode,
+                         "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
          {"exact", "fast"});
   real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
   whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);

@@ -56,9 +56,8 @@ void in_waves(const Function& f, Nodes::iterator begin, Nodes::iterator end) {
 
 void put_weights_first(const Function& f, Nodes& order) {
   const std::vector<bool> is_read = read_by_backward(f, view_roots(f)), is_weight = of_weights(f);
-  std::stable_partition(order.begin(), order.end(), [&](NodeId n) {
-    return comes_first(f, f.nodes[n], is_weight, is_read);
-  });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](NodeId n) { return comes_first(f, f.nodes[n], is_weight, is_read); });
 }
 
 // A node that can wait goes into the next wave that has one of its op and types: rows of values go

@@ -186,8 +186,8 @@ TEST_F(OnDevice, GradientsOfManyTokens) {
     Rank on_gpu(*device_), on_cpu(1);
     auto s = Session::create(compiled->plan, is_gpu ? on_gpu : on_cpu);
     ASSERT_TRUE(s.ok()) << s.error().to_string();
-    for (const auto& [name, values] : {std::pair{"x", &x}, {"w", &w}, {"t", &t}, {"dlse", &dlse},
-                                       {"dpicked", &dpicked}})
+    for (const auto& [name, values] :
+         {std::pair{"x", &x}, {"w", &w}, {"t", &t}, {"dlse", &dlse}, {"dpicked", &dpicked}})
       ASSERT_TRUE((*s)->bind_input(name, values->bytes.data()).ok());
     const Status ran = (*s)->run();
     ASSERT_TRUE(ran.ok()) << ran.error().to_string();

@@ -83,7 +83,8 @@ __device__ inline void add_products(const DotAnyParams& p, Shared& s, const In* 
 }
 
 // Grid (tiles of n, tiles of m, batch).
-extern "C" __global__ void __launch_bounds__(kThreads) dot_any(const __grid_constant__ DotAnyParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    dot_any(const __grid_constant__ DotAnyParams p) {
   begin_early();
   __shared__ Shared s;
   const long long first_m = static_cast<long long>(blockIdx.y) * kTile;

@@ -48,7 +48,8 @@ constexpr int kIds = 4;  // that a thread compares at once
 
 // The slices of y meet those of x in the order of ids, whatever runs when: a block has one id, and
 // does nothing if an earlier one is the same; else it goes through all that are, in order.
-extern "C" __global__ void __launch_bounds__(kThreads) scatter(const __grid_constant__ IndexParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    scatter(const __grid_constant__ IndexParams p) {
   begin_early();
   const long long o = blockIdx.x / p.index.count, first = blockIdx.x % p.index.count;
   const long long ids = offset_of(p.outer, o, 2);
@@ -101,8 +102,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const __grid_cons
 // Where nothing is joined the last of an id's slices stands: a block has one slice, and does
 // nothing if a later one has its id. Blocks: those of a slice beside each other.
 __device__ __forceinline__ void put_slice(const IndexParams& p, u32 block) {
-  const u32 across = static_cast<u32>((p.inner.count + kThreads * kColumns - 1) /
-                                      (kThreads * kColumns));
+  const u32 across =
+      static_cast<u32>((p.inner.count + kThreads * kColumns - 1) / (kThreads * kColumns));
   const long long slice = block / across, column = block % across * kThreads * kColumns;
   const long long o = slice / p.index.count, i = slice % p.index.count;
   const long long ids = offset_of(p.outer, o, 2);
@@ -113,8 +114,8 @@ __device__ __forceinline__ void put_slice(const IndexParams& p, u32 block) {
   for (long long k = i + 1 + threadIdx.x; k < p.index.count; k += kThreads)
     is_later = is_later || id_at(p.ids, ids + offset_of(p.index, k, 2)) == id;
   if (__syncthreads_or(is_later)) return;
-  const Stored* y = static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1) +
-                    offset_of(p.index, i, 1);
+  const Stored* y =
+      static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1) + offset_of(p.index, i, 1);
   Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) {

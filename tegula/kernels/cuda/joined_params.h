@@ -10,8 +10,9 @@ inline constexpr int kJoinedBytes = 4000, kFewestJoined = 2, kMostJoined = 64;
 // compiled at run time has no functions of both sides.
 template <int kBytes>
 inline constexpr int kMostJoinedOf =
-    kJoinedBytes / (kBytes + 8) < kFewestJoined ? kFewestJoined
-    : kJoinedBytes / (kBytes + 8) > kMostJoined ? kMostJoined
-                                                : kJoinedBytes / (kBytes + 8);
+    kJoinedBytes /
+            (kBytes + 8)<kFewestJoined ? kFewestJoined : kJoinedBytes / (kBytes + 8)> kMostJoined
+        ? kMostJoined
+        : kJoinedBytes / (kBytes + 8);
 
 }  // namespace tegula::cuda

@@ -116,7 +116,8 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      if (first + m < p.m && n + i < p.n) store(p, first + m, n + i, sum_of_neighbours(total[m][i]));
+      if (first + m < p.m && n + i < p.n)
+        store(p, first + m, n + i, sum_of_neighbours(total[m][i]));
 }
 #else
 constexpr int kThreads = 128, kRows = 2, kAhead = kShards > 1 ? 1 : kM <= 2 ? 4 : 2;

@@ -5,7 +5,8 @@
 
 using namespace tegula::cuda;
 
-extern "C" __global__ void __launch_bounds__(256) move_strided(const __grid_constant__ MoveParams p) {
+extern "C" __global__ void __launch_bounds__(256)
+    move_strided(const __grid_constant__ MoveParams p) {
   begin_early();
   for (long long i = flat_thread(); i < p.to_loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[offset_of(p.to_loops, i, 0)] =
@@ -13,7 +14,8 @@ extern "C" __global__ void __launch_bounds__(256) move_strided(const __grid_cons
 }
 
 #if TEGULA_BYTES <= 8
-extern "C" __global__ void __launch_bounds__(256) fill_strided(const __grid_constant__ FillParams p) {
+extern "C" __global__ void __launch_bounds__(256)
+    fill_strided(const __grid_constant__ FillParams p) {
   begin_early();
   for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 0)] = static_cast<MovedElement>(p.value);
@@ -21,7 +23,8 @@ extern "C" __global__ void __launch_bounds__(256) fill_strided(const __grid_cons
 #endif
 
 // Starts are clamped, so that the update lies inside.
-extern "C" __global__ void __launch_bounds__(256) update_slice(const __grid_constant__ UpdateParams p) {
+extern "C" __global__ void __launch_bounds__(256)
+    update_slice(const __grid_constant__ UpdateParams p) {
   begin_early();
   long long first = 0;
   for (int d = 0; d < p.loops.rank; ++d) {

@@ -25,7 +25,8 @@ __device__ inline Value join(Value a, Value b) {
 constexpr int kUnroll = 16;
 
 // Grid (columns, parts): a thread has one chain of one result.
-extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const __grid_constant__ ReduceParams p) {
+extern "C" __global__ void __launch_bounds__(256)
+    reduce_chunks(const __grid_constant__ ReduceParams p) {
   begin_early();
   const long long i = flat_thread(), part = blockIdx.y;
   if (i >= p.kept.count) return;
@@ -58,7 +59,8 @@ extern "C" __global__ void __launch_bounds__(256) reduce_chunks(const __grid_con
 // A block has 32 results; row g of its threads joins parts g, g + kGroups, …, then the rows are
 // joined in order.
 constexpr int kGroups = 8;
-extern "C" __global__ void __launch_bounds__(32 * kGroups) reduce_parts(const __grid_constant__ ReduceParams p) {
+extern "C" __global__ void __launch_bounds__(32 * kGroups)
+    reduce_parts(const __grid_constant__ ReduceParams p) {
   begin_early();
   __shared__ Value of_group[kGroups][32];
   const int column = threadIdx.x % 32, group = threadIdx.x / 32;

@@ -71,7 +71,9 @@ void TileWriter::head() {
   line("struct Params {");
   for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
   line("};\n");
-  line("__device__ __forceinline__ void run(const Params& p, const u32 block, const u32 n_blocks) {");
+  line(
+      "__device__ __forceinline__ void run(const Params& p, const u32 block, const u32 n_blocks) "
+      "{");
   open();
 }
 

@@ -334,8 +334,7 @@ void add_plain(List& list) {
   };
   add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0"});
   for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"}) {
-    for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4"})
-      add("indexed.cu", {bytes, id64});
+    for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4"}) add("indexed.cu", {bytes, id64});
     add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_T=float"});
   }
   add("indexed.cu", {"TEGULA_MODE=0", "TEGULA_ID64=0", "TEGULA_T=unsigned short"});

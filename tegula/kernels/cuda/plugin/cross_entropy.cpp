@@ -103,9 +103,8 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     call.counters->add(flops, flops);
     if (!has_grads) continue;
     const size_t dx = part == CrossEntropyPart::kGrads ? 2 : 0;
-    TEGULA_TRY(
-        product(call, "n v, v d -> n d", logits, w,
-                matrix(call.out[dx].as<unsigned short>() + first * s.d, n, s.d, s.d), to));
+    TEGULA_TRY(product(call, "n v, v d -> n d", logits, w,
+                       matrix(call.out[dx].as<unsigned short>() + first * s.d, n, s.d, s.d), to));
     TEGULA_TRY(product_dw(call, s, first, logits, x, call.out[dx + 1], defines, to));
   }
   return {};

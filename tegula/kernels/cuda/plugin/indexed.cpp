@@ -67,12 +67,11 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
     defines.push_back(type);
   const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "scatter", defines));
   const Driver* d = TEGULA_TRY(Driver::get());
-  const Grid grid{
-      {p.outer.count * p.index.count,
-       ceil_div(p.inner.count, int64_t{kScatterThreads * kScatterColumns}), 1},
-      {kScatterThreads, 1, 1},
-      0,
-      true};
+  const Grid grid{{p.outer.count * p.index.count,
+                   ceil_div(p.inner.count, int64_t{kScatterThreads * kScatterColumns}), 1},
+                  {kScatterThreads, 1, 1},
+                  0,
+                  true};
   // Ids outside of x are priced, because only the data tells them apart.
   if (meet != Meet::kSet) call.counters->add(y.numel(), y.numel());
   return d->start(f, grid, to, "launching scatter", p);

@@ -11,7 +11,7 @@ constexpr int64_t kPastTheLast = int64_t{1} << 40;
 size_t most_joined(size_t n_words) {
   return std::clamp(kJoinedBytes / (8 * n_words + 8), size_t{kFewestJoined}, size_t{kMostJoined});
 }
-}
+}  // namespace
 
 JoinableLaunch::JoinableLaunch(const JoinableKernel& kernel, std::vector<uint64_t> params,
                                int64_t n_blocks)
