@@ -47,27 +47,29 @@ void launch(const KernelCall& c) {
   const auto length_of = [&](int64_t row) {
     return std::clamp<int64_t>(load_int(received, row), 0, to.m);
   };
-  if (c.attrs->i("ranks") == 1) {
-    for (int64_t row = 0; row < to.count(); ++row)
-      fill(x.as<uint8_t>() + row * row_bytes, row, length_of(row));
-    return;
-  }
+  const auto each_row = [&](const auto& f) {
+    constexpr int64_t kRows = 64;
+    c.pool->parallel_for((to.count() + kRows - 1) / kRows, [&](int64_t block, int) {
+      const int64_t end = std::min((block + 1) * kRows, to.count());
+      for (int64_t row = block * kRows; row < end; ++row) f(row);
+    });
+  };
+  if (c.attrs->i("ranks") == 1)
+    return each_row(
+        [&](int64_t row) { fill(x.as<uint8_t>() + row * row_bytes, row, length_of(row)); });
   with_group(c, [&](const Peers::Met& met, Peers&) {
     const int64_t split = c.attrs->i("split"), gather = c.attrs->i("gather");
     const int64_t share = to.shape[split], piece = from.shape[gather];
-    constexpr int64_t kRows = 64;
-    c.pool->parallel_for((to.count() + kRows - 1) / kRows, [&](int64_t block, int) {
-      for (int64_t row = block * kRows; row < std::min((block + 1) * kRows, to.count()); ++row) {
-        int64_t index[kMaxRank];
-        to.index_of(row, index);
-        const auto giver = static_cast<size_t>(index[gather] / piece);
-        index[gather] %= piece;
-        index[split] += static_cast<int64_t>(met.index) * share;
-        const int64_t length = length_of(row);
-        fill(at(met.all[giver].in, from.row_of(index) * to.m), row, length);
-        if (giver != met.index)
-          met.all[giver].sent_bytes->fetch_add(length * size, std::memory_order_relaxed);
-      }
+    each_row([&](int64_t row) {
+      int64_t index[kMaxRank];
+      to.index_of(row, index);
+      const auto giver = static_cast<size_t>(index[gather] / piece);
+      index[gather] %= piece;
+      index[split] += static_cast<int64_t>(met.index) * share;
+      const int64_t length = length_of(row);
+      fill(at(met.all[giver].in, from.row_of(index) * to.m), row, length);
+      if (giver != met.index)
+        met.all[giver].sent_bytes->fetch_add(length * size, std::memory_order_relaxed);
     });
     return true;
   });

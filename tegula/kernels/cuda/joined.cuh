@@ -13,7 +13,7 @@ struct Joined {
 };
 
 struct JoinedBlock {
-  int call;  // that it belongs to
+  int call;             // that it belongs to
   u32 block, n_blocks;  // which of the call's blocks, and how many it has
 };
 
