@@ -37,7 +37,10 @@ Var balance(Var probabilities, Var experts) {
   const Dim e = probabilities.dim(2);
   const Var share = reduce_mean(one_hot(experts, e), {1, 2});
   const Var chance = reduce_mean(probabilities, {1});
-  return reduce_mean(reduce_sum(share * chance, {1}), {0}) * static_cast<double>(e.bound());
+  const Var each = reduce_sum(share * chance, {1});
+  // One shard's is the mean: a sum of a single element has no kernel.
+  const bool is_one = each.dim(0).is_const() && each.dim(0).bound() == 1;
+  return (is_one ? reshape(each, {}) : reduce_mean(each, {0})) * static_cast<double>(e.bound());
 }
 
 // [b s d] -> [b s d]

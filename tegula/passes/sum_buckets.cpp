@@ -6,23 +6,36 @@
 
 namespace tegula {
 
+namespace {
+// "layers.3" of "layers.3.attn"; other scopes as they are.
+std::string layer_of(const std::string& scope) {
+  constexpr std::string_view kLayers = "layers.";
+  const size_t at = scope.find(kLayers);
+  return at == scope.npos ? scope : scope.substr(0, scope.find('.', at + kLayers.size()));
+}
+}  // namespace
+
 bool SumBuckets::is_full(int64_t n_bytes, size_t n_axes) const {
   const double copying = 2 * static_cast<double>(n_bytes) / bytes_per_s(target_);
   return copying >= price_of_exchange(target_, static_cast<int>(2 * n_axes), 0);
 }
 
 size_t SumBuckets::open_bucket(Var x, const std::vector<size_t>& axes) {
-  for (size_t i = 0; i < buckets_.size(); ++i)
-    if (!buckets_[i].is_begun && buckets_[i].axes == axes &&
-        buckets_[i].values[0].second.dtype() == x.dtype())
+  const std::string layer = layer_of(b_.scope());
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (buckets_[i].is_begun) continue;
+    if (buckets_[i].layer != layer)
+      begin(buckets_[i]);
+    else if (buckets_[i].axes == axes && buckets_[i].values[0].second.dtype() == x.dtype())
       return i;
-  buckets_.push_back({axes});
+  }
+  buckets_.push_back({axes, layer});
   return buckets_.size() - 1;
 }
 
 void SumBuckets::add(ValueId v, Var x, const std::vector<size_t>& axes) {
   const bool is_alone = is_full(x.type().bytes(), axes.size());
-  if (is_alone) buckets_.push_back({axes});
+  if (is_alone) buckets_.push_back({axes, layer_of(b_.scope())});
   const size_t at = is_alone ? buckets_.size() - 1 : open_bucket(x, axes);
   Bucket& bucket = buckets_[at];
   bucket.values.emplace_back(v, x);

@@ -9,7 +9,9 @@
 //
 // A bucket takes values, side by side, as long as copying them there takes less than the meetings
 // that it saves: cost/price.h, α·meetings against the bytes at the target's rate. What is larger
-// than that by itself goes alone, uncopied. [Li et al. 2020 (PyTorch DDP), section 3.2]
+// than that by itself goes alone, uncopied. None holds sums of two layers: so layers stay alike,
+// and the timeline of one is that of all (planner/timeline.h). [Li et al. 2020 (PyTorch DDP),
+// section 3.2]
 #pragma once
 
 #include <map>
@@ -36,6 +38,7 @@ class SumBuckets {
  private:
   struct Bucket {
     std::vector<size_t> axes;
+    std::string layer;
     std::vector<std::pair<ValueId, Var>> values;
     int64_t bytes = 0;
     Var x;              // what the halves done so far have made

@@ -87,21 +87,21 @@ std::vector<int64_t> live_bytes(const Plan& plan) {
   return live;
 }
 
-Result<int64_t> composed_peak(const Plan& three, const Plan& four, int64_t n_layers) {
-  if (n_layers < 3)
+Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layers, int n_few) {
+  if (n_layers < n_few)
     return invalid_argument(cat("a timeline of ", n_layers,
-                                " layers is planned whole: it is "
-                                "composed from three on"));
+                                " layers is planned whole: it is composed from ", n_few, " on"));
   // Of each phase, the most at steps of which both plans have the like, and at others.
   int64_t peak = 0, both[3] = {}, alone[3] = {};
   std::string which[3];
   const auto note = [&](const std::string& name, const At& at) {
     if (at.live > alone[at.phase]) alone[at.phase] = at.live, which[at.phase] = name;
   };
-  for (const Plan* plan : {&three, &four})
+  for (const Plan* plan : {&few, &more})
     for (const bool from_the_end : {false, true}) {
-      const Steps a = steps_of(three, 3, from_the_end), b = steps_of(four, 4, from_the_end);
-      const Steps &mine = plan == &three ? a : b, &other = plan == &three ? b : a;
+      const Steps a = steps_of(few, n_few, from_the_end),
+                  b = steps_of(more, n_few + 1, from_the_end);
+      const Steps &mine = plan == &few ? a : b, &other = plan == &few ? b : a;
       for (const auto& [name, at] : mine) {
         const auto like = other.find(name);
         if (like == other.end()) {
@@ -109,18 +109,17 @@ Result<int64_t> composed_peak(const Plan& three, const Plan& four, int64_t n_lay
           continue;
         }
         both[at.phase] = std::max(both[at.phase], at.live);
-        if (plan == &three)
-          peak = std::max(peak, at.live + (n_layers - 3) * (like->second.live - at.live));
+        if (plan == &few)
+          peak = std::max(peak, at.live + (n_layers - n_few) * (like->second.live - at.live));
       }
     }
   // Small steps of the update may be fused otherwise in a deeper model, but what is not in both
   // must not be where the most lies. Forward and backward all must be in both.
   for (size_t phase = 0; phase < 3; ++phase)
     if (alone[phase] > (phase < 2 ? 0 : both[phase]))
-      return unsupported(
-          cat("the plans of three and of four layers differ: "
-              "only one has the step ",
-              which[phase], ", with ", alone[phase], " bytes"));
+      return unsupported(cat("the plans of ", n_few, " and of ", n_few + 1,
+                             " layers differ: only one has the step ", which[phase], ", with ",
+                             alone[phase], " bytes"));
   return peak;
 }
 

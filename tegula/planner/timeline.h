@@ -18,8 +18,10 @@ namespace tegula::planner {
 
 // Live arena bytes of each step, slots rounded up to kAlignment as the memory planner does.
 std::vector<int64_t> live_bytes(const Plan& plan);
-// Errors: fewer than three layers; a step of forward or backward of which only one of the plans has
-// the like, or one of the update at which more lies than at any that both have.
-Result<int64_t> composed_peak(const Plan& three, const Plan& four, int64_t n_layers);
+// few: a plan of n_few layers; more: of one more. Three do, but where what is under way in one
+// layer ends in the next (gradients joined in the background): four do there. Errors: fewer than
+// n_few layers; a step of forward or backward of which only one of the plans has the like, or one
+// of the update at which more lies than at any that both have.
+Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layers, int n_few = 3);
 
 }  // namespace tegula::planner
