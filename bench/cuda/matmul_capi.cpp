@@ -102,7 +102,7 @@ int tegula_matmul_mma_launch(const void* kernel, void* const* pointers, const in
 
 // spec: tile_n, stages, a_mn_major, b_mn_major, group.
 void* tegula_matmul_sm90_load(const char* cubin, const int* spec) {
-  return release(load_sm90(cubin, {spec[0], spec[1], spec[2] != 0, spec[3] != 0, spec[4]}));
+  return release(load_sm90(cubin, {spec[0], spec[1], spec[2] != 0, spec[3] != 0, false, spec[4]}));
 }
 int tegula_matmul_sm90_launch(const void* kernel, void* const* pointers, const int64_t* sizes,
                               void* stream) {

@@ -122,7 +122,7 @@ std::vector<Sample> large_samples(std::string_view op) {
          {"whole numbers", {drawn(DType::kI64, {2, 4100}, -50, 50)}, {}}};
   if (op == "searchsorted") {
     SampleInput ascending{{DType::kF32, {3000}}};
-    for (int i = 0; i < 3000; ++i) ascending.values.push_back(i / 7 * .25 - 50);
+    for (int i = 0; i < 3000; ++i) ascending.values.push_back(std::floor(i / 7.0) * .25 - 50);
     s = {{"left", {ascending, drawn(DType::kF32, {5000}, -60, 60)}, {}},
          {"right", {ascending, rough({5000}, 1)}, {{"right", true}}}};
   }

@@ -21,7 +21,7 @@ AttentionOperands::AttentionOperands(const Attrs& a, bool is_bwd) {
   dlse = next(is_bwd && a.flag("dlse"));
   descale = next(!is_bwd && a.flag("descale"));
   if (descale >= 0) count += 2;
-  const std::string_view part = is_bwd ? "" : a.get_or<std::string>("part", "");
+  const std::string part = is_bwd ? std::string() : a.get_or<std::string>("part", "");
   before = next(part == "middle" || part == "last");
   if (before >= 0) ++count;
 }
