@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <map>
+#include <string>
 
 #include "tegula/base/shape.h"
 #include "tegula/ir/opdef.h"
@@ -29,14 +30,14 @@ std::vector<bool> of_weights(const Function& f) {
 }
 
 // Whether n may come first, and live no longer than it does.
-bool comes_first(const Function& f, const Node& n, const std::vector<bool>& is_weight,
+bool comes_first(const Node& n, const std::vector<bool>& is_weight,
                  const std::vector<bool>& is_read) {
   if (n.op->is_view || n.phase != Phase::kForward || n.inputs.empty()) return false;
   for (const ValueId v : n.inputs)
     if (!is_weight[v]) return false;
   for (uint32_t i = 0; i < n.n_outputs; ++i)
     if (!is_read[n.output(i)]) return false;
-  return f.values[n.output()].node != kNone;
+  return true;
 }
 
 using Nodes = std::vector<NodeId>;
@@ -57,20 +58,18 @@ void in_waves(const Function& f, Nodes::iterator begin, Nodes::iterator end) {
 void put_weights_first(const Function& f, Nodes& order) {
   const std::vector<bool> is_read = read_by_backward(f, view_roots(f)), is_weight = of_weights(f);
   std::stable_partition(order.begin(), order.end(),
-                        [&](NodeId n) { return comes_first(f, f.nodes[n], is_weight, is_read); });
+                        [&](NodeId n) { return comes_first(f.nodes[n], is_weight, is_read); });
 }
 
-// A node that can wait goes into the next wave that has one of its op and types: rows of values go
-// into the cache with those of keys.
+// Rows of a cache that can wait are put down in the next wave that has some of the same types:
+// values' with keys'.
 void meet_later(const Function& f, const Nodes& order, std::vector<int>& wave) {
   std::vector<int> last(f.nodes.size(), INT_MAX);  // wave before the first reader's
-  std::map<std::string, std::vector<int>> waves;   // of each kind, from the last on
+  std::map<std::string, std::vector<int>> waves;   // of each type, from the last on
   for (auto at = order.rbegin(); at != order.rend(); ++at) {
     const Node& n = f.nodes[*at];
-    if (!n.op->is_view && n.op == &scatter_op) {
-      std::string kind = cat(n.op->name);
-      for (const Type& t : f.output_types(n)) append(kind, cat(" ", t));
-      std::vector<int>& known = waves[kind];
+    if (n.op == &scatter_op) {
+      std::vector<int>& known = waves[cat(f.type(n.output()), " ", f.type(n.inputs[0]))];
       for (auto w = known.rbegin(); w != known.rend(); ++w)
         if (*w > wave[*at] && *w <= last[*at]) {
           wave[*at] = *w;
@@ -83,14 +82,21 @@ void meet_later(const Function& f, const Nodes& order, std::vector<int>& wave) {
       if (const NodeId from = f.values[v].node; from != kNone)
         last[from] = std::min(last[from], before);
   }
+  // A view stands behind what it is a view of.
+  for (const NodeId at : order) {
+    const Node& n = f.nodes[at];
+    if (!n.op->is_view) continue;
+    for (const ValueId v : n.inputs)
+      if (const NodeId from = f.values[v].node; from != kNone)
+        wave[at] = std::max(wave[at], wave[from]);
+  }
 }
 
 // By wave, where waves are counted from what is no weight.
 void in_waves_of_inputs(const Function& f, Nodes& order) {
   constexpr int kOfWeights = -1;
   std::vector<int> wave(f.nodes.size(), kOfWeights);
-  std::vector<bool> is_weight(f.values.size(), false);
-  for (const Param& p : f.params) is_weight[p.value] = p.role == Role::kWeight;
+  const std::vector<bool> is_weight = of_weights(f);
   for (const NodeId at : order) {
     const Node& n = f.nodes[at];
     for (const ValueId v : n.inputs) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "tegula/base/round.h"
 #include "tegula/runtime/device_steps.h"
 
 namespace tegula {

@@ -130,6 +130,8 @@ Status DeviceSteps::prepare() {
 
 // What is to be compiled, on all threads. An error comes up again where a step is made ready.
 void DeviceSteps::compile_all() {
+  if (is_compiled_) return;
+  is_compiled_ = true;
   std::vector<std::pair<const KernelLaunch*, size_t>> work;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = plan_.steps[i];
