@@ -212,6 +212,8 @@ TEST_F(OnDevice, NothingOfAStepIsDoneOnTheHost) {
     for (const char* dtype : {"f32", "bf16", "f16"}) {
       const Run gpu = train(config_of(family, dtype), "cuda");
       EXPECT_EQ(gpu.sum.host_steps, 0) << family << " " << dtype;
+      EXPECT_EQ(gpu.sum.flops_per_step_counted, gpu.sum.flops_per_step_planned)
+          << family << " " << dtype;
     }
 }
 

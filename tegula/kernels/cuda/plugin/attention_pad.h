@@ -1,7 +1,8 @@
-// Launches of calls whose tensors are padded first (describe/attention_padded.h).
+// Launches of attention, whose tensors may be padded first (describe/attention_padded.h).
 #pragma once
 
 #include "tegula/kernels/cuda/describe/attention_padded.h"
+#include "tegula/kernels/cuda/plugin/attention_count.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
 
 namespace tegula::cuda {
@@ -12,6 +13,7 @@ Status copy_padded(const PaddedOperands& which, const PaddedCall& padded, const 
 
 template <const PaddedOperands& kWhich, Status (*kLaunch)(const DeviceCall&, const Stream&)>
 Status launch_padded(const DeviceCall& call, const Stream& to) {
+  TEGULA_TRY(count_attention(call, &kWhich == &kBackwardOperands));
   if (!has_padded(kWhich, call.in, call.out)) return kLaunch(call, to);
   const PaddedCall p = padded(kWhich, call.in, call.out, static_cast<char*>(call.workspace));
   DeviceCall inner = call;

@@ -3,12 +3,14 @@
 
 #include "tegula/kernels/cuda/attention_rungs.h"
 #include "tegula/kernels/cuda/describe/attention_query.h"
+#include "tegula/kernels/cuda/plugin/attention_count.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
 
 namespace tegula::cuda {
 
 template <bool kIsNaive>
 Status launch_rung(const DeviceCall& call, const Stream& to) {
+  TEGULA_TRY(count_attention(call, false));
   const auto c = TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false));
   const int head_dim = kIsNaive ? 0 : static_cast<int>(c.d);
   const AttentionRung* rung = TEGULA_TRY(loaded<AttentionRung>(

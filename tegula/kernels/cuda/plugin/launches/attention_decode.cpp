@@ -1,10 +1,12 @@
 #include "tegula/kernels/cuda/describe/decode_query.h"
+#include "tegula/kernels/cuda/plugin/attention_count.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
 
 namespace tegula::cuda {
 
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
+  TEGULA_TRY(count_attention(call, false));
   const auto c =
       TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, kernel::kTakesPages));
   DecodeCall a;
