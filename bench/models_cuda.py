@@ -13,8 +13,7 @@
 Training: bf16 products over f32 weights, AdamW, gradients clipped at 1, tokens made up, no dropout, seqlen 1024.
 Tegula's time is `tegula bench --device cuda` (one replayed graph a step, by the device's clock); the peers' is the
 wall time of forward (autocast, flash attention unless said), backward, clipping and fused AdamW. Tegula runs before and
-after its peers, and the slower counts. MFU: the plan's FLOPs (the causal half of attention) over the card's dense bf16
-peak.
+after its peers, and the slower counts.
 """
 
 import argparse
@@ -224,6 +223,17 @@ def peer(case, name):
     return row
 
 
+def write(options, machine, rows):
+    """The form of bench/results."""
+    head = {"name": "models_h200" if "H200" in machine else "models_h100", "machine": machine, "threads": 0,
+            "versions": {"torch": torch.__version__}, "commit": options.commit,
+            "measures": ["tegula/kernels/cuda", "tegula/passes", "tegula/models"], "command": "bench/models_cuda.py",
+            "date": datetime.date.today().isoformat()}
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    with open(options.json, "w", encoding="utf-8") as f:
+        f.write(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n')
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tegula", default="build/release/tegula")
@@ -243,18 +253,16 @@ def main():
         mine = min(first["tokens_per_s"], again["tokens_per_s"])
         best = max(peers, key=lambda name: peers[name]["tokens_per_s"])
         theirs = peers[best]["tokens_per_s"]
-        rows.append({"case": case, "work": "generate" if part == "decode" else "train", "tokens_per_s": mine,
-                     "peer": theirs, "peer_name": best, "ratio": mine / theirs if theirs else None,
-                     "peak_bytes": first["peak_bytes"], "first_ms": first["first_ms"], "peers": peers,
-                     "mfu": first["share_of_peak"] if part != "decode" else None, "device": first["device"],
-                     "commit": options.commit})
+        row = {"case": case, "work": "generate" if part == "decode" else "train", "tokens_per_s": round(mine),
+               "peak_bytes": first["peak_bytes"], "peer": round(theirs), "peer_name": best,
+               "peer_peak_bytes": peers[best].get("peak_bytes"), "ratio": round(mine / theirs, 2) if theirs else None}
+        if "eager" in peers:
+            row["eager"] = round(peers["eager"]["tokens_per_s"])
+        rows.append(row)
+        machine = first["device"]
         print(json.dumps(rows[-1]), flush=True)
         if options.json:
-            with open(options.json, "w", encoding="utf-8") as f:
-                json.dump({"name": "models_cuda", "machine": rows[0]["device"], "commit": options.commit,
-                           "command": "bench/models_cuda.py", "date": datetime.date.today().isoformat(),
-                           "rows": rows}, f, indent=1)
-                f.write("\n")
+            write(options, machine, rows)
 
 
 if __name__ == "__main__":

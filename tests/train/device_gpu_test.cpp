@@ -157,6 +157,49 @@ TEST_F(OnDevice, FactorsMayBeginAnywhere) {
     }
 }
 
+// Many launches of one kernel, of several sizes, some of which need others' results: joined or not,
+// the values are those of the CPU, to the bit. More of them than one launch takes.
+TEST_F(OnDevice, AlikeLaunchesAreJoinedWhereNothingStandsBetween) {
+  const int n_chains = 70, n_links = 3;
+  std::vector<HostTensor> values;
+  for (int i = 0; i < n_chains; ++i) {
+    values.emplace_back(Type{DType::kF32, {1 + i % 5, 33}});
+    for (int64_t k = 0; k < values.back().numel(); ++k)
+      values.back().put(k, std::sin(static_cast<double>(k + i)));
+  }
+  std::vector<std::vector<float>> got;
+  for (const bool is_gpu : {false, true}) {
+    auto module = std::make_shared<Module>();
+    Builder b(*module, "chains");
+    std::vector<Var> x;
+    for (int i = 0; i < n_chains; ++i)
+      x.push_back(b.param(cat("x", i), {DType::kF32, {1 + i % 5, 33}}));
+    for (int link = 0; link < n_links; ++link)
+      for (Var& v : x) v = v * v + 0.5;
+    for (int i = 0; i < n_chains; ++i) b.result(cat("y", i), x[static_cast<size_t>(i)]);
+    const FuncId f = b.finish_into_module().value();
+    CompileOptions options;
+    options.passes.passes = "-fuse";  // a step each
+    if (is_gpu) options.plan.target = device_->target();
+    const auto compiled = compile(module, f, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    Rank on_gpu(*device_), on_cpu(1);
+    auto s = Session::create(compiled->plan, is_gpu ? on_gpu : on_cpu);
+    ASSERT_TRUE(s.ok()) << s.error().to_string();
+    for (int i = 0; i < n_chains; ++i)
+      ASSERT_TRUE((*s)->bind_input(cat("x", i), values[static_cast<size_t>(i)].bytes.data()).ok());
+    for (int run = 0; run < 3; ++run) ASSERT_TRUE((*s)->run().ok());  // as launches, as a graph
+    got.emplace_back();
+    for (int i = 0; i < n_chains; ++i) {
+      const auto y = (*s)->fetch(cat("y", i));
+      ASSERT_TRUE(y.ok()) << y.error().to_string();
+      for (int64_t k = 0; k < y->numel(); ++k)
+        got.back().push_back(static_cast<float>(load_element(*y, k)));
+    }
+  }
+  EXPECT_EQ(got[0], got[1]);
+}
+
 // More tokens than have their logits at once: the parts of dW are added up.
 TEST_F(OnDevice, GradientsOfManyTokens) {
   const int64_t n = 2 * 16384 + 40, d = 16, v = 24;

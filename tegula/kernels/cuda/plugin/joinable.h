@@ -4,35 +4,18 @@
 #include <cstring>
 #include <vector>
 
-#include "tegula/kernels/cuda/joined_params.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
 
 namespace tegula::cuda {
 
-// A kernel in two forms: of one call's parameters and blocks; and of `most_joined` calls'
-// (joined.cuh).
+// A kernel in two forms: of one call's parameters and blocks; and of several calls' (joined.cuh).
 struct JoinableKernel {
   FunctionHandle one = nullptr, joined = nullptr;
   int n_threads = 0;
   const char* what = nullptr;  // for messages
 };
 
-class JoinableLaunch final : public PreparedLaunches {
- public:
-  // params: its parameters as the kernel has them, whole words of 8 bytes.
-  JoinableLaunch(const JoinableKernel& kernel, std::vector<uint64_t> params, int64_t n_blocks);
-  Status make();
-  const void* kind() const override { return kernel_.joined; }
-  bool take(const Prepared& other) override;
-
- private:
-  const JoinableKernel kernel_;
-  const size_t n_words_;         // of a call
-  std::vector<uint64_t> words_;  // of all calls
-  std::vector<int64_t> blocks_;  // of each
-};
-
-// A launch made ready, of a kernel that is loaded.
+// A launch made ready. params: its parameters as the kernel has them, whole words of 8 bytes.
 Result<std::unique_ptr<Prepared>> prepare_joinable(const JoinableKernel& kernel,
                                                    std::vector<uint64_t> params, int64_t n_blocks);
 
