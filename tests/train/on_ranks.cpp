@@ -149,4 +149,12 @@ int64_t differing(const std::vector<float>& a, const std::vector<float>& b) {
   return n;
 }
 
+void expect_bits_of_one_rank(const TrainConfig& c, const char* mesh) {
+  const Ran one = run_on(c, ""), many = run_on(c, mesh);
+  EXPECT_EQ(one.losses, many.losses) << c.dtype;
+  EXPECT_EQ(one.norms, many.norms) << c.dtype;
+  for (const auto& [name, w] : one.weights)
+    EXPECT_EQ(differing(w, many.weights.at(name)), 0) << c.dtype << " " << name;
+}
+
 }  // namespace tegula

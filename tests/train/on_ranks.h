@@ -27,5 +27,7 @@ Ran run_on(TrainConfig c, const char* mesh);
 double largest_difference(const Ran& a, const Ran& b);
 // Elements whose bits differ.
 int64_t differing(const std::vector<float>& a, const std::vector<float>& b);
+// Losses, norms and weights of the mesh's ranks are those of one rank.
+void expect_bits_of_one_rank(const TrainConfig& c, const char* mesh);
 
 }  // namespace tegula

@@ -43,7 +43,8 @@ __device__ inline u32 rows_word(const DotI8Params& p, long long m, long long k, 
 }
 
 // Grid (tiles of n, tiles of m).
-extern "C" __global__ void __launch_bounds__(kThreads) dot_i8(const DotI8Params p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    dot_i8(const __grid_constant__ DotI8Params p) {
   begin_early();
   __shared__ u32 a[kRows][kWords + 1], b[kWords][kColumns];
   const long long m0 = static_cast<long long>(blockIdx.y) * kRows;

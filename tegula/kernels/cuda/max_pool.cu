@@ -8,7 +8,7 @@
 using namespace tegula::cuda;
 
 // A thread a window, neighbours beside each other.
-extern "C" __global__ void __launch_bounds__(256) max_pool(const PoolParams p) {
+extern "C" __global__ void __launch_bounds__(256) max_pool(const __grid_constant__ PoolParams p) {
   begin_early();
   for (long long e = flat_thread(); e < p.count; e += flat_threads()) {
     long long rest = e, o[kPoolDims], origin[kPoolDims];

@@ -22,28 +22,29 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 #endif
 
-// Starts are clamped, so that the update lies inside.
-extern "C" __global__ void __launch_bounds__(256)
-    update_slice(const __grid_constant__ UpdateParams p) {
-  begin_early();
+// Where the part of a tensor begins: starts are clamped, so that it lies inside.
+__device__ __forceinline__ long long first_of(const UpdateParams& p, int tensor) {
   long long first = 0;
   for (int d = 0; d < p.loops.rank; ++d) {
     const long long start = id_at(p.start[d], 0);
-    first += max(0LL, min(start, p.room[d])) * p.loops.stride[1][d];
+    first += max(0LL, min(start, p.room[d])) * p.loops.stride[tensor][d];
   }
+  return first;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    update_slice(const __grid_constant__ UpdateParams p) {
+  begin_early();
+  const long long first = first_of(p, 1);
   for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[first + offset_of(p.loops, i, 1)] =
         static_cast<const MovedElement*>(p.from)[offset_of(p.loops, i, 0)];
 }
 
-// The reverse: a part of x at clamped starts.
-extern "C" __global__ void __launch_bounds__(256) slice_at(const UpdateParams p) {
+// The reverse: a part of x.
+extern "C" __global__ void __launch_bounds__(256) slice_at(const __grid_constant__ UpdateParams p) {
   begin_early();
-  long long first = 0;
-  for (int d = 0; d < p.loops.rank; ++d) {
-    const long long start = id_at(p.start[d], 0);
-    first += max(0LL, min(start, p.room[d])) * p.loops.stride[0][d];
-  }
+  const long long first = first_of(p, 0);
   for (long long i = flat_thread(); i < p.loops.count; i += flat_threads())
     static_cast<MovedElement*>(p.to)[offset_of(p.loops, i, 1)] =
         static_cast<const MovedElement*>(p.from)[first + offset_of(p.loops, i, 0)];

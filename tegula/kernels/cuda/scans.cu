@@ -47,7 +47,8 @@ constexpr int kPart = kLength / kParts;
 
 // Every warp scans parts of lines by shuffles, 32 elements at a time; what came before a part is
 // joined as results are written.
-extern "C" __global__ void __launch_bounds__(kThreads) cummax(const LineParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    cummax(const __grid_constant__ LineParams p) {
   begin_early();
   __shared__ Value value[kLines * kPitch];
   __shared__ int index[kLines * kPitch];
@@ -127,7 +128,8 @@ __device__ inline T next_of(T a, T y, T b) {
 
 // a is x, b is z. A thread a line makes the chain, whose order is the op's, out of shared memory
 // while the others' loads of the next tile are under way.
-extern "C" __global__ void __launch_bounds__(kThreads) linear_recurrence(const LineParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    linear_recurrence(const __grid_constant__ LineParams p) {
   begin_early();
   using Sum = TEGULA_SUM;
   __shared__ Sum a[kLines * kPitch], b[kLines * kPitch];

@@ -16,7 +16,8 @@ constexpr int kThreads = 256;
 
 // Every tile of every row in order, by a bitonic network in shared memory. Places tell equals
 // apart, so that the order is one of all elements, and what a network may swap does not matter.
-extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const SortParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    sort_tiles(const __grid_constant__ SortParams p) {
   begin_early();
   __shared__ Value value[kSortTile];
   __shared__ int place[kSortTile];
@@ -60,7 +61,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const SortPara
 
 // Neighbouring runs become one. An element's new place is its own within its run and how many of
 // the other run come before it; of equals the left run's do.
-extern "C" __global__ void __launch_bounds__(kThreads) merge_runs(const SortParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    merge_runs(const __grid_constant__ SortParams p) {
   begin_early();
   const long long all = p.rows.count * p.n;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {
@@ -86,7 +88,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) merge_runs(const SortPara
 }
 
 // A thread a value.
-extern "C" __global__ void __launch_bounds__(kThreads) searchsorted(const SearchParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    searchsorted(const __grid_constant__ SearchParams p) {
   begin_early();
   const long long all = p.rows.count * p.m;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {

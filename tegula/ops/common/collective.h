@@ -25,6 +25,14 @@ Status check_root(const OpCall& c);
 inline constexpr std::string_view kBackgroundDoc =
     "from where it stands up to whoever reads it, beside the work in between";
 
+// Of exchanges from each rank to each.
+inline constexpr InlineList<AttrDef, 16> kAllToAllAttrs = {
+    {"axis", AttrKind::kString, true, "of the mesh: along which the group lies"},
+    {"ranks", AttrKind::kInt, true, "in the group"},
+    {"split", AttrKind::kInt, true, "the dim of x of which each rank gets its share"},
+    {"gather", AttrKind::kInt, true, "the dim along which what a rank gets is laid"},
+    {"background", AttrKind::kBool, false, kBackgroundDoc}};
+
 // A dim that is read or written whole, so that nobody cuts it a second time.
 DimExpr uncut(DimMap& m, Dim size);
 // The dims of an op of one operand and one result that differ in the named dims alone.
