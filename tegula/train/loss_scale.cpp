@@ -9,11 +9,6 @@ namespace {
 constexpr const char *kScale = "loss_scale", *kGood = "loss_scale.good",
                      *kSkipped = "loss_scale.skipped";
 
-void set_state(Builder& b, const char* name, Var v) {
-  b.result(name, v);
-  b.donate(name, name);
-}
-
 Var constant(Builder& b, double value) { return fill(b, value, {DType::kF32, {}}); }
 }  // namespace
 

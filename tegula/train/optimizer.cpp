@@ -12,6 +12,11 @@ StepScalars StepScalars::params(Builder& b) {
   return {b.param("lr", f32), b.param("c1", f32), b.param("c2", f32)};
 }
 
+void set_state(Builder& b, const std::string& name, Var v) {
+  b.result(name, v);
+  b.donate(name, name);
+}
+
 namespace {
 
 // Rows first, then their sums: rows run in parallel.
@@ -37,11 +42,6 @@ Var exact_norm(Builder& b, const std::vector<WeightSpec>& specs, const std::vect
   std::vector<std::string_view> scopes;
   for (const WeightSpec& s : specs) scopes.emplace_back(s.scope);
   return order_free_norm(b, grads, scopes);
-}
-
-void set_state(Builder& b, const std::string& name, Var v) {
-  b.result(name, v);
-  b.donate(name, name);
 }
 
 Var state(Builder& b, const std::string& name, const Type& type) {

@@ -30,6 +30,9 @@ struct StepScalars {
   static StepScalars params(Builder& b);
 };
 
+// The next value of the state parameter of that name, which takes its memory.
+void set_state(Builder& b, const std::string& name, Var v);
+
 // Whether the update is done: one whose gradients have a norm that is no number or infinite changes
 // no weight and no state.
 Var is_finite_norm(Var norm);

@@ -147,6 +147,7 @@ Status Trainer::compile_plans() {
                           fit.memory.total_bytes(), " bytes of ", config_.device_memory_bytes));
   }
   functions_ = TEGULA_TRY(build_step_functions(config_));
+  order_ = dealt_order(config_);
   const bool one = config_.accumulate == 1;
   const auto add = [&](FuncId f) -> Status {
     plans_.push_back(TEGULA_TRY(compile_for_ranks(config_, functions_, f, target)));
@@ -256,8 +257,7 @@ Status Trainer::bind_all() {
 void Trainer::give_batch() {
   if (ranks_.size() == 1) return;
   const Type type{DType::kI32, {config_.batch, config_.model.max_seqlen}};
-  const std::vector<int64_t> order = dealt_order(config_);
-  deal(order, tokens_), deal(order, targets_);
+  deal(order_, tokens_), deal(order_, targets_);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
     take_share(plans_[kEval], rank, "tokens", contiguous_ref(tokens_.data(), type),

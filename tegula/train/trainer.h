@@ -168,6 +168,7 @@ class Trainer {
   std::vector<StepCost> rank_costs_;
   RankGroup group_;
   RankRuns ranks_;
+  std::vector<int64_t> order_;             // of a row's tokens over cp (deal.h)
   std::vector<int32_t> tokens_, targets_;  // of all ranks
   float lr_ = 0, c1_ = 0, c2_ = 0;
   int64_t seed_ = 0;

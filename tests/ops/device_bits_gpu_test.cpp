@@ -40,13 +40,13 @@ Bytes on_cpu(const Case& c) {
   std::vector<TensorRef> out;
   for (const Type& t : c.out) results.emplace_back(t);
   for (HostTensor& t : results) out.push_back(t.ref());
-  const KernelDef* kernel = nullptr;
-  for (const KernelDef* k : all_kernels())
-    if (k->op == c.op->name && k->device == DeviceKind::kCpu && k->min_isa <= machine_isa() &&
-        (kernel == nullptr || k->priority > kernel->priority))
-      kernel = k;
+  constexpr int kThreads = 2;
+  const Target target = Target::this_cpu(kThreads);
+  const std::vector<TensorRef> in = c.refs();
+  const KernelQuery query{.attrs = &c.sample.attrs, .in = in, .out = out, .target = &target};
+  const KernelDef* kernel = best_kernel(c.op->name, target, {&query, 1});
   if (kernel != nullptr) {
-    run_kernel(*kernel, c.sample.attrs, c.refs(), out, 2);
+    run_kernel(*kernel, c.sample.attrs, in, out, kThreads);
   } else {
     const FlushDenormals flush;
     results = evaluate(c.call(), c.refs(), Arithmetic::kNaive).value();
