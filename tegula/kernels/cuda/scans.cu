@@ -53,14 +53,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ Value value[kLines * kPitch];
   __shared__ int index[kLines * kPitch];
   __shared__ Top all_of[kLines][kParts], before[kLines][kParts], carry[kLines];
-  __shared__ long long from[kLines], to[kLines], to_place[kLines];
+  __shared__ long long offset[3][kLines];  // of x, of values, of places
   const long long first = static_cast<long long>(blockIdx.x) * kLines;
   const int n_lines = static_cast<int>(min(static_cast<long long>(kLines), p.lines.count - first));
-  if (threadIdx.x < n_lines) {
-    from[threadIdx.x] = offset_of(p.lines, first + threadIdx.x, 0);
-    to[threadIdx.x] = offset_of(p.lines, first + threadIdx.x, 1);
-    to_place[threadIdx.x] = offset_of(p.lines, first + threadIdx.x, 2);
-    carry[threadIdx.x] = {Value(0), -1};
+  if (threadIdx.x < 3 * kLines) {
+    const int tensor = threadIdx.x / kLines, line = threadIdx.x % kLines;
+    if (line < n_lines) offset[tensor][line] = offset_of(p.lines, first + line, tensor);
+    if (tensor == 0) carry[line] = {Value(0), -1};
   }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (long long begin = 0; begin < p.n; begin += kLength) {
@@ -70,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       const Place s = place_of(e, p.step[0] == 1 || p.step[0] == -1);
       if (s.line < n_lines && s.i < length)
         value[s.at()] =
-            value_of(static_cast<const Stored*>(p.x)[from[s.line] + (begin + s.i) * p.step[0]]);
+            value_of(static_cast<const Stored*>(p.x)[offset[0][s.line] + (begin + s.i) * p.step[0]]);
     }
     __syncthreads();
     for (int work = warp; work < kLines * kParts; work += kWarps) {
@@ -110,8 +109,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       const Top top =
           join(before[s.line][s.i / kPart], {value[s.at()], index[s.at()]}, p.is_smallest);
       const long long i = begin + s.i;
-      static_cast<Stored*>(p.y)[to[s.line] + i * p.step[1]] = stored_of(top.value);
-      static_cast<int*>(p.z)[to_place[s.line] + i * p.step[2]] =
+      static_cast<Stored*>(p.y)[offset[1][s.line] + i * p.step[1]] = stored_of(top.value);
+      static_cast<int*>(p.z)[offset[2][s.line] + i * p.step[2]] =
           p.is_reverse ? static_cast<int>(p.n) - 1 - top.at : top.at;
     }
   }
