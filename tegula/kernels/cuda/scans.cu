@@ -68,8 +68,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int e = threadIdx.x; e < kElements; e += kThreads) {
       const Place s = place_of(e, p.step[0] == 1 || p.step[0] == -1);
       if (s.line < n_lines && s.i < length)
-        value[s.at()] =
-            value_of(static_cast<const Stored*>(p.x)[offset[0][s.line] + (begin + s.i) * p.step[0]]);
+        value[s.at()] = value_of(
+            static_cast<const Stored*>(p.x)[offset[0][s.line] + (begin + s.i) * p.step[0]]);
     }
     __syncthreads();
     for (int work = warp; work < kLines * kParts; work += kWarps) {
