@@ -137,10 +137,10 @@ void note_tasks(const KernelDef& kernel, int64_t tasks) {
   most = std::max(most, tasks);
 }
 
-// What rounding each logit to bf16 moves a cross-entropy, a share of the larger of 1 and its
+// What rounding each logit to 16 bits moves a cross-entropy, a share of the larger of 1 and its
 // magnitude: e^logit and lse by as much as the logit.
 double slack_of(const KernelDef& kernel, const Variant& v) {
-  if (kernel.order != "bf16_logits") return 0;
+  if (kernel.order != "narrow_logits") return 0;
   double most = 0;
   const std::vector<TensorRef> in = v.refs();
   const HostTensor x = copy_of(in[0]), w = copy_of(in[1]);
@@ -151,7 +151,7 @@ double slack_of(const KernelDef& kernel, const Variant& v) {
       for (int64_t e = 0; e < d; ++e) logit += x.at(i * d + e) * w.at(j * d + e);
       most = std::max(most, std::abs(logit));
     }
-  return epsilon(DType::kBF16) * most;
+  return epsilon(in[0].dtype) * most;
 }
 
 std::string check_values(const Case& c, const Variant& v, const Outputs& got,

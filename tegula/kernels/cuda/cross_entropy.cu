@@ -6,8 +6,8 @@
 // A block has a row. Its threads walk it in steps of 8 elements, each with a running maximum and
 // sum [Milakov and Gimelshein 2018, Alg. 3], which are joined in a fixed order.
 //
-// Variant, by -D: TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1: lse is read, not formed; TEGULA_ID64 0 |
-// 1 of targets.
+// Variant, by -D: TEGULA_F16 0 | 1: logits of bf16 or f16; TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1:
+// lse is read, not formed; TEGULA_ID64 0 | 1 of targets.
 #include "tegula/kernels/cuda/cross_entropy_params.h"
 #include "tegula/kernels/cuda/strided.cuh"
 
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(256) add_part(const AddPartParams p
     if (i + e >= p.n) return;
     const float sum = p.sum[i + e] + p.part[i + e];
     if (p.out != nullptr)
-      p.out[i + e] = static_cast<u16>(pack_bf16(sum, 0.f));
+      p.out[i + e] = static_cast<u16>(pack_element(sum, 0.f));
     else
       p.sum[i + e] = sum;
   }

@@ -63,13 +63,16 @@ int MatmulVariant::smem_bytes() const {
 
 std::string MatmulVariant::name() const {
   return cat(a_mn_major ? "am_" : "ak_", b_mn_major ? "bn" : "bk", "_n", tile_n, "s", n_stages,
-             f32_out ? "_f32" : "", "_g", group);
+             is_f16 ? "_f16" : "", f32_out ? "_f32" : "", "_g", group);
 }
 
 std::vector<std::string> MatmulVariant::defines() const {
-  return {cat("TEGULA_TILE_N=", tile_n), cat("TEGULA_STAGES=", n_stages),
-          cat("TEGULA_A_MN_MAJOR=", int{a_mn_major}), cat("TEGULA_B_MN_MAJOR=", int{b_mn_major}),
-          cat("TEGULA_F32_OUT=", int{f32_out})};
+  return {cat("TEGULA_TILE_N=", tile_n),
+          cat("TEGULA_STAGES=", n_stages),
+          cat("TEGULA_A_MN_MAJOR=", int{a_mn_major}),
+          cat("TEGULA_B_MN_MAJOR=", int{b_mn_major}),
+          cat("TEGULA_F32_OUT=", int{f32_out}),
+          cat("TEGULA_F16=", int{is_f16})};
 }
 
 MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
@@ -77,6 +80,7 @@ MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
   v.a_mn_major = shape.a_mn_major;
   v.b_mn_major = shape.b_mn_major;
   v.f32_out = shape.f32_out;
+  v.is_f16 = shape.is_f16;
   const auto rounds = [&](int64_t tile_n) {
     return ceil_div(ceil_div(shape.m, kTileM) * ceil_div(shape.n, tile_n), n_multiprocessors);
   };
@@ -113,8 +117,9 @@ Result<MatmulKernel> MatmulKernel::load(const MatmulVariant& variant, const std:
 Status MatmulKernel::launch(const MatmulCall& call) const {
   const MatmulVariant& v = variant_;
   const MatmulShape& s = call.shape;
-  if (s.a_mn_major != v.a_mn_major || s.b_mn_major != v.b_mn_major || s.f32_out != v.f32_out)
-    return internal_error(cat("matmul variant ", v.name(), " got operands of another layout"));
+  if (s.a_mn_major != v.a_mn_major || s.b_mn_major != v.b_mn_major || s.f32_out != v.f32_out ||
+      s.is_f16 != v.is_f16)
+    return internal_error(cat("matmul variant ", v.name(), " got other operands"));
   TEGULA_TRY(check_matmul(call));
   if (call.n_splits > 1 && (!s.f32_out || s.k % (call.n_splits * kTileK) != 0))
     return internal_error(cat("matmul: k ", s.k, " in ", call.n_splits, " parts"));
@@ -136,8 +141,8 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
                   call.stream, "launching matmul_sm90", a, b, c, p);
 }
 
-std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major) {
-  return {cat("TEGULA_B_MN_MAJOR=", int{b_mn_major})};
+std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major, bool is_f16) {
+  return {cat("TEGULA_B_MN_MAJOR=", int{b_mn_major}), cat("TEGULA_F16=", int{is_f16})};
 }
 
 Result<MatmulMmaKernel> MatmulMmaKernel::load(bool b_mn_major, const std::string& cubin) {

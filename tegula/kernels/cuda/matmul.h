@@ -2,10 +2,10 @@
 // launch.
 //
 //   c[m, n] = a[m, k] b[k, n]
-// bf16, c also f32; c with stride 1 over n; a with stride 1 over k, or over m (a_mn_major: it lies
-// transposed); b with stride 1 over n (b_mn_major) or over k; the other stride a multiple of 8
-// elements, data aligned to 16 bytes. Numerics: f32 sums over ascending k, rounded to bf16 once;
-// the same bits in every run of a variant.
+// bf16 or f16, all of one, c also f32; c with stride 1 over n; a with stride 1 over k, or over m
+// (a_mn_major: it lies transposed); b with stride 1 over n (b_mn_major) or over k; the other stride
+// a multiple of 8 elements, data aligned to 16 bytes. Numerics: f32 sums over ascending k, rounded
+// once; the same bits in every run of a variant.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ struct MatmulShape {
   int64_t m = 1, n = 1, k = 1;
   bool a_mn_major = false, b_mn_major = true;
   bool f32_out = false;  // c is f32: sums as they are
+  bool is_f16 = false;   // what is not f32 is f16, else bf16
 };
 
 struct MatmulOperand {
@@ -46,6 +47,7 @@ struct MatmulVariant {
   int n_stages = 4;
   bool a_mn_major = false, b_mn_major = true;
   bool f32_out = false;
+  bool is_f16 = false;
   int group = 16;  // rows of tiles that are worked on together: so many columns of B stay in L2
 
   int smem_bytes() const;
@@ -91,7 +93,7 @@ class MatmulMmaKernel {
   static constexpr int smem_bytes(int capability) {
     return n_stages(capability) * (128 + 256) * 128;
   }
-  static std::vector<std::string> defines(bool b_mn_major);
+  static std::vector<std::string> defines(bool b_mn_major, bool is_f16 = false);
   static Result<MatmulMmaKernel> load(bool b_mn_major, const std::string& cubin);
   Status launch(const MatmulCall& call) const;
 

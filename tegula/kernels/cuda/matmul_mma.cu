@@ -1,6 +1,7 @@
-// C = A B on the tensor cores by mma.sync, as on Ampere: bf16 in, f32 sums, bf16 out.
+// C = A B on the tensor cores by mma.sync, as on Ampere: bf16 or f16 (TEGULA_F16) in, f32 sums,
+// rounded to the same once.
 //
-//   a [m, k]; b [k, n] (TEGULA_B_MN_MAJOR 1) or its transposed [n, k] (0); c [m, n]: bf16,
+//   a [m, k]; b [k, n] (TEGULA_B_MN_MAJOR 1) or its transposed [n, k] (0); c [m, n]:
 //   stride 1 in the last dim, other strides multiples of 8, aligned to 16 bytes
 //
 // A block makes 128 × 256 outputs, its 8 warps 64 × 64 each. Slabs of 64 k pass through a ring of
@@ -119,7 +120,7 @@ struct MatmulMma {
 #pragma unroll
         for (int j = 0; j < kWarpTile / 8; ++j) {
           const int column = first_column + warp % 4 * kWarpTile + 8 * j + lane % 4 * 2;
-          const u32 pair = pack_bf16(d[i][j][2 * r], d[i][j][2 * r + 1]);
+          const u32 pair = pack_element(d[i][j][2 * r], d[i][j][2 * r + 1]);
           if (column + 1 < p.n)
             *reinterpret_cast<u32*>(c + column) = pair;
           else if (column < p.n)

@@ -1,15 +1,15 @@
-// C = A B for bf16 on Hopper: the top rung of the matmul ladder. docs/kernels/matmul_cuda.md says
-// what bounds it and what each part gave.
+// C = A B for bf16 or f16 on Hopper: the top rung of the matmul ladder. docs/kernels/matmul_cuda.md
+// says what bounds it and what each part gave.
 //
 //   a [m, k] or its transposed [k, m] (MN-major), b [k, n] (MN-major) or its transposed [n, k],
-//   c [m, n]: bf16, stride 1 in the last dim, other strides multiples of 8, aligned to 16 bytes
+//   c [m, n]: stride 1 in the last dim, other strides multiples of 8, aligned to 16 bytes
 //
 // f32 sums over ascending k, 16 at a time; the same bits in every run. The copy engine fills what
 // lies past the end with zeros and does not write it, so any m, n and k will do.
 //
 // A block has one warpgroup of which one thread asks the copy engine for slabs of 64 k, and two
 // that own 64 rows of a tile each and keep their sums in registers. Blocks stay for the whole
-// launch. A finished tile is rounded to bf16 at once, which frees its sums: the products of the
+// launch. A finished tile is rounded at once, which frees its sums: the products of the
 // next tile start, and while the tensor cores make them, the same threads write the tile out
 // through shared memory.
 //
@@ -18,6 +18,7 @@
 //   TEGULA_STAGES                        slabs in shared memory
 //   TEGULA_A_MN_MAJOR, TEGULA_B_MN_MAJOR 0 | 1
 //   TEGULA_F32_OUT                       1: c is f32, its sums as they are, written from registers
+//   TEGULA_F16                           1: f16, not bf16
 #include "tegula/kernels/cuda/matmul_tiles.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -102,7 +103,7 @@ struct Consumer {
   u32 warp;  // 0..3
   Ring<kStages> ring;
   float d[kTileN / 2];       // sums [64 rows][kTileN]
-  u32 rounded[kTileN / 4];   // bf16 of the tile before
+  u32 rounded[kTileN / 4];   // of the tile before
   int row = 0, column = -1;  // where that begins; column < 0: there is none
 
   // d[64][kTileN] (+)= A[64][64] B[64][kTileN] of a slab.
@@ -211,7 +212,7 @@ struct Consumer {
         continue;
       }
 #pragma unroll
-      for (int i = 0; i < kTileN / 4; ++i) rounded[i] = pack_bf16(d[2 * i], d[2 * i + 1]);
+      for (int i = 0; i < kTileN / 4; ++i) rounded[i] = pack_element(d[2 * i], d[2 * i + 1]);
       row = at.m * kTileM + int(wg) * kRows;
       column = at.n * kTileN;
     }

@@ -9,7 +9,8 @@
 // joins them: the bits of the shards' products, added.
 //
 // Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_SHARDS 1 | 2 | 4 | 8;
-// TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16, 0: f32.
+// TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16 (with
+// TEGULA_F16: f16), 0: f32.
 #include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -41,8 +42,8 @@ struct Values {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #if TEGULA_IN16
-      at[2 * i] = bf16_to_float(static_cast<u16>(w[i]));
-      at[2 * i + 1] = bf16_to_float(static_cast<u16>(w[i] >> 16));
+      at[2 * i] = element_to_float(static_cast<u16>(w[i]));
+      at[2 * i + 1] = element_to_float(static_cast<u16>(w[i] >> 16));
 #else
       at[i] = __uint_as_float(w[i]);
 #endif
@@ -52,7 +53,7 @@ struct Values {
 
 __device__ inline void store(const MatvecParams& p, int m, int n, float x) {
 #if TEGULA_OUT16
-  static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_bf16(x, 0.f));
+  static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_element(x, 0.f));
 #else
   static_cast<float*>(p.c)[m * p.ldc + n] = x;
 #endif
@@ -86,7 +87,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
 #if TEGULA_IN16
-          const float x = bf16_to_float(row_of_a(p, first + m)[k]);
+          const float x = element_to_float(row_of_a(p, first + m)[k]);
 #else
           const float x = row_of_a(p, first + m)[k];
 #endif

@@ -249,9 +249,10 @@ void add_rungs(List& list, const char* arch) {
   for (const MatmulRung& r : matmul_rungs())
     list.add({cat("matmul_", r.name), std::string(r.source), r.defines, arch});
   for (const bool b_mn_major : {false, true})
-    list.add({cat("matmul_mma ", b_mn_major ? "bn" : "bk"), "matmul_mma.cu",
-              MatmulMmaKernel::defines(b_mn_major), arch, 256,
-              MatmulMmaKernel::smem_bytes(arch == kAmpere ? 80 : 90)});
+    for (const bool is_f16 : {false, true})
+      list.add({cat("matmul_mma ", b_mn_major ? "bn" : "bk", is_f16 ? " f16" : ""), "matmul_mma.cu",
+                MatmulMmaKernel::defines(b_mn_major, is_f16), arch, 256,
+                MatmulMmaKernel::smem_bytes(arch == kAmpere ? 80 : 90)});
   list.add({"divergence", "divergence.cu", {}, arch});
   list.add({"mean", "mean.cu", {}, arch, kMeanThreads});
 }
@@ -323,6 +324,13 @@ std::vector<KernelVariant> covering_variants() {
   add_attention_f32(list);
   add_attention_mma(list);
   add_decode_variants(list);
+  for (const bool f32_out : {false, true})
+    add_matmul(list, {.m = 8192,
+                      .n = 8192,
+                      .k = 8192,
+                      .a_mn_major = f32_out,
+                      .f32_out = f32_out,
+                      .is_f16 = true});
   for (const char* arch : {kHopper, kAmpere}) add_rungs(list, arch), add_plain(list, arch);
   return list.take();
 }
@@ -332,7 +340,7 @@ void add_plain(List& list) {
   const auto add = [&](const char* source, std::vector<std::string> defines) {
     list.add({source, source, std::move(defines), kHopper});
   };
-  add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0"});
+  add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0", "TEGULA_F16=0"});
   for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"}) {
     for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4"}) add("indexed.cu", {bytes, id64});
     add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_T=float"});
@@ -341,8 +349,8 @@ void add_plain(List& list) {
   add("move.cu", {"TEGULA_BYTES=4"});
   add("reduce.cu", {"TEGULA_OP=0", "TEGULA_T=float"});
   for (const char* out : {"TEGULA_OUT16=0", "TEGULA_OUT16=1"})
-    add("matvec.cu",
-        {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_IN16=1", out});
+    add("matvec.cu", {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_IN16=1", out,
+                      "TEGULA_F16=0"});
 }
 
 std::vector<KernelVariant> ahead_variants() {

@@ -13,6 +13,9 @@ bool passes(const KernelQuery& q) {
   return kCheck(q).ok();
 }
 
+// What the tensor cores multiply as it is.
+inline bool is_narrow_float(DType t) { return t == DType::kBF16 || t == DType::kF16; }
+
 // unsupported unless the target has the capability `least`, or one up to `most`.
 inline Status check_device(const KernelQuery& q, int least, int most = 1 << 10) {
   const int have = q.target->capability;

@@ -1,5 +1,5 @@
-// Cross-entropies as the CUDA kernels take them: logits are formed in the workspace, in bf16, rows
-// padded to 16 bytes, and turned into their gradient there.
+// Cross-entropies as the CUDA kernels take them: logits are formed in the workspace, in the
+// operands' bf16 or f16, rows padded to 16 bytes, and turned into their gradient there.
 #pragma once
 
 #include "tegula/base/round.h"
@@ -42,8 +42,8 @@ inline CrossEntropyShape cross_entropy_shape(const KernelQuery& q, CrossEntropyP
 template <CrossEntropyPart kPart>
 Status check_cross_entropy(const KernelQuery& q) {
   const TensorRef &x = q.in[0], &w = q.in[1];
-  if (x.dtype != DType::kBF16 || w.dtype != DType::kBF16)
-    return unsupported("cross-entropy: logits are formed in bf16, of bf16");
+  if (!is_narrow_float(x.dtype) || w.dtype != x.dtype)
+    return unsupported("cross-entropy: logits are formed in bf16 or f16, of the same");
   if (q.attrs->flag("transposed")) return unsupported("cross-entropy: w must be [v, d]");
   if (x.rank < 1 || x.numel() == 0 || w.shape[0] == 0)
     return unsupported("cross-entropy: no tokens or columns");

@@ -52,8 +52,8 @@ Result<DotCall> parse_dot(const KernelQuery& q, DType dtype, DType out, int64_t 
   const Layout b = TEGULA_TRY(layout_of(d.c.k, d.c.n, kernel::kB));
   const Layout c = TEGULA_TRY(layout_of(d.c.m, d.c.n, kernel::kOut));
   if (c.first_is_inner) return unsupported("dot: the result's last dim must have stride 1");
-  d.shape = {d.c.m.count,      d.c.n.count,       d.c.k.count,
-             a.first_is_inner, !b.first_is_inner, out == DType::kF32};
+  d.shape = {d.c.m.count,       d.c.n.count,        d.c.k.count,         a.first_is_inner,
+             !b.first_is_inner, out == DType::kF32, dtype == DType::kF16};
   d.lda = a.stride, d.ldb = b.stride, d.ldc = c.stride;
   return d;
 }

@@ -1,4 +1,4 @@
-// Logits again, in bf16, and turned into their gradient.
+// Logits again, in 16 bits, and turned into their gradient.
 #include "tegula/kernels/cuda/describe/cross_entropy_query.h"
 
 namespace tegula::cuda {
@@ -7,8 +7,8 @@ extern constinit const KernelDef linear_cross_entropy_bwd_cuda{
     .name = "linear_cross_entropy_bwd_cuda",
     .op = "linear_cross_entropy_bwd",
     .device = DeviceKind::kCuda,
-    .order = "bf16_logits",
-    .doc = "logits again, in bf16, and turned into their gradient",
+    .order = "narrow_logits",
+    .doc = "logits again, in 16 bits, and turned into their gradient",
     .priority = 100,
     .supports = passes<check_cross_entropy<CrossEntropyPart::kBackward>>,
     .check = check_cross_entropy<CrossEntropyPart::kBackward>,

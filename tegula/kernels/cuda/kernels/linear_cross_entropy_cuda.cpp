@@ -1,4 +1,4 @@
-// Logits of some tokens at a time, in bf16.
+// Logits of some tokens at a time, in 16 bits.
 #include "tegula/kernels/cuda/describe/cross_entropy_query.h"
 
 namespace tegula::cuda {
@@ -7,8 +7,8 @@ extern constinit const KernelDef linear_cross_entropy_cuda{
     .name = "linear_cross_entropy_cuda",
     .op = "linear_cross_entropy",
     .device = DeviceKind::kCuda,
-    .order = "bf16_logits",
-    .doc = "logits of some tokens at a time, in bf16",
+    .order = "narrow_logits",
+    .doc = "logits of some tokens at a time, in 16 bits",
     .priority = 100,
     .supports = passes<check_cross_entropy<CrossEntropyPart::kForward>>,
     .check = check_cross_entropy<CrossEntropyPart::kForward>,

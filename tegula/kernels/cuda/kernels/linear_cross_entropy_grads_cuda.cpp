@@ -1,4 +1,4 @@
-// Logits once, in bf16: three products, not four.
+// Logits once, in 16 bits: three products, not four.
 #include "tegula/kernels/cuda/describe/cross_entropy_query.h"
 
 namespace tegula::cuda {
@@ -7,8 +7,8 @@ extern constinit const KernelDef linear_cross_entropy_grads_cuda{
     .name = "linear_cross_entropy_grads_cuda",
     .op = "linear_cross_entropy_grads",
     .device = DeviceKind::kCuda,
-    .order = "bf16_logits",
-    .doc = "logits once, in bf16: three products, not four",
+    .order = "narrow_logits",
+    .doc = "logits once, in 16 bits: three products, not four",
     .priority = 100,
     .supports = passes<check_cross_entropy<CrossEntropyPart::kGrads>>,
     .check = check_cross_entropy<CrossEntropyPart::kGrads>,

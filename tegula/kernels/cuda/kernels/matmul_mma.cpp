@@ -6,7 +6,9 @@ namespace tegula::cuda {
 namespace {
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 80));
-  const DotCall d = TEGULA_TRY(parse_dot(q, DType::kBF16));
+  const DType in = q.in[0].dtype;
+  if (!is_narrow_float(in)) return unsupported("dot: of bf16 or f16");
+  const DotCall d = TEGULA_TRY(parse_dot(q, in));
   if (d.shape.a_mn_major) return unsupported("dot: the first factor must have stride 1 over k");
   return check_matmul(matmul_call(d, 0, nullptr));
 }

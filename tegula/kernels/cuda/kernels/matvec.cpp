@@ -11,9 +11,8 @@ constexpr int64_t kMostRows = 64, kMostShards = 8;
 Status check(const KernelQuery& q) {
   TEGULA_TRY(check_device(q, 80));
   const DType in = q.in[0].dtype, out = q.out[0].dtype;
-  if (out != DType::kF32 && (out != in || out != DType::kBF16))
-    return unsupported("dot: bf16 into bf16 or f32, f32 into f32");
-  if (in != DType::kF32 && in != DType::kBF16) return unsupported("dot: of bf16 or f32");
+  if ((in != DType::kF32 && !is_narrow_float(in)) || (out != in && out != DType::kF32))
+    return unsupported("dot: of bf16, f16 or f32, into the same or f32");
   const DotCall d = TEGULA_TRY(parse_dot(q, in, out, kMostShards));
   const int64_t vector = 16 / size_bytes(in);
   const MatmulShape& s = d.shape;

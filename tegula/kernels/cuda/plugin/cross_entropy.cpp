@@ -7,8 +7,7 @@ namespace tegula::cuda {
 
 namespace {
 
-TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride,
-                 DType dtype = DType::kBF16) {
+TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride, DType dtype) {
   TensorRef t;
   t.data = data, t.dtype = dtype, t.rank = 2;
   t.shape[0] = rows, t.shape[1] = columns, t.stride[0] = stride, t.stride[1] = 1;
@@ -61,7 +60,8 @@ Status product_dw(const DeviceCall& call, const CrossEntropyShape& s, int64_t fi
                   const TensorRef& logits, const TensorRef& x, const TensorRef& dw,
                   const std::vector<std::string>& defines, const Stream& to) {
   const char* dims = "n v, n d -> v d";
-  if (!s.has_parts) return product(call, dims, logits, x, matrix(dw.data, s.v, s.d, s.d), to);
+  if (!s.has_parts)
+    return product(call, dims, logits, x, matrix(dw.data, s.v, s.d, s.d, dw.dtype), to);
   char* sum = static_cast<char*>(call.workspace) + s.logits_bytes();
   char* part = first == 0 ? sum : sum + s.part_bytes();
   TEGULA_TRY(product(call, dims, logits, x, matrix(part, s.v, s.d, s.d, DType::kF32), to));
@@ -82,17 +82,19 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
       .attrs = call.attrs, .in = call.in, .out = call.out, .target = call.target};
   const CrossEntropyShape s = cross_entropy_shape(query, part);
   const bool has_grads = part != CrossEntropyPart::kForward;
+  const DType type = call.in[0].dtype;
   const std::vector<std::string> defines = {
       cat("TEGULA_GRADS=", int{has_grads}),
       cat("TEGULA_GIVEN=", int{part == CrossEntropyPart::kBackward}),
-      cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64})};
+      cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64}),
+      cat("TEGULA_F16=", int{type == DType::kF16})};
   const FunctionHandle f = TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy", defines));
   const Driver* d = TEGULA_TRY(Driver::get());
-  const TensorRef w = matrix(call.in[1].data, s.v, s.d, s.d);
+  const TensorRef w = matrix(call.in[1].data, s.v, s.d, s.d, type);
   for (int64_t first = 0; first < s.n; first += s.chunk) {
     const int64_t n = std::min(s.chunk, s.n - first);
-    const TensorRef x = matrix(call.in[0].as<unsigned short>() + first * s.d, n, s.d, s.d);
-    const TensorRef logits = matrix(call.workspace, n, s.v, s.row);
+    const TensorRef x = matrix(call.in[0].as<unsigned short>() + first * s.d, n, s.d, s.d, type);
+    const TensorRef logits = matrix(call.workspace, n, s.v, s.row, type);
     TEGULA_TRY(product(call, "n d, v d -> n v", x, w, logits, to));
     Rows rows(call, part, s);
     rows.start_at(first, call.in[2]);
@@ -104,7 +106,8 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     if (!has_grads) continue;
     const size_t dx = part == CrossEntropyPart::kGrads ? 2 : 0;
     TEGULA_TRY(product(call, "n v, v d -> n d", logits, w,
-                       matrix(call.out[dx].as<unsigned short>() + first * s.d, n, s.d, s.d), to));
+                       matrix(call.out[dx].as<unsigned short>() + first * s.d, n, s.d, s.d, type),
+                       to));
     TEGULA_TRY(product_dw(call, s, first, logits, x, call.out[dx + 1], defines, to));
   }
   return {};

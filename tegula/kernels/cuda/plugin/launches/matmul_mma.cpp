@@ -7,10 +7,11 @@ namespace tegula::cuda {
 namespace {
 Status launch(const DeviceCall& call, const Stream& to) {
   if (!are_aligned(call)) return launch_inner(call, "dot", *call.attrs, call.in, call.out, to);
-  const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16));
-  const bool b_mn_major = d.shape.b_mn_major;
+  const DotCall d = TEGULA_TRY(parse_dot(call, call.in[0].dtype));
+  const bool b_mn_major = d.shape.b_mn_major, is_f16 = d.shape.is_f16;
   const MatmulMmaKernel* k = TEGULA_TRY(loaded<MatmulMmaKernel>(
-      b_mn_major ? "bn" : "bk", "matmul_mma.cu", MatmulMmaKernel::defines(b_mn_major),
+      cat(b_mn_major ? "bn" : "bk", is_f16 ? "_f16" : ""), "matmul_mma.cu",
+      MatmulMmaKernel::defines(b_mn_major, is_f16),
       [&](const std::string& cubin) { return MatmulMmaKernel::load(b_mn_major, cubin); }));
   const int64_t flops = 2 * d.c.batch.count * d.shape.m * d.shape.n * d.shape.k;
   call.counters->add(flops, flops);

@@ -17,7 +17,7 @@ Status join(const DotCall& d, const MatmulCall& call, int n_splits, void* out, c
 
 Status launch(const DeviceCall& call, const Stream& to) {
   if (!are_aligned(call)) return launch_inner(call, "dot", *call.attrs, call.in, call.out, to);
-  const DotCall d = TEGULA_TRY(parse_dot(call, DType::kBF16, call.out[0].dtype));
+  const DotCall d = TEGULA_TRY(parse_dot(call, call.in[0].dtype, call.out[0].dtype));
   const MatmulVariant v = choose_matmul(d.shape, call.target->multiprocessors);
   const MatmulKernel* k = TEGULA_TRY(
       loaded<MatmulKernel>(v.name(), "matmul_sm90.cu", v.defines(),

@@ -27,10 +27,12 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   // Shards of several rows would not find room in registers.
   const int64_t most = d.c.k_shards > 1 ? 2 : 8;
   const int64_t rows = std::min(most, int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1)));
-  const std::vector<std::string> defines = {
-      cat("TEGULA_M=", rows), cat("TEGULA_SHARDS=", d.c.k_shards),
-      cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}), cat("TEGULA_IN16=", int{in == DType::kBF16}),
-      cat("TEGULA_OUT16=", int{out == DType::kBF16})};
+  const std::vector<std::string> defines = {cat("TEGULA_M=", rows),
+                                            cat("TEGULA_SHARDS=", d.c.k_shards),
+                                            cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
+                                            cat("TEGULA_IN16=", int{in != DType::kF32}),
+                                            cat("TEGULA_OUT16=", int{out != DType::kF32}),
+                                            cat("TEGULA_F16=", int{in == DType::kF16})};
   JoinableKernel k;
   k.one = TEGULA_TRY(plain_kernel("matvec.cu", "matvec", defines));
   k.joined = TEGULA_TRY(plain_kernel("matvec.cu", "matvecs", defines));
