@@ -138,7 +138,7 @@ void add_plan_model(CLI::App& app, int& exit_code) {
       {"bf16", "fp8", "f32", "tf32", "int8"});
   cmd->add_option("--fix", q.fix,
                   "Settled already: dp=,tp=,pp=,cp=,ep=,zero=,sp=,schedule=,interleave=,"
-                  "microbatch=,remat=,attention=,dtype=")
+                  "slices=,microbatch=,remat=,attention=,dtype=")
       ->type_name("KEY=VALUE,…");
   one_of(
       cmd->add_option("--keeps", o.keeps,

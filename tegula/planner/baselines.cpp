@@ -21,12 +21,16 @@ class Space {
     const std::vector<int64_t> parts = divisors(cluster.n_devices);
     std::vector<int64_t> batches;
     for (int64_t b = 1; b <= kMostMicrobatch; b *= 2) batches.push_back(b);
-    values_ = {
-        parts,           parts,
-        parts,           model.is_moe() ? divisors(model.n_experts) : std::vector<int64_t>{1},
-        {0, 1, 2, 3},    {0, 1},
-        {0, 1, 2, 3, 4}, {1, 2, 3, 4, 6, 8},
-        batches,         {0, 1, 2}};
+    values_ = {parts,
+               parts,
+               parts,
+               model.is_moe() ? divisors(model.n_experts) : std::vector<int64_t>{1},
+               {0, 1, 2, 3},
+               {0, 1},
+               {0, 1, 2, 3, 4, 5, 6, 7, 8},
+               {1, 2, 3, 4, 6, 8},
+               batches,
+               {0, 1, 2}};
   }
 
   size_t n_settings() const { return values_.size(); }
@@ -49,7 +53,9 @@ class Space {
     Layout l;
     l.tp = at(0), l.pp = at(1), l.cp = at(2), l.ep = at(3);
     l.zero = static_cast<int>(at(4)), l.sp = at(5) != 0;
-    l.turns = static_cast<Turns>(at(6)), l.interleave = at(7), l.microbatch = at(8);
+    // One setting for what only one schedule has: chunks, or slices.
+    l.turns = static_cast<Turns>(at(6)), l.microbatch = at(8);
+    (l.turns == Turns::kTeraPipe ? l.slices : l.interleave) = at(7);
     l.remat = static_cast<Remat>(at(9));
     const int64_t others = l.tp * l.pp * l.cp;
     l.dp = others <= cluster_.n_devices && cluster_.n_devices % others == 0

@@ -73,7 +73,8 @@ class Saves {
   }
   void experts() {
     const double e = real(m_.n_experts), k = real(m_.n_experts_per_token), h = real(m_.d_model);
-    const double shards = real(std::gcd(static_cast<int64_t>(s_.batch), kMostShards));
+    const double shards =
+        real(std::gcd(static_cast<int64_t>(std::max(1.0, s_.batch)), kMostShards));
     const double of_shard = t_ / shards;
     const double room = shards * std::min(of_shard, std::ceil(kCapacity * of_shard * k / e));
     keep("router", 4 * t_ * (e + 3 * k + 1) + 4 * e * shards);

@@ -88,28 +88,41 @@ std::vector<Layout> meshes(const ModelSpec& model, const ClusterSpec& cluster, c
   return out;
 }
 
+namespace {
+
+// A schedule's own settings: chunks of a rank, slices of tokens.
+std::vector<Layout> with_settings(const Layout& l, const Pins& pins) {
+  std::vector<Layout> all;
+  if (l.turns == Turns::kInterleaved) {
+    for (int64_t v = 2; v <= kMostInterleave; ++v) all.push_back(l), all.back().interleave = v;
+    if (pins.interleave) all = {l}, all[0].interleave = *pins.interleave;
+  } else if (l.turns == Turns::kTeraPipe) {
+    for (int64_t n = 2; n <= kMostSlices; n *= 2) all.push_back(l), all.back().slices = n;
+    if (pins.slices) all = {l}, all[0].slices = *pins.slices;
+  } else {
+    all = {l};
+  }
+  std::erase_if(all, [&](const Layout& one) {
+    return one.interleave != pins.interleave.value_or(one.interleave) ||
+           one.slices != pins.slices.value_or(one.slices);
+  });
+  return all;
+}
+
+}  // namespace
+
 void complete(const Layout& mesh, const ModelSpec& model, const Job& job, const Pins& pins,
               std::vector<Layout>& out) {
   out.clear();
-  const int64_t m = n_microbatches(job, mesh);
   std::vector<Layout> turned;
-  const auto allowed = [&](Turns t) { return !pins.turns || *pins.turns == t; };
   for (const Turns turns : kTurns) {
     // One stage has no turns to take, and the order that keeps least is 1F1B's.
     if (mesh.pp == 1 && turns != pins.turns.value_or(Turns::kOneFOneB)) continue;
-    if (!allowed(turns)) continue;
-    Layout l = mesh;
-    l.turns = turns;
-    if (turns == Turns::kZeroBubbleH2 && m < 2 * mesh.pp - 1) continue;
-    if (turns != Turns::kInterleaved) {
-      if (pins.interleave.value_or(1) == 1) turned.push_back(l);
-      continue;
-    }
-    if (mesh.pp == 1 || m < mesh.pp) continue;
-    const int64_t first = pins.interleave.value_or(2),
-                  last = pins.interleave.value_or(kMostInterleave);
-    for (l.interleave = first; l.interleave <= last && l.interleave >= 2; ++l.interleave)
-      if (mesh.pp * l.interleave <= model.n_layers) turned.push_back(l);
+    if (pins.turns && *pins.turns != turns) continue;
+    Layout with_turns = mesh;
+    with_turns.turns = turns;
+    for (const Layout& l : with_settings(with_turns, pins))
+      if (check_turns(l, model, job).ok()) turned.push_back(l);
   }
   for (Layout l : turned)
     for (int zero = 0; zero <= 3; ++zero) {
@@ -126,6 +139,7 @@ Error why_none(const ModelSpec& model, const ClusterSpec& cluster, const Job& jo
   l.tp = pins.tp.value_or(1), l.pp = pins.pp.value_or(1), l.cp = pins.cp.value_or(1);
   l.ep = pins.ep.value_or(1), l.zero = pins.zero.value_or(0), l.sp = pins.sp.value_or(false);
   l.turns = pins.turns.value_or(Turns::kOneFOneB), l.interleave = pins.interleave.value_or(1);
+  l.slices = pins.slices.value_or(l.turns == Turns::kTeraPipe ? 2 : 1);
   l.microbatch = pins.microbatch.value_or(1);
   const int64_t others = l.tp * l.pp * l.cp, n = cluster.n_devices;
   if (pins.dp) {

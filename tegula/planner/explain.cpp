@@ -40,8 +40,8 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
   const Layout& l = p.layout;
   const RankParams r = rank_params(a.preset.model, a.params, l);
   const StateBytes s = state_bytes(a.job, a.preset.model);
-  const bool is_last = p.worst_stage == l.pp - 1;
-  const int64_t n = is_last ? p.last_layers : p.stage_layers;
+  const RankStages held = stages_of(l, p.worst_stage, p.stage_layers, p.last_layers);
+  const int64_t shards = l.zero_ranks() * l.copies();
   StepPricer pricer(a.preset.model, a.params, *a.cluster, a.job);
   const ActivationBytes& act = pricer.layer(l).activations;
   const int64_t m = n_microbatches(a.job, l);
@@ -51,16 +51,16 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
         "  parameters of a rank = %lld layers · (%.6g + experts %.6g)%s%s\n"
         "  weights      %g bytes each%s = %.6g\n  gradients    %g bytes each%s = %.6g\n"
         "  optimizer    %g bytes each%s = %.6g\n",
-        static_cast<long long>(n), r.layer, r.experts,
-        p.worst_stage == 0 ? cat(" + embedding ", r.first).c_str() : "",
-        is_last ? cat(" + head ", r.last).c_str() : "", s.weights,
-        l.zero >= 3 ? cat(" / ", l.zero_ranks()).c_str() : "", p.memory.weights, s.gradients,
-        l.zero >= 2 ? cat(" / ", l.zero_ranks()).c_str() : "", p.memory.gradients, s.optimizer,
-        l.zero >= 1 ? cat(" / ", l.zero_ranks()).c_str() : "", p.memory.optimizer);
+        static_cast<long long>(held.layers), r.layer, r.experts,
+        held.has_first ? cat(" + embedding ", r.first).c_str() : "",
+        held.has_last ? cat(" + head ", r.last).c_str() : "", s.weights,
+        l.zero >= 3 ? cat(" / ", shards).c_str() : "", p.memory.weights, s.gradients,
+        l.zero >= 2 ? cat(" / ", shards).c_str() : "", p.memory.gradients, s.optimizer,
+        l.zero >= 1 ? cat(" / ", shards).c_str() : "", p.memory.optimizer);
   print(out,
         "  activations  %.6g layers in flight (%lld micro-batches) · %.6g bytes a layer = %.6g\n",
-        layers_in_flight(l, m, p.worst_stage, n), static_cast<long long>(m), act.layer,
-        p.memory.activations);
+        layers_in_flight(l, m, p.worst_stage, held.in_a_stage), static_cast<long long>(m),
+        act.layer, p.memory.activations);
   print(out, "  temporaries  %.6g, of a layer's gradients %.6g\n  sum          %.6g\n",
         p.memory.temporaries, act.working, p.peak_bytes());
   RankShape shape = rank_shape(l, a.job);

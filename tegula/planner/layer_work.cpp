@@ -156,7 +156,7 @@ void LayerBuilder::lstm() {
 
 RankShape rank_shape(const Layout& l, const Job& job) {
   RankShape s;
-  s.batch = real(l.microbatch), s.seqlen = real(job.seqlen);
+  s.batch = real(l.microbatch) / real(l.slices), s.seqlen = real(job.seqlen);
   s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
   s.sp = l.sp, s.flash = job.flash;
   s.element_bytes = s.stream_bytes = std::max(2.0, bytes_of(job.dtype));

@@ -18,7 +18,7 @@
 namespace tegula::planner {
 
 struct RankShape {
-  double batch = 1;   // sequences of a micro-batch
+  double batch = 1;   // sequences of a micro-batch; of a slice of its tokens a part of that
   double seqlen = 0;  // whole, over all cp ranks
   double cp = 1, tp = 1, ep = 1;
   bool sp = false;

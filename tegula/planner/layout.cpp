@@ -10,8 +10,9 @@ namespace tegula::planner {
 
 namespace {
 
-constexpr std::string_view kTurnsNames[] = {"gpipe", "one_f_one_b", "interleaved", "zero_bubble",
-                                            "zero_bubble_h2"};
+constexpr std::string_view kTurnsNames[] = {"gpipe",       "one_f_one_b",    "interleaved",
+                                            "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
+                                            "chimera",     "dual_pipe",      "tera_pipe"};
 constexpr std::string_view kRematNames[] = {"none", "selective", "full"};
 constexpr int64_t kMostDegree = int64_t{1} << 20;
 
@@ -42,13 +43,10 @@ struct SizeKey {
   std::string_view name;
   std::optional<int64_t> Pins::*at;
 };
-constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},
-                                 {"tp", &Pins::tp},
-                                 {"pp", &Pins::pp},
-                                 {"cp", &Pins::cp},
-                                 {"ep", &Pins::ep},
-                                 {"interleave", &Pins::interleave},
-                                 {"microbatch", &Pins::microbatch}};
+constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},         {"tp", &Pins::tp},
+                                 {"pp", &Pins::pp},         {"cp", &Pins::cp},
+                                 {"ep", &Pins::ep},         {"interleave", &Pins::interleave},
+                                 {"slices", &Pins::slices}, {"microbatch", &Pins::microbatch}};
 constexpr std::string_view kOtherKeys[] = {"zero", "sp", "schedule", "remat", "attention", "dtype"};
 
 Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
@@ -96,27 +94,32 @@ Status check_model_cuts(const Layout& l, const ModelSpec& m) {
     if (m.d_ff % l.tp != 0) return does_not_divide("d_ff", m.d_ff, "tp", l.tp);
     if (m.n_experts % l.ep != 0) return does_not_divide("n_experts", m.n_experts, "ep", l.ep);
   }
-  if (l.pp * l.interleave > m.n_layers)
-    return invalid_argument(
-        cat("n_layers ", m.n_layers, " is less than pp ", l.pp, " · interleave ", l.interleave));
   return {};
 }
 
-Status check_schedule(const Layout& l, const Job& job) {
-  const bool is_interleaved = l.turns == Turns::kInterleaved;
-  if (l.interleave > 1 && !is_interleaved)
-    return invalid_argument(
-        cat("interleave ", l.interleave, " needs schedule interleaved, not ", turns_name(l.turns)));
-  if (is_interleaved && (l.interleave < 2 || l.pp < 2))
-    return invalid_argument(cat("schedule interleaved needs pp ", l.pp, " and interleave ",
-                                l.interleave, " of at least 2"));
+// Schedules that hold two stages on each rank, or cut sequences.
+Status check_pairs_and_slices(const Layout& l, const Job& job) {
+  const std::string_view name = turns_name(l.turns);
   const int64_t m = n_microbatches(job, l);
-  if (is_interleaved && m < l.pp)
-    return invalid_argument(cat("schedule interleaved needs as many micro-batches as pp, ", l.pp,
-                                ", and there are ", m));
-  if (l.turns == Turns::kZeroBubbleH2 && m < 2 * l.pp - 1)
-    return invalid_argument(cat("schedule zero_bubble_h2 needs 2·pp − 1 = ", 2 * l.pp - 1,
-                                " micro-batches, and there are ", m));
+  if (l.copies() == 2 && l.pp % 2 != 0)
+    return invalid_argument(
+        cat("schedule ", name, " pairs each rank with another one: pp ", l.pp, " is odd"));
+  if (l.turns == Turns::kDualPipe && (m % 2 != 0 || m < 2 * l.pp))
+    return invalid_argument(cat("schedule dual_pipe needs an even number of micro-batches, at ",
+                                "least 2·pp = ", 2 * l.pp, ", and there are ", m));
+  if (l.turns == Turns::kZeroBubbleV && l.pp < 2)
+    return invalid_argument("schedule zero_bubble_v needs pp of at least 2");
+  if ((l.slices > 1) != (l.turns == Turns::kTeraPipe))
+    return invalid_argument(cat("slices ", l.slices, " with schedule ", name,
+                                ": tera_pipe has 2 of them or more, the others 1"));
+  if (l.slices == 1) return {};
+  if (l.pp < 2) return invalid_argument("schedule tera_pipe needs pp of at least 2");
+  if (l.cp > 1)
+    return invalid_argument(
+        cat("schedule tera_pipe cuts sequences that cp ", l.cp, " has cut: cp must be 1"));
+  if (job.seqlen % l.slices != 0) return does_not_divide("seqlen", job.seqlen, "slices", l.slices);
+  if (l.sp && job.seqlen / l.slices % l.tp != 0)
+    return does_not_divide("sp: seqlen / slices", job.seqlen / l.slices, "tp", l.tp);
   return {};
 }
 
@@ -151,6 +154,7 @@ std::string to_string(const Layout& l) {
   text += cat(" zero ", l.zero, l.sp ? " sp" : "");
   if (l.pp > 1) text += cat(" ", turns_name(l.turns));
   if (l.interleave > 1) text += cat(" ×", l.interleave);
+  if (l.slices > 1) text += cat(" of ", l.slices, " slices");
   return text + cat(" microbatch ", l.microbatch, " remat ", remat_name(l.remat));
 }
 
@@ -214,6 +218,30 @@ Result<Pins> parse_pins(std::string_view text) {
   return pins;
 }
 
+Status check_turns(const Layout& l, const ModelSpec& m, const Job& job) {
+  if (l.pp * l.chunks() > m.n_layers)
+    return invalid_argument(cat("n_layers ", m.n_layers, " is less than pp ", l.pp,
+                                l.interleave > 1 ? " · interleave " : " · stages of a rank ",
+                                l.chunks()));
+  if (l.slices > 1 && m.kind != ModelKind::kDecoder)
+    return invalid_argument(cat("slices ", l.slices, ": only a decoder's tokens go in slices"));
+  const bool is_interleaved = l.turns == Turns::kInterleaved;
+  if (l.interleave > 1 && !is_interleaved)
+    return invalid_argument(
+        cat("interleave ", l.interleave, " needs schedule interleaved, not ", turns_name(l.turns)));
+  if (is_interleaved && (l.interleave < 2 || l.pp < 2))
+    return invalid_argument(cat("schedule interleaved needs pp ", l.pp, " and interleave ",
+                                l.interleave, " of at least 2"));
+  const int64_t n = n_microbatches(job, l);
+  if (is_interleaved && n < l.pp)
+    return invalid_argument(cat("schedule interleaved needs as many micro-batches as pp, ", l.pp,
+                                ", and there are ", n));
+  if (l.turns == Turns::kZeroBubbleH2 && n < 2 * l.pp - 1)
+    return invalid_argument(cat("schedule zero_bubble_h2 needs 2·pp − 1 = ", 2 * l.pp - 1,
+                                " micro-batches, and there are ", n));
+  return check_pairs_and_slices(l, job);
+}
+
 Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, const Job& job) {
   if (l.devices() != c.n_devices)
     return invalid_argument(cat("dp ", l.dp, " · tp ", l.tp, " · pp ", l.pp, " · cp ", l.cp, " = ",
@@ -232,7 +260,7 @@ Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, c
     return does_not_divide("a rank's sequences", sequences / l.dp, "microbatch", l.microbatch);
   if (l.zero > 0 && l.zero_ranks() == 1)
     return invalid_argument(cat("zero ", l.zero, " shards over dp · cp, which is 1"));
-  return check_schedule(l, job);
+  return check_turns(l, m, job);
 }
 
 Status check_job(const ModelSpec& m, const ClusterSpec& c, const Job& job) {

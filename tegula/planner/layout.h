@@ -17,9 +17,20 @@
 namespace tegula::planner {
 
 // How stages take turns; names as in tegula/plan/schedules.
-enum class Turns : uint8_t { kGpipe, kOneFOneB, kInterleaved, kZeroBubble, kZeroBubbleH2 };
-inline constexpr Turns kTurns[] = {Turns::kOneFOneB, Turns::kInterleaved, Turns::kZeroBubble,
-                                   Turns::kZeroBubbleH2, Turns::kGpipe};
+enum class Turns : uint8_t {
+  kGpipe,
+  kOneFOneB,
+  kInterleaved,
+  kZeroBubble,
+  kZeroBubbleH2,
+  kZeroBubbleV,
+  kChimera,
+  kDualPipe,
+  kTeraPipe
+};
+inline constexpr Turns kTurns[] = {Turns::kOneFOneB,     Turns::kInterleaved, Turns::kZeroBubble,
+                                   Turns::kZeroBubbleH2, Turns::kZeroBubbleV, Turns::kChimera,
+                                   Turns::kDualPipe,     Turns::kTeraPipe,    Turns::kGpipe};
 std::string_view turns_name(Turns turns);
 
 // What is computed again in the backward part. Selective: where attention is naive, its core
@@ -35,11 +46,18 @@ struct Layout {
   bool sp = false;
   Turns turns = Turns::kOneFOneB;
   int64_t interleave = 1;
+  int64_t slices = 1;      // of a micro-batch's tokens, one behind another (TeraPipe)
   int64_t microbatch = 1;  // sequences
   Remat remat = Remat::kNone;
 
   int64_t devices() const { return dp * tp * pp * cp; }
   int64_t zero_ranks() const { return dp * cp; }
+  // Pipelines of opposite directions: each rank holds two stages, each stage lies on two ranks.
+  int64_t copies() const { return turns == Turns::kChimera || turns == Turns::kDualPipe ? 2 : 1; }
+  // Into how many a stage's layers are cut that one micro-batch passes one by one.
+  int64_t chunks() const { return turns == Turns::kZeroBubbleV ? 2 : interleave; }
+  // The rank, of the first pipeline's, that has the head: a V ends where it begins.
+  int64_t head_rank() const { return turns == Turns::kZeroBubbleV ? 0 : pp - 1; }
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 std::string to_string(const Layout& layout);
@@ -72,7 +90,7 @@ StateBytes state_bytes(const Job& job, const ModelSpec& model);
 int64_t n_microbatches(const Job& job, const Layout& layout);
 
 struct Pins {
-  std::optional<int64_t> dp, tp, pp, cp, ep, interleave, microbatch;
+  std::optional<int64_t> dp, tp, pp, cp, ep, interleave, slices, microbatch;
   std::optional<int> zero;
   std::optional<bool> sp, flash;
   std::optional<Turns> turns;
@@ -86,6 +104,8 @@ Result<Pins> parse_pins(std::string_view text);
 // Whether the layout can be: the first divisibility that fails, with its numbers.
 Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterSpec& cluster,
                     const Job& job);
+// Of these, what a schedule wants of stages, micro-batches and slices.
+Status check_turns(const Layout& layout, const ModelSpec& model, const Job& job);
 // What no layout could mend: a batch that is no whole number of sequences, a type that the device
 // has not, a sequence that the model does not take.
 Status check_job(const ModelSpec& model, const ClusterSpec& cluster, const Job& job);

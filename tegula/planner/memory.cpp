@@ -64,6 +64,17 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
       return n * real(std::min(m, l.pp - stage));
     case Turns::kZeroBubble:
       return n * real(std::min(m, l.pp));
+    case Turns::kZeroBubbleV:
+      return n / 2 * real(std::min({2 * l.pp, 2 * m, m + 1 + stage}));
+    case Turns::kChimera: {
+      // Half of a unit of p go either way.
+      const int64_t down = std::min((m + 1) / 2, l.pp / 2), up = std::min(m / 2, l.pp / 2);
+      return n * real(std::min(down, l.pp - stage) + std::min(up, stage + 1));
+    }
+    case Turns::kDualPipe:
+      return n * real(l.pp + 1);
+    case Turns::kTeraPipe:
+      return n * real(m * l.slices);
     case Turns::kZeroBubbleH2:
       return n * real(std::min(m, 2 * l.pp - 1));
     case Turns::kInterleaved: {
@@ -76,13 +87,22 @@ double layers_in_flight(const Layout& l, int64_t m, int64_t stage, int64_t n_lay
   return 0;
 }
 
+RankStages stages_of(const Layout& l, int64_t rank, int64_t each, int64_t last) {
+  const auto layers = [&](int64_t stage) { return stage == l.head_rank() ? last : each; };
+  RankStages s{layers(rank), layers(rank), rank == 0, rank == l.head_rank()};
+  if (l.copies() == 1) return s;
+  const int64_t other = l.pp - 1 - rank;
+  s.layers += layers(other), s.in_a_stage = std::max(s.in_a_stage, layers(other));
+  s.has_first |= other == 0, s.has_last |= other == l.head_rank();
+  return s;
+}
+
 MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, const RankParams& p,
-                         const ActivationBytes& a, int64_t stage, int64_t n_layers) {
-  const bool is_first = stage == 0, is_last = stage == l.pp - 1;
-  const double n = real(n_layers);
-  const double dense = n * p.layer + (is_first ? p.first : 0) + (is_last ? p.last : 0);
+                         const ActivationBytes& a, int64_t rank, const RankStages& s) {
+  const double n = real(s.layers);
+  const double dense = n * p.layer + (s.has_first ? p.first : 0) + (s.has_last ? p.last : 0);
   const double experts = n * p.experts;
-  const double ranks = real(l.zero_ranks());
+  const double ranks = real(l.zero_ranks() * l.copies());
   const double sharded = dense / ranks + experts * real(l.ep) / ranks, whole = dense + experts;
   const StateBytes state = state_bytes(job, m);
   const int64_t microbatches = n_microbatches(job, l);
@@ -90,10 +110,10 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
   b.weights = state.weights * (l.zero >= 3 ? sharded : whole);
   b.gradients = state.gradients * (l.zero >= 2 ? sharded : whole);
   b.optimizer = state.optimizer * (l.zero >= 1 ? sharded : whole);
-  b.activations = layers_in_flight(l, microbatches, stage, n_layers) * a.layer;
-  if (is_first) b.activations += layers_in_flight(l, microbatches, stage, 1) * a.first;
-  if (is_last) b.activations += a.last;
-  b.temporaries = std::max(a.working, is_last ? a.logits : 0);
+  b.activations = layers_in_flight(l, microbatches, rank, s.in_a_stage) * a.layer;
+  if (s.has_first) b.activations += layers_in_flight(l, microbatches, rank, 1) * a.first;
+  if (s.has_last) b.activations += a.last;
+  b.temporaries = std::max(a.working, s.has_last ? a.logits : 0);
   if (l.zero >= 3) b.temporaries += 2 * state.weights * (p.layer + p.experts);
   return b;
 }

@@ -6,10 +6,13 @@
 //   activations  Σ saved tensors of every layer and of every micro-batch in flight
 //   temporaries  gradients of activations of one layer, or what it computes again; the head's block
 //                of logits; with ZeRO 3 two layers' gathered weights
-// In flight at stage i of p, with m micro-batches: GPipe m; 1F1B min(m, p − i); zero bubble
-// min(m, p), its second form min(m, 2p − 1); interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v,
-// with a little more than p where m is no multiple of it.
-// [Narayanan et al. 2021, section 2.2]
+// In flight at stage i of p, with m micro-batches: GPipe m, TeraPipe m·T slices; 1F1B min(m, p −
+// i); zero bubble min(m, p), its second form min(m, 2p − 1); ZB-V min(p, m, (m + 1 + i)/2);
+// interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v, with a little more than p where m is no multiple
+// of it; Chimera, of at most p/2 each way, min(⌈m/2⌉, p − i) + min(⌊m/2⌋, i + 1); DualPipe p + 1.
+// [Narayanan et al. 2021, section 2.2; Qi et al. 2023; Li and Hoefler 2021; DeepSeek-V3 2024]
+// Chimera and DualPipe hold two stages' weights, gradients and state a rank; ZeRO shards over both
+// ranks of a stage.
 #pragma once
 
 #include "tegula/planner/layer_work.h"
@@ -39,13 +42,23 @@ ActivationBytes activation_bytes(const ModelSpec& model, const LayerWork& layer,
                                  const LayerWork& embedding, const LayerWork& head,
                                  const RankShape& shape, Remat remat);
 
-// Layers' worth of micro-batches in flight at a stage of `n_layers` layers.
-double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t stage,
+// Layers' worth of micro-batches (of slices, if there are any) in flight at a rank whose stage has
+// `n_layers` layers.
+double layers_in_flight(const Layout& layout, int64_t n_microbatches, int64_t rank,
                         int64_t n_layers);
 
+// What a rank of the pipeline holds.
+struct RankStages {
+  int64_t layers = 0;      // all
+  int64_t in_a_stage = 0;  // of its largest stage
+  bool has_first = false, has_last = false;
+};
+// `each`, `last`: layers of every stage but the one with the head, and of that.
+RankStages stages_of(const Layout& layout, int64_t rank, int64_t each, int64_t last);
+
 MemoryBytes stage_memory(const ModelSpec& model, const Layout& layout, const Job& job,
-                         const RankParams& params, const ActivationBytes& activations,
-                         int64_t stage, int64_t n_layers);
+                         const RankParams& params, const ActivationBytes& activations, int64_t rank,
+                         const RankStages& stages);
 
 // Of a device's memory, what a step may take: the rest is the driver's, the collectives' and what
 // an allocator loses in gaps.

@@ -1,5 +1,7 @@
 #include "tegula/planner/pipeline.h"
 
+#include <algorithm>
+
 namespace tegula::planner {
 
 namespace {
@@ -28,52 +30,48 @@ StagePrice stage_price(const LayerPrice& p, double layers, bool is_last,
   return s;
 }
 
-// Of one of n slices of tokens: launches are not shared out.
-void slice(const LayerPrice& p, double layers, int64_t n, StagePrice& s) {
-  const auto share = [&](double& seconds, double launch_s) {
-    seconds = (seconds - launch_s) / real(n) + launch_s;
-  };
-  share(s.forward_s, layers * p.forward.launch);
-  share(s.backward_s, layers * (p.input_backward.launch + p.recompute.launch));
-  share(s.weight_gradients_s, layers * p.weight_backward.launch);
-  s.output_bytes /= n, s.saved_bytes /= n;
-}
-
 }  // namespace
 
-Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price, const ScheduleDef& def,
-                                 int64_t n_slices) {
+Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price) {
   const Layout& l = price.layout;
-  const int64_t m = n_microbatches(pricer.job(), l);
-  const int64_t per_rank = def.takes_any_stages_per_rank ? l.interleave : def.stages_per_rank;
+  const ScheduleDef* def = TEGULA_TRY(find_schedule(turns_name(l.turns)));
+  const int64_t m = n_microbatches(pricer.job(), l), per_rank = l.chunks();
   const int64_t n_stages = l.pp * per_rank;
-  if (3 * m > kMostEntries / n_stages / n_slices)
-    return unsupported(cat(m, " micro-batches of ", n_stages, " stages and ", n_slices,
+  if (3 * m > kMostEntries / n_stages / l.slices)
+    return unsupported(cat(m, " micro-batches of ", n_stages, " stages and ", l.slices,
                            " slices are more than ", kMostEntries, " entries"));
   PipelineRun run;
-  run.schedule = TEGULA_TRY(make_schedule(def, {static_cast<int>(l.pp), static_cast<int>(n_stages),
-                                                static_cast<int>(m), static_cast<int>(n_slices)}));
+  run.schedule = TEGULA_TRY(make_schedule(*def, {static_cast<int>(l.pp), static_cast<int>(n_stages),
+                                                 static_cast<int>(m), static_cast<int>(l.slices)}));
   const LayerPrice& p = pricer.layer(l);
   std::vector<StagePrice> stages;
   for (int64_t stage = 0; stage < n_stages; ++stage) {
-    const bool is_last_rank = stage % l.pp == l.pp - 1;
-    const int64_t layers = is_last_rank ? price.last_layers : price.stage_layers;
-    StagePrice s =
-        stage_price(p, real(layers) / real(per_rank), stage == n_stages - 1, price.memory);
-    slice(p, real(layers) / real(per_rank), n_slices, s);
-    stages.push_back(s);
+    const bool has_head = run.schedule.rank_of(static_cast<int>(stage), 0) == l.head_rank();
+    const int64_t layers = has_head ? price.last_layers : price.stage_layers;
+    stages.push_back(
+        stage_price(p, real(layers) / real(per_rank), stage == n_stages - 1, price.memory));
   }
   run.chain = chain_of(run.schedule, stages);
   const Link link = pricer.stage_link(l);
   // Several stages of a rank send while another's part runs; 1F1B waits for its sends.
-  const Links links{link.seconds, link.bytes_per_s, per_rank > 1};
+  const Links links{link.seconds, link.bytes_per_s, per_rank > 1 || l.copies() == 2};
   run.simulated = TEGULA_TRY(
-      simulate(run.chain.program, run.schedule, {.seconds = run.chain.seconds, .links = links}));
+      simulate(run.chain.program, run.schedule,
+               {.seconds = run.chain.seconds, .links = links, .together = price.together}));
   return run;
 }
 
-Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price) {
-  return run_pipeline(pricer, price, *TEGULA_TRY(find_schedule(turns_name(price.layout.turns))));
+std::vector<StepPrice> by_every_schedule(StepPricer& pricer, const ModelSpec& model,
+                                         const Layout& layout) {
+  std::vector<StepPrice> all;
+  for (const Turns turns : kTurns) {
+    Layout l = layout;
+    l.turns = turns;
+    l.interleave = turns == Turns::kInterleaved ? std::max<int64_t>(2, layout.interleave) : 1;
+    l.slices = turns == Turns::kTeraPipe ? std::max<int64_t>(2, layout.slices) : 1;
+    if (check_turns(l, model, pricer.job()).ok()) all.push_back(pricer.price(l));
+  }
+  return all;
 }
 
 }  // namespace tegula::planner

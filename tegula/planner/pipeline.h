@@ -20,20 +20,9 @@ struct PipelineRun {
 
 // Error: more than 2^21 entries, which nobody waits for; the schedule's own.
 Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price);
-// By another schedule, and with micro-batches cut into slices of tokens of which each takes an even
-// share, but for its launches.
-Result<PipelineRun> run_pipeline(StepPricer& pricer, const StepPrice& price,
-                                 const ScheduleDef& schedule, int64_t n_slices = 1);
 
-// What has no closed form and is run entry by entry for the layouts that search finds: ZB-V,
-// Chimera, DualPipe, TeraPipe. Seconds of the step with the layout's own data parallelism and
-// update; bytes of the worst rank, with weights twice where a schedule holds them so, and the
-// activations that its list keeps.
-struct OtherTurns {
-  std::string schedule;
-  double step_s = 0, peak_bytes = 0;
-  std::string why_not;  // the schedule's own words, where it cannot serve the layout
-};
-std::vector<OtherTurns> other_turns(StepPricer& pricer, const StepPrice& price);
+// The same layout by every schedule that can serve it, with as few chunks or slices as it has.
+std::vector<StepPrice> by_every_schedule(StepPricer& pricer, const ModelSpec& model,
+                                         const Layout& layout);
 
 }  // namespace tegula::planner

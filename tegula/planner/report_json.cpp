@@ -25,6 +25,7 @@ void set_layout(Json& j, const Layout& l) {
   j.set("sp", l.sp);
   j.set("schedule", turns_name(l.turns));
   j.set("interleave", l.interleave);
+  j.set("slices", l.slices);
   j.set("microbatch", l.microbatch);
   j.set("remat", remat_name(l.remat));
 }

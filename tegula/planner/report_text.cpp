@@ -109,11 +109,12 @@ void best_in_detail(std::string& out, const Answer& a) {
     if (const auto run = run_pipeline(pricer, p); run.ok())
       print(out, "            by its schedule entry by entry: %.4g s\n",
             run->simulated.step_s + rest);
-    for (const OtherTurns& t : other_turns(pricer, p)) {
-      if (!t.why_not.empty()) continue;
-      const bool fits = t.peak_bytes <= usable_bytes(*a.cluster);
-      print(out, "            by %s: %.4g s, %.1f GB%s\n", t.schedule.c_str(), t.step_s,
-            t.peak_bytes / 1e9, fits ? "" : ", which does not fit");
+    for (const StepPrice& t : by_every_schedule(pricer, a.preset.model, p.layout)) {
+      if (t.layout.turns == p.layout.turns) continue;
+      const bool fits = t.peak_bytes() <= usable_bytes(*a.cluster);
+      print(out, "            by %s: %.4g s, bubble %.1f %%, %.1f GB%s\n",
+            std::string(turns_name(t.layout.turns)).c_str(), t.step_s(), 100 * t.bubble(),
+            t.peak_bytes() / 1e9, fits ? "" : ", which does not fit");
     }
   }
   if (a.tokens_total > 0) {

@@ -2,10 +2,9 @@
 // that fit, and why the nearest others lost.
 //
 // The space is enumerated whole: factors dp·tp·pp·cp of the devices, ep, ZeRO stage, sp, schedule,
-// interleaving up to kMostInterleave, micro-batches of up to kMostMicrobatch sequences,
-// recomputation. Layouts that cut a layer alike share its price, so that a layout costs
-// about a microsecond.
-// Ties go to less memory.
+// interleaving up to kMostInterleave, slices of tokens by powers of two up to kMostSlices,
+// micro-batches of up to kMostMicrobatch sequences, recomputation. Layouts that cut a layer alike
+// share its price, so that a layout costs about a microsecond. Ties go to less memory.
 #pragma once
 
 #include <optional>
@@ -16,7 +15,7 @@
 
 namespace tegula::planner {
 
-inline constexpr int64_t kMostInterleave = 8, kMostMicrobatch = 256;
+inline constexpr int64_t kMostInterleave = 8, kMostSlices = 16, kMostMicrobatch = 256;
 inline constexpr size_t kBestLayouts = 5;
 
 struct Rejected {

@@ -162,8 +162,8 @@ Result<StageCosts> price_stages(StepPricer& pricer, const ModelSpec& model,
             Layout at = l;
             const int64_t stage = begin == 0 ? 0 : 1;
             at.pp = stage + behind + 1;
-            const MemoryBytes m =
-                stage_memory(model, at, job, rank, p.activations, stage, end - begin);
+            const MemoryBytes m = stage_memory(model, at, job, rank, p.activations, stage,
+                                               {end - begin, end - begin, begin == 0, end == n});
             if (m.total() > usable_bytes(cluster)) break;
             const double t = real(end - begin) * layer_s + (end == n ? head_s : 0) +
                              (begin == 0 ? p.first.total() : 0);

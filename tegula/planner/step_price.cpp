@@ -10,7 +10,7 @@ double real(int64_t n) { return static_cast<double>(n); }
 double beyond(double seconds, double hidden_under) { return std::max(0.0, seconds - hidden_under); }
 }  // namespace
 
-// A micro-batch on the slowest stage.
+// A micro-batch, or a slice of one, on the slowest stage.
 struct StepPricer::Stage {
   int64_t layers = 0, last_layers = 0;
   bool is_last = false;                // the head's stage is the slowest
@@ -132,14 +132,14 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
 }
 
 const LayerPrice& StepPricer::layer(const Layout& l) {
-  const Key key{l.tp, l.cp, l.ep, l.microbatch, l.sp, l.remat};
+  const Key key{l.tp, l.cp, l.ep, l.microbatch, l.slices, l.sp, l.remat};
   const auto found = layers_.find(key);
   if (found != layers_.end()) return found->second;
   return layers_.emplace(key, price_layer(l)).first->second;
 }
 
-// Layers are dealt so that the slowest stage is as fast as it can be: the last one, which has the
-// head, may have fewer.
+// Layers are dealt so that the slowest stage is as fast as it can be: the one that has the head may
+// have fewer. A rank of opposite pipelines runs its two stages in turns, and half of each counts.
 StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p) const {
   Stage s;
   const double layer_s = p.forward.total() + p.input_backward.total() + p.weight_backward.total() +
@@ -147,14 +147,15 @@ StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p
                          p.cp_forward + p.cp_backward + 2 * p.ep;
   const double head_s = p.last_forward.total() + p.last_input_backward.total() +
                         p.last_weight_backward.total() + p.tp_last;
-  const int64_t n = model_.n_layers, step = l.interleave;
+  const int64_t n = model_.n_layers, step = l.chunks();
+  const double share = l.copies() == 2 ? 0.5 : 1;  // of the head's stage, on the rank that has it
   double best = HUGE_VAL;
   const int64_t least = (n + l.pp - 1) / l.pp;
   for (int64_t each = (least + step - 1) / step * step; each <= n + step; each += step) {
     const int64_t last = l.pp == 1 ? n : std::max<int64_t>(0, n - (l.pp - 1) * each);
     if (last > each && l.pp > 1) continue;
     const double others = l.pp == 1 ? 0 : real(each) * layer_s;
-    const double with_head = real(last) * layer_s + head_s;
+    const double with_head = share * (real(last) * layer_s + head_s) + (1 - share) * others;
     const double slowest = std::max(others, with_head);
     if (slowest < best) {
       best = slowest;
@@ -162,7 +163,8 @@ StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p
     }
     if (others >= best || l.pp == 1) break;
   }
-  const double count = real(s.is_last ? s.last_layers : s.layers);
+  const double count =
+      s.is_last ? share * real(s.last_layers) + (1 - share) * real(s.layers) : real(s.layers);
   s.forward = p.forward * count;
   s.backward = p.input_backward * count;
   s.backward += p.recompute * count;
@@ -172,24 +174,25 @@ StepPricer::Stage StepPricer::slowest_stage(const Layout& l, const LayerPrice& p
   s.comm_forward = count * (p.tp_forward + p.cp_forward + p.ep);
   s.comm_backward = s.tp + s.cp + s.ep - s.comm_forward;
   if (s.is_last) {
-    s.forward += p.last_forward, s.backward += p.last_input_backward;
-    s.weights += p.last_weight_backward;
-    s.tp += p.tp_last, s.comm_forward += p.tp_last / 2, s.comm_backward += p.tp_last / 2;
+    s.forward += p.last_forward * share, s.backward += p.last_input_backward * share;
+    s.weights += p.last_weight_backward * share;
+    const double tp = share * p.tp_last;
+    s.tp += tp, s.comm_forward += tp / 2, s.comm_backward += tp / 2;
   }
   if (l.pp == 1) s.forward += p.first;
   return s;
 }
 
 void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage& s,
-                              StepPrice& price) const {
-  const double m = real(n_microbatches(job_, l)), fill = real(l.pp - 1);
+                              StepPrice& price) {
+  const double m = real(n_microbatches(job_, l) * l.slices), fill = real(l.pp - 1);
   Waterfall& w = price.seconds;
   Seconds all = s.forward;
   all += s.backward, all += s.weights;
   w.compute = m * all.compute, w.memory = m * all.memory, w.launch = m * all.launch;
   w.tp = m * s.tp, w.cp = m * s.cp, w.ep = m * s.ep;
   if (l.pp == 1) return;
-  const double v = real(l.interleave);
+  const double v = real(l.chunks());
   w.bubble = fill * s.total() / v;
   if (l.turns == Turns::kZeroBubble)
     w.bubble =
@@ -198,43 +201,71 @@ void StepPricer::add_pipeline(const Layout& l, const LayerPrice& p, const Stage&
   if (l.turns == Turns::kZeroBubbleH2)
     w.bubble = fill * (s.forward_s() +
                        beyond(s.backward.total() + s.comm_backward, 2 * s.weights.total()));
+  if (l.turns == Turns::kZeroBubbleV || l.copies() == 2) add_list_bubble(l, s, price);
   const Link link = stage_link(l);
   const double hop = link.seconds + p.boundary_bytes / link.bytes_per_s;
-  // Sends of 1F1B wait for each other; those of chunks hide behind the other chunks' work.
-  w.pp = l.turns == Turns::kInterleaved
+  // Sends of 1F1B wait for each other; those of one chunk or stage hide behind the other's work.
+  w.pp = v > 1 || l.copies() == 2
              ? 2 * hop * fill + m * beyond(2 * v * hop, efficiency_.overlap * s.total())
              : 2 * hop * (m + fill);
+}
+
+void StepPricer::add_list_bubble(const Layout& l, const Stage& s, StepPrice& price) {
+  const int64_t m = n_microbatches(job_, l);
+  const double parts = real(l.chunks()), all = s.total();
+  TurnsClock::Times times{s.forward_s() / parts, (s.backward.total() + s.comm_backward) / parts,
+                          s.weights.total() / parts, 1};
+  double hidden = 0;
+  if (l.turns == Turns::kDualPipe) {
+    const double hidden_each = std::min(s.ep, efficiency_.overlap * (all - s.tp - s.cp - s.ep));
+    times.together = price.together = 1 - hidden_each / all;
+    // So many pairs has the rank that has fewest.
+    hidden = real(m - 3 * l.pp / 2 + 1) * hidden_each;
+    price.seconds.ep -= hidden;
+  }
+  const auto end = clock_.seconds(l.turns, l.pp, m, times);
+  TEGULA_CHECK(end.ok());  // check_turns has passed
+  price.seconds.bubble = beyond(*end, real(m) * all - hidden);
 }
 
 void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& price) const {
   const RankParams p = rank_params(model_, params_, l);
   const StateBytes state = state_bytes(job_, model_);
   const double n = real(s.layers), ranks = real(l.zero_ranks());
-  const double dense = n * p.layer + p.first + (l.pp == 1 ? p.last : 0), experts = n * p.experts;
+  const double dense = n * p.layer + p.first + (l.head_rank() == 0 ? p.last : 0),
+               experts = n * p.experts;
   const RankGroup all{l.zero_ranks(), l.tp}, same{l.zero_ranks() / l.ep, l.tp * l.ep};
-  const auto both = [&](Collective what, double bytes_of_one) {
-    return comm(what, bytes_of_one * dense, all) + comm(what, bytes_of_one * experts, same);
+  // The rank of the other pipeline that holds the same stage: as far as the ends are apart.
+  const RankGroup pair{2, l.zero_ranks() * l.tp * (l.pp - 1)};
+  const auto one = [&](Collective what, double bytes, const RankGroup& group) {
+    const double within = comm(what, bytes, group);
+    return l.copies() == 1 ? within : within + comm(what, bytes / real(group.size), pair);
   };
-  const double hidden_b = efficiency_.overlap * s.backward_s();
-  const double hidden_f = efficiency_.overlap * s.forward_s();
-  const double m = real(n_microbatches(job_, l));
+  const auto both = [&](Collective what, double bytes_of_one) {
+    return one(what, bytes_of_one * dense, all) + one(what, bytes_of_one * experts, same);
+  };
+  const double hidden_b = efficiency_.overlap * s.backward_s() * real(l.slices);
+  const double hidden_f = efficiency_.overlap * s.forward_s() * real(l.slices);
+  const double m = real(n_microbatches(job_, l)), stages = real(l.copies());
   double& dp = price.seconds.dp;
   // The last layer's part has nothing to hide behind.
   const auto exposed = [&](double seconds, double under) {
     return std::max(beyond(seconds, under), seconds / n);
   };
   if (l.zero == 0) {
-    dp = exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
+    dp = stages * exposed(both(Collective::kAllReduce, state.gradients), hidden_b);
   } else {
     const double reduce = both(Collective::kReduceScatter, state.gradients);
     const double gather = both(Collective::kAllGather, state.weights);
     if (l.zero == 3)
       dp = m * (exposed(gather, hidden_f) + exposed(gather + reduce, hidden_b));
     else
-      dp = (l.zero == 2 ? m : 1) * exposed(reduce, hidden_b) + exposed(gather, hidden_f);
+      dp = (l.zero == 2 ? m : stages) * exposed(reduce, hidden_b) +
+           stages * exposed(gather, hidden_f);
   }
   // Gradients read, states read and written, weights written.
-  const double local = l.zero == 0 ? dense + experts : (dense + experts * real(l.ep)) / ranks;
+  const double local =
+      l.zero == 0 ? stages * (dense + experts) : (dense + experts * real(l.ep)) / ranks;
   price.seconds.optimizer = local * (state.gradients + 2 * state.optimizer + state.weights) /
                             (cluster_.device.memory_bytes_per_s * efficiency_.memory);
 }
@@ -242,11 +273,12 @@ void StepPricer::add_data_parallel(const Layout& l, const Stage& s, StepPrice& p
 void StepPricer::add_memory(const Layout& l, const LayerPrice& p, StepPrice& price) const {
   const RankParams params = rank_params(model_, params_, l);
   double most = -1;
-  // Between the second stage and the last one a stage never holds more than the one before it.
-  for (const int64_t stage : {int64_t{0}, int64_t{1}, l.pp - 1}) {
+  // Between the second stage and the last one a stage never holds more than the one before it, but
+  // for Chimera, whose ranks hold more up to the middle.
+  for (const int64_t stage : {int64_t{0}, int64_t{1}, l.pp / 2, l.pp - 1}) {
     if (stage >= l.pp) continue;
-    const int64_t n = stage == l.pp - 1 ? price.last_layers : price.stage_layers;
-    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, stage, n);
+    const RankStages held = stages_of(l, stage, price.stage_layers, price.last_layers);
+    const MemoryBytes b = stage_memory(model_, l, job_, params, p.activations, stage, held);
     if (b.total() > most) most = b.total(), price.memory = b, price.worst_stage = stage;
   }
 }

@@ -1,16 +1,21 @@
 // Seconds and bytes of a training step under a layout.
 //
 //   step = m·t + bubble + exposed dp + optimizer,   t: the slowest stage's micro-batch, F + B + W
-//   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; zero bubble (p−1)·(F + B − W), and W more
-//     for each micro-batch that m lacks of p, its second form (p−1)·max(F, F + B − 2W) [Narayanan
-//     et al. 2021, section 2.2; Qi et al. 2023, section 2]; these are what tegula/plan/simulate
-//     finds for the schedules' lists (pipeline_test.cpp)
+//   bubble: GPipe, 1F1B (p−1)·t; interleaved (p−1)/v·t; TeraPipe (p−1)·t of one slice; zero bubble
+//     (p−1)·(F + B − W), and W more for each micro-batch that m lacks of p, its second form
+//     (p−1)·max(F, F + B − 2W) [Narayanan et al. 2021, section 2.2; Li et al. 2021; Qi et al. 2023,
+//     section 2]; ZB-V, Chimera and DualPipe by their lists' longest paths (turns_clock.h); these
+//     are what tegula/plan/simulate finds for the schedules' lists (pipeline_test.cpp)
 // t holds what a layer waits for: tensor parallelism's collectives (2 all-reduces forward and 2
 // backward, or as many pairs of all-gather and reduce-scatter with sp) in full, the ring of context
 // parallelism beyond attention's time, experts' all-to-alls in full.
+// Of DualPipe's pairs, a forward part beside a backward one, experts' all-to-alls hide behind the
+// pair's computing [DeepSeek-V3 2024, section 3.2.1]. Messages between stages hide where a rank has
+// two stages or chunks, one computing while the other sends.
 // dp: the gradients' all-reduce (ZeRO 1, 2: reduce-scatter, and all-gather of weights) beyond one
 // micro-batch's backward (forward); ZeRO 2 reduces in every micro-batch; ZeRO 3 gathers weights
-// twice and reduces gradients once in each.
+// twice and reduces gradients once in each. What two ranks of opposite pipelines hold goes between
+// them, too, each its share.
 #pragma once
 
 #include <map>
@@ -18,6 +23,7 @@
 
 #include "tegula/planner/collective.h"
 #include "tegula/planner/memory.h"
+#include "tegula/planner/turns_clock.h"
 
 namespace tegula::planner {
 
@@ -35,8 +41,9 @@ struct StepPrice {
   Waterfall seconds;
   MemoryBytes memory;  // of the worst stage
   int64_t worst_stage = 0;
-  int64_t stage_layers = 0, last_layers = 0;  // of every stage but the last; of the last
-  double flops_model = 0, flops_hw = 0;       // of the step, all devices
+  int64_t stage_layers = 0, last_layers = 0;  // of every stage but the head's; of that
+  double together = 1;  // share of their time that parts that go together take (DualPipe)
+  double flops_model = 0, flops_hw = 0;  // of the step, all devices
 
   double step_s() const { return seconds.total(); }
   double peak_bytes() const { return memory.total(); }
@@ -44,7 +51,8 @@ struct StepPrice {
   std::string_view bound_by() const;  // compute, memory, network, launch
 };
 
-// One layer's prices: the same for all layouts that cut it alike.
+// One layer's prices for a micro-batch, or a slice of one: the same for all layouts that cut it
+// alike.
 struct LayerPrice {
   Seconds forward, input_backward, weight_backward, recompute;
   Seconds first, last_forward, last_input_backward, last_weight_backward;
@@ -75,12 +83,13 @@ class StepPricer {
   void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   Stage slowest_stage(const Layout& layout, const LayerPrice& p) const;
   void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
-                    StepPrice& price) const;
+                    StepPrice& price);
+  void add_list_bubble(const Layout& layout, const Stage& stage, StepPrice& price);
   void add_data_parallel(const Layout& layout, const Stage& stage, StepPrice& price) const;
   void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price) const;
   Link reached(Link link, const RankGroup& group) const;
 
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, bool, Remat>;
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool, Remat>;
   const ModelSpec& model_;
   ParamCount params_;
   const ClusterSpec& cluster_;
@@ -88,6 +97,7 @@ class StepPricer {
   Efficiency efficiency_;
   TokenFlops flops_;
   std::map<Key, LayerPrice> layers_;
+  TurnsClock clock_;
 };
 
 }  // namespace tegula::planner

@@ -10,8 +10,8 @@ from case import CliTest, INPUT, TEGULA, USAGE
 
 KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_train",
         "kv_bytes_per_token", "layouts", "rejected"]
-LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "ep", "zero", "sp", "schedule", "interleave", "microbatch",
-               "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
+LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "ep", "zero", "sp", "schedule", "interleave", "slices",
+               "microbatch", "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
                "mfu", "hfu", "peak_bytes", "memory", "bubble", "exposed_comm_s", "bound_by"]
 MEMORY_KEYS = ["weights", "gradients", "optimizer", "activations", "temporaries"]
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
@@ -120,7 +120,7 @@ class Planner(CliTest):
         text = self.expect_ok(self.run_tool("plan", "gpt2-xl", "--gpus", "8xA100", "--fix", "pp=4", "--batch-tokens",
                                             65536, "--unequal-stages")).stdout
         for name in ("zero_bubble_v", "chimera", "dual_pipe", "tera_pipe"):
-            self.assertRegex(text, rf"by {name}: [0-9.e-]+ s, [0-9.]+ GB")
+            self.assertRegex(text, rf"by {name}: [0-9.e-]+ s, bubble [0-9.]+ %, [0-9.]+ GB")
         layers = [tuple(map(int, m)) for m in re.findall(r"layers (\d+) to (\d+) on (\d+) nodes? of (\d+)", text)]
         self.assertEqual([layers[0][0], layers[-1][1]], [0, 47])
         self.assertEqual(sum(nodes * devices for _, _, nodes, devices in layers), 8)
@@ -158,6 +158,20 @@ class Planner(CliTest):
                               "No public number was found for")
         self.expect_error(self.run_tool("plan", "llama2-70b", "--gpus", "8xgroq-lpu", "--serve"),
                           (1, USAGE), "take")
+
+    def test_every_schedule_can_be_fixed(self):
+        asked = ("llama3-8b", "--gpus", "16xA100", "--batch-tokens", 8192 * 64)
+        best = self.plan(*asked, "--fix", "pp=4")["layouts"][0]
+        for name in ("gpipe", "one_f_one_b", "interleaved", "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
+                     "chimera", "dual_pipe", "tera_pipe"):
+            layout = self.plan(*asked, "--fix", f"pp=4,schedule={name}")["layouts"][0]
+            self.assertEqual(layout["schedule"], name)
+            self.assertGreaterEqual(layout["step_s"], best["step_s"])
+            self.assertEqual(layout["slices"] > 1, name == "tera_pipe")
+        self.expect_error(self.run_tool("plan", *asked, "--fix", "pp=1,schedule=chimera"), USAGE, "chimera", "pp 1")
+        self.expect_error(self.run_tool("plan", *asked, "--fix", "pp=4,schedule=gpipe,slices=4"), USAGE, "slices 4",
+                          "tera_pipe")
+        self.expect_error(self.run_tool("plan", *asked, "--fix", "schedule=zbv"), USAGE, "zero_bubble_v")
 
     def test_flags_of_no_use_are_refused(self):
         serve = ("plan", "llama3-8b", "--gpus", "8xH100", "--serve")

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "tegula/planner/answer.h"
@@ -32,6 +33,14 @@ Job job_of(const Case& c) {
   return j;
 }
 
+// Any number of chunks; slices that other schedules than TeraPipe cannot have anyway.
+std::vector<std::pair<int64_t, int64_t>> chunks_and_slices(const ModelSpec& m, Turns turns) {
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (int64_t v = 1; v <= m.n_layers; ++v) all.emplace_back(v, 1);
+  for (int64_t n = 2; n <= 40 && turns == Turns::kTeraPipe; ++n) all.emplace_back(1, n);
+  return all;
+}
+
 // Every tuple of numbers, also those that the search leaves out: any micro-batch, any interleaving.
 // check_layout alone says what can be.
 template <class F>
@@ -48,10 +57,11 @@ void enumerate(const Case& c, const ModelSpec& m, const ClusterSpec& cluster, co
             for (l.zero = 0; l.zero <= 3; ++l.zero)
               for (const bool sp : {false, true})
                 for (const Turns turns : kTurns)
-                  for (l.interleave = 1; l.interleave <= m.n_layers; ++l.interleave)
+                  for (const auto& [interleave, slices] : chunks_and_slices(m, turns))
                     for (l.microbatch = 1; l.microbatch <= c.sequences; ++l.microbatch)
                       for (const Remat remat : kRemats) {
                         l.sp = sp, l.turns = turns, l.remat = remat;
+                        l.interleave = interleave, l.slices = slices;
                         if (check_layout(l, m, cluster, job).ok()) visit(l);
                       }
         }
@@ -110,23 +120,26 @@ TEST(Search, NoStageIsFullerThanTheOnePrinted) {
   const ClusterSpec cluster = *parse_cluster(c.cluster);
   const Job job = job_of(c);
   StepPricer pricer(m, params, cluster, job);
+  std::map<Turns, int> compared;
   for (const int64_t pp : {1, 2, 4, 8, 16})
     for (const Turns turns : kTurns)
       for (const int zero : {0, 1, 3}) {
         Layout l;
         l.pp = pp, l.dp = 16 / pp, l.turns = turns, l.zero = zero;
         l.interleave = turns == Turns::kInterleaved ? 2 : 1;
+        l.slices = turns == Turns::kTeraPipe ? 2 : 1;
         if (!check_layout(l, m, cluster, job).ok()) continue;
+        ++compared[turns];
         const StepPrice p = pricer.price(l);
         double most = 0;
-        for (int64_t stage = 0; stage < pp; ++stage) {
-          const int64_t layers = stage == pp - 1 ? p.last_layers : p.stage_layers;
-          most = std::max(most, stage_memory(m, l, job, rank_params(m, params, l),
-                                             pricer.layer(l).activations, stage, layers)
-                                    .total());
-        }
+        for (int64_t stage = 0; stage < pp; ++stage)
+          most = std::max(
+              most, stage_memory(m, l, job, rank_params(m, params, l), pricer.layer(l).activations,
+                                 stage, stages_of(l, stage, p.stage_layers, p.last_layers))
+                        .total());
         EXPECT_DOUBLE_EQ(p.peak_bytes(), most) << to_string(l);
       }
+  EXPECT_EQ(compared.size(), std::size(kTurns));
 }
 
 TEST(Search, ReasonsNameWhatWouldBeFasterAndWhatWasSlower) {
