@@ -1,76 +1,186 @@
 #!/usr/bin/env python3
 """What the planner says of training runs that others have published, beside what they measured.
 
-Nothing is fitted to any of them. Every row says what its report does not, as far as it matters.
+Nothing is fitted to any of them. Every row says what its report does not, as far as it matters, and how far its published
+number was traced: to the report's `text`, `quoted` by others with the place in it, or not found again (`memory`).
 
     bench/planner_published.py --tegula build/release/tegula            # the table
     bench/planner_published.py --tegula … --check docs/planner.md       # is it that of the page?
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-# Narayanan et al. 2021, table 1: A100s of 80 GB, full recomputation, FLOPs with it (hardware's).
-# Width, heads, layers, tp, pp, devices, batch, TFLOP/s.
-MEGATRON = [(2304, 24, 24, 1, 1, 32, 512, 137), (3072, 32, 30, 2, 1, 64, 512, 138),
-            (4096, 32, 36, 4, 1, 128, 512, 142), (6144, 48, 40, 8, 1, 256, 1024, 135),
-            (8192, 64, 48, 8, 2, 512, 1536, 138), (10240, 80, 60, 8, 4, 1024, 1792, 140),
-            (12288, 96, 80, 8, 8, 1536, 2304, 148), (16384, 128, 96, 8, 16, 1920, 2160, 155),
-            (20480, 128, 105, 8, 35, 2520, 2520, 163), (25600, 160, 128, 8, 64, 3072, 3072, 163)]
-# Korthikanti et al. 2022, tables 3 and 5: seconds a step, everything recomputed, and with sequence
-# parallelism and selective recomputation. Micro-batches of 4, then of 1; interleaved by 3.
-KORTHIKANTI = [("22B", 6144, 64, 48, 1, 8, 4, 1.42, 1.10), ("175B", 12288, 96, 96, 8, 64, 64, 18.13, 13.75),
-               ("530B", 20480, 128, 105, 35, 280, 280, 49.05, 37.83),
-               ("1T", 25600, 160, 128, 64, 512, 512, 94.42, 71.49)]
-# Smith et al. 2022, section 3.2: devices, seconds a step of 1920 sequences.
-MT_NLG = [(2240, 60.1), (2800, 50.2), (3360, 44.4)]
-# Le Scao et al. 2022, section 3.3.1: the fastest configuration's TFLOP/s.
-# Llama Team 2024, table 4: devices, cp, tokens a sequence, TFLOP/s; 16M tokens a step.
-LLAMA = [(8192, 1, 8192, 430), (16384, 1, 8192, 400), (16384, 16, 131072, 380)]
-
 NAIVE = "attention=naive,cp=1,zero=0"
-HARDWARE, MODEL, CAUSAL, SECONDS = "tflops_hw", "tflops_model", "tflops_causal", "step_s"
+HW, MODEL, CAUSAL, SECONDS = "tflops_hw", "tflops_model", "tflops_causal", "step_s"
+RATE, MFU, HFU = "tokens_per_s_per_gpu", "mfu", "hfu"
+TEXT, QUOTED, MEMORY = "text", "quoted", "memory"
+
+# What reports say of their machines where it is not a preset's.
+HARDWARE = """
+[h100-hbm2e]
+like = "h100"
+memory-gb = 96
+memory-gb-per-s = 2400
+
+[p4d]
+like = "a100-40gb"
+between-gb-per-s = 6.25
+"""
 
 
-def gpt(folder, width, heads, layers):
-    file = folder / f"{width}x{layers}.json"
-    file.write_text(json.dumps({"model_type": "gpt2", "n_embd": width, "n_head": heads,
-                                "n_layer": layers, "n_positions": 2048, "vocab_size": 51200}))
-    return str(file)
+@dataclasses.dataclass
+class Row:
+    report: str
+    model: str
+    gpus: str
+    seqlen: int
+    sequences: int
+    fix: str
+    key: str
+    published: float
+    traced: str
+    assumed: str = ""
+    dtype: str = "bf16"
 
 
-def rows(folder):
-    """(report, model, devices, seqlen, sequences, --fix, key, published, assumed)"""
-    for width, heads, layers, tp, pp, n, batch, flops in MEGATRON:
+class Models:
+    """Configurations of models that are no preset, as files."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, name, config):
+        file = self.folder / f"{name}.json"
+        file.write_text(json.dumps(config))
+        return str(file)
+
+    def gpt(self, width, heads, layers, vocab=51200, positions=2048):
+        return self.write(f"{width}x{layers}x{vocab}x{positions}", {
+            "model_type": "gpt2", "n_embd": width, "n_head": heads, "n_layer": layers, "n_positions": positions,
+            "vocab_size": vocab})
+
+    def llama(self, width, heads, layers, feed_forward, vocab):
+        return self.write(f"llama{width}x{layers}", {
+            "model_type": "llama", "hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": layers,
+            "num_key_value_heads": heads, "intermediate_size": feed_forward, "vocab_size": vocab,
+            "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "tie_word_embeddings": False})
+
+
+def megatron(models):
+    # Narayanan et al. 2021, table 1: A100s of 80 GB, full recomputation, FLOPs with it (hardware's). Width, heads, layers,
+    # tp, pp, devices, batch, TFLOP/s. Its text says 44 to 52 % of the peak over the table, 163 on 3,072 devices.
+    rows = [(2304, 24, 24, 1, 1, 32, 512, 137, QUOTED), (3072, 32, 30, 2, 1, 64, 512, 138, MEMORY),
+            (4096, 32, 36, 4, 1, 128, 512, 142, MEMORY), (6144, 48, 40, 8, 1, 256, 1024, 135, MEMORY),
+            (8192, 64, 48, 8, 2, 512, 1536, 138, MEMORY), (10240, 80, 60, 8, 4, 1024, 1792, 140, MEMORY),
+            (12288, 96, 80, 8, 8, 1536, 2304, 148, MEMORY), (16384, 128, 96, 8, 16, 1920, 2160, 155, MEMORY),
+            (20480, 128, 105, 8, 35, 2520, 2520, 163, MEMORY), (25600, 160, 128, 8, 64, 3072, 3072, 163, QUOTED)]
+    for width, heads, layers, tp, pp, n, batch, flops, traced in rows:
         turns = ",schedule=one_f_one_b" if pp > 1 else ""
-        yield (f"Narayanan 2021, {layers} layers of {width}", gpt(folder, width, heads, layers),
-               f"{n}xA100", 2048, batch, f"tp={tp},pp={pp},sp=false,remat=full,{NAIVE}{turns}",
-               HARDWARE, flops, "micro-batch by search, no interleaving")
-    for name, width, heads, layers, pp, n, batch, full, selective in KORTHIKANTI:
+        yield Row(f"Narayanan 2021, {layers} layers of {width}", models.gpt(width, heads, layers), f"{n}xA100", 2048, batch,
+                  f"tp={tp},pp={pp},sp=false,remat=full,{NAIVE}{turns}", HW, flops, traced,
+                  "micro-batch by search, no interleaving")
+    # Table 2: layers, pp, batch, devices, TFLOP/s; micro-batches of one.
+    for width, heads, layers, pp, batch, n, flops in (
+            (12288, 96, 96, 12, 1536, 384, 153), (12288, 96, 96, 12, 1536, 768, 149), (12288, 96, 96, 12, 1536, 1536, 141),
+            (20480, 128, 105, 35, 2240, 560, 171), (20480, 128, 105, 35, 2240, 1120, 167),
+            (20480, 128, 105, 35, 2240, 2240, 159)):
+        yield Row(f"Narayanan 2021, table 2, {layers} layers on {n}", models.gpt(width, heads, layers), f"{n}xA100", 2048,
+                  batch, f"tp=8,pp={pp},microbatch=1,sp=false,remat=full,{NAIVE},schedule=interleaved", HW, flops, QUOTED,
+                  "chunks by search")
+
+
+def korthikanti(models):
+    # Korthikanti et al. 2022, tables 3 and 5: seconds a step, everything recomputed, and with sequence parallelism and
+    # selective recomputation. Micro-batches of 4, then of 1; interleaved by 3.
+    for name, width, heads, layers, pp, n, batch, full, selective in (
+            ("22B", 6144, 64, 48, 1, 8, 4, 1.42, 1.10), ("175B", 12288, 96, 96, 8, 64, 64, 18.13, 13.75),
+            ("530B", 20480, 128, 105, 35, 280, 280, 49.05, 37.83), ("1T", 25600, 160, 128, 64, 512, 512, 94.42, 71.49)):
         turns = "" if pp == 1 else ",schedule=one_f_one_b" if pp == 64 else ",schedule=interleaved,interleave=3"
         fix = f"tp=8,pp={pp},microbatch={4 if pp == 1 else 1},{NAIVE}{turns}"
         for what, more, seconds in (("full", "sp=false,remat=full", full),
                                     ("selective", "sp=true,remat=selective", selective)):
-            yield (f"Korthikanti 2022, {name}, {what}", gpt(folder, width, heads, layers), f"{n}xA100",
-                   2048, batch, f"{fix},{more}", SECONDS, seconds, "")
-    for n, seconds in MT_NLG:
-        yield (f"Smith 2022, {n} devices", "mt-nlg-530b", f"{n}xA100", 2048, 1920,
-               f"tp=8,pp=35,microbatch=1,sp=false,remat=full,{NAIVE},schedule=one_f_one_b", SECONDS,
-               seconds, "full recomputation")
-    yield ("Le Scao 2022, BLOOM", "bloom-176b", "384xA100", 2048, 2048,
-           "tp=4,pp=12,microbatch=2,sp=false,remat=full,attention=naive,cp=1,zero=1,schedule=one_f_one_b",
-           HARDWARE, 156, "full recomputation")
-    # It says that nothing is recomputed, and frees what it can early; the planner would not fit that.
-    for n, cp, seqlen, flops in LLAMA:
+            yield Row(f"Korthikanti 2022, {name}, {what}", models.gpt(width, heads, layers), f"{n}xA100", 2048, batch,
+                      f"{fix},{more}", SECONDS, seconds, QUOTED)
+
+
+def trained_models(models):
+    # Smith et al. 2022, section 2.4: devices, seconds a step of 1920 sequences.
+    for n, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4)):
+        yield Row(f"Smith 2022, MT-NLG, {n} devices", "mt-nlg-530b", f"{n}xA100", 2048, 1920,
+                  f"tp=8,pp=35,microbatch=1,sp=false,remat=full,{NAIVE},schedule=one_f_one_b", SECONDS, seconds, QUOTED,
+                  "full recomputation")
+    # Le Scao et al. 2022, section 3.4: the fastest configuration.
+    yield Row("Le Scao 2022, BLOOM", "bloom-176b", "384xA100", 2048, 2048,
+              "tp=4,pp=12,microbatch=2,sp=false,remat=full,attention=naive,cp=1,zero=1,schedule=one_f_one_b", HW, 156, QUOTED,
+              "full recomputation")
+    # Chowdhery et al. 2022, section 4.1: 238.3K tokens/s on 6,144 chips; 12-way model parallelism, 256-way fully sharded.
+    yield Row("Chowdhery 2022, PaLM 540B", "palm-540b", "6144xTPU-v4", 2048, 2048,
+              "tp=12,pp=1,cp=1,zero=3,remat=full,attention=naive", RATE, 238.3e3 / 6144, TEXT,
+              "both pods as one; micro-batch, sp by search")
+    # Zhang et al. 2022, section 2.4: up to 147 TFLOP/s on 992 A100s; fully sharded beside tensor parallelism.
+    yield Row("Zhang 2022, OPT-175B", "gpt3-175b", "992xA100", 2048, 992, "tp=8,pp=1,cp=1,zero=3,remat=full,attention=naive",
+              HW, 147, TEXT, "992 sequences a step, full recomputation, counted; micro-batch, sp by search")
+    # Touvron et al. 2023, section 2.4: 380 tokens/s a device, 4M tokens a step, efficient attention.
+    yield Row("Touvron 2023, LLaMA 65B", models.llama(8192, 64, 80, 22016, 32000), "2048xA100", 2048, 2048, "cp=1", RATE, 380,
+              TEXT, "the layout by search: it is not said")
+    # Zeng et al. 2022, section 2.3: tp 4, pp 8, 4,224 sequences; HFU 43.3 %, MFU 32.5 %.
+    yield Row("Zeng 2022, GLM-130B", models.llama(12288, 96, 70, 32768, 150528), "768xa100-40gb", 2048, 4224,
+              f"tp=4,pp=8,sp=false,remat=full,{NAIVE.replace('zero=0', 'zero=1')},schedule=one_f_one_b", HFU, 0.433, QUOTED,
+              "causal attention of a decoder; micro-batch by search")
+    # Wu et al. 2023, table 4: 32.5 s a step of 2,048 sequences on 64 · 8 A100s of 40 GB, fully sharded.
+    yield Row("Wu 2023, BloombergGPT", models.gpt(7680, 40, 70, 131072), "512xp4d", 2048, 2048,
+              "tp=1,pp=1,cp=1,zero=3,remat=full,attention=naive", SECONDS, 32.5, QUOTED,
+              "sharded over all; 400 Gb/s a node; micro-batch by search")
+    # Jiang et al. 2024, abstract: 55.2 % MFU of a 175B model on 12,288 devices; the layout from its section 6.
+    yield Row("Jiang 2024, MegaScale 175B", "gpt3-175b", "12288xA100", 2048, 6144,
+              "tp=8,pp=8,cp=1,sp=true,microbatch=1,schedule=interleaved,interleave=6,remat=selective", MFU, 0.552, QUOTED,
+              "layout and 6,144 sequences from memory; its parallel blocks and windows not in it")
+
+
+def llama3():
+    # Llama Team 2024, table 4: devices, cp, tokens a sequence, TFLOP/s; 16M tokens a step. It says that nothing is
+    # recomputed, and frees what it can early; the planner would not fit that.
+    for n, cp, seqlen, flops in ((8192, 1, 8192, 430), (16384, 1, 8192, 400), (16384, 16, 131072, 380)):
         for key in (MODEL, CAUSAL):
-            yield (f"Llama Team 2024, 405B, {n} devices, cp {cp}", "llama3-405b", f"{n}xH100", seqlen,
-                   (16 << 20) // seqlen, f"tp=8,pp=16,cp={cp},sp=true,microbatch=1,schedule=interleaved", key, flops,
-                   "chunks and recomputation by search; FLOPs over "
-                   + ("all keys" if key == MODEL else "keys that are seen"))
+            yield Row(f"Llama Team 2024, 405B, {n} devices, cp {cp}", "llama3-405b", f"{n}xH100", seqlen,
+                      (16 << 20) // seqlen, f"tp=8,pp=16,cp={cp},sp=true,microbatch=1,schedule=interleaved", key, flops,
+                      QUOTED, "chunks and recomputation by search; FLOPs over "
+                      + ("all keys" if key == MODEL else "keys that are seen"))
+
+
+def frameworks(models):
+    # pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3: FSDP with torch.compile.
+    for n, rate in ((8, 6667), (128, 6514)):
+        yield Row(f"torchtitan 2024, Llama 3.1 8B on {n}", "llama3-8b", f"{n}xh100-hbm2e", 8192, 2 * n,
+                  "tp=1,pp=1,cp=1,zero=3,microbatch=2,remat=selective", RATE, rate, TEXT,
+                  "its H100 of 500 W and 2.4 TB/s at the usual peak")
+    # mosaicml/llm-foundry, scripts/train/benchmarking/README.md: width, heads, layers, devices, micro-batch, sequences a
+    # step, recomputation, tokens/s a device; FULL_SHARD.
+    for name, width, heads, layers, n, micro, batch, remat, rate in (
+            ("7B", 4096, 32, 32, 8, 6, 48, "none", 10643), ("13B", 5120, 40, 40, 64, 2, 128, "none", 4800),
+            ("30B", 7168, 56, 48, 32, 14, 1344, "full", 2308), ("70B", 8192, 64, 80, 64, 8, 2048, "full", 1039)):
+        yield Row(f"MosaicML 2023, MPT {name} on {n}", models.gpt(width, heads, layers, 50368), f"{n}xH100", 2048, batch,
+                  f"tp=1,pp=1,cp=1,zero=3,microbatch={micro},remat={remat}", RATE, rate, TEXT,
+                  "400 Gb/s a device between nodes")
+    # NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary.md, 25.11 on DGX H100 in FP8.
+    for name, n, batch, fix, rate in (
+            ("8b", 8, 128, "tp=1,pp=1,cp=1,zero=3", 14451),
+            ("70b", 64, 128, "tp=4,pp=8,cp=1,schedule=interleaved,interleave=5", 1602),
+            ("405b", 1024, 512, "tp=8,pp=8,cp=2,schedule=interleaved,interleave=8", 292)):
+        yield Row(f"Megatron-Bridge 25.11, Llama 3 {name.upper()} on {n}", f"llama3-{name}", f"{n}xH100", 8192, batch,
+                  f"{fix},microbatch=1", RATE, rate, TEXT, "ZeRO, sp, recomputation by search", "fp8")
+
+
+def all_rows(folder):
+    models = Models(folder)
+    for rows in (megatron(models), korthikanti(models), trained_models(models), llama3(), frameworks(models)):
+        yield from rows
 
 
 # Seconds: Pope et al. 2022, tables 2 and 3 (weights of int8 there beside activations of bf16); and
@@ -95,24 +205,46 @@ def predict_serving(tegula, row):
     return (f"| {name} | {key} | {published:.4g} | {whole[key]:.4g} | {100 * error:+.1f} % | {assumed} |"), error
 
 
-def predict(tegula, row):
-    name, model, devices, seqlen, sequences, fix, key, published, assumed = row
-    done = subprocess.run([tegula, "plan", model, "--gpus", devices, "--seqlen", str(seqlen),
-                           "--batch-tokens", str(seqlen * sequences), "--fix", fix, "--json"],
-                          capture_output=True, text=True, check=False)
+def predict(tegula, hardware, row):
+    done = subprocess.run([tegula, "plan", row.model, "--gpus", row.gpus, "--seqlen", str(row.seqlen), "--hardware", hardware,
+                           "--batch-tokens", str(row.seqlen * row.sequences), "--fix", row.fix, "--dtype", row.dtype,
+                           "--json"], capture_output=True, text=True, check=False)
     if done.returncode:
-        return f"| {name} | {key} | {published} | does not fit | | | {assumed} |", None
+        print(done.stderr, file=sys.stderr)
+        return f"| {row.report} | {row.key} | {row.published} | does not fit | | | {row.traced} | {row.assumed} |", None
     plan = json.loads(done.stdout)
     layout = plan["layouts"][0]
-    # Llama's convention may be either: without the keys that its causal attention never sees.
-    unseen = 4 * (seqlen - 1) / 2 * 16384 * 126 / plan["flops_per_token_forward"]
-    layout[CAUSAL] = layout[MODEL] * (1 - unseen)
-    low, high = sorted(layout[key] * (layout["step_s"] / s if key != SECONDS else s / layout["step_s"])
+    if row.key == CAUSAL:
+        # Without the keys that causal attention never sees: 405B has 126 layers of 16,384.
+        unseen = 4 * (row.seqlen - 1) / 2 * 16384 * 126 / plan["flops_per_token_forward"]
+        layout[CAUSAL] = layout[MODEL] * (1 - unseen)
+    low, high = sorted(layout[row.key] * (layout["step_s"] / s if row.key != SECONDS else s / layout["step_s"])
                        for s in layout["interval_s"])
-    error = layout[key] / published - 1
-    inside = "yes" if low <= published <= high else "no"
-    return (f"| {name} | {key} | {published} | {layout[key]:.4g} ({low:.4g} to {high:.4g}) | "
-            f"{100 * error:+.1f} % | {inside} | {assumed} |"), error
+    error = layout[row.key] / row.published - 1
+    inside = "yes" if low <= row.published <= high else "no"
+    return (f"| {row.report} | {row.key} | {row.published:.4g} | {layout[row.key]:.4g} ({low:.4g} to {high:.4g}) | "
+            f"{100 * error:+.1f} % | {inside} | {row.traced} | {row.assumed} |"), error
+
+
+def table_of(tegula):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        hardware = folder / "hardware.toml"
+        hardware.write_text(HARDWARE)
+        rows = list(all_rows(folder))
+        results = [predict(tegula, str(hardware), row) for row in rows]
+    lines = ["| report | quantity | published | planned (interval) | error | inside | traced to | not said, taken as |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |", *(line for line, _ in results)]
+    errors = sorted(abs(error) for _, error in results if error is not None)
+    traced = sorted(abs(error) for row, (_, error) in zip(rows, results) if error is not None and row.traced != MEMORY)
+    reports = {row.report.split(",")[0] for row in rows}
+    lines += ["", f"{len(errors)} of {len(results)} runs of {len(reports)} reports fit; the median of |error| is "
+              f"{100 * errors[len(errors) // 2]:.1f} %, the largest {100 * errors[-1]:.1f} %; of the {len(traced)} that were "
+              f"traced the median is {100 * traced[len(traced) // 2]:.1f} %."]
+    served = [predict_serving(tegula, row) for row in SERVING]
+    lines += ["", "| serving | quantity | published | planned | error | not said, taken as |",
+              "| --- | --- | --- | --- | --- | --- |", *(line for line, _ in served)]
+    return "\n".join(lines)
 
 
 def main():
@@ -120,17 +252,7 @@ def main():
     parser.add_argument("--tegula", default="build/release/tegula")
     parser.add_argument("--check", metavar="PAGE")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        results = [predict(arguments.tegula, row) for row in rows(pathlib.Path(folder))]
-    lines = ["| report | quantity | published | planned (interval) | error | inside | not said, taken as |",
-             "| --- | --- | --- | --- | --- | --- | --- |", *(line for line, _ in results)]
-    errors = sorted(abs(error) for _, error in results if error is not None)
-    lines += ["", f"{len(errors)} of {len(results)} runs fit; the median of |error| is "
-              f"{100 * errors[len(errors) // 2]:.1f} %, the largest {100 * errors[-1]:.1f} %."]
-    served = [predict_serving(arguments.tegula, row) for row in SERVING]
-    lines += ["", "| serving | quantity | published | planned | error | not said, taken as |",
-              "| --- | --- | --- | --- | --- | --- |", *(line for line, _ in served)]
-    table = "\n".join(lines)
+    table = table_of(arguments.tegula)
     if not arguments.check:
         print(table)
         return 0

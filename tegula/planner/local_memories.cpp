@@ -11,8 +11,8 @@ namespace {
 struct Tiles {
   double tiles, tile_bytes, peak, exchange, barrier;
 };
-// Data sheets and Jia et al. 2019, from memory: exchange of all tiles together, a barrier of some
-// 200 cycles.
+// Data sheets; 124.5 TFLOP/s, 1,216 tiles and 304 MiB of GC2 as in Jia et al. 2019. Exchange of all
+// tiles together and a barrier of some 200 cycles are that report's from memory, not found again.
 constexpr Tiles kGc2{1216, 256 * 1024, 124.5e12, 7.7e12, 130e-9};
 constexpr Tiles kGc200{1472, 624 * 1024, 250e12, 7.8e12, 150e-9};
 constexpr double kLink = 160e9;  // GC200, to its neighbours, one way
@@ -67,7 +67,7 @@ PublishedFigure published_local_memories() {
   constexpr double kSide = 2944;
   return {"a product of 2944³ in mixed precision on GC2",
           "TFLOP/s",
-          "Jia et al. 2019, from memory",
+          "Jia et al. 2019, from memory, not found again",
           "square blocks, operands through the exchange once",
           58.9,
           2 * kSide * kSide * kSide / product_seconds(kGc2, kSide, kSide, kSide) / 1e12};

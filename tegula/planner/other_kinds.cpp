@@ -29,19 +29,28 @@ constexpr OtherKind kKinds[] = {
      published_three_tiers},
     {"tenstorrent-wormhole", "attention's scores stay in SRAM spread over a grid of cores",
      "72 cores of 1.5 MB, 12 GB at 288 GB/s, 74 TFLOP/s of f16, 262 of f8 (n150s)", "",
-     price_scores_in_sram, published_scores_in_sram},
+     price_wormhole, published_wormhole},
     {"tenstorrent-grayskull", "as Wormhole, without links",
-     "a fused kernel 1.8 times as fast as softmax alone (Thüning 2024)",
-     "operations and bytes a second of a core"},
+     "120 cores of 1 MB, 8 GB at 118.4 GB/s, 92 TFLOP/s of f16, 332 of f8 (e150)", "",
+     price_grayskull, published_grayskull},
     {"graphcore-gc200",
      "many small local memories and no shared one: computing, exchange and a barrier take turns",
      "900 MB in 1,472 tiles, 47.5 TB/s, 250 TFLOP/s of f16, links of 320 GB/s", "",
      price_local_memories, published_local_memories},
-    {"d-matrix", "products within the memory's arrays", "", "peak, memory and bandwidth"},
-    {"furiosa", "tensor contractions as the instruction", "", "peak and bandwidth of a chip"},
-    {"lightmatter", "light between chips, or products in light", "", "anything that is measured"},
-    {"matx", "one large array for language models alone", "", "anything that is measured"},
-    {"taalas", "a model's weights are wired into the chip", "", "anything that is measured"}};
+    {"d-matrix", "products within the memory's arrays",
+     "2,400 TFLOP/s of 8 bits and 2 GB of SRAM at 150 TB/s a card (Corsair); 60,000 tokens/s of "
+     "Llama 3 8B on a server, which its maker projects",
+     "a throughput that was measured, and what links between cards reach"},
+    {"furiosa", "tensor contractions as the instruction",
+     "512 TFLOP/s of f8, 256 of bf16, 1.5 TB/s of HBM3 (RNGD); 3,935 tokens/s of Llama 3.1 8B",
+     "the batch of that throughput, without which it is no figure to be held to"},
+    {"lightmatter", "light between chips, or products in light", "",
+     "peak, bandwidth, or a time that was measured"},
+    {"matx", "one large array for language models alone", "",
+     "peak, bandwidth, or a time that was measured"},
+    {"taalas", "a model's weights are wired into the chip",
+     "17,000 tokens/s of Llama 3.1 8B a user (HC1, by its maker)",
+     "clock, lanes and the width of what is wired, so that no other model could be priced"}};
 
 std::string plain(std::string_view name) {
   std::string text;

@@ -52,8 +52,10 @@ PublishedFigure published_weight_streaming();
 
 // No DRAM: n chips hold the weights in SRAM, L layers in a row over groups of g = n/L chips, and
 // what every cycle does is fixed when the program is compiled. A token of every sequence passes
-//   L·(bytes of a layer/(g·SRAM rate) + 2 all-reduces of 2 hops) + a hop between groups
-// [Abts et al. 2022]
+//   L·(bytes of a layer/(g·SRAM rate) + 2 all-reduces of 2 exchanges + 6 products that wait for one
+//   another) + an exchange between groups
+// Bytes alone do not decide: of the figures published for Llama 2 the one of 7B is 2.5 times the
+// one of 70B, as its layers are 2.5 times fewer and its bytes ten times. [Abts et al. 2020, 2022]
 Result<OtherPrice> price_static_schedule(const ModelSpec& model, const ParamCount& params,
                                          int64_t n, const OtherJob& job);
 PublishedFigure published_static_schedule();
@@ -72,9 +74,18 @@ PublishedFigure published_three_tiers();
 //   token = (weights + caches + scores that do not fit, twice)/(.9·DRAM rate) or products, the
 //   longer
 // [Thüning 2024]
-Result<OtherPrice> price_scores_in_sram(const ModelSpec& model, const ParamCount& params, int64_t n,
-                                        const OtherJob& job);
-PublishedFigure published_scores_in_sram();
+Result<OtherPrice> price_wormhole(const ModelSpec& model, const ParamCount& params, int64_t n,
+                                  const OtherJob& job);
+PublishedFigure published_wormhole();
+Result<OtherPrice> price_grayskull(const ModelSpec& model, const ParamCount& params, int64_t n,
+                                   const OtherJob& job);
+PublishedFigure published_grayskull();
+// Softmax of n·n scores of two bytes on Grayskull, in SRAM behind their product or by itself.
+struct SoftmaxTime {
+  double exponentials_s = 0, passes_s = 0, dram_s = 0;
+  double seconds() const { return exponentials_s + passes_s + dram_s; }
+};
+SoftmaxTime grayskull_softmax(double n, bool is_fused);
 
 // Many small local memories, no shared one: bulk-synchronous. All tiles compute, then all exchange,
 // then all wait for each other.

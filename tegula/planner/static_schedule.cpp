@@ -8,11 +8,20 @@ namespace tegula::planner {
 
 namespace {
 
-// GroqChip 1: 230 MB and 80 TB/s by its data sheet; what products read is less: four arrays of 320
-// lanes that take 16 bytes a lane and cycle at 900 MHz. 722 ns a hop: Abts et al. 2022, from
-// memory.
-constexpr double kSramBytes = 230e6, kProductBytes = 4 * 320 * 16 * 0.9e9, kHop = 722e-9;
+// GroqChip 1: 230 MB, 188 and 750 TOP/s by its data sheet; 900 MHz (Abts et al. 2020, abstract).
+// What products read is less than the sheet's 80 TB/s: four arrays of 320 lanes that take 16 bytes
+// a lane and cycle.
+constexpr double kSramBytes = 230e6, kProductBytes = 4 * 320 * 16 * 0.9e9;
 constexpr double kPeakF16 = 188e12, kPeakI8 = 750e12;
+// "less than 3 microseconds of end-to-end system latency" among up to 10,440 chips: taken as what
+// one exchange takes. [Abts et al. 2022, abstract]
+constexpr double kExchange = 3e-6;
+// A product that waits for the one before it: what 20,400 images a second of ResNet-50 one by one
+// leave beside their 8.2 GFLOPs, over the 50 layers in a row that it has. [Abts et al. 2020,
+// abstract; He et al. 2016, table 1]
+constexpr double kDependent = (1 / 20400.0 - 8.2e9 / kPeakI8) / 50;
+// Attention's q k v, scores, values, out; feed-forward's up and gate, down.
+constexpr double kProductsInARow = 6;
 
 double real(int64_t n) { return static_cast<double>(n); }
 
@@ -40,24 +49,28 @@ Result<OtherPrice> price_static_schedule(const ModelSpec& model, const ParamCoun
   const double read = groups * p.memory_needed / kProductBytes;
   const double peak = job.dtype == Number::kI8 ? kPeakI8 : kPeakF16;
   const double products = job.batch * token_flops(model, job.keys).forward() / (g * peak);
-  const double hops = real(model.n_layers) * (g > 1 ? 4 : 0) + (groups - 1);
-  p.terms = {{"weights and caches out of SRAM", read, products > read},
-             {"products", products, products <= read},
-             {"hops between chips", hops * kHop, false}};
-  p.assumed = {"arrays read 18.4 TB/s a chip", "722 ns a hop (Abts et al. 2022, from memory)",
-               "layers in a row over groups of chips, two all-reduces of two hops a layer"};
+  const double layers = real(model.n_layers), exchanges = layers * (g > 1 ? 4 : 0) + (groups - 1);
+  p.terms = {
+      {"weights and caches out of SRAM", read, products > read},
+      {"products", products, products <= read},
+      {"products that wait for the one before", layers * kProductsInARow * kDependent, false},
+      {"exchanges between chips", exchanges * kExchange, false}};
+  p.assumed = {"arrays read 18.4 TB/s a chip",
+               "an exchange takes 3 µs, the most that two chips are apart (Abts et al. 2022)",
+               "a product that waits .76 µs: what ResNet-50 by ones leaves (Abts et al. 2020)",
+               "layers in a row over groups of chips, two all-reduces of two exchanges a layer"};
   return p;
 }
 
 PublishedFigure published_static_schedule() {
   const ModelSpec m = find_model_preset("llama2-70b")->model;
-  const OtherJob job{true, 0, 1, 2048, Number::kI8};
+  const OtherJob job{true, 0, 1, 4096, Number::kI8};
   const auto price = price_static_schedule(m, *count_params(m), 576, job);
   return {"Llama 2 70B at a batch of 1",
           "tokens/s",
           "TechPowerUp, 2024-02",
-          "576 chips (from memory), weights of 8 bits, 2,048 tokens of context; latency of a "
-          "product's own instructions is not public and not in it",
+          "576 chips, which hold its weights in 8 bits but not in 16; a context of 4,096 as "
+          "published; what the service itself takes is not in it",
           300,
           1 / price->seconds()};
 }

@@ -50,7 +50,7 @@ PublishedFigure published_weight_streaming() {
   };
   return {"a trillion parameters on 16 systems against one",
           "times as fast",
-          "Cerebras and Sandia, 2024-12",
+          "Cerebras and Sandia National Laboratories, 2024-12-10",
           "each system keeps its batch of 256 sequences; nothing of the fabric is lost",
           15.3,
           16 * seconds(1) / seconds(16)};

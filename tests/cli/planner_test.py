@@ -144,6 +144,7 @@ class Planner(CliTest):
                                    ("576xgroq-lpu", ("--serve", "--dtype", "int8"), "llama2-70b"),
                                    ("8xsambanova-sn40l", ("--serve",), "llama3-8b"),
                                    ("tenstorrent-wormhole", ("--serve", "--dtype", "fp8"), "mistral-7b"),
+                                   ("tenstorrent-grayskull", ("--serve",), "gpt2-xl"),
                                    ("4xgraphcore-gc200", ("--serve",), "gpt2")):
             other = self.plan(model, "--gpus", gpus, *flags)["other_kind"]
             shown = sum(t["seconds"] for t in other["terms"] if not t["is_hidden"])
