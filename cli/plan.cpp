@@ -7,6 +7,8 @@
 #include "cli/machine.h"
 #include "cli/occupancy.h"
 #include "cli/paths.h"
+#include "cli/plan_conv.h"
+#include "cli/plan_conv.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_sharding.h"
@@ -38,6 +40,7 @@ struct Options {
   double tokens_total = 0;  // of a run; 0: not asked
   Stages stages;
   ShardingFlags sharding;
+  ConvFlags conv;
   OccupancyFlags occupancy;
   bool has_mode = false;
   bool has_own_vocabulary = false;  // --vocab-size on the command line, where the text may be one's
@@ -134,6 +137,11 @@ Status show_occupancy(const Options& o) {
 Status run(const Options& o) {
   if (!o.load.empty()) return show(o.load);
   if (!o.occupancy.kernel.empty()) return show_occupancy(o);
+  if (o.conv.asked()) {
+    const TrainConfig& c = o.flags.config;
+    return plan_conv(o.conv, o.flags.mesh, o.sharding.layout, o.sharding.on, c.dtype == "bf16",
+                     c.json);
+  }
   TrainConfig c = TEGULA_TRY(o.flags.resolve());
   for (const NamedPath& out : {NamedPath{"--save", o.save}, {"--gantt", o.stages.gantt}})
     TEGULA_TRY(keep_inputs(out, {{"--data", c.data}, {"--config", o.config_file}}));
@@ -190,6 +198,9 @@ void add_plan(CLI::App& app, int& exit_code) {
   }
   stages->excludes(cmd->get_option("--mesh"));
   add_sharding(*cmd, o.sharding);
+  auto* conv = add_conv(*cmd, o.conv);
+  for (const char* of_step : {"--shard", "--search-sharding", "--save"})
+    conv->excludes(cmd->get_option(of_step));
   add_occupancy(*cmd, o.occupancy)->excludes(stages)->excludes(save);
   cmd->add_option("--target", o.target,
                   "The machine to plan for: h200, l4, zen4, …; default: this one")

@@ -1,10 +1,8 @@
 #include "tegula/planner/conv_split.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "tegula/planner/efficiency.h"
-#include "tegula/planner/enumerate.h"
 
 namespace tegula::planner {
 
@@ -12,91 +10,157 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// Rows of x that an inner rank needs and does not own. It owns share·stride rows of x for `share`
-// rows of y and needs (share − 1)·stride + kernel of them.
-int64_t halo_rows(const ConvShape& c, int64_t parts) {
-  return parts == 1 ? 0 : std::max<int64_t>(0, c.kernel - c.stride);
+// What a rank lacks along one dim of space.
+struct Halo {
+  int64_t before = 0, after = 0;  // rows of the neighbour on either side
+  int64_t share = 0;              // rows that a rank owns
+  int64_t most = 0;               // of a rank: with both neighbours, or with one of the two
+};
+
+Halo halo_of(const ConvShape& c, int64_t in_rows, int64_t out_rows, int64_t parts) {
+  Halo h;
+  h.share = std::min(in_rows, out_rows / parts * c.stride);
+  if (parts == 1) h.share = in_rows;
+  if (parts == 1) return h;
+  h.before = c.pad, h.after = std::max<int64_t>(0, c.kernel - c.stride - c.pad);
+  h.most = parts == 2 ? std::max(h.before, h.after) : h.before + h.after;
+  return h;
 }
 
-Status check(const ConvShape& c, const ConvSplit& s, const ClusterSpec& cluster) {
-  if (s.ranks() != cluster.n_devices)
-    return invalid_argument(
-        cat("a split over ", s.ranks(), " ranks on ", cluster.n_devices, " devices"));
-  const struct {
-    const char* name;
-    int64_t extent, parts;
-  } dims[] = {{"the batch", c.batch, s.batch},
-              {"the channels out", c.out, s.out},
-              {"the channels in", c.in, s.in},
-              {"the height out", c.out_height(), s.height},
-              {"the width out", c.out_width(), s.width}};
-  for (const auto& d : dims)
-    if (d.parts < 1 || d.extent % d.parts != 0)
-      return invalid_argument(cat(d.name, ", ", d.extent, ", is not a multiple of ", d.parts));
-  for (const auto& [extent, parts] :
-       {std::pair{c.out_height(), s.height}, std::pair{c.out_width(), s.width}})
-    if (extent / parts * c.stride < halo_rows(c, parts))
-      return invalid_argument(cat("a share of ", extent / parts, " rows of ", extent,
-                                  " reaches past its neighbour: the kernel is ", c.kernel));
+int64_t extent_of(const ConvShape& c, ConvDim dim) {
+  switch (dim) {
+    case ConvDim::kBatch:
+      return c.batch;
+    case ConvDim::kOut:
+      return c.out;
+    case ConvDim::kIn:
+      return c.in;
+    case ConvDim::kHeight:
+      return c.out_height();
+    case ConvDim::kWidth:
+      return c.out_width();
+  }
+  return 0;
+}
+
+// Messages of the neighbours one after another, along the slowest axis that cuts the dim.
+double halo_seconds(const MeshLinks& links, const ConvSplit& split, ConvDim dim, const Halo& h,
+                    double row_bytes) {
+  double slowest = 0;
+  const Mesh& mesh = links.mesh();
+  for (size_t a = 0; a < split.size(); ++a) {
+    if (split[a] != dim || mesh.axes[a].size == 1) continue;
+    RankGroup group{mesh.axes[a].size, 1};
+    for (size_t later = a + 1; later < mesh.axes.size(); ++later)
+      group.stride *= mesh.axes[later].size;
+    const Link link = own_link(links.cluster(), group);
+    const int64_t messages = h.most == h.before + h.after ? (h.before > 0) + (h.after > 0) : 1;
+    const double rows = real(h.most);
+    if (rows > 0)
+      slowest =
+          std::max(slowest, real(messages) * link.seconds + rows * row_bytes / link.bytes_per_s);
+  }
+  return slowest;
+}
+
+Status check(const ConvShape& c, const ConvSplit& s, const Mesh& mesh) {
+  TEGULA_CHECK(s.size() == mesh.axes.size());
+  for (const ConvDim dim : kConvDims) {
+    const int64_t parts = parts_of(mesh, s, dim), extent = extent_of(c, dim);
+    if (extent % parts != 0)
+      return invalid_argument(cat("the convolution's ", conv_dim_name(dim), ", ", extent,
+                                  ", is not a multiple of ", parts));
+  }
+  for (const bool is_height : {true, false}) {
+    const ConvDim dim = is_height ? ConvDim::kHeight : ConvDim::kWidth;
+    const Halo h =
+        halo_of(c, is_height ? c.height : c.width, extent_of(c, dim), parts_of(mesh, s, dim));
+    if (h.share < std::max(h.before, h.after))
+      return invalid_argument(cat("a share of ", h.share, " rows of the ", conv_dim_name(dim),
+                                  " is less than the halo of ", std::max(h.before, h.after),
+                                  ": it would reach past the neighbour"));
+  }
   return {};
 }
 
-// One message each way to the neighbour on each side, at the same time; halves of the halo.
-double halo_seconds(const ClusterSpec& cluster, double bytes, const RankGroup& group) {
-  if (bytes == 0) return 0;
-  const Link link = own_link(cluster, group);
-  return 2 * (link.seconds + bytes / 2 / link.bytes_per_s);
+// All-reduces along one axis after another of those that cut the dims.
+double sum_seconds(const MeshLinks& links, const ConvSplit& split,
+                   std::initializer_list<ConvDim> dims, double bytes) {
+  double seconds = 0;
+  for (size_t a = 0; a < split.size(); ++a)
+    if (links.mesh().axes[a].size > 1 &&
+        std::find(dims.begin(), dims.end(), split[a]) != dims.end())
+      seconds += links.seconds(Collective::kAllReduce, bytes, a);
+  return seconds;
 }
 
 }  // namespace
 
-Result<ConvCost> price_conv(const ConvShape& c, const ConvSplit& s, const ClusterSpec& cluster) {
-  TEGULA_TRY(check(c, s, cluster));
-  const Accelerator& device = cluster.device;
-  const double n = real(c.batch / s.batch), ci = real(c.in / s.in), co = real(c.out / s.out);
-  const double h = real(c.out_height() / s.height), w = real(c.out_width() / s.width);
+int64_t parts_of(const Mesh& mesh, const ConvSplit& split, ConvDim dim) {
+  int64_t parts = 1;
+  for (size_t a = 0; a < split.size(); ++a)
+    if (split[a] == dim) parts *= mesh.axes[a].size;
+  return parts;
+}
+
+Result<ConvCost> price_conv(const ConvShape& c, const ConvSplit& s, const MeshLinks& links) {
+  const Mesh& mesh = links.mesh();
+  TEGULA_TRY(check(c, s, mesh));
+  const Accelerator& device = links.cluster().device;
+  const auto parts = [&](ConvDim dim) { return parts_of(mesh, s, dim); };
+  const double n = real(c.batch / parts(ConvDim::kBatch)), ci = real(c.in / parts(ConvDim::kIn)),
+               co = real(c.out / parts(ConvDim::kOut));
+  const double h = real(c.out_height() / parts(ConvDim::kHeight)),
+               w = real(c.out_width() / parts(ConvDim::kWidth));
+  const Halo rows = halo_of(c, c.height, c.out_height(), parts(ConvDim::kHeight)),
+             columns = halo_of(c, c.width, c.out_width(), parts(ConvDim::kWidth));
   const double taps = real(c.kernel) * real(c.kernel), e = c.element_bytes;
-  const double x_rows = h * real(c.stride), x_columns = w * real(c.stride);
-  const double halo_h = real(halo_rows(c, s.height)), halo_w = real(halo_rows(c, s.width));
   ConvCost cost;
   cost.flops = 2 * n * co * h * w * ci * taps;
-  cost.activation_bytes = e * n * co * h * w;
+  cost.x_bytes = e * n * ci * real(rows.share) * real(columns.share);
+  cost.y_bytes = e * n * co * h * w;
+  cost.filter_bytes = e * co * ci * taps;
   // Rows first, then columns with the rows' corners.
-  const double row_bytes = e * n * ci * halo_h * x_columns;
-  const double column_bytes = e * n * ci * halo_w * (x_rows + halo_h);
-  cost.halo_bytes = row_bytes + column_bytes;
+  const double row_bytes = e * n * ci * real(columns.share),
+               column_bytes = e * n * ci * real(rows.share + rows.most);
+  cost.halo_bytes = real(rows.most) * row_bytes + real(columns.most) * column_bytes;
   const double rate = device.peak(e <= 2 ? Number::kBf16 : Number::kF32) * kExpected.matmul;
-  const double filter = e * co * ci * taps;
-  const double moved = cost.activation_bytes + e * n * ci * x_rows * x_columns + filter;
-  const double memory = moved / (device.memory_bytes_per_s * kExpected.memory);
+  const double memory = (cost.x_bytes + cost.y_bytes + cost.filter_bytes) /
+                        (device.memory_bytes_per_s * kExpected.memory);
   cost.forward_s = std::max(cost.flops / rate, memory) + device.launch_s;
   cost.backward_s = 2 * cost.forward_s;
-  const double gamma = 3 / device.memory_bytes_per_s;
-  const RankGroup columns{s.width, 1}, rows{s.height, s.width}, in{s.in, s.height * s.width};
-  const RankGroup out{s.out, in.stride * s.in}, batch{s.batch, out.stride * s.out};
-  const double halos =
-      halo_seconds(cluster, row_bytes, rows) + halo_seconds(cluster, column_bytes, columns);
-  const auto sum = [&](double bytes, const RankGroup& group) {
-    return seconds_on(cluster, Collective::kAllReduce, bytes, group, gamma);
-  };
-  cost.forward_comm_s = halos + sum(cost.activation_bytes, in);
-  // The filter's gradient is summed over the ranks of one filter share: space, then batch.
-  const RankGroup space{s.height * s.width, 1};
-  cost.backward_comm_s =
-      halos + sum(e * n * ci * x_rows * x_columns, out) + sum(filter, space) + sum(filter, batch);
+  const bool cuts_space = parts(ConvDim::kHeight) * parts(ConvDim::kWidth) > 1;
+  if (parts(ConvDim::kIn) > 1) cost.y_sum_bytes = cost.y_bytes;
+  if (parts(ConvDim::kOut) > 1) cost.dx_sum_bytes = cost.x_bytes;
+  if (parts(ConvDim::kBatch) > 1 || cuts_space) cost.filter_sum_bytes = cost.filter_bytes;
+  const double halos = halo_seconds(links, s, ConvDim::kHeight, rows, row_bytes) +
+                       halo_seconds(links, s, ConvDim::kWidth, columns, column_bytes);
+  cost.forward_comm_s = halos + sum_seconds(links, s, {ConvDim::kIn}, cost.y_bytes);
+  cost.backward_comm_s = halos + sum_seconds(links, s, {ConvDim::kOut}, cost.x_bytes) +
+                         sum_seconds(links, s, {ConvDim::kBatch, ConvDim::kHeight, ConvDim::kWidth},
+                                     cost.filter_bytes);
   return cost;
 }
 
-std::vector<PricedConv> conv_splits(const ConvShape& c, const ClusterSpec& cluster) {
+std::vector<PricedConv> conv_splits(const ConvShape& c, const MeshLinks& links,
+                                    std::span<const std::optional<ConvDim>> settled) {
+  const size_t n_axes = links.mesh().axes.size();
   std::vector<PricedConv> all;
-  const int64_t n = cluster.n_devices;
-  for (const int64_t batch : divisors(n))
-    for (const int64_t out : divisors(n / batch))
-      for (const int64_t in : divisors(n / batch / out))
-        for (const int64_t height : divisors(n / batch / out / in)) {
-          const ConvSplit s{batch, out, in, height, n / batch / out / in / height};
-          if (const auto cost = price_conv(c, s, cluster); cost.ok()) all.push_back({s, *cost});
-        }
+  ConvSplit split;
+  const auto extend = [&](const auto& self) -> void {
+    if (split.size() == n_axes) {
+      if (auto cost = price_conv(c, split, links); cost.ok()) all.push_back({split, *cost});
+      return;
+    }
+    const size_t axis = split.size();
+    for (const ConvDim dim : kConvDims) {
+      if (axis < settled.size() && settled[axis].value_or(dim) != dim) continue;
+      split.push_back(dim);
+      self(self);
+      split.pop_back();
+    }
+  };
+  extend(extend);
   std::stable_sort(all.begin(), all.end(), [](const PricedConv& a, const PricedConv& b) {
     return a.cost.seconds() < b.cost.seconds();
   });

@@ -39,6 +39,40 @@ class PlanSharding(CliTest):
         self.assertIn("search", text)
         self.assertIn("a step", text)
 
+    def test_splits_of_a_convolution(self):
+        shape = "batch=32,in=64,out=128,height=56,width=56,kernel=3,pad=1"
+        asked = ("plan", "--conv", shape, "--mesh", "rows=2,cols=4", "--shard-on", "a100", "--dtype", "bf16")
+        splits = json.loads(self.expect_ok(self.run_tool(*asked, "--json")).stdout)["splits"]
+        self.assertEqual(len(splits), 25)
+        self.assertEqual(sorted(s["seconds"] for s in splits), [s["seconds"] for s in splits])
+        by = {(s["axes"]["rows"], s["axes"]["cols"]): s for s in splits}
+        # B·C·H·W·2 over the ranks that split it; two rows of 32 · 64 channels' 56 columns, of one side of two parts one.
+        self.assertEqual(by["batch", "out"]["y_bytes"], 2 * 32 * 128 * 56 * 56 / 8)
+        self.assertEqual(by["in", "height"]["halo_bytes"], 2 * 32 * 32 * 56 * 2)
+        self.assertEqual(by["height", "in"]["halo_bytes"], 2 * 32 * 16 * 56 * 1)
+        self.assertEqual(by["in", "batch"]["y_sum_bytes"], 2 * 8 * 128 * 56 * 56)
+        self.assertEqual(by["batch", "batch"]["filter_sum_bytes"], 2 * 64 * 128 * 9)
+        self.assertEqual(by["batch", "batch"]["halo_bytes"], 0)
+        fixed = json.loads(self.expect_ok(self.run_tool(*asked, "--computation-layout", "height=cols",
+                                                        "--json")).stdout)["splits"]
+        self.assertEqual({s["axes"]["cols"] for s in fixed}, {"height"})
+        text = self.expect_ok(self.run_tool(*asked)).stdout
+        for words in ("convolution y [32 128 56 56]", "25 divide", "height=cols", "halo"):
+            self.assertIn(words, text)
+        # A product [B·M, N]·[N, P] is one of single elements: (i, j) sums nothing forward, (i, k) what it makes.
+        product = json.loads(self.expect_ok(self.run_tool("plan", "--conv", "batch=1024,in=512,out=256", "--mesh",
+                                                          "i=2,j=4", "--json")).stdout)["splits"]
+        by = {(s["axes"]["i"], s["axes"]["j"]): s for s in product}
+        self.assertEqual(by["batch", "out"]["y_sum_bytes"], 0)
+        self.assertEqual(by["batch", "in"]["y_sum_bytes"], 4 * 512 * 256)
+        for flags, words in ((("--conv", "batch=4,hight=8", "--mesh", "x=2"), ("hight", "height")),
+                             (("--conv", "batch=4,height=8,kernel=9", "--mesh", "x=2"), ("kernel of 9",)),
+                             (("--conv", "batch=3", "--mesh", "x=2", "--computation-layout", "batch=x"), ("batch, 3", "2")),
+                             (("--conv", "batch=4", "--mesh", "x=2", "--computation-layout", "depth=x"), ("depth",)),
+                             (("--conv", "batch=4", "--mesh", "x=2", "--shard-on", "h1000"), ("h100",))):
+            self.expect_error(self.run_tool("plan", *flags), INVALID, *words)
+        self.expect_error(self.run_tool("plan", "--conv", "batch=4"), USAGE, "--mesh")
+
     def test_what_is_refused(self):
         for flags, word in ((("--mesh", "x=2", "--computation-layout", "width=x"), "no dim is called width"),
                             (("--mesh", "x=2", "--computation-layout", "batch=y"), "no axis y"),
