@@ -8,7 +8,6 @@
 #include "cli/occupancy.h"
 #include "cli/paths.h"
 #include "cli/plan_conv.h"
-#include "cli/plan_conv.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_sharding.h"

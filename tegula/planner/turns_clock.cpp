@@ -14,7 +14,9 @@ constexpr int kNoNode = -1;
 class Made {
  public:
   Made(const Schedule& s) : schedule_(s) {
-    nodes_.assign(3 * static_cast<size_t>(s.shape.n_stages * s.shape.n_micro_batches), kNoNode);
+    nodes_.assign(
+        3 * static_cast<size_t>(s.shape.n_stages) * static_cast<size_t>(s.shape.n_micro_batches),
+        kNoNode);
   }
   int& at(PartKind kind, int stage, int micro_batch) {
     const int row = kind == PartKind::kForward ? 0 : kind == PartKind::kBackward ? 1 : 2;
@@ -117,7 +119,8 @@ Result<double> TurnsClock::seconds(Turns turns, int64_t pp, int64_t m, const Tim
   const int64_t followed = first + (m - first) % pp;
   const double end = TEGULA_TRY(longest(turns, pp, followed, times));
   const double before = TEGULA_TRY(longest(turns, pp, followed - pp, times));
-  return end + static_cast<double>((m - followed) / pp) * (end - before);
+  const int64_t rounds = (m - followed) / pp;
+  return end + static_cast<double>(rounds) * (end - before);
 }
 
 }  // namespace tegula::planner
