@@ -270,8 +270,8 @@ class Sharder {
     const bool sums =
         cut.kind == AxisCut::kAlong &&
         std::any_of(give.begin(), give.end(), [](const AxisSharding& s) { return s.is_pending(); });
-    if (!sums) return true;
     if (options_.mode == Mode::kFast) return true;
+    if (!sums) return !(n.op->is_reduction && leaves_one_beside_sum(c, map, cut, n_ranks));
     bool is_free = true;
     for (size_t r = 0; r < give.size(); ++r)
       is_free &= !give[r].is_pending() || has_no_order(c.out[r].dtype, give[r].combine);
@@ -282,6 +282,22 @@ class Sharder {
              cut.factor == sharded_factor(c, map);
     return c.attrs.get_or<int64_t>("k_shards", 1) % n_ranks == 0 &&
            is_outermost_of_sum(map, cut.factor);
+  }
+
+  // A dim of one element is none to who lowers a sum: dims that are summed on both sides of it, or
+  // before it where it is the last, would be one row, and be added in another order.
+  static bool leaves_one_beside_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut,
+                                    int64_t n_ranks) {
+    if (cut.kind != AxisCut::kAlong) return false;
+    bool sums_before = false;
+    for (const DimExpr& e : map.operands[0])
+      for (const DimTerm& t : e.terms) {
+        if (t.factor == cut.factor)
+          return sums_before && map.factors[t.factor].size == Dim(n_ranks * cut.parts);
+        const Combine how = map.combine[t.factor][0];
+        sums_before |= how != Combine::kFree && !has_no_order(c.out[0].dtype, how);
+      }
+    return false;
   }
 
   // The factor of operand 0 that varies slowest among those that are summed.

@@ -44,6 +44,36 @@ Case make_case(const OpDef& op, const Sample& sample, uint64_t seed) {
   return c;
 }
 
+bool is_alike(const OpDef& op, size_t k) {
+  std::string_view rest = op.types.substr(0, op.types.find("->"));
+  for (; k > 0; --k) {
+    const size_t comma = rest.find(',');
+    if (comma == rest.npos) return false;
+    rest.remove_prefix(comma + 1);
+  }
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  return !rest.empty() && (rest[0] == 'F' || rest[0] == 'T');
+}
+
+std::optional<Case> in_dtype(const Case& c, DType narrow) {
+  for (const bool alone : {false, true}) {
+    Case n = c;
+    bool is_narrow = false;
+    for (size_t k = 0; k < c.in.size(); ++k) {
+      if (c.in[k].dtype != DType::kF32 || (alone && !is_alike(*c.op, k))) continue;
+      is_narrow = true;
+      n.values[k] = c.values[k].as(narrow), n.in[k] = n.values[k].type;
+    }
+    if (!is_narrow) return {};
+    n.out.clear();
+    auto out = infer(n.call());
+    if (!out.ok()) continue;
+    n.out = std::move(*out);
+    return n;
+  }
+  return {};
+}
+
 HostTensor random_f64(const Shape& shape, uint64_t seed, uint64_t stream) {
   HostTensor t({DType::kF64, shape});
   for (int64_t i = 0; i < t.numel(); ++i)

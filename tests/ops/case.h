@@ -1,6 +1,7 @@
 // Case: one sample of one op, with its values drawn; what every check of the runner takes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,12 @@ struct Case {
 
 // Draws the values by (seed, operand, element) and infers the result types.
 Case make_case(const OpDef& op, const Sample& sample, uint64_t seed);
+
+// Whether OpDef::types lets operand k share operand 0's dtype.
+bool is_alike(const OpDef& op, size_t k);
+// The case with its f32 operands in another float dtype: all of them, or, where the op does not
+// take that, those alike. None: it takes neither.
+std::optional<Case> in_dtype(const Case& c, DType narrow);
 
 // Uniform in [-1, 1), by (seed, stream, element): directions and cotangents.
 HostTensor random_f64(const Shape& shape, uint64_t seed, uint64_t stream);

@@ -53,18 +53,6 @@ std::vector<int64_t> sizes_of(const Type& t) {
   return s;
 }
 
-// Whether OpDef::types lets operand k share operand 0's dtype.
-bool is_alike(const OpDef& op, size_t k) {
-  std::string_view rest = op.types.substr(0, op.types.find("->"));
-  for (; k > 0; --k) {
-    const size_t comma = rest.find(',');
-    if (comma == rest.npos) return false;
-    rest.remove_prefix(comma + 1);
-  }
-  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-  return !rest.empty() && (rest[0] == 'F' || rest[0] == 'T');
-}
-
 // Layout 0 is row-major; others are drawn. `mixed`: only operands that are alike get the dtype.
 // False: the op does not take it, or all are alike.
 bool make_variant(const Case& c, DType narrow, uint32_t layout, Variant& v, bool mixed = false) {

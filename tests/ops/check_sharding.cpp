@@ -1,89 +1,13 @@
 // Sharded = whole: for every factor of the op's dims that may be cut, simulated ranks get their
 // parts of the operands, run the localized op, and the parts are recombined as the dims say.
 #include <cmath>
-#include <numeric>
 
 #include "tests/ops/checks.h"
+#include "tests/ops/parts.h"
 
 namespace tegula::testing {
 
 namespace {
-
-struct Part {
-  int factor;
-  int64_t lo, hi;
-};
-
-// For each dim of a tensor, which of its indices a part holds, in order; -1: outside (reads as 0).
-using Indices = std::vector<std::vector<int64_t>>;
-
-int64_t size_of(const DimMap& m, const DimTerm& t) { return m.factors[t.factor].size.bound(); }
-
-std::vector<int64_t> indices(const DimMap& m, const DimExpr& e, int64_t extent, const Part& p) {
-  std::vector<int64_t> all(static_cast<size_t>(extent));
-  std::iota(all.begin(), all.end(), int64_t{0});
-  bool is_cut = false;
-  for (const DimTerm& t : e.terms) is_cut |= t.factor == p.factor;
-  if (!is_cut) return all;
-  std::vector<int64_t> at = {e.offset};
-  for (const DimTerm& t : e.terms) {
-    const bool cut = t.factor == p.factor;
-    const int64_t begin = cut ? p.lo : 0, end = cut ? p.hi : size_of(m, t);
-    std::vector<int64_t> next;
-    for (int64_t base : at)
-      for (int64_t i = begin; i < end; ++i) next.push_back(base + t.coeff.bound() * i);
-    at = std::move(next);
-  }
-  std::vector<int64_t> kept;
-  if (e.is_window) {  // a halo: every index from the first read to the last
-    const auto [first, last] = std::minmax_element(at.begin(), at.end());
-    for (int64_t i = at.empty() ? 0 : *first; !at.empty() && i <= *last; ++i)
-      kept.push_back(i >= 0 && i < extent ? i : -1);
-    return kept;
-  }
-  for (int64_t i : at)  // a piece of a concatenation is absent outside itself
-    if (i >= 0 && i < extent) kept.push_back(i);
-  return kept;
-}
-
-Indices indices(const DimMap& m, const std::vector<DimExpr>& dims, const Shape& shape,
-                const Part& p) {
-  Indices all;
-  for (size_t d = 0; d < dims.size(); ++d)
-    all.push_back(indices(m, dims[d], shape[static_cast<int>(d)].bound(), p));
-  return all;
-}
-
-Shape shape_of_part(const Indices& at) {
-  Shape s;
-  for (const auto& dim : at) s.push_back(static_cast<int64_t>(dim.size()));
-  return s;
-}
-
-// fn(row-major index in the part, row-major index in the whole or -1).
-template <class F>
-void for_each_element(const Indices& at, const Shape& whole, F&& fn) {
-  const Shape part = shape_of_part(at);
-  std::vector<int64_t> sizes;
-  for (const Dim& d : part) sizes.push_back(d.bound());
-  int64_t n = 0;
-  for_each_index(sizes, [&](const Index& i) {
-    int64_t to = 0;
-    for (size_t d = 0; d < at.size() && to >= 0; ++d) {
-      const int64_t k = at[d][static_cast<size_t>(i[d])];
-      to = k < 0 ? -1 : to * whole[static_cast<int>(d)].bound() + k;
-    }
-    fn(n++, to);
-  });
-}
-
-HostTensor take(const HostTensor& whole, const Indices& at, int64_t shift) {
-  HostTensor part(Type{whole.type.dtype, shape_of_part(at)});
-  for_each_element(at, whole.type.shape, [&](int64_t i, int64_t from) {
-    if (from >= 0) part.put(i, whole.at(from) - static_cast<double>(shift));
-  });
-  return part;
-}
 
 // The results of every part, with where each element lies in the whole.
 struct Pieces {
@@ -98,10 +22,7 @@ Result<Pieces> run_parts(const Case& c, const DimMap& m, std::span<const Part> p
     std::vector<Type> types;
     std::vector<TensorRef> refs;
     for (size_t k = 0; k < c.in.size(); ++k) {
-      const bool selects =
-          m.factors[static_cast<size_t>(p.factor)].index_operand == static_cast<int>(k);
-      in.push_back(
-          take(c.values[k], indices(m, m.operands[k], c.in[k].shape, p), selects ? p.lo : 0));
+      in.push_back(operand_of(m, k, c.values[k], {&p, 1}));
       types.push_back(in.back().type);
     }
     for (const HostTensor& t : in) refs.push_back(t.ref());
@@ -113,7 +34,7 @@ Result<Pieces> run_parts(const Case& c, const DimMap& m, std::span<const Part> p
     local.out = out;
     auto& at = pieces.at.emplace_back();
     for (size_t r = 0; r < out.size(); ++r) {
-      at.push_back(indices(m, m.results[r], c.out[r].shape, p));
+      at.push_back(indices(m, m.results[r], c.out[r].shape, {&p, 1}));
       if (!(out[r].shape == shape_of_part(at[r])))
         return invalid_argument(cat("result ", r, " of the local op is ", out[r],
                                     ", by the dims it is ", shape_of_part(at[r])));
@@ -155,33 +76,6 @@ HostTensor combined(Combine how, const Type& type, const Pieces& pieces, size_t 
       whole.put(to, y);
     });
   return whole;
-}
-
-// The row-major index in result `to` of the element that goes with element `i` of result `from`:
-// by the factors that index both.
-int64_t aligned(const DimMap& m, const std::vector<Type>& types, size_t from, int64_t i,
-                size_t to) {
-  std::array<int64_t, kMaxRank> index{};
-  const Shape& s = types[from].shape;
-  for (int d = s.rank(); d-- > 0;) {
-    index[static_cast<size_t>(d)] = i % s[d].bound();
-    i /= s[d].bound();
-  }
-  auto same = [](const DimExpr& a, const DimExpr& b) {
-    if (a.terms.size() != b.terms.size()) return false;
-    for (size_t t = 0; t < a.terms.size(); ++t)
-      if (a.terms[t].factor != b.terms[t].factor) return false;
-    return true;
-  };
-  int64_t at = 0;
-  for (size_t d = 0; d < m.results[to].size(); ++d) {
-    size_t match = 0;
-    while (match < m.results[from].size() && !same(m.results[from][match], m.results[to][d]))
-      ++match;
-    TEGULA_CHECK(match < m.results[from].size(), "no dim of result ", from, " goes with ", to);
-    at = at * types[to].shape[static_cast<int>(d)].bound() + index[match];
-  }
-  return at;
 }
 
 std::string compare(const Case& c, const DimMap& m, const std::vector<Combine>& combine,
@@ -238,9 +132,7 @@ Verdict check_sharding(const Case& c) {
   int n_cut = 0;
   for (size_t f = 0; f < map->factors.size(); ++f) {
     const Factor& factor = map->factors[f];
-    bool may_cut = !factor.whole && factor.size.bound() >= 2;
-    for (Combine how : map->combine[f]) may_cut &= how != Combine::kNever;
-    if (!may_cut) continue;
+    if (!is_cuttable(*map, f)) continue;
     for (const auto& cut : cuts_of(c, factor)) {
       std::vector<Part> parts;
       for (size_t i = 0; i + 1 < cut.size(); ++i)
