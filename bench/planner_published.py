@@ -149,7 +149,7 @@ def llama3():
     for n, cp, seqlen, flops in ((8192, 1, 8192, 430), (16384, 1, 8192, 400), (16384, 16, 131072, 380)):
         for key in (MODEL, CAUSAL):
             yield Row(f"Llama Team 2024, 405B, {n} devices, cp {cp}", "llama3-405b", f"{n}xH100", seqlen,
-                      (16 << 20) // seqlen, f"tp=8,pp=16,cp={cp},sp=true,microbatch=1,schedule=interleaved", key, flops,
+                      (16 << 20) // seqlen, f"tp=8,pp=16,cp={cp},context=zigzag,sp=true,microbatch=1,schedule=interleaved", key, flops,
                       QUOTED, "chunks and recomputation by search; FLOPs over "
                       + ("all keys" if key == MODEL else "keys that are seen"))
 
@@ -172,7 +172,7 @@ def frameworks(models):
     for name, n, batch, fix, rate in (
             ("8b", 8, 128, "tp=1,pp=1,cp=1,zero=3", 14451),
             ("70b", 64, 128, "tp=4,pp=8,cp=1,schedule=interleaved,interleave=5", 1602),
-            ("405b", 1024, 512, "tp=8,pp=8,cp=2,schedule=interleaved,interleave=8", 292)):
+            ("405b", 1024, 512, "tp=8,pp=8,cp=2,context=zigzag,schedule=interleaved,interleave=8", 292)):
         yield Row(f"Megatron-Bridge 25.11, Llama 3 {name.upper()} on {n}", f"llama3-{name}", f"{n}xH100", 8192, batch,
                   f"{fix},microbatch=1", RATE, rate, TEXT, "ZeRO, sp, recomputation by search", "fp8")
 

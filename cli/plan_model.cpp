@@ -137,7 +137,7 @@ void add_plan_model(CLI::App& app, int& exit_code) {
       cmd->add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
       {"bf16", "fp8", "f32", "tf32", "int8"});
   cmd->add_option("--fix", q.fix,
-                  "Settled already: dp=,tp=,pp=,cp=,ep=,zero=,sp=,schedule=,interleave=,"
+                  "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
                   "slices=,microbatch=,remat=,attention=,dtype=")
       ->type_name("KEY=VALUE,…");
   one_of(

@@ -125,7 +125,7 @@ Result<Answer> answer(const Question& q) {
   if (q.serve) {
     const Pins& p = a.pins;
     if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
-        p.zero || p.sp || p.flash || p.turns || p.remat)
+        p.zero || p.sp || p.flash || p.context || p.turns || p.remat)
       return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
     a.serve = TEGULA_TRY(plan_serving(model, a.params, *a.cluster, a.serve_job));
     return a;

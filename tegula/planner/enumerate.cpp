@@ -76,12 +76,17 @@ std::vector<Layout> meshes(const ModelSpec& model, const ClusterSpec& cluster, c
     for (const int64_t pp : choices(pins.pp, divisors(n / tp))) {
       if (!divides(pp, n / tp) || pp > model.n_layers) continue;
       for (const int64_t cp : choices(pins.cp, divisors(n / tp / pp))) {
-        if (!divides(cp, n / tp / pp) || (cp > 1 && !divides(2 * cp, job.seqlen))) continue;
-        if (cp > 1 && model.kind != ModelKind::kDecoder) continue;
+        if (!divides(cp, n / tp / pp)) continue;
         Layout mesh;
         mesh.tp = tp, mesh.pp = pp, mesh.cp = cp, mesh.dp = n / tp / pp / cp;
-        if (pins.dp && *pins.dp != mesh.dp) continue;
-        if (divides(mesh.dp, sequences)) add_meshes(mesh, model, job, pins, out);
+        if ((pins.dp && *pins.dp != mesh.dp) || !divides(mesh.dp, sequences)) continue;
+        // Striped costs what zigzag does, contiguous more.
+        for (const ContextCut context :
+             choices(pins.context, {ContextCut::kZigzag, ContextCut::kUlysses})) {
+          mesh.context = context;
+          if (cp == 1 && context != pins.context.value_or(ContextCut::kZigzag)) continue;
+          if (check_context(mesh, model, job).ok()) add_meshes(mesh, model, job, pins, out);
+        }
       }
     }
   }
@@ -138,6 +143,7 @@ Error why_none(const ModelSpec& model, const ClusterSpec& cluster, const Job& jo
   Layout l;
   l.tp = pins.tp.value_or(1), l.pp = pins.pp.value_or(1), l.cp = pins.cp.value_or(1);
   l.ep = pins.ep.value_or(1), l.zero = pins.zero.value_or(0), l.sp = pins.sp.value_or(false);
+  l.context = pins.context.value_or(ContextCut::kZigzag);
   l.turns = pins.turns.value_or(Turns::kOneFOneB), l.interleave = pins.interleave.value_or(1);
   l.slices = pins.slices.value_or(l.turns == Turns::kTeraPipe ? 2 : 1);
   l.microbatch = pins.microbatch.value_or(1);

@@ -63,7 +63,7 @@ void explain_memory(std::string& out, const Answer& a, const StepPrice& p) {
         act.layer, p.memory.activations);
   print(out, "  temporaries  %.6g, of a layer's gradients %.6g\n  sum          %.6g\n",
         p.memory.temporaries, act.working, p.peak_bytes());
-  RankShape shape = rank_shape(l, a.job);
+  RankShape shape = rank_shape(l, a.preset.model, a.job);
   out += "  saved by a layer for one micro-batch\n";
   for (const Saved& t : layer_work(a.preset.model, shape).saved)
     print(out, "    %-28s %.6g bytes%s\n", std::string(t.name).c_str(), t.bytes,
@@ -144,7 +144,7 @@ struct Found {
 };
 
 Found explain_op(const Answer& a, const StepPrice& p, std::string_view what) {
-  const RankShape s = rank_shape(p.layout, a.job);
+  const RankShape s = rank_shape(p.layout, a.preset.model, a.job);
   const ModelSpec& m = a.preset.model;
   Found f;
   for (const LayerWork& w : {embedding_work(m, s), layer_work(m, s), head_work(m, s)}) {

@@ -65,14 +65,14 @@ void LayerBuilder::attention_core() {
   const double heads = real(m_.n_heads) / s_.tp, d = real(m_.head_dim);
   const double kv = real(m_.kv_width()) / std::min(s_.tp, real(m_.n_kv_heads));
   const double windowed = real(m_.n_window_layers) / real(m_.n_layers);
-  const double seen =
-      windowed * keys_seen(m_, s_.seqlen, true) + (1 - windowed) * keys_seen(m_, s_.seqlen, false);
+  const double seen = windowed * keys_seen(m_, s_.seqlen, true) +
+                      (1 - windowed) * s_.uneven * keys_seen(m_, s_.seqlen, false);
   const double keys = s_.flash ? seen : s_.seqlen;
   const double rel = m_.has_relative_positions ? 1.5 : 1;  // q·r beside q·k
   Work w;
   w.name = "attention", w.unit = Unit::kAttention;
   w.flops = rel * 4 * t_ * keys * heads * d;
-  w.bytes = e_ * t_ * (2 * heads * d + 2 * kv);
+  w.bytes = e_ * t_ * (2 * heads * d + 2 * kv * s_.kv_copies);
   // Naive: scores written; mask and softmax (and dropout) read and write; read for the product.
   const double scores = t_ * s_.seqlen * heads;
   if (!s_.flash) w.bytes += e_ * scores * (m_.has_dropout ? 8 : 6), w.launches = 5;
@@ -99,8 +99,8 @@ void LayerBuilder::attention() {
   product("qkv", t_, q + 2 * kv, h_);
   const bool is_turned = m_.n_positions == 0 && !m_.has_relative_positions;
   if (is_turned) rows("rope", 2 * e_ * t_ * (q + kv), 2 * e_ * t_ * (q + kv));
-  save("q, k", e_ * t_ * (q + kv));
-  save("v", e_ * t_ * kv);
+  save("q, k", e_ * t_ * (q + kv * s_.kv_copies));
+  save("v", e_ * t_ * kv * s_.kv_copies);
   attention_core();
   save("attention", e_ * t_ * q);
   product("attention out", t_, h_, q);
@@ -154,8 +154,11 @@ void LayerBuilder::lstm() {
 
 }  // namespace
 
-RankShape rank_shape(const Layout& l, const Job& job) {
+RankShape rank_shape(const Layout& l, const ModelSpec& m, const Job& job) {
   RankShape s;
+  if (l.context == ContextCut::kContiguous) s.uneven = (2 * real(l.cp) - 1) / real(l.cp);
+  if (l.context == ContextCut::kUlysses)
+    s.kv_copies = std::max(1.0, real(l.cp) / std::max(1.0, real(m.n_kv_heads) / real(l.tp)));
   s.batch = real(l.microbatch) / real(l.slices), s.seqlen = real(job.seqlen);
   s.cp = real(l.cp), s.tp = real(l.tp), s.ep = real(l.ep);
   s.sp = l.sp, s.flash = job.flash;

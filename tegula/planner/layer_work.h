@@ -23,6 +23,8 @@ struct RankShape {
   double cp = 1, tp = 1, ep = 1;
   bool sp = false;
   bool flash = true;
+  double uneven = 1;     // causal flash attention of the rank that sees most, in averages
+  double kv_copies = 1;  // of a key/value head, where cp turns more ranks than there are into heads
   double element_bytes = 2;  // of activations
   double stream_bytes = 2;   // of the residual stream, which goes from layer to layer
   bool is_built = false;     // Job's
@@ -32,7 +34,7 @@ struct RankShape {
   // By how much what lies outside of tensor-parallel regions is cut.
   double outside() const { return sp ? tp : 1; }
 };
-RankShape rank_shape(const Layout& layout, const Job& job);
+RankShape rank_shape(const Layout& layout, const ModelSpec& model, const Job& job);
 
 struct Saved {
   std::string_view name;

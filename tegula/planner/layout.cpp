@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kTurnsNames[] = {"gpipe",       "one_f_one_b",    "interleaved",
                                             "zero_bubble", "zero_bubble_h2", "zero_bubble_v",
                                             "chimera",     "dual_pipe",      "tera_pipe"};
+constexpr std::string_view kContextNames[] = {"zigzag", "striped", "contiguous", "ulysses"};
 constexpr std::string_view kRematNames[] = {"none", "selective", "full"};
 constexpr int64_t kMostDegree = int64_t{1} << 20;
 
@@ -47,7 +48,8 @@ constexpr SizeKey kSizeKeys[] = {{"dp", &Pins::dp},         {"tp", &Pins::tp},
                                  {"pp", &Pins::pp},         {"cp", &Pins::cp},
                                  {"ep", &Pins::ep},         {"interleave", &Pins::interleave},
                                  {"slices", &Pins::slices}, {"microbatch", &Pins::microbatch}};
-constexpr std::string_view kOtherKeys[] = {"zero", "sp", "schedule", "remat", "attention", "dtype"};
+constexpr std::string_view kOtherKeys[] = {"zero",  "sp",        "context", "schedule",
+                                           "remat", "attention", "dtype"};
 
 Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
   for (const SizeKey& k : kSizeKeys)
@@ -59,6 +61,8 @@ Status set_pin(std::string_view key, std::string_view value, Pins& pins) {
     pins.zero = static_cast<int>(TEGULA_TRY(parse_size(key, value, 0, 3)));
   } else if (key == "sp") {
     pins.sp = TEGULA_TRY(parse_choice(key, value, kBools)) % 2 == 1;
+  } else if (key == "context") {
+    pins.context = static_cast<ContextCut>(TEGULA_TRY(parse_choice(key, value, kContextNames)));
   } else if (key == "schedule") {
     if (value == "1f1b") value = "one_f_one_b";
     pins.turns = static_cast<Turns>(TEGULA_TRY(parse_choice(key, value, kTurnsNames)));
@@ -123,6 +127,22 @@ Status check_pairs_and_slices(const Layout& l, const Job& job) {
   return {};
 }
 
+}  // namespace
+
+Status check_context(const Layout& l, const ModelSpec& m, const Job& job) {
+  if (l.cp == 1) return {};
+  if (m.kind != ModelKind::kDecoder)
+    return invalid_argument(cat(m.name, " has no attention: cp ", l.cp, " must be 1"));
+  if (l.context == ContextCut::kZigzag && job.seqlen % (2 * l.cp) != 0)
+    return does_not_divide("seqlen", job.seqlen, "2 · cp", 2 * l.cp);
+  if (job.seqlen % l.cp != 0) return does_not_divide("seqlen", job.seqlen, "cp", l.cp);
+  if (l.context == ContextCut::kUlysses && m.n_heads % (l.tp * l.cp) != 0)
+    return does_not_divide("context ulysses: n_heads", m.n_heads, "tp · cp", l.tp * l.cp);
+  return {};
+}
+
+namespace {
+
 // Of one parameter, over a layer's matrices [m n], m ≤ n, at rank r = m/4: two moments [r n] of a
 // byte, a projection [m r] of two.
 double galore_bytes(const ModelSpec& m) {
@@ -146,10 +166,14 @@ double galore_bytes(const ModelSpec& m) {
 }  // namespace
 
 std::string_view turns_name(Turns turns) { return kTurnsNames[static_cast<int>(turns)]; }
+std::string_view context_name(ContextCut context) {
+  return kContextNames[static_cast<int>(context)];
+}
 std::string_view remat_name(Remat remat) { return kRematNames[static_cast<int>(remat)]; }
 
 std::string to_string(const Layout& l) {
   std::string text = cat("dp ", l.dp, " tp ", l.tp, " pp ", l.pp, " cp ", l.cp);
+  if (l.cp > 1 && l.context != ContextCut::kZigzag) text += cat(" ", context_name(l.context));
   if (l.ep > 1) text += cat(" ep ", l.ep);
   text += cat(" zero ", l.zero, l.sp ? " sp" : "");
   if (l.pp > 1) text += cat(" ", turns_name(l.turns));
@@ -247,8 +271,7 @@ Status check_layout(const Layout& l, const ModelSpec& m, const ClusterSpec& c, c
     return invalid_argument(cat("dp ", l.dp, " · tp ", l.tp, " · pp ", l.pp, " · cp ", l.cp, " = ",
                                 l.devices(), " is not the number of devices, ", c.n_devices));
   TEGULA_TRY(check_model_cuts(l, m));
-  if (l.cp > 1 && job.seqlen % (2 * l.cp) != 0)
-    return does_not_divide("seqlen", job.seqlen, "2 · cp", 2 * l.cp);
+  TEGULA_TRY(check_context(l, m, job));
   if (l.zero_ranks() % l.ep != 0) return does_not_divide("dp · cp", l.zero_ranks(), "ep", l.ep);
   if (l.sp && l.tp > 1 && job.seqlen / l.cp % l.tp != 0)
     return does_not_divide("sp: seqlen / cp", job.seqlen / l.cp, "tp", l.tp);

@@ -33,6 +33,16 @@ inline constexpr Turns kTurns[] = {Turns::kOneFOneB,     Turns::kInterleaved, Tu
                                    Turns::kDualPipe,     Turns::kTeraPipe,    Turns::kGpipe};
 std::string_view turns_name(Turns turns);
 
+// How cp cuts a sequence. A ring passes keys and values round: over two pieces a rank, one of
+// either end (zigzag), or every cp-th token (striped), so that a causal mask leaves all as much;
+// over one piece (contiguous) the last rank attends to (2·cp − 1)/cp of the average. Ulysses turns
+// sequences into heads by all-to-alls and back. [Liu et al. 2023; Brandon et al. 2023; Jacobs et
+// al. 2023]
+enum class ContextCut : uint8_t { kZigzag, kStriped, kContiguous, kUlysses };
+inline constexpr ContextCut kContexts[] = {ContextCut::kZigzag, ContextCut::kStriped,
+                                           ContextCut::kContiguous, ContextCut::kUlysses};
+std::string_view context_name(ContextCut context);
+
 // What is computed again in the backward part. Selective: where attention is naive, its core
 // (Korthikanti et al. 2022, section 5); where it is flash attention, which does that by itself,
 // norms and activations. Full: whole layers from their input.
@@ -42,6 +52,7 @@ std::string_view remat_name(Remat remat);
 
 struct Layout {
   int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  ContextCut context = ContextCut::kZigzag;
   int zero = 0;
   bool sp = false;
   Turns turns = Turns::kOneFOneB;
@@ -93,6 +104,7 @@ struct Pins {
   std::optional<int64_t> dp, tp, pp, cp, ep, interleave, slices, microbatch;
   std::optional<int> zero;
   std::optional<bool> sp, flash;
+  std::optional<ContextCut> context;
   std::optional<Turns> turns;
   std::optional<Remat> remat;
   std::optional<Number> dtype;
@@ -104,6 +116,8 @@ Result<Pins> parse_pins(std::string_view text);
 // Whether the layout can be: the first divisibility that fails, with its numbers.
 Status check_layout(const Layout& layout, const ModelSpec& model, const ClusterSpec& cluster,
                     const Job& job);
+// Of these, how cp may cut a sequence.
+Status check_context(const Layout& layout, const ModelSpec& model, const Job& job);
 // Of these, what a schedule wants of stages, micro-batches and slices.
 Status check_turns(const Layout& layout, const ModelSpec& model, const Job& job);
 // What no layout could mend: a batch that is no whole number of sequences, a type that the device

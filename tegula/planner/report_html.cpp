@@ -90,7 +90,7 @@ void roofline(std::string& out, const Answer& a, const StepPrice& best) {
     print(out, "<text x=\"%.1f\" y=\"300\">%g</text>", x(std::pow(10, decade)) - 12,
           std::pow(10, decade));
   out += "<text x=\"700\" y=\"315\">FLOPs a byte</text>";
-  const RankShape s = rank_shape(best.layout, a.job);
+  const RankShape s = rank_shape(best.layout, a.preset.model, a.job);
   size_t colour = 0;
   for (const LayerWork& list : {layer_work(a.preset.model, s), head_work(a.preset.model, s)})
     for (const Work& w : list.forward) {

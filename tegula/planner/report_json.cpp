@@ -20,6 +20,7 @@ void set_layout(Json& j, const Layout& l) {
   j.set("tp", l.tp);
   j.set("pp", l.pp);
   j.set("cp", l.cp);
+  j.set("context", context_name(l.context));
   j.set("ep", l.ep);
   j.set("zero", l.zero);
   j.set("sp", l.sp);

@@ -21,6 +21,8 @@ constexpr Setting kSettings[] = {
     {"tp", [](const Layout& l) { return l.tp; }},
     {"pp", [](const Layout& l) { return l.pp; }},
     {"cp", [](const Layout& l) { return l.cp; }},
+    {"context",
+     [](const Layout& l) { return l.cp > 1 ? static_cast<int64_t>(l.context) : int64_t{-1}; }},
     {"ep", [](const Layout& l) { return l.ep; }},
     {"zero", [](const Layout& l) { return int64_t{l.zero}; }},
     {"sp", [](const Layout& l) { return int64_t{l.sp}; }},
@@ -36,9 +38,12 @@ struct Candidate {
   }
 };
 
-using Mesh = std::array<int64_t, 7>;
+using Mesh = std::array<int64_t, 8>;
 Mesh mesh_of(const Layout& l) {
-  return {l.dp, l.tp, l.pp, l.cp, l.ep, l.microbatch, static_cast<int64_t>(l.remat)};
+  return {l.dp,         l.tp,
+          l.pp,         l.cp,
+          l.ep,         static_cast<int64_t>(l.context),
+          l.microbatch, static_cast<int64_t>(l.remat)};
 }
 
 // What is kept while layouts pass by.

@@ -1,10 +1,11 @@
 // Search: every layout of a job that divides and that the pins allow, priced; the best of those
 // that fit, and why the nearest others lost.
 //
-// The space is enumerated whole: factors dp·tp·pp·cp of the devices, ep, ZeRO stage, sp, schedule,
-// interleaving up to kMostInterleave, slices of tokens by powers of two up to kMostSlices,
-// micro-batches of up to kMostMicrobatch sequences, recomputation. Layouts that cut a layer alike
-// share its price, so that a layout costs about a microsecond. Ties go to less memory.
+// The space is enumerated whole: factors dp·tp·pp·cp of the devices, cp by ring or Ulysses, ep,
+// ZeRO stage, sp, schedule, interleaving up to kMostInterleave, slices of tokens by powers of two
+// up to kMostSlices, micro-batches of up to kMostMicrobatch sequences, recomputation. Layouts that
+// cut a layer alike share its price, so that a layout costs about a microsecond. Ties go to less
+// memory.
 #pragma once
 
 #include <optional>

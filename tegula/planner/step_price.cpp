@@ -62,9 +62,9 @@ double StepPricer::comm(Collective what, double bytes, const RankGroup& group) c
 }
 
 void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerPrice& p) const {
-  const RankShape s = rank_shape(l, job_);
+  const RankShape s = rank_shape(l, model_, job_);
   const double whole = s.element_bytes * s.tokens() * real(model_.d_model);
-  const RankGroup tp{l.tp, 1}, cp{l.cp, l.tp}, ep{l.ep, l.tp};
+  const RankGroup tp{l.tp, 1}, ep{l.ep, l.tp};
   const auto pair = [&](double bytes) {
     return l.sp ? comm(Collective::kAllGather, bytes, tp) +
                       comm(Collective::kReduceScatter, bytes, tp)
@@ -79,9 +79,21 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
     const double routed = whole * real(model_.n_experts_per_token) / s.outside();
     p.ep = 2 * comm(Collective::kAllToAll, routed, ep);
   }
-  if (l.cp == 1) return;
+  if (l.cp > 1) price_context(l, work, p);
+}
+
+void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPrice& p) const {
+  const RankShape s = rank_shape(l, model_, job_);
+  const RankGroup cp{l.cp, l.tp};
   const double kv_width = real(model_.kv_width()) / std::min(s.tp, real(model_.n_kv_heads));
   const double kv = 2 * s.element_bytes * s.tokens() * kv_width;
+  if (l.context == ContextCut::kUlysses) {
+    // Queries, keys and values there, what attention makes of them back; backward their gradients.
+    const double q = s.element_bytes * s.tokens() * real(model_.q_width()) / s.tp;
+    p.cp_forward = p.cp_backward =
+        comm(Collective::kAllToAll, q + kv * s.kv_copies, cp) + comm(Collective::kAllToAll, q, cp);
+    return;
+  }
   const Link link = reached(own_link(cluster_, cp), cp);
   // Keys and values go round forward; backward they do with gradients of four bytes beside them.
   const double hops = real(l.cp - 1);
@@ -101,7 +113,7 @@ void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerP
 }
 
 LayerPrice StepPricer::price_layer(const Layout& l) const {
-  const RankShape s = rank_shape(l, job_);
+  const RankShape s = rank_shape(l, model_, job_);
   const LayerWork layer = layer_work(model_, s), embedding = embedding_work(model_, s),
                   head = head_work(model_, s);
   const auto seconds = [&](const std::vector<Work>& works) {
@@ -132,7 +144,7 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
 }
 
 const LayerPrice& StepPricer::layer(const Layout& l) {
-  const Key key{l.tp, l.cp, l.ep, l.microbatch, l.slices, l.sp, l.remat};
+  const Key key{l.tp, l.cp, l.context, l.ep, l.microbatch, l.slices, l.sp, l.remat};
   const auto found = layers_.find(key);
   if (found != layers_.end()) return found->second;
   return layers_.emplace(key, price_layer(l)).first->second;

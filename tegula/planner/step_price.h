@@ -8,7 +8,7 @@
 //     are what tegula/plan/simulate finds for the schedules' lists (pipeline_test.cpp)
 // t holds what a layer waits for: tensor parallelism's collectives (2 all-reduces forward and 2
 // backward, or as many pairs of all-gather and reduce-scatter with sp) in full, the ring of context
-// parallelism beyond attention's time, experts' all-to-alls in full.
+// parallelism beyond attention's time, or its all-to-alls (Ulysses) and experts' in full.
 // Of DualPipe's pairs, a forward part beside a backward one, experts' all-to-alls hide behind the
 // pair's computing [DeepSeek-V3 2024, section 3.2.1]. Messages between stages hide where a rank has
 // two stages or chunks, one computing while the other sends.
@@ -80,6 +80,7 @@ class StepPricer {
  private:
   struct Stage;
   LayerPrice price_layer(const Layout& layout) const;
+  void price_context(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   void price_layer_comm(const Layout& layout, const LayerWork& work, LayerPrice& p) const;
   Stage slowest_stage(const Layout& layout, const LayerPrice& p) const;
   void add_pipeline(const Layout& layout, const LayerPrice& p, const Stage& stage,
@@ -89,7 +90,7 @@ class StepPricer {
   void add_memory(const Layout& layout, const LayerPrice& p, StepPrice& price) const;
   Link reached(Link link, const RankGroup& group) const;
 
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool, Remat>;
+  using Key = std::tuple<int64_t, int64_t, ContextCut, int64_t, int64_t, int64_t, bool, Remat>;
   const ModelSpec& model_;
   ParamCount params_;
   const ClusterSpec& cluster_;

@@ -114,12 +114,19 @@ Result<double> TurnsClock::longest(Turns turns, int64_t pp, int64_t m, const Tim
 }
 
 Result<double> TurnsClock::seconds(Turns turns, int64_t pp, int64_t m, const Times& times) {
+  if (last_.turns == turns && last_.pp == pp && last_.n_microbatches == m && last_.times == times)
+    return last_.seconds;
+  last_ = {turns, pp, m, times, TEGULA_TRY(followed(turns, pp, m, times))};
+  return last_.seconds;
+}
+
+Result<double> TurnsClock::followed(Turns turns, int64_t pp, int64_t m, const Times& times) {
   const int64_t first = kRounds * pp;
   if (m < first + pp) return longest(turns, pp, m, times);
-  const int64_t followed = first + (m - first) % pp;
-  const double end = TEGULA_TRY(longest(turns, pp, followed, times));
-  const double before = TEGULA_TRY(longest(turns, pp, followed - pp, times));
-  const int64_t rounds = (m - followed) / pp;
+  const int64_t begin = first + (m - first) % pp;
+  const double end = TEGULA_TRY(longest(turns, pp, begin, times));
+  const double before = TEGULA_TRY(longest(turns, pp, begin - pp, times));
+  const int64_t rounds = (m - begin) / pp;
   return end + static_cast<double>(rounds) * (end - before);
 }
 

@@ -24,8 +24,9 @@ class TurnsClock {
   struct Times {
     double forward = 0, backward = 0, weights = 0;
     double together = 1;  // share of the sum of their times that entries that go together take
+    friend bool operator==(const Times&, const Times&) = default;
   };
-  static constexpr int64_t kRounds = 6;
+  static constexpr int64_t kRounds = 3;
 
   // Error: the schedule's own.
   Result<double> seconds(Turns turns, int64_t pp, int64_t n_microbatches, const Times& times);
@@ -37,10 +38,19 @@ class TurnsClock {
     std::vector<int> from;
   };
   static Result<Graph> graph_of(Turns turns, int64_t pp, int64_t n_microbatches);
+  Result<double> followed(Turns turns, int64_t pp, int64_t n_microbatches, const Times& times);
   Result<double> longest(Turns turns, int64_t pp, int64_t n_microbatches, const Times& times);
 
   std::map<std::tuple<Turns, int64_t, int64_t>, Graph> graphs_;
   std::vector<double> ends_;
+  // Layouts that differ in ZeRO alone come one after another.
+  struct Answer {
+    Turns turns = Turns::kGpipe;
+    int64_t pp = 0, n_microbatches = 0;
+    Times times;
+    double seconds = 0;
+  };
+  Answer last_;
 };
 
 }  // namespace tegula::planner

@@ -10,7 +10,7 @@ from case import CliTest, INPUT, TEGULA, USAGE
 
 KEYS = ["params", "params_active", "flops_per_token_forward", "flops_per_token_train",
         "kv_bytes_per_token", "layouts", "rejected"]
-LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "ep", "zero", "sp", "schedule", "interleave", "slices",
+LAYOUT_KEYS = ["dp", "tp", "pp", "cp", "context", "ep", "zero", "sp", "schedule", "interleave", "slices",
                "microbatch", "remat", "step_s", "interval_s", "tokens_per_s_per_gpu", "tflops_model", "tflops_hw",
                "mfu", "hfu", "peak_bytes", "memory", "bubble", "exposed_comm_s", "bound_by"]
 MEMORY_KEYS = ["weights", "gradients", "optimizer", "activations", "temporaries"]

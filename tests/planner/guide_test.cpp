@@ -75,7 +75,7 @@ TEST(Explain, EveryOpOfALayer) {
   q.model = "mixtral-8x7b", q.gpus = "64xH100";
   const auto a = answer(q);
   ASSERT_TRUE(a.ok());
-  const RankShape s = rank_shape(a->found.best[0].layout, a->job);
+  const RankShape s = rank_shape(a->found.best[0].layout, a->preset.model, a->job);
   for (const Work& w : layer_work(a->preset.model, s).forward) {
     const auto text = explain(*a, w.name);
     ASSERT_TRUE(text.ok()) << w.name;

@@ -53,17 +53,18 @@ void enumerate(const Case& c, const ModelSpec& m, const ClusterSpec& cluster, co
       for (l.pp = 1; l.dp * l.tp * l.pp <= n; ++l.pp)
         for (l.cp = 1; l.devices() <= n; ++l.cp) {
           if (l.devices() != n) continue;
-          for (l.ep = 1; l.ep <= m.n_experts; ++l.ep)
-            for (l.zero = 0; l.zero <= 3; ++l.zero)
-              for (const bool sp : {false, true})
-                for (const Turns turns : kTurns)
-                  for (const auto& [interleave, slices] : chunks_and_slices(m, turns))
-                    for (l.microbatch = 1; l.microbatch <= c.sequences; ++l.microbatch)
-                      for (const Remat remat : kRemats) {
-                        l.sp = sp, l.turns = turns, l.remat = remat;
-                        l.interleave = interleave, l.slices = slices;
-                        if (check_layout(l, m, cluster, job).ok()) visit(l);
-                      }
+          for (const ContextCut context : kContexts)
+            for (l.ep = 1; l.ep <= m.n_experts; ++l.ep)
+              for (l.zero = 0; l.zero <= 3; ++l.zero)
+                for (const bool sp : {false, true})
+                  for (const Turns turns : kTurns)
+                    for (const auto& [interleave, slices] : chunks_and_slices(m, turns))
+                      for (l.microbatch = 1; l.microbatch <= c.sequences; ++l.microbatch)
+                        for (const Remat remat : kRemats) {
+                          l.sp = sp, l.turns = turns, l.remat = remat, l.context = context;
+                          l.interleave = interleave, l.slices = slices;
+                          if (check_layout(l, m, cluster, job).ok()) visit(l);
+                        }
         }
 }
 

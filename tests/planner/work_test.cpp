@@ -130,7 +130,7 @@ TEST(Accelerators, OtherKindsAreRefusedWithWhatIsMissing) {
     if (k.price) EXPECT_EQ(found.n, 16);
     if (k.price) ++priced;
   }
-  EXPECT_EQ(priced, 5);
+  EXPECT_EQ(priced, 6);
   EXPECT_EQ(find_other_kind("Groq LPU"), find_other_kind("groq-lpu"));
   EXPECT_EQ(find_other_kind("h100"), nullptr);
 }
