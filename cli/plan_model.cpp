@@ -173,7 +173,8 @@ void add_plan_model(CLI::App& app, int& exit_code) {
       ->type_name("NAME,…");
   cmd->add_option(
          "--explain", o.explain,
-         "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring")
+         "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring, "
+         "collectives")
       ->type_name("WHAT");
   cmd->add_option("--html", o.html, "Write the answer into FILE, a page complete in itself")
       ->needs(cmd->get_option("--gpus"))

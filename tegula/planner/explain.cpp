@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tegula/planner/attention_access.h"
+#include "tegula/planner/collective_table.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/print.h"
 #include "tegula/planner/ring.h"
@@ -178,6 +179,10 @@ Result<std::string> explain(const Answer& a, std::string_view what) {
     explain_ring(out, a.preset.model, *a.cluster, a.job);
     return out;
   }
+  if (what == "collectives") {
+    explain_collectives(out, *a.cluster);
+    return out;
+  }
   if (a.found.best.empty() && !a.found.smallest)
     return invalid_argument(cat("--explain ", what, " is for training: leave out --serve"));
   // Where nothing fits, the smallest layout says why.
@@ -192,7 +197,8 @@ Result<std::string> explain(const Answer& a, std::string_view what) {
   }
   Found f = explain_op(a, p, what);
   if (!f.text.empty()) return std::move(f.text);
-  for (const char* name : {"params", "memory", "step", "ring"}) f.names.emplace_back(name);
+  for (const char* name : {"params", "memory", "step", "ring", "collectives"})
+    f.names.emplace_back(name);
   return invalid_argument(
       cat("--explain knows no '", what, "': the nearest are ", nearest_names(what, f.names)));
 }

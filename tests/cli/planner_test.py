@@ -220,6 +220,11 @@ class Planner(CliTest):
         self.assertIn(f"= {best['mfu']:.4f}", step)
         memory = self.expect_ok(self.run_tool(*asked, "memory")).stdout
         self.assertIn(f"{best['peak_bytes']:.6g}", memory)
+        # 2·(7 − 3) latencies less, at 2·3 − 2·7/8 times a byte's time more (and 3 − 7/8 times its addition).
+        table = self.expect_ok(self.run_tool(*asked, "collectives")).stdout
+        crossover = 8 * 1e-6 / ((6 - 14 / 8) / 450e9 + (3 - 7 / 8) * 3 / 3350e9)
+        self.assertIn(f"the tree below {crossover:.4g} bytes", table)
+        self.assertIn("by nodes (flat", table)
         self.expect_error(self.run_tool(*asked, "ff pu"), USAGE, "'ff pu'", "ff up")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--explain", "step"), USAGE, "--gpus")
 

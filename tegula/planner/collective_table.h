@@ -1,0 +1,13 @@
+// What collectives take on a cluster, for people: from which message on the ring beats the tree,
+// and what a hierarchy over nodes saves.
+#pragma once
+
+#include <string>
+
+#include "tegula/planner/collective.h"
+
+namespace tegula::planner {
+
+void explain_collectives(std::string& out, const ClusterSpec& cluster);
+
+}  // namespace tegula::planner
