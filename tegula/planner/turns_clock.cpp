@@ -13,15 +13,15 @@ constexpr int kNoNode = -1;
 // Which node has made what, as entries come in an order in which nothing waits.
 class Made {
  public:
-  Made(const Schedule& s) : schedule_(s) {
-    nodes_.assign(
-        3 * static_cast<size_t>(s.shape.n_stages) * static_cast<size_t>(s.shape.n_micro_batches),
-        kNoNode);
+  explicit Made(const Schedule& s)
+      : n_stages_(static_cast<size_t>(s.shape.n_stages)),
+        n_micro_batches_(static_cast<size_t>(s.shape.n_micro_batches)) {
+    nodes_.assign(3 * n_stages_ * n_micro_batches_, kNoNode);
   }
   int& at(PartKind kind, int stage, int micro_batch) {
-    const int row = kind == PartKind::kForward ? 0 : kind == PartKind::kBackward ? 1 : 2;
-    return nodes_[static_cast<size_t>(
-        (row * schedule_.shape.n_stages + stage) * schedule_.shape.n_micro_batches + micro_batch)];
+    const size_t row = kind == PartKind::kForward ? 0 : kind == PartKind::kBackward ? 1 : 2;
+    return nodes_[(row * n_stages_ + static_cast<size_t>(stage)) * n_micro_batches_ +
+                  static_cast<size_t>(micro_batch)];
   }
   int& of(const Instr& i) { return at(i.kind, i.stage, i.micro_batch); }
   // What an entry reads of others; kNoNode: not made yet.
@@ -32,13 +32,13 @@ class Made {
       return i.stage == 0 ? std::vector<int>{}
                           : std::vector<int>{at(PartKind::kForward, i.stage - 1, i.micro_batch)};
     std::vector<int> read = {at(PartKind::kForward, i.stage, i.micro_batch)};
-    if (i.stage + 1 < schedule_.shape.n_stages)
+    if (static_cast<size_t>(i.stage) + 1 < n_stages_)
       read.push_back(at(PartKind::kBackward, i.stage + 1, i.micro_batch));
     return read;
   }
 
  private:
-  const Schedule& schedule_;
+  size_t n_stages_, n_micro_batches_;
   std::vector<int> nodes_;
 };
 
