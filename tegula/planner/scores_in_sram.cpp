@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tegula/planner/layer_work.h"
+#include "tegula/planner/model_presets.h"
 #include "tegula/planner/other_price.h"
 
 namespace tegula::planner {
@@ -94,12 +95,15 @@ PublishedFigure published_grayskull() {
 }
 
 PublishedFigure published_wormhole() {
-  return {"softmax of 4096² scores inside the fused kernel against softmax alone, on Grayskull",
-          "times as fast",
-          "Thüning 2024, abstract and table I",
-          "Wormhole executes as Grayskull does, on which this was measured; as above",
-          1.8,
-          grayskull_softmax(4096, false).seconds() / grayskull_softmax(4096, true).seconds()};
+  const ModelSpec m = find_model_preset("llama3-8b")->model;
+  const OtherJob job{true, 0, 32, 128, Number::kF8};
+  const auto price = price_wormhole(m, *count_params(m), 1, job);
+  return {"Llama 3.1 8B, 32 sequences at once, behind 128 tokens (n150)",
+          "tokens/s of each",
+          "tenstorrent/tt-metal, README at v0.56.0-rc6",
+          "weights of 8 bits; no op waits for another",
+          24,
+          1 / price->seconds()};
 }
 
 }  // namespace tegula::planner
