@@ -5,7 +5,7 @@
 #include "tegula/base/sizes.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ir/regions.h"
-#include "tegula/ir/sharding.h"
+#include "tegula/ir/sum_shards.h"
 
 namespace tegula {
 
@@ -31,6 +31,17 @@ bool kind_matches(AttrKind kind, const AttrValue& v) {
   return false;
 }
 
+// One or two powers of two, up to the most that there are.
+static Status check_shards(std::string_view op, const AttrValue& value) {
+  const auto* list = std::get_if<std::vector<int64_t>>(&value);
+  bool is_sound = list != nullptr && !list->empty() && list->size() <= 2;
+  for (size_t i = 0; is_sound && i < list->size(); ++i)
+    is_sound = (*list)[i] > 0 && shards_of((*list)[i]) == (*list)[i];
+  if (is_sound) return {};
+  return invalid_argument(cat(op, ": attribute ", kSumShards,
+                              " must be a list of one or two counts of shards, 1, 2, 4 or 8"));
+}
+
 Status check_attrs(const OpCall& call) {
   const OpDef& op = *call.op;
   for (const AttrDef& def : op.attrs) {
@@ -41,7 +52,8 @@ Status check_attrs(const OpCall& call) {
       return invalid_argument(cat(op.name, ": attribute ", def.name, " has the wrong type"));
   }
   for (const auto& [name, value] : *call.attrs) {
-    bool known = name == kSumShards && kind_matches(AttrKind::kInt, value);
+    bool known = name == kSumShards;
+    if (known) TEGULA_TRY(check_shards(op.name, value));
     for (const AttrDef& def : op.attrs) known |= def.name == name;
     if (!known) return invalid_argument(cat(op.name, ": unknown attribute ", name));
     if (const auto* dims = std::get_if<std::vector<Dim>>(&value))

@@ -83,7 +83,4 @@ Ranges local_ranges(const Mesh& mesh, int64_t extent, const Sharding& sharding, 
 Share local_share(const Mesh& mesh, const Shape& shape, const Sharding& sharding,
                   std::span<const int64_t> at);
 
-// An attribute that every op may have: in how many shards it sums (passes/sum_shards.h).
-inline constexpr std::string_view kSumShards = "sum_shards";
-
 }  // namespace tegula

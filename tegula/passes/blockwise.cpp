@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "tegula/ir/builder.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/control.h"
 #include "tegula/ops/math.h"
@@ -219,7 +220,7 @@ class BlockLoop {
       attrs = {{"dims", cat(rows, ", ", rows, rest, " -> ", rest)}};
       in.insert(in.begin(), fill(body_, 1, {in[0].dtype(), block_}));
     }
-    attrs.erase("k_shards");
+    attrs.erase("k_shards"), attrs.erase(kSumShards);
     attrs.set("accumulate", true);
     return body_.emit(dot_op, std::move(attrs), {in[0], in[1], carry});
   }

@@ -1,5 +1,8 @@
 #include "tegula/passes/local_call.h"
 
+#include <algorithm>
+
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/ring.h"
 
@@ -95,11 +98,13 @@ bool states_of_ring(const LocalCall& c, const DimMap& m, int64_t n, std::vector<
 
 }  // namespace
 
-int outermost_factor(const DimMap& m) {
+static int first_factor(const DimMap& m, size_t dim) {
   const bool has_one =
-      !m.operands.empty() && !m.operands[0].empty() && !m.operands[0][0].terms.empty();
-  return has_one ? m.operands[0][0].terms[0].factor : -1;
+      !m.operands.empty() && m.operands[0].size() > dim && !m.operands[0][dim].terms.empty();
+  return has_one ? m.operands[0][dim].terms[0].factor : -1;
 }
+int outer_factor(const DimMap& m) { return first_factor(m, 0); }
+int inner_factor(const DimMap& m) { return first_factor(m, 1); }
 
 LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
     : op(n.op),
@@ -110,15 +115,15 @@ LocalCall::LocalCall(const Module& m, const Function& f, const Node& n)
       regions(n.regions) {}
 
 // A rank has its share of the shards.
-static void share_shards(Attrs& attrs, int64_t n) {
+static void share_shards(Attrs& attrs, int64_t SumShards::*of_factor, int64_t n) {
   if (!attrs.has(kSumShards)) return;
-  const int64_t left = attrs.i(kSumShards) / n;
-  attrs.erase(kSumShards);
-  if (left > 1) attrs.set(kSumShards, left);
+  SumShards left = SumShards::of(attrs);
+  left.*of_factor = std::max<int64_t>(1, left.*of_factor / n);
+  left.put(attrs);
 }
 
 Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
-  if (cut.kind == AxisCut::kLinear) share_shards(attrs, n);
+  if (cut.kind == AxisCut::kLinear) share_shards(attrs, &SumShards::outer, n);
   if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
   if (cut.kind == AxisCut::kRing) {  // as in its first step: its own queries and keys
     const RingFactors f = ring_factors(*this, TEGULA_TRY(dim_map(call())), n);
@@ -140,7 +145,8 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;
     if (op->localize) attrs = op->localize(call(), m, cut.factor, lo, lo + size);
-    if (outermost_factor(m) == cut.factor) share_shards(attrs, n);
+    if (outer_factor(m) == cut.factor) share_shards(attrs, &SumShards::outer, n);
+    if (inner_factor(m) == cut.factor) share_shards(attrs, &SumShards::inner, n);
     for (size_t k = 0; k < in.size(); ++k) {
       const Stand s = stand_of(m, m.operands[k], in[k].shape, cut.factor);
       if (s.dim >= 0) in[k].shape[s.dim] = in[k].shape[s.dim].bound() / n;

@@ -37,8 +37,10 @@ struct LocalCall {
   Status cut(const AxisCut& cut, int64_t n, int64_t index);
 };
 
-// The factor that varies slowest in operand 0: that of its dim 0; -1: there is none.
-int outermost_factor(const DimMap& map);
+// The factors of dims 0 and 1 of operand 0, over which sums may have shards (ir/sum_shards.h); -1:
+// there is none.
+int outer_factor(const DimMap& map);
+int inner_factor(const DimMap& map);
 // The cut that goes with an operand that is split so on an axis of n ranks; kWhole: none does.
 AxisCut cut_of_operand(const LocalCall& call, const DimMap& map, size_t operand,
                        const AxisSharding& split, int64_t n);

@@ -28,6 +28,7 @@ namespace tegula {
   X(cse)                   \
   X(dce)                   \
   X(one_chain)             \
+  X(order_free_sum)        \
   X(exact_shards)          \
   X(sum_products)          \
   X(autocast)              \

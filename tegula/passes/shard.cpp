@@ -6,6 +6,7 @@
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
+#include "tegula/passes/exact_cuts.h"
 #include "tegula/passes/ring.h"
 #include "tegula/passes/sum_shards.h"
 
@@ -16,11 +17,6 @@ namespace {
 constexpr double kImpossible = 1e30;  // seconds
 
 bool adds(const OpDef* op) { return op == &add_op || op == &sub_op; }
-
-// Sums of integers and largest elements are the same in any order.
-bool has_no_order(DType dtype, Combine how) {
-  return how == Combine::kMax || how == Combine::kMin || (how == Combine::kSum && !is_float(dtype));
-}
 
 // What pends is wide already.
 bool widens(const Node& n, const LocalCall& c) {
@@ -172,12 +168,16 @@ class Sharder {
         continue;
       std::vector<AxisSharding> want, give;
       if (!states_of_cut(c, map, cuts[i], n_ranks, want, give)) continue;
-      if (!is_allowed(n, c, map, cuts[i], n_ranks, give)) continue;
-      const double price = price_of(n, c, axis, cuts[i], want, give, flops);
+      const SumCut how = sum_cut(n, c, map, cuts[i], n_ranks, give);
+      if (how == SumCut::kRefused) continue;
+      double price = 0;
+      if (how == SumCut::kExchanged) price += exchanged(c, n_ranks, give);
+      price += price_of(n, c, axis, cuts[i], want, give, flops);
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
     if (const NodeId root = root_of(n); root != kNone)
-      pending_roots_[{root, axis}] = chosen.kind != AxisCut::kWhole;
+      pending_roots_[{root, axis}] =
+          std::any_of(out.begin(), out.end(), [](const auto& s) { return s.is_pending(); });
     return chosen;
   }
 
@@ -193,7 +193,7 @@ class Sharder {
       const AxisCut cut = cut_of_operand(c, map, k, s, n_ranks);
       std::vector<AxisSharding> want, give;
       if (cut.kind == AxisCut::kAlong && states_of_cut(c, map, cut, n_ranks, want, give) &&
-          is_allowed(n, c, map, cut, n_ranks, give))
+          sum_cut(n, c, map, cut, n_ranks, give) != SumCut::kRefused)
         return cut;
     }
     return {};
@@ -220,16 +220,42 @@ class Sharder {
     return is_root ? static_cast<NodeId>(&n - f_.nodes.data()) : kNone;
   }
 
-  // Sums over the same shards are cut between these or not at all, and all of them as the first is.
+  // Sums over the same shards are cut between these or not at all, and all of them as the first is;
+  // within these each may be cut for itself.
   std::vector<AxisCut> cuts_of_addend(NodeId root, const LocalCall& c, const DimMap& map,
                                       size_t axis) {
     if (c.op == &add_op || c.op == &cast_op)
       return {pending_roots_[{root, axis}] ? AxisCut{AxisCut::kLinear} : AxisCut{}};
-    const AxisCut cut{AxisCut::kAlong, sharded_factor(c, map), 1};
+    const AxisCut outer{AxisCut::kAlong, outer_factor(map), 1};
+    const AxisCut inner{AxisCut::kAlong, inner_factor(map), 1};
     const auto known = pending_roots_.find({root, axis});
-    if (known != pending_roots_.end()) return {known->second ? cut : AxisCut{}};
-    const bool may = c.attrs.get_or<int64_t>(kSumShards, 1) % options_.mesh.axes[axis].size == 0;
-    return may ? std::vector{AxisCut{}, cut} : std::vector{AxisCut{}};
+    if (known != pending_roots_.end() && known->second) return {outer};
+    std::vector<AxisCut> cuts = {AxisCut{}};
+    const SumShards shards = SumShards::of(c.attrs);
+    const int64_t n_ranks = options_.mesh.axes[axis].size;
+    if (known == pending_roots_.end() && shards.outer % n_ranks == 0) cuts.push_back(outer);
+    if (shards.inner > 1 && shards.inner % n_ranks == 0) cuts.push_back(inner);
+    return cuts;
+  }
+
+  SumCut sum_cut(const Node& n, const LocalCall& c, const DimMap& map, const AxisCut& cut,
+                 int64_t n_ranks, const std::vector<AxisSharding>& give) const {
+    if (options_.mode == Mode::kFast) return SumCut::kPends;
+    return cut_of_sum(c, map, cut, n_ranks, give, root_of(n) != kNone);
+  }
+
+  // Of sums that are joined within the node: what ranks send for all outer shards but one. That is
+  // what they would send for a sum that pends, which has no price here either.
+  double exchanged(const LocalCall& c, int64_t n_ranks, std::vector<AxisSharding>& give) const {
+    Exchange all;
+    const int64_t outer = SumShards::of(c.attrs).outer;
+    for (size_t r = 0; r < give.size(); ++r) {
+      if (!give[r].is_pending()) continue;
+      const Exchange one = conversion(give[r], {}, c.out[r].bytes(), n_ranks);
+      all.bytes += one.bytes * static_cast<double>(outer - 1), all.n_meetings += one.n_meetings;
+      give[r] = {};
+    }
+    return price_of_exchange(options_.target, all.n_meetings, all.bytes);
   }
 
   size_t slot(ValueId v, size_t axis) const { return v * options_.mesh.axes.size() + axis; }
@@ -263,50 +289,6 @@ class Sharder {
     // Beside a scalar that pends a whole one is what one of the ranks has of it.
     return is_scalar ? std::any_of(n.inputs.begin(), n.inputs.end(), pends)
                      : std::all_of(n.inputs.begin(), n.inputs.end(), pends);
-  }
-
-  bool is_allowed(const Node& n, const LocalCall& c, const DimMap& map, const AxisCut& cut,
-                  int64_t n_ranks, const std::vector<AxisSharding>& give) const {
-    const bool sums =
-        cut.kind == AxisCut::kAlong &&
-        std::any_of(give.begin(), give.end(), [](const AxisSharding& s) { return s.is_pending(); });
-    if (options_.mode == Mode::kFast) return true;
-    if (!sums) return !(n.op->is_reduction && leaves_one_beside_sum(c, map, cut, n_ranks));
-    bool is_free = true;
-    for (size_t r = 0; r < give.size(); ++r)
-      is_free &= !give[r].is_pending() || has_no_order(c.out[r].dtype, give[r].combine);
-    if (is_free) return true;
-    if (cut.parts != 1) return false;
-    if (n.op != &dot_op)
-      return c.attrs.get_or<int64_t>(kSumShards, 1) % n_ranks == 0 &&
-             cut.factor == sharded_factor(c, map);
-    return c.attrs.get_or<int64_t>("k_shards", 1) % n_ranks == 0 &&
-           is_outermost_of_sum(map, cut.factor);
-  }
-
-  // A dim of one element is none to who lowers a sum: dims that are summed on both sides of it, or
-  // before it where it is the last, would be one row, and be added in another order.
-  static bool leaves_one_beside_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut,
-                                    int64_t n_ranks) {
-    if (cut.kind != AxisCut::kAlong) return false;
-    bool sums_before = false;
-    for (const DimExpr& e : map.operands[0])
-      for (const DimTerm& t : e.terms) {
-        if (t.factor == cut.factor)
-          return sums_before && map.factors[t.factor].size == Dim(n_ranks * cut.parts);
-        const Combine how = map.combine[t.factor][0];
-        sums_before |= how != Combine::kFree && !has_no_order(c.out[0].dtype, how);
-      }
-    return false;
-  }
-
-  // The factor of operand 0 that varies slowest among those that are summed.
-  static bool is_outermost_of_sum(const DimMap& map, int factor) {
-    for (const DimExpr& e : map.operands[0])
-      for (const DimTerm& t : e.terms)
-        if (map.combine[t.factor][0] == Combine::kSum && !(map.factors[t.factor].size == Dim(1)))
-          return t.factor == factor;
-    return false;
   }
 
   // Queries and keys lie in shares of the sequence already.

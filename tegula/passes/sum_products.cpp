@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "tegula/ir/builder.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
@@ -20,8 +21,6 @@
 namespace tegula {
 
 namespace {
-
-constexpr int64_t kShards = 8, kLeastSummed = 512;  // as dot's own
 
 // One product: a · b, or what a slice of each gives.
 struct Addend {
@@ -132,7 +131,7 @@ class SumProducts {
   static bool is_worth_it(const std::vector<Addend>& sum) {
     int64_t all = 0;
     for (const Addend& a : sum) {
-      if (a.size % kShards != 0) return false;
+      if (a.size % kMostShards != 0) return false;
       all += a.size;
     }
     return sum.size() > 1 && all >= kLeastSummed;
@@ -146,8 +145,8 @@ class SumProducts {
     for (const Var& x : xs) {
       Shape s;
       for (int d = 0; d < x.rank(); ++d) {
-        if (d == dim) s.push_back(kShards);
-        s.push_back(d == dim ? Dim(x.dim(d).bound() / kShards) : x.dim(d));
+        if (d == dim) s.push_back(kMostShards);
+        s.push_back(d == dim ? Dim(x.dim(d).bound() / kMostShards) : x.dim(d));
       }
       apart.push_back(reshape(x, s));
       extent += x.dim(dim).bound();
@@ -170,7 +169,7 @@ class SumProducts {
       right.push_back(w.dim(s.b) == Dim(x.size) ? w : slice(w, s.b, x.b_start, x.size));
     }
     Attrs attrs{{"dims", form.attrs.str("dims")}};
-    attrs.set("k_shards", kShards);
+    attrs.set("k_shards", kMostShards);
     rw_.bind(n.output(), b.emit(dot_op, attrs, {by_shards(left, s.a), by_shards(right, s.b)}));
   }
 

@@ -1,41 +1,49 @@
 // Sums in shards: what makes their bits those of any number of ranks (Mode::kExact).
 //
-// A node with the attribute "sum_shards" = S sums over the outermost factor of operand 0 in S equal
-// consecutive shards: the op on each shard, and a binary tree over neighbours of their results,
-// wide, rounded once. A rank that holds S/n of the shards computes a subtree; all_reduce joins
-// these. `dot` has the same as its own attribute, k_shards, since its kernels do it in one launch;
-// of other ops this is the definition, and what runs.
+// A node with the attribute `sum_shards` (ir/sum_shards.h) is the op on each cell (p, q) and two
+// levels of binary trees over neighbours, the inner one over q, all wide, rounded once. A rank that
+// holds a share of the outer shards computes a subtree, and all_reduce joins these. One that holds
+// a share of the inner ones computes a subtree for each p; these are joined before the outer tree
+// goes on (passes/exact_cuts.h). This is the definition and what runs, but for `dot`: there the
+// inner shards of all p are one launch, since its kernels sum shards of k in a tree.
 //
-// An add with the attribute adds sums over the same shards: within each shard, in the graph's
-// order, before the tree. So what ranks hold of them has one sum that pends.
+// An add with the attribute adds sums over the same outer shards: within each, in the graph's
+// order, before their tree. So what ranks hold of them has one sum that pends.
 #pragma once
 
-#include <numeric>
-
 #include "tegula/ir/builder.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/passes/local_call.h"
 
 namespace tegula {
 
-inline constexpr int64_t kMostSumShards = 8;
-// Of a factor: 8, 4 or 2, whichever divides it; 1: none.
-inline int64_t shards_of(int64_t extent) { return std::gcd(extent, kMostSumShards); }
-
-// The factor of a call's shards: that of dim 0 of operand 0, if some result sums over it; -1: none.
-int sharded_factor(const LocalCall& call, const DimMap& map);
-// How many shards the call's sums can have: 8, 4 or 2, as divides the factor; 1: none.
-int64_t most_shards(const LocalCall& call);
+// Does a call sum a result over the factor?
+bool sums_over(const DimMap& map, int factor);
+// The shards that the call's sums of floats can have.
+SumShards most_shards(const LocalCall& call);
 
 // Per value the add at the root of those that it is added by before its shards are joined, directly
 // or through casts; kNone: it is joined itself.
 std::vector<NodeId> shard_addends(const Function& f);
 
-// The call, shard by shard, of whole operands: per result its shards' sums, wide where their dtype
-// is narrow, or one value, the shards' results side by side.
-Result<std::vector<std::vector<Var>>> emit_shards(Builder& b, const LocalCall& call, int64_t shards,
-                                                  std::span<const Var> in, Loc loc);
-// The same with sums joined.
-Result<std::vector<Var>> emit_in_shards(Builder& b, const LocalCall& call, int64_t shards,
-                                        std::span<const Var> in, Loc loc);
+// A result by outer shards: their sums, wide, apart or side by side along a dim 0 of their own; or
+// one value, of a result that is no sum.
+class ByShards {
+ public:
+  static ByShards apart(std::vector<Var> sums) { return ByShards(std::move(sums), Var()); }
+  static ByShards together(Var sums) { return ByShards({}, sums); }
+  std::vector<Var> each() const;
+  Var side_by_side() const;
+  Var joined() const;
+
+ private:
+  ByShards(std::vector<Var> apart, Var together) : apart_(std::move(apart)), together_(together) {}
+  std::vector<Var> apart_;
+  Var together_;
+};
+
+// The call, which has the attribute, of whole operands: per result by outer shards.
+Result<std::vector<ByShards>> emit_by_shards(Builder& b, const LocalCall& call,
+                                             std::span<const Var> in, Loc loc);
 
 }  // namespace tegula

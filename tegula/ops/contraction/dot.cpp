@@ -8,6 +8,7 @@
 // chain starts from the element of a third operand instead of 0, so that a sum may go on from call
 // to call: a chain in pieces has the bits of the whole one.
 #include "tegula/base/dot_dims.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/common/elementwise.h"
 
 namespace tegula {
@@ -275,7 +276,8 @@ Var dot(std::string_view dims, Var a, Var b, DType out, Loc loc) {
   // Exact mode's shards: a function of the shape alone, so that every rank count sums alike.
   if (const auto names = DotDims::parse(dims); names.ok()) {
     const Dim k = contracted(*names, a.shape());
-    if (k.is_const() && k.bound() >= 512 && k.bound() % 8 == 0) attrs.set("k_shards", int64_t{8});
+    if (k.is_const() && k.bound() >= kLeastSummed && k.bound() % kMostShards == 0)
+      attrs.set("k_shards", kMostShards);
   }
   return builder.emit(dot_op, std::move(attrs), {a, b}, loc);
 }

@@ -1,6 +1,7 @@
 // y = x (q scale): weights of 8 or 4 bits, a scale for each column of a group of rows.
 #include "tegula/ops/dot_quantised.h"
 
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/common/quantised_weights.h"
 
 namespace tegula {
@@ -70,7 +71,8 @@ Var dot_quantised(Var x, Var q, Var scale, int bits, Loc loc) {
   if (bits != 8) a.set("bits", int64_t{bits});
   // As dot's: a function of the shape alone.
   const Dim k = x.dim(-1);
-  if (k.is_const() && k.bound() >= 512 && k.bound() % 16 == 0) a.set("k_shards", int64_t{8});
+  if (k.is_const() && k.bound() >= kLeastSummed && k.bound() % (2 * kMostShards) == 0)
+    a.set("k_shards", kMostShards);
   return x.builder().emit(dot_quantised_op, std::move(a), {x, q, scale}, loc);
 }
 

@@ -1,0 +1,30 @@
+// Where a mesh may cut a sum in Mode::kExact, so that its bits stay those of one rank.
+#pragma once
+
+#include <vector>
+
+#include "tegula/ir/sum_shards.h"
+#include "tegula/passes/local_call.h"
+
+namespace tegula {
+
+// Sums of integers and largest elements are the same in any order.
+bool has_no_order(DType dtype, Combine how);
+
+enum class SumCut : uint8_t {
+  kRefused,
+  kPends,      // as states_of_cut says, or nothing is summed: whoever reads it joins it
+  kExchanged,  // ranks have parts of inner trees: these are joined within the node, for each outer
+               // shard, before the outer tree
+};
+// Of a cut that states_of_cut allows, which gives `give`. A sum is cut between its shards alone:
+// then each rank's part is a subtree. Of a sum that others are added to before its outer shards are
+// joined no inner tree may pend.
+SumCut cut_of_sum(const LocalCall& call, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
+                  const std::vector<AxisSharding>& give, bool is_addend);
+
+// Do the ranks of an axis join result r's inner trees within the node, if it lies so afterwards?
+bool is_exchanged(const LocalCall& call, const DimMap& map, const AxisCut& cut, size_t r,
+                  const AxisSharding& state);
+
+}  // namespace tegula

@@ -1,0 +1,108 @@
+// order_free_sum: sums of all elements that are the same in any order, and which sums become such.
+#include "tegula/passes/order_free_sum.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tests/passes/passes.h"
+
+namespace tegula {
+namespace {
+
+constexpr DType F = DType::kF32;
+constexpr int64_t kRows = 8, kColumns = 300;
+
+PassOptions of_a_step(Mode mode = Mode::kExact) {
+  PassOptions o;
+  o.mode = mode, o.is_step = true;
+  return o;
+}
+
+FuncId sum_of(Module& m, const Shape& shape, std::vector<int64_t> dims,
+              Phase phase = Phase::kForward) {
+  Builder b(m, "f");
+  const Var x = b.param("x", {F, shape});
+  b.set_phase(phase);
+  b.result("y", reduce_sum(x, std::move(dims)));
+  return finish(b);
+}
+
+float sum_of(const std::vector<float>& numbers) {
+  Module m;
+  const FuncId f = sum_of(m, {kRows, kColumns}, {0, 1});
+  EXPECT_TRUE(run(m, f, "order_free_sum", of_a_step()));
+  HostTensor x({F, {kRows, kColumns}});
+  for (int64_t i = 0; i < x.numel(); ++i) x.put(i, numbers[static_cast<size_t>(i)]);
+  const std::vector<HostTensor> in = {x};
+  return static_cast<float>((*interpret(m, m[f], in, Arithmetic::kNaive))[0].at(0));
+}
+
+std::vector<float> drawn(double spread, double mean, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<float> x(static_cast<size_t>(kRows * kColumns));
+  for (float& v : x)
+    v = static_cast<float>(mean + normal(random) * std::exp(spread * normal(random)));
+  return x;
+}
+
+TEST(OrderFreeSum, HasTheSameBitsInAnyOrder) {
+  std::mt19937_64 random(1);
+  for (const double spread : {0.0, 1.0, 4.0, 10.0}) {
+    std::vector<float> x = drawn(spread, 1, 7);
+    const float sum = sum_of(x);
+    for (int i = 0; i < 8; ++i) {
+      std::shuffle(x.begin(), x.end(), random);
+      EXPECT_EQ(sum_of(x), sum) << spread;
+    }
+  }
+}
+
+TEST(OrderFreeSum, IsCloserThanTheBound) {
+  for (const double spread : {0.0, 1.0, 4.0, 10.0})
+    for (const double size : {1.0, 1e-12, 1e9}) {
+      std::vector<float> x = drawn(spread, 1, 11);
+      double sum = 0, most = 0;
+      for (float& v : x)
+        v = static_cast<float>(v * size), sum += double{v}, most += std::fabs(double{v});
+      EXPECT_NEAR(sum_of(x), sum, std::ldexp(most, -21)) << spread << " " << size;
+    }
+}
+
+TEST(OrderFreeSum, CountsWithoutAnError) {
+  std::vector<float> x(static_cast<size_t>(kRows * kColumns));
+  EXPECT_EQ(sum_of(x), 0);
+  for (size_t i = 0; i < x.size(); i += 3) x[i] = 1;
+  EXPECT_EQ(sum_of(x), 800);
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    x[77] = bad;
+    EXPECT_FALSE(std::isfinite(sum_of(x))) << bad;
+  }
+}
+
+// A loss, and nothing that keeps a dim, is a gradient's or is not a step's.
+TEST(OrderFreeSum, IsThatOfAllElementsOfAStepInExactAlone) {
+  const auto fires = [](const Shape& shape, std::vector<int64_t> dims, const PassOptions& o,
+                        Phase phase = Phase::kForward) {
+    Module m;
+    const FuncId f = sum_of(m, shape, std::move(dims), phase);
+    const bool did = run(m, f, "order_free_sum", o);
+    EXPECT_FALSE(run(m, f, "order_free_sum", o)) << "twice is once";
+    return did;
+  };
+  EXPECT_TRUE(fires({4, 6}, {0, 1}, of_a_step()));
+  EXPECT_TRUE(fires({6}, {0}, of_a_step()));
+  EXPECT_FALSE(fires({4, 6}, {0}, of_a_step()));
+  EXPECT_FALSE(fires({1}, {0}, of_a_step()));
+  EXPECT_FALSE(fires({4, 6}, {0, 1}, of_a_step(Mode::kFast)));
+  EXPECT_FALSE(fires({4, 6}, {0, 1}, of_a_step(), Phase::kBackward));
+  PassOptions no_step = of_a_step();
+  no_step.is_step = false;
+  EXPECT_FALSE(fires({4, 6}, {0, 1}, no_step));
+}
+
+}  // namespace
+}  // namespace tegula
