@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/ops/table.h"
+#include "tegula/passes/sum_shards.h"
 
 namespace tegula {
 
@@ -48,6 +49,30 @@ bool is_exchanged(const LocalCall& c, const DimMap& map, const AxisCut& cut, siz
   return cut.kind == AxisCut::kAlong && SumShards::of(c.attrs).inner > 1 &&
          cut.factor == inner_factor(map) && state.is_replicated() &&
          map.combine[static_cast<size_t>(cut.factor)][r] == Combine::kSum;
+}
+
+Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::span<const Var> in,
+                                        std::span<const Exchanged> exchanged, Loc loc) {
+  const auto parts = TEGULA_TRY(emit_by_shards(b, call, in, loc));
+  const int64_t outer = SumShards::of(call.attrs).outer;
+  std::vector<Var> out;
+  for (size_t r = 0; r < parts.size(); ++r) {
+    const Exchanged& e = exchanged[r];
+    if (e.groups.empty()) {
+      out.push_back(parts[r].joined());
+      continue;
+    }
+    Var x = parts[r].side_by_side();
+    for (size_t i = e.groups.size(); i-- > 0;) x = all_reduce(x, e.groups[i]);
+    if (!e.is_addend || outer == 1) {
+      out.push_back(ByShards::together(x).joined());
+      continue;
+    }
+    Attrs attrs{{"dims", std::vector<int64_t>{0}}};
+    SumShards{outer}.put(attrs);
+    out.push_back(b.emit(reduce_sum_op, std::move(attrs), {x}, loc));
+  }
+  return out;
 }
 
 }  // namespace tegula

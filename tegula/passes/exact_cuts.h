@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "tegula/ir/builder.h"
 #include "tegula/ir/sum_shards.h"
+#include "tegula/ops/collective.h"
 #include "tegula/passes/local_call.h"
 
 namespace tegula {
@@ -26,5 +28,14 @@ SumCut cut_of_sum(const LocalCall& call, const DimMap& map, const AxisCut& cut, 
 // Do the ranks of an axis join result r's inner trees within the node, if it lies so afterwards?
 bool is_exchanged(const LocalCall& call, const DimMap& map, const AxisCut& cut, size_t r,
                   const AxisSharding& state);
+
+// Who joins a result's inner trees; none: it has none of which ranks have parts.
+struct Exchanged {
+  std::vector<Group> groups;  // outermost axis first
+  bool is_addend = false;     // others are added to it before its outer shards are joined
+};
+// A rank's part of a call with such sums, per result. Sums are wide.
+Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::span<const Var> in,
+                                        std::span<const Exchanged> exchanged, Loc loc);
 
 }  // namespace tegula

@@ -132,7 +132,7 @@ class Partitioner {
     LocalCall call(m_, f_, n);
     bool pends = false;
     int ring = -1;
-    std::vector<std::vector<size_t>> exchanged(n.n_outputs);  // per result: over these axes
+    std::vector<Exchanged> exchanged(n.n_outputs);
     for (size_t a = 0; a < at_.size(); ++a) {
       if (s_.nodes[id][a].kind == AxisCut::kRing && s_.mesh.axes[a].size > 1) {
         ring = static_cast<int>(a);
@@ -142,7 +142,7 @@ class Partitioner {
         const DimMap map = TEGULA_TRY(dim_map(call.call()));
         for (uint32_t r = 0; r < n.n_outputs; ++r)
           if (is_exchanged(call, map, s_.nodes[id][a], r, s_.values[n.output(r)][a]))
-            exchanged[r].push_back(a);
+            exchanged[r].groups.push_back(group(a));
       }
       TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
       for (uint32_t r = 0; r < n.n_outputs; ++r)
@@ -153,15 +153,21 @@ class Partitioner {
       if (!late_[n.output()].empty()) join_late(n.output());
       return {};
     }
-    const bool exchanges =
-        std::any_of(exchanged.begin(), exchanged.end(), [](const auto& e) { return !e.empty(); });
+    bool exchanges = false;
+    for (uint32_t r = 0; r < n.n_outputs; ++r) {
+      exchanges |= !exchanged[r].groups.empty();
+      exchanged[r].is_addend = root_of_[n.output(r)] != kNone;
+    }
     const auto axis = static_cast<size_t>(ring);
     const auto out = TEGULA_TRY(ring >= 0   ? emit_ring(b_, call, in, s_.mesh.axes[axis].name,
                                                         s_.mesh.axes[axis].size, at_[axis])
-                                : exchanges ? emit_exchanged(n, call, in, exchanged)
+                                : exchanges ? emit_exchanged(b_, call, in, exchanged, n.origin.loc)
                                 : pends     ? emit_pending(id, call, in)
                                             : emit_whole(n, call, in));
-    for (uint32_t r = 0; r < n.n_outputs; ++r) map_[n.output(r)] = out[r];
+    for (uint32_t r = 0; r < n.n_outputs; ++r) {
+      const ValueId v = n.output(r);
+      map_[v] = exchanges && !pends_at_all(v) ? cast(out[r], f_.type(v).dtype) : out[r];
+    }
     for (uint32_t r = 0; r < n.n_outputs; ++r)
       if (!late_[n.output(r)].empty()) join_late(n.output(r));
     return b_.failed() ? Status(b_.error()) : Status();
@@ -194,34 +200,6 @@ class Partitioner {
     for (uint32_t r = 0; r < n.n_outputs; ++r) {
       if (pends_at_all(n.output(r)) && is_float(out[r].dtype()))
         out[r] = cast(out[r], accumulator(out[r].dtype()));
-    }
-    return out;
-  }
-
-  // Inner trees, of which ranks have parts, are joined for each outer shard before the outer tree,
-  // or before what is added to it shard by shard.
-  Result<std::vector<Var>> emit_exchanged(const Node& n, const LocalCall& call,
-                                          std::span<const Var> in,
-                                          const std::vector<std::vector<size_t>>& exchanged) {
-    const auto parts = TEGULA_TRY(emit_by_shards(b_, call, in, n.origin.loc));
-    const int64_t outer = SumShards::of(call.attrs).outer;
-    std::vector<Var> out;
-    for (uint32_t r = 0; r < n.n_outputs; ++r) {
-      const ValueId v = n.output(r);
-      if (exchanged[r].empty()) {
-        out.push_back(cast(parts[r].joined(), f_.type(v).dtype));
-        continue;
-      }
-      Var x = parts[r].side_by_side();
-      for (size_t i = exchanged[r].size(); i-- > 0;) x = all_reduce(x, group(exchanged[r][i]));
-      if (root_of_[v] == kNone || outer == 1) {
-        x = ByShards::together(x).joined();
-      } else {
-        Attrs attrs{{"dims", std::vector<int64_t>{0}}};
-        SumShards{outer}.put(attrs);
-        x = b_.emit(reduce_sum_op, std::move(attrs), {x}, n.origin.loc);
-      }
-      out.push_back(pends_at_all(v) ? x : cast(x, f_.type(v).dtype));
     }
     return out;
   }

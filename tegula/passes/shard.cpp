@@ -8,6 +8,7 @@
 #include "tegula/ops/table.h"
 #include "tegula/passes/exact_cuts.h"
 #include "tegula/passes/ring.h"
+#include "tegula/passes/state_of.h"
 #include "tegula/passes/sum_shards.h"
 
 namespace tegula {
@@ -58,7 +59,7 @@ class Sharder {
       for (size_t a = 0; a < options_.mesh.axes.size(); ++a)
         is_any |= scatters(a) && options_.params[p][a].is_split();
     }
-    find_state();
+    state_of_ = state_of_values(f_);
     for (const Node& n : f_.nodes) {
       const bool is_of_weights = !n.inputs.empty() && !n.op->has_effect &&
                                  n.phase != Phase::kUpdate &&
@@ -67,26 +68,6 @@ class Sharder {
       for (uint32_t r = 0; r < n.n_outputs; ++r) of_weights_[n.output(r)] = is_of_weights;
     }
     if (is_any) out_.stored = of_weights_;
-  }
-  // The state that a value of the update goes with, element by element.
-  void find_state() {
-    state_of_.assign(f_.values.size(), kNone);
-    for (const Param& p : f_.params)
-      if (p.role != Role::kInput) state_of_[p.value] = p.value;
-    for (const Node& n : f_.nodes)
-      for (ValueId v : n.inputs)
-        if (n.phase == Phase::kUpdate && state_of_[v] != kNone)
-          state_of_[n.output()] = state_of_[v];
-    for (size_t id = f_.nodes.size(); id-- > 0;) {
-      const Node& n = f_.nodes[id];
-      if (n.phase != Phase::kUpdate || n.n_outputs != 1) continue;
-      for (ValueId v : n.inputs) {
-        const Node* from = f_.producer(v);
-        if (from && from->phase == Phase::kUpdate && state_of_[v] == kNone &&
-            f_.type(v).shape == f_.type(n.output()).shape)
-          state_of_[v] = state_of_[n.output()];
-      }
-    }
   }
   bool is_stored(ValueId v, size_t axis) const {
     return !out_.stored.empty() && out_.stored[v] != 0 && scatters(axis);

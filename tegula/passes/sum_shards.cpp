@@ -26,6 +26,10 @@ Var tree_of(std::span<const Var> partials) {
   return tree_of(partials.first(half)) + tree_of(partials.subspan(half));
 }
 
+// A matrix that is made of several is made before they are many: without a barrier the sums of all
+// that is added to it later would be one loop, and what it reads would wait for that.
+Var at_once(Var x) { return x.rank() < 2 ? x : barrier(std::span(&x, 1), {})[0]; }
+
 // The same tree while its leaves come, so that few of them wait.
 class Tree {
  public:
@@ -34,7 +38,7 @@ class Tree {
       leaf = waiting_.back() + leaf, waiting_.pop_back();
     waiting_.push_back(leaf);
   }
-  Var sum() const { return waiting_[0]; }  // of a power of two of leaves
+  Var sum() const { return at_once(waiting_[0]); }  // of a power of two of leaves
 
  private:
   std::vector<Var> waiting_;
@@ -248,7 +252,10 @@ Var ByShards::side_by_side() const {
   return rows.size() == 1 ? rows[0] : concat(rows, 0);
 }
 
-Var ByShards::joined() const { return tree_of(each()); }
+Var ByShards::joined() const {
+  const Var sum = tree_of(each());
+  return together_.valid() ? at_once(sum) : sum;
+}
 
 bool sums_over(const DimMap& m, int factor) {
   if (factor < 0) return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/ir/regions.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/models/model.h"
 #include "tegula/train/deal.h"
 
@@ -152,10 +153,19 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
     if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
       ranks.notes.push_back(cat("tokens are shared out over cp in order: ", why));
     const int cp = config.mesh.find("cp");
-    if (config.mode == "exact" && cp >= 0 && config.mesh.axes[static_cast<size_t>(cp)].size > 1)
+    const int64_t n_cp = cp < 0 ? 1 : config.mesh.axes[static_cast<size_t>(cp)].size;
+    if (config.mode == "exact" && n_cp > 1) {
+      const int64_t seqlen = config.model.max_seqlen, shards = shards_of_sequence(seqlen);
+      if (shards % n_cp != 0)
+        ranks.notes.push_back(cat("mode exact over cp: a sum over ", seqlen, " tokens has ", shards,
+                                  shards == 1 ? " shard" : " shards", ", which ", n_cp,
+                                  " ranks cannot share (8 from ", kLeastSequence,
+                                  " tokens on, or as many as divide them): what it is made of is "
+                                  "gathered, or turned to rows"));
       ranks.notes.push_back(
           "mode exact over cp: attention gathers keys and values, or turns to heads; a ring, which "
           "takes less memory, joins parts in an order of its own (--mode fast)");
+    }
     return ranks;
   }
   Compiled one = TEGULA_TRY(compile(functions.module, function, options));

@@ -80,6 +80,20 @@ TEST(LongRanks, GatherNothingButForAttention) {
     }
 }
 
+// What ranks cannot share is said with its reason.
+TEST(LongRanks, SayWhatASequenceIsTooShortFor) {
+  const auto n_notes = [](int64_t seqlen, const char* mesh) {
+    const CompiledRanks r = compiled(of_long_rows("llama", 2, seqlen), mesh);
+    return std::ranges::count_if(r.notes, [&](const std::string& note) {
+      return note.find(cat("a sum over ", seqlen, " tokens has")) != std::string::npos;
+    });
+  };
+  EXPECT_EQ(n_notes(128, "cp=2"), 1);
+  EXPECT_EQ(n_notes(260, "cp=4"), 0);
+  EXPECT_EQ(n_notes(256, "cp=4"), 0);
+  EXPECT_EQ(n_notes(128, "dp=2"), 0);
+}
+
 // The loss of each token stays where it is: ranks join scalars.
 TEST(Loss, OfAMeshGathersNoLosses) {
   for (const char* mesh : {"dp=2", "cp=4", "dp=2,cp=2"}) {
