@@ -18,6 +18,21 @@ bool is_outermost_of_sum(const DimMap& map, int factor) {
   return false;
 }
 
+// A dim of one element is none to who lowers a sum: dims that are summed on both sides of it, or
+// before it where it is the last, would be one row, and be added in another order.
+bool leaves_one_beside_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut,
+                           int64_t n_ranks) {
+  bool sums_before = false;
+  for (const DimExpr& e : map.operands[0])
+    for (const DimTerm& t : e.terms) {
+      if (t.factor == cut.factor)
+        return sums_before && map.factors[t.factor].size == Dim(n_ranks * cut.parts);
+      const Combine how = map.combine[t.factor][0];
+      sums_before |= how != Combine::kFree && !has_no_order(c.out[0].dtype, how);
+    }
+  return false;
+}
+
 }  // namespace
 
 bool has_no_order(DType dtype, Combine how) {
@@ -27,6 +42,10 @@ bool has_no_order(DType dtype, Combine how) {
 SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
                   const std::vector<AxisSharding>& give, bool is_addend) {
   if (cut.kind != AxisCut::kAlong) return SumCut::kPends;
+  const bool sums =
+      std::any_of(give.begin(), give.end(), [](const auto& s) { return s.is_pending(); });
+  if (!sums && c.op->is_reduction && leaves_one_beside_sum(c, map, cut, n_ranks))
+    return SumCut::kRefused;
   bool is_free = true;
   for (size_t r = 0; r < give.size(); ++r)
     is_free &= !give[r].is_pending() || has_no_order(c.out[r].dtype, give[r].combine);

@@ -23,7 +23,9 @@ namespace {
 
 // Why a factor is not cut in mode exact: `shard` gathers what lies in shares of it, or cuts the op
 // along another.
-constexpr std::string_view kInner = "a sum has shards along its outermost factor alone";
+constexpr std::string_view kInner =
+    "a sum has shards along dims 0 and 1 of its first operand alone";
+constexpr std::string_view kAll = "a sum of all elements is one of integers: these are what is cut";
 constexpr std::string_view kByLse =
     "a softmax is one chain over blocks of keys, or of the vocabulary";
 constexpr std::string_view kHeads = "attention is cut along batch and key heads, with their group";
@@ -48,28 +50,23 @@ constexpr NotCut kNotCut[] = {
     {"conv_bwd_filter", "", "n", kLowered},
     {"conv_bwd_filter", "", "o0", kLowered},
     {"conv_bwd_filter", "", "o1", kLowered},
-    {"dot", "two contracted", "s", kInner},
-    {"embedding_bwd", "repeated", "i1", kInner},
     {"expert_combine", "", "e", kLowered},
     {"expert_combine", "", "cap", kLowered},
     {"expert_combine", "", "k", kLowered},
     {"expert_combine_bwd", "", "d", kLowered},
     {"expert_combine_bwd", "", "k", kLowered},
     {"expert_combine_bwd", "", "t", kLowered},
-    {"layer_norm_bwd", "", "...1", kInner},
     {"linear_cross_entropy", "", "v", kByLse},
     {"linear_cross_entropy_bwd", "", "v", "each row of logits is one chain over the vocabulary"},
-    {"linear_cross_entropy_bwd", "batch", "...1", kInner},
-    {"linear_cross_entropy_grads", "batch", "...1", kInner},
     {"linear_cross_entropy_grads", "transposed", "...0", kLowered},
     {"logsumexp", "", "d", kByLse},
     {"reduce_prod", "two", "d1", kOne},
     {"reduce_prod", "middle", "d2", kOne},
     {"reduce_sum", "middle", "d1", kInner},
-    {"reduce_sum", "all", "d1", kInner},
+    {"reduce_sum", "all", "d0", kAll},
+    {"reduce_sum", "all", "d1", kAll},
     {"reduce_sum", "two", "d1", kOne},
     {"reduce_sum", "", "d2", kInner},
-    {"rms_norm_bwd", "rows", "...1", kInner},
     {"scatter", "", "i0", kInner},
     {"scatter", "", "i1", kInner},
 };

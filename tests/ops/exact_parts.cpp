@@ -90,14 +90,16 @@ struct PartCall {
 // The share of sum_shards of a part that is 1/n of the factor that they are of. False: no whole
 // number of them.
 bool share_shards(const DimMap& m, const Part& p, Attrs& attrs) {
-  const auto shards = attrs.get_or<int64_t>(kSumShards, 1);
-  if (shards == 1 || outermost_factor(m) != p.factor) return true;
+  SumShards shards = SumShards::of(attrs);
+  const bool is_outer = outer_factor(m) == p.factor;
+  if (!is_outer && inner_factor(m) != p.factor) return true;
+  int64_t& of_factor = is_outer ? shards.outer : shards.inner;
+  if (of_factor == 1) return true;
   const int64_t size = m.factors[static_cast<size_t>(p.factor)].size.bound();
-  const int64_t share = shards * (p.hi - p.lo);
-  attrs.erase(kSumShards);
-  if (share % size != 0) return false;
-  if (share > size) attrs.set(kSumShards, share / size);
-  return true;
+  const int64_t share = of_factor * (p.hi - p.lo);
+  of_factor = std::max<int64_t>(1, share / size);
+  shards.put(attrs);
+  return share % size == 0;
 }
 
 Result<PartCall> part_of(const Case& c, const Attrs& attrs, std::span<const Part> parts) {
@@ -144,21 +146,19 @@ Result<FuncId> function_of_part(Module& m, const Case& c, const PartCall& part, 
     return function_of(m, *c.op, attrs, part.in);
   }
   LocalCall call(m, m[plain], m[plain].nodes[0]);
-  const auto shards = attrs.get_or<int64_t>(kSumShards, 1);
-  if (shards == 1) return plain;
-  call.attrs.erase(kSumShards);
+  if (!attrs.has(kSumShards)) return plain;
   Builder b(m, "shards");
   std::vector<Var> x;
   for (const Type& t : part.in) x.push_back(b.param(cat("x", x.size()), t));
-  const std::vector<Var> y = TEGULA_TRY(emit_in_shards(b, call, shards, x, Loc::current()));
-  for (size_t r = 0; r < y.size(); ++r) b.result(cat("y", r), y[r]);
+  const auto y = TEGULA_TRY(emit_by_shards(b, call, x, Loc::current()));
+  for (size_t r = 0; r < y.size(); ++r) b.result(cat("y", r), y[r].joined());
   return b.finish_into_module();
 }
 
 using Plans = std::vector<std::unique_ptr<PlannedPart>>;  // parts that are alike share one
 
 Result<PlannedPart*> plan_of(const Case& c, const DimMap& m, const PartCall& call,
-                             std::span<const Part> parts, Plans& plans) {
+                             std::span<const Part> parts, bool is_step, Plans& plans) {
   for (const auto& p : plans)
     if (p->call.attrs == call.attrs && p->call.in == call.in) return p.get();
   bool pends = false;
@@ -166,16 +166,16 @@ Result<PlannedPart*> plan_of(const Case& c, const DimMap& m, const PartCall& cal
     for (Combine how : m.combine[static_cast<size_t>(p.factor)]) pends |= how == Combine::kSum;
   const auto module = std::make_shared<Module>();
   const FuncId f = TEGULA_TRY(function_of_part(*module, c, call, pends));
-  auto planned = TEGULA_TRY(Planned::create(module, f, false));
+  auto planned = TEGULA_TRY(Planned::create(module, f, is_step));
   plans.push_back(std::make_unique<PlannedPart>(PlannedPart{call, std::move(planned)}));
   return plans.back().get();
 }
 
 // The part's results, where they lie in the whole.
 Result<Known> run_part(const Case& c, const Attrs& attrs, const DimMap& m,
-                       std::span<const Part> parts, Plans& plans) {
+                       std::span<const Part> parts, bool is_step, Plans& plans) {
   const PartCall call = TEGULA_TRY(part_of(c, attrs, parts));
-  PlannedPart* const plan = TEGULA_TRY(plan_of(c, m, call, parts, plans));
+  PlannedPart* const plan = TEGULA_TRY(plan_of(c, m, call, parts, is_step, plans));
   const std::vector<HostTensor> out = TEGULA_TRY(plan->planned.run(call.operands));
   Known known;
   for (size_t r = 0; r < out.size(); ++r) {
@@ -221,15 +221,17 @@ Result<ExactCase> ExactCase::create(const Case& c) {
   passes.pass.planning = &planning, passes.until = PassPhase::kPartition;
   TEGULA_TRY(run_passes(ordered, f, passes));
   for (const Node& n : ordered[f].nodes)
-    if (n.op == c.op && ordered[f].nodes.size() == 1) e.attrs_ = n.attrs;
+    if (n.op == c.op && ordered[f].nodes.size() == 1) e.attrs_ = n.attrs, e.is_one_node_ = true;
   Planned planned = TEGULA_TRY(Planned::create(module, f, true));
   e.whole_ = TEGULA_TRY(planned.run(c.values));
   return e;
 }
 
 bool ExactCase::may_be_shards(const Cut& cut) const {
+  const SumShards of_sum = SumShards::of(attrs_);
+  const bool is_inner = of_sum.inner > 1 && cut.factor == inner_factor(map_);
   const auto shards =
-      std::max(attrs_.get_or<int64_t>(kSumShards, 1), attrs_.get_or<int64_t>("k_shards", 1));
+      is_inner ? of_sum.inner : std::max(of_sum.outer, attrs_.get_or<int64_t>("k_shards", 1));
   const auto& combine = map_.combine[static_cast<size_t>(cut.factor)];
   const bool sums = std::find(combine.begin(), combine.end(), Combine::kSum) != combine.end();
   return shards == 1 || !sums || shards % cut.n == 0;
@@ -250,7 +252,23 @@ Result<bool> ExactCase::is_cut_by_shard(const Cut& cut) const {
   return sharded.nodes[0][0] == along;
 }
 
-Result<std::string> ExactCase::differs(std::span<const Cut> cuts) const {
+// Inner trees are joined for each outer shard before the outer tree: parts of them are parts of
+// these, too.
+std::vector<Cut> ExactCase::as_joined(std::span<const Cut> cuts) const {
+  std::vector<Cut> all(cuts.begin(), cuts.end());
+  const SumShards shards = SumShards::of(attrs_);
+  const bool has_inner = std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+    return cut.factor == inner_factor(map_) && sums_over(map_, cut.factor);
+  });
+  if (!has_inner || shards.inner == 1 || shards.outer == 1) return all;
+  const int outer = outer_factor(map_);
+  std::erase_if(all, [&](const Cut& cut) { return cut.factor == outer; });
+  all.insert(all.begin(), Cut{outer, shards.outer});
+  return all;
+}
+
+Result<std::string> ExactCase::differs(std::span<const Cut> asked) const {
+  const std::vector<Cut> cuts = as_joined(asked);
   int64_t n = 1;
   for (const Cut& cut : cuts) n *= cut.n;
   std::vector<Known> known;
@@ -263,7 +281,9 @@ Result<std::string> ExactCase::differs(std::span<const Cut> cuts) const {
       const int64_t size = map_.factors[static_cast<size_t>(cuts[d].factor)].size.bound();
       parts[d] = {cuts[d].factor, at * size / cuts[d].n, (at + 1) * size / cuts[d].n};
     }
-    known.push_back(TEGULA_TRY(run_part(case_, attrs_, map_, parts, plans)));
+    // A part of one node has its share of the whole's shards; what becomes simpler ops has these
+    // as the whole has.
+    known.push_back(TEGULA_TRY(run_part(case_, attrs_, map_, parts, !is_one_node_, plans)));
   }
   for (size_t d = cuts.size(); d-- > 0;) {
     std::vector<Known> outer;

@@ -37,8 +37,11 @@ class ExactCase {
   const std::vector<HostTensor>& whole() const { return whole_; }
 
  private:
+  std::vector<Cut> as_joined(std::span<const Cut> cuts) const;
+
   Case case_;
   Attrs attrs_;  // with the shards that passes gave it
+  bool is_one_node_ = false;
   DimMap map_;
   std::vector<HostTensor> whole_;
 };
