@@ -56,7 +56,8 @@ TEST(Context, UlyssesSendsQueriesKeysValuesThereAndResultsBack) {
       c.model.n_kv_heads = kv_heads;
       StepPricer pricer = c.pricer();
       const LayerPrice& p = pricer.layer(Case::layout(ContextCut::kUlysses, cp));
-      const double tokens = static_cast<double>(c.job.seqlen / cp), head = 2 * tokens * 128;
+      const int64_t tokens = c.job.seqlen / cp;
+      const double head = 2.0 * static_cast<double>(tokens) * 128;
       const auto copies = static_cast<double>(std::max<int64_t>(kv_heads, cp));
       const RankGroup group{cp, 1};
       const double there = pricer.comm(Collective::kAllToAll, head * (32 + 2 * copies), group),

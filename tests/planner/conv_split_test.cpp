@@ -187,8 +187,8 @@ TEST(ConvSplit, EverySplitIsTheWholeConvolutionOnSimulatedRanks) {
         one.out = parts_of(links.mesh(), p.split, ConvDim::kOut);
         Simulated ranks(one, links.mesh(), p.split);
         ranks.check();
-        const double images = static_cast<double>(small.batch / one.batch);
-        EXPECT_EQ(p.cost.halo_bytes, images * ranks.halo_bytes());
+        const int64_t images = small.batch / one.batch;
+        EXPECT_EQ(p.cost.halo_bytes, static_cast<double>(images) * ranks.halo_bytes());
         // What several ranks have parts of is summed, and nothing else.
         EXPECT_EQ(p.cost.y_sum_bytes > 0, ranks.sharing(true, true, false, true) > 1);
         EXPECT_EQ(p.cost.dx_sum_bytes > 0, ranks.sharing(true, false, true, true) > 1);
@@ -210,8 +210,8 @@ TEST(ConvSplit, EverySplitSharesOutAllTheWork) {
     const auto parts = [&](ConvDim d) { return parts_of(links.mesh(), p.split, d); };
     EXPECT_EQ(p.cost.flops * 16, flops);
     // The lecture's B·C·H·W·sizeof(element), dealt over the ranks that split it.
-    const auto dealt = static_cast<double>(16 / parts(ConvDim::kIn));
-    EXPECT_EQ(p.cost.y_bytes * dealt, 4.0 * 8 * 32 * 16 * 16);
+    const int64_t dealt = 16 / parts(ConvDim::kIn);
+    EXPECT_EQ(p.cost.y_bytes * static_cast<double>(dealt), 4.0 * 8 * 32 * 16 * 16);
     const bool cuts_space = parts(ConvDim::kHeight) * parts(ConvDim::kWidth) > 1;
     EXPECT_EQ(p.cost.forward_comm_s > 0, cuts_space || parts(ConvDim::kIn) > 1);
     // Channels in alone: each rank has its own part of the filter and of dx.
