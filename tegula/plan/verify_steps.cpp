@@ -376,6 +376,23 @@ std::vector<std::pair<int64_t, int64_t>> moving_dims(const Shape& shape, const i
   return dims;
 }
 
+// The strides of `whole` where what lies there has the same dims but for some of one element.
+bool strides_of_same_dims(const PlanTensor& layout, const Shape& whole, int64_t* strides) {
+  int at = 0;
+  const auto skip_ones = [&] {
+    while (at < layout.type.shape.rank() && layout.type.shape[at].bound() == 1) ++at;
+  };
+  for (int d = 0; d < whole.rank(); ++d) {
+    strides[d] = 0;
+    if (whole[d].bound() == 1) continue;
+    skip_ones();
+    if (at == layout.type.shape.rank() || !(layout.type.shape[at] == whole[d])) return false;
+    strides[d] = layout.stride[at++];
+  }
+  skip_ones();
+  return at == layout.type.shape.rank();
+}
+
 }  // namespace
 
 Status check_strides(const Plan& plan, const PlanTensor& t, int64_t t_at, const PlanTensor& layout,
@@ -390,7 +407,7 @@ Status check_strides(const Plan& plan, const PlanTensor& t, int64_t t_at, const 
   // A fused step shows a tensor in its own iteration space.
   int64_t held[kMaxRank];
   std::copy_n(layout.stride, kMaxRank, held);
-  if (!(layout.type == whole)) {
+  if (!(layout.type == whole) && !strides_of_same_dims(layout, whole.shape, held)) {
     int64_t next = 1;
     for (int d = whole.shape.rank(); d-- > 0; next *= whole.shape[d].bound()) held[d] = next;
     if (moving_dims(layout.type.shape, layout.stride) != moving_dims(whole.shape, held))

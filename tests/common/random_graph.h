@@ -14,6 +14,7 @@
 #include "tegula/ir/host_tensor.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
+#include "tests/common/random_layers.h"
 
 namespace tegula::testing {
 
@@ -23,7 +24,8 @@ struct RandomGraphOptions {
   bool has_state = true;    // one parameter is state, overwritten by a result
   bool has_narrow = true;   // casts to bf16 and f16
   bool is_wild = false;
-  bool is_exact = false;  // values are small integers, ops exact: any order gives equal bits
+  bool has_layers = false;  // steps of random_layers.h, too
+  bool is_exact = false;    // values are small integers, ops exact: any order gives equal bits
 };
 
 class RandomGraph {
@@ -96,6 +98,7 @@ class RandomGraph {
   }
 
   void step() {
+    if (options_.has_layers && chance(4)) return layer();
     if (options_.is_wild && chance(2)) return wild_step();
     if (options_.is_exact) return exact_step();
     switch (pick(10)) {
@@ -118,6 +121,14 @@ class RandomGraph {
       default:
         return contraction();
     }
+  }
+
+  void layer() {
+    const Known x = any();
+    const bool fits = x.v.dtype() == DType::kF32 && x.v.rank() > 0 && x.v.shape().numel() <= 400;
+    if (!fits || x.bound > 1e3) return;
+    const RandomLayer y = random_layer(b_, x.v, x.bound, options_.is_exact, rng_);
+    if (y.v.valid()) add(y.v, y.bound);
   }
 
   void unary() {

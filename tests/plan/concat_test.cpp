@@ -70,6 +70,25 @@ TEST(Concat, OperandsAreWrittenInPlace) {
   }
 }
 
+// A device's kernel of sums shows its result with the summed dims, of one element, still there.
+TEST(Concat, SumsOfADeviceAreWrittenInPlace) {
+  auto m = std::make_shared<Module>();
+  Builder b(*m, "sums");
+  const Var sum = reduce_sum(b.param("x", {DType::kF32, {3, 4, 2}}), {2});
+  const Var parts[] = {sum, neg(sum)};
+  b.result("all", concat(parts, 1));
+  CompileOptions o;
+  o.plan.verify = true, o.plan.target = *find_target("h100");
+  const auto compiled = compile(m, *b.finish_into_module(), o);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+  EXPECT_TRUE(joins(*compiled->plan));
+  Plan narrow = *compiled->plan;  // rows that do not leave room for the other's
+  for (Step& s : narrow.steps)
+    if (s.op->name != "concat")
+      for (PlanTensor& t : s.out) t.stride[0] = 4;
+  EXPECT_FALSE(verify_plan(narrow).ok());
+}
+
 TEST(Concat, TheVerifierKnowsWherePiecesLie) {
   const Plan good = gradients(false);
   const auto broken = [&](auto&& change) {

@@ -33,13 +33,13 @@ extern "C" __global__ void __launch_bounds__(256)
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.kept, i, 0);
   const long long begin = part * p.chunk, end = min(p.reduced.count, begin + p.chunk);
   long long r = begin;
-  // A sum starts from 0, a product from 1, the others from their first element.
+  // What is over nothing, too.
 #if TEGULA_OP == 0
   Value sum = 0;
 #elif TEGULA_OP == 3
   Value sum = 1;
 #else
-  Value sum = value_of(x[offset_of(p.reduced, r++, 0)]);
+  Value sum = TEGULA_OP == 1 ? kNegativeInfinity : -kNegativeInfinity;
 #endif
   for (; r + kUnroll <= end; r += kUnroll) {
     Value v[kUnroll];

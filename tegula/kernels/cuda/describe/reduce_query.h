@@ -23,9 +23,8 @@ inline ReduceSizes reduce_sizes(const KernelQuery& q) {
 
 inline bool check_reduce(const KernelQuery& q) {
   const DType t = q.in[0].dtype;
-  return (t == DType::kF32 || t == DType::kF64 || t == DType::kBF16) && q.out[0].dtype == t &&
-         !q.attrs->ints("dims").empty() && reduce_sizes(q).reduced > 0 &&
-         reduce_sizes(q).n_parts() < 65536;
+  return is_float(t) && size_bytes(t) > 1 && q.out[0].dtype == t &&
+         !q.attrs->ints("dims").empty() && reduce_sizes(q).n_parts() < 65536;
 }
 
 inline int64_t reduce_workspace_bytes(const KernelQuery& q) {
