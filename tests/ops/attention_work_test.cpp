@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/table.h"
 
@@ -41,6 +43,41 @@ TEST(AttentionWork, IsWhatTheMaskShows) {
                 << offset << ": " << have.pairs << " " << have.rows << " " << have.keys
                 << " instead of " << want.pairs << " " << want.rows << " " << want.keys;
           }
+}
+
+// Pairs of a pack of sequences, each of so many queries that end with its keys.
+int64_t pairs_of(const std::vector<std::pair<int64_t, int64_t>>& sequences, int64_t left,
+                 int64_t right) {
+  int64_t pairs = 0;
+  for (const auto& [q, k] : sequences)
+    for (int64_t i = 0; i < q; ++i) {
+      const int64_t aligned = k - q + i;
+      const int64_t lo = left < 0 ? 0 : std::max<int64_t>(0, aligned - left);
+      const int64_t hi = right < 0 ? k : std::min(k, aligned + right + 1);
+      pairs += std::max<int64_t>(0, hi - lo);
+    }
+  return pairs;
+}
+
+TEST(AttentionWork, OfAPackIsABound) {
+  std::mt19937 random(7);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+  for (int n = 0; n < 20000; ++n) {
+    std::vector<std::pair<int64_t, int64_t>> sequences(static_cast<size_t>(1 + below(4)));
+    int64_t sq = 0, sk = 0;
+    for (auto& [q, k] : sequences) q = below(8), k = below(8), sq += q, sk += k;
+    const int64_t left = below(10) - 1, right = below(10) - 1;
+    Attrs attrs = {{"scale", 1.0}, {"varlen", true}};
+    if (left >= 0) attrs.set("window_left", left);
+    if (right >= 0) attrs.set("window_right", right);
+    const Type q{DType::kF32, {1, sq, 1, 2}}, k{DType::kF32, {1, sk, 1, 2}};
+    const Type offsets{DType::kI32, {static_cast<int64_t>(sequences.size()) + 1}};
+    const Type in[] = {q, k, k, offsets, offsets};
+    const AttentionCall call({&attention_op, &attrs, in, {}, nullptr, {}}, false);
+    ASSERT_LE(pairs_of(sequences, left, right), attention_work(call).pairs)
+        << sq << " queries, " << sk << " keys in " << sequences.size() << " sequences, window "
+        << left << " " << right;
+  }
 }
 
 }  // namespace

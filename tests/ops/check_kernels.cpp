@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "tests/common/device_count.h"
 #include "tests/kernels/strided.h"
 #include "tests/ops/checks.h"
 
@@ -185,6 +186,16 @@ std::string check_in_place(const Case& c, const KernelDef& kernel, const Variant
   return "";
 }
 
+// The op's, or at most those where values decide.
+std::string check_flops(const Case& c, const Variant& v, int64_t counted) {
+  OpCall call = c.call();
+  call.in = v.in, call.out = v.out;
+  const int64_t planned = flops_of(call);
+  const bool is_bound = !c.sample.cost_bound.empty();
+  if (is_bound ? counted <= planned : counted == planned) return "";
+  return cat("counted ", counted, " FLOPs, planned ", planned);
+}
+
 std::string check_variant(const Case& c, const KernelDef& kernel, const Variant& v, uint32_t layout,
                           int& n_checked) {
   Outputs out(v, layout), other(v, layout);
@@ -193,12 +204,7 @@ std::string check_variant(const Case& c, const KernelDef& kernel, const Variant&
   ++n_checked;
   const RunCounters count = run_kernel(kernel, c.sample.attrs, in, out.refs, 1);
   if (auto why = check_values(c, v, out); !why.empty()) return why;
-  OpCall call = c.call();
-  call.in = v.in, call.out = v.out;
-  // A case whose cost depends on its values is priced by a bound.
-  const bool is_bound = !c.sample.cost_bound.empty();
-  if (is_bound ? count.math_flops > flops_of(call) : count.math_flops != flops_of(call))
-    return cat("counted ", count.math_flops, " FLOPs, planned ", flops_of(call));
+  if (auto why = check_flops(c, v, count.math_flops); !why.empty()) return why;
   // Three threads, and more tasks than they: what only the first task does right is seen here.
   note_tasks(kernel,
              run_kernel_in(pool_of_small_tasks(3), kernel, c.sample.attrs, in, other.refs).tasks);
@@ -246,9 +252,14 @@ class OnDevice {
   std::byte* base_ = nullptr;
 };
 
+// FLOPs of a launch: as its host says, and as the kernels counted, -1 where they do not.
+struct DeviceFlops {
+  int64_t launched = 0, counted = -1;
+};
+
 // Launches into `out`, whose memory begins as NaN.
 std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant& v, Outputs& out,
-                          Device& device) {
+                          Device& device, DeviceFlops& flops) {
   std::vector<std::unique_ptr<OnDevice>> in_memory, out_memory;
   std::vector<TensorRef> in, results;
   for (const Tensor& t : v.operands) {
@@ -272,9 +283,13 @@ std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant&
   call.counters = &counters, call.target = &device.target();
   const auto ready = launch_of(kernel)->prepare(call);
   if (!ready.ok()) return ready.error().message;
+  static const CountedFlops count = device_counter();
+  if (count != nullptr) count();
   if (const Status queued = (*ready)->enqueue(device.stream()); !queued.ok())
     return queued.error().message;
   if (const Status done = device.wait(); !done.ok()) return done.error().message;
+  flops.launched = counters.math_flops;
+  if (count != nullptr) flops.counted = count();
   device.release(workspace);
   for (const auto& t : in_memory)
     if (!t->fetch()) return "an operand's border was written";
@@ -292,14 +307,18 @@ std::string check_variant_on_device(const Case& c, const KernelDef& kernel, cons
           {.attrs = &c.sample.attrs, .in = in, .out = out.refs, .target = &device.target()}))
     return "";
   ++n_checked;
-  if (auto why = run_on_device(c, kernel, v, out, device); !why.empty()) return why;
+  DeviceFlops flops;
+  if (auto why = run_on_device(c, kernel, v, out, device, flops); !why.empty()) return why;
+  if (auto why = check_flops(c, v, flops.launched); !why.empty()) return why;
   if (is_launch_only()) return "";
+  if (flops.counted >= 0)
+    if (auto why = check_flops(c, v, flops.counted); !why.empty()) return cat("the kernels ", why);
   if (auto why = check_values(c, v, out, Arithmetic::kTensorCores, slack_of(kernel, v));
       !why.empty())
     return why;
   if (!repeats_bits) return "";
   Outputs again(v, layout);
-  if (auto why = run_on_device(c, kernel, v, again, device); !why.empty()) return why;
+  if (auto why = run_on_device(c, kernel, v, again, device, flops); !why.empty()) return why;
   for (size_t r = 0; r < v.out.size(); ++r)
     if (!same_bits(out.refs[r], again.refs[r]))
       return cat("result ", r, " has other bits in the next run");

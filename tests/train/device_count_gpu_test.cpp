@@ -1,32 +1,27 @@
 // FLOPs of a training step as the kernels themselves count them, in a build of the kernels for this
 // test alone: those of the plan. Run with TEGULA_COUNT_FLOPS=1 and the plug-in named in
 // TEGULA_CUDA_PLUGIN; skipped elsewhere.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 #include "tegula/io/file.h"
 #include "tegula/kernels/device.h"
 #include "tegula/train/trainer.h"
+#include "tests/common/device_count.h"
 
 namespace tegula {
 namespace {
 
-using CountedFlops = int64_t (*)();
+struct Family {
+  const char *type, *dtype;
+};
 
-class DeviceCount : public ::testing::TestWithParam<const char*> {
+class DeviceCount : public ::testing::TestWithParam<Family> {
  protected:
   void SetUp() override {
-    const char* plugin = std::getenv("TEGULA_CUDA_PLUGIN");
-    if (std::getenv("TEGULA_COUNT_FLOPS") == nullptr || plugin == nullptr)
-      GTEST_SKIP() << "TEGULA_COUNT_FLOPS is not set: kernels do not count";
     const auto opened = open_device();
     if (!opened.ok()) GTEST_SKIP() << opened.error().message;
-    void* library = ::dlopen(plugin, RTLD_NOW | RTLD_NOLOAD);
-    ASSERT_NE(library, nullptr) << plugin << " is not the plug-in that was opened";
-    counted_ = reinterpret_cast<CountedFlops>(::dlsym(library, "tegula_cuda_counted_flops"));
-    ASSERT_NE(counted_, nullptr);
+    counted_ = testing::device_counter();
+    if (counted_ == nullptr) GTEST_SKIP() << "TEGULA_COUNT_FLOPS is not set: kernels do not count";
   }
 
   // What the kernels counted in a run of so many steps, its evaluation included.
@@ -36,9 +31,10 @@ class DeviceCount : public ::testing::TestWithParam<const char*> {
     std::string text;
     for (int i = 0; i < 400; ++i) text += cat("line ", i, " of ", i * 7919 % 1000, "\n");
     EXPECT_TRUE(write_file(c.data, text).ok());
-    c.model.type = GetParam(), c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 64;
+    c.model.type = GetParam().type, c.model.n_layers = 2, c.model.n_heads = 2, c.model.d_model = 64;
+    c.model.capacity_factor = 0;  // every token finds room: one that does not is counted in no sum
     c.model.max_seqlen = 64, c.batch = 2, c.steps = steps, c.warmup = 1, c.eval_every = 0;
-    c.dtype = "f32", c.threads = 1, c.device = "cuda";
+    c.dtype = GetParam().dtype, c.threads = 1, c.device = "cuda";
     auto t = Trainer::create(c);
     EXPECT_TRUE(t.ok()) << t.error().to_string();
     if (!t.ok()) return -1;
@@ -49,19 +45,25 @@ class DeviceCount : public ::testing::TestWithParam<const char*> {
     return counted_();
   }
 
-  CountedFlops counted_ = nullptr;
+  testing::CountedFlops counted_ = nullptr;
 };
 
 TEST_P(DeviceCount, OfAStepIsThePlans) {
   int64_t planned = 0;
   const int64_t two = run(2, planned), three = run(3, planned);
-  std::printf("%s: FLOPs of a step counted by the kernels %lld, planned %lld\n", GetParam(),
-              static_cast<long long>(three - two), static_cast<long long>(planned));
+  std::printf("%s, %s: FLOPs of a step counted by the kernels %lld, planned %lld\n",
+              GetParam().type, GetParam().dtype, static_cast<long long>(three - two),
+              static_cast<long long>(planned));
   EXPECT_GT(planned, 0);
   EXPECT_EQ(three - two, planned);
 }
-INSTANTIATE_TEST_SUITE_P(Families, DeviceCount, ::testing::Values("gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Families, DeviceCount,
+                         ::testing::Values(Family{"gpt2", "f32"}, Family{"gpt2", "bf16"},
+                                           Family{"gpt2", "f16"}, Family{"llama", "bf16"},
+                                           Family{"moe", "bf16"}),
+                         [](const auto& info) {
+                           return cat(info.param.type, "_", info.param.dtype);
+                         });
 
 }  // namespace
 }  // namespace tegula

@@ -86,6 +86,8 @@ extern "C" __global__ void attention_bwd_before(const AttentionBwdParams p) {
         for (int c = lane; c < p.head_dim; c += 32) dq[c] = round_to_element(0.f);
       }
       if (lse != kNegativeInfinity) {
+        if (kCounts && lane == 0 && sees_keys(p, batch, head, row))
+          count_flops(2 * p.head_dim + (p.d_lse != nullptr));
         lse2 = kIsF32 ? lse : lse * kLog2e;
         delta = warp_sum(
             lane_dot(row_of(p.o, batch, row, head), row_of(p.d_o, batch, row, head), p.head_dim));

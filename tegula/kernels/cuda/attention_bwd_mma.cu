@@ -244,6 +244,7 @@ struct Warp {
       const int key = t.key + int(first_key() + 16 * g + lane / 4);
       const SeenKeys seen(score, key);
       const u32 kept = kept_transposed<kX>(score, row, key);
+      count_transposed<kX, kSumsDq>(p, score, row, key);
       if (sees_all)
         weigh_transposed<false>(x[g], PackInto{packed[g]}, kept, score, seen, lse2, row, key,
                                 p.scale_log2);

@@ -177,6 +177,7 @@ struct Warp {
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
           const u32 kept = kept_of(g, score, key);
+          count_dq<kX>(p, score, row(g), key + 2 * int(lane % 4));
           if (sees_all)
             differ<false>(x[g], dp[g], g, score, key, kept);
           else

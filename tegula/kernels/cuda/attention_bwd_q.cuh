@@ -116,6 +116,7 @@ struct Consumer {
     const int key = t.key + n * kTile;
     int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
     const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
+    count_dq<kScores>(p, score, row, key + 2 * int(lane() % 4));
     if constexpr (kHasDropout) {
       const int column = key + 2 * int(lane() % 4);
       kept = 0;

@@ -162,6 +162,7 @@ struct Consumer {
       const int row = t.s.q_begin + at.m * kTileM + 2 * int(lane % 4);
       const int key = t.key + int(wg * kRows + warp * 16 + lane / 4);
       const AttentionScore score = scores_of(p, t.s, t.batch, at.head);
+      count_transposed<kScores, true>(p, score, row, key);
       const EightFrom rest{s.lse2 + slot * kTileM + 2 * (lane % 4)};
       const auto lse2 = [&](int i) { return i < kAhead ? lse2_ahead[i] : rest(i); };
       weigh_transposed<kMasked>(sc, PackInto{packed}, ~0u, score, SeenKeys(score, key), lse2, row,

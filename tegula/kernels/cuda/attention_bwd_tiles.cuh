@@ -436,6 +436,24 @@ __device__ inline void weigh_transposed(float (&x)[kElements], Put put, u32 kept
   }
 }
 
+// What a thread's pairs come to: two products of scores and two of sums, weights and dS; with
+// kMakesDq one of sums more.
+template <int kElements, bool kMakesDq>
+__device__ inline void count_transposed(const AttentionBwdParams& p, const AttentionScore& score,
+                                        int row, int key) {
+  if constexpr (kCounts)
+    count_flops(pairs_seen<kElements, true>(score, row, key) *
+                u64(kScoreFlops + 5 + (8 + 2 * kMakesDq) * p.head_dim + 2 * kHasDropout +
+                    (kBias != 0) + 3 * kHasSoftcap));
+}
+// Of dQ where it has a kernel of its own, which makes scores and weights once more.
+template <int kElements>
+__device__ inline void count_dq(const AttentionBwdParams& p, const AttentionScore& score, int row,
+                                int column) {
+  if constexpr (kCounts)
+    count_flops(pairs_seen<kElements>(score, row, column) * u64(2 * p.head_dim));
+}
+
 // Of eight queries this thread's two, in shared memory.
 struct EightFrom {
   const float* at;

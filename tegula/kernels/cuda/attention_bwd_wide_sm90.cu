@@ -108,6 +108,7 @@ struct Weigher {
     const AttentionScore score = scores_of(p, t.s, t.batch, head);
     const SeenKeys seen(score, own_key);
     kept = kept_transposed<kScores>(score, row, own_key);
+    count_transposed<kScores, false>(p, score, row, own_key);
     if (first_row >= whole.lo && first_row + kTile <= whole.hi)
       weigh_transposed<false>(sc, PackInto{packed}, kept, score, seen, lse2, row, own_key,
                               p.scale_log2);

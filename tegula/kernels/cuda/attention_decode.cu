@@ -16,6 +16,7 @@
 // nobody reads), TEGULA_ROWS 8 | 16, TEGULA_WARPS, TEGULA_HEADS (divides the warps; above 1
 // there is one tile), TEGULA_SLOTS, TEGULA_BLOCKS a multiprocessor, TEGULA_PAGED 0 | 1, TEGULA_F16.
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -272,6 +273,7 @@ __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int
     const int row = it.first_row + 8 * i + 2 * t + c;
     if (row >= p.group * p.seqlen_q) continue;
     const float share = x.weight[c] == 0.f ? 0.f : reciprocal(x.weight[c]);
+    if (m == 0 && g == 0 && x.weight[c] != 0.f) count_flops(3 + p.head_dim);
     u16* to = row_of(p, p.o, it, row);
     if (16 * m + g < p.head_dim) to[16 * m + g] = round_to_element(x.o[c] * share);
     if (16 * m + 8 + g < p.head_dim) to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
@@ -433,6 +435,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_BLOCKS)
         for (int c = 0; c < 2; ++c) {
           float &a = s[i][c], &b = s[i][2 + c];  // keys g, g + 8
           a *= p.scale_log2, b *= p.scale_log2;
+          if constexpr (kCounts) {
+            const int row = it.first_row + 8 * i + 2 * t + c, at = shift + query_of(p, row);
+            const int low = p.window_left < 0 ? 0 : at - p.window_left;
+            const int high = p.is_causal ? min(it.end, at + 1) : it.end;
+            const int n_seen =
+                (key + g >= low && key + g < high) + (key + g + 8 >= low && key + g + 8 < high);
+            if (row < p.group * p.seqlen_q) count_flops(n_seen * (1 + 4 + 4 * p.head_dim));
+          }
           if (!is_whole) {
             const int query = query_of(p, it.first_row + 8 * i + 2 * t + c);
             const int low = p.window_left < 0 ? 0 : shift + query - p.window_left;

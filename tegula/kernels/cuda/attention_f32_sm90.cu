@@ -203,6 +203,7 @@ struct Consumer : RowsOfWarpgroup {
       free_slot();
       if (block + 1 == to) release(s.q_free);  // the next Q comes during what is left to do
       if (kMasked && (!kOneStep || block < begin || block >= whole)) score(scores, t, row, block);
+      count(t, row, block);
       softmax(scores, t);
       split(scores, t, row, block);
     }

@@ -67,6 +67,7 @@ struct Consumer : TileConsumer {
     fence_registers(scores);
     release(s.k_free + k_ring.slot);
     if constexpr (kMasked) score(scores, t, row, block);
+    count(t, row, block);
     softmax(scores, t);
     if constexpr (kHasDropout) drop(t, row, block, [&](int e) { scores[e] = 0.f; });
 #pragma unroll

@@ -103,6 +103,8 @@ struct AttentionMma {
       for (int g = 0; g < kGroups; ++g)
         if (block < rows[g].begin || block >= rows[g].whole)
           rows[g].score(scores[g], t, row[g], block);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) rows[g].count(t, row[g], block);
       meet();
       fetch_keys(k, p.k, block + 1);
 #pragma unroll

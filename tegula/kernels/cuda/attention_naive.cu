@@ -4,6 +4,7 @@
 // place (one warp a row), and O = S V (one thread an output). Global traffic per head: 2 N² d reads
 // for S and for O each, less what the caches catch, and five passes over the N² scores.
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 
 namespace tegula::cuda {
@@ -34,6 +35,7 @@ extern "C" __global__ void attention_naive_scores(const AttentionRungParams p) {
   const u16* k = row_of(p.k, batch, j, head / p.group);
   float s = 0;
   for (int e = 0; e < p.head_dim; ++e) s = __fmaf_rn(bf16_to_float(q[e]), bf16_to_float(k[e]), s);
+  count_flops(2 * p.head_dim + 1);
   scores_of(p, blockIdx.z, i)[j] = s * p.scale;
 }
 
@@ -49,6 +51,8 @@ extern "C" __global__ void attention_naive_softmax(const AttentionRungParams p) 
   for (int j = lane; j < keys; j += 32) sum += s[j] = expf(s[j] - top);
   for (int m = 16; m > 0; m /= 2) sum += __shfl_xor_sync(0xffffffff, sum, m);
   for (int j = lane; j < keys; j += 32) s[j] /= sum;
+  // As the op counts: a row's shares are one division, its outputs' products.
+  if (lane == 0 && keys > 0) count_flops(4 * keys + 3 + p.head_dim);
   if (lane == 0)
     p.lse[static_cast<long long>(blockIdx.y) * p.seqlen_q + i] =
         keys == 0 ? kNegativeInfinity : top + logf(sum);
@@ -63,5 +67,6 @@ extern "C" __global__ void attention_naive_output(const AttentionRungParams p) {
   const int keys = keys_of(p, i);
   float sum = 0;
   for (int j = 0; j < keys; ++j) sum = __fmaf_rn(s[j], bf16_to_float(v[j * p.v.row]), sum);
+  count_flops(2 * keys);
   p.o.data[batch * p.o.batch + i * p.o.row + head * p.o.head + e] = u16(pack_bf16(sum, 0.f));
 }

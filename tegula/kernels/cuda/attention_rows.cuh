@@ -204,6 +204,22 @@ struct RowsOfWarpgroup {
     }
   }
 
+  // What the pairs of a block come to: the product, the score, its weight, the sum of values.
+  __device__ void count(const Tile& t, int row, int block) const {
+    if constexpr (kCounts)
+      count_flops(
+          pairs_seen<kScores>(t.scores(p), row, t.key + block * kTileN + 2 * int(lane % 4)) *
+          u64(kScoreFlops + 4 + 4 * p.head_dim + kHasDropout));
+  }
+  // And a row that sees any, at its end; e4m3's factors besides, of which a head has two.
+  __device__ void count_row(const Tile& t, int i) const {
+    if (i < t.s.q_begin || lane % 4 != 0) return;
+    const Range keys = t.scores(p).keys(i);
+    const bool has_factors = kIsF8 && p.q_descale.data != nullptr;
+    if (keys.hi > keys.lo) count_flops(3 + p.head_dim + has_factors);
+    if (has_factors && i == 0) count_flops(2);
+  }
+
   // The largest of a tile's scores in each row.
   __device__ static void find_top(const float (&scores)[kScores], float (&block_top)[2]) {
 #pragma unroll
@@ -391,6 +407,7 @@ struct RowsOfWarpgroup {
       if constexpr (kHasDropout) sum[r] *= p.f.keep_factor;
       if constexpr (kIsF8) sum[r] *= kWeightUnit * t.v_scale;
       top[r] = lse;
+      if (kCounts && row + 8 * r < t.s.q_end) count_row(t, row + 8 * r);
       if (lane % 4 == 0 && row + 8 * r < t.s.q_end) {
         const int head_of_all = t.batch * p.n_heads_q + t.head;
         const int rows = kIsPaged ? p.f.lse_rows : p.seqlen_q;

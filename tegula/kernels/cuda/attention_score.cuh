@@ -19,6 +19,7 @@
 
 #include "tegula/kernels/cuda/attention_params.h"
 #include "tegula/kernels/cuda/attention_user.cuh"
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 
 #ifndef TEGULA_WINDOW
@@ -303,5 +304,26 @@ struct AttentionScore {
   }
   __device__ bool kept(u32 bits) const { return float(bits >> 8) * 0x1p-24f >= f.dropout; }
 };
+
+// ---- Counts (count.cuh) -------------------------------------------------------------------------
+
+// FLOPs of a pair's score, but for its product.
+constexpr int kScoreFlops = 1 + 3 * kHasSoftcap + (kBias != 0) + 2 * kHasAlibi;
+
+// How many pairs of a thread's elements see each other: element e is query row + 8 (e / 2 % 2) and
+// key column + 8 (e / 4) + e % 2; transposed, the other way round.
+template <int kElements, bool kTransposed = false>
+__device__ inline u64 pairs_seen(const AttentionScore& score, int row, int column) {
+  u64 n = 0;
+#pragma unroll 1
+  for (int e = 0; e < kElements; ++e) {
+    const int along = e / 4 * 8 + e % 2, across = e / 2 % 2 * 8;
+    const int i = row + (kTransposed ? along : across), j = column + (kTransposed ? across : along);
+    if (i < score.s.q_begin || i >= score.s.q_end) continue;
+    const Range keys = score.keys(i);
+    n += j >= keys.lo && j < keys.hi && score.user_sees(i, j);
+  }
+  return n;
+}
 
 }  // namespace tegula::cuda

@@ -83,6 +83,7 @@ struct Consumer : TileConsumer {
   // Scores to the weights of the next product, once the one before (if any) has read its own.
   template <bool kIsFirst, bool kIsAfterProduct = true>
   __device__ void make_weights(float (&scores)[kScores], const Tile& t, int row, int block) {
+    count(t, row, block);
     if constexpr (!kLooksFirst) {
       if (kIsAfterProduct) finish_output();
       weigh<kIsFirst>(scores, weights);

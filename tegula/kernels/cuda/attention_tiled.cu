@@ -11,6 +11,7 @@
 //
 // Variant, by -D: TEGULA_HEAD_DIM 64 | 128.
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 
 namespace tegula::cuda {
@@ -64,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       s[j] = 0;
       for (int e = 0; e < kD; ++e) s[j] = __fmaf_rn(q[row * kPitch + e], k[key * kPitch + e], s[j]);
       s[j] = j0 + key < keys ? s[j] * p.scale : kNegativeInfinity;
+      if (j0 + key < keys && first + row < p.seqlen_q) count_flops(1 + 4 + 4 * kD);
       next = fmaxf(next, s[j]);
     }
     for (int m = 1; m < kPerRow; m *= 2) next = fmaxf(next, __shfl_xor_sync(0xffffffff, next, m));
@@ -92,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   u16* o = p.o.data + batch * p.o.batch + (first + row) * p.o.row + head * p.o.head;
   const float share = sum == 0.f ? 0.f : 1.f / sum;
   for (int e = 0; e < kOut; ++e) o[part + kPerRow * e] = u16(pack_bf16(out[e] * share, 0.f));
+  if (part == 0 && keys > 0) count_flops(3 + kD);
   if (part == 0)
     p.lse[static_cast<long long>(blockIdx.y) * p.seqlen_q + first + row] =
         sum == 0.f ? kNegativeInfinity : top + logf(sum);

@@ -20,6 +20,9 @@ TEGULA_EXPORTED __device__ unsigned long long tegula_flops = 0;
 
 namespace tegula::cuda {
 
+// For what only a count needs.
+constexpr bool kCounts = TEGULA_COUNT;
+
 __device__ inline void count_flops(unsigned long long n) {
 #if TEGULA_COUNT
   if (n > 0) atomicAdd(&tegula_flops, n);

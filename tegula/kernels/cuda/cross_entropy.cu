@@ -57,6 +57,7 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e)
       if (i + e < p.v) step.sum += exp2_approx(x.at[e] * kLog2e - shift);
+    count_flops(4 * min(kEach, p.v - i));
     mine.join(step.top, step.sum);
   }
   for (int step = 16; step > 0; step /= 2) {
@@ -70,6 +71,7 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
     for (int w = 1; w < kThreads / 32; ++w) mine.join(of_warp[w].top, of_warp[w].sum);
     const float shift = mine.top == kNegativeInfinity ? 0.f : mine.top;
     lse = shift * kLn2 + logf(mine.sum);
+    count_flops(2);
   }
   __syncthreads();
   return lse;
@@ -104,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const Cross
       if (is_picked && i + e == target) g += dpicked;
       x.at[e] = i + e < p.v ? g : 0.f;
     }
+    count_flops(4 * min(kEach, p.v - i));
     *place = x.packed();
   }
 #endif

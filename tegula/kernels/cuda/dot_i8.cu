@@ -5,6 +5,7 @@
 // group's end 0; of q, whose columns lie beside each other, four rows of bytes are turned.
 //
 // Variant, by -D: TEGULA_ROWS 64 | 16 of a block; TEGULA_BITS 8 | 4 of a weight.
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/dot_i8_params.h"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 
@@ -88,7 +89,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < kEachColumn; ++j) {
       const long long m = m0 + tm + 16 * i, n = n0 + tn + 16 * j;
-      if (m < p.m && n < p.n)
-        p.y[m * p.y_stride[0] + n * p.y_stride[1]] = __fmul_rn(y[i][j], p.sx[m * p.sx_stride]);
+      if (m >= p.m || n >= p.n) continue;
+      count_flops((2 * p.group + 2) * p.groups + 1);
+      p.y[m * p.y_stride[0] + n * p.y_stride[1]] = __fmul_rn(y[i][j], p.sx[m * p.sx_stride]);
     }
 }

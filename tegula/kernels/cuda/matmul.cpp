@@ -129,7 +129,7 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
 
   MatmulSm90Params p{};
   p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
-  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n);
+  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
   p.n_splits = call.n_splits, p.split_stride = call.split_stride;
   p.n_steps =
       static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));

@@ -9,6 +9,7 @@
 // brings fragments into registers. Rows in shared memory are 128 bytes, their pieces swizzled, so
 // that neither meets a bank conflict. Global reads: 2 m n k (1/256 + 1/128) / 2 elements; shared:
 // 2 m n k / 64.
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/matmul_tiles.cuh"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
@@ -73,6 +74,10 @@ struct MatmulMma {
     const u32 a = smem + step % kStages * kStageBytes, b = a + kABytes;
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row = warp / 4 * kWarpTile, column = warp % 4 * kWarpTile;
+    if (kCounts && lane == 0)
+      count_flops(2ULL * inside(first_row + int(row), p.m, kWarpTile) *
+                  inside(first_column + int(column), p.n, kWarpTile) *
+                  inside(step * kTileK, p.k, kTileK));
 #pragma unroll
     for (int k = 0; k < kTileK / 16; ++k) {
       u32 x[kWarpTile / 16][4], y[kWarpTile / 16][4];  // [16 rows][16 k], [16 k][16 columns]

@@ -30,7 +30,7 @@ struct MatmulMmaParams {
 struct MatmulSm90Params {
   unsigned short* c;  // for tiles that end within 16 bytes
   long long ldc;      // elements
-  int m, n;
+  int m, n, k;
   int n_steps;  // slabs of 64 k, at least as many as a tile has boxes of 64 columns
   TileOrder order;
   int n_splits;            // of k, each into a c of its own; of several n_steps are one's

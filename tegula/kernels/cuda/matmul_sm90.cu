@@ -19,6 +19,7 @@
 //   TEGULA_A_MN_MAJOR, TEGULA_B_MN_MAJOR 0 | 1
 //   TEGULA_F32_OUT                       1: c is f32, its sums as they are, written from registers
 //   TEGULA_F16                           1: f16, not bf16
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/matmul_tiles.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -197,6 +198,15 @@ struct Consumer {
     }
   }
 
+  // What a tile's slabs came to. The first product of a part of k begins its sum; the addition is
+  // that of the parts.
+  __device__ void count(int split, int first_row, int first_column) const {
+    if (!kCounts || threadIdx.x % 128 != 0) return;
+    const int k = inside(split * p.n_steps * kTileK, p.k, p.n_steps * kTileK);
+    count_flops(u64(2 * k - (p.n_splits > 1)) * inside(first_row, p.m, kRows) *
+                inside(first_column, p.n, kTileN));
+  }
+
   __device__ void run() {
     const int n_tiles = p.order.tiles_m * p.order.tiles_n;
     for (int index = blockIdx.x; index < n_tiles * p.n_splits; index += gridDim.x) {
@@ -207,6 +217,7 @@ struct Consumer {
       fence_registers(d);
       release_last();
       const TilePlace at = tile_place(p.order, index % n_tiles);
+      count(index / n_tiles, at.m * kTileM + int(wg) * kRows, at.n * kTileN);
       if (kF32Out) {
         write_sums(index / n_tiles, at.m * kTileM + int(wg) * kRows, at.n * kTileN);
         continue;

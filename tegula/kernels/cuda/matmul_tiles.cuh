@@ -17,4 +17,7 @@ __device__ inline TilePlace tile_place(const TileOrder& o, int index) {
   return {group * o.group + within - n * rows, n};
 }
 
+// How many of the `n` from `first` on there are.
+__device__ inline int inside(int first, int size, int n) { return max(0, min(n, size - first)); }
+
 }  // namespace tegula::cuda

@@ -6,6 +6,7 @@
 // is one address and its read of B one line: the L1 cache serves nearly all of them, and its rate
 // is the limit. As on every f32 rung, an output is one chain of multiply-adds over ascending k, so
 // all rungs give the same bits.
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/matmul_params.h"
 
 using namespace tegula::cuda;
@@ -19,5 +20,6 @@ extern "C" __global__ void __launch_bounds__(256) matmul_v1(const MatmulRungPara
   const float* b = p.b + column;
   float sum = 0;
   for (int k = 0; k < p.k; ++k) sum = __fmaf_rn(a[k], b[static_cast<long long>(k) * p.n], sum);
+  count_flops(2 * p.k);
   p.c[static_cast<long long>(row) * p.n + column] = sum;
 }

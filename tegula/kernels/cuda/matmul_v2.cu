@@ -7,6 +7,7 @@
 // matmul_v2 keeps all V² sums in registers and adds an outer product per k: V elements of A and V
 // of B for V² multiply-adds. Global reads: 2 N³/V.
 // A thread's rows and columns are 16 apart, so that neighbours read neighbours.
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/matmul_params.h"
 
 namespace tegula::cuda {
@@ -33,7 +34,9 @@ struct Place {
   __device__ int column_of_b(int j) const { return min(column + kSide * j, p.n - 1); }
   __device__ void write(int i, int j, float sum) const {
     const int r = row + kSide * i, c = column + kSide * j;
-    if (r < p.m && c < p.n) p.c[static_cast<long long>(r) * p.n + c] = sum;
+    if (r >= p.m || c >= p.n) return;
+    count_flops(2 * p.k);
+    p.c[static_cast<long long>(r) * p.n + c] = sum;
   }
 };
 

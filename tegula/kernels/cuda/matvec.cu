@@ -11,6 +11,7 @@
 // Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_SHARDS 1 | 2 | 4 | 8;
 // TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16 (with
 // TEGULA_F16: f16), 0: f32.
+#include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
@@ -52,6 +53,7 @@ struct Values {
 };
 
 __device__ inline void store(const MatvecParams& p, int m, int n, float x) {
+  count_flops(kShards - 1);
 #if TEGULA_OUT16
   static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_element(x, 0.f));
 #else
@@ -79,6 +81,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard) {
     float sum[kM][kVector] = {};
+    int n_k = 0;  // of the sums
     if (n < p.n) {
       const In* b = static_cast<const In*>(p.b) + n;
 #pragma unroll 4
@@ -94,7 +97,9 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 #pragma unroll
           for (int i = 0; i < kVector; ++i) sum[m][i] = __fmaf_rn(x, y.at[i], sum[m][i]);
         }
+        n_k += kCounts;
       }
+      count_flops(2ULL * n_k * min(kM, p.m - first) * min(kVector, p.n - n));
     }
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
@@ -140,6 +145,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard) {
     float sum[kM][kRows] = {};
+    int n_k = 0;  // of the sums
     const int end = (shard + 1) * shard_k;
     for (int k0 = shard * shard_k + lane * kVector; k0 < end; k0 += kAhead * kStep) {
       uint4 y[kAhead][kRows];
@@ -154,6 +160,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
       for (int s = 0; s < kAhead; ++s) {
         const int k = k0 + s * kStep;
         if (k >= end) break;
+        n_k += kCounts * kVector;
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
           const Values x(*reinterpret_cast<const uint4*>(row_of_a(p, first + m) + k));
@@ -166,6 +173,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
         }
       }
     }
+    count_flops(2ULL * n_k * min(kM, p.m - first) * min(kRows, p.n - n));
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll

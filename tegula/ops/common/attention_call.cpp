@@ -161,7 +161,9 @@ AttentionWork attention_work(const AttentionCall& call) {
   const bool is_packed = call.operands.cu_q >= 0;
   // The queries that see a key are neighbours, and so are the keys they see: ranges only move up,
   // by at most one key a query.
-  const int64_t offset = call.q_at.start - call.k_at.start;
+  // Of a whole pack as of one sequence, which ends with its keys.
+  const int64_t starts = call.q_at.start - call.k_at.start;
+  const int64_t offset = is_packed && starts == 0 ? call.sk - call.sq : starts;
   int64_t begin = 0, end = call.sq;
   if (call.right >= 0) begin = std::max(begin, -offset - call.right);
   if (call.left >= 0) end = std::min(end, call.sk - offset + call.left);

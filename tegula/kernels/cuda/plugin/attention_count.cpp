@@ -12,7 +12,7 @@ struct Seen {
 
 Seen seen_by_queries(const kernel::AttentionCall& c) {
   Seen s;
-  if (c.page > 0) {
+  if (c.page > 0 && c.cu_q != nullptr) {
     const int64_t right = c.is_causal ? 0 : c.right;
     const int64_t window = c.left < 0 || right < 0 ? c.n_k : c.left + right + 1;
     return {c.n_q * std::min(c.n_k, window), c.n_q};

@@ -100,8 +100,9 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     rows.start_at(first, call.in[2]);
     TEGULA_TRY(
         d->start(f, {{n, 1, 1}, {512, 1, 1}, 0, true}, to, "launching cross_entropy", rows.p));
-    // As the op counts a token: 4 v + 2, and the gradient's 4 v.
-    const int64_t flops = n * ((has_grads ? 8 : 4) * s.v + 2);
+    // As the op counts a token: 4 v + 2 of lse, and the gradient's 4 v.
+    const int64_t of_lse = part == CrossEntropyPart::kBackward ? 0 : 4 * s.v + 2;
+    const int64_t flops = n * (of_lse + (has_grads ? 4 * s.v : 0));
     call.counters->add(flops, flops);
     if (!has_grads) continue;
     const size_t dx = part == CrossEntropyPart::kGrads ? 2 : 0;
