@@ -5,7 +5,7 @@
                             [--commit C] [--threads T] [--only WORD]
   bench/roofline.py draw FILE.json... OUT.svg
 
-`draw` also takes what compare_cuda.py and the scripts of bench/cuda wrote: Tegula's own kernels of matmul_cuda,
+`draw` also takes what kernels_cuda.py and the scripts of bench/cuda wrote: Tegula's own kernels of matmul_cuda,
 attention_cuda, attention_mma_cuda, attention_bwd_mma_cuda and compare_cuda.
 
 A point is at (operations / least bytes, operations / s): every operand read once and every result written once, the
@@ -200,7 +200,7 @@ def points_of(result):
 
 
 def compared_point(row):
-    """Of compare_cuda.py's rows."""
+    """Of kernels_cuda.py's rows."""
     work, shape, rate = row["work"], row["shape"], row["tegula"]
     if work == "gemm":
         m, n, k = map(int, shape.split(",")[0].split("x"))

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from attention_bwd import gradients, rounding_of_ds  # noqa: E402
 from attention_grid import compare  # noqa: E402
 from attention_reference import Case  # noqa: E402
-from compare_cuda import Library  # noqa: E402
+from kernels_cuda import Library  # noqa: E402
 
 
 def laid_out(x, is_transposed):

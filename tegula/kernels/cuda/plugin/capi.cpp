@@ -1,5 +1,5 @@
 // The kernels as C calls, for programs that hold their own device memory and streams: what
-// bench/compare_cuda.py times beside PyTorch. A call returns 0, or 1 (or null), and then
+// bench/kernels_cuda.py times beside PyTorch. A call returns 0, or 1 (or null), and then
 // tegula_cuda_error() says why.
 #include <cstdlib>
 #include <memory>

@@ -1,71 +1,19 @@
-#!/usr/bin/env python3
-"""Whole models on one GPU, beside PyTorch and transformers in the same run: tokens a second.
+"""The peers of bench/compare_cuda.py and bench/curves_cuda.py: GPT-2 and Llama in PyTorch, transformers' GPT-2.
 
-  bench/models_cuda.py [--part train|more|decode] [--only CASE,CASE] [--tegula build/release/tegula] [--json FILE]
-                       [--commit C]
-
-  train   GPT-2 124M at three batches: eager PyTorch, torch.compile
-  more    GPT-2 medium, Llama 3.2 1B's shape; GPT-2 against transformers as shipped (eager attention) and against naive
-          attention under torch.compile
-  decode  a token after 511 others, batch 1: SmolLM2 135M's, Llama 3.2 1B's and Llama 2 7B's shapes, against
-          torch.compile with a static cache (mode reduce-overhead, that is CUDA graphs)
-
-Training: bf16 products over f32 weights, AdamW, gradients clipped at 1, tokens made up, no dropout, seqlen 1024.
-Tegula's time is `tegula bench --device cuda` (one replayed graph a step, by the device's clock); the peers' is the
-wall time of forward (autocast, flash attention unless said), backward, clipping and fused AdamW. Tegula runs before and
-after its peers, and the slower counts.
+  bench/models_torch.py --text FILE [--seed S] [--target 1.5]    nanoGPT's GPU setting under torch.compile: a line
+                                                                 "step N validation loss X" for each evaluation
 """
 
 import argparse
-import datetime
 import gc
-import json
-import subprocess
+import math
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-GPT2 = {"layers": 12, "heads": 12, "width": 768}
-MEDIUM = {"layers": 24, "heads": 16, "width": 1024}
-SMOL = {"layers": 30, "heads": 9, "kv": 3, "width": 576, "ff": 1536, "vocabulary": 49152}
-LLAMA_1B = {"layers": 16, "heads": 32, "kv": 8, "width": 2048, "ff": 8192, "vocabulary": 128256}
-LLAMA_7B = {"layers": 32, "heads": 32, "kv": 32, "width": 4096, "ff": 11008, "vocabulary": 32000}
 SEQLEN, CONTEXT = 1024, 512
-
-# case: part, shape, batch, peers
-CASES = {
-    "gpt2-b8": ("train", GPT2, 8, ("eager", "torch.compile")),
-    "gpt2-b32": ("train", GPT2, 32, ("eager", "torch.compile")),
-    "gpt2-b64": ("train", GPT2, 64, ("torch.compile",)),
-    "gpt2-medium-b8": ("more", MEDIUM, 8, ("torch.compile",)),
-    "llama-1b-b8": ("more", LLAMA_1B, 8, ("torch.compile",)),
-    "gpt2-b32-vs-hf": ("more", GPT2, 32, ("transformers",)),
-    "gpt2-medium-b8-vs-hf": ("more", MEDIUM, 8, ("transformers",)),
-    "gpt2-b32-vs-naive": ("more", GPT2, 32, ("naive attention, torch.compile",)),
-    "decode-135m": ("decode", SMOL, 1, ("torch.compile",)),
-    "decode-1b": ("decode", LLAMA_1B, 1, ("torch.compile",)),
-    "decode-7b": ("decode", LLAMA_7B, 1, ("torch.compile",)),
-}
-
-
-def ours(tegula, case):
-    part, shape, batch, _ = CASES[case]
-    flags = {"n-layers": shape["layers"], "n-heads": shape["heads"], "d-model": shape["width"], "dtype": "bf16",
-             "vocab-size": shape.get("vocabulary", 50257), "device": "cuda", "repeats": 5,
-             "model": "llama" if "kv" in shape else "gpt2", "seqlen": CONTEXT if part == "decode" else SEQLEN}
-    if "kv" in shape:
-        flags |= {"n-kv-heads": shape["kv"], "d-ff": shape["ff"], "tie-embeddings": "true"}
-    if part != "decode":
-        flags["batch"] = batch
-    command = [tegula, "bench", "generate" if part == "decode" else "train", "--json"]
-    for name, value in flags.items():
-        command += [f"--{name}", str(value)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip())
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def naive_attention(q, k, v):
@@ -128,7 +76,7 @@ class Model(nn.Module):
         width, self.is_llama = shape["width"], "kv" in shape
         vocabulary = shape.get("vocabulary", 50257)
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = None if self.is_llama else nn.Embedding(SEQLEN, width)
+        self.positions = None if self.is_llama else nn.Embedding(shape.get("seqlen", SEQLEN), width)
         self.layers = nn.ModuleList([Layer(shape, attend) for _ in range(shape["layers"])])
         self.norm = nn.RMSNorm(width) if self.is_llama else nn.LayerNorm(width, bias=False)
         rates = 10000 ** (-torch.arange(0, self.layers[0].size, 2) / self.layers[0].size)
@@ -208,12 +156,11 @@ def seconds_of(step, n_before, n):
     return (time.time() - begin) / n
 
 
-def peer(case, name):
-    """Its row, and its memory given back."""
-    part, shape, batch, _ = CASES[case]
+def row_of(run):
+    """What run() gives, seconds and tokens, as a row; its memory is given back."""
     torch.manual_seed(0)
     try:
-        seconds, tokens = decode_peer(shape) if part == "decode" else train_peer(name, shape, batch)
+        seconds, tokens = run()
         row = {"tokens_per_s": tokens / seconds, "peak_bytes": torch.cuda.max_memory_allocated()}
     except torch.cuda.OutOfMemoryError:
         row = {"tokens_per_s": 0, "error": "out of memory"}
@@ -223,46 +170,111 @@ def peer(case, name):
     return row
 
 
-def write(options, machine, rows):
-    """The form of bench/results."""
-    head = {"name": "models_h200" if "H200" in machine else "models_h100", "machine": machine, "threads": 0,
-            "versions": {"torch": torch.__version__}, "commit": options.commit,
-            "measures": ["tegula/kernels/cuda", "tegula/passes", "tegula/models"], "command": "bench/models_cuda.py",
-            "date": datetime.date.today().isoformat()}
-    lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    with open(options.json, "w", encoding="utf-8") as f:
-        f.write(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n')
+def generate_peer(folder, batch, prompt, new, has_cache):
+    """transformers' own generate() on a checkpoint, greedy."""
+    from transformers import GPT2LMHeadModel
+
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.bfloat16).cuda().eval()
+    ids = torch.randint(0, 200, (batch, prompt), device="cuda")
+
+    def run():
+        with torch.no_grad():
+            model.generate(ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, use_cache=has_cache,
+                           pad_token_id=0)
+
+    return seconds_of(run, 1, 1), batch * new
+
+
+# nanoGPT's config/train_shakespeare_char.py.
+NANO = {"layers": 6, "heads": 6, "width": 384, "seqlen": 256}
+NANO_BATCH, NANO_STEPS, NANO_WARMUP, NANO_EVERY, NANO_DROPOUT = 64, 5000, 100, 250, 0.2
+
+
+def nano_split(text):
+    """Ids of characters: the training and the validation split, as `tegula train --tokenizer chars` has them."""
+    alphabet = sorted(set(text))
+    number = {c: i for i, c in enumerate(alphabet)}
+    ids = torch.tensor([number[c] for c in text])
+    n = int(0.9 * len(ids))
+    return ids[:n], ids[n:], len(alphabet)
+
+
+class NanoLayer(Layer):
+    def forward(self, x, turns, at):
+        drop = functional.dropout
+        q, k, v = (t.view(*x.shape[:2], -1, self.size).transpose(1, 2)
+                   for t in self.qkv(self.norms[0](x)).chunk(3, 2))
+        rate = NANO_DROPOUT if self.training else 0
+        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=rate)
+        x = x + drop(self.out(o.transpose(1, 2).reshape(x.shape)), rate)
+        y = functional.gelu(self.up(self.norms[1](x)), approximate="tanh")
+        return x + drop(self.down(y), rate)
+
+
+def learning_rate(step, steps, warmup, most, least):
+    """Linear warm-up, then a cosine, as nanoGPT and `tegula train` have it; steps count from 0."""
+    if step < warmup:
+        return most * (step + 1) / (warmup + 1)
+    share = (step - warmup) / max(steps - warmup, 1)
+    return least + 0.5 * (1 + math.cos(math.pi * min(share, 1))) * (most - least)
+
+
+def adamw(model, rate, decay, beta1=0.9, beta2=0.99, **more):
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}],
+                             lr=rate, betas=(beta1, beta2), eps=1e-8, **more)
+
+
+def train_nano(options):
+    with open(options.text, encoding="utf-8") as f:
+        train, validation, vocabulary = nano_split(f.read())
+    torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
+    model = Model(NANO | {"vocabulary": vocabulary})
+    model.layers = nn.ModuleList([NanoLayer(NANO, flash_attention) for _ in range(NANO["layers"])])
+    for name, parameter in model.layers.named_parameters():
+        if parameter.dim() == 2:
+            deep = name.endswith(("out.weight", "down.weight"))
+            nn.init.normal_(parameter, 0, 0.02 / (math.sqrt(2 * NANO["layers"]) if deep else 1))
+    model = model.cuda()
+    run, optimizer, seqlen = torch.compile(model), adamw(model, 1e-3, 0.1, fused=True), NANO["seqlen"]
+
+    def loss_of(split, places):
+        x = torch.stack([split[i:i + seqlen] for i in places]).cuda(non_blocking=True)
+        y = torch.stack([split[i + 1:i + 1 + seqlen] for i in places]).cuda(non_blocking=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            return run(x, y)
+
+    def evaluate():
+        model.eval()
+        rows = list(range(0, len(validation) - seqlen - 1, seqlen))
+        with torch.no_grad():
+            sums = [loss_of(validation, rows[i:i + NANO_BATCH]) * len(rows[i:i + NANO_BATCH])
+                    for i in range(0, len(rows), NANO_BATCH)]
+        model.train()
+        return float(sum(sums)) / len(rows)
+
+    for step in range(1, NANO_STEPS + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step - 1, NANO_STEPS, NANO_WARMUP, 1e-3, 1e-4)
+        loss_of(train, torch.randint(len(train) - seqlen - 1, (NANO_BATCH,)).tolist()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % NANO_EVERY == 0:
+            loss = evaluate()
+            print(f"step {step}  validation loss {loss:.4f}", flush=True)
+            if loss <= options.target:
+                return
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tegula", default="build/release/tegula")
-    parser.add_argument("--part", choices=("train", "more", "decode"))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--json", default="")
-    parser.add_argument("--commit", default="")
-    options = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    rows = []
-    for case, (part, _, _, names) in CASES.items():
-        if (options.part and part != options.part) or (options.only and case not in options.only.split(",")):
-            continue
-        first = ours(options.tegula, case)
-        peers = {name: peer(case, name) for name in names}
-        again = ours(options.tegula, case)
-        mine = min(first["tokens_per_s"], again["tokens_per_s"])
-        best = max(peers, key=lambda name: peers[name]["tokens_per_s"])
-        theirs = peers[best]["tokens_per_s"]
-        row = {"case": case, "work": "generate" if part == "decode" else "train", "tokens_per_s": round(mine),
-               "peak_bytes": first["peak_bytes"], "peer": round(theirs), "peer_name": best,
-               "peer_peak_bytes": peers[best].get("peak_bytes"), "ratio": round(mine / theirs, 2) if theirs else None}
-        if "eager" in peers:
-            row["eager"] = round(peers["eager"]["tokens_per_s"])
-        rows.append(row)
-        machine = first["device"]
-        print(json.dumps(rows[-1]), flush=True)
-        if options.json:
-            write(options, machine, rows)
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("--target", type=float, default=1.5)
+    train_nano(parser.parse_args())
 
 
 if __name__ == "__main__":
