@@ -93,7 +93,10 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
         t.ms_median, t.ms_min, gflops, 100 * gflops / peak, peak, gbytes,
         100 * gbytes / peak_gbytes, peak_gbytes);
     if (w.tokens > 0) std::printf("%.5g tokens/s\n", w.tokens / seconds);
-    if (o.by_op) print_by_op(times_by_op(*compiled.plan, stats));
+    if (o.by_op) {
+      print_by_op(times_by_op(*compiled.plan, stats));
+      std::printf("%s\n", gaps_of(t.trace, t.ms_median).c_str());
+    }
     return {};
   }
   Json j = Json::object({{"what", w.what},
@@ -112,7 +115,13 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
                          {"tokens_per_s", w.tokens / seconds},
                          {"peak_bytes", compiled.plan->peak_bytes()},
                          {"kernel", by_commas(kernels_of(*compiled.plan))}});
-  if (o.by_op) j.set("ops", times_by_op(*compiled.plan, stats));
+  if (o.by_op) {
+    j.set("ops", times_by_op(*compiled.plan, stats));
+    if (t.trace.spans.empty())
+      j.set("gaps_unknown", t.trace.missing);
+    else
+      j.set("kernels_ms", busy_ms(t.trace.spans)), j.set("traced_ms", length_ms(t.trace.spans));
+  }
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

@@ -32,6 +32,8 @@ class Prepared {
   // Puts it into the stream and no more: nothing is allocated, compiled, parsed or waited for, so
   // that it may be captured.
   virtual Status enqueue(void* stream) const = 0;
+  // How many kernels, copies and fills that is.
+  virtual int64_t launches() const { return 1; }
   // Work of one kind, other than null, may become one launch.
   virtual const void* kind() const { return nullptr; }
   // Takes in another's work of the same kind, which neither uses what this makes nor makes what it
@@ -46,6 +48,15 @@ struct KernelLaunch {
   // Compiles what prepare() will load, if no cache has it: true then. Many threads may call it at
   // once. Null: nothing need be compiled first.
   Result<bool> (*compile)(const DeviceCall&) = nullptr;
+};
+
+// A kernel, copy or fill as a device ran it, in milliseconds since the first of those asked for.
+struct DeviceSpan {
+  enum Kind : uint8_t { kKernel, kCopy, kFill };
+  Kind kind = kKernel;
+  std::string name;  // of a kernel
+  double begin_ms = 0, end_ms = 0;
+  int64_t bytes = 0;  // of a copy or fill
 };
 
 // Calls are made by one thread at a time; what is enqueued goes into stream(), in order.
@@ -73,6 +84,11 @@ class Device {
   // Two marks in the stream, 0 and 1, and the time that the device took from one to the other.
   virtual Status mark(int which) = 0;
   virtual Result<double> ms_between_marks() = 0;
+  // What it does from here on, until end_trace() gives it by its own clock, in the order of
+  // beginning: each kernel of a captured piece is one. Both wait for what was enqueued. Error:
+  // unsupported, why it cannot be known.
+  virtual Status begin_trace() = 0;
+  virtual Result<std::vector<DeviceSpan>> end_trace() = 0;
   // Bytes that nobody has, of this process or another.
   virtual Result<int64_t> free_bytes() = 0;
 };

@@ -214,6 +214,12 @@ Status DeviceSteps::prepare_step(size_t i) {
   return {};
 }
 
+int64_t DeviceSteps::launches(size_t step) const {
+  int64_t n = 0;
+  for (const auto& l : ready_[step].launches) n += l->launches();
+  return n;
+}
+
 void DeviceSteps::fill_pinned() {
   for (const Mirror& m : mirrors_)
     if (m.host)

@@ -49,6 +49,8 @@ class DeviceSteps {
   // What the kernels of a run do, as they said when they were made ready.
   int64_t math_flops(size_t step) const { return ready_[step].math_flops; }
   int64_t executed_flops(size_t step) const { return ready_[step].executed_flops; }
+  // Kernels, copies and fills that a run enqueues for a step.
+  int64_t launches(size_t step) const;
 
  private:
   struct Mirror {

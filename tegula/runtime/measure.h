@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tegula/runtime/session.h"
+#include "tegula/runtime/trace.h"
 
 namespace tegula {
 
@@ -21,7 +22,8 @@ struct MeasureOptions {
 struct Measured {
   double ms_median = 0, ms_min = 0;            // kernel_seconds of runtime/probe.h
   int64_t math_flops = 0, executed_flops = 0;  // counted by the kernels in one run
-  double first_ms = 0;               // on a device: the first run, with what it compiles or loads
+  RunTrace trace;       // on a device, if by_step was asked for: a run as others are, graph and all
+  double first_ms = 0;  // on a device: the first run, with what it compiles or loads
   double peak_flops_per_s = 0;       // f32 multiply-adds, median of bursts between samples
   double sustained_flops_per_s = 0;  // if asked for: sustained_flops between samples, their median
   double read_bytes_per_s = 0;       // cold only: plain reads of memory, the same way

@@ -129,6 +129,9 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
   std::sort(samples.begin(), samples.end());
   out.ms_median = samples[samples.size() / 2], out.ms_min = samples[0];
   if (more.by_step) {
+    begin_trace(device, out.trace);
+    TEGULA_TRY(sessions[0]->run());
+    end_trace(device, out.trace);
     constexpr int kRuns = 3;
     more.by_step->assign(plan->steps.size(), {});
     sessions[0]->collect(more.by_step);

@@ -82,6 +82,8 @@ class Session {
   TensorRef step_output(size_t step, size_t index) const;
   // Whether a device's steps become one graph (default), see device_steps.h.
   void capture(bool captures);
+  // Kernels, copies and fills of a device that a run enqueues for a step; of a CPU 0.
+  int64_t launches(size_t step) const { return on_device_ ? on_device_->launches(step) : 0; }
   // Of a body, at these extents: its steps as they are bound now, made ready; for the loop's own.
   Result<std::vector<DeviceSteps::Ready>> take_ready(std::span<const int64_t> extents);
 

@@ -14,6 +14,7 @@ namespace {
 constexpr double kWidth = 1400, kLeft = 130, kRow = 34;
 constexpr const char* kRows[] = {"products", "other kernels", "copies", "host", "the rest"};
 constexpr size_t kRest = 4;
+constexpr const char* kKindNames[] = {"kernel", "copy", "fill"};  // of DeviceSpan::Kind
 constexpr const char* kStyle =
     "body{font:14px system-ui,sans-serif;margin:24px;color:#222}td,th{padding:2px 12px 2px "
     "0;text-align:left}td.n,th.n{text-align:right}.wide{overflow-x:auto}";
@@ -99,38 +100,92 @@ std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepSta
   return events;
 }
 
-std::string timeline_html(const std::vector<TimelineEvent>& events, double step_ms,
-                          std::string_view title) {
-  const double busy = events.empty() ? 0 : events.back().end_ms;
-  const double all = std::max({busy, step_ms, 1e-6});
+std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64_t> launches,
+                                         std::span<const DeviceSpan> spans) {
+  std::vector<size_t> step_of;  // of each launch
+  for (size_t i = 0; i < launches.size(); ++i)
+    step_of.insert(step_of.end(), static_cast<size_t>(launches[i]), i);
+  const auto is_launch = [](const DeviceSpan& s) { return s.kind != DeviceSpan::kCopy; };
+  const bool is_known =
+      std::count_if(spans.begin(), spans.end(), is_launch) == static_cast<int64_t>(step_of.size());
+  std::vector<TimelineEvent> events;
+  size_t next = 0;
+  for (const DeviceSpan& s : spans) {
+    TimelineEvent e{.op = kKindNames[s.kind], .kernel = s.name, .scope = {}};
+    e.begin_ms = s.begin_ms, e.end_ms = s.end_ms;
+    if (s.kind != DeviceSpan::kKernel) e.queue = Queue::kCopies, e.kernel = cat(s.bytes, " bytes");
+    if (is_known && is_launch(s)) {
+      const Step& step = plan.steps[step_of[next++]];
+      e.op = step.op->name, e.scope = step.scope, e.phase = step.phase;
+      if (s.kind == DeviceSpan::kKernel) e.queue = queue_of(step, true);
+    }
+    events.push_back(std::move(e));
+  }
+  return events;
+}
+
+namespace {
+
+// Where no bar is, from the first one's beginning to the last one's end.
+std::string gaps(const std::vector<TimelineEvent>& events, double scale) {
+  std::string out;
+  double until = events.empty() ? 0 : events[0].begin_ms;
+  for (const TimelineEvent& e : events) {
+    if (e.begin_ms > until)
+      out += rect(until, e.begin_ms, scale, kRest, "#999",
+                  cat("gap before ", e.op, ": ", fixed(e.begin_ms - until, "%.4f"), " ms"));
+    until = std::max(until, e.end_ms);
+  }
+  return out;
+}
+
+// Of bars end to end.
+std::string what_is_said(const Timeline& t, double busy) {
+  std::string said = cat(t.events.size(), " ops take ", fixed(busy, "%.4f"), " ms");
+  const double rest = t.step_ms - busy;
+  if (t.step_ms > 0)
+    said +=
+        cat(" of a step of ", fixed(t.step_ms, "%.4f"), " ms; ",
+            rest > 0 ? cat(fixed(rest, "%.4f"), " ms (", fixed(100 * rest / t.step_ms, "%.1f"),
+                           " %) are in none of them")
+                     : std::string("steps that are not timed op by op are faster than their sum"));
+  return said;
+}
+
+}  // namespace
+
+std::string timeline_html(const Timeline& t, std::string_view title) {
+  double end = 0;
+  for (const TimelineEvent& e : t.events) end = std::max(end, e.end_ms);
+  const double all = std::max({end, t.is_placed ? 0 : t.step_ms, 1e-6});
   const double scale = (kWidth - kLeft - 20) / all, bottom = kRow * 5;
   std::string svg = cat("<div class=wide><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
                         kWidth, "\" height=\"", bottom + 24, "\">\n");
   for (size_t row = 0; row <= kRest; ++row)
-    svg += cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
-               "\" font-size=\"13\">", kRows[row], "</text>\n");
-  for (const TimelineEvent& e : events)
+    svg +=
+        cat("<text x=\"4\" y=\"", fixed(kRow * (static_cast<double>(row) + 0.6), "%.0f"),
+            "\" font-size=\"13\">", row == kRest && t.is_placed ? "gaps" : kRows[row], "</text>\n");
+  for (const TimelineEvent& e : t.events)
     svg += rect(e.begin_ms, e.end_ms, scale, static_cast<size_t>(e.queue), color_of(e.phase),
                 cat(e.op, " (", e.kernel, ") ", e.scope, ": ", fixed(e.end_ms - e.begin_ms, "%.4f"),
                     " ms from ", fixed(e.begin_ms, "%.4f")));
-  const double rest = step_ms - busy;
-  if (rest > 0)
-    svg += rect(busy, step_ms, scale, kRest, "#999",
-                cat("not in any op: ", fixed(rest, "%.4f"), " ms"));
+  if (t.is_placed)
+    svg += gaps(t.events, scale);
+  else if (t.step_ms > end)
+    svg += rect(end, t.step_ms, scale, kRest, "#999",
+                cat("not in any op: ", fixed(t.step_ms - end, "%.4f"), " ms"));
   svg += axis(all, scale, bottom) + "</svg></div>\n";
-  std::string said = cat(events.size(), " ops take ", fixed(busy, "%.4f"), " ms");
-  if (step_ms > 0)
-    said +=
-        cat(" of a step of ", fixed(step_ms, "%.4f"), " ms; ",
-            rest > 0 ? cat(fixed(rest, "%.4f"), " ms (", fixed(100 * rest / step_ms, "%.1f"),
-                           " %) are in none of them")
-                     : std::string("steps that are not timed op by op are faster than their sum"));
+  const std::string said = t.is_placed ? cat(t.events.size(),
+                                             " kernels and copies of one replayed step, as the "
+                                             "device ran them")
+                                       : what_is_said(t, end);
   return cat("<!doctype html><html lang=en><meta charset=utf-8><title>", escape_html(title),
              "</title><style>", kStyle, "</style><h1>", escape_html(title), "</h1>\n<p>", said,
-             ". <span style=\"color:#3b78c3\">forward</span>, <span "
+             ". ", t.note.empty() ? "" : cat(escape_html(t.note), ". "),
+             "<span style=\"color:#3b78c3\">forward</span>, <span "
              "style=\"color:#c3553b\">backward</span>, <span style=\"color:#3f9150\">update</span>;"
              " milliseconds; names on hover.</p>\n",
-             svg, "<h2>By kernel</h2>\n", table(events, all), "</html>\n");
+             svg, "<h2>By kernel</h2>\n", table(t.events, all), "</html>\n");
 }
 
 Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& summary) {
@@ -138,11 +193,24 @@ Result<std::string> timeline_page(const Trainer& trainer, const TrainSummary& su
     return invalid_argument("--timeline: no step was timed: the first two steps of a run are not");
   const Plan& plan = trainer.plan();
   const int64_t parts = trainer.config().accumulate;
-  const std::string title =
-      cat(parts > 1 ? "A micro-batch of a step" : "A training step", ": ",
-          trainer.config().model.type, ", ", trainer.config().dtype, ", ", plan.target.name);
-  const auto events = timeline_of(plan, trainer.step_stats(), trainer.timed_steps());
-  return timeline_html(events, parts > 1 ? 0 : summary.step_ms, title);
+  const std::string of =
+      cat(trainer.config().model.type, ", ", trainer.config().dtype, ", ", plan.target.name);
+  const RunTrace& trace = trainer.trace();
+  Timeline t;
+  t.step_ms = summary.step_ms;
+  if (!trace.spans.empty()) {
+    t.is_placed = true;
+    t.events = placed_events(plan, trainer.launches(), trace.spans);
+    t.note = gaps_of(trace, summary.step_ms);
+    return timeline_html(t, cat("A training step: ", of));
+  }
+  t.events = timeline_of(plan, trainer.step_stats(), trainer.timed_steps());
+  if (parts > 1) t.step_ms = 0;
+  if (plan.target.device != DeviceKind::kCpu)
+    t.note = cat(
+        "Ops are drawn end to end; when the device ran them is unknown: ",
+        trace.missing.empty() ? cat("step ", kTracedStep, " of a run is traced") : trace.missing);
+  return timeline_html(t, cat(parts > 1 ? "A micro-batch of a step: " : "A training step: ", of));
 }
 
 }  // namespace tegula

@@ -2,11 +2,14 @@
 // script): `tegula train --timeline FILE.html`.
 //
 // One row a queue: products and attention, other kernels, copies, what the host does for a device,
-// and what is left of the step. Ops run one after another, so their bars stand end to end in the
-// order of the plan, each as long as the mean of the steps that were timed: on a device by events
-// around its launches, one by one, on the CPU by the clock. What is left is the median step less
-// all bars; on a device that step is a replayed graph, and what is left is gaps between its
-// kernels, inputs that cross the bus and the host's part.
+// and what is left of the step.
+//
+// On a device whose driver can be traced (Device::begin_trace) a bar is a kernel, copy or fill of
+// one replayed step, from when it began to when it ended, and what is left is the gaps between
+// them. Elsewhere a bar is an op: ops run one after another, so their bars stand end to end in the
+// order of the plan, each as long as the mean of the steps that were timed (on a device by events
+// around its launches, one by one, on the CPU by the clock), and what is left is the median step
+// less all bars. The page says which, and why.
 #pragma once
 
 #include <string>
@@ -25,13 +28,23 @@ struct TimelineEvent {
   double begin_ms = 0, end_ms = 0;
 };
 
+struct Timeline {
+  std::vector<TimelineEvent> events;  // in the order in which they began
+  double step_ms = 0;      // the whole step's time; 0: unknown, nothing is said of what is left
+  bool is_placed = false;  // bars stand where the device ran them
+  std::string note;        // a sentence on gaps, or on why nothing is known of them; "": none
+};
+
 // Bars of a plan's steps, in order, from their mean seconds. Steps that took none are left out.
 std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepStats> stats,
                                        int64_t timed_steps);
 
-// The page. `step_ms` is the whole step's time; 0: unknown, nothing is said of what is left.
-std::string timeline_html(const std::vector<TimelineEvent>& events, double step_ms,
-                          std::string_view title);
+// Bars of what a device did. Kernels and fills are the plan's launches in its order, `launches` of
+// each step; where they are not as many, they have names of their own and no op.
+std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64_t> launches,
+                                         std::span<const DeviceSpan> spans);
+
+std::string timeline_html(const Timeline& timeline, std::string_view title);
 
 // Steps of a run that must be done for one of them to be timed: the first two are watched.
 inline constexpr int64_t kLeastTimelineSteps = 3;

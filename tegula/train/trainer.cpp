@@ -562,6 +562,13 @@ Error Trainer::in_step(Error e) const {
   return e;
 }
 
+std::vector<int64_t> Trainer::launches() const {
+  const Session& main = *ranks_[0]->sessions[kStep];
+  std::vector<int64_t> all;
+  for (size_t i = 0; i < plan().steps.size(); ++i) all.push_back(main.launches(i));
+  return all;
+}
+
 Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   TrainSummary sum;
   std::vector<double> times;
@@ -581,7 +588,11 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
     }
     const bool is_timed = done >= 2 && (!ranks_[0]->rank.device || done < 2 + kTimedDeviceSteps);
     main.collect(is_timed ? &stats_ : nullptr);
+    Device* const traced =
+        done + 1 == kTracedStep && !config_.timeline.empty() ? ranks_[0]->rank.device : nullptr;
+    if (traced) begin_trace(*traced, trace_);
     auto st = watched_step(report, done);
+    if (traced) end_trace(*traced, trace_);
     if (!st.ok()) return in_step(std::move(st).error());
     timed_steps_ += int64_t{is_timed};
     sum.flops_per_step_counted = sum.flops_per_step_executed = 0;

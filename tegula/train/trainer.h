@@ -17,6 +17,7 @@
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/rank_group.h"
+#include "tegula/runtime/trace.h"
 #include "tegula/train/batches.h"
 #include "tegula/train/checkpoint.h"
 #include "tegula/train/config.h"
@@ -26,6 +27,10 @@
 #include "tegula/train/step.h"
 
 namespace tegula {
+
+// Of a run with --timeline on a device, the step that is traced: those before it are watched, or
+// timed launch by launch.
+inline constexpr int64_t kTracedStep = 5;
 
 struct StepReport {
   int64_t step = 0;  // 1-based
@@ -118,6 +123,10 @@ class Trainer {
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
+  // With --timeline, on a device: step kTracedStep of the run, a replayed graph. And how many
+  // launches each step of plan() has in it.
+  const RunTrace& trace() const { return trace_; }
+  std::vector<int64_t> launches() const;
   Store& store() { return ranks_[0]->store; }  // rank 0's
   int64_t parameters() const { return parameter_count(functions_.weights); }
   int64_t next_step() const { return step_; }
@@ -182,6 +191,7 @@ class Trainer {
   double compile_ms_ = 0;
   std::vector<StepStats> stats_;  // of rank 0's steps
   int64_t timed_steps_ = 0;
+  RunTrace trace_;
 };
 
 }  // namespace tegula

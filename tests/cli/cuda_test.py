@@ -4,11 +4,13 @@ tests (tests/kernels/cuda/emulator) calls are planned, compiled and launched to 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 TEGULA = os.environ.get("TEGULA_BIN", "build/cuda/tegula")
 FAKE = os.environ.get("TEGULA_FAKE_DRIVER", "build/cuda/libfake_cuda_driver.so")
@@ -16,6 +18,8 @@ EMULATED = os.environ.get("TEGULA_EMULATED_NVRTC", "build/cuda/libemulated_nvrtc
 NO_DRIVER = "/nowhere/libcuda.so.1"
 GEMM = ("gemm", "--shape", "256,256,256", "--dtype", "bf16", "--repeats", "1")
 USAGE, MACHINE = 2, 3  # exit codes of docs/cli.md
+EMULATED_GPU = {"FAKE_CUDA_CAPABILITY": "80", "FAKE_CUDA_MULTIPROCESSORS": "4", "TEGULA_NVRTC": EMULATED,
+                "TEGULA_KERNEL_CACHE": str(pathlib.Path(tempfile.gettempdir()) / "tegula_emulated_kernels")}
 
 
 class CudaTest(unittest.TestCase):
@@ -225,11 +229,9 @@ class CudaTest(unittest.TestCase):
         """A small run on the GPU that the driver made for tests plays to its results."""
         text = self.dir / "text.txt"
         text.write_text("".join(f"line {i * i % 97} of the text;\n" for i in range(300)), encoding="utf-8")
-        env = {"FAKE_CUDA_CAPABILITY": "80", "FAKE_CUDA_MULTIPROCESSORS": "4", "TEGULA_NVRTC": EMULATED,
-               "TEGULA_KERNEL_CACHE": str(pathlib.Path(tempfile.gettempdir()) / "tegula_emulated_kernels")}
         small = ("--n-layers", "1", "--n-heads", "2", "--d-model", "16", "--seqlen", "12", "--batch", "2", "--steps", "6",
                  "--warmup", "1", "--eval-every", "0", "--threads", "1", "--out", str(self.dir / "out"))
-        return self.tool("train", "--data", str(text), *small, *flags, **env, **environment)
+        return self.tool("train", "--data", str(text), *small, *flags, **{**EMULATED_GPU, **environment})
 
     def train_error(self, done, *words):
         lines = [line for line in done.stderr.splitlines() if "error" in line]
@@ -275,6 +277,73 @@ class CudaTest(unittest.TestCase):
         self.assertFalse((self.dir / "out/latest").exists())
         done = self.train_emulated("--device", "cuda", *shape, FAKE_CUDA_MEMORY_MIB="66")
         self.train_error(done, "not even recomputing")
+
+    def timeline(self, **environment):
+        page = self.dir / "timeline.html"
+        done = self.train_emulated("--device", "cuda", "--timeline", str(page), "--overwrite", **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return page.read_text(encoding="utf-8")
+
+    def test_a_timeline_says_why_nothing_is_placed(self):
+        text = self.timeline(TEGULA_CUPTI="/nowhere/libcupti.so")
+        self.assertIn("end to end; when the device ran them is unknown: no CUPTI: /nowhere/libcupti.so", text)
+        self.assertIn("TEGULA_CUPTI", text)
+        self.assertIn("ops take", text)
+        text = self.timeline(TEGULA_CUPTI=FAKE, FAKE_CUPTI_REFUSES="1")
+        self.assertIn("INSUFFICIENT_PRIVILEGES (35): the driver lets only administrators profile", text)
+
+    def test_a_timeline_stands_where_the_device_ran(self):
+        text = self.timeline(TEGULA_CUPTI=FAKE)
+        n = int(re.search(r"<p>(\d+) kernels and copies of one replayed step", text)[1])
+        gaps = re.search(r"gaps between kernels: ([\d.]+) % of a traced step \((\d+) kernels and copies, ([\d.]+) ms of "
+                         r"([\d.]+)\)", text)
+        share, n_traced, busy, whole = (float(x) for x in gaps.groups())
+        self.assertEqual(n_traced, n)
+        self.assertAlmostEqual(share, 100 * (whole - busy) / whole, delta=0.1)
+        svg = ElementTree.fromstring(text[text.index("<svg"):text.index("</svg>") + 6])
+        bars = [r for r in svg.iter() if r.tag.endswith("rect")]
+        works, rest = ([r for r in bars if (r.get("fill") == "#999") == is_gap] for is_gap in (False, True))
+        self.assertEqual(len(works), n)
+        places = [float(r.get("x")) for r in works]
+        self.assertEqual(places, sorted(places))
+        # What is in no bar is a gap: the emulated GPU runs one kernel after the other.
+        ms = [float(re.search(r": ([\d.]+) ms", r[0].text)[1]) for r in works]
+        self.assertAlmostEqual(sum(ms), busy, delta=1e-4 * (n + 1))
+        lost = [float(re.search(r": ([\d.]+) ms", r[0].text)[1]) for r in rest]
+        self.assertAlmostEqual(sum(lost), whole - busy, delta=1e-4 * (len(lost) + 2))
+        # Every kernel has its op, in the plan's order, and the step's phases.
+        names = [r[0].text.split(" ")[0] for r in works]
+        self.assertNotIn("kernel", names)
+        self.assertIn("copy", names)  # the batch
+        for op in ("fused", "dot", "embedding"):
+            self.assertIn(op, names)
+        for color in ("#3b78c3", "#c3553b", "#3f9150"):
+            self.assertTrue(any(r.get("fill") == color for r in works), color)
+
+    def test_gaps_of_a_profile(self):
+        step = ("train", "--n-layers", "1", "--n-heads", "2", "--d-model", "16", "--seqlen", "12", "--batch", "2", "--vocab-size",
+                "40", "--repeats", "1", "--by-op")
+        seen = self.measure(*step, TEGULA_CUPTI=FAKE, **EMULATED_GPU)
+        self.assertGreater(seen["kernels_ms"], 0)
+        self.assertGreaterEqual(seen["traced_ms"], seen["kernels_ms"])
+        self.assertIn("no CUPTI", self.measure(*step, TEGULA_CUPTI="/nowhere/cupti", **EMULATED_GPU)["gaps_unknown"])
+        said = self.bench(*step, TEGULA_CUPTI=FAKE, **EMULATED_GPU)
+        self.assertRegex(said.stdout, r"gaps between kernels: [\d.]+ % of a traced step")
+
+    def test_training_says_what_is_missing_in_a_line(self):
+        for words, env in ((("no CUDA driver", "525", "run on the CPU"), {"TEGULA_CUDA_DRIVER": NO_DRIVER}),
+                           (("too old", "11.8", "12.0"), {"FAKE_CUDA_VERSION": "11080"}),
+                           (("finds no device", "nvidia-smi"), {"FAKE_CUDA_DEVICES": "0"}),
+                           (("too old", "7.5", "8.0"), {"FAKE_CUDA_CAPABILITY": "75"})):
+            self.train_error(self.train_emulated("--device", "cuda", **env), *words)
+            self.assertFalse((self.dir / "out/latest").exists())
+
+    def test_a_gpu_lost_while_it_writes(self):
+        self.assertEqual(self.train_emulated().returncode, 0)
+        command = ("generate", "--model", str(self.dir / "out"), "--prompt", "line", "--max-tokens", "4", "--device", "cuda")
+        self.assertEqual(self.tool(*command, **EMULATED_GPU).returncode, 0)
+        for launch in ("1", "9", "40"):
+            self.train_error(self.tool(*command, FAKE_CUDA_LOST=launch, **EMULATED_GPU), "the GPU is lost", "nvidia-smi")
 
     def test_kernels_of_another_architecture(self):
         self.train_error(self.train_emulated("--device", "cuda", FAKE_CUDA_LOAD="209"), "another architecture",

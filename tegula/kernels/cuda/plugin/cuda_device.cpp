@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "tegula/kernels/cuda/plugin/cupti.h"
+
 namespace tegula::cuda {
 
 namespace {
@@ -74,6 +76,14 @@ class CudaDevice final : public Device {
     size_t free = 0, total = 0;
     TEGULA_TRY(driver_->check(driver_->memory_info(&free, &total), "cuMemGetInfo"));
     return static_cast<int64_t>(free);
+  }
+  Status begin_trace() override {
+    TEGULA_TRY(wait());
+    return begin_activity();
+  }
+  Result<std::vector<DeviceSpan>> end_trace() override {
+    TEGULA_TRY(wait());
+    return end_activity();
   }
   Status mark(int which) override {
     return driver_->check(driver_->event_record(events_[which], stream_), "cuEventRecord");

@@ -37,6 +37,7 @@ class PreparedLaunches : public Prepared {
   Result<void*> keep(const void* host, int64_t bytes);
   LaunchList list;
   Status enqueue(void* stream) const override { return list.enqueue(stream); }
+  int64_t launches() const override { return static_cast<int64_t>(list.size()); }
 
  private:
   std::vector<void*> kept_;

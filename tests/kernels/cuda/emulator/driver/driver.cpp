@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tegula/base/str.h"
+#include "tests/kernels/cuda/emulator/driver/activity.h"
 #include "tests/kernels/cuda/emulator/driver/launch.h"
 #include "tests/kernels/cuda/emulator/driver/memory.h"
 #include "tests/kernels/cuda/emulator/driver/stream.h"
@@ -186,7 +187,8 @@ TEGULA_EXPORT cuMemGetInfo_v2(size_t* n_free, size_t* n_total) {
 TEGULA_EXPORT cuMemcpy(void* to, const void* from, size_t bytes) {
   if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
   const Status s = check_not_captured();
-  return s != kSuccess ? s : told(copy(to, from, bytes));
+  if (s != kSuccess) return s;
+  return told(recorded(Activity::kCopy, nullptr, bytes, [=] { return copy(to, from, bytes); }));
 }
 TEGULA_EXPORT cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
   if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
@@ -195,10 +197,14 @@ TEGULA_EXPORT cuMemsetD8_v2(void* to, unsigned char value, size_t bytes) {
 }
 TEGULA_EXPORT cuMemcpyAsync(void* to, const void* from, size_t bytes, void* stream) {
   if (const Status lost = check_not_lost(); lost != kSuccess) return lost;
-  return told(enqueue(stream_of(stream), [=] { return copy(to, from, bytes); }));
+  return told(enqueue(stream_of(stream), [=] {
+    return recorded(Activity::kCopy, nullptr, bytes, [=] { return copy(to, from, bytes); });
+  }));
 }
 TEGULA_EXPORT cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* stream) {
-  return told(enqueue(stream_of(stream), [=] { return fill(to, value, bytes); }));
+  return told(enqueue(stream_of(stream), [=] {
+    return recorded(Activity::kFill, nullptr, bytes, [=] { return fill(to, value, bytes); });
+  }));
 }
 
 TEGULA_EXPORT cuModuleLoadData(void** module, const void* image) {
@@ -241,7 +247,11 @@ TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, uns
   const Outcome made = make_launch(static_cast<const Function*>(f), {gx, gy, gz}, {bx, by, bz},
                                    smem, arguments, launch);
   if (made.status != kSuccess) return told(made);
-  return told(enqueue(stream_of(stream), [launch = std::move(launch)] { return run(launch); }));
+  const Kernel* kernel = launch.function->kernel;
+  const char* name = kernel == nullptr ? "a real kernel" : kernel->name;
+  return told(enqueue(stream_of(stream), [launch = std::move(launch), name] {
+    return recorded(Activity::kKernel, name, 0, [&] { return run(launch); });
+  }));
 }
 TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments, void** extra) {
   void* stream = nullptr;

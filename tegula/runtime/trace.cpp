@@ -1,0 +1,51 @@
+#include "tegula/runtime/trace.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tegula {
+
+void begin_trace(Device& device, RunTrace& trace) {
+  trace = {};
+  if (const Status begun = device.begin_trace(); !begun.ok()) trace.missing = begun.error().message;
+}
+
+void end_trace(Device& device, RunTrace& trace) {
+  if (!trace.missing.empty()) return;
+  auto spans = device.end_trace();
+  if (!spans.ok())
+    trace.missing = spans.error().message;
+  else if (spans->empty())
+    trace.missing = "the device has no record of any kernel";
+  else
+    trace.spans = std::move(*spans);
+}
+
+double busy_ms(std::span<const DeviceSpan> spans) {
+  double sum = 0, until = 0;
+  for (const DeviceSpan& s : spans) {
+    sum += std::max(0.0, s.end_ms - std::max(s.begin_ms, until));
+    until = std::max(until, s.end_ms);
+  }
+  return sum;
+}
+
+double length_ms(std::span<const DeviceSpan> spans) {
+  double end = 0;
+  for (const DeviceSpan& s : spans) end = std::max(end, s.end_ms);
+  return spans.empty() ? 0 : end - spans[0].begin_ms;
+}
+
+std::string gaps_of(const RunTrace& trace, double step_ms) {
+  if (trace.spans.empty()) return cat("gaps between kernels: unknown: ", trace.missing);
+  const double busy = busy_ms(trace.spans), length = length_ms(trace.spans);
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "gaps between kernels: %.2f %% of a traced step (%zu kernels and copies, %.4f ms "
+                "of %.4f); %.2f %% of an untraced one of %.4f ms",
+                100 * (length - busy) / std::max(length, 1e-9), trace.spans.size(), busy, length,
+                100 * std::max(0.0, step_ms - busy) / std::max(step_ms, 1e-9), step_ms);
+  return text;
+}
+
+}  // namespace tegula
