@@ -6,10 +6,11 @@
 // Exact: nodes of one neighbour are folded into it and nodes of two become an edge between them,
 // which solves trees and series-parallel graphs outright [Scholz and Eckstein 2002]; choices that
 // another one beats whatever the neighbours choose are dropped [Goldstein 1994], and edges that are
-// a sum of their ends' shares; what is left branches on its node of most neighbours and is reduced
-// again. Bound: edges hand their rows' and columns' minima to the nodes; the sum of the nodes'
-// minima is below every solution. A limit is taken into the costs by a multiplier (c + λ·m), whose
-// best value bounds; what is left of the gap is branched away.
+// a sum of their ends' shares; what is left is eliminated, where it is narrow (eliminate.h), else
+// branches on its node of most neighbours and is reduced again. Bound: edges hand their rows' and
+// columns' minima to the nodes; the sum of the nodes' minima is below every solution. A limit is
+// taken into the costs by a multiplier (c + λ·m), whose best value bounds; what is left of the gap
+// is branched away.
 #pragma once
 
 #include <cmath>

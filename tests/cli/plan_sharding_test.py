@@ -35,6 +35,9 @@ class PlanSharding(CliTest):
         said, searched = self.plan(*flags), self.plan(*flags, "--search-sharding")
         self.assertLessEqual(searched["seconds"], said["seconds"] * 1.01)
         self.assertIn(searched["is_exact"], (True, False))
+        deep = ("--n-layers", 8, "--n-heads", 4, "--d-model", 64, "--seqlen", 32, "--batch", 8, "--vocab-size", 64)
+        done = self.expect_ok(self.run_tool("plan", *deep, "--mesh", "x=4", "--search-sharding", "--json"))
+        self.assertTrue(json.loads(done.stdout)["is_exact"])
         text = self.expect_ok(self.run_tool("plan", *STEP, *flags, "--search-sharding")).stdout
         self.assertIn("search", text)
         self.assertIn("a step", text)

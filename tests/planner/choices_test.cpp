@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "tegula/base/str.h"
+#include "tegula/planner/choice_solver.h"
+#include "tegula/planner/eliminate.h"
 
 namespace tegula::planner {
 namespace {
@@ -71,6 +73,10 @@ TEST(Choices, AreTheBestOfAllOnEverySmallGraph) {
     const auto free = choose(p);
     ASSERT_TRUE(free.ok());
     EXPECT_NEAR(free->cost, enumerated(p, false), 1e-9) << seed;
+    // By branches alone, and by elimination alone.
+    const std::vector<int> any(p.cost.size(), -1);
+    EXPECT_NEAR(solve_choices(p, 0, any, 100000, 0).cost, free->cost, 1e-9) << seed;
+    EXPECT_NEAR(cost_of(p, *eliminate(p, 1e9)), free->cost, 1e-9) << seed;
   }
 }
 
@@ -106,11 +112,18 @@ TEST(Choices, GiveUpWithABoundAndRefuseWhatCannotBe) {
     q.limit = HUGE_VAL;
     return q;
   }();
-  const auto few = choose(p, 1), all = choose(p);
-  EXPECT_TRUE(all->is_exact);
-  EXPECT_FALSE(few->is_exact);
-  EXPECT_LE(few->bound, all->cost + 1e-9);
-  EXPECT_GE(few->cost, all->cost - 1e-9);
+  const std::vector<int> free(p.cost.size(), -1);
+  const SolvedChoices few = solve_choices(p, 0, free, 1, 0),
+                      all = solve_choices(p, 0, free, 100000, 0);
+  EXPECT_FALSE(all.gave_up);
+  EXPECT_GT(all.n_branches, 1);
+  EXPECT_TRUE(few.gave_up);
+  EXPECT_LE(few.bound, all.cost + 1e-9);
+  EXPECT_GE(few.cost, all.cost - 1e-9);
+  // What is eliminated instead is the same.
+  const auto eliminated = choose(p, 0);
+  EXPECT_TRUE(eliminated->is_exact);
+  EXPECT_NEAR(eliminated->cost, all.cost, 1e-9);
   ChoiceProblem none = random_problem(1, 4, 1, 3);
   none.limit = 0;
   EXPECT_FALSE(choose(none).ok());
@@ -158,6 +171,59 @@ std::string integer_program(const ChoiceProblem& p) {
     for (size_t i = 0; i < p.cost[v].size(); ++i) out << " x" << v << "_" << i << "\n";
   out << "End\n";
   return out.str();
+}
+
+// A ladder of `columns` by three, whose columns one after another are a path of 27 or 64 states.
+TEST(Choices, LongNarrowGraphsAreEliminatedNotBranchedOver) {
+  for (const size_t choices : {3, 4}) {
+    std::mt19937 bits(static_cast<uint32_t>(choices));
+    const auto any = [&] { return static_cast<double>(bits() % 1000); };
+    constexpr int kColumns = 60;
+    ChoiceProblem p;
+    p.cost.resize(3 * kColumns, std::vector<double>(choices));
+    for (auto& c : p.cost)
+      for (double& x : c) x = any();
+    const auto join = [&](int u, int v) {
+      p.edges.push_back({u, v, std::vector<double>(choices * choices)});
+      for (double& x : p.edges.back().cost) x = bits() % 9 == 0 ? HUGE_VAL : any();
+    };
+    for (int c = 0; c < kColumns; ++c) {
+      join(3 * c, 3 * c + 1), join(3 * c + 1, 3 * c + 2), join(3 * c, 3 * c + 2);
+      if (c > 0)
+        for (int r = 0; r < 3; ++r)
+          join(3 * c - 3 + r, 3 * c + r), join(3 * c - 3 + r, 3 * c + (r + 1) % 3);
+    }
+    const size_t states = choices * choices * choices;
+    const auto digit = [&](size_t state, int row) {
+      for (int r = 0; r < row; ++r) state /= choices;
+      return state % choices;
+    };
+    std::vector<double> best(states, 0);
+    for (int c = 0; c < kColumns; ++c) {
+      std::vector<double> next(states, HUGE_VAL);
+      for (size_t now = 0; now < states; ++now)
+        for (size_t before = 0; before < (c > 0 ? states : 1); ++before) {
+          double sum = c > 0 ? best[before] : 0;
+          for (int r = 0; r < 3; ++r) sum += p.cost[static_cast<size_t>(3 * c + r)][digit(now, r)];
+          for (const ChoiceProblem::Edge& e : p.edges)
+            if (e.v / 3 == c)
+              sum += e.cost[digit(e.u / 3 == c ? now : before, e.u % 3) * choices +
+                            digit(now, e.v % 3)];
+          next[now] = std::min(next[now], sum);
+        }
+      best = next;
+    }
+    const auto r = choose(p, 0);
+    ASSERT_TRUE(r.ok()) << r.error().message;
+    EXPECT_TRUE(r->is_exact);
+    EXPECT_EQ(r->n_branches, 0);
+    EXPECT_EQ(r->cost, *std::min_element(best.begin(), best.end()));
+    EXPECT_EQ(cost_of(p, r->choice), r->cost);
+    const auto eliminated = eliminate(p, 1e9);
+    ASSERT_TRUE(eliminated.has_value());
+    EXPECT_EQ(cost_of(p, *eliminated), r->cost);
+    EXPECT_FALSE(eliminate(p, 100).has_value());
+  }
 }
 
 TEST(Choices, AgreeWithCbc) {

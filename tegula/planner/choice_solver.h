@@ -1,0 +1,23 @@
+// Choices without a limit: reduction, elimination, branches (choices.h says how).
+#pragma once
+
+#include <vector>
+
+#include "tegula/planner/choices.h"
+
+namespace tegula::planner {
+
+struct SolvedChoices {
+  std::vector<int> choice;  // empty: none has a finite cost
+  double cost = HUGE_VAL;
+  double bound = 0;  // of every solution
+  int64_t n_branches = 0;
+  bool gave_up = false;  // after `most_branches` of them: the choice may not be the best
+};
+
+// Costs are c + multiplier·m; `fixed`: of each node the choice that it has, or -1. `most_work`: as
+// of eliminate.
+SolvedChoices solve_choices(const ChoiceProblem& problem, double multiplier,
+                            const std::vector<int>& fixed, int64_t most_branches, double most_work);
+
+}  // namespace tegula::planner
