@@ -18,14 +18,20 @@ namespace {
 constexpr double kLeast = 1e-30;
 constexpr int kLowBits = 30;
 
-// Rows first, then what is left of them: rows run in parallel.
-Var whole_sum(Var x) {
-  while (x.rank() > 0) x = reduce_sum(x, {x.rank() - 1});
+// Rows first, then what is left of them: rows run in parallel. A dim of one element is no sum.
+template <class Reduce>
+Var whole(Var x, Reduce&& reduce) {
+  while (x.rank() > 0) {
+    const int last = x.rank() - 1;
+    x = x.dim(last) == Dim(1) ? squeeze(x, last) : reduce(x, last);
+  }
   return x;
 }
+Var whole_sum(Var x) {
+  return whole(x, [](Var y, int64_t dim) { return reduce_sum(y, {dim}); });
+}
 Var whole_max(Var x) {
-  while (x.rank() > 0) x = reduce_max(x, {x.rank() - 1});
-  return x;
+  return whole(x, [](Var y, int64_t dim) { return reduce_max(y, {dim}); });
 }
 
 bool is_whole_sum(const Function& f, const Node& n) {

@@ -83,6 +83,17 @@ TEST(OrderFreeSum, CountsWithoutAnError) {
   }
 }
 
+// High and low part and the largest element, each by rows and then over these; of one row, at once.
+TEST(OrderFreeSum, OfOneRowIsOneSum) {
+  for (const int64_t rows : {1, 4}) {
+    Module m;
+    const FuncId f = sum_of(m, {rows, 6}, {0, 1});
+    ASSERT_TRUE(run(m, f, "order_free_sum", of_a_step()));
+    EXPECT_EQ(count(m[f], reduce_sum_op), rows == 1 ? 2 : 4);
+    EXPECT_EQ(count(m[f], reduce_max_op), rows == 1 ? 1 : 2);
+  }
+}
+
 // A loss, and nothing that keeps a dim, is a gradient's or is not a step's.
 TEST(OrderFreeSum, IsThatOfAllElementsOfAStepInExactAlone) {
   const auto fires = [](const Shape& shape, std::vector<int64_t> dims, const PassOptions& o,
