@@ -315,8 +315,13 @@ class CudaTest(unittest.TestCase):
         names = [r[0].text.split(" ")[0] for r in works]
         self.assertNotIn("kernel", names)
         self.assertIn("copy", names)  # the batch
-        for op in ("fused", "dot", "embedding"):
-            self.assertIn(op, names)
+        ops = {"tile_program": "fused", "tile_programs": "fused", "dot_any": "dot", "matvec": "dot", "matmul_v3": "dot",
+               "gather": "embedding", "scatter": "embedding_bwd", "reduce_chunks": "reduce_sum"}
+        kernels = [re.search(r"\((\w+)\)", r[0].text) for r in works]
+        seen = {(kernel[1], name) for kernel, name in zip(kernels, names) if kernel and kernel[1] in ops}
+        self.assertEqual(seen & {("tile_program", "fused"), ("dot_any", "dot")}, {("tile_program", "fused"), ("dot_any", "dot")})
+        for kernel, name in seen:
+            self.assertEqual(name, ops[kernel], kernel)
         for color in ("#3b78c3", "#c3553b", "#3f9150"):
             self.assertTrue(any(r.get("fill") == color for r in works), color)
 
