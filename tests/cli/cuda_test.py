@@ -181,8 +181,10 @@ class CudaTest(unittest.TestCase):
     def test_products_that_tensor_cores_do_not_take(self):
         if not self.has_compiler():
             self.skipTest("no NVRTC")
-        for call in (("--shape", "100,100,100", "--dtype", "bf16"), ("--shape", "64,64,64", "--dtype", "f16")):
-            self.assertEqual(self.measure("gemm", *call, "--repeats", "1")["kernel"], "dot_any")
+        for dtype in ("bf16", "f16"):  # rows of 200 bytes are no whole pieces of 16
+            for n, kernel in (("100", "dot_any"), ("64", "matvec"), ("256", "matmul_sm90")):
+                call = ("--shape", f"{n},{n},{n}", "--dtype", dtype, "--repeats", "1")
+                self.assertEqual(self.measure("gemm", *call)["kernel"], kernel)
 
     def test_a_device_with_less_shared_memory_gets_smaller_tiles(self):
         if not self.has_compiler():
