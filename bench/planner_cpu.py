@@ -2,12 +2,15 @@
 """Training steps as `tegula plan --calibrate` predicts them, beside the same steps run by `tegula train`.
 
 The calibration is of this machine and hour, in a folder of its own; none of the runs is in it, and nothing is
-fitted to them. What counts is CPU time, with one thread, since others may use the machine: that of a process that
-trains for many steps less that of one that trains for few, over the steps in between, so that what a run does once
-does not count. Each pair stands between two reference products; where their rate differs from the calibration's, or
-from one another's, by more than 5 %, it is repeated, at most four times, and the last try counts and is marked.
+fitted to them. With one thread CPU time counts, since others may use the machine: that of a process that trains for
+many steps less that of one that trains for few, over the steps in between, so that what a run does once does not
+count. With several it is the wall's, the median step of a run. Each run stands between two reference products; where
+their rate differs from the calibration's, or from one another's, by more than 5 %, or others take more than 5 % of the
+cores, it is repeated when the product is as fast as it was, at most eight times, and the last try counts and is
+marked.
 
     bench/planner_cpu.py --tegula build/release/tegula                   # measures, writes bench/results/planner_cpu.json
+    bench/planner_cpu.py --threads 2 --dtype bf16                        # … into planner_cpu_bf16_2.json
     bench/planner_cpu.py --table bench/results/planner_cpu.json          # the table of a result
     bench/planner_cpu.py --table … --check docs/planner.md               # is it that of the page?
 """
@@ -24,7 +27,7 @@ import time
 
 import record
 
-DRIFT, TRIES, FEW, LEAST_S = 0.05, 4, 3, 0.8
+DRIFT, TRIES, FEW, LEAST_S, PATIENCE_S = 0.05, 8, 3, 0.8, 300
 # Family, layers, heads, width, seqlen, batch, and what else.
 RUNS = [
     ("gpt2", 4, 4, 128, 64, 12, ""), ("gpt2", 2, 4, 256, 128, 4, ""), ("gpt2", 6, 6, 192, 96, 6, ""),
@@ -55,8 +58,36 @@ def flags_of(run):
 
 
 def reference(args):
-    return record.last_json(args.tegula, "bench", "gemm", "--shape", "384,384,384", "--threads", args.threads,
-                            "--repeats", 7, "--json")["gflops"]
+    """The rate of a product; 0 where others had more than 5 % of the cores meanwhile."""
+    done = record.last_json(args.tegula, "bench", "gemm", "--shape", "384,384,384", "--threads", args.threads,
+                            "--dtype", args.dtype, "--repeats", 7, "--sustained", "--json")
+    return done["gflops"] if done["sustained_gflops"] > (1 - DRIFT) * done["peak_gflops"] else 0
+
+
+def drifted(*rates):
+    return max(rates) > (1 + DRIFT) * min(rates)
+
+
+def quiet_reference(args, calibrated=None):
+    """The reference's rate as soon as it is the calibration's, or after all patience."""
+    end = time.time() + PATIENCE_S
+    while (not (rate := reference(args)) or drifted(rate, calibrated or rate)) and time.time() < end:
+        time.sleep(1)
+    return rate
+
+
+def calibrate(args, folder):
+    """Its reference's rate: that before it and after, which are alike; and its seconds."""
+    start = time.time()
+    while True:
+        before = quiet_reference(args)
+        done = subprocess.run([args.tegula, "plan", "--threads", str(args.threads), "--dtype", args.dtype,
+                               "--calibrate"], check=True, capture_output=True, text=True)
+        after = quiet_reference(args)
+        if not drifted(before, after) and "not kept" not in done.stderr:
+            return (before + after) / 2, time.time() - start
+        for kept in (folder / "tegula").glob("calibration-*.json"):
+            kept.unlink()
 
 
 def letters(path):
@@ -81,22 +112,21 @@ def train(args, data, flags, steps):
 
 
 def measure(args, run, data, calibrated):
-    flags = [*flags_of(run), "--threads", args.threads]
+    flags = [*flags_of(run), "--threads", args.threads, "--dtype", args.dtype]
     plan = record.last_json(args.tegula, "plan", *flags, "--vocab-size", 65, "--calibrate", "--json")
     row = {"flags": " ".join(str(f) for f in flags_of(run)), "predicted_ms": 1e3 * plan["predicted_s"],
            "low_ms": 1e3 * plan["predicted_low_s"], "high_ms": 1e3 * plan["predicted_high_s"],
            "share_unknown": plan["predicted_share_unknown"], "roofline_ms": 1e3 * plan["seconds"]}
     steps = max(8, min(200, round(LEAST_S / plan["predicted_s"])))
     for tries in range(1, TRIES + 1):
-        before = reference(args)
-        few_s, _ = train(args, data, flags, FEW)
+        before = quiet_reference(args, calibrated)
+        few_s = train(args, data, flags, FEW)[0] if args.threads == 1 else 0
         many_s, done = train(args, data, flags, FEW + steps)
         after = reference(args)
-        rates = (before, after, calibrated)
-        row.update(measured_ms=1e3 * (many_s - few_s) / steps, wall_ms=done["step_ms"], steps=steps, tries=tries,
-                   reference_gflops=[before, after], peak_planned=done["peak_bytes_planned"],
-                   peak_measured=done["peak_bytes_measured"])
-        row["drifted"] = max(rates) / min(rates) > 1 + DRIFT
+        row.update(measured_ms=1e3 * (many_s - few_s) / steps if args.threads == 1 else done["step_ms"],
+                   wall_ms=done["step_ms"], steps=steps, tries=tries, reference_gflops=[before, after],
+                   peak_planned=done["peak_bytes_planned"], peak_measured=done["peak_bytes_measured"])
+        row["drifted"] = drifted(before, after, calibrated)
         if not row["drifted"]:
             break
     return row
@@ -129,6 +159,7 @@ def table(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     record.add_flags(parser, threads=1)
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--table", metavar="RESULT")
     parser.add_argument("--check", metavar="PAGE")
     parser.add_argument("--only", type=int, default=0, help="so many of the runs, to look at")
@@ -145,19 +176,17 @@ def main():
         os.environ["XDG_CACHE_HOME"] = folder
         data = pathlib.Path(folder) / "letters.txt"
         letters(data)
-        start, before = time.time(), reference(args)
-        subprocess.run([args.tegula, "plan", "--threads", str(args.threads), "--calibrate"], check=True,
-                       stdout=subprocess.DEVNULL)
-        calibrated = (before + reference(args)) / 2
-        seconds = time.time() - start
+        calibrated, seconds = calibrate(args, pathlib.Path(folder))
         rows = []
         for run in RUNS[:args.only or len(RUNS)]:
             rows.append(measure(args, run, data, calibrated))
             r = rows[-1]
             print(f"{r['predicted_ms'] / r['measured_ms'] - 1:+.3f} {r['predicted_ms']:9.3f} {r['measured_ms']:9.3f} "
                   f"unknown {r['share_unknown']:.2f} tries {r['tries']} {r['flags']}", file=sys.stderr)
-    record.write(args, "planner_cpu", "bench/planner_cpu.py", rows, record.STEP, args.threads,
-                 calibration_s=seconds, calibration_gflops=calibrated)
+    name = "planner_cpu" + ("" if args.dtype == "f32" else f"_{args.dtype}")
+    name += "" if args.threads == 1 else f"_{args.threads}"
+    record.write(args, name, "bench/planner_cpu.py", rows, record.STEP, args.threads,
+                 dtype=args.dtype, calibration_s=seconds, calibration_gflops=calibrated)
     print(table({"rows": rows}))
     return 0
 

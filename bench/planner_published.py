@@ -208,7 +208,7 @@ def predict_serving(tegula, row):
 def predict(tegula, hardware, row):
     done = subprocess.run([tegula, "plan", row.model, "--gpus", row.gpus, "--seqlen", str(row.seqlen), "--hardware", hardware,
                            "--batch-tokens", str(row.seqlen * row.sequences), "--fix", row.fix, "--dtype", row.dtype,
-                           "--json"], capture_output=True, text=True, check=False)
+                           "--keeps", "mixed", "--json"], capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         return f"| {row.report} | {row.key} | {row.published} | does not fit | | | {row.traced} | {row.assumed} |", None

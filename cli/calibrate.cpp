@@ -1,8 +1,10 @@
 #include "cli/calibrate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 #include "cli/bench.h"
 #include "tegula/io/file.h"
@@ -16,6 +18,9 @@ namespace {
 constexpr int kGraphs = 48;         // some of each family
 constexpr int kStepRuns = 7;        // of which the median counts
 constexpr double kMostFlops = 6e9;  // of a step
+// Of the multiply-adds that the cores can do, what several threads must get by the wall's clock, or
+// others are at work; how often that is looked at, and how long quiet is waited for in all.
+constexpr double kQuietShare = 0.95, kLookEvery_s = 0.25, kPatience_s = 120;
 // Families whose steps hold each kernel of training: every third graph is a GPT-2, and so on.
 constexpr const char* kFamilies[] = {"gpt2", "gpt2",  "llama", "gpt2", "llama", "moe",
                                      "gpt2", "llama", "lstm",  "gpt2", "llama", "mlp"};
@@ -73,7 +78,34 @@ Result<std::vector<double>> step_seconds(Measurement& m, double clock_s) {
   return medians;
 }
 
-Status measure(TrainConfig c, Rank& rank, planner::Calibration& to) {
+// Several threads are timed by the wall's clock, on which others' work counts. So of each graph
+// that time counts before and after which the threads had the cores for themselves.
+class Quiet {
+ public:
+  explicit Quiet(ThreadPool& pool) : pool_(pool) {}
+  bool is_here() {
+    if (pool_.n_threads() == 1) return true;
+    constexpr double kSeconds = 5e-3;
+    most_ = std::max(most_, probe_flops(pool_));
+    return sustained_flops(pool_, kSeconds) >= kQuietShare * most_;
+  }
+  bool is_lost() const { return waited_s_ >= kPatience_s; }
+  // Returns when it is quiet, or all patience is gone: then false.
+  bool wait() {
+    while (!is_here()) {
+      if (is_lost()) return false;
+      std::this_thread::sleep_for(std::chrono::duration<double>(kLookEvery_s));
+      waited_s_ += kLookEvery_s;
+    }
+    return true;
+  }
+
+ private:
+  ThreadPool& pool_;
+  double most_ = 0, waited_s_ = 0;
+};
+
+Status measure(TrainConfig c, Rank& rank, Quiet& quiet, planner::Calibration& to) {
   TEGULA_TRY(c.model.resolve());
   const StepFunctions f = TEGULA_TRY(build_step_functions(c));
   BenchWork w;
@@ -86,11 +118,15 @@ Status measure(TrainConfig c, Rank& rank, planner::Calibration& to) {
   const StepFunctions again = TEGULA_TRY(build_step_functions(c));
   w.module = again.module, w.function = again.train_step;
   BenchRun run = TEGULA_TRY(time_work(w, how, with, rank));
-  const std::vector<double> seconds =
-      TEGULA_TRY(step_seconds(run.measurement, clock_seconds(rank.pool)));
-  to.add(run.measurement.session().plan(), rank.pool.n_threads(), seconds,
-         run.times.measured.ms_median / 1e3);
-  return {};
+  for (;;) {
+    const bool has_patience = quiet.wait();
+    const double whole_s = TEGULA_TRY(run.measurement.run()).ms_median / 1e3;
+    const std::vector<double> seconds =
+        TEGULA_TRY(step_seconds(run.measurement, clock_seconds(rank.pool)));
+    if (has_patience && !quiet.is_here()) continue;
+    to.add(run.measurement.session().plan(), rank.pool.n_threads(), seconds, whole_s);
+    return {};
+  }
 }
 
 }  // namespace
@@ -105,11 +141,18 @@ Result<planner::Calibration> calibrate(const TrainConfig& config, int n_threads)
   const std::string set = cat("x", n_threads, " ", config.dtype);
   if (calibration.has(set)) return calibration;
   Rank rank(n_threads);
+  Quiet quiet(rank.pool);
   std::fprintf(stderr, "Timing this machine's kernel calls once, for %s …\n", set.c_str());
-  for (int i = 0; i < kGraphs; ++i) TEGULA_TRY(measure(graph(i, config.dtype), rank, calibration));
+  for (int i = 0; i < kGraphs; ++i)
+    TEGULA_TRY(measure(graph(i, config.dtype), rank, quiet, calibration));
   calibration.mark(set);
   calibration.finish();
-  TEGULA_TRY(calibration.save(directory));
+  if (quiet.is_lost())
+    std::fprintf(stderr,
+                 "note: others are at work on this machine: what was timed is too slow, and is not "
+                 "kept\n");
+  else
+    TEGULA_TRY(calibration.save(directory));
   return calibration;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/occupancy.h"
 #include "cli/paths.h"
 #include "cli/plan_conv.h"
+#include "cli/plan_measure.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_sharding.h"
@@ -161,6 +162,7 @@ Status run(const Options& o) {
   p.of_device = all;
   if (o.calibrate)
     p.predicted = TEGULA_TRY(predict_step(c, target, *p.compiled.plan, p.update.plan.get()));
+  if (o.measure) p.measured = TEGULA_TRY(measure_step(c, p));
   if (o.verify)
     for (const Plan* each : {p.compiled.plan.get(), p.update.plan.get()})
       if (each) TEGULA_TRY(verify_plan(*each));
@@ -206,8 +208,10 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->type_name("NAME");
   one_of(cmd->add_option("--device", o.device, "Where; default: the target's, else cpu"),
          {"cpu", "cuda"});
-  cmd->add_flag("--measure", o.measure,
-                "Time this machine's CPU first, under a second, so that the step is priced")
+  cmd->add_flag(
+         "--measure", o.measure,
+         "Time this machine's CPU first, under a second, so that the step is priced, and run "
+         "it a few times beside that")
       ->excludes(cmd->get_option("--target"))
       ->excludes(cmd->get_option("--device"));
   auto* calibrate =

@@ -1,8 +1,8 @@
 #include "cli/plan_full.h"
 
-#include "tegula/planner/model_config.h"
+#include "cli/live_plans.h"
 #include "tegula/planner/print.h"
-#include "tegula/train/ranks.h"
+#include "tegula/train/first_rank.h"
 
 namespace tegula::cli {
 
@@ -10,19 +10,11 @@ namespace {
 
 // Of a rank's micro-batch, or of its step where one micro-batch is all.
 Result<int64_t> arena_of(const planner::Answer& a, const planner::Layout& l) {
-  TrainConfig c;
-  c.model = TEGULA_TRY(model_config(a.preset.model));
-  c.model.max_seqlen = a.job.seqlen;
-  c.batch = l.microbatch;
-  c.accumulate = n_microbatches(a.job, l) > 1 ? 2 : 1;
-  c.dtype = a.job.dtype == planner::Number::kF32 ? "f32" : "bf16";
-  for (const auto& [name, n] : {std::pair{"tp", l.tp}, std::pair{"cp", l.cp}})
-    if (n > 1) c.mesh.axes.push_back({name, n});
+  TrainConfig c = TEGULA_TRY(config_of_rank(a.preset.model, a.job, l));
   TEGULA_TRY(c.model.resolve());
   const StepFunctions f = TEGULA_TRY(build_step_functions(c));
   const FuncId id = c.accumulate > 1 ? f.micro_step : f.train_step;
-  const CompiledRanks ranks = TEGULA_TRY(compile_for_ranks(c, f, id, Target::one_thread()));
-  return ranks.plans[0]->arena_bytes;
+  return TEGULA_TRY(plan_of_first_rank(c, f, id, Target::one_thread()))->arena_bytes;
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/live_plans.h"
+#include "cli/machine.h"
 #include "cli/paths.h"
 #include "cli/plan_full.h"
+#include "cli/this_cpu.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
 #include "tegula/planner/explain.h"
@@ -22,9 +25,10 @@ namespace {
 
 struct Options {
   planner::Question question;
-  std::string explain, gantt, html, hardware, keeps = "mixed";
+  std::string explain, gantt, html, hardware, keeps;
   double deadline_days = 0;
   int64_t trials = 0;
+  int threads = 0;
   bool json = false, guide = false, train = false, stages = false, in_full = false;
 };
 
@@ -65,12 +69,16 @@ Status draw(const planner::Answer& a, const std::string& file) {
 
 int run(const Options& o) {
   planner::Question q = o.question;
-  q.built = o.keeps == "built";
+  q.built = o.keeps == "built", q.prefers_built = o.keeps.empty();
+  LayerPlans plans;
+  q.plans = &plans;
   if (!o.hardware.empty()) {
     auto sheets = read_hardware(o.hardware);
     if (!sheets.ok()) return report(sheets.error(), kInput);
     q.devices = std::move(*sheets);
   }
+  if (const Status s = add_this_cpu(q, o.threads); !s.ok())
+    return report(s.error(), fault_of(q.model));
   const auto answer = planner::answer(q);
   if (!answer.ok()) return report(answer.error(), fault_of(o.question.model));
   if (!o.explain.empty()) {
@@ -126,7 +134,9 @@ void add_plan_model(CLI::App& app, int& exit_code) {
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   cmd->add_option("MODEL", q.model, "A preset (llama3-405b), a config.json, or its folder")
       ->required();
-  cmd->add_option("--gpus", q.gpus, "Devices to plan for: 64xH100; default: the model alone")
+  cmd->add_option("--gpus", q.gpus,
+                  "Devices to plan for: 64xH100; this-cpu: this machine's, measured; default: the "
+                  "model alone")
       ->type_name("NxNAME");
   whole(cmd->add_option("--seqlen", q.seqlen, "Tokens in a sequence; 0: as it was trained"), 0,
         int64_t{1} << 32);
@@ -140,11 +150,10 @@ void add_plan_model(CLI::App& app, int& exit_code) {
                   "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
                   "slices=,microbatch=,remat=,attention=,dtype=")
       ->type_name("KEY=VALUE,…");
-  one_of(
-      cmd->add_option("--keeps", o.keeps,
-                      "What a layer keeps for backward: 16 bits throughout, or what tegula's own "
-                      "graph keeps"),
-      {"mixed", "built"});
+  one_of(cmd->add_option("--keeps", o.keeps,
+                         "What a layer keeps for backward: what tegula's own graph keeps, by its "
+                         "plans, or 16 bits throughout, by the book; default: built, where it is"),
+         {"built", "mixed"});
   one_of(cmd->add_option("--optimizer", q.optimizer, "Whose state is held"),
          {"adam", "adam-pure", "adam8bit", "galore", "sgd"});
   real(cmd->add_option("--tokens-total", q.tokens_total,
@@ -182,6 +191,7 @@ void add_plan_model(CLI::App& app, int& exit_code) {
   cmd->add_option("--gantt", o.gantt, "Draw the best layout's pipeline into FILE, an SVG")
       ->needs(cmd->get_option("--gpus"))
       ->type_name("FILE");
+  add_threads(*cmd, o.threads);
   auto* json = cmd->add_flag("--json", o.json, "One JSON object on one line");
   json->excludes(cmd->get_option("--explain"));
   auto* guide =

@@ -97,6 +97,28 @@ std::string counted(int64_t n) {
   return digits;
 }
 
+// "-3.1 %"
+std::string signed_error(double predicted, double measured) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%+.1f %%", 100 * (predicted / measured - 1));
+  return text;
+}
+
+void print_measured(const Planned& p, const TrainConfig& c) {
+  const MeasuredStep& m = *p.measured;
+  std::printf("measured    %.4g ms a step, the median of %lld; priced %s", 1e3 * m.step_s,
+              static_cast<long long>(m.runs), signed_error(seconds_of(p, c), m.step_s).c_str());
+  if (p.predicted)
+    std::printf(
+        ", predicted %s, which lies %s the interval",
+        signed_error(p.predicted->seconds, m.step_s).c_str(),
+        p.predicted->low <= m.step_s && m.step_s <= p.predicted->high ? "inside" : "outside");
+  std::printf(
+      "\n            FLOPs: planned %lld, counted %lld; peak bytes: planned %lld, measured %lld\n",
+      static_cast<long long>(p.cost.flops), static_cast<long long>(m.flops),
+      static_cast<long long>(p.cost.peak_bytes()), static_cast<long long>(m.peak_bytes));
+}
+
 void print_flops(const std::vector<FlopsRow>& rows) {
   for (const FlopsRow& r : rows)
     std::printf("            %-24s %10.4g forward %10.4g backward %10.4g update\n", r.name.c_str(),
@@ -159,6 +181,11 @@ void print_json(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
     j.set("predicted_low_s", p.predicted->low), j.set("predicted_high_s", p.predicted->high);
     j.set("predicted_share_unknown", p.predicted->share_unknown);
   }
+  if (p.measured)
+    j.set("measured", Json::object({{"step_s", p.measured->step_s},
+                                    {"runs", p.measured->runs},
+                                    {"flops", p.measured->flops},
+                                    {"peak_bytes", p.measured->peak_bytes}}));
   if (p.of_device) j.set("device_bytes", p.of_device->total_bytes());
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
@@ -197,6 +224,7 @@ void print_text(const Planned& p, const TrainConfig& c, const PrintOptions& o) {
                           " % of it by calls of other kinds")
                           .c_str()
                     : "");
+  if (p.measured) print_measured(p, c);
   if (o.tokens_total > 0) {
     const RunCost run = run_cost(p, c, o.tokens_total);
     std::printf("a run       %.4g tokens in %.10g steps: %.4g FLOPs, %.4g bytes moved at least%s\n",

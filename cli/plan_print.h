@@ -10,6 +10,12 @@
 
 namespace tegula::cli {
 
+// What a few steps really took.
+struct MeasuredStep {
+  double step_s = 0;  // the median's, by kernel_seconds of runtime/probe.h
+  int64_t runs = 0, flops = 0, peak_bytes = 0;
+};
+
 struct Planned {
   StepFunctions functions;
   Compiled compiled, update;  // update: null without accumulation
@@ -19,6 +25,7 @@ struct Planned {
   int64_t whole_arena_bytes = 0;                // without --blockwise
   std::optional<DeviceMemory> of_device;        // with --device-memory
   std::optional<planner::Predicted> predicted;  // a step's, with --calibrate
+  std::optional<MeasuredStep> measured;         // with --measure
 };
 
 struct PrintOptions {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tegula/base/result.h"
 #include "tegula/kernels/target.h"
@@ -42,6 +43,13 @@ struct Accelerator {
   double host_bytes_per_s = 0;  // one way, to the memory of the host; 0: not known
   double launch_s = 0;          // least time of an op
   double dollars_per_hour = 0;  // rent of one device; 0: not known
+  // Of a machine whose calls were measured; else empty and 0, and efficiency.h's are taken. Which
+  // share of the peak products of so many rows reach, ascending; which of the bandwidth all ops.
+  struct RowShare {
+    double rows = 0, share = 0;
+  };
+  std::vector<RowShare> matmul_shares;
+  double memory_share = 0;
 
   double peak(Number n) const { return flops_per_s[static_cast<int>(n)]; }
   // Operations for a byte at which products of that type stop being bound by memory.

@@ -17,7 +17,9 @@ Status set_job(const Question& q, Answer& a) {
   job.dtype = TEGULA_TRY(parse_number(q.dtype));
   if (a.pins.dtype) job.dtype = *a.pins.dtype;
   if (a.pins.flash) job.flash = *a.pins.flash;
-  job.is_built = q.built;
+  const ModelSpec& model = a.preset.model;
+  const bool can_be = !model.family.empty() && job.flash && !model.has_dropout;
+  job.is_built = q.built || (q.prefers_built && can_be);
   job.optimizer = TEGULA_TRY(parse_optimizer(q.optimizer));
   if (job.is_built && (a.preset.model.family.empty() || !job.flash))
     return invalid_argument(cat("--keeps built: ", a.preset.model.name,
@@ -88,6 +90,26 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   return {};
 }
 
+// Searches, asks for the plans of the best layouts' layers, and searches again with what they keep.
+Status search(const Question& q, Answer& a) {
+  constexpr int kMostSearches = 4;
+  LiveTable known;
+  for (int i = 0; i < kMostSearches; ++i) {
+    a.found = TEGULA_TRY(search_layouts(a.preset.model, a.params, *a.cluster, a.job, a.pins));
+    if (!q.plans || !a.job.is_built) return {};
+    bool is_new = false;
+    for (const StepPrice& p : a.found.best) {
+      if (known.has_asked(p.layout)) continue;
+      auto live = q.plans->of(a.preset.model, a.job, p.layout);
+      is_new |= live.has_value();
+      known.add(p.layout, std::move(live));
+    }
+    if (!is_new) return {};
+    a.job.live = std::make_shared<LiveTable>(known);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Answer> answer(const Question& q) {
@@ -102,7 +124,7 @@ Result<Answer> answer(const Question& q) {
       return internal_error(cat(model.name, ": its graph has ", graph,
                                 " parameters, the planner counts ", a.params.total));
   }
-  std::vector<Accelerator> own;
+  std::vector<Accelerator> own = q.machines;
   for (const DeviceSheet& sheet : q.devices) own.push_back(TEGULA_TRY(make_accelerator(sheet)));
   a.other = find_other_cluster(q.gpus);
   if (!q.gpus.empty() && !a.other.kind) a.cluster = TEGULA_TRY(parse_cluster(q.gpus, own));
@@ -130,7 +152,7 @@ Result<Answer> answer(const Question& q) {
     a.serve = TEGULA_TRY(plan_serving(model, a.params, *a.cluster, a.serve_job));
     return a;
   }
-  a.found = TEGULA_TRY(search_layouts(model, a.params, *a.cluster, a.job, a.pins));
+  TEGULA_TRY(search(q, a));
   StepPricer fast(model, a.params, *a.cluster, a.job, kFast);
   StepPricer slow(model, a.params, *a.cluster, a.job, kSlow);
   for (const StepPrice& p : a.found.best)

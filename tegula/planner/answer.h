@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tegula/planner/device_sheet.h"
+#include "tegula/planner/live_table.h"
 #include "tegula/planner/model_presets.h"
 #include "tegula/planner/other_kinds.h"
 #include "tegula/planner/search.h"
@@ -22,12 +23,15 @@ struct Question {
   double tokens_total = 0;               // of a run; 0: not asked
   double budget = 0;                     // FLOPs; 0: not asked
   bool built = false;                    // Job::is_built
+  bool prefers_built = false;            // that where it can be, else by the book
   std::string optimizer = "adam";
   bool serve = false;                   // serving, not training
   int64_t prompt = 1024, output = 256;  // of a request
   int64_t serve_batch = 0;              // ServeJob's
   std::vector<DeviceSheet> devices;     // the user's own
+  std::vector<Accelerator> machines;    // measured ones
   std::string compare;                  // accelerators, by commas, beside that of `gpus`
+  LivePlans* plans = nullptr;           // with `built`: the best layouts' memory by liveness
 };
 
 // The best of one accelerator, as many as asked for.

@@ -11,7 +11,8 @@
 // A step in regions takes as much as their calls, as often as its FLOPs say that they run.
 //
 // The interval is conformal: each measured graph is predicted from the others, and the ratios'
-// 5th and 95th percentile (of n + 1) scale the prediction. [Vovk et al. 2005]
+// 5th and 95th percentile (of n + 1) scale the prediction. [Vovk et al. 2005] Steps with loops,
+// within which nothing is timed, have an interval of their own, of the graphs that have loops.
 #pragma once
 
 #include <map>
@@ -24,9 +25,10 @@ namespace tegula::planner {
 
 struct MeasuredCall {
   std::string kind, kernel;
-  std::vector<double> extents;  // logarithms
-  double nominal_s = 0, seconds = 0;
-  int graph = 0, times = 1;  // of which it was a step, and how often
+  std::vector<double> extents;        // logarithms
+  double nominal_s = 0, seconds = 0;  // seconds 0: not timed, within a loop
+  int graph = 0;                      // of which it was a step
+  double times = 1;                   // how often
 };
 // What a step is, seconds and graph left open. Extents are bounds.
 MeasuredCall describe(const Step& step, int n_threads);
@@ -43,7 +45,8 @@ class Calibration {
   explicit Calibration(std::string machine) : machine_(std::move(machine)) {}
 
   // Steps of one plan with their seconds, and the seconds of a whole run of it, which has more
-  // between its steps or less. Steps in regions are left out.
+  // between its steps or less. Of steps in regions it is kept what they are, not how long they
+  // took.
   void add(const Plan& plan, int n_threads, const std::vector<double>& seconds, double whole_s);
   // After the last add: how far runs are from the sums of their steps, and the interval.
   void finish();
@@ -54,8 +57,8 @@ class Calibration {
   void mark(std::string what) { sets_.push_back(std::move(what)); }
   size_t size() const { return calls_.size(); }
   int n_graphs() const { return static_cast<int>(wholes_.size()); }
-  // Measured over predicted of each graph by the others, ascending.
-  const std::vector<double>& ratios() const { return ratios_; }
+  // Measured over predicted of each graph by the others, ascending; with loops or without.
+  const std::vector<double>& ratios(bool has_loops = false) const { return ratios_[has_loops]; }
 
   // $DIRECTORY/calibration-HASH.json. Errors of reading: cut, altered, of another version or
   // machine; what to do.
@@ -70,6 +73,7 @@ class Calibration {
   };
   double call_seconds(const MeasuredCall& call, int without, bool& is_known) const;
   Sum sum_of(const Plan& plan, int n_threads, int without) const;
+  void add_calls(const Plan& plan, int n_threads, const std::vector<double>* seconds, double times);
   void index();
 
   std::string machine_;
@@ -77,7 +81,7 @@ class Calibration {
   std::vector<MeasuredCall> calls_;
   std::vector<double> wholes_;  // seconds of each graph's run
   double whole_over_sum_ = 1;
-  std::vector<double> ratios_;
+  std::vector<double> ratios_[2];  // without loops, with
   std::map<std::string, std::vector<size_t>> by_kind_, by_kernel_;
 };
 

@@ -9,7 +9,7 @@ namespace tegula::planner {
 namespace {
 
 constexpr std::string_view kFormat = "tegula.calibration";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 
 Json numbers(const std::vector<double>& all) {
   Json::Array list;
@@ -31,16 +31,14 @@ bool read(const Json& j, size_t n_graphs, MeasuredCall& c) {
   const Json *kind = j.find("kind"), *kernel = j.find("kernel"), *graph = j.find("graph");
   const Json *nominal = j.find("nominal_s"), *seconds = j.find("seconds");
   if (!kind || !kind->as<std::string>() || !kernel || !kernel->as<std::string>()) return false;
-  const Json* times = j.find("times");
-  const auto* n = times ? times->as<int64_t>() : nullptr;
-  if (!n || *n < 1 || *n > INT32_MAX) return false;
-  c.times = static_cast<int>(*n);
   const auto* g = graph ? graph->as<int64_t>() : nullptr;
   if (!g || *g < 0 || *g >= static_cast<int64_t>(n_graphs) || !nominal || !seconds) return false;
   c.kind = *kind->as<std::string>(), c.kernel = *kernel->as<std::string>();
   c.graph = static_cast<int>(*g);
-  c.nominal_s = nominal->number(0), c.seconds = seconds->number(0);
-  return c.nominal_s > 0 && c.seconds > 0 && read(j.find("extents"), c.extents);
+  const Json* times = j.find("times");
+  c.nominal_s = nominal->number(0), c.seconds = seconds->number(-1);
+  c.times = times ? times->number(0) : 0;
+  return c.nominal_s > 0 && c.seconds >= 0 && c.times > 0 && read(j.find("extents"), c.extents);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@
 #include "tegula/planner/model.h"
 
 namespace tegula::planner {
+
+class LiveTable;
 
 // How stages take turns; names as in tegula/plan/schedules.
 enum class Turns : uint8_t {
@@ -89,6 +92,8 @@ struct Job {
   Optimizer optimizer = Optimizer::kAdam;
   bool is_built = false;  // a layer keeps what the project's own graph does (built_saves.h), not
                           // what mixed precision by the book does
+  // Where it has a layer, its bytes are these instead (live_table.h). Null: none.
+  std::shared_ptr<const LiveTable> live;
 };
 
 // 16 bytes of state a parameter with Adam and 16-bit numbers: 2 weights, 2 gradients, 12 of f32

@@ -11,6 +11,12 @@ double real(int64_t n) { return static_cast<double>(n); }
 // The head's loss never holds all logits: the kernels keep at most so many bytes at a time.
 constexpr double kMostLogitBytes = 256.0 * 1024 * 1024;
 
+// And the gradients of what the head reads and of the residual stream.
+double logit_bytes(const ModelSpec& m, const RankShape& s) {
+  return std::min(4 * s.tokens() * real(m.vocab_size) / s.tp, kMostLogitBytes) +
+         2 * s.element_bytes * s.tokens() * real(m.d_model);
+}
+
 }  // namespace
 
 RankParams rank_params(const ModelSpec& m, const ParamCount& c, const Layout& l) {
@@ -50,8 +56,25 @@ ActivationBytes activation_bytes(const ModelSpec& m, const LayerWork& layer,
   if (m.kind == ModelKind::kDecoder && !s.flash)
     gradients = std::max(gradients, 2 * e * t * s.seqlen * real(m.n_heads) / s.tp);
   a.working = gradients + (remat == Remat::kNone ? 0 : whole - a.layer);
-  a.logits =
-      std::min(4 * t * real(m.vocab_size) / s.tp, kMostLogitBytes) + 2 * e * t * real(m.d_model);
+  a.logits = logit_bytes(m, s);
+  return a;
+}
+
+ActivationBytes activation_bytes(const ModelSpec& m, const LayerLive& live, const RankShape& s,
+                                 Remat remat) {
+  RankShape uncut = s;
+  uncut.sp = false;
+  const auto saved = [&](const RankShape& shape, Remat how) {
+    return saved_bytes(layer_work(m, shape), how, shape.flash);
+  };
+  ActivationBytes a;
+  a.live = &live;
+  const Remat kept = remat == Remat::kSelective ? remat : Remat::kNone;
+  const double whole = live.kept + saved(s, Remat::kNone) - saved(uncut, Remat::kNone);
+  a.layer = remat == Remat::kFull ? live.boundary / s.outside()
+                                  : whole + saved(s, kept) - saved(s, Remat::kNone);
+  a.working = whole - a.layer;
+  a.logits = logit_bytes(m, s);
   return a;
 }
 
@@ -114,6 +137,14 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
   if (s.has_first) b.activations += layers_in_flight(l, microbatches, rank, 1) * a.first;
   if (s.has_last) b.activations += a.last;
   b.temporaries = std::max(a.working, s.has_last ? a.logits : 0);
+  if (a.live) {
+    // The graph does not cut vocabularies over tp, which is priced as if they were: there the
+    // head's logits are by formula, too.
+    const bool has_ends = l.tp == 1;
+    const double live = a.working + a.live->working(s.in_a_stage, s.has_first && has_ends,
+                                                    s.has_last && has_ends);
+    b.temporaries = has_ends ? live : std::max(live, b.temporaries);
+  }
   if (l.zero >= 3) b.temporaries += 2 * state.weights * (p.layer + p.experts);
   return b;
 }

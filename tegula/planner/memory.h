@@ -6,6 +6,7 @@
 //   activations  Σ saved tensors of every layer and of every micro-batch in flight
 //   temporaries  gradients of activations of one layer, or what it computes again; the head's block
 //                of logits; with ZeRO 3 two layers' gathered weights
+// The last two by liveness where plans of few layers are known (live_table.h), else by formula.
 // In flight at stage i of p, with m micro-batches: GPipe m, TeraPipe m·T slices; 1F1B min(m, p −
 // i); zero bubble min(m, p), its second form min(m, 2p − 1); ZB-V min(p, m, (m + 1 + i)/2);
 // interleaved v: (2(p − i − 1) + (v − 1)p + 1)/v, with a little more than p where m is no multiple
@@ -16,6 +17,7 @@
 #pragma once
 
 #include "tegula/planner/layer_work.h"
+#include "tegula/planner/timeline.h"
 
 namespace tegula::planner {
 
@@ -37,9 +39,15 @@ struct ActivationBytes {
   double layer = 0, first = 0, last = 0;
   double working = 0;  // gradients of a layer's activations, and what it computes again
   double logits = 0;   // of the head at a time
+  // By liveness: then `working` is only what a layer computes again. Null: by formula.
+  const LayerLive* live = nullptr;
 };
 ActivationBytes activation_bytes(const ModelSpec& model, const LayerWork& layer,
                                  const LayerWork& embedding, const LayerWork& head,
+                                 const RankShape& shape, Remat remat);
+// The same by the plans of few layers. What they have not, sequence parallelism and selective
+// recomputation, is taken off as built_saves.h counts it.
+ActivationBytes activation_bytes(const ModelSpec& model, const LayerLive& live,
                                  const RankShape& shape, Remat remat);
 
 // Layers' worth of micro-batches (of slices, if there are any) in flight at a rank whose stage has

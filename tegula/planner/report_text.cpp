@@ -88,6 +88,10 @@ void best_in_detail(std::string& out, const Answer& a) {
         static_cast<long long>(p.worst_stage), m.weights / 1e9, m.gradients / 1e9,
         m.optimizer / 1e9, m.activations / 1e9, m.temporaries / 1e9, p.peak_bytes() / 1e9,
         usable_bytes(*a.cluster) / 1e9);
+  if (a.job.live && a.job.live->find(p.layout))
+    out +=
+        "            activations and temporaries by the plans of a few layers of the graph "
+        "itself\n";
   const Waterfall& w = p.seconds;
   const std::pair<const char*, double> parts[] = {
       {"compute", w.compute},    {"memory traffic", w.memory}, {"launches", w.launch},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/planner/live_table.h"
+
 namespace tegula::planner {
 
 namespace {
@@ -138,7 +140,9 @@ LayerPrice StepPricer::price_layer(const Layout& l) const {
   p.last_forward = seconds(head.forward);
   p.last_input_backward = seconds(head.input_backward);
   p.last_weight_backward = seconds(head.weight_backward);
-  p.activations = activation_bytes(model_, layer, embedding, head, s, l.remat);
+  const LayerLive* live = job_.live ? job_.live->find(l) : nullptr;
+  p.activations = live ? activation_bytes(model_, *live, s, l.remat)
+                       : activation_bytes(model_, layer, embedding, head, s, l.remat);
   price_layer_comm(l, layer, p);
   return p;
 }

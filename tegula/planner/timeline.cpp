@@ -44,15 +44,28 @@ std::string what_of(const Plan& plan, const Step& s) {
   return what;
 }
 
+// Outside of layers: before the first one's forward or behind its backward part, or in between.
+enum class Where : uint8_t { kLayers, kFirst, kLast };
+
 struct At {
   int64_t live = 0;
   size_t phase = 0;
+  Where where = Where::kLayers;
 };
 using Steps = std::map<std::string, At>;  // live bytes by place, op and its number there
 
+// The first step of layers and the last.
+std::pair<size_t, size_t> layers_of(const Plan& plan) {
+  size_t first = plan.steps.size(), last = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (layer_of(plan.steps[i].scope) >= 0) first = std::min(first, i), last = i;
+  return {first, last};
+}
+
 // The middle layer of three is the second and the last but one, each under its own name.
-Steps steps_of(const Plan& plan, int n_layers, bool from_the_end) {
-  const std::vector<int64_t> live = live_bytes(plan);
+Steps steps_of(const Plan& plan, const std::vector<int64_t>& live, int n_layers,
+               bool from_the_end) {
+  const auto [first, last] = layers_of(plan);
   std::map<std::string, int> count;
   Steps steps;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -62,7 +75,9 @@ Steps steps_of(const Plan& plan, int n_layers, bool from_the_end) {
       if (from_the_end) continue;
       // Of several of one op, as sums over all weights, however they are fused: where most lies.
       At& most = steps[cat(s.scope, " ", static_cast<int>(s.phase), " ", s.op->name)];
-      most = {std::max(most.live, live[i]), static_cast<size_t>(s.phase)};
+      const Where where = i < first || i > last ? Where::kFirst : Where::kLast;
+      most = {std::max(most.live, live[i]), static_cast<size_t>(s.phase),
+              live[i] > most.live ? where : most.where};
       continue;
     }
     const int index = from_the_end ? n_layers - 1 - layer : layer;
@@ -74,15 +89,114 @@ Steps steps_of(const Plan& plan, int n_layers, bool from_the_end) {
   return steps;
 }
 
+// Which slots hold what is made of weights alone.
+std::vector<bool> weight_copies(const Plan& plan) {
+  std::vector<bool> is_copy(plan.slots.size(), false);
+  const auto is_weight = [&](const PlanTensor& t) {
+    if (t.slot < 0) return false;
+    const Slot& slot = plan.slots[static_cast<size_t>(t.slot)];
+    if (slot.kind != SlotKind::kParam) return bool{is_copy[static_cast<size_t>(t.slot)]};
+    return slot.param >= 0 && plan.params[static_cast<size_t>(slot.param)].role == Role::kWeight;
+  };
+  for (const Step& s : plan.steps) {
+    const bool is_made_of_weights =
+        !s.in.empty() && std::all_of(s.in.begin(), s.in.end(), is_weight);
+    for (const PlanTensor& t : s.out)
+      if (t.slot >= 0) is_copy[static_cast<size_t>(t.slot)] = is_made_of_weights;
+  }
+  return is_copy;
+}
+
+int64_t whole_lines(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Bytes that lie there when the forward part of all layers is done.
+int64_t live_at_turn(const Plan& plan, const std::vector<bool>& is_copy) {
+  int at = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].phase == Phase::kForward && layer_of(plan.steps[i].scope) >= 0)
+      at = static_cast<int>(i);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& s = plan.slots[i];
+    if (s.kind == SlotKind::kArena && !is_copy[i] && s.first_step <= at && s.last_step > at)
+      bytes += whole_lines(s.bytes);
+  }
+  return bytes;
+}
+
+// Bytes that the forward part of layer 1 hands to that of layer 2.
+int64_t boundary_bytes(const Plan& plan, const std::vector<bool>& is_copy) {
+  std::vector<bool> is_mine(plan.slots.size(), false);
+  int64_t bytes = 0;
+  for (const Step& s : plan.steps) {
+    if (s.phase != Phase::kForward) continue;
+    const int layer = layer_of(s.scope);
+    for (const PlanTensor& t : s.in) {
+      const auto slot = static_cast<size_t>(std::max(t.slot, 0));
+      if (layer != 2 || t.slot < 0 || !is_mine[slot]) continue;
+      is_mine[slot] = false, bytes += whole_lines(plan.slots[slot].bytes);
+    }
+    for (const PlanTensor& t : s.out) {
+      if (t.slot < 0) continue;
+      const auto slot = static_cast<size_t>(t.slot);
+      is_mine[slot] = layer == 1 && plan.slots[slot].kind == SlotKind::kArena && !is_copy[slot];
+    }
+  }
+  return bytes;
+}
+
+// A step in both plans: live bytes in the shallower, and what a layer more adds.
+struct Pair {
+  int64_t live = 0, slope = 0;
+  Where where = Where::kLayers;
+};
+
+Result<std::vector<Pair>> pairs_of(const Plan& few, const Plan& more, int n_few,
+                                   bool with_weight_copies) {
+  const std::vector<int64_t> live[] = {live_bytes(few, with_weight_copies),
+                                       live_bytes(more, with_weight_copies)};
+  std::vector<Pair> pairs;
+  // Of each phase, the most at steps of which both plans have the like, and at others.
+  int64_t both[3] = {}, alone[3] = {};
+  std::string which[3];
+  const auto compare = [&](const Steps& mine, const Steps& other, bool is_few) {
+    for (const auto& [name, at] : mine) {
+      const auto like = other.find(name);
+      if (like == other.end()) {
+        if (at.live > alone[at.phase]) alone[at.phase] = at.live, which[at.phase] = name;
+        continue;
+      }
+      both[at.phase] = std::max(both[at.phase], at.live);
+      if (is_few) pairs.push_back({at.live, like->second.live - at.live, at.where});
+    }
+  };
+  for (const bool from_the_end : {false, true}) {
+    const Steps a = steps_of(few, live[0], n_few, from_the_end),
+                b = steps_of(more, live[1], n_few + 1, from_the_end);
+    compare(a, b, true), compare(b, a, false);
+  }
+  // Small steps of the update may be fused otherwise in a deeper model, but what is not in both
+  // must not be where the most lies. Forward and backward all must be in both.
+  for (size_t phase = 0; phase < 3; ++phase)
+    if (alone[phase] > (phase < 2 ? 0 : both[phase]))
+      return unsupported(cat("the plans of ", n_few, " and of ", n_few + 1,
+                             " layers differ: only one has the step ", which[phase], ", with ",
+                             alone[phase], " bytes"));
+  return pairs;
+}
+
 }  // namespace
 
-std::vector<int64_t> live_bytes(const Plan& plan) {
+std::vector<int64_t> live_bytes(const Plan& plan, bool with_weight_copies) {
   std::vector<int64_t> live(plan.steps.size(), 0);
-  for (const Slot& s : plan.slots) {
-    if (s.kind != SlotKind::kArena) continue;
+  std::vector<bool> is_left_out(plan.slots.size(), false);
+  if (!with_weight_copies) is_left_out = weight_copies(plan);
+  for (size_t k = 0; k < plan.slots.size(); ++k) {
+    const Slot& s = plan.slots[k];
+    if (s.kind != SlotKind::kArena || is_left_out[k]) continue;
     for (int i = std::max(0, s.first_step); i <= s.last_step && i < static_cast<int>(live.size());
          ++i)
-      live[static_cast<size_t>(i)] += (s.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      live[static_cast<size_t>(i)] += whole_lines(s.bytes);
   }
   return live;
 }
@@ -91,36 +205,35 @@ Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layer
   if (n_layers < n_few)
     return invalid_argument(cat("a timeline of ", n_layers,
                                 " layers is planned whole: it is composed from ", n_few, " on"));
-  // Of each phase, the most at steps of which both plans have the like, and at others.
-  int64_t peak = 0, both[3] = {}, alone[3] = {};
-  std::string which[3];
-  const auto note = [&](const std::string& name, const At& at) {
-    if (at.live > alone[at.phase]) alone[at.phase] = at.live, which[at.phase] = name;
-  };
-  for (const Plan* plan : {&few, &more})
-    for (const bool from_the_end : {false, true}) {
-      const Steps a = steps_of(few, n_few, from_the_end),
-                  b = steps_of(more, n_few + 1, from_the_end);
-      const Steps &mine = plan == &few ? a : b, &other = plan == &few ? b : a;
-      for (const auto& [name, at] : mine) {
-        const auto like = other.find(name);
-        if (like == other.end()) {
-          note(name, at);
-          continue;
-        }
-        both[at.phase] = std::max(both[at.phase], at.live);
-        if (plan == &few)
-          peak = std::max(peak, at.live + (n_layers - n_few) * (like->second.live - at.live));
-      }
-    }
-  // Small steps of the update may be fused otherwise in a deeper model, but what is not in both
-  // must not be where the most lies. Forward and backward all must be in both.
-  for (size_t phase = 0; phase < 3; ++phase)
-    if (alone[phase] > (phase < 2 ? 0 : both[phase]))
-      return unsupported(cat("the plans of ", n_few, " and of ", n_few + 1,
-                             " layers differ: only one has the step ", which[phase], ", with ",
-                             alone[phase], " bytes"));
+  int64_t peak = 0;
+  for (const Pair& p : TEGULA_TRY(pairs_of(few, more, n_few, true)))
+    peak = std::max(peak, p.live + (n_layers - n_few) * p.slope);
   return peak;
+}
+
+Result<LayerLive> layer_live(const Plan& few, const Plan& more, int n_few) {
+  LayerLive l;
+  const std::vector<bool> is_copy = weight_copies(few);
+  l.kept =
+      static_cast<double>(live_at_turn(more, weight_copies(more)) - live_at_turn(few, is_copy));
+  l.boundary = static_cast<double>(boundary_bytes(few, is_copy));
+  for (const Pair& p : TEGULA_TRY(pairs_of(few, more, n_few, false))) {
+    auto& list = p.where == Where::kLayers ? l.layers : p.where == Where::kFirst ? l.first : l.last;
+    list.push_back({static_cast<double>(p.live - n_few * p.slope), static_cast<double>(p.slope)});
+  }
+  return l;
+}
+
+double LayerLive::working(int64_t n, bool has_first, bool has_last) const {
+  double most = 0;
+  const auto look = [&](const std::vector<At>& list) {
+    for (const At& at : list)
+      most = std::max(most, at.bytes + static_cast<double>(n) * (at.slope - kept));
+  };
+  look(layers);
+  if (has_first) look(first);
+  if (has_last) look(last);
+  return most;
 }
 
 }  // namespace tegula::planner

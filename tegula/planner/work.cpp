@@ -19,10 +19,21 @@ double wave_share(const Work& w, const Accelerator& a) {
   return tiles / places / std::ceil(tiles / places);
 }
 
-double share_of(Unit unit, const Efficiency& e) {
-  switch (unit) {
+// Linear in the logarithms between the numbers of rows that were measured.
+double share_of_rows(double rows, const std::vector<Accelerator::RowShare>& known) {
+  const auto above =
+      std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.rows >= rows; });
+  if (above == known.begin()) return known.front().share;
+  if (above == known.end()) return known.back().share;
+  const auto &low = above[-1], &high = *above;
+  const double at = std::log(rows / low.rows) / std::log(high.rows / low.rows);
+  return low.share * std::pow(high.share / low.share, at);
+}
+
+double share_of(const Work& w, const Efficiency& e, const Accelerator& a) {
+  switch (w.unit) {
     case Unit::kMatmul:
-      return e.matmul;
+      return a.matmul_shares.empty() ? e.matmul : share_of_rows(w.m, a.matmul_shares);
     case Unit::kAttention:
       return e.attention_forward;
     case Unit::kAttentionBackward:
@@ -61,8 +72,8 @@ WorkPrice price(const Work& w, const Accelerator& a, const Efficiency& e, Number
   // Attention has no fp8 kernel that training trusts.
   const bool is_attention = w.unit == Unit::kAttention || w.unit == Unit::kAttentionBackward;
   const double peak = a.peak(is_attention && dtype == Number::kF8 ? Number::kBf16 : dtype);
-  if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w.unit, e) * p.wave);
-  p.bytes_s = w.bytes / (a.memory_bytes_per_s * e.memory);
+  if (w.flops > 0 && peak > 0) p.flops_s = w.flops / (peak * share_of(w, e, a) * p.wave);
+  p.bytes_s = w.bytes / (a.memory_bytes_per_s * (a.memory_share > 0 ? a.memory_share : e.memory));
   p.launch_s = a.launch_s * w.launches;
   p.seconds = p.launch_s + std::max(p.flops_s, p.bytes_s);
   p.bound = p.launch_s > std::max(p.flops_s, p.bytes_s) ? Bound::kLaunch

@@ -7,6 +7,7 @@
 
 #include "tegula/ir/text.h"
 #include "tegula/plan/planning.h"
+#include "tegula/runtime/compile_first_rank.h"
 
 namespace tegula {
 
@@ -168,9 +169,12 @@ Status check_collectives(const CompiledRanks& c) {
 
 }  // namespace
 
-Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
-                                    const ShardOptions& shard_options,
-                                    const CompileOptions& options) {
+namespace {
+
+// The first `n` ranks'.
+Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId step,
+                                   const ShardOptions& shard_options, const CompileOptions& options,
+                                   int64_t n) {
   CompiledRanks out;
   out.mesh = shard_options.mesh, out.params = shard_options.params;
   CompileOptions o = options;
@@ -183,7 +187,7 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
   out.passes_ms = ms_since(start);
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
   std::map<std::string, std::shared_ptr<const Plan>> known;
-  for (int64_t r = 0; r < out.mesh.n_ranks(); ++r) {
+  for (int64_t r = 0; r < n; ++r) {
     const FuncId f = TEGULA_TRY(partition(*module, step, out.sharded, r));
     std::shared_ptr<const Plan>& plan = known[to_text(*module, (*module)[f])];
     if (!plan) {
@@ -195,8 +199,22 @@ Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncI
     }
     out.plans.push_back(plan);
   }
+  return out;
+}
+
+}  // namespace
+
+Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
+                                    const ShardOptions& shard, const CompileOptions& options) {
+  CompiledRanks out = TEGULA_TRY(compile_some(module, step, shard, options, shard.mesh.n_ranks()));
   TEGULA_TRY(check_collectives(out));
   return out;
+}
+
+Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,
+                                                       FuncId step, const ShardOptions& shard,
+                                                       const CompileOptions& options) {
+  return TEGULA_TRY(compile_some(module, step, shard, options, 1)).plans[0];
 }
 
 }  // namespace tegula

@@ -6,6 +6,7 @@
 #include "tegula/ir/sum_shards.h"
 #include "tegula/models/model.h"
 #include "tegula/train/deal.h"
+#include "tegula/train/first_rank.h"
 
 namespace tegula {
 
@@ -136,18 +137,36 @@ Status check_loops(const TrainConfig& config, const Function& f) {
   return {};
 }
 
+Result<ShardOptions> shard_options(const TrainConfig& config, const Function& f,
+                                   const CompileOptions& options) {
+  ShardOptions o{config.mesh, {}, options.passes.pass.mode};
+  o.params = TEGULA_TRY(param_shardings(config, f));
+  for (const MeshAxis& a : config.mesh.axes)
+    o.scatters.push_back(config.zero > 0 && a.name == "dp");
+  o.target = options.plan.target;
+  return o;
+}
+
 }  // namespace
+
+Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config,
+                                                       const StepFunctions& functions,
+                                                       FuncId function, const Target& target) {
+  const CompileOptions options = compile_options(config, target);
+  const Function& f = (*functions.module)[function];
+  TEGULA_TRY(check_loops(config, f));
+  if (config.mesh.n_ranks() == 1)
+    return TEGULA_TRY(compile(functions.module, function, options)).plan;
+  return compile_first_rank(functions.module, function,
+                            TEGULA_TRY(shard_options(config, f, options)), options);
+}
 
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target) {
   const CompileOptions options = compile_options(config, target);
   const Function& f = (*functions.module)[function];
   TEGULA_TRY(check_loops(config, f));
-  ShardOptions o{config.mesh, {}, options.passes.pass.mode};
-  o.params = TEGULA_TRY(param_shardings(config, f));
-  for (const MeshAxis& a : config.mesh.axes)
-    o.scatters.push_back(config.zero > 0 && a.name == "dp");
-  o.target = target;
+  ShardOptions o = TEGULA_TRY(shard_options(config, f, options));
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
     if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")

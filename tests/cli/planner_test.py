@@ -139,6 +139,24 @@ class Planner(CliTest):
         self.assertIn("not planned", text)
         self.assertIn("not built here", self.run_tool("plan", "palm-540b", "--gpus", "1024xH100", "--plan-in-full").stderr)
 
+    def test_memory_by_plans_of_few_layers_is_that_of_the_whole_plan(self):
+        run = ("--dtype", "f32", "--batch-tokens", 4096)
+        plan = self.plan("gpt2", "--gpus", "1xA100", "--fix", "microbatch=2,remat=none", "--keeps", "built", *run)
+        memory = plan["layouts"][0]["memory"]
+        whole = json.loads(self.expect_ok(self.run_tool(
+            "plan", "--n-layers", 12, "--n-heads", 12, "--d-model", 768, "--seqlen", 1024, "--batch", 2,
+            "--accumulate", 2, "--vocab-size", 50257, "--threads", 1, "--json")).stdout)
+        self.assertEqual(memory["activations"] + memory["temporaries"], whole["arena_lower_bound_bytes"])
+        book = self.plan("gpt2", "--gpus", "1xA100", "--fix", "microbatch=2,remat=none", "--keeps", "mixed", *run)
+        self.assertNotEqual(book["layouts"][0]["memory"], memory)
+        for key in ("weights", "gradients", "optimizer"):
+            self.assertEqual(book["layouts"][0]["memory"][key], memory[key])
+        # What is recomputed is held for one layer, no longer for all.
+        full = self.plan("gpt2", "--gpus", "1xA100", "--fix", "microbatch=2,remat=full", "--keeps", "built",
+                         *run)["layouts"][0]["memory"]
+        self.assertLess(full["activations"], memory["activations"] / 8)
+        self.assertGreater(full["temporaries"], memory["temporaries"])
+
     def test_accelerators_of_another_kind(self):
         for gpus, flags, model in (("16xcerebras-wse3", (), "llama2-70b"),
                                    ("576xgroq-lpu", ("--serve", "--dtype", "int8"), "llama2-70b"),

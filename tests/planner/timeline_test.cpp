@@ -54,6 +54,35 @@ TEST(Timeline, IsThatOfTheWholePlanOnToyLayouts) {
   EXPECT_EQ(n, 50);
 }
 
+// What the planner makes of the two plans: kept a layer, and the rest.
+TEST(Timeline, LayersAndTheRestAreThatOfTheWholePlan) {
+  int n = 0;
+  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "gemma2", "moe"})
+    for (const char* mesh : {"", "tp=2", "cp=2", "dp=2"})
+      for (const char* dtype : {"f32", "bf16"}) {
+        TrainConfig c = toy(family, 64, 32, 4);
+        c.dtype = dtype, c.accumulate = 2;
+        if (*mesh) c.mesh = *mesh_from_text(mesh);
+        std::shared_ptr<const Plan> plans[4];
+        for (int k = 0; k < 4; ++k) plans[k] = plan_of(c, 3 + k);
+        auto live = layer_live(*plans[0], *plans[1], 3);
+        for (int k = 1; k < 3 && !live.ok(); ++k)
+          live = layer_live(*plans[k], *plans[k + 1], 3 + k);
+        if (!live.ok()) continue;
+        ++n;
+        SCOPED_TRACE(cat(family, " ", mesh, " ", dtype));
+        const auto whole = plan_of(c, 9);
+        const std::vector<int64_t> all = live_bytes(*whole, false);
+        const auto most = static_cast<double>(*std::max_element(all.begin(), all.end()));
+        EXPECT_EQ(9 * live->kept + live->working(9, true, true), most);
+        EXPECT_LE(most, static_cast<double>(whole->lower_bound_bytes));
+        EXPECT_LE(live->boundary, live->kept);
+        EXPECT_GT(live->boundary, 0);
+        EXPECT_LE(live->working(9, false, false), live->working(9, true, true));
+      }
+  EXPECT_GE(n, 40);
+}
+
 TEST(Timeline, LiveBytesOfAPlanPeakAtItsLowerBound) {
   const auto plan = plan_of(toy("gpt2", 32, 16, 4), 3);
   const std::vector<int64_t> live = live_bytes(*plan);

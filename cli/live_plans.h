@@ -1,0 +1,28 @@
+// Plans of a rank's micro-batch for the cluster planner, on a CPU's kernels.
+#pragma once
+
+#include <chrono>
+
+#include "tegula/planner/live_table.h"
+#include "tegula/train/config.h"
+
+namespace tegula::cli {
+
+// The configuration of what one rank of tp and cp runs of a layout. Error: no family builds it.
+Result<TrainConfig> config_of_rank(const planner::ModelSpec& model, const planner::Job& job,
+                                   const planner::Layout& layout);
+
+// Layers by plans of three and four of them, or of as many as have steady layers in between. No
+// more once all plans together took kMostSeconds.
+class LayerPlans : public planner::LivePlans {
+ public:
+  static constexpr double kMostSeconds = 3;
+
+  std::optional<planner::LayerLive> of(const planner::ModelSpec& model, const planner::Job& job,
+                                       const planner::Layout& layout) override;
+
+ private:
+  double seconds_ = 0;
+};
+
+}  // namespace tegula::cli
