@@ -1,8 +1,6 @@
 // Plans of a rank's micro-batch for the cluster planner, on a CPU's kernels.
 #pragma once
 
-#include <chrono>
-
 #include "tegula/planner/live_table.h"
 #include "tegula/train/config.h"
 
@@ -12,17 +10,19 @@ namespace tegula::cli {
 Result<TrainConfig> config_of_rank(const planner::ModelSpec& model, const planner::Job& job,
                                    const planner::Layout& layout);
 
-// Layers by plans of three and four of them, or of as many as have steady layers in between. No
-// more once all plans together took kMostSeconds.
+// Layers by plans of three and four of them, or of as many as have steady layers in between: some
+// tenths of a second each. Not of more shapes than kMostShapes, nor of rings longer than kMostCp,
+// whose plans are as long.
 class LayerPlans : public planner::LivePlans {
  public:
-  static constexpr double kMostSeconds = 3;
+  static constexpr int kMostShapes = 8;
+  static constexpr int64_t kMostCp = 8;
 
   std::optional<planner::LayerLive> of(const planner::ModelSpec& model, const planner::Job& job,
                                        const planner::Layout& layout) override;
 
  private:
-  double seconds_ = 0;
+  int n_shapes_ = 0;
 };
 
 }  // namespace tegula::cli

@@ -92,7 +92,7 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
 
 // Searches, asks for the plans of the best layouts' layers, and searches again with what they keep.
 Status search(const Question& q, Answer& a) {
-  constexpr int kMostSearches = 4;
+  constexpr int kMostSearches = 3;
   LiveTable known;
   for (int i = 0; i < kMostSearches; ++i) {
     a.found = TEGULA_TRY(search_layouts(a.preset.model, a.params, *a.cluster, a.job, a.pins));

@@ -150,13 +150,16 @@ Predicted Calibration::predict(const Plan& plan, int n_threads) const {
   const Sum sum = sum_of(plan, n_threads, kNoGraph);
   p.seconds = whole_over_sum_ * sum.seconds;
   p.share_unknown = sum.seconds > 0 ? sum.unknown / sum.seconds : 0;
-  const bool loops = has_loops(plan);
-  const std::vector<double>& ratios = ratios_[loops && !ratios_[1].empty()];
-  if (ratios.empty()) return p;
-  const size_t n = ratios.size();
-  const size_t tail = std::min(n - 1, static_cast<size_t>(0.05 * static_cast<double>(n + 1)));
-  const size_t low = tail == 0 ? 0 : tail - 1;
-  p.low = p.seconds * ratios[low], p.high = p.seconds * ratios[n - 1 - low];
+  p.low = p.high = p.seconds;
+  for (const bool loops : {false, true}) {
+    const std::vector<double>& ratios = ratios_[loops];
+    if (ratios.empty() || (loops && !has_loops(plan))) continue;
+    const size_t n = ratios.size();
+    const size_t tail = std::min(n - 1, static_cast<size_t>(0.05 * static_cast<double>(n + 1)));
+    const size_t low = tail == 0 ? 0 : tail - 1;
+    p.low = std::min(p.low, p.seconds * ratios[low]);
+    p.high = std::max(p.high, p.seconds * ratios[n - 1 - low]);
+  }
   return p;
 }
 

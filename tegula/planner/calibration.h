@@ -11,8 +11,8 @@
 // A step in regions takes as much as their calls, as often as its FLOPs say that they run.
 //
 // The interval is conformal: each measured graph is predicted from the others, and the ratios'
-// 5th and 95th percentile (of n + 1) scale the prediction. [Vovk et al. 2005] Steps with loops,
-// within which nothing is timed, have an interval of their own, of the graphs that have loops.
+// 5th and 95th percentile (of n + 1) scale the prediction. [Vovk et al. 2005] The interval
+// of steps with loops, within which nothing is timed, holds that of the graphs with loops, too.
 #pragma once
 
 #include <map>

@@ -2,7 +2,7 @@
 //
 // A shape is what a rank's layer depends on: ranks of tp and cp, sequences of a micro-batch. Plans
 // are made by whoever may compile (LivePlans); the planner asks for those of its best layouts and
-// searches again, until all of them are known or no more may be made.
+// searches again, a few times at most.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class LiveTable {
 class LivePlans {
  public:
   virtual ~LivePlans() = default;
-  // None: the model is not built here, or its plans would take too long.
+  // Asked once of a shape. None: the model is not built here, or its plans would take too long.
   virtual std::optional<LayerLive> of(const ModelSpec& model, const Job& job,
                                       const Layout& layout) = 0;
 };

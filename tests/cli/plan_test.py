@@ -19,6 +19,22 @@ class Flops(CliTest):
         done = self.run_tool("plan", "--json", "--threads", 1, *arguments)
         return json.loads(self.expect_ok(done).stdout)
 
+    def test_measured_steps_stand_beside_what_was_planned(self):
+        step = "--n-layers 2 --n-heads 2 --d-model 32 --seqlen 16 --batch 4 --vocab-size 65".split()
+        for more in ((), ("--dtype", "bf16"), ("--accumulate", 3), ("--dtype", "f16"), ("--model", "lstm")):
+            for threads in (1, 2):
+                flags = (*step, "--threads", threads, *more)
+                plan = json.loads(self.expect_ok(self.run_tool("plan", *flags, "--measure", "--json")).stdout)
+                measured = plan["measured"]
+                self.assertEqual(measured["flops"], plan["flops_per_step"], flags)
+                self.assertEqual(measured["peak_bytes"], plan["arena_bytes"] + plan["state_bytes"], flags)
+                self.assertGreater(measured["step_s"], 0)
+                self.assertGreaterEqual(measured["runs"], 3)
+        text = self.expect_ok(self.run_tool("plan", *step, "--measure")).stdout
+        self.assertRegex(text, r"measured +[0-9.e-]+ ms a step, the median of \d+; priced [+-][0-9.]+ %")
+        self.assertRegex(text, r"FLOPs: planned (\d+), counted \1; peak bytes: planned (\d+), measured \2\n")
+        self.assertNotIn("measured", json.loads(self.expect_ok(self.run_tool("plan", *step, "--json")).stdout))
+
     def test_a_product_takes_2bnh_forward_and_4bnh_backward(self):
         d, layers, batch, seqlen = 64, 3, 2, 32
         sizes = ("--n-layers", layers, "--d-model", d, "--batch", batch, "--seqlen", seqlen,

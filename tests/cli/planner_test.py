@@ -116,6 +116,16 @@ class Planner(CliTest):
                           "does not fit", "811.7 GB")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
 
+    def test_this_cpu_is_a_device(self):
+        serve = ("--gpus", "this-cpu", "--threads", 1, "--serve", "--prompt", 64, "--output", 16)
+        one, eight = (self.plan("gpt2", *serve, "--dtype", "f32", "--batch", n)["serve"]["layouts"][0] for n in (1, 8))
+        self.assertGreater(one["tpot_s"], 1e-4)
+        self.assertGreater(eight["tpot_s"], one["tpot_s"])
+        self.assertLess(eight["tpot_s"], 8 * one["tpot_s"])
+        self.assertGreater(one["ttft_s"], one["tpot_s"])
+        for gpus, more, words in (("2xthis-cpu", (), "one of it"), ("this-cpu", ("--dtype", "fp8"), "f32 and bf16")):
+            self.expect_error(self.run_tool("plan", "gpt2", "--gpus", gpus, "--serve", *more), USAGE, words)
+
     def test_other_schedules_and_unequal_stages(self):
         text = self.expect_ok(self.run_tool("plan", "gpt2-xl", "--gpus", "8xA100", "--fix", "pp=4", "--batch-tokens",
                                             65536, "--unequal-stages")).stdout
@@ -246,10 +256,12 @@ class Planner(CliTest):
         self.expect_error(self.run_tool(*asked, "ff pu"), USAGE, "'ff pu'", "ff up")
         self.expect_error(self.run_tool("plan", "llama3-8b", "--explain", "step"), USAGE, "--gpus")
 
-    def test_predicted_steps_stand_on_the_page(self):
-        done = subprocess.run(["bench/planner_cpu.py", "--table", "bench/results/planner_cpu.json", "--check",
-                               "docs/planner.md"], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    def test_predicted_steps_and_tokens_stand_on_their_page(self):
+        for script, result in (("planner_cpu", "planner_cpu"), ("planner_cpu", "planner_cpu_bf16"),
+                               ("planner_serve", "planner_serve")):
+            done = subprocess.run([f"bench/{script}.py", "--table", f"bench/results/{result}.json", "--check",
+                                   "docs/lab/predictions.md"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_published_runs_stand_on_the_page(self):
         done = subprocess.run(["bench/planner_published.py", "--tegula", TEGULA, "--check",

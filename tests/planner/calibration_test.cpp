@@ -84,6 +84,30 @@ TEST(Calibration, PredictsStepsThatItHasNotSeen) {
   EXPECT_GT(c.predict(*step_plan("gpt2", 1, 64, 16, 4), 2).share_unknown, 0.99);
 }
 
+TEST(Calibration, LoopsWidenOnlyIntervalsOfLoops) {
+  // Runs of LSTMs take three times what their calls would: that says nothing of steps without
+  // loops.
+  Calibration c("x");
+  for (const int64_t width : {32, 64, 96, 128, 160, 192})
+    for (const char* family : {"gpt2", "lstm"}) {
+      const auto plan = step_plan(family, 1, width, 32, 4);
+      std::vector<double> seconds;
+      double sum = 0;
+      for (const Step& s : plan->steps) {
+        seconds.push_back(s.regions.empty() ? law(s) : 0);
+        sum += law(s);
+      }
+      c.add(*plan, 1, seconds, family == std::string("lstm") ? 3 * sum : sum);
+    }
+  c.finish();
+  EXPECT_EQ(c.ratios(false).size(), 6);
+  EXPECT_EQ(c.ratios(true).size(), 6);
+  const Predicted dense = c.predict(*step_plan("gpt2", 2, 112, 32, 4), 1),
+                  loop = c.predict(*step_plan("lstm", 1, 112, 32, 4), 1);
+  EXPECT_LT(dense.high / dense.low, 1.5);
+  EXPECT_GT(loop.high / loop.seconds, 1.2 * dense.high / dense.seconds);
+}
+
 TEST(Calibration, SlowerProductsMakeSlowerSteps) {
   // A planted fault of a half in products alone must show in what is predicted.
   Calibration c("x");

@@ -84,6 +84,23 @@ TEST(LayerWork, RanksShareTheFlopsOfTheWhole) {
   }
 }
 
+TEST(Accelerators, MeasuredSharesOfFewRows) {
+  Accelerator a;
+  a.flops_per_s[static_cast<int>(Number::kF32)] = 1e12, a.memory_bytes_per_s = 1e15;
+  a.matmul_shares = {{1, 0.05}, {16, 0.4}, {256, 0.8}}, a.memory_share = 1;
+  const auto seconds = [&](double rows) {
+    return price(matmul_work("x", rows, 512, 512, 4), a, kExpected, Number::kF32).seconds;
+  };
+  const auto exactly = [](double rows, double share) {
+    return rows * 2 * 512 * 512 / (1e12 * share);
+  };
+  for (const auto& [rows, share] : {std::pair{1.0, 0.05}, {16.0, 0.4}, {256.0, 0.8}, {4096.0, 0.8}})
+    EXPECT_NEAR(seconds(rows) / exactly(rows, share), 1, 1e-12) << rows;
+  EXPECT_NEAR(seconds(4) / exactly(4, std::sqrt(0.05 * 0.4)), 1, 1e-12);  // halfway in logarithms
+  a.matmul_shares.clear();
+  EXPECT_NEAR(seconds(16) / exactly(16, kExpected.matmul), 1, 1e-12);
+}
+
 TEST(Accelerators, DataSheets) {
   const struct {
     const char* name;
