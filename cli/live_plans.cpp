@@ -46,9 +46,12 @@ Result<TrainConfig> config_of_rank(const planner::ModelSpec& model, const planne
 std::optional<planner::LayerLive> LayerPlans::of(const planner::ModelSpec& model,
                                                  const planner::Job& job,
                                                  const planner::Layout& layout) {
-  if (layout.cp > kMostCp || n_shapes_ == kMostShapes) return {};
+  if (n_shapes_ == kMostShapes) return {};
   ++n_shapes_;
-  const auto config = config_of_rank(model, job, layout);
+  planner::Layout shorter = layout;
+  planner::Job fewer = job;
+  if (layout.cp > kMostCp) shorter.cp = kMostCp, fewer.seqlen = job.seqlen / layout.cp * kMostCp;
+  const auto config = config_of_rank(model, fewer, shorter);
   if (!config.ok()) return {};
   auto live = live_of(*config);
   if (!live.ok()) return {};

@@ -17,29 +17,30 @@
 namespace tegula::planner {
 
 // Live arena bytes of each step, slots rounded up to kAlignment as the memory planner does. Without
-// copies of weights: those that are made of weights alone (casts, gathers, pieces joined).
-std::vector<int64_t> live_bytes(const Plan& plan, bool with_weight_copies = true);
+// what stands elsewhere: copies of weights, made of weights alone (casts, gathers, pieces joined);
+// gradients of weights that wait for other ranks while other layers run.
+std::vector<int64_t> live_bytes(const Plan& plan, bool with_all = true);
 // few: a plan of n_few layers; more: of one more. Three do, but where what is under way in one
 // layer ends in the next (gradients joined in the background): four do there. Errors: fewer than
 // n_few layers; a step of forward or backward of which only one of the plans has the like, or one
 // of the update at which more lies than at any that both have.
 Result<int64_t> composed_peak(const Plan& few, const Plan& more, int64_t n_layers, int n_few = 3);
 
-// What a layer keeps and what its steps need beyond that, without copies of weights, for stages of
-// any number of layers n:
+// What a layer keeps and what its steps need beyond that, without what stands elsewhere, for stages
+// of any number of layers n:
 //   arena of a stage = kept · (layers in flight) + working(n, …)
-// which for all layers on one rank, one micro-batch in flight, is the whole plan's liveness peak.
+// which for all layers on one rank, one micro-batch in flight, is the whole plan's live_bytes.
 struct LayerLive {
   double kept = 0;      // of a layer, from its forward to its backward part
   double boundary = 0;  // of that, what it got from the layer before: kept where all is recomputed
   // Beyond kept · n, the most at any step of layers, and of the embedding (head) where the stage
-  // has it.
+  // has it. What others than these have written does not count.
   double working(int64_t n, bool has_first, bool has_last) const;
 
   struct At {
     double bytes = 0, slope = 0;  // live = bytes + n · slope
   };
-  std::vector<At> layers, first, last;
+  std::vector<At> steps[2][2];  // by has_first and has_last
 };
 // The same plans, of a step or micro-step; the same errors.
 Result<LayerLive> layer_live(const Plan& few, const Plan& more, int n_few = 3);

@@ -21,7 +21,7 @@ class Flops(CliTest):
 
     def test_measured_steps_stand_beside_what_was_planned(self):
         step = "--n-layers 2 --n-heads 2 --d-model 32 --seqlen 16 --batch 4 --vocab-size 65".split()
-        for more in ((), ("--dtype", "bf16"), ("--accumulate", 3), ("--dtype", "f16"), ("--model", "lstm")):
+        for more in ((), ("--dtype", "bf16"), ("--accumulate", 3), ("--dtype", "f16"), ("--model", "moe")):
             for threads in (1, 2):
                 flags = (*step, "--threads", threads, *more)
                 plan = json.loads(self.expect_ok(self.run_tool("plan", *flags, "--measure", "--json")).stdout)

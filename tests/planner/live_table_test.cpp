@@ -20,7 +20,8 @@ class FakePlans : public LivePlans {
     LayerLive live;
     live.kept = bytes_ * static_cast<double>(l.microbatch) / static_cast<double>(l.tp);
     live.boundary = live.kept / 16;
-    live.layers = {{live.kept, live.kept}};
+    for (auto& by_last : live.steps)
+      for (auto& steps : by_last) steps = {{live.kept, live.kept}};
     return live;
   }
   std::set<std::tuple<int64_t, int64_t, int64_t>> asked;
