@@ -270,7 +270,7 @@ class Planner(CliTest):
 
     def test_pages_complete_in_themselves(self):
         page, picture = self.dir / "plan.html", self.dir / "pipeline.svg"
-        asked = ("plan", "llama3-70b", "--gpus", "64xH100", "--fix", "pp=4")
+        asked = ("plan", "llama3-70b", "--gpus", "64xH100", "--fix", "pp=4", "--keeps", "mixed")
         self.expect_ok(self.run_tool(*asked, "--html", page, "--gantt", picture))
         text = page.read_text()
         for words in ("<h2>Layouts", "<h2>A step", "<h2>Memory", "<h2>Roofline", "<h2>Why not",
