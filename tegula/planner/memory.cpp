@@ -141,8 +141,8 @@ MemoryBytes stage_memory(const ModelSpec& m, const Layout& l, const Job& job, co
     // The graph does not cut vocabularies over tp, which is priced as if they were: there the
     // head's logits are by formula, too.
     const bool has_ends = l.tp == 1;
-    const double live = a.working + a.live->working(s.in_a_stage, s.has_first && has_ends,
-                                                    s.has_last && has_ends);
+    const double live =
+        a.working + a.live->working(s.in_a_stage, s.has_first && has_ends, s.has_last && has_ends);
     b.temporaries = has_ends ? live : std::max(live, b.temporaries);
   }
   if (l.zero >= 3) b.temporaries += 2 * state.weights * (p.layer + p.experts);
