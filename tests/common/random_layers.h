@@ -68,7 +68,7 @@ inline RandomLayer random_layer(Builder& b, Var x, double bound, bool is_exact,
     default:
       if (rank != 3 || !x.dim(last).is_const() || x.shape().numel() > 200) return {};
       const Var q = unsqueeze(x, 2);
-      return {squeeze(attention(q, q * 0.5, q, {.is_causal = pick(2) == 0}).o, {2}), bound};
+      return {squeeze(attention(q, q * 0.5, q, {.is_causal = pick(2) == 0}).o, 2), bound};
   }
 }
 
