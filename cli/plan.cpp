@@ -8,6 +8,7 @@
 #include "cli/occupancy.h"
 #include "cli/paths.h"
 #include "cli/plan_conv.h"
+#include "cli/plan_graph.h"
 #include "cli/plan_measure.h"
 #include "cli/plan_print.h"
 #include "cli/plan_ranks.h"
@@ -36,7 +37,7 @@ struct Options {
   bool verbose = false, timings = false, verify = false, measure = false, calibrate = false;
   int repeat = 1;
   std::string save, load, config_file;
-  std::string target, device;
+  std::string target, device, graph;
   double tokens_total = 0;  // of a run; 0: not asked
   Stages stages;
   ShardingFlags sharding;
@@ -156,6 +157,7 @@ Status run(const Options& o) {
     sharding.mesh = o.flags.mesh;
     return plan_sharding(c, sharding);
   }
+  if (!o.graph.empty()) return print_graph(c, target, o.graph);
   if (c.mesh.n_ranks() > 1) return plan_ranks(c, target);
   const auto all = TEGULA_TRY(fit_device(c, target));
   Planned p = TEGULA_TRY(plan_best(c, target, o.repeat));
@@ -221,6 +223,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   for (const char* other : {"--target", "--device", "--mesh"})
     calibrate->excludes(cmd->get_option(other));
   stages->excludes(calibrate);
+  auto* graph = cmd->add_option("--graph", o.graph,
+                                "Print the graph instead: step (with --mesh, where every value "
+                                "lies on it) or rank (what one of them runs)");
+  one_of(graph, {"step", "rank"});
+  for (const char* other : {"--json", "--save", "--tokens-total", "--repeat",
+                            "--computation-layout", "--shard", "--search-sharding", "--calibrate"})
+    graph->excludes(cmd->get_option(other));
+  stages->excludes(graph);
   cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
   cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
   cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");

@@ -69,17 +69,23 @@ std::map<std::string, Exchange> exchanges(const Planned& p, const TrainConfig& c
 }
 
 // Products that all ranks of an axis do alike, by place, op and axis.
-std::map<std::string, int64_t> uncut(const Planned& p) {
-  std::map<std::string, int64_t> all;
+struct Alike {
+  int64_t flops = 0;
+  std::string indivisible;  // sizes that the axis' ranks do not divide
+};
+std::map<std::string, Alike> uncut(const Planned& p) {
+  std::map<std::string, Alike> all;
   for (const Uncut& u : p.step.sharded.uncut) {
     const std::string place = u.scope.empty() ? "the step" : u.scope;
-    all[cat(u.op->name, " of ", place, " over ", p.step.mesh.axes[u.axis].name)] += u.flops;
+    Alike& a = all[cat(u.op->name, " of ", place, " over ", p.step.mesh.axes[u.axis].name)];
+    a.flops += u.flops;
+    if (a.indivisible.empty()) a.indivisible = u.indivisible;
   }
   return all;
 }
 
 void print_json(const Planned& p, const TrainConfig& c) {
-  Json::Array ranks, sends, alike;
+  Json::Array ranks, sends, alike, notes;
   for (size_t r = 0; r < p.costs.size(); ++r)
     ranks.push_back(Json::object({{"flops", p.costs[r].flops},
                                   {"sent_bytes", p.sent_bytes[r]},
@@ -87,8 +93,10 @@ void print_json(const Planned& p, const TrainConfig& c) {
   for (const auto& [what, e] : exchanges(p, c))
     sends.push_back(
         Json::object({{"what", what}, {"count", e.count}, {"sent_bytes", e.sent_bytes}}));
-  for (const auto& [what, flops] : uncut(p))
-    alike.push_back(Json::object({{"what", what}, {"flops", flops}}));
+  for (const auto& [what, a] : uncut(p))
+    alike.push_back(
+        Json::object({{"what", what}, {"flops", a.flops}, {"indivisible", a.indivisible}}));
+  for (const std::string& note : p.step.notes) notes.push_back(note);
   std::printf(
       "%s\n",
       Json::object({{"params", parameter_count(p.functions.weights)},
@@ -97,6 +105,7 @@ void print_json(const Planned& p, const TrainConfig& c) {
                     {"ranks", std::move(ranks)},
                     {"collectives", std::move(sends)},
                     {"uncut", std::move(alike)},
+                    {"notes", std::move(notes)},
                     {"products", Json::object({{"of_one_rank", p.products.all},
                                                {"without_uncut", p.products.without_uncut}})}})
           .dump()
@@ -117,9 +126,12 @@ void print_text(const Planned& p, const TrainConfig& c) {
                 static_cast<double>(e.sent_bytes));
   std::printf("products    %.3f of one rank's FLOPs over all ranks, %.3f without what is not cut\n",
               p.products.all, p.products.without_uncut);
-  for (const auto& [what, flops] : uncut(p))
-    std::printf("not cut     %s: %.4g FLOPs on every rank\n", what.c_str(),
-                static_cast<double>(flops));
+  for (const auto& [what, a] : uncut(p))
+    std::printf(
+        "not cut     %s: %.4g FLOPs on every rank%s\n", what.c_str(), static_cast<double>(a.flops),
+        a.indivisible.empty() ? ""
+                              : cat("; what its ranks do not divide: ", a.indivisible).c_str());
+  for (const std::string& note : p.step.notes) std::printf("note        %s\n", note.c_str());
 }
 
 }  // namespace

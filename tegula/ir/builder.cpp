@@ -113,6 +113,34 @@ void Builder::result(std::string name, Var v) {
   function_.results.push_back({std::move(name), v.id()});
 }
 
+void Builder::annotate(Var v,
+                       std::initializer_list<std::pair<std::string_view, AxisSharding>> where) {
+  if (!v.valid() || &v.builder() != this) {
+    fail(invalid_argument("annotate: the value belongs to another builder"));
+    return;
+  }
+  if (failed() && is_poison(v.id())) return;
+  const Mesh& mesh = module_.mesh;
+  const auto wrong = [&](const auto&... what) {
+    fail(invalid_argument(cat("annotate: value %", v.id(), ", ", v.type(), ": ", what...)));
+  };
+  Sharding s = replicated(mesh);
+  std::vector<uint8_t> is_named(s.size());
+  for (const auto& [name, state] : where) {
+    const int a = mesh.find(name);
+    if (a < 0)
+      return wrong("the mesh \"", to_text(mesh), "\" has no axis ", name, ": set Module::mesh");
+    if (is_named[static_cast<size_t>(a)]) return wrong("axis ", name, " is named twice");
+    is_named[static_cast<size_t>(a)] = 1, s[static_cast<size_t>(a)] = state;
+  }
+  for (size_t a = 0; a < s.size(); ++a)
+    if (s[a].is_pending())
+      return wrong("axis ", mesh.axes[a].name,
+                   ": that a sum pends follows from the op that makes it: say where it shall lie");
+  if (auto st = check_sharding(mesh, v.shape(), s); !st.ok()) return wrong(st.error().message);
+  function_.set_sharding(v.id(), std::move(s));
+}
+
 void Builder::donate(std::string_view param, std::string_view result) {
   const int p = function_.find_param(param);
   const int r = function_.find_result(result);
@@ -190,6 +218,10 @@ Result<Function> Rewriter::finish() {
   Function f = TEGULA_TRY(builder_.finish());
   for (size_t i = 0; i < from_.params.size(); ++i)
     f.params[i].donated_to = from_.params[i].donated_to;
+  // What stands for two annotated values keeps what was said of the first.
+  for (ValueId v = 0; v < from_.shardings.size(); ++v)
+    if (const Sharding* s = from_.sharding(v); s && has(v) && !f.sharding(id(v)))
+      f.set_sharding(id(v), *s);
   return f;
 }
 

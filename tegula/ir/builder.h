@@ -93,6 +93,12 @@ class Builder {
   virtual ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types);
 
   void result(std::string name, Var v);
+  // Says where v lies on the axes of the module's mesh that are named; on the others, all of it on
+  // every rank. It is what `shard` (passes/shard.h) starts from: v is brought there as soon as it
+  // is made, as by GSPMD's annotations (Xu et al. 2021, section 3.2). Errors: an axis that the mesh
+  // does not have or that is named twice; a dim that it cannot split, with the numbers; a sum that
+  // pends, which no annotation makes.
+  void annotate(Var v, std::initializer_list<std::pair<std::string_view, AxisSharding>> where);
   // The result takes over parameter's buffer: state is overwritten in place.
   void donate(std::string_view param, std::string_view result);
 

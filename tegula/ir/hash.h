@@ -1,9 +1,11 @@
-// Hashes of attributes and types: what CSE and the sharing of fused bodies key on.
+// Hashes of attributes and types, what CSE and the sharing of fused bodies key on, and of
+// functions.
 #pragma once
 
 #include <cstdint>
 
 #include "tegula/base/attrs.h"
+#include "tegula/ir/module.h"
 
 namespace tegula {
 
@@ -16,6 +18,10 @@ inline uint64_t mix(uint64_t h, uint64_t v) {  // [Steele et al. 2014, SplitMix6
 
 uint64_t hash_of(const Attrs& attrs);
 uint64_t hash_of(const Type& type);
+// Of everything that the function's text says (ir/text.h), and of its regions, whatever their
+// numbers: the same in every process. Where nothing is said of shardings, the mesh is left out,
+// too.
+uint64_t hash_of(const Module& module, const Function& f);
 
 // Equal and indistinguishable: unlike ==, tells 0.0 from -0.0 and holds for NaN.
 bool same_attrs(const Attrs& a, const Attrs& b);

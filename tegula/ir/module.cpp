@@ -24,6 +24,11 @@ std::vector<uint32_t> Function::use_counts() const {
   return uses;
 }
 
+void Function::set_sharding(ValueId v, Sharding s) {
+  if (shardings.size() <= v) shardings.resize(v + 1);
+  shardings[v] = std::move(s);
+}
+
 int Function::find_param(std::string_view wanted) const {
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].name == wanted) return static_cast<int>(i);
@@ -58,6 +63,23 @@ FuncId Module::find(std::string_view name) const {
   for (size_t i = 0; i < functions.size(); ++i)
     if (functions[i].name == name) return static_cast<FuncId>(i);
   return kNone;
+}
+
+Module module_of(const Module& module, FuncId f) {
+  Module out;
+  out.symbols = module.symbols, out.scopes = module.scopes, out.mesh = module.mesh;
+  std::vector<FuncId> number(module.functions.size(), kNone), order = {f};
+  number[f] = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    Function copy = module[order[i]];
+    for (Node& n : copy.nodes)
+      for (FuncId& r : n.regions) {
+        if (number[r] == kNone) number[r] = static_cast<FuncId>(order.size()), order.push_back(r);
+        r = number[r];
+      }
+    out.add(std::move(copy));
+  }
+  return out;
 }
 
 }  // namespace tegula

@@ -2,7 +2,8 @@
 //
 // A module holds functions over shared symbols. Structured control flow (cond, while, scan, call)
 // and fusion refer to other functions of the module as regions. State is a donated parameter: the
-// run overwrites it with the result it is aliased to.
+// run overwrites it with the result it is aliased to. Beside its type a value may say where it lies
+// on the module's mesh.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "tegula/base/attrs.h"
 #include "tegula/base/shape.h"
+#include "tegula/ir/sharding.h"
 
 namespace tegula {
 
@@ -73,6 +75,9 @@ struct Function {
   std::vector<Node> nodes;
   std::vector<Param> params;
   std::vector<Output> results;
+  // Where values lie on the module's mesh; of what is missing here or empty nothing is said. As
+  // annotations (Builder::annotate) a given to `shard` (passes/shard.h), which then says it of all.
+  std::vector<Sharding> shardings;
 
   const Type& type(ValueId v) const { return values[v].type; }
   const Node* producer(ValueId v) const {
@@ -80,6 +85,11 @@ struct Function {
   }
   std::vector<Type> input_types(const Node& n) const;
   std::vector<Type> output_types(const Node& n) const;
+  // Null: nothing is said of it.
+  const Sharding* sharding(ValueId v) const {
+    return v < shardings.size() && !shardings[v].empty() ? &shardings[v] : nullptr;
+  }
+  void set_sharding(ValueId v, Sharding s);
   // How many times each value is read, results included.
   std::vector<uint32_t> use_counts() const;
   int find_param(std::string_view name) const;   // -1: none
@@ -90,6 +100,7 @@ struct Module {
   std::vector<Symbol> symbols;
   std::vector<std::string> scopes = {""};  // "layers.3.attn"; each once, none first
   std::vector<Function> functions;
+  Mesh mesh;  // of the functions' shardings; no axes: there are none
 
   Dim add_symbol(std::string name, int64_t bound);
   uint32_t scope(std::string_view name);  // its index, added if it is new
@@ -98,5 +109,8 @@ struct Module {
   Function& operator[](FuncId f) { return functions[f]; }
   const Function& operator[](FuncId f) const { return functions[f]; }
 };
+
+// A module of that function and its regions, theirs included, alone.
+Module module_of(const Module& module, FuncId f);
 
 }  // namespace tegula

@@ -20,6 +20,8 @@
 
 namespace tegula {
 
+// Letters, digits and "_", no digit first.
+bool is_identifier(std::string_view name);
 struct MeshAxis {
   std::string name;
   int64_t size = 1;
@@ -37,7 +39,8 @@ struct Mesh {
   std::vector<int64_t> group(int64_t rank, size_t axis) const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
-// "dp=2,tp=4". Errors: another form, a size below 1, an axis named twice, more than 2^20 ranks.
+// "dp=2,tp=4". Errors: another form, a name that is not of letters, digits and "_", a size below 1,
+// an axis named twice, more than 2^20 ranks.
 Result<Mesh> mesh_from_text(std::string_view text);
 std::string to_text(const Mesh& mesh);
 
@@ -49,7 +52,7 @@ struct AxisSharding {
   Placement placement = Placement::kReplicated;
   int dim = -1;                     // kSplit
   int64_t parts = 1;                // kSplit
-  Combine combine = Combine::kSum;  // kPending: kSum, kMax or kMin
+  Combine combine = Combine::kSum;  // kPending: kSum, kMax, kMin or kLogSumExp
   friend bool operator==(const AxisSharding&, const AxisSharding&) = default;
 
   static AxisSharding split(int dim, int64_t parts = 1) {
@@ -68,12 +71,21 @@ struct AxisSharding {
 using Sharding = std::vector<AxisSharding>;
 
 inline Sharding replicated(const Mesh& mesh) { return Sharding(mesh.axes.size()); }
-// "[dp:0, tp:1/3, cp:+]": dim 0 by dp, dim 1 in three parts by tp, a sum over cp. "": replicated.
+// "[dp:0, tp:1/3, cp:+]": dim 0 by dp, dim 1 in three parts by tp, a sum over cp ("max", "min",
+// "lse": other ways in which parts combine). "": replicated.
 std::string to_text(const Mesh& mesh, const Sharding& sharding);
+// Reads what to_text writes, and "[]". Errors: another form, an axis that the mesh does not have or
+// that stands there twice, with the axes that there are.
+Result<Sharding> sharding_from_text(const Mesh& mesh, std::string_view text);
+// "+", "max", "min", "lse": how parts combine; "": not one that may be left pending.
+std::string_view pending_text(Combine combine);
 
 // Can the dim be split so? Constant extents alone, and evenly.
 bool divides(const Shape& shape, const AxisSharding& state, int64_t n);
-// What a rank holds. Error: an extent that the axes do not divide, with both numbers.
+// May a tensor of that shape lie so? Errors: no state for each axis; a dim that is not there, is
+// symbolic, or does not consist of as many equal shares: which axis, which numbers, what to do.
+Status check_sharding(const Mesh& mesh, const Shape& shape, const Sharding& sharding);
+// What a rank holds. Errors: those of check_sharding.
 Result<Shape> local_shape(const Mesh& mesh, const Shape& shape, const Sharding& sharding);
 // The indices of a dim that a rank at `at` holds, as ranges [begin, end) in the order in which they
 // lie there.

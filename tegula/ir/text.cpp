@@ -8,15 +8,6 @@ namespace tegula {
 
 namespace {
 
-bool is_identifier(std::string_view s) {
-  for (size_t i = 0; i < s.size(); ++i) {
-    const char c = s[i];
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-    if (!letter && !(i > 0 && c >= '0' && c <= '9')) return false;
-  }
-  return !s.empty();
-}
-
 std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (const char c : s) {
@@ -60,8 +51,8 @@ class Printer {
     }
   }
 
-  std::string symbols() const {
-    std::string out;
+  std::string head() const {
+    std::string out = m_.mesh.axes.empty() ? "" : cat("mesh ", to_text(m_.mesh), "\n");
     for (size_t i = 0; i < m_.symbols.size(); ++i) {
       const Symbol& s = m_.symbols[i];
       out += cat("symbol ", labels_[i], labels_[i] == s.name ? "" : " " + quoted(s.name),
@@ -78,7 +69,7 @@ class Printer {
       constexpr std::string_view kRoles[] = {"input", "weight", "state"};
       number[p.value] = next++;
       out += cat("  param %", number[p.value], " ", kRoles[static_cast<size_t>(p.role)], " ",
-                 quoted(p.name), " ", type(f.type(p.value)));
+                 quoted(p.name), " ", type(f, p.value));
       if (p.donated_to >= 0) out += cat(" donated ", p.donated_to);
       out += '\n';
     }
@@ -100,8 +91,7 @@ class Printer {
         out += "}";
       }
       if (!n.regions.empty()) out += cat(" regions ", n.regions);
-      for (uint32_t i = 0; i < n.n_outputs; ++i)
-        out += cat(i ? ", " : " : ", type(f.type(n.output(i))));
+      for (uint32_t i = 0; i < n.n_outputs; ++i) out += cat(i ? ", " : " : ", type(f, n.output(i)));
       if (n.phase != Phase::kForward) out += n.phase == Phase::kBackward ? " backward" : " update";
       if (n.origin.scope != 0) out += cat(" in ", quoted(m_.scopes[n.origin.scope]));
       out += '\n';
@@ -125,7 +115,15 @@ class Printer {
     for (const Dim& d : all) out += cat(out.empty() ? "" : ",", dim(d));
     return out;
   }
-  std::string type(const Type& t) const { return cat(t.dtype, "[", dims(t.shape), "]"); }
+  std::string type(const Function& f, ValueId v) const {
+    const Type& t = f.type(v);
+    std::string out = cat(t.dtype, "[", dims(t.shape), "]");
+    if (const Sharding* s = f.sharding(v)) {
+      const std::string text = to_text(m_.mesh, *s);
+      out += cat(" ", text.empty() ? "[]" : text);
+    }
+    return out;
+  }
 
   std::string attr(const AttrValue& value) const {
     return std::visit(
@@ -147,7 +145,7 @@ class Printer {
 
 std::string to_text(const Module& m) {
   const Printer p(m);
-  std::string out = p.symbols();
+  std::string out = p.head();
   for (size_t i = 0; i < m.functions.size(); ++i)
     out += cat(out.empty() ? "" : "\n", p.function(m.functions[i], i));
   return out;

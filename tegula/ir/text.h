@@ -11,6 +11,14 @@
 //     result "w" %1
 //   }
 //
+// Where a value lies on a mesh stands behind its type (ir/sharding.h), and the mesh first of all:
+//
+//   mesh dp=2,tp=2
+//   …
+//     %2 = dot(%0, %1) {dims = "m k, k n -> m n"} : f32[8,4] [dp:0, tp:+]
+//
+// dim 0 split by dp, a part of a sum over tp; "[]": all of it on every rank; nothing: not said.
+//
 // Attributes: true, 3, 1.5 (a point or an exponent makes a float; shortest form that reads back to
 // the same bits), "text", f32, [1,2] (integers), (n+1,4) (dims). Values are numbered as they are
 // defined: parameters, then nodes. "#" begins a comment. Source locations are not kept.

@@ -32,10 +32,11 @@ class Parser {
 
   Result<Module> run() {
     TEGULA_TRY(advance());
+    if (is("mesh")) TEGULA_TRY(mesh());
     while (is("symbol")) TEGULA_TRY(symbol());
     while (is("func")) TEGULA_TRY(function());
     if (token_.kind != Token::kEnd)
-      return expected(module_.functions.empty() ? "symbol or func" : "func");
+      return expected(module_.functions.empty() ? "mesh, symbol or func" : "func");
     for (const auto& [at, id] : region_uses_)
       if (id < 0 || static_cast<size_t>(id) >= module_.functions.size())
         return error_at(
@@ -168,6 +169,21 @@ class Parser {
     return w;
   }
 
+  Status mesh() {
+    TEGULA_TRY(advance());
+    const size_t at = token_.at;
+    std::string text;
+    do {
+      text += cat(text.empty() ? "" : ",", TEGULA_TRY(word("an axis")), "=");
+      TEGULA_TRY(expect("="));
+      text += cat(TEGULA_TRY(integer("an axis' size", 1, kMaxSize)));
+    } while (TEGULA_TRY(accept(",")));
+    auto mesh = mesh_from_text(text);
+    if (!mesh.ok()) return error_at(at, mesh.error().message);
+    module_.mesh = std::move(*mesh);
+    return {};
+  }
+
   Status symbol() {
     TEGULA_TRY(advance());
     const size_t at = token_.at;
@@ -223,6 +239,18 @@ class Parser {
     const auto d = TEGULA_TRY(dims("]"));
     if (d.size() > kMaxRank) return error_at(at, cat("a shape of ", d.size(), " dims, 8 at most"));
     return Type{*dtype, Shape(std::span<const Dim>(d))};
+  }
+
+  // What may stand behind the type of value `v`: "[dp:0, tp:+]".
+  Status sharding(ValueId v) {
+    if (!is("[")) return {};
+    const size_t at = token_.at, end = text_.find(']', at);
+    if (end == text_.npos) return error_at(at, "this sharding does not end: expected ]");
+    auto s = sharding_from_text(module_.mesh, text_.substr(at, end + 1 - at));
+    if (!s.ok()) return error_at(at, s.error().message);
+    f_.set_sharding(v, std::move(*s));
+    pos_ = end + 1;
+    return advance();
   }
 
   Result<AttrValue> attr() {
@@ -319,6 +347,7 @@ class Parser {
     p.name = TEGULA_TRY(string("the parameter's name, quoted"));
     const Type t = TEGULA_TRY(type());
     f_.values.push_back({t, kNone, static_cast<uint32_t>(f_.params.size())});
+    TEGULA_TRY(sharding(p.value));
     if (TEGULA_TRY(accept("donated"))) {
       const size_t where = token_.at;
       donations.emplace_back(where, TEGULA_TRY(integer("a result's index", 0, INT32_MAX)));
@@ -378,6 +407,7 @@ class Parser {
       TEGULA_TRY(expect(i ? "," : ":"));
       const Type t = TEGULA_TRY(type());
       f_.values.push_back({t, id, i});
+      TEGULA_TRY(sharding(n.output(i)));
     }
     if (TEGULA_TRY(accept("backward"))) {
       n.phase = Phase::kBackward;

@@ -1,5 +1,6 @@
 #include "tegula/ir/verify.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tegula/base/sizes.h"
@@ -19,7 +20,8 @@ class Verifier {
     for (node_ = 0; node_ < f_.nodes.size(); ++node_) TEGULA_TRY(node(f_.nodes[node_]));
     node_ = kNone;
     TEGULA_TRY(results());
-    return state();
+    TEGULA_TRY(state());
+    return f_.shardings.empty() ? Status() : shardings();
   }
 
  private:
@@ -155,6 +157,72 @@ class Verifier {
         return violation(VerifyRule::kState, "two parameters that persist are named ", param.name);
     }
     return {};
+  }
+
+  Status shardings() {
+    TEGULA_TRY(mesh());
+    if (f_.shardings.size() > f_.values.size())
+      return violation(VerifyRule::kSharding, "it is said of ", f_.shardings.size(),
+                       " values where they lie, it has ", f_.values.size());
+    for (ValueId v = 0; v < f_.shardings.size(); ++v) {
+      const Sharding* s = f_.sharding(v);
+      if (!s) continue;
+      node_ = f_.values[v].node;
+      const std::string what = cat("value ", v, ", ", f_.type(v), " ", to_text(m_.mesh, *s), ": ");
+      if (auto st = check_sharding(m_.mesh, f_.type(v).shape, *s); !st.ok())
+        return violation(VerifyRule::kSharding, what, st.error().message);
+      for (size_t a = 0; a < s->size(); ++a)
+        if ((*s)[a].is_pending() && !may_pend(v, a))
+          return violation(VerifyRule::kSharding, what, "over the ", m_.mesh.axes[a].size,
+                           " ranks of ", m_.mesh.axes[a].name,
+                           node_ == kNone
+                               ? " a parameter pends, which nobody would join: it may be split"
+                               : " it pends, but the op makes no such parts of a factor that they "
+                                 "divide, nor does an operand pend: its parts lie side by side, or "
+                                 "it is whole");
+    }
+    node_ = kNone;
+    return {};
+  }
+
+  Status mesh() const {
+    if (m_.mesh.axes.empty())
+      return violation(VerifyRule::kSharding, "values lie on a mesh and there is none: set ",
+                       "Module::mesh");
+    auto again = mesh_from_text(to_text(m_.mesh));
+    if (!again.ok()) return violation(VerifyRule::kSharding, again.error().message);
+    return {};
+  }
+
+  // Can the value be parts over an axis that pend?
+  bool may_pend(ValueId v, size_t axis) const {
+    const Value& value = f_.values[v];
+    if (value.node == kNone) return false;
+    const Node& n = f_.nodes[value.node];
+    const Combine how = (*f_.sharding(v))[axis].combine;
+    for (ValueId x : n.inputs) {
+      const Sharding* s = f_.sharding(x);
+      if (!s || ((*s)[axis].is_pending() && (*s)[axis].combine == how))
+        if (passes_on(*n.op, how)) return true;
+    }
+    const auto in = f_.input_types(n), out = f_.output_types(n);
+    const auto map = dim_map({n.op, &n.attrs, in, out, &m_, n.regions});
+    if (!map.ok()) return false;
+    for (size_t k = 0; k < map->factors.size(); ++k) {
+      const Factor& factor = map->factors[k];
+      if (map->combine[k][value.index] == how && !factor.whole && factor.size.is_const() &&
+          factor.size.bound() % m_.mesh.axes[axis].size == 0)
+        return true;
+    }
+    return false;
+  }
+  // Is what the op makes of parts a part of what it makes of the whole?
+  static bool passes_on(const OpDef& op, Combine how) {
+    constexpr std::string_view kOfSums[] = {"add", "sub", "neg", "cast", "pad", "concat"};
+    if (op.is_view) return true;
+    if (how == Combine::kMax) return op.name == "max" || op.name == "reduce_max";
+    return how == Combine::kSum &&
+           (op.is_linear || std::ranges::find(kOfSums, op.name) != std::end(kOfSums));
   }
 
   const Module& m_;

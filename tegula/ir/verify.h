@@ -10,8 +10,14 @@
 //   V6 results      every result is a value of the function
 //   V7 donations    a donated parameter and its result have one type; a result takes over only one
 //   V8 state        names of weights and state are not empty, and unique
+//   V9 sharding     the mesh's axes have names of their own; what is said to lie on it has a state
+//                   for each axis; a dim is split by axes that divide its extent; parameters do not
+//                   pend, and results do where the op sums, or passes on a sum that pends
 //
-// Cost: infer() once per node.
+// Whether shardings of operands and results go together, node by node, is a matter of cuts:
+// passes/shard_check.h.
+//
+// Cost: infer() once per node; its dims once more where a result pends.
 #pragma once
 
 #include <array>
@@ -29,10 +35,11 @@ enum class VerifyRule : uint8_t {
   kResults,
   kDonations,
   kState,
+  kSharding,
 };
-inline constexpr std::array<std::string_view, 8> kVerifyRules = {
-    "V1 symbols", "V2 values",  "V3 dominance", "V4 regions",
-    "V5 types",   "V6 results", "V7 donations", "V8 state"};
+inline constexpr std::array<std::string_view, 9> kVerifyRules = {
+    "V1 symbols", "V2 values",    "V3 dominance", "V4 regions", "V5 types",
+    "V6 results", "V7 donations", "V8 state",     "V9 sharding"};
 
 // One function, which need not stand in the module (its regions do). The first violation.
 Status verify(const Module& module, const Function& f);

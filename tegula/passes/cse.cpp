@@ -44,6 +44,11 @@ bool is_same(const Function& f, const Key& a, const Key& b) {
     return false;
   for (uint32_t i = 0; i < m.n_outputs; ++i)
     if (!(f.type(m.output(i)) == f.type(n.output(i)))) return false;
+  // Said to lie in two places: two values.
+  for (uint32_t i = 0; i < m.n_outputs && !f.shardings.empty(); ++i) {
+    const Sharding *a = f.sharding(m.output(i)), *b = f.sharding(n.output(i));
+    if (a && b && !(*a == *b)) return false;
+  }
   return true;
 }
 

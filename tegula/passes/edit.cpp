@@ -19,8 +19,19 @@ void Edit::put_before(NodeId n) {
 void Edit::apply() {
   std::vector<ValueId> new_value(f_.values.size(), kNone);
   inserted_.empty() ? close_gaps(new_value) : rebuild(new_value);
+  if (!f_.shardings.empty()) move_shardings(new_value);
   for (Param& p : f_.params) p.value = new_value[p.value];
   for (Output& r : f_.results) r.value = renumbered(r.value, new_value);
+}
+
+void Edit::move_shardings(const std::vector<ValueId>& new_value) {
+  const std::vector<Sharding> old = std::move(f_.shardings);
+  f_.shardings.clear();
+  for (const bool is_own : {true, false})
+    for (ValueId v = 0; v < old.size(); ++v) {
+      const ValueId to = (resolve(v) == v) == is_own ? new_value[resolve(v)] : kNone;
+      if (to != kNone && !old[v].empty() && !f_.sharding(to)) f_.set_sharding(to, old[v]);
+    }
 }
 
 ValueId Edit::renumbered(ValueId v, const std::vector<ValueId>& new_value) const {

@@ -13,7 +13,8 @@ class Edit {
  public:
   explicit Edit(Function& f);
 
-  // From now on `stand_in` (an earlier value) is read wherever `v` was.
+  // From now on `stand_in` (an earlier value) is read wherever `v` was. It takes over what was said
+  // of where v lies, unless something is said of it.
   void replace(ValueId v, ValueId stand_in) { map_[v] = resolve(stand_in); }
   ValueId resolve(ValueId v) const { return v < map_.size() ? map_[v] : v; }
   void drop(NodeId n) { dropped_[n] = true, ++n_dropped_; }
@@ -29,6 +30,7 @@ class Edit {
 
  private:
   ValueId renumbered(ValueId v, const std::vector<ValueId>& new_value) const;
+  void move_shardings(const std::vector<ValueId>& new_value);
   void close_gaps(std::vector<ValueId>& new_value);
   void rebuild(std::vector<ValueId>& new_value);
 

@@ -41,7 +41,7 @@ bool has_no_order(DType dtype, Combine how) {
 
 SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int64_t n_ranks,
                   const std::vector<AxisSharding>& give, bool is_addend) {
-  if (cut.kind != AxisCut::kAlong) return SumCut::kPends;
+  if (cut.factor < 0) return SumCut::kPends;
   const bool sums =
       std::any_of(give.begin(), give.end(), [](const auto& s) { return s.is_pending(); });
   if (!sums && c.op->is_reduction && leaves_one_beside_sum(c, map, cut, n_ranks))
@@ -50,7 +50,7 @@ SumCut cut_of_sum(const LocalCall& c, const DimMap& map, const AxisCut& cut, int
   for (size_t r = 0; r < give.size(); ++r)
     is_free &= !give[r].is_pending() || has_no_order(c.out[r].dtype, give[r].combine);
   if (is_free) return SumCut::kPends;
-  if (cut.parts != 1) return SumCut::kRefused;
+  if (cut.parts != 1 || cut.kind == AxisCut::kRows) return SumCut::kRefused;
   const SumShards shards = SumShards::of(c.attrs);
   if (c.op == &dot_op && !shards.any()) {
     const bool may = c.attrs.get_or<int64_t>("k_shards", 1) % n_ranks == 0 &&

@@ -44,10 +44,28 @@ Stand stand_of(const DimMap& m, const std::vector<DimExpr>& dims, const Shape& s
   return s;
 }
 
-bool may_be_cut(const DimMap& m, int factor, int64_t parts, int64_t n) {
+bool may_be_cut(const DimMap& m, int factor, int64_t parts, int64_t n, bool is_rows) {
   const Factor& f = m.factors[static_cast<size_t>(factor)];
-  if (f.whole || f.index_operand >= 0 || f.ragged_by >= 0 || !f.size.is_const()) return false;
+  if (f.whole || f.ragged_by >= 0 || !f.size.is_const()) return false;
+  if (is_rows != (f.index_operand >= 0) || (is_rows && parts > 1)) return false;
   return f.size.bound() > 0 && f.size.bound() % (parts * n) == 0;
+}
+
+// The cut along one of a dim's factors that splits the dim so; kWhole: none does.
+AxisCut cut_of_dim(const DimMap& m, const DimExpr& e, Dim extent, const AxisSharding& split,
+                   int64_t n, bool is_rows) {
+  if (!is_product(m, e, extent)) return {};
+  int64_t before = 1;
+  for (const DimTerm& t : e.terms) {
+    const int64_t size = m.factors[t.factor].size.bound();
+    if (split.parts % before == 0) {
+      const int64_t parts = split.parts / before;
+      if (parts <= size && size % (parts * n) == 0 && may_be_cut(m, t.factor, parts, n, is_rows))
+        return {is_rows ? AxisCut::kRows : AxisCut::kAlong, t.factor, parts};
+    }
+    before *= size;
+  }
+  return {};
 }
 
 // A slice, pad or concatenation along the very dim that is split, piece by piece.
@@ -160,23 +178,25 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
 AxisCut cut_of_operand(const LocalCall& c, const DimMap& m, size_t k, const AxisSharding& split,
                        int64_t n) {
   if (k >= m.operands.size()) return {};
-  const auto& dims = m.operands[k];
   if (cuts_itself(c) && split.dim == c.attrs.i("dim"))
     return pieces_of(c, split.parts).dim >= 0 && k == 0 ? AxisCut{AxisCut::kPieces, -1, split.parts}
                                                         : AxisCut{};
-  const DimExpr& e = dims[static_cast<size_t>(split.dim)];
-  if (!is_product(m, e, c.in[k].shape[split.dim])) return {};
-  int64_t before = 1;
-  for (const DimTerm& t : e.terms) {
-    const int64_t size = m.factors[t.factor].size.bound();
-    if (split.parts % before == 0) {
-      const int64_t parts = split.parts / before;
-      if (parts <= size && size % (parts * n) == 0 && may_be_cut(m, t.factor, parts, n))
-        return {AxisCut::kAlong, t.factor, parts};
-    }
-    before *= size;
-  }
-  return {};
+  return cut_of_dim(m, m.operands[k][static_cast<size_t>(split.dim)], c.in[k].shape[split.dim],
+                    split, n, false);
+}
+
+AxisCut cut_of_result(const LocalCall& c, const DimMap& m, size_t r, const AxisSharding& split,
+                      int64_t n) {
+  if (r >= m.results.size()) return {};
+  return cut_of_dim(m, m.results[r][static_cast<size_t>(split.dim)], c.out[r].shape[split.dim],
+                    split, n, false);
+}
+
+AxisCut cut_of_rows(const LocalCall& c, const DimMap& m, size_t k, const AxisSharding& split,
+                    int64_t n) {
+  if (k >= m.operands.size()) return {};
+  return cut_of_dim(m, m.operands[k][static_cast<size_t>(split.dim)], c.in[k].shape[split.dim],
+                    split, n, true);
 }
 
 bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int64_t n,
@@ -200,7 +220,8 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
     return true;
   }
   if (cut.kind == AxisCut::kRing) return states_of_ring(c, m, n, in, out);
-  if (!may_be_cut(m, cut.factor, cut.parts, n)) return false;
+  const bool is_rows = cut.kind == AxisCut::kRows;
+  if (!may_be_cut(m, cut.factor, cut.parts, n, is_rows)) return false;
   for (size_t k = 0; k < in.size(); ++k) {
     const Stand s = stand_of(m, m.operands[k], c.in[k].shape, cut.factor);
     if (!s.is_sound) return false;
@@ -212,7 +233,8 @@ bool states_of_cut(const LocalCall& c, const DimMap& m, const AxisCut& cut, int6
     if (!s.is_sound) return false;
     if (how == Combine::kFree && s.dim >= 0) {
       out[r] = AxisSharding::split(s.dim, s.before * cut.parts);
-    } else if (how == Combine::kSum || how == Combine::kMax || how == Combine::kMin) {
+    } else if (how == Combine::kSum || how == Combine::kMax || how == Combine::kMin ||
+               (how == Combine::kLogSumExp && is_rows)) {
       out[r] = AxisSharding::pending(how);
     } else if (how != Combine::kEqual) {
       return false;

@@ -16,9 +16,11 @@ struct AxisCut {
     kLinear,  // every rank does all of it to its own part of pending sums
     kPieces,  // along a dim that the op cuts or joins itself, between whole pieces of it
     kRing,    // attention along queries, keys passed from rank to rank (passes/ring.h)
+    kRows,    // along a factor that an operand's integers index, a table's rows: each rank counts
+              // them from its first one, and those of other ranks select nothing
   };
   Kind kind = kWhole;
-  int factor = -1;    // kAlong
+  int factor = -1;    // kAlong, kRows
   int64_t parts = 1;  // kAlong: of the factor, each shared out; kPieces: of the operands' dim
   friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };
@@ -44,8 +46,12 @@ int inner_factor(const DimMap& map);
 // The cut that goes with an operand that is split so on an axis of n ranks; kWhole: none does.
 AxisCut cut_of_operand(const LocalCall& call, const DimMap& map, size_t operand,
                        const AxisSharding& split, int64_t n);
-// What a cut wants of an operand, and gives; false: the cut is not possible. `pends` says whether a
-// sum of partial results may be left to a later all_reduce.
+// The same of a result, and of an operand's rows that others index.
+AxisCut cut_of_result(const LocalCall& call, const DimMap& map, size_t result,
+                      const AxisSharding& split, int64_t n);
+AxisCut cut_of_rows(const LocalCall& call, const DimMap& map, size_t operand,
+                    const AxisSharding& split, int64_t n);
+// What a cut wants of each operand, and gives; false: the cut is not possible.
 bool states_of_cut(const LocalCall& call, const DimMap& map, const AxisCut& cut, int64_t n,
                    std::vector<AxisSharding>& in, std::vector<AxisSharding>& out);
 

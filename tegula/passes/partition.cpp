@@ -1,6 +1,7 @@
 #include "tegula/passes/partition.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tegula/cost/price.h"
@@ -141,16 +142,18 @@ class Partitioner {
       if (s_.mode == Mode::kExact && call.attrs.has(kSumShards) && s_.mesh.axes[a].size > 1) {
         const DimMap map = TEGULA_TRY(dim_map(call.call()));
         for (uint32_t r = 0; r < n.n_outputs; ++r)
-          if (is_exchanged(call, map, s_.nodes[id][a], r, s_.values[n.output(r)][a]))
+          if (is_exchanged(call, map, s_.nodes[id][a], r, s_.made[n.output(r)][a]))
             exchanged[r].groups.push_back(group(a));
       }
+      if (s_.nodes[id][a].kind == AxisCut::kRows)
+        TEGULA_TRY(count_from_first_row(call, s_.nodes[id][a], a, in));
       TEGULA_TRY(call.cut(s_.nodes[id][a], s_.mesh.axes[a].size, at_[a]));
       for (uint32_t r = 0; r < n.n_outputs; ++r)
-        pends |= s_.nodes[id][a].kind == AxisCut::kAlong && s_.values[n.output(r)][a].is_pending();
+        pends |= s_.nodes[id][a].factor >= 0 && s_.made[n.output(r)][a].is_pending();
     }
     if (n.op == &cast_op && pends_at_all(n.output())) {
       map_[n.output()] = in[0];  // it is wide already
-      if (!late_[n.output()].empty()) join_late(n.output());
+      finish_value(n.output());
       return {};
     }
     bool exchanges = false;
@@ -168,9 +171,27 @@ class Partitioner {
       const ValueId v = n.output(r);
       map_[v] = exchanges && !pends_at_all(v) ? cast(out[r], f_.type(v).dtype) : out[r];
     }
-    for (uint32_t r = 0; r < n.n_outputs; ++r)
-      if (!late_[n.output(r)].empty()) join_late(n.output(r));
+    for (uint32_t r = 0; r < n.n_outputs; ++r) finish_value(n.output(r));
     return b_.failed() ? Status(b_.error()) : Status();
+  }
+
+  // Brings a value that was just made to where it is said to lie, and begins to join a sum that
+  // waits until the update.
+  void finish_value(ValueId v) {
+    if (!(s_.made[v] == s_.values[v])) map_[v] = convert(v, s_.made[v], s_.values[v]);
+    if (!late_[v].empty()) join_late(v);
+  }
+
+  // Of a table whose rows are cut each rank has some: ids count from its first one, and those
+  // outside select nothing.
+  Status count_from_first_row(const LocalCall& call, const AxisCut& cut, size_t a,
+                              std::vector<Var>& in) {
+    const DimMap map = TEGULA_TRY(dim_map(call.call()));
+    const Factor& rows = map.factors[static_cast<size_t>(cut.factor)];
+    const int64_t first = at_[a] * (rows.size.bound() / s_.mesh.axes[a].size);
+    Var& ids = in[static_cast<size_t>(rows.index_operand)];
+    ids = ids - static_cast<double>(first);
+    return {};
   }
 
   Result<std::vector<Var>> emit_whole(const Node& n, const LocalCall& call,
@@ -205,7 +226,7 @@ class Partitioner {
   }
 
   bool pends_at_all(ValueId v) const {
-    return std::any_of(s_.values[v].begin(), s_.values[v].end(),
+    return std::any_of(s_.made[v].begin(), s_.made[v].end(),
                        [](const AxisSharding& a) { return a.is_pending(); });
   }
 
@@ -221,8 +242,9 @@ class Partitioner {
   // The value as `to` says it lies. What changes on one axis is made whole there first, and so is
   // what a later axis split of the same dim, innermost first; then what is wanted is cut.
   Var converted(ValueId v, const Sharding& to) {
-    if (s_.values[v] == to) return map_[v];
-    Sharding from = s_.values[v];
+    return s_.values[v] == to ? map_[v] : convert(v, s_.values[v], to);
+  }
+  Var convert(ValueId v, Sharding from, const Sharding& to) {
     Var x = map_[v];
     const bool stays =
         std::any_of(to.begin(), to.end(), [](const auto& s) { return s.is_pending(); });
@@ -290,7 +312,10 @@ class Partitioner {
       if (from.is_split() && next.is_split()) return turned(v, x, group(a), next.dim, from.dim);
       if (from.is_split()) return all_gather(x, group(a, is_fetched(v)), from.dim, from.parts);
       if (next.is_split()) return reduce_scatter(x, group(a, is_late_), next.dim, next.parts);
-      return all_reduce(x, group(a), from.combine);
+      if (from.combine != Combine::kLogSumExp) return all_reduce(x, group(a), from.combine);
+      const Var most = all_reduce(x, group(a), Combine::kMax);
+      const Var top = select(eq(most, -HUGE_VAL), zeros_like(most), most);
+      return top + log(all_reduce(exp(x - top), group(a)));
     });
   }
 
@@ -345,7 +370,7 @@ class Partitioner {
   Var made_anew(ValueId v, const Sharding& to) {
     const Node* n = f_.producer(v);
     if (!n || n->n_outputs != 1 || n->op->has_effect || !n->regions.empty()) return {};
-    for (const AxisSharding& s : s_.values[v])
+    for (const AxisSharding& s : s_.made[v])
       if (!s.is_replicated()) return {};
     for (const AxisSharding& s : to)
       if (s.is_pending()) return {};

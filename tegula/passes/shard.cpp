@@ -29,19 +29,22 @@ class Sharder {
  public:
   Sharder(const Module& m, const Function& f, const ShardOptions& o) : m_(m), f_(f), options_(o) {
     out_.mesh = o.mesh, out_.mode = o.mode, out_.target = o.target;
-    out_.values.assign(f.values.size(), replicated(o.mesh));
+    out_.values.assign(f.values.size(), replicated(o.mesh)), out_.made = out_.values;
     out_.nodes.resize(f.nodes.size());
     if (o.mode == Mode::kExact) root_of_ = shard_addends(f);
     joined_.resize(f.values.size() * o.mesh.axes.size());
   }
 
   Result<ShardedStep> run() {
+    TEGULA_TRY(check_annotations());
     for (size_t p = 0; p < f_.params.size(); ++p) {
       const Param& param = f_.params[p];
-      const auto local = local_shape(options_.mesh, f_.type(param.value).shape, options_.params[p]);
-      if (!local.ok())
-        return invalid_argument(cat("parameter ", param.name, ": ", local.error().message));
-      out_.values[param.value] = options_.params[p];
+      const Sharding* said = f_.sharding(param.value);
+      const Sharding& s = said ? *said : options_.params[p];
+      const auto fits = check_sharding(options_.mesh, f_.type(param.value).shape, s);
+      if (!fits.ok())
+        return invalid_argument(cat("parameter ", param.name, ": ", fits.error().message));
+      out_.values[param.value] = out_.made[param.value] = s;
     }
     find_weights();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(place(n));
@@ -49,6 +52,37 @@ class Sharder {
   }
 
  private:
+  Status check_annotations() const {
+    const auto wrong = [&](ValueId v, const auto&... what) {
+      const Node* n = f_.producer(v);
+      return invalid_argument(
+          cat("value ", v, n ? cat(" (", n->op->name, ")") : "", ", ", f_.type(v), " ",
+              to_text(m_.mesh, *f_.sharding(v)), ": ", what...),
+          n ? n->origin.loc : std::source_location::current());
+    };
+    for (ValueId v = 0; v < f_.shardings.size(); ++v) {
+      const Sharding* said = f_.sharding(v);
+      if (!said) continue;
+      if (!(m_.mesh == options_.mesh))
+        return wrong(v, "it is annotated for the mesh \"", to_text(m_.mesh),
+                     "\", the step is cut for \"", to_text(options_.mesh), "\": name this one");
+      TEGULA_TRY(check_sharding(options_.mesh, f_.type(v).shape, *said));
+      for (size_t a = 0; a < said->size(); ++a)
+        if ((*said)[a].is_pending())
+          return wrong(v, "that it pends over ", options_.mesh.axes[a].name,
+                       " follows from the op that makes it: say where it shall lie, or nothing");
+      if (!root_of_.empty() && root_of_[v] != kNone)
+        return wrong(v,
+                     "it is added shard by shard in mode exact, and lies where these do: "
+                     "annotate the sum, or take mode fast");
+    }
+    return {};
+  }
+  const AxisSharding* said_of(ValueId v, size_t axis) const {
+    const Sharding* s = f_.sharding(v);
+    return s ? &(*s)[axis] : nullptr;
+  }
+
   // What is made of weights alone; it is stored in shares where an axis of the state splits one.
   void find_weights() {
     bool is_any = false;
@@ -57,7 +91,7 @@ class Sharder {
       if (f_.params[p].role != Role::kWeight) continue;
       of_weights_[f_.params[p].value] = 1;
       for (size_t a = 0; a < options_.mesh.axes.size(); ++a)
-        is_any |= scatters(a) && options_.params[p][a].is_split();
+        is_any |= scatters(a) && out_.values[f_.params[p].value][a].is_split();
     }
     state_of_ = state_of_values(f_);
     for (const Node& n : f_.nodes) {
@@ -85,16 +119,31 @@ class Sharder {
         const bool is_heavy = n.op->precision == Precision::kLow || has_bodies(*n.op);
         const int64_t flops = is_heavy ? flops_at_bounds(call) : 0;
         if (flops > 0 && n_ranks > 1)
-          out_.uncut.push_back({n.op, m_.scopes[n.origin.scope], a, flops});
+          out_.uncut.push_back(
+              {n.op, m_.scopes[n.origin.scope], a, flops, indivisible(call, n_ranks)});
       }
       out_.nodes[id].push_back(cut);
       if (out.empty()) out.resize(n.n_outputs);
-      for (uint32_t r = 0; r < n.n_outputs; ++r) out_.values[n.output(r)][a] = out[r];
+      for (uint32_t r = 0; r < n.n_outputs; ++r) out_.made[n.output(r)][a] = out[r];
       for (size_t k = 0; k < in.size(); ++k)
         if (in[k].is_replicated()) joined_[slot(n.inputs[k], a)] = 1;
       TEGULA_TRY(call.cut(cut, n_ranks, 0));
     }
+    for (uint32_t r = 0; r < n.n_outputs; ++r) {
+      const Sharding* said = f_.sharding(n.output(r));
+      out_.values[n.output(r)] = said ? *said : out_.made[n.output(r)];
+    }
     return {};
+  }
+
+  static std::string indivisible(const LocalCall& c, int64_t n) {
+    std::string text;
+    const auto map = dim_map(c.call());
+    if (!map.ok()) return text;
+    for (const Factor& f : map->factors)
+      if (!f.whole && f.index_operand < 0 && f.size.is_const() && f.size.bound() % n != 0)
+        text += cat(text.empty() ? "" : ", ", f.name, " ", f.size);
+    return text;
   }
 
   static int64_t flops_at_bounds(const LocalCall& c) {
@@ -122,6 +171,7 @@ class Sharder {
         const AxisSharding& s = out_.values[n.inputs[k]][axis];
         if (has_other && is_stored(n.inputs[k], axis)) continue;
         if (s.is_split()) cuts.push_back(cut_of_operand(c, map, k, s, n_ranks));
+        if (is_split_table(n.inputs[k], axis)) cuts.push_back(cut_of_rows(c, map, k, s, n_ranks));
         if (s.is_pending() && n.phase == Phase::kUpdate && scatters(axis))
           for (int d = 0; d < c.in[k].shape.rank(); ++d)
             if (const auto split = AxisSharding::split(d); divides(c.in[k].shape, split, n_ranks)) {
@@ -129,6 +179,9 @@ class Sharder {
               break;
             }
       }
+      for (uint32_t r = 0; r < n.n_outputs; ++r)
+        if (const AxisSharding* said = said_of(n.output(r), axis); said && said->is_split())
+          cuts.push_back(cut_of_result(c, map, r, *said, n_ranks));
       if (options_.mode == Mode::kFast && may_ring(n, c, map, axis))
         cuts.push_back({AxisCut::kRing});
       if (n.op->precision == Precision::kLow && !(has_other && reads_stored(n, axis)))
@@ -171,9 +224,11 @@ class Sharder {
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const AxisSharding& s = out_.values[n.inputs[k]][axis];
       if (of_weights_[n.inputs[k]] == 0 || !s.is_split()) continue;
-      const AxisCut cut = cut_of_operand(c, map, k, s, n_ranks);
+      AxisCut cut = cut_of_operand(c, map, k, s, n_ranks);
+      if (cut.kind == AxisCut::kWhole) cut = cut_of_rows(c, map, k, s, n_ranks);
       std::vector<AxisSharding> want, give;
-      if (cut.kind == AxisCut::kAlong && states_of_cut(c, map, cut, n_ranks, want, give) &&
+      if (cut.kind != AxisCut::kWhole && cut.kind != AxisCut::kPieces &&
+          states_of_cut(c, map, cut, n_ranks, want, give) &&
           sum_cut(n, c, map, cut, n_ranks, give) != SumCut::kRefused)
         return cut;
     }
@@ -184,6 +239,12 @@ class Sharder {
   bool is_of_whole_state(const Node& n, size_t axis) const {
     const ValueId state = n.n_outputs == 1 ? state_of_[n.output()] : kNone;
     return state != kNone && out_.values[state][axis].is_replicated();
+  }
+
+  // Rows of weights, or of what a rank is given, that lie where they are: no activations.
+  bool is_split_table(ValueId v, size_t axis) const {
+    return out_.values[v][axis].is_split() && !is_stored(v, axis) &&
+           (of_weights_[v] != 0 || f_.values[v].node == kNone);
   }
 
   bool reads_stored(const Node& n, size_t axis) const {
@@ -306,6 +367,10 @@ class Sharder {
     const bool is_turned =
         !n.inputs.empty() && first.is_split() && want[0].is_split() && first.dim != want[0].dim;
     for (size_t r = 0; r < give.size(); ++r) {
+      if (const AxisSharding* said = said_of(n.output(static_cast<uint32_t>(r)), axis)) {
+        all += conversion(give[r], *said, c.out[r].bytes(), n_ranks);
+        continue;
+      }
       if (is_new) all += conversion(give[r], {}, c.out[r].bytes(), n_ranks);
       if (is_turned && give[r].is_split())
         all += conversion(want[0], first, c.out[r].bytes(), n_ranks);
@@ -342,6 +407,7 @@ class Sharder {
     if (from.is_replicated()) return {};
     const double share =
         static_cast<double>(n_bytes) * static_cast<double>(n - 1) / static_cast<double>(n);
+    if (from.is_pending() && from.combine == Combine::kLogSumExp) return {4 * share, 0, 4};
     if (from.is_pending()) return to.is_split() ? Exchange{share, 0, 1} : Exchange{2 * share, 0, 2};
     return {to.is_split() ? share / static_cast<double>(n) : share, 0, 1};
   }
@@ -372,8 +438,7 @@ Result<std::vector<Sharding>> wanted_operands(const Module& module, const Functi
     const int64_t n_ranks = sharded.mesh.axes[a].size;
     const AxisCut& cut = sharded.nodes[id][a];
     DimMap map;
-    if (cut.kind == AxisCut::kAlong || cut.kind == AxisCut::kRing)
-      map = TEGULA_TRY(dim_map(call.call()));
+    if (cut.factor >= 0 || cut.kind == AxisCut::kRing) map = TEGULA_TRY(dim_map(call.call()));
     std::vector<AxisSharding> in, out;
     if (!states_of_cut(call, map, cut, n_ranks, in, out))
       return internal_error(cat("shard: ", n.op->name, " %", n.output(), " has no such cut"));

@@ -5,7 +5,12 @@
 // linear, and what costs most (products) is cut along another dim rather than done by every rank.
 // Among the cuts of a node the cheapest is taken (cost/price.h): what ranks must exchange for its
 // operands, and its FLOPs where all ranks do the same. Attention over a split sequence may be a
-// ring (passes/ring.h). Types alone are looked at; nothing is rewritten.
+// ring (passes/ring.h). Where a table's rows are split (mode fast), what indexes them is cut along
+// them, and a cross-entropy's log-sum-exp pends as sums do. Types alone are looked at; nothing is
+// rewritten.
+//
+// Values whose sharding the function says (Builder::annotate) are brought there as soon as they are
+// made, and cuts spread from there; what that takes is part of the price of their nodes' cuts.
 //
 // In Mode::kExact a sum is cut only where its order allows it: contractions of several shards
 // (k_shards), between them, outermost first; so every rank's part is a subtree of the whole's. Sums
@@ -22,7 +27,7 @@ namespace tegula {
 
 struct ShardOptions {
   Mesh mesh;
-  std::vector<Sharding> params;  // of each parameter; none of them pends
+  std::vector<Sharding> params;  // of each parameter, where the function says nothing; none pends
   Mode mode = Mode::kFast;
   // Axes along which the update's state is split (ZeRO): there a pending gradient is shared out
   // where it is read, rather than made whole on every rank. A weight that is split along one, too,
@@ -37,11 +42,14 @@ struct Uncut {
   std::string scope;  // "layers.3.attn"
   size_t axis = 0;
   int64_t flops = 0;
+  // Its factors that the axis' ranks do not divide: "hk 3, g 1"; empty: it was cheaper whole.
+  std::string indivisible;
 };
 
 struct ShardedStep {
   Mesh mesh;
-  std::vector<Sharding> values;             // as their nodes give them
+  std::vector<Sharding> values;             // as their readers find them
+  std::vector<Sharding> made;               // as their nodes give them: alike but for annotations
   std::vector<std::vector<AxisCut>> nodes;  // per node and axis
   // Values of weights alone, which are fetched for each phase anew, one ahead (ZeRO-3). Empty:
   // none.
@@ -51,7 +59,8 @@ struct ShardedStep {
   Target target = {};
 };
 
-// Errors: a parameter whose sharding does not fit its type, with both numbers.
+// Errors: a parameter whose sharding does not fit its type, with both numbers; annotations for
+// another mesh, of a sum that pends, or, in exact, of a value that is added shard by shard.
 Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options);
 
 // What node n wants of its operands, per operand and axis.

@@ -5,7 +5,9 @@
 #include <limits>
 #include <map>
 
-#include "tegula/ir/text.h"
+#include "tegula/ir/hash.h"
+#include "tegula/passes/shard_check.h"
+#include "tegula/plan/collectives.h"
 #include "tegula/plan/planning.h"
 #include "tegula/runtime/compile_first_rank.h"
 
@@ -141,30 +143,13 @@ Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, F
 
 namespace {
 
-// In the order in which plans run them: that must be one order on all ranks.
-std::string collectives_in_order(const Plan& plan) {
-  std::string text;
-  for (const Step& s : plan.steps)
-    if (s.op->collective)
-      text += cat(s.starts >= 0 ? "start "
-                  : s.ends >= 0 ? "done "
-                                : "",
-                  s.op->name, " over ", s.attrs.str("axis"), " of ", s.in[0].type, "\n");
-  return text;
-}
-
 Status check_collectives(const CompiledRanks& c) {
   for (const Step& s : c.plans[0]->steps)
     if (s.op->collective && !s.kernel)
       return unsupported(cat("no kernel of ", c.plans[0]->target.name, " runs ", s.op->name, " of ",
                              s.in[0].type, " over the ", s.attrs.i("ranks"), " ranks of ",
                              s.attrs.str("axis"), ": an axis has at most 64"));
-  const std::string first = collectives_in_order(*c.plans[0]);
-  for (size_t r = 1; r < c.plans.size(); ++r)
-    if (collectives_in_order(*c.plans[r]) != first)
-      return internal_error(cat("ranks 0 and ", r, " of ", to_text(c.mesh),
-                                " would execute other collectives, or in another order"));
-  return {};
+  return compare_collectives(c.mesh, c.plans);
 }
 
 }  // namespace
@@ -176,7 +161,7 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
                                    const ShardOptions& shard_options, const CompileOptions& options,
                                    int64_t n) {
   CompiledRanks out;
-  out.mesh = shard_options.mesh, out.params = shard_options.params;
+  out.mesh = shard_options.mesh;
   CompileOptions o = options;
   const PlanningFor planning(options.plan);
   ask(o.passes, options.plan, planning);
@@ -184,12 +169,16 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
   o.passes.until = PassPhase::kPartition;
   out.reports = TEGULA_TRY(run_passes(*module, step, o.passes));
   out.sharded = TEGULA_TRY(shard(*module, (*module)[step], shard_options));
+  TEGULA_TRY(check_shardings(*module, (*module)[step], out.sharded));
+  module->mesh = out.mesh, (*module)[step].shardings = out.sharded.values;
+  out.params.clear();
+  for (const Param& p : (*module)[step].params) out.params.push_back(out.sharded.values[p.value]);
   out.passes_ms = ms_since(start);
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;
-  std::map<std::string, std::shared_ptr<const Plan>> known;
+  std::map<uint64_t, std::shared_ptr<const Plan>> known;
   for (int64_t r = 0; r < n; ++r) {
     const FuncId f = TEGULA_TRY(partition(*module, step, out.sharded, r));
-    std::shared_ptr<const Plan>& plan = known[to_text(*module, (*module)[f])];
+    std::shared_ptr<const Plan>& plan = known[hash_of(*module, (*module)[f])];
     if (!plan) {
       Compiled c = TEGULA_TRY(compile(module, f, o));
       if (r == 0) out.reports.insert(out.reports.end(), c.reports.begin(), c.reports.end());
@@ -197,7 +186,7 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
       out.passes_ms += c.passes_ms, out.plan_ms += c.plan_ms;
       plan = std::move(c.plan);
     }
-    out.plans.push_back(plan);
+    out.plans.push_back(plan), out.functions.push_back(f);
   }
   return out;
 }

@@ -50,12 +50,15 @@ struct CompiledRanks {
   Mesh mesh;
   ShardedStep sharded;
   std::vector<Sharding> params;                    // of the plans' parameters
-  std::vector<std::shared_ptr<const Plan>> plans;  // of each rank; equal functions share one
+  std::vector<std::shared_ptr<const Plan>> plans;  // of each rank; functions that hash alike
+                                                   // (ir/hash.h) share one
+  std::vector<FuncId> functions;                   // of each rank; rewritten where it was planned
   std::vector<PassReport> reports;                 // of rank 0's
   std::vector<std::string> notes;                  // for people
   double passes_ms = 0, plan_ms = 0;
 };
-// The passes up to the cut see the whole step, the others each rank's part. Errors: shard's and
+// The passes up to the cut see the whole step, the others each rank's part. The step stays in the
+// module, with the sharding of every value. Errors: shard's and
 // partition's; ranks whose collectives differ, which would wait for one another for ever.
 Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
                                     const ShardOptions& shard, const CompileOptions& options);

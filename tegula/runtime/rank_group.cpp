@@ -1,5 +1,6 @@
 #include "tegula/runtime/rank_group.h"
 
+#include <cstring>
 #include <map>
 
 namespace tegula {
@@ -144,6 +145,26 @@ Peers& RankGroup::peers(int64_t rank) { return *members_[static_cast<size_t>(ran
 
 int64_t RankGroup::sent_bytes(int64_t rank) const {
   return members_[static_cast<size_t>(rank)]->sent.load(std::memory_order_relaxed);
+}
+
+Status RankGroup::agree(int64_t rank, std::string_view what, uint64_t number) {
+  const TensorRef mine = contiguous_ref(&number, {DType::kI64, {}});
+  Status differs;
+  for (size_t a = 0; a < mesh_.axes.size() && differs.ok(); ++a) {
+    const std::string& axis = mesh_.axes[a].name;
+    const Peers::Met met = peers(rank).meet(axis, mine, {});
+    for (size_t i = 0; i < met.all.size() && differs.ok(); ++i) {
+      uint64_t other = 0;
+      std::memcpy(&other, met.all[i].in.data, sizeof other);
+      if (other != number)
+        differs = internal_error(cat("ranks ", rank, " and ", mesh_.group(rank, a)[i], " of ",
+                                     to_text(mesh_), " have other ", what, " (hashes ", number,
+                                     " and ", other, "): run one build with one configuration"));
+    }
+    // Nobody's number goes before all have read it.
+    if (met.all.empty() || !peers(rank).meet(axis)) return io_error("another rank failed");
+  }
+  return differs;
 }
 
 void RankGroup::begin() {

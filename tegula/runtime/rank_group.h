@@ -30,6 +30,10 @@ class RankGroup {
   // What others have taken from this rank since the group was made.
   int64_t sent_bytes(int64_t rank) const;
 
+  // Have all ranks the same number? Each calls it, within run(). Error, on the ranks that see it:
+  // the first rank along an axis that has another one.
+  Status agree(int64_t rank, std::string_view what, uint64_t number);
+
   // Calls fn(rank) in a thread for each rank; the error of the first rank that failed by itself.
   // When one fails, those that wait for it go on with an error.
   template <class F>

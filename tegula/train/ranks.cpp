@@ -1,10 +1,13 @@
 #include "tegula/train/ranks.h"
 
 #include <algorithm>
+#include <map>
 
+#include "tegula/ir/hash.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ir/sum_shards.h"
 #include "tegula/models/model.h"
+#include "tegula/plan/collectives.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/first_rank.h"
 
@@ -44,6 +47,25 @@ Result<Sharding> sharding_of_weight(const ModelConfig& config, const Mesh& mesh,
   // Whole units alone: what does not divide stays whole, and its products are listed as uncut.
   if (units % n == 0) s[static_cast<size_t>(axis)] = AxisSharding::split(cut->dim, cut->parts);
   return s;
+}
+
+// Weights of which an axis cannot share out whole units, by axis and unit: a line each.
+Result<std::vector<std::string>> left_whole(const TrainConfig& config) {
+  const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
+  std::map<std::string, std::string> names;  // what cannot be shared -> of which weights
+  for (const Cut& cut : model.cuts) {
+    const int axis = config.mesh.find(axis_of(cut));
+    if (axis < 0 || !cut.units) continue;
+    const MeshAxis& a = config.mesh.axes[static_cast<size_t>(axis)];
+    const int64_t units = config.model.size(*cut.units);
+    if (units % a.size == 0) continue;
+    std::string& list = names[cat(a.name, ": the ", units, " ", cut.units->name,
+                                  " cannot be shared evenly by its ", a.size, " ranks")];
+    list += cat(list.empty() ? "" : ", ", cut.name);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [what, of] : names) lines.push_back(cat(what, ", all of which hold ", of));
+  return lines;
 }
 
 // ZeRO: dp also splits what only the update reads, and in 3 weights, along the first dim that it
@@ -169,6 +191,7 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
   ShardOptions o = TEGULA_TRY(shard_options(config, f, options));
   if (config.mesh.n_ranks() > 1) {
     CompiledRanks ranks = TEGULA_TRY(compile_ranks(functions.module, function, o, options));
+    for (std::string& line : TEGULA_TRY(left_whole(config))) ranks.notes.push_back(std::move(line));
     if (const std::string why = why_not_dealt(config); !why.empty() && config.mode != "exact")
       ranks.notes.push_back(cat("tokens are shared out over cp in order: ", why));
     const int cp = config.mesh.find("cp");
@@ -215,6 +238,15 @@ ProductShares product_shares(const CompiledRanks& ranks, const Plan& whole) {
   }
   const double one = product_flops(whole);
   return one > 0 ? ProductShares{all / one, (all - alike) / one} : ProductShares{};
+}
+
+Status agree_on_collectives(RankGroup& group, std::span<const CompiledRanks> plans) {
+  return group.run([&](int64_t rank) {
+    uint64_t h = plans.size();
+    for (const CompiledRanks& c : plans)
+      h = mix(h, collectives_hash(*c.plans[static_cast<size_t>(rank)]));
+    return group.agree(rank, "collectives", h);
+  });
 }
 
 const Sharding* sharding_of(const CompiledRanks& ranks, std::string_view param) {

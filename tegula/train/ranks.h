@@ -17,6 +17,7 @@
 #pragma once
 
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/rank_group.h"
 #include "tegula/runtime/session.h"
 #include "tegula/train/step.h"
 
@@ -34,6 +35,10 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
 // The plans of all ranks of config.mesh, of one of the step's functions.
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target);
+
+// Before the first step: do all ranks execute the same collectives in these plans? Each compares a
+// hash of its own with the others' (RankGroup::agree), as ranks that share no memory would.
+Status agree_on_collectives(RankGroup& group, std::span<const CompiledRanks> plans);
 
 // FLOPs of products over all ranks, as a multiple of those of one rank that does the whole step.
 struct ProductShares {

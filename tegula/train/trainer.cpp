@@ -187,7 +187,7 @@ Status Trainer::allocate() {
       run.sessions.push_back(std::make_unique<Session>(c.plans[r], run.rank, run.arena.data()));
     if (memory_nodes() > 1 && !device) run.sessions[kStep]->touch_arena();
   }
-  return {};
+  return ranks_.size() > 1 ? agree_on_collectives(group_, plans_) : Status();
 }
 
 Status Trainer::make_watches(RankRun& run, size_t rank) {

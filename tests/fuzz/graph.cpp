@@ -1,5 +1,6 @@
-// Graphs as text: what is read is printed and read the same; what the verifier passes is
-// interpreted, compiled and run at several extents without touching memory that is not its own.
+// Graphs as text: what is read is printed and read the same; what the verifier passes is cut for
+// the ranks of its mesh, interpreted, compiled and run at several extents without touching memory
+// that is not its own.
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/text.h"
 #include "tegula/ir/verify.h"
@@ -48,6 +49,18 @@ void interpret_everywhere(const Module& m, const Function& f) {
   }
 }
 
+// What is said of where values lie is a given to the cutting of the step.
+void cut_for_ranks(const std::string& text, FuncId f) {
+  auto m = std::make_shared<Module>(std::move(*module_from_text(text)));
+  if (m->mesh.axes.empty() || m->mesh.n_ranks() > 8) return;
+  const ShardOptions options{
+      m->mesh, std::vector<Sharding>((*m)[f].params.size(), replicated(m->mesh)), Mode::kFast};
+  const auto ranks = compile_ranks(m, f, options, {});
+  if (!ranks.ok()) return;
+  const Status st = verify(*m, (*m)[f]);
+  TEGULA_CHECK(st.ok(), st.error().message);
+}
+
 bool run(std::string_view input) {
   const auto parsed = module_from_text(input);
   if (!parsed.ok()) return false;
@@ -57,6 +70,7 @@ bool run(std::string_view input) {
   if (!verify(*parsed).ok() || !is_small(*parsed)) return false;
   for (size_t f = 0; f < parsed->functions.size() && f < 4; ++f) {
     interpret_everywhere(*parsed, parsed->functions[f]);
+    cut_for_ranks(text, static_cast<FuncId>(f));
     auto copy = std::make_shared<Module>(std::move(*module_from_text(text)));  // it is rewritten
     CompileOptions options;
     options.plan.verify = true, options.plan.target.n_threads = 2;

@@ -19,6 +19,7 @@
 #include "tegula/runtime/compile.h"
 #include "tegula/tile/program.h"
 #include "tests/common/random_graph.h"
+#include "tests/common/random_shardings.h"
 #include "tests/fuzz/target.h"
 
 namespace tegula::fuzz {
@@ -124,6 +125,16 @@ TEST(FuzzSeeds, Written) {
     testing::RandomGraphOptions o;
     o.n_nodes = 6 + static_cast<int>(seed % 5);
     if (testing::RandomGraph(m, seed, o).build().ok()) graphs.push_back(to_text(m));
+  }
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    std::mt19937_64 rng(seed);
+    Module m;
+    testing::RandomGraphOptions o;
+    o.n_nodes = 8, o.is_symbolic = false;
+    ASSERT_TRUE(testing::RandomGraph(m, seed, o).build().ok());
+    m.mesh = testing::random_mesh(rng, 8);
+    testing::annotate_some(m[0], m.mesh, rng, 2);
+    write_seed("graph", cat("sharding-", seed), to_text(m));
   }
   for (size_t i = 0; i < graphs.size(); ++i) {
     write_seed("graph", cat("graph-", i), graphs[i]);

@@ -135,7 +135,7 @@ TEST(Text, ErrorsSayWhereAndWhat) {
   };
   EXPECT_EQ(message(""), "parsed");
   EXPECT_EQ(message("# nothing"), "parsed");
-  EXPECT_EQ(message("fun 0"), "1:1: expected symbol or func, found \"fun\"");
+  EXPECT_EQ(message("fun 0"), "1:1: expected mesh, symbol or func, found \"fun\"");
   EXPECT_EQ(message("symbol n < 8"), "1:10: expected \"<=\", found \"<\"");
   EXPECT_EQ(message("symbol n <= -1"),
             "1:13: the symbol's bound is -1, must be in [0, 1099511627776]");
