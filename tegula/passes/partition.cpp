@@ -284,7 +284,7 @@ class Partitioner {
     for (size_t a = 0; a < to.size(); ++a) {
       if (!to[a].is_split() || now[a] == to[a]) continue;
       now[a] = to[a];
-      x = share(v, x, a, now);
+      if (s_.mesh.axes[a].size > 1) x = share(v, x, a, now);
     }
     // Of a sum that pends a whole addend is the first rank's part.
     for (size_t a = 0; a < to.size(); ++a) {

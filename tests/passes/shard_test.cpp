@@ -57,7 +57,6 @@ TEST(Shard, StartsFromAnnotations) {
   EXPECT_EQ(to_text(m.mesh, of_result(m[id], s, 0)), "[dp:0, tp:1]");
   EXPECT_EQ(to_text(m.mesh, of_result(m[id], s, 1)), "[dp:0, tp:+]");
   EXPECT_EQ(s.values, s.made);
-  EXPECT_TRUE(s.uncut.empty());
 }
 
 // A value is brought to where it is said to lie as soon as it is made, whatever its node gives.

@@ -20,6 +20,7 @@
 #include "tests/common/random_graph.h"
 #include "tests/common/random_shardings.h"
 #include "tests/common/run_ranks.h"
+#include "tests/common/sweep.h"
 
 namespace tegula {
 namespace {
@@ -33,14 +34,15 @@ CompileOptions options_of(Mode mode) {
   return o;
 }
 
-// Small integers, so that every order of sums gives the same.
+// Small integers, so that every order of sums gives the same; state smaller still.
 std::vector<HostTensor> integers(const Function& f, uint64_t seed) {
   std::vector<HostTensor> in;
   for (const Param& p : f.params) {
     HostTensor t(f.type(p.value));
+    const int n = p.role == Role::kState ? 3 : 7;
     for (int64_t i = 0; i < t.numel(); ++i)
-      t.put(i, std::floor(7 * philox_uniform(seed, in.size(), static_cast<uint64_t>(i))) -
-                   (is_float(t.type.dtype) ? 3 : 0));
+      t.put(i, std::floor(n * philox_uniform(seed, in.size(), static_cast<uint64_t>(i))) -
+                   (is_float(t.type.dtype) ? n / 2 : 0));
     in.push_back(std::move(t));
   }
   return in;
@@ -87,7 +89,8 @@ FuncId products(Module& m, uint64_t seed) {
 TEST(Annotated, ShardedIsWhole) {
   std::map<std::string, int> exchanges;
   int n_ran = 0, n_refused = 0, n_moved = 0;
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  test::Sweep sweep(120);
+  for (uint64_t seed = 0; sweep.next(seed);) {
     for (const Mode mode : {Mode::kFast, Mode::kExact}) {
       std::mt19937_64 rng(seed);
       auto m = std::make_shared<Module>();
@@ -128,7 +131,7 @@ TEST(Annotated, ShardedIsWhole) {
     }
   }
   EXPECT_GT(n_ran, 150);
-  EXPECT_LT(n_refused, 20);
+  EXPECT_LT(10 * n_refused, n_ran);
   EXPECT_GT(n_moved, 100);
   for (const char* op : {"all_gather", "all_reduce", "reduce_scatter", "all_to_all"})
     EXPECT_GT(exchanges[op], 5) << op;
