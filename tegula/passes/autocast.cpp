@@ -1,9 +1,9 @@
 // Mixed precision: contractions read bf16 and keep f32 sums; everything else stays f32.
 //
 // An op declared Precision::kLow (dot, attention, the head of the loss) that has a kernel for the
-// low dtype gets its f32 operands cast to it. A product with a weight also rounds its result, so
-// that activations and their gradients take half the memory; sums over the batch (gradients of
-// weights) and scores on their way to a softmax stay f32. Norms, elementwise arithmetic, losses and
+// low dtype gets its f32 operands cast to it. A product with a weight also rounds its result, and
+// the result with its bias, so that activations and their gradients take half the memory; sums over
+// the batch (gradients of weights) and scores on their way to a softmax stay f32. Norms, elementwise arithmetic, losses and
 // the update read casts back to f32, which `fuse` makes free. Weights and state stay f32 and are
 // cast once, for the forward and the backward part alike. [Micikevicius et al. 2018, 3.1]
 //
@@ -69,6 +69,10 @@ class Autocast {
         lower(n, *attrs);
       } else {
         rw_.clone(n);
+        if (is_biased_product(n) || joins_rounded(n)) {
+          const Var y = rw_.at(n.output());
+          rw_.bind(n.output(), cast(lowered(y), DType::kF32, n.origin.loc));
+        }
       }
     }
     if (!changed) return false;
@@ -108,6 +112,23 @@ class Autocast {
     }
     if (!has_kernel(n, n.attrs)) return {};
     return n.attrs;
+  }
+
+  // The sum of a rounded product and a weight: it takes the product's place and is rounded as well.
+  bool is_biased_product(const Node& n) {
+    if (n.op != &add_op || n.phase == Phase::kUpdate || !is_kept_[n.output()]) return false;
+    for (size_t k = 0; k < 2; ++k) {
+      const Node* product = f_.producer(n.inputs[k]);
+      if (product && product->op == &dot_op && is_rounded(rw_.at(n.inputs[k])) &&
+          is_weight(n.inputs[1 - k]))
+        return true;
+    }
+    return false;
+  }
+
+  // What puts rounded values together reads and writes them as they are.
+  bool joins_rounded(const Node& n) {
+    return (n.op == &concat_op || n.op == &pad_op) && is_rounded(rw_.at(n.output()));
   }
 
   // Of the node with lowered operands.

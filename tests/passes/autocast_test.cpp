@@ -35,6 +35,39 @@ FuncId small_step(Module& m) {
   return finish(b);
 }
 
+// What was widened to be added to a bias, or put together, is not kept as f32: only casts read the
+// sums, and nothing but a sum reads a concat as f32.
+TEST(Autocast, BiasesAndJoinsKeepProductsNarrow) {
+  Module m;
+  Builder b(m, "step");
+  const Var x = b.param("x", f32({2, 6, 8}));
+  const Var w = b.weight("w", f32({8, 16})), v = b.weight("v", f32({32, 8}));
+  const Var bias = b.weight("bias", f32({16}));
+  const Var y = matmul(x, w) + bias;
+  const Var both = concat(std::vector{y, y}, 2);
+  const Var loss =
+      reduce_mean(gelu(y), {0, 1, 2}) + reduce_mean(softmax(matmul(both, v)), {0, 1, 2});
+  b.result("loss", loss);
+  const FuncId id = finish(b);
+  EXPECT_TRUE(run(m, id, "autocast", bf16_options()));
+  const Function& f = m[id];
+  int sums = 0, joins = 0;
+  for (const Node& n : f.nodes) {
+    if (n.op == &concat_op) {
+      ++joins;
+      EXPECT_EQ(operand(f, n, 0), DType::kBF16);
+    }
+    for (ValueId in : n.inputs) {
+      const Node* from = f.producer(in);
+      if (!from || from->op != &add_op || f.type(in).shape.rank() != 3) continue;
+      ++sums;
+      EXPECT_EQ(n.op, &cast_op);
+    }
+  }
+  EXPECT_EQ(sums, 1);
+  EXPECT_EQ(joins, 1);
+}
+
 TEST(Autocast, DotsReadBf16AndAllElseStaysF32) {
   Module m;
   const FuncId f = small_step(m);
