@@ -3,9 +3,10 @@
 // An op declared Precision::kLow (dot, attention, the head of the loss) that has a kernel for the
 // low dtype gets its f32 operands cast to it. A product with a weight also rounds its result, and
 // the result with its bias, so that activations and their gradients take half the memory; sums over
-// the batch (gradients of weights) and scores on their way to a softmax stay f32. Norms, elementwise arithmetic, losses and
-// the update read casts back to f32, which `fuse` makes free. Weights and state stay f32 and are
-// cast once, for the forward and the backward part alike. [Micikevicius et al. 2018, 3.1]
+// the batch (gradients of weights) and scores on their way to a softmax stay f32. Norms,
+// elementwise arithmetic, losses and the update read casts back to f32, which `fuse` makes free.
+// Weights and state stay f32 and are cast once, for the forward and the backward part alike.
+// [Micikevicius et al. 2018, 3.1]
 //
 // Bodies of loops, branches and called functions are done with the function that holds them: a
 // weight of theirs is one of the function's, and what a body would only cast, in every round, is

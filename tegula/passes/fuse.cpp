@@ -83,8 +83,12 @@ struct Body {
 
 class Fuser {
  public:
-  Fuser(Module& module, Function& f, bool merge)
-      : module_(module), f_(f), groups_(f, merge), rw_(module, f), done_(f.nodes.size(), 0) {}
+  Fuser(Module& module, Function& f, bool merge, bool sums_columns)
+      : module_(module),
+        f_(f),
+        groups_(f, merge, sums_columns),
+        rw_(module, f),
+        done_(f.nodes.size(), 0) {}
 
   // Is there anything left that belongs into a body?
   bool has_work() const {
@@ -270,14 +274,14 @@ class Fuser {
 
 }  // namespace
 
-Result<bool> fuse_function(Module& module, Function& f, bool merge) {
+Result<bool> fuse_function(Module& module, Function& f, bool merge, bool sums_columns) {
   remove_dead_nodes(f);  // a body has no room for them
-  Fuser fuser(module, f, merge);
+  Fuser fuser(module, f, merge, sums_columns);
   return rewrite_if_any(fuser, f);
 }
 
-static Result<bool> run(Module& module, Function& f, const PassOptions&) {
-  return fuse_function(module, f, true);
+static Result<bool> run(Module& module, Function& f, const PassOptions& options) {
+  return fuse_function(module, f, true, sums_columns(options));
 }
 
 extern const PassDef fuse_pass = {

@@ -14,6 +14,9 @@ constexpr int kMaxFreeSize = 16;
 constexpr size_t kSearchLimit = 256;  // groups visited before a merge is given up
 // Merges across more unfusible nodes than this must free at least the bytes they keep alive.
 constexpr uint32_t kFar = 8;
+// Sums of columns in a group without reductions of rows; in one with them; and its longest row.
+constexpr int kMostColumns = 4, kMostColumnsOfRows = 3;
+constexpr int64_t kMostRowOfColumns = 8192;
 
 bool is_plain_view(const Node& n) { return n.op->is_view && n.inputs.size() == 1; }
 }  // namespace
@@ -45,7 +48,7 @@ DimsIn through_view(const Function& f, const Node& view, const DimsIn& dims) {
   return in;
 }
 
-Groups::Groups(const Function& f, bool merge)
+Groups::Groups(const Function& f, bool merge, bool sums_columns)
     : f_(f),
       role_(f.nodes.size()),
       is_fusible_(f.nodes.size(), 0),
@@ -53,12 +56,16 @@ Groups::Groups(const Function& f, bool merge)
       free_size_(f.nodes.size(), 0),
       stamp_(f.nodes.size(), 0),
       value_stamp_(f.values.size(), 0) {
-  for (size_t n = 0; n < f.nodes.size(); ++n) role_[n] = tile_role(f, f.nodes[n]);
+  for (size_t n = 0; n < f.nodes.size(); ++n) {
+    role_[n] = tile_role(f, f.nodes[n]);
+    if (role_[n] == TileRole::kColumns && !(sums_columns && merge)) role_[n] = TileRole::kNone;
+  }
   find_free();
   find_operands();
   find_consumers();
   make_groups();
   if (merge) merge_all();
+  leave_lone_columns();
   list_members();
 }
 
@@ -111,7 +118,8 @@ void Groups::find_operands() {
       }
       if (p == kNone || !free_size_[p]) {
         o.root = p;
-        if (in_body && p != kNone && is_fusible_[p]) {
+        // What a column gives is there after all rows.
+        if (in_body && p != kNone && is_fusible_[p] && role_[p] != TileRole::kColumns) {
           o.source = p;
           o.leads = dims == natural_dims(f_.type(v).shape);
         }
@@ -161,12 +169,14 @@ void Groups::make_groups() {
       heavy += !free_size_[n] && !is_plain_view(node);
       continue;
     }
-    const bool reduces = role_[n] == TileRole::kReduction;
+    const bool is_column = role_[n] == TileRole::kColumns;
+    g.has_rows = role_[n] == TileRole::kReduction;
+    g.n_columns = is_column;
     const Shape value = squeezed(f_.type(node.output()).shape);
-    g.space = reduces ? squeezed(f_.type(node.inputs[0]).shape) : value;
+    g.space = g.has_rows || is_column ? squeezed(f_.type(node.inputs[0]).shape) : value;
     value_rank_[n] = static_cast<int8_t>(value.rank());
     space_rank_[n] = static_cast<int8_t>(g.space.rank());
-    g.inner = g.space.rank() - value.rank();
+    g.inner = is_column ? value.rank() : g.space.rank() - value.rank();
     g.n_operands = node.inputs.size() + 1;
   }
 }
@@ -184,6 +194,13 @@ void Groups::merge_all() {
   std::stable_sort(edges.begin(), edges.end(),
                    [](const Edge& a, const Edge& b) { return a.bytes > b.bytes; });
   for (const Edge& e : edges) try_merge(e);
+}
+
+// A sum of columns that nothing in a group makes has a kernel of its own.
+void Groups::leave_lone_columns() {
+  for (NodeId n = 0; n < f_.nodes.size(); ++n)
+    if (is_fusible_[n] && role_[n] == TileRole::kColumns && groups_[find(n)].n_members == 1)
+      is_fusible_[n] = 0, role_[n] = TileRole::kNone;
 }
 
 void Groups::list_members() {
@@ -240,9 +257,9 @@ bool Groups::try_merge(const Edge& e) {
   if (a == b) return false;
   Group merged;
   if (groups_[a].n_members + groups_[b].n_members > kMaxMembers ||
-      !combine(groups_[a], groups_[b], e, merged) || !flows_agree(a, b) ||
-      !has_full(a, b, merged) || !is_small(a, b, merged.n_operands) || !frees_memory(a, b) ||
-      has_other_path(a, b))
+      !combine(groups_[a], groups_[b], e, merged) || !has_registers(a, b, merged) ||
+      !flows_agree(a, b) || !has_full(a, b, merged) || !is_small(a, b, merged.n_operands) ||
+      !frees_memory(a, b) || has_other_path(a, b))
     return false;
   const uint32_t root = groups_[a].n_members > groups_[b].n_members ? a : b;
   const uint32_t gone = root == a ? b : a;
@@ -251,10 +268,22 @@ bool Groups::try_merge(const Edge& e) {
   g.space = merged.space, g.inner = merged.inner;
   g.last = std::max(g.last, groups_[gone].last);
   g.n_operands = merged.n_operands;
+  g.n_columns += groups_[gone].n_columns, g.has_rows |= groups_[gone].has_rows;
   g.n_members += groups_[gone].n_members;
   std::swap(next_member_[root], next_member_[gone]);  // two rings become one
   reorder(a, b, root);
   return true;
+}
+
+// A kernel keeps sums of columns in registers, beside what it keeps of a row.
+bool Groups::has_registers(uint32_t a, uint32_t b, const Group& merged) const {
+  const int n = groups_[a].n_columns + groups_[b].n_columns;
+  if (n == 0) return true;
+  if (!groups_[a].has_rows && !groups_[b].has_rows) return n <= kMostColumns;
+  int64_t row = 1;
+  for (int d = merged.space.rank() - merged.inner; d < merged.space.rank(); ++d)
+    row *= merged.space[d].bound();
+  return n <= kMostColumnsOfRows && row <= kMostRowOfColumns;
 }
 
 // Between the places of a and b, what the search found to come after a moves behind the merged
@@ -304,7 +333,8 @@ bool Groups::flows_agree(uint32_t a, uint32_t b) const {
 bool Groups::has_full(uint32_t a, uint32_t b, const Group& merged) const {
   if (merged.inner == 0) return true;
   const auto fills = [&](NodeId n) {
-    if (role_[n] != TileRole::kReduction) return value_rank_[n] == merged.space.rank();
+    if (role_[n] != TileRole::kReduction && role_[n] != TileRole::kColumns)
+      return value_rank_[n] == merged.space.rank();
     const NodeId from = operands(n)[0].root;
     return from == kNone || (find(from) != a && find(from) != b);
   };

@@ -34,11 +34,14 @@ struct Group {
   uint32_t n_members = 1;
   NodeId last = 0;        // of them
   size_t n_operands = 0;  // no fewer than it has, results included
+  int n_columns = 0;      // members that sum columns
+  bool has_rows = false;  // a member reduces rows
 };
 
 class Groups {
  public:
-  Groups(const Function& f, bool merge);
+  // sums_columns: the target's kernel has column outputs (tile/program.h).
+  Groups(const Function& f, bool merge, bool sums_columns);
 
   TileRole role(NodeId n) const { return role_[n]; }
   bool is_free(NodeId n) const { return free_size_[n] > 0; }
@@ -80,10 +83,12 @@ class Groups {
   void merge_all();
   bool combine(const Group& a, const Group& b, const Edge& e, Group& out) const;
   bool try_merge(const Edge& e);
+  bool has_registers(uint32_t a, uint32_t b, const Group& merged) const;
   bool flows_agree(uint32_t a, uint32_t b) const;
   bool has_full(uint32_t a, uint32_t b, const Group& merged) const;
   bool has_other_path(uint32_t a, uint32_t b);
   void reorder(uint32_t a, uint32_t b, uint32_t merged);
+  void leave_lone_columns();
   void list_members();
   bool is_small(uint32_t a, uint32_t b, size_t& n_operands);
   bool frees_memory(uint32_t a, uint32_t b);

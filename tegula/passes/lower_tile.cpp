@@ -1,11 +1,30 @@
 #include "tegula/passes/lower_tile.h"
 
+#include <algorithm>
+
 #include "tegula/ops/table.h"
 #include "tegula/tile/builder.h"
 
 namespace tegula {
 
 namespace {
+
+// Leading dims, and no trailing one? Of so many rows that each block of a kernel has some.
+bool reduces_columns(const Function& f, const Node& n) {
+  constexpr int64_t kFewest = 512;
+  const Shape& x = f.type(n.inputs[0]).shape;
+  bool reduced[kMaxRank] = {};
+  for (int64_t d : n.attrs.ints("dims")) reduced[d] = true;
+  int64_t n_rows = 1;
+  int n_kept = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x[d] == Dim(1)) continue;
+    if (reduced[d] && n_kept > 0) return false;
+    n_kept += !reduced[d];
+    if (reduced[d]) n_rows *= x[d].bound();
+  }
+  return n_rows >= kFewest && n_kept > 0;
+}
 
 bool reduces_a_row(const Function& f, const Node& n) {
   const Shape& x = f.type(n.inputs[0]).shape;
@@ -65,9 +84,19 @@ class Lowering {
       n += at >= 0;
       inner |= at >= space_.rank() - space_.n_inner;
     }
+    if (inner && is_column(v)) return tile::Extent::kColumn;
     if (inner || (n > 0 && space_.n_inner == 0)) return tile::Extent::kFull;
     const bool one_row = is_result && space_.n_inner > 0 && space_.n_inner == space_.rank();
     return n > 0 || one_row ? tile::Extent::kRow : tile::Extent::kUniform;
+  }
+
+  // Its dims are inner ones, and a reduction made it.
+  bool is_column(ValueId v) const {
+    const Node* n = body_.producer(v);
+    if (!n || !n->op->is_reduction) return false;
+    const auto& dims = space_.dims[v];
+    return std::any_of(dims.begin(), dims.begin() + body_.type(v).shape.rank(),
+                       [&](int8_t d) { return d >= space_.rank() - space_.n_inner; });
   }
 
   SpaceView view_of(ValueId v, tile::Extent extent) const {
@@ -77,6 +106,10 @@ class Lowering {
     for (int d = 0; d < body_.type(v).shape.rank(); ++d)
       if (const int8_t at = space_.dims[v][static_cast<size_t>(d)]; at >= 0)
         view.dim[static_cast<size_t>(at)] = static_cast<int8_t>(d);
+    if (extent == tile::Extent::kColumn) {
+      for (int d = 0; d < space_.rank() - space_.n_inner; ++d) view.shape[d] = 1;
+      return view;
+    }
     const int kept = extent == tile::Extent::kFull  ? space_.rank()
                      : extent == tile::Extent::kRow ? space_.rank() - space_.n_inner
                                                     : 0;
@@ -103,8 +136,8 @@ class Lowering {
       if (extent == tile::Extent::kUniform) index = builder_.constant_int(0);
       out = builder_.random_uniform(regs_[n.inputs[0]], n.attrs.i("stream"), n.attrs.dtype("dtype"),
                                     index);
-    } else if (n.op->is_view) {
-      out = regs_[n.inputs[0]];
+    } else if (n.op->is_view || is_column(n.output())) {
+      out = regs_[n.inputs[0]];  // a column output adds up what it is given
     } else {
       std::vector<tile::Reg> in;
       for (ValueId v : n.inputs) in.push_back(regs_[v]);
@@ -138,6 +171,8 @@ Result<TileLowering> lower_tile(const Module& module, FuncId body, const Attrs& 
 
 TileRole tile_role(const Function& f, const Node& n) {
   if (n.op->is_elementwise) return n.op->tile ? TileRole::kElementwise : TileRole::kNone;
+  if (n.op == &reduce_sum_op && f.type(n.output()).dtype == DType::kF32 && reduces_columns(f, n))
+    return TileRole::kColumns;
   if (n.op->is_reduction)
     return n.op->tile && reduces_a_row(f, n) ? TileRole::kReduction : TileRole::kNone;
   if (n.op == &broadcast_op) return TileRole::kView;

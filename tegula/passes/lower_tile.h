@@ -31,6 +31,7 @@ enum class TileRole : uint8_t {
   kNone,         // not to be fused
   kElementwise,  // one tile instruction per element
   kReduction,    // over trailing dims: a row
+  kColumns,      // a sum over leading dims, for kernels that add up columns
   kView,         // broadcast, or a reshape that adds or removes dims of extent 1
   kSource,       // scalar constant or iota: made anew wherever it is read
   kRandom,       // of the whole space

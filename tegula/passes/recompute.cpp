@@ -11,8 +11,9 @@
 //
 // with the target's rates (cost/price.h), and only where what waits for the backward part is more
 // than the target's caches hold: else no byte costs what memory takes. The values that are computed
-// from live as long as before, so no plan needs more memory. The same ops run on the same values:
-// bits stay. With a budget, or --checkpoint, remat decides instead.
+// from live as long as before; or one of them that the forward part writes anyway, and that is no
+// larger, waits in its place: a norm's operand for its normalised rows. The same ops run on the
+// same values: bits stay. With a budget, or --checkpoint, remat decides instead.
 #include <algorithm>
 #include <map>
 
@@ -27,11 +28,16 @@ namespace tegula {
 namespace {
 
 constexpr size_t kMostNodes = 8;  // of the forward part, to compute one value again
+constexpr int64_t kSmall = 64;    // so much smaller, a value may wait beside what takes a place
 
 class Recompute {
  public:
   Recompute(Module& module, Function& f, const PassOptions& options)
       : module_(module), f_(f), target_(*options.target), marks_(f.values.size(), 0) {
+    for (const Node& n : f.nodes) {
+      n_heavy_.push_back(n_heavy_.empty() ? 0 : n_heavy_.back());
+      n_heavy_.back() += !is_fusible(n) && tile_role(f, n) == TileRole::kNone && !n.op->is_view;
+    }
     for (const Output& r : f.results) marks_[r.value] = kKept | kFixed;
     for (const Param& p : f.params) marks_[p.value] = kKept | kFixed;
     int64_t waiting = 0;
@@ -129,6 +135,8 @@ class Recompute {
   struct Cone {
     std::vector<NodeId> nodes;
     std::vector<ValueId> inputs;
+    std::vector<ValueId> instead;  // those that wait in its place
+    int64_t bytes = 0, room = 0;   // its own; what they may still have
   };
   // Adds what v takes; false: too much, or from values that are not kept.
   bool collect(ValueId v, Cone& cone) const {
@@ -140,11 +148,35 @@ class Recompute {
       if (std::find(cone.inputs.begin(), cone.inputs.end(), u) != cone.inputs.end()) continue;
       if (is_free(u) || (marks_[base(u)] & (kKept | kAgain)) == kKept) {
         cone.inputs.push_back(u);
-      } else if (f_.values[u].node == kNone || !collect(u, cone)) {
-        return false;
+        continue;
       }
+      const Cone before = cone;
+      if (f_.values[u].node != kNone && collect(u, cone)) continue;
+      cone = before;
+      if (!waits_instead(base(u), cone)) return false;
+      cone.inputs.push_back(u);
     }
     return true;
+  }
+  bool waits_instead(ValueId u, Cone& cone) const {
+    const Node* n = f_.producer(u);
+    const int64_t bytes = f_.type(u).bytes();
+    if (n == nullptr || n->phase != Phase::kForward || n->op->is_view || marks_[u] != 0 ||
+        bytes > cone.room || !(bytes * kSmall <= cone.bytes || is_written(u)))
+      return false;
+    cone.room -= bytes;
+    cone.instead.push_back(u);
+    return true;
+  }
+  // By the forward part, whatever waits: something reads it behind a node that is in no loop.
+  bool is_written(ValueId v) const {
+    const NodeId maker = f_.values[v].node;
+    for (NodeId r = maker + 1; r < f_.nodes.size() && f_.nodes[r].phase == Phase::kForward; ++r)
+      if (n_heavy_[r] > n_heavy_[maker] &&
+          std::find(f_.nodes[r].inputs.begin(), f_.nodes[r].inputs.end(), v) !=
+              f_.nodes[r].inputs.end())
+        return true;
+    return false;
   }
 
   void consider(ValueId v, std::vector<Recomputed>* list) {
@@ -156,6 +188,7 @@ class Recompute {
     }
     const int64_t bytes = f_.type(v).bytes();
     Cone cone;
+    cone.bytes = bytes, cone.room = bytes + bytes / kSmall;
     if (is_free(v) || !collect(v, cone)) return;
     std::sort(cone.nodes.begin(), cone.nodes.end());
     int64_t saved = bytes * (n_readers + vanishes), operations = 0;
@@ -173,6 +206,7 @@ class Recompute {
       list->push_back({module_.scopes[maker.origin.scope], maker.op->name, bytes, saved_s, paid_s});
     for (NodeId n : cone.nodes) cones_[v].push_back(f_.nodes[n]);
     marks_[v] |= kAgain;
+    for (ValueId u : cone.instead) keep(u);
   }
 
   // Does a node of the backward part that reads v read u, too?
@@ -204,6 +238,7 @@ class Recompute {
   Function& f_;
   const Target& target_;
   std::vector<uint8_t> marks_;                           // per value, of Mark
+  std::vector<uint32_t> n_heavy_;                        // up to each node: those in no loop
   std::map<ValueId, std::vector<const Node*>> readers_;  // of candidates
   std::map<ValueId, std::vector<Node>> cones_;           // what computes a chosen value again
   std::map<std::pair<ValueId, Phase>, Var> made_;

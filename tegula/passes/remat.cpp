@@ -257,7 +257,7 @@ Result<int64_t> Rematerializer::peak_of(const Function& f) const {
   // What comes after this pass decides on lifetimes, too.
   for (const PassDef* pass : {&dce_pass, &norm_residual_pass, &widen_again_pass})
     TEGULA_TRY(pass->run(copy, fused, options_));
-  TEGULA_TRY(fuse_function(copy, fused, true));
+  TEGULA_TRY(fuse_function(copy, fused, true, sums_columns(options_)));
   return options_.asked().peak_bytes(copy, fused);
 }
 

@@ -5,7 +5,7 @@
 namespace tegula {
 
 static Result<bool> run(Module& module, Function& f, const PassOptions&) {
-  return fuse_function(module, f, false);
+  return fuse_function(module, f, false, false);
 }
 
 extern const PassDef wrap_pass = {

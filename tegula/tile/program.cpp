@@ -30,6 +30,7 @@ std::vector<Extent> extents_of(const Program& p) {
     switch (op_info(i.op).kind) {
       case Kind::kMemory:
         extent[v] = i.op == Op::kLoad ? p.inputs[k].extent : p.outputs[k].extent;
+        if (extent[v] == Extent::kColumn) extent[v] = Extent::kFull;  // of what it sums
         break;
       case Kind::kGenerator:
         extent[v] = generated(p, i, extent);
@@ -44,6 +45,11 @@ std::vector<Extent> extents_of(const Program& p) {
     }
   }
   return extent;
+}
+
+bool has_columns(const Program& p) {
+  return std::any_of(p.outputs.begin(), p.outputs.end(),
+                     [](const Operand& o) { return o.extent == Extent::kColumn; });
 }
 
 namespace {
@@ -92,7 +98,15 @@ class Verifier {
         if (o.extent == Extent::kRow && p_.n_inner == 0)
           return "a row operand needs inner dims, and the program is elementwise";
     for (const Operand& o : p_.outputs)
-      if (o.extent == Extent::kUniform) return "an output is full or row, never uniform";
+      if (o.extent == Extent::kUniform) return "an output is full, row or column, never uniform";
+    for (const Operand& o : p_.inputs)
+      if (o.extent == Extent::kColumn) return "an input is full, row or uniform, never column";
+    for (const Operand& o : p_.outputs) {
+      if (o.extent != Extent::kColumn) continue;
+      if (p_.n_inner == 0 || p_.n_inner == p_.rank) return "a column output needs rows to sum";
+      if (o.dtype != DType::kF32)
+        return cat("a column output is f32, not ", dtype_name(o.dtype), ": cast before and after");
+    }
     stored_.assign(p_.outputs.size(), false);
     for (const Instr& i : p_.code)
       if (i.op == Op::kStore && i.imm >= 0 && static_cast<size_t>(i.imm) < stored_.size()) {

@@ -23,8 +23,10 @@
 // …), then partial j takes j+8, then j+4, j+2, j+1. Results do not depend on threads, tile cuts or
 // instruction set. Denormals are flushed.
 //
+// Sums over rows (column outputs) have an order of their kernel's; see `has_columns`.
+//
 // Cost: `flops` of op_info, per element, row or launch as the value is full, row or uniform; a
-// reduction counts 1 per element (its sum starts from 0). Composites count their formula.
+// reduction and a column output count 1 per element (their sums start from 0). Composites count their formula.
 // Aliasing: an output may be the very view (address, strides) of an input, else must not overlap.
 #pragma once
 
@@ -224,12 +226,13 @@ constexpr Class class_of(DType t) {
   return t == DType::kF64 ? Class::kF64 : is_int(t) ? Class::kI64 : Class::kF32;
 }
 
-enum class Extent : uint8_t { kUniform, kRow, kFull };
+enum class Extent : uint8_t { kUniform, kRow, kFull, kColumn };
 
 // A tensor of the launch: inputs and outputs are numbered apart, in KernelCall's order.
 //   kFull     the iteration space's shape (broadcast by stride 0)
 //   kRow      the same with the inner dims 1, or of stride 0
 //   kUniform  inputs only: one element, whatever the shape
+//   kColumn   outputs only: a sum over all rows for each position in a row, with outer dims 1
 struct Operand {
   DType dtype = DType::kF32;
   Extent extent = Extent::kFull;
@@ -263,6 +266,9 @@ inline constexpr int kMaxInstrs = 4096;
 
 // The extent of every value (kFull for a store of a full output).
 std::vector<Extent> extents_of(const Program& p);
+
+// Has it an output that sums over rows? Those of f32 alone, of kernels that say so.
+bool has_columns(const Program& p);
 
 // Checks everything that needs no shape. Errors (invalid_argument) name the instruction.
 Status verify(const Program& p);

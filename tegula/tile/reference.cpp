@@ -322,6 +322,9 @@ class Machine {
   }
 
   void run() {
+    for (size_t k = 0; k < out_.size(); ++k)
+      if (p_.outputs[k].extent == Extent::kColumn)
+        for (int64_t c = 0; c < space_.row_len; ++c) write(out_[k], offset(out_[k], 0, c), {});
     // The "rows" of an elementwise program are single elements.
     for (int64_t r = 0; r < space_.n_rows; ++r) row(r);
   }
@@ -334,6 +337,10 @@ class Machine {
       if (i.op == Op::kStore) {
         const TensorRef& t = out_[static_cast<size_t>(i.imm)];
         const int64_t n = is_full ? space_.row_len : 1;
+        if (p_.outputs[static_cast<size_t>(i.imm)].extent == Extent::kColumn) {
+          for (int64_t c = 0; c < n; ++c) add_to_column(i, t, r, c);
+          continue;
+        }
         for (int64_t c = 0; c < n; ++c) write(t, offset(t, r, c), get(i.src[0], c));
         continue;
       }
@@ -345,6 +352,12 @@ class Machine {
       value.resize(static_cast<size_t>(is_full ? space_.row_len : 1));
       for (size_t c = 0; c < value.size(); ++c) value[c] = element(i, r, static_cast<int64_t>(c));
     }
+  }
+
+  // One ascending chain over the rows, rounded as each is added.
+  void add_to_column(const Instr& i, const TensorRef& t, int64_t r, int64_t c) const {
+    const int64_t at = offset(t, r, c);
+    write(t, at, {round_(i.dtype, read(t, at).f + get(i.src[0], c).f), 0});
   }
 
   Scalar get(uint16_t v, int64_t c) const {

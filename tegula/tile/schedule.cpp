@@ -69,7 +69,9 @@ class Scheduler {
     for (size_t v = 0; v < code_.size(); ++v) {
       if (!live_[v]) continue;
       for_src(v, [&](uint16_t s) { ++n_uses_[s]; });
-      const int64_t f = flops_of(at(v).op);
+      const bool is_column =
+          is_store(v) && p_.outputs[static_cast<size_t>(at(v).imm)].extent == Extent::kColumn;
+      const int64_t f = is_column ? 1 : flops_of(at(v).op);
       (in_body(v)                   ? schedule_.full_flops
        : extent_[v] == Extent::kRow ? schedule_.row_flops
                                     : schedule_.uniform_flops) += f;

@@ -28,8 +28,9 @@ Result<Space> space_of(const Program& p, std::span<const TensorRef> in,
     bool fits = t.rank == p.rank;
     for (int d = 0; fits && d < p.rank; ++d) {
       const bool inner = d >= p.rank - p.n_inner;
-      const bool is_one = extent == Extent::kRow && inner && (t.shape[d] == 1 || t.stride[d] == 0);
-      fits = is_one || (t.shape[d] == space.shape[d] && !(extent == Extent::kRow && inner));
+      // Along which it has one element.
+      const bool is_lone = extent == (inner ? Extent::kRow : Extent::kColumn);
+      fits = is_lone ? t.shape[d] == 1 || t.stride[d] == 0 : t.shape[d] == space.shape[d];
     }
     if (fits) return {};
     std::string got, want;
@@ -37,7 +38,9 @@ Result<Space> space_of(const Program& p, std::span<const TensorRef> in,
     for (int d = 0; d < p.rank; ++d) append(want, cat(d ? "," : "", space.shape[d]));
     return invalid_argument(cat("tile program: ", name, k, " has shape [", got,
                                 "], the iteration space [", want, "]",
-                                extent == Extent::kRow ? ", whose rows it should have" : ""));
+                                extent == Extent::kRow      ? ", whose rows it should have"
+                                : extent == Extent::kColumn ? ", whose columns it should have"
+                                                            : ""));
   };
   for (size_t k = 0; k < in.size(); ++k) TEGULA_TRY(check(in[k], p.inputs[k].extent, "in", k));
   for (size_t k = 0; k < out.size(); ++k) TEGULA_TRY(check(out[k], p.outputs[k].extent, "out", k));

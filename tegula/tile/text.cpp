@@ -18,6 +18,7 @@ void operand(std::string& out, const char* prefix, size_t k, const Operand& o) {
   append(out, cat(prefix, k, " ", dtype_name(o.dtype)));
   if (o.extent == Extent::kRow) out += " row";
   if (o.extent == Extent::kUniform) out += " uniform";
+  if (o.extent == Extent::kColumn) out += " column";
   out += '\n';
 }
 
@@ -88,13 +89,16 @@ class Parser {
 
   static std::string operand(const Words& w, int64_t k, std::vector<Operand>& list) {
     if (k != static_cast<int64_t>(list.size())) return cat("expected number ", list.size());
-    if (w.size() < 2 || w.size() > 3) return "expected a dtype and perhaps row or uniform";
+    if (w.size() < 2 || w.size() > 3) return "expected a dtype and perhaps row, uniform or column";
     const auto dtype = parse_dtype(w[1]);
     if (!dtype) return cat("unknown dtype ", w[1]);
     Operand o{*dtype, Extent::kFull};
     if (w.size() == 3) {
-      if (w[2] != "row" && w[2] != "uniform") return cat("unknown extent ", w[2]);
-      o.extent = w[2] == "row" ? Extent::kRow : Extent::kUniform;
+      if (w[2] != "row" && w[2] != "uniform" && w[2] != "column")
+        return cat("unknown extent ", w[2]);
+      o.extent = w[2] == "row"       ? Extent::kRow
+                 : w[2] == "uniform" ? Extent::kUniform
+                                     : Extent::kColumn;
     }
     list.push_back(o);
     return "";

@@ -138,5 +138,48 @@ TEST(Recompute, Chains) {
   }
 }
 
+// Bytes of the forward part's values that the backward part reads, each once.
+int64_t waiting(const Function& f) {
+  std::vector<uint8_t> seen(f.values.size(), 0);
+  int64_t total = 0;
+  for (const Node& n : f.nodes) {
+    if (n.phase == Phase::kForward) continue;
+    for (ValueId v : n.inputs) {
+      while (f.producer(v) && f.producer(v)->op->is_view) v = f.producer(v)->inputs[0];
+      const Node* maker = f.producer(v);
+      if (!maker || maker->phase != Phase::kForward || seen[v]++) continue;
+      if (maker->op != &constant_op) total += f.type(v).bytes();
+    }
+  }
+  return total;
+}
+
+// Blocks x += norm(x) w: what a norm normalises is written anyway, for the sum after the product,
+// so that waits, and not the normalised rows.
+TEST(Recompute, ANormsOperandWaitsInsteadOfItsRows) {
+  Module m;
+  Builder b(m, "step");
+  Var x = b.param("x", f32({256, 64}));
+  std::vector<Var> w;
+  for (int k = 0; k < 3; ++k) {
+    w.push_back(b.weight(cat("w", k), f32({64, 64})));
+    const Var centred = x - reduce_mean(x, {1}, true);
+    const Var rows = centred * rsqrt(reduce_mean(centred * centred, {1}, true) + 1e-5);
+    x = x + matmul(rows, w.back());
+  }
+  const auto g = grad(reduce_mean(x * x, {0, 1}), w);
+  for (size_t i = 0; i < g.size(); ++i) b.result(cat("g", i), g[i]);
+  const FuncId f = finish(b);
+  for (const char* pass : {"views", "fold", "algebra", "cse", "dce"}) run(m, f, pass);
+  const Function before = m[f];
+  const int64_t bytes = moved(m, f);
+  Machine slow_memory(1000);
+  EXPECT_TRUE(run(m, f, "recompute", slow_memory.options));
+  expect_same_bits(m, before, m[f]);
+  constexpr int64_t kRows = 256 * 64 * 4;
+  EXPECT_LE(moved(m, f), bytes - kRows);
+  EXPECT_LE(waiting(m[f]), waiting(before) + waiting(before) / 64);
+}
+
 }  // namespace
 }  // namespace tegula

@@ -22,6 +22,7 @@ constexpr int64_t kFewRowsLength = 512;   // and one of these if there are too f
 constexpr int kFewThreads = 512;          // to give each multiprocessor so many threads
 constexpr int64_t kRoomBytes = 32 << 10;  // of shared memory
 constexpr int64_t kBlocksPerMultiprocessor = 32;
+constexpr int kColumnWords = 160;  // registers of what is kept and of sums of columns
 
 struct MergedDim {
   int64_t extent = 1;
@@ -48,11 +49,23 @@ class Caller {
     if (inner_.empty()) inner_.push_back({1, std::vector<int64_t>(operands_.size(), 0)});
     l.n_outer = static_cast<int>(outer_.size()), l.n_inner = static_cast<int>(inner_.size());
     l.is_wide = needs_wide();
-    l.is_rows ? rows() : elements();
-    if (l.is_rows) block_of_rows();
+    l.n_columns =
+        static_cast<int>(std::count_if(operands_.begin(), operands_.end(), [](const OperandRef& o) {
+          return o.extent == Extent::kColumn;
+        }));
+    l.is_columns = l.n_columns > 0 && tile_phases(p_, true).phases.size() == 1;
+    call_.row_len = space_.row_len;
+    if (l.is_columns) {
+      columns();
+    } else {
+      l.is_rows ? rows() : elements();
+      if (l.is_rows) block_of_rows();
+    }
     add_params();
     return std::move(call_);
   }
+
+  bool fits() const { return fits_; }
 
  private:
   std::vector<MergedDim> merged(int begin, int end) const {
@@ -99,7 +112,8 @@ class Caller {
     return is;
   }
 
-  void elements() {
+  // What a thread takes at once along the innermost dim, and how each operand gives it.
+  void vectors(bool ends_whole) {
     TileLayout& l = call_.layout;
     const TilePhases phases = tile_phases(p_, true);
     const MergedDim& last = inner_.back();
@@ -108,22 +122,46 @@ class Caller {
       if (operands_[k].extent == Extent::kFull && last.stride[k] == 1)
         least_bytes = std::min(least_bytes, size_bytes(operands_[k].tensor->dtype));
     n = std::min(n, 16 / least_bytes);
-    while (n > 1 && (n * phases.live_words > kBodyWords || n * phases.work > kUnrolledWork)) n /= 2;
-    if (inner_.size() > 1)
+    const int words = phases.live_words + l.n_columns;
+    while (n > 1 && (n * words > kBodyWords || n * phases.work > kUnrolledWork)) n /= 2;
+    if (ends_whole)
       while (last.extent % n != 0) n /= 2;
     l.vector = n;
     for (size_t k = 0; k < operands_.size(); ++k) {
       const int64_t stride = last.stride[k];
+      const Extent extent = operands_[k].extent;
       // An output of stride 0 has one element along the dim.
       const bool is_same = stride == 0 && k < p_.inputs.size();
-      l.access.push_back(operands_[k].extent == Extent::kUniform ? TileAccess::kOne
-                         : is_same                               ? TileAccess::kSame
-                         : stride == 1 && is_aligned(k, n)       ? TileAccess::kVector
-                                                                 : TileAccess::kStrided);
+      const bool is_one = extent == Extent::kUniform || extent == Extent::kColumn;
+      l.access.push_back(is_one                            ? TileAccess::kOne
+                         : extent == Extent::kRow          ? TileAccess::kRow
+                         : is_same                         ? TileAccess::kSame
+                         : stride == 1 && is_aligned(k, n) ? TileAccess::kVector
+                                                           : TileAccess::kStrided);
     }
+  }
+
+  void elements() {
+    TileLayout& l = call_.layout;
+    vectors(inner_.size() > 1);
+    const int64_t n = l.vector;
     const int64_t per_block = int64_t{l.n_threads} * n;
     const int64_t most = kBlocksPerMultiprocessor * std::max(target_.multiprocessors, 1);
     call_.n_blocks = std::min((space_.n_rows + per_block - 1) / per_block, most);
+  }
+
+  void columns() {
+    TileLayout& l = call_.layout;
+    vectors(true);
+    l.rows_per_block = 8, l.n_threads = 32 * l.rows_per_block;
+    call_.n_parts = parts_of(l.rows_per_block);
+    const int64_t wide = int64_t{32} * l.vector;
+    column_blocks_ = (space_.row_len + wide - 1) / wide;
+    call_.n_blocks = call_.n_parts * column_blocks_;
+  }
+  int64_t parts_of(int rows_per_block) const {
+    const int64_t most = rows_per_block > 1 ? kMostColumnParts / 2 : kMostColumnParts;
+    return std::min(most, (space_.n_rows + rows_per_block - 1) / rows_per_block);
   }
 
   void rows() {
@@ -135,16 +173,17 @@ class Caller {
       const int64_t stride = last.stride[k], bytes = size_bytes(o.tensor->dtype);
       bool is_same = k < p_.inputs.size();
       for (const MergedDim& d : inner_) is_same &= d.stride[k] == 0;
-      l.access.push_back(o.extent == Extent::kUniform ? TileAccess::kOne
-                         : o.extent == Extent::kRow   ? TileAccess::kRow
-                         : is_same                    ? TileAccess::kSame
-                         : stride == 1                ? TileAccess::kVector
-                                                      : TileAccess::kStrided);
+      const bool is_one = o.extent == Extent::kUniform || o.extent == Extent::kColumn;
+      l.access.push_back(is_one                     ? TileAccess::kOne
+                         : o.extent == Extent::kRow ? TileAccess::kRow
+                         : is_same                  ? TileAccess::kSame
+                         : stride == 1              ? TileAccess::kVector
+                                                    : TileAccess::kStrided);
       if (o.extent != Extent::kFull || stride == 0) continue;
       if (stride == 1) along += bytes;
       if (stride != 1 && !outer_.empty() && outer_.back().stride[k] == 1) across += bytes;
     }
-    l.is_across = across > along;
+    l.is_across = across > along && l.n_columns == 0;
   }
 
   void block_of_rows() {
@@ -156,23 +195,42 @@ class Caller {
     const bool are_few =
         space_.n_rows * 16 < int64_t{kFewThreads} * std::max(target_.multiprocessors, 1);
     const bool is_long = l.keep == TileKeep::kStreamed || space_.row_len > kLongRow;
-    if (!l.is_across && (is_long || (are_few && space_.row_len >= kFewRowsLength)))
+    const bool has_room = l.n_columns == 0 || fits_columns(l, phases);
+    if (!l.is_across && (is_long || !has_room || (are_few && space_.row_len >= kFewRowsLength)))
       block_per_row(phases);
     l.rows_per_block = l.is_block() ? 1 : l.is_across ? 16 : 8;
     l.n_threads = l.threads_per_row * l.rows_per_block;
     call_.n_blocks = (space_.n_rows + l.rows_per_block - 1) / l.rows_per_block;
+    if (l.n_columns == 0) return;
+    call_.n_blocks = call_.n_parts = parts_of(l.rows_per_block);
+    fits_ = fits_columns(l, phases);
+  }
+  // Sums of columns are in registers, in steps that the text knows.
+  bool fits_columns(const TileLayout& l, const TilePhases& phases) const {
+    const int kept = l.keep == TileKeep::kRegisters ? phases.kept_words : 0;
+    return l.row_steps > 0 && l.row_steps * (kept + l.n_columns) <= column_words(l.threads_per_row);
+  }
+  static int column_words(int threads) {
+    return threads == 16 ? kColumnWords : std::min(kColumnWords, 65536 / threads * 5 / 8);
   }
 
   void keep_in(TileLayout& l, const TilePhases& phases, int threads) const {
     l.threads_per_row = threads;
     l.keep = TileKeep::kNothing;
-    if (phases.kept.empty()) return;
     const int64_t steps = rounded_steps((space_.row_len + threads - 1) / threads);
+    if (l.n_columns > 0) {
+      l.row_steps = steps <= kColumnWords ? static_cast<int>(steps) : 0;
+      l.is_whole = space_.row_len == steps * threads;
+    }
+    if (phases.kept.empty()) return;
     // A block's threads share 64 K registers.
     const int most_words = threads == 16 ? kKeptWords : 65536 / threads / 4;
-    const bool fits = steps > 0 && steps * phases.kept_words <= most_words &&
-                      steps * phases.work <= kUnrolledWork;
+    const bool fits =
+        steps > 0 && steps * phases.kept_words <= most_words &&
+        steps * phases.work <= kUnrolledWork &&
+        (l.n_columns == 0 || steps * (phases.kept_words + l.n_columns) <= column_words(threads));
     l.keep = fits ? TileKeep::kRegisters : TileKeep::kStreamed;
+    if (l.n_columns > 0) return;
     l.row_steps = fits ? static_cast<int>(steps) : 0;
     l.is_whole = fits && space_.row_len == steps * threads;
   }
@@ -197,6 +255,7 @@ class Caller {
              (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > kRoomBytes))
         l.vector /= 2;
       if (tile_room_bytes(p_, phases, l) > kRoomBytes) continue;
+      if (l.n_columns > 0 && !fits_columns(l, phases)) continue;
       call_.layout = std::move(l);
       return;
     }
@@ -219,9 +278,8 @@ class Caller {
           static_cast<int64_t>(reinterpret_cast<uintptr_t>(t.data)));
     }
     add("i64", is_rows ? "n_rows" : "n", space_.n_rows);
-    if (is_rows) {
-      add("i64", "row_len", space_.row_len);
-    }
+    if (is_rows) add("i64", "row_len", space_.row_len);
+    if (call_.layout.is_columns) add("i64", "column_blocks", column_blocks_);
     add_dims(outer_, "outer");
     add_dims(inner_, "inner");
     for (size_t v = 0; v < p_.code.size(); ++v) {
@@ -240,7 +298,7 @@ class Caller {
     for (size_t d = 0; d < dims.size(); ++d) {
       if (d > 0) add("i64", cat(name, d), std::max<int64_t>(dims[d].extent, 1));
       for (size_t k = 0; k < operands_.size(); ++k)
-        if (operands_[k].extent != Extent::kUniform)
+        if (operands_[k].extent != Extent::kUniform && operands_[k].extent != Extent::kColumn)
           add("i64", cat(name_of(k), "_", name, d), dims[d].stride[k]);
     }
   }
@@ -251,6 +309,8 @@ class Caller {
   std::vector<OperandRef> operands_;
   std::vector<MergedDim> outer_, inner_;
   TileCall call_;
+  int64_t column_blocks_ = 0;
+  bool fits_ = true;
 };
 
 }  // namespace
@@ -296,7 +356,8 @@ std::string TileLayout::key() const {
   std::string s =
       cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner, " vector ", vector,
           " across ", is_across, " threads ", threads_per_row, " rows ", rows_per_block, " keep ",
-          static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "", " access ");
+          static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "",
+          is_columns ? " columns" : "", n_columns > 0 ? cat(" sums ", n_columns) : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
   return s;
 }
@@ -307,7 +368,11 @@ Result<TileCall> tile_call(const Program& p, std::span<const TensorRef> in,
   std::vector<OperandRef> operands;
   for (size_t k = 0; k < in.size(); ++k) operands.push_back({&in[k], p.inputs[k].extent});
   for (size_t k = 0; k < out.size(); ++k) operands.push_back({&out[k], p.outputs[k].extent});
-  TileCall call = Caller(p, space, target).run(std::move(operands));
+  Caller caller(p, space, target);
+  TileCall call = caller.run(std::move(operands));
+  if (!caller.fits())
+    return unsupported(cat("tile program: rows of ", space.row_len, " elements are too long for ",
+                           call.layout.n_columns, " sums of columns beside them"));
   if (call.n_blocks > INT32_MAX)
     return unsupported(
         cat("tile program: ", space.n_rows, " rows are more than a grid has blocks for"));

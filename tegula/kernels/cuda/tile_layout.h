@@ -10,8 +10,15 @@
 //   block   all threads of a block make a row's elements, and 16 of them add up what the others
 //           leave in shared memory: for long rows, and where there are few
 // What crosses a reduction stays in registers, or is made again.
+//
+// A program with column outputs has fewer blocks than rows, and each goes on from row to row: block
+// b adds up part b of the columns, in registers (rows in steps of all blocks' rows), and what the
+// rows of a block have is added in their order. Without reductions it is laid out
+//   columns 32 neighbours take `vector` columns each, and 8 such groups every eighth row
+// How many parts there are depends on the number of rows alone.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +47,8 @@ struct TileLayout {
   int n_outer = 0, n_inner = 0;  // merged dims
   int vector = 1;                // elements that a thread takes at once
   bool is_across = false;
+  int n_columns = 0;        // outputs that are sums of columns
+  bool is_columns = false;  // see above
   int threads_per_row = 16;
   int rows_per_block = 1;
   int n_threads = 256;
@@ -64,7 +73,18 @@ struct TileCall {
   TileLayout layout;
   std::vector<TileParam> params;
   int64_t n_blocks = 0;  // 0: there is nothing to do
+  // Of column outputs, [n_parts, row_len] each of f32; in memory that the caller gives by setting
+  // params[inputs + output].
+  int64_t n_parts = 0, row_len = 0;
 };
+
+// Of one column output, at most.
+inline constexpr int64_t kMostColumnParts = 512;
+
+// Of one's parts: memory apart from another's.
+inline int64_t column_parts_bytes(const tile::Space& s) {
+  return std::min(kMostColumnParts, s.n_rows) * s.row_len * 4;
+}
 
 // Shared memory for what a block's threads leave for its sums: two chunks of a phase's.
 int64_t tile_room_bytes(const tile::Program& p, const TilePhases& phases, const TileLayout& l);

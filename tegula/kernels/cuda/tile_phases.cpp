@@ -77,8 +77,9 @@ class Phaser {
       if (is_reduction(at(v))) {
         out_.phases[static_cast<size_t>(level_[v]) - 1].reduced.push_back(number);
       } else if (at(v).op == Op::kStore) {
-        auto& list =
-            is_full(v) ? out_.phases[static_cast<size_t>(store_phase_)].stores : out_.row_stores;
+        TilePhase& last = out_.phases[static_cast<size_t>(store_phase_)];
+        const Extent to = p_.outputs[static_cast<size_t>(at(v).imm)].extent;
+        auto& list = to == Extent::kColumn ? last.sums : is_full(v) ? last.stores : out_.row_stores;
         list.push_back(number);
       } else if (!is_full(v)) {
         out_.phases[static_cast<size_t>(level_[v])].row.push_back(number);
@@ -89,7 +90,7 @@ class Phaser {
   void place_body(int l) {
     TilePhase& phase = out_.phases[static_cast<size_t>(l)];
     std::vector<bool> needed(p_.code.size(), false), read = needed;
-    for (const auto* list : {&phase.reduced, &phase.stores})
+    for (const auto* list : {&phase.reduced, &phase.stores, &phase.sums})
       for (const uint16_t v : *list) needed[at(v).src[0]] = true;
     for (size_t v = p_.code.size(); v-- > 0;) {
       if (!needed[v] || !is_full(v)) continue;
@@ -107,7 +108,7 @@ class Phaser {
       if (!read[v]) out_.work += work_of(at(v));
       if (!read[v]) made_[v] = l;
     }
-    out_.work += static_cast<int>(phase.reduced.size());
+    out_.work += static_cast<int>(phase.reduced.size() + phase.sums.size());
     out_.live_words = std::max(out_.live_words, most_live(phase));
   }
 

@@ -17,7 +17,8 @@ struct TilePhase {
   std::vector<uint16_t> body;     // per element
   std::vector<uint16_t> reduced;  // reductions that the walk makes
   std::vector<uint16_t> stores;   // of full outputs
-  bool walks() const { return !reduced.empty() || !stores.empty(); }
+  std::vector<uint16_t> sums;     // of column outputs; where the stores are
+  bool walks() const { return !reduced.empty() || !stores.empty() || !sums.empty(); }
 };
 
 struct TilePhases {

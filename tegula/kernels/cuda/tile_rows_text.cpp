@@ -43,7 +43,9 @@ class Rows {
 
   void run() {
     place();
-    find_row();
+    if (l_.n_columns > 0) open_parts();
+    w_.line("const Index row_len = static_cast<Index>(p.row_len);");
+    w_.find_row();
     keep();
     for (const TilePhase& phase : phases_.phases) {
       for (const uint16_t v : phase.row) w_.value(v);
@@ -61,6 +63,7 @@ class Rows {
       join(phase);
     }
     store_rows();
+    if (l_.n_columns > 0) close_parts();
   }
 
  private:
@@ -70,7 +73,7 @@ class Rows {
     w_.line("const int thread = static_cast<int>(threadIdx.x);");
     if (l_.is_block()) {
       w_.line("const int lane = thread;");
-      w_.line("const i64 row = block;");
+      if (l_.n_columns == 0) w_.line("const i64 row = block;");
       w_.line("const int warp = thread / 32;  // of which the first half may sum");
       const int64_t words = tile_room_bytes(w_.program(), phases_, l_) / 8;
       if (words > 0) {
@@ -87,27 +90,55 @@ class Rows {
     } else {
       w_.line("const int lane = thread & 15;");
       w_.line("const u32 group = 0xffffu << (thread & 16);");
+      if (l_.n_columns > 0) return;
       w_.line("const i64 row = static_cast<i64>(block) * ", rows, " + (thread >> 4);");
       w_.line("if (row >= p.n_rows) return;");
     }
   }
 
-  // Where the row begins in each operand.
-  void find_row() {
-    w_.line("const Index row_len = static_cast<Index>(p.row_len);");
-    if (l_.n_outer > 0) w_.line("i64 rest = row;");
-    for (int d = l_.n_outer - 1; d > 0; --d) {
-      w_.line("const i64 y", d, " = rest % p.outer", d, ";");
-      w_.line("rest /= p.outer", d, ";");
-    }
-    for (size_t k = 0; k < l_.access.size(); ++k) {
-      if (l_.access[k] == TileAccess::kOne) continue;
-      const std::string name = w_.name_of(k);
-      std::string at = cat("p.", name);
-      for (int d = 0; d < l_.n_outer; ++d)
-        append(at, cat(" + ", d == 0 ? "rest" : cat("y", d), " * p.", name, "_outer", d));
-      w_.line("auto* const ", name, " = ", at, ";");
-    }
+  // Of a block, one row after another; a thread's columns are the same in all.
+  void open_parts() {
+    const int rows = l_.rows_per_block;
+    for (const TilePhase& phase : phases_.phases)
+      for (const uint16_t v : phase.sums) w_.line("float c", v, "[", l_.row_steps, "] = {};");
+    const std::string first =
+        l_.is_block() ? "block" : cat("static_cast<i64>(block) * ", rows, " + (thread >> 4)");
+    w_.line("for (i64 row = ", first, "; row < p.n_rows; row += static_cast<i64>(n_blocks) * ",
+            rows, ") {");
+    w_.open();
+  }
+
+  void close_parts() {
+    if (l_.is_block()) w_.line("__syncthreads();  // the next row has the same shared memory");
+    w_.close();
+    w_.line("}");
+    const int steps = l_.row_steps;
+    if (!l_.is_block()) w_.line("__shared__ float columns[", l_.n_threads * steps, "];");
+    for (const TilePhase& phase : phases_.phases)
+      for (const uint16_t v : phase.sums) {
+        const std::string to = cat("p.", w_.name_of(w_.operand_of_store(v)),
+                                   "[static_cast<i64>(block) * p.row_len + e]");
+        if (l_.is_block()) {
+          w_.line("#pragma unroll");
+          w_.line("for (int t = 0; t < ", steps, "; ++t) {");
+          w_.line("  const int e = t * ", threads_, " + lane;");
+          w_.line("  if (e < p.row_len) ", to, " = c", v, "[t];");
+          w_.line("}");
+          continue;
+        }
+        const int row = 16 * steps;
+        w_.line("#pragma unroll");
+        w_.line("for (int t = 0; t < ", steps, "; ++t) columns[(thread >> 4) * ", row,
+                " + t * 16 + lane] = c", v, "[t];");
+        w_.line("__syncthreads();");
+        w_.line("for (int e = thread; e < p.row_len; e += ", l_.n_threads, ") {");
+        w_.line("  float sum = columns[e];");
+        w_.line("  for (int r = 1; r < ", l_.rows_per_block, "; ++r) sum += columns[r * ", row,
+                " + e];");
+        w_.line("  ", to, " = sum;");
+        w_.line("}");
+        w_.line("__syncthreads();");
+      }
   }
 
   void keep() {
@@ -126,9 +157,11 @@ class Rows {
 
   // Whether element t + u is there, as a condition; empty where it always is.
   std::string there() const {
-    const bool may_end = l_.keep == TileKeep::kRegisters ? !l_.is_whole : l_.is_block();
+    const bool may_end = has_steps() ? !l_.is_whole : l_.is_block();
     return may_end ? cat("(", w_.element(), " < row_len)") : "";
   }
+  // Are the steps of a row part of the text?
+  bool has_steps() const { return l_.keep == TileKeep::kRegisters || l_.n_columns > 0; }
   static std::string guard(const std::string& condition) {
     return condition.empty() ? "" : cat("if ", condition, " ");
   }
@@ -151,7 +184,7 @@ class Rows {
 
   void body(const TilePhase& phase) {
     const bool by_registers = l_.keep == TileKeep::kRegisters;
-    w_.line("const auto body = [&](auto width, ", by_registers ? "int" : "Index", " t) {");
+    w_.line("const auto body = [&](auto width, ", has_steps() ? "int" : "Index", " t) {");
     w_.open();
     w_.line("constexpr int U = decltype(width)::value;");
     w_.loads(phase.body, guard(there()));
@@ -174,6 +207,9 @@ class Rows {
         w_.line(guard(there()), "r", v, " = ", combiner(w_.at(v).op), "::of(r", v, ", v", from,
                 ");");
     }
+    for (const uint16_t v : phase.sums)
+      w_.line(guard(there()), "c", v, "[t + u] += v", w_.at(v).src[0], ";");
+    w_.count_sums(phase.sums);
     std::string counted = there();
     if (l_.is_across) counted = counted.empty() ? "(is_there)" : cat("(is_there && ", counted, ")");
     w_.count(counted, "(lane == 0)", phase.reduced);
@@ -206,7 +242,7 @@ class Rows {
 
   void walk() {
     const int n = l_.vector;
-    if (l_.keep == TileKeep::kRegisters) {
+    if (has_steps()) {
       const int steps = l_.row_steps, whole = steps / n * n;
       if (whole > 0) {
         w_.line("#pragma unroll");

@@ -40,7 +40,9 @@ std::string tile_text(const tile::Program& p, const TileCall& call) {
   TileWriter w(p, call);
   w.head();
   const TilePhases phases = tile_phases(p, layout.keep != TileKeep::kStreamed);
-  layout.is_rows ? write_rows(w, phases) : write_elements(w, phases);
+  layout.is_columns ? write_columns(w, phases)
+  : layout.is_rows  ? write_rows(w, phases)
+                    : write_elements(w, phases);
   return w.finish();
 }
 

@@ -41,7 +41,16 @@ void TileWriter::count(const std::string& of_element, const std::string& of_row,
     n = 0;
   };
   write(Extent::kFull, of_element), write(Extent::kRow, of_row);
-  write(Extent::kUniform, "(block == 0 && threadIdx.x == 0)");
+  const std::string lane = layout().is_columns ? "first" : "lane";
+  write(Extent::kUniform, layout().n_columns > 0 ? cat("(row == 0 && ", lane, " == 0)")
+                                                 : "(block == 0 && threadIdx.x == 0)");
+}
+
+void TileWriter::count_sums(const std::vector<uint16_t>& sums) {
+  for (const uint16_t v : sums) {
+    if (!was_counted_[v]) ++pending_[static_cast<int>(Extent::kFull)];
+    was_counted_[v] = true;
+  }
 }
 
 void TileWriter::add_flops(size_t v, Extent of) {
@@ -185,6 +194,22 @@ void TileWriter::coordinates(const std::string& position) {
   line("const Index x0 = rest;");
 }
 
+void TileWriter::find_row() {
+  const int n_outer = layout().n_outer;
+  if (n_outer > 0) line("i64 rest = row;");
+  for (int d = n_outer - 1; d > 0; --d) {
+    line("const i64 y", d, " = rest % p.outer", d, ";");
+    line("rest /= p.outer", d, ";");
+  }
+  for (size_t k = 0; k < layout().access.size(); ++k) {
+    if (layout().access[k] == TileAccess::kOne) continue;
+    std::string at = cat("p.", name_of(k));
+    for (int d = 0; d < n_outer; ++d)
+      append(at, cat(" + ", d == 0 ? "rest" : cat("y", d), " * p.", name_of(k), "_outer", d));
+    line("auto* const ", name_of(k), " = ", at, ";");
+  }
+}
+
 std::string TileWriter::offset(size_t k, const std::string& along) const {
   const int last = layout().n_inner - 1;
   std::string s;
@@ -200,7 +225,7 @@ std::string TileWriter::offset(size_t k, const std::string& along) const {
 }
 
 void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& guard) {
-  const bool is_rows = layout().is_rows;
+  const bool is_rows = layout().is_rows, is_flat = this->is_flat();
   std::vector<uint16_t> single;
   for (const uint16_t v : body) {
     if (at(v).op != Op::kLoad) continue;
@@ -208,7 +233,7 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
     const std::string storage = cat(tile_dtype(at(v).dtype), "::Storage");
     const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
     const TileAccess access = layout().access[k];
-    if (access == TileAccess::kSame && (is_rows || layout().n_inner == 1)) {
+    if (access == TileAccess::kSame && (!is_flat || layout().n_inner == 1)) {
       line("const ", storage, " a", v, " = *", base, ";");
     } else if (access == TileAccess::kSame) {
       line("const ", storage, " a", v, " = ", base, "[", offset(k, ""), "];");
@@ -225,18 +250,18 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
   open();
-  if (is_rows) coordinates("(" + element() + ")");
+  if (!is_flat) coordinates("(" + element() + ")");
   for (const uint16_t v : single) {
     const auto k = static_cast<size_t>(at(v).imm);
     const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
-    line(guard, "a", v, "[u] = ", base, "[", offset(k, is_rows ? "" : "u"), "];");
+    line(guard, "a", v, "[u] = ", base, "[", offset(k, is_flat ? "u" : ""), "];");
   }
   close();
   line("}");
 }
 
 bool TileWriter::is_vector(size_t k) const {
-  return !layout().is_rows && layout().access[k] == TileAccess::kVector;
+  return is_flat() && layout().access[k] == TileAccess::kVector;
 }
 
 void TileWriter::open_stores(const std::vector<uint16_t>& stores) {
@@ -254,7 +279,7 @@ void TileWriter::fill_stores(const std::vector<uint16_t>& stores) {
 }
 
 void TileWriter::write_stores(const std::vector<uint16_t>& stores, const std::string& guard) {
-  const bool is_rows = layout().is_rows;
+  const bool is_rows = layout().is_rows, is_flat = this->is_flat();
   std::vector<uint16_t> single;
   for (const uint16_t v : stores) {
     const size_t k = operand_of_store(v);
@@ -263,16 +288,17 @@ void TileWriter::write_stores(const std::vector<uint16_t>& stores, const std::st
       continue;
     }
     const std::string pack = cat("Pack<", tile_dtype(at(v).dtype), "::Storage, U>");
-    line("*reinterpret_cast<", pack, "*>(p.", name_of(k), " + ", offset(k, ""), ") = b", v, ";");
+    line("*reinterpret_cast<", pack, "*>(", is_rows ? "" : "p.", name_of(k), " + ", offset(k, ""),
+         ") = b", v, ";");
   }
   if (single.empty()) return;
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
   open();
-  if (is_rows) coordinates("(" + element() + ")");
+  if (!is_flat) coordinates("(" + element() + ")");
   for (const uint16_t v : single) {
     const size_t k = operand_of_store(v);
-    line(guard, is_rows ? "" : "p.", name_of(k), "[", offset(k, is_rows ? "" : "u"), "] = b", v,
+    line(guard, is_rows ? "" : "p.", name_of(k), "[", offset(k, is_flat ? "u" : ""), "] = b", v,
          "[u];");
   }
   close();

@@ -1,4 +1,4 @@
-// What the two forms of tile kernels share: names of values, and the lines that make them.
+// What the forms of tile kernels share: names of values, and the lines that make them.
 #pragma once
 
 #include "tegula/kernels/cuda/tile_phases.h"
@@ -31,6 +31,8 @@ class TileWriter {
   // cost an element, row or launch, each value once, however often it is made; conditions as "(…)".
   void count(const std::string& of_element, const std::string& of_row,
              const std::vector<uint16_t>& reduced = {});
+  // The additions of column outputs, for the next count().
+  void count_sums(const std::vector<uint16_t>& sums);
   // Arrays of what the full loads of `body` read, U elements, offsets by `offset`.
   void loads(const std::vector<uint16_t>& body, const std::string& guard);
   // Declares what stores fill, and writes it.
@@ -39,6 +41,8 @@ class TileWriter {
   void write_stores(const std::vector<uint16_t>& stores, const std::string& guard);
   // Coordinates x0, x1, … of the merged inner dims at position `position`.
   void coordinates(const std::string& position);
+  // Where row `row` begins in each operand.
+  void find_row();
   // A thread's element of its row in step t + u.
   std::string element() const;
   // The offset of operand k at these coordinates, moved by `along` elements along the last.
@@ -54,6 +58,8 @@ class TileWriter {
 
  private:
   void add_flops(size_t v, tile::Extent of);
+  // Are elements neighbours that a thread takes at once?
+  bool is_flat() const { return !layout().is_rows || layout().is_columns; }
   bool is_vector(size_t k) const;  // operand k is moved in whole vectors
   std::string arguments(const tile::Instr& i) const;
   std::string constant(const tile::Instr& i) const;
@@ -73,5 +79,6 @@ std::string_view tile_value_type(DType t);
 
 void write_elements(TileWriter& w, const TilePhases& phases);
 void write_rows(TileWriter& w, const TilePhases& phases);
+void write_columns(TileWriter& w, const TilePhases& phases);
 
 }  // namespace tegula::cuda

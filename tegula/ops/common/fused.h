@@ -2,7 +2,8 @@
 //
 // The space has no dims of extent 1; its last n_inner dims form a row. Every value of the body is
 // full (the space's dims, in order), row (the outer ones), or a source that is broadcast into it;
-// dims of extent 1 may stand anywhere. So views inside a body only rename dims.
+// dims of extent 1 may stand anywhere. A result may also be a sum over the outer dims, a column:
+// nothing in the body reads it. So views inside a body only rename dims.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@ struct FusedSpace {
 
   Shape shape;
   int n_inner = 0;
-  bool has_reduction = false;
+  bool has_reduction = false;  // of rows
+  bool has_columns = false;    // sums over all rows, which are results
   // Per value of the body and dim of it: the space's dim.
   std::vector<std::array<int8_t, kMaxRank>> dims;
 

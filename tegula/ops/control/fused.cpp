@@ -2,9 +2,12 @@
 // body. On the CPU the tile interpreter runs it, on the GPU generated code; both from the body.
 #include "tegula/ops/common/fused.h"
 
+#include <algorithm>
+
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"
+#include "tegula/ops/math.h"
 
 namespace tegula {
 
@@ -64,7 +67,8 @@ struct Placer {
     return {};
   }
 
-  Status reduction(const Node& n) {
+  // Of rows: over the inner dims. Of columns: over the outer ones.
+  Status reduction(const Node& n, bool of_columns) {
     const Shape& x = body.type(n.inputs[0]).shape;
     const ValueDims dims = TEGULA_TRY(leading(x, n.op->name));
     if (squeezed(x).rank() != space.rank()) return misfit(n.op->name, x);
@@ -72,11 +76,36 @@ struct Placer {
     for (int64_t d : n.attrs.ints("dims")) reduced[static_cast<size_t>(d)] = true;
     for (int d = 0; d < x.rank(); ++d) {
       const auto k = static_cast<size_t>(d);
-      const bool inner = dims[k] >= space.rank() - space.n_inner;
-      if (dims[k] != FusedSpace::kOne && reduced[k] != inner) return misfit(n.op->name, x);
+      const bool is_inner = dims[k] >= space.rank() - space.n_inner;
+      if (dims[k] != FusedSpace::kOne && reduced[k] != (is_inner != of_columns))
+        return misfit(n.op->name, x);
     }
-    space.has_reduction = true;
+    (of_columns ? space.has_columns : space.has_reduction) = true;
     return place(n.inputs[0], dims, n.op->name);
+  }
+
+  // A result that a reduction of columns gives: its dims are the inner ones.
+  bool is_column(ValueId v) const {
+    const Node* n = body.producer(v);
+    return n && n->op == &reduce_sum_op && space.n_inner > 0 && space.n_inner < space.rank() &&
+           squeezed(body.type(v).shape).rank() == space.n_inner && !reduces_inner(*n);
+  }
+  // Is the last dim of the operand reduced?
+  bool reduces_inner(const Node& n) const {
+    const Shape& x = body.type(n.inputs[0]).shape;
+    const auto& dims = n.attrs.ints("dims");
+    int last = x.rank() - 1;
+    while (last > 0 && x[last] == Dim(1)) --last;
+    return std::find(dims.begin(), dims.end(), last) != dims.end();
+  }
+  Status place_column(ValueId v) {
+    const Shape& s = body.type(v).shape;
+    ValueDims dims;
+    dims.fill(FusedSpace::kOne);
+    auto at = static_cast<int8_t>(space.rank() - space.n_inner);
+    for (int d = 0; d < s.rank(); ++d)
+      if (!(s[d] == Dim(1))) dims[static_cast<size_t>(d)] = at++;
+    return place(v, dims, "the results");
   }
 
   Status view(const Node& n, const ValueDims& out) {
@@ -104,6 +133,10 @@ struct Placer {
     unset.fill(FusedSpace::kUnset);
     space.dims.assign(body.values.size(), unset);
     for (const Output& r : body.results) {
+      if (is_column(r.value)) {
+        TEGULA_TRY(place_column(r.value));
+        continue;
+      }
       const Shape& s = body.type(r.value).shape;
       TEGULA_TRY(place(r.value, TEGULA_TRY(leading(s, "a result")), "the results"));
     }
@@ -114,7 +147,7 @@ struct Placer {
       if (out[0] == FusedSpace::kUnset)
         return invalid_argument(cat("fused: nothing reads the body's ", n.op->name));
       if (n.op->is_reduction) {
-        TEGULA_TRY(reduction(n));
+        TEGULA_TRY(reduction(n, is_column(n.output())));
       } else if (n.op->is_view) {
         TEGULA_TRY(view(n, out));
       } else if (n.op->is_elementwise) {
@@ -158,7 +191,8 @@ Result<DimMap> dims(const OpCall& c) {
   DimMap m;
   for (int d = 0; d < space.rank(); ++d) {
     m.add_factor(cat("d", d), space.shape[d]);
-    m.factors.back().whole = space.has_reduction && d >= space.rank() - space.n_inner;
+    const bool is_inner = d >= space.rank() - space.n_inner;
+    m.factors.back().whole = is_inner ? space.has_reduction : space.has_columns;
   }
   for (const Param& p : body.params) m.operands.push_back(exprs(space, body, p.value));
   for (const Output& r : body.results) {

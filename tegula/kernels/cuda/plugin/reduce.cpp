@@ -22,6 +22,13 @@ Status launch_chunks(const ReduceParams& p, int op, DType t, const Stream& to) {
                   "launching reduce_chunks", p);
 }
 
+Status launch_parts(const ReduceParams& p, int op, DType t, const Stream& to) {
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("reduce.cu", "reduce_parts", defines_of(op, t)));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  const Grid grid{{(p.kept.count + 31) / 32, 1, 1}, {256, 1, 1}, 0, true};
+  return d->start(f, grid, to, "launching reduce_parts", p);
+}
+
 Status launch_reduce(const DeviceCall& call, int op, const Stream& to) {
   const TensorRef &x = call.in[0], &out = call.out[0];
   const KernelQuery query{
@@ -47,12 +54,7 @@ Status launch_reduce(const DeviceCall& call, int op, const Stream& to) {
   p.chunk = kReduceChunk, p.n_parts = static_cast<int>(sizes.n_parts());
   call.counters->add(sizes.kept * sizes.reduced, sizes.kept * sizes.reduced);
   TEGULA_TRY(launch_chunks(p, op, x.dtype, to));
-  if (p.n_parts == 1) return {};
-  const FunctionHandle parts =
-      TEGULA_TRY(plain_kernel("reduce.cu", "reduce_parts", defines_of(op, x.dtype)));
-  const Driver* d = TEGULA_TRY(Driver::get());
-  const Grid joined{{(sizes.kept + 31) / 32, 1, 1}, {256, 1, 1}, 0, true};
-  return d->start(parts, joined, to, "launching reduce_parts", p);
+  return p.n_parts == 1 ? Status{} : launch_parts(p, op, x.dtype, to);
 }
 
 }  // namespace tegula::cuda

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "tegula/kernels/cuda/plugin/joinable.h"
+#include "tegula/kernels/cuda/plugin/reduce.h"
 #include "tegula/kernels/cuda/tile_text.h"
 
 namespace tegula::cuda {
@@ -68,16 +69,67 @@ Result<const TileKernel*> loaded_tile(const tile::Program& p, const TileCall& ca
   return &tiles.kernels.emplace(name, TileKernel{std::move(module), one, joined}).first->second;
 }
 
+// Of a column output: parts [n_parts, row_len], added into the output however that lies.
+ReduceParams columns_of(const tile::Program& p, const tile::Space& space, const TensorRef& out,
+                        int64_t n_parts) {
+  ReduceParams r{};
+  r.out = out.data, r.chunk = 1, r.n_parts = static_cast<int>(n_parts);
+  std::vector<int64_t> extents, strides, dense;
+  for (int d = p.rank - p.n_inner; d < p.rank; ++d) {
+    extents.push_back(space.shape[d]), strides.push_back(out.stride[d]);
+    dense.push_back(1);
+    for (size_t e = 0; e + 1 < dense.size(); ++e) dense[e] *= space.shape[d];
+  }
+  r.kept = loops_of(extents, {dense, strides});
+  return r;
+}
+
+// Of no elements: sums of no rows are 0.
+Result<std::unique_ptr<Prepared>> empty(const DeviceCall& call) {
+  const Driver* driver = TEGULA_TRY(Driver::get());
+  auto prepared = std::make_unique<PreparedLaunches>();
+  for (size_t o = 0; o < call.out.size(); ++o) {
+    const TensorRef& out = call.out[o];
+    if (call.program->outputs[o].extent != tile::Extent::kColumn || out.numel() == 0) continue;
+    TEGULA_TRY(driver->start_fill(out.data, 0, out.numel() * 4, prepared->list));
+  }
+  return std::unique_ptr<Prepared>(std::move(prepared));
+}
+
+Result<std::unique_ptr<Prepared>> prepare_columns(const DeviceCall& call, const TileCall& c,
+                                                  const tile::Space& space, const TileKernel& k,
+                                                  std::vector<uint64_t> words) {
+  const tile::Program& p = *call.program;
+  const Driver* driver = TEGULA_TRY(Driver::get());
+  auto prepared = std::make_unique<PreparedLaunches>();
+  std::vector<ReduceParams> sums;
+  auto* parts = static_cast<char*>(call.workspace);
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    if (p.outputs[o].extent != tile::Extent::kColumn) continue;
+    sums.push_back(columns_of(p, space, call.out[o], c.n_parts));
+    sums.back().parts = reinterpret_cast<float*>(parts);
+    words[p.inputs.size() + o] = reinterpret_cast<uintptr_t>(parts);
+    parts += column_parts_bytes(space);
+  }
+  const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
+  const Grid grid{{c.n_blocks, 1, 1}, {c.layout.n_threads, 1, 1}, 0, true};
+  TEGULA_TRY(
+      driver->start_with(k.one, grid, prepared->list, "launching a tile program", {&argument, 1}));
+  for (const ReduceParams& s : sums) TEGULA_TRY(launch_parts(s, 0, DType::kF32, prepared->list));
+  return std::unique_ptr<Prepared>(std::move(prepared));
+}
+
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   const tile::Program& p = *call.program;
   const TileCall c = TEGULA_TRY(tile_call(p, call.in, call.out, *call.target));
   const tile::Space space = TEGULA_TRY(tile::space_of(p, call.in, call.out));
   const int64_t flops = tile::flops(p, {space.shape, static_cast<size_t>(p.rank)});
   call.counters->add(flops, flops);
-  if (c.n_blocks == 0) return std::unique_ptr<Prepared>(std::make_unique<PreparedLaunches>());
+  if (c.n_blocks == 0) return empty(call);
   const TileKernel* k = TEGULA_TRY(loaded_tile(p, c));
   std::vector<uint64_t> words;
   for (const TileParam& param : c.params) words.push_back(param.value);
+  if (c.layout.n_columns > 0) return prepare_columns(call, c, space, *k, std::move(words));
   return prepare_joinable({k->one, k->joined, c.layout.n_threads, "launching a tile program"},
                           std::move(words), c.n_blocks);
 }
