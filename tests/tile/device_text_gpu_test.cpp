@@ -32,9 +32,10 @@ template <class Full>
 void expect_no_loss(const std::string& name, const Program& p, int64_t rows, int64_t n, Full of) {
   std::vector<TensorRef> in, out;
   const auto operand = [&](const Operand& o) {
-    return o.extent == Extent::kFull  ? of(o.dtype, rows, n)
-           : o.extent == Extent::kRow ? contiguous(o.dtype, {rows, 1})
-                                      : contiguous(o.dtype, {});
+    return o.extent == Extent::kFull     ? of(o.dtype, rows, n)
+           : o.extent == Extent::kRow    ? contiguous(o.dtype, {rows, 1})
+           : o.extent == Extent::kColumn ? contiguous(o.dtype, {1, n})
+                                         : contiguous(o.dtype, {});
   };
   for (const Operand& o : p.inputs) in.push_back(operand(o));
   for (const Operand& o : p.outputs) out.push_back(operand(o));
@@ -75,7 +76,8 @@ Program layer_norm() {
   return b.finish().value();
 }
 
-Program layer_norm_bwd() {
+// n_columns: the gradient of the weight, of a bias, and of what was added before.
+Program layer_norm_bwd(int n_columns) {
   Builder b(2, 1);
   const Reg dy = b.cast(b.load(b.input(B)), F), w = b.load(b.input(F)), x = b.load(b.input(F));
   const Reg rstd = b.load(b.input(F, Extent::kRow)), more = b.load(b.input(F));
@@ -83,8 +85,22 @@ Program layer_norm_bwd() {
   const Reg a = b.reduce(Op::kReduceSum, g) * 1e-3, c = b.reduce(Op::kReduceSum, g * xh) * 1e-3;
   const Reg dx = more + (g - a - xh * c) * rstd;
   b.store(b.output(F), dx);
-  b.store(b.output(F), dy * xh);
+  b.store(b.output(F, n_columns > 0 ? Extent::kColumn : Extent::kFull), dy * xh);
+  if (n_columns > 1) b.store(b.output(F, Extent::kColumn), dy);
+  if (n_columns > 2) b.store(b.output(F, Extent::kColumn), dx);
   b.store(b.output(B), b.cast(dx, B));
+  return b.finish().value();
+}
+
+// gelu's, in rows: also summed.
+Program gelu_bwd_of_columns() {
+  Builder b(2, 1);
+  const Reg x = b.cast(b.load(b.input(B)), F), dy = b.cast(b.load(b.input(B)), F);
+  const Reg t = tanh(x * (x * x * .0356774 + .797885));
+  const Reg slope = (t + 1) * .5 + x * (1 - t * t) * (x * x * .107032 + .797885) * .5;
+  const Reg dx = dy * slope;
+  b.store(b.output(B), b.cast(dx, B));
+  b.store(b.output(F, Extent::kColumn), dx);
   return b.finish().value();
 }
 
@@ -126,10 +142,16 @@ TEST(TileText, CompilesWithoutLoss) {
   for (const int64_t n : {64, 768, 1000, 1024, 2048, 4096, 8192, 50257}) {
     expect_no_loss("softmax", softmax(), 8192, n, rows_along);
     expect_no_loss("layer_norm", layer_norm(), 8192, n, rows_along);
-    expect_no_loss("layer_norm_bwd", layer_norm_bwd(), 8192, n, rows_along);
-    expect_no_loss("layer_norm_bwd of few", layer_norm_bwd(), 3, n, rows_along);
+    expect_no_loss("layer_norm_bwd", layer_norm_bwd(0), 8192, n, rows_along);
+    expect_no_loss("layer_norm_bwd of few", layer_norm_bwd(0), 3, n, rows_along);
     expect_no_loss("softmax across", softmax(), 768, n, rows_across);
   }
+  for (const int64_t n : {64, 768, 1600, 2048, 8192})
+    for (const int n_columns : {1, 2, 3})
+      expect_no_loss(cat("layer_norm_bwd, columns ", n_columns), layer_norm_bwd(n_columns), 8192, n,
+                     rows_along);
+  for (const int64_t n : {768, 3072, 1001})
+    expect_no_loss("gelu_bwd", gelu_bwd_of_columns(), 8192, n, rows_along);
   expect_no_loss("adamw", adamw(), 768, 3072, rows_along);
   expect_no_loss("gelu_dropout", gelu_dropout(), 8192, 3072, rows_along);
   // Positions of 64 bits.

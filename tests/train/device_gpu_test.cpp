@@ -84,6 +84,22 @@ TEST_F(OnDevice, LossesAreTheCpus) {
     }
 }
 
+// 512 rows: the gradients of norms' weights and of biases are sums of columns, of loops that write
+// other gradients.
+TEST_F(OnDevice, SumsOfColumnsAreTheCpus) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    TrainConfig c = config_of("gpt2", dtype);
+    c.batch = 16, c.steps = 3, c.model.has_bias = true;
+    const Run cpu = train(c, "cpu"), gpu = train(c, "cuda");
+    ASSERT_EQ(cpu.losses.size(), gpu.losses.size()) << dtype;
+    const double share = c.dtype == "f32" ? 2e-5 : 2e-2;
+    for (size_t i = 0; i < cpu.losses.size(); ++i) {
+      EXPECT_NEAR(gpu.losses[i], cpu.losses[i], share * cpu.losses[i]) << dtype << ", step " << i;
+      EXPECT_NEAR(gpu.norms[i], cpu.norms[i], 10 * share * cpu.norms[i]) << dtype << ", step " << i;
+    }
+  }
+}
+
 // A scale that is too large at first, and one batch again and again: after a step that was skipped
 // the loss is the same to the bit, and the scale goes as the rule says.
 TEST_F(OnDevice, F16SkipsHalvesAndGrows) {

@@ -190,7 +190,7 @@ class Caller {
     TileLayout& l = call_.layout;
     const TilePhases phases = tile_phases(p_, true);
     l.vector = kMostVector;
-    while (l.vector > 1 && l.vector * phases.live_words > kBodyWords) l.vector /= 2;
+    while (l.vector > 1 && l.vector * (phases.live_words + l.n_columns) > kBodyWords) l.vector /= 2;
     keep_in(l, phases, 16);
     const bool are_few =
         space_.n_rows * 16 < int64_t{kFewThreads} * std::max(target_.multiprocessors, 1);

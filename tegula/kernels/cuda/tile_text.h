@@ -17,7 +17,7 @@ namespace tegula::cuda {
 
 //
 // Calls of one text that need not wait for each other may be one launch, of kJoinedEntry: their
-// structs one after another (joined.cuh).
+// structs one after another (joined.cuh). A program with column outputs has none.
 inline constexpr const char* kTileEntry = "tile_program";
 inline constexpr const char* kJoinedEntry = "tile_programs";
 // Compile its text with these: denormals are flushed as the CPU flushes them, and a lambda runs

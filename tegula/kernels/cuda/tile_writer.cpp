@@ -1,5 +1,6 @@
 #include "tegula/kernels/cuda/tile_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -86,21 +87,27 @@ void TileWriter::head() {
   open();
 }
 
-// The kernels: of one call, and of several whose blocks follow each other.
+// The kernels: of one call, and of several whose blocks follow each other, where those may be one.
 std::string TileWriter::finish() {
   close();
   line("}\n");
+  // Sums of columns may take up to 128 registers a thread: else the compiler spills some of them,
+  // so that more blocks fit.
+  const int n = layout().n_threads;
+  const std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, 512 / n)) : "";
   const std::string head =
-      cat("extern \"C\" __global__ void __launch_bounds__(", layout().n_threads, ")\n    ");
+      cat("extern \"C\" __global__ void __launch_bounds__(", n, blocks, ")\n    ");
   line(head, kTileEntry, "(const __grid_constant__ Params p) {");
   line("  begin_early();");
   line("  run(p, blockIdx.x, gridDim.x);");
   line("}\n");
-  line(head, kJoinedEntry, "(const __grid_constant__ Joined<Params> p) {");
-  line("  begin_early();");
-  line("  const JoinedBlock at = joined_block(p);");
-  line("  run(p.of[at.call], at.block, at.n_blocks);");
-  line("}\n");
+  if (layout().n_columns == 0) {
+    line(head, kJoinedEntry, "(const __grid_constant__ Joined<Params> p) {");
+    line("  begin_early();");
+    line("  const JoinedBlock at = joined_block(p);");
+    line("  run(p.of[at.call], at.block, at.n_blocks);");
+    line("}\n");
+  }
   return text_ + "}  // namespace tegula::cuda\n";
 }
 

@@ -65,7 +65,8 @@ Result<const TileKernel*> loaded_tile(const tile::Program& p, const TileCall& ca
   if (cubin.empty()) cubin = TEGULA_TRY(code_of(p, call)).kernel.cubin;
   Module module = TEGULA_TRY(Module::load(cubin));
   FunctionHandle one = TEGULA_TRY(module.function(kTileEntry, 0));
-  FunctionHandle joined = TEGULA_TRY(module.function(kJoinedEntry, 0));
+  FunctionHandle joined = nullptr;
+  if (call.layout.n_columns == 0) joined = TEGULA_TRY(module.function(kJoinedEntry, 0));
   return &tiles.kernels.emplace(name, TileKernel{std::move(module), one, joined}).first->second;
 }
 
