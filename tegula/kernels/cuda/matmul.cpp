@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kTileM = 128, kTileK = 64, kRow_bytes = 128;
 constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers);
-constexpr int kOut_bytes = kConsumers * 2 * 64 * kRow_bytes;  // boxes of 64 × 64 on their way
+constexpr int kBox_bytes = kConsumers * 64 * kRow_bytes;  // of 64 × 64 results on their way
 constexpr int kBarrier_bytes = 256, kAlign_bytes = 1024;
 
 Status check_operand(const char* name, const MatmulOperand& t, int64_t columns) {
@@ -58,7 +58,9 @@ Status check_matmul(const MatmulCall& call) {
 }
 
 int MatmulVariant::smem_bytes() const {
-  return n_stages * (kTileM + tile_n) * kRow_bytes + kOut_bytes + kBarrier_bytes + kAlign_bytes;
+  const int n_boxes = tile_n / 64 % 2 == 0 ? 2 : 3;
+  return n_stages * (kTileM + tile_n) * kRow_bytes + n_boxes * kBox_bytes + kBarrier_bytes +
+         kAlign_bytes;
 }
 
 std::string MatmulVariant::name() const {
@@ -84,8 +86,8 @@ MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
   const auto rounds = [&](int64_t tile_n) {
     return ceil_div(ceil_div(shape.m, kTileM) * ceil_div(shape.n, tile_n), n_multiprocessors);
   };
-  // A tile half as wide takes a little more than half the time.
-  if (shape.f32_out && rounds(192) * 31 < rounds(256) * 40) v.tile_n = 192;
+  // A narrower tile takes a little more than its share of the time.
+  if (rounds(192) * 31 < rounds(256) * 40) v.tile_n = 192;
   const int64_t wide = v.tile_n == 192 ? rounds(192) * 31 : rounds(256) * 40;
   if (rounds(128) * 22 < wide) v.tile_n = 128, v.n_stages = 6;
   return v;

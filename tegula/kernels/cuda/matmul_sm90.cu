@@ -14,7 +14,7 @@
 // through shared memory.
 //
 // Variant, by -D:
-//   TEGULA_TILE_N                        columns of a tile: 128, 256; of f32 results 192, too
+//   TEGULA_TILE_N                        columns of a tile: 128, 192, 256
 //   TEGULA_STAGES                        slabs in shared memory
 //   TEGULA_A_MN_MAJOR, TEGULA_B_MN_MAJOR 0 | 1
 //   TEGULA_F32_OUT                       1: c is f32, its sums as they are, written from registers
@@ -41,13 +41,13 @@ constexpr int kThreads = 128 * (1 + kConsumers);
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr int kABytes = kTileM * kRowBytes, kBBytes = kTileN * kRowBytes;
 constexpr int kStageBytes = kABytes + kBBytes;
-constexpr int kBoxBytes = 64 * kRowBytes;  // 64 × 64 elements
-constexpr int kBoxes = kTileN / 64;        // of C, per consumer
-constexpr int kOutBoxes = 2;               // of them on their way at once
+constexpr int kBoxBytes = 64 * kRowBytes;           // 64 × 64 elements
+constexpr int kBoxes = kTileN / 64;                 // of C, per consumer
+constexpr int kOutBoxes = kBoxes % 2 == 0 ? 2 : 3;  // of them on their way at once
 constexpr int kOutBytes = kConsumers * kOutBoxes * kBoxBytes;
 constexpr int kBarrierBytes = 256;
 static_assert(kStages * kStageBytes + kOutBytes + kBarrierBytes + 1024 <= 227 * 1024);
-static_assert(kTileN % 64 == 0 && (kF32Out || kBoxes % kOutBoxes == 0));
+static_assert(kTileN % 64 == 0 && kBoxes % kOutBoxes == 0);
 
 struct Shared {
   char* stages;           // [kStages] of A [kTileM][64] or [kTileM / 64][64][64], and B likewise

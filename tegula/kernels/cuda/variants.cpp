@@ -193,7 +193,8 @@ void add_common(List& list) {
     }
   for (const bool a_mn_major : {false, true})
     for (const bool b_mn_major : {false, true})
-      for (const int64_t n : {300, 8192}) add_matmul(list, {n, n, n, a_mn_major, b_mn_major});
+      for (const auto& [m, n] : {std::pair{300, 300}, {8192, 8192}, {8192, 2304}})
+        add_matmul(list, {m, n, 768, a_mn_major, b_mn_major});
   // Gradients of weights, for which both factors lie across k.
   for (const int64_t n : {300, 3072}) add_matmul(list, {768, n, 8192, true, true, true});
 }
