@@ -26,8 +26,9 @@
 // Sums over rows (column outputs) have an order of their kernel's; see `has_columns`.
 //
 // Cost: `flops` of op_info, per element, row or launch as the value is full, row or uniform; a
-// reduction and a column output count 1 per element (their sums start from 0). Composites count their formula.
-// Aliasing: an output may be the very view (address, strides) of an input, else must not overlap.
+// reduction and a column output count 1 per element (their sums start from 0). Composites count
+// their formula. Aliasing: an output may be the very view (address, strides) of an input, else must
+// not overlap.
 #pragma once
 
 #include <cstdint>
