@@ -204,7 +204,8 @@ TEST(Choices, LongNarrowGraphsAreEliminatedNotBranchedOver) {
       for (size_t now = 0; now < states; ++now)
         for (size_t before = 0; before < (c > 0 ? states : 1); ++before) {
           double sum = c > 0 ? best[before] : 0;
-          for (int r = 0; r < 3; ++r) sum += p.cost[static_cast<size_t>(3 * c + r)][digit(now, r)];
+          for (int r = 0; r < 3; ++r)
+            sum += p.cost[3 * static_cast<size_t>(c) + static_cast<size_t>(r)][digit(now, r)];
           for (const ChoiceProblem::Edge& e : p.edges)
             if (e.v / 3 == c)
               sum += e.cost[digit(e.u / 3 == c ? now : before, e.u % 3) * choices +
