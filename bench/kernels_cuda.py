@@ -23,7 +23,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cuda"))
-from harness import interleaved, machine_state, write_result  # noqa: E402
+from harness import graph_of, graph_us, interleaved, machine_state, write_result  # noqa: E402
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 F32_PEERS = {"efficient": SDPBackend.EFFICIENT_ATTENTION}
@@ -199,28 +199,6 @@ def time_gemm(lib, rows, rounds):
             makers = {"tegula": lambda: (lib.call("dot", f"dims=sm k, {layout} -> m n", [a, b], [c])[0], [c]),
                       "cublaslt": lambda: ((lambda: torch.matmul(a, right, out=out)), [out])}
             rated(rows, "gemm", f"{m}x{n}x{k}, b [{layout}]", 2 * m * n * k, allowed(makers), rounds)
-
-
-def graph_of(launches):
-    for launch in launches[:2]:
-        launch()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    return graph
-
-
-def graph_us(graph, n_launches):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-    begin.record()
-    for _ in range(3):
-        graph.replay()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1e3 / (3 * n_launches)
 
 
 def time_decode(lib, rows, rounds, heads=32, kv_heads=8, d=128):

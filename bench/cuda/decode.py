@@ -18,6 +18,7 @@ import sys
 import time
 
 import torch
+from harness import graph_of, graph_us
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
@@ -213,28 +214,6 @@ def check_one(kernels, case, seed, launch_only=False):
     return worst, wrong
 
 
-def graph_of(launches):
-    for f in launches[:2]:
-        f()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for f in launches:
-            f()
-    return graph
-
-
-def graph_us(graph, n, _launches):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-    begin.record()
-    for _ in range(3):
-        graph.replay()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1e3 / (3 * n)
-
-
 def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
     """Rows of results: ours and PyTorch's, warm and cold."""
     kv_bytes = 2 * b * sk * hk * d * 2
@@ -287,7 +266,7 @@ def time_case(kernels, b, sk, hq, hk, d, rounds, splits):
     times = {key: [] for key in graphs}
     for _ in range(rounds):
         for key in random.sample(sorted(graphs), len(graphs)):
-            times[key].append(graph_us(*graphs[key]))
+            times[key].append(graph_us(*graphs[key][:2]))
     for (name, cache), us in times.items():
         row = {"batch": b, "seqlen_k": sk, "heads": f"{hq} / {hk}", "head_dim": d, "cache": cache, "kernel": name,
                "us": round(statistics.median(us), 2), "tb_per_s": round(kv_bytes / statistics.median(us) / 1e6, 3),

@@ -71,6 +71,30 @@ def interleaved(runs, rounds):
     return ms
 
 
+def graph_of(launches):
+    """A graph of launches one after another."""
+    for launch in launches[:2]:
+        launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in launches:
+            launch()
+    return graph
+
+
+def graph_us(graph, n_launches):
+    """Mean microseconds of a launch, over three replays."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
+    begin.record()
+    for _ in range(3):
+        graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3 / (3 * n_launches)
+
+
 def print_sum(checks):
     """Of lists of kernels' checks, as prove.py reads it."""
     failed = sum(len(c["failures"]) for c in checks)
