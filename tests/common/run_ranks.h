@@ -49,7 +49,7 @@ inline std::vector<std::vector<HostTensor>> run_ranks(const CompiledRanks& compi
   EXPECT_TRUE(st.ok()) << st.error().to_string();
   for (int64_t r = 0; st.ok() && r < mesh.n_ranks(); ++r) {
     Session& s = *sessions[static_cast<size_t>(r)];
-    EXPECT_LE(group.sent_bytes(r), s.plan().sent_bytes(mesh, mesh.at(r))) << "rank " << r;
+    EXPECT_EQ(group.sent_bytes(r), s.plan().sent_bytes(mesh, mesh.at(r))) << "rank " << r;
     results.emplace_back();
     for (size_t i = 0; i < s.plan().results.size(); ++i) {
       HostTensor t(s.plan().results[i].tensor.type);
