@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "tegula/ir/text.h"
 #include "tegula/ir/verify.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/runtime/compile.h"
+#include "tests/common/differs.h"
 #include "tests/common/random_graph.h"
 #include "tests/common/run_plan.h"
 #include "tests/common/sweep.h"
@@ -23,26 +23,8 @@
 namespace tegula {
 namespace {
 
+using test::differs;
 using Values = std::vector<HostTensor>;
-
-// Empty: equal, by bits or by value; any two NaNs are.
-std::string differs(const Values& have, const Values& want, bool by_bits = true) {
-  for (size_t r = 0; r < want.size(); ++r) {
-    if (!(have[r].type == want[r].type))
-      return cat("result ", r, " is ", have[r].type, ", not ", want[r].type);
-    const auto size = static_cast<size_t>(size_bytes(want[r].type.dtype));
-    for (int64_t i = 0; i < want[r].numel(); ++i) {
-      const double x = have[r].at(i), y = want[r].at(i);
-      const auto at = static_cast<size_t>(i) * size;
-      const bool same =
-          by_bits ? std::memcmp(have[r].bytes.data() + at, want[r].bytes.data() + at, size) == 0
-                  : x == y;
-      if (!same && !(std::isnan(x) && std::isnan(y)))
-        return cat("result ", r, ", ", want[r].type, ", element ", i, " is ", x, ", not ", y);
-    }
-  }
-  return "";
-}
 
 Result<std::shared_ptr<const Plan>> plan_of(const Module& m, FuncId f, const char* passes) {
   CompileOptions o;
