@@ -289,7 +289,7 @@ std::string run_on_device(const Case& c, const KernelDef& kernel, const Variant&
     return queued.error().message;
   if (const Status done = device.wait(); !done.ok()) return done.error().message;
   flops.launched = counters.math_flops;
-  if (count != nullptr) flops.counted = count();
+  if (count != nullptr && (flops.counted = count()) < 0) return "the kernels' count cannot be read";
   device.release(workspace);
   for (const auto& t : in_memory)
     if (!t->fetch()) return "an operand's border was written";
