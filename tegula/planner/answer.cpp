@@ -90,24 +90,28 @@ Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   return {};
 }
 
-// Searches, asks for the plans of the best layouts' layers, and searches again with what they keep.
+// Asks for the plans of the best layouts' layers that are not known; false: none told anything.
+bool learn(LivePlans& plans, const Answer& a, LiveTable& known) {
+  bool is_new = false;
+  for (const StepPrice& p : a.found.best) {
+    if (known.has_asked(p.layout)) continue;
+    auto live = plans.of(a.preset.model, a.job, p.layout);
+    is_new |= live.has_value();
+    known.add(p.layout, std::move(live));
+  }
+  return is_new;
+}
+
+// Searches, and again with what the best layouts' layers keep by their plans. What the last search
+// finds is priced by all that is known: nothing is asked any more.
 Status search(const Question& q, Answer& a) {
   constexpr int kMostSearches = 3;
   LiveTable known;
-  for (int i = 0; i < kMostSearches; ++i) {
+  for (int i = 1;; ++i) {
     a.found = TEGULA_TRY(search_layouts(a.preset.model, a.params, *a.cluster, a.job, a.pins));
-    if (!q.plans || !a.job.is_built) return {};
-    bool is_new = false;
-    for (const StepPrice& p : a.found.best) {
-      if (known.has_asked(p.layout)) continue;
-      auto live = q.plans->of(a.preset.model, a.job, p.layout);
-      is_new |= live.has_value();
-      known.add(p.layout, std::move(live));
-    }
-    if (!is_new) return {};
+    if (!q.plans || !a.job.is_built || i == kMostSearches || !learn(*q.plans, a, known)) return {};
     a.job.live = std::make_shared<LiveTable>(known);
   }
-  return {};
 }
 
 }  // namespace

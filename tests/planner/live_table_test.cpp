@@ -77,6 +77,20 @@ TEST(LiveTable, WhatDoesNotFitByItsPlansIsNotAmongTheBest) {
   }
 }
 
+TEST(LiveTable, LayoutsThatWereFoundArePricedByWhatIsKnown) {
+  for (const double bytes : {1e6, 1e8, 2e8, 8e8, 3.2e9, 1e12}) {
+    FakePlans plans(bytes);
+    Question q = question(plans);
+    q.gpus = "64xA100", q.fix = "cp=1,zero=3,remat=none";
+    const auto a = answer(q);
+    ASSERT_TRUE(a.ok()) << a.error().message;
+    StepPricer again(a->preset.model, a->params, *a->cluster, a->job);
+    for (const StepPrice& p : a->found.best)
+      EXPECT_EQ(again.price(p.layout).peak_bytes(), p.peak_bytes())
+          << bytes << ": " << to_string(p.layout);
+  }
+}
+
 TEST(LiveTable, ByTheBookNobodyIsAsked) {
   FakePlans plans(1e8);
   Question q = question(plans);
