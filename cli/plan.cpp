@@ -140,7 +140,7 @@ Status run(const Options& o) {
   if (!o.occupancy.kernel.empty()) return show_occupancy(o);
   if (o.conv.asked()) {
     const TrainConfig& c = o.flags.config;
-    return plan_conv(o.conv, o.flags.mesh, o.sharding.layout, o.sharding.on, c.dtype == "bf16",
+    return plan_conv(o.conv, o.flags.mesh, o.sharding.layout, o.sharding.on, c.dtype != "f32",
                      c.json);
   }
   TrainConfig c = TEGULA_TRY(o.flags.resolve());

@@ -56,6 +56,8 @@ class PlanSharding(CliTest):
         self.assertEqual(by["in", "batch"]["y_sum_bytes"], 2 * 8 * 128 * 56 * 56)
         self.assertEqual(by["batch", "batch"]["filter_sum_bytes"], 2 * 64 * 128 * 9)
         self.assertEqual(by["batch", "batch"]["halo_bytes"], 0)
+        half = json.loads(self.expect_ok(self.run_tool(*asked[:-1], "f16", "--json")).stdout)["splits"]
+        self.assertEqual([s["y_bytes"] for s in half], [s["y_bytes"] for s in splits])
         fixed = json.loads(self.expect_ok(self.run_tool(*asked, "--computation-layout", "height=cols",
                                                         "--json")).stdout)["splits"]
         self.assertEqual({s["axes"]["cols"] for s in fixed}, {"height"})
