@@ -21,7 +21,7 @@ constexpr double kMostFlops = 6e9;  // of a step
 // Of the multiply-adds that the cores can do, what several threads must get by the wall's clock, or
 // others are at work; how often that is looked at, and how long quiet is waited for in all.
 constexpr double kQuietShare = 0.95, kLookEvery_s = 0.25, kPatience_s = 120;
-// Families whose steps hold each kernel of training: every third graph is a GPT-2, and so on.
+// Families whose steps hold each kernel of training: five of twelve graphs are of GPT-2, and so on.
 constexpr const char* kFamilies[] = {"gpt2", "gpt2",  "llama", "gpt2", "llama", "moe",
                                      "gpt2", "llama", "lstm",  "gpt2", "llama", "mlp"};
 
@@ -83,11 +83,14 @@ Result<std::vector<double>> step_seconds(Measurement& m, double clock_s) {
 class Quiet {
  public:
   explicit Quiet(ThreadPool& pool) : pool_(pool) {}
+  // False counts as waiting, also where it undoes what was timed.
   bool is_here() {
     if (pool_.n_threads() == 1) return true;
     constexpr double kSeconds = 5e-3;
     most_ = std::max(most_, probe_flops(pool_));
-    return sustained_flops(pool_, kSeconds) >= kQuietShare * most_;
+    if (sustained_flops(pool_, kSeconds) >= kQuietShare * most_) return true;
+    waited_s_ += kLookEvery_s;
+    return false;
   }
   bool is_lost() const { return waited_s_ >= kPatience_s; }
   // Returns when it is quiet, or all patience is gone: then false.
@@ -95,7 +98,6 @@ class Quiet {
     while (!is_here()) {
       if (is_lost()) return false;
       std::this_thread::sleep_for(std::chrono::duration<double>(kLookEvery_s));
-      waited_s_ += kLookEvery_s;
     }
     return true;
   }
