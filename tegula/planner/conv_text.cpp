@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <charconv>
 
 #include "tegula/planner/conv_split.h"
 #include "tegula/planner/nearest.h"
+#include "tegula/planner/settings.h"
 
 namespace tegula::planner {
 
@@ -19,25 +21,27 @@ constexpr Key kKeys[] = {{"batch", &ConvShape::batch},   {"in", &ConvShape::in},
                          {"width", &ConvShape::width},   {"kernel", &ConvShape::kernel},
                          {"stride", &ConvShape::stride}, {"pad", &ConvShape::pad}};
 
-// "a=b,c=d" item by item.
-template <class F>
-Status for_each_item(std::string_view flag, std::string_view text, F&& visit) {
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t equals = item.find('=');
-    if (equals == item.npos)
-      return invalid_argument(cat(flag, " '", item, "': write key=value, as in batch=32"));
-    TEGULA_TRY(visit(item.substr(0, equals), item.substr(equals + 1)));
-  }
-  return {};
-}
-
 template <class Names>
 Error no_such(std::string_view flag, std::string_view name, const Names& names) {
   return invalid_argument(
       cat(flag, " has no '", name, "': the nearest are ", nearest_names(name, names)));
+}
+
+Status set_key(std::string_view name, std::string_view value, ConvShape& c) {
+  std::vector<std::string_view> names;
+  for (const Key& k : kKeys) {
+    names.push_back(k.name);
+    if (k.name != name) continue;
+    int64_t& n = c.*k.at;
+    const char* last = value.data() + value.size();
+    const auto [end, error] = std::from_chars(value.data(), last, n);
+    const int64_t least = name == "pad" ? 0 : 1;
+    if (error != std::errc() || end != last || n < least || n > kMostExtent)
+      return invalid_argument(cat("--conv ", name, "=", value, ": must be a whole number from ",
+                                  least, " to ", kMostExtent));
+    return {};
+  }
+  return no_such("--conv", name, names);
 }
 
 }  // namespace
@@ -47,27 +51,13 @@ std::string_view conv_dim_name(ConvDim dim) { return kDimNames[static_cast<size_
 Result<ConvShape> parse_conv(std::string_view text) {
   ConvShape c;
   std::vector<std::string_view> seen;
-  TEGULA_TRY(
-      for_each_item("--conv", text, [&](std::string_view name, std::string_view value) -> Status {
-        for (const std::string_view s : seen)
-          if (s == name) return invalid_argument(cat("--conv gives ", name, " twice"));
-        seen.push_back(name);
-        for (const Key& k : kKeys) {
-          if (k.name != name) continue;
-          int64_t& n = c.*k.at;
-          const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
-          const int64_t least = name == "pad" ? 0 : 1;
-          if (error != std::errc() || end != value.data() + value.size() || n < least ||
-              n > kMostExtent)
-            return invalid_argument(cat("--conv ", name, "=", value,
-                                        ": must be a whole number from ", least, " to ",
-                                        kMostExtent));
-          return {};
-        }
-        std::vector<std::string_view> names;
-        for (const Key& k : kKeys) names.push_back(k.name);
-        return no_such("--conv", name, names);
-      }));
+  for (const auto& [name, value] :
+       TEGULA_TRY(parse_settings("--conv", "KEY=NUMBER, as in batch=32", text))) {
+    if (std::find(seen.begin(), seen.end(), name) != seen.end())
+      return invalid_argument(cat("--conv gives ", name, " twice"));
+    seen.push_back(name);
+    TEGULA_TRY(set_key(name, value, c));
+  }
   for (const int64_t extent : {c.height, c.width})
     if (c.kernel > extent + 2 * c.pad)
       return invalid_argument(cat("--conv: a kernel of ", c.kernel, " is larger than what it ",
@@ -92,21 +82,19 @@ std::string to_text(const Mesh& mesh, const ConvSplit& split) {
 Result<std::vector<std::optional<ConvDim>>> parse_conv_layout(const Mesh& mesh,
                                                               std::string_view text) {
   std::vector<std::optional<ConvDim>> settled(mesh.axes.size());
-  TEGULA_TRY(for_each_item(
-      "--computation-layout", text, [&](std::string_view name, std::string_view axis) -> Status {
-        std::optional<ConvDim> found;
-        for (const ConvDim dim : kConvDims)
-          if (conv_dim_name(dim) == name) found = dim;
-        if (!found) return no_such("--computation-layout of a convolution", name, kDimNames);
-        const int at = mesh.find(axis);
-        if (at < 0)
-          return invalid_argument(cat("--computation-layout ", name, "=", axis, ": --mesh ",
-                                      to_text(mesh), " has no axis ", axis));
-        if (settled[static_cast<size_t>(at)])
-          return invalid_argument(cat("--computation-layout gives axis ", axis, " twice"));
-        settled[static_cast<size_t>(at)] = found;
-        return {};
-      }));
+  constexpr std::string_view kFlag = "--computation-layout";
+  for (const auto& [name, axis] : TEGULA_TRY(parse_settings(kFlag, "DIM=AXIS", text))) {
+    const auto dim = std::find(std::begin(kDimNames), std::end(kDimNames), name);
+    if (dim == std::end(kDimNames))
+      return no_such(cat(kFlag, " of a convolution"), name, kDimNames);
+    const int at = mesh.find(axis);
+    if (at < 0)
+      return invalid_argument(
+          cat(kFlag, " ", name, "=", axis, ": --mesh ", to_text(mesh), " has no axis ", axis));
+    auto& of_axis = settled[static_cast<size_t>(at)];
+    if (of_axis) return invalid_argument(cat(kFlag, " gives axis ", axis, " twice"));
+    of_axis = kConvDims[dim - std::begin(kDimNames)];
+  }
   return settled;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tegula/planner/nearest.h"
+#include "tegula/planner/settings.h"
 
 namespace tegula::planner {
 
@@ -226,18 +227,12 @@ int64_t n_microbatches(const Job& job, const Layout& l) {
 Result<Pins> parse_pins(std::string_view text) {
   Pins pins;
   std::vector<std::string_view> seen;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t equals = item.find('=');
-    if (equals == item.npos)
-      return invalid_argument(cat("--fix '", item, "': write key=value, as in tp=8"));
-    const std::string_view key = item.substr(0, equals);
+  for (const auto& [key, value] :
+       TEGULA_TRY(parse_settings("--fix", "KEY=VALUE, as in tp=8", text))) {
     for (const std::string_view s : seen)
       if (s == key) return invalid_argument(cat("--fix gives ", key, " twice"));
     seen.push_back(key);
-    TEGULA_TRY(set_pin(key, item.substr(equals + 1), pins));
+    TEGULA_TRY(set_pin(key, value, pins));
   }
   return pins;
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "tegula/planner/nearest.h"
+#include "tegula/planner/settings.h"
 #include "tegula/planner/shard_plan.h"
 
 namespace tegula::planner {
@@ -41,20 +42,6 @@ int64_t parts_of(const Param& p, const ModelDef& model, int dim) {
   return 1;
 }
 
-template <class F>
-Status for_each(std::string_view text, F&& take) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, end);
-    const size_t equals = item.find('=');
-    if (equals == item.npos || equals == 0 || equals + 1 == item.size())
-      return invalid_argument(cat("\"", item, "\" must be NAME=AXIS"));
-    TEGULA_TRY(take(item.substr(0, equals), item.substr(equals + 1)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return {};
-}
-
 Result<size_t> axis_of(const Mesh& mesh, std::string_view name) {
   const int a = mesh.find(name);
   if (a < 0) return invalid_argument(cat("the mesh ", to_text(mesh), " has no axis ", name));
@@ -68,7 +55,8 @@ Result<std::vector<std::vector<std::optional<AxisSharding>>>> layout_of_names(
   const ModelDef& model = *TEGULA_TRY(find_model(config.type));
   std::vector<std::vector<std::optional<AxisSharding>>> params(
       step.params.size(), std::vector<std::optional<AxisSharding>>(mesh.axes.size()));
-  TEGULA_TRY(for_each(layout, [&](std::string_view name, std::string_view axis) -> Status {
+  for (const auto& [name, axis] :
+       TEGULA_TRY(parse_settings("--computation-layout", "NAME=AXIS", layout))) {
     if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames))
       return invalid_argument(
           cat("no dim is called ", name, ": there are ", nearest_names(name, kNames)));
@@ -84,14 +72,13 @@ Result<std::vector<std::vector<std::optional<AxisSharding>>>> layout_of_names(
         params[p][a] = AxisSharding::split(dim, parts_of(step.params[p], model, dim));
       }
     }
-    return {};
-  }));
+  }
   return params;
 }
 
 Status annotate(const Function& step, const Mesh& mesh, std::string_view text,
                 std::vector<std::vector<std::optional<AxisSharding>>>& params) {
-  return for_each(text, [&](std::string_view what, std::string_view axis) -> Status {
+  for (const auto& [what, axis] : TEGULA_TRY(parse_settings("--shard", "NAME:DIM=AXIS", text))) {
     const size_t colon = what.rfind(':');
     int dim = -1;
     const char* end = what.data() + what.size();
@@ -117,8 +104,8 @@ Status annotate(const Function& step, const Mesh& mesh, std::string_view text,
     if (!found)
       return invalid_argument(
           cat("no parameter ends with ", name, ": the nearest are ", nearest_names(name, all)));
-    return {};
-  });
+  }
+  return {};
 }
 
 }  // namespace tegula::planner
