@@ -104,17 +104,10 @@ def table(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     record.add_flags(parser, threads=1)
-    parser.add_argument("--table", metavar="RESULT")
-    parser.add_argument("--check", metavar="PAGE")
+    record.add_table_flags(parser)
     args = parser.parse_args()
     if args.table:
-        text = table(json.loads(pathlib.Path(args.table).read_text(encoding="utf-8")))
-        if args.check and text not in pathlib.Path(args.check).read_text(encoding="utf-8"):
-            print(f"{args.check} has another table than {args.table} gives; it should be\n{text}")
-            return 1
-        if not args.check:
-            print(text)
-        return 0
+        return record.show(table(json.loads(pathlib.Path(args.table).read_text(encoding="utf-8"))), args.check)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)

@@ -7,6 +7,7 @@ changed; bench/plots.py draws some of them.
 
 import datetime
 import json
+import pathlib
 import platform
 import re
 import subprocess
@@ -27,6 +28,21 @@ def add_flags(parser, threads=2):
     parser.add_argument("--machine", default="", help="its description; else the processor's name")
     parser.add_argument("--commit", default="", help="where the tree is no git checkout")
     parser.add_argument("--results", default="bench/results", help="folder")
+
+
+def add_table_flags(parser):
+    parser.add_argument("--table", metavar="RESULT", help="the table of a result; nothing is measured")
+    parser.add_argument("--check", metavar="PAGE", help="print no table, but whether it is that of the page")
+
+
+def show(table, page):
+    """Prints the table, or where a page is given what it should be there; the exit code."""
+    if not page:
+        print(table)
+    elif table not in pathlib.Path(page).read_text(encoding="utf-8"):
+        print(f"{page} has another table; it should be\n{table}")
+        return 1
+    return 0
 
 
 def last_json(*command):
