@@ -5,6 +5,7 @@
 
 #include "tegula/base/str.h"
 #include "tegula/planner/cluster.h"
+#include "tegula/planner/model_presets.h"
 #include "tegula/planner/print.h"
 
 namespace tegula::planner {
@@ -100,6 +101,13 @@ std::string to_text(const PublishedFigure& f) {
         std::string(f.what).c_str(), f.published, std::string(f.unit).c_str(),
         std::string(f.source).c_str(), f.planned, 100 * f.error(), std::string(f.assumed).c_str());
   return out;
+}
+
+double tokens_per_s(Result<OtherPrice> (*price)(const ModelSpec&, const ParamCount&, int64_t,
+                                                const OtherJob&),
+                    std::string_view preset, int64_t n, const OtherJob& job) {
+  const ModelSpec model = find_model_preset(preset)->model;
+  return 1 / price(model, *count_params(model), n, job)->seconds();
 }
 
 double OtherPrice::seconds() const {

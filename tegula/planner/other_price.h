@@ -41,6 +41,11 @@ struct PublishedFigure {
   double error() const { return planned / published - 1; }
 };
 
+// Tokens a second of each sequence, of a preset by a price of serving below.
+double tokens_per_s(Result<OtherPrice> (*price)(const ModelSpec&, const ParamCount&, int64_t,
+                                                const OtherJob&),
+                    std::string_view preset, int64_t n, const OtherJob& job);
+
 // Weights are streamed from outside through a wafer that holds activations alone; gradients stream
 // back. Forward and backward read them once each:
 //   step = max(6·N·tokens/n / (.75·peak), 3·bytes(N) / link)

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "tegula/planner/layer_work.h"
-#include "tegula/planner/model_presets.h"
 #include "tegula/planner/other_price.h"
+#include "tegula/planner/print.h"
 
 namespace tegula::planner {
 
@@ -44,9 +44,8 @@ Result<OtherPrice> price_card(const Card& card, const ModelSpec& model, const Pa
   const double caches = job.batch * job.keys * kv_bytes_per_token(model, element);
   p.memory_bytes = card.memory_bytes, p.memory_needed = element * real(params.total) + caches;
   if (p.memory_needed > p.memory_bytes)
-    return unsupported(cat(model.name, " takes ", static_cast<int64_t>(p.memory_needed / 1e9),
-                           " GB, and the card has ", static_cast<int64_t>(p.memory_bytes / 1e9),
-                           is_narrow ? "" : ": --dtype fp8 halves it"));
+    return unsupported(cat(model.name, " takes ", gb(p.memory_needed), ", and the card has ",
+                           gb(p.memory_bytes), is_narrow ? "" : ": --dtype fp8 halves it"));
   const bool fits = kTile * job.keys * 4 <= card.core_sram;
   const double heads = real(model.n_layers) * real(model.n_heads) * job.batch;
   const double scores = fits ? 0 : 2 * 2 * heads * job.keys;  // out and in, two bytes each
@@ -95,15 +94,12 @@ PublishedFigure published_grayskull() {
 }
 
 PublishedFigure published_wormhole() {
-  const ModelSpec m = find_model_preset("llama3-8b")->model;
-  const OtherJob job{true, 0, 32, 128, Number::kF8};
-  const auto price = price_wormhole(m, *count_params(m), 1, job);
   return {"Llama 3.1 8B, 32 sequences at once, behind 128 tokens (n150)",
           "tokens/s of each",
           "tenstorrent/tt-metal, README at v0.56.0-rc6",
           "weights of 8 bits; no op waits for another",
           24,
-          1 / price->seconds()};
+          tokens_per_s(price_wormhole, "llama3-8b", 1, {true, 0, 32, 128, Number::kF8})};
 }
 
 }  // namespace tegula::planner

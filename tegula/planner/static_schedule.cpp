@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "tegula/planner/layer_work.h"
-#include "tegula/planner/model_presets.h"
 #include "tegula/planner/other_price.h"
 
 namespace tegula::planner {
@@ -63,16 +62,13 @@ Result<OtherPrice> price_static_schedule(const ModelSpec& model, const ParamCoun
 }
 
 PublishedFigure published_static_schedule() {
-  const ModelSpec m = find_model_preset("llama2-70b")->model;
-  const OtherJob job{true, 0, 1, 4096, Number::kI8};
-  const auto price = price_static_schedule(m, *count_params(m), 576, job);
   return {"Llama 2 70B at a batch of 1",
           "tokens/s",
           "TechPowerUp, 2024-02",
           "576 chips, which hold its weights in 8 bits but not in 16; a context of 4,096 as "
           "published; what the service itself takes is not in it",
           300,
-          1 / price->seconds()};
+          tokens_per_s(price_static_schedule, "llama2-70b", 576, {true, 0, 1, 4096, Number::kI8})};
 }
 
 }  // namespace tegula::planner
