@@ -53,7 +53,35 @@ std::string nearest_that_fits(const Answer& a) {
   return "";
 }
 
-Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& cluster) {
+// Asks for the plans of the best layouts' layers that are not known; false: none told anything.
+bool learn(LivePlans& plans, const ModelSpec& model, const Job& job, const SearchResult& found,
+           LiveTable& known) {
+  bool is_new = false;
+  for (const StepPrice& p : found.best) {
+    if (known.has_asked(p.layout)) continue;
+    auto live = plans.of(model, job, p.layout);
+    is_new |= live.has_value();
+    known.add(p.layout, std::move(live));
+  }
+  return is_new;
+}
+
+// Searches, and again with what the best layouts' layers keep by their plans, which is left in
+// `job`. What the last search finds is priced by all that is known: nothing is asked any more.
+Result<SearchResult> search(const Question& q, const Answer& a, const ClusterSpec& cluster,
+                            Job& job) {
+  constexpr int kMostSearches = 3;
+  LiveTable known = job.live ? *job.live : LiveTable();
+  for (int i = 1;; ++i) {
+    auto found = TEGULA_TRY(search_layouts(a.preset.model, a.params, cluster, job, a.pins));
+    if (!q.plans || !job.is_built || i == kMostSearches) return found;
+    const bool is_new = learn(*q.plans, a.preset.model, job, found, known);
+    job.live = std::make_shared<LiveTable>(known);
+    if (!is_new) return found;
+  }
+}
+
+Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& cluster, Job& job) {
   Compared one;
   one.cluster = cluster;
   if (q.serve) {
@@ -64,7 +92,7 @@ Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& clus
       one.why_not = served.error().message;
     return one;
   }
-  auto found = search_layouts(a.preset.model, a.params, cluster, a.job, a.pins);
+  auto found = search(q, a, cluster, job);
   if (!found.ok()) {
     one.why_not = found.error().message;
   } else if (found->best.empty()) {
@@ -79,39 +107,45 @@ Compared compare_one(const Question& q, const Answer& a, const ClusterSpec& clus
 // "A100,H100": as many of each as --gpus names, or one.
 Status compare(const Question& q, std::span<const Accelerator> own, Answer& a) {
   const int64_t n = a.cluster ? a.cluster->n_devices : 1;
+  Job job = a.job;
   for (std::string_view rest = q.compare; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
     ClusterSpec cluster;
     cluster.device = TEGULA_TRY(find_accelerator(rest.substr(0, comma), own));
     cluster.n_devices = n;
-    a.compared.push_back(compare_one(q, a, cluster));
+    a.compared.push_back(compare_one(q, a, cluster, job));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return {};
 }
 
-// Asks for the plans of the best layouts' layers that are not known; false: none told anything.
-bool learn(LivePlans& plans, const Answer& a, LiveTable& known) {
-  bool is_new = false;
-  for (const StepPrice& p : a.found.best) {
-    if (known.has_asked(p.layout)) continue;
-    auto live = plans.of(a.preset.model, a.job, p.layout);
-    is_new |= live.has_value();
-    known.add(p.layout, std::move(live));
+// What --gpus asks for: by a kind's own model, served, or the best layouts of training.
+Status price(const Question& q, Answer& a) {
+  if (a.other.kind) {
+    const double keys = real(q.serve ? q.prompt + q.output / 2 : a.job.seqlen);
+    const OtherJob job{q.serve, real(a.job.batch_tokens), real(std::max<int64_t>(1, q.serve_batch)),
+                       keys, a.job.dtype};
+    a.other_price = TEGULA_TRY(a.other.kind->price(a.preset.model, a.params, a.other.n, job));
+    return {};
   }
-  return is_new;
-}
-
-// Searches, and again with what the best layouts' layers keep by their plans. What the last search
-// finds is priced by all that is known: nothing is asked any more.
-Status search(const Question& q, Answer& a) {
-  constexpr int kMostSearches = 3;
-  LiveTable known;
-  for (int i = 1;; ++i) {
-    a.found = TEGULA_TRY(search_layouts(a.preset.model, a.params, *a.cluster, a.job, a.pins));
-    if (!q.plans || !a.job.is_built || i == kMostSearches || !learn(*q.plans, a, known)) return {};
-    a.job.live = std::make_shared<LiveTable>(known);
+  if (!a.cluster) {
+    if (q.serve) return invalid_argument("--serve needs --gpus, what to serve on: 8xH100");
+    return {};
   }
+  if (q.serve) {
+    const Pins& p = a.pins;
+    if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
+        p.zero || p.sp || p.flash || p.context || p.turns || p.remat)
+      return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
+    a.serve = TEGULA_TRY(plan_serving(a.preset.model, a.params, *a.cluster, a.serve_job));
+    return {};
+  }
+  a.found = TEGULA_TRY(search(q, a, *a.cluster, a.job));
+  StepPricer fast(a.preset.model, a.params, *a.cluster, a.job, kFast);
+  StepPricer slow(a.preset.model, a.params, *a.cluster, a.job, kSlow);
+  for (const StepPrice& p : a.found.best)
+    a.intervals.push_back({fast.price(p.layout).step_s(), slow.price(p.layout).step_s()});
+  return {};
 }
 
 }  // namespace
@@ -136,31 +170,8 @@ Result<Answer> answer(const Question& q) {
   a.flops = token_flops(model, real(a.job.seqlen));
   a.tokens_total = q.tokens_total, a.budget = q.budget;
   a.serve_job = {q.prompt, q.output, q.serve_batch, a.job.dtype};
+  TEGULA_TRY(price(q, a));
   if (!q.compare.empty()) TEGULA_TRY(compare(q, own, a));
-  if (a.other.kind) {
-    const double keys = real(q.serve ? q.prompt + q.output / 2 : a.job.seqlen);
-    const OtherJob job{q.serve, real(a.job.batch_tokens), real(std::max<int64_t>(1, q.serve_batch)),
-                       keys, a.job.dtype};
-    a.other_price = TEGULA_TRY(a.other.kind->price(model, a.params, a.other.n, job));
-    return a;
-  }
-  if (!a.cluster) {
-    if (q.serve) return invalid_argument("--serve needs --gpus, what to serve on: 8xH100");
-    return a;
-  }
-  if (q.serve) {
-    const Pins& p = a.pins;
-    if (p.dp || p.tp || p.pp || p.cp || p.ep || p.interleave || p.slices || p.microbatch ||
-        p.zero || p.sp || p.flash || p.context || p.turns || p.remat)
-      return invalid_argument(cat("--fix ", q.fix, ": with --serve only dtype can be fixed"));
-    a.serve = TEGULA_TRY(plan_serving(model, a.params, *a.cluster, a.serve_job));
-    return a;
-  }
-  TEGULA_TRY(search(q, a));
-  StepPricer fast(model, a.params, *a.cluster, a.job, kFast);
-  StepPricer slow(model, a.params, *a.cluster, a.job, kSlow);
-  for (const StepPrice& p : a.found.best)
-    a.intervals.push_back({fast.price(p.layout).step_s(), slow.price(p.layout).step_s()});
   return a;
 }
 

@@ -91,6 +91,17 @@ TEST(LiveTable, LayoutsThatWereFoundArePricedByWhatIsKnown) {
   }
 }
 
+TEST(LiveTable, OthersAreComparedByTheSamePlans) {
+  FakePlans plans(2e8);
+  Question q = question(plans);
+  q.compare = "A100,H100";
+  const auto a = answer(q);
+  ASSERT_TRUE(a.ok()) << a.error().message;
+  ASSERT_TRUE(a->compared[0].train && a->compared[1].train);
+  EXPECT_EQ(a->compared[0].train->layout, a->found.best[0].layout);
+  EXPECT_EQ(a->compared[0].train->peak_bytes(), a->found.best[0].peak_bytes());
+}
+
 TEST(LiveTable, ByTheBookNobodyIsAsked) {
   FakePlans plans(1e8);
   Question q = question(plans);
