@@ -11,10 +11,9 @@ namespace {
 
 using Costs = std::vector<double>;
 
-// Costs are compared with what additions in another order may differ by.
-constexpr double kSame = 1e-12;
 // There may be a hundred thousand branches.
 constexpr double kMostWorkOfABranch = 1e5;
+
 struct Matrix {
   size_t rows = 0, columns = 0;
   Costs at;
@@ -26,10 +25,6 @@ struct Matrix {
     return t;
   }
 };
-
-size_t least(const Costs& c) {
-  return static_cast<size_t>(std::min_element(c.begin(), c.end()) - c.begin());
-}
 
 // A graph that shrinks. Edges are kept from both ends.
 struct Graph {
@@ -48,6 +43,31 @@ struct Graph {
     edges[static_cast<size_t>(u)].clear(), cost[static_cast<size_t>(u)].clear();
   }
 };
+
+// Edges give their minima to their ends.
+double bound_of(Graph g) {
+  for (size_t u = 0; u < g.cost.size(); ++u)
+    for (auto& [v, m] : g.edges[u]) {
+      if (static_cast<int>(u) > v) continue;
+      const auto other = static_cast<size_t>(v);
+      for (size_t i = 0; i < m.rows; ++i) {
+        double low = HUGE_VAL;
+        for (size_t j = 0; j < m.columns; ++j) low = std::min(low, m(i, j));
+        g.cost[u][i] += low;
+        if (low < HUGE_VAL)
+          for (size_t j = 0; j < m.columns; ++j) m.at[i * m.columns + j] -= low;
+      }
+      for (size_t j = 0; j < m.columns; ++j) {
+        double low = HUGE_VAL;
+        for (size_t i = 0; i < m.rows; ++i) low = std::min(low, m(i, j));
+        g.cost[other][j] += low;
+      }
+    }
+  double sum = 0;
+  for (const Costs& c : g.cost)
+    if (!c.empty()) sum += c[least(c)];
+  return sum;
+}
 
 // A node that was taken out, and what it chooses by once its neighbours have chosen.
 struct Gone {
@@ -72,8 +92,6 @@ class Solver {
     }
     gone_.resize(depth);
   }
-
-  static double lower_bound(const Graph& g) { return bound_of(g); }
 
   double best_ = HUGE_VAL;
   std::vector<int> best_choice_;
@@ -255,31 +273,6 @@ class Solver {
     return node;
   }
 
-  // Edges give their minima to their ends.
-  static double bound_of(Graph g) {
-    for (size_t u = 0; u < g.cost.size(); ++u)
-      for (auto& [v, m] : g.edges[u]) {
-        if (static_cast<int>(u) > v) continue;
-        const auto other = static_cast<size_t>(v);
-        for (size_t i = 0; i < m.rows; ++i) {
-          double low = HUGE_VAL;
-          for (size_t j = 0; j < m.columns; ++j) low = std::min(low, m(i, j));
-          g.cost[u][i] += low;
-          if (low < HUGE_VAL)
-            for (size_t j = 0; j < m.columns; ++j) m.at[i * m.columns + j] -= low;
-        }
-        for (size_t j = 0; j < m.columns; ++j) {
-          double low = HUGE_VAL;
-          for (size_t i = 0; i < m.rows; ++i) low = std::min(low, m(i, j));
-          g.cost[other][j] += low;
-        }
-      }
-    double sum = 0;
-    for (const Costs& c : g.cost)
-      if (!c.empty()) sum += c[least(c)];
-    return sum;
-  }
-
   void branch(const Graph& g, double spent, int node) {
     const auto at = static_cast<size_t>(node);
     // The most promising choice first.
@@ -349,7 +342,7 @@ SolvedChoices solve_choices(const ChoiceProblem& p, double multiplier,
   Solver s(p.cost.size(), most_branches, most_work);
   const Graph g = graph_of(p, multiplier, fixed);
   s.solve(g, 0);
-  return {s.best_choice_, s.best_, Solver::lower_bound(g), s.branches_, s.gave_up_};
+  return {s.best_choice_, s.best_, bound_of(g), s.branches_, s.gave_up_};
 }
 
 }  // namespace tegula::planner

@@ -1,11 +1,19 @@
 // Choices without a limit: reduction, elimination, branches (choices.h says how).
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "tegula/planner/choices.h"
 
 namespace tegula::planner {
+
+// Costs are compared with what additions in another order may differ by.
+inline constexpr double kSame = 1e-12;
+
+inline size_t least(const std::vector<double>& c) {
+  return static_cast<size_t>(std::min_element(c.begin(), c.end()) - c.begin());
+}
 
 struct SolvedChoices {
   std::vector<int> choice;  // empty: none has a finite cost

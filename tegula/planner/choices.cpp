@@ -8,17 +8,9 @@ namespace tegula::planner {
 
 namespace {
 
-using Costs = std::vector<double>;
-
-// Costs are compared with what additions in another order may differ by.
-constexpr double kSame = 1e-12;
 // Sums that elimination may take: seconds where all is solved at once, little where it is many
 // times.
 constexpr double kMostWork = 3e9, kMostWorkOfMany = 1e6;
-
-size_t least(const Costs& c) {
-  return static_cast<size_t>(std::min_element(c.begin(), c.end()) - c.begin());
-}
 
 double bytes_of(const ChoiceProblem& p, const std::vector<int>& choice) {
   double sum = 0;
@@ -34,7 +26,7 @@ class Limited {
   Result<ChoiceResult> run() {
     std::vector<int> fixed(p_.cost.size(), -1);
     double low = 0;
-    for (const Costs& b : p_.bytes) low += b[least(b)];
+    for (const std::vector<double>& b : p_.bytes) low += b[least(b)];
     if (low > p_.limit)
       return invalid_argument(
           cat("no choice takes at most ", p_.limit, " bytes: the least is ", low));
