@@ -34,10 +34,6 @@ class Recompute {
  public:
   Recompute(Module& module, Function& f, const PassOptions& options)
       : module_(module), f_(f), target_(*options.target), marks_(f.values.size(), 0) {
-    for (const Node& n : f.nodes) {
-      n_heavy_.push_back(n_heavy_.empty() ? 0 : n_heavy_.back());
-      n_heavy_.back() += !is_fusible(n) && tile_role(f, n) == TileRole::kNone && !n.op->is_view;
-    }
     for (const Output& r : f.results) marks_[r.value] = kKept | kFixed;
     for (const Param& p : f.params) marks_[p.value] = kKept | kFixed;
     int64_t waiting = 0;
@@ -47,6 +43,7 @@ class Recompute {
       for (ValueId v : n.inputs) waiting += keep(v), marks_[v] |= reader;
     }
     if (waiting <= cached_bytes(target_) || !find_readers()) return;
+    find_written();
     for (const Node& n : f.nodes)
       if (is_candidate(n)) consider(n.output(), options.recomputed);
   }
@@ -98,6 +95,20 @@ class Recompute {
         if (const NodeId maker = f_.values[v].node; maker != kNone && is_candidate(f_.nodes[maker]))
           if (auto& list = readers_[v]; list.empty() || list.back() != &n) list.push_back(&n);
     return true;
+  }
+  void find_written() {
+    uint32_t n_heavy = 0;
+    std::vector<uint32_t> up_to(f_.nodes.size());  // of those in no loop
+    is_written_.resize(f_.values.size());
+    for (NodeId id = 0; id < f_.nodes.size(); ++id) {
+      const Node& n = f_.nodes[id];
+      n_heavy += tile_role(f_, n) == TileRole::kNone && !n.op->is_view;
+      up_to[id] = n_heavy;
+      if (n.phase != Phase::kForward) continue;
+      for (ValueId v : n.inputs)
+        if (const NodeId maker = f_.values[v].node; maker != kNone && n_heavy > up_to[maker])
+          is_written_[v] = 1;
+    }
   }
 
   // A node of the forward part that a fused loop takes in.
@@ -162,21 +173,11 @@ class Recompute {
     const Node* n = f_.producer(u);
     const int64_t bytes = f_.type(u).bytes();
     if (n == nullptr || n->phase != Phase::kForward || n->op->is_view || marks_[u] != 0 ||
-        bytes > cone.room || !(bytes * kSmall <= cone.bytes || is_written(u)))
+        bytes > cone.room || !(bytes * kSmall <= cone.bytes || is_written_[u] != 0))
       return false;
     cone.room -= bytes;
     cone.instead.push_back(u);
     return true;
-  }
-  // By the forward part, whatever waits: something reads it behind a node that is in no loop.
-  bool is_written(ValueId v) const {
-    const NodeId maker = f_.values[v].node;
-    for (NodeId r = maker + 1; r < f_.nodes.size() && f_.nodes[r].phase == Phase::kForward; ++r)
-      if (n_heavy_[r] > n_heavy_[maker] &&
-          std::find(f_.nodes[r].inputs.begin(), f_.nodes[r].inputs.end(), v) !=
-              f_.nodes[r].inputs.end())
-        return true;
-    return false;
   }
 
   void consider(ValueId v, std::vector<Recomputed>* list) {
@@ -237,8 +238,10 @@ class Recompute {
   Module& module_;
   Function& f_;
   const Target& target_;
-  std::vector<uint8_t> marks_;                           // per value, of Mark
-  std::vector<uint32_t> n_heavy_;                        // up to each node: those in no loop
+  std::vector<uint8_t> marks_;  // per value, of Mark
+  // Per value: the forward part writes it, whatever waits, since something there reads it behind a
+  // node that is in no loop.
+  std::vector<uint8_t> is_written_;
   std::map<ValueId, std::vector<const Node*>> readers_;  // of candidates
   std::map<ValueId, std::vector<Node>> cones_;           // what computes a chosen value again
   std::map<std::pair<ValueId, Phase>, Var> made_;
