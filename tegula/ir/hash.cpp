@@ -17,7 +17,7 @@ uint64_t hash_one(bool v) { return v; }
 uint64_t hash_one(int64_t v) { return static_cast<uint64_t>(v); }
 uint64_t hash_one(double v) { return std::bit_cast<uint64_t>(v); }
 uint64_t hash_one(DType v) { return static_cast<uint64_t>(v); }
-uint64_t hash_one(const std::string& s) {
+uint64_t hash_one(std::string_view s) {
   uint64_t h = s.size(), word = 0;
   size_t at = 0;
   for (; at + sizeof word <= s.size(); at += sizeof word) {
@@ -35,6 +35,8 @@ uint64_t hash_one(const std::vector<T>& v) {
   return h;
 }
 }  // namespace
+
+uint64_t hash_of(std::string_view text) { return hash_one(text); }
 
 uint64_t hash_of(const Attrs& attrs) {
   uint64_t h = attrs.size();
@@ -69,7 +71,7 @@ class FunctionHash {
       h = value(f, p.value, h);
     }
     for (const Node& n : f.nodes) {
-      h = mix(mix(h, hash_one(std::string(n.op->name))), hash_of(n.attrs));
+      h = mix(mix(h, hash_one(n.op->name)), hash_of(n.attrs));
       for (ValueId v : n.inputs) h = mix(h, number[v]);
       for (FuncId r : n.regions) h = mix(h, region(r));
       h = mix(h, n.inputs.size() << 32 | n.regions.size());

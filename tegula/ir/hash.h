@@ -1,8 +1,9 @@
-// Hashes of attributes and types, what CSE and the sharing of fused bodies key on, and of
+// Hashes of text, attributes and types, what CSE and the sharing of fused bodies key on, and of
 // functions.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "tegula/base/attrs.h"
 #include "tegula/ir/module.h"
@@ -16,6 +17,7 @@ inline uint64_t mix(uint64_t h, uint64_t v) {  // [Steele et al. 2014, SplitMix6
   return h ^ (h >> 31);
 }
 
+uint64_t hash_of(std::string_view text);
 uint64_t hash_of(const Attrs& attrs);
 uint64_t hash_of(const Type& type);
 // Of everything that the function's text says (ir/text.h), and of its regions, whatever their

@@ -21,10 +21,7 @@ std::vector<std::string> collectives_in_order(const Plan& plan) {
 
 uint64_t collectives_hash(const Plan& plan) {
   uint64_t h = 0;
-  for (const std::string& line : collectives_in_order(plan)) {
-    for (const char c : line) h = mix(h, static_cast<unsigned char>(c));
-    h = mix(h, line.size());
-  }
+  for (const std::string& line : collectives_in_order(plan)) h = mix(h, hash_of(line));
   return h;
 }
 
