@@ -168,18 +168,20 @@ class Verifier {
       const Sharding* s = f_.sharding(v);
       if (!s) continue;
       node_ = f_.values[v].node;
-      const std::string what = cat("value ", v, ", ", f_.type(v), " ", to_text(m_.mesh, *s), ": ");
+      const auto wrong = [&](const auto&... what) {
+        return violation(VerifyRule::kSharding, "value ", v, ", ", f_.type(v), " ",
+                         to_text(m_.mesh, *s), ": ", what...);
+      };
       if (auto st = check_sharding(m_.mesh, f_.type(v).shape, *s); !st.ok())
-        return violation(VerifyRule::kSharding, what, st.error().message);
+        return wrong(st.error().message);
       for (size_t a = 0; a < s->size(); ++a)
         if ((*s)[a].is_pending() && !may_pend(v, a))
-          return violation(VerifyRule::kSharding, what, "over the ", m_.mesh.axes[a].size,
-                           " ranks of ", m_.mesh.axes[a].name,
-                           node_ == kNone
-                               ? " a parameter pends, which nobody would join: it may be split"
-                               : " it pends, but the op makes no such parts of a factor that they "
-                                 "divide, nor does an operand pend: its parts lie side by side, or "
-                                 "it is whole");
+          return wrong("over the ", m_.mesh.axes[a].size, " ranks of ", m_.mesh.axes[a].name,
+                       node_ == kNone
+                           ? " a parameter pends, which nobody would join: it may be split"
+                           : " it pends, but the op makes no such parts of a factor that they "
+                             "divide, nor does an operand pend: its parts lie side by side, or it "
+                             "is whole");
     }
     node_ = kNone;
     return {};

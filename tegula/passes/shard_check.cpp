@@ -79,18 +79,20 @@ class Checker {
       std::vector<AxisSharding> want, give;
       const bool is_there = cuts[a].factor < static_cast<int>(map.factors.size()) &&
                             states_of_cut(call, map, cuts[a], axis.size, want, give);
-      const std::string how =
-          cat("over the ", axis.size, " ranks of ", axis.name, " its cut ", name_of(cuts[a], map));
+      const auto how = [&] {
+        return cat("over the ", axis.size, " ranks of ", axis.name, " its cut ",
+                   name_of(cuts[a], map));
+      };
       if (!is_there) {
-        if (n.n_outputs == 0) return internal_error(cat("shard: node ", id, ": ", how));
-        return wrong(n.output(), how, " is none that the op has: leave it whole there");
+        if (n.n_outputs == 0) return internal_error(cat("shard: node ", id, ": ", how()));
+        return wrong(n.output(), how(), " is none that the op has: leave it whole there");
       }
       for (uint32_t r = 0; r < n.n_outputs; ++r) {
         const AxisSharding& made = s_.made[n.output(r)][a];
         const bool is_joined_within =
             s_.mode == Mode::kExact && is_along && is_exchanged(call, map, cuts[a], r, made);
         if (!is_joined_within && !(made == give[r]))
-          return wrong(n.output(r), how, " gives ", text(a, give[r]), ", not ", text(a, made),
+          return wrong(n.output(r), how(), " gives ", text(a, give[r]), ", not ", text(a, made),
                        ": annotate it, so that it is brought there, or say what is given");
       }
       for (size_t k = 0; k < n.inputs.size(); ++k) TEGULA_TRY(operand(n, k, a, want[k], how, call));
@@ -100,18 +102,18 @@ class Checker {
   }
 
   // All but a part of a sum can be made of what is there.
-  Status operand(const Node& n, size_t k, size_t a, const AxisSharding& want,
-                 const std::string& how, const LocalCall& call) const {
+  template <class How>
+  Status operand(const Node& n, size_t k, size_t a, const AxisSharding& want, const How& how,
+                 const LocalCall& call) const {
     const AxisSharding& have = s_.values[n.inputs[k]][a];
     if (!divides(call.in[k].shape, want, s_.mesh.axes[a].size))
-      return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how, " wants ",
+      return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how(), " wants ",
                    text(a, want), " of it, which is no multiple of its ranks");
     const bool is_one = have.is_replicated() && call.in[k].shape.rank() == 0;
     if (!want.is_pending() || have == want || is_one) return {};
-    return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how, " wants ",
+    return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how(), " wants ",
                  text(a, want),
-                 " of it: join the node's other operands first, so that it is cut "
-                 "otherwise");
+                 " of it: join the node's other operands first, so that it is cut otherwise");
   }
 
   static std::string name_of(const AxisCut& cut, const DimMap& map) {
