@@ -66,7 +66,8 @@ class Sharder {
       if (!(m_.mesh == options_.mesh))
         return wrong(v, "it is annotated for the mesh \"", to_text(m_.mesh),
                      "\", the step is cut for \"", to_text(options_.mesh), "\": name this one");
-      TEGULA_TRY(check_sharding(options_.mesh, f_.type(v).shape, *said));
+      if (auto fits = check_sharding(m_.mesh, f_.type(v).shape, *said); !fits.ok())
+        return wrong(v, fits.error().message);
       for (size_t a = 0; a < said->size(); ++a)
         if ((*said)[a].is_pending())
           return wrong(v, "that it pends over ", options_.mesh.axes[a].name,
@@ -204,9 +205,8 @@ class Sharder {
       if (!states_of_cut(c, map, cuts[i], n_ranks, want, give)) continue;
       const SumCut how = sum_cut(n, c, map, cuts[i], n_ranks, give);
       if (how == SumCut::kRefused) continue;
-      double price = 0;
-      if (how == SumCut::kExchanged) price += exchanged(c, n_ranks, give);
-      price += price_of(n, c, axis, cuts[i], want, give, flops);
+      const double within = how == SumCut::kExchanged ? exchanged(c, n_ranks, give) : 0;
+      const double price = within + price_of(n, c, axis, cuts[i], want, give, flops);
       if (price < least) least = price, chosen = cuts[i], in = want, out = give;
     }
     if (const NodeId root = root_of(n); root != kNone)

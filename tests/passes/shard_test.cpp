@@ -92,6 +92,10 @@ TEST(Shard, RefusesWhatItCannotTake) {
             cat("value ", dot,
                 " (dot), f32[16,32] [tp:+]: that it pends over tp follows from the op "
                 "that makes it: say where it shall lie, or nothing"));
+  m[f].set_sharding(dot, {kAll, AxisSharding::split(1, 3)});
+  EXPECT_TRUE(message(m, f, m.mesh)
+                  .starts_with(cat("value ", dot, " (dot), f32[16,32] [tp:1/3]: dim 1 of ")))
+      << message(m, f, m.mesh);
 }
 
 // Fold, algebra, views and the merging of equals leave what is said, at what stands for the value.
