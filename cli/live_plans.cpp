@@ -1,7 +1,7 @@
 #include "cli/live_plans.h"
 
 #include "tegula/planner/model_config.h"
-#include "tegula/train/first_rank.h"
+#include "tegula/train/ranks.h"
 
 namespace tegula::cli {
 

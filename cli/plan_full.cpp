@@ -2,7 +2,7 @@
 
 #include "cli/live_plans.h"
 #include "tegula/planner/print.h"
-#include "tegula/train/first_rank.h"
+#include "tegula/train/ranks.h"
 
 namespace tegula::cli {
 

@@ -9,7 +9,6 @@
 #include "tegula/passes/shard_check.h"
 #include "tegula/plan/collectives.h"
 #include "tegula/plan/planning.h"
-#include "tegula/runtime/compile_first_rank.h"
 
 namespace tegula {
 
@@ -152,10 +151,6 @@ Status check_collectives(const CompiledRanks& c) {
   return compare_collectives(c.mesh, c.plans);
 }
 
-}  // namespace
-
-namespace {
-
 // The first `n` ranks'.
 Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId step,
                                    const ShardOptions& shard_options, const CompileOptions& options,
@@ -171,7 +166,6 @@ Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId
   out.sharded = TEGULA_TRY(shard(*module, (*module)[step], shard_options));
   TEGULA_TRY(check_shardings(*module, (*module)[step], out.sharded));
   module->mesh = out.mesh, (*module)[step].shardings = out.sharded.values;
-  out.params.clear();
   for (const Param& p : (*module)[step].params) out.params.push_back(out.sharded.values[p.value]);
   out.passes_ms = ms_since(start);
   o.passes.from = PassPhase::kPartition, o.passes.until = kAllPhases;

@@ -58,9 +58,14 @@ struct CompiledRanks {
   double passes_ms = 0, plan_ms = 0;
 };
 // The passes up to the cut see the whole step, the others each rank's part. The step stays in the
-// module, with the sharding of every value. Errors: shard's and
-// partition's; ranks whose collectives differ, which would wait for one another for ever.
+// module, with the sharding of every value. Errors: shard's and partition's; ranks whose
+// collectives differ, which would wait for one another for ever.
 Result<CompiledRanks> compile_ranks(const std::shared_ptr<Module>& module, FuncId step,
                                     const ShardOptions& shard, const CompileOptions& options);
+// The plan of rank 0 alone, plans[0] of compile_ranks, where nothing is run: whether the other
+// ranks' collectives agree is not looked at.
+Result<std::shared_ptr<const Plan>> compile_first_rank(const std::shared_ptr<Module>& module,
+                                                       FuncId step, const ShardOptions& shard,
+                                                       const CompileOptions& options);
 
 }  // namespace tegula

@@ -9,7 +9,6 @@
 #include "tegula/models/model.h"
 #include "tegula/plan/collectives.h"
 #include "tegula/train/deal.h"
-#include "tegula/train/first_rank.h"
 
 namespace tegula {
 

@@ -35,6 +35,10 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
 // The plans of all ranks of config.mesh, of one of the step's functions.
 Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFunctions& functions,
                                         FuncId function, const Target& target);
+// Rank 0's alone, where nothing is run.
+Result<std::shared_ptr<const Plan>> plan_of_first_rank(const TrainConfig& config,
+                                                       const StepFunctions& functions,
+                                                       FuncId function, const Target& target);
 
 // Before the first step: do all ranks execute the same collectives in these plans? Each compares a
 // hash of its own with the others' (RankGroup::agree), as ranks that share no memory would.
