@@ -35,7 +35,7 @@ size_t SumBuckets::open_bucket(Var x, const std::vector<size_t>& axes) {
 
 void SumBuckets::add(ValueId v, Var x, const std::vector<size_t>& axes) {
   const bool is_alone = is_full(x.type().bytes(), axes.size());
-  if (is_alone) buckets_.push_back({axes, layer_of(b_.scope())});
+  if (is_alone) buckets_.push_back({axes, {}});  // it is begun at once
   const size_t at = is_alone ? buckets_.size() - 1 : open_bucket(x, axes);
   Bucket& bucket = buckets_[at];
   bucket.values.emplace_back(v, x);

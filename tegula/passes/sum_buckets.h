@@ -4,8 +4,9 @@
 // An all_reduce is its two halves: reduce_scatter, of which each rank keeps a share, and
 // all_gather; over several axes the shares are shared out again, innermost axis first, so that
 // outer axes see less. Each half is work in the background (plan/plan.h, Step::starts): it is begun
-// where a bucket is full, and the next one where the next bucket is. The bits are those of
-// all_reduce, whose tree over ranks is the same for every element.
+// where a bucket is full, and the next one where the next bucket is; one that is closed before it
+// is full, because its layer ends, goes with these. The bits are those of all_reduce, whose tree
+// over ranks is the same for every element.
 //
 // A bucket takes values, side by side, as long as copying them there takes less than the meetings
 // that it saves: cost/price.h, α·meetings against the bytes at the target's rate. What is larger

@@ -123,9 +123,8 @@ ShardedDims sharded_dims(Var x, const DimNames& names, const DimNames& factors, 
     const bool is_outer = names[i] == factors[0], is_inner = names[i] == factors[1];
     const int64_t n = is_outer ? shards.outer : is_inner ? shards.inner : 1;
     if (n > 1) add(is_outer ? kOuterName : kInnerName, n);
-    if (n == 1 && !is_outer) add(names[i], x.dim(i));
-    if (n == 1 && is_outer && x.dim(i) != Dim(1)) add(names[i], x.dim(i));
-    if (n > 1 && x.dim(i) != Dim(n)) add(names[i], x.dim(i).bound() / n);
+    const Dim left = n > 1 ? Dim(x.dim(i).bound() / n) : x.dim(i);
+    if (left != Dim(1) || (n == 1 && !is_outer)) add(names[i], left);
   }
   return d;
 }

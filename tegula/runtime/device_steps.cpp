@@ -128,7 +128,8 @@ Status DeviceSteps::prepare() {
   return {};
 }
 
-// What is to be compiled, on all threads. An error comes up again where a step is made ready.
+// What is to be compiled, on all threads, before the first run alone: the few kernels that other
+// extents take are compiled where their steps are made ready, and there errors come up again, too.
 void DeviceSteps::compile_all() {
   if (is_compiled_) return;
   is_compiled_ = true;
