@@ -37,8 +37,6 @@ class Partitioner {
       const Shape local = TEGULA_TRY(local_shape(s_.mesh, t.shape, s_.values[p.value]));
       map_[p.value] = b_.param(p.name, {t.dtype, local}, p.role);
     }
-    for (NodeId n = 0; n < f_.nodes.size(); ++n)
-      wants_.push_back(TEGULA_TRY(wanted_operands(m_, f_, n, s_)));
     find_fetches();
     find_late();
     for (NodeId n = 0; n < f_.nodes.size(); ++n) TEGULA_TRY(emit(n));
@@ -71,8 +69,8 @@ class Partitioner {
       const Node& n = f_.nodes[id];
       if (n.phase == Phase::kUpdate) continue;
       for (size_t k = 0; k < n.inputs.size(); ++k)
-        if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == wants_[id][k]))
-          fetches_.push_back({id, n.inputs[k], wants_[id][k]});
+        if (s_.stored[n.inputs[k]] && !(s_.values[n.inputs[k]] == s_.wants[id][k]))
+          fetches_.push_back({id, n.inputs[k], s_.wants[id][k]});
     }
   }
 
@@ -85,9 +83,9 @@ class Partitioner {
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const ValueId v = n.inputs[k];
         const Node* maker = f_.producer(v);
-        if (!maker || maker->phase != Phase::kBackward || s_.values[v] == wants_[id][k]) continue;
+        if (!maker || maker->phase != Phase::kBackward || s_.values[v] == s_.wants[id][k]) continue;
         if (n.phase != Phase::kUpdate) is_early[v] = 1;
-        if (!is_early[v] && late_[v].empty()) late_[v] = wants_[id][k];
+        if (!is_early[v] && late_[v].empty()) late_[v] = s_.wants[id][k];
       }
     }
   }
@@ -124,7 +122,7 @@ class Partitioner {
 
   Status emit(NodeId id) {
     const Node& n = f_.nodes[id];
-    const auto& want = wants_[id];
+    const auto& want = s_.wants[id];
     b_.set_origin(n.origin);
     b_.set_phase(n.phase);
     std::vector<Var> in;
@@ -407,8 +405,7 @@ class Partitioner {
   const std::vector<double> rows_in_use_;  // per value
   std::vector<Var> map_;
   std::map<std::string, Var> made_;
-  std::vector<std::vector<Sharding>> wants_;  // of each node's operands
-  std::vector<Sharding> late_;                // of each value; empty: it is none
+  std::vector<Sharding> late_;  // of each value; empty: it is none
   SumBuckets buckets_{b_, s_.mesh, s_.target};
   bool is_late_ = false;
   std::vector<Fetch> fetches_;

@@ -30,7 +30,7 @@ class Sharder {
   Sharder(const Module& m, const Function& f, const ShardOptions& o) : m_(m), f_(f), options_(o) {
     out_.mesh = o.mesh, out_.mode = o.mode, out_.target = o.target;
     out_.values.assign(f.values.size(), replicated(o.mesh)), out_.made = out_.values;
-    out_.nodes.resize(f.nodes.size());
+    out_.nodes.resize(f.nodes.size()), out_.wants.resize(f.nodes.size());
     if (o.mode == Mode::kExact) root_of_ = shard_addends(f);
     joined_.resize(f.values.size() * o.mesh.axes.size());
   }
@@ -112,6 +112,7 @@ class Sharder {
   Status place(NodeId id) {
     const Node& n = f_.nodes[id];
     LocalCall call(m_, f_, n);
+    out_.wants[id].assign(n.inputs.size(), replicated(options_.mesh));
     for (size_t a = 0; a < options_.mesh.axes.size(); ++a) {
       const int64_t n_ranks = options_.mesh.axes[a].size;
       std::vector<AxisSharding> in, out;
@@ -126,8 +127,10 @@ class Sharder {
       out_.nodes[id].push_back(cut);
       if (out.empty()) out.resize(n.n_outputs);
       for (uint32_t r = 0; r < n.n_outputs; ++r) out_.made[n.output(r)][a] = out[r];
-      for (size_t k = 0; k < in.size(); ++k)
+      for (size_t k = 0; k < in.size(); ++k) {
+        out_.wants[id][k][a] = in[k];
         if (in[k].is_replicated()) joined_[slot(n.inputs[k], a)] = 1;
+      }
       TEGULA_TRY(call.cut(cut, n_ranks, 0));
     }
     for (uint32_t r = 0; r < n.n_outputs; ++r) {
@@ -427,25 +430,6 @@ class Sharder {
 
 Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options) {
   return Sharder(module, f, options).run();
-}
-
-Result<std::vector<Sharding>> wanted_operands(const Module& module, const Function& f, NodeId id,
-                                              const ShardedStep& sharded) {
-  const Node& n = f.nodes[id];
-  LocalCall call(module, f, n);
-  std::vector<Sharding> want(n.inputs.size(), replicated(sharded.mesh));
-  for (size_t a = 0; a < sharded.mesh.axes.size(); ++a) {
-    const int64_t n_ranks = sharded.mesh.axes[a].size;
-    const AxisCut& cut = sharded.nodes[id][a];
-    DimMap map;
-    if (cut.factor >= 0 || cut.kind == AxisCut::kRing) map = TEGULA_TRY(dim_map(call.call()));
-    std::vector<AxisSharding> in, out;
-    if (!states_of_cut(call, map, cut, n_ranks, in, out))
-      return internal_error(cat("shard: ", n.op->name, " %", n.output(), " has no such cut"));
-    for (size_t k = 0; k < in.size(); ++k) want[k][a] = in[k];
-    TEGULA_TRY(call.cut(cut, n_ranks, 0));
-  }
-  return want;
 }
 
 }  // namespace tegula

@@ -48,9 +48,10 @@ struct Uncut {
 
 struct ShardedStep {
   Mesh mesh;
-  std::vector<Sharding> values;             // as their readers find them
-  std::vector<Sharding> made;               // as their nodes give them: alike but for annotations
-  std::vector<std::vector<AxisCut>> nodes;  // per node and axis
+  std::vector<Sharding> values;              // as their readers find them
+  std::vector<Sharding> made;                // as their nodes give them: alike but for annotations
+  std::vector<std::vector<AxisCut>> nodes;   // per node and axis
+  std::vector<std::vector<Sharding>> wants;  // as cuts want their nodes' operands, per node
   // Values of weights alone, which are fetched for each phase anew, one ahead (ZeRO-3). Empty:
   // none.
   std::vector<uint8_t> stored;
@@ -62,9 +63,5 @@ struct ShardedStep {
 // Errors: a parameter whose sharding does not fit its type, with both numbers; annotations for
 // another mesh, of a sum that pends, or, in exact, of a value that is added shard by shard.
 Result<ShardedStep> shard(const Module& module, const Function& f, const ShardOptions& options);
-
-// What node n wants of its operands, per operand and axis.
-Result<std::vector<Sharding>> wanted_operands(const Module& module, const Function& f, NodeId n,
-                                              const ShardedStep& sharded);
 
 }  // namespace tegula

@@ -12,7 +12,7 @@ class Checker {
 
   Status run() {
     if (s_.values.size() != f_.values.size() || s_.made.size() != f_.values.size() ||
-        s_.nodes.size() != f_.nodes.size())
+        s_.nodes.size() != f_.nodes.size() || s_.wants.size() != f_.nodes.size())
       return internal_error(cat("shard: function ", f_.name, " has ", f_.values.size(),
                                 " values and ", f_.nodes.size(), " nodes; it is said of ",
                                 s_.values.size(), " values and ", s_.nodes.size(),
@@ -67,10 +67,11 @@ class Checker {
     const Node& n = f_.nodes[id];
     LocalCall call(m_, f_, n);
     const auto& cuts = s_.nodes[id];
-    if (cuts.size() != s_.mesh.axes.size())
+    if (cuts.size() != s_.mesh.axes.size() || s_.wants[id].size() != n.inputs.size())
       return internal_error(cat("shard: function ", f_.name, ", node ", id, " (", n.op->name,
                                 ") has ", cuts.size(), " cuts for ", s_.mesh.axes.size(),
-                                " axes: give one for each"));
+                                " axes, which want ", s_.wants[id].size(), " operands of ",
+                                n.inputs.size(), ": give one for each"));
     for (size_t a = 0; a < cuts.size(); ++a) {
       const MeshAxis& axis = s_.mesh.axes[a];
       DimMap map;
@@ -95,7 +96,8 @@ class Checker {
           return wrong(n.output(r), how(), " gives ", text(a, give[r]), ", not ", text(a, made),
                        ": annotate it, so that it is brought there, or say what is given");
       }
-      for (size_t k = 0; k < n.inputs.size(); ++k) TEGULA_TRY(operand(n, k, a, want[k], how, call));
+      for (size_t k = 0; k < n.inputs.size(); ++k)
+        TEGULA_TRY(operand(id, k, a, want[k], how, call));
       TEGULA_TRY(call.cut(cuts[a], axis.size, 0));
     }
     return {};
@@ -103,9 +105,13 @@ class Checker {
 
   // All but a part of a sum can be made of what is there.
   template <class How>
-  Status operand(const Node& n, size_t k, size_t a, const AxisSharding& want, const How& how,
+  Status operand(NodeId id, size_t k, size_t a, const AxisSharding& want, const How& how,
                  const LocalCall& call) const {
+    const Node& n = f_.nodes[id];
     const AxisSharding& have = s_.values[n.inputs[k]][a];
+    if (const AxisSharding& said = s_.wants[id][k][a]; !(said == want))
+      return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how(), " wants ",
+                   text(a, want), " of it, not ", text(a, said), ": shard the function again");
     if (!divides(call.in[k].shape, want, s_.mesh.axes[a].size))
       return wrong(n.inputs[k], "operand ", k, " of a ", n.op->name, ": ", how(), " wants ",
                    text(a, want), " of it, which is no multiple of its ranks");

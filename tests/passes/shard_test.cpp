@@ -197,6 +197,11 @@ TEST(ShardCheck, FindsWhatIsPlanted) {
       n_cuts += !check_shardings(m, m[0], broken).ok();
       broken.nodes[id].pop_back();
       EXPECT_FALSE(check_shardings(m, m[0], broken).ok());
+      if (n.inputs.empty()) continue;
+      // An operand that the cut does not want so.
+      broken = *sharded;
+      broken.wants[id].back()[a] = AxisSharding::pending(Combine::kMin);
+      EXPECT_FALSE(check_shardings(m, m[0], broken).ok());
     }
   }
   EXPECT_GT(n_steps, 100);
