@@ -133,7 +133,7 @@ def trained_models(models):
               TEXT, "the layout by search: it is not said")
     # Zeng et al. 2022, section 2.3: tp 4, pp 8, 4,224 sequences; HFU 43.3 %, MFU 32.5 %.
     yield Row("Zeng 2022, GLM-130B", models.llama(12288, 96, 70, 32768, 150528), "768xa100-40gb", 2048, 4224,
-              f"tp=4,pp=8,sp=false,remat=full,attention=naive,cp=1,zero=1,schedule=one_f_one_b", HFU, 0.433, QUOTED,
+              "tp=4,pp=8,sp=false,remat=full,attention=naive,cp=1,zero=1,schedule=one_f_one_b", HFU, 0.433, QUOTED,
               "causal attention of a decoder; micro-batch by search")
     # Wu et al. 2023, table 4: 32.5 s a step of 2,048 sequences on 64 · 8 A100s of 40 GB, fully sharded.
     yield Row("Wu 2023, BloombergGPT", models.gpt(7680, 40, 70, 131072), "512xp4d", 2048, 2048,
