@@ -1,29 +1,35 @@
-"""The peers of bench/compare_cuda.py and bench/curves_cuda.py: GPT-2 and Llama in PyTorch, transformers' GPT-2.
+"""The peers of bench/compare_cuda.py, bench/nanogpt.py and bench/curves_cuda.py: GPT-2 and Llama in PyTorch,
+transformers' GPT-2.
 
-  bench/models_torch.py --text FILE [--seed S] [--target 1.5]    nanoGPT's GPU setting under torch.compile: a line
-                                                                 "step N validation loss X" for each evaluation
+  bench/models_torch.py JSON    measures what JSON says in a process of its own (so that a limit can end it, and its
+                                memory is gone afterwards) and prints a row of JSON:
+    {"work": "machine"}                                                      {"machine", "versions"}
+    {"work": "train", "name": "eager" | "torch.compile" | "naive attention, torch.compile" | "transformers",
+     "shape": {"layers", "heads", "width", "seqlen", …}, "batch": 8, "device": "cuda"}
+    {"work": "generate", "shape", "device"}                                  a token at the end of seqlen
+    {"work": "texts", "folder": DIR, "batch": 10, "prompt": 54, "new": 970, "has_cache": true, "device"}
 """
 
-import argparse
-import gc
+import json
 import math
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-SEQLEN, CONTEXT = 1024, 512
 
-
-def naive_attention(q, k, v):
+def naive_attention(q, k, v, dropout):
+    assert dropout == 0
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
     mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
     return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
 
 
-def flash_attention(q, k, v):
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+def flash_attention(q, k, v, dropout):
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout,
+                                                   enable_gqa=q.shape[1] != k.shape[1])
 
 
 def turned(x, cos, sin):
@@ -47,7 +53,10 @@ class Layer(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
         self.up = nn.Linear(width, (2 if self.is_llama else 1) * ff, bias=False)
         self.down = nn.Linear(ff, width, bias=False)
-        self.cache = None
+        self.cache, self.dropout = None, shape.get("dropout", 0)
+
+    def dropped(self, x):
+        return functional.dropout(x, self.dropout) if self.dropout and self.training else x
 
     def forward(self, x, turns, at):
         parts = self.qkv(self.norms[0](x)).split([n * self.size for n in (self.heads, self.kv, self.kv)], 2)
@@ -55,19 +64,19 @@ class Layer(nn.Module):
         if turns is not None:
             q, k = (turned(t, *turns).to(v.dtype) for t in (q, k))
         if self.cache is None:
-            attended = self.attend(q, k, v)
+            attended = self.attend(q, k, v, self.dropout if self.training else 0)
         else:
             for kept, fresh in zip(self.cache, (k, v)):
                 kept.index_copy_(2, at, fresh)
-            seen = (torch.arange(CONTEXT, device=x.device) <= at)[None, None, None]
+            seen = (torch.arange(self.cache[0].shape[2], device=x.device) <= at)[None, None, None]
             attended = functional.scaled_dot_product_attention(q, *self.cache, attn_mask=seen,
                                                                enable_gqa=self.heads != self.kv)
-        x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
+        x = x + self.dropped(self.out(attended.transpose(1, 2).reshape(x.shape)))
         y = self.up(self.norms[1](x))
         if self.is_llama:
             gate, y = y.chunk(2, -1)
             return x + self.down(functional.silu(gate) * y)
-        return x + self.down(functional.gelu(y, approximate="tanh"))
+        return x + self.dropped(self.down(functional.gelu(y, approximate="tanh")))
 
 
 class Model(nn.Module):
@@ -76,14 +85,15 @@ class Model(nn.Module):
         width, self.is_llama = shape["width"], "kv" in shape
         vocabulary = shape.get("vocabulary", 50257)
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = None if self.is_llama else nn.Embedding(shape.get("seqlen", SEQLEN), width)
+        self.positions = None if self.is_llama else nn.Embedding(shape["seqlen"], width)
         self.layers = nn.ModuleList([Layer(shape, attend) for _ in range(shape["layers"])])
         self.norm = nn.RMSNorm(width) if self.is_llama else nn.LayerNorm(width, bias=False)
         rates = 10000 ** (-torch.arange(0, self.layers[0].size, 2) / self.layers[0].size)
         self.register_buffer("rates", rates)
-        for parameter in self.parameters():
+        for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                nn.init.normal_(parameter, 0, 0.02)
+                deep = name.endswith(("out.weight", "down.weight"))
+                nn.init.normal_(parameter, 0, 0.02 / (math.sqrt(2 * shape["layers"]) if deep else 1))
 
     def hidden(self, tokens, at):
         x, turns = self.tokens(tokens), None
@@ -91,7 +101,7 @@ class Model(nn.Module):
             angles = at[:, None] * self.rates.float()
             turns = (angles.cos(), angles.sin())
         else:
-            x = x + self.positions(at)
+            x = self.layers[0].dropped(x + self.positions(at))
         for layer in self.layers:
             x = layer(x, turns, at)
         return functional.linear(self.norm(x), self.tokens.weight)
@@ -101,114 +111,84 @@ class Model(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def transformers_gpt2(shape):
+def transformers_gpt2(shape, device):
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(n_layer=shape["layers"], n_head=shape["heads"], n_embd=shape["width"], resid_pdrop=0,
+    config = GPT2Config(n_layer=shape["layers"], n_head=shape["heads"], n_embd=shape["width"],
+                        n_positions=shape["seqlen"], vocab_size=shape.get("vocabulary", 50257), resid_pdrop=0,
                         embd_pdrop=0, attn_pdrop=0)
     config._attn_implementation = "eager"
-    model = GPT2LMHeadModel(config).cuda().train()
+    model = GPT2LMHeadModel(config).to(device).train()
     return lambda tokens, targets: model(tokens, labels=tokens).loss, model
 
 
-def train_peer(name, shape, batch):
+def train_peer(name, shape, batch, device):
     if name == "transformers":
-        run, model = transformers_gpt2(shape)
+        run, model = transformers_gpt2(shape, device)
     else:
-        model = Model(shape, naive_attention if name.startswith("naive") else flash_attention).cuda()
+        model = Model(shape, naive_attention if name.startswith("naive") else flash_attention).to(device)
         run = torch.compile(model) if "compile" in name else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    vocabulary = shape.get("vocabulary", 50257)
-    tokens, targets = (torch.randint(0, vocabulary, (batch, SEQLEN), device="cuda") for _ in range(2))
+    size = (batch, shape["seqlen"])
+    tokens, targets = (torch.randint(0, shape.get("vocabulary", 50257), size, device=device) for _ in range(2))
 
     def step():
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             loss = run(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return seconds_of(step, 4, max(5, 160 // batch)), batch * SEQLEN
+    return seconds_of(step, 4, max(5, 160 // batch), device), batch * shape["seqlen"]
 
 
-def decode_peer(shape):
-    model = Model(shape).cuda().bfloat16().eval()
-    for layer in model.layers:
-        layer.cache = [torch.zeros(1, layer.kv, CONTEXT, layer.size, device="cuda", dtype=torch.bfloat16)
-                       for _ in range(2)]
-    token = torch.zeros(1, 1, dtype=torch.long, device="cuda")
-    at = torch.full((1,), CONTEXT - 1, device="cuda")
+def decode_peer(shape, device):
+    context = shape["seqlen"]
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device(device):  # billions of weights would take the host minutes
+        model = Model(shape).eval()
+        for layer in model.layers:
+            layer.cache = [torch.zeros(1, layer.kv, context, layer.size) for _ in range(2)]
+        token, at = torch.zeros(1, 1, dtype=torch.long), torch.full((1,), context - 1)
     hidden = torch.compile(model.hidden, mode="reduce-overhead", fullgraph=True)
     with torch.no_grad():
-        return seconds_of(lambda: hidden(token, at), 8, 100), 1
+        return seconds_of(lambda: hidden(token, at), 8, 100, device), 1
 
 
-def seconds_of(step, n_before, n):
-    for _ in range(n_before):
-        step()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    begin = time.time()
-    for _ in range(n):
-        step()
-    torch.cuda.synchronize()
-    return (time.time() - begin) / n
-
-
-def row_of(run):
-    """What run() gives, seconds and tokens, as a row; its memory is given back."""
-    torch.manual_seed(0)
-    try:
-        seconds, tokens = run()
-        row = {"tokens_per_s": tokens / seconds, "peak_bytes": torch.cuda.max_memory_allocated()}
-    except torch.cuda.OutOfMemoryError:
-        row = {"tokens_per_s": 0, "error": "out of memory"}
-    torch._dynamo.reset()
-    gc.collect()
-    torch.cuda.empty_cache()
-    return row
-
-
-def generate_peer(folder, batch, prompt, new, has_cache):
+def generate_peer(folder, batch, prompt, new, has_cache, device):
     """transformers' own generate() on a checkpoint, greedy."""
     from transformers import GPT2LMHeadModel
 
-    model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.bfloat16).cuda().eval()
-    ids = torch.randint(0, 200, (batch, prompt), device="cuda")
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
+    ids = torch.randint(0, model.config.vocab_size // 2, (batch, prompt), device=device)
 
-    def run():
+    def run(n):
         with torch.no_grad():
-            model.generate(ids, max_new_tokens=new, min_new_tokens=new, do_sample=False, use_cache=has_cache,
-                           pad_token_id=0)
+            made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, min_new_tokens=n,
+                                  do_sample=False, use_cache=has_cache, pad_token_id=0)
+        assert made.shape == (batch, prompt + n), made.shape
 
-    return seconds_of(run, 1, 1), batch * new
-
-
-# nanoGPT's config/train_shakespeare_char.py.
-NANO = {"layers": 6, "heads": 6, "width": 384, "seqlen": 256}
-NANO_BATCH, NANO_STEPS, NANO_WARMUP, NANO_EVERY, NANO_DROPOUT = 64, 5000, 100, 250, 0.2
+    run(min(new, 16))
+    return seconds_of(lambda: run(new), 0, 1, device), batch * new
 
 
-def nano_split(text):
-    """Ids of characters: the training and the validation split, as `tegula train --tokenizer chars` has them."""
-    alphabet = sorted(set(text))
-    number = {c: i for i, c in enumerate(alphabet)}
-    ids = torch.tensor([number[c] for c in text])
-    n = int(0.9 * len(ids))
-    return ids[:n], ids[n:], len(alphabet)
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
-class NanoLayer(Layer):
-    def forward(self, x, turns, at):
-        drop = functional.dropout
-        q, k, v = (t.view(*x.shape[:2], -1, self.size).transpose(1, 2)
-                   for t in self.qkv(self.norms[0](x)).chunk(3, 2))
-        rate = NANO_DROPOUT if self.training else 0
-        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=rate)
-        x = x + drop(self.out(o.transpose(1, 2).reshape(x.shape)), rate)
-        y = functional.gelu(self.up(self.norms[1](x)), approximate="tanh")
-        return x + drop(self.down(y), rate)
+def seconds_of(step, n_before, n, device):
+    for _ in range(n_before):
+        step()
+    wait(device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    begin = time.time()
+    for _ in range(n):
+        step()
+    wait(device)
+    return (time.time() - begin) / n
 
 
 def learning_rate(step, steps, warmup, most, least):
@@ -226,55 +206,34 @@ def adamw(model, rate, decay, beta1=0.9, beta2=0.99, **more):
                              lr=rate, betas=(beta1, beta2), eps=1e-8, **more)
 
 
-def train_nano(options):
-    with open(options.text, encoding="utf-8") as f:
-        train, validation, vocabulary = nano_split(f.read())
-    torch.manual_seed(options.seed)
-    torch.set_float32_matmul_precision("high")
-    model = Model(NANO | {"vocabulary": vocabulary})
-    model.layers = nn.ModuleList([NanoLayer(NANO, flash_attention) for _ in range(NANO["layers"])])
-    for name, parameter in model.layers.named_parameters():
-        if parameter.dim() == 2:
-            deep = name.endswith(("out.weight", "down.weight"))
-            nn.init.normal_(parameter, 0, 0.02 / (math.sqrt(2 * NANO["layers"]) if deep else 1))
-    model = model.cuda()
-    run, optimizer, seqlen = torch.compile(model), adamw(model, 1e-3, 0.1, fused=True), NANO["seqlen"]
+def machine():
+    import importlib.metadata
 
-    def loss_of(split, places):
-        x = torch.stack([split[i:i + seqlen] for i in places]).cuda(non_blocking=True)
-        y = torch.stack([split[i + 1:i + 1 + seqlen] for i in places]).cuda(non_blocking=True)
-        with torch.autocast("cuda", torch.bfloat16):
-            return run(x, y)
+    versions = {"torch": torch.__version__}
+    try:
+        versions["transformers"] = importlib.metadata.version("transformers")
+    except importlib.metadata.PackageNotFoundError:
+        pass  # its rows say so
+    return {"machine": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU", "versions": versions}
 
-    def evaluate():
-        model.eval()
-        rows = list(range(0, len(validation) - seqlen - 1, seqlen))
-        with torch.no_grad():
-            sums = [loss_of(validation, rows[i:i + NANO_BATCH]) * len(rows[i:i + NANO_BATCH])
-                    for i in range(0, len(rows), NANO_BATCH)]
-        model.train()
-        return float(sum(sums)) / len(rows)
 
-    for step in range(1, NANO_STEPS + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step - 1, NANO_STEPS, NANO_WARMUP, 1e-3, 1e-4)
-        loss_of(train, torch.randint(len(train) - seqlen - 1, (NANO_BATCH,)).tolist()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if step % NANO_EVERY == 0:
-            loss = evaluate()
-            print(f"step {step}  validation loss {loss:.4f}", flush=True)
-            if loss <= options.target:
-                return
+PEERS = {"train": train_peer, "generate": lambda name, **more: decode_peer(**more), "texts": generate_peer}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", required=True)
-    parser.add_argument("--seed", type=int, default=1337)
-    parser.add_argument("--target", type=float, default=1.5)
-    train_nano(parser.parse_args())
+    if len(sys.argv) != 2 or not sys.argv[1].startswith("{"):
+        print(__doc__)
+        return
+    call = json.loads(sys.argv[1])
+    work = call.pop("work")
+    if work == "machine":
+        print(json.dumps(machine()))
+        return
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    seconds, tokens = PEERS[work](**call)
+    peak = torch.cuda.max_memory_allocated() if call["device"] == "cuda" else None
+    print(json.dumps({"tokens_per_s": tokens / seconds, "peak_bytes": peak}))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ struct Options {
   int64_t max_tokens = 200, samples = 1, batch = 1, chunk = 0;
   SamplerConfig sampler{0.8, 0, 1.0, 0};
   int threads = 0;
-  bool ignore_eos = false, json = false;
+  bool ignore_eos = false, no_cache = false, json = false;
 };
 
 // The prompt is printed with the first token: an error before it stands alone.
@@ -60,7 +60,7 @@ const char* name_of(Ended ended) {
   return "";
 }
 
-Json to_json(const Stream& stream, const GenerateStats& stats) {
+Json to_json(const Stream& stream, const GenerateStats& stats, const Generator& g) {
   const double decode_s = stats.decode_ms / 1e3;
   return Json::object({{"text", stream.text},
                        {"prompt_tokens", stats.prompt_tokens},
@@ -69,7 +69,8 @@ Json to_json(const Stream& stream, const GenerateStats& stats) {
                        {"load_ms", stats.load_ms},
                        {"prefill_ms", stats.prefill_ms},
                        {"decode_ms", stats.decode_ms},
-                       {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s}});
+                       {"tokens_per_s", static_cast<double>(stats.new_tokens) / decode_s},
+                       {"peak_bytes", g.peak_bytes()}});
 }
 
 GenerateEnd end_of(const Options& o) {
@@ -82,7 +83,7 @@ GenerateEnd end_of(const Options& o) {
 }
 
 Status prepare(Generator& g, const Options& o) {
-  RunnerOptions r{.threads = o.threads, .batch = o.batch, .chunk = o.chunk};
+  RunnerOptions r{.threads = o.threads, .batch = o.batch, .chunk = o.chunk, .caches = !o.no_cache};
   const bool is_fast = o.mode.empty() ? o.device == "cuda" : o.mode == "fast";
   r.mode = is_fast ? Mode::kFast : Mode::kExact;
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
@@ -118,7 +119,7 @@ Status run(const Options& o) {
     if (i > 0) stream.print_line(kBetweenSamples);
     TEGULA_TRY(g->generate(request, stats, end));
     stream.print("\n");
-    samples.push_back(to_json(stream, stats));
+    samples.push_back(to_json(stream, stats, *g));
     if (stats.ended == Ended::kEnough) break;
   }
   if (!o.json) return {};
@@ -139,7 +140,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> stats,
-             const BatchStats& all) {
+             const BatchStats& all, const Generator& g) {
   Json::Array texts, each;
   int64_t tokens = 0;
   for (size_t i = 0; i < streams.size(); ++i) {
@@ -156,7 +157,8 @@ Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> sta
                        {"load_ms", all.load_ms},
                        {"prefill_ms", all.prefill_ms},
                        {"decode_ms", all.decode_ms},
-                       {"tokens_per_s", static_cast<double>(tokens) / seconds}});
+                       {"tokens_per_s", static_cast<double>(tokens) / seconds},
+                       {"peak_bytes", g.peak_bytes()}});
 }
 
 // Notes of all lines, or the error of the first that is no prompt.
@@ -193,7 +195,7 @@ Status run_all(const Options& o) {
   BatchStats all;
   TEGULA_TRY(g->generate(requests, stats, all, end));
   if (o.json) {
-    std::printf("%s\n", to_json(streams, stats, all).dump().c_str());
+    std::printf("%s\n", to_json(streams, stats, all, *g).dump().c_str());
     return {};
   }
   for (size_t i = 0; i < prompts.size(); ++i)
@@ -216,6 +218,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   whole(
       cmd->add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
       0);
+  cmd->add_flag("--no-cache", o.no_cache,
+                "Read all of a text again for each token: slower, the same text");
   whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
   whole(cmd->add_option("--samples", o.samples,
                         "How many continuations, each with a seed one larger than the last"),

@@ -58,9 +58,9 @@ struct Generator::Text {
   GenerateStats* stats;
   std::vector<int32_t> all;  // the prompt, and what came
   StopTexts stops;
-  int64_t first = 0;     // of `all`: what the cache begins with
-  int64_t n_cached = 0;  // tokens
-  bool slides = false;   // the cache is full: what is behind `first` is read again
+  int64_t first = 0;           // of `all`: what the cache begins with
+  int64_t n_cached = 0;        // tokens
+  bool is_read_again = false;  // from `first` on: the cache is full, or there is none
   bool is_done = false;
 };
 
@@ -102,7 +102,7 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
 Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
   RunnerOptions o = options;
-  o.dtype = dtype_;
+  o.dtype = dtype_, caches_ = o.caches;
   runner_ = TEGULA_TRY(Runner::create(directory_, config_, o));
   schedule_ = {runner_->pages(), {}};
   notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
@@ -198,11 +198,12 @@ void Generator::take_token(Text& t, std::span<const float> logits, const Generat
 // Where the token that was drawn goes: behind the others, or, when the context is full, behind its
 // second half, which is read again.
 void Generator::place_token(Text& t, const GenerateEnd& end) {
+  t.is_read_again = !caches_;
   if (t.n_cached < config_.max_seqlen) return;
   if (end.overflow == Overflow::kSlide) {
     const int64_t half = std::max<int64_t>(config_.max_seqlen / 2, 1);
     t.first = static_cast<int64_t>(t.all.size()) - half;
-    t.slides = true;
+    t.is_read_again = true;
   } else {
     t.stats->ended = Ended::kContext;
     t.is_done = true;
@@ -225,11 +226,13 @@ Status Generator::admit(Made& made, const GenerateEnd& end) {
 Status Generator::take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end) {
   const auto start = Clock::now();
   std::vector<Runner::Piece> pieces;
+  bool decodes = !step.reads;
   for (const auto& p : step.pieces) {
-    const std::span<const int32_t> all = made.texts.at(p.id).all;
-    const auto from = static_cast<size_t>(made.texts.at(p.id).first + p.first);
+    const Text& t = made.texts.at(p.id);
+    const auto from = static_cast<size_t>(t.first + p.first);
     pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
-                      all.subspan(from, static_cast<size_t>(p.n_tokens))});
+                      std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens))});
+    decodes = decodes || (!caches_ && t.stats->new_tokens > 0);
   }
   TEGULA_TRY(step.reads ? runner_->read(pieces) : runner_->decode(pieces));
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -238,17 +241,17 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
     t.n_cached = p.first + p.n_tokens;
     if (p.is_last) take_token(t, runner_->logits(i), end);
   }
-  (step.reads ? made.all.prefill_ms : made.all.decode_ms) += ms_since(start);
-  made.all.decode_steps += step.reads ? 0 : 1;
+  (decodes ? made.all.decode_ms : made.all.prefill_ms) += ms_since(start);
+  made.all.decode_steps += decodes ? 1 : 0;
   return {};
 }
 
 // Texts that are done go, and those whose context is full begin anew.
 void Generator::leave(Made& made) {
   for (auto& [id, t] : made.texts) {
-    if (t.slides) {
+    if (t.is_read_again) {
       schedule_.read_again(id, static_cast<int64_t>(t.all.size()) - t.first);
-      t.slides = false;
+      t.is_read_again = false;
     }
     if (!t.is_done) continue;
     if (const std::string_view rest = t.stops.rest(); !rest.empty())

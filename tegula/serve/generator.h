@@ -43,7 +43,8 @@ struct TextRequest {
   void* context = nullptr;
 };
 
-// Of texts made together; prefill_ms and decode_ms are those of all.
+// Of texts made together; prefill_ms and decode_ms are those of all. Without a cache reading for
+// later tokens is decoding.
 struct BatchStats {
   double load_ms = 0, prefill_ms = 0, decode_ms = 0;
   int64_t decode_steps = 0;  // in which each text that goes on gets a token
@@ -78,6 +79,7 @@ class Generator {
   std::span<const float> logits() const { return runner_->logits(0); }
 
   const ModelConfig& config() const { return config_; }
+  int64_t peak_bytes() const { return runner_->peak_bytes(); }
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
@@ -96,6 +98,7 @@ class Generator {
   std::vector<int64_t> end_of_text_;  // tokens
   ModelConfig config_;
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has
+  bool caches_ = true;         // else what was read is forgotten after each token
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Runner> runner_;
   BatchSchedule schedule_;  // the cache's pages, and texts under way

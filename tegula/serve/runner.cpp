@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/round.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/runtime/compile.h"
 
@@ -39,8 +40,9 @@ Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOpt
       rank_(options.device ? std::make_unique<Rank>(*options.device)
                            : std::make_unique<Rank>(options.threads)),
       store_(*rank_) {
-  if (options_.chunk == 0) options_.chunk = config.max_seqlen;
-  const auto t = static_cast<size_t>(std::max(options_.chunk, options_.batch));
+  if (options_.chunk == 0)
+    options_.chunk = config.max_seqlen * (options_.caches ? 1 : options_.batch);
+  const auto t = static_cast<size_t>(std::max(most_read(), options_.batch));
   const auto n = static_cast<size_t>(options_.batch);
   tokens_.resize(t), slots_.resize(t), positions_.resize(t);
   seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
@@ -98,7 +100,7 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   const int64_t batch = options_.batch;
   DecodingShape shape{.is_one_each = is_one_each, .pages = {n_pages(), kPageSize}};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
-  shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", options_.chunk);
+  shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
   const Compiled c = TEGULA_TRY(compile(module, f, options));
   notes.insert(notes.end(), c.notes.begin(), c.notes.end());
@@ -155,8 +157,10 @@ Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
   return {};
 }
 
-// The plans' parameters for the pieces.
-void Runner::lay_out(std::span<const Piece> pieces) {
+// The plans' parameters for the pieces. A padded one goes on to its last page's end, with tokens
+// that none of those asked for sees: so a device's steps are made ready, and captured, once a page
+// and not once a token.
+void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
   size_t t = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto& [pages, first, tokens] = pieces[i];
@@ -168,8 +172,11 @@ void Runner::lay_out(std::span<const Piece> pieces) {
       slots_[t++] = page * static_cast<int32_t>(kPageSize) + static_cast<int32_t>(at % kPageSize);
       ++at;
     }
-    seqlens_k_[i] = static_cast<int32_t>(at);
     last_[i] = static_cast<int32_t>(t) - 1;
+    for (const int64_t end = pads ? std::min(round_up(at, kPageSize), config_.max_seqlen) : at;
+         at < end; ++at, ++t)
+      tokens_[t] = 0, positions_[t] = at, slots_[t] = slots_[t - 1] + 1;
+    seqlens_k_[i] = static_cast<int32_t>(at);
     const auto row = block_table_.begin() + static_cast<int64_t>(i) * pages_of_text_;
     const auto n = std::min(static_cast<int64_t>(pages.size()), pages_of_text_);
     std::fill_n(std::copy_n(pages.begin(), n, row), pages_of_text_ - n, 0);
@@ -178,10 +185,10 @@ void Runner::lay_out(std::span<const Piece> pieces) {
 }
 
 Status Runner::run(Session& session, std::span<const Piece> pieces) {
-  lay_out(pieces);
+  const bool reads = &session == prefill_.get();
+  lay_out(pieces, reads && pads());
   const auto n = static_cast<int64_t>(pieces.size());
   std::vector<int64_t> extents;
-  const bool reads = &session == prefill_.get();
   if (options_.batch > 1 && !(reads && has_state_)) extents.push_back(n);
   if (reads) extents.push_back(cu_seqlens_q_[pieces.size()]);
   TEGULA_TRY(session.run(extents));

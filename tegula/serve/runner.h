@@ -27,7 +27,8 @@ struct RunnerOptions {
   Device* device = nullptr;  // where the model runs; null: on the CPU
   bool captures = true;      // a device's steps are one graph (runtime/device_steps.h)
   int64_t batch = 1;
-  int64_t chunk = 0;  // tokens that are read at once, at most; 0: as many as the context has
+  int64_t chunk = 0;   // tokens that are read at once, at most; 0: the context; all texts' if not
+  bool caches = true;  // false: for a token all of its text is read again, as without a KV cache
   DType dtype = DType::kF32;
   Mode mode = Mode::kExact;
   TuneOptions tune;
@@ -68,6 +69,8 @@ class Runner {
   std::span<const float> logits(size_t i) const;
 
   ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }
+  // The most that weights, cache and plans have taken, where the model runs; mapped files are none.
+  int64_t peak_bytes() const { return rank_->memory.peak_bytes(); }
   // All pages of the cache.
   PagePool pages() const { return {n_pages(), kPageSize}; }
   std::vector<std::string> notes;  // for people: what the tuner did
@@ -79,9 +82,11 @@ class Runner {
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
   static constexpr int64_t kPageSize = 64;  // a block of keys: read where it lies
   int64_t n_pages() const { return options_.batch * pages_of_text_; }
+  bool pads() const { return rank_->device && !options_.caches && !has_state_; }
+  int64_t most_read() const { return options_.chunk + (pads() ? options_.batch * kPageSize : 0); }
   Status check(std::span<const Piece> pieces, int64_t most_tokens);
   Status run(Session& session, std::span<const Piece> pieces);
-  void lay_out(std::span<const Piece> pieces);
+  void lay_out(std::span<const Piece> pieces, bool pads);
 
   std::string directory_;
   ModelConfig config_;

@@ -130,6 +130,19 @@ class Generate(CliTest):
                 if batch == 8:
                     self.assertGreater(got["decode_steps"], 20)
 
+    def test_without_a_cache_the_text_is_the_same(self):
+        # A context of 12 slides; the first token is the prompt's, the others are decoded.
+        flags = ("--max-tokens", 30, "--temperature", 3, "--seed", 5, "--json")
+        for extra in ((), ("--overflow", "stop"), ("--stop", "ab"), ("--prefill-chunk", 5)):
+            got, cached = (json.loads(self.expect_ok(self.generate(*flags, *extra, *more)).stdout)
+                           for more in (("--no-cache",), ()))
+            for key in ("text", "new_tokens", "ended"):
+                self.assertEqual(got[key], cached[key], extra)
+            self.assertGreater(got["tokens_per_s"], 0)
+        got, cached = (json.loads(self.expect_ok(self.batch("ab\nc\nabcabc\nbca", "--batch", 3, *flags, *more)).stdout)
+                       for more in (("--no-cache",), ()))
+        self.assertEqual((got["texts"], got["each"]), (cached["texts"], cached["each"]))
+
     def test_batches_have_the_bits_of_single_texts_on_every_instruction_set(self):
         # Of one that the machine lacks its own is taken.
         for isa in ("portable", "avx2", "avx512"):
