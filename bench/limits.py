@@ -9,6 +9,7 @@ costs itself alone.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -75,8 +76,8 @@ class Limit:
         with self.start(command, env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             for line in process.stdout:
                 lines.append(line.strip())
-                if "validation loss" in line:
-                    last = float(line.split("validation loss")[1].split()[0])
+                if found := re.search(r"validation loss (\d+\.?\d*)", line):
+                    last = float(found[1])
                     if last <= target:
                         return time.monotonic() - begin, last
         raise Failed(f"never at {target}, last {last}: {' '.join(lines[-3:])[-300:]}")

@@ -234,7 +234,10 @@ def main():
     parser.add_argument("--peers", default=HERE, help="folder of what plays the peer")
     parser.add_argument("--call", type=json.loads, help="of setting peer: what Race.theirs says")
     args = parser.parse_args()
-    {"cpu": laptop, "gpu": race}[args.setting](args) if args.setting != "peer" else train_peer(args.call)
+    try:
+        {"cpu": laptop, "gpu": race, "peer": lambda a: train_peer(a.call)}[args.setting](args)
+    except Failed as error:
+        sys.exit(f"nanogpt.py: {error}")
 
 
 if __name__ == "__main__":

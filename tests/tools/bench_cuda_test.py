@@ -116,10 +116,13 @@ class BenchCuda(unittest.TestCase):
         with self.assertRaisesRegex(limits.Failed, "^why$"):
             limits.Limit(20).run_json(["sh", "-c", "echo why >&2; exit 3"])
 
-    def rows(self, *arguments):
-        """Of small models on the CPU, beside a peer that is made up."""
+    def make_peers(self):
         for name in ("models_torch.py", "nanogpt.py"):
             (self.dir / name).write_text(PEER, encoding="utf-8")
+
+    def rows(self, *arguments):
+        """Of small models on the CPU, beside a peer that is made up."""
+        self.make_peers()
         path = self.dir / "rows.json"
         done = script("bench/compare_cuda.py", "--small", "--device", "cpu", "--tegula", TEGULA, "--json", path, "--commit",
                       "abc", "--peers", self.dir, "--text", self.text, *arguments)
@@ -158,6 +161,22 @@ class BenchCuda(unittest.TestCase):
         row = rows["nanogpt"]
         self.assertEqual((row["n_seeds"], len(row["all_seconds"]), len(row["peer_all_seconds"])), (3, 3, 3))
         self.assertGreater(row["cached_seconds"], 0)
+
+    def test_nanogpt_to_a_loss(self):
+        self.make_peers()
+        command = ("bench/nanogpt.py", "gpu", "--small", "--device", "cpu", "--data", self.text, "--tegula", TEGULA,
+                   "--results", self.dir, "--peers", self.dir, "--seeds", "1,2")
+        done = script(*command, "--target", 99)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads((self.dir / "nanogpt_gpu.json").read_text(encoding="utf-8"))
+        self.assertEqual((result["machine"], result["versions"]["torch"]), ("a card", "2"))
+        row, = result["rows"]
+        self.assertEqual((row["n_seeds"], row["to_loss"]), (2, 99))
+        self.assertAlmostEqual(row["ratio"], row["peer_seconds"] / row["seconds"], delta=0.05 * row["ratio"])
+        self.assertIn("peer_cached_seconds", row)
+        done = script(*command, "--target", 0.01)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("never at 0.01, last ", done.stderr.splitlines()[-1])
 
     def test_a_peer_that_hangs_costs_its_row_alone(self):
         rows, errors = self.rows("--only", "decode-135m,gpt2-b64-memory", "--seconds", 14)
