@@ -352,6 +352,24 @@ class CudaTest(unittest.TestCase):
         for launch in ("1", "9", "40"):
             self.train_error(self.tool(*command, FAKE_CUDA_LOST=launch, **EMULATED_GPU), "the GPU is lost", "nvidia-smi")
 
+    def test_without_a_cache_the_text_is_the_same(self):
+        # Pages of 64 tokens: two texts cross from one to the next, and a context of 70 ends within one.
+        prompts = self.dir / "prompts.txt"
+        prompts.write_text("line\n" + "line 12 of the tex" * 3 + "\nof\n", encoding="utf-8")
+        for family in (("gpt2",), ("llama", "--n-kv-heads", "1"), ("moe",)):
+            out = self.dir / family[0]
+            done = self.train_emulated("--out", str(out), "--model", *family, "--seqlen", "70")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            command = ("generate", "--model", str(out), "--prompts", str(prompts), "--batch", "3", "--max-tokens", "14",
+                       "--temperature", "1.5", "--json", "--device")
+            made = [self.tool(*command, *more, **EMULATED_GPU)
+                    for more in (("cuda",), ("cuda", "--no-cache"), ("cpu", "--mode", "fast"))]
+            for each in made:
+                self.assertEqual(each.returncode, 0, each.stderr)
+            texts = [json.loads(each.stdout)["texts"] for each in made]
+            self.assertEqual(texts[0], texts[1], family)
+            self.assertEqual(texts[0], texts[2], family)
+
     def test_kernels_of_another_architecture(self):
         self.train_error(self.train_emulated("--device", "cuda", FAKE_CUDA_LOAD="209"), "another architecture",
                          "TEGULA_COMPILE_KERNELS")

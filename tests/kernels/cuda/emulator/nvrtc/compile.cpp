@@ -146,7 +146,8 @@ Built build(const Source& source, const std::vector<std::string>& options) {
            text.find("\n" + instruction + "(") != std::string::npos;
   });
   folder.write("kernel.ii", rewritten.text + table_of(rewritten.kernels, flushes));
-  // Device code reads memory as what it likes, and its variables are its library's alone.
+  // Device code reads memory as what it likes, and its variables are its library's alone. So are
+  // its kernels, whatever they are called: `puts` is not the C library's.
   words = {"-c",
            "-fpreprocessed",
            "-x",
@@ -173,7 +174,7 @@ Built build(const Source& source, const std::vector<std::string>& options) {
     words.insert(words.end(), {"-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0",
                                "--param", "tsan-distinguish-volatile=1"});
   if (!run_compiler(folder, words, out.log) ||
-      !run_compiler(folder, {"-shared", "kernel.o", "-o", "kernel.so"}, out.log))
+      !run_compiler(folder, {"-shared", "-Wl,-Bsymbolic", "kernel.o", "-o", "kernel.so"}, out.log))
     return out;
   out.library = folder.read("kernel.so");
   out.ok = true;
