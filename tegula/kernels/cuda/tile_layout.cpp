@@ -197,7 +197,7 @@ class Caller {
     const bool is_long = l.keep == TileKeep::kStreamed || space_.row_len > kLongRow;
     const bool has_room = l.n_columns == 0 || fits_columns(l, phases);
     if (!l.is_across && (is_long || !has_room || (are_few && space_.row_len >= kFewRowsLength)))
-      block_per_row(phases);
+      block_per_row();
     l.rows_per_block = l.is_block() ? 1 : l.is_across ? 16 : 8;
     l.n_threads = l.threads_per_row * l.rows_per_block;
     call_.n_blocks = (space_.n_rows + l.rows_per_block - 1) / l.rows_per_block;
@@ -245,20 +245,26 @@ class Caller {
 
   // As many threads as there is work for; sums want room for two chunks of what they read, and
   // where there are too many of them a row stays with 16 threads.
-  void block_per_row(const TilePhases& phases) {
+  void block_per_row() {
     const int most = space_.row_len <= 4096 ? 256 : space_.row_len <= 16384 ? 512 : 1024;
-    for (int threads = most; threads >= 128; threads /= 2) {
-      TileLayout l = call_.layout;
-      keep_in(l, phases, threads);
-      const int words = 65536 / threads / 2;
-      while (l.vector > 1 &&
-             (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > kRoomBytes))
-        l.vector /= 2;
-      if (tile_room_bytes(p_, phases, l) > kRoomBytes) continue;
-      if (l.n_columns > 0 && !fits_columns(l, phases)) continue;
-      call_.layout = std::move(l);
-      return;
-    }
+    for (int threads = most; threads >= 128; threads /= 2)
+      if (block_per_row(threads, true) || block_per_row(threads, false)) return;
+  }
+  bool block_per_row(int threads, bool is_early) {
+    const TilePhases phases = tile_phases(p_, true, is_early);
+    TileLayout l = call_.layout;
+    l.is_early = is_early;
+    keep_in(l, phases, threads);
+    if (is_early && l.keep != TileKeep::kRegisters) return false;
+    const int words = 65536 / threads / 2;
+    if (l.row_steps > 0) l.vector = std::min(l.vector, l.row_steps);
+    while (l.vector > 1 &&
+           (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > kRoomBytes))
+      l.vector /= 2;
+    if (tile_room_bytes(p_, phases, l) > kRoomBytes) return false;
+    if (l.n_columns > 0 && !fits_columns(l, phases)) return false;
+    call_.layout = std::move(l);
+    return true;
   }
 
   void add(std::string type, std::string name, int64_t value) {
@@ -357,7 +363,8 @@ std::string TileLayout::key() const {
       cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner, " vector ", vector,
           " across ", is_across, " threads ", threads_per_row, " rows ", rows_per_block, " keep ",
           static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "",
-          is_columns ? " columns" : "", n_columns > 0 ? cat(" sums ", n_columns) : "", " access ");
+          is_early ? " early" : "", is_columns ? " columns" : "",
+          n_columns > 0 ? cat(" sums ", n_columns) : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
   return s;
 }

@@ -56,6 +56,7 @@ struct TileLayout {
   // kRegisters: steps of threads_per_row elements, enough for a row; whether they are just a row.
   int row_steps = 0;
   bool is_whole = false;
+  bool is_early = false;           // all is loaded before the first reduction
   std::vector<TileAccess> access;  // inputs, then outputs
   bool is_block() const { return threads_per_row > 16; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;

@@ -357,6 +357,13 @@ __device__ void chain(V& r, const V* values, int n, int lane) {
   }
   for (; j < n; j += 16) r = C::of(r, values[j]);
 }
+// The same over n values, where the text knows n, whole steps of 16.
+template <class C, int n, class V>
+__device__ void chain(V& r, const V* values, int lane) {
+  values += lane;
+#pragma unroll 16
+  for (int j = 0; j < n; j += 16) r = C::of(r, values[j]);
+}
 // The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j +
 // 4, j + 2, j + 1; all get lane 0's.
 template <class C, class V>

@@ -29,8 +29,8 @@ int work_of(const Instr& i) {
 
 class Phaser {
  public:
-  Phaser(const tile::Program& p, bool keep)
-      : p_(p), keep_(keep), extent_(tile::extents_of(p)), level_(p.code.size(), 0) {}
+  Phaser(const tile::Program& p, bool keep, bool early)
+      : p_(p), keep_(keep), early_(early), extent_(tile::extents_of(p)), level_(p.code.size(), 0) {}
 
   TilePhases run() {
     find_live();
@@ -92,6 +92,9 @@ class Phaser {
     std::vector<bool> needed(p_.code.size(), false), read = needed;
     for (const auto* list : {&phase.reduced, &phase.stores, &phase.sums})
       for (const uint16_t v : *list) needed[at(v).src[0]] = true;
+    if (early_ && l == 0)
+      for (size_t v = 0; v < p_.code.size(); ++v)
+        needed[v] = needed[v] || (live_[v] && at(v).op == Op::kLoad);
     for (size_t v = p_.code.size(); v-- > 0;) {
       if (!needed[v] || !is_full(v)) continue;
       if (keep_ && made_[v] >= 0) {
@@ -150,7 +153,7 @@ class Phaser {
   }
 
   const tile::Program& p_;
-  const bool keep_;
+  const bool keep_, early_;
   const std::vector<Extent> extent_;
   std::vector<int> level_;  // of the phase that can make it
   std::vector<bool> live_;
@@ -161,6 +164,8 @@ class Phaser {
 
 }  // namespace
 
-TilePhases tile_phases(const tile::Program& p, bool keep) { return Phaser(p, keep).run(); }
+TilePhases tile_phases(const tile::Program& p, bool keep, bool early) {
+  return Phaser(p, keep, early).run();
+}
 
 }  // namespace tegula::cuda

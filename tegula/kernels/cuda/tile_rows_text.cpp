@@ -227,13 +227,17 @@ class Rows {
   // A warp a reduction, so that several go on at once; the others make the next chunk meanwhile.
   void sum_chunk(const TilePhase& phase) {
     w_.line("__syncthreads();");
-    w_.line("const Index left = row_len - static_cast<Index>(t) * ", threads_, ";");
-    w_.line("const int n = left < U * ", threads_, " ? static_cast<int>(left) : U * ", threads_,
-            ";");
+    const bool is_whole = has_steps() && l_.is_whole;
+    if (!is_whole) {
+      w_.line("const Index left = row_len - static_cast<Index>(t) * ", threads_, ";");
+      w_.line("const int n = left < U * ", threads_, " ? static_cast<int>(left) : U * ", threads_,
+              ";");
+    }
     int q = 0;
     for (const uint16_t v : phase.reduced)
-      w_.line("if (", sums_here(q++), ") chain<", combiner(w_.at(v).op), ">(r", v, ", s", v,
-              " + turn * ", l_.vector * threads_, ", n, thread % 32);");
+      w_.line("if (", sums_here(q++), ") chain<", combiner(w_.at(v).op),
+              is_whole ? cat(", U * ", threads_) : "", ">(r", v, ", s", v, " + turn * ",
+              l_.vector * threads_, is_whole ? "" : ", n", ", thread % 32);");
     w_.line("turn ^= 1;");
   }
   std::string sums_here(int q) const {

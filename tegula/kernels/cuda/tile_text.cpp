@@ -39,7 +39,7 @@ std::string tile_text(const tile::Program& p, const TileCall& call) {
   const TileLayout& layout = call.layout;
   TileWriter w(p, call);
   w.head();
-  const TilePhases phases = tile_phases(p, layout.keep != TileKeep::kStreamed);
+  const TilePhases phases = tile_phases(p, layout.keep != TileKeep::kStreamed, layout.is_early);
   layout.is_columns ? write_columns(w, phases)
   : layout.is_rows  ? write_rows(w, phases)
                     : write_elements(w, phases);
