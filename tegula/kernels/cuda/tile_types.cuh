@@ -46,9 +46,9 @@ struct BF16 {
     return static_cast<unsigned short>(bits(a) >> 16);
   }
   __device__ static float round(float a) {
-    const u32 u = bits(a);
-    const u32 near = (u + 0x7fffu + ((u >> 16) & 1)) & 0xffff0000u;
-    return as_float((u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : near);
+    unsigned short near;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(near) : "f"(a));
+    return widen(near);
   }
 };
 
@@ -180,6 +180,23 @@ __device__ i64 truncated(double v) {
 template <class S, int n>
 struct alignas(sizeof(S) * n < 16 ? sizeof(S) * n : 16) Pack {
   S v[n];
+};
+template <class T>
+struct Unpacked {
+  template <int n>
+  __device__ static typename T::Value of(const Pack<typename T::Storage, n>& a, int u) {
+    return T::widen(a.v[u]);
+  }
+};
+// Of two in a word the upper is the word without the lower: one instruction.
+template <>
+struct Unpacked<BF16> {
+  template <int n>
+  __device__ static float of(const Pack<unsigned short, n>& a, int u) {
+    if (n % 2 != 0) return BF16::widen(a.v[u]);
+    const u32 both = reinterpret_cast<const u32*>(a.v)[u / 2];
+    return as_float(u % 2 == 0 ? both << 16 : both & 0xffff0000u);
+  }
 };
 // n elements in a row, as a type, so that a lambda knows it when it is compiled.
 template <int n>

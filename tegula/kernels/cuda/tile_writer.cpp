@@ -173,9 +173,9 @@ void TileWriter::value(size_t v) {
     const std::string from = access == TileAccess::kOne    ? cat("*p.in", k)
                              : access == TileAccess::kRow  ? cat("*in", k)
                              : access == TileAccess::kSame ? cat("a", v)
-                             : is_vector(k)                ? cat("a", v, ".v[u]")
                                                            : cat("a", v, "[u]");
-    expression = cat(type, "::widen(", from, ")");
+    expression = !is_vector(k) ? cat(type, "::widen(", from, ")")
+                               : cat("Unpacked<", type, ">::of(a", v, ", u)");
   } else if (info.kind == Kind::kGenerator) {
     expression = generated(v);
   } else {
