@@ -19,11 +19,23 @@ __device__ inline float copysign(float a, float s) {
   return as_float((bits(a) & 0x7fffffffu) | (bits(s) & 0x80000000u));
 }
 
+// Added to a number below 2^22, rounds it to a whole one, which the sum's last bits are, and saves
+// the conversions, slow ones.
+constexpr float kRounds = 0x1.8p23f;
+
+// 1 / b rounded once, for b in [1, 2^127): 0 beyond 2^126, where it is denormal. The approximation
+// is off by 1 ulp at most, and one step of Newton's makes it exact, as in the compiler's division.
+__device__ inline float reciprocal(float b) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(b));
+  return fma(y, fnma(b, y, 1.0f), y);
+}
+
 __device__ inline float exp(float x) {
   // Past these bounds the result is 0 or inf anyway. min and max pass on a NaN in their second.
   const float t = max(-104.0f, min(89.0f, x));
-  const float n = ::rintf(t * 0x1.715476p+0f);  // log2(e)
-  float r = fnma(n, 0x1.62e43p-1f, t);          // ln 2, in two parts
+  const float s = t * 0x1.715476p+0f + (kRounds + 254.0f), n = s - (kRounds + 254.0f);  // log2(e)
+  float r = fnma(n, 0x1.62e43p-1f, t);  // ln 2, in two parts
   r = fnma(n, -0x1.05c61p-29f, r);
   float q = 0x1.6a493p-10f;
   q = fma(q, r, 0x1.12399ep-7f);
@@ -31,11 +43,9 @@ __device__ inline float exp(float x) {
   q = fma(q, r, 0x1.555492p-3f);
   q = fma(q, r, 0x1.fffffcp-2f);
   const float e = fma(r * r, q, r) + 1.0f;
-  // 2^n in two factors, because n reaches ±150.
-  const int k = static_cast<int>(n), half = k >> 1;
-  const float s1 = as_float(static_cast<u32>(half + 127) << 23);
-  const float s2 = as_float(static_cast<u32>(k - half + 127) << 23);
-  return e * s1 * s2;
+  // 2^n in two factors, because n reaches ±150: of s's last bits, which are n + 2·127.
+  const u32 half = (bits(s) >> 1) << 23;
+  return e * as_float(half) * as_float((bits(s) << 23) - half);
 }
 
 __device__ inline float log(float x) {
@@ -78,7 +88,20 @@ __device__ inline float tanh(float x) {
   return copysign(a < 0.625f ? small : big, x);
 }
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + exp(negated(x))); }
+// 1 / (1 + 2^n·2^r), n in s's last bits.
+__device__ inline float sigmoid(float x) {
+  const float t = min(88.0f, max(-88.0f, x));  // at -88 the result is denormal, so 0
+  const float s = fma(t, -0x1.715476p+0f, kRounds + 127.0f), minus_n = (kRounds + 127.0f) - s;
+  const float r = fma(t, -0x1.4ae0cp-26f, fma(t, -0x1.715476p+0f, minus_n));
+  float q = 0x1.417872p-13f;
+  q = fma(q, r, 0x1.5f0952p-10f);
+  q = fma(q, r, 0x1.3b2dd4p-7f);
+  q = fma(q, r, 0x1.c6af7ap-5f);
+  q = fma(q, r, 0x1.ebfbdcp-3f);
+  q = fma(q, r, 0x1.62e43p-1f);
+  q = fma(q, r, 1.0f);
+  return reciprocal(fma(q, as_float(bits(s) << 23), 1.0f));
+}
 
 __device__ inline float erf(float x) {
   const float a = abs(x), t = x * x;
@@ -155,11 +178,19 @@ __device__ inline float relu(float x) { return max(0.0f, x); }  // NaN stays
 __device__ inline float silu(float x) {
   return max(-0x1.fffffep127f, x) / (1.0f + exp(negated(x)));
 }
-// x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), as x / (1 + e^-2u).
+// x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), as x · 1 / (1 + e^-2u).
 __device__ inline float gelu(float x) {
-  constexpr float kTwoC = 1.5957691216057308f;  // 2·√(2/π)
-  const float minus_2u = x * fma(x * x, -kTwoC * 0.044715f, -kTwoC);
-  return max(-0x1.fffffep127f, x) / (1.0f + exp(minus_2u));
+  const float a = max(-10.03f, x), b = min(10.03f, a), b2 = b * b;
+  const float w = fma(b2, -0x1.a5a7dp-4f, -0x1.26aec2p+1f);  // b·w = -2u·log2(e)
+  const float s = fma(b, w, kRounds + 127.0f), minus_n = (kRounds + 127.0f) - s;
+  const float r = fma(b, w, minus_n);
+  float q = 0x1.5bda7ap-10f;
+  q = fma(q, r, 0x1.3ce8bp-7f);
+  q = fma(q, r, 0x1.c6b6d8p-5f);
+  q = fma(q, r, 0x1.ebf9c2p-3f);
+  q = fma(q, r, 0x1.62e42ap-1f);
+  q = fma(q, r, 1.0f);
+  return a * reciprocal(fma(q, as_float(bits(s) << 23), 1.0f));
 }
 
 }  // namespace tegula::cuda::tile::f32

@@ -5,9 +5,9 @@
 // rsqrt and erf 1.6, tanh 2, sigmoid and silu 2.5, over all finite arguments whose result is
 // normal. NaN in gives NaN out and limits are exact (exp(-inf) = 0, tanh(inf) = 1, ...).
 // Polynomials are weighted minimax fits, rounded to f32 from the lowest term up. gelu is the tanh
-// form, x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), computed as x / (1 + e^-2u), which is
-// equal and does not cancel for negative x. e^-2u inherits three roundings of its argument, so the
-// error grows with |u|: up to 1.5 + 3·|2u| half-ulps.
+// form, x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), computed as x · (1 / (1 + e^-2u)), which
+// is equal and does not cancel for negative x. e^-2u inherits three roundings of its argument, so
+// the error grows with |u|: up to 6 + 3·|2u| half-ulps.
 #pragma once
 
 #include "tegula/kernels/cpu/isa/vec.h"
@@ -120,8 +120,25 @@ TEGULA_VEC Vf tanh(Vf x) {
   return copysign(select(lt(a, set1(0.625f)), small, big), x);
 }
 
-// 1 / (1 + e^-x)
-TEGULA_VEC Vf sigmoid(Vf x) { return set1(1.0f) / (set1(1.0f) + exp(-x)); }
+// Added to a number below 2^22, rounds it to a whole one n and leaves n + 127 in the sum's last
+// bits: shifted to the exponent's place, 2^n, which is inf for n = 128.
+inline constexpr float kRounds = 0x1.8p23f + 127.0f;
+
+// 1 / (1 + e^-x), as 1 / (1 + 2^n·2^r)
+TEGULA_VEC Vf sigmoid(Vf x) {
+  const Vf t = min(set1(88.0f), max(set1(-88.5f), x));  // NaN passes
+  const Vf minus_log2e = set1(-0x1.715476p+0f);
+  const Vf s = fma(t, minus_log2e, set1(kRounds)), minus_n = set1(kRounds) - s;
+  const Vf r = fma(t, set1(-0x1.4ae0cp-26f), fma(t, minus_log2e, minus_n));
+  Vf q = set1(0x1.417872p-13f);
+  q = fma(q, r, set1(0x1.5f0952p-10f));
+  q = fma(q, r, set1(0x1.3b2dd4p-7f));
+  q = fma(q, r, set1(0x1.c6af7ap-5f));
+  q = fma(q, r, set1(0x1.ebfbdcp-3f));
+  q = fma(q, r, set1(0x1.62e43p-1f));
+  q = fma(q, r, set1(1.0f));
+  return set1(1.0f) / fma(q, as_float(shl<23>(bits(s))), set1(1.0f));
+}
 
 TEGULA_VEC Vf erf(Vf x) {
   const Vf a = abs(x);
@@ -217,9 +234,18 @@ TEGULA_VEC Vf relu(Vf x) { return max(zero(), x); }
 TEGULA_VEC Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) / (set1(1.0f) + exp(-x)); }
 
 TEGULA_VEC Vf gelu(Vf x) {
-  constexpr float kTwoC = 1.5957691216057308f;  // 2·√(2/π)
-  const Vf minus_2u = x * fma(x * x, set1(-kTwoC * 0.044715f), set1(-kTwoC));
-  return max(set1(-0x1.fffffep127f), x) / (set1(1.0f) + exp(minus_2u));
+  // Past these bounds the result is -0 or x anyway.
+  const Vf a = max(set1(-10.05f), x), b = min(set1(10.03f), a);
+  const Vf w = fma(b * b, set1(-0x1.a5a7dp-4f), set1(-0x1.26aec2p+1f));  // b·w = -2u·log2(e)
+  const Vf s = fma(b, w, set1(kRounds)), minus_n = set1(kRounds) - s;
+  const Vf r = fma(b, w, minus_n);
+  Vf q = set1(0x1.5bda7ap-10f);  // 2^r, as in exp2_weights
+  q = fma(q, r, set1(0x1.3ce8bp-7f));
+  q = fma(q, r, set1(0x1.c6b6d8p-5f));
+  q = fma(q, r, set1(0x1.ebf9c2p-3f));
+  q = fma(q, r, set1(0x1.62e42ap-1f));
+  q = fma(q, r, set1(1.0f));
+  return a * (set1(1.0f) / fma(q, as_float(shl<23>(bits(s))), set1(1.0f)));
 }
 
 }  // namespace tegula::kernel::TEGULA_ISA_NS
