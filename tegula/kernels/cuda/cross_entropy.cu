@@ -27,15 +27,20 @@ struct Sums {
   }
 };
 
+// Eight of a row; past its end -inf, of which exp is 0, so that no step asks for each element.
 struct Eight {
   float at[kEach];
-  __device__ explicit Eight(const uint4& words) {
+  __device__ Eight(const uint4& words, int n_left) {
     const u32 w[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       at[2 * i] = element_to_float(static_cast<u16>(w[i]));
       at[2 * i + 1] = element_to_float(static_cast<u16>(w[i] >> 16));
     }
+    if (n_left >= kEach) return;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+      if (e >= n_left) at[e] = kNegativeInfinity;
   }
   __device__ uint4 packed() const {
     return {pack_element(at[0], at[1]), pack_element(at[2], at[3]), pack_element(at[4], at[5]),
@@ -48,15 +53,15 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
   __shared__ float lse;
   Sums mine{kNegativeInfinity, 0.f};
   for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
-    const Eight x(*reinterpret_cast<const uint4*>(row + i));
+    const Eight x(*reinterpret_cast<const uint4*>(row + i), p.v - i);
     Sums step{kNegativeInfinity, 0.f};
 #pragma unroll
-    for (int e = 0; e < kEach; ++e)
-      if (i + e < p.v) step.top = fmaxf(step.top, x.at[e] * kLog2e);
-    const float shift = step.top == kNegativeInfinity ? 0.f : step.top;
+    for (int e = 0; e < kEach; ++e) step.top = fmaxf(step.top, x.at[e]);
+    step.top *= kLog2e;
+    const float minus_shift = fminf(-step.top, 0x1.fffffep127f);  // -inf: a row may have only that
 #pragma unroll
     for (int e = 0; e < kEach; ++e)
-      if (i + e < p.v) step.sum += exp2_approx(x.at[e] * kLog2e - shift);
+      step.sum += exp2_approx(__fmaf_rn(x.at[e], kLog2e, minus_shift));
     count_flops(4 * min(kEach, p.v - i));
     mine.join(step.top, step.sum);
   }
@@ -97,14 +102,17 @@ extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const Cross
 #endif
 #if TEGULA_GRADS
   const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
+  const float minus_shift = -lse * kLog2e;
   for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
     auto* place = reinterpret_cast<uint4*>(row + i);
-    Eight x(*place);
+    Eight x(*place, p.v - i);
 #pragma unroll
-    for (int e = 0; e < kEach; ++e) {
-      float g = dlse * exp2_approx((x.at[e] - lse) * kLog2e);
-      if (is_picked && i + e == target) g += dpicked;
-      x.at[e] = i + e < p.v ? g : 0.f;
+    for (int e = 0; e < kEach; ++e)
+      x.at[e] = dlse * exp2_approx(__fmaf_rn(x.at[e], kLog2e, minus_shift));
+    if (is_picked && i <= target && target < i + kEach) {
+#pragma unroll
+      for (int e = 0; e < kEach; ++e)
+        if (i + e == target) x.at[e] += dpicked;
     }
     count_flops(4 * min(kEach, p.v - i));
     *place = x.packed();
