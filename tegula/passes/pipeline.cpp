@@ -44,7 +44,8 @@ namespace tegula {
   X(norm_residual)         \
   X(widen_again)           \
   X(fuse)                  \
-  X(wrap)
+  X(wrap)                  \
+  X(epilogues)
 
 #define TEGULA_DECLARE(name) extern const PassDef name##_pass;
 TEGULA_PIPELINE(TEGULA_DECLARE)

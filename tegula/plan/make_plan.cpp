@@ -214,7 +214,9 @@ Status Planner::plan_fused(Step& step, const Node& n) {
     attrs = n.attrs;
   }
   step.program = lowered.program;
-  for (size_t i = 0; i < step.in.size(); ++i) step.in[i] = space_view(step.in[i], lowered.in[i]);
+  const RegionDef& def = *n.op->regions;
+  for (size_t i = def.n_factors; i < step.in.size(); ++i)
+    step.in[i] = space_view(step.in[i], lowered.in[i - def.n_factors + def.n_made]);
   for (size_t i = 0; i < step.out.size(); ++i)
     step.out[i] = space_view(step.out[i], lowered.out[i]);
   return {};

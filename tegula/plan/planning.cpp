@@ -1,8 +1,23 @@
 #include "tegula/plan/planning.h"
 
+#include "tegula/ir/regions.h"
 #include "tegula/ops/attention.h"
+#include "tegula/passes/lower_tile.h"
 
 namespace tegula {
+
+namespace {
+TensorRef space_view(const TensorRef& t, const SpaceView& view) {
+  TensorRef out = t;
+  out.rank = view.shape.rank();
+  for (int d = 0; d < out.rank; ++d) {
+    const int from = view.dim[static_cast<size_t>(d)];
+    out.shape[d] = view.shape[d].bound();
+    out.stride[d] = from < 0 ? 0 : t.stride[from];
+  }
+  return out;
+}
+}  // namespace
 
 bool PlanningFor::has_kernel(const OpCall& call) const {
   if (const auto sorted = in_key_order(call)) {  // passes/sort_keys.cpp
@@ -15,8 +30,20 @@ bool PlanningFor::has_kernel(const OpCall& call) const {
     for (const Type& t : types) r.push_back(contiguous_ref(nullptr, t));
     return r;
   };
-  const auto in = refs(call.in), out = refs(call.out);
-  const KernelQuery query{call.attrs, in, out, nullptr, &options_.target};
+  auto in = refs(call.in), out = refs(call.out);
+  KernelQuery query{call.attrs, {}, {}, nullptr, &options_.target};
+  TileLowering lowered;
+  if (call.op->regions && call.op->regions->is_program()) {
+    auto made = lower_tile(*call.module, call.regions[0], *call.attrs);
+    if (!made.ok()) return false;
+    lowered = std::move(*made);
+    query.program = lowered.program.get();
+    const RegionDef& def = *call.op->regions;
+    for (size_t i = def.n_factors; i < in.size(); ++i)
+      in[i] = space_view(in[i], lowered.in[i - def.n_factors + def.n_made]);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = space_view(out[i], lowered.out[i]);
+  }
+  query.in = in, query.out = out;
   return choose_kernel(*call.op, {&query, 1}, options_) != nullptr;
 }
 

@@ -127,7 +127,7 @@ void Planner::merge(int from, int to) {
 // The elementwise kernels read each element before they write it.
 bool overwrites(const Step& s, size_t operand, size_t result) {
   if (s.op->is_elementwise) return true;
-  if (s.program) return s.kernel != nullptr;
+  if (s.program) return s.kernel && operand >= s.op->regions->n_factors;
   for (const auto& [in, out] : s.op->aliases)
     if (static_cast<size_t>(in) == operand && static_cast<size_t>(out) == result) return true;
   return starts_in_place(*s.op, s.attrs, operand, result);

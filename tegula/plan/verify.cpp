@@ -289,7 +289,8 @@ class Checker {
   }
 
   static bool may_overwrite(const Step& s, size_t operand, size_t result) {
-    if (s.op->is_elementwise || (s.program && s.kernel)) return true;
+    if (s.op->is_elementwise) return true;
+    if (s.program && s.kernel) return operand >= s.op->regions->n_factors;
     for (const auto& pair : s.op->aliases)
       if (static_cast<size_t>(pair[0]) == operand && static_cast<size_t>(pair[1]) == result)
         return true;

@@ -41,6 +41,32 @@ TileOrder tile_order(int64_t m, int64_t n, int tile_m, int tile_n, int group) {
   return {static_cast<int>(ceil_div(m, tile_m)), static_cast<int>(ceil_div(n, tile_n)), group};
 }
 
+struct Maps {
+  HostTensorMap a, b;
+};
+Result<Maps> maps_of(const MatmulVariant& v, const MatmulCall& call) {
+  const MatmulShape& s = call.shape;
+  return Maps{TEGULA_TRY(map_of(call.a, v.a_mn_major, s.m, s.k, kTileM)),
+              TEGULA_TRY(map_of(call.b, v.b_mn_major, s.n, s.k, v.tile_n))};
+}
+
+MatmulSm90Params params_of(const MatmulVariant& v, const MatmulCall& call) {
+  const MatmulShape& s = call.shape;
+  MatmulSm90Params p{};
+  p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
+  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
+  p.n_splits = call.n_splits, p.split_stride = call.split_stride;
+  p.n_steps =
+      static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));
+  p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
+  return p;
+}
+
+Grid grid_of(const MatmulVariant& v, const MatmulSm90Params& p, int n_multiprocessors) {
+  const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n * p.n_splits, n_multiprocessors);
+  return {{n_blocks, 1, 1}, {kThreads, 1, 1}, v.smem_bytes(), true};
+}
+
 }  // namespace
 
 Status check_matmul(const MatmulCall& call) {
@@ -58,14 +84,14 @@ Status check_matmul(const MatmulCall& call) {
 }
 
 int MatmulVariant::smem_bytes() const {
-  const int n_boxes = tile_n / 64 % 2 == 0 ? 2 : 3;
+  const int n_boxes = is_fused ? tile_n / 64 : tile_n / 64 % 2 == 0 ? 2 : 3;
   return n_stages * (kTileM + tile_n) * kRow_bytes + n_boxes * kBox_bytes + kBarrier_bytes +
          kAlign_bytes;
 }
 
 std::string MatmulVariant::name() const {
   return cat(a_mn_major ? "am_" : "ak_", b_mn_major ? "bn" : "bk", "_n", tile_n, "s", n_stages,
-             is_f16 ? "_f16" : "", f32_out ? "_f32" : "", "_g", group);
+             is_f16 ? "_f16" : "", f32_out ? "_f32" : "", is_fused ? "_fused" : "", "_g", group);
 }
 
 std::vector<std::string> MatmulVariant::defines() const {
@@ -125,22 +151,26 @@ Status MatmulKernel::launch(const MatmulCall& call) const {
   TEGULA_TRY(check_matmul(call));
   if (call.n_splits > 1 && (!s.f32_out || s.k % (call.n_splits * kTileK) != 0))
     return internal_error(cat("matmul: k ", s.k, " in ", call.n_splits, " parts"));
-  HostTensorMap a = TEGULA_TRY(map_of(call.a, v.a_mn_major, s.m, s.k, kTileM));
-  HostTensorMap b = TEGULA_TRY(map_of(call.b, v.b_mn_major, s.n, s.k, v.tile_n));
-  HostTensorMap c = s.f32_out ? b : TEGULA_TRY(map_of(call.c, s.n, s.m, 64));  // or unused
-
-  MatmulSm90Params p{};
-  p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
-  p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
-  p.n_splits = call.n_splits, p.split_stride = call.split_stride;
-  p.n_steps =
-      static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));
-  p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
-
-  const int n_blocks = std::min(p.order.tiles_m * p.order.tiles_n * p.n_splits, n_multiprocessors_);
+  const Maps maps = TEGULA_TRY(maps_of(v, call));
+  HostTensorMap c = s.f32_out ? maps.b : TEGULA_TRY(map_of(call.c, s.n, s.m, 64));  // or unused
+  const MatmulSm90Params p = params_of(v, call);
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(function_, {{n_blocks, 1, 1}, {kThreads, 1, 1}, v.smem_bytes(), true},
-                  call.stream, "launching matmul_sm90", a, b, c, p);
+  return d->start(function_, grid_of(v, p, n_multiprocessors_), call.stream,
+                  "launching matmul_sm90", maps.a, maps.b, c, p);
+}
+
+Status launch_fused(FunctionHandle function, const MatmulVariant& v, const MatmulCall& call,
+                    std::span<const uint64_t> epilogue) {
+  const int n_multiprocessors = TEGULA_TRY(hopper_multiprocessors());
+  const Maps maps = TEGULA_TRY(maps_of(v, call));
+  const MatmulSm90Params p = params_of(v, call);
+  const LaunchArgument arguments[] = {{&maps.a, sizeof maps.a},
+                                      {&maps.b, sizeof maps.b},
+                                      {&p, sizeof p},
+                                      {epilogue.data(), epilogue.size_bytes()}};
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->start_with(function, grid_of(v, p, n_multiprocessors), call.stream,
+                       "launching matmul_fused_sm90", arguments);
 }
 
 std::vector<std::string> MatmulMmaKernel::defines(bool b_mn_major, bool is_f16) {

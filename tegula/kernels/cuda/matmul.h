@@ -8,6 +8,7 @@
 // once; the same bits in every run of a variant.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,14 @@ struct MatmulCall {
 // extents past 2^30.
 Status check_matmul(const MatmulCall& call);
 
-// What is compiled into matmul_sm90.cu, which says what each does.
+// What is compiled into matmul_sm90.cuh, which says what each does.
 struct MatmulVariant {
   int tile_n = 256;
   int n_stages = 4;
   bool a_mn_major = false, b_mn_major = true;
   bool f32_out = false;
   bool is_f16 = false;
+  bool is_fused = false;  // with an epilogue: matmul_fused_sm90.cuh
   int group = 16;  // rows of tiles that are worked on together: so many columns of B stay in L2
 
   int smem_bytes() const;
@@ -82,6 +84,10 @@ class MatmulKernel {
   FunctionHandle function_;
   int n_multiprocessors_;
 };
+
+// Starts matmul_fused_sm90, of that variant; `epilogue`: the words of its tile::Epilogue.
+Status launch_fused(FunctionHandle function, const MatmulVariant& variant, const MatmulCall& call,
+                    std::span<const uint64_t> epilogue);
 
 // matmul_mma, compiled, in the current context: the rung below, for sm_80 and newer.
 class MatmulMmaKernel {

@@ -30,7 +30,11 @@ std::string_view tile_value_type(DType t) {
 }
 
 TileWriter::TileWriter(const tile::Program& p, const TileCall& call)
-    : p_(p), call_(call), extent_(tile::extents_of(p)), was_counted_(p.code.size()) {}
+    : p_(p), call_(call), extent_(tile::extents_of(p)), was_counted_(p.code.size()) {
+  const std::string lane = layout().is_columns ? "first" : "lane";
+  once_ = layout().n_columns > 0 ? cat("(row == 0 && ", lane, " == 0)")
+                                 : "(block == 0 && threadIdx.x == 0)";
+}
 
 void TileWriter::count(const std::string& of_element, const std::string& of_row,
                        const std::vector<uint16_t>& reduced) {
@@ -42,9 +46,7 @@ void TileWriter::count(const std::string& of_element, const std::string& of_row,
     n = 0;
   };
   write(Extent::kFull, of_element), write(Extent::kRow, of_row);
-  const std::string lane = layout().is_columns ? "first" : "lane";
-  write(Extent::kUniform, layout().n_columns > 0 ? cat("(row == 0 && ", lane, " == 0)")
-                                                 : "(block == 0 && threadIdx.x == 0)");
+  write(Extent::kUniform, once_);
 }
 
 void TileWriter::count_sums(const std::vector<uint16_t>& sums) {
@@ -64,7 +66,7 @@ std::string TileWriter::name_of(size_t k) const {
   return k < n_in ? cat("in", k) : cat("out", k - n_in);
 }
 
-void TileWriter::head() {
+void TileWriter::params(const char* name_space, const char* name) {
   line("// Layout: ", layout().key());
   const std::string program = tile::to_text(p_);
   for (size_t at = 0; at < program.size();) {
@@ -75,12 +77,16 @@ void TileWriter::head() {
   line("#include \"tegula/kernels/cuda/joined.cuh\"");
   line("#include \"tegula/kernels/cuda/ptx/sync.cuh\"");
   line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
-  line("namespace tegula::cuda {\n");
-  line("using namespace tile;");
+  line("namespace ", name_space, " {\n");
+  if (std::string_view(name_space) != "tegula::cuda::tile") line("using namespace tile;");
   line("using Index = ", layout().is_wide ? "i64" : "int", ";  // of positions\n");
-  line("struct Params {");
+  line("struct ", name, " {");
   for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
   line("};\n");
+}
+
+void TileWriter::head() {
+  params("tegula::cuda", "Params");
   line(
       "__device__ __forceinline__ void run(const Params& p, const u32 block, const u32 n_blocks) "
       "{");
@@ -240,7 +246,10 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
     const std::string storage = cat(tile_dtype(at(v).dtype), "::Storage");
     const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
     const TileAccess access = layout().access[k];
-    if (access == TileAccess::kSame && (!is_flat || layout().n_inner == 1)) {
+    if (access == TileAccess::kGiven) {
+      const std::string pack = cat("Pack<", storage, ", U>");
+      line("const ", pack, " a", v, " = *reinterpret_cast<const ", pack, "*>(given);");
+    } else if (access == TileAccess::kSame && (!is_flat || layout().n_inner == 1)) {
       line("const ", storage, " a", v, " = *", base, ";");
     } else if (access == TileAccess::kSame) {
       line("const ", storage, " a", v, " = ", base, "[", offset(k, ""), "];");
@@ -268,7 +277,8 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
 }
 
 bool TileWriter::is_vector(size_t k) const {
-  return is_flat() && layout().access[k] == TileAccess::kVector;
+  const TileAccess access = layout().access[k];
+  return is_flat() && (access == TileAccess::kVector || access == TileAccess::kGiven);
 }
 
 void TileWriter::open_stores(const std::vector<uint16_t>& stores) {

@@ -10,9 +10,15 @@ class TileWriter {
  public:
   TileWriter(const tile::Program& p, const TileCall& call);
 
-  // The struct of parameters, and the head of what a block runs up to the opening brace.
+  // The program and its layout as a comment, what a text includes, a namespace opened, and the
+  // struct of parameters in it.
+  void params(const char* name_space, const char* name);
+  // Those of a kernel, and the head of what a block runs up to the opening brace.
   void head();
   std::string finish();
+  const std::string& text() const { return text_; }
+  // Where values of which there is one a launch are counted: a condition "(…)".
+  void count_once_where(std::string condition) { once_ = std::move(condition); }
 
   // A line, indented by `depth_`.
   template <class... Args>
@@ -71,6 +77,7 @@ class TileWriter {
   std::string text_;
   std::vector<bool> was_counted_;
   int pending_[3] = {};  // FLOPs, by tile::Extent
+  std::string once_;
   int depth_ = 0;
 };
 

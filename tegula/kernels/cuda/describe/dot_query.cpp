@@ -63,7 +63,8 @@ MatmulCall matmul_call(const DotCall& dot, int64_t batch, const Stream& stream) 
   call.shape = dot.shape;
   call.a = dot.operand(*dot.a, kernel::kA, batch, dot.lda);
   call.b = dot.operand(*dot.b, kernel::kB, batch, dot.ldb);
-  call.c = dot.operand(*dot.out, kernel::kOut, batch, dot.ldc);
+  call.c = {nullptr, dot.ldc};
+  if (dot.out) call.c = dot.operand(*dot.out, kernel::kOut, batch, dot.ldc);
   call.stream = stream;
   return call;
 }

@@ -12,8 +12,8 @@ namespace tegula::cuda {
 struct DotCall {
   kernel::Contraction c;  // so turned that c has stride 1 over n
   MatmulShape shape;
-  int64_t lda = 0, ldb = 0, ldc = 0;  // between rows as they lie
-  const TensorRef *a = nullptr, *b = nullptr, *out = nullptr;
+  int64_t lda = 0, ldb = 0, ldc = 0;                           // between rows as they lie
+  const TensorRef *a = nullptr, *b = nullptr, *out = nullptr;  // out null: c lies nowhere
 
   MatmulOperand operand(const TensorRef& t, kernel::Operand which, int64_t batch,
                         int64_t stride) const {

@@ -1,73 +1,34 @@
-#include <mutex>
-#include <set>
-
 #include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/reduce.h"
+#include "tegula/kernels/cuda/plugin/texts.h"
 #include "tegula/kernels/cuda/tile_text.h"
 
 namespace tegula::cuda {
 
 namespace {
 
-struct TileKernel {
-  Module module;
-  FunctionHandle one = nullptr, joined = nullptr;
-};
-
-// Of each program and layout: the code, from when one thread begins to make it, then the kernel.
-struct Tiles {
-  std::mutex one;
-  std::set<std::string> begun;
-  std::map<std::string, std::string> cubins;
-  std::map<std::string, TileKernel> kernels;  // of the thread that launches
-  // Never destroyed: the driver goes before statics do.
-  static Tiles& all() {
-    static auto& tiles = *new Tiles();
-    return tiles;
-  }
-};
-
-std::string name_of(const tile::Program& p, const TileCall& call) {
-  return cat(call.layout.key(), "\n", tile::to_text(p));
-}
-
-Result<CachedKernel> code_of(const tile::Program& p, const TileCall& call) {
-  const std::vector<std::string> flags(std::begin(kTileFlags), std::end(kTileFlags));
-  return cubin_of_text("tegula/kernels/cuda/tile_program.cu", tile_text(p, call), flags);
+KernelText text_of(const tile::Program& p, const TileCall& call) {
+  return {cat(call.layout.key(), "\n", tile::to_text(p)), "tegula/kernels/cuda/tile_program.cu",
+          [&] { return tile_text(p, call); }, tile_defines()};
 }
 
 Result<bool> compile(const DeviceCall& given) {
   const tile::Program& p = *given.program;
   const TileCall call = TEGULA_TRY(tile_call(p, given.in, given.out, *given.target));
   if (call.n_blocks == 0) return false;
-  const std::string name = name_of(p, call);
-  Tiles& tiles = Tiles::all();
-  {
-    const std::lock_guard lock(tiles.one);
-    if (!tiles.begun.insert(name).second) return false;
-  }
-  CachedKernel code = TEGULA_TRY(code_of(p, call));
-  const std::lock_guard lock(tiles.one);
-  tiles.cubins[name] = std::move(code.kernel.cubin);
-  return !code.was_found;
+  return compile_once(text_of(p, call));
 }
 
-Result<const TileKernel*> loaded_tile(const tile::Program& p, const TileCall& call) {
-  Tiles& tiles = Tiles::all();
-  const std::string name = name_of(p, call);
-  const auto found = tiles.kernels.find(name);
-  if (found != tiles.kernels.end()) return &found->second;
-  std::string cubin;
-  {
-    const std::lock_guard lock(tiles.one);
-    if (const auto made = tiles.cubins.extract(name)) cubin = std::move(made.mapped());
-  }
-  if (cubin.empty()) cubin = TEGULA_TRY(code_of(p, call)).kernel.cubin;
-  Module module = TEGULA_TRY(Module::load(cubin));
-  FunctionHandle one = TEGULA_TRY(module.function(kTileEntry, 0));
-  FunctionHandle joined = nullptr;
-  if (call.layout.n_columns == 0) joined = TEGULA_TRY(module.function(kJoinedEntry, 0));
-  return &tiles.kernels.emplace(name, TileKernel{std::move(module), one, joined}).first->second;
+struct TileKernel {
+  FunctionHandle one = nullptr, joined = nullptr;
+};
+
+Result<TileKernel> loaded_tile(const tile::Program& p, const TileCall& call) {
+  const Module* module = TEGULA_TRY(loaded_text(text_of(p, call)));
+  TileKernel k;
+  k.one = TEGULA_TRY(module->function(kTileEntry, 0));
+  if (call.layout.n_columns == 0) k.joined = TEGULA_TRY(module->function(kJoinedEntry, 0));
+  return k;
 }
 
 // Of a column output: parts [n_parts, row_len], added into the output however that lies.
@@ -127,11 +88,11 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   const int64_t flops = tile::flops(p, {space.shape, static_cast<size_t>(p.rank)});
   call.counters->add(flops, flops);
   if (c.n_blocks == 0) return empty(call);
-  const TileKernel* k = TEGULA_TRY(loaded_tile(p, c));
+  const TileKernel k = TEGULA_TRY(loaded_tile(p, c));
   std::vector<uint64_t> words;
   for (const TileParam& param : c.params) words.push_back(param.value);
-  if (c.layout.n_columns > 0) return prepare_columns(call, c, space, *k, std::move(words));
-  return prepare_joinable({k->one, k->joined, c.layout.n_threads, "launching a tile program"},
+  if (c.layout.n_columns > 0) return prepare_columns(call, c, space, k, std::move(words));
+  return prepare_joinable({k.one, k.joined, c.layout.n_threads, "launching a tile program"},
                           std::move(words), c.n_blocks);
 }
 
