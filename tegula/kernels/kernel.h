@@ -57,7 +57,7 @@ struct KernelQuery {
   const Attrs* attrs = nullptr;
   std::span<const TensorRef> in;           // data is null
   std::span<const TensorRef> out;          // data is null
-  const tile::Program* program = nullptr;  // for op "fused" only
+  const tile::Program* program = nullptr;  // of an op with a body: fused, dot_fused
   const Target* target = &Target::one_thread();
   Tuning tuning = {};
 };
@@ -67,7 +67,7 @@ struct KernelCall {
   std::span<const TensorRef> in;
   std::span<const TensorRef> out;
   void* workspace = nullptr;  // workspace_bytes(query) bytes, 64-byte aligned, contents undefined
-  const tile::Program* program = nullptr;  // for op "fused" only
+  const tile::Program* program = nullptr;  // of an op with a body: fused, dot_fused
   ThreadPool* pool = nullptr;
   Counters* counters = nullptr;    // never null
   Tuning tuning = {};              // the query's

@@ -2,6 +2,7 @@
 // replace. What a decomposition computes has its own order: bits may differ from the op's
 // reference.
 #include "tegula/ir/builder.h"
+#include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
 #include "tegula/passes/precision.h"
@@ -24,7 +25,7 @@ bool has_low_kernel(const OpCall& call, const PassOptions& options) {
 
 bool is_wanted(const OpCall& call, const PassOptions& options) {
   const OpDef& op = *call.op;
-  if (!op.decompose || op.is_view || !call.regions.empty()) return false;
+  if (!op.decompose || op.is_view || has_bodies(op)) return false;
   // A plain dot's decomposition is itself.
   if (&op == &dot_op && !call.attrs->has("scale") && !call.attrs->has("bias") &&
       !call.attrs->has("activation"))

@@ -66,7 +66,7 @@ struct Step {
   std::vector<PlanTensor> in, out;
   int workspace = -1;                            // slot
   int starts = -1, ends = -1;                    // work in the background, by its number; -1: none
-  std::shared_ptr<const tile::Program> program;  // op "fused"
+  std::shared_ptr<const tile::Program> program;  // of an op with a body
   std::vector<std::shared_ptr<const Plan>>
       regions;        // control flow; their arenas lie in `workspace`
   int64_t flops = 0;  // at the bounds, below kUncountable; views and copies 0
