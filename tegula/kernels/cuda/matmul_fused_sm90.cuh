@@ -1,5 +1,5 @@
 // y… = body(a b, x…): a product whose finished tiles go through a body of elementwise instructions.
-// plugin/dot_fused_text.cpp writes the body's text, which includes this file behind
+// dot_fused_text.cpp writes the body's text, which includes this file behind
 //   struct tile::Epilogue                the body's operands
 //   tile::epilogue(e, product, row, column, n)
 //                                        the body at kPieceColumns neighbours, of which `product`

@@ -37,7 +37,7 @@ enum class TileAccess : uint8_t {
   kSame,     // stride 0 over the elements a thread takes at once
   kVector,   // stride 1; elementwise: aligned for whole vectors
   kStrided,  // any stride
-  kGiven,    // what an epilogue is handed: the product (plugin/dot_fused_text.h)
+  kGiven,    // what an epilogue is handed: the product (dot_fused_text.h)
 };
 
 enum class TileKeep : uint8_t { kNothing, kRegisters, kStreamed };

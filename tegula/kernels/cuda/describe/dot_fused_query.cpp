@@ -1,6 +1,7 @@
 #include "tegula/kernels/cuda/describe/dot_fused_query.h"
 
 #include "tegula/base/dot_dims.h"
+#include "tegula/kernels/cuda/dot_fused_text.h"
 
 namespace tegula::cuda {
 

@@ -7,8 +7,6 @@
 
 namespace tegula::cuda {
 
-inline constexpr int kPieceColumns = 8;  // that a thread of the kernel takes
-
 struct DotFusedCall {
   DotCall dot;  // without `out`: the product lies nowhere
   TileCall tile;

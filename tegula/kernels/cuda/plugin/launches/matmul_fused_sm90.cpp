@@ -1,4 +1,5 @@
-#include "tegula/kernels/cuda/plugin/dot_fused_text.h"
+#include "tegula/kernels/cuda/describe/dot_fused_query.h"
+#include "tegula/kernels/cuda/dot_fused_text.h"
 #include "tegula/kernels/cuda/plugin/texts.h"
 
 namespace tegula::cuda {
@@ -11,7 +12,7 @@ Result<DotFusedCall> parse(const DeviceCall& call) {
 
 KernelText text_of(const tile::Program& p, const DotFusedCall& f) {
   return {cat(f.variant.name(), "\n", f.tile.layout.key(), "\n", tile::to_text(p)),
-          "tegula/kernels/cuda/matmul_epilogue.cu", [&] { return dot_fused_text(p, f); },
+          "tegula/kernels/cuda/matmul_epilogue.cu", [&] { return dot_fused_text(p, f.tile); },
           tile_defines(f.variant.defines())};
 }
 

@@ -1,14 +1,14 @@
-#include "tegula/kernels/cuda/plugin/dot_fused_text.h"
+#include "tegula/kernels/cuda/dot_fused_text.h"
 
 #include "tegula/kernels/cuda/tile_writer.h"
 
 namespace tegula::cuda {
 
-std::string dot_fused_text(const tile::Program& p, const DotFusedCall& call) {
-  const TileLayout& layout = call.tile.layout;
+std::string dot_fused_text(const tile::Program& p, const TileCall& call) {
+  const TileLayout& layout = call.layout;
   const TilePhases phases = tile_phases(p, true);
   const TilePhase& phase = phases.phases.front();
-  TileWriter w(p, call.tile);
+  TileWriter w(p, call);
   w.params("tegula::cuda::tile", "Epilogue");
   w.line(
       "__device__ __forceinline__ void epilogue(const Epilogue& p, const char* product, "
