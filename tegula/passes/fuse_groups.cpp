@@ -10,6 +10,8 @@ namespace tegula {
 namespace {
 constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxGroupOperands = 24;
+// Of a device's kernel the compiler takes 2 s where there are 23 reductions of rows.
+constexpr int kMostReductions = 4;
 constexpr int kMaxFreeSize = 16;
 constexpr size_t kSearchLimit = 256;  // groups visited before a merge is given up
 // Merges across more unfusible nodes than this must free at least the bytes they keep alive.
@@ -170,10 +172,10 @@ void Groups::make_groups() {
       continue;
     }
     const bool is_column = role_[n] == TileRole::kColumns;
-    g.has_rows = role_[n] == TileRole::kReduction;
+    g.n_rows = role_[n] == TileRole::kReduction;
     g.n_columns = is_column;
     const Shape value = squeezed(f_.type(node.output()).shape);
-    g.space = g.has_rows || is_column ? squeezed(f_.type(node.inputs[0]).shape) : value;
+    g.space = g.n_rows > 0 || is_column ? squeezed(f_.type(node.inputs[0]).shape) : value;
     value_rank_[n] = static_cast<int8_t>(value.rank());
     space_rank_[n] = static_cast<int8_t>(g.space.rank());
     g.inner = is_column ? value.rank() : g.space.rank() - value.rank();
@@ -257,6 +259,7 @@ bool Groups::try_merge(const Edge& e) {
   if (a == b) return false;
   Group merged;
   if (groups_[a].n_members + groups_[b].n_members > kMaxMembers ||
+      groups_[a].n_rows + groups_[b].n_rows > kMostReductions ||
       !combine(groups_[a], groups_[b], e, merged) || !has_registers(a, b, merged) ||
       !flows_agree(a, b) || !has_full(a, b, merged) || !is_small(a, b, merged.n_operands) ||
       !frees_memory(a, b) || has_other_path(a, b))
@@ -268,7 +271,7 @@ bool Groups::try_merge(const Edge& e) {
   g.space = merged.space, g.inner = merged.inner;
   g.last = std::max(g.last, groups_[gone].last);
   g.n_operands = merged.n_operands;
-  g.n_columns += groups_[gone].n_columns, g.has_rows |= groups_[gone].has_rows;
+  g.n_columns += groups_[gone].n_columns, g.n_rows += groups_[gone].n_rows;
   g.n_members += groups_[gone].n_members;
   std::swap(next_member_[root], next_member_[gone]);  // two rings become one
   reorder(a, b, root);
@@ -279,7 +282,7 @@ bool Groups::try_merge(const Edge& e) {
 bool Groups::has_registers(uint32_t a, uint32_t b, const Group& merged) const {
   const int n = groups_[a].n_columns + groups_[b].n_columns;
   if (n == 0) return true;
-  if (!groups_[a].has_rows && !groups_[b].has_rows) return n <= kMostColumns;
+  if (groups_[a].n_rows + groups_[b].n_rows == 0) return n <= kMostColumns;
   int64_t row = 1;
   for (int d = merged.space.rank() - merged.inner; d < merged.space.rank(); ++d)
     row *= merged.space[d].bound();

@@ -35,7 +35,7 @@ struct Group {
   NodeId last = 0;        // of them
   size_t n_operands = 0;  // no fewer than it has, results included
   int n_columns = 0;      // members that sum columns
-  bool has_rows = false;  // a member reduces rows
+  int n_rows = 0;         // members that reduce rows
 };
 
 class Groups {
