@@ -239,7 +239,7 @@ def generate(options, limit):
                 row["no_peer_" + name] = theirs["error"]
             else:
                 seconds["peer_" + name] = tokens / theirs["tokens_per_s"]
-            row |= {key: round(x, 3) for key, x in seconds.items()}
+            row |= {key: round(x, 6) for key, x in seconds.items()}
             yield row
         yield row | {"cache_gains": round(seconds["seconds_without_cache"] / seconds["seconds"], 2)}
 

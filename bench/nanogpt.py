@@ -194,16 +194,16 @@ class Race:
                     yield self.row(mine, peer, cached) | {"left_out": f"seed {seed}{' again' * is_again}: {error}"}
                     return
                 if is_again:
-                    cached = {"cached_seconds": round(pair[0], 2), "peer_cached_seconds": round(pair[1], 2)}
+                    cached = {"cached_seconds": round(pair[0], 4), "peer_cached_seconds": round(pair[1], 4)}
                 else:
                     mine.append(pair[0]), peer.append(pair[1])
                 yield self.row(mine, peer, cached)
 
     def row(self, mine, peer, cached):
         ours, theirs = statistics.median(mine), statistics.median(peer)
-        return {"work": "other", "to_loss": self.target, "seconds": round(ours, 2), "peer_seconds": round(theirs, 2),
+        return {"work": "other", "to_loss": self.target, "seconds": round(ours, 4), "peer_seconds": round(theirs, 4),
                 "peer_name": "torch.compile", "ratio": round(theirs / ours, 3), "n_seeds": len(mine), **cached,
-                "all_seconds": [round(x, 2) for x in mine], "peer_all_seconds": [round(x, 2) for x in peer]}
+                "all_seconds": [round(x, 4) for x in mine], "peer_all_seconds": [round(x, 4) for x in peer]}
 
 
 def race(args):

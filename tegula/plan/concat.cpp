@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tegula/ir/interpret.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"
 
@@ -35,6 +36,11 @@ bool spread(PlanTensor& t, const Rows& rows, int64_t at) {
   return true;
 }
 
+// From `dim` on: what a row of pieces is made of.
+bool is_const_from(const Shape& s, int dim) {
+  return std::all_of(s.begin() + dim, s.end(), [](const Dim& d) { return d.is_const(); });
+}
+
 }  // namespace
 
 // The producers and the concat as they would be; empty: it must be a copy.
@@ -45,6 +51,7 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
       !is_contiguous(whole))
     return {};
   const auto dim = static_cast<int>(join.attrs.i(join.op->joins));
+  if (!is_const_from(whole.type.shape, dim)) return {};
   int64_t below = 1, at = 0;
   for (int d = dim + 1; d < whole.type.shape.rank(); ++d) below *= whole.type.shape[d].bound();
   const auto writes_strides = [&](int step) {
@@ -77,17 +84,18 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
     }
     at += rows.length;
   }
-  for (const auto& [i, s] : moved) {
-    const auto in = refs_at(s.in, {}), out = refs_at(s.out, {});
-    if (s.kernel && s.kernel->supports &&
-        !s.kernel->supports({&s.attrs, in, out, s.program.get(), &options_.target, s.tuning}))
-      return {};
-  }
+  for (const auto& extents : some_extents(module_->symbols, plan_.least))
+    for (const auto& [i, s] : moved) {
+      const auto in = refs_at(s.in, extents), out = refs_at(s.out, extents);
+      const Attrs attrs = attrs_at(s.attrs, extents);
+      if (s.kernel && s.kernel->supports && !are_empty(out) &&
+          !s.kernel->supports({&attrs, in, out, s.program.get(), &options_.target, s.tuning}))
+        return {};
+    }
   return moved;
 }
 
 void Planner::join_in_place() {
-  if (!module_->symbols.empty()) return;
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
     if (plan_.steps[static_cast<size_t>(i)].op->joins.empty()) continue;
     std::map<int, Step> moved = joined_in_place(i);

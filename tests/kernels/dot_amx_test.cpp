@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "tegula/base/denormals.h"
 #include "tegula/kernels/cpu/isa/unary.h"
 #include "tests/kernels/strided.h"
 
@@ -103,6 +104,7 @@ float finish(const Case& c, float sum, float bias) {
   if (f == "none") return y;
   if (f == "relu") return y < 0 ? 0 : y;
   float z;
+  const FlushDenormals as_kernels_do;
   kernel::isa_table().unary({f == "gelu" ? kernel::Unary::kGelu : kernel::Unary::kSilu, &y, &z, 1});
   return narrow(c.out, z);
 }
