@@ -135,6 +135,45 @@ TEST(TileVerify, NamesWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(TileColumns, TextAndWhatIsRefused) {
+  Builder b(2, 1);
+  const Reg x = b.load(b.input(DType::kF32));
+  b.store(b.output(DType::kF32, Extent::kColumn), x * exp(x));
+  const Program p = b.finish().value();
+  EXPECT_TRUE(has_columns(p));
+  EXPECT_FALSE(has_columns(softmax()));
+  const std::string text =
+      "program rank=2 inner=1\n"
+      "in0 f32\n"
+      "out0 f32 column\n"
+      "%0 = load f32 in0\n"
+      "%1 = exp f32 %0\n"
+      "%2 = mul f32 %0 %1\n"
+      "store out0 %2\n";
+  EXPECT_EQ(to_text(p), text);
+  const Result<Program> again = parse(text);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_TRUE(*again == p);
+  const int64_t shape[] = {5, 7};
+  // per element: exp 1, mul 1, sum 1
+  EXPECT_EQ(flops(p, shape), 5 * 7 * 3);
+
+  const auto refused = [](int inner, const char* in, const char* out) {
+    const std::string_view dtype = std::string_view(in).substr(0, std::string_view(in).find(' '));
+    return error_of(cat("program rank=2 inner=", inner, "\nin0 ", in, "\nin1 f32\nout0 ", out,
+                        "\n%0 = load ", dtype, " in0\nstore out0 %0\n"));
+  };
+  EXPECT_EQ(refused(1, "f32", "f32 column"), "");
+  const std::tuple<int, const char*, const char*, const char*> cases[] = {
+      {0, "f32", "f32 column", "a column output needs rows to sum"},
+      {2, "f32", "f32 column", "a column output needs rows to sum"},
+      {1, "bf16", "bf16 column", "a column output is f32, not bf16: cast before and after"},
+      {1, "f32 column", "f32", "an input is full, row or uniform, never column"},
+  };
+  for (const auto& [inner, in, out, why] : cases)
+    EXPECT_NE(refused(inner, in, out).find(why), std::string::npos) << refused(inner, in, out);
+}
+
 TEST(TileBuilder, KeepsTheFirstError) {
   Builder b(1);
   const Reg x = b.load(b.input(DType::kF32));

@@ -288,12 +288,16 @@ TEST(TileErrors, ShapesThatDoNotFit) {
             std::string::npos);
 }
 
+const KernelDef* fused_kernel() {
+  for (const KernelDef* k : all_kernels())
+    if (k->name == "fused") return k;
+  return nullptr;
+}
+
 TEST(TileLaunch, AllocatesNothing) {
   const Program p = softmax();
   Tensor x(F, {64, 1000}), y(F, {64, 1000});
-  const KernelDef* kernel = nullptr;
-  for (const KernelDef* k : all_kernels())
-    if (k->name == "fused") kernel = k;
+  const KernelDef* kernel = fused_kernel();
   ASSERT_TRUE(kernel);
   const TensorRef in[] = {x.ref()}, out[] = {y.ref()};
   const Target target = Target::this_cpu(2);
@@ -308,6 +312,24 @@ TEST(TileLaunch, AllocatesNothing) {
   const int64_t before = n_allocations;
   kernel->launch(call);
   EXPECT_EQ(n_allocations, before);
+}
+
+// Sums over rows are the GPU's; the same program with a full output is this kernel's.
+TEST(TileLaunch, ColumnsAreRefused) {
+  const KernelDef* kernel = fused_kernel();
+  ASSERT_TRUE(kernel);
+  const Target target = Target::this_cpu(1);
+  for (const Extent extent : {Extent::kFull, Extent::kColumn}) {
+    Builder b(2, 1);
+    b.store(b.output(F, extent), exp(b.load(b.input(F))));
+    const Program p = b.finish().value();
+    const bool is_column = extent == Extent::kColumn;
+    Tensor x(F, {64, 100}), y(F, {is_column ? 1 : 64, 100});
+    const TensorRef in[] = {x.ref()}, out[] = {y.ref()};
+    KernelQuery query;
+    query.in = in, query.out = out, query.program = &p, query.target = &target;
+    EXPECT_EQ(kernel->supports(query), !is_column);
+  }
 }
 
 }  // namespace

@@ -17,8 +17,10 @@ namespace {
 constexpr int64_t kTaskElements = 4 << 10;
 
 bool supports(const KernelQuery& q) {
+  if (!q.program || !q.program->resident) return false;
+  if (tile::has_columns(*q.program)) return false;  // sums over rows are the GPU's
   TileGeometry g;
-  return q.program && q.program->resident && tile_geometry(*q.program, q.in, q.out, g).ok();
+  return tile_geometry(*q.program, q.in, q.out, g).ok();
 }
 
 // Smaller extents may take larger tiles. The workspace of a call whose space has symbols does for
