@@ -41,8 +41,6 @@ Status check_kernel(const Plan& plan, const std::string& kernel) {
                          by_commas(kernels_of(plan))));
 }
 
-// Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
-// slower ways of its own). False: it is not one of them.
 bool set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
   const auto fill = [&](float value) {
     std::fill_n(t.as<float>(), t.numel(), value);

@@ -80,9 +80,11 @@ Result<BenchRun> time_work(const BenchWork& work, const BenchOptions& o, Compile
 // Unsupported unless a step is of that kernel; an empty name is any.
 Status check_kernel(const Plan& plan, const std::string& kernel);
 
-// Plans the function for the GPU, times it and prints what `tegula bench` prints.
+// Weights and state as a run begins, so that nothing grows without bound or becomes NaN (which has
+// slower ways of its own). False: it is not one of them.
 bool set_value(const BenchWork& work, std::string_view param, const TensorRef& value);
-// `model`: how one is compiled; null: a lone op.
+// Plans the function for the GPU, times it and prints what `tegula bench` prints. `model`: how one
+// is compiled; null: a lone op.
 Status bench_on_cuda(const BenchWork& work, const BenchOptions& options,
                      const CompileOptions* model);
 

@@ -9,8 +9,7 @@
 // joins them: the bits of the shards' products, added.
 //
 // Variant, by -D: TEGULA_M rows of a at a time, 1 | 2 | 4 | 8; TEGULA_SHARDS 1 | 2 | 4 | 8;
-// TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 1: bf16 (with
-// TEGULA_F16: f16), 0: f32.
+// TEGULA_B_MN_MAJOR 0 | 1; TEGULA_IN16, TEGULA_OUT16 0: f32, 1: bf16, or f16 with TEGULA_F16.
 #include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/matvec_params.h"

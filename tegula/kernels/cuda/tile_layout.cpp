@@ -54,7 +54,6 @@ class Caller {
           return o.extent == Extent::kColumn;
         }));
     l.is_columns = l.n_columns > 0 && tile_phases(p_, true).phases.size() == 1;
-    call_.row_len = space_.row_len;
     if (l.is_columns) {
       columns();
     } else {

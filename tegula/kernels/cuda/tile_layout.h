@@ -75,9 +75,9 @@ struct TileCall {
   TileLayout layout;
   std::vector<TileParam> params;
   int64_t n_blocks = 0;  // 0: there is nothing to do
-  // Of column outputs, [n_parts, row_len] each of f32; in memory that the caller gives by setting
+  // Of each column output so many rows of f32, in memory that the caller gives by setting
   // params[inputs + output].
-  int64_t n_parts = 0, row_len = 0;
+  int64_t n_parts = 0;
 };
 
 // Of one column output, at most.
