@@ -28,6 +28,11 @@ Terms terms_of(Collective what, Algorithm how, int64_t n) {
   return {};
 }
 
+// Every pair of an all-to-all is on its own.
+Link link_for(const ClusterSpec& cluster, Collective what, const RankGroup& group) {
+  return what == Collective::kAllToAll ? own_link(cluster, group) : link_of(cluster, group);
+}
+
 }  // namespace
 
 double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
@@ -42,10 +47,22 @@ double seconds_of(Collective what, double bytes, int64_t n, Link link, double ga
                   seconds_of(what, Algorithm::kTree, bytes, n, link, gamma));
 }
 
-double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
-                  double gamma) {
-  const Link link =
-      what == Collective::kAllToAll ? own_link(cluster, group) : link_of(cluster, group);
+Link reached(const ClusterSpec& cluster, Link link, const RankGroup& group, const Efficiency& e) {
+  link.bytes_per_s *= is_in_node(cluster, group) ? e.inside : e.between;
+  return link;
+}
+
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+                  const Efficiency& e) {
+  return seconds_of(what, bytes, group.size,
+                    reached(cluster, link_for(cluster, what, group), group, e),
+                    gamma_of(cluster.device, e.memory));
+}
+
+double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,
+                  const RankGroup& group) {
+  const Link link = link_for(cluster, what, group);
+  const double gamma = gamma_of(cluster.device);
   const double flat = seconds_of(what, bytes, group.size, link, gamma);
   const int64_t k =
       std::min(group.size, cluster.device.devices_per_node / std::max<int64_t>(1, group.stride));

@@ -15,28 +15,39 @@
 #pragma once
 
 #include "tegula/planner/cluster.h"
+#include "tegula/planner/efficiency.h"
 
 namespace tegula::planner {
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 enum class Algorithm : uint8_t { kRing, kTree };
 
-// bytes_per_s: already times what it reaches of the link's peak. gamma: seconds to add a byte.
+// γ of a device: memory reads two bytes and writes one for each that is added. `reached`: the share
+// of its peak.
+inline double gamma_of(const Accelerator& device, double reached = 1) {
+  return 3 / (device.memory_bytes_per_s * reached);
+}
+// α, β and γ as the caller has them.
 double seconds_of(Collective what, Algorithm how, double bytes, int64_t n, Link link,
                   double gamma = 0);
 // By the faster algorithm.
 double seconds_of(Collective what, double bytes, int64_t n, Link link, double gamma = 0);
 // Bytes that leave each rank by the ring.
 double bytes_sent(Collective what, double bytes, int64_t n);
-// Over a cluster: a group within a node, or of one rank a node, by its link. One with several ranks
+// What a link of the group gives, of what its data sheet says.
+Link reached(const ClusterSpec& cluster, Link link, const RankGroup& group, const Efficiency& e);
+// Over the group's link, with it and the memory as far as they are reached.
+double seconds_of(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
+                  const Efficiency& e);
+// By data sheets: a group within a node, or of one rank a node, by its link. One with several ranks
 // in each of several nodes also by the hierarchy, if that is faster: within nodes, between them
 // with as many cards as a node has ranks, within nodes again.
 //   all-reduce      reduce-scatter inside + all-reduce of M/k between + all-gather inside
 //   all-gather      all-gather of M/m between (each rank its share) + all-gather inside
 //   reduce-scatter  the other way round
 // k ranks of the group in each of m nodes.
-double seconds_on(const ClusterSpec& cluster, Collective what, double bytes, const RankGroup& group,
-                  double gamma = 0);
+double seconds_on(const ClusterSpec& cluster, Collective what, double bytes,
+                  const RankGroup& group);
 // The message from which on the ring is the faster one; 0: always.
 double crossover_bytes(Collective what, int64_t n, Link link, double gamma = 0);
 

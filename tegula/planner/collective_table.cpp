@@ -32,7 +32,7 @@ void explain_one(std::string& out, const ClusterSpec& c, const Named& n, const R
     print(out, " the tree below %.4g bytes, the ring above;", least);
   for (const double bytes : kMessages) {
     const double flat = seconds_of(n.what, bytes, g.size, link, gamma),
-                 best = seconds_on(c, n.what, bytes, g, gamma);
+                 best = seconds_on(c, n.what, bytes, g);
     print(out, " %.0e bytes %.3g s", bytes, best);
     if (best < flat) print(out, " by nodes (flat %.3g)", flat);
     print(out, "%s", bytes == kMessages[2] ? "\n" : ",");
@@ -43,7 +43,7 @@ void explain_one(std::string& out, const ClusterSpec& c, const Named& n, const R
 
 void explain_collectives(std::string& out, const ClusterSpec& c) {
   const Accelerator& d = c.device;
-  const double gamma = 3 / d.memory_bytes_per_s;
+  const double gamma = gamma_of(d);
   print(out,
         "collectives on %lld x %s at α + nβ + nγ, by data sheets: α %.3g s and %.4g B/s within a "
         "node, %.3g and %.4g between, γ %.3g s a byte\n",

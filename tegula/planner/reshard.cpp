@@ -139,8 +139,7 @@ double MeshLinks::seconds(Collective what, double bytes, size_t axis) const {
   int64_t stride = 1;
   for (size_t a = axis + 1; a < mesh_.axes.size(); ++a) stride *= mesh_.axes[a].size;
   const RankGroup group{mesh_.axes[axis].size, stride};
-  const double gamma = 3 / cluster_.device.memory_bytes_per_s;
-  return seconds_on(cluster_, what, bytes, group, gamma);
+  return seconds_on(cluster_, what, bytes, group);
 }
 
 Result<ReshardPlan> plan_reshard(const MeshLinks& links, const Type& type, const Sharding& from,

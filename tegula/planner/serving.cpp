@@ -57,10 +57,7 @@ class ServeStep {
   }
   Seconds total() const { return planner::price(works_, c_.device, kExpected, job_.dtype); }
   double comm(Collective what, double bytes, int64_t n, int64_t stride = 1) const {
-    const RankGroup g{n, stride};
-    Link link = what == Collective::kAllToAll ? own_link(c_, g) : link_of(c_, g);
-    link.bytes_per_s *= is_in_node(c_, g) ? kExpected.inside : kExpected.between;
-    return seconds_of(what, bytes, n, link, 3 / (c_.device.memory_bytes_per_s * kExpected.memory));
+    return seconds_of(c_, what, bytes, {n, stride}, kExpected);
   }
 
   // [t, k]·[k, n] of which this device has 1/stationary_: of what leads from d_model into the

@@ -44,23 +44,13 @@ StepPricer::StepPricer(const ModelSpec& model, const ParamCount& params, const C
       efficiency_(efficiency),
       flops_(token_flops(model, real(job.seqlen))) {}
 
-// What a link gives, of what its data sheet says.
-Link StepPricer::reached(Link link, const RankGroup& group) const {
-  link.bytes_per_s *= is_in_node(cluster_, group) ? efficiency_.inside : efficiency_.between;
-  return link;
-}
-
 Link StepPricer::stage_link(const Layout& l) const {
   const RankGroup next{2, l.tp * l.cp * l.dp};
-  return reached(own_link(cluster_, next), next);
+  return reached(cluster_, own_link(cluster_, next), next, efficiency_);
 }
 
 double StepPricer::comm(Collective what, double bytes, const RankGroup& group) const {
-  const Link link =
-      what == Collective::kAllToAll ? own_link(cluster_, group) : link_of(cluster_, group);
-  // Two reads and a write for every element that is added, by the memory.
-  const double gamma = 3 / (cluster_.device.memory_bytes_per_s * efficiency_.memory);
-  return seconds_of(what, bytes, group.size, reached(link, group), gamma);
+  return seconds_of(cluster_, what, bytes, group, efficiency_);
 }
 
 void StepPricer::price_layer_comm(const Layout& l, const LayerWork& work, LayerPrice& p) const {
@@ -96,7 +86,7 @@ void StepPricer::price_context(const Layout& l, const LayerWork& work, LayerPric
         comm(Collective::kAllToAll, q + kv * s.kv_copies, cp) + comm(Collective::kAllToAll, q, cp);
     return;
   }
-  const Link link = reached(own_link(cluster_, cp), cp);
+  const Link link = reached(cluster_, own_link(cluster_, cp), cp, efficiency_);
   // Keys and values go round forward; backward they do with gradients of four bytes beside them.
   const double hops = real(l.cp - 1);
   const auto ring = [&](double bytes, double attention_s) {

@@ -203,24 +203,30 @@ TEST(Reshard, TakesTheCollectiveThatMovesLeast) {
 TEST(Reshard, SmallMessagesTakeTheTreeLargeOnesTheRingAndNodesAHierarchy) {
   const ClusterSpec c = *parse_cluster("64xH100");
   const RankGroup in_node{8, 1}, across{64, 1}, one_each{8, 8};
-  const double gamma = 0;
+  const double gamma = gamma_of(c.device);
   const double least = crossover_bytes(Collective::kAllReduce, 8, c.device.inside, gamma);
   for (const double bytes : {least / 4, least * 4}) {
     const Algorithm how = bytes < least ? Algorithm::kTree : Algorithm::kRing;
-    EXPECT_EQ(seconds_on(c, Collective::kAllReduce, bytes, in_node, gamma),
+    EXPECT_EQ(seconds_on(c, Collective::kAllReduce, bytes, in_node),
               seconds_of(Collective::kAllReduce, how, bytes, 8, c.device.inside, gamma));
   }
   // One rank of each node: no hierarchy to use.
-  EXPECT_EQ(seconds_on(c, Collective::kAllReduce, 1e9, one_each, gamma),
+  EXPECT_EQ(seconds_on(c, Collective::kAllReduce, 1e9, one_each),
             seconds_of(Collective::kAllReduce, 1e9, 8, link_of(c, one_each), gamma));
   // Sixty-four at once: 126 latencies of the network by a ring, 14 of it and 14 of NVLink in turns.
   const double flat =
       seconds_of(Collective::kAllReduce, Algorithm::kRing, 1e6, 64, link_of(c, across), gamma);
-  const double nested = seconds_on(c, Collective::kAllReduce, 1e6, across, gamma);
+  const double nested = seconds_on(c, Collective::kAllReduce, 1e6, across);
   EXPECT_LT(nested, flat / 2);
-  const double by_hand = 2 * (3 * 1e-6 + 7.0 / 8 * 1e6 / 450e9) +
+  const double by_hand = 2 * (3 * 1e-6 + 7.0 / 8 * 1e6 / 450e9) + 7.0 / 8 * 1e6 * 3 / 3.35e12 +
                          seconds_of(Collective::kAllReduce, 1e6 / 8, 8, c.device.between, gamma);
-  EXPECT_NEAR(nested, by_hand, 1e-9);
+  EXPECT_NEAR(nested, by_hand, 1e-9 * by_hand);
+  // What a reshard is priced by; and the flat one by what is reached of link and memory.
+  EXPECT_EQ(MeshLinks({{{"x", 64}}}, c).seconds(Collective::kAllReduce, 1e6, 0), nested);
+  Link link = link_of(c, across);
+  link.bytes_per_s *= kExpected.between;
+  EXPECT_EQ(seconds_of(c, Collective::kAllReduce, 1e9, across, kExpected),
+            seconds_of(Collective::kAllReduce, 1e9, 64, link, 3 / (3.35e12 * kExpected.memory)));
 }
 
 }  // namespace
