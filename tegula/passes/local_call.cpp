@@ -140,12 +140,15 @@ static void share_shards(Attrs& attrs, int64_t SumShards::*of_factor, int64_t n)
   left.put(attrs);
 }
 
-Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
+Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index, const DimMap* map) {
   if (cut.kind == AxisCut::kLinear) share_shards(attrs, &SumShards::outer, n);
   if (cut.kind == AxisCut::kWhole || cut.kind == AxisCut::kLinear || n == 1) return {};
+  DimMap own;
+  if (map == nullptr && cut.kind != AxisCut::kPieces) own = TEGULA_TRY(dim_map(call()));
+  const DimMap& m = map != nullptr ? *map : own;
   if (cut.kind == AxisCut::kRing) {  // as in its first step: its own queries and keys
-    const RingFactors f = ring_factors(*this, TEGULA_TRY(dim_map(call())), n);
-    TEGULA_TRY(this->cut({AxisCut::kAlong, f.queries, 1}, n, index));
+    const RingFactors f = ring_factors(*this, m, n);
+    TEGULA_TRY(this->cut({AxisCut::kAlong, f.queries, 1}, n, index, &m));
     return this->cut({AxisCut::kAlong, f.keys, 1}, n, index);
   }
   if (cut.kind == AxisCut::kPieces) {
@@ -158,7 +161,6 @@ Status LocalCall::cut(const AxisCut& cut, int64_t n, int64_t index) {
       attrs.set("lo", attrs.i("lo") / n), attrs.set("hi", attrs.i("hi") / n);
     }
   } else {
-    const DimMap m = TEGULA_TRY(dim_map(call()));
     const int64_t size = m.factors[static_cast<size_t>(cut.factor)].size.bound() / n;
     // Shares of several parts are no one range: what depends on where it begins has one part.
     const int64_t lo = cut.parts == 1 ? index * size : 0;

@@ -35,8 +35,9 @@ struct LocalCall {
   LocalCall(const Module& module, const Function& f, const Node& n);
   OpCall call() const { return {op, &attrs, in, out, module, regions}; }
 
-  // What rank `index` of the n of an axis does. Error: the op's own about its part.
-  Status cut(const AxisCut& cut, int64_t n, int64_t index);
+  // What rank `index` of the n of an axis does. `map`: of this call, where it is at hand. Error:
+  // the op's own about its part.
+  Status cut(const AxisCut& cut, int64_t n, int64_t index, const DimMap* map = nullptr);
 };
 
 // The factors of dims 0 and 1 of operand 0, over which sums may have shards (ir/sum_shards.h); -1:

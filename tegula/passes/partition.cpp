@@ -389,7 +389,7 @@ class Partitioner {
       std::vector<AxisSharding> in, out;
       if (!states_of_cut(call, *map, cut, s_.mesh.axes[a].size, in, out) || !(out[0] == to[a]))
         return {};
-      if (!call.cut(cut, s_.mesh.axes[a].size, at_[a]).ok()) return {};
+      if (!call.cut(cut, s_.mesh.axes[a].size, at_[a], &*map).ok()) return {};
     }
     std::vector<Var> in;
     for (ValueId i : n->inputs) in.push_back(converted(i, replicated(s_.mesh)));

@@ -26,8 +26,9 @@ bool has_factor(const std::vector<DimExpr>& dims, int factor) {
 // The call of rank r's queries and rank j's keys.
 Result<LocalCall> part_of_ring(const LocalCall& whole, int64_t n, int64_t r, int64_t j) {
   LocalCall part = whole;
-  const RingFactors f = ring_factors(whole, TEGULA_TRY(dim_map(whole.call())), n);
-  TEGULA_TRY(part.cut({AxisCut::kAlong, f.queries, 1}, n, r));
+  const DimMap map = TEGULA_TRY(dim_map(whole.call()));
+  const RingFactors f = ring_factors(whole, map, n);
+  TEGULA_TRY(part.cut({AxisCut::kAlong, f.queries, 1}, n, r, &map));
   TEGULA_TRY(part.cut({AxisCut::kAlong, f.keys, 1}, n, j));
   return part;
 }

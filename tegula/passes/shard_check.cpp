@@ -98,7 +98,7 @@ class Checker {
       }
       for (size_t k = 0; k < n.inputs.size(); ++k)
         TEGULA_TRY(operand(id, k, a, want[k], how, call));
-      TEGULA_TRY(call.cut(cuts[a], axis.size, 0));
+      TEGULA_TRY(call.cut(cuts[a], axis.size, 0, &map));
     }
     return {};
   }

@@ -58,7 +58,7 @@ Result<std::vector<std::vector<Var>>> by_shares(const LocalCall& call, int facto
   std::vector<std::vector<Var>> results(call.out.size());
   for (int64_t i = 0; i < shards; ++i) {
     LocalCall part = call;
-    TEGULA_TRY(part.cut(cut, shards, i));
+    TEGULA_TRY(part.cut(cut, shards, i, &map));
     std::vector<Var> operands;
     for (size_t k = 0; k < in.size(); ++k) operands.push_back(piece_of(in[k], want[k], shards, i));
     const std::vector<Var> out = TEGULA_TRY(make(part, operands));

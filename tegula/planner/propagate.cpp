@@ -98,7 +98,7 @@ class Propagator {
     const auto cut = implied(id, *map, n_ranks);
     std::vector<AxisSharding> in, out;
     if (!cut || !states_of_cut(calls_[id], *map, *cut, n_ranks, in, out)) return false;
-    if (LocalCall tried = calls_[id]; !tried.cut(*cut, n_ranks, 0).ok()) return false;
+    if (LocalCall tried = calls_[id]; !tried.cut(*cut, n_ranks, 0, &*map).ok()) return false;
     cut_[id] = cut;
     for (size_t k = 0; k < n.inputs.size(); ++k)
       if (!known_[n.inputs[k]] && in[k].is_split()) known_[n.inputs[k]] = in[k];

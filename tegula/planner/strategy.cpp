@@ -33,18 +33,14 @@ struct Grown {
   LocalCall call;
 };
 
-// One axis more.
-bool grow(Grown& g, const AxisCut& cut, int64_t n) {
-  DimMap map;
-  if (cut.kind == AxisCut::kAlong) {
-    auto m = dim_map(g.call.call());
-    if (!m.ok()) return false;
-    map = std::move(*m);
-  }
+// One axis more. `map`: of the call as it is, if it has one.
+bool grow(Grown& g, const Result<DimMap>& map, const AxisCut& cut, int64_t n) {
+  if (!map.ok() && cut.kind == AxisCut::kAlong) return false;
+  const DimMap none, &m = map.ok() ? *map : none;
   std::vector<AxisSharding> in, out;
   if (n == 1 && cut.kind != AxisCut::kWhole) return false;
-  if (!states_of_cut(g.call, map, cut, n, in, out)) return false;
-  if (!g.call.cut(cut, n, 0).ok()) return false;
+  if (!states_of_cut(g.call, m, cut, n, in, out)) return false;
+  if (!g.call.cut(cut, n, 0, &m).ok()) return false;
   g.strategy.cuts.push_back(cut);
   g.strategy.in.resize(g.call.in.size()), g.strategy.out.resize(g.call.out.size());
   for (size_t k = 0; k < in.size(); ++k) g.strategy.in[k].push_back(in[k]);
@@ -52,11 +48,9 @@ bool grow(Grown& g, const AxisCut& cut, int64_t n) {
   return true;
 }
 
-std::vector<AxisCut> cuts_of(const LocalCall& call, int64_t n) {
+std::vector<AxisCut> cuts_of(const LocalCall& call, const Result<DimMap>& map, int64_t n) {
   std::vector<AxisCut> cuts = {AxisCut{}};
-  if (n == 1 || has_bodies(*call.op) || call.op->has_effect) return cuts;
-  const auto map = dim_map(call.call());
-  if (!map.ok()) return cuts;
+  if (n == 1 || has_bodies(*call.op) || call.op->has_effect || !map.ok()) return cuts;
   for (size_t f = 0; f < map->factors.size(); ++f)
     cuts.push_back({AxisCut::kAlong, static_cast<int>(f), 1});
   if (passes_sums(*call.op)) cuts.push_back({AxisCut::kLinear});
@@ -80,9 +74,11 @@ std::vector<Strategy> strategies_of(const Module& module, const Function& f, con
   std::vector<Grown> all = {{{}, LocalCall(module, f, node)}};
   for (const MeshAxis& axis : links.mesh().axes) {
     std::vector<Grown> more;
-    for (const Grown& g : all)
-      for (const AxisCut& cut : cuts_of(g.call, axis.size))
-        if (Grown next = g; grow(next, cut, axis.size)) more.push_back(std::move(next));
+    for (const Grown& g : all) {
+      const auto map = dim_map(g.call.call());
+      for (const AxisCut& cut : cuts_of(g.call, map, axis.size))
+        if (Grown next = g; grow(next, map, cut, axis.size)) more.push_back(std::move(next));
+    }
     all = std::move(more);
   }
   std::vector<Strategy> list;
@@ -99,7 +95,7 @@ Result<Strategy> strategy_of(const Module& module, const Function& f, const Node
                              const MeshLinks& links, const std::vector<AxisCut>& cuts) {
   Grown g{{}, LocalCall(module, f, node)};
   for (size_t a = 0; a < cuts.size(); ++a)
-    if (!grow(g, cuts[a], links.mesh().axes[a].size))
+    if (!grow(g, dim_map(g.call.call()), cuts[a], links.mesh().axes[a].size))
       return unsupported(cat(node.op->name, " cannot be cut so over ", links.mesh().axes[a].name));
   finish(g, links);
   return std::move(g.strategy);
