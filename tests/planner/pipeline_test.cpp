@@ -91,7 +91,35 @@ TEST(Pipeline, BubblesAreTheLists) {
   });
 }
 
-// Unequal stages and messages are in it, and the closed form is near.
+double head_of(const LayerPrice& p) {
+  return p.last_forward.total() + p.last_input_backward.total() + p.last_weight_backward.total();
+}
+
+// The step entry by entry, where only the last stage has the head, and messages are sent. The
+// closed form has all stages as slow as the rank with the head: too slow is what fills and drains
+// the pipeline, by the head's share (of the V, whose list is not split so, all that waits), and a
+// message that hides. Of opposite pipelines it has all ranks at the mean of their two stages, from
+// which each differs by half a head: a list ends no later than with all entries as slow as the
+// slowest, nor sooner than with all as fast as the fastest.
+void expect_near_closed_form(StepPricer& pricer, const StepPrice& price) {
+  const auto run = run_pipeline(pricer, price);
+  ASSERT_TRUE(run.ok()) << run.error().message;
+  const LayerPrice& p = pricer.layer(price.layout);
+  const double layer = p.forward.total() + p.input_backward.total() + p.weight_backward.total() +
+                       p.recompute.total() + p.tp_forward + p.tp_backward + p.tp_recompute +
+                       p.cp_forward + p.cp_backward + 2 * p.ep;
+  const bool is_pair = price.layout.copies() == 2;
+  const double head = (head_of(p) + p.tp_last) / (is_pair ? 2 : 1);
+  ASSERT_EQ(price.stage_layers, price.last_layers);
+  const double share = head / (static_cast<double>(price.stage_layers) * layer + head);
+  const double closed = price.step_s() - price.seconds.dp - price.seconds.optimizer;
+  const double late = is_pair ? share * closed : 0;
+  const double waits =
+      (price.layout.turns == Turns::kZeroBubbleV ? 1 : share) * price.seconds.bubble;
+  EXPECT_LE(run->simulated.step_s, closed + late);
+  EXPECT_GE(run->simulated.step_s, closed - (is_pair ? late : waits) - price.seconds.pp);
+}
+
 TEST(Pipeline, RealLayoutsEntryByEntry) {
   const ModelSpec model = find_model_preset("llama3-70b")->model;
   const ParamCount params = *count_params(model);
@@ -104,11 +132,8 @@ TEST(Pipeline, RealLayoutsEntryByEntry) {
     Layout l = layout_of(turns, 8, has_number ? 2 : 1);
     l.tp = 8, l.dp = 4, l.sp = true;
     ASSERT_TRUE(check_layout(l, model, cluster, job).ok());
-    const StepPrice price = pricer.price(l);
-    const auto run = run_pipeline(pricer, price);
-    ASSERT_TRUE(run.ok()) << run.error().message;
-    const double closed = price.step_s() - price.seconds.dp - price.seconds.optimizer;
-    EXPECT_NEAR(run->simulated.step_s, closed, 0.05 * closed) << turns_name(turns);
+    SCOPED_TRACE(turns_name(turns));
+    expect_near_closed_form(pricer, pricer.price(l));
   }
 }
 
@@ -125,36 +150,39 @@ TEST(Pipeline, WaitsAndMemoryAreThePapers) {
   const StepPrice plain = pricer.price(layout_of(Turns::kOneFOneB, p, 1));
   const LayerPrice& layer = pricer.layer(plain.layout);
   const double f = 12 * layer.forward.total(), b = 12 * layer.input_backward.total(),
-               w = 12 * layer.weight_backward.total(), one = 12 * layer.activations.layer;
+               w = 12 * layer.weight_backward.total(), one = 12 * layer.activations.layer,
+               head = head_of(layer);
   const auto state = [](const StepPrice& s) {
     return s.memory.weights + s.memory.gradients + s.memory.optimizer;
   };
-  // The head, here next to nothing, is in none of the forms.
-  const double near = 0.002 * m * (f + b + w);
   std::map<Turns, StepPrice> by;
   for (const StepPrice& s : by_every_schedule(pricer, model, plain.layout)) by[s.layout.turns] = s;
   ASSERT_EQ(by.size(), std::size(kTurns));
   const StepPrice& tera = by[Turns::kTeraPipe];
-  EXPECT_NEAR(tera.seconds.bubble, (p - 1) * (f + b + w) / 2, 0.05 * (p - 1) * (f + b + w));
-  EXPECT_NEAR(tera.memory.activations, m * one, 0.01 * m * one);
+  // Half of the tokens take half of the time where nothing is launched.
+  EXPECT_DOUBLE_EQ(tera.seconds.bubble,
+                   (p - 1) * ((f + b + w) / 2 + head_of(pricer.layer(tera.layout))));
+  EXPECT_DOUBLE_EQ(tera.memory.activations, m * one);
   const StepPrice& v = by[Turns::kZeroBubbleV];
   EXPECT_LT(v.seconds.bubble, by[Turns::kZeroBubble].seconds.bubble);
-  EXPECT_NEAR(v.memory.activations, p * one, 0.01 * one);
-  EXPECT_NEAR(by[Turns::kChimera].memory.activations, p * one, 0.01 * one);
+  // The head is in none of the papers' forms: its stage stands on the rank that holds most.
+  EXPECT_DOUBLE_EQ(v.memory.activations, p * one + layer.activations.last);
+  EXPECT_DOUBLE_EQ(by[Turns::kChimera].memory.activations, p * one);
   // DeepSeek-V3 2024, table 2, where a pair takes as long as its two parts: at most that.
   const StepPrice& dual = by[Turns::kDualPipe];
-  EXPECT_LE(dual.seconds.bubble, (p / 2.0 - 1) * (f + 2 * (b + w) - 3 * w + w) + near);
-  EXPECT_NEAR(dual.memory.activations, (p + 1) * one, 0.01 * one);
+  EXPECT_LE(dual.seconds.bubble, (p / 2.0 - 1) * (f + 2 * (b + w) - 3 * w + w));
+  EXPECT_DOUBLE_EQ(dual.memory.activations, (p + 1) * one + layer.activations.last);
   for (const auto& [turns, price] : by) {
     const bool is_twice = turns == Turns::kChimera || turns == Turns::kDualPipe;
     EXPECT_NEAR(state(price) / state(plain), is_twice ? 2 : 1, 0.02) << turns_name(turns);
   }
-  // Chimera's gaps are closed for p micro-batches, where B takes some 2F (section 3.1).
+  // Chimera's gaps for p micro-batches are p - 2 backward parts (section 3.1), but for the head.
   job.batch_tokens = 2048 * p;
   StepPricer few(model, *count_params(model), cluster, job);
   const StepPrice chimera = few.price(layout_of(Turns::kChimera, p, 1));
   const double closed = chimera.step_s() - chimera.seconds.optimizer - chimera.seconds.dp;
-  EXPECT_NEAR(chimera.seconds.bubble / closed, (p - 2.0) / (1.5 * p + p - 2), 0.01);
+  const double gaps = (p - 2) * (b + w);
+  EXPECT_NEAR(chimera.seconds.bubble / closed, gaps / (p * (f + b + w) + gaps), head / (f + b + w));
   // Three ranks cannot be paired.
   cluster.n_devices = 3;
   StepPricer three(model, *count_params(model), cluster, job);
@@ -199,10 +227,7 @@ TEST(Pipeline, PairsHideExpertsExchanges) {
   const StepPrice pairs = pricer.price(l);
   EXPECT_LT(pairs.seconds.ep, plain.seconds.ep / 2);
   EXPECT_LT(pairs.together, 1);
-  const auto run = run_pipeline(pricer, pairs);
-  ASSERT_TRUE(run.ok()) << run.error().message;
-  const double closed = pairs.step_s() - pairs.seconds.dp - pairs.seconds.optimizer;
-  EXPECT_NEAR(run->simulated.step_s, closed, 0.05 * closed);
+  expect_near_closed_form(pricer, pairs);
 }
 
 TEST(Pipeline, TooManyEntriesAreRefused) {
