@@ -41,16 +41,18 @@ Program product(int rank, int n_inner, DType dtype) {
 struct Case {
   std::vector<int64_t> shape;
   Layout layout = Layout::kContiguous;
+  Layout columns = Layout::kContiguous;
 };
 
-std::vector<Tensor> outputs_of(const Program& p, const std::vector<int64_t>& shape) {
+std::vector<Tensor> outputs_of(const Program& p, const std::vector<int64_t>& shape,
+                               Layout columns) {
   std::vector<Tensor> out;
   for (const Operand& o : p.outputs) {
     std::vector<int64_t> s = shape;
     const auto inner = s.end() - p.n_inner;
     if (o.extent == Extent::kRow) std::fill(inner, s.end(), 1);
     if (o.extent == Extent::kColumn) std::fill(s.begin(), inner, 1);
-    out.emplace_back(o.dtype, s);
+    out.emplace_back(o.dtype, s, o.extent == Extent::kColumn ? columns : Layout::kContiguous);
   }
   return out;
 }
@@ -68,7 +70,7 @@ void check(const Program& p, const Case& c, uint64_t seed) {
     in.emplace_back(o.dtype, s, o.extent == Extent::kFull ? c.layout : Layout::kContiguous);
     in.back().fill(rng, -1, 1);
   }
-  std::vector<Tensor> want = outputs_of(p, c.shape), got = want, again = want;
+  std::vector<Tensor> want = outputs_of(p, c.shape, c.columns), got = want, again = want;
   std::vector<TensorRef> in_refs, out_refs;
   for (const Tensor& t : in) in_refs.push_back(t.ref());
   for (const Tensor& t : want) out_refs.push_back(t.ref());
@@ -88,6 +90,9 @@ void check(const Program& p, const Case& c, uint64_t seed) {
       EXPECT_TRUE(same_bits(got[k], want[k])) << "out" << k << ", " << what;
       continue;
     }
+    Tensor written = want[k];
+    for (int64_t i = 0; i < want[k].numel(); ++i) written.set(i, got[k].get(i));
+    EXPECT_TRUE(same_bits(got[k], written)) << "out" << k << ", " << what;
     for (int64_t i = 0; i < want[k].numel(); ++i)
       ASSERT_LE(std::abs(got[k].get(i) - want[k].get(i)),
                 std::ldexp(static_cast<double>(n_rows) * magnitudes.get(i), -23))
@@ -110,7 +115,9 @@ const std::vector<Case> kShapes = {{{1, 1}},
                                    {{2100, 40}},
                                    {{40, 65}, Layout::kGaps},
                                    {{33, 24}, Layout::kTransposed},
-                                   {{0, 24}}};
+                                   {{33, 24}, Layout::kContiguous, Layout::kSpread},
+                                   {{0, 24}},
+                                   {{0, 24}, Layout::kContiguous, Layout::kSpread}};
 
 TEST_F(TileDevice, ColumnsOfRowsThatAreReduced) {
   uint64_t seed = 1;
@@ -125,7 +132,8 @@ TEST_F(TileDevice, ColumnsOfElements) {
     for (const Case& c : kShapes) check(product(2, 1, t), c, ++seed);
   check(product(3, 1, DType::kBF16), {{3, 50, 3072}}, ++seed);
   for (const Layout l : {Layout::kContiguous, Layout::kGaps, Layout::kTransposed})
-    check(product(4, 2, DType::kBF16), {{2, 30, 3, 24}, l}, ++seed);
+    for (const int64_t rows : {0, 30})
+      check(product(4, 2, DType::kBF16), {{2, rows, 3, 24}, l, l}, ++seed);
 }
 
 TEST_F(TileDevice, ColumnsThatDoNotFitAreRefused) {
@@ -137,7 +145,7 @@ TEST_F(TileDevice, ColumnsThatDoNotFitAreRefused) {
   KernelQuery q;
   const Tensor in(DType::kF32, {4, 65536});
   const std::vector<TensorRef> refs = {in.ref()};
-  std::vector<Tensor> out = outputs_of(p, {4, 65536});
+  std::vector<Tensor> out = outputs_of(p, {4, 65536}, Layout::kContiguous);
   std::vector<TensorRef> out_refs;
   for (const Tensor& t : out) out_refs.push_back(t.ref());
   q.in = refs, q.out = out_refs, q.program = &p, q.target = &open_device().value()->target();

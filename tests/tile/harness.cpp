@@ -10,7 +10,7 @@ namespace tegula::tile {
 Tensor::Tensor(DType dtype, std::vector<int64_t> shape, Layout layout) {
   ref_.dtype = dtype;
   ref_.rank = static_cast<int>(shape.size());
-  int64_t step[kMaxRank], total = 1;
+  int64_t step[kMaxRank], total = layout == Layout::kSpread ? 2 : 1;
   std::vector<int> order;
   for (int d = 0; d < ref_.rank; ++d) order.push_back(d);
   if (layout == Layout::kTransposed && ref_.rank >= 2)

@@ -20,7 +20,8 @@ inline int64_t pick(Rng& rng, int64_t low, int64_t high) {  // both included
   return std::uniform_int_distribution<int64_t>(low, high)(rng);
 }
 
-enum class Layout { kContiguous, kTransposed, kGaps, kReversed, kBroadcast };
+// kGaps: between rows; kSpread: between all elements.
+enum class Layout { kContiguous, kTransposed, kGaps, kReversed, kBroadcast, kSpread };
 
 // A tensor with its own memory, with guards around it.
 class Tensor {

@@ -46,15 +46,12 @@ ReduceParams columns_of(const tile::Program& p, const tile::Space& space, const 
   return r;
 }
 
-// Of no elements: sums of no rows are 0.
+// Of no elements: sums of no rows are 0, wherever the results lie.
 Result<std::unique_ptr<Prepared>> empty(const DeviceCall& call) {
-  const Driver* driver = TEGULA_TRY(Driver::get());
   auto prepared = std::make_unique<PreparedLaunches>();
-  for (size_t o = 0; o < call.out.size(); ++o) {
-    const TensorRef& out = call.out[o];
-    if (call.program->outputs[o].extent != tile::Extent::kColumn || out.numel() == 0) continue;
-    TEGULA_TRY(driver->start_fill(out.data, 0, out.numel() * 4, prepared->list));
-  }
+  for (size_t o = 0; o < call.out.size(); ++o)
+    if (call.program->outputs[o].extent == tile::Extent::kColumn)
+      TEGULA_TRY(launch_fill(0, call.out[o], prepared->list));
   return std::unique_ptr<Prepared>(std::move(prepared));
 }
 
