@@ -15,7 +15,7 @@ namespace tegula {
 
 namespace {
 
-constexpr double kLeast = 1e-30;
+constexpr double kLeastScale = 0x1p-126;  // so that its reciprocal is a normal number, too
 constexpr int kLowBits = 30;
 
 // Rows first, then what is left of them: rows run in parallel. A dim of one element is no sum.
@@ -89,8 +89,8 @@ OrderFreeSum order_free_sum(Builder& b, std::span<const Var> values,
     most = most.valid() ? max(most, m) : m;
     n += values[i].shape().numel();
   }
-  const Var scale = max(most, kLeast), inverse = reciprocal(scale);
-  const int w = 61 - std::ilogb(static_cast<double>(n)) - 1;
+  const Var scale = max(most * 0.25, kLeastScale), inverse = reciprocal(scale);
+  const int w = 61 - std::ilogb(static_cast<double>(n)) - 1 - (of_squares ? 4 : 2);
   Var high, low;
   for (size_t i = 0; i < values.size(); ++i) {
     std::optional<Scope> scope;

@@ -1,9 +1,9 @@
 // The norm of all gradients by a sum that has no order (passes/order_free_sum.h), so that ranks may
 // hold any shares of them:
 //
-//   ‖g‖₂ = s · sqrt(Σ (g_i / s)²),  s = max(1e-30, max_i |g_i|)
+//   ‖g‖₂ = s · sqrt(Σ (g_i / s)²),  s = max(2^−126, max_i |g_i| / 4)
 //
-// The error is below 2^−21 relative. A gradient that is infinite or not a number makes the norm so.
+// The error is below 2^−21 relative, of all normal numbers. A gradient that is infinite or not a number makes the norm so.
 // Costs a second reading of the gradients.
 #pragma once
 

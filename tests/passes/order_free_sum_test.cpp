@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "tegula/runtime/compile.h"
+#include "tests/common/run_plan.h"
 #include "tests/passes/passes.h"
 
 namespace tegula {
@@ -69,6 +71,35 @@ TEST(OrderFreeSum, IsCloserThanTheBound) {
         v = static_cast<float>(v * size), sum += double{v}, most += std::fabs(double{v});
       EXPECT_NEAR(sum_of(x), sum, std::ldexp(most, -21)) << spread << " " << size;
     }
+}
+
+// The sum, or the norm, by the CPU's kernels, which take denormal numbers for 0.
+float by_kernels(const std::vector<float>& numbers, bool is_norm) {
+  auto m = std::make_shared<Module>();
+  Builder b(*m, "f");
+  const Var x[] = {b.param("x", {F, {static_cast<int64_t>(numbers.size())}})};
+  const OrderFreeSum s = order_free_sum(b, x, {}, is_norm);
+  b.result("y", (is_norm ? sqrt(s.sum) : s.sum) * s.scale);
+  const FuncId f = finish(b);
+  HostTensor in((*m)[f].type((*m)[f].params[0].value));
+  for (int64_t i = 0; i < in.numel(); ++i) in.put(i, numbers[static_cast<size_t>(i)]);
+  const auto compiled = compile(m, f, {});
+  EXPECT_TRUE(compiled.ok()) << compiled.error().to_string();
+  return static_cast<float>(test::run_plan(*compiled->plan, {{in}})[0].at(0));
+}
+
+// Of so many of the smallest normal numbers the squares are far below f32's; the reciprocal of the
+// largest is none of its normal numbers.
+TEST(OrderFreeSum, IsCloserThanTheBoundAtBothEndsOfF32) {
+  std::vector<float> large = drawn(0, 0, 13);
+  for (float& v : large) v *= 1e33F;
+  large[5] = 3e38F, large[900] = -1e38F;
+  for (const auto& x : {std::vector<float>(1 << 20, 1.25e-38F), large}) {
+    double sum = 0, most = 0, squares = 0;
+    for (const double v : x) sum += v, most += std::fabs(v), squares += v * v;
+    EXPECT_NEAR(by_kernels(x, false), sum, std::ldexp(most, -21)) << x[0];
+    EXPECT_NEAR(by_kernels(x, true) / std::sqrt(squares), 1, std::ldexp(1.0, -21)) << x[0];
+  }
 }
 
 TEST(OrderFreeSum, CountsWithoutAnError) {
