@@ -4,10 +4,11 @@
 //
 //   exact    values are small integers, so that any order gives the reference's values
 //   bits     where both plans have the same calls in the same orders, as their kernels declare:
-//   equal
-//            bits
+//            equal bits
 //   near     where they do not: as near to f64 as the references of the tensors' own precision,
-//            twice over, and one rounding
+//            twice over, and one rounding. Of a result of a few elements the references' error is
+//            one draw and no bound: of cases 0 to 800 those of 479, 484, 652 and 737, of 1 to 4
+//            elements, are up to 1.7 times as far
 //
 // Every run is done twice, the second time as a replayed graph. In ctest a few graphs, since each
 // of their kernels is compiled; by command for as long as it is told:
