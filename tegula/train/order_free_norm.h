@@ -3,8 +3,8 @@
 //
 //   ‖g‖₂ = s · sqrt(Σ (g_i / s)²),  s = max(2^−126, max_i |g_i| / 4)
 //
-// The error is below 2^−21 relative, of all normal numbers. A gradient that is infinite or not a number makes the norm so.
-// Costs a second reading of the gradients.
+// The error is below 2^−21 relative, of all normal numbers. A gradient that is infinite or not a
+// number makes the norm so. Costs a second reading of the gradients.
 #pragma once
 
 #include <span>
