@@ -29,17 +29,7 @@ std::string dot_fused_text(const tile::Program& p, const TileCall& call) {
   } else {
     w.line("const Index x0 = row, x1 = column + part;");
   }
-  w.loads(phase.body, "");
-  w.open_stores(phase.stores);
-  w.line("#pragma unroll");
-  w.line("for (int u = 0; u < U; ++u) {");
-  w.open();
-  for (const uint16_t v : phase.body) w.value(v);
-  w.count("", "");
-  w.fill_stores(phase.stores);
-  w.close();
-  w.line("}");
-  w.write_stores(phase.stores, "");
+  write_body(w, phase);
   w.close();
   w.line("}");
   w.close();

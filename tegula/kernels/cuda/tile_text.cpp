@@ -4,15 +4,7 @@
 
 namespace tegula::cuda {
 
-// One phase: U neighbours of the flat position are loaded, computed and stored together.
-void write_elements(TileWriter& w, const TilePhases& phases) {
-  const TilePhase& phase = phases.phases.front();
-  for (const uint16_t v : phase.row) w.value(v);
-  w.count("", "");
-  w.line("const auto body = [&](auto width, Index i) {");
-  w.open();
-  w.line("constexpr int U = decltype(width)::value;");
-  w.coordinates("i");
+void write_body(TileWriter& w, const TilePhase& phase) {
   w.loads(phase.body, "");
   w.open_stores(phase.stores);
   w.line("#pragma unroll");
@@ -24,6 +16,18 @@ void write_elements(TileWriter& w, const TilePhases& phases) {
   w.close();
   w.line("}");
   w.write_stores(phase.stores, "");
+}
+
+// One phase: U neighbours of the flat position are loaded, computed and stored together.
+void write_elements(TileWriter& w, const TilePhases& phases) {
+  const TilePhase& phase = phases.phases.front();
+  for (const uint16_t v : phase.row) w.value(v);
+  w.count("", "");
+  w.line("const auto body = [&](auto width, Index i) {");
+  w.open();
+  w.line("constexpr int U = decltype(width)::value;");
+  w.coordinates("i");
+  write_body(w, phase);
   w.close();
   w.line("};");
   const int n = w.layout().vector;

@@ -78,7 +78,7 @@ void TileWriter::params(const char* name_space, const char* name) {
   line("#include \"tegula/kernels/cuda/ptx/sync.cuh\"");
   line("#include \"tegula/kernels/cuda/tile_math.cuh\"\n");
   line("namespace ", name_space, " {\n");
-  if (std::string_view(name_space) != "tegula::cuda::tile") line("using namespace tile;");
+  line("using namespace tile;");
   line("using Index = ", layout().is_wide ? "i64" : "int", ";  // of positions\n");
   line("struct ", name, " {");
   for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");

@@ -84,6 +84,8 @@ class TileWriter {
 // "float", "double", "i64": of the dtype's class.
 std::string_view tile_value_type(DType t);
 
+// U neighbours of an elementwise phase, from x0, x1, … on.
+void write_body(TileWriter& w, const TilePhase& phase);
 void write_elements(TileWriter& w, const TilePhases& phases);
 void write_rows(TileWriter& w, const TilePhases& phases);
 void write_columns(TileWriter& w, const TilePhases& phases);
