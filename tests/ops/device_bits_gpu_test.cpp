@@ -120,6 +120,26 @@ std::vector<Sample> large_samples(std::string_view op) {
          {"down", {rough({3, 5000}, 3, .5)}, {{"descending", true}}},
          {"many rows", {rough({40, 3, 77}, 4, .5)}, {{"descending", true}}},
          {"whole numbers", {drawn(DType::kI64, {2, 4100}, -50, 50)}, {}}};
+  if (op == "embedding_bwd") {
+    const auto rows = [](int64_t n) { return Attrs{{"rows", std::vector<Dim>{n}}}; };
+    s = {{"few of many ids",
+          {drawn(DType::kF32, {3, 3001, 20}, -1, 1), drawn(DType::kI32, {3, 3001}, -1, 3)},
+          rows(3)},
+         {"many ids, wide",
+          {drawn(DType::kF32, {2500, 300}, -1, 1), drawn(DType::kI64, {2500}, -5, 4000)},
+          rows(4000)},
+         {"bf16",
+          {drawn(DType::kBF16, {4100, 8}, -1, 1), drawn(DType::kI32, {4100}, 0, 200)},
+          rows(200)}};
+  }
+  if (op == "scatter")
+    for (const char* mode : {"add", "max", "set"})
+      s.push_back({cat("rows of ids, ", mode),
+                   {drawn(DType::kF32, {3, 5000}, -1, 1), drawn(DType::kI32, {3, 5000}, -1, 90)},
+                   {{"dim", int64_t{1}},
+                    {"batch", int64_t{1}},
+                    {"size", std::vector<Dim>{90}},
+                    {"mode", std::string(mode)}}});
   if (op == "searchsorted") {
     SampleInput ascending{{DType::kF32, {3000}}};
     for (int i = 0; i < 3000; ++i) ascending.values.push_back(std::floor(i / 7.0) * .25 - 50);
@@ -178,7 +198,7 @@ TEST_P(DeviceBits, AreTheCpus) {
 }
 INSTANTIATE_TEST_SUITE_P(Ops, DeviceBits,
                          ::testing::Values("cummax", "linear_recurrence", "sort", "searchsorted",
-                                           "max_pool", "dot_i8"),
+                                           "max_pool", "dot_i8", "embedding_bwd", "scatter"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

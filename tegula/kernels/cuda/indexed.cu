@@ -43,62 +43,69 @@ __device__ inline Value combine(Value x, Value y) {
 #endif
 }
 
-constexpr int kThreads = 256, kColumns = 4;
-constexpr int kIds = 4;  // that a thread compares at once
+constexpr int kThreads = 256;
 
-// The slices of y meet those of x in the order of ids, whatever runs when: a block has one id, and
-// does nothing if an earlier one is the same; else it goes through all that are, in order.
+#if TEGULA_MODE != 0
+// The ids as rows of i32, n for those outside of x.
 extern "C" __global__ void __launch_bounds__(kThreads)
-    scatter(const __grid_constant__ IndexParams p) {
+    row_ids(const __grid_constant__ ScatterParams p) {
   begin_early();
-  const long long o = blockIdx.x / p.index.count, first = blockIdx.x % p.index.count;
-  const long long ids = offset_of(p.outer, o, 2);
-  const long long id = id_at(p.ids, ids + offset_of(p.index, first, 2));
-  if (id < 0 || id >= p.n) return;
-  bool is_known = false;
-#pragma unroll 4
-  for (long long i = threadIdx.x; i < first; i += kThreads)
-    is_known = is_known || id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
-  if (__syncthreads_or(is_known)) return;
-
-  __shared__ u32 matches[kIds * kThreads / 32];
-  const Stored* y = static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1);
-  Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
-  const long long column = static_cast<long long>(blockIdx.y) * kThreads * kColumns + threadIdx.x;
-  Value sum[kColumns];
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c)
-    if (column + c * kThreads < p.inner.count)
-      sum[c] = value_of(x[offset_of(p.inner, column + c * kThreads, 0)]);
-  for (long long base = first; base < p.index.count; base += kIds * kThreads) {
-#pragma unroll
-    for (int k = 0; k < kIds; ++k) {
-      const long long i = base + k * kThreads + threadIdx.x;
-      const bool is_same = i < p.index.count && id_at(p.ids, ids + offset_of(p.index, i, 2)) == id;
-      const u32 warp = __ballot_sync(0xffffffffu, is_same);
-      if (threadIdx.x % 32 == 0) matches[(k * kThreads + threadIdx.x) / 32] = warp;
-    }
-    __syncthreads();
-    for (int w = 0; w < kIds * kThreads / 32; ++w)
-      for (u32 rest = matches[w]; rest != 0; rest &= rest - 1) {
-        const long long at = offset_of(p.index, base + 32 * w + (__ffs(rest) - 1), 1);
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c)
-          if (column + c * kThreads < p.inner.count) {
-            sum[c] =
-                combine(sum[c], value_of(y[at + offset_of(p.inner, column + c * kThreads, 1)]));
-            count_flops(TEGULA_MODE != 0);
-          }
-      }
-    __syncthreads();
+  const IndexParams& c = p.call;
+  const long long all = c.outer.count * c.index.count;
+  for (long long e = flat_thread(); e < all; e += flat_threads()) {
+    const long long o = e / c.index.count, i = e % c.index.count;
+    const long long id = id_at(c.ids, offset_of(c.outer, o, 2) + offset_of(c.index, i, 2));
+    p.ids[e] = static_cast<int>(id < 0 || id >= c.n ? c.n : id);
   }
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c)
-    if (column + c * kThreads < p.inner.count)
-      x[offset_of(p.inner, column + c * kThreads, 0)] = stored_of(sum[c]);
 }
 
+// The slices of y meet those of x in the order of places, whatever runs when: ids are sorted, and a
+// warp goes through all of one id. Blocks: a place in a row's sorted ids, by columns.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    scatter(const __grid_constant__ ScatterParams p) {
+  begin_early();
+  constexpr int kAhead = 16;  // slices that a thread loads at once
+  const IndexParams& c = p.call;
+  const long long n = c.index.count, o = blockIdx.x / n, first = blockIdx.x % n;
+  const int* ids = p.ids + o * n;
+  const int* places = p.places + o * n;
+  const int id = ids[first];
+  if (id == c.n || (first > 0 && ids[first - 1] == id)) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const long long column = static_cast<long long>(blockIdx.y) * kThreads + threadIdx.x;
+  const bool is_inside = column < c.inner.count;
+  const long long q = is_inside ? column : 0;
+  const Stored* y =
+      static_cast<const Stored*>(c.y) + offset_of(c.outer, o, 1) + offset_of(c.inner, q, 1);
+  Stored* x = static_cast<Stored*>(c.x) + offset_of(c.outer, o, 0) + id * c.n_stride +
+              offset_of(c.inner, q, 0);
+  Value sum = value_of(*x);
+  int n_same = 32;
+  for (long long base = first; n_same == 32; base += 32) {
+    const long long i = base + lane;
+    const bool is_same = i < n && ids[i] == id;
+    const long long mine = is_same ? offset_of(c.index, places[i], 1) : 0;
+    n_same = __popc(__ballot_sync(0xffffffffu, is_same));
+    for (int k = 0; k < n_same; k += kAhead) {
+      Value of[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const long long at = __shfl_sync(0xffffffffu, mine, (k + a) % 32);
+        if (k + a < n_same) of[a] = value_of(y[at]);
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a)
+        if (k + a < n_same) sum = combine(sum, of[a]);
+    }
+    if (is_inside) count_flops(n_same);
+  }
+  if (is_inside) *x = stored_of(sum);
+}
+#endif
+
 #if TEGULA_MODE == 0
+constexpr int kColumns = 4;
+
 // Where nothing is joined the last of an id's slices stands: a block has one slice, and does
 // nothing if a later one has its id. Blocks: those of a slice beside each other.
 __device__ __forceinline__ void put_slice(const IndexParams& p, u32 block) {

@@ -37,6 +37,13 @@ struct IndexParams {
   long long n, n_stride;  // the indexed dim of x
 };
 
+// A scatter's, and its ids in rows [outer][index], n for those outside of x; once they are in
+// order, also where they were.
+struct ScatterParams {
+  IndexParams call;
+  int *ids, *places;
+};
+
 // Slices of an update, at starts that lie on the device: to[start + i] = from[i].
 struct UpdateParams {
   const void* from;

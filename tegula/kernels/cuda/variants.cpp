@@ -347,6 +347,7 @@ void add_plain(List& list) {
     add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_T=float"});
   }
   add("indexed.cu", {"TEGULA_MODE=0", "TEGULA_ID64=0", "TEGULA_T=unsigned short"});
+  add("sort.cu", {"TEGULA_T=int", "--ftz=true"});
   add("move.cu", {"TEGULA_BYTES=4"});
   add("reduce.cu", {"TEGULA_OP=0", "TEGULA_T=float"});
   for (const char* out : {"TEGULA_OUT16=0", "TEGULA_OUT16=1"})

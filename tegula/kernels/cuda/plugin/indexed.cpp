@@ -1,7 +1,8 @@
 #include "tegula/kernels/cuda/plugin/indexed.h"
 
-#include "tegula/kernels/cpu/common/gather.h"
+#include "tegula/kernels/cuda/describe/scatter_query.h"
 #include "tegula/kernels/cuda/plugin/joinable.h"
+#include "tegula/kernels/cuda/plugin/sort.h"
 
 namespace tegula::cuda {
 
@@ -17,7 +18,7 @@ IndexParams params_of(const kernel::GatherCall& c, const TensorRef& x, const Ten
   return p;
 }
 
-constexpr int kScatterThreads = 256, kScatterColumns = 4;
+constexpr int kScatterThreads = 256, kPutColumns = 4;
 
 // Where bits move, whatever they are of.
 std::string bits_define(DType t) {
@@ -42,38 +43,63 @@ Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef
   return d->start(f, grid_for(y.numel(), 256), to, "launching gather", p);
 }
 
+namespace {
+std::vector<std::string> put_defines(const TensorRef& x, const TensorRef& ids) {
+  return {"TEGULA_MODE=0", id_define(ids), bits_define(x.dtype)};
+}
+int64_t put_blocks(const IndexParams& p) {
+  return p.outer.count * p.index.count *
+         ceil_div(p.inner.count, int64_t{kScatterThreads * kPutColumns});
+}
+}  // namespace
+
 Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const TensorRef& x,
                                               const TensorRef& ids, const TensorRef& y) {
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
-  const std::vector<std::string> defines = {"TEGULA_MODE=0", id_define(ids), bits_define(x.dtype)};
   JoinableKernel k;
-  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", defines));
-  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", defines));
+  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(x, ids)));
+  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", put_defines(x, ids)));
   k.n_threads = kScatterThreads, k.what = "launching put";
-  return prepare_joinable(k, words_of(p),
-                          p.outer.count * p.index.count *
-                              ceil_div(p.inner.count, int64_t{kScatterThreads * kScatterColumns}));
+  return prepare_joinable(k, words_of(p), put_blocks(p));
+}
+
+Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
+                  const TensorRef& y, const Stream& to) {
+  if (y.numel() == 0) return {};
+  const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(x, ids)));
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->start(f, {{put_blocks(p), 1, 1}, {kScatterThreads, 1, 1}, 0, true}, to, "launching put",
+                  p);
 }
 
 Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                       const TensorRef& y, Meet meet, const Stream& to) {
   if (y.numel() == 0) return {};
-  const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
-  const std::string type = meet == Meet::kSet ? bits_define(x.dtype) : type_define(x.dtype);
+  const kernel::GatherCall c(*call.attrs, x, ids, y);
+  const ScatterSizes sizes(c, call.workspace);
+  call.counters->claim(sizes.workspace_bytes());
   std::vector<std::string> defines = {cat("TEGULA_MODE=", static_cast<int>(meet)), id_define(ids)};
-  if (x.dtype == DType::kBF16 && meet != Meet::kSet)
+  if (x.dtype == DType::kBF16)
     defines.insert(defines.end(), {"TEGULA_BF16=1", "TEGULA_T=float"});
   else
-    defines.push_back(type);
+    defines.push_back(type_define(x.dtype));
+  const FunctionHandle rows = TEGULA_TRY(plain_kernel("indexed.cu", "row_ids", defines));
   const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "scatter", defines));
   const Driver* d = TEGULA_TRY(Driver::get());
-  const Grid grid{{p.outer.count * p.index.count,
-                   ceil_div(p.inner.count, int64_t{kScatterThreads * kScatterColumns}), 1},
+  ScatterParams p{params_of(c, x, ids, y), sizes.ids.as<int>(), nullptr};
+  TEGULA_TRY(
+      d->start(rows, grid_for(sizes.ids.numel(), kScatterThreads), to, "launching row_ids", p));
+  void* copies = static_cast<char*>(call.workspace) + sizes.sort().values_bytes;
+  const Sorted sorted = sorted_copy(sizes.ids, copies, sizes.sort().merges() % 2);
+  TEGULA_TRY(launch_sort(sizes.ids, sorted, copies, false, to));
+  p.ids = sorted.values.as<int>(), p.places = sorted.places.as<int>();
+  const Grid grid{{sizes.ids.numel(), ceil_div(p.call.inner.count, int64_t{kScatterThreads}), 1},
                   {kScatterThreads, 1, 1},
                   0,
                   true};
   // Ids outside of x are priced, because only the data tells them apart.
-  if (meet != Meet::kSet) call.counters->add(y.numel(), y.numel());
+  call.counters->add(y.numel(), y.numel());
   return d->start(f, grid, to, "launching scatter", p);
 }
 

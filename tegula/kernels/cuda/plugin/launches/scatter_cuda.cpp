@@ -40,6 +40,7 @@ Status launch(const DeviceCall& call, const Stream& to) {
   } else {
     TEGULA_TRY(launch_fill(start_bits(meet, x.dtype), x, to));
   }
+  if (meet == Meet::kSet) return launch_put(call, x, ids, y, to);
   return launch_scatter(call, x, ids, y, meet, to);
 }
 

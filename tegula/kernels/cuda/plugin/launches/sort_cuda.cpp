@@ -1,62 +1,14 @@
-#include "tegula/kernels/cuda/describe/sort_query.h"
-#include "tegula/kernels/cuda/plugin/lines.h"
+#include "tegula/kernels/cuda/plugin/sort.h"
 
 namespace tegula::cuda {
 
 namespace {
-// Copies of the values and of where they were, in the workspace.
-struct Copy {
-  TensorRef values, indices;
-};
-Copy copy_at(const TensorRef& x, const SortSizes& sizes, void* workspace, int which) {
-  char* at = static_cast<char*>(workspace) + which * sizes.copy_bytes();
-  const auto contiguous = [&](DType t, char* data) {
-    TensorRef r = x;
-    r.data = data, r.dtype = t;
-    int64_t stride = 1;
-    for (int d = x.rank - 1; d >= 0; --d) r.stride[d] = stride, stride *= x.shape[d];
-    return r;
-  };
-  return {contiguous(x.dtype, at), contiguous(DType::kI32, at + sizes.values_bytes)};
-}
-
-SortParams params_of(const TensorRef& from, const Copy& to, bool is_descending) {
-  const LineParams lines = lines_along(from.rank - 1, from, {&to.values, &to.indices});
-  SortParams p{};
-  p.x = from.data, p.values = to.values.data, p.indices = to.indices.as<int>();
-  p.rows = lines.lines, p.n = lines.n, p.is_descending = int{is_descending};
-  for (int t = 0; t < 3; ++t) p.step[t] = lines.step[t];
-  return p;
-}
-
 Status launch(const DeviceCall& call, const Stream& to) {
   const TensorRef& x = call.in[0];
   if (x.numel() == 0) return {};
-  const SortSizes sizes(x);
-  const bool is_descending = call.attrs->flag("descending");
-  const Copy result{call.out[0], call.out[1]};
-  const int merges = sizes.merges();
-  // The last pass writes the results; those before it the two copies in turn.
-  const auto target = [&](int pass) {
-    return pass == merges ? result : copy_at(x, sizes, call.workspace, pass % 2);
-  };
-  call.counters->claim(sizes.workspace_bytes());
-  const Driver* d = TEGULA_TRY(Driver::get());
-  const std::vector<std::string> type = {type_define(x.dtype), "--ftz=true"};
-  const FunctionHandle tiles = TEGULA_TRY(plain_kernel("sort.cu", "sort_tiles", type));
-  const SortParams first = params_of(x, target(0), is_descending);
-  const int64_t blocks = sizes.elements / sizes.n * ceil_div(sizes.n, int64_t{kSortTile});
-  TEGULA_TRY(d->start(tiles, {{blocks, 1, 1}, {256, 1, 1}, 0, true}, to, "launching sort", first));
-  if (merges == 0) return {};
-  const FunctionHandle merge = TEGULA_TRY(plain_kernel("sort.cu", "merge_runs", type));
-  int64_t run = kSortTile;
-  for (int pass = 1; pass <= merges; ++pass, run *= 2) {
-    const Copy from = target(pass - 1);
-    SortParams p = params_of(from.values, target(pass), is_descending);
-    p.places = from.indices.as<int>(), p.run = run;
-    TEGULA_TRY(d->start(merge, grid_for(sizes.elements, 256), to, "launching sort's merge", p));
-  }
-  return {};
+  call.counters->claim(SortSizes(x).workspace_bytes());
+  return launch_sort(x, {call.out[0], call.out[1]}, call.workspace, call.attrs->flag("descending"),
+                     to);
 }
 }  // namespace
 
