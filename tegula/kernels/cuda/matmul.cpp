@@ -103,36 +103,45 @@ std::vector<std::string> MatmulVariant::defines() const {
           cat("TEGULA_F16=", int{is_f16})};
 }
 
+namespace {
+struct Choice {
+  int tile_n = 256, n_splits = 1;
+};
+
+// The least time, in units of 17 ns of a multiprocessor of an H100: so many take 128 rows by 64 k
+// of a tile's columns.
+Choice choose(const MatmulShape& s, int n_multiprocessors) {
+  constexpr struct { int tile_n, slab; } kTiles[] = {{256, 40}, {192, 31}, {128, 22}};
+  constexpr int64_t kBytesOfMemory = 43000, kJoin = 230;  // of a unit; a launch
+  Choice best;
+  int64_t least = INT64_MAX;
+  for (const auto& [tile_n, slab] : kTiles)
+    for (const int splits : {1, 2, 4, 8}) {
+      // Sums of parts are written, read and joined: a part must be long enough.
+      if (splits > 1 && (!s.f32_out || s.k % (splits * kTileK) != 0 || s.k / splits < 1024)) break;
+      const int64_t tiles = ceil_div(s.m, kTileM) * ceil_div(s.n, int64_t{tile_n});
+      int64_t time = ceil_div(tiles * splits, int64_t{n_multiprocessors}) * slab *
+                     ceil_div(s.k, int64_t{kTileK} * splits);
+      if (splits > 1) time += (2 * splits + 1) * 4 * s.m * s.n / kBytesOfMemory + kJoin;
+      if (time < least) least = time, best = {tile_n, splits};
+    }
+  return best;
+}
+}  // namespace
+
 MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors) {
   MatmulVariant v;
   v.a_mn_major = shape.a_mn_major;
   v.b_mn_major = shape.b_mn_major;
   v.f32_out = shape.f32_out;
   v.is_f16 = shape.is_f16;
-  const auto rounds = [&](int64_t tile_n) {
-    return ceil_div(ceil_div(shape.m, kTileM) * ceil_div(shape.n, tile_n), n_multiprocessors);
-  };
-  // A narrower tile takes a little more than its share of the time.
-  if (rounds(192) * 31 < rounds(256) * 40) v.tile_n = 192;
-  const int64_t wide = v.tile_n == 192 ? rounds(192) * 31 : rounds(256) * 40;
-  if (rounds(128) * 22 < wide) v.tile_n = 128, v.n_stages = 6;
+  v.tile_n = choose(shape, n_multiprocessors).tile_n;
+  if (v.tile_n == 128) v.n_stages = 6;
   return v;
 }
 
 int choose_splits(const MatmulShape& s, int n_multiprocessors) {
-  if (!s.f32_out) return 1;
-  const MatmulVariant v = choose_matmul(s, n_multiprocessors);
-  const int64_t tiles = ceil_div(s.m, kTileM) * ceil_div(s.n, int64_t{v.tile_n});
-  int best = 1;
-  // Sums of parts are written, read and joined: that must be worth it, and a part long enough.
-  for (const int splits : {2, 4, 8}) {
-    if (s.k % (splits * kTileK) != 0 || s.k / splits < 1024) break;
-    const auto work = [&](int n) {
-      return ceil_div(tiles * n, int64_t{n_multiprocessors}) * (8 / n);
-    };
-    if (4 * work(splits) < 3 * work(best)) best = splits;
-  }
-  return best;
+  return choose(s, n_multiprocessors).n_splits;
 }
 
 Result<MatmulKernel> MatmulKernel::load(const MatmulVariant& variant, const std::string& cubin) {

@@ -59,8 +59,8 @@ struct MatmulVariant {
 };
 
 // The fastest variant measured for a shape (bench/results/matmul_cuda.json): tiles of 128 × 256, or
-// of 128 × 192 or 128 where those leave fewer multiprocessors idle (192 was timed with f32 results
-// alone).
+// of 128 × 192 or 128 where those, with k in parts or not, take less time by what was measured of
+// a slab of each.
 MatmulVariant choose_matmul(const MatmulShape& shape, int n_multiprocessors = 132);
 
 // Into how many parts k should be cut so that more multiprocessors have work: 1, 2, 4 or 8, and 1

@@ -196,7 +196,8 @@ void add_common(List& list) {
       for (const auto& [m, n] : {std::pair{300, 300}, {8192, 8192}, {8192, 2304}})
         add_matmul(list, {m, n, 768, a_mn_major, b_mn_major});
   // Gradients of weights, for which both factors lie across k.
-  for (const int64_t n : {300, 3072}) add_matmul(list, {768, n, 8192, true, true, true});
+  for (const auto& [n, k] : {std::pair{300, 8192}, {3072, 8192}, {2304, 65536}})
+    add_matmul(list, {768, n, k, true, true, true});
 }
 
 DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false,
