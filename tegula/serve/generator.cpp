@@ -169,11 +169,14 @@ ScheduledText Generator::arrival(const Text& t, int64_t id) const {
 }
 
 // Draws the next token, or ends the text.
-void Generator::take_token(Text& t, std::span<const float> logits, const GenerateEnd& end) {
+void Generator::take_token(Text& t, size_t piece_of_step, const GenerateEnd& end) {
   t.is_done = true;
   if (t.stats->new_tokens == t.request->max_tokens) return;
   const auto position = static_cast<uint64_t>(t.stats->new_tokens);
-  const int32_t token = sample(logits, t.request->sampler, position);
+  const SamplerConfig& sampler = t.request->sampler;
+  const int32_t token = sampler.temperature <= 0 && runner_->finds_best()
+                            ? runner_->best(piece_of_step)
+                            : sample(runner_->logits(piece_of_step), sampler, position);
   if (end.at_end_of_text && is_end_of_text(token)) {
     t.stats->ended = Ended::kEndOfText;
     return;
@@ -226,20 +229,21 @@ Status Generator::admit(Made& made, const GenerateEnd& end) {
 Status Generator::take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end) {
   const auto start = Clock::now();
   std::vector<Runner::Piece> pieces;
-  bool decodes = !step.reads;
+  bool decodes = !step.reads, draws = false;
   for (const auto& p : step.pieces) {
     const Text& t = made.texts.at(p.id);
+    draws = draws || t.request->sampler.temperature > 0;
     const auto from = static_cast<size_t>(t.first + p.first);
     pieces.push_back({schedule_.find(p.id)->cached.pages, p.first,
                       std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens))});
     decodes = decodes || (!caches_ && t.stats->new_tokens > 0);
   }
-  TEGULA_TRY(step.reads ? runner_->read(pieces) : runner_->decode(pieces));
+  TEGULA_TRY(step.reads ? runner_->read(pieces, draws) : runner_->decode(pieces, draws));
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto& p = step.pieces[i];
     Text& t = made.texts.at(p.id);
     t.n_cached = p.first + p.n_tokens;
-    if (p.is_last) take_token(t, runner_->logits(i), end);
+    if (p.is_last) take_token(t, i, end);
   }
   (decodes ? made.all.decode_ms : made.all.prefill_ms) += ms_since(start);
   made.all.decode_steps += decodes ? 1 : 0;

@@ -90,7 +90,7 @@ class Generator {
   Status admit(Made& made, const GenerateEnd& end);
   Status take_step(Made& made, const ScheduledStep& step, const GenerateEnd& end);
   void leave(Made& made);
-  void take_token(Text& text, std::span<const float> logits, const GenerateEnd& end);
+  void take_token(Text& text, size_t piece_of_step, const GenerateEnd& end);
   void place_token(Text& text, const GenerateEnd& end);
   bool is_end_of_text(int32_t token) const;
 

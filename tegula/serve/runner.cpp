@@ -4,6 +4,7 @@
 
 #include "tegula/base/round.h"
 #include "tegula/io/checkpoint.h"
+#include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
 
 namespace tegula {
@@ -28,7 +29,9 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
     d.last = ints("last", {shape.texts});
   }
   c.decoding = &d;
-  b.result("logits", model_last_logits(c, *model, tokens));
+  const Var logits = model_last_logits(c, *model, tokens);
+  b.result("logits", logits);
+  if (shape.finds_best) b.result("best", argmax(logits, 1, false));
   return b.finish_into_module();
 }
 
@@ -48,6 +51,7 @@ Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOpt
   seqlens_k_.resize(n), last_.resize(n), cu_seqlens_q_.resize(n + 1);
   block_table_.resize(n * static_cast<size_t>(pages_of_text_));
   logits_.resize(n * static_cast<size_t>(config.vocab_size));
+  best_.resize(n);
 }
 
 Result<std::unique_ptr<Runner>> Runner::create(const std::string& directory,
@@ -98,7 +102,8 @@ Result<std::unique_ptr<Session>> Runner::make_session(const char* name, bool is_
   options.passes.pass.mode = rank_->device ? Mode::kFast : options_.mode;
   auto module = std::make_shared<Module>();
   const int64_t batch = options_.batch;
-  DecodingShape shape{.is_one_each = is_one_each, .pages = {n_pages(), kPageSize}};
+  DecodingShape shape{
+      .is_one_each = is_one_each, .pages = {n_pages(), kPageSize}, .finds_best = finds_best()};
   if (batch > 1 && (is_one_each || !has_state_)) shape.texts = module->add_symbol("texts", batch);
   shape.tokens = is_one_each ? shape.texts : module->add_symbol("n_new", most_read());
   const FuncId f = TEGULA_TRY(build_decoding(*module, config_, name, shape, options_.dtype));
@@ -184,7 +189,7 @@ void Runner::lay_out(std::span<const Piece> pieces, bool pads) {
   cu_seqlens_q_[pieces.size()] = static_cast<int32_t>(t);
 }
 
-Status Runner::run(Session& session, std::span<const Piece> pieces) {
+Status Runner::run(Session& session, std::span<const Piece> pieces, bool wants_logits) {
   const bool reads = &session == prefill_.get();
   lay_out(pieces, reads && pads());
   const auto n = static_cast<int64_t>(pieces.size());
@@ -192,8 +197,11 @@ Status Runner::run(Session& session, std::span<const Piece> pieces) {
   if (options_.batch > 1 && !(reads && has_state_)) extents.push_back(n);
   if (reads) extents.push_back(cu_seqlens_q_[pieces.size()]);
   TEGULA_TRY(session.run(extents));
-  const auto* rows = TEGULA_TRY(session.fetch("logits")).as<float>();
-  std::copy_n(rows, n * config_.vocab_size, logits_.begin());
+  if (wants_logits || !finds_best()) {
+    const auto* rows = TEGULA_TRY(session.fetch("logits")).as<float>();
+    std::copy_n(rows, n * config_.vocab_size, logits_.begin());
+  }
+  if (finds_best()) std::copy_n(TEGULA_TRY(session.fetch("best")).as<int32_t>(), n, best_.begin());
   return {};
 }
 
@@ -202,19 +210,19 @@ std::span<const float> Runner::logits(size_t i) const {
   return std::span(logits_).subspan(i * v, v);
 }
 
-Status Runner::decode(std::span<const Piece> pieces) {
+Status Runner::decode(std::span<const Piece> pieces, bool wants_logits) {
   for (const Piece& p : pieces)
     if (p.tokens.size() != 1)
       return invalid_argument(cat("a text decodes one token, not ", p.tokens.size()));
   TEGULA_TRY(check(pieces, options_.batch));
-  return run(*decode_, pieces);
+  return run(*decode_, pieces, wants_logits);
 }
 
-Status Runner::read(std::span<const Piece> pieces) {
+Status Runner::read(std::span<const Piece> pieces, bool wants_logits) {
   if (has_state_ && pieces.size() > 1)
     return invalid_argument(cat(pieces.size(), " texts at once: this model reads one"));
   TEGULA_TRY(check(pieces, options_.chunk));
-  return run(*prefill_, pieces);
+  return run(*prefill_, pieces, wants_logits);
 }
 
 }  // namespace tegula

@@ -39,6 +39,7 @@ struct DecodingShape {
   Dim tokens = 1, texts = 1;
   bool is_one_each = true;
   CachePages pages;
+  bool finds_best = false;  // also the result best [n]: each row's largest logit
 };
 // Adds it to the module; tokens, [n, 1] or [1, t], and the parameters that Decoding names -> logits
 // [n, vocab].
@@ -60,13 +61,16 @@ class Runner {
     std::span<const int32_t> tokens;  // behind those that the pages hold
   };
   // As many pieces as the batch holds, of different texts, and as many tokens as a chunk; a model
-  // with a state reads one piece. logits(i) are those after piece i. What the files hold is checked
-  // with the first tokens. Errors: tokens outside the vocabulary, past the context or outside the
-  // pages; more than the plan has room for; files that were altered.
-  Status read(std::span<const Piece> pieces);
+  // with a state reads one piece. logits(i) are those after piece i. If only the largest is wanted
+  // and the runner finds it where the model runs, best(i) says which, and logits stay behind. What
+  // the files hold is checked with the first tokens. Errors: tokens outside the vocabulary, past
+  // the context or outside the pages; more than the plan has room for; files that were altered.
+  Status read(std::span<const Piece> pieces, bool wants_logits = true);
   // The same with one token each.
-  Status decode(std::span<const Piece> pieces);
+  Status decode(std::span<const Piece> pieces, bool wants_logits = true);
   std::span<const float> logits(size_t i) const;
+  bool finds_best() const { return rank_->device != nullptr; }
+  int32_t best(size_t i) const { return best_[i]; }
 
   ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }
   // The most that weights, cache and plans have taken, where the model runs; mapped files are none.
@@ -85,7 +89,7 @@ class Runner {
   bool pads() const { return rank_->device && !options_.caches && !has_state_; }
   int64_t most_read() const { return options_.chunk + (pads() ? options_.batch * kPageSize : 0); }
   Status check(std::span<const Piece> pieces, int64_t most_tokens);
-  Status run(Session& session, std::span<const Piece> pieces);
+  Status run(Session& session, std::span<const Piece> pieces, bool wants_logits);
   void lay_out(std::span<const Piece> pieces, bool pads);
 
   std::string directory_;
@@ -102,6 +106,7 @@ class Runner {
   std::vector<int32_t> tokens_, slots_, seqlens_k_, block_table_, cu_seqlens_q_, last_;
   std::vector<int64_t> positions_;
   std::vector<float> logits_;
+  std::vector<int32_t> best_;
 };
 
 }  // namespace tegula

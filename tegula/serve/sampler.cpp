@@ -10,30 +10,45 @@
 namespace tegula {
 
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position) {
+  if (config.temperature <= 0)
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  auto greater = [&](int32_t a, int32_t b) {
+  const auto greater = [&](int32_t a, int32_t b) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
   };
-  if (config.temperature <= 0) return *std::min_element(order.begin(), order.end(), greater);
-  std::sort(order.begin(), order.end(), greater);
+  // The token of the i-th largest logit. Most draws end among the first, so few are sorted.
+  size_t n_sorted = 0;
+  const auto ranked = [&](size_t i) {
+    while (i >= n_sorted) {
+      const size_t next = std::min(order.size(), std::max<size_t>(64, 8 * n_sorted));
+      const auto begin = order.begin();
+      std::partial_sort(begin + static_cast<std::ptrdiff_t>(n_sorted),
+                        begin + static_cast<std::ptrdiff_t>(next), order.end(), greater);
+      n_sorted = next;
+    }
+    return order[i];
+  };
+  const double top = logits[static_cast<size_t>(ranked(0))];
+  const auto weight = [&](int32_t token) {
+    return std::exp((logits[static_cast<size_t>(token)] - top) / config.temperature);
+  };
   size_t n = order.size();
   if (config.top_k > 0) n = std::min(n, static_cast<size_t>(config.top_k));
-  std::vector<double> p(n);
   double total = 0;
-  const double top = logits[static_cast<size_t>(order[0])];
   for (size_t i = 0; i < n; ++i)
-    total += p[i] = std::exp((logits[static_cast<size_t>(order[i])] - top) / config.temperature);
-  double kept = 0;
-  for (size_t i = 0; i < n; ++i) {
-    kept += p[i];
-    if (kept >= config.top_p * total) n = i + 1;
+    total += weight(n < order.size() ? ranked(i) : static_cast<int32_t>(i));
+  double kept = total;
+  if (config.top_p < 1) {
+    kept = 0;
+    for (size_t i = 0; i < n; ++i)
+      if ((kept += weight(ranked(i))) >= config.top_p * total) n = i + 1;
   }
   double u = philox_uniform(config.seed, 0x73616d70, position) * kept;
   for (size_t i = 0; i + 1 < n; ++i)
-    if ((u -= p[i]) < 0) return order[i];
-  return order[n - 1];
+    if ((u -= weight(ranked(i))) < 0) return ranked(i);
+  return ranked(n - 1);
 }
 
 }  // namespace tegula

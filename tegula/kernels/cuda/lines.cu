@@ -51,17 +51,25 @@ __device__ inline Found first_of_warp(Found f, bool is_smallest) {
   return f;
 }
 
-// A warp a line.
-extern "C" __global__ void __launch_bounds__(128) argmax(const __grid_constant__ LineParams p) {
+// A block a line, of whole warps.
+extern "C" __global__ void __launch_bounds__(1024) argmax(const __grid_constant__ LineParams p) {
   begin_early();
-  const long long line = flat_thread() / 32;
-  if (line >= p.lines.count) return;
+  __shared__ Value value[32];
+  __shared__ long long at[32];
+  const long long line = blockIdx.x;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.lines, line, 0);
   Found best{Value(0), -1};
-  for (long long i = threadIdx.x % 32; i < p.n; i += 32)
+#pragma unroll 4
+  for (long long i = threadIdx.x; i < p.n; i += blockDim.x)
     best.take(value_of(x[i * p.step[0]]), i, p.is_smallest);
   best = first_of_warp(best, p.is_smallest);
-  if (threadIdx.x % 32 == 0)
+  if (threadIdx.x % 32 == 0) value[threadIdx.x / 32] = best.value, at[threadIdx.x / 32] = best.at;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  best.at = -1;
+  if (threadIdx.x < blockDim.x / 32) best = {value[threadIdx.x], at[threadIdx.x]};
+  best = first_of_warp(best, p.is_smallest);
+  if (threadIdx.x == 0)
     static_cast<int*>(p.y)[offset_of(p.lines, line, 1)] = static_cast<int>(max(best.at, 0LL));
 }
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "tegula/base/round.h"
 #include "tegula/kernels/cuda/plugin/lines.h"
 #include "tegula/kernels/cuda/plugin/plain.h"
 
@@ -11,8 +14,9 @@ Status launch(const DeviceCall& call, const Stream& to) {
   p.is_smallest = int{call.attrs->flag("smallest")};
   const FunctionHandle f = TEGULA_TRY(plain_kernel("lines.cu", "argmax", line_defines(x.dtype)));
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(f, {{(p.lines.count + 3) / 4, 1, 1}, {128, 1, 1}, 0, true}, to,
-                  "launching argmax", p);
+  const int threads =
+      static_cast<int>(std::clamp<int64_t>(round_up(p.n / 8, int64_t{32}), 32, 1024));
+  return d->start(f, {{p.lines.count, 1, 1}, {threads, 1, 1}, 0, true}, to, "launching argmax", p);
 }
 }  // namespace
 
