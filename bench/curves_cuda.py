@@ -98,8 +98,10 @@ def load_torch(o, folder):
         w = weights.pop("transformer." + theirs)
         is_product = ours.startswith("layers") and "norms" not in ours
         state[ours] = w.T.contiguous() if is_product else w
-    if weights:
-        sys.exit(f"curves_cuda.py: what are {', '.join(weights)}?")
+    # The file's form has biases; without --bias they stay zeros.
+    unknown = [name for name, w in weights.items() if not name.endswith(".bias") or w.any()]
+    if unknown:
+        sys.exit(f"curves_cuda.py: what are {', '.join(unknown)}?")
     missing = [key for key in model.state_dict() if key not in state and key != "rates"]
     if missing:
         sys.exit(f"curves_cuda.py: the checkpoint has no {', '.join(missing)}")
