@@ -259,7 +259,7 @@ CASES = {  # name: part, seconds that it may take, what makes its row (again and
     "decode-135m": ("decode", 80, beside("generate", SMOL, 1, COMPILED)),
     "decode-1b": ("decode", 80, beside("generate", LLAMA_1B_TOKEN, 1, COMPILED)),
     "decode-7b": ("decode", 110, beside("generate", LLAMA_7B, 1, COMPILED)),
-    "generate-gpt2-b10": ("decode", 110, generate),
+    "generate-gpt2-b10": ("decode", 240, generate),
     "nanogpt": ("decode", 240, nano),
 }
 
