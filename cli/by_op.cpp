@@ -43,7 +43,7 @@ Json times_by_op(const Plan& plan, const std::vector<StepStats>& stats) {
                      std::string(s.op->name), std::string(s.kernel ? s.kernel->name : "reference"),
                      shapes_of(s)}];
     t.seconds += stats[i].seconds, t.flops += stats[i].math_flops, t.bytes += s.bytes;
-    ++t.launches;
+    t.launches += stats[i].launches;
   }
   std::vector<std::pair<double, Json>> rows;
   for (const auto& [key, t] : times) {

@@ -121,12 +121,12 @@ void in_waves_of_inputs(const Function& f, Nodes& order) {
                    [&](NodeId a, NodeId b) { return wave[a] < wave[b]; });
 }
 
+}  // namespace
+
 bool is_inference(const Function& f) {
   return std::all_of(f.nodes.begin(), f.nodes.end(),
                      [](const Node& n) { return n.phase == Phase::kForward; });
 }
-
-}  // namespace
 
 Nodes gather_alike(const Function& f, Nodes order) {
   if (is_inference(f)) {

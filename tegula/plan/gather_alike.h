@@ -16,5 +16,7 @@ namespace tegula {
 //   inference         All of it in waves (queries beside keys and values, gates beside what they
 //                     multiply), but for what is made of weights alone: that stays with its reader.
 std::vector<NodeId> gather_alike(const Function& f, std::vector<NodeId> order);
+// No backward, no update.
+bool is_inference(const Function& f);
 
 }  // namespace tegula

@@ -64,6 +64,7 @@ class Planner {
   void note_uses();
   bool may_take_over(int from, int to, int producer, bool alias_at_producer);
   void merge(int from, int to);
+  std::vector<int> launched_with() const;
   void finish_layout();
   // concat.cpp
   std::map<int, Step> joined_in_place(int concat) const;

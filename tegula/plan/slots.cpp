@@ -1,9 +1,11 @@
 // Which slots are one slot (donated state, results written over operands that die there), and where
 // the others lie in the arena.
 #include <algorithm>
+#include <numeric>
 
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"
+#include "tegula/plan/gather_alike.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"
@@ -243,13 +245,33 @@ void Planner::overwrite_operands() {
   }
 }
 
+// Per step the last of those that may become one launch with it (gather_alike.h): until then what
+// it read is not written over. Not in training, where buffers are large.
+std::vector<int> Planner::launched_with() const {
+  std::vector<int> last(plan_.steps.size());
+  std::iota(last.begin(), last.end(), 0);
+  const bool joins = options_.target.device == DeviceKind::kCuda && is_inference(f_);
+  const Step* next = nullptr;
+  for (size_t i = last.size(); joins && i-- > 0;) {
+    const Step& s = plan_.steps[i];
+    if (!s.op->joins.empty() && s.bytes == 0) continue;  // in place
+    if (next && s.kernel && s.kernel == next->kernel)
+      last[i] = last[static_cast<size_t>(next - plan_.steps.data())];
+    next = &s;
+  }
+  return last;
+}
+
 void Planner::finish_layout() {
+  const std::vector<int> last = launched_with();
   std::vector<Lifetime> lives;
   std::vector<size_t> which;
   for (size_t i = 0; i < plan_.slots.size(); ++i) {
     const Slot& s = plan_.slots[i];
     if (s.kind != SlotKind::kArena || s.bytes == 0) continue;
-    lives.push_back({s.first_step, s.last_step, s.bytes});
+    const auto end = static_cast<size_t>(s.last_step);
+    const bool waits = end < last.size() && !s.is_workspace;
+    lives.push_back({s.first_step, waits ? last[end] : s.last_step, s.bytes});
     which.push_back(i);
   }
   const Layout layout = plan_offsets(lives);

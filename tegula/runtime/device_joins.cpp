@@ -49,7 +49,7 @@ void DeviceSteps::join_alike() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const BoundStep& b = steps_[i];
     Touched& t = touched[i];
-    if (b.is_empty) continue;
+    if (b.is_empty || (on_device_[i] && launches(i) == 0)) continue;  // a concat in place, say
     const Step& step = plan_.steps[i];
     t.is_all = !on_device_[i] || !step.kernel || step.starts >= 0 || step.ends >= 0;
     for (const TensorRef& x : b.in) t.read.push_back(bytes_of(x));

@@ -137,8 +137,10 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
     sessions[0]->collect(more.by_step);
     for (int i = 0; i < kRuns; ++i) TEGULA_TRY(sessions[0]->run());
     sessions[0]->collect(nullptr);
-    for (StepStats& s : *more.by_step) {
+    for (size_t i = 0; i < more.by_step->size(); ++i) {
+      StepStats& s = (*more.by_step)[i];
       s.seconds /= kRuns, s.math_flops /= kRuns, s.executed_flops /= kRuns;
+      s.launches = sessions[0]->launches(i);
     }
   }
   return out;

@@ -26,6 +26,7 @@ struct StepStats {
   double seconds = 0;
   double math_flops = 0;
   double executed_flops = 0;
+  int64_t launches = 1;  // on a device, of a run: 0 where another step's has it (device_joins.cpp)
 };
 
 class Session {
