@@ -84,7 +84,7 @@ Status check_matmul(const MatmulCall& call) {
 }
 
 int MatmulVariant::smem_bytes() const {
-  const int n_boxes = is_fused ? tile_n / 64 : tile_n / 64 % 2 == 0 ? 2 : 3;
+  const int n_boxes = tile_n / 64 % 2 == 0 ? 2 : 3;
   return n_stages * (kTileM + tile_n) * kRow_bytes + n_boxes * kBox_bytes + kBarrier_bytes +
          kAlign_bytes;
 }

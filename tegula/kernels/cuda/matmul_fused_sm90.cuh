@@ -1,45 +1,64 @@
 // y… = body(a b, x…): a product whose finished tiles go through a body of elementwise instructions.
 // dot_fused_text.cpp writes the body's text, which includes this file behind
-//   struct tile::Epilogue                the body's operands
-//   tile::epilogue(e, product, row, column, n)
-//                                        the body at kPieceColumns neighbours, of which `product`
-//                                        has the rounded sums
+//   struct tile::Epilogue      the body's operands
+//   struct tile::Factors       what it reads of them for kPieceColumns neighbours: a piece
+//   tile::load(e, row, column, n), tile::prefetch(…)
+//                              brings them to registers, to the L2
+//   tile::epilogue(e, factors, product, row, column, n)
+//                              the body on a piece, of which `product` has the rounded sums
 // Operands as matmul_sm90's, n a multiple of 8.
 //
-// A finished tile goes to shared memory whole, rounded; while the tensor cores make the next one,
-// each warp takes its 16 rows of it through the body, some pieces after each slab, 8 columns a
-// thread. What the body reads and writes are whole lines of memory.
+// A finished tile is rounded at once, which frees its sums. While the tensor cores make the next
+// one, each warp takes its 16 rows of it through the body, some pieces after each slab, 8 columns a
+// thread. What the body reads and writes are whole lines of memory; it never waits for what it
+// asks for. Of 256 columns the second half stays in registers until the first has left shared
+// memory, so that there is room for four slabs.
 #include "tegula/kernels/cuda/matmul_sm90.cuh"
 
 namespace tegula::cuda {
 
-using Shared = SharedOf<kBoxes>;
 constexpr int kPieces = 4 * kBoxes;  // of a warp's part of a tile: 4 rows of a box
 
-struct Consumer : Multiplier<Shared> {
+struct Consumer : Multiplier {
   const tile::Epilogue& e;
+  int next_row = 0, next_column = -1;  // where the tile that is made begins
+  u32 rounded[kTileN / 4];             // of the tile before, while they wait for their box
+  tile::Factors next;                  // of the piece that is due
 
   __device__ Consumer(const MatmulSm90Params& p, const Shared& s, const tile::Epilogue& e)
-      : Multiplier<Shared>(p, s), e(e) {}
+      : Multiplier(p, s), e(e) {}
 
-  __device__ char* box(int i) const { return s.out + (wg * kBoxes + i) * kBoxBytes; }
+  // Where a box of the tile waits, kOutBoxes of them at a time.
+  __device__ char* box(int i) const { return s.out + (wg * kOutBoxes + i % kOutBoxes) * kBoxBytes; }
+  // A thread's row and column of a piece.
+  __device__ int row_of(int piece) const { return 16 * warp + piece % 4 * 4 + lane / 8; }
+  __device__ int column_of(int piece) const { return piece / 4 * 64 + lane % 8 * 8; }
 
-  // The body on piece i of the tile before.
-  __device__ void finish(int i) const {
-    const int r = 16 * warp + i % 4 * 4 + lane / 8, chunk = lane % 8;
-    const int first = column + 64 * (i / 4) + 8 * chunk;
-    if (column < 0 || row + r >= p.m || first >= p.n) return;
-    tile::epilogue(e, box(i / 4) + swizzled(r, chunk), row + r, first, p.n);
+  // The body on a piece of the tile before. Its factors were asked for a piece ago; now those of
+  // the next piece are, and the lines of this piece of the next tile.
+  __device__ void finish(int piece) {
+    if (kBoxes > kOutBoxes && piece == 4 * kOutBoxes) keep(kBoxes - kOutBoxes);
+    const tile::Factors factors = next;
+    const int r = row_of(piece), c = column_of(piece);
+    if (next_column >= 0 && next_row + r < p.m && next_column + c < p.n)
+      tile::prefetch(e, next_row + r, next_column + c, p.n);
+    const bool is_last = piece + 1 == kPieces;
+    const int ahead = is_last ? 0 : piece + 1, first = is_last ? next_column : column;
+    const int ahead_row = (is_last ? next_row : row) + row_of(ahead);
+    const int ahead_column = first + column_of(ahead);
+    if (first >= 0 && ahead_row < p.m && ahead_column < p.n)
+      next = tile::load(e, ahead_row, ahead_column, p.n);
+    if (column < 0 || row + r >= p.m || column + c >= p.n) return;
+    tile::epilogue(e, factors, box(piece / 4) + swizzled(r, lane % 8), row + r, column + c, p.n);
   }
 
-  // The sums, rounded, where finish() finds them.
-  __device__ void keep() const {
-    __syncwarp();  // of the tile before nothing is read any more
+  // Rounded sums, where finish() finds them: kOutBoxes boxes from `first` on.
+  __device__ void keep(int first) const {
+    if (column < 0) return;
+    __syncwarp();  // of the boxes before nothing is read any more
 #pragma unroll
-    for (int i = 0; i < kTileN / 16; ++i) {
-      u32 x[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) x[k] = pack_element(d[8 * i + 2 * k], d[8 * i + 2 * k + 1]);
+    for (int i = 0; i < 4 * kOutBoxes; ++i) {
+      const u32* x = rounded + 16 * first + 4 * i;
       stmatrix(
           smem_address(box(i / 4)) + swizzled(16 * warp + (lane & 15), 2 * (i % 4) + (lane >> 4)),
           x[0], x[1], x[2], x[3]);
@@ -48,19 +67,28 @@ struct Consumer : Multiplier<Shared> {
   }
 
   __device__ void run() {
-    // Pieces that are due after so many of a tile's steps.
-    const auto due = [&](int steps) { return (steps * kPieces + p.n_steps - 1) / p.n_steps; };
     const int n_tiles = p.order.tiles_m * p.order.tiles_n;
     for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
-      for (int i = 0; i < p.n_steps; ++i)
-        step(i == 0, [&] {
+      const TilePlace at = tile_place(p.order, index);
+      next_row = at.m * kTileM + int(wg) * kRows, next_column = at.n * kTileN;
+      int piece = 0, due = 0;  // due / n_steps pieces by now
+      const auto pieces = [&] {
+        due += kPieces;
 #pragma unroll 1
-          for (int k = due(i); k < due(i + 1); ++k) finish(k);
-        });
-      const TilePlace at = end_tile(index, n_tiles);
-      row = at.m * kTileM + int(wg) * kRows, column = at.n * kTileN;
-      keep();
+        for (; due >= p.n_steps; due -= p.n_steps) finish(piece++);
+      };
+      step(true, [&] {
+        keep(0);
+        pieces();
+      });
+      for (int i = 1; i < p.n_steps; ++i) step(false, pieces);
+      end_tile(index, n_tiles);
+#pragma unroll
+      for (int i = 0; i < kTileN / 4; ++i) rounded[i] = pack_element(d[2 * i], d[2 * i + 1]);
+      row = next_row, column = next_column;
     }
+    next_column = -1;
+    keep(0);
 #pragma unroll 1
     for (int k = 0; k < kPieces; ++k) finish(k);
   }

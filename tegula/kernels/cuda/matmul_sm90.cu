@@ -20,16 +20,13 @@
 namespace tegula::cuda {
 
 constexpr bool kF32Out = TEGULA_F32_OUT;
-constexpr int kOutBoxes = kBoxes % 2 == 0 ? 2 : 3;  // of a tile, on their way at once
-static_assert(kBoxes % kOutBoxes == 0);
-using Shared = SharedOf<kOutBoxes>;
 
-struct Consumer : Multiplier<Shared> {
+struct Consumer : Multiplier {
   const TensorMap* c_map;
   u32 rounded[kTileN / 4];  // of the tile before
 
   __device__ Consumer(const MatmulSm90Params& p, const Shared& s, const TensorMap* c)
-      : Multiplier<Shared>(p, s), c_map(c) {}
+      : Multiplier(p, s), c_map(c) {}
 
   // A box of which only the first columns are part of C. The copy engine would write whole pieces
   // of 16 bytes, and with them what lies past the end.

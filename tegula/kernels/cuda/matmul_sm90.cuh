@@ -32,17 +32,17 @@ constexpr int kStageBytes = kABytes + kBBytes;
 constexpr int kBoxBytes = 64 * kRowBytes;  // 64 × 64 elements
 constexpr int kBoxes = kTileN / 64;        // of C, per consumer
 constexpr int kBarrierBytes = 256;
-static_assert(kTileN % 64 == 0);
+constexpr int kOutBoxes = kBoxes % 2 == 0 ? 2 : 3;  // of these, on their way at once
+static_assert(kTileN % 64 == 0 && kBoxes % kOutBoxes == 0);
 
-template <int kOutBoxes>
-struct SharedOf {
+struct Shared {
   static constexpr int kOutBytes = kConsumers * kOutBoxes * kBoxBytes;
   static_assert(kStages * kStageBytes + kOutBytes + kBarrierBytes + 1024 <= 227 * 1024);
   char* stages;           // [kStages] of A [kTileM][64] or [kTileM / 64][64][64], and B likewise
   char* out;              // [kConsumers][kOutBoxes][64][64]
   Barrier *full, *empty;  // [kStages]
 
-  __device__ explicit SharedOf(char* base) {
+  __device__ explicit Shared(char* base) {
     stages = base + ((1024 - (smem_address(base) & 1023)) & 1023);
     out = stages + kStages * kStageBytes;
     full = reinterpret_cast<Barrier*>(out + kOutBytes);
@@ -69,7 +69,6 @@ __device__ inline void fetch(char* tile, const TensorMap* map, Barrier* full, in
              kMnMajor ? k : first + i, 0, 0);
 }
 
-template <class Shared>
 __device__ inline void produce(const MatmulSm90Params& p, const Shared& s, const TensorMap* a,
                                const TensorMap* b) {
   Ring<kStages> ring;
@@ -91,7 +90,6 @@ __device__ inline void produce(const MatmulSm90Params& p, const Shared& s, const
 
 // ---- Consumer ----------------------------------------------------------------------------------
 
-template <class Shared>
 struct Multiplier {
   const MatmulSm90Params& p;
   const Shared& s;

@@ -6,6 +6,10 @@ namespace tegula::cuda {
 
 void write_body(TileWriter& w, const TilePhase& phase) {
   w.loads(phase.body, "");
+  write_loaded_body(w, phase);
+}
+
+void write_loaded_body(TileWriter& w, const TilePhase& phase) {
   w.open_stores(phase.stores);
   w.line("#pragma unroll");
   w.line("for (int u = 0; u < U; ++u) {");

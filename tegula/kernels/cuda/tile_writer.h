@@ -61,12 +61,12 @@ class TileWriter {
     return p_.inputs.size() + static_cast<size_t>(at(v).imm);
   }
   std::string name_of(size_t k) const;
+  bool is_vector(size_t k) const;  // operand k is moved in whole vectors
 
  private:
   void add_flops(size_t v, tile::Extent of);
   // Are elements neighbours that a thread takes at once?
   bool is_flat() const { return !layout().is_rows || layout().is_columns; }
-  bool is_vector(size_t k) const;  // operand k is moved in whole vectors
   std::string arguments(const tile::Instr& i) const;
   std::string constant(const tile::Instr& i) const;
   std::string generated(size_t v) const;
@@ -86,6 +86,8 @@ std::string_view tile_value_type(DType t);
 
 // U neighbours of an elementwise phase, from x0, x1, … on.
 void write_body(TileWriter& w, const TilePhase& phase);
+// The same once all is loaded.
+void write_loaded_body(TileWriter& w, const TilePhase& phase);
 void write_elements(TileWriter& w, const TilePhases& phases);
 void write_rows(TileWriter& w, const TilePhases& phases);
 void write_columns(TileWriter& w, const TilePhases& phases);

@@ -70,8 +70,6 @@ Result<DotFusedCall> parse_dot_fused(const KernelQuery& q) {
   f.flops = 2 * s.m * s.n * s.k +
             tile::flops(*q.program, {operands[0].shape, static_cast<size_t>(q.program->rank)});
   f.variant = choose_matmul(s, q.target->multiprocessors);
-  // A whole tile waits beside the slabs.
-  if (f.variant.tile_n == 256) f.variant.n_stages = 3;
   f.variant.is_fused = true;
   return f;
 }
