@@ -35,47 +35,51 @@ std::string dot_fused_text(const tile::Program& p, const TileCall& call) {
   TileWriter w(p, call);
   const auto operand = [&](uint16_t v) { return static_cast<size_t>(w.at(v).imm); };
   const auto access = [&](uint16_t v) { return w.layout().access[operand(v)]; };
-  // Is it loaded as one, not as an array of elements?
-  const auto is_whole = [&](uint16_t v) {
-    return w.is_vector(operand(v)) || access(v) == TileAccess::kSame;
+  const auto pack = [&](uint16_t v) {
+    return cat("Pack<", tile_dtype(w.at(v).dtype), "::Storage, U>");
   };
-  std::vector<uint16_t> given, factors;
+  // Packs wait as words: a compiler takes them apart, and so waits for them where they are copied.
+  std::vector<uint16_t> given, packs, others;
   for (const uint16_t v : phase.body)
     if (w.at(v).op == tile::Op::kLoad)
-      (access(v) == TileAccess::kGiven ? given : factors).push_back(v);
+      (access(v) == TileAccess::kGiven ? given
+       : w.is_vector(operand(v))       ? packs
+                                       : others)
+          .push_back(v);
+  const bool has_factors = !packs.empty() || !others.empty();
 
   w.params("tegula::cuda::tile", "Epilogue");
   w.line("constexpr int U = ", w.layout().vector, ";  // neighbours that are loaded at once");
   w.line("struct Factors {");
   w.open();
-  for (const uint16_t v : factors) {
-    const std::string storage = cat(tile_dtype(w.at(v).dtype), "::Storage");
-    w.line(w.is_vector(operand(v)) ? cat("Pack<", storage, ", U>") : storage, " a", v, "[",
-           kPieceColumns, " / U]", is_whole(v) ? "" : "[U]", ";");
-  }
+  for (const uint16_t v : packs) w.line("Words<", pack(v), "> a", v, "[", kPieceColumns, " / U];");
+  for (const uint16_t v : others)
+    w.line(tile_dtype(w.at(v).dtype), "::Storage a", v, "[", kPieceColumns, " / U][U];");
   w.close();
   w.line("};\n");
 
   open_function(w, "Factors", "load", "");
   w.line("Factors f;");
-  if (!factors.empty()) {
+  if (has_factors) {
     open_parts(w);
-    w.loads(factors, "");
-    for (const uint16_t v : factors)
-      is_whole(v) ? w.line("f.a", v, "[part / U] = a", v, ";")
-                  : w.line("for (int u = 0; u < U; ++u) f.a", v, "[part / U][u] = a", v, "[u];");
+    for (const uint16_t v : packs)
+      w.line("f.a", v, "[part / U] = *reinterpret_cast<const Words<", pack(v), ">*>(p.",
+             w.name_of(operand(v)), " + ", w.offset(operand(v), ""), ");");
+    w.loads(others, "");
+    for (const uint16_t v : others)
+      w.line("for (int u = 0; u < U; ++u) f.a", v, "[part / U][u] = a", v,
+             access(v) == TileAccess::kSame ? ";" : "[u];");
     close(w);
   }
   w.line("return f;");
   close(w, "\n");
 
   open_function(w, "void", "prefetch", "");
-  if (!factors.empty()) {
+  if (!packs.empty()) {
     open_parts(w);
-    for (const uint16_t v : factors)
-      if (access(v) == TileAccess::kVector)
-        w.line("if (part == 0) prefetch_l2(p.", w.name_of(operand(v)), " + ",
-               w.offset(operand(v), ""), ");");
+    for (const uint16_t v : packs)
+      w.line("if (part == 0) prefetch_l2(p.", w.name_of(operand(v)), " + ",
+             w.offset(operand(v), ""), ");");
     close(w);
   }
   close(w, "\n");
@@ -87,7 +91,11 @@ std::string dot_fused_text(const tile::Program& p, const TileCall& call) {
   open_parts(w);
   w.line("const char* const given = product + part * 2;");
   w.loads(given, "");
-  for (const uint16_t v : factors) w.line("const auto& a", v, " = f.a", v, "[part / U];");
+  for (const uint16_t v : packs)
+    w.line("const auto& a", v, " = reinterpret_cast<const ", pack(v), "&>(f.a", v, "[part / U]);");
+  for (const uint16_t v : others)
+    w.line("const auto& a", v, " = f.a", v, "[part / U]",
+           access(v) == TileAccess::kSame ? "[0]" : "", ";");
   write_loaded_body(w, phase);
   close(w), close(w, "\n");
   w.line("}  // namespace tegula::cuda::tile\n");

@@ -181,6 +181,24 @@ template <class S, int n>
 struct alignas(sizeof(S) * n < 16 ? sizeof(S) * n : 16) Pack {
   S v[n];
 };
+// The bits of a Pack, in words of 4 bytes unless it is smaller.
+template <int n_bytes>
+struct Word {
+  using Type = u32;
+};
+template <>
+struct Word<2> {
+  using Type = unsigned short;
+};
+template <>
+struct Word<1> {
+  using Type = unsigned char;
+};
+template <class P>
+struct alignas(alignof(P)) Words {
+  using Type = typename Word<sizeof(P) < 4 ? sizeof(P) : 4>::Type;
+  Type word[sizeof(P) / sizeof(Type)];
+};
 template <class T>
 struct Unpacked {
   template <int n>
