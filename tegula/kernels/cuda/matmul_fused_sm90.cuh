@@ -17,7 +17,7 @@
 
 namespace tegula::cuda {
 
-constexpr int kPieces = 4 * kBoxes;  // of a warp's part of a tile: 4 rows of a box
+constexpr u32 kPieces = 4 * kBoxes;  // of a warp's part of a tile: 4 rows of a box
 
 struct Consumer : Multiplier {
   const tile::Epilogue& e;
@@ -29,27 +29,31 @@ struct Consumer : Multiplier {
       : Multiplier(p, s), e(e) {}
 
   // Where a box of the tile waits, kOutBoxes of them at a time.
-  __device__ char* box(int i) const { return s.out + (wg * kOutBoxes + i % kOutBoxes) * kBoxBytes; }
+  __device__ char* box(u32 i) const { return s.out + (wg * kOutBoxes + i % kOutBoxes) * kBoxBytes; }
   // A thread's row and column of a piece.
-  __device__ int row_of(int piece) const { return 16 * warp + piece % 4 * 4 + lane / 8; }
-  __device__ int column_of(int piece) const { return piece / 4 * 64 + lane % 8 * 8; }
+  __device__ int row_of(u32 piece) const { return int(16 * warp + piece % 4 * 4 + lane / 8); }
+  __device__ int column_of(u32 piece) const { return int(piece / 4 * 64 + lane % 8 * 8); }
+
+  // The lines of what the body reads for a box of the next tile: 32 columns of a row a lane.
+  __device__ void prefetch(u32 box) const {
+    const int r = next_row + int(16 * warp + lane % 16);
+    const int c = next_column + int(64 * box + lane / 16 * 32);
+    if (next_column >= 0 && r < p.m && c < p.n) tile::prefetch(e, r, c, p.n);
+  }
 
   // The body on a piece of the tile before. Its factors were asked for a piece ago; now those of
-  // the next piece are, and the lines of this piece of the next tile.
-  __device__ void finish(int piece) {
+  // the next piece are.
+  __device__ void finish(u32 piece) {
     if (kBoxes > kOutBoxes && piece == 4 * kOutBoxes) keep(kBoxes - kOutBoxes);
     const tile::Factors factors = next;
-    const int r = row_of(piece), c = column_of(piece);
-    if (next_column >= 0 && next_row + r < p.m && next_column + c < p.n)
-      tile::prefetch(e, next_row + r, next_column + c, p.n);
-    const bool is_last = piece + 1 == kPieces;
-    const int ahead = is_last ? 0 : piece + 1, first = is_last ? next_column : column;
-    const int ahead_row = (is_last ? next_row : row) + row_of(ahead);
-    const int ahead_column = first + column_of(ahead);
-    if (first >= 0 && ahead_row < p.m && ahead_column < p.n)
-      next = tile::load(e, ahead_row, ahead_column, p.n);
-    if (column < 0 || row + r >= p.m || column + c >= p.n) return;
-    tile::epilogue(e, factors, box(piece / 4) + swizzled(r, lane % 8), row + r, column + c, p.n);
+    const u32 ahead = (piece + 1) % kPieces;
+    const int r_ahead = (ahead == 0 ? next_row : row) + row_of(ahead);
+    const int first = ahead == 0 ? next_column : column, c_ahead = first + column_of(ahead);
+    if (first >= 0 && r_ahead < p.m && c_ahead < p.n) next = tile::load(e, r_ahead, c_ahead, p.n);
+    if (piece % 4 == 0) prefetch(piece / 4);
+    const int r = row_of(piece), c = column + column_of(piece);
+    if (column >= 0 && row + r < p.m && c < p.n)
+      tile::epilogue(e, factors, box(piece / 4) + swizzled(r, lane % 8), row + r, c, p.n);
   }
 
   // Rounded sums, where finish() finds them: kOutBoxes boxes from `first` on.
@@ -71,9 +75,10 @@ struct Consumer : Multiplier {
     for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
       const TilePlace at = tile_place(p.order, index);
       next_row = at.m * kTileM + int(wg) * kRows, next_column = at.n * kTileN;
-      int piece = 0, due = 0;  // due / n_steps pieces by now
+      u32 piece = 0;
+      int due = 0;  // due / n_steps pieces by now
       const auto pieces = [&] {
-        due += kPieces;
+        due += int(kPieces);
 #pragma unroll 1
         for (; due >= p.n_steps; due -= p.n_steps) finish(piece++);
       };
@@ -90,7 +95,7 @@ struct Consumer : Multiplier {
     next_column = -1;
     keep(0);
 #pragma unroll 1
-    for (int k = 0; k < kPieces; ++k) finish(k);
+    for (u32 k = 0; k < kPieces; ++k) finish(k);
   }
 };
 
