@@ -1,4 +1,6 @@
-// Few rows times a matrix: what decoding is made of. Bound by reading b once, 16 bytes a load.
+// Few rows times a matrix: what decoding is made of. Bound by reading b once, 16 bytes a load. Rows
+// of b are not asked into the L2 while the grid before runs: with that, the products of Llama-2-7B
+// took a fifth longer on an H100 (2.03 in place of 2.50 TB/s).
 //
 //   c[m, n] = a[m, k] b[k, n], f32 sums rounded once
 //
@@ -193,26 +195,8 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 }
 #endif
 
-// A block's rows of b are asked into the L2 while the grid before still runs: most often they are
-// weights, and if they are not, nothing that is read here is kept from changing.
-__device__ __forceinline__ void ask_early(const MatvecParams& p, int block) {
-#if !TEGULA_B_MN_MAJOR
-  constexpr int kColumns = kRows * (kThreads / 32), kLine = 128, kMostBytes = 64 << 10;
-  const int first = block % ((p.n + kColumns - 1) / kColumns) * kColumns;
-  const int bytes = min(static_cast<int>(p.k * sizeof(In)), kMostBytes / kColumns);
-  const int lines = bytes / kLine;
-  for (int i = threadIdx.x; i < kColumns * lines; i += kThreads) {
-    const int row = first + i / lines;
-    if (row < p.n)
-      prefetch_l2(reinterpret_cast<const char*>(static_cast<const In*>(p.b) + row * p.ldb) +
-                  i % lines * kLine);
-  }
-#endif
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvec(const __grid_constant__ MatvecParams p) {
-  ask_early(p, static_cast<int>(blockIdx.x));
   begin_early();
   run(p, static_cast<int>(blockIdx.x));
 }
@@ -220,7 +204,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvecs(const __grid_constant__ Joined<MatvecParams> p) {
   const JoinedBlock at = joined_block(p);
-  ask_early(p.of[at.call], static_cast<int>(at.block));
   begin_early();
   run(p.of[at.call], static_cast<int>(at.block));
 }
