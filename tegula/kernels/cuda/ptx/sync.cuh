@@ -78,6 +78,15 @@ __device__ inline void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
+// 16 bytes that are read once, past the L1: of memory that nothing writes while the grid runs.
+__device__ __forceinline__ uint4 load_streamed(const void* from) {
+  uint4 x;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from));
+  return x;
+}
+
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.
 __device__ inline u32 uniform(u32 value) { return __shfl_sync(0xffffffff, value, 0); }

@@ -111,6 +111,11 @@ inline void red_global_add_v4_f32(auto* to, float a, float b, float c, float d) 
   float4& sum = *reinterpret_cast<float4*>(to);
   sum = {sum.x + a, sum.y + b, sum.z + c, sum.w + d};
 }
+inline void ld_global_nc_L1_no_allocate_v4_u32(auto& x, auto& y, auto& z, auto& w,
+                                               const void* from) {
+  const uint4 words = *static_cast<const uint4*>(from);
+  x = words.x, y = words.y, z = words.z, w = words.w;
+}
 inline void ld_acquire_gpu_global_u32(auto& x, const u32* from) {
   current_machine->pause();
   x = *from;
