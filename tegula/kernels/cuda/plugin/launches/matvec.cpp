@@ -10,6 +10,29 @@
 namespace tegula::cuda {
 
 namespace {
+// What a block makes of c.
+struct Tile {
+  int64_t rows, columns;
+  int64_t blocks(const MatmulShape& s) const {
+    return ceil_div(s.n, columns) * ceil_div(s.m, rows);
+  }
+};
+
+Tile tile_of(const MatmulShape& s, int64_t n_shards, int multiprocessors) {
+  const auto power_of_2 = int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1));
+  if (!s.b_mn_major) {
+    // b is read once for so many rows. Shards of more would not find room in registers.
+    const int64_t most = n_shards > 1 ? 2 : 16, times = ceil_div(s.m, most);
+    const int64_t rows = s.m <= 4 ? std::min(most, power_of_2) : round_up(ceil_div(s.m, times), 2);
+    return {rows, rows > 8 ? 16 : 8};
+  }
+  // Few rows at a time, and few columns where there are few: else most multiprocessors would idle.
+  const int64_t most = n_shards > 1 ? 2 : s.m > 16 ? 8 : 4;
+  Tile t{std::min(most, power_of_2), 64};
+  while (t.columns > 16 && t.blocks(s) < 2 * multiprocessors) t.columns /= 2;
+  return t;
+}
+
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   if (!are_aligned(call)) {
     auto inner = std::make_unique<PreparedLaunches>();
@@ -24,23 +47,21 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   p.a = d.a->data, p.b = d.b->data, p.c = d.out->data;
   p.lda = d.lda, p.ldb = d.ldb, p.ldc = d.ldc;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
-  // Shards of several rows would not find room in registers.
-  const int64_t most = d.c.k_shards > 1 ? 2 : 8;
-  const int64_t rows = std::min(most, int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1)));
-  const std::vector<std::string> defines = {cat("TEGULA_M=", rows),
+  const Tile t = tile_of(s, d.c.k_shards, call.target->multiprocessors);
+  const std::vector<std::string> defines = {cat("TEGULA_M=", t.rows),
                                             cat("TEGULA_SHARDS=", d.c.k_shards),
                                             cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
+                                            cat("TEGULA_COLUMNS=", t.columns),
                                             cat("TEGULA_IN16=", int{in != DType::kF32}),
                                             cat("TEGULA_OUT16=", int{out != DType::kF32}),
                                             cat("TEGULA_F16=", int{in == DType::kF16})};
   JoinableKernel k;
   k.one = TEGULA_TRY(plain_kernel("matvec.cu", "matvec", defines));
   k.joined = TEGULA_TRY(plain_kernel("matvec.cu", "matvecs", defines));
-  k.n_threads = s.b_mn_major ? 256 : 128, k.what = "launching matvec";
+  k.n_threads = s.b_mn_major ? static_cast<int>(4 * t.columns) : 128, k.what = "launching matvec";
   const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
-  const int64_t columns = s.b_mn_major ? 64 : 8;  // of a block
-  return prepare_joinable(k, words_of(p), ceil_div(s.n, columns) * ceil_div(s.m, rows));
+  return prepare_joinable(k, words_of(p), t.blocks(s));
 }
 }  // namespace
 
