@@ -127,14 +127,19 @@ struct Multiplier {
   }
 
   // Products of a slab are issued; `meanwhile` runs while they, and those of the slab before, are
-  // made.
+  // made; `rest` when the slab before is done and its slot given back.
   template <class Work>
   __device__ void step(bool is_first, Work meanwhile) {
+    step(is_first, meanwhile, [] {});
+  }
+  template <class Work, class Rest>
+  __device__ void step(bool is_first, Work meanwhile, Rest rest) {
     barrier_wait(s.full + ring.slot, ring.parity);
     issue(!is_first);
     meanwhile();
     wgmma_wait<1>();
     if (!is_first) release_last();
+    rest();
     ring.advance();
   }
 
