@@ -82,11 +82,10 @@ struct Consumer : Multiplier {
 #pragma unroll 1
         for (; due >= p.n_steps; due -= p.n_steps) finish(piece++);
       };
-      step(
-          true, [&] { keep(0); }, pieces);
-      for (int i = 1; i < p.n_steps; ++i)
-        step(
-            false, [] {}, pieces);
+      const auto first = [&] { keep(0); };
+      const auto none = [] {};
+      step(true, first, pieces);
+      for (int i = 1; i < p.n_steps; ++i) step(false, none, pieces);
       end_tile(index, n_tiles);
 #pragma unroll
       for (int i = 0; i < kTileN / 4; ++i) rounded[i] = pack_element(d[2 * i], d[2 * i + 1]);
