@@ -1,6 +1,8 @@
 // A value kept in 16 bits is widened again where a later phase reads it, so that what waits between
-// the forward and the backward part is the narrow value, not a copy twice its size. `fuse` makes
-// the second cast a load. Keeps bits: widening is exact.
+// the forward and the backward part is the narrow value, not a copy twice its size. A parameter's
+// row that is widened and then repeated, a norm's scale beside several rows, is repeated first: a
+// group has no place for what its columns alone share, so the cast would be a kernel of its own.
+// `fuse` makes these casts loads. Keeps bits: widening is exact.
 #include <map>
 
 #include "tegula/ir/builder.h"
@@ -39,10 +41,22 @@ class WidenAgain {
   }
 
  private:
-  // Does n, which a body can hold, read a cast of an earlier phase?
-  bool is_wanted(const Node& n, ValueId v) const {
+  // The cast whose value v is, or repeats.
+  const Node* cast_of(ValueId v) const {
     const Node* from = f_.producer(v);
-    if (from == nullptr || from->op != &cast_op || from->phase >= n.phase) return false;
+    if (repeats(v)) from = f_.producer(from->inputs[0]);
+    return from != nullptr && from->op == &cast_op ? from : nullptr;
+  }
+  bool repeats(ValueId v) const {
+    const Node* from = f_.producer(v);
+    return from != nullptr && from->op == &broadcast_op;
+  }
+
+  // Does n, which a body can hold, read a cast of an earlier phase, or one that is repeated?
+  bool is_wanted(const Node& n, ValueId v) const {
+    const Node* from = cast_of(v);
+    if (from == nullptr) return false;
+    if (repeats(v) ? f_.producer(from->inputs[0]) != nullptr : from->phase >= n.phase) return false;
     const DType narrow = f_.type(from->inputs[0]).dtype;
     return (narrow == DType::kBF16 || narrow == DType::kF16) && f_.type(v).dtype == DType::kF32 &&
            tile_role(f_, n) == TileRole::kElementwise;
@@ -51,10 +65,12 @@ class WidenAgain {
   Var again(ValueId v, Phase phase) {
     Var& cast_again = made_[{v, phase}];
     if (!cast_again.valid()) {
-      const Node& from = *f_.producer(v);
+      const Node& from = *cast_of(v);
       rw_.builder().set_origin(from.origin);
       rw_.builder().set_phase(phase);
-      cast_again = cast(rw_.at(from.inputs[0]), f_.type(v).dtype, from.origin.loc);
+      Var narrow = rw_.at(from.inputs[0]);
+      if (repeats(v)) narrow = broadcast(narrow, f_.type(v).shape, from.origin.loc);
+      cast_again = cast(narrow, f_.type(v).dtype, from.origin.loc);
     }
     return cast_again;
   }
@@ -73,7 +89,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions&) {
 
 extern const PassDef widen_again_pass = {
     .name = "widen_again",
-    .doc = "casts from 16 bits anew in the phase that reads them",
+    .doc = "casts from 16 bits anew in the phase that reads them, and of what is repeated",
     .phase = PassPhase::kFuse,
     .needs = kIsUnfused,
     .run = run,

@@ -44,6 +44,21 @@ TEST(WidenAgain, CastsWhereTheBackwardPartReads) {
   EXPECT_FALSE(run(m, f, "widen_again"));
 }
 
+// A norm's scale in 16 bits, of several rows: no kernel casts it alone.
+TEST(WidenAgain, WhatIsRepeatedIsCastWhereItIsRead) {
+  Module m;
+  Builder b(m, "norm");
+  const Var x = b.param("x", {DType::kBF16, {10, 768}}), w = b.param("w", {DType::kBF16, {768}});
+  b.result("y", cast(cast(x, DType::kF32) * cast(w, DType::kF32), DType::kBF16));
+  const FuncId f = finish(b);
+  const Function before = m[f];
+  EXPECT_TRUE(run(m, f, "widen_again"));
+  expect_same_bits(m, before, m[f]);
+  EXPECT_FALSE(run(m, f, "widen_again"));
+  EXPECT_TRUE(run(m, f, "fuse"));
+  EXPECT_EQ(m[f].nodes.size(), 1u);
+}
+
 TEST(WidenAgain, LeavesOnePhaseAlone) {
   Module m;
   EXPECT_FALSE(run(m, gelu_of_bf16(m, false), "widen_again"));
