@@ -264,13 +264,14 @@ std::vector<int> Planner::launched_with() const {
 
 void Planner::finish_layout() {
   const std::vector<int> last = launched_with();
-  std::vector<Lifetime> lives;
+  std::vector<Lifetime> used, lives;
   std::vector<size_t> which;
   for (size_t i = 0; i < plan_.slots.size(); ++i) {
     const Slot& s = plan_.slots[i];
     if (s.kind != SlotKind::kArena || s.bytes == 0) continue;
     const auto end = static_cast<size_t>(s.last_step);
     const bool waits = end < last.size() && !s.is_workspace;
+    used.push_back({s.first_step, s.last_step, s.bytes});
     lives.push_back({s.first_step, waits ? last[end] : s.last_step, s.bytes});
     which.push_back(i);
   }
@@ -279,7 +280,7 @@ void Planner::finish_layout() {
   for (Slot& s : plan_.slots)
     if (s.kind == SlotKind::kArena && s.bytes == 0) s.offset = 0;
   plan_.arena_bytes = layout.bytes;
-  plan_.lower_bound_bytes = layout.lower_bound;
+  plan_.lower_bound_bytes = live_lower_bound(used);
 }
 
 }  // namespace tegula
