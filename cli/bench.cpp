@@ -332,8 +332,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "What each part of the model, and each kernel in it, takes of it, too");
   };
   add_model_flags(*add("train", "A training step, on tokens made up"), o.train, Purpose::kStep);
-  auto* generate = add("generate", "One token at the end of a context of --seqlen");
+  auto* generate = add("generate", "A token of each text, at the end of contexts of --seqlen");
   add_model_flags(*generate, o.generate, Purpose::kToken);
+  whole(generate->add_option("--texts", o.texts, "Texts that decode together"), 1, 4096);
   generate->add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
 }
 

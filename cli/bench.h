@@ -21,7 +21,7 @@ struct BenchOptions {
   bool is_causal = false, is_cold = false, is_sustained = false, is_along_k = false,
        is_along_m = false, is_reads = false, is_deterministic = false, json = false, by_op = false;
   int threads = 0, repeats = 9;
-  int64_t vocab_size = 50257;
+  int64_t vocab_size = 50257, texts = 1;
   TrainFlags train, generate;
 };
 

@@ -205,7 +205,7 @@ Result<Work> train_work(const Options& o, CompileOptions& compile) {
   return w;
 }
 
-// One token of a model at the end of its context.
+// A token of each of --texts texts, at the end of their contexts.
 Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   TrainConfig c = TEGULA_TRY(o.generate.resolve());
   c.model.vocab_size = o.vocab_size;
@@ -216,23 +216,26 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   Context context(b, c.model);
   context.dtype = c.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   Decoding d;
-  d.pages.count = (c.model.max_seqlen + d.pages.size - 1) / d.pages.size;
+  const int64_t n = o.texts;
+  d.pages.count = n * ((c.model.max_seqlen + d.pages.size - 1) / d.pages.size);
   std::vector<int64_t> pages(static_cast<size_t>(d.pages.count));
   std::iota(pages.begin(), pages.end(), 0);
-  d.positions = b.param("positions", {DType::kI64, {1, 1}});
-  d.slots = b.param("slots", {DType::kI32, {1}});
-  d.seqlens_k = constant_ints(b, {c.model.max_seqlen}, DType::kI32);
-  d.block_table = reshape(constant_ints(b, pages, DType::kI32), {1, d.pages.count});
+  const std::vector<int64_t> lengths(static_cast<size_t>(n), c.model.max_seqlen);
+  d.positions = b.param("positions", {DType::kI64, {n, 1}});
+  d.slots = b.param("slots", {DType::kI32, {n}});
+  d.seqlens_k = constant_ints(b, lengths, DType::kI32);
+  d.block_table = reshape(constant_ints(b, pages, DType::kI32), {n, d.pages.count / n});
   context.decoding = &d;
-  const Var tokens = b.param("tokens", {DType::kI32, {1, 1}});
+  const Var tokens = b.param("tokens", {DType::kI32, {n, 1}});
   b.result("logits", model_last_logits(context, *model, tokens));
   w.function = TEGULA_TRY(b.finish_into_module());
   compile.passes.pass.is_inference = true;
   compile.passes.pass.mode = c.mode == "exact" ? Mode::kExact : Mode::kFast;
-  w.tokens = 1;
+  w.tokens = static_cast<double>(n);
   w.integers_below = c.model.vocab_size;
   w.what =
       cat("a token of ", c.model.type, " after ", c.model.max_seqlen - 1, " others, ", c.dtype);
+  if (n > 1) w.what += cat(", of ", n, " texts");
   return w;
 }
 

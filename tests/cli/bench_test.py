@@ -111,6 +111,13 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(row["ops"], sorted(row["ops"], key=lambda op: -op["ms"]))
         self.assertEqual({op["phase"] for op in row["ops"]}, {"forward"})
 
+    def test_tokens_of_several_texts(self):
+        flags = ("generate", "--n-layers", "1", "--n-heads", "2", "--d-model", "16", "--seqlen", "12",
+                 "--vocab-size", "50")
+        row = self.measure(*flags, "--texts", "3")
+        self.assertIn("of 3 texts", row["what"])
+        self.assertGreater(row["flops"], 2 * self.measure(*flags)["flops"])
+
     # Weights that are not finite have slower ways of their own: then AdamW's update was fed nonsense.
     def test_training_steps_stay_finite(self):
         row = self.measure("train", "--n-layers", "1", "--n-heads", "2", "--d-model", "16",
