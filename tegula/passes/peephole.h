@@ -32,8 +32,10 @@ class Peephole {
   // Is operand k, as it was, a result of this op that nothing else reads?
   bool is_only_reader(const Node& node, size_t k, const OpDef& op) const {
     const Node* made = f_.producer(node.inputs[k]);
-    return made && made->op == &op && uses_[node.inputs[k]] == 1;
+    return made && made->op == &op && is_read_once(node.inputs[k]);
   }
+  // Of a value that was there before this sweep.
+  bool is_read_once(ValueId v) const { return v < uses_.size() && uses_[v] == 1; }
 
   // The node that makes v if it is of this op, else null. Valid until the next emission.
   const Node* made_by(Var v, const OpDef& op) {
