@@ -117,11 +117,15 @@ class Planner(CliTest):
         self.expect_error(self.run_tool("plan", "llama3-8b", "--serve"), USAGE, "--gpus")
 
     def test_this_cpu_is_a_device(self):
-        serve = ("--gpus", "this-cpu", "--threads", 1, "--serve", "--prompt", 64, "--output", 16)
-        one, eight = (self.plan("gpt2", *serve, "--dtype", "f32", "--batch", n)["serve"]["layouts"][0] for n in (1, 8))
+        # What is compared is of one measurement: two of them differ by more than a larger batch costs.
+        serve = self.plan("gpt2", "--gpus", "this-cpu", "--threads", 1, "--serve", "--prompt", 64, "--output", 16,
+                          "--dtype", "f32")["serve"]
+        one, many = serve["quickest"], serve["layouts"][0]
+        self.assertEqual(one["batch"], 1)
+        self.assertGreater(many["batch"], 8)
         self.assertGreater(one["tpot_s"], 1e-4)
-        self.assertGreater(eight["tpot_s"], one["tpot_s"])
-        self.assertLess(eight["tpot_s"], 8 * one["tpot_s"])
+        self.assertGreater(many["tpot_s"], one["tpot_s"])
+        self.assertLess(many["tpot_s"], many["batch"] * one["tpot_s"])
         self.assertGreater(one["ttft_s"], one["tpot_s"])
         for gpus, more, words in (("2xthis-cpu", (), "one of it"), ("this-cpu", ("--dtype", "fp8"), "f32 and bf16")):
             self.expect_error(self.run_tool("plan", "gpt2", "--gpus", gpus, "--serve", *more), USAGE, words)
