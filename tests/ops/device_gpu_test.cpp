@@ -96,5 +96,56 @@ TEST_P(DeviceKernels, SamplesOfTheirOps) {
 }
 INSTANTIATE_TEST_SUITE_P(Parts, DeviceKernels, ::testing::Range(0, kParts));
 
+// What dropout keeps, where 4 neighbours of a query have one block of random numbers that threads
+// share, where rows begin within a block, and where a packed sequence's keys do; with two heads,
+// and past a tile.
+std::vector<Sample> dropouts(std::string_view op, int64_t d) {
+  std::vector<Sample> all;
+  for (const auto& [name, n_keys] :
+       {std::pair{"whole blocks", 76}, {"blocks across rows", 74}, {"a sequence's blocks", 76}}) {
+    const bool is_packed = std::string_view(name).starts_with("a seq");
+    const Shape q = {1, 21, 2, d}, k = {1, n_keys, 1, d};
+    const DType t = d == 64 ? DType::kF32 : DType::kBF16;  // f32: and what is narrower
+    Sample s{cat(op, ": ", name, ", heads of ", d),
+             {{{t, q}}, {{t, k}}, {{t, k}}},
+             {{"dropout", 0.4}, {"scale", 0.1}, {"stream", int64_t{3}}}};
+    if (op == "attention_bwd") {
+      s.in.push_back({{t, q}});
+      s.in.push_back({{DType::kF32, {1, 2, 21}}, 3, 4});
+      s.in.push_back({{t, q}});
+    }
+    if (is_packed) {
+      s.attrs.set("varlen", true);
+      s.in.push_back({{DType::kI32, {3}}, 0, 0, {0, 2, 21}});
+      s.in.push_back({{DType::kI32, {3}}, 0, 0, {0, 6, 76}});
+    }
+    s.in.push_back({{DType::kI64, {}}, 0, 1000});
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+class DeviceDropout : public ::testing::TestWithParam<int> {};
+
+TEST_P(DeviceDropout, KeepsWhatTheSeedSays) {
+  const auto opened = open_device();
+  if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+  const char* only = std::getenv("TEGULA_TEST_KERNEL");
+  for (const KernelDef* kernel : all_kernels()) {
+    if (kernel->device != DeviceKind::kCuda || !kernel->op.starts_with("attention")) continue;
+    if (only != nullptr && kernel->name.find(only) == std::string_view::npos) continue;
+    int n = 0;
+    for (const Sample& s : dropouts(kernel->op, GetParam())) {
+      const Case c = make_case(*find_op(kernel->op), s, 1);
+      ASSERT_FALSE(c.out.empty()) << infer(c.call()).error().message;
+      const Verdict v = check_kernel_on_device(c, *kernel, **opened, kernel->repeats_bits, n);
+      if (v.kind == Verdict::kFail) ADD_FAILURE() << c.name() << "\n" << v.why;
+    }
+    std::printf("%-28s %d calls\n", std::string(kernel->name).c_str(), n);
+  }
+  if (is_launch_only()) GTEST_SKIP() << kLaunchOnly;
+}
+INSTANTIATE_TEST_SUITE_P(HeadDims, DeviceDropout, ::testing::Values(64, 128, 192));
+
 }  // namespace
 }  // namespace tegula::testing

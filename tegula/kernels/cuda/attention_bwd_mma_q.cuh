@@ -86,13 +86,8 @@ struct Warp {
 
   // Which weights of keys [key, key + kKeysOfTile) dropout keeps.
   __device__ u32 kept_of(int g, const AttentionScore& score, int key) const {
-    if constexpr (!kHasDropout) return ~0u;
-    u32 kept = 0;
-    const int column = key + 2 * int(lane % 4);
-#pragma unroll 1
-    for (int e = 0; e < kX; ++e)
-      kept |= u32(score.keeps(row(g) + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
-    return kept;
+    if constexpr (kHasDropout) return score.kept<kX>(row(g), key + 2 * int(lane % 4));
+    return ~0u;
   }
 
   // Scores of keys [key, key + kKeysOfTile) and dP to dS.

@@ -117,13 +117,7 @@ struct Consumer {
     int row = t.row + int(wg * kTile + warp() * 16 + lane() / 4);
     const AttentionScore score = scores_of(p, t.s, t.batch, t.head);
     count_dq<kScores>(p, score, row, key + 2 * int(lane() % 4));
-    if constexpr (kHasDropout) {
-      const int column = key + 2 * int(lane() % 4);
-      kept = 0;
-#pragma unroll 1
-      for (int e = 0; e < kScores; ++e)
-        kept |= u32(score.keeps(row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
-    }
+    if constexpr (kHasDropout) kept = score.kept<kScores>(row, key + 2 * int(lane() % 4));
     // (Twice in the code is enough: the first tile is taken for one that needs a mask.)
     if (!is_first && key >= whole.lo && key + kTile <= whole.hi)
       weigh<false>(x, dp, score, row, key);

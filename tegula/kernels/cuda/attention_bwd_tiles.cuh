@@ -388,14 +388,10 @@ __device__ inline float to_score(float& x, const AttentionScore& score, int i, i
 
 // Which of a thread's elements, queries row + 8 i and row + 8 i + 1 of keys `key` and key + 8,
 // dropout keeps.
-template <int kElements>
+template <int kElements, bool kShares = true>
 __device__ inline u32 kept_transposed(const AttentionScore& score, int row, int key) {
-  if constexpr (!kHasDropout) return ~0u;
-  u32 kept = 0;
-#pragma unroll 1
-  for (int e = 0; e < kElements; ++e)
-    kept |= u32(score.keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
-  return kept;
+  if constexpr (kHasDropout) return score.kept_transposed<kElements, kShares>(row, key);
+  return ~0u;
 }
 
 // Sᵀ in x to Pᵀ after dropout, which put(index, P, P of the next query) takes, and to what dP -

@@ -280,7 +280,7 @@ struct Consumer {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) parts[part][i] = take_part(a, b);
     };
-    kept = kept_transposed<kScores>(score, row, key);
+    kept = kept_transposed<kScores, false>(score, row, key);
     if (!kSplitsColumns || wg == 0) count_transposed<kScores, true>(p, score, row, key);
     if (whole)
       weigh_transposed<false>(sc, put, kept, score, seen, EightFrom{lse}, row, key, p.scale_log2);

@@ -322,26 +322,20 @@ struct RowsOfWarpgroup {
     for (int r = 0; r < 2; ++r) sum[r] += add[r][0] + add[r][1];
   }
 
-  // clear(e) of the weights e that dropout leaves out. The random numbers come in a loop of their
-  // own, which is kept short: unrolled it would take most of the kernel's code.
+  // clear(e) of the weights e that dropout leaves out.
   template <class Clear>
   __device__ void drop(const Tile& t, int row, int block, Clear clear) const {
     const int column = t.key + block * kTileN + 2 * int(lane % 4);
     const AttentionScore of = t.scores(p);
+    constexpr int kLast = kTileN % 64 == 0 ? 32 : kTileN % 64 / 2;  // elements of the last part
 #pragma unroll
     for (int first = 0; first < kTileN / 8; first += 8) {
       const int end = min(first + 8, kTileN / 8);
-      u32 dropped = 0;
-#pragma unroll 1
-      for (int n = first; n < end; ++n)
-#pragma unroll 1
-        for (int r = 0; r < 2; ++r) {
-          const u32 kept = of.keeps2(row + 8 * r, column + 8 * n);
-          dropped |= (kept ^ 3) << (4 * (n - first) + 2 * r);
-        }
+      const u32 kept = end - first == 8 ? of.kept<32>(row, column + 8 * first)
+                                        : of.kept<kLast>(row, column + 8 * first);
 #pragma unroll
       for (int e = 4 * first; e < 4 * end; ++e)
-        if (dropped >> (e - 4 * first) & 1) clear(e);
+        if (!(kept >> (e - 4 * first) & 1)) clear(e);
     }
   }
 

@@ -249,18 +249,60 @@ struct AttentionScore {
     return x.value;
   }
 
-  // Whether dropout keeps the weight of pair (i, j); keeps2: of (i, j) in bit 0 and (i, j + 1) in
-  // bit 1. What is kept is to be multiplied with f.keep_factor.
+  // Whether dropout keeps the weight of pair (i, j). What is kept is to be multiplied with
+  // f.keep_factor.
   __device__ bool keeps(int i, int j) const {
     const u64 at = pair(i, j);
-    return kept(word(philox(u64(*f.seed), f.stream, at >> 2), u32(at) & 3));
+    return is_kept(word(philox(u64(*f.seed), f.stream, at >> 2), u32(at) & 3));
   }
-  __device__ u32 keeps2(int i, int j) const {
-    const u64 at = pair(i, j), seed = u64(*f.seed);
-    const u32 within = u32(at) & 3;
-    const uint4 r = philox(seed, f.stream, at >> 2);
-    const u32 next = within == 3 ? philox(seed, f.stream, (at >> 2) + 1).x : word(r, within + 1);
-    return (kept(word(r, within)) ? 1 : 0) | (kept(next) ? 2 : 0);
+
+  // The same of a thread's elements, in bit e, as a warp's product leaves them: query row + 8 (e /
+  // 2 % 2) and key column + 8 (e / 4) + e % 2, where 4 lanes share a row and are 2 columns apart.
+  //
+  // Where a block of random bits is 4 keys that 2 lanes have, each lane draws for one of the two
+  // queries and gives the other its half: a quarter of the blocks that elements alone would take.
+  template <int kElements>
+  __device__ u32 kept(int row, int column) const {
+    static_assert(kElements % 4 == 0 && kElements <= 32, "a bit an element");
+    const u32 lane = threadIdx.x % 32, half = lane % 2;
+    u32 mine = 0;
+    if (has_whole_blocks(column - 2 * int(lane % 4))) {
+      const u64 block = pair(row + 8 * int(half), column - 2 * int(half)) >> 2;
+#pragma unroll 2
+      for (int n = 0; n < kElements / 4; ++n) mine |= kept_of_block(block + 2 * n) << (4 * n);
+      const u32 other = __shfl_xor_sync(0xffffffff, mine, 1);
+      const u32 upper = half ? other : mine, lower = half ? mine : other;
+      return (upper >> (2 * half) & 0x33333333) | (lower >> (2 * half) & 0x33333333) << 2;
+    }
+#pragma unroll 1
+    for (int e = 0; e < kElements; ++e)
+      mine |= u32(keeps(row + e / 2 % 2 * 8, column + e / 4 * 8 + e % 2)) << e;
+    return mine;
+  }
+
+  // Of the transposed product: query row + 8 (e / 4) + e % 2 and key + 8 (e / 2 % 2). The 4 keys of
+  // a block are of lanes 4 apart, each of which draws for one of 4 elements;
+  // not if !kShares, which takes fewer registers.
+  template <int kElements, bool kShares>
+  __device__ u32 kept_transposed(int row, int key) const {
+    static_assert(kElements % 4 == 0 && kElements <= 32, "a bit an element");
+    const u32 lane = threadIdx.x % 32, which = lane / 4 % 4;
+    u32 mine = 0;
+    if (kShares && has_whole_blocks(key - int(which))) {
+      const u64 block = pair(row + int(which % 2), key - int(which) + int(which / 2) * 8) >> 2;
+#pragma unroll 2
+      for (int n = 0; n < kElements / 4; ++n)
+        mine |= kept_of_block(block + u64(n) * 2 * u64(seqlen_k)) << (4 * n);
+      u32 all = 0;
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e)
+        all |= (__shfl_sync(0xffffffff, mine, (lane & ~12u) | e << 2) >> which & 0x11111111) << e;
+      return all;
+    }
+#pragma unroll 1
+    for (int e = 0; e < kElements; ++e)
+      mine |= u32(keeps(row + e / 4 * 8 + e % 2, key + e / 2 % 2 * 8)) << e;
+    return mine;
   }
 
  private:
@@ -302,7 +344,16 @@ struct AttentionScore {
   __device__ u64 pair(int i, int j) const {
     return (u64(batch * n_heads_q + head) * u64(seqlen_q) + u64(i)) * u64(seqlen_k) + u64(j);
   }
-  __device__ bool kept(u32 bits) const { return float(bits >> 8) * 0x1p-24f >= f.dropout; }
+  __device__ bool is_kept(u32 bits) const { return float(bits >> 8) * 0x1p-24f >= f.dropout; }
+  // Pairs of `key` and the 3 keys behind it, of any query, have the bits of one block.
+  __device__ bool has_whole_blocks(int key) const { return ((seqlen_k | key) & 3) == 0; }
+  __device__ u32 kept_of_block(u64 block) const {
+    const uint4 r = philox(u64(*f.seed), f.stream, block);
+    // As is_kept, without a conversion each: what is scaled by a power of two is exact.
+    const u32 least = u32(ceilf(f.dropout * 0x1p24f));
+    return u32(r.x >> 8 >= least) | u32(r.y >> 8 >= least) << 1 | u32(r.z >> 8 >= least) << 2 |
+           u32(r.w >> 8 >= least) << 3;
+  }
 };
 
 // ---- Counts (count.cuh) -------------------------------------------------------------------------
