@@ -86,6 +86,14 @@ __device__ __forceinline__ uint4 load_streamed(const void* from) {
                : "l"(from));
   return x;
 }
+// The same of 8 bytes.
+__device__ __forceinline__ uint2 load_streamed_8(const void* from) {
+  uint2 x;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(x.x), "=r"(x.y)
+               : "l"(from));
+  return x;
+}
 
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.

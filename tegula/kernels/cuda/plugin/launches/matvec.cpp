@@ -26,11 +26,19 @@ Tile tile_of(const MatmulShape& s, int64_t n_shards, int multiprocessors) {
     const int64_t rows = s.m <= 4 ? std::min(most, power_of_2) : round_up(ceil_div(s.m, times), 2);
     return {rows, rows > 8 ? 16 : 8};
   }
-  // Few rows at a time, and few columns where there are few: else most multiprocessors would idle.
-  const int64_t most = n_shards > 1 ? 2 : s.m > 16 ? 8 : 4;
-  Tile t{std::min(most, power_of_2), 64};
-  while (t.columns > 16 && t.blocks(s) < 2 * multiprocessors) t.columns /= 2;
-  return t;
+  // The shape whose blocks load the multiprocessors least: a block takes about its columns times
+  // its rows and what a step takes besides. b is read once for so many rows.
+  Tile best{};
+  int64_t least = 0;
+  const int64_t most = n_shards > 1 ? 2 : 10;
+  for (int64_t columns : {64, 32, 16})
+    for (int64_t times = ceil_div(s.m, most); times <= ceil_div(s.m, int64_t{2}) + 1; ++times) {
+      const int64_t share = ceil_div(s.m, times);
+      const Tile t{share <= 6 ? share : round_up(share, 2), columns};
+      const int64_t time = ceil_div(t.blocks(s), multiprocessors) * columns * (t.rows + 2);
+      if (least == 0 || time < least) best = t, least = time;
+    }
+  return best;
 }
 
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
@@ -58,7 +66,8 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   JoinableKernel k;
   k.one = TEGULA_TRY(plain_kernel("matvec.cu", "matvec", defines));
   k.joined = TEGULA_TRY(plain_kernel("matvec.cu", "matvecs", defines));
-  k.n_threads = s.b_mn_major ? static_cast<int>(4 * t.columns) : 128, k.what = "launching matvec";
+  k.n_threads = s.b_mn_major ? static_cast<int>(16 / size_bytes(in) * t.columns) : 128,
+  k.what = "launching matvec";
   const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
   return prepare_joinable(k, words_of(p), t.blocks(s));

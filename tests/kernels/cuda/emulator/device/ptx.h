@@ -116,6 +116,10 @@ inline void ld_global_nc_L1_no_allocate_v4_u32(auto& x, auto& y, auto& z, auto& 
   const uint4 words = *static_cast<const uint4*>(from);
   x = words.x, y = words.y, z = words.z, w = words.w;
 }
+inline void ld_global_nc_L1_no_allocate_v2_u32(auto& x, auto& y, const void* from) {
+  const uint2 words = *static_cast<const uint2*>(from);
+  x = words.x, y = words.y;
+}
 inline void ld_acquire_gpu_global_u32(auto& x, const u32* from) {
   current_machine->pause();
   x = *from;
