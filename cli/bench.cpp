@@ -59,7 +59,8 @@ bool set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
     if (param.starts_with(state)) return fill(0);
   for (const WeightSpec& spec : w.weights)
     if (spec.name == param) {
-      init_weight(spec, 1, t);
+      ThreadPool pool;
+      init_weight(spec, 1, t, &pool);
       return true;
     }
   return false;

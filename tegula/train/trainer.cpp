@@ -223,7 +223,7 @@ Status Trainer::init_or_resume() {
     }));
   else
     for (const WeightSpec& w : functions_.weights)
-      init_weight(w, config_.seed, whole.store->find(w.name));
+      init_weight(w, config_.seed, whole.store->find(w.name), &ranks_[0]->rank.pool);
   init_loss_scale(*whole.store, config_.loss_scale);
   loss_scale_ = loss_scale_of(*whole.store);
   TEGULA_TRY(give_out(whole, ranks_));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tegula/base/philox.h"
 #include "tegula/ir/host_tensor.h"
 
 namespace tegula {
@@ -105,6 +106,30 @@ TEST(Init, EveryTensorFollowsItsLaw) {
         drawn.push_back(x.bytes);
       }
     }
+  }
+}
+
+// A value is a function of its index, however many threads share the tensor: one of an odd number
+// of values, of several chunks.
+TEST(Init, ThreadsGiveTheSameBits) {
+  const WeightSpec w{"w", {DType::kF32, {333, 301}}};
+  HostTensor alone(w.type), shared(w.type), head({DType::kF32, {3, 301}});
+  init_weight(w, 1, alone.ref());
+  init_weight(w, 1, head.ref());
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    std::fill(shared.bytes.begin(), shared.bytes.end(), std::byte{0xff});
+    init_weight(w, 1, shared.ref(), &pool);
+    EXPECT_EQ(shared.bytes, alone.bytes) << threads << " threads";
+  }
+  EXPECT_TRUE(std::equal(head.bytes.begin(), head.bytes.end(), alone.bytes.begin()));
+  for (int64_t i : {0, 1, 2, 16383, 16384, 100232}) {
+    const auto k = static_cast<uint64_t>(2 * i), stream = uint64_t{0xaf63ea4c86020456};
+    const double u = (philox_bits(1, stream, k) + 0.5) * 0x1p-32;
+    const double v = philox_bits(1, stream, k + 1) * 0x1p-32;
+    EXPECT_EQ(alone.at(i),
+              static_cast<float>(w.stddev * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v)))
+        << "value " << i;
   }
 }
 
