@@ -4,16 +4,19 @@
 //   logit <- dlse · exp(logit - lse) + (dpicked where it is the target)
 //
 // A block has a row. Its threads walk it in steps of 8 elements, each with a running maximum and
-// sum [Milakov and Gimelshein 2018, Alg. 3], which are joined in a fixed order.
+// sum [Milakov and Gimelshein 2018, Alg. 3], which are joined in a fixed order. Where both lse and
+// the gradient are made, the row stays in shared memory between, as far as there is room.
 //
 // Variant, by -D: TEGULA_F16 0 | 1: logits of bf16 or f16; TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1:
 // lse is read, not formed; TEGULA_ID64 0 | 1 of targets.
 #include "tegula/kernels/cuda/cross_entropy_params.h"
+#include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
 
 using namespace tegula::cuda;
 
-constexpr int kThreads = 512, kEach = 8;
+constexpr int kThreads = kCrossEntropyThreads, kEach = 8, kAhead = kCrossEntropyAhead;
+constexpr bool kReadsTwice = TEGULA_GRADS && !TEGULA_GIVEN;
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
 // The largest logit so far, in units of 1/log2(e), and Σ 2^(logit - largest).
@@ -48,12 +51,66 @@ struct Eight {
   }
 };
 
-__device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
+// A thread's part of a row, walked up and then down. A row that is read twice goes through a ring
+// of shared memory: its copies run kAhead steps ahead, and the way down begins with the steps that
+// the ring still has, all of them if it has room. A thread reads what it has copied itself, so it
+// waits for nothing but its own copies.
+class Part {
+ public:
+  const int n_steps;
+
+  __device__ Part(const CrossEntropyParams& p, u16* row, uint4* ring)
+      : n_steps(p.v > first_at(0) ? (p.v - 1 - first_at(0)) / (kThreads * kEach) + 1 : 0),
+        row_(row),
+        ring_(ring + threadIdx.x),
+        n_slots_(p.n_slots) {
+    if constexpr (kReadsTwice)
+      for (int step = 0; step < kAhead; ++step) copy(step, step);
+  }
+  __device__ static int first_at(int step) {
+    return (step * kThreads + static_cast<int>(threadIdx.x)) * kEach;
+  }
+  __device__ uint4* place(int step) const {
+    return reinterpret_cast<uint4*>(row_ + first_at(step));
+  }
+
+  __device__ uint4 next(int step) {
+    if constexpr (!kReadsTwice) return *place(step);
+    copy(step + kAhead, ahead_);
+    if (++ahead_ == n_slots_) ahead_ = 0;
+    cp_async_wait<kAhead>();
+    const uint4 words = ring_[slot_ * kThreads];
+    if (++slot_ == n_slots_) slot_ = 0;
+    return words;
+  }
+  __device__ uint4 back(int step) {
+    if constexpr (!kReadsTwice) return *place(step);
+    slot_ = (slot_ == 0 ? n_slots_ : slot_) - 1;
+    cp_async_wait<kAhead>();
+    const uint4 words = ring_[slot_ * kThreads];
+    copy(step - n_slots_, slot_);
+    return words;
+  }
+
+ private:
+  __device__ void copy(int step, int slot) {
+    if (step >= 0 && step < n_steps)
+      cp_async(smem_address(ring_ + slot * kThreads), place(step), 16);
+    cp_async_commit();
+  }
+
+  u16* row_;
+  uint4* ring_;
+  int n_slots_, slot_ = 0, ahead_ = kAhead;
+};
+
+__device__ inline float lse_of(const CrossEntropyParams& p, Part& part) {
   __shared__ Sums of_warp[kThreads / 32];
   __shared__ float lse;
   Sums mine{kNegativeInfinity, 0.f};
-  for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
-    const Eight x(*reinterpret_cast<const uint4*>(row + i), p.v - i);
+  for (int s = 0; s < part.n_steps; ++s) {
+    const int n_left = p.v - part.first_at(s);
+    const Eight x(part.next(s), n_left);
     Sums step{kNegativeInfinity, 0.f};
 #pragma unroll
     for (int e = 0; e < kEach; ++e) step.top = fmaxf(step.top, x.at[e]);
@@ -62,7 +119,7 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e)
       step.sum += exp2_approx(__fmaf_rn(x.at[e], kLog2e, minus_shift));
-    count_flops(4 * min(kEach, p.v - i));
+    count_flops(4 * min(kEach, n_left));
     mine.join(step.top, step.sum);
   }
   for (int step = 16; step > 0; step /= 2) {
@@ -82,30 +139,36 @@ __device__ inline float lse_of(const CrossEntropyParams& p, const u16* row) {
   return lse;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const CrossEntropyParams p) {
+// Two blocks a multiprocessor are what rows of 57,344 logits leave room for.
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
+    cross_entropy(const CrossEntropyParams p) {
+  extern __shared__ uint4 ring[];
   begin_early();
   const long long token = blockIdx.x;
   u16* row = p.logits + token * p.row;
+  Part part(p, row, ring);
   const long long target = id_at(p.targets, token * p.target_stride);
   const bool is_picked = target >= 0 && target < p.v && target != p.ignore_index;
   // A thread reads and writes the same elements; the picked one is another's to write.
   const float picked = is_picked ? element_to_float(row[target]) : 0.f;
+#if TEGULA_GRADS
+  const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
+#endif
 #if TEGULA_GIVEN
   const float lse = p.lse[token * p.lse_stride];
   __syncthreads();
 #else
-  const float lse = lse_of(p, row);
+  const float lse = lse_of(p, part);
   if (threadIdx.x == 0) {
     p.lse[token * p.lse_stride] = lse;
     p.picked[token * p.picked_stride] = picked;
   }
 #endif
 #if TEGULA_GRADS
-  const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
   const float minus_shift = -lse * kLog2e;
-  for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
-    auto* place = reinterpret_cast<uint4*>(row + i);
-    Eight x(*place, p.v - i);
+  for (int s = part.n_steps - 1; s >= 0; --s) {
+    const int i = part.first_at(s);
+    Eight x(part.back(s), p.v - i);
 #pragma unroll
     for (int e = 0; e < kEach; ++e)
       x.at[e] = dlse * exp2_approx(__fmaf_rn(x.at[e], kLog2e, minus_shift));
@@ -115,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) cross_entropy(const Cross
         if (i + e == target) x.at[e] += dpicked;
     }
     count_flops(4 * min(kEach, p.v - i));
-    *place = x.packed();
+    *part.place(s) = x.packed();
   }
 #endif
 }

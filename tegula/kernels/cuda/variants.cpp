@@ -9,6 +9,7 @@
 #include "tegula/kernels/cuda/attention_f32.h"
 #include "tegula/kernels/cuda/attention_mma.h"
 #include "tegula/kernels/cuda/attention_rungs.h"
+#include "tegula/kernels/cuda/cross_entropy_params.h"
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
 #include "tegula/kernels/cuda/mean_params.h"
@@ -235,6 +236,12 @@ void add_plain(List& list, const char* arch) {
                 arch});
   list.add({"sort f64", "sort.cu", {"TEGULA_T=double", ftz}, arch});
   list.add({"max_pool", "max_pool.cu", {f32, ftz}, arch});
+  list.add({"cross_entropy",
+            "cross_entropy.cu",
+            {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0", "TEGULA_F16=0"},
+            arch,
+            kCrossEntropyThreads,
+            13 * kCrossEntropyStepBytes});  // of 50,257 logits
   for (const int bits : {8, 4})
     list.add({cat("dot_i8 of ", bits),
               "dot_i8.cu",

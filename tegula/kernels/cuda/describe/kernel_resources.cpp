@@ -133,6 +133,8 @@ constexpr KernelResources kResources[] = {
     {"attention_sm90 d96_full_m192n112s2_pp_lz8_sec64", 90, 512, 128, 0, 214528},
     {"attention_tiled d128", 90, 128, 80, 0, 0},
     {"attention_tiled d64", 80, 128, 72, 0, 0},
+    {"cross_entropy", 80, 512, 51, 144, 106496},
+    {"cross_entropy", 90, 512, 55, 144, 106496},
     {"cummax of 1", 80, 256, 40, 16552, 0},
     {"cummax of 1", 90, 256, 40, 16552, 0},
     {"cummax of 32", 80, 256, 40, 18176, 0},

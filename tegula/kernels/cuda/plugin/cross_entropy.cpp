@@ -23,6 +23,9 @@ Status product(const DeviceCall& call, const char* dims, const TensorRef& a, con
   return launch_inner(call, "dot", attrs, in, {&out, 1}, to);
 }
 
+// Steps of a row that is read twice for which a block has room, beside what is fixed.
+int64_t slots_of(const Target& gpu) { return (gpu.smem_bytes - 1024) / kCrossEntropyStepBytes; }
+
 // The step from token to token; a single one has any.
 int64_t step_of(const TensorRef& t) {
   const LoopParams l = loops_over({&t});
@@ -88,7 +91,11 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
       cat("TEGULA_GIVEN=", int{part == CrossEntropyPart::kBackward}),
       cat("TEGULA_ID64=", int{call.in[2].dtype == DType::kI64}),
       cat("TEGULA_F16=", int{type == DType::kF16})};
-  const FunctionHandle f = TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy", defines));
+  const int64_t most_slots = part == CrossEntropyPart::kGrads ? slots_of(*call.target) : 0;
+  const int64_t n_slots = std::min(most_slots, ceil_div(2 * s.v, int64_t{kCrossEntropyStepBytes}));
+  const FunctionHandle f =
+      TEGULA_TRY(plain_kernel("cross_entropy.cu", "cross_entropy", defines,
+                              static_cast<int>(most_slots * kCrossEntropyStepBytes)));
   const Driver* d = TEGULA_TRY(Driver::get());
   const TensorRef w = matrix(call.in[1].data, s.v, s.d, s.d, type);
   for (int64_t first = 0; first < s.n; first += s.chunk) {
@@ -98,8 +105,10 @@ Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const
     TEGULA_TRY(product(call, "n d, v d -> n v", x, w, logits, to));
     Rows rows(call, part, s);
     rows.start_at(first, call.in[2]);
-    TEGULA_TRY(
-        d->start(f, {{n, 1, 1}, {512, 1, 1}, 0, true}, to, "launching cross_entropy", rows.p));
+    rows.p.n_slots = static_cast<int>(n_slots);
+    const Grid grid{
+        {n, 1, 1}, {kCrossEntropyThreads, 1, 1}, n_slots * kCrossEntropyStepBytes, true};
+    TEGULA_TRY(d->start(f, grid, to, "launching cross_entropy", rows.p));
     // As the op counts a token: 4 v + 2 of lse, and the gradient's 4 v.
     const int64_t of_lse = part == CrossEntropyPart::kBackward ? 0 : 4 * s.v + 2;
     const int64_t flops = n * (of_lse + (has_grads ? 4 * s.v : 0));

@@ -53,13 +53,13 @@ void widen(LoopParams& l, int times) {
 }  // namespace
 
 Result<FunctionHandle> plain_kernel(std::string_view source, const char* name,
-                                    const std::vector<std::string>& defines) {
+                                    const std::vector<std::string>& defines, int smem_bytes) {
   std::string key = cat(source, " ", name);
   for (const std::string& d : defines) key += cat(" ", d);
   const Plain* k = TEGULA_TRY(
       loaded<Plain>(key, source, defines, [&](const std::string& cubin) -> Result<Plain> {
         Module module = TEGULA_TRY(Module::load(cubin));
-        const FunctionHandle function = TEGULA_TRY(module.function(name, 0));
+        const FunctionHandle function = TEGULA_TRY(module.function(name, smem_bytes));
         return Plain{std::move(module), function};
       }));
   return k->function;

@@ -11,9 +11,10 @@
 
 namespace tegula::cuda {
 
-// A kernel of a device source, compiled with those defines, loaded once.
+// A kernel of a device source, compiled with those defines, loaded once; it may have as much
+// dynamic shared memory.
 Result<FunctionHandle> plain_kernel(std::string_view source, const char* name,
-                                    const std::vector<std::string>& defines);
+                                    const std::vector<std::string>& defines, int smem_bytes = 0);
 
 // Blocks of `threads` for n threads' work, at least one, at most so many that a loop over the rest
 // pays.
