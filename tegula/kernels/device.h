@@ -6,7 +6,9 @@
 // it needs no driver, open() does.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,10 @@ class Peers;
 // workspace lie on the device), and of a collective's.
 struct DeviceCall : KernelCall {
   Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
+};
+
+struct MemoryRange {
+  uintptr_t begin = 0, end = 0;
 };
 
 // Work of a device made ready: parsed, compiled, loaded, its arguments laid out.
@@ -39,6 +45,11 @@ class Prepared {
   // Takes in another's work of the same kind, which neither uses what this makes nor makes what it
   // uses; false: there is no room. What was taken in is not enqueued by itself.
   virtual bool take(const Prepared& /*other*/) { return false; }
+  // What it uses of this memory may be read before the work before it has ended: nothing writes it.
+  virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
+  // Takes in the work before it, which it uses, to be done first, by whatever part of this needs
+  // it: neither may write what that reads. False: it cannot, or that would take longer.
+  virtual Result<bool> begin_with(const Prepared& /*before*/) { return false; }
 };
 
 // A device's kernel of that name, made ready for a call whose memory it will use.

@@ -37,6 +37,8 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
   return text;
 }
 
+bool begins_with_programs(const KernelDef& kernel) { return kernel.name == "matvec"; }
+
 namespace {
 // A plan asks for each of its steps, and most ops have a kernel or two.
 std::span<const KernelDef* const> kernels_of(std::string_view op) {

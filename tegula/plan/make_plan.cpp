@@ -314,6 +314,7 @@ Result<Plan> Planner::run() {
   end_background(kNone);
   for (const Output& r : f_.results)
     plan_.results.push_back({r.name, Role::kInput, -1, tensors_[r.value]});
+  joins_launches_ = options_.target.device == DeviceKind::kCuda && is_inference(f_);
   find_homes();
   rescue_old_values();
   find_lifetimes();

@@ -64,6 +64,7 @@ class Planner {
   void note_uses();
   bool may_take_over(int from, int to, int producer, bool alias_at_producer);
   void merge(int from, int to);
+  const Step* launched_after(const Step& s) const;
   std::vector<int> launched_with() const;
   void finish_layout();
   // concat.cpp
@@ -86,6 +87,7 @@ class Planner {
   std::vector<std::pair<int, int>> uses_of_;
   std::vector<std::pair<ValueId, int>> in_background_;  // its result, the step that starts it
   int n_background_ = 0;
+  bool joins_launches_ = false;  // of several steps: on CUDA, without a backward
   // Layers share bodies: lowered once, with the attributes they were lowered for.
   std::map<FuncId, std::pair<Attrs, TileLowering>> lowered_;
 };

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tegula/ir/regions.h"
+#include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"
 #include "tegula/plan/gather_alike.h"
 #include "tegula/plan/memory.h"
@@ -135,6 +136,19 @@ bool overwrites(const Step& s, size_t operand, size_t result) {
   return starts_in_place(*s.op, s.attrs, operand, result);
 }
 
+// Nothing is launched for it.
+bool is_concat_in_place(const Step& s) { return !s.op->joins.empty() && s.bytes == 0; }
+
+// May a launch of s be the beginning of that of the step after it? Then it overwrites nothing that
+// it reads: each block of the other reads it.
+bool begins_with(const Step& next, const Step& s) {
+  if (!s.program || !s.kernel || !next.kernel || !begins_with_programs(*next.kernel)) return false;
+  return std::any_of(next.in.begin(), next.in.end(), [&](const PlanTensor& t) {
+    return std::any_of(s.out.begin(), s.out.end(),
+                       [&](const PlanTensor& o) { return o.slot == t.slot; });
+  });
+}
+
 // A result that is a parameter's own contents is copied out before the run may overwrite them.
 void Planner::rescue_old_values() {
   Node at_start;
@@ -213,6 +227,7 @@ void Planner::settle_results() {
 void Planner::overwrite_operands() {
   for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
     Step& step = plan_.steps[static_cast<size_t>(i)];
+    if (const Step* next = launched_after(step); next && begins_with(*next, step)) continue;
     for (size_t j = 0; j < step.out.size(); ++j) {
       const int to_merge = step.out[j].slot;
       const Slot& out = plan_.slots[static_cast<size_t>(to_merge)];
@@ -245,19 +260,25 @@ void Planner::overwrite_operands() {
   }
 }
 
-// Per step the last of those that may become one launch with it (gather_alike.h): until then what
-// it read is not written over. Not in training, where buffers are large.
+// The step launched after s where launches may become one: not in training, where buffers are
+// large. Null: none.
+const Step* Planner::launched_after(const Step& s) const {
+  if (!joins_launches_) return nullptr;
+  const Step *next = &s + 1, *end = plan_.steps.data() + plan_.steps.size();
+  while (next < end && is_concat_in_place(*next)) ++next;
+  return next < end ? next : nullptr;
+}
+
+// Per step the last of those that may become one launch with it (gather_alike.h, or which begin
+// with it): until then what it read is not written over.
 std::vector<int> Planner::launched_with() const {
   std::vector<int> last(plan_.steps.size());
   std::iota(last.begin(), last.end(), 0);
-  const bool joins = options_.target.device == DeviceKind::kCuda && is_inference(f_);
-  const Step* next = nullptr;
-  for (size_t i = last.size(); joins && i-- > 0;) {
+  for (size_t i = last.size(); i-- > 0;) {
     const Step& s = plan_.steps[i];
-    if (!s.op->joins.empty() && s.bytes == 0) continue;  // in place
-    if (next && s.kernel && s.kernel == next->kernel)
+    const Step* next = is_concat_in_place(s) ? nullptr : launched_after(s);
+    if (next && s.kernel && (s.kernel == next->kernel || begins_with(*next, s)))
       last[i] = last[static_cast<size_t>(next - plan_.steps.data())];
-    next = &s;
   }
   return last;
 }

@@ -1,4 +1,5 @@
-// Many small launches of one kernel become one: of the updates of a model's parameters, say.
+// Many small launches of one kernel become one: of the updates of a model's parameters, say. And a
+// launch may begin with the one before it: products with the norm of what they read.
 #include <algorithm>
 #include <unordered_map>
 
@@ -10,9 +11,7 @@ namespace {
 
 constexpr size_t kMostBetween = 1024;  // steps looked at for each
 
-struct Bytes {
-  uintptr_t begin = 0, end = 0;
-};
+using Bytes = MemoryRange;
 
 // From the first byte of a tensor to its last.
 Bytes bytes_of(const TensorRef& t) {
@@ -28,6 +27,10 @@ Bytes bytes_of(const TensorRef& t) {
 struct Touched {
   bool is_all = false;  // it cannot be told
   std::vector<Bytes> read, written;
+  void add(const Touched& other) {
+    read.insert(read.end(), other.read.begin(), other.read.end());
+    written.insert(written.end(), other.written.begin(), other.written.end());
+  }
 };
 
 bool meet(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
@@ -42,9 +45,28 @@ bool may_change_places(const Touched& a, const Touched& b) {
          !meet(a.read, b.written);
 }
 
+// Whether b may do what a does in each of its blocks.
+bool may_begin_with(const Touched& b, const Touched& a) {
+  return !a.is_all && !b.is_all && !meet(a.read, a.written) && !meet(a.read, b.written) &&
+         !meet(a.written, b.written);
+}
+
 }  // namespace
 
-void DeviceSteps::join_alike() {
+// Weights that no step of the plan writes.
+std::vector<Bytes> DeviceSteps::constants() const {
+  std::vector<Bytes> all;
+  for (size_t i = 0; i < steps_.size(); ++i)
+    for (size_t k = 0; k < steps_[i].in.size(); ++k) {
+      const Slot& slot = plan_.slots[static_cast<size_t>(plan_.steps[i].in[k].slot)];
+      if (slot.kind != SlotKind::kParam) continue;
+      const Plan::Port& p = plan_.params[static_cast<size_t>(slot.param)];
+      if (p.role == Role::kWeight && p.donated_to < 0) all.push_back(bytes_of(steps_[i].in[k]));
+    }
+  return all;
+}
+
+Status DeviceSteps::join_launches() {
   std::vector<Touched> touched(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const BoundStep& b = steps_[i];
@@ -70,11 +92,28 @@ void DeviceSteps::join_alike() {
     const size_t j = at->second;
     bool may = i - j <= kMostBetween;
     for (size_t k = i; may && k-- > j;) may = may_change_places(touched[i], touched[k]);
-    if (may && ready_[j].launches[0]->take(*ready_[i].launches[0]))
+    if (may && ready_[j].launches[0]->take(*ready_[i].launches[0])) {
       ready_[i].launches.clear();
-    else
+      touched[j].add(touched[i]);
+    } else {
       at->second = i;
+    }
   }
+  // What ran before the first launch may write anything; it has ended when the second begins.
+  const std::vector<Bytes> constant = constants();
+  size_t before = steps_.size();
+  int n_before = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
+    if (n_before > 1)  // the last of which may soon be part of this one
+      for (const auto& launch : ready_[i].launches) TEGULA_TRY(launch->settle(constant));
+    if (before < i && ready_[before].launches.size() == 1 && ready_[i].launches.size() == 1 &&
+        may_begin_with(touched[i], touched[before]) &&
+        TEGULA_TRY(ready_[i].launches[0]->begin_with(*ready_[before].launches[0])))
+      ready_[before].launches.clear(), --n_before;
+    before = i, ++n_before;
+  }
+  return {};
 }
 
 }  // namespace tegula

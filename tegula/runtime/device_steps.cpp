@@ -123,7 +123,7 @@ Status DeviceSteps::prepare() {
   graph_ = nullptr, n_runs_ = 0;
   compile_all();
   for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(prepare_step(i));
-  join_alike();
+  TEGULA_TRY(join_launches());
   is_ready_ = true;
   return {};
 }

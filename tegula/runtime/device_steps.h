@@ -64,8 +64,9 @@ class DeviceSteps {
   bool is_on_device(const Step& step) const;
   void compile_all();
   // Steps whose launches are of one kind become one, that of the first, where what is in between
-  // allows it.
-  void join_alike();
+  // allows it; and a launch that may begin with the one before it does.
+  Status join_launches();
+  std::vector<MemoryRange> constants() const;
   DeviceCall call_of(size_t i);
   Status prepare_step(size_t i);
   Result<Ready> prepare_kernel(const KernelDef& kernel, DeviceCall& call);

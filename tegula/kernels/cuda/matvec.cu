@@ -14,7 +14,7 @@
 //
 // Variant, by -D: TEGULA_M rows of a at a time, up to 16; TEGULA_SHARDS 1 | 2 | 4 | 8;
 // TEGULA_B_MN_MAJOR 0, or 1 with TEGULA_COLUMNS 16 | 32 | 64 and up to 10 rows; TEGULA_IN16,
-// TEGULA_OUT16 0: f32, 1: bf16, or f16 with TEGULA_F16.
+// TEGULA_OUT16 0: f32, 1: bf16, or f16 with TEGULA_F16. TEGULA_AFTER: behind a tile program.
 #include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/matvec_params.h"
@@ -65,10 +65,18 @@ __device__ inline void store(const MatvecParams& p, int m, int n, float x) {
 #endif
 }
 
-__device__ inline const In* row_of_a(const MatvecParams& p, int m) {
+__device__ inline const In* row_of_a(const MatvecParams& p, const In* a, int m) {
   // Rows past the last are the last, and not written.
-  return static_cast<const In*>(p.a) + min(m, p.m - 1) * p.lda;
+  return a + min(m, p.m - 1) * p.lda;
 }
+
+// a may have to be made first, by begin(), which gives where it is: the first loads of b are on
+// their way meanwhile.
+#ifdef TEGULA_AFTER
+constexpr bool kIsAfter = true;
+#else
+constexpr bool kIsAfter = false;
+#endif
 
 #if TEGULA_B_MN_MAJOR
 // A thread has 4 columns of its group's k: narrow enough that few columns are many warps.
@@ -80,7 +88,7 @@ constexpr int kAhead = kShards > 1 ? 4 : kColumns == 64 ? 8 : kColumns == 32 || 
 constexpr int kRound = kAhead * kGroups;
 // Rows of a lie as f32 in fours, and one or two are left over, beside each other at every k.
 constexpr int kFours = (kM + 1) / 4, kLeft = kM % 4 == 3 ? 0 : kM % 4;
-constexpr int kPerK = 4 * kFours + kLeft, kMostFloats = 10240;
+constexpr int kPerK = 4 * kFours + kLeft, kMostFloats = kIsAfter ? kFloatsAfter : 10240;
 constexpr int kChunk = kRound * (kMostFloats / (kRound * kPerK));  // of k, in shared memory
 // Rows that are joined at once: there is a thread for each sum, and room for what it joins.
 constexpr int kMostAtOnce = kColumns == 64 || kGroups == 16 ? 4 : 8;
@@ -122,13 +130,13 @@ __device__ __forceinline__ float sum_of_groups(const float* sums, int n) {
 }
 
 // a[first …][k0 … end), of a chunk: [four][k][4], then [k][left].
-__device__ __forceinline__ void put_rows(const MatvecParams& p, int first, int k0, int end,
-                                         float* rows) {
+__device__ __forceinline__ void put_rows(const MatvecParams& p, const In* a, int first, int k0,
+                                         int end, float* rows) {
   for (int i = 2 * threadIdx.x; i < min(kChunk, end - k0); i += 2 * kThreads) {
     float x[2][4 * kFours + 4] = {};
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      const In* from = row_of_a(p, first + m) + k0 + i;
+      const In* from = row_of_a(p, a, first + m) + k0 + i;
 #if TEGULA_IN16
       const u32 pair = *reinterpret_cast<const u32*>(from);
       x[0][m] = element_to_float(static_cast<u16>(pair));
@@ -151,7 +159,8 @@ __device__ __forceinline__ void put_rows(const MatvecParams& p, int first, int k
 }
 
 // Blocks: ⌈n / kColumns⌉ for each kM rows.
-__device__ __forceinline__ void run(const MatvecParams& p, int block) {
+template <class Begin>
+__device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begin) {
   // Rows of a; then sums.
   __shared__ float4 memory[(kChunk * kPerK > kSums ? kChunk * kPerK : kSums) / 4];
   float* const rows = reinterpret_cast<float*>(memory);
@@ -163,6 +172,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
   // Columns past the last are the last, and not written.
   const In* const b = static_cast<const In*>(p.b) + min(n, p.n - kOwn);
   const int m_joined = threadIdx.x / kColumns, n_joined = threadIdx.x % kColumns;
+  const In* a = nullptr;
   float total[kJoins][kShards];
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard) {
@@ -178,7 +188,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
       if (k0 < chunk + kChunk) return;
       chunk = k0;
       __syncthreads();
-      put_rows(p, first, k0, end, rows);
+      put_rows(p, a, first, k0, end, rows);
       __syncthreads();
     };
     const auto add = [&](int s, const Own& w) {
@@ -205,6 +215,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
     };
 #pragma unroll
     for (int s = 0; s < kAhead; ++s) load(s, k0 + s * kGroups + group);
+    if (shard == 0) a = begin();
     // A round never ends early: if it could, the compiler would move what is on its way to other
     // registers, and so wait for it, at every step.
     for (; k0 + kRound <= end; k0 += kRound) {
@@ -245,7 +256,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 }
 #else
 constexpr int kThreads = 128, kRows = kM > 8 ? 4 : 2;
-constexpr int kAhead = kShards > 1 ? 1 : kM <= 2 ? 4 : 2;
+constexpr int kAhead = kShards > 1 || kM > 8 ? 2 : kM > 2 ? 4 : 8;  // of a round
 
 // Each of the warp's sums over its lanes l: l + 16 added to l, then l + 8, …. At every step half of
 // the sums go on in each half of the lanes, and lane l is left with those of number at(i).
@@ -275,52 +286,67 @@ struct OverLanes {
 };
 
 // Blocks: ⌈n / (kRows · warps)⌉ for each kM rows.
-__device__ __forceinline__ void run(const MatvecParams& p, int block) {
+template <class Begin>
+__device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begin) {
   constexpr int kWarps = kThreads / 32, kColumns = kRows * kWarps;
   const int n_columns = (p.n + kColumns - 1) / kColumns;
   const int lane = threadIdx.x % 32, warp = block % n_columns * kWarps + threadIdx.x / 32;
   const int n = warp * kRows, first = block / n_columns * kM;
-  if (n >= p.n) return;
+  if (!kIsAfter && n >= p.n) return;
   const In* b[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     b[r] = static_cast<const In*>(p.b) + static_cast<long long>(min(n + r, p.n - 1)) * p.ldb;
-  constexpr int kStep = 32 * kVector;
-  const int shard_k = p.k / kShards;
+  constexpr int kStep = 32 * kVector, kRound = kAhead * kStep;
+  const int shard_k = p.k / kShards, own = lane * kVector;
   using Sums = OverLanes<kM * kRows>;
   float total[Sums::kLeft][kShards];
+  uint4 y[kAhead][kRows] = {};
+  const auto load = [&](int s, int k, int end) {
+    if (k >= end) return;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) y[s][r] = load_streamed(b[r] + k);
+  };
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) load(s, s * kStep + own, shard_k);
+  const In* const a = begin();
+  if (kIsAfter && n >= p.n) return;
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard) {
     float sum[kM * kRows] = {};
     int n_k = 0;  // of the sums
-    const int end = (shard + 1) * shard_k;
-    for (int k0 = shard * shard_k + lane * kVector; k0 < end; k0 += kAhead * kStep) {
-      uint4 y[kAhead][kRows];
+    int k0 = shard * shard_k;
+    const int end = k0 + shard_k;
+    const auto add = [&](int s) {
+      n_k += kCounts * kVector;
 #pragma unroll
-      for (int s = 0; s < kAhead; ++s)
+      for (int m = 0; m < kM; ++m) {
+        const Values x(
+            *reinterpret_cast<const uint4*>(row_of_a(p, a, first + m) + k0 + s * kStep + own));
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          const int k = k0 + s * kStep;
-          y[s][r] = k < end ? load_streamed(b[r] + k) : uint4{0, 0, 0, 0};
-        }
+          const Values w(y[s][r]);
 #pragma unroll
-      for (int s = 0; s < kAhead; ++s) {
-        const int k = k0 + s * kStep;
-        if (k >= end) break;
-        n_k += kCounts * kVector;
-#pragma unroll
-        for (int m = 0; m < kM; ++m) {
-          const Values x(*reinterpret_cast<const uint4*>(row_of_a(p, first + m) + k));
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            const Values w(y[s][r]);
-#pragma unroll
-            for (int i = 0; i < kVector; ++i)
-              sum[m * kRows + r] = __fmaf_rn(x.at[i], w.at[i], sum[m * kRows + r]);
-          }
+          for (int i = 0; i < kVector; ++i)
+            sum[m * kRows + r] = __fmaf_rn(x.at[i], w.at[i], sum[m * kRows + r]);
         }
       }
+    };
+    if (shard > 0) {
+#pragma unroll
+      for (int s = 0; s < kAhead; ++s) load(s, k0 + s * kStep + own, end);
     }
+    // As above, no round ends early.
+    for (; k0 + kRound <= end; k0 += kRound) {
+#pragma unroll
+      for (int s = 0; s < kAhead; ++s) {
+        add(s);
+        load(s, k0 + kRound + s * kStep + own, end);
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (k0 + s * kStep + own < end) add(s);
     count_flops(2ULL * n_k * min(kM, p.m - first) * min(kRows, p.n - n));
     const Sums sums(sum);
 #pragma unroll
@@ -335,15 +361,45 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block) {
 }
 #endif
 
+// What a(p) gives is a, and may be used once the grid before has ended; b may be read before that
+// where nothing writes it.
+template <class A>
+__device__ __forceinline__ void begin(const MatvecParams& p, int block, A a) {
+  if (!p.is_settled) begin_early();
+  run(p, block, [&] {
+    if (p.is_settled) begin_early();
+    return a(p);
+  });
+}
+
+#ifdef TEGULA_AFTER
+// a is what a tile program makes, whose text this file is included behind: it runs in every block,
+// since that takes less time than a launch of its own (tile_prologue_text.h). Without the least
+// number of blocks the compiler would rather spill than have fewer of them.
+struct After {
+  tile::Prologue first;
+  Joined<MatvecParams, kMostMatvecsAfter> calls;
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    matvecs_after(const __grid_constant__ After p) {
+  const JoinedBlock at = joined_block(p.calls);
+  begin(p.calls.of[at.call], static_cast<int>(at.block),
+        [&](const MatvecParams&) { return static_cast<const In*>(tile::prologue(p.first)); });
+}
+#else
+__device__ __forceinline__ const In* rows_of(const MatvecParams& p) {
+  return static_cast<const In*>(p.a);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvec(const __grid_constant__ MatvecParams p) {
-  begin_early();
-  run(p, static_cast<int>(blockIdx.x));
+  begin(p, static_cast<int>(blockIdx.x), rows_of);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     matvecs(const __grid_constant__ Joined<MatvecParams> p) {
   const JoinedBlock at = joined_block(p);
-  begin_early();
-  run(p.of[at.call], static_cast<int>(at.block));
+  begin(p.of[at.call], static_cast<int>(at.block), rows_of);
 }
+#endif

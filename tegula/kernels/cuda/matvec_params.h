@@ -8,7 +8,12 @@ struct MatvecParams {
   const void *a, *b;
   void* c;
   long long lda, ldb, ldc;
-  int m, n, k, unused;
+  int m, n, k;
+  int is_settled;  // b may be read before the grid before has ended
 };
+
+// Of calls that begin with a tile program: so many of them at most, of so many rows; and floats of
+// a that they have in shared memory at once.
+inline constexpr int kMostMatvecsAfter = 8, kMostRowsAfter = 4, kFloatsAfter = 6144;
 
 }  // namespace tegula::cuda

@@ -21,6 +21,7 @@ constexpr int64_t kLongRow = 4096;   // a block takes such a row,
 constexpr int64_t kFewRowsLength = 512;   // and one of these if there are too few rows
 constexpr int kFewThreads = 512;          // to give each multiprocessor so many threads
 constexpr int64_t kRoomBytes = 32 << 10;  // of shared memory
+constexpr int64_t kPrologueRoomBytes = 6 << 10;
 constexpr int64_t kBlocksPerMultiprocessor = 32;
 constexpr int kColumnWords = 160;  // registers of what is kept and of sums of columns
 
@@ -36,8 +37,8 @@ struct OperandRef {
 
 class Caller {
  public:
-  Caller(const Program& p, const tile::Space& space, const Target& target)
-      : p_(p), space_(space), target_(target) {}
+  Caller(const Program& p, const tile::Space& space, const Target& target, int block)
+      : p_(p), space_(space), target_(target), block_(block) {}
 
   TileCall run(std::vector<OperandRef> operands) {
     operands_ = std::move(operands);
@@ -143,6 +144,10 @@ class Caller {
   void elements() {
     TileLayout& l = call_.layout;
     vectors(inner_.size() > 1);
+    if (block_ > 0) {
+      l.n_threads = block_, call_.n_blocks = 1;
+      return;
+    }
     const int64_t n = l.vector;
     const int64_t per_block = int64_t{l.n_threads} * n;
     const int64_t most = kBlocksPerMultiprocessor * std::max(target_.multiprocessors, 1);
@@ -195,7 +200,10 @@ class Caller {
         space_.n_rows * 16 < int64_t{kFewThreads} * std::max(target_.multiprocessors, 1);
     const bool is_long = l.keep == TileKeep::kStreamed || space_.row_len > kLongRow;
     const bool has_room = l.n_columns == 0 || fits_columns(l, phases);
-    if (!l.is_across && (is_long || !has_room || (are_few && space_.row_len >= kFewRowsLength)))
+    if (block_ > 0)
+      fits_ = !l.is_across && (block_per_row(block_, true) || block_per_row(block_, false));
+    else if (!l.is_across &&
+             (is_long || !has_room || (are_few && space_.row_len >= kFewRowsLength)))
       block_per_row();
     l.rows_per_block = l.is_block() ? 1 : l.is_across ? 16 : 8;
     l.n_threads = l.threads_per_row * l.rows_per_block;
@@ -256,11 +264,12 @@ class Caller {
     keep_in(l, phases, threads);
     if (is_early && l.keep != TileKeep::kRegisters) return false;
     const int words = 65536 / threads / 2;
+    const int64_t most = block_ > 0 ? kPrologueRoomBytes : kRoomBytes;
     if (l.row_steps > 0) l.vector = std::min(l.vector, l.row_steps);
     while (l.vector > 1 &&
-           (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > kRoomBytes))
+           (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > most))
       l.vector /= 2;
-    if (tile_room_bytes(p_, phases, l) > kRoomBytes) return false;
+    if (tile_room_bytes(p_, phases, l) > most) return false;
     if (l.n_columns > 0 && !fits_columns(l, phases)) return false;
     call_.layout = std::move(l);
     return true;
@@ -311,6 +320,7 @@ class Caller {
   const Program& p_;
   const tile::Space& space_;
   const Target& target_;
+  const int block_;
   std::vector<OperandRef> operands_;
   std::vector<MergedDim> outer_, inner_;
   TileCall call_;
@@ -369,13 +379,15 @@ std::string TileLayout::key() const {
 }
 
 Result<TileCall> tile_call(const Program& p, std::span<const TensorRef> in,
-                           std::span<const TensorRef> out, const Target& target) {
+                           std::span<const TensorRef> out, const Target& target, int block) {
   const tile::Space space = TEGULA_TRY(tile::space_of(p, in, out));
   std::vector<OperandRef> operands;
   for (size_t k = 0; k < in.size(); ++k) operands.push_back({&in[k], p.inputs[k].extent});
   for (size_t k = 0; k < out.size(); ++k) operands.push_back({&out[k], p.outputs[k].extent});
-  Caller caller(p, space, target);
+  Caller caller(p, space, target, block);
   TileCall call = caller.run(std::move(operands));
+  if (!caller.fits() && block > 0)
+    return unsupported("tile program: a block has no room for its rows");
   if (!caller.fits())
     return unsupported(cat("tile program: rows of ", space.row_len, " elements are too long for ",
                            call.layout.n_columns, " sums of columns beside them"));

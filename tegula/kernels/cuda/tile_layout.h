@@ -94,8 +94,10 @@ int64_t tile_room_bytes(const tile::Program& p, const TilePhases& phases, const 
 // The name of a dtype in tile_types.cuh.
 std::string_view tile_dtype(DType t);
 
-// Of a sealed program. Errors: those of space_of; unsupported where a grid has too few blocks.
+// Of a sealed program. block: threads of a block that makes all rows itself, one after another
+// (tile_prologue_text.h); 0: blocks share them. Errors: those of space_of; unsupported where a grid
+// has too few blocks, or that one has no room.
 Result<TileCall> tile_call(const tile::Program& p, std::span<const TensorRef> in,
-                           std::span<const TensorRef> out, const Target& target);
+                           std::span<const TensorRef> out, const Target& target, int block = 0);
 
 }  // namespace tegula::cuda

@@ -43,14 +43,19 @@ void write_elements(TileWriter& w, const TilePhases& phases) {
   if (n > 1) w.line("if (first < n - whole * ", n, ") body(Width<1>{}, whole * ", n, " + first);");
 }
 
-std::string tile_text(const tile::Program& p, const TileCall& call) {
-  const TileLayout& layout = call.layout;
-  TileWriter w(p, call);
-  w.head();
-  const TilePhases phases = tile_phases(p, layout.keep != TileKeep::kStreamed, layout.is_early);
+void write_program(TileWriter& w) {
+  const TileLayout& layout = w.layout();
+  const TilePhases phases =
+      tile_phases(w.program(), layout.keep != TileKeep::kStreamed, layout.is_early);
   layout.is_columns ? write_columns(w, phases)
   : layout.is_rows  ? write_rows(w, phases)
                     : write_elements(w, phases);
+}
+
+std::string tile_text(const tile::Program& p, const TileCall& call) {
+  TileWriter w(p, call);
+  w.head();
+  write_program(w);
   return w.finish();
 }
 

@@ -42,7 +42,8 @@ void TileWriter::count(const std::string& of_element, const std::string& of_row,
   for (const uint16_t v : reduced) add_flops(v, Extent::kFull);
   const auto write = [&](Extent of, const std::string& condition) {
     int& n = pending_[static_cast<int>(of)];
-    if (n > 0) line(condition.empty() ? "" : cat("if ", condition, " "), "count_flops(", n, ");");
+    if (n > 0)
+      line(where_, condition.empty() ? "" : cat("if ", condition, " "), "count_flops(", n, ");");
     n = 0;
   };
   write(Extent::kFull, of_element), write(Extent::kRow, of_row);
@@ -85,11 +86,10 @@ void TileWriter::params(const char* name_space, const char* name) {
   line("};\n");
 }
 
-void TileWriter::head() {
-  params("tegula::cuda", "Params");
-  line(
-      "__device__ __forceinline__ void run(const Params& p, const u32 block, const u32 n_blocks) "
-      "{");
+void TileWriter::head(const char* name_space, const char* name) {
+  params(name_space, name);
+  line("__device__ __forceinline__ void run(const ", name,
+       "& p, const u32 block, const u32 n_blocks) {");
   open();
 }
 

@@ -14,11 +14,13 @@ class TileWriter {
   // struct of parameters in it.
   void params(const char* name_space, const char* name);
   // Those of a kernel, and the head of what a block runs up to the opening brace.
-  void head();
+  void head(const char* name_space = "tegula::cuda", const char* name = "Params");
   std::string finish();
   const std::string& text() const { return text_; }
   // Where values of which there is one a launch are counted: a condition "(…)".
   void count_once_where(std::string condition) { once_ = std::move(condition); }
+  // Where anything is.
+  void count_where(const char* condition) { where_ = cat("if ", condition, " "); }
 
   // A line, indented by `depth_`.
   template <class... Args>
@@ -77,7 +79,7 @@ class TileWriter {
   std::string text_;
   std::vector<bool> was_counted_;
   int pending_[3] = {};  // FLOPs, by tile::Extent
-  std::string once_;
+  std::string once_, where_;
   int depth_ = 0;
 };
 
@@ -91,5 +93,7 @@ void write_loaded_body(TileWriter& w, const TilePhase& phase);
 void write_elements(TileWriter& w, const TilePhases& phases);
 void write_rows(TileWriter& w, const TilePhases& phases);
 void write_columns(TileWriter& w, const TilePhases& phases);
+// All of it.
+void write_program(TileWriter& w);
 
 }  // namespace tegula::cuda

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const Tens
   k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(x, ids)));
   k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", put_defines(x, ids)));
   k.n_threads = kScatterThreads, k.what = "launching put";
-  return prepare_joinable(k, words_of(p), put_blocks(p));
+  return prepare_joinable(std::make_unique<JoinableLaunch>(k, words_of(p), put_blocks(p)));
 }
 
 Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,

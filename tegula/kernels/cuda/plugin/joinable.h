@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "tegula/kernels/cuda/plugin/launch.h"
@@ -15,9 +16,33 @@ struct JoinableKernel {
   const char* what = nullptr;  // for messages
 };
 
-// A launch made ready. params: its parameters as the kernel has them, whole words of 8 bytes.
-Result<std::unique_ptr<Prepared>> prepare_joinable(const JoinableKernel& kernel,
-                                                   std::vector<uint64_t> params, int64_t n_blocks);
+class JoinableLaunch : public PreparedLaunches {
+ public:
+  // params: of a call as the kernel has them, whole words of 8 bytes.
+  JoinableLaunch(const JoinableKernel& kernel, std::vector<uint64_t> params, int64_t n_blocks)
+      : kernel_(kernel), n_words_(params.size()), words_(std::move(params)), blocks_{n_blocks} {}
+  Status make();
+
+  const void* kind() const override { return kernel_.joined; }
+  bool take(const Prepared& other) override;
+  bool is_joined() const { return blocks_.size() > 1; }
+
+ protected:
+  // A Joined of at most so many calls.
+  std::vector<uint64_t> joined_words(size_t most) const;
+  int64_t n_blocks() const { return std::accumulate(blocks_.begin(), blocks_.end(), int64_t{0}); }
+
+  const JoinableKernel kernel_;
+  const size_t n_words_;         // of a call
+  std::vector<uint64_t> words_;  // of all calls
+  std::vector<int64_t> blocks_;  // of each
+
+ private:
+  size_t most() const;
+};
+
+// make() of it.
+Result<std::unique_ptr<Prepared>> prepare_joinable(std::unique_ptr<JoinableLaunch> launch);
 
 // The words of a struct.
 template <class Params>

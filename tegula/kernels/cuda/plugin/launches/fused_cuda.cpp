@@ -1,6 +1,6 @@
-#include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/reduce.h"
 #include "tegula/kernels/cuda/plugin/texts.h"
+#include "tegula/kernels/cuda/plugin/tile_launch.h"
 #include "tegula/kernels/cuda/tile_text.h"
 
 namespace tegula::cuda {
@@ -89,8 +89,9 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   std::vector<uint64_t> words;
   for (const TileParam& param : c.params) words.push_back(param.value);
   if (c.layout.n_columns > 0) return prepare_columns(call, c, space, k, std::move(words));
-  return prepare_joinable({k.one, k.joined, c.layout.n_threads, "launching a tile program"},
-                          std::move(words), c.n_blocks);
+  return prepare_joinable(std::make_unique<TileLaunch>(
+      JoinableKernel{k.one, k.joined, c.layout.n_threads, "launching a tile program"},
+      std::move(words), c.n_blocks, call));
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// What NVRTC makes of products behind tile programs, at the sizes of real models: neither spills
+// nor more shared memory than there is. Needs NVRTC, and no GPU.
+#include "tegula/kernels/cuda/nvrtc.h"
+#include "tegula/kernels/cuda/tile_prologue_text.h"
+#include "tegula/kernels/cuda/tile_text.h"
+#include "tests/tile/harness.h"
+
+namespace tegula::tile {
+namespace {
+
+constexpr DType F = DType::kF32, B = DType::kBF16;
+
+TensorRef rows_of(DType t, int64_t rows, int64_t n) {
+  TensorRef r;
+  r.dtype = t, r.rank = 2;
+  r.shape[0] = rows, r.shape[1] = n, r.stride[0] = n, r.stride[1] = 1;
+  return r;
+}
+
+Program norm_of_sum() {
+  Builder b(2, 1);
+  const Reg x = b.cast(b.load(b.input(B)), F) + b.cast(b.load(b.input(B)), F);
+  const Reg g = b.cast(b.load(b.input(B)), F);
+  const Reg rstd = rsqrt(b.reduce(Op::kReduceSum, x * x) * 1e-3 + 1e-5);
+  b.store(b.output(B), b.cast(x, B));
+  b.store(b.output(B), b.cast(x * rstd * g, B));
+  return b.finish().value();
+}
+
+Program gate() {
+  Builder b(2);
+  const Reg x = b.cast(b.load(b.input(B)), F), u = b.cast(b.load(b.input(B)), F);
+  b.store(b.output(B), b.cast(b.unary(Op::kSilu, x) * u, B));
+  return b.finish().value();
+}
+
+void expect_no_loss(const std::string& name, const Program& p, int64_t rows, int64_t n) {
+  const std::vector<TensorRef> in(p.inputs.size(), rows_of(B, rows, n)),
+      out(p.outputs.size(), rows_of(B, rows, n));
+  Target target;
+  target.device = DeviceKind::kCuda, target.multiprocessors = 132;
+  for (const int columns : {0, 16, 32, 64}) {
+    const int threads = columns > 0 ? 8 * columns : 128;
+    const auto call = cuda::tile_call(p, in, out, target, threads);
+    ASSERT_TRUE(call.ok()) << call.error().message;
+    std::vector<std::string> flags(std::begin(cuda::kTileFlags), std::end(cuda::kTileFlags));
+    for (const std::string& d :
+         {cat("TEGULA_M=", rows), cat("TEGULA_COLUMNS=", columns),
+          cat("TEGULA_B_MN_MAJOR=", int{columns > 0}), std::string("TEGULA_SHARDS=1"),
+          std::string("TEGULA_IN16=1"), std::string("TEGULA_OUT16=1"), std::string("TEGULA_F16=0"),
+          std::string("TEGULA_AFTER=1")})
+      flags.push_back(d);
+    const std::string text = cat(cuda::tile_prologue_text(p, *call, out, out.size() - 1),
+                                 "#include \"tegula/kernels/cuda/matvec.cu\"\n");
+    for (const char* arch : {"sm_80", "sm_90a"}) {
+      const auto k = cuda::compile_text("matvec_after.cu", text, flags, arch);
+      const std::string what = cat(name, " ", rows, " x ", n, ", columns ", columns, ", ", arch);
+      ASSERT_TRUE(k.ok()) << what << ": " << k.error().message;
+      EXPECT_EQ(k->spill_bytes, 0) << what;
+      EXPECT_NE(k->log.find(" 0 bytes stack frame"), std::string::npos) << what << "\n" << k->log;
+      EXPECT_LE(k->registers * threads, 65536) << what;
+      // What the launch reckons with (plugin/launches/matvec.cpp).
+      const int64_t own = columns > 0 ? std::max(int64_t{6144}, rows * 32 * columns) * 4 : 0;
+      EXPECT_LE(k->smem_bytes, own + cuda::tile_prologue_bytes(p, *call, out) + 16) << what;
+      std::printf("%s: %d registers, %d bytes\n", what.c_str(), k->registers, k->smem_bytes);
+    }
+  }
+}
+
+TEST(TileText, ProductsBehindProgramsDoNotSpill) {
+  const auto version = cuda::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.error().message;
+  // The emulator's minor version is a fingerprint.
+  if (version->size() > 6) GTEST_SKIP() << "this NVRTC compiles for the host: " << *version;
+  for (const int64_t rows : {1, 4}) {
+    expect_no_loss("norm", norm_of_sum(), rows, 576);
+    expect_no_loss("gate", gate(), rows, 1536);
+  }
+  expect_no_loss("norm", norm_of_sum(), 1, 4096);
+}
+
+}  // namespace
+}  // namespace tegula::tile
