@@ -245,6 +245,9 @@ def generate(options, limit):
 
 
 COMPILED = ("torch.compile",)
+# Of the table in the docs.
+COLUMNS = ("case", "tokens_per_s", "peer", "peer_name", "ratio", "mfu", "peak_bytes", "peer_peak_bytes", "seconds",
+           "peer_seconds", "cached_seconds", "seconds_without_cache")
 CASES = {  # name: part, seconds that it may take, what makes its row (again and again, as more is known)
     "gpt2-b8": ("train", 110, beside("train", GPT2, 8, ("eager", "torch.compile"))),
     "gpt2-b32": ("train", 120, beside("train", GPT2, 32, ("eager", "torch.compile"))),
@@ -275,7 +278,7 @@ def write(path, machine, new_rows, versions):
     head = {"name": os.path.splitext(os.path.basename(path))[0], "machine": machine, "threads": 0, "versions": versions,
             "commit": new_rows[-1]["commit"], "measures": ["tegula/kernels/cuda", "tegula/passes", "tegula/models"],
             "command": "bench/compare_cuda.py --part train|more|decode", "date": datetime.date.today().isoformat(),
-            "mfu": MFU}
+            "mfu": MFU, "columns": COLUMNS}
     lines = ",\n".join("  " + json.dumps(row) for row in ordered)
     with open(path + ".new", "w", encoding="utf-8") as f:
         f.write(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n')

@@ -11,7 +11,7 @@ A result is {"name", "machine", "threads", "versions": {program: version}, "comm
   <!-- bench: NAME -->
   <!-- end -->
 
-with the columns in the order in which the rows first mention them.
+with its "columns", or, where it does not name any, all, in the order in which the rows first mention them.
 
 "measures" says which code the figures are of, as git's pathspecs. Where it differs today, comments aside, from
 what it was at one of the result's commits (those of its rows are in a column "commit"), the table is marked as
@@ -109,7 +109,7 @@ def setting(result):
 
 
 def render(result, is_marked):
-    columns = list(dict.fromkeys(key for row in result["rows"] for key in row))
+    columns = result.get("columns") or list(dict.fromkeys(key for row in result["rows"] for key in row))
     numeric = [all(is_number(row[c]) for row in result["rows"] if row.get(c) is not None)
                for c in columns]
     machine = result["machine"]

@@ -192,6 +192,12 @@ class BenchTables(ToolTest):
                          "<!-- end -->\n\nend\n")
         self.assertEqual(self.run_tables(text, "--check"), (0, ""))
 
+    def test_shows_the_columns_that_a_result_names(self):
+        self.write("results/gemm.json", json.dumps(self.RESULT | {"columns": ["ms", "shape"]}))
+        page = "<!-- bench: gemm, f32 -->\n<!-- end -->\n"
+        self.assertEqual(self.run_tables(page), (0, ""))
+        self.assertIn("| ms | shape |\n| ---: | --- |\n| 12.35 | 2048³ |\n", self.page.read_text(encoding="utf-8"))
+
     def test_every_result_is_shown_and_every_block_has_one(self):
         self.assertIn("no block", self.run_tables("# B\n")[1])
         code, out = self.run_tables("<!-- bench: gemm, f32 -->\n<!-- end -->\n"
