@@ -4,7 +4,7 @@
 
 namespace tegula::emulated {
 
-inline constexpr unsigned kMachineAbi = 4;
+inline constexpr unsigned kMachineAbi = 5;
 inline constexpr unsigned kWarpSize = 32;
 
 // CUDA's uint3 and dim3.
@@ -66,6 +66,9 @@ struct Machine {
   void (*leave_later)(const void* what, unsigned bytes, void (*act)(const void*));
   void (*end_bulk_group)();
   void (*await_bulk)(unsigned n_left);
+  // This thread waits for the launch before; and loads, maybe before it has (FAKE_CUDA_EARLY).
+  void (*await_launch)();
+  void (*load)(const void* data, unsigned bytes);
 };
 
 struct Kernel {

@@ -113,10 +113,12 @@ inline void red_global_add_v4_f32(auto* to, float a, float b, float c, float d) 
 }
 inline void ld_global_nc_L1_no_allocate_v4_u32(auto& x, auto& y, auto& z, auto& w,
                                                const void* from) {
+  current_machine->load(from, 16);
   const uint4 words = *static_cast<const uint4*>(from);
   x = words.x, y = words.y, z = words.z, w = words.w;
 }
 inline void ld_global_nc_L1_no_allocate_v2_u32(auto& x, auto& y, const void* from) {
+  current_machine->load(from, 8);
   const uint2 words = *static_cast<const uint2*>(from);
   x = words.x, y = words.y;
 }
@@ -132,7 +134,7 @@ inline void atom_add_acq_rel_gpu_global_u32(auto& before, u32* at, u32 x) {
 inline void fence_acq_rel_gpu() {}
 inline void fence_proxy_async() {}
 inline void fence_proxy_async_shared_cta() {}
-inline void griddepcontrol_wait() {}
+inline void griddepcontrol_wait() { current_machine->await_launch(); }
 inline void griddepcontrol_launch_dependents() {}
 inline void prefetch_global_L2(const void*) {}
 

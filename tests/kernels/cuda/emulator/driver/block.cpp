@@ -86,7 +86,7 @@ void Block::begin_threads(Dim3 index) {
   for (unsigned i = 0; i < n_threads_; ++i) {
     Fiber& f = fibers_[i];
     f.thread = {{i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y}, index, dim, launch_.grid};
-    f.has_ended = false, f.barrier = -1, f.meets = 0, f.group = 0;
+    f.has_ended = f.has_waited = false, f.barrier = -1, f.meets = 0, f.group = 0;
     f.copies.clear(), f.leaving.clear(), f.bulk_group = 0;
     f.stack = fresh_stack(arena().stack(i) + kStack_bytes, begin_thread);
   }

@@ -31,10 +31,10 @@ struct Later {
 struct Fiber {
   void* stack = nullptr;  // where it goes on
   Thread thread;
-  bool has_ended = false;
-  int barrier = -1;                 // that it waits at
-  unsigned meets = 0;               // the lanes that it waits for
-  const char* meets_for = nullptr;  // the instruction
+  bool has_ended = false, has_waited = false;  // for the launch before
+  int barrier = -1;                            // that it waits at
+  unsigned meets = 0;                          // the lanes that it waits for
+  const char* meets_for = nullptr;             // the instruction
   std::vector<Copy> copies;
   unsigned group = 0;  // of the copies asked for next
   std::vector<Later> leaving;

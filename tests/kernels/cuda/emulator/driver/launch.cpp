@@ -8,6 +8,7 @@
 #include "tegula/base/str.h"
 #include "tegula/kernels/cuda/capability.h"
 #include "tests/kernels/cuda/emulator/driver/block.h"
+#include "tests/kernels/cuda/emulator/driver/early.h"
 #include "tests/kernels/cuda/emulator/driver/faults.h"
 #include "tests/kernels/cuda/emulator/driver/memory.h"
 
@@ -56,6 +57,15 @@ constexpr Machine kMachine{
                       void (*act)(const void*)) { running_block()->leave_later(what, bytes, act); },
     .end_bulk_group = []() { ++running_block()->current().bulk_group; },
     .await_bulk = [](unsigned n_left) { running_block()->await_bulk(n_left); },
+    .await_launch = []() { running_block()->current().has_waited = true; },
+    .load =
+        [](const void* data, unsigned bytes) {
+          if (running_block()->current().has_waited || !checks_early_loads() ||
+              !last_launch_wrote(data, bytes))
+            return;
+          running_block()->fail(kLaunchFailed, cat("loads ", bytes, " bytes before it has waited ",
+                                                   "for the launch before, which wrote them"));
+        },
 };
 
 }  // namespace
@@ -118,11 +128,14 @@ Outcome run(const Launch& launch) {
   if (launch.function->module->cubin()->flushes) flush.emplace();
   const CatchFaults faults;
   Block block(launch);
+  const bool is_watched = checks_early_loads();
+  if (is_watched) begin_writes();
   const Dim3 grid = launch.grid;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x)
         if (!block.run({x, y, z})) return block.outcome();
+  if (is_watched) end_writes();
   return {};
 }
 

@@ -91,6 +91,15 @@ Status allocate(void** data, size_t bytes) {
   return kSuccess;
 }
 
+Contents contents() {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  Contents all;
+  for (const auto& [begin, a] : m.all)
+    all.emplace(begin, std::string(reinterpret_cast<const char*>(begin), a.bytes));
+  return all;
+}
+
 Status release(void* data) {
   if (data == nullptr) return kSuccess;
   Memory& m = memory();

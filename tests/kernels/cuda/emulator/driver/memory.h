@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "tests/kernels/cuda/emulator/driver/outcome.h"
@@ -24,6 +25,10 @@ bool is_hosts(uintptr_t address);
 
 // Pages with a forbidden one on either side; they are never given back.
 char* guarded_pages(size_t bytes);
+
+// All of the device's memory: allocations by their addresses.
+using Contents = std::map<uintptr_t, std::string>;
+Contents contents();
 
 // What is wrong with so many bytes at an address, if the device's memory is or was there: "8 bytes
 // more than an allocation of 1024 bytes has from byte 512 on". Empty: nothing, or the host's.

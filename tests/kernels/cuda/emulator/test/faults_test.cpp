@@ -20,6 +20,27 @@ extern "C" __global__ void kernel(int* out, int i) { if (threadIdx.x == 3) out[i
   expect_says(text.failure({}, static_cast<int*>(nullptr), 2), {"8 bytes from the null pointer"});
 }
 
+TEST(EmulatedFaults, LoadsBeforeTheLaunchBeforeHasEnded) {
+  ::setenv("FAKE_CUDA_EARLY", "1", 1);
+  const KernelText writes(R"(
+extern "C" __global__ void kernel(int* out, int x) { out[threadIdx.x] = x; })");
+  const KernelText reads(R"(
+extern "C" __global__ void kernel(const int* in, int* out, int waits) {
+  if (waits) asm volatile("griddepcontrol.wait;" ::: "memory");
+  out[threadIdx.x] = load_streamed(in + threadIdx.x % 8 * 4).x;
+})");
+  DeviceMemory<int> a(32), b(32), out(32);
+  EXPECT_EQ(writes.launch({}, a.data(), 1), 0);
+  expect_says(reads.failure({}, a.data(), out.data(), 0),
+              {"loads 16 bytes before it has waited for the launch before, which wrote them"});
+  EXPECT_EQ(writes.launch({}, a.data(), 2), 0);
+  EXPECT_EQ(reads.launch({}, a.data(), out.data(), 1), 0);
+  EXPECT_EQ(writes.launch({}, a.data(), 3), 0);
+  EXPECT_EQ(reads.launch({}, b.data(), out.data(), 0), 0) << "others' memory";
+  EXPECT_EQ(reads.launch({}, a.data(), out.data(), 0), 0) << "what was written a launch earlier";
+  ::unsetenv("FAKE_CUDA_EARLY");
+}
+
 TEST(EmulatedFaults, FreedMemory) {
   const KernelText text(R"(extern "C" __global__ void kernel(int* out) { out[1] = 1; })");
   void* freed = nullptr;
