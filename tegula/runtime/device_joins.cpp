@@ -99,6 +99,7 @@ Status DeviceSteps::join_launches() {
       at->second = i;
     }
   }
+  if (is_taken_) return {};
   // What ran before the first launch may write anything; it has ended when the second begins.
   const std::vector<Bytes> constant = constants();
   size_t before = steps_.size();

@@ -164,6 +164,7 @@ DeviceCall DeviceSteps::call_of(size_t i) {
 }
 
 Result<std::vector<DeviceSteps::Ready>> DeviceSteps::take() {
+  is_taken_ = true;
   TEGULA_TRY(prepare());
   is_ready_ = false;
   std::vector<Ready> taken(ready_.size());
