@@ -52,6 +52,11 @@ bool set_value(const BenchWork& w, std::string_view param, const TensorRef& t) {
                                                 static_cast<uint64_t>(w.integers_below));
     return true;
   }
+  if (const auto given = w.given.find(std::string(param)); given != w.given.end()) {
+    for (int64_t i = 0; i < t.numel(); ++i)
+      t.as<int32_t>()[i] = static_cast<int32_t>(given->second[static_cast<size_t>(i)]);
+    return true;
+  }
   if (w.weights.empty()) return false;
   if (param == "lr") return fill(1e-4F);
   if (param == "c1" || param == "c2") return fill(1);

@@ -1,6 +1,7 @@
 // What the measuring of `tegula bench` is told, whatever the device.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,7 +35,8 @@ struct BenchWork {
   double tokens = 0;  // of a step; 0: not a step
   int64_t integers_below = 1;
   std::vector<WeightSpec> weights;  // begin as a model's do; others are uniform in [-1, 1)
-  double bytes = 0;                 // least that it reads and writes; 0: the plan's
+  std::map<std::string, std::vector<int64_t>> given;  // values of i32 operands
+  double bytes = 0;  // least that it reads and writes; 0: the plan's
   std::string what;
 };
 

@@ -15,6 +15,19 @@ namespace tegula::cli {
 
 namespace {
 
+// Kernels, copies and fills in the order in which they began: each {name, begin_ms, end_ms}. One
+// that is launched early waits, within its span, for the one before: its own is what it ends later.
+Json json_of(std::span<const DeviceSpan> spans) {
+  Json::Array all;
+  for (const DeviceSpan& s : spans)
+    all.push_back(Json::object({{"name", s.kind == DeviceSpan::kKernel ? s.name
+                                         : s.kind == DeviceSpan::kCopy ? "copy"
+                                                                       : "fill"},
+                                {"begin_ms", s.begin_ms},
+                                {"end_ms", s.end_ms}}));
+  return all;
+}
+
 // For each op with a CUDA kernel whose bits vary from run to run: those that repeat theirs, best
 // first.
 std::vector<std::pair<std::string, std::string>> repeating_kernels() {
@@ -120,7 +133,8 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
     if (t.trace.spans.empty())
       j.set("gaps_unknown", t.trace.missing);
     else
-      j.set("kernels_ms", busy_ms(t.trace.spans)), j.set("traced_ms", length_ms(t.trace.spans));
+      j.set("kernels_ms", busy_ms(t.trace.spans)), j.set("traced_ms", length_ms(t.trace.spans)),
+          j.set("spans", json_of(t.trace.spans));
   }
   std::printf("%s\n", j.dump().c_str());
   return {};

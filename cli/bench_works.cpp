@@ -220,11 +220,12 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   d.pages.count = n * ((c.model.max_seqlen + d.pages.size - 1) / d.pages.size);
   std::vector<int64_t> pages(static_cast<size_t>(d.pages.count));
   std::iota(pages.begin(), pages.end(), 0);
-  const std::vector<int64_t> lengths(static_cast<size_t>(n), c.model.max_seqlen);
   d.positions = b.param("positions", {DType::kI64, {n, 1}});
   d.slots = b.param("slots", {DType::kI32, {n}});
-  d.seqlens_k = constant_ints(b, lengths, DType::kI32);
-  d.block_table = reshape(constant_ints(b, pages, DType::kI32), {n, d.pages.count / n});
+  d.seqlens_k = b.param("seqlens_k", {DType::kI32, {n}});
+  d.block_table = b.param("block_table", {DType::kI32, {n, d.pages.count / n}});
+  w.given = {{"seqlens_k", std::vector<int64_t>(static_cast<size_t>(n), c.model.max_seqlen)},
+             {"block_table", pages}};
   context.decoding = &d;
   const Var tokens = b.param("tokens", {DType::kI32, {n, 1}});
   b.result("logits", model_last_logits(context, *model, tokens));

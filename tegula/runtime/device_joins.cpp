@@ -53,7 +53,7 @@ bool may_begin_with(const Touched& b, const Touched& a) {
 
 }  // namespace
 
-// Weights that no step of the plan writes.
+// Weights and inputs that no step of the plan writes.
 std::vector<Bytes> DeviceSteps::constants() const {
   std::vector<Bytes> all;
   for (size_t i = 0; i < steps_.size(); ++i)
@@ -61,7 +61,8 @@ std::vector<Bytes> DeviceSteps::constants() const {
       const Slot& slot = plan_.slots[static_cast<size_t>(plan_.steps[i].in[k].slot)];
       if (slot.kind != SlotKind::kParam) continue;
       const Plan::Port& p = plan_.params[static_cast<size_t>(slot.param)];
-      if (p.role == Role::kWeight && p.donated_to < 0) all.push_back(bytes_of(steps_[i].in[k]));
+      if ((p.role == Role::kWeight || p.role == Role::kInput) && p.donated_to < 0)
+        all.push_back(bytes_of(steps_[i].in[k]));
     }
   return all;
 }
@@ -99,7 +100,6 @@ Status DeviceSteps::join_launches() {
       at->second = i;
     }
   }
-  if (is_taken_) return {};
   // What ran before the first launch may write anything; it has ended when the second begins.
   const std::vector<Bytes> constant = constants();
   size_t before = steps_.size();

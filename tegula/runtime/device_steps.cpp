@@ -164,7 +164,6 @@ DeviceCall DeviceSteps::call_of(size_t i) {
 }
 
 Result<std::vector<DeviceSteps::Ready>> DeviceSteps::take() {
-  is_taken_ = true;
   TEGULA_TRY(prepare());
   is_ready_ = false;
   std::vector<Ready> taken(ready_.size());

@@ -86,8 +86,7 @@ class DeviceSteps {
   std::vector<bool> on_device_;              // each step
   bool is_ready_ = false, is_sent_ = false;  // sent: a copy out of pinned_ may still go on
   bool has_host_steps_ = false, is_compiled_ = false;
-  bool is_taken_ = false;  // what it makes ready stands among another's launches
-  int n_runs_ = 0;         // since it was made ready
+  int n_runs_ = 0;  // since it was made ready
   std::unique_ptr<Prepared> graph_;
   std::vector<Mirror> mirrors_;
   Region mirrored_;  // on the device: all of them

@@ -163,9 +163,9 @@ TEST_F(DevicePrologues, StayAloneWhereTheyAreLong) {
   };
   expect_same("many rows", 0, norm(8, 64, 64));
   expect_same("long rows", 0, norm(1, 8192, 16));
-  const int64_t n = 2048 / 128 * 8 * device_->target().multiprocessors;
+  const int64_t n = 2048 / 128 * 16 * device_->target().multiprocessors;
   expect_same("as many blocks as have room", 1, norm(1, 64, n));
-  expect_same("one more", 0, norm(1, 64, n + 8));
+  expect_same("one more", 0, norm(1, 64, n + 16));
 }
 
 }  // namespace

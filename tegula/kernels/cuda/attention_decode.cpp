@@ -94,6 +94,9 @@ Result<DecodeVariant> choose_decode(const DecodeShape& s, int capability) {
   v.rows = tile_rows(s);
   v.is_paged = s.page_size > 0;
   v.is_f16 = s.is_f16;
+  // Keys in pages are cut where no batch is looked at, so a block may be long: it has all of 512
+  // keys of 64 under way at once.
+  if (v.is_paged && v.head_dim == 64) v.n_warps = 16;
   if (v.smem_bytes() > max_smem_bytes(capability)) v.n_slots = 1;
   if (v.smem_bytes() > max_smem_bytes(capability)) v.n_warps = 4;
   return v;

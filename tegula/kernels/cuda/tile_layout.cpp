@@ -21,7 +21,7 @@ constexpr int64_t kLongRow = 4096;   // a block takes such a row,
 constexpr int64_t kFewRowsLength = 512;   // and one of these if there are too few rows
 constexpr int kFewThreads = 512;          // to give each multiprocessor so many threads
 constexpr int64_t kRoomBytes = 32 << 10;  // of shared memory
-constexpr int64_t kPrologueRoomBytes = 6 << 10;
+constexpr int64_t kPrologueRoomBytes = 8 << 10;
 constexpr int64_t kBlocksPerMultiprocessor = 32;
 constexpr int kColumnWords = 160;  // registers of what is kept and of sums of columns
 
@@ -265,7 +265,8 @@ class Caller {
     if (is_early && l.keep != TileKeep::kRegisters) return false;
     const int words = 65536 / threads / 2;
     const int64_t most = block_ > 0 ? kPrologueRoomBytes : kRoomBytes;
-    if (l.row_steps > 0) l.vector = std::min(l.vector, l.row_steps);
+    // What each thread of a prologue reads comes at once: nobody else hides its way.
+    if (l.row_steps > 0) l.vector = block_ > 0 ? l.row_steps : std::min(l.vector, l.row_steps);
     while (l.vector > 1 &&
            (l.vector * phases.live_words > words || tile_room_bytes(p_, phases, l) > most))
       l.vector /= 2;
@@ -362,7 +363,7 @@ int64_t tile_room_bytes(const Program& p, const TilePhases& phases, const TileLa
     int64_t bytes = 0;
     for (const uint16_t v : phase.reduced)
       bytes += tile::class_of(p.code[v].dtype) == tile::Class::kF32 ? 4 : 8;
-    most = std::max(most, bytes * 2 * l.vector * l.threads_per_row);
+    most = std::max(most, bytes * l.chunks_at_once() * l.vector * l.threads_per_row);
   }
   return most;
 }

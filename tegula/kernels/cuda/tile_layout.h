@@ -59,6 +59,8 @@ struct TileLayout {
   bool is_whole = false;
   bool is_early = false;           // all is loaded before the first reduction
   std::vector<TileAccess> access;  // inputs, then outputs
+  // Of a row's values that are summed: one is written while the other is read, if there are two.
+  int chunks_at_once() const { return row_steps > 0 && row_steps <= vector ? 1 : 2; }
   bool is_block() const { return threads_per_row > 16; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;
   // All of it in a line: with the program's text, the signature of a kernel.

@@ -169,7 +169,7 @@ class Rows {
     return std::find(phases_.kept.begin(), phases_.kept.end(), v) != phases_.kept.end();
   }
 
-  // Two chunks of each value that is summed, written and read in turns.
+  // Chunks of each value that is summed, written and read in turns.
   void open_room(const TilePhase& phase) {
     const int chunk = l_.vector * threads_;
     int64_t at = 0;
@@ -177,7 +177,7 @@ class Rows {
       const std::string_view type = tile_value_type(w_.at(v).dtype);
       w_.line(type, "* const s", v, " = reinterpret_cast<", type,
               "*>(reinterpret_cast<char*>(room) + ", at, ");");
-      at += int64_t{2} * chunk * (type == "float" ? 4 : 8);
+      at += int64_t{l_.chunks_at_once()} * chunk * (type == "float" ? 4 : 8);
     }
     w_.line("int turn = 0;");
   }

@@ -359,7 +359,7 @@ void add_plain(List& list) {
   add("move.cu", {"TEGULA_BYTES=4"});
   add("reduce.cu", {"TEGULA_OP=0", "TEGULA_T=float"});
   for (const char* out : {"TEGULA_OUT16=0", "TEGULA_OUT16=1"})
-    add("matvec.cu", {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_COLUMNS=8",
+    add("matvec.cu", {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_COLUMNS=16",
                       "TEGULA_IN16=1", out, "TEGULA_F16=0", "--ftz=true"});
 }
 

@@ -34,7 +34,7 @@ extern constinit const KernelDef matvec{
     .op = "dot",
     .device = DeviceKind::kCuda,
     .order = "lanes",
-    .doc = "few rows: the matrix is read once, lanes side by side, a tree joins their sums",
+    .doc = "few rows: the matrix is read once, by lanes or tensor cores; a tree joins their sums",
     .priority = 150,
     .supports = passes<check>,
     .check = check,

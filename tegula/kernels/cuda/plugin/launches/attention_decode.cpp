@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tegula/kernels/cuda/describe/decode_query.h"
 #include "tegula/kernels/cuda/plugin/attention_count.h"
 #include "tegula/kernels/cuda/plugin/launch.h"
@@ -5,7 +7,32 @@
 namespace tegula::cuda {
 
 namespace {
-Status launch(const DeviceCall& call, const Stream& to) {
+class DecodeLaunch final : public PreparedLaunches {
+ public:
+  DecodeLaunch(const DecodeKernel& kernel, const DecodeCall& call, std::span<const TensorRef> early)
+      : kernel_(kernel), call_(call), early_(early.begin(), early.end()) {}
+
+  Status make() {
+    list = LaunchList();
+    call_.stream = list;
+    return kernel_.launch(call_);
+  }
+  Status settle(std::span<const MemoryRange> constant) override {
+    call_.is_settled = std::all_of(early_.begin(), early_.end(), [&](const TensorRef& t) {
+      const auto at = reinterpret_cast<uintptr_t>(t.data);
+      return std::any_of(constant.begin(), constant.end(),
+                         [&](const MemoryRange& r) { return r.begin <= at && at < r.end; });
+    });
+    return make();
+  }
+
+ private:
+  const DecodeKernel& kernel_;
+  DecodeCall call_;
+  const std::vector<TensorRef> early_;  // lengths and pages
+};
+
+Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   TEGULA_TRY(count_attention(call, false));
   const auto c =
       TEGULA_TRY(kernel::parse_attention(*call.attrs, call.in, false, kernel::kTakesPages));
@@ -18,7 +45,9 @@ Status launch(const DeviceCall& call, const Stream& to) {
   a.q = operand_of(call.in[0]), a.k = operand_of(call.in[1]), a.v = operand_of(call.in[2]);
   a.o = operand_of(call.out[0]), a.lse = call.out[1].as<float>();
   a.keys_per_split = decode_split(a.shape, call.target->multiprocessors);
+  std::vector<TensorRef> early;
   if (c.page > 0) {
+    early = {*c.seqlens_k, *c.table};
     a.seqlens_k = c.seqlens_k->as<int>(), a.pages = c.table->as<int>();
     a.pages_per_sequence = c.table->shape[1], a.n_pages = c.k->shape[0];
     a.keys_per_split = kKeysPerSplitOfPages;
@@ -26,11 +55,12 @@ Status launch(const DeviceCall& call, const Stream& to) {
   a.workspace = call.workspace;
   a.counters = static_cast<unsigned*>(
       TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
-  a.stream = to;
-  return k->launch(a);
+  auto prepared = std::make_unique<DecodeLaunch>(*k, a, early);
+  TEGULA_TRY(prepared->make());
+  return std::unique_ptr<Prepared>(std::move(prepared));
 }
 }  // namespace
 
-extern constinit const KernelLaunch attention_decode_launch{"attention_decode", prepare_by<launch>};
+extern constinit const KernelLaunch attention_decode_launch{"attention_decode", prepare};
 
 }  // namespace tegula::cuda

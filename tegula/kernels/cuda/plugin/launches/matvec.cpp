@@ -23,13 +23,13 @@ struct Tile {
   }
 };
 
-Tile tile_of(const MatmulShape& s, int64_t n_shards, int multiprocessors) {
+Tile tile_of(const MatmulShape& s, DType in, int64_t n_shards, int multiprocessors) {
   const auto power_of_2 = int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1));
   if (!s.b_mn_major) {
     // b is read once for so many rows. Shards of more would not find room in registers.
     const int64_t most = n_shards > 1 ? 2 : 16, times = ceil_div(s.m, most);
     const int64_t rows = s.m <= 4 ? std::min(most, power_of_2) : round_up(ceil_div(s.m, times), 2);
-    return {rows, rows > 8 ? 16 : 8, false};
+    return {rows, rows > 8 || in != DType::kF32 ? 16 : 8, false};
   }
   // The shape whose blocks load the multiprocessors least: a block takes about its columns times
   // its rows and what a step takes besides. b is read once for so many rows.
@@ -49,16 +49,19 @@ Tile tile_of(const MatmulShape& s, int64_t n_shards, int multiprocessors) {
 class MatvecLaunch final : public JoinableLaunch {
  public:
   MatvecLaunch(const JoinableKernel& kernel, const MatvecParams& p, const Tile& tile,
-               int64_t n_blocks, std::vector<std::string> defines, DType in, const Target& target)
+               int64_t n_blocks, std::vector<std::string> defines, DType in, int64_t n_shards,
+               const Target& target)
       : JoinableLaunch(kernel, words_of(p), n_blocks),
         tile_(tile),
         in_(in),
+        n_shards_(n_shards),
         defines_(std::move(defines)),
         target_(target) {
     defines_.emplace_back("TEGULA_AFTER=1");
   }
 
   Status settle(std::span<const MemoryRange> constant) override {
+    if (is_after_) return {};  // made anew, it would lack the program that it begins with
     std::vector<MatvecParams> own = calls();
     for (MatvecParams& p : own) {
       const auto b = reinterpret_cast<uintptr_t>(p.b);
@@ -99,6 +102,7 @@ class MatvecLaunch final : public JoinableLaunch {
     const Grid grid{{n_blocks(), 1, 1}, {kernel_.n_threads, 1, 1}, 0, true};
     const Driver* d = TEGULA_TRY(Driver::get());
     TEGULA_TRY(d->start_with(f, grid, list, kernel_.what, {&argument, 1}));
+    is_after_ = true;
     return true;
   }
 
@@ -141,16 +145,18 @@ class MatvecLaunch final : public JoinableLaunch {
 
   // Shared memory of matvec.cu.
   int64_t own_bytes() const {
-    const int64_t groups = 4 * 16 / size_bytes(in_);
-    return tile_.is_mn_major
-               ? 4 * std::max(int64_t{kFloatsAfter}, tile_.rows * groups * tile_.columns)
-               : 0;
+    const int64_t sums = 4 * tile_.rows * tile_.columns;  // of a part of the block
+    if (tile_.is_mn_major)
+      return std::max(int64_t{4} * kFloatsAfter, 4 * 16 / size_bytes(in_) * sums);
+    return in_ == DType::kF32 ? 0 : kRingBytes + 4 * n_shards_ * sums;
   }
 
   const Tile tile_;
   const DType in_;
+  const int64_t n_shards_;
   std::vector<std::string> defines_;
   const Target& target_;
+  bool is_after_ = false;  // begins with a program
 };
 
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
@@ -167,7 +173,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   p.a = d.a->data, p.b = d.b->data, p.c = d.out->data;
   p.lda = d.lda, p.ldb = d.ldb, p.ldc = d.ldc;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
-  const Tile t = tile_of(s, d.c.k_shards, call.target->multiprocessors);
+  const Tile t = tile_of(s, in, d.c.k_shards, call.target->multiprocessors);
   const std::vector<std::string> defines = {cat("TEGULA_M=", t.rows),
                                             cat("TEGULA_SHARDS=", d.c.k_shards),
                                             cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
@@ -184,8 +190,8 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   k.what = "launching matvec";
   const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
-  return prepare_joinable(
-      std::make_unique<MatvecLaunch>(k, p, t, t.blocks(s), defines, in, *call.target));
+  return prepare_joinable(std::make_unique<MatvecLaunch>(k, p, t, t.blocks(s), defines, in,
+                                                         d.c.k_shards, *call.target));
 }
 }  // namespace
 

@@ -1,0 +1,51 @@
+// What the ways of matvec.cu share.
+#pragma once
+
+#include "tegula/kernels/cuda/count.cuh"
+#include "tegula/kernels/cuda/joined.cuh"
+#include "tegula/kernels/cuda/matvec_params.h"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
+#include "tegula/kernels/cuda/ptx/types.cuh"
+
+namespace tegula::cuda {
+
+#if TEGULA_IN16
+using In = u16;
+#else
+using In = float;
+#endif
+constexpr int kVector = 16 / sizeof(In);  // elements of a load
+constexpr int kM = TEGULA_M, kShards = TEGULA_SHARDS;
+
+// of[0] + of[1], of[2] + of[3], …, and so on up.
+__device__ inline float sum_of_neighbours(float (&of)[kShards]) {
+#pragma unroll
+  for (int step = 1; step < kShards; step *= 2)
+#pragma unroll
+    for (int s = 0; s < kShards; s += 2 * step) of[s] += of[s + step];
+  return of[0];
+}
+
+__device__ inline void store(const MatvecParams& p, int m, int n, float x) {
+  count_flops(kShards - 1);
+#if TEGULA_OUT16
+  static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_element(x, 0.f));
+#else
+  static_cast<float*>(p.c)[m * p.ldc + n] = x;
+#endif
+}
+
+__device__ inline const In* row_of_a(const MatvecParams& p, const In* a, int m) {
+  // Rows past the last are the last, and not written.
+  return a + min(m, p.m - 1) * p.lda;
+}
+
+// a may have to be made first, by begin(), which gives where it is: the first loads of b are on
+// their way meanwhile.
+#ifdef TEGULA_AFTER
+constexpr bool kIsAfter = true;
+#else
+constexpr bool kIsAfter = false;
+#endif
+
+}  // namespace tegula::cuda
