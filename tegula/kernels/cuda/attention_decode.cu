@@ -254,6 +254,7 @@ struct WarpPart {
   float4 o[kPieces][32];
   float4 sums[kTiles][4];
 };
+constexpr int kMergedAtOnce = kWarps > 8 ? 8 : 16;  // splits: as many as registers hold
 constexpr int kPartBytes = (int(sizeof(WarpPart)) + 1023) / 1024 * 1024;
 struct Shared {
   char ring[kWarps][kRingBytes < kPartBytes ? kPartBytes : kRingBytes];
@@ -352,7 +353,7 @@ __device__ inline void combine(const AttentionDecodeParams& p, Item it, Shared& 
     if (8 * to.i + 2 * to.t >= rows) continue;
     Part part;
     part.clear();
-    part.merge<16>(n_active, [&](int s, float4& of, float4& x) {
+    part.merge<kMergedAtOnce>(n_active, [&](int s, float4& of, float4& x) {
       of = __ldcg(sums + ((s * kHeads + to.head) * kTiles + to.i) * 4 + to.t);
       x = __ldcg(o + s * kAll + at);
     });
