@@ -133,12 +133,14 @@ class DeviceFewRows : public ::testing::Test {
 TEST_F(DeviceFewRows, HaveTheBitsOfTheOrder) {
   // Steps and chunks of k that are whole, cut short and more than one.
   for (const DType t : {DType::kBF16, DType::kF32})
-    for (const bool is_mn_major : {false, true})
+    for (const bool is_mn_major : {false, true}) {
+      check({1, 24, 10848, 4, is_mn_major, t});  // a shard ends just before a chunk does
       for (const int64_t m : {1, 3, 11, 16, 21})
         for (const int64_t k : {64, 2048, 8544}) {
           check({m, 24, k, 1, is_mn_major, t});
           if (m <= 3) check({m, 24, k, 4, is_mn_major, t});
         }
+    }
 }
 
 }  // namespace

@@ -100,7 +100,10 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   const auto of_a = [&](int half, int piece, int chunk) {  // piece: of 8 k, of all
     const int m = min(half * 8 + lane % 8, kM - 1), at = piece + lane / 8;
     if (kIsAfter) return smem_address(row_of_a(p, a, first + m) + min(at * kVector, p.k - kVector));
-    return smem_address(rows + m * kRowVectors + place(m, at - chunk / kVector));
+    // A step may end a shard before the chunk's end, and itself behind it.
+    int within = at - chunk / kVector;
+    if (kShards > 1) within = min(within, kRowVectors - 1);
+    return smem_address(rows + m * kRowVectors + place(m, within));
   };
   Rows next;
   int chunk = -kChunk;
