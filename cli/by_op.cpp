@@ -48,17 +48,20 @@ Json times_by_op(const Plan& plan, const std::vector<StepStats>& stats) {
   std::vector<std::pair<double, Json>> rows;
   for (const auto& [key, t] : times) {
     const auto& [scope, phase, op, kernel, shapes] = key;
-    rows.emplace_back(
-        t.seconds,
-        Json::object({{"scope", scope},
-                      {"phase", phase},
-                      {"op", op},
-                      {"kernel", kernel},
-                      {"shapes", shapes},
-                      {"launches", t.launches},
-                      {"ms", 1e3 * t.seconds},
-                      {"gflops", t.flops / t.seconds / 1e9},
-                      {"gbytes_per_s", static_cast<double>(t.bytes) / t.seconds / 1e9}}));
+    // A step that became part of another's launch has no time of its own.
+    const auto rate = [&, seconds = t.seconds](double n) {
+      return seconds > 0 ? n / seconds / 1e9 : 0;
+    };
+    rows.emplace_back(t.seconds,
+                      Json::object({{"scope", scope},
+                                    {"phase", phase},
+                                    {"op", op},
+                                    {"kernel", kernel},
+                                    {"shapes", shapes},
+                                    {"launches", t.launches},
+                                    {"ms", 1e3 * t.seconds},
+                                    {"gflops", rate(t.flops)},
+                                    {"gbytes_per_s", rate(static_cast<double>(t.bytes))}}));
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 namespace tegula {
 
@@ -21,13 +22,30 @@ void end_trace(Device& device, RunTrace& trace) {
     trace.spans = std::move(*spans);
 }
 
-double busy_ms(std::span<const DeviceSpan> spans) {
-  double sum = 0, until = 0;
+std::vector<double> own_ms(std::span<const DeviceSpan> spans) {
+  std::vector<double> own;
+  double until = 0;
   for (const DeviceSpan& s : spans) {
-    sum += std::max(0.0, s.end_ms - std::max(s.begin_ms, until));
+    own.push_back(std::max(0.0, s.end_ms - std::max(s.begin_ms, until)));
     until = std::max(until, s.end_ms);
   }
-  return sum;
+  return own;
+}
+
+std::vector<int> steps_of(std::span<const DeviceSpan> spans, std::span<const int64_t> launches) {
+  std::vector<int> step_of, all;  // of launches, of spans
+  for (size_t i = 0; i < launches.size(); ++i)
+    step_of.insert(step_of.end(), static_cast<size_t>(launches[i]), static_cast<int>(i));
+  const auto is_launch = [](const DeviceSpan& s) { return s.kind != DeviceSpan::kCopy; };
+  if (std::count_if(spans.begin(), spans.end(), is_launch) != std::ssize(step_of)) return {};
+  auto next = step_of.begin();
+  for (const DeviceSpan& s : spans) all.push_back(is_launch(s) ? *next++ : -1);
+  return all;
+}
+
+double busy_ms(std::span<const DeviceSpan> spans) {
+  const std::vector<double> own = own_ms(spans);
+  return std::accumulate(own.begin(), own.end(), 0.0);
 }
 
 double length_ms(std::span<const DeviceSpan> spans) {

@@ -19,7 +19,13 @@ struct RunTrace {
 void begin_trace(Device& device, RunTrace& trace);
 void end_trace(Device& device, RunTrace& trace);
 
-// Time in which at least one of them ran: kernels that are launched early overlap.
+// Of each, by how much it ends later than all that began before it: kernels that are launched early
+// wait, within their spans, for the one before.
+std::vector<double> own_ms(std::span<const DeviceSpan> spans);
+// The step of each: kernels and fills are a plan's launches in its order, `launches` of each step;
+// copies have none, -1. Empty: there are not as many.
+std::vector<int> steps_of(std::span<const DeviceSpan> spans, std::span<const int64_t> launches);
+// Time in which at least one of them ran.
 double busy_ms(std::span<const DeviceSpan> spans);
 // From the first one's beginning to the last one's end.
 double length_ms(std::span<const DeviceSpan> spans);

@@ -64,7 +64,7 @@ std::string table(const std::vector<TimelineEvent>& events, double all_ms) {
   std::map<std::string, Sum> by_kernel;
   for (const TimelineEvent& e : events) {
     Sum& s = by_kernel[cat(e.op, " ", e.kernel)];
-    ++s.calls, s.ms += e.end_ms - e.begin_ms;
+    ++s.calls, s.ms += e.own_ms;
   }
   std::vector<std::pair<std::string, Sum>> rows(by_kernel.begin(), by_kernel.end());
   std::stable_sort(rows.begin(), rows.end(),
@@ -94,7 +94,7 @@ std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepSta
                       std::string(step.kernel            ? step.kernel->name
                                   : step.regions.empty() ? "reference"
                                                          : "bodies"),
-                      step.scope, step.phase, queue_of(step, is_device), at, at + ms});
+                      step.scope, step.phase, queue_of(step, is_device), at, at + ms, ms});
     at += ms;
   }
   return events;
@@ -102,20 +102,16 @@ std::vector<TimelineEvent> timeline_of(const Plan& plan, std::span<const StepSta
 
 std::vector<TimelineEvent> placed_events(const Plan& plan, std::span<const int64_t> launches,
                                          std::span<const DeviceSpan> spans) {
-  std::vector<size_t> step_of;  // of each launch
-  for (size_t i = 0; i < launches.size(); ++i)
-    step_of.insert(step_of.end(), static_cast<size_t>(launches[i]), i);
-  const auto is_launch = [](const DeviceSpan& s) { return s.kind != DeviceSpan::kCopy; };
-  const bool is_known =
-      std::count_if(spans.begin(), spans.end(), is_launch) == static_cast<int64_t>(step_of.size());
+  const std::vector<int> steps = steps_of(spans, launches);
+  const std::vector<double> own = own_ms(spans);
   std::vector<TimelineEvent> events;
-  size_t next = 0;
-  for (const DeviceSpan& s : spans) {
+  for (size_t k = 0; k < spans.size(); ++k) {
+    const DeviceSpan& s = spans[k];
     TimelineEvent e{.op = kKindNames[s.kind], .kernel = s.name, .scope = {}};
-    e.begin_ms = s.begin_ms, e.end_ms = s.end_ms;
+    e.begin_ms = s.begin_ms, e.end_ms = s.end_ms, e.own_ms = own[k];
     if (s.kind != DeviceSpan::kKernel) e.queue = Queue::kCopies, e.kernel = cat(s.bytes, " bytes");
-    if (is_known && is_launch(s)) {
-      const Step& step = plan.steps[step_of[next++]];
+    if (!steps.empty() && steps[k] >= 0) {
+      const Step& step = plan.steps[static_cast<size_t>(steps[k])];
       e.op = step.op->name, e.scope = step.scope, e.phase = step.phase;
       if (s.kind == DeviceSpan::kKernel) e.queue = queue_of(step, true);
     }

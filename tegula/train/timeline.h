@@ -25,7 +25,7 @@ struct TimelineEvent {
   std::string op, kernel, scope;
   Phase phase = Phase::kForward;
   Queue queue = Queue::kKernels;
-  double begin_ms = 0, end_ms = 0;
+  double begin_ms = 0, end_ms = 0, own_ms = 0;  // own: as runtime/trace.h has it
 };
 
 struct Timeline {
