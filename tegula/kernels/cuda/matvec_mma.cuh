@@ -12,20 +12,19 @@
 
 namespace tegula::cuda {
 
-constexpr int kThreads = 128, kWarps = kThreads / 32, kColumns = TEGULA_COLUMNS;
-constexpr int kTiles = kColumns / 16, kHalves = kM > 8 ? 2 : 1;  // of mma.sync
-// k of a sum of the tensor cores, of which a warp has kParts under way, and of a block.
-constexpr int kPart = 64, kParts = 1, kStep = kWarps * kParts * kPart;
-constexpr int kPartBytes = 2 * kPart;  // of a column
+constexpr int kThreads = 128, kWarps = kThreads / 32, kColumns = 16;
+constexpr int kHalves = kM > 8 ? 2 : 1;            // of the rows of a
+constexpr int kPart = 64, kStep = kWarps * kPart;  // k of a warp and of a block at a time
+constexpr int kPartBytes = 2 * kPart;              // of a column
+static_assert(kColumns == TEGULA_COLUMNS);
 // A warp's steps are on their way in shared memory, a slot each: loads to registers a compiler
 // would gather behind the products.
-constexpr int kSlotBytes = kParts * kColumns * kPartBytes,
-              kSlots = kRingBytes / kWarps / kSlotBytes;
+constexpr int kSlotBytes = kColumns * kPartBytes, kSlots = kRingBytes / kWarps / kSlotBytes;
 // Rows of a beside them, so many of k. What begins with a program has them in shared memory.
 constexpr int kChunk = (16 << 10) / 2 / kM / kStep * kStep, kRowVectors = kChunk / kVector;
 constexpr int kSums = kShards * kWarps * kM * kColumns;
 constexpr int kRoom = kIsAfter || kM * kRowVectors < kSums / 4 ? (kSums + 3) / 4 : kM * kRowVectors;
-static_assert(kTiles > 0 && kSlots > 1 && kChunk > 0);
+static_assert(kSlots > 1 && kChunk > 0);
 
 // Where 16 bytes of a row of eight such pieces, or more, lie: eight rows' on all banks.
 __device__ __forceinline__ int place(int row, int piece) { return piece ^ row % 8; }
@@ -65,7 +64,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int n_columns = (p.n + kColumns - 1) / kColumns;
   const int n0 = block % n_columns * kColumns, first = block / n_columns * kM;
-  const int shard_k = p.k / kShards, of_warp = warp * kParts * kPart;
+  const int shard_k = p.k / kShards, of_warp = warp * kPart;
 
   // A lane copies a piece of every fourth column, so that eight lanes copy a line.
   const int own = of_warp + lane % 8 * kVector;
@@ -78,14 +77,13 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   int asked = 0,
       asked_end = shard_k;  // the step that is asked for next, of a shard that ends there
   const auto ask = [&](u32 slot) {
+    const u32 bytes = own + asked < min(asked_end, p.k) ? 16 : 0;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part)
-#pragma unroll
-      for (int i = 0; i < kColumns / 4; ++i) {
-        const int k = asked + part * kPart, column = part * kColumns + lane / 8 + 4 * i;
-        cp_async(ring + slot + column * kPartBytes + 16 * place(column, lane % 8), b[i] + k,
-                 own + k < min(asked_end, p.k) ? 16 : 0);
-      }
+    for (int i = 0; i < kColumns / 4; ++i) {
+      const int column = lane / 8 + 4 * i;
+      cp_async(ring + slot + column * kPartBytes + 16 * place(column, lane % 8), b[i] + asked,
+               bytes);
+    }
     cp_async_commit();
     asked += kStep;
     if (kShards > 1 && asked >= asked_end) asked = asked_end, asked_end += shard_k;
@@ -108,7 +106,7 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   Rows next;
   int chunk = -kChunk;
   u32 slot = 0;
-  float sums[kShards][kTiles][kHalves][4] = {};
+  float sums[kShards][kHalves][4] = {};
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard) {
     const int end = (shard + 1) * shard_k;
@@ -123,14 +121,13 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
       }
       cp_async_wait<kSlots - 1>();
       __syncwarp();
-      float of_part[kParts][kTiles][kHalves][4] = {};
+      float part[kHalves][4] = {};
 #pragma unroll
-      for (int k = 0; k < kParts * kPart; k += 32) {
-        auto& part = of_part[k / kPart];
+      for (int k = 0; k < kPart; k += 32) {
+        const int at = k0 + of_warp + k;
         u32 x[kHalves][4];
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
-          const int at = k0 + of_warp + k;
           ldmatrix(of_a(half, at / kVector, chunk), x[half]);
           // Behind the end of a shard, or of what a program made, is something else.
 #pragma unroll
@@ -138,28 +135,19 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
             if ((kShards > 1 || kIsAfter) && at + 8 * i >= end) x[half][i] = 0;
         }
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
+        for (int j = 0; j < 2; ++j) {
+          u32 y[4];
+          ldmatrix(ring + slot + (of_b ^ (k / 16 + j) << 5), y);
 #pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            u32 y[4];
-            ldmatrix(ring + slot + (k / kPart * kColumns + i * 16) * kPartBytes +
-                         (of_b ^ (k % kPart / 16 + j) << 5),
-                     y);
-#pragma unroll
-            for (int half = 0; half < kHalves; ++half)
-              mma_m16n8k16(part[i][half], y[0], y[1], y[2], y[3], x[half][2 * j],
-                           x[half][2 * j + 1]);
-          }
+          for (int half = 0; half < kHalves; ++half)
+            mma_m16n8k16(part[half], y[0], y[1], y[2], y[3], x[half][2 * j], x[half][2 * j + 1]);
+        }
       }
       __syncwarp();
 #pragma unroll
-      for (int part = 0; part < kParts; ++part)
+      for (int half = 0; half < kHalves; ++half)
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i)
-#pragma unroll
-          for (int half = 0; half < kHalves; ++half)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) sums[shard][i][half][e] += of_part[part][i][half][e];
+        for (int e = 0; e < 4; ++e) sums[shard][half][e] += part[half][e];
       ask(slot);
       slot = slot == (kSlots - 1) * kSlotBytes ? 0 : slot + kSlotBytes;
     }
@@ -173,13 +161,11 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
 #pragma unroll
   for (int shard = 0; shard < kShards; ++shard)
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i)
+    for (int half = 0; half < kHalves; ++half)
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (const int m = 8 * half + 2 * t + e % 2; m < kM)
-            *sum_at(shard, warp, m, 16 * i + g + e / 2 * 8) = sums[shard][i][half][e];
+      for (int e = 0; e < 4; ++e)
+        if (const int m = 8 * half + 2 * t + e % 2; m < kM)
+          *sum_at(shard, warp, m, g + e / 2 * 8) = sums[shard][half][e];
   __syncthreads();
   for (int at = threadIdx.x; at < kM * kColumns; at += kThreads) {
     const int m = at / kColumns, n = at % kColumns;
