@@ -74,8 +74,8 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   for (int i = 0; i < kColumns / 4; ++i)  // columns past the last are the last, and not written
     b[i] = static_cast<const In*>(p.b) +
            static_cast<long long>(min(n0 + lane / 8 + 4 * i, p.n - 1)) * p.ldb + own;
-  int asked = 0,
-      asked_end = shard_k;  // the step that is asked for next, of a shard that ends there
+  // The step that is asked for next, of a shard that ends there.
+  int asked = 0, asked_end = shard_k;
   const auto ask = [&](u32 slot) {
     const u32 bytes = own + asked < min(asked_end, p.k) ? 16 : 0;
 #pragma unroll
