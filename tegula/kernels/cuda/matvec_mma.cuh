@@ -59,7 +59,7 @@ struct Rows {
 // Blocks: ⌈n / kColumns⌉ for each kM rows.
 template <class Begin>
 __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begin) {
-  __shared__ __align__(1024) char slots[kWarps][kSlots * kSlotBytes];
+  __shared__ __align__(kRingAlign) char slots[kWarps][kSlots * kSlotBytes];
   __shared__ __align__(128) uint4 rows[kRoom];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int n_columns = (p.n + kColumns - 1) / kColumns;

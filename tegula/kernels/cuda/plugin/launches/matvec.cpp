@@ -148,7 +148,7 @@ class MatvecLaunch final : public JoinableLaunch {
     const int64_t sums = 4 * tile_.rows * tile_.columns;  // of a part of the block
     if (tile_.is_mn_major)
       return std::max(int64_t{4} * kFloatsAfter, 4 * 16 / size_bytes(in_) * sums);
-    return in_ == DType::kF32 ? 0 : kRingBytes + 4 * n_shards_ * sums;
+    return in_ == DType::kF32 ? 0 : kRingAlign + kRingBytes + 4 * n_shards_ * sums;
   }
 
   const Tile tile_;
