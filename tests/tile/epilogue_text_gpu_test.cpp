@@ -40,6 +40,18 @@ Program tanh_gradient() {
   return b.finish().value();
 }
 
+// Of silu(x) y by x and y, and itself.
+Program swiglu_gradient() {
+  Builder b(2, 0);
+  const Reg g = b.cast(b.load(b.input(B)), F), x = b.cast(b.load(b.input(B)), F);
+  const Reg y = b.cast(b.load(b.input(B)), F), s = b.unary(Op::kSigmoid, x);
+  const Reg silu = b.unary(Op::kSilu, x);
+  b.store(b.output(B), b.cast(g * y * (s + x * (s * (1.0 - s))), B));
+  b.store(b.output(B), b.cast(g * silu, B));
+  b.store(b.output(B), b.cast(y * silu, B));
+  return b.finish().value();
+}
+
 // dropout(product + bias) + residual, in f32.
 Program dropout_residual() {
   Builder b(2, 0);
@@ -56,7 +68,8 @@ TEST(EpilogueText, CompilesWithoutLoss) {
   if (version->size() > 6) GTEST_SKIP() << "this NVRTC compiles for the host: " << *version;
   Target target;
   target.device = DeviceKind::kCuda, target.multiprocessors = 132;
-  for (const Program& p : {gelu_kept(), gelu_gradient(), tanh_gradient(), dropout_residual()}) {
+  for (const Program& p : {gelu_kept(), gelu_gradient(), tanh_gradient(), swiglu_gradient(),
+                           dropout_residual()}) {
     const auto operand = [](const Operand& o) {
       const Shape s = o.extent == Extent::kFull ? Shape{8192, 3072} : Shape{};
       return contiguous_ref(nullptr, {o.dtype, s});

@@ -231,7 +231,7 @@ TEGULA_VEC Vf rsqrt(Vf x) { return set1(1.0f) / sqrt(x); }
 TEGULA_VEC Vf relu(Vf x) { return max(zero(), x); }
 
 // x·sigmoid(x); -inf gives -0 like every very negative x
-TEGULA_VEC Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) / (set1(1.0f) + exp(-x)); }
+TEGULA_VEC Vf silu(Vf x) { return max(set1(-0x1.fffffep127f), x) * sigmoid(x); }
 
 TEGULA_VEC Vf gelu(Vf x) {
   // Past these bounds the result is -0 or x anyway.
