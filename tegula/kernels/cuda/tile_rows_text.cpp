@@ -46,6 +46,7 @@ class Rows {
     if (l_.n_columns > 0) open_parts();
     w_.line("const Index row_len = static_cast<Index>(p.row_len);");
     w_.find_row();
+    if (l_.n_columns > 0) prefetch();
     keep();
     for (const TilePhase& phase : phases_.phases) {
       for (const uint16_t v : phase.row) w_.value(v);
@@ -106,6 +107,23 @@ class Rows {
     w_.line("for (i64 row = ", first, "; row < p.n_rows; row += static_cast<i64>(n_blocks) * ",
             rows, ") {");
     w_.open();
+  }
+
+  // The lines of the thread's next row: what sums of columns take of the registers leaves few
+  // threads, whose own reads would be too few on their way.
+  void prefetch() {
+    if (l_.n_outer != 1 || l_.n_inner != 1) return;
+    w_.line("const i64 ahead = static_cast<i64>(n_blocks) * ", l_.rows_per_block, ";");
+    w_.line("if (row + ahead < p.n_rows) {");
+    w_.open();
+    for (size_t k = 0; k < w_.program().inputs.size(); ++k) {
+      if (l_.access[k] != TileAccess::kVector) continue;
+      const int line = 128 / size_bytes(w_.program().inputs[k].dtype);
+      w_.line("for (Index c = lane * ", line, "; c < row_len; c += ", threads_ * line, ")");
+      w_.line("  prefetch_l2(", w_.name_of(k), " + ahead * p.", w_.name_of(k), "_outer0 + c);");
+    }
+    w_.close();
+    w_.line("}");
   }
 
   void close_parts() {

@@ -131,12 +131,12 @@ inline void st_release_gpu_global_u32(u32* to, u32 x) { *to = x; }
 inline void atom_add_acq_rel_gpu_global_u32(auto& before, u32* at, u32 x) {
   before = *at, *at += x;
 }
+inline void prefetch_global_L2(const void*) {}
 inline void fence_acq_rel_gpu() {}
 inline void fence_proxy_async() {}
 inline void fence_proxy_async_shared_cta() {}
 inline void griddepcontrol_wait() { current_machine->await_launch(); }
 inline void griddepcontrol_launch_dependents() {}
-inline void prefetch_global_L2(const void*) {}
 
 // Copies in the background.
 inline void cp_async_cg_shared_global(u32 to, const void* from, int size, u32 bytes) {
@@ -163,6 +163,11 @@ inline void bar_sync(u32 id, u32 n_threads) {
 inline void bar_arrive(u32 id, u32 n_threads) {
   if (id > 15) fail("there are 16 barriers");
   current_machine->sync(id, n_threads, false);
+}
+// The first lane; of the whole warp, as it is used.
+inline void elect_sync(bool& is_one, u32 lanes) {
+  if (lanes != 0xffffffffu) fail("elect.sync of a part of a warp");
+  is_one = lane() == 0;
 }
 inline void setmaxnreg_dec_sync_aligned_u32(int) {}
 inline void setmaxnreg_inc_sync_aligned_u32(int) {}
