@@ -242,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(q::kThreads, 1)
   __syncthreads();
   if (warp < 4) {
     give_registers<24>();
-    if (threadIdx.x == 0) {
+    if (warp == 0 && elect_one()) {
       q::Producer producer{p, s, &q, &k, &v, &d_o};
       producer.run();
       end_side_by_side(p);

@@ -391,9 +391,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const DqPass tiles(t, at.rises);
   if (warp < 4) {
     give_registers<24>();
-    if (threadIdx.x == 0) {
+    if (warp == 0) {
       Producer producer{p, s, &q, &k, &v, &d_o};
-      producer.run(t, tiles);
+      if (elect_one()) producer.run(t, tiles);
     } else if (kOrdered && threadIdx.x == 32) {
       ask_for_turns(p, s.turns, t, tiles);
     } else if (kOrdered && threadIdx.x == 64) {

@@ -220,7 +220,7 @@ __device__ inline void write_rows(const AttentionBwdParams& p, const float (&sum
   }
   fence_async_proxy();
   named_sync(barrier, 128);
-  if (warp == 0 && lane == 0) {
+  if (warp == 0 && elect_one()) {
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
       tma_store(map, place + box * kRowsBox, box * kBoxColumns, row, head, batch);

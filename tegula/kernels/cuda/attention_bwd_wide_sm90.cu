@@ -278,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (warp < 4) {
     give_registers<kD == 256 ? 24 : 40>();
-    if (threadIdx.x == 0) {
+    if (warp == 0 && elect_one()) {
       kv::Producer producer{p, s, &q, &k, &v, &d_o};
       producer.run();
       end_side_by_side(p);

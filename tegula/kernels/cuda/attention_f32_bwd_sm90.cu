@@ -432,7 +432,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const DqPass tiles(t, at.rises);
   if (warp < 4) {
     give_registers<kSplitsColumns ? 40 : 24>();
-    if (threadIdx.x == 0) {
+    if (warp == 0 && elect_one()) {
       Producer producer{p, s, &q, &k, &v, &d_o};
       producer.run(t, tiles);
     }

@@ -332,9 +332,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (warp < 4) {
     if constexpr (kConsumers > 1) give_registers<kConsumers == 3 ? 32 : 40>();
-    if (threadIdx.x == 0) {
+    if (warp == 0) {
       Producer producer{p, s, &q, &k, &v};
-      producer.run();
+      if (elect_one()) producer.run();
     } else if (threadIdx.x == 32) {
       s.next.deal(p);
     }

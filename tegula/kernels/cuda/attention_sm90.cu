@@ -289,9 +289,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
   if (warp < 4) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) {
+    if (warp == 0) {
       Producer producer{p, s, &q, &k, &v};
-      producer.run();
+      if (elect_one()) producer.run();
     } else if (threadIdx.x == 32) {
       s.next.deal(p);
     }

@@ -210,7 +210,7 @@ struct TileConsumer : RowsOfOutput {
     const int first_row = t.row + int(wg) * kRows;
     const bool direct = kIsOdd || (kIsPacked && first_row + kRows > t.s.q_end);
     finish_sums(t, row);
-    const bool leader = warp == 0 && lane == 0;
+    const bool leader = warp == 0 && elect_one();
     const u32 barrier = 1 + kConsumers + wg;
     if (kOwnO && leader) tma_store_wait_read();  // the tile before this one has left
     named_sync(barrier, 128);

@@ -116,9 +116,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   begin_early();
 
-  if (uniform(threadIdx.x / 32) < 4) {
+  const u32 warp = uniform(threadIdx.x / 32);
+  if (warp < 4) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) produce(p, s, &a, &b);
+    if (warp == 0 && elect_one()) produce(p, s, &a, &b);
   } else {
     take_registers<kConsumerRegisters>();
     Consumer(p, s, e).run();

@@ -43,7 +43,7 @@ struct Consumer : Multiplier {
   // Columns [64 box, 64 box + 64) of the rounded tile to global memory through shared memory.
   __device__ void write(int box) {
     if (column < 0) return;
-    const bool leader = warp == 0 && lane == 0;
+    const bool leader = warp == 0 && elect_one();
     const int first = column + 64 * box;
     const bool is_ragged = p.n % 8 != 0 && first + 64 > p.n;
     char* to = s.out + (wg * kOutBoxes + box % kOutBoxes) * kBoxBytes;
@@ -106,7 +106,7 @@ struct Consumer : Multiplier {
     }
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) write(i);
-    if (warp == 0 && lane == 0) tma_store_wait_read();
+    if (warp == 0 && elect_one()) tma_store_wait_read();
   }
 };
 
@@ -127,9 +127,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   begin_early();
 
-  if (uniform(threadIdx.x / 32) < 4) {
+  const u32 warp = uniform(threadIdx.x / 32);
+  if (warp < 4) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) produce(p, s, &a, &b);
+    if (warp == 0 && elect_one()) produce(p, s, &a, &b);
   } else {
     take_registers<kConsumerRegisters>();
     Consumer(p, s, &c).run();

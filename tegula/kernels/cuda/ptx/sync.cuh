@@ -95,6 +95,18 @@ __device__ __forceinline__ uint2 load_streamed_8(const void* from) {
   return x;
 }
 
+// Is this the one thread of its warp, all of which call it, that does what one shall do? A compiler
+// then knows that it is one: what it hands to the copy engine needs no loop over threads.
+__device__ inline bool elect_one() {
+  u32 is_one;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(is_one));
+  return is_one != 0;
+}
+
 // A value that is the same in all lanes, said in a way that the compiler keeps it in a uniform
 // register.
 __device__ inline u32 uniform(u32 value) { return __shfl_sync(0xffffffff, value, 0); }

@@ -134,7 +134,8 @@ class Translator {
         const bool is_register =
             std::find(registers_.begin(), registers_.end(), name) != registers_.end();
         if (name == "_")
-          end = std::min(s.find(',', at), s.size() - 1) + 1;
+          end = s.substr(end).starts_with('|') ? end + 1
+                                               : std::min(s.find(',', at), s.size() - 1) + 1;
         else
           out += is_register ? of_register(name) : std::string(name);
       } else if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
