@@ -50,6 +50,9 @@ class Prepared {
   // Takes in the work before it, which it uses, to be done first, by whatever part of this needs
   // it: neither may write what that reads. False: it cannot, or that would take longer.
   virtual Result<bool> begin_with(const Prepared& /*before*/) { return false; }
+  // Takes in the work after it, which uses what this makes, to be done last, by whatever part of
+  // this makes what it needs: it may write nothing that this reads. False: as above.
+  virtual Result<bool> end_with(const Prepared& /*after*/) { return false; }
 };
 
 // A device's kernel of that name, made ready for a call whose memory it will use.

@@ -37,7 +37,7 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
   return text;
 }
 
-bool begins_with_programs(const KernelDef& kernel) { return kernel.name == "matvec"; }
+bool takes_in_programs(const KernelDef& kernel) { return kernel.name == "matvec"; }
 
 namespace {
 // A plan asks for each of its steps, and most ops have a kernel or two.

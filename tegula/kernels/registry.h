@@ -18,9 +18,9 @@ std::string refusals(std::string_view op, DeviceKind device, const KernelQuery& 
 // Does the kernel support the call at all the extents that are asked about?
 bool supports_all(const KernelDef& kernel, std::span<const KernelQuery> queries);
 
-// Whether a launch of the kernel may begin with a fused step's that makes what it reads
-// (Prepared::begin_with, kernels/device.h).
-bool begins_with_programs(const KernelDef& kernel);
+// Whether a launch of the kernel may begin with a fused step's that makes what it reads, or end
+// with one that reads what it makes (Prepared::begin_with, end_with, kernels/device.h).
+bool takes_in_programs(const KernelDef& kernel);
 
 // The kernel of highest priority that implements `op` for `target` and supports all the queries;
 // only of numeric order `order` unless that is empty. Kernels of negative priority are never

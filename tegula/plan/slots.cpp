@@ -139,14 +139,24 @@ bool overwrites(const Step& s, size_t operand, size_t result) {
 // Nothing is launched for it.
 bool is_concat_in_place(const Step& s) { return !s.op->joins.empty() && s.bytes == 0; }
 
-// May a launch of s be the beginning of that of the step after it? Then it overwrites nothing that
-// it reads: each block of the other reads it.
-bool begins_with(const Step& next, const Step& s) {
-  if (!s.program || !s.kernel || !next.kernel || !begins_with_programs(*next.kernel)) return false;
+bool reads_from(const Step& next, const Step& s) {
   return std::any_of(next.in.begin(), next.in.end(), [&](const PlanTensor& t) {
     return std::any_of(s.out.begin(), s.out.end(),
                        [&](const PlanTensor& o) { return o.slot == t.slot; });
   });
+}
+
+// May a launch of s be the beginning of that of the step after it? Then it overwrites nothing that
+// it reads: each block of the other reads it.
+bool begins_with(const Step& next, const Step& s) {
+  return s.program && s.kernel && next.kernel && takes_in_programs(*next.kernel) &&
+         reads_from(next, s);
+}
+
+// May a launch of s end with that of the step after it? Then this overwrites nothing that s reads.
+bool ends_with(const Step& s, const Step& next) {
+  return next.program && next.program->n_inner == 0 && s.kernel && next.kernel &&
+         takes_in_programs(*s.kernel) && reads_from(next, s);
 }
 
 // A result that is a parameter's own contents is copied out before the run may overwrite them.
@@ -269,15 +279,16 @@ const Step* Planner::launched_after(const Step& s) const {
   return next < end ? next : nullptr;
 }
 
-// Per step the last of those that may become one launch with it (gather_alike.h, or which begin
-// with it): until then what it read is not written over.
+// Per step the last of those that may become one launch with it (gather_alike.h, or which begin or
+// end with the other): until then what it read is not written over.
 std::vector<int> Planner::launched_with() const {
   std::vector<int> last(plan_.steps.size());
   std::iota(last.begin(), last.end(), 0);
   for (size_t i = last.size(); i-- > 0;) {
     const Step& s = plan_.steps[i];
     const Step* next = is_concat_in_place(s) ? nullptr : launched_after(s);
-    if (next && s.kernel && (s.kernel == next->kernel || begins_with(*next, s)))
+    if (next && s.kernel &&
+        (s.kernel == next->kernel || begins_with(*next, s) || ends_with(s, *next)))
       last[i] = last[static_cast<size_t>(next - plan_.steps.data())];
   }
   return last;

@@ -1,5 +1,6 @@
 // Many small launches of one kernel become one: of the updates of a model's parameters, say. And a
-// launch may begin with the one before it: products with the norm of what they read.
+// launch may begin with the one before it, products with the norm of what they read, and end with
+// the one after it, products with the gate of what they make.
 #include <algorithm>
 #include <unordered_map>
 
@@ -49,6 +50,11 @@ bool may_change_places(const Touched& a, const Touched& b) {
 bool may_begin_with(const Touched& b, const Touched& a) {
   return !a.is_all && !b.is_all && !meet(a.read, a.written) && !meet(a.read, b.written) &&
          !meet(a.written, b.written);
+}
+
+// Whether each block of a may do with what it has made what b does with that.
+bool may_end_with(const Touched& a, const Touched& b) {
+  return !a.is_all && !b.is_all && !meet(b.written, a.read);
 }
 
 }  // namespace
@@ -106,12 +112,19 @@ Status DeviceSteps::join_launches() {
   int n_before = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
+    const bool are_single =
+        before < i && ready_[before].launches.size() == 1 && ready_[i].launches.size() == 1;
+    if (are_single && may_end_with(touched[before], touched[i]) &&
+        TEGULA_TRY(ready_[before].launches[0]->end_with(*ready_[i].launches[0]))) {
+      ready_[i].launches.clear();
+      touched[before].add(touched[i]);
+      continue;
+    }
     if (n_before > 1)  // the last of which may soon be part of this one
       for (const auto& launch : ready_[i].launches) TEGULA_TRY(launch->settle(constant));
-    if (before < i && ready_[before].launches.size() == 1 && ready_[i].launches.size() == 1 &&
-        may_begin_with(touched[i], touched[before]) &&
+    if (are_single && may_begin_with(touched[i], touched[before]) &&
         TEGULA_TRY(ready_[i].launches[0]->begin_with(*ready_[before].launches[0])))
-      ready_[before].launches.clear(), --n_before;
+      ready_[before].launches.clear(), touched[i].add(touched[before]), --n_before;
     before = i, ++n_before;
   }
   return {};

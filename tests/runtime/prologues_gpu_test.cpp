@@ -120,7 +120,7 @@ TEST_F(DevicePrologues, HaveTheBitsOfLaunchesApart) {
 // block while another reads it.
 TEST_F(DevicePrologues, OfProductsThatAreJoinedToo) {
   for (const int64_t m : {1, 2})
-    expect_same("layers", 3 * 4, [&](Builder& b) {
+    expect_same("layers", 3 * 4 + 1, [&](Builder& b) {
       const int64_t d = 144, f = 256;
       Var x = b.param("x", {B, {m, d}});
       const auto product = [&](const std::string& name, Var a, int64_t n) {
@@ -149,6 +149,66 @@ TEST_F(DevicePrologues, OfResultsThatOthersRead) {
     const Var sum = x + r, h = rms_norm(sum, b.param("g", {B, {128}}));
     b.result("sum", sum), b.result("h", h);
     b.result("y", dot("m k, n k -> m n", h, b.param("w", {B, {64, 128}})));
+  });
+}
+
+// Products that end with the program of elements that reads what they make.
+TEST_F(DevicePrologues, EndWithElements) {
+  const auto product = [](Builder& b, const std::string& name, Var a, int64_t n) {
+    return dot("m k, n k -> m n", a, b.param(name, {B, {n, a.dim(-1).bound()}}));
+  };
+  for (const int64_t m : {1, 3, 8, 24})
+    for (const int64_t k : {200, 2048})
+      for (const int64_t n : {48, 300}) {
+        SCOPED_TRACE(cat("m ", m, " k ", k, " n ", n));
+        const int64_t less = m * n <= 1792 ? 1 : 0;  // longer ones do better apart
+        expect_same("gate and up", less, [&](Builder& b) {
+          const Var x = b.param("x", {B, {m, k}});
+          b.result("y", silu(product(b, "gate", x, n)) * product(b, "up", x, n));
+        });
+        expect_same("which are results, too", less, [&](Builder& b) {
+          const Var x = b.param("x", {B, {m, k}});
+          const Var g = product(b, "gate", x, n), u = product(b, "up", x, n);
+          b.result("g", g), b.result("u", u);
+          b.result("y", silu(g) * u + cast(b.param("r", {F, {m, n}}), B));
+          b.result("z", u * b.param("column", {B, {n}}));
+        });
+        expect_same("one, and what is added", less, [&](Builder& b) {
+          const Var x = b.param("x", {B, {m, k}});
+          b.result("y", product(b, "w", x, n) + b.param("r", {B, {m, n}}));
+        });
+      }
+}
+
+TEST_F(DevicePrologues, BeginAndEndWithPrograms) {
+  const int64_t n = 96;
+  for (const int64_t m : {1, 3})
+    expect_same("norm and gate", 2, [&](Builder& b) {
+      const Var x = b.param("x", {B, {m, 144}}), h = rms_norm(x, b.param("g", {B, {144}}));
+      const auto product = [&](const char* name) {
+        return dot("m k, n k -> m n", h, b.param(name, {B, {n, 144}}));
+      };
+      b.result("y", silu(product("gate")) * product("up"));
+    });
+}
+
+// Elements of other columns, three calls, a matrix the other way round.
+TEST_F(DevicePrologues, DoNotEndWithWhatIsNotTheirs) {
+  const auto of = [](const char* dims, Shape w, int calls) {
+    return [=](Builder& b) {
+      const Var x = b.param("x", {B, {1, 64}});
+      Var y = dot(dims, x, b.param("w", {B, w}));
+      for (int i = 1; i < calls; ++i) y = y * dot(dims, x, b.param(cat("w", i), {B, w}));
+      b.result("y", silu(y));
+    };
+  };
+  expect_same("two", 1, of("m k, n k -> m n", {32, 64}, 2));
+  expect_same("three", 0, of("m k, n k -> m n", {32, 64}, 3));
+  expect_same("four", 1, of("m k, n k -> m n", {32, 64}, 4));
+  expect_same("[k, n]", 0, of("m k, k n -> m n", {64, 32}, 2));
+  expect_same("halves", 0, [&](Builder& b) {
+    const Var y = dot("m k, n k -> m n", b.param("x", {B, {1, 64}}), b.param("w", {B, {64, 64}}));
+    b.result("y", silu(slice(y, 1, 0, 32)) * slice(y, 1, 32, 32));
   });
 }
 

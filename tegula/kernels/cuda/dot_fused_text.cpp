@@ -89,7 +89,7 @@ std::string dot_fused_text(const tile::Program& p, const TileCall& call) {
   for (const uint16_t v : phase.row) w.value(v);
   w.count("", "");
   open_parts(w);
-  w.line("const char* const given = product + part * 2;");
+  w.line("const char* const given0 = product + part * 2;");
   w.loads(given, "");
   for (const uint16_t v : packs)
     w.line("const auto& a", v, " = reinterpret_cast<const ", pack(v), "&>(f.a", v, "[part / U]);");

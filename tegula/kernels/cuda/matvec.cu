@@ -14,6 +14,7 @@
 // Variant, by -D: TEGULA_M rows of a at a time, up to 16; TEGULA_SHARDS 1 | 2 | 4 | 8;
 // TEGULA_B_MN_MAJOR 0, or 1 with up to 10 rows; TEGULA_COLUMNS of a block; TEGULA_IN16,
 // TEGULA_OUT16 0: f32, 1: bf16, or f16 with TEGULA_F16. TEGULA_AFTER: behind a tile program.
+// TEGULA_CALLS: as many calls end with one (tile_end_text.h), b as [n, k] of 16 bits.
 #if TEGULA_B_MN_MAJOR
 #include "tegula/kernels/cuda/matvec_columns.cuh"
 #elif TEGULA_IN16
@@ -35,7 +36,33 @@ __device__ __forceinline__ void begin(const MatvecParams& p, int block, A a) {
   });
 }
 
+#ifdef TEGULA_CALLS
+// What each block makes of all calls goes through a program of elements, which saves its launch.
+struct Ended {
 #ifdef TEGULA_AFTER
+  tile::Prologue first;
+#endif
+  MatvecParams calls[kCalls];
+  end::End last;
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    matvecs_ended(const __grid_constant__ Ended p) {
+  const MatvecParams& one = p.calls[0];
+  if (!one.is_settled) begin_early();
+  const auto a = [&] {
+    if (one.is_settled) begin_early();
+#ifdef TEGULA_AFTER
+    return static_cast<const In*>(tile::prologue(p.first));
+#else
+    return static_cast<const In*>(one.a);
+#endif
+  };
+  run(p.calls, static_cast<int>(blockIdx.x), a, [&](int m, int n, const Out* given) {
+    end::element(p.last, static_cast<end::Index>(m * one.n + n), given);
+  });
+}
+#elif defined(TEGULA_AFTER)
 // a is what a tile program makes, whose text this file is included behind: it runs in every block,
 // since that takes less time than a launch of its own (tile_prologue_text.h). Without the least
 // number of blocks the compiler would rather spill than have fewer of them.

@@ -26,13 +26,16 @@ __device__ inline float sum_of_neighbours(float (&of)[kShards]) {
   return of[0];
 }
 
-__device__ inline void store(const MatvecParams& p, int m, int n, float x) {
-  count_flops(kShards - 1);
 #if TEGULA_OUT16
-  static_cast<u16*>(p.c)[m * p.ldc + n] = static_cast<u16>(pack_element(x, 0.f));
+using Out = u16;
+__device__ inline u16 rounded(float x) { return static_cast<u16>(pack_element(x, 0.f)); }
 #else
-  static_cast<float*>(p.c)[m * p.ldc + n] = x;
+using Out = float;
+__device__ inline float rounded(float x) { return x; }
 #endif
+__device__ inline Out store(const MatvecParams& p, int m, int n, float x) {
+  count_flops(kShards - 1);
+  return static_cast<Out*>(p.c)[m * p.ldc + n] = rounded(x);
 }
 
 __device__ inline const In* row_of_a(const MatvecParams& p, const In* a, int m) {

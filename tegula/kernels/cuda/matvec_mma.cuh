@@ -22,6 +22,14 @@ static_assert(kColumns == TEGULA_COLUMNS);
 constexpr int kSlotBytes = kColumns * kPartBytes, kSlots = kRingBytes / kWarps / kSlotBytes;
 // Rows of a beside them, so many of k. What begins with a program has them in shared memory.
 constexpr int kChunk = (16 << 10) / 2 / kM / kStep * kStep, kRowVectors = kChunk / kVector;
+// Calls that share a block's columns, to end with a program that reads what they all make.
+#ifdef TEGULA_CALLS
+constexpr int kCalls = TEGULA_CALLS;
+#else
+constexpr int kCalls = 1;
+#endif
+constexpr int kOfCall = kColumns / kCalls;
+static_assert(kOfCall * kCalls == kColumns);
 constexpr int kSums = kShards * kWarps * kM * kColumns;
 constexpr int kRoom = kIsAfter || kM * kRowVectors < kSums / 4 ? (kSums + 3) / 4 : kM * kRowVectors;
 static_assert(kSlots > 1 && kChunk > 0);
@@ -56,14 +64,16 @@ struct Rows {
   }
 };
 
-// Blocks: ⌈n / kColumns⌉ for each kM rows.
-template <class Begin>
-__device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begin) {
+// Blocks: ⌈n / kOfCall⌉ for each kM rows. Calls differ by b and c alone; end_of(m, n, given) is
+// told what each has stored there.
+template <class Begin, class End>
+__device__ __forceinline__ void run(const MatvecParams* calls, int block, Begin begin, End end_of) {
+  const MatvecParams& p = *calls;
   __shared__ __align__(kRingAlign) char slots[kWarps][kSlots * kSlotBytes];
   __shared__ __align__(128) uint4 rows[kRoom];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int n_columns = (p.n + kColumns - 1) / kColumns;
-  const int n0 = block % n_columns * kColumns, first = block / n_columns * kM;
+  const int n_columns = (p.n + kOfCall - 1) / kOfCall;
+  const int n0 = block % n_columns * kOfCall, first = block / n_columns * kM;
   const int shard_k = p.k / kShards, of_warp = warp * kPart;
 
   // A lane copies a piece of every fourth column, so that eight lanes copy a line.
@@ -71,9 +81,12 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
   const u32 ring = smem_address(slots[warp]);
   const In* b[kColumns / 4];
 #pragma unroll
-  for (int i = 0; i < kColumns / 4; ++i)  // columns past the last are the last, and not written
-    b[i] = static_cast<const In*>(p.b) +
-           static_cast<long long>(min(n0 + lane / 8 + 4 * i, p.n - 1)) * p.ldb + own;
+  for (int i = 0; i < kColumns / 4; ++i) {  // columns past the last are the last, and not written
+    const int column = lane / 8 + 4 * i;
+    const MatvecParams& of = calls[column / kOfCall];
+    b[i] = static_cast<const In*>(of.b) +
+           static_cast<long long>(min(n0 + column % kOfCall, p.n - 1)) * of.ldb + own;
+  }
   // The step that is asked for next, of a shard that ends there.
   int asked = 0, asked_end = shard_k;
   const auto ask = [&](u32 slot) {
@@ -167,17 +180,28 @@ __device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begi
         if (const int m = 8 * half + 2 * t + e % 2; m < kM)
           *sum_at(shard, warp, m, g + e / 2 * 8) = sums[shard][half][e];
   __syncthreads();
-  for (int at = threadIdx.x; at < kM * kColumns; at += kThreads) {
-    const int m = at / kColumns, n = at % kColumns;
+  for (int at = threadIdx.x; at < kM * kOfCall; at += kThreads) {
+    const int m = at / kOfCall, n = at % kOfCall;
     if (first + m >= p.m || n0 + n >= p.n) continue;
-    float of[kShards];
+    Out given[kCalls];
 #pragma unroll
-    for (int shard = 0; shard < kShards; ++shard)
-      of[shard] = (*sum_at(shard, 0, m, n) + *sum_at(shard, 1, m, n)) +
-                  (*sum_at(shard, 2, m, n) + *sum_at(shard, 3, m, n));
-    count_flops(2ULL * p.k);
-    store(p, first + m, n0 + n, sum_of_neighbours(of));
+    for (int call = 0; call < kCalls; ++call) {
+      const int column = call * kOfCall + n;
+      float of[kShards];
+#pragma unroll
+      for (int shard = 0; shard < kShards; ++shard)
+        of[shard] = (*sum_at(shard, 0, m, column) + *sum_at(shard, 1, m, column)) +
+                    (*sum_at(shard, 2, m, column) + *sum_at(shard, 3, m, column));
+      count_flops(2ULL * p.k);
+      given[call] = store(calls[call], first + m, n0 + n, sum_of_neighbours(of));
+    }
+    end_of(first + m, n0 + n, given);
   }
+}
+
+template <class Begin>
+__device__ __forceinline__ void run(const MatvecParams& p, int block, Begin begin) {
+  run(&p, block, begin, [](int, int, const Out*) {});
 }
 
 }  // namespace tegula::cuda

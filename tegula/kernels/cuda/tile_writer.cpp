@@ -248,7 +248,7 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
     const TileAccess access = layout().access[k];
     if (access == TileAccess::kGiven) {
       const std::string pack = cat("Pack<", storage, ", U>");
-      line("const ", pack, " a", v, " = *reinterpret_cast<const ", pack, "*>(given);");
+      line("const ", pack, " a", v, " = *reinterpret_cast<const ", pack, "*>(given", k, ");");
     } else if (access == TileAccess::kSame && (!is_flat || layout().n_inner == 1)) {
       line("const ", storage, " a", v, " = *", base, ";");
     } else if (access == TileAccess::kSame) {

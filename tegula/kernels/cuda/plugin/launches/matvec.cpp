@@ -8,6 +8,7 @@
 #include "tegula/kernels/cuda/plugin/plain.h"
 #include "tegula/kernels/cuda/plugin/texts.h"
 #include "tegula/kernels/cuda/plugin/tile_launch.h"
+#include "tegula/kernels/cuda/tile_end_text.h"
 #include "tegula/kernels/cuda/tile_prologue_text.h"
 #include "tegula/tile/program.h"
 
@@ -46,22 +47,32 @@ Tile tile_of(const MatmulShape& s, DType in, int64_t n_shards, int multiprocesso
   return best;
 }
 
+// A launch's tile program as part of a kernel of products.
+struct PartOfLaunch {
+  const tile::Program* program = nullptr;
+  TileCall call;
+  std::vector<TensorRef> out;
+  size_t wanted = 0;    // of a beginning: the result that is read
+  std::vector<int> of;  // of an end: which call's result an input is, or -1
+  bool is_there() const { return program != nullptr; }
+};
+
 class MatvecLaunch final : public JoinableLaunch {
  public:
   MatvecLaunch(const JoinableKernel& kernel, const MatvecParams& p, const Tile& tile,
-               int64_t n_blocks, std::vector<std::string> defines, DType in, int64_t n_shards,
-               const Target& target)
+               int64_t n_blocks, std::vector<std::string> defines, DType in, DType out,
+               int64_t n_shards, const Target& target)
       : JoinableLaunch(kernel, words_of(p), n_blocks),
         tile_(tile),
         in_(in),
+        out_(out),
         n_shards_(n_shards),
         defines_(std::move(defines)),
-        target_(target) {
-    defines_.emplace_back("TEGULA_AFTER=1");
-  }
+        target_(target) {}
 
   Status settle(std::span<const MemoryRange> constant) override {
-    if (is_after_) return {};  // made anew, it would lack the program that it begins with
+    // Made anew, it would lack the programs.
+    if (first_.is_there() || last_.is_there()) return {};
     std::vector<MatvecParams> own = calls();
     for (MatvecParams& p : own) {
       const auto b = reinterpret_cast<uintptr_t>(p.b);
@@ -77,48 +88,99 @@ class MatvecLaunch final : public JoinableLaunch {
     if (first == nullptr || first->is_joined() || !pays(*first)) return false;
     const size_t wanted = output_read(*first);
     const auto call = tile_call(*first->program, first->in, first->out, target_, kernel_.n_threads);
-    if (wanted == first->out.size() || !call.ok() ||
-        tile_prologue_bytes(*first->program, *call, first->out) + own_bytes() > kSmemBytes)
+    if (wanted == first->out.size() || !call.ok()) return false;
+    first_ = {first->program, *call, first->out, wanted, {}};
+    if (prologue_bytes() + own_bytes() > kSmemBytes) {
+      first_ = {};
       return false;
-    std::string name = cat("matvecs_after ", wanted, " blocks ", call->n_blocks);
-    for (const TensorRef& t : first->out) name += cat(" ", t.numel());
-    for (const std::string& d : defines_) name += cat(" ", d);
-    const KernelText text = {
-        cat(name, "\n", call->layout.key(), "\n", tile::to_text(*first->program)),
-        "tegula/kernels/cuda/matvec_after.cu",
-        [&] {
-          return cat(tile_prologue_text(*first->program, *call, first->out, wanted),
-                     "#include \"tegula/kernels/cuda/matvec.cu\"\n");
-        },
-        tile_defines(defines_)};
-    const Module* module = TEGULA_TRY(loaded_text(text));
-    FunctionHandle f = TEGULA_TRY(module->function("matvecs_after", 0));
-    std::vector<uint64_t> words;
-    for (const TileParam& p : call->params) words.push_back(p.value);
-    const std::vector<uint64_t> calls = joined_words(kMostMatvecsAfter);
-    words.insert(words.end(), calls.begin(), calls.end());
-    list = LaunchList();
-    const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-    const Grid grid{{n_blocks(), 1, 1}, {kernel_.n_threads, 1, 1}, 0, true};
-    const Driver* d = TEGULA_TRY(Driver::get());
-    TEGULA_TRY(d->start_with(f, grid, list, kernel_.what, {&argument, 1}));
-    is_after_ = true;
+    }
+    TEGULA_TRY(make_with_programs());
+    return true;
+  }
+
+  Result<bool> end_with(const Prepared& after) override {
+    const auto* last = dynamic_cast<const TileLaunch*>(&after);
+    if (last == nullptr || last->is_joined() || last_.is_there() || !is_short(*last) || !may_end())
+      return false;
+    const auto call = tile_call(*last->program, last->in, last->out, target_);
+    if (!call.ok() || call->layout.is_rows || call->layout.n_columns > 0 || call->layout.is_wide)
+      return false;
+    PartOfLaunch part{last->program, *call, last->out, 0, {}};
+    if (!gives(*last, part)) return false;
+    part.call.layout.vector = 1;
+    last_ = std::move(part);
+    TEGULA_TRY(make_with_programs());
     return true;
   }
 
  private:
   static constexpr int64_t kSmemBytes = 48 << 10;  // of a block, without asking for more
   // Where a block makes few elements, and few blocks wait for others, that takes less than a
-  // launch: on an H200 a token of SmolLM2 135M's shape (rows of 576 and 1,536) gained 6 %, one of
-  // Llama 3.2 1B's (2,048 and 8,192) lost half a percent.
+  // launch: on an H200 a token of SmolLM2 135M's shape (rows of 576 and 1,536) gained 6 % by
+  // beginnings and 3 % by ends, one of Llama 3.2 1B's (2,048 and 8,192) lost half a percent and
+  // 3 %: what the next product asks for while a small kernel runs is worth more than its launch.
   static constexpr int64_t kMostElements = 1792, kMostThreads = 2048;
 
+  static bool is_short(const TileLaunch& program) {
+    return std::all_of(program.out.begin(), program.out.end(),
+                       [](const TensorRef& t) { return t.numel() <= kMostElements; });
+  }
   bool pays(const TileLaunch& first) const {
-    int64_t n = 0;
-    for (const TensorRef& t : first.out) n = std::max(n, t.numel());
-    return n <= kMostElements &&
+    return is_short(first) &&
            n_blocks() * kernel_.n_threads <= kMostThreads * target_.multiprocessors &&
            blocks_.size() <= kMostMatvecsAfter;
+  }
+
+  // The launch of calls with the programs before and after them.
+  Status make_with_programs() {
+    std::string name = cat("matvec with programs, calls ", blocks_.size());
+    std::vector<std::string> defines = defines_;
+    std::vector<uint64_t> words;
+    const auto add = [&](const PartOfLaunch& part) {
+      name += cat("\n", part.wanted, " blocks ", part.call.n_blocks);
+      for (const TensorRef& t : part.out) name += cat(" ", t.numel());
+      for (const int k : part.of) name += cat(" of ", k);
+      name += cat("\n", part.call.layout.key(), "\n", tile::to_text(*part.program));
+      for (const TileParam& p : part.call.params) words.push_back(p.value);
+    };
+    if (first_.is_there()) {
+      defines.emplace_back("TEGULA_AFTER=1");
+      add(first_);
+    }
+    std::vector<uint64_t> of_calls = joined_words(kMostMatvecsAfter);
+    if (last_.is_there()) {
+      // Its blocks have columns of all calls, which so begin together.
+      defines.push_back(cat("TEGULA_CALLS=", blocks_.size()));
+      std::vector<MatvecParams> own = calls();
+      const bool is_settled =
+          std::all_of(own.begin(), own.end(), [](const MatvecParams& p) { return p.is_settled; });
+      for (MatvecParams& p : own) p.is_settled = is_settled;
+      of_calls.resize(words_.size());
+      std::memcpy(of_calls.data(), own.data(), words_.size() * sizeof(uint64_t));
+    }
+    words.insert(words.end(), of_calls.begin(), of_calls.end());
+    if (last_.is_there()) add(last_);
+    for (const std::string& d : defines) name += cat(" ", d);
+    const KernelText text = {name, "tegula/kernels/cuda/matvec_after.cu",
+                             [&] {
+                               std::string t;
+                               if (first_.is_there())
+                                 t += tile_prologue_text(*first_.program, first_.call, first_.out,
+                                                         first_.wanted);
+                               if (last_.is_there())
+                                 t += tile_end_text(*last_.program, last_.call, last_.of);
+                               return t + "#include \"tegula/kernels/cuda/matvec.cu\"\n";
+                             },
+                             tile_defines(defines)};
+    const Module* module = TEGULA_TRY(loaded_text(text));
+    const char* entry = last_.is_there() ? "matvecs_ended" : "matvecs_after";
+    FunctionHandle f = TEGULA_TRY(module->function(entry, 0));
+    list = LaunchList();
+    const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
+    const int64_t n = last_.is_there() ? ended_blocks() : n_blocks();
+    const Grid grid{{n, 1, 1}, {kernel_.n_threads, 1, 1}, 0, true};
+    const Driver* d = TEGULA_TRY(Driver::get());
+    return d->start_with(f, grid, list, kernel_.what, {&argument, 1});
   }
 
   std::vector<MatvecParams> calls() const {
@@ -143,6 +205,60 @@ class MatvecLaunch final : public JoinableLaunch {
     return fits ? o : first.out.size();
   }
 
+  int64_t ended_blocks() const {
+    const auto n_calls = static_cast<int64_t>(blocks_.size());
+    const MatvecParams one = calls()[0];
+    return ceil_div(int64_t{one.n}, tile_.columns / n_calls) * ceil_div(int64_t{one.m}, tile_.rows);
+  }
+
+  // Calls differ by b and c alone, and share the columns of a block.
+  bool may_end() const {
+    const std::vector<MatvecParams> own = calls();
+    const MatvecParams& one = own[0];
+    return !tile_.is_mn_major && in_ != DType::kF32 && own.size() <= kMostMatvecsEnded &&
+           std::has_single_bit(own.size()) &&
+           std::all_of(own.begin(), own.end(), [&](const MatvecParams& p) {
+             return p.a == one.a && p.lda == one.lda && p.m == one.m && p.n == one.n &&
+                    p.k == one.k && (p.m == 1 || p.ldc == p.n);
+           });
+  }
+
+  // Marks the inputs of `last` that calls make. False: it reads or writes these in another way than
+  // element by element, or none of them.
+  bool gives(const TileLaunch& last, PartOfLaunch& part) const {
+    const std::vector<MatvecParams> own = calls();
+    const int64_t n = int64_t{own[0].m} * own[0].n, bytes = n * size_bytes(out_);
+    const auto call_of = [&](const TensorRef& t) {
+      const auto at = reinterpret_cast<uintptr_t>(t.data);
+      int found = -1;
+      for (size_t k = 0; k < own.size(); ++k) {
+        const auto c = reinterpret_cast<uintptr_t>(own[k].c);
+        const bool is_same = at == c && t.numel() == n && t.is_contiguous();
+        if (is_same && size_bytes(t.dtype) == size_bytes(out_)) found = static_cast<int>(k);
+        // From its first byte to its last, at most.
+        uintptr_t past = at + static_cast<uintptr_t>(size_bytes(t.dtype));
+        for (int d = 0; d < t.rank; ++d)
+          past += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
+        if (!is_same && at < c + static_cast<uintptr_t>(bytes) && c < past) return -2;
+      }
+      return found;
+    };
+    bool is_any = false;
+    for (size_t k = 0; k < last.in.size(); ++k) {
+      int of = call_of(last.in[k]);
+      if (of == -2 || (of >= 0 && last.in[k].dtype != out_)) return false;
+      if (of >= 0 && part.call.layout.access[k] != TileAccess::kVector) return false;
+      if (of >= 0) part.call.layout.access[k] = TileAccess::kGiven, is_any = true;
+      part.of.push_back(of);
+    }
+    return is_any && std::all_of(last.out.begin(), last.out.end(), [&](const TensorRef& t) {
+             return t.numel() == n && t.is_contiguous() && call_of(t) != -2;
+           });
+  }
+
+  int64_t prologue_bytes() const {
+    return tile_prologue_bytes(*first_.program, first_.call, first_.out);
+  }
   // Shared memory of matvec.cu.
   int64_t own_bytes() const {
     const int64_t sums = 4 * tile_.rows * tile_.columns;  // of a part of the block
@@ -152,11 +268,11 @@ class MatvecLaunch final : public JoinableLaunch {
   }
 
   const Tile tile_;
-  const DType in_;
+  const DType in_, out_;
   const int64_t n_shards_;
-  std::vector<std::string> defines_;
+  const std::vector<std::string> defines_;
   const Target& target_;
-  bool is_after_ = false;  // begins with a program
+  PartOfLaunch first_, last_;
 };
 
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
@@ -190,7 +306,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   k.what = "launching matvec";
   const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
-  return prepare_joinable(std::make_unique<MatvecLaunch>(k, p, t, t.blocks(s), defines, in,
+  return prepare_joinable(std::make_unique<MatvecLaunch>(k, p, t, t.blocks(s), defines, in, out,
                                                          d.c.k_shards, *call.target));
 }
 }  // namespace
