@@ -68,8 +68,8 @@ TEST(EpilogueText, CompilesWithoutLoss) {
   if (version->size() > 6) GTEST_SKIP() << "this NVRTC compiles for the host: " << *version;
   Target target;
   target.device = DeviceKind::kCuda, target.multiprocessors = 132;
-  for (const Program& p : {gelu_kept(), gelu_gradient(), tanh_gradient(), swiglu_gradient(),
-                           dropout_residual()}) {
+  for (const Program& p :
+       {gelu_kept(), gelu_gradient(), tanh_gradient(), swiglu_gradient(), dropout_residual()}) {
     const auto operand = [](const Operand& o) {
       const Shape s = o.extent == Extent::kFull ? Shape{8192, 3072} : Shape{};
       return contiguous_ref(nullptr, {o.dtype, s});

@@ -175,9 +175,7 @@ __device__ inline float cos(float x) {
 __device__ inline float rsqrt(float x) { return 1.0f / ::sqrtf(x); }
 __device__ inline float relu(float x) { return max(0.0f, x); }  // NaN stays
 // x·sigmoid(x); -inf gives -0 like every very negative x
-__device__ inline float silu(float x) {
-  return max(-0x1.fffffep127f, x) * sigmoid(x);
-}
+__device__ inline float silu(float x) { return max(-0x1.fffffep127f, x) * sigmoid(x); }
 // x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715x³), as x · 1 / (1 + e^-2u).
 __device__ inline float gelu(float x) {
   const float a = max(-10.03f, x), b = min(10.03f, a), b2 = b * b;
