@@ -22,13 +22,16 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
+// philox_bits of the indices from 4 block on.
+inline std::array<uint32_t, 4> philox_block(uint64_t seed, uint64_t stream, uint64_t block) {
+  return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                     static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+}
+
 // 32 random bits at `index` of stream (seed, stream).
 inline uint32_t philox_bits(uint64_t seed, uint64_t stream, uint64_t index) {
-  const uint64_t block = index >> 2;
-  const auto r = philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                             static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
-                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  return r[index & 3];
+  return philox_block(seed, stream, index >> 2)[index & 3];
 }
 
 // Uniform in [0, 1), on a grid of 2^-24, exactly representable in f32.

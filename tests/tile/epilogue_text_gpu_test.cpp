@@ -20,13 +20,14 @@ Program gelu_kept() {
   return b.finish().value();
 }
 
-// As autodiff writes it: with s = σ(x (c x² + d)), s + x s (1 - s) (3 c x² + d).
+// As autodiff writes it: with s = σ(x (c x² + d)), s + x (s - s s) (3 c x² + d).
 Program gelu_gradient() {
   Builder b(2, 0);
   const Reg g = b.cast(b.load(b.input(B)), F), x = b.cast(b.load(b.input(B)), F);
-  const Reg square = x * x, s = b.unary(Op::kSigmoid, x * (square * 0.0713548 + 1.5957691));
-  const Reg slope = x * (s * (1.0 - s)) * (square * 0.2140644 + 1.5957691);
-  b.store(b.output(B), b.cast(g * (s + slope), B));
+  const Reg square = x * x, d = b.constant(1.5957691, F);
+  const Reg s = b.unary(Op::kSigmoid, x * b.fma(square, b.constant(0.0713548, F), d));
+  const Reg w = b.fma(square, b.constant(0.2140644, F), d);
+  b.store(b.output(B), b.cast(g * b.fma(x * b.fma(-s, s, s), w, s), B));
   return b.finish().value();
 }
 

@@ -16,20 +16,13 @@ uint64_t stream_of(std::string_view name) {
   return h;
 }
 
-// philox_bits of the indices from 4 block on.
-std::array<uint32_t, 4> bits_of(uint64_t seed, uint64_t stream, uint64_t block) {
-  return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                     static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
-                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-}
-
 constexpr int64_t kChunk = 1 << 14;  // even: a block of random bits makes two values
 
 // values[first … end) of a stream.
 void fill_normal(float* values, int64_t first, int64_t end, double stddev, uint64_t seed,
                  uint64_t stream) {
   for (int64_t i = first; i < end; i += 2) {
-    const auto bits = bits_of(seed, stream, static_cast<uint64_t>(i / 2));
+    const auto bits = philox_block(seed, stream, static_cast<uint64_t>(i / 2));
     for (int64_t j = 0; j < std::min<int64_t>(2, end - i); ++j) {
       const double u = (bits[2 * j] + 0.5) * 0x1p-32, v = bits[2 * j + 1] * 0x1p-32;
       values[i + j] =

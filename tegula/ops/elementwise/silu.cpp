@@ -13,7 +13,7 @@ constinit const OpDef silu_op = {
     .vjp = [](Builder&, const VjpCall& c) -> Grads {
       return {[&] {
         const Var s = sigmoid(c.in[0]);
-        return c.grad[0] * (s + c.out[0] * (1.0 - s));
+        return c.grad[0] * fma(c.out[0], 1.0 - s, s);
       }()};
     },
     .tile = tile_unary<tile::Op::kSilu>,
