@@ -9,8 +9,8 @@ constexpr double kC = 0.7978845608028654;  // sqrt(2/pi)
 constexpr double kA = 0.044715;
 
 // dy/dx = s + x (s - s s) 2 c (1 + 3 a x^2), s = sigmoid(2 c (x + a x^3)): one exponential, and no
-// cancellation, since s - s s is rounded once. Multiply-adds where they can be: behind a product on a
-// GPU every instruction counts.
+// cancellation, since s - s s is rounded once. Multiply-adds where they can be: behind a product on
+// a GPU every instruction counts.
 Grads vjp(Builder& b, const VjpCall& c) {
   const Var x = c.in[0], xx = x * x;
   const auto along = [&](double slope) {
