@@ -122,8 +122,9 @@ struct DevicePlugin {
   std::vector<DeviceFact> (*examine)() = nullptr;
 };
 
-// Both sides are of one build: this catches a plug-in left over from another.
-inline constexpr int64_t kDeviceAbi = int64_t{1} << 40 | int64_t{sizeof(KernelDef)} << 24 |
+// Both sides are of one build: this catches a plug-in left over from another, by sizes and by a
+// number that counts what they do not show: virtual functions that came or went.
+inline constexpr int64_t kDeviceAbi = int64_t{2} << 40 | int64_t{sizeof(KernelDef)} << 24 |
                                       int64_t{sizeof(DeviceCall)} << 8 |
                                       int64_t{sizeof(DevicePlugin)};
 
