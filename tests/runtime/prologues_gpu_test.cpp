@@ -155,8 +155,17 @@ TEST_F(DevicePrologues, OfResultsThatOthersRead) {
 // Products that end with the program of elements that reads what they make.
 TEST_F(DevicePrologues, EndWithElements) {
   const auto product = [](Builder& b, const std::string& name, Var a, int64_t n) {
-    return dot("m k, n k -> m n", a, b.param(name, {B, {n, a.dim(-1).bound()}}));
+    return dot("m k, n k -> m n", a, b.param(name, {a.dtype(), {n, a.dim(-1).bound()}}));
   };
+  expect_same("f16", 1, [&](Builder& b) {
+    const Var x = b.param("x", {DType::kF16, {3, 200}});
+    b.result("y", silu(product(b, "gate", x, 48)) * product(b, "up", x, 48));
+  });
+  // Wider than what it reads: it may not lie where that does.
+  expect_same("a wider result", 1, [&](Builder& b) {
+    const Var y = product(b, "w", b.param("x", {B, {3, 200}}), 48);
+    b.result("y", cast(y, F) * cast(y, F));
+  });
   for (const int64_t m : {1, 3, 8, 24})
     for (const int64_t k : {200, 2048})
       for (const int64_t n : {48, 300}) {

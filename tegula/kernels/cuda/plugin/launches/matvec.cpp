@@ -137,17 +137,16 @@ class MatvecLaunch final : public JoinableLaunch {
     std::vector<std::string> defines = defines_;
     std::vector<uint64_t> words;
     const auto add = [&](const PartOfLaunch& part) {
-      name += cat("\n", part.wanted, " blocks ", part.call.n_blocks);
-      for (const TensorRef& t : part.out) name += cat(" ", t.numel());
-      for (const int k : part.of) name += cat(" of ", k);
       name += cat("\n", part.call.layout.key(), "\n", tile::to_text(*part.program));
       for (const TileParam& p : part.call.params) words.push_back(p.value);
     };
     if (first_.is_there()) {
       defines.emplace_back("TEGULA_AFTER=1");
+      name += cat("\nfirst ", first_.wanted, " blocks ", first_.call.n_blocks);
+      for (const TensorRef& t : first_.out) name += cat(" ", t.numel());
       add(first_);
     }
-    std::vector<uint64_t> of_calls = joined_words(kMostMatvecsAfter);
+    std::vector<uint64_t> of_calls;
     if (last_.is_there()) {
       // Its blocks have columns of all calls, which so begin together.
       defines.push_back(cat("TEGULA_CALLS=", blocks_.size()));
@@ -157,9 +156,15 @@ class MatvecLaunch final : public JoinableLaunch {
       for (MatvecParams& p : own) p.is_settled = is_settled;
       of_calls.resize(words_.size());
       std::memcpy(of_calls.data(), own.data(), words_.size() * sizeof(uint64_t));
+    } else {
+      of_calls = joined_words(kMostMatvecsAfter);
     }
     words.insert(words.end(), of_calls.begin(), of_calls.end());
-    if (last_.is_there()) add(last_);
+    if (last_.is_there()) {
+      name += "\nlast";
+      for (const int k : last_.of) name += cat(" ", k);
+      add(last_);
+    }
     for (const std::string& d : defines) name += cat(" ", d);
     const KernelText text = {name, "tegula/kernels/cuda/matvec_after.cu",
                              [&] {
@@ -233,8 +238,9 @@ class MatvecLaunch final : public JoinableLaunch {
       int found = -1;
       for (size_t k = 0; k < own.size(); ++k) {
         const auto c = reinterpret_cast<uintptr_t>(own[k].c);
-        const bool is_same = at == c && t.numel() == n && t.is_contiguous();
-        if (is_same && size_bytes(t.dtype) == size_bytes(out_)) found = static_cast<int>(k);
+        const bool is_same = at == c && t.numel() == n && t.is_contiguous() &&
+                             size_bytes(t.dtype) == size_bytes(out_);
+        if (is_same) found = static_cast<int>(k);
         // From its first byte to its last, at most.
         uintptr_t past = at + static_cast<uintptr_t>(size_bytes(t.dtype));
         for (int d = 0; d < t.rank; ++d)
