@@ -15,19 +15,22 @@ __device__ inline bool comes_before(Value a, Value b, bool is_descending) {
 constexpr int kThreads = 256;
 
 // Every tile of every row in order, by a bitonic network in shared memory. Places tell equals
-// apart, so that the order is one of all elements, and what a network may swap does not matter.
-extern "C" __global__ void __launch_bounds__(kThreads)
+// apart, so that the order is one of all elements, and what a network may swap does not matter. A
+// thread has a pair of each step, or several where there are fewer threads.
+extern "C" __global__ void __launch_bounds__(kSortTile / 2)
     sort_tiles(const __grid_constant__ SortParams p) {
   begin_early();
   __shared__ Value value[kSortTile];
   __shared__ int place[kSortTile];
+  const int n_threads = static_cast<int>(blockDim.x);
   const long long tiles = (p.n + kSortTile - 1) / kSortTile;
-  const long long row = blockIdx.x / tiles, first = blockIdx.x % tiles * kSortTile;
+  const auto [row, tile] = divided(blockIdx.x, tiles);
+  const long long first = tile * kSortTile;
   const int n = static_cast<int>(min(static_cast<long long>(kSortTile), p.n - first));
   int padded = 1;
   while (padded < n) padded *= 2;
   const Stored* x = static_cast<const Stored*>(p.x) + offset_of(p.rows, row, 0);
-  for (int i = threadIdx.x; i < padded; i += kThreads) {
+  for (int i = threadIdx.x; i < padded; i += n_threads) {
     value[i] = i < n ? value_of(x[(first + i) * p.step[0]]) : Value(0);
     place[i] = i < n ? i : -1;  // past the end: behind all
   }
@@ -39,8 +42,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (int size = 2; size <= padded; size *= 2)
     for (int apart = size / 2; apart > 0; apart /= 2) {
       __syncthreads();
-      for (int pair = threadIdx.x; pair < padded / 2; pair += kThreads) {
-        const int low = pair / apart * 2 * apart + pair % apart, high = low + apart;
+      for (int pair = threadIdx.x; pair < padded / 2; pair += n_threads) {
+        const int low = 2 * pair - (pair & (apart - 1)), high = low + apart;  // a power of two
         const bool is_up = (low & size) == 0;
         const bool is_in_order = is_up ? goes_first(low, high) : goes_first(high, low);
         if (is_in_order) continue;
@@ -53,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   Stored* values = static_cast<Stored*>(p.values) + offset_of(p.rows, row, 1);
   int* indices = p.indices + offset_of(p.rows, row, 2);
-  for (int i = threadIdx.x; i < n; i += kThreads) {
+  for (int i = threadIdx.x; i < n; i += n_threads) {
     values[(first + i) * p.step[1]] = stored_of(value[i]);
     indices[(first + i) * p.step[2]] = static_cast<int>(first) + place[i];
   }
@@ -66,9 +69,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   begin_early();
   const long long all = p.rows.count * p.n;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {
-    const long long row = e / p.n, i = e % p.n, from = offset_of(p.rows, row, 0);
+    const auto [row, i] = divided(e, p.n);
+    const long long from = offset_of(p.rows, row, 0);
     const Stored* x = static_cast<const Stored*>(p.x) + from;
-    const long long pair = i / (2 * p.run) * 2 * p.run;
+    const long long pair = i - divided(i, 2 * p.run).rest;
     const long long middle = min(pair + p.run, p.n), end = min(pair + 2 * p.run, p.n);
     const bool is_left = i < middle;
     const Value v = value_of(x[i * p.step[0]]);
@@ -93,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   begin_early();
   const long long all = p.rows.count * p.m;
   for (long long e = flat_thread(); e < all; e += flat_threads()) {
-    const long long row = e / p.m, j = e % p.m;
+    const auto [row, j] = divided(e, p.m);
     const Stored* sorted = static_cast<const Stored*>(p.sorted) + offset_of(p.rows, row, 0);
     const Value v =
         value_of(static_cast<const Stored*>(p.x)[offset_of(p.rows, row, 1) + j * p.step[1]]);

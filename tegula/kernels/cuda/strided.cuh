@@ -65,6 +65,18 @@ __device__ inline long long offset_of(const LoopParams& l, long long i, int tens
   return offset_in_loops(l, i, tensor);
 }
 
+struct Divided {
+  long long quotient, rest;
+};
+// a / b of numbers that are not negative: short ones take a short division.
+__device__ inline Divided divided(long long a, long long b) {
+  if ((a | b) <= 0xffffffffLL) {
+    const u32 q = static_cast<u32>(a) / static_cast<u32>(b);
+    return {q, static_cast<u32>(a) - q * static_cast<u32>(b)};
+  }
+  return {a / b, a % b};
+}
+
 __device__ inline long long flat_thread() {
   return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -24,6 +24,7 @@ constexpr int64_t kRoomBytes = 32 << 10;  // of shared memory
 constexpr int64_t kPrologueRoomBytes = 8 << 10;
 constexpr int64_t kBlocksPerMultiprocessor = 32;
 constexpr int kColumnWords = 160;  // registers of what is kept and of sums of columns
+constexpr int kAheadWords = 40;    // and, beside both, of what the next row has
 
 struct MergedDim {
   int64_t extent = 1;
@@ -272,8 +273,22 @@ class Caller {
       l.vector /= 2;
     if (tile_room_bytes(p_, phases, l) > most) return false;
     if (l.n_columns > 0 && !fits_columns(l, phases)) return false;
+    l.is_ahead = is_ahead(l, phases);
     call_.layout = std::move(l);
     return true;
+  }
+  // Whether a thread has registers for its part of the next row: all of it is loaded in one body,
+  // element by element.
+  bool is_ahead(const TileLayout& l, const TilePhases& phases) const {
+    if (l.n_columns == 0 || !l.is_early || l.row_steps > l.vector) return false;
+    int loads = 0;
+    for (const uint16_t v : phases.phases.front().body) {
+      if (p_.code[v].op != tile::Op::kLoad) continue;
+      const TileAccess access = l.access[static_cast<size_t>(p_.code[v].imm)];
+      if (access != TileAccess::kVector && access != TileAccess::kStrided) return false;
+      ++loads;
+    }
+    return l.row_steps * (phases.kept_words + l.n_columns + loads) <= kAheadWords;
   }
 
   void add(std::string type, std::string name, int64_t value) {
@@ -373,7 +388,7 @@ std::string TileLayout::key() const {
       cat("rows ", is_rows, " wide ", is_wide, " dims ", n_outer, "+", n_inner, " vector ", vector,
           " across ", is_across, " threads ", threads_per_row, " rows ", rows_per_block, " keep ",
           static_cast<int>(keep), " steps ", row_steps, is_whole ? " whole" : "",
-          is_early ? " early" : "", is_columns ? " columns" : "",
+          is_early ? " early" : "", is_ahead ? " ahead" : "", is_columns ? " columns" : "",
           n_columns > 0 ? cat(" sums ", n_columns) : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
   return s;

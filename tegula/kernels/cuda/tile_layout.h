@@ -58,6 +58,7 @@ struct TileLayout {
   int row_steps = 0;
   bool is_whole = false;
   bool is_early = false;           // all is loaded before the first reduction
+  bool is_ahead = false;           // of column sums: the next row is, too
   std::vector<TileAccess> access;  // inputs, then outputs
   // Of a row's values that are summed: one is written while the other is read, if there are two.
   int chunks_at_once() const { return row_steps > 0 && row_steps <= vector ? 1 : 2; }

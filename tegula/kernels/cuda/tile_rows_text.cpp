@@ -46,7 +46,7 @@ class Rows {
     if (l_.n_columns > 0) open_parts();
     w_.line("const Index row_len = static_cast<Index>(p.row_len);");
     w_.find_row();
-    if (l_.n_columns > 0) prefetch();
+    if (l_.n_columns > 0 && !l_.is_ahead) prefetch();
     keep();
     for (const TilePhase& phase : phases_.phases) {
       for (const uint16_t v : phase.row) w_.value(v);
@@ -102,11 +102,37 @@ class Rows {
     const int rows = l_.rows_per_block;
     for (const TilePhase& phase : phases_.phases)
       for (const uint16_t v : phase.sums) w_.line("float c", v, "[", l_.row_steps, "] = {};");
+    if (l_.is_ahead) open_ahead();
     const std::string first =
         l_.is_block() ? "block" : cat("static_cast<i64>(block) * ", rows, " + (thread >> 4)");
     w_.line("for (i64 row = ", first, "; row < p.n_rows; row += static_cast<i64>(n_blocks) * ",
             rows, ") {");
     w_.open();
+  }
+
+  // n… has what the thread reads of a row before its turn: loads that are asked for before the sums
+  // of the row before are on their way while those are made.
+  void open_ahead() {
+    const std::vector<uint16_t> single = w_.single_loads(phases_.phases.front().body);
+    for (const uint16_t v : single)
+      w_.line(tile_dtype(w_.at(v).dtype), "::Storage n", v, "[", l_.row_steps, "] = {};");
+    w_.line("const auto fetch = [&](i64 row) {");
+    w_.open();
+    w_.line("if (row >= p.n_rows) return;");
+    w_.line("constexpr int U = ", l_.row_steps, ", t = 0;");
+    w_.line("const Index row_len = static_cast<Index>(p.row_len);");
+    w_.find_row();
+    w_.load_singles(single, "n", guard(there()));
+    w_.close();
+    w_.line("};");
+    w_.line("fetch(block);");
+  }
+  void take_ahead(const TilePhase& phase) {
+    for (const uint16_t v : w_.single_loads(phase.body)) {
+      w_.line(tile_dtype(w_.at(v).dtype), "::Storage a", v, "[U];");
+      w_.line("#pragma unroll");
+      w_.line("for (int u = 0; u < U; ++u) a", v, "[u] = n", v, "[u];");
+    }
   }
 
   // The lines of the thread's next row: what sums of columns take of the registers leaves few
@@ -205,7 +231,8 @@ class Rows {
     w_.line("const auto body = [&](auto width, ", has_steps() ? "int" : "Index", " t) {");
     w_.open();
     w_.line("constexpr int U = decltype(width)::value;");
-    w_.loads(phase.body, guard(there()));
+    const bool is_ahead = l_.is_ahead && &phase == &phases_.phases.front();
+    is_ahead ? take_ahead(phase) : w_.loads(phase.body, guard(there()));
     w_.open_stores(phase.stores);
     w_.line("#pragma unroll");
     w_.line("for (int u = 0; u < U; ++u) {");
@@ -237,6 +264,7 @@ class Rows {
     std::string stored = there();
     if (l_.is_across) stored = stored.empty() ? "(is_there)" : cat("(is_there && ", stored, ")");
     w_.write_stores(phase.stores, guard(stored));
+    if (is_ahead) w_.line("fetch(row + n_blocks);");
     if (sums_apart(phase)) sum_chunk(phase);
     w_.close();
     w_.line("};");

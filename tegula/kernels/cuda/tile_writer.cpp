@@ -97,10 +97,10 @@ void TileWriter::head(const char* name_space, const char* name) {
 std::string TileWriter::finish() {
   close();
   line("}\n");
-  // Sums of columns may take up to 128 registers a thread: else the compiler spills some of them,
-  // so that more blocks fit.
-  const int n = layout().n_threads;
-  const std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, 512 / n)) : "";
+  // Sums of columns may take up to 128 registers a thread, or 64 where they are few: else the
+  // compiler spills some of them, so that more blocks fit.
+  const int n = layout().n_threads, threads = layout().is_ahead ? 1024 : 512;
+  const std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, threads / n)) : "";
   const std::string head =
       cat("extern \"C\" __global__ void __launch_bounds__(", n, blocks, ")\n    ");
   line(head, kTileEntry, "(const __grid_constant__ Params p) {");
@@ -237,9 +237,37 @@ std::string TileWriter::offset(size_t k, const std::string& along) const {
   return s.empty() ? "0" : s;
 }
 
+std::vector<uint16_t> TileWriter::single_loads(const std::vector<uint16_t>& body) const {
+  std::vector<uint16_t> single;
+  for (const uint16_t v : body) {
+    if (at(v).op != Op::kLoad) continue;
+    const auto k = static_cast<size_t>(at(v).imm);
+    const TileAccess access = layout().access[k];
+    if (access != TileAccess::kGiven && access != TileAccess::kSame && !is_vector(k))
+      single.push_back(v);
+  }
+  return single;
+}
+
+void TileWriter::load_singles(const std::vector<uint16_t>& single, const char* name,
+                              const std::string& guard) {
+  if (single.empty()) return;
+  const bool is_rows = layout().is_rows, is_flat = this->is_flat();
+  line("#pragma unroll");
+  line("for (int u = 0; u < U; ++u) {");
+  open();
+  if (!is_flat) coordinates("(" + element() + ")");
+  for (const uint16_t v : single) {
+    const auto k = static_cast<size_t>(at(v).imm);
+    const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
+    line(guard, name, v, "[u] = ", base, "[", offset(k, is_flat ? "u" : ""), "];");
+  }
+  close();
+  line("}");
+}
+
 void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& guard) {
   const bool is_rows = layout().is_rows, is_flat = this->is_flat();
-  std::vector<uint16_t> single;
   for (const uint16_t v : body) {
     if (at(v).op != Op::kLoad) continue;
     const auto k = static_cast<size_t>(at(v).imm);
@@ -259,21 +287,9 @@ void TileWriter::loads(const std::vector<uint16_t>& body, const std::string& gua
            offset(k, ""), ");");
     } else {
       line(storage, " a", v, "[U] = {};");
-      single.push_back(v);
     }
   }
-  if (single.empty()) return;
-  line("#pragma unroll");
-  line("for (int u = 0; u < U; ++u) {");
-  open();
-  if (!is_flat) coordinates("(" + element() + ")");
-  for (const uint16_t v : single) {
-    const auto k = static_cast<size_t>(at(v).imm);
-    const std::string base = is_rows ? name_of(k) : cat("p.", name_of(k));
-    line(guard, "a", v, "[u] = ", base, "[", offset(k, is_flat ? "u" : ""), "];");
-  }
-  close();
-  line("}");
+  load_singles(single_loads(body), "a", guard);
 }
 
 bool TileWriter::is_vector(size_t k) const {

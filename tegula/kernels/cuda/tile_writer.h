@@ -43,6 +43,11 @@ class TileWriter {
   void count_sums(const std::vector<uint16_t>& sums);
   // Arrays of what the full loads of `body` read, U elements, offsets by `offset`.
   void loads(const std::vector<uint16_t>& body, const std::string& guard);
+  // Operands that `loads` of `body` would read element by element, as numbers of instructions, and
+  // the loop that does: array `name` + v, from where find_row() says.
+  std::vector<uint16_t> single_loads(const std::vector<uint16_t>& body) const;
+  void load_singles(const std::vector<uint16_t>& single, const char* name,
+                    const std::string& guard);
   // Declares what stores fill, and writes it.
   void open_stores(const std::vector<uint16_t>& stores);
   void fill_stores(const std::vector<uint16_t>& stores);

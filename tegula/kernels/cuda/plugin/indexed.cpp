@@ -18,7 +18,7 @@ IndexParams params_of(const kernel::GatherCall& c, const TensorRef& x, const Ten
   return p;
 }
 
-constexpr int kScatterThreads = 256, kPutColumns = 4;
+constexpr int kScatterThreads = 256, kScatterWide = 4, kPutColumns = 4;
 
 // Where bits move, whatever they are of.
 std::string bits_define(DType t) {
@@ -26,6 +26,15 @@ std::string bits_define(DType t) {
          : size_bytes(t) == 2 ? "TEGULA_T=unsigned short"
          : size_bytes(t) == 4 ? "TEGULA_T=unsigned"
                               : "TEGULA_T=unsigned long long";
+}
+
+// Whether p's loops count so many elements along `inner` as one from now on.
+bool widen(IndexParams& p, int by, int64_t element_bytes) {
+  SideBySide side(by);
+  side.along(p.inner, {0, 1}).across(p.outer, {0, 1}).across(p.index, {1}).step(p.n_stride);
+  side.at(p.x, element_bytes).at(p.y, element_bytes);
+  if (side.is_possible()) side.apply();
+  return side.is_possible();
 }
 
 std::string id_define(const TensorRef& ids) {
@@ -36,11 +45,14 @@ std::string id_define(const TensorRef& ids) {
 Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                      const TensorRef& y, const Stream& to) {
   if (y.numel() == 0) return {};
-  const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
-  const FunctionHandle f = TEGULA_TRY(plain_kernel(
-      "indexed.cu", "gather", {cat("TEGULA_BYTES=", size_bytes(y.dtype)), id_define(ids)}));
+  IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
+  int64_t bytes = size_bytes(y.dtype);  // that a thread moves at once
+  if (widen(p, static_cast<int>(16 / bytes), bytes)) bytes = 16;
+  const FunctionHandle f = TEGULA_TRY(
+      plain_kernel("indexed.cu", "gather", {cat("TEGULA_BYTES=", bytes), id_define(ids)}));
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(f, grid_for(y.numel(), 256), to, "launching gather", p);
+  return d->start(f, grid_for(p.outer.count * p.index.count * p.inner.count, 256), to,
+                  "launching gather", p);
 }
 
 namespace {
@@ -79,7 +91,10 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
   const kernel::GatherCall c(*call.attrs, x, ids, y);
   const ScatterSizes sizes(c, call.workspace);
   call.counters->claim(sizes.workspace_bytes());
-  std::vector<std::string> defines = {cat("TEGULA_MODE=", static_cast<int>(meet)), id_define(ids)};
+  ScatterParams p{params_of(c, x, ids, y), sizes.ids.as<int>(), nullptr};
+  const int wide = widen(p.call, kScatterWide, size_bytes(x.dtype)) ? kScatterWide : 1;
+  std::vector<std::string> defines = {cat("TEGULA_MODE=", static_cast<int>(meet)), id_define(ids),
+                                      cat("TEGULA_WIDE=", wide)};
   if (x.dtype == DType::kBF16)
     defines.insert(defines.end(), {"TEGULA_BF16=1", "TEGULA_T=float"});
   else
@@ -87,17 +102,15 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
   const FunctionHandle rows = TEGULA_TRY(plain_kernel("indexed.cu", "row_ids", defines));
   const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "scatter", defines));
   const Driver* d = TEGULA_TRY(Driver::get());
-  ScatterParams p{params_of(c, x, ids, y), sizes.ids.as<int>(), nullptr};
   TEGULA_TRY(
       d->start(rows, grid_for(sizes.ids.numel(), kScatterThreads), to, "launching row_ids", p));
   void* copies = static_cast<char*>(call.workspace) + sizes.sort().values_bytes;
   const Sorted sorted = sorted_copy(sizes.ids, copies, sizes.sort().merges() % 2);
   TEGULA_TRY(launch_sort(sizes.ids, sorted, copies, false, to));
   p.ids = sorted.values.as<int>(), p.places = sorted.places.as<int>();
-  const Grid grid{{sizes.ids.numel(), ceil_div(p.call.inner.count, int64_t{kScatterThreads}), 1},
-                  {kScatterThreads, 1, 1},
-                  0,
-                  true};
+  const int64_t warps = sizes.ids.numel() * ceil_div(p.call.inner.count, int64_t{32});
+  const Grid grid{
+      {ceil_div(warps, int64_t{kScatterThreads / 32}), 1, 1}, {kScatterThreads, 1, 1}, 0, true};
   // Ids outside of x are priced, because only the data tells them apart.
   call.counters->add(y.numel(), y.numel());
   return d->start(f, grid, to, "launching scatter", p);

@@ -105,6 +105,41 @@ LoopParams loops_of(const kernel::Loops& loops, std::initializer_list<kernel::Op
   return l;
 }
 
+SideBySide& SideBySide::along(LoopParams& l, std::initializer_list<int> tensors) {
+  const int last = l.rank - 1;
+  if (last < 0) {
+    is_possible_ = false;
+    return *this;
+  }
+  step(l.extent[last]), step(l.count);
+  for (const int t : tensors) {
+    is_possible_ &= l.stride[t][last] == 1;
+    for (int d = 0; d < last; ++d) step(l.stride[t][d]);
+  }
+  return *this;
+}
+
+SideBySide& SideBySide::across(LoopParams& l, std::initializer_list<int> tensors) {
+  for (const int t : tensors)
+    for (int d = 0; d < l.rank; ++d) step(l.stride[t][d]);
+  return *this;
+}
+
+SideBySide& SideBySide::step(long long& elements) {
+  is_possible_ &= elements % by_ == 0;
+  counts_.push_back(&elements);
+  return *this;
+}
+
+SideBySide& SideBySide::at(const void* data, int64_t element_bytes) {
+  is_possible_ &= reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(by_ * element_bytes) == 0;
+  return *this;
+}
+
+void SideBySide::apply() {
+  for (long long* count : counts_) *count /= by_;
+}
+
 std::string type_define(DType t) {
   switch (t) {
     case DType::kF32:

@@ -28,6 +28,26 @@ LoopParams loops_of(std::span<const int64_t> extents,
 // Loops of a contraction or a gather: stride t is that of operand which[t].
 LoopParams loops_of(const kernel::Loops& loops, std::initializer_list<kernel::Operand> which);
 
+// Counts `by` elements that lie side by side as one, where they do so in every tensor of a launch:
+// tell it of all loops, steps and addresses, then ask.
+class SideBySide {
+ public:
+  explicit SideBySide(int by) : by_(by) {}
+  // Loops of some tensors, whose last dim has the elements.
+  SideBySide& along(LoopParams& l, std::initializer_list<int> tensors);
+  // Loops that only pass by them.
+  SideBySide& across(LoopParams& l, std::initializer_list<int> tensors);
+  SideBySide& step(long long& elements);
+  SideBySide& at(const void* data, int64_t element_bytes);
+  bool is_possible() const { return is_possible_; }
+  void apply();
+
+ private:
+  int by_;
+  bool is_possible_ = true;
+  std::vector<long long*> counts_;
+};
+
 // "TEGULA_T=float", or "TEGULA_BF16=1", "TEGULA_F16=1"; "" of what device code does not compute
 // with.
 std::string type_define(DType t);

@@ -7,14 +7,29 @@
 namespace tegula::cuda {
 
 namespace {
-std::vector<std::string> defines_of(int op, DType t) {
-  return {cat("TEGULA_OP=", op), type_define(t)};
+std::vector<std::string> defines_of(int op, DType t, int wide = 1) {
+  return {cat("TEGULA_OP=", op), cat("TEGULA_WIDE=", wide), type_define(t)};
 }
+
+constexpr int kWide = 4;
+constexpr int64_t kThreadsThatFill = 64 << 10;  // a GPU: fewer with more work each do not pay
+
+// Whether four results are made at once, which p's loops then count as one.
+bool widen(ReduceParams& p, DType t) {
+  if (p.kept.count / kWide * p.n_parts < kThreadsThatFill) return false;
+  SideBySide four(kWide);
+  four.along(p.kept, {0, 1}).across(p.reduced, {0});
+  four.at(p.x, size_bytes(t)).at(p.out, size_bytes(t)).at(p.parts, std::max(size_bytes(t), 4));
+  if (four.is_possible()) four.apply();
+  return four.is_possible();
+}
+
 }  // namespace
 
-Status launch_chunks(const ReduceParams& p, int op, DType t, const Stream& to) {
+Status launch_chunks(ReduceParams p, int op, DType t, const Stream& to) {
+  const int wide = widen(p, t) ? kWide : 1;
   const FunctionHandle f =
-      TEGULA_TRY(plain_kernel("reduce.cu", "reduce_chunks", defines_of(op, t)));
+      TEGULA_TRY(plain_kernel("reduce.cu", "reduce_chunks", defines_of(op, t, wide)));
   const Driver* d = TEGULA_TRY(Driver::get());
   const int threads = 128;
   const int64_t blocks = (p.kept.count + threads - 1) / threads;

@@ -9,7 +9,7 @@ namespace tegula::cuda {
 Status launch_reduce(const DeviceCall& call, int op, const Stream& to);
 
 // One chain for each result, of parameters that are filled in.
-Status launch_chunks(const ReduceParams& p, int op, DType t, const Stream& to);
+Status launch_chunks(ReduceParams p, int op, DType t, const Stream& to);
 
 // Parts that are there become the results.
 Status launch_parts(const ReduceParams& p, int op, DType t, const Stream& to);

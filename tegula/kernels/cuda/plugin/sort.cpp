@@ -1,5 +1,7 @@
 #include "tegula/kernels/cuda/plugin/sort.h"
 
+#include <algorithm>
+
 namespace tegula::cuda {
 
 namespace {
@@ -10,6 +12,13 @@ SortParams params_of(const TensorRef& from, const Sorted& to, bool is_descending
   p.rows = lines.lines, p.n = lines.n, p.is_descending = int{is_descending};
   for (int t = 0; t < 3; ++t) p.step[t] = lines.step[t];
   return p;
+}
+
+// One for each pair of a step of what a block has in order.
+int sort_threads(int64_t n) {
+  int threads = 32;
+  while (2 * threads < std::min<int64_t>(n, kSortTile)) threads *= 2;
+  return threads;
 }
 }  // namespace
 
@@ -38,7 +47,9 @@ Status launch_sort(const TensorRef& x, const Sorted& result, void* copies, bool 
   const FunctionHandle tiles = TEGULA_TRY(plain_kernel("sort.cu", "sort_tiles", type));
   const SortParams first = params_of(x, target(0), is_descending);
   const int64_t blocks = sizes.elements / sizes.n * ceil_div(sizes.n, int64_t{kSortTile});
-  TEGULA_TRY(d->start(tiles, {{blocks, 1, 1}, {256, 1, 1}, 0, true}, to, "launching sort", first));
+  const int threads = sort_threads(sizes.n);
+  TEGULA_TRY(
+      d->start(tiles, {{blocks, 1, 1}, {threads, 1, 1}, 0, true}, to, "launching sort", first));
   if (merges == 0) return {};
   const FunctionHandle merge = TEGULA_TRY(plain_kernel("sort.cu", "merge_runs", type));
   int64_t run = kSortTile;
