@@ -8,7 +8,15 @@
 // the gradient are made, the row stays in shared memory between, as far as there is room.
 //
 // Variant, by -D: TEGULA_F16 0 | 1: logits of bf16 or f16; TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1:
-// lse is read, not formed; TEGULA_ID64 0 | 1 of targets.
+// lse is read, not formed; TEGULA_ID64 0 | 1 of targets. TEGULA_SCALED 1: what the head needs whose
+// product writes exponentials (logits_sm90.cu), beside it:
+//   pick_targets  shift: the target's logit
+//   scale_rows    lse; the exponentials' scale, dlse / Σ, which x and dx are multiplied with
+//   instead redo_rows     the gradient of rows whose sum is out of range, once the product wrote
+//   logits
+#ifndef TEGULA_SCALED
+#define TEGULA_SCALED 0
+#endif
 #include "tegula/kernels/cuda/cross_entropy_params.h"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
@@ -119,7 +127,7 @@ __device__ inline float lse_of(const CrossEntropyParams& p, Part& part) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e)
       step.sum += exp2_approx(__fmaf_rn(x.at[e], kLog2e, minus_shift));
-    count_flops(4 * min(kEach, n_left));
+    if (!TEGULA_SCALED) count_flops(4 * min(kEach, n_left));
     mine.join(step.top, step.sum);
   }
   for (int step = 16; step > 0; step /= 2) {
@@ -133,22 +141,21 @@ __device__ inline float lse_of(const CrossEntropyParams& p, Part& part) {
     for (int w = 1; w < kThreads / 32; ++w) mine.join(of_warp[w].top, of_warp[w].sum);
     const float shift = mine.top == kNegativeInfinity ? 0.f : mine.top;
     lse = shift * kLn2 + logf(mine.sum);
-    count_flops(2);
+    if (!TEGULA_SCALED) count_flops(2);
   }
   __syncthreads();
   return lse;
 }
 
-// Two blocks a multiprocessor are what rows of 57,344 logits leave room for.
-extern "C" __global__ void __launch_bounds__(kThreads, 2)
-    cross_entropy(const CrossEntropyParams p) {
-  extern __shared__ uint4 ring[];
-  begin_early();
-  const long long token = blockIdx.x;
+__device__ inline bool is_picked_of(const CrossEntropyParams& p, long long target) {
+  return target >= 0 && target < p.v && target != p.ignore_index;
+}
+
+__device__ inline void run_row(const CrossEntropyParams& p, long long token, uint4* ring) {
   u16* row = p.logits + token * p.row;
   Part part(p, row, ring);
   const long long target = id_at(p.targets, token * p.target_stride);
-  const bool is_picked = target >= 0 && target < p.v && target != p.ignore_index;
+  const bool is_picked = is_picked_of(p, target);
   // A thread reads and writes the same elements; the picked one is another's to write.
   const float picked = is_picked ? element_to_float(row[target]) : 0.f;
 #if TEGULA_GRADS
@@ -177,11 +184,116 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
       for (int e = 0; e < kEach; ++e)
         if (i + e == target) x.at[e] += dpicked;
     }
-    count_flops(4 * min(kEach, p.v - i));
+    if (!TEGULA_SCALED) count_flops(4 * min(kEach, p.v - i));
     *part.place(s) = x.packed();
   }
 #endif
 }
+
+#if !TEGULA_SCALED
+// Two blocks a multiprocessor are what rows of 57,344 logits leave room for.
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
+    cross_entropy(const CrossEntropyParams p) {
+  extern __shared__ uint4 ring[];
+  begin_early();
+  run_row(p, blockIdx.x, ring);
+}
+#else
+constexpr int kWarps = kScaledRowsThreads / 32;  // each has a token
+
+__device__ inline float warp_sum(float x) {
+  for (int m = 16; m > 0; m /= 2) x += __shfl_xor_sync(0xffffffffu, x, m);
+  return x;
+}
+
+// What is ignored has the first column's logit for a shift.
+extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
+    pick_targets(const CrossEntropyParams p, const ScaledRowsParams s) {
+  begin_early();
+  const long long token = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (token == 0 && lane == 0) *s.redo = 0;
+  if (token >= s.n) return;
+  const long long target = id_at(p.targets, token * p.target_stride);
+  const bool is_picked = is_picked_of(p, target);
+  const u16* w = s.w + (is_picked ? target : 0) * s.d;
+  float sum = 0;
+#pragma unroll 4
+  for (long long i = lane * kEach; i < s.d; i += 32 * kEach) {
+    const Eight a(*reinterpret_cast<const uint4*>(s.x + token * s.d + i), kEach);
+    const Eight b(*reinterpret_cast<const uint4*>(w + i), kEach);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) sum = __fmaf_rn(a.at[e], b.at[e], sum);
+  }
+  sum = warp_sum(sum);
+  if (lane != 0) return;
+  p.picked[token * p.picked_stride] = is_picked ? sum : 0.f;
+  s.shift[token] = sum * kLog2e;
+}
+
+// The target's share of the gradient, in the row's scale. Rounded twice, so that the bits are the
+// same once a row is redone.
+__device__ inline u16 with_target(u16 e, float ratio, float total) {
+  return static_cast<u16>(pack_element(__fmaf_rn(ratio, total, element_to_float(e)), 0.f));
+}
+
+extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
+    scale_rows(const CrossEntropyParams p, const ScaledRowsParams s) {
+  begin_early();
+  const long long token = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (token >= s.n) return;
+  const float* sums = s.sums + token * s.n_sums;
+  float total = 0;
+#pragma unroll 8
+  for (int i = lane; i < s.n_sums; i += 32) total += sums[i];
+  total = warp_sum(total);
+  const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
+  const bool stands = total > kLeastTotal && total < kMostTotal && (dlse != 0 || dpicked == 0);
+  const float scale = stands ? dlse / total : 1.f;
+  if (lane == 0) {
+    const long long target = id_at(p.targets, token * p.target_stride);
+    p.lse[token * p.lse_stride] = s.shift[token] * kLn2 + logf(total);
+    s.total[token] = stands ? total : __uint_as_float(0x7fffffffu);
+    s.scale[token] = scale;
+    count_flops(2);
+    if (!stands) *s.redo = 1;
+    u16* e = p.logits + token * p.row + target;
+    if (stands && dlse != 0 && is_picked_of(p, target)) *e = with_target(*e, dpicked / dlse, total);
+  }
+  for (long long i = lane * kEach; i < s.d; i += 32 * kEach) {
+    const long long at = token * s.d + i;
+    Eight x(*reinterpret_cast<const uint4*>(s.x + at), kEach);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) x.at[e] *= scale;
+    *reinterpret_cast<uint4*>(s.scaled_x + at) = x.packed();
+  }
+}
+
+// Of rows that stand it makes the exponentials anew: their logits lie there now, too.
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
+    redo_rows(const CrossEntropyParams p, const ScaledRowsParams s) {
+  extern __shared__ uint4 ring[];
+  begin_early();
+  if (*s.redo == 0) return;
+  const long long token = blockIdx.x;
+  const float total = s.total[token];
+  if (total != total) return run_row(p, token, ring);
+  const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
+  const long long target = id_at(p.targets, token * p.target_stride);
+  const bool has_target = dlse != 0 && is_picked_of(p, target);
+  u16* row = p.logits + token * p.row;
+  for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
+    Eight x(*reinterpret_cast<const uint4*>(row + i), p.v - i);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+      x.at[e] = exp2_approx(__fmaf_rn(x.at[e], kLog2e, -s.shift[token]));
+    *reinterpret_cast<uint4*>(row + i) = x.packed();
+    if (has_target && i <= target && target < i + kEach)
+      row[target] = with_target(row[target], dpicked / dlse, total);
+  }
+}
+#endif
 
 // n / 4 threads.
 extern "C" __global__ void __launch_bounds__(256) add_part(const AddPartParams p) {

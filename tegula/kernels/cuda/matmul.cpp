@@ -56,6 +56,7 @@ MatmulSm90Params params_of(const MatmulVariant& v, const MatmulCall& call) {
   p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
   p.n_splits = call.n_splits, p.split_stride = call.split_stride;
+  p.row_scale = call.row_scale, p.guard = call.guard;
   p.n_steps =
       static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));
   p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);

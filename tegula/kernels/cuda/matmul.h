@@ -36,6 +36,8 @@ struct MatmulCall {
   // apart; parts are multiples of 64.
   int n_splits = 1;
   int64_t split_stride = 0;
+  const float* row_scale = nullptr;  // on the device: of c's rows, before they are rounded
+  const int* guard = nullptr;        // on the device: where it is 0, nothing is done
 };
 
 // invalid_argument for what is empty, misaligned or strided as above forbids; unsupported for

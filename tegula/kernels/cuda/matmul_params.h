@@ -35,6 +35,17 @@ struct MatmulSm90Params {
   TileOrder order;
   int n_splits;            // of k, each into a c of its own; of several n_steps are one's
   long long split_stride;  // elements between them
+  const float* row_scale;  // c's rows, before they are rounded; null: none
+  const int* guard;        // null, or 0 there: nothing is done
+};
+
+// Of the product that writes a softmax's exponentials (logits_sm90.cu).
+struct LogitsEpilogue {
+  unsigned short* e;
+  long long row;  // elements between rows, a multiple of 64
+  const float* shift;
+  float* sums;
+  long long n_sums;
 };
 
 // divergence: out[i] after n rounds of work on the path (of `paths`, a power of 2) of thread i:

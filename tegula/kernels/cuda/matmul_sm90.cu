@@ -88,6 +88,13 @@ struct Consumer : Multiplier {
     }
   }
 
+  __device__ void scale_rows(int first_row) {
+    const int r = first_row + int(16 * warp + lane / 4);
+    const float scale[] = {r < p.m ? p.row_scale[r] : 0, r + 8 < p.m ? p.row_scale[r + 8] : 0};
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) d[i] *= scale[i / 2 % 2];
+  }
+
   __device__ void run() {
     const int n_tiles = p.order.tiles_m * p.order.tiles_n;
     for (int index = blockIdx.x; index < n_tiles * p.n_splits; index += gridDim.x) {
@@ -95,6 +102,7 @@ struct Consumer : Multiplier {
       for (int i = 0; i < kBoxes; ++i) step(i == 0, [&] { write(i); });
       for (int i = kBoxes; i < p.n_steps; ++i) step(false, [] {});
       const TilePlace at = end_tile(index, n_tiles);
+      if (p.row_scale != nullptr) scale_rows(at.m * kTileM + int(wg) * kRows);
       if (kF32Out) {
         write_sums(index / n_tiles, at.m * kTileM + int(wg) * kRows, at.n * kTileN);
         continue;
@@ -126,6 +134,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   begin_early();
+  if (p.guard != nullptr && *p.guard == 0) return;
 
   const u32 warp = uniform(threadIdx.x / 32);
   if (warp < 4) {

@@ -146,7 +146,8 @@ struct Multiplier {
   // What a tile's slabs came to. The first product of a part of k begins its sum; the addition is
   // that of the parts.
   __device__ void count(int split, int first_row, int first_column) const {
-    if (!kCounts || threadIdx.x % 128 != 0) return;
+    // What a guard lets through was counted when it was made first.
+    if (!kCounts || threadIdx.x % 128 != 0 || p.guard != nullptr) return;
     const int k = inside(split * p.n_steps * kTileK, p.k, p.n_steps * kTileK);
     count_flops(u64(2 * k - (p.n_splits > 1)) * inside(first_row, p.m, kRows) *
                 inside(first_column, p.n, kTileN));

@@ -52,6 +52,7 @@ std::vector<Sample> samples() {
           {"one token", in({4}, {3, 4}, {2}), {}},
           {"no tokens", in({0, 4}, {3, 4}, {}), {}},
           {"bf16", in({3, 4}, {5, 4}, {4, 0, 2}, DType::kBF16), {}},
+          {"bf16, rows of 32 bytes", in({3, 16}, {11, 16}, {4, -100, 10}, DType::kBF16), {}},
           {"w misfits", in({3, 4}, {5, 6}, {4, 0, 2}), {}, "w has d=6, x has d=4"},
           {"targets misfit", wrong, {}, "targets has ...0=3, x has ...0=2"}};
 }

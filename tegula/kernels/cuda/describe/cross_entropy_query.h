@@ -71,6 +71,33 @@ Status check_cross_entropy(const KernelQuery& q) {
   return {};
 }
 
+// The same head on Hopper, whose first product writes exponentials (logits_sm90.cu). Behind the
+// parts of dW, of a chunk's tokens: sums of 64 columns, x scaled, three numbers each, a flag.
+struct ScaledHeadSizes {
+  int64_t sums = 0, scaled_x = 0, numbers = 0;  // bytes; of `numbers`, one of the three
+  explicit ScaledHeadSizes(const CrossEntropyShape& s)
+      : sums(round_up(4 * n_sums(s) * s.chunk, int64_t{256})),
+        scaled_x(round_up(2 * s.d * s.chunk, int64_t{256})),
+        numbers(round_up(4 * s.chunk, int64_t{256})) {}
+  static int64_t n_sums(const CrossEntropyShape& s) { return s.row / 64; }
+  int64_t bytes() const { return sums + scaled_x + 3 * numbers + 256; }
+};
+
+inline Status check_scaled_head(const KernelQuery& q) {
+  TEGULA_TRY(check_device(q, 90, 90));
+  TEGULA_TRY(check_cross_entropy<CrossEntropyPart::kGrads>(q));
+  const CrossEntropyShape s = cross_entropy_shape(q, CrossEntropyPart::kGrads);
+  if (q.in[0].dtype != DType::kBF16)
+    return unsupported("cross-entropy: exponentials need the range of bf16");
+  if (s.d % 8 != 0) return unsupported("cross-entropy: rows of x in whole pieces of 16 bytes");
+  return {};
+}
+
+inline int64_t scaled_head_workspace_bytes(const KernelQuery& q) {
+  const CrossEntropyShape s = cross_entropy_shape(q, CrossEntropyPart::kGrads);
+  return s.workspace_bytes() + ScaledHeadSizes(s).bytes();
+}
+
 template <CrossEntropyPart kPart>
 int64_t cross_entropy_workspace_bytes(const KernelQuery& q) {
   return cross_entropy_shape(q, kPart).workspace_bytes();
