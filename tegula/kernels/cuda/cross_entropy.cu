@@ -9,7 +9,7 @@
 //
 // Variant, by -D: TEGULA_F16 0 | 1: logits of bf16 or f16; TEGULA_GRADS 0 | 1; TEGULA_GIVEN 0 | 1:
 // lse is read, not formed; TEGULA_ID64 0 | 1 of targets. TEGULA_SCALED 1: what the head needs whose
-// product writes exponentials (logits_sm90.cu), beside it:
+// product writes exponentials (matmul_sm90.cu, TEGULA_EXP), beside it:
 //   pick_targets  shift: the target's logit
 //   scale_rows    lse; the exponentials' scale, dlse / Σ, which x and dx are multiplied with
 //   instead redo_rows     the gradient of rows whose sum is out of range, once the product wrote
@@ -231,12 +231,6 @@ extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
   s.shift[token] = sum * kLog2e;
 }
 
-// The target's share of the gradient, in the row's scale. Rounded twice, so that the bits are the
-// same once a row is redone.
-__device__ inline u16 with_target(u16 e, float ratio, float total) {
-  return static_cast<u16>(pack_element(__fmaf_rn(ratio, total, element_to_float(e)), 0.f));
-}
-
 extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
     scale_rows(const CrossEntropyParams p, const ScaledRowsParams s) {
   begin_early();
@@ -259,7 +253,10 @@ extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
     count_flops(2);
     if (!stands) *s.redo = 1;
     u16* e = p.logits + token * p.row + target;
-    if (stands && dlse != 0 && is_picked_of(p, target)) *e = with_target(*e, dpicked / dlse, total);
+    if (stands && dlse != 0 && is_picked_of(p, target)) {  // in the row's scale
+      const float x = __fmaf_rn(dpicked / dlse, total, element_to_float(*e));
+      *e = static_cast<u16>(pack_element(x, 0.f));
+    }
   }
   for (long long i = lane * kEach; i < s.d; i += 32 * kEach) {
     const long long at = token * s.d + i;
@@ -270,27 +267,15 @@ extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
   }
 }
 
-// Of rows that stand it makes the exponentials anew: their logits lie there now, too.
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
     redo_rows(const CrossEntropyParams p, const ScaledRowsParams s) {
   extern __shared__ uint4 ring[];
   begin_early();
   if (*s.redo == 0) return;
-  const long long token = blockIdx.x;
-  const float total = s.total[token];
-  if (total != total) return run_row(p, token, ring);
-  const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
-  const long long target = id_at(p.targets, token * p.target_stride);
-  const bool has_target = dlse != 0 && is_picked_of(p, target);
-  u16* row = p.logits + token * p.row;
-  for (int i = threadIdx.x * kEach; i < p.v; i += kThreads * kEach) {
-    Eight x(*reinterpret_cast<const uint4*>(row + i), p.v - i);
-#pragma unroll
-    for (int e = 0; e < kEach; ++e)
-      x.at[e] = exp2_approx(__fmaf_rn(x.at[e], kLog2e, -s.shift[token]));
-    *reinterpret_cast<uint4*>(row + i) = x.packed();
-    if (has_target && i <= target && target < i + kEach)
-      row[target] = with_target(row[target], dpicked / dlse, total);
+  for (long long token = blockIdx.x; token < s.n; token += gridDim.x) {
+    if (s.total[token] == s.total[token]) continue;
+    run_row(p, token, ring);
+    __syncthreads();
   }
 }
 #endif

@@ -22,17 +22,17 @@ struct CrossEntropyParams {
   int n_slots;  // steps that shared memory has room for: all, or more than kCrossEntropyAhead
 };
 
-// Of rows whose exponentials are written by the product itself (logits_sm90.cu): in the logits'
-// place e = exp(logit - shift), where shift is what the target's logit comes to beforehand, so that
-// the row's total says how the loss turned out. A row stands as it is while its total is in between
-// these, else it is formed again from its logits.
+// Of rows whose exponentials are written by the product itself (matmul_sm90.cu, TEGULA_EXP): in the
+// logits' place e = exp(logit - shift), where shift is what the target's logit comes to beforehand,
+// so that the row's total says how the loss turned out. A row stands while its total is in between
+// these; else its gradient is made of its logits.
 constexpr int kScaledRowsThreads = 256;
 constexpr float kLeastTotal = 0x1p-80f, kMostTotal = 0x1p80f;
 struct ScaledRowsParams {
   const unsigned short *x, *w;   // [n, d], [v, d]
   unsigned short* scaled_x;      // x · scale
   float *shift, *total, *scale;  // [n]; shift in units of 1/log2(e), total NaN of rows to be redone
-  const float* sums;             // [n, n_sums], of 64 columns each
+  const float* sums;             // [n, n_sums]
   int* redo;                     // whether there is any such row
   long long d, n;
   int n_sums;

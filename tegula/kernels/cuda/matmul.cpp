@@ -56,7 +56,9 @@ MatmulSm90Params params_of(const MatmulVariant& v, const MatmulCall& call) {
   p.c = static_cast<unsigned short*>(call.c.data), p.ldc = call.c.stride;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
   p.n_splits = call.n_splits, p.split_stride = call.split_stride;
-  p.row_scale = call.row_scale, p.guard = call.guard;
+  p.adds = int{call.adds}, p.c16 = static_cast<unsigned short*>(call.c16);
+  p.row_scale = call.row_scale, p.shift = call.shift, p.sums = call.sums;
+  p.guard = call.guard, p.total = call.total;
   p.n_steps =
       static_cast<int>(std::max<int64_t>(ceil_div(s.k, kTileK) / call.n_splits, v.tile_n / 64));
   p.order = tile_order(s.m, s.n, kTileM, v.tile_n, v.group);
@@ -92,16 +94,19 @@ int MatmulVariant::smem_bytes() const {
 
 std::string MatmulVariant::name() const {
   return cat(a_mn_major ? "am_" : "ak_", b_mn_major ? "bn" : "bk", "_n", tile_n, "s", n_stages,
-             is_f16 ? "_f16" : "", f32_out ? "_f32" : "", is_fused ? "_fused" : "", "_g", group);
+             is_f16 ? "_f16" : "", f32_out ? "_f32" : "", is_fused ? "_fused" : "",
+             is_exp ? "_exp" : "", "_g", group);
 }
 
 std::vector<std::string> MatmulVariant::defines() const {
-  return {cat("TEGULA_TILE_N=", tile_n),
-          cat("TEGULA_STAGES=", n_stages),
-          cat("TEGULA_A_MN_MAJOR=", int{a_mn_major}),
-          cat("TEGULA_B_MN_MAJOR=", int{b_mn_major}),
-          cat("TEGULA_F32_OUT=", int{f32_out}),
-          cat("TEGULA_F16=", int{is_f16})};
+  std::vector<std::string> d = {cat("TEGULA_TILE_N=", tile_n),
+                                cat("TEGULA_STAGES=", n_stages),
+                                cat("TEGULA_A_MN_MAJOR=", int{a_mn_major}),
+                                cat("TEGULA_B_MN_MAJOR=", int{b_mn_major}),
+                                cat("TEGULA_F32_OUT=", int{f32_out}),
+                                cat("TEGULA_F16=", int{is_f16})};
+  if (is_exp) d.emplace_back("TEGULA_EXP=1");
+  return d;
 }
 
 namespace {

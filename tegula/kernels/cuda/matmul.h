@@ -36,8 +36,12 @@ struct MatmulCall {
   // apart; parts are multiples of 64.
   int n_splits = 1;
   int64_t split_stride = 0;
-  const float* row_scale = nullptr;  // on the device: of c's rows, before they are rounded
-  const int* guard = nullptr;        // on the device: where it is 0, nothing is done
+  // As MatmulSm90Params says; pointers are on the device.
+  bool adds = false;
+  void* c16 = nullptr;
+  const float *row_scale = nullptr, *shift = nullptr, *total = nullptr;
+  float* sums = nullptr;
+  const int* guard = nullptr;
 };
 
 // invalid_argument for what is empty, misaligned or strided as above forbids; unsupported for
@@ -52,6 +56,7 @@ struct MatmulVariant {
   bool f32_out = false;
   bool is_f16 = false;
   bool is_fused = false;  // with an epilogue: matmul_fused_sm90.cuh
+  bool is_exp = false;    // exponentials of sums
   int group = 16;  // rows of tiles that are worked on together: so many columns of B stay in L2
 
   int smem_bytes() const;

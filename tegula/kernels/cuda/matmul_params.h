@@ -35,17 +35,17 @@ struct MatmulSm90Params {
   TileOrder order;
   int n_splits;            // of k, each into a c of its own; of several n_steps are one's
   long long split_stride;  // elements between them
+  // Of f32 results: added to what lies in c; and then rounded into c16, as wide, which may be null.
+  int adds;
+  unsigned short* c16;
   const float* row_scale;  // c's rows, before they are rounded; null: none
-  const int* guard;        // null, or 0 there: nothing is done
-};
-
-// Of the product that writes a softmax's exponentials (logits_sm90.cu).
-struct LogitsEpilogue {
-  unsigned short* e;
-  long long row;  // elements between rows, a multiple of 64
+  // Of the variant that writes exponentials: of a row, in units of 1/log2(e), and their sums by
+  // columns of tiles [m, tiles_n].
   const float* shift;
   float* sums;
-  long long n_sums;
+  // Null, or: where 0 lies there, nothing is done, else rows of c are written whose total is NaN.
+  const int* guard;
+  const float* total;
 };
 
 // divergence: out[i] after n rounds of work on the path (of `paths`, a power of 2) of thread i:

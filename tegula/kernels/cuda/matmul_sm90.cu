@@ -15,11 +15,18 @@
 //
 // Variant, by -D: as in matmul_sm90.cuh, and
 //   TEGULA_F32_OUT   1: c is f32, its sums as they are, written from registers
+//   TEGULA_EXP       1: c[i, j] = exp(sum - shift[i]), and what the rows of a tile add up to,
+//   before
+//                    they are rounded, in a fixed order: with a shift near a row's largest sum the
+//                    softmax is c times one number a row, and no pass goes over c for it
+#ifndef TEGULA_EXP
+#define TEGULA_EXP 0
+#endif
 #include "tegula/kernels/cuda/matmul_sm90.cuh"
 
 namespace tegula::cuda {
 
-constexpr bool kF32Out = TEGULA_F32_OUT;
+constexpr bool kF32Out = TEGULA_F32_OUT, kExp = TEGULA_EXP;
 
 struct Consumer : Multiplier {
   const TensorMap* c_map;
@@ -28,13 +35,13 @@ struct Consumer : Multiplier {
   __device__ Consumer(const MatmulSm90Params& p, const Shared& s, const TensorMap* c)
       : Multiplier(p, s), c_map(c) {}
 
-  // A box of which only the first columns are part of C. The copy engine would write whole pieces
-  // of 16 bytes, and with them what lies past the end.
+  // A box of which only the first columns are part of C, or only some rows are asked for. The copy
+  // engine would write whole pieces of 16 bytes, and with them what lies past the end.
   __device__ void write_ragged(const char* box, int first) const {
 #pragma unroll 1
     for (int i = threadIdx.x % 128; i < 64 * 64; i += 128) {
       const int r = row + i / 64, c = first + i % 64;
-      if (r < p.m && c < p.n)
+      if (r < p.m && c < p.n && (p.guard == nullptr || p.total[r] != p.total[r]))
         p.c[r * p.ldc + c] =
             *reinterpret_cast<const u16*>(box + swizzled(i / 64, i % 64 / 8) + i % 8 * 2);
     }
@@ -45,7 +52,7 @@ struct Consumer : Multiplier {
     if (column < 0) return;
     const bool leader = warp == 0 && elect_one();
     const int first = column + 64 * box;
-    const bool is_ragged = p.n % 8 != 0 && first + 64 > p.n;
+    const bool is_ragged = (p.n % 8 != 0 && first + 64 > p.n) || p.guard != nullptr;
     char* to = s.out + (wg * kOutBoxes + box % kOutBoxes) * kBoxBytes;
     if (leader) tma_store_wait_read<kOutBoxes - 1>();
     named_sync(1 + wg, 128);
@@ -62,6 +69,33 @@ struct Consumer : Multiplier {
       if (!is_ragged) tma_store(c_map, to, first, row, 0, 0);
       tma_store_commit();  // a group for each box, also an empty one: tma_store_wait_read counts
                            // them
+    }
+  }
+
+  // What is there is added to the sums.
+  __device__ void add_to_sums(int first_row, int first_column) {
+    const int r = first_row + int(16 * warp + lane / 4), c = first_column + int(2 * (lane % 4));
+    const float* const from = reinterpret_cast<const float*>(p.c);
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) {
+      const int row = r + i / 2 % 2 * 8, column = c + i / 4 * 8 + i % 2;
+      if (row < p.m && column < p.n) d[i] = from[row * p.ldc + column] + d[i];
+    }
+  }
+  __device__ void write_rounded_sums(int first_row, int first_column) const {
+    const int r = first_row + int(16 * warp + lane / 4), c = first_column + int(2 * (lane % 4));
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; i += 2) {
+      const int row = r + i / 2 % 2 * 8, column = c + i / 4 * 8;
+      if (row >= p.m || column >= p.n) continue;
+      u16* const to = p.c16 + row * p.ldc + column;
+      const u32 pair = pack_element(d[i], d[i + 1]);
+      if (column + 1 < p.n && p.ldc % 2 == 0) {
+        *reinterpret_cast<u32*>(to) = pair;
+        continue;
+      }
+      to[0] = static_cast<u16>(pair);
+      if (column + 1 < p.n) to[1] = static_cast<u16>(pair >> 16);
     }
   }
 
@@ -88,23 +122,69 @@ struct Consumer : Multiplier {
     }
   }
 
-  __device__ void scale_rows(int first_row) {
-    const int r = first_row + int(16 * warp + lane / 4);
-    const float scale[] = {r < p.m ? p.row_scale[r] : 0, r + 8 < p.m ? p.row_scale[r + 8] : 0};
+  // A number for each of the two rows that a thread has sums of.
+  struct OfRows {
+    float at[2];
+    __device__ OfRows(const float* from, int row, int m)
+        : at{row < m ? from[row] : 0, row + 8 < m ? from[row + 8] : 0} {}
+  };
+  __device__ int row_of(const TilePlace& at) const {
+    return at.m * kTileM + int(wg * kRows + 16 * warp + lane / 4);
+  }
+
+  __device__ void scale(const OfRows& scale) {
 #pragma unroll
-    for (int i = 0; i < kTileN / 2; ++i) d[i] *= scale[i / 2 % 2];
+    for (int i = 0; i < kTileN / 2; ++i) d[i] *= scale.at[i / 2 % 2];
+  }
+
+  // Counted are the 8 operations by which the head of a loss is priced: lse and its gradient.
+  __device__ void exponentiate(const TilePlace& at, const OfRows& shift) {
+    constexpr float kLog2e = 1.44269504f;
+    const int first = at.n * kTileN, c = first + int(2 * (lane % 4)), r = row_of(at);
+    if (first + kTileN > p.n) {
+#pragma unroll
+      for (int i = 0; i < kTileN / 2; ++i)
+        if (c + i / 4 * 8 + i % 2 >= p.n) d[i] = kNegativeInfinity;
+    }
+    float sum[2] = {};
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) {
+      d[i] = exp2_approx(__fmaf_rn(d[i], kLog2e, -shift.at[i / 2 % 2]));
+      sum[i / 2 % 2] += d[i];
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+      if (lane % 4 == 0 && r + 8 * half < p.m)
+        p.sums[static_cast<long long>(r + 8 * half) * p.order.tiles_n + at.n] = sum[half];
+    }
+    if (threadIdx.x % 128 == 0)
+      count_flops(8ull * inside(r, p.m, kRows) * inside(first, p.n, kTileN));
   }
 
   __device__ void run() {
     const int n_tiles = p.order.tiles_m * p.order.tiles_n;
     for (int index = blockIdx.x; index < n_tiles * p.n_splits; index += gridDim.x) {
+      // Asked for before the products, so that nothing waits for it after them.
+      const float* const of_rows = kExp ? p.shift : p.row_scale;
+      const OfRows factors(of_rows, row_of(tile_place(p.order, index % n_tiles)),
+                           of_rows != nullptr ? p.m : 0);
 #pragma unroll
       for (int i = 0; i < kBoxes; ++i) step(i == 0, [&] { write(i); });
       for (int i = kBoxes; i < p.n_steps; ++i) step(false, [] {});
       const TilePlace at = end_tile(index, n_tiles);
-      if (p.row_scale != nullptr) scale_rows(at.m * kTileM + int(wg) * kRows);
+      if constexpr (kExp)
+        exponentiate(at, factors);
+      else if (of_rows != nullptr)
+        scale(factors);
       if (kF32Out) {
-        write_sums(index / n_tiles, at.m * kTileM + int(wg) * kRows, at.n * kTileN);
+        const int first_row = at.m * kTileM + int(wg) * kRows, first_column = at.n * kTileN;
+        if (p.adds != 0) add_to_sums(first_row, first_column);
+        if (p.c16 != nullptr)
+          write_rounded_sums(first_row, first_column);
+        else
+          write_sums(index / n_tiles, first_row, first_column);
         continue;
       }
 #pragma unroll

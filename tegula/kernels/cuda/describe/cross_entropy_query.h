@@ -71,15 +71,16 @@ Status check_cross_entropy(const KernelQuery& q) {
   return {};
 }
 
-// The same head on Hopper, whose first product writes exponentials (logits_sm90.cu). Behind the
-// parts of dW, of a chunk's tokens: sums of 64 columns, x scaled, three numbers each, a flag.
+// The same head on Hopper, whose first product writes exponentials (matmul_sm90.cu). Behind the
+// parts of dW, of a chunk's tokens: sums of tiles, x scaled, three numbers each, a flag.
 struct ScaledHeadSizes {
   int64_t sums = 0, scaled_x = 0, numbers = 0;  // bytes; of `numbers`, one of the three
   explicit ScaledHeadSizes(const CrossEntropyShape& s)
       : sums(round_up(4 * n_sums(s) * s.chunk, int64_t{256})),
         scaled_x(round_up(2 * s.d * s.chunk, int64_t{256})),
         numbers(round_up(4 * s.chunk, int64_t{256})) {}
-  static int64_t n_sums(const CrossEntropyShape& s) { return s.row / 64; }
+  // As many as there may be: no tile has fewer columns.
+  static int64_t n_sums(const CrossEntropyShape& s) { return ceil_div(s.v, int64_t{128}); }
   int64_t bytes() const { return sums + scaled_x + 3 * numbers + 256; }
 };
 

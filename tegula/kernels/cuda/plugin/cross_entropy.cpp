@@ -5,14 +5,14 @@
 
 namespace tegula::cuda {
 
+namespace {
+
 TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride, DType dtype) {
   TensorRef t;
   t.data = data, t.dtype = dtype, t.rank = 2;
   t.shape[0] = rows, t.shape[1] = columns, t.stride[0] = stride, t.stride[1] = 1;
   return t;
 }
-
-namespace {
 
 Status product(const DeviceCall& call, const char* dims, const TensorRef& a, const TensorRef& b,
                const TensorRef& out, const Stream& to) {
@@ -64,6 +64,9 @@ void CrossEntropyRows::start_at(int64_t first, const TensorRef& targets) {
   if (p.dlse != nullptr) p.dlse += first * p.dlse_stride, p.dpicked += first * p.dpicked_stride;
 }
 
+namespace {
+
+// dW of one chunk's tokens; of several, the sum of their parts so far. `f`: add_part.
 Status product_dw(const DeviceCall& call, const CrossEntropyShape& s, int64_t first,
                   const TensorRef& logits, const TensorRef& x, const TensorRef& dw,
                   const FunctionHandle& f, const Stream& to) {
@@ -81,6 +84,8 @@ Status product_dw(const DeviceCall& call, const CrossEntropyShape& s, int64_t fi
   return d->start(f, {{ceil_div(p.n, int64_t{1024}), 1, 1}, {256, 1, 1}, 0, true}, to,
                   "launching add_part", p);
 }
+
+}  // namespace
 
 Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const Stream& to) {
   const KernelQuery query{

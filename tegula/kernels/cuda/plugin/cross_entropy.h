@@ -17,13 +17,6 @@ struct CrossEntropyRows {
 // Rows of `v` logits: steps of their ring in shared memory.
 int64_t cross_entropy_slots(const Target& gpu, int64_t v);
 
-TensorRef matrix(void* data, int64_t rows, int64_t columns, int64_t stride, DType dtype);
-
-// dW of one chunk's tokens; of several, the sum of their parts so far. `f`: add_part.
-Status product_dw(const DeviceCall& call, const CrossEntropyShape& s, int64_t first,
-                  const TensorRef& logits, const TensorRef& x, const TensorRef& dw,
-                  const FunctionHandle& f, const Stream& to);
-
 Status launch_cross_entropy(const DeviceCall& call, CrossEntropyPart part, const Stream& to);
 
 }  // namespace tegula::cuda
