@@ -90,6 +90,7 @@ class DeviceFewRows : public ::testing::Test {
     EXPECT_TRUE(takes.ok()) << takes.error().message;
     const auto ready = launch_of(*kernel_)->prepare(call);
     EXPECT_TRUE(ready.ok()) << ready.error().message;
+    (*ready)->settle({}).value();
     (*ready)->enqueue(device_->stream()).value();
     device_->wait().value();
     device_->copy(got.ref().data, out[0].data, got.numel() * 4).value();
@@ -141,6 +142,14 @@ TEST_F(DeviceFewRows, HaveTheBitsOfTheOrder) {
           if (m <= 3) check({m, 24, k, 4, is_mn_major, t});
         }
     }
+}
+
+// More blocks than there is room for at once: each has several groups of columns in turn.
+TEST_F(DeviceFewRows, SoHaveThoseOfBlocksThatGoOn) {
+  const int64_t n = 16 * (int64_t{8} * device_->target().multiprocessors + 3) + 8;
+  for (const int64_t k : {64, 320})
+    for (const int64_t m : {1, 3}) check({m, n, k, 1, false, DType::kBF16});
+  check({2, n, 512, 4, false, DType::kF16});
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ struct MatvecParams {
   long long lda, ldb, ldc;
   int m, n, k;
   int is_settled;  // b may be read before the grid before has ended
+  int passes;  // of b as [n, k] of 16 bits: groups of columns that a block has in turn, 1 or more
+  int unused;
 };
 
 // Of calls that begin with a tile program: so many of them at most, of so many rows; and floats of

@@ -361,8 +361,9 @@ void add_plain(List& list) {
   for (const char* wide : {"TEGULA_WIDE=1", "TEGULA_WIDE=4"})
     add("reduce.cu", {"TEGULA_OP=0", wide, "TEGULA_T=float"});
   for (const char* out : {"TEGULA_OUT16=0", "TEGULA_OUT16=1"})
-    add("matvec.cu", {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", "TEGULA_COLUMNS=16",
-                      "TEGULA_IN16=1", out, "TEGULA_F16=0", "--ftz=true"});
+    for (const char* columns : {"TEGULA_COLUMNS=8", "TEGULA_COLUMNS=16"})
+      add("matvec.cu", {"TEGULA_M=1", "TEGULA_SHARDS=1", "TEGULA_B_MN_MAJOR=0", columns,
+                        "TEGULA_IN16=1", out, "TEGULA_F16=0", "--ftz=true"});
 }
 
 std::vector<KernelVariant> ahead_variants() {
