@@ -2,7 +2,7 @@
 //
 // Variant, by -D: TEGULA_ID64 0 | 1; for gather TEGULA_BYTES; for scatter TEGULA_T, the elements'
 // type, or TEGULA_BF16 1, TEGULA_MODE: 0 set, 1 add, 2 mul, 3 max, 4 min, and of those that meet
-// TEGULA_WIDE columns side by side that a thread has: 1, or 4.
+// TEGULA_WIDE columns side by side that a thread has: 1, or 4. TEGULA_FLAT as in strided.cuh.
 #include "tegula/kernels/cuda/joined.cuh"
 #include "tegula/kernels/cuda/strided.cuh"
 #ifdef TEGULA_T
@@ -69,7 +69,7 @@ struct alignas(kWide * sizeof(T)) Side {
 // The slices of y meet those of x in the order of places, whatever runs when: ids are sorted, and a
 // warp goes through all of one id. Warps: a place in a row's sorted ids, by groups of 32 · kWide
 // columns, kWide of which the loops count as one.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_FLAT ? 4 : 1)
     scatter(const __grid_constant__ ScatterParams p) {
   begin_early();
   constexpr int kAhead = kWide > 1 ? 8 : 16;  // slices that a thread loads at once

@@ -6,6 +6,12 @@
 #include "tegula/kernels/cuda/ptx/types.cuh"
 #include "tegula/kernels/cuda/strided_params.h"
 
+// 1: no tensor needs more than one loop. Where two may be, the kernels call a function, and what they
+// keep across it costs them registers and local memory.
+#ifndef TEGULA_FLAT
+#define TEGULA_FLAT 0
+#endif
+
 // Bytes of an element.
 #ifndef TEGULA_BYTES
 #define TEGULA_BYTES 4
@@ -61,7 +67,7 @@ __device__ __noinline__ inline long long offset_in_loops(const LoopParams& l, lo
 // The offset of flat index i, row-major, in one tensor. Kernels take the loops as a
 // __grid_constant__, so that they are not copied to have an address.
 __device__ inline long long offset_of(const LoopParams& l, long long i, int tensor) {
-  if (l.rank <= 1) return l.rank == 0 ? 0 : i * l.stride[tensor][0];
+  if (TEGULA_FLAT || l.rank <= 1) return l.rank == 0 ? 0 : i * l.stride[tensor][0];
   return offset_in_loops(l, i, tensor);
 }
 

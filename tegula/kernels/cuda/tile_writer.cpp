@@ -100,7 +100,9 @@ std::string TileWriter::finish() {
   // Sums of columns may take up to 128 registers a thread, or 64 where they are few: else the
   // compiler spills some of them, so that more blocks fit.
   const int n = layout().n_threads, threads = layout().is_ahead ? 1024 : 512;
-  const std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, threads / n)) : "";
+  std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, threads / n)) : "";
+  // Coordinates of several dims take more registers than two blocks leave room for.
+  if (!layout().is_rows && layout().n_inner > 2) blocks = ", 3";
   const std::string head =
       cat("extern \"C\" __global__ void __launch_bounds__(", n, blocks, ")\n    ");
   line(head, kTileEntry, "(const __grid_constant__ Params p) {");

@@ -352,10 +352,10 @@ void add_plain(List& list) {
   add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0", "TEGULA_F16=0"});
   for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"}) {
     for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4", "TEGULA_BYTES=16"})
-      add("indexed.cu", {bytes, id64});
-    add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_WIDE=4", "TEGULA_T=float"});
+      add("indexed.cu", {bytes, id64, "TEGULA_FLAT=1"});
+    add("indexed.cu", {"TEGULA_MODE=1", id64, "TEGULA_WIDE=4", "TEGULA_FLAT=1", "TEGULA_T=float"});
   }
-  add("indexed.cu", {"TEGULA_MODE=0", "TEGULA_ID64=0", "TEGULA_T=unsigned short"});
+  add("indexed.cu", {"TEGULA_MODE=0", "TEGULA_ID64=0", "TEGULA_FLAT=1", "TEGULA_T=unsigned short"});
   add("sort.cu", {"TEGULA_T=int", "--ftz=true"});
   add("move.cu", {"TEGULA_BYTES=4"});
   for (const char* wide : {"TEGULA_WIDE=1", "TEGULA_WIDE=4"})

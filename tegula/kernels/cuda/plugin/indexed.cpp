@@ -1,5 +1,7 @@
 #include "tegula/kernels/cuda/plugin/indexed.h"
 
+#include <algorithm>
+
 #include "tegula/kernels/cuda/describe/scatter_query.h"
 #include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/sort.h"
@@ -40,6 +42,9 @@ bool widen(IndexParams& p, int by, int64_t element_bytes) {
 std::string id_define(const TensorRef& ids) {
   return cat("TEGULA_ID64=", int{ids.dtype == DType::kI64});
 }
+std::string flat_define(const IndexParams& p) {
+  return cat("TEGULA_FLAT=", int{std::max({p.outer.rank, p.index.rank, p.inner.rank}) <= 1});
+}
 }  // namespace
 
 Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
@@ -48,16 +53,17 @@ Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef
   IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
   int64_t bytes = size_bytes(y.dtype);  // that a thread moves at once
   if (widen(p, static_cast<int>(16 / bytes), bytes)) bytes = 16;
-  const FunctionHandle f = TEGULA_TRY(
-      plain_kernel("indexed.cu", "gather", {cat("TEGULA_BYTES=", bytes), id_define(ids)}));
+  const FunctionHandle f = TEGULA_TRY(plain_kernel(
+      "indexed.cu", "gather", {cat("TEGULA_BYTES=", bytes), id_define(ids), flat_define(p)}));
   const Driver* d = TEGULA_TRY(Driver::get());
   return d->start(f, grid_for(p.outer.count * p.index.count * p.inner.count, 256), to,
                   "launching gather", p);
 }
 
 namespace {
-std::vector<std::string> put_defines(const TensorRef& x, const TensorRef& ids) {
-  return {"TEGULA_MODE=0", id_define(ids), bits_define(x.dtype)};
+std::vector<std::string> put_defines(const IndexParams& p, const TensorRef& x,
+                                     const TensorRef& ids) {
+  return {"TEGULA_MODE=0", id_define(ids), flat_define(p), bits_define(x.dtype)};
 }
 int64_t put_blocks(const IndexParams& p) {
   return p.outer.count * p.index.count *
@@ -69,8 +75,8 @@ Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const Tens
                                               const TensorRef& ids, const TensorRef& y) {
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
   JoinableKernel k;
-  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(x, ids)));
-  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", put_defines(x, ids)));
+  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(p, x, ids)));
+  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", put_defines(p, x, ids)));
   k.n_threads = kScatterThreads, k.what = "launching put";
   return prepare_joinable(std::make_unique<JoinableLaunch>(k, words_of(p), put_blocks(p)));
 }
@@ -79,7 +85,7 @@ Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& i
                   const TensorRef& y, const Stream& to) {
   if (y.numel() == 0) return {};
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
-  const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(x, ids)));
+  const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(p, x, ids)));
   const Driver* d = TEGULA_TRY(Driver::get());
   return d->start(f, {{put_blocks(p), 1, 1}, {kScatterThreads, 1, 1}, 0, true}, to, "launching put",
                   p);
@@ -94,7 +100,7 @@ Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRe
   ScatterParams p{params_of(c, x, ids, y), sizes.ids.as<int>(), nullptr};
   const int wide = widen(p.call, kScatterWide, size_bytes(x.dtype)) ? kScatterWide : 1;
   std::vector<std::string> defines = {cat("TEGULA_MODE=", static_cast<int>(meet)), id_define(ids),
-                                      cat("TEGULA_WIDE=", wide)};
+                                      cat("TEGULA_WIDE=", wide), flat_define(p.call)};
   if (x.dtype == DType::kBF16)
     defines.insert(defines.end(), {"TEGULA_BF16=1", "TEGULA_T=float"});
   else
