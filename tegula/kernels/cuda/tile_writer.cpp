@@ -102,7 +102,7 @@ std::string TileWriter::finish() {
   const int n = layout().n_threads, threads = layout().is_ahead ? 1024 : 512;
   std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, threads / n)) : "";
   // Coordinates of several dims take more registers than two blocks leave room for.
-  if (!layout().is_rows && layout().n_inner > 2) blocks = ", 3";
+  if (!layout().is_rows && layout().n_inner > 2) blocks = ", 4";
   const std::string head =
       cat("extern \"C\" __global__ void __launch_bounds__(", n, blocks, ")\n    ");
   line(head, kTileEntry, "(const __grid_constant__ Params p) {");
