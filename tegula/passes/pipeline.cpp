@@ -34,6 +34,7 @@ namespace tegula {
   X(autocast)              \
   X(sort_keys)             \
   X(qkv_concat)            \
+  X(qkv_grads)             \
   X(move_casts)            \
   X(blockwise)             \
   X(bias_activation)       \

@@ -73,13 +73,22 @@ std::map<int, Step> Planner::joined_in_place(int concat) const {
     for (int i = first; i <= concat; ++i) {
       const Step& s = plan_.steps[static_cast<size_t>(i)];
       const auto lies_there = [&](const PlanTensor& t) { return t.slot == piece.slot; };
-      if (i != concat && std::any_of(s.in.begin(), s.in.end(), lies_there)) return {};
-      if (i != concat && i != first) continue;
+      // A piece that is a concat in place itself has been written by the steps before it: those
+      // write where this one puts it, too.
+      const bool is_piece = is_concat_in_place(s);
+      const bool reads = std::any_of(s.in.begin(), s.in.end(), lies_there);
+      const bool writes = std::any_of(s.out.begin(), s.out.end(), lies_there);
+      if (i != concat && reads && !is_piece) return {};
+      if (i != concat && !writes) continue;
+      if (i != concat && !is_piece && !writes_strides(i)) return {};
       Step& m = moved.try_emplace(i, s).first->second;
-      for (PlanTensor& t : i == concat ? m.in : m.out) {
-        if (!lies_there(t)) continue;
-        if (!spread(t, rows, at)) return {};
-        t.slot = whole.slot;
+      for (std::vector<PlanTensor>* all : {&m.in, &m.out}) {
+        if (all == (i == concat ? &m.out : &m.in) && !is_piece) continue;
+        for (PlanTensor& t : *all) {
+          if (!lies_there(t)) continue;
+          if (!spread(t, rows, at)) return {};
+          t.slot = whole.slot;
+        }
       }
     }
     at += rows.length;

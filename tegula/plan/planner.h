@@ -20,6 +20,9 @@ struct RegionPorts {
   std::vector<LeastExtent> least;  // of the whole plan
 };
 
+// A concat whose operands were written where it puts them: nothing is launched for it.
+bool is_concat_in_place(const Step& s);
+
 class Planner {
  public:
   // ports: null for a whole plan, whose donations are the function's own.

@@ -136,7 +136,6 @@ bool overwrites(const Step& s, size_t operand, size_t result) {
   return starts_in_place(*s.op, s.attrs, operand, result);
 }
 
-// Nothing is launched for it.
 bool is_concat_in_place(const Step& s) { return !s.op->joins.empty() && s.bytes == 0; }
 
 bool reads_from(const Step& next, const Step& s) {

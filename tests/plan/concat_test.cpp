@@ -70,6 +70,42 @@ TEST(Concat, OperandsAreWrittenInPlace) {
   }
 }
 
+// Halves of heads (a rotation's gradient) are put together, and then heads of several tensors.
+TEST(Concat, PiecesThatAreConcatsAreWrittenInPlace) {
+  auto m = std::make_shared<Module>();
+  Builder b(*m, "nested");
+  const Type half = {DType::kF32, {kBatch, kSeq, kHeads, kDim}};
+  std::vector<Var> whole;
+  for (const char* name : {"q", "k"}) {
+    const Var x = b.param(name, half), y = b.param(cat(name, " too"), half);
+    const Var parts[] = {x * y, x - y};
+    whole.push_back(reshape(concat(parts, 3), {kBatch, kSeq, 2 * kHeads * kDim}));
+  }
+  b.result("all", concat(whole, 2));
+  CompileOptions o;
+  o.plan.verify = true, o.plan.target = *find_target("h100");
+  const auto compiled = compile(m, *b.finish_into_module(), o);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+  const Plan& plan = *compiled->plan;
+  int n_written = 0;
+  for (const Step& s : plan.steps) {
+    if (s.op->name == "concat") {
+      EXPECT_EQ(s.bytes, 0) << plan.to_string();
+      continue;
+    }
+    for (const PlanTensor& t : s.out) {
+      EXPECT_EQ(t.slot, plan.steps.back().out[0].slot);
+      EXPECT_EQ(t.stride[1], 4 * kHeads * kDim) << "from row to row of the whole";
+      EXPECT_EQ(t.byte_offset % (8 * kDim), n_written++ % 2 * 4 * kDim) << "its half of a head";
+    }
+  }
+  EXPECT_EQ(n_written, 4);
+  Plan broken = plan;  // a half over the other
+  for (Step& s : broken.steps)
+    if (s.op->name != "concat") s.out[0].byte_offset = 0;
+  EXPECT_FALSE(verify_plan(broken).ok());
+}
+
 // A device's kernel of sums shows its result with the summed dims, of one element, still there.
 TEST(Concat, SumsOfADeviceAreWrittenInPlace) {
   auto m = std::make_shared<Module>();

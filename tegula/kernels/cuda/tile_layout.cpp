@@ -145,6 +145,12 @@ class Caller {
   void elements() {
     TileLayout& l = call_.layout;
     vectors(inner_.size() > 1);
+    if (inner_.size() > 1)
+      for (size_t k = 0; k < operands_.size(); ++k) {
+        size_t first = 0;
+        while (first < k && !have_same_strides(first, k)) ++first;
+        l.like.push_back(static_cast<uint8_t>(first));
+      }
     if (block_ > 0) {
       l.n_threads = block_, call_.n_blocks = 1;
       return;
@@ -153,6 +159,12 @@ class Caller {
     const int64_t per_block = int64_t{l.n_threads} * n;
     const int64_t most = kBlocksPerMultiprocessor * std::max(target_.multiprocessors, 1);
     call_.n_blocks = std::min((space_.n_rows + per_block - 1) / per_block, most);
+  }
+
+  bool have_same_strides(size_t j, size_t k) const {
+    return call_.layout.access[j] == call_.layout.access[k] &&
+           std::all_of(inner_.begin(), inner_.end(),
+                       [&](const MergedDim& d) { return d.stride[j] == d.stride[k]; });
   }
 
   void columns() {
@@ -328,7 +340,8 @@ class Caller {
     for (size_t d = 0; d < dims.size(); ++d) {
       if (d > 0) add("i64", cat(name, d), std::max<int64_t>(dims[d].extent, 1));
       for (size_t k = 0; k < operands_.size(); ++k)
-        if (operands_[k].extent != Extent::kUniform && operands_[k].extent != Extent::kColumn)
+        if (operands_[k].extent != Extent::kUniform && operands_[k].extent != Extent::kColumn &&
+            call_.layout.strides_of(k) == k)
           add("i64", cat(name_of(k), "_", name, d), dims[d].stride[k]);
     }
   }
@@ -391,6 +404,7 @@ std::string TileLayout::key() const {
           is_early ? " early" : "", is_ahead ? " ahead" : "", is_columns ? " columns" : "",
           n_columns > 0 ? cat(" sums ", n_columns) : "", " access ");
   for (const TileAccess a : access) s += static_cast<char>('0' + static_cast<int>(a));
+  for (size_t k = 0; k < like.size(); ++k) s += cat(k == 0 ? " like " : ",", int{like[k]});
   return s;
 }
 

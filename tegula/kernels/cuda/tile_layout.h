@@ -60,9 +60,13 @@ struct TileLayout {
   bool is_early = false;           // all is loaded before the first reduction
   bool is_ahead = false;           // of column sums: the next row is, too
   std::vector<TileAccess> access;  // inputs, then outputs
+  // Of an elementwise program of several dims: the first operand with the same strides, whose
+  // offsets are this one's, too.
+  std::vector<uint8_t> like;
   // Of a row's values that are summed: one is written while the other is read, if there are two.
   int chunks_at_once() const { return row_steps > 0 && row_steps <= vector ? 1 : 2; }
   bool is_block() const { return threads_per_row > 16; }
+  size_t strides_of(size_t operand) const { return like.empty() ? operand : like[operand]; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;
   // All of it in a line: with the program's text, the signature of a kernel.
   std::string key() const;

@@ -101,8 +101,8 @@ std::string TileWriter::finish() {
   // compiler spills some of them, so that more blocks fit.
   const int n = layout().n_threads, threads = layout().is_ahead ? 1024 : 512;
   std::string blocks = layout().n_columns > 0 ? cat(", ", std::max(1, threads / n)) : "";
-  // Coordinates of several dims take more registers than two blocks leave room for.
-  if (!layout().is_rows && layout().n_inner > 2) blocks = ", 4";
+  // Coordinates of several dims would take more registers than three blocks leave.
+  if (!layout().is_rows && layout().n_inner > 2) blocks = ", 3";
   const std::string head =
       cat("extern \"C\" __global__ void __launch_bounds__(", n, blocks, ")\n    ");
   line(head, kTileEntry, "(const __grid_constant__ Params p) {");
@@ -234,7 +234,9 @@ std::string TileWriter::offset(size_t k, const std::string& along) const {
     const bool is_one = d == last && layout().access[k] == TileAccess::kVector;
     if (d == last && layout().access[k] == TileAccess::kSame) break;
     if (!s.empty()) s += " + ";
-    s += is_one ? x : cat(x, " * static_cast<Index>(p.", name_of(k), "_inner", d, ")");
+    s += is_one ? x
+                : cat(x, " * static_cast<Index>(p.", name_of(layout().strides_of(k)), "_inner", d,
+                      ")");
   }
   return s.empty() ? "0" : s;
 }
