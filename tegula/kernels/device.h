@@ -45,14 +45,15 @@ class Prepared {
   // Takes in another's work of the same kind, which neither uses what this makes nor makes what it
   // uses; false: there is no room. What was taken in is not enqueued by itself.
   virtual bool take(const Prepared& /*other*/) { return false; }
-  // What it uses of this memory may be read before the work before it has ended: nothing writes it.
-  virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
   // Takes in the work before it, which it uses, to be done first, by whatever part of this needs
   // it: neither may write what that reads. False: it cannot, or that would take longer.
   virtual Result<bool> begin_with(const Prepared& /*before*/) { return false; }
   // Takes in the work after it, which uses what this makes, to be done last, by whatever part of
   // this makes what it needs: it may write nothing that this reads. False: as above.
   virtual Result<bool> end_with(const Prepared& /*after*/) { return false; }
+  // Called last, before any enqueue: makes what it has taken in ready, too. What it uses of this
+  // memory may be read before the work before it has ended: nothing writes it.
+  virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
 };
 
 // A device's kernel of that name, made ready for a call whose memory it will use.
@@ -124,7 +125,7 @@ struct DevicePlugin {
 
 // Both sides are of one build: this catches a plug-in left over from another, by sizes and by a
 // number that counts what they do not show: virtual functions that came or went.
-inline constexpr int64_t kDeviceAbi = int64_t{2} << 40 | int64_t{sizeof(KernelDef)} << 24 |
+inline constexpr int64_t kDeviceAbi = int64_t{3} << 40 | int64_t{sizeof(KernelDef)} << 24 |
                                       int64_t{sizeof(DeviceCall)} << 8 |
                                       int64_t{sizeof(DevicePlugin)};
 

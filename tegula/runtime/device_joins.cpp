@@ -106,10 +106,7 @@ Status DeviceSteps::join_launches() {
       at->second = i;
     }
   }
-  // What ran before the first launch may write anything; it has ended when the second begins.
-  const std::vector<Bytes> constant = constants();
   size_t before = steps_.size();
-  int n_before = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
     const bool are_single =
@@ -120,12 +117,19 @@ Status DeviceSteps::join_launches() {
       touched[before].add(touched[i]);
       continue;
     }
-    if (n_before > 1)  // the last of which may soon be part of this one
-      for (const auto& launch : ready_[i].launches) TEGULA_TRY(launch->settle(constant));
     if (are_single && may_begin_with(touched[i], touched[before]) &&
         TEGULA_TRY(ready_[i].launches[0]->begin_with(*ready_[before].launches[0])))
-      ready_[before].launches.clear(), touched[i].add(touched[before]), --n_before;
-    before = i, ++n_before;
+      ready_[before].launches.clear(), touched[i].add(touched[before]);
+    before = i;
+  }
+  // What ran before the first launch may write anything; it has ended when the second begins.
+  const std::vector<Bytes> constant = constants();
+  bool is_first = true;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
+    for (const auto& launch : ready_[i].launches)
+      TEGULA_TRY(launch->settle(is_first ? std::span<const Bytes>() : constant));
+    is_first = false;
   }
   return {};
 }

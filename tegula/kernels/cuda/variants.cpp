@@ -178,8 +178,9 @@ void add_decode(List& list, const DecodeShape& shape, const char* arch) {
               32 * v->n_warps, v->smem_bytes()});
 }
 
-void add_matmul(List& list, const MatmulShape& shape) {
-  const MatmulVariant v = choose_matmul(shape);
+void add_matmul(List& list, const MatmulShape& shape, bool is_exp = false) {
+  MatmulVariant v = choose_matmul(shape);
+  v.is_exp = is_exp;
   list.add(
       {cat("matmul_sm90 ", v.name()), "matmul_sm90.cu", v.defines(), kHopper, 384, v.smem_bytes()});
 }
@@ -199,6 +200,7 @@ void add_common(List& list) {
   // Gradients of weights, for which both factors lie across k.
   for (const auto& [n, k] : {std::pair{300, 8192}, {3072, 8192}, {2304, 65536}})
     add_matmul(list, {768, n, k, true, true, true});
+  add_matmul(list, {16384, 50257, 768, false, false}, true);  // of a loss's head
 }
 
 DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false,
@@ -349,7 +351,9 @@ void add_plain(List& list) {
   const auto add = [&](const char* source, std::vector<std::string> defines) {
     list.add({source, source, std::move(defines), kHopper});
   };
-  add("cross_entropy.cu", {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", "TEGULA_ID64=0", "TEGULA_F16=0"});
+  for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"})
+    add("cross_entropy.cu",
+        {"TEGULA_GRADS=1", "TEGULA_GIVEN=0", id64, "TEGULA_F16=0", "TEGULA_SCALED=1"});
   for (const char* id64 : {"TEGULA_ID64=0", "TEGULA_ID64=1"}) {
     for (const char* bytes : {"TEGULA_BYTES=2", "TEGULA_BYTES=4", "TEGULA_BYTES=16"})
       add("indexed.cu", {bytes, id64, "TEGULA_FLAT=1"});

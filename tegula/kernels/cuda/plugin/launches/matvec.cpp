@@ -80,17 +80,22 @@ class MatvecLaunch final : public JoinableLaunch {
         target_(target) {}
 
   Status settle(std::span<const MemoryRange> constant) override {
-    // Made anew, it would lack the programs.
-    if (first_.is_there() || last_.is_there()) return {};
     std::vector<MatvecParams> own = calls();
     for (MatvecParams& p : own) {
       const auto b = reinterpret_cast<uintptr_t>(p.b);
       p.is_settled = std::any_of(constant.begin(), constant.end(),
                                  [&](const MemoryRange& r) { return r.begin <= b && b < r.end; });
     }
-    pass_over(own);
+    // Blocks that end with a program have columns of all calls, which so begin together.
+    if (last_.is_there()) {
+      const bool are_settled =
+          std::all_of(own.begin(), own.end(), [](const MatvecParams& p) { return p.is_settled; });
+      for (MatvecParams& p : own) p.is_settled = are_settled;
+    } else {
+      pass_over(own);
+    }
     std::memcpy(words_.data(), own.data(), words_.size() * sizeof(uint64_t));
-    return make();
+    return first_.is_there() || last_.is_there() ? make_with_programs() : make();
   }
 
   Result<bool> begin_with(const Prepared& before) override {
@@ -104,7 +109,6 @@ class MatvecLaunch final : public JoinableLaunch {
       first_ = {};
       return false;
     }
-    TEGULA_TRY(make_with_programs());
     return true;
   }
 
@@ -119,7 +123,6 @@ class MatvecLaunch final : public JoinableLaunch {
     if (!gives(*last, part)) return false;
     part.call.layout.vector = 1;
     last_ = std::move(part);
-    TEGULA_TRY(make_with_programs());
     return true;
   }
 
@@ -173,14 +176,8 @@ class MatvecLaunch final : public JoinableLaunch {
     }
     std::vector<uint64_t> of_calls;
     if (last_.is_there()) {
-      // Its blocks have columns of all calls, which so begin together.
       defines.push_back(cat("TEGULA_CALLS=", blocks_.size()));
-      std::vector<MatvecParams> own = calls();
-      const bool is_settled =
-          std::all_of(own.begin(), own.end(), [](const MatvecParams& p) { return p.is_settled; });
-      for (MatvecParams& p : own) p.is_settled = is_settled, p.passes = 1;
-      of_calls.resize(words_.size());
-      std::memcpy(of_calls.data(), own.data(), words_.size() * sizeof(uint64_t));
+      of_calls = words_;
     } else {
       of_calls = joined_words(kMostMatvecsAfter);
     }
