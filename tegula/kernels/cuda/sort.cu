@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 // Every tile of every row in order, by a bitonic network in shared memory. Places tell equals
 // apart, so that the order is one of all elements, and what a network may swap does not matter. A
 // thread has a pair of each step, or several where there are fewer threads.
-extern "C" __global__ void __launch_bounds__(kSortTile / 2)
+extern "C" __global__ void __launch_bounds__(kSortTile / (sizeof(Value) > 4 ? 4 : 2))
     sort_tiles(const __grid_constant__ SortParams p) {
   begin_early();
   __shared__ Value value[kSortTile];

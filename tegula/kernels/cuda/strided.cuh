@@ -6,8 +6,8 @@
 #include "tegula/kernels/cuda/ptx/types.cuh"
 #include "tegula/kernels/cuda/strided_params.h"
 
-// 1: no tensor needs more than one loop. Where two may be, the kernels call a function, and what they
-// keep across it costs them registers and local memory.
+// 1: no tensor needs more than one loop. Where two may be, the kernels call a function, and what
+// they keep across it costs them registers and local memory.
 #ifndef TEGULA_FLAT
 #define TEGULA_FLAT 0
 #endif

@@ -14,10 +14,12 @@ SortParams params_of(const TensorRef& from, const Sorted& to, bool is_descending
   return p;
 }
 
-// One for each pair of a step of what a block has in order.
-int sort_threads(int64_t n) {
+// One for each pair of a step of what a block has in order; for two, of values of 8 bytes, which
+// would spill else.
+int sort_threads(int64_t n, DType t) {
+  const int64_t most = kSortTile / (size_bytes(t) > 4 ? 4 : 2);
   int threads = 32;
-  while (2 * threads < std::min<int64_t>(n, kSortTile)) threads *= 2;
+  while (threads < most && 2 * threads < n) threads *= 2;
   return threads;
 }
 }  // namespace
@@ -47,7 +49,7 @@ Status launch_sort(const TensorRef& x, const Sorted& result, void* copies, bool 
   const FunctionHandle tiles = TEGULA_TRY(plain_kernel("sort.cu", "sort_tiles", type));
   const SortParams first = params_of(x, target(0), is_descending);
   const int64_t blocks = sizes.elements / sizes.n * ceil_div(sizes.n, int64_t{kSortTile});
-  const int threads = sort_threads(sizes.n);
+  const int threads = sort_threads(sizes.n, x.dtype);
   TEGULA_TRY(
       d->start(tiles, {{blocks, 1, 1}, {threads, 1, 1}, 0, true}, to, "launching sort", first));
   if (merges == 0) return {};
