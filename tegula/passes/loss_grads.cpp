@@ -1,7 +1,8 @@
 // A loss whose gradient does not wait for it is computed together with it, so that logits are
 // formed once: linear_cross_entropy and its gradient become linear_cross_entropy_grads. On a CPU
 // not under a budget of memory, since the kernel there keeps logits, and the gradient's alone does
-// not. Keeps bits on one device.
+// not. Keeps bits on one device, but for bf16 on Hopper, whose kernel of both forms exponentials
+// and no logits.
 #include <algorithm>
 
 #include "tegula/ir/builder.h"

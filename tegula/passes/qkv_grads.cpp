@@ -5,9 +5,9 @@
 //   Σ_j a_j·w_j = A·W,   x·a_j = slice_j of x·A,   A = [a_0, a_1, …],  W alike
 //
 // On a GPU, whose small products leave it idle and whose kernels write the a_j side by side. It
-// pays where what is no longer written and read, a sum's addends, is more than the a_j. In
-// Mode::kFast alone (sum_products does it by shards). Changes bits: an output is one chain, rounded
-// once.
+// pays where what is no longer written and read, a sum's addends, is more than the a_j and, unless
+// they are there side by side, the w_j. In Mode::kFast alone (sum_products does it by shards).
+// Changes bits: an output is one chain, rounded once.
 #include <algorithm>
 #include <map>
 
@@ -26,7 +26,7 @@ struct Sum {
   std::vector<NodeId> dots, others;  // others: adds, and casts of the products
   bool is_cast = false;
   int a_dim = 0, b_dim = 0;  // that is summed
-  NodeId weights = kNone;    // which has them side by side
+  ValueId weights = kNone;   // that are side by side already
   // Of each dot's a, its product with what all of them are multiplied with; or none.
   std::vector<NodeId> gradients;
   int out_dim = 0;  // of those, where a's dim stands
@@ -115,9 +115,12 @@ class Merger {
   }
 
   bool pays(const Sum& s) const {
-    int64_t factors = 0;
-    for (size_t i = 0; i < s.dots.size(); ++i) factors += f_.type(dot(s, i).inputs[0]).bytes();
-    return factors <= static_cast<int64_t>(s.dots.size() - 1) * f_.type(dot(s, 0).output()).bytes();
+    int64_t moved = 0;
+    for (size_t i = 0; i < s.dots.size(); ++i) {
+      moved += f_.type(dot(s, i).inputs[0]).bytes();
+      if (s.weights == kNone) moved += f_.type(dot(s, i).inputs[1]).bytes();
+    }
+    return moved <= static_cast<int64_t>(s.dots.size() - 1) * f_.type(dot(s, 0).output()).bytes();
   }
 
   // A product whose second factor is dot i's first, and that keeps what the sum adds up.
@@ -125,7 +128,7 @@ class Merger {
     const ValueId a = dot(s, i).inputs[0];
     for (const NodeId id : users_[a]) {
       const Node& n = f_.nodes[id];
-      if (!is_product(n) || n.inputs[1] != a || n.inputs[0] == a) continue;
+      if (!is_product(n) || n.inputs[1] != a || n.inputs[0] == a || claimed_[id]) continue;
       const DotDims dims = dims_of(n);
       if (dims.a.has(dims.b[s.a_dim])) continue;
       const std::vector<NodeId>& users = users_[n.output()];
@@ -157,26 +160,33 @@ class Merger {
     for (NodeId id = 0; id < f_.nodes.size(); ++id) {
       const Node& n = f_.nodes[id];
       Sum s;
-      if (n.op != &add_op || n.phase == Phase::kUpdate || !gather(n.output(), true, s) ||
-          !is_one_product(s) || !pays(s))
+      if (n.op != &add_op || n.phase != Phase::kBackward || !gather(n.output(), true, s) ||
+          !is_one_product(s))
         continue;
       // As qkv_concat has the weights, so that they are side by side once.
       std::sort(s.dots.begin(), s.dots.end(),
                 [&](NodeId x, NodeId y) { return f_.nodes[x].inputs[1] < f_.nodes[y].inputs[1]; });
-      find_gradients(s, id);
       s.weights = found_concat(operands(s, 1), s.b_dim, id);
+      if (!pays(s)) continue;
       for (const NodeId part : s.others) sums_.erase(part);
       sums_.emplace(id, std::move(s));
     }
+    claimed_.resize(f_.nodes.size());
+    for (const auto& [id, s] : sums_)
+      for (const NodeId n : s.dots) claimed_[n] = 1;
+    for (auto& [id, s] : sums_) {
+      find_gradients(s, id);
+      for (const NodeId n : s.gradients) claimed_[n] = 1;
+    }
   }
 
-  // The node that has the values side by side already, before `root`.
-  NodeId found_concat(const std::vector<ValueId>& values, int dim, NodeId root) const {
+  // The values side by side, as a node before `root` has them.
+  ValueId found_concat(const std::vector<ValueId>& values, int dim, NodeId root) const {
     for (const NodeId id : users_[values[0]]) {
       const Node& n = f_.nodes[id];
       if (id < root && n.op == &concat_op && n.attrs.i("dim") == dim &&
           std::equal(n.inputs.begin(), n.inputs.end(), values.begin(), values.end()))
-        return id;
+        return n.output();
     }
     return kNone;
   }
@@ -199,13 +209,13 @@ class Merger {
     b.set_phase(n.phase);
     const std::vector<ValueId> factors = operands(s, 0);
     const Var a = side_by_side(factors, s.a_dim);
-    const Var w = s.weights == kNone ? side_by_side(operands(s, 1), s.b_dim)
-                                     : rw_.at(f_.nodes[s.weights].output());
+    const Var w = s.weights == kNone ? side_by_side(operands(s, 1), s.b_dim) : rw_.at(s.weights);
     const Var y = b.emit(dot_op, first.attrs, {a, w});
     rw_.bind(n.output(), s.is_cast ? cast(y, f_.type(n.output()).dtype) : y);
     if (s.gradients.empty()) return;
     const Node& of_first = f_.nodes[s.gradients[0]];
     b.set_origin(of_first.origin);
+    b.set_phase(of_first.phase);
     const Var all = b.emit(dot_op, of_first.attrs, {rw_.at(of_first.inputs[0]), a});
     int64_t at = 0;
     for (size_t i = 0; i < s.gradients.size(); ++i) {
@@ -220,8 +230,8 @@ class Merger {
   Rewriter rw_;
   const std::vector<uint32_t> uses_;
   std::vector<std::vector<NodeId>> users_;  // per value
-  std::vector<uint8_t> done_;
-  std::map<NodeId, Sum> sums_;  // by the add that ends them
+  std::vector<uint8_t> done_, claimed_;     // claimed: part of one sum's products or gradients
+  std::map<NodeId, Sum> sums_;              // by the add that ends them
 };
 
 Result<bool> run(Module& module, Function& f, const PassOptions& options) {

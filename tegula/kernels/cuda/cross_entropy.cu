@@ -243,7 +243,8 @@ extern "C" __global__ void __launch_bounds__(kScaledRowsThreads)
   for (int i = lane; i < s.n_sums; i += 32) total += sums[i];
   total = warp_sum(total);
   const float dlse = p.dlse[token * p.dlse_stride], dpicked = p.dpicked[token * p.dpicked_stride];
-  const bool stands = total > kLeastTotal && total < kMostTotal && (dlse != 0 || dpicked == 0);
+  const bool stands =
+      total > kLeastTotal && total < kMostTotal && fabsf(dpicked) <= kMostRatio * fabsf(dlse);
   const float scale = stands ? dlse / total : 1.f;
   if (lane == 0) {
     const long long target = id_at(p.targets, token * p.target_stride);

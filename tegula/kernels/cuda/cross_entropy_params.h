@@ -28,6 +28,7 @@ struct CrossEntropyParams {
 // these; else its gradient is made of its logits.
 constexpr int kScaledRowsThreads = 256;
 constexpr float kLeastTotal = 0x1p-80f, kMostTotal = 0x1p80f;
+constexpr float kMostRatio = 0x1p24f;  // of dpicked to dlse
 struct ScaledRowsParams {
   const unsigned short *x, *w;   // [n, d], [v, d]
   unsigned short* scaled_x;      // x · scale

@@ -79,8 +79,9 @@ struct ScaledHeadSizes {
       : sums(round_up(4 * n_sums(s) * s.chunk, int64_t{256})),
         scaled_x(round_up(2 * s.d * s.chunk, int64_t{256})),
         numbers(round_up(4 * s.chunk, int64_t{256})) {}
-  // As many as there may be: no tile has fewer columns.
-  static int64_t n_sums(const CrossEntropyShape& s) { return ceil_div(s.v, int64_t{128}); }
+  // One for so many columns of a row, whatever the number of tokens: bits depend on it.
+  static constexpr int kColumns = 256;
+  static int64_t n_sums(const CrossEntropyShape& s) { return ceil_div(s.v, int64_t{kColumns}); }
   int64_t bytes() const { return sums + scaled_x + 3 * numbers + 256; }
 };
 

@@ -78,15 +78,15 @@ Status launch(const DeviceCall& call, const Stream& to) {
     logits.a = {x, s.d}, logits.b = {w, s.d}, logits.c = {rows.p.logits, s.row};
     logits.stream = to;
     logits.shift = scratch.shift, logits.sums = scratch.sums;
-    MatmulVariant v = choose_matmul(logits.shape, gpu.multiprocessors);
-    const MatmulVariant of_logits = v;
-    v.is_exp = true;
-    scaled.n_sums = static_cast<int>(ceil_div(s.v, int64_t{v.tile_n}));
-    TEGULA_TRY(product(v, logits));
+    MatmulVariant of_exp;
+    of_exp.b_mn_major = false, of_exp.is_exp = true;
+    of_exp.tile_n = ScaledHeadSizes::kColumns;
+    scaled.n_sums = static_cast<int>(ScaledHeadSizes::n_sums(s));
+    TEGULA_TRY(product(of_exp, logits));
     TEGULA_TRY(d->start(scale, by_token, to, "launching scale_rows", rows.p, scaled));
     // Where a row's sum is out of range.
     logits.guard = scratch.redo, logits.total = scratch.total;
-    TEGULA_TRY(product(of_logits, logits));
+    TEGULA_TRY(product(choose_matmul(logits.shape, gpu.multiprocessors), logits));
     TEGULA_TRY(d->start(redo,
                         {{std::min(n, 2 * int64_t{gpu.multiprocessors}), 1, 1},
                          {kCrossEntropyThreads, 1, 1},
