@@ -200,7 +200,9 @@ void add_common(List& list) {
   // Gradients of weights, for which both factors lie across k.
   for (const auto& [n, k] : {std::pair{300, 8192}, {3072, 8192}, {2304, 65536}})
     add_matmul(list, {768, n, k, true, true, true});
-  add_matmul(list, {16384, 50257, 768, false, false}, true);  // of a loss's head
+  // Of a loss's head.
+  add_matmul(list, {16384, 50257, 768, false, false}, true);
+  add_matmul(list, {50257, 768, 16384, true, true, true});
 }
 
 DecodeShape decode_shape(int64_t head_dim, int64_t group, int64_t page_size, bool is_f16 = false,
