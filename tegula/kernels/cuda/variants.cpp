@@ -198,7 +198,7 @@ void add_common(List& list) {
       for (const auto& [m, n] : {std::pair{300, 300}, {8192, 8192}, {8192, 2304}})
         add_matmul(list, {m, n, 768, a_mn_major, b_mn_major});
   // Gradients of weights, for which both factors lie across k.
-  for (const auto& [n, k] : {std::pair{300, 8192}, {3072, 8192}, {2304, 65536}})
+  for (const auto& [n, k] : {std::pair{300, 8192}, {2304, 32768}, {2304, 65536}})
     add_matmul(list, {768, n, k, true, true, true});
   // Of a loss's head.
   add_matmul(list, {16384, 50257, 768, false, false}, true);
