@@ -56,6 +56,17 @@ class Prepared {
   virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
 };
 
+// Work in the order of a step, and the memory it touches.
+struct WorkInOrder {
+  const Prepared* prepared = nullptr;  // null: nothing that can be part of something else
+  std::vector<MemoryRange> read, written;
+};
+// What does `n` pieces of work from `first` on.
+struct WorkInOne {
+  size_t first = 0, n = 0;
+  std::unique_ptr<Prepared> prepared;
+};
+
 // A device's kernel of that name, made ready for a call whose memory it will use.
 struct KernelLaunch {
   std::string_view name;
@@ -96,6 +107,12 @@ class Device {
   // piece (a CUDA graph). In between only enqueue() and copy_later() may be called.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Prepared>> end_capture() = 0;
+  // Work in a row that takes less time as one launch than as many. Nothing writes what is constant,
+  // which may be read before the work before it has ended. Nothing: none does.
+  virtual Result<std::vector<WorkInOne>> put_in_one(std::span<const WorkInOrder> /*work*/,
+                                                    std::span<const MemoryRange> /*constant*/) {
+    return std::vector<WorkInOne>();
+  }
   // Two marks in the stream, 0 and 1, and the time that the device took from one to the other.
   virtual Status mark(int which) = 0;
   virtual Result<double> ms_between_marks() = 0;
@@ -125,7 +142,7 @@ struct DevicePlugin {
 
 // Both sides are of one build: this catches a plug-in left over from another, by sizes and by a
 // number that counts what they do not show: virtual functions that came or went.
-inline constexpr int64_t kDeviceAbi = int64_t{3} << 40 | int64_t{sizeof(KernelDef)} << 24 |
+inline constexpr int64_t kDeviceAbi = int64_t{4} << 40 | int64_t{sizeof(KernelDef)} << 24 |
                                       int64_t{sizeof(DeviceCall)} << 8 |
                                       int64_t{sizeof(DevicePlugin)};
 

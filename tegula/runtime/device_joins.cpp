@@ -25,15 +25,6 @@ Bytes bytes_of(const TensorRef& t) {
   return {begin, begin + static_cast<uintptr_t>((last + 1) * size_bytes(t.dtype))};
 }
 
-struct Touched {
-  bool is_all = false;  // it cannot be told
-  std::vector<Bytes> read, written;
-  void add(const Touched& other) {
-    read.insert(read.end(), other.read.begin(), other.read.end());
-    written.insert(written.end(), other.written.begin(), other.written.end());
-  }
-};
-
 bool meet(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Bytes& x) {
     return std::any_of(b.begin(), b.end(),
@@ -73,6 +64,30 @@ std::vector<Bytes> DeviceSteps::constants() const {
   return all;
 }
 
+// What the device does better as one launch than as several in a row.
+Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
+  std::vector<WorkInOrder> work;
+  std::vector<size_t> step;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
+    const bool is_single = ready_[i].launches.size() == 1 && !touched[i].is_all;
+    // What ran before the first may write anything.
+    const Prepared* prepared = is_single && !work.empty() ? ready_[i].launches[0].get() : nullptr;
+    work.push_back({prepared, touched[i].read, touched[i].written});
+    step.push_back(i);
+  }
+  for (WorkInOne& one : TEGULA_TRY(device_.put_in_one(work, constants()))) {
+    const size_t first = step[one.first];
+    for (size_t k = 1; k < one.n; ++k) {
+      const size_t i = step[one.first + k];
+      ready_[i].launches.clear();
+      touched[first].add(touched[i]);
+    }
+    ready_[first].launches[0] = std::move(one.prepared);
+  }
+  return {};
+}
+
 Status DeviceSteps::join_launches() {
   std::vector<Touched> touched(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -106,6 +121,7 @@ Status DeviceSteps::join_launches() {
       at->second = i;
     }
   }
+  TEGULA_TRY(put_in_one(touched));
   size_t before = steps_.size();
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;

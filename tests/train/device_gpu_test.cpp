@@ -343,13 +343,16 @@ TEST_F(OnDevice, CheckpointsCrossDevices) {
 class Decoding : public OnDevice {
  protected:
   static std::string model() {
-    TrainConfig c = config_of("gpt2", "f32");
+    const TrainConfig c = config_of("gpt2", "f32");
+    return model_of(c);
+  }
+  static std::string model_of(TrainConfig c) {
     c.out = ::testing::TempDir() + "/device_decodes", c.model.max_seqlen = 80, c.overwrite = true;
     (void)train(c, "cpu");
     return c.out;
   }
   std::vector<std::vector<float>> logits(const std::string& directory, DType dtype, bool captures,
-                                         int64_t n_texts) {
+                                         int64_t n_texts, int most = 64) {
     RunnerOptions o;
     o.device = device_, o.captures = captures, o.batch = n_texts, o.dtype = dtype;
     std::vector<std::vector<float>> all;
@@ -365,7 +368,7 @@ class Decoding : public OnDevice {
     EXPECT_TRUE((*r)->read(pieces).ok());
     std::vector<int32_t> token(1, 4);
     for (auto& p : pieces) p.first = 3, p.tokens = token;
-    for (int length = 1; length <= 64; ++length) {
+    for (int length = 1; length <= most; ++length) {
       token[0] = length % 7;
       const Status st = (*r)->decode(pieces);
       EXPECT_TRUE(st.ok()) << st.error().to_string();
@@ -418,6 +421,24 @@ TEST_F(Decoding, AGraphReplaysAtEveryLength) {
   const std::string dir = model();
   for (const DType dtype : {DType::kF32, DType::kBF16})
     EXPECT_EQ(logits(dir, dtype, true, 1), logits(dir, dtype, false, 1)) << dtype_name(dtype);
+}
+
+// A token as the steps of one kernel has the bits that it has as many launches, alone and beside
+// others: rows of 192 and 448, of which the last piece is short, and a group of three heads.
+TEST_F(Decoding, OneKernelHasTheBitsOfMany) {
+  if (device_->target().capability < 90) GTEST_SKIP() << "persistent kernels are for sm_90";
+  TrainConfig c = config_of("llama", "f32");
+  c.model.n_heads = 3, c.model.n_kv_heads = 1, c.model.d_model = 192, c.model.d_ff = 448;
+  c.steps = 1;
+  const std::string dir = model_of(c);
+  for (const auto& [dtype, n_texts] :
+       {std::pair{DType::kBF16, 1}, {DType::kBF16, 3}, {DType::kF16, 1}}) {
+    ::setenv("TEGULA_CUDA_PERSISTENT", "0", 1);
+    const auto many = logits(dir, dtype, true, n_texts, 16);
+    ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
+    EXPECT_EQ(logits(dir, dtype, true, n_texts, 16), many) << dtype_name(dtype) << ", " << n_texts;
+    ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  }
 }
 
 TEST_F(Decoding, CompanionsChangeNoBit) {

@@ -68,5 +68,24 @@ TEST(LaunchesOnDevice, OfATokenByLayer) {
                                                                       {"concat_cuda", 0}}));
 }
 
+// One persistent kernel for all layers and the head: the first norm's step has it.
+TEST(LaunchesOnDevice, OfATokenInOne) {
+  const auto device = open_device();
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  if ((*device)->target().capability < 90) GTEST_SKIP() << "persistent kernels are for sm_90";
+  ModelConfig c;
+  c.type = "llama", c.vocab_size = 64, c.n_layers = 3, c.n_heads = 3, c.n_kv_heads = 1;
+  c.d_model = 192, c.d_ff = 448, c.max_seqlen = 512;
+  ASSERT_TRUE(c.resolve().ok());
+  ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
+  const std::map<std::string, int64_t> of = launches_of(c, **device);
+  ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  EXPECT_EQ(of, (std::map<std::string, int64_t>{{"matvec", 0},
+                                                {"fused_cuda", 1},
+                                                {"scatter_cuda", 0},
+                                                {"attention_decode", 0},
+                                                {"concat_cuda", 0}}));
+}
+
 }  // namespace
 }  // namespace tegula

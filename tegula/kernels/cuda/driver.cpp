@@ -17,7 +17,7 @@ constexpr DriverStatus kNoDevice = 100, kNoBinaryForGpu = 209;
 // After these no call of the process works any more: the device is unavailable, uncorrectable
 // memory, a fault of NVLink, of an address, an instruction or a launch, and the bus (unknown).
 constexpr DriverStatus kLost[] = {46, 214, 220, 700, 714, 715, 716, 717, 718, 719, 999};
-constexpr int kMaxDynamicSharedBytes = 8, kProgrammaticSerialization = 6;
+constexpr int kMaxDynamicSharedBytes = 8, kCooperative = 2, kProgrammaticSerialization = 6;
 constexpr int kU8 = 0, kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
               kFillZero = 0;
 
@@ -113,14 +113,15 @@ Status Driver::start_with(FunctionHandle f, const Grid& grid, const Stream& stre
   TEGULA_CHECK(arguments.size() <= std::size(pointers), what, ": too many arguments");
   for (size_t i = 0; i < arguments.size(); ++i) pointers[i] = const_cast<void*>(arguments[i].data);
   const bool is_early = grid.is_early && TEGULA_TRY(current_capability()) >= 90;
-  const LaunchAttribute early{kProgrammaticSerialization, {1}};
+  const LaunchAttribute attribute{grid.is_cooperative ? kCooperative : kProgrammaticSerialization,
+                                  {1}};
   const auto u = [](auto n) { return static_cast<unsigned>(n); };
   const LaunchConfig config{{u(grid.blocks[0]), u(grid.blocks[1]), u(grid.blocks[2])},
                             {u(grid.threads[0]), u(grid.threads[1]), u(grid.threads[2])},
                             u(grid.smem_bytes),
                             stream.handle,
-                            &early,
-                            is_early ? 1U : 0U};
+                            &attribute,
+                            is_early || grid.is_cooperative ? 1U : 0U};
   return check(launch_ex(&config, f, pointers, nullptr), what);
 }
 

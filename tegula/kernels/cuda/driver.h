@@ -43,6 +43,7 @@ struct Grid {
   int threads[3] = {1, 1, 1};
   int64_t smem_bytes = 0;
   bool is_early = false;
+  bool is_cooperative = false;  // all blocks run at once, or the launch is refused
 };
 struct LaunchArgument {
   const void* data;

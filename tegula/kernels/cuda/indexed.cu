@@ -7,6 +7,7 @@
 #include "tegula/kernels/cuda/strided.cuh"
 #ifdef TEGULA_T
 #include "tegula/kernels/cuda/elements.cuh"
+#include "tegula/kernels/cuda/put.cuh"
 #endif
 
 using namespace tegula::cuda;
@@ -128,53 +129,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, TEGULA_FLAT ? 4 : 1)
 #endif
 
 #if TEGULA_MODE == 0
-constexpr int kColumns = 4;
-
-// Where nothing is joined the last of an id's slices stands: a block has one slice, and does
-// nothing if a later one has its id. Blocks: those of a slice beside each other; a grid's number of
-// them has 32 bits. In decoding this is latency and no more: the slice is loaded beside its id.
-__device__ __forceinline__ void put_slice(const IndexParams& p, u32 block) {
-  const u32 across =
-      static_cast<u32>((p.inner.count + kThreads * kColumns - 1) / (kThreads * kColumns));
-  const u32 slice = block / across, n = static_cast<u32>(p.index.count);
-  const u32 o = slice / n, i = slice % n;
-  const long long column = static_cast<long long>(block % across) * kThreads * kColumns;
-  const long long ids = offset_of(p.outer, o, 2);
-  const long long id = id_at(p.ids, ids + offset_of(p.index, i, 2));
-  const Stored* y =
-      static_cast<const Stored*>(p.y) + offset_of(p.outer, o, 1) + offset_of(p.index, i, 1);
-  Stored of[kColumns];
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c) {
-    const long long q = column + c * kThreads + threadIdx.x;
-    if (q < p.inner.count) of[c] = y[offset_of(p.inner, q, 1)];
-  }
-  if (id < 0 || id >= p.n) return;
-  if (i + 1 < n) {
-    bool is_later = false;
-#pragma unroll 4
-    for (u32 k = i + 1 + threadIdx.x; k < n; k += kThreads)
-      is_later = is_later || id_at(p.ids, ids + offset_of(p.index, k, 2)) == id;
-    if (__syncthreads_or(is_later)) return;
-  }
-  Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c) {
-    const long long q = column + c * kThreads + threadIdx.x;
-    if (q < p.inner.count) x[offset_of(p.inner, q, 0)] = of[c];
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads) put(const __grid_constant__ IndexParams p) {
   begin_early();
-  put_slice(p, blockIdx.x);
+  put_slice<kThreads>(p, blockIdx.x, threadIdx.x);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     puts(const __grid_constant__ Joined<IndexParams> p) {
   begin_early();
   const JoinedBlock at = joined_block(p);
-  put_slice(p.of[at.call], at.block);
+  put_slice<kThreads>(p.of[at.call], at.block, threadIdx.x);
 }
 #endif
 #endif

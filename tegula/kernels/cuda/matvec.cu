@@ -36,6 +36,13 @@ __device__ __forceinline__ void begin(const MatvecParams& p, int block, A a) {
   });
 }
 
+#ifdef TEGULA_AFTER
+__device__ __forceinline__ const In* rows_of(const tile::Prologue& first) {
+  __shared__ float4 results[tile::kResults];
+  return static_cast<const In*>(tile::prologue(first, results));
+}
+#endif
+
 #ifdef TEGULA_CALLS
 // What each block makes of all calls goes through a program of elements, which saves its launch.
 struct Ended {
@@ -53,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const auto a = [&] {
     if (one.is_settled) begin_early();
 #ifdef TEGULA_AFTER
-    return static_cast<const In*>(tile::prologue(p.first));
+    return rows_of(p.first);
 #else
     return static_cast<const In*>(one.a);
 #endif
@@ -74,8 +81,7 @@ struct After {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     matvecs_after(const __grid_constant__ After p) {
   const JoinedBlock at = joined_block(p.calls);
-  begin(p.calls.of[at.call], static_cast<int>(at.block),
-        [&] { return static_cast<const In*>(tile::prologue(p.first)); });
+  begin(p.calls.of[at.call], static_cast<int>(at.block), [&] { return rows_of(p.first); });
 }
 #else
 // a is found before the grid before has ended, too.

@@ -5,6 +5,8 @@
 namespace tegula::cuda {
 
 constexpr int kMostLoops = 8;
+// Of a slice, that a thread of put (put.cuh) has.
+constexpr int kPutColumns = 4;
 
 // Nested loops, outermost first, with the strides of up to three tensors.
 struct LoopParams {

@@ -4,11 +4,12 @@
 
 namespace tegula::cuda {
 
-std::string tile_end_text(const tile::Program& p, const TileCall& call, std::span<const int> of) {
+std::string tile_end_text(const tile::Program& p, const TileCall& call, std::span<const int> of,
+                          const char* name_space) {
   const TilePhases phases = tile_phases(p, true);
   const TilePhase& phase = phases.phases.front();
   TileWriter w(p, call);
-  w.params("tegula::cuda::end", "End");
+  w.params(name_space, "End");
   w.line("template <class Given>");
   w.line("__device__ __forceinline__ void element(const End& p, Index i, const Given* given) {");
   w.open();
@@ -22,7 +23,7 @@ std::string tile_end_text(const tile::Program& p, const TileCall& call, std::spa
   write_body(w, phase);
   w.close();
   w.line("}\n");
-  w.line("}  // namespace tegula::cuda::end\n");
+  w.line("}  // namespace ", name_space, "\n");
   return w.text();
 }
 

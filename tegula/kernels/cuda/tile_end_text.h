@@ -8,9 +8,10 @@
 
 namespace tegula::cuda {
 
-// namespace end: a struct End of the call's parameters, and element(p, i, given) for position i in
-// row-major order. of[k]: which of `given` input k is, or -1. call: its inputs that are given have
-// TileAccess::kGiven, its vectors one element.
-std::string tile_end_text(const tile::Program& p, const TileCall& call, std::span<const int> of);
+// In the namespace: a struct End of the call's parameters, and element(p, i, given) for position i
+// in row-major order. of[k]: which of `given` input k is, or -1. call: its inputs that are given
+// have TileAccess::kGiven, its vectors one element.
+std::string tile_end_text(const tile::Program& p, const TileCall& call, std::span<const int> of,
+                          const char* name_space = "tegula::cuda::end");
 
 }  // namespace tegula::cuda

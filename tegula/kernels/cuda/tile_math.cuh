@@ -344,6 +344,13 @@ struct Smallest {
   }
 };
 
+// Shared memory of a block's sums. The programs of a kernel of several have it one after another.
+template <int kWhich, int kWords>
+__device__ __forceinline__ i64* shared_words() {
+  __shared__ i64 words[kWords];
+  return words;
+}
+
 // One of the 16 chains of order lane16, over n more values of a row: elements lane, lane + 16, ….
 template <class C, class V>
 __device__ void chain(V& r, const V* values, int n, int lane) {

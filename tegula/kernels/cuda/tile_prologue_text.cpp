@@ -11,19 +11,24 @@ int64_t result_words(const TensorRef& t) {
 }
 }  // namespace
 
+int64_t tile_results_bytes(std::span<const TensorRef> out) {
+  int64_t words = 0;
+  for (const TensorRef& t : out) words += result_words(t);
+  return 8 * words;
+}
+
 std::string tile_prologue_text(const tile::Program& p, const TileCall& call,
-                               std::span<const TensorRef> out, size_t wanted) {
+                               std::span<const TensorRef> out, size_t wanted,
+                               const char* name_space) {
   TileWriter w(p, call);
   w.count_where("(blockIdx.x == 0)");
-  w.head("tegula::cuda::tile", "Prologue");
+  w.head(name_space, "Prologue");
   write_program(w);
   w.close();
   w.line("}\n");
-  int64_t words = 0;
-  for (const TensorRef& t : out) words += result_words(t);
-  w.line("__device__ __forceinline__ const void* prologue(const Prologue& p) {");
+  w.line("constexpr int kResults = ", tile_results_bytes(out) / 16, ";");
+  w.line("__device__ __forceinline__ const void* prologue(const Prologue& p, float4* results) {");
   w.open();
-  w.line("__shared__ float4 results[", words / 2, "];");
   w.line("Prologue here = p;");
   int64_t at = 0;
   for (size_t o = 0; o < out.size(); ++o) {
@@ -43,7 +48,7 @@ std::string tile_prologue_text(const tile::Program& p, const TileCall& call,
   w.line("return here.out", wanted, ";");
   w.close();
   w.line("}\n");
-  w.line("}  // namespace tegula::cuda::tile\n");
+  w.line("}  // namespace ", name_space, "\n");
   return w.text();
 }
 
@@ -51,10 +56,10 @@ int64_t tile_prologue_bytes(const tile::Program& p, const TileCall& call,
                             std::span<const TensorRef> out) {
   const TileLayout& l = call.layout;
   const TilePhases phases = tile_phases(p, l.keep != TileKeep::kStreamed, l.is_early);
-  int64_t words = 0;
-  for (const TensorRef& t : out) words += result_words(t);
-  for (const TilePhase& phase : phases.phases) words += static_cast<int64_t>(phase.reduced.size());
-  return 8 * words + (l.is_rows ? tile_room_bytes(p, phases, l) : 0);
+  int64_t bytes = tile_results_bytes(out);
+  for (const TilePhase& phase : phases.phases)
+    bytes += 8 * static_cast<int64_t>(phase.reduced.size());
+  return bytes + (l.is_rows ? tile_room_bytes(p, phases, l) : 0);
 }
 
 }  // namespace tegula::cuda

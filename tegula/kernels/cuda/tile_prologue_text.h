@@ -10,10 +10,14 @@
 
 namespace tegula::cuda {
 
-// namespace tile: a struct Prologue of the call's parameters, and prologue(p), which gives every
-// thread of a block where output `wanted` is. call: of one block; out: contiguous.
+// In the namespace: a struct Prologue of the call's parameters, kResults, and prologue(p, results),
+// which gives every thread of a block where output `wanted` is in that shared memory, float4
+// results[kResults]. call: of one block; out: contiguous.
 std::string tile_prologue_text(const tile::Program& p, const TileCall& call,
-                               std::span<const TensorRef> out, size_t wanted);
+                               std::span<const TensorRef> out, size_t wanted,
+                               const char* name_space = "tegula::cuda::tile");
+// Bytes of kResults.
+int64_t tile_results_bytes(std::span<const TensorRef> out);
 // Shared memory of it.
 int64_t tile_prologue_bytes(const tile::Program& p, const TileCall& call,
                             std::span<const TensorRef> out);

@@ -71,15 +71,15 @@ class Rows {
   // Which row, and which of its threads, this one is.
   void place() {
     const int rows = l_.rows_per_block;
-    w_.line("const int thread = static_cast<int>(threadIdx.x);");
+    w_.line("const int thread = static_cast<int>(", w_.thread(), ");");
     if (l_.is_block()) {
       w_.line("const int lane = thread;");
       if (l_.n_columns == 0) w_.line("const i64 row = block;");
       w_.line("const int warp = thread / 32;  // of which the first half may sum");
       const int64_t words = tile_room_bytes(w_.program(), phases_, l_) / 8;
       if (words > 0) {
-        w_.line("__shared__ i64 room[", words, "];");
-        w_.line("__shared__ i64 sums[", n_reductions(), "];");
+        w_.line("i64* const room = shared_words<0, ", words, ">();");
+        w_.line("i64* const sums = shared_words<1, ", n_reductions(), ">();");
       }
     } else if (l_.is_across) {
       w_.line("__shared__ i64 room[", l_.n_threads, "];");

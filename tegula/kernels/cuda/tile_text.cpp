@@ -37,7 +37,7 @@ void write_elements(TileWriter& w, const TilePhases& phases) {
   const int n = w.layout().vector;
   w.line("const Index n = static_cast<Index>(p.n), whole = n / ", n, ";");
   w.line("const Index first = static_cast<Index>(block) * ", w.layout().n_threads,
-         " + static_cast<Index>(threadIdx.x);");
+         " + static_cast<Index>(", w.thread(), ");");
   w.line("const Index step = static_cast<Index>(n_blocks) * ", w.layout().n_threads, ";");
   w.line("for (Index k = first; k < whole; k += step) body(Width<", n, ">{}, k * ", n, ");");
   if (n > 1) w.line("if (first < n - whole * ", n, ") body(Width<1>{}, whole * ", n, " + first);");

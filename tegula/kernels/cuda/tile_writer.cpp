@@ -33,7 +33,7 @@ TileWriter::TileWriter(const tile::Program& p, const TileCall& call)
     : p_(p), call_(call), extent_(tile::extents_of(p)), was_counted_(p.code.size()) {
   const std::string lane = layout().is_columns ? "first" : "lane";
   once_ = layout().n_columns > 0 ? cat("(row == 0 && ", lane, " == 0)")
-                                 : "(block == 0 && threadIdx.x == 0)";
+                                 : cat("(block == 0 && ", thread(), " == 0)");
 }
 
 void TileWriter::count(const std::string& of_element, const std::string& of_row,

@@ -22,6 +22,11 @@ class TileWriter {
   // Where anything is.
   void count_where(const char* condition) { where_ = cat("if ", condition, " "); }
 
+  // Of a block, or of the warp that takes a block's place (persistent_text.h).
+  const char* thread() const {
+    return layout().n_threads == 32 ? "(threadIdx.x % 32)" : "threadIdx.x";
+  }
+
   // A line, indented by `depth_`.
   template <class... Args>
   void line(const Args&... args) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tegula/kernels/cuda/plugin/cupti.h"
+#include "tegula/kernels/cuda/plugin/persistent.h"
 
 namespace tegula::cuda {
 
@@ -84,6 +85,10 @@ class CudaDevice final : public Device {
   Result<std::vector<DeviceSpan>> end_trace() override {
     TEGULA_TRY(wait());
     return end_activity();
+  }
+  Result<std::vector<WorkInOne>> put_in_one(std::span<const WorkInOrder> work,
+                                            std::span<const MemoryRange> constant) override {
+    return put_in_persistent_kernels(work, constant, target_);
   }
   Status mark(int which) override {
     return driver_->check(driver_->event_record(events_[which], stream_), "cuEventRecord");

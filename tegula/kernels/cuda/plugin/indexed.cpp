@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tegula/kernels/cuda/describe/scatter_query.h"
-#include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/sort.h"
 
 namespace tegula::cuda {
@@ -20,7 +19,7 @@ IndexParams params_of(const kernel::GatherCall& c, const TensorRef& x, const Ten
   return p;
 }
 
-constexpr int kScatterThreads = 256, kScatterWide = 4, kPutColumns = 4;
+constexpr int kScatterThreads = 256, kScatterWide = 4;
 
 // Where bits move, whatever they are of.
 std::string bits_define(DType t) {
@@ -65,20 +64,22 @@ std::vector<std::string> put_defines(const IndexParams& p, const TensorRef& x,
                                      const TensorRef& ids) {
   return {"TEGULA_MODE=0", id_define(ids), flat_define(p), bits_define(x.dtype)};
 }
-int64_t put_blocks(const IndexParams& p) {
-  return p.outer.count * p.index.count *
-         ceil_div(p.inner.count, int64_t{kScatterThreads * kPutColumns});
-}
 }  // namespace
+
+int64_t put_blocks(const IndexParams& p, int n_threads) {
+  return p.outer.count * p.index.count * ceil_div(p.inner.count, int64_t{n_threads} * kPutColumns);
+}
 
 Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const TensorRef& x,
                                               const TensorRef& ids, const TensorRef& y) {
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
+  const std::vector<std::string> defines = put_defines(p, x, ids);
   JoinableKernel k;
-  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(p, x, ids)));
-  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", put_defines(p, x, ids)));
+  k.one = TEGULA_TRY(plain_kernel("indexed.cu", "put", defines));
+  k.joined = TEGULA_TRY(plain_kernel("indexed.cu", "puts", defines));
   k.n_threads = kScatterThreads, k.what = "launching put";
-  return prepare_joinable(std::make_unique<JoinableLaunch>(k, words_of(p), put_blocks(p)));
+  return prepare_joinable(
+      std::make_unique<PutLaunch>(k, p, put_blocks(p, kScatterThreads), defines));
 }
 
 Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
@@ -87,8 +88,8 @@ Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& i
   const IndexParams p = params_of(kernel::GatherCall(*call.attrs, x, ids, y), x, ids, y);
   const FunctionHandle f = TEGULA_TRY(plain_kernel("indexed.cu", "put", put_defines(p, x, ids)));
   const Driver* d = TEGULA_TRY(Driver::get());
-  return d->start(f, {{put_blocks(p), 1, 1}, {kScatterThreads, 1, 1}, 0, true}, to, "launching put",
-                  p);
+  return d->start(f, {{put_blocks(p, kScatterThreads), 1, 1}, {kScatterThreads, 1, 1}, 0, true}, to,
+                  "launching put", p);
 }
 
 Status launch_scatter(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,

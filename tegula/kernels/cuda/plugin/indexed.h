@@ -1,6 +1,7 @@
 // Launches of gather, scatter and the embedding, which are one thing.
 #pragma once
 
+#include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/plain.h"
 
 namespace tegula::cuda {
@@ -9,10 +10,20 @@ namespace tegula::cuda {
 Status launch_gather(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                      const TensorRef& y, const Stream& to);
 enum class Meet : uint8_t { kSet, kAdd, kMul, kMax, kMin };
+// Of prepare_put: calls are IndexParams.
+class PutLaunch final : public JoinableLaunch {
+ public:
+  PutLaunch(const JoinableKernel& kernel, const IndexParams& p, int64_t n_blocks,
+            std::vector<std::string> defines)
+      : JoinableLaunch(kernel, words_of(p), n_blocks), defines(std::move(defines)) {}
+  const std::vector<std::string> defines;
+};
 // x[o, ids[o, i], q] = y[o, i, q]: the last slice of an id stands. One launch, which may be joined
 // with others.
 Result<std::unique_ptr<Prepared>> prepare_put(const DeviceCall& call, const TensorRef& x,
                                               const TensorRef& ids, const TensorRef& y);
+// Blocks of so many threads that a call of put takes.
+int64_t put_blocks(const IndexParams& p, int n_threads);
 Status launch_put(const DeviceCall& call, const TensorRef& x, const TensorRef& ids,
                   const TensorRef& y, const Stream& to);
 // x[o, ids[o, i], q] = x meets y[o, i, q], in the order of i. x has its start already; the call's

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "tegula/kernels/cuda/plugin/launch.h"
@@ -26,6 +27,11 @@ class JoinableLaunch : public PreparedLaunches {
   const void* kind() const override { return kernel_.joined; }
   bool take(const Prepared& other) override;
   bool is_joined() const { return blocks_.size() > 1; }
+  size_t n_calls() const { return blocks_.size(); }
+  std::span<const uint64_t> call_words(size_t call) const {
+    return std::span(words_).subspan(call * n_words_, n_words_);
+  }
+  int64_t call_blocks(size_t call) const { return blocks_[call]; }
 
  protected:
   // A Joined of at most so many calls.

@@ -6,7 +6,7 @@
 // 1024 bytes. Rows past the tensor's end read as zero and are not written.
 #pragma once
 
-#include "tegula/kernels/cuda/ptx/mbarrier.cuh"
+#include "tegula/kernels/cuda/ptx/bulk.cuh"
 
 namespace tegula::cuda {
 
@@ -37,29 +37,6 @@ __device__ inline void tma_store(const TensorMap* map, const void* src, int colu
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], "
       "[%1];" ::"l"(map),
       "r"(smem_address(src)), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
-}
-
-// `bytes` (a multiple of 16) in a row, without a tensor map.
-__device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier* full) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(smem_address(dst)),
-      "l"(src), "r"(bytes), "r"(smem_address(full))
-      : "memory");
-}
-
-// The way back: `bytes` (a multiple of 16) in a row, in place of what is there, or as f32 added to
-// it, in no particular order.
-__device__ inline void bulk_store(void* dst, const void* src, u32 bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst),
-               "r"(smem_address(src)), "r"(bytes)
-               : "memory");
-}
-__device__ inline void bulk_add(float* dst, const float* src, u32 bytes) {
-  asm volatile(
-      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
-      "r"(smem_address(src)), "r"(bytes)
       : "memory");
 }
 

@@ -2,36 +2,26 @@
 
 #include "tegula/kernels/cuda/describe/decode_query.h"
 #include "tegula/kernels/cuda/plugin/attention_count.h"
-#include "tegula/kernels/cuda/plugin/launch.h"
+#include "tegula/kernels/cuda/plugin/decode_launch.h"
 
 namespace tegula::cuda {
 
+Status DecodeLaunch::make() {
+  list = LaunchList();
+  call_.stream = list;
+  return kernel_.launch(call_);
+}
+
+Status DecodeLaunch::settle(std::span<const MemoryRange> constant) {
+  call_.is_settled = std::all_of(early_.begin(), early_.end(), [&](const TensorRef& t) {
+    const auto at = reinterpret_cast<uintptr_t>(t.data);
+    return std::any_of(constant.begin(), constant.end(),
+                       [&](const MemoryRange& r) { return r.begin <= at && at < r.end; });
+  });
+  return make();
+}
+
 namespace {
-class DecodeLaunch final : public PreparedLaunches {
- public:
-  DecodeLaunch(const DecodeKernel& kernel, const DecodeCall& call, std::span<const TensorRef> early)
-      : kernel_(kernel), call_(call), early_(early.begin(), early.end()) {}
-
-  Status make() {
-    list = LaunchList();
-    call_.stream = list;
-    return kernel_.launch(call_);
-  }
-  Status settle(std::span<const MemoryRange> constant) override {
-    call_.is_settled = std::all_of(early_.begin(), early_.end(), [&](const TensorRef& t) {
-      const auto at = reinterpret_cast<uintptr_t>(t.data);
-      return std::any_of(constant.begin(), constant.end(),
-                         [&](const MemoryRange& r) { return r.begin <= at && at < r.end; });
-    });
-    return make();
-  }
-
- private:
-  const DecodeKernel& kernel_;
-  DecodeCall call_;
-  const std::vector<TensorRef> early_;  // lengths and pages
-};
-
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   TEGULA_TRY(count_attention(call, false));
   const auto c =
@@ -55,7 +45,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   a.workspace = call.workspace;
   a.counters = static_cast<unsigned*>(
       TEGULA_TRY(zeroed_memory(decode_blocks(a.shape) * static_cast<int64_t>(sizeof(unsigned)))));
-  auto prepared = std::make_unique<DecodeLaunch>(*k, a, early);
+  auto prepared = std::make_unique<DecodeLaunch>(*k, v, a, early);
   TEGULA_TRY(prepared->make());
   return std::unique_ptr<Prepared>(std::move(prepared));
 }

@@ -91,7 +91,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   if (c.layout.n_columns > 0) return prepare_columns(call, c, space, k, std::move(words));
   return prepare_joinable(std::make_unique<TileLaunch>(
       JoinableKernel{k.one, k.joined, c.layout.n_threads, "launching a tile program"},
-      std::move(words), c.n_blocks, call));
+      std::move(words), c.n_blocks, call, c));
 }
 
 }  // namespace

@@ -3,11 +3,10 @@
 
 #include "tegula/base/round.h"
 #include "tegula/kernels/cuda/describe/dot_query.h"
-#include "tegula/kernels/cuda/matvec_params.h"
 #include "tegula/kernels/cuda/plugin/inner.h"
+#include "tegula/kernels/cuda/plugin/matvec_launch.h"
 #include "tegula/kernels/cuda/plugin/plain.h"
 #include "tegula/kernels/cuda/plugin/texts.h"
-#include "tegula/kernels/cuda/plugin/tile_launch.h"
 #include "tegula/kernels/cuda/tile_end_text.h"
 #include "tegula/kernels/cuda/tile_prologue_text.h"
 #include "tegula/tile/program.h"
@@ -18,16 +17,11 @@ namespace {
 constexpr int64_t kLongColumn = 4096;
 constexpr int64_t kBlocksAtOnce = 4;  // of a multiprocessor
 
-// What a block makes of c.
-struct Tile {
-  int64_t rows, columns;
-  bool is_mn_major = false;
-  int64_t blocks(const MatmulShape& s) const {
-    return ceil_div(s.n, columns) * ceil_div(s.m, rows);
-  }
-};
+int64_t blocks_of(const MatvecTile& t, const MatmulShape& s) {
+  return ceil_div(s.n, t.columns) * ceil_div(s.m, t.rows);
+}
 
-Tile tile_of(const MatmulShape& s, DType in, int64_t n_shards, int multiprocessors) {
+MatvecTile tile_of(const MatmulShape& s, DType in, int64_t n_shards, int multiprocessors) {
   const auto power_of_2 = int64_t{1} << std::bit_width(static_cast<uint64_t>(s.m - 1));
   if (!s.b_mn_major) {
     // b is read once for so many rows. Shards of more would not find room in registers.
@@ -43,266 +37,259 @@ Tile tile_of(const MatmulShape& s, DType in, int64_t n_shards, int multiprocesso
   }
   // The shape whose blocks load the multiprocessors least: a block takes about its columns times
   // its rows and what a step takes besides. b is read once for so many rows.
-  Tile best{};
+  MatvecTile best{};
   int64_t least = 0;
   const int64_t most = n_shards > 1 ? 2 : 10;
   for (int64_t columns : {64, 32, 16})
     for (int64_t times = ceil_div(s.m, most); times <= ceil_div(s.m, int64_t{2}) + 1; ++times) {
       const int64_t share = ceil_div(s.m, times);
-      const Tile t{share <= 6 ? share : round_up(share, 2), columns, true};
-      const int64_t time = ceil_div(t.blocks(s), multiprocessors) * columns * (t.rows + 2);
+      const MatvecTile t{share <= 6 ? share : round_up(share, 2), columns, true};
+      const int64_t time = ceil_div(blocks_of(t, s), multiprocessors) * columns * (t.rows + 2);
       if (least == 0 || time < least) best = t, least = time;
     }
   return best;
 }
 
-// A launch's tile program as part of a kernel of products.
-struct PartOfLaunch {
-  const tile::Program* program = nullptr;
-  TileCall call;
-  std::vector<TensorRef> out;
-  size_t wanted = 0;    // of a beginning: the result that is read
-  std::vector<int> of;  // of an end: which call's result an input is, or -1
-  bool is_there() const { return program != nullptr; }
-};
+constexpr int kMostPasses = 3;
+constexpr int64_t kSmemBytes = 48 << 10;  // of a block, without asking for more
+// Where a block makes few elements, and few blocks wait for others, that takes less than a
+// launch: on an H200 a token of SmolLM2 135M's shape (rows of 576 and 1,536) gained 6 % by
+// beginnings and 3 % by ends, one of Llama 3.2 1B's (2,048 and 8,192) lost half a percent and
+// 3 %: what the next product asks for while a small kernel runs is worth more than its launch.
+constexpr int64_t kMostElements = 1792, kMostThreads = 2048;
 
-class MatvecLaunch final : public JoinableLaunch {
- public:
-  MatvecLaunch(const JoinableKernel& kernel, const MatvecParams& p, const Tile& tile,
-               int64_t n_blocks, std::vector<std::string> defines, DType in, DType out,
-               int64_t n_shards, const Target& target)
-      : JoinableLaunch(kernel, words_of(p), n_blocks),
-        tile_(tile),
-        in_(in),
-        out_(out),
-        n_shards_(n_shards),
-        defines_(std::move(defines)),
-        target_(target) {}
+bool is_short(const TileLaunch& program) {
+  return std::all_of(program.out.begin(), program.out.end(),
+                     [](const TensorRef& t) { return t.numel() <= kMostElements; });
+}
+}  // namespace
 
-  Status settle(std::span<const MemoryRange> constant) override {
-    std::vector<MatvecParams> own = calls();
-    for (MatvecParams& p : own) {
-      const auto b = reinterpret_cast<uintptr_t>(p.b);
-      p.is_settled = std::any_of(constant.begin(), constant.end(),
-                                 [&](const MemoryRange& r) { return r.begin <= b && b < r.end; });
+MatvecLaunch::MatvecLaunch(const JoinableKernel& kernel, const MatvecParams& p,
+                           const MatvecTile& tile, int64_t n_blocks,
+                           std::vector<std::string> defines, DType in, DType out, int64_t n_shards,
+                           const Target& target)
+    : JoinableLaunch(kernel, words_of(p), n_blocks),
+      tile_(tile),
+      in_(in),
+      out_(out),
+      n_shards_(n_shards),
+      defines_(std::move(defines)),
+      target_(target) {}
+
+Status MatvecLaunch::settle(std::span<const MemoryRange> constant) {
+  std::vector<MatvecParams> own = calls();
+  for (MatvecParams& p : own) {
+    const auto b = reinterpret_cast<uintptr_t>(p.b);
+    p.is_settled = std::any_of(constant.begin(), constant.end(),
+                               [&](const MemoryRange& r) { return r.begin <= b && b < r.end; });
+  }
+  // Blocks that end with a program have columns of all calls, which so begin together.
+  if (last_.is_there()) {
+    const bool are_settled =
+        std::all_of(own.begin(), own.end(), [](const MatvecParams& p) { return p.is_settled; });
+    for (MatvecParams& p : own) p.is_settled = are_settled;
+  } else {
+    pass_over(own);
+  }
+  std::memcpy(words_.data(), own.data(), words_.size() * sizeof(uint64_t));
+  return first_.is_there() || last_.is_there() ? make_with_programs() : make();
+}
+
+// Blocks that would be a second or third round on the multiprocessors are passes of the first
+// instead: a block's loads go on from one to the next. Of more rounds the GPU evens out what
+// blocks take better.
+void MatvecLaunch::pass_over(std::vector<MatvecParams>& own) {
+  const int64_t at_once = kBlocksAtOnce * target_.multiprocessors;
+  const auto passes = static_cast<int>(ceil_div(n_blocks(), at_once));
+  if (tile_.is_mn_major || in_ == DType::kF32 || passes == 1 || passes > kMostPasses) return;
+  for (size_t i = 0; i < own.size(); ++i) {
+    own[i].passes = passes;
+    blocks_[i] = ceil_div(ceil_div(int64_t{own[i].n}, tile_.columns), int64_t{passes}) *
+                 ceil_div(int64_t{own[i].m}, tile_.rows);
+  }
+}
+
+Result<bool> MatvecLaunch::begin_with(const Prepared& before) {
+  const auto* first = dynamic_cast<const TileLaunch*>(&before);
+  if (first == nullptr || !pays(*first)) return false;
+  std::optional<TilePart> part = beginning(*first, kernel_.n_threads);
+  if (!part) return false;
+  first_ = std::move(*part);
+  if (prologue_bytes() + own_bytes() > kSmemBytes) first_ = {};
+  return first_.is_there();
+}
+
+std::optional<TilePart> MatvecLaunch::beginning(const TileLaunch& first, int n_threads) const {
+  if (first.is_joined()) return {};
+  const size_t wanted = output_read(first);
+  const auto call = tile_call(*first.program, first.in, first.out, target_, n_threads);
+  if (wanted == first.out.size() || !call.ok()) return {};
+  return TilePart{first.program, *call, first.out, wanted, {}};
+}
+
+Result<bool> MatvecLaunch::end_with(const Prepared& after) {
+  const auto* last = dynamic_cast<const TileLaunch*>(&after);
+  if (last == nullptr || last_.is_there() || !is_short(*last)) return false;
+  std::optional<TilePart> part = end(*last);
+  if (part) last_ = std::move(*part);
+  return part.has_value();
+}
+
+std::optional<TilePart> MatvecLaunch::end(const TileLaunch& last) const {
+  if (last.is_joined() || !may_end()) return {};
+  const auto call = tile_call(*last.program, last.in, last.out, target_);
+  if (!call.ok() || call->layout.is_rows || call->layout.n_columns > 0 || call->layout.is_wide)
+    return {};
+  TilePart part{last.program, *call, last.out, 0, {}};
+  if (!gives(last, part)) return {};
+  part.call.layout.vector = 1;
+  return part;
+}
+
+bool MatvecLaunch::pays(const TileLaunch& first) const {
+  return is_short(first) &&
+         n_blocks() * kernel_.n_threads <= kMostThreads * target_.multiprocessors &&
+         blocks_.size() <= kMostMatvecsAfter;
+}
+
+// The launch of calls with the programs before and after them.
+Status MatvecLaunch::make_with_programs() {
+  std::string name = cat("matvec with programs, calls ", blocks_.size());
+  std::vector<std::string> defines = defines_;
+  std::vector<uint64_t> words;
+  const auto add = [&](const TilePart& part) {
+    name += cat("\n", part.call.layout.key(), "\n", tile::to_text(*part.program));
+    for (const TileParam& p : part.call.params) words.push_back(p.value);
+  };
+  if (first_.is_there()) {
+    defines.emplace_back("TEGULA_AFTER=1");
+    name += cat("\nfirst ", first_.wanted, " blocks ", first_.call.n_blocks);
+    for (const TensorRef& t : first_.out) name += cat(" ", t.numel());
+    add(first_);
+  }
+  std::vector<uint64_t> of_calls;
+  if (last_.is_there()) {
+    defines.push_back(cat("TEGULA_CALLS=", blocks_.size()));
+    of_calls = words_;
+  } else {
+    of_calls = joined_words(kMostMatvecsAfter);
+  }
+  words.insert(words.end(), of_calls.begin(), of_calls.end());
+  if (last_.is_there()) {
+    name += "\nlast";
+    for (const int k : last_.of) name += cat(" ", k);
+    add(last_);
+  }
+  for (const std::string& d : defines) name += cat(" ", d);
+  const KernelText text = {name, "tegula/kernels/cuda/matvec_after.cu",
+                           [&] {
+                             std::string t;
+                             if (first_.is_there())
+                               t += tile_prologue_text(*first_.program, first_.call, first_.out,
+                                                       first_.wanted);
+                             if (last_.is_there())
+                               t += tile_end_text(*last_.program, last_.call, last_.of);
+                             return t + "#include \"tegula/kernels/cuda/matvec.cu\"\n";
+                           },
+                           tile_defines(defines)};
+  const Module* module = TEGULA_TRY(loaded_text(text));
+  const char* entry = last_.is_there() ? "matvecs_ended" : "matvecs_after";
+  FunctionHandle f = TEGULA_TRY(module->function(entry, 0));
+  list = LaunchList();
+  const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
+  const int64_t n = last_.is_there() ? ended_blocks() : n_blocks();
+  const Grid grid{{n, 1, 1}, {kernel_.n_threads, 1, 1}, 0, true};
+  const Driver* d = TEGULA_TRY(Driver::get());
+  return d->start_with(f, grid, list, kernel_.what, {&argument, 1});
+}
+
+std::vector<MatvecParams> MatvecLaunch::calls() const {
+  std::vector<MatvecParams> all(blocks_.size());
+  std::memcpy(all.data(), words_.data(), words_.size() * sizeof(uint64_t));
+  return all;
+}
+
+// Which of its results is a of all calls; their number: none is, or they lie with gaps.
+size_t MatvecLaunch::output_read(const TileLaunch& first) const {
+  const std::vector<MatvecParams> calls = this->calls();
+  size_t o = 0;
+  while (o < first.out.size() && first.out[o].data != calls[0].a) ++o;
+  const bool fits = o < first.out.size() && first.out[o].dtype == in_ &&
+                    std::all_of(first.out.begin(), first.out.end(),
+                                [](const TensorRef& t) { return t.is_contiguous(); }) &&
+                    std::all_of(calls.begin(), calls.end(), [&](const MatvecParams& p) {
+                      return p.a == first.out[o].data && p.m <= kMostRowsAfter &&
+                             int64_t{p.m} * p.k == first.out[o].numel() &&
+                             (p.m == 1 || p.lda == p.k);
+                    });
+  return fits ? o : first.out.size();
+}
+
+int64_t MatvecLaunch::ended_blocks() const {
+  const auto n_calls = static_cast<int64_t>(blocks_.size());
+  const MatvecParams one = calls()[0];
+  return ceil_div(int64_t{one.n}, tile_.columns / n_calls) * ceil_div(int64_t{one.m}, tile_.rows);
+}
+
+// Calls differ by b and c alone, and share the columns of a block.
+bool MatvecLaunch::may_end() const {
+  const std::vector<MatvecParams> own = calls();
+  const MatvecParams& one = own[0];
+  return !tile_.is_mn_major && in_ != DType::kF32 && own.size() <= kMostMatvecsEnded &&
+         std::has_single_bit(own.size()) &&
+         std::all_of(own.begin(), own.end(), [&](const MatvecParams& p) {
+           return p.a == one.a && p.lda == one.lda && p.m == one.m && p.n == one.n &&
+                  p.k == one.k && (p.m == 1 || p.ldc == p.n);
+         });
+}
+
+// Marks the inputs of `last` that calls make. False: it reads or writes these in another way than
+// element by element, or none of them.
+bool MatvecLaunch::gives(const TileLaunch& last, TilePart& part) const {
+  const std::vector<MatvecParams> own = calls();
+  const int64_t n = int64_t{own[0].m} * own[0].n, bytes = n * size_bytes(out_);
+  const auto call_of = [&](const TensorRef& t) {
+    const auto at = reinterpret_cast<uintptr_t>(t.data);
+    int found = -1;
+    for (size_t k = 0; k < own.size(); ++k) {
+      const auto c = reinterpret_cast<uintptr_t>(own[k].c);
+      const bool is_same =
+          at == c && t.numel() == n && t.is_contiguous() && size_bytes(t.dtype) == size_bytes(out_);
+      if (is_same) found = static_cast<int>(k);
+      // From its first byte to its last, at most.
+      uintptr_t past = at + static_cast<uintptr_t>(size_bytes(t.dtype));
+      for (int d = 0; d < t.rank; ++d)
+        past += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
+      if (!is_same && at < c + static_cast<uintptr_t>(bytes) && c < past) return -2;
     }
-    // Blocks that end with a program have columns of all calls, which so begin together.
-    if (last_.is_there()) {
-      const bool are_settled =
-          std::all_of(own.begin(), own.end(), [](const MatvecParams& p) { return p.is_settled; });
-      for (MatvecParams& p : own) p.is_settled = are_settled;
-    } else {
-      pass_over(own);
-    }
-    std::memcpy(words_.data(), own.data(), words_.size() * sizeof(uint64_t));
-    return first_.is_there() || last_.is_there() ? make_with_programs() : make();
+    return found;
+  };
+  bool is_any = false;
+  for (size_t k = 0; k < last.in.size(); ++k) {
+    int of = call_of(last.in[k]);
+    if (of == -2 || (of >= 0 && last.in[k].dtype != out_)) return false;
+    if (of >= 0 && part.call.layout.access[k] != TileAccess::kVector) return false;
+    if (of >= 0) part.call.layout.access[k] = TileAccess::kGiven, is_any = true;
+    part.of.push_back(of);
   }
+  return is_any && std::all_of(last.out.begin(), last.out.end(), [&](const TensorRef& t) {
+           return t.numel() == n && t.is_contiguous() && call_of(t) != -2;
+         });
+}
 
-  Result<bool> begin_with(const Prepared& before) override {
-    const auto* first = dynamic_cast<const TileLaunch*>(&before);
-    if (first == nullptr || first->is_joined() || !pays(*first)) return false;
-    const size_t wanted = output_read(*first);
-    const auto call = tile_call(*first->program, first->in, first->out, target_, kernel_.n_threads);
-    if (wanted == first->out.size() || !call.ok()) return false;
-    first_ = {first->program, *call, first->out, wanted, {}};
-    if (prologue_bytes() + own_bytes() > kSmemBytes) {
-      first_ = {};
-      return false;
-    }
-    return true;
-  }
+int64_t MatvecLaunch::prologue_bytes() const {
+  return tile_prologue_bytes(*first_.program, first_.call, first_.out);
+}
 
-  Result<bool> end_with(const Prepared& after) override {
-    const auto* last = dynamic_cast<const TileLaunch*>(&after);
-    if (last == nullptr || last->is_joined() || last_.is_there() || !is_short(*last) || !may_end())
-      return false;
-    const auto call = tile_call(*last->program, last->in, last->out, target_);
-    if (!call.ok() || call->layout.is_rows || call->layout.n_columns > 0 || call->layout.is_wide)
-      return false;
-    PartOfLaunch part{last->program, *call, last->out, 0, {}};
-    if (!gives(*last, part)) return false;
-    part.call.layout.vector = 1;
-    last_ = std::move(part);
-    return true;
-  }
+// Shared memory of matvec.cu.
+int64_t MatvecLaunch::own_bytes() const {
+  const int64_t sums = 4 * tile_.rows * tile_.columns;  // of a part of the block
+  if (tile_.is_mn_major)
+    return std::max(int64_t{4} * kFloatsAfter, 4 * 16 / size_bytes(in_) * sums);
+  return in_ == DType::kF32 ? 0 : kRingAlign + kRingBytes + 4 * n_shards_ * sums;
+}
 
- private:
-  // Blocks that would be a second or third round on the multiprocessors are passes of the first
-  // instead: a block's loads go on from one to the next. Of more rounds the GPU evens out what
-  // blocks take better.
-  void pass_over(std::vector<MatvecParams>& own) {
-    const int64_t at_once = kBlocksAtOnce * target_.multiprocessors;
-    const auto passes = static_cast<int>(ceil_div(n_blocks(), at_once));
-    if (tile_.is_mn_major || in_ == DType::kF32 || passes == 1 || passes > kMostPasses) return;
-    for (size_t i = 0; i < own.size(); ++i) {
-      own[i].passes = passes;
-      blocks_[i] = ceil_div(ceil_div(int64_t{own[i].n}, tile_.columns), int64_t{passes}) *
-                   ceil_div(int64_t{own[i].m}, tile_.rows);
-    }
-  }
-
-  static constexpr int kMostPasses = 3;
-  static constexpr int64_t kSmemBytes = 48 << 10;  // of a block, without asking for more
-  // Where a block makes few elements, and few blocks wait for others, that takes less than a
-  // launch: on an H200 a token of SmolLM2 135M's shape (rows of 576 and 1,536) gained 6 % by
-  // beginnings and 3 % by ends, one of Llama 3.2 1B's (2,048 and 8,192) lost half a percent and
-  // 3 %: what the next product asks for while a small kernel runs is worth more than its launch.
-  static constexpr int64_t kMostElements = 1792, kMostThreads = 2048;
-
-  static bool is_short(const TileLaunch& program) {
-    return std::all_of(program.out.begin(), program.out.end(),
-                       [](const TensorRef& t) { return t.numel() <= kMostElements; });
-  }
-  bool pays(const TileLaunch& first) const {
-    return is_short(first) &&
-           n_blocks() * kernel_.n_threads <= kMostThreads * target_.multiprocessors &&
-           blocks_.size() <= kMostMatvecsAfter;
-  }
-
-  // The launch of calls with the programs before and after them.
-  Status make_with_programs() {
-    std::string name = cat("matvec with programs, calls ", blocks_.size());
-    std::vector<std::string> defines = defines_;
-    std::vector<uint64_t> words;
-    const auto add = [&](const PartOfLaunch& part) {
-      name += cat("\n", part.call.layout.key(), "\n", tile::to_text(*part.program));
-      for (const TileParam& p : part.call.params) words.push_back(p.value);
-    };
-    if (first_.is_there()) {
-      defines.emplace_back("TEGULA_AFTER=1");
-      name += cat("\nfirst ", first_.wanted, " blocks ", first_.call.n_blocks);
-      for (const TensorRef& t : first_.out) name += cat(" ", t.numel());
-      add(first_);
-    }
-    std::vector<uint64_t> of_calls;
-    if (last_.is_there()) {
-      defines.push_back(cat("TEGULA_CALLS=", blocks_.size()));
-      of_calls = words_;
-    } else {
-      of_calls = joined_words(kMostMatvecsAfter);
-    }
-    words.insert(words.end(), of_calls.begin(), of_calls.end());
-    if (last_.is_there()) {
-      name += "\nlast";
-      for (const int k : last_.of) name += cat(" ", k);
-      add(last_);
-    }
-    for (const std::string& d : defines) name += cat(" ", d);
-    const KernelText text = {name, "tegula/kernels/cuda/matvec_after.cu",
-                             [&] {
-                               std::string t;
-                               if (first_.is_there())
-                                 t += tile_prologue_text(*first_.program, first_.call, first_.out,
-                                                         first_.wanted);
-                               if (last_.is_there())
-                                 t += tile_end_text(*last_.program, last_.call, last_.of);
-                               return t + "#include \"tegula/kernels/cuda/matvec.cu\"\n";
-                             },
-                             tile_defines(defines)};
-    const Module* module = TEGULA_TRY(loaded_text(text));
-    const char* entry = last_.is_there() ? "matvecs_ended" : "matvecs_after";
-    FunctionHandle f = TEGULA_TRY(module->function(entry, 0));
-    list = LaunchList();
-    const LaunchArgument argument{words.data(), words.size() * sizeof(uint64_t)};
-    const int64_t n = last_.is_there() ? ended_blocks() : n_blocks();
-    const Grid grid{{n, 1, 1}, {kernel_.n_threads, 1, 1}, 0, true};
-    const Driver* d = TEGULA_TRY(Driver::get());
-    return d->start_with(f, grid, list, kernel_.what, {&argument, 1});
-  }
-
-  std::vector<MatvecParams> calls() const {
-    std::vector<MatvecParams> all(blocks_.size());
-    std::memcpy(all.data(), words_.data(), words_.size() * sizeof(uint64_t));
-    return all;
-  }
-
-  // Which of its results is a of all calls; their number: none is, or they lie with gaps.
-  size_t output_read(const TileLaunch& first) const {
-    const std::vector<MatvecParams> calls = this->calls();
-    size_t o = 0;
-    while (o < first.out.size() && first.out[o].data != calls[0].a) ++o;
-    const bool fits = o < first.out.size() && first.out[o].dtype == in_ &&
-                      std::all_of(first.out.begin(), first.out.end(),
-                                  [](const TensorRef& t) { return t.is_contiguous(); }) &&
-                      std::all_of(calls.begin(), calls.end(), [&](const MatvecParams& p) {
-                        return p.a == first.out[o].data && p.m <= kMostRowsAfter &&
-                               int64_t{p.m} * p.k == first.out[o].numel() &&
-                               (p.m == 1 || p.lda == p.k);
-                      });
-    return fits ? o : first.out.size();
-  }
-
-  int64_t ended_blocks() const {
-    const auto n_calls = static_cast<int64_t>(blocks_.size());
-    const MatvecParams one = calls()[0];
-    return ceil_div(int64_t{one.n}, tile_.columns / n_calls) * ceil_div(int64_t{one.m}, tile_.rows);
-  }
-
-  // Calls differ by b and c alone, and share the columns of a block.
-  bool may_end() const {
-    const std::vector<MatvecParams> own = calls();
-    const MatvecParams& one = own[0];
-    return !tile_.is_mn_major && in_ != DType::kF32 && own.size() <= kMostMatvecsEnded &&
-           std::has_single_bit(own.size()) &&
-           std::all_of(own.begin(), own.end(), [&](const MatvecParams& p) {
-             return p.a == one.a && p.lda == one.lda && p.m == one.m && p.n == one.n &&
-                    p.k == one.k && (p.m == 1 || p.ldc == p.n);
-           });
-  }
-
-  // Marks the inputs of `last` that calls make. False: it reads or writes these in another way than
-  // element by element, or none of them.
-  bool gives(const TileLaunch& last, PartOfLaunch& part) const {
-    const std::vector<MatvecParams> own = calls();
-    const int64_t n = int64_t{own[0].m} * own[0].n, bytes = n * size_bytes(out_);
-    const auto call_of = [&](const TensorRef& t) {
-      const auto at = reinterpret_cast<uintptr_t>(t.data);
-      int found = -1;
-      for (size_t k = 0; k < own.size(); ++k) {
-        const auto c = reinterpret_cast<uintptr_t>(own[k].c);
-        const bool is_same = at == c && t.numel() == n && t.is_contiguous() &&
-                             size_bytes(t.dtype) == size_bytes(out_);
-        if (is_same) found = static_cast<int>(k);
-        // From its first byte to its last, at most.
-        uintptr_t past = at + static_cast<uintptr_t>(size_bytes(t.dtype));
-        for (int d = 0; d < t.rank; ++d)
-          past += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
-        if (!is_same && at < c + static_cast<uintptr_t>(bytes) && c < past) return -2;
-      }
-      return found;
-    };
-    bool is_any = false;
-    for (size_t k = 0; k < last.in.size(); ++k) {
-      int of = call_of(last.in[k]);
-      if (of == -2 || (of >= 0 && last.in[k].dtype != out_)) return false;
-      if (of >= 0 && part.call.layout.access[k] != TileAccess::kVector) return false;
-      if (of >= 0) part.call.layout.access[k] = TileAccess::kGiven, is_any = true;
-      part.of.push_back(of);
-    }
-    return is_any && std::all_of(last.out.begin(), last.out.end(), [&](const TensorRef& t) {
-             return t.numel() == n && t.is_contiguous() && call_of(t) != -2;
-           });
-  }
-
-  int64_t prologue_bytes() const {
-    return tile_prologue_bytes(*first_.program, first_.call, first_.out);
-  }
-  // Shared memory of matvec.cu.
-  int64_t own_bytes() const {
-    const int64_t sums = 4 * tile_.rows * tile_.columns;  // of a part of the block
-    if (tile_.is_mn_major)
-      return std::max(int64_t{4} * kFloatsAfter, 4 * 16 / size_bytes(in_) * sums);
-    return in_ == DType::kF32 ? 0 : kRingAlign + kRingBytes + 4 * n_shards_ * sums;
-  }
-
-  const Tile tile_;
-  const DType in_, out_;
-  const int64_t n_shards_;
-  const std::vector<std::string> defines_;
-  const Target& target_;
-  PartOfLaunch first_, last_;
-};
-
+namespace {
 Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   if (!are_aligned(call)) {
     auto inner = std::make_unique<PreparedLaunches>();
@@ -318,7 +305,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   p.lda = d.lda, p.ldb = d.ldb, p.ldc = d.ldc;
   p.m = static_cast<int>(s.m), p.n = static_cast<int>(s.n), p.k = static_cast<int>(s.k);
   p.passes = 1;
-  const Tile t = tile_of(s, in, d.c.k_shards, call.target->multiprocessors);
+  const MatvecTile t = tile_of(s, in, d.c.k_shards, call.target->multiprocessors);
   const std::vector<std::string> defines = {cat("TEGULA_M=", t.rows),
                                             cat("TEGULA_SHARDS=", d.c.k_shards),
                                             cat("TEGULA_B_MN_MAJOR=", int{s.b_mn_major}),
@@ -335,7 +322,7 @@ Result<std::unique_ptr<Prepared>> prepare(const DeviceCall& call) {
   k.what = "launching matvec";
   const int64_t flops = s.m * s.n * (2 * s.k + d.c.k_shards - 1);
   call.counters->add(flops, flops);
-  return prepare_joinable(std::make_unique<MatvecLaunch>(k, p, t, t.blocks(s), defines, in, out,
+  return prepare_joinable(std::make_unique<MatvecLaunch>(k, p, t, blocks_of(t, s), defines, in, out,
                                                          d.c.k_shards, *call.target));
 }
 }  // namespace

@@ -131,6 +131,7 @@ inline void st_release_gpu_global_u32(u32* to, u32 x) { *to = x; }
 inline void atom_add_acq_rel_gpu_global_u32(auto& before, u32* at, u32 x) {
   before = *at, *at += x;
 }
+inline void red_release_gpu_global_add_u32(u32* at, u32 x) { *at += x; }
 inline void prefetch_global_L2(const void*) {}
 inline void fence_acq_rel_gpu() {}
 inline void fence_proxy_async() {}

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <memory>
 
 #include "tegula/base/str.h"
 #include "tests/kernels/cuda/emulator/driver/fiber.h"
@@ -14,20 +15,6 @@ namespace {
 constexpr size_t kDynamic_bytes = 256 << 10;  // more than any device has
 constexpr uint64_t kMostPauses = uint64_t{1} << 24;
 constexpr unsigned char kPoison = 0xff, kPastEnd = 0xa5;
-
-// What all blocks use, one after the other.
-struct Arena {
-  char* dynamic = guarded_pages(kDynamic_bytes);
-  std::vector<char*> stacks;
-  char* stack(size_t i) {
-    while (stacks.size() <= i) stacks.push_back(guarded_pages(kStack_bytes));
-    return stacks[i];
-  }
-};
-Arena& arena() {
-  static auto& a = *new Arena();
-  return a;
-}
 
 Block* the_block = nullptr;
 
@@ -42,10 +29,26 @@ uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
 }  // namespace
 
+// What all blocks of a place use, one after the other.
+struct Arena {
+  char* dynamic = guarded_pages(kDynamic_bytes);
+  std::vector<char*> stacks;
+  char* stack(size_t i) {
+    while (stacks.size() <= i) stacks.push_back(guarded_pages(kStack_bytes));
+    return stacks[i];
+  }
+  static Arena& of(size_t place) {
+    static auto& all = *new std::vector<std::unique_ptr<Arena>>();
+    while (all.size() <= place) all.push_back(std::make_unique<Arena>());
+    return *all[place];
+  }
+};
+
 Block* running_block() { return the_block; }
 
-Block::Block(const Launch& launch)
+Block::Block(const Launch& launch, size_t place)
     : launch_(launch),
+      arena_(Arena::of(place)),
       n_threads_(launch.block.x * launch.block.y * launch.block.z),
       n_warps_((n_threads_ + kWarpSize - 1) / kWarpSize),
       static_(launch.function->module->static_shared()),
@@ -55,7 +58,7 @@ Block::Block(const Launch& launch)
   for (const auto& a : launch.arguments)
     arguments_.push_back(const_cast<std::max_align_t*>(a.data()));
   // Its end is the arena's, so that what lies past it is caught, as far as its alignment lets.
-  dynamic_ = arena().dynamic +
+  dynamic_ = arena_.dynamic +
              (kDynamic_bytes - launch.dynamic_bytes) / kSharedPage_bytes * kSharedPage_bytes;
   const auto page = [](size_t bytes) {
     return (bytes + kSharedPage_bytes - 1) / kSharedPage_bytes;
@@ -68,7 +71,7 @@ void Block::poison() {
   std::memset(static_.begin, kPoison, static_.bytes);
   std::memset(dynamic_, kPoison, launch_.dynamic_bytes);
   char* end = dynamic_ + launch_.dynamic_bytes;
-  std::memset(end, kPastEnd, static_cast<size_t>(arena().dynamic + kDynamic_bytes - end));
+  std::memset(end, kPastEnd, static_cast<size_t>(arena_.dynamic + kDynamic_bytes - end));
 }
 
 void Block::begin_threads(Dim3 index) {
@@ -88,22 +91,40 @@ void Block::begin_threads(Dim3 index) {
     f.thread = {{i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y}, index, dim, launch_.grid};
     f.has_ended = f.has_waited = false, f.barrier = -1, f.meets = 0, f.group = 0;
     f.copies.clear(), f.leaving.clear(), f.bulk_group = 0;
-    f.stack = fresh_stack(arena().stack(i) + kStack_bytes, begin_thread);
+    f.stack = fresh_stack(arena_.stack(i) + kStack_bytes, begin_thread);
   }
 }
 
 bool Block::run(Dim3 index) {
   poison();
   begin_threads(index);
+  return go_on();
+}
+
+void Block::begin(Dim3 index) {
+  takes_turns_ = true;
+  poison();
+  begin_threads(index);
+  kept_static_.assign(static_.begin, static_.begin + static_.bytes);
+}
+
+bool Block::go_on() {
+  if (takes_turns_) std::memcpy(static_.begin, kept_static_.data(), static_.bytes);
+  n_pauses_of_turn_ = 0;
   the_block = this;
   is_running_ = true;
   *launch_.function->module->cubin()->thread = &fibers_[now_].thread;
   tegula_emulated_switch(&host_stack_, fibers_[now_].stack);
   is_running_ = false;
   the_block = nullptr;
+  if (takes_turns_) std::memcpy(kept_static_.data(), static_.begin, static_.bytes);
   if (outcome_.status != kSuccess) return false;
+  return !has_ended() || end();
+}
+
+bool Block::end() {
   const char* end = dynamic_ + launch_.dynamic_bytes;
-  for (const char* at = end; at < arena().dynamic + kDynamic_bytes; ++at)
+  for (const char* at = end; at < arena_.dynamic + kDynamic_bytes; ++at)
     if (static_cast<unsigned char>(*at) != kPastEnd) {
       outcome_ = {kIllegalAddress, cat(launch_.function->kernel->name, ", block ", text_of(index_),
                                        " of ", text_of(launch_.grid), ": byte ", at - dynamic_,
@@ -114,7 +135,7 @@ bool Block::run(Dim3 index) {
   return true;
 }
 
-char* Block::top_of_stack() const { return arena().stack(now_) + kStack_bytes; }
+char* Block::top_of_stack() const { return arena_.stack(now_) + kStack_bytes; }
 
 std::string Block::where() const {
   return cat(launch_.function->kernel->name, ", block ", text_of(index_), " of ",
@@ -277,8 +298,11 @@ void Block::pause() {
   if (++n_pauses_ > kMostPauses)
     fail(kLaunchFailed,
          "the block waits in a loop for what never comes (blocks run one after the other, in the "
-         "order of their numbers): " +
+         "order of their numbers, but in a cooperative launch): " +
              who_waits());
+  constexpr unsigned kPausesOfThread = 4;
+  if (takes_turns_ && ++n_pauses_of_turn_ > kPausesOfThread * n_threads_)
+    tegula_emulated_switch(&current().stack, host_stack_);
   switch_away();
 }
 
@@ -302,11 +326,11 @@ void Block::end_thread() {
 
 std::string Block::describe_fault(uintptr_t address) const {
   const uintptr_t dynamic = address_of(dynamic_);
-  const uintptr_t end = address_of(arena().dynamic) + kDynamic_bytes;
+  const uintptr_t end = address_of(arena_.dynamic) + kDynamic_bytes;
   if (address >= end && address < end + 4096)
     return cat("byte ", address - dynamic, " of dynamic shared memory, of which the launch gave ",
                launch_.dynamic_bytes);
-  const uintptr_t stack = address_of(arena().stack(now_));
+  const uintptr_t stack = address_of(arena_.stack(now_));
   if (address < stack && address + 4096 >= stack)
     return cat("the thread's stack of ", kStack_bytes, " bytes, which is full");
   return describe_address(address);

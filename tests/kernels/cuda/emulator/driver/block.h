@@ -59,11 +59,18 @@ struct Barrier {
   unsigned waiting[kWarps] = {};  // lanes of each warp
 };
 
+struct Arena;
+
 class Block {
  public:
-  explicit Block(const Launch& launch);
+  // place: of blocks that run at once, each has its own.
+  explicit Block(const Launch& launch, size_t place = 0);
   // Runs the block of this index; false: it failed, `outcome` says how.
   bool run(Dim3 index);
+  // The same in turns with others: a turn ends where all threads only wait, or have ended.
+  void begin(Dim3 index);
+  bool go_on();
+  bool has_ended() const { return n_ended_ == n_threads_; }
   const Outcome& outcome() const { return outcome_; }
   bool is_running() const { return is_running_; }
 
@@ -104,7 +111,10 @@ class Block {
   std::string where() const;
   std::string who_waits() const;
 
+  bool end();
+
   const Launch& launch_;
+  Arena& arena_;
   const unsigned n_threads_, n_warps_;
   std::vector<void*> arguments_;
   StaticShared static_;
@@ -121,6 +131,9 @@ class Block {
   Dim3 index_;
   unsigned now_ = 0, n_ended_ = 0;
   uint64_t n_pauses_ = 0;  // since a thread last got on
+  bool takes_turns_ = false;
+  unsigned n_pauses_of_turn_ = 0;
+  std::vector<char> kept_static_;  // between turns
   void* host_stack_ = nullptr;
   bool is_running_ = false;
   bool is_backwards_ = false;

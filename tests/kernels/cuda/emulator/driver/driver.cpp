@@ -239,13 +239,13 @@ TEGULA_EXPORT cuFuncSetAttribute(void* function, int which, int value) {
   return kSuccess;
 }
 
-TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                             unsigned by, unsigned bz, unsigned smem, void* stream,
-                             void** arguments, void**) {
+static int launch_kernel(const unsigned* dims, unsigned smem, void* f, void* stream,
+                         void** arguments, bool is_cooperative) {
   if (const Status s = check_not_lost(true); s != kSuccess) return s;
   Launch launch;
-  const Outcome made = make_launch(static_cast<const Function*>(f), {gx, gy, gz}, {bx, by, bz},
-                                   smem, arguments, launch);
+  const Outcome made =
+      make_launch(static_cast<const Function*>(f), {dims[0], dims[1], dims[2]},
+                  {dims[3], dims[4], dims[5]}, smem, arguments, is_cooperative, launch);
   if (made.status != kSuccess) return told(made);
   const Kernel* kernel = launch.function->kernel;
   const char* name = kernel == nullptr ? "a real kernel" : kernel->name;
@@ -253,11 +253,24 @@ TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, uns
     return recorded(Activity::kKernel, name, 0, [&] { return run(launch); });
   }));
 }
-TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments, void** extra) {
+TEGULA_EXPORT cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                             unsigned by, unsigned bz, unsigned smem, void* stream,
+                             void** arguments, void**) {
+  const unsigned dims[] = {gx, gy, gz, bx, by, bz};
+  return launch_kernel(dims, smem, f, stream, arguments, false);
+}
+TEGULA_EXPORT cuLaunchKernelEx(const unsigned* config, void* f, void** arguments, void**) {
+  // CUlaunchConfig: seven numbers, a stream, attributes and how many; CUlaunchAttribute: an id, 64
+  // bytes from the eighth on.
+  constexpr int kCooperative = 2, kWordsOfAttribute = 18;
   void* stream = nullptr;
-  std::memcpy(&stream, config + 8, sizeof stream);  // CUlaunchConfig: seven numbers, then it
-  return cuLaunchKernel(f, config[0], config[1], config[2], config[3], config[4], config[5],
-                        config[6], stream, arguments, extra);
+  const int* attribute = nullptr;
+  std::memcpy(&stream, config + 8, sizeof stream);
+  std::memcpy(&attribute, config + 10, sizeof attribute);
+  bool is_cooperative = false;
+  for (unsigned i = 0; i < config[12]; ++i, attribute += kWordsOfAttribute)
+    is_cooperative |= attribute[0] == kCooperative && attribute[2] != 0;
+  return launch_kernel(config, config[6], f, stream, arguments, is_cooperative);
 }
 // Of up to 4 dims; whole elements, in steps of one; without a swizzle, or that of 128 bytes.
 TEGULA_EXPORT cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data,

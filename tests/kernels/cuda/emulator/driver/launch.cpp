@@ -1,6 +1,7 @@
 #include "tests/kernels/cuda/emulator/driver/launch.h"
 
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -75,13 +76,17 @@ unsigned most_shared_bytes() {
 }
 
 Outcome make_launch(const Function* f, Dim3 grid, Dim3 block, unsigned dynamic_bytes,
-                    void* const* arguments, Launch& out) {
+                    void* const* arguments, bool is_cooperative, Launch& out) {
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
                     block.x > 0 && block.y > 0 && block.z > 0 && block.z <= 64 &&
                     uint64_t{block.x} * block.y * block.z <= kMostThreads &&
                     dynamic_bytes <= most_shared_bytes() && f != nullptr && arguments != nullptr;
   if (!fits) return {kInvalidValue, ""};
-  out = {f, grid, block, dynamic_bytes, {}};
+  out = {f, grid, block, dynamic_bytes, {}, is_cooperative};
+  if (const auto most = static_cast<uint64_t>(setting("FAKE_CUDA_MULTIPROCESSORS", 132));
+      is_cooperative && uint64_t{grid.x} * grid.y * grid.z > most)
+    return {kCooperativeTooLarge,
+            cat("a cooperative launch of more blocks than the ", most, " multiprocessors")};
   if (f->kernel == nullptr) return {};
   const std::string what = cat(f->kernel->name, ": ");
   if (dynamic_bytes > f->dynamic_bytes)
@@ -113,6 +118,43 @@ Outcome make_launch(const Function* f, Dim3 grid, Dim3 block, unsigned dynamic_b
   return {};
 }
 
+namespace {
+
+template <class Each>
+bool each_block(const Dim3& grid, Each each) {
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x)
+        if (!each(Dim3{x, y, z})) return false;
+  return true;
+}
+
+Outcome run_in_order(const Launch& launch) {
+  Block block(launch);
+  each_block(launch.grid, [&](Dim3 at) { return block.run(at); });
+  return block.outcome();
+}
+
+Outcome run_in_turns(const Launch& launch) {
+  std::vector<std::unique_ptr<Block>> blocks;
+  each_block(launch.grid, [&](Dim3 at) {
+    blocks.push_back(std::make_unique<Block>(launch, blocks.size()));
+    blocks.back()->begin(at);
+    return true;
+  });
+  for (bool are_done = false; !are_done;) {
+    are_done = true;
+    for (const auto& block : blocks) {
+      if (block->has_ended()) continue;
+      if (!block->go_on()) return block->outcome();
+      are_done = are_done && block->has_ended();
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Outcome run(const Launch& launch) {
   if (launch.function->module->is_unloaded())
     return {kInvalidHandle, "a kernel is launched whose module was unloaded"};
@@ -127,16 +169,11 @@ Outcome run(const Launch& launch) {
   std::optional<FlushDenormals> flush;
   if (launch.function->module->cubin()->flushes) flush.emplace();
   const CatchFaults faults;
-  Block block(launch);
   const bool is_watched = checks_early_loads();
   if (is_watched) begin_writes();
-  const Dim3 grid = launch.grid;
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x)
-        if (!block.run({x, y, z})) return block.outcome();
-  if (is_watched) end_writes();
-  return {};
+  const Outcome outcome = launch.is_cooperative ? run_in_turns(launch) : run_in_order(launch);
+  if (is_watched && outcome.status == kSuccess) end_writes();
+  return outcome;
 }
 
 }  // namespace tegula::emulated

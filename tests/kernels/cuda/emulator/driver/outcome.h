@@ -19,6 +19,7 @@ enum Status : int {
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
   kLaunchFailed = 719,
+  kCooperativeTooLarge = 720,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureMerge = 902,

@@ -183,6 +183,42 @@ extern "C" __global__ void kernel(int* out) {
   EXPECT_EQ(out.host()[0], -1);
 }
 
+// Blocks that wait for one another: in a cooperative launch they take turns, in others the first
+// waits for ever. Each has its own shared memory.
+TEST(EmulatedThreads, BlocksOfACooperativeLaunchMeet) {
+  const KernelText text(R"(
+extern "C" __global__ void kernel(unsigned* arrived, int* out) {
+  __shared__ int fixed;
+  extern __shared__ int dynamic[];
+  if (threadIdx.x == 0) fixed = 10 * blockIdx.x, dynamic[0] = blockIdx.x;
+  __syncthreads();
+  for (unsigned round = 1; round <= 3; ++round) {
+    if (threadIdx.x == 0) {
+      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+      unsigned seen = 0;
+      while (seen < round * gridDim.x)
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 63) out[blockIdx.x] = fixed + dynamic[0];
+})");
+  const auto launch = [&](unsigned blocks, bool is_cooperative, unsigned* arrived, int* out) {
+    const LaunchAttribute attribute{2, {int{is_cooperative}}};
+    const LaunchConfig config{{blocks, 1, 1}, {64, 1, 1}, 16, nullptr, &attribute, 1};
+    void* arguments[] = {&arrived, &out};
+    return driver().launch_ex(&config, text.function(), arguments, nullptr);
+  };
+  DeviceMemory<unsigned> arrived(1), never(1);
+  DeviceMemory<int> out(4);
+  const Setting four("FAKE_CUDA_MULTIPROCESSORS", "4");
+  ASSERT_EQ(launch(4, true, arrived.data(), out.data()), 0);
+  EXPECT_EQ(out.host(), std::vector<int>({0, 11, 22, 33}));
+  constexpr int kTooLarge = 720;
+  EXPECT_EQ(launch(5, true, arrived.data(), out.data()), kTooLarge);
+  EXPECT_NE(launch(2, false, never.data(), out.data()), 0);
+}
+
 TEST(EmulatedThreads, ALoopThatWaitsForever) {
   const KernelText text(R"(
 extern "C" __global__ void kernel(unsigned* flag) { while (atomicCAS(flag, 1u, 1u) != 1) {} })");

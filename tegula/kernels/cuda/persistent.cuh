@@ -1,0 +1,289 @@
+// Launches in a row as one kernel: as many blocks as multiprocessors, which do a step after the
+// other and wait for one another where a step needs what others make. For chains of small products
+// (decoding): launches and their waits would take as long as reading the weights.
+//
+// A warp of each block does nothing but feed: it asks for the weights of all steps in their order,
+// as far ahead as the ring has room, whatever the others wait for, so that memory is never idle.
+// Nothing may write weights while the kernel runs. A product's columns go round the blocks in units
+// of eight; a warp multiplies 64 k of a unit (a part) by tensor cores, all parts lie beside each
+// other in shared memory, and are added in the order of matvec_mma.cuh: the bits are the same.
+//
+// The text that includes this has a function for each kind of step, and one `run_step` that calls
+// them (persistent_text.h). __syncthreads() in them is that of the workers.
+//
+// Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring; TEGULA_PART_FLOATS room
+// for parts; TEGULA_SCRATCH_BYTES shared memory of steps; TEGULA_RECORD_BYTES of a step's record;
+// TEGULA_F16.
+#pragma once
+
+#include "tegula/kernels/cuda/count.cuh"
+#include "tegula/kernels/cuda/persistent_params.h"
+#include "tegula/kernels/cuda/ptx/bulk.cuh"
+#include "tegula/kernels/cuda/ptx/cp_async.cuh"
+#include "tegula/kernels/cuda/ptx/mbarrier.cuh"
+#include "tegula/kernels/cuda/ptx/mma.cuh"
+#include "tegula/kernels/cuda/ptx/sync.cuh"
+#include "tegula/kernels/cuda/ptx/types.cuh"
+
+namespace tegula::cuda {
+
+// The feeding warp does not come to it.
+__device__ __forceinline__ void sync_workers() { named_sync(1, kWorkers); }
+#define __syncthreads() ::tegula::cuda::sync_workers()
+
+namespace persistent {
+
+constexpr int kM = TEGULA_M, kStages = TEGULA_STAGES, kPartFloats = TEGULA_PART_FLOATS;
+constexpr int kScratchBytes = TEGULA_SCRATCH_BYTES, kRecordBytes = TEGULA_RECORD_BYTES;
+constexpr int kWorkerWarps = kWorkers / 32, kThreads = kWorkers + kFeeders;
+// Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
+constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
+static_assert(kWorkers * kWorkerRegisters + kFeeders * kFeederRegisters <= 96 * kThreads);
+static_assert(kM <= 8 && kWorkerWarps * kPartK == kStageK && kRecordBytes % 16 == 0);
+
+struct Shared {
+  char scratch[kScratchBytes];  // of the running step
+  char ring[kStages][kStageBytes];
+  float parts[kPartFloats];
+  char records[2][kRecordBytes];
+  Barrier full[kStages], empty[kStages];
+};
+using Place = Ring<kStages>;
+
+// The first unit or block of a step that is this block's; the next is gridDim.x later.
+__device__ __forceinline__ int own(int first) {
+  const int at = static_cast<int>(blockIdx.x) - first;
+  return at < 0 ? at + static_cast<int>(gridDim.x) : at;
+}
+
+// What a lane needs of a product's b: its column of each unit.
+struct Columns {
+  const u16* b;
+  long long ldb;
+  int n, k, of_call, n_units, first;
+
+  __device__ Columns(const PersistentProduct& p) {
+    b = static_cast<const u16*>(p.b[threadIdx.x % kUnitColumns / 2]);
+    ldb = p.ldb, n = p.n, k = p.k, n_units = p.n_units, first = p.first;
+    of_call = kUnitColumns / p.n_calls;
+  }
+};
+
+// Calls of(task) of the tasks of a step that are this block's, or, of a warp's tasks, this warp's.
+template <bool kOfWarp, class Of>
+__device__ __forceinline__ void each_task(const PersistentStep& step, Of of) {
+  const int warp = kOfWarp ? threadIdx.x / 32 : 0, n_warps = kOfWarp ? kWorkerWarps : 1;
+  const int mine = own(step.first), n_blocks = static_cast<int>(gridDim.x);
+  if (step.n_owners > 0 && mine >= step.n_owners) return;
+  const int by = step.n_owners > 0 ? 1 : n_blocks;
+  for (int task = (step.n_owners > 0 ? 0 : mine) + warp * by; task < step.n_tasks;
+       task += n_warps * by)
+    of(task);
+}
+
+// Which call has a task.
+template <int kCalls>
+__device__ __forceinline__ int call_of(const PersistentCalls& calls, int task) {
+  int call = 0;
+#pragma unroll
+  for (int k = 1; k < kCalls; ++k) call += task >= calls.first[k];
+  return call;
+}
+
+// By one warp, to the end of the last step.
+__device__ inline void feed(const PersistentParams& p, Shared& s) {
+  const int lane = threadIdx.x % 32;
+  Place at;
+  Columns next = p.products[0];
+  for (int i = 0; i < p.n_products; ++i) {
+    const Columns of = next;
+    if (i + 1 < p.n_products) next = p.products[i + 1];
+    const int column = lane % of.of_call;
+    for (int unit = own(of.first); unit < of.n_units; unit += gridDim.x) {
+      // Columns past the last are the last, and not written.
+      const u16* from = of.b + min(unit * of.of_call + column, of.n - 1) * of.ldb;
+      for (int k = 0; k < of.k; k += kStageK) {
+        const u32 bytes = 2 * min(kStageK, of.k - k);
+        barrier_wait(&s.empty[at.slot], at.parity ^ 1);
+        if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
+        __syncwarp();
+        if (lane < kUnitColumns)
+          bulk_load(s.ring[at.slot] + lane * kStageColumnBytes, from + k, bytes, &s.full[at.slot]);
+        at.advance();
+      }
+    }
+  }
+}
+
+template <bool kOut16>
+struct Result {
+  using Type = u16;
+  static __device__ u16 rounded(float x) { return static_cast<u16>(pack_element(x, 0.f)); }
+};
+template <>
+struct Result<false> {
+  using Type = float;
+  static __device__ float rounded(float x) { return x; }
+};
+
+// What the parts of n_units units, from `first` on, add up to: four neighbours take every fourth
+// part of a column, and a tree joins them. kEnds: end_of(p, m, n, given) is told what each call has
+// stored.
+template <bool kOut16, int kCalls, bool kEnds, class End>
+__device__ __forceinline__ void add_parts(const PersistentProduct& p, int first, int n_units,
+                                          const Shared& s, End end_of) {
+  using R = Result<kOut16>;
+  constexpr int kOfCall = kUnitColumns / kCalls;
+  const int n_parts = p.k / kPartK;
+  for (int at = threadIdx.x; at < n_units * kM * 32; at += kWorkers) {
+    const int way = at % 4, column = at / 4 % kUnitColumns, m = at / 32 % kM, unit = at / (32 * kM);
+    const float* of = s.parts + (unit * n_parts * kM + m) * kUnitColumns + column;
+    float sum = 0;
+#pragma unroll 8
+    for (int part = way; part < n_parts; part += 4) sum += of[part * kM * kUnitColumns];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    const auto result = R::rounded(sum);
+    const int n = (first + unit * static_cast<int>(gridDim.x)) * kOfCall + column % kOfCall;
+    const bool is_there = way == 0 && n < p.n;
+    if (is_there) {
+      count_flops(2ULL * p.k);
+      static_cast<typename R::Type*>(p.c[column / 2])[m * p.ldc + n] = result;
+    }
+    if constexpr (kEnds) {
+      typename R::Type given[kCalls];
+#pragma unroll
+      for (int call = 0; call < kCalls; ++call)
+        given[call] = static_cast<typename R::Type>(
+            __shfl_sync(0xffffffffu, result, (call * kOfCall + column % kOfCall) * 4));
+      if (is_there && column < kOfCall) end_of(p, m, n, given);
+    }
+  }
+}
+
+// a in shared memory: kM rows of k, without gaps.
+template <bool kOut16, int kCalls, bool kEnds, class End>
+__device__ __forceinline__ void multiply(const PersistentProduct& p, const u16* a, Shared& s,
+                                         Place& at, End end_of) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+  const int n_parts = p.k / kPartK;
+  const int room = kPartFloats / (n_parts * kM * kUnitColumns);
+  // What this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
+  const u32 of_a = smem_address(a + min(lane % 8, kM - 1) * p.k) + lane / 8 * 16;
+  const u32 of_b = lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;
+  int n_units = 0;
+  for (int unit = own(p.first); unit < p.n_units; unit += gridDim.x) {
+    for (int part = warp; part < n_parts + warp; part += kWorkerWarps) {
+      barrier_wait(&s.full[at.slot], at.parity);
+      if (part < n_parts) {
+        const u32 b = smem_address(s.ring[at.slot]) + of_b;
+        float sum[4] = {};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          u32 x[4], y[4];
+          ldmatrix(of_a + 2 * kPartK * part + 64 * half, x);
+          ldmatrix(b + 64 * half, y);
+          mma_m16n8k16(sum, y[0], y[0], y[1], y[1], x[0], x[1]);
+          mma_m16n8k16(sum, y[2], y[2], y[3], y[3], x[2], x[3]);
+        }
+        float* const to = s.parts + (n_units * n_parts + part) * kM * kUnitColumns + g;
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (const int m = 2 * t + e; m < kM) to[m * kUnitColumns] = sum[e];
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(&s.empty[at.slot]);
+      at.advance();
+    }
+    ++n_units;
+    const bool is_last = unit + static_cast<int>(gridDim.x) >= p.n_units;
+    if (n_units < room && !is_last) continue;
+    sync_workers();
+    add_parts<kOut16, kCalls, kEnds>(p, unit - (n_units - 1) * static_cast<int>(gridDim.x), n_units,
+                                     s, end_of);
+    if (!is_last) sync_workers();
+    n_units = 0;
+  }
+  sync_workers();
+}
+
+// The rows of a, kM of k elements, to the scratch.
+__device__ __forceinline__ const u16* load_rows(const void* a, long long lda, int k, Shared& s) {
+  uint4* const to = reinterpret_cast<uint4*>(s.scratch);
+  const int of_row = k / 8;
+  for (int i = threadIdx.x; i < kM * of_row; i += kWorkers)
+    to[i] = *reinterpret_cast<const uint4*>(static_cast<const u16*>(a) + i / of_row * lda +
+                                            i % of_row * 8);
+  sync_workers();
+  return reinterpret_cast<const u16*>(s.scratch);
+}
+
+__device__ __forceinline__ void load_record(const PersistentParams& p, int step, Shared& s) {
+  const int at = 16 * threadIdx.x;
+  if (step < p.n_steps && at < kRecordBytes)
+    cp_async(smem_address(s.records[step % 2] + at),
+             p.steps + static_cast<long long>(step) * kRecordBytes + at, 16);
+  cp_async_commit();
+}
+
+__device__ inline u32 arrive(u32* counter) {
+  u32 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
+  return before;
+}
+// Nothing waits for it; what this thread has seen happen comes before.
+__device__ inline void add_released(u32* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+__device__ inline u32 load_acquire(const u32* from) {
+  u32 x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+  return x;
+}
+
+// run_step(step, parameters, place) does this block's share of a step.
+template <class Run>
+__device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run run_step) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_init(&s.full[i], 1);
+      barrier_init(&s.empty[i], kWorkerWarps);
+    }
+    barrier_init_fence();
+  }
+  named_sync(2, kThreads);
+  if (threadIdx.x >= kWorkers) {
+    give_registers<kFeederRegisters>();
+    if (threadIdx.x < kWorkers + 32) feed(p, s);
+    return;
+  }
+  take_registers<kWorkerRegisters>();
+  Place place;
+  u32 wanted = 0;
+  load_record(p, 0, s);
+  for (int i = 0; i < p.n_steps; ++i) {
+    cp_async_wait<0>();
+    sync_workers();  // the step before is done, and the record is there
+    const char* const record = s.records[i % 2];
+    const PersistentStep step = *reinterpret_cast<const PersistentStep*>(record);
+    load_record(p, i + 1, s);
+    if (step.waits) {
+      wanted += gridDim.x;
+      if (threadIdx.x == 0) {
+        add_released(p.arrived);
+        while (load_acquire(p.arrived) < wanted) {
+        }
+      }
+      sync_workers();
+    }
+    run_step(step, record + sizeof(PersistentStep), place);
+  }
+  sync_workers();
+  if (threadIdx.x == 0 && arrive(p.arrived) == wanted + gridDim.x - 1) *p.arrived = 0;
+}
+
+}  // namespace persistent
+}  // namespace tegula::cuda

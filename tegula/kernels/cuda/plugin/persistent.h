@@ -1,0 +1,14 @@
+// Launches in a row as the steps of one persistent kernel (persistent.cuh).
+#pragma once
+
+#include "tegula/kernels/device.h"
+
+namespace tegula::cuda {
+
+// Device::put_in_one: products of few rows and what lies between them, where that is enough of it.
+// Off unless TEGULA_CUDA_PERSISTENT=1 is set: it has not been timed on a GPU.
+Result<std::vector<WorkInOne>> put_in_persistent_kernels(std::span<const WorkInOrder> work,
+                                                         std::span<const MemoryRange> constant,
+                                                         const Target& target);
+
+}  // namespace tegula::cuda
