@@ -83,7 +83,8 @@ TEST(TileText, PersistentKernelsDoNotSpill) {
     std::vector<std::string> defines = attention.defines();
     for (const std::string& d :
          {cat("TEGULA_M=", rows), std::string("TEGULA_STAGES=7"),
-          std::string("TEGULA_PART_FLOATS=4096"), std::string("TEGULA_RECORD_BYTES=1792"),
+          std::string("TEGULA_PART_FLOATS=4096"), std::string("TEGULA_PARTS_AT=16384"),
+          std::string("TEGULA_RECORD_BYTES=1792"),
           cat("TEGULA_SCRATCH_BYTES=", (attention.smem_bytes() + 1023) / 1024 * 1024),
           std::string("TEGULA_MODE=0"), std::string("TEGULA_ID64=0"), std::string("TEGULA_FLAT=1"),
           std::string("TEGULA_T=unsigned short")})

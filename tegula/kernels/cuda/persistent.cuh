@@ -4,16 +4,17 @@
 //
 // A warp of each block does nothing but feed: it asks for the weights of all steps in their order,
 // as far ahead as the ring has room, whatever the others wait for, so that memory is never idle.
-// Nothing may write weights while the kernel runs. A product's columns go round the blocks in units
-// of eight; a warp multiplies 64 k of a unit (a part) by tensor cores, all parts lie beside each
-// other in shared memory, and are added in the order of matvec_mma.cuh: the bits are the same.
+// Nothing may write weights while the kernel runs. They leave the L2 first: what blocks hand to
+// each other, keys and values stay. A product's columns go round the blocks in units of eight; a
+// warp multiplies 64 k of a unit (a part) by tensor cores, all parts lie beside each other in
+// shared memory, and are added in the order of matvec_mma.cuh: the bits are the same.
 //
 // The text that includes this has a function for each kind of step, and one `run_step` that calls
 // them (persistent_text.h). __syncthreads() in them is that of the workers.
 //
-// Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring; TEGULA_PART_FLOATS room
-// for parts; TEGULA_SCRATCH_BYTES shared memory of steps; TEGULA_RECORD_BYTES of a step's record;
-// TEGULA_F16.
+// Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring; TEGULA_SCRATCH_BYTES of
+// shared memory for a step, in which products have parts from byte TEGULA_PARTS_AT on, behind a,
+// TEGULA_PART_FLOATS of them; TEGULA_RECORD_BYTES of a step's record; TEGULA_F16.
 #pragma once
 
 #include "tegula/kernels/cuda/count.cuh"
@@ -35,6 +36,8 @@ namespace persistent {
 
 constexpr int kM = TEGULA_M, kStages = TEGULA_STAGES, kPartFloats = TEGULA_PART_FLOATS;
 constexpr int kScratchBytes = TEGULA_SCRATCH_BYTES, kRecordBytes = TEGULA_RECORD_BYTES;
+constexpr int kPartsAt = TEGULA_PARTS_AT;
+static_assert(kPartsAt + 4 * kPartFloats <= kScratchBytes);
 constexpr int kWorkerWarps = kWorkers / 32, kThreads = kWorkers + kFeeders;
 // Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
 constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
@@ -44,9 +47,10 @@ static_assert(kM <= 8 && kWorkerWarps * kPartK == kStageK && kRecordBytes % 16 =
 struct Shared {
   char scratch[kScratchBytes];  // of the running step
   char ring[kStages][kStageBytes];
-  float parts[kPartFloats];
   char records[2][kRecordBytes];
   Barrier full[kStages], empty[kStages];
+
+  __device__ __forceinline__ float* parts() { return reinterpret_cast<float*>(scratch + kPartsAt); }
 };
 using Place = Ring<kStages>;
 
@@ -108,7 +112,8 @@ __device__ inline void feed(const PersistentParams& p, Shared& s) {
         if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
         __syncwarp();
         if (lane < kUnitColumns)
-          bulk_load(s.ring[at.slot] + lane * kStageColumnBytes, from + k, bytes, &s.full[at.slot]);
+          bulk_load(s.ring[at.slot] + lane * kStageColumnBytes, from + k, bytes, &s.full[at.slot],
+                    kEvictFirst);
         at.advance();
       }
     }
@@ -131,13 +136,13 @@ struct Result<false> {
 // stored.
 template <bool kOut16, int kCalls, bool kEnds, class End>
 __device__ __forceinline__ void add_parts(const PersistentProduct& p, int first, int n_units,
-                                          const Shared& s, End end_of) {
+                                          Shared& s, End end_of) {
   using R = Result<kOut16>;
   constexpr int kOfCall = kUnitColumns / kCalls;
   const int n_parts = p.k / kPartK;
   for (int at = threadIdx.x; at < n_units * kM * 32; at += kWorkers) {
     const int way = at % 4, column = at / 4 % kUnitColumns, m = at / 32 % kM, unit = at / (32 * kM);
-    const float* of = s.parts + (unit * n_parts * kM + m) * kUnitColumns + column;
+    const float* of = s.parts() + (unit * n_parts * kM + m) * kUnitColumns + column;
     float sum = 0;
 #pragma unroll 8
     for (int part = way; part < n_parts; part += 4) sum += of[part * kM * kUnitColumns];
@@ -186,7 +191,7 @@ __device__ __forceinline__ void multiply(const PersistentProduct& p, const u16* 
           mma_m16n8k16(sum, y[0], y[0], y[1], y[1], x[0], x[1]);
           mma_m16n8k16(sum, y[2], y[2], y[3], y[3], x[2], x[3]);
         }
-        float* const to = s.parts + (n_units * n_parts + part) * kM * kUnitColumns + g;
+        float* const to = s.parts() + (n_units * n_parts + part) * kM * kUnitColumns + g;
 #pragma unroll
         for (int e = 0; e < 2; ++e)
           if (const int m = 2 * t + e; m < kM) to[m * kUnitColumns] = sum[e];

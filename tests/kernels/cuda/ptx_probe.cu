@@ -134,7 +134,8 @@ extern "C" __global__ void probe_tma(const __grid_constant__ TensorMap in,
     barrier_init_fence();
     barrier_arrive_expect(&full, sizeof box + run);
     tma_load(box, &in, &full, kEvictNormal, column, row, head, batch);
-    bulk_load(line, straight, run, &full);
+    bulk_load(line, straight, 16, &full);
+    bulk_load(line + 16, straight + 16, run - 16, &full, kEvictFirst);
   }
   __syncwarp();
   barrier_wait(&full, 0);

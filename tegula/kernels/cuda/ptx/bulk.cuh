@@ -14,6 +14,15 @@ __device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier*
       : "memory");
 }
 
+// The same, told what the L2 should do with the lines.
+__device__ inline void bulk_load(void* dst, const void* src, u32 bytes, Barrier* full, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(smem_address(dst)),
+      "l"(src), "r"(bytes), "r"(smem_address(full)), "l"(policy)
+      : "memory");
+}
+
 // The way back: `bytes` (a multiple of 16) in a row, in place of what is there, or as f32 added to
 // it, in no particular order.
 __device__ inline void bulk_store(void* dst, const void* src, u32 bytes) {

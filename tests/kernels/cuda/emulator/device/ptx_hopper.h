@@ -77,6 +77,10 @@ inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(u32 t
     complete_bytes(c.barrier, c.bytes);
   });
 }
+inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes_L2_cache_hint(
+    u32 to, const void* from, u32 bytes, u32 barrier, u64) {
+  cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(to, from, bytes, barrier);
+}
 inline void cp_async_bulk_global_shared_cta_bulk_group(void* to, u32 from, u32 bytes) {
   check_bulk(from, to, bytes);
   const BulkCopy copy{from, static_cast<char*>(to), bytes, 0};

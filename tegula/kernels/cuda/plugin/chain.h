@@ -1,0 +1,101 @@
+// Launches in a row as steps of a persistent kernel, as it grows.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/cuda/attention_decode.h"
+#include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/persistent_params.h"
+#include "tegula/kernels/cuda/persistent_text.h"
+#include "tegula/kernels/device.h"
+
+namespace tegula::cuda {
+
+class DecodeLaunch;
+class MatvecLaunch;
+class PutLaunch;
+class TileLaunch;
+
+// Memory that work reads and writes.
+struct ChainTouched {
+  std::vector<MemoryRange> read, written;
+  ChainTouched() = default;
+  explicit ChainTouched(const WorkInOrder& w);
+  void add(const ChainTouched& t);
+  // Whether one must have ended before the other begins.
+  bool is_ordered_with(const ChainTouched& o) const;
+};
+
+// Parameters of attention, and what its blocks need of their grid (persistent_text.h).
+struct AttentionWords {
+  AttentionDecodeParams call;
+  int n_heads, n_batch;
+};
+
+class Chain {
+ public:
+  Chain(std::span<const WorkInOrder> work, std::span<const MemoryRange> constant,
+        const Target& target)
+      : work_(work), constant_(constant), target_(&target) {}
+
+  // Takes work[i], and maybe some after it; how much. 0: it cannot be part of this.
+  size_t take(size_t i);
+  // Whether it is worth while: products, and enough steps.
+  bool is_long() const { return steps_.size() >= kFewestSteps && !products_.empty(); }
+  // Its kernel, compiled and loaded. Null: there is no room for it.
+  Result<std::unique_ptr<Prepared>> make() const;
+
+ private:
+  static constexpr size_t kFewestSteps = 4;
+  static constexpr int64_t kLeastPartFloats = 4096;
+  struct Step {
+    PersistentStep head;
+    std::vector<uint64_t> words;
+  };
+  // Of shared memory, bytes; and stages of the ring.
+  struct Sizes {
+    int64_t record = 0, parts_at = 0, scratch = 0, stages = 0, smem = 0;
+  };
+
+  std::optional<TilePart> beginning(size_t i, const TileLaunch& program,
+                                    const MatvecLaunch& next) const;
+  bool is_constant(const void* data) const;
+  bool fits(const MatvecLaunch& launch) const;
+  size_t take_products(size_t begin, size_t at, const MatvecLaunch& launch, TilePart first);
+  bool add_elements(Step step, const TileLaunch& launch);
+  bool add_put(Step step, const PutLaunch& launch);
+  bool add_small(size_t i, Step step);
+  bool add_attention(Step step, const DecodeLaunch& launch);
+  size_t take_small(size_t i);
+  bool may_be_repeated(size_t begin, size_t end) const;
+  size_t take_repeated(size_t begin, size_t end, const DecodeLaunch& attention);
+  Step new_step(size_t begin, size_t end);
+  int next_block(int64_t n);
+  void add(Step step, PersistentFunction f);
+  std::optional<Sizes> sizes() const;
+  Result<void*> load(const Sizes& z) const;  // a FunctionHandle
+
+  std::span<const WorkInOrder> work_;
+  std::span<const MemoryRange> constant_;
+  const Target* target_;
+  std::vector<PersistentFunction> functions_;
+  std::map<std::string, size_t> numbers_;
+  std::vector<Step> steps_;
+  std::vector<PersistentProduct> products_;
+  ChainTouched since_;  // blocks last waited for one another
+  int next_block_ = 0;
+  int rows_ = 0;
+  bool is_f16_ = false;
+  std::optional<DecodeVariant> attention_;
+  std::vector<size_t> workspaces_;  // steps of attention
+  int64_t workspace_bytes_ = 0;
+  std::vector<std::string> put_defines_;
+  std::set<int64_t> fixed_bytes_;  // static memory of beginnings: those of one size share it
+  int64_t row_bytes_ = 0, attention_bytes_ = 0, part_floats_ = kLeastPartFloats;
+};
+
+}  // namespace tegula::cuda
