@@ -84,6 +84,7 @@ Status bench_on_cuda(const BenchWork& w, const BenchOptions& o, const CompileOpt
     for (StepStats& s : stats) s.seconds = 0;
     for (size_t k = 0; k < own.size(); ++k)
       if (steps[k] >= 0) stats[static_cast<size_t>(steps[k])].seconds += own[k] / 1e3;
+    share_out(stats);
   }
 
   const Target& target = device->target();

@@ -54,6 +54,9 @@ class Prepared {
   // Called last, before any enqueue: makes what it has taken in ready, too. What it uses of this
   // memory may be read before the work before it has ended: nothing writes it.
   virtual Status settle(std::span<const MemoryRange> /*constant*/) { return {}; }
+  // Of work in one (Device::put_in_one): what share of its last run's time each piece had, in their
+  // order. Empty: nothing is known.
+  virtual Result<std::vector<double>> shares() const { return std::vector<double>(); }
 };
 
 // Work in the order of a step, and the memory it touches.

@@ -76,8 +76,11 @@ Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
     work.push_back({prepared, touched[i].read, touched[i].written});
     step.push_back(i);
   }
+  in_one_.clear();
   for (WorkInOne& one : TEGULA_TRY(device_.put_in_one(work, constants()))) {
     const size_t first = step[one.first];
+    in_one_.emplace_back(step.begin() + static_cast<std::ptrdiff_t>(one.first),
+                         step.begin() + static_cast<std::ptrdiff_t>(one.first + one.n));
     for (size_t k = 1; k < one.n; ++k) {
       const size_t i = step[one.first + k];
       ready_[i].launches.clear();
@@ -86,6 +89,15 @@ Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
     ready_[first].launches[0] = std::move(one.prepared);
   }
   return {};
+}
+
+Result<std::vector<DeviceSteps::Share>> DeviceSteps::shares() const {
+  std::vector<Share> all(steps_.size());
+  for (const std::vector<size_t>& steps : in_one_) {
+    const std::vector<double> of = TEGULA_TRY(ready_[steps[0]].launches[0]->shares());
+    for (size_t k = 0; k < of.size(); ++k) all[steps[k]] = {static_cast<int>(steps[0]), of[k]};
+  }
+  return all;
 }
 
 Status DeviceSteps::join_launches() {

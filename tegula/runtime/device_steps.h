@@ -61,6 +61,13 @@ class DeviceSteps {
   int64_t executed_flops(size_t step) const { return ready_[step].executed_flops; }
   // Kernels, copies and fills that a run enqueues for a step.
   int64_t launches(size_t step) const;
+  // Of each step that is done by the launch of step `of` (Device::put_in_one), its share of that
+  // one's time in the last run.
+  struct Share {
+    int of = -1;
+    double share = 0;
+  };
+  Result<std::vector<Share>> shares() const;
 
  private:
   struct Mirror {
@@ -94,6 +101,7 @@ class DeviceSteps {
   std::vector<BoundStep>& steps_;
   const std::vector<int64_t>& extents_;
   std::vector<Ready> ready_;
+  std::vector<std::vector<size_t>> in_one_;  // steps that are one launch, of the first
   std::vector<bool> on_device_;              // each step
   bool is_ready_ = false, is_sent_ = false;  // sent: a copy out of pinned_ may still go on
   bool has_host_steps_ = false, is_compiled_ = false;

@@ -68,6 +68,8 @@ struct OfDevice {
   void* context = nullptr;
   std::vector<StepStats>* by_step = nullptr;
 };
+// Gives each step that is part of another's launch its share of that one's time.
+void share_out(std::vector<StepStats>& stats);
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
                                    const MeasureOptions& options, const OfDevice& more = {});
 

@@ -92,6 +92,13 @@ Result<std::vector<Set>> fill_sets(const Plan& plan, Rank& rank, int64_t cold_by
 
 }  // namespace
 
+void share_out(std::vector<StepStats>& stats) {
+  const std::vector<StepStats> whole = stats;
+  for (StepStats& s : stats)
+    if (s.in_one.of >= 0)
+      s.seconds = s.in_one.share * whole[static_cast<size_t>(s.in_one.of)].seconds;
+}
+
 Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& device,
                                    const MeasureOptions& options, const OfDevice& more) {
   TEGULA_TRY(check_kernels(*plan, device));
@@ -142,6 +149,9 @@ Result<Measured> measure_on_device(std::shared_ptr<const Plan> plan, Device& dev
       s.seconds /= kRuns, s.math_flops /= kRuns, s.executed_flops /= kRuns;
       s.launches = sessions[0]->launches(i);
     }
+    const auto shares = TEGULA_TRY(sessions[0]->shares());
+    for (size_t i = 0; i < shares.size(); ++i) (*more.by_step)[i].in_one = shares[i];
+    share_out(*more.by_step);
   }
   return out;
 }

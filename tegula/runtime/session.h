@@ -27,6 +27,7 @@ struct StepStats {
   double math_flops = 0;
   double executed_flops = 0;
   int64_t launches = 1;  // on a device, of a run: 0 where another step's has it (device_joins.cpp)
+  DeviceSteps::Share in_one;
 };
 
 class Session {
@@ -85,6 +86,10 @@ class Session {
   void capture(bool captures);
   // Kernels, copies and fills of a device that a run enqueues for a step; of a CPU 0.
   int64_t launches(size_t step) const { return on_device_ ? on_device_->launches(step) : 0; }
+  // Of steps that are one launch: DeviceSteps::shares. Otherwise nothing.
+  Result<std::vector<DeviceSteps::Share>> shares() const {
+    return on_device_ ? on_device_->shares() : std::vector<DeviceSteps::Share>();
+  }
   // Of a body, at these extents: its steps as they are bound now, made ready; for the loop's own.
   Result<std::vector<DeviceSteps::Ready>> take_ready(std::span<const int64_t> extents);
 

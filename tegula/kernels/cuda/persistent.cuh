@@ -249,6 +249,10 @@ __device__ inline u32 load_acquire(const u32* from) {
   return x;
 }
 
+__device__ __forceinline__ void note_time(const PersistentParams& p, int step) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) p.clocks[step] = clock64();
+}
+
 // run_step(step, parameters, place) does this block's share of a step.
 template <class Run>
 __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run run_step) {
@@ -275,6 +279,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     const char* const record = s.records[i % 2];
     const PersistentStep step = *reinterpret_cast<const PersistentStep*>(record);
     load_record(p, i + 1, s);
+    note_time(p, i);
     if (step.waits) {
       wanted += gridDim.x;
       if (threadIdx.x == 0) {
@@ -287,6 +292,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     run_step(step, record + sizeof(PersistentStep), place);
   }
   sync_workers();
+  note_time(p, p.n_steps);
   if (threadIdx.x == 0 && arrive(p.arrived) == wanted + gridDim.x - 1) *p.arrived = 0;
 }
 

@@ -44,6 +44,7 @@ struct PersistentParams {
   const char* steps;                  // n_steps records of TEGULA_RECORD_BYTES
   const PersistentProduct* products;  // of all steps, in their order
   unsigned* arrived;                  // 0 before and after
+  long long* clocks;  // of block 0, as each step began and the last one ended: n_steps + 1
   int n_steps, n_products;
 };
 

@@ -134,6 +134,7 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
       }
   f.n_products = f.last.is_there() ? 1 : static_cast<int>(calls.size());
   Step step = new_step(begin, end);
+  step.work = at;
   if (first.is_there()) {
     add_params(step.words, first.call);
     const int64_t results = tile_results_bytes(first.out);
@@ -242,9 +243,11 @@ size_t Chain::take_repeated(size_t begin, size_t end, const DecodeLaunch& attent
   Step step = with.new_step(begin, end + 1);
   const size_t first = with.steps_.size();
   for (size_t i = begin; i < end; ++i) {
+    step.work = i;
     if (!with.add_small(i, std::move(step))) return 0;
     step = Step{};
   }
+  step.work = end;
   if (!with.add_attention(std::move(step), attention)) return 0;
   const PersistentStep& last = with.steps_.back().head;
   if (last.n_tasks > target_->multiprocessors) return 0;
@@ -284,6 +287,7 @@ bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
 // A step of work[begin, end), in order.
 Chain::Step Chain::new_step(size_t begin, size_t end) {
   Step step{};
+  step.work = begin;
   ChainTouched touched;
   for (size_t i = begin; i < end; ++i) touched.add(ChainTouched(work_[i]));
   step.head.waits = int{since_.is_ordered_with(touched)};

@@ -46,8 +46,8 @@ class Chain {
   size_t take(size_t i);
   // Whether it is worth while: products, and enough steps.
   bool is_long() const { return steps_.size() >= kFewestSteps && !products_.empty(); }
-  // Its kernel, compiled and loaded. Null: there is no room for it.
-  Result<std::unique_ptr<Prepared>> make() const;
+  // Its kernel, compiled and loaded, of work[first, first + n). Null: there is no room for it.
+  Result<std::unique_ptr<Prepared>> make(size_t first, size_t n) const;
 
  private:
   static constexpr size_t kFewestSteps = 4;
@@ -55,6 +55,7 @@ class Chain {
   struct Step {
     PersistentStep head;
     std::vector<uint64_t> words;
+    size_t work = 0;  // most of what it does
   };
   // Of shared memory, bytes; and stages of the ring.
   struct Sizes {

@@ -16,6 +16,30 @@ namespace {
 constexpr int kOldestPersistent = 90;
 constexpr int64_t kFewestStages = 4, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
+
+class PersistentLaunch final : public PreparedLaunches {
+ public:
+  // The piece of work of each step, of so many pieces.
+  PersistentLaunch(std::vector<size_t> work, size_t n_pieces)
+      : work_(std::move(work)), n_pieces_(n_pieces) {}
+  int64_t* clocks = nullptr;
+
+  Result<std::vector<double>> shares() const override {
+    std::vector<int64_t> at(work_.size() + 1);
+    Device* device = TEGULA_TRY(open_cuda_device());
+    TEGULA_TRY(device->wait());
+    TEGULA_TRY(device->copy(at.data(), clocks, static_cast<int64_t>(at.size() * sizeof at[0])));
+    std::vector<double> shares(n_pieces_);
+    const auto all = static_cast<double>(std::max<int64_t>(at.back() - at.front(), 1));
+    for (size_t i = 0; i < work_.size(); ++i)
+      shares[work_[i]] += static_cast<double>(at[i + 1] - at[i]) / all;
+    return shares;
+  }
+
+ private:
+  const std::vector<size_t> work_;
+  const size_t n_pieces_;
+};
 }  // namespace
 
 // Shared memory of a block: nothing where the ring would be too short.
@@ -60,11 +84,13 @@ Result<void*> Chain::load(const Sizes& z) const {
   return module->function(kPersistentEntry, static_cast<int>(z.smem));
 }
 
-Result<std::unique_ptr<Prepared>> Chain::make() const {
+Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
   const std::optional<Sizes> z = sizes();
   if (!z) return std::unique_ptr<Prepared>();
   const FunctionHandle f = TEGULA_TRY(load(*z));
-  auto prepared = std::make_unique<PreparedLaunches>();
+  std::vector<size_t> work_of;
+  for (const Step& s : steps_) work_of.push_back(s.work - first);
+  auto prepared = std::make_unique<PersistentLaunch>(std::move(work_of), n);
   const auto keep = [&](const auto& host) {
     return prepared->keep(host.data(), static_cast<int64_t>(host.size() * sizeof host[0]));
   };
@@ -86,6 +112,9 @@ Result<std::unique_ptr<Prepared>> Chain::make() const {
   p.steps = static_cast<const char*>(TEGULA_TRY(keep(records)));
   p.products = static_cast<const PersistentProduct*>(TEGULA_TRY(keep(products_)));
   p.arrived = static_cast<unsigned*>(TEGULA_TRY(keep(std::vector<unsigned>(1))));
+  prepared->clocks =
+      static_cast<int64_t*>(TEGULA_TRY(keep(std::vector<int64_t>(steps_.size() + 1))));
+  p.clocks = reinterpret_cast<long long*>(prepared->clocks);
   p.n_steps = static_cast<int>(steps_.size());
   p.n_products = static_cast<int>(products_.size());
   Grid grid{{target_->multiprocessors, 1, 1}, {kWorkers + kFeeders, 1, 1}, z->smem};
@@ -115,7 +144,7 @@ Result<std::vector<WorkInOne>> put_in_persistent_kernels(std::span<const WorkInO
       continue;
     }
     if (!chain.is_long()) continue;
-    std::unique_ptr<Prepared> made = TEGULA_TRY(chain.make());
+    std::unique_ptr<Prepared> made = TEGULA_TRY(chain.make(first, i - first));
     if (made) all.push_back({first, i - first, std::move(made)});
   }
   return all;
