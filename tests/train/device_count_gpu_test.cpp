@@ -7,6 +7,7 @@
 #include "tegula/kernels/device.h"
 #include "tegula/train/trainer.h"
 #include "tests/common/device_count.h"
+#include "tests/train/decoding.h"
 
 namespace tegula {
 namespace {
@@ -57,6 +58,30 @@ TEST_P(DeviceCount, OfAStepIsThePlans) {
   EXPECT_GT(planned, 0);
   EXPECT_EQ(three - two, planned);
 }
+// A token as one kernel, whose blocks make a norm each for itself, which is counted once: what
+// launches count. (The plan's attention is that of all keys that there may be.)
+TEST(DeviceCountOfAToken, AsOneKernelIsThatOfLaunches) {
+  const auto device = open_device();
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  const testing::CountedFlops counted = testing::device_counter();
+  if (counted == nullptr) GTEST_SKIP() << "TEGULA_COUNT_FLOPS is not set: kernels do not count";
+  const auto run = [&](const char* is_persistent) {
+    Rank rank(**device);
+    Store store(rank);
+    std::vector<HostTensor> inputs;
+    ::setenv("TEGULA_CUDA_PERSISTENT", is_persistent, 1);
+    const auto s = testing::decoding(testing::small_llama(), rank, store, inputs);
+    EXPECT_TRUE(s->run().ok());
+    ::unsetenv("TEGULA_CUDA_PERSISTENT");
+    EXPECT_GE(counted(), 0);  // from here on
+    EXPECT_TRUE(s->run().ok());
+    return counted();
+  };
+  const int64_t of_launches = run("0");
+  EXPECT_GT(of_launches, 2 * 192 * 64);  // of the head alone
+  EXPECT_EQ(run("1"), of_launches);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, DeviceCount,
                          ::testing::Values(Family{"gpt2", "f32"}, Family{"gpt2", "bf16"},
                                            Family{"gpt2", "f16"}, Family{"llama", "bf16"},

@@ -4,43 +4,18 @@
 #include <map>
 
 #include "tegula/base/str.h"
-#include "tegula/ir/host_tensor.h"
 #include "tegula/kernels/device.h"
-#include "tegula/runtime/compile.h"
-#include "tegula/runtime/session.h"
-#include "tegula/serve/runner.h"
+#include "tests/train/decoding.h"
 
 namespace tegula {
 namespace {
-
-// A decoding of one text that is ready to run.
-std::unique_ptr<Session> decoding(const ModelConfig& config, Rank& rank, Store& store,
-                                  std::vector<HostTensor>& inputs) {
-  auto module = std::make_shared<Module>();
-  const FuncId f =
-      build_decoding(*module, config, "decode", {.pages = {8, 64}}, DType::kBF16).value();
-  CompileOptions options;
-  options.plan.target = rank.device->target();
-  options.passes.pass.is_inference = true;
-  options.passes.pass.mode = Mode::kFast;
-  const Compiled c = compile(module, f, options).value();
-  auto s = Session::create(c.plan, rank).value();
-  EXPECT_TRUE(s->bind_store(store).ok());
-  inputs.reserve(c.plan->params.size());
-  for (const Plan::Port& p : c.plan->params)
-    if (p.role == Role::kInput) {
-      inputs.emplace_back(p.tensor.type);
-      EXPECT_TRUE(s->bind_input(p.name, inputs.back().bytes.data()).ok()) << p.name;
-    }
-  return s;
-}
 
 // By the kernel, of all layers.
 std::map<std::string, int64_t> launches_of(const ModelConfig& config, Device& device) {
   Rank rank(device);
   Store store(rank);
   std::vector<HostTensor> inputs;
-  const auto s = decoding(config, rank, store, inputs);
+  const auto s = testing::decoding(config, rank, store, inputs);
   const Status st = s->run();
   EXPECT_TRUE(st.ok()) << st.error().to_string();
   std::map<std::string, int64_t> n;
@@ -73,13 +48,25 @@ TEST(LaunchesOnDevice, OfATokenInOne) {
   const auto device = open_device();
   if (!device.ok()) GTEST_SKIP() << device.error().message;
   if ((*device)->target().capability < 90) GTEST_SKIP() << "persistent kernels are for sm_90";
-  ModelConfig c;
-  c.type = "llama", c.vocab_size = 64, c.n_layers = 3, c.n_heads = 3, c.n_kv_heads = 1;
-  c.d_model = 192, c.d_ff = 448, c.max_seqlen = 512;
-  ASSERT_TRUE(c.resolve().ok());
+  const ModelConfig c = testing::small_llama();
   ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
   const std::map<std::string, int64_t> of = launches_of(c, **device);
+  Rank rank(**device);
+  Store store(rank);
+  std::vector<HostTensor> inputs;
+  const auto s = testing::decoding(c, rank, store, inputs);
+  ASSERT_TRUE(s->run().ok());
   ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  double all = 0;
+  for (size_t i = 0; i < s->plan().steps.size(); ++i) {
+    const DeviceSteps::Share share = s->shares().value()[i];
+    all += share.share;
+    EXPECT_GE(share.share, 0) << i;
+    if (share.of >= 0) {
+      EXPECT_EQ(s->launches(static_cast<size_t>(share.of)), 1) << i;
+    }
+  }
+  EXPECT_NEAR(all, 1, 1e-9);
   EXPECT_EQ(of, (std::map<std::string, int64_t>{{"matvec", 0},
                                                 {"fused_cuda", 1},
                                                 {"scatter_cuda", 0},
