@@ -105,7 +105,7 @@ class Writer {
       if (f.kind == PersistentFunction::kElements)
         line("    first", i, "::run(p.of[call], block, step.n_tasks);");
       else
-        line("    put_slice<32, true>(p.of[call], block, threadIdx.x % 32);");
+        line("    put_slice<32>(p.of[call], block, threadIdx.x % 32);");
     }
     line("  });");
     line("}\n");

@@ -8,9 +8,8 @@ namespace tegula::cuda {
 
 // Where nothing is joined the last of an id's slices stands: kThreads have one slice, and do
 // nothing if a later one has its id. Blocks: those of a slice beside each other; a grid's number of
-// them has 32 bits. kIsOne: an outer index has one id, so that none is later. In decoding this is
-// latency and no more: the slice is loaded beside its id.
-template <int kThreads, bool kIsOne = false>
+// them has 32 bits. In decoding this is latency and no more: the slice is loaded beside its id.
+template <int kThreads>
 __device__ __forceinline__ void put_slice(const IndexParams& p, u32 block, u32 thread) {
   constexpr int kColumns = kPutColumns;
   const u32 across =
@@ -29,12 +28,12 @@ __device__ __forceinline__ void put_slice(const IndexParams& p, u32 block, u32 t
     if (q < p.inner.count) of[c] = y[offset_of(p.inner, q, 1)];
   }
   if (id < 0 || id >= p.n) return;
-  if (!kIsOne && i + 1 < n) {
+  if (i + 1 < n) {
     bool is_later = false;
 #pragma unroll 4
     for (u32 k = i + 1 + thread; k < n; k += kThreads)
       is_later = is_later || id_at(p.ids, ids + offset_of(p.index, k, 2)) == id;
-    if (__syncthreads_or(is_later)) return;
+    if (kThreads == 32 ? __any_sync(0xffffffffu, is_later) : __syncthreads_or(is_later)) return;
   }
   Stored* x = static_cast<Stored*>(p.x) + offset_of(p.outer, o, 0) + id * p.n_stride;
 #pragma unroll

@@ -187,15 +187,11 @@ bool Chain::add_put(Step step, const PutLaunch& launch) {
   const std::vector<std::string>& d = launch.defines;
   if (std::find(d.begin(), d.end(), "TEGULA_T=unsigned short") == d.end()) return false;
   if (!put_defines_.empty() && put_defines_ != d) return false;
-  bool are_single = true;
-  if (!add_calls(step.words, step.head.n_tasks, launch,
-                 [&](std::span<const uint64_t> words) {
-                   IndexParams p;
-                   std::memcpy(&p, words.data(), sizeof p);
-                   are_single = are_single && p.index.count == 1;
-                   return put_blocks(p, 32);
-                 }) ||
-      !are_single)
+  if (!add_calls(step.words, step.head.n_tasks, launch, [](std::span<const uint64_t> words) {
+        IndexParams p;
+        std::memcpy(&p, words.data(), sizeof p);
+        return put_blocks(p, 32);
+      }))
     return false;
   put_defines_ = d;
   PersistentFunction f;
