@@ -76,7 +76,6 @@ Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
     work.push_back({prepared, touched[i].read, touched[i].written});
     step.push_back(i);
   }
-  in_one_.clear();
   for (WorkInOne& one : TEGULA_TRY(device_.put_in_one(work, constants()))) {
     const size_t first = step[one.first];
     in_one_.emplace_back(step.begin() + static_cast<std::ptrdiff_t>(one.first),

@@ -121,6 +121,7 @@ Status DeviceSteps::prepare() {
   if (is_ready_) return {};
   TEGULA_TRY(device_.wait());
   graph_ = nullptr, n_runs_ = 0;
+  in_one_.clear();
   compile_all();
   for (size_t i = 0; i < steps_.size(); ++i) TEGULA_TRY(prepare_step(i));
   TEGULA_TRY(join_launches());
@@ -166,6 +167,7 @@ DeviceCall DeviceSteps::call_of(size_t i) {
 Result<std::vector<DeviceSteps::Ready>> DeviceSteps::take() {
   TEGULA_TRY(prepare());
   is_ready_ = false;
+  in_one_.clear();
   std::vector<Ready> taken(ready_.size());
   std::swap(taken, ready_);
   return taken;

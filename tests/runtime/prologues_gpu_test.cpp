@@ -45,7 +45,7 @@ class DevicePrologues : public ::testing::Test {
   }
 
   // Twice: the second time as a replayed graph.
-  Ran run(const std::shared_ptr<const Plan>& plan) {
+  Ran run(const std::shared_ptr<const Plan>& plan, int times = 2) {
     Ran ran;
     Rank rank(*device_);
     const auto s = Session::create(plan, rank).value();
@@ -58,7 +58,7 @@ class DevicePrologues : public ::testing::Test {
         t.put(i, std::sin(static_cast<double>(i) * 0.7 + seed));
       EXPECT_TRUE(s->bind_input(p.name, t.bytes.data()).ok());
     }
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < times; ++i) {
       if (counted_ != nullptr) (void)counted_();
       const Status done = s->run();
       EXPECT_TRUE(done.ok()) << done.error().to_string();
@@ -199,6 +199,37 @@ TEST_F(DevicePrologues, BeginAndEndWithPrograms) {
       };
       b.result("y", silu(product("gate")) * product("up"));
     });
+}
+
+// What the beginning makes one block writes: the end may not read it, since others come sooner.
+TEST_F(DevicePrologues, DoNotEndWithWhatReadsTheirBeginning) {
+  expect_same("a residual", 1, [](Builder& b) {
+    const Var sum = b.param("x", {B, {1, 128}}) + b.param("r", {B, {1, 128}});
+    const Var h = rms_norm(sum, b.param("g", {B, {128}}));
+    b.result("sum", sum);
+    b.result("y", dot("m k, n k -> m n", h, b.param("w", {B, {128, 128}})) + sum);
+  });
+}
+
+// The same as steps of a persistent kernel, once: the second time what is missing would still be
+// there from the first.
+TEST_F(DevicePrologues, StepsDoNotEndWithWhatReadsTheirBeginning) {
+  if (device_->target().capability < 90) return;
+  const auto plan = plan_of([](Builder& b) {
+    Var x = b.param("x", {B, {1, 128}});
+    const Var g = b.param("g", {B, {128}});
+    for (int i = 0; i < 4; ++i) {
+      const Var sum = x + b.param(cat("r", i), {B, {1, 128}});
+      x = dot("m k, n k -> m n", rms_norm(sum, g), b.param(cat("w", i), {B, {128, 128}})) + sum;
+    }
+    b.result("y", x);
+  });
+  ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
+  const Ran one = run(plan, 1);
+  ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  const Ran many = run(plan, 1);
+  EXPECT_LT(one.n_launches, many.n_launches);
+  EXPECT_TRUE(one.results == many.results);
 }
 
 // Elements of other columns, three calls, a matrix the other way round.

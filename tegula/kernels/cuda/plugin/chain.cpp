@@ -24,6 +24,11 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
   });
 }
 
+// Whether one may do a while another does b.
+bool are_apart(const WorkInOrder& a, const WorkInOrder& b) {
+  return !meet(a.written, b.written) && !meet(a.written, b.read) && !meet(a.read, b.written);
+}
+
 // What stands for the workspace that attention has of the kernel itself, in place of the plan's,
 // which lies where others still read.
 constexpr MemoryRange kOwnWorkspace{1, 2};
@@ -126,7 +131,8 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
   f.kind = PersistentFunction::kProducts;
   f.is_out16 = launch.out() != DType::kF32;
   size_t end = at + 1;
-  if (end < work_.size() && !meet(work_[end].written, work_[at].read))
+  if (end < work_.size() && !meet(work_[end].written, work_[at].read) &&
+      (begin == at || are_apart(work_[begin], work_[end])))
     if (const auto* last = dynamic_cast<const TileLaunch*>(work_[end].prepared))
       if (std::optional<TilePart> part = launch.end(*last)) {
         f.last = std::move(*part), f.n_calls = static_cast<int>(calls.size());
@@ -259,6 +265,8 @@ size_t Chain::take_repeated(size_t begin, size_t end, const DecodeLaunch& attent
 bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
   DecodeVariant v = launch.variant;
   if (32 * v.n_warps != kWorkers || launch.list.size() != 1) return false;
+  for (const TensorRef& t : launch.early())
+    if (!is_constant(t.data)) return false;
   v.n_slots = 1;  // the weights' ring needs the room
   if (attention_ && attention_->defines() != v.defines()) return false;
   if (rows_ > 0 && v.is_f16 != is_f16_) return false;

@@ -18,6 +18,8 @@ class DecodeLaunch final : public PreparedLaunches {
   Status make();
   Status settle(std::span<const MemoryRange> constant) override;
   const DecodeVariant variant;
+  // Lengths and pages, which are read as what nothing writes.
+  std::span<const TensorRef> early() const { return early_; }
   const void* workspace() const { return call_.workspace; }
   int64_t workspace_bytes() const {
     return decode_workspace_bytes(call_.shape, call_.keys_per_split);

@@ -51,7 +51,9 @@ std::optional<Chain::Sizes> Chain::sizes() const {
   z.record = round_up(z.record, int64_t{16});
   z.parts_at = round_up(row_bytes_, int64_t{128});
   z.scratch = round_up(std::max(z.parts_at + 4 * part_floats_, attention_bytes_), int64_t{1024});
-  const int64_t fixed = std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0});
+  // What is dynamic begins aligned behind it.
+  const int64_t fixed = round_up(
+      std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0}), int64_t{1024});
   constexpr int64_t kBarriersOfStage = 16;
   const int64_t beside = z.scratch + 2 * z.record;
   z.stages = std::min((target_->smem_bytes - fixed - beside) / (kStageBytes + kBarriersOfStage),

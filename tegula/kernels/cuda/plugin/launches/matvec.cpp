@@ -58,6 +58,19 @@ constexpr int64_t kSmemBytes = 48 << 10;  // of a block, without asking for more
 // 3 %: what the next product asks for while a small kernel runs is worth more than its launch.
 constexpr int64_t kMostElements = 1792, kMostThreads = 2048;
 
+// From its first byte past its last, at most.
+MemoryRange range_of(const TensorRef& t) {
+  const auto begin = reinterpret_cast<uintptr_t>(t.data);
+  uintptr_t end = begin + static_cast<uintptr_t>(size_bytes(t.dtype));
+  for (int d = 0; d < t.rank; ++d)
+    end += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
+  return {begin, end};
+}
+bool overlap(const TensorRef& a, const TensorRef& b) {
+  const MemoryRange x = range_of(a), y = range_of(b);
+  return x.begin < y.end && y.begin < x.end;
+}
+
 bool is_short(const TileLaunch& program) {
   return std::all_of(program.out.begin(), program.out.end(),
                      [](const TensorRef& t) { return t.numel() <= kMostElements; });
@@ -130,6 +143,10 @@ std::optional<TilePart> MatvecLaunch::beginning(const TileLaunch& first, int n_t
 Result<bool> MatvecLaunch::end_with(const Prepared& after) {
   const auto* last = dynamic_cast<const TileLaunch*>(&after);
   if (last == nullptr || last_.is_there() || !is_short(*last)) return false;
+  // One block writes what the beginning makes, and no other may read it yet.
+  for (const TensorRef& made : first_.out)
+    for (const TensorRef& t : last->in)
+      if (overlap(made, t)) return false;
   std::optional<TilePart> part = end(*last);
   if (part) last_ = std::move(*part);
   return part.has_value();
@@ -256,11 +273,8 @@ bool MatvecLaunch::gives(const TileLaunch& last, TilePart& part) const {
       const bool is_same =
           at == c && t.numel() == n && t.is_contiguous() && size_bytes(t.dtype) == size_bytes(out_);
       if (is_same) found = static_cast<int>(k);
-      // From its first byte to its last, at most.
-      uintptr_t past = at + static_cast<uintptr_t>(size_bytes(t.dtype));
-      for (int d = 0; d < t.rank; ++d)
-        past += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
-      if (!is_same && at < c + static_cast<uintptr_t>(bytes) && c < past) return -2;
+      const MemoryRange r = range_of(t);
+      if (!is_same && r.begin < c + static_cast<uintptr_t>(bytes) && c < r.end) return -2;
     }
     return found;
   };

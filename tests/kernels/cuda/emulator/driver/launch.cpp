@@ -1,5 +1,6 @@
 #include "tests/kernels/cuda/emulator/driver/launch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -142,6 +143,7 @@ Outcome run_in_turns(const Launch& launch) {
     blocks.back()->begin(at);
     return true;
   });
+  if (setting("FAKE_CUDA_BACKWARDS", 0) != 0) std::reverse(blocks.begin(), blocks.end());
   for (bool are_done = false; !are_done;) {
     are_done = true;
     for (const auto& block : blocks) {
