@@ -28,11 +28,10 @@ class Calibrate(CliTest):
         self.assertEqual(json.loads(again.stdout)["predicted_s"], plan["predicted_s"])
         deeper = self.expect_ok(self.plan("--calibrate", "--json", "--n-layers", 4))
         self.assertGreater(json.loads(deeper.stdout)["predicted_s"], 1.3 * plan["predicted_s"])
-        # Three micro-batches and an update take less than three whole steps. The calls of one are timed
-        # beside whatever else runs now, so what must allow that are the ranges that both state.
-        more = json.loads(self.expect_ok(self.plan("--calibrate", "--json", "--accumulate", 3)).stdout)
-        self.assertGreater(more["predicted_s"], 1.5 * plan["predicted_s"])
-        self.assertLess(more["predicted_low_s"], 3 * plan["predicted_high_s"], (more, plan))
+        # Three micro-batches and an update take less than three whole steps.
+        more = self.expect_ok(self.plan("--calibrate", "--json", "--accumulate", 3))
+        ratio = json.loads(more.stdout)["predicted_s"] / plan["predicted_s"]
+        self.assertTrue(1.5 < ratio < 3.1, ratio)
         self.assertIn("predicted", self.expect_ok(self.plan("--calibrate")).stdout)
 
     def test_what_it_is_not_for(self):
