@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tegula/kernels/kernel.h"
+#include "tegula/kernels/memory_range.h"
 
 namespace tegula {
 
@@ -22,10 +23,6 @@ class Peers;
 // workspace lie on the device), and of a collective's.
 struct DeviceCall : KernelCall {
   Peers* peers = nullptr;  // the other ranks (kernels/peers.h); null: there are none
-};
-
-struct MemoryRange {
-  uintptr_t begin = 0, end = 0;
 };
 
 // Work of a device made ready: parsed, compiled, loaded, its arguments laid out.
@@ -62,7 +59,7 @@ class Prepared {
 // Work in the order of a step, and the memory it touches.
 struct WorkInOrder {
   const Prepared* prepared = nullptr;  // null: nothing that can be part of something else
-  std::vector<MemoryRange> read, written;
+  const Touched* touched = nullptr;
 };
 // What does `n` pieces of work from `first` on.
 struct WorkInOne {

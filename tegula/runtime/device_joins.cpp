@@ -12,47 +12,26 @@ namespace {
 
 constexpr size_t kMostBetween = 1024;  // steps looked at for each
 
-using Bytes = MemoryRange;
-
-// From the first byte of a tensor to its last.
-Bytes bytes_of(const TensorRef& t) {
-  const auto begin = reinterpret_cast<uintptr_t>(t.data);
-  int64_t last = 0;
-  for (int d = 0; d < t.rank; ++d) {
-    if (t.shape[d] == 0) return {begin, begin};
-    last += (t.shape[d] - 1) * t.stride[d];
-  }
-  return {begin, begin + static_cast<uintptr_t>((last + 1) * size_bytes(t.dtype))};
-}
-
-bool meet(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Bytes& x) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const Bytes& y) { return x.begin < y.end && y.begin < x.end; });
-  });
-}
-
-bool may_change_places(const Touched& a, const Touched& b) {
-  return !a.is_all && !b.is_all && !meet(a.written, b.written) && !meet(a.written, b.read) &&
-         !meet(a.read, b.written);
+bool may_change_places(const StepTouched& a, const StepTouched& b) {
+  return !a.is_all && !b.is_all && !a.is_ordered_with(b);
 }
 
 // Whether b may do what a does in each of its blocks.
-bool may_begin_with(const Touched& b, const Touched& a) {
+bool may_begin_with(const StepTouched& b, const StepTouched& a) {
   return !a.is_all && !b.is_all && !meet(a.read, a.written) && !meet(a.read, b.written) &&
          !meet(a.written, b.written);
 }
 
 // Whether each block of a may do with what it has made what b does with that.
-bool may_end_with(const Touched& a, const Touched& b) {
+bool may_end_with(const StepTouched& a, const StepTouched& b) {
   return !a.is_all && !b.is_all && !meet(b.written, a.read);
 }
 
 }  // namespace
 
 // Weights and inputs that no step of the plan writes.
-std::vector<Bytes> DeviceSteps::constants() const {
-  std::vector<Bytes> all;
+std::vector<MemoryRange> DeviceSteps::constants() const {
+  std::vector<MemoryRange> all;
   for (size_t i = 0; i < steps_.size(); ++i)
     for (size_t k = 0; k < steps_[i].in.size(); ++k) {
       const Slot& slot = plan_.slots[static_cast<size_t>(plan_.steps[i].in[k].slot)];
@@ -65,7 +44,8 @@ std::vector<Bytes> DeviceSteps::constants() const {
 }
 
 // What the device does better as one launch than as several in a row.
-Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
+Status DeviceSteps::put_in_one(std::vector<StepTouched>& touched,
+                               std::span<const MemoryRange> constant) {
   std::vector<WorkInOrder> work;
   std::vector<size_t> step;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -73,10 +53,10 @@ Status DeviceSteps::put_in_one(std::vector<Touched>& touched) {
     const bool is_single = ready_[i].launches.size() == 1 && !touched[i].is_all;
     // What ran before the first may write anything.
     const Prepared* prepared = is_single && !work.empty() ? ready_[i].launches[0].get() : nullptr;
-    work.push_back({prepared, touched[i].read, touched[i].written});
+    work.push_back({prepared, &touched[i]});
     step.push_back(i);
   }
-  for (WorkInOne& one : TEGULA_TRY(device_.put_in_one(work, constants()))) {
+  for (WorkInOne& one : TEGULA_TRY(device_.put_in_one(work, constant))) {
     const size_t first = step[one.first];
     in_one_.emplace_back(step.begin() + static_cast<std::ptrdiff_t>(one.first),
                          step.begin() + static_cast<std::ptrdiff_t>(one.first + one.n));
@@ -100,10 +80,10 @@ Result<std::vector<DeviceSteps::Share>> DeviceSteps::shares() const {
 }
 
 Status DeviceSteps::join_launches() {
-  std::vector<Touched> touched(steps_.size());
+  std::vector<StepTouched> touched(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const BoundStep& b = steps_[i];
-    Touched& t = touched[i];
+    StepTouched& t = touched[i];
     if (b.is_empty || (on_device_[i] && launches(i) == 0)) continue;  // a concat in place, say
     const Step& step = plan_.steps[i];
     t.is_all = !on_device_[i] || !step.kernel || step.starts >= 0 || step.ends >= 0;
@@ -132,7 +112,8 @@ Status DeviceSteps::join_launches() {
       at->second = i;
     }
   }
-  TEGULA_TRY(put_in_one(touched));
+  const std::vector<MemoryRange> constant = constants();
+  TEGULA_TRY(put_in_one(touched, constant));
   size_t before = steps_.size();
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
@@ -150,12 +131,11 @@ Status DeviceSteps::join_launches() {
     before = i;
   }
   // What ran before the first launch may write anything; it has ended when the second begins.
-  const std::vector<Bytes> constant = constants();
   bool is_first = true;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].is_empty || (on_device_[i] && launches(i) == 0)) continue;
     for (const auto& launch : ready_[i].launches)
-      TEGULA_TRY(launch->settle(is_first ? std::span<const Bytes>() : constant));
+      TEGULA_TRY(launch->settle(is_first ? std::span<const MemoryRange>() : constant));
     is_first = false;
   }
   return {};

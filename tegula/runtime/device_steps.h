@@ -20,14 +20,9 @@
 
 namespace tegula {
 
-// The memory of a step's launches.
-struct Touched {
+// By a step's launches.
+struct StepTouched : Touched {
   bool is_all = false;  // it cannot be told
-  std::vector<MemoryRange> read, written;
-  void add(const Touched& other) {
-    read.insert(read.end(), other.read.begin(), other.read.end());
-    written.insert(written.end(), other.written.begin(), other.written.end());
-  }
 };
 
 class DeviceSteps {
@@ -83,7 +78,7 @@ class DeviceSteps {
   // Steps whose launches are of one kind become one, that of the first, where what is in between
   // allows it; and a launch that may begin with the one before it does.
   Status join_launches();
-  Status put_in_one(std::vector<Touched>& touched);
+  Status put_in_one(std::vector<StepTouched>& touched, std::span<const MemoryRange> constant);
   std::vector<MemoryRange> constants() const;
   DeviceCall call_of(size_t i);
   Status prepare_step(size_t i);

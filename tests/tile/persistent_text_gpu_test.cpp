@@ -5,37 +5,12 @@
 #include "tegula/kernels/cuda/persistent_params.h"
 #include "tegula/kernels/cuda/persistent_text.h"
 #include "tegula/kernels/cuda/tile_text.h"
-#include "tests/tile/harness.h"
+#include "tests/tile/layer_programs.h"
 
 namespace tegula::tile {
 namespace {
 
 using cuda::PersistentFunction;
-constexpr DType F = DType::kF32, B = DType::kBF16;
-
-TensorRef tensor(DType t, int64_t rows, int64_t n) {
-  TensorRef r;
-  r.dtype = t, r.rank = 2;
-  r.shape[0] = rows, r.shape[1] = n, r.stride[0] = n, r.stride[1] = 1;
-  return r;
-}
-
-Program norm_of_sum() {
-  Builder b(2, 1);
-  const Reg x = b.cast(b.load(b.input(B)), F) + b.cast(b.load(b.input(B)), F);
-  const Reg g = b.cast(b.load(b.input(B)), F);
-  const Reg rstd = rsqrt(b.reduce(Op::kReduceSum, x * x) * 1e-3 + 1e-5);
-  b.store(b.output(B), b.cast(x, B));
-  b.store(b.output(B), b.cast(x * rstd * g, B));
-  return b.finish().value();
-}
-
-Program gate() {
-  Builder b(2);
-  const Reg x = b.cast(b.load(b.input(B)), F), u = b.cast(b.load(b.input(B)), F);
-  b.store(b.output(B), b.cast(b.unary(Op::kSilu, x) * u, B));
-  return b.finish().value();
-}
 
 // Both halves of x, turned.
 Program rotation() {
@@ -49,8 +24,8 @@ Program rotation() {
 
 cuda::TilePart part(const Program& p, int64_t rows, int64_t n, int block) {
   std::vector<TensorRef> in, out;
-  for (const auto& i : p.inputs) in.push_back(tensor(i.dtype, rows, n));
-  for (const auto& o : p.outputs) out.push_back(tensor(o.dtype, rows, n));
+  for (const auto& i : p.inputs) in.push_back(rows_of(i.dtype, rows, n));
+  for (const auto& o : p.outputs) out.push_back(rows_of(o.dtype, rows, n));
   Target target;
   target.device = DeviceKind::kCuda, target.multiprocessors = 132;
   return {&p, cuda::tile_call(p, in, out, target, block).value(), out, out.size() - 1, {}};

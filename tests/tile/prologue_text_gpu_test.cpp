@@ -4,36 +4,10 @@
 #include "tegula/kernels/cuda/nvrtc.h"
 #include "tegula/kernels/cuda/tile_prologue_text.h"
 #include "tegula/kernels/cuda/tile_text.h"
-#include "tests/tile/harness.h"
+#include "tests/tile/layer_programs.h"
 
 namespace tegula::tile {
 namespace {
-
-constexpr DType F = DType::kF32, B = DType::kBF16;
-
-TensorRef rows_of(DType t, int64_t rows, int64_t n) {
-  TensorRef r;
-  r.dtype = t, r.rank = 2;
-  r.shape[0] = rows, r.shape[1] = n, r.stride[0] = n, r.stride[1] = 1;
-  return r;
-}
-
-Program norm_of_sum() {
-  Builder b(2, 1);
-  const Reg x = b.cast(b.load(b.input(B)), F) + b.cast(b.load(b.input(B)), F);
-  const Reg g = b.cast(b.load(b.input(B)), F);
-  const Reg rstd = rsqrt(b.reduce(Op::kReduceSum, x * x) * 1e-3 + 1e-5);
-  b.store(b.output(B), b.cast(x, B));
-  b.store(b.output(B), b.cast(x * rstd * g, B));
-  return b.finish().value();
-}
-
-Program gate() {
-  Builder b(2);
-  const Reg x = b.cast(b.load(b.input(B)), F), u = b.cast(b.load(b.input(B)), F);
-  b.store(b.output(B), b.cast(b.unary(Op::kSilu, x) * u, B));
-  return b.finish().value();
-}
 
 void expect_no_loss(const std::string& name, const Program& p, int64_t rows, int64_t n) {
   const std::vector<TensorRef> in(p.inputs.size(), rows_of(B, rows, n)),

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "tegula/kernels/cuda/attention_bwd_tiles.cuh"
+#include "tegula/kernels/cuda/ptx/order.cuh"
 
 #ifndef TEGULA_ORDERED
 #define TEGULA_ORDERED 0
@@ -38,16 +39,6 @@ struct UnitPlace : Place {
   }
 };
 
-__device__ inline u32 load_acquire(const u32* from) {
-  u32 x;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
-  return x;
-}
-// After all that this thread has seen happen.
-__device__ inline void store_release(u32* to, u32 x) {
-  asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x)
-               : "memory");
-}
 // Without branches, which would cost registers: the compiler keeps what is the same in all lanes in
 // one place only where it knows that they stay together.
 __device__ inline void add_or_set(float* to, const float* x, bool adds, bool sets) {

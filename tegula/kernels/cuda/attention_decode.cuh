@@ -5,6 +5,7 @@
 #include "tegula/kernels/cuda/count.cuh"
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
+#include "tegula/kernels/cuda/ptx/order.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 
@@ -291,15 +292,6 @@ struct Spot {
         i(piece / kBlocks),
         t(lane % 4) {}
 };
-
-__device__ inline u32 add_and_see(u32* counter) {
-  u32 before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(counter)
-               : "memory");
-  return before;
-}
 
 // The warps' parts in order; then, by the last block of its heads to come here, their splits in
 // order.

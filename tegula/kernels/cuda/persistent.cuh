@@ -23,6 +23,7 @@
 #include "tegula/kernels/cuda/ptx/cp_async.cuh"
 #include "tegula/kernels/cuda/ptx/mbarrier.cuh"
 #include "tegula/kernels/cuda/ptx/mma.cuh"
+#include "tegula/kernels/cuda/ptx/order.cuh"
 #include "tegula/kernels/cuda/ptx/sync.cuh"
 #include "tegula/kernels/cuda/ptx/types.cuh"
 
@@ -231,24 +232,6 @@ __device__ __forceinline__ void load_record(const PersistentParams& p, int step,
   cp_async_commit();
 }
 
-__device__ inline u32 arrive(u32* counter) {
-  u32 before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(counter)
-               : "memory");
-  return before;
-}
-// Nothing waits for it; what this thread has seen happen comes before.
-__device__ inline void add_released(u32* counter) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
-}
-__device__ inline u32 load_acquire(const u32* from) {
-  u32 x;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
-  return x;
-}
-
 __device__ __forceinline__ void note_time(const PersistentParams& p, int step) {
   if (blockIdx.x == 0 && threadIdx.x == 0) p.clocks[step] = clock64();
 }
@@ -293,7 +276,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   }
   sync_workers();
   note_time(p, p.n_steps);
-  if (threadIdx.x == 0 && arrive(p.arrived) == wanted + gridDim.x - 1) *p.arrived = 0;
+  if (threadIdx.x == 0 && add_and_see(p.arrived) == wanted + gridDim.x - 1) *p.arrived = 0;
 }
 
 }  // namespace persistent

@@ -17,21 +17,26 @@ namespace {
 constexpr int64_t kMostRows = 8, kMostPartFloats = 16384;
 constexpr int kPastTheLast = 1 << 30, kMostRepeatedTasks = 64;
 
-bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const MemoryRange& y) { return x.begin < y.end && y.begin < x.end; });
-  });
-}
-
-// Whether one may do a while another does b.
-bool are_apart(const WorkInOrder& a, const WorkInOrder& b) {
-  return !meet(a.written, b.written) && !meet(a.written, b.read) && !meet(a.read, b.written);
-}
-
 // What stands for the workspace that attention has of the kernel itself, in place of the plan's,
 // which lies where others still read.
 constexpr MemoryRange kOwnWorkspace{1, 2};
+
+Touched touched_by(const WorkInOrder& w) {
+  Touched t = *w.touched;
+  if (const auto* attention = dynamic_cast<const DecodeLaunch*>(w.prepared)) {
+    const auto at = reinterpret_cast<uintptr_t>(attention->workspace());
+    for (MemoryRange& r : t.written)
+      if (r.begin == at) r = kOwnWorkspace;
+  }
+  // Slices are put where others stay as they are: those are not read.
+  if (dynamic_cast<const PutLaunch*>(w.prepared) != nullptr)
+    std::erase_if(t.read, [&](const MemoryRange& r) {
+      return std::any_of(t.written.begin(), t.written.end(), [&](const MemoryRange& x) {
+        return x.begin == r.begin && x.end == r.end;
+      });
+    });
+  return t;
+}
 
 void add_params(std::vector<uint64_t>& words, const TileCall& call) {
   for (const TileParam& p : call.params) words.push_back(p.value);
@@ -58,30 +63,6 @@ bool add_calls(std::vector<uint64_t>& out, int& n_of_step, const JoinableLaunch&
 }
 }  // namespace
 
-ChainTouched::ChainTouched(const WorkInOrder& w) : read(w.read), written(w.written) {
-  if (const auto* attention = dynamic_cast<const DecodeLaunch*>(w.prepared)) {
-    const auto at = reinterpret_cast<uintptr_t>(attention->workspace());
-    for (MemoryRange& r : written)
-      if (r.begin == at) r = kOwnWorkspace;
-  }
-  // Slices are put where others stay as they are: those are not read.
-  if (dynamic_cast<const PutLaunch*>(w.prepared) != nullptr)
-    std::erase_if(read, [&](const MemoryRange& r) {
-      return std::any_of(written.begin(), written.end(), [&](const MemoryRange& x) {
-        return x.begin == r.begin && x.end == r.end;
-      });
-    });
-}
-
-void ChainTouched::add(const ChainTouched& t) {
-  read.insert(read.end(), t.read.begin(), t.read.end());
-  written.insert(written.end(), t.written.begin(), t.written.end());
-}
-
-bool ChainTouched::is_ordered_with(const ChainTouched& o) const {
-  return meet(written, o.written) || meet(written, o.read) || meet(read, o.written);
-}
-
 size_t Chain::take(size_t i) {
   const Prepared* p = work_[i].prepared;
   if (const auto* products = dynamic_cast<const MatvecLaunch*>(p))
@@ -100,15 +81,9 @@ size_t Chain::take(size_t i) {
 // As what each block does to have a of the products behind it.
 std::optional<TilePart> Chain::beginning(size_t i, const TileLaunch& program,
                                          const MatvecLaunch& next) const {
-  const WorkInOrder &a = work_[i], &b = work_[i + 1];
+  const Touched &a = *work_[i].touched, &b = *work_[i + 1].touched;
   if (meet(a.read, a.written) || meet(a.read, b.written) || meet(a.written, b.written)) return {};
   return next.beginning(program, kWorkers);
-}
-
-bool Chain::is_constant(const void* data) const {
-  const auto at = reinterpret_cast<uintptr_t>(data);
-  return std::any_of(constant_.begin(), constant_.end(),
-                     [at](const MemoryRange& r) { return r.begin <= at && at < r.end; });
 }
 
 bool Chain::fits(const MatvecLaunch& launch) const {
@@ -120,7 +95,7 @@ bool Chain::fits(const MatvecLaunch& launch) const {
   return std::all_of(calls.begin(), calls.end(), [&](const MatvecParams& p) {
     return p.a == calls[0].a && p.lda == calls[0].lda && p.m == calls[0].m && p.k == calls[0].k &&
            p.m <= kMostRows && p.k % kPartK == 0 && p.n > 0 &&
-           int64_t{p.k} / kPartK * p.m * kUnitColumns <= kMostPartFloats && is_constant(p.b);
+           int64_t{p.k} / kPartK * p.m * kUnitColumns <= kMostPartFloats && lies_in(p.b, constant_);
   });
 }
 
@@ -131,8 +106,8 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
   f.kind = PersistentFunction::kProducts;
   f.is_out16 = launch.out() != DType::kF32;
   size_t end = at + 1;
-  if (end < work_.size() && !meet(work_[end].written, work_[at].read) &&
-      (begin == at || are_apart(work_[begin], work_[end])))
+  if (end < work_.size() && !meet(work_[end].touched->written, work_[at].touched->read) &&
+      (begin == at || !work_[begin].touched->is_ordered_with(*work_[end].touched)))
     if (const auto* last = dynamic_cast<const TileLaunch*>(work_[end].prepared))
       if (std::optional<TilePart> part = launch.end(*last)) {
         f.last = std::move(*part), f.n_calls = static_cast<int>(calls.size());
@@ -231,8 +206,8 @@ size_t Chain::take_small(size_t i) {
 }
 
 bool Chain::may_be_repeated(size_t begin, size_t end) const {
-  std::vector<ChainTouched> of;
-  for (size_t i = begin; i <= end; ++i) of.emplace_back(work_[i]);
+  std::vector<Touched> of;
+  for (size_t i = begin; i <= end; ++i) of.push_back(touched_by(work_[i]));
   for (size_t i = 0; i + 1 < of.size(); ++i)
     for (size_t k = i; k < of.size(); ++k)
       if (meet(of[i].read, of[k].written) || (k > i && meet(of[i].written, of[k].written)))
@@ -266,7 +241,7 @@ bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
   DecodeVariant v = launch.variant;
   if (32 * v.n_warps != kWorkers || launch.list.size() != 1) return false;
   for (const TensorRef& t : launch.early())
-    if (!is_constant(t.data)) return false;
+    if (!lies_in(t.data, constant_)) return false;
   v.n_slots = 1;  // the weights' ring needs the room
   if (attention_ && attention_->defines() != v.defines()) return false;
   if (rows_ > 0 && v.is_f16 != is_f16_) return false;
@@ -292,8 +267,8 @@ bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
 Chain::Step Chain::new_step(size_t begin, size_t end) {
   Step step{};
   step.work = begin;
-  ChainTouched touched;
-  for (size_t i = begin; i < end; ++i) touched.add(ChainTouched(work_[i]));
+  Touched touched;
+  for (size_t i = begin; i < end; ++i) touched.add(touched_by(work_[i]));
   step.head.waits = int{since_.is_ordered_with(touched)};
   if (step.head.waits) since_ = {};
   since_.add(touched);

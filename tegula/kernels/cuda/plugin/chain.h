@@ -9,6 +9,7 @@
 
 #include "tegula/kernels/cuda/attention_decode.h"
 #include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/driver.h"
 #include "tegula/kernels/cuda/persistent_params.h"
 #include "tegula/kernels/cuda/persistent_text.h"
 #include "tegula/kernels/device.h"
@@ -19,16 +20,6 @@ class DecodeLaunch;
 class MatvecLaunch;
 class PutLaunch;
 class TileLaunch;
-
-// Memory that work reads and writes.
-struct ChainTouched {
-  std::vector<MemoryRange> read, written;
-  ChainTouched() = default;
-  explicit ChainTouched(const WorkInOrder& w);
-  void add(const ChainTouched& t);
-  // Whether one must have ended before the other begins.
-  bool is_ordered_with(const ChainTouched& o) const;
-};
 
 // Parameters of attention, and what its blocks need of their grid (persistent_text.h).
 struct AttentionWords {
@@ -64,7 +55,6 @@ class Chain {
 
   std::optional<TilePart> beginning(size_t i, const TileLaunch& program,
                                     const MatvecLaunch& next) const;
-  bool is_constant(const void* data) const;
   bool fits(const MatvecLaunch& launch) const;
   size_t take_products(size_t begin, size_t at, const MatvecLaunch& launch, TilePart first);
   bool add_elements(Step step, const TileLaunch& launch);
@@ -78,7 +68,7 @@ class Chain {
   int next_block(int64_t n);
   void add(Step step, PersistentFunction f);
   std::optional<Sizes> sizes() const;
-  Result<void*> load(const Sizes& z) const;  // a FunctionHandle
+  Result<FunctionHandle> load(const Sizes& z) const;
 
   std::span<const WorkInOrder> work_;
   std::span<const MemoryRange> constant_;
@@ -87,7 +77,7 @@ class Chain {
   std::map<std::string, size_t> numbers_;
   std::vector<Step> steps_;
   std::vector<PersistentProduct> products_;
-  ChainTouched since_;  // blocks last waited for one another
+  Touched since_;  // blocks last waited for one another
   int next_block_ = 0;
   int rows_ = 0;
   bool is_f16_ = false;

@@ -63,7 +63,7 @@ std::optional<Chain::Sizes> Chain::sizes() const {
   return z;
 }
 
-Result<void*> Chain::load(const Sizes& z) const {
+Result<FunctionHandle> Chain::load(const Sizes& z) const {
   std::vector<std::string> defines = {cat("TEGULA_M=", rows_),
                                       cat("TEGULA_STAGES=", z.stages),
                                       cat("TEGULA_PART_FLOATS=", part_floats_),

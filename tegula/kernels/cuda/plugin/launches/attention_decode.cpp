@@ -13,11 +13,8 @@ Status DecodeLaunch::make() {
 }
 
 Status DecodeLaunch::settle(std::span<const MemoryRange> constant) {
-  call_.is_settled = std::all_of(early_.begin(), early_.end(), [&](const TensorRef& t) {
-    const auto at = reinterpret_cast<uintptr_t>(t.data);
-    return std::any_of(constant.begin(), constant.end(),
-                       [&](const MemoryRange& r) { return r.begin <= at && at < r.end; });
-  });
+  call_.is_settled = std::all_of(early_.begin(), early_.end(),
+                                 [&](const TensorRef& t) { return lies_in(t.data, constant); });
   return make();
 }
 

@@ -58,19 +58,6 @@ constexpr int64_t kSmemBytes = 48 << 10;  // of a block, without asking for more
 // 3 %: what the next product asks for while a small kernel runs is worth more than its launch.
 constexpr int64_t kMostElements = 1792, kMostThreads = 2048;
 
-// From its first byte past its last, at most.
-MemoryRange range_of(const TensorRef& t) {
-  const auto begin = reinterpret_cast<uintptr_t>(t.data);
-  uintptr_t end = begin + static_cast<uintptr_t>(size_bytes(t.dtype));
-  for (int d = 0; d < t.rank; ++d)
-    end += static_cast<uintptr_t>((t.shape[d] - 1) * t.stride[d] * size_bytes(t.dtype));
-  return {begin, end};
-}
-bool overlap(const TensorRef& a, const TensorRef& b) {
-  const MemoryRange x = range_of(a), y = range_of(b);
-  return x.begin < y.end && y.begin < x.end;
-}
-
 bool is_short(const TileLaunch& program) {
   return std::all_of(program.out.begin(), program.out.end(),
                      [](const TensorRef& t) { return t.numel() <= kMostElements; });
@@ -92,9 +79,7 @@ MatvecLaunch::MatvecLaunch(const JoinableKernel& kernel, const MatvecParams& p,
 Status MatvecLaunch::settle(std::span<const MemoryRange> constant) {
   std::vector<MatvecParams> own = calls();
   for (MatvecParams& p : own) {
-    const auto b = reinterpret_cast<uintptr_t>(p.b);
-    p.is_settled = std::any_of(constant.begin(), constant.end(),
-                               [&](const MemoryRange& r) { return r.begin <= b && b < r.end; });
+    p.is_settled = lies_in(p.b, constant);
   }
   // Blocks that end with a program have columns of all calls, which so begin together.
   if (last_.is_there()) {
@@ -146,7 +131,7 @@ Result<bool> MatvecLaunch::end_with(const Prepared& after) {
   // One block writes what the beginning makes, and no other may read it yet.
   for (const TensorRef& made : first_.out)
     for (const TensorRef& t : last->in)
-      if (overlap(made, t)) return false;
+      if (meet(bytes_of(made), bytes_of(t))) return false;
   std::optional<TilePart> part = end(*last);
   if (part) last_ = std::move(*part);
   return part.has_value();
@@ -266,15 +251,14 @@ bool MatvecLaunch::gives(const TileLaunch& last, TilePart& part) const {
   const std::vector<MatvecParams> own = calls();
   const int64_t n = int64_t{own[0].m} * own[0].n, bytes = n * size_bytes(out_);
   const auto call_of = [&](const TensorRef& t) {
-    const auto at = reinterpret_cast<uintptr_t>(t.data);
     int found = -1;
     for (size_t k = 0; k < own.size(); ++k) {
       const auto c = reinterpret_cast<uintptr_t>(own[k].c);
-      const bool is_same =
-          at == c && t.numel() == n && t.is_contiguous() && size_bytes(t.dtype) == size_bytes(out_);
+      const bool is_same = t.data == own[k].c && t.numel() == n && t.is_contiguous() &&
+                           size_bytes(t.dtype) == size_bytes(out_);
       if (is_same) found = static_cast<int>(k);
-      const MemoryRange r = range_of(t);
-      if (!is_same && r.begin < c + static_cast<uintptr_t>(bytes) && c < r.end) return -2;
+      if (!is_same && meet(bytes_of(t), MemoryRange{c, c + static_cast<uintptr_t>(bytes)}))
+        return -2;
     }
     return found;
   };
