@@ -232,6 +232,42 @@ TEST_F(DevicePrologues, StepsDoNotEndWithWhatReadsTheirBeginning) {
   EXPECT_TRUE(one.results == many.results);
 }
 
+// Columns of several stages, of which the last is short; products of several sizes that read the
+// same; and, of three rows, more units than a block has room for at once. As a token after another:
+// what the first leaves behind is there.
+TEST_F(DevicePrologues, StepsOfManyStagesHaveTheBitsOfLaunches) {
+  if (device_->target().capability < 90) return;
+  constexpr int64_t k = 1088, n = 320;
+  for (const int64_t m : {1, 3}) {
+    SCOPED_TRACE(m);
+    const auto plan = plan_of([&](Builder& b) {
+      const auto product = [&](const std::string& name, Var a, int64_t columns) {
+        return dot("m k, n k -> m n", a, b.param(name, {B, {columns, a.dim(-1).bound()}}));
+      };
+      Var x = b.param("x", {B, {m, k}});
+      for (int i = 0; i < 2; ++i) {
+        const auto norm = [&](const char* name) {
+          return rms_norm(x, b.param(cat(name, i), {B, {k}}));
+        };
+        const Var h = norm("g"), q = product(cat("wq", i), h, 64);
+        b.result(cat("k", i), product(cat("wk", i), h, 40));
+        b.result(cat("v", i), product(cat("wv", i), h, 24));
+        x = x + product(cat("wo", i), q, k);
+        const Var of = norm("f");
+        const Var u = silu(product(cat("gate", i), of, n)) * product(cat("up", i), of, n);
+        x = x + product(cat("down", i), u, k);
+      }
+      b.result("y", x);
+    });
+    ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
+    const Ran one = run(plan);
+    ::unsetenv("TEGULA_CUDA_PERSISTENT");
+    const Ran many = run(plan);
+    EXPECT_LT(one.n_launches, many.n_launches);
+    EXPECT_TRUE(one.results == many.results);
+  }
+}
+
 // Elements of other columns, three calls, a matrix the other way round.
 TEST_F(DevicePrologues, DoNotEndWithWhatIsNotTheirs) {
   const auto of = [](const char* dims, Shape w, int calls) {

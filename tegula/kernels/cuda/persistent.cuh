@@ -5,9 +5,10 @@
 // A warp of each block does nothing but feed: it asks for the weights of all steps in their order,
 // as far ahead as the ring has room, whatever the others wait for, so that memory is never idle.
 // Nothing may write weights while the kernel runs. They leave the L2 first: what blocks hand to
-// each other, keys and values stay. A product's columns go round the blocks in units of eight; a
-// warp multiplies 64 k of a unit (a part) by tensor cores, all parts lie beside each other in
-// shared memory, and are added in the order of matvec_mma.cuh: the bits are the same.
+// each other, keys and values stay. A product's columns go round the blocks in units of eight, and
+// a unit's stages round four groups of warps; a warp multiplies 64 k of a unit (a part) by tensor
+// cores, all parts lie beside each other in shared memory, and are added in the order of
+// matvec_mma.cuh: the bits are the same.
 //
 // The text that includes this has a function for each kind of step, and one `run_step` that calls
 // them (persistent_text.h). __syncthreads() in them is that of the workers.
@@ -40,20 +41,30 @@ constexpr int kScratchBytes = TEGULA_SCRATCH_BYTES, kRecordBytes = TEGULA_RECORD
 constexpr int kPartsAt = TEGULA_PARTS_AT;
 static_assert(kPartsAt + 4 * kPartFloats <= kScratchBytes);
 constexpr int kWorkerWarps = kWorkers / 32, kThreads = kWorkers + kFeeders;
+constexpr int kRecords = kPersistentRecords;
+// Each group of warps has a stage for itself.
+constexpr int kGroups = 4, kGroupWarps = kWorkerWarps / kGroups;
+// Stages that memory is asked for at a time: with more, what the workers read waits behind them.
+// And a group that waits for a stage may not find the one before in its place still to come, which
+// has the other parity: it has had one kGroups before, so all but kUnderWay before that have come.
+constexpr int kUnderWay = 3;
+static_assert(kUnderWay + kGroups <= kStages);
 // Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
 constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
 static_assert(kWorkers * kWorkerRegisters + kFeeders * kFeederRegisters <= 96 * kThreads);
-static_assert(kM <= 8 && kWorkerWarps * kPartK == kStageK && kRecordBytes % 16 == 0);
+static_assert(kM <= 8 && kStageParts % kGroupWarps == 0);
+static_assert(kRecordBytes % 16 == 0);
 
 struct Shared {
   char scratch[kScratchBytes];  // of the running step
   char ring[kStages][kStageBytes];
-  char records[2][kRecordBytes];
+  char records[kRecords][kRecordBytes];
   Barrier full[kStages], empty[kStages];
 
   __device__ __forceinline__ float* parts() { return reinterpret_cast<float*>(scratch + kPartsAt); }
 };
-using Place = Ring<kStages>;
+// How many stages come before: one register, where slot and parity would be two.
+using Place = u32;
 
 // The first unit or block of a step that is this block's; the next is gridDim.x later.
 __device__ __forceinline__ int own(int first) {
@@ -61,15 +72,28 @@ __device__ __forceinline__ int own(int first) {
   return at < 0 ? at + static_cast<int>(gridDim.x) : at;
 }
 
+// threadIdx.x, which the compiler cannot know to be the same at each step: what it computed of it
+// before the first would fill registers that attention needs.
+__device__ __forceinline__ int this_thread() {
+  int x = static_cast<int>(threadIdx.x);
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+// How many of a product's units are this block's.
+__device__ __forceinline__ int n_own(const PersistentProduct& p) {
+  return p.n_whole + (own(p.first) < p.n_left ? 1 : 0);
+}
+
 // What a lane needs of a product's b: its column of each unit.
 struct Columns {
   const u16* b;
   long long ldb;
-  int n, k, of_call, n_units, first;
+  int n, k, of_call, first, n_units;
 
   __device__ Columns(const PersistentProduct& p) {
     b = static_cast<const u16*>(p.b[threadIdx.x % kUnitColumns / 2]);
-    ldb = p.ldb, n = p.n, k = p.k, n_units = p.n_units, first = p.first;
+    ldb = p.ldb, n = p.n, k = p.k, first = own(p.first), n_units = n_own(p);
     of_call = kUnitColumns / p.n_calls;
   }
 };
@@ -98,18 +122,26 @@ __device__ __forceinline__ int call_of(const PersistentCalls& calls, int task) {
 // By one warp, to the end of the last step.
 __device__ inline void feed(const PersistentParams& p, Shared& s) {
   const int lane = threadIdx.x % 32;
-  Place at;
+  Ring<kStages> at, oldest;
+  int n_under_way = 0;
   Columns next = p.products[0];
   for (int i = 0; i < p.n_products; ++i) {
     const Columns of = next;
     if (i + 1 < p.n_products) next = p.products[i + 1];
     const int column = lane % of.of_call;
-    for (int unit = own(of.first); unit < of.n_units; unit += gridDim.x) {
+    for (int round = 0; round < of.n_units; ++round) {
+      const int unit = of.first + round * static_cast<int>(gridDim.x);
       // Columns past the last are the last, and not written.
       const u16* from = of.b + min(unit * of.of_call + column, of.n - 1) * of.ldb;
       for (int k = 0; k < of.k; k += kStageK) {
         const u32 bytes = 2 * min(kStageK, of.k - k);
         barrier_wait(&s.empty[at.slot], at.parity ^ 1);
+        if (n_under_way < kUnderWay) {
+          ++n_under_way;
+        } else {
+          barrier_wait(&s.full[oldest.slot], oldest.parity);
+          oldest.advance();
+        }
         if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
         __syncwarp();
         if (lane < kUnitColumns)
@@ -132,25 +164,32 @@ struct Result<false> {
   static __device__ float rounded(float x) { return x; }
 };
 
-// What the parts of n_units units, from `first` on, add up to: four neighbours take every fourth
-// part of a column, and a tree joins them. kEnds: end_of(p, m, n, given) is told what each call has
-// stored.
-template <bool kOut16, int kCalls, bool kEnds, class End>
-__device__ __forceinline__ void add_parts(const PersistentProduct& p, int first, int n_units,
+// What the parts of n units of a step's products, from this block's unit `first` on, add up to:
+// four neighbours take every fourth part of a column, and a tree joins them. kEnds: end_of(p, m, n,
+// given) is told what each call has stored.
+template <bool kOut16, int kCalls, bool kEnds, int kProducts, class End>
+__device__ __forceinline__ void add_parts(const PersistentProduct* of, int first, int n_units,
                                           Shared& s, End end_of) {
   using R = Result<kOut16>;
   constexpr int kOfCall = kUnitColumns / kCalls;
-  const int n_parts = p.k / kPartK;
-  for (int at = threadIdx.x; at < n_units * kM * 32; at += kWorkers) {
+  const int n_parts = of[0].k / kPartK;
+  for (int at = this_thread(); at < n_units * kM * 32; at += kWorkers) {
     const int way = at % 4, column = at / 4 % kUnitColumns, m = at / 32 % kM, unit = at / (32 * kM);
-    const float* of = s.parts() + (unit * n_parts * kM + m) * kUnitColumns + column;
+    const float* from = s.parts() + (unit * n_parts * kM + m) * kUnitColumns + column;
     float sum = 0;
 #pragma unroll 8
-    for (int part = way; part < n_parts; part += 4) sum += of[part * kM * kUnitColumns];
+    for (int part = way; part < n_parts; part += 4) sum += from[part * kM * kUnitColumns];
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     const auto result = R::rounded(sum);
-    const int n = (first + unit * static_cast<int>(gridDim.x)) * kOfCall + column % kOfCall;
+    int product = 0, round = first + unit;
+#pragma unroll
+    for (int i = 1; i < kProducts; ++i) {
+      const int before = n_own(of[product]);
+      if (product == i - 1 && round >= before) round -= before, product = i;
+    }
+    const PersistentProduct& p = of[product];
+    const int n = (own(p.first) + round * static_cast<int>(gridDim.x)) * kOfCall + column % kOfCall;
     const bool is_there = way == 0 && n < p.n;
     if (is_there) {
       count_flops(2ULL * p.k);
@@ -167,50 +206,77 @@ __device__ __forceinline__ void add_parts(const PersistentProduct& p, int first,
   }
 }
 
-// a in shared memory: kM rows of k, without gaps.
-template <bool kOut16, int kCalls, bool kEnds, class End>
-__device__ __forceinline__ void multiply(const PersistentProduct& p, const u16* a, Shared& s,
+// The product of parts [first, first + kN) of a by those of a stage, kGroupWarps apart, each for
+// itself: `to` is this warp's first one's.
+template <int kN>
+__device__ __forceinline__ void multiply_parts(u32 a, u32 b, int lane, float* to) {
+  constexpr int kPartBytes = 2 * kPartK * kGroupWarps;
+  float sums[kN][4] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    u32 x[kN][4], y[kN][4];
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      ldmatrix(a + kPartBytes * i + 64 * half, x[i]);
+      ldmatrix(b + kPartBytes * i + 64 * half, y[i]);
+    }
+#pragma unroll
+    for (int quarter = 0; quarter < 4; quarter += 2)
+#pragma unroll
+      for (int i = 0; i < kN; ++i)
+        mma_m16n8k16(sums[i], y[i][quarter], y[i][quarter], y[i][quarter + 1], y[i][quarter + 1],
+                     x[i][quarter], x[i][quarter + 1]);
+  }
+#pragma unroll
+  for (int i = 0; i < kN; ++i)
+#pragma unroll
+    for (int e = 0; e < 2; ++e)
+      if (const int m = 2 * (lane % 4) + e; m < kM)
+        to[(i * kGroupWarps * kM + m) * kUnitColumns] = sums[i][e];
+}
+
+// Products of one a, in shared memory: kM rows of k, without gaps. Stages go round the groups of
+// warps.
+template <bool kOut16, int kCalls, bool kEnds, int kProducts, class End>
+__device__ __forceinline__ void multiply(const PersistentProduct* of, const u16* a, Shared& s,
                                          Place& at, End end_of) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int n_parts = p.k / kPartK;
-  const int room = kPartFloats / (n_parts * kM * kUnitColumns);
-  // What this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
-  const u32 of_a = smem_address(a + min(lane % 8, kM - 1) * p.k) + lane / 8 * 16;
-  const u32 of_b = lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;
+  const int thread = this_thread(), lane = thread % 32, warp = thread / 32 % kGroupWarps;
+  const int k = of[0].k, n_parts = k / kPartK, n_stages = (k + kStageK - 1) / kStageK;
+  const int at_once = of[0].at_once;
   int n_units = 0;
-  for (int unit = own(p.first); unit < p.n_units; unit += gridDim.x) {
-    for (int part = warp; part < n_parts + warp; part += kWorkerWarps) {
-      barrier_wait(&s.full[at.slot], at.parity);
-      if (part < n_parts) {
-        const u32 b = smem_address(s.ring[at.slot]) + of_b;
-        float sum[4] = {};
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          u32 x[4], y[4];
-          ldmatrix(of_a + 2 * kPartK * part + 64 * half, x);
-          ldmatrix(b + 64 * half, y);
-          mma_m16n8k16(sum, y[0], y[0], y[1], y[1], x[0], x[1]);
-          mma_m16n8k16(sum, y[2], y[2], y[3], y[3], x[2], x[3]);
-        }
-        float* const to = s.parts() + (n_units * n_parts + part) * kM * kUnitColumns + g;
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          if (const int m = 2 * t + e; m < kM) to[m * kUnitColumns] = sum[e];
+  for (int i = 0; i < kProducts; ++i) n_units += n_own(of[i]);
+  // What this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
+  const u32 of_a = smem_address(a + min(lane % 8, kM - 1) * k) + lane / 8 * 16;
+  const u32 of_b = lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;
+  int unit = 0, stage = thread / 32 / kGroupWarps;
+  Ring<kStages> mine;
+  mine.slot = (at + stage) % kStages, mine.parity = (at + stage) / kStages & 1;
+  at += n_units * n_stages;
+  for (int first = 0; first < n_units; first += at_once) {
+    const int n = min(at_once, n_units - first);
+    for (;; mine.advance(kGroups), stage += kGroups) {
+      for (; stage >= n_stages; stage -= n_stages) ++unit;
+      if (unit >= n) break;
+      const int part = stage * kStageParts + warp;
+      const u32 from_a = of_a + 2 * kPartK * part, from_b = smem_address(s.ring[mine.slot]) + of_b;
+      float* const to = s.parts() + (unit * n_parts + part) * kM * kUnitColumns + lane / 4;
+      barrier_wait(&s.full[mine.slot], mine.parity);
+      if (n_parts >= (stage + 1) * kStageParts) {
+        multiply_parts<kStageParts / kGroupWarps>(from_a, from_b, lane, to);
+      } else {
+        for (int i = 0; part + i < n_parts; i += kGroupWarps)
+          multiply_parts<1>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
+                            to + i * kM * kUnitColumns);
       }
       __syncwarp();
-      if (lane == 0) barrier_arrive(&s.empty[at.slot]);
-      at.advance();
+      if (lane == 0) barrier_arrive(&s.empty[mine.slot]);
     }
-    ++n_units;
-    const bool is_last = unit + static_cast<int>(gridDim.x) >= p.n_units;
-    if (n_units < room && !is_last) continue;
+    unit -= n;
     sync_workers();
-    add_parts<kOut16, kCalls, kEnds>(p, unit - (n_units - 1) * static_cast<int>(gridDim.x), n_units,
-                                     s, end_of);
-    if (!is_last) sync_workers();
-    n_units = 0;
+    add_parts<kOut16, kCalls, kEnds, kProducts>(of, first, n, s, end_of);
+    if (first + n < n_units) sync_workers();
   }
-  sync_workers();
 }
 
 // The rows of a, kM of k elements, to the scratch.
@@ -227,7 +293,7 @@ __device__ __forceinline__ const u16* load_rows(const void* a, long long lda, in
 __device__ __forceinline__ void load_record(const PersistentParams& p, int step, Shared& s) {
   const int at = 16 * threadIdx.x;
   if (step < p.n_steps && at < kRecordBytes)
-    cp_async(smem_address(s.records[step % 2] + at),
+    cp_async(smem_address(s.records[step % kRecords] + at),
              p.steps + static_cast<long long>(step) * kRecordBytes + at, 16);
   cp_async_commit();
 }
@@ -242,7 +308,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&s.full[i], 1);
-      barrier_init(&s.empty[i], kWorkerWarps);
+      barrier_init(&s.empty[i], kGroupWarps);
     }
     barrier_init_fence();
   }
@@ -253,21 +319,19 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     return;
   }
   take_registers<kWorkerRegisters>();
-  Place place;
-  u32 wanted = 0;
-  load_record(p, 0, s);
+  Place place = 0;
+  for (int i = 0; i + 1 < kRecords; ++i) load_record(p, i, s);
   for (int i = 0; i < p.n_steps; ++i) {
-    cp_async_wait<0>();
+    cp_async_wait<kRecords - 2>();
     sync_workers();  // the step before is done, and the record is there
-    const char* const record = s.records[i % 2];
+    const char* const record = s.records[i % kRecords];
     const PersistentStep step = *reinterpret_cast<const PersistentStep*>(record);
-    load_record(p, i + 1, s);
     note_time(p, i);
+    if (step.waits && threadIdx.x == 0) add_released(p.arrived);
+    load_record(p, i + kRecords - 1, s);
     if (step.waits) {
-      wanted += gridDim.x;
       if (threadIdx.x == 0) {
-        add_released(p.arrived);
-        while (load_acquire(p.arrived) < wanted) {
+        while (load_acquire(p.arrived) < step.waits * gridDim.x) {
         }
       }
       sync_workers();
@@ -276,7 +340,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   }
   sync_workers();
   note_time(p, p.n_steps);
-  if (threadIdx.x == 0 && add_and_see(p.arrived) == wanted + gridDim.x - 1) *p.arrived = 0;
+  if (threadIdx.x == 0 && add_and_see(p.arrived) == (p.n_waits + 1) * gridDim.x - 1) *p.arrived = 0;
 }
 
 }  // namespace persistent

@@ -12,15 +12,19 @@ inline constexpr int kWorkers = 512, kFeeders = 128;
 inline constexpr int kUnitColumns = 8, kStageK = 1024, kStageColumnBytes = 2 * kStageK + 16;
 inline constexpr int kStageBytes = kUnitColumns * kStageColumnBytes;
 inline constexpr int kPartK = 64;  // that a warp multiplies at a time
+inline constexpr int kStageParts = kStageK / kPartK;
+
+inline constexpr int kPersistentRecords = 4;  // of steps in shared memory: three are under way
 
 // c[m, n] = a[m, k] b[k, n] of one call, or of 2 or 4 that differ by b and c alone and share a
 // unit's columns: b[i] and c[i] are those of columns 2 i and 2 i + 1. Units go round the grid's
-// blocks, from block `first` on.
+// blocks, from block `first` on: n_whole times, and n_left blocks have one more. The parts of
+// at_once of a block's units are in shared memory together.
 struct PersistentProduct {
   const void* b[kUnitColumns / 2];
   void* c[kUnitColumns / 2];
   long long ldb, ldc;  // strides between rows as they lie, in elements
-  int n, k, n_calls, n_units, first, unused;
+  int n, k, n_calls, first, n_whole, n_left, at_once, unused;
 };
 
 // The head of a step's record; what its function is passed follows. Tasks are warps' for programs
@@ -29,7 +33,7 @@ struct PersistentProduct {
 // all of this one's for itself, so that none waits for another: they write the same.
 struct PersistentStep {
   int function;  // of the text
-  int waits;     // until all blocks have done the steps before
+  int waits;     // n: until all blocks have come to their n-th wait; 0: it does not wait
   int first, n_tasks, n_owners;
   int unused[3];
 };
@@ -45,7 +49,7 @@ struct PersistentParams {
   const PersistentProduct* products;  // of all steps, in their order
   unsigned* arrived;                  // 0 before and after
   long long* clocks;  // of block 0, as each step began and the last one ended: n_steps + 1
-  int n_steps, n_products;
+  int n_steps, n_products, n_waits;
 };
 
 }  // namespace tegula::cuda

@@ -43,6 +43,7 @@ class Writer {
     line("#include \"tegula/kernels/cuda/persistent.cuh\"");
     if (has(PersistentFunction::kAttention))
       line("#include \"tegula/kernels/cuda/attention_decode.cuh\"");
+    if (has(PersistentFunction::kPutRows)) line("#include \"tegula/kernels/cuda/put_row.cuh\"");
     if (has(PersistentFunction::kPut)) line("#include \"tegula/kernels/cuda/put.cuh\"");
     for (size_t i = 0; i < functions_.size(); ++i) programs(functions_[i], i);
     line("namespace tegula::cuda::persistent {\n");
@@ -84,8 +85,9 @@ class Writer {
   void function(const PersistentFunction& f, size_t i) {
     if (f.kind == PersistentFunction::kProducts) return products(f, i);
     const bool is_attention = f.kind == PersistentFunction::kAttention;
-    const std::string type =
-        f.kind == PersistentFunction::kElements ? cat("first", i, "::Params") : "IndexParams";
+    const std::string type = f.kind == PersistentFunction::kElements  ? cat("first", i, "::Params")
+                             : f.kind == PersistentFunction::kPutRows ? "RowsParams"
+                                                                      : "IndexParams";
     line("struct Params", i, " {");
     line(is_attention ? std::string("  AttentionDecodeParams call;\n  int n_heads, n_batch;")
                       : cat("  PersistentCalls calls;\n  ", type, " of[", f.n_calls, "];"));
@@ -104,6 +106,8 @@ class Writer {
       line("    const int block = task - p.calls.first[call];");
       if (f.kind == PersistentFunction::kElements)
         line("    first", i, "::run(p.of[call], block, step.n_tasks);");
+      else if (f.kind == PersistentFunction::kPutRows)
+        line("    put_row(p.of[call], block, threadIdx.x % 32);");
       else
         line("    put_slice<32>(p.of[call], block, threadIdx.x % 32);");
     }
@@ -132,10 +136,8 @@ class Writer {
       line("    last", i, "::element(p.last, static_cast<last", i,
            "::Index>(m * of.n + n), given);");
     line("  };");
-    line("#pragma unroll 1");
-    line("  for (int k = 0; k < ", f.n_products, "; ++k)");
-    line("    multiply<", f.is_out16 ? "true" : "false", ", ", f.n_calls, ", ",
-         f.last.is_there() ? "true" : "false", ">(p.of[k], a, s, at, end);");
+    line("  multiply<", f.is_out16 ? "true" : "false", ", ", f.n_calls, ", ",
+         f.last.is_there() ? "true" : "false", ", ", f.n_products, ">(p.of, a, s, at, end);");
     line("}\n");
   }
 

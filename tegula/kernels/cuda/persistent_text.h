@@ -17,7 +17,8 @@ struct PersistentFunction {
     kProducts,  // that read the same a
     kElements,  // a tile program, of warps (as_warps)
     kAttention,
-    kPut,
+    kPut,  // slices, of which what is an element's size is of the text
+    kPutRows,
   };
   Kind kind = kProducts;
   TilePart first;      // kProducts: makes a, in each block; kElements: the program
@@ -36,9 +37,9 @@ inline constexpr const char* kPersistentEntry = "persistent_kernel";
 std::optional<TileCall> as_warps(const TileCall& call, std::span<const uint64_t> params);
 
 // Parameters of a function, 8-byte words: kProducts those of `first`, or a and its stride lda; then
-// a PersistentProduct for each; then those of `last`. kElements and kPut PersistentCalls, then the
-// program's parameters or IndexParams of each call. kAttention AttentionDecodeParams, heads of a
-// split and sequences as two ints.
+// a PersistentProduct for each; then those of `last`. kElements, kPut and kPutRows PersistentCalls,
+// then the program's parameters, IndexParams or RowsParams of each call. kAttention
+// AttentionDecodeParams, heads of a split and sequences as two ints.
 std::string persistent_text(const std::vector<PersistentFunction>& functions);
 
 }  // namespace tegula::cuda

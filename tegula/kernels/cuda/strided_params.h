@@ -39,6 +39,17 @@ struct IndexParams {
   long long n, n_stride;  // the indexed dim of x
 };
 
+// Of those without outer loops, where rows lie in one piece: row i of y to row ids[i] of x, `bytes`
+// each, multiples of 16 like the steps between rows.
+struct RowsParams {
+  char* x;
+  const char* y;
+  const int* ids;
+  long long x_step, y_step;
+  int n, n_ids, bytes, unused;  // n: rows of x
+};
+constexpr int kRowTaskBytes = 512;
+
 // A scatter's, and its ids in rows [outer][index], n for those outside of x; once they are in
 // order, also where they were.
 struct ScatterParams {

@@ -136,12 +136,16 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
       p.b[pair] = call.b, p.c[pair] = call.c;
     }
     p.ldb = of.ldb, p.ldc = of.ldc, p.n = of.n, p.k = of.k, p.n_calls = f.n_calls;
-    p.n_units = static_cast<int>(ceil_div(int64_t{of.n}, int64_t{kUnitColumns / f.n_calls}));
-    p.first = next_block(p.n_units);
+    const int64_t n_units = ceil_div(int64_t{of.n}, int64_t{kUnitColumns / f.n_calls});
+    p.n_whole = static_cast<int>(n_units / target_->multiprocessors);
+    p.n_left = static_cast<int>(n_units % target_->multiprocessors);
+    p.first = next_block(n_units);
+    const int64_t of_unit = int64_t{of.k} / kPartK * of.m * kUnitColumns;
+    part_floats_ = std::max(part_floats_, of_unit);
+    p.at_once = static_cast<int>(std::max(kLeastPartFloats / of_unit, int64_t{1}));
     products_.push_back(p);
     const std::vector<uint64_t> words = words_of(p);
     step.words.insert(step.words.end(), words.begin(), words.end());
-    part_floats_ = std::max(part_floats_, int64_t{of.k} / kPartK * of.m * kUnitColumns);
   }
   if (f.last.is_there()) add_params(step.words, f.last.call);
   rows_ = calls[0].m, is_f16_ = launch.in() == DType::kF16;
@@ -164,7 +168,33 @@ bool Chain::add_elements(Step step, const TileLaunch& launch) {
   return true;
 }
 
+bool Chain::add_rows(Step step, const PutLaunch& launch) {
+  PersistentCalls calls{};
+  if (launch.n_calls() > std::size(calls.first)) return false;
+  std::vector<uint64_t> words;
+  int64_t n_tasks = 0;
+  for (size_t k = 0; k < std::size(calls.first); ++k) {
+    calls.first[k] = k < launch.n_calls() ? static_cast<int>(n_tasks) : kPastTheLast;
+    if (k >= launch.n_calls()) continue;
+    const std::optional<RowsParams> rows = launch.rows(k);
+    if (!rows) return false;
+    n_tasks += rows->n_ids * ceil_div(int64_t{rows->bytes}, int64_t{kRowTaskBytes});
+    const std::vector<uint64_t> of = words_of(*rows);
+    words.insert(words.end(), of.begin(), of.end());
+  }
+  if (n_tasks >= kPastTheLast) return false;
+  step.words = words_of(calls);
+  step.words.insert(step.words.end(), words.begin(), words.end());
+  step.head.n_tasks = static_cast<int>(n_tasks);
+  PersistentFunction f;
+  f.kind = PersistentFunction::kPutRows;
+  f.n_calls = static_cast<int>(launch.n_calls());
+  add(std::move(step), std::move(f));
+  return true;
+}
+
 bool Chain::add_put(Step step, const PutLaunch& launch) {
+  if (launch.rows(0)) return add_rows(std::move(step), launch);
   const std::vector<std::string>& d = launch.defines;
   if (std::find(d.begin(), d.end(), "TEGULA_T=unsigned short") == d.end()) return false;
   if (!put_defines_.empty() && put_defines_ != d) return false;
@@ -269,8 +299,7 @@ Chain::Step Chain::new_step(size_t begin, size_t end) {
   step.work = begin;
   Touched touched;
   for (size_t i = begin; i < end; ++i) touched.add(touched_by(work_[i]));
-  step.head.waits = int{since_.is_ordered_with(touched)};
-  if (step.head.waits) since_ = {};
+  if (since_.is_ordered_with(touched)) step.head.waits = ++n_waits_, since_ = {};
   since_.add(touched);
   return step;
 }

@@ -58,6 +58,7 @@ class Chain {
   bool fits(const MatvecLaunch& launch) const;
   size_t take_products(size_t begin, size_t at, const MatvecLaunch& launch, TilePart first);
   bool add_elements(Step step, const TileLaunch& launch);
+  bool add_rows(Step step, const PutLaunch& launch);
   bool add_put(Step step, const PutLaunch& launch);
   bool add_small(size_t i, Step step);
   bool add_attention(Step step, const DecodeLaunch& launch);
@@ -78,7 +79,7 @@ class Chain {
   std::vector<Step> steps_;
   std::vector<PersistentProduct> products_;
   Touched since_;  // blocks last waited for one another
-  int next_block_ = 0;
+  int n_waits_ = 0, next_block_ = 0;
   int rows_ = 0;
   bool is_f16_ = false;
   std::optional<DecodeVariant> attention_;

@@ -1,6 +1,7 @@
 #include "tegula/kernels/cuda/plugin/indexed.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tegula/kernels/cuda/describe/scatter_query.h"
 #include "tegula/kernels/cuda/plugin/sort.h"
@@ -65,6 +66,32 @@ std::vector<std::string> put_defines(const IndexParams& p, const TensorRef& x,
   return {"TEGULA_MODE=0", id_define(ids), flat_define(p), bits_define(x.dtype)};
 }
 }  // namespace
+
+std::optional<RowsParams> PutLaunch::rows(size_t i) const {
+  IndexParams p;
+  std::memcpy(&p, call_words(i).data(), sizeof p);
+  const auto has = [&](const char* d) {
+    return std::find(defines.begin(), defines.end(), d) != defines.end();
+  };
+  constexpr int64_t kBytes = 2;  // of an element
+  if (!has("TEGULA_T=unsigned short") || !has("TEGULA_ID64=0")) return {};
+  if (p.outer.count != 1 || p.index.rank > 1 || p.inner.rank != 1) return {};
+  const bool has_ids = p.index.rank == 1;
+  if (p.inner.stride[0][0] != 1 || p.inner.stride[1][0] != 1) return {};
+  if (has_ids && p.index.count > 1 && p.index.stride[2][0] != 1) return {};
+  RowsParams r{};
+  r.x = static_cast<char*>(p.x), r.y = static_cast<const char*>(p.y);
+  r.ids = static_cast<const int*>(p.ids);
+  r.x_step = p.n_stride * kBytes, r.y_step = has_ids ? p.index.stride[1][0] * kBytes : 0;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (p.n > kMost || p.index.count > kMost || p.inner.count > kMost / kBytes) return {};
+  r.n = static_cast<int>(p.n), r.n_ids = static_cast<int>(p.index.count);
+  r.bytes = static_cast<int>(p.inner.count * kBytes);
+  const auto all = reinterpret_cast<uintptr_t>(r.x) | reinterpret_cast<uintptr_t>(r.y) |
+                   static_cast<uintptr_t>(r.x_step | r.y_step | r.bytes);
+  if (all % 16 != 0) return {};
+  return r;
+}
 
 int64_t put_blocks(const IndexParams& p, int n_threads) {
   return p.outer.count * p.index.count * ceil_div(p.inner.count, int64_t{n_threads} * kPutColumns);

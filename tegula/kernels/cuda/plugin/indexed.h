@@ -1,6 +1,10 @@
 // Launches of gather, scatter and the embedding, which are one thing.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "tegula/kernels/cuda/plugin/joinable.h"
 #include "tegula/kernels/cuda/plugin/plain.h"
 
@@ -17,6 +21,8 @@ class PutLaunch final : public JoinableLaunch {
             std::vector<std::string> defines)
       : JoinableLaunch(kernel, words_of(p), n_blocks), defines(std::move(defines)) {}
   const std::vector<std::string> defines;
+  // What call i is as rows; none: it is more.
+  std::optional<RowsParams> rows(size_t i) const;
 };
 // x[o, ids[o, i], q] = y[o, i, q]: the last slice of an id stands. One launch, which may be joined
 // with others.

@@ -14,7 +14,7 @@ namespace tegula::cuda {
 
 namespace {
 constexpr int kOldestPersistent = 90;
-constexpr int64_t kFewestStages = 4, kMostStages = 12;
+constexpr int64_t kFewestStages = 7, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
 
 class PersistentLaunch final : public PreparedLaunches {
@@ -55,7 +55,7 @@ std::optional<Chain::Sizes> Chain::sizes() const {
   const int64_t fixed = round_up(
       std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0}), int64_t{1024});
   constexpr int64_t kBarriersOfStage = 16;
-  const int64_t beside = z.scratch + 2 * z.record;
+  const int64_t beside = z.scratch + kPersistentRecords * z.record;
   z.stages = std::min((target_->smem_bytes - fixed - beside) / (kStageBytes + kBarriersOfStage),
                       kMostStages);
   z.smem = beside + z.stages * (kStageBytes + kBarriersOfStage);
@@ -119,6 +119,7 @@ Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
   p.clocks = reinterpret_cast<long long*>(prepared->clocks);
   p.n_steps = static_cast<int>(steps_.size());
   p.n_products = static_cast<int>(products_.size());
+  for (const Step& step : steps_) p.n_waits = std::max(p.n_waits, step.head.waits);
   Grid grid{{target_->multiprocessors, 1, 1}, {kWorkers + kFeeders, 1, 1}, z->smem};
   grid.is_cooperative = true;
   const Driver* d = TEGULA_TRY(Driver::get());

@@ -57,6 +57,11 @@ struct Ring {
   __device__ void advance() {
     if (++slot == kStages) slot = 0, parity ^= 1;
   }
+  // By at most kStages.
+  __device__ void advance(u32 n) {
+    slot += n;
+    if (slot >= kStages) slot -= kStages, parity ^= 1;
+  }
 };
 
 }  // namespace tegula::cuda
