@@ -60,6 +60,7 @@ struct Shared {
   char ring[kStages][kStageBytes];
   char records[kRecords][kRecordBytes];
   Barrier full[kStages], empty[kStages];
+  int step;  // the next one's number: in a register it would be attention's to spill
 
   __device__ __forceinline__ float* parts() { return reinterpret_cast<float*>(scratch + kPartsAt); }
 };
@@ -122,8 +123,7 @@ __device__ __forceinline__ int call_of(const PersistentCalls& calls, int task) {
 // By one warp, to the end of the last step.
 __device__ inline void feed(const PersistentParams& p, Shared& s) {
   const int lane = threadIdx.x % 32;
-  Ring<kStages> at, oldest;
-  int n_under_way = 0;
+  Ring<kStages> at;
   Columns next = p.products[0];
   for (int i = 0; i < p.n_products; ++i) {
     const Columns of = next;
@@ -136,12 +136,10 @@ __device__ inline void feed(const PersistentParams& p, Shared& s) {
       for (int k = 0; k < of.k; k += kStageK) {
         const u32 bytes = 2 * min(kStageK, of.k - k);
         barrier_wait(&s.empty[at.slot], at.parity ^ 1);
-        if (n_under_way < kUnderWay) {
-          ++n_under_way;
-        } else {
-          barrier_wait(&s.full[oldest.slot], oldest.parity);
-          oldest.advance();
-        }
+        // Of those that were never asked for, this is true.
+        const bool is_of_lap = at.slot >= kUnderWay;
+        barrier_wait(&s.full[at.slot + (is_of_lap ? 0 : kStages) - kUnderWay],
+                     is_of_lap ? at.parity : at.parity ^ 1);
         if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
         __syncwarp();
         if (lane < kUnitColumns)
@@ -243,6 +241,7 @@ __device__ __forceinline__ void multiply(const PersistentProduct* of, const u16*
   const int thread = this_thread(), lane = thread % 32, warp = thread / 32 % kGroupWarps;
   const int k = of[0].k, n_parts = k / kPartK, n_stages = (k + kStageK - 1) / kStageK;
   const int at_once = of[0].at_once;
+  constexpr int kAtOnce = kM < 4 ? 4 : 2;  // parts, as many as registers hold
   int n_units = 0;
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) n_units += n_own(of[i]);
@@ -263,7 +262,10 @@ __device__ __forceinline__ void multiply(const PersistentProduct* of, const u16*
       float* const to = s.parts() + (unit * n_parts + part) * kM * kUnitColumns + lane / 4;
       barrier_wait(&s.full[mine.slot], mine.parity);
       if (n_parts >= (stage + 1) * kStageParts) {
-        multiply_parts<kStageParts / kGroupWarps>(from_a, from_b, lane, to);
+#pragma unroll 1
+        for (int i = 0; i < kStageParts; i += kAtOnce * kGroupWarps)
+          multiply_parts<kAtOnce>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
+                                  to + i * kM * kUnitColumns);
       } else {
         for (int i = 0; part + i < n_parts; i += kGroupWarps)
           multiply_parts<1>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
@@ -291,7 +293,7 @@ __device__ __forceinline__ const u16* load_rows(const void* a, long long lda, in
 }
 
 __device__ __forceinline__ void load_record(const PersistentParams& p, int step, Shared& s) {
-  const int at = 16 * threadIdx.x;
+  const int at = 16 * this_thread();
   if (step < p.n_steps && at < kRecordBytes)
     cp_async(smem_address(s.records[step % kRecords] + at),
              p.steps + static_cast<long long>(step) * kRecordBytes + at, 16);
@@ -306,6 +308,7 @@ __device__ __forceinline__ void note_time(const PersistentParams& p, int step) {
 template <class Run>
 __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run run_step) {
   if (threadIdx.x == 0) {
+    s.step = 0;
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], kGroupWarps);
@@ -321,9 +324,11 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   take_registers<kWorkerRegisters>();
   Place place = 0;
   for (int i = 0; i + 1 < kRecords; ++i) load_record(p, i, s);
-  for (int i = 0; i < p.n_steps; ++i) {
+  while (true) {
     cp_async_wait<kRecords - 2>();
     sync_workers();  // the step before is done, and the record is there
+    const int i = *const_cast<volatile int*>(&s.step);
+    if (i == p.n_steps) break;
     const char* const record = s.records[i % kRecords];
     const PersistentStep step = *reinterpret_cast<const PersistentStep*>(record);
     note_time(p, i);
@@ -334,11 +339,11 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
         while (load_acquire(p.arrived) < step.waits * gridDim.x) {
         }
       }
-      sync_workers();
     }
+    sync_workers();
+    if (threadIdx.x == 0) s.step = i + 1;
     run_step(step, record + sizeof(PersistentStep), place);
   }
-  sync_workers();
   note_time(p, p.n_steps);
   if (threadIdx.x == 0 && add_and_see(p.arrived) == (p.n_waits + 1) * gridDim.x - 1) *p.arrived = 0;
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr int kOldestPersistent = 90;
 constexpr int64_t kFewestStages = 7, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
+constexpr int64_t kBarriers_bytes = 16, kStep_bytes = 16;  // of a stage; of the step's number
 
 class PersistentLaunch final : public PreparedLaunches {
  public:
@@ -54,11 +55,10 @@ std::optional<Chain::Sizes> Chain::sizes() const {
   // What is dynamic begins aligned behind it.
   const int64_t fixed = round_up(
       std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0}), int64_t{1024});
-  constexpr int64_t kBarriersOfStage = 16;
-  const int64_t beside = z.scratch + kPersistentRecords * z.record;
-  z.stages = std::min((target_->smem_bytes - fixed - beside) / (kStageBytes + kBarriersOfStage),
+  const int64_t beside = z.scratch + kPersistentRecords * z.record + kStep_bytes;
+  z.stages = std::min((target_->smem_bytes - fixed - beside) / (kStageBytes + kBarriers_bytes),
                       kMostStages);
-  z.smem = beside + z.stages * (kStageBytes + kBarriersOfStage);
+  z.smem = beside + z.stages * (kStageBytes + kBarriers_bytes);
   if (z.stages < kFewestStages || z.record > kMostRecord_bytes) return {};
   return z;
 }
