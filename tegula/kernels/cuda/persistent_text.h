@@ -17,8 +17,8 @@ struct PersistentFunction {
     kProducts,  // that read the same a
     kElements,  // a tile program, of warps (as_warps)
     kAttention,
-    kPut,  // slices, of which what is an element's size is of the text
-    kPutRows,
+    kPut,
+    kPutRows,  // the same, of rows in one piece
   };
   Kind kind = kProducts;
   TilePart first;      // kProducts: makes a, in each block; kElements: the program

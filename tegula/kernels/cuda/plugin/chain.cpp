@@ -42,21 +42,22 @@ void add_params(std::vector<uint64_t>& words, const TileCall& call) {
   for (const TileParam& p : call.params) words.push_back(p.value);
 }
 
-// Calls of one program or kernel as the tasks of a step, where they are as many as one may have.
-template <class TasksOf>
-bool add_calls(std::vector<uint64_t>& out, int& n_of_step, const JoinableLaunch& launch,
-               TasksOf tasks_of) {
+// Calls of one program or kernel as the tasks of a step, where they are as many as one may have:
+// words(k) is what call k is passed, tasks(k) how many it has.
+template <class Words, class Tasks>
+bool add_calls(std::vector<uint64_t>& out, int& n_of_step, size_t n_calls, Words words,
+               Tasks tasks) {
   PersistentCalls calls{};
-  if (launch.n_calls() > std::size(calls.first)) return false;
+  if (n_calls > std::size(calls.first)) return false;
   int64_t n_tasks = 0;
   for (size_t k = 0; k < std::size(calls.first); ++k) {
-    calls.first[k] = k < launch.n_calls() ? static_cast<int>(n_tasks) : kPastTheLast;
-    if (k < launch.n_calls()) n_tasks += tasks_of(launch.call_words(k));
+    calls.first[k] = k < n_calls ? static_cast<int>(n_tasks) : kPastTheLast;
+    if (k < n_calls) n_tasks += tasks(k);
   }
   out = words_of(calls);
-  for (size_t k = 0; k < launch.n_calls(); ++k) {
-    const std::span<const uint64_t> words = launch.call_words(k);
-    out.insert(out.end(), words.begin(), words.end());
+  for (size_t k = 0; k < n_calls; ++k) {
+    const auto of = words(k);
+    out.insert(out.end(), of.begin(), of.end());
   }
   n_of_step = static_cast<int>(n_tasks);
   return n_tasks < kPastTheLast;
@@ -154,38 +155,32 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
 }
 
 bool Chain::add_elements(Step step, const TileLaunch& launch) {
-  const std::optional<TileCall> tiles = as_warps(launch.tiles, launch.call_words(0));
-  if (!tiles ||
-      !add_calls(step.words, step.head.n_tasks, launch, [&](std::span<const uint64_t> words) {
-        return as_warps(launch.tiles, words)->n_blocks;
-      }))
+  const auto tiles = [&](size_t k) { return as_warps(launch.tiles, launch.call_words(k)); };
+  const std::optional<TileCall> first = tiles(0);
+  if (!first || !add_calls(
+                    step.words, step.head.n_tasks, launch.n_calls(),
+                    [&](size_t k) { return launch.call_words(k); },
+                    [&](size_t k) { return tiles(k)->n_blocks; }))
     return false;
   PersistentFunction f;
   f.kind = PersistentFunction::kElements;
   f.n_calls = static_cast<int>(launch.n_calls());
-  f.first = {launch.program, *tiles, launch.out, 0, {}};
+  f.first = {launch.program, *first, launch.out, 0, {}};
   add(std::move(step), std::move(f));
   return true;
 }
 
 bool Chain::add_rows(Step step, const PutLaunch& launch) {
-  PersistentCalls calls{};
-  if (launch.n_calls() > std::size(calls.first)) return false;
-  std::vector<uint64_t> words;
-  int64_t n_tasks = 0;
-  for (size_t k = 0; k < std::size(calls.first); ++k) {
-    calls.first[k] = k < launch.n_calls() ? static_cast<int>(n_tasks) : kPastTheLast;
-    if (k >= launch.n_calls()) continue;
-    const std::optional<RowsParams> rows = launch.rows(k);
-    if (!rows) return false;
-    n_tasks += rows->n_ids * ceil_div(int64_t{rows->bytes}, int64_t{kRowTaskBytes});
-    const std::vector<uint64_t> of = words_of(*rows);
-    words.insert(words.end(), of.begin(), of.end());
-  }
-  if (n_tasks >= kPastTheLast) return false;
-  step.words = words_of(calls);
-  step.words.insert(step.words.end(), words.begin(), words.end());
-  step.head.n_tasks = static_cast<int>(n_tasks);
+  std::vector<RowsParams> rows;
+  for (size_t k = 0; k < launch.n_calls(); ++k)
+    if (const std::optional<RowsParams> of = launch.rows(k)) rows.push_back(*of);
+  if (rows.size() < launch.n_calls() ||
+      !add_calls(
+          step.words, step.head.n_tasks, rows.size(), [&](size_t k) { return words_of(rows[k]); },
+          [&](size_t k) {
+            return rows[k].n_ids * ceil_div(int64_t{rows[k].bytes}, int64_t{kRowTaskBytes});
+          }))
+    return false;
   PersistentFunction f;
   f.kind = PersistentFunction::kPutRows;
   f.n_calls = static_cast<int>(launch.n_calls());
@@ -198,11 +193,14 @@ bool Chain::add_put(Step step, const PutLaunch& launch) {
   const std::vector<std::string>& d = launch.defines;
   if (std::find(d.begin(), d.end(), "TEGULA_T=unsigned short") == d.end()) return false;
   if (!put_defines_.empty() && put_defines_ != d) return false;
-  if (!add_calls(step.words, step.head.n_tasks, launch, [](std::span<const uint64_t> words) {
-        IndexParams p;
-        std::memcpy(&p, words.data(), sizeof p);
-        return put_blocks(p, 32);
-      }))
+  if (!add_calls(
+          step.words, step.head.n_tasks, launch.n_calls(),
+          [&](size_t k) { return launch.call_words(k); },
+          [&](size_t k) {
+            IndexParams p;
+            std::memcpy(&p, launch.call_words(k).data(), sizeof p);
+            return put_blocks(p, 32);
+          }))
     return false;
   put_defines_ = d;
   PersistentFunction f;

@@ -21,7 +21,7 @@ class PutLaunch final : public JoinableLaunch {
             std::vector<std::string> defines)
       : JoinableLaunch(kernel, words_of(p), n_blocks), defines(std::move(defines)) {}
   const std::vector<std::string> defines;
-  // What call i is as rows; none: it is more.
+  // Call i, if all it does is put rows of 16 bits in one piece by ids of 32 bits.
   std::optional<RowsParams> rows(size_t i) const;
 };
 // x[o, ids[o, i], q] = y[o, i, q]: the last slice of an id stands. One launch, which may be joined
