@@ -7,6 +7,7 @@
 
 #include "tegula/ir/host_tensor.h"
 #include "tegula/kernels/device.h"
+#include "tegula/ops/indexing.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/norm.h"
 #include "tegula/runtime/compile.h"
@@ -233,8 +234,8 @@ TEST_F(DevicePrologues, StepsDoNotEndWithWhatReadsTheirBeginning) {
 }
 
 // Columns of several stages, of which the last is short; products of several sizes that read the
-// same; and, of three rows, more units than a block has room for at once. As a token after another:
-// what the first leaves behind is there.
+// same; rows that are put; and, of three rows, more units than a block has room for at once. As a
+// token after another: what the first leaves behind is there.
 TEST_F(DevicePrologues, StepsOfManyStagesHaveTheBitsOfLaunches) {
   if (device_->target().capability < 90) return;
   constexpr int64_t k = 1088, n = 320;
@@ -251,7 +252,10 @@ TEST_F(DevicePrologues, StepsOfManyStagesHaveTheBitsOfLaunches) {
         };
         const Var h = norm("g"), q = product(cat("wq", i), h, 64);
         b.result(cat("k", i), product(cat("wk", i), h, 40));
-        b.result(cat("v", i), product(cat("wv", i), h, 24));
+        // All ids are 0: the last row stands.
+        const Var v = product(cat("wv", i), h, 24), ids = b.param(cat("i", i), {DType::kI32, {m}});
+        const Var rows = b.param(cat("a", i), {B, {5, 24}}) * b.param(cat("b", i), {B, {5, 24}});
+        b.result(cat("v", i), scatter(rows, ids, v, 0, ScatterMode::kSet));
         x = x + product(cat("wo", i), q, k);
         const Var of = norm("f");
         const Var u = silu(product(cat("gate", i), of, n)) * product(cat("up", i), of, n);

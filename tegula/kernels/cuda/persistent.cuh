@@ -15,7 +15,7 @@
 //
 // Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring; TEGULA_SCRATCH_BYTES of
 // shared memory for a step, in which products have parts from byte TEGULA_PARTS_AT on, behind a,
-// TEGULA_PART_FLOATS of them; TEGULA_RECORD_BYTES of a step's record; TEGULA_F16.
+// at most TEGULA_PART_FLOATS of them; TEGULA_RECORD_BYTES of a step's record; TEGULA_F16.
 #pragma once
 
 #include "tegula/kernels/cuda/count.cuh"
@@ -45,8 +45,9 @@ constexpr int kRecords = kPersistentRecords;
 // Each group of warps has a stage for itself.
 constexpr int kGroups = 4, kGroupWarps = kWorkerWarps / kGroups;
 // Stages that memory is asked for at a time: with more, what the workers read waits behind them.
-// And a group that waits for a stage may not find the one before in its place still to come, which
-// has the other parity: it has had one kGroups before, so all but kUnderWay before that have come.
+// They must leave room for the groups. A stage's parity is that of the one two laps before, so a
+// group that waits while the one a lap before is still to come would go on at once. But it has had
+// its last stage, kGroups before, and that was asked for when all up to kUnderWay before had come.
 constexpr int kUnderWay = 3;
 static_assert(kUnderWay + kGroups <= kStages);
 // Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
@@ -136,7 +137,7 @@ __device__ inline void feed(const PersistentParams& p, Shared& s) {
       for (int k = 0; k < of.k; k += kStageK) {
         const u32 bytes = 2 * min(kStageK, of.k - k);
         barrier_wait(&s.empty[at.slot], at.parity ^ 1);
-        // Of those that were never asked for, this is true.
+        // The stage kUnderWay before has come; where there was none, a fresh barrier says so.
         const bool is_of_lap = at.slot >= kUnderWay;
         barrier_wait(&s.full[at.slot + (is_of_lap ? 0 : kStages) - kUnderWay],
                      is_of_lap ? at.parity : at.parity ^ 1);
@@ -204,8 +205,8 @@ __device__ __forceinline__ void add_parts(const PersistentProduct* of, int first
   }
 }
 
-// The product of parts [first, first + kN) of a by those of a stage, kGroupWarps apart, each for
-// itself: `to` is this warp's first one's.
+// The products of kN parts of a, kGroupWarps apart, and those of a stage, each for itself: `to` is
+// this warp's first one's.
 template <int kN>
 __device__ __forceinline__ void multiply_parts(u32 a, u32 b, int lane, float* to) {
   constexpr int kPartBytes = 2 * kPartK * kGroupWarps;
@@ -241,7 +242,7 @@ __device__ __forceinline__ void multiply(const PersistentProduct* of, const u16*
   const int thread = this_thread(), lane = thread % 32, warp = thread / 32 % kGroupWarps;
   const int k = of[0].k, n_parts = k / kPartK, n_stages = (k + kStageK - 1) / kStageK;
   const int at_once = of[0].at_once;
-  constexpr int kAtOnce = kM < 4 ? 4 : 2;  // parts, as many as registers hold
+  constexpr int kPartsAtOnce = kM < 4 ? 4 : 2;  // as many as registers hold
   int n_units = 0;
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) n_units += n_own(of[i]);
@@ -263,9 +264,9 @@ __device__ __forceinline__ void multiply(const PersistentProduct* of, const u16*
       barrier_wait(&s.full[mine.slot], mine.parity);
       if (n_parts >= (stage + 1) * kStageParts) {
 #pragma unroll 1
-        for (int i = 0; i < kStageParts; i += kAtOnce * kGroupWarps)
-          multiply_parts<kAtOnce>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
-                                  to + i * kM * kUnitColumns);
+        for (int i = 0; i < kStageParts; i += kPartsAtOnce * kGroupWarps)
+          multiply_parts<kPartsAtOnce>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
+                                       to + i * kM * kUnitColumns);
       } else {
         for (int i = 0; part + i < n_parts; i += kGroupWarps)
           multiply_parts<1>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
@@ -334,10 +335,8 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     note_time(p, i);
     if (step.waits && threadIdx.x == 0) add_released(p.arrived);
     load_record(p, i + kRecords - 1, s);
-    if (step.waits) {
-      if (threadIdx.x == 0) {
-        while (load_acquire(p.arrived) < step.waits * gridDim.x) {
-        }
+    if (step.waits && threadIdx.x == 0) {
+      while (load_acquire(p.arrived) < step.waits * gridDim.x) {
       }
     }
     sync_workers();

@@ -297,7 +297,8 @@ Chain::Step Chain::new_step(size_t begin, size_t end) {
   step.work = begin;
   Touched touched;
   for (size_t i = begin; i < end; ++i) touched.add(touched_by(work_[i]));
-  if (since_.is_ordered_with(touched)) step.head.waits = ++n_waits_, since_ = {};
+  step.head.waits = int{since_.is_ordered_with(touched)};
+  if (step.head.waits) since_ = {};
   since_.add(touched);
   return step;
 }

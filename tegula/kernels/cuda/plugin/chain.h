@@ -44,7 +44,7 @@ class Chain {
   static constexpr size_t kFewestSteps = 4;
   static constexpr int64_t kLeastPartFloats = 4096;
   struct Step {
-    PersistentStep head;
+    PersistentStep head;  // waits: whether
     std::vector<uint64_t> words;
     size_t work = 0;  // most of what it does
   };
@@ -79,7 +79,7 @@ class Chain {
   std::vector<Step> steps_;
   std::vector<PersistentProduct> products_;
   Touched since_;  // blocks last waited for one another
-  int n_waits_ = 0, next_block_ = 0;
+  int next_block_ = 0;
   int rows_ = 0;
   bool is_f16_ = false;
   std::optional<DecodeVariant> attention_;

@@ -101,8 +101,11 @@ Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
     workspace = TEGULA_TRY(keep(std::vector<char>(static_cast<size_t>(workspace_bytes_))));
   const auto bytes = static_cast<size_t>(z->record);
   std::vector<char> records(steps_.size() * bytes);
+  int n_waits = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    std::memcpy(&records[i * bytes], &steps_[i].head, sizeof(PersistentStep));
+    PersistentStep head = steps_[i].head;
+    if (head.waits) head.waits = ++n_waits;
+    std::memcpy(&records[i * bytes], &head, sizeof head);
     std::memcpy(&records[i * bytes + sizeof(PersistentStep)], steps_[i].words.data(),
                 8 * steps_[i].words.size());
   }
@@ -119,7 +122,7 @@ Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
   p.clocks = reinterpret_cast<long long*>(prepared->clocks);
   p.n_steps = static_cast<int>(steps_.size());
   p.n_products = static_cast<int>(products_.size());
-  for (const Step& step : steps_) p.n_waits = std::max(p.n_waits, step.head.waits);
+  p.n_waits = n_waits;
   Grid grid{{target_->multiprocessors, 1, 1}, {kWorkers + kFeeders, 1, 1}, z->smem};
   grid.is_cooperative = true;
   const Driver* d = TEGULA_TRY(Driver::get());
