@@ -39,6 +39,11 @@ struct DecodeBlock {
   int n_heads, n_batch;
 };
 
+// What a block has looked up, for its next calls of the same lengths and pages.
+struct Kept {
+  int keys, pages[kThreads];
+};
+
 // A split of one sequence and KV head: what a block works on, or the warps of one of its heads.
 struct Item {
   DecodeBlock at;
@@ -49,7 +54,10 @@ struct Item {
   int begin, end;                  // keys of this split
   int first_seen;                  // keys before it are hidden from every query
 
-  __device__ Item(const AttentionDecodeParams& p, const DecodeBlock& block, int warp) : at(block) {
+  // kept: null, or where its length is.
+  __device__ Item(const AttentionDecodeParams& p, const DecodeBlock& block, int warp,
+                  const Kept* kept)
+      : at(block) {
     split = at.split, first_head = at.heads * kHeads, batch = at.batch;
     first_row = 0;
     if (kHeads == 1 && p.n_tiles > 1) {
@@ -57,7 +65,10 @@ struct Item {
       first_row = (at.heads - first_head * p.n_tiles) * kRows;
     }
     head_kv = first_head + warp % kHeads;
-    keys = p.seqlens_k ? max(0, min(p.seqlens_k[batch], p.seqlen_k)) : p.seqlen_k;
+    if (kept != nullptr)
+      keys = kept->keys;
+    else
+      keys = p.seqlens_k ? max(0, min(p.seqlens_k[batch], p.seqlen_k)) : p.seqlen_k;
     first_seen = first_split = 0;
     if (p.window_left >= 0) {
       first_seen = max(0, keys - p.seqlen_q - p.window_left);
@@ -99,25 +110,41 @@ struct Reader {
 
   int chunk_bytes;  // that this lane copies of a row: 16, or none behind head_dim
 
-  __device__ Reader(const AttentionDecodeParams& p, const Item& it, int warp) : p(p) {
+  // kept, if any: `look` says whether the first pages are taken from there, or left there.
+  __device__ Reader(const AttentionDecodeParams& p, const Item& it, int warp, Kept* kept,
+                    AttentionLookUp look)
+      : p(p) {
     chunk_bytes = 8 * (threadIdx.x % kChunks) < p.head_dim ? 16 : 0;
     first_key = it.begin + warp / kHeads * kStep, first = it.first_seen, last = it.keys - 1;
     n_steps = max(0, (it.end - first_key + kStride - 1) / kStride);
     pages = p.pages + static_cast<long long>(it.batch) * p.pages_per_sequence;
-    if (kPaged && n_steps > 0) now = look_up(0);
+    if (kPaged && n_steps > 0) {
+      const int page = look == kTakeKept ? kept->pages[threadIdx.x] : page_of(0);
+      if (look == kLookUpAndKeep) kept->pages[threadIdx.x] = page;
+      now = place_in(page, 0);
+    }
     k = p.k.data + it.head_kv * p.k.head, v = p.v.data + it.head_kv * p.v.head;
     if (!kPaged) k += it.batch * p.k.batch, v += it.batch * p.v.batch;
     policy = p.keeps_kv ? kEvictLast : kEvictNormal;
   }
   __device__ bool has_one_page() const { return p.page_log2 >= 4; }
-  __device__ Place look_up(int step) const {
+  // Of the steps from `step` on, this lane's key; its place in the table, its page, and where that
+  // is.
+  __device__ int key_of(int step) const {
     const int lane = threadIdx.x % 32;
-    const int of_lane = has_one_page() ? (step + lane) * kStride : step * kStride + lane % kStep;
-    const int key = max(first, min(first_key + of_lane, last));
-    const int at = p.page_log2 >= 0 ? key >> p.page_log2 : key / p.page_size;
-    const int within =
-        has_one_page() ? (first_key + of_lane) & (p.page_size - 1) : key - at * p.page_size;
-    const long long page = max(0, min(__ldg(pages + at), p.last_page));
+    return first_key + (has_one_page() ? (step + lane) * kStride : step * kStride + lane % kStep);
+  }
+  __device__ int entry_of(int step) const {
+    const int key = max(first, min(key_of(step), last));
+    return p.page_log2 >= 0 ? key >> p.page_log2 : key / p.page_size;
+  }
+  __device__ int page_of(int step) const {
+    return max(0, min(__ldg(pages + entry_of(step)), p.last_page));
+  }
+  __device__ Place place_in(long long page, int step) const {
+    const int within = has_one_page()
+                           ? key_of(step) & (p.page_size - 1)
+                           : max(first, min(key_of(step), last)) - entry_of(step) * p.page_size;
     return {page * p.k.batch + within * p.k.row, page * p.v.batch + within * p.v.row};
   }
   // Before K of step n is copied, and after V is: pages are looked up long before they are needed.
@@ -126,7 +153,8 @@ struct Reader {
   }
   __device__ void end_step(int n) {
     const int next = n + (has_one_page() ? 32 : 1);
-    if (kPaged && next < n_steps && (!has_one_page() || n % 32 == 0)) ahead = look_up(next);
+    if (kPaged && next < n_steps && (!has_one_page() || n % 32 == 0))
+      ahead = place_in(page_of(next), next);
   }
   __device__ void copy_k(u32 to, int n) const { copy(k, p.k, now.k, to, n); }
   __device__ void copy_v(u32 to, int n) const { copy(v, p.v, now.v, to, n); }
@@ -204,11 +232,6 @@ struct Part {
     top[0] = top[1] = kNegativeInfinity, weight[0] = weight[1] = 0;
     o[0] = o[1] = o[2] = o[3] = 0;
   }
-  // One of the same maxima.
-  __device__ void add(const float4& sums, const float4& x) {
-    top[0] = sums.x, weight[0] += sums.y, top[1] = sums.z, weight[1] += sums.w;
-    o[0] += x.x, o[1] += x.y, o[2] += x.z, o[3] += x.w;
-  }
   // The parts [0, n), kAtOnce under way at a time; get(s, sums, o) reads one.
   template <int kAtOnce, class Get>
   __device__ void merge(int n, Get get) {
@@ -237,7 +260,6 @@ struct Part {
       }
     }
   }
-  __device__ float4 sums() const { return make_float4(top[0], weight[0], top[1], weight[1]); }
 };
 
 constexpr int kBlocks = kD / 16;           // of 16 columns
@@ -258,27 +280,20 @@ struct Shared {
   __device__ WarpPart& part(int warp) { return *reinterpret_cast<WarpPart*>(ring[warp]); }
 };
 
-// Rows 8i + 2t + c, columns 16m + 8e + g of the result.
+// Row 8i + 2t + c, column 16m + 8e + g of the result.
 __device__ inline void write(const AttentionDecodeParams& p, const Item& it, int piece, int lane,
-                             const Part& x) {
-  const int i = piece / kBlocks, m = piece % kBlocks;
-  const int g = lane / 4, t = lane % 4;
-#pragma unroll
-  for (int c = 0; c < 2; ++c) {
-    const int row = it.first_row + 8 * i + 2 * t + c;
-    if (row >= p.group * p.seqlen_q) continue;
-    const float share = x.weight[c] == 0.f ? 0.f : reciprocal(x.weight[c]);
-    if (m == 0 && g == 0 && x.weight[c] != 0.f) count_flops(3 + p.head_dim);
-    u16* to = row_of(p, p.o, it, row);
-    if (16 * m + g < p.head_dim) to[16 * m + g] = round_to_element(x.o[c] * share);
-    if (16 * m + 8 + g < p.head_dim) to[16 * m + 8 + g] = round_to_element(x.o[2 + c] * share);
-    if (m == 0 && g == 0 && p.lse) {
-      const int query = query_of(p, row), head = it.head_kv * p.group + row - query * p.group;
-      p.lse[(static_cast<long long>(it.batch) * p.n_heads_q + head) * p.seqlen_q + query] =
-          x.weight[c] == 0.f ? kNegativeInfinity
-                             : (x.top[c] + __log2f(x.weight[c])) * 0.6931471805599453f;
-    }
-  }
+                             int c, int e, float top, float weight, float o) {
+  const int i = piece / kBlocks, column = piece % kBlocks * 16 + 8 * e + lane / 4;
+  const int row = it.first_row + 8 * i + 2 * (lane % 4) + c;
+  if (row >= p.group * p.seqlen_q) return;
+  const float share = weight == 0.f ? 0.f : reciprocal(weight);
+  if (column < p.head_dim) row_of(p, p.o, it, row)[column] = round_to_element(o * share);
+  if (column > 0) return;
+  if (weight != 0.f) count_flops(3 + p.head_dim);
+  if (p.lse == nullptr) return;
+  const int query = query_of(p, row), head = it.head_kv * p.group + row - query * p.group;
+  p.lse[(static_cast<long long>(it.batch) * p.n_heads_q + head) * p.seqlen_q + query] =
+      weight == 0.f ? kNegativeInfinity : (top + __log2f(weight)) * 0.6931471805599453f;
 }
 
 // Where a thread's accumulator `at` of a block's result belongs.
@@ -304,25 +319,32 @@ __device__ inline void combine(const AttentionDecodeParams& p, Item it, Shared& 
   float4* o = static_cast<float4*>(p.partial) + block * p.n_splits * kAll;
   float4* sums = static_cast<float4*>(p.partial) + n_blocks * p.n_splits * kAll +
                  block * p.n_splits * kHeads * kTiles * 4;
+  // A thread adds one of an accumulator's four floats.
 #pragma unroll 1
-  for (int at = threadIdx.x; at < kAll; at += kThreads) {
-    const Spot to(at);
+  for (int at = threadIdx.x; at < 4 * kAll; at += kThreads) {
+    const Spot to(at / 4);
+    const int c = at % 2, e = at / 2 % 2;
     if (8 * to.i + 2 * to.t >= rows) continue;
-    Part part;
-    part.clear();
+    float2 sum = make_float2(kNegativeInfinity, 0);  // maximum, the same of all, and weight
+    float x = 0;
 #pragma unroll
     for (int j = 0; j < kParts; ++j) {
       const WarpPart& of = shared.part(j * kHeads + to.head);
-      part.add(of.sums[to.i][to.t], of.o[to.piece][to.lane]);
+      const float2 its = reinterpret_cast<const float2*>(&of.sums[to.i][to.t])[c];
+      sum.x = its.x, sum.y += its.y;
+      x += reinterpret_cast<const float*>(&of.o[to.piece][to.lane])[at % 4];
     }
     if (n_active == 1) {
       it.head_kv = it.first_head + to.head;
-      write(p, it, to.piece, to.lane, part);
+      write(p, it, to.piece, to.lane, c, e, sum.x, sum.y, x);
       continue;
     }
-    __stcg(o + it.split * kAll + at, make_float4(part.o[0], part.o[1], part.o[2], part.o[3]));
-    if (to.piece % kBlocks == 0 && to.lane < 4)
-      __stcg(sums + ((it.split * kHeads + to.head) * kTiles + to.i) * 4 + to.t, part.sums());
+    __stcg(reinterpret_cast<float*>(o + it.split * kAll) + at, x);
+    if (to.piece % kBlocks == 0 && to.lane < 4 && e == 0)
+      __stcg(reinterpret_cast<float2*>(sums + ((it.split * kHeads + to.head) * kTiles + to.i) * 4 +
+                                       to.t) +
+                 c,
+             sum);
   }
   if (n_active == 1) return;
 
@@ -343,22 +365,26 @@ __device__ inline void combine(const AttentionDecodeParams& p, Item it, Shared& 
       x = __ldcg(o + s * kAll + at);
     });
     it.head_kv = it.first_head + to.head;
-    write(p, it, to.piece, to.lane, part);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      write(p, it, to.piece, to.lane, k % 2, k / 2, part.top[k % 2], part.weight[k % 2], part.o[k]);
   }
 }
 
-// smem: aligned to 1024. kIsAlone: the kernel does nothing else.
+// smem: aligned to 1024. kIsAlone: the kernel does nothing else. kept: none, where it looks up.
 template <bool kIsAlone>
 __device__ __forceinline__ void attend(const AttentionDecodeParams& p, const DecodeBlock& block,
-                                       char* smem) {
+                                       char* smem, Kept* kept = nullptr,
+                                       AttentionLookUp look = kLookUp) {
   Shared& shared = *reinterpret_cast<Shared*>(smem);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   // The kernel before may write the newest keys; and lengths and pages, unless said otherwise.
   if (kIsAlone && !p.is_settled) wait_for_grid_before();
-  const Item it(p, block, warp);
+  const Item it(p, block, warp, look == kTakeKept ? kept : nullptr);
+  if (look == kLookUpAndKeep && threadIdx.x == 0) kept->keys = it.keys;
   if (!it.is_active()) return;
 
-  Reader reader(p, it, warp);
+  Reader reader(p, it, warp, kept, look);
   if (kIsAlone && p.is_settled) wait_for_grid_before();
   u32 q[kTiles][kD / 8];  // Qᵀ is the B of Sᵀ: lane (g, t) holds row g of each tile
   float top[kTiles][2], weight[kTiles][2];  // of rows 2t + c; `weight` over this lane's keys
@@ -484,6 +510,10 @@ __device__ __forceinline__ void attend(const AttentionDecodeParams& p, const Dec
 #pragma unroll
   for (int i = 0; i < kTiles; ++i)
     if (g == 0) *tops_of(warp, i) = make_float2(top[i][0], top[i][1]);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) weight[i][c] = over_keys(weight[i][c], sum);
   __syncthreads();
   if (kIsAlone)
     start_grid_after();  // the next grid's blocks find room by now, and are set up meanwhile
@@ -499,7 +529,7 @@ __device__ __forceinline__ void attend(const AttentionDecodeParams& p, const Dec
         most = fmaxf(most, c == 0 ? its.x : its.y);
       }
       share[c] = exp2_approx(top[i][c] - safe(most)), top[i][c] = most;
-      sums[c] = over_keys(weight[i][c], sum) * share[c];
+      sums[c] = weight[i][c] * share[c];
     }
     if (g == 0) shared.part(warp).sums[i][t] = make_float4(top[i][0], sums[0], top[i][1], sums[1]);
 #pragma unroll

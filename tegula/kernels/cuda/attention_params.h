@@ -129,6 +129,14 @@ struct AttentionDecodeParams {
   float scale_log2;  // scale · log2(e)
 };
 
+// Whether a block looks up lengths and pages, or keeps what it has looked up for its next calls, or
+// takes what it has kept.
+enum AttentionLookUp : int {
+  kLookUp,
+  kLookUpAndKeep,
+  kTakeKept,
+};
+
 struct AttentionPadParams {
   AttentionTensor to, from;
   long long to_step, from_step;  // elements from a column to the next

@@ -13,9 +13,9 @@
 // The text that includes this has a function for each kind of step, and one `run_step` that calls
 // them (persistent_text.h). __syncthreads() in them is that of the workers.
 //
-// Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring; TEGULA_SCRATCH_BYTES of
-// shared memory for a step, in which products have parts from byte TEGULA_PARTS_AT on, behind a,
-// at most TEGULA_PART_FLOATS of them; TEGULA_RECORD_BYTES of a step's record; TEGULA_F16.
+// Variant, by -D: TEGULA_M rows of a, up to 8; TEGULA_STAGES of the ring, of which blocks that
+// attend lend the first TEGULA_LENT to attention; TEGULA_SCRATCH_BYTES of shared memory for a
+// step's a and parts; TEGULA_RECORD_BYTES of a step's record; TEGULA_F16.
 #pragma once
 
 #include "tegula/kernels/cuda/count.cuh"
@@ -36,10 +36,8 @@ __device__ __forceinline__ void sync_workers() { named_sync(1, kWorkers); }
 
 namespace persistent {
 
-constexpr int kM = TEGULA_M, kStages = TEGULA_STAGES, kPartFloats = TEGULA_PART_FLOATS;
+constexpr int kM = TEGULA_M, kStages = TEGULA_STAGES, kLent = TEGULA_LENT;
 constexpr int kScratchBytes = TEGULA_SCRATCH_BYTES, kRecordBytes = TEGULA_RECORD_BYTES;
-constexpr int kPartsAt = TEGULA_PARTS_AT;
-static_assert(kPartsAt + 4 * kPartFloats <= kScratchBytes);
 constexpr int kWorkerWarps = kWorkers / 32, kThreads = kWorkers + kFeeders;
 constexpr int kRecords = kPersistentRecords;
 // Each group of warps has a stage for itself.
@@ -49,29 +47,55 @@ constexpr int kGroups = 4, kGroupWarps = kWorkerWarps / kGroups;
 // group that waits while the one a lap before is still to come would go on at once. But it has had
 // its last stage, kGroups before, and that was asked for when all up to kUnderWay before had come.
 constexpr int kUnderWay = 3;
-static_assert(kUnderWay + kGroups <= kStages);
+static_assert(kUnderWay + kGroups <= kStages - kLent);
 // Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
 constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
 static_assert(kWorkers * kWorkerRegisters + kFeeders * kFeederRegisters <= 96 * kThreads);
 static_assert(kM <= 8 && kStageParts % kGroupWarps == 0);
 static_assert(kRecordBytes % 16 == 0);
 
+// A slot of the ring, from slot `begin` on.
+struct Place {
+  u32 slot, parity, begin;
+
+  __device__ __forceinline__ void advance(u32 n) {
+    for (slot += n; slot >= kStages; parity ^= 1) slot -= kStages - begin;
+  }
+  // By no more stages than the ring has: without a loop.
+  __device__ __forceinline__ void advance_few(u32 n) {
+    slot += n;
+    if (slot >= kStages) slot -= kStages - begin, parity ^= 1;
+  }
+  // The stage n before, of as many as the ring has at most.
+  __device__ __forceinline__ Place before(u32 n) const {
+    const bool is_of_lap = slot >= begin + n;
+    return {is_of_lap ? slot - n : slot + kStages - begin - n, is_of_lap ? parity : parity ^ 1,
+            begin};
+  }
+};
+
 struct Shared {
-  char scratch[kScratchBytes];  // of the running step
+  char scratch[kScratchBytes];  // of the running step; attention has lent stages, too
   char ring[kStages][kStageBytes];
   char records[kRecords][kRecordBytes];
   Barrier full[kStages], empty[kStages];
-  int step;  // the next one's number: in a register it would be attention's to spill
-
-  __device__ __forceinline__ float* parts() { return reinterpret_cast<float*>(scratch + kPartsAt); }
+  // Of the next step, in registers they would be attention's to spill.
+  int step;
+  Place next;  // its first stage
 };
-// How many stages come before: one register, where slot and parity would be two.
-using Place = u32;
+// What a step of attention may use.
+constexpr int kAttentionBytes = kScratchBytes + kLent * kStageBytes;
 
 // The first unit or block of a step that is this block's; the next is gridDim.x later.
 __device__ __forceinline__ int own(int first) {
   const int at = static_cast<int>(blockIdx.x) - first;
   return at < 0 ? at + static_cast<int>(gridDim.x) : at;
+}
+
+// x is known here, and not only where it is used, behind a wait.
+template <class T>
+__device__ __forceinline__ void settle(T& x) {
+  asm volatile("" : "+r"(x));
 }
 
 // threadIdx.x, which the compiler cannot know to be the same at each step: what it computed of it
@@ -122,9 +146,8 @@ __device__ __forceinline__ int call_of(const PersistentCalls& calls, int task) {
 }
 
 // By one warp, to the end of the last step.
-__device__ inline void feed(const PersistentParams& p, Shared& s) {
+__device__ inline void feed(const PersistentParams& p, Shared& s, Place at) {
   const int lane = threadIdx.x % 32;
-  Ring<kStages> at;
   Columns next = p.products[0];
   for (int i = 0; i < p.n_products; ++i) {
     const Columns of = next;
@@ -138,15 +161,14 @@ __device__ inline void feed(const PersistentParams& p, Shared& s) {
         const u32 bytes = 2 * min(kStageK, of.k - k);
         barrier_wait(&s.empty[at.slot], at.parity ^ 1);
         // The stage kUnderWay before has come; where there was none, a fresh barrier says so.
-        const bool is_of_lap = at.slot >= kUnderWay;
-        barrier_wait(&s.full[at.slot + (is_of_lap ? 0 : kStages) - kUnderWay],
-                     is_of_lap ? at.parity : at.parity ^ 1);
+        const Place before = at.before(kUnderWay);
+        barrier_wait(&s.full[before.slot], before.parity);
         if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
         __syncwarp();
         if (lane < kUnitColumns)
           bulk_load(s.ring[at.slot] + lane * kStageColumnBytes, from + k, bytes, &s.full[at.slot],
                     kEvictFirst);
-        at.advance();
+        at.advance_few(1);
       }
     }
   }
@@ -166,21 +188,14 @@ struct Result<false> {
 // What the parts of n units of a step's products, from this block's unit `first` on, add up to:
 // four neighbours take every fourth part of a column, and a tree joins them. kEnds: end_of(p, m, n,
 // given) is told what each call has stored.
-template <bool kOut16, int kCalls, bool kEnds, int kProducts, class End>
+template <bool kOut16, int kCalls, bool kEnds, int kProducts, int kK, class End>
 __device__ __forceinline__ void add_parts(const PersistentProduct* of, int first, int n_units,
-                                          Shared& s, End end_of) {
+                                          const float* parts, End end_of) {
   using R = Result<kOut16>;
   constexpr int kOfCall = kUnitColumns / kCalls;
-  const int n_parts = of[0].k / kPartK;
+  constexpr int kParts = kK / kPartK;
   for (int at = this_thread(); at < n_units * kM * 32; at += kWorkers) {
     const int way = at % 4, column = at / 4 % kUnitColumns, m = at / 32 % kM, unit = at / (32 * kM);
-    const float* from = s.parts() + (unit * n_parts * kM + m) * kUnitColumns + column;
-    float sum = 0;
-#pragma unroll 8
-    for (int part = way; part < n_parts; part += 4) sum += from[part * kM * kUnitColumns];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const auto result = R::rounded(sum);
     int product = 0, round = first + unit;
 #pragma unroll
     for (int i = 1; i < kProducts; ++i) {
@@ -190,9 +205,17 @@ __device__ __forceinline__ void add_parts(const PersistentProduct* of, int first
     const PersistentProduct& p = of[product];
     const int n = (own(p.first) + round * static_cast<int>(gridDim.x)) * kOfCall + column % kOfCall;
     const bool is_there = way == 0 && n < p.n;
+    auto* const to = static_cast<typename R::Type*>(p.c[column / 2]) + m * p.ldc + n;
+    const float* from = parts + (unit * kParts * kM + m) * kUnitColumns + column;
+    float sum = 0;
+#pragma unroll 8
+    for (int part = way; part < kParts; part += 4) sum += from[part * kM * kUnitColumns];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    const auto result = R::rounded(sum);
     if (is_there) {
-      count_flops(2ULL * p.k);
-      static_cast<typename R::Type*>(p.c[column / 2])[m * p.ldc + n] = result;
+      count_flops(2ULL * kK);
+      *to = result;
     }
     if constexpr (kEnds) {
       typename R::Type given[kCalls];
@@ -234,61 +257,65 @@ __device__ __forceinline__ void multiply_parts(u32 a, u32 b, int lane, float* to
         to[(i * kGroupWarps * kM + m) * kUnitColumns] = sums[i][e];
 }
 
-// Products of one a, in shared memory: kM rows of k, without gaps. Stages go round the groups of
-// warps.
-template <bool kOut16, int kCalls, bool kEnds, int kProducts, class End>
-__device__ __forceinline__ void multiply(const PersistentProduct* of, const u16* a, Shared& s,
-                                         Place& at, End end_of) {
+// Products of one a: read() waits for it, and gives it in shared memory, kM rows of kK without
+// gaps. Stages go round the groups of warps.
+template <bool kOut16, int kCalls, bool kEnds, int kProducts, int kK, class Read, class End>
+__device__ __forceinline__ void multiply(const PersistentStep& step, const PersistentProduct* of,
+                                         Shared& s, Read read, End end_of) {
   const int thread = this_thread(), lane = thread % 32, warp = thread / 32 % kGroupWarps;
-  const int k = of[0].k, n_parts = k / kPartK, n_stages = (k + kStageK - 1) / kStageK;
-  const int at_once = of[0].at_once;
+  constexpr int kParts = kK / kPartK, kOfUnit = (kK + kStageK - 1) / kStageK;  // stages
+  float* const parts = reinterpret_cast<float*>(s.scratch + step.parts_at);
   constexpr int kPartsAtOnce = kM < 4 ? 4 : 2;  // as many as registers hold
   int n_units = 0;
 #pragma unroll
   for (int i = 0; i < kProducts; ++i) n_units += n_own(of[i]);
   // What this lane gives to ldmatrix: of a row, or a column of b, by quarters of 32 k.
-  const u32 of_a = smem_address(a + min(lane % 8, kM - 1) * k) + lane / 8 * 16;
-  const u32 of_b = lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;
-  int unit = 0, stage = thread / 32 / kGroupWarps;
-  Ring<kStages> mine;
-  mine.slot = (at + stage) % kStages, mine.parity = (at + stage) / kStages & 1;
-  at += n_units * n_stages;
-  for (int first = 0; first < n_units; first += at_once) {
-    const int n = min(at_once, n_units - first);
-    for (;; mine.advance(kGroups), stage += kGroups) {
-      for (; stage >= n_stages; stage -= n_stages) ++unit;
-      if (unit >= n) break;
-      const int part = stage * kStageParts + warp;
-      const u32 from_a = of_a + 2 * kPartK * part, from_b = smem_address(s.ring[mine.slot]) + of_b;
-      float* const to = s.parts() + (unit * n_parts + part) * kM * kUnitColumns + lane / 4;
+  u32 of_a = min(lane % 8, kM - 1) * (2 * kK) + lane / 8 * 16;
+  u32 of_b =
+      smem_address(s.ring) + lane % 8 * kStageColumnBytes + lane / 8 * 16 + warp * 2 * kPartK;
+  u32 stage = thread / 32 / kGroupWarps;  // of all of this block's
+  Place mine = s.next;
+  mine.advance_few(stage);
+  settle(n_units), settle(of_a), settle(of_b), settle(mine.slot), settle(mine.parity);
+  of_a += smem_address(read());
+  for (int first = 0; first < n_units; first += step.at_once) {
+    const int n = min(step.at_once, n_units - first);
+    const u32 end = (first + n) * kOfUnit;
+    for (; stage < end; mine.advance_few(kGroups), stage += kGroups) {
+      const int unit = stage / kOfUnit - first, of_unit = stage % kOfUnit;
+      const int part = of_unit * kStageParts + warp;
+      const u32 from_a = of_a + 2 * kPartK * part, from_b = of_b + kStageBytes * mine.slot;
+      float* const to = parts + (unit * kParts + part) * kM * kUnitColumns + lane / 4;
       barrier_wait(&s.full[mine.slot], mine.parity);
-      if (n_parts >= (stage + 1) * kStageParts) {
+      if (kParts % kStageParts == 0 || kParts >= (of_unit + 1) * kStageParts) {
 #pragma unroll 1
         for (int i = 0; i < kStageParts; i += kPartsAtOnce * kGroupWarps)
           multiply_parts<kPartsAtOnce>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
                                        to + i * kM * kUnitColumns);
       } else {
-        for (int i = 0; part + i < n_parts; i += kGroupWarps)
+        for (int i = 0; part + i < kParts; i += kGroupWarps)
           multiply_parts<1>(from_a + 2 * kPartK * i, from_b + 2 * kPartK * i, lane,
                             to + i * kM * kUnitColumns);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(&s.empty[mine.slot]);
     }
-    unit -= n;
     sync_workers();
-    add_parts<kOut16, kCalls, kEnds, kProducts>(of, first, n, s, end_of);
+    add_parts<kOut16, kCalls, kEnds, kProducts, kK>(of, first, n, parts, end_of);
     if (first + n < n_units) sync_workers();
   }
+  // All have read it before they met; without units nobody meets.
+  if (thread == 0 && n_units > 0) s.next.advance(n_units * kOfUnit);
 }
 
 // The rows of a, kM of k elements, to the scratch.
-__device__ __forceinline__ const u16* load_rows(const void* a, long long lda, int k, Shared& s) {
+template <int kK>
+__device__ __forceinline__ const u16* load_rows(const void* a, long long lda, Shared& s) {
   uint4* const to = reinterpret_cast<uint4*>(s.scratch);
-  const int of_row = k / 8;
-  for (int i = threadIdx.x; i < kM * of_row; i += kWorkers)
-    to[i] = *reinterpret_cast<const uint4*>(static_cast<const u16*>(a) + i / of_row * lda +
-                                            i % of_row * 8);
+  constexpr int kOfRow = kK / 8;
+  for (int i = threadIdx.x; i < kM * kOfRow; i += kWorkers)
+    to[i] = *reinterpret_cast<const uint4*>(static_cast<const u16*>(a) + i / kOfRow * lda +
+                                            i % kOfRow * 8);
   sync_workers();
   return reinterpret_cast<const u16*>(s.scratch);
 }
@@ -305,11 +332,14 @@ __device__ __forceinline__ void note_time(const PersistentParams& p, int step) {
   if (blockIdx.x == 0 && threadIdx.x == 0) p.clocks[step] = clock64();
 }
 
-// run_step(step, parameters, place) does this block's share of a step.
+// run_step(step, parameters, wait) does this block's share of a step, and calls wait() once, before
+// it reads or writes anything that others do.
 template <class Run>
 __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run run_step) {
+  const u32 begin = static_cast<int>(blockIdx.x) < p.n_attending ? kLent : 0;
+  const Place first{begin, 0, begin};
   if (threadIdx.x == 0) {
-    s.step = 0;
+    s.step = 0, s.next = first;
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], kGroupWarps);
@@ -319,11 +349,10 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   named_sync(2, kThreads);
   if (threadIdx.x >= kWorkers) {
     give_registers<kFeederRegisters>();
-    if (threadIdx.x < kWorkers + 32) feed(p, s);
+    if (threadIdx.x < kWorkers + 32) feed(p, s, first);
     return;
   }
   take_registers<kWorkerRegisters>();
-  Place place = 0;
   for (int i = 0; i + 1 < kRecords; ++i) load_record(p, i, s);
   while (true) {
     cp_async_wait<kRecords - 2>();
@@ -335,13 +364,15 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     note_time(p, i);
     if (step.waits && threadIdx.x == 0) add_released(p.arrived);
     load_record(p, i + kRecords - 1, s);
-    if (step.waits && threadIdx.x == 0) {
-      while (load_acquire(p.arrived) < step.waits * gridDim.x) {
+    const auto wait = [&] {
+      if (step.waits && threadIdx.x == 0) {
+        while (load_acquire(p.arrived) < step.waits * gridDim.x) {
+        }
       }
-    }
-    sync_workers();
-    if (threadIdx.x == 0) s.step = i + 1;
-    run_step(step, record + sizeof(PersistentStep), place);
+      sync_workers();
+      if (threadIdx.x == 0) s.step = i + 1;
+    };
+    run_step(step, record + sizeof(PersistentStep), wait);
   }
   note_time(p, p.n_steps);
   if (threadIdx.x == 0 && add_and_see(p.arrived) == (p.n_waits + 1) * gridDim.x - 1) *p.arrived = 0;

@@ -1,6 +1,7 @@
 #include "tegula/kernels/cuda/persistent_text.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tegula/base/round.h"
 #include "tegula/base/str.h"
@@ -11,10 +12,44 @@
 namespace tegula::cuda {
 
 std::string PersistentFunction::key() const {
-  std::string s = cat("kind ", int{kind}, " products ", n_products, " calls ", n_calls, " out16 ",
-                      int{is_out16}, "\n");
+  std::string s = cat("kind ", int{kind}, " products ", n_products, " calls ", n_calls, " k ", k,
+                      " out16 ", int{is_out16}, "\n");
   if (first.is_there()) s += "first " + first.key();
   if (last.is_there()) s += "last " + last.key();
+  if (kind == kAttention) s += attention_constants();
+  if (kind == kPutRows) s += rows_constants();
+  return s;
+}
+
+// As members of a struct.
+std::string PersistentFunction::rows_constants() const {
+  return cat("  static constexpr long long x_step = ", rows.x_step, ", y_step = ", rows.y_step,
+             ";\n  static constexpr int n = ", rows.n, ", n_ids = ", rows.n_ids,
+             ", bytes = ", rows.bytes, ";\n");
+}
+
+// As statements; of a struct `call`.
+std::string PersistentFunction::attention_constants() const {
+  std::string s;
+  const AttentionDecodeParams& a = attention;
+  const auto set = [&](const char* name, int64_t x) { s += cat("  ", name, " = ", x, ";\n"); };
+  const auto tensor = [&](const char* name, const AttentionTensor& t) {
+    s += cat("  call.", name, " = {p.", name, ", ", t.batch, ", ", t.row, ", ", t.head, "};\n");
+  };
+  tensor("q", a.q), tensor("k", a.k), tensor("v", a.v), tensor("o", a.o);
+  set("call.seqlen_q", a.seqlen_q), set("call.seqlen_k", a.seqlen_k);
+  set("call.n_heads_q", a.n_heads_q), set("call.n_heads_kv", a.n_heads_kv);
+  set("call.group", a.group), set("call.head_dim", a.head_dim), set("call.n_tiles", a.n_tiles);
+  set("call.group_inverse", a.group_inverse);
+  set("call.keys_per_split", a.keys_per_split), set("call.n_splits", a.n_splits);
+  set("call.n_slots", a.n_slots), set("call.pages_per_sequence", a.pages_per_sequence);
+  set("call.page_size", a.page_size), set("call.page_log2", a.page_log2);
+  set("call.last_page", a.last_page), set("call.window_left", a.window_left);
+  set("call.is_causal", a.is_causal), set("call.keeps_kv", a.keeps_kv);
+  set("call.is_settled", a.is_settled);
+  s += cat("  call.scale_log2 = __uint_as_float(", std::bit_cast<uint32_t>(a.scale_log2), "u);\n");
+  s += cat("  constexpr int n_heads = ", n_heads, ", n_batch = ", n_batch, ";\n");
+  s += cat("  constexpr AttentionLookUp look = static_cast<AttentionLookUp>(", int{look}, ");\n");
   return s;
 }
 
@@ -41,8 +76,15 @@ class Writer {
 
   std::string run() {
     line("#include \"tegula/kernels/cuda/persistent.cuh\"");
-    if (has(PersistentFunction::kAttention))
+    if (has(PersistentFunction::kAttention)) {
       line("#include \"tegula/kernels/cuda/attention_decode.cuh\"");
+      line("namespace tegula::cuda::persistent {");
+      line("// Behind what products use of it.");
+      line("constexpr int kKeptAt = sizeof(cuda::Shared) < kScratchBytes ? kScratchBytes : ",
+           "sizeof(cuda::Shared);");
+      line("static_assert(kKeptAt + sizeof(Kept) <= kAttentionBytes);");
+      line("}  // namespace tegula::cuda::persistent");
+    }
     if (has(PersistentFunction::kPutRows)) line("#include \"tegula/kernels/cuda/put_row.cuh\"");
     if (has(PersistentFunction::kPut)) line("#include \"tegula/kernels/cuda/put.cuh\"");
     for (size_t i = 0; i < functions_.size(); ++i) programs(functions_[i], i);
@@ -86,20 +128,32 @@ class Writer {
     if (f.kind == PersistentFunction::kProducts) return products(f, i);
     const bool is_attention = f.kind == PersistentFunction::kAttention;
     const std::string type = f.kind == PersistentFunction::kElements  ? cat("first", i, "::Params")
-                             : f.kind == PersistentFunction::kPutRows ? "RowsParams"
+                             : f.kind == PersistentFunction::kPutRows ? cat("Rows", i)
                                                                       : "IndexParams";
+    if (f.kind == PersistentFunction::kPutRows)
+      line("struct Rows", i, " {\n  char* x;\n  const char* y;\n  const int* ids;\n",
+           f.rows_constants(), "};");
     line("struct Params", i, " {");
-    line(is_attention ? std::string("  AttentionDecodeParams call;\n  int n_heads, n_batch;")
-                      : cat("  PersistentCalls calls;\n  ", type, " of[", f.n_calls, "];"));
+    line(is_attention
+             ? std::string("  unsigned short *q, *k, *v, *o;\n  float* lse;\n  void* partial;\n"
+                           "  unsigned* counters;\n  const int *seqlens_k, *pages;")
+             : cat("  PersistentCalls calls;\n  ", type, " of[", f.n_calls, "];"));
     line("};");
+    line("template <class Wait>");
     line("__device__ __forceinline__ void do", i, "(const PersistentStep& step, const Params", i,
-         "& p, Shared& s, Place&) {");
+         "& p, Shared& s, Wait wait) {");
+    line("  wait();");
     if (is_attention) {
+      line("  AttentionDecodeParams call;");
+      line("  call.lse = p.lse, call.partial = p.partial, call.counters = p.counters;");
+      line("  call.seqlens_k = p.seqlens_k, call.pages = p.pages;");
+      text_ += f.attention_constants();
       line("  each_task<false>(step, [&](int task) {");
-      line("    const int rest = task / p.call.n_splits;");
-      line("    attend<false>(p.call, {task - rest * p.call.n_splits, rest % p.n_heads, ",
-           "rest / p.n_heads, p.n_heads, p.n_batch}, s.scratch);");
-      line("    __syncthreads();");
+      line("    const int rest = task / call.n_splits;");
+      line("    attend<false>(call, {task - rest * call.n_splits, rest % n_heads, rest / n_heads, ",
+           "n_heads, n_batch}, s.scratch,");
+      line("                  reinterpret_cast<Kept*>(s.scratch + kKeptAt), look);");
+      if (f.look == kLookUp) line("    __syncthreads();");  // else a block has one task
     } else {
       line("  each_task<true>(step, [&](int task) {");
       line("    const int call = call_of<", f.n_calls, ">(p.calls, task);");
@@ -122,22 +176,28 @@ class Writer {
     line("  PersistentProduct of[", f.n_products, "];");
     if (f.last.is_there()) line("  last", i, "::End last;");
     line("};");
-    line("__device__ __forceinline__ void do", i, "(const PersistentStep&, const Params", i,
-         "& p, Shared& s, Place& at) {");
+    line("template <class Wait>");
+    line("__device__ __forceinline__ void do", i, "(const PersistentStep& step, const Params", i,
+         "& p, Shared& s, Wait wait) {");
+    line("  const auto read = [&] {");
+    line("    wait();");
     if (f.first.is_there()) {
-      line("  const u16* const a = static_cast<const u16*>(first", i,
-           "::prologue(p.first, reinterpret_cast<float4*>(s.scratch)));");
-      line("  __syncthreads();  // an elementwise program's results are there");
+      line("    const void* const a = first", i,
+           "::prologue(p.first, reinterpret_cast<float4*>(s.scratch));");
+      line("    __syncthreads();  // an elementwise program's results are there");
+      line("    return static_cast<const u16*>(a);");
     } else {
-      line("  const u16* const a = load_rows(p.a, p.lda, p.of[0].k, s);");
+      line("    return load_rows<", f.k, ">(p.a, p.lda, s);");
     }
+    line("  };");
     line("  const auto end = [&](const PersistentProduct& of, int m, int n, const auto* given) {");
     if (f.last.is_there())
       line("    last", i, "::element(p.last, static_cast<last", i,
            "::Index>(m * of.n + n), given);");
     line("  };");
     line("  multiply<", f.is_out16 ? "true" : "false", ", ", f.n_calls, ", ",
-         f.last.is_there() ? "true" : "false", ", ", f.n_products, ">(p.of, a, s, at, end);");
+         f.last.is_there() ? "true" : "false", ", ", f.n_products, ", ", f.k,
+         ">(step, p.of, s, read, end);");
     line("}\n");
   }
 
@@ -147,12 +207,12 @@ class Writer {
     line("    ", kPersistentEntry, "(const __grid_constant__ PersistentParams p) {");
     line("  extern __shared__ __align__(1024) char smem[];");
     line("  persistent::Shared& s = *reinterpret_cast<persistent::Shared*>(smem);");
-    line("  persistent::run(p, s, [&](const PersistentStep& step, const char* params,");
-    line("                            persistent::Place& at) {");
+    line(
+        "  persistent::run(p, s, [&](const PersistentStep& step, const char* params, auto wait) {");
     line("    switch (step.function) {");
     for (size_t i = 0; i < functions_.size(); ++i)
       line("      case ", i, ": return persistent::do", i,
-           "(step, *reinterpret_cast<const persistent::Params", i, "*>(params), s, at);");
+           "(step, *reinterpret_cast<const persistent::Params", i, "*>(params), s, wait);");
     line("    }");
     line("  });");
     line("}");

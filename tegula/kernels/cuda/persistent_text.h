@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tegula/kernels/cuda/attention_params.h"
+#include "tegula/kernels/cuda/strided_params.h"
 #include "tegula/kernels/cuda/tile_part.h"
 
 namespace tegula::cuda {
@@ -25,9 +27,25 @@ struct PersistentFunction {
   TilePart last;       // kProducts: what each ends with
   int n_products = 0;  // of a step
   int n_calls = 1;     // kProducts: of each that ends with `last`; else of a step
+  int k = 0;           // of a product
   bool is_out16 = true;
+  // kAttention, its blocks and what they look up: constants, but for the pointers.
+  AttentionDecodeParams attention = {};
+  int n_heads = 1, n_batch = 1;
+  AttentionLookUp look = kLookUp;
+  RowsParams rows = {};  // kPutRows: constants, but for the pointers
 
   std::string key() const;
+  std::string attention_constants() const;
+  std::string rows_constants() const;
+};
+
+struct AttentionPointers {
+  unsigned short *q, *k, *v, *o;
+  float* lse;
+  void* partial;
+  unsigned* counters;
+  const int *seqlens_k, *pages;
 };
 
 inline constexpr const char* kPersistentEntry = "persistent_kernel";
@@ -38,8 +56,9 @@ std::optional<TileCall> as_warps(const TileCall& call, std::span<const uint64_t>
 
 // Parameters of a function, 8-byte words: kProducts those of `first`, or a and its stride lda; then
 // a PersistentProduct for each; then those of `last`. kElements, kPut and kPutRows PersistentCalls,
-// then the program's parameters, IndexParams or RowsParams of each call. kAttention
-// AttentionDecodeParams, heads of a split and sequences as two ints.
+// then the program's parameters, IndexParams, or RowsParams' three pointers of each call. Of a
+// program's, those that are no constants. kAttention
+// AttentionPointers.
 std::string persistent_text(const std::vector<PersistentFunction>& functions);
 
 }  // namespace tegula::cuda

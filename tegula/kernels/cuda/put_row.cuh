@@ -7,8 +7,10 @@
 namespace tegula::cuda {
 
 // A warp's task: kRowTaskBytes of a row, or what is left of it. The last of an id's rows stands.
-__device__ __forceinline__ void put_row(const RowsParams& p, int task, int lane) {
-  const int pieces = (p.bytes + kRowTaskBytes - 1) / kRowTaskBytes, row = task / pieces;
+// Rows: the members of RowsParams, which may be constants.
+template <class Rows>
+__device__ __forceinline__ void put_row(const Rows& p, int task, int lane) {
+  const int pieces = (p.bytes + kRowTaskBytes - 1) / kRowTaskBytes, row = p.n_ids > 1 ? task / pieces : 0;
   const int at = (task - row * pieces) * kRowTaskBytes + 16 * lane;
   const int id = p.ids[row];
   uint4 x{};

@@ -76,6 +76,7 @@ struct TileLayout {
 struct TileParam {
   std::string type, name;
   uint64_t value = 0;
+  bool is_constant = false;  // of the text, and none of the words that are passed
 };
 
 struct TileCall {

@@ -8,6 +8,8 @@ namespace tegula::cuda {
 std::string TilePart::key() const {
   std::string s = cat(call.layout.key(), " blocks ", call.n_blocks, " wanted ", wanted, " of");
   for (const int k : of) s += cat(" ", k);
+  for (const TileParam& p : call.params)
+    if (p.is_constant) s += cat(" ", p.name, "=", static_cast<int64_t>(p.value));
   s += " out";
   for (const TensorRef& t : out) s += cat(" ", t.numel());
   return cat(s, "\n", tile::to_text(*program), "\n");

@@ -82,7 +82,12 @@ void TileWriter::params(const char* name_space, const char* name) {
   line("using namespace tile;");
   line("using Index = ", layout().is_wide ? "i64" : "int", ";  // of positions\n");
   line("struct ", name, " {");
-  for (const TileParam& param : call_.params) line("  ", param.type, " ", param.name, ";");
+  for (const TileParam& param : call_.params)
+    if (param.is_constant)
+      line("  static constexpr ", param.type, " ", param.name, " = ",
+           static_cast<int64_t>(param.value), ";");
+    else
+      line("  ", param.type, " ", param.name, ";");
   line("};\n");
 }
 

@@ -14,7 +14,7 @@
 namespace tegula::cuda {
 
 namespace {
-constexpr int64_t kMostRows = 8, kMostPartFloats = 16384;
+constexpr int64_t kMostRows = 8, kMostPart_bytes = 64 << 10;
 constexpr int kPastTheLast = 1 << 30, kMostRepeatedTasks = 64;
 
 // What stands for the workspace that attention has of the kernel itself, in place of the plan's,
@@ -38,8 +38,36 @@ Touched touched_by(const WorkInOrder& w) {
   return t;
 }
 
-void add_params(std::vector<uint64_t>& words, const TileCall& call) {
-  for (const TileParam& p : call.params) words.push_back(p.value);
+// Of the parts of a unit.
+int64_t unit_bytes(const MatvecParams& p) {
+  return int64_t{p.k} / kPartK * p.m * kUnitColumns * int64_t{sizeof(float)};
+}
+
+// What is no pointer and the same in all calls, whose words these are, is the text's: numbers that
+// the compiler knows cost no instructions.
+void make_constant(TileCall& call, std::span<const std::vector<uint64_t>> calls) {
+  for (size_t i = 0; i < call.params.size(); ++i) {
+    TileParam& p = call.params[i];
+    p.value = calls[0][i];
+    p.is_constant = p.type == "i64" && std::all_of(calls.begin(), calls.end(), [&](const auto& of) {
+                      return of[i] == p.value;
+                    });
+  }
+}
+
+std::vector<uint64_t> passed(const TileCall& call, const std::vector<uint64_t>& words) {
+  std::vector<uint64_t> some;
+  for (size_t i = 0; i < words.size(); ++i)
+    if (!call.params[i].is_constant) some.push_back(words[i]);
+  return some;
+}
+
+void add_params(std::vector<uint64_t>& words, TileCall& call) {
+  std::vector<uint64_t> all;
+  for (const TileParam& p : call.params) all.push_back(p.value);
+  make_constant(call, {&all, 1});
+  const std::vector<uint64_t> some = passed(call, all);
+  words.insert(words.end(), some.begin(), some.end());
 }
 
 // Calls of one program or kernel as the tasks of a step, where they are as many as one may have:
@@ -95,8 +123,8 @@ bool Chain::fits(const MatvecLaunch& launch) const {
   if (rows_ > 0 && (rows_ != calls[0].m || is_f16_ != (in == DType::kF16))) return false;
   return std::all_of(calls.begin(), calls.end(), [&](const MatvecParams& p) {
     return p.a == calls[0].a && p.lda == calls[0].lda && p.m == calls[0].m && p.k == calls[0].k &&
-           p.m <= kMostRows && p.k % kPartK == 0 && p.n > 0 &&
-           int64_t{p.k} / kPartK * p.m * kUnitColumns <= kMostPartFloats && lies_in(p.b, constant_);
+           p.m <= kMostRows && p.k % kPartK == 0 && p.n > 0 && unit_bytes(p) <= kMostPart_bytes &&
+           lies_in(p.b, constant_);
   });
 }
 
@@ -114,6 +142,7 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
         f.last = std::move(*part), f.n_calls = static_cast<int>(calls.size());
         ++end;
       }
+  f.k = calls[0].k;
   f.n_products = f.last.is_there() ? 1 : static_cast<int>(calls.size());
   Step step = new_step(begin, end);
   step.work = at;
@@ -121,11 +150,11 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
     add_params(step.words, first.call);
     const int64_t results = tile_results_bytes(first.out);
     fixed_bytes_.insert(tile_prologue_bytes(*first.program, first.call, first.out) - results);
-    row_bytes_ = std::max(row_bytes_, results);
+    step.a_bytes = round_up(results, int64_t{128});
   } else {
     step.words.push_back(reinterpret_cast<uintptr_t>(calls[0].a));
     step.words.push_back(static_cast<uint64_t>(calls[0].lda));
-    row_bytes_ = std::max(row_bytes_, int64_t{calls[0].m} * calls[0].k * 2);
+    step.a_bytes = round_up(int64_t{calls[0].m} * calls[0].k * 2, int64_t{128});
   }
   f.first = std::move(first);
   for (int k = 0; k < f.n_products; ++k) {
@@ -141,14 +170,12 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
     p.n_whole = static_cast<int>(n_units / target_->multiprocessors);
     p.n_left = static_cast<int>(n_units % target_->multiprocessors);
     p.first = next_block(n_units);
-    const int64_t of_unit = int64_t{of.k} / kPartK * of.m * kUnitColumns;
-    part_floats_ = std::max(part_floats_, of_unit);
-    p.at_once = static_cast<int>(std::max(kLeastPartFloats / of_unit, int64_t{1}));
     products_.push_back(p);
     const std::vector<uint64_t> words = words_of(p);
     step.words.insert(step.words.end(), words.begin(), words.end());
   }
   if (f.last.is_there()) add_params(step.words, f.last.call);
+  step.unit_bytes = unit_bytes(calls[0]);
   rows_ = calls[0].m, is_f16_ = launch.in() == DType::kF16;
   add(std::move(step), std::move(f));
   return end - begin;
@@ -156,10 +183,16 @@ size_t Chain::take_products(size_t begin, size_t at, const MatvecLaunch& launch,
 
 bool Chain::add_elements(Step step, const TileLaunch& launch) {
   const auto tiles = [&](size_t k) { return as_warps(launch.tiles, launch.call_words(k)); };
-  const std::optional<TileCall> first = tiles(0);
+  std::optional<TileCall> first = tiles(0);
+  std::vector<std::vector<uint64_t>> words;
+  for (size_t k = 0; k < launch.n_calls(); ++k) {
+    const std::span<const uint64_t> of = launch.call_words(k);
+    words.emplace_back(of.begin(), of.end());
+  }
+  if (first) make_constant(*first, words);
   if (!first || !add_calls(
                     step.words, step.head.n_tasks, launch.n_calls(),
-                    [&](size_t k) { return launch.call_words(k); },
+                    [&](size_t k) { return passed(*first, words[k]); },
                     [&](size_t k) { return tiles(k)->n_blocks; }))
     return false;
   PersistentFunction f;
@@ -170,26 +203,41 @@ bool Chain::add_elements(Step step, const TileLaunch& launch) {
   return true;
 }
 
-bool Chain::add_rows(Step step, const PutLaunch& launch) {
-  std::vector<RowsParams> rows;
-  for (size_t k = 0; k < launch.n_calls(); ++k)
-    if (const std::optional<RowsParams> of = launch.rows(k)) rows.push_back(*of);
-  if (rows.size() < launch.n_calls() ||
-      !add_calls(
-          step.words, step.head.n_tasks, rows.size(), [&](size_t k) { return words_of(rows[k]); },
-          [&](size_t k) {
-            return rows[k].n_ids * ceil_div(int64_t{rows[k].bytes}, int64_t{kRowTaskBytes});
-          }))
+// Rows of the calls, if all put some, as many and as long ones.
+std::vector<RowsParams> Chain::equal_rows(const PutLaunch& launch) {
+  std::vector<RowsParams> all;
+  for (size_t k = 0; k < launch.n_calls(); ++k) {
+    const std::optional<RowsParams> of = launch.rows(k);
+    const auto is_equal = [](const RowsParams& a, const RowsParams& b) {
+      return a.x_step == b.x_step && a.y_step == b.y_step && a.n == b.n && a.n_ids == b.n_ids &&
+             a.bytes == b.bytes;
+    };
+    if (!of || (k > 0 && !is_equal(*of, all[0]))) return {};
+    all.push_back(*of);
+  }
+  return all;
+}
+
+bool Chain::add_rows(Step step, const std::vector<RowsParams>& rows) {
+  const int64_t n_tasks = rows[0].n_ids * ceil_div(int64_t{rows[0].bytes}, int64_t{kRowTaskBytes});
+  const auto pointers = [&](size_t k) {
+    const RowsParams& r = rows[k];
+    return std::vector<uint64_t>{reinterpret_cast<uintptr_t>(r.x), reinterpret_cast<uintptr_t>(r.y),
+                                 reinterpret_cast<uintptr_t>(r.ids)};
+  };
+  if (!add_calls(step.words, step.head.n_tasks, rows.size(), pointers,
+                 [&](size_t) { return n_tasks; }))
     return false;
   PersistentFunction f;
+  f.rows = rows[0];
   f.kind = PersistentFunction::kPutRows;
-  f.n_calls = static_cast<int>(launch.n_calls());
+  f.n_calls = static_cast<int>(rows.size());
   add(std::move(step), std::move(f));
   return true;
 }
 
 bool Chain::add_put(Step step, const PutLaunch& launch) {
-  if (launch.rows(0)) return add_rows(std::move(step), launch);
+  if (const auto rows = equal_rows(launch); !rows.empty()) return add_rows(std::move(step), rows);
   const std::vector<std::string>& d = launch.defines;
   if (std::find(d.begin(), d.end(), "TEGULA_T=unsigned short") == d.end()) return false;
   if (!put_defines_.empty() && put_defines_ != d) return false;
@@ -273,22 +321,35 @@ bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
   v.n_slots = 1;  // the weights' ring needs the room
   if (attention_ && attention_->defines() != v.defines()) return false;
   if (rows_ > 0 && v.is_f16 != is_f16_) return false;
-  AttentionWords words{};
-  std::memcpy(&words.call, launch.list.argument(0), sizeof words.call);
-  words.call.n_slots = 1;
+  PersistentFunction f;
+  f.kind = PersistentFunction::kAttention;
+  AttentionDecodeParams& call = f.attention;
+  std::memcpy(&call, launch.list.argument(0), sizeof call);
+  call.n_slots = 1;
   workspaces_.push_back(steps_.size());
   workspace_bytes_ = std::max(workspace_bytes_, launch.workspace_bytes());
   const Grid& grid = launch.list.grid(0);
-  words.n_heads = static_cast<int>(grid.blocks[1]);
-  words.n_batch = static_cast<int>(grid.blocks[2]);
+  f.n_heads = static_cast<int>(grid.blocks[1]), f.n_batch = static_cast<int>(grid.blocks[2]);
+  f.look = look_up(call, grid);
   attention_ = v;
-  attention_bytes_ = v.smem_bytes();
-  step.words = words_of(words);
+  step.words =
+      words_of(AttentionPointers{call.q.data, call.k.data, call.v.data, call.o.data, call.lse,
+                                 call.partial, call.counters, call.seqlens_k, call.pages});
   step.head.n_tasks = static_cast<int>(grid.blocks[0] * grid.blocks[1] * grid.blocks[2]);
-  PersistentFunction f;
-  f.kind = PersistentFunction::kAttention;
   add(std::move(step), std::move(f));
   return true;
+}
+
+// Lengths and pages are constant: blocks of one task each keep what the first step has looked up.
+AttentionLookUp Chain::look_up(AttentionDecodeParams of, const Grid& grid) {
+  if (grid.blocks[0] * grid.blocks[1] * grid.blocks[2] > target_->multiprocessors) return kLookUp;
+  for (AttentionTensor* t : {&of.q, &of.k, &of.v, &of.o}) t->data = nullptr;
+  of.lse = nullptr, of.partial = nullptr, of.counters = nullptr;
+  if (!looked_up_) {
+    looked_up_ = of;
+    return kLookUpAndKeep;
+  }
+  return std::memcmp(&of, &*looked_up_, sizeof of) == 0 ? kTakeKept : kLookUp;
 }
 
 // A step of work[begin, end), in order.
@@ -311,7 +372,11 @@ int Chain::next_block(int64_t n) {
 }
 
 void Chain::add(Step step, PersistentFunction f) {
-  if (f.kind != PersistentFunction::kProducts) step.head.first = next_block(step.head.n_tasks);
+  // Attention is always the first blocks', which have a shorter ring for it.
+  if (f.kind == PersistentFunction::kAttention)
+    n_attending_ = std::max(n_attending_, std::min(step.head.n_tasks, target_->multiprocessors));
+  else if (f.kind != PersistentFunction::kProducts)
+    step.head.first = next_block(step.head.n_tasks);
   const auto [at, is_new] = numbers_.try_emplace(f.key(), functions_.size());
   if (is_new) functions_.push_back(std::move(f));
   step.head.function = static_cast<int>(at->second);

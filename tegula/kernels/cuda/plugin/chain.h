@@ -21,12 +21,6 @@ class MatvecLaunch;
 class PutLaunch;
 class TileLaunch;
 
-// Parameters of attention, and what its blocks need of their grid (persistent_text.h).
-struct AttentionWords {
-  AttentionDecodeParams call;
-  int n_heads, n_batch;
-};
-
 class Chain {
  public:
   Chain(std::span<const WorkInOrder> work, std::span<const MemoryRange> constant,
@@ -42,15 +36,17 @@ class Chain {
 
  private:
   static constexpr size_t kFewestSteps = 4;
-  static constexpr int64_t kLeastPartFloats = 4096;
+  // For a and parts; more where a step needs more.
+  static constexpr int64_t kLeastScratch_bytes = 24 << 10;
   struct Step {
     PersistentStep head;  // waits: whether
     std::vector<uint64_t> words;
-    size_t work = 0;  // most of what it does
+    size_t work = 0;                      // most of what it does
+    int64_t a_bytes = 0, unit_bytes = 0;  // of products: of a, of the parts of a unit
   };
   // Of shared memory, bytes; and stages of the ring.
   struct Sizes {
-    int64_t record = 0, parts_at = 0, scratch = 0, stages = 0, smem = 0;
+    int64_t record = 0, scratch = 0, stages = 0, lent = 0, smem = 0;
   };
 
   std::optional<TilePart> beginning(size_t i, const TileLaunch& program,
@@ -58,10 +54,12 @@ class Chain {
   bool fits(const MatvecLaunch& launch) const;
   size_t take_products(size_t begin, size_t at, const MatvecLaunch& launch, TilePart first);
   bool add_elements(Step step, const TileLaunch& launch);
-  bool add_rows(Step step, const PutLaunch& launch);
+  static std::vector<RowsParams> equal_rows(const PutLaunch& launch);
+  bool add_rows(Step step, const std::vector<RowsParams>& rows);
   bool add_put(Step step, const PutLaunch& launch);
   bool add_small(size_t i, Step step);
   bool add_attention(Step step, const DecodeLaunch& launch);
+  AttentionLookUp look_up(AttentionDecodeParams of, const Grid& grid);
   size_t take_small(size_t i);
   bool may_be_repeated(size_t begin, size_t end) const;
   size_t take_repeated(size_t begin, size_t end, const DecodeLaunch& attention);
@@ -83,11 +81,12 @@ class Chain {
   int rows_ = 0;
   bool is_f16_ = false;
   std::optional<DecodeVariant> attention_;
-  std::vector<size_t> workspaces_;  // steps of attention
+  std::optional<AttentionDecodeParams> looked_up_;  // the first attention's, for the later ones
+  std::vector<size_t> workspaces_;                  // steps of attention
   int64_t workspace_bytes_ = 0;
   std::vector<std::string> put_defines_;
   std::set<int64_t> fixed_bytes_;  // static memory of beginnings: those of one size share it
-  int64_t row_bytes_ = 0, attention_bytes_ = 0, part_floats_ = kLeastPartFloats;
+  int n_attending_ = 0;            // blocks
 };
 
 }  // namespace tegula::cuda

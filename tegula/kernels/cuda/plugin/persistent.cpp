@@ -16,7 +16,9 @@ namespace {
 constexpr int kOldestPersistent = 90;
 constexpr int64_t kFewestStages = 7, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
-constexpr int64_t kBarriers_bytes = 16, kStep_bytes = 16;  // of a stage; of the step's number
+// What attention keeps: a number, and one a thread.
+constexpr int64_t kKept_bytes = 4 + 4 * kWorkers;
+constexpr int64_t kBarriers_bytes = 16, kNext_bytes = 16;  // of a stage; of the next step
 
 class PersistentLaunch final : public PreparedLaunches {
  public:
@@ -50,26 +52,28 @@ std::optional<Chain::Sizes> Chain::sizes() const {
     z.record =
         std::max(z.record, static_cast<int64_t>(sizeof(PersistentStep) + 8 * s.words.size()));
   z.record = round_up(z.record, int64_t{16});
-  z.parts_at = round_up(row_bytes_, int64_t{128});
-  z.scratch = round_up(std::max(z.parts_at + 4 * part_floats_, attention_bytes_), int64_t{1024});
+  z.scratch = kLeastScratch_bytes;
+  for (const Step& s : steps_) z.scratch = std::max(z.scratch, s.a_bytes + s.unit_bytes);
+  z.scratch = round_up(z.scratch, int64_t{128});
+  if (attention_)
+    z.lent =
+        ceil_div(std::max(int64_t{attention_->smem_bytes()} - z.scratch, int64_t{0}) + kKept_bytes,
+                 int64_t{kStageBytes});
   // What is dynamic begins aligned behind it.
   const int64_t fixed = round_up(
       std::accumulate(fixed_bytes_.begin(), fixed_bytes_.end(), int64_t{0}), int64_t{1024});
-  const int64_t beside = z.scratch + kPersistentRecords * z.record + kStep_bytes;
+  const int64_t beside = z.scratch + kPersistentRecords * z.record + kNext_bytes;
   z.stages = std::min((target_->smem_bytes - fixed - beside) / (kStageBytes + kBarriers_bytes),
                       kMostStages);
   z.smem = beside + z.stages * (kStageBytes + kBarriers_bytes);
-  if (z.stages < kFewestStages || z.record > kMostRecord_bytes) return {};
+  if (z.stages - z.lent < kFewestStages || z.record > kMostRecord_bytes) return {};
   return z;
 }
 
 Result<FunctionHandle> Chain::load(const Sizes& z) const {
-  std::vector<std::string> defines = {cat("TEGULA_M=", rows_),
-                                      cat("TEGULA_STAGES=", z.stages),
-                                      cat("TEGULA_PART_FLOATS=", part_floats_),
-                                      cat("TEGULA_SCRATCH_BYTES=", z.scratch),
-                                      cat("TEGULA_PARTS_AT=", z.parts_at),
-                                      cat("TEGULA_RECORD_BYTES=", z.record)};
+  std::vector<std::string> defines = {
+      cat("TEGULA_M=", rows_), cat("TEGULA_STAGES=", z.stages), cat("TEGULA_LENT=", z.lent),
+      cat("TEGULA_SCRATCH_BYTES=", z.scratch), cat("TEGULA_RECORD_BYTES=", z.record)};
   const auto add = [&](const std::vector<std::string>& more) {
     for (const std::string& d : more)
       if (std::find(defines.begin(), defines.end(), d) == defines.end()) defines.push_back(d);
@@ -105,13 +109,16 @@ Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     PersistentStep head = steps_[i].head;
     if (head.waits) head.waits = ++n_waits;
+    if (const Step& s = steps_[i]; s.unit_bytes > 0) {
+      head.parts_at = static_cast<int>(s.a_bytes);
+      head.at_once = static_cast<int>((z->scratch - s.a_bytes) / s.unit_bytes);
+    }
     std::memcpy(&records[i * bytes], &head, sizeof head);
     std::memcpy(&records[i * bytes + sizeof(PersistentStep)], steps_[i].words.data(),
                 8 * steps_[i].words.size());
   }
   for (const size_t i : workspaces_)
-    std::memcpy(&records[i * bytes + sizeof(PersistentStep) + offsetof(AttentionWords, call) +
-                         offsetof(AttentionDecodeParams, partial)],
+    std::memcpy(&records[i * bytes + sizeof(PersistentStep) + offsetof(AttentionPointers, partial)],
                 &workspace, sizeof workspace);
   PersistentParams p{};
   p.steps = static_cast<const char*>(TEGULA_TRY(keep(records)));
@@ -123,6 +130,7 @@ Result<std::unique_ptr<Prepared>> Chain::make(size_t first, size_t n) const {
   p.n_steps = static_cast<int>(steps_.size());
   p.n_products = static_cast<int>(products_.size());
   p.n_waits = n_waits;
+  p.n_attending = n_attending_;
   Grid grid{{target_->multiprocessors, 1, 1}, {kWorkers + kFeeders, 1, 1}, z->smem};
   grid.is_cooperative = true;
   const Driver* d = TEGULA_TRY(Driver::get());
