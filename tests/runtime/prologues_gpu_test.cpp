@@ -227,8 +227,9 @@ TEST_F(DevicePrologues, StepsDoNotEndWithWhatReadsTheirBeginning) {
   });
   ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
   const Ran one = run(plan, 1);
-  ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  ::setenv("TEGULA_CUDA_PERSISTENT", "0", 1);
   const Ran many = run(plan, 1);
+  ::unsetenv("TEGULA_CUDA_PERSISTENT");
   EXPECT_LT(one.n_launches, many.n_launches);
   EXPECT_TRUE(one.results == many.results);
 }
@@ -265,8 +266,9 @@ TEST_F(DevicePrologues, StepsOfManyStagesHaveTheBitsOfLaunches) {
     });
     ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
     const Ran one = run(plan);
-    ::unsetenv("TEGULA_CUDA_PERSISTENT");
+    ::setenv("TEGULA_CUDA_PERSISTENT", "0", 1);
     const Ran many = run(plan);
+    ::unsetenv("TEGULA_CUDA_PERSISTENT");
     EXPECT_LT(one.n_launches, many.n_launches);
     EXPECT_TRUE(one.results == many.results);
   }

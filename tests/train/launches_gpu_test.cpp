@@ -36,11 +36,14 @@ TEST(LaunchesOnDevice, OfATokenByLayer) {
   c.d_model = 144, c.d_ff = 256, c.max_seqlen = 512;
   ASSERT_TRUE(c.resolve().ok());
   const int64_t n = c.n_layers;
-  EXPECT_EQ(launches_of(c, **device), (std::map<std::string, int64_t>{{"matvec", 4 * n},
-                                                                      {"fused_cuda", n + 1},
-                                                                      {"scatter_cuda", n},
-                                                                      {"attention_decode", n},
-                                                                      {"concat_cuda", 0}}));
+  ::setenv("TEGULA_CUDA_PERSISTENT", "0", 1);
+  const std::map<std::string, int64_t> of = launches_of(c, **device);
+  ::unsetenv("TEGULA_CUDA_PERSISTENT");
+  EXPECT_EQ(of, (std::map<std::string, int64_t>{{"matvec", 4 * n},
+                                                {"fused_cuda", n + 1},
+                                                {"scatter_cuda", n},
+                                                {"attention_decode", n},
+                                                {"concat_cuda", 0}}));
 }
 
 // One persistent kernel for all layers and the head: the first norm's step has it.
@@ -49,14 +52,12 @@ TEST(LaunchesOnDevice, OfATokenInOne) {
   if (!device.ok()) GTEST_SKIP() << device.error().message;
   if ((*device)->target().capability < 90) GTEST_SKIP() << "persistent kernels are for sm_90";
   const ModelConfig c = testing::small_llama();
-  ::setenv("TEGULA_CUDA_PERSISTENT", "1", 1);
   const std::map<std::string, int64_t> of = launches_of(c, **device);
   Rank rank(**device);
   Store store(rank);
   std::vector<HostTensor> inputs;
   const auto s = testing::decoding(c, rank, store, inputs);
   ASSERT_TRUE(s->run().ok());
-  ::unsetenv("TEGULA_CUDA_PERSISTENT");
   double all = 0;
   for (size_t i = 0; i < s->plan().steps.size(); ++i) {
     const DeviceSteps::Share share = s->shares().value()[i];

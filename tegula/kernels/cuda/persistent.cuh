@@ -42,11 +42,15 @@ constexpr int kWorkerWarps = kWorkers / 32, kThreads = kWorkers + kFeeders;
 constexpr int kRecords = kPersistentRecords;
 // Each group of warps has a stage for itself.
 constexpr int kGroups = 4, kGroupWarps = kWorkerWarps / kGroups;
-// Stages that memory is asked for at a time: with more, what the workers read waits behind them.
-// They must leave room for the groups. A stage's parity is that of the one two laps before, so a
-// group that waits while the one a lap before is still to come would go on at once. But it has had
-// its last stage, kGroups before, and that was asked for when all up to kUnderWay before had come.
-constexpr int kUnderWay = 3;
+// Stages that memory is asked for at a time: what the workers read and write waits behind them.
+// From when a block has multiplied until its results are out it asks for none: that would delay
+// these, and those who still multiply. Then it asks for fewer at a time, until it multiplies again:
+// for one where the products had no more stages than the ring has, as the steps that follow wait
+// for each other more than for weights. They must leave room for the groups. A stage's parity is
+// that of the one two laps before, so a group that waits while the one a lap before is still to
+// come would go on at once. But it has had its last stage, kGroups before, and that was asked for
+// when all up to kUnderWay before had come.
+constexpr int kUnderWay = 3, kBetween = 2, kQuiet = 1;
 static_assert(kUnderWay + kGroups <= kStages - kLent);
 // Of those that a block of so many threads begins with, 96 each: workers get what feeders leave.
 constexpr int kWorkerRegisters = 112, kFeederRegisters = 32;
@@ -82,6 +86,8 @@ struct Shared {
   // Of the next step, in registers they would be attention's to spill.
   int step;
   Place next;  // its first stage
+  // Stages that the feeding warp may have under way, now and once the results are out.
+  u32 under_way, under_way_then;
 };
 // What a step of attention may use.
 constexpr int kAttentionBytes = kScratchBytes + kLent * kStageBytes;
@@ -160,8 +166,11 @@ __device__ inline void feed(const PersistentParams& p, Shared& s, Place at) {
       for (int k = 0; k < of.k; k += kStageK) {
         const u32 bytes = 2 * min(kStageK, of.k - k);
         barrier_wait(&s.empty[at.slot], at.parity ^ 1);
-        // The stage kUnderWay before has come; where there was none, a fresh barrier says so.
-        const Place before = at.before(kUnderWay);
+        // The stage so many before has come; where there was none, a fresh barrier says so.
+        u32 under_way;
+        while ((under_way = load_relaxed(&s.under_way)) == 0) {
+        }
+        const Place before = at.before(under_way);
         barrier_wait(&s.full[before.slot], before.parity);
         if (lane == 0) barrier_arrive_expect(&s.full[at.slot], kUnitColumns * bytes);
         __syncwarp();
@@ -278,6 +287,11 @@ __device__ __forceinline__ void multiply(const PersistentStep& step, const Persi
   mine.advance_few(stage);
   settle(n_units), settle(of_a), settle(of_b), settle(mine.slot), settle(mine.parity);
   of_a += smem_address(read());
+  if (thread == 0) {
+    const bool is_long = n_units * kOfUnit > kStages - kLent;
+    store_relaxed(&s.under_way, is_long ? kUnderWay : kQuiet);
+    s.under_way_then = is_long ? kBetween : kQuiet;
+  }
   for (int first = 0; first < n_units; first += step.at_once) {
     const int n = min(step.at_once, n_units - first);
     const u32 end = (first + n) * kOfUnit;
@@ -301,6 +315,7 @@ __device__ __forceinline__ void multiply(const PersistentStep& step, const Persi
       if (lane == 0) barrier_arrive(&s.empty[mine.slot]);
     }
     sync_workers();
+    if (thread == 0 && first + n == n_units) store_relaxed(&s.under_way, 0);
     add_parts<kOut16, kCalls, kEnds, kProducts, kK>(of, first, n, parts, end_of);
     if (first + n < n_units) sync_workers();
   }
@@ -339,7 +354,7 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
   const u32 begin = static_cast<int>(blockIdx.x) < p.n_attending ? kLent : 0;
   const Place first{begin, 0, begin};
   if (threadIdx.x == 0) {
-    s.step = 0, s.next = first;
+    s.step = 0, s.next = first, s.under_way = s.under_way_then = kUnderWay;
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], kGroupWarps);
@@ -362,9 +377,12 @@ __device__ __forceinline__ void run(const PersistentParams& p, Shared& s, Run ru
     const char* const record = s.records[i % kRecords];
     const PersistentStep step = *reinterpret_cast<const PersistentStep*>(record);
     note_time(p, i);
-    if (step.waits && threadIdx.x == 0) add_released(p.arrived);
-    load_record(p, i + kRecords - 1, s);
+    if (threadIdx.x == 0) {
+      if (step.waits) add_released(p.arrived);
+      store_relaxed(&s.under_way, s.under_way_then);
+    }
     const auto wait = [&] {
+      load_record(p, i + kRecords - 1, s);
       if (step.waits && threadIdx.x == 0) {
         while (load_acquire(p.arrived) < step.waits * gridDim.x) {
         }

@@ -184,7 +184,6 @@ class Writer {
     if (f.first.is_there()) {
       line("    const void* const a = first", i,
            "::prologue(p.first, reinterpret_cast<float4*>(s.scratch));");
-      line("    __syncthreads();  // an elementwise program's results are there");
       line("    return static_cast<const u16*>(a);");
     } else {
       line("    return load_rows<", f.k, ">(p.a, p.lda, s);");

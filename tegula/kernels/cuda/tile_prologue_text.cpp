@@ -40,11 +40,11 @@ std::string tile_prologue_text(const tile::Program& p, const TileCall& call,
   w.line("  run(here, block, ", call.n_blocks, ");");
   w.line("  __syncthreads();");
   w.line("}");
-  w.line("if (blockIdx.x == 0) {");
+  const int n_threads = call.layout.n_threads;
   for (size_t o = 0; o < out.size(); ++o)
-    w.line("  for (int i = static_cast<int>(threadIdx.x); i < ", out[o].numel(),
-           "; i += ", call.layout.n_threads, ") p.out", o, "[i] = here.out", o, "[i];");
-  w.line("}");
+    w.line("for (int i = static_cast<int>(blockIdx.x * ", n_threads, " + threadIdx.x); i < ",
+           out[o].numel(), "; i += static_cast<int>(gridDim.x * ", n_threads, ")) p.out", o,
+           "[i] = here.out", o, "[i];");
   w.line("return here.out", wanted, ";");
   w.close();
   w.line("}\n");

@@ -1,6 +1,7 @@
 #include "tegula/kernels/cuda/plugin/chain.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tegula/base/round.h"
@@ -14,7 +15,7 @@
 namespace tegula::cuda {
 
 namespace {
-constexpr int64_t kMostRows = 8, kMostPart_bytes = 64 << 10;
+constexpr int64_t kMostPart_bytes = 64 << 10;
 constexpr int kPastTheLast = 1 << 30, kMostRepeatedTasks = 64;
 
 // What stands for the workspace that attention has of the kernel itself, in place of the plan's,
@@ -123,7 +124,7 @@ bool Chain::fits(const MatvecLaunch& launch) const {
   if (rows_ > 0 && (rows_ != calls[0].m || is_f16_ != (in == DType::kF16))) return false;
   return std::all_of(calls.begin(), calls.end(), [&](const MatvecParams& p) {
     return p.a == calls[0].a && p.lda == calls[0].lda && p.m == calls[0].m && p.k == calls[0].k &&
-           p.m <= kMostRows && p.k % kPartK == 0 && p.n > 0 && unit_bytes(p) <= kMostPart_bytes &&
+           p.m <= most_rows_ && p.k % kPartK == 0 && p.n > 0 && unit_bytes(p) <= kMostPart_bytes &&
            lies_in(p.b, constant_);
   });
 }
@@ -342,14 +343,17 @@ bool Chain::add_attention(Step step, const DecodeLaunch& launch) {
 
 // Lengths and pages are constant: blocks of one task each keep what the first step has looked up.
 AttentionLookUp Chain::look_up(AttentionDecodeParams of, const Grid& grid) {
-  if (grid.blocks[0] * grid.blocks[1] * grid.blocks[2] > target_->multiprocessors) return kLookUp;
+  const std::array blocks{grid.blocks[0], grid.blocks[1], grid.blocks[2]};
+  if (blocks[0] * blocks[1] * blocks[2] > target_->multiprocessors) return kLookUp;
   for (AttentionTensor* t : {&of.q, &of.k, &of.v, &of.o}) t->data = nullptr;
   of.lse = nullptr, of.partial = nullptr, of.counters = nullptr;
   if (!looked_up_) {
-    looked_up_ = of;
+    looked_up_ = {of, blocks};
     return kLookUpAndKeep;
   }
-  return std::memcmp(&of, &*looked_up_, sizeof of) == 0 ? kTakeKept : kLookUp;
+  const bool is_same =
+      blocks == looked_up_->second && std::memcmp(&of, &looked_up_->first, sizeof of) == 0;
+  return is_same ? kTakeKept : kLookUp;
 }
 
 // A step of work[begin, end), in order.

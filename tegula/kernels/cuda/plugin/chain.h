@@ -1,10 +1,12 @@
 // Launches in a row as steps of a persistent kernel, as it grows.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tegula/kernels/cuda/attention_decode.h"
@@ -23,14 +25,16 @@ class TileLaunch;
 
 class Chain {
  public:
+  // Of products of at most so many rows.
   Chain(std::span<const WorkInOrder> work, std::span<const MemoryRange> constant,
-        const Target& target)
-      : work_(work), constant_(constant), target_(&target) {}
+        const Target& target, int most_rows)
+      : work_(work), constant_(constant), target_(&target), most_rows_(most_rows) {}
 
   // Takes work[i], and maybe some after it; how much. 0: it cannot be part of this.
   size_t take(size_t i);
   // Whether it is worth while: products, and enough steps.
   bool is_long() const { return steps_.size() >= kFewestSteps && !products_.empty(); }
+  bool attends() const { return attention_.has_value(); }
   // Its kernel, compiled and loaded, of work[first, first + n). Null: there is no room for it.
   Result<std::unique_ptr<Prepared>> make(size_t first, size_t n) const;
 
@@ -72,6 +76,7 @@ class Chain {
   std::span<const WorkInOrder> work_;
   std::span<const MemoryRange> constant_;
   const Target* target_;
+  int most_rows_;
   std::vector<PersistentFunction> functions_;
   std::map<std::string, size_t> numbers_;
   std::vector<Step> steps_;
@@ -81,8 +86,9 @@ class Chain {
   int rows_ = 0;
   bool is_f16_ = false;
   std::optional<DecodeVariant> attention_;
-  std::optional<AttentionDecodeParams> looked_up_;  // the first attention's, for the later ones
-  std::vector<size_t> workspaces_;                  // steps of attention
+  // The first attention's, for later ones: parameters without pointers to its own, and its grid.
+  std::optional<std::pair<AttentionDecodeParams, std::array<int64_t, 3>>> looked_up_;
+  std::vector<size_t> workspaces_;  // steps of attention
   int64_t workspace_bytes_ = 0;
   std::vector<std::string> put_defines_;
   std::set<int64_t> fixed_bytes_;  // static memory of beginnings: those of one size share it

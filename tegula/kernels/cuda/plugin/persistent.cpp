@@ -13,12 +13,12 @@
 namespace tegula::cuda {
 
 namespace {
-constexpr int kOldestPersistent = 90;
+constexpr int kOldestPersistent = 90, kMostRows = 8;
 constexpr int64_t kFewestStages = 7, kMostStages = 12;
 constexpr int64_t kMostRecord_bytes = 16 * kWorkers;
 // What attention keeps: a number, and one a thread.
 constexpr int64_t kKept_bytes = 4 + 4 * kWorkers;
-constexpr int64_t kBarriers_bytes = 16, kNext_bytes = 16;  // of a stage; of the next step
+constexpr int64_t kBarriers_bytes = 16, kNext_bytes = 32;  // of a stage; of the next step
 
 class PersistentLaunch final : public PreparedLaunches {
  public:
@@ -142,11 +142,11 @@ Result<std::vector<WorkInOne>> put_in_persistent_kernels(std::span<const WorkInO
                                                          std::span<const MemoryRange> constant,
                                                          const Target& target) {
   std::vector<WorkInOne> all;
-  const char* is_on = std::getenv("TEGULA_CUDA_PERSISTENT");
-  if (is_on == nullptr || std::strcmp(is_on, "1") != 0 || target.capability < kOldestPersistent)
-    return all;
+  const char* set = std::getenv("TEGULA_CUDA_PERSISTENT");
+  const bool is_forced = set != nullptr && std::strcmp(set, "1") == 0;
+  if (target.capability < kOldestPersistent || (set != nullptr && !is_forced)) return all;
   for (size_t i = 0; i < work.size();) {
-    Chain chain(work, constant, target);
+    Chain chain(work, constant, target, is_forced ? kMostRows : 1);
     const size_t first = i;
     while (i < work.size()) {
       const size_t n = work[i].prepared != nullptr ? chain.take(i) : 0;
@@ -157,7 +157,7 @@ Result<std::vector<WorkInOne>> put_in_persistent_kernels(std::span<const WorkInO
       ++i;
       continue;
     }
-    if (!chain.is_long()) continue;
+    if (!chain.is_long() || !(is_forced || chain.attends())) continue;
     std::unique_ptr<Prepared> made = TEGULA_TRY(chain.make(first, i - first));
     if (made) all.push_back({first, i - first, std::move(made)});
   }

@@ -1,4 +1,5 @@
-// Numbers in global memory by which blocks wait for one another.
+// Numbers in global memory by which blocks wait for one another; and in shared memory, by which
+// warps do.
 #pragma once
 
 #include "tegula/kernels/cuda/ptx/types.cuh"
@@ -27,6 +28,16 @@ __device__ inline u32 add_and_see(u32* counter) {
 }
 __device__ inline void add_released(u32* counter) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+// In shared memory, ordered with nothing else.
+__device__ inline u32 load_relaxed(const u32* from) {
+  u32 x;
+  asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];" : "=r"(x) : "r"(smem_address(from)));
+  return x;
+}
+__device__ inline void store_relaxed(u32* to, u32 x) {
+  asm volatile("st.relaxed.cta.shared::cta.u32 [%0], %1;" ::"r"(smem_address(to)), "r"(x));
 }
 
 }  // namespace tegula::cuda

@@ -127,6 +127,13 @@ inline void ld_acquire_gpu_global_u32(auto& x, const u32* from) {
   x = *from;
 }
 inline void st_relaxed_gpu_global_u32(u32* to, u32 x) { *to = x; }
+EMULATED_UNSEEN inline void ld_relaxed_cta_shared_cta_u32(auto& x, u32 from) {
+  current_machine->pause();
+  x = *reinterpret_cast<u32*>(shared<u32>(from));
+}
+EMULATED_UNSEEN inline void st_relaxed_cta_shared_cta_u32(u32 to, u32 x) {
+  *reinterpret_cast<u32*>(shared<u32>(to)) = x;
+}
 inline void st_release_gpu_global_u32(u32* to, u32 x) { *to = x; }
 inline void atom_add_acq_rel_gpu_global_u32(auto& before, u32* at, u32 x) {
   before = *at, *at += x;
