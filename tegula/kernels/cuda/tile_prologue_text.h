@@ -1,7 +1,7 @@
 // A tile program as what another kernel does first: each of its blocks makes all results, in shared
 // memory, and reads one of them there; all blocks together also write them to where they belong. So
-// no result may lie where the program or another block reads. The bits are those of the program's own
-// kernel: order "lane16" does not depend on how many threads there are.
+// no result may lie where the program or another block reads. The bits are those of the program's
+// own kernel: order "lane16" does not depend on how many threads there are.
 #pragma once
 
 #include <string>
