@@ -129,6 +129,15 @@ struct AttentionDecodeParams {
   float scale_log2;  // scale · log2(e)
 };
 
+// Its pointers, where a kernel's text has all else as constants.
+struct AttentionPointers {
+  unsigned short *q, *k, *v, *o;
+  float* lse;
+  void* partial;
+  unsigned* counters;
+  const int *seqlens_k, *pages;
+};
+
 // Whether a block looks up lengths and pages, or keeps what it has looked up for its next calls, or
 // takes what it has kept.
 enum AttentionLookUp : int {

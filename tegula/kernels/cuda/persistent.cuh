@@ -3,7 +3,7 @@
 // (decoding): launches and their waits would take as long as reading the weights.
 //
 // A warp of each block does nothing but feed: it asks for the weights of all steps in their order,
-// as far ahead as the ring has room, whatever the others wait for, so that memory is never idle.
+// as far ahead as the ring has room, while the others wait, rotate or attend (but see kUnderWay).
 // Nothing may write weights while the kernel runs. They leave the L2 first: what blocks hand to
 // each other, keys and values stay. A product's columns go round the blocks in units of eight, and
 // a unit's stages round four groups of warps; a warp multiplies 64 k of a unit (a part) by tensor

@@ -11,27 +11,19 @@
 
 namespace tegula::cuda {
 
-std::string PersistentFunction::key() const {
-  std::string s = cat("kind ", int{kind}, " products ", n_products, " calls ", n_calls, " k ", k,
-                      " out16 ", int{is_out16}, "\n");
-  if (first.is_there()) s += "first " + first.key();
-  if (last.is_there()) s += "last " + last.key();
-  if (kind == kAttention) s += attention_constants();
-  if (kind == kPutRows) s += rows_constants();
-  return s;
-}
+namespace {
 
 // As members of a struct.
-std::string PersistentFunction::rows_constants() const {
+std::string rows_constants(const RowsParams& rows) {
   return cat("  static constexpr long long x_step = ", rows.x_step, ", y_step = ", rows.y_step,
              ";\n  static constexpr int n = ", rows.n, ", n_ids = ", rows.n_ids,
              ", bytes = ", rows.bytes, ";\n");
 }
 
 // As statements; of a struct `call`.
-std::string PersistentFunction::attention_constants() const {
+std::string attention_constants(const PersistentFunction& f) {
   std::string s;
-  const AttentionDecodeParams& a = attention;
+  const AttentionDecodeParams& a = f.attention;
   const auto set = [&](const char* name, int64_t x) { s += cat("  ", name, " = ", x, ";\n"); };
   const auto tensor = [&](const char* name, const AttentionTensor& t) {
     s += cat("  call.", name, " = {p.", name, ", ", t.batch, ", ", t.row, ", ", t.head, "};\n");
@@ -48,8 +40,20 @@ std::string PersistentFunction::attention_constants() const {
   set("call.is_causal", a.is_causal), set("call.keeps_kv", a.keeps_kv);
   set("call.is_settled", a.is_settled);
   s += cat("  call.scale_log2 = __uint_as_float(", std::bit_cast<uint32_t>(a.scale_log2), "u);\n");
-  s += cat("  constexpr int n_heads = ", n_heads, ", n_batch = ", n_batch, ";\n");
-  s += cat("  constexpr AttentionLookUp look = static_cast<AttentionLookUp>(", int{look}, ");\n");
+  s += cat("  constexpr int n_heads = ", f.n_heads, ", n_batch = ", f.n_batch, ";\n");
+  s += cat("  constexpr AttentionLookUp look = static_cast<AttentionLookUp>(", int{f.look}, ");\n");
+  return s;
+}
+
+}  // namespace
+
+std::string PersistentFunction::key() const {
+  std::string s = cat("kind ", int{kind}, " products ", n_products, " calls ", n_calls, " k ", k,
+                      " out16 ", int{is_out16}, "\n");
+  if (first.is_there()) s += "first " + first.key();
+  if (last.is_there()) s += "last " + last.key();
+  if (kind == kAttention) s += attention_constants(*this);
+  if (kind == kPutRows) s += rows_constants(rows);
   return s;
 }
 
@@ -132,13 +136,12 @@ class Writer {
                                                                       : "IndexParams";
     if (f.kind == PersistentFunction::kPutRows)
       line("struct Rows", i, " {\n  char* x;\n  const char* y;\n  const int* ids;\n",
-           f.rows_constants(), "};");
-    line("struct Params", i, " {");
-    line(is_attention
-             ? std::string("  unsigned short *q, *k, *v, *o;\n  float* lse;\n  void* partial;\n"
-                           "  unsigned* counters;\n  const int *seqlens_k, *pages;")
-             : cat("  PersistentCalls calls;\n  ", type, " of[", f.n_calls, "];"));
-    line("};");
+           rows_constants(f.rows), "};");
+    if (is_attention)
+      line("using Params", i, " = AttentionPointers;");
+    else
+      line("struct Params", i, " {\n  PersistentCalls calls;\n  ", type, " of[", f.n_calls,
+           "];\n};");
     line("template <class Wait>");
     line("__device__ __forceinline__ void do", i, "(const PersistentStep& step, const Params", i,
          "& p, Shared& s, Wait wait) {");
@@ -147,7 +150,7 @@ class Writer {
       line("  AttentionDecodeParams call;");
       line("  call.lse = p.lse, call.partial = p.partial, call.counters = p.counters;");
       line("  call.seqlens_k = p.seqlens_k, call.pages = p.pages;");
-      text_ += f.attention_constants();
+      text_ += attention_constants(f);
       line("  each_task<false>(step, [&](int task) {");
       line("    const int rest = task / call.n_splits;");
       line("    attend<false>(call, {task - rest * call.n_splits, rest % n_heads, rest / n_heads, ",

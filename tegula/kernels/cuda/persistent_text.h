@@ -36,16 +36,6 @@ struct PersistentFunction {
   RowsParams rows = {};  // kPutRows: constants, but for the pointers
 
   std::string key() const;
-  std::string attention_constants() const;
-  std::string rows_constants() const;
-};
-
-struct AttentionPointers {
-  unsigned short *q, *k, *v, *o;
-  float* lse;
-  void* partial;
-  unsigned* counters;
-  const int *seqlens_k, *pages;
 };
 
 inline constexpr const char* kPersistentEntry = "persistent_kernel";
@@ -57,8 +47,7 @@ std::optional<TileCall> as_warps(const TileCall& call, std::span<const uint64_t>
 // Parameters of a function, 8-byte words: kProducts those of `first`, or a and its stride lda; then
 // a PersistentProduct for each; then those of `last`. kElements, kPut and kPutRows PersistentCalls,
 // then the program's parameters, IndexParams, or RowsParams' three pointers of each call. Of a
-// program's, those that are no constants. kAttention
-// AttentionPointers.
+// program's, those that are no constants. kAttention AttentionPointers.
 std::string persistent_text(const std::vector<PersistentFunction>& functions);
 
 }  // namespace tegula::cuda

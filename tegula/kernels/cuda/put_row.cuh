@@ -10,8 +10,8 @@ namespace tegula::cuda {
 // Rows: the members of RowsParams, which may be constants.
 template <class Rows>
 __device__ __forceinline__ void put_row(const Rows& p, int task, int lane) {
-  const int pieces = (p.bytes + kRowTaskBytes - 1) / kRowTaskBytes,
-            row = p.n_ids > 1 ? task / pieces : 0;
+  const int pieces = (p.bytes + kRowTaskBytes - 1) / kRowTaskBytes;
+  const int row = p.n_ids > 1 ? task / pieces : 0;
   const int at = (task - row * pieces) * kRowTaskBytes + 16 * lane;
   const int id = p.ids[row];
   uint4 x{};

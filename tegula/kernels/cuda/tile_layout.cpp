@@ -304,7 +304,7 @@ class Caller {
   }
 
   void add(std::string type, std::string name, int64_t value) {
-    call_.params.push_back({std::move(type), std::move(name), static_cast<uint64_t>(value), false});
+    call_.params.push_back({std::move(type), std::move(name), static_cast<uint64_t>(value)});
   }
 
   std::string name_of(size_t k) const {
