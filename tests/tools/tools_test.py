@@ -82,23 +82,61 @@ class CheckSizes(ToolTest):
         super().setUp()
         self.write("tegula/ops/README.md", "Ops.\n")
         self.write("tegula/kernels/README.md", "Kernels.\n")
+        self.write("tegula/kernels/cpu/README.md", "Kernels.\n")
 
     def test_limits(self):
         self.assertEqual(self.check("tegula/ops/a.cpp", 400)[0], 0)
         self.assertNotIn("warning", self.check("tegula/ops/a.cpp", 400)[1])
         self.assertIn("warning", self.check("tegula/ops/a.cpp", 401)[1])
         self.assertEqual(self.check("tegula/ops/a.cpp", 700)[0], 0)
-        self.assertEqual(self.check("tegula/kernels/a.cpp", 900)[0], 0)
+        self.assertEqual(self.check("tegula/kernels/cpu/a.cpp", 900)[0], 0)
         self.assertEqual(self.check("tegula/ops/a.cpp", 701)[0], 1)
 
     def test_kernels_have_a_limit_too(self):
-        self.assertEqual(self.check("tegula/kernels/a.cpp", 901)[0], 1)
+        self.assertEqual(self.check("tegula/kernels/cpu/a.cpp", 901)[0], 1)
 
-    def test_budget_of_the_core(self):
-        for i in range(86):
+    def test_each_folder_has_a_budget(self):
+        for i in range(18):
             self.write(f"tegula/ops/a{i}.cpp", "x\n" * 697)
+        self.write("tegula/passes/README.md", "Passes.\n")
         self.assertEqual(self.check("tests/ops/a_test.cpp", 690)[0], 0)
-        self.assertEqual(self.check("tegula/ops/last.cpp", 59)[0], 1)
+        self.assertEqual(self.check("tegula/passes/a.cpp", 690)[0], 0)
+        code, out = self.check("tegula/ops/common/last.cpp", 254)
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"12\.8 / 12\.8  tegula/ops\n")
+        self.assertRegex(out, r"13\.5 / 88\.0  thousand lines")
+        code, out = self.check("tegula/ops/common/last.cpp", 255)
+        self.assertEqual(code, 1)
+        self.assertIn("tegula/ops has 12,801 lines of code, more than its 12,800", out)
+
+    def test_a_part_with_its_own_budget_is_not_counted_twice(self):
+        self.write("tegula/passes/superopt/README.md", "Superopt.\n")
+        out = self.check("tegula/passes/superopt/a.cpp", 600)[1]
+        self.assertRegex(out, r"0\.6 /  4\.0  tegula/passes/superopt\n")
+        self.assertRegex(out, r"0\.0 / 11\.5  tegula/passes\n")
+
+    def test_kernels_are_printed_and_not_counted(self):
+        for i in range(20):
+            self.write(f"tegula/kernels/cpu/a{i}.cpp", "x\n" * 700)
+        code, out = self.check("tegula/kernels/a.cpp", 800)
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"14\.0         tegula/kernels/cpu, not counted\n")
+        self.assertRegex(out, r"0\.8 / 88\.0  thousand lines")
+        self.assertEqual(self.check("tegula/kernels/b.cpp", 1)[0], 1)
+
+    def test_a_folder_without_a_budget_fails(self):
+        self.write("tegula/utils/README.md", "Utils.\n")
+        code, out = self.check("tegula/utils/a.cpp", 1)
+        self.assertEqual(code, 1)
+        self.assertIn("tegula/utils has no budget", out)
+
+    def test_one_budget_grows_only_when_another_shrinks(self):
+        tool = ROOT / "tools" / "check_sizes.py"
+        grown = self.write("tools/grown.py", tool.read_text(encoding="utf-8").replace(
+            '"tegula/ops": 12_800', '"tegula/ops": 12_900'))
+        code, out = self.run_tool(grown, self.tree)
+        self.assertEqual(code, 1)
+        self.assertIn("add up to 88,100 lines, not to 88,000", out)
 
     def test_folders_have_short_readmes(self):
         self.assertEqual(self.check("tegula/plan/a.cpp", 1)[0], 1)
