@@ -249,7 +249,7 @@ Status run_ops(const Options& o) {
   return {};
 }
 
-void add_common(CLI::App& cmd, Options& o) {
+void add_common(const Command& cmd, Options& o) {
   add_threads(cmd, o.threads);
   whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
   one_of(cmd.add_option("--device", o.device, "Where"), {"cpu", "cuda"});
@@ -259,77 +259,77 @@ void add_common(CLI::App& cmd, Options& o) {
   cmd.add_flag("--json", o.json, "One JSON object on the last line");
 }
 
-void add_vocab_size(CLI::App& cmd, Options& o) {
+void add_vocab_size(const Command& cmd, Options& o) {
   whole(cmd.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
 }
 
-void add_kernel(CLI::App& cmd, Options& o) {
+void add_kernel(const Command& cmd, Options& o) {
   cmd.add_option("--kernel", o.kernel, "A rung by name: dot_naive, attention_tiled, ...")
-      ->type_name("NAME");
+      .type_name("NAME");
 }
 
-CLI::Option* add_shape(CLI::App& cmd, Options& o, const char* names) {
-  cmd.add_option("--shape", o.shape, names)->required();
+Flag add_shape(const Command& cmd, Options& o, const char* names) {
+  cmd.add_option("--shape", o.shape, names).required();
   return cmd.add_option("--dtype", o.dtype, "Of the operands");
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
-  auto* bench =
-      app.add_subcommand("bench", "Times one kernel or one step beside the machine's limit");
-  bench->require_subcommand(1);
+void add_bench(const Command& app, int& exit_code) {
+  const auto bench =
+      app.add_command("bench", "Times one kernel or one step beside the machine's limit");
+  bench.require_command();
   static Options o;
   const auto add = [&](const char* name, const char* doc) {
-    auto* cmd = bench->add_subcommand(name, doc);
-    cmd->callback([&exit_code, name] {
+    const auto cmd = bench.add_command(name, doc);
+    cmd.callback([&exit_code, name] {
       const Status st = name == std::string_view("ops") ? run_ops(o) : run(o, name);
       exit_code = st.ok() ? kDone : report(st.error(), kUsage);
     });
     return cmd;
   };
-  auto* attention = add("attention", "softmax(Q K^T) V and its gradients");
-  one_of(add_shape(*attention, o, "B,H,N,D: batch, query heads, queries, width of a head"),
+  const auto attention = add("attention", "softmax(Q K^T) V and its gradients");
+  one_of(add_shape(attention, o, "B,H,N,D: batch, query heads, queries, width of a head"),
          {"f32", "bf16", "f16", "f8e4m3"});
-  whole(attention->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
-  whole(attention->add_option("--seqlen-k", o.seqlen_k, "Keys; 0: as queries"), 0);
-  whole(attention->add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
+  whole(attention.add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
+  whole(attention.add_option("--seqlen-k", o.seqlen_k, "Keys; 0: as queries"), 0);
+  whole(attention.add_option("--window", o.window, "Keys before a query that it sees; -1: all"),
         -1);
-  add_kernel(*attention, o);
-  attention->add_flag("--causal", o.is_causal, "Queries see no later key");
-  attention->add_option("--with", o.with,
-                        "Of softcap, alibi, bias, bias-of-keys, dropout, varlen, strided: a,b,…");
-  one_of(attention->add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
-  attention->add_flag("--deterministic", o.is_deterministic,
-                      "Only kernels with the same bits in every run (--device cuda)");
-  add_common(*attention, o);
-  auto* decode = add("decode", "One query a sequence against a cache of keys");
-  one_of(add_shape(*decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head"),
+  add_kernel(attention, o);
+  attention.add_flag("--causal", o.is_causal, "Queries see no later key");
+  attention.add_option("--with", o.with,
+                       "Of softcap, alibi, bias, bias-of-keys, dropout, varlen, strided: a,b,…");
+  one_of(attention.add_option("--pass", o.pass, "Which direction"), {"fwd", "bwd", "fwdbwd"});
+  attention.add_flag("--deterministic", o.is_deterministic,
+                     "Only kernels with the same bits in every run (--device cuda)");
+  add_common(attention, o);
+  const auto decode = add("decode", "One query a sequence against a cache of keys");
+  one_of(add_shape(decode, o, "B,H,KEYS,D: batch, query heads, keys, width of a head"),
          {"f32", "bf16", "f16"});
-  add_kernel(*decode, o);
-  whole(decode->add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
-  decode->add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
-  add_common(*decode, o);
-  auto* gemm = add("gemm", "A matrix product");
-  one_of(add_shape(*gemm, o, "M,N,K: [M, K] times [K, N]"), {"f32", "bf16", "f16", "int8"});
-  one_of(gemm->add_option("--weights", o.weights, "Of [K, N], beside f32 or int8 rows"),
+  add_kernel(decode, o);
+  whole(decode.add_option("--kv-heads", o.kv_heads, "Key heads; 0: as query heads"), 0);
+  decode.add_flag("--cold", o.is_cold, "Caches in turn, 1 GiB of them: every run reads memory");
+  add_common(decode, o);
+  const auto gemm = add("gemm", "A matrix product");
+  one_of(add_shape(gemm, o, "M,N,K: [M, K] times [K, N]"), {"f32", "bf16", "f16", "int8"});
+  one_of(gemm.add_option("--weights", o.weights, "Of [K, N], beside f32 or int8 rows"),
          {"as the operands", "int8", "int4"});
-  gemm->add_option("--epilogue", o.epilogue, "What follows the sums: some of scale,bias,gelu");
-  gemm->add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
-  gemm->add_flag("--along-m", o.is_along_m, "[M, K] lies in memory as [K, M]");
-  gemm->add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
-  gemm->add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
-  add_kernel(*gemm, o);
-  add_common(*gemm, o);
-  auto* ops = add("ops", "Norms, softmax, the loss, AdamW and others, one after the other");
-  ops->add_option("--shape", o.shape, "ROWS,COLUMNS of x")->default_val("1024,768");
-  one_of(ops->add_option("--dtype", o.dtype, "Of the operands; adamw and quantise: f32"),
+  gemm.add_option("--epilogue", o.epilogue, "What follows the sums: some of scale,bias,gelu");
+  gemm.add_flag("--along-k", o.is_along_k, "[K, N] lies in memory as [N, K]");
+  gemm.add_flag("--along-m", o.is_along_m, "[M, K] lies in memory as [K, M]");
+  gemm.add_flag("--cold", o.is_cold, "Matrices in turn, 1 GiB of them: every run reads memory");
+  gemm.add_flag("--reads", o.is_reads, "Count what each rung reads, beside its formula");
+  add_kernel(gemm, o);
+  add_common(gemm, o);
+  const auto ops = add("ops", "Norms, softmax, the loss, AdamW and others, one after the other");
+  ops.add_option("--shape", o.shape, "ROWS,COLUMNS of x").default_val("1024,768");
+  one_of(ops.add_option("--dtype", o.dtype, "Of the operands; adamw and quantise: f32"),
          {"f32", "bf16"});
-  add_vocab_size(*ops, o);
-  one_of(ops->add_option("--only", o.only, "One of them"), op_bench_names());
-  ops->add_flag("--cold", o.is_cold, "Operands in turn, 1 GiB of them: every run reads memory");
-  add_common(*ops, o);
-  const auto add_model_flags = [&](CLI::App& cmd, TrainFlags& flags, Purpose purpose) {
+  add_vocab_size(ops, o);
+  one_of(ops.add_option("--only", o.only, "One of them"), op_bench_names());
+  ops.add_flag("--cold", o.is_cold, "Operands in turn, 1 GiB of them: every run reads memory");
+  add_common(ops, o);
+  const auto add_model_flags = [&](const Command& cmd, TrainFlags& flags, Purpose purpose) {
     flags.add_to(cmd, purpose);
     add_vocab_size(cmd, o);
     whole(cmd.add_option("--repeats", o.repeats, "Timed samples; the median counts"), 1, 10000);
@@ -337,11 +337,11 @@ void add_bench(CLI::App& app, int& exit_code) {
     cmd.add_flag("--by-op", o.by_op,
                  "What each part of the model, and each kernel in it, takes of it, too");
   };
-  add_model_flags(*add("train", "A training step, on tokens made up"), o.train, Purpose::kStep);
-  auto* generate = add("generate", "A token of each text, at the end of contexts of --seqlen");
-  add_model_flags(*generate, o.generate, Purpose::kToken);
-  whole(generate->add_option("--texts", o.texts, "Texts that decode together"), 1, 4096);
-  generate->add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
+  add_model_flags(add("train", "A training step, on tokens made up"), o.train, Purpose::kStep);
+  const auto generate = add("generate", "A token of each text, at the end of contexts of --seqlen");
+  add_model_flags(generate, o.generate, Purpose::kToken);
+  whole(generate.add_option("--texts", o.texts, "Texts that decode together"), 1, 4096);
+  generate.add_flag("--cold", o.is_cold, "Weights in turn, 1 GiB of them");
 }
 
 }  // namespace tegula::cli

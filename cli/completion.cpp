@@ -6,22 +6,18 @@
 namespace tegula::cli {
 
 namespace {
-std::vector<const CLI::App*> subcommands(const CLI::App& cmd) {
-  return cmd.get_subcommands([](const CLI::App*) { return true; });
-}
-
 // A flag as shells offer it. Options whose type is "a|b|c" take one of these words.
-struct Flag {
+struct ShellFlag {
   std::string name, doc, words;
   bool takes_value = false, takes_path = false;
 };
 
-std::vector<Flag> flags(const CLI::App& cmd) {
-  std::vector<Flag> all;
-  for (const CLI::Option* o : cmd.get_options()) {
-    if (o->get_lnames().empty()) continue;
-    Flag f{o->get_lnames()[0], o->get_description(), "", o->get_items_expected_max() > 0};
-    const std::string type = f.takes_value ? o->get_type_name() : "";
+std::vector<ShellFlag> flags(const Command& cmd) {
+  std::vector<ShellFlag> all;
+  for (const Flag& flag : cmd.flags()) {
+    if (flag.long_name().empty()) continue;
+    ShellFlag f{flag.long_name(), flag.doc(), "", flag.takes_value()};
+    const std::string type = f.takes_value ? flag.type() : "";
     f.takes_path = type.find("FILE") != type.npos || type.find("DIR") != type.npos;
     if (!f.takes_path && type.find('|') != type.npos) {
       f.words = type;
@@ -35,9 +31,9 @@ std::vector<Flag> flags(const CLI::App& cmd) {
 
 // Every command with the words that lead to it: "", "train", "bench", "bench gemm", …
 template <class F>
-void for_each_command(const CLI::App& cmd, F&& visit) {
+void for_each_command(const Command& cmd, F&& visit) {
   visit(cmd);
-  for (const CLI::App* sub : subcommands(cmd)) for_each_command(*sub, visit);
+  for (const Command& sub : cmd.commands()) for_each_command(sub, visit);
 }
 
 std::string quoted(std::string text) {  // for single quotes, in all three shells' common subset
@@ -46,21 +42,20 @@ std::string quoted(std::string text) {  // for single quotes, in all three shell
   return out;
 }
 
-std::string names_of_commands(const CLI::App& cmd) {
+std::string names_of_commands(const Command& cmd) {
   std::string names;
-  for (const CLI::App* sub : subcommands(cmd))
-    names += cat(names.empty() ? "" : " ", sub->get_name());
+  for (const Command& sub : cmd.commands()) names += cat(names.empty() ? "" : " ", sub.name());
   return names;
 }
 
 // bash: what may follow depends on the command so far and on the word before.
-std::string bash(const CLI::App& app) {
+std::string bash(const Command& app) {
   std::string by_command, by_flag;
-  for_each_command(app, [&](const CLI::App& cmd) {
+  for_each_command(app, [&](const Command& cmd) {
     std::string words = names_of_commands(cmd);
-    const std::string name = full_name(cmd);
+    const std::string name = cmd.full_name();
     const bool has_commands = !words.empty();  // then these are what may follow
-    for (const Flag& f : flags(cmd)) {
+    for (const ShellFlag& f : flags(cmd)) {
       if (!has_commands) words += cat(" --", f.name);
       const std::string at = cat("    '", name, " --", f.name, "') ");
       if (f.takes_path)
@@ -89,15 +84,15 @@ std::string bash(const CLI::App& app) {
 }
 
 // zsh: one function a command; _arguments knows flags, values and files.
-std::string zsh(const CLI::App& app) {
+std::string zsh(const Command& app) {
   std::string functions;
-  for_each_command(app, [&](const CLI::App& cmd) {
-    std::string name = full_name(cmd);
+  for_each_command(app, [&](const Command& cmd) {
+    std::string name = cmd.full_name();
     for (char& c : name)
       if (c == ' ') c = '_';
     const std::string prefix = cat("_tegula", name.empty() ? "" : "_", name);
     functions += cat(prefix, "() {\n  _arguments -C");
-    for (const Flag& f : flags(cmd)) {
+    for (const ShellFlag& f : flags(cmd)) {
       std::string doc;
       for (char c : f.doc) doc += c == '[' || c == ']' || c == ':' ? ' ' : c;
       functions += cat(" \\\n    '--", f.name, "[", quoted(doc), "]",
@@ -120,19 +115,19 @@ std::string zsh(const CLI::App& app) {
 }
 
 // fish: one line a flag, on the condition that its command was typed.
-std::string fish(const CLI::App& app) {
+std::string fish(const Command& app) {
   std::string lines =
       "# fish: tegula completion fish > ~/.config/fish/completions/tegula.fish\n"
       "complete -c tegula -f\n";
-  for_each_command(app, [&](const CLI::App& cmd) {
+  for_each_command(app, [&](const Command& cmd) {
     const std::string names = names_of_commands(cmd);
     std::string condition = "true";
-    for (const CLI::App* at = &cmd; at->get_parent(); at = at->get_parent())
-      condition += cat("; and __fish_seen_subcommand_from ", at->get_name());
+    for (Command at = cmd; at.parent(); at = at.parent())
+      condition += cat("; and __fish_seen_subcommand_from ", at.name());
     if (!names.empty())
       lines += cat("complete -c tegula -n '", condition, "; and not __fish_seen_subcommand_from ",
                    names, "' -a '", names, "'\n");
-    for (const Flag& f : flags(cmd))
+    for (const ShellFlag& f : flags(cmd))
       lines +=
           cat("complete -c tegula -n '", condition, "' -l ", f.name,
               !f.takes_value ? ""
@@ -144,14 +139,15 @@ std::string fish(const CLI::App& app) {
 }
 }  // namespace
 
-void add_completion(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("completion", "Print what makes a shell complete these commands");
-  cmd->require_subcommand(1);
-  using Write = std::string (*)(const CLI::App&);
+void add_completion(const Command& app, int& exit_code) {
+  const auto cmd =
+      app.add_command("completion", "Print what makes a shell complete these commands");
+  cmd.require_command();
+  using Write = std::string (*)(const Command&);
   for (const auto& [name, write] :
        {std::pair<const char*, Write>{"bash", bash}, {"zsh", zsh}, {"fish", fish}}) {
-    auto* shell = cmd->add_subcommand(name, cat("For ", name));
-    shell->callback([&app, &exit_code, write = write] {
+    const auto shell = cmd.add_command(name, cat("For ", name));
+    shell.callback([app, &exit_code, write = write] {
       std::fputs(write(app).c_str(), stdout);
       exit_code = kDone;
     });

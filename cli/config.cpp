@@ -24,7 +24,6 @@ constexpr void require(bool holds) {
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <numeric>
 
@@ -52,7 +51,7 @@ size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-std::string suggestion(const CLI::App& cmd, const std::string& name) {
+std::string suggestion(const Command& cmd, const std::string& name) {
   const std::string near = nearest_flag(cmd, name);
   return near.empty() ? "" : cat("; did you mean ", near.substr(2), "?");
 }
@@ -121,31 +120,30 @@ Result<toml::table> parse_file(const std::string& text, const std::string& path)
   }
 }
 
-Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App& cmd,
+Result<std::vector<std::string>> read_config(const Command& app, const Command& cmd,
                                              const std::string& path) {
   const std::string text = TEGULA_TRY(read_file(path));
-  const CLI::App* train = app.get_subcommand("train");
+  const Command train = app.find_command("train");
   const toml::table table = TEGULA_TRY(parse_file(text, path));
   std::vector<std::string> flags;
   for (auto&& [k, node] : table) {
     const std::string key(k.str());
     const std::string at = cat(path, ":", k.source().begin.line, ": ", key);
-    const bool is_ours = cmd.get_option_no_throw("--" + key) != nullptr;
-    if ((!is_ours && !train->get_option_no_throw("--" + key)) || key == "config" || key == "help")
-      return invalid_argument(cat(at, ": no option of tegula ", full_name(cmd), " has this name",
+    const Flag ours = cmd.find_flag("--" + key);
+    if ((!ours && !train.find_flag("--" + key)) || key == "config" || key == "help")
+      return invalid_argument(cat(at, ": no option of tegula ", cmd.full_name(), " has this name",
                                   suggestion(cmd, "--" + key)));
     if (const auto on = node.value_exact<bool>()) {
-      const auto* option = cmd.get_option_no_throw("--" + key);
-      if (option && option->get_expected_min() > 0)  // true or false is its value
+      if (ours && ours.needs_value())  // true or false is its value
         flags.push_back(cat("--", key, "=", *on));
-      else if (*on && is_ours)
+      else if (*on && ours)
         flags.push_back("--" + key);
       continue;
     }
     // One word, so that a negative number is not taken for a flag; but after "--key=" the parser
     // would take the next word for the value.
     const std::string value = TEGULA_TRY(flag_value(node, at));
-    if (!is_ours) continue;
+    if (!ours) continue;
     if (value.empty())
       flags.insert(flags.end(), {"--" + key, value});
     else
@@ -156,33 +154,31 @@ Result<std::vector<std::string>> read_config(const CLI::App& app, const CLI::App
 
 }  // namespace
 
-std::string nearest_flag(const CLI::App& cmd, const std::string& name) {
+std::string nearest_flag(const Command& cmd, const std::string& name) {
   std::string best;
   size_t least = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const CLI::Option* o : cmd.get_options())
-    for (const std::string& candidate : o->get_lnames()) {
-      // n_layers and d_model are what papers and configs write.
-      std::string flat = name;
-      std::replace(flat.begin(), flat.end(), '_', '-');
-      const size_t d = distance(flat, "--" + candidate);
-      if (d < least) least = d, best = "--" + candidate;
-    }
+  // n_layers and d_model are what papers and configs write.
+  std::string flat = name;
+  std::replace(flat.begin(), flat.end(), '_', '-');
+  for (const Flag& flag : cmd.flags()) {
+    if (flag.long_name().empty()) continue;
+    const std::string candidate = "--" + flag.long_name();
+    const size_t d = distance(flat, candidate);
+    if (d < least) least = d, best = candidate;
+  }
   return best;
 }
 
-Result<std::vector<std::string>> expand_config(const CLI::App& app,
+Result<std::vector<std::string>> expand_config(const Command& app,
                                                std::vector<std::string> arguments) {
-  const CLI::App* cmd = &app;
+  Command cmd = app;
   size_t words = 0;  // of the command's name: bench train
   while (words < arguments.size()) {
-    const auto subcommands = cmd->get_subcommands([](const CLI::App*) { return true; });
-    const auto named = std::find_if(subcommands.begin(), subcommands.end(), [&](const CLI::App* c) {
-      return c->get_name() == arguments[words];
-    });
-    if (named == subcommands.end()) break;
-    cmd = *named, ++words;
+    const Command named = cmd.find_command(arguments[words]);
+    if (!named) break;
+    cmd = named, ++words;
   }
-  if (!cmd->get_option_no_throw("--config")) return arguments;
+  if (!cmd.find_flag("--config")) return arguments;
   std::string path;
   for (size_t i = words; i < arguments.size();) {
     const bool is_apart = arguments[i] == "--config" && i + 1 < arguments.size();
@@ -197,7 +193,7 @@ Result<std::vector<std::string>> expand_config(const CLI::App& app,
     arguments.erase(at, at + (is_apart ? 2 : 1));
   }
   if (path.empty()) return arguments;
-  auto flags = TEGULA_TRY(read_config(app, *cmd, path));
+  auto flags = TEGULA_TRY(read_config(app, cmd, path));
   flags.push_back("--config=" + path);
   arguments.insert(arguments.begin() + static_cast<int64_t>(words), flags.begin(), flags.end());
   return arguments;
@@ -233,26 +229,19 @@ Result<std::vector<TomlTable>> read_tables(const std::string& path) {
   return tables;
 }
 
-std::string config_file(const CLI::App& cmd) {
-  const CLI::Option* option = cmd.get_option_no_throw("--config");
-  return option && option->count() > 0 ? option->results().back() : "";
+std::string config_file(const Command& cmd) {
+  const Flag option = cmd.find_flag("--config");
+  return option ? option.value() : "";
 }
 
-bool is_on_command_line(const CLI::App& cmd, const std::string& flag) {
-  const CLI::Option* option = cmd.get_option_no_throw(flag);
-  const CLI::Option* config = cmd.get_option_no_throw("--config");
-  const auto& order = cmd.parse_order();
+bool is_on_command_line(const Command& cmd, const std::string& flag) {
+  const Flag option = cmd.find_flag(flag);
+  const Flag config = cmd.find_flag("--config");
+  const std::vector<Flag> order = cmd.given();
   // What a file says stands before --config: see expand_config.
   const auto end_of_file = std::find(order.begin(), order.end(), config);
   const auto begin = end_of_file == order.end() ? order.begin() : end_of_file;
   return std::find(begin, order.end(), option) != order.end();
-}
-
-std::string full_name(const CLI::App& cmd) {
-  const CLI::App* parent = cmd.get_parent();
-  if (!parent) return "";
-  const std::string above = full_name(*parent);
-  return above.empty() ? cmd.get_name() : cat(above, " ", cmd.get_name());
 }
 
 }  // namespace tegula::cli

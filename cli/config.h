@@ -6,11 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "cli/flags.h"
 #include "tegula/base/result.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
-class App;
-}  // namespace CLI
 
 namespace tegula::cli {
 
@@ -20,7 +17,7 @@ namespace tegula::cli {
 // serve several commands: keys that only `tegula train` has are left out for others. Relative paths
 // are relative to the working directory, as on the command line.
 // Errors, naming file and line: what is no TOML, unknown keys, values that are no scalars.
-Result<std::vector<std::string>> expand_config(const CLI::App& app,
+Result<std::vector<std::string>> expand_config(const Command& app,
                                                std::vector<std::string> arguments);
 
 // A TOML file of tables of numbers and texts, in the order of the file. Errors, naming file and
@@ -32,12 +29,12 @@ struct TomlTable {
 Result<std::vector<TomlTable>> read_tables(const std::string& path);
 
 // Whether the flag stands on the command line itself, not only in a --config file.
-bool is_on_command_line(const CLI::App& cmd, const std::string& flag);
+bool is_on_command_line(const Command& cmd, const std::string& flag);
 
 // The file that --config named; "": none.
-std::string config_file(const CLI::App& cmd);
+std::string config_file(const Command& cmd);
 
 // The option of `cmd` whose name is nearest to `name` ("--lauers" -> "--n-layers"), or "".
-std::string nearest_flag(const CLI::App& cmd, const std::string& name);
+std::string nearest_flag(const Command& cmd, const std::string& name);
 
 }  // namespace tegula::cli

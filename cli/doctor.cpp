@@ -97,13 +97,14 @@ void print(const Json& j) {
 }
 }  // namespace
 
-void add_doctor(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("doctor", "What this machine can do, and what Tegula makes of it");
+void add_doctor(const Command& app, int& exit_code) {
+  const auto cmd =
+      app.add_command("doctor", "What this machine can do, and what Tegula makes of it");
   static bool json = false;
   static int threads = 0;
-  add_threads(*cmd, threads);
-  cmd->add_flag("--json", json, "One JSON object");
-  cmd->callback([&exit_code] {
+  add_threads(cmd, threads);
+  cmd.add_flag("--json", json, "One JSON object");
+  cmd.callback([&exit_code] {
     const Json j = examine(threads);
     if (json) {
       std::printf("%s\n", j.dump().c_str());

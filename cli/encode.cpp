@@ -29,15 +29,15 @@ Status run(const Options& o) {
 }
 }  // namespace
 
-void add_encode(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("encode", "A text as token ids: JSON, rows of ids");
+void add_encode(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("encode", "A text as token ids: JSON, rows of ids");
   static Options o;
-  cmd->add_option("--model", o.model, "Directory of a model, for its tokenizer")->required();
-  cmd->add_option("--text", o.text, "Text file, or - for standard input")->required();
-  whole(cmd->add_option("--length", o.length,
-                        "Ids in a row, leaving out an incomplete last one; 0: all"),
+  cmd.add_option("--model", o.model, "Directory of a model, for its tokenizer").required();
+  cmd.add_option("--text", o.text, "Text file, or - for standard input").required();
+  whole(cmd.add_option("--length", o.length,
+                       "Ids in a row, leaving out an incomplete last one; 0: all"),
         0);
-  cmd->callback([&exit_code] {
+  cmd.callback([&exit_code] {
     const Status st = run(o);
     exit_code = st.ok() ? 0 : report(st.error());
   });

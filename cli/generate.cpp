@@ -205,61 +205,56 @@ Status run_all(const Options& o) {
 }
 }  // namespace
 
-void add_generate(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("generate", "Continue a prompt with a trained model");
+void add_generate(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("generate", "Continue a prompt with a trained model");
   static Options o;
-  cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  cmd->add_option("--model", o.model, "Directory of the model")->required()->type_name("DIR");
-  auto* prompt = cmd->add_option("--prompt", o.prompt, "Text to continue, or - for standard input");
-  auto* prompts = cmd->add_option("--prompts", o.prompts, "A file with a prompt a line, or -")
-                      ->type_name("FILE")
-                      ->excludes(prompt);
-  whole(cmd->add_option("--batch", o.batch, "How many texts at once, of --prompts"), 1, 4096);
-  whole(
-      cmd->add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
-      0);
-  cmd->add_flag("--no-cache", o.no_cache,
-                "Read all of a text again for each token: slower, the same text");
-  whole(cmd->add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
-  whole(cmd->add_option("--samples", o.samples,
-                        "How many continuations, each with a seed one larger than the last"),
+  cmd.take_last();
+  cmd.add_option("--model", o.model, "Directory of the model").required().type_name("DIR");
+  const auto prompt =
+      cmd.add_option("--prompt", o.prompt, "Text to continue, or - for standard input");
+  const auto prompts = cmd.add_option("--prompts", o.prompts, "A file with a prompt a line, or -")
+                           .type_name("FILE")
+                           .excludes(prompt);
+  whole(cmd.add_option("--batch", o.batch, "How many texts at once, of --prompts"), 1, 4096);
+  whole(cmd.add_option("--prefill-chunk", o.chunk, "Read prompts so many tokens at a time; 0: all"),
+        0);
+  cmd.add_flag("--no-cache", o.no_cache,
+               "Read all of a text again for each token: slower, the same text");
+  whole(cmd.add_option("--max-tokens", o.max_tokens, "How many tokens to add"), 0);
+  whole(cmd.add_option("--samples", o.samples,
+                       "How many continuations, each with a seed one larger than the last"),
         1, 1 << 20);
-  cmd->add_option("--stop", o.stop, "End before this text; may be given several times")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(1)
-      ->type_name("TEXT");
-  cmd->add_flag("--ignore-eos", o.ignore_eos,
-                "Go on where the model ends its text (eos_token_id of its files)");
-  one_of(cmd->add_option("--overflow", o.overflow,
-                         "When the context is full: forget its older half, or end"),
+  cmd.add_option("--stop", o.stop, "End before this text; may be given several times")
+      .keep_all()
+      .type_name("TEXT");
+  cmd.add_flag("--ignore-eos", o.ignore_eos,
+               "Go on where the model ends its text (eos_token_id of its files)");
+  one_of(cmd.add_option("--overflow", o.overflow,
+                        "When the context is full: forget its older half, or end"),
          {"slide", "stop"});
-  one_of(cmd->add_option("--mode", o.mode,
-                         "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
+  one_of(cmd.add_option("--mode", o.mode,
+                        "exact: long sums in 8 fixed parts; fast: in one. exact, on a GPU fast"),
          {"exact", "fast"});
-  real(cmd->add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
-  whole(cmd->add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
-  real(cmd->add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
+  real(cmd.add_option("--temperature", o.sampler.temperature, "0: always the likeliest token"), 0);
+  whole(cmd.add_option("--top-k", o.sampler.top_k, "Among the K likeliest; 0: all"), 0);
+  real(cmd.add_option("--top-p", o.sampler.top_p, "Among the likeliest that reach probability P"),
        0, 1);
-  one_of(cmd->add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
+  one_of(cmd.add_option("--dtype", o.dtype, "Of weights, activations and the cache"),
          {"f32", "bf16", "f16"});
-  whole(cmd->add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
-  one_of(cmd->add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
-  add_threads(*cmd, o.threads);
-  add_tuning(*cmd, o.tune, o.tune_cache);
-  cmd->add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
-  cmd->callback([&exit_code, prompt, prompts] {
-    if (prompt->empty() && prompts->empty()) throw CLI::RequiredError("--prompt or --prompts");
-    if (!prompts->empty() && o.samples > 1)
-      throw CLI::ValidationError("--samples: with --prompts each line is continued once",
-                                 CLI::ExitCodes::ValidationError);
+  whole(cmd.add_option("--seed", o.sampler.seed, "Random seed"), 0, INT64_MAX);
+  one_of(cmd.add_option("--device", o.device, "Where the model runs"), {"cpu", "cuda"});
+  add_threads(cmd, o.threads);
+  add_tuning(cmd, o.tune, o.tune_cache);
+  cmd.add_flag("--json", o.json, "Print one JSON object at the end instead of the text");
+  cmd.callback([&exit_code, prompt, prompts] {
+    if (!prompt.is_given() && !prompts.is_given()) usage_error("--prompt or --prompts is required");
+    if (prompts.is_given() && o.samples > 1)
+      usage_error("--samples: with --prompts each line is continued once");
     for (const std::string& stop : o.stop)
-      if (stop.empty())
-        throw CLI::ValidationError("--stop: an empty text would end it before the first token",
-                                   CLI::ExitCodes::ValidationError);
+      if (stop.empty()) usage_error("--stop: an empty text would end it before the first token");
     if (o.samples > 1 && o.sampler.temperature == 0)
-      throw CLI::ValidationError("--samples: at --temperature 0 all of them are the same text",
-                                 CLI::ExitCodes::ValidationError);
-    const Status st = prompts->empty() ? run(o) : run_all(o);
+      usage_error("--samples: at --temperature 0 all of them are the same text");
+    const Status st = prompts.is_given() ? run_all(o) : run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });
 }

@@ -25,19 +25,19 @@ Status run(const Options& o) {
 }
 }  // namespace
 
-void add_grad(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand(
+void add_grad(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command(
       "grad", "Loss, logits and gradients of a model on given tokens, to compare ports");
   static Options o;
-  cmd->add_option("--model", o.model, "Directory of the model")->required();
-  cmd->add_option("--tokens", o.tokens,
-                  "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]; - for standard input")
-      ->required();
-  cmd->add_option("--out", o.out, "Safetensors file to write")->required();
-  one_of(cmd->add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly"),
+  cmd.add_option("--model", o.model, "Directory of the model").required();
+  cmd.add_option("--tokens", o.tokens,
+                 "JSON, rows of ids: [[1, 2, 3], [4, 5, 6]]; - for standard input")
+      .required();
+  cmd.add_option("--out", o.out, "Safetensors file to write").required();
+  one_of(cmd.add_option("--dtype", o.dtype, "Of the arithmetic; f64: the ops' references, slowly"),
          {"f32", "f64"});
-  add_threads(*cmd, o.threads);
-  cmd->callback([&exit_code] {
+  add_threads(cmd, o.threads);
+  cmd.callback([&exit_code] {
     const Status st = run(o);
     exit_code = st.ok() ? 0 : report(st.error());
   });

@@ -22,9 +22,9 @@ bool fits(TrainConfig config, int64_t budget) {
 }
 }  // namespace
 
-CLI::Option* add_threads(CLI::App& cmd, int& threads) {
-  auto* option = whole(cmd.add_option("--threads", threads, "0: all cores"), 0, 4096);
-  return option->each([](const std::string& text) {
+Flag add_threads(const Command& cmd, int& threads) {
+  const Flag option = whole(cmd.add_option("--threads", threads, "0: all cores"), 0, 4096);
+  return option.each([](const std::string& text) {
     const long long asked = std::strtoll(text.c_str(), nullptr, 10);
     if (const int cores = usable_cores(); asked > cores)
       std::fprintf(stderr, "note: %lld threads share %d cores, which is slower than --threads %d\n",

@@ -1,17 +1,17 @@
 // What is asked for beside what this machine has.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
+#include "cli/flags.h"
 #include "tegula/train/config.h"
 #include "tegula/train/step.h"
 
 namespace tegula::cli {
 
 // --threads; more than there are cores is told in a line.
-CLI::Option* add_threads(CLI::App& cmd, int& threads);
+Flag add_threads(const Command& cmd, int& threads);
 
 // Where a step takes more memory than the machine has (or the process may use): a line that says
 // so, with the --memory that makes it fit, found by planning, or that none does. Else "".

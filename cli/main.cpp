@@ -7,23 +7,16 @@
 namespace tegula::cli {
 
 namespace {
-// The innermost command that was named.
-const CLI::App& command_of(const CLI::App& app) {
-  const CLI::App* cmd = &app;
-  while (!cmd->get_subcommands().empty()) cmd = cmd->get_subcommands().front();
-  return *cmd;
-}
-
 // Another command that has this flag; "" if none has.
-std::string owner_of(const CLI::App& cmd, const std::string& flag) {
-  if (cmd.get_option_no_throw(flag)) return full_name(cmd);
-  for (const CLI::App* sub : cmd.get_subcommands([](const CLI::App*) { return true; }))
-    if (std::string owner = owner_of(*sub, flag); !owner.empty()) return owner;
+std::string owner_of(const Command& cmd, const std::string& flag) {
+  if (cmd.find_flag(flag)) return cmd.full_name();
+  for (const Command& sub : cmd.commands())
+    if (std::string owner = owner_of(sub, flag); !owner.empty()) return owner;
   return "";
 }
 
 // What does not belong on the command line: a flag before any other word.
-std::string explain_extras(const CLI::App& app, const CLI::App& cmd,
+std::string explain_extras(const Command& app, const Command& cmd,
                            const std::vector<std::string>& extras) {
   std::string flag = extras.front();
   for (const std::string& word : extras)
@@ -33,31 +26,26 @@ std::string explain_extras(const CLI::App& app, const CLI::App& cmd,
     }
   if (!flag.starts_with('-')) return cat("unexpected '", flag, "'");
   if (const std::string owner = owner_of(app, flag); !owner.empty())
-    return cat("tegula ", full_name(cmd), " has no use for ", flag, ", which is for tegula ", owner,
-               ": leave it out (a --config file may hold it)");
+    return cat("tegula ", cmd.full_name(), " has no use for ", flag, ", which is for tegula ",
+               owner, ": leave it out (a --config file may hold it)");
   const std::string near = nearest_flag(cmd, flag);
   return cat("unknown flag '", flag, "'", near.empty() ? "" : cat(", did you mean ", near, "?"));
 }
 
 // What the user typed, in one line, with what to do.
-int explain(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& cmd = command_of(app);
-  const std::string name = full_name(cmd);
-  const auto type = static_cast<CLI::ExitCodes>(error.get_exit_code());
-  const std::vector<std::string> extras =
-      cmd.remaining().empty() ? app.remaining(true) : cmd.remaining();
-  const auto subcommands = cmd.get_subcommands([](const CLI::App*) { return true; });
-  std::string what = error.what();
-  if (type == CLI::ExitCodes::RequiredError && !subcommands.empty()) {
+int explain(const Command& tool, const Parsed& p) {
+  const std::string name = p.command.full_name();
+  std::string what = p.message;
+  if (p.kind == Parsed::kNoCommand) {
     std::string commands;
-    for (const CLI::App* c : subcommands)
-      commands += (commands.empty() ? "" : ", ") + c->get_name();
-    what =
-        cat(extras.empty() ? "a command is missing" : cat("unknown command '", extras.front(), "'"),
-            ": choose one of ", commands);
-  } else if (!extras.empty()) {  // before what is missing or wrong: it may be the same, misspelt
-    what = explain_extras(app, cmd, extras);
-  } else if (type == CLI::ExitCodes::ArgumentMismatch) {
+    for (const Command& c : p.command.commands())
+      commands += (commands.empty() ? "" : ", ") + c.name();
+    what = cat(
+        p.extras.empty() ? "a command is missing" : cat("unknown command '", p.extras.front(), "'"),
+        ": choose one of ", commands);
+  } else if (p.kind == Parsed::kExtras) {
+    what = explain_extras(tool, p.command, p.extras);
+  } else if (p.kind == Parsed::kNoValue) {
     what = cat(what.substr(0, what.find(':')), " needs a value");
   }
   std::fprintf(stderr, "tegula: error: %s; see tegula %s%s--help\n", what.c_str(), name.c_str(),
@@ -66,25 +54,21 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Tegula compiles, plans, trains and serves transformers.", "tegula"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "tegula " TEGULA_VERSION);
-  app.footer(
+  const Command tool = make_tool("tegula", "Tegula compiles, plans, trains and runs transformers.",
+                                 "tegula " TEGULA_VERSION);
+  tool.require_command();
+  tool.footer(
       "Exit codes: 0 done, 1 an input is at fault, 2 the command line is, 3 the machine is.");
   int exit_code = 0;
   const std::vector<std::string> given(argv + 1, argv + argc);
   for (auto* add : {add_train, add_generate, asks_about_model(given) ? add_plan_model : add_plan,
                     add_encode, add_grad, add_bench, add_ops, add_tune, add_doctor, add_completion})
-    add(app, exit_code);
-  auto arguments = expand_config(app, given);
+    add(tool, exit_code);
+  auto arguments = expand_config(tool, given);
   if (!arguments.ok())
     return report(arguments.error(), arguments.error().code == Code::kIo ? kInput : kUsage);
-  try {
-    app.parse(std::vector<std::string>(arguments->rbegin(), arguments->rend()));  // last one first
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() != 0) return explain(app, e);
-    exit_code = app.exit(e);  // --help, --version
-  }
+  const Parsed parsed = parse(tool, *arguments);
+  if (parsed.kind != Parsed::kRan && parsed.kind != Parsed::kShown) return explain(tool, parsed);
   return finish_output(exit_code);
 }
 }  // namespace

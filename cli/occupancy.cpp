@@ -144,18 +144,18 @@ void print_table(const Target& gpu, const std::vector<Explained>& all) {
 
 }  // namespace
 
-CLI::Option* add_occupancy(CLI::App& cmd, OccupancyFlags& flags) {
-  auto* occupancy =
+Flag add_occupancy(const Command& cmd, OccupancyFlags& flags) {
+  const auto occupancy =
       cmd.add_option("--occupancy", flags.kernel,
                      "Of a GPU by a kernel instead: a part of its name (attention_mma_d64), or "
                      "threads=256,registers=64,smem=16384")
-          ->type_name("KERNEL");
+          .type_name("KERNEL");
   whole(cmd.add_option("--grid", flags.grid_blocks, "Blocks of a launch, for waves and tail"), 1)
-      ->needs(occupancy);
+      .needs(occupancy);
   real(cmd.add_option("--memory-latency", flags.latency_ns,
                       "Nanoseconds of a load from the GPU's memory"),
        1, 1e6)
-      ->needs(occupancy);
+      .needs(occupancy);
   return occupancy;
 }
 

@@ -16,7 +16,7 @@ struct OccupancyFlags {
 };
 
 // --occupancy and what goes with it; returns --occupancy.
-CLI::Option* add_occupancy(CLI::App& cmd, OccupancyFlags& flags);
+Flag add_occupancy(const Command& cmd, OccupancyFlags& flags);
 
 // A table, or of one kernel an explanation; with `as_json` one JSON object.
 Status print_occupancy(const Target& gpu, const OccupancyFlags& flags, bool as_json);

@@ -57,15 +57,15 @@ void print_table() {
 
 }  // namespace
 
-void add_ops(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("ops", "List the table of ops");
+void add_ops(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("ops", "List the table of ops");
   static bool markdown = false, json = false;
   static std::string device = "cpu";
-  auto* as_page = cmd->add_flag("--markdown", markdown, "As docs/ops.md");
-  auto* as_json = cmd->add_flag("--json", json, "One JSON array")->excludes(as_page);
-  one_of(cmd->add_option("--device", device, "Whose kernels the JSON names"), {"cpu", "cuda"})
-      ->needs(as_json);
-  cmd->callback([&exit_code] {
+  const auto as_page = cmd.add_flag("--markdown", markdown, "As docs/ops.md");
+  const auto as_json = cmd.add_flag("--json", json, "One JSON array").excludes(as_page);
+  one_of(cmd.add_option("--device", device, "Whose kernels the JSON names"), {"cpu", "cuda"})
+      .needs(as_json);
+  cmd.callback([&exit_code] {
     if (json) {
       Json::Array rows;
       for (const OpDef* op : all_ops())

@@ -179,79 +179,74 @@ Status run(const Options& o) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("plan", "What a training step will cost, without running it");
-  cmd->footer("tegula plan MODEL … plans a model on a cluster: see tegula plan MODEL --help.");
+void add_plan(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("plan", "What a training step will cost, without running it");
+  cmd.footer("tegula plan MODEL … plans a model on a cluster: see tegula plan MODEL --help.");
   static Options o;
-  o.flags.add_to(*cmd, Purpose::kPlan);
-  whole(cmd->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary, without --data"),
-        1, 1 << 24);
-  whole(cmd->add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
-  real(cmd->add_option("--tokens-total", o.tokens_total,
-                       "Also what a run over so many tokens costs: 1e13")
-           ->type_name("N"),
+  o.flags.add_to(cmd, Purpose::kPlan);
+  whole(cmd.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary, without --data"), 1,
+        1 << 24);
+  whole(cmd.add_option("--repeat", o.repeat, "Plan so many times, report the fastest"), 1);
+  real(cmd.add_option("--tokens-total", o.tokens_total,
+                      "Also what a run over so many tokens costs: 1e13")
+           .type_name("N"),
        1, 1e18);
-  auto* stages = add_stages(*cmd, o.stages);
-  auto* save = cmd->add_option("--save", o.save, "Write the plan to FILE as JSON");
-  cmd->add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
-      ->excludes(save);
+  const auto stages = add_stages(cmd, o.stages);
+  const auto save = cmd.add_option("--save", o.save, "Write the plan to FILE as JSON");
+  cmd.add_option("--load", o.load, "Print the table of a saved plan, as --verbose does")
+      .excludes(save);
   for (const char* of_one : {"--save", "--tokens-total", "--repeat"}) {
-    stages->excludes(cmd->get_option(of_one));
-    cmd->get_option("--mesh")->excludes(cmd->get_option(of_one));
+    stages.excludes(cmd.flag(of_one));
+    cmd.flag("--mesh").excludes(cmd.flag(of_one));
   }
-  stages->excludes(cmd->get_option("--mesh"));
-  add_sharding(*cmd, o.sharding);
-  auto* conv = add_conv(*cmd, o.conv);
+  stages.excludes(cmd.flag("--mesh"));
+  add_sharding(cmd, o.sharding);
+  const auto conv = add_conv(cmd, o.conv);
   for (const char* of_step : {"--shard", "--search-sharding", "--save"})
-    conv->excludes(cmd->get_option(of_step));
-  add_occupancy(*cmd, o.occupancy)->excludes(stages)->excludes(save);
-  cmd->add_option("--target", o.target,
-                  "The machine to plan for: h200, l4, zen4, …; default: this one")
-      ->type_name("NAME");
-  one_of(cmd->add_option("--device", o.device, "Where; default: the target's, else cpu"),
+    conv.excludes(cmd.flag(of_step));
+  add_occupancy(cmd, o.occupancy).excludes(stages).excludes(save);
+  cmd.add_option("--target", o.target,
+                 "The machine to plan for: h200, l4, zen4, …; default: this one")
+      .type_name("NAME");
+  one_of(cmd.add_option("--device", o.device, "Where; default: the target's, else cpu"),
          {"cpu", "cuda"});
-  cmd->add_flag(
-         "--measure", o.measure,
-         "Time this machine's CPU first, under a second, so that the step is priced, and run "
-         "it a few times beside that")
-      ->excludes(cmd->get_option("--target"))
-      ->excludes(cmd->get_option("--device"));
-  auto* calibrate =
-      cmd->add_flag("--calibrate", o.calibrate,
-                    "Predict the step's time from this CPU's kernel calls, timed once and kept in "
-                    "the user's cache");
-  for (const char* other : {"--target", "--device", "--mesh"})
-    calibrate->excludes(cmd->get_option(other));
-  stages->excludes(calibrate);
-  auto* graph = cmd->add_option("--graph", o.graph,
-                                "Print the graph instead: step (with --mesh, where every value "
-                                "lies on it) or rank (what one of them runs)");
+  cmd.add_flag("--measure", o.measure,
+               "Time this machine's CPU first, under a second, so that the step is priced, and run "
+               "it a few times beside that")
+      .excludes(cmd.flag("--target"))
+      .excludes(cmd.flag("--device"));
+  const auto calibrate =
+      cmd.add_flag("--calibrate", o.calibrate,
+                   "Predict the step's time from this CPU's kernel calls, timed once and kept in "
+                   "the user's cache");
+  for (const char* other : {"--target", "--device", "--mesh"}) calibrate.excludes(cmd.flag(other));
+  stages.excludes(calibrate);
+  const auto graph = cmd.add_option("--graph", o.graph,
+                                    "Print the graph instead: step (with --mesh, where every value "
+                                    "lies on it) or rank (what one of them runs)");
   one_of(graph, {"step", "rank"});
   for (const char* other : {"--json", "--save", "--tokens-total", "--repeat",
                             "--computation-layout", "--shard", "--search-sharding", "--calibrate"})
-    graph->excludes(cmd->get_option(other));
-  stages->excludes(graph);
-  cmd->add_flag("--timings", o.timings, "Time and effect of every pass");
-  cmd->add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
-  cmd->add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");
-  cmd->callback([cmd, &exit_code] {
-    for (const CLI::Option* other : cmd->parse_order())
-      if (!o.load.empty() && other->get_name() != "--load")
-        throw CLI::ValidationError(cat("--load prints a saved plan and has no use for ",
-                                       other->get_name(), ": leave it out"),
-                                   CLI::ExitCodes::ValidationError);
-    o.has_own_vocabulary = is_on_command_line(*cmd, "--vocab-size");
+    graph.excludes(cmd.flag(other));
+  stages.excludes(graph);
+  cmd.add_flag("--timings", o.timings, "Time and effect of every pass");
+  cmd.add_flag("--verify", o.verify, "Check the plan's memory, order and kernels independently");
+  cmd.add_flag("--verbose", o.verbose, "Print FLOPs by layer and op, every step and every buffer");
+  cmd.callback([cmd, &exit_code] {
+    for (const Flag& other : cmd.given())
+      if (!o.load.empty() && other.name() != "--load")
+        usage_error(
+            cat("--load prints a saved plan and has no use for ", other.name(), ": leave it out"));
+    o.has_own_vocabulary = is_on_command_line(cmd, "--vocab-size");
     if (o.has_own_vocabulary)
       for (const char* flag : {"--data", "--tokenizer"})
-        if (is_on_command_line(*cmd, flag))
-          throw CLI::ValidationError(cat("--vocab-size and ", flag,
-                                         " both say what the vocabulary ", "is: give one of them"),
-                                     CLI::ExitCodes::ValidationError);
-    if (is_on_command_line(*cmd, "--tokenizer") && o.flags.config.data.empty())
-      throw CLI::ValidationError("--tokenizer needs --data, the text that it is made for",
-                                 CLI::ExitCodes::ValidationError);
-    o.has_mode = cmd->get_option("--mode")->count() > 0;
-    o.config_file = config_file(*cmd);
+        if (is_on_command_line(cmd, flag))
+          usage_error(cat("--vocab-size and ", flag, " both say what the vocabulary ",
+                          "is: give one of them"));
+    if (is_on_command_line(cmd, "--tokenizer") && o.flags.config.data.empty())
+      usage_error("--tokenizer needs --data, the text that it is made for");
+    o.has_mode = cmd.flag("--mode").is_given();
+    o.config_file = config_file(cmd);
     const Status st = run(o);
     exit_code = st.ok() ? kDone : report(st.error());
   });

@@ -72,14 +72,14 @@ void print(const ConvShape& c, const Mesh& mesh, const std::string& on,
 
 }  // namespace
 
-CLI::Option* add_conv(CLI::App& cmd, ConvFlags& flags) {
+Flag add_conv(const Command& cmd, ConvFlags& flags) {
   return cmd
       .add_option(
           "--conv", flags.shape,
           "Instead: what every split of a convolution over --mesh takes; keys are batch, in, "
           "out, height, width, kernel, stride, pad; with batch, in, out alone a product's")
-      ->needs(cmd.get_option("--mesh"))
-      ->type_name("KEY=N,…");
+      .needs(cmd.flag("--mesh"))
+      .type_name("KEY=N,…");
 }
 
 Status plan_conv(const ConvFlags& flags, const std::string& mesh_text, const std::string& layout,

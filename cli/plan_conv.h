@@ -14,7 +14,7 @@ struct ConvFlags {
 };
 
 // After --mesh, without which it means nothing; returns --conv.
-CLI::Option* add_conv(CLI::App& cmd, ConvFlags& flags);
+Flag add_conv(const Command& cmd, ConvFlags& flags);
 // `layout`: which axes cut what already; `on`: the accelerator. Half-precision elements if
 // `is_half`.
 Status plan_conv(const ConvFlags& flags, const std::string& mesh, const std::string& layout,

@@ -127,105 +127,104 @@ bool asks_about_model(const std::vector<std::string>& arguments) {
   return false;
 }
 
-void add_plan_model(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("plan", "What training a model on a cluster will cost");
+void add_plan_model(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("plan", "What training a model on a cluster will cost");
   static Options o;
   planner::Question& q = o.question;
-  cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  cmd->add_option("MODEL", q.model, "A preset (llama3-405b), a config.json, or its folder")
-      ->required();
-  cmd->add_option("--gpus", q.gpus,
-                  "Devices to plan for: 64xH100; this-cpu: this machine's, measured; default: the "
-                  "model alone")
-      ->type_name("NxNAME");
-  whole(cmd->add_option("--seqlen", q.seqlen, "Tokens in a sequence; 0: as it was trained"), 0,
+  cmd.take_last();
+  cmd.add_option("MODEL", q.model, "A preset (llama3-405b), a config.json, or its folder")
+      .required();
+  cmd.add_option("--gpus", q.gpus,
+                 "Devices to plan for: 64xH100; this-cpu: this machine's, measured; default: the "
+                 "model alone")
+      .type_name("NxNAME");
+  whole(cmd.add_option("--seqlen", q.seqlen, "Tokens in a sequence; 0: as it was trained"), 0,
         int64_t{1} << 32);
-  whole(cmd->add_option("--batch-tokens", q.batch_tokens,
-                        "Tokens in a step, all devices; 0: as it was trained"),
+  whole(cmd.add_option("--batch-tokens", q.batch_tokens,
+                       "Tokens in a step, all devices; 0: as it was trained"),
         0, int64_t{1} << 50);
-  one_of(
-      cmd->add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
-      {"bf16", "fp8", "f32", "tf32", "int8"});
-  cmd->add_option("--fix", q.fix,
-                  "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
-                  "slices=,microbatch=,remat=,attention=,dtype=")
-      ->type_name("KEY=VALUE,…");
-  one_of(cmd->add_option("--keeps", o.keeps,
-                         "What a layer keeps for backward: what tegula's own graph keeps, by its "
-                         "plans, or 16 bits throughout, by the book; default: built, where it is"),
+  one_of(cmd.add_option("--dtype", q.dtype, "Of products: weights and activations of fp8 are bf16"),
+         {"bf16", "fp8", "f32", "tf32", "int8"});
+  cmd.add_option("--fix", q.fix,
+                 "Settled already: dp=,tp=,pp=,cp=,context=,ep=,zero=,sp=,schedule=,interleave=,"
+                 "slices=,microbatch=,remat=,attention=,dtype=")
+      .type_name("KEY=VALUE,…");
+  one_of(cmd.add_option("--keeps", o.keeps,
+                        "What a layer keeps for backward: what tegula's own graph keeps, by its "
+                        "plans, or 16 bits throughout, by the book; default: built, where it is"),
          {"built", "mixed"});
-  one_of(cmd->add_option("--optimizer", q.optimizer, "Whose state is held"),
+  one_of(cmd.add_option("--optimizer", q.optimizer, "Whose state is held"),
          {"adam", "adam-pure", "adam8bit", "galore", "sgd"});
-  real(cmd->add_option("--tokens-total", q.tokens_total,
-                       "Also what a run over so many tokens costs: 15.6e12")
-           ->type_name("N"),
+  real(cmd.add_option("--tokens-total", q.tokens_total,
+                      "Also what a run over so many tokens costs: 15.6e12")
+           .type_name("N"),
        0, 1e18);
-  real(cmd->add_option("--budget", q.budget, "Also what so many FLOPs buy: parameters and tokens")
-           ->type_name("FLOPS"),
+  real(cmd.add_option("--budget", q.budget, "Also what so many FLOPs buy: parameters and tokens")
+           .type_name("FLOPS"),
        0, 1e32);
-  cmd->add_option("--hardware", o.hardware, "TOML file with accelerators of your own")
-      ->type_name("FILE");
-  auto* serve =
-      cmd->add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
-  cmd->add_flag("--train", o.train, "Training, which is what is planned unless --serve is given")
-      ->excludes(serve);
-  whole(cmd->add_option("--prompt", q.prompt, "Tokens of a request's prompt, with --serve"), 1,
+  cmd.add_option("--hardware", o.hardware, "TOML file with accelerators of your own")
+      .type_name("FILE");
+  const auto serve =
+      cmd.add_flag("--serve", q.serve, "Serving instead of training: prefill and decoding");
+  cmd.add_flag("--train", o.train, "Training, which is what is planned unless --serve is given")
+      .excludes(serve);
+  whole(cmd.add_option("--prompt", q.prompt, "Tokens of a request's prompt, with --serve"), 1,
         int64_t{1} << 28)
-      ->default_str("1024");
-  whole(cmd->add_option("--output", q.output, "Tokens that come out of it, with --serve"), 1,
+      .default_str("1024");
+  whole(cmd.add_option("--output", q.output, "Tokens that come out of it, with --serve"), 1,
         int64_t{1} << 28)
-      ->default_str("256");
-  whole(cmd->add_option("--batch", q.serve_batch,
-                        "Sequences that a copy decodes at once, with --serve; 0: what is best"),
+      .default_str("256");
+  whole(cmd.add_option("--batch", q.serve_batch,
+                       "Sequences that a copy decodes at once, with --serve; 0: what is best"),
         0, 1 << 14);
-  cmd->add_option("--compare-gpus", q.compare, "Also as many of each of these: A100,H100,H200")
-      ->type_name("NAME,…");
-  cmd->add_option(
+  cmd.add_option("--compare-gpus", q.compare, "Also as many of each of these: A100,H100,H200")
+      .type_name("NAME,…");
+  cmd.add_option(
          "--explain", o.explain,
          "Where a number comes from: an op (ff up, attention, …), step, memory, params, ring, "
          "collectives")
-      ->type_name("WHAT");
-  cmd->add_option("--html", o.html, "Write the answer into FILE, a page complete in itself")
-      ->needs(cmd->get_option("--gpus"))
-      ->type_name("FILE");
-  cmd->add_option("--gantt", o.gantt, "Draw the best layout's pipeline into FILE, an SVG")
-      ->needs(cmd->get_option("--gpus"))
-      ->type_name("FILE");
-  add_threads(*cmd, o.threads);
-  auto* json = cmd->add_flag("--json", o.json, "One JSON object on one line");
-  json->excludes(cmd->get_option("--explain"));
-  auto* guide =
-      cmd->add_flag("--guide", o.guide, "Also the way there: one device, data parallelism, …")
-          ->needs(cmd->get_option("--gpus"))
-          ->excludes(json);
-  real(cmd->add_option("--deadline", o.deadline_days,
-                       "Days that the run may take, for --guide; with --tokens-total"),
+      .type_name("WHAT");
+  cmd.add_option("--html", o.html, "Write the answer into FILE, a page complete in itself")
+      .needs(cmd.flag("--gpus"))
+      .type_name("FILE");
+  cmd.add_option("--gantt", o.gantt, "Draw the best layout's pipeline into FILE, an SVG")
+      .needs(cmd.flag("--gpus"))
+      .type_name("FILE");
+  add_threads(cmd, o.threads);
+  const auto json = cmd.add_flag("--json", o.json, "One JSON object on one line");
+  json.excludes(cmd.flag("--explain"));
+  const auto guide =
+      cmd.add_flag("--guide", o.guide, "Also the way there: one device, data parallelism, …")
+          .needs(cmd.flag("--gpus"))
+          .excludes(json);
+  real(cmd.add_option("--deadline", o.deadline_days,
+                      "Days that the run may take, for --guide; with --tokens-total"),
        0, 1e6)
-      ->needs(guide)
-      ->needs(cmd->get_option("--tokens-total"));
-  whole(cmd->add_option(
+      .needs(guide)
+      .needs(cmd.flag("--tokens-total"));
+  whole(cmd.add_option(
             "--baselines", o.trials,
             "Also what so many trials of random, MCMC, policy-gradient and Bayesian search "
             "find"),
         0, 1000000)
-      ->needs(cmd->get_option("--gpus"))
-      ->excludes(json);
-  cmd->add_flag("--unequal-stages", o.stages,
-                "Also stages of unequal sizes on submeshes of unequal sizes, exactly the best")
-      ->needs(cmd->get_option("--gpus"))
-      ->excludes(json)
-      ->excludes(serve);
-  cmd->add_flag("--plan-in-full", o.in_full,
-                "Also the best layouts' memory from the graph that tegula itself would run")
-      ->needs(cmd->get_option("--gpus"))
-      ->excludes(json)
-      ->excludes(serve);
+      .needs(cmd.flag("--gpus"))
+      .excludes(json);
+  cmd.add_flag("--unequal-stages", o.stages,
+               "Also stages of unequal sizes on submeshes of unequal sizes, exactly the best")
+      .needs(cmd.flag("--gpus"))
+      .excludes(json)
+      .excludes(serve);
+  cmd.add_flag("--plan-in-full", o.in_full,
+               "Also the best layouts' memory from the graph that tegula itself would run")
+      .needs(cmd.flag("--gpus"))
+      .excludes(json)
+      .excludes(serve);
   for (const char* of_serving : {"--prompt", "--output", "--batch"})
-    cmd->get_option(of_serving)->needs(serve);
+    cmd.flag(of_serving).needs(serve);
   for (const char* of_training : {"--batch-tokens", "--keeps", "--optimizer", "--guide", "--gantt",
                                   "--html", "--baselines", "--tokens-total", "--explain"})
-    serve->excludes(cmd->get_option(of_training));
-  cmd->callback([&exit_code] { exit_code = run(o); });
+    serve.excludes(cmd.flag(of_training));
+  cmd.callback([&exit_code] { exit_code = run(o); });
 }
 
 }  // namespace tegula::cli

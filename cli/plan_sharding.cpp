@@ -63,23 +63,23 @@ void print(const ShardPlan& p, const Function& f, const Mesh& mesh, const std::s
 
 }  // namespace
 
-void add_sharding(CLI::App& cmd, ShardingFlags& flags) {
-  CLI::Option* mesh = cmd.get_option("--mesh");
+void add_sharding(const Command& cmd, ShardingFlags& flags) {
+  Flag mesh = cmd.flag("--mesh");
   cmd.add_option("--computation-layout", flags.layout,
                  "Axes of --mesh by names of dims: batch=rows,hidden=cols; names are batch, seq, "
                  "vocab, hidden, heads, ff, experts")
-      ->needs(mesh)
-      ->type_name("DIM=AXIS,…");
+      .needs(mesh)
+      .type_name("DIM=AXIS,…");
   cmd.add_option("--shard", flags.tensors,
                  "Axes by parameter, or the end of its name, and dim: .c_fc.weight:1=cols")
-      ->needs(mesh)
-      ->type_name("NAME:DIM=AXIS,…");
+      .needs(mesh)
+      .type_name("NAME:DIM=AXIS,…");
   cmd.add_flag("--search-sharding", flags.searches,
                "What is not said is chosen, so that the step takes least, instead of propagated")
-      ->needs(mesh);
+      .needs(mesh);
   cmd.add_option("--shard-on", flags.on, "The accelerator that shardings are priced on")
-      ->needs(mesh)
-      ->type_name("NAME");
+      .needs(mesh)
+      .type_name("NAME");
 }
 
 Status plan_sharding(const TrainConfig& config, const ShardingFlags& flags) {

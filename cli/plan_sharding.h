@@ -19,7 +19,7 @@ struct ShardingFlags {
 };
 
 // After --mesh, without which none of them means anything.
-void add_sharding(CLI::App& cmd, ShardingFlags& flags);
+void add_sharding(const Command& cmd, ShardingFlags& flags);
 Status plan_sharding(const TrainConfig& config, const ShardingFlags& flags);
 
 }  // namespace tegula::cli

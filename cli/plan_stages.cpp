@@ -267,8 +267,8 @@ Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const 
 
 }  // namespace
 
-CLI::Option* add_stages(CLI::App& cmd, Stages& s) {
-  auto* stages =
+Flag add_stages(const Command& cmd, Stages& s) {
+  const auto stages =
       cmd.add_option("--stages", s.n, "Cut the step at layers: what each stage costs and waits");
   whole(stages, 1, 1 << 10);
   std::vector<std::string> schedules;
@@ -276,40 +276,41 @@ CLI::Option* add_stages(CLI::App& cmd, Stages& s) {
   one_of(cmd.add_option("--schedule", s.schedule,
                         "Who runs which part of which micro-batch when, with --stages"),
          schedules)
-      ->needs(stages);
+      .needs(stages);
   whole(cmd.add_option("--ranks", s.ranks,
                        "Of the pipeline; 0: one for each stage, or for two "
                        "where the schedule wants it"),
         0, 1 << 10)
-      ->needs(stages);
+      .needs(stages);
   whole(cmd.add_option(
             "--slices", s.slices,
             "Cut each micro-batch's tokens into so many (tera_pipe); 0: as many as are best"),
         0, 1 << 10)
-      ->needs(stages);
+      .needs(stages);
   real(cmd.add_option("--latency-us", s.latency_us, "Of a message between ranks"), 0, 1e9)
-      ->needs(stages);
+      .needs(stages);
   real(cmd.add_option("--link-gb-per-s", s.link_gb_per_s,
                       "Between each two ranks, in each direction; 0: messages take no time"),
        0, 1e9)
-      ->needs(stages);
+      .needs(stages);
   cmd.add_flag("--blocking-sends", s.blocking_sends, "A rank computes nothing while it sends")
-      ->needs(stages);
+      .needs(stages);
   real(cmd.add_option(
            "--together", s.together,
            "Share of the sum of their times that parts take that go together (dual_pipe)"),
        0, 1)
-      ->needs(stages);
-  cmd.add_option("--part-ms", s.part_ms,
-                 "Times instead of the roofline's: F,B,W of a stage and micro-batch, or of each "
-                 "stage")
-      ->delimiter(',')
-      ->check(CLI::Range(0.0, 1e12))
-      ->type_name("F,B,W")
-      ->needs(stages);
+      .needs(stages);
+  real(cmd.add_option("--part-ms", s.part_ms,
+                      "Times instead of the roofline's: F,B,W of a stage and micro-batch, or of "
+                      "each stage"),
+       0, 1e12)
+      .default_str("")
+      .split_at(',')
+      .type_name("F,B,W")
+      .needs(stages);
   cmd.add_option("--gantt", s.gantt, "Draw the schedule into FILE, an SVG")
-      ->type_name("FILE")
-      ->needs(stages);
+      .type_name("FILE")
+      .needs(stages);
   return stages;
 }
 

@@ -23,7 +23,7 @@ struct Stages {
 };
 
 // --stages and what goes with it; returns --stages.
-CLI::Option* add_stages(CLI::App& cmd, Stages& stages);
+Flag add_stages(const Command& cmd, Stages& stages);
 
 // Cuts at layers, so that the slowest stage is fastest. Prints a table, or one JSON object with
 // c.json, and writes the picture that was asked for.

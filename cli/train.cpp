@@ -359,14 +359,13 @@ int run(TrainConfig config) {
 
 }  // namespace
 
-void add_train(CLI::App& app, int& exit_code) {
-  auto* cmd = app.add_subcommand("train", "Train a language model on text");
+void add_train(const Command& app, int& exit_code) {
+  const auto cmd = app.add_command("train", "Train a language model on text");
   static TrainFlags flags;
-  flags.add_to(*cmd, Purpose::kTrain);
-  cmd->callback([cmd, &exit_code] {
+  flags.add_to(cmd, Purpose::kTrain);
+  cmd.callback([cmd, &exit_code] {
     auto config = flags.resolve();
-    const Status st =
-        config.ok() ? check_paths(*config, config_file(*cmd)) : Status(config.error());
+    const Status st = config.ok() ? check_paths(*config, config_file(cmd)) : Status(config.error());
     exit_code = st.ok() ? run(std::move(*config)) : report(st.error(), kUsage);
   });
 }

@@ -29,16 +29,16 @@ std::string doc_of(const Setting& s) {
 
 // A flag whose value goes into the configuration, with its default shown where there is one.
 template <class T, class F>
-CLI::Option* add_setting(CLI::App& cmd, ModelConfig& m, const Setting& s, F&& value_of) {
+Flag add_setting(const Command& cmd, ModelConfig& m, const Setting& s, F&& value_of) {
   const std::string name = cat("--", s.flag);
   if constexpr (!std::is_same_v<T, std::string>)  // the vocabulary has no texts
     if (const auto* at = std::get_if<T ModelConfig::*>(&s.at))
       return cmd.add_option(name, m.**at, doc_of(s));
-  return cmd.add_option_function<std::string>(
+  return cmd.add_option_for(
       name, [&m, &s, value_of](const std::string& text) { m.set(s, value_of(text)); }, doc_of(s));
 }
 
-void add_setting(CLI::App& cmd, ModelConfig& m, const Setting& s) {
+void add_setting(const Command& cmd, ModelConfig& m, const Setting& s) {
   const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
   const auto size = [](const std::string& text) -> int64_t {
     return std::strtoll(text.c_str(), nullptr, 10);
@@ -72,7 +72,7 @@ void add_setting(CLI::App& cmd, ModelConfig& m, const Setting& s) {
   }
 }
 
-void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth, bool is_training) {
+void add_model(const Command& cmd, ModelConfig& m, int64_t& depth, bool is_training) {
   std::vector<std::string> names;
   for (const ModelDef* model : all_models()) names.emplace_back(model->name);
   one_of(cmd.add_option("--model", m.type, "Model family"), names);
@@ -83,7 +83,7 @@ void add_model(CLI::App& cmd, ModelConfig& m, int64_t& depth, bool is_training) 
     if (!s->flag.empty() && (is_training || !s->is_of_training)) add_setting(cmd, m, *s);
 }
 
-void add_optimizer(CLI::App& cmd, TrainConfig& c) {
+void add_optimizer(const Command& cmd, TrainConfig& c) {
   one_of(cmd.add_option("--optimizer", c.optimizer.name, "Update rule"),
          {"adamw", "momentum", "sgd"});
   real(cmd.add_option("--weight-decay", c.optimizer.weight_decay, "Decay of matrices"), 0);
@@ -93,25 +93,25 @@ void add_optimizer(CLI::App& cmd, TrainConfig& c) {
   real(cmd.add_option("--grad-clip", c.optimizer.clip, "Largest gradient norm; 0: no limit"), 0);
 }
 
-void add_data(CLI::App& cmd, TrainConfig& c, bool is_required) {
+void add_data(const Command& cmd, TrainConfig& c, bool is_required) {
   cmd.add_option("--data", c.data, "Text file, a folder of them, or - for standard input")
-      ->required(is_required)
-      ->type_name("FILE|DIR");
+      .required(is_required)
+      .type_name("FILE|DIR");
   cmd.add_option("--tokenizer", c.tokenizer, "bytes, chars or bpe:N")
-      ->type_name("NAME")
-      ->capture_default_str();
+      .type_name("NAME")
+      .show_default();
 }
 
 // What a run does beyond a step.
-void add_run(CLI::App& cmd, TrainConfig& c) {
+void add_run(const Command& cmd, TrainConfig& c) {
   cmd.add_option("--batches", c.batches,
                  "Which sequences each batch has: a line of places in the training split each")
-      ->type_name("FILE");
-  cmd.add_option("--out", c.out, "Directory for the model, metrics and report")->type_name("DIR");
+      .type_name("FILE");
+  cmd.add_option("--out", c.out, "Directory for the model, metrics and report").type_name("DIR");
   whole(cmd.add_option("--steps", c.steps, "Optimizer steps"), 0);
   real(cmd.add_option("--lr", c.lr, "Largest learning rate"), 0);
   real(cmd.add_option("--min-lr", c.min_lr, "Learning rate at the end; default: lr / 10"), 0)
-      ->default_str("");
+      .default_str("");
   whole(cmd.add_option("--warmup", c.warmup, "Steps of linear warm-up"), 0);
   whole(cmd.add_option("--lr-decay-steps", c.lr_decay_steps,
                        "Step at which the learning rate reaches --min-lr; 0: the last one"),
@@ -123,22 +123,22 @@ void add_run(CLI::App& cmd, TrainConfig& c) {
   cmd.add_flag("--check", c.check,
                "After each op, check that its kernel wrote nothing but its own memory; slower");
   cmd.add_option("--timeline", c.timeline, "Write what a step's time goes to, op after op, as HTML")
-      ->type_name("FILE");
-  auto* resume = cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
+      .type_name("FILE");
+  const auto resume = cmd.add_flag("--resume", c.resume, "Go on from the last checkpoint in --out");
   cmd.add_option("--init-from", c.init_from,
                  "Start from the weights and the tokenizer of this model, with a new schedule")
-      ->type_name("DIR")
-      ->excludes(resume);
+      .type_name("DIR")
+      .excludes(resume);
   cmd.add_flag("--overwrite", c.overwrite,
                "Train anew where --out holds a run, or files of other origin in its place")
-      ->excludes(resume);
+      .excludes(resume);
 }
 
-void add_device(CLI::App& cmd, TrainConfig& c) {
+void add_device(const Command& cmd, TrainConfig& c) {
   one_of(cmd.add_option("--device", c.device, "Where steps run"), {"cpu", "cuda"});
 }
 
-void add_loss_scale(CLI::App& cmd, TrainConfig& c) {
+void add_loss_scale(const Command& cmd, TrainConfig& c) {
   real(cmd.add_option("--loss-scale", c.loss_scale,
                       "f16: what the loss is multiplied by at first, a power of two"),
        1, kMostLossScale);
@@ -149,7 +149,7 @@ void add_loss_scale(CLI::App& cmd, TrainConfig& c) {
 }
 
 // How a step is computed.
-void add_step(CLI::App& cmd, TrainConfig& c, std::string& memory) {
+void add_step(const Command& cmd, TrainConfig& c, std::string& memory) {
   whole(cmd.add_option("--batch", c.batch, "Sequences in a step"), 1, 1 << 24);
   whole(cmd.add_option("--accumulate", c.accumulate, "Batches whose gradients make one step"), 1,
         1 << 20);
@@ -157,16 +157,16 @@ void add_step(CLI::App& cmd, TrainConfig& c, std::string& memory) {
                         "exact: the bits of any number of ranks; fast: long sums in one chain"),
          {"exact", "fast"});
   cmd.add_option("--memory", memory, "Budget for activations, gradients and workspaces: 512MiB")
-      ->type_name("BYTES");
+      .type_name("BYTES");
   one_of(cmd.add_option("--checkpoint", c.checkpoint,
                         "Recompute: nothing; all but every sqrt(N)-th block; what --memory needs"),
          {"none", "sqrt", "auto"});
   cmd.add_option("--blockwise", c.blockwise,
                  "Feed-forward layers over blocks of at most so many tokens: off, auto or a number")
-      ->type_name("off|auto|N")
-      ->capture_default_str();
+      .type_name("off|auto|N")
+      .show_default();
   add_tuning(cmd, c.tune, c.tune_cache);
-  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse")->type_name("LIST");
+  cmd.add_option("--passes", c.passes, "Passes to leave out, e.g. -fuse,-cse").type_name("LIST");
 }
 
 // Sizes whose counts of operations and bytes would not fit in 63 bits are refused by name, before
@@ -189,11 +189,11 @@ Status check_size(const TrainConfig& c) {
                               "d-model, d-ff, n-layers, seqlen or batch"));
 }
 
-void add_mesh(CLI::App& cmd, std::string& mesh) {
+void add_mesh(const Command& cmd, std::string& mesh) {
   cmd.add_option(
          "--mesh", mesh,
          "Ranks by axis: dp cuts the batch, tp heads and widths, cp the sequence, ep experts")
-      ->type_name("AXIS=N,...");
+      .type_name("AXIS=N,...");
 }
 
 }  // namespace
@@ -212,13 +212,13 @@ Result<int64_t> parse_bytes(const std::string& text) {
                           "\" is no amount of memory: write 512MiB, 2GiB or a number of bytes");
 }
 
-void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
-  cmd_ = &cmd;
+void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
+  cmd_ = cmd;
   TrainConfig& c = config;
   // The last one wins: over a config file, or over what a script gave first.
-  cmd.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  cmd.take_last();
   cmd.add_option("--config", "TOML file with these options; those on the command line win")
-      ->type_name("FILE");
+      .type_name("FILE");
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
     add_data(cmd, c, purpose == Purpose::kTrain);
   if (purpose == Purpose::kTrain) add_run(cmd, c), add_device(cmd, c);
@@ -229,7 +229,7 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
     if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
       cmd.add_option("--device-memory", device_memory,
                      "Budget for all that a run takes of its device, weights and all: 10GiB")
-          ->type_name("BYTES");
+          .type_name("BYTES");
   }
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan) {
     add_mesh(cmd, mesh);
@@ -250,22 +250,21 @@ void TrainFlags::add_to(CLI::App& cmd, Purpose purpose) {
   if (purpose != Purpose::kToken) add_loss_scale(cmd, c);
   add_threads(cmd, c.threads);
   cmd.add_flag("--json", c.json, "One JSON object on the last line");
-  cmd.parse_complete_callback([this] {
-    if (const auto c = resolve(); !c.ok())
-      throw CLI::ValidationError(c.error().message, CLI::ExitCodes::ValidationError);
+  cmd.check([this] {
+    if (const auto c = resolve(); !c.ok()) usage_error(c.error().message);
   });
 }
 
 bool TrainFlags::is_given(const std::string& flag) const {
-  const CLI::Option* option = cmd_->get_option_no_throw(flag);
-  return option != nullptr && option->count() > 0;
+  const Flag option = cmd_.find_flag(flag);
+  return option && option.is_given();
 }
 
 // Flags on the command line that the family has not. A --config file may hold those of several.
 Status TrainFlags::check_model() const {
   const ModelDef& model = *TEGULA_TRY(find_model(config.model.type));
   for (const Setting* s : all_settings()) {
-    if (s->flag.empty() || has_setting(model, *s) || !is_on_command_line(*cmd_, cat("--", s->flag)))
+    if (s->flag.empty() || has_setting(model, *s) || !is_on_command_line(cmd_, cat("--", s->flag)))
       continue;
     std::string others;
     for (const ModelDef* m : all_models())
@@ -282,7 +281,7 @@ Status TrainFlags::check_model() const {
 
 // Flags of which one makes the other pointless.
 Status TrainFlags::check_together(const TrainConfig& c) const {
-  const auto is_said = [&](const char* flag) { return is_on_command_line(*cmd_, flag); };
+  const auto is_said = [&](const char* flag) { return is_on_command_line(cmd_, flag); };
   const std::string& rule = c.optimizer.name;
   for (const auto& [flag, is_used] :
        {std::pair{"--beta1", rule != "sgd"}, std::pair{"--beta2", rule == "adamw"}})
@@ -369,8 +368,8 @@ Result<TrainConfig> TrainFlags::resolve() const {
       Tokenizer::train(c.tokenizer, "a"));  // what cannot be is found before the data is read
   Module empty;
   TEGULA_TRY(run_passes(empty, empty.add({}), {.passes = c.passes}));  // and names of passes
-  for (const CLI::Option* o : cmd_->get_options())
-    if (o->count() > 0 && !o->get_lnames().empty()) c.said.push_back(o->get_lnames()[0]);
+  for (const Flag& flag : cmd_.flags())
+    if (flag.is_given() && !flag.long_name().empty()) c.said.push_back(flag.long_name());
   if (depth > 0) c.said.insert(c.said.end(), {"n-layers", "d-model", "n-heads"});
   TEGULA_TRY(check_size(c));
   if (has_origin) return c;  // the sizes come from its checkpoint

@@ -3,11 +3,8 @@
 
 #include <string>
 
+#include "cli/flags.h"
 #include "tegula/train/config.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
-class App;
-}  // namespace CLI
 
 namespace tegula::cli {
 
@@ -24,7 +21,7 @@ struct TrainFlags {
   int64_t ranks = 0;                  // 0: as many as the mesh has, or one
 
   // What cannot be, alone or together, ends the parsing of the command line.
-  void add_to(CLI::App& cmd, Purpose purpose);
+  void add_to(const Command& cmd, Purpose purpose);
   // The flags with --depth and --memory applied. Errors name the flag.
   Result<TrainConfig> resolve() const;
 
@@ -33,7 +30,7 @@ struct TrainFlags {
   Status check_model() const;
   Status check_together(const TrainConfig& c) const;
   Result<Mesh> resolve_mesh() const;
-  CLI::App* cmd_ = nullptr;
+  Command cmd_;
 };
 
 // "512MiB", "2GB", "1000000" -> bytes.

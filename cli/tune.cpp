@@ -150,32 +150,32 @@ Status run(const Options& o, bool is_train) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, int& exit_code) {
-  auto* tune = app.add_subcommand("tune", "Times kernels' sizes on this machine, for later plans");
-  tune->require_subcommand(1);
+void add_tune(const Command& app, int& exit_code) {
+  const auto tune =
+      app.add_command("tune", "Times kernels' sizes on this machine, for later plans");
+  tune.require_command();
   static Options o;
   const auto add = [&](const char* name, const char* doc, bool is_train) {
-    auto* cmd = tune->add_subcommand(name, doc);
-    cmd->callback([&exit_code, is_train] {
+    const auto cmd = tune.add_command(name, doc);
+    cmd.callback([&exit_code, is_train] {
       const Status st = run(o, is_train);
       exit_code = st.ok() ? kDone : report(st.error(), kUsage);
     });
     return cmd;
   };
-  auto* gemm = add("gemm", "A matrix product", false);
-  gemm->add_option("--shape", o.shape, "M,N,K: [M, K] times [K, N]")->required();
-  one_of(gemm->add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
-  add_threads(*gemm, o.threads);
-  gemm->add_flag(
-      "--exhaustive", o.is_exhaustive,
-      "Time every point too, and say how near a tenth of the trials came; keeps nothing");
-  one_of(gemm->add_option("--tune", o.mode, "Budget"), {"quick", "full"});
-  gemm->add_option("--tune-cache", o.directory, "Directory of tunings; default: the user's cache")
-      ->type_name("DIR");
-  gemm->add_flag("--json", o.json, "One JSON object on the last line");
-  auto* train = add("train", "Every product of a training step", true);
-  o.train.add_to(*train, Purpose::kStep);
-  whole(train->add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
+  const auto gemm = add("gemm", "A matrix product", false);
+  gemm.add_option("--shape", o.shape, "M,N,K: [M, K] times [K, N]").required();
+  one_of(gemm.add_option("--dtype", o.dtype, "Of the operands"), {"f32", "bf16", "f16"});
+  add_threads(gemm, o.threads);
+  gemm.add_flag("--exhaustive", o.is_exhaustive,
+                "Time every point too, and say how near a tenth of the trials came; keeps nothing");
+  one_of(gemm.add_option("--tune", o.mode, "Budget"), {"quick", "full"});
+  gemm.add_option("--tune-cache", o.directory, "Directory of tunings; default: the user's cache")
+      .type_name("DIR");
+  gemm.add_flag("--json", o.json, "One JSON object on the last line");
+  const auto train = add("train", "Every product of a training step", true);
+  o.train.add_to(train, Purpose::kStep);
+  whole(train.add_option("--vocab-size", o.vocab_size, "Tokens in the vocabulary"), 1, 1 << 24);
 }
 
 }  // namespace tegula::cli
