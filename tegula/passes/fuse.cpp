@@ -172,7 +172,7 @@ class Fuser {
     return known != kNone ? known : body.add_param(v, f_.type(v), natural);
   }
 
-  void emit_group(const Group& g) {
+  void emit_group(const FusedGroup& g) {
     Body body;
     Node fused;
     for (NodeId n : g.members) {
@@ -197,7 +197,7 @@ class Fuser {
   }
 
   // A kernel takes its space from an operand: a group whose only full values stay inside shows one.
-  void add_full_operand(const Body& body, const Group& g, std::vector<ValueId>& outputs) {
+  void add_full_operand(const Body& body, const FusedGroup& g, std::vector<ValueId>& outputs) {
     const int first_inner = g.inner ? g.space.rank() - g.inner : 0;
     for (const Body::Known& k : body.known)
       if (body.fn.values[k.inner].node == kNone)
@@ -215,7 +215,7 @@ class Fuser {
 
   void make_free(NodeId n) {
     Body body;
-    Group g;
+    FusedGroup g;
     const ValueId v = f_.nodes[n].output();
     g.space = squeezed(f_.type(v).shape);
     read(body, v, natural_dims(f_.type(v).shape), true);
@@ -224,7 +224,7 @@ class Fuser {
     finish(body, fused, g, {v});
   }
 
-  void finish(Body& body, Node& fused, const Group& g, const std::vector<ValueId>& outputs) {
+  void finish(Body& body, Node& fused, const FusedGroup& g, const std::vector<ValueId>& outputs) {
     std::vector<Type> types;
     for (ValueId v : outputs) {
       const ValueId inner = body.find(v, natural_dims(f_.type(v).shape));

@@ -165,7 +165,7 @@ void Groups::make_groups() {
   for (NodeId n = 0; n < n_nodes; ++n) {
     n_heavy_[n] = heavy;
     const Node& node = f_.nodes[n];
-    Group& g = groups_[n];
+    FusedGroup& g = groups_[n];
     g.last = n;
     if (!is_fusible_[n]) {
       heavy += !free_size_[n] && !is_plain_view(node);
@@ -221,7 +221,8 @@ bool is_prefix(const Shape& a, const Shape& b) {
 
 // The space of both, if a value of `a` may be read by a node of `b` inside one group. A value and a
 // node are full (of their group's rank) or row (of its outer dims).
-bool Groups::combine(const Group& a, const Group& b, const Edge& e, Group& out) const {
+bool Groups::combine(const FusedGroup& a, const FusedGroup& b, const Edge& e,
+                     FusedGroup& out) const {
   const int ra = a.space.rank(), rb = b.space.rank();
   const int p = value_rank_[e.from], c = space_rank_[e.to];
   if (ra == 0 && rb > 0) {  // scalars, computed once per launch
@@ -257,7 +258,7 @@ bool Groups::combine(const Group& a, const Group& b, const Edge& e, Group& out) 
 bool Groups::try_merge(const Edge& e) {
   const uint32_t a = find(e.from), b = find(e.to);
   if (a == b) return false;
-  Group merged;
+  FusedGroup merged;
   if (groups_[a].n_members + groups_[b].n_members > kMaxMembers ||
       groups_[a].n_rows + groups_[b].n_rows > kMostReductions ||
       !combine(groups_[a], groups_[b], e, merged) || !has_registers(a, b, merged) ||
@@ -267,7 +268,7 @@ bool Groups::try_merge(const Edge& e) {
   const uint32_t root = groups_[a].n_members > groups_[b].n_members ? a : b;
   const uint32_t gone = root == a ? b : a;
   parent_[gone] = root;
-  Group& g = groups_[root];
+  FusedGroup& g = groups_[root];
   g.space = merged.space, g.inner = merged.inner;
   g.last = std::max(g.last, groups_[gone].last);
   g.n_operands = merged.n_operands;
@@ -279,7 +280,7 @@ bool Groups::try_merge(const Edge& e) {
 }
 
 // A kernel keeps sums of columns in registers, beside what it keeps of a row.
-bool Groups::has_registers(uint32_t a, uint32_t b, const Group& merged) const {
+bool Groups::has_registers(uint32_t a, uint32_t b, const FusedGroup& merged) const {
   const int n = groups_[a].n_columns + groups_[b].n_columns;
   if (n == 0) return true;
   if (groups_[a].n_rows + groups_[b].n_rows == 0) return n <= kMostColumns;
@@ -333,7 +334,7 @@ bool Groups::flows_agree(uint32_t a, uint32_t b) const {
 
 // Does a value or an operand of the merged group fill its space? A kernel takes the space from it.
 // A reduction's operand does, unless it repeats a value that would stay inside.
-bool Groups::has_full(uint32_t a, uint32_t b, const Group& merged) const {
+bool Groups::has_full(uint32_t a, uint32_t b, const FusedGroup& merged) const {
   if (merged.inner == 0) return true;
   const auto fills = [&](NodeId n) {
     if (role_[n] != TileRole::kReduction && role_[n] != TileRole::kColumns)

@@ -27,7 +27,7 @@ DimsIn natural_dims(const Shape& s);
 // The dims of a view's operand, given those of its result.
 DimsIn through_view(const Function& f, const Node& view, const DimsIn& dims);
 
-struct Group {
+struct FusedGroup {
   Shape space;  // without dims of extent 1
   int inner = 0;
   std::vector<NodeId> members;  // ascending; filled when all groups are known
@@ -48,7 +48,7 @@ class Groups {
   // Is it in a group (alone, perhaps)?
   bool is_member(NodeId n) const { return is_fusible_[n]; }
   uint32_t group_of(NodeId n) const { return find(n); }
-  const Group& group(uint32_t g) const { return groups_[g]; }
+  const FusedGroup& group(uint32_t g) const { return groups_[g]; }
   // Is the node's value read by anything outside its group?
   bool is_output(NodeId n) const;
 
@@ -81,11 +81,11 @@ class Groups {
   void find_consumers();
   void make_groups();
   void merge_all();
-  bool combine(const Group& a, const Group& b, const Edge& e, Group& out) const;
+  bool combine(const FusedGroup& a, const FusedGroup& b, const Edge& e, FusedGroup& out) const;
   bool try_merge(const Edge& e);
-  bool has_registers(uint32_t a, uint32_t b, const Group& merged) const;
+  bool has_registers(uint32_t a, uint32_t b, const FusedGroup& merged) const;
   bool flows_agree(uint32_t a, uint32_t b) const;
-  bool has_full(uint32_t a, uint32_t b, const Group& merged) const;
+  bool has_full(uint32_t a, uint32_t b, const FusedGroup& merged) const;
   bool has_other_path(uint32_t a, uint32_t b);
   void reorder(uint32_t a, uint32_t b, uint32_t merged);
   void leave_lone_columns();
@@ -110,7 +110,7 @@ class Groups {
   std::vector<uint32_t> n_heavy_;  // nodes before this one that cannot be fused
   mutable std::vector<uint32_t> parent_;
   std::vector<NodeId> next_member_;  // of the same group, in a ring
-  std::vector<Group> groups_;        // at the index of the root node
+  std::vector<FusedGroup> groups_;   // at the index of the root node
   // A topological order of the groups: place of each, and the group at each place (kNone: none).
   std::vector<uint32_t> place_, order_;
   std::vector<uint32_t> stamp_, value_stamp_;
