@@ -7,6 +7,7 @@
 #include "tegula/base/integer.h"
 #include "tegula/base/saturating.h"
 #include "tegula/base/sizes.h"
+#include "tegula/ops/common/normal_dims.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {
@@ -66,7 +67,8 @@ Result<Shape> complete(const Shape& x, Shape target) {
   return target;
 }
 
-// From the start and ascending; nothing where one is not there or stands twice, which is an error.
+}  // namespace
+
 std::optional<std::vector<int64_t>> normal_dims(std::string_view op, Var x,
                                                 std::vector<int64_t> dims, Loc loc) {
   const std::vector<int64_t> given = dims;
@@ -86,18 +88,12 @@ std::optional<std::vector<int64_t>> normal_dims(std::string_view op, Var x,
   return std::nullopt;
 }
 
+namespace {
+
 Var reduce(const OpDef& op, Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
   auto normal = normal_dims(op.name, x, std::move(dims), loc);
   if (!normal || normal->empty()) return x;
   return x.builder().emit(op, {{"dims", std::move(*normal)}, {"keep", keep}}, {x}, loc);
-}
-
-bool reject_ints(std::string_view op, Var x, Loc loc) {
-  if (is_float(x.dtype())) return false;
-  x.builder().fail(invalid_argument(
-      cat(op, ": the mean of ", x.type(), " is no ", x.dtype(), ": cast it to a float first"),
-      loc));
-  return true;
 }
 
 }  // namespace
@@ -105,8 +101,9 @@ bool reject_ints(std::string_view op, Var x, Loc loc) {
 Var emit_unary(const OpDef& op, Var x, Loc loc) { return x.builder().emit(op, {}, {x}, loc); }
 
 Var emit_binary(const OpDef& op, Var x, Var y, Loc loc) {
-  Builder& b = x.builder();
-  if (!(x.shape() == y.shape()) && !(b.failed() && (b.is_poison(x.id()) || b.is_poison(y.id())))) {
+  Builder& b = builder_of({&x, &y});
+  if (x.is_poison() || y.is_poison()) return b.emit(op, {}, {x, y}, loc);
+  if (!(x.shape() == y.shape())) {
     auto shape = broadcast_shapes(x.shape(), y.shape());
     if (!shape.ok()) {
       Error e = std::move(shape).error();
@@ -149,7 +146,7 @@ Var iota(Builder& b, const Shape& shape, int dim, DType dtype, Loc loc) {
 }
 
 Var reshape(Var x, const Shape& target, Loc loc) {
-  if (x.shape() == target) return x;
+  if (x.is_poison() || x.shape() == target) return x;
   const auto full = complete(x.shape(), target);
   if (!full.ok()) return x.builder().fail(invalid_argument(full.error().message, loc));
   const Shape shape = *full;
@@ -227,7 +224,9 @@ Var operator-(double x, Var y) { return sub(fill(y.builder(), x, y.type()), y); 
 Var operator/(double x, Var y) { return div(fill(y.builder(), x, y.type()), y); }
 
 Var select(Var condition, Var if_true, Var if_false, Loc loc) {
-  Builder& b = condition.builder();
+  Builder& b = builder_of({&condition, &if_true, &if_false});
+  if (condition.is_poison() || if_true.is_poison() || if_false.is_poison())
+    return b.emit(select_op, {}, {condition, if_true, if_false}, loc);
   auto s = broadcast_shapes(if_true.shape(), if_false.shape());
   if (s.ok()) s = broadcast_shapes(condition.shape(), *s);
   if (!s.ok()) {
@@ -276,24 +275,6 @@ Var reduce_max(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
 }
 Var reduce_min(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
   return reduce(reduce_min_op, x, std::move(dims), keep, loc);
-}
-
-Var reduce_mean(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
-  auto normal = normal_dims("reduce_mean", x, std::move(dims), loc);
-  if (!normal || reject_ints("reduce_mean", x, loc)) return x;
-  dims = std::move(*normal);
-  double count = 1;
-  bool is_const = true;
-  for (int64_t d : dims) {
-    const Dim size = x.dim(static_cast<int>(d));
-    is_const &= size.is_const();
-    count *= static_cast<double>(size.bound());
-  }
-  const Var sum = reduce_sum(x, dims, keep, loc);
-  if (is_const) return mul(sum, 1.0 / count, loc);
-  Var n = constant(x.builder(), 1, x.dtype(), loc);
-  for (int64_t d : dims) n = mul(n, extent(x, static_cast<int>(d), x.dtype(), loc), loc);
-  return div(sum, n, loc);
 }
 
 Var reduce_prod(Var x, std::vector<int64_t> dims, bool keep, Loc loc) {
