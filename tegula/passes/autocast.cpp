@@ -348,6 +348,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef autocast_pass = {
     .name = "autocast",
     .doc = "contractions in bf16 with f32 sums and masters",
+    .sums = "operands are rounded to 16 bits, products of weights, too; sums stay f32",
     .phase = PassPhase::kPrecision,
     .needs = kIsLowered,
     .run = run,

@@ -297,6 +297,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef blockwise_pass = {
     .name = "blockwise",
     .doc = "feed-forward blocks go over blocks of rows, recomputed in the backward part",
+    .sums = "in mode exact a weight's gradient is one chain over all rows, without shards",
     .phase = PassPhase::kCombine,
     .needs = kIsUnfused,
     .run = run,

@@ -91,6 +91,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef exact_shards_pass = {
     .name = "exact_shards",
     .doc = "sums over the batch in shards that ranks may hold",
+    .sums = "in mode exact sums over the batch, or a long sequence, get shards",
     .phase = PassPhase::kOrder,
     .needs = kIsLowered,
     .run = run,

@@ -91,6 +91,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef lower_pass = {
     .name = "lower",
     .doc = "ops without a kernel become simpler ops",
+    .sums = "a decomposition has an order of its own, not that of the op's reference",
     .phase = PassPhase::kCanonicalise,
     .gives = kIsLowered,
     .takes = kHasComposites,

@@ -16,6 +16,7 @@ static Result<bool> run(Module&, Function& f, const PassOptions& options) {
 extern const PassDef one_chain_pass = {
     .name = "one_chain",
     .doc = "in mode fast, contractions in one chain instead of shards",
+    .sums = "in mode fast contractions are one chain, without shards",
     .phase = PassPhase::kOrder,
     .needs = kIsLowered,
     .run = run,

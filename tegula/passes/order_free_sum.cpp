@@ -108,6 +108,7 @@ OrderFreeSum order_free_sum(Builder& b, std::span<const Var> values,
 extern const PassDef order_free_sum_pass = {
     .name = "order_free_sum",
     .doc = "in mode exact, sums of all elements as integers, which have no order",
+    .sums = "in mode exact sums of all elements are exact, in no order",
     .phase = PassPhase::kOrder,
     .needs = kIsLowered,
     .run = run,

@@ -1,8 +1,8 @@
 // PassDef: one rewriting of a function. A pass is one file and one line in pipeline.cpp.
 //
 // A pass keeps parameters, results, donations and their names; it may add functions to the module
-// (bodies of fused nodes). Unless its comment says otherwise, it does not change a single bit of
-// any result, except for the sign and payload of a NaN and for inputs that are denormal.
+// (bodies of fused nodes). Unless it declares `sums`, it does not change a single bit of any
+// result, except for the sign and payload of a NaN and for inputs that are denormal.
 #pragma once
 
 #include <cstdint>
@@ -96,6 +96,9 @@ inline constexpr uint8_t kAtFirst = kHasComposites | kIsUnfused;
 struct PassDef {
   std::string_view name;  // = file stem
   std::string_view doc;   // one line
+  // What becomes of the order of sums, or the width of what is summed, and so of bits; empty:
+  // nothing. tests/passes/sums_sweep_test.cpp holds a pass to it.
+  std::string_view sums;
   PassPhase phase = PassPhase::kAny;
   uint8_t needs = 0, gives = 0, takes = 0;  // sets of PassProperty
   // Rewrites f, which stands outside the module meanwhile; true: it changed. After an error f is

@@ -247,6 +247,7 @@ extern const PassDef qkv_grads_pass = {
     .doc =
         "in mode fast on a GPU, products that are added are one, and so are their weights' "
         "gradients",
+    .sums = "in mode fast products that are added are one chain, rounded once",
     .phase = PassPhase::kCombine,
     .needs = kIsUnfused,
     .run = run,

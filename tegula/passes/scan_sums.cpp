@@ -177,6 +177,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef scan_sums_pass = {
     .name = "scan_sums",
     .doc = "a loop's sum of products becomes one product after it",
+    .sums = "a loop's sum of products is one chain over steps and rows, rounded once",
     .phase = PassPhase::kLoops,
     .run = run,
 };

@@ -191,6 +191,7 @@ Result<bool> run(Module& module, Function& f, const PassOptions& options) {
 extern const PassDef sum_products_pass = {
     .name = "sum_products",
     .doc = "in mode exact, products over the same shards that are added are one product",
+    .sums = "in mode exact products that are added are one chain a shard, rounded once",
     .phase = PassPhase::kOrder,
     .needs = kIsLowered,
     .run = run,

@@ -343,6 +343,7 @@ Result<std::vector<ByShards>> emit_by_shards(Builder& b, const LocalCall& whole,
 extern const PassDef sum_shards_pass = {
     .name = "sum_shards",
     .doc = "sums that have shards, shard by shard and in a tree",
+    .sums = "sums that have shards are summed in a tree of them",
     .phase = PassPhase::kFuse,
     .needs = kIsUnfused,
     .run = run,

@@ -11,6 +11,7 @@ static Result<bool> run(Module& module, Function& f, const PassOptions&) {
 extern const PassDef wrap_pass = {
     .name = "wrap",
     .doc = "gives elementwise ops and row reductions that stand alone a fused node each",
+    .sums = "without it lone ops run their references: one chain, the C library's functions",
     .phase = PassPhase::kFuse,
     .needs = kIsGrouped,
     .run = run,
