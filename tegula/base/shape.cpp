@@ -48,7 +48,7 @@ Result<Dim> mul(Dim a, Dim b) {
 
 Result<Dim> div_exact(Dim a, Dim b) {
   if (b.is_const()) {
-    if (b.offset == 0 || a.offset % b.offset != 0 || a.scale % b.offset != 0)
+    if (b.offset == 0 || a.offset == kNoSize || a.offset % b.offset != 0 || a.scale % b.offset != 0)
       return invalid_argument(cat(dim_text(a, {}), " is not divisible by ", dim_text(b, {})));
     return affine(a, a.scale / b.offset, a.offset / b.offset);
   }
@@ -61,12 +61,13 @@ Result<Dim> div_exact(Dim a, Dim b) {
 }
 
 void Shape::insert(int at, Dim d) {
-  TEGULA_CHECK(at >= 0 && at <= rank_, "a dim is inserted at ", at, " of ", rank_);
+  if (at < 0 || at > rank_ || rank_ == kMaxRank) return spoil();
   push_back(d);
   for (int i = rank_ - 1; i > at; --i) std::swap((*this)[i], (*this)[i - 1]);
 }
 
 void Shape::erase(int at) {
+  if (at < 0 || at >= rank_) return spoil();
   for (int i = at; i + 1 < rank_; ++i) (*this)[i] = (*this)[i + 1];
   (*this)[--rank_] = Dim();
 }

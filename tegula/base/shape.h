@@ -18,6 +18,7 @@ namespace tegula {
 
 inline constexpr int kMaxRank = 8;
 inline constexpr int kNoSymbol = -1;
+inline constexpr int64_t kNoSize = INT64_MIN;  // of a shape of no tensor
 
 // A named size known only at run time, 0 ≤ extent ≤ bound. Owned by a Module; id = its index.
 struct Symbol {
@@ -41,9 +42,10 @@ struct Dim {
   constexpr bool is_const() const { return symbol == kNoSymbol; }
   // The largest value: what a plan allocates.
   constexpr int64_t bound() const { return offset + scale * symbol_bound; }
-  // The value, given every symbol's extent.
+  // The value, given every symbol's extent; of a symbol without one, at its bound.
   constexpr int64_t at(std::span<const int64_t> extents) const {
-    return is_const() ? offset : offset + scale * extents[static_cast<size_t>(symbol)];
+    const auto s = static_cast<size_t>(symbol);
+    return is_const() ? offset : s < extents.size() ? offset + scale * extents[s] : bound();
   }
   friend constexpr bool operator==(const Dim& a, const Dim& b) {
     return a.offset == b.offset && a.scale == b.scale && a.symbol == b.symbol;
@@ -55,7 +57,8 @@ Result<Dim> mul(Dim a, Dim b);
 // a / b where it divides exactly at every extent; else an error.
 Result<Dim> div_exact(Dim a, Dim b);
 
-// At most kMaxRank dims; a value type without allocation.
+// At most kMaxRank dims; a value type without allocation. One dim more, or one that is inserted or
+// erased where there is none, makes it a shape of no tensor: check_sizes() refuses it.
 class Shape {
  public:
   constexpr Shape() = default;
@@ -72,8 +75,10 @@ class Shape {
   constexpr const Dim& operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   constexpr Dim& operator[](int i) { return dims_[static_cast<size_t>(i)]; }
   constexpr void push_back(Dim d) {
-    TEGULA_CHECK(rank_ < kMaxRank, "a shape has at most 8 dims");
-    dims_[static_cast<size_t>(rank_++)] = d;
+    if (rank_ < kMaxRank)
+      dims_[static_cast<size_t>(rank_++)] = d;
+    else
+      spoil();
   }
   void insert(int at, Dim d);
   void erase(int at);
@@ -87,6 +92,10 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b);
 
  private:
+  constexpr void spoil() {
+    rank_ = kMaxRank, dims_ = {};
+    dims_[0] = kNoSize;
+  }
   std::array<Dim, kMaxRank> dims_{};
   int rank_ = 0;
 };

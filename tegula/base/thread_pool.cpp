@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "tegula/base/denormals.h"
@@ -33,7 +34,8 @@ int usable_cores() {
 }
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads > 0 ? n_threads : usable_cores()) {
-  if (n_threads_ < 1) n_threads_ = 1;
+  constexpr int kMostThreads = 4096;
+  n_threads_ = std::clamp(n_threads_, 1, kMostThreads);
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(n_threads_));
   // Workers read n_threads_ only in a loop, which begins after this.
   try {

@@ -1,10 +1,59 @@
 #include "tegula/ir/builder.h"
 
-#include <algorithm>
-
 #include "tegula/base/sizes.h"
 
 namespace tegula {
+
+const Type Builder::poison_type_;
+
+namespace {
+
+// Symbols are indices into the module's own list.
+Status check_symbols(std::string_view what, const Module& module, std::span<const Dim> dims) {
+  for (const Dim& d : dims) {
+    if (d.is_const()) continue;
+    const auto id = static_cast<size_t>(d.symbol);
+    if (d.symbol < 0 || id >= module.symbols.size() || module.symbols[id].bound != d.symbol_bound)
+      return invalid_argument(cat(what, ": ", std::vector<Dim>(dims.begin(), dims.end()),
+                                  " has a symbol that the module has not: add_symbol() makes one"));
+  }
+  return {};
+}
+
+Status check_operands(const OpDef& op, const Module& module, const Attrs& attrs,
+                      std::span<const FuncId> regions) {
+  for (const auto& [name, value] : attrs)
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      TEGULA_TRY(check_symbols(op.name, module, *dims));
+  for (FuncId r : regions)
+    if (r >= module.functions.size())
+      return invalid_argument(
+          cat(op.name, ": function ", r, " of a module of ", module.functions.size()));
+  if (!regions.empty() && !op.regions)
+    return invalid_argument(cat(op.name, ": takes no functions, got ", regions.size()));
+  return {};
+}
+
+}  // namespace
+
+Builder& nobody() {
+  struct Nobody {
+    Module module;
+    Builder builder{module, "nobody"};
+    Nobody() {
+      builder.is_nobody_ = true;
+      builder.error_ = invalid_argument("an empty Var: it names no value of any builder");
+    }
+  };
+  thread_local Nobody nobody;
+  return nobody.builder;
+}
+
+Builder& builder_of(std::initializer_list<const Var*> vars) {
+  for (const Var* v : vars)
+    if (v->valid()) return v->builder();
+  return nobody();
+}
 
 void Var::let_go(VarCount* count) {
   if (--count->holders == 0) delete count;
@@ -15,34 +64,44 @@ Builder::Builder(Module& module, std::string name) : module_(module) {
 }
 
 Var Builder::param(std::string name, Type type, Role role) {
-  if (auto st = check_sizes(cat("parameter ", name), type.shape); !st.ok())
-    return fail(std::move(st).error());
+  if (failed()) return fail(*error_);
+  const auto check = [&]() -> Status {
+    const std::string what = cat("parameter ", name);
+    TEGULA_TRY(check_sizes(what, type.shape));
+    return check_symbols(what, module_, {type.shape.begin(), type.shape.end()});
+  };
+  if (auto st = check(); !st.ok()) return fail(std::move(st).error());
   const auto id = static_cast<ValueId>(function_.values.size());
   function_.values.push_back({type, kNone, static_cast<uint32_t>(function_.params.size())});
   function_.params.push_back({std::move(name), id, role, -1});
   return Var(this, id);
 }
 
-bool Builder::is_poison(ValueId v) const {
-  return std::find(poison_.begin(), poison_.end(), v) != poison_.end();
-}
-
 Dim Builder::no_dim(Var v, int i) {
-  if (!failed() || !is_poison(v.id()))
-    fail(invalid_argument(cat("there is no dim ", i, " of ", v.type())));
+  if (!failed()) fail(invalid_argument(cat("there is no dim ", i, " of ", v.type())));
   return 1;
 }
 
 Var Builder::fail(Error error) {
   if (!error_) error_ = std::move(error);
-  const auto id = static_cast<ValueId>(function_.values.size());
-  function_.values.push_back({Type{DType::kF32, {}}, kNone, kNone});
-  poison_.push_back(id);
-  return Var(this, id);
+  if (is_nobody_) return {};
+  if (poison_ == kNone) {
+    poison_ = static_cast<ValueId>(function_.values.size());
+    function_.values.push_back({poison_type_, kNone, kNone});
+  }
+  return Var(this, poison_);
+}
+
+bool Builder::rejects(const Var& v, std::string_view what, Loc loc) {
+  if (owns(v)) return false;
+  fail(invalid_argument(cat(what, v.valid() ? " belongs to another builder" : " is an empty Var"),
+                        loc));
+  return true;
 }
 
 Builder::Emitted Builder::add(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
                               std::vector<FuncId> regions, Loc loc) {
+  if (failed()) return {};
   if (origin_) loc = origin_->loc;
   Node node;
   node.op = &op;
@@ -53,18 +112,17 @@ Builder::Emitted Builder::add(const OpDef& op, Attrs attrs, std::span<const Var>
   std::vector<ValueId> ids;
   ids.reserve(inputs.size());
   operand_types_.clear();
-  bool poisoned = false;
-  for (const Var& v : inputs) {
-    if (!v.valid() || &v.builder() != this) {
-      fail(invalid_argument(cat(op.name, ": an operand belongs to another builder"), loc));
-      poisoned = true;
-      continue;
-    }
-    poisoned |= error_.has_value() && is_poison(v.id());
-    ids.push_back(v.id());
-    operand_types_.push_back(type(v.id()));
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!owns(inputs[k]) && rejects(inputs[k], cat(op.name, ": operand ", k), loc)) return {};
+    ids.push_back(inputs[k].id());
+    operand_types_.push_back(type(ids.back()));
   }
-  if (poisoned) return {};
+  if (auto st = check_operands(op, module_, node.attrs, node.regions); !st.ok()) {
+    Error e = std::move(st).error();
+    e.where = loc;
+    fail(std::move(e));
+    return {};
+  }
   auto out = infer({&op, &node.attrs, operand_types_, {}, &module_, node.regions});
   if (!out.ok()) {
     Error e = std::move(out).error();
@@ -81,7 +139,7 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
   std::vector<Var> vars;
   if (e.first == kNone) {
     // As many poison results as any op has, so that callers may unpack them.
-    for (int i = 0; i < 8; ++i) vars.push_back(fail(internal_error("poison")));
+    for (int i = 0; i < 8; ++i) vars.push_back(poison_of(inputs, loc));
     return vars;
   }
   vars.reserve(e.n);
@@ -90,12 +148,27 @@ std::vector<Var> Builder::emit_n(const OpDef& op, Attrs attrs, std::span<const V
 }
 
 Var Builder::emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> inputs, Loc loc) {
-  const Emitted e = add(op, std::move(attrs), {inputs.begin(), inputs.size()}, {}, loc);
-  return e.first == kNone ? fail(internal_error("poison")) : Var(this, e.first);
+  const std::span<const Var> in(inputs.begin(), inputs.size());
+  const Emitted e = add(op, std::move(attrs), in, {}, loc);
+  return e.first == kNone ? poison_of(in, loc) : Var(this, e.first);
+}
+
+// What a node gives that was not added. Among empty Vars alone an error has nowhere to go; if one
+// is not empty, its builder learns of it.
+Var Builder::poison_of(std::span<const Var> inputs, Loc loc) {
+  for (const Var& v : inputs)
+    if (is_nobody_ && v.valid()) return v.builder().fail(invalid_argument(error_->message, loc));
+  return fail(*error_);
 }
 
 ValueId Builder::append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) {
   const auto first = static_cast<ValueId>(function_.values.size());
+  for (const ValueId v : inputs) {
+    if (v < first) continue;
+    fail(invalid_argument(cat("append: value ", v, " of ", first)));
+    function_.values.resize(first + types.size());  // results have consecutive ids
+    return first;
+  }
   const auto id = static_cast<NodeId>(function_.nodes.size());
   for (uint32_t i = 0; i < types.size(); ++i) function_.values.push_back({types[i], id, i});
   node.inputs = std::move(inputs);
@@ -106,20 +179,13 @@ ValueId Builder::append(Node node, std::vector<ValueId> inputs, std::span<const 
 }
 
 void Builder::result(std::string name, Var v) {
-  if (!v.valid() || &v.builder() != this) {
-    fail(invalid_argument(cat("result ", name, " belongs to another builder")));
-    return;
-  }
+  if (failed() || rejects(v, cat("result ", name))) return;
   function_.results.push_back({std::move(name), v.id()});
 }
 
 void Builder::annotate(Var v,
                        std::initializer_list<std::pair<std::string_view, AxisSharding>> where) {
-  if (!v.valid() || &v.builder() != this) {
-    fail(invalid_argument("annotate: the value belongs to another builder"));
-    return;
-  }
-  if (failed() && is_poison(v.id())) return;
+  if (failed() || rejects(v, "annotate: the value")) return;
   const Mesh& mesh = module_.mesh;
   const auto wrong = [&](const auto&... what) {
     fail(invalid_argument(cat("annotate: value %", v.id(), ", ", v.type(), ": ", what...)));
@@ -142,6 +208,7 @@ void Builder::annotate(Var v,
 }
 
 void Builder::donate(std::string_view param, std::string_view result) {
+  if (failed()) return;
   const int p = function_.find_param(param);
   const int r = function_.find_result(result);
   if (p < 0 || r < 0) {
@@ -152,7 +219,7 @@ void Builder::donate(std::string_view param, std::string_view result) {
   Param& from = function_.params[static_cast<size_t>(p)];
   const Type& have = type(from.value);
   const Type& want = type(function_.results[static_cast<size_t>(r)].value);
-  if (!(have == want) && !failed()) {
+  if (!(have == want)) {
     fail(invalid_argument(cat("donate: parameter ", param, " is ", have, ", result ", result,
                               " is ", want, ": they must have one type")));
     return;
@@ -168,7 +235,10 @@ void Builder::donate(std::string_view param, std::string_view result) {
 
 Result<Function> Builder::finish() {
   if (error_) return *error_;
-  return std::move(function_);
+  error_ = invalid_argument(
+      cat("function ", function_.name, " is finished already: a new Builder makes another"));
+  poison_ = kNone;
+  return std::exchange(function_, {});
 }
 
 Result<FuncId> Builder::finish_into_module() {

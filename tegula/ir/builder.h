@@ -1,8 +1,12 @@
 // Builder: writes a function by calling ops; Var: a handle to one of its values.
 //
 // Model code reads as maths: errors are sticky. The builder keeps the first error with its call
-// site and goes on with poison values (right rank if known, dims 1); finish() returns the error.
-// A subclass may run each op at once instead (eager execution): the same model code serves both.
+// site; from then on it adds no node and all its values are poison, what it makes a scalar, and
+// finish() returns the error. A subclass may run each op at once instead (eager execution): the
+// same model code serves both.
+//
+// A Var that names no value is empty: default constructed, moved from, or made of empty Vars alone.
+// It may be passed to everything, is poison, and is an error of the first builder that meets it.
 #pragma once
 
 #include <optional>
@@ -21,7 +25,7 @@ namespace tegula {
 using Loc = std::source_location;
 
 // How many Vars name a value, for a builder that keeps memory for it (eager execution). It outlives
-// both, and says which id the value has now.
+// both, and says which id the value has now; kNone: its builder is gone.
 struct VarCount {
   ValueId id = kNone;
   uint32_t holders = 0;
@@ -35,23 +39,25 @@ class Var {
     if (count_) ++count_->holders;
   }
   Var(Var&& other) noexcept
-      : builder_(other.builder_), id_(other.id_), count_(std::exchange(other.count_, nullptr)) {}
+      : builder_(std::exchange(other.builder_, nullptr)),
+        id_(other.id_),
+        count_(std::exchange(other.count_, nullptr)) {}
   Var& operator=(const Var& other) { return *this = Var(other); }
   Var& operator=(Var&& other) noexcept {
-    builder_ = other.builder_, id_ = other.id_;
-    std::swap(count_, other.count_);
+    std::swap(builder_, other.builder_);
+    std::swap(id_, other.id_), std::swap(count_, other.count_);
     return *this;
   }
   ~Var() {
     if (count_) let_go(count_);
   }
-  bool valid() const { return builder_ != nullptr; }
+  bool valid() const { return builder_ != nullptr && !(count_ && count_->id == kNone); }
   explicit operator bool() const { return valid(); }
-  Builder& builder() const {
-    TEGULA_CHECK(builder_, "a Var that belongs to no builder");
-    return *builder_;
-  }
+  // Of an empty Var: one that has failed and makes empty Vars.
+  Builder& builder() const;
   ValueId id() const { return count_ ? count_->id : id_; }
+  // Empty, or of a builder with an error: whoever gets one returns one.
+  bool is_poison() const;
   // By value: the builder's own copy moves when the next node is added.
   Type type() const;
   DType dtype() const;
@@ -76,10 +82,13 @@ class Builder {
 
   Module& module() { return module_; }
   Function& function() { return function_; }
-  // Valid until the next node is added.
-  const Type& type(ValueId v) const { return function_.values[v].type; }
+  // Valid until the next node is added. Of a value that is not there: a scalar.
+  const Type& type(ValueId v) const {
+    return v < function_.values.size() ? function_.values[v].type : poison_type_;
+  }
 
-  // Sizes below 0 or past the bounds of base/sizes.h are an error of the builder.
+  // Errors of the builder: sizes below 0 or past the bounds of base/sizes.h, symbols of another
+  // module.
   Var param(std::string name, Type type, Role role = Role::kInput);
   Var weight(std::string name, Type type) { return param(std::move(name), type, Role::kWeight); }
 
@@ -89,7 +98,8 @@ class Builder {
   // The same, its first result only.
   Var emit(const OpDef& op, Attrs attrs, std::initializer_list<Var> inputs,
            Loc loc = Loc::current());
-  // Adds a node with other inputs, whose result types are already known (passes use this).
+  // Adds a node with other inputs, whose result types are already known (passes use this). Error:
+  // an input that is not there.
   virtual ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types);
 
   void result(std::string name, Var v);
@@ -105,12 +115,16 @@ class Builder {
   // Records the first error; returns a poison scalar so that tracing goes on.
   Var fail(Error error);
   bool failed() const { return error_.has_value(); }
+  // Only when failed().
   const Error& error() const { return *error_; }
-  bool is_poison(ValueId v) const;
+  bool owns(const Var& v) const { return v.valid() && &v.builder() == this; }
+  // Whether v is not this builder's; says so in an error that begins with `what`.
+  bool rejects(const Var& v, std::string_view what, Loc loc = Loc::current());
   // What a dim that v has not is: an error, and 1.
   Dim no_dim(Var v, int i);
 
-  // The function, or the first error. Leaves the builder empty.
+  // The function, or the first error. The builder is done then: what is asked of it afterwards is
+  // an error.
   Result<Function> finish();
   // Finishes and adds the function to the module.
   Result<FuncId> finish_into_module();
@@ -135,19 +149,28 @@ class Builder {
   };
   Emitted add(const OpDef& op, Attrs attrs, std::span<const Var> inputs,
               std::vector<FuncId> regions, Loc loc);
+  Var poison_of(std::span<const Var> inputs, Loc loc);
   std::vector<Type> operand_types_;  // of the node that is being added
+  static const Type poison_type_;
 
  protected:
   Module& module_;
   Function function_;
   std::optional<Error> error_;
-  std::vector<ValueId> poison_;
+  ValueId poison_ = kNone;  // what fail() gives
   std::optional<Origin> origin_;
   uint32_t scope_ = 0;
   friend class Scope;
   Phase phase_ = Phase::kForward;
   bool counts_vars_ = false;
+  bool is_nobody_ = false;  // the builder of empty Vars
+  friend Builder& nobody();
 };
+
+// The builder of empty Vars, one a thread.
+Builder& nobody();
+// The builder of the first that has one: where a function of several Vars puts its errors.
+Builder& builder_of(std::initializer_list<const Var*> vars);
 
 // While it lives, nodes of the builder stand at this place of the model, within the places around
 // it: "layers.3", in it "attn".
@@ -192,15 +215,17 @@ class Rewriter {
 };
 
 inline Var::Var(Builder* b, ValueId id) : builder_(b), id_(id) {
-  if (b->counts_vars()) count_ = b->hold(id);
+  if (b && b->counts_vars()) count_ = b->hold(id);
 }
-inline Type Var::type() const { return builder_->type(id()); }
-inline DType Var::dtype() const { return builder_->type(id()).dtype; }
-inline int Var::rank() const { return builder_->type(id()).shape.rank(); }
+inline Builder& Var::builder() const { return valid() ? *builder_ : nobody(); }
+inline bool Var::is_poison() const { return builder().failed(); }
+inline Type Var::type() const { return builder().type(id()); }
+inline DType Var::dtype() const { return builder().type(id()).dtype; }
+inline int Var::rank() const { return builder().type(id()).shape.rank(); }
 inline Dim Var::dim(int i) const {
-  const Shape& s = builder_->type(id()).shape;
+  const Shape& s = builder().type(id()).shape;
   const int d = i < 0 ? s.rank() + i : i;
-  return d >= 0 && d < s.rank() ? s[d] : builder_->no_dim(*this, i);
+  return d >= 0 && d < s.rank() ? s[d] : builder().no_dim(*this, i);
 }
 
 }  // namespace tegula

@@ -268,6 +268,8 @@ struct Solver {
 
 Result<DimMap> solve_dims(std::string_view op, std::string_view spec_text, std::span<const Type> in,
                           std::span<const NamedDim> known) {
+  if (spec_text.find("->") == spec_text.npos)
+    return invalid_argument(cat(op, ": dims \"", spec_text, "\" have no ->"));
   Solver s{op, parsed(spec_text), in, {}, {}};
   for (const NamedDim& k : known) {
     const int f = s.factor(std::string(k.name));

@@ -1,17 +1,20 @@
 #include "tegula/ir/host_tensor.h"
 
+#include "tegula/base/sizes.h"
 #include "tegula/ir/reference.h"
 
 namespace tegula {
 
-HostTensor::HostTensor(const Type& t) : type(t), bytes(static_cast<size_t>(t.bytes())) {
-  TEGULA_CHECK(t.shape.is_const(), "a tensor needs constant dims, got ", t);
+HostTensor::HostTensor(const Type& t) : type(t) {
+  if (!t.shape.is_const() || !check_sizes("a tensor", t.shape).ok()) return;
+  bytes.resize(static_cast<size_t>(t.bytes()));
   bytes.shrink_to_fit();
 }
 
 HostTensor::HostTensor(const Type& t, std::span<const double> values) : HostTensor(t) {
-  TEGULA_CHECK(static_cast<int64_t>(values.size()) == numel(), values.size(), " values for ", t);
-  for (size_t i = 0; i < values.size(); ++i) put(static_cast<int64_t>(i), values[i]);
+  const bool fits = !bytes.empty() && static_cast<int64_t>(values.size()) == numel();
+  for (size_t i = 0; fits && i < values.size(); ++i) put(static_cast<int64_t>(i), values[i]);
+  if (!fits) bytes.clear();
 }
 
 TensorRef HostTensor::ref() const {

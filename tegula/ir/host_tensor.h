@@ -9,6 +9,8 @@
 
 namespace tegula {
 
+// Of a type with symbolic or wrong sizes, or with another number of values, there are no bytes, and
+// interpret() refuses it.
 struct HostTensor {
   Type type;  // every dim constant
   std::vector<std::byte> bytes;

@@ -183,7 +183,8 @@ Result<std::vector<HostTensor>> Interpreter::run(const Function& f, std::vector<
     const Type want = run_type(f.type(f.params[i].value));
     HostTensor& x = inputs[i];
     if (!(x.type.shape == want.shape) || is_float(x.type.dtype) != is_float(want.dtype) ||
-        (!is_float(want.dtype) && x.type.dtype != want.dtype))
+        (!is_float(want.dtype) && x.type.dtype != want.dtype) ||
+        static_cast<int64_t>(x.bytes.size()) != x.type.bytes())
       return invalid_argument(cat(f.name, ": parameter ", f.params[i].name, " is ",
                                   plain_type(f.type(f.params[i].value)), ", got ", x.type));
     values[f.params[i].value] = x.type == want ? std::move(x) : x.as(want.dtype);
@@ -233,6 +234,8 @@ Result<std::vector<HostTensor>> interpret(const Module& module, const Function& 
                                           std::span<const HostTensor> inputs, Arithmetic arithmetic,
                                           std::span<const int64_t> extents,
                                           std::vector<NodeCount>* counts) {
+  if (counts && arithmetic != Arithmetic::kCounted)
+    return invalid_argument("interpret: counts are of Arithmetic::kCounted alone");
   const Interpreter i(module, arithmetic, extents);
   const auto least = TEGULA_TRY(least_extents(module, f));
   TEGULA_TRY(i.check_extents(least));
@@ -245,6 +248,10 @@ Status interpret_call(const OpCall& call, std::span<const TensorRef> in,
   static const Module kEmpty;
   const Interpreter i(call.module ? *call.module : kEmpty, arithmetic, extents);
   TEGULA_TRY(i.check_extents({}));
+  if (!call.op || !call.attrs || in.size() != call.in.size() || out.size() != call.out.size())
+    return invalid_argument(cat("interpret_call: ", call.op ? call.op->name : "no op", " of ",
+                                call.in.size(), " operands and ", call.out.size(), " results, got ",
+                                in.size(), " and ", out.size()));
   return i.call(call, in, out, nullptr, count);
 }
 

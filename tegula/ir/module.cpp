@@ -65,6 +65,11 @@ FuncId Module::find(std::string_view name) const {
   return kNone;
 }
 
+Status check_function(const Module& module, FuncId f, std::string_view what) {
+  if (f < module.functions.size()) return {};
+  return invalid_argument(cat(what, ": function ", f, " of a module of ", module.functions.size()));
+}
+
 Module module_of(const Module& module, FuncId f) {
   Module out;
   out.symbols = module.symbols, out.scopes = module.scopes, out.mesh = module.mesh;

@@ -110,6 +110,9 @@ struct Module {
   const Function& operator[](FuncId f) const { return functions[f]; }
 };
 
+// Error: the module has no such function.
+Status check_function(const Module& module, FuncId f, std::string_view what);
+
 // A module of that function and its regions, theirs included, alone.
 Module module_of(const Module& module, FuncId f);
 

@@ -18,6 +18,11 @@ double ms_since(Clock::time_point t) {
   return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
 }
 
+Status check(const std::shared_ptr<Module>& module, FuncId f, std::string_view what) {
+  if (!module) return invalid_argument(cat(what, ": there is no module"));
+  return check_function(*module, f, what);
+}
+
 // The plan of a function that the passes rewrote, which takes no smaller extents than it did
 // before: a window that no longer fits is refused, though what the window op became would run.
 Result<std::shared_ptr<const Plan>> plan_rewritten(const std::shared_ptr<Module>& module,
@@ -90,6 +95,7 @@ Result<Compiled> compile_once(const std::shared_ptr<Module>& module, FuncId func
 
 Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
                          const CompileOptions& options) {
+  TEGULA_TRY(check(module, function, "compile"));
   const PassOptions& pass = options.passes.pass;
   const int64_t budget = pass.memory_bytes;
   if (budget == 0) return compile_once(module, function, options);
@@ -116,6 +122,7 @@ Result<Compiled> compile(const std::shared_ptr<Module>& module, FuncId function,
 Result<CompiledProgram> compile_program(const std::shared_ptr<Module>& module, FuncId step,
                                         const SplitOptions& split_options, const Schedule& schedule,
                                         const CompileOptions& options) {
+  TEGULA_TRY(check(module, step, "compile_program"));
   const PassOptions& pass = options.passes.pass;
   if (pass.remat != Remat::kNone || pass.memory_bytes > 0)
     return unsupported(
@@ -155,6 +162,7 @@ Status check_collectives(const CompiledRanks& c) {
 Result<CompiledRanks> compile_some(const std::shared_ptr<Module>& module, FuncId step,
                                    const ShardOptions& shard_options, const CompileOptions& options,
                                    int64_t n) {
+  TEGULA_TRY(check(module, step, "compile_ranks"));
   CompiledRanks out;
   out.mesh = shard_options.mesh;
   CompileOptions o = options;

@@ -47,8 +47,11 @@ Eager::Eager(std::shared_ptr<Module> module, Rank& rank, CompileOptions options)
 }
 
 Eager::~Eager() {
-  for (Held& h : held_)
-    if (h.count && --h.count->holders == 0) delete h.count;
+  for (Held& h : held_) {
+    if (!h.count) continue;
+    h.count->id = kNone;  // what Vars that are left name is gone
+    if (--h.count->holders == 0) delete h.count;
+  }
 }
 
 VarCount* Eager::hold(ValueId v) {
@@ -67,16 +70,21 @@ void Eager::keep(ValueId v, std::shared_ptr<Region> memory) {
 
 Var Eager::tensor(const Type& type, const void* data) {
   collect();
+  if (!type.shape.is_const())
+    return fail(invalid_argument(cat("tensor: ", type, " has a symbolic size: an array has none")));
   const Var v = param(cat("x", named_++), type);
+  if (failed()) return v;
+  if (!data && type.bytes() > 0)
+    return fail(invalid_argument(cat("tensor: no data for ", type, ", ", type.bytes(), " bytes")));
   auto region = Region::allocate(rank_.memory, std::max<int64_t>(type.bytes(), 1));
   if (!region.ok()) return fail(std::move(region).error());
-  std::memcpy(region->data(), data, static_cast<size_t>(type.bytes()));
+  if (type.bytes() > 0) std::memcpy(region->data(), data, static_cast<size_t>(type.bytes()));
   keep(v.id(), std::make_shared<Region>(std::move(*region)));
   return v;
 }
 
 Var Eager::detach(Var v) {
-  if (failed()) return v;
+  if (failed() || !has_memory(v, "detach")) return fail(error());
   collect();
   const Var leaf = param(cat("x", named_++), v.type());
   keep(leaf.id(), held_[v.id()].memory);
@@ -84,9 +92,17 @@ Var Eager::detach(Var v) {
 }
 
 Result<TensorRef> Eager::read(const Var& v) {
-  if (failed()) return error();
+  if (failed() || !has_memory(v, "read")) return error();
   collect();
   return contiguous_ref(held_[v.id()].memory->data(), v.type());
+}
+
+// Of a value of this Eager that tensor() or an op made; else says what it is.
+bool Eager::has_memory(const Var& v, std::string_view what) {
+  if (rejects(v, cat(what, ": the value"))) return false;
+  if (v.id() >= held_.size() || !held_[v.id()].memory)
+    fail(invalid_argument(cat(what, ": ", v.type(), " has no memory: give it by tensor()")));
+  return !failed();
 }
 
 // Values that a Var names, and what they were computed from.
@@ -139,7 +155,8 @@ void Eager::collect() {
   for (Held& h : held_) delete h.count;  // no Var holds it
   held_ = std::move(held), function_ = std::move(left);
   held_bytes_ = 0;
-  for (const Held& h : held_) held_bytes_ += h.memory->bytes();
+  for (const Held& h : held_)
+    if (h.memory) held_bytes_ += h.memory->bytes();
   constexpr int64_t kFewValues = 64, kFewBytes = 1 << 20;
   most_bytes_ = 2 * held_bytes_ + kFewBytes, most_values_ = 2 * held_values() + kFewValues;
 }
@@ -171,6 +188,10 @@ Result<Session*> Eager::session_for(const Node& node, std::span<const ValueId> i
 
 Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
                        std::span<const Type> types, ValueId first) {
+  for (ValueId v : inputs)
+    if (v >= held_.size() || !held_[v].memory)
+      return invalid_argument(
+          cat(node.op->name, ": an operand, ", type(v), ", has no memory: give it by tensor()"));
   Session& s = *TEGULA_TRY(session_for(node, inputs));
   for (size_t i = 0; i < inputs.size(); ++i)
     s.bind(static_cast<int>(i), held_[inputs[i]].memory->data());

@@ -32,12 +32,12 @@ class Eager : public Builder {
   explicit Eager(Rank& rank, CompileOptions options = {});
   ~Eager() override;
 
-  // A copy of `data`, row-major.
+  // A copy of `data`, row-major. Errors: a symbolic size; no data.
   Var tensor(const Type& type, const void* data);
   // The same value, in the same memory, as if it had been given by tensor().
   Var detach(Var v);
-  // The value's memory, contiguous, as long as v or a copy of it lives. Error: the first error of
-  // any op so far.
+  // The value's memory, contiguous, as long as v or a copy of it lives. Errors: the first error of
+  // any op so far; a value of another builder.
   Result<TensorRef> read(const Var& v);
 
   ValueId append(Node node, std::vector<ValueId> inputs, std::span<const Type> types) override;
@@ -57,6 +57,7 @@ class Eager : public Builder {
   Result<Session*> session_for(const Node& node, std::span<const ValueId> inputs);
   Status run_node(const Node& node, std::span<const ValueId> inputs, std::span<const Type> types,
                   ValueId first);
+  bool has_memory(const Var& v, std::string_view what);
   void keep(ValueId v, std::shared_ptr<Region> memory);
   std::vector<bool> reachable() const;
   void collect();

@@ -29,6 +29,7 @@ Session::Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena)
 }
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Plan> plan, Rank& rank) {
+  if (!plan) return invalid_argument("Session::create: there is no plan");
   const Target& here = rank.device ? rank.device->target() : Target::one_thread();
   if (Status st = plan->target.runs_on(here); !st.ok()) {
     Error e = std::move(st).error();
@@ -61,6 +62,11 @@ Status Session::bind(std::string_view name, void* data) {
 }
 
 void Session::bind(int param, void* data) {
+  if (param < 0 || static_cast<size_t>(param) >= param_data_.size()) {
+    misuse_ = invalid_argument(cat("bind: plan ", plan_->name, " has ", param_data_.size(),
+                                   " parameters, there is no number ", param));
+    return;
+  }
   void*& slot = param_data_[static_cast<size_t>(param)];
   if (slot == data) return;
   slot = data;
@@ -171,6 +177,7 @@ Status Session::check_workspaces() const {
 }
 
 Status Session::run(std::span<const int64_t> extents) {
+  if (misuse_) return *misuse_;
   const size_t n = plan_->symbols.size();
   if (!extents.empty()) {
     if (extents.size() != n)
@@ -254,6 +261,10 @@ void Session::capture(bool captures) {
 }
 
 Result<std::vector<DeviceSteps::Ready>> Session::take_ready(std::span<const int64_t> extents) {
+  if (!on_device_ || extents.size() != extents_.size())
+    return invalid_argument(cat("plan ", plan_->name, ": the steps of a body on a device at ",
+                                extents_.size(), " extents, got ", extents.size(),
+                                on_device_ ? "" : " on the CPU"));
   if (!std::equal(extents.begin(), extents.end(), extents_.begin(), extents_.end())) {
     extents_.assign(extents.begin(), extents.end());
     set_extents();
@@ -263,7 +274,7 @@ Result<std::vector<DeviceSteps::Ready>> Session::take_ready(std::span<const int6
 
 Result<TensorRef> Session::fetch(std::string_view name) {
   const int r = plan_->find_result(name);
-  TEGULA_CHECK(r >= 0, "plan ", plan_->name, " has no result ", name);
+  if (r < 0) return invalid_argument(cat("plan ", plan_->name, " has no result ", name));
   if (on_device_) TEGULA_TRY(rank_->device->wait());
   return on_host(result(r), rank_->device, fetched_[static_cast<size_t>(r)]);
 }
@@ -320,17 +331,18 @@ int64_t run_reference(const Plan& plan, const Step& step, const BoundStep& bound
   return flops_of(call);
 }
 
-TensorRef Session::result(std::string_view name) const {
-  const int r = plan_->find_result(name);
-  TEGULA_CHECK(r >= 0, "plan ", plan_->name, " has no result ", name);
-  return result(r);
-}
+TensorRef Session::result(std::string_view name) const { return result(plan_->find_result(name)); }
 TensorRef Session::result(int index) const {
-  return locate(plan_->results[static_cast<size_t>(index)].tensor);
+  const auto i = static_cast<size_t>(index);
+  return i < plan_->results.size() ? locate(plan_->results[i].tensor) : TensorRef{};
 }
 TensorRef Session::param(int index) const {
-  return locate(plan_->params[static_cast<size_t>(index)].tensor);
+  const auto i = static_cast<size_t>(index);
+  return i < plan_->params.size() ? locate(plan_->params[i].tensor) : TensorRef{};
 }
-TensorRef Session::step_output(size_t step, size_t index) const { return bound_[step].out[index]; }
+TensorRef Session::step_output(size_t step, size_t index) const {
+  const bool is_there = step < bound_.size() && index < bound_[step].out.size();
+  return is_there ? bound_[step].out[index] : TensorRef{};
+}
 
 }  // namespace tegula

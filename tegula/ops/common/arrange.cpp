@@ -10,6 +10,12 @@ Var reject(Var x, std::string message, Loc loc) {
   return x.builder().fail(invalid_argument(std::move(message), loc));
 }
 
+// What is written out part by part has so many at most.
+constexpr int64_t kMostParts = 4096;
+std::string too_many(std::string_view what, int64_t n) {
+  return cat(what, ": ", n, " parts, at most ", kMostParts);
+}
+
 // `dim` counted from the front; -1 with an error if there is none.
 int front(Var x, int64_t dim, std::string_view what, Loc loc) {
   const int64_t d = dim < 0 ? dim + x.rank() : dim;
@@ -62,6 +68,7 @@ Var triu(Var x, int64_t diagonal, Loc loc) { return triangle(x, diagonal, false,
 
 // [n] -> [1, n] -> [count, n] -> [count·n], for every dim at once where the rank allows it.
 Var repeat(Var x, const std::vector<int64_t>& counts, Loc loc) {
+  if (x.is_poison()) return x;
   if (counts.size() > kMaxRank || static_cast<int>(counts.size()) < x.rank())
     return reject(x, cat("repeat: ", counts.size(), " counts for ", x.type()), loc);
   for (int64_t c : counts)
@@ -80,6 +87,7 @@ Var repeat(Var x, const std::vector<int64_t>& counts, Loc loc) {
       wide.insert(d, count);
       x = reshape(broadcast(unsqueeze(x, d, loc), wide, loc), flat, loc);
     } else {
+      if (count > kMostParts) return reject(x, too_many("repeat", count), loc);
       x = concat(std::vector<Var>(static_cast<size_t>(count), x), d, loc);
     }
   }
@@ -115,9 +123,12 @@ std::vector<Var> split(Var x, const std::vector<int64_t>& sizes, int dim, Loc lo
 }
 std::vector<Var> split(Var x, int64_t n, int dim, Loc loc) {
   const int d = known(x, dim, "split", loc);
-  if (d < 0) return std::vector<Var>(static_cast<size_t>(std::max<int64_t>(n, 0)), x);
-  if (n < 1 || x.dim(d).bound() % n != 0)
-    return {reject(x, cat("split: dim ", d, " of ", x.type(), " in ", n, " equal parts"), loc)};
+  if (d >= 0 && n > kMostParts)
+    reject(x, too_many("split", n), loc);
+  else if (d >= 0 && (n < 1 || x.dim(d).bound() % n != 0))
+    reject(x, cat("split: dim ", d, " of ", x.type(), " in ", n, " equal parts"), loc);
+  if (x.is_poison())  // as many as there are names for
+    return std::vector<Var>(static_cast<size_t>(std::clamp<int64_t>(n, 0, kMostParts)), x);
   return split(x, std::vector<int64_t>(static_cast<size_t>(n), x.dim(d).bound() / n), d, loc);
 }
 
@@ -131,6 +142,9 @@ Var pad(Var x, int dim, int64_t lo, int64_t hi, PadMode mode, Loc loc) {
                   cat("pad: lo ", lo, " and hi ", hi, " of dim ", d, " of ", x.type(),
                       mode == PadMode::kReflect ? ", reflected: less than its size" : ""),
                   loc);
+  const bool wraps = mode == PadMode::kWrap && n > 0;
+  if (wraps && lo / n + hi / n > kMostParts)
+    return reject(x, too_many("pad", lo / n + hi / n), loc);
   std::vector<Var> parts;
   const auto part = [&](int64_t start, int64_t size, int64_t step) {
     if (size > 0) parts.push_back(slice(x, d, start, size, step, loc));
@@ -151,7 +165,7 @@ Var pad(Var x, int dim, int64_t lo, int64_t hi, PadMode mode, Loc loc) {
       edge(0, lo), whole(1), edge(n - 1, hi);
       break;
     case PadMode::kWrap:
-      if (n > 0) part(n - lo % n, lo % n, 1), whole(lo / n + 1 + hi / n), part(0, hi % n, 1);
+      if (wraps) part(n - lo % n, lo % n, 1), whole(lo / n + 1 + hi / n), part(0, hi % n, 1);
       break;
   }
   return parts.empty() ? x : concat(parts, d, loc);

@@ -59,7 +59,8 @@ AttentionCall::AttentionCall(const OpCall& c, bool is_bwd) : operands(*c.attrs, 
 }
 
 void AttentionCall::sort_keys() {
-  const int64_t n = std::min(sk, k_given.count());  // what differs is refused later
+  const int64_t n = sk;
+  if (k_given.count() != n) return;  // refused later
   key_rows_.resize(static_cast<size_t>(n));
   std::iota(key_rows_.begin(), key_rows_.end(), 0);
   std::stable_sort(key_rows_.begin(), key_rows_.end(),

@@ -93,7 +93,7 @@ Status check_runs(const OpCall& c, const AttentionCall& call, const PositionRuns
 Status check_attention(const OpCall& c, bool is_bwd) {
   const AttentionCall call(c, is_bwd);
   const Attrs& a = *c.attrs;
-  if (call.dropout < 0 || call.dropout >= 1 || call.softcap < 0)
+  if (!(call.dropout >= 0 && call.dropout < 1) || !(call.softcap >= 0))
     return invalid_argument(cat(c.op->name, ": dropout ", call.dropout, " must lie in [0, 1), ",
                                 "softcap ", call.softcap, " must not be negative"));
   for (size_t k = 0; k < 3; ++k)

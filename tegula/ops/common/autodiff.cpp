@@ -90,6 +90,7 @@ void reverse(Sweep& s, NodeId begin, NodeId end) {
       for (size_t i = 0; i < grads.size(); ++i)
         if (!grads[i].valid() && is_float(u.out_types[i].dtype)) grads[i] = zeros_like(u.out[i]);
       const auto in = u.node.op->vjp(s.b, {&u.call, u.in, u.out, grads});
+      if (s.b.failed()) return;  // as below
       has_rule = !in.empty();
       for (size_t k = 0; k < u.in.size() && k < in.size(); ++k)
         if (s.active[u.in[k].id()]) s.accumulate(u.in[k].id(), in[k]);
@@ -129,6 +130,7 @@ std::vector<Var> node_tangents(Sweep& s, const Use& u, const std::vector<Var>& t
   bool passes = false;
   if (op.jvp) {
     auto tangents = op.jvp(s.b, {&u.call, u.in, u.out, t});
+    if (s.b.failed()) return std::vector<Var>(u.out.size());
     if (!tangents.empty()) return tangents;
     passes = true;
   }
@@ -194,10 +196,31 @@ void forward(Sweep& s, NodeId begin, NodeId end) {
 
 }  // namespace
 
+namespace {
+// Whether one of the Vars is not b's, or the lists do not fit; says so. In the second of two lists
+// an empty Var means zero.
+bool reject(Builder& b, std::string_view what, std::span<const Var> xs,
+            std::initializer_list<std::span<const Var>> pair) {
+  for (const Var& x : xs)
+    if (b.rejects(x, cat(what, ": an x"))) return true;
+  if (pair.size() != 2) return b.failed();
+  const auto of = pair.begin()[0], given = pair.begin()[1];
+  if (of.size() != given.size())
+    b.fail(
+        invalid_argument(cat(what, ": ", given.size(), " derivatives for ", of.size(), " values")));
+  for (size_t i = 0; i < of.size() && !b.failed(); ++i)
+    if (!b.rejects(of[i], cat(what, ": a y")) && given[i].valid() &&
+        !b.rejects(given[i], cat(what, ": a derivative")) && !(given[i].shape() == of[i].shape()))
+      b.fail(invalid_argument(
+          cat(what, ": the derivative of ", of[i].type(), " is ", given[i].type())));
+  return b.failed();
+}
+}  // namespace
+
 std::vector<Var> pullback(Builder& b, std::span<const Var> ys, std::span<const Var> cts,
                           std::span<const Var> xs) {
   std::vector<Var> grads(xs.size());
-  if (b.failed()) return grads;
+  if (reject(b, "pullback", xs, {ys, cts})) return grads;
   const Phase phase = b.phase();
   b.set_phase(Phase::kBackward);
   const auto end = static_cast<NodeId>(b.function().nodes.size());
@@ -209,26 +232,30 @@ std::vector<Var> pullback(Builder& b, std::span<const Var> ys, std::span<const V
   reverse(s, 0, end);
   b.set_origin(std::nullopt);
   b.set_phase(phase);
+  if (b.failed()) return grads;
   s.grow();
   for (size_t i = 0; i < xs.size(); ++i) grads[i] = s.deriv[xs[i].id()];
   return grads;
 }
 
 std::vector<Var> grad(Var loss, std::span<const Var> xs) {
-  Builder& b = loss.builder();
-  if (!b.failed() && loss.rank() != 0)
-    b.fail(invalid_argument(cat("grad: the loss must be a scalar, is ", loss.type())));
-  const Var one[] = {constant(b, 1, loss.dtype())};
-  auto g = pullback(b, std::span(&loss, 1), one, xs);
+  Builder* b = &loss.builder();
+  for (size_t i = 0; i < xs.size() && !loss.valid(); ++i)
+    if (xs[i].valid()) b = &xs[i].builder();
+  b->rejects(loss, "grad: the loss");
+  if (!b->failed() && loss.rank() != 0)
+    b->fail(invalid_argument(cat("grad: the loss must be a scalar, is ", loss.type())));
+  const Var one[] = {constant(*b, 1, loss.dtype())};
+  auto g = pullback(*b, std::span(&loss, 1), one, xs);
   for (size_t i = 0; i < xs.size(); ++i)
-    if (!g[i].valid()) g[i] = zeros_like(xs[i]);
+    if (!g[i].valid()) g[i] = b->failed() ? b->fail(b->error()) : zeros_like(xs[i]);
   return g;
 }
 
 std::vector<Var> pushforward(Builder& b, std::span<const Var> ys, std::span<const Var> xs,
                              std::span<const Var> tangents) {
   std::vector<Var> out(ys.size());
-  if (b.failed()) return out;
+  if (reject(b, "pushforward", ys, {xs, tangents})) return out;
   const auto end = static_cast<NodeId>(b.function().nodes.size());
   Sweep s(b);
   for (size_t i = 0; i < xs.size(); ++i) {
@@ -238,12 +265,22 @@ std::vector<Var> pushforward(Builder& b, std::span<const Var> ys, std::span<cons
   s.mark(0, end);
   forward(s, 0, end);
   b.set_origin(std::nullopt);
+  if (b.failed()) return out;
   s.grow();
   for (size_t i = 0; i < ys.size(); ++i) out[i] = s.deriv[ys[i].id()];
   return out;
 }
 
 std::vector<Var> inline_call(Builder& b, const Function& f, std::span<const Var> args) {
+  if (args.size() != f.params.size())
+    b.fail(invalid_argument(
+        cat("inline_call: ", f.name, " takes ", f.params.size(), " arguments, got ", args.size())));
+  for (size_t i = 0; i < args.size() && !b.failed(); ++i)
+    if (!b.rejects(args[i], "inline_call: an argument") &&
+        !(args[i].type() == f.type(f.params[i].value)))
+      b.fail(invalid_argument(cat("inline_call: argument ", i, " of ", f.name, " is ",
+                                  args[i].type(), ", takes ", f.type(f.params[i].value))));
+  if (b.failed()) return std::vector<Var>(f.results.size(), b.fail(b.error()));
   std::vector<ValueId> map(f.values.size(), kNone);
   for (size_t i = 0; i < f.params.size(); ++i) map[f.params[i].value] = args[i].id();
   for (const Node& n : f.nodes) {
@@ -272,6 +309,7 @@ Inlined inline_all(Builder& b, const Function& f) {
 }  // namespace
 
 Result<FuncId> vjp_function(Module& module, FuncId id) {
+  TEGULA_TRY(check_function(module, id, "vjp_function"));
   const Function f = module[id];
   Builder b(module, f.name + ".vjp");
   const Inlined in = inline_all(b, f);
@@ -283,6 +321,7 @@ Result<FuncId> vjp_function(Module& module, FuncId id) {
   for (const Var& p : in.params)
     if (is_float(p.dtype())) xs.push_back(p);
   auto grads = pullback(b, in.results, cts, xs);
+  if (b.failed()) return b.error();
   for (size_t i = 0; i < in.results.size(); ++i) b.result(f.results[i].name, in.results[i]);
   for (size_t i = 0; i < xs.size(); ++i)
     b.result("grad." + b.function().params[b.function().values[xs[i].id()].index].name,
@@ -291,6 +330,7 @@ Result<FuncId> vjp_function(Module& module, FuncId id) {
 }
 
 Result<FuncId> jvp_function(Module& module, FuncId id) {
+  TEGULA_TRY(check_function(module, id, "jvp_function"));
   const Function f = module[id];
   Builder b(module, f.name + ".jvp");
   const Inlined in = inline_all(b, f);
@@ -301,6 +341,7 @@ Result<FuncId> jvp_function(Module& module, FuncId id) {
       tangents.push_back(b.param("tangent." + f.params[i].name, in.params[i].type()));
     }
   const auto out = pushforward(b, in.results, xs, tangents);
+  if (b.failed()) return b.error();
   for (size_t i = 0; i < in.results.size(); ++i) b.result(f.results[i].name, in.results[i]);
   for (size_t i = 0; i < in.results.size(); ++i)
     if (is_float(in.results[i].dtype()))

@@ -17,6 +17,7 @@ std::vector<Var> Body::params(std::string_view prefix, std::span<const Type> typ
 }
 
 FuncId Body::finish(Vars results, Vars more) {
+  if (outer_.failed()) return kNone;
   size_t k = 0;
   for (Vars list : {results, more})
     for (const Var& v : list) body_.result(cat("y", k++), v);
@@ -40,20 +41,12 @@ std::vector<Type> slice_types(Vars vars) {
 }
 
 namespace {
-std::vector<Var> poison(Builder& b, size_t n) {
-  std::vector<Var> out;
-  while (out.size() < n) out.push_back(b.fail(internal_error("poison")));
-  return out;
-}
-
 std::vector<Var> emit(Builder& b, const OpDef& op, Attrs attrs, std::initializer_list<Vars> inputs,
                       std::vector<FuncId> regions, size_t n_results, Loc loc) {
-  for (FuncId r : regions)
-    if (r == kNone) return poison(b, n_results);
   std::vector<Var> in;
   for (Vars list : inputs) in.insert(in.end(), list.begin(), list.end());
   auto out = b.emit_n(op, std::move(attrs), in, std::move(regions), loc);
-  if (b.failed()) return poison(b, n_results);
+  if (b.failed()) out.assign(n_results, b.fail(b.error()));
   return out;
 }
 }  // namespace
@@ -75,7 +68,7 @@ ScanResult emit_scan(Builder& b, FuncId body, Vars carry, Vars xs, Vars invarian
   ScanResult r;
   const auto split = out.begin() + static_cast<std::ptrdiff_t>(std::min(carry.size(), out.size()));
   r.carry.assign(out.begin(), split), r.ys.assign(split, out.end());
-  if (body == kNone) r.ys = poison(b, 8);
+  if (body == kNone) r.ys.assign(8, b.fail(b.error()));  // as many as there are names for
   return r;
 }
 
@@ -95,7 +88,8 @@ std::vector<Var> emit_cond(Var predicate, FuncId then, FuncId otherwise, Vars op
 }  // namespace control
 
 std::vector<Var> call(Builder& b, FuncId f, const VarList& args, Loc loc) {
-  return control::emit(b, call_op, {}, {args}, {f}, b.module()[f].results.size(), loc);
+  const size_t n = f < b.module().functions.size() ? b.module()[f].results.size() : 0;
+  return control::emit(b, call_op, {}, {args}, {f}, n, loc);
 }
 
 }  // namespace tegula

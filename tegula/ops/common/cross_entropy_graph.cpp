@@ -4,9 +4,9 @@
 namespace tegula {
 
 std::string leading_dims(Var x) {
-  static constexpr std::string_view kNames[] = {"",       "a ",       "a b ",
-                                                "a b c ", "a b c e ", "a b c e f "};
-  TEGULA_CHECK(x.rank() >= 1 && x.rank() <= 6, "rank ", x.rank());
+  static constexpr std::string_view kNames[] = {
+      "", "a ", "a b ", "a b c ", "a b c e ", "a b c e f ", "a b c e f g ", "a b c e f g h "};
+  TEGULA_CHECK(x.rank() >= 1 && x.rank() <= kMaxRank, "rank ", x.rank());
   return std::string(kNames[x.rank() - 1]);
 }
 

@@ -80,7 +80,7 @@ Var instance_norm(Var x, Var weight, Var bias, double eps, Loc loc) {
 }
 
 Var dropout(Var x, Var seed, int64_t stream, double p, Loc loc) {
-  if (p < 0 || p >= 1)
+  if (!(p >= 0 && p < 1))
     return x.builder().fail(invalid_argument(cat("dropout: p is ", p, ", must be in [0, 1)"), loc));
   if (p == 0) return x;
   const Var u = random_uniform(seed, x.shape(), stream, DType::kF32, loc);

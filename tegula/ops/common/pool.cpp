@@ -16,6 +16,13 @@ bool reject(Var x, int rank, std::string_view what, Loc loc) {
   return true;
 }
 
+// Where windows differ, something is written down for each.
+constexpr int64_t kMostWindows = int64_t{1} << 24;
+Error too_many(std::string_view what, int64_t n, Loc loc = Loc::current()) {
+  return unsupported(
+      cat(what, ": ", n, " windows of different sizes along a dim, at most ", kMostWindows), loc);
+}
+
 // By how many elements each window's mean divides along one dim.
 std::vector<int64_t> divisors(const Window& w, int64_t size, int64_t hi, int64_t n,
                               bool count_include_pad) {
@@ -99,6 +106,7 @@ Var avg_pool(Var x, std::vector<int64_t> kernel, const WindowOptions& options,
       size *= static_cast<double>(w.kernel);
       continue;
     }
+    if (out[i].bound() > kMostWindows) return b.fail(too_many("avg_pool", out[i].bound(), loc));
     if (!extent.is_const())
       return b.fail(unsupported(
           cat("avg_pool: windows of different sizes over ", x.type(), ", whose extent is symbolic"),
@@ -128,6 +136,7 @@ Result<Parts> adaptive_parts(Var x, const std::vector<int64_t>& out, std::string
     if (!size.is_const() || n < 1 || m < 1)
       return invalid_argument(
           cat(what, ": ", m, " windows over dim ", i + 2, " of ", x.type(), ", a constant size"));
+    if (saturating_mul(m, n / m + 2) > kMostWindows) return too_many(what, m);
     std::vector<int64_t> counts, ids;
     int64_t widest = 0;
     for (int64_t o = 0; o < m; ++o) {

@@ -288,6 +288,7 @@ constinit const OpDef dot_op = {
     .group = "contraction",
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
+      if (c.in.size() < 2) return invalid_argument(cat("dot: got ", c.in.size(), " operands"));
       const size_t n_alike = c.attrs->flag("accumulate") ? 2 : c.in.size();
       for (size_t k = 1; k < std::min(n_alike, c.in.size()); ++k)
         if (c.in[k].dtype != c.in[0].dtype)

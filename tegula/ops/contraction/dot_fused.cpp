@@ -147,6 +147,8 @@ constinit const OpDef dot_fused_op = {
     .dims_fn = dims,
     .types_fn = [](const OpCall& c) -> Result<std::vector<DType>> {
       TEGULA_TRY(check_region(c));
+      if (c.in.size() < 2)
+        return invalid_argument(cat("dot_fused: got ", c.in.size(), " operands"));
       if (c.in[0].dtype != c.in[1].dtype)
         return invalid_argument(
             cat("dot_fused: operand 1 is ", c.in[1].dtype, ", operand 0 is ", c.in[0].dtype));

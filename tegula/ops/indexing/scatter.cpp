@@ -251,6 +251,9 @@ Var scatter_add(Var y, Var ids, int dim, Dim size, int batch, Loc loc) {
 }
 
 Var scatter(Var x, Var ids, Var y, int dim, ScatterMode mode, int batch, Loc loc) {
+  const auto how = static_cast<size_t>(mode);
+  if (how >= kScatterModes.size())
+    return x.builder().fail(invalid_argument(cat("scatter: there is no mode ", how), loc));
   if (dim < 0) dim += x.rank();
   if (dim < 0 || dim >= x.rank())
     return x.builder().fail(invalid_argument(cat("scatter: dim ", dim, " of ", x.type()), loc));
@@ -258,7 +261,7 @@ Var scatter(Var x, Var ids, Var y, int dim, ScatterMode mode, int batch, Loc loc
                           {{"dim", int64_t{dim}},
                            {"batch", int64_t{batch}},
                            {"size", std::vector<Dim>{x.dim(dim)}},
-                           {"mode", std::string(kScatterModes[static_cast<size_t>(mode)])}},
+                           {"mode", std::string(kScatterModes[how])}},
                           {y, ids, x}, loc);
 }
 

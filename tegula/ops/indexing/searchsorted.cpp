@@ -41,7 +41,9 @@ struct Ref {
 }  // namespace
 
 Var searchsorted(Var sorted, Var values, bool right, Loc loc) {
-  Builder& b = values.builder();
+  Builder& b = builder_of({&values, &sorted});
+  if (values.is_poison() || sorted.is_poison())
+    return b.emit(searchsorted_op, {}, {sorted, values}, loc);
   if (values.rank() == 0)
     return reshape(searchsorted(sorted, reshape(values, {1}, loc), right, loc), {}, loc);
   if (sorted.rank() == 1 && values.rank() > 1) {

@@ -13,6 +13,7 @@ struct Ref {
 }  // namespace
 
 Ranked sort(Var x, bool descending, Loc loc) {
+  if (x.is_poison()) return {x, x};
   if (x.rank() == 0) {
     const Ranked one = sort(reshape(x, {1}, loc), descending, loc);
     return {reshape(one.values, {}, loc), reshape(one.indices, {}, loc)};

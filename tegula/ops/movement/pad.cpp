@@ -89,8 +89,10 @@ Var pad_to(Var x, int dim, int64_t lo, Dim size, int64_t interior, double value,
   const Dim n = x.dim(dim);
   if (n.is_const() && size.is_const()) {
     if (n.bound() == 0) return pad(x, dim, 0, size.bound(), 0, value, loc);
-    const int64_t covered = (n.bound() - 1) * (interior + 1) + 1;
-    return pad(x, dim, lo, size.bound() - lo - covered, interior, value, loc);
+    const int64_t step = saturating_add(interior, 1);
+    const int64_t covered = saturating_add(saturating_mul(n.bound() - 1, step), 1);
+    const int64_t before = saturating_add(lo, covered);
+    return pad(x, dim, lo, saturating_add(size.bound(), -before), interior, value, loc);
   }
   if (lo == 0 && interior == 0 && n == size) return x;
   return x.builder().emit(pad_op,

@@ -38,6 +38,7 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }  // namespace
 
 Var log_softmax(Var x, Loc loc) {
+  if (x.is_poison()) return x;
   if (x.rank() == 0) return reshape(log_softmax(reshape(x, {1}, loc), loc), {}, loc);
   return x.builder().emit(log_softmax_op, {}, {x}, loc);
 }

@@ -27,6 +27,7 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }  // namespace
 
 Var softmax(Var x, Loc loc) {
+  if (x.is_poison()) return x;
   if (x.rank() == 0) return reshape(softmax(reshape(x, {1}, loc), loc), {}, loc);
   return x.builder().emit(softmax_op, {}, {x}, loc);
 }

@@ -27,6 +27,7 @@ struct Ref {
 namespace {
 // Along the last dim, where a permuted view has put `dim`.
 Var place(Var x, int dim, bool keep, bool smallest, Loc loc) {
+  if (x.is_poison()) return x;
   Builder& b = x.builder();
   const int rank = x.rank();
   if (rank == 0 && (dim == 0 || dim == -1))

@@ -28,7 +28,8 @@ struct Ref {
 }  // namespace
 
 Var linear_recurrence(Var a, Var b, int dim, bool reverse, Loc loc) {
-  if (a.rank() == 0 && (dim == 0 || dim == -1)) return b;
+  const bool are_scalars = !a.is_poison() && b.valid() && a.rank() == 0 && a.type() == b.type();
+  if (are_scalars && (dim == 0 || dim == -1)) return b;
   if (dim < 0) dim += a.rank();
   return a.builder().emit(linear_recurrence_op, {{"dim", int64_t{dim}}, {"reverse", reverse}},
                           {a, b}, loc);
