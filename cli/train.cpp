@@ -11,9 +11,12 @@
 #include "cli/paths.h"
 #include "cli/process.h"
 #include "cli/train_flags.h"
+#include "tegula/base/thread_pool.h"
 #include "tegula/io/json.h"
 #include "tegula/io/jsonl.h"
 #include "tegula/io/run_directory.h"
+#include "tegula/planner/layer_work.h"
+#include "tegula/planner/model_config.h"
 #include "tegula/serve/generator.h"
 #include "tegula/train/report.h"
 #include "tegula/train/timeline.h"
@@ -32,6 +35,7 @@ struct Progress {
   Status metrics_written;  // the first failure: the run goes on without metrics, and says so
   bool is_terminal = isatty(STDERR_FILENO) == 1;
   MachineSpeed speed;
+  Utilisation utilisation;
   double last_print_ms = 0, elapsed_ms = 0;
   int64_t first_step = 0;  // done before this run
 };
@@ -48,17 +52,15 @@ std::string duration(double s) {
 }
 
 void print_line(Progress& p, const StepReport& r, bool final) {
-  const double mfu = p.speed.flops_per_s > 0 ? static_cast<double>(p.cost.flops) /
-                                                   (r.step_ms / 1e3) / p.speed.flops_per_s
-                                             : 0;
   const double mean_ms = p.elapsed_ms / static_cast<double>(r.step - p.first_step);
   char line[256];
-  std::snprintf(line, sizeof line,
-                "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  %.1f MiB  ETA %s",
-                static_cast<long long>(r.step), static_cast<long long>(p.config->steps), r.loss,
-                r.tokens_per_s, r.step_ms, 100 * mfu,
-                static_cast<double>(p.cost.peak_bytes()) / (1 << 20),
-                duration(static_cast<double>(p.config->steps - r.step) * mean_ms / 1e3).c_str());
+  std::snprintf(
+      line, sizeof line,
+      "step %lld/%lld  loss %.4f  %.0f tokens/s  %.1f ms  MFU %.0f%%  HFU %.0f%%  %.1f MiB  ETA %s",
+      static_cast<long long>(r.step), static_cast<long long>(p.config->steps), r.loss,
+      r.tokens_per_s, r.step_ms, 100 * p.utilisation.mfu(r.step_ms),
+      100 * p.utilisation.hfu(r.step_ms), static_cast<double>(p.cost.peak_bytes()) / (1 << 20),
+      duration(static_cast<double>(p.config->steps - r.step) * mean_ms / 1e3).c_str());
   if (!p.is_terminal) {
     std::fprintf(stderr, "%s\n", line);
     return;
@@ -165,7 +167,7 @@ Json ranks_json(const TrainSummary& s) {
   return ranks;
 }
 
-Json summary_json(const TrainSummary& s) {
+Json summary_json(const TrainSummary& s, const Utilisation& u) {
   return Json::object({{"steps", s.steps},
                        {"train_loss", s.train_loss},
                        {"val_loss", s.eval.val_loss},
@@ -181,6 +183,11 @@ Json summary_json(const TrainSummary& s) {
                        {"flops_per_step_planned", s.flops_per_step_planned},
                        {"flops_per_step_counted", s.flops_per_step_counted},
                        {"flops_per_step_executed", s.flops_per_step_executed},
+                       {"flops_per_step_recomputed", s.flops_per_step_recomputed},
+                       {"model_flops_per_step", u.model_flops},
+                       {"peak_flops_per_s", u.peak_flops_per_s},
+                       {"mfu", u.mfu(s.step_ms)},
+                       {"hfu", u.hfu(s.step_ms)},
                        {"bytes_per_step_planned", s.bytes_per_step_planned},
                        {"peak_bytes_planned", s.peak_bytes_planned},
                        {"peak_bytes_measured", s.peak_bytes_measured},
@@ -283,9 +290,21 @@ void announce(const Trainer& t) {
 // Of a device, what its data sheet says.
 MachineSpeed speed_of(const Trainer& t) {
   const Target& target = t.plan().target;
-  if (target.device == DeviceKind::kCpu) return probe_machine(t.config().threads);
+  const TrainConfig& c = t.config();
+  if (target.device == DeviceKind::kCpu)
+    return probe_machine(std::min(c.threads * static_cast<int>(c.mesh.n_ranks()), usable_cores()));
   return {t.config().dtype != "f32" ? target.bf16_flops_per_s : target.f32_flops_per_s,
           target.bytes_per_s};
+}
+
+// By the planner's formulas, whose equality with the graph's products is tested for every family.
+Utilisation utilisation_of(const Trainer& t, const MachineSpeed& speed) {
+  const TrainConfig& c = t.config();
+  const int64_t seqlen = c.model.max_seqlen, tokens = c.batch * c.accumulate * seqlen;
+  const planner::ModelSpec model = planner::model_spec(c.model, c.model.type);
+  return {static_cast<double>(tokens) *
+              planner::token_flops(model, static_cast<double>(seqlen)).train(),
+          static_cast<double>(t.recomputed_flops()), speed.flops_per_s};
 }
 
 Status draw_timeline(const Trainer& t, const TrainSummary& summary) {
@@ -314,6 +333,7 @@ int run(TrainConfig config) {
   p.config = &t.config();
   p.cost = t.cost();
   p.speed = speed_of(t);
+  p.utilisation = utilisation_of(t, p.speed);
   announce(t);
   if (const Status st = check_timeline(t); !st.ok()) return report(st.error());
   const int64_t first = p.first_step = t.next_step();
@@ -341,13 +361,14 @@ int run(TrainConfig config) {
     p.speed.flops_per_s = std::max(p.speed.flops_per_s, again.flops_per_s);
     p.speed.bytes_per_s = std::max(p.speed.bytes_per_s, again.bytes_per_s);
     const auto samples = summary->interrupted ? std::vector<TextSample>{} : draw_samples(t);
-    auto st = write_report(path, t, *summary, p.history, p.speed, samples);
+    p.utilisation.peak_flops_per_s = p.speed.flops_per_s;
+    auto st = write_report(path, t, *summary, p.history, p.speed, p.utilisation, samples);
     if (!st.ok()) return report(st.error());
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
   }
   if (const Status drawn = draw_timeline(t, *summary); !drawn.ok()) return report(drawn.error());
   print_summary(*summary);
-  if (t.config().json) std::printf("%s\n", summary_json(*summary).dump().c_str());
+  if (t.config().json) std::printf("%s\n", summary_json(*summary, p.utilisation).dump().c_str());
   if (!p.metrics_written.ok()) return report(p.metrics_written.error());
   if (!summary->interrupted) return 0;
   std::fprintf(stderr, "stopped by a signal after step %lld; %s\n",

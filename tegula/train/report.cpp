@@ -172,7 +172,7 @@ std::string cpu_name() {
 
 Status write_report(const std::string& path, const Trainer& t, const TrainSummary& s,
                     const TrainHistory& history, const MachineSpeed& speed,
-                    const std::vector<TextSample>& samples) {
+                    const Utilisation& utilisation, const std::vector<TextSample>& samples) {
   const TrainConfig& c = t.config();
   const auto ops = times_by_op(t, speed);
   std::string page = cat(
@@ -189,14 +189,11 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
                                         " bits a byte; lowest: ", fixed(s.best_val_loss, "%.4f"),
                                         " at step ", s.best_step, ")"),
       ". Median step ", fixed(s.step_ms, "%.2f"), " ms, ", fixed(s.tokens_per_s, "%.0f"),
-      " tokens/s, MFU ",
-      fixed(100 * static_cast<double>(s.flops_per_step_planned) / (s.step_ms / 1e3) /
-                speed.flops_per_s,
-            "%.1f"),
-      " %.</p>\n<p class=\"facts\">", escape_html(t.data_summary), ". ", escape_html(cpu_name()),
-      ", ", t.plan().target.n_threads, t.plan().target.n_threads == 1 ? " thread" : " threads",
-      "; probed: ", si(speed.flops_per_s), "FLOP/s, ", si(speed.bytes_per_s),
-      "B/s.</p>\n<h2>Loss</h2>\n", loss_chart(history),
+      " tokens/s, MFU ", fixed(100 * utilisation.mfu(s.step_ms), "%.1f"), " %, HFU ",
+      fixed(100 * utilisation.hfu(s.step_ms), "%.1f"), " %.</p>\n<p class=\"facts\">",
+      escape_html(t.data_summary), ". ", escape_html(cpu_name()), ", ", t.plan().target.n_threads,
+      t.plan().target.n_threads == 1 ? " thread" : " threads", "; probed: ", si(speed.flops_per_s),
+      "FLOP/s, ", si(speed.bytes_per_s), "B/s.</p>\n<h2>Loss</h2>\n", loss_chart(history),
       "<h2>Learning rate, gradient norm, throughput</h2>\n",
       step_curves(history, c.batch * c.accumulate * c.model.max_seqlen), samples_html(samples));
   page +=
@@ -207,7 +204,11 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
           "<p>FLOPs are counted by the kernels per executed tile; executed, with masked and padded "
           "elements: ",
           grouped(s.flops_per_step_executed),
-          ". Peak memory is where what results and kernels claimed in the arena ends, which nobody "
+          ". Computed again to save memory: ", grouped(s.flops_per_step_recomputed),
+          ", which HFU has and MFU has not; both count ",
+          grouped(static_cast<int64_t>(utilisation.model_flops)),
+          " of the model, products and attention over all keys. Peak memory is where what results "
+          "and kernels claimed in the arena ends, which nobody "
           "wrote behind, plus weights and state; the last bytes written end at ",
           grouped(s.peak_bytes_written), ". Its lower bound for this order of ops is ",
           grouped(s.lower_bound_bytes), " bytes. ", explain_process_memory(s), " Compiled in ",

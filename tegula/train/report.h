@@ -6,6 +6,7 @@
 
 #include "tegula/runtime/probe.h"
 #include "tegula/train/trainer.h"
+#include "tegula/train/utilisation.h"
 
 namespace tegula {
 
@@ -24,6 +25,7 @@ struct TextSample {
 // timeline of the plan, the configuration. Written whole and renamed.
 Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
                     const TrainHistory& history, const MachineSpeed& speed,
+                    const Utilisation& utilisation,
                     const std::vector<TextSample>& samples);
 
 }  // namespace tegula

@@ -16,6 +16,7 @@
 #include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
+#include "tegula/train/utilisation.h"
 
 namespace tegula {
 
@@ -161,6 +162,7 @@ Status Trainer::compile_plans() {
     rank_costs_.push_back(TEGULA_TRY(step_cost(config_, *plans_[kStep].plans[r],
                                                one ? nullptr : plans_[kUpdate].plans[r].get())));
   cost_ = TEGULA_TRY(cost_of_ranks(rank_costs_));
+  recomputed_flops_ = TEGULA_TRY(tegula::recomputed_flops(config_, target, cost_.flops));
   if (device) {
     std::vector<const Plan*> all;
     for (const CompiledRanks& c : plans_) all.push_back(c.plans[0].get());
@@ -627,6 +629,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
   sum.params = parameters();
   sum.loss_scale = loss_scale_;
   sum.flops_per_step_planned = cost_.flops;
+  sum.flops_per_step_recomputed = recomputed_flops_;
   sum.bytes_per_step_planned = cost_.bytes;
   sum.lower_bound_bytes = cost_.lower_bound_bytes + cost_.state_bytes;
   sum.peak_bytes_planned = cost_.peak_bytes();

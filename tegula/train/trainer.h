@@ -71,6 +71,7 @@ struct TrainSummary {
   double tokens_per_s = 0, step_ms = 0;  // of the median step
   int64_t params = 0;
   int64_t flops_per_step_planned = 0, flops_per_step_counted = 0, flops_per_step_executed = 0;
+  int64_t flops_per_step_recomputed = 0;  // of those planned (train/utilisation.h)
   int64_t bytes_per_step_planned = 0;
   // Arena, weights and optimizer state: as planned; where what was claimed ends, proven by what
   // lies behind; where the last bytes lie that were really written, at most that.
@@ -120,6 +121,7 @@ class Trainer {
   // Rank 0's.
   const Plan& plan() const { return *plans_[0].plans[0]; }
   const StepCost& cost() const { return cost_; }
+  int64_t recomputed_flops() const { return recomputed_flops_; }  // of cost()
   const std::vector<WeightSpec>& weights() const { return functions_.weights; }
   const std::vector<StepStats>& step_stats() const { return stats_; }
   int64_t timed_steps() const { return timed_steps_; }
@@ -175,6 +177,7 @@ class Trainer {
   std::vector<CompiledRanks> plans_;  // step (or micro step), eval, update
   StepCost cost_;                     // of all ranks
   std::vector<StepCost> rank_costs_;
+  int64_t recomputed_flops_ = 0;
   RankGroup group_;
   RankRuns ranks_;
   std::vector<int64_t> order_;             // of a row's tokens over cp (deal.h)

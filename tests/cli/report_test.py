@@ -48,7 +48,7 @@ class Report(CliTest):
         self.assertNotIn("<script", page)
         self.assertNotRegex(page.replace("http://www.w3.org/2000/svg", ""), r"https?:|src=|href=")
         self.assertIn("prefers-color-scheme:dark", page)
-        self.assertRegex(page, r"MFU [0-9.]+ %")
+        self.assertRegex(page, r"MFU [0-9.]+ %, HFU [0-9.]+ %")
         for title in ("Loss", "Learning rate, gradient norm, throughput", "Samples",
                       "Predicted beside measured", "Time per part of the model", "Time per op", "Roofline", "Memory of the plan",
                       "Configuration"):
@@ -168,6 +168,61 @@ class Report(CliTest):
                        check=True)
         text = "".join(xml.etree.ElementTree.parse(picture).getroot().itertext())
         self.assertRegex(text, r"parameters · FLOPs a step: planned ([^,]+), measured \1 · peak")
+
+
+class Utilisation(CliTest):
+    """MFU is of the model alone; what is computed again raises HFU and not MFU."""
+
+    DEEP = ("--n-layers", 6, "--d-model", 16, "--seqlen", 48, "--batch", 4, "--steps", 3, "--eval-every", 0,
+            "--threads", 1, "--json")
+
+    def numbers(self, *flags):
+        heads = () if {"lstm", "mlp"} & set(flags) else ("--n-heads", 2)
+        done = self.expect_ok(self.run_tool("train", "--data", self.text, *self.DEEP, *heads, *flags))
+        out = json.loads(done.stdout.splitlines()[-1])
+        possible = out["peak_flops_per_s"] * out["step_ms"] / 1e3
+        self.assertGreater(possible, 0)
+        self.assertAlmostEqual(out["mfu"] * possible / out["model_flops_per_step"], 1, places=9)
+        executed = out["model_flops_per_step"] + out["flops_per_step_recomputed"]
+        self.assertAlmostEqual(out["hfu"] * possible / executed, 1, places=9)
+        self.assertRegex(done.stderr, r"MFU [0-9]+%  HFU [0-9]+%")
+        return out
+
+    def test_what_is_computed_again_is_hfus_alone(self):
+        for model in ("gpt2", "llama"):
+            plain = self.numbers("--model", model)
+            self.assertEqual(plain["flops_per_step_recomputed"], 0)
+            self.assertEqual(plain["mfu"], plain["hfu"])
+            for flags in (("--checkpoint", "sqrt"), ("--blockwise", 16),
+                          ("--accumulate", 2, "--checkpoint", "sqrt"),
+                          ("--mesh", "dp=2", "--checkpoint", "sqrt")):
+                with self.subTest(model=model, flags=flags):
+                    whole = [f for f in flags if f not in ("--checkpoint", "sqrt", "--blockwise", 16)]
+                    kept = self.numbers("--model", model, *whole)
+                    again = self.numbers("--model", model, *flags)
+                    self.assertEqual(again["model_flops_per_step"], kept["model_flops_per_step"])
+                    self.assertEqual(again["flops_per_step_recomputed"],
+                                     again["flops_per_step_planned"] - kept["flops_per_step_planned"])
+                    self.assertGreater(again["flops_per_step_recomputed"], 0)
+                    self.assertGreater(again["hfu"], again["mfu"])
+
+    def test_a_budget_of_memory(self):
+        plain = self.numbers()
+        refused = self.run_tool("train", "--data", self.text, *self.DEEP, "--n-heads", 2, "--memory", "1KiB")
+        least = int(re.search(r"works is (\d+) bytes", refused.stderr)[1])
+        again = self.numbers("--memory", least)
+        self.assertEqual(again["model_flops_per_step"], plain["model_flops_per_step"])
+        self.assertGreater(again["hfu"], again["mfu"])
+
+    def test_model_flops_are_the_planners(self):
+        for model in ("gpt2", "llama", "moe", "lstm", "mlp"):
+            with self.subTest(model=model):
+                out = self.dir / model
+                flops = self.numbers("--model", model, "--out", out)["model_flops_per_step"]
+                plan = self.expect_ok(self.run_tool("plan", out / "latest" / "config.json", "--json",
+                                                    "--seqlen", 48))
+                token = json.loads(plan.stdout)["flops_per_token_train"]
+                self.assertEqual(flops, token * 4 * 48)
 
 
 if __name__ == "__main__":
