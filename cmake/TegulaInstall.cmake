@@ -1,5 +1,6 @@
 # cmake --install: the tool, every layer as tegula::<folder>, their headers, and a package that
-# find_package(tegula) finds, whose target tegula::tegula links all layers.
+# find_package(tegula) finds, whose target tegula::tegula links all layers. cpack makes an archive of
+# that (script/package), which works wherever it is unpacked and moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -49,3 +50,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tegula-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/tegula-config.cmake
               ${PROJECT_BINARY_DIR}/tegula-config-version.cmake
         DESTINATION ${package_dir})
+
+# The tool links nothing but the C and C++ runtime, which every Debian has (apt needs them), so they stay
+# shared; the plug-in, which other programs may load, has its own.
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME tegula)
+string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} system)
+set(CPACK_PACKAGE_FILE_NAME tegula-${PROJECT_VERSION}-${system})
+set(CPACK_PACKAGE_CHECKSUM SHA256)
+set(CPACK_VERBATIM_VARIABLES ON)
+include(CPack)

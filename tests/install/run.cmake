@@ -1,5 +1,5 @@
-# Installs BUILD_DIR into a fresh prefix below WORK_DIR, then builds and runs examples/xor, which
-# knows of Tegula only what find_package(tegula) tells.
+# Packs BUILD_DIR into an archive, unpacks it below WORK_DIR and moves it from there. Then the tool must run,
+# and examples/xor, which knows of Tegula only what find_package(tegula) tells, must build and run.
 #   cmake -DSOURCE_DIR=… -DBUILD_DIR=… -DWORK_DIR=… -DCXX_FLAGS=… -DGENERATOR=… -P run.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output
@@ -11,20 +11,63 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
+function(configure prefix)
+  run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/xor -B ${WORK_DIR}/build -G ${GENERATOR}
+      -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+      -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+endfunction()
+
 file(REMOVE_RECURSE ${WORK_DIR})
-run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/xor -B ${WORK_DIR}/build -G ${GENERATOR}
-    -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
-    -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+file(MAKE_DIRECTORY ${WORK_DIR}/unpacked)
+run(${CPACK} --config ${BUILD_DIR}/CPackConfig.cmake -B ${WORK_DIR}/packed)
+file(GLOB archive ${WORK_DIR}/packed/tegula-*.tar.gz)
+run(${CMAKE_COMMAND} -E chdir ${WORK_DIR}/unpacked ${CMAKE_COMMAND} -E tar xf ${archive})
+file(GLOB unpacked ${WORK_DIR}/unpacked/tegula-*)
+if(NOT IS_DIRECTORY ${unpacked})
+  message(FATAL_ERROR "${archive} does not unpack into one folder: ${unpacked}")
+endif()
+configure(${unpacked})
+
+# Nothing may remember where it was built or unpacked.
+set(prefix "${WORK_DIR}/moved here")
+file(RENAME ${unpacked} ${prefix})
+file(REMOVE_RECURSE ${WORK_DIR}/build)
+configure(${prefix})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 foreach(example xor xor_compiled)
   run(${WORK_DIR}/build/${example})
   message("${output}")
 endforeach()
-file(GLOB_RECURSE leaked ${WORK_DIR}/prefix/include/*/isa/*)
+file(GLOB_RECURSE leaked ${prefix}/include/*/isa/*)
 if(leaked)
   message(FATAL_ERROR "internals were installed: ${leaked}")
 endif()
-if(EXISTS ${WORK_DIR}/prefix/bin/tegula)
-  run(${WORK_DIR}/prefix/bin/tegula --version)
+file(GLOB_RECURSE scripts ${prefix}/*.cmake)
+foreach(script IN LISTS scripts)
+  file(READ ${script} text)
+  foreach(place ${SOURCE_DIR} ${BUILD_DIR} ${WORK_DIR})
+    string(FIND "${text}" "${place}" at)
+    if(NOT at EQUAL -1)
+      message(FATAL_ERROR "${script} names ${place}: the archive cannot be moved")
+    endif()
+  endforeach()
+endforeach()
+
+if(EXISTS ${prefix}/bin/tegula)
+  set(tegula ${prefix}/bin/tegula)
+  run(${tegula} --version)
+  set(small --data ${SOURCE_DIR}/tegula/base --model gpt2 --tokenizer bytes --n-layers 1 --n-heads 2 --d-model 16 --seqlen 16 --batch 2 --steps 2)
+  run(${tegula} train ${small} --out ${WORK_DIR}/model)
+  run(${tegula} generate --model ${WORK_DIR}/model --prompt a --max-tokens 4)
+  # What a Debian without any package beside its base has. Sanitizers bring their own.
+  find_program(OBJDUMP objdump)
+  if(OBJDUMP AND NOT CXX_FLAGS)
+    run(${OBJDUMP} -p ${tegula})
+    string(REGEX MATCHALL "NEEDED +[^\n]+" needed "${output}")
+    list(TRANSFORM needed REPLACE "NEEDED +" "")
+    list(FILTER needed EXCLUDE REGEX "^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\\+\\+|ld-linux-x86-64)\\.so\\.[0-9]+$")
+    if(needed)
+      message(FATAL_ERROR "the tool needs ${needed}, which a fresh machine has not")
+    endif()
+  endif()
 endif()
