@@ -12,7 +12,8 @@
 //
 // Errors are values (base/result.h): a builder keeps its first one and finish() returns it. Link
 // tegula::tegula, which find_package(tegula) defines; examples/xor is a project of its own. What
-// trains and serves whole models has headers of its own below tegula/models, train and serve.
+// trains whole models and generates text has headers of its own below tegula/models, train and
+// serve.
 #pragma once
 
 #include "tegula/base/philox.h"
