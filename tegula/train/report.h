@@ -25,7 +25,6 @@ struct TextSample {
 // timeline of the plan, the configuration. Written whole and renamed.
 Status write_report(const std::string& path, const Trainer& trainer, const TrainSummary& summary,
                     const TrainHistory& history, const MachineSpeed& speed,
-                    const Utilisation& utilisation,
-                    const std::vector<TextSample>& samples);
+                    const Utilisation& utilisation, const std::vector<TextSample>& samples);
 
 }  // namespace tegula
