@@ -1,6 +1,7 @@
 # Packs BUILD_DIR into an archive, unpacks it below WORK_DIR and moves it from there. Then the tool must run,
-# and examples/xor, which knows of Tegula only what find_package(tegula) tells, must build and run.
-#   cmake -DSOURCE_DIR=… -DBUILD_DIR=… -DWORK_DIR=… -DCXX_FLAGS=… -DGENERATOR=… -P run.cmake
+# and examples/xor and the program of README.md, which know of Tegula only what find_package(tegula) tells,
+# must build and run.
+#   cmake -DSOURCE_DIR=… -DBUILD_DIR=… -DWORK_DIR=… -DCXX_FLAGS=… -DGENERATOR=… -DPYTHON=… -P run.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output
                   ERROR_VARIABLE output)
@@ -11,8 +12,8 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-function(configure prefix)
-  run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/xor -B ${WORK_DIR}/build -G ${GENERATOR}
+function(configure project prefix)
+  run(${CMAKE_COMMAND} -S ${project} -B ${WORK_DIR}/build -G ${GENERATOR}
       -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
       -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 endfunction()
@@ -26,18 +27,27 @@ file(GLOB unpacked ${WORK_DIR}/unpacked/tegula-*)
 if(NOT IS_DIRECTORY ${unpacked})
   message(FATAL_ERROR "${archive} does not unpack into one folder: ${unpacked}")
 endif()
-configure(${unpacked})
+configure(${SOURCE_DIR}/examples/xor ${unpacked})
 
 # Nothing may remember where it was built or unpacked.
 set(prefix "${WORK_DIR}/moved here")
 file(RENAME ${unpacked} ${prefix})
 file(REMOVE_RECURSE ${WORK_DIR}/build)
-configure(${prefix})
+configure(${SOURCE_DIR}/examples/xor ${prefix})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 foreach(example xor xor_compiled)
   run(${WORK_DIR}/build/${example})
   message("${output}")
 endforeach()
+file(REMOVE_RECURSE ${WORK_DIR}/build)
+run(${PYTHON} ${SOURCE_DIR}/tools/check_readme.py --library ${WORK_DIR}/app)
+configure(${WORK_DIR}/app ${prefix})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+run(${WORK_DIR}/build/app)
+file(READ ${WORK_DIR}/app/expected.txt expected)
+if(NOT output STREQUAL expected)
+  message(FATAL_ERROR "the program of README.md prints\n${output}and not\n${expected}")
+endif()
 file(GLOB_RECURSE leaked ${prefix}/include/*/isa/*)
 if(leaked)
   message(FATAL_ERROR "internals were installed: ${leaked}")
