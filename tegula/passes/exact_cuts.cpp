@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/sum_shards.h"
 
@@ -91,6 +92,31 @@ Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::
     SumShards{outer}.put(attrs);
     out.push_back(b.emit(reduce_sum_op, std::move(attrs), {x}, loc));
   }
+  return out;
+}
+
+Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<const Var> in,
+                                      std::span<const PendingSum> sums, Loc loc) {
+  const auto is_narrow = [](DType t) { return is_float(t) && t != accumulator(t); };
+  if (call.op == &dot_op && is_narrow(call.out[0].dtype))
+    call.attrs.set("out", accumulator(call.out[0].dtype));
+  const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
+                                      [&](const Type& t) { return is_narrow(t.dtype); });
+  const bool is_addend =
+      std::any_of(sums.begin(), sums.end(), [](const PendingSum& s) { return s.is_addend; });
+  const SumShards shards = SumShards::of(call.attrs);
+  const bool stay_apart = is_addend && shards.outer > 1;
+  std::vector<Var> out;
+  if (call.op == &dot_op || !has_narrow || !shards.any() || stay_apart) {
+    out = b.emit_n(*call.op, call.attrs, in, call.regions, loc);
+    if (b.failed()) return b.error();
+  } else {
+    for (const ByShards& x : TEGULA_TRY(emit_by_shards(b, call, in, loc)))
+      out.push_back(x.joined());
+  }
+  for (size_t r = 0; r < out.size(); ++r)
+    if (sums[r].pends && is_narrow(out[r].dtype()))
+      out[r] = cast(out[r], accumulator(out[r].dtype()));
   return out;
 }
 

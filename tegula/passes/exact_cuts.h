@@ -38,4 +38,16 @@ struct Exchanged {
 Result<std::vector<Var>> emit_exchanged(Builder& b, const LocalCall& call, std::span<const Var> in,
                                         std::span<const Exchanged> exchanged, Loc loc);
 
+// A result of a rank's part of a call.
+struct PendingSum {
+  bool pends = false;      // ranks join it later
+  bool is_addend = false;  // others are added to it before its outer shards are joined
+};
+// A rank's part of a call with results that pend. These are wide: what is narrow is rounded when
+// all is joined. Outer shards of an addend stay apart, in the attribute `sum_shards`, until it is
+// added. Where a rank has one of them nothing is left to keep apart, so its inner tree is joined
+// here, wide.
+Result<std::vector<Var>> emit_pending(Builder& b, LocalCall call, std::span<const Var> in,
+                                      std::span<const PendingSum> sums, Loc loc);
+
 }  // namespace tegula

@@ -163,7 +163,7 @@ class Partitioner {
     const auto out = TEGULA_TRY(ring >= 0   ? emit_ring(b_, call, in, s_.mesh.axes[axis].name,
                                                         s_.mesh.axes[axis].size, at_[axis])
                                 : exchanges ? emit_exchanged(b_, call, in, exchanged, n.origin.loc)
-                                : pends     ? emit_pending(id, call, in)
+                                : pends     ? emit_pending_of(id, call, in)
                                             : emit_whole(n, call, in));
     for (uint32_t r = 0; r < n.n_outputs; ++r) {
       const ValueId v = n.output(r);
@@ -197,30 +197,13 @@ class Partitioner {
     return b_.emit_n(*n.op, call.attrs, in, n.regions, n.origin.loc);
   }
 
-  // Sums that pend are wide, shards' sums too: what is narrow is rounded when all is joined.
-  Result<std::vector<Var>> emit_pending(NodeId id, LocalCall& call, std::span<const Var> in) {
+  Result<std::vector<Var>> emit_pending_of(NodeId id, const LocalCall& call,
+                                           std::span<const Var> in) {
     const Node& n = f_.nodes[id];
-    const auto is_narrow = [](DType t) { return is_float(t) && t != accumulator(t); };
-    if (n.op == &dot_op && is_narrow(call.out[0].dtype))
-      call.attrs.set("out", accumulator(call.out[0].dtype));
-    const bool has_narrow = std::any_of(call.out.begin(), call.out.end(),
-                                        [&](const Type& t) { return is_narrow(t.dtype); });
-    if (n.op == &dot_op || !has_narrow) return emit_whole(n, call, in);
-    bool is_addend = false;
-    for (uint32_t r = 0; r < n.n_outputs; ++r) is_addend |= root_of_[n.output(r)] != kNone;
-    // What is added shard by shard keeps its shards.
-    std::vector<Var> out;
-    if (is_addend || !call.attrs.has(kSumShards)) {
-      out = TEGULA_TRY(emit_whole(n, call, in));
-    } else {
-      for (const ByShards& x : TEGULA_TRY(emit_by_shards(b_, call, in, n.origin.loc)))
-        out.push_back(x.joined());
-    }
-    for (uint32_t r = 0; r < n.n_outputs; ++r) {
-      if (pends_at_all(n.output(r)) && is_float(out[r].dtype()))
-        out[r] = cast(out[r], accumulator(out[r].dtype()));
-    }
-    return out;
+    std::vector<PendingSum> sums;
+    for (uint32_t r = 0; r < n.n_outputs; ++r)
+      sums.push_back({pends_at_all(n.output(r)), root_of_[n.output(r)] != kNone});
+    return emit_pending(b_, call, in, sums, n.origin.loc);
   }
 
   bool pends_at_all(ValueId v) const {
