@@ -2,8 +2,10 @@
 // result is finished while it is in registers, instead of being written, read and written again.
 //
 // Fires where nothing else reads what comes before, and the device has a kernel for the whole. The
-// epilogue rounds as the separate nodes do: bits stay.
+// epilogue rounds as the separate nodes do: bits stay. A product whose shards are joined outside
+// its kernel (sum_shards.h) has no sum in registers, and is left alone.
 #include "tegula/ir/builder.h"
+#include "tegula/ir/sum_shards.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"
@@ -62,10 +64,11 @@ class Finisher {
   }
 
  private:
-  // The node of the new function that stands for the old value, if it is a dot nobody else reads.
+  // The node of the new function that stands for the old value, if it is a dot nobody else reads,
+  // whose kernel ends with the whole sum.
   const Node* only_dot(ValueId v) {
     const Node* n = rw_.builder().function().producer(rw_.id(v));
-    return n && n->op == &dot_op && uses_[v] == 1 ? n : nullptr;
+    return n && n->op == &dot_op && uses_[v] == 1 && !n->attrs.has(kSumShards) ? n : nullptr;
   }
 
   Var emit(const Node& old, Attrs attrs, const std::vector<ValueId>& in) {

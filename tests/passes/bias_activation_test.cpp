@@ -46,6 +46,28 @@ TEST(BiasActivation, AScaleOfTheProduct) {
   }
 }
 
+// What is summed shard by shard is joined after its kernel, and scaled after that: micro-batches'
+// gradients of weights, in mode exact over a sequence with shards.
+TEST(BiasActivation, LeavesSumsThatAreJoinedLater) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", f32({2, 256, 3})), g = b.param("g", f32({2, 256, 6}));
+  const Var bias = b.weight("bias", f32({6}));
+  const Var scaled = dot("b s m, b s n -> m n", x, g) * 0.3;
+  const Var biased = dot("b s m, b s n -> m n", x * 2.0, g) + bias;
+  const Var activated = relu(dot("b s m, b s n -> m n", x, g * 2.0));
+  b.result("scaled", scaled), b.result("biased", biased), b.result("activated", activated);
+  const FuncId f = finish(b);
+  PassOptions o;
+  o.mode = Mode::kExact, o.is_step = true;
+  ASSERT_TRUE(run(m, f, "exact_shards", o));
+  EXPECT_FALSE(run_checked(m, f, "bias_activation", o));
+  ASSERT_TRUE(run(m, f, "sum_shards", o));
+  EXPECT_EQ(count(m[f], dot_op), 3);
+  for (const Node& n : m[f].nodes)
+    EXPECT_TRUE(n.op != &dot_op || n.attrs.get_or<int64_t>("k_shards", 1) == 8);
+}
+
 TEST(BiasActivation, WithoutBiasAndWithAWiderOne) {
   Layer l;
   l.b.result("y", relu(matmul(l.x, l.w)));
