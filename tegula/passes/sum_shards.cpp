@@ -174,6 +174,7 @@ class Expander {
     for (const Node& n : f_.nodes) {
       const bool is_addend = n.op == &cast_op && root_of_[n.output()] != kNone;
       if (!is_addend && !n.attrs.has(kSumShards)) {
+        if (n.op == &barrier_op) wait_for_shards(n);
         rw_.clone(n);
         continue;
       }
@@ -204,6 +205,13 @@ class Expander {
         rw_.bind(v, cast(out[r].joined(), f_.type(v).dtype, n.origin.loc));
     }
     return {};
+  }
+
+  // Whoever waits until such a sum is there, and does not read it, waits for its last shard.
+  void wait_for_shards(const Node& barrier) {
+    for (auto i = static_cast<size_t>(barrier.attrs.i("n")); i < barrier.inputs.size(); ++i)
+      if (const auto made = shards_.find(barrier.inputs[i]); made != shards_.end())
+        rw_.bind(barrier.inputs[i], made->second.back());
   }
 
   void add(const Node& n) {
@@ -318,7 +326,10 @@ Result<std::vector<ByShards>> emit_by_shards(Builder& b, const LocalCall& whole,
   call.attrs.erase(kSumShards);
   const DimMap map = TEGULA_TRY(dim_map(call.call()));
   std::vector<ByShards> results;
-  if (!sums_over(map, outer_factor(map))) {  // nothing is summed
+  if (!sums_over(map, outer_factor(map))) {  // nothing is summed: a loss of each token
+    if (call.op == &dot_op)
+      return internal_error(cat("a dot with an epilogue (", call.attrs.str("dims"),
+                                ") has shards that are joined after it"));
     for (Var v : TEGULA_TRY(emit_plain(b, call, in, loc))) results.push_back(ByShards::apart({v}));
     return results;
   }

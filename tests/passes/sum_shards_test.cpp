@@ -269,6 +269,34 @@ TEST(SumShards, ThatAreAddedAreAddedShardByShard) {
   }
 }
 
+// What waits until such a sum is there, and does not read it, as what `remat` computes again.
+TEST(SumShards, ThatAreAddedMayBeWaitedFor) {
+  Module m;
+  Builder b(m, "f");
+  const Var x = b.param("x", {F, {8, 5}}), y = b.param("y", {F, {8, 5}});
+  const Var sums[] = {reduce_sum(x, {0}), reduce_sum(y, {0})};
+  b.result("sum", sums[0] + sums[1]);
+  const FuncId f = finish(b);
+  ASSERT_TRUE(run(m, f, "exact_shards", of_a_step()));
+  {
+    Rewriter rw(m, m[f]);
+    for (const Node& n : m[f].nodes) rw.clone(n);
+    const Var z[] = {rw.at(m[f].params[0].value)};
+    const Var after[] = {rw.at(m[f].producer(m[f].nodes.back().inputs[0])->output())};
+    rw.builder().result("late", barrier(z, after)[0]);
+    m[f] = *rw.finish();
+  }
+  const Function before = m[f];
+  ASSERT_TRUE(run(m, f, "sum_shards"));
+  EXPECT_EQ(count(m[f], add_op), 8 + 7);
+  EXPECT_EQ(only(m[f], barrier_op)->inputs.size(), 2U);
+  const auto inputs = random_inputs(m, before, 3);
+  const auto want = *interpret(m, before, inputs), got = *interpret(m, m[f], inputs);
+  for (size_t r = 0; r < want.size(); ++r)
+    for (int64_t i = 0; i < want[r].numel(); ++i)
+      EXPECT_NEAR(got[r].at(i), want[r].at(i), 1e-12 * (1 + std::fabs(want[r].at(i))));
+}
+
 // Of an op with several results, sums are joined and the others laid side by side.
 TEST(SumShards, OfSeveralResultsOnlySumsAreSummed) {
   Module m;
