@@ -1,0 +1,213 @@
+"""Random steps of training in mode exact on random meshes: weights and optimizer state of one rank, byte for byte.
+
+A case is its number's own: a family, sizes, a dtype and settings, one rank's run, and three meshes of up to 8 ranks that
+divide it. A few dozen in ctest; for 20 minutes by `script/test -C Sweep -R ranks_sweep`.
+  TEGULA_SWEEP_SECONDS=S  goes on for so long
+  TEGULA_SWEEP_FROM=N     begins at case N
+"""
+
+import itertools
+import json
+import os
+import random
+import shlex
+import struct
+import time
+import unittest
+
+from case import CliTest
+
+SECONDS = float(os.environ.get("TEGULA_SWEEP_SECONDS", "0"))
+FIRST = int(os.environ.get("TEGULA_SWEEP_FROM", "0"))
+QUICK = 24  # cases in ctest
+MESHES = 3  # of a case
+
+RUN = "--mode exact --warmup 0 --eval-every 0 --save-every 0 --lr 0.01 --json".split()
+FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json")
+FAMILIES = ("gpt2", "gpt2", "llama", "qwen2", "mistral", "gemma2", "moe", "moe", "mlp")
+BATCHES = (1, 2, 2, 3, 4, 4, 6, 6, 8, 8)
+SEQLENS = (64, 248, 256, 264, 320, 512)
+AXES = ("dp", "cp", "ep", "tp")
+
+# What once differed: a table that is embedding and head, rounded before its shards were joined; micro-batches.
+KNOWN = (
+    ("--model gpt2 --n-layers 1 --n-heads 2 --d-model 64 --batch 2 --seqlen 256 --dtype bf16 --steps 1",
+     ("dp=2", "tp=2")),
+    ("--model gpt2 --n-layers 1 --n-heads 4 --d-model 64 --batch 4 --seqlen 264 --dtype f16 --steps 1 --grad-clip 0",
+     ("dp=4", "tp=4", "dp=2,tp=2")),
+    ("--model llama --n-layers 1 --n-heads 2 --d-model 32 --batch 2 --seqlen 256 --steps 1 --accumulate 2",
+     ("dp=2", "cp=2")),
+    ("--model moe --n-experts 2 --n-layers 1 --n-heads 2 --d-model 32 --batch 2 --seqlen 256 --steps 1 --accumulate 2",
+     ("tp=2", "ep=2")),
+)
+
+
+def meshes_of(batch, seqlen, has_experts):
+    """All that share out sequences and tokens evenly."""
+    for sizes in itertools.product(range(1, 9), repeat=len(AXES)):
+        n = sizes[0] * sizes[1] * sizes[2] * sizes[3]
+        dp, cp, ep, _ = sizes
+        if 1 < n <= 8 and batch % (dp * ep) == 0 and seqlen % cp == 0 and (has_experts or ep == 1):
+            yield dict(zip(AXES, sizes))
+
+
+class Draw:
+    """One case: the flags of one rank's run, and of each mesh's what it has besides."""
+
+    def __init__(self, number):
+        self.number = number
+        if number < len(KNOWN):
+            flags, meshes = KNOWN[number]
+            self.flags, self.on_meshes = flags.split(), [["--mesh", m] for m in meshes]
+            return
+        r = random.Random(number)
+        family = r.choice(FAMILIES)
+        batch, seqlen = r.choice(BATCHES), r.choice(SEQLENS)
+        heads, dtype = r.choice((1, 2, 3, 4, 6, 8)), r.choice(("f32", "bf16", "f16"))
+        flags = [f"--model {family} --n-layers {r.choice((1, 1, 2))} --batch {batch} --seqlen {seqlen}",
+                 f"--dtype {dtype} --steps {r.choice((1, 2))} --seed {r.randrange(1000)}",
+                 f"--tokenizer {r.choice(('chars', 'bytes', 'bpe:300'))}"]
+        if dtype == "f16":
+            flags.append("--loss-scale 256")
+        if family == "mlp":
+            flags.append(f"--d-model {r.choice((12, 16, 24))}")
+        else:
+            flags.append(f"--n-heads {heads} --d-model {8 * heads} --tie-embeddings {r.choice(('true', 'false'))}")
+        if family not in ("gpt2", "mlp"):
+            flags.append(f"--n-kv-heads {r.choice([k for k in range(1, heads + 1) if heads % k == 0])}")
+        if family in ("gpt2", "llama") and r.random() < .5:
+            flags.append("--bias")
+        if family in ("mistral", "gemma2"):
+            flags.append(f"--window {r.choice((24, 100, 1000))}")
+        if family == "moe":
+            flags.append(f"--n-experts {r.choice((2, 4, 6))} --experts-per-token {r.choice((1, 2))} "
+                         f"--capacity-factor {r.choice((0, 1, 1.25))}")
+        if r.random() < .3:  # sums over a width that has shards of its own
+            flags.append(f"--d-ff {r.choice((512, 528, 768))}")
+        if r.random() < .4:
+            flags.append(f"--accumulate {r.choice((2, 2, 3))}")
+        if r.random() < .3:
+            flags.append("--dropout 0.1")
+        if r.random() < .3:
+            flags.append("--grad-clip 0")
+        if r.random() < .2:
+            flags.append(f"--optimizer {r.choice(('sgd', 'momentum'))}")
+        self.flags = " ".join(flags).split()
+        self.on_meshes = [self.on_mesh(r, mesh) for mesh in self.some_meshes(r, batch, seqlen, family, heads)]
+        if r.random() < .2:
+            self.on_meshes.append(["--checkpoint", "sqrt"])
+
+    @staticmethod
+    def some_meshes(r, batch, seqlen, family, heads):
+        """Different ones. Rather those whose ranks have one head or one sequence each."""
+        every = list(meshes_of(batch, seqlen, family == "moe"))
+        tight = [m for m in every if m["tp"] == heads or m["dp"] * m["ep"] == batch]
+        chosen = []
+        for _ in range(MESHES):
+            mesh = r.choice(tight if tight and r.random() < .5 else every)
+            if mesh not in chosen:
+                chosen.append(mesh)
+        return chosen
+
+    @staticmethod
+    def on_mesh(r, mesh):
+        axes = [(a, n) for a, n in mesh.items() if n > 1]
+        r.shuffle(axes)
+        flags = ["--mesh", ",".join(f"{a}={n}" for a, n in axes)]
+        if mesh["dp"] > 1 and r.random() < .5:
+            flags += ["--zero", str(r.choice((1, 2, 3)))]
+        if r.random() < .2:
+            flags += ["--checkpoint", "sqrt"]
+        if r.random() < .2:
+            flags += ["--threads", "2"]
+        if r.random() < .1:  # passes that keep bits
+            flags.append("--passes=-fuse,-loss_grads,-bias_activation,-norm_residual,-qkv_concat")
+        return flags
+
+
+def tensors(content):
+    """Names of a safetensors file's tensors, in the file's order, with dtype and bytes."""
+    n, = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + n])
+    header.pop("__metadata__", None)
+    for name, t in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = t["data_offsets"]
+        yield name, t["dtype"], content[8 + n + begin:8 + n + end]
+
+
+def first_difference(one, many):
+    """Of two safetensors files: the first tensor that differs, and where. None: none does."""
+    for (name, dtype, x), (other, _, y) in zip(tensors(one), tensors(many), strict=True):
+        if name != other:
+            return f"{name} stands where {other} does"
+        if x == y:
+            continue
+        size, form = {"F32": (4, "f"), "F64": (8, "d"), "I64": (8, "q"), "I32": (4, "i")}[dtype]
+        count = f"<{len(x) // size}{form}"
+        pairs = list(zip(struct.unpack(count, x), struct.unpack(count, y)))
+        differ = [i for i in range(len(pairs)) if x[i * size:(i + 1) * size] != y[i * size:(i + 1) * size]]
+        at = differ[0]
+        return f"{name}: {len(differ)} of {len(pairs)} elements differ; element {at} is {pairs[at][1]!r}, not {pairs[at][0]!r}"
+    return None
+
+
+class RanksSweep(CliTest):
+    def setUp(self):
+        super().setUp()
+        r = random.Random(1)
+        words = ["".join(r.choice("abcdefghijklmno") for _ in range(r.randrange(2, 7))) for _ in range(60)]
+        self.text = self.write("text.txt", " ".join(r.choice(words) for _ in range(12000)))
+
+    def train(self, out, flags):
+        words = ["train", "--data", self.text, "--out", self.dir / out, "--overwrite", "--threads", "1", *RUN, *flags]
+        shown = shlex.join(["tegula", *(str(w) for w in words if w != "--overwrite")])
+        return self.run_tool(*words), shown
+
+    def check(self, draw):
+        """What is wrong, a text each; and how many meshes were tried."""
+        done, one = self.train("one", draw.flags)
+        if done.returncode != 0:
+            return [f"case {draw.number}: one rank fails\n  {one}\n  {done.stderr}"], 0
+        wrong = []
+        for more in draw.on_meshes:
+            done, many = self.train("many", draw.flags + more)
+            why = done.stderr.strip() if done.returncode != 0 else self.difference()
+            if why:
+                wrong.append(f"case {draw.number}\n  {one}\n  {many}\n  {why}")
+        return wrong, len(draw.on_meshes)
+
+    def difference(self):
+        for name in FILES:
+            one, many = ((self.dir / out / "latest" / name).read_bytes() for out in ("one", "many"))
+            if one == many:
+                continue
+            if name.endswith(".safetensors"):
+                return f"{name}: {first_difference(one, many) or 'its header differs'}"
+            return f"{name} differs"
+        return None
+
+    def test_files_are_those_of_one_rank(self):
+        begin, number, n_meshes, wrong = time.monotonic(), FIRST, 0, []
+        while time.monotonic() - begin < SECONDS if SECONDS > 0 else number < FIRST + QUICK:
+            found, n = self.check(Draw(number))
+            wrong += found
+            n_meshes += n
+            number += 1
+            if found and SECONDS > 0:
+                print("\n".join(found), flush=True)
+        print(f"cases {FIRST} to {number - 1}: {n_meshes} meshes, {len(wrong)} differ")
+        self.assertGreater(n_meshes, 0)
+        self.assertEqual(wrong, [], "\n".join(wrong))
+
+    def test_a_difference_is_seen(self):
+        """The comparison can fail: another seed, the same shapes."""
+        flags = "--model gpt2 --n-layers 1 --n-heads 2 --d-model 16 --batch 2 --seqlen 64 --steps 1".split()
+        self.train("one", flags)
+        self.train("many", flags)
+        self.assertIsNone(self.difference())
+        self.train("many", [*flags, "--seed", "7"])
+        self.assertRegex(self.difference(), r"^model.safetensors: transformer\.\S+: \d+ of \d+ elements differ")
+
+
+if __name__ == "__main__":
+    unittest.main()
