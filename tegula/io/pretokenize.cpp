@@ -1,7 +1,9 @@
 #include "tegula/io/pretokenize.h"
 
+#include <iterator>
 #include <string>
 
+#include "tegula/base/str.h"
 #include "tegula/io/unicode.h"
 #include "tegula/io/utf8.h"
 
@@ -105,16 +107,15 @@ size_t first_word_with_digits(std::string_view text, int most_digits) {
   return end;
 }
 
-struct WordRule {
-  std::string_view pattern;
-  FirstWord cut;
-};
 constexpr WordRule kWordRules[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", first_word},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    {"GPT-2", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+     first_word},
+    {"Llama 3",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
      first_word_llama3},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    {"Qwen",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
      first_word_qwen}};
 
@@ -123,10 +124,17 @@ constexpr WordRule kWordRules[] = {
 size_t first_word_llama3(std::string_view text) { return first_word_with_digits(text, 3); }
 size_t first_word_qwen(std::string_view text) { return first_word_with_digits(text, 1); }
 
-FirstWord find_word_rule(std::string_view pattern) {
+const WordRule* find_word_rule(std::string_view pattern) {
   for (const WordRule& r : kWordRules)
-    if (r.pattern == pattern) return r.cut;
+    if (r.pattern == pattern) return &r;
   return nullptr;
+}
+
+std::string word_rule_names() {
+  std::string names;
+  for (const WordRule& r : kWordRules)
+    names += cat(names.empty() ? "" : &r == std::end(kWordRules) - 1 ? " or " : ", ", r.name);
+  return names;
 }
 
 size_t first_word(std::string_view text) {

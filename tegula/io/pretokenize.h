@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace tegula {
@@ -23,7 +24,15 @@ size_t first_word(std::string_view text);
 size_t first_word_llama3(std::string_view text);
 size_t first_word_qwen(std::string_view text);
 
-// The rule that a tokenizer's file states as a regular expression, or null for any other.
-FirstWord find_word_rule(std::string_view pattern);
+// A rule that is known, by the regular expression that files state it as.
+struct WordRule {
+  std::string_view name;  // of whose tokenizer it is: "Llama 3"
+  std::string_view pattern;
+  FirstWord cut;
+};
+// Null: none of the table's.
+const WordRule* find_word_rule(std::string_view pattern);
+// "GPT-2, Llama 3 or Qwen"
+std::string word_rule_names();
 
 }  // namespace tegula

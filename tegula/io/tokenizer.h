@@ -1,4 +1,4 @@
-// Tokenizer: text to ids and back; three kinds, trained here, saved as Hugging Face reads them.
+// Tokenizer: text to ids and back; kinds that are trained here, saved as Hugging Face reads them.
 //
 // bytes   id = byte; 256 ids.
 // chars   id = rank of the code point among those of the training text. Bytes of the training
@@ -17,8 +17,8 @@
 // Cost: encode() about 0.4 GB/s (bytes), 0.2 GB/s (chars), 20 MB/s (bpe); thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,16 +27,17 @@
 
 #include "tegula/base/result.h"
 #include "tegula/io/added_tokens.h"
-#include "tegula/io/bpe.h"
 
 namespace tegula {
 
+class TokenModel;
+struct TokenizerFile;
+struct Vocabulary;
+
 class Tokenizer {
  public:
-  enum class Kind { kBytes, kChars, kBpe };
-
-  // kind: "bytes", "chars" or "bpe:N" with 256 ≤ N ≤ 1,000,000.
-  static Result<Tokenizer> train(std::string_view kind, std::string_view text);
+  // name: "bytes", "chars" or "bpe:N" with 256 ≤ N ≤ 1,000,000.
+  static Result<Tokenizer> train(std::string_view name, std::string_view text);
   static Result<Tokenizer> load(const std::string& directory);
 
   Result<std::vector<int32_t>> encode(std::string_view text) const;
@@ -45,29 +46,22 @@ class Tokenizer {
   // The bytes of one id; may be a part of a character: see showable_bytes() in utf8.h.
   std::string_view token(int32_t id) const;
   int64_t vocab_size() const { return static_cast<int64_t>(tokens_.size()); }
-  Kind kind() const { return kind_; }
+  // bytes, chars, bpe:N: a row of the table of kinds (tokenizer_kind.h).
+  std::string_view kind() const { return kind_; }
 
-  // Name and content of each file; save() writes them.
-  std::vector<std::pair<std::string, std::string>> files() const;
+  // Name and content of each file; save() writes them. `insists`: they stand beside a model of a
+  // type for which `transformers` 5 would take a class with rules of its own.
+  std::vector<std::pair<std::string, std::string>> files(bool insists = false) const;
   Status save(const std::string& directory) const;
 
  private:
-  Tokenizer() = default;
+  Tokenizer(std::string_view kind, Vocabulary vocabulary);
   static Result<Tokenizer> parse(std::string_view json_text, const std::string& path);
-  // `is_added`, if not empty: ids that stand in no word.
-  Status set_tokens(Kind kind, std::vector<std::string> tokens, std::vector<BpeMerge> merges,
-                    const std::vector<bool>& is_added = {}, FirstWord cut = first_word);
-  Error unknown_character(std::string_view text, size_t at) const;
-  Status encode_chars(std::string_view text, std::vector<int32_t>& ids) const;
-  // Appends the ids of text without added tokens.
-  Status encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
+  static Result<Tokenizer> read(const TokenizerFile& file);
 
-  Kind kind_ = Kind::kBytes;
+  std::string_view kind_;
   std::vector<std::string> tokens_;  // the bytes of each id
-  std::vector<BpeMerge> merges_;
-  std::array<int32_t, 256> byte_ids_{};  // -1: none
-  std::vector<int32_t> code_point_ids_;  // by code point; -1: none (chars)
-  BpeEncoder bpe_;
+  std::shared_ptr<const TokenModel> model_;
   AddedTokens added_;
   std::vector<int32_t> before_, behind_;  // ids around every text
   std::vector<std::pair<std::string, std::string>> loaded_files_;
