@@ -198,7 +198,7 @@ Result<Work> train_work(const Options& o, CompileOptions& compile) {
   Work w;
   w.module = f.module;
   w.function = c.accumulate > 1 ? f.micro_step : f.train_step;
-  w.tokens = static_cast<double>(c.batch * c.model.max_seqlen);
+  w.tokens = static_cast<double>(c.batch * c.row_length());
   w.integers_below = c.model.vocab_size;
   w.weights = f.weights;
   w.what = cat("a step of ", c.model.type, ", ", parameter_count(f.weights), " parameters");
@@ -224,7 +224,7 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   d.slots = b.param("slots", {DType::kI32, {n}});
   d.seqlens_k = b.param("seqlens_k", {DType::kI32, {n}});
   d.block_table = b.param("block_table", {DType::kI32, {n, d.pages.count / n}});
-  w.given = {{"seqlens_k", std::vector<int64_t>(static_cast<size_t>(n), c.model.max_seqlen)},
+  w.given = {{"seqlens_k", std::vector<int64_t>(static_cast<size_t>(n), c.row_length())},
              {"block_table", pages}};
   context.decoding = &d;
   const Var tokens = b.param("tokens", {DType::kI32, {n, 1}});
@@ -234,8 +234,7 @@ Result<Work> generate_work(const Options& o, CompileOptions& compile) {
   compile.passes.pass.mode = c.mode == "exact" ? Mode::kExact : Mode::kFast;
   w.tokens = static_cast<double>(n);
   w.integers_below = c.model.vocab_size;
-  w.what =
-      cat("a token of ", c.model.type, " after ", c.model.max_seqlen - 1, " others, ", c.dtype);
+  w.what = cat("a token of ", c.model.type, " after ", c.row_length() - 1, " others, ", c.dtype);
   if (n > 1) w.what += cat(", of ", n, " texts");
   return w;
 }

@@ -2,7 +2,8 @@
 
 #include "cli/command.h"
 #include "cli/paths.h"
-#include "tegula/io/checkpoint.h"
+#include "tegula/io/file.h"
+#include "tegula/io/model_files.h"
 #include "tegula/io/tokenizer.h"
 
 namespace tegula::cli {
@@ -14,8 +15,8 @@ struct Options {
 };
 
 Status run(const Options& o) {
-  const auto tokenizer = TEGULA_TRY(
-      Tokenizer::load(TEGULA_TRY(resolve_model_directory(o.model, Check::kAllButTensors))));
+  const auto files = TEGULA_TRY(ModelFiles::open(o.model, Check::kAllButTensors));
+  const Tokenizer tokenizer = TEGULA_TRY(files->tokenizer());
   const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(input_path(o.text)))));
   const size_t length = o.length > 0 ? static_cast<size_t>(o.length) : ids.size();
   std::printf("[");

@@ -79,7 +79,7 @@ Result<int64_t> vocab_size(const Options& o, const TrainConfig& c) {
   if (c.data.empty() || o.has_own_vocabulary) return o.vocab_size;
   const TextData text = TEGULA_TRY(load_text(c.data));
   const Tokenizer tokenizer = TEGULA_TRY(Tokenizer::train(c.tokenizer, text.text));
-  TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), c.model.max_seqlen));
+  TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), c.row_length()));
   std::fprintf(stderr, "%s\n", text.summary().c_str());
   return tokenizer.vocab_size();
 }

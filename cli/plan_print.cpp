@@ -46,7 +46,7 @@ struct RunCost {
 
 double tokens_of_step(const TrainConfig& c) {
   return static_cast<double>(c.batch) * static_cast<double>(c.accumulate) *
-         static_cast<double>(c.model.max_seqlen);
+         static_cast<double>(c.row_length());
 }
 
 RunCost run_cost(const Planned& p, const TrainConfig& c, double tokens) {

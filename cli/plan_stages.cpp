@@ -210,7 +210,7 @@ void print_text(const Planned& p, const Stages& stages, bool is_priced) {
 // Of each part, by the plans for a quarter, half and all of the tokens, or by the times given.
 Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, const Cut& whole,
                                          const Schedule& schedule, const Stages& stages) {
-  const int64_t n = c.model.max_seqlen;
+  const int64_t n = c.row_length();
   if (n < 4) return invalid_argument(cat("--slices: ", n, " tokens are too few to cut"));
   const std::array<int64_t, 3> tokens{n / 4, n / 2, n};
   std::array<std::vector<double>, 3> seconds;
@@ -221,7 +221,7 @@ Result<std::vector<PartTime>> part_times(TrainConfig c, const Target& target, co
         seconds[i].push_back(s * static_cast<double>(tokens[i]) / static_cast<double>(n));
       continue;
     }
-    c.model.max_seqlen = tokens[i];
+    c.seqlen = tokens[i];
     const Cut part = TEGULA_TRY(cut_step(c, target, schedule, whole.cuts));
     seconds[i] = TEGULA_TRY(part_seconds(part.program, {}));
     TEGULA_CHECK(seconds[i].size() == seconds[2].size(), "a step has the same parts at any length");
@@ -249,8 +249,8 @@ Result<Planned> plan_schedule(const TrainConfig& c, const Target& target, const 
   p.seconds = p.part_seconds;
   if (stages.slices != 1) {
     const auto times = TEGULA_TRY(part_times(c, target, cut, whole, stages));
-    Slices slices = TEGULA_TRY(cut_slices(cut.program.program, times, c.model.max_seqlen,
-                                          shape.n_ranks, static_cast<int>(stages.slices)));
+    Slices slices = TEGULA_TRY(cut_slices(cut.program.program, times, c.row_length(), shape.n_ranks,
+                                          static_cast<int>(stages.slices)));
     shape.n_slices = static_cast<int>(slices.tokens.size());
     p.slice_tokens = std::move(slices.tokens), p.seconds = std::move(slices.seconds);
   }

@@ -237,8 +237,7 @@ std::vector<TextSample> draw_samples(const Trainer& t) {
   std::vector<TextSample> samples;
   Status st = generator.ok() ? Status() : Status(generator.error());
   for (uint64_t seed = 1; st.ok() && seed <= 2; ++seed) {
-    TextSample s{t.validation_text(std::clamp<int64_t>(c.model.max_seqlen / 4, 1, kPromptTokens)),
-                 ""};
+    TextSample s{t.validation_text(std::clamp<int64_t>(c.row_length() / 4, 1, kPromptTokens)), ""};
     GenerateStats stats;
     const auto add = [](void* text, std::string_view piece) {
       *static_cast<std::string*>(text) += piece;

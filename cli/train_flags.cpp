@@ -81,6 +81,7 @@ void add_model(const Command& cmd, ModelConfig& m, int64_t& depth, bool is_train
         0, 256);
   for (const Setting* s : all_settings())
     if (!s->flag.empty() && (is_training || !s->is_of_training)) add_setting(cmd, m, *s);
+  cmd.flag(cat("--", setting::kContext.flag)).default_str("");
 }
 
 void add_optimizer(const Command& cmd, TrainConfig& c) {
@@ -134,6 +135,15 @@ void add_run(const Command& cmd, TrainConfig& c) {
       .excludes(resume);
 }
 
+void add_row(const Command& cmd, TrainConfig& c) {
+  const Setting& context = setting::kContext;
+  whole(cmd.add_option("--seqlen", c.seqlen,
+                       "Tokens in a row of a batch, at most the context; default: 64, and with a "
+                       "model that is there its context"),
+        context.least, context.most)
+      .default_str("");
+}
+
 void add_device(const Command& cmd, TrainConfig& c) {
   one_of(cmd.add_option("--device", c.device, "Where steps run"), {"cpu", "cuda"});
 }
@@ -178,7 +188,7 @@ Status check_size(const TrainConfig& c) {
   const double heads = std::max(
       d, static_cast<double>(m.n_heads) * static_cast<double>(std::max<int64_t>(m.head_dim, 1)));
   const double weights = layers * (4 * d * heads + 3 * d * ff) * static_cast<double>(m.n_experts);
-  const double seqlen = static_cast<double>(m.max_seqlen);
+  const auto seqlen = static_cast<double>(c.row_length());
   const double tokens = static_cast<double>(c.batch) * seqlen;
   const double flops = tokens * (6 * (weights + 1e6 * d) + 12 * seqlen * heads * layers);
   if (flops < 1e18) return {};
@@ -222,6 +232,7 @@ void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
   if (purpose == Purpose::kTrain || purpose == Purpose::kPlan)
     add_data(cmd, c, purpose == Purpose::kTrain);
   if (purpose == Purpose::kTrain) add_run(cmd, c), add_device(cmd, c);
+  add_row(cmd, c);
   add_model(cmd, c.model, depth, purpose != Purpose::kToken);
   if (purpose != Purpose::kToken) {
     add_optimizer(cmd, c);
@@ -331,6 +342,15 @@ Result<Mesh> TrainFlags::resolve_mesh() const {
   return m;
 }
 
+// A new model sees what a row of a batch has, unless more is said.
+Status TrainFlags::resolve_context(TrainConfig& c) const {
+  if (!is_given("--context") && c.seqlen > 0) c.model.max_seqlen = c.seqlen;
+  if (c.seqlen == 0) c.seqlen = std::min(ModelConfig().max_seqlen, c.model.max_seqlen);
+  if (c.seqlen <= c.model.max_seqlen) return {};
+  return invalid_argument(cat("--seqlen ", c.seqlen, " is more than --context ", c.model.max_seqlen,
+                              ", which the model can see: make one of them the other's size"));
+}
+
 Result<TrainConfig> TrainFlags::resolve() const {
   TrainConfig c = config;
   c.mesh = TEGULA_TRY(resolve_mesh());
@@ -371,6 +391,7 @@ Result<TrainConfig> TrainFlags::resolve() const {
   for (const Flag& flag : cmd_.flags())
     if (flag.is_given() && !flag.long_name().empty()) c.said.push_back(flag.long_name());
   if (depth > 0) c.said.insert(c.said.end(), {"n-layers", "d-model", "n-heads"});
+  if (!has_origin) TEGULA_TRY(resolve_context(c));
   TEGULA_TRY(check_size(c));
   if (has_origin) return c;  // the sizes come from its checkpoint
   // Shapes that cannot be are found before the data is read and a tokenizer trained.

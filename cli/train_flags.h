@@ -30,6 +30,7 @@ struct TrainFlags {
   Status check_model() const;
   Status check_together(const TrainConfig& c) const;
   Result<Mesh> resolve_mesh() const;
+  Status resolve_context(TrainConfig& c) const;
   Command cmd_;
 };
 

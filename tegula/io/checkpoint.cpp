@@ -56,20 +56,30 @@ std::string read_link(const std::string& path) {
   return target;
 }
 
-// The checkpoint that `latest` names, without its directory.
-std::string latest_name(const std::string& dir) {
-  const std::string target = read_link(join_path(dir, kLatest));
-  return target.substr(target.rfind('/') + 1);
-}
-
-bool is_link(const std::string& path) {
+mode_t mode_of(const std::string& path) {  // of a link itself; 0: nothing is there
   struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mode : 0;
 }
+bool is_there(const std::string& path) { return mode_of(path) != 0; }
+bool is_link(const std::string& path) { return S_ISLNK(mode_of(path)); }
+bool is_plain_file(const std::string& path) { return S_ISREG(mode_of(path)); }
 
-bool is_there(const std::string& path) {  // a link that leads nowhere counts
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0;
+// The checkpoint that `latest` or `best` names, without its directory. In a copy the name may be a
+// file with what was the link's text, or a directory with the checkpoint's files.
+std::string named_checkpoint(const std::string& dir, std::string_view name) {
+  const std::string path = join_path(dir, name);
+  if (is_link(path) || is_plain_file(path)) {
+    const auto text = is_link(path) ? Result<std::string>(read_link(path)) : read_file(path);
+    return text.ok() ? text->substr(text->rfind('/') + 1) : "";
+  }
+  const auto its = read_file(join_path(path, kManifestFile));
+  const auto all = list_directory(checkpoints_of(dir));
+  if (!its.ok() || !all.ok()) return "";
+  for (const std::string& step : *all) {
+    const auto other = read_file(join_path(join_path(checkpoints_of(dir), step), kManifestFile));
+    if (parse_step_name(step).step >= 0 && other.ok() && *other == *its) return step;
+  }
+  return "";
 }
 
 // Names in DIR/checkpoints: what `latest` names, then `previous`, then by descending step.
@@ -78,7 +88,7 @@ std::vector<std::string> candidates(const std::string& dir, std::string_view pre
   if (const auto names = list_directory(checkpoints_of(dir)); names.ok())
     for (const std::string& name : *names)
       if (StepName s = parse_step_name(name); s.step >= 0) found.push_back(std::move(s));
-  const std::string latest = latest_name(dir);
+  const std::string latest = named_checkpoint(dir, kLatest);
   const auto place = [&](const StepName& s) {
     return s.name == latest ? 0 : s.name == previous ? 1 : 2;
   };
@@ -144,12 +154,58 @@ bool is_for_resume_only(std::string_view name) {
   return name == kOptimizerFile || name == kTrainerStateFile || name == kManifestFile;
 }
 
+std::string free_step_name(const std::string& dir, int64_t step) {
+  for (int64_t repeat = 0;; ++repeat)
+    if (std::string name = step_name(step, repeat); !is_there(join_path(checkpoints_of(dir), name)))
+      return name;
+}
+
+// Makes `latest` or `best` a link again where a copy has something else of that name. A directory
+// that is no other's copy becomes a checkpoint of its own.
+Status restore_link(const std::string& dir, std::string_view name) {
+  const std::string path = join_path(dir, name);
+  std::string step = named_checkpoint(dir, name);
+  if (is_plain_file(path)) {
+    if (parse_step_name(step).step < 0) return check_root_name(dir, name);
+    TEGULA_TRY(remove_tree(path));
+    return replace_link(path, join_path(kDirectory, step));
+  }
+  std::string away = join_path(checkpoints_of(dir), cat(kTemporary, kDoomed, step));
+  if (step.empty()) {
+    const auto manifest = check_manifest(path, Check::kSizes);
+    if (!manifest.ok()) return check_root_name(dir, name);
+    step = free_step_name(dir, manifest->step);
+    away = join_path(checkpoints_of(dir), step);
+  } else {
+    TEGULA_TRY(remove_tree(away));
+  }
+  if (::rename(path.c_str(), away.c_str()) != 0) return file_error("move", path, errno);
+  TEGULA_TRY(replace_link(path, join_path(kDirectory, step)));
+  return away.ends_with(cat(kDoomed, step)) ? remove_tree(away) : Status();
+}
+
 }  // namespace
 
-Status prepare_checkpoints(const std::string& dir) {
+Status restore_links(const std::string& dir) {
+  for (const std::string_view name : {kLatest, kBest})
+    if (const std::string path = join_path(dir, name); is_there(path) && !is_link(path))
+      TEGULA_TRY(restore_link(dir, name));
+  const auto files = list_directory(join_path(dir, kLatest));
+  if (!files.ok()) return {};
+  for (const std::string& name : *files)
+    if (const std::string path = join_path(dir, name);
+        !is_for_resume_only(name) && is_plain_file(path)) {
+      TEGULA_TRY(remove_tree(path));
+      TEGULA_TRY(replace_link(path, join_path(kLatest, name)));
+    }
+  return {};
+}
+
+Status prepare_checkpoints(const std::string& dir, std::span<const std::string> files) {
   TEGULA_TRY(make_directories(checkpoints_of(dir)));
   for (std::string_view name : {kLatest, kBest, kModelFile, kConfigFile})
     TEGULA_TRY(check_root_name(dir, name));
+  for (const std::string& name : files) TEGULA_TRY(check_root_name(dir, name));
   return {};
 }
 
@@ -189,9 +245,7 @@ Result<CheckpointWriter> CheckpointWriter::begin(const std::string& dir, int64_t
 Status CheckpointWriter::make_temporary(const FileLock& lock) {
   if (step_ < 0) return invalid_argument(cat("a checkpoint of step ", step_));
   if (lock.is_held()) remove_stale(dir_);
-  int64_t repeat = 0;
-  do name_ = step_name(step_, repeat++);
-  while (is_there(join_path(checkpoints_of(dir_), name_)));
+  name_ = free_step_name(dir_, step_);
   const std::string temporary =
       join_path(checkpoints_of(dir_), cat(kTemporary, name_, "-", ::getpid()));
   if (::mkdir(temporary.c_str(), 0755) != 0) return file_error("create", temporary, errno);
@@ -269,7 +323,7 @@ Result<CheckpointWriter::Published> CheckpointWriter::publish() {
   temporary_.clear();
   TEGULA_TRY(sync_directory(checkpoints_of(dir_)));
   // Not simply the one of the next lower step: a run may have gone on from an earlier one.
-  const std::string previous = latest_name(dir_);
+  const std::string previous = named_checkpoint(dir_, kLatest);
   TEGULA_TRY(link_from_root());
   published.warning = remove_old(previous);
   return published;

@@ -21,6 +21,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,10 +39,15 @@ inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
 inline constexpr std::string_view kTrainerStateFile = "trainer_state.json";
 inline constexpr std::string_view kManifestFile = "manifest.json";
 
-// Creates DIR and says whether checkpoints may be saved there; for asking before a long run.
-Status prepare_checkpoints(const std::string& dir);
+// Creates DIR and says whether checkpoints, with files of these names besides, may be saved there;
+// for asking before a long run.
+Status prepare_checkpoints(const std::string& dir, std::span<const std::string> files = {});
 // Creates DIR; nobody else may save there while the lock lives.
 Result<FileLock> lock_checkpoints(const std::string& dir);
+// In a copy of a run that followed its links (cp -rL, zip, scp -r) or kept them as text, makes what
+// stands under their names links again. Under DIR's lock, and only where DIR is known as a run's
+// (run_directory.h).
+Status restore_links(const std::string& dir);
 
 // One save: begin, add every file, publish. Dropped before publish(), it leaves no trace.
 class CheckpointWriter {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "tegula/io/file.h"
 
@@ -11,23 +12,21 @@ namespace tegula {
 namespace {
 
 // What a run makes under each name.
-enum class Kind { kDirectory, kFile, kLink };
+enum class Kind { kDirectory, kFile, kLink, kLinkToDirectory };
 struct Name {
   std::string_view name;
   Kind kind;
 };
-constexpr Name kNames[] = {{"checkpoints", Kind::kDirectory},
-                           {"latest", Kind::kLink},
-                           {"best", Kind::kLink},
-                           {"metrics.jsonl", Kind::kFile},
-                           {"report.html", Kind::kFile},
-                           {"model.safetensors", Kind::kLink},
-                           {"config.json", Kind::kLink},
-                           {"tokenizer.json", Kind::kLink},
-                           {"tokenizer_config.json", Kind::kLink}};
+constexpr Name kNames[] = {
+    {"checkpoints", Kind::kDirectory},     {"latest", Kind::kLinkToDirectory},
+    {"best", Kind::kLinkToDirectory},      {"metrics.jsonl", Kind::kFile},
+    {"report.html", Kind::kFile},          {"model.safetensors", Kind::kLink},
+    {"config.json", Kind::kLink},          {"tokenizer.json", Kind::kLink},
+    {"tokenizer_config.json", Kind::kLink}};
 
 bool look(const std::string& path, struct stat& info) { return ::lstat(path.c_str(), &info) == 0; }
 
+// A copy may have a link's text or target in its place.
 bool is_of(Kind kind, const struct stat& info) {
   switch (kind) {
     case Kind::kDirectory:
@@ -35,7 +34,9 @@ bool is_of(Kind kind, const struct stat& info) {
     case Kind::kFile:
       return S_ISREG(info.st_mode);
     case Kind::kLink:
-      return S_ISLNK(info.st_mode);
+      return S_ISLNK(info.st_mode) || S_ISREG(info.st_mode);
+    case Kind::kLinkToDirectory:
+      return S_ISLNK(info.st_mode) || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
   }
   return false;
 }
@@ -53,6 +54,27 @@ bool is_step_name(std::string_view name) {
          name.find_first_not_of("0123456789.", kPrefix.size()) == name.npos;
 }
 
+std::vector<Name> names_with(std::span<const std::string> files) {
+  std::vector<Name> names(std::begin(kNames), std::end(kNames));
+  for (const std::string& file : files) names.push_back({file, Kind::kLink});
+  return names;
+}
+
+std::string link_target(const std::string& path) {
+  char target[256] = {};
+  const ssize_t n = ::readlink(path.c_str(), target, sizeof target - 1);
+  return std::string(target, n > 0 ? static_cast<size_t>(n) : 0);
+}
+
+// What else a checkpoint had: its files have links there, too.
+std::vector<std::string> links_into_latest(const std::string& dir) {
+  std::vector<std::string> links;
+  if (const auto names = list_directory(dir); names.ok())
+    for (const std::string& name : *names)
+      if (link_target(join_path(dir, name)) == cat("latest/", name)) links.push_back(name);
+  return links;
+}
+
 Status remove_name(const std::string& dir, const Name& n) {
   const std::string path = join_path(dir, n.name);
   struct stat info;
@@ -67,9 +89,9 @@ Status remove_name(const std::string& dir, const Name& n) {
 
 bool is_run_directory(const std::string& dir) {
   if (path_exists(join_path(dir, kRunMarker))) return true;
-  char target[32] = {};
-  const ssize_t n = ::readlink(join_path(dir, "latest").c_str(), target, sizeof target - 1);
-  return n > 0 && std::string_view(target).starts_with("checkpoints/step-");
+  return link_target(join_path(dir, "latest")).starts_with("checkpoints/step-") ||
+         (path_exists(join_path(dir, "checkpoints")) &&
+          path_exists(join_path(dir, "latest/manifest.json")));
 }
 
 Status check_run_directory(const std::string& dir, RunStart start) {
@@ -91,8 +113,10 @@ Status check_run_directory(const std::string& dir, RunStart start) {
   return {};
 }
 
-Status clear_run_directory(const std::string& dir) {
-  for (const Name& n : kNames) TEGULA_TRY(remove_name(dir, n));
+Status clear_run_directory(const std::string& dir, std::span<const std::string> files) {
+  const std::vector<std::string> links = links_into_latest(dir);
+  for (const Name& n : names_with(links)) TEGULA_TRY(remove_name(dir, n));
+  for (const Name& n : names_with(files)) TEGULA_TRY(remove_name(dir, n));
   return {};
 }
 
@@ -109,7 +133,8 @@ Status mark_run_directory(const std::string& dir) {
 bool is_written_by_run(const std::string& dir, const std::string& path) {
   struct stat input, output;
   if (::stat(path.c_str(), &input) != 0) return false;
-  for (const Name& n : kNames)
+  const std::vector<std::string> links = links_into_latest(dir);
+  for (const Name& n : names_with(links))
     if (::stat(join_path(dir, n.name).c_str(), &output) == 0 && input.st_dev == output.st_dev &&
         input.st_ino == output.st_ino)
       return true;

@@ -4,9 +4,10 @@
 // without the mark that holds any name a run would write is somebody else's: writing there would
 // destroy it. What stands under these names must also be of the kind that a run makes (a directory,
 // a plain file, a link that leads to a checkpoint), so that nothing is ever written through a link
-// that leads out of the directory.
+// that leads out of the directory. In a copy of a run, links may have become what they led to.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "tegula/base/result.h"
@@ -15,7 +16,8 @@ namespace tegula {
 
 inline constexpr std::string_view kRunMarker = ".tegula-run";
 
-// Marked, or made by a version that did not mark yet (`latest` leads to a checkpoint).
+// Marked, or not marked (by a version that did not yet, or in a copy without names that begin with
+// a dot), but `latest` leads to a checkpoint or is one.
 bool is_run_directory(const std::string& dir);
 
 // What a run is about to do: begin, go on with what is there, or begin in its place.
@@ -28,9 +30,9 @@ Status check_run_directory(const std::string& dir, RunStart start);
 // Creates `dir` and marks it.
 Status mark_run_directory(const std::string& dir);
 
-// Removes what stands under the names that a run writes: links themselves, not what they lead to;
-// of checkpoints/ only step-N and best.json.
-Status clear_run_directory(const std::string& dir);
+// Removes what stands under the names that a run writes, and under those of `files`: links
+// themselves, not what they lead to; of checkpoints/ only step-N and best.json.
+Status clear_run_directory(const std::string& dir, std::span<const std::string> files = {});
 
 // Whether a run into `dir` would write over the file `path`, links followed.
 bool is_written_by_run(const std::string& dir, const std::string& path);

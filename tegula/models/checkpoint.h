@@ -9,6 +9,7 @@
 
 #include "tegula/base/box.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/io/model_files.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/io/weight_files.h"
 #include "tegula/models/model.h"
@@ -21,9 +22,12 @@ namespace tegula {
 // together or whose products no machine could hold; kUnsupported for other model types and for
 // options that would change the mathematics (scaled RoPE, other activations, …); kIo.
 std::string model_config_json(const ModelConfig& config, DType dtype);
+// That of a model which was made from another one's: `base` as it is, keys that nothing here reads
+// too, but for what `config` and the dtype of the weights say otherwise.
+Result<std::string> derived_config_json(const ModelConfig& config, DType dtype,
+                                        const TextFile& base);
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& path);
-// Of DIRECTORY/config.json.
-Result<ModelConfig> load_model_config(const std::string& directory);
+Result<ModelConfig> load_model_config(const ModelFiles& files);
 
 // The weights of a model in model.safetensors or its shards, mapped: opening takes the time of
 // their headers. Errors name the tensor: missing, misshapen, not of floating point, with a NaN or
@@ -37,8 +41,7 @@ class ModelWeights {
     std::string name;
     std::vector<int64_t> shape;
   };
-  static Result<std::shared_ptr<ModelWeights>> open(const std::string& directory,
-                                                    const ModelConfig& config,
+  static Result<std::shared_ptr<ModelWeights>> open(WeightFiles files, const ModelConfig& config,
                                                     const std::vector<Weight>& weights);
   // The box of a weight where it lies, as long as this lives; null data: it must be copied, since
   // the file has another dtype, or the weight in several tensors, or the box in several pieces.
@@ -60,13 +63,13 @@ class ModelWeights {
 
 // Copies every weight of the model to where `place` says, in the dtype of that.
 template <class F>
-Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place);
-Status read_weights(const std::string& directory, const ModelConfig& config,
+Status load_model_weights(const ModelFiles& files, const ModelConfig& config, F&& place);
+Status read_weights(WeightFiles files, const ModelConfig& config,
                     const std::vector<std::pair<std::string, TensorRef>>& into);
 
 // The tokenizer beside the model. Errors: it has ids that the model has no row for. One with fewer
 // is fine, since models are padded: `note` then says so.
-Result<Tokenizer> load_model_tokenizer(const std::string& directory, const ModelConfig& config,
+Result<Tokenizer> load_model_tokenizer(const ModelFiles& files, const ModelConfig& config,
                                        std::string& note);
 
 // The names of the `n` tensors that a weight consists of, or its own.
@@ -86,11 +89,11 @@ std::vector<std::pair<std::string, TensorRef>> checkpoint_tensors(
     std::vector<std::vector<float>>& zeros);
 
 template <class F>
-Status load_model_weights(const std::string& directory, const ModelConfig& config, F&& place) {
+Status load_model_weights(const ModelFiles& files, const ModelConfig& config, F&& place) {
   std::vector<std::pair<std::string, TensorRef>> into;
   for (const WeightSpec& w : TEGULA_TRY(model_weights(config)))
     into.emplace_back(w.name, TEGULA_TRY(place(w)));
-  return read_weights(directory, config, into);
+  return read_weights(TEGULA_TRY(files.weights()), config, into);
 }
 
 }  // namespace tegula

@@ -104,8 +104,8 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;  // 0: n_heads
   int64_t head_dim = 0;    // 0: d_model / n_heads
   int64_t d_model = 128;
-  int64_t d_ff = 0;  // 0: the family's
-  int64_t max_seqlen = 64;
+  int64_t d_ff = 0;         // 0: the family's
+  int64_t max_seqlen = 64;  // the context: tokens that the model can see
   int64_t n_experts = 8;
   int64_t n_experts_per_token = 2;
   // Room of an expert in training, in shares of an even load; 0: for all. Else nothing is dropped.
@@ -182,8 +182,9 @@ inline constexpr Setting kDropout =
     Setting::number("dropout", "dropout", "Share of activations set to 0", Range::kShare,
                     &ModelConfig::dropout)
         .of_training();
-inline constexpr Setting kContext = Setting::size("max_seqlen", "seqlen", "Tokens in a sequence", 1,
-                                                  1 << 28, &ModelConfig::max_seqlen);
+inline constexpr Setting kContext =
+    Setting::size("max_seqlen", "context", "Tokens that the model can see; default: --seqlen", 1,
+                  1 << 28, &ModelConfig::max_seqlen);
 inline constexpr Setting kNormEps =
     Setting::number("norm_eps", "", "", Range::kPositive, &ModelConfig::norm_eps);
 inline constexpr Setting kRopeTheta =

@@ -125,6 +125,9 @@ struct ModelDef {
   Status (*resolve)(ModelConfig&) = nullptr;
   std::string_view hf_type;   // model_type of config.json
   std::string_view hf_class;  // empty: transformers has none
+  // AutoTokenizer of transformers 5 takes a class of its own for the type, whatever
+  // tokenizer_config.json names.
+  bool hf_has_tokenizer = false;
   std::span<const FixedKey> fixed;
   TensorNames names;
   std::span<const Cut> cuts;

@@ -56,6 +56,7 @@ constinit const ModelDef qwen2_model = {
     .resolve = resolve,
     .hf_type = "qwen2",
     .hf_class = "Qwen2ForCausalLM",
+    .hf_has_tokenizer = true,
     .fixed = kLlamaFixed,
     .cuts = kDecoderCuts,
 };

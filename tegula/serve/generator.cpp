@@ -4,9 +4,6 @@
 #include <chrono>
 #include <map>
 
-#include "tegula/io/checkpoint.h"
-#include "tegula/io/file.h"
-#include "tegula/io/json.h"
 #include "tegula/serve/stop_texts.h"
 
 namespace tegula {
@@ -25,30 +22,6 @@ Error too_long(int64_t n_tokens, int64_t context) {
   return invalid_argument(cat("the prompt has ", n_tokens, " tokens and the model's context is ",
                               context, ": shorten it, or give --overflow slide, which leaves out ",
                               "its beginning"));
-}
-
-// The ids that `generation_config.json`, or else `config.json`, calls the end of a text: one
-// number, a list of them, or none.
-Result<std::vector<int64_t>> end_of_text(const std::string& directory) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const std::string path = join_path(directory, name);
-    if (!path_exists(path)) continue;
-    const Json json = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
-    const Json* ids = json.find("eos_token_id");
-    if (ids == nullptr || ids->is_null()) continue;
-    if (const auto* id = ids->as<int64_t>()) return std::vector<int64_t>{*id};
-    std::vector<int64_t> all;
-    const auto* list = ids->as<Json::Array>();
-    for (const Json& each : list ? *list : Json::Array{Json()}) {
-      const auto* id = each.as<int64_t>();
-      if (id == nullptr)
-        return invalid_argument(
-            cat(path, ": eos_token_id is ", ids->dump(), ", neither an id nor a list of ids"));
-      all.push_back(*id);
-    }
-    return all;
-  }
-  return std::vector<int64_t>{};
 }
 }  // namespace
 
@@ -84,17 +57,17 @@ Result<std::unique_ptr<Generator>> Generator::load(const std::string& path,
 Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DType dtype) {
   const auto start = Clock::now();
   std::unique_ptr<Generator> g(new Generator());
-  g->directory_ = TEGULA_TRY(resolve_model_directory(path, Check::kAllButTensors));
-  g->config_ = TEGULA_TRY(load_model_config(g->directory_));
+  g->files_ = TEGULA_TRY(ModelFiles::open(path, Check::kAllButTensors));
+  g->config_ = TEGULA_TRY(load_model_config(*g->files_));
   g->dtype_ = dtype;
   const ModelDef* model = TEGULA_TRY(find_model(g->config_.type));
   if (dtype != DType::kF32 && !model->f32_only.empty())
     return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
   std::string note;
   g->tokenizer_ = std::make_unique<Tokenizer>(
-      TEGULA_TRY(load_model_tokenizer(g->directory_, g->config_, note)));
+      TEGULA_TRY(load_model_tokenizer(*g->files_, g->config_, note)));
   if (!note.empty()) g->notes.push_back(std::move(note));
-  g->end_of_text_ = TEGULA_TRY(end_of_text(g->directory_));
+  g->end_of_text_ = TEGULA_TRY(g->files_->end_of_text());
   g->load_ms_ = ms_since(start);
   return g;
 }
@@ -103,7 +76,7 @@ Status Generator::prepare(const RunnerOptions& options) {
   const auto start = Clock::now();
   RunnerOptions o = options;
   o.dtype = dtype_, caches_ = o.caches;
-  runner_ = TEGULA_TRY(Runner::create(directory_, config_, o));
+  runner_ = TEGULA_TRY(Runner::create(files_, config_, o));
   schedule_ = {runner_->pages(), {}};
   notes.insert(notes.end(), runner_->notes.begin(), runner_->notes.end());
   load_ms_ += ms_since(start);

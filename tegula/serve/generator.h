@@ -52,14 +52,13 @@ struct BatchStats {
 
 class Generator {
  public:
-  // A directory in Hugging Face form; weights are rounded to `dtype`. Error: missing or altered
-  // files are named.
-  static Result<std::unique_ptr<Generator>> load(const std::string& directory,
+  // Of ModelFiles; weights are rounded to `dtype`. Error: missing or altered files are named.
+  static Result<std::unique_ptr<Generator>> load(const std::string& path,
                                                  const RunnerOptions& options);
   // The same in two steps: what is small (configuration and tokenizer), enough to check a request;
   // then plans, and the weights where they lie in their files: those of another dtype are copied.
   // What the files hold is read and checked with the first tokens.
-  static Result<std::unique_ptr<Generator>> open(const std::string& directory,
+  static Result<std::unique_ptr<Generator>> open(const std::string& path,
                                                  DType dtype = DType::kF32);
   Status prepare(const RunnerOptions& options);
   // What a request will meet: an error if nothing can come of it; a line for people if the context
@@ -94,7 +93,7 @@ class Generator {
   void place_token(Text& text, const GenerateEnd& end);
   bool is_end_of_text(int32_t token) const;
 
-  std::string directory_;
+  std::shared_ptr<const ModelFiles> files_;
   std::vector<int64_t> end_of_text_;  // tokens
   ModelConfig config_;
   DType dtype_ = DType::kF32;  // of the weights, whatever the file has

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tegula/base/round.h"
-#include "tegula/io/checkpoint.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
 
@@ -35,8 +34,9 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   return b.finish_into_module();
 }
 
-Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOptions& options)
-    : directory_(std::move(directory)),
+Runner::Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config,
+               const RunnerOptions& options)
+    : files_(std::move(files)),
       config_(config),
       options_(options),
       pages_of_text_((config.max_seqlen + kPageSize - 1) / kPageSize),
@@ -54,10 +54,10 @@ Runner::Runner(std::string directory, const ModelConfig& config, const RunnerOpt
   best_.resize(n);
 }
 
-Result<std::unique_ptr<Runner>> Runner::create(const std::string& directory,
+Result<std::unique_ptr<Runner>> Runner::create(std::shared_ptr<const ModelFiles> files,
                                                const ModelConfig& config,
                                                const RunnerOptions& options) {
-  std::unique_ptr<Runner> r(new Runner(directory, config, options));
+  std::unique_ptr<Runner> r(new Runner(std::move(files), config, options));
   TEGULA_TRY(r->map_weights());
   TEGULA_TRY(r->make_plans());
   return r;
@@ -70,7 +70,7 @@ Status Runner::map_weights() {
     const TensorRef t = contiguous_ref(nullptr, w.type);
     weights.push_back({w.name, {t.shape, t.shape + t.rank}});
   }
-  weights_ = TEGULA_TRY(ModelWeights::open(directory_, config_, weights));
+  weights_ = TEGULA_TRY(ModelWeights::open(TEGULA_TRY(files_->weights()), config_, weights));
   std::vector<uint8_t> converted;  // on its way to a device
   for (size_t i = 0; i < specs.size(); ++i) {
     const auto& [name, shape] = weights[i];
@@ -156,7 +156,7 @@ Status Runner::check(std::span<const Piece> pieces, int64_t most_tokens) {
     return invalid_argument(cat(pieces.size(), " texts with ", all, " tokens: there is room for ",
                                 options_.batch, " with ", most_tokens));
   if (is_checked_) return {};
-  TEGULA_TRY(verify_model_tensors(directory_));
+  TEGULA_TRY(files_->verify_weights());
   TEGULA_TRY(weights_->check(rank_->pool));
   is_checked_ = true;
   return {};

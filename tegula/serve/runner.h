@@ -49,9 +49,9 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
 
 class Runner {
  public:
-  // Maps the weights where they lie in the directory's files (those of another dtype are copied),
-  // and makes the plans.
-  static Result<std::unique_ptr<Runner>> create(const std::string& directory,
+  // Maps the weights where they lie in their files (those of another dtype are copied), and makes
+  // the plans.
+  static Result<std::unique_ptr<Runner>> create(std::shared_ptr<const ModelFiles> files,
                                                 const ModelConfig& config,
                                                 const RunnerOptions& options);
 
@@ -80,7 +80,7 @@ class Runner {
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
-  Runner(std::string directory, const ModelConfig& config, const RunnerOptions& options);
+  Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config, const RunnerOptions& options);
   Status map_weights();
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);
@@ -92,7 +92,7 @@ class Runner {
   Status run(Session& session, std::span<const Piece> pieces, bool wants_logits);
   void lay_out(std::span<const Piece> pieces, bool pads);
 
-  std::string directory_;
+  std::shared_ptr<const ModelFiles> files_;
   ModelConfig config_;
   RunnerOptions options_;
   int64_t pages_of_text_;

@@ -24,7 +24,7 @@ Json run_json(const TrainConfig& c, const DataHashes& hashes, int64_t step) {
                            {"seed", std::to_string(c.seed)},
                            {"batch", c.batch},
                            {"accumulate", c.accumulate},
-                           {"seqlen", c.model.max_seqlen},
+                           {"seqlen", c.row_length()},
                            {"optimizer", o.name},
                            {"beta1", o.beta1},
                            {"beta2", o.beta2},
@@ -83,8 +83,9 @@ Result<bool> has_same_weights(const ModelConfig& a, const ModelConfig& b) {
                     });
 }
 
-Json state_of(const std::string& directory, std::string& path) {
-  path = join_path(directory, kTrainerStateFile);
+// What a run saved of itself beside the model; null: no run did.
+Json state_of(const ModelFiles& files) {
+  const std::string path = join_path(files.path(), kTrainerStateFile);
   const auto text = read_file(path);
   auto state = text.ok() ? Json::parse(*text, path) : Result<Json>(text.error());
   return state.ok() ? std::move(*state) : Json();
@@ -94,15 +95,37 @@ Json state_of(const std::string& directory, std::string& path) {
 Status take_mode(const Json& state, TrainConfig& config, std::string_view whose) {
   const Json* mode = state.find("mode");
   if (!mode || !mode->as<std::string>()) return {};
-  const bool is_said =
-      std::find(config.said.begin(), config.said.end(), "mode") != config.said.end();
-  if (!is_said) config.mode = *mode->as<std::string>();
+  if (!config.was_said("mode")) config.mode = *mode->as<std::string>();
   const Json* sums = state.find("exact_sums");
   if (*mode->as<std::string>() != "exact" || (sums && *sums == Json(kExactSums))) return {};
   return unsupported(
       cat("--resume: ", whose,
           " was trained by a version whose mode exact summed in another order, and "
           "would not go on with its bits: start from its weights, with --init-from"));
+}
+
+// A new run may see and read more or less than the model did: rows are at most the context, and a
+// table of positions keeps its size.
+Status take_context(bool is_said, std::string_view whose, ModelConfig& saved, TrainConfig& config,
+                    std::vector<std::string>& notes) {
+  const int64_t had = saved.max_seqlen;
+  if (is_said && config.seqlen > config.model.max_seqlen)
+    return invalid_argument(cat("--seqlen ", config.seqlen, " is more than --context ",
+                                config.model.max_seqlen,
+                                ", which the model can see: make one of them the other's size"));
+  ModelConfig wanted = saved;
+  wanted.max_seqlen = is_said ? config.model.max_seqlen : std::max(had, config.seqlen);
+  if (wanted.max_seqlen != had && !TEGULA_TRY(has_same_weights(saved, wanted)))
+    return invalid_argument(cat(
+        "--init-from: ", whose, " has a weight for each of the ", had, " positions of its context",
+        is_said ? cat(", and --context ", wanted.max_seqlen, " would be others: leave it out")
+                : cat(": --seqlen ", config.seqlen, " is more; give at most ", had)));
+  if (wanted.max_seqlen != had && !is_said)
+    notes.push_back(cat("--seqlen ", config.seqlen, " is more than the context of ", whose, ", ",
+                        had, ", which becomes ", wanted.max_seqlen));
+  if (config.seqlen == 0) config.seqlen = wanted.max_seqlen;
+  saved = wanted;
+  return {};
 }
 
 std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRef>>& tensors) {
@@ -113,18 +136,15 @@ std::vector<NamedTensor> named(const std::vector<std::pair<std::string, TensorRe
 
 }  // namespace
 
-Status take_model_of(const std::string& directory, TrainConfig& config,
+Status take_model_of(const ModelFiles& files, TrainConfig& config,
                      std::vector<std::string>& notes) {
-  ModelConfig saved = TEGULA_TRY(load_model_config(directory));
-  std::string path;
-  const Json state = state_of(directory, path);
+  ModelConfig saved = TEGULA_TRY(load_model_config(files));
+  const Json state = state_of(files);
   const ModelDef& model = *TEGULA_TRY(find_model(saved.type));
   for (const Field& f : model.fields)  // what config.json has no key for
     if (const Json* value = state.find(f.setting->name); value && f.keys.empty())
       saved.set(*f.setting, value->number(saved.number(*f.setting)));
-  const auto was_said = [&](std::string_view flag) {
-    return std::find(config.said.begin(), config.said.end(), flag) != config.said.end();
-  };
+  const auto was_said = [&](std::string_view flag) { return config.was_said(flag); };
   const std::string whose =
       config.resume ? cat("the run in ", config.out) : cat("the model in ", config.init_from);
   const auto refuse = [&](std::string_view flag, const Json& had, const Json& now) {
@@ -139,24 +159,27 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   for (const Setting* setting : all_settings()) {
     const Setting& o = *setting;
     if (o.flag.empty() || !has_setting(model, o)) continue;
-    if (o.flag == setting::kDropout.flag) continue;  // dropout is the run's
+    if (o.flag == setting::kDropout.flag) continue;                    // dropout is the run's
+    if (o.flag == setting::kContext.flag && !config.resume) continue;  // below
     const Json wanted = setting_json(config.model.get(o)), had = setting_json(saved.get(o));
     const bool is_said = was_said(o.flag) || !(wanted == setting_json(plain.get(o)));
     if (!is_said || wanted == had) continue;
-    // A new run may read longer or shorter sequences where no weight is a table of positions.
-    if (o.flag == setting::kContext.flag && !config.resume) {
-      ModelConfig other = saved;
-      other.max_seqlen = config.model.max_seqlen;
-      if (TEGULA_TRY(has_same_weights(saved, other))) {
-        saved = other;
-        continue;
-      }
-    }
     // A 0 stands for what follows from the others.
     ModelConfig derived = saved;
     if (o.type == SettingType::kSize) derived.set(o, int64_t{0});
     if (!(wanted == Json(0) && derived.resolve().ok() && setting_json(derived.get(o)) == had))
       return refuse(o.flag, had, wanted);
+  }
+  if (config.resume) {
+    const Json* rows = state.find("seqlen");
+    const int64_t* had = rows ? rows->as<int64_t>() : nullptr;
+    const int64_t seqlen = had ? *had : saved.max_seqlen;
+    if (config.seqlen > 0 && config.seqlen != seqlen)
+      return refuse("seqlen", seqlen, config.seqlen);
+    config.seqlen = seqlen;
+  } else {
+    const bool is_said = was_said("context") || config.model.max_seqlen != plain.max_seqlen;
+    TEGULA_TRY(take_context(is_said, whose, saved, config, notes));
   }
   saved.dropout = config.model.dropout;
   config.model = saved;
@@ -171,8 +194,27 @@ Status take_model_of(const std::string& directory, TrainConfig& config,
   return {};
 }
 
+Result<std::vector<TextFile>> model_texts(const TrainConfig& config, const Tokenizer& tokenizer,
+                                          const ModelFiles* from) {
+  std::vector<TextFile> texts;
+  if (from == nullptr) {
+    texts.push_back({std::string(kConfigFile), model_config_json(config.model, DType::kF32)});
+    const bool insists = TEGULA_TRY(find_model(config.model.type))->hf_has_tokenizer;
+    for (auto& [name, text] : tokenizer.files(insists)) texts.push_back({name, text});
+    return texts;
+  }
+  // Dropout is the run's, and the model's only where it was said.
+  ModelConfig model = config.model;
+  if (!config.was_said(setting::kDropout.flag) && model.dropout == 0)
+    model.dropout = TEGULA_TRY(load_model_config(*from)).dropout;
+  texts = TEGULA_TRY(from->companions());
+  texts.push_back({std::string(kConfigFile), TEGULA_TRY(derived_config_json(
+                                                 model, DType::kF32, TEGULA_TRY(from->config())))});
+  return texts;
+}
+
 Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
-                                    const Tokenizer& tokenizer,
+                                    const std::vector<TextFile>& texts,
                                     const std::vector<WeightSpec>& weights, const Store& store,
                                     const DataHashes& hashes, int64_t step) {
   CheckpointWriter writer = TEGULA_TRY(CheckpointWriter::begin(config.out, step, lock));
@@ -187,8 +229,7 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
   std::vector<std::vector<float>> zeros;
   zeros.reserve(2 * weights.size());
   auto st = writer.add_tensors(kModelFile, named(checkpoint_tensors(config.model, model, zeros)));
-  if (st.ok()) st = writer.add_file(kConfigFile, model_config_json(config.model, DType::kF32));
-  for (const auto& [name, text] : tokenizer.files())
+  for (const auto& [name, text] : texts)
     if (st.ok()) st = writer.add_file(name, text);
   if (st.ok()) st = writer.add_tensors(kOptimizerFile, named(state));
   if (st.ok())
@@ -197,10 +238,10 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
   return TEGULA_TRY(writer.publish()).path;
 }
 
-Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
+Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
                                     const DataHashes& hashes, Store& store,
                                     std::vector<std::string>& notes) {
-  const std::string path = directory + "/" + std::string(kTrainerStateFile);
+  const std::string path = join_path(files.path(), kTrainerStateFile);
   const Json saved = TEGULA_TRY(Json::parse(TEGULA_TRY(read_file(path)), path));
   const Json* step = saved.find("step");
   if (!step || !step->as<int64_t>()) return invalid_argument(path + ": has no step");
@@ -223,8 +264,8 @@ Result<int64_t> load_training_state(const TrainConfig& config, const std::string
     weights.emplace_back(w.name, store.find(w.name));
     is_weight.insert(w.name);
   }
-  TEGULA_TRY(read_weights(directory, config.model, weights));
-  const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(directory, kOptimizerFile)));
+  TEGULA_TRY(read_weights(TEGULA_TRY(files.weights()), config.model, weights));
+  const auto file = TEGULA_TRY(SafetensorsFile::open(join_path(files.path(), kOptimizerFile)));
   for (const NamedTensor& t : file.tensors()) {
     if (const Status st = store.fill(t.name, t.tensor); !st.ok())
       return invalid_argument(cat(file.path(), ": tensor ", t.name,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tegula/io/file.h"
+#include "tegula/io/model_files.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/runtime/store.h"
 #include "tegula/train/config.h"
@@ -14,10 +15,16 @@ struct DataHashes {
   std::string text, batches;
 };
 
+// The small files of the model that a run trains, by name: config.json, the tokenizer and, where it
+// goes on from another model (null: it does not), what stands beside that. What was there stays,
+// but for what the run changes.
+Result<std::vector<TextFile>> model_texts(const TrainConfig& config, const Tokenizer& tokenizer,
+                                          const ModelFiles* from);
+
 // Saves step `step` of the run under config.out (see io/checkpoint.h for the layout and what it
 // survives), whose lock the run holds; the checkpoint's directory.
 Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& lock,
-                                    const Tokenizer& tokenizer,
+                                    const std::vector<TextFile>& texts,
                                     const std::vector<WeightSpec>& weights, const Store& store,
                                     const DataHashes& hashes, int64_t step);
 
@@ -25,14 +32,13 @@ Result<std::string> save_checkpoint(const TrainConfig& config, const FileLock& l
 // over, and so is the name of the tokenizer, which stays that of the checkpoint in any case (a line
 // in `notes` says so where another was asked for). Dropout may change. Errors: a size of the model
 // that was said otherwise.
-Status take_model_of(const std::string& directory, TrainConfig& config,
-                     std::vector<std::string>& notes);
+Status take_model_of(const ModelFiles& files, TrainConfig& config, std::vector<std::string>& notes);
 
 // Fills the store from it and returns the number of steps done. Learning rates and their schedule,
 // decay, clipping, dropout and data may differ, and a line in `notes` says so: the run goes on, but
 // not with the bits of one that never stopped. Errors: a difference that makes it another run
 // (optimizer, batch, seed, dtype), naming the first one; weights or state that are not this run's.
-Result<int64_t> load_training_state(const TrainConfig& config, const std::string& directory,
+Result<int64_t> load_training_state(const TrainConfig& config, const ModelFiles& files,
                                     const DataHashes& hashes, Store& store,
                                     std::vector<std::string>& notes);
 

@@ -5,6 +5,10 @@
 
 namespace tegula {
 
+bool TrainConfig::was_said(std::string_view flag) const {
+  return std::find(said.begin(), said.end(), flag) != said.end();
+}
+
 int64_t decay_steps(const TrainConfig& c) {
   return c.lr_decay_steps > 0 ? c.lr_decay_steps : c.steps;
 }

@@ -19,6 +19,7 @@ struct TrainConfig {
   ModelConfig model;
   OptimizerConfig optimizer;
   int64_t batch = 12;
+  int64_t seqlen = 0;  // tokens of each of its rows, at most the model's context; 0: as many
   int64_t accumulate = 1;
   int64_t steps = 2000;
   double lr = 1e-3;
@@ -57,9 +58,11 @@ struct TrainConfig {
   bool json = false;
   bool check = false;  // after each op: did its kernel keep to its memory (runtime/memory_watch.h)?
   std::string passes;  // "-fuse,-cse": passes to disable
+  int64_t row_length() const { return seqlen > 0 ? seqlen : model.max_seqlen; }
   // Flags that were said outright ("n-heads"): a resume takes the model from its checkpoint, and
   // refuses what was said otherwise. A field that differs from its default counts as said.
   std::vector<std::string> said;
+  bool was_said(std::string_view flag) const;
 };
 
 // Linear warm-up from 0 over `warmup` steps, then a cosine from lr to min_lr at step

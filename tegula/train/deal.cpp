@@ -14,7 +14,7 @@ int64_t ranks_of_cp(const TrainConfig& c) {
 }  // namespace
 
 std::string why_not_dealt(const TrainConfig& c) {
-  const int64_t n = ranks_of_cp(c), s = c.model.max_seqlen;
+  const int64_t n = ranks_of_cp(c), s = c.row_length();
   if (n == 1 || c.ring == "contiguous") return {};
   if (c.mode == "exact") return "mode exact sums over a row in order";
   if (c.model.dropout > 0) return "dropout goes by a token's place";
@@ -30,7 +30,7 @@ std::string why_not_dealt(const TrainConfig& c) {
 }
 
 std::vector<int64_t> dealt_order(const TrainConfig& c) {
-  const int64_t n = ranks_of_cp(c), s = c.model.max_seqlen;
+  const int64_t n = ranks_of_cp(c), s = c.row_length();
   if (n == 1 || c.ring == "contiguous" || !why_not_dealt(c).empty()) return {};
   std::vector<int64_t> order;
   for (int64_t r = 0; r < n; ++r) {

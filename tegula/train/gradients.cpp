@@ -1,6 +1,5 @@
 #include "tegula/train/gradients.h"
 
-#include "tegula/io/checkpoint.h"
 #include "tegula/io/json.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/ir/interpret.h"
@@ -79,8 +78,8 @@ Result<std::vector<HostTensor>> run(const Problem& p, const std::vector<HostTens
 Result<ModelGradients> model_gradients(const std::string& path,
                                        const std::vector<std::vector<int32_t>>& rows, DType dtype,
                                        int threads) {
-  const std::string directory = TEGULA_TRY(resolve_model_directory(path));
-  const ModelConfig config = TEGULA_TRY(load_model_config(directory));
+  const auto files = TEGULA_TRY(ModelFiles::open(path));
+  const ModelConfig config = TEGULA_TRY(load_model_config(*files));
   TEGULA_TRY(check_rows(rows, config));
   const auto batch = static_cast<int64_t>(rows.size());
   const auto seqlen = static_cast<int64_t>(rows[0].size()) - 1;
@@ -92,7 +91,7 @@ Result<ModelGradients> model_gradients(const std::string& path,
       in[0].put(at, row[i]), in[1].put(at, row[i + 1]);
   std::vector<std::pair<std::string, TensorRef>> into;
   for (const WeightSpec& w : p.weights) into.emplace_back(w.name, in.emplace_back(w.type).ref());
-  TEGULA_TRY(read_weights(directory, config, into));
+  TEGULA_TRY(read_weights(TEGULA_TRY(files->weights()), config, into));
   std::vector<HostTensor> out = TEGULA_TRY(run(p, in, dtype, threads));
   ModelGradients g;
   g.loss = out[0].at(0);

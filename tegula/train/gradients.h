@@ -19,7 +19,7 @@ struct ModelGradients {
 // `rows` of equal length ≥ 2. f32 runs the compiled plan; f64 runs every op's reference in double
 // precision, op by op: the mathematical meaning, slowly. Errors: rows that do not fit the
 // model, ids outside its vocabulary; a directory that is no model.
-Result<ModelGradients> model_gradients(const std::string& directory,
+Result<ModelGradients> model_gradients(const std::string& path,
                                        const std::vector<std::vector<int32_t>>& rows, DType dtype,
                                        int threads);
 

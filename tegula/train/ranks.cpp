@@ -113,8 +113,8 @@ Result<std::vector<Sharding>> param_shardings(const TrainConfig& config, const F
       return invalid_argument(
           cat("--mesh ", to_text(mesh), ": there is no axis ", a.name, "; axes are ", kAxes));
     if (a.name == "dp" || a.name == "ep") n_batch *= a.size;
-    if (a.name == "cp" && config.model.max_seqlen % a.size != 0)
-      return invalid_argument(cat("--seqlen ", config.model.max_seqlen,
+    if (a.name == "cp" && config.row_length() % a.size != 0)
+      return invalid_argument(cat("--seqlen ", config.row_length(),
                                   " cannot be shared evenly by the ", a.size, " ranks of cp"));
   }
   if (config.batch % n_batch != 0)
@@ -196,7 +196,7 @@ Result<CompiledRanks> compile_for_ranks(const TrainConfig& config, const StepFun
     const int cp = config.mesh.find("cp");
     const int64_t n_cp = cp < 0 ? 1 : config.mesh.axes[static_cast<size_t>(cp)].size;
     if (config.mode == "exact" && n_cp > 1) {
-      const int64_t seqlen = config.model.max_seqlen, shards = shards_of_sequence(seqlen);
+      const int64_t seqlen = config.row_length(), shards = shards_of_sequence(seqlen);
       if (shards % n_cp != 0)
         ranks.notes.push_back(cat("mode exact over cp: a sum over ", seqlen, " tokens has ", shards,
                                   shards == 1 ? " shard" : " shards", ", which ", n_cp,

@@ -181,7 +181,7 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
       escape_html(c.model.type), "</title>\n", kStyle, "\n<h1>Training ", escape_html(c.model.type),
       "</h1>\n<p>", grouped(s.params), " parameters, ", c.model.n_layers, " layers, width ",
       c.model.d_model, "; ", s.steps, " steps of ", c.batch,
-      c.accumulate > 1 ? cat(" × ", c.accumulate) : "", " sequences of ", c.model.max_seqlen,
+      c.accumulate > 1 ? cat(" × ", c.accumulate) : "", " sequences of ", c.row_length(),
       " tokens. Training loss ", fixed(s.train_loss, "%.4f"),
       std::isnan(s.eval.val_loss) ? ""
                                   : cat(", validation ", fixed(s.eval.val_loss, "%.4f"),
@@ -195,7 +195,7 @@ Status write_report(const std::string& path, const Trainer& t, const TrainSummar
       t.plan().target.n_threads == 1 ? " thread" : " threads", "; probed: ", si(speed.flops_per_s),
       "FLOP/s, ", si(speed.bytes_per_s), "B/s.</p>\n<h2>Loss</h2>\n", loss_chart(history),
       "<h2>Learning rate, gradient norm, throughput</h2>\n",
-      step_curves(history, c.batch * c.accumulate * c.model.max_seqlen), samples_html(samples));
+      step_curves(history, c.batch * c.accumulate * c.row_length()), samples_html(samples));
   page +=
       cat("<h2>Predicted beside measured</h2>\n<div class=\"wide\"><table>",
           row({"", "planned", "measured", ""}, "th"),

@@ -44,6 +44,7 @@ std::string settings_toml(const TrainConfig& c) {
   out.add("data", c.data), out.add("out", c.out), out.add("tokenizer", c.tokenizer);
   if (!c.batches.empty()) out.add("batches", c.batches);
   add_model(out, c.model);
+  out.add("seqlen", c.row_length());
   out.add("batch", c.batch), out.add("accumulate", c.accumulate), out.add("steps", c.steps);
   add_optimizer(out, c);
   out.add("dtype", c.dtype), out.add("mode", c.mode), out.add("seed", c.seed);

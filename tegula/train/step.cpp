@@ -20,7 +20,7 @@ struct Batch {
 };
 
 Batch batch_params(Builder& b, const TrainConfig& c) {
-  const Type t{DType::kI32, {c.batch, c.model.max_seqlen}};
+  const Type t{DType::kI32, {c.batch, c.row_length()}};
   return {b.param("tokens", t), b.param("targets", t)};
 }
 

@@ -33,6 +33,12 @@ constexpr size_t kStep = 0, kEval = 1, kUpdate = 2;
 constexpr uint8_t kPoison[] = {0xa5, 0x5a};
 // Whose kernels are timed one by one, for the report: the others are replayed as one graph.
 constexpr int64_t kTimedDeviceSteps = 2;
+
+std::vector<std::string> names_of(const std::vector<TextFile>& files) {
+  std::vector<std::string> names;
+  for (const TextFile& file : files) names.push_back(file.path);
+  return names;
+}
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainConfig config,
@@ -66,6 +72,7 @@ Status Trainer::lock_output() {
   if (!config_.overwrite) TEGULA_TRY(mark_run_directory(out));
   lock_ = std::make_unique<FileLock>(TEGULA_TRY(lock_checkpoints(out)));
   if (config_.overwrite) return {};
+  TEGULA_TRY(restore_links(out));
   auto found = latest_good(out);
   if (!config_.resume) {
     if (!found.ok()) return {};
@@ -76,15 +83,15 @@ Status Trainer::lock_output() {
   const GoodCheckpoint good = TEGULA_TRY(std::move(found));
   for (const std::string& damage : good.rejected)
     notes.push_back(cat("damaged: ", damage, ": going on from step ", good.step));
-  from_ = good.path;
-  return take_model_of(from_, config_, notes);
+  from_ = TEGULA_TRY(ModelFiles::open(good.path, Check::kSizes));  // it was verified
+  return take_model_of(*from_, config_, notes);
 }
 
 // A model to start from decides the shape, as a run to go on with does.
 Status Trainer::open_origin() {
   if (config_.init_from.empty()) return {};
-  from_ = TEGULA_TRY(resolve_model_directory(config_.init_from));
-  return take_model_of(from_, config_, notes);
+  from_ = TEGULA_TRY(ModelFiles::open(config_.init_from));
+  return take_model_of(*from_, config_, notes);
 }
 
 Status Trainer::load_data() {
@@ -92,17 +99,23 @@ Status Trainer::load_data() {
   data_summary = text.summary();
   hashes_.text = sha256_hex(text.text);
   std::string note;
-  Tokenizer tokenizer = from_.empty()
-                            ? TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text))
-                            : TEGULA_TRY(load_model_tokenizer(from_, config_.model, note));
+  Tokenizer tokenizer = from_ ? TEGULA_TRY(load_model_tokenizer(*from_, config_.model, note))
+                              : TEGULA_TRY(Tokenizer::train(config_.tokenizer, text.text));
   if (!note.empty()) notes.push_back(std::move(note));
-  if (from_.empty()) config_.model.vocab_size = tokenizer.vocab_size();
+  if (!from_) config_.model.vocab_size = tokenizer.vocab_size();
   auto st = config_.model.resolve();
   if (!st.ok()) return st;
-  data_ =
-      TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.model.max_seqlen));
+  data_ = TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), config_.row_length()));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  TEGULA_TRY(prepare_texts());
   return load_batches();
+}
+
+// Read at once: a run goes on for longer than the files that it begins with.
+Status Trainer::prepare_texts() {
+  texts_ = TEGULA_TRY(model_texts(config_, *tokenizer_, from_.get()));
+  if (config_.out.empty() || config_.overwrite) return {};
+  return prepare_checkpoints(config_.out, names_of(texts_));
 }
 
 Status Trainer::load_batches() {
@@ -111,7 +124,7 @@ Status Trainer::load_batches() {
   hashes_.batches = sha256_hex(text);
   batches_ = TEGULA_TRY(parse_batches(
       text, config_.batches,
-      {config_.batch, config_.model.max_seqlen, static_cast<int64_t>(data_.train().size()),
+      {config_.batch, config_.row_length(), static_cast<int64_t>(data_.train().size()),
        config_.steps, config_.accumulate}));
   return {};
 }
@@ -211,16 +224,16 @@ Status Trainer::init_or_resume() {
                              static_cast<int64_t>(r)));
   const WholeStore whole = TEGULA_TRY(whole_store(ranks_, false));
   if (config_.resume) {
-    step_ = TEGULA_TRY(load_training_state(config_, from_, hashes_, *whole.store, notes));
-    saved_ = from_, saved_step_ = step_;
+    step_ = TEGULA_TRY(load_training_state(config_, *from_, hashes_, *whole.store, notes));
+    saved_ = from_->path(), saved_step_ = step_;
     loss_scale_ = loss_scale_of(*whole.store);
     best_ = best_checkpoint(config_.out);
     // A crash may have come between the two halves of naming it.
     if (best_) TEGULA_TRY(keep_best(config_.out, *best_));
     return give_out(whole, ranks_);
   }
-  if (!from_.empty())
-    TEGULA_TRY(load_model_weights(from_, config_.model, [&](const WeightSpec& w) {
+  if (from_)
+    TEGULA_TRY(load_model_weights(*from_, config_.model, [&](const WeightSpec& w) {
       return Result<TensorRef>(whole.store->find(w.name));
     }));
   else
@@ -230,12 +243,12 @@ Status Trainer::init_or_resume() {
   loss_scale_ = loss_scale_of(*whole.store);
   TEGULA_TRY(give_out(whole, ranks_));
   if (!config_.overwrite || config_.out.empty()) return {};
-  TEGULA_TRY(clear_run_directory(config_.out));
+  TEGULA_TRY(clear_run_directory(config_.out, names_of(texts_)));
   return mark_run_directory(config_.out);
 }
 
 Status Trainer::bind_all() {
-  const auto n = static_cast<size_t>(config_.batch * config_.model.max_seqlen);
+  const auto n = static_cast<size_t>(config_.batch * config_.row_length());
   tokens_.resize(n), targets_.resize(n);
   give_batch();
   struct Input {
@@ -258,7 +271,7 @@ Status Trainer::bind_all() {
 // Each rank's share of the batch; one rank alone reads it where it is.
 void Trainer::give_batch() {
   if (ranks_.size() == 1) return;
-  const Type type{DType::kI32, {config_.batch, config_.model.max_seqlen}};
+  const Type type{DType::kI32, {config_.batch, config_.row_length()}};
   deal(order_, tokens_), deal(order_, targets_);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
@@ -280,10 +293,10 @@ void Trainer::fill_inputs(int64_t micro) {
   const int64_t index = step_ * config_.accumulate + micro;
   seed_ = static_cast<int64_t>(config_.seed + static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15);
   if (batches_)
-    fill_rows(data_.train(), batches_->of(index), config_.model.max_seqlen, tokens_.data(),
+    fill_rows(data_.train(), batches_->of(index), config_.row_length(), tokens_.data(),
               targets_.data());
   else
-    fill_batch(data_.train(), config_.seed, index, config_.batch, config_.model.max_seqlen,
+    fill_batch(data_.train(), config_.seed, index, config_.batch, config_.row_length(),
                tokens_.data(), targets_.data());
   give_batch();
 }
@@ -308,7 +321,7 @@ Status Trainer::one_step(StepReport& report) {
   report.grad_norm = TEGULA_TRY(last.fetch("grad_norm")).as<float>()[0];
   report.step_ms = ms_since(start);
   report.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
-                        static_cast<double>(config_.model.max_seqlen) / report.step_ms * 1e3;
+                        static_cast<double>(config_.row_length()) / report.step_ms * 1e3;
   if (config_.dtype == "f16") TEGULA_TRY(follow_loss_scale(last, report));
   if (!std::isfinite(report.loss) || !(report.is_skipped || std::isfinite(report.grad_norm)))
     return not_finite(report);
@@ -389,7 +402,7 @@ Error Trainer::not_finite(const StepReport& report) {
 // Rows of seqlen tokens and what follows each; of more than `most_rows`, as many spread evenly.
 Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most_rows,
                                    const std::atomic<bool>& stop) {
-  const int64_t seqlen = config_.model.max_seqlen, batch = config_.batch;
+  const int64_t seqlen = config_.row_length(), batch = config_.batch;
   const int64_t all = (static_cast<int64_t>(tokens.size()) - 1) / seqlen;
   const int64_t rows = std::min(all, most_rows);
   for (const auto& run : ranks_)
@@ -422,7 +435,7 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
 
 Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
   const std::span<const int32_t> validation = data_.validation();
-  const int64_t seqlen = config_.model.max_seqlen;
+  const int64_t seqlen = config_.row_length();
   const int64_t rows = (static_cast<int64_t>(validation.size()) - 1) / seqlen;
   EvalReport e;
   e.step = step_;
@@ -466,8 +479,8 @@ std::string Trainer::validation_text(int64_t n_tokens) const {
 Status Trainer::save() {
   if (config_.out.empty()) return {};
   const WholeStore whole = TEGULA_TRY(whole_store(ranks_, true));
-  saved_ = TEGULA_TRY(save_checkpoint(config_, *lock_, *tokenizer_, functions_.weights,
-                                      *whole.store, hashes_, step_));
+  saved_ = TEGULA_TRY(
+      save_checkpoint(config_, *lock_, texts_, functions_.weights, *whole.store, hashes_, step_));
   saved_step_ = step_;
   return {};
 }
@@ -624,7 +637,7 @@ Result<TrainSummary> Trainer::run(const std::atomic<bool>& stop) {
                      times.end());
     sum.step_ms = times[times.size() / 2];
     sum.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate) *
-                       static_cast<double>(config_.model.max_seqlen) / sum.step_ms * 1e3;
+                       static_cast<double>(config_.row_length()) / sum.step_ms * 1e3;
   }
   sum.params = parameters();
   sum.loss_scale = loss_scale_;

@@ -144,6 +144,7 @@ class Trainer {
   Status lock_output();
   Status open_origin();
   Status load_data();
+  Status prepare_texts();
   Status load_batches();
   Status compile_plans();
   Status allocate();
@@ -167,10 +168,11 @@ class Trainer {
 
   TrainConfig config_;
   ProcessMemory before_ = process_memory(0);
-  std::unique_ptr<FileLock> lock_;  // of config_.out, while this lives
-  std::string from_;                // the directory that weights come from; "": they are random
+  std::unique_ptr<FileLock> lock_;          // of config_.out, while this lives
+  std::shared_ptr<const ModelFiles> from_;  // what weights come from; null: they are random
   DataHashes hashes_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<TextFile> texts_;  // of every checkpoint
   TokenData data_;
   std::optional<BatchOrder> batches_;  // as config_.batches says; none: drawn
   StepFunctions functions_;

@@ -85,6 +85,54 @@ class Out(CliTest):
         self.assertEqual([p for p in stale if p.parent.exists()], [])
 
 
+class Copies(CliTest):
+    """A run that was copied goes on, whatever the copy made of its links."""
+    def copy(self, how):
+        copy = self.dir / how
+        if how == "without dotfiles":
+            shutil.copytree(self.out, copy, ignore=shutil.ignore_patterns(".*"))
+        elif how != "links as text":  # cp -rL, scp -r, zip
+            shutil.copytree(self.out, copy)
+        else:  # what some archives and file systems make of a link
+            shutil.copytree(self.out, copy, symlinks=True)
+            for file in copy.iterdir():
+                if file.is_symlink():
+                    target = os.readlink(file)
+                    file.unlink()
+                    file.write_text(target)
+        if how == "links left out":
+            for name in os.listdir(self.out):
+                if (self.out / name).is_symlink():
+                    shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
+        else:
+            self.assertFalse(any(file.is_symlink() for file in copy.iterdir()))
+        return copy
+
+    def test_a_copy_goes_on(self):
+        flags = ("--eval-every", 2, "--lr-decay-steps", 6)
+        self.expect_ok(self.train("--out", self.out, *flags))
+        copies = [self.copy(how) for how in ("followed", "without dotfiles", "links as text", "links left out")]
+        self.expect_ok(self.train("--out", self.out, *flags, "--resume", "--steps", 6))
+        links = {name: os.readlink(self.out / name) for name in os.listdir(self.out) if (self.out / name).is_symlink()}
+        for copy in copies:
+            with self.subTest(copy.name):
+                self.expect_error(self.train("--out", copy), INPUT, "holds a run, saved at step 4", "--resume")
+                self.expect_ok(self.run_tool("generate", "--model", copy, "--prompt", "line", "--threads", 1))
+                self.expect_ok(self.train("--out", copy, *flags, "--resume", "--steps", 6))
+                self.assertEqual(self.weights(copy), self.weights())
+                self.assertEqual(links, {name: os.readlink(copy / name) for name in os.listdir(copy)
+                                         if (copy / name).is_symlink()})
+                self.assertEqual(sorted(os.listdir(copy / "checkpoints")), sorted(os.listdir(self.out / "checkpoints")))
+                self.expect_ok(self.train("--out", copy, "--overwrite", "--steps", 1))
+
+    def test_what_no_copy_makes_stays(self):
+        self.expect_ok(self.train("--out", self.out))
+        (self.out / "latest").unlink()
+        mine = self.write("out/latest/notes", "mine")
+        self.expect_error(self.train("--out", self.out, "--resume", "--steps", 6), INPUT, "/latest'", "move it away")
+        self.assertEqual(mine.read_text(), "mine")
+
+
 class Inputs(CliTest):
     def setUp(self):
         super().setUp()
@@ -173,7 +221,8 @@ class InitFrom(CliTest):
         gpt2 = self.dir / "gpt2"
         self.expect_ok(self.train("--out", gpt2))
         first = gpt2
-        self.expect_error(begin("--seqlen", 6), INPUT, "has seqlen 12, not 6")
+        self.expect_ok(begin("--seqlen", 6))  # of the table's 12 positions
+        self.expect_error(begin("--seqlen", 13), INPUT, "12 positions", "--seqlen 13")
         self.expect_error(self.run_tool("train", "--data", self.text, "--init-from", self.dir / "no"),
                           INPUT, "/no'")
 

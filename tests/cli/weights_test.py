@@ -100,7 +100,7 @@ class Weights(CliTest):
         tokenizer = json.loads(path.read_text())
         tokenizer["model"]["vocab"]["ab"] = 256
         path.write_text(json.dumps(tokenizer))
-        self.expect_error(self.generate(), INVALID, "tokenizer.json' has 257 tokens",
+        self.expect_error(self.generate(), INVALID, "the tokenizer of", "has 257 tokens",
                           "vocabulary of 256", "'ab'")
 
     def test_pickles_say_what_to_do(self):

@@ -188,6 +188,81 @@ TEST(Checkpoint, DoesNotHideFilesOfOtherOrigin) {
   EXPECT_EQ(read_file(dir / "model.safetensors").value(), "precious");
 }
 
+// A copy of a run whose links became what they led to, or files with their text.
+enum class Copied { kFollowed, kAsText };
+
+void unlink_copy(const TempDir& dir, Copied how) {
+  const Names names = list_directory(dir.path()).value();
+  for (const std::string& name : names) {
+    const std::string path = dir / name;
+    char target[256] = {};
+    if (::readlink(path.c_str(), target, sizeof target - 1) <= 0) continue;
+    const std::string command =
+        how == Copied::kAsText
+            ? cat("rm ", path, " && printf %s ", target, " > ", path)
+            : cat("cp -rL ", path, " ", path, ".new && rm ", path, " && mv ", path, ".new ", path);
+    ASSERT_EQ(std::system(command.c_str()), 0);
+  }
+}
+
+class Copy : public ::testing::TestWithParam<Copied> {};
+
+TEST_P(Copy, LinksOfACopyAreMadeAgain) {
+  TempDir dir;
+  // `latest` is not the newest by name, and `best` is the oldest.
+  for (const int64_t step : {7, 3, 5}) ASSERT_TRUE(save(dir.path(), step, 1).ok());
+  ASSERT_TRUE(keep_best(dir.path(), {dir / "checkpoints/step-000003", 3, 1.0}).ok());
+  const auto links = [&] {
+    Names all;
+    const Names names = list_directory(dir.path()).value();
+    for (const std::string& name : names) {
+      char target[256] = {};
+      if (::readlink((dir / name).c_str(), target, sizeof target - 1) > 0)
+        all.push_back(cat(name, " -> ", target));
+    }
+    return all;
+  };
+  const Names before = links(), saved = saved_names(dir.path());
+  ASSERT_EQ(before.size(), 4u);
+  unlink_copy(dir, GetParam());
+  ASSERT_TRUE(links().empty());
+  EXPECT_EQ(latest_good(dir.path())->step, 5);
+  const Status restored = restore_links(dir.path());
+  ASSERT_TRUE(restored.ok()) << restored.error().message;
+  EXPECT_EQ(links(), before);
+  EXPECT_EQ(saved_names(dir.path()), saved);
+  EXPECT_EQ(latest_good(dir.path())->step, 5);
+  EXPECT_TRUE(save(dir.path(), 6, 2).ok());
+  EXPECT_EQ(version_of(dir / "latest"), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, Copy, ::testing::Values(Copied::kFollowed, Copied::kAsText));
+
+TEST(Checkpoint, ACopysOnlyCheckpointIsKept) {
+  TempDir dir;
+  ASSERT_TRUE(save(dir.path(), 4, 1).ok());
+  unlink_copy(dir, Copied::kFollowed);
+  ASSERT_TRUE(remove_tree(dir / "checkpoints/step-000004").ok());
+  ASSERT_TRUE(restore_links(dir.path()).ok());
+  EXPECT_EQ(saved_names(dir.path()), Names{"step-000004"});
+  EXPECT_EQ(latest_good(dir.path())->step, 4);
+  EXPECT_EQ(version_of(dir / "latest"), 1);
+}
+
+TEST(Checkpoint, WhatNoCopyMakesIsRefused) {
+  TempDir dir;
+  ASSERT_TRUE(save(dir.path(), 4, 1).ok());
+  ASSERT_EQ(::unlink((dir / "latest").c_str()), 0);
+  ASSERT_TRUE(make_directories(dir / "latest").ok());
+  ASSERT_TRUE(write_file(dir / "latest/notes", "mine").ok());
+  expect_error(restore_links(dir.path()), Code::kInvalidArgument, {"/latest'", "move it away"});
+  EXPECT_EQ(read_file(dir / "latest/notes").value(), "mine");
+  ASSERT_TRUE(remove_tree(dir / "latest").ok());
+  ASSERT_TRUE(write_file(dir / "latest", "mine").ok());
+  expect_error(restore_links(dir.path()), Code::kInvalidArgument, {"/latest'", "move it away"});
+  EXPECT_EQ(read_file(dir / "latest").value(), "mine");
+}
+
 class Damage : public ::testing::Test {
  protected:
   Damage() {

@@ -53,13 +53,40 @@ TEST(ModelConfigJson, RoundTripsEverySettingOfEveryFamily) {
       ASSERT_TRUE(st.ok()) << st.error().message;
       const std::string text = model_config_json(c, DType::kBF16);
       ASSERT_TRUE(write_file(dir / "config.json", text).ok());
-      const auto back = load_model_config(dir.path());
+      const auto back = load_model_config(**ModelFiles::open(dir.path()));
       ASSERT_TRUE(back.ok()) << back.error().message;
       if (!f.keys.empty()) {
         EXPECT_EQ(*back, c) << text << model_config_json(*back, DType::kBF16);
       }
     }
   }
+}
+
+// What a model that was trained from another one says: what was there, but for what changed.
+TEST(ModelConfigJson, ADerivedOneKeepsWhatWasThere) {
+  const TextFile base{"d/config.json",
+                      R"({"model_type": "llama", "vocab_size": 65, "mine": {"a": [1, 2.5, null]},
+    "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "max_position_embeddings": 64, "rope_theta": 5e5, "eos_token_id": [7, 8], "torch_dtype": "bfloat16"})"};
+  ModelConfig c = parse_model_config(base.text, base.path).value();
+  const auto derived = [&](DType dtype) { return derived_config_json(c, dtype, base).value(); };
+  EXPECT_EQ(derived(DType::kBF16), base.text);
+  // Each member is as it was, and none is new.
+  const auto expect_changed = [&](const std::string& text, std::string_view key, const Json& to) {
+    const Json was = Json::parse(base.text, "").value(), now = Json::parse(text, "").value();
+    for (const auto& [name, value] : *was.as<Json::Object>()) {
+      ASSERT_NE(now.find(name), nullptr) << name;
+      EXPECT_EQ(*now.find(name), name == key ? to : value) << name;
+    }
+    EXPECT_EQ(now.as<Json::Object>()->size(), was.as<Json::Object>()->size());
+  };
+  expect_changed(derived(DType::kF32), "torch_dtype", "float32");
+  c.max_seqlen = 128;
+  expect_changed(derived(DType::kBF16), "max_position_embeddings", 128);
+  c.max_seqlen = 64, c.dropout = 0.25;
+  EXPECT_EQ(*Json::parse(derived(DType::kBF16), "")->find("attention_dropout"), Json(0.25));
+  expect_error(derived_config_json(c, DType::kF32, {"d/config.json", "{"}), Code::kInvalidArgument,
+               {"d/config.json"});
 }
 
 // No two settings share a name, a flag or a place; and a family has a name for each only once.

@@ -68,7 +68,8 @@ TrainSummary train(const TrainConfig& c, Losses& run) {
 // Logits [n, vocab_size] of all positions, by one forward pass without a cache.
 std::vector<float> logits_at_once(const std::string& directory, std::vector<int32_t> tokens,
                                   DType dtype) {
-  ModelConfig config = *load_model_config(directory);
+  const auto files = *ModelFiles::open(directory);
+  ModelConfig config = *load_model_config(*files);
   auto module = std::make_shared<Module>();
   Builder b(*module, "forward");
   Context c(b, config);
@@ -86,7 +87,7 @@ std::vector<float> logits_at_once(const std::string& directory, std::vector<int3
   Store store(rank);
   auto session = *Session::create(compiled.plan, rank);
   EXPECT_TRUE(session->bind_store(store).ok());
-  EXPECT_TRUE(load_model_weights(directory, config, [&](const WeightSpec& w) {
+  EXPECT_TRUE(load_model_weights(*files, config, [&](const WeightSpec& w) {
                 return store.get(w.name, {dtype, w.type.shape});
               }).ok());
   EXPECT_TRUE(session->bind("tokens", tokens.data()).ok());

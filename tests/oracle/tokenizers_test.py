@@ -23,13 +23,20 @@ AWKWARD = [
 ]
 
 
-@pytest.fixture(scope="module", params=["bytes", "chars", "bpe:300", "bpe:1000"])
+# AutoTokenizer chooses by the type of the model, too.
+TYPES = ["gpt2", "llama", "qwen2", "mistral", "moe", "gemma2", "decoder", "lstm", "mlp"]
+
+
+@pytest.fixture(scope="module", params=[(kind, model) for kind in ("bytes", "chars", "bpe:300", "bpe:1000")
+                                        for model in TYPES], ids=" ".join)
 def directory(request, tmp_path_factory):
+    kind, model = request.param
     at = tmp_path_factory.mktemp("tokenizer")
     text = "\n".join(AWKWARD * 4)
     (at / "text.txt").write_bytes(text.encode())
-    tegula("train", "--data", at / "text.txt", "--out", at / "model", "--tokenizer", request.param,
-           "--n-layers", 1, "--n-heads", 1, "--d-model", 4, "--seqlen", 8, "--batch", 1, "--steps", 1)
+    heads = [] if model in ("lstm", "mlp") else ["--n-heads", 1]
+    tegula("train", "--data", at / "text.txt", "--out", at / "model", "--tokenizer", kind, "--model", model,
+           "--n-layers", 1, *heads, "--d-model", 4, "--seqlen", 8, "--batch", 1, "--steps", 1)
     return at / "model"
 
 

@@ -121,7 +121,7 @@ TEST_P(Batch, WithoutACacheTextsAreTheSame) {
 // By bits, not by what is drawn: 20 tokens behind prompts of uneven lengths.
 TEST_P(Batch, LogitsHaveTheBitsOfATextAlone) {
   const std::string directory = model_of(GetParam().type) + "/latest";
-  const auto config = load_model_config(directory);
+  const auto config = load_model_config(**ModelFiles::open(directory));
   ASSERT_TRUE(config.ok());
   constexpr size_t kSteps = 20;
   const std::vector<size_t> lengths = {70, 3, 31};
@@ -129,7 +129,7 @@ TEST_P(Batch, LogitsHaveTheBitsOfATextAlone) {
   // time as `chunk` says of each step.
   const auto run = [&](const std::vector<size_t>& texts, auto&& chunk) {
     auto r = Runner::create(
-        directory, *config,
+        *ModelFiles::open(directory), *config,
         {.threads = 2, .batch = static_cast<int64_t>(texts.size()), .dtype = GetParam().dtype});
     EXPECT_TRUE(r.ok()) << r.error().to_string();
     std::vector<std::vector<float>> logits(texts.size());

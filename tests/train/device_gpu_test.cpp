@@ -356,9 +356,9 @@ class Decoding : public OnDevice {
     RunnerOptions o;
     o.device = device_, o.captures = captures, o.batch = n_texts, o.dtype = dtype;
     std::vector<std::vector<float>> all;
-    auto config = load_model_config(directory);
+    auto config = load_model_config(**ModelFiles::open(directory));
     EXPECT_TRUE(config.ok());
-    auto r = Runner::create(directory, *config, o);
+    auto r = Runner::create(*ModelFiles::open(directory), *config, o);
     EXPECT_TRUE(r.ok()) << r.error().to_string();
     if (!r.ok()) return all;
     const auto pages = pages_of(**r, n_texts);
@@ -393,13 +393,13 @@ TEST_F(Decoding, PromptsReadTogetherKeepTheirBits) {
   const std::string dir = model();
   const std::vector<std::vector<int32_t>> prompts = {
       std::vector<int32_t>(70, 5), {1, 2, 3}, {6, 5, 4, 3, 2, 1, 0, 1, 2}};
-  const auto config = load_model_config(dir);
+  const auto config = load_model_config(**ModelFiles::open(dir));
   ASSERT_TRUE(config.ok());
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     RunnerOptions o;
     o.device = device_, o.batch = 3, o.chunk = 96, o.dtype = dtype;
     const auto read = [&](std::vector<size_t> which) {
-      auto r = Runner::create(dir, *config, o).value();
+      auto r = Runner::create(*ModelFiles::open(dir), *config, o).value();
       const auto pages = pages_of(*r, static_cast<int64_t>(which.size()));
       std::vector<Runner::Piece> pieces;
       for (size_t i = 0; i < which.size(); ++i) pieces.push_back({pages[i], 0, prompts[which[i]]});

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tegula/io/file.h"
 #include "tegula/models/checkpoint.h"
 
 namespace tegula {
@@ -235,9 +234,38 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   return config;
 }
 
-Result<ModelConfig> load_model_config(const std::string& directory) {
-  const std::string path = join_path(directory, "config.json");
-  return parse_model_config(TEGULA_TRY(read_file(path)), path);
+Result<ModelConfig> load_model_config(const ModelFiles& files) {
+  const auto [path, text] = TEGULA_TRY(files.config());
+  return parse_model_config(text, path);
+}
+
+namespace {
+
+void write_field(Json& json, const Field& f, const ModelConfig& config) {
+  Json value = setting_json(config.get(*f.setting));
+  if (f.setting->null_is_zero && value.number(1) == 0) value = nullptr;
+  for (const std::string_view key : split(f.keys, ' ')) json.set(key, value);
+}
+
+Json torch_name(DType dtype) {
+  for (const auto& [known, name] : kTorchNames)
+    if (known == dtype) return name;
+  return nullptr;
+}
+
+}  // namespace
+
+Result<std::string> derived_config_json(const ModelConfig& config, DType dtype,
+                                        const TextFile& base) {
+  const ModelConfig was = TEGULA_TRY(parse_model_config(base.text, base.path));
+  Json json = TEGULA_TRY(Json::parse(base.text, base.path));
+  const Json before = json;
+  for (const Field& f : (*TEGULA_TRY(find_model(config.type))).fields)
+    if (config.get(*f.setting) != was.get(*f.setting)) write_field(json, f, config);
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (const Json* had = json.find(key); had != nullptr && !had->is_null())
+      json.set(key, torch_name(dtype));
+  return json == before ? base.text : json.dump(2) + "\n";
 }
 
 std::string model_config_json(const ModelConfig& config, DType dtype) {
@@ -246,15 +274,10 @@ std::string model_config_json(const ModelConfig& config, DType dtype) {
   const ModelDef& model = **found;
   Json json = Json::object({{"model_type", model.hf_type}});
   if (!model.hf_class.empty()) json.set("architectures", Json::Array{model.hf_class});
-  for (const Field& f : model.fields) {
-    Json value = setting_json(config.get(*f.setting));
-    if (f.setting->null_is_zero && value.number(1) == 0) value = nullptr;
-    for (const std::string_view key : split(f.keys, ' ')) json.set(key, value);
-  }
+  for (const Field& f : model.fields) write_field(json, f, config);
   for (const FixedKey& fixed : model.fixed)
     if (fixed.is_written) json.set(fixed.key, *Json::parse(split(fixed.values, '|')[0], fixed.key));
-  for (const auto& [known, name] : kTorchNames)
-    if (known == dtype) json.set("torch_dtype", name);
+  json.set("torch_dtype", torch_name(dtype));
   // Our tokenizers have no special tokens; the library's own defaults may lie outside the
   // vocabulary.
   json.set("bos_token_id", nullptr);

@@ -185,10 +185,10 @@ Box without_first(const Box& box) {
 
 }  // namespace
 
-Result<std::shared_ptr<ModelWeights>> ModelWeights::open(const std::string& directory,
+Result<std::shared_ptr<ModelWeights>> ModelWeights::open(WeightFiles files,
                                                          const ModelConfig& config,
                                                          const std::vector<Weight>& weights) {
-  std::shared_ptr<ModelWeights> w(new ModelWeights(TEGULA_TRY(WeightFiles::open(directory))));
+  std::shared_ptr<ModelWeights> w(new ModelWeights(std::move(files)));
   std::set<const TensorRef*> used;
   for (const auto& [whole, shape] : weights) {
     const auto names = checkpoint_part_names(config, whole, shape.empty() ? 0 : shape[0]);
@@ -266,22 +266,22 @@ Status ModelWeights::check(ThreadPool& pool) const {
   return {};
 }
 
-Status read_weights(const std::string& directory, const ModelConfig& config,
+Status read_weights(WeightFiles files, const ModelConfig& config,
                     const std::vector<std::pair<std::string, TensorRef>>& into) {
   std::vector<ModelWeights::Weight> weights;
   for (const auto& [name, t] : into) weights.push_back({name, {t.shape, t.shape + t.rank}});
-  const auto opened = TEGULA_TRY(ModelWeights::open(directory, config, weights));
+  const auto opened = TEGULA_TRY(ModelWeights::open(std::move(files), config, weights));
   for (const auto& [name, t] : into) TEGULA_TRY(opened->copy(name, Box::whole(shape_of(t)), t));
   return {};
 }
 
-Result<Tokenizer> load_model_tokenizer(const std::string& directory, const ModelConfig& config,
+Result<Tokenizer> load_model_tokenizer(const ModelFiles& files, const ModelConfig& config,
                                        std::string& note) {
-  Tokenizer tokenizer = TEGULA_TRY(Tokenizer::load(directory));
+  Tokenizer tokenizer = TEGULA_TRY(files.tokenizer());
   const int64_t has = tokenizer.vocab_size();
   if (has > config.vocab_size)
     return invalid_argument(cat(
-        "'", directory, "/tokenizer.json' has ", has, " tokens, but the model has a vocabulary of ",
+        "the tokenizer of '", files.path(), "' has ", has, " tokens, but the model has a vocabulary of ",
         config.vocab_size, ": ids from ", config.vocab_size, " on, such as '",
         tokenizer.token(static_cast<int32_t>(config.vocab_size)),
         "', mean nothing to it. Use the tokenizer that it was trained with"));
