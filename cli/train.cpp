@@ -299,7 +299,7 @@ MachineSpeed speed_of(const Trainer& t) {
 // By the planner's formulas, whose equality with the graph's products is tested for every family.
 Utilisation utilisation_of(const Trainer& t, const MachineSpeed& speed) {
   const TrainConfig& c = t.config();
-  const int64_t seqlen = c.model.max_seqlen, tokens = c.batch * c.accumulate * seqlen;
+  const int64_t seqlen = c.row_length(), tokens = c.batch * c.accumulate * seqlen;
   const planner::ModelSpec model = planner::model_spec(c.model, c.model.type);
   return {static_cast<double>(tokens) *
               planner::token_flops(model, static_cast<double>(seqlen)).train(),
