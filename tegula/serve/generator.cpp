@@ -64,8 +64,8 @@ Result<std::unique_ptr<Generator>> Generator::open(const std::string& path, DTyp
   if (dtype != DType::kF32 && !model->f32_only.empty())
     return unsupported(cat(model->f32_only, ": leave out --dtype ", dtype));
   std::string note;
-  g->tokenizer_ = std::make_unique<Tokenizer>(
-      TEGULA_TRY(load_model_tokenizer(*g->files_, g->config_, note)));
+  g->tokenizer_ =
+      std::make_unique<Tokenizer>(TEGULA_TRY(load_model_tokenizer(*g->files_, g->config_, note)));
   if (!note.empty()) g->notes.push_back(std::move(note));
   g->end_of_text_ = TEGULA_TRY(g->files_->end_of_text());
   g->load_ms_ = ms_since(start);

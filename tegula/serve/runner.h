@@ -80,7 +80,8 @@ class Runner {
   std::vector<std::string> notes;  // for people: what the tuner did
 
  private:
-  Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config, const RunnerOptions& options);
+  Runner(std::shared_ptr<const ModelFiles> files, const ModelConfig& config,
+         const RunnerOptions& options);
   Status map_weights();
   Status make_plans();
   Result<std::unique_ptr<Session>> make_session(const char* name, bool is_one_each);

@@ -1,11 +1,10 @@
 #include "tegula/io/tokenizer.h"
 
-#include "tegula/io/bpe.h"
-
 #include <map>
 #include <random>
 #include <set>
 
+#include "tegula/io/bpe.h"
 #include "tegula/io/json.h"
 #include "tegula/io/pretokenize.h"
 #include "tegula/io/unicode.h"

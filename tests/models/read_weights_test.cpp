@@ -60,7 +60,8 @@ TEST(ReadWeightsInto, WhatTheTargetCannotHoldIsTold) {
     from.put(7, value);
     const NamedTensor tensors[] = {{"w", from.ref()}};
     ASSERT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
-    expect_error(read_weights(*WeightFiles::open(dir.path()), ModelConfig(), {{"w", to.ref()}}), Code::kInvalidArgument,
+    expect_error(read_weights(*WeightFiles::open(dir.path()), ModelConfig(), {{"w", to.ref()}}),
+                 Code::kInvalidArgument,
                  {"tensor w has ", "element 7 of 9", cat("too large for ", to_dtype)});
   }
 }
@@ -75,7 +76,8 @@ class MappedWeights : public ::testing::Test {
   std::shared_ptr<ModelWeights> open() {
     const NamedTensor tensors[] = {{"w", from.ref()}};
     EXPECT_TRUE(write_safetensors(dir / "model.safetensors", tensors).ok());
-    auto w = ModelWeights::open(*WeightFiles::open(dir.path()), ModelConfig(), {{"w", {kRows, kColumns}}});
+    auto w = ModelWeights::open(*WeightFiles::open(dir.path()), ModelConfig(),
+                                {{"w", {kRows, kColumns}}});
     EXPECT_TRUE(w.ok()) << w.error().message;
     return *w;
   }

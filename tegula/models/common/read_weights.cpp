@@ -280,11 +280,12 @@ Result<Tokenizer> load_model_tokenizer(const ModelFiles& files, const ModelConfi
   Tokenizer tokenizer = TEGULA_TRY(files.tokenizer());
   const int64_t has = tokenizer.vocab_size();
   if (has > config.vocab_size)
-    return invalid_argument(cat(
-        "the tokenizer of '", files.path(), "' has ", has, " tokens, but the model has a vocabulary of ",
-        config.vocab_size, ": ids from ", config.vocab_size, " on, such as '",
-        tokenizer.token(static_cast<int32_t>(config.vocab_size)),
-        "', mean nothing to it. Use the tokenizer that it was trained with"));
+    return invalid_argument(
+        cat("the tokenizer of '", files.path(), "' has ", has,
+            " tokens, but the model has a vocabulary of ", config.vocab_size, ": ids from ",
+            config.vocab_size, " on, such as '",
+            tokenizer.token(static_cast<int32_t>(config.vocab_size)),
+            "', mean nothing to it. Use the tokenizer that it was trained with"));
   if (has < config.vocab_size)
     note = cat("the tokenizer has ", has, " of the ", config.vocab_size,
                " ids of the model's vocabulary: the others decode to U+FFFD");
