@@ -286,14 +286,19 @@ void announce(const Trainer& t) {
   for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
 }
 
-// Of a device, what its data sheet says.
-MachineSpeed speed_of(const Trainer& t) {
+// Of a rank, or of several at once, on no more threads than there are cores. Of a device, what its
+// data sheet says.
+MachineSpeed speed_of(const Trainer& t, int64_t n_ranks = 1) {
   const Target& target = t.plan().target;
-  const TrainConfig& c = t.config();
   if (target.device == DeviceKind::kCpu)
-    return probe_machine(std::min(c.threads * static_cast<int>(c.mesh.n_ranks()), usable_cores()));
+    return probe_machine(std::min(target.n_threads * static_cast<int>(n_ranks), usable_cores()));
   return {t.config().dtype != "f32" ? target.bf16_flops_per_s : target.f32_flops_per_s,
           target.bytes_per_s};
+}
+
+double peak_of(const Trainer& t, const MachineSpeed& of_a_rank) {
+  const int64_t n = t.config().mesh.n_ranks();
+  return n == 1 ? of_a_rank.flops_per_s : speed_of(t, n).flops_per_s;
 }
 
 // By the planner's formulas, whose equality with the graph's products is tested for every family.
@@ -303,7 +308,7 @@ Utilisation utilisation_of(const Trainer& t, const MachineSpeed& speed) {
   const planner::ModelSpec model = planner::model_spec(c.model, c.model.type);
   return {static_cast<double>(tokens) *
               planner::token_flops(model, static_cast<double>(seqlen)).train(),
-          static_cast<double>(t.recomputed_flops()), speed.flops_per_s};
+          static_cast<double>(t.recomputed_flops()), peak_of(t, speed)};
 }
 
 Status draw_timeline(const Trainer& t, const TrainSummary& summary) {
@@ -360,7 +365,8 @@ int run(TrainConfig config) {
     p.speed.flops_per_s = std::max(p.speed.flops_per_s, again.flops_per_s);
     p.speed.bytes_per_s = std::max(p.speed.bytes_per_s, again.bytes_per_s);
     const auto samples = summary->interrupted ? std::vector<TextSample>{} : draw_samples(t);
-    p.utilisation.peak_flops_per_s = p.speed.flops_per_s;
+    double& peak = p.utilisation.peak_flops_per_s;
+    peak = std::max(peak, peak_of(t, p.speed));
     auto st = write_report(path, t, *summary, p.history, p.speed, p.utilisation, samples);
     if (!st.ok()) return report(st.error());
     std::fprintf(stderr, "%sreport: %s\n", p.is_terminal ? "\r\033[K" : "", path.c_str());
