@@ -1,13 +1,11 @@
 # Compiler flags and options shared by every target.
 option(TEGULA_TESTS "Build the tests" ON)
 option(TEGULA_BENCH "Build the benchmarks" OFF)
-option(TEGULA_WERROR "Warnings are errors" ON)
+# Off for users: another compiler warns of something else. On in the presets of developers and in .ci/run.
+option(TEGULA_WERROR "Warnings are errors" OFF)
 option(TEGULA_CUDA "Build the CUDA plug-in and the tests that need a GPU" OFF)
 option(TEGULA_FUZZ "Build the fuzz targets with libFuzzer, which needs clang" OFF)
 option(TEGULA_COVERAGE "Count the lines that tests reach" OFF)
-# Saves a third of a clean build's work, but costs the cache of ccache, which developers build from:
-# the scripts turn it on in a new build folder.
-option(TEGULA_PCH "Parse common headers once per layer" OFF)
 set(TEGULA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -26,17 +24,6 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 find_package(Threads REQUIRED)
-
-# tegula_pch(TARGET OWNER header...): TARGET begins with the headers, parsed once, in OWNER.
-function(tegula_pch target owner)
-  if(NOT TEGULA_PCH)
-    return()
-  elseif(target STREQUAL owner)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
-  else()
-    target_precompile_headers(${target} REUSE_FROM ${owner})
-  endif()
-endfunction()
 
 add_library(tegula_flags INTERFACE)
 # Multiply-add contracts only where code says fma: bits are a contract. psabi: GCC notes that wide

@@ -223,7 +223,7 @@ def times(args):
 
 def build_and_test():
     with tempfile.TemporaryDirectory() as folder:
-        cold = seconds_of("cmake", "--preset", "release", "-B", folder, "-DTEGULA_TESTS=OFF", "-DTEGULA_PCH=ON",
+        cold = seconds_of("cmake", "--preset", "release", "-B", folder, "-DTEGULA_TESTS=OFF",
                           CCACHE_DISABLE="1")
         cold += seconds_of("cmake", "--build", folder, "--target", "tegula", CCACHE_DISABLE="1")
     seconds_of("script/test", "-N")  # builds, runs nothing

@@ -152,7 +152,7 @@ def make_tree(mutants):
 
 def build(targets):
     # The flags of other builds, so that the compiler's cache knows what has no fault in it.
-    subprocess.run(["cmake", "--preset", "release", "-DTEGULA_TESTS=ON", "-DTEGULA_PCH=OFF"],
+    subprocess.run(["cmake", "--preset", "release", "-DTEGULA_TESTS=ON"],
                    cwd=SCRATCH, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", "--preset", "release", "--target", "tegula", *targets],
                    cwd=SCRATCH, check=True)
