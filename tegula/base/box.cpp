@@ -1,7 +1,8 @@
 #include "tegula/base/box.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

@@ -1,6 +1,7 @@
 #include "tegula/base/dot_dims.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
+
 
 namespace tegula {
 

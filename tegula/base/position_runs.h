@@ -2,9 +2,10 @@
 // row, a stripe of it, its first and its last piece.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

@@ -4,12 +4,13 @@
 // A broken invariant is not an error: TEGULA_CHECK aborts.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
+#include <new>
 #include <source_location>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "tegula/base/str.h"
 
@@ -24,87 +25,131 @@ std::string_view code_name(Code code);
 struct Error {
   Code code = Code::kInternal;
   std::string message;
-  std::source_location where = std::source_location::current();
+  std::source_location where;
 
+  explicit Error(std::source_location w = std::source_location::current());
+  Error(Code c, std::string m, std::source_location w = std::source_location::current());
+  Error(const Error& other);
+  Error(Error&& other) noexcept;
+  Error& operator=(const Error& other);
+  Error& operator=(Error&& other) noexcept;
+  ~Error();
   // "invalid_argument: message (file.cpp:12)"
   std::string to_string() const;
 };
 
-inline Error invalid_argument(std::string m,
-                              std::source_location w = std::source_location::current()) {
-  return {Code::kInvalidArgument, std::move(m), w};
-}
-inline Error unsupported(std::string m, std::source_location w = std::source_location::current()) {
-  return {Code::kUnsupported, std::move(m), w};
-}
-inline Error out_of_memory(std::string m,
-                           std::source_location w = std::source_location::current()) {
-  return {Code::kOutOfMemory, std::move(m), w};
-}
-inline Error io_error(std::string m, std::source_location w = std::source_location::current()) {
-  return {Code::kIo, std::move(m), w};
-}
-inline Error internal_error(std::string m,
-                            std::source_location w = std::source_location::current()) {
-  return {Code::kInternal, std::move(m), w};
-}
+Error invalid_argument(std::string m, std::source_location w = std::source_location::current());
+Error unsupported(std::string m, std::source_location w = std::source_location::current());
+Error out_of_memory(std::string m, std::source_location w = std::source_location::current());
+Error io_error(std::string m, std::source_location w = std::source_location::current());
+Error internal_error(std::string m, std::source_location w = std::source_location::current());
+
+// The Error of a failed Result, apart from it, so that what succeeds neither carries nor parses it.
+class Failure {
+ public:
+  Failure() = default;  // none
+  explicit Failure(Error&& error);
+  explicit Failure(const Error& error) : error_(copy_of(error)) {}
+  Failure(const Failure& other) : error_(other.error_ ? copy_of(*other.error_) : nullptr) {}
+  Failure(Failure&& other) noexcept : error_(other.error_) {
+    if (error_) other.error_ = moved_from();
+  }
+  Failure& operator=(Failure other) noexcept { return std::swap(error_, other.error_), *this; }
+  ~Failure() {
+    if (error_) free(error_);
+  }
+  explicit operator bool() const { return error_ != nullptr; }
+  Error& error() const { return *error_; }
+  // Prints the error and aborts.
+  [[noreturn]] void abort() const;
+
+ private:
+  static Error* copy_of(const Error& error);
+  static Error* moved_from();  // an Error without a message
+  static void free(Error* error) noexcept;
+  Error* error_ = nullptr;
+};
 
 template <class T = void>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  Result(T value) : value_(std::move(value)) {}
+  Result(Error&& error) : failure_(std::move(error)) {}
+  Result(const Error& error) : failure_(error) {}
   template <class U>
   requires(std::is_convertible_v<U, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
            !std::is_same_v<std::remove_cvref_t<U>, Error> &&
            !std::is_same_v<std::remove_cvref_t<U>, T>) Result(U&& value)
-      : state_(std::in_place_index<0>, std::forward<U>(value)) {}
+      : value_(std::forward<U>(value)) {}
+  Result(const Result& other) : failure_(other.failure_) {
+    if (ok()) new (&value_) T(other.value_);
+  }
+  Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>)
+      : failure_(std::move(other.failure_)) {
+    if (ok()) new (&value_) T(std::move(other.value_));
+  }
+  Result& operator=(Result other) noexcept(std::is_nothrow_move_constructible_v<T>) {
+    this->~Result();
+    return *new (this) Result(std::move(other));
+  }
+  ~Result() {
+    if (ok()) value_.~T();
+  }
 
-  bool ok() const { return state_.index() == 0; }
+  bool ok() const { return !failure_; }
   explicit operator bool() const { return ok(); }
   // Only when ok(); otherwise prints the error and aborts.
-  T& value() & { return require(), std::get<0>(state_); }
-  const T& value() const& { return require(), std::get<0>(state_); }
-  T&& value() && { return require(), std::get<0>(std::move(state_)); }
+  T& value() & { return require(), value_; }
+  const T& value() const& { return require(), value_; }
+  T&& value() && { return require(), std::move(value_); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  const Error& error() const& { return std::get<1>(state_); }
-  Error&& error() && { return std::get<1>(std::move(state_)); }
+  // Only when not ok().
+  const Error& error() const& { return failure_.error(); }
+  Error&& error() && { return std::move(failure_.error()); }
 
  private:
   void require() const {
-    if (ok()) return;
-    std::fprintf(stderr, "value() of a failed Result: %s\n", error().to_string().c_str());
-    std::abort();
+    if (!ok()) [[unlikely]]
+      failure_.abort();
   }
-  std::variant<T, Error> state_;
+  Failure failure_;
+  union {
+    T value_;  // where ok()
+  };
 };
 
 template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(std::in_place_index<1>, std::move(error)) {}
-  bool ok() const { return error_.index() == 0; }
+  Result(Error&& error) : failure_(std::move(error)) {}
+  Result(const Error& error) : failure_(error) {}
+  bool ok() const { return !failure_; }
   explicit operator bool() const { return ok(); }
   void value() const {
-    if (ok()) return;
-    std::fprintf(stderr, "value() of a failed Result: %s\n", error().to_string().c_str());
-    std::abort();
+    if (!ok()) failure_.abort();
   }
-  const Error& error() const& { return std::get<1>(error_); }
-  Error&& error() && { return std::get<1>(std::move(error_)); }
+  const Error& error() const& { return failure_.error(); }
+  Error&& error() && { return std::move(failure_.error()); }
 
  private:
-  std::variant<std::monostate, Error> error_;
+  Failure failure_;
 };
 using Status = Result<void>;
 
-[[noreturn]] void check_failed(const char* expr, const std::string& message,
-                               std::source_location where);
+// Joins the pieces, prints and aborts.
+[[noreturn]] void check_failed(const char* expr, std::source_location where,
+                               const TextPiece* pieces = nullptr, size_t n = 0);
+template <class... Args>
+[[noreturn]] void check_failed_with(const char* expr, std::source_location where,
+                                    const Args&... args) {
+  const TextPiece pieces[] = {text_piece(args)...};
+  check_failed(expr, where, pieces, sizeof...(args));
+}
 
 }  // namespace tegula
 
@@ -117,8 +162,9 @@ using Status = Result<void>;
   })
 
 // A broken invariant of ours (never a user's mistake): prints and aborts.
-#define TEGULA_CHECK(cond, ...)                                                                   \
-  do {                                                                                            \
-    if (!(cond)) [[unlikely]]                                                                     \
-      ::tegula::check_failed(#cond, ::tegula::cat(__VA_ARGS__), std::source_location::current()); \
+#define TEGULA_CHECK(cond, ...)                                                    \
+  do {                                                                             \
+    if (!(cond)) [[unlikely]]                                                      \
+      ::tegula::check_failed_with(#cond, std::source_location::current() __VA_OPT__(, ) \
+                                      __VA_ARGS__);                                \
   } while (0)

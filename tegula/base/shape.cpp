@@ -60,6 +60,19 @@ Result<Dim> div_exact(Dim a, Dim b) {
   return invalid_argument(cat(dim_text(a, {}), " is not divisible by ", dim_text(b, {})));
 }
 
+Shape::Shape(std::initializer_list<Dim> dims) {
+  for (const Dim& d : dims) push_back(d);
+}
+Shape::Shape(std::span<const Dim> dims) {
+  for (const Dim& d : dims) push_back(d);
+}
+Shape::Shape(std::span<const int64_t> dims) {
+  for (int64_t d : dims) push_back(d);
+}
+void Shape::push_back(Dim d) {
+  if (rank_ >= kMaxRank) return spoil();
+  dims_[static_cast<size_t>(rank_++)] = d;
+}
 void Shape::insert(int at, Dim d) {
   if (at < 0 || at > rank_ || rank_ == kMaxRank) return spoil();
   push_back(d);

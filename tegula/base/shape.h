@@ -62,24 +62,13 @@ Result<Dim> div_exact(Dim a, Dim b);
 class Shape {
  public:
   constexpr Shape() = default;
-  constexpr Shape(std::initializer_list<Dim> dims) {
-    for (const Dim& d : dims) push_back(d);
-  }
-  explicit Shape(std::span<const Dim> dims) {
-    for (const Dim& d : dims) push_back(d);
-  }
-  explicit Shape(std::span<const int64_t> dims) {
-    for (int64_t d : dims) push_back(d);
-  }
+  Shape(std::initializer_list<Dim> dims);
+  explicit Shape(std::span<const Dim> dims);
+  explicit Shape(std::span<const int64_t> dims);
   constexpr int rank() const { return rank_; }
   constexpr const Dim& operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   constexpr Dim& operator[](int i) { return dims_[static_cast<size_t>(i)]; }
-  constexpr void push_back(Dim d) {
-    if (rank_ < kMaxRank)
-      dims_[static_cast<size_t>(rank_++)] = d;
-    else
-      spoil();
-  }
+  void push_back(Dim d);
   void insert(int at, Dim d);
   void erase(int at);
   const Dim* begin() const { return dims_.data(); }

@@ -1,7 +1,6 @@
 #include "tegula/base/sizes.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
 
 namespace tegula {

@@ -1,5 +1,6 @@
 #include "tegula/ir/builder.h"
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/sizes.h"
 
 namespace tegula {
@@ -23,7 +24,7 @@ Status check_symbols(std::string_view what, const Module& module, std::span<cons
 Status check_operands(const OpDef& op, const Module& module, const Attrs& attrs,
                       std::span<const FuncId> regions) {
   for (const auto& [name, value] : attrs)
-    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+    if (const auto* dims = value.get_if<std::vector<Dim>>())
       TEGULA_TRY(check_symbols(op.name, module, *dims));
   for (FuncId r : regions)
     if (r >= module.functions.size())
@@ -55,8 +56,40 @@ Builder& builder_of(std::initializer_list<const Var*> vars) {
   return nobody();
 }
 
-void Var::let_go(VarCount* count) {
+void Var::let_go(VarCount* count) noexcept {
   if (--count->holders == 0) delete count;
+}
+Var::Var(Builder* b, ValueId id) : builder_(b), id_(id) {
+  if (b && b->counts_vars()) count_ = b->hold(id);
+}
+Var::Var(const Var& other) noexcept
+    : builder_(other.builder_), id_(other.id_), count_(other.count_) {
+  if (count_) ++count_->holders;
+}
+Var& Var::operator=(const Var& other) noexcept { return *this = Var(other); }
+Var& Var::operator=(Var&& other) noexcept {
+  std::swap(builder_, other.builder_);
+  std::swap(id_, other.id_), std::swap(count_, other.count_);
+  return *this;
+}
+Builder& Var::builder() const { return valid() ? *builder_ : nobody(); }
+bool Var::is_poison() const { return builder().failed(); }
+Type Var::type() const { return builder().type(id()); }
+DType Var::dtype() const { return builder().type(id()).dtype; }
+int Var::rank() const { return builder().type(id()).shape.rank(); }
+Dim Var::dim(int i) const {
+  const Shape& s = builder().type(id()).shape;
+  const int d = i < 0 ? s.rank() + i : i;
+  return d >= 0 && d < s.rank() ? s[d] : builder().no_dim(*this, i);
+}
+
+Builder::~Builder() = default;
+Rewriter::~Rewriter() = default;
+
+Scope::Scope(Builder& b, std::string_view name) : b_(b), outer_(b.scope_) {
+  const std::string around = b.module().scopes[outer_];
+  if (!name.empty())
+    b.scope_ = b.module().scope(around.empty() ? std::string(name) : cat(around, ".", name));
 }
 
 Builder::Builder(Module& module, std::string name) : module_(module) {

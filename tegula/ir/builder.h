@@ -13,7 +13,6 @@
 #include <source_location>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,19 +34,13 @@ class Var {
  public:
   Var() = default;
   Var(Builder* b, ValueId id);
-  Var(const Var& other) : builder_(other.builder_), id_(other.id_), count_(other.count_) {
-    if (count_) ++count_->holders;
-  }
+  Var(const Var& other) noexcept;
   Var(Var&& other) noexcept
       : builder_(std::exchange(other.builder_, nullptr)),
         id_(other.id_),
         count_(std::exchange(other.count_, nullptr)) {}
-  Var& operator=(const Var& other) { return *this = Var(other); }
-  Var& operator=(Var&& other) noexcept {
-    std::swap(builder_, other.builder_);
-    std::swap(id_, other.id_), std::swap(count_, other.count_);
-    return *this;
-  }
+  Var& operator=(const Var& other) noexcept;
+  Var& operator=(Var&& other) noexcept;
   ~Var() {
     if (count_) let_go(count_);
   }
@@ -67,7 +60,7 @@ class Var {
   Dim dim(int i) const;
 
  private:
-  static void let_go(VarCount* count);
+  static void let_go(VarCount* count) noexcept;
   Builder* builder_ = nullptr;
   ValueId id_ = kNone;
   VarCount* count_ = nullptr;  // null: nobody counts
@@ -76,7 +69,7 @@ class Var {
 class Builder {
  public:
   Builder(Module& module, std::string name);
-  virtual ~Builder() = default;
+  virtual ~Builder();
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -176,11 +169,7 @@ Builder& builder_of(std::initializer_list<const Var*> vars);
 // it: "layers.3", in it "attn".
 class Scope {
  public:
-  Scope(Builder& b, std::string_view name) : b_(b), outer_(b.scope_) {
-    const std::string around = b.module().scopes[outer_];
-    if (!name.empty())
-      b.scope_ = b.module().scope(around.empty() ? std::string(name) : cat(around, ".", name));
-  }
+  Scope(Builder& b, std::string_view name);
   ~Scope() { b_.scope_ = outer_; }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -194,6 +183,7 @@ class Scope {
 class Rewriter {
  public:
   Rewriter(Module& module, const Function& from);
+  ~Rewriter();
   Builder& builder() { return builder_; }
   const Function& from() const { return from_; }
   // The new value of an old one.
@@ -213,19 +203,5 @@ class Rewriter {
   Builder builder_;
   std::vector<ValueId> map_;
 };
-
-inline Var::Var(Builder* b, ValueId id) : builder_(b), id_(id) {
-  if (b && b->counts_vars()) count_ = b->hold(id);
-}
-inline Builder& Var::builder() const { return valid() ? *builder_ : nobody(); }
-inline bool Var::is_poison() const { return builder().failed(); }
-inline Type Var::type() const { return builder().type(id()); }
-inline DType Var::dtype() const { return builder().type(id()).dtype; }
-inline int Var::rank() const { return builder().type(id()).shape.rank(); }
-inline Dim Var::dim(int i) const {
-  const Shape& s = builder().type(id()).shape;
-  const int d = i < 0 ? s.rank() + i : i;
-  return d >= 0 && d < s.rank() ? s[d] : builder().no_dim(*this, i);
-}
 
 }  // namespace tegula

@@ -7,6 +7,13 @@
 
 namespace tegula {
 
+DimMap::DimMap() = default;
+DimMap::DimMap(const DimMap& other) = default;
+DimMap::DimMap(DimMap&& other) noexcept = default;
+DimMap& DimMap::operator=(const DimMap& other) = default;
+DimMap& DimMap::operator=(DimMap&& other) noexcept = default;
+DimMap::~DimMap() = default;
+
 int DimMap::find(std::string_view name) const {
   for (size_t i = 0; i < factors.size(); ++i)
     if (factors[i].name == name) return static_cast<int>(i);

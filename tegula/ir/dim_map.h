@@ -53,6 +53,12 @@ struct DimExpr {
 };
 
 struct DimMap {
+  DimMap();
+  DimMap(const DimMap& other);
+  DimMap(DimMap&& other) noexcept;
+  DimMap& operator=(const DimMap& other);
+  DimMap& operator=(DimMap&& other) noexcept;
+  ~DimMap();
   std::vector<Factor> factors;
   std::vector<std::vector<DimExpr>> operands;  // [operand][dim]
   std::vector<std::vector<DimExpr>> results;   // [result][dim]

@@ -1,8 +1,8 @@
 #include "tegula/ir/extents.h"
 
-#include <algorithm>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/opdef.h"
 
@@ -62,7 +62,7 @@ class Search {
     for (ValueId v : n.inputs) find_symbols(f.type(v).shape);
     for (uint32_t i = 0; i < n.n_outputs; ++i) find_symbols(f.type(n.output(i)).shape);
     for (const auto& [name, value] : n.attrs)
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      if (const auto* dims = value.get_if<std::vector<Dim>>())
         for (const Dim& d : *dims)
           if (!d.is_const()) used_.insert(static_cast<size_t>(d.symbol));
     for (const size_t s : used_) {

@@ -42,7 +42,7 @@ uint64_t hash_of(const Attrs& attrs) {
   uint64_t h = attrs.size();
   for (const auto& [name, value] : attrs) {
     h = mix(h, hash_one(name));
-    h = mix(h, std::visit([](const auto& v) { return hash_one(v); }, value) + value.index());
+    h = mix(h, value.visit([](const auto& v) { return hash_one(v); }) + value.index());
   }
   return h;
 }
@@ -126,9 +126,9 @@ uint64_t hash_of(const Module& module, const Function& f) { return FunctionHash(
 bool same_attrs(const Attrs& a, const Attrs& b) {
   if (a.size() != b.size()) return false;
   for (auto i = a.begin(), j = b.begin(); i != a.end(); ++i, ++j) {
-    if (i->first != j->first || i->second.index() != j->second.index()) return false;
-    const double* x = std::get_if<double>(&i->second);
-    if (x ? hash_one(*x) != hash_one(std::get<double>(j->second)) : i->second != j->second)
+    if (i->name != j->name || i->value.index() != j->value.index()) return false;
+    const double* x = i->value.get_if<double>();
+    if (x ? hash_one(*x) != hash_one(j->value.get<double>()) : i->value != j->value)
       return false;
   }
   return true;

@@ -46,7 +46,7 @@ HostTensor copy_of(const TensorRef& view) {
 void copy_into(const TensorRef& to, const TensorRef& from) {
   const bool ints = !is_float(to.dtype) && !is_float(from.dtype);
   for_each_index(shape_of(to), [&](const Index& i) {
-    const int64_t a = RefArgs<double>::offset_at(to, i), b = RefArgs<double>::offset_at(from, i);
+    const int64_t a = RefTensors::offset_at(to, i), b = RefTensors::offset_at(from, i);
     if (ints) {
       store_int(to, a, load_int(from, b));
     } else {

@@ -11,7 +11,7 @@ namespace tegula {
 Attrs attrs_at(const Attrs& attrs, std::span<const int64_t> extents) {
   Attrs out = attrs;
   for (const auto& [name, value] : attrs)
-    if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) {
+    if (const auto* dims = value.get_if<std::vector<Dim>>()) {
       std::vector<Dim> fixed;
       for (const Dim& d : *dims) fixed.push_back(d.at(extents));
       out.set(name, std::move(fixed));
@@ -43,7 +43,7 @@ std::unordered_map<const void*, size_t> address_map(const TensorRef& t) {
   std::unordered_map<const void*, size_t> map;
   size_t n = 0;
   for_each_index(shape_of(t), [&](const Index& i) {
-    map[t.as<std::byte>() + RefArgs<double>::offset_at(t, i) * size_bytes(t.dtype)] = n++;
+    map[t.as<std::byte>() + RefTensors::offset_at(t, i) * size_bytes(t.dtype)] = n++;
   });
   return map;
 }
@@ -59,7 +59,7 @@ void mark_through(Flags& flags, std::span<const TensorRef> owners, const Flags& 
         if (!view_flags[v][n++]) return;
         const auto it =
             owned.find(views[v].as<std::byte>() +
-                       RefArgs<double>::offset_at(views[v], i) * size_bytes(views[v].dtype));
+                       RefTensors::offset_at(views[v], i) * size_bytes(views[v].dtype));
         if (it != owned.end()) flags[k][it->second] = 1;
       });
     }
@@ -153,7 +153,7 @@ Status Interpreter::call(const OpCall& call, std::span<const TensorRef> in,
                          std::span<const TensorRef> out, Flags* touched_in,
                          NodeCount* count) const {
   const Reference& ref = call.op->reference;
-  if (!ref.f64 || !ref.f32 || !ref.counted)
+  if (!ref.f64 || !ref.f32)
     return unsupported(cat(call.op->name, ": has no reference"));
   if (arithmetic_ == Arithmetic::kOracle && !runs_in_ints(ref, in, out))
     return run_op(ref.f64, call, in, out, nullptr, nullptr);
@@ -164,7 +164,7 @@ Status Interpreter::call(const OpCall& call, std::span<const TensorRef> in,
   Flags own_in, written = untouched(out);
   if (!touched_in) own_in = untouched(in), touched_in = &own_in;
   const int64_t before = Counted::flops();
-  auto status = run_op(ref.counted, call, in, out, touched_in, &written);
+  auto status = run_op(ref.f64, call, in, out, touched_in, &written);
   if (count)
     *count = {Counted::flops() - before,
               {count_touched(*touched_in, call.in), count_touched(written, call.out)}};

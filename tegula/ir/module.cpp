@@ -2,6 +2,27 @@
 
 namespace tegula {
 
+Node::Node() = default;
+Node::Node(const Node&) = default;
+Node::Node(Node&&) noexcept = default;
+Node& Node::operator=(const Node&) = default;
+Node& Node::operator=(Node&&) noexcept = default;
+Node::~Node() = default;
+
+Function::Function() = default;
+Function::Function(const Function&) = default;
+Function::Function(Function&&) noexcept = default;
+Function& Function::operator=(const Function&) = default;
+Function& Function::operator=(Function&&) noexcept = default;
+Function::~Function() = default;
+
+Module::Module() = default;
+Module::Module(const Module&) = default;
+Module::Module(Module&&) noexcept = default;
+Module& Module::operator=(const Module&) = default;
+Module& Module::operator=(Module&&) noexcept = default;
+Module::~Module() = default;
+
 std::vector<Type> Function::input_types(const Node& n) const {
   std::vector<Type> types;
   types.reserve(n.inputs.size());

@@ -42,6 +42,12 @@ struct Origin {
 };
 
 struct Node {
+  Node();
+  Node(const Node& other);
+  Node(Node&& other) noexcept;
+  Node& operator=(const Node& other);
+  Node& operator=(Node&& other) noexcept;
+  ~Node();
   const OpDef* op = nullptr;
   Attrs attrs;
   std::vector<ValueId> inputs;
@@ -70,6 +76,12 @@ struct Output {
 };
 
 struct Function {
+  Function();
+  Function(const Function& other);
+  Function(Function&& other) noexcept;
+  Function& operator=(const Function& other);
+  Function& operator=(Function&& other) noexcept;
+  ~Function();
   std::string name;
   std::vector<Value> values;
   std::vector<Node> nodes;
@@ -97,6 +109,12 @@ struct Function {
 };
 
 struct Module {
+  Module();
+  Module(const Module& other);
+  Module(Module&& other) noexcept;
+  Module& operator=(const Module& other);
+  Module& operator=(Module&& other) noexcept;
+  ~Module();
   std::vector<Symbol> symbols;
   std::vector<std::string> scopes = {""};  // "layers.3.attn"; each once, none first
   std::vector<Function> functions;

@@ -14,26 +14,26 @@ namespace {
 bool kind_matches(AttrKind kind, const AttrValue& v) {
   switch (kind) {
     case AttrKind::kBool:
-      return std::holds_alternative<bool>(v);
+      return v.holds<bool>();
     case AttrKind::kInt:
-      return std::holds_alternative<int64_t>(v);
+      return v.holds<int64_t>();
     case AttrKind::kFloat:
-      return std::holds_alternative<double>(v);
+      return v.holds<double>();
     case AttrKind::kString:
-      return std::holds_alternative<std::string>(v);
+      return v.holds<std::string>();
     case AttrKind::kDType:
-      return std::holds_alternative<DType>(v);
+      return v.holds<DType>();
     case AttrKind::kInts:
-      return std::holds_alternative<std::vector<int64_t>>(v);
+      return v.holds<std::vector<int64_t>>();
     case AttrKind::kDims:
-      return std::holds_alternative<std::vector<Dim>>(v);
+      return v.holds<std::vector<Dim>>();
   }
   return false;
 }
 
 // One or two powers of two, up to the most that there are.
 static Status check_shards(std::string_view op, const AttrValue& value) {
-  const auto* list = std::get_if<std::vector<int64_t>>(&value);
+  const auto* list = value.get_if<std::vector<int64_t>>();
   bool is_sound = list != nullptr && !list->empty() && list->size() <= 2;
   for (size_t i = 0; is_sound && i < list->size(); ++i)
     is_sound = (*list)[i] > 0 && shards_of((*list)[i]) == (*list)[i];
@@ -56,7 +56,7 @@ Status check_attrs(const OpCall& call) {
     if (known) TEGULA_TRY(check_shards(op.name, value));
     for (const AttrDef& def : op.attrs) known |= def.name == name;
     if (!known) return invalid_argument(cat(op.name, ": unknown attribute ", name));
-    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+    if (const auto* dims = value.get_if<std::vector<Dim>>())
       TEGULA_TRY(check_sizes(op.name, *dims));
   }
   return {};

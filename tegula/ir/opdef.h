@@ -74,13 +74,12 @@ struct InlineList {
   constexpr size_t size() const { return count; }
 };
 
-// The reference, instantiated from one functor: the f64 oracle, the naive kernel of the tensors'
-// own precision, the instrumented scalar that counts FLOPs and touched bytes, and, for ops that
-// take them, exact integers that wrap: what runs where no operand and no result is a float.
+// The reference, instantiated from one functor: the f64 oracle, which also counts FLOPs and touched
+// bytes, the naive kernel of float tensors, and, for ops that take them, exact integers that wrap:
+// what runs where no operand and no result is a float.
 struct Reference {
-  void (*f64)(RefArgs<double>&) = nullptr;
+  void (*f64)(RefArgs<Counted>&) = nullptr;
   void (*f32)(RefArgs<float>&) = nullptr;
-  void (*counted)(RefArgs<Counted>&) = nullptr;
   void (*ints)(RefArgs<Integer>&) = nullptr;  // null: floats only
 };
 

@@ -6,8 +6,7 @@
 // dtype. Only arithmetic on S counts as FLOPs; index arithmetic does not.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -52,11 +51,14 @@ struct Counted {
 };
 
 // Scalar functions for references: the same names for double, float and Counted.
+inline constexpr double kInfinity = __builtin_huge_val(), kNaN = __builtin_nan("");
+
 namespace scalar {
-#define TEGULA_SCALAR_UNARY(name)                       \
-  inline double name(double x) { return std::name(x); } \
-  inline float name(float x) { return std::name(x); }   \
-  inline Counted name(Counted x) { return Counted::did(std::name(x.v)); }
+// (Builtins, for <cmath> takes longer to parse than most ops take to compile.)
+#define TEGULA_SCALAR_UNARY(name)                                 \
+  inline double name(double x) { return __builtin_##name(x); }    \
+  inline float name(float x) { return __builtin_##name##f(x); }   \
+  inline Counted name(Counted x) { return Counted::did(__builtin_##name(x.v)); }
 TEGULA_SCALAR_UNARY(exp)
 TEGULA_SCALAR_UNARY(log)
 TEGULA_SCALAR_UNARY(sqrt)
@@ -66,10 +68,10 @@ TEGULA_SCALAR_UNARY(sin)
 TEGULA_SCALAR_UNARY(cos)
 TEGULA_SCALAR_UNARY(floor)
 #undef TEGULA_SCALAR_UNARY
-inline double fma(double a, double b, double c) { return std::fma(a, b, c); }
-inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline Counted fma(Counted a, Counted b, Counted c) {
-  return Counted::did(std::fma(a.v, b.v, c.v), 2);
+  return Counted::did(__builtin_fma(a.v, b.v, c.v), 2);
 }
 // NaN wins, as in the kernels.
 inline double max(double a, double b) { return a > b || a != a ? a : b; }
@@ -78,15 +80,15 @@ inline Counted max(Counted a, Counted b) { return Counted::did(max(a.v, b.v)); }
 inline double min(double a, double b) { return a < b || a != a ? a : b; }
 inline float min(float a, float b) { return a < b || a != a ? a : b; }
 inline Counted min(Counted a, Counted b) { return Counted::did(min(a.v, b.v)); }
-inline double pow(double a, double b) { return std::pow(a, b); }
-inline float pow(float a, float b) { return std::pow(a, b); }
-inline Counted pow(Counted a, Counted b) { return Counted::did(std::pow(a.v, b.v)); }
+inline double pow(double a, double b) { return __builtin_pow(a, b); }
+inline float pow(float a, float b) { return __builtin_powf(a, b); }
+inline Counted pow(Counted a, Counted b) { return Counted::did(__builtin_pow(a.v, b.v)); }
 inline bool is_nan(double a) { return a != a; }
 inline bool is_nan(float a) { return a != a; }
 inline bool is_nan(Counted a) { return a.v != a.v; }
-inline double abs(double a) { return std::fabs(a); }
-inline float abs(float a) { return std::fabs(a); }
-inline Counted abs(Counted a) { return Counted::did(std::fabs(a.v), 2); }
+inline double abs(double a) { return __builtin_fabs(a); }
+inline float abs(float a) { return __builtin_fabsf(a); }
+inline Counted abs(Counted a) { return Counted::did(__builtin_fabs(a.v), 2); }
 inline Integer max(Integer a, Integer b) { return a > b ? a : b; }
 inline Integer min(Integer a, Integer b) { return a < b ? a : b; }
 inline Integer abs(Integer a) { return a.v < 0 ? -a : a; }
@@ -102,28 +104,26 @@ S relu(S x) {
 template <class S>
 S silu(S x) {
   const S y = x / (S(1.0) + exp(-x));
-  return x == S(-HUGE_VAL) ? S(-0.0) : y;
+  return x == S(-kInfinity) ? S(-0.0) : y;
 }
 template <class S>
 S gelu(S x) {
   constexpr double kC = 0.7978845608028654;  // sqrt(2/pi)
   const S inner = x * ((x * x) * S(kC * 0.044715) + S(kC));
   const S y = x * S(0.5) * (S(1.0) + tanh(inner));
-  return x == S(-HUGE_VAL) ? S(-0.0) : y;
+  return x == S(-kInfinity) ? S(-0.0) : y;
 }
 }  // namespace scalar
 
 using Index = std::array<int64_t, kMaxRank>;
 
-template <class S>
-class RefArgs {
+// What references see whatever their scalar: the call, its tensors' elements by index, and a note of
+// which of them they touched.
+class RefTensors {
  public:
   OpCall call;
   std::span<const TensorRef> in;
   std::span<const TensorRef> out;
-  // Runs region r (an op's body) on tensors, with the same scalar; set by whoever runs references.
-  void (*run_region)(RefArgs&, size_t region, std::span<const TensorRef> in,
-                     std::span<const TensorRef> out) = nullptr;
   // One byte per element of each operand and result, set to 1 when touched; empty: not tracked.
   std::vector<std::vector<uint8_t>>* touched_in = nullptr;
   std::vector<std::vector<uint8_t>>* touched_out = nullptr;
@@ -134,104 +134,68 @@ class RefArgs {
   int64_t out_dim(size_t k, int d) const { return out[k].shape[d]; }
 
   template <class... I>
+  int64_t load_i(size_t k, I... index) const {
+    return load_i_at(k, Index{static_cast<int64_t>(index)...});
+  }
+  int64_t load_i_at(size_t k, const Index& index) const;
+  void store_i_at(size_t k, int64_t value, const Index& index) const;
+  double load_float_at(size_t k, const Index& index) const;
+  void store_float_at(size_t k, double value, const Index& index) const;
+
+  static int64_t offset_at(const TensorRef& t, const Index& index);
+  static int64_t row_major_at(const TensorRef& t, const Index& index);
+};
+
+template <class S>
+class RefArgs : public RefTensors {
+ public:
+  // Runs region r (an op's body) on tensors, with the same scalar; set by whoever runs references.
+  void (*run_region)(RefArgs&, size_t region, std::span<const TensorRef> in,
+                     std::span<const TensorRef> out) = nullptr;
+
+  template <class... I>
   S load(size_t k, I... index) const {
-    return get(k, offset(in[k], index...), row_major(in[k], index...));
+    return load_at(k, Index{static_cast<int64_t>(index)...});
   }
   S load_at(size_t k, const Index& index) const {
-    return get(k, offset_at(in[k], index), row_major_at(in[k], index));
-  }
-  template <class... I>
-  int64_t load_i(size_t k, I... index) const {
-    mark(touched_in, k, row_major(in[k], index...));
-    return load_int(in[k], offset(in[k], index...));
-  }
-  int64_t load_i_at(size_t k, const Index& index) const {
-    mark(touched_in, k, row_major_at(in[k], index));
-    return load_int(in[k], offset_at(in[k], index));
+    if constexpr (std::is_same_v<S, Integer>) {
+      return Integer::of(load_i_at(k, index));
+    } else {
+      return S(load_float_at(k, index));
+    }
   }
   template <class... I>
   void store(size_t k, S value, I... index) const {
-    put(k, value, offset(out[k], index...), row_major(out[k], index...));
+    store_at(k, value, Index{static_cast<int64_t>(index)...});
   }
   void store_at(size_t k, S value, const Index& index) const {
-    put(k, value, offset_at(out[k], index), row_major_at(out[k], index));
-  }
-  void store_i_at(size_t k, int64_t value, const Index& index) const {
-    mark(touched_out, k, row_major_at(out[k], index));
-    store_int(out[k], offset_at(out[k], index), value);
-  }
-
-  static int64_t offset_at(const TensorRef& t, const Index& index) {
-    int64_t o = 0;
-    for (int d = 0; d < t.rank; ++d) o += index[static_cast<size_t>(d)] * t.stride[d];
-    return o;
-  }
-  static int64_t row_major_at(const TensorRef& t, const Index& index) {
-    int64_t o = 0;
-    for (int d = 0; d < t.rank; ++d) o = o * t.shape[d] + index[static_cast<size_t>(d)];
-    return o;
-  }
-
- private:
-  template <class... I>
-  static Index pack(I... index) {
-    return Index{static_cast<int64_t>(index)...};
-  }
-  template <class... I>
-  static int64_t offset(const TensorRef& t, I... index) {
-    return offset_at(t, pack(index...));
-  }
-  template <class... I>
-  static int64_t row_major(const TensorRef& t, I... index) {
-    return row_major_at(t, pack(index...));
-  }
-  static void mark(std::vector<std::vector<uint8_t>>* touched, size_t k, int64_t at) {
-    if (touched) (*touched)[k][static_cast<size_t>(at)] = 1;
-  }
-  S get(size_t k, int64_t offset, int64_t at) const {
-    mark(touched_in, k, at);
     if constexpr (std::is_same_v<S, Integer>) {
-      return Integer::of(load_int(in[k], offset));
+      store_i_at(k, value.v, index);
     } else {
-      return S(load_element(in[k], offset));
-    }
-  }
-  void put(size_t k, S value, int64_t offset, int64_t at) const {
-    mark(touched_out, k, at);
-    if constexpr (std::is_same_v<S, Integer>) {
-      store_int(out[k], offset, value.v);
-    } else {
-      store_element(out[k], offset, static_cast<double>(value));
+      store_float_at(k, static_cast<double>(value), index);
     }
   }
 };
 
 template <class F>
-constexpr Reference reference_of = {[](RefArgs<double>& a) { F{}(a); },
-                                    [](RefArgs<float>& a) { F{}(a); },
-                                    [](RefArgs<Counted>& a) { F{}(a); }};
+constexpr Reference reference_of = {[](RefArgs<Counted>& a) { F{}(a); },
+                                    [](RefArgs<float>& a) { F{}(a); }};
 template <class F>
 constexpr Reference reference_with_ints = {reference_of<F>.f64, reference_of<F>.f32,
-                                           reference_of<F>.counted,
                                            [](RefArgs<Integer>& a) { F{}(a); }};
 
 // Whether tensors run in exact integers: the op has them, and no operand or result is a float.
-inline bool runs_in_ints(const Reference& r, std::span<const TensorRef> in,
-                         std::span<const TensorRef> out) {
-  bool has_float = false;
-  for (const TensorRef& t : in) has_float |= is_float(t.dtype);
-  for (const TensorRef& t : out) has_float |= is_float(t.dtype);
-  return !has_float && r.ints;
-}
+bool runs_in_ints(const Reference& r, std::span<const TensorRef> in,
+                  std::span<const TensorRef> out);
+// Whether every result is a float of at most 32 bits.
+bool runs_in_f32(std::span<const TensorRef> out);
 // Calls run(instantiation) with the one for tensors of their own precision: exact integers, or
 // float where every result is a float of at most 32 bits, else double.
 template <class Run>
 auto at_own_precision(const Reference& r, std::span<const TensorRef> in,
                       std::span<const TensorRef> out, Run&& run) {
   if (runs_in_ints(r, in, out)) return run(r.ints);
-  bool wide = false;
-  for (const TensorRef& t : out) wide |= t.dtype == DType::kF64 || !is_float(t.dtype);
-  return wide ? run(r.f64) : run(r.f32);
+  return runs_in_f32(out) ? run(r.f32) : run(r.f64);
 }
 
 // What an empty max and an empty min give: the least (greatest) value of the type; floats: -inf
@@ -241,7 +205,7 @@ S least(DType t) {
   if constexpr (std::is_same_v<S, Integer>) {
     return Integer::of(least_int(t));
   } else {
-    return S(is_float(t) ? -HUGE_VAL : static_cast<double>(least_int(t)));
+    return S(is_float(t) ? -kInfinity : static_cast<double>(least_int(t)));
   }
 }
 template <class S>
@@ -249,26 +213,19 @@ S greatest(DType t) {
   if constexpr (std::is_same_v<S, Integer>) {
     return Integer::of(greatest_int(t));
   } else {
-    return S(is_float(t) ? HUGE_VAL : static_cast<double>(greatest_int(t)));
+    return S(is_float(t) ? kInfinity : static_cast<double>(greatest_int(t)));
   }
 }
 
 // Calls fn(index) for every index of the shape, last dim fastest.
+void for_each_index(std::span<const int64_t> shape, void (*fn)(void* object, const Index& index),
+                    void* object);
 template <class F>
 void for_each_index(std::span<const int64_t> shape, F&& fn) {
-  Index index{};
-  for (int64_t d : shape)
-    if (d == 0) return;
-  for (;;) {
-    fn(static_cast<const Index&>(index));
-    size_t d = shape.size();
-    while (d-- > 0) {
-      if (++index[d] < shape[d]) break;
-      index[d] = 0;
-      if (d == 0) return;
-    }
-    if (shape.empty()) return;
-  }
+  using Fn = std::remove_reference_t<F>;
+  for_each_index(
+      shape, [](void* object, const Index& index) { (*static_cast<Fn*>(object))(index); },
+      const_cast<void*>(static_cast<const void*>(&fn)));
 }
 inline std::span<const int64_t> shape_of(const TensorRef& t) {
   return {t.shape, static_cast<size_t>(t.rank)};
@@ -276,6 +233,14 @@ inline std::span<const int64_t> shape_of(const TensorRef& t) {
 
 // What a test feeds an operand: values drawn by (seed, index), or given outright.
 struct SampleInput {
+  SampleInput();
+  SampleInput(const Type& type, double low = -1, double high = 1, std::vector<double> values = {},
+              bool is_differentiable = true);
+  SampleInput(const SampleInput& other);
+  SampleInput(SampleInput&& other) noexcept;
+  SampleInput& operator=(const SampleInput& other);
+  SampleInput& operator=(SampleInput&& other) noexcept;
+  ~SampleInput();
   Type type;
   double low = -1, high = 1;      // uniform; integers draw from [low, high]
   std::vector<double> values;     // if not empty: the values, row-major
@@ -284,13 +249,26 @@ struct SampleInput {
 
 // One case of an op: exercises it, its edges, or (expect_error) its bad inputs.
 struct Sample {
+  using Regions = std::vector<FuncId> (*)(Module&);
+  Sample() = default;
+  Sample(std::string_view name, std::initializer_list<SampleInput> in, Attrs attrs = {},
+         std::string_view expect_error = {}, bool smooth = true, Regions regions = nullptr,
+         std::string_view cost_bound = {});
+  Sample(std::string_view name, std::vector<SampleInput> in, Attrs attrs = {},
+         std::string_view expect_error = {}, bool smooth = true, Regions regions = nullptr,
+         std::string_view cost_bound = {});
+  Sample(const Sample& other);
+  Sample(Sample&& other) noexcept;
+  Sample& operator=(const Sample& other);
+  Sample& operator=(Sample&& other) noexcept;
+  ~Sample();
   std::string name;
   std::vector<SampleInput> in;
   Attrs attrs;
   std::string expect_error;  // a part of the message infer() must give; empty: valid
   bool smooth = true;        // finite differences apply at (almost) every drawn point
   // Adds the functions that the op takes as regions to the module; null: none.
-  std::vector<FuncId> (*regions)(Module&) = nullptr;
+  Regions regions = nullptr;
   // Not empty: this case's cost depends on its values, and flops and bytes price a bound of it, for
   // this reason. What is counted may then be less, never more.
   std::string cost_bound;

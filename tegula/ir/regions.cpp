@@ -1,7 +1,6 @@
 #include "tegula/ir/regions.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/sizes.h"
 
 namespace tegula {
@@ -12,7 +11,7 @@ RegionLayout::RegionLayout(const RegionDef& def, const Attrs& attrs, size_t n_op
       n_xs(def.slices.empty() ? 0 : static_cast<size_t>(attrs.i(def.slices))),
       n_invariants(n_operands - first - n_carry - n_xs) {
   if (const AttrValue* v = def.saves.empty() ? nullptr : attrs.find(def.saves))
-    saves = std::get<std::vector<int64_t>>(*v);
+    saves = v->get<std::vector<int64_t>>();
 }
 
 int64_t region_rounds(const RegionDef& def, const Attrs& attrs, std::span<const int64_t> extents) {

@@ -36,7 +36,7 @@ struct SumShards {
   static SumShards of(const Attrs& attrs) {
     const AttrValue* v = attrs.find(kSumShards);
     if (v == nullptr) return {};
-    const auto& list = std::get<std::vector<int64_t>>(*v);
+    const auto& list = v->get<std::vector<int64_t>>();
     return {list[0], list.size() > 1 ? list[1] : 1};
   }
   bool any() const { return outer > 1 || inner > 1; }

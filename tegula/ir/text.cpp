@@ -126,15 +126,14 @@ class Printer {
   }
 
   std::string attr(const AttrValue& value) const {
-    return std::visit(
+    return value.visit(
         [&](const auto& v) -> std::string {
           using T = std::remove_cvref_t<decltype(v)>;
           if constexpr (std::is_same_v<T, double>) return float_text(v);
           if constexpr (std::is_same_v<T, std::string>) return quoted(v);
           if constexpr (std::is_same_v<T, std::vector<Dim>>) return cat("(", dims(v), ")");
           if constexpr (!std::is_same_v<T, std::vector<Dim>>) return cat(v);
-        },
-        value);
+        });
   }
 
   const Module& m_;

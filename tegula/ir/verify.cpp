@@ -97,7 +97,7 @@ class Verifier {
       TEGULA_TRY(region(r, above));
     }
     for (const auto& [name, value] : n.attrs)
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      if (const auto* dims = value.get_if<std::vector<Dim>>())
         for (const Dim& d : *dims) TEGULA_TRY(dim(d, cat("attribute ", name)));
     const auto in = f_.input_types(n), have = f_.output_types(n);
     auto want = infer({n.op, &n.attrs, in, {}, &m_, n.regions});

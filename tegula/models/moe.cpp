@@ -1,9 +1,9 @@
 // Mixture of experts: Llama with a sparse feed-forward layer. A router sends each token to the k
 // likeliest of e experts and weighs their results. [Shazeer et al. 2017; Jiang et al. 2024]
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/models/decoder.h"
 #include "tegula/models/table.h"
 #include "tegula/ops/expert.h"

@@ -42,12 +42,12 @@ Var pad(Var x, int dim, int64_t lo, int64_t hi, int64_t interior, double value,
 Var concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
 
 // Elementwise, by the ops of their names.
-Var emit_unary(const OpDef& op, Var x, Loc loc);
-Var emit_binary(const OpDef& op, Var x, Var y, Loc loc);     // broadcast to one shape
-Var emit_binary(const OpDef& op, Var x, double y, Loc loc);  // y in x's dtype
-#define TEGULA_UNARY(name)      \
-  extern const OpDef name##_op; \
-  inline Var name(Var x, Loc loc = Loc::current()) { return emit_unary(name##_op, x, loc); }
+Var emit_unary(const OpDef& op, const Var& x, Loc loc);
+Var emit_binary(const OpDef& op, const Var& x, const Var& y, Loc loc);  // broadcast to one shape
+Var emit_binary(const OpDef& op, const Var& x, double y, Loc loc);      // y in x's dtype
+#define TEGULA_UNARY(name)                                         \
+  extern const OpDef name##_op;                                    \
+  inline Var name(const Var& x, Loc loc = Loc::current()) { return emit_unary(name##_op, x, loc); }
 TEGULA_UNARY(neg)
 TEGULA_UNARY(abs)
 TEGULA_UNARY(sign)
@@ -87,13 +87,13 @@ TEGULA_UNARY(erfc)
 // x/2 · erfc(-x/√2): what torch calls gelu without an approximation.
 Var gelu_erf(Var x, Loc loc = Loc::current());
 Var bitwise_not(Var x, Loc loc = Loc::current());  // of integers all bits, of bool the truth
-#define TEGULA_BINARY(name)                                    \
-  extern const OpDef name##_op;                                \
-  inline Var name(Var x, Var y, Loc loc = Loc::current()) {    \
-    return emit_binary(name##_op, x, y, loc);                  \
-  }                                                            \
-  inline Var name(Var x, double y, Loc loc = Loc::current()) { \
-    return emit_binary(name##_op, x, y, loc);                  \
+#define TEGULA_BINARY(name)                                                 \
+  extern const OpDef name##_op;                                             \
+  inline Var name(const Var& x, const Var& y, Loc loc = Loc::current()) {   \
+    return emit_binary(name##_op, x, y, loc);                               \
+  }                                                                         \
+  inline Var name(const Var& x, double y, Loc loc = Loc::current()) {       \
+    return emit_binary(name##_op, x, y, loc);                               \
   }
 TEGULA_BINARY(add)
 TEGULA_BINARY(sub)
@@ -134,19 +134,19 @@ std::vector<Var> barrier(std::span<const Var> xs, std::span<const Var> after,
                          Loc loc = Loc::current());
 
 // An operator has no default argument: its source location is the builder's override, or here.
-inline Var operator+(Var x, Var y) { return add(x, y); }
-inline Var operator-(Var x, Var y) { return sub(x, y); }
-inline Var operator*(Var x, Var y) { return mul(x, y); }
-inline Var operator/(Var x, Var y) { return div(x, y); }
-inline Var operator+(Var x, double y) { return add(x, y); }
-inline Var operator-(Var x, double y) { return sub(x, y); }
-inline Var operator*(Var x, double y) { return mul(x, y); }
-inline Var operator/(Var x, double y) { return div(x, y); }
-inline Var operator*(double x, Var y) { return mul(y, x); }
-inline Var operator+(double x, Var y) { return add(y, x); }
-Var operator-(double x, Var y);
-Var operator/(double x, Var y);
-inline Var operator-(Var x) { return neg(x); }
+Var operator+(const Var& x, const Var& y);
+Var operator-(const Var& x, const Var& y);
+Var operator*(const Var& x, const Var& y);
+Var operator/(const Var& x, const Var& y);
+Var operator+(const Var& x, double y);
+Var operator-(const Var& x, double y);
+Var operator*(const Var& x, double y);
+Var operator/(const Var& x, double y);
+Var operator*(double x, const Var& y);
+Var operator+(double x, const Var& y);
+Var operator-(double x, const Var& y);
+Var operator/(double x, const Var& y);
+Var operator-(const Var& x);
 
 // Reductions over `dims` (negative counts from the end); keep: extent 1 remains.
 Var reduce_sum(Var x, std::vector<int64_t> dims, bool keep = false, Loc loc = Loc::current());

@@ -13,12 +13,12 @@
 // given to it cast. Carries stay f32.
 //
 // This pass changes bits: results are those of the rounded operands.
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/math.h"

@@ -3,8 +3,8 @@
 // reads leave the bodies, with the carries that only feed themselves and the operands that only
 // these read. Works backward from the function's results, so that what a loop no longer takes need
 // not be made, and removes dead nodes with it. All that stays is the same ops: bits stay.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/autodiff.h"

@@ -3,9 +3,9 @@
 // then not read again, and not even written unless others read it too.
 //
 // The body gets the product rounded, as it was in memory: bits stay.
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"

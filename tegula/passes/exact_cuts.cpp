@@ -1,7 +1,6 @@
 #include "tegula/passes/exact_cuts.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/sum_shards.h"

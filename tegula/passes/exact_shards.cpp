@@ -2,8 +2,8 @@
 // (sum_shards.h): gradients of weights, norms, biases, tables and of the loss's head. What they are
 // depends on the shape of the whole step alone, never on a mesh. The update sums nothing over a
 // batch.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"
 #include "tegula/passes/plain_dot.h"

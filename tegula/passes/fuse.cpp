@@ -2,10 +2,10 @@
 // cache: writes each group that fuse_groups found as one `fused` node.
 #include "tegula/passes/fuse.h"
 
-#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ops/table.h"

@@ -1,8 +1,8 @@
 #include "tegula/passes/fuse_groups.h"
 
-#include <algorithm>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
 
 namespace tegula {

@@ -1,7 +1,6 @@
 #include "tegula/passes/local_call.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/sum_shards.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/ring.h"

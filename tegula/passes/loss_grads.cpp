@@ -3,8 +3,8 @@
 // not under a budget of memory, since the kernel there keeps logits, and the gradient's alone does
 // not. Keeps bits on one device, but for bf16 on Hopper, whose kernel of both forms exponentials
 // and no logits.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/linear_cross_entropy.h"
 #include "tegula/ops/table.h"

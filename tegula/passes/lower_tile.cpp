@@ -1,7 +1,6 @@
 #include "tegula/passes/lower_tile.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
 #include "tegula/tile/builder.h"
 

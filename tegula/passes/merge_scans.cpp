@@ -2,8 +2,8 @@
 // the same loop again for its gradient (ops/common/scan.cpp), which saves carries and may give more
 // ys, run once. All run one body on the same operands: bits stay. Comes before bodies are
 // rewritten, while one that gives more is still the other with more results.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/edit.h"

@@ -3,10 +3,10 @@
 // runs on a whole step alone. Gradients do not depend on such a sum.
 #include "tegula/passes/order_free_sum.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"
 #include "tegula/passes/pass.h"

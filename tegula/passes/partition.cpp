@@ -1,9 +1,9 @@
 #include "tegula/passes/partition.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/collective.h"

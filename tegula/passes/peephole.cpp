@@ -1,7 +1,6 @@
 #include "tegula/passes/peephole.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/element.h"
 #include "tegula/ops/table.h"
 
@@ -12,7 +11,7 @@ std::optional<double> uniform_value(const Function& f, ValueId v) {
     if (n->op == &constant_op) {
       const AttrValue* value = n->attrs.find("value");
       if (!value) return std::nullopt;
-      return rounded_to(n->attrs.dtype("dtype"), std::get<double>(*value));
+      return rounded_to(n->attrs.dtype("dtype"), value->get<double>());
     }
     if (!n->op->is_view || n->inputs.size() != 1 || n->op->has_effect) return std::nullopt;
     v = n->inputs[0];

@@ -1,8 +1,8 @@
 #include "tegula/passes/planning.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/module.h"
 
 namespace tegula {

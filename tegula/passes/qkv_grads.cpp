@@ -8,9 +8,9 @@
 // pays where what is no longer written and read, a sum's addends, is more than the a_j and, unless
 // they are there side by side, the w_j. In Mode::kFast alone (sum_products does it by shards).
 // Changes bits: an output is one chain, rounded once.
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"

@@ -14,9 +14,9 @@
 // from live as long as before; or one of them that the forward part writes anyway, and that is no
 // larger, waits in its place: a norm's operand for its normalised rows. The same ops run on the
 // same values: bits stay. With a budget, or --checkpoint, remat decides instead.
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/table.h"

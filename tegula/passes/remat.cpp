@@ -12,9 +12,9 @@
 //
 // A body that holds a forward and a backward part of its own (a loop over micro-batches) is done by
 // itself: its arena is one workspace of the function's.
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"

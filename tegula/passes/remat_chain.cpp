@@ -1,7 +1,6 @@
 #include "tegula/passes/remat_chain.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/ops/table.h"
 

@@ -1,6 +1,7 @@
 #include "tegula/passes/remat_dp.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
+
 
 namespace tegula {
 

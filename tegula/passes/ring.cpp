@@ -1,7 +1,6 @@
 #include "tegula/passes/ring.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/collective.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"

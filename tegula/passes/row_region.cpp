@@ -1,7 +1,6 @@
 #include "tegula/passes/row_region.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/passes/plain_dot.h"
 
 namespace tegula {

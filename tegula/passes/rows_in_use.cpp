@@ -1,7 +1,6 @@
 #include "tegula/passes/rows_in_use.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
 #include "tegula/ops/table.h"
 

@@ -5,9 +5,9 @@
 // Left alone where the operands do not depend on other carries (a blockwise layer: its loop is
 // there so that its values need not be kept), and under a budget where the loop does not stack them
 // yet.
-#include <algorithm>
 #include <string>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/common/scan.h"
 #include "tegula/ops/math.h"

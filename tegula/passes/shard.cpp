@@ -1,8 +1,8 @@
 #include "tegula/passes/shard.h"
 
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/regions.h"
 #include "tegula/ops/table.h"

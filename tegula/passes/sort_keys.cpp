@@ -1,8 +1,8 @@
 // Attention over keys out of order (a row that ranks were dealt, gathered again) gets them in the
 // order of their positions, which kernels want. Before the cut such a call is whole, as if there
 // were a kernel for it: a ring's parts have their keys in order.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/attention.h"
 #include "tegula/passes/pass.h"

@@ -1,9 +1,9 @@
 #include "tegula/passes/split.h"
 
-#include <algorithm>
 #include <array>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ops/math.h"
 

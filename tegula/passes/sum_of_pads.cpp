@@ -65,7 +65,7 @@ bool never_minus_zero(const Function& f, ValueId v, bool sums_count) {
     const OpDef* op = n->op;
     if (op == &constant_op) {
       const AttrValue* c = n->attrs.find("value");
-      return !c || !(std::get<double>(*c) == 0 && std::signbit(std::get<double>(*c)));
+      return !c || !(c->get<double>() == 0 && std::signbit(c->get<double>()));
     }
     if (op == &cast_op && !is_float(f.type(n->inputs[0]).dtype)) return true;
     if (op == &add_op) {

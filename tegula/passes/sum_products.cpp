@@ -8,8 +8,8 @@
 // operand that is a concatenation along what is summed (a fused projection's gradient) is several
 // addends. Changes bits: each output is one chain a shard, rounded once. Runs on a whole step
 // alone.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/builder.h"
 #include "tegula/ir/sum_shards.h"
 #include "tegula/ops/math.h"

@@ -1,9 +1,9 @@
 // Replaces a node with sums in shards by its op on each cell and trees of sums (sum_shards.h).
 #include "tegula/passes/sum_shards.h"
 
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
 #include "tegula/ops/math.h"
 #include "tegula/ops/table.h"

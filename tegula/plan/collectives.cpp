@@ -1,7 +1,6 @@
 #include "tegula/plan/collectives.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
 #include "tegula/ir/opdef.h"
 

@@ -1,8 +1,8 @@
 // A concat (an op that joins) whose operands are written where it would put them: nothing is moved
 // then. The step stays in the plan, its operands are views of its result.
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/plan/planner.h"
 #include "tegula/plan/views.h"

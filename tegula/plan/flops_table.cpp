@@ -1,8 +1,8 @@
 #include "tegula/plan/flops_table.h"
 
-#include <algorithm>
 #include <cstdlib>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/table.h"
 #include "tegula/plan/places.h"
 

@@ -1,9 +1,9 @@
 #include "tegula/plan/gantt.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/html.h"
 
 namespace tegula {

@@ -1,10 +1,10 @@
 #include "tegula/plan/gather_alike.h"
 
-#include <algorithm>
 #include <climits>
 #include <map>
 #include <string>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/shape.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/ops/table.h"

@@ -2,9 +2,9 @@
 // slots (resolving views, inserting copies where a kernel cannot read strides); merge slots where a
 // result may overwrite an operand or a donated parameter, or lie where a concat would put it; lay
 // the rest into the arena.
-#include <algorithm>
 #include <chrono>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/regions.h"
@@ -49,7 +49,7 @@ static Error uncountable(const OpCall& call, const Step& step) {
   } else {
     for (const auto& region : step.regions) factor(cat("FLOPs of ", region->name), region->flops());
     for (const auto& [name, value] : *call.attrs)  // the rounds are among them
-      std::visit([&, &name = name](const auto& v) { factor(name, v); }, value);
+      value.visit([&, &name = name](const auto& v) { factor(name, v); });
   }
   return {Code::kUnsupported,
           cat(step.op->name, ": its FLOPs, a product of ", product,

@@ -1,7 +1,8 @@
 #include "tegula/plan/memory.h"
 
-#include <algorithm>
 #include <numeric>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

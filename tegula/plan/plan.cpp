@@ -1,8 +1,8 @@
 #include "tegula/plan/plan.h"
 
-#include <algorithm>
 #include <cstdio>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
 #include "tegula/cost/price.h"
 #include "tegula/ir/collective.h"

@@ -1,11 +1,11 @@
 #include "tegula/plan/plan_json.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/io/sha256.h"
 #include "tegula/ir/opdef.h"
@@ -85,17 +85,17 @@ class Writer {
   // Kinds that JSON does not tell apart are wrapped; floats are their bits.
   static Json attr(const AttrValue& v) {
     Json::Array out;
-    if (const auto* b = std::get_if<bool>(&v)) return *b;
-    if (const auto* i = std::get_if<int64_t>(&v)) return *i;
-    if (const auto* s = std::get_if<std::string>(&v)) return *s;
-    if (const auto* t = std::get_if<DType>(&v)) return Json::object({{"dtype", dtype_name(*t)}});
-    if (const auto* f = std::get_if<double>(&v))
+    if (const auto* b = v.get_if<bool>()) return *b;
+    if (const auto* i = v.get_if<int64_t>()) return *i;
+    if (const auto* s = v.get_if<std::string>()) return *s;
+    if (const auto* t = v.get_if<DType>()) return Json::object({{"dtype", dtype_name(*t)}});
+    if (const auto* f = v.get_if<double>())
       return Json::object({{"float_bits", std::bit_cast<int64_t>(*f)}, {"float", *f}});
-    if (const auto* ints = std::get_if<std::vector<int64_t>>(&v)) {
+    if (const auto* ints = v.get_if<std::vector<int64_t>>()) {
       for (int64_t i : *ints) out.push_back(i);
       return out;
     }
-    for (const Dim& d : std::get<std::vector<Dim>>(v)) out.push_back(dim(d));
+    for (const Dim& d : v.get<std::vector<Dim>>()) out.push_back(dim(d));
     return Json::object({{"dims", std::move(out)}});
   }
   Json step(const Step& s) {

@@ -1,9 +1,9 @@
 #include "tegula/plan/program.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/schedule_check.h"
 

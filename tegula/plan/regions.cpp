@@ -2,8 +2,7 @@
 // their arenas may lie in one place: the step's workspace, behind a line for a loop's condition.
 #include "tegula/plan/regions.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 #include "tegula/plan/memory.h"
 #include "tegula/plan/planner.h"

@@ -1,6 +1,7 @@
 #include "tegula/plan/schedule_loop.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
+
 
 namespace tegula {
 

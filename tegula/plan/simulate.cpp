@@ -1,9 +1,10 @@
 #include "tegula/plan/simulate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

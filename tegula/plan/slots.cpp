@@ -1,8 +1,8 @@
 // Which slots are one slot (donated state, results written over operands that die there), and where
 // the others lie in the arena.
-#include <algorithm>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/table.h"

@@ -1,7 +1,8 @@
 #include "tegula/plan/token_slices.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

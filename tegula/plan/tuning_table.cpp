@@ -13,16 +13,16 @@ constexpr int64_t kVersion = 1;
 
 std::string to_text(const AttrValue& value) {
   std::string out;
-  if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
-  if (const auto* i = std::get_if<int64_t>(&value)) return cat(*i);
-  if (const auto* f = std::get_if<double>(&value)) return cat(*f);
-  if (const auto* s = std::get_if<std::string>(&value)) return cat("'", *s, "'");
-  if (const auto* t = std::get_if<DType>(&value)) return cat(*t);
-  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+  if (const auto* b = value.get_if<bool>()) return *b ? "true" : "false";
+  if (const auto* i = value.get_if<int64_t>()) return cat(*i);
+  if (const auto* f = value.get_if<double>()) return cat(*f);
+  if (const auto* s = value.get_if<std::string>()) return cat("'", *s, "'");
+  if (const auto* t = value.get_if<DType>()) return cat(*t);
+  if (const auto* ints = value.get_if<std::vector<int64_t>>()) {
     for (const int64_t i : *ints) out += cat(out.empty() ? "" : ",", i);
     return out;
   }
-  for (const Dim& d : std::get<std::vector<Dim>>(value))
+  for (const Dim& d : value.get<std::vector<Dim>>())
     out += cat(out.empty() ? "" : ",", d.bound());
   return out;
 }

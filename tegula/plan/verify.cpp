@@ -1,8 +1,8 @@
 #include "tegula/plan/verify.h"
 
-#include <algorithm>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 #include "tegula/plan/verify_parts.h"
 

@@ -1,5 +1,5 @@
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/verify_parts.h"
 

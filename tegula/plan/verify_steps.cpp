@@ -1,7 +1,7 @@
 // The rules of verify_plan that look at one step: its launch, its regions, its tensors' strides.
-#include <algorithm>
 #include <array>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/regions.h"
 #include "tegula/plan/regions.h"
@@ -181,7 +181,7 @@ class Binder {
   bool read_count(std::string_view name, size_t most, size_t* n) const {
     if (name.empty()) return true;
     const AttrValue* v = s_.attrs.find(name);
-    const int64_t* count = v ? std::get_if<int64_t>(v) : nullptr;
+    const int64_t* count = v ? v->get_if<int64_t>() : nullptr;
     if (!count || *count < 0 || static_cast<uint64_t>(*count) > most) return false;
     *n = static_cast<size_t>(*count);
     return true;
@@ -197,12 +197,12 @@ class Binder {
       return false;
     if (def_.length.empty()) return def_.carries.empty() || s_.out.size() == n_carry_;
     const AttrValue *length = s_.attrs.find(def_.length), *saves = s_.attrs.find(def_.saves);
-    const auto* lengths = length ? std::get_if<std::vector<Dim>>(length) : nullptr;
+    const auto* lengths = length ? length->get_if<std::vector<Dim>>() : nullptr;
     if (!lengths || lengths->size() != 1) return false;
     length_ = (*lengths)[0];
     if (saves) {
-      if (!std::holds_alternative<std::vector<int64_t>>(*saves)) return false;
-      saves_ = std::get<std::vector<int64_t>>(*saves);
+      if (!saves->holds<std::vector<int64_t>>()) return false;
+      saves_ = saves->get<std::vector<int64_t>>();
     }
     return saves_.size() <= s_.out.size() - n_carry_;
   }

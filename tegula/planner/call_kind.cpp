@@ -83,8 +83,8 @@ MeasuredCall describe(const Step& s, int n_threads) {
   c.kernel = s.kernel ? std::string(s.kernel->name) : cat("reference ", s.op->name);
   c.kind = cat(c.kernel, " x", n_threads);
   for (const auto& [name, value] : s.attrs) {
-    if (const auto* flag = std::get_if<bool>(&value); flag && *flag) c.kind += cat(" ", name);
-    if (const auto* text = std::get_if<std::string>(&value)) c.kind += cat(" ", name, "=", *text);
+    if (const auto* flag = value.get_if<bool>(); flag && *flag) c.kind += cat(" ", name);
+    if (const auto* text = value.get_if<std::string>()) c.kind += cat(" ", name, "=", *text);
   }
   for (const auto* side : {&s.in, &s.out})
     for (const PlanTensor& t : *side) c.kind += cat(" ", t.type.dtype);

@@ -1,7 +1,7 @@
 // What a session does with steps that run in the background: a start shows the ranks' tensors, the
 // work itself is done after any step up to the one that ends it.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/kernels/peers.h"
 #include "tegula/runtime/session.h"
 

@@ -1,10 +1,10 @@
 #include "tegula/runtime/compile.h"
 
-#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/hash.h"
 #include "tegula/passes/shard_check.h"
 #include "tegula/plan/collectives.h"

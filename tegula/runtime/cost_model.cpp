@@ -1,7 +1,8 @@
 #include "tegula/runtime/cost_model.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

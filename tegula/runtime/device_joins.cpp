@@ -1,9 +1,9 @@
 // Many small launches of one kernel become one: of the updates of a model's parameters, say. And a
 // launch may begin with the one before it, products with the norm of what they read, and end with
 // the one after it, products with the gate of what they make.
-#include <algorithm>
 #include <unordered_map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/runtime/device_steps.h"
 
 namespace tegula {

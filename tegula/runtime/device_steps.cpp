@@ -1,11 +1,11 @@
 #include "tegula/runtime/device_steps.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/denormals.h"
 #include "tegula/base/round.h"
 #include "tegula/ir/opdef.h"

@@ -1,8 +1,8 @@
 #include "tegula/runtime/eager.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/reference.h"
 
 namespace tegula {
@@ -14,7 +14,7 @@ std::string key_of(const Node& node, const std::vector<Type>& types) {
   std::string key(node.op->name);
   for (const auto& [name, value] : node.attrs) {
     key += cat(";", name, "=", value.index(), ":");
-    std::visit(
+    value.visit(
         [&](const auto& v) {
           using T = std::decay_t<decltype(v)>;
           if constexpr (std::is_same_v<T, double>) {
@@ -24,8 +24,7 @@ std::string key_of(const Node& node, const std::vector<Type>& types) {
           } else {
             append(key, v);
           }
-        },
-        value);
+        });
   }
   for (const Type& t : types) append(key, cat(";", t));
   for (FuncId r : node.regions) append(key, cat(";@", r));
@@ -207,8 +206,8 @@ Status Eager::run_node(const Node& node, std::span<const ValueId> inputs,
       std::memcpy(to.data, from.data, static_cast<size_t>(bytes));
     } else {
       for_each_index(shape_of(to), [&](const Index& index) {
-        std::memcpy(static_cast<char*>(to.data) + size * RefArgs<double>::offset_at(to, index),
-                    static_cast<char*>(from.data) + size * RefArgs<double>::offset_at(from, index),
+        std::memcpy(static_cast<char*>(to.data) + size * RefTensors::offset_at(to, index),
+                    static_cast<char*>(from.data) + size * RefTensors::offset_at(from, index),
                     static_cast<size_t>(size));
       });
     }

@@ -1,9 +1,9 @@
 #include "tegula/runtime/measure.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/base/philox.h"
 #include "tegula/kernels/cpu/isa/read_burst.h"

@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <chrono>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/kernels/device.h"
 #include "tegula/kernels/registry.h"

@@ -1,7 +1,6 @@
 #include "tegula/runtime/measured_target.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
 #include "tegula/runtime/measure.h"

@@ -5,11 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/target.h"

@@ -1,8 +1,8 @@
 #include "tegula/runtime/memory_watch.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/ir/opdef.h"
 #include "tegula/plan/memory.h"

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -10,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/cpu/isa/fma_burst.h"
 #include "tegula/kernels/cpu/isa/read_burst.h"

@@ -1,7 +1,8 @@
 #include "tegula/runtime/program_session.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

@@ -1,8 +1,8 @@
 #include "tegula/runtime/regions.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ir/regions.h"
 
 namespace tegula {

@@ -1,9 +1,9 @@
 #include "tegula/runtime/search.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 #include "tegula/runtime/cost_model.h"
 

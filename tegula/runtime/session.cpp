@@ -150,8 +150,8 @@ void Session::set_extents() {
     fix(step.in, b.in, b.in_types), fix(step.out, b.out, b.out_types);
     b.is_empty = are_empty(b.out);
     for (const auto& [name, value] : step.attrs)
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) {
-        auto& fixed = std::get<std::vector<Dim>>(*b.attrs.find(name));
+      if (const auto* dims = value.get_if<std::vector<Dim>>()) {
+        auto& fixed = b.attrs.find(name)->get<std::vector<Dim>>();
         for (size_t d = 0; d < dims->size(); ++d) fixed[d] = (*dims)[d].at(extents_);
       }
   }

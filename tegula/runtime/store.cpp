@@ -1,8 +1,8 @@
 #include "tegula/runtime/store.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/sizes.h"
 
 namespace tegula {

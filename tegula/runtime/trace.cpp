@@ -1,8 +1,9 @@
 #include "tegula/runtime/trace.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <numeric>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

@@ -1,6 +1,5 @@
 #include "tegula/runtime/tuner.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/denormals.h"
 
 namespace tegula {

@@ -1,9 +1,9 @@
 #include "tegula/serve/generator.h"
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/serve/stop_texts.h"
 
 namespace tegula {

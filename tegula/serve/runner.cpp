@@ -1,7 +1,6 @@
 #include "tegula/serve/runner.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"

@@ -1,10 +1,10 @@
 #include "tegula/serve/sampler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 
 namespace tegula {

@@ -1,10 +1,11 @@
 // Text on its way out: the part that may be the beginning of a stop text waits.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

@@ -1,7 +1,6 @@
 #include "tegula/tile/program.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/shape.h"
 #include "tegula/tile/schedule.h"
 
@@ -237,9 +236,9 @@ Status verify(const Program& p) { return Verifier(p).run(); }
 
 Status seal(Program& p) {
   TEGULA_TRY(verify(p));
-  p.resident = std::make_shared<const Schedule>(make_schedule(p, true));
+  p.resident = share<const Schedule>(make_schedule(p, true));
   const bool has_rows = p.resident->long_bytes > 0;
-  p.streamed = has_rows ? std::make_shared<const Schedule>(make_schedule(p, false)) : p.resident;
+  p.streamed = has_rows ? share<const Schedule>(make_schedule(p, false)) : p.resident;
   return {};
 }
 

@@ -32,7 +32,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +39,7 @@
 
 #include "tegula/base/dtype.h"
 #include "tegula/base/result.h"
+#include "tegula/base/shared.h"
 
 namespace tegula::tile {
 
@@ -259,7 +259,7 @@ struct Program {
   std::vector<Instr> code;
   // Derived by seal(). `resident` keeps what crosses a reduction in a row-sized buffer, `streamed`
   // computes it again, for rows too long to keep.
-  std::shared_ptr<const Schedule> resident, streamed;
+  Shared<const Schedule> resident, streamed;
 };
 
 inline constexpr int kMaxOperands = 64;

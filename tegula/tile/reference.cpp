@@ -1,8 +1,8 @@
 #include "tegula/tile/reference.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/half.h"
 #include "tegula/base/integer.h"
 #include "tegula/base/integer_math.h"

@@ -1,6 +1,7 @@
 #include "tegula/tile/schedule.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
+
 
 namespace tegula::tile {
 

@@ -1,8 +1,8 @@
 #include "tegula/train/checkpoint.h"
 
-#include <algorithm>
 #include <set>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/json.h"
 #include "tegula/ir/reference.h"

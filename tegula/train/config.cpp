@@ -1,7 +1,8 @@
 #include "tegula/train/config.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

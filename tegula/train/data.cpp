@@ -1,7 +1,6 @@
 #include "tegula/train/data.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 
 namespace tegula {

@@ -1,7 +1,6 @@
 #include "tegula/train/deal.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/position_runs.h"
 
 namespace tegula {

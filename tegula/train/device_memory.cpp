@@ -1,7 +1,6 @@
 #include "tegula/train/device_memory.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/plan/memory.h"
 

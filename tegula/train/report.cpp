@@ -1,9 +1,9 @@
 #include "tegula/train/report.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/file.h"
 #include "tegula/io/html.h"
 #include "tegula/plan/places.h"

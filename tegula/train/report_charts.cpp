@@ -1,8 +1,8 @@
 #include "tegula/train/report_charts.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/html.h"
 #include "tegula/train/svg.h"
 

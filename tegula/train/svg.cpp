@@ -1,9 +1,9 @@
 #include "tegula/train/svg.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/str.h"
 #include "tegula/io/html.h"
 

@@ -1,9 +1,9 @@
 #include "tegula/train/timeline.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/html.h"
 #include "tegula/ir/opdef.h"
 

@@ -1,9 +1,9 @@
 #include "tegula/train/trainer.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/round.h"
 #include "tegula/base/saturating.h"
 #include "tegula/io/checkpoint.h"
@@ -356,7 +356,7 @@ Error Trainer::not_finite(const StepReport& report) {
       const TensorRef t = *there;
       bool nan = false, infinite = false;
       for_each_index(shape_of(t), [&](const Index& i) {
-        const double v = load_element(t, RefArgs<double>::offset_at(t, i));
+        const double v = load_element(t, RefTensors::offset_at(t, i));
         nan = nan || std::isnan(v), infinite = infinite || std::isinf(v);
       });
       // From the repository's root on: the compiler may have been run elsewhere.

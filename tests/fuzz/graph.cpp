@@ -29,7 +29,7 @@ bool is_small(const Module& m) {
         for (int d = 0; d < f.type(v).shape.rank(); ++d)
           longest = std::max(longest, f.type(v).shape[d].bound());
       if (const auto* most = n.attrs.find("max_trips"))
-        if (const auto* k = std::get_if<int64_t>(most)) longest = std::max(longest, *k);
+        if (const auto* k = most->get_if<int64_t>()) longest = std::max(longest, *k);
       if (longest > 64 || (trips *= longest) > 256) return false;
     }
   }

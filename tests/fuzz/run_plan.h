@@ -30,7 +30,7 @@ inline bool is_small(const Plan& p, int64_t budget = 1 << 16) {
       }
     if (elements > budget || (budget -= elements) < 0) return false;
     for (const auto& [name, value] : s.attrs)
-      if (const auto* n = std::get_if<int64_t>(&value); n && name == "max_trips")
+      if (const auto* n = value.get_if<int64_t>(); n && name == "max_trips")
         trips = std::max(trips, *n);
     for (const auto& region : s.regions)
       if (trips > budget || !is_small(*region, budget / std::max<int64_t>(trips, 1))) return false;
@@ -69,7 +69,7 @@ inline void run_everywhere(const std::shared_ptr<const Plan>& plan) {
     for (size_t r = 0; r < plan->results.size(); ++r) {
       const TensorRef t = (*session)->result(static_cast<int>(r));
       for_each_index(shape_of(t), [&](const Index& i) {
-        sum += load_element(t, RefArgs<double>::offset_at(t, i));
+        sum += load_element(t, RefTensors::offset_at(t, i));
       });
     }
     volatile double kept = sum;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tegula/base/philox.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/ir/reference.h"

@@ -1,6 +1,7 @@
 // How products of e4m3 are summed where a naive kernel is the measure (tensor cores keep 13 bits).
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "tegula/ops/common/attention_call.h"

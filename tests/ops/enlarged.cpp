@@ -49,9 +49,9 @@ Attrs grown(const Attrs& attrs, const Case& c, const DimMap& m, const Growth& g)
   for (const auto& [name, value] : attrs) {
     const auto as_dims = [&]() -> std::vector<int64_t> {
       std::vector<int64_t> v;
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      if (const auto* dims = value.get_if<std::vector<Dim>>())
         for (const Dim& d : *dims) v.push_back(d.bound());
-      if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) v = *ints;
+      if (const auto* ints = value.get_if<std::vector<int64_t>>()) v = *ints;
       return v;
     };
     std::vector<int64_t> now = as_dims();
@@ -68,7 +68,7 @@ Attrs grown(const Attrs& attrs, const Case& c, const DimMap& m, const Growth& g)
       for (int d = 0; d < was.rank(); ++d) now[static_cast<size_t>(d)] = will[d].bound();
     }
     if (!changes) continue;
-    if (std::holds_alternative<std::vector<int64_t>>(value))
+    if (value.holds<std::vector<int64_t>>())
       out.set(name, now);
     else
       out.set(name, std::vector<Dim>(now.begin(), now.end()));
@@ -80,11 +80,11 @@ Attrs grown(const Attrs& attrs, const Case& c, const DimMap& m, const Growth& g)
 std::vector<Attrs> with_number(const Attrs& attrs, const Growth& g) {
   std::vector<Attrs> all;
   for (const auto& [name, value] : attrs) {
-    if (const auto* i = std::get_if<int64_t>(&value); i && *i == g.from) {
+    if (const auto* i = value.get_if<int64_t>(); i && *i == g.from) {
       all.push_back(attrs);
       all.back().set(name, g.to);
     }
-    const auto* ints = std::get_if<std::vector<int64_t>>(&value);
+    const auto* ints = value.get_if<std::vector<int64_t>>();
     for (size_t k = 0; ints && k < ints->size(); ++k) {
       if ((*ints)[k] != g.from) continue;
       std::vector<int64_t> now = *ints;

@@ -2,6 +2,7 @@
 // wraps.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tegula/base/integer.h"

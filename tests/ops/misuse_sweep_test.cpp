@@ -104,11 +104,11 @@ TEST(MisuseSweep, AttributesOutOfEveryRange) {
     for (const auto& [name, value] : c.sample.attrs)
       for (const int64_t far : kFar) {
         Attrs a = c.sample.attrs;
-        if (std::holds_alternative<int64_t>(value)) a.set(name, far);
-        if (std::holds_alternative<double>(value)) a.set(name, static_cast<double>(far));
-        if (std::holds_alternative<std::string>(value))
+        if (value.holds<int64_t>()) a.set(name, far);
+        if (value.holds<double>()) a.set(name, static_cast<double>(far));
+        if (value.holds<std::string>())
           a.set(name, far == 0 ? std::string() : cat("? ", far, ", ->"));
-        if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+        if (const auto* list = value.get_if<std::vector<int64_t>>()) {
           for (size_t i = 0; i < list->size(); ++i) {
             auto other = *list;
             other[i] = far;
@@ -118,7 +118,7 @@ TEST(MisuseSweep, AttributesOutOfEveryRange) {
           other.push_back(far), a.set(name, other), attempt(a);
           other.clear(), a.set(name, other);
         }
-        if (const auto* list = std::get_if<std::vector<Dim>>(&value)) {
+        if (const auto* list = value.get_if<std::vector<Dim>>()) {
           for (size_t i = 0; i < list->size(); ++i) {
             auto other = *list;
             other[i] = far;

@@ -2,6 +2,8 @@
 // the right one.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tegula/kernels/registry.h"
 #include "tegula/ops/common/elementwise.h"
 #include "tests/ops/checks.h"

@@ -36,7 +36,7 @@ std::vector<Place> places_of(const Sample& s) {
       all.push_back(
           {static_cast<int>(k), "", static_cast<size_t>(d), s.in[k].type.shape[d].bound()});
   for (const auto& [name, value] : s.attrs)
-    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+    if (const auto* dims = value.get_if<std::vector<Dim>>())
       for (size_t i = 0; i < dims->size(); ++i) all.push_back({-1, name, i, (*dims)[i].bound()});
   return all;
 }

@@ -1,6 +1,7 @@
 // The picture of a schedule: what it must show, read back from its text.
 #include "tegula/plan/gantt.h"
 
+#include <algorithm>
 #include <regex>
 
 #include "tests/plan/schedules.h"

@@ -55,7 +55,7 @@ Module with_bounds(const Module& m, std::span<const int64_t> extents) {
       for (int d = 0; d < v.type.shape.rank(); ++d) rebound(v.type.shape[d]);
     for (Node& n : f.nodes)
       for (const auto& [name, value] : Attrs(n.attrs))
-        if (std::holds_alternative<std::vector<Dim>>(value))
+        if (value.holds<std::vector<Dim>>())
           for (Dim& d : std::get<std::vector<Dim>>(*n.attrs.find(name))) rebound(d);
   }
   return out;

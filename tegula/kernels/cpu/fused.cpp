@@ -30,7 +30,7 @@ int64_t workspace_bytes(const KernelQuery& q) {
   if (!tile_geometry(*q.program, q.in, q.out, g).ok()) return 0;
   const int64_t bytes = TileLayout(g).total(q.target->n_threads);
   const AttrValue* shape = q.attrs ? q.attrs->find("shape") : nullptr;
-  const auto* dims = shape ? std::get_if<std::vector<Dim>>(shape) : nullptr;
+  const auto* dims = shape ? shape->get_if<std::vector<Dim>>() : nullptr;
   if (!dims || std::all_of(dims->begin(), dims->end(), [](const Dim& d) { return d.is_const(); }))
     return bytes;
   return std::max(bytes, most_bytes_below(*q.program, g, q.target->n_threads));

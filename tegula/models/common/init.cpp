@@ -1,8 +1,8 @@
 #include "tegula/models/init.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/philox.h"
 #include "tegula/base/round.h"
 

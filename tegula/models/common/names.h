@@ -1,8 +1,8 @@
 // The names of a family's tensors, asked by what reads and what writes them.
 #pragma once
 
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/models/model.h"
 
 namespace tegula {

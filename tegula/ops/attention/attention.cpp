@@ -2,6 +2,8 @@
 // packed sequences, pages and dropout: see attention.h for the exact meaning.
 #include "tegula/ops/attention.h"
 
+#include <cmath>
+
 #include "tegula/base/half.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ops/common/attention_call.h"
@@ -33,9 +35,9 @@ struct Ref {
         for (int64_t i = 0; i < call.sq; ++i) {
           const KeyRange r = mask.keys(b, i);
           std::fill(o.begin(), o.end(), S(0.0));
-          S lse = S(-HUGE_VAL);
+          S lse = S(-kInfinity);
           if (r.lo < r.hi) {
-            S top = S(-HUGE_VAL), sum = S(0.0);
+            S top = S(-kInfinity), sum = S(0.0);
             for (int64_t j = r.lo; j < r.hi; ++j) {
               S& s = score[static_cast<size_t>(j)];
               s = scorer(i, j, r);
@@ -72,7 +74,7 @@ struct Ref {
     const S lse_before = a.load(k + 1, b, h, i);
     // What has seen nothing is not read.
     const auto before = [&](size_t e) {
-      return lse_before == S(-HUGE_VAL) ? S(0.0) : a.load(k, b, i, h, e);
+      return lse_before == S(-kInfinity) ? S(0.0) : a.load(k, b, i, h, e);
     };
     if (!sees) {
       lse = lse_before;
@@ -171,7 +173,7 @@ std::vector<Var> joined(Var o, Var lse, Var o_before, Var lse_before) {
   const Var sum = old + now;  // at least 1, or 0 where nothing is seen
   const Var share = reciprocal(max(sum, 1.0));
   // What has seen nothing is not read.
-  const Var is_there = gt(beside_o(lse_before, o), -HUGE_VAL);
+  const Var is_there = gt(beside_o(lse_before, o), -kInfinity);
   const Var before = select(is_there, o_before, zeros_like(o_before));
   return {o * beside_o(now * share, o) + before * beside_o(old * share, o), top + log(sum)};
 }

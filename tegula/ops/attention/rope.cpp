@@ -2,6 +2,8 @@
 // angle's sign turned.
 #include "tegula/ops/rope.h"
 
+#include <cmath>
+
 #include "tegula/ops/common/elementwise.h"
 
 namespace tegula {

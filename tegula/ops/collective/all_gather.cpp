@@ -21,8 +21,8 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
     for_each_index(shape_of(in[r]), [&](const Index& i) {
       Index to = i;
       to[dim] = (i[dim] / share * g.n + static_cast<int64_t>(r)) * share + i[dim] % share;
-      const double x = load_element(in[r], RefArgs<double>::offset_at(in[r], i));
-      for (const TensorRef& t : out) store_element(t, RefArgs<double>::offset_at(t, to), x);
+      const double x = load_element(in[r], RefTensors::offset_at(in[r], i));
+      for (const TensorRef& t : out) store_element(t, RefTensors::offset_at(t, to), x);
     });
 }
 

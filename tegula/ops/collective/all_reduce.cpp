@@ -15,7 +15,7 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
   const Combine how = combine_of(*c.attrs);
   for_each_index(shape_of(out[0]), [&](const Index& i) {
     const double y = reduced(how, in, i);
-    for (const TensorRef& t : out) store_element(t, RefArgs<double>::offset_at(t, i), y);
+    for (const TensorRef& t : out) store_element(t, RefTensors::offset_at(t, i), y);
   });
 }
 

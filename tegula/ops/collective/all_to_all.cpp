@@ -39,8 +39,8 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
       Index at = i;
       at[d.split] = static_cast<int64_t>(to) * share + i[d.split];
       at[d.gather] = i[d.gather] % piece;
-      store_element(out[to], RefArgs<double>::offset_at(out[to], i),
-                    load_element(in[from], RefArgs<double>::offset_at(in[from], at)));
+      store_element(out[to], RefTensors::offset_at(out[to], i),
+                    load_element(in[from], RefTensors::offset_at(in[from], at)));
     });
 }
 

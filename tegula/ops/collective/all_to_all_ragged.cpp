@@ -50,10 +50,10 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
       at[split] = static_cast<int64_t>(to) * share + i[split];
       at[gather] = i[gather] % piece;
       const auto last = static_cast<size_t>(out[to].rank - 1);
-      const int64_t length = load_int(giver[1], RefArgs<double>::offset_at(giver[1], at));
+      const int64_t length = load_int(giver[1], RefTensors::offset_at(giver[1], at));
       const double value =
-          i[last] < length ? load_element(giver[0], RefArgs<double>::offset_at(giver[0], at)) : 0;
-      store_element(out[to], RefArgs<double>::offset_at(out[to], i), value);
+          i[last] < length ? load_element(giver[0], RefTensors::offset_at(giver[0], at)) : 0;
+      store_element(out[to], RefTensors::offset_at(out[to], i), value);
     });
 }
 

@@ -7,8 +7,8 @@ namespace {
 void together(const OpCall& c, std::span<const TensorRef> in, std::span<const TensorRef> out) {
   const TensorRef& x = in[static_cast<size_t>(c.attrs->i("root"))];
   for_each_index(shape_of(x), [&](const Index& i) {
-    const double value = load_element(x, RefArgs<double>::offset_at(x, i));
-    for (const TensorRef& t : out) store_element(t, RefArgs<double>::offset_at(t, i), value);
+    const double value = load_element(x, RefTensors::offset_at(x, i));
+    for (const TensorRef& t : out) store_element(t, RefTensors::offset_at(t, i), value);
   });
 }
 

@@ -9,7 +9,7 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
   for_each_index(shape_of(out[0]), [&](const Index& i) {
     const double sum = reduced(Combine::kSum, in, i);
     for (size_t r = 0; r < out.size(); ++r)
-      store_element(out[r], RefArgs<double>::offset_at(out[r], i), r == root ? sum : 0);
+      store_element(out[r], RefTensors::offset_at(out[r], i), r == root ? sum : 0);
   });
 }
 

@@ -31,8 +31,8 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
           from[r] < 0
               ? 0
               : load_element(in[static_cast<size_t>(from[r])],
-                             RefArgs<double>::offset_at(in[static_cast<size_t>(from[r])], i));
-      store_element(out[r], RefArgs<double>::offset_at(out[r], i), x);
+                             RefTensors::offset_at(in[static_cast<size_t>(from[r])], i));
+      store_element(out[r], RefTensors::offset_at(out[r], i), x);
     });
 }
 

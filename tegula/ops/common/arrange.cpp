@@ -1,7 +1,8 @@
 #include "tegula/ops/arrange.h"
 
-#include <algorithm>
 #include <numeric>
+
+#include "tegula/base/algorithm.h"
 
 namespace tegula {
 

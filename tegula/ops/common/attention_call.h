@@ -1,10 +1,10 @@
 // What attention and attention_bwd share: attributes, operands, the mask, scores and their cost.
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <type_traits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/position_runs.h"
 #include "tegula/ops/attention.h"
 #include "tegula/ops/common/rows.h"

@@ -166,7 +166,7 @@ AttentionGraph attention_graph(Builder& b, const AttentionCall& call, const Attr
     s = s - reshape(slopes, {call.hk, call.g, 1, 1}) * distance;
   }
   if (const Var seen = visible(call, p); seen.valid())
-    s = select(seen, s, constant(b, -HUGE_VAL, sums));
+    s = select(seen, s, constant(b, -kInfinity, sums));
   t.scores = s;
   if (call.operands.seed >= 0) {
     const Var seed = in[static_cast<size_t>(call.operands.seed)];

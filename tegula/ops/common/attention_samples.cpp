@@ -177,7 +177,7 @@ std::vector<Sample> attention_samples() {
       sample("bias for all queries", grouped, {{"bias", true}, {"is_causal", true}},
              {bias({1, 4, 1, 4})}),
       sample("bias that masks", {1, 2, 2, 1, 1, 2, 2}, {{"bias", true}},
-             {{{f32, {1, 1, 2, 2}}, 0, 0, {0, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL}, false}}),
+             {{{f32, {1, 1, 2, 2}}, 0, 0, {0, -kInfinity, -kInfinity, -kInfinity}, false}}),
       sample("ALiBi", {1, 3, 5, 4, 2, 2, 2}, {{"alibi", true}}, {slopes}),
       sample("packed", {1, 6, 6, 2, 1, 2, 2}, {{"varlen", true}, {"is_causal", true}},
              {offsets({0, 2, 6}), offsets({0, 2, 6})}),

@@ -66,7 +66,7 @@ Combine combine_of(const Attrs& attrs) {
 }
 
 double reduced(Combine combine, std::span<const TensorRef> in, const Index& i) {
-  if (in.size() == 1) return load_element(in[0], RefArgs<double>::offset_at(in[0], i));
+  if (in.size() == 1) return load_element(in[0], RefTensors::offset_at(in[0], i));
   // The left half of a tree over neighbours is the largest power of two below the whole.
   size_t half = 1;
   while (2 * half < in.size()) half *= 2;

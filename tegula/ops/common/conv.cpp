@@ -1,7 +1,6 @@
 #include "tegula/ops/conv.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/windows.h"
 
 namespace tegula {

@@ -59,7 +59,7 @@ int64_t logits_of(const RefArgs<S>& a, Index& i, std::vector<S>& logits) {
 // The log-sum-exp of one token's logits.
 template <class S>
 S log_sum_exp(const std::vector<S>& logits) {
-  S top = S(-HUGE_VAL), sum = S(0.0);
+  S top = S(-kInfinity), sum = S(0.0);
   for (const S& l : logits) top = scalar::max(top, l);
   top = finite(top);
   for (const S& l : logits) sum += scalar::exp(l - top);

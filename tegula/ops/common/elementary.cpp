@@ -26,7 +26,7 @@ std::vector<Sample> division_samples(double low, double high) {
   s.push_back({"u8", {{{DType::kU8, {50}}, 0, 255}, {{DType::kU8, {50}}, 0, 9}}, {}});
   s.push_back({"signs",
                {{{DType::kF32, {8}}, 0, 0, {-4, 4, -7.5, 7.5, 6, -1, 1, 0}, false},
-                {{DType::kF32, {8}}, 0, 0, {2, -2, 2, -2, 0.1, HUGE_VAL, -HUGE_VAL, -3}, false}},
+                {{DType::kF32, {8}}, 0, 0, {2, -2, 2, -2, 0.1, kInfinity, -kInfinity, -3}, false}},
                {}});
   return s;
 }

@@ -9,10 +9,10 @@
 namespace tegula {
 
 namespace scalar {
-#define TEGULA_SCALAR(name)                             \
-  inline double name(double x) { return std::name(x); } \
-  inline float name(float x) { return std::name(x); }   \
-  inline Counted name(Counted x) { return Counted::did(std::name(x.v)); }
+#define TEGULA_SCALAR(name)                                     \
+  inline double name(double x) { return __builtin_##name(x); }  \
+  inline float name(float x) { return __builtin_##name##f(x); } \
+  inline Counted name(Counted x) { return Counted::did(__builtin_##name(x.v)); }
 TEGULA_SCALAR(trunc)
 TEGULA_SCALAR(exp2)
 TEGULA_SCALAR(expm1)
@@ -30,17 +30,17 @@ TEGULA_SCALAR(acosh)
 TEGULA_SCALAR(atanh)
 TEGULA_SCALAR(erfc)
 #undef TEGULA_SCALAR
-inline double round(double x) { return std::nearbyint(x); }
-inline float round(float x) { return std::nearbyint(x); }
-inline Counted round(Counted x) { return Counted::did(std::nearbyint(x.v)); }
+inline double round(double x) { return __builtin_nearbyint(x); }
+inline float round(float x) { return __builtin_nearbyintf(x); }
+inline Counted round(Counted x) { return Counted::did(__builtin_nearbyint(x.v)); }
 #define TEGULA_SCALAR(name, function)                               \
   inline double name(double a, double b) { return function(a, b); } \
   inline float name(float a, float b) { return function(a, b); }    \
   inline Counted name(Counted a, Counted b) { return Counted::did(function(a.v, b.v)); }
-TEGULA_SCALAR(fmod, std::fmod)
-TEGULA_SCALAR(atan2, std::atan2)
-TEGULA_SCALAR(hypot, std::hypot)
-TEGULA_SCALAR(copysign, std::copysign)
+TEGULA_SCALAR(fmod, real::fmod)
+TEGULA_SCALAR(atan2, real::atan2)
+TEGULA_SCALAR(hypot, real::hypot)
+TEGULA_SCALAR(copysign, real::copysign)
 TEGULA_SCALAR(remainder, real::remainder)
 TEGULA_SCALAR(floor_divide, real::floor_divide)
 #undef TEGULA_SCALAR

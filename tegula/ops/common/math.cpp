@@ -1,9 +1,9 @@
 #include "tegula/ops/math.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/base/integer.h"
 #include "tegula/base/saturating.h"
 #include "tegula/base/sizes.h"
@@ -98,9 +98,11 @@ Var reduce(const OpDef& op, Var x, std::vector<int64_t> dims, bool keep, Loc loc
 
 }  // namespace
 
-Var emit_unary(const OpDef& op, Var x, Loc loc) { return x.builder().emit(op, {}, {x}, loc); }
+Var emit_unary(const OpDef& op, const Var& x, Loc loc) {
+  return x.builder().emit(op, {}, {x}, loc);
+}
 
-Var emit_binary(const OpDef& op, Var x, Var y, Loc loc) {
+Var emit_binary(const OpDef& op, const Var& x, const Var& y, Loc loc) {
   Builder& b = builder_of({&x, &y});
   if (x.is_poison() || y.is_poison()) return b.emit(op, {}, {x, y}, loc);
   if (!(x.shape() == y.shape())) {
@@ -111,13 +113,12 @@ Var emit_binary(const OpDef& op, Var x, Var y, Loc loc) {
       e.where = loc;
       return b.fail(std::move(e));
     }
-    x = broadcast(x, *shape, loc);
-    y = broadcast(y, *shape, loc);
+    return b.emit(op, {}, {broadcast(x, *shape, loc), broadcast(y, *shape, loc)}, loc);
   }
   return b.emit(op, {}, {x, y}, loc);
 }
 
-Var emit_binary(const OpDef& op, Var x, double y, Loc loc) {
+Var emit_binary(const OpDef& op, const Var& x, double y, Loc loc) {
   return emit_binary(op, x, fill(x.builder(), y, x.type(), loc), loc);
 }
 
@@ -220,8 +221,19 @@ Var bitwise_not(Var x, Loc loc) {
   return bitwise_xor(x, x.dtype() == DType::kU8 ? 255.0 : -1.0, loc);
 }
 
-Var operator-(double x, Var y) { return sub(fill(y.builder(), x, y.type()), y); }
-Var operator/(double x, Var y) { return div(fill(y.builder(), x, y.type()), y); }
+Var operator+(const Var& x, const Var& y) { return add(x, y); }
+Var operator-(const Var& x, const Var& y) { return sub(x, y); }
+Var operator*(const Var& x, const Var& y) { return mul(x, y); }
+Var operator/(const Var& x, const Var& y) { return div(x, y); }
+Var operator+(const Var& x, double y) { return add(x, y); }
+Var operator-(const Var& x, double y) { return sub(x, y); }
+Var operator*(const Var& x, double y) { return mul(x, y); }
+Var operator/(const Var& x, double y) { return div(x, y); }
+Var operator*(double x, const Var& y) { return mul(y, x); }
+Var operator+(double x, const Var& y) { return add(y, x); }
+Var operator-(double x, const Var& y) { return sub(fill(y.builder(), x, y.type()), y); }
+Var operator/(double x, const Var& y) { return div(fill(y.builder(), x, y.type()), y); }
+Var operator-(const Var& x) { return neg(x); }
 
 Var select(Var condition, Var if_true, Var if_false, Loc loc) {
   Builder& b = builder_of({&condition, &if_true, &if_false});

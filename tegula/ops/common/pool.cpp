@@ -1,6 +1,6 @@
 // Pooling beyond max_pool's op: averages, windows that reach over the end, adaptive windows.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/windows.h"
 #include "tegula/ops/indexing.h"
 

@@ -1,9 +1,9 @@
 // What sort and top_k share: the order of a row, and its derivatives.
 #pragma once
 
-#include <algorithm>
 #include <numeric>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/rows.h"
 #include "tegula/ops/indexing.h"
 #include "tegula/ops/sorting.h"

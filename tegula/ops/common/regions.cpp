@@ -1,7 +1,6 @@
 #include "tegula/ops/common/regions.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/base/saturating.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/math.h"

@@ -28,7 +28,7 @@ void for_each_in_row(const TensorRef& t, Index& i, F&& fn) {
 // 0 in place of -inf: then exp(x - top) is 0, not NaN, in a row of -inf alone.
 template <class S>
 S finite(S top) {
-  return top == S(-HUGE_VAL) ? S(0.0) : top;
+  return top == S(-kInfinity) ? S(0.0) : top;
 }
 Var finite(Var top);
 
@@ -36,7 +36,7 @@ Var finite(Var top);
 // element (0 where all are -inf) and the sum of exp(x - top), each of which each(j, e) sees.
 template <class S>
 struct RowExp {
-  S top = S(-HUGE_VAL), sum = S(0.0);
+  S top = S(-kInfinity), sum = S(0.0);
 };
 template <class S, class Each>
 RowExp<S> row_exp(RefArgs<S>& a, Index& i, Each&& each) {

@@ -5,8 +5,7 @@
 // scan of values and tangents together.
 #include "tegula/ops/common/scan.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/regions.h"
 #include "tegula/ops/math.h"

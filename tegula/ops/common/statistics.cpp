@@ -1,6 +1,5 @@
 // Means and variances: sums times the reciprocal of a count.
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/normal_dims.h"
 
 namespace tegula {

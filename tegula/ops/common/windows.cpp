@@ -1,6 +1,7 @@
 #include "tegula/ops/common/windows.h"
 
-#include <algorithm>
+#include "tegula/base/algorithm.h"
+
 
 namespace tegula {
 

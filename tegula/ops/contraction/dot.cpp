@@ -7,6 +7,7 @@
 // factors, then an activation, each rounded as the separate ops would be. With `accumulate` every
 // chain starts from the element of a third operand instead of 0, so that a sum may go on from call
 // to call: a chain in pieces has the bits of the whole one.
+#include "tegula/base/algorithm.h"
 #include "tegula/base/dot_dims.h"
 #include "tegula/ir/sum_shards.h"
 #include "tegula/ops/common/elementwise.h"

@@ -92,9 +92,8 @@ struct Ref {
     dot.call = {&dot_op, &plain, a.call.in.first(2), {&type, 1}, a.call.module, {}};
     dot.in = a.in.first(2), dot.out = out, dot.touched_in = dot.touched_out = nullptr;
     touch_all(a);
-    if constexpr (std::is_same_v<S, double>) dot_op.reference.f64(dot);
     if constexpr (std::is_same_v<S, float>) dot_op.reference.f32(dot);
-    if constexpr (std::is_same_v<S, Counted>) dot_op.reference.counted(dot);
+    if constexpr (std::is_same_v<S, Counted>) dot_op.reference.f64(dot);
     std::vector<TensorRef> in = {out[0]};
     in.insert(in.end(), a.in.begin() + 2, a.in.end());
     a.run_region(a, 0, in, a.out);

@@ -2,8 +2,7 @@
 // body. On the CPU the tile interpreter runs it, on the GPU generated code; both from the body.
 #include "tegula/ops/common/fused.h"
 
-#include <algorithm>
-
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/ops/common/elementwise.h"
 #include "tegula/ops/common/regions.h"

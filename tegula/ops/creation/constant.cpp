@@ -10,7 +10,7 @@ Result<DimMap> dims(const OpCall& c) {
   m.results.emplace_back();
   m.result_shapes.emplace_back();
   if (const AttrValue* v = c.attrs->find("values")) {
-    const Dim n = static_cast<int64_t>(std::get<std::vector<int64_t>>(*v).size());
+    const Dim n = static_cast<int64_t>(v->get<std::vector<int64_t>>().size());
     const auto f = static_cast<uint8_t>(m.add_factor("n", n));
     m.results[0].push_back({0, {{f, 1}}});
     m.result_shapes[0].push_back(n);
@@ -23,7 +23,7 @@ struct Ref {
   template <class S>
   void operator()(RefArgs<S>& a) const {
     if (const AttrValue* v = a.attrs().find("values")) {
-      const auto& values = std::get<std::vector<int64_t>>(*v);
+      const auto& values = v->get<std::vector<int64_t>>();
       for (size_t i = 0; i < values.size(); ++i)
         a.store_i_at(0, values[i], Index{static_cast<int64_t>(i)});
     } else {

@@ -32,7 +32,7 @@ struct Ref {
       int64_t linear = 0;
       for (int d = 0; d < a.out[0].rank; ++d) {
         const auto k = static_cast<size_t>(d);
-        const int64_t at = i[k] + (origin ? std::get<std::vector<int64_t>>(*origin)[k] : 0);
+        const int64_t at = i[k] + (origin ? origin->get<std::vector<int64_t>>()[k] : 0);
         const int64_t size = origin ? a.attrs().ints("whole")[k] : a.out[0].shape[d];
         linear = linear * size + at;
       }

@@ -4,6 +4,7 @@
 // greatest value); with mode "add" that is the adjoint of gather.
 #include <limits>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/ops/common/gathering.h"
 
 namespace tegula {

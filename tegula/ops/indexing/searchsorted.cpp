@@ -65,8 +65,8 @@ constinit const OpDef searchsorted_op = {
     .reference = reference_of<Ref>,
     .samples =
         [] {
-          const SampleInput s = {{DType::kF32, {2, 5}}, 0, 0, {-1, 0, 0, 2, 3, -2, -1, 0, 1, NAN}},
-                            x = {{DType::kF32, {2, 4}}, 0, 0, {0, -5, 9, 2.5, 0.5, -1, NAN, 1}};
+          const SampleInput s = {{DType::kF32, {2, 5}}, 0, 0, {-1, 0, 0, 2, 3, -2, -1, 0, 1, kNaN}},
+                            x = {{DType::kF32, {2, 4}}, 0, 0, {0, -5, 9, 2.5, 0.5, -1, kNaN, 1}};
           return std::vector<Sample>{
               {"left", {s, x}, {}},
               {"right", {s, x}, {{"right", true}}},

@@ -51,7 +51,7 @@ constinit const OpDef softmax_op = {
               {"rows", {{{f32, {2, 3, 5}}}}, {}},
               {"one row", {{{f32, {7}}, -3, 3}}, {}},
               {"large", {{{f32, {2, 5}}, 800, 804}}, {}},
-              {"some are -inf", {{{f32, {1, 3}}, 0, 0, {0.5, -HUGE_VAL, 0.25}, false}}, {}},
+              {"some are -inf", {{{f32, {1, 3}}, 0, 0, {0.5, -kInfinity, 0.25}, false}}, {}},
               {"no rows", {{{f32, {0, 5}}}}, {}},
               {"bf16", {{{DType::kBF16, {3, 5}}}}, {}},
               {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};

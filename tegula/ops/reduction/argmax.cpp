@@ -70,7 +70,7 @@ constinit const OpDef argmax_op = {
               {"many rows", {{{f32, {1200, 40}}}}, {}},
               {"smallest", {{{f32, {4, 9}}}}, {{"smallest", true}}},
               {"smallest of equals", {{{DType::kI64, {3, 8}}, -2, 2}}, {{"smallest", true}}},
-              {"NaN first", {{{f32, {1, 4}}, 0, 0, {1, NAN, 9, NAN}, false}}, {}},
+              {"NaN first", {{{f32, {1, 4}}, 0, 0, {1, kNaN, 9, kNaN}, false}}, {}},
               {"scalar", {{{f32, {}}}}, {}, "at least 1 dims"}};
         },
 };

@@ -79,7 +79,7 @@ constinit const OpDef cummax_op = {
           std::vector<Sample> s = line_samples(1, -1, 1);
           s[0].attrs.set("smallest", true);
           s.push_back({"NaN and equals",
-                       {{{DType::kF32, {8}}, 0, 0, {1, 3, 3, NAN, 5, NAN, 7, 1}, false}},
+                       {{{DType::kF32, {8}}, 0, 0, {1, 3, 3, kNaN, 5, kNaN, 7, 1}, false}},
                        {{"dim", int64_t{0}}}});
           return s;
         },

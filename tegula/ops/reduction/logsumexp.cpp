@@ -22,7 +22,7 @@ std::vector<Var> decompose(Builder&, const OpCall&, std::span<const Var> in) {
 }
 }  // namespace
 
-Var finite(Var top) { return select(eq(top, -HUGE_VAL), zeros_like(top), top); }
+Var finite(Var top) { return select(eq(top, -kInfinity), zeros_like(top), top); }
 
 RowExps row_exps(Var x, Var top) {
   const Var centred = x - top, e = exp(centred);
@@ -57,7 +57,7 @@ constinit const OpDef logsumexp_op = {
     .samples =
         [] {
           const auto f32 = DType::kF32;
-          const double inf = HUGE_VAL;
+          const double inf = kInfinity;
           return std::vector<Sample>{
               {"rows", {{{f32, {2, 3, 5}}}}, {}},
               {"one row", {{{f32, {7}}, -3, 3}}, {}},

@@ -4,8 +4,8 @@
 // pipeline as 1F1B in units of p micro-batches; in slots of F = B no two parts meet. It waits for
 // p − 2 slots of all: (p − 2) / (2m + p − 2) of the time with F = B, and with B = 2F and m = p
 // (p − 2) / (1.5m + p − 2). The activations kept are those of p/2 + 1 to p micro-batches.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

@@ -3,8 +3,8 @@
 // the other sends. Weight gradients come later where a rank would wait. Rank r holds stages r and
 // p − 1 − r; even micro-batches go down, odd ones up. It waits for (p/2 − 1)(F&B + B − 3W), where B
 // has its W and F&B is such a pair; what is kept are the activations of p + 1 micro-batches.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

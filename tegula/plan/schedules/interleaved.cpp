@@ -3,8 +3,8 @@
 // for v times the messages. Micro-batches go in groups of p, or a few more so that all groups are
 // alike: a group goes through a rank's first stage, then through its second. Smaller groups would
 // have to wait for themselves.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

@@ -1,8 +1,8 @@
 // 1F1B without flushes within the step (PipeDream-flush; Narayanan et al. 2021, section 2.2.1): a
 // rank goes back as soon as it can, and then forward and backward in turns. It waits as long as
 // GPipe, but keeps the activations of at most p micro-batches, the last rank of one.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

@@ -2,8 +2,8 @@
 // in two parts. Only gradients of inputs are waited for, so weight gradients fill what would be
 // waiting: of (p − 1)(F + B + W) of it, (p − 1)(F + B − W) is left. Rank r puts its weight
 // gradients off by r micro-batches, so that every rank keeps the activations of p at most.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

@@ -4,8 +4,8 @@
 // it ends as much later than rank 0 as it began. From its first part to its last a rank waits for
 // (p − 1)(F + B − 2W) with m ≥ 2p − 1 and W ≤ F, and keeps the activations of 2p − 1 micro-batches.
 // The step as a whole still takes (p − 1)F longer, unless the next one begins where this one ends.
-#include <algorithm>
 
+#include "tegula/base/algorithm.h"
 #include "tegula/plan/schedule.h"
 
 namespace tegula {

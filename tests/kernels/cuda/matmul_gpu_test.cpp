@@ -3,6 +3,8 @@
 // GPU by bench/cuda/matmul.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tegula/kernels/cuda/matmul.h"
 #include "tegula/kernels/cuda/matmul_rungs.h"
 #include "tegula/kernels/cuda/nvrtc.h"

@@ -48,7 +48,7 @@ Status name_operand(Names& names, const DimNames& dims, Operand operand, const T
 
 Result<Activation> parse_activation(const Attrs& attrs) {
   const AttrValue* v = attrs.find("activation");
-  const std::string_view s = v == nullptr ? "none" : std::string_view(std::get<std::string>(*v));
+  const std::string_view s = v == nullptr ? "none" : std::string_view(v->get<std::string>());
   if (s == "none") return Activation::kNone;
   if (s == "relu") return Activation::kRelu;
   if (s == "gelu") return Activation::kGelu;
