@@ -23,10 +23,10 @@ KERNEL_HARD_LINES = 900
 README_LINES = 30
 CORE_BUDGET_LINES = 88_000
 BUDGET = {  # lines of code; a file counts for the longest folder that holds it
-    "tegula/base": 1_700,  # with what lies in tegula/ itself
+    "tegula/base": 2_200,  # with what lies in tegula/ itself
     "tegula/ir": 4_000,
     "tegula/ops": 12_800,
-    "tegula/tile": 3_000,
+    "tegula/tile": 2_500,
     "tegula/kernels": 800,  # their own headers, without KERNELS
     "tegula/cost": 1_200,
     "tegula/passes": 11_500,

@@ -12,7 +12,9 @@ AttrValue::AttrValue(std::string v) : index_(3) { new (bytes_) std::string(std::
 AttrValue::AttrValue(std::vector<int64_t> v) : index_(5) {
   new (bytes_) std::vector<int64_t>(std::move(v));
 }
-AttrValue::AttrValue(std::vector<Dim> v) : index_(6) { new (bytes_) std::vector<Dim>(std::move(v)); }
+AttrValue::AttrValue(std::vector<Dim> v) : index_(6) {
+  new (bytes_) std::vector<Dim>(std::move(v));
+}
 AttrValue::AttrValue(const AttrValue& other) : index_(other.index_) {
   other.visit([this]<class T>(const T& v) { new (bytes_) T(v); });
 }

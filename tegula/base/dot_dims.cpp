@@ -2,7 +2,6 @@
 
 #include "tegula/base/algorithm.h"
 
-
 namespace tegula {
 
 bool DimNames::has(std::string_view name) const { return std::find(begin(), end(), name) != end(); }

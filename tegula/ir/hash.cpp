@@ -128,8 +128,7 @@ bool same_attrs(const Attrs& a, const Attrs& b) {
   for (auto i = a.begin(), j = b.begin(); i != a.end(); ++i, ++j) {
     if (i->name != j->name || i->value.index() != j->value.index()) return false;
     const double* x = i->value.get_if<double>();
-    if (x ? hash_one(*x) != hash_one(j->value.get<double>()) : i->value != j->value)
-      return false;
+    if (x ? hash_one(*x) != hash_one(j->value.get<double>()) : i->value != j->value) return false;
   }
   return true;
 }

@@ -57,9 +57,8 @@ void mark_through(Flags& flags, std::span<const TensorRef> owners, const Flags& 
       size_t n = 0;
       for_each_index(shape_of(views[v]), [&](const Index& i) {
         if (!view_flags[v][n++]) return;
-        const auto it =
-            owned.find(views[v].as<std::byte>() +
-                       RefTensors::offset_at(views[v], i) * size_bytes(views[v].dtype));
+        const auto it = owned.find(views[v].as<std::byte>() +
+                                   RefTensors::offset_at(views[v], i) * size_bytes(views[v].dtype));
         if (it != owned.end()) flags[k][it->second] = 1;
       });
     }
@@ -153,8 +152,7 @@ Status Interpreter::call(const OpCall& call, std::span<const TensorRef> in,
                          std::span<const TensorRef> out, Flags* touched_in,
                          NodeCount* count) const {
   const Reference& ref = call.op->reference;
-  if (!ref.f64 || !ref.f32)
-    return unsupported(cat(call.op->name, ": has no reference"));
+  if (!ref.f64 || !ref.f32) return unsupported(cat(call.op->name, ": has no reference"));
   if (arithmetic_ == Arithmetic::kOracle && !runs_in_ints(ref, in, out))
     return run_op(ref.f64, call, in, out, nullptr, nullptr);
   if (arithmetic_ != Arithmetic::kCounted)

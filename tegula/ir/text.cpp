@@ -126,14 +126,13 @@ class Printer {
   }
 
   std::string attr(const AttrValue& value) const {
-    return value.visit(
-        [&](const auto& v) -> std::string {
-          using T = std::remove_cvref_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, double>) return float_text(v);
-          if constexpr (std::is_same_v<T, std::string>) return quoted(v);
-          if constexpr (std::is_same_v<T, std::vector<Dim>>) return cat("(", dims(v), ")");
-          if constexpr (!std::is_same_v<T, std::vector<Dim>>) return cat(v);
-        });
+    return value.visit([&](const auto& v) -> std::string {
+      using T = std::remove_cvref_t<decltype(v)>;
+      if constexpr (std::is_same_v<T, double>) return float_text(v);
+      if constexpr (std::is_same_v<T, std::string>) return quoted(v);
+      if constexpr (std::is_same_v<T, std::vector<Dim>>) return cat("(", dims(v), ")");
+      if constexpr (!std::is_same_v<T, std::vector<Dim>>) return cat(v);
+    });
   }
 
   const Module& m_;

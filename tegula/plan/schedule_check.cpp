@@ -2,7 +2,6 @@
 
 #include "tegula/base/algorithm.h"
 
-
 namespace tegula {
 
 namespace {

@@ -2,7 +2,6 @@
 
 #include "tegula/base/algorithm.h"
 
-
 namespace tegula {
 
 ScheduleLoop::ScheduleLoop(const Program& program, const Schedule& schedule, RunsOn runs_on)

@@ -22,8 +22,7 @@ std::string to_text(const AttrValue& value) {
     for (const int64_t i : *ints) out += cat(out.empty() ? "" : ",", i);
     return out;
   }
-  for (const Dim& d : value.get<std::vector<Dim>>())
-    out += cat(out.empty() ? "" : ",", d.bound());
+  for (const Dim& d : value.get<std::vector<Dim>>()) out += cat(out.empty() ? "" : ",", d.bound());
   return out;
 }
 

@@ -14,17 +14,16 @@ std::string key_of(const Node& node, const std::vector<Type>& types) {
   std::string key(node.op->name);
   for (const auto& [name, value] : node.attrs) {
     key += cat(";", name, "=", value.index(), ":");
-    value.visit(
-        [&](const auto& v) {
-          using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, double>) {
-            char b[32];
-            std::snprintf(b, sizeof b, "%a", v);
-            key += b;
-          } else {
-            append(key, v);
-          }
-        });
+    value.visit([&](const auto& v) {
+      using T = std::decay_t<decltype(v)>;
+      if constexpr (std::is_same_v<T, double>) {
+        char b[32];
+        std::snprintf(b, sizeof b, "%a", v);
+        key += b;
+      } else {
+        append(key, v);
+      }
+    });
   }
   for (const Type& t : types) append(key, cat(";", t));
   for (FuncId r : node.regions) append(key, cat(";@", r));

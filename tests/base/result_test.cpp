@@ -53,6 +53,26 @@ TEST(Result, MovesWhatCannotBeCopied) {
   EXPECT_EQ(*p, 6);
 }
 
+TEST(Result, CopiesAndAssignsBothWays) {
+  const std::string long_text(40, 'v');
+  const Result<std::string> good = long_text, bad = invalid_argument(std::string(40, 'e'));
+  Result<std::string> r = good;
+  EXPECT_EQ(*r, long_text);
+  r = bad;
+  ASSERT_FALSE(r.ok());
+  EXPECT_EQ(r.error().message, bad.error().message);
+  r = good;
+  EXPECT_EQ(*r, *good);
+  r = *&r;
+  EXPECT_EQ(*r, *good);
+  Result<std::string> from = bad;
+  const Result<std::string> to = std::move(from);
+  EXPECT_EQ(to.error().message, bad.error().message);
+  EXPECT_FALSE(from.ok());  // NOLINT: a failed Result that is moved from has still failed
+  from = long_text;
+  EXPECT_EQ(*from, long_text);
+}
+
 TEST(Result, ErrorTextNamesCodeMessageAndPlace) {
   const std::string text = half_of(1).error().to_string();
   EXPECT_EQ(text.find("invalid_argument: 1 is odd"), 0u) << text;
@@ -70,6 +90,11 @@ TEST(ResultDeathTest, BrokenInvariantNamesItself) {
 
 TEST(Str, JoinsEveryKind) {
   EXPECT_EQ(cat("a", 'b', 3, true, 0.5, std::vector<int>{1, 2}), "ab3true0.5[1,2]");
+  const char* text = "t";
+  const std::string_view view = std::string_view("views").substr(0, 4);
+  EXPECT_EQ(cat(text, view, std::string("s"), uint64_t{1} << 63, int64_t{-5}, uint8_t{7}, 2.5f),
+            "tviews9223372036854775808-572.5");
+  EXPECT_EQ(cat(), "");
 }
 
 }  // namespace

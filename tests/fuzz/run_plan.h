@@ -68,9 +68,8 @@ inline void run_everywhere(const std::shared_ptr<const Plan>& plan) {
     double sum = 0;
     for (size_t r = 0; r < plan->results.size(); ++r) {
       const TensorRef t = (*session)->result(static_cast<int>(r));
-      for_each_index(shape_of(t), [&](const Index& i) {
-        sum += load_element(t, RefTensors::offset_at(t, i));
-      });
+      for_each_index(shape_of(t),
+                     [&](const Index& i) { sum += load_element(t, RefTensors::offset_at(t, i)); });
     }
     volatile double kept = sum;
     (void)kept;

@@ -1,7 +1,6 @@
 // The names of a family's tensors, asked by what reads and what writes them.
 #pragma once
 
-
 #include "tegula/base/algorithm.h"
 #include "tegula/models/model.h"
 

@@ -20,8 +20,7 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
     for_each_index(shape_of(out[r]), [&](const Index& i) {
       Index from = i;
       from[dim] = (i[dim] / share * g.n + static_cast<int64_t>(r)) * share + i[dim] % share;
-      store_element(out[r], RefTensors::offset_at(out[r], i),
-                    reduced(Combine::kSum, in, from));
+      store_element(out[r], RefTensors::offset_at(out[r], i), reduced(Combine::kSum, in, from));
     });
 }
 

@@ -28,10 +28,9 @@ void together(const OpCall& c, std::span<const TensorRef> in, std::span<const Te
   for (size_t r = 0; r < out.size(); ++r)
     for_each_index(shape_of(out[r]), [&](const Index& i) {
       const double x =
-          from[r] < 0
-              ? 0
-              : load_element(in[static_cast<size_t>(from[r])],
-                             RefTensors::offset_at(in[static_cast<size_t>(from[r])], i));
+          from[r] < 0 ? 0
+                      : load_element(in[static_cast<size_t>(from[r])],
+                                     RefTensors::offset_at(in[static_cast<size_t>(from[r])], i));
       store_element(out[r], RefTensors::offset_at(out[r], i), x);
     });
 }

@@ -2,7 +2,6 @@
 
 #include "tegula/base/algorithm.h"
 
-
 namespace tegula {
 
 Result<Dim> Window::count(std::string_view op, Dim size) const {
