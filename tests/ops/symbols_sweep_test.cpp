@@ -71,7 +71,7 @@ Built build(const Case& c, const std::vector<Place>& places, const Choice& choic
     if (places[p].operand >= 0) {
       types[static_cast<size_t>(places[p].operand)].shape[static_cast<int>(places[p].index)] = d;
     } else {
-      std::get<std::vector<Dim>>(*attrs.find(places[p].attr))[places[p].index] = d;
+      attrs.find(places[p].attr)->get<std::vector<Dim>>()[places[p].index] = d;
     }
   }
   Builder b(*out.module, "sample");

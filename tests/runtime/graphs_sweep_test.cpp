@@ -56,7 +56,7 @@ Module with_bounds(const Module& m, std::span<const int64_t> extents) {
     for (Node& n : f.nodes)
       for (const auto& [name, value] : Attrs(n.attrs))
         if (value.holds<std::vector<Dim>>())
-          for (Dim& d : std::get<std::vector<Dim>>(*n.attrs.find(name))) rebound(d);
+          for (Dim& d : n.attrs.find(name)->get<std::vector<Dim>>()) rebound(d);
   }
   return out;
 }
