@@ -20,8 +20,9 @@
 // max is the least value of its dtype, an empty min the greatest. Multiply and add never contract;
 // `fma` rounds once. max, min propagate NaN; sign(NaN) = 0. Sums start from 0 (products from 1) and
 // run in order "lane16": 16 partial sums over the row's linear index (partial j: elements j, j+16,
-// …), then partial j takes j+8, then j+4, j+2, j+1. Results do not depend on threads, tile cuts or
-// instruction set. Denormals are flushed.
+// …), then partial j takes j+8, then j+4, j+2, j+1. Before every kSumPart-th element of its own a
+// partial sum of f32 goes into a total in f64 and begins anew (tile/long_sum.h). Results do not
+// depend on threads, tile cuts or instruction set. Denormals are flushed.
 //
 // Sums over rows (column outputs) have an order of their kernel's; see `has_columns`.
 //

@@ -9,6 +9,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/base/real.h"
 #include "tegula/base/thread_pool.h"
+#include "tegula/tile/long_sum.h"
 
 namespace tegula::tile {
 
@@ -473,6 +474,7 @@ class Machine {
     };
     if (class_of(i.dtype) == Class::kF64 || round_.precision == Precision::kDouble)
       return {round_(i.dtype, lane16(i.src[0], start, combine)), 0};
+    if (is_sum) return {round_(i.dtype, double(long_sum(i.src[0]))), 0};
     return {round_(i.dtype, double(lane16(i.src[0], static_cast<float>(start), combine))), 0};
   }
   // Order "lane16".
@@ -482,9 +484,26 @@ class Machine {
     std::fill(lane, lane + 16, start);
     for (int64_t c = 0; c < space_.row_len; ++c)
       lane[c % 16] = combine(lane[c % 16], static_cast<T>(get(src, c).f));
+    return joined(lane, combine);
+  }
+  template <class T, class F>
+  static T joined(T (&lane)[16], F&& combine) {
     for (int w = 8; w > 0; w /= 2)
       for (int j = 0; j < w; ++j) lane[j] = combine(lane[j], lane[j + w]);
     return lane[0];
+  }
+  // The same of f32, whose chains go into totals in f64 on the way.
+  float long_sum(uint16_t src) const {
+    float lane[16] = {};
+    double total[16] = {};
+    for (int64_t c = 0; c < space_.row_len; ++c) {
+      const int64_t j = c % 16;
+      if (c / 16 % kSumPart == 0) total[j] += static_cast<double>(lane[j]), lane[j] = 0;
+      lane[j] += static_cast<float>(get(src, c).f);
+    }
+    for (int j = 0; j < 16; ++j)
+      lane[j] = static_cast<float>(total[j] + static_cast<double>(lane[j]));
+    return joined(lane, [](float a, float b) { return a + b; });
   }
   int64_t reduce_int(const Instr& i) const {
     int64_t total = i.op == Op::kReduceSum    ? 0

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tegula/ir/reference.h"
 #include "tegula/ops/dot_i8.h"
 #include "tegula/ops/dot_quantised.h"
 #include "tegula/ops/expert.h"

@@ -1,9 +1,9 @@
 // reduce_sum over dims that others follow (bias and norm gradients), order: one ascending chain per
-// output.
+// output, whose sum goes into a total in f64 after every kSumPart rows and begins anew.
 #include <algorithm>
-#include <cstring>
 
 #include "tegula/kernels/kernel.h"
+#include "tegula/tile/long_sum.h"
 
 namespace tegula::kernel {
 
@@ -28,6 +28,16 @@ void add_four(const float* __restrict row, int64_t stride, float* __restrict acc
   for (int64_t i = 0; i < kTile; ++i) acc[i] = acc[i] + a[i] + b[i] + c[i] + d[i];
 }
 
+// In whole blocks, of constant length for the same reason.
+void add_to(double* __restrict total, float* __restrict acc, int64_t n) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t b = 0; b < n; b += kBlock)
+    for (int64_t i = 0; i < kBlock; ++i) {
+      total[b + i] += static_cast<double>(acc[b + i]);
+      acc[b + i] = 0;
+    }
+}
+
 void launch(const KernelCall& c) {
   const TensorRef& x = c.in[0];
   const auto& dims = c.attrs->ints("dims");
@@ -42,13 +52,18 @@ void launch(const KernelCall& c) {
     const int64_t n = std::min(tile, columns - begin);
     const float* row = x.as<float>() + matrix * rows * columns + begin;
     float acc[kTile] = {};
-    int64_t r = 0;
-    if (n == kTile)
-      for (; r + 4 <= rows; r += 4, row += 4 * columns) add_four(row, columns, acc);
-    for (; r < rows; ++r, row += columns)
-      for (int64_t i = 0; i < n; ++i) acc[i] += row[i];
-    std::memcpy(c.out[0].as<float>() + matrix * columns + begin, acc,
-                static_cast<size_t>(n) * sizeof(float));
+    double total[kTile] = {};
+    for (int64_t r = 0; r < rows;) {
+      if (r > 0) add_to(total, acc, n);
+      const int64_t end = std::min(r + kSumPart, rows);
+      if (n == kTile)
+        for (; r + 4 <= end; r += 4, row += 4 * columns) add_four(row, columns, acc);
+      for (; r < end; ++r, row += columns)
+        for (int64_t i = 0; i < n; ++i) acc[i] += row[i];
+    }
+    float* out = c.out[0].as<float>() + matrix * columns + begin;
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<float>(total[i] + static_cast<double>(acc[i]));
     c.counters->add(rows * n, rows * n);
   });
 }
@@ -58,7 +73,7 @@ extern constinit const KernelDef reduce_sum_columns = {
     .name = "reduce_sum_columns",
     .op = "reduce_sum",
     .order = "chain",
-    .doc = "an ascending chain per column, columns over threads",
+    .doc = "an ascending chain per column in parts of 32 rows, columns over threads",
     .supports = supports,
     .launch = launch,
 };

@@ -351,6 +351,19 @@ __device__ __forceinline__ i64* shared_words() {
   return words;
 }
 
+// A chain of f32 that may be long: what kSumPart of its elements have summed goes into a total in
+// f64, and it begins anew (tile/long_sum.h).
+struct LongSum {
+  float part = 0;
+  int n = 0;
+  double total = 0;
+  __device__ void add(float x) {
+    if (n == 32) total += static_cast<double>(part), part = 0, n = 0;
+    part += x, ++n;
+  }
+  __device__ float value() const { return static_cast<float>(total + static_cast<double>(part)); }
+};
+
 // One of the 16 chains of order lane16, over n more values of a row: elements lane, lane + 16, ….
 template <class C, class V>
 __device__ void chain(V& r, const V* values, int n, int lane) {
@@ -364,12 +377,30 @@ __device__ void chain(V& r, const V* values, int n, int lane) {
   }
   for (; j < n; j += 16) r = C::of(r, values[j]);
 }
+template <class C>
+__device__ void chain(LongSum& r, const float* values, int n, int lane) {
+  int j = lane;
+  for (; j + 7 * 16 < n; j += 8 * 16) {
+    float v[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = values[j + 16 * k];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) r.add(v[k]);
+  }
+  for (; j < n; j += 16) r.add(values[j]);
+}
 // The same over n values, where the text knows n, whole steps of 16.
 template <class C, int n, class V>
 __device__ void chain(V& r, const V* values, int lane) {
   values += lane;
 #pragma unroll 16
   for (int j = 0; j < n; j += 16) r = C::of(r, values[j]);
+}
+template <class C, int n>
+__device__ void chain(LongSum& r, const float* values, int lane) {
+  values += lane;
+#pragma unroll 16
+  for (int j = 0; j < n; j += 16) r.add(values[j]);
 }
 // The end of order lane16 over the 16 lanes of `group`, half a warp: lane j takes j + 8, then j +
 // 4, j + 2, j + 1; all get lane 0's.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tegula/kernels/cuda/tile_writer.h"
+#include "tegula/tile/long_sum.h"
 
 namespace tegula::cuda {
 
@@ -53,7 +54,8 @@ class Rows {
       w_.count("", l_.is_across ? "(lane == 0 && is_there)" : "(lane == 0)");
       if (!phase.walks()) continue;
       for (const uint16_t v : phase.reduced)
-        w_.line(tile_value_type(w_.at(v).dtype), " r", v, " = ", start(w_.at(v)), ";");
+        is_long(v) ? w_.line("LongSum r", v, ";")
+                   : w_.line(tile_value_type(w_.at(v).dtype), " r", v, " = ", start(w_.at(v)), ";");
       w_.line("{");
       w_.open();
       if (sums_apart(phase)) open_room(phase);
@@ -199,6 +201,16 @@ class Rows {
   // In a block the 16 chains of a sum are not where the elements are made.
   bool sums_apart(const TilePhase& phase) const { return l_.is_block() && !phase.reduced.empty(); }
 
+  static_assert(kSumPart == 32, "LongSum of tile_math.cuh");
+  // A sum of f32 that may have more elements a lane than a part of it has.
+  bool is_long(uint16_t v) const {
+    const Instr& i = w_.at(v);
+    if (i.op != Op::kReduceSum || tile::class_of(i.dtype) != tile::Class::kF32) return false;
+    return !has_steps() || l_.row_steps * threads_ > 16 * kSumPart;
+  }
+  // What the lane has summed.
+  std::string summed(uint16_t v) const { return cat("r", v, is_long(v) ? ".value()" : ""); }
+
   // Whether element t + u is there, as a condition; empty where it always is.
   std::string there() const {
     const bool may_end = has_steps() ? !l_.is_whole : l_.is_block();
@@ -248,6 +260,8 @@ class Rows {
       const uint16_t from = w_.at(v).src[0];
       if (l_.is_block())
         w_.line("s", v, "[(turn * ", l_.vector, " + u) * ", threads_, " + lane] = v", from, ";");
+      else if (is_long(v))
+        w_.line(guard(there()), "r", v, ".add(v", from, ");");
       else
         w_.line(guard(there()), "r", v, " = ", combiner(w_.at(v).op), "::of(r", v, ", v", from,
                 ");");
@@ -314,9 +328,9 @@ class Rows {
     if (sums_apart(phase)) return join_block(phase);
     for (const uint16_t v : phase.reduced) {
       const std::string_view c = combiner(w_.at(v).op);
-      const std::string all =
-          l_.is_across ? cat("joined_across<", c, ", ", l_.rows_per_block, ">(room, r", v, ")")
-                       : cat("joined<", c, ">(group, r", v, ")");
+      const std::string all = l_.is_across ? cat("joined_across<", c, ", ", l_.rows_per_block,
+                                                 ">(room, ", summed(v), ")")
+                                           : cat("joined<", c, ">(group, ", summed(v), ")");
       w_.line("const ", tile_value_type(w_.at(v).dtype), " v", v, " = ", tile_dtype(w_.at(v).dtype),
               "::round(", all, ");");
     }
@@ -326,7 +340,8 @@ class Rows {
     for (const uint16_t v : phase.reduced) {
       const std::string_view type = tile_value_type(w_.at(v).dtype);
       w_.line("if (", sums_here(q++), ") {");
-      w_.line("  const ", type, " all = joined<", combiner(w_.at(v).op), ">(0xffffu, r", v, ");");
+      w_.line("  const ", type, " all = joined<", combiner(w_.at(v).op), ">(0xffffu, ", summed(v),
+              ");");
       w_.line("  if (thread % 32 == 0) *reinterpret_cast<", type, "*>(sums + ", n_joined_ + q - 1,
               ") = ", tile_dtype(w_.at(v).dtype), "::round(all);");
       w_.line("}");

@@ -18,7 +18,6 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kUniformBytes = kBlock * 8;
 constexpr int64_t kRowSlotBytes = kMaxTileRows * 8;
-constexpr int64_t kLanesBytes = kBlock * 8;
 constexpr int64_t kKeptBytes = kAlign;
 
 constexpr int64_t align(int64_t n) { return (n + kAlign - 1) & -kAlign; }

@@ -29,6 +29,22 @@ struct RmsNorm {
   static constexpr bool kCentred = false;
 };
 
+TEGULA_VEC Row16 sum_part(const float* p, int64_t length) {
+  Row16 sum = row16(0);
+  for_16(length, [&](int64_t j, int64_t n) { sum = sum + load16_n(p + j, n); });
+  return sum;
+}
+template <bool kCentred>
+TEGULA_VEC Row16 square_part(const float* p, int64_t length, float mean) {
+  Row16 sum = row16(0);
+  const Row16 centre = row16(mean);
+  for_16(length, [&](int64_t j, int64_t n) {
+    const Row16 c = kCentred ? load16_n(p + j, n, mean) - centre : load16_n(p + j, n);
+    sum = fma(c, c, sum);
+  });
+  return sum;
+}
+
 template <class Norm>
 void forward(const KernelCall& call) {
   const bool bias = call.in.size() == 3;
@@ -43,18 +59,15 @@ void forward(const KernelCall& call) {
     for (int64_t row = first; row < last; ++row) {
       const float* p = x.read(row, scratch);
       float mean = 0;
-      Row16 sum = row16(0);
-      if (Norm::kCentred) {
-        for_16(d, [&](int64_t j, int64_t n) { sum = sum + load16_n(p + j, n); });
-        mean = reduce_add(sum) * share;
-        sum = row16(0);
-      }
+      if (Norm::kCentred)
+        mean =
+            reduce_add(sum_16(d, [&](int64_t from, int64_t n) { return sum_part(p + from, n); })) *
+            share;
       const Row16 centre = row16(mean);
-      for_16(d, [&](int64_t j, int64_t n) {
-        const Row16 c = Norm::kCentred ? load16_n(p + j, n, mean) - centre : load16_n(p + j, n);
-        sum = fma(c, c, sum);
-      });
-      const float rstd = reciprocal_root(reduce_add(sum), share, eps);
+      const auto squares = [&](int64_t from, int64_t n) {
+        return square_part<Norm::kCentred>(p + from, n, mean);
+      };
+      const float rstd = reciprocal_root(reduce_add(sum_16(d, squares)), share, eps);
       float* out = y.target(row, 0, scratch);
       for_16(d, [&](int64_t j, int64_t n) {
         Row16 v = load16_n(p + j, n);
@@ -114,12 +127,26 @@ struct Backward {
         const float* px = x.read(row, buf);
         const float* pg = dy.read(row, buf + width);
         const float m = Norm::kCentred ? mean[row] : 0, r = rstd[row];
+        // In parts as sum_16() has them, of both at once.
         Row16 along = row16(0), level = row16(0);
-        for_16(d, [&](int64_t j, int64_t n) {
-          const Row16 g = load16_n(w + j, n) * load16_n(pg + j, n);
-          along = fma(normalised(px + j, n, m, r), g, along);
-          if (Norm::kCentred) level = level + g;
-        });
+        LongSum alongs = {}, levels = {};
+        for (int64_t from = 0, end; from < d; from = end) {
+          end = std::min(from + 16 * kSumPart, d);
+          if (from > 0) {
+            take(alongs, along);
+            if (Norm::kCentred) take(levels, level);
+          }
+          for_16(end - from, [&](int64_t i, int64_t n) {
+            const int64_t j = from + i;
+            const Row16 g = load16_n(w + j, n) * load16_n(pg + j, n);
+            along = fma(normalised(px + j, n, m, r), g, along);
+            if (Norm::kCentred) level = level + g;
+          });
+        }
+        if (d > 16 * kSumPart) {
+          along = rounded(alongs, along);
+          if (Norm::kCentred) level = rounded(levels, level);
+        }
         const Row16 a = row16(reduce_add(along) * share);
         const Row16 l = row16(Norm::kCentred ? reduce_add(level) * share : 0);
         const float* other = residual ? added.read(row, buf + 3 * width) : nullptr;

@@ -114,4 +114,17 @@ TEGULA_VEC void for_16(int64_t length, F&& fn) {
   for (int64_t j = 0; j < length; j += 16) fn(j, length - j);
 }
 
+// A sum over a row in order "lane16": part(from, n) gives that of n elements, at most kSumPart
+// blocks of 16.
+template <class F>
+TEGULA_VEC Row16 sum_16(int64_t length, F&& part) {
+  constexpr int64_t kPart = 16 * kSumPart;
+  LongSum total = {};
+  for (int64_t from = 0;; from += kPart) {
+    Row16 sum = part(from, length - from < kPart ? length - from : kPart);
+    if (from + kPart >= length) return from == 0 ? sum : rounded(total, sum);
+    take(total, sum);
+  }
+}
+
 }  // namespace tegula::kernel::TEGULA_ISA_NS

@@ -19,18 +19,24 @@ struct RowSum {
 
 // The largest element and the sum of exp(x - top); e (may be null) takes the exponentials.
 // `finite`: a top of -inf counts as 0, so that the sum is 0 and not NaN.
-RowSum exp_sum(const float* p, int64_t d, float* e, bool finite) {
-  Row16 top = row16(-kInf), sum = row16(0);
-  for_16(d, [&](int64_t j, int64_t n) { top = max(top, load16_n(p + j, n, -kInf)); });
-  RowSum r{reduce_max(top), 0};
-  if (finite && r.top == -kInf) r.top = 0;
+TEGULA_VEC Row16 exp_part(const float* p, int64_t d, float* e, float top) {
+  Row16 sum = row16(0);
   for_16(d, [&](int64_t j, int64_t n) {
     const Row16 x = load16_n(p + j, n, -kInf);
-    const Row16 y = map16([&](int v) { return exp(x.v[v] - set1(r.top)); });
+    const Row16 y = map16([&](int v) { return exp(x.v[v] - set1(top)); });
     sum = sum + y;
     if (e != nullptr) store16_n(e + j, y, n);
   });
-  r.sum = reduce_add(sum);
+  return sum;
+}
+RowSum exp_sum(const float* p, int64_t d, float* e, bool finite) {
+  Row16 top = row16(-kInf);
+  for_16(d, [&](int64_t j, int64_t n) { top = max(top, load16_n(p + j, n, -kInf)); });
+  RowSum r{reduce_max(top), 0};
+  if (finite && r.top == -kInf) r.top = 0;
+  r.sum = reduce_add(sum_16(d, [&](int64_t from, int64_t n) {
+    return exp_part(p + from, n, e ? e + from : nullptr, r.top);
+  }));
   return r;
 }
 
@@ -92,10 +98,14 @@ void softmax_bwd(const KernelCall& call) {
     for (int64_t row = first; row < last; ++row) {
       const float* p = y.read(row, scratch);
       const float* g = dy.read(row, scratch + round_up(d, 16));
-      Row16 sum = row16(0);
-      for_16(d,
-             [&](int64_t j, int64_t n) { sum = fma(load16_n(p + j, n), load16_n(g + j, n), sum); });
-      const Row16 along = row16(reduce_add(sum));
+      const auto products = [&](int64_t from, int64_t length) {
+        Row16 sum = row16(0);
+        for_16(length, [&](int64_t j, int64_t n) {
+          sum = fma(load16_n(p + from + j, n), load16_n(g + from + j, n), sum);
+        });
+        return sum;
+      };
+      const Row16 along = row16(reduce_add(sum_16(d, products)));
       float* out = dx.target(row, 0, scratch + 2 * round_up(d, 16));
       for_16(d, [&](int64_t j, int64_t n) {
         store16_n(out + j, load16_n(p + j, n) * (load16_n(g + j, n) - along), n);

@@ -1,6 +1,7 @@
 // Finds the loop of a tile instruction; the generators and reductions among them.
 #include "tegula/kernels/cpu/isa/tile_vm.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "tegula/base/integer.h"
@@ -122,28 +123,106 @@ struct Smallest {
   }
 };
 
+// What a row in several chunks keeps between them.
+struct alignas(64) KeptLanes {
+  float part[16];
+  double total[16];
+  int64_t steps = 0;  // of the part
+  bool has_total = false;
+};
+static_assert(sizeof(KeptLanes) <= kLanesBytes && sizeof(LongSum) == 16 * sizeof(double));
+
+// K rows, each from where it is, n more elements: whole blocks.
+template <int K, class F, class C>
+TEGULA_VEC void reduce_run(const float* (&p)[K][F::kN], const int64_t (&step)[K][F::kN],
+                           Row16 (&acc)[K], int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      acc[k] = map16([&](int j) {
+        return C{}(acc[k].v[j], call<F>([&](int s) { return load(p[k][s] + j * kLanes); }));
+      });
+      for (int s = 0; s < F::kN; ++s) p[k][s] += step[k][s];
+    }
+  }
+}
+
+// Sums that have more than one part. Out of line: what it takes of registers short rows need.
+template <int K, class F>
+struct LongRun {
+  const float* p[K][F::kN];
+  int64_t step[K][F::kN];
+  Row16 acc[K];
+  LongSum total[K];
+  int64_t steps = 0;  // of the part
+  bool has_total = false;
+
+  // n elements, whole blocks; `more` come after them.
+  __attribute__((noinline)) void add(int64_t n, bool more) {
+    const float* q[K][F::kN];
+    int64_t by[K][F::kN];
+    Row16 sum[K];
+    LongSum all[K];
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      for (int s = 0; s < F::kN; ++s) q[k][s] = p[k][s], by[k][s] = step[k][s];
+      sum[k] = acc[k], all[k] = has_total ? total[k] : LongSum{};
+    }
+    for (;;) {
+      if (steps == kSumPart && (n > 0 || more)) {
+#pragma GCC unroll 4
+        for (int k = 0; k < K; ++k) take(all[k], sum[k]);
+        steps = 0, has_total = true;
+      }
+      if (n == 0) break;
+      const int64_t now = std::min(n, 16 * (kSumPart - steps));
+      reduce_run<K, F, Sum>(q, by, sum, now);
+      steps += now / 16, n -= now;
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      for (int s = 0; s < F::kN; ++s) p[k][s] = q[k][s];
+      acc[k] = sum[k], total[k] = all[k];
+    }
+  }
+};
+
 // Over 16 lanes, rows in groups of K so that their chains overlap.
 template <int K, class F, class C>
 TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
+  constexpr bool kIsSum = std::is_same_v<C, Sum>;
   constexpr int kN = F::kN;
   alignas(64) float block[K][kN][16];
   const float* p[K][kN];
   int64_t step[K][kN];
   Row16 acc[K];
+  LongRun<kIsSum ? K : 1, F> run;
   F4 last[K] = {};
   for (int k = 0; k < K; ++k) {
     for (int s = 0; s < kN; ++s) p[k][s] = open<float>(o, s, row + k, block[k][s], &step[k][s]);
     acc[k] = o.is_first ? row16(static_cast<float>(C::kStart))
                         : load16(static_cast<const float*>(o.lanes));
   }
-  int64_t i = 0;
-  for (; i + 16 <= o.n; i += 16) {
+  const int64_t i = o.n - o.n % 16;
+  const bool is_long = kIsSum && (!o.is_first || !o.is_last || o.n > 16 * kSumPart);
+  if (!is_long) {
+    reduce_run<K, F, C>(p, step, acc, i);
+  } else if constexpr (kIsSum) {
+    if (!o.is_first) {
+      const auto& kept = *static_cast<const KeptLanes*>(o.lanes);
+      std::memcpy(&run.total[0], kept.total, sizeof kept.total);
+      run.steps = kept.steps, run.has_total = kept.has_total;
+    }
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) {
-      acc[k] = map16([&](int j) {
-        return C{}(acc[k].v[j], call<F>([&](int s) { return load(p[k][s] + j * kLanes); }));
-      });
-      for (int s = 0; s < kN; ++s) p[k][s] += step[k][s];
+      for (int s = 0; s < kN; ++s) run.p[k][s] = p[k][s], run.step[k][s] = step[k][s];
+      run.acc[k] = acc[k];
+    }
+    run.add(i, i < o.n);
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      for (int s = 0; s < kN; ++s) p[k][s] = run.p[k][s];
+      acc[k] = run.acc[k];
     }
   }
   for (int k = 0; k < K; ++k) {
@@ -155,6 +234,7 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
       const Row16 x = load16(tail);
       acc[k] = map16([&](int j) { return C{}(acc[k].v[j], x.v[j]); });
     }
+    if (is_long && o.is_last && run.has_total) acc[k] = rounded(run.total[kIsSum ? k : 0], acc[k]);
     alignas(64) float t[16];
     store16_n(t, acc[k], 16);
     if (!o.is_last) {
@@ -165,7 +245,14 @@ TEGULA_VEC void reduce_rows(const TileOp& o, int64_t row) {
     std::memcpy(f, t, sizeof t);
     last[k] = C{}(C{}(f[0], f[2]), C{}(f[1], f[3]));  // 8 apart, then 4
   }
-  if (!o.is_last) return;
+  if (!o.is_last) {
+    auto& kept = *static_cast<KeptLanes*>(o.lanes);
+    if (kIsSum) {
+      std::memcpy(kept.total, &run.total[0], sizeof kept.total);
+      kept.steps = run.steps, kept.has_total = run.has_total;
+    }
+    return;
+  }
   float* d = static_cast<float*>(o.dst) + row;
   if constexpr (K == 4) {
     // Transposed, so that a lane is a row.

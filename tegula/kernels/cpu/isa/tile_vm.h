@@ -10,6 +10,8 @@
 
 namespace tegula::kernel {
 
+inline constexpr int64_t kLanesBytes = 256;
+
 struct TileOp {
   void* dst = nullptr;
   // Element i of row r of source k is src[k][r·row_step[k] + i], or, where bit k of `scalars` is
@@ -27,7 +29,7 @@ struct TileOp {
   DType dtype = DType::kF32;      // of the result
   DType src_dtype = DType::kF32;  // of the first source
   // Reductions: dst holds one value per row. A row in several chunks keeps its partial results in
-  // `lanes` (16 elements) between the first and the last; then rows = 1.
+  // `lanes` (kLanesBytes) between the first and the last; then rows = 1.
   bool is_first = true, is_last = true;
   void* lanes = nullptr;
   // Generators: of element (r, i) the row-major index in the iteration space is

@@ -17,7 +17,9 @@
 // Order "lane16": a reduction over a row keeps 16 partial results; partial j takes elements
 // j, j+16, j+32, … in ascending order, starting from the neutral element; then partial j takes
 // j+8, then j+4, then j+2, then j+1. Row16 does this with one register on AVX-512 and two
-// elsewhere, hence with equal bits. Every reduction along a row uses this order.
+// elsewhere, hence with equal bits. Every reduction along a row uses this order. A sum goes into a
+// total in f64 with every 32nd element of a partial result, which then begins anew (LongSum below):
+// so a row of any length has the error of a short one, and one of up to 512 elements is one part.
 #pragma once
 
 #include <cmath>
@@ -25,6 +27,7 @@
 #include <cstring>
 
 #include "tegula/base/half.h"
+#include "tegula/tile/long_sum.h"
 
 // Internal linkage, always inlined: nothing compiled for one instruction set leaks to another.
 #define TEGULA_VEC static inline __attribute__((always_inline, unused))
@@ -180,6 +183,33 @@ TEGULA_VEC Row16 fma(const Row16& a, const Row16& b, const Row16& c) {
 }
 TEGULA_VEC Row16 max(const Row16& a, const Row16& b) {
   return map16([&](int i) { return max(a.v[i], b.v[i]); });
+}
+
+// The totals of a sum in order "lane16" whose partial results have begun anew.
+struct LongSum {
+  typedef float F __attribute__((vector_size(4 * kLanes)));
+  typedef double D __attribute__((vector_size(8 * kLanes)));
+  D total[Row16::kRegs];
+};
+TEGULA_VEC LongSum::D widened(Vf a) {
+  LongSum::F f;
+  std::memcpy(&f, &a.v, sizeof f);
+  return __builtin_convertvector(f, LongSum::D);
+}
+// Takes the partial results, which are 0 from then on.
+TEGULA_VEC void take(LongSum& sum, Row16& part) {
+#pragma GCC unroll 2
+  for (int i = 0; i < Row16::kRegs; ++i) sum.total[i] += widened(part.v[i]);
+  part = row16(0);
+}
+// The totals and the last parts, rounded once.
+TEGULA_VEC Row16 rounded(const LongSum& sum, const Row16& last) {
+  return map16([&](int i) {
+    const LongSum::F f = __builtin_convertvector(sum.total[i] + widened(last.v[i]), LongSum::F);
+    Vf r;
+    std::memcpy(&r.v, &f, sizeof f);
+    return r;
+  });
 }
 
 // The tree of "lane16".
