@@ -165,13 +165,13 @@ class RanksSweep(CliTest):
 
     def check(self, draw):
         """What is wrong, a text each; and how many meshes were tried."""
-        done, one = self.train("one", draw.flags)
-        if done.returncode != 0:
-            return [f"case {draw.number}: one rank fails\n  {one}\n  {done.stderr}"], 0
+        alone, one = self.train("one", draw.flags)
+        if alone.returncode != 0:
+            return [f"case {draw.number}: one rank fails\n  {one}\n  {alone.stderr}"], 0
         wrong = []
         for more in draw.on_meshes:
             done, many = self.train("many", draw.flags + more)
-            why = done.stderr.strip() if done.returncode != 0 else self.difference()
+            why = done.stderr.strip() if done.returncode != 0 else self.difference() or self.other_loss(alone, done)
             if why:
                 wrong.append(f"case {draw.number}\n  {one}\n  {many}\n  {why}")
         return wrong, len(draw.on_meshes)
@@ -184,6 +184,14 @@ class RanksSweep(CliTest):
             if name.endswith(".safetensors"):
                 return f"{name}: {first_difference(one, many) or 'its header differs'}"
             return f"{name} differs"
+        return None
+
+    @staticmethod
+    def other_loss(one, many):
+        one, many = (json.loads(done.stdout.splitlines()[-1]) for done in (one, many))
+        for what in ("train_loss", "val_loss"):
+            if one[what] != many[what]:
+                return f"{what} is {many[what]!r}, not {one[what]!r}"
         return None
 
     def test_files_are_those_of_one_rank(self):

@@ -47,6 +47,9 @@ class Ranks(CliTest):
     def test_accumulated_gradients_too(self):
         self.check("--model", "gpt2", "--accumulate", "2", meshes=("dp=2,tp=2",))
 
+    def test_accumulated_gradients_over_long_rows_too(self):
+        self.check("--model", "llama", "--accumulate", "3", "--seqlen", "256", "--batch", "2", meshes=("dp=2", "cp=2"))
+
     def test_moe_has_the_files_of_one_rank(self):
         self.check(*MOE, meshes=("dp=4", "ep=4", "ep=2,dp=2"))
 

@@ -36,19 +36,19 @@ TEST_P(LongRanks, HaveTheBitsOfOneRank) {
   }
 }
 
-// One row (inner trees pend), fewer rows than ranks (they are exchanged), rows that do not lie
-// together in a cell (12: 4 shards of 3), and as many as there are shards. GPT-2 has biases and a
-// table of two uses, the others none of both.
-INSTANTIATE_TEST_SUITE_P(All, LongRanks,
-                         ::testing::Values(Case{"gpt2", 1, "cp=2"}, Case{"gpt2", 1, "cp=8"},
-                                           Case{"gpt2", 2, "cp=4"}, Case{"gpt2", 2, "dp=2,cp=2"},
-                                           Case{"gpt2", 3, "cp=4"}, Case{"gpt2", 12, "dp=4,cp=2"},
-                                           Case{"llama", 1, "cp=4"}, Case{"llama", 2, "dp=2,cp=4"},
-                                           Case{"llama", 4, "cp=2,tp=2"},
-                                           Case{"llama", 4, "dp=2,cp=2"}, Case{"llama", 8, "cp=4"},
-                                           Case{"gemma2", 2, "dp=2,cp=2"},
-                                           Case{"qwen2", 2, "cp=2,tp=2"},
-                                           Case{"moe", 2, "dp=2,cp=2"}));
+// One row (inner trees pend), fewer rows than ranks (they are exchanged), one row a rank, rows that
+// do not lie together in a cell (12: 4 shards of 3), and as many as there are shards. GPT-2 has
+// biases and a table of two uses, the others none of both.
+INSTANTIATE_TEST_SUITE_P(
+    All, LongRanks,
+    ::testing::Values(Case{"gpt2", 1, "cp=2"}, Case{"gpt2", 1, "cp=8"}, Case{"gpt2", 2, "cp=4"},
+                      Case{"gpt2", 2, "dp=2,cp=2"}, Case{"gpt2", 2, "dp=2"},
+                      Case{"gpt2", 4, "tp=4"}, Case{"gpt2", 4, "dp=2,tp=2"},
+                      Case{"gpt2", 3, "cp=4"}, Case{"gpt2", 12, "dp=4,cp=2"},
+                      Case{"llama", 1, "cp=4"}, Case{"llama", 2, "dp=2,cp=4"},
+                      Case{"llama", 4, "cp=2,tp=2"}, Case{"llama", 4, "dp=2,cp=2"},
+                      Case{"llama", 8, "cp=4"}, Case{"gemma2", 2, "dp=2,cp=2"},
+                      Case{"qwen2", 2, "cp=2,tp=2"}, Case{"moe", 2, "dp=2,cp=2"}));
 
 CompiledRanks compiled(TrainConfig c, const char* mesh) {
   c.mesh = in_training_order(*mesh_from_text(mesh));
