@@ -162,9 +162,9 @@ template <class... Args>
   })
 
 // A broken invariant of ours (never a user's mistake): prints and aborts.
-#define TEGULA_CHECK(cond, ...)                                                    \
-  do {                                                                             \
-    if (!(cond)) [[unlikely]]                                                      \
-      ::tegula::check_failed_with(#cond, std::source_location::current() __VA_OPT__(, ) \
-                                      __VA_ARGS__);                                \
+#define TEGULA_CHECK(cond, ...)                                                                \
+  do {                                                                                         \
+    if (!(cond)) [[unlikely]]                                                                  \
+      ::tegula::check_failed_with(#cond,                                                       \
+                                  std::source_location::current() __VA_OPT__(, ) __VA_ARGS__); \
   } while (0)

@@ -55,9 +55,9 @@ inline constexpr double kInfinity = __builtin_huge_val(), kNaN = __builtin_nan("
 
 namespace scalar {
 // (Builtins, for <cmath> takes longer to parse than most ops take to compile.)
-#define TEGULA_SCALAR_UNARY(name)                                 \
-  inline double name(double x) { return __builtin_##name(x); }    \
-  inline float name(float x) { return __builtin_##name##f(x); }   \
+#define TEGULA_SCALAR_UNARY(name)                               \
+  inline double name(double x) { return __builtin_##name(x); }  \
+  inline float name(float x) { return __builtin_##name##f(x); } \
   inline Counted name(Counted x) { return Counted::did(__builtin_##name(x.v)); }
 TEGULA_SCALAR_UNARY(exp)
 TEGULA_SCALAR_UNARY(log)
@@ -117,8 +117,8 @@ S gelu(S x) {
 
 using Index = std::array<int64_t, kMaxRank>;
 
-// What references see whatever their scalar: the call, its tensors' elements by index, and a note of
-// which of them they touched.
+// What references see whatever their scalar: the call, its tensors' elements by index, and a note
+// of which of them they touched.
 class RefTensors {
  public:
   OpCall call;

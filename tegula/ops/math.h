@@ -45,8 +45,8 @@ Var concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
 Var emit_unary(const OpDef& op, const Var& x, Loc loc);
 Var emit_binary(const OpDef& op, const Var& x, const Var& y, Loc loc);  // broadcast to one shape
 Var emit_binary(const OpDef& op, const Var& x, double y, Loc loc);      // y in x's dtype
-#define TEGULA_UNARY(name)                                         \
-  extern const OpDef name##_op;                                    \
+#define TEGULA_UNARY(name)      \
+  extern const OpDef name##_op; \
   inline Var name(const Var& x, Loc loc = Loc::current()) { return emit_unary(name##_op, x, loc); }
 TEGULA_UNARY(neg)
 TEGULA_UNARY(abs)
@@ -87,13 +87,13 @@ TEGULA_UNARY(erfc)
 // x/2 · erfc(-x/√2): what torch calls gelu without an approximation.
 Var gelu_erf(Var x, Loc loc = Loc::current());
 Var bitwise_not(Var x, Loc loc = Loc::current());  // of integers all bits, of bool the truth
-#define TEGULA_BINARY(name)                                                 \
-  extern const OpDef name##_op;                                             \
-  inline Var name(const Var& x, const Var& y, Loc loc = Loc::current()) {   \
-    return emit_binary(name##_op, x, y, loc);                               \
-  }                                                                         \
-  inline Var name(const Var& x, double y, Loc loc = Loc::current()) {       \
-    return emit_binary(name##_op, x, y, loc);                               \
+#define TEGULA_BINARY(name)                                               \
+  extern const OpDef name##_op;                                           \
+  inline Var name(const Var& x, const Var& y, Loc loc = Loc::current()) { \
+    return emit_binary(name##_op, x, y, loc);                             \
+  }                                                                       \
+  inline Var name(const Var& x, double y, Loc loc = Loc::current()) {     \
+    return emit_binary(name##_op, x, y, loc);                             \
   }
 TEGULA_BINARY(add)
 TEGULA_BINARY(sub)

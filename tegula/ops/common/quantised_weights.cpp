@@ -22,8 +22,7 @@ Result<DimMap> quantised_dims(const OpCall& c, std::string_view more) {
 }
 
 Result<std::vector<DType>> quantised_types(const OpCall& c, DType x) {
-  if (c.in.size() < 3)
-    return invalid_argument(cat(c.op->name, ": got ", c.in.size(), " operands"));
+  if (c.in.size() < 3) return invalid_argument(cat(c.op->name, ": got ", c.in.size(), " operands"));
   const DType f32 = DType::kF32;
   std::vector<DType> want(c.in.size(), f32);
   want[0] = x;
