@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 
+#include "tegula/base/container.h"
 #include "tegula/base/denormals.h"
 
 namespace tegula {
@@ -27,10 +29,19 @@ void pause() {
 }
 }  // namespace
 
+// Its affinity mask, and of a container's quota of time as many as it would keep busy, rounded up.
 int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::thread::hardware_concurrency());
+  int cores = 0;
+  for (int most = 1024; cores == 0 && most <= 1 << 20; most *= 4) {  // as many as the kernel knows
+    cpu_set_t* set = CPU_ALLOC(most);
+    if (set != nullptr && sched_getaffinity(0, CPU_ALLOC_SIZE(most), set) == 0)
+      cores = CPU_COUNT_S(CPU_ALLOC_SIZE(most), set);
+    CPU_FREE(set);
+  }
+  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (const double cpus = container_limits().cpus; cpus > 0)
+    cores = static_cast<int>(std::min(static_cast<double>(cores), std::ceil(cpus)));
+  return std::max(cores, 1);
 }
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads > 0 ? n_threads : usable_cores()) {

@@ -1,6 +1,6 @@
 // Bytes as tokens, alone or merged within words: the byte-level form of tokenizer.json.
-#include <charconv>
 
+#include "tegula/base/amounts.h"
 #include "tegula/io/bpe.h"
 #include "tegula/io/tokenizer_kind.h"
 #include "tegula/io/utf8.h"
@@ -132,13 +132,11 @@ Result<Vocabulary> train_bytes(std::string_view, std::string_view) {
 }
 
 Result<Vocabulary> train_bpe_of(std::string_view name, std::string_view text) {
-  int64_t n = 0;
-  const std::string_view digits = name.substr(name.find(':') + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-  if (error != std::errc() || end != digits.data() + digits.size() || n < 256 || n > kMaxVocabSize)
+  const auto n = read_count(name.substr(name.find(':') + 1), 256, kMaxVocabSize);
+  if (!n.ok())
     return invalid_argument(cat("tokenizer '", name, "': bpe:N needs a vocabulary size N from 256 ",
                                 "(the bytes alone) to ", kMaxVocabSize));
-  return ByteModel::make(train_bpe(text, n), first_word);
+  return ByteModel::make(train_bpe(text, *n), first_word);
 }
 
 // Merges stand as ["a", "b"] or, in older files, as "a b".

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "tegula/base/amounts.h"
+
 namespace tegula {
 
 bool is_identifier(std::string_view name) {
@@ -51,14 +53,12 @@ Result<Mesh> mesh_from_text(std::string_view text) {
     const size_t end = std::min(text.find(','), text.size());
     const std::string_view axis = text.substr(0, end);
     const size_t eq = axis.find('=');
-    int64_t size = 0;
-    const char* last = axis.data() + axis.size();
-    const bool is_number =
-        eq != axis.npos && eq > 0 &&
-        std::from_chars(axis.data() + eq + 1, last, size) == std::from_chars_result{last, {}};
-    if (!is_number || size < 1)
+    const bool has_size = eq != axis.npos && eq > 0;
+    const auto read = read_count(has_size ? axis.substr(eq + 1) : "", 1, INT64_MAX);
+    if (!read.ok())
       return invalid_argument(
           cat("mesh \"", whole, "\": \"", axis, "\" must be an axis and its ranks, like dp=2"));
+    const int64_t size = *read;
     const std::string name(axis.substr(0, eq));
     if (!is_identifier(name))
       return invalid_argument(cat("mesh \"", whole, "\": an axis is called \"", name,

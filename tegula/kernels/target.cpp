@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "tegula/base/amounts.h"
+#include "tegula/base/container.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/kernels/cuda/capability.h"
 #include "tegula/kernels/kernel.h"
@@ -63,7 +65,7 @@ Target Target::this_cpu(int n_threads) {
     if (const int64_t bytes = sysconf(names[level]); bytes > 0) t.caches.bytes[level] = bytes;
   // Cores share the last one. A machine of many sockets has several; then this is an underestimate.
   t.caches.bytes[2] = std::max(t.caches.bytes[1], t.caches.bytes[2] / std::max(usable_cores(), 1));
-  t.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  t.memory_bytes = usable_memory();
   return t;
 }
 
@@ -111,7 +113,7 @@ std::span<const Target> target_presets() {
 Result<Target> find_target(std::string_view name) {
   std::string names;
   for (const Target& t : target_presets()) {
-    if (t.name == name) return t;
+    if (is_same_name(t.name, name)) return t;
     names += cat(names.empty() ? "" : ", ", t.name);
   }
   return invalid_argument(cat("there is no target '", name, "'; targets are ", names));

@@ -3,7 +3,8 @@
 // Buffers i and j may overlap in memory only if their lifetimes do not. Minimising the arena is
 // dynamic storage allocation (NP-hard); on training graphs placing by size, largest first, each in
 // the smallest gap that fits, reaches the lower bound (the largest sum of live bytes at any step).
-// Several orders are tried and the best kept; small instances go through branch and bound.
+// Several orders are tried and the best kept; small instances go through branch and bound. Cost: of
+// n buffers whose memory is closely packed at any step O(n log² n).
 #pragma once
 
 #include <cstdint>

@@ -79,6 +79,8 @@ void Planner::note_uses() {
     for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].in) note(t, i);
     for (const PlanTensor& t : plan_.steps[static_cast<size_t>(i)].out) note(t, i);
   }
+  for (int r = 0; r < static_cast<int>(plan_.results.size()); ++r)
+    note(plan_.results[static_cast<size_t>(r)].tensor, -1 - r);
 }
 
 // May everything in slot `from` (written first by step `producer`) live in `to` instead? Only if
@@ -113,7 +115,12 @@ void Planner::merge(int from, int to) {
   auto& [first, last] = uses_of_[static_cast<size_t>(from)];
   auto& [first_kept, last_kept] = uses_of_[static_cast<size_t>(to)];
   for (int i = first; i >= 0; i = uses_[static_cast<size_t>(i)].next) {
-    Step& s = plan_.steps[static_cast<size_t>(uses_[static_cast<size_t>(i)].step)];
+    const int step = uses_[static_cast<size_t>(i)].step;
+    if (step < 0) {
+      move(plan_.results[static_cast<size_t>(-1 - step)].tensor);
+      continue;
+    }
+    Step& s = plan_.steps[static_cast<size_t>(step)];
     for (PlanTensor& t : s.in) move(t);
     for (PlanTensor& t : s.out) move(t);
   }
@@ -121,8 +128,6 @@ void Planner::merge(int from, int to) {
     first_kept < 0 ? first_kept = first : uses_[static_cast<size_t>(last_kept)].next = first;
     last_kept = last, first = last = -1;
   }
-  if (gone.last_step >= static_cast<int>(plan_.steps.size()))
-    for (auto& r : plan_.results) move(r.tensor);
   kept.last_step = std::max(kept.last_step, gone.last_step);
   gone.bytes = 0;
 }
@@ -222,13 +227,15 @@ void Planner::settle_results() {
     value = plan_.steps.back().out[0];
   }
   // What took over a parameter may be another result as well, or a view of it: that one is a copy.
+  std::vector<bool> has_home(plan_.results.size()), is_home(plan_.slots.size());
+  for (const Home& h : homes_) {
+    has_home[static_cast<size_t>(h.result)] = true;
+    is_home[static_cast<size_t>(h.tensor.slot)] = true;
+  }
+  const size_t n_slots = is_home.size();  // a copy has a new one
   for (size_t r = 0; r < plan_.results.size(); ++r) {
-    bool is_home = false, lies_in_one = false;
-    for (const Home& h : homes_) {
-      is_home |= h.result == static_cast<int>(r);
-      lies_in_one |= h.tensor.slot == plan_.results[r].tensor.slot;
-    }
-    if (!is_home && lies_in_one)
+    const auto slot = static_cast<size_t>(plan_.results[r].tensor.slot);
+    if (!has_home[r] && slot < n_slots && is_home[slot])
       plan_.results[r].tensor = add_copy(plan_.results[r].tensor, at_end);
   }
 }

@@ -1,8 +1,8 @@
 #include "tegula/planner/accelerator.h"
 
-#include <cctype>
 #include <vector>
 
+#include "tegula/base/amounts.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/other_kinds.h"
 
@@ -18,14 +18,6 @@ struct NumberRow {
 constexpr NumberRow kRows[] = {{Number::kF64, "f64", 8},   {Number::kF32, "f32", 4},
                                {Number::kTf32, "tf32", 4}, {Number::kBf16, "bf16", 2},
                                {Number::kF8, "fp8", 1},    {Number::kI8, "int8", 1}};
-
-std::string plain(std::string_view name) {
-  std::string text;
-  for (const char c : name)
-    if (c != '-' && c != '_' && c != ' ')
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 }  // namespace
 
@@ -45,7 +37,7 @@ Result<Accelerator> find_accelerator(std::string_view name, std::span<const Acce
   std::vector<std::string_view> names;
   for (const std::span<const Accelerator> list : {own, accelerator_presets()})
     for (const Accelerator& a : list) {
-      if (plain(a.name) == plain(name)) return a;
+      if (is_same_name(a.name, name)) return a;
       names.push_back(a.name);
     }
   if (const OtherKind* other = find_other_kind(name)) return unsupported(why_not_priced(*other));

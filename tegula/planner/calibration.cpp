@@ -136,7 +136,7 @@ void Calibration::finish() {
     predicted[g] += c.times * call_seconds(c, c.graph, is_known);
   }
   for (size_t g = 0; g < wholes_.size(); ++g)
-    if (!has_loops[g]) over.push_back(wholes_[g] / sums[g]);
+    if (!has_loops[g] && sums[g] > 0) over.push_back(wholes_[g] / sums[g]);
   whole_over_sum_ = median(over);
   for (std::vector<double>& r : ratios_) r.clear();
   for (size_t g = 0; g < wholes_.size(); ++g)

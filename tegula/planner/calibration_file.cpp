@@ -1,4 +1,6 @@
 // Calibrations on disk: one file of a machine, written whole and renamed.
+#include <algorithm>
+
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/io/sha256.h"
@@ -90,7 +92,9 @@ Status Calibration::load(const std::string& directory) {
   const auto* names = sets ? sets->as<Json::Array>() : nullptr;
   const auto* list = calls ? calls->as<Json::Array>() : nullptr;
   Calibration found(machine_);
-  if (!names || !list || !read(body->find("graphs_s"), found.wholes_))
+  const auto is_time = [](double s) { return s > 0; };
+  if (!names || !list || !read(body->find("graphs_s"), found.wholes_) ||
+      !std::all_of(found.wholes_.begin(), found.wholes_.end(), is_time))
     return refuse("an entry is malformed");
   for (const Json& j : *names)
     if (const auto* name = j.as<std::string>()) found.sets_.push_back(*name);

@@ -1,7 +1,8 @@
 #include "tegula/planner/cluster.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "tegula/base/amounts.h"
 
 namespace tegula::planner {
 
@@ -11,13 +12,11 @@ Result<ClusterSpec> parse_cluster(std::string_view text, std::span<const Acceler
   if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
     const size_t x = text.find_first_of("xX");
     const std::string_view digits = text.substr(0, std::min(x, text.size()));
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), c.n_devices);
-    if (x == text.npos || error != std::errc() || end != digits.data() + digits.size() ||
-        c.n_devices < 1 || c.n_devices > kMostDevices)
+    const auto n = read_count(digits, 1, kMostDevices);
+    if (x == text.npos || !n.ok())
       return invalid_argument(cat("'", text, "' is no cluster: write 64xH100, a number from 1 to ",
                                   kMostDevices, " and an accelerator"));
-    name = text.substr(x + 1);
+    c.n_devices = *n, name = text.substr(x + 1);
   } else if (text.starts_with('-')) {
     return invalid_argument(cat("'", text, "' is no cluster: write 64xH100"));
   }

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <charconv>
 
+#include "tegula/base/amounts.h"
 #include "tegula/planner/conv_split.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"
@@ -32,13 +32,9 @@ Status set_key(std::string_view name, std::string_view value, ConvShape& c) {
   for (const Key& k : kKeys) {
     names.push_back(k.name);
     if (k.name != name) continue;
-    int64_t& n = c.*k.at;
-    const char* last = value.data() + value.size();
-    const auto [end, error] = std::from_chars(value.data(), last, n);
-    const int64_t least = name == "pad" ? 0 : 1;
-    if (error != std::errc() || end != last || n < least || n > kMostExtent)
-      return invalid_argument(cat("--conv ", name, "=", value, ": must be a whole number from ",
-                                  least, " to ", kMostExtent));
+    const auto n = read_count(value, name == "pad" ? 0 : 1, kMostExtent);
+    if (!n.ok()) return named(cat("--conv ", name), n.error());
+    c.*k.at = *n;
     return {};
   }
   return no_such("--conv", name, names);

@@ -1,9 +1,9 @@
 #include "tegula/planner/layout.h"
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
+#include "tegula/base/amounts.h"
 #include "tegula/planner/nearest.h"
 #include "tegula/planner/settings.h"
 
@@ -20,11 +20,8 @@ constexpr int64_t kMostDegree = int64_t{1} << 20;
 
 Result<int64_t> parse_size(std::string_view key, std::string_view value, int64_t low,
                            int64_t high) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
-  if (error != std::errc() || end != value.data() + value.size() || n < low || n > high)
-    return invalid_argument(
-        cat("--fix ", key, "=", value, ": must be a whole number from ", low, " to ", high));
+  auto n = read_count(value, low, high);
+  if (!n.ok()) return named(cat("--fix ", key), n.error());
   return n;
 }
 

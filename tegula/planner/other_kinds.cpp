@@ -1,8 +1,6 @@
 #include "tegula/planner/other_kinds.h"
 
-#include <cctype>
-#include <charconv>
-
+#include "tegula/base/amounts.h"
 #include "tegula/base/str.h"
 #include "tegula/planner/cluster.h"
 #include "tegula/planner/model_presets.h"
@@ -53,21 +51,13 @@ constexpr OtherKind kKinds[] = {
      "17,000 tokens/s of Llama 3.1 8B a user (HC1, by its maker)",
      "clock, lanes and the width of what is wired, so that no other model could be priced"}};
 
-std::string plain(std::string_view name) {
-  std::string text;
-  for (const char c : name)
-    if (c != '-' && c != '_' && c != ' ')
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 }  // namespace
 
 std::span<const OtherKind> other_kinds() { return kKinds; }
 
 const OtherKind* find_other_kind(std::string_view name) {
   for (const OtherKind& k : kKinds)
-    if (plain(k.name) == plain(name)) return &k;
+    if (is_same_name(k.name, name)) return &k;
   return nullptr;
 }
 
@@ -85,10 +75,8 @@ std::string why_not_priced(const OtherKind& k) {
 OtherCluster find_other_cluster(std::string_view text) {
   OtherCluster c;
   if (const size_t x = text.find_first_of("xX"); x != text.npos && x > 0) {
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + x, n);
-    if (error == std::errc() && end == text.data() + x && n >= 1 && n <= kMostDevices)
-      c.n = n, text.remove_prefix(x + 1);
+    if (const auto n = read_count(text.substr(0, x), 1, kMostDevices); n.ok())
+      c.n = *n, text.remove_prefix(x + 1);
   }
   const OtherKind* kind = find_other_kind(text);
   if (kind && kind->price) c.kind = kind;

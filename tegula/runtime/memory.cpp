@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tegula/base/algorithm.h"
+#include "tegula/base/container.h"
 #include "tegula/base/round.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/target.h"
@@ -190,15 +191,7 @@ Status to_device(const TensorRef& host, const TensorRef& tensor, Device& device)
 }
 
 int64_t machine_memory() {
-  static const int64_t bytes = [] {
-    int64_t least = Target::one_thread().memory_bytes;
-    for (const char* limit :
-         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-      if (const auto text = read_file(limit); text.ok())
-        if (const int64_t most = std::strtoll(text->c_str(), nullptr, 10); most > 0)  // else "max"
-          least = std::min(least, most);
-    return least;
-  }();
+  static const int64_t bytes = usable_memory();
   return bytes;
 }
 

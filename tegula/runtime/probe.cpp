@@ -4,12 +4,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <numeric>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include "tegula/base/algorithm.h"
+#include "tegula/base/round.h"
 #include "tegula/io/file.h"
 #include "tegula/kernels/cpu/isa/fma_burst.h"
 #include "tegula/kernels/cpu/isa/read_burst.h"
@@ -20,6 +26,7 @@ namespace tegula {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr double kPatience_s = 1e-3;  // that a thread waits for the others to wake
 std::atomic<float> sink;  // threads write it only so that what they read is not left out
 
 double seconds_since(Clock::time_point t) {
@@ -45,14 +52,13 @@ double kernel_seconds(const ThreadPool& pool) {
 
 double probe_flops(ThreadPool& pool) {
   constexpr int kBursts = 8;
-  constexpr double kPatience = 1e-3;
   const int n = pool.n_threads();
   std::atomic<int> arrived{0};
   std::vector<double> best(static_cast<size_t>(n));
   pool.parallel_for(n, [&](int64_t i, int) {
     // All together, as in a kernel: a thread that slept takes as long to wake as a burst lasts.
     ++arrived;
-    for (const auto begin = Clock::now(); arrived < n && seconds_since(begin) < kPatience;) {
+    for (const auto begin = Clock::now(); arrived < n && seconds_since(begin) < kPatience_s;) {
     }
     for (int k = 0; k < kBursts; ++k) {
       int64_t flops = 0;
@@ -91,60 +97,106 @@ std::string machine_name() {
              " cores, caches ", caches.bytes[0], " ", caches.bytes[1], " ", caches.bytes[2]);
 }
 
+namespace {
+
+// Memory that the threads of a pool read, each its own part, all at the same time.
+class ReadProbe {
+ public:
+  // Each thread touches its part first, so that it lies where the thread sits.
+  ReadProbe(ThreadPool& pool, int64_t bytes_each)
+      : pool_(pool),
+        n_(std::min(pool.n_threads(), usable_cores())),
+        // From a cache line's start on: a vector that lies across two takes two loads.
+        bytes_each_(round_up(bytes_each, kLine)),
+        memory_(
+            static_cast<float*>(std::aligned_alloc(kLine, static_cast<size_t>(bytes_each_ * n_)))) {
+    TEGULA_CHECK(memory_ != nullptr, "no memory to probe");
+    pool_.parallel_for(n_, [&](int64_t i, int) { std::fill_n(part(i), bytes_each_ / 4, 1.0F); });
+  }
+
+  int64_t bytes_each() const { return bytes_each_; }
+  int n_readers() const { return n_; }
+
+  // Of all threads, reading the first `bytes` of their parts, again and again for long enough, or
+  // once, with no cache that has any of it.
+  double bytes_per_s(int64_t bytes, bool is_cached) {
+    constexpr int64_t kReadBytes = 4 << 20;
+    const int64_t passes = is_cached ? std::max<int64_t>(1, kReadBytes / bytes) : 1;
+    std::atomic<int> arrived{0};
+    std::vector<double> begin(static_cast<size_t>(n_)), end(begin);
+    pool_.parallel_for(n_, [&](int64_t i, int) {
+      if (!is_cached) flush(part(i), bytes);
+      ++arrived;
+      for (const auto start = Clock::now(); arrived < n_ && seconds_since(start) < kPatience_s;) {
+      }
+      float sum = 0;
+      begin[static_cast<size_t>(i)] = seconds();
+      for (int64_t pass = 0; pass < passes; ++pass)
+        kernel::isa_table().read_burst({part(i), bytes / 4, &sum});
+      end[static_cast<size_t>(i)] = seconds();
+      sink = sum;
+    });
+    const double took =
+        *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
+    return static_cast<double>(bytes * passes * n_) / took;
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  struct Free {
+    void operator()(float* p) const { std::free(p); }
+  };
+  double seconds() const {
+    return n_ == 1 ? clock_seconds(CLOCK_THREAD_CPUTIME_ID) : clock_seconds(CLOCK_MONOTONIC);
+  }
+  float* part(int64_t i) const { return memory_.get() + i * (bytes_each_ / 4); }
+  // Out of every cache, so that little memory shows what memory does.
+  static void flush(const float* data, int64_t bytes) {
+#if defined(__x86_64__)
+    for (int64_t at = 0; at < bytes; at += kLine)
+      _mm_clflush(reinterpret_cast<const char*>(data) + at);
+    _mm_mfence();
+#endif
+  }
+
+  ThreadPool& pool_;
+  int n_;
+  int64_t bytes_each_;
+  std::unique_ptr<float, Free> memory_;
+};
+
+}  // namespace
+
 CoreSpeed probe_core(ThreadPool& pool) {
   CoreSpeed speed;
   speed.caches = Target::one_thread().caches;
   const int n = pool.n_threads();
   for (int trial = 0; trial < 5; ++trial)
     speed.flops_per_s = std::max(speed.flops_per_s, probe_flops(pool) / n);
-  constexpr int64_t kMemoryBytes = 32 << 20, kReadBytes = 4 << 20;
-  // From a cache line's start on: a vector that lies across two takes two loads.
-  std::vector<float> memory(static_cast<size_t>(kMemoryBytes / 4 * n + 16), 1.0f);
-  void* start_of_line = memory.data();
-  size_t room = memory.size() * sizeof(float);
-  const auto* data = static_cast<const float*>(std::align(
-      64, static_cast<size_t>(kMemoryBytes) * static_cast<size_t>(n), start_of_line, room));
+  // Each thread has so much as half of the largest cache that is its own.
+  const int64_t each =
+      *std::max_element(std::begin(speed.caches.bytes), std::end(speed.caches.bytes)) / 2;
+  ReadProbe memory(pool, each);
   for (int level = 0; level <= CacheSizes::kLevels; ++level) {
     const bool is_memory = level == CacheSizes::kLevels;
-    const int64_t bytes =
-        is_memory ? kMemoryBytes : std::min(kMemoryBytes, speed.caches.bytes[level] / 2);
-    const int64_t passes = std::max<int64_t>(1, kReadBytes / bytes);
-    for (int trial = 0; trial < 4; ++trial) {  // the first one fills the cache
-      const double start = kernel_seconds(pool);
-      pool.parallel_for(n, [&](int64_t i, int) {
-        float sum = 0;
-        for (int64_t pass = 0; pass < passes; ++pass)
-          kernel::isa_table().read_burst({data + i * (kMemoryBytes / 4), bytes / 4, &sum});
-        sink = sum;
-      });
-      speed.bytes_per_s[level] =
-          std::max(speed.bytes_per_s[level],
-                   static_cast<double>(bytes * passes) / (kernel_seconds(pool) - start));
-    }
+    const int64_t bytes = is_memory ? each : speed.caches.bytes[level] / 2;
+    for (int trial = 0; trial < 4; ++trial)  // the first one fills the cache
+      speed.bytes_per_s[level] = std::max(
+          speed.bytes_per_s[level], memory.bytes_per_s(bytes, !is_memory) / memory.n_readers());
   }
   return speed;
 }
 
 MachineSpeed probe_machine(int threads) {
-  ThreadPool pool(threads);
+  // Threads beyond the cores add no speed.
+  ThreadPool pool(threads > 0 ? std::min(threads, usable_cores()) : 0);
   MachineSpeed speed;
-  const int n = pool.n_threads();
   for (int trial = 0; trial < 5; ++trial)
     speed.flops_per_s = std::max(speed.flops_per_s, probe_flops(pool));
-  constexpr int64_t kBytesEach = 64 << 20;
-  const std::vector<uint64_t> memory(static_cast<size_t>(kBytesEach / 8 * n), 1);
-  for (int trial = 0; trial < 3; ++trial) {
-    const auto start = Clock::now();
-    pool.parallel_for(n, [&](int64_t i, int) {
-      const uint64_t* p = memory.data() + i * (kBytesEach / 8);
-      uint64_t a = 0, b = 0, c = 0, d = 0;
-      for (int64_t k = 0; k < kBytesEach / 8; k += 4)
-        a += p[k], b += p[k + 1], c += p[k + 2], d += p[k + 3];
-      sink = static_cast<float>(a + b + c + d);
-    });
-    speed.bytes_per_s =
-        std::max(speed.bytes_per_s, static_cast<double>(kBytesEach * n) / seconds_since(start));
-  }
+  constexpr int64_t kBytes = 64 << 20;
+  ReadProbe memory(pool, std::max<int64_t>(kBytes / pool.n_threads(), 64 << 10));
+  for (int trial = 0; trial < 4; ++trial)
+    speed.bytes_per_s = std::max(speed.bytes_per_s, memory.bytes_per_s(memory.bytes_each(), false));
   return speed;
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -135,6 +136,7 @@ class Vocabulary(CliTest):
         self.expect_ok(self.run_tool("plan", "--config", config, "--vocab-size", 65))
 
 
+SMALL_STEP = "--n-layers 2 --n-heads 2 --d-model 64 --seqlen 64 --vocab-size 512 --threads 1".split()
 GPT2 = ("--model", "gpt2", "--n-layers", 2, "--n-heads", 2, "--d-model", 64, "--seqlen", 64,
         "--batch", 8, "--dtype", "bf16")
 
@@ -229,10 +231,39 @@ class Targets(CliTest):
         lstm = ("--model", "lstm", "--n-layers", 2, "--d-model", 64, "--seqlen", 64, "--batch", 2, "--dtype", "bf16")
         self.assertEqual(self.orders("sapphire-rapids", *lstm)["dot"], {("amx_pairs", "dot_amx")})
 
+    def test_names_of_targets_have_no_case(self):
+        for name in ("H200", "h200", "Sapphire_Rapids", "zen4"):
+            self.assertEqual(self.plan("--target", name)["target"], name.lower().replace("_", "-"))
+
+    def test_a_mesh_of_gpus_is_planned(self):
+        """It runs nowhere yet, and is no error of the plan."""
+        for mesh in ("dp=2", "tp=2", "dp=2,tp=2", "dp=128"):
+            batch = ("--batch", 128) if mesh == "dp=128" else ("--batch", 4)
+            done = self.run_tool("plan", "--json", "--target", "h200", *batch, "--mesh", mesh, *SMALL_STEP)
+            there = json.loads(self.expect_ok(done).stdout)
+            if mesh != "dp=128":
+                here = json.loads(self.expect_ok(self.run_tool(
+                    "plan", "--json", "--target", "zen4", *batch, "--mesh", mesh, "--mode", "fast",
+                    *SMALL_STEP)).stdout)
+                for key in ("flops", "sent_bytes"):
+                    self.assertEqual([r[key] for r in there["ranks"]], [r[key] for r in here["ranks"]])
+            self.assertGreater(there["ranks"][0]["sent_bytes"], 0)
+            self.assertIn("h200 has no kernel for", there["notes"][-1])
+
     def test_what_is_not_there_is_told(self):
         self.expect_error(self.run_tool("plan", *GPT2, "--target", "zx81"), INPUT, "h200, zen3")
         self.expect_error(self.run_tool("plan", *GPT2, "--target", "zen3", "--device", "cuda"), INPUT,
                           "--target zen3 is a CPU")
+
+    def test_time_grows_with_the_layers(self):
+        """In the time of the processor: four times the layers take about four times as long."""
+        def seconds(n_layers):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.expect_ok(self.run_tool("plan", "--n-layers", n_layers, *SMALL_STEP[2:]))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime - before.ru_utime
+        few, many = min(seconds(192) for _ in range(2)), seconds(768)
+        self.assertLess(many, 8 * few, "16 times as long would be quadratic")
 
     def test_parameters_are_counted_exactly(self):
         text = self.expect_ok(self.run_tool(

@@ -10,8 +10,8 @@ namespace tegula {
 
 Var Context::weight(const std::string& name, const Shape& shape, Init init, double stddev,
                     bool decays) {
-  for (size_t i = 0; i < specs_.size(); ++i)
-    if (specs_[i].name == name) return vars_[i];
+  const auto [place, is_new] = places_.try_emplace(name, specs_.size());
+  if (!is_new) return vars_[place->second];
   specs_.push_back({name, {dtype, shape}, init, stddev, decays, b.scope()});
   vars_.push_back(b.weight(name, {dtype, shape}));
   return vars_.back();
