@@ -7,6 +7,7 @@
 #include "cli/by_op.h"
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/process.h"
 #include "tegula/base/philox.h"
 #include "tegula/io/json.h"
 #include "tegula/models/init.h"
@@ -138,7 +139,7 @@ Result<BenchRun> time_work(const BenchWork& w, const BenchOptions& o, CompileOpt
                            Rank& rank) {
   if (!o.kernel.empty()) with.plan.force_kernel = {{w.op, o.kernel}};
   const Compiled compiled = TEGULA_TRY(compile(w.module, w.function, with));
-  for (const std::string& note : compiled.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : compiled.notes) print_note(note);
   TEGULA_TRY(check_kernel(*compiled.plan, o.kernel));
   MeasureOptions how;
   how.repeats = o.repeats;

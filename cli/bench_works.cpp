@@ -3,6 +3,8 @@
 #include <numeric>
 
 #include "cli/bench.h"
+#include "cli/command.h"
+#include "tegula/base/amounts.h"
 #include "tegula/models/model.h"
 #include "tegula/ops/common/attention_call.h"
 #include "tegula/ops/dot_i8.h"
@@ -17,13 +19,11 @@ Result<std::vector<int64_t>> shape_numbers(const std::string& text, size_t n, co
   std::vector<int64_t> out;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    char* stop = nullptr;
-    const std::string part = text.substr(at, end - at);
-    const long long v = std::strtoll(part.c_str(), &stop, 10);
-    if (part.empty() || *stop != '\0' || v < 1)
+    const auto size = read_count(text.substr(at, end - at), 1, kMany);
+    if (!size.ok())
       return invalid_argument(
           cat("--shape: '", text, "' must be ", names, ", whole numbers from 1"));
-    out.push_back(v);
+    out.push_back(*size);
     at = end + 1;
   }
   if (out.size() != n)

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/bench.h"
+#include "cli/process.h"
 #include "tegula/io/file.h"
 #include "tegula/runtime/probe.h"
 #include "tegula/train/step.h"
@@ -138,8 +139,7 @@ Result<planner::Calibration> calibrate(const TrainConfig& config, int n_threads)
   const std::string directory = tuning_directory({});
   const std::string path = calibration.path(directory);
   if (!directory.empty() && path_exists(path))
-    if (const Status s = calibration.load(directory); !s.ok())
-      std::fprintf(stderr, "note: %s\n", s.error().message.c_str());
+    if (const Status s = calibration.load(directory); !s.ok()) print_note(s.error().message);
   const std::string set = cat("x", n_threads, " ", config.dtype);
   if (calibration.has(set)) return calibration;
   Rank rank(n_threads);

@@ -189,6 +189,8 @@ Result<std::vector<std::string>> expand_config(const Command& app,
     if (!path.empty())
       return invalid_argument(cat("--config is given twice: put both into one file"));
     path = is_apart ? arguments[i + 1] : arguments[i].substr(9);
+    if (path.empty())
+      return invalid_argument("--config: its value is empty: is a variable of the shell not set?");
     const auto at = arguments.begin() + static_cast<int64_t>(i);
     arguments.erase(at, at + (is_apart ? 2 : 1));
   }

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "tegula/base/container.h"
 #include "tegula/io/file.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cpu/common/isa_rate.h"
@@ -56,6 +57,8 @@ Json examine(int threads) {
                        {"cores", ThreadPool(0).n_threads()},
                        {"memory_nodes", memory_nodes()},
                        {"memory_bytes", machine_memory()},
+                       {"container_cpus", container_limits().cpus},
+                       {"container_memory_bytes", container_limits().memory_bytes},
                        {"l1_bytes", int64_t{sysconf(_SC_LEVEL1_DCACHE_SIZE)}},
                        {"l2_bytes", int64_t{sysconf(_SC_LEVEL2_CACHE_SIZE)}},
                        {"l3_bytes", int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}},
@@ -78,6 +81,13 @@ void print(const Json& j) {
   line("cores", in_units(j, "cores", 1, "usable"));
   line("memory",
        in_units(j, "memory_bytes", 1 << 30, "GiB in ") + in_units(j, "memory_nodes", 1, "nodes"));
+  const ContainerLimits& limits = container_limits();
+  line("container",
+       cat(limits.cpus > 0 ? in_units(j, "container_cpus", 1, "processors")
+                           : std::string("no limit on processors"),
+           ", ",
+           limits.memory_bytes > 0 ? in_units(j, "container_memory_bytes", 1 << 30, "GiB")
+                                   : std::string("none on memory")));
   line("caches", in_units(j, "l1_bytes", 1024, "KiB, ") + in_units(j, "l2_bytes", 1024, "KiB, ") +
                      in_units(j, "l3_bytes", 1 << 20, "MiB"));
   line("huge pages", text("huge_pages") + " (Tegula asks for them from 2 MiB on)");

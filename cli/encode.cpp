@@ -1,9 +1,8 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/paths.h"
-#include "tegula/io/file.h"
 #include "tegula/io/model_files.h"
+#include "tegula/io/text_data.h"
 #include "tegula/io/tokenizer.h"
 
 namespace tegula::cli {
@@ -17,7 +16,7 @@ struct Options {
 Status run(const Options& o) {
   const auto files = TEGULA_TRY(ModelFiles::open(o.model, Check::kAllButTensors));
   const Tokenizer tokenizer = TEGULA_TRY(files->tokenizer());
-  const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_file(input_path(o.text)))));
+  const auto ids = TEGULA_TRY(tokenizer.encode(TEGULA_TRY(read_text(o.text))));
   const size_t length = o.length > 0 ? static_cast<size_t>(o.length) : ids.size();
   std::printf("[");
   for (size_t at = 0; length > 0 && at + length <= ids.size(); at += length) {

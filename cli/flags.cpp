@@ -3,12 +3,11 @@
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cmath>
-#include <cstdlib>
+#include <cstdio>
 #include <memory>
 
-#include "tegula/base/str.h"
+#include "cli/process.h"
+#include "tegula/base/amounts.h"
 
 namespace tegula::cli {
 
@@ -63,6 +62,16 @@ const Flag& Flag::set_each(Action* action) const {
   return *this;
 }
 
+const Flag& Flag::refuse_empty() const {
+  option_->transform(CLI::Validator(  // before all other checks
+      [](std::string& text) {
+        return std::string(text.empty() ? "its value is empty: is a variable of the shell not set?"
+                                        : "");
+      },
+      "", ""));
+  return *this;
+}
+
 std::string Flag::name() const { return option_->get_name(); }
 
 std::string Flag::long_name() const {
@@ -78,29 +87,26 @@ bool Flag::is_given() const { return option_->count() > 0; }
 std::string Flag::value() const { return is_given() ? option_->results().back() : ""; }
 
 const Flag& whole(const Flag& flag, int64_t low, int64_t high) {
-  const auto check = [low, high](const std::string& text) -> std::string {
-    char* end = nullptr;
-    errno = 0;
-    const long long v = std::strtoll(text.c_str(), &end, 10);
-    if (end != text.c_str() && *end == '\0' && errno == 0 && v >= low && v <= high) return "";
-    return cat("must be a whole number ",
-               high == kMany ? cat("of at least ", low) : cat("from ", low, " to ", high),
-               ", not '", text, "'");
+  const auto read = [low, high](std::string& text) -> std::string {
+    const auto n = read_count(text, low, high);
+    if (!n.ok()) return printable(n.error().message);
+    text = cat(*n);  // 64k: 64000
+    return "";
   };
-  flag.option_->check(CLI::Validator(check, "", ""))->type_name("N")->capture_default_str();
+  flag.option_->transform(CLI::Validator(read, "", ""))->type_name("N")->capture_default_str();
   return flag;
 }
 
 const Flag& real(const Flag& flag, double low, double high) {
-  const auto check = [low, high](const std::string& text) -> std::string {
-    char* end = nullptr;
-    const double v = std::strtod(text.c_str(), &end);
-    if (end != text.c_str() && *end == '\0' && std::isfinite(v) && v >= low && v <= high) return "";
-    return cat("must be a number ",
-               std::isinf(high) ? cat("of at least ", low) : cat("from ", low, " to ", high),
-               ", not '", text, "'");
+  const auto read = [low, high](std::string& text) -> std::string {
+    const auto x = read_amount(text, low, high);
+    if (!x.ok()) return printable(x.error().message);
+    char exact[32];
+    std::snprintf(exact, sizeof exact, "%.17g", *x);
+    text = exact;  // 15T: 1.5e13
+    return "";
   };
-  flag.option_->check(CLI::Validator(check, "", ""))->type_name("X")->capture_default_str();
+  flag.option_->transform(CLI::Validator(read, "", ""))->type_name("X")->capture_default_str();
   return flag;
 }
 
@@ -110,7 +116,7 @@ const Flag& one_of(const Flag& flag, const std::vector<std::string>& names) {
   const auto check = [names, list](const std::string& text) -> std::string {
     for (const std::string& n : names)
       if (n == text) return "";
-    return cat("must be one of ", list, ", not '", text, "'");
+    return printable(cat("must be one of ", list, ", not '", text, "'"));
   };
   flag.option_->check(CLI::Validator(check, "", ""))->type_name(list)->capture_default_str();
   return flag;
@@ -217,7 +223,8 @@ std::string Command::full_name() const {
 }
 
 void usage_error(const std::string& message) {
-  throw CLI::ValidationError(message, CLI::ExitCodes::ValidationError);
+  // What CLI11 throws ends at a NUL.
+  throw CLI::ValidationError(printable(message), CLI::ExitCodes::ValidationError);
 }
 
 Command make_tool(const std::string& name, const std::string& doc, const std::string& version) {
@@ -235,8 +242,15 @@ CLI::App& named_by(CLI::App& app) {
 
 Parsed parse(const Command& tool, const std::vector<std::string>& arguments) {
   CLI::App& app = *tool.app_;
+  std::vector<std::string> words;  // the last one first
+  for (const std::string& word : arguments) {
+    // Of "--out=" the parser would take the next word for the value.
+    const bool is_empty = word.starts_with("--") && word.ends_with('=');
+    words.insert(words.begin(), is_empty ? word.substr(0, word.size() - 1) : word);
+    if (is_empty) words.insert(words.begin(), "");
+  }
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // last one first
+    app.parse(words);
     return {};
   } catch (const CLI::ParseError& e) {
     CLI::App& cmd = named_by(app);

@@ -42,6 +42,8 @@ class Flag {
   const Flag& keep_all() const;
   // One value is several, with `separator` in between.
   const Flag& split_at(char separator) const;
+  // An empty value is refused: it is an unset variable of a script, and would pass for none.
+  const Flag& refuse_empty() const;
   // Calls `f(text)` with each value, once all of the command line is read.
   template <class F>
   const Flag& each(F f) const {
@@ -72,8 +74,8 @@ class Flag {
   CLI::Option* option_ = nullptr;
 };
 
-// Flags with their defaults shown, whose errors say what is allowed: whole numbers, finite
-// numbers, one of some names.
+// Flags with their defaults shown, whose errors say what is allowed: whole numbers and finite
+// numbers, written as base/amounts.h reads them, one of some names.
 inline constexpr int64_t kMany = int64_t{1} << 40;
 inline constexpr double kUnlimited = __builtin_huge_val();
 const Flag& whole(const Flag& flag, int64_t low, int64_t high = kMany);

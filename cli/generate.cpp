@@ -1,13 +1,10 @@
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "cli/command.h"
 #include "cli/machine.h"
-#include "cli/paths.h"
 #include "cli/process.h"
-#include "tegula/io/file.h"
 #include "tegula/io/json.h"
+#include "tegula/io/text_data.h"
 #include "tegula/serve/generator.h"
 
 namespace tegula::cli {
@@ -33,14 +30,14 @@ struct Stream {
 
   void print(std::string_view piece) {
     if (!prompt) return;
-    if (!has_begun) std::fputs(prompt->c_str(), stdout);
+    if (!has_begun) print_text(*prompt);
     has_begun = true;
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    print_text(piece);
     std::fflush(stdout);
   }
   // Before the prompt.
   void print_line(std::string_view line) const {
-    if (prompt) std::fwrite(line.data(), 1, line.size(), stdout);
+    if (prompt) print_text(line);
   }
 };
 
@@ -78,7 +75,7 @@ GenerateEnd end_of(const Options& o) {
   end.overflow = o.overflow == "stop" ? Overflow::kStop : Overflow::kSlide;
   end.stop = o.stop;
   end.at_end_of_text = !o.ignore_eos;
-  end.is_enough = [] { return is_reader_gone(STDOUT_FILENO); };
+  end.is_enough = is_output_lost;
   return end;
 }
 
@@ -89,7 +86,7 @@ Status prepare(Generator& g, const Options& o) {
   if (o.device == "cuda") r.device = TEGULA_TRY(open_device());
   r.tune = {TEGULA_TRY(parse_tune_mode(o.tune)), o.tune_cache};
   TEGULA_TRY(g.prepare(r));
-  for (const std::string& each : g.notes) std::fprintf(stderr, "note: %s\n", each.c_str());
+  for (const std::string& each : g.notes) print_note(each);
   return {};
 }
 
@@ -103,12 +100,11 @@ TextRequest request_of(std::string_view prompt, const Options& o, Stream& stream
 }
 
 Status run(const Options& o) {
-  const std::string prompt =
-      o.prompt == "-" ? TEGULA_TRY(read_file(input_path(o.prompt))) : o.prompt;
+  const std::string prompt = o.prompt == "-" ? TEGULA_TRY(read_text(o.prompt)) : o.prompt;
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
   const GenerateEnd end = end_of(o);
   const std::string note = TEGULA_TRY(g->check(prompt, o.max_tokens, end.overflow));
-  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  if (!note.empty()) print_note(note);
   TEGULA_TRY(prepare(*g, o));
   Json::Array samples;
   for (int64_t i = 0; i < o.samples; ++i) {
@@ -162,9 +158,10 @@ Json to_json(std::span<const Stream> streams, std::span<const GenerateStats> sta
 }
 
 // Notes of all lines, or the error of the first that is no prompt.
-Result<std::string> check_lines(const Generator& g, std::span<const std::string> prompts,
-                                const Options& o, Overflow overflow) {
-  std::string notes;
+Result<std::vector<std::string>> check_lines(const Generator& g,
+                                             std::span<const std::string> prompts, const Options& o,
+                                             Overflow overflow) {
+  std::vector<std::string> notes;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string where = cat("line ", i + 1, " of '", o.prompts, "': ");
     Result<std::string> note = g.check(prompts[i], o.max_tokens, overflow);
@@ -173,19 +170,19 @@ Result<std::string> check_lines(const Generator& g, std::span<const std::string>
       e.message = where + e.message;
       return e;
     }
-    if (!note->empty()) notes += cat("note: ", where, *note, "\n");
+    if (!note->empty()) notes.push_back(where + *note);
   }
   return notes;
 }
 
 Status run_all(const Options& o) {
-  const auto prompts = lines_of(TEGULA_TRY(read_file(input_path(o.prompts))));
+  const auto prompts = lines_of(TEGULA_TRY(read_text(o.prompts)));
   if (prompts.empty())
     return invalid_argument(cat("'", o.prompts, "' is empty: give it a prompt a line"));
   const auto g = TEGULA_TRY(Generator::open(o.model, parse_dtype(o.dtype).value_or(DType::kF32)));
   const GenerateEnd end = end_of(o);
-  const std::string notes = TEGULA_TRY(check_lines(*g, prompts, o, end.overflow));
-  std::fputs(notes.c_str(), stderr);
+  for (const std::string& note : TEGULA_TRY(check_lines(*g, prompts, o, end.overflow)))
+    print_note(note);
   std::vector<Stream> streams(prompts.size(), Stream{nullptr});
   std::vector<TextRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i)
@@ -199,8 +196,7 @@ Status run_all(const Options& o) {
     return {};
   }
   for (size_t i = 0; i < prompts.size(); ++i)
-    std::printf("%s%s%s\n", i > 0 ? kBetweenSamples.data() : "", prompts[i].c_str(),
-                streams[i].text.c_str());
+    print_text(cat(i > 0 ? kBetweenSamples : "", prompts[i], streams[i].text, "\n"));
   return {};
 }
 }  // namespace

@@ -1,9 +1,8 @@
 #include "cli/machine.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "cli/command.h"
+#include "cli/process.h"
+#include "tegula/base/amounts.h"
 #include "tegula/runtime/memory.h"
 
 namespace tegula::cli {
@@ -25,10 +24,10 @@ bool fits(TrainConfig config, int64_t budget) {
 Flag add_threads(const Command& cmd, int& threads) {
   const Flag option = whole(cmd.add_option("--threads", threads, "0: all cores"), 0, 4096);
   return option.each([](const std::string& text) {
-    const long long asked = std::strtoll(text.c_str(), nullptr, 10);
-    if (const int cores = usable_cores(); asked > cores)
-      std::fprintf(stderr, "note: %lld threads share %d cores, which is slower than --threads %d\n",
-                   asked, cores, cores);
+    const int cores = usable_cores();
+    if (const auto asked = read_count(text, 0, 4096); asked.ok() && *asked > cores)
+      print_note(
+          cat(*asked, " threads share ", cores, " cores, which is slower than --threads ", cores));
   });
 }
 

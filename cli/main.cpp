@@ -32,6 +32,14 @@ std::string explain_extras(const Command& app, const Command& cmd,
   return cat("unknown flag '", flag, "'", near.empty() ? "" : cat(", did you mean ", near, "?"));
 }
 
+// Prompts and stop texts say themselves what is wrong with an empty one.
+void refuse_empty_values(const Command& cmd) {
+  for (const Flag& flag : cmd.flags())
+    if (flag.takes_value() && flag.name() != "--prompt" && flag.name() != "--stop")
+      flag.refuse_empty();
+  for (const Command& sub : cmd.commands()) refuse_empty_values(sub);
+}
+
 // What the user typed, in one line, with what to do.
 int explain(const Command& tool, const Parsed& p) {
   const std::string name = p.command.full_name();
@@ -48,8 +56,8 @@ int explain(const Command& tool, const Parsed& p) {
   } else if (p.kind == Parsed::kNoValue) {
     what = cat(what.substr(0, what.find(':')), " needs a value");
   }
-  std::fprintf(stderr, "tegula: error: %s; see tegula %s%s--help\n", what.c_str(), name.c_str(),
-               name.empty() ? "" : " ");
+  std::fprintf(stderr, "tegula: error: %s; see tegula %s%s--help\n", printable(what).c_str(),
+               name.c_str(), name.empty() ? "" : " ");
   return kUsage;
 }
 
@@ -64,6 +72,7 @@ int run(int argc, char** argv) {
   for (auto* add : {add_train, add_generate, asks_about_model(given) ? add_plan_model : add_plan,
                     add_encode, add_grad, add_bench, add_ops, add_tune, add_doctor, add_completion})
     add(tool, exit_code);
+  refuse_empty_values(tool);
   auto arguments = expand_config(tool, given);
   if (!arguments.ok())
     return report(arguments.error(), arguments.error().code == Code::kIo ? kInput : kUsage);
@@ -74,7 +83,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int report(const Error& error, Exit fault) {
-  std::fprintf(stderr, "tegula: error: %s\n", error.message.c_str());
+  std::fprintf(stderr, "tegula: error: %s\n", printable(error.message).c_str());
   switch (error.code) {
     case Code::kInvalidArgument:
     case Code::kUnsupported:

@@ -1,8 +1,9 @@
 #include "cli/occupancy.h"
 
-#include <charconv>
+#include <climits>
 #include <cstdio>
 
+#include "tegula/base/amounts.h"
 #include "tegula/io/json.h"
 #include "tegula/kernels/cuda/describe/kernel_resources.h"
 #include "tegula/kernels/cuda/describe/occupancy.h"
@@ -29,10 +30,10 @@ Result<Explained> given_use(std::string_view text) {
     const size_t equals = std::min(part.find('='), part.size());
     const std::string_view what = part.substr(0, equals);
     const std::string_view number = part.substr(std::min(equals + 1, part.size()));
-    int value = 0;
-    const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
-    const bool is_number = read.ec == std::errc() && read.ptr == number.data() + number.size();
-    if (!is_number || (what != "threads" && what != "registers" && what != "smem"))
+    const auto read =
+        what == "smem" && number != "0" ? read_bytes(number) : read_count(number, 0, INT_MAX);
+    const int value = read.ok() && *read <= INT_MAX ? static_cast<int>(*read) : -1;
+    if (value < 0 || (what != "threads" && what != "registers" && what != "smem"))
       return invalid_argument(
           cat("--occupancy: '", part, "' is none of threads=N, registers=N and smem=BYTES"));
     if (what == "threads") e.use.threads = value;

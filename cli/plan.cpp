@@ -14,6 +14,7 @@
 #include "cli/plan_ranks.h"
 #include "cli/plan_sharding.h"
 #include "cli/plan_stages.h"
+#include "cli/process.h"
 #include "cli/train_flags.h"
 #include "tegula/base/thread_pool.h"
 #include "tegula/io/file.h"
@@ -70,7 +71,7 @@ Result<Planned> plan_once(const TrainConfig& c, const Target& target) {
 
 Status show(const std::string& path) {
   const Plan plan = TEGULA_TRY(plan_from_json(TEGULA_TRY(read_file(path)), path));
-  std::fputs(plan.to_string().c_str(), stdout);
+  print_text(plan.to_string());
   return {};
 }
 
@@ -80,7 +81,7 @@ Result<int64_t> vocab_size(const Options& o, const TrainConfig& c) {
   const TextData text = TEGULA_TRY(load_text(c.data));
   const Tokenizer tokenizer = TEGULA_TRY(Tokenizer::train(c.tokenizer, text.text));
   TEGULA_TRY(split_tokens(TEGULA_TRY(tokenizer.encode(text.text)), c.row_length()));
-  std::fprintf(stderr, "%s\n", text.summary().c_str());
+  std::fprintf(stderr, "%s\n", printable(text.summary()).c_str());
   return tokenizer.vocab_size();
 }
 
@@ -171,7 +172,7 @@ Status run(const Options& o) {
   if (!o.save.empty()) TEGULA_TRY(write_result(o.save, plan_to_json(*p.compiled.plan)));
   const bool is_here = o.target.empty() && o.device != "cuda";
   if (const std::string note = is_here ? memory_note(c, p.cost) : ""; !note.empty())
-    std::fprintf(stderr, "note: %s\n", note.c_str());
+    print_note(note);
   const PrintOptions how{o.tokens_total, o.verbose, o.timings};
   c.json ? print_json(p, c, how) : print_text(p, c, how);
   return {};

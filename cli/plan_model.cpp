@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "cli/paths.h"
 #include "cli/plan_full.h"
+#include "cli/process.h"
 #include "cli/this_cpu.h"
 #include "tegula/plan/gantt.h"
 #include "tegula/planner/answer.h"
@@ -84,7 +85,7 @@ int run(const Options& o) {
   if (!o.explain.empty()) {
     const auto text = planner::explain(*answer, o.explain);
     if (!text.ok()) return report(text.error(), kUsage);
-    std::fputs(text->c_str(), stdout);
+    print_text(*text);
     return kDone;
   }
   std::string text = o.json ? to_json(*answer) + "\n" : to_text(*answer);
@@ -102,7 +103,7 @@ int run(const Options& o) {
   }
   if (o.trials > 0 && !o.json && !answer->found.best.empty())
     text += compare_searches(*answer, o.trials);
-  std::fputs(text.c_str(), stdout);
+  print_text(text);
   if (!o.gantt.empty() && !answer->found.best.empty())
     if (const Status s = draw(*answer, o.gantt); !s.ok()) return report(s.error());
   if (!o.html.empty() && !answer->found.best.empty())

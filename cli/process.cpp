@@ -17,6 +17,7 @@ namespace tegula::cli {
 
 namespace {
 std::atomic<bool> stop{false};
+bool has_output = true;  // standard output was open at the start
 volatile std::sig_atomic_t signal_number = 0;
 
 // A second one, of any kind, does not wait for the step's end. A save in its middle is left as it
@@ -42,7 +43,9 @@ void end_process() {
 void prepare_process() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-      const int null = ::open("/dev/null", O_RDWR);  // the lowest number that is free: fd
+      if (fd == STDOUT_FILENO) has_output = false;
+      // The lowest number that is free is fd. What is written to a stream opened for reading fails.
+      const int null = ::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
       if (null >= 0 && null != fd) ::close(null);
     }
   std::signal(SIGXFSZ, SIG_IGN);
@@ -76,10 +79,47 @@ bool is_reader_gone(int fd) {
   return ::poll(&at, 1, 0) == 1 && (at.revents & POLLERR) != 0;
 }
 
+void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    char code[8];
+    std::snprintf(code, sizeof code, "\\x%02x", byte);
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\r')
+      out += "\\r";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += code;
+    else
+      out += c;
+  }
+  return out;
+}
+
+void print_note(std::string_view text) {
+  std::fprintf(stderr, "note: %s\n", printable(text).c_str());
+}
+
+bool is_output_lost() {
+  return !has_output || std::ferror(stdout) != 0 || is_reader_gone(STDOUT_FILENO);
+}
+
 int finish_output(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   if (is_reader_gone(STDOUT_FILENO)) return exit_code ? exit_code : 128 + SIGPIPE;
-  std::fprintf(stderr, "tegula: error: cannot write all of the output: is the disk full?\n");
+  if (!has_output) {
+    std::fputs(
+        "tegula: error: cannot write the output: standard output is closed; redirect it to a file "
+        "or to /dev/null\n",
+        stderr);
+    return exit_code ? exit_code : kInput;
+  }
+  std::fputs("tegula: error: cannot write all of the output: is the disk full?\n", stderr);
   return exit_code ? exit_code : kEnvironment;
 }
 

@@ -119,7 +119,7 @@ Status open_metrics(Progress& p, const std::string& path, int64_t step) {
     notes.push_back(cat(n_strange, n_strange == 1 ? " row of '" : " rows of '", path,
                         "' without a step from 0 to ", step,
                         " and a loss: left out of the report"));
-  for (const std::string& note : notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : notes) print_note(note);
   return {};
 }
 
@@ -246,8 +246,7 @@ std::vector<TextSample> draw_samples(const Trainer& t) {
     st = (*generator)->generate(request, stats);
     if (st.ok()) samples.push_back(std::move(s));
   }
-  if (!st.ok())
-    std::fprintf(stderr, "note: the report has no samples: %s\n", st.error().message.c_str());
+  if (!st.ok()) print_note(cat("the report has no samples: ", st.error().message));
   return samples;
 }
 
@@ -273,8 +272,7 @@ Status check_paths(const TrainConfig& c, const std::string& config_file) {
 
 // Before the memory is taken, which may end the process.
 void note_memory(const Trainer& t) {
-  if (const std::string note = memory_note(t.config(), t.cost()); !note.empty())
-    std::fprintf(stderr, "note: %s\n", note.c_str());
+  if (const std::string note = memory_note(t.config(), t.cost()); !note.empty()) print_note(note);
 }
 
 void announce(const Trainer& t) {
@@ -283,7 +281,7 @@ void announce(const Trainer& t) {
                t.data_summary.c_str(), t.config().model.type.c_str(),
                static_cast<long long>(t.parameters()), static_cast<double>(cost.flops),
                static_cast<double>(cost.peak_bytes()) / (1 << 20));
-  for (const std::string& note : t.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : t.notes) print_note(note);
 }
 
 // Of a rank, or of several at once, on no more threads than there are cores. Of a device, what its

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/machine.h"
+#include "tegula/base/amounts.h"
 #include "tegula/io/tokenizer.h"
 #include "tegula/passes/pipeline.h"
 #include "tegula/train/loss_scale.h"
@@ -208,20 +209,6 @@ void add_mesh(const Command& cmd, std::string& mesh) {
 
 }  // namespace
 
-Result<int64_t> parse_bytes(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const std::string unit(end);
-  const std::pair<const char*, double> units[] = {
-      {"", 1},     {"B", 1},        {"kB", 1e3},      {"MB", 1e6},
-      {"GB", 1e9}, {"KiB", 1024.0}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
-  for (auto [name, scale] : units)
-    if (unit == name && end != text.c_str() && value > 0 && value * scale < 9e18)
-      return static_cast<int64_t>(value * scale);
-  return invalid_argument("\"" + text +
-                          "\" is no amount of memory: write 512MiB, 2GiB or a number of bytes");
-}
-
 void TrainFlags::add_to(const Command& cmd, Purpose purpose) {
   cmd_ = cmd;
   TrainConfig& c = config;
@@ -371,13 +358,20 @@ Result<TrainConfig> TrainFlags::resolve() const {
     if (is_given("--lr")) c.lr = config.lr;
   }
   if (!is_given("--min-lr")) c.min_lr = c.lr / 10;
-  if (!memory.empty()) c.memory_bytes = TEGULA_TRY(parse_bytes(memory));
-  if (!device_memory.empty()) c.device_memory_bytes = TEGULA_TRY(parse_bytes(device_memory));
+  for (const auto& [flag, text, bytes] :
+       {std::tuple{"--memory", &memory, &c.memory_bytes},
+        std::tuple{"--device-memory", &device_memory, &c.device_memory_bytes}}) {
+    if (text->empty()) continue;
+    const auto n = read_bytes(*text);
+    if (!n.ok()) return named(flag, n.error());
+    *bytes = *n;
+  }
   if (c.blockwise != "off" && c.blockwise != "auto") {
-    char* end = nullptr;
-    if (std::strtoll(c.blockwise.c_str(), &end, 10) < 1 || *end != 0)
+    const auto n = read_count(c.blockwise, 1, int64_t{1} << 40);
+    if (!n.ok())
       return invalid_argument(cat("--blockwise ", c.blockwise,
                                   ": write off, auto or the most tokens of a block, at least 1"));
+    c.blockwise = cat(*n);
   }
   if (c.resume && c.out.empty())
     return invalid_argument("--resume needs --out, the directory to go on from");

@@ -34,7 +34,4 @@ struct TrainFlags {
   Command cmd_;
 };
 
-// "512MiB", "2GB", "1000000" -> bytes.
-Result<int64_t> parse_bytes(const std::string& text);
-
 }  // namespace tegula::cli

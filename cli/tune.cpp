@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/process.h"
 #include "cli/train_flags.h"
 #include "tegula/io/json.h"
 #include "tegula/ops/math.h"
@@ -23,12 +25,8 @@ struct Options {
 };
 
 Result<std::shared_ptr<const Plan>> gemm_plan(const Options& o, int n_threads) {
-  long long m = 0, n = 0, k = 0;
-  int end = -1;
-  if (std::sscanf(o.shape.c_str(), "%lld,%lld,%lld%n", &m, &n, &k, &end) != 3 ||
-      end != static_cast<int>(o.shape.size()) || std::min({m, n, k}) < 1 ||
-      std::max({m, n, k}) > kMany)
-    return invalid_argument(cat("--shape: '", o.shape, "' must be M,N,K, whole numbers from 1"));
+  const auto sizes = TEGULA_TRY(shape_numbers(o.shape, 3, "M,N,K"));
+  const int64_t m = sizes[0], n = sizes[1], k = sizes[2];
   auto module = std::make_shared<Module>();
   Builder b(*module, "gemm");
   const DType t = *parse_dtype(o.dtype);
@@ -113,7 +111,7 @@ Status run(const Options& o, bool is_train) {
   options.mode = TEGULA_TRY(parse_tune_mode(mode));
   options.directory = is_train ? o.train.config.tune_cache : o.directory;
   TuningTable table(tuning_directory(options), machine_name());
-  if (!table.warning().empty()) std::fprintf(stderr, "note: %s\n", table.warning().c_str());
+  if (!table.warning().empty()) print_note(table.warning());
   const int timed = TEGULA_TRY(tune_plan(*plan, rank, options.mode, table));
   TEGULA_TRY(table.save());
   Json::Array rows;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -330,6 +331,9 @@ Result<CheckpointWriter::Published> CheckpointWriter::publish() {
 }
 
 Status keep_best(const std::string& dir, const BestCheckpoint& best) {
+  if (!std::isfinite(best.val_loss))  // it compares with no other
+    return invalid_argument(cat("a validation loss of ", best.val_loss, " makes step ", best.step,
+                                " no best checkpoint: only a finite one does"));
   const std::string name = best.path.substr(best.path.rfind('/') + 1);
   const Json json =
       Json::object({{"checkpoint", name}, {"step", best.step}, {"val_loss", best.val_loss}});

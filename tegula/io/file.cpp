@@ -95,6 +95,10 @@ struct Fd {
 };
 
 int open_file(const std::string& path, int flags) {
+  if (path.find('\0') != path.npos) {  // a name of a file ends there, and would be another's
+    errno = EINVAL;
+    return -1;
+  }
   return retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
 }
 

@@ -71,11 +71,12 @@ class Walk {
   Status add(const std::string& path, int64_t n_bytes) {
     if (n_bytes == 0) return skip(path, "empty");
     if (n_bytes > kMostTextBytes - static_cast<int64_t>(data_.text.size())) return too_much(path);
-    const auto bytes = read_file(path);
+    auto bytes = read_file(path);
     if (!bytes.ok()) return skip(path, "unreadable");
-    if (bytes->empty()) return skip(path, "empty");
     if (is_binary(*bytes)) return skip(path, "binary");
-    data_.text += *bytes;
+    const std::string text = plain_text(std::move(bytes).value());
+    if (text.empty()) return skip(path, "empty");
+    data_.text += text;
     if (data_.text.back() != '\n') data_.text += '\n';
     return ++data_.n_files > kMostTextFiles ? too_much(path) : Status();
   }
@@ -138,6 +139,24 @@ std::string TextData::summary() const {
   return line + ")";
 }
 
+std::string plain_text(std::string bytes) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (bytes.starts_with(kByteOrderMark)) bytes.erase(0, kByteOrderMark.size());
+  size_t at = bytes.find("\r\n");
+  if (at == bytes.npos) return bytes;
+  for (size_t i = at; i < bytes.size(); ++i)
+    if (bytes[i] != '\r' || i + 1 == bytes.size() || bytes[i + 1] != '\n') bytes[at++] = bytes[i];
+  bytes.resize(at);
+  return bytes;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  std::string bytes = TEGULA_TRY(read_file(path == "-" ? "/dev/stdin" : path));
+  if (is_utf16(bytes) && is_binary(bytes))
+    return invalid_argument(cat("'", path, "' looks like UTF-16: convert it with iconv -t UTF-8"));
+  return plain_text(std::move(bytes));
+}
+
 Result<TextData> load_text(const std::string& path, const std::string& out) {
   const bool is_input = path == "-";
   struct stat info;
@@ -152,7 +171,7 @@ Result<TextData> load_text(const std::string& path, const std::string& out) {
   if (!is_input && !S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))
     return invalid_argument(cat("'", path, "' is neither a file nor a directory"));
   TextData data;
-  data.text = TEGULA_TRY(read_file(is_input ? "/dev/stdin" : path));
+  data.text = plain_text(TEGULA_TRY(read_file(is_input ? "/dev/stdin" : path)));
   data.n_files = 1;
   if (data.text.empty())
     return invalid_argument(cat("the file '", path, "' is empty: there is nothing to train on"));

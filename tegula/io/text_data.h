@@ -1,8 +1,10 @@
 // Text to train on: a file, or all the text in a directory; then tokens, cut in two.
 //
-// A file is taken as it is; "-" is standard input. A directory is walked recursively in the byte
-// order of its names and the files are joined, each ended by a newline; so the same tree gives the
-// same text everywhere. In a walk these are left out, and counted: names that begin with a dot
+// "-" is standard input. Bytes are UTF-8 by habit, but any will do; what Windows adds to a text is
+// left out, in every file: the byte order mark at its start, and the CR of a line that ends with CR
+// LF. So a text has the same tokens wherever it was saved. A directory is walked recursively in the
+// byte order of its names and the files are joined, each ended by a newline; so the same tree gives
+// the same text everywhere. In a walk these are left out, and counted: names that begin with a dot
 // (.git), directories named build, what runs of Tegula wrote, symbolic links, what is no regular
 // file, file systems that are no storage (/proc), files with NUL bytes (binary), empty files,
 // unreadable ones.
@@ -36,6 +38,12 @@ struct TextData {
 };
 
 inline constexpr int64_t kMostTextBytes = int64_t{16} << 30, kMostTextFiles = 1000000;
+
+// Without a byte order mark at the start; CR LF is LF. A CR alone stays.
+std::string plain_text(std::string bytes);
+// A prompt or another text that is no training data: all of it, plain, NUL bytes too. "-" is
+// standard input. Errors: those of read_file; UTF-16.
+Result<std::string> read_text(const std::string& path);
 
 // `out`, if it lies in the directory `path`, is left out: a run shall not read what it writes.
 Result<TextData> load_text(const std::string& path, const std::string& out = "");

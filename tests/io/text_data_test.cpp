@@ -10,6 +10,43 @@
 namespace tegula {
 namespace {
 
+// What Windows adds to a text is no part of it, whatever file it stands in.
+TEST(TextData, ByteOrderMarksAndCrLfOfWindowsAreLeftOut) {
+  for (const auto& [bytes, text] : {std::pair<std::string, std::string>{"", ""},
+                                    {"\xef\xbb\xbf", ""},
+                                    {"\xef\xbb\xbf"
+                                     "a",
+                                     "a"},
+                                    {"a\xef\xbb\xbf", "a\xef\xbb\xbf"},
+                                    {"\xef\xbb", "\xef\xbb"},
+                                    {"a\r\nb\r\n", "a\nb\n"},
+                                    {"\r\n\r\n", "\n\n"},
+                                    {"a\rb\r", "a\rb\r"},
+                                    {"\r\r\n\n\r", "\r\n\n\r"},
+                                    {std::string("a\0\r\n", 4), std::string("a\0\n", 3)}})
+    EXPECT_EQ(plain_text(bytes), text);
+  TempDir dir;
+  ASSERT_TRUE(make_directories(dir / "tree").ok());
+  ASSERT_TRUE(write_file(dir / "tree/a",
+                         "\xef\xbb\xbf"
+                         "A\r\n")
+                  .ok());
+  ASSERT_TRUE(write_file(dir / "tree/b",
+                         "\xef\xbb\xbf"
+                         "B")
+                  .ok());
+  ASSERT_TRUE(write_file(dir / "tree/c", "\xef\xbb\xbf").ok());
+  EXPECT_EQ(load_text(dir / "tree/a").value().text, "A\n");
+  EXPECT_EQ(load_text(dir / "tree").value().text, "A\nB\n");
+  expect_error(load_text(dir / "tree/c"), Code::kInvalidArgument, {"is empty"});
+  EXPECT_EQ(read_text(dir / "tree/a").value(), "A\n");
+  ASSERT_TRUE(write_file(dir / "utf16", std::string("\xff\xfe"
+                                                    "a\0",
+                                                    4))
+                  .ok());
+  expect_error(read_text(dir / "utf16"), Code::kInvalidArgument, {"UTF-16", "iconv"});
+}
+
 TEST(TextData, AFileIsTakenAsItIs) {
   TempDir dir;
   const std::string text = "no newline at the end, \xff\xfe and é";
