@@ -41,6 +41,7 @@ class Session {
   Session(std::shared_ptr<const Plan> plan, Rank& rank, void* arena);
 
   const Plan& plan() const { return *plan_; }
+  const Rank& rank() const { return *rank_; }
   Status bind(std::string_view param, void* data);
   void bind(int param, void* data);  // a number that the plan has not is run()'s error
   // Of an input that lies on the host: a device gets its values with every run.

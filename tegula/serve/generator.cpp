@@ -211,7 +211,15 @@ Status Generator::take_step(Made& made, const ScheduledStep& step, const Generat
                       std::span(t.all).subspan(from, static_cast<size_t>(p.n_tokens))});
     decodes = decodes || (!caches_ && t.stats->new_tokens > 0);
   }
-  TEGULA_TRY(step.reads ? runner_->read(pieces, draws) : runner_->decode(pieces, draws));
+  Status ran = step.reads ? runner_->read(pieces, draws) : runner_->decode(pieces, draws);
+  if (!ran.ok()) {
+    Error e = std::move(ran).error();
+    const int64_t bad = runner_->bad_piece();
+    if (bad >= 0 && made.requests.size() > 1)
+      e.message = cat("text ", step.pieces[static_cast<size_t>(bad)].id + 1, " of ",
+                      made.requests.size(), ": ", e.message);
+    return e;
+  }
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto& p = step.pieces[i];
     Text& t = made.texts.at(p.id);

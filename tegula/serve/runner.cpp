@@ -4,6 +4,7 @@
 #include "tegula/base/round.h"
 #include "tegula/ops/math.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/finite_hunt.h"
 
 namespace tegula {
 
@@ -29,7 +30,10 @@ Result<FuncId> build_decoding(Module& module, const ModelConfig& config, const s
   c.decoding = &d;
   const Var logits = model_last_logits(c, *model, tokens);
   b.result("logits", logits);
-  if (shape.finds_best) b.result("best", argmax(logits, 1, false));
+  if (shape.finds_best) {
+    b.result("best", argmax(logits, 1, false));
+    b.result("top", reduce_max(logits, {1}));
+  }
   return b.finish_into_module();
 }
 
@@ -192,16 +196,53 @@ Status Runner::run(Session& session, std::span<const Piece> pieces, bool wants_l
   const bool reads = &session == prefill_.get();
   lay_out(pieces, reads && pads());
   const auto n = static_cast<int64_t>(pieces.size());
-  std::vector<int64_t> extents;
-  if (options_.batch > 1 && !(reads && has_state_)) extents.push_back(n);
-  if (reads) extents.push_back(cu_seqlens_q_[pieces.size()]);
-  TEGULA_TRY(session.run(extents));
+  extents_.clear(), bad_piece_ = -1;
+  if (options_.batch > 1 && !(reads && has_state_)) extents_.push_back(n);
+  if (reads) extents_.push_back(cu_seqlens_q_[pieces.size()]);
+  TEGULA_TRY(session.run(extents_));
   if (wants_logits || !finds_best()) {
     const auto* rows = TEGULA_TRY(session.fetch("logits")).as<float>();
     std::copy_n(rows, n * config_.vocab_size, logits_.begin());
   }
   if (finds_best()) std::copy_n(TEGULA_TRY(session.fetch("best")).as<int32_t>(), n, best_.begin());
+  return check_logits(session, pieces, wants_logits);
+}
+
+Status Runner::check_logits(Session& session, std::span<const Piece> pieces, bool wants_logits) {
+  const bool are_here = wants_logits || !finds_best();
+  // A NaN is the largest of its row, as it is for argmax.
+  const float* top = are_here ? nullptr : TEGULA_TRY(session.fetch("top")).as<float>();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Type row{DType::kF32, {are_here ? config_.vocab_size : 1}};
+    const float* numbers = are_here ? logits(i).data() : top + i;
+    if (are_finite(contiguous_ref(const_cast<float*>(numbers), row))) continue;
+    bad_piece_ = static_cast<int64_t>(i);
+    return not_finite(session, pieces[i]);
+  }
   return {};
+}
+
+// The step is run once more, and looked at: it writes what it wrote.
+Error Runner::not_finite(Session& session, const Piece& piece) {
+  const DType dtype = options_.dtype;
+  NotFinite fault;
+  {
+    FiniteHunt hunt(session);
+    (void)session.run(extents_);
+    fault = hunt.found();
+  }
+  std::string message =
+      cat("the logits after token ", piece.first + static_cast<int64_t>(piece.tokens.size()),
+          " of the text are not finite");
+  if (fault.is_found()) message += cat(": ", fault.text());
+  if (dtype == DType::kF16)
+    message += "; f16 ends at 65504, and bf16 and f32 reach 3.4e38: --dtype bf16 or --dtype f32";
+  else if (!fault.weight.empty())
+    message += cat("; it is so in '", files_->path(), "': get it anew");
+  else
+    message += cat("; no --dtype reaches further than ", dtype,
+                   ": the weights have grown too large, as in a training that diverged");
+  return invalid_argument(message);
 }
 
 std::span<const float> Runner::logits(size_t i) const {

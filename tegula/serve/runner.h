@@ -64,13 +64,17 @@ class Runner {
   // with a state reads one piece. logits(i) are those after piece i. If only the largest is wanted
   // and the runner finds it where the model runs, best(i) says which, and logits stay behind. What
   // the files hold is checked with the first tokens. Errors: tokens outside the vocabulary, past
-  // the context or outside the pages; more than the plan has room for; files that were altered.
+  // the context or outside the pages; more than the plan has room for; files that were altered;
+  // logits that are not finite (of a device that finds the largest: that one), with the op and the
+  // place in the model where numbers stopped being finite.
   Status read(std::span<const Piece> pieces, bool wants_logits = true);
   // The same with one token each.
   Status decode(std::span<const Piece> pieces, bool wants_logits = true);
   std::span<const float> logits(size_t i) const;
   bool finds_best() const { return rank_->device != nullptr; }
   int32_t best(size_t i) const { return best_[i]; }
+  // Of a step that failed since its logits are not finite: the piece; -1: it failed otherwise.
+  int64_t bad_piece() const { return bad_piece_; }
 
   ScheduleLimits limits() const { return {options_.batch, options_.chunk, has_state_}; }
   // The most that weights, cache and plans have taken, where the model runs; mapped files are none.
@@ -92,6 +96,8 @@ class Runner {
   Status check(std::span<const Piece> pieces, int64_t most_tokens);
   Status run(Session& session, std::span<const Piece> pieces, bool wants_logits);
   void lay_out(std::span<const Piece> pieces, bool pads);
+  Status check_logits(Session& session, std::span<const Piece> pieces, bool wants_logits);
+  Error not_finite(Session& session, const Piece& piece);
 
   std::shared_ptr<const ModelFiles> files_;
   ModelConfig config_;
@@ -108,6 +114,8 @@ class Runner {
   std::vector<int64_t> positions_;
   std::vector<float> logits_;
   std::vector<int32_t> best_;
+  std::vector<int64_t> extents_;  // of the last run
+  int64_t bad_piece_ = -1;
 };
 
 }  // namespace tegula

@@ -1,6 +1,7 @@
 #include "tegula/serve/sampler.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -10,12 +11,21 @@
 namespace tegula {
 
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position) {
-  if (config.temperature <= 0)
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  // What a NaN compared with would be in no order at all.
+  const auto at = [&](int32_t token) {
+    const float x = logits[static_cast<size_t>(token)];
+    return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
+  };
+  if (!(config.temperature > 0)) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < static_cast<int32_t>(logits.size()); ++i)
+      if (at(i) > at(best)) best = i;
+    return best;
+  }
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto greater = [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    const float x = at(a), y = at(b);
     return x != y ? x > y : a < b;
   };
   // The token of the i-th largest logit. Most draws end among the first, so few are sorted.
@@ -30,9 +40,10 @@ int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint6
     }
     return order[i];
   };
-  const double top = logits[static_cast<size_t>(ranked(0))];
+  const double top = at(ranked(0));
   const auto weight = [&](int32_t token) {
-    return std::exp((logits[static_cast<size_t>(token)] - top) / config.temperature);
+    const double x = at(token);
+    return x == top ? 1 : std::exp((x - top) / config.temperature);  // infinities, too
   };
   size_t n = order.size();
   if (config.top_k > 0) n = std::min(n, static_cast<size_t>(config.top_k));

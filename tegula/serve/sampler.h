@@ -13,6 +13,8 @@ struct SamplerConfig {
   uint64_t seed = 0;
 };
 
+// `logits` is not empty. A NaN is below every number and never drawn where there is one; whoever
+// wants to know of it asks before (Runner does).
 int32_t sample(std::span<const float> logits, const SamplerConfig& config, uint64_t position);
 
 }  // namespace tegula

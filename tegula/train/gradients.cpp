@@ -1,11 +1,13 @@
 #include "tegula/train/gradients.h"
 
+#include "tegula/base/algorithm.h"
 #include "tegula/io/json.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/ir/interpret.h"
 #include "tegula/models/checkpoint.h"
 #include "tegula/ops/autodiff.h"
 #include "tegula/runtime/compile.h"
+#include "tegula/runtime/finite_hunt.h"
 #include "tegula/runtime/session.h"
 
 namespace tegula {
@@ -56,21 +58,53 @@ Status check_rows(const std::vector<std::vector<int32_t>>& rows, const ModelConf
   return {};
 }
 
-// In the order of the function's parameters: tokens, targets, weights.
+// Compiles and runs it in f32. `in` is in the order of the function's parameters: tokens, targets,
+// weights.
+Result<std::unique_ptr<Session>> run_compiled(const Problem& p, const std::vector<HostTensor>& in,
+                                              Rank& rank) {
+  CompileOptions options;
+  options.plan.target = Target::this_cpu(rank.pool.n_threads());
+  const Compiled compiled = TEGULA_TRY(compile(p.module, p.function, options));
+  auto session = TEGULA_TRY(Session::create(compiled.plan, rank));
+  for (size_t i = 0; i < in.size(); ++i) session->bind(static_cast<int>(i), in[i].ref().data);
+  TEGULA_TRY(session->run());
+  return session;
+}
+
 Result<std::vector<HostTensor>> run(const Problem& p, const std::vector<HostTensor>& in,
                                     DType dtype, int threads) {
   if (dtype == DType::kF64) return interpret(*p.module, (*p.module)[p.function], in);
   Rank rank(threads);
-  CompileOptions options;
-  options.plan.target = Target::this_cpu(rank.pool.n_threads());
-  const Compiled compiled = TEGULA_TRY(compile(p.module, p.function, options));
-  const auto session = TEGULA_TRY(Session::create(compiled.plan, rank));
-  for (size_t i = 0; i < in.size(); ++i) session->bind(static_cast<int>(i), in[i].ref().data);
-  TEGULA_TRY(session->run());
+  const auto session = TEGULA_TRY(run_compiled(p, in, rank));
   std::vector<HostTensor> out;
-  for (size_t i = 0; i < compiled.plan->results.size(); ++i)
+  for (size_t i = 0; i < session->plan().results.size(); ++i)
     out.push_back(copy_of(session->result(static_cast<int>(i))));
   return out;
+}
+
+// The error names the first result that is not finite, in the order loss, logits, gradients, and
+// the place in the model where numbers stopped being so, by a run in f32.
+Status check_finite(const Problem& p, const std::vector<HostTensor>& in,
+                    const std::vector<HostTensor>& out, DType dtype, int threads) {
+  const auto bad = std::find_if(out.begin(), out.end(),
+                                [](const HostTensor& t) { return !are_finite(t.ref()); });
+  if (bad == out.end()) return {};
+  const auto i = static_cast<size_t>(bad - out.begin());
+  const std::string what = i == 0 ? cat("the loss is ", bad->at(0))
+                           : i == 1
+                               ? std::string("a logit is not finite")
+                               : cat("the gradient of ", p.weights[i - 2].name, " is not finite");
+  std::string where;
+  Rank rank(threads);
+  if (const auto session = run_compiled(p, in, rank); session.ok()) {
+    FiniteHunt hunt(**session);
+    (void)(*session)->run();
+    where = hunt.found().text();
+  }
+  return invalid_argument(cat(what, " in ", dtype, where.empty() ? "" : ": ", where,
+                              dtype == DType::kF32
+                                  ? "; f32 ends at 3.4e38: --dtype f64 shows whether more would do"
+                                  : "; no --dtype reaches further"));
 }
 
 }  // namespace
@@ -93,6 +127,7 @@ Result<ModelGradients> model_gradients(const std::string& path,
   for (const WeightSpec& w : p.weights) into.emplace_back(w.name, in.emplace_back(w.type).ref());
   TEGULA_TRY(read_weights(TEGULA_TRY(files->weights()), config, into));
   std::vector<HostTensor> out = TEGULA_TRY(run(p, in, dtype, threads));
+  TEGULA_TRY(check_finite(p, in, out, dtype, threads));
   ModelGradients g;
   g.loss = out[0].at(0);
   g.logits = std::move(out[1]);

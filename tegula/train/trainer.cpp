@@ -13,6 +13,7 @@
 #include "tegula/models/checkpoint.h"
 #include "tegula/models/init.h"
 #include "tegula/plan/memory.h"
+#include "tegula/runtime/finite_hunt.h"
 #include "tegula/train/deal.h"
 #include "tegula/train/device_memory.h"
 #include "tegula/train/ranks.h"
@@ -120,7 +121,7 @@ Status Trainer::prepare_texts() {
 
 Status Trainer::load_batches() {
   if (config_.batches.empty()) return {};
-  const std::string text = TEGULA_TRY(read_file(config_.batches));
+  const std::string text = TEGULA_TRY(read_text(config_.batches));
   hashes_.batches = sha256_hex(text);
   batches_ = TEGULA_TRY(parse_batches(
       text, config_.batches,
@@ -337,66 +338,48 @@ Status Trainer::follow_loss_scale(Session& last, StepReport& report) {
   return {};
 }
 
-// The step changed no weight (see optimizer.h), so running it again with an observer finds the
-// first op whose result is not finite. Infinities alone are told only if there is no NaN: masks
-// are made of them.
-Error Trainer::not_finite(const StepReport& report) {
-  struct Hunt {
-    std::string nan, infinite;
-    Device* device = nullptr;
-    std::vector<uint8_t> copied = {};  // from the device
-  };
-  const auto look = [](void* context, const Session& session, size_t step) {
-    auto& h = *static_cast<Hunt*>(context);
-    const Step& done = session.plan().steps[step];
-    for (size_t k = 0; h.nan.empty() && k < done.out.size(); ++k) {
-      if (!is_float(done.out[k].type.dtype)) continue;
-      const auto there = on_host(session.step_output(step, k), h.device, h.copied);
-      if (!there.ok()) return;
-      const TensorRef t = *there;
-      bool nan = false, infinite = false;
-      for_each_index(shape_of(t), [&](const Index& i) {
-        const double v = load_element(t, RefTensors::offset_at(t, i));
-        nan = nan || std::isnan(v), infinite = infinite || std::isinf(v);
-      });
-      // From the repository's root on: the compiler may have been run elsewhere.
-      std::string_view file = done.loc.file_name();
-      if (const size_t at = file.rfind("tegula/"); at != file.npos) file.remove_prefix(at);
-      const std::string op = cat(done.op->name, " (", file, ":", done.loc.line(), ")");
-      if (nan) h.nan = op;
-      if (infinite && h.infinite.empty()) h.infinite = op;
-    }
-  };
-  std::vector<Hunt> hunts(ranks_.size());
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    Session& s = *ranks_[r]->sessions[kStep];
-    hunts[r].device = ranks_[r]->rank.device;
-    s.observer_context = &hunts[r], s.observer = look;
+// Runs what was not finite once more, looked at step by step; that changes no weight (see
+// optimizer.h). The rank whose fault was first in its plan speaks for all.
+NotFinite Trainer::find_fault(size_t which, int64_t n_micro) {
+  std::vector<std::unique_ptr<FiniteHunt>> hunts;
+  for (const auto& run : ranks_) {
     // Sums that hold the NaN already would be blamed for it.
-    for (const auto& [name, entry] : ranks_[r]->store)
-      if (name.starts_with("grad.")) (void)ranks_[r]->store.zero(name);
+    if (which == kStep)
+      for (const auto& [name, entry] : run->store)
+        if (name.starts_with("grad.")) (void)run->store.zero(name);
+    hunts.push_back(std::make_unique<FiniteHunt>(*run->sessions[which]));
   }
-  const auto first_found = [&](std::string Hunt::*what) {
-    const auto it =
-        std::find_if(hunts.begin(), hunts.end(), [&](const Hunt& h) { return !(h.*what).empty(); });
-    return it == hunts.end() ? std::string() : (*it).*what;
+  const auto first = [&]() -> const NotFinite* {
+    const NotFinite* least = nullptr;
+    for (const auto& hunt : hunts) {
+      const NotFinite& f = hunt->found();
+      if (!f.weight.empty()) return &f;
+      if (f.origin() && (!least || f.origin()->step < least->origin()->step)) least = &f;
+    }
+    return least;
   };
-  for (int64_t micro = 0; micro < config_.accumulate && first_found(&Hunt::nan).empty(); ++micro) {
-    fill_inputs(micro);
-    (void)run_all(kStep);
+  for (int64_t micro = 0; micro < n_micro && (!first() || first()->nan.op.empty()); ++micro) {
+    if (which == kStep) fill_inputs(micro);
+    (void)run_all(which);
   }
-  for (const auto& run : ranks_) run->sessions[kStep]->observer = nullptr;
-  const Hunt hunt{first_found(&Hunt::nan), first_found(&Hunt::infinite)};
-  const std::string cause =
-      !hunt.nan.empty() ? cat("the first NaN came from op ", hunt.nan)
-                        : cat("the first infinite value came from op ",
-                              hunt.infinite.empty() ? "sqrt of the gradient norm" : hunt.infinite);
-  const std::string kept = config_.out.empty() ? "nothing was saved (no --out)"
-                                               : cat("the last good checkpoint in ", config_.out,
-                                                     " is kept, if one was saved");
+  return first() ? *first() : NotFinite{};
+}
+
+Error Trainer::not_finite(const StepReport& report) {
+  const NotFinite fault = find_fault(kStep, config_.accumulate);
+  const std::string cause = fault.is_found()
+                                ? fault.text()
+                                : "the first infinite value came from op sqrt of the gradient norm";
   return invalid_argument(cat("step ", report.step, ": the loss is ", number(report.loss),
                               " and the gradient norm ", number(report.grad_norm), "; ", cause,
-                              "; ", kept, ". Lower --lr, lengthen --warmup or set --grad-clip"));
+                              "; ", what_is_kept(), ". Lower --lr, lengthen --warmup or set ",
+                              "--grad-clip"));
+}
+
+std::string Trainer::what_is_kept() const {
+  return config_.out.empty()
+             ? "nothing was saved (no --out)"
+             : cat("the last good checkpoint in ", config_.out, " is kept, if one was saved");
 }
 
 // Rows of seqlen tokens and what follows each; of more than `most_rows`, as many spread evenly.
@@ -424,13 +407,25 @@ Result<double> Trainer::split_loss(std::span<const int32_t> tokens, int64_t most
     }
     give_batch();
     TEGULA_TRY(run_all(kEval));
-    const TensorRef loss = TEGULA_TRY(ranks_[0]->sessions[kEval]->fetch("loss"));
-    total += loss.as<float>()[0] * static_cast<double>(here);
+    const float loss = TEGULA_TRY(ranks_[0]->sessions[kEval]->fetch("loss")).as<float>()[0];
+    if (!std::isfinite(loss)) return loss_not_finite(tokens, loss);
+    total += loss * static_cast<double>(here);
     counted += here;
   }
   for (const auto& run : ranks_)
     if (run->eval_watch) TEGULA_TRY(run->eval_watch->end());
   return total / static_cast<double>(counted);
+}
+
+Error Trainer::loss_not_finite(std::span<const int32_t> tokens, double loss) {
+  const bool is_training = tokens.data() == data_.train().data();
+  const NotFinite fault = find_fault(kEval, 1);
+  return invalid_argument(
+      cat("after step ", step_, " the loss of the ", is_training ? "training" : "validation",
+          " split is ", number(loss), fault.is_found() ? "; " : "", fault.text(), "; ",
+          config_.out.empty() ? what_is_kept()
+                              : cat("no checkpoint in ", config_.out, " is called the best for it"),
+          ". Lower --lr, lengthen --warmup or set --grad-clip"));
 }
 
 Result<EvalReport> Trainer::evaluate(const std::atomic<bool>& stop) {
@@ -479,6 +474,11 @@ std::string Trainer::validation_text(int64_t n_tokens) const {
 Status Trainer::save() {
   if (config_.out.empty()) return {};
   const WholeStore whole = TEGULA_TRY(whole_store(ranks_, true));
+  for (const WeightSpec& w : functions_.weights)
+    if (!are_finite(whole.store->find(w.name)))
+      return invalid_argument(cat("after step ", step_, " the weight ", w.name,
+                                  " is not finite, and is not saved; ", what_is_kept(),
+                                  ". Lower --lr, lengthen --warmup or set --grad-clip"));
   saved_ = TEGULA_TRY(
       save_checkpoint(config_, *lock_, texts_, functions_.weights, *whole.store, hashes_, step_));
   saved_step_ = step_;

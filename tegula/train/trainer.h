@@ -28,6 +28,8 @@
 
 namespace tegula {
 
+struct NotFinite;  // runtime/finite_hunt.h
+
 // Of a run with --timeline on a device, the step that is traced: those before it are watched, or
 // timed launch by launch.
 inline constexpr int64_t kTracedStep = 5;
@@ -107,7 +109,8 @@ class Trainer {
   Result<TrainSummary> run(const std::atomic<bool>& stop);
 
   // Loss over the whole validation split, every full sequence of it once, and over as many of the
-  // training split (at most 32 batches), evenly spread; NaN when stopped.
+  // training split (at most 32 batches), evenly spread; NaN when stopped. Error: a loss that is not
+  // finite, with the first op at fault.
   Result<EvalReport> evaluate(const std::atomic<bool>& stop);
   Status save();
 
@@ -156,7 +159,10 @@ class Trainer {
                             const std::atomic<bool>& stop);
   Status evaluate_and_keep(const std::atomic<bool>& stop, TrainSummary& sum);
   void fill_inputs(int64_t micro);
+  NotFinite find_fault(size_t which, int64_t n_micro);
   Error not_finite(const StepReport& report);
+  Error loss_not_finite(std::span<const int32_t> tokens, double loss);
+  std::string what_is_kept() const;
   Error in_step(Error e) const;
   Status make_watches(RankRun& run, size_t rank);
   // The session of every rank, all at once.

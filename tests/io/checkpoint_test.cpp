@@ -138,6 +138,10 @@ TEST(Checkpoint, TheBestStaysHoweverOld) {
   EXPECT_EQ(saved_names(dir.path()),
             (Names{"best.json", "step-000006", "step-000008", "step-000009"}));
   EXPECT_EQ(best_checkpoint(dir.path())->val_loss, 1.0 / 6);
+  for (const double loss : {NAN, INFINITY, -INFINITY})  // compare with nothing
+    expect_error(keep_best(dir.path(), {best_checkpoint(dir.path())->path, 6, loss}),
+                 Code::kInvalidArgument, {"step 6", "finite"});
+  EXPECT_EQ(best_checkpoint(dir.path())->val_loss, 1.0 / 6);
   EXPECT_EQ(resolve_model_directory(dir / "best").value(), dir / "best");
   // A best that is gone, or a file that is none, is none.
   ASSERT_TRUE(remove_tree(dir / "checkpoints/step-000006").ok());

@@ -23,6 +23,29 @@ TEST(Sampler, GreedyTakesTheFirstOfTheLargest) {
   for (uint64_t i = 0; i < 9; ++i) EXPECT_EQ(sample(kLogits, {.temperature = 0, .seed = i}, i), 1);
 }
 
+// What is not finite has a place in the order: a NaN is never drawn beside a number.
+TEST(Sampler, WhatIsNotFiniteIsOrdered) {
+  const float kInf = INFINITY;
+  for (const auto& [logits, allowed] :
+       {std::pair<std::vector<float>, std::vector<int>>{{NAN, 1, NAN, 2, NAN}, {1, 3}},
+        {{1, NAN, 1, NAN}, {0, 2}},
+        {{1, kInf, NAN, kInf, 2}, {1, 3}},
+        {{-kInf, -kInf, 0}, {2}},
+        {std::vector<float>(300, NAN), {}},
+        {std::vector<float>(300, -kInf), {}}})
+    for (const SamplerConfig& c :
+         {SamplerConfig{.temperature = 0}, SamplerConfig{.temperature = NAN},
+          SamplerConfig{.temperature = 1}, SamplerConfig{.temperature = 2, .top_k = 3},
+          SamplerConfig{.temperature = 2, .top_p = 0.9}})
+      for (uint64_t i = 0; i < 50; ++i) {
+        const int32_t token = sample(logits, c, i);
+        ASSERT_TRUE(token >= 0 && token < static_cast<int32_t>(logits.size()));
+        const bool is_allowed =
+            allowed.empty() || std::find(allowed.begin(), allowed.end(), token) != allowed.end();
+        EXPECT_TRUE(is_allowed) << token << " at " << c.temperature;
+      }
+}
+
 // Pearson's statistic of 4 degrees of freedom exceeds 18.5 once in 1000 seeds; this seed is fixed.
 TEST(Sampler, DrawsFromTheSoftmaxAtItsTemperature) {
   const int n = 20000;
