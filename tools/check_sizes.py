@@ -32,7 +32,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/passes": 11_500,
     "tegula/passes/superopt": 4_000,
     "tegula/plan": 6_000,
-    "tegula/planner": 8_500,
+    "tegula/planner": 8_450,
     "tegula/models": 3_500,
     "tegula/io": 5_500,
     "tegula/runtime": 5_000,
@@ -40,7 +40,7 @@ BUDGET = {  # lines of code; a file counts for the longest folder that holds it
     "tegula/train": 4_500,
     "tegula/serve": 4_000,
     "tegula/report": 1_200,
-    "cli": 5_800,
+    "cli": 5_850,
     "python": 1_500,
 }
 CORE = ("tegula", "cli", "python")
