@@ -241,21 +241,21 @@ void Builder::annotate(Var v,
 }
 
 namespace {
-// The donation before: who donates thousands of weights goes through them in their order, and none
-// of them has to look at all the others.
+// The donations before: who donates thousands of weights and their moments goes through them in
+// their order, and none of them has to look at all the others.
 struct LastDonation {
   const Builder* builder = nullptr;
-  size_t param = 0;
-  int most_result = -1;  // no result above has taken over a parameter
+  size_t params[3] = {};  // the last three, the newest first: a weight and its two moments
+  int most_result = -1;   // no result above has taken over a parameter
 };
 thread_local LastDonation last_donation;
 
-// The index of the name among those of a function, looked for from `from` on; -1: none has it.
-template <class List>
-int find_from(const List& list, std::string_view name, size_t from) {
-  for (size_t k = 0; k < list.size(); ++k)
-    if (const size_t i = (from + k) % list.size(); list[i].name == name) return static_cast<int>(i);
-  return -1;
+// The parameter of that name, looked for behind the last ones first; -1: there is none.
+int find_near(const Function& f, std::string_view name, const LastDonation& last) {
+  for (const size_t before : last.params)
+    if (before + 1 < f.params.size() && f.params[before + 1].name == name)
+      return static_cast<int>(before + 1);
+  return f.find_param(name);
 }
 }  // namespace
 
@@ -267,9 +267,11 @@ void Builder::donate(std::string_view param, std::string_view result) {
     for (const Param& each : function_.params)
       last.most_result = std::max(last.most_result, each.donated_to);
   }
-  const int p = find_from(function_.params, param, last.param);
-  const int r =
-      find_from(function_.results, result, std::max<size_t>(function_.results.size(), 1) - 1);
+  const auto& results = function_.results;
+  const int p = find_near(function_, param, last);
+  const int r = !results.empty() && results.back().name == result
+                    ? static_cast<int>(results.size()) - 1
+                    : function_.find_result(result);
   if (p < 0 || r < 0) {
     fail(invalid_argument(
         cat("donate: no ", p < 0 ? "parameter " : "result ", p < 0 ? param : result)));
@@ -291,7 +293,8 @@ void Builder::donate(std::string_view param, std::string_view result) {
         return;
       }
   from.donated_to = r;
-  last.param = static_cast<size_t>(p), last.most_result = std::max(last.most_result, r);
+  last.params[2] = last.params[1], last.params[1] = last.params[0];
+  last.params[0] = static_cast<size_t>(p), last.most_result = std::max(last.most_result, r);
 }
 
 Result<Function> Builder::finish() {

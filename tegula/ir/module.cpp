@@ -68,9 +68,12 @@ Dim Module::add_symbol(std::string name, int64_t bound) {
 }
 
 uint32_t Module::scope(std::string_view name) {
-  // The last ones are asked for most.
+  // Those near the one before are asked for most, then the last ones.
+  thread_local size_t before = 0;
+  for (size_t i = before; i < std::min(before + 8, scopes.size()); ++i)
+    if (scopes[i] == name) return static_cast<uint32_t>(before = i);
   for (size_t i = scopes.size(); i-- > 0;)
-    if (scopes[i] == name) return static_cast<uint32_t>(i);
+    if (scopes[i] == name) return static_cast<uint32_t>(before = i);
   scopes.emplace_back(name);
   return static_cast<uint32_t>(scopes.size() - 1);
 }
