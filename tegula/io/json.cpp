@@ -7,6 +7,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "tegula/io/wrong_file.h"
+
 namespace tegula {
 namespace {
 
@@ -124,12 +126,22 @@ Json::Json(Object value) : value_(std::move(value)) {}
 Json Json::object(std::initializer_list<Member> members) { return Json(Object(members)); }
 
 Result<Json> Json::parse(std::string_view text, std::string_view what) {
+  // Of another kind of file the place of a syntax error says nothing.
+  const auto refuse = [&](const std::string& why) {
+    const std::string other = what_it_is_instead(text, true);
+    return invalid_argument(cat("'", what, "' is not valid JSON: ", other.empty() ? why : other));
+  };
   // The library takes it for the end of the text, and what follows would pass unseen.
   if (const size_t at = text.find('\0'); at != text.npos)
-    return invalid_argument(cat("'", what, "' is not valid JSON: it has a NUL byte at ", at));
+    return refuse(cat("it has a NUL byte at ", at));
   Builder builder;
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
-  return invalid_argument(cat("'", what, "' is not valid JSON: ", builder.error()));
+  const auto has = [&](const char* text) {
+    return builder.error().find(text) != std::string::npos;
+  };
+  if (has("unexpected end of input") || has("missing closing quote"))
+    builder.error() += ": it ends too early, as a truncated file does";
+  return refuse(builder.error());
 }
 
 std::string Json::dump(int indent) const {

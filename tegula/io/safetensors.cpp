@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tegula/io/json.h"
+#include "tegula/io/wrong_file.h"
 
 namespace tegula {
 namespace {
@@ -231,8 +232,12 @@ Status check_cover(std::span<const Entry> sorted, size_t n_data_bytes) {
 }
 
 // Names the file in front of a message about its content.
-Error in_file(const std::string& path, Error error) {
-  if (error.code == Code::kUnsupported)
+Error in_file(const std::string& path, std::string_view bytes, Error error) {
+  const bool has_header = bytes.size() > sizeof(uint64_t) && bytes[sizeof(uint64_t)] == '{';
+  const std::string other = has_header ? "" : what_it_is_instead(bytes, false);
+  if (!other.empty() && error.code == Code::kInvalidArgument)
+    error.message = cat("'", path, "' is not a valid safetensors file: ", other);
+  else if (error.code == Code::kUnsupported)
     error.message = cat("cannot use '", path, "': ", error.message);
   else
     error.message = cat("'", path, "' is not a valid safetensors file: ", error.message,
@@ -278,7 +283,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   SafetensorsFile opened;
   opened.path_ = path;
   opened.file_ = TEGULA_TRY(MappedFile::open(path));
-  if (Status s = opened.read_header(); !s.ok()) return in_file(path, std::move(s).error());
+  if (Status s = opened.read_header(); !s.ok())
+    return in_file(path, opened.file_.bytes(), std::move(s).error());
   return opened;
 }
 

@@ -1,5 +1,7 @@
 #include "tegula/io/weight_files.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include "tegula/io/json.h"
@@ -9,7 +11,48 @@ namespace {
 
 constexpr std::string_view kOneFile = "model.safetensors";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-constexpr std::string_view kPickles[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+// What a directory without those may have instead, by the beginning and the end of a name.
+struct Instead {
+  std::string_view begin, end, what;
+};
+constexpr std::string_view kPickle =
+    "a format that can run any code when it is read: convert it where you trust it, with "
+    "transformers' AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)";
+constexpr Instead kInsteads[] = {
+    {"pytorch_model", ".bin", kPickle},
+    {"pytorch_model.bin.index", ".json", kPickle},
+    {"adapter_model", ".safetensors",
+     "a LoRA adapter alone: merge it into its model with peft's merge_and_unload(), and save that"},
+    {"adapter_model", ".bin",
+     "a LoRA adapter alone: merge it into its model with peft's merge_and_unload(), and save that"},
+    {"consolidated", ".safetensors",
+     "whose tensors have the names of Mistral's own programs: get the model.safetensors files"},
+    {"", ".pth", kPickle},
+    {"", ".gguf", "which is not read yet: get the model's safetensors files"},
+    {"tf_model", ".h5", "TensorFlow's: get the model's safetensors files"},
+    {"flax_model", ".msgpack", "Flax's: get the model's safetensors files"},
+    {"model", ".safetensors",
+     "a shard without model.safetensors.index.json, which says what lies where: get that file, "
+     "too"},
+    {"", ".safetensors", "a name that says nothing: rename it to model.safetensors if it is all"}};
+
+// A link of a cache whose file is gone, and what else the directory has.
+Error no_weights(const std::string& directory, const std::string& path) {
+  char target[4096];
+  const ssize_t n = ::readlink(path.c_str(), target, sizeof target);
+  if (n > 0)
+    return {Code::kIo,
+            cat("'", path, "' is a link to '", std::string_view(target, static_cast<size_t>(n)),
+                "', which is not there: download it again, or copy with cp -L")};
+  const auto names = list_directory(directory);
+  for (const Instead& other : kInsteads)
+    for (const std::string& name : names.ok() ? *names : std::vector<std::string>{})
+      if (name.starts_with(other.begin) && name.ends_with(other.end))
+        return unsupported(cat("'", directory, "' has its weights in ", name, ", ", other.what));
+  return {Code::kIo, cat("'", directory, "' has no ", kOneFile,
+                         ": is it a model's directory, and its download complete?")};
+}
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos;
@@ -32,6 +75,14 @@ Status WeightFiles::open_shards(const std::string& directory) {
                                   ", which names no file of this directory"));
     names_of[*file].push_back(m.key);
   }
+  std::string missing;
+  int64_t n_missing = 0;
+  for (const auto& [file, names] : names_of)
+    if (!path_exists(join_path(directory, file))) missing += cat(n_missing++ > 0 ? ", " : "", file);
+  if (n_missing > 0)
+    return Error{Code::kIo, cat("'", path_, "' names ", names_of.size(), " shards, of which ",
+                                n_missing, n_missing == 1 ? " is" : " are", " not there (", missing,
+                                "): download the rest")};
   for (const auto& [file, names] : names_of) {
     auto shard = SafetensorsFile::open(join_path(directory, file));
     if (!shard.ok()) {
@@ -61,13 +112,7 @@ Result<WeightFiles> WeightFiles::open(const std::string& directory) {
     TEGULA_TRY(opened.open_shards(directory));
     return opened;
   }
-  if (!path_exists(opened.path_))
-    for (const std::string_view pickle : kPickles)
-      if (path_exists(join_path(directory, pickle)))
-        return unsupported(
-            cat("'", directory, "' has its weights in ", pickle, ", a format that can run any ",
-                "code when it is read: convert it where you trust it, with transformers' ",
-                "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)"));
+  if (!path_exists(opened.path_)) return no_weights(directory, opened.path_);
   opened.files_.push_back(TEGULA_TRY(SafetensorsFile::open(opened.path_)));
   return opened;
 }
