@@ -2,7 +2,9 @@
 // angle's sign turned.
 #include "tegula/ops/rope.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tegula/ops/common/elementwise.h"
 
@@ -10,6 +12,11 @@ namespace tegula {
 
 namespace {
 constexpr double kTheta = 10000;
+
+RopeScaling scaling_of(const Attrs& a) {
+  return {a.get_or<double>("factor", 1), a.get_or<double>("low", 0), a.get_or<double>("high", 0),
+          a.get_or<double>("original", 0)};
+}
 
 Result<DimMap> dims(const OpCall& c) {
   if (c.in.size() == 1) return solve_dims("rope", "x: b s h d -> b s h d", c.in);
@@ -25,15 +32,22 @@ struct Pairs {
   int64_t d;
   bool is_interleaved;
   double theta, sign;
+  RopeScaling scaling;
   Pairs(const Attrs& a, int64_t head_dim)
       : d(head_dim),
         is_interleaved(a.flag("interleaved")),
         theta(a.get_or<double>("theta", kTheta)),
-        sign(a.flag("inverse") ? -1 : 1) {}
+        sign(a.flag("inverse") ? -1 : 1),
+        scaling(scaling_of(a)) {}
   int64_t first(int64_t i) const { return is_interleaved ? 2 * i : i; }
   int64_t second(int64_t i) const { return is_interleaved ? 2 * i + 1 : i + d / 2; }
   double rate(int64_t i) const {
-    return std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(d));
+    const double rate = std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(d));
+    const RopeScaling& s = scaling;
+    if (s.original == 0) return rate / s.factor;
+    const double turns = s.original * rate / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - s.low) / (s.high - s.low), 0.0, 1.0);
+    return rate * ((1 - kept) / s.factor + kept);
   }
 };
 
@@ -62,6 +76,14 @@ struct Ref {
   }
 };
 
+// The same of all pairs at once.
+Var scaled(Var rate, const RopeScaling& s) {
+  if (s.original == 0) return s.factor == 1 ? rate : rate * (1 / s.factor);
+  const Var turns = rate * (s.original / (2 * std::numbers::pi));
+  const Var kept = min(max((turns - s.low) * (1 / (s.high - s.low)), 0.0), 1.0);
+  return rate * ((1.0 - kept) * (1 / s.factor) + kept);
+}
+
 // cos and sin, [1 or b, s, 1, d/2].
 std::pair<Var, Var> turns(Builder& b, const Attrs& a, std::span<const Var> in) {
   const DType f64 = DType::kF64;
@@ -72,7 +94,8 @@ std::pair<Var, Var> turns(Builder& b, const Attrs& a, std::span<const Var> in) {
                      ? cast(in[1], f64)
                      : iota(b, {s}, 0, f64) + static_cast<double>(a.get_or<int64_t>("start", 0));
   const Var rate =
-      exp(iota(b, {d / 2}, 0, f64) * (-2 * std::log(pairs.theta) / static_cast<double>(d)));
+      scaled(exp(iota(b, {d / 2}, 0, f64) * (-2 * std::log(pairs.theta) / static_cast<double>(d))),
+             pairs.scaling);
   const Dim batch = at.rank() == 2 ? at.dim(0) : Dim(1);
   const Var angle = reshape(at, {batch, s, 1, 1}) * rate;
   const DType sums = accumulator(in[0].dtype());
@@ -112,6 +135,19 @@ std::vector<Sample> samples() {
           {"positions per batch entry", {x, per_batch}, {{"interleaved", true}}},
           {"inverse, later", {x}, {{"inverse", true}, {"start", int64_t{7}}, {"theta", 100.0}}},
           {"interleaved inverse", {x, per_row}, {{"inverse", true}, {"interleaved", true}}},
+          {"scaled", {x, per_row}, {{"factor", 4.0}, {"theta", 100.0}}},
+          {"scaled by wavelength, inverse",
+           {{{DType::kF32, {2, 3, 2, 16}}}, per_row},
+           {{"factor", 8.0},
+            {"low", 1.0},
+            {"high", 4.0},
+            {"original", 30.0},
+            {"theta", 500.0},
+            {"inverse", true}}},
+          {"a band without width",
+           {x},
+           {{"factor", 2.0}, {"original", 30.0}},
+           "scaling needs factor > 0 and 0 <= low < high"},
           {"one pair", {{{DType::kF32, {1, 2, 1, 2}}}}, {{"interleaved", true}}},
           {"no rows", {{{DType::kF32, {1, 0, 2, 4}}}}, {}},
           {"bf16", {{{DType::kBF16, {1, 3, 2, 4}}}, per_row}, {}},
@@ -120,8 +156,15 @@ std::vector<Sample> samples() {
 }
 }  // namespace
 
-Var rope(Var x, Var positions, double theta, bool is_interleaved, Loc loc) {
+Var rope(Var x, Var positions, double theta, bool is_interleaved, const RopeScaling& scaling,
+         Loc loc) {
   Attrs a{{"theta", theta}};
+  if (scaling.factor != 1) a.set("factor", scaling.factor);
+  if (scaling.original != 0) {
+    a.set("low", scaling.low);
+    a.set("high", scaling.high);
+    a.set("original", scaling.original);
+  }
   if (is_interleaved) a.set("interleaved", true);
   std::vector<Var> in = {x};
   if (positions.valid()) in.push_back(positions);
@@ -136,6 +179,11 @@ constinit const OpDef rope_op = {
     .dims_fn = dims,
     .types = "F, i? -> F",
     .attrs = {{"theta", AttrKind::kFloat, false, "base of the angles; 10000 if absent"},
+              {"factor", AttrKind::kFloat, false, "angles are divided by it; 1 if absent"},
+              {"original", AttrKind::kFloat, false,
+               "trained positions; then only slow pairs' angles are divided"},
+              {"low", AttrKind::kFloat, false, "turns in them up to which a pair is slow"},
+              {"high", AttrKind::kFloat, false, "turns in them from which a pair is fast"},
               {"interleaved", AttrKind::kBool, false, "pairs are neighbours, not halves"},
               {"inverse", AttrKind::kBool, false, "turns back"},
               {"start", AttrKind::kInt, false, "position of row 0, if there is no operand"}},
@@ -144,6 +192,11 @@ constinit const OpDef rope_op = {
       const Dim d = c.shape(0)[3];
       if (!d.is_const() || d.bound() % 2 != 0)
         return invalid_argument(cat("rope: head dim ", d, " must be even"));
+      const RopeScaling s = scaling_of(*c.attrs);
+      const bool has_band = s.original == 0 || (s.original > 0 && s.low >= 0 && s.low < s.high);
+      if (!(s.factor > 0) || !has_band)
+        return invalid_argument(cat("rope: scaling needs factor > 0 and 0 <= low < high, not ",
+                                    s.factor, ", ", s.low, ", ", s.high));
       return {};
     },
     .flops = [](const OpCall& c) { return 3 * c.in[0].shape.numel(); },
